@@ -1,0 +1,63 @@
+//! What every part of pciescope agrees on: addresses, CPU lists, topology, plans, histograms and records.
+//!
+//! This crate does no input or output and holds no unsafe code. A figure has its unit in its type or in
+//! the suffix of its name (`_ns`, `_ps`, `_bytes`, `_hz`); MB is 10^6 bytes.
+#![forbid(unsafe_code)]
+
+pub mod address;
+pub mod cpulist;
+pub mod environment;
+pub mod histogram;
+pub mod outcome;
+pub mod plan;
+pub mod record;
+pub mod sink;
+pub mod topology;
+
+pub use address::Bdf;
+pub use cpulist::CpuList;
+pub use environment::Environment;
+pub use histogram::Histogram;
+pub use outcome::Outcome;
+pub use plan::{IrqPlan, IrqSource, MmioPlan, MmioTest, Order, PathPlan};
+pub use record::{Failure, Method, Metric, Record, Target, Warning};
+pub use sink::Sink;
+pub use topology::{Bar, Cpu, Function, Link};
+
+/// A refusal by this crate: text that could not be understood, or a value outside its range.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum Error {
+    /// A PCI address was not of the form `DDDD:BB:DD.F` or `BB:DD.F`, hexadecimal.
+    #[error("{text:?} is not a PCI address")]
+    Bdf {
+        /// What was given.
+        text: String,
+    },
+    /// A CPU list was not of the form `0-3,8`.
+    #[error("{text:?} is not a CPU list: {why}")]
+    CpuList {
+        /// What was given.
+        text: String,
+        /// Which part of it is wrong.
+        why: String,
+    },
+    /// A duration lies outside what a histogram holds.
+    #[error("{value_ps} ps is longer than a histogram can hold ({max_ps} ps)")]
+    TooLong {
+        /// The value, in picoseconds.
+        value_ps: u64,
+        /// The longest value a histogram takes, in picoseconds.
+        max_ps: u64,
+    },
+}
+
+impl Error {
+    /// What the user can do about it, where there is something.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Error::Bdf { .. } => Some("write it as lspci -D does, for example 0000:02:00.0"),
+            Error::CpuList { .. } => Some("write it as taskset does, for example 0-3,8"),
+            Error::TooLong { .. } => None,
+        }
+    }
+}

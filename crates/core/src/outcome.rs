@@ -1,0 +1,65 @@
+//! What a probe hands back: figures of one CPU and one target, before they become a record.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::record::{Failure, Metric, Warning};
+use crate::{Bdf, Histogram};
+
+/// The name of the histogram of what is measured: register, configuration or write latency.
+pub const LATENCY: &str = "latency";
+/// The name of the histogram from an interrupt's trigger to its handler's first stamp.
+pub const TRIGGER_TO_HANDLER: &str = "trigger_to_handler";
+/// The name of the histogram from the handler's first stamp to the end of the device's acknowledge.
+pub const ENTRY_TO_ACK: &str = "entry_to_ack";
+/// The name of the histogram of the empty stamp pair on the same CPU in the same interrupt state.
+pub const CALIBRATION: &str = "calibration";
+
+/// The figures of one CPU for one target (a BAR offset, a hop or a vector).
+///
+/// Nothing is subtracted from the histograms: [`CALIBRATION`] stands beside them.
+#[derive(Debug, Clone, Default)]
+pub struct Outcome {
+    /// The CPU that measured (for interrupts: the CPU that handled).
+    pub cpu: u32,
+    /// Vector number, or hop number from the root port (0) down; 0 for a register.
+    pub index: u16,
+    /// The function at this hop; `None` means the plan's own.
+    pub hop: Option<Bdf>,
+    /// Histograms by name: [`LATENCY`] or the two of an interrupt, and [`CALIBRATION`].
+    pub histograms: BTreeMap<String, Histogram>,
+    /// Counts and rates: `triggers`, `handled`, `lost`, `extra`, `wrong_cpu`, `merged`, `late`, `samples_lost` ...
+    pub metrics: BTreeMap<String, Metric>,
+    /// What is doubtful about these figures.
+    pub warnings: Vec<Warning>,
+    /// Why this CPU or target was not measured, or not to its end. What was taken before stands.
+    pub error: Option<Failure>,
+}
+
+/// One raw sample, as the ring of the kernel module keeps it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sample {
+    /// When it was taken, in nanoseconds since the run's start.
+    pub at_ns: u64,
+    /// The duration, in picoseconds.
+    pub value_ps: u64,
+    /// The CPU it was taken on.
+    pub cpu: u32,
+    /// Vector or hop number.
+    pub index: u16,
+    /// What was timed; see [`SampleKind`].
+    pub kind: SampleKind,
+}
+
+/// What a raw sample timed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SampleKind {
+    /// A register or configuration access.
+    Latency,
+    /// From trigger to handler entry.
+    TriggerToHandler,
+    /// From handler entry to acknowledge.
+    EntryToAck,
+}

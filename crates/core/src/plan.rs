@@ -1,0 +1,143 @@
+//! What a measurement is to do: the typed options of a command, checked and given meaning.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Bdf, CpuList};
+
+/// The three register tests. They measure different things and are never mixed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MmioTest {
+    /// Round trip of a non-posted read: what people mean by PCIe latency.
+    Read,
+    /// What a posted write costs the CPU that issues it; it says nothing about arrival.
+    Write,
+    /// A write and a read behind it of the same register: a read that ordering delays.
+    WriteRead,
+}
+
+impl MmioTest {
+    /// The `test` field of a record.
+    pub fn name(self) -> &'static str {
+        match self {
+            MmioTest::Read => "mmio-read",
+            MmioTest::Write => "mmio-write",
+            MmioTest::WriteRead => "mmio-write-read",
+        }
+    }
+}
+
+/// In which order the CPUs measure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Order {
+    /// One CPU after the other, each to its end.
+    Sequential,
+    /// Round robin: each CPU takes its share in every round, so that drift does not look like topology.
+    Interleaved {
+        /// How many rounds; at least 1.
+        rounds: u32,
+    },
+    /// All CPUs at once: latency under the others' load.
+    Concurrent,
+}
+
+/// A register latency measurement.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MmioPlan {
+    /// The function to measure.
+    pub bdf: Bdf,
+    /// What is done in each sample.
+    pub test: MmioTest,
+    /// BAR number, 0 to 5.
+    pub bar: u8,
+    /// Byte offset in the BAR; a multiple of `width`.
+    pub offset: u64,
+    /// Access width in bytes: 1, 2, 4 or 8.
+    pub width: u8,
+    /// What the write tests write.
+    pub value: u64,
+    /// Samples per CPU.
+    pub count: u64,
+    /// Ends the run after this many nanoseconds even if `count` is not reached; 0 means no limit.
+    pub duration_ns: u64,
+    /// Pause between two samples, in nanoseconds.
+    pub gap_ns: u32,
+    /// Accesses between two stamps; a sample is their mean. 1 keeps every access apart; more is for coarse clocks.
+    pub batch: u32,
+    /// The order of the CPUs.
+    pub order: Order,
+    /// The CPUs to measure from.
+    pub cpus: CpuList,
+    /// Whether all-ones is a value this register may have; otherwise the first all-ones read ends the run.
+    pub ones_ok: bool,
+    /// Whether every raw sample is kept beside the histograms.
+    pub raw: bool,
+}
+
+/// A measurement of configuration reads hop by hop, from the root port down to the function.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PathPlan {
+    /// The function at the end of the path.
+    pub bdf: Bdf,
+    /// Configuration offset to read, 4 bytes. 0x100 reaches ECAM on x86; lower offsets go by ports 0xcf8/0xcfc.
+    pub offset: u16,
+    /// Samples per CPU and hop.
+    pub count: u64,
+    /// Pause between two samples, in nanoseconds.
+    pub gap_ns: u32,
+    /// The order of the CPUs; within a CPU the hops alternate sample by sample.
+    pub order: Order,
+    /// The CPUs to measure from.
+    pub cpus: CpuList,
+}
+
+/// What raises the interrupt that is timed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum IrqSource {
+    /// A register write makes the device send it: the whole path, PCIe included.
+    Hardware,
+    /// The interrupt controller is asked to raise the vector again: the control arm, without PCIe.
+    Retrigger,
+    /// `irq_inject_interrupt`, where the kernel has it: a second control arm.
+    Inject,
+    /// VFIO's own eventfd trigger: wake-up cost of user space alone.
+    Loopback,
+}
+
+impl IrqSource {
+    /// The `test` field of a record.
+    pub fn name(self) -> &'static str {
+        match self {
+            IrqSource::Hardware => "irq-hardware",
+            IrqSource::Retrigger => "irq-retrigger",
+            IrqSource::Inject => "irq-inject",
+            IrqSource::Loopback => "irq-loopback",
+        }
+    }
+}
+
+/// An interrupt latency measurement: every chosen vector on every chosen CPU.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IrqPlan {
+    /// The function to measure.
+    pub bdf: Bdf,
+    /// What raises the interrupts.
+    pub source: IrqSource,
+    /// Vector numbers from 0; empty means all that the device has.
+    pub vectors: Vec<u16>,
+    /// The CPUs that handle the interrupts, one after the other.
+    pub cpus: CpuList,
+    /// The CPU that triggers; `None` means the CPU that also handles.
+    pub trigger_cpu: Option<u32>,
+    /// Samples per CPU and vector.
+    pub count: u64,
+    /// 0: the next trigger follows the last acknowledge. Otherwise triggers stand on absolute times this many
+    /// nanoseconds apart, and those missed, merged and late are counted.
+    pub interval_ns: u64,
+    /// How long to wait for an interrupt before it counts as lost, in nanoseconds.
+    pub timeout_ns: u64,
+    /// Whether every raw sample is kept beside the histograms.
+    pub raw: bool,
+}

@@ -1,0 +1,152 @@
+//! The product: one record is one JSON line. docs/record.md describes every field.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Bdf, Cpu, Environment, Function, Histogram};
+
+/// The version of the record's schema; a reader refuses a newer one.
+pub const SCHEMA: u32 = 1;
+
+/// One result, complete in itself: what was measured, on what, from where, how, and what came out.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub struct Record {
+    /// [`SCHEMA`] of the writer.
+    pub schema: u32,
+    /// Names the run: the same for every record of one invocation, 16 hexadecimal digits.
+    pub run: String,
+    /// When the record was completed: RFC 3339, UTC.
+    pub time: String,
+    /// The command, for example `latency mmio`.
+    pub verb: String,
+    /// What was done: `mmio-read`, `mmio-write`, `mmio-write-read`, `config-read`, `irq-hardware`,
+    /// `irq-retrigger`, `irq-inject`, `irq-loopback`; `environment` for the first record of a run.
+    pub test: String,
+    /// The function measured.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub device: Option<Function>,
+    /// What on the device.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub target: Option<Target>,
+    /// The CPU it was measured from, with its place in the machine.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub cpu: Option<Cpu>,
+    /// How the figures came about.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub method: Option<Method>,
+    /// Histograms by name; see [`crate::outcome`] for the names.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub histograms: BTreeMap<String, Histogram>,
+    /// Single figures by name.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
+    pub metrics: BTreeMap<String, Metric>,
+    /// The machine; in the first record of a run.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub environment: Option<Environment>,
+    /// What is doubtful about the figures, each with what to do.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub warnings: Vec<Warning>,
+    /// Why it was not measured, or not to its end. Figures taken before stand.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub error: Option<Failure>,
+}
+
+/// What on a device was measured. Only the fields that apply are there.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Target {
+    /// BAR number.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub bar: Option<u8>,
+    /// Byte offset in the BAR or in configuration space.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub offset: Option<u64>,
+    /// Access width in bytes.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub width: Option<u8>,
+    /// Interrupt vector of the device, from 0.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub vector: Option<u16>,
+    /// Linux interrupt number of the vector, where known.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub irq: Option<u32>,
+    /// Hop number on the path: 0 is the root port.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub hop: Option<u16>,
+    /// The function at that hop.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub hop_bdf: Option<Bdf>,
+    /// What is read, in words ("STATUS, read only").
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub name: Option<String>,
+}
+
+/// How a figure came about.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Method {
+    /// `kmod`, `vfio`, `resource`, `sysfs`, `fake` or `import`.
+    pub backend: String,
+    /// The clock: `tsc`, `cntvct`, `monotonic-raw`.
+    pub clock: String,
+    /// Ticks of the clock per second.
+    pub clock_hz: u64,
+    /// The smallest step of the clock, in nanoseconds.
+    pub quantum_ns: f64,
+    /// Accesses between two stamps.
+    pub batch: u32,
+    /// Pause between two samples, in nanoseconds.
+    pub gap_ns: u64,
+    /// Order of the CPUs: `sequential`, `interleaved`, `concurrent`.
+    pub order: String,
+    /// Whether interrupts were off while the access was timed.
+    pub irqs_off: bool,
+    /// Whether the device is emulated (or the machine a guest in which it cannot be told): then the figure
+    /// is the cost of an exit to the emulator, not of PCIe.
+    pub emulated: bool,
+    /// Limits and remarks of this way of measuring, each a sentence.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub notes: Vec<String>,
+}
+
+/// A single figure with its unit.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Metric {
+    /// The figure.
+    pub value: f64,
+    /// Its unit: `1` for a count, `ns`, `bytes`, `bytes/s`, `%`.
+    pub unit: String,
+}
+
+impl Metric {
+    /// A count of things.
+    pub fn count(value: u64) -> Self {
+        Metric { value: value as f64, unit: "1".to_owned() }
+    }
+    /// A duration in nanoseconds.
+    pub fn ns(value: f64) -> Self {
+        Metric { value, unit: "ns".to_owned() }
+    }
+}
+
+/// Something that makes a figure doubtful.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Warning {
+    /// A short stable name, such as `emulated-device`, for scripts and for silencing.
+    pub code: String,
+    /// What was found, with the evidence.
+    pub text: String,
+    /// What to do about it.
+    pub hint: String,
+}
+
+/// Why something could not be measured.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    /// A short stable name: `all-ones`, `removed`, `unbound`, `cpu-offline`, `interrupted`, `timeout`, `refused`.
+    pub code: String,
+    /// Who, what, which value, why.
+    pub text: String,
+    /// What the user can do, where there is something.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub hint: Option<String>,
+}

@@ -1,0 +1,24 @@
+//! Where records go.
+
+use crate::Record;
+
+/// Takes the records of a run one by one, in the order they are completed.
+///
+/// # Guarantees
+/// A sink that writes to a file has written a record entirely when `put` returns, so that a run that is
+/// killed keeps what it had.
+pub trait Sink {
+    /// Takes one record.
+    ///
+    /// # Errors
+    /// When it could not be written; the run goes on or ends as the caller decides.
+    fn put(&mut self, record: &Record) -> std::io::Result<()>;
+
+    /// Called once after the last record.
+    ///
+    /// # Errors
+    /// As for [`Sink::put`].
+    fn finish(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
