@@ -1,1 +1,9 @@
-//! The virtual hardware.
+//! The virtual hardware: register-level device models served over vfio-user, and the guest that runs beside them.
+//!
+//! Nothing here may know how the drivers and probes work: models are written from `docs/spec/`, and this crate
+//! imports no other crate of ours but `pciescope-core`.
+
+pub mod control;
+pub mod device;
+pub mod server;
+pub mod vm;

@@ -1,0 +1,81 @@
+//! What can go wrong between us and the hardware.
+
+use std::io;
+use std::path::PathBuf;
+
+use pciescope_core::Bdf;
+
+/// A refusal or failure, with all its facts; [`Error::hint`] says what the user can do.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A file of sysfs, procfs or /dev could not be read.
+    #[error("cannot read {}", path.display())]
+    Read {
+        /// Which file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// A file of sysfs, procfs or /dev could not be written.
+    #[error("cannot write {value:?} to {}", path.display())]
+    Write {
+        /// Which file.
+        path: PathBuf,
+        /// What was to be written.
+        value: String,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// A file holds something that is not understood.
+    #[error("{}: {text:?} is not {what}", path.display())]
+    Parse {
+        /// Which file.
+        path: PathBuf,
+        /// What it holds.
+        text: String,
+        /// What was expected.
+        what: &'static str,
+    },
+    /// There is no such PCI function.
+    #[error("{bdf}: no such PCI function")]
+    NoSuchFunction {
+        /// The address asked for.
+        bdf: Bdf,
+    },
+    /// An offset outside a BAR.
+    #[error("{bdf}: offset {offset:#x} lies outside BAR{bar} ({len:#x} bytes)")]
+    OutsideBar {
+        /// The function.
+        bdf: Bdf,
+        /// Its BAR.
+        bar: u8,
+        /// The offset asked for.
+        offset: u64,
+        /// The BAR's length in bytes.
+        len: u64,
+    },
+    /// A backend cannot do what was asked.
+    #[error("{bdf}: the {backend} backend cannot {what}: {why}")]
+    Unsupported {
+        /// The function.
+        bdf: Bdf,
+        /// The backend's name.
+        backend: &'static str,
+        /// What was asked.
+        what: &'static str,
+        /// Why it cannot.
+        why: String,
+    },
+}
+
+impl Error {
+    /// What the user can do about it, where there is something.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Error::NoSuchFunction { .. } => Some("`pciescope list` shows the functions of this machine".to_owned()),
+            _ => None,
+        }
+    }
+}

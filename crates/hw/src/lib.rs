@@ -1,0 +1,11 @@
+//! Everything that touches the machine: sysfs, topology, driver binding, and the probes.
+//!
+//! All system `unsafe` of the project lives here. Every reader of files takes a [`Root`], so that a test can
+//! hand it a tree that was recorded on another machine.
+
+pub mod error;
+pub mod probe;
+pub mod sysfs;
+
+pub use error::Error;
+pub use sysfs::Root;
