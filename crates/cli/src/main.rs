@@ -1,1 +1,84 @@
-fn main() {}
+//! The program `pciescope`: one verb per question.
+//!
+//! This file turns what was typed into a call of one verb and what comes back into an exit code; everything else
+//! is in `cmd/<verb>.rs`. No verb prints an error or calls `exit` itself.
+#![forbid(unsafe_code)]
+// A closed pipe makes `println!` panic: verbs write with `writeln!` to a handle and pass the error on.
+#![warn(clippy::print_stdout)]
+
+mod args;
+mod cmd;
+
+use std::io::{self, IsTerminal};
+use std::process::ExitCode;
+
+use clap::Parser;
+use clap::error::ErrorKind;
+
+use args::{Cli, Verb};
+use cmd::{Ctx, Stop};
+
+/// What `cat` killed by SIGPIPE looks like to a shell: 128 + 13.
+const CLOSED_PIPE: u8 = 141;
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(err) => return refuse_arguments(&err),
+    };
+    let ctx = Ctx {
+        root: pciescope_hw::Root::at(&cli.root),
+        terminal: io::stderr().is_terminal(),
+        verbose: cli.verbose,
+        stop: Stop::default(),
+    };
+    run(cli.verb, &ctx).unwrap_or_else(|err| report_failure(&err))
+}
+
+fn run(verb: Verb, ctx: &Ctx) -> anyhow::Result<ExitCode> {
+    match verb {
+        Verb::List(args) => cmd::list::run(args, ctx),
+        Verb::Latency(args) => cmd::latency::run(args, ctx),
+        Verb::Reg(args) => cmd::reg::run(args, ctx),
+        Verb::Bind(args) => cmd::bind::run(args, ctx),
+        Verb::Unbind(args) => cmd::unbind::run(args, ctx),
+        Verb::Report(args) => cmd::report::run(args, ctx),
+        Verb::Import(args) => cmd::import::run(args, ctx),
+        Verb::Lab(args) => cmd::lab::run(args, ctx),
+    }
+}
+
+/// Prints clap's refusal in our own form; help and version go to the standard output with exit code 0.
+fn refuse_arguments(err: &clap::Error) -> ExitCode {
+    match err.kind() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => match err.print() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(err) => report_failure(&err.into()),
+        },
+        ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            // To the standard error, by clap; when that is closed too there is nobody left to tell.
+            let _ = err.print();
+            ExitCode::from(2)
+        }
+        _ => {
+            let text = err.render().to_string();
+            eprint!("pciescope: {}", text.strip_prefix("error: ").unwrap_or(&text));
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Prints an error with its causes on one line, and what the user can do about it on the next.
+fn report_failure(err: &anyhow::Error) -> ExitCode {
+    let closed = |cause: &(dyn std::error::Error + 'static)| {
+        cause.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
+    };
+    if err.chain().any(closed) {
+        return ExitCode::from(CLOSED_PIPE);
+    }
+    eprintln!("pciescope: {err:#}");
+    if let Some(hint) = err.chain().find_map(cmd::hint_of) {
+        eprintln!("hint: {hint}");
+    }
+    ExitCode::from(2)
+}
