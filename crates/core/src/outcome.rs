@@ -27,6 +27,8 @@ pub struct Outcome {
     pub index: u16,
     /// The function at this hop; `None` means the plan's own.
     pub hop: Option<Bdf>,
+    /// Linux interrupt number of the vector, where known.
+    pub irq: Option<u32>,
     /// Histograms by name: [`LATENCY`] or the two of an interrupt, and [`CALIBRATION`].
     pub histograms: BTreeMap<String, Histogram>,
     /// Counts and rates: `triggers`, `handled`, `lost`, `extra`, `wrong_cpu`, `merged`, `late`, `samples_lost` ...

@@ -171,7 +171,7 @@ struct pcilat_summary {
 };
 
 enum pcilat_what {
-	PCILAT_WHAT_LATENCY	= 0,	/* READ .. CONFIG, batch mean; IRQ: trigger to handler */
+	PCILAT_WHAT_LATENCY	= 0,	/* READ .. CONFIG, see slot.accesses; IRQ: trigger to handler */
 	PCILAT_WHAT_ACK		= 1,	/* IRQ: handler entry to acknowledge */
 	PCILAT_WHAT_CALIBRATION	= 2,	/* the empty stamp pair, same CPU, same interrupt state */
 	PCILAT_WHATS		= 3,
@@ -204,7 +204,8 @@ struct pcilat_slot {
 	__u64 missed;		/* fixed rate: times that passed while the last was still open */
 	__u64 merged;		/* fixed rate: triggers answered by one handler run */
 	__u64 samples_lost;	/* should be 0: stamps taken but not recorded */
-	__u64 reserved[4];
+	__u64 accesses;		/* accesses that a LATENCY value (ring included) covers: the reader divides; 0 means 1 */
+	__u64 reserved[3];
 };
 
 /* PCILAT_IOC_HIST: copies buckets [first, first + count) of a slot to user memory. */
