@@ -56,6 +56,53 @@ pub enum Error {
         /// The BAR's length in bytes.
         len: u64,
     },
+    /// A text that names no backend, or an option that the fake backend does not have.
+    #[error("{text:?} is not a backend: {why}")]
+    Backend {
+        /// What was given.
+        text: String,
+        /// Which part of it is wrong.
+        why: String,
+    },
+    /// No backend can do what was asked.
+    #[error("{bdf}: no backend can {what} ({})", reasons.iter().map(|(name, why)| format!("{name}: {why}")).collect::<Vec<_>>().join("; "))]
+    NoBackend {
+        /// The function.
+        bdf: Bdf,
+        /// What was asked.
+        what: &'static str,
+        /// Each backend with its reason.
+        reasons: Vec<(&'static str, String)>,
+        /// What the user can do.
+        hint: Option<String>,
+    },
+    /// A plan that cannot be carried out on this machine or device.
+    #[error("{bdf}: {field} {value}: {why}")]
+    Plan {
+        /// The function.
+        bdf: Bdf,
+        /// Which field of the plan.
+        field: &'static str,
+        /// Its value.
+        value: String,
+        /// Why it cannot be.
+        why: String,
+    },
+    /// A system call on a device failed.
+    #[error("{bdf}: the {backend} backend could not {what}")]
+    Call {
+        /// The function.
+        bdf: Bdf,
+        /// The backend's name.
+        backend: &'static str,
+        /// What it was about to do.
+        what: String,
+        /// Why it failed.
+        #[source]
+        source: io::Error,
+        /// What the user can do, where it is known.
+        hint: Option<String>,
+    },
     /// A backend cannot do what was asked.
     #[error("{bdf}: the {backend} backend cannot {what}: {why}")]
     Unsupported {
@@ -75,6 +122,10 @@ impl Error {
     pub fn hint(&self) -> Option<String> {
         match self {
             Error::NoSuchFunction { .. } => Some("`pciescope list` shows the functions of this machine".to_owned()),
+            Error::Backend { .. } => {
+                Some("the backends are auto, kmod, vfio, resource, sysfs and fake[:OPTION,...]".to_owned())
+            }
+            Error::NoBackend { hint, .. } | Error::Call { hint, .. } => hint.clone(),
             _ => None,
         }
     }
