@@ -42,6 +42,18 @@ pub enum Order {
     Concurrent,
 }
 
+/// Any plan, as the first record of a run holds it: enough to repeat the run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Plan {
+    /// Register accesses.
+    Mmio(MmioPlan),
+    /// Configuration reads hop by hop.
+    Path(PathPlan),
+    /// Interrupts.
+    Irq(IrqPlan),
+}
+
 /// A register latency measurement.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MmioPlan {
@@ -57,7 +69,7 @@ pub struct MmioPlan {
     pub width: u8,
     /// What the write tests write.
     pub value: u64,
-    /// Samples per CPU.
+    /// Samples per CPU; 0 means as many as `duration_ns` allows, which then is not 0.
     pub count: u64,
     /// Ends the run after this many nanoseconds even if `count` is not reached; 0 means no limit.
     pub duration_ns: u64,

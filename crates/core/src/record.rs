@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Bdf, Cpu, Environment, Function, Histogram};
+use crate::{Bdf, Cpu, Environment, Function, Histogram, Plan};
 
 /// The version of the record's schema; a reader refuses a newer one.
 pub const SCHEMA: u32 = 1;
@@ -44,6 +44,9 @@ pub struct Record {
     /// The machine; in the first record of a run.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub environment: Option<Environment>,
+    /// What the run was to do; in the first record of a run.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub plan: Option<Plan>,
     /// What is doubtful about the figures, each with what to do.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub warnings: Vec<Warning>,
