@@ -70,6 +70,10 @@ pub struct Function {
     /// IOMMU group; `None` without an IOMMU.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub iommu_group: Option<u32>,
+    /// Why payload sizes and vector counts are not known (a user without privilege reads only 64 bytes of
+    /// configuration space); `None` where they are.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub limited: Option<String>,
     /// Why the function is taken for an emulated one; `None` where it looks real.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub emulated: Option<String>,

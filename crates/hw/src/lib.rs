@@ -3,9 +3,16 @@
 //! All system `unsafe` of the project lives here. Every reader of files takes a [`Root`], so that a test can
 //! hand it a tree that was recorded on another machine.
 
+pub mod check;
+pub mod config;
+pub mod environment;
 pub mod error;
+pub mod floor;
+pub mod pci;
 pub mod probe;
+pub mod registers;
 pub mod sysfs;
+pub mod topology;
 
 pub use error::Error;
 pub use sysfs::Root;

@@ -26,6 +26,11 @@ impl Root {
         self.0.join(absolute.strip_prefix("/").unwrap_or(absolute))
     }
 
+    /// Whether this is the machine's own tree, not a recorded one.
+    pub fn is_live(&self) -> bool {
+        self.0 == Path::new("/")
+    }
+
     /// The text of a file without the white space at its end.
     ///
     /// # Errors
@@ -36,5 +41,38 @@ impl Root {
             Ok(text) => Ok(text.trim_end().to_owned()),
             Err(source) => Err(Error::Read { path, source }),
         }
+    }
+
+    /// The text of a file as [`Root::read`] gives it; `None` where it is missing, unreadable or empty.
+    pub fn text(&self, absolute: impl AsRef<Path>) -> Option<String> {
+        self.read(absolute).ok().filter(|text| !text.is_empty())
+    }
+
+    /// A file with one number, decimal or with `0x`; `None` where there is none.
+    pub fn number(&self, absolute: impl AsRef<Path>) -> Option<u64> {
+        let text = self.text(absolute)?;
+        match text.trim().strip_prefix("0x") {
+            Some(digits) => u64::from_str_radix(digits, 16).ok(),
+            None => text.trim().parse().ok(),
+        }
+    }
+
+    /// The last part of what a symbolic link points to, such as the driver's name; `None` where there is no link.
+    pub fn link_name(&self, absolute: impl AsRef<Path>) -> Option<String> {
+        let target = std::fs::read_link(self.path(absolute)).ok()?;
+        Some(target.file_name()?.to_str()?.to_owned())
+    }
+
+    /// The names in a folder, sorted; empty where there is no such folder.
+    pub fn names(&self, absolute: impl AsRef<Path>) -> Vec<String> {
+        let Ok(entries) = std::fs::read_dir(self.path(absolute)) else { return Vec::new() };
+        let mut names: Vec<String> = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
+        names.sort();
+        names
+    }
+
+    /// Whether there is such a file, folder or link.
+    pub fn exists(&self, absolute: impl AsRef<Path>) -> bool {
+        self.path(absolute).symlink_metadata().is_ok()
     }
 }

@@ -1,0 +1,234 @@
+//! The machine as a reader of its figures must know it. [`crate::check`] says what of it spoils a measurement.
+
+use pciescope_core::{Environment, Function};
+
+use crate::{Root, pci, topology};
+
+/// Everything about the machine that moves a latency, as far as it can be found out.
+///
+/// `steal_ns` is left empty: it belongs to a run, see [`Steal`].
+pub fn read(root: &Root) -> Environment {
+    Environment {
+        tool: env!("CARGO_PKG_VERSION").to_owned(),
+        kernel: root.text("/proc/sys/kernel/osrelease").unwrap_or_default(),
+        machine: machine(root),
+        product: product(root),
+        cpu_model: cpu_model(root),
+        cpus: topology::cpus(root).unwrap_or_default(),
+        cmdline: root.text("/proc/cmdline"),
+        clocksource: root.text("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
+        governors: governors(root),
+        idle_states: idle_states(root).into_iter().map(|state| state.name).collect(),
+        aspm_policy: root.text("/sys/module/pcie_aspm/parameters/policy").and_then(|text| chosen(&text)),
+        lockdown: root.text("/sys/kernel/security/lockdown").and_then(|text| chosen(&text)),
+        iommu_groups: root.names("/sys/kernel/iommu_groups").len() as u32,
+        hypervisor: hypervisor(root),
+        steal_ns: None,
+    }
+}
+
+/// Time stolen by the hypervisor between two moments.
+#[derive(Debug, Clone, Copy)]
+pub struct Steal {
+    start_ns: Option<u64>,
+}
+
+impl Steal {
+    /// The counters now.
+    pub fn start(root: &Root) -> Steal {
+        Steal { start_ns: stolen_ns(root) }
+    }
+
+    /// What was stolen since the start on all CPUs together, in nanoseconds, in steps of 10 ms; `None` where the
+    /// kernel does not count it.
+    pub fn elapsed_ns(&self, root: &Root) -> Option<u64> {
+        stolen_ns(root)?.checked_sub(self.start_ns?)
+    }
+}
+
+/// Column 8 of the line `cpu` of /proc/stat, in hundredths of a second on every architecture (USER_HZ).
+fn stolen_ns(root: &Root) -> Option<u64> {
+    let text = root.text("/proc/stat")?;
+    let line = text.lines().find(|line| line.starts_with("cpu "))?;
+    line.split_whitespace().nth(8)?.parse::<u64>().ok()?.checked_mul(10_000_000)
+}
+
+/// An idle state that is enabled on CPU 0.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IdleState {
+    /// Name as the driver gives it: `POLL`, `C1E`, `WFI`.
+    pub name: String,
+    /// Time to leave it, in microseconds.
+    pub exit_us: u64,
+}
+
+/// The idle states that are enabled on CPU 0, shallow to deep.
+pub fn idle_states(root: &Root) -> Vec<IdleState> {
+    let folder = "/sys/devices/system/cpu/cpu0/cpuidle";
+    let mut numbers: Vec<u32> =
+        root.names(folder).iter().filter_map(|name| name.strip_prefix("state")?.parse().ok()).collect();
+    numbers.sort_unstable();
+    let state = |number: u32| {
+        let at = format!("{folder}/state{number}");
+        let is_enabled = root.number(format!("{at}/disable")).unwrap_or(0) == 0;
+        let name = root.text(format!("{at}/name"))?;
+        is_enabled.then(|| IdleState { name, exit_us: root.number(format!("{at}/latency")).unwrap_or(0) })
+    };
+    numbers.into_iter().filter_map(state).collect()
+}
+
+/// The frequency governors in use, each once.
+fn governors(root: &Root) -> Vec<String> {
+    let folder = "/sys/devices/system/cpu/cpufreq";
+    let policies = root.names(folder).into_iter().filter(|name| name.starts_with("policy"));
+    let mut all: Vec<String> =
+        policies.filter_map(|policy| root.text(format!("{folder}/{policy}/scaling_governor"))).collect();
+    all.sort();
+    all.dedup();
+    all
+}
+
+/// The word in brackets of `default [performance] powersave`.
+fn chosen(text: &str) -> Option<String> {
+    let (_, rest) = text.split_once('[')?;
+    Some(rest.split_once(']')?.0.to_owned())
+}
+
+fn machine(root: &Root) -> String {
+    // The file is there from Linux 6.1 on.
+    if let Some(arch) = root.text("/proc/sys/kernel/arch") {
+        return arch;
+    }
+    let cpuinfo = root.text("/proc/cpuinfo").unwrap_or_default();
+    match () {
+        () if root.is_live() => std::env::consts::ARCH.to_owned(),
+        () if cpuinfo.contains("CPU implementer") => "aarch64".to_owned(),
+        () if cpuinfo.contains("vendor_id") => "x86_64".to_owned(),
+        () => String::new(),
+    }
+}
+
+fn dmi(root: &Root, field: &str) -> Option<String> {
+    root.text(format!("/sys/class/dmi/id/{field}")).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())
+}
+
+/// A string of the device tree, without the NUL at its end.
+fn device_tree(root: &Root, property: &str) -> Option<String> {
+    let text = root.text(format!("/proc/device-tree/{property}"))?;
+    text.split('\0').next().map(str::to_owned).filter(|text| !text.is_empty())
+}
+
+fn product(root: &Root) -> Option<String> {
+    match (dmi(root, "sys_vendor"), dmi(root, "product_name")) {
+        (Some(vendor), Some(product)) => Some(format!("{vendor} {product}")),
+        (Some(one), None) | (None, Some(one)) => Some(one),
+        (None, None) => device_tree(root, "model"),
+    }
+}
+
+fn cpu_model(root: &Root) -> Option<String> {
+    let cpuinfo = root.text("/proc/cpuinfo")?;
+    let field = |name: &str| {
+        cpuinfo.lines().find_map(|line| {
+            let (key, value) = line.split_once(':')?;
+            (key.trim() == name).then(|| value.trim().to_owned())
+        })
+    };
+    field("model name").or_else(|| Some(arm_model(&field("CPU implementer")?, &field("CPU part")?)))
+}
+
+/// Arm CPUs have numbers only. Source: arch/arm64/include/asm/cputype.h.
+fn arm_model(implementer: &str, part: &str) -> String {
+    let name = match (implementer, part) {
+        ("0x41", "0xd08") => "Arm Cortex-A72",
+        ("0x41", "0xd0b") => "Arm Cortex-A76",
+        ("0x41", "0xd0c") => "Arm Neoverse N1",
+        ("0x41", "0xd40") => "Arm Neoverse V1",
+        ("0x41", "0xd49") => "Arm Neoverse N2",
+        ("0x41", "0xd4f") => "Arm Neoverse V2",
+        ("0x43", "0x0af") => "Cavium ThunderX2",
+        ("0x48", "0xd01") => "HiSilicon TSV110",
+        ("0xc0", "0xac3") => "Ampere-1",
+        ("0xc0", "0xac4") => "Ampere-1a",
+        _ => return format!("Arm CPU, implementer {implementer} part {part}"),
+    };
+    name.to_owned()
+}
+
+/// DMI vendors and products of machines that are guests; the product is matched as a part.
+const GUESTS: &[(&str, &str)] = &[
+    ("QEMU", ""),
+    ("KVM", ""),
+    ("Red Hat", "KVM"),
+    ("VMware", ""),
+    ("innotek GmbH", ""),
+    ("Xen", ""),
+    ("Microsoft Corporation", "Virtual Machine"),
+    ("OpenStack", ""),
+    ("Parallels", ""),
+    ("Alibaba Cloud", "ECS"),
+];
+
+/// Why the machine is taken for a guest; `None` where it looks like bare metal.
+pub fn hypervisor(root: &Root) -> Option<String> {
+    if let Some(kind) = root.text("/sys/hypervisor/type") {
+        return Some(format!("/sys/hypervisor/type says {kind}"));
+    }
+    let (vendor, product) =
+        (dmi(root, "sys_vendor").unwrap_or_default(), dmi(root, "product_name").unwrap_or_default());
+    if GUESTS.iter().any(|(maker, model)| vendor.starts_with(maker) && product.contains(model)) {
+        return Some(format!("the machine calls itself {vendor} {product}").trim_end().to_owned());
+    }
+    let cpuinfo = root.text("/proc/cpuinfo").unwrap_or_default();
+    let flags = cpuinfo.lines().find(|line| line.starts_with("flags")).unwrap_or_default();
+    if flags.split_whitespace().any(|flag| flag == "hypervisor") {
+        return Some("the CPU has the flag `hypervisor`".to_owned());
+    }
+    if let Some(model) = device_tree(root, "model").filter(|model| model == "linux,dummy-virt") {
+        return Some(format!("the device tree's model is {model}"));
+    }
+    if let Some(kind) = device_tree(root, "hypervisor/compatible") {
+        return Some(format!("the device tree names the hypervisor {kind}"));
+    }
+    let host_bridge = pci::addresses(root).into_iter().find(|bdf| {
+        let at = pci::folder(*bdf);
+        root.number(at.join("vendor")) == Some(QEMU.into()) && root.number(at.join("device")) == Some(0x0008)
+    });
+    host_bridge.map(|bdf| format!("{bdf} is QEMU's host bridge"))
+}
+
+const QEMU: u16 = 0x1b36;
+
+/// Why a function is taken for an emulated one; `guest` is what [`hypervisor`] says of its machine.
+///
+/// In a guest a function that nothing gives away may be passed through or emulated: it cannot be told, and the
+/// text says so.
+pub fn emulated(guest: Option<&str>, function: &Function) -> Option<String> {
+    let by_vendor = match function.vendor {
+        QEMU => Some("a device of QEMU"),
+        0x1234 => Some("a device of QEMU, Bochs or the lab"),
+        0x15ad => Some("a device of VMware"),
+        0x80ee => Some("a device of VirtualBox"),
+        0x5853 => Some("a device of Xen"),
+        // On bare metal a real card may speak virtio.
+        0x1af4 if guest.is_some() => Some("virtio"),
+        _ => None,
+    };
+    if let Some(what) = by_vendor {
+        return Some(format!("vendor ID {:04x}: {what}", function.vendor));
+    }
+    let by_subsystem = match (function.subsystem_vendor, function.subsystem_device) {
+        (0x1af4, 0x1100) => Some("QEMU"),
+        (0x15ad, _) => Some("VMware"),
+        (0x80ee, _) => Some("VirtualBox"),
+        (0x1ab8, _) => Some("Parallels"),
+        _ => None,
+    };
+    if let Some(who) = by_subsystem {
+        return Some(format!(
+            "subsystem ID {:04x}:{:04x}: emulated by {who}",
+            function.subsystem_vendor, function.subsystem_device
+        ));
+    }
+    guest.map(|why| format!("{why}; passed through or emulated cannot be told"))
+}

@@ -1,0 +1,205 @@
+//! PCI functions as sysfs describes them. Reads only; [`crate::bind`] writes.
+
+use std::path::PathBuf;
+
+use pci_ids::FromId;
+use pciescope_core::{Bar, Bdf, Function, Link};
+
+use crate::config::Config;
+use crate::{Error, Root, environment};
+
+const DEVICES: &str = "/sys/bus/pci/devices";
+
+/// The folder of a function in sysfs, as an absolute path for [`Root`].
+pub fn folder(bdf: Bdf) -> PathBuf {
+    PathBuf::from(DEVICES).join(bdf.to_string())
+}
+
+/// The addresses of all functions, in ascending order; empty on a machine without PCI.
+pub fn addresses(root: &Root) -> Vec<Bdf> {
+    let mut all: Vec<Bdf> = root.names(DEVICES).iter().filter_map(|name| name.parse().ok()).collect();
+    all.sort();
+    all
+}
+
+/// All functions of the machine, by address; empty on a machine without PCI.
+///
+/// A function that is removed while it is read is left out.
+///
+/// # Errors
+/// [`Error::Read`] or [`Error::Parse`] for a function whose files cannot be understood.
+pub fn functions(root: &Root) -> Result<Vec<Function>, Error> {
+    let guest = environment::hypervisor(root);
+    let mut all = Vec::new();
+    for bdf in addresses(root) {
+        match load(root, bdf, guest.as_deref()) {
+            Ok(function) => all.push(function),
+            Err(Error::NoSuchFunction { .. }) => {}
+            Err(_) if !root.exists(folder(bdf)) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(all)
+}
+
+/// One function.
+///
+/// # Errors
+/// [`Error::NoSuchFunction`], or [`Error::Read`] or [`Error::Parse`] if its files cannot be understood.
+pub fn function(root: &Root, bdf: Bdf) -> Result<Function, Error> {
+    load(root, bdf, environment::hypervisor(root).as_deref())
+}
+
+fn load(root: &Root, bdf: Bdf, guest: Option<&str>) -> Result<Function, Error> {
+    let at = folder(bdf);
+    if !root.exists(&at) {
+        return Err(Error::NoSuchFunction { bdf });
+    }
+    let id = |file: &str| hex(root, at.join(file));
+    let (vendor, device) = (id("vendor")? as u16, id("device")? as u16);
+    // A virtual function's own payload fields are reserved: those of its physical function hold (PCIe, SR-IOV).
+    let physical = root.link_name(at.join("physfn")).and_then(|name| name.parse::<Bdf>().ok());
+    let config = Config::load(root, bdf);
+    let mut function = Function {
+        bdf: Some(bdf),
+        vendor,
+        device,
+        subsystem_vendor: id("subsystem_vendor").unwrap_or(0) as u16,
+        subsystem_device: id("subsystem_device").unwrap_or(0) as u16,
+        class: id("class")?,
+        name: name(vendor, device),
+        driver: root.link_name(at.join("driver")),
+        // -1 is what the kernel shows where the firmware says nothing.
+        node: root.number(at.join("numa_node")).map(|node| node as u32),
+        bars: bars(root, bdf)?,
+        link: link(root, bdf),
+        path: path(root, bdf),
+        msix_vectors: config.msix_vectors(),
+        msi_vectors: config.msi_vectors(),
+        iommu_group: root.link_name(at.join("iommu_group")).and_then(|name| name.parse().ok()),
+        limited: config.limit(),
+        emulated: None,
+    };
+    if let Some(link) = &mut function.link {
+        let payload = physical.map_or(config, |physical| Config::load(root, physical));
+        link.mps_bytes = payload.mps_bytes();
+        link.mrrs_bytes = payload.mrrs_bytes();
+    }
+    function.emulated = environment::emulated(guest, &function);
+    Ok(function)
+}
+
+/// Vendor and device in words, or the numbers of what the list does not know.
+fn name(vendor: u16, device: u16) -> String {
+    let maker = match pci_ids::Vendor::from_id(vendor) {
+        Some(known) => known.name().to_owned(),
+        None => format!("Vendor {vendor:04x}"),
+    };
+    match pci_ids::Device::from_vid_pid(vendor, device) {
+        Some(known) => format!("{maker} {}", known.name()),
+        None => format!("{maker} Device {device:04x}"),
+    }
+}
+
+/// A class code of 24 bits in words, such as `Non-Volatile memory controller`.
+pub fn class_name(class: u32) -> String {
+    let (base, sub) = ((class >> 16) as u8, (class >> 8) as u8);
+    let named = pci_ids::Class::from_id(base)
+        .and_then(|class| class.subclasses().find(|subclass| subclass.id() == sub).map(|s| s.name().to_owned()));
+    match (named, pci_ids::Class::from_id(base)) {
+        (Some(name), _) => name,
+        (None, Some(class)) => class.name().to_owned(),
+        (None, None) => format!("Class {:04x}", class >> 8),
+    }
+}
+
+/// Whether a class code is that of a PCI-to-PCI bridge.
+pub fn is_bridge(class: u32) -> bool {
+    class >> 8 == 0x0604
+}
+
+fn hex(root: &Root, at: PathBuf) -> Result<u32, Error> {
+    let text = root.read(&at)?;
+    u32::from_str_radix(text.trim_start_matches("0x"), 16).map_err(|_| Error::Parse {
+        path: root.path(at),
+        text,
+        what: "a hexadecimal number",
+    })
+}
+
+// include/linux/ioport.h; sysfs shows the flags as they are.
+const IORESOURCE_IO: u64 = 0x100;
+const IORESOURCE_MEM: u64 = 0x200;
+const IORESOURCE_PREFETCH: u64 = 0x2000;
+const IORESOURCE_MEM_64: u64 = 0x10_0000;
+const IORESOURCE_UNSET: u64 = 0x2000_0000;
+
+/// The assigned BARs from the file `resource`: a line of start, end and flags for each of BAR 0 to 5, more after.
+fn bars(root: &Root, bdf: Bdf) -> Result<Vec<Bar>, Error> {
+    let at = folder(bdf).join("resource");
+    let text = root.read(&at)?;
+    let mut bars = Vec::new();
+    for (number, line) in text.lines().take(6).enumerate() {
+        let Some(bar) = parse_bar(number as u8, line) else {
+            return Err(Error::Parse { path: root.path(&at), text: line.to_owned(), what: "start, end and flags" });
+        };
+        // Bridges have two BARs; what follows on their first lines is empty.
+        if bar.size_bytes > 0 {
+            bars.push(bar);
+        }
+    }
+    Ok(bars)
+}
+
+/// One line of `resource`; a size of 0 stands for a BAR that is missing or not assigned.
+fn parse_bar(number: u8, line: &str) -> Option<Bar> {
+    let mut fields = line.split_whitespace().map(|field| u64::from_str_radix(field.trim_start_matches("0x"), 16).ok());
+    let (start, end, flags) = (fields.next()??, fields.next()??, fields.next()??);
+    let is_assigned = flags & (IORESOURCE_IO | IORESOURCE_MEM) != 0 && flags & IORESOURCE_UNSET == 0 && end >= start;
+    Some(Bar {
+        number,
+        size_bytes: if is_assigned { (end - start).checked_add(1)? } else { 0 },
+        is_memory: flags & IORESOURCE_MEM != 0,
+        is_64bit: flags & IORESOURCE_MEM_64 != 0,
+        is_prefetchable: flags & IORESOURCE_PREFETCH != 0,
+    })
+}
+
+/// The link of the function's own port: above an endpoint or upstream port, below a root or downstream port.
+/// A width of 0 now means that the link is down.
+fn link(root: &Root, bdf: Bdf) -> Option<Link> {
+    let at = folder(bdf);
+    let speed = |file: &str| parse_speed(&root.text(at.join(file))?);
+    let width = |file: &str| root.number(at.join(file)).and_then(|lanes| u8::try_from(lanes).ok());
+    // 255 is how the kernel shows a width that the capability does not state.
+    let max_width = width("max_link_width").filter(|lanes| (1..=32).contains(lanes))?;
+    Some(Link {
+        speed_gts: speed("current_link_speed").unwrap_or(0.0),
+        width: width("current_link_width").filter(|lanes| *lanes <= 32).unwrap_or(0),
+        max_speed_gts: speed("max_link_speed")?,
+        max_width,
+        mps_bytes: None,
+        mrrs_bytes: None,
+    })
+}
+
+/// `16.0 GT/s PCIe` and older `8 GT/s`; `None` for `Unknown`.
+fn parse_speed(text: &str) -> Option<f64> {
+    text.split_whitespace().next()?.parse().ok().filter(|speed| *speed > 0.0)
+}
+
+/// The bridges above a function in its own domain, from the root port down, from where its folder really lies.
+fn path(root: &Root, bdf: Bdf) -> Vec<Bdf> {
+    let Ok(target) = std::fs::read_link(root.path(folder(bdf))) else { return Vec::new() };
+    let mut bridges = Vec::new();
+    for part in target.iter().filter_map(|part| part.to_str()) {
+        if part.starts_with("pci") {
+            // A host bridge: what stands before it, as Intel VMD, is not a port on this domain's path.
+            bridges.clear();
+        } else if let Ok(address) = part.parse::<Bdf>() {
+            bridges.push(address);
+        }
+    }
+    bridges.pop();
+    bridges
+}

@@ -1,0 +1,207 @@
+//! Registers that can be read at full rate without side effects: the default targets.
+//!
+//! Reading an arbitrary register can clear an interrupt cause, pop a FIFO or wait for a completion that never
+//! comes, so an unknown device has no default: the user must name an offset and accept the side effects.
+
+use pciescope_core::Function;
+
+/// How a table entry finds its devices.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Match {
+    /// These device IDs of this vendor.
+    Ids(u16, &'static [u16]),
+    /// Every function of this class code (24 bits): the register is part of the class's standard.
+    Class(u32),
+}
+
+/// A register that is safe to read again and again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SafeRegister {
+    /// Which functions have it.
+    pub matches: Match,
+    /// What it is, in words.
+    pub name: &'static str,
+    /// BAR number.
+    pub bar: u8,
+    /// Byte offset in the BAR.
+    pub offset: u64,
+    /// Access width in bytes.
+    pub width: u8,
+    /// Mask and value: `read & mask == value` on a device that is what it says; `None` where nothing is fixed.
+    pub expect: Option<(u64, u64)>,
+    /// Where the register's harmlessness is stated.
+    pub source: &'static str,
+    /// Whether the entry was checked against its source; an entry that was not says so wherever it is used.
+    pub verified: bool,
+}
+
+impl SafeRegister {
+    /// Whether a value read from the register is what the device should answer.
+    pub fn is_expected(&self, value: u64) -> bool {
+        self.expect.is_none_or(|(mask, expected)| value & mask == expected)
+    }
+}
+
+const INTEL: u16 = 0x8086;
+
+/// The 8254x family as far as QEMU models it or servers carry it, and e1000e's 82571 to I219.
+const E1000: &[u16] = &[
+    0x100e, 0x100f, 0x1004, 0x1008, 0x1010, 0x1015, 0x1075, 0x1076, 0x1079, 0x105e, 0x105f, 0x107d, 0x107e, 0x108b,
+    0x108c, 0x109a, 0x10b9, 0x10bd, 0x10d3, 0x10ea, 0x10eb, 0x10ef, 0x10f0, 0x10f5, 0x10f6, 0x1502, 0x1503, 0x150c,
+    0x153a, 0x153b, 0x155a, 0x1559, 0x156f, 0x1570, 0x15a0, 0x15a1, 0x15a2, 0x15a3, 0x15b7, 0x15b8, 0x15b9, 0x15bb,
+    0x15bc, 0x15bd, 0x15be, 0x15d6, 0x15d7, 0x15d8, 0x15e3, 0x0d4c, 0x0d4d, 0x0d4e, 0x0d4f, 0x1a1c, 0x1a1d, 0x1a1e,
+    0x1a1f,
+];
+/// 82575, 82576, 82580, i350, i354, i210, i211.
+const IGB: &[u16] = &[
+    0x10a7, 0x10a9, 0x10d6, 0x10c9, 0x10e6, 0x10e7, 0x10e8, 0x1518, 0x1526, 0x150a, 0x150d, 0x150e, 0x150f, 0x1510,
+    0x1511, 0x1516, 0x1527, 0x1521, 0x1522, 0x1523, 0x1524, 0x1533, 0x1534, 0x1535, 0x1536, 0x1537, 0x1538, 0x1539,
+    0x157b, 0x157c, 0x1f40, 0x1f41, 0x1f45,
+];
+/// i225 and i226.
+const IGC: &[u16] = &[
+    0x15f2, 0x15f3, 0x15f7, 0x15f8, 0x3100, 0x3101, 0x3102, 0x5502, 0x5503, 0x0d9f, 0x125b, 0x125c, 0x125d, 0x125e,
+    0x125f,
+];
+/// 82598, 82599, X540, X550.
+const IXGBE: &[u16] = &[
+    0x10b6, 0x10c6, 0x10c7, 0x10c8, 0x10db, 0x10dd, 0x10ec, 0x10f1, 0x10f4, 0x150b, 0x10f7, 0x10f8, 0x10f9, 0x10fb,
+    0x10fc, 0x1507, 0x1508, 0x1514, 0x1517, 0x151c, 0x1529, 0x152a, 0x154a, 0x154d, 0x154f, 0x1557, 0x1558, 0x1528,
+    0x1560, 0x1563, 0x15d1, 0x15aa, 0x15ab, 0x15ac, 0x15ad, 0x15ae, 0x15c2, 0x15c3, 0x15c4, 0x15c6, 0x15c7, 0x15c8,
+    0x15ca, 0x15cc, 0x15ce, 0x15e4, 0x15e5,
+];
+
+const DRIVER_FLUSH: &str = "Linux reads STATUS to flush posted writes (drivers/net/ethernet/intel)";
+
+/// The table; entries by ID stand before those by class and win.
+pub const SAFE: &[SafeRegister] = &[
+    SafeRegister {
+        matches: Match::Ids(0x1234, &[0x5c0e]),
+        name: "ID",
+        bar: 0,
+        offset: 0x0,
+        width: 4,
+        expect: Some((0xffff_ffff, 0x5c0e_1a7e)),
+        source: "docs/spec/latency-endpoint.md",
+        verified: true,
+    },
+    SafeRegister {
+        matches: Match::Ids(0x1234, &[0x11e8]),
+        name: "identification",
+        bar: 0,
+        offset: 0x0,
+        width: 4,
+        // 0xRRrr00ed: major and minor version above.
+        expect: Some((0xffff, 0x00ed)),
+        source: "QEMU docs/specs/edu.rst",
+        verified: true,
+    },
+    SafeRegister {
+        matches: Match::Ids(0x1af4, &[0x1110]),
+        name: "IVPosition",
+        bar: 0,
+        offset: 0x8,
+        width: 4,
+        expect: None,
+        source: "QEMU docs/specs/ivshmem-spec.rst: read-only, 0 for ivshmem-plain",
+        verified: true,
+    },
+    SafeRegister {
+        matches: Match::Ids(INTEL, E1000),
+        name: "STATUS",
+        bar: 0,
+        offset: 0x8,
+        width: 4,
+        expect: None,
+        source: DRIVER_FLUSH,
+        verified: true,
+    },
+    SafeRegister {
+        matches: Match::Ids(INTEL, IGB),
+        name: "STATUS",
+        bar: 0,
+        offset: 0x8,
+        width: 4,
+        expect: None,
+        source: DRIVER_FLUSH,
+        verified: true,
+    },
+    SafeRegister {
+        matches: Match::Ids(INTEL, IGC),
+        name: "STATUS",
+        bar: 0,
+        offset: 0x8,
+        width: 4,
+        expect: None,
+        source: DRIVER_FLUSH,
+        verified: true,
+    },
+    SafeRegister {
+        matches: Match::Ids(INTEL, IXGBE),
+        name: "STATUS",
+        bar: 0,
+        offset: 0x8,
+        width: 4,
+        expect: None,
+        source: DRIVER_FLUSH,
+        verified: true,
+    },
+    SafeRegister {
+        matches: Match::Class(0x01_0802),
+        // VS rather than CAP: 4 bytes go where 8-byte reads would be split.
+        name: "VS",
+        bar: 0,
+        offset: 0x8,
+        width: 4,
+        expect: None,
+        source: "NVM Express Base Specification, controller properties: VS, read only",
+        verified: true,
+    },
+    SafeRegister {
+        matches: Match::Class(0x0c_0330),
+        name: "CAPLENGTH and HCIVERSION",
+        bar: 0,
+        offset: 0x0,
+        width: 4,
+        expect: None,
+        source: "xHCI specification, host controller capability registers: read only",
+        verified: true,
+    },
+    SafeRegister {
+        matches: Match::Class(0x01_0601),
+        name: "CAP",
+        bar: 5,
+        offset: 0x0,
+        width: 4,
+        expect: None,
+        source: "AHCI specification, generic host control: HBA capabilities, read only; ABAR is BAR5",
+        verified: true,
+    },
+    SafeRegister {
+        matches: Match::Ids(0x10ee, &[0x9034, 0x9038, 0x903f, 0x9048, 0x8038, 0x7038]),
+        name: "XDMA identifier",
+        bar: 0,
+        offset: 0x0,
+        width: 4,
+        expect: Some((0xfff0_0000, 0x1fc0_0000)),
+        source: "Xilinx PG195, H2C channel identifier; not checked, and a design may put another BAR first",
+        verified: false,
+    },
+];
+
+/// The register that a read test takes when the user names none; `None` for an unknown device and for one whose
+/// BAR is missing or too small.
+pub fn safe_target(function: &Function) -> Option<&'static SafeRegister> {
+    SAFE.iter().find(|register| fits(register, function))
+}
+
+fn fits(register: &SafeRegister, function: &Function) -> bool {
+    let is_same = match register.matches {
+        Match::Ids(vendor, devices) => function.vendor == vendor && devices.contains(&function.device),
+        Match::Class(class) => function.class == class,
+    };
+    is_same
+        && function.bars.iter().any(|bar| {
+            bar.number == register.bar && bar.is_memory && bar.size_bytes >= register.offset + u64::from(register.width)
+        })
+}
