@@ -1,5 +1,10 @@
 //! Probes: what takes samples from a device.
 
+pub mod failure;
+pub mod fake;
+pub mod open;
+pub mod turns;
+
 use pciescope_core::outcome::Sample;
 use pciescope_core::record::{Failure, Method};
 use pciescope_core::{Bdf, IrqPlan, MmioPlan, Outcome, PathPlan};

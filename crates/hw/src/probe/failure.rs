@@ -1,0 +1,67 @@
+//! The failures that every backend words alike, so that scripts and people meet one name and one text.
+
+use pciescope_core::record::Failure;
+use pciescope_core::{Bdf, Warning};
+
+fn failure(code: &str, text: String, hint: &str) -> Failure {
+    Failure { code: code.to_owned(), text, hint: (!hint.is_empty()).then(|| hint.to_owned()) }
+}
+
+/// A register read all-ones where it may not.
+pub fn all_ones(bdf: Bdf, place: &str, cpu: Option<u32>) -> Failure {
+    let cpu = cpu.map(|c| format!(" from CPU {c}")).unwrap_or_default();
+    failure(
+        "all-ones",
+        format!("{bdf}: {place} read all-ones{cpu}: no completion, an unimplemented register, or memory decoding off"),
+        "if all-ones is a value this register may have, add --ones-ok; otherwise `pciescope doctor` and the kernel log",
+    )
+}
+
+/// The device no longer answers.
+pub fn removed(bdf: Bdf) -> Failure {
+    failure("removed", format!("{bdf}: the device no longer answers: it was removed or its link is down"), "")
+}
+
+/// The driver was taken away during the run.
+pub fn unbound(bdf: Bdf) -> Failure {
+    failure("unbound", format!("{bdf}: the driver was unbound during the run"), "")
+}
+
+/// A CPU is not online, or went offline.
+pub fn cpu_offline(bdf: Bdf, cpu: Option<u32>) -> Failure {
+    let who = cpu.map(|c| format!("CPU {c}")).unwrap_or_else(|| "a CPU of the plan".to_owned());
+    failure(
+        "cpu-offline",
+        format!("{bdf}: {who} is offline or went offline during the run"),
+        "leave it out with --cpus, or bring it online",
+    )
+}
+
+/// The user ended the run.
+pub fn interrupted(bdf: Bdf, done: u64) -> Failure {
+    failure("interrupted", format!("{bdf}: the run was ended after {done} samples"), "")
+}
+
+/// No interrupt came at all.
+pub fn timeout(bdf: Bdf, timeout_ns: u64) -> Failure {
+    failure(
+        "timeout",
+        format!("{bdf}: no interrupt came within {timeout_ns} ns of its trigger"),
+        "try --source retrigger to see whether the vector works at all, or a longer --timeout",
+    )
+}
+
+/// The kernel or the device declined.
+pub fn refused(bdf: Bdf, why: &str, hint: &str) -> Failure {
+    failure("refused", format!("{bdf}: {why}"), hint)
+}
+
+/// A duration that a histogram cannot hold: counted, never clamped.
+pub fn too_long(count: u64) -> Warning {
+    Warning {
+        code: "too-long".to_owned(),
+        text: format!("{count} samples were longer than the histogram's buckets can hold; the largest value is exact"),
+        hint: "look for what stops the machine so long: firmware, a hypervisor, a device that does not answer"
+            .to_owned(),
+    }
+}

@@ -1,0 +1,406 @@
+//! A synthetic device: values that repeat, faults on request, no hardware and no waiting.
+//!
+//! The registers are those of docs/spec/latency-endpoint.md as far as they need no clock.
+
+mod device;
+mod machine;
+mod options;
+
+use std::time::{Duration, Instant};
+
+use pciescope_core::outcome::{CALIBRATION, ENTRY_TO_ACK, LATENCY, Sample, SampleKind, TRIGGER_TO_HANDLER};
+use pciescope_core::record::{Failure, Method, Metric};
+use pciescope_core::{Bdf, Histogram, IrqPlan, IrqSource, MmioPlan, MmioTest, Order, Outcome, PathPlan};
+
+use self::device::Device;
+pub use self::machine::Machine;
+pub use self::options::{KEYS, Options};
+use super::turns::{Turn, name, turns};
+use super::{Probe, Taken, Watch, failure};
+use crate::Error;
+
+/// The probe of a [`Machine`]'s device.
+#[derive(Debug)]
+pub struct Fake {
+    machine: Machine,
+    device: Device,
+}
+
+impl Fake {
+    /// Opens the device of a synthetic machine.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] with the option `refuse`.
+    pub fn open(options: &Options) -> Result<Self, Error> {
+        let machine = Machine::new(options.clone());
+        let fake = Fake { device: Device::new(options.ones_after), machine };
+        if options.refuse {
+            return Err(fake.cannot("be opened", "it was asked to refuse".to_owned()));
+        }
+        Ok(fake)
+    }
+
+    fn cannot(&self, what: &'static str, why: String) -> Error {
+        Error::Unsupported { bdf: self.bdf(), backend: self.backend(), what, why }
+    }
+
+    fn options(&self) -> &Options {
+        &self.machine.options
+    }
+
+    fn method(&self, order: Order, gap_ns: u32, batch: u32) -> Method {
+        let quantum_ps = self.options().quantum_ps;
+        Method {
+            backend: "fake".to_owned(),
+            clock: "fake".to_owned(),
+            clock_hz: 1_000_000_000_000 / quantum_ps,
+            quantum_ns: quantum_ps as f64 / 1e3,
+            batch,
+            gap_ns: gap_ns.into(),
+            order: name(order),
+            irqs_off: true,
+            emulated: self.options().emulated,
+            notes: vec!["Synthetic values: they say nothing about any hardware.".to_owned()],
+        }
+    }
+
+    fn outcomes(&self, cpus: &[u32], targets: &[u16], names: &[&str]) -> Vec<Outcome> {
+        let mut outcomes = Vec::new();
+        for &cpu in cpus {
+            for &index in targets {
+                let mut outcome = Outcome { cpu, index, ..Outcome::default() };
+                for &name in names {
+                    outcome.histograms.insert(name.to_owned(), Histogram::default());
+                }
+                let mut calibration = Histogram::default();
+                for n in 0..1000 {
+                    record(&mut calibration, self.noise(cpu, 99, n).quantised(15_000, self.options().quantum_ps, 1));
+                }
+                outcome.histograms.insert(CALIBRATION.to_owned(), calibration);
+                outcomes.push(outcome);
+            }
+        }
+        outcomes
+    }
+
+    /// A CPU's distance from the device, in picoseconds.
+    fn place_ps(&self, cpu: u32) -> u64 {
+        let o = self.options();
+        let far = u64::from(self.machine.node_of(cpu)) * 95_000;
+        let core = u64::from(cpu % 5) * 1_500;
+        far + core + if o.outlier == Some(cpu) { 2_000_000 } else { 0 }
+    }
+
+    fn noise(&self, cpu: u32, what: u64, n: u64) -> Noise {
+        Noise(mix(self.options().seed ^ mix(u64::from(cpu) << 32 ^ what << 48 ^ mix(n))))
+    }
+
+    /// CPUs of the plan that this machine has, and the failure of the first that it has not.
+    fn check_cpus(&self, cpus: impl Iterator<Item = u32>) -> (Vec<u32>, Option<Failure>) {
+        let mut online = Vec::new();
+        for cpu in cpus {
+            if cpu >= self.options().cpus || self.options().offline == Some(cpu) {
+                return (online, Some(failure::cpu_offline(self.bdf(), Some(cpu))));
+            }
+            online.push(cpu);
+        }
+        (online, None)
+    }
+}
+
+/// A value that looks random and depends only on the seed and the sample's place.
+struct Noise(u64);
+
+impl Noise {
+    /// A duration around `base_ps`: one-sided jitter, one sample in 1000 with a tail, in whole steps of the clock.
+    fn quantised(&self, base_ps: u64, quantum_ps: u64, batch: u32) -> u64 {
+        let batch = u64::from(batch.max(1));
+        let jitter = base_ps / 64 * (self.0 & 0xff) / 256 + base_ps / 64 * (self.0 >> 8 & 0xff) / 256;
+        let tail = if (self.0 >> 16) % 1000 == 0 { base_ps * (1 + (self.0 >> 32 & 0xff)) / 64 } else { 0 };
+        let whole = base_ps * batch + jitter + tail;
+        (whole + quantum_ps / 2) / quantum_ps * quantum_ps / batch
+    }
+}
+
+/// The finaliser of splitmix64.
+fn mix(mut x: u64) -> u64 {
+    x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ x >> 31
+}
+
+fn record(histogram: &mut Histogram, ps: u64) {
+    histogram.record_ps(ps, 1).expect("synthetic durations stay below an hour by the options' limits");
+}
+
+/// What a run counts while it goes on.
+struct Run<'a> {
+    options: &'a Options,
+    bdf: Bdf,
+    watch: &'a dyn Watch,
+    total: u64,
+    done: u64,
+    /// Time on the synthetic clock, in nanoseconds since the start.
+    now_ns: u64,
+    started: Instant,
+}
+
+impl<'a> Run<'a> {
+    fn new(fake: &'a Fake, watch: &'a dyn Watch, total: u64) -> Self {
+        watch.progress(0, total);
+        Run { options: fake.options(), bdf: fake.bdf(), watch, total, done: 0, now_ns: 0, started: Instant::now() }
+    }
+
+    /// After a sample of `ps`: moves the clock, and says why the run cannot go on.
+    fn sampled(&mut self, ps: u64, gap_ns: u64) -> Option<Failure> {
+        self.done += 1;
+        self.now_ns += ps / 1000 + gap_ns;
+        let slow = self.options.slow_ns;
+        if slow > 0 {
+            std::thread::sleep(Duration::from_nanos(slow.min(50_000_000)));
+            self.now_ns = self.now_ns.max(self.started.elapsed().as_nanos() as u64);
+        }
+        let at = |limit: u64| limit > 0 && self.done >= limit && self.done < u64::MAX;
+        if at(self.options.remove_after) {
+            return Some(failure::removed(self.bdf));
+        }
+        if at(self.options.unbind_after) {
+            return Some(failure::unbound(self.bdf));
+        }
+        if slow > 0 || self.done % 1024 == 0 {
+            self.watch.progress(self.done, self.total);
+            if self.watch.is_stopped() {
+                return Some(failure::interrupted(self.bdf, self.done));
+            }
+        }
+        None
+    }
+
+    fn finish(self, taken: Taken) -> Taken {
+        self.watch.progress(self.done, self.total);
+        Taken { samples_lost: self.options.raw_lost.min(taken.samples.len() as u64), ..taken }
+    }
+}
+
+impl Probe for Fake {
+    fn backend(&self) -> &'static str {
+        "fake"
+    }
+
+    fn bdf(&self) -> Bdf {
+        self.machine.bdf()
+    }
+
+    fn mmio(&mut self, plan: &MmioPlan, watch: &dyn Watch) -> Result<Taken, Error> {
+        self.device.check(self.machine.bdf(), plan.bar, plan.offset, plan.width)?;
+        let (cpus, mut ended) = self.check_cpus(plan.cpus.iter());
+        let mut outcomes = self.outcomes(&cpus, &[0], &[LATENCY]);
+        let mut samples = Vec::new();
+        let mut device = self.device.clone();
+        let mut run = Run::new(self, watch, plan.count * cpus.len() as u64);
+        let (base_ps, what) = match plan.test {
+            MmioTest::Read => (480_000, 0),
+            MmioTest::Write => (9_000, 1),
+            MmioTest::WriteRead => (575_000, 2),
+        };
+        let load_ps = if plan.order == Order::Concurrent { base_ps / 8 * (cpus.len() as u64 - 1).min(8) } else { 0 };
+        let list = turns(plan.order, cpus.len(), plan.count, plan.duration_ns);
+        for turn in list.iter().take_while(|_| ended.is_none()).copied().collect::<Vec<Turn>>() {
+            let cpu = cpus[turn.position];
+            let place_ps = if plan.test == MmioTest::Write { 0 } else { self.place_ps(cpu) };
+            let mut left = turn.count;
+            while ended.is_none() && (left > 0 || turn.count == 0) && run.now_ns < turn.until_ns {
+                left = left.saturating_sub(1);
+                let ps = self.noise(cpu, what, run.done).quantised(
+                    base_ps + place_ps + load_ps + self.options().delay_ns * 1000,
+                    self.options().quantum_ps,
+                    plan.batch,
+                );
+                let mut ones = false;
+                for _ in 0..plan.batch.max(1) {
+                    if plan.test != MmioTest::Read {
+                        device.write(plan.bar, plan.offset, plan.width, plan.value);
+                    }
+                    if plan.test != MmioTest::Write {
+                        ones |= device.read(plan.bar, plan.offset, plan.width) == device::ones(plan.width);
+                    }
+                }
+                record(outcomes[turn.position].histograms.get_mut(LATENCY).expect("made above"), ps);
+                if plan.raw {
+                    samples.push(Sample { at_ns: run.now_ns, value_ps: ps, cpu, index: 0, kind: SampleKind::Latency });
+                }
+                ended = run.sampled(ps, plan.gap_ns.into());
+                if ones && !plan.ones_ok {
+                    let place = format!("BAR{}:{:#x}", plan.bar, plan.offset);
+                    ended = Some(failure::all_ones(self.bdf(), &place, Some(cpu)));
+                    outcomes[turn.position].error = ended.clone();
+                }
+            }
+        }
+        let method = self.method(plan.order, plan.gap_ns, plan.batch);
+        let taken = run.finish(Taken { method, outcomes, samples, samples_lost: 0, failure: ended });
+        self.device = device;
+        Ok(taken)
+    }
+
+    fn path(&mut self, plan: &PathPlan, watch: &dyn Watch) -> Result<Taken, Error> {
+        let (cpus, mut ended) = self.check_cpus(plan.cpus.iter());
+        let hops: Vec<u16> = (0..self.options().hops).collect();
+        let mut outcomes = self.outcomes(&cpus, &hops, &[LATENCY]);
+        let mut run = Run::new(self, watch, plan.count * outcomes.len() as u64);
+        for turn in turns(plan.order, cpus.len(), plan.count, 0) {
+            let cpu = cpus[turn.position];
+            for _ in 0..turn.count {
+                for &hop in &hops {
+                    if ended.is_some() {
+                        break;
+                    }
+                    let base_ps = 160_000 + 120_000 * u64::from(hop) + self.place_ps(cpu);
+                    let ps =
+                        self.noise(cpu, 8 + u64::from(hop), run.done).quantised(base_ps, self.options().quantum_ps, 1);
+                    let outcome = &mut outcomes[turn.position * hops.len() + usize::from(hop)];
+                    record(outcome.histograms.get_mut(LATENCY).expect("made above"), ps);
+                    ended = run.sampled(ps, plan.gap_ns.into());
+                }
+            }
+        }
+        for outcome in &mut outcomes {
+            outcome.hop = Some(self.machine.hop(outcome.index));
+        }
+        let method = self.method(plan.order, plan.gap_ns, 1);
+        Ok(run.finish(Taken { method, outcomes, samples: Vec::new(), samples_lost: 0, failure: ended }))
+    }
+
+    fn irq(&mut self, plan: &IrqPlan, watch: &dyn Watch) -> Result<Taken, Error> {
+        let o = self.options().clone();
+        if o.vectors == 0 {
+            return Err(self.cannot("time interrupts", "the device has no interrupt vector".to_owned()));
+        }
+        let vectors: Vec<u16> = if plan.vectors.is_empty() { (0..o.vectors).collect() } else { plan.vectors.clone() };
+        if let Some(beyond) = vectors.iter().find(|&&v| v >= o.vectors) {
+            let why = format!("the device has vectors 0 to {}", o.vectors - 1);
+            return Err(Error::Plan { bdf: self.bdf(), field: "vector", value: beyond.to_string(), why });
+        }
+        let (cpus, mut ended) = self.check_cpus(plan.cpus.iter().chain(plan.trigger_cpu));
+        let cpus = &cpus[..cpus.len().min(plan.cpus.len())];
+        let mut outcomes = self.outcomes(cpus, &vectors, &[TRIGGER_TO_HANDLER, ENTRY_TO_ACK]);
+        let mut samples = Vec::new();
+        let mut run = Run::new(self, watch, plan.count * outcomes.len() as u64);
+        for outcome in &mut outcomes {
+            let mut counts = Counts::default();
+            for _ in 0..plan.count {
+                if ended.is_some() {
+                    break;
+                }
+                let (trigger_ps, ack_ps) = self.irq_ps(plan.source, outcome.cpu, outcome.index, run.done);
+                let value = counts.raise(run.done + 1, &o, plan, trigger_ps);
+                if value {
+                    for (name, kind, ps) in [
+                        (TRIGGER_TO_HANDLER, SampleKind::TriggerToHandler, trigger_ps),
+                        (ENTRY_TO_ACK, SampleKind::EntryToAck, ack_ps),
+                    ] {
+                        record(outcome.histograms.get_mut(name).expect("made above"), ps);
+                        if plan.raw {
+                            let (cpu, index) = (outcome.cpu, outcome.index);
+                            samples.push(Sample { at_ns: run.now_ns, value_ps: ps, cpu, index, kind });
+                        }
+                    }
+                }
+                ended = run.sampled(trigger_ps + ack_ps, if value { 0 } else { plan.timeout_ns });
+            }
+            if ended.is_none() && counts.triggers > 0 && counts.handled == 0 {
+                ended = Some(failure::timeout(self.bdf(), plan.timeout_ns));
+                outcome.error = ended.clone();
+            }
+            outcome.irq = Some(32 + u32::from(outcome.index));
+            outcome.metrics.extend(counts.metrics());
+        }
+        let mut method = self.method(Order::Sequential, 0, 1);
+        method.gap_ns = plan.interval_ns;
+        Ok(run.finish(Taken { method, outcomes, samples, samples_lost: 0, failure: ended }))
+    }
+
+    fn read(&mut self, bar: u8, offset: u64, width: u8) -> Result<u64, Error> {
+        self.device.check(self.bdf(), bar, offset, width)?;
+        Ok(self.device.read(bar, offset, width))
+    }
+
+    fn write(&mut self, bar: u8, offset: u64, width: u8, value: u64) -> Result<(), Error> {
+        self.device.check(self.bdf(), bar, offset, width)?;
+        self.device.write(bar, offset, width, value);
+        Ok(())
+    }
+}
+
+impl Fake {
+    /// Trigger to handler and entry to acknowledge of one interrupt, in picoseconds.
+    fn irq_ps(&self, source: IrqSource, cpu: u32, vector: u16, n: u64) -> (u64, u64) {
+        let o = self.options();
+        let base_ps = match source {
+            IrqSource::Hardware => 1_100_000 + self.place_ps(cpu) + o.irq_delay_ns * 1000,
+            IrqSource::Retrigger => 420_000,
+            IrqSource::Inject => 510_000,
+            IrqSource::Loopback => 3_800_000,
+        };
+        let draw = |what| self.noise(cpu, what + 64 * u64::from(vector), n);
+        (
+            draw(16).quantised(base_ps + u64::from(vector) * 3_000, o.quantum_ps, 1),
+            draw(17).quantised(490_000 + self.place_ps(cpu), o.quantum_ps, 1),
+        )
+    }
+}
+
+#[derive(Default)]
+struct Counts {
+    triggers: u64,
+    handled: u64,
+    lost: u64,
+    extra: u64,
+    wrong_cpu: u64,
+    late: u64,
+    missed: u64,
+    merged: u64,
+}
+
+impl Counts {
+    /// One trigger, the `n`th of the run; whether it yields a sample.
+    fn raise(&mut self, n: u64, o: &Options, plan: &IrqPlan, ps: u64) -> bool {
+        let every = |k: u64| k > 0 && n % k == 0;
+        self.triggers += 1;
+        if plan.interval_ns > 0 {
+            self.late += u64::from(ps / 1000 > plan.interval_ns / 2);
+            self.missed += ps / 1000 / plan.interval_ns;
+        }
+        if every(o.lose) || ps / 1000 > plan.timeout_ns {
+            self.lost += 1;
+            return false;
+        }
+        self.extra += u64::from(every(o.double));
+        if every(o.wrong_cpu) {
+            self.wrong_cpu += 1;
+            return false;
+        }
+        self.handled += 1;
+        true
+    }
+
+    fn metrics(&self) -> impl Iterator<Item = (String, Metric)> + use<> {
+        [
+            ("triggers", self.triggers),
+            ("handled", self.handled),
+            ("lost", self.lost),
+            ("extra", self.extra),
+            ("wrong_cpu", self.wrong_cpu),
+            ("late", self.late),
+            ("missed", self.missed),
+            ("merged", self.merged),
+            ("samples_lost", 0),
+        ]
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), Metric::count(value)))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,259 @@
+//! What `--backend fake:...` can be told.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::Error;
+
+/// The synthetic machine and its faults. Every field has its key in [`KEYS`]; 0 means off unless said otherwise.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// Seed of all values.
+    pub seed: u64,
+    /// CPUs of the machine, 1 to 4096; two threads share a core from 4 CPUs up.
+    pub cpus: u32,
+    /// NUMA nodes, 1 to 64; the device stands at node 0.
+    pub nodes: u32,
+    /// MSI-X vectors of the device, 0 to 2048.
+    pub vectors: u16,
+    /// Functions from the root port to the device, 1 to 8.
+    pub hops: u16,
+    /// Added to every access, in nanoseconds.
+    pub delay_ns: u64,
+    /// Added between an interrupt's trigger and its message, in nanoseconds.
+    pub irq_delay_ns: u64,
+    /// Step of the clock in picoseconds; 385 (a 2.6 GHz counter) by default.
+    pub quantum_ps: u64,
+    /// After so many reads every read is all-ones.
+    pub ones_after: u64,
+    /// After so many samples the device is gone.
+    pub remove_after: u64,
+    /// After so many samples the driver is unbound.
+    pub unbind_after: u64,
+    /// Every so many-th interrupt is not sent.
+    pub lose: u64,
+    /// Every so many-th interrupt is sent twice.
+    pub double: u64,
+    /// Every so many-th interrupt lands on another CPU.
+    pub wrong_cpu: u64,
+    /// This CPU is offline.
+    pub offline: Option<u32>,
+    /// This CPU (besides node distance) is slower by 2 us.
+    pub outlier: Option<u32>,
+    /// So many raw samples are overwritten before they are read.
+    pub raw_lost: u64,
+    /// Real time that a sample takes, in nanoseconds.
+    pub slow_ns: u64,
+    /// Opening is refused.
+    pub refuse: bool,
+    /// The function is reported as an emulated one.
+    pub emulated: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            seed: 1,
+            cpus: 8,
+            nodes: 2,
+            vectors: 8,
+            hops: 4,
+            delay_ns: 0,
+            irq_delay_ns: 0,
+            quantum_ps: 385,
+            ones_after: 0,
+            remove_after: 0,
+            unbind_after: 0,
+            lose: 0,
+            double: 0,
+            wrong_cpu: 0,
+            offline: None,
+            outlier: None,
+            raw_lost: 0,
+            slow_ns: 0,
+            refuse: false,
+            emulated: false,
+        }
+    }
+}
+
+/// The keys with what they do, for help texts.
+pub const KEYS: [(&str, &str); 20] = [
+    ("seed=N", "another set of values"),
+    ("cpus=N", "CPUs of the machine (8)"),
+    ("nodes=N", "NUMA nodes (2)"),
+    ("vectors=N", "MSI-X vectors (8)"),
+    ("hops=N", "functions from the root port to the device (4)"),
+    ("delay=T", "added to every access"),
+    ("irq-delay=T", "added between trigger and message"),
+    ("quantum=T", "step of the clock (385ps)"),
+    ("ones-after=N", "all-ones after N reads"),
+    ("remove-after=N", "the device is gone after N samples"),
+    ("unbind-after=N", "the driver is unbound after N samples"),
+    ("lose=N", "every Nth interrupt is lost"),
+    ("double=N", "every Nth interrupt comes twice"),
+    ("wrong-cpu=N", "every Nth interrupt lands on another CPU"),
+    ("offline=CPU", "this CPU is offline"),
+    ("outlier=CPU", "this CPU is slower by 2 us"),
+    ("raw-lost=N", "N raw samples are overwritten"),
+    ("slow[=T]", "a sample takes this real time (1ms)"),
+    ("refuse", "opening is refused"),
+    ("emulated", "the device is labelled emulated"),
+];
+
+impl FromStr for Options {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let mut o = Options::default();
+        for part in text.split(',').filter(|part| !part.is_empty()) {
+            o.set(part).map_err(|why| Error::Backend { text: format!("fake:{text}"), why })?;
+        }
+        if o.nodes > o.cpus {
+            let why = format!("{} nodes need at least as many CPUs, not {}", o.nodes, o.cpus);
+            return Err(Error::Backend { text: format!("fake:{text}"), why });
+        }
+        Ok(o)
+    }
+}
+
+impl Options {
+    fn set(&mut self, part: &str) -> Result<(), String> {
+        let (key, value) = match part.split_once('=') {
+            Some((key, value)) => (key, Some(value)),
+            None => (part, None),
+        };
+        let text = value.unwrap_or("");
+        let within = |low: u64, high: u64| match text.parse::<u64>() {
+            Ok(n) if (low..=high).contains(&n) => Ok(n),
+            _ => Err(format!("{part:?}: {key} takes a number from {low} to {high}")),
+        };
+        let some = || within(1, u64::MAX);
+        match key {
+            "seed" => self.seed = within(0, u64::MAX)?,
+            "cpus" => self.cpus = within(1, 4096)? as u32,
+            "nodes" => self.nodes = within(1, 64)? as u32,
+            "vectors" => self.vectors = within(0, 2048)? as u16,
+            "hops" => self.hops = within(1, 8)? as u16,
+            "delay" => self.delay_ns = parse_ps(part, text)? / 1000,
+            "irq-delay" => self.irq_delay_ns = parse_ps(part, text)? / 1000,
+            "quantum" => self.quantum_ps = parse_ps(part, text)?.max(1),
+            "ones-after" => self.ones_after = some()?,
+            "remove-after" => self.remove_after = some()?,
+            "unbind-after" => self.unbind_after = some()?,
+            "lose" => self.lose = some()?,
+            "double" => self.double = some()?,
+            "wrong-cpu" => self.wrong_cpu = some()?,
+            "offline" => self.offline = Some(within(0, 8191)? as u32),
+            "outlier" => self.outlier = Some(within(0, 8191)? as u32),
+            "raw-lost" => self.raw_lost = some()?,
+            "slow" => self.slow_ns = if value.is_some() { parse_ps(part, text)? / 1000 } else { 1_000_000 },
+            "refuse" | "emulated" if value.is_some() => return Err(format!("{part:?}: {key} takes no value")),
+            "refuse" => self.refuse = true,
+            "emulated" => self.emulated = true,
+            _ => {
+                let names: Vec<&str> = KEYS.iter().map(|(name, _)| *name).collect();
+                return Err(format!("{part:?} is none of {}", names.join(", ")));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A duration such as `20us` in picoseconds; at most an hour.
+fn parse_ps(part: &str, text: &str) -> Result<u64, String> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, unit) = text.split_at(digits);
+    let scale = match unit {
+        "ps" => 1,
+        "ns" | "" => 1_000,
+        "us" => 1_000_000,
+        "ms" => 1_000_000_000,
+        "s" => 1_000_000_000_000,
+        _ => 0,
+    };
+    match number.parse::<u64>().ok().and_then(|n| n.checked_mul(scale)) {
+        Some(ps) if scale > 0 && ps <= pciescope_core::histogram::MAX_PS => Ok(ps),
+        _ => Err(format!("{part:?}: a time is a whole number with ps, ns, us, ms or s, up to an hour")),
+    }
+}
+
+impl fmt::Display for Options {
+    /// The shortest text that parses to the same options: only what differs from the default.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let d = Options::default();
+        let mut parts = Vec::new();
+        let mut number = |key: &str, now: u64, default: u64, unit: &str| {
+            if now != default {
+                parts.push(format!("{key}={now}{unit}"));
+            }
+        };
+        number("seed", self.seed, d.seed, "");
+        number("cpus", self.cpus.into(), d.cpus.into(), "");
+        number("nodes", self.nodes.into(), d.nodes.into(), "");
+        number("vectors", self.vectors.into(), d.vectors.into(), "");
+        number("hops", self.hops.into(), d.hops.into(), "");
+        number("delay", self.delay_ns, 0, "ns");
+        number("irq-delay", self.irq_delay_ns, 0, "ns");
+        number("quantum", self.quantum_ps, d.quantum_ps, "ps");
+        number("ones-after", self.ones_after, 0, "");
+        number("remove-after", self.remove_after, 0, "");
+        number("unbind-after", self.unbind_after, 0, "");
+        number("lose", self.lose, 0, "");
+        number("double", self.double, 0, "");
+        number("wrong-cpu", self.wrong_cpu, 0, "");
+        number("offline", self.offline.map_or(u64::MAX, u64::from), u64::MAX, "");
+        number("outlier", self.outlier.map_or(u64::MAX, u64::from), u64::MAX, "");
+        number("raw-lost", self.raw_lost, 0, "");
+        number("slow", self.slow_ns, 0, "ns");
+        for (set, key) in [(self.refuse, "refuse"), (self.emulated, "emulated")] {
+            if set {
+                parts.push(key.to_owned());
+            }
+        }
+        f.write_str(&parts.join(","))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_key_is_read_and_printed_back() {
+        let mut text = Vec::new();
+        for (key, _) in KEYS {
+            let one = match key.split_once('=') {
+                Some((name, "T")) => format!("{name}=3us"),
+                Some((name, _)) if name.ends_with("slow[") => "slow".to_owned(),
+                Some((name, _)) => format!("{name}=3"),
+                None => key.to_owned(),
+            };
+            let options: Options = one.parse().unwrap();
+            assert_ne!(options, Options::default(), "{one} changed nothing");
+            assert_eq!(options.to_string().parse::<Options>().unwrap(), options);
+            text.push(one);
+        }
+        let all: Options = text.join(",").parse().unwrap();
+        assert_eq!(all.to_string().parse::<Options>().unwrap(), all);
+        assert_eq!((all.delay_ns, all.quantum_ps, all.slow_ns), (3_000, 3_000_000, 1_000_000));
+    }
+
+    #[test]
+    fn says_which_option_is_wrong() {
+        for (bad, part) in [
+            ("seed=1,nonsense", "\"nonsense\" is none of"),
+            ("cpus=0", "1 to 4096"),
+            ("cpus=2,nodes=3", "3 nodes"),
+            ("lose=0", "lose"),
+            ("delay=5parsec", "whole number"),
+            ("delay=us", "whole number"),
+            ("delay=2000000000s", "an hour"),
+            ("refuse=1", "takes no value"),
+            ("lose", "takes a number"),
+        ] {
+            let text = bad.parse::<Options>().unwrap_err().to_string();
+            assert!(text.contains(part), "{bad}: {text}");
+        }
+    }
+}
