@@ -103,6 +103,58 @@ pub enum Error {
         /// What the user can do, where it is known.
         hint: Option<String>,
     },
+    /// Handing a function to a driver would harm.
+    #[error("{bdf}: not handed to {driver}: {why}")]
+    Refused {
+        /// The function.
+        bdf: Bdf,
+        /// The driver asked for.
+        driver: &'static str,
+        /// Why not.
+        why: String,
+        /// What the user can do, where there is something.
+        hint: Option<String>,
+    },
+    /// A driver is not loaded.
+    #[error("{bdf}: the driver {driver} is not loaded")]
+    NoDriver {
+        /// The function.
+        bdf: Bdf,
+        /// The driver asked for.
+        driver: &'static str,
+    },
+    /// A function has been handed over before.
+    #[error("{bdf}: pciescope has handed it to {driver} already")]
+    BoundAlready {
+        /// The function.
+        bdf: Bdf,
+        /// The driver it was handed to.
+        driver: String,
+    },
+    /// A function was not handed over.
+    #[error("{bdf}: pciescope has not handed it to a driver")]
+    NotBound {
+        /// The function.
+        bdf: Bdf,
+    },
+    /// Another process works with a function.
+    #[error("{bdf}: another pciescope{} works with it", pid.map(|pid| format!(" (process {pid})")).unwrap_or_default())]
+    Held {
+        /// The function.
+        bdf: Bdf,
+        /// The other process, where known.
+        pid: Option<u32>,
+    },
+    /// The kernel took the request, but the function is not with the driver.
+    #[error("{bdf}: the driver {driver} did not take it; it has {}", now.as_deref().unwrap_or("no driver"))]
+    NotTaken {
+        /// The function.
+        bdf: Bdf,
+        /// The driver that should have it.
+        driver: String,
+        /// The driver that it has instead.
+        now: Option<String>,
+    },
     /// A backend cannot do what was asked.
     #[error("{bdf}: the {backend} backend cannot {what}: {why}")]
     Unsupported {
@@ -125,7 +177,20 @@ impl Error {
             Error::Backend { .. } => {
                 Some("the backends are auto, kmod, vfio, resource, sysfs and fake[:OPTION,...]".to_owned())
             }
-            Error::NoBackend { hint, .. } | Error::Call { hint, .. } => hint.clone(),
+            Error::Refused { hint, .. } | Error::NoBackend { hint, .. } | Error::Call { hint, .. } => hint.clone(),
+            Error::NoDriver { driver: "pcilat", .. } => {
+                Some("`make kmod` builds it and `insmod kmod/pcilat/pcilat.ko` loads it".to_owned())
+            }
+            Error::NoDriver { driver, .. } => Some(format!("`modprobe {driver}` loads it")),
+            Error::BoundAlready { bdf, .. } => Some(format!("`pciescope unbind {bdf}` gives it back")),
+            Error::NotBound { .. } => {
+                Some("`pciescope unbind` without an address shows what is handed over".to_owned())
+            }
+            Error::Held { .. } => Some("wait for it, or end it".to_owned()),
+            Error::NotTaken { .. } => Some("the kernel log (dmesg) has the driver's reason".to_owned()),
+            Error::Write { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
+                Some("this needs root".to_owned())
+            }
             _ => None,
         }
     }

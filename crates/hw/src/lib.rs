@@ -3,6 +3,7 @@
 //! All system `unsafe` of the project lives here. Every reader of files takes a [`Root`], so that a test can
 //! hand it a tree that was recorded on another machine.
 
+pub mod bind;
 pub mod check;
 pub mod config;
 pub mod environment;

@@ -1,0 +1,345 @@
+//! Handing a function to the driver that measures, and giving it back exactly as it was.
+//!
+//! What must be put back is on disk before anything is changed ([`State`]), so that every way out restores:
+//! [`Bound::release`], its drop, and after a `kill -9` [`restore`] from the file.
+
+mod in_use;
+mod state;
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use pciescope_core::{Bdf, Function};
+
+use crate::{Error, Root, pci};
+pub use in_use::in_use;
+use state::StateFile;
+pub use state::{FOLDER, State, state};
+
+const DRIVERS: &str = "/sys/bus/pci/drivers";
+
+/// The drivers that a function can be handed to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Driver {
+    /// Our kernel module.
+    Pcilat,
+    /// The kernel's VFIO driver.
+    VfioPci,
+}
+
+impl Driver {
+    /// The driver's name in sysfs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Driver::Pcilat => "pcilat",
+            Driver::VfioPci => "vfio-pci",
+        }
+    }
+
+    /// Whether the driver is loaded, or built into the kernel.
+    pub fn is_loaded(self, root: &Root) -> bool {
+        root.exists(Path::new(DRIVERS).join(self.name()))
+    }
+}
+
+impl fmt::Display for Driver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Driver {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "pcilat" => Ok(Driver::Pcilat),
+            "vfio-pci" => Ok(Driver::VfioPci),
+            _ => Err(format!("{text:?} is not pcilat or vfio-pci")),
+        }
+    }
+}
+
+/// How values get into the kernel's files: in tests a kernel that is played takes them.
+trait Hand: Send + Sync {
+    /// Writes to a file below an absolute path such as `/sys/bus/pci/drivers/pcilat/bind`.
+    fn write(&self, absolute: &Path, value: &str) -> Result<(), Error>;
+}
+
+impl Hand for Root {
+    fn write(&self, absolute: &Path, value: &str) -> Result<(), Error> {
+        let path = self.path(absolute);
+        let write = || {
+            let mut file = std::fs::OpenOptions::new().write(true).truncate(true).open(&path)?;
+            io::Write::write_all(&mut file, value.as_bytes())
+        };
+        write().map_err(|source| Error::Write { path: path.clone(), value: value.trim_end().to_owned(), source })
+    }
+}
+
+/// How a function was given back.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Restored {
+    /// The function.
+    pub bdf: Bdf,
+    /// The driver it has now.
+    pub driver: Option<String>,
+    /// What could not be put back and why that is no failure, each a sentence; empty when all is as before.
+    pub notes: Vec<String>,
+}
+
+/// A function that is in our hands: it goes back when this is dropped.
+pub struct Bound {
+    root: Root,
+    hand: Arc<dyn Hand>,
+    state: State,
+    file: Option<StateFile>,
+}
+
+impl fmt::Debug for Bound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Bound").field("state", &self.state).finish_non_exhaustive()
+    }
+}
+
+/// Hands a function to a driver.
+///
+/// # Errors
+/// [`Error::Refused`] with the reason when that would harm (`force` overrides what is in use, nothing else),
+/// [`Error::NoDriver`], [`Error::BoundAlready`], [`Error::Held`] by another process, or what the kernel answered;
+/// then everything is as it was.
+pub fn take(root: &Root, bdf: Bdf, driver: Driver, force: bool) -> Result<Bound, Error> {
+    take_by(root, Arc::new(root.clone()), bdf, driver, force)
+}
+
+/// Like [`take`], but `None` where the function is with that driver already: then there is nothing to give back.
+///
+/// # Errors
+/// As for [`take`].
+pub fn ensure(root: &Root, bdf: Bdf, driver: Driver, force: bool) -> Result<Option<Bound>, Error> {
+    if pci::function(root, bdf)?.driver.as_deref() == Some(driver.name()) {
+        return Ok(None);
+    }
+    take(root, bdf, driver, force).map(Some)
+}
+
+fn take_by(root: &Root, hand: Arc<dyn Hand>, bdf: Bdf, driver: Driver, force: bool) -> Result<Bound, Error> {
+    let function = pci::function(root, bdf)?;
+    refuse(root, &function, bdf, driver, force)?;
+    let file = StateFile::create(root, bdf)?;
+    if let Some(state) = file.load() {
+        return Err(Error::BoundAlready { bdf, driver: state.driver });
+    }
+    let state = State {
+        version: 1,
+        bdf,
+        vendor: function.vendor,
+        device: function.device,
+        driver: driver.name().to_owned(),
+        former_driver: function.driver,
+        former_override: driver_override(root, bdf),
+        pid: std::process::id(),
+    };
+    file.store(&state)?;
+    // From here on the drop of `bound` puts everything back.
+    let bound = Bound { root: root.clone(), hand, state, file: Some(file) };
+    bound.hand_over()?;
+    Ok(bound)
+}
+
+/// What speaks against handing the function over.
+fn refuse(root: &Root, function: &Function, bdf: Bdf, driver: Driver, force: bool) -> Result<(), Error> {
+    let refused = |why: String, hint: Option<&str>| {
+        Err(Error::Refused { bdf, driver: driver.name(), why, hint: hint.map(str::to_owned) })
+    };
+    if function.class >> 16 == 0x06 {
+        return refused(
+            format!("it is a bridge (class {:06x}), and all that lies behind it would be lost", function.class),
+            Some("`pciescope latency path` measures bridges without taking them"),
+        );
+    }
+    if state(root, bdf).is_none() && function.driver.as_deref() == Some(driver.name()) {
+        return refused("it has that driver already".to_owned(), None);
+    }
+    if !driver.is_loaded(root) {
+        return Err(Error::NoDriver { bdf, driver: driver.name() });
+    }
+    if driver == Driver::VfioPci {
+        let Some(group) = function.iommu_group else {
+            return refused(
+                "it is in no IOMMU group, so VFIO cannot open it".to_owned(),
+                Some(
+                    "switch the IOMMU on in the BIOS and boot with intel_iommu=on or amd_iommu=on, or use the module pcilat",
+                ),
+            );
+        };
+        let others = group_mates(root, bdf, group);
+        if !others.is_empty() {
+            return refused(
+                format!("IOMMU group {group} also holds {}, and VFIO takes whole groups only", others.join(", ")),
+                Some("unbind those functions too, or use the module pcilat"),
+            );
+        }
+    }
+    let reasons = in_use(root, function);
+    if !force && !reasons.is_empty() {
+        return refused(reasons.join("; "), Some("--force takes it all the same"));
+    }
+    Ok(())
+}
+
+/// The other functions of an IOMMU group whose drivers keep VFIO from it.
+fn group_mates(root: &Root, bdf: Bdf, group: u32) -> Vec<String> {
+    let members = root.names(format!("/sys/kernel/iommu_groups/{group}/devices"));
+    let keeps = |name: String| {
+        let mate: Bdf = name.parse().ok().filter(|mate| *mate != bdf)?;
+        let function = pci::function(root, mate).ok().filter(|function| !pci::is_bridge(function.class))?;
+        // The drivers with which the kernel shares a group (vfio.c, "driver_managed_dma").
+        let driver = function.driver.filter(|driver| driver != "vfio-pci" && driver != "pci-stub")?;
+        Some(format!("{mate} (driver {driver})"))
+    };
+    members.into_iter().filter_map(keeps).collect()
+}
+
+/// The function's `driver_override`; the kernel shows an empty one as `(null)`.
+fn driver_override(root: &Root, bdf: Bdf) -> Option<String> {
+    root.text(pci::folder(bdf).join("driver_override")).filter(|text| text != "(null)")
+}
+
+fn driver_of(root: &Root, bdf: Bdf) -> Option<String> {
+    root.link_name(pci::folder(bdf).join("driver"))
+}
+
+fn driver_file(driver: &str, file: &str) -> PathBuf {
+    Path::new(DRIVERS).join(driver).join(file)
+}
+
+impl Bound {
+    /// What will be put back.
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// Leaves the function with its new driver when the program ends; [`restore`] gives it back later.
+    pub fn keep(mut self) {
+        self.file = None;
+    }
+
+    /// Gives the function back.
+    ///
+    /// # Errors
+    /// What the kernel answered. Then the state file stays, and [`restore`] can try again.
+    pub fn release(mut self) -> Result<Restored, Error> {
+        match self.file.take() {
+            Some(file) => put_back(&self.root, self.hand.as_ref(), &self.state, file),
+            None => Err(Error::NotBound { bdf: self.state.bdf }),
+        }
+    }
+
+    fn hand_over(&self) -> Result<(), Error> {
+        let bdf = self.state.bdf;
+        let address = bdf.to_string();
+        let at = pci::folder(bdf);
+        self.hand.write(&at.join("driver_override"), &self.state.driver)?;
+        if self.state.former_driver.is_some() {
+            self.hand.write(&at.join("driver/unbind"), &address)?;
+        }
+        self.hand.write(&driver_file(&self.state.driver, "bind"), &address)?;
+        match driver_of(&self.root, bdf) {
+            Some(driver) if driver == self.state.driver => Ok(()),
+            other => Err(Error::NotTaken { bdf, driver: self.state.driver.clone(), now: other }),
+        }
+    }
+}
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        let Some(file) = self.file.take() else { return };
+        if let Err(error) = put_back(&self.root, self.hand.as_ref(), &self.state, file) {
+            // A drop can hand nothing back, and a machine that is not as it was must not be passed over.
+            eprintln!("pciescope: {error}; `pciescope unbind --restore {}` tries again", self.state.bdf);
+        }
+    }
+}
+
+/// Gives a function back that an earlier run handed over and kept, or left behind when it was killed.
+///
+/// # Errors
+/// [`Error::NotBound`] if there is no state of it, [`Error::Held`] while another process works with it, or what the
+/// kernel answered; then the state file stays.
+pub fn restore(root: &Root, bdf: Bdf) -> Result<Restored, Error> {
+    restore_by(root, root, bdf)
+}
+
+fn restore_by(root: &Root, hand: &dyn Hand, bdf: Bdf) -> Result<Restored, Error> {
+    let file = StateFile::existing(root, bdf)?;
+    match file.load() {
+        Some(state) => put_back(root, hand, &state, file),
+        None => {
+            file.delete()?;
+            let note = "its state file was not complete, so nothing had been changed".to_owned();
+            Ok(Restored { bdf, driver: driver_of(root, bdf), notes: vec![note] })
+        }
+    }
+}
+
+/// [`restore`] for every function that has a state file.
+pub fn restore_all(root: &Root) -> Vec<(Bdf, Result<Restored, Error>)> {
+    state::bound(root).into_iter().map(|bdf| (bdf, restore(root, bdf))).collect()
+}
+
+/// The functions that are handed over at present, by address.
+pub fn states(root: &Root) -> Vec<State> {
+    state::bound(root).into_iter().filter_map(|bdf| state(root, bdf)).collect()
+}
+
+fn put_back(root: &Root, hand: &dyn Hand, state: &State, file: StateFile) -> Result<Restored, Error> {
+    let bdf = state.bdf;
+    let done = |file: StateFile, notes: Vec<String>| {
+        file.delete()?;
+        Ok(Restored { bdf, driver: driver_of(root, bdf), notes })
+    };
+    match pci::function(root, bdf) {
+        Err(Error::NoSuchFunction { .. }) => return done(file, vec!["it was removed meanwhile".to_owned()]),
+        Ok(now) if (now.vendor, now.device) != (state.vendor, state.device) => {
+            let note = format!("another device ({:04x}:{:04x}) is in its place now", now.vendor, now.device);
+            return done(file, vec![note]);
+        }
+        _ => {}
+    }
+    match undo(root, hand, state) {
+        Ok(notes) => done(file, notes),
+        Err(_) if !root.exists(pci::folder(bdf)) => done(file, vec!["it was removed meanwhile".to_owned()]),
+        Err(error) => Err(error),
+    }
+}
+
+/// Puts `driver_override` and the driver back; the answer says what could not be.
+fn undo(root: &Root, hand: &dyn Hand, state: &State) -> Result<Vec<String>, Error> {
+    let address = state.bdf.to_string();
+    let at = pci::folder(state.bdf);
+    // A single new line empties the file; an empty write would not reach the kernel.
+    hand.write(&at.join("driver_override"), state.former_override.as_deref().unwrap_or("\n"))?;
+    let now = driver_of(root, state.bdf);
+    if now == state.former_driver {
+        return Ok(Vec::new());
+    }
+    match &now {
+        Some(driver) if *driver == state.driver => hand.write(&at.join("driver/unbind"), &address)?,
+        Some(other) => return Ok(vec![format!("somebody has given it to the driver {other} meanwhile; left there")]),
+        None => {}
+    }
+    let Some(former) = &state.former_driver else { return Ok(Vec::new()) };
+    if !root.exists(Path::new(DRIVERS).join(former)) {
+        hand.write(Path::new("/sys/bus/pci/drivers_probe"), &address)?;
+        return Ok(vec![format!("its former driver {former} is not loaded any more")]);
+    }
+    hand.write(&driver_file(former, "bind"), &address)?;
+    match driver_of(root, state.bdf) {
+        Some(driver) if driver == *former => Ok(Vec::new()),
+        now => Err(Error::NotTaken { bdf: state.bdf, driver: former.clone(), now }),
+    }
+}

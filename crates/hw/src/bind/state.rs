@@ -1,0 +1,140 @@
+//! What must be put back, on disk before anything is changed, and locked while somebody works with it.
+
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::PathBuf;
+
+use pciescope_core::Bdf;
+use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
+
+use crate::{Error, Root};
+
+/// Where the state files lie; gone after a reboot, as the bindings are.
+pub const FOLDER: &str = "/run/pciescope/bind";
+
+/// A function as it was before it was handed over.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct State {
+    /// Version of this file's form: 1.
+    pub version: u32,
+    /// The function.
+    pub bdf: Bdf,
+    /// Its vendor ID: another card may sit there when it is put back.
+    pub vendor: u16,
+    /// Its device ID.
+    pub device: u16,
+    /// The driver that it was handed to.
+    pub driver: String,
+    /// The driver it had; `None` where it had none.
+    pub former_driver: Option<String>,
+    /// The `driver_override` it had; `None` where it was empty.
+    pub former_override: Option<String>,
+    /// The process that handed it over.
+    pub pid: u32,
+}
+
+/// The state file of one function, open and locked; the lock ends with the process, however it ends.
+#[derive(Debug)]
+pub(super) struct StateFile {
+    file: File,
+    path: PathBuf,
+}
+
+impl StateFile {
+    /// Creates the file, or opens one that is there.
+    pub(super) fn create(root: &Root, bdf: Bdf) -> Result<StateFile, Error> {
+        let folder = root.path(FOLDER);
+        DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(|source| Error::Write {
+            path: folder,
+            value: String::new(),
+            source,
+        })?;
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        StateFile::open(root, bdf, &options)
+    }
+
+    /// Opens the file of a function that was handed over.
+    pub(super) fn existing(root: &Root, bdf: Bdf) -> Result<StateFile, Error> {
+        StateFile::open(root, bdf, OpenOptions::new().read(true).write(true))
+    }
+
+    fn open(root: &Root, bdf: Bdf, options: &OpenOptions) -> Result<StateFile, Error> {
+        let path = root.path(place(bdf));
+        let fail = |source: io::Error| match source.kind() {
+            io::ErrorKind::NotFound => Error::NotBound { bdf },
+            _ => Error::Write { path: path.clone(), value: String::new(), source },
+        };
+        loop {
+            let file = options.open(&path).map_err(fail)?;
+            if let Err(errno) = flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                return Err(match errno {
+                    rustix::io::Errno::WOULDBLOCK => Error::Held { bdf, pid: parse(&file).map(|state| state.pid) },
+                    other => fail(other.into()),
+                });
+            }
+            // Whoever held the lock before may have deleted the file: then ours is one that nobody sees.
+            let is_same = match (file.metadata(), path.metadata()) {
+                (Ok(ours), Ok(there)) => ours.ino() == there.ino() && ours.dev() == there.dev(),
+                _ => false,
+            };
+            if is_same {
+                return Ok(StateFile { file, path });
+            }
+        }
+    }
+
+    /// What the file holds; `None` for an empty or torn one, whose writer died before it changed anything.
+    pub(super) fn load(&self) -> Option<State> {
+        parse(&self.file)
+    }
+
+    /// Writes the state and waits until it is on the medium.
+    pub(super) fn store(&self, state: &State) -> Result<(), Error> {
+        let text = serde_json::to_string_pretty(state).expect("a state has only strings and numbers") + "\n";
+        let write = || {
+            self.file.set_len(0)?;
+            (&self.file).write_all(text.as_bytes())?;
+            self.file.sync_data()
+        };
+        write().map_err(|source| Error::Write { path: self.path.clone(), value: text.clone(), source })
+    }
+
+    /// Deletes the file; then it is as if the function had never been handed over.
+    pub(super) fn delete(self) -> Result<(), Error> {
+        match std::fs::remove_file(&self.path) {
+            Err(source) if source.kind() != io::ErrorKind::NotFound => {
+                Err(Error::Write { path: self.path, value: String::new(), source })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn parse(mut file: &File) -> Option<State> {
+    let mut text = String::new();
+    io::Seek::rewind(&mut file).ok()?;
+    file.read_to_string(&mut text).ok()?;
+    let state = serde_json::from_str(&text).ok();
+    io::Seek::rewind(&mut file).ok()?;
+    state
+}
+
+fn place(bdf: Bdf) -> PathBuf {
+    PathBuf::from(FOLDER).join(format!("{bdf}.json"))
+}
+
+/// The functions that have a state file, by address.
+pub(super) fn bound(root: &Root) -> Vec<Bdf> {
+    let mut all: Vec<Bdf> =
+        root.names(FOLDER).iter().filter_map(|name| name.strip_suffix(".json")?.parse().ok()).collect();
+    all.sort();
+    all
+}
+
+/// The state of a function that is handed over at present, without taking the lock.
+pub fn state(root: &Root, bdf: Bdf) -> Option<State> {
+    serde_json::from_str(&root.text(place(bdf))?).ok()
+}
