@@ -1,1 +1,79 @@
-//! See ARCHITECTURE.md.
+//! Records to files, tables, pages and pictures, and foreign logs to records. Cannot measure.
+//!
+//! Every output is a pure function of records: the same records give the same text, whatever the machine or
+//! the time. What a record holds is described in docs/record.md.
+#![forbid(unsafe_code)]
+
+use std::io;
+use std::path::PathBuf;
+
+pub mod csv;
+pub mod jsonl;
+pub mod model;
+pub mod table;
+pub mod text;
+
+/// A refusal or failure of this crate.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A file could not be opened or read.
+    #[error("cannot read {}", path.display())]
+    Read {
+        /// The file; `-` is standard input.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// A file could not be created or written.
+    #[error("cannot write {}", path.display())]
+    Write {
+        /// The file; `-` is standard output.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// A line of a record file is not a record.
+    #[error("{}:{line}: not a record: {why}", path.display())]
+    BadRecord {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A record comes from a newer pciescope.
+    #[error("{}:{line}: the record has schema {schema}; this pciescope reads up to {known}", path.display())]
+    NewerSchema {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// The record's schema.
+        schema: u32,
+        /// The newest schema this program reads.
+        known: u32,
+    },
+    /// A file holds no record at all.
+    #[error("{}: holds no record", path.display())]
+    NoRecord {
+        /// The file.
+        path: PathBuf,
+    },
+}
+
+impl Error {
+    /// What the user can do about it, where there is something.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Error::BadRecord { .. } => Some(
+                "a record file holds one JSON record a line; turn foreign logs into records with `pciescope import`",
+            ),
+            Error::NewerSchema { .. } => Some("read it with a pciescope as new as the one that wrote it"),
+            Error::NoRecord { .. } => Some("the run that should have written it ended before its first record"),
+            Error::Read { .. } | Error::Write { .. } => None,
+        }
+    }
+}

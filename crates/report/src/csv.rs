@@ -1,0 +1,176 @@
+//! One line of comma-separated values per histogram; metrics-only records give one line per metric.
+//!
+//! The header is fixed: columns are only ever added at the end. Durations are nanoseconds. An empty field means
+//! "does not apply" or "too few samples for this percentile".
+
+use std::io::{self, Write};
+
+use pciescope_core::{Record, Sink};
+
+/// The columns, in order; docs/record.md says what each means.
+pub const HEADER: [&str; 33] = [
+    "run",
+    "time",
+    "verb",
+    "test",
+    "backend",
+    "emulated",
+    "device",
+    "vendor_id",
+    "device_id",
+    "bar",
+    "offset",
+    "width",
+    "vector",
+    "irq",
+    "hop",
+    "hop_bdf",
+    "cpu",
+    "node",
+    "package",
+    "l3",
+    "thread",
+    "name",
+    "unit",
+    "count",
+    "min",
+    "mean",
+    "p50",
+    "p95",
+    "p99",
+    "p999",
+    "p9999",
+    "max",
+    "error",
+];
+
+/// A sink that writes the header before the first record and flushes after each.
+pub struct Writer<W: Write> {
+    out: csv::Writer<W>,
+    has_header: bool,
+}
+
+impl<W: Write> Writer<W> {
+    /// A sink onto `out`.
+    pub fn new(out: W) -> Self {
+        Writer { out: csv::Writer::from_writer(out), has_header: false }
+    }
+    fn head(&mut self) -> io::Result<()> {
+        if !self.has_header {
+            self.out.write_record(HEADER)?;
+            self.has_header = true;
+        }
+        Ok(())
+    }
+}
+
+impl<W: Write> Sink for Writer<W> {
+    fn put(&mut self, record: &Record) -> io::Result<()> {
+        self.head()?;
+        for line in lines(record) {
+            self.out.write_record(&line)?;
+        }
+        self.out.flush()
+    }
+    fn finish(&mut self) -> io::Result<()> {
+        self.head()?;
+        self.out.flush()
+    }
+}
+
+/// All records as one text.
+pub fn render(records: &[Record]) -> String {
+    let mut bytes = Vec::new();
+    let mut writer = Writer::new(&mut bytes);
+    for record in records {
+        writer.put(record).expect("writing to memory cannot fail");
+    }
+    writer.finish().expect("writing to memory cannot fail");
+    drop(writer);
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+fn lines(record: &Record) -> Vec<Vec<String>> {
+    let error = record.error.as_ref().map(|e| e.code.clone()).unwrap_or_default();
+    let mut lines = Vec::new();
+    for (name, h) in &record.histograms {
+        let p = |percent| number(h.percentile_ns(percent));
+        let figures = [
+            "ns".to_owned(),
+            h.count().to_string(),
+            number(h.min_ns()),
+            number(h.mean_ns()),
+            p(50.0),
+            p(95.0),
+            p(99.0),
+            p(99.9),
+            p(99.99),
+            number(h.max_ns()),
+        ];
+        lines.push(line(record, name, figures, &error));
+    }
+    // A figure has no distribution: its value stands in the mean's column.
+    for (name, m) in &record.metrics {
+        let mut figures: [String; 10] = Default::default();
+        figures[0] = m.unit.clone();
+        figures[3] = number(Some(m.value));
+        lines.push(line(record, name, figures, &error));
+    }
+    if lines.is_empty() && record.error.is_some() {
+        lines.push(line(record, "", Default::default(), &error));
+    }
+    lines
+}
+
+fn line(record: &Record, name: &str, figures: [String; 10], error: &str) -> Vec<String> {
+    let (device, method) = (record.device.as_ref(), record.method.as_ref());
+    let target = record.target.clone().unwrap_or_default();
+    let cpu = record.cpu.clone().unwrap_or_default();
+    let mut fields = vec![
+        record.run.clone(),
+        record.time.clone(),
+        record.verb.clone(),
+        record.test.clone(),
+        method.map(|m| m.backend.clone()).unwrap_or_default(),
+        crate::model::is_emulated(record).to_string(),
+        some(device.and_then(|d| d.bdf)),
+        device.map(|d| format!("{:04x}", d.vendor)).unwrap_or_default(),
+        device.map(|d| format!("{:04x}", d.device)).unwrap_or_default(),
+        some(target.bar),
+        target.offset.map(|o| format!("{o:#x}")).unwrap_or_default(),
+        some(target.width),
+        some(target.vector),
+        some(target.irq),
+        some(target.hop),
+        some(target.hop_bdf),
+        some(record.cpu.as_ref().map(|c| c.cpu)),
+        some(cpu.node),
+        some(cpu.package),
+        some(cpu.l3),
+        some(cpu.thread),
+        name.to_owned(),
+    ];
+    fields.extend(figures);
+    fields.push(error.to_owned());
+    // A spreadsheet runs a field that starts like a formula; an apostrophe keeps it text.
+    for field in &mut fields {
+        if field.starts_with(['=', '@', '\t', '\r']) || (field.starts_with(['+', '-']) && field.parse::<f64>().is_err())
+        {
+            field.insert(0, '\'');
+        }
+    }
+    fields
+}
+
+fn some(value: Option<impl ToString>) -> String {
+    value.map(|v| v.to_string()).unwrap_or_default()
+}
+
+/// Three decimals are picoseconds where the unit is nanoseconds; whole numbers stay whole.
+fn number(value: Option<f64>) -> String {
+    match value {
+        Some(v) if v.fract() == 0.0 => format!("{v:.0}"),
+        Some(v) => format!("{v:.3}"),
+        None => String::new(),
+    }
+}

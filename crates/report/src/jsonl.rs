@@ -1,0 +1,218 @@
+//! Record files: one record is one line of JSON, written whole before the next is begun.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+
+use pciescope_core::record::SCHEMA;
+use pciescope_core::{Record, Sink};
+
+use crate::Error;
+
+/// A sink that writes one record a line and flushes it, so that a killed run keeps what it had.
+///
+/// A broken pipe comes back as [`io::ErrorKind::BrokenPipe`]; what it means is for the caller to say.
+pub struct Writer<W: Write> {
+    out: W,
+    line: Vec<u8>,
+}
+
+impl<W: Write> Writer<W> {
+    /// A sink onto `out`. No buffering is needed: each record is one write.
+    pub fn new(out: W) -> Self {
+        Writer { out, line: Vec::new() }
+    }
+    /// Gives the output back.
+    pub fn into_inner(self) -> W {
+        self.out
+    }
+}
+
+impl Writer<File> {
+    /// Creates (or empties) the file at `path`.
+    ///
+    /// # Errors
+    /// [`Error::Write`] if that fails.
+    pub fn create(path: &Path) -> Result<Self, Error> {
+        File::create(path).map(Writer::new).map_err(|source| Error::Write { path: path.to_owned(), source })
+    }
+}
+
+impl<W: Write> Sink for Writer<W> {
+    fn put(&mut self, record: &Record) -> io::Result<()> {
+        self.line.clear();
+        serde_json::to_writer(&mut self.line, record)?;
+        self.line.push(b'\n');
+        self.out.write_all(&self.line)?;
+        self.out.flush()
+    }
+    fn finish(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+/// What a record file held.
+#[derive(Debug, Default)]
+pub struct Contents {
+    /// The records in the order of the file.
+    pub records: Vec<Record>,
+    /// What was left out and why, each a sentence that names file and line: at most the unfinished last line.
+    pub remarks: Vec<String>,
+}
+
+/// Reads a record file; `-` is standard input.
+///
+/// A last line without its newline that is not a whole record is what a killed run leaves: it is left out and
+/// named in [`Contents::remarks`]. Every other bad line is an error.
+///
+/// # Errors
+/// [`Error::Read`], [`Error::BadRecord`], [`Error::NewerSchema`], and [`Error::NoRecord`] for a file without any.
+pub fn read_records(path: &Path) -> Result<Contents, Error> {
+    let fail = |source| Error::Read { path: path.to_owned(), source };
+    if path == Path::new("-") {
+        return parse_records(io::stdin().lock(), Path::new("(standard input)"));
+    }
+    parse_records(BufReader::with_capacity(1 << 20, File::open(path).map_err(fail)?), path)
+}
+
+/// Reads several record files one after the other into one.
+///
+/// # Errors
+/// As [`read_records`], for the first file that has one.
+pub fn read_files(paths: &[PathBuf]) -> Result<Contents, Error> {
+    let mut all = Contents::default();
+    for path in paths {
+        let one = read_records(path)?;
+        all.records.extend(one.records);
+        all.remarks.extend(one.remarks);
+    }
+    Ok(all)
+}
+
+/// Reads records from `input`; `path` names it in messages. Errors as [`read_records`].
+pub fn parse_records(mut input: impl BufRead, path: &Path) -> Result<Contents, Error> {
+    let mut contents = Contents::default();
+    let mut line = Vec::new();
+    for number in 1.. {
+        line.clear();
+        let read =
+            input.read_until(b'\n', &mut line).map_err(|source| Error::Read { path: path.to_owned(), source })?;
+        if read == 0 {
+            break;
+        }
+        let is_whole = line.last() == Some(&b'\n');
+        if line.iter().all(u8::is_ascii_whitespace) {
+            continue;
+        }
+        match parse_line(&line, path, number) {
+            Ok(record) => contents.records.push(record),
+            Err(Error::BadRecord { .. }) if !is_whole => contents.remarks.push(format!(
+                "{}:{number}: the last record is unfinished and was left out (the run was killed?)",
+                path.display()
+            )),
+            Err(error) => return Err(error),
+        }
+    }
+    if contents.records.is_empty() && contents.remarks.is_empty() {
+        return Err(Error::NoRecord { path: path.to_owned() });
+    }
+    Ok(contents)
+}
+
+/// Only the schema of a record, so that a newer one is refused as such and not for a field that changed.
+#[derive(serde::Deserialize)]
+struct Versioned {
+    schema: u32,
+}
+
+fn parse_line(line: &[u8], path: &Path, number: usize) -> Result<Record, Error> {
+    let bad = |e: serde_json::Error| Error::BadRecord { path: path.to_owned(), line: number, why: format!("{e}") };
+    match serde_json::from_slice::<Record>(line) {
+        Ok(record) if record.schema <= SCHEMA => Ok(record),
+        Ok(Record { schema, .. }) => {
+            Err(Error::NewerSchema { path: path.to_owned(), line: number, schema, known: SCHEMA })
+        }
+        Err(error) => match serde_json::from_slice::<Versioned>(line) {
+            Ok(Versioned { schema }) if schema > SCHEMA => {
+                Err(Error::NewerSchema { path: path.to_owned(), line: number, schema, known: SCHEMA })
+            }
+            _ => Err(bad(error)),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(test: &str) -> Record {
+        Record { schema: SCHEMA, test: test.to_owned(), ..Record::default() }
+    }
+
+    fn written(records: &[Record]) -> Vec<u8> {
+        let mut writer = Writer::new(Vec::new());
+        for record in records {
+            writer.put(record).unwrap();
+        }
+        writer.finish().unwrap();
+        writer.into_inner()
+    }
+
+    fn parse(bytes: &[u8]) -> Result<Contents, Error> {
+        parse_records(bytes, Path::new("a.jsonl"))
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let bytes = written(&[record("mmio-read"), record("line\nbreak")]);
+        assert_eq!(bytes.iter().filter(|b| **b == b'\n').count(), 2);
+        let contents = parse(&bytes).unwrap();
+        assert_eq!(contents.records[1].test, "line\nbreak");
+        assert!(contents.remarks.is_empty());
+    }
+
+    #[test]
+    fn an_unfinished_last_line_is_named_and_the_rest_kept() {
+        let mut bytes = written(&[record("a"), record("b")]);
+        bytes.truncate(bytes.len() - 5);
+        let contents = parse(&bytes).unwrap();
+        assert_eq!(contents.records.len(), 1);
+        assert!(contents.remarks[0].starts_with("a.jsonl:2: the last record is unfinished"), "{:?}", contents.remarks);
+    }
+
+    #[test]
+    fn a_whole_last_record_without_newline_is_kept() {
+        let mut bytes = written(&[record("a")]);
+        bytes.pop();
+        let contents = parse(&bytes).unwrap();
+        assert_eq!((contents.records.len(), contents.remarks.len()), (1, 0));
+    }
+
+    #[test]
+    fn a_bad_line_in_the_middle_is_refused_with_file_and_line() {
+        let mut bytes = b"{\"schema\":1}\n".to_vec();
+        bytes.extend(written(&[record("a")]));
+        let text = parse(&bytes).unwrap_err().to_string();
+        assert!(text.starts_with("a.jsonl:1: not a record: missing field"), "{text}");
+        assert!(parse(b"100 200 3\n").unwrap_err().hint().unwrap().contains("import"));
+    }
+
+    #[test]
+    fn a_newer_schema_is_refused_whatever_else_changed() {
+        for line in [&b"{\"schema\":2,\"other\":true}\n"[..], &written(&[Record { schema: 9, ..record("a") }])] {
+            let error = parse(line).unwrap_err();
+            assert!(matches!(error, Error::NewerSchema { line: 1, known: SCHEMA, .. }), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_empty_file_is_refused() {
+        assert!(matches!(parse(b"\n \n"), Err(Error::NoRecord { .. })));
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_is_named() {
+        let error = read_records(Path::new("no/such.jsonl")).unwrap_err();
+        assert_eq!(error.to_string(), "cannot read no/such.jsonl");
+    }
+}

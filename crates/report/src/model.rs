@@ -1,0 +1,240 @@
+//! Records put in order: which belong to one table, and their histograms merged by CPU, target or group.
+//!
+//! Merging adds histograms, so nothing of a tail is lost and no average of averages is taken.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use pciescope_core::{Cpu, Environment, Failure, Histogram, Method, Record, Target, Warning};
+
+/// The records of one run that measured the same thing on the same device by the same method.
+#[derive(Debug)]
+pub struct Section<'a> {
+    /// The records in the order of the file; never empty.
+    pub records: Vec<&'a Record>,
+}
+
+/// How tests are told apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// `mmio-read`, `mmio-write`, `mmio-write-read`.
+    Mmio,
+    /// `config-read`.
+    Path,
+    /// `irq-*`.
+    Irq,
+    /// Records with figures but no such test, as those of `perf stat`.
+    Other,
+}
+
+/// The kind of a test by its name.
+pub fn kind(test: &str) -> Kind {
+    if test.starts_with("mmio-") {
+        Kind::Mmio
+    } else if test == "config-read" {
+        Kind::Path
+    } else if test.starts_with("irq-") {
+        Kind::Irq
+    } else {
+        Kind::Other
+    }
+}
+
+/// Puts records into sections, in the order in which each section's first record appears. Records without
+/// histogram and metric (the environment's, and those that only say why nothing was measured) are in none.
+pub fn sections(records: &[Record]) -> Vec<Section<'_>> {
+    let mut order: Vec<Section> = Vec::new();
+    let mut places = BTreeMap::new();
+    for record in records.iter().filter(|r| !r.histograms.is_empty() || !r.metrics.is_empty()) {
+        let place = *places.entry(section_key(record)).or_insert_with(|| {
+            order.push(Section { records: Vec::new() });
+            order.len() - 1
+        });
+        order[place].records.push(record);
+    }
+    order
+}
+
+fn section_key(record: &Record) -> impl Ord {
+    let bdf = record.device.as_ref().and_then(|d| d.bdf);
+    let method = record.method.as_ref().map(|m| (m.backend.clone(), m.order.clone(), m.batch, m.gap_ns, m.irqs_off));
+    (record.run.clone(), record.verb.clone(), bdf, record.test.clone(), method)
+}
+
+impl<'a> Section<'a> {
+    /// The first record: it speaks for test, device and method of all.
+    pub fn first(&self) -> &'a Record {
+        self.records[0]
+    }
+    /// What was tested.
+    pub fn test(&self) -> &'a str {
+        &self.first().test
+    }
+    /// How the figures came about, where said.
+    pub fn method(&self) -> Option<&'a Method> {
+        self.first().method.as_ref()
+    }
+    /// Whether any record's device is emulated.
+    pub fn is_emulated(&self) -> bool {
+        self.records.iter().any(|r| is_emulated(r))
+    }
+    /// Whether the records name more than one place within a BAR, so that the key needs the offset.
+    pub fn has_many_offsets(&self) -> bool {
+        let places: BTreeSet<_> =
+            self.records.iter().filter_map(|r| r.target.as_ref()).map(|t| (t.bar, t.offset, t.width)).collect();
+        let bars: BTreeSet<_> = places.iter().map(|p| p.0).collect();
+        places.len() > bars.len()
+    }
+    /// The histograms named `name` merged by `key`, ascending; records without the histogram or key are left out.
+    pub fn merged_by<K: Ord>(&self, name: &str, key: impl Fn(&Record) -> Option<K>) -> BTreeMap<K, Histogram> {
+        let mut merged: BTreeMap<K, Histogram> = BTreeMap::new();
+        for record in &self.records {
+            let (Some(histogram), Some(key)) = (record.histograms.get(name), key(record)) else { continue };
+            merged.entry(key).or_default().merge(histogram);
+        }
+        merged
+    }
+    /// All histograms named `name` merged into one; empty where there is none.
+    pub fn merged(&self, name: &str) -> Histogram {
+        self.merged_by(name, |_| Some(())).remove(&()).unwrap_or_default()
+    }
+    /// The sum of the metric `name`, where any record has it.
+    pub fn sum(&self, name: &str) -> Option<f64> {
+        let values: Vec<f64> = self.records.iter().filter_map(|r| r.metrics.get(name)).map(|m| m.value).collect();
+        (!values.is_empty()).then(|| values.iter().sum())
+    }
+    /// Smallest and largest of the metric `name`, where any record has it.
+    pub fn range(&self, name: &str) -> Option<(f64, f64)> {
+        let values = self.records.iter().filter_map(|r| r.metrics.get(name)).map(|m| m.value);
+        values.fold(None, |range, v| Some(range.map_or((v, v), |(a, b): (f64, f64)| (a.min(v), b.max(v)))))
+    }
+    /// The measured CPUs with their places, each once, ascending.
+    pub fn cpus(&self) -> Vec<&'a Cpu> {
+        let mut cpus: BTreeMap<u32, &Cpu> = BTreeMap::new();
+        for record in &self.records {
+            if let Some(cpu) = &record.cpu {
+                cpus.entry(cpu.cpu).or_insert(cpu);
+            }
+        }
+        cpus.into_values().collect()
+    }
+}
+
+/// The CPU number of a record.
+pub fn cpu_of(record: &Record) -> Option<u32> {
+    record.cpu.as_ref().map(|c| c.cpu)
+}
+
+/// The target of a record, an empty one where it names none.
+pub fn target_of(record: &Record) -> Target {
+    record.target.clone().unwrap_or_default()
+}
+
+/// What orders and tells apart the targets of one section.
+pub type TargetKey = (Option<u8>, Option<u64>, Option<u8>, Option<u16>, Option<u32>, Option<u16>);
+
+/// The key of a record's target.
+pub fn target_id(record: &Record) -> TargetKey {
+    record
+        .target
+        .as_ref()
+        .map_or((None, None, None, None, None, None), |t| (t.bar, t.offset, t.width, t.hop, t.irq, t.vector))
+}
+
+/// The target that a key stands for.
+pub fn target_from(key: &TargetKey) -> Target {
+    Target { bar: key.0, offset: key.1, width: key.2, hop: key.3, irq: key.4, vector: key.5, ..Target::default() }
+}
+
+/// Whether a record's figure is that of an emulator.
+pub fn is_emulated(record: &Record) -> bool {
+    record.method.as_ref().is_some_and(|m| m.emulated) || record.device.as_ref().is_some_and(|d| d.emulated.is_some())
+}
+
+/// The environments of the runs, each once.
+pub fn environments(records: &[Record]) -> Vec<&Environment> {
+    let mut seen: Vec<&Environment> = Vec::new();
+    for environment in records.iter().filter_map(|r| r.environment.as_ref()) {
+        if !seen.contains(&environment) {
+            seen.push(environment);
+        }
+    }
+    seen
+}
+
+/// Ways in which CPUs can share something that matters to latency.
+pub const GROUPINGS: [Grouping; 4] = [
+    Grouping { title: "NUMA node", prefix: "node", place: |c| c.node },
+    Grouping { title: "package", prefix: "package", place: |c| c.package },
+    Grouping { title: "L3 cache", prefix: "l3@cpu", place: |c| c.l3 },
+    Grouping { title: "SMT thread", prefix: "thread", place: |c| c.thread },
+];
+
+/// A way in which CPUs are grouped.
+pub struct Grouping {
+    /// In words, for a heading.
+    pub title: &'static str,
+    /// Before the group's number in a key.
+    pub prefix: &'static str,
+    /// The group of a CPU, where known.
+    pub place: fn(&Cpu) -> Option<u32>,
+}
+
+impl Grouping {
+    /// How many groups these CPUs fall into.
+    pub fn count(&self, cpus: &[&Cpu]) -> usize {
+        cpus.iter().filter_map(|c| (self.place)(c)).collect::<BTreeSet<_>>().len()
+    }
+    /// The groups without their names: two groupings with the same parts say the same.
+    pub fn parts(&self, cpus: &[&Cpu]) -> BTreeSet<Vec<u32>> {
+        let mut parts: BTreeMap<Option<u32>, Vec<u32>> = BTreeMap::new();
+        for cpu in cpus {
+            parts.entry((self.place)(cpu)).or_default().push(cpu.cpu);
+        }
+        parts.into_values().collect()
+    }
+}
+
+/// What is the matter with the records: each warning or error once, with how many records have it and the
+/// first of them in words.
+#[derive(Debug)]
+pub struct Notice {
+    /// The short stable name.
+    pub code: String,
+    /// What was found.
+    pub text: String,
+    /// What to do about it.
+    pub hint: Option<String>,
+    /// How many records say so.
+    pub count: usize,
+    /// Whether it is why something was not measured.
+    pub is_error: bool,
+}
+
+/// All warnings and errors, errors last, equal ones counted.
+pub fn notices(records: &[Record]) -> Vec<Notice> {
+    let mut notices: Vec<Notice> = Vec::new();
+    let mut places: BTreeMap<(bool, String, String), usize> = BTreeMap::new();
+    let mut add = |is_error: bool, code: &str, text: &str, hint: Option<&str>| {
+        let place = *places.entry((is_error, code.to_owned(), text.to_owned())).or_insert_with(|| {
+            notices.push(Notice {
+                code: code.to_owned(),
+                text: text.to_owned(),
+                hint: hint.filter(|h| !h.is_empty()).map(str::to_owned),
+                count: 0,
+                is_error,
+            });
+            notices.len() - 1
+        });
+        notices[place].count += 1;
+    };
+    for record in records {
+        for Warning { code, text, hint } in &record.warnings {
+            add(false, code, text, Some(hint));
+        }
+        if let Some(Failure { code, text, hint }) = &record.error {
+            add(true, code, text, hint.as_deref());
+        }
+    }
+    notices.sort_by_key(|n| n.is_error);
+    notices
+}

@@ -1,0 +1,74 @@
+//! Hardware trigger against software trigger of the same interrupt on the same CPU: what remains is the
+//! device's and the link's share.
+
+use pciescope_core::outcome::TRIGGER_TO_HANDLER;
+
+use super::layout::{Align, Columns};
+use super::{Page, summary};
+use crate::model::{Section, cpu_of, target_id};
+use crate::text::{device_name, us};
+
+pub fn hardware_and_software(out: &mut Page, sections: &[Section]) {
+    for hardware in sections.iter().filter(|s| s.test() == "irq-hardware") {
+        let bdf = |s: &Section| s.first().device.as_ref().and_then(|d| d.bdf);
+        let backend = |s: &Section| s.method().map(|m| m.backend.clone());
+        // Of several runs of the control arm the last before or after counts: the one of the same run, else the last.
+        for test in ["irq-retrigger", "irq-inject", "irq-loopback"] {
+            let fits = |s: &&Section| s.test() == test && bdf(s) == bdf(hardware) && backend(s) == backend(hardware);
+            let same_run = sections.iter().filter(fits).find(|s| s.first().run == hardware.first().run);
+            if let Some(software) = same_run.or_else(|| sections.iter().filter(fits).next_back()) {
+                one(out, hardware, software);
+            }
+        }
+    }
+}
+
+fn one(out: &mut Page, hardware: &Section, software: &Section) {
+    let key = |r: &pciescope_core::Record| Some((cpu_of(r)?, target_id(r).5, target_id(r).4));
+    let hard = hardware.merged_by(TRIGGER_TO_HANDLER, key);
+    // The interrupt number may differ between two runs, the vector does not.
+    let soft = software.merged_by(TRIGGER_TO_HANDLER, |r| key(r).map(|k| (k.0, k.1, k.2.filter(|_| k.1.is_none()))));
+    let rows: Vec<_> = hard
+        .iter()
+        .filter_map(|(k, h)| soft.get(&(k.0, k.1, k.2.filter(|_| k.1.is_none()))).map(|s| (*k, h, s)))
+        .collect();
+    if rows.is_empty() {
+        return;
+    }
+    out.heading(&format!("Hardware minus Software Trigger ({})", software.test()));
+    out.line(&format!("Device: {}", device_name(hardware.first())));
+    out.line("Trigger to handler. The difference is the device's and the link's share; CPU and kernel are in both.");
+    let r = Align::Right;
+    let mut columns = Columns::new(&[
+        ("CPU", 5, r),
+        ("Vector", 7, r),
+        ("HwP50(us)", 9, r),
+        ("SwP50(us)", 9, r),
+        ("Diff(us)", 9, r),
+        ("HwAvg(us)", 9, r),
+        ("SwAvg(us)", 9, r),
+        ("Diff(us)", 9, r),
+    ]);
+    let difference =
+        |a: Option<f64>, b: Option<f64>| a.zip(b).map_or("-".to_owned(), |(a, b)| format!("{:+.3}", (a - b) / 1e3));
+    let shown = summary::ends(&rows, out.options.all, |(_, h, _)| h.mean_ns().unwrap_or(f64::INFINITY));
+    for &place in &shown {
+        let ((cpu, vector, irq), h, s) = &rows[place];
+        let name = vector.map(|v| v.to_string()).or(irq.map(|i| format!("i{i}"))).unwrap_or_default();
+        let (h50, s50) = (h.percentile_ns(50.0), s.percentile_ns(50.0));
+        columns.row(vec![
+            cpu.to_string(),
+            name,
+            us(h50),
+            us(s50),
+            difference(h50, s50),
+            us(h.mean_ns()),
+            us(s.mean_ns()),
+            difference(h.mean_ns(), s.mean_ns()),
+        ]);
+    }
+    for line in columns.lines() {
+        out.line(&line);
+    }
+    summary::left_out(out, rows.len(), shown.len());
+}

@@ -1,0 +1,214 @@
+//! What stands above and below the figures of a section: machine, device, method, references, losses.
+
+use pciescope_core::{Environment, Function, Method, Record};
+
+use super::{Page, WIDTH, summary};
+use crate::model::{self, Section};
+use crate::text::{clean, device_name, duration, path, test_title, thousands};
+
+/// The label without which a figure taken in the lab could pass for one of real hardware.
+pub const EMULATED: &str = "EMULATED: figures are exits to the emulator, not PCIe";
+
+/// One line or two per machine.
+pub fn machines(out: &mut Page, records: &[Record]) {
+    for environment in model::environments(records) {
+        for line in machine(environment) {
+            out.line(&line);
+        }
+    }
+}
+
+fn machine(e: &Environment) -> Vec<String> {
+    let mut who: Vec<String> =
+        [e.product.as_deref(), e.cpu_model.as_deref()].into_iter().flatten().map(clean).collect();
+    who.push(format!("{} CPUs", e.cpus.len()));
+    who.push(clean(&format!("Linux {} {}", e.kernel, e.machine)));
+    let mut state = Vec::new();
+    state.extend(e.clocksource.as_deref().map(|c| format!("clock source {c}")));
+    if !e.governors.is_empty() {
+        state.push(format!("governor {}", e.governors.join("/")));
+    }
+    if !e.idle_states.is_empty() {
+        state.push(format!("idle states {}", e.idle_states.join(" ")));
+    }
+    state.extend(e.aspm_policy.as_deref().map(|p| format!("ASPM {p}")));
+    state.extend(e.lockdown.as_deref().map(|l| format!("lockdown {l}")));
+    state.push(if e.iommu_groups > 0 { format!("IOMMU on ({} groups)", e.iommu_groups) } else { "no IOMMU".into() });
+    state.extend(e.steal_ns.filter(|s| *s > 0).map(|s| format!("stolen {}", duration(s as f64))));
+    let mut lines = wrapped("Machine: ", &who);
+    lines.extend(wrapped("         ", &state.iter().map(|s| clean(s)).collect::<Vec<_>>()));
+    lines.extend(e.hypervisor.as_deref().map(|h| clean(&format!("         a guest: {h}"))));
+    lines
+}
+
+/// Heading of a section: what was measured, on what, how.
+pub fn section(out: &mut Page, section: &Section) {
+    let first = section.first();
+    out.line("");
+    let title = test_title(section.test());
+    out.line(&format!("== {title} =="));
+    if section.is_emulated() {
+        out.line(EMULATED);
+    }
+    if first.device.is_some() {
+        out.line(&format!("Device: {}", device_name(first)));
+    }
+    if let Some(function) = &first.device {
+        for line in place(function) {
+            out.line(&line);
+        }
+    }
+    targets(out, section);
+    if let Some(method) = section.method() {
+        for line in how(method) {
+            out.line(&line);
+        }
+    }
+    summary::calibration(out, section);
+    references(out, section);
+}
+
+fn place(f: &Function) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut parts = Vec::new();
+    if let Some(link) = &f.link {
+        let full = link.speed_gts >= link.max_speed_gts && link.width >= link.max_width;
+        let best = if full {
+            String::new()
+        } else {
+            format!(" (the device can {} GT/s x{})", link.max_speed_gts, link.max_width)
+        };
+        parts.push(format!("link {} GT/s x{}{best}", link.speed_gts, link.width));
+        parts.extend(link.mps_bytes.map(|b| format!("MPS {b} bytes")));
+    }
+    parts.extend(f.node.map(|n| format!("NUMA node {n}")));
+    parts.extend(f.driver.as_deref().map(|d| format!("driver {}", clean(d))));
+    if !parts.is_empty() {
+        lines.push(format!("        {}", parts.join(", ")));
+    }
+    if !f.path.is_empty() {
+        lines.push(format!("        below {}", path(&f.path)));
+    }
+    lines
+}
+
+fn targets(out: &mut Page, section: &Section) {
+    let mut names: Vec<String> = Vec::new();
+    for target in section.records.iter().filter_map(|r| r.target.as_ref()) {
+        let Some(bar) = target.bar else { continue };
+        let offset = target.offset.map(|o| format!(" offset {o:#x}")).unwrap_or_default();
+        let width = target.width.map(|w| format!(", {w} bytes wide")).unwrap_or_default();
+        let name = target.name.as_deref().map(|n| format!(": {}", clean(n))).unwrap_or_default();
+        let text = format!("BAR{bar}{offset}{width}{name}");
+        if !names.contains(&text) {
+            names.push(text);
+        }
+    }
+    for (i, name) in names.iter().enumerate() {
+        out.line(&format!("{} {name}", if i == 0 { "Target:" } else { "       " }));
+    }
+}
+
+fn how(m: &Method) -> Vec<String> {
+    let mut parts = vec![format!("backend {}", clean(&m.backend))];
+    if m.clock_hz > 0 {
+        parts.push(format!(
+            "clock {} {:.3} MHz, quantum {:.3} ns",
+            clean(&m.clock),
+            m.clock_hz as f64 / 1e6,
+            m.quantum_ns
+        ));
+    } else if !m.clock.is_empty() {
+        parts.push(format!("clock {}", clean(&m.clock)));
+    }
+    if m.batch > 1 {
+        parts.push(format!("{} accesses per sample", m.batch));
+    }
+    if m.gap_ns > 0 {
+        parts.push(format!("gap {}", duration(m.gap_ns as f64)));
+    }
+    if !m.order.is_empty() {
+        parts.push(format!("CPUs {}", clean(&m.order)));
+    }
+    parts.push(format!("interrupts {}", if m.irqs_off { "off around each access" } else { "on" }));
+    if m.backend == "import" {
+        parts.pop();
+    }
+    let mut lines = wrapped("Method: ", &parts);
+    lines.extend(m.notes.iter().map(|note| format!("        {}", clean(note))));
+    lines
+}
+
+/// Parts behind a label, with commas between, broken before 100 columns and indented as the label is wide.
+fn wrapped(label: &str, parts: &[String]) -> Vec<String> {
+    let mut lines = vec![label.to_owned()];
+    for (i, part) in parts.iter().enumerate() {
+        let comma = if i + 1 < parts.len() { "," } else { "" };
+        let length = lines.last().map_or(0, |l| l.chars().count());
+        if i > 0 && length + part.chars().count() + 2 > WIDTH {
+            lines.push(" ".repeat(label.len()));
+        }
+        if let Some(line) = lines.last_mut() {
+            let space = if line.ends_with(' ') { "" } else { " " };
+            *line += &format!("{space}{part}{comma}");
+        }
+    }
+    lines
+}
+
+/// Figures that say whether the measured ones are plausible: metric, words, remark.
+pub const REFERENCES: [(&str, &str, &str); 3] = [
+    ("floor_wire_ns", "wire's floor", "serialisation and flight alone; silicon adds to it"),
+    ("best_published_ns", "best published", "lowest published for as many hops; see docs/method.md"),
+    ("parent_config_rtt_ns", "parent bridge", "configuration read of the bridge above, measured here"),
+];
+
+fn references(out: &mut Page, section: &Section) {
+    let mut label = "References:";
+    for (metric, words, remark) in REFERENCES {
+        let Some((low, high)) = section.range(metric) else { continue };
+        let value = if (high - low) > low * 0.001 {
+            format!("{:.3} to {:.3} us", low / 1e3, high / 1e3)
+        } else {
+            format!("{:.3} us", low / 1e3)
+        };
+        out.line(&format!("{label:<11} {words:<14} {value:>10}  ({remark})"));
+        label = "";
+    }
+}
+
+/// Counts that say that something went missing or wrong; a run without any is whole.
+pub const LOSSES: [&str; 12] = [
+    "lost",
+    "extra",
+    "wrong_cpu",
+    "merged",
+    "missed",
+    "late",
+    "samples_lost",
+    "timeouts",
+    "all_ones",
+    "out_of_range",
+    "malformed_lines",
+    "rejected",
+];
+
+/// Triggers against handled interrupts, and what was lost.
+pub fn losses(out: &mut Page, section: &Section) {
+    let mut line = String::new();
+    if let (Some(triggers), Some(handled)) = (section.sum("triggers"), section.sum("handled")) {
+        line = format!("{} triggers, {} handled; ", thousands(triggers as u64), thousands(handled as u64));
+    }
+    let known: Vec<(&str, f64)> = LOSSES.iter().filter_map(|&name| Some((name, section.sum(name)?))).collect();
+    let bad: Vec<String> = known
+        .iter()
+        .filter(|(_, n)| *n != 0.0)
+        .map(|(name, n)| format!("{} {}", thousands(*n as u64), name.replace('_', " ")))
+        .collect();
+    if known.is_empty() && line.is_empty() {
+        return;
+    }
+    out.line("");
+    let bad = if bad.is_empty() { "none".to_owned() } else { bad.join(", ") };
+    out.line(&format!("Losses: {line}{bad}"));
+}

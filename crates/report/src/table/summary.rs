@@ -1,0 +1,175 @@
+//! The table that all sections share: one row per key with count, smallest, mean, percentiles and largest.
+
+use pciescope_core::{Histogram, Record, outcome};
+
+use super::layout::{Align, Columns, bar};
+use super::{MOST_ROWS, Page, SHOWN_ENDS};
+use crate::model::{GROUPINGS, Grouping, Section, cpu_of};
+use crate::text::{thousands, us};
+
+/// Writes a heading and one row per key, in the order given.
+pub fn table(out: &mut Page, title: &str, rows: &[(String, Histogram)]) {
+    if rows.is_empty() {
+        return;
+    }
+    out.heading(title);
+    let r = Align::Right;
+    let mut columns = Columns::new(&[
+        ("Key", 12, r),
+        ("Count", 7, r),
+        ("Min(us)", 7, r),
+        ("Avg(us)", 7, r),
+        ("P50(us)", 7, r),
+        ("P95(us)", 7, r),
+        ("P99(us)", 7, r),
+        ("P99.9(us)", 7, r),
+        ("P99.99(us)", 7, r),
+        ("Max(us)", 7, r),
+    ]);
+    let shown = ends(rows, out.options.all, |(_, h)| h.mean_ns().unwrap_or(f64::INFINITY));
+    for &place in &shown {
+        let (key, h) = &rows[place];
+        let mut cells = vec![key.clone(), h.count().to_string(), us(h.min_ns()), us(h.mean_ns())];
+        cells.extend([50.0, 95.0, 99.0, 99.9, 99.99].map(|p| us(h.percentile_ns(p))));
+        cells.push(us(h.max_ns()));
+        columns.row(cells);
+    }
+    columns.drop_empty();
+    for line in columns.lines() {
+        out.line(&line);
+    }
+    left_out(out, rows.len(), shown.len());
+}
+
+/// Which rows to show: all, or of too long a table the fastest and slowest by `value`, each end in its own order.
+pub fn ends<T>(rows: &[T], all: bool, value: impl Fn(&T) -> f64) -> Vec<usize> {
+    let mut places: Vec<usize> = (0..rows.len()).collect();
+    if all || rows.len() <= MOST_ROWS {
+        return places;
+    }
+    places.sort_by(|&a, &b| value(&rows[a]).total_cmp(&value(&rows[b])));
+    places.drain(SHOWN_ENDS..rows.len() - SHOWN_ENDS);
+    places
+}
+
+/// Says how many rows were left out, if any were.
+pub fn left_out(out: &mut Page, of: usize, shown: usize) {
+    if shown < of {
+        out.line(&format!(
+            "  (the {SHOWN_ENDS} fastest and {SHOWN_ENDS} slowest of {of} rows by average; --all shows every row)"
+        ));
+    }
+}
+
+/// Rows keyed by CPU number.
+pub fn per_cpu(section: &Section, name: &str) -> Vec<(String, Histogram)> {
+    section.merged_by(name, cpu_of).into_iter().map(|(cpu, h)| (cpu.to_string(), h)).collect()
+}
+
+/// One table per way of grouping in which the measured CPUs differ. A way that groups them just as an earlier one
+/// does (one node per package) says so instead.
+pub fn groups(out: &mut Page, section: &Section, name: &str, what: &str, wanted: impl Fn(&Record) -> bool) {
+    let cpus = section.cpus();
+    let device_node = section.first().device.as_ref().and_then(|d| d.node);
+    let mut written: Vec<&Grouping> = Vec::new();
+    for grouping in GROUPINGS.iter().filter(|g| g.count(&cpus) > 1) {
+        if let Some(same) = written.iter().find(|w| w.parts(&cpus) == grouping.parts(&cpus)) {
+            out.line(&format!("  (per {}: the same groups as per {})", grouping.title, same.title));
+            continue;
+        }
+        written.push(grouping);
+        let place = |record: &Record| record.cpu.as_ref().filter(|_| wanted(record)).and_then(|c| (grouping.place)(c));
+        let rows: Vec<_> = section
+            .merged_by(name, place)
+            .into_iter()
+            .map(|(group, h)| {
+                let mark = if grouping.title == "NUMA node" && device_node == Some(group) { " (dev)" } else { "" };
+                (format!("{}{group}{mark}", grouping.prefix), h)
+            })
+            .collect();
+        table(out, &format!("Per {} {what}", grouping.title), &rows);
+    }
+}
+
+/// CPUs against each other: average, 95th percentile, how much slower than the best, and a bar.
+pub fn comparison(out: &mut Page, section: &Section, name: &str, title: &str, prefix: &str) {
+    let cpus: Vec<(u32, Histogram)> = section.merged_by(name, cpu_of).into_iter().collect();
+    let averages: Vec<f64> = cpus.iter().filter_map(|(_, h)| h.mean_ns()).collect();
+    if averages.len() < 2 {
+        return;
+    }
+    let best = averages.iter().copied().fold(f64::INFINITY, f64::min);
+    let worst = averages.iter().copied().fold(0.0, f64::max);
+    out.heading(title);
+    let r = Align::Right;
+    let (avg, p95, bars) = (format!("{prefix}Avg(us)"), format!("{prefix}P95(us)"), format!("{prefix}AvgBar"));
+    let mut columns = Columns::new(&[
+        ("CPU", 5, r),
+        ("Samples", 7, r),
+        (&avg, 11, r),
+        (&p95, 11, r),
+        ("vsBest%", 8, r),
+        (&bars, 28, Align::Left),
+    ]);
+    let shown = ends(&cpus, out.options.all, |(_, h)| h.mean_ns().unwrap_or(f64::INFINITY));
+    for &place in &shown {
+        let (cpu, h) = &cpus[place];
+        let average = h.mean_ns().unwrap_or(f64::NAN);
+        let slower = if best > 0.0 { format!("{:.1}%", (average / best - 1.0) * 100.0) } else { "-".to_owned() };
+        columns.row(vec![
+            cpu.to_string(),
+            h.count().to_string(),
+            us(h.mean_ns()),
+            us(h.percentile_ns(95.0)),
+            slower,
+            bar(average, worst),
+        ]);
+    }
+    for line in columns.lines() {
+        out.line(&line);
+    }
+    left_out(out, cpus.len(), shown.len());
+}
+
+/// The fastest and the slowest CPUs by average, ten at most each.
+pub fn fastest_and_slowest(out: &mut Page, section: &Section, name: &str, metric: &str) {
+    let mut cpus: Vec<(u32, Histogram)> = section.merged_by(name, cpu_of).into_iter().collect();
+    cpus.retain(|(_, h)| !h.is_empty());
+    if cpus.len() < 2 {
+        return;
+    }
+    let average = |h: &Histogram| h.mean_ns().unwrap_or(f64::INFINITY);
+    cpus.sort_by(|a, b| average(&a.1).total_cmp(&average(&b.1)));
+    let list = |out: &mut Page, title: &str, cpus: &mut dyn Iterator<Item = &(u32, Histogram)>| {
+        out.heading(&format!("{title} CPUs ({metric} avg)"));
+        for (rank, (cpu, h)) in cpus.take(SHOWN_ENDS).enumerate() {
+            let (avg, p95) = (us(h.mean_ns()), h.percentile_ns(95.0).map_or("-".to_owned(), |p| us(Some(p)) + "us"));
+            let (min, max) = (us(h.min_ns()), us(h.max_ns()));
+            out.line(&format!("{}. CPU {cpu}: avg={avg}us p95={p95} min={min}us max={max}us", rank + 1));
+        }
+    };
+    list(out, "Fastest", &mut cpus.iter());
+    list(out, "Slowest", &mut cpus.iter().rev());
+}
+
+/// `Total samples: 4,000` over every record of the section.
+pub fn total(out: &mut Page, section: &Section, name: &str) {
+    let count: u64 = section.records.iter().filter_map(|r| r.histograms.get(name)).map(Histogram::count).sum();
+    out.line("");
+    out.line(&format!("Total samples: {}", thousands(count)));
+}
+
+/// What the empty stamp pair cost; it is shown, never subtracted.
+pub fn calibration(out: &mut Page, section: &Section) {
+    let per_cpu = section.merged_by(outcome::CALIBRATION, cpu_of);
+    let medians: Vec<f64> = per_cpu.values().filter_map(|h| h.median_ns()).collect();
+    let all = section.merged(outcome::CALIBRATION);
+    let (Some(median), Some(max)) = (all.median_ns(), all.max_ns()) else { return };
+    let low = medians.iter().copied().fold(f64::INFINITY, f64::min);
+    let high = medians.iter().copied().fold(0.0, f64::max);
+    let p99 = all.percentile_ns(99.0).map_or(String::new(), |p| format!(", p99 {p:.1} ns"));
+    let spread = if medians.len() > 1 { format!(" (CPUs {low:.1} to {high:.1})") } else { String::new() };
+    out.line(&format!(
+        "Calibration: empty stamp pair, median {median:.1} ns{spread}{p99}, max {max:.1} ns; not subtracted"
+    ));
+}

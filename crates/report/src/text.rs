@@ -1,0 +1,120 @@
+//! Text shared by the outputs: durations, counts, names of tests, and hostile strings made harmless.
+
+use pciescope_core::{Bdf, Record, Target};
+
+/// `text` with every control character replaced, so that a name cannot move the cursor of a terminal, recolour
+/// it or forge a line.
+pub fn clean(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() || is_bidi_control(c) { '\u{fffd}' } else { c }).collect()
+}
+
+/// Marks that reorder text around them: a name with one can make a line read as another.
+fn is_bidi_control(c: char) -> bool {
+    matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}' | '\u{061c}')
+}
+
+/// A duration in microseconds with three decimals, as the tables print it; `-` where there is none.
+pub fn us(ns: Option<f64>) -> String {
+    ns.map_or_else(|| "-".to_owned(), |ns| format!("{:.3}", ns / 1e3))
+}
+
+/// A duration with the unit that keeps it readable: `812 ns`, `2.36 us`, `1.20 ms`.
+pub fn duration(ns: f64) -> String {
+    let magnitude = ns.abs();
+    if magnitude < 10.0 {
+        format!("{ns:.2} ns")
+    } else if magnitude < 1e3 {
+        format!("{ns:.0} ns")
+    } else if magnitude < 1e6 {
+        format!("{:.2} us", ns / 1e3)
+    } else if magnitude < 1e9 {
+        format!("{:.2} ms", ns / 1e6)
+    } else {
+        format!("{:.2} s", ns / 1e9)
+    }
+}
+
+/// A number with its thousands apart: `1,234,567`.
+pub fn thousands(n: u64) -> String {
+    let digits = n.to_string();
+    let mut text = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// What a test measures, in words for a heading.
+pub fn test_title(test: &str) -> String {
+    match test {
+        "mmio-read" => "Register read latency (round trip of a read)".to_owned(),
+        "mmio-write" => "Register write cost (what a posted write costs the CPU, not its arrival)".to_owned(),
+        "mmio-write-read" => "Register write then read back (round trip)".to_owned(),
+        "config-read" => "Configuration read latency, hop by hop".to_owned(),
+        "irq-hardware" => "Interrupt latency, triggered by the device".to_owned(),
+        "irq-retrigger" => "Interrupt latency, re-raised by software (control arm: no PCIe in it)".to_owned(),
+        "irq-inject" => "Interrupt latency, injected by software (control arm: no PCIe in it)".to_owned(),
+        "irq-loopback" => "Interrupt latency, VFIO's own trigger (wake-up cost of user space alone)".to_owned(),
+        "irq-import" => "Interrupt latency, imported log".to_owned(),
+        "perf-stat" => "Counters of perf stat".to_owned(),
+        other => clean(other),
+    }
+}
+
+/// The target of a record in few characters: `b0`, `b0+0x10`, `h1`, `v3`, `i69`.
+pub fn target_key(target: &Target, with_offset: bool) -> String {
+    let mut key = String::new();
+    if let Some(bar) = target.bar {
+        key = format!("b{bar}");
+        if let Some(offset) = target.offset.filter(|_| with_offset) {
+            key += &format!("+{offset:#x}");
+        }
+        if let Some(width) = target.width.filter(|_| with_offset) {
+            key += &format!("/{width}");
+        }
+    } else if let Some(hop) = target.hop {
+        key = format!("h{hop}");
+    } else if target.irq.is_some() || target.vector.is_some() {
+        let parts: Vec<String> =
+            target.irq.map(|i| format!("i{i}")).into_iter().chain(target.vector.map(|v| format!("v{v}"))).collect();
+        key = parts.join("/");
+    }
+    key
+}
+
+/// The device of a record in words: address and name, or `(no device)`.
+pub fn device_name(record: &Record) -> String {
+    match &record.device {
+        Some(f) => {
+            let address = f.bdf.map(|b| format!("{b} ")).unwrap_or_default();
+            clean(&format!("{address}{} [{:04x}:{:04x}]", f.name, f.vendor, f.device))
+        }
+        None => "(no device named)".to_owned(),
+    }
+}
+
+/// A path of functions: `0000:00:01.0 > 0000:01:00.0`.
+pub fn path(functions: &[Bdf]) -> String {
+    functions.iter().map(Bdf::to_string).collect::<Vec<_>>().join(" > ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_do_not_reach_the_terminal() {
+        assert_eq!(clean("a\x1b[31m\nb\u{202e}c"), "a\u{fffd}[31m\u{fffd}b\u{fffd}c");
+    }
+
+    #[test]
+    fn numbers_are_readable() {
+        assert_eq!(thousands(1_234_567), "1,234,567");
+        assert_eq!(thousands(999), "999");
+        assert_eq!(duration(2_358.0), "2.36 us");
+        assert_eq!(us(None), "-");
+    }
+}
