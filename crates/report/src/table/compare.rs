@@ -16,7 +16,7 @@ pub fn hardware_and_software(out: &mut Page, sections: &[Section]) {
         for test in ["irq-retrigger", "irq-inject", "irq-loopback"] {
             let fits = |s: &&Section| s.test() == test && bdf(s) == bdf(hardware) && backend(s) == backend(hardware);
             let same_run = sections.iter().filter(fits).find(|s| s.first().run == hardware.first().run);
-            if let Some(software) = same_run.or_else(|| sections.iter().filter(fits).next_back()) {
+            if let Some(software) = same_run.or_else(|| sections.iter().rfind(fits)) {
                 one(out, hardware, software);
             }
         }

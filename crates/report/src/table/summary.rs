@@ -154,7 +154,8 @@ pub fn fastest_and_slowest(out: &mut Page, section: &Section, name: &str, metric
 
 /// `Total samples: 4,000` over every record of the section.
 pub fn total(out: &mut Page, section: &Section, name: &str) {
-    let count: u64 = section.records.iter().filter_map(|r| r.histograms.get(name)).map(Histogram::count).sum();
+    let counts = section.records.iter().filter_map(|r| r.histograms.get(name)).map(Histogram::count);
+    let count = counts.fold(0, u64::saturating_add);
     out.line("");
     out.line(&format!("Total samples: {}", thousands(count)));
 }
@@ -167,9 +168,6 @@ pub fn calibration(out: &mut Page, section: &Section) {
     let (Some(median), Some(max)) = (all.median_ns(), all.max_ns()) else { return };
     let low = medians.iter().copied().fold(f64::INFINITY, f64::min);
     let high = medians.iter().copied().fold(0.0, f64::max);
-    let p99 = all.percentile_ns(99.0).map_or(String::new(), |p| format!(", p99 {p:.1} ns"));
-    let spread = if medians.len() > 1 { format!(" (CPUs {low:.1} to {high:.1})") } else { String::new() };
-    out.line(&format!(
-        "Calibration: empty stamp pair, median {median:.1} ns{spread}{p99}, max {max:.1} ns; not subtracted"
-    ));
+    let spread = if high - low >= 0.05 { format!(" (CPUs {low:.1} to {high:.1})") } else { String::new() };
+    out.line(&format!("Calibration: empty stamp pair, median {median:.1} ns{spread}, max {max:.1} ns; not subtracted"));
 }
