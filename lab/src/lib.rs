@@ -3,7 +3,13 @@
 //! Nothing here may know how the drivers and probes work: models are written from `docs/spec/`, and this crate
 //! imports no other crate of ours but `pciescope-core`.
 
+#![forbid(unsafe_code)]
+
 pub mod control;
 pub mod device;
+mod error;
 pub mod server;
 pub mod vm;
+
+pub use error::Error;
+pub use server::Served;

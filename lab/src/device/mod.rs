@@ -1,1 +1,78 @@
-//! Device models.
+//! The models: what a device's registers do, as values in and values out.
+//!
+//! A model does no input or output, starts no thread and reads no clock: time, accesses and commands come in, and
+//! it answers with values, waits and messages. `crate::server` and `crate::control` connect it to the world.
+
+pub mod bus;
+pub mod command;
+pub mod config;
+pub mod delay;
+pub mod endpoint;
+pub mod faults;
+pub mod ledger;
+
+pub use bus::{Bus, DmaError, Message};
+pub use endpoint::LatencyEndpoint;
+
+use serde_json::Value;
+
+/// What a device looks like from its slot: fixed for its life.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Layout {
+    /// Bytes of each BAR; 0 where there is none, also for the upper half of a 64-bit one.
+    pub bars: [u64; 6],
+    /// Whether it has an INTx pin.
+    pub intx: bool,
+    /// MSI vectors that it can send.
+    pub msi: u16,
+    /// MSI-X vectors that it can send.
+    pub msix: u16,
+}
+
+/// Nanoseconds for which the completion of an access is held back.
+pub type Wait = u64;
+
+/// A PCIe function at register level.
+///
+/// # Guarantees that an implementation gives
+/// - No argument makes it panic: what the guest gets wrong is answered as hardware would.
+/// - A read fills all of `to`.
+/// - Accesses to registers allocate nothing, but for the ledger's first sight of an offset.
+pub trait Device: Send {
+    /// The regions and vectors to offer.
+    fn layout(&self) -> Layout;
+
+    /// Reads configuration space (4096 bytes); bytes past the end are all-ones.
+    fn config_read(&mut self, offset: u64, to: &mut [u8]) -> Wait;
+
+    /// Writes configuration space; read-only bits stay as they are.
+    fn config_write(&mut self, offset: u64, from: &[u8]) -> Wait;
+
+    /// Reads a BAR at `now_ns` on the device's clock (nanoseconds since it was made).
+    fn bar_read(&mut self, now_ns: u64, bar: u8, offset: u64, to: &mut [u8]) -> Wait;
+
+    /// Writes a BAR; the messages and transfers that follow from it go through `bus`.
+    fn bar_write(&mut self, now_ns: u64, bar: u8, offset: u64, from: &[u8], bus: &mut dyn Bus) -> Wait;
+
+    /// A message that went through [`Bus::send`] is due: may it go out still? Not from a device that was
+    /// removed since, or that is no bus master.
+    fn may_deliver(&mut self, message: &Message) -> bool;
+
+    /// The message was sent (`true`), or there was no vector to send it on.
+    fn delivered(&mut self, message: &Message, sent: bool);
+
+    /// Whether the device no longer answers, as after a surprise removal.
+    fn is_gone(&self) -> bool;
+
+    /// The level of the INTx pin.
+    fn intx(&self) -> bool;
+
+    /// A function-level reset. Settings made by [`Device::command`] and the ledger stay.
+    fn reset(&mut self);
+
+    /// Carries out one line of the control socket.
+    ///
+    /// # Errors
+    /// What was wrong with the command, in one line.
+    fn command(&mut self, line: &str) -> Result<Value, command::CommandError>;
+}

@@ -1,0 +1,311 @@
+//! The commands of the control socket: text to meaning. docs/spec/latency-endpoint.md, "Control".
+
+use thiserror::Error;
+
+use super::delay::{Delay, SplitMix64, Strikes};
+
+/// No delay may be longer, in nanoseconds: QEMU takes a device for dead that does not answer for 5 s.
+pub const DELAY_MAX_NS: u64 = 2_000_000_000;
+/// Distance of a doubled message from the first unless set otherwise, in nanoseconds: shorter, and the two may merge
+/// on their way to the guest's handler.
+pub const DOUBLE_GAP_NS: u64 = 200_000;
+
+const KNOWN: &str = "ledger, read-delay, write-delay, config-delay, irq-delay, irq-lose, irq-double, all-ones, remove, \
+                     completion-timeout, reset";
+
+/// A command, understood.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// Show the ledger.
+    Ledger,
+    /// Delay reads of BARs.
+    ReadDelay(Delay),
+    /// Delay writes of BARs.
+    WriteDelay(Delay),
+    /// Delay accesses to configuration space.
+    ConfigDelay(Delay),
+    /// Delay messages.
+    IrqDelay(Delay),
+    /// Lose messages.
+    IrqLose(Strikes),
+    /// Send messages a second time, so many nanoseconds after the first.
+    IrqDouble(Strikes, u64),
+    /// Go away after so many more reads; `None` comes back.
+    AllOnes(Option<u64>),
+    /// Go away at once, configuration space included.
+    Remove,
+    /// How long a read without completion takes, in nanoseconds.
+    CompletionTimeout(u64),
+    /// Settings, ledger and registers as at the start.
+    Reset,
+}
+
+/// What is wrong with a command.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum CommandError {
+    /// No words at all.
+    #[error("empty command; known are {KNOWN}")]
+    Empty,
+    /// The first word is none of ours.
+    #[error("unknown command `{word}`; known are {KNOWN}")]
+    Unknown {
+        /// The word.
+        word: String,
+    },
+    /// A word is missing.
+    #[error("{command}: {what} is missing")]
+    Missing {
+        /// The command's first word.
+        command: String,
+        /// What should have come.
+        what: &'static str,
+    },
+    /// A word too many.
+    #[error("{command}: `{word}` is one word too many")]
+    Extra {
+        /// The command's first word.
+        command: String,
+        /// The word.
+        word: String,
+    },
+    /// A word that means nothing here.
+    #[error("{command}: `{word}` is not {expected}")]
+    Word {
+        /// The command's first word.
+        command: String,
+        /// The word.
+        word: String,
+        /// What it should have been.
+        expected: &'static str,
+    },
+    /// A range from more to less.
+    #[error("{command}: {min} ns to {max} ns is no range")]
+    Range {
+        /// The command's first word.
+        command: String,
+        /// Its lower end.
+        min: u64,
+        /// Its upper end.
+        max: u64,
+    },
+}
+
+impl Command {
+    /// Understands one line.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn parse(line: &str) -> Result<Command, CommandError> {
+        let mut words = line.split_whitespace();
+        let command = words.next().ok_or(CommandError::Empty)?;
+        let mut words = Words { command, rest: words };
+        let parsed = match command {
+            "ledger" => Command::Ledger,
+            "read-delay" => Command::ReadDelay(words.delay()?),
+            "write-delay" => Command::WriteDelay(words.delay()?),
+            "config-delay" => Command::ConfigDelay(words.delay()?),
+            "irq-delay" => Command::IrqDelay(words.delay()?),
+            "irq-lose" => Command::IrqLose(words.strikes()?),
+            "irq-double" => {
+                let strikes = words.strikes()?;
+                Command::IrqDouble(strikes, words.gap()?)
+            }
+            "all-ones" => Command::AllOnes(words.reads_left()?),
+            "remove" => Command::Remove,
+            "completion-timeout" => Command::CompletionTimeout(words.time("a time")?),
+            "reset" => Command::Reset,
+            word => return Err(CommandError::Unknown { word: word.to_owned() }),
+        };
+        words.end()?;
+        Ok(parsed)
+    }
+}
+
+/// The words after the first.
+struct Words<'a> {
+    command: &'a str,
+    rest: std::str::SplitWhitespace<'a>,
+}
+
+impl<'a> Words<'a> {
+    fn word(&mut self, what: &'static str) -> Result<&'a str, CommandError> {
+        self.rest.next().ok_or(CommandError::Missing { command: self.command.to_owned(), what })
+    }
+
+    fn wrong(&self, word: &str, expected: &'static str) -> CommandError {
+        CommandError::Word { command: self.command.to_owned(), word: word.to_owned(), expected }
+    }
+
+    fn end(&mut self) -> Result<(), CommandError> {
+        match self.rest.next() {
+            None => Ok(()),
+            Some(word) => Err(CommandError::Extra { command: self.command.to_owned(), word: word.to_owned() }),
+        }
+    }
+
+    fn number(&mut self, what: &'static str) -> Result<u64, CommandError> {
+        let word = self.word(what)?;
+        word.parse().map_err(|_| self.wrong(word, "a whole number below 2^64"))
+    }
+
+    fn permille(&mut self) -> Result<u16, CommandError> {
+        let word = self.word("how many of 1000")?;
+        let permille = word.parse().ok().filter(|permille| *permille <= 1000);
+        permille.ok_or_else(|| self.wrong(word, "a whole number from 0 to 1000"))
+    }
+
+    fn random(&mut self) -> Result<SplitMix64, CommandError> {
+        Ok(SplitMix64::new(self.number("the seed")?))
+    }
+
+    fn time(&mut self, what: &'static str) -> Result<u64, CommandError> {
+        let word = self.word(what)?;
+        self.parse_time(word)
+    }
+
+    fn parse_time(&self, word: &str) -> Result<u64, CommandError> {
+        let units = [("ns", 1), ("us", 1_000), ("ms", 1_000_000)];
+        let (digits, factor) = units
+            .iter()
+            .find_map(|(suffix, factor)| word.strip_suffix(suffix).map(|digits| (digits, *factor)))
+            .unwrap_or((word, 1));
+        let time = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(factor));
+        time.filter(|time| *time <= DELAY_MAX_NS)
+            .ok_or_else(|| self.wrong(word, "a time of at most 2000 ms, in whole ns, us or ms, like 20us"))
+    }
+
+    fn delay(&mut self) -> Result<Delay, CommandError> {
+        match self.word("none, fixed, list, two-peak or random")? {
+            "none" => Ok(Delay::None),
+            "fixed" => Ok(Delay::Fixed(self.time("the delay")?)),
+            "list" => {
+                let list = self.word("the list of delays")?;
+                let times = list.split(',').map(|word| self.parse_time(word)).collect::<Result<_, _>>()?;
+                Ok(Delay::List { times, next: 0 })
+            }
+            "two-peak" => Ok(Delay::TwoPeak {
+                first: self.time("the first peak")?,
+                second: self.time("the second peak")?,
+                permille: self.permille()?,
+                random: self.random()?,
+            }),
+            "random" => {
+                let (min, max) = (self.time("the shortest delay")?, self.time("the longest delay")?);
+                if min > max {
+                    return Err(CommandError::Range { command: self.command.to_owned(), min, max });
+                }
+                Ok(Delay::Random { min, max, random: self.random()? })
+            }
+            word => Err(self.wrong(word, "none, fixed, list, two-peak or random")),
+        }
+    }
+
+    fn strikes(&mut self) -> Result<Strikes, CommandError> {
+        match self.word("none, every or random")? {
+            "none" => Ok(Strikes::None),
+            "every" => match self.number("the distance")? {
+                0 => Err(self.wrong("0", "a distance of 1 or more")),
+                every => Ok(Strikes::Every { every, passed: 0 }),
+            },
+            "random" => Ok(Strikes::Random { permille: self.permille()?, random: self.random()? }),
+            word => Err(self.wrong(word, "none, every or random")),
+        }
+    }
+
+    /// `gap T`, or nothing.
+    fn gap(&mut self) -> Result<u64, CommandError> {
+        match self.rest.next() {
+            None => Ok(DOUBLE_GAP_NS),
+            Some("gap") => self.time("the distance of the second message"),
+            Some(word) => Err(self.wrong(word, "`gap`")),
+        }
+    }
+
+    fn reads_left(&mut self) -> Result<Option<u64>, CommandError> {
+        match self.word("`after N` or `off`")? {
+            "off" => Ok(None),
+            "after" => Ok(Some(self.number("the number of reads")?)),
+            word => Err(self.wrong(word, "`after` or `off`")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_form_of_every_command_is_understood() {
+        let random = SplitMix64::new(7);
+        let cases = [
+            ("ledger", Command::Ledger),
+            ("  remove ", Command::Remove),
+            ("reset", Command::Reset),
+            ("read-delay none", Command::ReadDelay(Delay::None)),
+            ("read-delay fixed 20000", Command::ReadDelay(Delay::Fixed(20_000))),
+            ("write-delay fixed 20us", Command::WriteDelay(Delay::Fixed(20_000))),
+            ("config-delay fixed 0", Command::ConfigDelay(Delay::Fixed(0))),
+            ("irq-delay fixed 2000ms", Command::IrqDelay(Delay::Fixed(2_000_000_000))),
+            ("read-delay list 1,2us,3ns", Command::ReadDelay(Delay::List { times: vec![1, 2_000, 3], next: 0 })),
+            (
+                "read-delay two-peak 20us 50us 100 7",
+                Command::ReadDelay(Delay::TwoPeak {
+                    first: 20_000,
+                    second: 50_000,
+                    permille: 100,
+                    random: random.clone(),
+                }),
+            ),
+            (
+                "irq-delay random 1us 1us 7",
+                Command::IrqDelay(Delay::Random { min: 1000, max: 1000, random: random.clone() }),
+            ),
+            ("irq-lose none", Command::IrqLose(Strikes::None)),
+            ("irq-lose every 10", Command::IrqLose(Strikes::Every { every: 10, passed: 0 })),
+            ("irq-lose random 1000 7", Command::IrqLose(Strikes::Random { permille: 1000, random })),
+            ("irq-double every 2", Command::IrqDouble(Strikes::Every { every: 2, passed: 0 }, DOUBLE_GAP_NS)),
+            ("irq-double every 2 gap 1ms", Command::IrqDouble(Strikes::Every { every: 2, passed: 0 }, 1_000_000)),
+            ("all-ones after 100", Command::AllOnes(Some(100))),
+            ("all-ones off", Command::AllOnes(None)),
+            ("completion-timeout 5ms", Command::CompletionTimeout(5_000_000)),
+        ];
+        for (line, command) in cases {
+            assert_eq!(Command::parse(line), Ok(command), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_says_which_word_and_why() {
+        let time = "is not a time of at most 2000 ms, in whole ns, us or ms, like 20us";
+        let cases = [
+            ("", format!("empty command; known are {KNOWN}")),
+            ("leger", format!("unknown command `leger`; known are {KNOWN}")),
+            ("ledger now", "ledger: `now` is one word too many".to_owned()),
+            ("read-delay", "read-delay: none, fixed, list, two-peak or random is missing".to_owned()),
+            ("read-delay often", "read-delay: `often` is not none, fixed, list, two-peak or random".to_owned()),
+            ("read-delay fixed", "read-delay: the delay is missing".to_owned()),
+            ("read-delay fixed -1", format!("read-delay: `-1` {time}")),
+            ("read-delay fixed 1.5us", format!("read-delay: `1.5us` {time}")),
+            ("read-delay fixed us", format!("read-delay: `us` {time}")),
+            ("read-delay fixed 2001ms", format!("read-delay: `2001ms` {time}")),
+            ("read-delay fixed 18446744073709551615ms", format!("read-delay: `18446744073709551615ms` {time}")),
+            ("read-delay fixed 1 2", "read-delay: `2` is one word too many".to_owned()),
+            ("read-delay list 1,,2", format!("read-delay: `` {time}")),
+            ("read-delay two-peak 1 2 1001 7", "read-delay: `1001` is not a whole number from 0 to 1000".to_owned()),
+            ("read-delay two-peak 1 2 10", "read-delay: the seed is missing".to_owned()),
+            ("read-delay random 2us 1us 7", "read-delay: 2000 ns to 1000 ns is no range".to_owned()),
+            ("irq-lose every 0", "irq-lose: `0` is not a distance of 1 or more".to_owned()),
+            ("irq-lose every x", "irq-lose: `x` is not a whole number below 2^64".to_owned()),
+            ("irq-lose every 2 gap 1ms", "irq-lose: `gap` is one word too many".to_owned()),
+            ("irq-double every 2 gap", "irq-double: the distance of the second message is missing".to_owned()),
+            ("irq-double every 2 1ms", "irq-double: `1ms` is not `gap`".to_owned()),
+            ("all-ones", "all-ones: `after N` or `off` is missing".to_owned()),
+            ("all-ones 5", "all-ones: `5` is not `after` or `off`".to_owned()),
+            ("all-ones after", "all-ones: the number of reads is missing".to_owned()),
+            ("completion-timeout", "completion-timeout: a time is missing".to_owned()),
+        ];
+        for (line, refusal) in cases {
+            assert_eq!(Command::parse(line).map_err(|err| err.to_string()), Err(refusal), "{line}");
+        }
+    }
+}

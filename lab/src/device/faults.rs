@@ -1,0 +1,122 @@
+//! The faults and delays that the control socket sets, the same for every device.
+
+use super::Wait;
+use super::bus::{Bus, Message};
+use super::command::{Command, DOUBLE_GAP_NS};
+use super::delay::{Delay, Strikes};
+use super::ledger::Ledger;
+
+/// What a completion time-out takes unless set otherwise, in nanoseconds.
+const COMPLETION_TIMEOUT_NS: u64 = 50_000_000;
+
+/// Settings of the control socket, and how far they have gone.
+#[derive(Clone, Debug)]
+pub struct Faults {
+    read_delay: Delay,
+    write_delay: Delay,
+    config_delay: Delay,
+    irq_delay: Delay,
+    lose: Strikes,
+    double: Strikes,
+    double_gap_ns: u64,
+    /// Reads that are still answered.
+    reads_left: Option<u64>,
+    is_removed: bool,
+    completion_timeout_ns: u64,
+}
+
+impl Default for Faults {
+    fn default() -> Self {
+        Faults {
+            read_delay: Delay::None,
+            write_delay: Delay::None,
+            config_delay: Delay::None,
+            irq_delay: Delay::None,
+            lose: Strikes::None,
+            double: Strikes::None,
+            double_gap_ns: DOUBLE_GAP_NS,
+            reads_left: None,
+            is_removed: false,
+            completion_timeout_ns: COMPLETION_TIMEOUT_NS,
+        }
+    }
+}
+
+impl Faults {
+    /// Takes over a setting. [`Command::Ledger`] and [`Command::Reset`] are the device's own business.
+    pub fn set(&mut self, command: Command) {
+        match command {
+            Command::ReadDelay(delay) => self.read_delay = delay,
+            Command::WriteDelay(delay) => self.write_delay = delay,
+            Command::ConfigDelay(delay) => self.config_delay = delay,
+            Command::IrqDelay(delay) => self.irq_delay = delay,
+            Command::IrqLose(strikes) => self.lose = strikes,
+            Command::IrqDouble(strikes, gap_ns) => (self.double, self.double_gap_ns) = (strikes, gap_ns),
+            Command::AllOnes(reads) => self.reads_left = reads,
+            Command::Remove => self.is_removed = true,
+            Command::CompletionTimeout(time) => self.completion_timeout_ns = time,
+            Command::Ledger | Command::Reset => {}
+        }
+    }
+
+    /// Whether the device was taken away, configuration space included.
+    pub fn is_removed(&self) -> bool {
+        self.is_removed
+    }
+
+    /// Whether the BARs answer no more.
+    pub fn is_gone(&self) -> bool {
+        self.is_removed || self.reads_left == Some(0)
+    }
+
+    /// A read of a BAR: how long it waits, or `None` if the device has gone. A read that `is_answered` by nobody takes
+    /// the completion time-out in place of a delay.
+    pub fn admit_read(&mut self, is_answered: bool, ledger: &mut Ledger) -> Option<Wait> {
+        if self.is_gone() {
+            ledger.all_ones_reads += 1;
+            return None;
+        }
+        if let Some(left) = &mut self.reads_left {
+            *left -= 1;
+        }
+        if !is_answered {
+            return Some(self.completion_timeout_ns);
+        }
+        Some(wait(&mut self.read_delay, |time| ledger.read_delay.count(time)))
+    }
+
+    /// A write of a BAR: how long it waits, or `None` if the device does not take it.
+    pub fn admit_write(&mut self, ledger: &mut Ledger) -> Option<Wait> {
+        if self.is_gone() {
+            ledger.dropped_writes += 1;
+            return None;
+        }
+        Some(wait(&mut self.write_delay, |time| ledger.write_delay.count(time)))
+    }
+
+    /// An access to configuration space: how long it waits, or `None` if the device does not see it.
+    pub fn admit_config(&mut self) -> Option<Wait> {
+        (!self.is_removed).then(|| wait(&mut self.config_delay, |_| {}))
+    }
+
+    /// Sends the message of a raised vector, unless it is to be lost, and twice if it is to be doubled. Each message
+    /// draws from the loss, and each that is not lost from the doubling and the delay.
+    pub fn send(&mut self, vector: u16, ledger: &mut Ledger, bus: &mut dyn Bus) {
+        let Some(irq) = ledger.irq.get_mut(usize::from(vector)) else { return };
+        if self.lose.strikes_next() {
+            irq.lost += 1;
+            return;
+        }
+        let delay_ns = wait(&mut self.irq_delay, |time| ledger.irq_delay.count(time));
+        bus.send(Message { vector, delay_ns, is_copy: false });
+        if self.double.strikes_next() {
+            bus.send(Message { vector, delay_ns: delay_ns + self.double_gap_ns, is_copy: true });
+        }
+    }
+}
+
+fn wait(delay: &mut Delay, count: impl FnOnce(u64)) -> Wait {
+    let Some(time) = delay.next_ns() else { return 0 };
+    count(time);
+    time
+}

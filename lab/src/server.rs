@@ -1,1 +1,0 @@
-//! vfio-user server.
