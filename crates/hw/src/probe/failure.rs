@@ -65,3 +65,14 @@ pub fn too_long(count: u64) -> Warning {
             .to_owned(),
     }
 }
+
+/// A function without extended configuration space was read at another offset than asked for.
+pub fn no_extended_space(asked: u16, read: u64) -> Warning {
+    Warning {
+        code: "no-extended-space".to_owned(),
+        text: format!("the function has no configuration offset {asked:#x}; {read:#x} was read in its place"),
+        hint:
+            "on x86 offsets below 0x100 go by the ports 0xcf8/0xcfc, which is slower: do not compare it with other hops"
+                .to_owned(),
+    }
+}

@@ -1,8 +1,11 @@
 //! Probes: what takes samples from a device.
 
+pub mod clock;
 pub mod failure;
 pub mod fake;
+pub mod kmod;
 pub mod open;
+pub mod sys;
 pub mod turns;
 
 use pciescope_core::outcome::Sample;

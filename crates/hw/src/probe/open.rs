@@ -3,10 +3,11 @@
 use std::fmt;
 use std::str::FromStr;
 
-use pciescope_core::{Function, IrqSource};
+use pciescope_core::{Bdf, Function, IrqSource};
 
 use super::Probe;
 use super::fake::{Fake, Options};
+use super::kmod::Kmod;
 use crate::{Error, Root};
 
 /// What the user asked for with `--backend`.
@@ -128,12 +129,14 @@ impl fmt::Debug for Opened {
 /// # Errors
 /// The refusal of the backend that was asked for; with [`Backend::Auto`], [`Error::NoBackend`] with all reasons.
 pub fn open(root: &Root, function: &Function, backend: &Backend, need: Need) -> Result<Opened, Error> {
-    let _ = (root, function, need);
+    let bdf = function.bdf.unwrap_or(Bdf { domain: 0, bus: 0, device: 0, function: 0 });
+    let asked = |probe: Box<dyn Probe>| Opened { probe, why: "asked for".to_owned(), refused: Vec::new() };
     match backend {
-        Backend::Fake(options) => {
-            let probe = Box::new(Fake::open(options)?);
-            Ok(Opened { probe, why: "asked for".to_owned(), refused: Vec::new() })
+        Backend::Fake(options) => Ok(asked(Box::new(Fake::open(options)?))),
+        Backend::Kmod => Ok(asked(Box::new(Kmod::open(root, function, bdf)?))),
+        other => {
+            let _ = need;
+            Err(Error::Backend { text: other.to_string(), why: "it is not built yet".to_owned() })
         }
-        other => Err(Error::Backend { text: other.to_string(), why: "it is not built yet".to_owned() }),
     }
 }

@@ -1,0 +1,174 @@
+//! The clock of the user-space probes: a counter that is read in a few nanoseconds, ordered around an access.
+
+use std::arch::asm;
+use std::time::{Duration, Instant};
+
+/// The counter's name as a record has it.
+#[cfg(target_arch = "x86_64")]
+pub const NAME: &str = "tsc";
+/// The counter's name as a record has it.
+#[cfg(target_arch = "aarch64")]
+pub const NAME: &str = "cntvct";
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+compile_error!("the probes know the counters of x86_64 and aarch64 only");
+
+/// The stamp before an access: everything before it is complete, and nothing after it has begun.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+pub fn start() -> u64 {
+    let (low, high): (u32, u32);
+    // SAFETY: reads a counter into two registers; it touches no memory. It is not marked `nomem`, so that the
+    // compiler moves no access across it either.
+    unsafe { asm!("lfence", "rdtsc", "lfence", out("eax") low, out("edx") high, options(nostack, preserves_flags)) };
+    u64::from(high) << 32 | u64::from(low)
+}
+
+/// The stamp after an access: all loads before it are complete. With it the CPU that Linux wrote into TSC_AUX.
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+pub fn end() -> (u64, Option<u32>) {
+    let (low, high, aux): (u32, u32, u32);
+    // SAFETY: as in `start`.
+    unsafe {
+        asm!("rdtscp", "lfence", out("eax") low, out("edx") high, out("ecx") aux, options(nostack, preserves_flags))
+    };
+    // Linux keeps the CPU in bits 11:0 and the node above.
+    (u64::from(high) << 32 | u64::from(low), Some(aux & 0xfff))
+}
+
+/// The stamp before an access: everything before it is complete, and nothing after it has begun.
+#[cfg(target_arch = "aarch64")]
+#[inline(always)]
+pub fn start() -> u64 {
+    let ticks: u64;
+    // SAFETY: reads a counter that Linux opens to user space; it is not marked `nomem`, so that the compiler moves
+    // no access across it. The barrier before it holds it behind earlier loads, the one after it before later ones.
+    unsafe { asm!("dsb ld", "isb", "mrs {}, cntvct_el0", "isb", out(reg) ticks, options(nostack, preserves_flags)) };
+    ticks
+}
+
+/// The stamp after an access: all loads before it are complete. The second value is what x86 has.
+#[cfg(target_arch = "aarch64")]
+#[inline(always)]
+pub fn end() -> (u64, Option<u32>) {
+    (start(), None)
+}
+
+/// A time that leaps neither with the date nor with its adjustment, in nanoseconds.
+pub fn monotonic_raw_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the structure is on our stack and the call writes nothing else.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC_RAW, &mut time) };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// Both clocks at one moment; the closest of several tries, so that being descheduled between them does not count.
+fn both() -> (u64, u64) {
+    (0..16)
+        .map(|_| {
+            let before = start();
+            let ns = monotonic_raw_ns();
+            let after = start();
+            (after.wrapping_sub(before), before.wrapping_add(after.wrapping_sub(before) / 2), ns)
+        })
+        .min()
+        .map(|(_, ticks, ns)| (ticks, ns))
+        .expect("there were tries")
+}
+
+/// Ticks per second, counted against CLOCK_MONOTONIC_RAW for at least `span`.
+pub fn measure_hz(span: Duration) -> u64 {
+    let (ticks, ns) = both();
+    let begun = Instant::now();
+    while begun.elapsed() < span {
+        std::thread::sleep(span.saturating_sub(begun.elapsed()));
+    }
+    let (ticks_after, ns_after) = both();
+    let (ticks, ns) = (ticks_after.wrapping_sub(ticks), ns_after.saturating_sub(ns).max(1));
+    ((u128::from(ticks) * 1_000_000_000 + u128::from(ns) / 2) / u128::from(ns)) as u64
+}
+
+/// What the hardware says of the counter's rate, where it does.
+#[cfg(target_arch = "aarch64")]
+pub fn stated_hz() -> Option<u64> {
+    let hz: u64;
+    // SAFETY: reads a register that Linux opens to user space.
+    unsafe { asm!("mrs {}, cntfrq_el0", out(reg) hz, options(nomem, nostack, preserves_flags)) };
+    Some(hz)
+}
+
+/// What the hardware says of the counter's rate, where it does.
+#[cfg(target_arch = "x86_64")]
+pub fn stated_hz() -> Option<u64> {
+    None
+}
+
+/// How far `hz` lies from `measured`, in millionths of it.
+pub fn ppm(hz: u64, measured: u64) -> f64 {
+    (hz as f64 - measured as f64) / measured.max(1) as f64 * 1e6
+}
+
+/// Exact conversion of counter ticks to time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Scale {
+    /// Ticks per second.
+    pub hz: u64,
+    /// How many accesses a value covers; 1 or more.
+    pub accesses: u64,
+}
+
+impl Scale {
+    /// Picoseconds of one access, rounded to the nearest.
+    pub fn ps(self, ticks: u64) -> u64 {
+        u64::try_from(self.ps_wide(u128::from(ticks))).unwrap_or(u64::MAX)
+    }
+
+    /// The same for sums over many samples.
+    pub fn ps_wide(self, ticks: u128) -> u128 {
+        let per = u128::from(self.hz.max(1)) * u128::from(self.accesses.max(1));
+        match ticks.checked_mul(1_000_000_000_000) {
+            Some(product) => (product + per / 2) / per,
+            // Over 10^26 ticks: the remainder is far below what f64 keeps of the quotient.
+            None => ticks / per * 1_000_000_000_000,
+        }
+    }
+
+    /// Nanoseconds of a stretch of time, whatever the number of accesses.
+    pub fn at_ns(self, ticks: u64) -> u64 {
+        (u128::from(ticks) * 1_000_000_000 / u128::from(self.hz.max(1))) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_counter_agrees_with_the_kernels_clock_twice() {
+        let (one, two) = (measure_hz(Duration::from_millis(100)), measure_hz(Duration::from_millis(100)));
+        assert!(one > 1_000_000, "{one} Hz");
+        assert!(ppm(one, two).abs() < 2000.0, "{one} {two}");
+    }
+
+    #[test]
+    fn stamps_go_forward_and_name_the_cpu() {
+        let cpu = crate::probe::sys::Pinned::here();
+        let a = start();
+        let (b, aux) = end();
+        assert!(b > a);
+        if let (Some(aux), Ok(pinned)) = (aux, cpu) {
+            assert_eq!(aux, pinned.cpu() & 0xfff);
+        }
+    }
+
+    #[test]
+    fn ticks_become_picoseconds_without_overflow_or_drift() {
+        let scale = Scale { hz: 2_600_000_000, accesses: 1 };
+        assert_eq!(scale.ps(1), 385);
+        assert_eq!(scale.ps(2_600_000_000 * 3600), pciescope_core::histogram::MAX_PS);
+        assert_eq!(Scale { hz: 24_000_000, accesses: 100 }.ps(2400), 1_000_000);
+        assert_eq!(scale.ps_wide(2_600_000_000u128 << 64), 1_000_000_000_000u128 << 64);
+        assert_eq!(scale.at_ns(2_600), 1_000);
+    }
+}

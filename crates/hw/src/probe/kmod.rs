@@ -1,0 +1,750 @@
+//! The kernel module pcilat: interrupts off around each access, stamps in the handler, the tail in its own buckets.
+
+pub mod uapi;
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read as _};
+use std::path::PathBuf;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
+
+use pciescope_core::outcome::{CALIBRATION, ENTRY_TO_ACK, LATENCY, Sample, SampleKind, TRIGGER_TO_HANDLER};
+use pciescope_core::record::{Failure, Method, Metric};
+use pciescope_core::{
+    Bdf, CpuList, Function, Histogram, IrqPlan, IrqSource, MmioPlan, MmioTest, Order, Outcome, PathPlan, Warning,
+};
+
+use self::uapi::*;
+use super::clock::{self, Scale};
+use super::sys::{self, Interruptible};
+use super::turns::name;
+use super::{Probe, Taken, Watch, failure};
+use crate::{Error, Root};
+
+/// How often a run is looked after: its progress, and whether the user wants it to end.
+const LOOK: Duration = Duration::from_millis(25);
+/// Interrupts after each move of affinity that are not counted: x86 moves an edge interrupt only when it next comes.
+const WARM_UP: u32 = 2;
+
+/// One function bound to the module.
+#[derive(Debug)]
+pub struct Kmod {
+    bdf: Bdf,
+    node: PathBuf,
+    file: File,
+    info: Info,
+    emulated: bool,
+    measured_hz: Option<u64>,
+}
+
+/// The module's node of a function.
+pub fn node(root: &Root, bdf: Bdf) -> PathBuf {
+    root.path(format!("/dev/pcilat/{bdf}"))
+}
+
+impl Kmod {
+    /// Opens the module's node of a function.
+    ///
+    /// # Errors
+    /// [`Error::Call`] if the node cannot be opened; [`Error::Unsupported`] if the module speaks another version
+    /// of the interface or the node belongs to another function.
+    pub fn open(root: &Root, function: &Function, bdf: Bdf) -> Result<Self, Error> {
+        let node = node(root, bdf);
+        let file = OpenOptions::new().read(true).write(true).open(&node).map_err(|source| {
+            let hint = match source.raw_os_error() {
+                Some(libc::ENOENT) => Some(format!("`pciescope bind {bdf} --driver pcilat` makes it")),
+                Some(libc::EACCES | libc::EPERM) => Some("the node needs root with CAP_SYS_RAWIO".to_owned()),
+                _ => None,
+            };
+            Error::Call { bdf, backend: "kmod", what: format!("open {}", node.display()), source, hint }
+        })?;
+        let mut info = Info { size: size_of::<Info>() as u32, ..Info::default() };
+        // SAFETY: PCILAT_IOC_INFO takes a pcilat_info, which Info mirrors (a test compares them).
+        unsafe { sys::ioctl(&file, PCILAT_IOC_INFO, &mut info) }.map_err(|source| Error::Call {
+            bdf,
+            backend: "kmod",
+            what: format!("ask {} for the device", node.display()),
+            source,
+            hint: None,
+        })?;
+        let kmod = Kmod { bdf, node, file, info, emulated: function.emulated.is_some(), measured_hz: None };
+        if info.abi != PCILAT_ABI {
+            return Err(kmod.cannot(
+                "be used",
+                format!("the module speaks version {} of the interface, this program {PCILAT_ABI}", info.abi),
+            ));
+        }
+        if (info.domain, info.bus, info.devfn) != (bdf.domain, bdf.bus, bdf.devfn()) || info.clock_hz == 0 {
+            return Err(kmod.cannot("be used", format!("{} belongs to another device", kmod.node.display())));
+        }
+        Ok(kmod)
+    }
+
+    /// What the module says of the device.
+    pub fn info(&self) -> &Info {
+        &self.info
+    }
+
+    fn cannot(&self, what: &'static str, why: String) -> Error {
+        Error::Unsupported { bdf: self.bdf, backend: "kmod", what, why }
+    }
+
+    fn call(&self, what: impl Into<String>, source: io::Error) -> Error {
+        let hint = match source.raw_os_error() {
+            Some(libc::EPERM) => Some(
+                "it needs CAP_SYS_RAWIO and a kernel that is not locked down; --backend vfio works with Secure Boot"
+                    .to_owned(),
+            ),
+            Some(libc::EBUSY) => Some("another run on this device is going on".to_owned()),
+            Some(libc::EOPNOTSUPP) => {
+                Some("the device or this kernel lacks the source, the width or the vectors".to_owned())
+            }
+            Some(libc::EINVAL | libc::E2BIG | libc::ENOTTY) => {
+                Some("the module and the program may be of different versions".to_owned())
+            }
+            _ => None,
+        };
+        Error::Call { bdf: self.bdf, backend: "kmod", what: what.into(), source, hint }
+    }
+
+    fn status(&self) -> io::Result<Status> {
+        let mut status = Status { size: size_of::<Status>() as u32, ..Status::default() };
+        // SAFETY: PCILAT_IOC_STATUS takes a pcilat_status, which Status mirrors.
+        unsafe { sys::ioctl(&self.file, PCILAT_IOC_STATUS, &mut status) }?;
+        Ok(status)
+    }
+
+    fn slot(&self, slot: u32) -> io::Result<Slot> {
+        let mut figures = Slot { size: size_of::<Slot>() as u32, slot, ..Slot::default() };
+        // SAFETY: PCILAT_IOC_SLOT takes a pcilat_slot, which Slot mirrors.
+        unsafe { sys::ioctl(&self.file, PCILAT_IOC_SLOT, &mut figures) }?;
+        Ok(figures)
+    }
+
+    fn buckets(&self, slot: u32, what: u32, first: u32, into: &mut [u64]) -> io::Result<()> {
+        let mut request = Hist {
+            size: size_of::<Hist>() as u32,
+            slot,
+            what,
+            first,
+            count: into.len() as u32,
+            reserved0: 0,
+            buckets: into.as_mut_ptr() as u64,
+        };
+        // SAFETY: PCILAT_IOC_HIST takes a pcilat_hist, which Hist mirrors; `buckets` is room for `count` numbers and
+        // lives past the call.
+        unsafe { sys::ioctl(&self.file, PCILAT_IOC_HIST, &mut request) }?;
+        Ok(())
+    }
+
+    /// Runs a request to its end, or until the user stops it, and fetches what came out.
+    fn run(&mut self, cpus: &CpuList, vectors: &[u32], mut request: Run, watch: &dyn Watch) -> Result<Finished, Error> {
+        let measured_hz = *self.measured_hz.get_or_insert_with(|| clock::measure_hz(Duration::from_millis(120)));
+        let cpus: Vec<u32> = cpus.iter().collect();
+        request.size = size_of::<Run>() as u32;
+        (request.cpus, request.ncpus) = (cpus.as_ptr() as u64, cpus.len() as u32);
+        if !vectors.is_empty() {
+            (request.vectors, request.nvectors) = (vectors.as_ptr() as u64, vectors.len() as u32);
+        }
+        let before = self.status().map_err(|error| self.call("ask for the state of the last run", error))?;
+        let mut ring = Ring::new(request.flags & PCILAT_RUN_RAW != 0);
+        let mut stopped = false;
+        let ended = std::thread::scope(|scope| {
+            let (say, hear) = mpsc::channel();
+            let (file, mut request) = (&self.file, request);
+            let worker = scope.spawn(move || {
+                let target = Interruptible::this_thread()?;
+                // The receiver lives until this thread is joined.
+                let _ = say.send(target);
+                // SAFETY: PCILAT_IOC_RUN takes a pcilat_run, which Run mirrors; the two arrays that it names
+                // outlive the scope.
+                unsafe { sys::ioctl(file, PCILAT_IOC_RUN, &mut request) }
+            });
+            let mut target = None;
+            loop {
+                match hear.recv_timeout(LOOK) {
+                    Ok(thread) => target = Some(thread),
+                    Err(RecvTimeoutError::Timeout) => {}
+                    // The worker has dropped its end: the run is over.
+                    Err(RecvTimeoutError::Disconnected) => break,
+                }
+                if let Ok(status) = self.status() {
+                    if status.state == PCILAT_STATE_RUNNING {
+                        watch.progress(status.done, status.total);
+                        ring.drain(&self.file);
+                    }
+                }
+                stopped |= watch.is_stopped();
+                if let (true, Some(thread)) = (stopped, target) {
+                    // SAFETY: the worker is joined only below.
+                    unsafe { thread.interrupt() };
+                }
+            }
+            worker.join().expect("the worker only makes a system call")
+        });
+        let after = self.status().ok();
+        let began = after.is_some_and(|after| after != before || ended.is_ok());
+        let failure = match ended {
+            Ok(_) => None,
+            Err(error) => Some(self.failure(&request, error, after.as_ref().filter(|_| began))?),
+        };
+        let Some(status) = after.filter(|_| began) else {
+            return Ok(Finished { failure, measured_hz, ..Finished::default() });
+        };
+        watch.progress(status.done, status.total);
+        ring.drain(&self.file);
+        let mut slots = Vec::new();
+        for number in 0..status.slots {
+            let slot = self.slot(number).map_err(|error| self.call(format!("fetch slot {number}"), error))?;
+            slots.push((slot, self.histograms(number, &slot)?));
+        }
+        Ok(Finished { slots, records: ring.records, lost: status.raw_lost, failure, measured_hz, status })
+    }
+
+    fn histograms(&self, number: u32, slot: &Slot) -> Result<Vec<Fetched>, Error> {
+        let mut fetched = Vec::new();
+        for what in 0..PCILAT_WHATS {
+            let summary = &slot.summary[what as usize];
+            let accesses = if what == PCILAT_WHAT_LATENCY { slot.accesses.max(1) } else { 1 };
+            let scale = Scale { hz: self.info.clock_hz, accesses };
+            let mut buckets = Vec::new();
+            let mut first = 0;
+            if summary.count > summary.overflow {
+                first = bucket_of(summary.min);
+                let last = bucket_of(summary.max).max(first);
+                buckets = vec![0; (last - first + 1) as usize];
+                self.buckets(number, what, first, &mut buckets)
+                    .map_err(|error| self.call(format!("fetch the histogram of slot {number}"), error))?;
+            }
+            fetched.push(to_histogram(summary, first, &buckets, scale));
+        }
+        Ok(fetched)
+    }
+
+    /// What the errno of a run means. `Err` where nothing can have been measured.
+    fn failure(&self, request: &Run, error: io::Error, status: Option<&Status>) -> Result<Failure, Error> {
+        let cpu = status.and_then(|s| u32::try_from(s.error_cpu).ok());
+        Ok(match error.raw_os_error() {
+            Some(libc::EINTR) => failure::interrupted(self.bdf, status.map_or(0, |s| s.done)),
+            Some(libc::EIO) => {
+                let offset = status.map_or(request.offset, |s| s.error_offset);
+                let place = match request.kind {
+                    PCILAT_KIND_CONFIG => format!("configuration offset {offset:#x}"),
+                    _ => format!("BAR{}:{offset:#x}", request.bar),
+                };
+                failure::all_ones(self.bdf, &place, cpu)
+            }
+            Some(libc::ENODEV) if status.is_some_and(|s| s.present != 0) => failure::unbound(self.bdf),
+            Some(libc::ENODEV) => failure::removed(self.bdf),
+            Some(libc::ENXIO) => failure::cpu_offline(self.bdf, cpu),
+            Some(libc::ETIMEDOUT) => failure::timeout(self.bdf, request.timeout_ns),
+            Some(libc::ERANGE) => {
+                let len = self.info.bars.get(request.bar as usize).map_or(0, |bar| bar.size);
+                let (bar, offset) = (request.bar as u8, request.offset);
+                return Err(Error::OutsideBar { bdf: self.bdf, bar, offset, len });
+            }
+            _ => return Err(self.call("measure", error)),
+        })
+    }
+
+    fn method(&self, order: Order, gap_ns: u64, batch: u32, irqs_off: bool, measured_hz: u64) -> Method {
+        let hz = self.info.clock_hz;
+        let ppm = clock::ppm(hz, measured_hz);
+        Method {
+            backend: "kmod".to_owned(),
+            clock: match self.info.clock {
+                PCILAT_CLOCK_TSC => "tsc",
+                PCILAT_CLOCK_CNTVCT => "cntvct",
+                _ => "unknown",
+            }
+            .to_owned(),
+            clock_hz: hz,
+            quantum_ns: 1e9 / hz as f64,
+            batch,
+            gap_ns,
+            order: name(order),
+            irqs_off,
+            emulated: self.emulated,
+            notes: vec![
+                format!("The clock counts {measured_hz} Hz by CLOCK_MONOTONIC_RAW, {ppm:+.0} ppm from what was used."),
+                "Percentiles come from buckets 1/256 wide (middle of the bucket: 0.2 % at most); smallest, largest, \
+                 mean and count are exact."
+                    .to_owned(),
+            ],
+        }
+    }
+
+    /// Raw records become samples; a record whose duration did not fit its field is counted as lost.
+    fn samples(&self, finished: &Finished) -> (Vec<Sample>, u64) {
+        let accesses = finished.slots.first().map_or(1, |(slot, _)| slot.accesses.max(1));
+        let (one, many) = (Scale { hz: self.info.clock_hz, accesses: 1 }, Scale { hz: self.info.clock_hz, accesses });
+        let mut lost = finished.lost;
+        let mut samples = Vec::with_capacity(finished.records.len());
+        for record in &finished.records {
+            let kind = match u32::from(record.kind_index >> 14) {
+                PCILAT_RECORD_LATENCY => SampleKind::Latency,
+                PCILAT_RECORD_TRIGGER => SampleKind::TriggerToHandler,
+                PCILAT_RECORD_ACK => SampleKind::EntryToAck,
+                _ => {
+                    lost += 1;
+                    continue;
+                }
+            };
+            if record.value == u32::MAX {
+                lost += 1;
+                continue;
+            }
+            let scale = if kind == SampleKind::Latency { many } else { one };
+            samples.push(Sample {
+                at_ns: one.at_ns(record.at),
+                value_ps: scale.ps(record.value.into()),
+                cpu: record.cpu.into(),
+                index: record.kind_index & 0x3fff,
+                kind,
+            });
+        }
+        samples.sort_by_key(|sample| sample.at_ns);
+        (samples, lost)
+    }
+
+    fn taken(&self, method: Method, mut finished: Finished, outcomes: Vec<Outcome>) -> Taken {
+        let (samples, samples_lost) = self.samples(&finished);
+        let mut outcomes = outcomes;
+        let ppm = clock::ppm(self.info.clock_hz, finished.measured_hz);
+        if ppm.abs() > 1000.0 {
+            let warning = Warning {
+                code: "clock-rate".to_owned(),
+                text: format!(
+                    "the clock's rate lies {ppm:+.0} ppm from CLOCK_MONOTONIC_RAW: every duration is off by that"
+                ),
+                hint: "look at the kernel's clocksource and its messages about the TSC".to_owned(),
+            };
+            outcomes.iter_mut().for_each(|outcome| outcome.warnings.push(warning.clone()));
+        }
+        let failure = finished.failure.take();
+        if let (Some(failure), Ok(cpu)) = (&failure, u32::try_from(finished.status.error_cpu)) {
+            if failure.code != "interrupted" {
+                outcomes.iter_mut().filter(|o| o.cpu == cpu && o.error.is_none()).for_each(|outcome| {
+                    outcome.error = Some(failure.clone());
+                });
+            }
+        }
+        Taken { method, outcomes, samples, samples_lost, failure }
+    }
+}
+
+/// What a run left in the module.
+#[derive(Default)]
+struct Finished {
+    status: Status,
+    slots: Vec<(Slot, Vec<Fetched>)>,
+    records: Vec<Record>,
+    lost: u64,
+    failure: Option<Failure>,
+    measured_hz: u64,
+}
+
+/// A histogram with what made it doubtful.
+struct Fetched {
+    histogram: Histogram,
+    warnings: Vec<Warning>,
+}
+
+/// The module's ring of raw records, read while the run goes on so that it need not hold them all.
+struct Ring {
+    wanted: bool,
+    buffer: Vec<u8>,
+    records: Vec<Record>,
+}
+
+impl Ring {
+    fn new(wanted: bool) -> Self {
+        Ring { wanted, buffer: vec![0; if wanted { 1 << 20 } else { 0 }], records: Vec::new() }
+    }
+
+    /// Takes what is there. An error ends the taking: the module counts what is overwritten.
+    fn drain(&mut self, mut file: &File) {
+        const BYTES: usize = size_of::<Record>();
+        while self.wanted {
+            let Ok(len) = file.read(&mut self.buffer) else { return };
+            self.records.extend(self.buffer[..len].chunks_exact(BYTES).map(parse_record));
+            if len < self.buffer.len() {
+                return;
+            }
+        }
+    }
+}
+
+/// One record of the ring, in the machine's byte order.
+fn parse_record(bytes: &[u8]) -> Record {
+    let part = |from: usize, len: usize| &bytes[from..from + len];
+    Record {
+        at: u64::from_ne_bytes(part(0, 8).try_into().expect("eight bytes")),
+        value: u32::from_ne_bytes(part(8, 4).try_into().expect("four bytes")),
+        cpu: u16::from_ne_bytes(part(12, 2).try_into().expect("two bytes")),
+        kind_index: u16::from_ne_bytes(part(14, 2).try_into().expect("two bytes")),
+    }
+}
+
+/// The bucket of a value in ticks, as the header defines it; the last one for what is too long.
+fn bucket_of(ticks: u64) -> u32 {
+    if ticks >> PCILAT_HIST_MAX_BITS != 0 {
+        return PCILAT_HIST_BUCKETS - 1;
+    }
+    if ticks < 2 << PCILAT_HIST_SUB_BITS {
+        return ticks as u32;
+    }
+    let shift = ticks.ilog2() - PCILAT_HIST_SUB_BITS;
+    (shift << PCILAT_HIST_SUB_BITS) + (ticks >> shift) as u32
+}
+
+/// The middle of a bucket, in ticks: exact below 2^(SUB_BITS + 1).
+fn middle_of(bucket: u32) -> u64 {
+    let shift = (bucket >> PCILAT_HIST_SUB_BITS).saturating_sub(1);
+    let low = u64::from(bucket - (shift << PCILAT_HIST_SUB_BITS)) << shift;
+    low + (1 << shift) / 2
+}
+
+/// The module's figures as a histogram of picoseconds per access.
+fn to_histogram(summary: &Summary, first: u32, buckets: &[u64], scale: Scale) -> Fetched {
+    let mut histogram = Histogram::default();
+    let mut warnings = Vec::new();
+    let mut beyond = summary.overflow;
+    for (bucket, &count) in (first..).zip(buckets) {
+        let middle = middle_of(bucket).clamp(summary.min, summary.max);
+        if histogram.record_ps(scale.ps(middle), count).is_err() {
+            beyond += count;
+        }
+    }
+    if histogram.count() + beyond != summary.count {
+        warnings.push(Warning {
+            code: "inconsistent-counts".to_owned(),
+            text: format!("the module counted {} samples, its buckets hold {}", summary.count, histogram.count()),
+            hint: "please report it with the module's version".to_owned(),
+        });
+    }
+    if beyond > 0 {
+        warnings.push(failure::too_long(beyond));
+    }
+    if !histogram.is_empty() {
+        let sum = u128::from(summary.sum_high) << 64 | u128::from(summary.sum_low);
+        if beyond == 0 {
+            // Within bounds: the values that stand in buckets are, and `max` is one of them.
+            let _ = histogram.set_exact(scale.ps_wide(sum), scale.ps(summary.min), scale.ps(summary.max));
+        }
+        histogram.min_at_ns = Some(scale.at_ns(summary.min_at));
+        histogram.max_at_ns = Some(scale.at_ns(summary.max_at));
+    }
+    Fetched { histogram, warnings }
+}
+
+/// An outcome with the histograms that a kind of run has.
+fn to_outcome(slot: &Slot, fetched: Vec<Fetched>, names: [&str; 3]) -> Outcome {
+    let mut outcome = Outcome { cpu: slot.cpu, index: slot.index as u16, ..Outcome::default() };
+    for (name, Fetched { histogram, warnings }) in names.into_iter().zip(fetched) {
+        if !name.is_empty() {
+            outcome.histograms.insert(name.to_owned(), histogram);
+            outcome.warnings.extend(warnings);
+        }
+    }
+    outcome
+}
+
+/// The two fields of a request that an order becomes.
+fn order_fields(order: Order) -> (u32, u32) {
+    match order {
+        Order::Sequential => (PCILAT_ORDER_SEQUENTIAL, 0),
+        Order::Interleaved { rounds } => (PCILAT_ORDER_INTERLEAVED, rounds.max(1)),
+        Order::Concurrent => (PCILAT_ORDER_CONCURRENT, 0),
+    }
+}
+
+impl Probe for Kmod {
+    fn backend(&self) -> &'static str {
+        "kmod"
+    }
+
+    fn bdf(&self) -> Bdf {
+        self.bdf
+    }
+
+    fn mmio(&mut self, plan: &MmioPlan, watch: &dyn Watch) -> Result<Taken, Error> {
+        let (order, rounds) = order_fields(plan.order);
+        let writes = plan.test != MmioTest::Read;
+        let request = Run {
+            kind: match plan.test {
+                MmioTest::Read => PCILAT_KIND_READ,
+                MmioTest::Write => PCILAT_KIND_WRITE,
+                MmioTest::WriteRead => PCILAT_KIND_WRITE_READ,
+            },
+            flags: if plan.raw { PCILAT_RUN_RAW } else { 0 } | if plan.ones_ok { PCILAT_RUN_ONES_OK } else { 0 },
+            order,
+            rounds,
+            count: plan.count,
+            duration_ns: plan.duration_ns,
+            gap_ns: plan.gap_ns,
+            batch: plan.batch.max(1),
+            bar: plan.bar.into(),
+            width: plan.width.into(),
+            offset: plan.offset,
+            value: if writes { plan.value } else { 0 },
+            ..Run::default()
+        };
+        let mut finished = self.run(&plan.cpus, &[], request, watch)?;
+        let outcomes = std::mem::take(&mut finished.slots)
+            .into_iter()
+            .map(|(slot, fetched)| {
+                let outcome = to_outcome(&slot, fetched, [LATENCY, "", CALIBRATION]);
+                finished.slots.push((slot, Vec::new()));
+                outcome
+            })
+            .collect();
+        let method = self.method(plan.order, plan.gap_ns.into(), plan.batch, true, finished.measured_hz);
+        Ok(self.taken(method, finished, outcomes))
+    }
+
+    fn path(&mut self, plan: &PathPlan, watch: &dyn Watch) -> Result<Taken, Error> {
+        let (order, rounds) = order_fields(plan.order);
+        let request = Run {
+            kind: PCILAT_KIND_CONFIG,
+            order,
+            rounds,
+            count: plan.count,
+            gap_ns: plan.gap_ns,
+            batch: 1,
+            width: 4,
+            offset: plan.offset.into(),
+            ..Run::default()
+        };
+        let mut finished = self.run(&plan.cpus, &[], request, watch)?;
+        let outcomes = std::mem::take(&mut finished.slots)
+            .into_iter()
+            .map(|(slot, fetched)| {
+                let mut outcome = to_outcome(&slot, fetched, [LATENCY, "", CALIBRATION]);
+                let (device, function) = (slot.devfn >> 3, slot.devfn & 7);
+                outcome.hop = Some(Bdf { domain: slot.domain, bus: slot.bus, device, function });
+                if slot.config_offset != u64::from(plan.offset) {
+                    outcome.warnings.push(failure::no_extended_space(plan.offset, slot.config_offset));
+                }
+                outcome
+            })
+            .collect();
+        let method = self.method(plan.order, plan.gap_ns.into(), 1, true, finished.measured_hz);
+        Ok(self.taken(method, finished, outcomes))
+    }
+
+    fn irq(&mut self, plan: &IrqPlan, watch: &dyn Watch) -> Result<Taken, Error> {
+        let (source, why) = match plan.source {
+            IrqSource::Hardware => (PCILAT_SOURCE_HARDWARE, "no hardware trigger of this device is known"),
+            IrqSource::Retrigger => (PCILAT_SOURCE_RETRIGGER, "this kernel does not offer it"),
+            IrqSource::Inject => (PCILAT_SOURCE_INJECT, "this kernel was built without CONFIG_GENERIC_IRQ_INJECTION"),
+            IrqSource::Loopback => return Err(self.lacks("time VFIO's own eventfd trigger")),
+        };
+        if self.info.vectors == 0 {
+            return Err(self.cannot("time interrupts", "the device has no interrupt".to_owned()));
+        }
+        if self.info.sources & 1 << source == 0 {
+            let (vendor, device) = (self.info.vendor, self.info.device);
+            return Err(self.cannot(plan.source.name(), format!("{why} ({vendor:04x}:{device:04x})")));
+        }
+        let vectors: Vec<u32> = match plan.vectors.as_slice() {
+            [] => (0..self.info.vectors).collect(),
+            some => some.iter().map(|&vector| vector.into()).collect(),
+        };
+        if let Some(&beyond) = vectors.iter().find(|&&vector| vector >= self.info.vectors) {
+            let why = format!("the module was granted vectors 0 to {}", self.info.vectors - 1);
+            return Err(Error::Plan { bdf: self.bdf, field: "vector", value: beyond.to_string(), why });
+        }
+        let request = Run {
+            kind: PCILAT_KIND_IRQ,
+            flags: if plan.raw { PCILAT_RUN_RAW } else { 0 },
+            order: PCILAT_ORDER_SEQUENTIAL,
+            count: plan.count,
+            source,
+            trigger_cpu: plan.trigger_cpu.map_or(-1, |cpu| cpu as i32),
+            warmup: WARM_UP,
+            interval_ns: plan.interval_ns,
+            timeout_ns: plan.timeout_ns,
+            ..Run::default()
+        };
+        let mut finished = self.run(&plan.cpus, &vectors, request, watch)?;
+        let outcomes = std::mem::take(&mut finished.slots)
+            .into_iter()
+            .map(|(slot, fetched)| {
+                let mut outcome = to_outcome(&slot, fetched, [TRIGGER_TO_HANDLER, ENTRY_TO_ACK, CALIBRATION]);
+                outcome.irq = Some(slot.irq);
+                outcome.metrics = irq_metrics(&slot);
+                outcome.error = self.slot_failure(&slot, plan.timeout_ns);
+                outcome
+            })
+            .collect();
+        let mut method = self.method(Order::Sequential, plan.interval_ns, 1, false, finished.measured_hz);
+        method.notes.push(match self.info.irq_type {
+            PCILAT_IRQ_MSIX => "The interrupts are MSI-X messages.".to_owned(),
+            PCILAT_IRQ_MSI => "The interrupts are MSI messages.".to_owned(),
+            _ => "The interrupt is INTx: a level, shared by other devices.".to_owned(),
+        });
+        Ok(self.taken(method, finished, outcomes))
+    }
+
+    fn read(&mut self, bar: u8, offset: u64, width: u8) -> Result<u64, Error> {
+        self.register(bar, offset, width, None)
+    }
+
+    fn write(&mut self, bar: u8, offset: u64, width: u8, value: u64) -> Result<(), Error> {
+        self.register(bar, offset, width, Some(value)).map(|_| ())
+    }
+}
+
+impl Kmod {
+    fn slot_failure(&self, slot: &Slot, timeout_ns: u64) -> Option<Failure> {
+        match -slot.error {
+            0 => None,
+            libc::ETIMEDOUT => Some(failure::timeout(self.bdf, timeout_ns)),
+            libc::EINVAL => Some(failure::refused(
+                self.bdf,
+                &format!("interrupt {} of vector {} cannot be moved to CPU {}", slot.irq, slot.index, slot.cpu),
+                "kernel-managed vectors and interrupts of some controllers stay where they are",
+            )),
+            libc::ENXIO => Some(failure::cpu_offline(self.bdf, Some(slot.cpu))),
+            other => Some(failure::refused(
+                self.bdf,
+                &format!("vector {} on CPU {}: {}", slot.index, slot.cpu, io::Error::from_raw_os_error(other)),
+                "",
+            )),
+        }
+    }
+
+    fn register(&mut self, bar: u8, offset: u64, width: u8, value: Option<u64>) -> Result<u64, Error> {
+        let mut access = Reg {
+            size: size_of::<Reg>() as u32,
+            write: value.is_some().into(),
+            bar: bar.into(),
+            width: width.into(),
+            offset,
+            value: value.unwrap_or(0),
+        };
+        // SAFETY: PCILAT_IOC_REG takes a pcilat_reg, which Reg mirrors.
+        match unsafe { sys::ioctl(&self.file, PCILAT_IOC_REG, &mut access) } {
+            Ok(_) => Ok(access.value),
+            Err(error) if error.raw_os_error() == Some(libc::ERANGE) => {
+                let len = self.info.bars.get(usize::from(bar)).map_or(0, |bar| bar.size);
+                Err(Error::OutsideBar { bdf: self.bdf, bar, offset, len })
+            }
+            Err(error) => {
+                let verb = if value.is_some() { "write" } else { "read" };
+                Err(self.call(format!("{verb} {width} bytes at BAR{bar}:{offset:#x}"), error))
+            }
+        }
+    }
+}
+
+fn irq_metrics(slot: &Slot) -> std::collections::BTreeMap<String, Metric> {
+    [
+        ("triggers", slot.triggers),
+        ("handled", slot.handled),
+        ("lost", slot.lost),
+        ("extra", slot.extra),
+        ("wrong_cpu", slot.wrong_cpu),
+        ("late", slot.late),
+        ("missed", slot.missed),
+        ("merged", slot.merged),
+        ("samples_lost", slot.samples_lost),
+        ("warmup_triggers", slot.warmup_triggers),
+        ("warmup_handled", slot.warmup_handled),
+    ]
+    .into_iter()
+    .map(|(name, value)| (name.to_owned(), Metric::count(value)))
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const TSC: Scale = Scale { hz: 2_600_000_000, accesses: 1 };
+
+    #[test]
+    fn the_buckets_of_the_header_cover_every_value_once() {
+        assert_eq!(bucket_of(511), 511);
+        assert_eq!(bucket_of(512), 512);
+        assert_eq!(bucket_of(514), 513);
+        assert_eq!(bucket_of((1 << PCILAT_HIST_MAX_BITS) - 1), PCILAT_HIST_BUCKETS - 1);
+        for bucket in 0..PCILAT_HIST_BUCKETS {
+            assert_eq!(bucket_of(middle_of(bucket)), bucket, "the middle of {bucket} lies in another");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_bucket_keeps_a_value_to_a_fifth_of_a_percent(ticks in 0u64..1 << PCILAT_HIST_MAX_BITS) {
+            let middle = middle_of(bucket_of(ticks));
+            prop_assert!(middle.abs_diff(ticks) as f64 <= ticks as f64 / 511.0, "{} for {}", middle, ticks);
+        }
+    }
+
+    fn summary_of(values: &[u64]) -> (Summary, u32, Vec<u64>) {
+        let (min, max) = (*values.iter().min().unwrap(), *values.iter().max().unwrap());
+        let mut buckets = vec![0; (bucket_of(max) - bucket_of(min) + 1) as usize];
+        for &value in values {
+            buckets[(bucket_of(value) - bucket_of(min)) as usize] += 1;
+        }
+        let sum: u128 = values.iter().map(|&v| u128::from(v)).sum();
+        let (sum_low, sum_high) = (sum as u64, (sum >> 64) as u64);
+        let count = values.len() as u64;
+        (Summary { count, min, max, sum_low, sum_high, ..Summary::default() }, bucket_of(min), buckets)
+    }
+
+    #[test]
+    fn ticks_become_a_histogram_with_exact_sides() {
+        let values = [1000, 1300, 1300, 2600, 260_000];
+        let (summary, first, buckets) = summary_of(&values);
+        let Fetched { histogram, warnings } = to_histogram(&summary, first, &buckets, TSC);
+        assert!(warnings.is_empty());
+        assert_eq!(histogram.count(), 5);
+        assert_eq!((histogram.min_ns(), histogram.max_ns()), (Some(384.615), Some(100_000.0)));
+        assert!((histogram.mean_ns().unwrap() - 266_200.0 / 2.6 / 5.0).abs() < 0.001);
+        assert_eq!(histogram.count_up_to_ns(505.0), 3);
+    }
+
+    #[test]
+    fn a_batch_is_shared_out_to_its_accesses_after_the_conversion() {
+        let (summary, first, buckets) = summary_of(&[2401, 2402]);
+        let scale = Scale { hz: 24_000_000, accesses: 100 };
+        let histogram = to_histogram(&summary, first, &buckets, scale).histogram;
+        assert_eq!(histogram.min_ns(), Some(1000.417));
+    }
+
+    #[test]
+    fn counts_that_disagree_or_do_not_fit_are_told() {
+        let (mut summary, first, buckets) = summary_of(&[1000, 1300]);
+        summary.count += 1;
+        let codes = |s: &Summary| {
+            to_histogram(s, first, &buckets, TSC).warnings.into_iter().map(|w| w.code).collect::<Vec<_>>()
+        };
+        assert_eq!(codes(&summary), ["inconsistent-counts"]);
+        summary.overflow = 1;
+        assert_eq!(codes(&summary), ["too-long"]);
+    }
+
+    #[test]
+    fn raw_records_are_taken_apart() {
+        let mut bytes = Vec::new();
+        bytes.extend(7u64.to_ne_bytes());
+        bytes.extend(9u32.to_ne_bytes());
+        bytes.extend(3u16.to_ne_bytes());
+        bytes.extend((2u16 << 14 | 5).to_ne_bytes());
+        assert_eq!(parse_record(&bytes), Record { at: 7, value: 9, cpu: 3, kind_index: 0x8005 });
+    }
+
+    #[test]
+    fn a_missing_node_says_how_to_make_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let bdf: Bdf = "0000:02:00.0".parse().unwrap();
+        let error = Kmod::open(&Root::at(folder.path()), &Function::default(), bdf).unwrap_err();
+        assert!(error.to_string().contains("dev/pcilat/0000:02:00.0"), "{error}");
+        assert!(error.hint().unwrap().contains("bind 0000:02:00.0 --driver pcilat"));
+    }
+}
