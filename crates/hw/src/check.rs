@@ -82,13 +82,12 @@ fn link(scene: &Scene) -> Vec<Warning> {
         if now.width == 0 {
             continue;
         }
-        let possible = (now.max_speed_gts.min(port.max_speed_gts), now.max_width.min(port.max_width));
         let (below_name, above_name) = (label(below), label(above));
         let text = format!(
             "the link of {below_name} runs at {} GT/s x{}; it can do {} GT/s x{}, the port {above_name} above it {} GT/s x{}",
             now.speed_gts, now.width, now.max_speed_gts, now.max_width, port.max_speed_gts, port.max_width
         );
-        if now.speed_gts < possible.0 || now.width < possible.1 {
+        if pci::is_downtrained(&now, &port) {
             warnings.push(warning(
                 "link-downtrained",
                 text,

@@ -12,6 +12,7 @@ pub mod floor;
 pub mod pci;
 pub mod probe;
 pub mod registers;
+pub mod survey;
 pub mod sysfs;
 pub mod topology;
 

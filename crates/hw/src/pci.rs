@@ -118,6 +118,24 @@ pub fn is_bridge(class: u32) -> bool {
     class >> 8 == 0x0604
 }
 
+/// Whether the function's link leads up to the last bridge of its path, as those of endpoints and of a switch's
+/// upstream port do; the link of a root or downstream port leads down.
+pub fn has_link_above(function: &Function) -> bool {
+    // From the root port down: port, upstream port, downstream port, upstream port ...
+    function.link.is_some() && function.path.len() % 2 == 1
+}
+
+/// The transfer rate in GT/s and the lanes that both ends of a link can do.
+pub fn both_ends_can(one: &Link, other: &Link) -> (f64, u8) {
+    (one.max_speed_gts.min(other.max_speed_gts), one.max_width.min(other.max_width))
+}
+
+/// Whether a link is up, but slower or narrower than both ends can do.
+pub fn is_downtrained(below: &Link, above: &Link) -> bool {
+    let (speed, width) = both_ends_can(below, above);
+    below.width > 0 && (below.speed_gts < speed || below.width < width)
+}
+
 fn hex(root: &Root, at: PathBuf) -> Result<u32, Error> {
     let text = root.read(&at)?;
     u32::from_str_radix(text.trim_start_matches("0x"), 16).map_err(|_| Error::Parse {

@@ -192,7 +192,7 @@ fn refuse(root: &Root, function: &Function, bdf: Bdf, driver: Driver, force: boo
 }
 
 /// The other functions of an IOMMU group whose drivers keep VFIO from it.
-fn group_mates(root: &Root, bdf: Bdf, group: u32) -> Vec<String> {
+pub(crate) fn group_mates(root: &Root, bdf: Bdf, group: u32) -> Vec<String> {
     let members = root.names(format!("/sys/kernel/iommu_groups/{group}/devices"));
     let keeps = |name: String| {
         let mate: Bdf = name.parse().ok().filter(|mate| *mate != bdf)?;
