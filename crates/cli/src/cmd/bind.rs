@@ -1,16 +1,55 @@
-//! `pciescope bind`: hand a device over.
+//! `pciescope bind`: hand a device to the driver that measures, beyond the end of the program.
 
+use std::io::{self, Write};
 use std::process::ExitCode;
 
+use pciescope_core::Bdf;
+use pciescope_hw::bind::{self, Driver};
+
 use super::Ctx;
+use crate::args;
 
 /// The arguments of `pciescope bind`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  pciescope bind 0000:02:00.0")]
-pub struct Args {}
+#[command(after_help = "\
+The former driver is remembered below /run/pciescope/bind, and `pciescope unbind` puts it back.
+`pciescope latency` binds and gives back by itself: this verb is for many runs in a row.
+
+Examples:
+  pciescope bind 0000:02:00.0
+  pciescope bind 0000:02:00.0 --driver vfio-pci")]
+pub struct Args {
+    /// The function to hand over
+    #[arg(value_name = "BDF", value_parser = args::bdf)]
+    bdf: Bdf,
+
+    /// The driver that takes it: pcilat or vfio-pci
+    #[arg(long, value_name = "DRIVER", default_value = "pcilat")]
+    driver: Driver,
+
+    /// Take it even from a mounted disk or a network interface with an address
+    #[arg(long)]
+    force: bool,
+}
 
 /// Runs the verb.
 pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
-    let (_, _) = (args, ctx);
-    anyhow::bail!("`pciescope bind` is not part of this build");
+    // A signal between the steps must not leave the function without a driver.
+    ctx.stop.catch_signals()?;
+    let bound = bind::take(&ctx.root, args.bdf, args.driver, args.force)?;
+    if let Some(code) = ctx.stop.exit_code() {
+        bound.release()?;
+        return Ok(ExitCode::from(code));
+    }
+    let former = bound.state().former_driver.clone();
+    bound.keep();
+    writeln!(
+        io::stdout(),
+        "{}: driver {} (was {}); `pciescope unbind {}` gives it back",
+        args.bdf,
+        args.driver,
+        former.as_deref().unwrap_or("none"),
+        args.bdf
+    )?;
+    Ok(ExitCode::SUCCESS)
 }

@@ -1,16 +1,100 @@
-//! `pciescope unbind`: give a device back.
+//! `pciescope unbind`: give devices back to the drivers they had, also after a killed run.
 
+use std::io::{self, Write};
 use std::process::ExitCode;
 
+use pciescope_core::Bdf;
+use pciescope_hw::bind::{self, Restored, State};
+
 use super::Ctx;
+use crate::args;
 
 /// The arguments of `pciescope unbind`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  pciescope unbind 0000:02:00.0")]
-pub struct Args {}
+#[command(after_help = "\
+Without an address, shows what is handed over at present.
+
+Examples:
+  pciescope unbind 0000:02:00.0
+  pciescope unbind --restore        everything that was handed over, also by a run that was killed")]
+pub struct Args {
+    /// The function to give back
+    #[arg(value_name = "BDF", value_parser = args::bdf)]
+    bdf: Option<Bdf>,
+
+    /// Put everything back that was handed over, or with BDF that function alone; fine if there is nothing
+    #[arg(long)]
+    restore: bool,
+}
 
 /// Runs the verb.
 pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
-    let (_, _) = (args, ctx);
-    anyhow::bail!("`pciescope unbind` is not part of this build");
+    // Half a restoration is worse than a late end.
+    ctx.stop.catch_signals()?;
+    match (args.bdf, args.restore) {
+        (None, false) => show(&bind::states(&ctx.root)),
+        (Some(bdf), false) => {
+            tell(&bind::restore(&ctx.root, bdf)?)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        (Some(bdf), true) => match bind::restore(&ctx.root, bdf) {
+            Err(pciescope_hw::Error::NotBound { .. }) => nothing(),
+            other => {
+                tell(&other?)?;
+                Ok(ExitCode::SUCCESS)
+            }
+        },
+        (None, true) => restore_all(ctx),
+    }
+}
+
+/// Goes on after a failure, so that one bad function does not keep the others; fails in the end.
+fn restore_all(ctx: &Ctx) -> anyhow::Result<ExitCode> {
+    let outcomes = bind::restore_all(&ctx.root);
+    if outcomes.is_empty() {
+        return nothing();
+    }
+    let mut failure = None;
+    for (_, outcome) in outcomes {
+        match outcome {
+            Ok(restored) => tell(&restored)?,
+            Err(error) => {
+                if let Some(earlier) = failure.replace(error) {
+                    ctx.note(&format!("{:#}", anyhow::Error::from(earlier)));
+                }
+            }
+        }
+    }
+    match failure {
+        Some(error) => Err(error.into()),
+        None => Ok(ExitCode::SUCCESS),
+    }
+}
+
+fn nothing() -> anyhow::Result<ExitCode> {
+    writeln!(io::stdout(), "nothing is handed over")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn tell(restored: &Restored) -> io::Result<()> {
+    let driver = restored.driver.as_deref().unwrap_or("none");
+    let notes: String = restored.notes.iter().map(|note| format!(" ({note})")).collect();
+    writeln!(io::stdout(), "{}: driver {driver}{notes}", restored.bdf)
+}
+
+fn show(states: &[State]) -> anyhow::Result<ExitCode> {
+    if states.is_empty() {
+        return nothing();
+    }
+    for state in states {
+        writeln!(
+            io::stdout(),
+            "{}: with {}, had {}; handed over by process {}",
+            state.bdf,
+            state.driver,
+            state.former_driver.as_deref().unwrap_or("no driver"),
+            state.pid
+        )?;
+    }
+    Ok(ExitCode::SUCCESS)
 }

@@ -1,0 +1,249 @@
+//! The tables of `pciescope list` for people.
+
+use std::collections::BTreeSet;
+use std::io::{self, Write};
+
+use pciescope_core::{Cpu, CpuList, Environment, Function, Link, Warning};
+use pciescope_hw::{floor, pci, topology};
+
+use super::Entry;
+
+/// Rows of cells as columns, two spaces apart; the last column is not padded.
+fn table(out: &mut impl Write, rows: &[Vec<String>]) -> io::Result<()> {
+    let columns = rows.first().map_or(0, Vec::len);
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    for row in rows {
+        let cells: Vec<String> = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        writeln!(out, "{}", cells.join("  ").trim_end())?;
+    }
+    Ok(())
+}
+
+fn or_dash(value: Option<impl ToString>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| value.to_string())
+}
+
+/// The machine in a few lines.
+pub fn machine(out: &mut impl Write, environment: &Environment) -> io::Result<()> {
+    let unknown = || "unknown".to_owned();
+    writeln!(out, "machine  {}", environment.product.clone().unwrap_or_else(unknown))?;
+    writeln!(out, "kernel   {} {}", environment.kernel, environment.machine)?;
+    if let Some(why) = &environment.hypervisor {
+        writeln!(out, "guest    {why}")?;
+    }
+    writeln!(out, "CPU      {}", environment.cpu_model.clone().unwrap_or_else(unknown))?;
+    writeln!(out, "CPUs     {}", summary(&environment.cpus))?;
+    let nodes = topology::nodes(&environment.cpus);
+    for (node, cpus) in &nodes {
+        writeln!(out, "node {node:<3} CPUs {cpus}")?;
+    }
+    writeln!(out)
+}
+
+/// `0-127 online: 2 packages, 2 NUMA nodes, 4 L3 caches, 64 cores, 2 threads a core`.
+fn summary(cpus: &[Cpu]) -> String {
+    let online: CpuList = cpus.iter().map(|cpu| cpu.cpu).collect();
+    let count = |place: fn(&Cpu) -> Option<u32>, one: &str, many: &str| {
+        let different: BTreeSet<u32> = cpus.iter().filter_map(place).collect();
+        match different.len() {
+            0 => format!("{many} unknown"),
+            1 => format!("1 {one}"),
+            n => format!("{n} {many}"),
+        }
+    };
+    let threads = cpus.iter().filter_map(|cpu| cpu.thread).max().map_or(1, |most| most + 1);
+    format!(
+        "{online} online: {}, {}, {}, {}, {threads} {} a core",
+        count(|cpu| cpu.package, "package", "packages"),
+        count(|cpu| cpu.node, "NUMA node", "NUMA nodes"),
+        count(|cpu| cpu.l3, "L3 cache", "L3 caches"),
+        count(|cpu| cpu.core, "core", "cores"),
+        if threads == 1 { "thread" } else { "threads" }
+    )
+}
+
+/// One line for every function.
+pub fn functions(out: &mut impl Write, all: &[Function], entries: &[Entry]) -> io::Result<()> {
+    if entries.is_empty() {
+        return writeln!(out, "This machine has no PCI functions.");
+    }
+    let heading = ["ADDRESS", "NODE", "DRIVER", "LINK", "MPS", "VECTORS", "ROOT PORT", "TARGET", "BACKENDS", "NAME"];
+    let mut rows = vec![heading.map(str::to_owned).to_vec()];
+    let mut has = (false, false, false);
+    for Entry { function, target, backends } in entries {
+        let link = link_cell(all, function);
+        has.0 |= link.contains('!');
+        has.1 |= function.emulated.is_some();
+        has.2 |= function.limited.is_some();
+        let usable: Vec<&str> = backends.iter().filter(|a| a.usable).map(|a| a.backend).collect();
+        let mark = if function.emulated.is_some() { "* " } else { "" };
+        rows.push(vec![
+            or_dash(function.bdf),
+            or_dash(function.node),
+            or_dash(function.driver.as_ref()),
+            link,
+            match (function.link.and_then(|link| link.mps_bytes), &function.limited) {
+                (None, Some(_)) if function.link.is_some() => "?".to_owned(),
+                (mps, _) => or_dash(mps),
+            },
+            vectors(function),
+            or_dash(function.path.first()),
+            target.map_or_else(|| "-".to_owned(), |t| format!("BAR{}+{:#x} {}", t.bar, t.offset, t.name)),
+            if usable.is_empty() { "-".to_owned() } else { usable.join(",") },
+            format!("{mark}{}", title(function)),
+        ]);
+    }
+    table(out, &rows)?;
+    legend(out, has)
+}
+
+fn legend(out: &mut impl Write, (downtrained, emulated, limited): (bool, bool, bool)) -> io::Result<()> {
+    if downtrained || emulated || limited {
+        writeln!(out)?;
+    }
+    if downtrained {
+        writeln!(out, "! the link is slower or narrower than both its ends can do")?;
+    }
+    if emulated {
+        writeln!(out, "* emulated, or in a guest, where it cannot be told: figures would be the emulator's")?;
+    }
+    if limited {
+        writeln!(out, "? not readable: `pciescope list BDF` says why")?;
+    }
+    Ok(())
+}
+
+/// Class, name and IDs, as lspci -nn has them.
+fn title(function: &Function) -> String {
+    let class = pci::class_name(function.class);
+    format!("{class}: {} [{:04x}:{:04x}]", function.name, function.vendor, function.device)
+}
+
+fn speed(gts: f64, width: u8) -> String {
+    format!("{gts} GT/s x{width}")
+}
+
+/// The link now, and what it could be where that is more.
+fn link_cell(all: &[Function], function: &Function) -> String {
+    let Some(link) = function.link else { return "-".to_owned() };
+    let most = speed(link.max_speed_gts, link.max_width);
+    if link.width == 0 {
+        return format!("down (of {most})");
+    }
+    let now = speed(link.speed_gts, link.width);
+    match port_above(all, function) {
+        Some(port) if pci::is_downtrained(&link, &port) => {
+            let (speed_gts, width) = pci::both_ends_can(&link, &port);
+            format!("{now} ! of {}", speed(speed_gts, width))
+        }
+        _ if now != most => format!("{now} (of {most})"),
+        _ => now,
+    }
+}
+
+/// The link as the port at its upper end describes it.
+fn port_above(all: &[Function], function: &Function) -> Option<Link> {
+    let port = function.path.last().filter(|_| pci::has_link_above(function))?;
+    all.iter().find(|other| other.bdf == Some(*port))?.link
+}
+
+fn vectors(function: &Function) -> String {
+    match (function.msix_vectors, function.msi_vectors, &function.limited) {
+        (0, 0, Some(_)) => "?".to_owned(),
+        (0, 0, None) => "-".to_owned(),
+        (0, msi, _) => format!("{msi} MSI"),
+        (msix, ..) => format!("{msix} MSI-X"),
+    }
+}
+
+/// One function, line by line, with what would spoil its latency.
+pub fn detail(
+    out: &mut impl Write,
+    environment: &Environment,
+    all: &[Function],
+    entry: &Entry,
+    warnings: &[Warning],
+) -> io::Result<()> {
+    let function = &entry.function;
+    writeln!(out, "{} {}", or_dash(function.bdf), title(function))?;
+    let mut line = |key: &str, value: String| writeln!(out, "  {key:<9} {value}");
+    line("subsystem", format!("{:04x}:{:04x}", function.subsystem_vendor, function.subsystem_device))?;
+    line("driver", or_dash(function.driver.as_ref()))?;
+    line("node", node(environment, function))?;
+    if let Some(group) = function.iommu_group {
+        line("group", format!("IOMMU group {group}"))?;
+    }
+    let path: Vec<String> = function.path.iter().map(ToString::to_string).collect();
+    line("path", if path.is_empty() { "on a root bus".to_owned() } else { path.join(" > ") })?;
+    line("link", link_cell(all, function))?;
+    if let Some(Link { mps_bytes: Some(mps), mrrs_bytes, .. }) = function.link {
+        line("payload", format!("MPS {mps} bytes, MRRS {} bytes", or_dash(mrrs_bytes)))?;
+    }
+    match &function.limited {
+        Some(why) => line("vectors", format!("unknown: {why}"))?,
+        None => line("vectors", format!("{} MSI-X, {} MSI", function.msix_vectors, function.msi_vectors))?,
+    }
+    for bar in &function.bars {
+        let kind = if bar.is_memory { "memory" } else { "I/O ports" };
+        let wide = if bar.is_64bit { ", 64-bit" } else { "" };
+        let prefetch = if bar.is_prefetchable { ", prefetchable" } else { "" };
+        line(&format!("BAR{}", bar.number), format!("{} bytes of {kind}{wide}{prefetch}", bar.size_bytes))?;
+    }
+    if let Some(why) = &function.emulated {
+        line("emulated", why.clone())?;
+    }
+    match entry.target {
+        Some(t) => {
+            let doubt = if t.verified { "" } else { "; not verified" };
+            line(
+                "target",
+                format!("{} at BAR{}+{:#x}, {} bytes ({}{doubt})", t.name, t.bar, t.offset, t.width, t.source),
+            )?;
+        }
+        None if pci::is_bridge(function.class) => {}
+        None => line("target", "none known: `latency mmio` needs --offset and --accept-side-effects".to_owned())?,
+    }
+    for a in &entry.backends {
+        line(a.backend, format!("{}{}", if a.usable { "yes: " } else { "no: " }, a.why))?;
+    }
+    if let Some(text) = floor_line(function) {
+        line("floor", text)?;
+    }
+    for warning in warnings {
+        line("warning", format!("{}: {}", warning.code, warning.text))?;
+        line("", format!("hint: {}", warning.hint))?;
+    }
+    writeln!(out)
+}
+
+fn node(environment: &Environment, function: &Function) -> String {
+    let nodes = topology::nodes(&environment.cpus);
+    match function.node.and_then(|node| nodes.into_iter().find(|(number, _)| *number == node)) {
+        Some((node, cpus)) => format!("{node}, CPUs {cpus}"),
+        None => or_dash(function.node),
+    }
+}
+
+fn floor_line(function: &Function) -> Option<String> {
+    if function.class >> 16 == 0x06 {
+        return None;
+    }
+    let link = function.link?;
+    let switches = floor::switches_on(&function.path);
+    let wire = floor::wire_floor(link.speed_gts, link.width, 4, switches)?;
+    let (low, high) = floor::best_published(switches);
+    let best = if low == high { format!("{low} ns") } else { format!("{low} to {high} ns") };
+    Some(format!("wire {:.1} ns for a read of 4 bytes; best published {best}", wire.total_ns()))
+}
+
+/// One line for every CPU.
+pub fn cpus(out: &mut impl Write, cpus: &[Cpu]) -> io::Result<()> {
+    writeln!(out)?;
+    let mut rows = vec![["CPU", "NODE", "PACKAGE", "L3", "CORE", "THREAD"].map(str::to_owned).to_vec()];
+    for cpu in cpus {
+        let places = [cpu.node, cpu.package, cpu.l3, cpu.core, cpu.thread];
+        rows.push([cpu.cpu.to_string()].into_iter().chain(places.map(or_dash)).collect());
+    }
+    table(out, &rows)
+}
