@@ -97,8 +97,14 @@ pub fn hint_of(err: &(dyn std::error::Error + 'static)) -> Option<String> {
     if let Some(refusal) = err.downcast_ref::<Refusal>() {
         return refusal.hint.clone();
     }
+    if let Some(err) = err.downcast_ref::<pciescope_bench::Error>() {
+        return err.hint();
+    }
     if let Some(err) = err.downcast_ref::<pciescope_hw::Error>() {
         return err.hint();
+    }
+    if let Some(err) = err.downcast_ref::<pciescope_report::Error>() {
+        return err.hint().map(str::to_owned);
     }
     err.downcast_ref::<pciescope_core::Error>().and_then(|err| err.hint()).map(str::to_owned)
 }

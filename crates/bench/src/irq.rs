@@ -1,0 +1,279 @@
+//! Interrupt latency per CPU and vector, with a control arm that leaves PCIe out.
+//!
+//! Hardware minus control, on the same vector and CPU, is what the PCIe path and the device add.
+
+use std::collections::BTreeMap;
+
+use pciescope_core::outcome::{LATENCY, TRIGGER_TO_HANDLER};
+use pciescope_core::record::{Failure, Metric, Target, Warning};
+use pciescope_core::{CpuList, IrqPlan, IrqSource, MmioPlan, MmioTest, Order, Outcome};
+use pciescope_hw::probe::{Probe, Taken, Watch};
+use pciescope_hw::registers::SafeRegister;
+
+use crate::portion::{PortionWatch, refusal};
+use crate::run::{Error, Run};
+
+/// What can stand beside the hardware's interrupts, the nearest to them first.
+const CONTROLS: [IrqSource; 3] = [IrqSource::Retrigger, IrqSource::Inject, IrqSource::Loopback];
+/// Register reads per CPU that go beside the interrupts: enough for a median.
+const READS: u64 = 200;
+
+/// Measures `plan` and writes one record per CPU and vector.
+///
+/// With `with_control` and the source [`IrqSource::Hardware`] each CPU is measured again with the first software
+/// source that the backend has, and the hardware's records hold the difference of the medians. `register`, where
+/// the device has a safe one, is read beside it from the same CPU.
+///
+/// # Errors
+/// [`Error::Probe`] if nothing could be measured (a record says so too), [`Error::Sink`] and [`Error::Raw`].
+pub fn measure(
+    plan: &IrqPlan,
+    with_control: bool,
+    register: Option<&SafeRegister>,
+    probe: &mut dyn Probe,
+    run: &mut Run<'_>,
+) -> Result<(), Error> {
+    let mut arms = Arms { plan, control: None, has_hardware: true, lacking: Vec::new() };
+    let with_control = with_control && plan.source == IrqSource::Hardware;
+    let steps = plan.cpus.len() * if with_control { 2 } else { 1 };
+    let mut left = plan.cpus.clone();
+    for (position, cpu) in plan.cpus.iter().enumerate() {
+        if run.watch.is_stopped() {
+            let failure = run.interrupted();
+            return run.put_failure(plan.source.name(), left_out(failure, &left));
+        }
+        let mut step = position * steps / plan.cpus.len();
+        let begin_ns = run.started.elapsed().as_nanos() as u64;
+        let watch = PortionWatch::new(run.watch, step, steps, 0);
+        let hardware = match arms.first(cpu, with_control, probe, &watch) {
+            Ok(taken) => taken,
+            Err(err) if position == 0 => return Err(run.refuse(plan.source.name(), err)),
+            Err(err) => Some(dropped_out(cpu, &err)),
+        };
+        step += 1;
+        let ended = hardware.as_ref().and_then(|taken| taken.failure.clone()).filter(ends_the_run);
+        let mut control = None;
+        if with_control && ended.is_none() {
+            let watch = PortionWatch::new(run.watch, step, steps, 0);
+            control = match arms.control(cpu, probe, &watch) {
+                Ok(taken) => taken,
+                // Neither arm exists: then the refusal of the hardware's is the one to show.
+                Err(err) if hardware.is_none() => {
+                    let err = arms.lacking.pop().unwrap_or(err);
+                    return Err(run.refuse(plan.source.name(), err));
+                }
+                Err(err) => Some(dropped_out(cpu, &err)),
+            };
+        }
+        let ended = ended.or_else(|| control.as_ref()?.failure.clone().filter(ends_the_run));
+        let read_ns = register.and_then(|register| read_median(plan, register, cpu, probe, run.watch));
+        let medians = control.as_ref().map(medians).unwrap_or_default();
+        if let Some(taken) = hardware {
+            put_arm(run, (plan.source, plan.count), taken, begin_ns, &|outcome| {
+                if let Some(read_ns) = read_ns {
+                    outcome.metrics.insert("mmio_read_median_ns".to_owned(), Metric::ns(read_ns));
+                }
+                if with_control {
+                    compare(outcome, &medians, &arms);
+                }
+            })?;
+        }
+        if let (Some(taken), Some(source)) = (control, arms.control) {
+            let lacks_hardware = arms.no_hardware();
+            put_arm(run, (source, plan.count), taken, begin_ns, &|outcome| {
+                outcome.warnings.extend(lacks_hardware.clone())
+            })?;
+        }
+        left = left.minus(&CpuList::from_iter([cpu]));
+        if let Some(failure) = ended {
+            if left.is_empty() {
+                return Ok(());
+            }
+            return run.put_failure(plan.source.name(), left_out(failure, &left));
+        }
+    }
+    Ok(())
+}
+
+/// Which sources there are, as the first CPU finds out.
+struct Arms<'p> {
+    plan: &'p IrqPlan,
+    control: Option<IrqSource>,
+    has_hardware: bool,
+    /// The refusals of sources that do not exist here.
+    lacking: Vec<pciescope_hw::Error>,
+}
+
+impl Arms<'_> {
+    fn call(
+        &self,
+        source: IrqSource,
+        cpu: u32,
+        probe: &mut dyn Probe,
+        watch: &dyn Watch,
+    ) -> Result<Taken, pciescope_hw::Error> {
+        let part = IrqPlan { source, cpus: CpuList::from_iter([cpu]), ..self.plan.clone() };
+        probe.irq(&part, watch)
+    }
+
+    /// The arm of the plan; `None` if it is the hardware's, does not exist and a control arm is wanted.
+    fn first(
+        &mut self,
+        cpu: u32,
+        with_control: bool,
+        probe: &mut dyn Probe,
+        watch: &dyn Watch,
+    ) -> Result<Option<Taken>, pciescope_hw::Error> {
+        if !self.has_hardware {
+            return Ok(None);
+        }
+        match self.call(self.plan.source, cpu, probe, watch) {
+            Err(err @ pciescope_hw::Error::Unsupported { .. }) if with_control => {
+                self.has_hardware = false;
+                self.lacking.push(err);
+                Ok(None)
+            }
+            other => other.map(Some),
+        }
+    }
+
+    /// The control arm; `None` if the backend has none.
+    fn control(
+        &mut self,
+        cpu: u32,
+        probe: &mut dyn Probe,
+        watch: &dyn Watch,
+    ) -> Result<Option<Taken>, pciescope_hw::Error> {
+        if let Some(source) = self.control {
+            return self.call(source, cpu, probe, watch).map(Some);
+        }
+        let mut last = None;
+        for source in CONTROLS {
+            match self.call(source, cpu, probe, watch) {
+                Err(err @ pciescope_hw::Error::Unsupported { .. }) => last = Some(err),
+                other => {
+                    self.control = Some(source);
+                    return other.map(Some);
+                }
+            }
+        }
+        match last {
+            Some(err) if !self.has_hardware => Err(err),
+            _ => Ok(None),
+        }
+    }
+
+    /// What the control's records say where there is nothing to control.
+    fn no_hardware(&self) -> Option<Warning> {
+        let err = self.lacking.first()?;
+        Some(Warning {
+            code: "no-hardware-trigger".to_owned(),
+            text: format!("{err}; these interrupts come from software and leave PCIe out"),
+            hint: "take a device that can raise its own interrupts, see docs/method.md".to_owned(),
+        })
+    }
+}
+
+/// What is left of a CPU whose turn the probe refused after others had theirs.
+fn dropped_out(cpu: u32, err: &pciescope_hw::Error) -> Taken {
+    let outcome = Outcome { cpu, error: Some(refusal(err)), ..Outcome::default() };
+    Taken { outcomes: vec![outcome], ..Taken::default() }
+}
+
+/// The medians from trigger to handler by vector.
+fn medians(taken: &Taken) -> BTreeMap<u16, f64> {
+    let median = |outcome: &Outcome| outcome.histograms.get(TRIGGER_TO_HANDLER)?.median_ns();
+    taken.outcomes.iter().filter_map(|outcome| Some((outcome.index, median(outcome)?))).collect()
+}
+
+/// Adds the control's median and the difference to an outcome of the hardware.
+fn compare(outcome: &mut Outcome, control: &BTreeMap<u16, f64>, arms: &Arms<'_>) {
+    if arms.control.is_none() {
+        outcome.warnings.push(Warning {
+            code: "no-control-arm".to_owned(),
+            text: "the backend cannot raise these interrupts by software: the share of PCIe is not known".to_owned(),
+            hint: "the kernel module has a control arm: `pciescope bind`, then --backend kmod".to_owned(),
+        });
+        return;
+    }
+    let own = outcome.histograms.get(TRIGGER_TO_HANDLER).and_then(|histogram| histogram.median_ns());
+    let Some(control) = control.get(&outcome.index) else { return };
+    outcome.metrics.insert("control_median_ns".to_owned(), Metric::ns(*control));
+    if let Some(own) = own {
+        outcome.metrics.insert("hardware_minus_control_ns".to_owned(), Metric::ns(own - control));
+    }
+}
+
+/// The median of reads of the safe register from the CPU that handles; `None` where it cannot be read.
+fn read_median(
+    plan: &IrqPlan,
+    register: &SafeRegister,
+    cpu: u32,
+    probe: &mut dyn Probe,
+    watch: &dyn Watch,
+) -> Option<f64> {
+    let reads = MmioPlan {
+        bdf: plan.bdf,
+        test: MmioTest::Read,
+        bar: register.bar,
+        offset: register.offset,
+        width: register.width,
+        value: 0,
+        count: READS,
+        duration_ns: 0,
+        gap_ns: 0,
+        batch: 1,
+        order: Order::Sequential,
+        cpus: CpuList::from_iter([cpu]),
+        ones_ok: false,
+        raw: false,
+    };
+    // A lack of this figure is no failure of the interrupts' measurement.
+    let taken = probe.mmio(&reads, watch).ok().filter(|taken| taken.failure.is_none())?;
+    taken.outcomes.first()?.histograms.get(LATENCY)?.median_ns()
+}
+
+/// Writes the records of one arm on one CPU, of which `count` triggers per vector were asked.
+fn put_arm(
+    run: &mut Run<'_>,
+    (source, count): (IrqSource, u64),
+    taken: Taken,
+    begin_ns: u64,
+    complete: &dyn Fn(&mut Outcome),
+) -> Result<(), Error> {
+    run.lose_raw(taken.samples_lost);
+    let mut samples = taken.samples;
+    for sample in &mut samples {
+        sample.at_ns = sample.at_ns.saturating_add(begin_ns);
+    }
+    run.put_raw(&samples)?;
+    let mut has_said_why = false;
+    for mut outcome in taken.outcomes {
+        for histogram in outcome.histograms.values_mut() {
+            histogram.min_at_ns = histogram.min_at_ns.map(|at| at.saturating_add(begin_ns));
+            histogram.max_at_ns = histogram.max_at_ns.map(|at| at.saturating_add(begin_ns));
+        }
+        let triggers = outcome.metrics.get("triggers").map_or(0.0, |metric| metric.value);
+        if outcome.error.is_none() && triggers < count as f64 {
+            outcome.error.clone_from(&taken.failure);
+        }
+        has_said_why |= outcome.error.is_some();
+        complete(&mut outcome);
+        let target = Target { vector: Some(outcome.index), irq: outcome.irq, ..Target::default() };
+        run.put_outcome(source.name(), target, &taken.method, outcome)?;
+    }
+    match taken.failure {
+        Some(failure) if !has_said_why => run.put_failure(source.name(), failure),
+        _ => Ok(()),
+    }
+}
+
+/// A failure that the other CPUs would meet too.
+fn ends_the_run(failure: &Failure) -> bool {
+    !["cpu-offline", "timeout"].contains(&failure.code.as_str())
+}
+
+/// The failure that ended a run, with the CPUs that had no turn.
+fn left_out(failure: Failure, left: &CpuList) -> Failure {
+    Failure { text: format!("{} (not measured: CPU {left})", failure.text), ..failure }
+}

@@ -1,0 +1,181 @@
+//! Register latency from every CPU.
+
+use std::collections::BTreeMap;
+
+use pciescope_core::outcome::LATENCY;
+use pciescope_core::record::{Failure, Metric, Target, Warning};
+use pciescope_core::{MmioPlan, MmioTest, Order, PathPlan};
+use pciescope_hw::floor;
+use pciescope_hw::probe::Probe;
+use pciescope_hw::registers::SafeRegister;
+
+use crate::portion::Course;
+use crate::run::{Error, Run, chain};
+
+/// Configuration reads of the parent bridge per CPU: enough for a median, short beside the run.
+const PARENT_READS: u64 = 200;
+/// The first offset that goes by ECAM on x86.
+const ECAM_OFFSET: u16 = 0x100;
+
+/// Measures `plan` and writes one record per CPU. `register` is the table's entry for the target, if it has one.
+///
+/// Reads the target twice beforehand (`check_reads` in the records): a value that is all-ones ends the run before it
+/// begins, one that changes or is not what the table expects is a warning. Configuration reads of the bridge above
+/// give `parent_config_rtt_ns`, where the probe can take them.
+///
+/// # Errors
+/// [`Error::Probe`] if nothing could be measured (a record says so too), [`Error::Sink`] and [`Error::Raw`].
+pub fn measure(
+    plan: &MmioPlan,
+    register: Option<&SafeRegister>,
+    probe: &mut dyn Probe,
+    run: &mut Run<'_>,
+) -> Result<(), Error> {
+    let test = plan.test.name();
+    let looked = match look(plan, register, probe) {
+        Ok(looked) => looked,
+        Err(err) => return Err(run.refuse(test, err)),
+    };
+    if let Some(failure) = looked.failure {
+        return run.put_failure(test, failure);
+    }
+    let parent = Parent::measure(plan, probe, run);
+    let floors = floors(plan, run);
+    let target = Target {
+        bar: Some(plan.bar),
+        offset: Some(plan.offset),
+        width: Some(plan.width),
+        name: register.map(|register| register.name.to_owned()),
+        ..Target::default()
+    };
+    let course = Course {
+        test,
+        cpus: &plan.cpus,
+        order: plan.order,
+        count: plan.count,
+        duration_ns: plan.duration_ns,
+        target: &|_| target.clone(),
+        complete: &|outcome, method| {
+            outcome.metrics.extend(floors.clone());
+            outcome.metrics.insert("check_reads".to_owned(), Metric::count(looked.reads));
+            if let Some(rtt_ns) = parent.by_cpu.get(&outcome.cpu) {
+                outcome.metrics.insert("parent_config_rtt_ns".to_owned(), Metric::ns(*rtt_ns));
+            }
+            method.notes.extend(parent.note.clone());
+            outcome.warnings.extend(looked.warnings.iter().cloned());
+        },
+    };
+    course.run(run, &mut |portion, watch| {
+        let part = MmioPlan {
+            cpus: portion.cpus.clone(),
+            order: portion.order,
+            count: portion.count,
+            duration_ns: portion.duration_ns,
+            ..plan.clone()
+        };
+        probe.mmio(&part, watch)
+    })
+}
+
+/// What two reads of the target said before the run.
+#[derive(Default)]
+struct Looked {
+    reads: u64,
+    warnings: Vec<Warning>,
+    failure: Option<Failure>,
+}
+
+/// Reads the target twice, unless the test only writes: the register's reads may have side effects then.
+fn look(
+    plan: &MmioPlan,
+    register: Option<&SafeRegister>,
+    probe: &mut dyn Probe,
+) -> Result<Looked, pciescope_hw::Error> {
+    if plan.test == MmioTest::Write {
+        return Ok(Looked::default());
+    }
+    let first = probe.read(plan.bar, plan.offset, plan.width)?;
+    let second = probe.read(plan.bar, plan.offset, plan.width)?;
+    let place = format!("{}: BAR{}+{:#x}", plan.bdf, plan.bar, plan.offset);
+    let mut looked = Looked { reads: 2, ..Looked::default() };
+    if [first, second].contains(&all_ones(plan.width)) && !plan.ones_ok {
+        looked.failure = Some(Failure {
+            code: "all-ones".to_owned(),
+            text: format!(
+                "{place} reads {:#x}: the device is gone, asleep or does not decode it",
+                all_ones(plan.width)
+            ),
+            hint: Some("see `pciescope list`; if all-ones is a value of this register, add --ones-ok".to_owned()),
+        });
+        return Ok(looked);
+    }
+    if first != second {
+        looked.warnings.push(Warning {
+            code: "unstable-register".to_owned(),
+            text: format!("{place} read {first:#x} and then {second:#x}: reading may have side effects"),
+            hint: "take a register that only identifies the device".to_owned(),
+        });
+    }
+    if let Some(register) = register.filter(|register| !register.is_expected(first)) {
+        looked.warnings.push(Warning {
+            code: "unexpected-value".to_owned(),
+            text: format!("{place} read {first:#x}, which is not what {} holds by {}", register.name, register.source),
+            hint: "name the register with --bar and --offset if the device is another one".to_owned(),
+        });
+    }
+    Ok(looked)
+}
+
+fn all_ones(width: u8) -> u64 {
+    u64::MAX >> (64 - 8 * u32::from(width.clamp(1, 8)))
+}
+
+/// The configuration round trip to the bridge above the function, by CPU.
+#[derive(Default)]
+struct Parent {
+    by_cpu: BTreeMap<u32, f64>,
+    note: Option<String>,
+}
+
+impl Parent {
+    fn measure(plan: &MmioPlan, probe: &mut dyn Probe, run: &Run<'_>) -> Parent {
+        if run.function.path.is_empty() {
+            return Parent { note: Some("there is no bridge above the function".to_owned()), ..Parent::default() };
+        }
+        let path = PathPlan {
+            bdf: plan.bdf,
+            offset: ECAM_OFFSET,
+            count: PARENT_READS,
+            gap_ns: 0,
+            order: Order::Sequential,
+            cpus: plan.cpus.clone(),
+        };
+        let taken = match probe.path(&path, run.watch) {
+            Ok(taken) => taken,
+            Err(err) => {
+                let note = format!("the round trip to the bridge above was not measured: {}", chain(&err));
+                return Parent { note: Some(note), ..Parent::default() };
+            }
+        };
+        let parent = (run.function.path.len() - 1) as u16;
+        let median = |outcome: &pciescope_core::Outcome| outcome.histograms.get(LATENCY)?.median_ns();
+        let of_parent = taken.outcomes.iter().filter(|outcome| outcome.index == parent);
+        Parent { by_cpu: of_parent.filter_map(|outcome| Some((outcome.cpu, median(outcome)?))).collect(), note: None }
+    }
+}
+
+/// The wire's floor and the best published figure, for reads over a link that is known.
+fn floors(plan: &MmioPlan, run: &Run<'_>) -> BTreeMap<String, Metric> {
+    let mut floors = BTreeMap::new();
+    let Some(link) = run.function.link.filter(|_| plan.test != MmioTest::Write) else { return floors };
+    let switches = floor::switches_on(&run.function.path);
+    if let Some(wire) = floor::wire_floor(link.speed_gts, link.width, plan.width, switches) {
+        floors.insert("floor_wire_ns".to_owned(), Metric::ns(wire.total_ns()));
+    }
+    let (best, worst) = floor::best_published(switches);
+    floors.insert("best_published_ns".to_owned(), Metric::ns(best));
+    if worst > best {
+        floors.insert("best_published_high_ns".to_owned(), Metric::ns(worst));
+    }
+    floors
+}

@@ -1,0 +1,382 @@
+//! A run in portions: which CPUs measure how much, one call of the probe after the other.
+//!
+//! The experiments, not the probes, go round the CPUs: every backend then interleaves in the same way, each
+//! round leaves a median of its own (their spread tells drift from topology), and in sequential order the record of
+//! a CPU is written before the next CPU begins.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use pciescope_core::outcome::{LATENCY, Sample};
+use pciescope_core::record::{Failure, Method, Metric, Target, Warning};
+use pciescope_core::{CpuList, Order, Outcome};
+use pciescope_hw::probe::{Taken, Watch};
+
+use crate::run::{Error, Run, chain};
+
+/// What the probe does in one call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Portion {
+    pub cpus: CpuList,
+    pub order: Order,
+    /// Samples per CPU; 0: as many as the time allows.
+    pub count: u64,
+    /// 0: no limit.
+    pub duration_ns: u64,
+}
+
+/// Divides a run into portions.
+pub(crate) fn portions(cpus: &CpuList, order: Order, count: u64, duration_ns: u64) -> Vec<Portion> {
+    let rounds = match order {
+        Order::Concurrent => return vec![Portion { cpus: cpus.clone(), order, count, duration_ns }],
+        Order::Sequential => 1,
+        // No round without a sample.
+        Order::Interleaved { rounds } if count > 0 => u64::from(rounds.max(1)).min(count),
+        Order::Interleaved { rounds } => u64::from(rounds.max(1)),
+    };
+    let calls = rounds * cpus.len() as u64;
+    let share_ns = if duration_ns == 0 { 0 } else { (duration_ns / calls.max(1)).max(1) };
+    let mut all = Vec::new();
+    for round in 0..rounds {
+        let count = count / rounds + u64::from(round < count % rounds);
+        for cpu in cpus.iter() {
+            let cpus = CpuList::from_iter([cpu]);
+            all.push(Portion { cpus, order: Order::Sequential, count, duration_ns: share_ns });
+        }
+    }
+    all
+}
+
+/// The `order` field of a record.
+pub(crate) fn order_name(order: Order) -> String {
+    match order {
+        Order::Sequential => "sequential".to_owned(),
+        Order::Interleaved { .. } => "interleaved".to_owned(),
+        Order::Concurrent => "concurrent".to_owned(),
+    }
+}
+
+/// The watch of one portion: progress as thousandths of all portions.
+pub(crate) struct PortionWatch<'a> {
+    outer: &'a dyn Watch,
+    position: u64,
+    portions: u64,
+    started: Instant,
+    limit: Option<Duration>,
+}
+
+impl<'a> PortionWatch<'a> {
+    pub fn new(outer: &'a dyn Watch, position: usize, portions: usize, duration_ns: u64) -> Self {
+        let limit = (duration_ns > 0).then(|| Duration::from_nanos(duration_ns));
+        PortionWatch { outer, position: position as u64, portions: portions as u64, started: Instant::now(), limit }
+    }
+}
+
+impl Watch for PortionWatch<'_> {
+    fn progress(&self, done: u64, total: u64) {
+        let by_count = if total == 0 { 0.0 } else { done as f64 / total as f64 };
+        let by_time = self.limit.map_or(0.0, |limit| self.started.elapsed().as_secs_f64() / limit.as_secs_f64());
+        let thousandths = (by_count.max(by_time).min(1.0) * 1000.0) as u64;
+        self.outer.progress(self.position * 1000 + thousandths, self.portions * 1000);
+    }
+    fn is_stopped(&self) -> bool {
+        self.outer.is_stopped()
+    }
+}
+
+/// What several portions yielded together.
+#[derive(Default)]
+pub(crate) struct Collected {
+    pub method: Option<Method>,
+    outcomes: BTreeMap<(u32, u16), Gathered>,
+}
+
+#[derive(Default)]
+struct Gathered {
+    outcome: Outcome,
+    medians_ns: Vec<f64>,
+}
+
+impl Collected {
+    /// Adds a portion that began `offset_ns` after the run; hands back its raw samples with times of the run.
+    pub fn add(&mut self, taken: Taken, offset_ns: u64, order: Order) -> Vec<Sample> {
+        let method = self.method.get_or_insert_with(|| taken.method.clone());
+        method.order = order_name(order);
+        for mut outcome in taken.outcomes {
+            for histogram in outcome.histograms.values_mut() {
+                histogram.min_at_ns = histogram.min_at_ns.map(|at| at.saturating_add(offset_ns));
+                histogram.max_at_ns = histogram.max_at_ns.map(|at| at.saturating_add(offset_ns));
+            }
+            let gathered = self.outcomes.entry((outcome.cpu, outcome.index)).or_default();
+            gathered.medians_ns.extend(outcome.histograms.get(LATENCY).and_then(|latency| latency.median_ns()));
+            gathered.merge(outcome);
+        }
+        let mut samples = taken.samples;
+        for sample in &mut samples {
+            sample.at_ns = sample.at_ns.saturating_add(offset_ns);
+        }
+        samples
+    }
+
+    /// Takes the finished outcomes of these CPUs out, by CPU and target.
+    pub fn take(&mut self, cpus: &CpuList) -> Vec<Outcome> {
+        let keys: Vec<_> = self.outcomes.keys().copied().filter(|(cpu, _)| cpus.contains(*cpu)).collect();
+        keys.iter().filter_map(|key| self.outcomes.remove(key)).map(Gathered::finish).collect()
+    }
+}
+
+impl Gathered {
+    fn merge(&mut self, other: Outcome) {
+        let own = &mut self.outcome;
+        (own.cpu, own.index) = (other.cpu, other.index);
+        own.hop = own.hop.or(other.hop);
+        own.irq = own.irq.or(other.irq);
+        for (name, histogram) in other.histograms {
+            own.histograms.entry(name).or_default().merge(&histogram);
+        }
+        for (name, metric) in other.metrics {
+            match own.metrics.get_mut(&name) {
+                // Counts add up; any other figure is that of the last portion.
+                Some(sum) if metric.unit == "1" && sum.unit == "1" => sum.value += metric.value,
+                _ => {
+                    own.metrics.insert(name, metric);
+                }
+            }
+        }
+        for warning in other.warnings {
+            if !own.warnings.iter().any(|known| known.code == warning.code) {
+                own.warnings.push(warning);
+            }
+        }
+        if own.error.is_none() {
+            own.error = other.error;
+        }
+    }
+
+    /// Adds the spread of the rounds.
+    fn finish(mut self) -> Outcome {
+        let rounds = self.medians_ns.len();
+        if rounds < 2 {
+            return self.outcome;
+        }
+        self.medians_ns.sort_by(f64::total_cmp);
+        let (low, high) = (self.medians_ns[0], self.medians_ns[rounds - 1]);
+        let middle = (self.medians_ns[(rounds - 1) / 2] + self.medians_ns[rounds / 2]) / 2.0;
+        let metrics = &mut self.outcome.metrics;
+        metrics.insert("rounds".to_owned(), Metric::count(rounds as u64));
+        metrics.insert("round_median_min_ns".to_owned(), Metric::ns(low));
+        metrics.insert("round_median_ns".to_owned(), Metric::ns(middle));
+        metrics.insert("round_median_max_ns".to_owned(), Metric::ns(high));
+        // A tenth is well above what a quiet machine shows between rounds and below what a hop costs.
+        if high - low > middle * 0.1 {
+            self.outcome.warnings.push(Warning {
+                code: "drift".to_owned(),
+                text: format!("the medians of {rounds} rounds lie between {low:.0} and {high:.0} ns"),
+                hint: "measure longer or on a quieter machine before CPUs are compared".to_owned(),
+            });
+        }
+        self.outcome
+    }
+}
+
+/// One measurement over all portions; the probe is called for one after the other.
+pub(crate) struct Course<'c> {
+    /// The `test` field of the records.
+    pub test: &'c str,
+    pub cpus: &'c CpuList,
+    pub order: Order,
+    /// Samples per CPU and target; 0: as many as the time allows.
+    pub count: u64,
+    pub duration_ns: u64,
+    /// What the records name as measured.
+    pub target: &'c dyn Fn(&Outcome) -> Target,
+    /// Adds what the experiment knows to an outcome that is finished.
+    pub complete: &'c dyn Fn(&mut Outcome, &mut Method),
+}
+
+impl Course<'_> {
+    /// Measures, and writes the records of a CPU as soon as its last portion is done.
+    ///
+    /// # Errors
+    /// [`Error::Probe`] if the probe refuses the first portion; [`Error::Sink`] and [`Error::Raw`].
+    pub fn run(
+        &self,
+        run: &mut Run<'_>,
+        call: &mut dyn FnMut(&Portion, &dyn Watch) -> Result<Taken, pciescope_hw::Error>,
+    ) -> Result<(), Error> {
+        let all = portions(self.cpus, self.order, self.count, self.duration_ns);
+        let mut collected = Collected::default();
+        // CPUs that dropped out, each with its reason.
+        let mut failed: BTreeMap<u32, Failure> = BTreeMap::new();
+        for (position, portion) in all.iter().enumerate() {
+            let begin_ns = run.started.elapsed().as_nanos() as u64;
+            let watch = PortionWatch::new(run.watch, position, all.len(), portion.duration_ns);
+            let mut ending = run.watch.is_stopped().then(|| run.interrupted());
+            if ending.is_none() && portion.cpus.iter().any(|cpu| !failed.contains_key(&cpu)) {
+                match call(portion, &watch) {
+                    Ok(taken) => {
+                        match taken.failure.clone() {
+                            Some(failure) if failure.code == "cpu-offline" && portion.cpus.len() == 1 => {
+                                failed.extend(portion.cpus.iter().map(|cpu| (cpu, failure.clone())));
+                            }
+                            failure => ending = failure,
+                        }
+                        run.lose_raw(taken.samples_lost);
+                        let samples = collected.add(taken, begin_ns, self.order);
+                        run.put_raw(&samples)?;
+                    }
+                    Err(err) if position == 0 => return Err(run.refuse(self.test, err)),
+                    Err(err) => {
+                        let failure = refusal(&err);
+                        failed.extend(portion.cpus.iter().map(|cpu| (cpu, failure.clone())));
+                    }
+                }
+            }
+            let rest: CpuList = all[position + 1..].iter().flat_map(|portion| portion.cpus.iter()).collect();
+            match ending {
+                None => self.write(run, &mut collected, &portion.cpus.minus(&rest), &failed)?,
+                Some(failure) => {
+                    let unfinished: CpuList = portion.cpus.iter().chain(rest.iter()).collect();
+                    return self.write_ended(run, &mut collected, &unfinished, failure);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the records of CPUs that are done.
+    fn write(
+        &self,
+        run: &mut Run<'_>,
+        collected: &mut Collected,
+        done: &CpuList,
+        failed: &BTreeMap<u32, Failure>,
+    ) -> Result<(), Error> {
+        let mut outcomes = collected.take(done);
+        for cpu in done.iter().filter(|cpu| failed.contains_key(cpu)) {
+            if !outcomes.iter().any(|outcome| outcome.cpu == cpu) {
+                outcomes.push(Outcome { cpu, ..Outcome::default() });
+            }
+        }
+        for mut outcome in outcomes {
+            if outcome.error.is_none() {
+                outcome.error = failed.get(&outcome.cpu).cloned();
+            }
+            self.put(run, collected, outcome)?;
+        }
+        Ok(())
+    }
+
+    /// Writes what a run has that ended before its time.
+    fn write_ended(
+        &self,
+        run: &mut Run<'_>,
+        collected: &mut Collected,
+        unfinished: &CpuList,
+        failure: Failure,
+    ) -> Result<(), Error> {
+        let mut has_said_why = false;
+        let mut missing = unfinished.clone();
+        for mut outcome in collected.take(unfinished) {
+            missing = missing.minus(&CpuList::from_iter([outcome.cpu]));
+            let count = outcome.histograms.get(LATENCY).map_or(0, |latency| latency.count());
+            if outcome.error.is_none() && (self.count == 0 || count < self.count) {
+                outcome.error = Some(failure.clone());
+            }
+            has_said_why |= outcome.error.is_some();
+            self.put(run, collected, outcome)?;
+        }
+        if has_said_why && missing.is_empty() {
+            return Ok(());
+        }
+        let text =
+            if missing.is_empty() { failure.text } else { format!("{} (not measured: CPU {missing})", failure.text) };
+        run.put_failure(self.test, Failure { text, ..failure })
+    }
+
+    fn put(&self, run: &mut Run<'_>, collected: &Collected, mut outcome: Outcome) -> Result<(), Error> {
+        let mut method = collected.method.clone().unwrap_or_default();
+        (self.complete)(&mut outcome, &mut method);
+        run.put_outcome(self.test, (self.target)(&outcome), &method, outcome)
+    }
+}
+
+/// What a record says of a probe's refusal.
+pub(crate) fn refusal(err: &pciescope_hw::Error) -> Failure {
+    Failure { code: "refused".to_owned(), text: chain(err), hint: err.hint() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pciescope_core::Histogram;
+
+    fn cpus(text: &str) -> CpuList {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn every_sample_asked_for_is_in_exactly_one_portion() {
+        for (count, rounds) in [(1000, 7), (3, 5), (1, 1), (10, 10)] {
+            let all = portions(&cpus("0-2"), Order::Interleaved { rounds }, count, 0);
+            for cpu in 0..3 {
+                let sum: u64 = all.iter().filter(|p| p.cpus.contains(cpu)).map(|p| p.count).sum();
+                assert_eq!(sum, count, "CPU {cpu}, {count} in {rounds} rounds");
+            }
+            assert!(all.iter().all(|p| p.count > 0), "0 would mean no limit");
+        }
+    }
+
+    #[test]
+    fn rounds_go_through_all_cpus_before_the_next_begins() {
+        let order: Vec<String> = portions(&cpus("0,4"), Order::Interleaved { rounds: 2 }, 10, 0)
+            .iter()
+            .map(|p| p.cpus.to_string())
+            .collect();
+        assert_eq!(order, ["0", "4", "0", "4"]);
+    }
+
+    #[test]
+    fn time_is_shared_and_never_becomes_no_limit() {
+        let all = portions(&cpus("0-3"), Order::Sequential, 0, 1_000_000);
+        assert!(all.iter().all(|p| p.duration_ns == 250_000), "{all:?}");
+        let tiny = portions(&cpus("0-3"), Order::Interleaved { rounds: 5 }, 0, 3);
+        assert_eq!(tiny.len(), 20);
+        assert!(tiny.iter().all(|p| p.duration_ns == 1), "{tiny:?}");
+    }
+
+    #[test]
+    fn concurrent_is_one_portion() {
+        let all = portions(&cpus("0-3"), Order::Concurrent, 10, 20);
+        assert_eq!(all.len(), 1);
+        assert_eq!((all[0].count, all[0].duration_ns, all[0].cpus.len()), (10, 20, 4));
+    }
+
+    fn taken(cpu: u32, values_ns: impl IntoIterator<Item = u64>) -> Taken {
+        let mut latency = Histogram::of_ns(values_ns).unwrap();
+        latency.max_at_ns = Some(5);
+        let outcome = Outcome {
+            cpu,
+            histograms: BTreeMap::from([(LATENCY.to_owned(), latency)]),
+            metrics: BTreeMap::from([("lost".to_owned(), Metric::count(2))]),
+            ..Outcome::default()
+        };
+        Taken { outcomes: vec![outcome], ..Taken::default() }
+    }
+
+    #[test]
+    fn rounds_are_merged_and_their_spread_is_kept() {
+        let mut all = Collected::default();
+        all.add(taken(3, 100..120), 0, Order::Interleaved { rounds: 2 });
+        all.add(taken(3, 200..220), 1000, Order::Interleaved { rounds: 2 });
+        let merged = all.take(&cpus("3")).remove(0);
+        assert_eq!(merged.histograms[LATENCY].count(), 40);
+        assert_eq!(merged.histograms[LATENCY].max_at_ns, Some(1005));
+        assert_eq!(merged.metrics["lost"].value, 4.0);
+        assert_eq!(merged.metrics["rounds"].value, 2.0);
+        let (low, high) = (merged.metrics["round_median_min_ns"].value, merged.metrics["round_median_max_ns"].value);
+        assert!((low - 109.0).abs() < 2.0 && (high - 209.0).abs() < 2.0, "{low} {high}");
+        assert_eq!(merged.warnings[0].code, "drift");
+        assert!(all.take(&cpus("3")).is_empty());
+    }
+}

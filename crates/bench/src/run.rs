@@ -1,0 +1,346 @@
+//! What all experiments share: the run's identity, the machine, and the way of each record to the sink.
+
+use std::collections::BTreeMap;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io;
+use std::time::{Instant, SystemTime};
+
+use pciescope_core::outcome::{LATENCY, Sample, TRIGGER_TO_HANDLER};
+use pciescope_core::plan::Plan;
+use pciescope_core::record::{Failure, Method, Metric, Record, SCHEMA, Target, Warning};
+use pciescope_core::{Cpu, Environment, Function, Outcome, Sink};
+use pciescope_hw::Root;
+use pciescope_hw::probe::Watch;
+
+use crate::portion::refusal;
+use crate::steal;
+
+/// Why an experiment could not be carried out.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The probe refused or failed before anything was measured.
+    #[error(transparent)]
+    Probe(#[from] pciescope_hw::Error),
+    /// A record could not be written; what was written before stands.
+    #[error("cannot write the records")]
+    Sink {
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// Raw samples could not be written.
+    #[error("cannot write the raw samples")]
+    Raw {
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl Error {
+    /// What the user can do about it, where there is something.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Error::Probe(err) => err.hint(),
+            Error::Sink { source } | Error::Raw { source } if source.kind() == io::ErrorKind::StorageFull => {
+                Some("free some space, or write to another place with -o".to_owned())
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Takes raw samples, portion by portion, in the order of time.
+pub type RawSink<'a> = dyn FnMut(&[Sample]) -> io::Result<()> + 'a;
+
+/// What a run is about.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    /// The command, for example `latency mmio`.
+    pub verb: &'static str,
+    /// The function that is measured.
+    pub function: Function,
+    /// The machine as it is now.
+    pub environment: Environment,
+    /// What about the machine or the function makes figures doubtful.
+    pub warnings: Vec<Warning>,
+    /// What the run is to do.
+    pub plan: Plan,
+    /// Name and time of the records where they must not move: those of a synthetic machine.
+    pub identity: Option<Identity>,
+}
+
+/// What tells the records of a run from those of another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// The `run` field: 16 hexadecimal digits.
+    pub run: String,
+    /// The `time` field: RFC 3339, UTC.
+    pub time: String,
+}
+
+/// What came of a run.
+#[derive(Debug, Clone, Default)]
+pub struct Summary {
+    /// Name of the run: the `run` field of its records.
+    pub run: String,
+    /// Records written, the environment included.
+    pub records: u64,
+    /// What could not be measured, or not to its end.
+    pub failures: Vec<Failure>,
+    /// What was measured and is not as it has to be: lost, doubled or misdirected interrupts, lost samples.
+    pub failed_checks: Vec<String>,
+    /// Every warning of the run once.
+    pub warnings: Vec<Warning>,
+}
+
+/// A run that goes on: gives every record its identity and hands it to the sink.
+pub struct Run<'a> {
+    pub(crate) root: &'a Root,
+    pub(crate) watch: &'a dyn Watch,
+    pub(crate) function: Function,
+    pub(crate) started: Instant,
+    verb: &'static str,
+    cpus: BTreeMap<u32, Cpu>,
+    steal_at_start: BTreeMap<u32, u64>,
+    fixed_time: Option<String>,
+    sink: &'a mut dyn Sink,
+    raw: Option<Box<RawSink<'a>>>,
+    summary: Summary,
+}
+
+impl<'a> Run<'a> {
+    /// Begins a run: writes the record of the environment.
+    ///
+    /// # Errors
+    /// [`Error::Sink`] if it cannot be written: better now than after an hour.
+    pub fn start(
+        setup: Setup,
+        root: &'a Root,
+        watch: &'a dyn Watch,
+        sink: &'a mut dyn Sink,
+        raw: Option<Box<RawSink<'a>>>,
+    ) -> Result<Self, Error> {
+        let (id, fixed_time, steal_at_start) = match setup.identity {
+            // The machine's own figures are not those of a synthetic one.
+            Some(identity) => (identity.run, Some(identity.time), BTreeMap::new()),
+            None => (new_id(), None, steal::per_cpu(root)),
+        };
+        let cpus = setup.environment.cpus.iter().map(|cpu| (cpu.cpu, cpu.clone())).collect();
+        let mut run = Run {
+            root,
+            watch,
+            function: setup.function,
+            started: Instant::now(),
+            verb: setup.verb,
+            cpus,
+            steal_at_start,
+            fixed_time,
+            sink,
+            raw,
+            summary: Summary { run: id, ..Summary::default() },
+        };
+        run.put(Record {
+            test: "environment".to_owned(),
+            environment: Some(setup.environment),
+            plan: Some(setup.plan),
+            warnings: setup.warnings,
+            ..Record::default()
+        })?;
+        Ok(run)
+    }
+
+    /// Ends the run.
+    ///
+    /// # Errors
+    /// [`Error::Sink`] if the sink cannot finish.
+    pub fn finish(self) -> Result<Summary, Error> {
+        self.sink.finish().map_err(|source| Error::Sink { source })?;
+        Ok(self.summary)
+    }
+
+    /// The CPU's place in the machine, as far as the environment knows it.
+    fn cpu(&self, number: u32) -> Cpu {
+        self.cpus.get(&number).cloned().unwrap_or(Cpu { cpu: number, ..Cpu::default() })
+    }
+
+    /// Completes a record and writes it.
+    pub(crate) fn put(&mut self, mut record: Record) -> Result<(), Error> {
+        record.schema = SCHEMA;
+        record.run.clone_from(&self.summary.run);
+        record.time = match &self.fixed_time {
+            Some(time) => time.clone(),
+            None => humantime::format_rfc3339_millis(SystemTime::now()).to_string(),
+        };
+        record.verb = self.verb.to_owned();
+        record.device = Some(self.function.clone());
+        for warning in &record.warnings {
+            if !self.summary.warnings.contains(warning) {
+                self.summary.warnings.push(warning.clone());
+            }
+        }
+        if let Some(failure) = &record.error {
+            if !self.summary.failures.contains(failure) {
+                self.summary.failures.push(failure.clone());
+            }
+        }
+        self.summary.failed_checks.extend(failed_checks(&record));
+        self.sink.put(&record).map_err(|source| Error::Sink { source })?;
+        self.summary.records += 1;
+        Ok(())
+    }
+
+    /// Writes the figures of one CPU and target as a record.
+    pub(crate) fn put_outcome(
+        &mut self,
+        test: &str,
+        target: Target,
+        method: &Method,
+        mut outcome: Outcome,
+    ) -> Result<(), Error> {
+        if let Some(stolen) = self.stolen_ns(outcome.cpu) {
+            if stolen > 0 {
+                outcome.warnings.push(Warning {
+                    code: "steal".to_owned(),
+                    text: format!(
+                        "the hypervisor took {:.1} ms from CPU {} during the run",
+                        stolen as f64 / 1e6,
+                        outcome.cpu
+                    ),
+                    hint: "trust the median rather than the tail, or measure on a host that is not shared".to_owned(),
+                });
+            }
+            outcome.metrics.insert("steal_ns".to_owned(), Metric::ns(stolen as f64));
+        }
+        outcome.warnings.extend(doubts(method, &outcome));
+        self.put(Record {
+            test: test.to_owned(),
+            target: Some(target),
+            cpu: Some(self.cpu(outcome.cpu)),
+            method: Some(method.clone()),
+            histograms: outcome.histograms,
+            metrics: outcome.metrics,
+            warnings: outcome.warnings,
+            error: outcome.error,
+            ..Record::default()
+        })
+    }
+
+    /// Writes that nothing was measured: failure is data.
+    pub(crate) fn put_failure(&mut self, test: &str, failure: Failure) -> Result<(), Error> {
+        self.put(Record { test: test.to_owned(), error: Some(failure), ..Record::default() })
+    }
+
+    /// Writes the refusal of a probe as a record and hands it back for `main` to print.
+    pub(crate) fn refuse(&mut self, test: &str, err: pciescope_hw::Error) -> Error {
+        match self.put_failure(test, refusal(&err)) {
+            Ok(()) => Error::Probe(err),
+            Err(sink) => sink,
+        }
+    }
+
+    /// The user's wish to end, noticed between two calls of the probe.
+    pub(crate) fn interrupted(&self) -> Failure {
+        let who = self.function.bdf.map(|bdf| format!("{bdf}: ")).unwrap_or_default();
+        Failure { code: "interrupted".to_owned(), text: format!("{who}the run was ended by the user"), hint: None }
+    }
+
+    /// Hands raw samples on.
+    pub(crate) fn put_raw(&mut self, samples: &[Sample]) -> Result<(), Error> {
+        match &mut self.raw {
+            Some(raw) if !samples.is_empty() => raw(samples).map_err(|source| Error::Raw { source }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Notes that so many raw samples were overwritten before they were read.
+    pub(crate) fn lose_raw(&mut self, lost: u64) {
+        if lost > 0 {
+            self.summary.failed_checks.push(format!(
+                "{lost} raw samples were overwritten before they were read (the histograms are complete)"
+            ));
+        }
+    }
+
+    /// Time stolen from a CPU since the run began; `None` where the kernel does not say.
+    fn stolen_ns(&self, cpu: u32) -> Option<u64> {
+        let before = self.steal_at_start.get(&cpu)?;
+        Some(steal::per_cpu(self.root).get(&cpu)?.saturating_sub(*before))
+    }
+}
+
+/// 64 random bits (the standard library seeds its hasher from the kernel), as 16 hexadecimal digits.
+fn new_id() -> String {
+    format!("{:016x}", RandomState::new().build_hasher().finish())
+}
+
+/// An error with its causes, as `main` prints it.
+pub(crate) fn chain(err: &dyn std::error::Error) -> String {
+    let mut text = err.to_string();
+    let mut cause = err.source();
+    while let Some(err) = cause {
+        text.push_str(": ");
+        text.push_str(&err.to_string());
+        cause = err.source();
+    }
+    text
+}
+
+/// Counts that have to be 0, with what they mean; `{}` of a CPU and vector.
+const MUST_BE_ZERO: [(&str, &str); 4] = [
+    ("lost", "interrupts did not arrive within the time-out"),
+    ("extra", "interrupts arrived that nobody triggered"),
+    ("wrong_cpu", "interrupts were handled on another CPU than asked for"),
+    ("samples_lost", "samples were taken but not recorded"),
+];
+
+fn failed_checks(record: &Record) -> Vec<String> {
+    let place = match (&record.cpu, record.target.as_ref().and_then(|target| target.vector)) {
+        (Some(cpu), Some(vector)) => format!("{}: CPU {}, vector {vector}: ", record.test, cpu.cpu),
+        (Some(cpu), None) => format!("{}: CPU {}: ", record.test, cpu.cpu),
+        _ => String::new(),
+    };
+    let count = |name: &str| record.metrics.get(name).map_or(0.0, |metric| metric.value);
+    MUST_BE_ZERO
+        .iter()
+        .filter(|(name, _)| count(name) > 0.0)
+        .map(|(name, meaning)| format!("{place}{} {meaning}", count(name)))
+        .collect()
+}
+
+/// What the figures themselves say against their own trustworthiness.
+fn doubts(method: &Method, outcome: &Outcome) -> Vec<Warning> {
+    let mut doubts = Vec::new();
+    let figure = outcome.histograms.get(LATENCY).or_else(|| outcome.histograms.get(TRIGGER_TO_HANDLER));
+    let Some(median) = figure.and_then(|histogram| histogram.median_ns()).filter(|&median| median > 0.0) else {
+        return doubts;
+    };
+    let share = method.quantum_ns / median / f64::from(method.batch.max(1));
+    // docs/method.md, "Clocks": below half a percent the clock's step does not show in the figures.
+    if share > 0.005 {
+        let batch = (method.quantum_ns / median / 0.005).ceil().max(2.0);
+        doubts.push(Warning {
+            code: "coarse-clock".to_owned(),
+            text: format!(
+                "the clock's step of {:.1} ns is {:.1} % of the median of {median:.0} ns",
+                method.quantum_ns,
+                share * 100.0
+            ),
+            hint: format!("for the mean take --batch {batch:.0}; the tail needs single samples"),
+        });
+    }
+    doubts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_has_its_own_name_of_sixteen_digits() {
+        let (a, b) = (new_id(), new_id());
+        assert_eq!(a.len(), 16);
+        assert!(a.bytes().all(|c| c.is_ascii_hexdigit()));
+        assert_ne!(a, b);
+    }
+}

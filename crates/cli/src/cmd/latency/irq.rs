@@ -1,0 +1,132 @@
+//! `pciescope latency irq`: how long an interrupt needs to its handler and to its acknowledge.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::ValueEnum;
+use pciescope_core::plan::Plan;
+use pciescope_core::{CpuList, IrqPlan, IrqSource};
+use pciescope_hw::probe::open::Need;
+use pciescope_hw::registers::safe_target;
+
+use super::machine::{CpuChoice, DeviceArgs, Machine, carry_out};
+use super::output::{Output, OutputArgs, RawFile};
+use crate::args::{positive, time_ns};
+use crate::cmd::{Ctx, Refusal};
+
+/// The most vectors that MSI-X has.
+const MOST_VECTORS: u32 = 2048;
+
+/// The arguments of `pciescope latency irq`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  pciescope latency irq 0000:3b:00.0 --bind
+  pciescope latency irq 0000:3b:00.0 --vectors 0-3 --cpus local --count 10k -o irq.jsonl
+  pciescope latency irq 0000:3b:00.0 --interval 1ms --trigger-cpu 0
+  pciescope latency irq --backend fake:lose=100; echo $?
+
+By default each CPU and vector is measured twice: with interrupts that the device sends, and with interrupts that
+the interrupt controller repeats. The difference is the share of PCIe and the device.")]
+pub struct Args {
+    #[command(flatten)]
+    device: DeviceArgs,
+
+    /// Interrupt vectors of the device, from 0, as a list [default: all]
+    #[arg(long, value_name = "LIST")]
+    vectors: Option<CpuList>,
+
+    /// What raises the interrupts
+    #[arg(long, value_enum, default_value = "both")]
+    source: Source,
+
+    /// Interrupts per CPU and vector
+    #[arg(long, value_name = "N", value_parser = positive, default_value = "1k")]
+    count: u64,
+
+    /// Trigger at a fixed rate, this time apart; what is missed, merged and late is counted
+    #[arg(long, value_name = "TIME", value_parser = time_ns, default_value = "0")]
+    interval: u64,
+
+    /// An interrupt later than this counts as lost
+    #[arg(long, value_name = "TIME", value_parser = time_ns, default_value = "100ms")]
+    timeout: u64,
+
+    /// The CPU that triggers [default: the one that handles]
+    #[arg(long, value_name = "CPU")]
+    trigger_cpu: Option<u32>,
+
+    /// Write every sample to FILE as comma-separated values
+    #[arg(long, value_name = "FILE")]
+    raw: Option<PathBuf>,
+
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+/// `--source` as typed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Source {
+    /// The device, and a control arm in software on the same vectors and CPUs
+    Both,
+    /// The device sends them: a register write triggers it
+    Hardware,
+    /// The interrupt controller repeats them
+    Retrigger,
+    /// The kernel injects them
+    Inject,
+    /// VFIO signals its own eventfd
+    Loopback,
+}
+
+/// Measures.
+pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
+    let machine = Machine::find(ctx, &args.device)?;
+    let (source, with_control) = match args.source {
+        Source::Both => (IrqSource::Hardware, true),
+        Source::Hardware => (IrqSource::Hardware, false),
+        Source::Retrigger => (IrqSource::Retrigger, false),
+        Source::Inject => (IrqSource::Inject, false),
+        Source::Loopback => (IrqSource::Loopback, false),
+    };
+    if let Some(cpu) = args.trigger_cpu {
+        machine.cpus(&CpuChoice::List(CpuList::from_iter([cpu])))?;
+    }
+    if args.timeout == 0 {
+        return Err(Refusal::new("--timeout 0: every interrupt would be lost", "give it a time such as 100ms").into());
+    }
+    let plan = IrqPlan {
+        bdf: machine.bdf,
+        source,
+        vectors: vectors(&machine, args.vectors.as_ref())?,
+        cpus: machine.cpus(&args.device.cpus)?,
+        trigger_cpu: args.trigger_cpu,
+        count: args.count,
+        interval_ns: args.interval,
+        timeout_ns: args.timeout,
+        raw: args.raw.is_some(),
+    };
+    let mut output = Output::open(&args.output)?;
+    let mut raw = args.raw.as_deref().map(|path| RawFile::create(path, args.output.overwrite)).transpose()?;
+    let mut opened = machine.open(ctx, &args.device, Need::Irq(source))?;
+    let setup = machine.setup("latency irq", Plan::Irq(plan.clone()));
+    carry_out(ctx, setup, &mut output, raw.as_mut(), &mut |run| {
+        let register = safe_target(&machine.function);
+        pciescope_bench::irq::measure(&plan, with_control, register, opened.probe.as_mut(), run)
+    })
+}
+
+/// The vectors asked for, checked against what the function has.
+fn vectors(machine: &Machine, wanted: Option<&CpuList>) -> Result<Vec<u16>, Refusal> {
+    let Some(wanted) = wanted else { return Ok(Vec::new()) };
+    let has = machine.function.msix_vectors.max(machine.function.msi_vectors);
+    // 0 where configuration space could not be read: the backend knows better then.
+    let limit = if has == 0 { MOST_VECTORS } else { u32::from(has) };
+    if let Some(beyond) = wanted.iter().find(|&vector| vector >= limit) {
+        return Err(Refusal::new(
+            format!("{}: has no interrupt vector {beyond}", machine.bdf),
+            format!("its vectors are 0-{}", limit - 1),
+        ));
+    }
+    Ok(wanted.iter().map(|vector| vector as u16).collect())
+}

@@ -1,0 +1,162 @@
+//! `pciescope latency mmio`: how long a register access takes from every CPU.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::ValueEnum;
+use pciescope_core::plan::Plan;
+use pciescope_core::{MmioPlan, MmioTest, Order};
+use pciescope_hw::probe::open::Need;
+
+use super::machine::{DeviceArgs, Machine, carry_out, order};
+use super::output::{Output, OutputArgs, RawFile};
+use super::target::{Wanted, choose};
+use crate::args::{number, positive, time_ns};
+use crate::cmd::Ctx;
+
+/// Samples per CPU where neither a count nor a time is given: enough for p99.99.
+const COUNT: u64 = 100_000;
+
+/// The arguments of `pciescope latency mmio`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  pciescope latency mmio 0000:3b:00.0
+  pciescope latency mmio 0000:3b:00.0 --cpus node:1 --count 10M -o run.jsonl
+  pciescope latency mmio 0000:3b:00.0 --bar 2 --offset 0x1000 --accept-side-effects
+  pciescope latency mmio 0000:3b:00.0 --duration 1min --order interleaved:20
+  pciescope latency mmio --backend fake:delay=20us --json | jq .histograms.latency.p50_ns
+
+The default target is a register that is known to be harmless to read. A write says nothing about arrival:
+`--test write` is what it costs the CPU, `--test write-read` a read that waits behind a write.")]
+pub struct Args {
+    #[command(flatten)]
+    device: DeviceArgs,
+
+    /// What to time
+    #[arg(long, value_enum, default_value = "read")]
+    test: Test,
+
+    /// BAR number, 0 to 5
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=5))]
+    bar: Option<u8>,
+
+    /// Byte offset in the BAR
+    #[arg(long, value_name = "OFFSET", value_parser = number)]
+    offset: Option<u64>,
+
+    /// Bytes per access
+    #[arg(long, value_name = "BYTES", value_parser = width)]
+    width: Option<u8>,
+
+    /// What the write tests write
+    #[arg(long, value_name = "VALUE", value_parser = number)]
+    value: Option<u64>,
+
+    /// Access a register although it is not known what that does
+    #[arg(long)]
+    accept_side_effects: bool,
+
+    /// All-ones is a value this register may have (otherwise it ends the run)
+    #[arg(long)]
+    ones_ok: bool,
+
+    /// Samples per CPU, such as 10k or 1M [default: 100k, or what --duration allows]
+    #[arg(long, value_name = "N", value_parser = positive)]
+    count: Option<u64>,
+
+    /// End the run after this time, such as 10s
+    #[arg(long, value_name = "TIME", value_parser = time_ns)]
+    duration: Option<u64>,
+
+    /// Pause between two samples, such as 200ns
+    #[arg(long, value_name = "TIME", value_parser = gap_ns, default_value = "0")]
+    gap: u32,
+
+    /// Accesses between two stamps: the mean on a coarse clock, at the price of the tail
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), default_value_t = 1)]
+    batch: u32,
+
+    /// Order of the CPUs: sequential, interleaved[:ROUNDS] or concurrent
+    #[arg(long, value_name = "ORDER", value_parser = order, default_value = "interleaved")]
+    order: Order,
+
+    /// Write every sample to FILE as comma-separated values
+    #[arg(long, value_name = "FILE")]
+    raw: Option<PathBuf>,
+
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+/// `--test` as typed.
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Test {
+    /// The round trip of a read
+    Read,
+    /// What issuing a posted write costs the CPU
+    Write,
+    /// A write and a read of the same register behind it
+    WriteRead,
+}
+
+/// Parses an access width.
+pub fn width(text: &str) -> Result<u8, String> {
+    match text {
+        "1" => Ok(1),
+        "2" => Ok(2),
+        "4" => Ok(4),
+        "8" => Ok(8),
+        _ => Err("an access has 1, 2, 4 or 8 bytes".to_owned()),
+    }
+}
+
+/// Parses a pause between two samples.
+pub fn gap_ns(text: &str) -> Result<u32, String> {
+    u32::try_from(time_ns(text)?).map_err(|_| format!("the longest gap is {} ns", u32::MAX))
+}
+
+/// Measures.
+pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
+    let machine = Machine::find(ctx, &args.device)?;
+    let test = match args.test {
+        Test::Read => MmioTest::Read,
+        Test::Write => MmioTest::Write,
+        Test::WriteRead => MmioTest::WriteRead,
+    };
+    let target = choose(
+        &machine.function,
+        &Wanted {
+            test,
+            bar: args.bar,
+            offset: args.offset,
+            width: args.width,
+            value: args.value,
+            accepts_side_effects: args.accept_side_effects,
+        },
+    )?;
+    let duration_ns = args.duration.unwrap_or(0);
+    let plan = MmioPlan {
+        bdf: machine.bdf,
+        test,
+        bar: target.bar,
+        offset: target.offset,
+        width: target.width,
+        value: target.value,
+        count: args.count.unwrap_or(if duration_ns > 0 { 0 } else { COUNT }),
+        duration_ns,
+        gap_ns: args.gap,
+        batch: args.batch,
+        order: args.order,
+        cpus: machine.cpus(&args.device.cpus)?,
+        ones_ok: args.ones_ok,
+        raw: args.raw.is_some(),
+    };
+    let mut output = Output::open(&args.output)?;
+    let mut raw = args.raw.as_deref().map(|path| RawFile::create(path, args.output.overwrite)).transpose()?;
+    let mut opened = machine.open(ctx, &args.device, Need::Mmio)?;
+    let setup = machine.setup("latency mmio", Plan::Mmio(plan.clone()));
+    carry_out(ctx, setup, &mut output, raw.as_mut(), &mut |run| {
+        pciescope_bench::mmio::measure(&plan, target.register, opened.probe.as_mut(), run)
+    })
+}

@@ -1,0 +1,41 @@
+//! Progress and time left, on a terminal only.
+
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use pciescope_hw::probe::Watch;
+
+use crate::cmd::{Ctx, Stop};
+
+/// What a probe reports to: a bar on the standard error if that is a terminal, and the stop flag.
+pub struct Progress {
+    bar: ProgressBar,
+    stop: Stop,
+}
+
+impl Progress {
+    /// A bar that begins to show with the first report.
+    pub fn new(ctx: &Ctx, what: &str) -> Self {
+        let bar = if ctx.terminal { ProgressBar::no_length() } else { ProgressBar::hidden() };
+        let style = ProgressStyle::with_template("{msg} {bar:40} {percent:>3} %, {eta} left");
+        bar.set_style(style.expect("the template is a constant that indicatif accepts"));
+        bar.set_message(what.to_owned());
+        bar.enable_steady_tick(Duration::from_millis(200));
+        Progress { bar, stop: ctx.stop.clone() }
+    }
+
+    /// Takes the bar away.
+    pub fn clear(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+impl Watch for Progress {
+    fn progress(&self, done: u64, total: u64) {
+        self.bar.set_length(total);
+        self.bar.set_position(done);
+    }
+    fn is_stopped(&self) -> bool {
+        self.stop.is_set()
+    }
+}
