@@ -1,1 +1,30 @@
-//! The guest.
+//! The guest: a QEMU virtual machine with a stock Debian kernel beside the virtual devices.
+//!
+//! [`Vm::builder`] describes a guest, [`Builder::boot`] boots it, [`Vm::run`] runs commands in it. Every wait is bounded and
+//! twice as long without KVM; a guest that dies is noticed at once. What goes wrong with the guest itself is a [`LabError`],
+//! so a test can tell "the lab failed" from "the answer is wrong"; the serial log is then kept and named.
+//!
+//! Both sides see one folder (`/host` in the guest), by which commands, their output and files travel; a virtio port only
+//! says that a command is to start or has ended. The serial console belongs to the kernel's log.
+
+mod accel;
+mod agent;
+mod builder;
+mod cli;
+mod error;
+mod guest;
+mod initramfs;
+mod kernel_log;
+mod machine;
+mod process;
+mod qmp;
+mod root;
+
+pub use accel::Accel;
+pub use builder::Builder;
+pub use cli::{RunOptions, run, shell};
+pub use error::{LAB_FAILED, LabError};
+pub use guest::{Output, Running, Vm};
+pub use kernel_log::kernel_faults;
+pub use machine::{Device, Place, Slot, standard_machine};
+pub use root::{Kernel, Root};

@@ -1,0 +1,108 @@
+//! KVM where it boots a guest, TCG elsewhere.
+//!
+//! `/dev/kvm` can open and yet never run a guest (nested virtualization that is switched off below us), so a tiny guest is
+//! booted once with a bound; the answer is kept until the host reboots.
+
+use std::path::Path;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+use std::{env, fs, thread};
+
+use super::LabError;
+use super::root::{Kernel, Root, cache_dir};
+
+/// How the guest's processors are run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Accel {
+    /// By the host's virtualization.
+    Kvm,
+    /// By translation: slower, so every wait is doubled.
+    Tcg,
+}
+
+/// How long the tiny guest may take to say its first word. With KVM it takes about one second.
+const PROBE: Duration = Duration::from_secs(10);
+
+impl Accel {
+    /// What works here. `PCIESCOPE_LAB_ACCEL` (`kvm` or `tcg`) skips the question.
+    pub(super) fn detect(root: &Root) -> Result<Accel, LabError> {
+        match env::var("PCIESCOPE_LAB_ACCEL").ok().as_deref() {
+            Some("kvm") => return Ok(Accel::Kvm),
+            Some("tcg") => return Ok(Accel::Tcg),
+            Some(other) => return Err(LabError::Refused(format!("PCIESCOPE_LAB_ACCEL={other}: neither kvm nor tcg"))),
+            None => {}
+        }
+        if fs::File::options().read(true).write(true).open("/dev/kvm").is_err() {
+            return Ok(Accel::Tcg);
+        }
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        let kept = cache_dir()?.join("kvm");
+        if let Some((answer, of)) = fs::read_to_string(&kept).ok().as_deref().and_then(|text| text.split_once(' '))
+            && of.trim() == boot.trim()
+        {
+            return Ok(if answer == "works" { Accel::Kvm } else { Accel::Tcg });
+        }
+        let works = probe(root)?;
+        let answer = if works { "works" } else { "fails" };
+        // Only a cache: where it cannot be written, the next run asks again.
+        let _ = fs::create_dir_all(cache_dir()?).and_then(|()| fs::write(&kept, format!("{answer} {boot}")));
+        Ok(if works { Accel::Kvm } else { Accel::Tcg })
+    }
+
+    /// QEMU's arguments.
+    pub(super) fn args(self) -> [&'static str; 4] {
+        match self {
+            Accel::Kvm => ["-accel", "kvm", "-cpu", "host"],
+            Accel::Tcg => ["-accel", "tcg,thread=multi", "-cpu", "max"],
+        }
+    }
+
+    /// A wait meant for KVM, as long as it must be here. `PCIESCOPE_LAB_PATIENCE` is one more factor.
+    pub fn patience(self, wait: Duration) -> Duration {
+        let factor =
+            env::var("PCIESCOPE_LAB_PATIENCE").ok().and_then(|text| text.parse().ok()).unwrap_or(1).clamp(1, 100);
+        wait * factor * if self == Accel::Tcg { 2 } else { 1 }
+    }
+}
+
+/// Whether a kernel that panics for want of a root file system gets so far under KVM.
+fn probe(root: &Root) -> Result<bool, LabError> {
+    let image = root.image(&root.release(Kernel::V6_12)?);
+    let mut child = root
+        .qemu()
+        .args([
+            "-M",
+            "q35",
+            "-m",
+            "256",
+            "-nodefaults",
+            "-display",
+            "none",
+            "-no-reboot",
+            "-accel",
+            "kvm",
+            "-cpu",
+            "host",
+        ])
+        .arg("-kernel")
+        .arg(image)
+        .args(["-append", "panic=-1"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(LabError::file("start", Path::new("qemu-system-x86_64")))?;
+    let end = Instant::now() + PROBE;
+    loop {
+        match child.try_wait() {
+            // The panic reboots the guest, and -no-reboot ends QEMU with success.
+            Ok(Some(status)) => return Ok(status.success()),
+            Ok(None) if Instant::now() < end => thread::sleep(Duration::from_millis(50)),
+            _ => {
+                let _ = child.kill();
+                let _ = child.wait();
+                return Ok(false);
+            }
+        }
+    }
+}

@@ -1,0 +1,327 @@
+//! What a guest is to be, and its boot.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+use std::{fs, thread};
+
+use super::accel::Accel;
+use super::agent::Agent;
+use super::machine::{self, Device, Place, Slot};
+use super::process::Process;
+use super::qmp::Monitor;
+use super::root::{Kernel, Root, own_modules};
+use super::{LabError, Vm, initramfs};
+use crate::Served;
+
+/// How long a guest may take to boot with KVM.
+const BOOT: Duration = Duration::from_secs(60);
+/// How long QEMU may take to make its sockets.
+const SOCKETS: Duration = Duration::from_secs(20);
+
+/// A guest to be: made by [`Vm::builder`], ended by [`Builder::boot`].
+#[derive(Debug, Clone)]
+#[must_use]
+pub struct Builder {
+    kernel: Kernel,
+    cpus: u32,
+    memory_mib: u32,
+    cmdline: Vec<String>,
+    slots: Vec<Slot>,
+    has_iommu: bool,
+    modules: Vec<String>,
+    files: Vec<(PathBuf, String)>,
+    programs: Vec<PathBuf>,
+    qemu: Vec<String>,
+    pub(super) interactive: Option<String>,
+}
+
+impl Default for Builder {
+    fn default() -> Self {
+        Builder {
+            kernel: Kernel::default(),
+            cpus: 4,
+            memory_mib: 1024,
+            cmdline: Vec::new(),
+            slots: Vec::new(),
+            has_iommu: false,
+            modules: Vec::new(),
+            files: Vec::new(),
+            programs: Vec::new(),
+            qemu: Vec::new(),
+            interactive: None,
+        }
+    }
+}
+
+impl Builder {
+    /// The guest kernel; 6.12 if not given.
+    pub fn kernel(mut self, kernel: Kernel) -> Self {
+        self.kernel = kernel;
+        self
+    }
+
+    /// Number of CPUs; 4 if not given.
+    pub fn cpus(mut self, cpus: u32) -> Self {
+        self.cpus = cpus;
+        self
+    }
+
+    /// Memory in MiB; 1024 if not given.
+    pub fn memory_mib(mut self, mib: u32) -> Self {
+        self.memory_mib = mib;
+        self
+    }
+
+    /// More words for the kernel's command line, such as `lockdown=integrity`.
+    pub fn cmdline(mut self, words: impl Into<String>) -> Self {
+        self.cmdline.push(words.into());
+        self
+    }
+
+    /// One device.
+    pub fn device(mut self, name: impl Into<String>, device: Device, place: Place) -> Self {
+        self.slots.push(Slot { name: name.into(), device, place });
+        self
+    }
+
+    /// Several devices, such as [`super::standard_machine`].
+    pub fn devices(mut self, slots: impl IntoIterator<Item = Slot>) -> Self {
+        self.slots.extend(slots);
+        self
+    }
+
+    /// A device that this process (or another) serves over vfio-user.
+    pub fn served(self, name: impl Into<String>, served: &Served, place: Place) -> Self {
+        let socket = served.device_socket.clone();
+        self.device(name, Device::VfioUser(socket), place)
+    }
+
+    /// An Intel IOMMU that translates, as vfio needs it.
+    pub fn intel_iommu(mut self, has_iommu: bool) -> Self {
+        self.has_iommu = has_iommu;
+        self
+    }
+
+    /// A module to load before the guest is ready, one of ours or of the kernel, with its parameters.
+    pub fn module(mut self, module: impl Into<String>) -> Self {
+        self.modules.push(module.into());
+        self
+    }
+
+    /// A host file that is to lie at `place` in the guest.
+    pub fn file(mut self, host: impl Into<PathBuf>, place: impl Into<String>) -> Self {
+        self.files.push((host.into(), place.into()));
+        self
+    }
+
+    /// A program of the host that is to run in the guest, as `/usr/bin/NAME`, with the libraries it is linked with.
+    pub fn program(mut self, host: impl Into<PathBuf>) -> Self {
+        self.programs.push(host.into());
+        self
+    }
+
+    /// More arguments for QEMU.
+    pub fn qemu_args(mut self, args: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        self.qemu.extend(args.into_iter().map(Into::into));
+        self
+    }
+
+    /// Boots the guest and waits until it takes commands.
+    ///
+    /// # Errors
+    /// The root folder is missing, QEMU does not start, or the guest does not become ready in time.
+    pub fn boot(self) -> Result<Vm, LabError> {
+        let start = Instant::now();
+        let mut vm = self.start()?;
+        vm.wait_ready(BOOT)?;
+        vm.boot_time = start.elapsed();
+        Ok(vm)
+    }
+
+    /// Starts QEMU without waiting for the guest.
+    pub(super) fn start(self) -> Result<Vm, LabError> {
+        let root = Root::find()?;
+        let release = root.release(self.kernel)?;
+        let accel = Accel::detect(&root)?;
+        let initrd = initramfs::build(&root, &release)?;
+        let folder = tempfile::Builder::new()
+            .prefix("pciescope-lab-")
+            .tempdir()
+            .map_err(LabError::file("create a folder in", std::env::temp_dir()))?;
+        self.fill(folder.path(), &release)?;
+
+        let mut command = root.qemu();
+        command.args(accel.args()).args(self.args(&root, folder.path())?);
+        command.arg("-kernel").arg(root.image(&release)).arg("-initrd").arg(initrd);
+        command.arg("-append").arg(self.kernel_cmdline());
+        let process = Process::start(command, &folder.path().join("qemu.log"), self.interactive.is_some())?;
+        let paths = [folder.path().join("qmp"), folder.path().join("agent")];
+        let end = Instant::now() + accel.patience(SOCKETS);
+        while !paths.iter().all(|path| path.exists()) {
+            if let Some(status) = process.ended() {
+                return Err(LabError::Ended { doing: "starting QEMU".into(), status, log: None });
+            }
+            if Instant::now() > end {
+                return Err(LabError::Timeout {
+                    doing: "starting QEMU".into(),
+                    waited: accel.patience(SOCKETS),
+                    log: None,
+                });
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        let monitor = Monitor::connect(&paths[0], accel.patience(SOCKETS))?;
+        let agent = Agent::connect(&paths[1], &folder.path().join("share"))?;
+        Ok(Vm {
+            process,
+            agent,
+            monitor: Mutex::new(monitor),
+            accel,
+            release,
+            boot_time: Duration::ZERO,
+            folder: Some(folder),
+            keep: false,
+        })
+    }
+
+    fn kernel_cmdline(&self) -> String {
+        // The terminal of a person wants the kernel's messages as they come; scripts read the log.
+        let mut words = vec!["console=ttyS0", "quiet", "panic=-1", "oops=panic", "tsc=reliable", "log_buf_len=4M"];
+        if self.has_iommu {
+            words.extend(["intel_iommu=on", "iommu=nopt"]);
+        }
+        words.extend(self.cmdline.iter().map(String::as_str));
+        words.join(" ")
+    }
+
+    fn args(&self, root: &Root, folder: &Path) -> Result<Vec<String>, LabError> {
+        let text = |path: &Path| path.display().to_string();
+        let iommu = if self.has_iommu { ",kernel-irqchip=split" } else { "" };
+        // vfio-user devices reach the guest's memory through a file that both processes map.
+        let memory = format!("memory-backend-memfd,id=ram,size={}M,share=on", self.memory_mib);
+        let serial = if self.interactive.is_some() {
+            format!("stdio,id=serial,mux=on,signal=off,logfile={}", text(&folder.join("serial.log")))
+        } else {
+            format!("file,id=serial,path={}", text(&folder.join("serial.log")))
+        };
+        let share = |id: &str, path: &Path, more: &str| {
+            format!("local,id={id},path={},security_model=none,multidevs=remap{more}", text(path))
+        };
+        let mut args: Vec<String> = [
+            "-nodefaults",
+            "-no-user-config",
+            "-display",
+            "none",
+            "-no-reboot",
+            "-M",
+            &format!("q35,memory-backend=ram{iommu}"),
+            "-m",
+            &format!("{}M", self.memory_mib),
+            "-smp",
+            &self.cpus.to_string(),
+            "-object",
+            &memory,
+            "-chardev",
+            &serial,
+            "-serial",
+            "chardev:serial",
+            "-qmp",
+            &format!("unix:{},server=on,wait=off", text(&folder.join("qmp"))),
+        ]
+        .map(String::from)
+        .into();
+        if self.has_iommu {
+            // Before every device that it translates. caching-mode: a device in another process learns of new mappings.
+            args.extend(["-device", "intel-iommu,intremap=on,caching-mode=on"].map(String::from));
+        }
+        // The project's own plumbing sits at the end of the root bus, out of the way of what is measured.
+        args.extend(
+            [
+                "-device",
+                "virtio-serial-pci,id=ports,bus=pcie.0,addr=0x1c",
+                "-chardev",
+                &format!("socket,id=agent,path={},server=on,wait=off", text(&folder.join("agent"))),
+                "-device",
+                "virtserialport,bus=ports.0,chardev=agent,name=pciescope.agent",
+                "-fsdev",
+                &share("host", &folder.join("share"), ""),
+                "-device",
+                "virtio-9p-pci,bus=pcie.0,addr=0x1d,fsdev=host,mount_tag=host",
+                "-fsdev",
+                &share("lab", root.path(), ",readonly=on"),
+                "-device",
+                "virtio-9p-pci,bus=pcie.0,addr=0x1e,fsdev=lab,mount_tag=lab",
+            ]
+            .map(String::from),
+        );
+        if self.interactive.is_some() {
+            args.extend(["-mon", "chardev=serial,mode=readline"].map(String::from));
+        }
+        args.extend(machine::args(&self.slots, folder)?);
+        args.extend(self.qemu.iter().cloned());
+        Ok(args)
+    }
+
+    /// Writes the run's folder: what the guest copies to its root, its set-up script, the devices' files.
+    fn fill(&self, folder: &Path, release: &str) -> Result<(), LabError> {
+        let share = folder.join("share");
+        let files = share.join("files");
+        for path in [share.join("cmd"), files.join("lib/pciescope"), files.join("usr/bin")] {
+            fs::create_dir_all(&path).map_err(LabError::file("create", path))?;
+        }
+        for (host, place) in &self.files {
+            copy(host, &files, place)?;
+        }
+        for program in &self.programs {
+            let name = program.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+            copy(program, &files, &format!("/usr/bin/{name}"))?;
+            for library in libraries(program)? {
+                copy(&library, &files, &library.display().to_string())?;
+            }
+        }
+        let own = own_modules(release)?;
+        for entry in fs::read_dir(&own).into_iter().flatten().flatten() {
+            if entry.path().extension().is_some_and(|extension| extension == "ko") {
+                copy(&entry.path(), &files, &format!("/lib/pciescope/{}", entry.file_name().display()))?;
+            }
+        }
+        for (name, bytes) in machine::files(&self.slots) {
+            let path = folder.join(name);
+            fs::File::create(&path).and_then(|file| file.set_len(bytes)).map_err(LabError::file("create", path))?;
+        }
+        if let Some(greeting) = &self.interactive {
+            let path = share.join("interactive");
+            fs::write(&path, greeting).map_err(LabError::file("write", path))?;
+        }
+        let setup: String = self.modules.iter().map(|module| format!("modprobe {module} || exit\n")).collect();
+        let path = share.join("setup.sh");
+        fs::write(&path, setup).map_err(LabError::file("write", path))
+    }
+}
+
+/// Copies a host file to `place` below `files`, readable by the guest whoever runs the host's side.
+fn copy(host: &Path, files: &Path, place: &str) -> Result<(), LabError> {
+    let target = files.join(place.trim_start_matches('/'));
+    if let Some(parent) = target.parent() {
+        fs::create_dir_all(parent).map_err(LabError::file("create", parent))?;
+    }
+    fs::copy(host, &target).map(drop).map_err(LabError::file("copy", host))
+}
+
+/// The shared libraries and the loader that a program of the host is linked with, by the loader's own account.
+fn libraries(program: &Path) -> Result<BTreeSet<PathBuf>, LabError> {
+    let output = Command::new("ldd")
+        .arg(program)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(LabError::file("start ldd for", program))?;
+    // A static program is not an error: ldd says so and fails.
+    Ok(String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .filter_map(|line| line.split_whitespace().find(|word| word.starts_with('/')))
+        .map(PathBuf::from)
+        .collect())
+}

@@ -1,0 +1,226 @@
+//! The initramfs of a guest kernel: busybox, the init scripts, and the modules that reach the host's folders. It holds
+//! nothing of a single run, so it is made once per kernel and kept.
+
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::{fs, io, process};
+
+use cpio::newc;
+
+use super::LabError;
+use super::root::{Root, cache_dir, source_dir};
+
+/// What the guest needs before it can reach anything of the host: the transport, the command port, the file system.
+const MODULES: [&str; 4] = ["virtio_pci", "virtio_console", "9pnet_virtio", "9p"];
+
+/// Programs of the root folder that the guest finds under their own names.
+const TOOLS: [&str; 11] =
+    ["lspci", "setpci", "strace", "fio", "perf", "stress-ng", "kmod", "lsmod", "modinfo", "rmmod", "taskset"];
+
+/// Scripts of `lab/guest` and where they go.
+const SCRIPTS: [(&str, &str); 5] = [
+    ("init", "init"),
+    ("agent", "lib/lab/agent"),
+    ("command", "lib/lab/command"),
+    ("tool", "lib/lab/tool"),
+    ("modprobe", "sbin/modprobe"),
+];
+
+const FOLDERS: [&str; 19] = [
+    "bin",
+    "dev",
+    "etc",
+    "host",
+    "initmodules",
+    "lab",
+    "lib",
+    "lib/lab",
+    "lib/pciescope",
+    "proc",
+    "root",
+    "run",
+    "sbin",
+    "sys",
+    "tmp",
+    "usr",
+    "usr/bin",
+    "usr/sbin",
+    "usr/share",
+];
+
+/// The initramfs for a kernel release, made if it is not in the cache.
+pub(super) fn build(root: &Root, release: &str) -> Result<PathBuf, LabError> {
+    let scripts = read_scripts()?;
+    let mut hash = DefaultHasher::new();
+    (release, root.stamp(), &scripts, MODULES, TOOLS, FOLDERS, env!("CARGO_PKG_VERSION")).hash(&mut hash);
+    let folder = cache_dir()?.join("initramfs");
+    let path = folder.join(format!("{release}-{:016x}.cpio", hash.finish()));
+    if path.exists() {
+        return Ok(path);
+    }
+    fs::create_dir_all(&folder).map_err(LabError::file("create", &folder))?;
+    let mut archive = Archive::default();
+    fill(&mut archive, root, release, &scripts)?;
+    // Whoever finds the file finds it whole: two runs may make it at once.
+    let partial = path.with_extension(format!("{}.partial", process::id()));
+    fs::write(&partial, archive.finish()?).map_err(LabError::file("write", &partial))?;
+    fs::rename(&partial, &path).map_err(LabError::file("write", &path))?;
+    Ok(path)
+}
+
+fn read_scripts() -> Result<Vec<(&'static str, Vec<u8>)>, LabError> {
+    let guest = source_dir()?.join("guest");
+    SCRIPTS
+        .iter()
+        .map(|(name, place)| {
+            let path = guest.join(name);
+            Ok((*place, fs::read(&path).map_err(LabError::file("read", path))?))
+        })
+        .collect()
+}
+
+fn fill(archive: &mut Archive, root: &Root, release: &str, scripts: &[(&str, Vec<u8>)]) -> Result<(), LabError> {
+    for folder in FOLDERS {
+        archive.folder(folder)?;
+    }
+    let busybox = root.path().join("usr/bin/busybox");
+    archive.file("bin/busybox", &fs::read(&busybox).map_err(LabError::file("read", busybox))?)?;
+    let list = root
+        .command("usr/bin/busybox")
+        .arg("--list")
+        .output()
+        .map_err(LabError::file("start", root.path().join("usr/bin/busybox")))?;
+    // modprobe and what comes from the root folder must not be hidden by busybox's own.
+    let hidden: HashSet<&str> = TOOLS.into_iter().chain(["modprobe", "busybox"]).collect();
+    for applet in String::from_utf8_lossy(&list.stdout).lines().filter(|applet| !hidden.contains(applet)) {
+        archive.link(&format!("bin/{applet}"), "/bin/busybox")?;
+    }
+    for tool in TOOLS {
+        archive.link(&format!("usr/bin/{tool}"), "/lib/lab/tool")?;
+    }
+    archive.link("usr/bin/modprobe", "/sbin/modprobe")?;
+    archive.link("lib/modules", "/lab/usr/lib/modules")?;
+    archive.link("usr/share/misc", "/lab/usr/share/misc")?;
+    archive.file("etc/passwd", b"root:x:0:0:root:/root:/bin/sh\n")?;
+    archive.file("etc/group", b"root:x:0:\n")?;
+    for (place, text) in scripts {
+        archive.file(place, text)?;
+    }
+    for (index, module) in resolve(&root.modules(release), &MODULES)?.iter().enumerate() {
+        let name = module.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let name = name.split(".ko").next().unwrap_or_default();
+        archive.file(&format!("initmodules/{index:02}-{name}.ko"), &read_module(root, module)?)?;
+    }
+    Ok(())
+}
+
+/// Modules and all they depend on, in the order of loading. Those built into the kernel are left out.
+fn resolve(folder: &Path, names: &[&str]) -> Result<Vec<PathBuf>, LabError> {
+    let read = |name: &str| {
+        let path = folder.join(name);
+        fs::read_to_string(&path).map_err(LabError::file("read", path))
+    };
+    let (dependencies, builtin) = (read("modules.dep")?, read("modules.builtin")?);
+    let mut order: Vec<PathBuf> = Vec::new();
+    for name in names {
+        if builtin.lines().any(|line| stem(line) == *name) {
+            continue;
+        }
+        let (module, needs) = dependencies
+            .lines()
+            .filter_map(|line| line.split_once(':'))
+            .find(|(path, _)| stem(path) == *name)
+            .ok_or_else(|| LabError::Missing {
+                path: folder.join(name),
+                hint: format!("the kernel has no module {name}; lab/setup-root --remove and make setup"),
+            })?;
+        // modules.dep names the nearest dependency first.
+        for path in needs.split_whitespace().rev().chain([module]) {
+            let path = folder.join(path);
+            if !order.contains(&path) {
+                order.push(path);
+            }
+        }
+    }
+    Ok(order)
+}
+
+/// Name of the module in a path such as `kernel/fs/9p/9p.ko.xz`, as modprobe spells it.
+fn stem(path: &str) -> String {
+    let file = path.rsplit('/').next().unwrap_or(path);
+    file.split(".ko").next().unwrap_or(file).replace('-', "_")
+}
+
+fn read_module(root: &Root, path: &Path) -> Result<Vec<u8>, LabError> {
+    if path.extension().is_none_or(|extension| extension != "xz") {
+        return fs::read(path).map_err(LabError::file("read", path));
+    }
+    let output = root.command("usr/bin/xz").arg("-dc").arg(path).output().map_err(LabError::file("read", path))?;
+    if output.status.success() {
+        Ok(output.stdout)
+    } else {
+        Err(LabError::Program {
+            program: format!("xz -dc {}", path.display()),
+            reason: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+        })
+    }
+}
+
+/// A cpio archive of the form the kernel unpacks. Not compressed: unpacking costs the guest more than reading.
+#[derive(Default)]
+struct Archive {
+    bytes: Vec<u8>,
+    inode: u32,
+}
+
+impl Archive {
+    fn add(&mut self, name: &str, mode: u32, contents: &[u8]) -> Result<(), LabError> {
+        self.inode += 1;
+        let size = u32::try_from(contents.len())
+            .map_err(|_| LabError::Refused(format!("{name} is too large for an initramfs")))?;
+        let mut writer = newc::Builder::new(name).ino(self.inode).mode(mode).nlink(1).write(&mut self.bytes, size);
+        writer.write_all(contents).and_then(|()| writer.finish().map(drop)).map_err(LabError::file("write", name))
+    }
+
+    fn folder(&mut self, name: &str) -> Result<(), LabError> {
+        self.add(name, 0o040_755, b"")
+    }
+
+    fn file(&mut self, name: &str, contents: &[u8]) -> Result<(), LabError> {
+        self.add(name, 0o100_755, contents)
+    }
+
+    fn link(&mut self, name: &str, target: &str) -> Result<(), LabError> {
+        self.add(name, 0o120_777, target.as_bytes())
+    }
+
+    fn finish(self) -> Result<Vec<u8>, LabError> {
+        newc::trailer(self.bytes).map_err(|source: io::Error| LabError::File {
+            action: "write",
+            path: "initramfs".into(),
+            source,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modules_are_loaded_after_what_they_need_and_once() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(
+            dir.path().join("modules.dep"),
+            "kernel/a-top.ko.xz: kernel/middle.ko.xz kernel/base.ko.xz\nkernel/b.ko: kernel/base.ko.xz\n",
+        )
+        .unwrap();
+        fs::write(dir.path().join("modules.builtin"), "kernel/drivers/virtio/virtio_pci.ko\n").unwrap();
+        let order = resolve(dir.path(), &["virtio_pci", "a_top", "b"]).unwrap();
+        let names: Vec<_> = order.iter().map(|path| stem(&path.to_string_lossy())).collect();
+        assert_eq!(names, ["base", "middle", "a_top", "b"]);
+        assert!(matches!(resolve(dir.path(), &["absent"]), Err(LabError::Missing { .. })));
+    }
+}

@@ -1,0 +1,114 @@
+//! QEMU as a child process that never outlives its owner.
+
+use std::io::Read;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use std::{fs, thread};
+
+use super::LabError;
+
+/// How often the watching thread looks.
+const TICK: Duration = Duration::from_millis(10);
+
+/// A running QEMU. A thread of its own starts it and waits for it: QEMU is told to end with the thread that started it
+/// (`-run-with exit-with-parent`), and that must not be whichever thread happened to call.
+#[derive(Debug)]
+pub(super) struct Process {
+    kill: Arc<AtomicBool>,
+    status: Arc<Mutex<Option<ExitStatus>>>,
+    watcher: Option<JoinHandle<()>>,
+    errors: std::path::PathBuf,
+}
+
+impl Process {
+    /// Starts `command`; its standard error goes to `errors`.
+    pub fn start(mut command: Command, errors: &Path, interactive: bool) -> Result<Process, LabError> {
+        let file = fs::File::create(errors).map_err(LabError::file("create", errors))?;
+        command.args(["-run-with", "exit-with-parent=on"]).stderr(file);
+        if !interactive {
+            command.stdin(Stdio::null()).stdout(Stdio::null());
+        }
+        let kill = Arc::new(AtomicBool::new(false));
+        let status = Arc::new(Mutex::new(None));
+        let (sender, started) = mpsc::channel();
+        let watcher = thread::Builder::new()
+            .name("qemu".into())
+            .spawn({
+                let (kill, status) = (Arc::clone(&kill), Arc::clone(&status));
+                move || {
+                    let child = command.spawn();
+                    let error = child.as_ref().err().map(|error| std::io::Error::new(error.kind(), error.to_string()));
+                    // The other side waits for this message before it does anything else.
+                    let _ = sender.send(error);
+                    if let Ok(child) = child {
+                        let ended = watch(child, &kill);
+                        *status.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = ended;
+                    }
+                }
+            })
+            .map_err(LabError::file("start a thread for", "qemu-system-x86_64"))?;
+        match started.recv() {
+            Ok(None) => Ok(Process { kill, status, watcher: Some(watcher), errors: errors.to_owned() }),
+            Ok(Some(source)) => Err(LabError::file("start", "qemu-system-x86_64")(source)),
+            Err(_) => Err(LabError::Refused("the thread of QEMU ended before it started".into())),
+        }
+    }
+
+    /// How QEMU ended and what it said last, or `None` while it lives.
+    pub fn ended(&self) -> Option<String> {
+        if self.watcher.as_ref().is_some_and(|watcher| !watcher.is_finished()) {
+            return None;
+        }
+        let status = *self.status.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut words = String::new();
+        // What cannot be read is left out of a message that is about something else.
+        let _ = fs::File::open(&self.errors).and_then(|mut file| file.read_to_string(&mut words));
+        let last = words.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
+        let status = status.map_or_else(|| "killed".to_owned(), |status| format!("QEMU's {status}"));
+        Some(if last.is_empty() { status } else { format!("{status}: {last}") })
+    }
+
+    /// Waits for QEMU to end by itself; whether it did.
+    pub fn wait(&self, wait: Duration) -> bool {
+        let end = Instant::now() + wait;
+        while self.ended().is_none() {
+            if Instant::now() >= end {
+                return false;
+            }
+            thread::sleep(TICK);
+        }
+        true
+    }
+
+    /// Ends QEMU now.
+    pub fn kill(&mut self) {
+        self.kill.store(true, Ordering::Release);
+        if let Some(watcher) = self.watcher.take() {
+            // It panics nowhere; were it to, QEMU would be gone with it.
+            let _ = watcher.join();
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+fn watch(mut child: Child, kill: &AtomicBool) -> Option<ExitStatus> {
+    loop {
+        match child.try_wait() {
+            Ok(Some(status)) => return Some(status),
+            Ok(None) if !kill.load(Ordering::Acquire) => thread::sleep(TICK),
+            _ => {
+                let _ = child.kill();
+                return child.wait().ok();
+            }
+        }
+    }
+}

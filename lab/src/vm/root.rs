@@ -1,0 +1,185 @@
+//! The root folder that `lab/setup-root` makes: QEMU, guest kernels, the guest's tools.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::str::FromStr;
+use std::{env, fmt, fs};
+
+use super::LabError;
+
+/// A guest kernel: the newest of one Debian suite.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+pub enum Kernel {
+    /// Debian bookworm's.
+    V6_1,
+    /// Debian trixie's.
+    #[default]
+    V6_12,
+    /// The newest in trixie-backports.
+    Newest,
+}
+
+impl Kernel {
+    /// Every guest kernel, the oldest first.
+    pub const ALL: [Kernel; 3] = [Kernel::V6_1, Kernel::V6_12, Kernel::Newest];
+
+    fn suite(self) -> &'static str {
+        match self {
+            Kernel::V6_1 => "bookworm",
+            Kernel::V6_12 => "trixie",
+            Kernel::Newest => "trixie-backports",
+        }
+    }
+}
+
+impl fmt::Display for Kernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Kernel::V6_1 => "6.1",
+            Kernel::V6_12 => "6.12",
+            Kernel::Newest => "newest",
+        })
+    }
+}
+
+impl FromStr for Kernel {
+    type Err = LabError;
+
+    fn from_str(text: &str) -> Result<Self, LabError> {
+        Kernel::ALL
+            .into_iter()
+            .find(|kernel| kernel.to_string() == text)
+            .ok_or_else(|| LabError::Refused(format!("{text}: no such guest kernel (6.1, 6.12, newest)")))
+    }
+}
+
+/// The lab's root folder.
+#[derive(Debug, Clone)]
+pub struct Root {
+    path: PathBuf,
+}
+
+/// The loader, the libraries and QEMU inside the root folder. Debian's layout for amd64.
+const LOADER: &str = "lib64/ld-linux-x86-64.so.2";
+const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
+const QEMU: &str = "usr/bin/qemu-system-x86_64";
+const KERNELS: &str = "usr/share/pciescope/kernels";
+const STAMP: &str = ".pciescope-lab";
+
+impl Root {
+    /// The root folder of `PCIESCOPE_LAB_ROOT`, else `pciescope/lab-root` in the user's cache folder.
+    ///
+    /// # Errors
+    /// [`LabError::NoRoot`] when it is missing or incomplete.
+    pub fn find() -> Result<Root, LabError> {
+        let path = match env::var_os("PCIESCOPE_LAB_ROOT") {
+            Some(path) => PathBuf::from(path),
+            None => cache_dir()?.join("lab-root"),
+        };
+        for needed in [STAMP, LOADER, QEMU, KERNELS] {
+            if !path.join(needed).exists() {
+                return Err(LabError::NoRoot { root: path, missing: needed.into() });
+            }
+        }
+        Ok(Root { path })
+    }
+
+    /// Path of the folder.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Release of a guest kernel, such as `6.12.107+deb13-amd64`.
+    ///
+    /// # Errors
+    /// The folder's list of kernels cannot be read or lacks this one.
+    pub fn release(&self, kernel: Kernel) -> Result<String, LabError> {
+        let list = self.path.join(KERNELS);
+        let text = fs::read_to_string(&list).map_err(LabError::file("read", &list))?;
+        text.lines()
+            .filter_map(|line| line.split_once(' '))
+            .find(|(suite, _)| *suite == kernel.suite())
+            .map(|(_, release)| release.to_owned())
+            .ok_or(LabError::NoRoot { root: self.path.clone(), missing: format!("kernel {kernel}").into() })
+    }
+
+    /// The kernel image of a release.
+    pub fn image(&self, release: &str) -> PathBuf {
+        self.path.join("boot").join(format!("vmlinuz-{release}"))
+    }
+
+    /// The folder of a release's own modules.
+    pub fn modules(&self, release: &str) -> PathBuf {
+        self.path.join("usr/lib/modules").join(release)
+    }
+
+    /// What identifies this folder's contents: the hash of the recipe it was made by.
+    pub fn stamp(&self) -> String {
+        fs::read_to_string(self.path.join(STAMP)).unwrap_or_default()
+    }
+
+    /// A command that runs one of the folder's programs with the folder's own libraries, without chroot.
+    pub fn command(&self, program: &str) -> Command {
+        let mut command = Command::new(self.path.join(LOADER));
+        command.arg("--library-path").arg(self.path.join(LIBRARIES)).arg(self.path.join(program));
+        command
+    }
+
+    /// QEMU, told where its modules and firmware are.
+    pub fn qemu(&self) -> Command {
+        let mut command = self.command(QEMU);
+        command.env("QEMU_MODULE_DIR", self.path.join(LIBRARIES).join("qemu"));
+        for firmware in ["usr/share/qemu", "usr/share/seabios"] {
+            command.arg("-L").arg(self.path.join(firmware));
+        }
+        command
+    }
+}
+
+/// The folder of this user's cache that is the project's.
+///
+/// # Errors
+/// Neither `XDG_CACHE_HOME` nor `HOME` is set.
+pub(super) fn cache_dir() -> Result<PathBuf, LabError> {
+    env::var_os("XDG_CACHE_HOME")
+        .map(PathBuf::from)
+        .or_else(|| env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache")))
+        .map(|cache| cache.join("pciescope"))
+        .ok_or_else(|| LabError::Refused("neither XDG_CACHE_HOME nor HOME is set: no place for the lab's files".into()))
+}
+
+/// The `lab` folder of the source tree: `PCIESCOPE_LAB_DIR`, else where this program was built.
+///
+/// # Errors
+/// [`LabError::Missing`] when there is none.
+pub(super) fn source_dir() -> Result<PathBuf, LabError> {
+    let path = env::var_os("PCIESCOPE_LAB_DIR").map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
+    let probe = path.join("guest/init");
+    if probe.exists() {
+        Ok(path)
+    } else {
+        Err(LabError::Missing { path: probe, hint: "it is part of the source tree".into() })
+    }
+}
+
+/// The folder of our modules for a kernel release: `PCIESCOPE_LAB_MODULES`, else `target/lab/modules` of the tree.
+pub(super) fn own_modules(release: &str) -> Result<PathBuf, LabError> {
+    let base = match env::var_os("PCIESCOPE_LAB_MODULES") {
+        Some(path) => PathBuf::from(path),
+        None => source_dir()?.join("../target/lab/modules"),
+    };
+    Ok(base.join(release))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_read_back_as_they_are_written() {
+        for kernel in Kernel::ALL {
+            assert_eq!(kernel.to_string().parse::<Kernel>().unwrap(), kernel);
+        }
+        assert!("6.11".parse::<Kernel>().unwrap_err().to_string().starts_with("6.11: no such guest kernel"));
+    }
+}
