@@ -201,11 +201,13 @@ struct pcilat_slot {
 	__u64 extra;		/* handler runs without an open trigger */
 	__u64 wrong_cpu;	/* answered on another CPU than asked for */
 	__u64 late;		/* fixed rate: trigger stood later than its time by over half an interval */
-	__u64 missed;		/* fixed rate: times that passed while the last was still open */
+	__u64 missed;		/* fixed rate: times at which nothing was raised: the trigger was too late, or too many open */
 	__u64 merged;		/* fixed rate: triggers answered by one handler run */
 	__u64 samples_lost;	/* should be 0: stamps taken but not recorded */
 	__u64 accesses;		/* accesses that a LATENCY value (ring included) covers: the reader divides; 0 means 1 */
-	__u64 reserved[3];
+	__u64 warmup_triggers;	/* IRQ: raised before measuring; triggers leaves them out */
+	__u64 warmup_handled;	/* IRQ: warm-up interrupts answered, on any CPU */
+	__u64 config_offset;	/* CONFIG: what was read: 0x100, or 0 where the function has no extended space */
 };
 
 /* PCILAT_IOC_HIST: copies buckets [first, first + count) of a slot to user memory. */

@@ -1,0 +1,485 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * /dev/pcilat/BDF: the ioctls, and the ring by read() and mmap(). Everything
+ * that user space sends is checked here, as far as it does not depend on the
+ * device; docs/uapi.md lists the errors.
+ */
+#include <linux/bitmap.h>
+#include <linux/capability.h>
+#include <linux/cpumask.h>
+#include <linux/fs.h>
+#include <linux/module.h>
+#include <linux/slab.h>
+#include <linux/uaccess.h>
+#include <linux/vmalloc.h>
+
+#include "../compat.h"
+#include "internal.h"
+
+static int pcilat_open(struct inode *inode, struct file *file)
+{
+	struct pcilat_device *pl = container_of(file->private_data, struct pcilat_device, control);
+
+	if (!capable(CAP_SYS_RAWIO))
+		return -EPERM;
+	/* misc_open() holds off misc_deregister(), and with it the last put. */
+	if (!pcilat_get(pl))
+		return -ENODEV;
+	file->private_data = pl;
+	return nonseekable_open(inode, file);
+}
+
+static int pcilat_release(struct inode *inode, struct file *file)
+{
+	pcilat_put(file->private_data);
+	return 0;
+}
+
+/* Copies a structure in whose first field is its size, as the caller knows it. */
+static int pcilat_copy_struct(void *to, size_t size, const void __user *from)
+{
+	u32 theirs;
+	int ret;
+
+	if (get_user(theirs, (const u32 __user *)from))
+		return -EFAULT;
+	if (theirs < size)
+		return -EINVAL;
+	if (theirs > PAGE_SIZE)
+		return -E2BIG;
+	ret = copy_struct_from_user(to, size, from, theirs);
+	if (!ret)
+		*(u32 *)to = size;
+	return ret;
+}
+
+static int pcilat_ioc_info(struct pcilat_device *pl, void __user *arg)
+{
+	struct pcilat_info info;
+	int ret;
+
+	ret = pcilat_copy_struct(&info, sizeof(info), arg);
+	if (ret)
+		return ret;
+	ret = pcilat_enter(pl);
+	if (ret)
+		return ret;
+	info = pl->info;
+	pcilat_leave(pl);
+	return copy_to_user(arg, &info, sizeof(info)) ? -EFAULT : 0;
+}
+
+/* Copies a list of different numbers below @limit. */
+static u32 *pcilat_copy_list(u64 address, u32 count, u32 limit, int error)
+{
+	unsigned long *seen;
+	u32 *list;
+	u32 i;
+
+	if (!count || count > limit)
+		return ERR_PTR(-EINVAL);
+	if (address != (unsigned long)address)
+		return ERR_PTR(-EFAULT);
+	list = vmemdup_user(u64_to_user_ptr(address), array_size(count, sizeof(*list)));
+	if (IS_ERR(list))
+		return list;
+	seen = bitmap_zalloc(limit, GFP_KERNEL);
+	if (!seen) {
+		kvfree(list);
+		return ERR_PTR(-ENOMEM);
+	}
+	for (i = 0; i < count; i++) {
+		if (list[i] >= limit || test_and_set_bit(list[i], seen)) {
+			error = list[i] >= limit ? error : -EINVAL;
+			kvfree(list);
+			list = ERR_PTR(error);
+			break;
+		}
+	}
+	bitmap_free(seen);
+	return list;
+}
+
+static bool pcilat_irq_fields_are_zero(const struct pcilat_run *run)
+{
+	return !run->vectors && !run->nvectors && !run->source && !run->trigger_cpu &&
+	       !run->warmup && !run->interval_ns && !run->timeout_ns;
+}
+
+static int pcilat_check_run_access(const struct pcilat_run *run)
+{
+	if (!run->batch || run->batch > PCILAT_MAX_BATCH || !pcilat_irq_fields_are_zero(run))
+		return -EINVAL;
+	if (run->kind == PCILAT_KIND_READ && run->value)
+		return -EINVAL;
+	if (run->kind == PCILAT_KIND_CONFIG &&
+	    (run->bar || run->offset || run->value || run->width != 4))
+		return -EINVAL;
+	if (run->width < 8 && run->value >> (8 * run->width))
+		return -EINVAL;
+	return 0;
+}
+
+static int pcilat_check_run_irq(const struct pcilat_run *run)
+{
+	if (run->batch || run->bar || run->width || run->offset || run->value ||
+	    run->order == PCILAT_ORDER_CONCURRENT || run->flags & PCILAT_RUN_ONES_OK)
+		return -EINVAL;
+	if (run->source < PCILAT_SOURCE_HARDWARE || run->source > PCILAT_SOURCE_INJECT)
+		return -EINVAL;
+	if (run->trigger_cpu < -1 || run->warmup > PCILAT_MAX_WARMUP ||
+	    run->interval_ns > PCILAT_MAX_WAIT_NS ||
+	    !run->timeout_ns || run->timeout_ns > PCILAT_MAX_WAIT_NS)
+		return -EINVAL;
+	if (run->interval_ns && run->gap_ns)
+		return -EINVAL;
+	if (run->trigger_cpu >= 0 &&
+	    (run->trigger_cpu >= nr_cpu_ids || !cpu_online(run->trigger_cpu)))
+		return -ENXIO;
+	return 0;
+}
+
+static int pcilat_check_run(const struct pcilat_run *run)
+{
+	if (run->kind < PCILAT_KIND_READ || run->kind > PCILAT_KIND_IRQ ||
+	    run->order < PCILAT_ORDER_SEQUENTIAL || run->order > PCILAT_ORDER_CONCURRENT ||
+	    run->flags & ~(PCILAT_RUN_RAW | PCILAT_RUN_ONES_OK) ||
+	    memchr_inv(run->reserved, 0, sizeof(run->reserved)))
+		return -EINVAL;
+	if ((run->order == PCILAT_ORDER_INTERLEAVED) != !!run->rounds)
+		return -EINVAL;
+	if ((!run->count && !run->duration_ns) || run->duration_ns > PCILAT_NS_MAX)
+		return -EINVAL;
+	if (run->kind != PCILAT_KIND_IRQ)
+		return pcilat_check_run_access(run);
+	return pcilat_check_run_irq(run);
+}
+
+static int pcilat_ioc_run(struct pcilat_device *pl, const void __user *arg)
+{
+	struct pcilat_run run;
+	u32 *cpus, *vectors = NULL;
+	u32 i;
+	int ret;
+
+	ret = pcilat_copy_struct(&run, sizeof(run), arg);
+	if (!ret)
+		ret = pcilat_check_run(&run);
+	if (ret)
+		return ret;
+	cpus = pcilat_copy_list(run.cpus, run.ncpus, nr_cpu_ids, -ENXIO);
+	if (IS_ERR(cpus))
+		return PTR_ERR(cpus);
+	for (i = 0; i < run.ncpus; i++) {
+		if (!cpu_online(cpus[i])) {
+			ret = -ENXIO;
+			goto out;
+		}
+	}
+	if (run.kind == PCILAT_KIND_IRQ) {
+		if (!pl->nvectors) {
+			ret = -EOPNOTSUPP;
+			goto out;
+		}
+		vectors = pcilat_copy_list(run.vectors, run.nvectors, pl->nvectors, -EOPNOTSUPP);
+		if (IS_ERR(vectors)) {
+			ret = PTR_ERR(vectors);
+			vectors = NULL;
+			goto out;
+		}
+	}
+	ret = pcilat_run(pl, &run, cpus, vectors, NULL);
+out:
+	kvfree(vectors);
+	kvfree(cpus);
+	return ret;
+}
+
+static void pcilat_fill_status(struct pcilat_device *pl, struct pcilat_status *status)
+{
+	struct pcilat_job *job = pl->job;
+
+	status->error_cpu = -1;
+	status->present = pl->present && !READ_ONCE(pl->gone);
+	if (!job)
+		return;
+	spin_lock(&job->lock);
+	status->error = job->error;
+	status->error_cpu = job->error_cpu;
+	status->error_offset = job->error_offset;
+	spin_unlock(&job->lock);
+	if (job->running)
+		status->state = PCILAT_STATE_RUNNING;
+	else
+		status->state = status->error ? PCILAT_STATE_FAILED : PCILAT_STATE_DONE;
+	status->done = pcilat_job_done(job);
+	status->total = job->total;
+	status->elapsed_ns = job->running ? ktime_get_ns() - job->start_ns : job->elapsed_ns;
+	status->slots = job->nslots;
+	if (job->req.flags & PCILAT_RUN_RAW) {
+		spin_lock(&pl->ring.lock);
+		status->raw_written = pl->ring.written;
+		status->raw_lost = pl->ring.lost;
+		spin_unlock(&pl->ring.lock);
+	}
+}
+
+static int pcilat_ioc_status(struct pcilat_device *pl, void __user *arg)
+{
+	struct pcilat_status status;
+	int ret;
+
+	ret = pcilat_copy_struct(&status, sizeof(status), arg);
+	if (ret)
+		return ret;
+	memset(&status, 0, sizeof(status));
+	status.size = sizeof(status);
+	mutex_lock(&pl->lock);
+	pcilat_fill_status(pl, &status);
+	mutex_unlock(&pl->lock);
+	return copy_to_user(arg, &status, sizeof(status)) ? -EFAULT : 0;
+}
+
+/* The last run's results, with pl->lock held; they move while it is under way. */
+static struct pcilat_job *pcilat_results(struct pcilat_device *pl, u32 slot)
+{
+	struct pcilat_job *job = pl->job;
+
+	lockdep_assert_held(&pl->lock);
+	if (!job)
+		return ERR_PTR(-ENODATA);
+	if (job->running)
+		return ERR_PTR(-EBUSY);
+	if (slot >= job->nslots)
+		return ERR_PTR(-EINVAL);
+	return job;
+}
+
+static void pcilat_fill_slot(const struct pcilat_job *job, struct pcilat_slot *out)
+{
+	const struct pcilat_slot_state *slot = &job->slots[out->slot];
+	u32 position = out->slot / job->targets;
+
+	out->cpu = slot->cpu;
+	out->index = slot->index;
+	out->irq = slot->irq;
+	out->error = slot->error;
+	out->summary[PCILAT_WHAT_LATENCY] = slot->latency.summary;
+	out->summary[PCILAT_WHAT_ACK] = slot->ack.summary;
+	out->summary[PCILAT_WHAT_CALIBRATION] = job->calibration[position].summary;
+	out->triggers = slot->triggers;
+	out->handled = slot->handled;
+	out->lost = slot->lost;
+	out->extra = slot->extra;
+	out->wrong_cpu = slot->wrong_cpu;
+	out->late = slot->late;
+	out->missed = slot->missed;
+	out->merged = slot->merged;
+	out->samples_lost = slot->samples_lost;
+	out->accesses = max(job->req.batch, 1u);
+	out->warmup_triggers = slot->warmup_triggers;
+	out->warmup_handled = slot->warmup_handled;
+	if (job->req.kind == PCILAT_KIND_CONFIG) {
+		const struct pcilat_hop *hop = &job->pl->hops[slot->index];
+
+		out->domain = hop->domain;
+		out->bus = hop->bus;
+		out->devfn = hop->devfn;
+		out->config_offset = hop->offset;
+	}
+}
+
+static int pcilat_ioc_slot(struct pcilat_device *pl, void __user *arg)
+{
+	struct pcilat_slot slot;
+	struct pcilat_job *job;
+	u32 which;
+	int ret;
+
+	ret = pcilat_copy_struct(&slot, sizeof(slot), arg);
+	if (ret)
+		return ret;
+	which = slot.slot;
+	memset(&slot, 0, sizeof(slot));
+	slot.size = sizeof(slot);
+	slot.slot = which;
+	mutex_lock(&pl->lock);
+	job = pcilat_results(pl, which);
+	if (!IS_ERR(job))
+		pcilat_fill_slot(job, &slot);
+	mutex_unlock(&pl->lock);
+	if (IS_ERR(job))
+		return PTR_ERR(job);
+	return copy_to_user(arg, &slot, sizeof(slot)) ? -EFAULT : 0;
+}
+
+static const struct pcilat_figures *pcilat_figures_of(const struct pcilat_job *job,
+						      const struct pcilat_hist *hist)
+{
+	switch (hist->what) {
+	case PCILAT_WHAT_LATENCY:
+		return &job->slots[hist->slot].latency;
+	case PCILAT_WHAT_ACK:
+		return &job->slots[hist->slot].ack;
+	default:
+		return &job->calibration[hist->slot / job->targets];
+	}
+}
+
+static void pcilat_fill_buckets(const struct pcilat_figures *f, u32 first, u32 count, u64 *to)
+{
+	u32 i;
+
+	for (i = 0; i < count; i++) {
+		const u64 *chunk = f->chunks[(first + i) / PCILAT_HIST_CHUNK];
+
+		to[i] = chunk ? chunk[(first + i) % PCILAT_HIST_CHUNK] : 0;
+	}
+}
+
+static int pcilat_ioc_hist(struct pcilat_device *pl, const void __user *arg)
+{
+	struct pcilat_hist hist;
+	struct pcilat_job *job;
+	u64 *buckets;
+	u32 end;
+	int ret;
+
+	ret = pcilat_copy_struct(&hist, sizeof(hist), arg);
+	if (ret)
+		return ret;
+	if (hist.what >= PCILAT_WHATS || hist.reserved0 || !hist.count ||
+	    check_add_overflow(hist.first, hist.count, &end) || end > PCILAT_HIST_BUCKETS)
+		return -EINVAL;
+	if (hist.buckets != (unsigned long)hist.buckets)
+		return -EFAULT;
+	buckets = kvmalloc_array(hist.count, sizeof(*buckets), GFP_KERNEL);
+	if (!buckets)
+		return -ENOMEM;
+	mutex_lock(&pl->lock);
+	job = pcilat_results(pl, hist.slot);
+	if (!IS_ERR(job))
+		pcilat_fill_buckets(pcilat_figures_of(job, &hist), hist.first, hist.count, buckets);
+	mutex_unlock(&pl->lock);
+	ret = PTR_ERR_OR_ZERO(job);
+	if (!ret && copy_to_user(u64_to_user_ptr(hist.buckets), buckets,
+				 array_size(hist.count, sizeof(*buckets))))
+		ret = -EFAULT;
+	kvfree(buckets);
+	return ret;
+}
+
+static int pcilat_ioc_reg(struct pcilat_device *pl, void __user *arg)
+{
+	struct pcilat_reg reg;
+	int ret;
+
+	ret = pcilat_copy_struct(&reg, sizeof(reg), arg);
+	if (ret)
+		return ret;
+	if (reg.write > 1 || (!reg.write && reg.value))
+		return -EINVAL;
+	ret = pcilat_reg(pl, &reg);
+	if (ret)
+		return ret;
+	return copy_to_user(arg, &reg, sizeof(reg)) ? -EFAULT : 0;
+}
+
+/* The size in the number is not looked at: the structures carry their own. */
+static long pcilat_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
+{
+	struct pcilat_device *pl = file->private_data;
+	void __user *user = (void __user *)arg;
+
+	if (_IOC_TYPE(cmd) != _IOC_TYPE(PCILAT_IOC_INFO))
+		return -ENOTTY;
+	switch (cmd & ~IOCSIZE_MASK) {
+	case PCILAT_IOC_INFO & ~IOCSIZE_MASK:
+		return pcilat_ioc_info(pl, user);
+	case PCILAT_IOC_RUN & ~IOCSIZE_MASK:
+		return pcilat_ioc_run(pl, user);
+	case PCILAT_IOC_STATUS & ~IOCSIZE_MASK:
+		return pcilat_ioc_status(pl, user);
+	case PCILAT_IOC_SLOT & ~IOCSIZE_MASK:
+		return pcilat_ioc_slot(pl, user);
+	case PCILAT_IOC_HIST & ~IOCSIZE_MASK:
+		return pcilat_ioc_hist(pl, user);
+	case PCILAT_IOC_REG & ~IOCSIZE_MASK:
+		return pcilat_ioc_reg(pl, user);
+	default:
+		return -ENOTTY;
+	}
+}
+
+/* Takes records in order; those of a run under way too. Returns 0 when there is none. */
+static ssize_t pcilat_read(struct file *file, char __user *to, size_t size, loff_t *pos)
+{
+	struct pcilat_device *pl = file->private_data;
+	struct pcilat_record *bounce;
+	size_t done = 0, bytes;
+	const u32 most = 256;
+
+	if (size < sizeof(*bounce))
+		return -EINVAL;
+	bounce = kmalloc_array(most, sizeof(*bounce), GFP_KERNEL);
+	if (!bounce)
+		return -ENOMEM;
+	while (size - done >= sizeof(*bounce) && !signal_pending(current)) {
+		bytes = min_t(size_t, (size - done) / sizeof(*bounce), most);
+		bytes = pcilat_ring_read(&pl->ring, bounce, bytes) * sizeof(*bounce);
+		if (!bytes)
+			break;
+		if (copy_to_user(to + done, bounce, bytes)) {
+			kfree(bounce);
+			return -EFAULT;
+		}
+		done += bytes;
+		cond_resched();
+	}
+	kfree(bounce);
+	return done;
+}
+
+static int pcilat_mmap(struct file *file, struct vm_area_struct *vma)
+{
+	struct pcilat_device *pl = file->private_data;
+	int ret;
+
+	if (vma->vm_flags & VM_WRITE)
+		return -EPERM;
+	if (vma->vm_pgoff)
+		return -EINVAL;
+	compat_vm_never_writable(vma);
+	ret = pcilat_ring_allocate(&pl->ring);
+	if (ret)
+		return ret;
+	return remap_vmalloc_range(vma, pl->ring.records, 0);
+}
+
+static const struct file_operations pcilat_fops = {
+	.owner = THIS_MODULE,
+	.open = pcilat_open,
+	.release = pcilat_release,
+	.unlocked_ioctl = pcilat_ioctl,
+	.compat_ioctl = compat_ptr_ioctl,
+	.read = pcilat_read,
+	.mmap = pcilat_mmap,
+};
+
+int pcilat_chardev_init(struct pcilat_device *pl)
+{
+	pl->control = (struct miscdevice) {
+		.minor = MISC_DYNAMIC_MINOR,
+		.name = pl->node_names[0],
+		.nodename = pl->node_names[1],
+		.fops = &pcilat_fops,
+		.parent = &pl->pdev->dev,
+		.mode = 0600,
+	};
+	return misc_register(&pl->control);
+}
+
+void pcilat_chardev_exit(struct pcilat_device *pl)
+{
+	misc_deregister(&pl->control);
+}

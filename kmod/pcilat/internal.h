@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the parts of the module share.
+ *
+ * Locks, outermost first:
+ *   pcilat_devices_lock > pcilat_device.hw > pcilat_device.lock > pcilat_job.lock
+ * pcilat_ring.lock and pcilat_text_ring.lock are innermost. None of them is
+ * held while user memory is touched.
+ */
+#ifndef PCILAT_INTERNAL_H
+#define PCILAT_INTERNAL_H
+
+#include <linux/atomic.h>
+#include <linux/cache.h>
+#include <linux/kref.h>
+#include <linux/list.h>
+#include <linux/miscdevice.h>
+#include <linux/mutex.h>
+#include <linux/pci.h>
+#include <linux/rwsem.h>
+#include <linux/spinlock.h>
+#include <linux/types.h>
+#include <linux/wait.h>
+#include <linux/pcilat.h>
+
+#include "clock.h"
+#include "hist.h"
+
+#define PCILAT_NAME		"pcilat"
+#define PCILAT_BATCH_MAX_NS	50000u		/* longest time with interrupts off */
+#define PCILAT_CALIBRATION	10000u		/* empty stamp pairs on each CPU */
+#define PCILAT_SEGMENT		256u		/* samples taken before they are sorted in */
+#define PCILAT_MAX_SLOTS	65536u
+#define PCILAT_MAX_BATCH	65536u
+#define PCILAT_MAX_WARMUP	1000u
+#define PCILAT_MAX_WAIT_NS	(10ULL * NSEC_PER_SEC)	/* time-out and interval of interrupts */
+#define PCILAT_TEXT_RECORDS	100000u
+#define PCILAT_REG_RECORDS	PCILAT_TEXT_RECORDS
+#define PCILAT_OPEN_MAX		64u		/* triggers that may be open at once; power of two */
+
+struct pcilat_device;
+struct pcilat_job;
+struct pcilat_worker;
+struct pcilat_trigger;
+
+/* A histogram whose buckets are allocated 256 at a time, when first hit. */
+struct pcilat_figures {
+	struct pcilat_summary summary;
+	u64 *chunks[PCILAT_HIST_CHUNKS];
+};
+
+/* One CPU and one target of a run. */
+struct pcilat_slot_state {
+	u32 cpu;
+	u32 index;
+	u32 irq;
+	int error;
+	u64 triggers;
+	u64 handled;
+	u64 lost;
+	u64 extra;
+	u64 wrong_cpu;
+	u64 late;
+	u64 missed;
+	u64 merged;
+	u64 samples_lost;
+	u64 warmup_triggers;
+	u64 warmup_handled;
+	struct pcilat_figures latency;
+	struct pcilat_figures ack;
+};
+
+/* A function on the way from the root port to the device; see path.c. */
+struct pcilat_hop {
+	struct pci_dev *pdev;
+	int offset;		/* of the register that is read */
+	u32 domain;
+	u8 bus;
+	u8 devfn;
+};
+
+struct pcilat_sample {
+	u64 at;			/* clock at its start */
+	u64 ticks;
+	u32 target;
+};
+
+typedef void (*pcilat_segment_fn)(struct pcilat_worker *w, u32 samples);
+
+/* A thread bound to one CPU, which measures when it is its turn. */
+struct pcilat_worker {
+	struct pcilat_job *job;
+	struct task_struct *task;
+	u32 position;		/* in the request's list of CPUs */
+	u32 cpu;		/* that is measured */
+	u32 runs_on;		/* differs from cpu when another CPU triggers */
+	bool turn;		/* set by the job, cleared by the worker */
+	bool calibrated;
+	u64 quota;		/* samples in this turn, all targets together; IRQ: per vector */
+	u64 deadline;		/* clock at which the turn ends, 0: never */
+	u32 next_target;
+	/* What the last segment found. */
+	u32 samples;
+	bool moved;		/* no longer on its CPU */
+	bool ones;		/* read all-ones where it must not */
+	u32 ones_target;
+	struct pcilat_sample sample[PCILAT_SEGMENT];
+};
+
+/* A run and, when it has ended, its results. */
+struct pcilat_job {
+	struct pcilat_device *pl;
+	struct pcilat_run req;
+	u32 *cpus;
+	u32 *vectors;
+	u32 targets;
+	u32 nslots;
+	struct pcilat_slot_state *slots;
+	struct pcilat_figures *calibration;	/* one for each CPU */
+	struct pcilat_worker **workers;
+	struct pcilat_text_ring *text;		/* also write text records here, or NULL */
+	pcilat_segment_fn segment;
+	void __iomem *page;			/* mapped window */
+	void __iomem *reg;			/* the register in it */
+	wait_queue_head_t wait;			/* for workers to be done, and to begin */
+	u64 start;				/* clock at start */
+	u64 start_ns;				/* CLOCK_MONOTONIC at start */
+	u64 deadline;
+	u64 gap;				/* ticks */
+	u64 budget;				/* ticks with interrupts off */
+	u64 elapsed_ns;
+	u64 total;
+	bool stop;				/* set with `lock` held, read without */
+	bool running;				/* under pl->lock */
+	spinlock_t lock;			/* error, error_cpu, error_offset, stop */
+	int error;
+	int error_cpu;
+	u64 error_offset;
+};
+
+/* The ring of raw records; allocated once, lives as long as the device's state. */
+struct pcilat_ring {
+	struct mutex allocate;			/* records: from NULL to the memory, once */
+	struct pcilat_record *records;
+	u32 size;				/* in records */
+	spinlock_t lock;			/* written, read, lost, and the records themselves */
+	u64 written;
+	u64 read;
+	u64 lost;
+};
+
+/* One line of /dev/pcilatdriver/BDF/{iomem,interrupt}. */
+struct pcilat_text_record {
+	u64 at_ns;
+	u64 first_ns;
+	u64 second_ns;
+	u32 cpu;
+	u32 where;		/* BAR or Linux interrupt number */
+};
+
+/* One line of /dev/pcilatdriver/BDF/devreg. */
+struct pcilat_reg_record {
+	u64 at_ns;
+	u64 offset;
+	u64 value;
+	u8 bar;
+	u8 width;
+	bool write;
+	int error;
+};
+
+/* A bounded log which forgets its oldest records. */
+struct pcilat_text_ring {
+	spinlock_t lock;			/* all below, once records is set */
+	void *records;				/* set once, under pl->lock */
+	u32 record_size;
+	u32 size;				/* in records */
+	u64 written;				/* since the last clear */
+};
+
+/* What one trigger became; from the handler to the triggering thread. */
+struct pcilat_answer {
+	u64 triggered;
+	u64 entry;
+	u64 acked;
+	u32 cpu;
+	u32 merged;		/* further triggers that this handler run answered */
+};
+
+/*
+ * A vector. Triggers go through a queue with one producer, the thread of the
+ * run, and one consumer, the handler, which never runs twice at once; answers
+ * go the other way. `tail` alone has two writers: the thread takes a trigger
+ * back when it is lost, hence cmpxchg.
+ */
+struct pcilat_vector {
+	struct pcilat_device *pl;
+	u32 index;
+	int irq;
+	bool requested;
+	u64 triggered[PCILAT_OPEN_MAX];
+	u32 head;				/* written by the thread */
+	atomic_t tail;
+	struct pcilat_answer answers[PCILAT_OPEN_MAX];
+	u32 answered;				/* written by the handler */
+	u32 taken;				/* written by the thread */
+	u32 overrun;				/* answers that found the queue full; handler */
+	u32 extra;				/* handler runs without an open trigger; handler */
+	cpumask_var_t affinity;			/* to be put back after a run */
+	bool moved;
+};
+
+/* A device that is bound, or was and is still open. */
+struct pcilat_device {
+	struct kref ref;
+	struct pci_dev *pdev;			/* valid with hw held and gone false */
+	char bdf[16];
+	struct list_head node;			/* in pcilat_devices */
+	struct rw_semaphore hw;			/* read: touching the device; write: taking it away */
+	bool gone;				/* written with hw held for writing; hint elsewhere */
+	unsigned long busy;			/* bit 0: a run is under way */
+	u32 claimed;				/* BARs that are ours, a bit each */
+	u32 irq_type;
+	u32 nvectors;
+	struct pcilat_vector *vectors;
+	const struct pcilat_trigger *trigger;	/* NULL: device not in the table */
+	void __iomem *trigger_regs;
+	bool irq_enabled;			/* under lock: by the text command "1" */
+	u32 sources;
+	struct pcilat_hop *hops;
+	u32 nhops;
+	struct pcilat_info info;		/* constant after probe() */
+
+	struct mutex lock;			/* job (the pointer and its results), text settings */
+	struct pcilat_job *job;			/* last or present run; NULL if none */
+	bool present;				/* answered when last asked */
+
+	struct pcilat_ring ring;
+	struct pcilat_text_ring iomem_text;
+	struct pcilat_text_ring irq_text;
+	struct pcilat_text_ring reg_text;
+	struct pcilat_text *text;		/* settings of the text surface */
+
+	struct miscdevice control;		/* /dev/pcilat/BDF */
+	struct miscdevice text_node[3];		/* /dev/pcilatdriver/BDF/... */
+	char *node_names[8];
+	struct device *class_dev;
+};
+
+/* main.c */
+extern struct list_head pcilat_devices;
+extern struct mutex pcilat_devices_lock;
+extern struct class pcilat_class;
+bool pcilat_get(struct pcilat_device *pl);
+void pcilat_put(struct pcilat_device *pl);
+int pcilat_enter(struct pcilat_device *pl);
+void pcilat_leave(struct pcilat_device *pl);
+int pcilat_check_lockdown(void);
+bool pcilat_look(struct pcilat_device *pl);
+
+/* run.c */
+int pcilat_run(struct pcilat_device *pl, const struct pcilat_run *req, const u32 *cpus,
+	       const u32 *vectors, struct pcilat_text_ring *text);
+void pcilat_job_end(struct pcilat_job *job, int error, int cpu, u64 offset);
+void pcilat_job_free(struct pcilat_job *job);
+bool pcilat_worker_over(const struct pcilat_worker *w);
+void pcilat_worker_wait(const struct pcilat_worker *w, u64 until);
+void pcilat_job_store(struct pcilat_job *job, u32 cpu, struct pcilat_slot_state *slot,
+		      struct pcilat_figures *f, u32 kind, u64 at, u64 ticks);
+u64 pcilat_job_done(const struct pcilat_job *job);
+
+static inline bool pcilat_job_stopped(const struct pcilat_job *job)
+{
+	return READ_ONCE(job->stop);
+}
+
+static inline struct pcilat_slot_state *pcilat_slot_of(const struct pcilat_worker *w, u32 target)
+{
+	return &w->job->slots[w->position * w->job->targets + target];
+}
+
+/* mmio.c */
+int pcilat_check_access(struct pcilat_device *pl, u32 bar, u32 width, u64 offset, bool write);
+void __iomem *pcilat_map_page(struct pcilat_device *pl, u32 bar, u64 offset);
+pcilat_segment_fn pcilat_mmio_segment(u32 kind, u32 width);
+void pcilat_calibration_segment(struct pcilat_worker *w, u32 samples);
+
+/* path.c */
+int pcilat_path_init(struct pcilat_device *pl);
+void pcilat_path_exit(struct pcilat_device *pl);
+void pcilat_path_segment(struct pcilat_worker *w, u32 samples);
+
+/* irq.c */
+int pcilat_irq_init(struct pcilat_device *pl, unsigned int max_vectors);
+void pcilat_irq_exit(struct pcilat_device *pl);
+int pcilat_irq_prepare(struct pcilat_job *job);
+void pcilat_irq_finish(struct pcilat_job *job);
+void pcilat_irq_turn(struct pcilat_worker *w);
+
+/* reg.c */
+int pcilat_reg(struct pcilat_device *pl, struct pcilat_reg *reg);
+
+/* ring.c */
+int pcilat_ring_allocate(struct pcilat_ring *ring);
+void pcilat_ring_reset(struct pcilat_ring *ring);
+void pcilat_ring_free(struct pcilat_ring *ring);
+void pcilat_ring_write(struct pcilat_ring *ring, const struct pcilat_record *record);
+u32 pcilat_ring_read(struct pcilat_ring *ring, struct pcilat_record *to, u32 count);
+int pcilat_text_ring_allocate(struct pcilat_text_ring *ring, u32 size, u32 record_size);
+void pcilat_text_ring_write(struct pcilat_text_ring *ring, const void *record);
+bool pcilat_text_ring_read(struct pcilat_text_ring *ring, u64 *position, void *record);
+void pcilat_text_ring_clear(struct pcilat_text_ring *ring);
+
+/* chardev.c */
+int pcilat_chardev_init(struct pcilat_device *pl);
+void pcilat_chardev_exit(struct pcilat_device *pl);
+
+/* text.c */
+int pcilat_text_init(struct pcilat_device *pl);
+void pcilat_text_exit(struct pcilat_device *pl);
+void pcilat_text_free(struct pcilat_device *pl);
+
+#endif /* PCILAT_INTERNAL_H */

@@ -1,0 +1,406 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * pcilat: PCIe latency from every CPU.
+ *
+ * This file binds devices and decides how long their state lives. State
+ * that an open file can reach (struct pcilat_device) is counted and outlives
+ * the binding; whatever touches the device does so between pcilat_enter() and
+ * pcilat_leave(), and remove() waits for all of these before it takes the
+ * device away.
+ */
+#include <linux/cpuhotplug.h>
+#include <linux/device.h>
+#include <linux/module.h>
+#include <linux/security.h>
+#include <linux/slab.h>
+#include <linux/vmalloc.h>
+
+#include "../compat.h"
+#include "internal.h"
+#include "trigger.h"
+
+static unsigned int max_vectors = 128;
+module_param(max_vectors, uint, 0444);
+MODULE_PARM_DESC(max_vectors, "most interrupt vectors to take of a device (default 128)");
+
+static unsigned int ring_records = 1u << 20;
+module_param(ring_records, uint, 0444);
+MODULE_PARM_DESC(ring_records, "raw records of 16 bytes that a device's ring holds (default 1048576)");
+
+#define PCILAT_RING_MIN		256u
+#define PCILAT_RING_MAX		(1u << 28)
+
+DEFINE_MUTEX(pcilat_devices_lock);	/* pcilat_devices */
+LIST_HEAD(pcilat_devices);
+
+struct class pcilat_class = {
+	.name = PCILAT_NAME,
+};
+
+static enum cpuhp_state pcilat_cpuhp;
+
+static void pcilat_release_device(struct kref *ref)
+{
+	struct pcilat_device *pl = container_of(ref, struct pcilat_device, ref);
+	u32 i;
+
+	pcilat_job_free(pl->job);
+	pcilat_ring_free(&pl->ring);
+	vfree(pl->iomem_text.records);
+	vfree(pl->irq_text.records);
+	vfree(pl->reg_text.records);
+	pcilat_path_exit(pl);
+	for (i = 0; i < ARRAY_SIZE(pl->node_names); i++)
+		kfree(pl->node_names[i]);
+	pcilat_text_free(pl);
+	kfree(pl);
+}
+
+bool pcilat_get(struct pcilat_device *pl)
+{
+	return kref_get_unless_zero(&pl->ref);
+}
+
+void pcilat_put(struct pcilat_device *pl)
+{
+	kref_put(&pl->ref, pcilat_release_device);
+}
+
+/* The device stays until pcilat_leave(). */
+int pcilat_enter(struct pcilat_device *pl)
+{
+	down_read(&pl->hw);
+	if (!pl->gone)
+		return 0;
+	up_read(&pl->hw);
+	return -ENODEV;
+}
+
+void pcilat_leave(struct pcilat_device *pl)
+{
+	up_read(&pl->hw);
+}
+
+int pcilat_check_lockdown(void)
+{
+	return security_locked_down(LOCKDOWN_PCI_ACCESS);
+}
+
+/* Asks the device for its ID. */
+bool pcilat_look(struct pcilat_device *pl)
+{
+	bool present = pci_device_is_present(pl->pdev);
+
+	WRITE_ONCE(pl->present, present);
+	return present;
+}
+
+static void pcilat_claim_bars(struct pcilat_device *pl)
+{
+	struct pci_dev *pdev = pl->pdev;
+	int bar;
+
+	for (bar = 0; bar < PCI_STD_NUM_BARS; bar++) {
+		if (!(pci_resource_flags(pdev, bar) & IORESOURCE_MEM) ||
+		    !pci_resource_len(pdev, bar))
+			continue;
+		if (pci_request_region(pdev, bar, PCILAT_NAME))
+			pci_warn(pdev, "BAR%d is in use by someone else, left alone\n", bar);
+		else
+			pl->claimed |= BIT(bar);
+	}
+}
+
+static void pcilat_release_bars(struct pcilat_device *pl)
+{
+	int bar;
+
+	for (bar = 0; bar < PCI_STD_NUM_BARS; bar++) {
+		if (pl->claimed & BIT(bar))
+			pci_release_region(pl->pdev, bar);
+	}
+}
+
+static void pcilat_fill_bars(struct pcilat_device *pl)
+{
+	int bar;
+
+	for (bar = 0; bar < PCI_STD_NUM_BARS; bar++) {
+		unsigned long flags = pci_resource_flags(pl->pdev, bar);
+		struct pcilat_bar *out = &pl->info.bars[bar];
+
+		out->size = pci_resource_len(pl->pdev, bar);
+		if (!out->size)
+			continue;
+		out->flags = PCILAT_BAR_PRESENT;
+		if (flags & IORESOURCE_MEM)
+			out->flags |= PCILAT_BAR_MEMORY;
+		if (flags & IORESOURCE_MEM_64)
+			out->flags |= PCILAT_BAR_64BIT;
+		if (flags & IORESOURCE_PREFETCH)
+			out->flags |= PCILAT_BAR_PREFETCH;
+	}
+}
+
+static void pcilat_fill_info(struct pcilat_device *pl)
+{
+	struct pci_dev *pdev = pl->pdev;
+	struct pcilat_info *info = &pl->info;
+
+	info->size = sizeof(*info);
+	info->abi = PCILAT_ABI;
+	info->domain = pci_domain_nr(pdev->bus);
+	info->bus = pdev->bus->number;
+	info->devfn = pdev->devfn;
+	info->vendor = pdev->vendor;
+	info->device = pdev->device;
+	info->subsystem_vendor = pdev->subsystem_vendor;
+	info->subsystem_device = pdev->subsystem_device;
+	info->class_code = pdev->class;
+	info->clock = PCILAT_CLOCK;
+	info->clock_hz = pcilat_clock_hz();
+	info->irq_type = pl->irq_type;
+	info->vectors = pl->nvectors;
+	info->sources = pl->sources;
+	info->ring_records = pl->ring.size;
+	info->batch_max_ns = PCILAT_BATCH_MAX_NS;
+	info->hops = pl->nhops;
+	if (pl->trigger)
+		strscpy(info->trigger, pl->trigger->name, sizeof(info->trigger));
+	pcilat_fill_bars(pl);
+}
+
+static int pcilat_name_nodes(struct pcilat_device *pl)
+{
+	static const char * const formats[] = {
+		"pcilat-%s", "pcilat/%s",
+		"pcilat-iomem-%s", "pcilatdriver/%s/iomem",
+		"pcilat-interrupt-%s", "pcilatdriver/%s/interrupt",
+		"pcilat-devreg-%s", "pcilatdriver/%s/devreg",
+	};
+	u32 i;
+
+	static_assert(ARRAY_SIZE(formats) == sizeof(pl->node_names) / sizeof(*pl->node_names));
+	for (i = 0; i < ARRAY_SIZE(formats); i++) {
+		pl->node_names[i] = kasprintf(GFP_KERNEL, formats[i], pl->bdf);
+		if (!pl->node_names[i])
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+static struct pcilat_device *pcilat_new_device(struct pci_dev *pdev)
+{
+	struct pcilat_device *pl = kzalloc(sizeof(*pl), GFP_KERNEL);
+
+	if (!pl)
+		return NULL;
+	kref_init(&pl->ref);
+	pl->pdev = pdev;
+	strscpy(pl->bdf, pci_name(pdev), sizeof(pl->bdf));
+	INIT_LIST_HEAD(&pl->node);
+	init_rwsem(&pl->hw);
+	mutex_init(&pl->lock);
+	pl->present = true;
+	mutex_init(&pl->ring.allocate);
+	spin_lock_init(&pl->ring.lock);
+	pl->ring.size = ring_records;
+	spin_lock_init(&pl->iomem_text.lock);
+	spin_lock_init(&pl->irq_text.lock);
+	spin_lock_init(&pl->reg_text.lock);
+	if (pcilat_name_nodes(pl)) {
+		pcilat_put(pl);
+		return NULL;
+	}
+	return pl;
+}
+
+static int pcilat_probe(struct pci_dev *pdev, const struct pci_device_id *id)
+{
+	struct pcilat_device *pl;
+	int ret;
+
+	/* By name only: an ID written to new_id could match more devices than meant. */
+	if (!compat_is_overridden(pdev, pdev->dev.driver)) {
+		pci_err(pdev, "not bound: write " PCILAT_NAME " to its driver_override first\n");
+		return -ENODEV;
+	}
+	pl = pcilat_new_device(pdev);
+	if (!pl)
+		return -ENOMEM;
+	ret = pci_enable_device_mem(pdev);
+	if (ret) {
+		pci_err(pdev, "cannot enable the device's memory: %d\n", ret);
+		goto err_put;
+	}
+	pci_set_master(pdev);
+	pcilat_claim_bars(pl);
+	ret = pcilat_path_init(pl);
+	if (ret)
+		goto err_release_bars;
+	ret = pcilat_irq_init(pl, max_vectors);
+	if (ret)
+		goto err_release_bars;
+	pcilat_fill_info(pl);
+	pci_set_drvdata(pdev, pl);
+	ret = pcilat_chardev_init(pl);
+	if (ret)
+		goto err_irq;
+	ret = pcilat_text_init(pl);
+	if (ret)
+		goto err_chardev;
+	mutex_lock(&pcilat_devices_lock);
+	list_add_tail(&pl->node, &pcilat_devices);
+	mutex_unlock(&pcilat_devices_lock);
+	pci_info(pdev, "ready: %u vectors, %u hops, trigger %s\n", pl->nvectors, pl->nhops,
+		 pl->trigger ? pl->trigger->name : "none");
+	return 0;
+
+err_chardev:
+	pcilat_chardev_exit(pl);
+	/* Someone may have opened the node in between. */
+	down_write(&pl->hw);
+	WRITE_ONCE(pl->gone, true);
+	up_write(&pl->hw);
+err_irq:
+	pcilat_irq_exit(pl);
+err_release_bars:
+	pcilat_release_bars(pl);
+	pci_clear_master(pdev);
+	pci_disable_device(pdev);
+err_put:
+	pcilat_put(pl);
+	return ret;
+}
+
+/* Ends the run under way and waits for everyone who touches the device. */
+static void pcilat_take_away(struct pcilat_device *pl)
+{
+	mutex_lock(&pl->lock);
+	WRITE_ONCE(pl->gone, true);
+	if (pl->job)
+		pcilat_job_end(pl->job, -ENODEV, -1, 0);
+	mutex_unlock(&pl->lock);
+	down_write(&pl->hw);
+	up_write(&pl->hw);
+}
+
+static void pcilat_remove(struct pci_dev *pdev)
+{
+	struct pcilat_device *pl = pci_get_drvdata(pdev);
+
+	mutex_lock(&pcilat_devices_lock);
+	list_del(&pl->node);
+	mutex_unlock(&pcilat_devices_lock);
+	pcilat_take_away(pl);
+	pcilat_text_exit(pl);
+	pcilat_chardev_exit(pl);
+	pcilat_irq_exit(pl);
+	pcilat_release_bars(pl);
+	pci_clear_master(pdev);
+	pci_disable_device(pdev);
+	pcilat_put(pl);
+}
+
+static bool pcilat_job_uses(const struct pcilat_job *job, u32 cpu)
+{
+	u32 i;
+
+	if (job->req.kind == PCILAT_KIND_IRQ && job->req.trigger_cpu == (s32)cpu)
+		return true;
+	for (i = 0; i < job->req.ncpus; i++) {
+		if (job->cpus[i] == cpu)
+			return true;
+	}
+	return false;
+}
+
+/* A run that uses the CPU ends now, and not only at that CPU's turn. */
+static int pcilat_cpu_offline(unsigned int cpu)
+{
+	struct pcilat_device *pl;
+
+	mutex_lock(&pcilat_devices_lock);
+	list_for_each_entry(pl, &pcilat_devices, node) {
+		mutex_lock(&pl->lock);
+		if (pl->job && pl->job->running && pcilat_job_uses(pl->job, cpu))
+			pcilat_job_end(pl->job, -ENXIO, cpu, 0);
+		mutex_unlock(&pl->lock);
+	}
+	mutex_unlock(&pcilat_devices_lock);
+	return 0;
+}
+
+/* No IDs: only driver_override leads here. */
+static const struct pci_device_id pcilat_ids[] = {
+	{ }
+};
+
+static struct pci_driver pcilat_driver = {
+	.name = PCILAT_NAME,
+	.id_table = pcilat_ids,
+	.probe = pcilat_probe,
+	.remove = pcilat_remove,
+};
+
+static int __init pcilat_check_clock(void)
+{
+	if (!pcilat_clock_hz()) {
+		pr_err(PCILAT_NAME ": the frequency of the CPU's clock is not known\n");
+		return -ENODEV;
+	}
+#ifdef CONFIG_X86
+	if (!boot_cpu_has(X86_FEATURE_RDTSCP)) {
+		pr_err(PCILAT_NAME ": the CPU has no RDTSCP\n");
+		return -ENODEV;
+	}
+#endif
+	return 0;
+}
+
+static int __init pcilat_init(void)
+{
+	int ret;
+
+	ret = pcilat_check_clock();
+	if (ret)
+		return ret;
+	if (ring_records < PCILAT_RING_MIN || ring_records > PCILAT_RING_MAX) {
+		pr_err(PCILAT_NAME ": ring_records=%u is not within %u..%u\n", ring_records,
+		       PCILAT_RING_MIN, PCILAT_RING_MAX);
+		return -EINVAL;
+	}
+	ret = class_register(&pcilat_class);
+	if (ret)
+		return ret;
+	ret = cpuhp_setup_state_nocalls(CPUHP_AP_ONLINE_DYN, "pcilat:online", NULL,
+					pcilat_cpu_offline);
+	if (ret < 0)
+		goto err_class;
+	pcilat_cpuhp = ret;
+	ret = pci_register_driver(&pcilat_driver);
+	if (ret)
+		goto err_cpuhp;
+	return 0;
+
+err_cpuhp:
+	cpuhp_remove_state_nocalls(pcilat_cpuhp);
+err_class:
+	class_unregister(&pcilat_class);
+	return ret;
+}
+
+static void __exit pcilat_exit(void)
+{
+	pci_unregister_driver(&pcilat_driver);
+	cpuhp_remove_state_nocalls(pcilat_cpuhp);
+	class_unregister(&pcilat_class);
+}
+
+module_init(pcilat_init);
+module_exit(pcilat_exit);
+
+MODULE_DESCRIPTION("PCIe latency from every CPU");
+MODULE_AUTHOR("The pciescope authors");
+MODULE_LICENSE("GPL");
+MODULE_VERSION("0.1.0");

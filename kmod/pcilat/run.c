@@ -1,0 +1,564 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The run: one thread bound to each CPU, which takes samples in segments and
+ * sorts them in between them; the caller hands out the turns and waits, so that
+ * a signal ends the run.
+ *
+ * A thread whose CPU goes offline is moved by the scheduler; it sees that before
+ * its next sample and ends the run. Nothing ever waits for a thread that
+ * cannot run.
+ */
+#include <linux/cpumask.h>
+#include <linux/kthread.h>
+#include <linux/sched.h>
+#include <linux/sched/signal.h>
+#include <linux/slab.h>
+#include <linux/ktime.h>
+
+#include "internal.h"
+
+/* Ends a run; the first reason stays. @error 0 ends it without one. */
+void pcilat_job_end(struct pcilat_job *job, int error, int cpu, u64 offset)
+{
+	spin_lock(&job->lock);
+	if (!job->stop) {
+		job->error = error;
+		job->error_cpu = cpu;
+		job->error_offset = offset;
+		WRITE_ONCE(job->stop, true);
+	}
+	spin_unlock(&job->lock);
+	wake_up_all(&job->wait);
+}
+
+static void pcilat_figures_free(struct pcilat_figures *f)
+{
+	u32 i;
+
+	for (i = 0; i < PCILAT_HIST_CHUNKS; i++)
+		kfree(f->chunks[i]);
+}
+
+/* May sleep for memory; false if there was none. */
+static bool pcilat_figures_add(struct pcilat_figures *f, u64 ticks, u64 at)
+{
+	u32 bucket;
+	u64 **chunk;
+
+	if (!pcilat_hist_overflows(ticks)) {
+		bucket = pcilat_hist_bucket(ticks);
+		chunk = &f->chunks[bucket / PCILAT_HIST_CHUNK];
+		if (!*chunk)
+			*chunk = kcalloc(PCILAT_HIST_CHUNK, sizeof(**chunk), GFP_KERNEL_ACCOUNT);
+		if (!*chunk)
+			return false;
+		(*chunk)[bucket % PCILAT_HIST_CHUNK]++;
+	}
+	pcilat_summary_add(&f->summary, ticks, at);
+	return true;
+}
+
+static void pcilat_store_text(struct pcilat_job *job, u32 cpu, u64 at, u64 ticks)
+{
+	struct pcilat_text_record record = {
+		.at_ns = job->start_ns + pcilat_ticks_to_ns(at),
+		.first_ns = pcilat_ticks_to_ns(ticks),
+		.cpu = cpu,
+		.where = job->req.bar,
+	};
+
+	pcilat_text_ring_write(job->text, &record);
+}
+
+/* Takes one value into a histogram and the ring. @at is a reading of the clock. */
+void pcilat_job_store(struct pcilat_job *job, u32 cpu, struct pcilat_slot_state *slot,
+		      struct pcilat_figures *f, u32 kind, u64 at, u64 ticks)
+{
+	at -= job->start;
+	if (!pcilat_figures_add(f, ticks, at)) {
+		slot->samples_lost++;
+		pcilat_job_end(job, -ENOMEM, cpu, 0);
+		return;
+	}
+	if (job->req.flags & PCILAT_RUN_RAW) {
+		struct pcilat_record record = {
+			.at = at,
+			.value = min_t(u64, ticks, U32_MAX),
+			.cpu = cpu,
+			.kind_index = kind << 14 | slot->index,
+		};
+
+		pcilat_ring_write(&job->pl->ring, &record);
+	}
+	if (job->text && kind == PCILAT_RECORD_LATENCY)
+		pcilat_store_text(job, cpu, at, ticks);
+}
+
+/* The worker has nothing more to do in this turn. */
+bool pcilat_worker_over(const struct pcilat_worker *w)
+{
+	return pcilat_job_stopped(w->job) || (w->deadline && pcilat_clock() >= w->deadline);
+}
+
+/* Waits busily, interrupts on, and lets others run while there is time. */
+void pcilat_worker_wait(const struct pcilat_worker *w, u64 until)
+{
+	do {
+		cpu_relax();
+		if (need_resched())
+			cond_resched();
+	} while ((s64)(until - pcilat_clock()) > 0 && !pcilat_worker_over(w));
+}
+
+static void pcilat_worker_fault(struct pcilat_worker *w)
+{
+	struct pcilat_job *job = w->job;
+	u64 offset = job->req.offset;
+
+	if (job->req.kind == PCILAT_KIND_CONFIG)
+		offset = job->pl->hops[w->ones_target].offset;
+	pcilat_look(job->pl);
+	pcilat_job_end(job, -EIO, w->cpu, offset);
+}
+
+static void pcilat_calibrate(struct pcilat_worker *w)
+{
+	struct pcilat_figures *f = &w->job->calibration[w->position];
+	u32 left = PCILAT_CALIBRATION, i;
+
+	while (left && !pcilat_job_stopped(w->job)) {
+		pcilat_calibration_segment(w, min(left, PCILAT_SEGMENT));
+		if (w->moved) {
+			pcilat_job_end(w->job, -ENXIO, w->cpu, 0);
+			return;
+		}
+		for (i = 0; i < w->samples; i++) {
+			if (!pcilat_figures_add(f, w->sample[i].ticks,
+						w->sample[i].at - w->job->start))
+				pcilat_job_end(w->job, -ENOMEM, w->cpu, 0);
+		}
+		left -= w->samples;
+		cond_resched();
+	}
+	w->calibrated = true;
+}
+
+static void pcilat_access_turn(struct pcilat_worker *w)
+{
+	struct pcilat_job *job = w->job;
+	u32 most = job->gap ? 1 : PCILAT_SEGMENT;
+	struct pcilat_sample *s = NULL;
+	u32 i;
+
+	while (w->quota && !pcilat_worker_over(w)) {
+		job->segment(w, min_t(u64, most, w->quota));
+		for (i = 0; i < w->samples; i++) {
+			struct pcilat_slot_state *slot;
+
+			s = &w->sample[i];
+			slot = pcilat_slot_of(w, s->target);
+			pcilat_job_store(job, w->cpu, slot, &slot->latency, PCILAT_RECORD_LATENCY,
+					 s->at, s->ticks);
+		}
+		w->quota -= w->samples;
+		if (w->moved)
+			pcilat_job_end(job, -ENXIO, w->cpu, 0);
+		else if (w->ones)
+			pcilat_worker_fault(w);
+		else if (job->gap && s)
+			pcilat_worker_wait(w, s->at + s->ticks + job->gap);
+		cond_resched();
+	}
+}
+
+static int pcilat_worker_main(void *data)
+{
+	struct pcilat_worker *w = data;
+	struct pcilat_job *job = w->job;
+
+	for (;;) {
+		wait_event_idle(job->wait, smp_load_acquire(&w->turn) || kthread_should_stop());
+		if (!READ_ONCE(w->turn))
+			return 0;
+		if (!w->calibrated)
+			pcilat_calibrate(w);
+		if (job->req.kind == PCILAT_KIND_IRQ)
+			pcilat_irq_turn(w);
+		else
+			pcilat_access_turn(w);
+		smp_store_release(&w->turn, false);
+		wake_up_all(&job->wait);
+	}
+}
+
+static void pcilat_turn_begin(struct pcilat_worker *w, u64 quota, u64 deadline)
+{
+	if (w->job->req.kind == PCILAT_KIND_CONFIG &&
+	    check_mul_overflow(quota, (u64)w->job->targets, &quota))
+		quota = U64_MAX;
+	w->quota = quota;
+	w->deadline = deadline;
+	smp_store_release(&w->turn, true);
+	wake_up_all(&w->job->wait);
+}
+
+/* Waits for a worker's turn to end; a signal ends the run and with it the turn. */
+static void pcilat_turn_end(struct pcilat_worker *w)
+{
+	struct pcilat_job *job = w->job;
+
+	if (wait_event_interruptible(job->wait, !smp_load_acquire(&w->turn)))
+		pcilat_job_end(job, -EINTR, -1, 0);
+	wait_event(job->wait, !smp_load_acquire(&w->turn));
+}
+
+/* CPUs in turn; each turn ends at its share of the time, so that each CPU has one. */
+static void pcilat_take_turns(struct pcilat_job *job)
+{
+	u64 count = job->req.count ?: U64_MAX;
+	u32 rounds = job->req.rounds ?: 1;
+	u64 turns = (u64)rounds * job->req.ncpus, turn = 0;
+	u64 deadline = 0, quota;
+	u32 round, i;
+
+	for (round = 0; round < rounds; round++) {
+		quota = div_u64(count, rounds);
+		quota += round < count - quota * rounds;
+		for (i = 0; i < job->req.ncpus && !pcilat_job_stopped(job); i++) {
+			if (job->deadline)
+				deadline = job->start +
+					mul_u64_u64_div_u64(job->deadline - job->start, ++turn, turns);
+			pcilat_turn_begin(job->workers[i], quota, deadline);
+			pcilat_turn_end(job->workers[i]);
+		}
+	}
+}
+
+static void pcilat_all_at_once(struct pcilat_job *job)
+{
+	u32 i;
+
+	for (i = 0; i < job->req.ncpus; i++)
+		pcilat_turn_begin(job->workers[i], job->req.count ?: U64_MAX, job->deadline);
+	for (i = 0; i < job->req.ncpus; i++)
+		pcilat_turn_end(job->workers[i]);
+}
+
+static int pcilat_worker_start(struct pcilat_job *job, u32 position)
+{
+	struct pcilat_worker *w;
+	struct task_struct *task;
+
+	w = kvzalloc(sizeof(*w), GFP_KERNEL_ACCOUNT);
+	if (!w)
+		return -ENOMEM;
+	job->workers[position] = w;
+	w->job = job;
+	w->position = position;
+	w->cpu = job->cpus[position];
+	w->runs_on = w->cpu;
+	if (job->req.kind == PCILAT_KIND_IRQ && job->req.trigger_cpu >= 0)
+		w->runs_on = job->req.trigger_cpu;
+	task = kthread_create_on_node(pcilat_worker_main, w, cpu_to_node(w->runs_on), "pcilat/%u",
+				      w->runs_on);
+	if (IS_ERR(task))
+		return PTR_ERR(task);
+	kthread_bind(task, w->runs_on);
+	w->task = task;
+	wake_up_process(task);
+	return 0;
+}
+
+static void pcilat_workers_stop(struct pcilat_job *job)
+{
+	u32 i;
+
+	for (i = 0; i < job->req.ncpus; i++) {
+		struct pcilat_worker *w = job->workers[i];
+
+		if (w && w->task)
+			kthread_stop(w->task);
+		kvfree(w);
+	}
+	kvfree(job->workers);
+	job->workers = NULL;
+}
+
+static int pcilat_workers_start(struct pcilat_job *job)
+{
+	int ret = 0;
+	u32 i;
+
+	job->workers = kvcalloc(job->req.ncpus, sizeof(*job->workers), GFP_KERNEL_ACCOUNT);
+	if (!job->workers)
+		return -ENOMEM;
+	for (i = 0; i < job->req.ncpus && !ret; i++)
+		ret = pcilat_worker_start(job, i);
+	if (ret)
+		pcilat_workers_stop(job);
+	return ret;
+}
+
+void pcilat_job_free(struct pcilat_job *job)
+{
+	u32 i;
+
+	if (!job)
+		return;
+	for (i = 0; job->slots && i < job->nslots; i++) {
+		pcilat_figures_free(&job->slots[i].latency);
+		pcilat_figures_free(&job->slots[i].ack);
+	}
+	for (i = 0; job->calibration && i < job->req.ncpus; i++)
+		pcilat_figures_free(&job->calibration[i]);
+	kvfree(job->slots);
+	kvfree(job->calibration);
+	kvfree(job->cpus);
+	kvfree(job->vectors);
+	kfree(job);
+}
+
+static int pcilat_job_slots(struct pcilat_job *job)
+{
+	struct pcilat_device *pl = job->pl;
+	u32 i;
+
+	switch (job->req.kind) {
+	case PCILAT_KIND_CONFIG:
+		job->targets = pl->nhops;
+		break;
+	case PCILAT_KIND_IRQ:
+		job->targets = job->req.nvectors;
+		break;
+	default:
+		job->targets = 1;
+		break;
+	}
+	if (check_mul_overflow(job->req.ncpus, job->targets, &job->nslots) ||
+	    job->nslots > PCILAT_MAX_SLOTS)
+		return -EINVAL;
+	if (check_mul_overflow(job->req.count, (u64)job->nslots, &job->total))
+		return -EINVAL;
+	job->slots = kvcalloc(job->nslots, sizeof(*job->slots), GFP_KERNEL_ACCOUNT);
+	job->calibration = kvcalloc(job->req.ncpus, sizeof(*job->calibration), GFP_KERNEL_ACCOUNT);
+	if (!job->slots || !job->calibration)
+		return -ENOMEM;
+	for (i = 0; i < job->nslots; i++) {
+		u32 target = i % job->targets;
+
+		job->slots[i].cpu = job->cpus[i / job->targets];
+		job->slots[i].index = job->vectors ? job->vectors[target] : target;
+	}
+	return 0;
+}
+
+static struct pcilat_job *pcilat_job_new(struct pcilat_device *pl, const struct pcilat_run *req,
+					 const u32 *cpus, const u32 *vectors)
+{
+	struct pcilat_job *job = kzalloc(sizeof(*job), GFP_KERNEL_ACCOUNT);
+	int ret = -ENOMEM;
+
+	if (!job)
+		return ERR_PTR(ret);
+	job->pl = pl;
+	job->req = *req;
+	job->error_cpu = -1;
+	spin_lock_init(&job->lock);
+	init_waitqueue_head(&job->wait);
+	job->budget = pcilat_ns_to_ticks(PCILAT_BATCH_MAX_NS);
+	job->gap = pcilat_ns_to_ticks(req->gap_ns);
+	job->cpus = kvmalloc_array(req->ncpus, sizeof(u32), GFP_KERNEL_ACCOUNT);
+	if (!job->cpus)
+		goto err_free;
+	memcpy(job->cpus, cpus, array_size(req->ncpus, sizeof(u32)));
+	if (req->nvectors) {
+		job->vectors = kvmalloc_array(req->nvectors, sizeof(u32), GFP_KERNEL_ACCOUNT);
+		if (!job->vectors)
+			goto err_free;
+		memcpy(job->vectors, vectors, array_size(req->nvectors, sizeof(u32)));
+	}
+	ret = pcilat_job_slots(job);
+	if (ret)
+		goto err_free;
+	return job;
+
+err_free:
+	pcilat_job_free(job);
+	return ERR_PTR(ret);
+}
+
+/* What the run needs of the device. */
+static int pcilat_job_prepare(struct pcilat_job *job)
+{
+	struct pcilat_run *req = &job->req;
+
+	switch (req->kind) {
+	case PCILAT_KIND_CONFIG:
+		job->segment = pcilat_path_segment;
+		return 0;
+	case PCILAT_KIND_IRQ:
+		return pcilat_irq_prepare(job);
+	}
+	/* All-ones that were written may be read back. */
+	if (req->kind == PCILAT_KIND_WRITE_READ && req->value == U64_MAX >> (64 - 8 * req->width))
+		req->flags |= PCILAT_RUN_ONES_OK;
+	job->segment = pcilat_mmio_segment(req->kind, req->width);
+	job->page = pcilat_map_page(job->pl, req->bar, req->offset);
+	if (!job->page)
+		return -ENOMEM;
+	job->reg = job->page + offset_in_page(req->offset);
+	return 0;
+}
+
+static void pcilat_job_finish(struct pcilat_job *job)
+{
+	if (job->req.kind == PCILAT_KIND_IRQ)
+		pcilat_irq_finish(job);
+	if (job->page)
+		iounmap(job->page);
+	job->page = NULL;
+	job->reg = NULL;
+}
+
+/* From here on the results of the last run are gone, and this one can be stopped. */
+static int pcilat_job_publish(struct pcilat_job *job)
+{
+	struct pcilat_device *pl = job->pl;
+
+	mutex_lock(&pl->lock);
+	if (READ_ONCE(pl->gone)) {
+		mutex_unlock(&pl->lock);
+		return -ENODEV;
+	}
+	if (job->req.flags & PCILAT_RUN_RAW)
+		pcilat_ring_reset(&pl->ring);
+	job->start = pcilat_clock_begin();
+	job->start_ns = ktime_get_ns();
+	if (job->req.duration_ns)
+		job->deadline = job->start + pcilat_ns_to_ticks(job->req.duration_ns);
+	job->running = true;
+	pcilat_job_free(pl->job);
+	pl->job = job;
+	mutex_unlock(&pl->lock);
+	return 0;
+}
+
+static int pcilat_job_conclude(struct pcilat_job *job)
+{
+	struct pcilat_device *pl = job->pl;
+	int ret;
+
+	mutex_lock(&pl->lock);
+	job->elapsed_ns = ktime_get_ns() - job->start_ns;
+	job->running = false;
+	ret = job->error;
+	mutex_unlock(&pl->lock);
+	return ret;
+}
+
+/* A CPU that is offline now would only be found at its turn. */
+static void pcilat_check_online(struct pcilat_job *job)
+{
+	u32 i;
+
+	for (i = 0; i < job->req.ncpus; i++) {
+		if (!cpu_online(job->cpus[i]))
+			pcilat_job_end(job, -ENXIO, job->cpus[i], 0);
+		else if (job->req.kind == PCILAT_KIND_IRQ && job->req.trigger_cpu >= 0 &&
+			 !cpu_online(job->req.trigger_cpu))
+			pcilat_job_end(job, -ENXIO, job->req.trigger_cpu, 0);
+	}
+}
+
+static int pcilat_job_run(struct pcilat_job *job)
+{
+	pcilat_check_online(job);
+	if (job->req.order == PCILAT_ORDER_CONCURRENT)
+		pcilat_all_at_once(job);
+	else
+		pcilat_take_turns(job);
+	return pcilat_job_conclude(job);
+}
+
+static int pcilat_run_exclusive(struct pcilat_device *pl, const struct pcilat_run *req,
+				const u32 *cpus, const u32 *vectors, struct pcilat_text_ring *text)
+{
+	struct pcilat_job *job;
+	bool published = false;
+	int ret;
+
+	if (req->flags & PCILAT_RUN_RAW) {
+		ret = pcilat_ring_allocate(&pl->ring);
+		if (ret)
+			return ret;
+	}
+	job = pcilat_job_new(pl, req, cpus, vectors);
+	if (IS_ERR(job))
+		return PTR_ERR(job);
+	job->text = text;
+	ret = pcilat_job_prepare(job);
+	if (ret)
+		goto out_free;
+	ret = pcilat_workers_start(job);
+	if (ret)
+		goto out_finish;
+	ret = pcilat_job_publish(job);
+	if (!ret) {
+		published = true;
+		ret = pcilat_job_run(job);
+	}
+	pcilat_workers_stop(job);
+out_finish:
+	pcilat_job_finish(job);
+out_free:
+	if (!published)
+		pcilat_job_free(job);
+	return ret;
+}
+
+/*
+ * Does a run whose request has been checked in itself. The caller holds no
+ * lock. What has to do with the device is checked here.
+ */
+int pcilat_run(struct pcilat_device *pl, const struct pcilat_run *req, const u32 *cpus,
+	       const u32 *vectors, struct pcilat_text_ring *text)
+{
+	int ret;
+
+	ret = pcilat_check_lockdown();
+	if (ret)
+		return ret;
+	if (test_and_set_bit_lock(0, &pl->busy))
+		return -EBUSY;
+	ret = pcilat_enter(pl);
+	if (ret)
+		goto out_idle;
+	if (req->kind <= PCILAT_KIND_WRITE_READ)
+		ret = pcilat_check_access(pl, req->bar, req->width, req->offset,
+					  req->kind != PCILAT_KIND_READ);
+	if (!ret && !pcilat_look(pl))
+		ret = -ENODEV;
+	if (!ret)
+		ret = pcilat_run_exclusive(pl, req, cpus, vectors, text);
+	pcilat_leave(pl);
+out_idle:
+	clear_bit_unlock(0, &pl->busy);
+	return ret;
+}
+
+/* Samples so far; called with pl->lock held, also while workers count. */
+u64 pcilat_job_done(const struct pcilat_job *job)
+{
+	u64 done = 0;
+	u32 i;
+
+	for (i = 0; i < job->nslots; i++) {
+		const struct pcilat_slot_state *slot = &job->slots[i];
+
+		if (job->req.kind == PCILAT_KIND_IRQ)
+			done += READ_ONCE(slot->triggers);
+		else
+			done += READ_ONCE(slot->latency.summary.count);
+	}
+	return done;
+}
