@@ -55,6 +55,23 @@ pub fn end() -> (u64, Option<u32>) {
     (start(), None)
 }
 
+/// Why the stamps cannot be taken on this CPU.
+#[cfg(target_arch = "x86_64")]
+pub fn check() -> Result<(), String> {
+    // Unsafe up to Rust 1.93, and there for a reason that user space on Linux does not have.
+    #[allow(unused_unsafe)]
+    // SAFETY: every x86_64 CPU has the instruction.
+    let cpuid = |leaf: u32| unsafe { core::arch::x86_64::__cpuid(leaf) };
+    let has = |leaf: u32, bit: u32| cpuid(leaf & 0x8000_0000).eax >= leaf && cpuid(leaf).edx >> bit & 1 == 1;
+    if has(0x8000_0001, 27) { Ok(()) } else { Err("this CPU has no RDTSCP".to_owned()) }
+}
+
+/// Why the stamps cannot be taken on this CPU.
+#[cfg(target_arch = "aarch64")]
+pub fn check() -> Result<(), String> {
+    Ok(())
+}
+
 /// A time that leaps neither with the date nor with its adjustment, in nanoseconds.
 pub fn monotonic_raw_ns() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };

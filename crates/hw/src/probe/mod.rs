@@ -7,6 +7,7 @@ pub mod kmod;
 pub mod open;
 pub mod sys;
 pub mod turns;
+pub mod userspace;
 
 use pciescope_core::outcome::Sample;
 use pciescope_core::record::{Failure, Method};

@@ -84,6 +84,20 @@ impl Drop for Pinned {
     }
 }
 
+/// How often this thread was taken off its CPU against its will since it began.
+///
+/// # Errors
+/// Those of getrusage, which do not occur with good arguments.
+pub fn involuntary_switches() -> io::Result<u64> {
+    // SAFETY: an all-zero rusage is valid, and the kernel writes no more than one.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        checked(libc::getrusage(libc::RUSAGE_THREAD, &mut usage))?;
+        usage
+    };
+    Ok(usage.ru_nivcsw as u64)
+}
+
 /// Keeps all pages of the process in memory until dropped; says why not where it is not allowed.
 #[derive(Debug)]
 pub struct Locked(());

@@ -1,7 +1,7 @@
 //! kmod/include/uapi/linux/pcilat.h in Rust. A test compiles the header and compares every size, offset and number.
 #![allow(missing_docs, reason = "the header documents every field; two copies of the text would drift apart")]
 
-use libc::{_IOR, _IOW, _IOWR, Ioctl};
+use libc::{_IOW, _IOWR, Ioctl};
 
 pub const PCILAT_ABI: u32 = 1;
 pub const PCILAT_HIST_SUB_BITS: u32 = 8;
