@@ -3,8 +3,11 @@
 pub mod clock;
 pub mod failure;
 pub mod fake;
+pub mod guard;
 pub mod kmod;
 pub mod open;
+pub mod register;
+pub mod resource;
 pub mod sys;
 pub mod turns;
 pub mod userspace;

@@ -183,6 +183,12 @@ impl Mapping {
         Ok(Mapping { start, len })
     }
 
+    /// How many bytes are mapped.
+    #[allow(clippy::len_without_is_empty, reason = "the kernel makes no empty mapping")]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
     /// The address of byte `offset`.
     ///
     /// # Panics

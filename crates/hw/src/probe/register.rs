@@ -1,0 +1,310 @@
+//! A register in mapped memory, and the three tests of it.
+
+use std::ptr::NonNull;
+
+use pciescope_core::record::Failure;
+use pciescope_core::{Bdf, MmioPlan, MmioTest};
+
+use super::guard::Guard;
+use super::sys::Mapping;
+use super::userspace::{Job, Measured, Target, measure};
+use super::{Watch, failure};
+use crate::Error;
+
+/// A mapped window of a BAR that can be accessed.
+#[derive(Debug)]
+pub struct Window {
+    // Dropped before the mapping that it guards.
+    guard: Option<Guard>,
+    mapping: Mapping,
+    /// Offset of the window's first byte in its BAR.
+    from: u64,
+}
+
+impl Window {
+    /// Takes a mapping whose first byte is byte `from` of its BAR.
+    pub fn new(mapping: Mapping, from: u64) -> Self {
+        let guard = Guard::new(mapping.at(0, 0).as_ptr(), mapping.len());
+        Window { guard, mapping, from }
+    }
+
+    /// Whether an access found the device gone.
+    pub fn is_gone(&self) -> bool {
+        self.guard.as_ref().is_some_and(Guard::is_gone)
+    }
+
+    /// Whether an access lies inside.
+    pub fn holds(&self, offset: u64, width: u8) -> bool {
+        let end = offset.checked_add(width.into());
+        offset >= self.from && end.is_some_and(|end| end <= self.from + self.mapping.len() as u64)
+    }
+
+    fn at<W>(&self, offset: u64) -> NonNull<W> {
+        self.mapping.at((offset - self.from) as usize, size_of::<W>()).cast()
+    }
+
+    /// Reads once at a place that is checked and inside.
+    pub fn read(&self, offset: u64, width: u8) -> u64 {
+        match width {
+            1 => Register::<u8>::new(self, offset, 0).read().into(),
+            2 => Register::<u16>::new(self, offset, 0).read().into(),
+            4 => Register::<u32>::new(self, offset, 0).read().into(),
+            _ => Register::<u64>::new(self, offset, 0).read(),
+        }
+    }
+
+    /// Writes once at a place that is checked and inside.
+    pub fn write(&self, offset: u64, width: u8, value: u64) {
+        match width {
+            1 => Register::<u8>::new(self, offset, value).write(),
+            2 => Register::<u16>::new(self, offset, value).write(),
+            4 => Register::<u32>::new(self, offset, value).write(),
+            _ => Register::<u64>::new(self, offset, value).write(),
+        }
+    }
+
+    /// Times the plan's test at a place that is checked and inside.
+    ///
+    /// # Errors
+    /// Those of [`measure`].
+    pub fn measure(
+        &self,
+        backend: &'static str,
+        plan: &MmioPlan,
+        present: &(dyn Fn() -> Option<Failure> + Sync),
+        watch: &dyn Watch,
+        emulated: bool,
+    ) -> Result<super::Taken, Error> {
+        let cpus: Vec<u32> = plan.cpus.iter().collect();
+        let place = format!("BAR{}:{:#x}", plan.bar, plan.offset);
+        let gone = || if self.is_gone() { Some(failure::removed(plan.bdf)) } else { present() };
+        let job = Job {
+            bdf: plan.bdf,
+            cpus: &cpus,
+            order: plan.order,
+            count: plan.count,
+            duration_ns: plan.duration_ns,
+            gap_ns: plan.gap_ns,
+            batch: plan.batch,
+            ones_ok: plan.ones_ok,
+            raw: plan.raw,
+            place: &place,
+            gone: &gone,
+        };
+        let mut measured = match plan.width {
+            1 => self.of_width::<u8>(backend, plan, &job, watch),
+            2 => self.of_width::<u16>(backend, plan, &job, watch),
+            4 => self.of_width::<u32>(backend, plan, &job, watch),
+            _ => self.of_width::<u64>(backend, plan, &job, watch),
+        }?;
+        let method = measured.method(backend, &job, emulated);
+        let Measured { outcomes, samples, failure, .. } = measured;
+        Ok(super::Taken { method, outcomes, samples, samples_lost: 0, failure })
+    }
+
+    fn of_width<W: Word>(
+        &self,
+        backend: &'static str,
+        plan: &MmioPlan,
+        job: &Job,
+        watch: &dyn Watch,
+    ) -> Result<Measured, Error> {
+        let register = Register::<W>::new(self, plan.offset, plan.value);
+        match plan.test {
+            MmioTest::Read => measure(backend, &[Reading(register)], job, watch),
+            MmioTest::Write => measure(backend, &[Writing(register)], job, watch),
+            MmioTest::WriteRead => measure(backend, &[WritingAndReading(register)], job, watch),
+        }
+    }
+}
+
+/// Refuses a width, an alignment or a place that no BAR of `len` bytes has.
+///
+/// # Errors
+/// [`Error::Plan`] or [`Error::OutsideBar`].
+pub fn check(bdf: Bdf, bar: u8, offset: u64, width: u8, len: u64) -> Result<(), Error> {
+    let refuse = |field, value: String, why: &str| Err(Error::Plan { bdf, field, value, why: why.to_owned() });
+    if ![1, 2, 4, 8].contains(&width) {
+        return refuse("width", width.to_string(), "an access has 1, 2, 4 or 8 bytes");
+    }
+    if offset.checked_add(width.into()).is_none_or(|end| end > len) {
+        return Err(Error::OutsideBar { bdf, bar, offset, len });
+    }
+    if offset % u64::from(width) != 0 {
+        return refuse("offset", format!("{offset:#x}"), "it is not a multiple of the width");
+    }
+    Ok(())
+}
+
+/// A width of access.
+trait Word: Copy + Eq + Send + Sync + 'static {
+    const ONES: Self;
+    fn from_u64(value: u64) -> Self;
+    fn to_u64(self) -> u64;
+}
+
+macro_rules! words {
+    ($($word:ty),*) => {$(
+        impl Word for $word {
+            const ONES: Self = <$word>::MAX;
+            fn from_u64(value: u64) -> Self {
+                value as $word
+            }
+            fn to_u64(self) -> u64 {
+                self.into()
+            }
+        }
+    )*};
+}
+words!(u8, u16, u32, u64);
+
+/// A register of a width, with what is written to it.
+#[derive(Clone, Copy)]
+struct Register<'a, W> {
+    at: NonNull<W>,
+    value: W,
+    _window: &'a Window,
+}
+
+// SAFETY: the mapping may be accessed from any thread (see Mapping), and the borrow keeps it.
+unsafe impl<W: Word> Sync for Register<'_, W> {}
+
+impl<'a, W: Word> Register<'a, W> {
+    /// # Panics
+    /// If the place is not inside the window or not aligned; callers check both with texts for people.
+    fn new(window: &'a Window, offset: u64, value: u64) -> Self {
+        assert!(offset % size_of::<W>() as u64 == 0, "{offset:#x} is not aligned");
+        Register { at: window.at(offset), value: W::from_u64(value), _window: window }
+    }
+
+    #[inline(always)]
+    fn read(self) -> W {
+        // SAFETY: `new` checked that the place lies in the mapping and is aligned; the borrow keeps the mapping.
+        unsafe { self.at.as_ptr().read_volatile() }
+    }
+
+    #[inline(always)]
+    fn write(self) {
+        // SAFETY: as above.
+        unsafe { self.at.as_ptr().write_volatile(self.value) }
+    }
+}
+
+struct Reading<'a, W>(Register<'a, W>);
+struct Writing<'a, W>(Register<'a, W>);
+struct WritingAndReading<'a, W>(Register<'a, W>);
+
+impl<W: Word> Target for Reading<'_, W> {
+    #[inline(always)]
+    fn access(&self) -> (u64, bool) {
+        let value = self.0.read();
+        (value.to_u64(), value == W::ONES)
+    }
+}
+
+impl<W: Word> Target for Writing<'_, W> {
+    #[inline(always)]
+    fn access(&self) -> (u64, bool) {
+        self.0.write();
+        (0, false)
+    }
+}
+
+impl<W: Word> Target for WritingAndReading<'_, W> {
+    #[inline(always)]
+    fn access(&self) -> (u64, bool) {
+        self.0.write();
+        let value = self.0.read();
+        (value.to_u64(), value == W::ONES)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use pciescope_core::Order;
+    use pciescope_core::outcome::LATENCY;
+
+    use super::*;
+
+    struct Silent;
+    impl Watch for Silent {
+        fn progress(&self, _: u64, _: u64) {}
+        fn is_stopped(&self) -> bool {
+            false
+        }
+    }
+
+    fn window(file: &File) -> Window {
+        file.set_len(8192).unwrap();
+        Window::new(Mapping::new(file, 4096, 4096, true).unwrap(), 0x1000)
+    }
+
+    fn plan(test: MmioTest, width: u8) -> MmioPlan {
+        MmioPlan {
+            bdf: "0000:01:00.0".parse().unwrap(),
+            test,
+            bar: 0,
+            offset: 0x1010,
+            width,
+            value: 0x1122_3344_5566_7788,
+            count: 500,
+            duration_ns: 0,
+            gap_ns: 0,
+            batch: 2,
+            order: Order::Sequential,
+            cpus: [crate::probe::sys::current_cpu()].into_iter().collect(),
+            ones_ok: false,
+            raw: false,
+        }
+    }
+
+    #[test]
+    fn each_test_and_width_touches_its_bytes_and_no_others() {
+        for width in [1u8, 2, 4, 8] {
+            let file = tempfile::tempfile().unwrap();
+            let window = window(&file);
+            for test in [MmioTest::Read, MmioTest::Write, MmioTest::WriteRead] {
+                let taken = window.measure("test", &plan(test, width), &|| None, &Silent, false).unwrap();
+                assert_eq!(taken.failure, None);
+                assert_eq!(taken.outcomes[0].histograms[LATENCY].count(), 500);
+                let written = if test == MmioTest::Read { 0 } else { 0x1122_3344_5566_7788 };
+                assert_eq!(window.read(0x1010, 8), written & u64::MAX >> (64 - 8 * u32::from(width)));
+                assert_eq!(window.read(0x1018, 8), 0);
+            }
+        }
+    }
+
+    #[test]
+    fn a_device_that_goes_away_under_the_loop_ends_it_as_removed() {
+        let file = tempfile::tempfile().unwrap();
+        let window = window(&file);
+        file.set_len(0).unwrap();
+        let taken = window.measure("test", &plan(MmioTest::Read, 4), &|| None, &Silent, false).unwrap();
+        assert_eq!(taken.failure.unwrap().code, "removed");
+        assert_eq!(taken.outcomes[0].histograms[LATENCY].count(), 0);
+    }
+
+    #[test]
+    fn single_accesses_read_back_what_they_wrote() {
+        let file = tempfile::tempfile().unwrap();
+        let window = window(&file);
+        window.write(0x1ff8, 8, u64::MAX - 5);
+        window.write(0x1ffe, 2, 0x1234);
+        assert_eq!(window.read(0x1ff8, 8), 0x1234_ffff_ffff_fffa);
+        assert_eq!((window.read(0x1fff, 1), window.read(0x1ffc, 4)), (0x12, 0x1234_ffff));
+        assert!(window.holds(0x1ff8, 8) && !window.holds(0x1ffc, 8) && !window.holds(0xff8, 8));
+    }
+
+    #[test]
+    fn a_bad_place_is_refused_by_its_reason() {
+        let bdf = "0000:01:00.0".parse().unwrap();
+        let text = |offset, width| check(bdf, 0, offset, width, 0x1000).map_err(|e| e.to_string());
+        assert_eq!(text(0xffc, 4), Ok(()));
+        assert!(text(0xffd, 4).unwrap_err().contains("outside BAR0"));
+        assert!(text(u64::MAX, 8).unwrap_err().contains("outside BAR0"));
+        assert!(text(2, 4).unwrap_err().contains("multiple of the width"));
+        assert!(text(0, 3).unwrap_err().contains("1, 2, 4 or 8"));
+    }
+}
