@@ -93,14 +93,9 @@ fn link(scene: &Scene) -> Vec<Warning> {
                 text,
                 "reseat the card, check the slot's bifurcation and the cable; some GPUs slow an idle link down by themselves",
             ));
-        } else if now.speed_gts < now.max_speed_gts.max(port.max_speed_gts)
-            || now.width < now.max_width.max(port.max_width)
-        {
-            warnings.push(warning(
-                "link-limited",
-                text,
-                "one end can do more than the other: a faster or wider slot, or card, would use it",
-            ));
+        } else if now.speed_gts < now.max_speed_gts || now.width < now.max_width {
+            // A port that could do more than its card is no fault; a card in too small a slot is one.
+            warnings.push(warning("link-limited", text, "a faster or wider slot would use what the card can do"));
         }
     }
     warnings

@@ -10,6 +10,8 @@ use pciescope_core::Function;
 pub enum Match {
     /// These device IDs of this vendor.
     Ids(u16, &'static [u16]),
+    /// Every function of this vendor with this base class.
+    Vendor(u16, u8),
     /// Every function of this class code (24 bits): the register is part of the class's standard.
     Class(u32),
 }
@@ -31,7 +33,7 @@ pub struct SafeRegister {
     pub expect: Option<(u64, u64)>,
     /// Where the register's harmlessness is stated.
     pub source: &'static str,
-    /// Whether the entry was checked against its source; an entry that was not says so wherever it is used.
+    /// Whether the entry was checked against its source; one that was not is only proposed, never taken.
     pub verified: bool,
 }
 
@@ -44,31 +46,39 @@ impl SafeRegister {
 
 const INTEL: u16 = 0x8086;
 
-/// The 8254x family as far as QEMU models it or servers carry it, and e1000e's 82571 to I219.
+// The lists are those of the drivers' own tables (Linux 6.12).
+
+/// e1000 and e1000e: 82542 to 82547, 82571 to 82583, I217 to I219.
 const E1000: &[u16] = &[
-    0x100e, 0x100f, 0x1004, 0x1008, 0x1010, 0x1015, 0x1075, 0x1076, 0x1079, 0x105e, 0x105f, 0x107d, 0x107e, 0x108b,
-    0x108c, 0x109a, 0x10b9, 0x10bd, 0x10d3, 0x10ea, 0x10eb, 0x10ef, 0x10f0, 0x10f5, 0x10f6, 0x1502, 0x1503, 0x150c,
-    0x153a, 0x153b, 0x155a, 0x1559, 0x156f, 0x1570, 0x15a0, 0x15a1, 0x15a2, 0x15a3, 0x15b7, 0x15b8, 0x15b9, 0x15bb,
-    0x15bc, 0x15bd, 0x15be, 0x15d6, 0x15d7, 0x15d8, 0x15e3, 0x0d4c, 0x0d4d, 0x0d4e, 0x0d4f, 0x1a1c, 0x1a1d, 0x1a1e,
-    0x1a1f,
+    0x0d4c, 0x0d4d, 0x0d4e, 0x0d4f, 0x0d53, 0x0d55, 0x0dc5, 0x0dc6, 0x0dc7, 0x0dc8, 0x1000, 0x1001, 0x1004, 0x1008,
+    0x1009, 0x100c, 0x100d, 0x100e, 0x100f, 0x1010, 0x1011, 0x1012, 0x1013, 0x1014, 0x1015, 0x1016, 0x1017, 0x1018,
+    0x1019, 0x101a, 0x101d, 0x101e, 0x1026, 0x1027, 0x1028, 0x1049, 0x104a, 0x104b, 0x104c, 0x104d, 0x105e, 0x105f,
+    0x1060, 0x1075, 0x1076, 0x1077, 0x1078, 0x1079, 0x107a, 0x107b, 0x107c, 0x107d, 0x107e, 0x107f, 0x108a, 0x108b,
+    0x108c, 0x1096, 0x1098, 0x1099, 0x109a, 0x10a4, 0x10a5, 0x10b5, 0x10b9, 0x10ba, 0x10bb, 0x10bc, 0x10bd, 0x10bf,
+    0x10c0, 0x10c2, 0x10c3, 0x10c4, 0x10c5, 0x10cb, 0x10cc, 0x10cd, 0x10ce, 0x10d3, 0x10d5, 0x10d9, 0x10da, 0x10de,
+    0x10df, 0x10e5, 0x10ea, 0x10eb, 0x10ef, 0x10f0, 0x10f5, 0x10f6, 0x1501, 0x1502, 0x1503, 0x150c, 0x1525, 0x153a,
+    0x153b, 0x1559, 0x155a, 0x156f, 0x1570, 0x15a0, 0x15a1, 0x15a2, 0x15a3, 0x15b7, 0x15b8, 0x15b9, 0x15bb, 0x15bc,
+    0x15bd, 0x15be, 0x15d6, 0x15d7, 0x15d8, 0x15df, 0x15e0, 0x15e1, 0x15e2, 0x15e3, 0x15f4, 0x15f5, 0x15f9, 0x15fa,
+    0x15fb, 0x15fc, 0x1a1c, 0x1a1d, 0x1a1e, 0x1a1f, 0x294c, 0x2e6e, 0x550a, 0x550b, 0x550c, 0x550d, 0x550e, 0x550f,
+    0x5510, 0x5511, 0x57a0, 0x57a1, 0x57b3, 0x57b4, 0x57b5, 0x57b6, 0x57b7, 0x57b8, 0x57b9, 0x57ba,
 ];
-/// 82575, 82576, 82580, i350, i354, i210, i211.
+/// igb: 82575, 82576, 82580, i350, i354, i210, i211.
 const IGB: &[u16] = &[
-    0x10a7, 0x10a9, 0x10d6, 0x10c9, 0x10e6, 0x10e7, 0x10e8, 0x1518, 0x1526, 0x150a, 0x150d, 0x150e, 0x150f, 0x1510,
-    0x1511, 0x1516, 0x1527, 0x1521, 0x1522, 0x1523, 0x1524, 0x1533, 0x1534, 0x1535, 0x1536, 0x1537, 0x1538, 0x1539,
-    0x157b, 0x157c, 0x1f40, 0x1f41, 0x1f45,
+    0x0438, 0x043a, 0x043c, 0x0440, 0x10a7, 0x10a9, 0x10c9, 0x10d6, 0x10e6, 0x10e7, 0x10e8, 0x150a, 0x150d, 0x150e,
+    0x150f, 0x1510, 0x1511, 0x1516, 0x1518, 0x1521, 0x1522, 0x1523, 0x1524, 0x1526, 0x1527, 0x1533, 0x1536, 0x1537,
+    0x1538, 0x1539, 0x157b, 0x157c, 0x1f40, 0x1f41, 0x1f45,
 ];
-/// i225 and i226.
+/// igc: i225 and i226.
 const IGC: &[u16] = &[
-    0x15f2, 0x15f3, 0x15f7, 0x15f8, 0x3100, 0x3101, 0x3102, 0x5502, 0x5503, 0x0d9f, 0x125b, 0x125c, 0x125d, 0x125e,
-    0x125f,
+    0x0d9f, 0x125b, 0x125c, 0x125d, 0x125e, 0x125f, 0x15f2, 0x15f3, 0x15f7, 0x15f8, 0x3100, 0x3101, 0x3102, 0x5502,
+    0x5503,
 ];
-/// 82598, 82599, X540, X550.
+/// ixgbe: 82598, 82599, X540, X550.
 const IXGBE: &[u16] = &[
-    0x10b6, 0x10c6, 0x10c7, 0x10c8, 0x10db, 0x10dd, 0x10ec, 0x10f1, 0x10f4, 0x150b, 0x10f7, 0x10f8, 0x10f9, 0x10fb,
-    0x10fc, 0x1507, 0x1508, 0x1514, 0x1517, 0x151c, 0x1529, 0x152a, 0x154a, 0x154d, 0x154f, 0x1557, 0x1558, 0x1528,
-    0x1560, 0x1563, 0x15d1, 0x15aa, 0x15ab, 0x15ac, 0x15ad, 0x15ae, 0x15c2, 0x15c3, 0x15c4, 0x15c6, 0x15c7, 0x15c8,
-    0x15ca, 0x15cc, 0x15ce, 0x15e4, 0x15e5,
+    0x10b6, 0x10c6, 0x10c7, 0x10c8, 0x10db, 0x10dd, 0x10e1, 0x10ec, 0x10f1, 0x10f4, 0x10f7, 0x10f8, 0x10f9, 0x10fb,
+    0x10fc, 0x1507, 0x1508, 0x150b, 0x1514, 0x1517, 0x151c, 0x1528, 0x1529, 0x152a, 0x154a, 0x154d, 0x154f, 0x1557,
+    0x1558, 0x1560, 0x1563, 0x15aa, 0x15ab, 0x15ac, 0x15ad, 0x15ae, 0x15b0, 0x15c2, 0x15c3, 0x15c4, 0x15c6, 0x15c7,
+    0x15c8, 0x15ce, 0x15d1, 0x15e4, 0x15e5,
 ];
 
 const DRIVER_FLUSH: &str = "Linux reads STATUS to flush posted writes (drivers/net/ethernet/intel)";
@@ -184,24 +194,94 @@ pub const SAFE: &[SafeRegister] = &[
         offset: 0x0,
         width: 4,
         expect: Some((0xfff0_0000, 0x1fc0_0000)),
-        source: "Xilinx PG195, H2C channel identifier; not checked, and a design may put another BAR first",
+        source: "Xilinx PG195, H2C channel identifier; a design may put a BAR of its own first",
+        verified: false,
+    },
+    SafeRegister {
+        matches: Match::Vendor(0x10de, 0x03),
+        name: "PMC_BOOT_0",
+        bar: 0,
+        offset: 0x0,
+        width: 4,
+        expect: None,
+        source: "public reverse engineering (nouveau): chip identifier, read only",
         verified: false,
     },
 ];
 
-/// The register that a read test takes when the user names none; `None` for an unknown device and for one whose
-/// BAR is missing or too small.
+/// The register that a read test takes when the user names none; `None` for an unknown device, for one whose BAR is
+/// missing or too small, and where the table's entry is not verified ([`candidate`]).
 pub fn safe_target(function: &Function) -> Option<&'static SafeRegister> {
-    SAFE.iter().find(|register| fits(register, function))
+    SAFE.iter().find(|register| register.verified && fits(register, function))
+}
+
+/// A register that is said to be harmless, but was not checked against a source: a proposal for a user who then
+/// names its offset, never a default.
+pub fn candidate(function: &Function) -> Option<&'static SafeRegister> {
+    SAFE.iter().find(|register| !register.verified && fits(register, function))
 }
 
 fn fits(register: &SafeRegister, function: &Function) -> bool {
     let is_same = match register.matches {
         Match::Ids(vendor, devices) => function.vendor == vendor && devices.contains(&function.device),
+        Match::Vendor(vendor, base) => function.vendor == vendor && function.class >> 16 == u32::from(base),
         Match::Class(class) => function.class == class,
     };
     is_same
         && function.bars.iter().any(|bar| {
             bar.number == register.bar && bar.is_memory && bar.size_bytes >= register.offset + u64::from(register.width)
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use pciescope_core::Bar;
+
+    fn device(vendor: u16, device: u16, class: u32, bar: u8, size_bytes: u64) -> Function {
+        let bars = vec![Bar { number: bar, size_bytes, is_memory: true, ..Bar::default() }];
+        Function { vendor, device, class, bars, ..Function::default() }
+    }
+
+    #[test]
+    fn knows_devices_by_id_and_by_class() {
+        let offset = |function| safe_target(&function).map(|register| (register.bar, register.offset, register.width));
+        assert_eq!(offset(device(0x1234, 0x5c0e, 0xff0000, 0, 0x10000)), Some((0, 0, 4)));
+        assert_eq!(offset(device(0x8086, 0x10d3, 0x020000, 0, 0x20000)), Some((0, 8, 4)));
+        assert_eq!(offset(device(0x144d, 0xa80a, 0x010802, 0, 0x4000)), Some((0, 8, 4)));
+        assert_eq!(offset(device(0x1022, 0x7901, 0x010601, 5, 0x800)), Some((5, 0, 4)));
+        assert_eq!(offset(device(0x1022, 0x149c, 0x0c0330, 0, 0x100000)), Some((0, 0, 4)));
+    }
+
+    #[test]
+    fn has_no_default_for_unknown_unverified_or_unmapped_registers() {
+        // An XDMA design may put anything behind BAR0.
+        let xdma = device(0x10ee, 0x9038, 0x058000, 0, 0x10000);
+        assert_eq!(safe_target(&xdma), None);
+        assert!(candidate(&xdma).is_some());
+        assert_eq!(safe_target(&device(0x15b3, 0x1017, 0x020000, 0, 0x2000000)), None);
+        // Too small a BAR, another BAR, and I/O ports.
+        assert_eq!(safe_target(&device(0x8086, 0x10d3, 0x020000, 0, 8)), None);
+        assert_eq!(safe_target(&device(0x8086, 0x10d3, 0x020000, 2, 0x20000)), None);
+        let mut ports = device(0x8086, 0x100e, 0x020000, 0, 0x40);
+        ports.bars[0].is_memory = false;
+        assert_eq!(safe_target(&ports), None);
+    }
+
+    #[test]
+    fn every_entry_is_aligned_and_names_its_source() {
+        for register in SAFE {
+            assert!(register.offset % u64::from(register.width) == 0, "{}", register.name);
+            assert!(matches!(register.width, 1 | 2 | 4 | 8) && register.bar <= 5, "{}", register.name);
+            assert!(!register.source.is_empty(), "{}", register.name);
+        }
+    }
+
+    #[test]
+    fn tells_a_foreign_answer_from_the_expected_one() {
+        let endpoint = safe_target(&device(0x1234, 0x5c0e, 0xff0000, 0, 0x10000)).unwrap();
+        assert!(endpoint.is_expected(0x5c0e_1a7e) && !endpoint.is_expected(0xffff_ffff));
+        let edu = safe_target(&device(0x1234, 0x11e8, 0x00ff00, 0, 0x100000)).unwrap();
+        assert!(edu.is_expected(0x0100_00ed) && !edu.is_expected(0));
+    }
 }

@@ -99,6 +99,7 @@ fn print_json(
             "function": entry.function,
             "class_name": pci::class_name(entry.function.class),
             "target": entry.target.map(target_json),
+            "candidate": registers::candidate(&entry.function).map(target_json),
             "backends": entry.backends,
             "floor": floor_json(&entry.function),
             "warnings": check::warnings(&ctx.root, environment, Some(&entry.function)),

@@ -164,6 +164,10 @@ fn refuse(root: &Root, function: &Function, bdf: Bdf, driver: Driver, force: boo
     if state(root, bdf).is_none() && function.driver.as_deref() == Some(driver.name()) {
         return refused("it has that driver already".to_owned(), None);
     }
+    let reasons = in_use(root, function);
+    if !force && !reasons.is_empty() {
+        return refused(reasons.join("; "), Some("--force takes it all the same"));
+    }
     if !driver.is_loaded(root) {
         return Err(Error::NoDriver { bdf, driver: driver.name() });
     }
@@ -183,10 +187,6 @@ fn refuse(root: &Root, function: &Function, bdf: Bdf, driver: Driver, force: boo
                 Some("unbind those functions too, or use the module pcilat"),
             );
         }
-    }
-    let reasons = in_use(root, function);
-    if !force && !reasons.is_empty() {
-        return refused(reasons.join("; "), Some("--force takes it all the same"));
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use pciescope_core::{Cpu, CpuList, Environment, Function, Link, Warning};
-use pciescope_hw::{floor, pci, topology};
+use pciescope_hw::{floor, pci, registers, topology};
 
 use super::Entry;
 
@@ -195,14 +195,16 @@ pub fn detail(
     }
     match entry.target {
         Some(t) => {
-            let doubt = if t.verified { "" } else { "; not verified" };
-            line(
-                "target",
-                format!("{} at BAR{}+{:#x}, {} bytes ({}{doubt})", t.name, t.bar, t.offset, t.width, t.source),
-            )?;
+            line("target", format!("{} at BAR{}+{:#x}, {} bytes ({})", t.name, t.bar, t.offset, t.width, t.source))?
         }
         None if pci::is_bridge(function.class) => {}
-        None => line("target", "none known: `latency mmio` needs --offset and --accept-side-effects".to_owned())?,
+        None => {
+            let proposal = registers::candidate(function).map(|t| {
+                format!("; not verified: {} at BAR{}+{:#x}, {} bytes ({})", t.name, t.bar, t.offset, t.width, t.source)
+            });
+            let text = "none known: `latency mmio` needs --offset and --accept-side-effects";
+            line("target", format!("{text}{}", proposal.unwrap_or_default()))?;
+        }
     }
     for a in &entry.backends {
         line(a.backend, format!("{}{}", if a.usable { "yes: " } else { "no: " }, a.why))?;
