@@ -9,6 +9,7 @@ pub mod open;
 pub mod register;
 pub mod resource;
 pub mod sys;
+pub mod sysfs;
 pub mod turns;
 pub mod userspace;
 
