@@ -113,3 +113,60 @@ fn size(field: u16) -> Option<u16> {
     let exponent = field & 7;
     (exponent <= 5).then(|| 128 << exponent)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A header whose list runs 0x40 (MSI, 8 vectors), 0x60 (PCI Express), 0x90 (MSI-X, 64 vectors).
+    fn endpoint() -> Vec<u8> {
+        let mut bytes = vec![0; 256];
+        bytes[0..4].copy_from_slice(&[0x86, 0x80, 0xd3, 0x10]);
+        bytes[STATUS] = 0x10;
+        bytes[CAPABILITY_LIST] = 0x40;
+        bytes[0x40..0x44].copy_from_slice(&[CAP_MSI, 0x60, 3 << 1, 0]);
+        bytes[0x60..0x62].copy_from_slice(&[CAP_PCIE, 0x90]);
+        // Device Control: MPS 256 (1), MRRS 4096 (5); Link Control: L1.
+        bytes[0x68..0x6a].copy_from_slice(&(1u16 << 5 | 5 << 12).to_le_bytes());
+        bytes[0x70] = 2;
+        bytes[0x90..0x94].copy_from_slice(&[CAP_MSIX, 0, 63, 0x80]);
+        bytes
+    }
+
+    #[test]
+    fn reads_vectors_payload_sizes_and_aspm() {
+        let config = Config::parse(&endpoint());
+        assert_eq!((config.msi_vectors(), config.msix_vectors()), (8, 64));
+        assert_eq!((config.mps_bytes(), config.mrrs_bytes()), (Some(256), Some(4096)));
+        assert_eq!(config.aspm(), Some(Aspm { l0s: false, l1: true }));
+        assert_eq!(config.limit(), None);
+    }
+
+    #[test]
+    fn says_why_it_knows_nothing() {
+        let short = Config::parse(&endpoint()[..64]);
+        assert_eq!((short.msi_vectors(), short.msix_vectors(), short.mps_bytes()), (0, 0, None));
+        assert!(short.limit().unwrap().contains("64 bytes"));
+        assert!(Config::default().limit().unwrap().contains("cannot be read"));
+        let gone = Config::parse(&[0xff; 256]);
+        assert_eq!((gone.msi_vectors(), gone.msix_vectors(), gone.aspm()), (0, 0, None));
+        assert!(gone.limit().unwrap().contains("all-ones"));
+    }
+
+    #[test]
+    fn a_list_that_lies_ends() {
+        let mut circle = endpoint();
+        circle[0x41] = 0x40;
+        assert_eq!(Config::parse(&circle).msix_vectors(), 0);
+        let mut outside = endpoint();
+        outside.truncate(0x92);
+        assert_eq!(Config::parse(&outside).msix_vectors(), 0);
+        let mut header = endpoint();
+        header[CAPABILITY_LIST] = 0x10;
+        assert_eq!(Config::parse(&header).msi_vectors(), 0);
+        let mut reserved = endpoint();
+        reserved[0x42] = 7 << 1;
+        reserved[0x69] = 0x70;
+        assert_eq!((Config::parse(&reserved).msi_vectors(), Config::parse(&reserved).mrrs_bytes()), (0, None));
+    }
+}

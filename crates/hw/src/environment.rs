@@ -232,3 +232,87 @@ pub fn emulated(guest: Option<&str>, function: &Function) -> Option<String> {
     }
     guest.map(|why| format!("{why}; passed through or emulated cannot be told"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tempfile::TempDir;
+
+    fn tree(files: &[(&str, &str)]) -> (TempDir, Root) {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::at(folder.path());
+        for (path, text) in files {
+            let path = root.path(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        }
+        (folder, root)
+    }
+
+    #[test]
+    fn counts_stolen_time_of_a_run() {
+        let (_folder, root) = tree(&[("/proc/stat", "cpu  10 0 10 100 0 0 0 7 0 0\ncpu0 10 0 10 100 0 0 0 7 0 0\n")]);
+        let steal = Steal::start(&root);
+        std::fs::write(root.path("/proc/stat"), "cpu  11 0 10 100 0 0 0 9 0 0\n").unwrap();
+        assert_eq!(steal.elapsed_ns(&root), Some(20_000_000));
+        std::fs::remove_file(root.path("/proc/stat")).unwrap();
+        assert_eq!(steal.elapsed_ns(&root), None);
+    }
+
+    #[test]
+    fn knows_a_guest_by_several_marks_and_bare_metal_by_none() {
+        let vendor = "/sys/class/dmi/id/sys_vendor";
+        let product = "/sys/class/dmi/id/product_name";
+        for files in [
+            vec![("/sys/hypervisor/type", "xen\n")],
+            vec![(vendor, "QEMU\n"), (product, "Standard PC (Q35 + ICH9, 2009)\n")],
+            vec![(vendor, "VMware, Inc.\n"), (product, "VMware20,1\n")],
+            vec![(vendor, "Microsoft Corporation\n"), (product, "Virtual Machine\n")],
+            vec![("/proc/cpuinfo", "flags\t\t: fpu tsc hypervisor lm\n")],
+            vec![("/proc/device-tree/model", "linux,dummy-virt\0")],
+            vec![("/proc/device-tree/hypervisor/compatible", "xen,xen-4.17\0xen,xen\0")],
+            vec![
+                ("/sys/bus/pci/devices/0000:00:00.0/vendor", "0x1b36\n"),
+                ("/sys/bus/pci/devices/0000:00:00.0/device", "0x0008\n"),
+            ],
+        ] {
+            let (_folder, root) = tree(&files);
+            assert!(hypervisor(&root).is_some(), "{files:?}");
+        }
+        for files in [
+            vec![(vendor, "Microsoft Corporation\n"), (product, "Surface Laptop\n")],
+            vec![(vendor, "Amazon EC2\n"), (product, "c7i.metal-24xl\n")],
+            vec![("/proc/cpuinfo", "flags\t\t: fpu tsc lm\nbugs\t: hypervisor\n")],
+            vec![],
+        ] {
+            let (_folder, root) = tree(&files);
+            assert_eq!(hypervisor(&root), None, "{files:?}");
+        }
+    }
+
+    #[test]
+    fn tells_emulated_real_and_doubtful_functions_apart() {
+        let function = |vendor, subsystem_vendor, subsystem_device| Function {
+            vendor,
+            subsystem_vendor,
+            subsystem_device,
+            ..Function::default()
+        };
+        let (bare, guest) = (None, Some("the CPU has the flag `hypervisor`"));
+        assert!(emulated(bare, &function(0x1b36, 0, 0)).unwrap().contains("QEMU"));
+        assert!(emulated(bare, &function(0x8086, 0x1af4, 0x1100)).unwrap().contains("QEMU"));
+        assert!(emulated(guest, &function(0x8086, 0x15ad, 0x07d0)).unwrap().contains("VMware"));
+        assert!(emulated(guest, &function(0x8086, 0x8086, 0x0001)).unwrap().contains("cannot be told"));
+        assert_eq!(emulated(bare, &function(0x8086, 0x8086, 0x0001)), None);
+        // A real card that speaks virtio, and a virtio device of a guest.
+        assert_eq!(emulated(bare, &function(0x1af4, 0x1af4, 0x0041)), None);
+        assert!(emulated(guest, &function(0x1af4, 0x1af4, 0x0041)).unwrap().contains("virtio"));
+    }
+
+    #[test]
+    fn takes_the_word_in_brackets() {
+        assert_eq!(chosen("none [integrity] confidentiality").as_deref(), Some("integrity"));
+        assert_eq!(chosen("none"), None);
+        assert_eq!(chosen("[none"), None);
+    }
+}

@@ -221,3 +221,62 @@ fn path(root: &Root, bdf: Bdf) -> Vec<Bdf> {
     bridges.pop();
     bridges
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_bars_as_the_kernel_prints_them() {
+        let bar = |line: &str| parse_bar(0, line);
+        let memory = bar("0x000000c6b00000 0x000000c6b07fff 0x0000000000140204").unwrap();
+        assert_eq!(
+            (memory.size_bytes, memory.is_memory, memory.is_64bit, memory.is_prefetchable),
+            (0x8000, true, true, false)
+        );
+        let ports = bar("0x0000000000003070 0x0000000000003077 0x0000000000040101").unwrap();
+        assert_eq!((ports.size_bytes, ports.is_memory), (8, false));
+        // Missing, and present but not assigned.
+        assert_eq!(bar("0x0 0x0 0x0").unwrap().size_bytes, 0);
+        assert_eq!(bar("0x0 0xfffff 0x20040200").unwrap().size_bytes, 0);
+        // An end below the start or around all of the address space does not overflow.
+        assert_eq!(bar("0x10 0x0 0x40200").unwrap().size_bytes, 0);
+        assert_eq!(bar("0x0 0xffffffffffffffff 0x40200"), None);
+        for bad in ["", "0x0 0x0", "zero 0x0 0x0"] {
+            assert_eq!(bar(bad), None, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn reads_both_forms_of_a_speed() {
+        assert_eq!(parse_speed("16.0 GT/s PCIe"), Some(16.0));
+        assert_eq!(parse_speed("8 GT/s"), Some(8.0));
+        assert_eq!(parse_speed("Unknown"), None);
+        assert_eq!(parse_speed("Unknown speed"), None);
+    }
+
+    #[test]
+    fn names_what_the_list_does_not_know_by_number() {
+        assert_eq!(name(0x8086, 0x10d3), "Intel Corporation 82574L Gigabit Network Connection");
+        assert_eq!(name(0xf00d, 0x1234), "Vendor f00d Device 1234");
+        assert_eq!(class_name(0x010802), "Non-Volatile memory controller");
+        assert_eq!(class_name(0xee0000), "Class ee00");
+    }
+
+    #[test]
+    fn a_link_is_downtrained_only_below_what_both_ends_can_do() {
+        let link = |speed_gts, width, max_speed_gts, max_width| Link {
+            speed_gts,
+            width,
+            max_speed_gts,
+            max_width,
+            ..Link::default()
+        };
+        let port = link(8.0, 4, 16.0, 16);
+        assert!(!is_downtrained(&link(8.0, 4, 8.0, 4), &port));
+        assert!(is_downtrained(&link(5.0, 4, 8.0, 4), &port));
+        assert!(is_downtrained(&link(8.0, 2, 8.0, 4), &port));
+        // Down is not downtrained.
+        assert!(!is_downtrained(&link(0.0, 0, 8.0, 4), &port));
+    }
+}

@@ -343,3 +343,6 @@ fn undo(root: &Root, hand: &dyn Hand, state: &State) -> Result<Vec<String>, Erro
         now => Err(Error::NotTaken { bdf: state.bdf, driver: former.clone(), now }),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,324 @@
+//! Handing over and back against a kernel that is played on a tree of files: a write to `bind`, `unbind`,
+//! `driver_override` or `drivers_probe` changes the tree as the kernel would.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::sync::Mutex;
+
+use tempfile::TempDir;
+
+use super::*;
+
+const BDF: &str = "0000:01:00.0";
+
+/// A kernel that is played; remembers what was written.
+struct Kernel {
+    root: Root,
+    log: Mutex<Vec<String>>,
+    /// A write whose path ends so fails with this error.
+    fails: Mutex<Option<(&'static str, io::ErrorKind)>>,
+    /// A write whose path ends so removes the device first, as a hot-unplug.
+    removes: Mutex<Option<&'static str>>,
+}
+
+impl Hand for Kernel {
+    fn write(&self, absolute: &Path, value: &str) -> Result<(), Error> {
+        let path = absolute.to_str().unwrap().to_owned();
+        self.log.lock().unwrap().push(format!("{path}={}", value.trim_end()));
+        if self.removes.lock().unwrap().is_some_and(|end| path.ends_with(end)) {
+            fs::remove_dir_all(self.root.path(pci::folder(BDF.parse().unwrap()))).unwrap();
+        }
+        let fail = |kind: io::ErrorKind| {
+            Err(Error::Write { path: absolute.to_owned(), value: value.to_owned(), source: kind.into() })
+        };
+        if let Some((end, kind)) = *self.fails.lock().unwrap() {
+            if path.ends_with(end) {
+                return fail(kind);
+            }
+        }
+        let device = self.root.path(pci::folder(BDF.parse().unwrap()));
+        if !device.exists() {
+            return fail(io::ErrorKind::NotFound);
+        }
+        let link = device.join("driver");
+        if path.ends_with("driver_override") {
+            let text = if value.trim_end().is_empty() { "(null)" } else { value.trim_end() };
+            fs::write(device.join("driver_override"), format!("{text}\n")).unwrap();
+        } else if path.ends_with("/unbind") {
+            fs::remove_file(link).unwrap();
+        } else if let Some(driver) = path.strip_suffix("/bind") {
+            let driver = Path::new(driver).file_name().unwrap();
+            if link.exists() {
+                return fail(io::ErrorKind::ResourceBusy);
+            }
+            symlink(self.root.path(DRIVERS).join(driver), link).unwrap();
+        }
+        Ok(())
+    }
+}
+
+struct Machine {
+    _folder: TempDir,
+    root: Root,
+    kernel: Arc<Kernel>,
+    bdf: Bdf,
+}
+
+/// A machine with one NVMe disk on `driver`, and the drivers nvme, pcilat and vfio-pci.
+fn machine(driver: Option<&str>, driver_override: &str) -> Machine {
+    let folder = tempfile::tempdir().unwrap();
+    let root = Root::at(folder.path());
+    let device = root.path(pci::folder(BDF.parse().unwrap()));
+    fs::create_dir_all(&device).unwrap();
+    for (file, text) in [
+        ("vendor", "0x144d"),
+        ("device", "0xa80a"),
+        ("class", "0x010802"),
+        ("resource", "0x0 0x0 0x0"),
+        ("driver_override", driver_override),
+    ] {
+        fs::write(device.join(file), format!("{text}\n")).unwrap();
+    }
+    for name in ["nvme", "pcilat", "vfio-pci"] {
+        fs::create_dir_all(root.path(DRIVERS).join(name)).unwrap();
+    }
+    if let Some(driver) = driver {
+        symlink(root.path(DRIVERS).join(driver), device.join("driver")).unwrap();
+    }
+    let kernel =
+        Kernel { root: root.clone(), log: Mutex::default(), fails: Mutex::default(), removes: Mutex::default() };
+    Machine { _folder: folder, root, kernel: Arc::new(kernel), bdf: BDF.parse().unwrap() }
+}
+
+impl Machine {
+    fn take(&self) -> Result<Bound, Error> {
+        take_by(&self.root, Arc::<Kernel>::clone(&self.kernel), self.bdf, Driver::Pcilat, false)
+    }
+    fn restore(&self) -> Result<Restored, Error> {
+        restore_by(&self.root, self.kernel.as_ref(), self.bdf)
+    }
+    /// Driver, `driver_override`, and whether there is a state file.
+    fn now(&self) -> (Option<String>, Option<String>, bool) {
+        (driver_of(&self.root, self.bdf), driver_override(&self.root, self.bdf), !states(&self.root).is_empty())
+    }
+    fn folder(&self) -> PathBuf {
+        self.root.path(pci::folder(self.bdf))
+    }
+}
+
+fn owned(text: &str) -> Option<String> {
+    Some(text.to_owned())
+}
+
+#[test]
+fn gives_driver_and_override_back_when_dropped() {
+    for (driver, text) in [(Some("nvme"), "(null)"), (None, "(null)"), (Some("vfio-pci"), "vfio-pci"), (None, "nvme")] {
+        let machine = machine(driver, text);
+        let before = machine.now();
+        let bound = machine.take().unwrap();
+        assert_eq!(machine.now(), (owned("pcilat"), owned("pcilat"), true));
+        drop(bound);
+        assert_eq!(machine.now(), before, "{driver:?} {text}");
+    }
+}
+
+#[test]
+fn the_state_is_on_disk_before_anything_is_changed() {
+    let machine = machine(Some("nvme"), "(null)");
+    struct Look(Machine, Mutex<Option<State>>);
+    impl Hand for Look {
+        fn write(&self, absolute: &Path, value: &str) -> Result<(), Error> {
+            let mut seen = self.1.lock().unwrap();
+            if seen.is_none() {
+                *seen = state(&self.0.root, self.0.bdf);
+            }
+            self.0.kernel.write(absolute, value)
+        }
+    }
+    let root = machine.root.clone();
+    let bdf = machine.bdf;
+    let look = Arc::new(Look(machine, Mutex::default()));
+    drop(take_by(&root, Arc::<Look>::clone(&look), bdf, Driver::Pcilat, false).unwrap());
+    let seen = look.1.lock().unwrap().clone().unwrap();
+    assert_eq!((seen.former_driver.as_deref(), seen.driver.as_str()), (Some("nvme"), "pcilat"));
+}
+
+#[test]
+fn every_step_that_fails_leads_back() {
+    for (end, kind) in [
+        ("driver_override", io::ErrorKind::PermissionDenied),
+        ("driver/unbind", io::ErrorKind::PermissionDenied),
+        ("pcilat/bind", io::ErrorKind::InvalidInput),
+    ] {
+        let machine = machine(Some("nvme"), "(null)");
+        let before = machine.now();
+        *machine.kernel.fails.lock().unwrap() = Some((end, kind));
+        let error = machine.take().unwrap_err();
+        assert!(matches!(error, Error::Write { .. }), "{end}: {error}");
+        let (driver, _, has_state) = machine.now();
+        if end == "driver_override" {
+            // It cannot be written back either: the state stays for a later try.
+            assert!(has_state);
+            *machine.kernel.fails.lock().unwrap() = None;
+            machine.restore().unwrap();
+        }
+        assert_eq!(driver, owned("nvme"), "{end}");
+        assert_eq!(machine.now(), before, "{end}");
+    }
+}
+
+#[test]
+fn a_killed_run_is_repaired_from_its_state_file() {
+    let machine = machine(Some("nvme"), "(null)");
+    let before = machine.now();
+    // What kill -9 leaves: no drop runs, the lock ends with the process.
+    machine.take().unwrap().keep();
+    assert_eq!(machine.now(), (owned("pcilat"), owned("pcilat"), true));
+    let restored = machine.restore().unwrap();
+    assert_eq!((restored.driver, restored.notes), (owned("nvme"), Vec::new()));
+    assert_eq!(machine.now(), before);
+    assert!(matches!(machine.restore().unwrap_err(), Error::NotBound { .. }));
+}
+
+#[test]
+fn a_run_killed_halfway_is_repaired_too() {
+    let machine = machine(Some("nvme"), "(null)");
+    machine.take().unwrap().keep();
+    // Between unbind and bind: no driver at all.
+    fs::remove_file(machine.folder().join("driver")).unwrap();
+    assert_eq!(machine.restore().unwrap().driver, owned("nvme"));
+    // Before anything was done: the former driver still has it.
+    machine.take().unwrap().keep();
+    fs::remove_file(machine.folder().join("driver")).unwrap();
+    symlink(machine.root.path(DRIVERS).join("nvme"), machine.folder().join("driver")).unwrap();
+    machine.restore().unwrap();
+    assert_eq!(machine.now(), (owned("nvme"), None, false));
+    // A state file that was not complete stands for nothing done.
+    fs::write(machine.root.path(FOLDER).join(format!("{BDF}.json")), "{\"version\":").unwrap();
+    let notes = machine.restore().unwrap().notes;
+    assert!(notes[0].contains("not complete"), "{notes:?}");
+}
+
+#[test]
+fn two_hands_on_one_function_are_told_apart() {
+    let machine = machine(Some("nvme"), "(null)");
+    let bound = machine.take().unwrap();
+    let pid = std::process::id();
+    // A second file description stands for a second process: flock() tells them apart the same way.
+    for error in [machine.take().unwrap_err(), machine.restore().unwrap_err()] {
+        assert!(matches!(error, Error::Held { pid: Some(holder), .. } if holder == pid), "{error}");
+    }
+    bound.keep();
+    let error = machine.take().unwrap_err();
+    assert!(matches!(&error, Error::BoundAlready { driver, .. } if driver == "pcilat"), "{error}");
+    assert!(error.hint().unwrap().contains("unbind"));
+}
+
+#[test]
+fn a_function_removed_meanwhile_is_let_go() {
+    let machine = machine(Some("nvme"), "(null)");
+    let bound = machine.take().unwrap();
+    fs::remove_dir_all(machine.folder()).unwrap();
+    let restored = bound.release().unwrap();
+    assert_eq!((restored.driver, restored.notes), (None, vec!["it was removed meanwhile".to_owned()]));
+    assert!(states(&machine.root).is_empty());
+}
+
+#[test]
+fn a_function_removed_while_it_is_put_back_is_let_go() {
+    let machine = machine(Some("nvme"), "(null)");
+    let bound = machine.take().unwrap();
+    *machine.kernel.removes.lock().unwrap() = Some("driver/unbind");
+    assert_eq!(bound.release().unwrap().notes, ["it was removed meanwhile"]);
+    assert!(states(&machine.root).is_empty());
+}
+
+#[test]
+fn another_card_in_the_slot_is_left_alone() {
+    let machine = machine(Some("nvme"), "(null)");
+    machine.take().unwrap().keep();
+    fs::write(machine.folder().join("device"), "0xa808\n").unwrap();
+    machine.kernel.log.lock().unwrap().clear();
+    let notes = machine.restore().unwrap().notes;
+    assert!(notes[0].contains("144d:a808"), "{notes:?}");
+    assert!(machine.kernel.log.lock().unwrap().is_empty());
+}
+
+#[test]
+fn a_driver_given_by_somebody_else_meanwhile_stays() {
+    let machine = machine(Some("nvme"), "(null)");
+    machine.take().unwrap().keep();
+    fs::remove_file(machine.folder().join("driver")).unwrap();
+    symlink(machine.root.path(DRIVERS).join("vfio-pci"), machine.folder().join("driver")).unwrap();
+    let restored = machine.restore().unwrap();
+    assert_eq!(restored.driver, owned("vfio-pci"));
+    assert!(restored.notes[0].contains("vfio-pci"), "{:?}", restored.notes);
+    assert_eq!(machine.now(), (owned("vfio-pci"), None, false));
+}
+
+#[test]
+fn a_former_driver_that_was_unloaded_is_said() {
+    let machine = machine(Some("nvme"), "(null)");
+    machine.take().unwrap().keep();
+    fs::remove_dir(machine.root.path(DRIVERS).join("nvme")).unwrap();
+    let restored = machine.restore().unwrap();
+    assert!(restored.notes[0].contains("nvme is not loaded"), "{:?}", restored.notes);
+    let log = machine.kernel.log.lock().unwrap();
+    assert_eq!(log.last().unwrap(), "/sys/bus/pci/drivers_probe=0000:01:00.0");
+}
+
+#[test]
+fn refuses_bridges_missing_drivers_and_what_is_bound_by_others() {
+    let fresh = machine(Some("nvme"), "(null)");
+    fs::remove_dir(fresh.root.path(DRIVERS).join("pcilat")).unwrap();
+    let error = fresh.take().unwrap_err();
+    assert!(matches!(error, Error::NoDriver { .. }) && error.hint().unwrap().contains("make kmod"), "{error}");
+
+    let bridge = machine(None, "(null)");
+    fs::write(bridge.folder().join("class"), "0x060400\n").unwrap();
+    let forced = take_by(&bridge.root, Arc::<Kernel>::clone(&bridge.kernel), bridge.bdf, Driver::Pcilat, true);
+    assert!(matches!(forced.unwrap_err(), Error::Refused { .. }));
+
+    let ours = machine(Some("pcilat"), "pcilat");
+    let error = ours.take().unwrap_err().to_string();
+    assert!(error.contains("already"), "{error}");
+    assert!(ensure(&ours.root, ours.bdf, Driver::Pcilat, false).unwrap().is_none());
+    // No refusal leaves a trace.
+    for machine in [fresh, bridge, ours] {
+        assert!(machine.kernel.log.lock().unwrap().is_empty() && states(&machine.root).is_empty());
+    }
+}
+
+#[test]
+fn refuses_what_is_in_use_unless_forced() {
+    let machine = machine(Some("nvme"), "(null)");
+    let disk = machine.root.path("/sys/devices/virtual/nvme-subsystem/nvme-subsys0");
+    fs::create_dir_all(disk.join("nvme0n1")).unwrap();
+    fs::write(disk.join("nvme0n1/dev"), "259:0\n").unwrap();
+    // Native multipath: the namespace lies below a virtual subsystem that links to the controller.
+    let link = |from: &str, to: &str| {
+        let from = machine.root.path(from);
+        fs::create_dir_all(from.parent().unwrap()).unwrap();
+        symlink(to, from).unwrap();
+    };
+    link("/sys/class/nvme-subsystem/nvme-subsys0", "../../devices/virtual/nvme-subsystem/nvme-subsys0");
+    link("/sys/devices/virtual/nvme-subsystem/nvme-subsys0/nvme0", "../../../pci0000:00/0000:01:00.0/nvme/nvme0");
+    link("/sys/class/block/nvme0n1", "../../devices/virtual/nvme-subsystem/nvme-subsys0/nvme0n1");
+    fs::create_dir_all(machine.root.path("/proc/self")).unwrap();
+    let mounts = |text: &str| fs::write(machine.root.path("/proc/self/mountinfo"), text).unwrap();
+
+    mounts("30 22 259:0 / /data rw - xfs /dev/nvme0n1 rw\n");
+    let error = machine.take().unwrap_err();
+    assert!(error.to_string().ends_with("nvme0n1 is mounted at /data"), "{error}");
+    // Btrfs has a number of its own; ZFS names no disk.
+    mounts("30 22 0:40 / /srv rw - btrfs /dev/nvme0n1 rw\n");
+    assert!(machine.take().unwrap_err().to_string().ends_with("nvme0n1 is mounted at /srv"));
+    mounts("30 22 0:41 / /tank rw - zfs tank rw\n");
+    assert!(machine.take().unwrap_err().to_string().contains("ZFS"));
+    mounts("");
+    fs::write(machine.root.path("/proc/swaps"), "Filename Type\n/dev/nvme0n1 partition\n").unwrap();
+    assert!(machine.take().unwrap_err().to_string().contains("swap"));
+    let forced = take_by(&machine.root, Arc::<Kernel>::clone(&machine.kernel), machine.bdf, Driver::Pcilat, true);
+    drop(forced.unwrap());
+    assert_eq!(machine.now(), (owned("nvme"), None, false));
+}
