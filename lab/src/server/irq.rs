@@ -1,9 +1,10 @@
 //! The eventfds on which interrupts leave the device.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::Write;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use vfio_bindings::bindings::vfio::{
     VFIO_IRQ_SET_ACTION_MASK, VFIO_IRQ_SET_ACTION_TRIGGER, VFIO_IRQ_SET_ACTION_UNMASK, VFIO_IRQ_SET_DATA_EVENTFD,
     VFIO_PCI_INTX_IRQ_INDEX, VFIO_PCI_MSI_IRQ_INDEX, VFIO_PCI_MSIX_IRQ_INDEX,
@@ -30,15 +31,22 @@ impl Wires {
     }
 
     /// Carries out VFIO_DEVICE_SET_IRQS. Answers whether INTx was unmasked, so that its level has to be looked at.
-    pub(super) fn set(&mut self, index: u32, flags: u32, start: u32, count: u32, fds: Vec<File>) -> io::Result<bool> {
+    pub(super) fn set(
+        &mut self,
+        index: u32,
+        flags: u32,
+        start: u32,
+        count: u32,
+        fds: Vec<File>,
+    ) -> Result<bool, Errno> {
         let slots = usize::try_from(index).ok().and_then(|index| self.kinds.get_mut(index));
         let Some(slots) = slots else {
             // The error and request interrupts are offered with no vectors; clearing them is fine.
-            return if count == 0 { Ok(false) } else { Err(io::ErrorKind::InvalidInput.into()) };
+            return if count == 0 { Ok(false) } else { Err(Errno::INVAL) };
         };
         let end = u64::from(start) + u64::from(count);
         if end > slots.len() as u64 {
-            return Err(io::ErrorKind::InvalidInput.into());
+            return Err(Errno::INVAL);
         }
         let range = &mut slots[start as usize..end as usize];
         if flags & VFIO_IRQ_SET_ACTION_TRIGGER != 0 {

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 
+use rustix::io::Errno;
 use vm_memory::{Bytes, FileOffset, MmapRegion, VolatileMemory};
 
 use crate::device::DmaError;
@@ -19,7 +20,8 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// Maps `size` bytes of `file` from `offset` on at `address`.
+    /// Maps `size` bytes of `file` from `offset` on at `address`. Refuses what passes the end of memory or of the file,
+    /// and what overlaps another mapping.
     pub(super) fn map(
         &mut self,
         address: u64,
@@ -27,14 +29,13 @@ impl Memory {
         offset: u64,
         file: File,
         is_writable: bool,
-    ) -> Result<(), String> {
-        let len = usize::try_from(size).map_err(|_| format!("{size:#x} bytes are too many"))?;
-        address.checked_add(size).ok_or_else(|| format!("{address:#x} and {size:#x} bytes pass the end of memory"))?;
-        let overlaps = |m: &Mapping| address < m.address + m.region.size() as u64 && m.address < address + size;
-        if self.mappings.iter().any(overlaps) {
-            return Err(format!("{size:#x} bytes at {address:#x} overlap a mapping"));
+    ) -> Result<(), Errno> {
+        let len = usize::try_from(size).map_err(|_| Errno::INVAL)?;
+        let end = address.checked_add(size).ok_or(Errno::INVAL)?;
+        if self.mappings.iter().any(|m| address < m.address + m.region.size() as u64 && m.address < end) {
+            return Err(Errno::EXIST);
         }
-        let region = MmapRegion::from_file(FileOffset::new(file, offset), len).map_err(|err| err.to_string())?;
+        let region = MmapRegion::from_file(FileOffset::new(file, offset), len).map_err(|_| Errno::INVAL)?;
         self.mappings.push(Mapping { address, region, is_writable });
         Ok(())
     }
