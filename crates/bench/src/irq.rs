@@ -10,7 +10,7 @@ use pciescope_core::{CpuList, IrqPlan, IrqSource, MmioPlan, MmioTest, Order, Out
 use pciescope_hw::probe::{Probe, Taken, Watch};
 use pciescope_hw::registers::SafeRegister;
 
-use crate::portion::{PortionWatch, refusal};
+use crate::portion::{PortionWatch, note_raw_lost, refusal};
 use crate::run::{Error, Run};
 
 /// What can stand beside the hardware's interrupts, the nearest to them first.
@@ -237,11 +237,12 @@ fn read_median(
 fn put_arm(
     run: &mut Run<'_>,
     (source, count): (IrqSource, u64),
-    taken: Taken,
+    mut taken: Taken,
     begin_ns: u64,
     complete: &dyn Fn(&mut Outcome),
 ) -> Result<(), Error> {
     run.lose_raw(taken.samples_lost);
+    note_raw_lost(&mut taken);
     let mut samples = taken.samples;
     for sample in &mut samples {
         sample.at_ns = sample.at_ns.saturating_add(begin_ns);

@@ -13,7 +13,7 @@ use crate::portion::Course;
 use crate::run::{Error, Run, chain};
 
 /// Configuration reads of the parent bridge per CPU: enough for a median, short beside the run.
-const PARENT_READS: u64 = 200;
+const PARENT_READS: u64 = 100;
 /// The first offset that goes by ECAM on x86.
 const ECAM_OFFSET: u16 = 0x100;
 

@@ -214,7 +214,8 @@ impl Course<'_> {
             let mut ending = run.watch.is_stopped().then(|| run.interrupted());
             if ending.is_none() && portion.cpus.iter().any(|cpu| !failed.contains_key(&cpu)) {
                 match call(portion, &watch) {
-                    Ok(taken) => {
+                    Ok(mut taken) => {
+                        note_raw_lost(&mut taken);
                         match taken.failure.clone() {
                             Some(failure) if failure.code == "cpu-offline" && portion.cpus.len() == 1 => {
                                 failed.extend(portion.cpus.iter().map(|cpu| (cpu, failure.clone())));
@@ -298,6 +299,13 @@ impl Course<'_> {
         let mut method = collected.method.clone().unwrap_or_default();
         (self.complete)(&mut outcome, &mut method);
         run.put_outcome(self.test, (self.target)(&outcome), &method, outcome)
+    }
+}
+
+/// Puts the count of raw samples that were overwritten into the portion's (first) outcome.
+pub(crate) fn note_raw_lost(taken: &mut Taken) {
+    if let (Some(outcome), 1..) = (taken.outcomes.first_mut(), taken.samples_lost) {
+        outcome.metrics.insert("raw_samples_lost".to_owned(), Metric::count(taken.samples_lost));
     }
 }
 

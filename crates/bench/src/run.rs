@@ -106,6 +106,7 @@ pub struct Run<'a> {
     fixed_time: Option<String>,
     sink: &'a mut dyn Sink,
     raw: Option<Box<RawSink<'a>>>,
+    raw_lost: u64,
     summary: Summary,
 }
 
@@ -138,6 +139,7 @@ impl<'a> Run<'a> {
             fixed_time,
             sink,
             raw,
+            raw_lost: 0,
             summary: Summary { run: id, ..Summary::default() },
         };
         run.put(Record {
@@ -154,7 +156,13 @@ impl<'a> Run<'a> {
     ///
     /// # Errors
     /// [`Error::Sink`] if the sink cannot finish.
-    pub fn finish(self) -> Result<Summary, Error> {
+    pub fn finish(mut self) -> Result<Summary, Error> {
+        if self.raw_lost > 0 {
+            self.summary.failed_checks.push(format!(
+                "{} raw samples were overwritten before they were read (the histograms are complete)",
+                self.raw_lost
+            ));
+        }
         self.sink.finish().map_err(|source| Error::Sink { source })?;
         Ok(self.summary)
     }
@@ -180,9 +188,7 @@ impl<'a> Run<'a> {
             }
         }
         if let Some(failure) = &record.error {
-            if !self.summary.failures.contains(failure) {
-                self.summary.failures.push(failure.clone());
-            }
+            note_failure(&mut self.summary.failures, failure);
         }
         self.summary.failed_checks.extend(failed_checks(&record));
         self.sink.put(&record).map_err(|source| Error::Sink { source })?;
@@ -253,19 +259,23 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Notes that so many raw samples were overwritten before they were read.
+    /// Counts raw samples that were overwritten before they were read.
     pub(crate) fn lose_raw(&mut self, lost: u64) {
-        if lost > 0 {
-            self.summary.failed_checks.push(format!(
-                "{lost} raw samples were overwritten before they were read (the histograms are complete)"
-            ));
-        }
+        self.raw_lost += lost;
     }
 
     /// Time stolen from a CPU since the run began; `None` where the kernel does not say.
     fn stolen_ns(&self, cpu: u32) -> Option<u64> {
         let before = self.steal_at_start.get(&cpu)?;
         Some(steal::per_cpu(self.root).get(&cpu)?.saturating_sub(*before))
+    }
+}
+
+/// Adds a failure; one that only says more than the last of its kind takes its place.
+fn note_failure(known: &mut Vec<Failure>, failure: &Failure) {
+    match known.iter_mut().find(|old| old.code == failure.code && failure.text.starts_with(&old.text)) {
+        Some(old) => old.clone_from(failure),
+        None => known.push(failure.clone()),
     }
 }
 
@@ -335,6 +345,17 @@ fn doubts(method: &Method, outcome: &Outcome) -> Vec<Warning> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_failure_that_says_more_replaces_the_shorter_one() {
+        let failure = |text: &str| Failure { code: "removed".to_owned(), text: text.to_owned(), hint: None };
+        let mut known = Vec::new();
+        for text in ["gone", "gone", "gone (not measured: CPU 1)", "other"] {
+            note_failure(&mut known, &failure(text));
+        }
+        let texts: Vec<&str> = known.iter().map(|failure| failure.text.as_str()).collect();
+        assert_eq!(texts, ["gone (not measured: CPU 1)", "other"]);
+    }
 
     #[test]
     fn a_run_has_its_own_name_of_sixteen_digits() {

@@ -9,7 +9,7 @@
 mod args;
 mod cmd;
 
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
 use clap::Parser;
@@ -51,7 +51,7 @@ fn run(verb: Verb, ctx: &Ctx) -> anyhow::Result<ExitCode> {
 /// Prints clap's refusal in our own form; help and version go to the standard output with exit code 0.
 fn refuse_arguments(err: &clap::Error) -> ExitCode {
     match err.kind() {
-        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => match err.print() {
+        ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => match show(err) {
             Ok(()) => ExitCode::SUCCESS,
             Err(err) => report_failure(&err.into()),
         },
@@ -66,6 +66,16 @@ fn refuse_arguments(err: &clap::Error) -> ExitCode {
             ExitCode::from(2)
         }
     }
+}
+
+/// Prints help or version; clap's own way hides a closed pipe and a full disk.
+fn show(help: &clap::Error) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    match out.is_terminal() {
+        true => write!(out, "{}", help.render().ansi())?,
+        false => write!(out, "{}", help.render())?,
+    }
+    out.flush()
 }
 
 /// Prints an error with its causes on one line, and what the user can do about it on the next.

@@ -4,6 +4,7 @@
 //! of the standard output and hands every write error on, so that a closed pipe ends it quietly.
 
 pub mod bind;
+pub mod device;
 pub mod import;
 pub mod lab;
 pub mod latency;

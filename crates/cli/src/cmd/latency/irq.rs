@@ -9,9 +9,10 @@ use pciescope_core::{CpuList, IrqPlan, IrqSource};
 use pciescope_hw::probe::open::Need;
 use pciescope_hw::registers::safe_target;
 
-use super::machine::{CpuChoice, DeviceArgs, Machine, carry_out};
 use super::output::{Output, OutputArgs, RawFile};
+use super::task::{DeviceArgs, Task};
 use crate::args::{positive, time_ns};
+use crate::cmd::device::{CpuChoice, Device};
 use crate::cmd::{Ctx, Refusal};
 
 /// The most vectors that MSI-X has.
@@ -81,7 +82,7 @@ enum Source {
 
 /// Measures.
 pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
-    let machine = Machine::find(ctx, &args.device)?;
+    let device = Device::find(ctx, args.device.bdf, &args.device.access)?;
     let (source, with_control) = match args.source {
         Source::Both => (IrqSource::Hardware, true),
         Source::Hardware => (IrqSource::Hardware, false),
@@ -90,41 +91,43 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         Source::Loopback => (IrqSource::Loopback, false),
     };
     if let Some(cpu) = args.trigger_cpu {
-        machine.cpus(&CpuChoice::List(CpuList::from_iter([cpu])))?;
+        device.cpus(&CpuChoice::List(CpuList::from_iter([cpu])))?;
     }
     if args.timeout == 0 {
         return Err(Refusal::new("--timeout 0: every interrupt would be lost", "give it a time such as 100ms").into());
     }
     let plan = IrqPlan {
-        bdf: machine.bdf,
+        bdf: device.bdf,
         source,
-        vectors: vectors(&machine, args.vectors.as_ref())?,
-        cpus: machine.cpus(&args.device.cpus)?,
+        vectors: vectors(&device, args.vectors.as_ref())?,
+        cpus: device.cpus(&args.device.cpus)?,
         trigger_cpu: args.trigger_cpu,
         count: args.count,
         interval_ns: args.interval,
         timeout_ns: args.timeout,
         raw: args.raw.is_some(),
     };
-    let mut output = Output::open(&args.output)?;
-    let mut raw = args.raw.as_deref().map(|path| RawFile::create(path, args.output.overwrite)).transpose()?;
-    let mut opened = machine.open(ctx, &args.device, Need::Irq(source))?;
-    let setup = machine.setup("latency irq", Plan::Irq(plan.clone()));
-    carry_out(ctx, setup, &mut output, raw.as_mut(), &mut |run| {
-        let register = safe_target(&machine.function);
-        pciescope_bench::irq::measure(&plan, with_control, register, opened.probe.as_mut(), run)
-    })
+    let register = safe_target(&device.function);
+    let task = Task {
+        verb: "latency irq",
+        need: Need::Irq(source),
+        plan: Plan::Irq(plan.clone()),
+        output: Output::open(&args.output)?,
+        raw: args.raw.as_deref().map(|path| RawFile::create(path, args.output.overwrite)).transpose()?,
+        experiment: &|probe, run| pciescope_bench::irq::measure(&plan, with_control, register, probe, run),
+    };
+    task.carry_out(ctx, device, &args.device.access)
 }
 
 /// The vectors asked for, checked against what the function has.
-fn vectors(machine: &Machine, wanted: Option<&CpuList>) -> Result<Vec<u16>, Refusal> {
+fn vectors(device: &Device, wanted: Option<&CpuList>) -> Result<Vec<u16>, Refusal> {
     let Some(wanted) = wanted else { return Ok(Vec::new()) };
-    let has = machine.function.msix_vectors.max(machine.function.msi_vectors);
+    let has = device.function.msix_vectors.max(device.function.msi_vectors);
     // 0 where configuration space could not be read: the backend knows better then.
     let limit = if has == 0 { MOST_VECTORS } else { u32::from(has) };
     if let Some(beyond) = wanted.iter().find(|&vector| vector >= limit) {
         return Err(Refusal::new(
-            format!("{}: has no interrupt vector {beyond}", machine.bdf),
+            format!("{}: has no interrupt vector {beyond}", device.bdf),
             format!("its vectors are 0-{}", limit - 1),
         ));
     }

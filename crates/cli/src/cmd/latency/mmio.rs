@@ -8,11 +8,12 @@ use pciescope_core::plan::Plan;
 use pciescope_core::{MmioPlan, MmioTest, Order};
 use pciescope_hw::probe::open::Need;
 
-use super::machine::{DeviceArgs, Machine, carry_out, order};
 use super::output::{Output, OutputArgs, RawFile};
 use super::target::{Wanted, choose};
+use super::task::{DeviceArgs, Task, order};
 use crate::args::{number, positive, time_ns};
 use crate::cmd::Ctx;
+use crate::cmd::device::Device;
 
 /// Samples per CPU where neither a count nor a time is given: enough for p99.99.
 const COUNT: u64 = 100_000;
@@ -118,14 +119,14 @@ pub fn gap_ns(text: &str) -> Result<u32, String> {
 
 /// Measures.
 pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
-    let machine = Machine::find(ctx, &args.device)?;
+    let device = Device::find(ctx, args.device.bdf, &args.device.access)?;
     let test = match args.test {
         Test::Read => MmioTest::Read,
         Test::Write => MmioTest::Write,
         Test::WriteRead => MmioTest::WriteRead,
     };
     let target = choose(
-        &machine.function,
+        &device.function,
         &Wanted {
             test,
             bar: args.bar,
@@ -137,7 +138,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     )?;
     let duration_ns = args.duration.unwrap_or(0);
     let plan = MmioPlan {
-        bdf: machine.bdf,
+        bdf: device.bdf,
         test,
         bar: target.bar,
         offset: target.offset,
@@ -148,15 +149,17 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         gap_ns: args.gap,
         batch: args.batch,
         order: args.order,
-        cpus: machine.cpus(&args.device.cpus)?,
+        cpus: device.cpus(&args.device.cpus)?,
         ones_ok: args.ones_ok,
         raw: args.raw.is_some(),
     };
-    let mut output = Output::open(&args.output)?;
-    let mut raw = args.raw.as_deref().map(|path| RawFile::create(path, args.output.overwrite)).transpose()?;
-    let mut opened = machine.open(ctx, &args.device, Need::Mmio)?;
-    let setup = machine.setup("latency mmio", Plan::Mmio(plan.clone()));
-    carry_out(ctx, setup, &mut output, raw.as_mut(), &mut |run| {
-        pciescope_bench::mmio::measure(&plan, target.register, opened.probe.as_mut(), run)
-    })
+    let task = Task {
+        verb: "latency mmio",
+        need: Need::Mmio,
+        plan: Plan::Mmio(plan.clone()),
+        output: Output::open(&args.output)?,
+        raw: args.raw.as_deref().map(|path| RawFile::create(path, args.output.overwrite)).transpose()?,
+        experiment: &|probe, run| pciescope_bench::mmio::measure(&plan, target.register, probe, run),
+    };
+    task.carry_out(ctx, device, &args.device.access)
 }

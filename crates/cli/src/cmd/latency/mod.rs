@@ -1,12 +1,12 @@
 //! `pciescope latency`: how long accesses and interrupts take.
 
 mod irq;
-mod machine;
-mod mmio;
+pub mod mmio;
 mod output;
 mod path;
 mod progress;
-mod target;
+pub mod target;
+mod task;
 
 use std::process::ExitCode;
 

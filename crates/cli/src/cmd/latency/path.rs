@@ -6,10 +6,11 @@ use pciescope_core::plan::Plan;
 use pciescope_core::{Order, PathPlan};
 use pciescope_hw::probe::open::Need;
 
-use super::machine::{DeviceArgs, Machine, carry_out, order};
 use super::mmio::gap_ns;
 use super::output::{Output, OutputArgs};
+use super::task::{DeviceArgs, Task, order};
 use crate::args::{number, positive};
+use crate::cmd::device::Device;
 use crate::cmd::{Ctx, Refusal};
 
 /// The last offset of extended configuration space that holds 4 bytes.
@@ -51,21 +52,24 @@ pub struct Args {
 
 /// Measures.
 pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
-    let machine = Machine::find(ctx, &args.device)?;
+    let device = Device::find(ctx, args.device.bdf, &args.device.access)?;
     let plan = PathPlan {
-        bdf: machine.bdf,
-        offset: config_offset(machine.bdf, args.offset)?,
+        bdf: device.bdf,
+        offset: config_offset(device.bdf, args.offset)?,
         count: args.count,
         gap_ns: args.gap,
         order: args.order,
-        cpus: machine.cpus(&args.device.cpus)?,
+        cpus: device.cpus(&args.device.cpus)?,
     };
-    let mut output = Output::open(&args.output)?;
-    let mut opened = machine.open(ctx, &args.device, Need::Path)?;
-    let setup = machine.setup("latency path", Plan::Path(plan.clone()));
-    carry_out(ctx, setup, &mut output, None, &mut |run| {
-        pciescope_bench::path::measure(&plan, opened.probe.as_mut(), run)
-    })
+    let task = Task {
+        verb: "latency path",
+        need: Need::Path,
+        plan: Plan::Path(plan.clone()),
+        output: Output::open(&args.output)?,
+        raw: None,
+        experiment: &|probe, run| pciescope_bench::path::measure(&plan, probe, run),
+    };
+    task.carry_out(ctx, device, &args.device.access)
 }
 
 fn config_offset(bdf: pciescope_core::Bdf, offset: u64) -> Result<u16, Refusal> {

@@ -1,32 +1,25 @@
-//! What all three measurements do before and after: find the function, its machine and a backend, and report.
+//! The device of a verb: the function, the machine around it, its driver, and the backend that reaches it.
 
-use std::process::ExitCode;
-
-use pciescope_bench::{Identity, Setup, Summary};
-use pciescope_core::outcome::Sample;
+use pciescope_bench::{Identity, Setup};
 use pciescope_core::plan::Plan;
-use pciescope_core::{Bdf, CpuList, Environment, Function, Order, Warning};
+use pciescope_core::{Bdf, CpuList, Environment, Function, Warning};
+use pciescope_hw::bind::{self, Bound, Driver};
 use pciescope_hw::probe::fake::Machine as FakeMachine;
 use pciescope_hw::probe::open::{Backend, Need, Opened, open};
 use pciescope_hw::{check, environment, pci, topology};
 
-use super::output::{Output, RawFile};
-use crate::cmd::{Ctx, Refusal};
+use super::{Ctx, Refusal};
 
-/// The options of all measurements that say on what and from where.
+/// How to reach a device.
 #[derive(Debug, clap::Args)]
-pub struct DeviceArgs {
-    /// The function, as `lspci -D` prints it (may be left out with --backend fake)
-    #[arg(value_name = "BDF", value_parser = crate::args::bdf)]
-    pub bdf: Option<Bdf>,
-
-    /// CPUs to measure from: a list as 0-3,8, node:N, local (the device's node) or all
-    #[arg(long, value_name = "CPUS", default_value = "all")]
-    pub cpus: CpuChoice,
-
+pub struct AccessArgs {
     /// How to reach the device: auto, kmod, vfio, resource, sysfs or fake[:OPTION,...]
     #[arg(long, value_name = "BACKEND", default_value = "auto", value_parser = backend)]
     pub backend: Backend,
+
+    /// Hand the function to the backend's driver for this run and give it back afterwards
+    #[arg(long)]
+    pub bind: bool,
 }
 
 /// Parses a backend, with the hint in the refusal.
@@ -70,22 +63,8 @@ impl std::str::FromStr for CpuChoice {
     }
 }
 
-/// `--order` as typed; the number of rounds is 5 unless said otherwise.
-pub fn order(text: &str) -> Result<Order, String> {
-    match text.split_once(':').unwrap_or((text, "")) {
-        ("sequential", "") => Ok(Order::Sequential),
-        ("concurrent", "") => Ok(Order::Concurrent),
-        ("interleaved", "") => Ok(Order::Interleaved { rounds: 5 }),
-        ("interleaved", rounds) => match rounds.parse() {
-            Ok(rounds @ 1..=10_000) => Ok(Order::Interleaved { rounds }),
-            _ => Err(format!("{rounds:?} is not a number of rounds from 1 to 10000")),
-        },
-        _ => Err("take sequential, interleaved, interleaved:ROUNDS or concurrent".to_owned()),
-    }
-}
-
 /// The function and the machine it is in, real or synthetic.
-pub struct Machine {
+pub struct Device {
     /// The function to measure.
     pub function: Function,
     /// Its address.
@@ -95,22 +74,22 @@ pub struct Machine {
     identity: Option<Identity>,
 }
 
-impl Machine {
+impl Device {
     /// Looks at the function and its machine.
     ///
     /// # Errors
     /// No address, or no such function.
-    pub fn find(ctx: &Ctx, args: &DeviceArgs) -> anyhow::Result<Machine> {
+    pub fn find(ctx: &Ctx, bdf: Option<Bdf>, args: &AccessArgs) -> anyhow::Result<Device> {
         if let Backend::Fake(options) = &args.backend {
             let fake = FakeMachine::new(options.clone());
-            if let Some(bdf) = args.bdf.filter(|&bdf| bdf != fake.bdf()) {
+            if let Some(bdf) = bdf.filter(|&bdf| bdf != fake.bdf()) {
                 return Err(Refusal::new(
                     format!("{bdf}: the fake backend has no such function"),
                     format!("its device is {}; the address may be left out", fake.bdf()),
                 )
                 .into());
             }
-            return Ok(Machine {
+            return Ok(Device {
                 function: fake.function(),
                 bdf: fake.bdf(),
                 environment: fake.environment(),
@@ -118,7 +97,7 @@ impl Machine {
                 identity: Some(Identity { run: fake.run(), time: fake.time() }),
             });
         }
-        let bdf = args.bdf.ok_or_else(|| {
+        let bdf = bdf.ok_or_else(|| {
             Refusal::new(
                 "no device was named",
                 "give its address, which `pciescope list` shows, for example 0000:3b:00.0",
@@ -127,7 +106,7 @@ impl Machine {
         let function = pci::function(&ctx.root, bdf)?;
         let environment = environment::read(&ctx.root);
         let warnings = check::warnings(&ctx.root, &environment, Some(&function));
-        Ok(Machine { function, bdf, environment, warnings, identity: None })
+        Ok(Device { function, bdf, environment, warnings, identity: None })
     }
 
     /// The CPUs that `choice` means.
@@ -163,14 +142,39 @@ impl Machine {
         }
     }
 
+    /// Hands the function to the driver that the backend needs, if the user asked for that.
+    ///
+    /// # Errors
+    /// Why it should stay with its driver, or what the kernel answered.
+    pub fn take(&mut self, ctx: &Ctx, args: &AccessArgs) -> anyhow::Result<Option<Bound>> {
+        if !args.bind {
+            return Ok(None);
+        }
+        let driver = match args.backend {
+            Backend::Kmod => Driver::Pcilat,
+            Backend::Vfio => Driver::VfioPci,
+            Backend::Auto if Driver::Pcilat.is_loaded(&ctx.root) => Driver::Pcilat,
+            Backend::Auto => Driver::VfioPci,
+            // These work with any driver and with none.
+            Backend::Resource | Backend::Sysfs | Backend::Fake(_) => return Ok(None),
+        };
+        let bound = bind::ensure(&ctx.root, self.bdf, driver, false)?;
+        if let Some(bound) = &bound {
+            let former = bound.state().former_driver.as_deref().unwrap_or("none");
+            ctx.note(&format!("{}: driver {} for this run (was {former})", self.bdf, driver.name()));
+            self.function = pci::function(&ctx.root, self.bdf)?;
+        }
+        Ok(bound)
+    }
+
     /// Opens a backend and says which if the program chose.
     ///
     /// # Errors
-    /// Why none can measure.
-    pub fn open(&self, ctx: &Ctx, args: &DeviceArgs, need: Need) -> anyhow::Result<Opened> {
+    /// Why none can do what is needed.
+    pub fn open(&self, ctx: &Ctx, args: &AccessArgs, need: Need) -> anyhow::Result<Opened> {
         let opened = open(&ctx.root, &self.function, &args.backend, need)?;
         if args.backend == Backend::Auto || ctx.verbose > 0 {
-            ctx.note(&format!("{}: measuring by {}: {}", self.bdf, opened.probe.backend(), opened.why));
+            ctx.note(&format!("{}: by {}: {}", self.bdf, opened.probe.backend(), opened.why));
         }
         if ctx.verbose > 0 {
             for (backend, why) in &opened.refused {
@@ -191,57 +195,4 @@ impl Machine {
             identity: self.identity.clone(),
         }
     }
-}
-
-/// How many failed checks are named before the rest is only counted.
-const CHECKS_SHOWN: usize = 5;
-
-/// Says on the standard error what went wrong, and makes the exit code of it.
-pub fn conclude(ctx: &Ctx, summary: &Summary, is_table: bool) -> ExitCode {
-    for failure in &summary.failures {
-        ctx.note(&failure.text);
-        if let Some(hint) = &failure.hint {
-            eprintln!("hint: {hint}");
-        }
-    }
-    for check in summary.failed_checks.iter().take(CHECKS_SHOWN) {
-        ctx.note(check);
-    }
-    if summary.failed_checks.len() > CHECKS_SHOWN {
-        ctx.note(&format!("and {} more failed checks, see the records", summary.failed_checks.len() - CHECKS_SHOWN));
-    }
-    // The tables end with the warnings; who asked for records finds them there.
-    if !is_table && ctx.verbose > 0 {
-        for warning in &summary.warnings {
-            ctx.note(&format!("warning: {}", warning.text));
-            eprintln!("hint: {}", warning.hint);
-        }
-    }
-    let is_interrupted = summary.failures.iter().any(|failure| failure.code == "interrupted");
-    match ctx.stop.exit_code() {
-        Some(code) if is_interrupted => ExitCode::from(code),
-        _ if !summary.failures.is_empty() => ExitCode::from(2),
-        _ if !summary.failed_checks.is_empty() => ExitCode::from(1),
-        _ => ExitCode::SUCCESS,
-    }
-}
-
-/// Runs an experiment between the start and the end of its records.
-pub fn carry_out(
-    ctx: &Ctx,
-    setup: Setup,
-    output: &mut Output,
-    raw: Option<&mut RawFile>,
-    experiment: &mut dyn FnMut(&mut pciescope_bench::Run<'_>) -> Result<(), pciescope_bench::Error>,
-) -> anyhow::Result<ExitCode> {
-    ctx.stop.catch_signals()?;
-    let progress = super::progress::Progress::new(ctx, setup.verb);
-    let raw = raw.map(|raw| Box::new(|samples: &[Sample]| raw.put(samples)) as Box<pciescope_bench::RawSink<'_>>);
-    let mut run = pciescope_bench::Run::start(setup, &ctx.root, &progress, output, raw)?;
-    let measured = experiment(&mut run);
-    progress.clear();
-    measured?;
-    let summary = run.finish()?;
-    let is_table = output.is_table();
-    Ok(conclude(ctx, &summary, is_table))
 }

@@ -1,0 +1,127 @@
+//! What all three measurements do before and after: open, measure, put back, and report.
+
+use std::process::ExitCode;
+
+use pciescope_bench::{Run, Summary};
+use pciescope_core::outcome::Sample;
+use pciescope_core::plan::Plan;
+use pciescope_core::{Bdf, Order};
+use pciescope_hw::bind::Bound;
+use pciescope_hw::probe::Probe;
+use pciescope_hw::probe::open::Need;
+
+use super::output::{Output, RawFile};
+use super::progress::Progress;
+use crate::cmd::Ctx;
+use crate::cmd::device::{AccessArgs, CpuChoice, Device};
+
+/// The options of all measurements that say on what and from where.
+#[derive(Debug, clap::Args)]
+pub struct DeviceArgs {
+    /// The function, as `lspci -D` prints it (may be left out with --backend fake)
+    #[arg(value_name = "BDF", value_parser = crate::args::bdf)]
+    pub bdf: Option<Bdf>,
+
+    /// CPUs to measure from: a list as 0-3,8, node:N, local (the device's node) or all
+    #[arg(long, value_name = "CPUS", default_value = "all")]
+    pub cpus: CpuChoice,
+
+    #[command(flatten)]
+    pub access: AccessArgs,
+}
+
+/// `--order` as typed; the number of rounds is 5 unless said otherwise.
+pub fn order(text: &str) -> Result<Order, String> {
+    match text.split_once(':').unwrap_or((text, "")) {
+        ("sequential", "") => Ok(Order::Sequential),
+        ("concurrent", "") => Ok(Order::Concurrent),
+        ("interleaved", "") => Ok(Order::Interleaved { rounds: 5 }),
+        ("interleaved", rounds) => match rounds.parse() {
+            Ok(rounds @ 1..=10_000) => Ok(Order::Interleaved { rounds }),
+            _ => Err(format!("{rounds:?} is not a number of rounds from 1 to 10000")),
+        },
+        _ => Err("take sequential, interleaved, interleaved:ROUNDS or concurrent".to_owned()),
+    }
+}
+
+/// How many failed checks are named before the rest is only counted.
+const CHECKS_SHOWN: usize = 5;
+
+/// Says on the standard error what went wrong, and makes the exit code of it.
+fn conclude(ctx: &Ctx, summary: &Summary, is_table: bool) -> ExitCode {
+    for failure in &summary.failures {
+        ctx.note(&failure.text);
+        if let Some(hint) = &failure.hint {
+            eprintln!("hint: {hint}");
+        }
+    }
+    for check in summary.failed_checks.iter().take(CHECKS_SHOWN) {
+        ctx.note(check);
+    }
+    if summary.failed_checks.len() > CHECKS_SHOWN {
+        ctx.note(&format!("and {} more failed checks, see the records", summary.failed_checks.len() - CHECKS_SHOWN));
+    }
+    // The tables end with the warnings; who asked for records finds them there.
+    if !is_table && ctx.verbose > 0 {
+        for warning in &summary.warnings {
+            ctx.note(&format!("warning: {}", warning.text));
+            eprintln!("hint: {}", warning.hint);
+        }
+    }
+    let is_interrupted = summary.failures.iter().any(|failure| failure.code == "interrupted");
+    match ctx.stop.exit_code() {
+        Some(code) if is_interrupted => ExitCode::from(code),
+        _ if !summary.failures.is_empty() => ExitCode::from(2),
+        _ if !summary.failed_checks.is_empty() => ExitCode::from(1),
+        _ => ExitCode::SUCCESS,
+    }
+}
+
+/// What a measurement needs beside its plan.
+pub struct Task<'t> {
+    /// The `verb` of the records.
+    pub verb: &'static str,
+    /// What the backend must be able to do.
+    pub need: Need,
+    /// The plan as the records hold it.
+    pub plan: Plan,
+    /// Where the records go.
+    pub output: Output,
+    /// Where raw samples go.
+    pub raw: Option<RawFile>,
+    /// The measurement itself.
+    pub experiment: Experiment<'t>,
+}
+
+/// A measurement with a probe that is ready.
+pub type Experiment<'t> = &'t dyn Fn(&mut dyn Probe, &mut Run<'_>) -> Result<(), pciescope_bench::Error>;
+
+impl Task<'_> {
+    /// Binds if asked to, measures, and puts everything back.
+    ///
+    /// # Errors
+    /// What kept the measurement from beginning; what ended it stands in its records and in the exit code.
+    pub fn carry_out(mut self, ctx: &Ctx, mut device: Device, args: &AccessArgs) -> anyhow::Result<ExitCode> {
+        ctx.stop.catch_signals()?;
+        // Dropped after the probe: the module keeps a function that is open.
+        let bound = device.take(ctx, args)?;
+        let mut opened = device.open(ctx, args, self.need)?;
+        let progress = Progress::new(ctx, self.verb);
+        let raw = self
+            .raw
+            .as_mut()
+            .map(|raw| Box::new(|samples: &[Sample]| raw.put(samples)) as Box<pciescope_bench::RawSink<'_>>);
+        let setup = device.setup(self.verb, self.plan);
+        let mut run = Run::start(setup, &ctx.root, &progress, &mut self.output, raw)?;
+        let measured = (self.experiment)(opened.probe.as_mut(), &mut run);
+        progress.clear();
+        drop(opened);
+        let restored = bound.map(Bound::release).transpose();
+        measured?;
+        let summary = run.finish()?;
+        for note in restored?.iter().flat_map(|restored| &restored.notes) {
+            ctx.note(&format!("{}: {note}", device.bdf));
+        }
+        Ok(conclude(ctx, &summary, self.output.is_table()))
+    }
+}
