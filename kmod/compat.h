@@ -10,6 +10,11 @@
 #include <linux/mm.h>
 #include <linux/pci.h>
 
+/* The flag's newer name. */
+#ifndef PCI_IRQ_INTX
+#define PCI_IRQ_INTX PCI_IRQ_LEGACY
+#endif
+
 /* The device was given to @drv by name, and not through new_id. */
 static inline bool compat_is_overridden(struct pci_dev *pdev, const struct device_driver *drv)
 {

@@ -11,7 +11,7 @@
 #define PCILAT_INTERNAL_H
 
 #include <linux/atomic.h>
-#include <linux/cache.h>
+#include <linux/cpumask.h>
 #include <linux/kref.h>
 #include <linux/list.h>
 #include <linux/miscdevice.h>
@@ -197,7 +197,6 @@ struct pcilat_vector {
 	struct pcilat_device *pl;
 	u32 index;
 	int irq;
-	bool requested;
 	u64 triggered[PCILAT_OPEN_MAX];
 	u32 head;				/* written by the thread */
 	atomic_t tail;
@@ -206,8 +205,10 @@ struct pcilat_vector {
 	u32 taken;				/* written by the thread */
 	u32 overrun;				/* answers that found the queue full; handler */
 	u32 extra;				/* handler runs without an open trigger; handler */
+	u32 extra_seen;				/* those that are in a slot already; thread */
+	u32 overrun_seen;
+	struct pcilat_slot_state *slot;		/* that the vector serves or served last; thread */
 	cpumask_var_t affinity;			/* to be put back after a run */
-	bool moved;
 };
 
 /* A device that is bound, or was and is still open. */
@@ -296,6 +297,7 @@ void pcilat_irq_exit(struct pcilat_device *pl);
 int pcilat_irq_prepare(struct pcilat_job *job);
 void pcilat_irq_finish(struct pcilat_job *job);
 void pcilat_irq_turn(struct pcilat_worker *w);
+void pcilat_irq_judge(struct pcilat_job *job);
 
 /* reg.c */
 int pcilat_reg(struct pcilat_device *pl, struct pcilat_reg *reg);

@@ -1,6 +1,658 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Interrupts: from the trigger to the handler, and from the handler's entry to
+ * the acknowledge, for each CPU and vector.
+ *
+ * A vector's triggers go through a queue to its handler, and what became of
+ * them comes back through another; see struct pcilat_vector. One worker at a
+ * time triggers, so that each queue has one end on each side.
+ */
+#include <linux/delay.h>
+#include <linux/interrupt.h>
+#include <linux/irq.h>
+#include <linux/sched.h>
+#include <linux/slab.h>
+
+#include "../compat.h"
 #include "internal.h"
-int pcilat_irq_init(struct pcilat_device *pl, unsigned int max_vectors) {return 0;}
-void pcilat_irq_exit(struct pcilat_device *pl){}
-int pcilat_irq_prepare(struct pcilat_job *job){return -EOPNOTSUPP;}
-void pcilat_irq_finish(struct pcilat_job *job){}
-void pcilat_irq_turn(struct pcilat_worker *w){}
+#include "trigger.h"
+
+#define PCILAT_SETTLE_NS	(5 * NSEC_PER_MSEC)	/* for doubled interrupts to come in */
+#define PCILAT_WARMUP_MORE	8u	/* warm-up interrupts beyond those asked for, until one is right */
+#define PCILAT_LOST_MAX		64u	/* in a row: nothing comes any more */
+
+/* Handler: takes every open trigger; returns how many, and when the first was. */
+static u32 pcilat_take_open(struct pcilat_vector *v, u64 *triggered)
+{
+	u32 tail = atomic_read(&v->tail), head;
+	int old;
+
+	for (;;) {
+		head = smp_load_acquire(&v->head);
+		if (head == tail)
+			return 0;
+		*triggered = v->triggered[tail % PCILAT_OPEN_MAX];
+		old = atomic_cmpxchg(&v->tail, tail, head);
+		if (old == (int)tail)
+			return head - tail;
+		tail = old;
+	}
+}
+
+static void pcilat_answer(struct pcilat_vector *v, u64 entry, u64 acked)
+{
+	struct pcilat_answer *answer;
+	u64 triggered;
+	u32 open;
+
+	open = pcilat_take_open(v, &triggered);
+	if (!open) {
+		WRITE_ONCE(v->extra, v->extra + 1);
+		return;
+	}
+	if (v->answered - smp_load_acquire(&v->taken) == PCILAT_OPEN_MAX) {
+		WRITE_ONCE(v->overrun, v->overrun + 1);
+		return;
+	}
+	answer = &v->answers[v->answered % PCILAT_OPEN_MAX];
+	answer->triggered = triggered;
+	answer->entry = entry;
+	answer->acked = acked;
+	answer->cpu = smp_processor_id();
+	answer->merged = open - 1;
+	smp_store_release(&v->answered, v->answered + 1);
+}
+
+static irqreturn_t pcilat_handler(int irq, void *data)
+{
+	u64 entry = pcilat_clock_begin(), acked;
+	struct pcilat_vector *v = data;
+	struct pcilat_device *pl = v->pl;
+	bool ours = true;
+
+	if (pl->trigger)
+		ours = pl->trigger->acknowledge(pl, v->index);
+	acked = pcilat_clock_end();
+	if (!ours)
+		return IRQ_NONE;
+	pcilat_answer(v, entry, acked);
+	return IRQ_HANDLED;
+}
+
+/* Takes an answer into the slot, or only looks at it while warming up. */
+static void pcilat_take_answer(struct pcilat_worker *w, struct pcilat_vector *v,
+			       struct pcilat_slot_state *slot, const struct pcilat_answer *answer)
+{
+	struct pcilat_job *job = w->job;
+	u64 latency = answer->entry - answer->triggered;
+	u64 ack = answer->acked - answer->entry;
+	struct pcilat_text_record text;
+
+	slot->merged += answer->merged;
+	if (answer->cpu != w->cpu) {
+		slot->wrong_cpu++;
+		return;
+	}
+	slot->handled++;
+	if ((s64)latency < 0) {		/* the CPUs' clocks differ */
+		slot->samples_lost++;
+		return;
+	}
+	pcilat_job_store(job, w->cpu, slot, &slot->latency, PCILAT_RECORD_TRIGGER,
+			 answer->triggered, latency);
+	pcilat_job_store(job, w->cpu, slot, &slot->ack, PCILAT_RECORD_ACK, answer->entry, ack);
+	if (!job->text)
+		return;
+	text = (struct pcilat_text_record) {
+		.at_ns = job->start_ns + pcilat_ticks_to_ns(answer->entry - job->start),
+		.first_ns = pcilat_ticks_to_ns(latency),
+		.second_ns = pcilat_ticks_to_ns(ack),
+		.cpu = answer->cpu,
+		.where = v->irq,
+	};
+	pcilat_text_ring_write(job->text, &text);
+}
+
+/* The next answer, if there is one. */
+static bool pcilat_next_answer(struct pcilat_vector *v, struct pcilat_answer *answer)
+{
+	if (v->taken == smp_load_acquire(&v->answered))
+		return false;
+	*answer = v->answers[v->taken % PCILAT_OPEN_MAX];
+	smp_store_release(&v->taken, v->taken + 1);
+	return true;
+}
+
+static u32 pcilat_open_triggers(const struct pcilat_vector *v)
+{
+	return v->head - (u32)atomic_read(&v->tail);
+}
+
+/* Takes the oldest open trigger back; false if the handler was faster. */
+static bool pcilat_retract(struct pcilat_vector *v)
+{
+	u32 tail = atomic_read(&v->tail);
+
+	return tail != v->head && atomic_cmpxchg(&v->tail, tail, tail + 1) == (int)tail;
+}
+
+static int pcilat_raise(struct pcilat_vector *v, u32 source)
+{
+	int ret;
+
+	switch (source) {
+	case PCILAT_SOURCE_HARDWARE:
+		v->pl->trigger->raise(v->pl, v->index);
+		return 0;
+	case PCILAT_SOURCE_RETRIGGER:
+		ret = irq_chip_retrigger_hierarchy(irq_get_irq_data(v->irq));
+		return ret > 0 ? 0 : -EOPNOTSUPP;
+	default:
+#ifdef CONFIG_GENERIC_IRQ_INJECTION
+		return irq_inject_interrupt(v->irq);
+#else
+		return -EOPNOTSUPP;
+#endif
+	}
+}
+
+/*
+ * Raises one interrupt. Nothing comes between the stamp and the store, and the
+ * interrupt itself only after both. Returns a negative errno if nothing was raised.
+ */
+static int pcilat_fire(struct pcilat_worker *w, struct pcilat_vector *v)
+{
+	unsigned long flags;
+	int ret = -ENXIO;
+
+	local_irq_save(flags);
+	if (smp_processor_id() == w->runs_on) {
+		v->triggered[v->head % PCILAT_OPEN_MAX] = pcilat_clock_begin();
+		smp_store_release(&v->head, v->head + 1);
+		ret = pcilat_raise(v, w->job->req.source);
+		if (ret)
+			pcilat_retract(v);
+	}
+	local_irq_restore(flags);
+	if (ret == -ENXIO)
+		pcilat_job_end(w->job, -ENXIO, w->runs_on, 0);
+	return ret;
+}
+
+/* Raises one, again if the core is still busy with the last one. */
+static int pcilat_fire_patiently(struct pcilat_worker *w, struct pcilat_vector *v)
+{
+	u64 until = pcilat_clock() + pcilat_ns_to_ticks(w->job->req.timeout_ns);
+	int ret;
+
+	for (;;) {
+		ret = pcilat_fire(w, v);
+		if (ret != -EBUSY || pcilat_clock() > until || pcilat_job_stopped(w->job))
+			return ret;
+		cpu_relax();
+		cond_resched();
+	}
+}
+
+/* Waits for one answer; false if it is lost or the run was stopped. */
+static bool pcilat_await(struct pcilat_worker *w, struct pcilat_vector *v,
+			 struct pcilat_answer *answer)
+{
+	u64 until = pcilat_clock() + pcilat_ns_to_ticks(w->job->req.timeout_ns);
+
+	for (;;) {
+		if (pcilat_next_answer(v, answer))
+			return true;
+		if (pcilat_clock() > until || pcilat_job_stopped(w->job)) {
+			if (pcilat_retract(v))
+				return false;
+			/* It came at the last moment, and the answer is being written. */
+			while (pcilat_open_triggers(v) == 0 && !pcilat_next_answer(v, answer))
+				cpu_relax();
+			return true;
+		}
+		cpu_relax();
+		if (need_resched())
+			cond_resched();
+	}
+}
+
+/* A lost interrupt may be the first sign of a lost device. */
+static void pcilat_lost(struct pcilat_worker *w, struct pcilat_slot_state *slot)
+{
+	slot->lost++;
+	if (!pcilat_look(w->job->pl))
+		pcilat_job_end(w->job, -ENODEV, w->cpu, 0);
+}
+
+/*
+ * After its affinity has changed, an edge interrupt really moves when the next
+ * one comes. Returns 0 once one came to the right CPU.
+ */
+static int pcilat_warm_up(struct pcilat_worker *w, struct pcilat_vector *v,
+			  struct pcilat_slot_state *slot)
+{
+	u32 warmup = w->job->req.warmup, most = warmup + PCILAT_WARMUP_MORE, n;
+	bool answered = false, right = false;
+	struct pcilat_answer answer;
+	int ret;
+
+	if (!warmup)
+		return 0;
+	for (n = 0; n < most && (n < warmup || !right) && !pcilat_job_stopped(w->job); n++) {
+		ret = pcilat_fire_patiently(w, v);
+		if (ret)
+			return ret;
+		slot->warmup_triggers++;
+		if (!pcilat_await(w, v, &answer))
+			continue;
+		slot->warmup_handled++;
+		answered = true;
+		right = answer.cpu == w->cpu;
+	}
+	if (right || pcilat_job_stopped(w->job))
+		return 0;
+	return answered ? -EINVAL : -ETIMEDOUT;
+}
+
+/* One after the other. */
+static int pcilat_irq_serial(struct pcilat_worker *w, struct pcilat_vector *v,
+			     struct pcilat_slot_state *slot, u64 count)
+{
+	struct pcilat_job *job = w->job;
+	struct pcilat_answer answer;
+	u32 lost = 0;
+	int ret;
+
+	for (; count && !pcilat_worker_over(w); count--) {
+		ret = pcilat_fire_patiently(w, v);
+		if (ret)
+			return ret;
+		slot->triggers++;
+		if (pcilat_await(w, v, &answer)) {
+			pcilat_take_answer(w, v, slot, &answer);
+			lost = 0;
+		} else if (!pcilat_job_stopped(job)) {
+			pcilat_lost(w, slot);
+			if (++lost == PCILAT_LOST_MAX)
+				return -ETIMEDOUT;
+		}
+		if (job->gap)
+			pcilat_worker_wait(w, pcilat_clock() + job->gap);
+		cond_resched();
+	}
+	return 0;
+}
+
+/* Takes what has come, and gives up what is too old. */
+static void pcilat_collect(struct pcilat_worker *w, struct pcilat_vector *v,
+			   struct pcilat_slot_state *slot, u64 timeout)
+{
+	struct pcilat_answer answer;
+	u64 oldest;
+
+	while (pcilat_next_answer(v, &answer))
+		pcilat_take_answer(w, v, slot, &answer);
+	while (pcilat_open_triggers(v)) {
+		oldest = v->triggered[(u32)atomic_read(&v->tail) % PCILAT_OPEN_MAX];
+		if ((s64)(pcilat_clock() - oldest) <= (s64)timeout)
+			break;
+		if (pcilat_retract(v))
+			pcilat_lost(w, slot);
+	}
+}
+
+static void pcilat_collect_until(struct pcilat_worker *w, struct pcilat_vector *v,
+				 struct pcilat_slot_state *slot, u64 timeout, u64 until)
+{
+	do {
+		pcilat_collect(w, v, slot, timeout);
+		cpu_relax();
+		if (need_resched())
+			cond_resched();
+	} while ((s64)(until - pcilat_clock()) > 0 && !pcilat_worker_over(w));
+}
+
+/*
+ * At absolute times, whether the last one was answered or not: a slow answer
+ * must not hide that the next ones would have waited too.
+ */
+static int pcilat_irq_at_rate(struct pcilat_worker *w, struct pcilat_vector *v,
+			      struct pcilat_slot_state *slot, u64 count)
+{
+	struct pcilat_job *job = w->job;
+	u64 interval = max_t(u64, pcilat_ns_to_ticks(job->req.interval_ns), 1);
+	u64 timeout = pcilat_ns_to_ticks(job->req.timeout_ns);
+	u64 next = pcilat_clock() + interval, behind;
+	int ret = 0;
+
+	while (count && !pcilat_worker_over(w) && !ret) {
+		pcilat_collect_until(w, v, slot, timeout, next);
+		if (pcilat_worker_over(w))
+			break;
+		behind = pcilat_clock() - next;
+		if ((s64)behind >= (s64)interval) {
+			u64 passed = min(div64_u64(behind, interval), count - 1);
+
+			slot->missed += passed;
+			count -= passed;
+			next += passed * interval;
+			behind -= passed * interval;
+		}
+		if ((s64)behind > (s64)interval / 2)
+			slot->late++;
+		if (pcilat_open_triggers(v) == PCILAT_OPEN_MAX) {
+			slot->missed++;
+		} else {
+			ret = pcilat_fire(w, v);
+			if (ret == -EBUSY) {
+				slot->missed++;
+				ret = 0;
+			} else if (!ret) {
+				slot->triggers++;
+			}
+		}
+		next += interval;
+		count--;
+	}
+	while (pcilat_open_triggers(v) && !pcilat_job_stopped(job)) {
+		pcilat_collect(w, v, slot, timeout);
+		cpu_relax();
+		cond_resched();
+	}
+	pcilat_collect(w, v, slot, timeout);
+	return ret;
+}
+
+/* Counts handler runs without a trigger for the slot that the vector served last. */
+static void pcilat_fold_extra(struct pcilat_vector *v)
+{
+	u32 extra = READ_ONCE(v->extra), overrun = READ_ONCE(v->overrun);
+
+	if (v->slot) {
+		v->slot->extra += extra - v->extra_seen;
+		v->slot->samples_lost += overrun - v->overrun_seen;
+		v->slot->handled += overrun - v->overrun_seen;
+	}
+	v->extra_seen = extra;
+	v->overrun_seen = overrun;
+}
+
+static void pcilat_settle(const struct pcilat_job *job)
+{
+	u32 us = div_u64(min_t(u64, job->req.timeout_ns, PCILAT_SETTLE_NS), NSEC_PER_USEC);
+
+	usleep_range(us + 1, us + 50);
+}
+
+static int pcilat_irq_slot(struct pcilat_worker *w, struct pcilat_vector *v,
+			   struct pcilat_slot_state *slot)
+{
+	int ret;
+
+	pcilat_fold_extra(v);
+	v->slot = slot;
+	while (pcilat_open_triggers(v))
+		pcilat_retract(v);
+	v->taken = smp_load_acquire(&v->answered);
+	if (!cpu_online(w->cpu)) {
+		pcilat_job_end(w->job, -ENXIO, w->cpu, 0);
+		return 0;
+	}
+	ret = compat_irq_set_affinity(v->irq, cpumask_of(w->cpu));
+	if (ret)
+		return -EINVAL;
+	ret = pcilat_warm_up(w, v, slot);
+	if (ret || pcilat_job_stopped(w->job))
+		return ret;
+	if (w->job->req.interval_ns)
+		ret = pcilat_irq_at_rate(w, v, slot, w->quota);
+	else
+		ret = pcilat_irq_serial(w, v, slot, w->quota);
+	pcilat_settle(w->job);
+	pcilat_fold_extra(v);
+	return ret;
+}
+
+/* The vectors one after the other, each with its share of the turn's time. */
+void pcilat_irq_turn(struct pcilat_worker *w)
+{
+	struct pcilat_job *job = w->job;
+	u64 begin = pcilat_clock(), end = w->deadline;
+	u32 i;
+
+	for (i = 0; i < job->targets && !pcilat_job_stopped(job); i++) {
+		struct pcilat_slot_state *slot = pcilat_slot_of(w, i);
+		struct pcilat_vector *v = &job->pl->vectors[slot->index];
+
+		if (slot->error)
+			continue;
+		if (end)
+			w->deadline = end <= begin ? end :
+				begin + mul_u64_u64_div_u64(end - begin, i + 1, job->targets);
+		slot->error = pcilat_irq_slot(w, v, slot);
+	}
+}
+
+/* After the last turn: nothing at all has come, or nothing could be raised. */
+void pcilat_irq_judge(struct pcilat_job *job)
+{
+	int error = 0;
+	u32 i;
+
+	for (i = 0; i < job->nslots; i++) {
+		const struct pcilat_slot_state *slot = &job->slots[i];
+
+		if (slot->handled || slot->wrong_cpu || slot->warmup_handled)
+			return;
+		if (!error)
+			error = slot->error ?: slot->lost ? -ETIMEDOUT : 0;
+	}
+	if (error)
+		pcilat_job_end(job, error, -1, 0);
+}
+
+/*
+ * Where an interrupt moves only when the next one comes, a move that is still
+ * open would be forgotten by the next one: make one come.
+ */
+static void pcilat_finish_move(struct pcilat_vector *v)
+{
+	u64 until = pcilat_clock() + pcilat_ns_to_ticks(NSEC_PER_MSEC);
+	struct irq_data *data = irq_get_irq_data(v->irq);
+
+	if (!irqd_is_setaffinity_pending(data))
+		return;
+	irq_chip_retrigger_hierarchy(data);
+	while (irqd_is_setaffinity_pending(data) && pcilat_clock() < until)
+		usleep_range(20, 50);
+}
+
+/* Remembers where a vector went, and keeps irqbalance off it. */
+static void pcilat_hold_vector(struct pcilat_vector *v)
+{
+	pcilat_finish_move(v);
+	cpumask_copy(v->affinity, irq_data_get_affinity_mask(irq_get_irq_data(v->irq)));
+	irq_modify_status(v->irq, 0, IRQ_NO_BALANCING);
+	v->slot = NULL;
+	pcilat_fold_extra(v);
+}
+
+static void pcilat_restore_vector(struct pcilat_vector *v)
+{
+	pcilat_fold_extra(v);
+	v->slot = NULL;
+	irq_modify_status(v->irq, IRQ_NO_BALANCING, 0);
+	if (compat_irq_set_affinity(v->irq, v->affinity))
+		pci_warn(v->pl->pdev, "cannot put back the affinity of interrupt %d\n", v->irq);
+	else
+		pcilat_finish_move(v);
+	pcilat_fold_extra(v);
+}
+
+int pcilat_irq_prepare(struct pcilat_job *job)
+{
+	struct pcilat_device *pl = job->pl;
+	u32 source = job->req.source, i;
+
+	if (!(pl->sources & BIT(source)))
+		return -EOPNOTSUPP;
+	for (i = 0; i < job->req.nvectors; i++) {
+		if (job->vectors[i] >= pl->nvectors)
+			return -EOPNOTSUPP;
+		if (source == PCILAT_SOURCE_HARDWARE && job->vectors[i] >= pl->trigger->vectors)
+			return -EOPNOTSUPP;
+	}
+	for (i = 0; i < job->nslots; i++)
+		job->slots[i].irq = pl->vectors[job->slots[i].index].irq;
+	for (i = 0; i < job->req.nvectors; i++)
+		pcilat_hold_vector(&pl->vectors[job->vectors[i]]);
+	if (pl->trigger)
+		pl->trigger->enable(pl, source == PCILAT_SOURCE_HARDWARE);
+	return 0;
+}
+
+void pcilat_irq_finish(struct pcilat_job *job)
+{
+	struct pcilat_device *pl = job->pl;
+	u32 i;
+
+	if (pl->trigger)
+		pl->trigger->enable(pl, pl->irq_enabled);
+	for (i = 0; i < job->req.nvectors; i++)
+		pcilat_restore_vector(&pl->vectors[job->vectors[i]]);
+}
+
+static void pcilat_irq_free_vectors(struct pcilat_device *pl)
+{
+	u32 i;
+
+	for (i = 0; i < pl->nvectors; i++) {
+		free_irq(pl->vectors[i].irq, &pl->vectors[i]);
+		free_cpumask_var(pl->vectors[i].affinity);
+	}
+	pl->nvectors = 0;
+}
+
+/* Takes as many of the granted vectors as can be had. */
+static int pcilat_irq_request(struct pcilat_device *pl, u32 granted)
+{
+	unsigned long flags = IRQF_NO_THREAD;
+	u32 i;
+	int ret;
+
+	if (pl->irq_type == PCILAT_IRQ_INTX)
+		flags |= IRQF_SHARED;
+	for (i = 0; i < granted; i++) {
+		struct pcilat_vector *v = &pl->vectors[i];
+
+		v->pl = pl;
+		v->index = i;
+		v->irq = pci_irq_vector(pl->pdev, i);
+		if (!zalloc_cpumask_var(&v->affinity, GFP_KERNEL))
+			return -ENOMEM;
+		ret = request_irq(v->irq, pcilat_handler, flags, PCILAT_NAME, v);
+		if (ret) {
+			free_cpumask_var(v->affinity);
+			pci_warn(pl->pdev, "only %u of %u vectors: %d\n", i, granted, ret);
+			break;
+		}
+		pl->nvectors = i + 1;
+	}
+	return 0;
+}
+
+static u32 pcilat_irq_sources(const struct pcilat_device *pl)
+{
+	u32 sources = 0;
+
+	if (!pl->nvectors)
+		return 0;
+	if (pl->trigger)
+		sources |= BIT(PCILAT_SOURCE_HARDWARE);
+	/* A line's level cannot be raised by software. */
+	if (pl->irq_type != PCILAT_IRQ_INTX) {
+		sources |= BIT(PCILAT_SOURCE_RETRIGGER);
+		if (IS_ENABLED(CONFIG_GENERIC_IRQ_INJECTION))
+			sources |= BIT(PCILAT_SOURCE_INJECT);
+	}
+	return sources;
+}
+
+static void pcilat_trigger_init(struct pcilat_device *pl)
+{
+	const struct pcilat_trigger *trigger;
+
+	trigger = pcilat_trigger_find(pl->pdev->vendor, pl->pdev->device);
+	if (!trigger || !(pl->claimed & BIT(0)) ||
+	    pci_resource_len(pl->pdev, 0) < trigger->regs_size)
+		return;
+	pl->trigger_regs = ioremap(pci_resource_start(pl->pdev, 0), trigger->regs_size);
+	if (pl->trigger_regs)
+		pl->trigger = trigger;
+}
+
+/* MSI-X, or MSI, or, where a trigger says whose interrupt it was, the line. */
+static u32 pcilat_irq_allocate(struct pcilat_device *pl, unsigned int max_vectors)
+{
+	unsigned int flags = PCI_IRQ_MSIX | PCI_IRQ_MSI;
+	int granted;
+
+	if (pl->trigger && pl->trigger->has_line)
+		flags |= PCI_IRQ_INTX;
+	if (!max_vectors)
+		return 0;
+	granted = pci_alloc_irq_vectors(pl->pdev, 1, max_vectors, flags);
+	if (granted <= 0) {
+		pci_info(pl->pdev, "no interrupt vectors: %d\n", granted);
+		return 0;
+	}
+	if (pl->pdev->msix_enabled)
+		pl->irq_type = PCILAT_IRQ_MSIX;
+	else if (pl->pdev->msi_enabled)
+		pl->irq_type = PCILAT_IRQ_MSI;
+	else
+		pl->irq_type = PCILAT_IRQ_INTX;
+	return granted;
+}
+
+int pcilat_irq_init(struct pcilat_device *pl, unsigned int max_vectors)
+{
+	u32 granted;
+	int ret;
+
+	pcilat_trigger_init(pl);
+	granted = pcilat_irq_allocate(pl, max_vectors);
+	if (pl->trigger) {
+		/* Quiet before the handlers are there, ready after. */
+		pl->nvectors = granted;
+		pl->trigger->setup(pl);
+		pl->nvectors = 0;
+	}
+	if (granted) {
+		pl->vectors = kvcalloc(granted, sizeof(*pl->vectors), GFP_KERNEL);
+		ret = pl->vectors ? pcilat_irq_request(pl, granted) : -ENOMEM;
+		if (ret) {
+			pcilat_irq_exit(pl);
+			return ret;
+		}
+	}
+	if (!pl->nvectors)
+		pl->irq_type = PCILAT_IRQ_NONE;
+	pl->sources = pcilat_irq_sources(pl);
+	return 0;
+}
+
+void pcilat_irq_exit(struct pcilat_device *pl)
+{
+	if (pl->trigger)
+		pl->trigger->enable(pl, false);
+	pcilat_irq_free_vectors(pl);
+	pci_free_irq_vectors(pl->pdev);
+	kvfree(pl->vectors);
+	pl->vectors = NULL;
+	if (pl->trigger_regs)
+		iounmap(pl->trigger_regs);
+	pl->trigger_regs = NULL;
+	pl->trigger = NULL;
+}

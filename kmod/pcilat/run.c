@@ -477,6 +477,8 @@ static int pcilat_job_run(struct pcilat_job *job)
 		pcilat_all_at_once(job);
 	else
 		pcilat_take_turns(job);
+	if (job->req.kind == PCILAT_KIND_IRQ && !pcilat_job_stopped(job))
+		pcilat_irq_judge(job);
 	return pcilat_job_conclude(job);
 }
 

@@ -1,3 +1,392 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The table of hardware triggers. Register offsets of the Intel families are
+ * those of the in-tree drivers' headers; edu's are in QEMU's docs/specs/edu;
+ * the lab endpoint's in docs/spec/latency-endpoint.md.
+ */
+#include <linux/bits.h>
+#include <linux/io.h>
+#include <linux/pci.h>
+
 #include "internal.h"
 #include "trigger.h"
-const struct pcilat_trigger *pcilat_trigger_find(u16 vendor, u16 device) { return NULL; }
+
+static u32 trigger_read(const struct pcilat_device *pl, u32 offset)
+{
+	return readl(pl->trigger_regs + offset);
+}
+
+static void trigger_write(const struct pcilat_device *pl, u32 offset, u32 value)
+{
+	writel(value, pl->trigger_regs + offset);
+}
+
+/* The vectors that both sides have, a bit each. */
+static u32 trigger_mask(const struct pcilat_device *pl)
+{
+	u32 vectors = min(pl->nvectors, pl->trigger->vectors);
+
+	return vectors ? GENMASK(vectors - 1, 0) : 0;
+}
+
+/* An interrupt line may be shared; a removed device answers all-ones. */
+static bool trigger_is_ours(const struct pcilat_device *pl, u32 causes)
+{
+	return pl->irq_type != PCILAT_IRQ_INTX || (causes && causes != U32_MAX);
+}
+
+/*
+ * Intel e1000 and e1000e: one cause register. Writing ICS sets causes, IMS and
+ * IMC unmask and mask them, reading ICR clears all of them. RXSEQ is the cause
+ * that the in-tree driver tests MSI with.
+ */
+#define E1000_ICR			0x0c0
+#define E1000_ICS			0x0c8
+#define E1000_IMS			0x0d0
+#define E1000_IMC			0x0d8
+#define   E1000_CAUSE_RXSEQ		BIT(3)
+#define E1000_ITR			0x0c4
+
+static void e1000_setup(struct pcilat_device *pl)
+{
+	trigger_write(pl, E1000_IMC, U32_MAX);
+	trigger_write(pl, E1000_ITR, 0);
+	trigger_read(pl, E1000_ICR);
+}
+
+static void e1000_enable(struct pcilat_device *pl, bool on)
+{
+	trigger_write(pl, on ? E1000_IMS : E1000_IMC, on ? E1000_CAUSE_RXSEQ : U32_MAX);
+	trigger_read(pl, E1000_ICR);
+}
+
+static void e1000_raise(struct pcilat_device *pl, u32 vector)
+{
+	trigger_write(pl, E1000_ICS, E1000_CAUSE_RXSEQ);
+}
+
+static bool e1000_acknowledge(struct pcilat_device *pl, u32 vector)
+{
+	return trigger_is_ours(pl, trigger_read(pl, E1000_ICR));
+}
+
+/*
+ * Intel 82574, the one e1000e with MSI-X: causes 20 to 24 (two receive queues,
+ * two transmit queues, other) are sent as the vector that their field of IVAR
+ * names, here 0 to 4 in this order. Without MSI-X it is like its family.
+ */
+#define E1000_82574_EIAC		0x0dc
+#define E1000_82574_IVAR		0x0e4
+#define   E1000_82574_IVAR_FIELD(v)	((u32)(BIT(3) | (v)) << (4 * (v)))
+#define E1000_82574_EITR(v)		(0x0e8 + 4 * (v))
+#define   E1000_82574_CAUSE(v)		BIT(20 + (v))
+#define E1000_82574_VECTORS		5
+
+static void e1000_82574_setup(struct pcilat_device *pl)
+{
+	u32 v, ivar = 0;
+
+	e1000_setup(pl);
+	if (pl->irq_type != PCILAT_IRQ_MSIX)
+		return;
+	for (v = 0; v < E1000_82574_VECTORS; v++) {
+		if (trigger_mask(pl) & BIT(v))
+			ivar |= E1000_82574_IVAR_FIELD(v);
+		trigger_write(pl, E1000_82574_EITR(v), 0);
+	}
+	trigger_write(pl, E1000_82574_EIAC, 0);
+	trigger_write(pl, E1000_82574_IVAR, ivar);
+}
+
+static void e1000_82574_enable(struct pcilat_device *pl, bool on)
+{
+	if (pl->irq_type != PCILAT_IRQ_MSIX) {
+		e1000_enable(pl, on);
+		return;
+	}
+	trigger_write(pl, E1000_IMC, U32_MAX);
+	trigger_read(pl, E1000_ICR);
+	if (on)
+		trigger_write(pl, E1000_IMS, trigger_mask(pl) << 20);
+}
+
+static void e1000_82574_raise(struct pcilat_device *pl, u32 vector)
+{
+	if (pl->irq_type == PCILAT_IRQ_MSIX)
+		trigger_write(pl, E1000_ICS, E1000_82574_CAUSE(vector));
+	else
+		e1000_raise(pl, vector);
+}
+
+/* With MSI-X a cause is cleared by writing it: reading would clear other vectors' too. */
+static bool e1000_82574_acknowledge(struct pcilat_device *pl, u32 vector)
+{
+	if (pl->irq_type != PCILAT_IRQ_MSIX)
+		return e1000_acknowledge(pl, vector);
+	trigger_write(pl, E1000_ICR, E1000_82574_CAUSE(vector));
+	return true;
+}
+
+/*
+ * Intel igb and igc: with MSI-X, bit v of EICS sends vector v. Otherwise the
+ * family's old cause registers, at another place.
+ */
+#define IGB_ICR				0x1500
+#define IGB_ICS				0x1504
+#define IGB_IMS				0x1508
+#define IGB_IMC				0x150c
+#define IGB_GPIE			0x1514
+#define   IGB_GPIE_NSICR		BIT(0)
+#define   IGB_GPIE_MSIX			BIT(4)
+#define   IGB_GPIE_PBA			BIT(31)
+#define IGB_EICS			0x1520
+#define IGB_EIMS			0x1524
+#define IGB_EIMC			0x1528
+#define IGB_EIAC			0x152c
+#define IGB_EIAM			0x1530
+#define IGB_EICR			0x1580
+#define IGB_EITR(v)			(0x1680 + 4 * (v))
+
+static void igb_setup(struct pcilat_device *pl)
+{
+	u32 v;
+
+	trigger_write(pl, IGB_IMC, U32_MAX);
+	trigger_write(pl, IGB_EIMC, U32_MAX);
+	trigger_read(pl, IGB_ICR);
+	if (pl->irq_type != PCILAT_IRQ_MSIX)
+		return;
+	trigger_write(pl, IGB_GPIE, IGB_GPIE_NSICR | IGB_GPIE_MSIX | IGB_GPIE_PBA);
+	trigger_write(pl, IGB_EIAC, 0);
+	trigger_write(pl, IGB_EIAM, 0);
+	for (v = 0; trigger_mask(pl) >> v; v++)
+		trigger_write(pl, IGB_EITR(v), 0);
+	trigger_write(pl, IGB_EICR, U32_MAX);
+}
+
+static void igb_enable(struct pcilat_device *pl, bool on)
+{
+	trigger_write(pl, IGB_IMC, U32_MAX);
+	trigger_write(pl, IGB_EIMC, U32_MAX);
+	if (pl->irq_type == PCILAT_IRQ_MSIX) {
+		trigger_write(pl, IGB_EICR, U32_MAX);
+		if (on)
+			trigger_write(pl, IGB_EIMS, trigger_mask(pl));
+	} else {
+		trigger_read(pl, IGB_ICR);
+		if (on)
+			trigger_write(pl, IGB_IMS, E1000_CAUSE_RXSEQ);
+	}
+	trigger_read(pl, IGB_EIMS);
+}
+
+static void igb_raise(struct pcilat_device *pl, u32 vector)
+{
+	if (pl->irq_type == PCILAT_IRQ_MSIX)
+		trigger_write(pl, IGB_EICS, BIT(vector));
+	else
+		trigger_write(pl, IGB_ICS, E1000_CAUSE_RXSEQ);
+}
+
+static bool igb_acknowledge(struct pcilat_device *pl, u32 vector)
+{
+	if (pl->irq_type != PCILAT_IRQ_MSIX)
+		return trigger_is_ours(pl, trigger_read(pl, IGB_ICR));
+	trigger_write(pl, IGB_EICR, BIT(vector));
+	return true;
+}
+
+/* QEMU's edu: what is written to RAISE is or-ed into STATUS, and to ACK taken out. */
+#define EDU_STATUS			0x24
+#define EDU_RAISE			0x60
+#define EDU_ACK				0x64
+#define   EDU_CAUSE			BIT(0)
+
+static void edu_setup(struct pcilat_device *pl)
+{
+	trigger_write(pl, EDU_ACK, U32_MAX);
+}
+
+/* It has no mask: it is quiet as long as nothing is raised. */
+static void edu_enable(struct pcilat_device *pl, bool on)
+{
+	trigger_write(pl, EDU_ACK, U32_MAX);
+}
+
+static void edu_raise(struct pcilat_device *pl, u32 vector)
+{
+	trigger_write(pl, EDU_RAISE, EDU_CAUSE);
+}
+
+static bool edu_acknowledge(struct pcilat_device *pl, u32 vector)
+{
+	if (pl->irq_type == PCILAT_IRQ_INTX && !trigger_is_ours(pl, trigger_read(pl, EDU_STATUS)))
+		return false;
+	trigger_write(pl, EDU_ACK, EDU_CAUSE);
+	return true;
+}
+
+/* The lab's latency endpoint. */
+#define LAB_IRQ_ENABLE			0x030
+#define LAB_IRQ_ACK			0x038
+#define LAB_TRIGGER(v)			(0x080 + 4 * (v))
+#define LAB_VECTORS			16
+
+static void lab_enable(struct pcilat_device *pl, bool on)
+{
+	trigger_write(pl, LAB_IRQ_ENABLE, 0);
+	trigger_write(pl, LAB_IRQ_ACK, U32_MAX);
+	if (on)
+		trigger_write(pl, LAB_IRQ_ENABLE, trigger_mask(pl));
+}
+
+static void lab_setup(struct pcilat_device *pl)
+{
+	lab_enable(pl, false);
+}
+
+static void lab_raise(struct pcilat_device *pl, u32 vector)
+{
+	trigger_write(pl, LAB_TRIGGER(vector), 1);
+}
+
+/* It has no interrupt line. */
+static bool lab_acknowledge(struct pcilat_device *pl, u32 vector)
+{
+	trigger_write(pl, LAB_IRQ_ACK, BIT(vector));
+	return true;
+}
+
+static const struct pcilat_trigger trigger_e1000 = {
+	.name = "e1000 ICS",
+	.regs_size = SZ_4K,
+	.vectors = 1,
+	.has_line = true,
+	.setup = e1000_setup,
+	.enable = e1000_enable,
+	.raise = e1000_raise,
+	.acknowledge = e1000_acknowledge,
+};
+
+static const struct pcilat_trigger trigger_e1000_82574 = {
+	.name = "e1000e ICS",
+	.regs_size = SZ_4K,
+	.vectors = E1000_82574_VECTORS,
+	.has_line = true,
+	.setup = e1000_82574_setup,
+	.enable = e1000_82574_enable,
+	.raise = e1000_82574_raise,
+	.acknowledge = e1000_82574_acknowledge,
+};
+
+static const struct pcilat_trigger trigger_igb = {
+	.name = "igb EICS",
+	.regs_size = SZ_8K,
+	.vectors = 25,
+	.has_line = true,
+	.setup = igb_setup,
+	.enable = igb_enable,
+	.raise = igb_raise,
+	.acknowledge = igb_acknowledge,
+};
+
+static const struct pcilat_trigger trigger_igb_small = {
+	.name = "igb EICS",
+	.regs_size = SZ_8K,
+	.vectors = 5,
+	.has_line = true,
+	.setup = igb_setup,
+	.enable = igb_enable,
+	.raise = igb_raise,
+	.acknowledge = igb_acknowledge,
+};
+
+static const struct pcilat_trigger trigger_igc = {
+	.name = "igc EICS",
+	.regs_size = SZ_8K,
+	.vectors = 5,
+	.has_line = true,
+	.setup = igb_setup,
+	.enable = igb_enable,
+	.raise = igb_raise,
+	.acknowledge = igb_acknowledge,
+};
+
+static const struct pcilat_trigger trigger_edu = {
+	.name = "edu",
+	.regs_size = SZ_4K,
+	.vectors = 1,
+	.has_line = true,
+	.setup = edu_setup,
+	.enable = edu_enable,
+	.raise = edu_raise,
+	.acknowledge = edu_acknowledge,
+};
+
+static const struct pcilat_trigger trigger_lab = {
+	.name = "lab endpoint",
+	.regs_size = SZ_4K,
+	.vectors = LAB_VECTORS,
+	.setup = lab_setup,
+	.enable = lab_enable,
+	.raise = lab_raise,
+	.acknowledge = lab_acknowledge,
+};
+
+/* Looked up only for devices that were given to us: no MODULE_DEVICE_TABLE. */
+static const struct {
+	u16 vendor;
+	u16 device;
+	const struct pcilat_trigger *trigger;
+} trigger_table[] = {
+	{ 0x8086, 0x100e, &trigger_e1000 },		/* 82540EM */
+	{ 0x8086, 0x100f, &trigger_e1000 },		/* 82545EM */
+	{ 0x8086, 0x1010, &trigger_e1000 },		/* 82546EB */
+	{ 0x8086, 0x1076, &trigger_e1000 },		/* 82541GI */
+	{ 0x8086, 0x1079, &trigger_e1000 },		/* 82546GB */
+	{ 0x8086, 0x105e, &trigger_e1000 },		/* 82571EB, e1000e */
+	{ 0x8086, 0x107d, &trigger_e1000 },		/* 82572EI */
+	{ 0x8086, 0x108c, &trigger_e1000 },		/* 82573E */
+	{ 0x8086, 0x109a, &trigger_e1000 },		/* 82573L */
+	{ 0x8086, 0x150c, &trigger_e1000 },		/* 82583V */
+	{ 0x8086, 0x1502, &trigger_e1000 },		/* 82579LM */
+	{ 0x8086, 0x1503, &trigger_e1000 },		/* 82579V */
+	{ 0x8086, 0x153a, &trigger_e1000 },		/* I217-LM */
+	{ 0x8086, 0x153b, &trigger_e1000 },		/* I217-V */
+	{ 0x8086, 0x10d3, &trigger_e1000_82574 },	/* 82574L */
+	{ 0x8086, 0x10f6, &trigger_e1000_82574 },	/* 82574LA */
+	{ 0x8086, 0x10c9, &trigger_igb },		/* 82576 */
+	{ 0x8086, 0x10e6, &trigger_igb },
+	{ 0x8086, 0x10e7, &trigger_igb },
+	{ 0x8086, 0x10e8, &trigger_igb },
+	{ 0x8086, 0x1526, &trigger_igb },
+	{ 0x8086, 0x1521, &trigger_igb },		/* I350 */
+	{ 0x8086, 0x1522, &trigger_igb },
+	{ 0x8086, 0x1523, &trigger_igb },
+	{ 0x8086, 0x1524, &trigger_igb },
+	{ 0x8086, 0x1533, &trigger_igb_small },		/* I210 */
+	{ 0x8086, 0x1536, &trigger_igb_small },
+	{ 0x8086, 0x1537, &trigger_igb_small },
+	{ 0x8086, 0x1538, &trigger_igb_small },
+	{ 0x8086, 0x157b, &trigger_igb_small },
+	{ 0x8086, 0x157c, &trigger_igb_small },
+	{ 0x8086, 0x1539, &trigger_igb_small },		/* I211 */
+	{ 0x8086, 0x15f2, &trigger_igc },		/* I225-LM */
+	{ 0x8086, 0x15f3, &trigger_igc },		/* I225-V */
+	{ 0x8086, 0x125b, &trigger_igc },		/* I226-LM */
+	{ 0x8086, 0x125c, &trigger_igc },		/* I226-V */
+	{ 0x8086, 0x125d, &trigger_igc },		/* I226-IT */
+	{ 0x1234, 0x11e8, &trigger_edu },
+	{ 0x1234, 0x5c0e, &trigger_lab },
+};
+
+const struct pcilat_trigger *pcilat_trigger_find(u16 vendor, u16 device)
+{
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(trigger_table); i++) {
+		if (trigger_table[i].vendor == vendor && trigger_table[i].device == device)
+			return trigger_table[i].trigger;
+	}
+	return NULL;
+}

@@ -12,6 +12,7 @@ struct pcilat_trigger {
 	const char *name;
 	u64 regs_size;			/* of BAR 0, from its start, that are mapped */
 	unsigned int vectors;		/* that it can raise with MSI-X, and with MSI where it has several */
+	bool has_line;			/* can use INTx: acknowledge() knows whose it was */
 	/* Quiet, and ready to be enabled; called once the interrupt type is known. */
 	void (*setup)(struct pcilat_device *pl);
 	/* Lets the device send, or not; not sending is the state after setup(). */
