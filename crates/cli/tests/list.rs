@@ -83,6 +83,11 @@ fn desktop_without_root_says_what_it_cannot_see() {
 }
 
 #[test]
+fn qemu_guest_whose_devices_are_all_emulated() {
+    check("qemu-q35", &["list", "list 01:00.0 05:00.0 00:05.0", "list --cpus"]);
+}
+
+#[test]
 fn machine_without_pci() {
     check("board-no-pci", &["list", "list --cpus", "list 00:00.0"]);
 }

@@ -217,7 +217,12 @@ pub fn emulated(guest: Option<&str>, function: &Function) -> Option<String> {
     if let Some(what) = by_vendor {
         return Some(format!("vendor ID {:04x}: {what}", function.vendor));
     }
-    let by_subsystem = match (function.subsystem_vendor, function.subsystem_device) {
+    let subsystem = (function.subsystem_vendor, function.subsystem_device);
+    // QEMU gives its e1000e the maker's own subsystem vendor, with an ID that no card has.
+    if guest.is_some() && (function.vendor, function.device) == (0x8086, 0x10d3) && subsystem == (0x8086, 0) {
+        return Some("subsystem ID 8086:0000: emulated by QEMU".to_owned());
+    }
+    let by_subsystem = match subsystem {
         (0x1af4, 0x1100) => Some("QEMU"),
         (0x15ad, _) => Some("VMware"),
         (0x80ee, _) => Some("VirtualBox"),
