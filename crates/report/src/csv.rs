@@ -168,9 +168,5 @@ fn some(value: Option<impl ToString>) -> String {
 
 /// Three decimals are picoseconds where the unit is nanoseconds; whole numbers stay whole.
 fn number(value: Option<f64>) -> String {
-    match value {
-        Some(v) if v.fract() == 0.0 => format!("{v:.0}"),
-        Some(v) => format!("{v:.3}"),
-        None => String::new(),
-    }
+    value.map(crate::text::figure).unwrap_or_default()
 }

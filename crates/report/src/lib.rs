@@ -8,8 +8,14 @@ use std::io;
 use std::path::PathBuf;
 
 pub mod csv;
+pub mod drawing;
+pub mod heat;
+pub mod html;
 pub mod jsonl;
 pub mod model;
+pub mod png;
+pub mod summary;
+pub mod svg;
 pub mod table;
 pub mod text;
 
@@ -56,6 +62,14 @@ pub enum Error {
         /// The newest schema this program reads.
         known: u32,
     },
+    /// A picture would be too large for any viewer.
+    #[error("the picture would be {width} by {height} pixels")]
+    TooLarge {
+        /// Pixels across.
+        width: u64,
+        /// Pixels down.
+        height: u64,
+    },
     /// A file holds no record at all.
     #[error("{}: holds no record", path.display())]
     NoRecord {
@@ -73,6 +87,7 @@ impl Error {
             ),
             Error::NewerSchema { .. } => Some("read it with a pciescope as new as the one that wrote it"),
             Error::NoRecord { .. } => Some("the run that should have written it ended before its first record"),
+            Error::TooLarge { .. } => Some("draw fewer runs at a time, or write SVG"),
             Error::Read { .. } | Error::Write { .. } => None,
         }
     }

@@ -8,6 +8,22 @@ pub fn clean(text: &str) -> String {
     text.chars().map(|c| if c.is_control() || is_bidi_control(c) { '\u{fffd}' } else { c }).collect()
 }
 
+/// `text` for HTML and XML, in elements and in quoted attributes.
+pub fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\'' => escaped.push_str("&#39;"),
+            other => escaped.push(other),
+        }
+    }
+    escaped
+}
+
 /// Marks that reorder text around them: a name with one can make a line read as another.
 fn is_bidi_control(c: char) -> bool {
     matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}' | '\u{061c}')
@@ -31,6 +47,17 @@ pub fn duration(ns: f64) -> String {
         format!("{:.2} ms", ns / 1e6)
     } else {
         format!("{:.2} s", ns / 1e9)
+    }
+}
+
+/// A figure without a unit of its own: whole where it is, three decimals otherwise, an exponent where that is shorter.
+pub fn figure(value: f64) -> String {
+    if value.abs() >= 1e18 || (value != 0.0 && value.abs() < 1e-3) {
+        format!("{value:e}")
+    } else if value.fract() == 0.0 {
+        format!("{value:.0}")
+    } else {
+        format!("{value:.3}")
     }
 }
 

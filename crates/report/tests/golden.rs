@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use pciescope_core::Record;
-use pciescope_report::{csv, jsonl, table};
+use pciescope_report::{csv, jsonl, svg, table};
 
 #[path = "sample/mod.rs"]
 #[allow(dead_code)]
@@ -103,4 +103,9 @@ fn no_line_of_a_table_is_wider_than_100_columns() {
         let is_notice = line.starts_with("warning: ") || line.starts_with("error: ");
         assert!(is_notice || line.chars().count() <= 100, "{line}");
     }
+}
+
+#[test]
+fn the_heat_maps_of_a_whole_run() {
+    check("demo.svg", &svg::render(&records("demo.jsonl")));
 }

@@ -67,8 +67,6 @@ fn one(out: &mut Page, hardware: &Section, software: &Section) {
             difference(h.mean_ns(), s.mean_ns()),
         ]);
     }
-    for line in columns.lines() {
-        out.line(&line);
-    }
+    out.table(columns);
     summary::left_out(out, rows.len(), shown.len());
 }

@@ -2,7 +2,7 @@
 
 use pciescope_core::{Environment, Function, Method, Record};
 
-use super::{Page, WIDTH, summary};
+use super::{Block, Page, WIDTH, summary};
 use crate::model::{self, Section};
 use crate::text::{clean, device_name, duration, path, test_title, thousands};
 
@@ -44,9 +44,7 @@ fn machine(e: &Environment) -> Vec<String> {
 /// Heading of a section: what was measured, on what, how.
 pub fn section(out: &mut Page, section: &Section) {
     let first = section.first();
-    out.line("");
-    let title = test_title(section.test());
-    out.line(&format!("== {title} =="));
+    out.blocks.push(Block::Section(test_title(section.test())));
     if section.is_emulated() {
         out.line(EMULATED);
     }

@@ -39,6 +39,14 @@ impl Columns {
             }
         }
     }
+    /// The heads with their alignment.
+    pub fn heads(&self) -> impl Iterator<Item = (&str, Align)> {
+        self.heads.iter().map(|h| (h.0.as_str(), h.2))
+    }
+    /// The rows.
+    pub fn rows(&self) -> &[Vec<String>] {
+        &self.rows
+    }
     /// The lines of the table, head first.
     pub fn lines(&self) -> Vec<String> {
         let widths: Vec<usize> = (0..self.heads.len())

@@ -7,7 +7,7 @@
 mod compare;
 mod header;
 mod irq;
-mod layout;
+pub(crate) mod layout;
 mod mmio;
 mod notices;
 mod path;
@@ -16,6 +16,9 @@ mod summary;
 
 use pciescope_core::Record;
 
+pub(crate) use self::header::REFERENCES;
+
+use self::layout::Columns;
 use crate::model::{self, Kind, Section};
 
 /// How many rows a table may have before only the fastest and slowest are shown.
@@ -35,17 +38,34 @@ pub struct Options {
 /// The tables of all records: one section per run, device and test, then comparisons between sections, then
 /// warnings and errors. Ends with a newline.
 pub fn render(records: &[Record], options: &Options) -> String {
-    let mut out = Page::new(*options);
-    header::machines(&mut out, records);
     let sections = model::sections(records);
-    for (place, section) in sections.iter().enumerate() {
-        let is_irq = |s: &Section| model::kind(s.test()) == Kind::Irq;
-        let is_first_irq = is_irq(section) && !sections[..place].iter().any(is_irq);
-        one_section(&mut out, section, is_first_irq);
+    let mut page = Page::new(*options);
+    header::machines(&mut page, records);
+    for blocks in section_blocks(&sections, options) {
+        page.blocks.extend(blocks);
     }
-    compare::hardware_and_software(&mut out, &sections);
-    notices::write(&mut out, records);
-    out.text
+    compare::hardware_and_software(&mut page, &sections);
+    notices::write(&mut page, records);
+    text_of(&page.blocks)
+}
+
+/// The blocks of each section, for another output that wants the same content.
+pub(crate) fn section_blocks(sections: &[Section], options: &Options) -> Vec<Vec<Block>> {
+    let is_irq = |s: &Section| model::kind(s.test()) == Kind::Irq;
+    let first_irq = sections.iter().position(is_irq);
+    let one = |(place, section)| {
+        let mut page = Page::new(*options);
+        one_section(&mut page, section, first_irq == Some(place));
+        page.blocks
+    };
+    sections.iter().enumerate().map(one).collect()
+}
+
+/// The comparisons between sections.
+pub(crate) fn comparison_blocks(sections: &[Section], options: &Options) -> Vec<Block> {
+    let mut page = Page::new(*options);
+    compare::hardware_and_software(&mut page, sections);
+    page.blocks
 }
 
 fn one_section(out: &mut Page, section: &Section, with_legend: bool) {
@@ -59,27 +79,58 @@ fn one_section(out: &mut Page, section: &Section, with_legend: bool) {
     header::losses(out, section);
 }
 
-/// The text so far.
+/// A piece of the output.
+pub(crate) enum Block {
+    /// The heading of a section.
+    Section(String),
+    /// The heading of a table.
+    Heading(String),
+    /// A line of words; an empty one sets apart.
+    Line(String),
+    /// Figures.
+    Table(Columns),
+}
+
+/// The output so far.
 struct Page {
-    text: String,
+    blocks: Vec<Block>,
     options: Options,
 }
 
 impl Page {
     fn new(options: Options) -> Self {
-        Page { text: String::new(), options }
+        Page { blocks: Vec::new(), options }
     }
-    /// One line; spaces at its end are dropped.
     fn line(&mut self, line: &str) {
-        self.text.push_str(line.trim_end());
-        self.text.push('\n');
+        self.blocks.push(Block::Line(line.to_owned()));
     }
-    /// A heading underlined as the original scripts do, with an empty line above unless it is the first.
     fn heading(&mut self, title: &str) {
-        if !self.text.is_empty() {
-            self.line("");
-        }
-        self.line(title);
-        self.line(&"-".repeat(title.chars().count()));
+        self.blocks.push(Block::Heading(title.to_owned()));
     }
+    fn table(&mut self, columns: Columns) {
+        self.blocks.push(Block::Table(columns));
+    }
+}
+
+/// Headings are underlined as the original scripts do; spaces at the end of a line are dropped.
+fn text_of(blocks: &[Block]) -> String {
+    let mut text = String::new();
+    let mut line = |line: &str| {
+        // No empty line at the very top.
+        if !(text.is_empty() && line.is_empty()) {
+            text.push_str(line.trim_end());
+            text.push('\n');
+        }
+    };
+    for block in blocks {
+        match block {
+            Block::Section(title) => ["", &format!("== {title} ==")].map(&mut line).into_iter().collect(),
+            Block::Heading(title) => {
+                ["", title, &"-".repeat(title.chars().count())].map(&mut line).into_iter().collect()
+            }
+            Block::Line(words) => line(words),
+            Block::Table(columns) => columns.lines().iter().for_each(|row| line(row)),
+        }
+    }
+    text
 }

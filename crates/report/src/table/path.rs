@@ -68,7 +68,5 @@ fn hops(out: &mut Page, hops: &BTreeMap<(u16, Option<Bdf>), Histogram>) {
             us(h.max_ns()),
         ]);
     }
-    for line in columns.lines() {
-        out.line(&line);
-    }
+    out.table(columns);
 }

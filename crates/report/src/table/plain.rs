@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::layout::{Align, Columns};
 use super::{Page, summary};
 use crate::model::Section;
-use crate::text::clean;
+use crate::text::{clean, figure};
 
 /// A value and its unit.
 type Figure<'a> = (f64, &'a str);
@@ -42,7 +42,7 @@ pub fn write(out: &mut Page, section: &Section) {
         let unit = values[0].1;
         let is_count = unit == "1" || unit == "bytes";
         let value = if is_count { sum } else { sum / values.len() as f64 };
-        let value = if value.fract() == 0.0 { format!("{value:.0}") } else { format!("{value:.3}") };
+        let value = figure(value);
         let unit = if is_count {
             clean(unit)
         } else if values.len() > 1 {
@@ -54,7 +54,5 @@ pub fn write(out: &mut Page, section: &Section) {
         columns.row(vec![cpu, value, unit, values.len().to_string(), name.clone()]);
     }
     columns.drop_empty();
-    for line in columns.lines() {
-        out.line(&line);
-    }
+    out.table(columns);
 }

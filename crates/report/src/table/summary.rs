@@ -35,9 +35,7 @@ pub fn table(out: &mut Page, title: &str, rows: &[(String, Histogram)]) {
         columns.row(cells);
     }
     columns.drop_empty();
-    for line in columns.lines() {
-        out.line(&line);
-    }
+    out.table(columns);
     left_out(out, rows.len(), shown.len());
 }
 
@@ -125,9 +123,7 @@ pub fn comparison(out: &mut Page, section: &Section, name: &str, title: &str, pr
             bar(average, worst),
         ]);
     }
-    for line in columns.lines() {
-        out.line(&line);
-    }
+    out.table(columns);
     left_out(out, cpus.len(), shown.len());
 }
 

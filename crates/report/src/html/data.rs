@@ -1,0 +1,195 @@
+//! The figures that page.js draws from, as compact JSON that cannot end its script element.
+//!
+//! Histograms are rebinned to a whole number of bins per octave: the cells' to as many as keep the page small, and the
+//! page says how many; the whole's always finely. Percentiles, smallest, largest and mean are taken from the full histogram before.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+
+use pciescope_core::{Cpu, Histogram};
+
+use crate::heat;
+use crate::model::Section;
+use crate::table::REFERENCES;
+
+/// Bins per octave, finest first: 1.1 % of a value each to 19 %.
+const RESOLUTIONS: [u32; 5] = [64, 32, 16, 8, 4];
+/// How many bins all histograms of a page may have together before they are made coarser.
+const MOST_BINS: usize = 30_000;
+
+struct Map {
+    name: &'static str,
+    words: &'static str,
+    cpus: Vec<u32>,
+    targets: Vec<String>,
+    cells: Vec<Option<Histogram>>,
+    all: Histogram,
+}
+
+/// The data block of these sections.
+pub fn json(sections: &[Section]) -> String {
+    let maps: Vec<Vec<Map>> = sections.iter().map(maps_of).collect();
+    let share = MOST_BINS / maps.iter().flatten().count().max(1);
+    let mut out = format!("{{\"perOctave\":{},\"palette\":[", RESOLUTIONS[0]);
+    list(&mut out, heat::PALETTE, |out, [r, g, b]| push(out, format_args!("[{r},{g},{b}]")));
+    out.push_str("],\"sections\":[");
+    list(&mut out, sections.iter().zip(&maps), |out, (section, maps)| one_section(out, section, maps, share));
+    out.push_str("]}");
+    out
+}
+
+fn maps_of(section: &Section) -> Vec<Map> {
+    let mut maps = Vec::new();
+    for (name, words) in heat::names(section) {
+        let (mut cells, targets) = heat::cells(section, name);
+        let cpus: BTreeSet<u32> = cells.keys().map(|k| k.1).collect();
+        if cells.is_empty() {
+            continue;
+        }
+        let all = section.merged(name);
+        let mut ordered = Vec::with_capacity(targets.len() * cpus.len());
+        for (key, _) in &targets {
+            ordered.extend(cpus.iter().map(|cpu| cells.remove(&(*key, *cpu))));
+        }
+        let targets = targets.into_iter().map(|t| t.1).collect();
+        maps.push(Map { name, words, cpus: cpus.into_iter().collect(), targets, cells: ordered, all });
+    }
+    maps
+}
+
+fn one_section(out: &mut String, section: &Section, maps: &[Map], most_bins: usize) {
+    push(out, format_args!("{{\"test\":{},\"emulated\":{},\"places\":{{", text(section.test()), section.is_emulated()));
+    list(out, section.cpus(), |out, cpu: &Cpu| {
+        push(out, format_args!("\"{}\":[", cpu.cpu));
+        list(out, [cpu.node, cpu.package, cpu.l3, cpu.core, cpu.thread], |out, place| match place {
+            Some(place) => push(out, format_args!("{place}")),
+            None => out.push_str("null"),
+        });
+        out.push(']');
+    });
+    out.push_str("},\"lines\":[");
+    let lines: Vec<(&str, f64)> = REFERENCES.iter().filter_map(|r| Some((r.1, section.range(r.0)?.0))).collect();
+    list(out, lines, |out, (words, ns)| push(out, format_args!("[{},{}]", text(words), short(ns))));
+    out.push_str("],\"maps\":[");
+    list(out, maps, |out, map| one_map(out, map, most_bins));
+    out.push_str("]}");
+}
+
+fn one_map(out: &mut String, map: &Map, most_bins: usize) {
+    let cells = || map.cells.iter().flatten();
+    let fits = |per_octave: &u32| cells().map(|h| bins(h, *per_octave).len()).sum::<usize>() <= most_bins;
+    let per_octave = RESOLUTIONS.into_iter().find(fits).unwrap_or(RESOLUTIONS[RESOLUTIONS.len() - 1]);
+    push(
+        out,
+        format_args!(
+            "{{\"name\":{},\"words\":{},\"perOctave\":{per_octave},\"cpus\":[",
+            text(map.name),
+            text(map.words)
+        ),
+    );
+    list(out, &map.cpus, |out, cpu| push(out, format_args!("{cpu}")));
+    out.push_str("],\"targets\":[");
+    list(out, &map.targets, |out, target| out.push_str(&text(target)));
+    out.push_str("],\"all\":");
+    histogram(out, &map.all, RESOLUTIONS[0]);
+    out.push_str(",\"cells\":[");
+    list(out, &map.cells, |out, cell| match cell {
+        Some(h) => histogram(out, h, per_octave),
+        None => out.push('0'),
+    });
+    out.push_str("]}");
+}
+
+/// `[count, min, mean, p50, p90, p95, p99, p99.9, p99.99, max, [first bin, count, step to the next, count, ...]]`;
+/// 0 stands for a percentile that the count does not support.
+fn histogram(out: &mut String, h: &Histogram, per_octave: u32) {
+    push(out, format_args!("[{}", h.count()));
+    let figures = [h.min_ns(), h.mean_ns()]
+        .into_iter()
+        .chain([50.0, 90.0, 95.0, 99.0, 99.9, 99.99].map(|p| h.percentile_ns(p)))
+        .chain([h.max_ns()]);
+    for figure in figures {
+        push(out, format_args!(",{}", short(figure.unwrap_or(0.0))));
+    }
+    out.push_str(",[");
+    let mut last = 0;
+    list(out, bins(h, per_octave), |out, (bin, count)| {
+        push(out, format_args!("{},{count}", bin - last));
+        last = bin;
+    });
+    out.push_str("]]");
+}
+
+/// Bin `b` takes what lies from 2^(b/n) to 2^((b+1)/n) picoseconds for n bins per octave; 0 ps goes with 1 ps.
+fn bins(h: &Histogram, per_octave: u32) -> BTreeMap<i64, u64> {
+    let mut bins = BTreeMap::new();
+    for bucket in h.buckets() {
+        let middle = (bucket.low_ps + (bucket.high_ps - bucket.low_ps) / 2).max(1);
+        let bin = ((middle as f64).log2() * f64::from(per_octave)).floor() as i64;
+        let count: &mut u64 = bins.entry(bin).or_default();
+        *count = count.saturating_add(bucket.count);
+    }
+    bins
+}
+
+/// Five significant digits: more than a histogram keeps.
+fn short(ns: f64) -> String {
+    if ns == 0.0 || !ns.is_finite() {
+        return "0".to_owned();
+    }
+    let digits = (4 - ns.abs().log10().floor() as i32).clamp(0, 6) as usize;
+    let text = format!("{ns:.digits$}");
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+}
+
+/// A JSON string that holds neither `<` nor `&`: no `</script>` and no `<!--` can appear in the page.
+fn text(text: &str) -> String {
+    let quoted = serde_json::to_string(&crate::text::clean(text)).unwrap_or_else(|_| "\"\"".to_owned());
+    quoted.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026")
+}
+
+fn list<T>(out: &mut String, items: impl IntoIterator<Item = T>, mut one: impl FnMut(&mut String, T)) {
+    for (i, item) in items.into_iter().enumerate() {
+        if i > 0 {
+            out.push(',');
+        }
+        one(out, item);
+    }
+}
+
+fn push(out: &mut String, text: std::fmt::Arguments) {
+    // Writing to a String cannot fail.
+    let _ = out.write_fmt(text);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_keep_five_digits() {
+        for (ns, want) in [
+            (0.0, "0"),
+            (812.34567, "812.35"),
+            (1.0, "1"),
+            (123_456_789.0, "123456789"),
+            (0.385, "0.385"),
+            (f64::NAN, "0"),
+        ] {
+            assert_eq!(short(ns), want);
+        }
+    }
+
+    #[test]
+    fn no_string_can_end_the_script() {
+        assert_eq!(text("</script>&"), "\"\\u003c/script\\u003e\\u0026\"");
+    }
+
+    #[test]
+    fn rebinning_keeps_every_sample() {
+        let h = Histogram::of_ns([0, 1, 5, 5, 1000, 3_600_000_000_000]).unwrap();
+        for per_octave in RESOLUTIONS {
+            assert_eq!(bins(&h, per_octave).values().sum::<u64>(), 6);
+        }
+    }
+}
