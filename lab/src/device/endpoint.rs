@@ -353,3 +353,6 @@ impl Device for LatencyEndpoint {
         Ok(Value::Null)
     }
 }
+
+#[cfg(test)]
+mod tests;

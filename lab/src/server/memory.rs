@@ -31,9 +31,14 @@ impl Memory {
         is_writable: bool,
     ) -> Result<(), Errno> {
         let len = usize::try_from(size).map_err(|_| Errno::INVAL)?;
-        let end = address.checked_add(size).ok_or(Errno::INVAL)?;
+        let end = address.checked_add(size).filter(|end| *end > address).ok_or(Errno::INVAL)?;
         if self.mappings.iter().any(|m| address < m.address + m.region.size() as u64 && m.address < end) {
             return Err(Errno::EXIST);
+        }
+        // Beyond the file's end there is a signal, not memory.
+        let file_len = file.metadata().map_err(|_| Errno::INVAL)?.len();
+        if offset.checked_add(size).is_none_or(|end| end > file_len) {
+            return Err(Errno::INVAL);
         }
         let region = MmapRegion::from_file(FileOffset::new(file, offset), len).map_err(|_| Errno::INVAL)?;
         self.mappings.push(Mapping { address, region, is_writable });
@@ -103,5 +108,83 @@ impl Memory {
             rest = after;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Seek, Write};
+
+    use super::*;
+
+    /// A file of 8 KiB whose bytes are all `fill`.
+    fn file(fill: u8) -> File {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&[fill; 0x2000]).unwrap();
+        file
+    }
+
+    fn content(mut file: &File) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        file.rewind().unwrap();
+        file.read_to_end(&mut bytes).unwrap();
+        bytes
+    }
+
+    #[test]
+    fn a_transfer_crosses_neighbouring_mappings() {
+        let (low, high) = (file(1), file(2));
+        let mut memory = Memory::default();
+        assert_eq!(memory.map(0x2000, 0x1000, 0x1000, high.try_clone().unwrap(), true), Ok(()));
+        assert_eq!(memory.map(0x1000, 0x1000, 0, low.try_clone().unwrap(), true), Ok(()));
+        let mut bytes = [0; 4];
+        assert_eq!(memory.read(0x1ffe, &mut bytes), Ok(()));
+        assert_eq!(bytes, [1, 1, 2, 2]);
+        assert_eq!(memory.write(0x1ffe, &[5, 6, 7, 8]), Ok(()));
+        assert_eq!(content(&low)[0xffe..0x1002], [5, 6, 1, 1]);
+        assert_eq!(content(&high)[0xffe..0x1002], [2, 2, 7, 8]);
+    }
+
+    #[test]
+    fn what_is_not_mapped_or_read_only_is_left_alone() {
+        let backing = file(1);
+        let mut memory = Memory::default();
+        assert_eq!(memory.map(0x1000, 0x1000, 0, backing.try_clone().unwrap(), true), Ok(()));
+        assert_eq!(memory.map(0x2000, 0x1000, 0x1000, backing.try_clone().unwrap(), false), Ok(()));
+        let unmapped = |address, len| Err(DmaError::Unmapped { address, len });
+        assert_eq!(memory.read(0xfff, &mut [0; 2]), unmapped(0xfff, 2));
+        assert_eq!(memory.write(0x2fff, &[0; 2]), Err(DmaError::ReadOnly { address: 0x2fff, len: 2 }));
+        assert_eq!(memory.write(0x1ffe, &[9; 4]), Err(DmaError::ReadOnly { address: 0x1ffe, len: 4 }));
+        assert_eq!(memory.read(0x2fff, &mut [0; 2]), unmapped(0x2fff, 2));
+        assert_eq!(memory.read(u64::MAX, &mut [0; 2]), unmapped(u64::MAX, 2));
+        assert_eq!(memory.read(u64::MAX, &mut []), Ok(()));
+        assert!(content(&backing).iter().all(|byte| *byte == 1), "a refused write wrote nothing");
+    }
+
+    #[test]
+    fn mappings_that_cannot_be_are_refused() {
+        let mut memory = Memory::default();
+        assert_eq!(memory.map(0x1000, 0x1000, 0, file(1), true), Ok(()));
+        let mut map = |address, size, offset| memory.map(address, size, offset, file(1), true);
+        assert_eq!(map(0x1fff, 0x1000, 0), Err(Errno::EXIST));
+        assert_eq!(map(0, 0x1001, 0), Err(Errno::EXIST));
+        assert_eq!(map(u64::MAX, 0x1000, 0), Err(Errno::INVAL));
+        assert_eq!(map(0x10_0000, u64::MAX, 0), Err(Errno::INVAL));
+        assert_eq!(map(0x10_0000, 0, 0), Err(Errno::INVAL));
+        assert_eq!(map(0x10_0000, 0x1000, 0x2000), Err(Errno::INVAL), "beyond the file's end");
+        assert_eq!(map(0x10_0000, 0x1000, u64::MAX), Err(Errno::INVAL));
+    }
+
+    #[test]
+    fn unmapping_takes_what_lies_in_the_range() {
+        let mut memory = Memory::default();
+        for address in [0x1000, 0x2000, 0x3000] {
+            assert_eq!(memory.map(address, 0x1000, 0, file(1), true), Ok(()));
+        }
+        memory.unmap(0x2000, 0x2000);
+        assert_eq!(memory.read(0x1000, &mut [0; 0x1000]), Ok(()));
+        assert!(memory.read(0x2000, &mut [0]).is_err() && memory.read(0x3000, &mut [0]).is_err());
+        memory.unmap(0, u64::MAX);
+        assert!(memory.read(0x1000, &mut [0]).is_err());
     }
 }
