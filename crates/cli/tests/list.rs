@@ -3,6 +3,9 @@
 //! What the program answers is compared with tests/sysfs/NAME.expected, word for word. After a change that is
 //! meant, `UPDATE=1 cargo test -p pciescope-cli --test list` writes those files anew; the review is their diff.
 
+// The helpers below are test code too.
+#![allow(clippy::unwrap_used)]
+
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;

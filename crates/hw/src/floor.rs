@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn serialisation_of_four_bytes_is_that_of_the_published_table() {
-        // docs/method.md, "Floor": nanoseconds of request and completion together.
+        // Nanoseconds of request and completion together, with the digits that the published table has.
         for (speed, lanes, expected, digits) in [
             (2.5, 1, 176.0, 0.5),
             (2.5, 4, 44.0, 0.5),

@@ -125,13 +125,10 @@ fn gives_driver_and_override_back_when_dropped() {
 #[test]
 fn the_state_is_on_disk_before_anything_is_changed() {
     let machine = machine(Some("nvme"), "(null)");
-    struct Look(Machine, Mutex<Option<State>>);
+    struct Look(Machine, Mutex<Vec<Option<State>>>);
     impl Hand for Look {
         fn write(&self, absolute: &Path, value: &str) -> Result<(), Error> {
-            let mut seen = self.1.lock().unwrap();
-            if seen.is_none() {
-                *seen = state(&self.0.root, self.0.bdf);
-            }
+            self.1.lock().unwrap().push(state(&self.0.root, self.0.bdf));
             self.0.kernel.write(absolute, value)
         }
     }
@@ -139,7 +136,8 @@ fn the_state_is_on_disk_before_anything_is_changed() {
     let bdf = machine.bdf;
     let look = Arc::new(Look(machine, Mutex::default()));
     drop(take_by(&root, Arc::<Look>::clone(&look), bdf, Driver::Pcilat, false).unwrap());
-    let seen = look.1.lock().unwrap().clone().unwrap();
+    let seen = look.1.lock().unwrap().clone();
+    let seen = seen.first().cloned().flatten().expect("no state at the first write");
     assert_eq!((seen.former_driver.as_deref(), seen.driver.as_str()), (Some("nvme"), "pcilat"));
 }
 
