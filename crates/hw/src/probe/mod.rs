@@ -4,14 +4,17 @@ pub mod clock;
 pub mod failure;
 pub mod fake;
 pub mod guard;
+pub mod interrupts;
 pub mod kmod;
 pub mod open;
 pub mod register;
 pub mod resource;
 pub mod sys;
 pub mod sysfs;
+pub mod trigger;
 pub mod turns;
 pub mod userspace;
+pub mod vfio;
 
 use pciescope_core::outcome::Sample;
 use pciescope_core::record::{Failure, Method};

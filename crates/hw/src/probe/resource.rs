@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use pciescope_core::record::Failure;
 use pciescope_core::{Bdf, Function, MmioPlan};
@@ -30,15 +30,23 @@ pub fn folder(root: &Root, bdf: Bdf) -> PathBuf {
     root.path(format!("/sys/bus/pci/devices/{bdf}"))
 }
 
+/// The driver that holds a function now.
+pub fn driver(root: &Root, bdf: Bdf) -> Option<String> {
+    let link = std::fs::read_link(folder(root, bdf).join("driver")).ok()?;
+    Some(link.file_name()?.to_str()?.to_owned())
+}
+
+/// Whether the kernel is locked down.
+pub fn is_locked_down(root: &Root) -> bool {
+    root.read("/sys/kernel/security/lockdown").is_ok_and(|text| !text.contains("[none]"))
+}
+
 /// Why mapping cannot work, from what the kernel says of itself; `None` where nothing speaks against it.
-pub fn refusal(root: &Root, function: &Function) -> Option<String> {
-    if let Some(driver) = &function.driver {
-        return Some(format!("the driver {driver} holds the device"));
+pub fn refusal(root: &Root, bdf: Bdf) -> Option<String> {
+    if let Some(driver) = driver(root, bdf) {
+        return Some(format!("the driver {driver} holds the function"));
     }
-    match root.read("/sys/kernel/security/lockdown") {
-        Ok(text) if !text.contains("[none]") => Some("the kernel is locked down (Secure Boot)".to_owned()),
-        _ => None,
-    }
+    is_locked_down(root).then(|| "the kernel is locked down (Secure Boot)".to_owned())
 }
 
 impl Resource {
@@ -47,7 +55,7 @@ impl Resource {
     /// # Errors
     /// [`Error::Unsupported`] with a driver or under lockdown; [`Error::Read`], [`Error::Write`] for sysfs.
     pub fn open(root: &Root, function: &Function, bdf: Bdf) -> Result<Self, Error> {
-        if let Some(why) = refusal(root, function) {
+        if let Some(why) = refusal(root, bdf) {
             return Err(Error::Unsupported { bdf, backend: "resource", what: "map a BAR", why });
         }
         let folder = folder(root, bdf);
@@ -123,7 +131,7 @@ pub fn presence(config: &File, bdf: Bdf) -> Option<Failure> {
     }
 }
 
-fn write(path: &std::path::Path, value: &str) -> Result<(), Error> {
+fn write(path: &Path, value: &str) -> Result<(), Error> {
     std::fs::write(path, value).map_err(|source| Error::Write {
         path: path.to_owned(),
         value: value.to_owned(),

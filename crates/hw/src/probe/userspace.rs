@@ -109,6 +109,7 @@ struct Shared<'a> {
     scale: Scale,
     hz: u64,
     job: &'a Job<'a>,
+    watch: &'a dyn Watch,
 }
 
 /// Measures `targets` (in turn within each CPU) as the job says; the calling thread reports the progress.
@@ -134,6 +135,7 @@ pub fn measure<T: Target>(
         scale: Scale { hz, accesses: job.batch.max(1).into() },
         hz,
         job,
+        watch,
     };
     watch.progress(0, shared.total);
     let groups: Vec<&[Turn]> = match job.order {
@@ -161,7 +163,7 @@ pub fn measure<T: Target>(
             if failure.is_none() && !shared.stop.load(Ordering::Relaxed) {
                 failure = (job.gone)();
                 if failure.is_none() && watch.is_stopped() {
-                    failure = Some(failure::interrupted(job.bdf, shared.done.load(Ordering::Relaxed)));
+                    failure = Some(failure::interrupted(job.bdf, 0));
                 }
                 if failure.is_some() {
                     shared.stop.store(true, Ordering::Relaxed);
@@ -173,11 +175,9 @@ pub fn measure<T: Target>(
     let done = shared.done.load(Ordering::Relaxed);
     watch.progress(done, shared.total);
     let mut measured = Measured { hz, ..gather(workers, job, targets.len()) };
-    if let (None, Some(mut why)) = (&measured.failure, failure) {
-        if why.code == "interrupted" {
-            why = failure::interrupted(job.bdf, done);
-        }
-        measured.failure = Some(why);
+    measured.failure = measured.failure.or(failure);
+    if measured.failure.as_ref().is_some_and(|why| why.code == "interrupted") {
+        measured.failure = Some(failure::interrupted(job.bdf, done));
     }
     measured.notes.push(format!(
         "User space with interrupts on: a sample that an interrupt or another thread fell into is kept; the clock \
@@ -315,6 +315,10 @@ impl Worker {
             let end = fill(&mut self.buffer, room, targets, &pace, shared, cpu, until);
             left -= self.buffer.len() as u64;
             self.file(from, first, targets.len(), cpu, shared);
+            // Asked here too: with real-time threads on every CPU the calling thread may not come to it in time.
+            if shared.watch.is_stopped() && !shared.stop.swap(true, Ordering::Relaxed) {
+                self.failure = Some(failure::interrupted(shared.job.bdf, 0));
+            }
             match end {
                 End::Full => {}
                 End::Over => break,
@@ -456,6 +460,11 @@ fn calibrate(buffer: &mut Vec<Stamps>, hz: u64) -> Histogram {
     histogram
 }
 
+/// The empty stamp pair on the CPU this thread is pinned to.
+pub(super) fn calibration(hz: u64) -> Histogram {
+    calibrate(&mut Vec::with_capacity(BLOCK), hz)
+}
+
 /// Gives the CPU away for a sixteenth of the block's time, then waits until it is awake again.
 fn breathe(begun: u64, hz: u64) {
     let ns = Scale { hz, accesses: 1 }.at_ns(clock::start().saturating_sub(begun));
@@ -475,7 +484,8 @@ fn to_ticks(ns: u64, hz: u64) -> u64 {
     u64::try_from(u128::from(ns) * u128::from(hz) / 1_000_000_000).unwrap_or(u64::MAX)
 }
 
-fn not_pinned(bdf: Bdf, cpu: u32, error: &io::Error) -> Failure {
+/// Why a thread did not get onto its CPU.
+pub(super) fn not_pinned(bdf: Bdf, cpu: u32, error: &io::Error) -> Failure {
     match error.raw_os_error() {
         Some(libc::EINVAL) => failure::cpu_offline(bdf, Some(cpu)),
         _ => failure::refused(bdf, &format!("the thread could not be moved to CPU {cpu}: {error}"), ""),

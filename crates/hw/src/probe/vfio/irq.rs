@@ -1,0 +1,552 @@
+//! Interrupts as user space sees them: from the trigger to the wake-up of a thread that waits for the event counter.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use pciescope_core::outcome::{CALIBRATION, ENTRY_TO_ACK, Sample, SampleKind, TRIGGER_TO_HANDLER};
+use pciescope_core::record::{Failure, Method, Metric};
+use pciescope_core::{Histogram, IrqPlan, IrqSource, Order, Outcome};
+
+use super::super::clock::{self, Scale};
+use super::super::interrupts::{self, Affinity, Line};
+use super::super::register::Window;
+use super::super::sys::{EventFd, Locked, Pinned, RealTime};
+use super::super::trigger::{Acknowledge, Kind, Trigger, Write};
+use super::super::turns::name;
+use super::super::userspace::{calibration, not_pinned};
+use super::super::{Probe as _, Taken, Watch, failure};
+use super::{Device, Vfio};
+use crate::{Error, Root};
+
+/// Interrupts after each move of affinity that are not counted.
+const WARM_UP: u32 = 2;
+/// How long another CPU waits before it triggers, so that the waiting thread is asleep.
+const SETTLE_NS: u64 = 30_000;
+/// The longest wait between two looks at whether the user wants the run to end.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// The device's side of a run, with everything put back when dropped.
+struct Setup<'a> {
+    device: &'a Device,
+    window: Option<[Arc<Window>; 2]>,
+    trigger: Option<Trigger>,
+    source: IrqSource,
+    kind: Kind,
+    index: u32,
+    events: Vec<EventFd>,
+}
+
+impl Setup<'_> {
+    fn store(&self, write: Write) {
+        if let Some(windows) = &self.window {
+            if let Some(window) = windows.iter().find(|window| window.holds(write.offset, 4)) {
+                window.write(write.offset, 4, write.value.into());
+            }
+        }
+    }
+
+    fn load(&self, offset: u64) {
+        if let Some(windows) = &self.window {
+            if let Some(window) = windows.iter().find(|window| window.holds(offset, 4)) {
+                window.read(offset, 4);
+            }
+        }
+    }
+
+    fn is_gone(&self) -> bool {
+        self.window.as_ref().is_some_and(|windows| windows.iter().any(|window| window.is_gone()))
+    }
+
+    /// Triggers; the stamp before it.
+    #[inline(always)]
+    fn fire(&self, vector: u16) -> io::Result<u64> {
+        match self.trigger {
+            Some(trigger) if self.source == IrqSource::Hardware => {
+                let write = trigger.fire(vector, self.kind);
+                let start = clock::start();
+                self.store(write);
+                Ok(start)
+            }
+            _ => {
+                let start = clock::start();
+                self.device.raise(self.index, vector.into())?;
+                Ok(start)
+            }
+        }
+    }
+
+    /// Tells the device that its interrupt was seen.
+    fn acknowledge(&self, vector: u16) {
+        if let (Some(trigger), IrqSource::Hardware) = (self.trigger, self.source) {
+            match trigger.acknowledge(vector, self.kind) {
+                Acknowledge::Write(write, behind) => {
+                    self.store(write);
+                    self.load(behind);
+                }
+                Acknowledge::Read(offset) => self.load(offset),
+            }
+        }
+        if self.kind == Kind::Intx {
+            // VFIO masked the wire; if it cannot be unmasked, the next interrupt is counted as lost.
+            let _ = self.device.unmask_intx();
+        }
+    }
+}
+
+impl Drop for Setup<'_> {
+    fn drop(&mut self) {
+        if let (Some(trigger), IrqSource::Hardware) = (self.trigger, self.source) {
+            trigger.disable().into_iter().for_each(|write| self.store(write));
+        }
+        self.device.disable_interrupts(self.index);
+    }
+}
+
+/// Times the interrupts of a plan.
+pub fn measure(vfio: &mut Vfio, plan: &IrqPlan, watch: &dyn Watch) -> Result<Taken, Error> {
+    let bdf = vfio.bdf;
+    let cannot = |why: String| Error::Unsupported { bdf, backend: "vfio", what: plan.source.name(), why };
+    clock::check().map_err(cannot)?;
+    if matches!(plan.source, IrqSource::Retrigger | IrqSource::Inject) {
+        return Err(cannot("only the kernel module can; --source loopback is VFIO's control arm".to_owned()));
+    }
+    let (kind, index, granted) = vfio.interrupts().ok_or_else(|| cannot("the device has no interrupt".to_owned()))?;
+    let trigger = vfio.trigger();
+    let mut limit = u16::try_from(granted).unwrap_or(u16::MAX);
+    let mut window = None;
+    if plan.source == IrqSource::Hardware {
+        let Some(trigger) = trigger else {
+            let (vendor, device) = vfio.ids;
+            let why = format!("no hardware trigger of {vendor:04x}:{device:04x} is known");
+            return Err(Error::Unsupported { bdf, backend: "vfio", what: plan.source.name(), why });
+        };
+        limit = limit.min(trigger.vectors(kind));
+        let last = trigger.registers_end() - 4;
+        window = Some([vfio.window(0, 0, 4)?, vfio.window(0, last, 4)?]);
+    }
+    let vectors: Vec<u16> = if plan.vectors.is_empty() { (0..limit).collect() } else { plan.vectors.clone() };
+    if let Some(beyond) = vectors.iter().find(|&&vector| vector >= limit) {
+        let why = format!("the device and its trigger have vectors 0 to {}", limit.saturating_sub(1));
+        return Err(Error::Plan { bdf, field: "vector", value: beyond.to_string(), why });
+    }
+    let call = |what: &str, source| Error::Call { bdf, backend: "vfio", what: what.to_owned(), source, hint: None };
+    let enabled = vectors.iter().max().map_or(1, |&vector| usize::from(vector) + 1);
+    let events: Result<Vec<EventFd>, _> = (0..enabled).map(|_| EventFd::new()).collect();
+    let events = events.map_err(|error| call("make event counters", error))?;
+    let setup = Setup { device: &vfio.device, window, trigger, source: plan.source, kind, index, events };
+    // Quiet first: a cause that is left over would count as an interrupt.
+    if let (Some(trigger), IrqSource::Hardware) = (trigger, plan.source) {
+        trigger.disable().into_iter().for_each(|write| setup.store(write));
+    }
+    let counters: Vec<&EventFd> = setup.events.iter().collect();
+    vfio.device.enable_interrupts(index, &counters).map_err(|error| call("enable the device's interrupts", error))?;
+
+    let measured_hz = clock::measure_hz(Duration::from_millis(120));
+    let hz = clock::stated_hz().unwrap_or(measured_hz);
+    let total = plan.count * (plan.cpus.len() * vectors.len()) as u64;
+    let mut run = Run {
+        root: &vfio.root,
+        vfio,
+        setup: &setup,
+        plan,
+        watch,
+        scale: Scale { hz, accesses: 1 },
+        begun: clock::start(),
+        done: 0,
+        total,
+        samples: Vec::new(),
+        failure: None,
+    };
+    watch.progress(0, total);
+    let locked = Locked::now();
+    // A thread of its own, so that its place and priority end with it.
+    let (outcomes, real_time) = std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            let real_time = RealTime::now();
+            (run.all(&vectors), real_time.is_ok())
+        });
+        thread.join().expect("the measuring thread does not panic")
+    });
+    watch.progress(run.done, total);
+    let Run { samples, failure, .. } = run;
+    let mut method = Method {
+        backend: "vfio".to_owned(),
+        clock: clock::NAME.to_owned(),
+        clock_hz: hz,
+        quantum_ns: 1e9 / hz.max(1) as f64,
+        batch: 1,
+        gap_ns: plan.interval_ns,
+        order: name(Order::Sequential),
+        irqs_off: false,
+        emulated: vfio.emulated,
+        notes: vec![
+            "trigger_to_handler ends when a thread of user space has read the event counter: it holds the kernel's \
+             handler, the wake-up and the return from two system calls."
+                .to_owned(),
+            "entry_to_ack begins at the same moment and holds the acknowledge and the read that waits for it."
+                .to_owned(),
+            format!(
+                "The clock counts {measured_hz} Hz by CLOCK_MONOTONIC_RAW, {:+.0} ppm from what was used.",
+                clock::ppm(hz, measured_hz)
+            ),
+        ],
+    };
+    if plan.source == IrqSource::Loopback {
+        method.notes.push(
+            "The trigger is VFIO's own and raises the event counter directly: no interrupt and no PCIe.".to_owned(),
+        );
+    }
+    if !real_time {
+        method.notes.push("SCHED_FIFO was not permitted: other threads may have run first.".to_owned());
+    }
+    if let Err(error) = locked {
+        method.notes.push(format!("Memory could not be locked ({error}): a page fault may fall into a sample."));
+    }
+    Ok(Taken { method, outcomes, samples, samples_lost: 0, failure })
+}
+
+struct Run<'a> {
+    root: &'a Root,
+    vfio: &'a Vfio,
+    setup: &'a Setup<'a>,
+    plan: &'a IrqPlan,
+    watch: &'a dyn Watch,
+    scale: Scale,
+    begun: u64,
+    done: u64,
+    total: u64,
+    samples: Vec<Sample>,
+    failure: Option<Failure>,
+}
+
+/// The counts of one CPU and vector.
+#[derive(Default)]
+struct Counts {
+    triggers: u64,
+    handled: u64,
+    lost: u64,
+    extra: u64,
+    wrong_cpu: u64,
+    late: u64,
+    missed: u64,
+    warmup_triggers: u64,
+    warmup_handled: u64,
+}
+
+/// What a wait came to.
+enum Waited {
+    /// The counter's value and the stamp behind reading it.
+    Came(u64, u64),
+    Late,
+    Ended,
+}
+
+impl Run<'_> {
+    fn all(&mut self, vectors: &[u16]) -> Vec<Outcome> {
+        let mut outcomes = Vec::new();
+        for cpu in self.plan.cpus.iter() {
+            for &vector in vectors {
+                let mut outcome = Outcome { cpu, index: vector, ..Outcome::default() };
+                if self.failure.is_none() {
+                    self.one(cpu, vector, &mut outcome);
+                    if outcome.error.is_none() {
+                        // An end by the user or by the device is the run's, and this CPU's figures are not whole.
+                        outcome.error = self.failure.clone();
+                    }
+                    outcomes.push(outcome);
+                }
+            }
+        }
+        outcomes
+    }
+
+    /// One CPU and one vector.
+    fn one(&mut self, cpu: u32, vector: u16, outcome: &mut Outcome) {
+        let bdf = self.vfio.bdf();
+        let _pinned = match Pinned::to(cpu) {
+            Ok(pinned) => pinned,
+            Err(error) => {
+                self.failure = Some(not_pinned(bdf, cpu, &error));
+                return;
+            }
+        };
+        let line = self.line(vector);
+        outcome.irq = line.as_ref().map(|line| line.irq);
+        let affinity = match self.move_to(cpu, line.as_ref()) {
+            Ok(affinity) => affinity,
+            Err(error) => {
+                let why = format!("vector {vector} cannot be moved to CPU {cpu}: {error}");
+                outcome.error =
+                    Some(failure::refused(bdf, &why, "interrupts that the kernel manages stay where they are"));
+                return;
+            }
+        };
+        if let (Some(trigger), IrqSource::Hardware) = (self.setup.trigger, self.plan.source) {
+            trigger.enable(vector, self.setup.kind).into_iter().for_each(|write| self.setup.store(write));
+        }
+        outcome.histograms.insert(CALIBRATION.to_owned(), calibration(self.scale.hz));
+        let other = self.plan.trigger_cpu.filter(|&other| other != cpu);
+        let mut counts = Counts::default();
+        let [to_handler, to_ack] = match other {
+            None => self.samples(cpu, vector, &mut counts, &|| self_fire(self.setup, vector)),
+            Some(other) => self.triggered_from(other, cpu, vector, &mut counts),
+        };
+        if let (Some(before), Some(after)) = (line, self.line(vector)) {
+            let (_, elsewhere) = interrupts::split(&before, &after, cpu);
+            // The warm-up may land where the interrupt was before; what is beyond it is wrong.
+            counts.wrong_cpu = elsewhere.saturating_sub(counts.warmup_handled);
+        }
+        drop(affinity);
+        if self.failure.is_none() && counts.triggers > 0 && counts.handled == 0 {
+            let why = failure::timeout(bdf, self.plan.timeout_ns);
+            outcome.error = Some(why.clone());
+            self.failure = Some(why);
+        }
+        outcome.histograms.insert(TRIGGER_TO_HANDLER.to_owned(), to_handler);
+        outcome.histograms.insert(ENTRY_TO_ACK.to_owned(), to_ack);
+        outcome.metrics = counts.metrics();
+    }
+
+    /// The vector's line of /proc/interrupts, by the name that vfio-pci gives it.
+    fn line(&self, vector: u16) -> Option<Line> {
+        let bdf = self.vfio.bdf();
+        let name = match self.setup.kind {
+            Kind::Msix => format!("vfio-msix[{vector}]({bdf})"),
+            Kind::Msi => format!("vfio-msi[{vector}]({bdf})"),
+            Kind::Intx => format!("vfio-intx({bdf})"),
+        };
+        interrupts::parse_line(&self.root.read("/proc/interrupts").ok()?, &name)
+    }
+
+    fn move_to(&self, cpu: u32, line: Option<&Line>) -> Result<Option<Affinity>, Error> {
+        let (Some(line), IrqSource::Hardware) = (line, self.plan.source) else { return Ok(None) };
+        let affinity = Affinity::of(self.root, line.irq)?;
+        affinity.set(cpu)?;
+        Ok(Some(affinity))
+    }
+
+    /// The samples with a thread on another CPU that triggers.
+    fn triggered_from(&mut self, other: u32, cpu: u32, vector: u16, counts: &mut Counts) -> [Histogram; 2] {
+        let asked = AtomicU64::new(0);
+        let answered = AtomicU64::new(0);
+        let stamp = AtomicU64::new(0);
+        let over = AtomicBool::new(false);
+        let bad = AtomicBool::new(false);
+        let settle = SETTLE_NS * self.scale.hz / 1_000_000_000;
+        let setup = self.setup;
+        std::thread::scope(|scope| {
+            let (asked, answered, stamp, over, bad) = (&asked, &answered, &stamp, &over, &bad);
+            scope.spawn(move || {
+                let pinned = Pinned::to(other);
+                bad.store(pinned.is_err(), Ordering::Release);
+                let mut seen = 0;
+                while !over.load(Ordering::Acquire) {
+                    let number = asked.load(Ordering::Acquire);
+                    if number == seen || pinned.is_err() {
+                        std::hint::spin_loop();
+                        continue;
+                    }
+                    seen = number;
+                    let from = clock::start();
+                    while clock::start().wrapping_sub(from) < settle {
+                        std::hint::spin_loop();
+                    }
+                    match setup.fire(vector) {
+                        Ok(start) => stamp.store(start, Ordering::Release),
+                        Err(_) => bad.store(true, Ordering::Release),
+                    }
+                    answered.store(number, Ordering::Release);
+                }
+            });
+            let histograms = self.samples(cpu, vector, counts, &|| {
+                if bad.load(Ordering::Acquire) {
+                    return Err(io::Error::from_raw_os_error(libc::EINVAL));
+                }
+                let number = asked.fetch_add(1, Ordering::AcqRel) + 1;
+                Ok(Fired::There { answered, stamp, number })
+            });
+            over.store(true, Ordering::Release);
+            histograms
+        })
+    }
+
+    /// Warm-up, then the plan's count.
+    fn samples<'s>(
+        &mut self,
+        cpu: u32,
+        vector: u16,
+        counts: &mut Counts,
+        fire: &dyn Fn() -> io::Result<Fired<'s>>,
+    ) -> [Histogram; 2] {
+        let mut histograms = [Histogram::default(), Histogram::default()];
+        let bdf = self.vfio.bdf();
+        // Left over from the vector's last turn.
+        let _ = self.setup.events[usize::from(vector)].take();
+        let interval = self.plan.interval_ns * (self.scale.hz / 1_000_000) / 1000;
+        let mut due = clock::start();
+        let warm_up = if self.plan.source == IrqSource::Hardware { WARM_UP } else { 0 };
+        for number in 0..u64::from(warm_up) + self.plan.count {
+            let is_warm_up = number < u64::from(warm_up);
+            if !is_warm_up && interval > 0 {
+                due = self.wait_until(due, interval, counts);
+            }
+            let event = &self.setup.events[usize::from(vector)];
+            counts.extra += event.take().unwrap_or(0);
+            let fired = match fire() {
+                Ok(fired) => fired,
+                Err(error) => {
+                    let why = format!("vector {vector} could not be triggered: {error}");
+                    self.failure = Some(failure::refused(bdf, &why, "is the CPU of --trigger-cpu online?"));
+                    break;
+                }
+            };
+            if is_warm_up {
+                counts.warmup_triggers += 1
+            } else {
+                counts.triggers += 1
+            }
+            match self.wait(event) {
+                Waited::Came(times, entry) => {
+                    self.setup.acknowledge(vector);
+                    let (acknowledged, _) = clock::end();
+                    counts.extra += times - 1;
+                    if is_warm_up {
+                        counts.warmup_handled += 1;
+                        continue;
+                    }
+                    counts.handled += 1;
+                    let start = fired.stamp();
+                    self.file(&mut histograms, start, [entry, acknowledged], cpu, vector);
+                }
+                Waited::Late if is_warm_up => {}
+                Waited::Late => counts.lost += 1,
+                Waited::Ended => break,
+            }
+            if !is_warm_up {
+                self.done += 1;
+            }
+            if self.ended() {
+                break;
+            }
+        }
+        histograms
+    }
+
+    /// The absolute time of the next trigger; counts those that passed and how late this one stands.
+    fn wait_until(&self, due: u64, interval: u64, counts: &mut Counts) -> u64 {
+        let mut next = due + interval;
+        let now = clock::start();
+        if now > next {
+            let passed = (now - next) / interval;
+            counts.missed += passed;
+            next += passed * interval;
+            counts.late += u64::from(now - next > interval / 2);
+        }
+        while clock::start() < next {
+            std::hint::spin_loop();
+        }
+        next
+    }
+
+    fn wait(&self, event: &EventFd) -> Waited {
+        let until = Instant::now() + Duration::from_nanos(self.plan.timeout_ns);
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let came = event.wait(left.min(LOOK)).and_then(|_| event.take());
+            let entry = clock::start();
+            match came {
+                Ok(0) if left.is_zero() => return Waited::Late,
+                Ok(0) if self.watch.is_stopped() => return Waited::Ended,
+                Ok(0) => {}
+                Ok(times) => return Waited::Came(times, entry),
+                // A counter of ours does not fail; if it does, the interrupt was not seen.
+                Err(_) => return Waited::Late,
+            }
+        }
+    }
+
+    fn file(&mut self, to: &mut [Histogram; 2], start: u64, ends: [u64; 2], cpu: u32, vector: u16) {
+        let at_ns = self.scale.at_ns(start.saturating_sub(self.begun));
+        let starts = [start, ends[0]];
+        let kinds = [SampleKind::TriggerToHandler, SampleKind::EntryToAck];
+        for (number, histogram) in to.iter_mut().enumerate() {
+            let ps = self.scale.ps(ends[number].saturating_sub(starts[number]));
+            let (low, high) = (histogram.min_ns(), histogram.max_ns());
+            // The time-out is far below what a histogram holds.
+            let _ = histogram.record_ps(ps, 1);
+            if histogram.min_ns() != low {
+                histogram.min_at_ns = Some(at_ns);
+            }
+            if histogram.max_ns() != high {
+                histogram.max_at_ns = Some(at_ns);
+            }
+            if self.plan.raw {
+                self.samples.push(Sample { at_ns, value_ps: ps, cpu, index: vector, kind: kinds[number] });
+            }
+        }
+    }
+
+    /// Whether the run is over before its end; remembers why.
+    fn ended(&mut self) -> bool {
+        let bdf = self.vfio.bdf();
+        if self.done % 64 == 0 {
+            self.watch.progress(self.done, self.total);
+            self.failure = self.vfio.gone();
+        }
+        if self.setup.is_gone() {
+            self.failure = Some(failure::removed(bdf));
+        } else if self.failure.is_none() && self.watch.is_stopped() {
+            self.failure = Some(failure::interrupted(bdf, self.done));
+        }
+        self.failure.is_some()
+    }
+}
+
+/// A trigger that was raised, and where its stamp is.
+enum Fired<'s> {
+    /// On this CPU.
+    Here(u64),
+    /// On another, which writes the stamp before its answer.
+    There { answered: &'s AtomicU64, stamp: &'s AtomicU64, number: u64 },
+}
+
+impl Fired<'_> {
+    fn stamp(&self) -> u64 {
+        match self {
+            Fired::Here(start) => *start,
+            Fired::There { answered, stamp, number } => {
+                while answered.load(Ordering::Acquire) < *number {
+                    std::hint::spin_loop();
+                }
+                stamp.load(Ordering::Acquire)
+            }
+        }
+    }
+}
+
+fn self_fire<'s>(setup: &Setup, vector: u16) -> io::Result<Fired<'s>> {
+    setup.fire(vector).map(Fired::Here)
+}
+
+impl Counts {
+    fn metrics(&self) -> std::collections::BTreeMap<String, Metric> {
+        [
+            ("triggers", self.triggers),
+            ("handled", self.handled),
+            ("lost", self.lost),
+            ("extra", self.extra),
+            ("wrong_cpu", self.wrong_cpu),
+            ("late", self.late),
+            ("missed", self.missed),
+            ("merged", 0),
+            ("samples_lost", 0),
+            ("warmup_triggers", self.warmup_triggers),
+            ("warmup_handled", self.warmup_handled),
+        ]
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), Metric::count(value)))
+        .collect()
+    }
+}
