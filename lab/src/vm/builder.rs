@@ -240,12 +240,10 @@ impl Builder {
         // The project's own plumbing sits at the end of the root bus, out of the way of what is measured.
         args.extend(
             [
-                "-device",
-                "virtio-serial-pci,id=ports,bus=pcie.0,addr=0x1c",
                 "-chardev",
                 &format!("socket,id=agent,path={},server=on,wait=off", text(&folder.join("agent"))),
-                "-device",
-                "virtserialport,bus=ports.0,chardev=agent,name=pciescope.agent",
+                "-serial",
+                "chardev:agent",
                 "-fsdev",
                 &share("host", &folder.join("share"), ""),
                 "-device",

@@ -260,7 +260,7 @@ impl Vm {
     /// It does not end in time.
     pub fn poweroff(self) -> Result<(), LabError> {
         // The answer to this command races with the end of the guest: only that end counts.
-        self.start("poweroff -f")?;
+        let _ = self.start("poweroff -f")?;
         self.wait_end(POWEROFF)
     }
 
@@ -348,7 +348,7 @@ impl Running<'_> {
             }
             text
         })?;
-        self.vm.must(&format!("kill -{signal} -- -{}", pid.trim())).map(drop)
+        self.vm.must(&format!("kill -{signal} -{}", pid.trim())).map(drop)
     }
 }
 

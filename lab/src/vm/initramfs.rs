@@ -12,8 +12,8 @@ use cpio::newc;
 use super::LabError;
 use super::root::{Root, cache_dir, source_dir};
 
-/// What the guest needs before it can reach anything of the host: the transport, the command port, the file system.
-const MODULES: [&str; 4] = ["virtio_pci", "virtio_console", "9pnet_virtio", "9p"];
+/// What the guest needs before it can reach the host's folders: the transport and the file system.
+const MODULES: [&str; 3] = ["virtio_pci", "9pnet_virtio", "9p"];
 
 /// Programs of the root folder that the guest finds under their own names.
 const TOOLS: [&str; 11] =

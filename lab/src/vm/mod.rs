@@ -4,8 +4,8 @@
 //! twice as long without KVM; a guest that dies is noticed at once. What goes wrong with the guest itself is a [`LabError`],
 //! so a test can tell "the lab failed" from "the answer is wrong"; the serial log is then kept and named.
 //!
-//! Both sides see one folder (`/host` in the guest), by which commands, their output and files travel; a virtio port only
-//! says that a command is to start or has ended. The serial console belongs to the kernel's log.
+//! Both sides see one folder (`/host` in the guest), by which commands, their output and files travel; a second serial
+//! port only says that a command is to start or has ended. The console belongs to the kernel's log.
 
 mod accel;
 mod agent;
