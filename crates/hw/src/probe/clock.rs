@@ -1,6 +1,7 @@
 //! The clock of the user-space probes: a counter that is read in a few nanoseconds, ordered around an access.
 
 use std::arch::asm;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 /// The counter's name as a record has it.
@@ -104,6 +105,12 @@ pub fn measure_hz(span: Duration) -> u64 {
     let (ticks_after, ns_after) = both();
     let (ticks, ns) = (ticks_after.wrapping_sub(ticks), ns_after.saturating_sub(ns).max(1));
     ((u128::from(ticks) * 1_000_000_000 + u128::from(ns) / 2) / u128::from(ns)) as u64
+}
+
+/// Ticks per second by CLOCK_MONOTONIC_RAW, counted once for the whole program: a run is made of many calls.
+pub fn measured_hz() -> u64 {
+    static HZ: OnceLock<u64> = OnceLock::new();
+    *HZ.get_or_init(|| measure_hz(Duration::from_millis(150)))
 }
 
 /// What the hardware says of the counter's rate, where it does.

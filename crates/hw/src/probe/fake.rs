@@ -24,6 +24,8 @@ use crate::Error;
 pub struct Fake {
     machine: Machine,
     device: Device,
+    /// Samples since it was opened: a run may be made of many calls, and its faults and values go on over them.
+    taken: u64,
 }
 
 impl Fake {
@@ -33,7 +35,7 @@ impl Fake {
     /// [`Error::Unsupported`] with the option `refuse`.
     pub fn open(options: &Options) -> Result<Self, Error> {
         let machine = Machine::new(options.clone());
-        let fake = Fake { device: Device::new(options.ones_after), machine };
+        let fake = Fake { device: Device::new(options.ones_after), machine, taken: 0 };
         if options.refuse {
             return Err(fake.cannot("be opened", "it was asked to refuse".to_owned()));
         }
@@ -141,6 +143,8 @@ struct Run<'a> {
     watch: &'a dyn Watch,
     total: u64,
     done: u64,
+    /// Samples of the calls before this one.
+    before: u64,
     /// Time on the synthetic clock, in nanoseconds since the start.
     now_ns: u64,
     started: Instant,
@@ -149,7 +153,16 @@ struct Run<'a> {
 impl<'a> Run<'a> {
     fn new(fake: &'a Fake, watch: &'a dyn Watch, total: u64) -> Self {
         watch.progress(0, total);
-        Run { options: fake.options(), bdf: fake.bdf(), watch, total, done: 0, now_ns: 0, started: Instant::now() }
+        Run {
+            options: fake.options(),
+            bdf: fake.bdf(),
+            watch,
+            total,
+            done: 0,
+            before: fake.taken,
+            now_ns: 0,
+            started: Instant::now(),
+        }
     }
 
     /// After a sample of `ps`: moves the clock, and says why the run cannot go on.
@@ -161,12 +174,8 @@ impl<'a> Run<'a> {
             std::thread::sleep(Duration::from_nanos(slow.min(50_000_000)));
             self.now_ns = self.now_ns.max(self.started.elapsed().as_nanos() as u64);
         }
-        let at = |limit: u64| limit > 0 && self.done >= limit && self.done < u64::MAX;
-        if at(self.options.remove_after) {
-            return Some(failure::removed(self.bdf));
-        }
-        if at(self.options.unbind_after) {
-            return Some(failure::unbound(self.bdf));
+        if let Some(gone) = self.gone() {
+            return Some(gone);
         }
         if slow > 0 || self.done % 1024 == 0 {
             self.watch.progress(self.done, self.total);
@@ -177,9 +186,24 @@ impl<'a> Run<'a> {
         None
     }
 
-    fn finish(self, taken: Taken) -> Taken {
+    /// Why the device takes no further sample.
+    fn gone(&self) -> Option<Failure> {
+        let at = |limit: u64| limit > 0 && self.number() >= limit;
+        if at(self.options.remove_after) {
+            return Some(failure::removed(self.bdf));
+        }
+        at(self.options.unbind_after).then(|| failure::unbound(self.bdf))
+    }
+
+    /// The sample that is next, over all calls.
+    fn number(&self) -> u64 {
+        self.before + self.done
+    }
+
+    fn finish(self, taken: Taken) -> (Taken, u64) {
         self.watch.progress(self.done, self.total);
-        Taken { samples_lost: self.options.raw_lost.min(taken.samples.len() as u64), ..taken }
+        let number = self.number();
+        (Taken { samples_lost: self.options.raw_lost.min(taken.samples.len() as u64), ..taken }, number)
     }
 }
 
@@ -199,6 +223,7 @@ impl Probe for Fake {
         let mut samples = Vec::new();
         let mut device = self.device.clone();
         let mut run = Run::new(self, watch, plan.count * cpus.len() as u64);
+        ended = ended.or_else(|| run.gone());
         let (base_ps, what) = match plan.test {
             MmioTest::Read => (480_000, 0),
             MmioTest::Write => (9_000, 1),
@@ -212,7 +237,7 @@ impl Probe for Fake {
             let mut left = turn.count;
             while ended.is_none() && (left > 0 || turn.count == 0) && run.now_ns < turn.until_ns {
                 left = left.saturating_sub(1);
-                let ps = self.noise(cpu, what, run.done).quantised(
+                let ps = self.noise(cpu, what, run.number()).quantised(
                     base_ps + place_ps + load_ps + self.options().delay_ns * 1000,
                     self.options().quantum_ps,
                     plan.batch,
@@ -239,8 +264,8 @@ impl Probe for Fake {
             }
         }
         let method = self.method(plan.order, plan.gap_ns, plan.batch);
-        let taken = run.finish(Taken { method, outcomes, samples, samples_lost: 0, failure: ended });
-        self.device = device;
+        let (taken, number) = run.finish(Taken { method, outcomes, samples, samples_lost: 0, failure: ended });
+        (self.device, self.taken) = (device, number);
         Ok(taken)
     }
 
@@ -249,6 +274,7 @@ impl Probe for Fake {
         let hops: Vec<u16> = (0..self.options().hops).collect();
         let mut outcomes = self.outcomes(&cpus, &hops, &[LATENCY]);
         let mut run = Run::new(self, watch, plan.count * outcomes.len() as u64);
+        ended = ended.or_else(|| run.gone());
         for turn in turns(plan.order, cpus.len(), plan.count, 0) {
             let cpu = cpus[turn.position];
             for _ in 0..turn.count {
@@ -257,8 +283,11 @@ impl Probe for Fake {
                         break;
                     }
                     let base_ps = 160_000 + 120_000 * u64::from(hop) + self.place_ps(cpu);
-                    let ps =
-                        self.noise(cpu, 8 + u64::from(hop), run.done).quantised(base_ps, self.options().quantum_ps, 1);
+                    let ps = self.noise(cpu, 8 + u64::from(hop), run.number()).quantised(
+                        base_ps,
+                        self.options().quantum_ps,
+                        1,
+                    );
                     let outcome = &mut outcomes[turn.position * hops.len() + usize::from(hop)];
                     record(outcome.histograms.get_mut(LATENCY).expect("made above"), ps);
                     ended = run.sampled(ps, plan.gap_ns.into());
@@ -269,7 +298,10 @@ impl Probe for Fake {
             outcome.hop = Some(self.machine.hop(outcome.index));
         }
         let method = self.method(plan.order, plan.gap_ns, 1);
-        Ok(run.finish(Taken { method, outcomes, samples: Vec::new(), samples_lost: 0, failure: ended }))
+        let (taken, number) =
+            run.finish(Taken { method, outcomes, samples: Vec::new(), samples_lost: 0, failure: ended });
+        self.taken = number;
+        Ok(taken)
     }
 
     fn irq(&mut self, plan: &IrqPlan, watch: &dyn Watch) -> Result<Taken, Error> {
@@ -287,14 +319,15 @@ impl Probe for Fake {
         let mut outcomes = self.outcomes(cpus, &vectors, &[TRIGGER_TO_HANDLER, ENTRY_TO_ACK]);
         let mut samples = Vec::new();
         let mut run = Run::new(self, watch, plan.count * outcomes.len() as u64);
+        ended = ended.or_else(|| run.gone());
         for outcome in &mut outcomes {
             let mut counts = Counts::default();
             for _ in 0..plan.count {
                 if ended.is_some() {
                     break;
                 }
-                let (trigger_ps, ack_ps) = self.irq_ps(plan.source, outcome.cpu, outcome.index, run.done);
-                let value = counts.raise(run.done + 1, &o, plan, trigger_ps);
+                let (trigger_ps, ack_ps) = self.irq_ps(plan.source, outcome.cpu, outcome.index, run.number());
+                let value = counts.raise(run.number() + 1, &o, plan, trigger_ps);
                 if value {
                     for (name, kind, ps) in [
                         (TRIGGER_TO_HANDLER, SampleKind::TriggerToHandler, trigger_ps),
@@ -318,7 +351,9 @@ impl Probe for Fake {
         }
         let mut method = self.method(Order::Sequential, 0, 1);
         method.gap_ns = plan.interval_ns;
-        Ok(run.finish(Taken { method, outcomes, samples, samples_lost: 0, failure: ended }))
+        let (taken, number) = run.finish(Taken { method, outcomes, samples, samples_lost: 0, failure: ended });
+        self.taken = number;
+        Ok(taken)
     }
 
     fn read(&mut self, bar: u8, offset: u64, width: u8) -> Result<u64, Error> {

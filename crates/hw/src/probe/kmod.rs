@@ -34,7 +34,6 @@ pub struct Kmod {
     file: File,
     info: Info,
     emulated: bool,
-    measured_hz: Option<u64>,
 }
 
 /// The module's node of a function.
@@ -67,7 +66,7 @@ impl Kmod {
             source,
             hint: None,
         })?;
-        let kmod = Kmod { bdf, node, file, info, emulated: function.emulated.is_some(), measured_hz: None };
+        let kmod = Kmod { bdf, node, file, info, emulated: function.emulated.is_some() };
         if info.abi != PCILAT_ABI {
             return Err(kmod.cannot(
                 "be used",
@@ -139,7 +138,7 @@ impl Kmod {
 
     /// Runs a request to its end, or until the user stops it, and fetches what came out.
     fn run(&mut self, cpus: &CpuList, vectors: &[u32], mut request: Run, watch: &dyn Watch) -> Result<Finished, Error> {
-        let measured_hz = *self.measured_hz.get_or_insert_with(|| clock::measure_hz(Duration::from_millis(120)));
+        let measured_hz = clock::measured_hz();
         let cpus: Vec<u32> = cpus.iter().collect();
         request.size = size_of::<Run>() as u32;
         (request.cpus, request.ncpus) = (cpus.as_ptr() as u64, cpus.len() as u32);

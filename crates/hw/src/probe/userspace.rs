@@ -123,7 +123,7 @@ pub fn measure<T: Target>(
     watch: &dyn Watch,
 ) -> Result<Measured, Error> {
     clock::check().map_err(|why| Error::Unsupported { bdf: job.bdf, backend, what: "take stamps", why })?;
-    let measured_hz = clock::measure_hz(Duration::from_millis(120));
+    let measured_hz = clock::measured_hz();
     let hz = clock::stated_hz().unwrap_or(measured_hz);
     let list = turns(job.order, job.cpus.len(), job.count, job.duration_ns);
     let locked = Locked::now();

@@ -206,3 +206,16 @@ fn the_machine_places_every_cpu() {
     assert_eq!(machine.function().bdf, Some(machine.bdf()));
     assert_eq!(machine.function().path, [machine.hop(0), machine.hop(1), machine.hop(2)]);
 }
+
+#[test]
+fn faults_and_values_go_on_over_the_calls_of_a_run() {
+    let mut fake = fake("remove-after=3000");
+    let plan = MmioPlan { count: 1000, cpus: "0".parse().unwrap(), raw: true, ..mmio_plan(&fake) };
+    let mut call = || fake.mmio(&plan, &Watcher::default()).unwrap();
+    let (first, second, third, fourth) = (call(), call(), call(), call());
+    assert_ne!(first.samples, second.samples);
+    assert_eq!((first.failure, second.failure), (None, None));
+    assert_eq!(third.failure.unwrap().code, "removed");
+    assert_eq!(third.samples.len(), 1000);
+    assert_eq!((fourth.failure.unwrap().code.as_str(), fourth.samples.len()), ("removed", 0));
+}

@@ -143,7 +143,7 @@ pub fn measure(vfio: &mut Vfio, plan: &IrqPlan, watch: &dyn Watch) -> Result<Tak
     let counters: Vec<&EventFd> = setup.events.iter().collect();
     vfio.device.enable_interrupts(index, &counters).map_err(|error| call("enable the device's interrupts", error))?;
 
-    let measured_hz = clock::measure_hz(Duration::from_millis(120));
+    let measured_hz = clock::measured_hz();
     let hz = clock::stated_hz().unwrap_or(measured_hz);
     let total = plan.count * (plan.cpus.len() * vectors.len()) as u64;
     let mut run = Run {
