@@ -302,7 +302,9 @@ fn lost_messages_do_not_come_and_doubled_ones_come_twice() {
     lab.ask("irq-double every 1 gap 1ms");
     let start = Instant::now();
     guest.trigger(0);
-    assert_eq!((taken(fd, PATIENCE), taken(fd, PATIENCE)), (1, 1));
+    assert_eq!(taken(fd, PATIENCE), 1);
+    guest.write4(0x38, 1);
+    assert_eq!(taken(fd, PATIENCE), 1);
     assert!(start.elapsed() >= Duration::from_millis(1));
     let irq = lab.settled(0);
     let counts = ["triggers", "sent", "lost", "doubled"].map(|name| irq[name].as_u64().unwrap());

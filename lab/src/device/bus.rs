@@ -13,6 +13,17 @@ pub struct Message {
     pub is_copy: bool,
 }
 
+/// What becomes of a message that is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delivery {
+    /// It goes out.
+    Now,
+    /// It waits a little more.
+    Later,
+    /// It is dropped: the device was removed since, or is no bus master.
+    Never,
+}
+
 /// A transfer that the guest's memory map does not allow.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum DmaError {

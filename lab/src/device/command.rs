@@ -6,8 +6,7 @@ use super::delay::{Delay, SplitMix64, Strikes};
 
 /// No delay may be longer, in nanoseconds: QEMU takes a device for dead that does not answer for 5 s.
 pub const DELAY_MAX_NS: u64 = 2_000_000_000;
-/// Distance of a doubled message from the first unless set otherwise, in nanoseconds: shorter, and the two may merge
-/// on their way to the guest's handler.
+/// Least distance of a doubled message from the first unless set otherwise, in nanoseconds.
 pub const DOUBLE_GAP_NS: u64 = 200_000;
 
 const KNOWN: &str = "ledger, read-delay, write-delay, config-delay, irq-delay, irq-lose, irq-double, all-ones, remove, \

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::bus::{Bus, Message};
+use super::bus::{Bus, Delivery, Message};
 use super::command::{Command, CommandError};
 use super::config::{ConfigSpace, Identity, Link};
 use super::faults::Faults;
@@ -306,8 +306,15 @@ impl Device for LatencyEndpoint {
         wait
     }
 
-    fn may_deliver(&mut self, _message: &Message) -> bool {
-        !self.faults.is_gone() && self.config.can_interrupt()
+    fn may_deliver(&mut self, message: &Message) -> Delivery {
+        if self.faults.is_gone() || !self.config.can_interrupt() {
+            Delivery::Never
+        } else if message.is_copy && self.registers.irq_cause >> message.vector & 1 != 0 {
+            // Sent before the first was handled, it would merge with that in the guest's interrupt controller.
+            Delivery::Later
+        } else {
+            Delivery::Now
+        }
     }
 
     fn delivered(&mut self, message: &Message, sent: bool) {

