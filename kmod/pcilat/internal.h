@@ -166,6 +166,7 @@ struct pcilat_reg_record {
 	u8 bar;
 	u8 width;
 	bool write;
+	bool plain;		/* 4 bytes in the first memory BAR: printed as the original does */
 	int error;
 };
 
@@ -175,7 +176,28 @@ struct pcilat_text_ring {
 	void *records;				/* set once, under pl->lock */
 	u32 record_size;
 	u32 size;				/* in records */
-	u64 written;				/* since the last clear */
+	u64 written;				/* ever */
+	u64 first;				/* `written` at the last clear */
+};
+
+/* Settings and last results of the text surface; under pcilat_device.lock. */
+struct pcilat_text {
+	int bar;
+	u32 iterations;
+	u32 ndelay_ns;
+	u32 completed_cpus;
+	u32 errors;
+	u32 batch;				/* iterations of interrupt commands that name none */
+	u64 dropped;				/* interrupts lost, and stamps lost */
+};
+
+/* One of /dev/pcilatdriver/BDF/{iomem,interrupt,devreg}. */
+struct pcilat_text_node {
+	struct miscdevice misc;
+	struct pcilat_device *pl;
+	struct pcilat_text_ring *ring;
+	/* Writes a record as a line. */
+	int (*print)(char *to, size_t size, const void *record);
 };
 
 /* What one trigger became; from the handler to the triggering thread. */
@@ -240,11 +262,11 @@ struct pcilat_device {
 	struct pcilat_text_ring iomem_text;
 	struct pcilat_text_ring irq_text;
 	struct pcilat_text_ring reg_text;
-	struct pcilat_text *text;		/* settings of the text surface */
+	struct pcilat_text text;
 
 	struct miscdevice control;		/* /dev/pcilat/BDF */
-	struct miscdevice text_node[3];		/* /dev/pcilatdriver/BDF/... */
-	char *node_names[8];
+	struct pcilat_text_node text_node[3];	/* /dev/pcilatdriver/BDF/... */
+	char *node_names[8];			/* name and path of each node */
 	struct device *class_dev;
 };
 
@@ -300,6 +322,7 @@ void pcilat_irq_turn(struct pcilat_worker *w);
 void pcilat_irq_judge(struct pcilat_job *job);
 
 /* reg.c */
+int pcilat_first_bar(const struct pcilat_device *pl);
 int pcilat_reg(struct pcilat_device *pl, struct pcilat_reg *reg);
 
 /* ring.c */
@@ -312,6 +335,7 @@ int pcilat_text_ring_allocate(struct pcilat_text_ring *ring, u32 size, u32 recor
 void pcilat_text_ring_write(struct pcilat_text_ring *ring, const void *record);
 bool pcilat_text_ring_read(struct pcilat_text_ring *ring, u64 *position, void *record);
 void pcilat_text_ring_clear(struct pcilat_text_ring *ring);
+void pcilat_text_ring_count(struct pcilat_text_ring *ring, u64 *kept, u64 *dropped);
 
 /* chardev.c */
 int pcilat_chardev_init(struct pcilat_device *pl);
@@ -320,6 +344,5 @@ void pcilat_chardev_exit(struct pcilat_device *pl);
 /* text.c */
 int pcilat_text_init(struct pcilat_device *pl);
 void pcilat_text_exit(struct pcilat_device *pl);
-void pcilat_text_free(struct pcilat_device *pl);
 
 #endif /* PCILAT_INTERNAL_H */

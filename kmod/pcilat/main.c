@@ -52,7 +52,6 @@ static void pcilat_release_device(struct kref *ref)
 	pcilat_path_exit(pl);
 	for (i = 0; i < ARRAY_SIZE(pl->node_names); i++)
 		kfree(pl->node_names[i]);
-	pcilat_text_free(pl);
 	kfree(pl);
 }
 

@@ -5,6 +5,18 @@
 
 #include "internal.h"
 
+/* The BAR that is meant where a text command names none; -1 if the device has no memory BAR. */
+int pcilat_first_bar(const struct pcilat_device *pl)
+{
+	int bar;
+
+	for (bar = 0; bar < PCI_STD_NUM_BARS; bar++) {
+		if (pl->info.bars[bar].flags & PCILAT_BAR_MEMORY)
+			return bar;
+	}
+	return -1;
+}
+
 static void pcilat_reg_access(void __iomem *at, struct pcilat_reg *reg)
 {
 	switch (reg->width) {
@@ -64,6 +76,7 @@ static void pcilat_reg_log(struct pcilat_device *pl, const struct pcilat_reg *re
 		.bar = min_t(u32, reg->bar, U8_MAX),
 		.width = min_t(u32, reg->width, U8_MAX),
 		.write = reg->write,
+		.plain = reg->width == 4 && (int)reg->bar == pcilat_first_bar(pl),
 		.error = error,
 	};
 	int ret;

@@ -91,6 +91,14 @@ void pcilat_text_ring_write(struct pcilat_text_ring *ring, const void *record)
 	spin_unlock(&ring->lock);
 }
 
+/* The number of the oldest record that is kept; with the lock held. */
+static u64 pcilat_text_ring_oldest(const struct pcilat_text_ring *ring)
+{
+	if (ring->written - ring->first > ring->size)
+		return ring->written - ring->size;
+	return ring->first;
+}
+
 /*
  * Copies the record at *position, or the oldest one kept if that is gone, and
  * sets *position behind it. Returns false at the end.
@@ -100,9 +108,8 @@ bool pcilat_text_ring_read(struct pcilat_text_ring *ring, u64 *position, void *r
 	bool found;
 
 	spin_lock(&ring->lock);
-	if (ring->written > ring->size)
-		*position = max(*position, ring->written - ring->size);
-	found = ring->records && *position < ring->written;
+	*position = max(*position, pcilat_text_ring_oldest(ring));
+	found = *position < ring->written;
 	if (found)
 		memcpy(record, ring->records + (*position)++ % ring->size * ring->record_size,
 		       ring->record_size);
@@ -113,6 +120,17 @@ bool pcilat_text_ring_read(struct pcilat_text_ring *ring, u64 *position, void *r
 void pcilat_text_ring_clear(struct pcilat_text_ring *ring)
 {
 	spin_lock(&ring->lock);
-	ring->written = 0;
+	ring->first = ring->written;
+	spin_unlock(&ring->lock);
+}
+
+void pcilat_text_ring_count(struct pcilat_text_ring *ring, u64 *kept, u64 *dropped)
+{
+	u64 oldest;
+
+	spin_lock(&ring->lock);
+	oldest = pcilat_text_ring_oldest(ring);
+	*kept = ring->written - oldest;
+	*dropped = oldest - ring->first;
 	spin_unlock(&ring->lock);
 }
