@@ -21,7 +21,8 @@ impl<'a> Scene<'a> {
     /// A scene with the bridges of the function's path read from the tree.
     pub fn new(root: &'a Root, environment: &'a Environment, function: Option<&'a Function>) -> Self {
         let path = function.map(|function| function.path.as_slice()).unwrap_or_default();
-        let above = path.iter().filter_map(|bdf| pci::function(root, *bdf).ok()).collect();
+        let guest = environment.hypervisor.as_deref();
+        let above = path.iter().filter_map(|bdf| pci::load(root, *bdf, guest).ok()).collect();
         Scene { root, environment, function, above }
     }
 
@@ -35,13 +36,30 @@ impl<'a> Scene<'a> {
 
 type Check = fn(&Scene) -> Vec<Warning>;
 
-/// The checks that `latency` runs before it measures, in the order they are shown.
-pub const LATENCY_CHECKS: &[Check] = &[emulated, guest, link, aspm, idle, governor, clocksource, node, irqbalance];
+/// What of a function and its path spoils a latency, in the order it is shown.
+pub const FUNCTION_CHECKS: &[Check] = &[emulated, link, aspm, node];
+/// What of the machine does.
+pub const MACHINE_CHECKS: &[Check] = &[guest, idle, governor, clocksource, irqbalance];
 
 /// What spoils a latency measurement of this function on this machine.
 pub fn warnings(root: &Root, environment: &Environment, function: Option<&Function>) -> Vec<Warning> {
-    let scene = Scene::new(root, environment, function);
-    LATENCY_CHECKS.iter().flat_map(|check| check(&scene)).collect()
+    let mut all = function.map_or_else(Vec::new, |function| function_warnings(root, environment, function));
+    all.extend(machine_warnings(root, environment));
+    all
+}
+
+/// What of this function and its path does.
+pub fn function_warnings(root: &Root, environment: &Environment, function: &Function) -> Vec<Warning> {
+    run(FUNCTION_CHECKS, &Scene::new(root, environment, Some(function)))
+}
+
+/// What of this machine does, whatever the function.
+pub fn machine_warnings(root: &Root, environment: &Environment) -> Vec<Warning> {
+    run(MACHINE_CHECKS, &Scene::new(root, environment, None))
+}
+
+fn run(checks: &[Check], scene: &Scene) -> Vec<Warning> {
+    checks.iter().flat_map(|check| check(scene)).collect()
 }
 
 fn warning(code: &str, text: String, hint: &str) -> Warning {

@@ -50,7 +50,8 @@ pub fn function(root: &Root, bdf: Bdf) -> Result<Function, Error> {
     load(root, bdf, environment::hypervisor(root).as_deref())
 }
 
-fn load(root: &Root, bdf: Bdf, guest: Option<&str>) -> Result<Function, Error> {
+/// [`function`], where it is known already whether the machine is a guest.
+pub(crate) fn load(root: &Root, bdf: Bdf, guest: Option<&str>) -> Result<Function, Error> {
     let at = folder(bdf);
     if !root.exists(&at) {
         return Err(Error::NoSuchFunction { bdf });

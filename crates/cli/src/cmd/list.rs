@@ -88,7 +88,14 @@ fn print_json(
     entries: &[Entry],
     cpus: bool,
 ) -> anyhow::Result<()> {
-    writeln!(out, "{}", json!({ "environment": environment }))?;
+    writeln!(
+        out,
+        "{}",
+        json!({
+            "environment": environment,
+            "warnings": check::machine_warnings(&ctx.root, environment),
+        })
+    )?;
     if cpus {
         for cpu in &environment.cpus {
             writeln!(out, "{}", json!({ "cpu": cpu }))?;
@@ -102,7 +109,7 @@ fn print_json(
             "candidate": registers::candidate(&entry.function).map(target_json),
             "backends": entry.backends,
             "floor": floor_json(&entry.function),
-            "warnings": check::warnings(&ctx.root, environment, Some(&entry.function)),
+            "warnings": check::function_warnings(&ctx.root, environment, &entry.function),
         });
         writeln!(out, "{line}")?;
     }
