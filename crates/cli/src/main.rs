@@ -78,7 +78,7 @@ fn show(help: &clap::Error) -> io::Result<()> {
     out.flush()
 }
 
-/// Prints an error with its causes on one line, and what the user can do about it on the next.
+/// Makes the exit code of an error; a reader that went away needs no words.
 fn report_failure(err: &anyhow::Error) -> ExitCode {
     let closed = |cause: &(dyn std::error::Error + 'static)| {
         cause.downcast_ref::<io::Error>().is_some_and(|e| e.kind() == io::ErrorKind::BrokenPipe)
@@ -86,9 +86,14 @@ fn report_failure(err: &anyhow::Error) -> ExitCode {
     if err.chain().any(closed) {
         return ExitCode::from(CLOSED_PIPE);
     }
+    complain(err);
+    ExitCode::from(2)
+}
+
+/// Prints an error with its causes on one line, and what the user can do about it on the next.
+fn complain(err: &anyhow::Error) {
     eprintln!("pciescope: {err:#}");
     if let Some(hint) = err.chain().find_map(cmd::hint_of) {
         eprintln!("hint: {hint}");
     }
-    ExitCode::from(2)
 }

@@ -102,6 +102,12 @@ const REFUSALS: &[(&str, &[&str])] = &[
     ("reg write 0000:03:00.0 0:8 --backend fake", &["VALUE"]),
     ("reg write 0000:03:00.0 0:8 0x100 --width 1 --backend fake", &["0x100 does not fit into 1 bytes", "hint: "]),
     ("reg write 0000:03:00.0 0:8 -1 --backend fake", &["-1"]),
+    // The lab.
+    ("lab run", &["COMMAND"]),
+    ("lab run --kernel 5.4 -- true", &["5.4: no such guest kernel"]),
+    ("lab run --cpus 0 -- true", &["0 is not in 1..=64"]),
+    ("lab run --module x --no-module -- true", &["cannot be used with"]),
+    ("lab ctl", &["SOCKET"]),
     ("reg log fffe:ff:1f.7", &["fffe:ff:1f.7: has no log", "hint: ", "pciescope bind"]),
 ];
 

@@ -1,16 +1,272 @@
-//! `pciescope lab`: the virtual hardware.
+//! `pciescope lab`: the virtual hardware, for scripts (`run`), for a person (`shell`), and its devices (`ctl`).
 
+use std::fs;
+use std::io::{self, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
-use super::Ctx;
+use anyhow::Context;
+use pciescope_lab::device::LatencyEndpoint;
+use pciescope_lab::device::config::Link;
+use pciescope_lab::vm::{self, Kernel, LAB_FAILED, RunOptions};
+use pciescope_lab::{Served, control};
+
+use super::{Ctx, Refusal};
+use crate::args::time_ns;
 
 /// The arguments of `pciescope lab`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  pciescope lab shell")]
-pub struct Args {}
+#[command(after_help = "\
+Examples:
+  pciescope lab shell
+  pciescope lab run -- pciescope list
+  pciescope lab run --device-control 'ep0 read-delay fixed 20us' -- sh script
+
+The guest is a QEMU machine with a stock Debian kernel and devices whose every answer is known: latency endpoints
+(docs/spec/latency-endpoint.md), network cards, an NVMe drive, edu, shared memory, a switch. A figure taken in it is
+the emulator's and says nothing about real hardware.")]
+pub struct Args {
+    /// What to do.
+    #[command(subcommand)]
+    what: What,
+}
+
+/// What to do with the lab.
+#[derive(Debug, clap::Subcommand)]
+enum What {
+    /// Boot a guest, run a command in it, and exit as the command does
+    Run(RunArgs),
+    /// Boot a guest and give its console to this terminal
+    Shell(ShellArgs),
+    /// Send a command to a virtual device: delays, faults, the ledger of what it saw
+    Ctl(CtlArgs),
+}
+
+/// The guest and its devices.
+#[derive(Debug, clap::Args)]
+struct GuestArgs {
+    /// Guest kernel: 6.1, 6.12 or newest
+    #[arg(long, value_name = "KERNEL", default_value_t = Kernel::default())]
+    kernel: Kernel,
+
+    /// CPUs of the guest
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64), default_value_t = 4)]
+    cpus: u32,
+
+    /// Memory of the guest, in MiB
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(128..), default_value_t = 1024)]
+    memory: u32,
+
+    /// Words for the guest kernel's command line, such as lockdown=integrity
+    #[arg(long, value_name = "WORDS")]
+    cmdline: Vec<String>,
+
+    /// Give the guest an IOMMU, as vfio needs it
+    #[arg(long)]
+    iommu: bool,
+
+    /// Latency endpoints, each behind a root port of its own: ep0, ep1, ...
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=8), default_value_t = 2)]
+    endpoints: u32,
+
+    /// Only the endpoints, without QEMU's own devices
+    #[arg(long)]
+    bare: bool,
+
+    /// Module to load, with its parameters (repeat for more)
+    #[arg(long, value_name = "MODULE", default_value = "pcilat", conflicts_with = "no_module")]
+    module: Vec<String>,
+
+    /// Load no module
+    #[arg(long)]
+    no_module: bool,
+
+    /// Program of this machine to put into the guest beside pciescope (repeat for more)
+    #[arg(long, value_name = "FILE")]
+    program: Vec<PathBuf>,
+
+    /// Command for an endpoint before the guest boots, such as 'ep0 read-delay fixed 20us' (repeat for more)
+    #[arg(long, value_name = "NAME COMMAND")]
+    device_control: Vec<String>,
+
+    /// Folder for the endpoints' sockets, NAME.ctl is the one for `lab ctl` [default: a temporary one]
+    #[arg(long, value_name = "DIR")]
+    sockets: Option<PathBuf>,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  pciescope lab run -- pciescope list
+  pciescope lab run --kernel newest --cmdline lockdown=integrity --iommu -- dmesg
+  pciescope lab run --bare --endpoints 1 -- sh -c 'lspci -vv | less'
+
+The exit code is the command's; 69 if the lab failed and the command has none.")]
+struct RunArgs {
+    #[command(flatten)]
+    guest: GuestArgs,
+
+    /// The longest the command may take; twice that where there is no KVM
+    #[arg(long, value_name = "TIME", value_parser = time_ns, default_value = "1h")]
+    timeout: u64,
+
+    /// The command, for the guest's shell words as they are
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  pciescope lab shell
+  pciescope lab shell --kernel 6.1 --sockets /tmp/lab
+  pciescope lab ctl /tmp/lab/ep0.ctl ledger        (in another terminal)")]
+struct ShellArgs {
+    #[command(flatten)]
+    guest: GuestArgs,
+}
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  pciescope lab ctl /tmp/lab/ep0.ctl ledger
+  pciescope lab ctl /tmp/lab/ep0.ctl read-delay two-peak 20us 50us 100 1
+  pciescope lab ctl /tmp/lab/ep0.ctl all-ones after 100
+
+docs/spec/latency-endpoint.md lists the commands. The answer is one line of JSON.")]
+struct CtlArgs {
+    /// The endpoint's control socket
+    #[arg(value_name = "SOCKET")]
+    socket: PathBuf,
+
+    /// The command and its words
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
+    command: Vec<String>,
+}
 
 /// Runs the verb.
 pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
-    let (_, _) = (args, ctx);
-    anyhow::bail!("`pciescope lab` is not part of this build");
+    match args.what {
+        What::Run(args) => in_lab(run_command(&args, ctx)),
+        What::Shell(args) => in_lab(shell(&args.guest)),
+        What::Ctl(args) => in_lab(ctl(&args)),
+    }
+}
+
+/// The lab's own failures have an exit code of their own, so that a script can tell them from its command's.
+fn in_lab(ended: anyhow::Result<ExitCode>) -> anyhow::Result<ExitCode> {
+    match ended {
+        Err(err) if err.chain().any(|cause| cause.is::<vm::LabError>() || cause.is::<pciescope_lab::Error>()) => {
+            crate::complain(&err);
+            Ok(ExitCode::from(LAB_FAILED))
+        }
+        other => other,
+    }
+}
+
+fn run_command(args: &RunArgs, ctx: &Ctx) -> anyhow::Result<ExitCode> {
+    let devices = Devices::serve(&args.guest)?;
+    let options = options(&args.guest, Duration::from_nanos(args.timeout))?;
+    if ctx.verbose > 0 {
+        ctx.note(&format!("booting Linux {} with {}", args.guest.kernel, devices.names()));
+    }
+    Ok(ExitCode::from(vm::run(&args.command, &options, &devices.served())?))
+}
+
+fn shell(args: &GuestArgs) -> anyhow::Result<ExitCode> {
+    let devices = Devices::serve(args)?;
+    let options = options(args, RunOptions::default().wait)?;
+    vm::shell(&devices.greeting(), &options, &devices.served())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn ctl(args: &CtlArgs) -> anyhow::Result<ExitCode> {
+    let answer = control::ask(&args.socket, &args.command.join(" "))?;
+    writeln!(io::stdout(), "{answer}")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn options(args: &GuestArgs, wait: Duration) -> anyhow::Result<RunOptions> {
+    let own = std::env::current_exe().context("cannot find the program's own file")?;
+    let default = RunOptions::default();
+    Ok(RunOptions {
+        kernel: args.kernel,
+        cpus: args.cpus,
+        memory_mib: args.memory,
+        cmdline: args.cmdline.clone(),
+        has_iommu: args.iommu,
+        devices: if args.bare { Vec::new() } else { default.devices },
+        programs: std::iter::once(own).chain(args.program.iter().cloned()).collect(),
+        modules: if args.no_module { Vec::new() } else { args.module.clone() },
+        wait,
+    })
+}
+
+/// The endpoints that are served, with the folder of their sockets.
+struct Devices {
+    // Stops before its folder goes.
+    endpoints: Vec<(String, Served)>,
+    _folder: Option<tempfile::TempDir>,
+}
+
+impl Devices {
+    fn serve(args: &GuestArgs) -> anyhow::Result<Devices> {
+        let (path, folder) = match &args.sockets {
+            Some(path) => {
+                fs::create_dir_all(path).with_context(|| format!("cannot create {}", path.display()))?;
+                (path.clone(), None)
+            }
+            None => {
+                let folder = tempfile::Builder::new().prefix("pciescope-lab-").tempdir();
+                let folder = folder.context("cannot create a folder for the devices' sockets")?;
+                (folder.path().to_owned(), Some(folder))
+            }
+        };
+        let mut endpoints = Vec::new();
+        for number in 0..args.endpoints {
+            let name = format!("ep{number}");
+            let served = Served::spawn(LatencyEndpoint::new(&Link::default()), &path, &name)?;
+            endpoints.push((name, served));
+        }
+        let devices = Devices { endpoints, _folder: folder };
+        for control in &args.device_control {
+            devices.control(control)?;
+        }
+        Ok(devices)
+    }
+
+    /// Carries out `NAME COMMAND...` as typed.
+    fn control(&self, line: &str) -> anyhow::Result<()> {
+        let (name, command) = line.split_once(' ').unwrap_or((line, ""));
+        let Some((_, served)) = self.endpoints.iter().find(|(known, _)| known == name) else {
+            return Err(Refusal::new(
+                format!("--device-control {line:?}: no endpoint is named {name:?}"),
+                format!("the endpoints are {}", self.names()),
+            )
+            .into());
+        };
+        served.ask(command).with_context(|| format!("--device-control {line:?}"))?;
+        Ok(())
+    }
+
+    fn served(&self) -> Vec<(&str, &Served)> {
+        self.endpoints.iter().map(|(name, served)| (name.as_str(), served)).collect()
+    }
+
+    fn names(&self) -> String {
+        let names: Vec<&str> = self.endpoints.iter().map(|(name, _)| name.as_str()).collect();
+        if names.is_empty() { "no endpoint".to_owned() } else { names.join(", ") }
+    }
+
+    /// What the person at the console reads first.
+    fn greeting(&self) -> String {
+        let mut text =
+            "\nA guest with virtual PCIe devices: `pciescope list` shows them, `poweroff` ends it.\n".to_owned();
+        for (name, served) in &self.endpoints {
+            let socket = served.control_socket.display();
+            text.push_str(&format!("{name}: on the host, `pciescope lab ctl {socket} ledger`\n"));
+        }
+        text
+    }
 }

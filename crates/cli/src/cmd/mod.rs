@@ -107,5 +107,8 @@ pub fn hint_of(err: &(dyn std::error::Error + 'static)) -> Option<String> {
     if let Some(err) = err.downcast_ref::<pciescope_report::Error>() {
         return err.hint().map(str::to_owned);
     }
+    if let Some(err) = err.downcast_ref::<pciescope_lab::vm::LabError>() {
+        return err.hint().map(str::to_owned);
+    }
     err.downcast_ref::<pciescope_core::Error>().and_then(|err| err.hint()).map(str::to_owned)
 }
