@@ -188,7 +188,9 @@ impl Error {
             }
             Error::Held { .. } => Some("wait for it, or end it".to_owned()),
             Error::NotTaken { .. } => Some("the kernel log (dmesg) has the driver's reason".to_owned()),
-            Error::Write { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
+            Error::Write { source, .. } | Error::Read { source, .. }
+                if source.kind() == io::ErrorKind::PermissionDenied =>
+            {
                 Some("this needs root".to_owned())
             }
             _ => None,

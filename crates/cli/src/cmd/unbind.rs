@@ -32,7 +32,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     // Half a restoration is worse than a late end.
     ctx.stop.catch_signals()?;
     match (args.bdf, args.restore) {
-        (None, false) => show(&bind::states(&ctx.root)),
+        (None, false) => show(&bind::states(&ctx.root)?),
         (Some(bdf), false) => {
             tell(&bind::restore(&ctx.root, bdf)?)?;
             Ok(ExitCode::SUCCESS)
@@ -50,7 +50,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
 
 /// Goes on after a failure, so that one bad function does not keep the others; fails in the end.
 fn restore_all(ctx: &Ctx) -> anyhow::Result<ExitCode> {
-    let outcomes = bind::restore_all(&ctx.root);
+    let outcomes = bind::restore_all(&ctx.root)?;
     if outcomes.is_empty() {
         return nothing();
     }

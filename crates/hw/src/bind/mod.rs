@@ -287,13 +287,19 @@ fn restore_by(root: &Root, hand: &dyn Hand, bdf: Bdf) -> Result<Restored, Error>
 }
 
 /// [`restore`] for every function that has a state file.
-pub fn restore_all(root: &Root) -> Vec<(Bdf, Result<Restored, Error>)> {
-    state::bound(root).into_iter().map(|bdf| (bdf, restore(root, bdf))).collect()
+///
+/// # Errors
+/// [`Error::Read`] if the folder of state files may not be read.
+pub fn restore_all(root: &Root) -> Result<Vec<(Bdf, Result<Restored, Error>)>, Error> {
+    Ok(state::bound(root)?.into_iter().map(|bdf| (bdf, restore(root, bdf))).collect())
 }
 
 /// The functions that are handed over at present, by address.
-pub fn states(root: &Root) -> Vec<State> {
-    state::bound(root).into_iter().filter_map(|bdf| state(root, bdf)).collect()
+///
+/// # Errors
+/// As for [`restore_all`].
+pub fn states(root: &Root) -> Result<Vec<State>, Error> {
+    Ok(state::bound(root)?.into_iter().filter_map(|bdf| state(root, bdf)).collect())
 }
 
 fn put_back(root: &Root, hand: &dyn Hand, state: &State, file: StateFile) -> Result<Restored, Error> {

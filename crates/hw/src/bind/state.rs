@@ -46,13 +46,13 @@ impl StateFile {
     /// Creates the file, or opens one that is there.
     pub(super) fn create(root: &Root, bdf: Bdf) -> Result<StateFile, Error> {
         let folder = root.path(FOLDER);
-        DirBuilder::new().recursive(true).mode(0o700).create(&folder).map_err(|source| Error::Write {
+        DirBuilder::new().recursive(true).mode(0o755).create(&folder).map_err(|source| Error::Write {
             path: folder,
             value: String::new(),
             source,
         })?;
         let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        options.read(true).write(true).create(true).truncate(false).mode(0o644);
         StateFile::open(root, bdf, &options)
     }
 
@@ -127,11 +127,19 @@ fn place(bdf: Bdf) -> PathBuf {
 }
 
 /// The functions that have a state file, by address.
-pub(super) fn bound(root: &Root) -> Vec<Bdf> {
+pub(super) fn bound(root: &Root) -> Result<Vec<Bdf>, Error> {
+    let path = root.path(FOLDER);
+    let entries = match std::fs::read_dir(&path) {
+        Err(source) if source.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        // A folder that may not be looked into is not an empty one.
+        Err(source) => return Err(Error::Read { path, source }),
+        Ok(entries) => entries,
+    };
+    let parse = |name: String| name.strip_suffix(".json")?.parse().ok();
     let mut all: Vec<Bdf> =
-        root.names(FOLDER).iter().filter_map(|name| name.strip_suffix(".json")?.parse().ok()).collect();
+        entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).filter_map(parse).collect();
     all.sort();
-    all
+    Ok(all)
 }
 
 /// The state of a function that is handed over at present, without taking the lock.

@@ -99,7 +99,11 @@ impl Machine {
     }
     /// Driver, `driver_override`, and whether there is a state file.
     fn now(&self) -> (Option<String>, Option<String>, bool) {
-        (driver_of(&self.root, self.bdf), driver_override(&self.root, self.bdf), !states(&self.root).is_empty())
+        (
+            driver_of(&self.root, self.bdf),
+            driver_override(&self.root, self.bdf),
+            !states(&self.root).unwrap().is_empty(),
+        )
     }
     fn folder(&self) -> PathBuf {
         self.root.path(pci::folder(self.bdf))
@@ -219,7 +223,7 @@ fn a_function_removed_meanwhile_is_let_go() {
     fs::remove_dir_all(machine.folder()).unwrap();
     let restored = bound.release().unwrap();
     assert_eq!((restored.driver, restored.notes), (None, vec!["it was removed meanwhile".to_owned()]));
-    assert!(states(&machine.root).is_empty());
+    assert!(states(&machine.root).unwrap().is_empty());
 }
 
 #[test]
@@ -228,7 +232,7 @@ fn a_function_removed_while_it_is_put_back_is_let_go() {
     let bound = machine.take().unwrap();
     *machine.kernel.removes.lock().unwrap() = Some("driver/unbind");
     assert_eq!(bound.release().unwrap().notes, ["it was removed meanwhile"]);
-    assert!(states(&machine.root).is_empty());
+    assert!(states(&machine.root).unwrap().is_empty());
 }
 
 #[test]
@@ -283,7 +287,7 @@ fn refuses_bridges_missing_drivers_and_what_is_bound_by_others() {
     assert!(ensure(&ours.root, ours.bdf, Driver::Pcilat, false).unwrap().is_none());
     // No refusal leaves a trace.
     for machine in [fresh, bridge, ours] {
-        assert!(machine.kernel.log.lock().unwrap().is_empty() && states(&machine.root).is_empty());
+        assert!(machine.kernel.log.lock().unwrap().is_empty() && states(&machine.root).unwrap().is_empty());
     }
 }
 
