@@ -336,6 +336,7 @@ void pcilat_text_ring_write(struct pcilat_text_ring *ring, const void *record);
 bool pcilat_text_ring_read(struct pcilat_text_ring *ring, u64 *position, void *record);
 void pcilat_text_ring_clear(struct pcilat_text_ring *ring);
 void pcilat_text_ring_count(struct pcilat_text_ring *ring, u64 *kept, u64 *dropped);
+u64 pcilat_text_ring_newest(struct pcilat_text_ring *ring, u64 most);
 
 /* chardev.c */
 int pcilat_chardev_init(struct pcilat_device *pl);

@@ -134,3 +134,16 @@ void pcilat_text_ring_count(struct pcilat_text_ring *ring, u64 *kept, u64 *dropp
 	*dropped = oldest - ring->first;
 	spin_unlock(&ring->lock);
 }
+
+/* The position from which @most records are left, or all of them. */
+u64 pcilat_text_ring_newest(struct pcilat_text_ring *ring, u64 most)
+{
+	u64 position;
+
+	spin_lock(&ring->lock);
+	position = pcilat_text_ring_oldest(ring);
+	if (ring->written - position > most)
+		position = ring->written - most;
+	spin_unlock(&ring->lock);
+	return position;
+}

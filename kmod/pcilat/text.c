@@ -437,11 +437,8 @@ static int text_irq_command(struct pcilat_device *pl, const struct text_command 
 /* Lines of the newest records, as many as fit. */
 static int text_newest(const struct pcilat_text_node *node, void *record, char *buf, int at)
 {
-	u64 kept, dropped, position, most;
+	u64 position = pcilat_text_ring_newest(node->ring, (PAGE_SIZE - 1 - at) / TEXT_LINE);
 
-	most = (PAGE_SIZE - 1 - at) / TEXT_LINE;
-	pcilat_text_ring_count(node->ring, &kept, &dropped);
-	position = node->ring->first + dropped + (kept > most ? kept - most : 0);
 	while (at < PAGE_SIZE - TEXT_LINE && pcilat_text_ring_read(node->ring, &position, record))
 		at += node->print(buf + at, PAGE_SIZE - at, record);
 	return at;
