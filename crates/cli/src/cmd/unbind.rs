@@ -55,7 +55,7 @@ fn restore_all(ctx: &Ctx) -> anyhow::Result<ExitCode> {
         return nothing();
     }
     let mut failure = None;
-    for (_, outcome) in outcomes {
+    for outcome in outcomes {
         match outcome {
             Ok(restored) => tell(&restored)?,
             Err(error) => {

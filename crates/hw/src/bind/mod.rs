@@ -286,12 +286,12 @@ fn restore_by(root: &Root, hand: &dyn Hand, bdf: Bdf) -> Result<Restored, Error>
     }
 }
 
-/// [`restore`] for every function that has a state file.
+/// [`restore`] for every function that has a state file; one that fails does not keep the others.
 ///
 /// # Errors
 /// [`Error::Read`] if the folder of state files may not be read.
-pub fn restore_all(root: &Root) -> Result<Vec<(Bdf, Result<Restored, Error>)>, Error> {
-    Ok(state::bound(root)?.into_iter().map(|bdf| (bdf, restore(root, bdf))).collect())
+pub fn restore_all(root: &Root) -> Result<Vec<Result<Restored, Error>>, Error> {
+    Ok(state::bound(root)?.into_iter().map(|bdf| restore(root, bdf)).collect())
 }
 
 /// The functions that are handed over at present, by address.
