@@ -10,6 +10,7 @@ use pciescope_core::{CpuList, IrqPlan, IrqSource, MmioPlan, MmioTest, Order, Out
 use pciescope_hw::probe::{Probe, Taken, Watch};
 use pciescope_hw::registers::SafeRegister;
 
+use crate::online::{Online, OnlineWatch};
 use crate::portion::{PortionWatch, note_raw_lost, refusal};
 use crate::run::{Error, Run};
 
@@ -37,24 +38,26 @@ pub fn measure(
     let with_control = with_control && plan.source == IrqSource::Hardware;
     let steps = plan.cpus.len() * if with_control { 2 } else { 1 };
     let mut left = plan.cpus.clone();
+    let online = Online::new(run.real_root(), &plan.cpus);
+    let outer = OnlineWatch { outer: run.watch, online: &online };
     for (position, cpu) in plan.cpus.iter().enumerate() {
-        if run.watch.is_stopped() {
-            let failure = run.interrupted();
+        if let Some(failure) = run.ending(&online) {
             return run.put_failure(plan.source.name(), left_out(failure, &left));
         }
         let mut step = position * steps / plan.cpus.len();
         let begin_ns = run.started.elapsed().as_nanos() as u64;
-        let watch = PortionWatch::new(run.watch, step, steps, 0);
-        let hardware = match arms.first(cpu, with_control, probe, &watch) {
+        let watch = PortionWatch::new(&outer, step, steps, 0);
+        let mut hardware = match arms.first(cpu, with_control, probe, &watch) {
             Ok(taken) => taken,
             Err(err) if position == 0 => return Err(run.refuse(plan.source.name(), err)),
             Err(err) => Some(dropped_out(cpu, &err)),
         };
         step += 1;
+        explain(hardware.as_mut(), run, &online);
         let ended = hardware.as_ref().and_then(|taken| taken.failure.clone()).filter(ends_the_run);
         let mut control = None;
         if with_control && ended.is_none() {
-            let watch = PortionWatch::new(run.watch, step, steps, 0);
+            let watch = PortionWatch::new(&outer, step, steps, 0);
             control = match arms.control(cpu, probe, &watch) {
                 Ok(taken) => taken,
                 // Neither arm exists: then the refusal of the hardware's is the one to show.
@@ -65,6 +68,7 @@ pub fn measure(
                 Err(err) => Some(dropped_out(cpu, &err)),
             };
         }
+        explain(control.as_mut(), run, &online);
         let ended = ended.or_else(|| control.as_ref()?.failure.clone().filter(ends_the_run));
         let read_ns = register.and_then(|register| read_median(plan, register, cpu, probe, run.watch));
         let medians = control.as_ref().map(medians).unwrap_or_default();
@@ -269,9 +273,16 @@ fn put_arm(
     }
 }
 
+/// Puts a CPU that went in the place of the stop that it caused.
+fn explain(taken: Option<&mut Taken>, run: &Run<'_>, online: &Online<'_>) {
+    if let Some(taken) = taken {
+        taken.failure = taken.failure.take().map(|failure| run.stopped_by(failure, online));
+    }
+}
+
 /// A failure that the other CPUs would meet too.
 fn ends_the_run(failure: &Failure) -> bool {
-    !["cpu-offline", "timeout"].contains(&failure.code.as_str())
+    failure.code != "timeout"
 }
 
 /// The failure that ended a run, with the CPUs that had no turn.

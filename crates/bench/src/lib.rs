@@ -7,6 +7,7 @@
 
 pub mod irq;
 pub mod mmio;
+mod online;
 pub mod path;
 mod portion;
 pub mod run;

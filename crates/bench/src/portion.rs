@@ -12,6 +12,7 @@ use pciescope_core::record::{Failure, Method, Metric, Target, Warning};
 use pciescope_core::{CpuList, Order, Outcome};
 use pciescope_hw::probe::{Taken, Watch};
 
+use crate::online::{Online, OnlineWatch};
 use crate::run::{Error, Run, chain};
 
 /// What the probe does in one call.
@@ -206,22 +207,19 @@ impl Course<'_> {
     ) -> Result<(), Error> {
         let all = portions(self.cpus, self.order, self.count, self.duration_ns);
         let mut collected = Collected::default();
-        // CPUs that dropped out, each with its reason.
+        let online = Online::new(run.real_root(), self.cpus);
+        // CPUs that the probe refused after others had their turn, each with the reason.
         let mut failed: BTreeMap<u32, Failure> = BTreeMap::new();
         for (position, portion) in all.iter().enumerate() {
             let begin_ns = run.started.elapsed().as_nanos() as u64;
-            let watch = PortionWatch::new(run.watch, position, all.len(), portion.duration_ns);
-            let mut ending = run.watch.is_stopped().then(|| run.interrupted());
+            let outer = OnlineWatch { outer: run.watch, online: &online };
+            let watch = PortionWatch::new(&outer, position, all.len(), portion.duration_ns);
+            let mut ending = run.ending(&online);
             if ending.is_none() && portion.cpus.iter().any(|cpu| !failed.contains_key(&cpu)) {
                 match call(portion, &watch) {
                     Ok(mut taken) => {
                         note_raw_lost(&mut taken);
-                        match taken.failure.clone() {
-                            Some(failure) if failure.code == "cpu-offline" && portion.cpus.len() == 1 => {
-                                failed.extend(portion.cpus.iter().map(|cpu| (cpu, failure.clone())));
-                            }
-                            failure => ending = failure,
-                        }
+                        ending = taken.failure.clone().map(|failure| run.stopped_by(failure, &online));
                         run.lose_raw(taken.samples_lost);
                         let samples = collected.add(taken, begin_ns, self.order);
                         run.put_raw(&samples)?;

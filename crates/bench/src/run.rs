@@ -12,6 +12,7 @@ use pciescope_core::{Cpu, Environment, Function, Outcome, Sink};
 use pciescope_hw::Root;
 use pciescope_hw::probe::Watch;
 
+use crate::online::Online;
 use crate::portion::refusal;
 use crate::steal;
 
@@ -245,8 +246,29 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// The machine's tree if the records are of this machine, not of a synthetic one.
+    pub(crate) fn real_root(&self) -> Option<&'a Root> {
+        self.fixed_time.is_none().then_some(self.root)
+    }
+
+    /// Why a call of the probe that was told to stop did: the user, or a CPU that went.
+    pub(crate) fn stopped_by(&self, failure: Failure, online: &Online<'_>) -> Failure {
+        match (online.gone(), self.function.bdf) {
+            (Some(cpu), Some(bdf)) if failure.code == "interrupted" && !self.watch.is_stopped() => {
+                pciescope_hw::probe::failure::cpu_offline(bdf, Some(cpu))
+            }
+            _ => failure,
+        }
+    }
+
+    /// Why the run shall not go on, noticed between two calls of the probe.
+    pub(crate) fn ending(&self, online: &Online<'_>) -> Option<Failure> {
+        let is_over = self.watch.is_stopped() || online.gone().is_some();
+        is_over.then(|| self.stopped_by(self.interrupted(), online))
+    }
+
     /// The user's wish to end, noticed between two calls of the probe.
-    pub(crate) fn interrupted(&self) -> Failure {
+    fn interrupted(&self) -> Failure {
         let who = self.function.bdf.map(|bdf| format!("{bdf}: ")).unwrap_or_default();
         Failure { code: "interrupted".to_owned(), text: format!("{who}the run was ended by the user"), hint: None }
     }

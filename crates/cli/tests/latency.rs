@@ -280,7 +280,7 @@ fn raw_samples_are_all_there_in_the_order_of_time() {
 #[test]
 fn verbose_says_which_backend_and_warnings_beside_records() {
     let ended = run("latency mmio -v --backend fake:quantum=41667ps --count 100 --cpus 0 --json").expect_code(0);
-    assert!(ended.stderr.contains("0000:03:00.0: by fake: asked for"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("0000:03:00.0: by fake: it was asked for"), "{}", ended.stderr);
     assert!(ended.stderr.contains("warning: the clock's step"), "{}", ended.stderr);
     ended.records();
 }
