@@ -20,6 +20,9 @@ pub struct Record {
     pub time: String,
     /// The command, for example `latency mmio`.
     pub verb: String,
+    /// What the user calls this run (`--label`), so that several can be told apart in one page.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub label: Option<String>,
     /// What was done: `mmio-read`, `mmio-write`, `mmio-write-read`, `config-read`, `irq-hardware`,
     /// `irq-retrigger`, `irq-inject`, `irq-loopback`; `environment` for the first record of a run.
     pub test: String,
