@@ -67,9 +67,10 @@ struct Registers {
 #[derive(Clone, Debug)]
 pub struct LatencyEndpoint {
     config: ConfigSpace,
+    has_msix: bool,
     registers: Registers,
     memory: Vec<u8>,
-    /// BAR 4. Behind QEMU the guest never sees it: QEMU keeps the MSI-X table itself.
+    /// BAR 4. Behind QEMU the guest sees no more of it than the pending bits: QEMU keeps the MSI-X table itself.
     msix: Vec<u8>,
     faults: Faults,
     ledger: Ledger,
@@ -84,17 +85,27 @@ impl Default for LatencyEndpoint {
 impl LatencyEndpoint {
     /// An endpoint on a link of this kind.
     pub fn new(link: &Link) -> Self {
-        let config = ConfigSpace::new(&IDENTITY, true)
+        LatencyEndpoint::build(link, true)
+    }
+
+    /// An endpoint that can do MSI but not MSI-X, and so has no BAR 4. QEMU up to 11.1 at least aborts when a
+    /// vfio-user device with MSI-X is unplugged: this one can be.
+    pub fn without_msix(link: &Link) -> Self {
+        LatencyEndpoint::build(link, false)
+    }
+
+    fn build(link: &Link, has_msix: bool) -> Self {
+        let mut config = ConfigSpace::new(&IDENTITY, true)
             .with_bar64(0, BAR0_BYTES, false)
             .with_bar64(2, BAR2_BYTES, true)
-            .with_bar64(4, BAR4_BYTES, false)
             .with_power_management()
-            .with_msi(MSI_VECTORS)
-            .with_msix(VECTORS as u16, 4, MSIX_TABLE, MSIX_PENDING)
-            .with_pcie_endpoint(link)
-            .with_serial_number(SERIAL_NUMBER);
+            .with_msi(MSI_VECTORS);
+        if has_msix {
+            config = config.with_bar64(4, BAR4_BYTES, false).with_msix(VECTORS as u16, 4, MSIX_TABLE, MSIX_PENDING);
+        }
         let mut endpoint = LatencyEndpoint {
-            config,
+            config: config.with_pcie_endpoint(link).with_serial_number(SERIAL_NUMBER),
+            has_msix,
             registers: Registers::default(),
             memory: vec![0; BAR2_BYTES as usize],
             msix: vec![0; BAR4_BYTES as usize],
@@ -221,12 +232,8 @@ impl LatencyEndpoint {
 
 impl Device for LatencyEndpoint {
     fn layout(&self) -> Layout {
-        Layout {
-            bars: [BAR0_BYTES, 0, BAR2_BYTES, 0, BAR4_BYTES, 0],
-            intx: true,
-            msi: MSI_VECTORS,
-            msix: VECTORS as u16,
-        }
+        let (bar4, msix) = if self.has_msix { (BAR4_BYTES, VECTORS as u16) } else { (0, 0) };
+        Layout { bars: [BAR0_BYTES, 0, BAR2_BYTES, 0, bar4, 0], intx: true, msi: MSI_VECTORS, msix }
     }
 
     fn config_read(&mut self, offset: u64, to: &mut [u8]) -> Wait {

@@ -72,6 +72,24 @@ fn the_layout_is_the_specified_one() {
 }
 
 #[test]
+fn without_msix_there_is_neither_its_capability_nor_its_bar() {
+    let mut ep = LatencyEndpoint::without_msix(&Link::default());
+    ep.config_write(4, &[6, 0]);
+    assert_eq!((ep.layout().bars[4], ep.layout().msi, ep.layout().msix), (0, 8, 0));
+    let mut config = [0; 256];
+    ep.config_read(0, &mut config);
+    let mut capabilities = Vec::new();
+    let mut at = usize::from(config[0x34]);
+    while at != 0 {
+        capabilities.push(config[at]);
+        at = usize::from(config[at + 1]);
+    }
+    assert_eq!(capabilities, [0x01, 0x05, 0x10]);
+    assert_eq!(read::<4>(&mut ep, 4, 0).0, 0xffff_ffff);
+    assert_eq!(read4(&mut ep, 0), 0x5c0e_1a7e);
+}
+
+#[test]
 fn id_and_version_are_constant_and_have_no_side_effects() {
     let mut ep = endpoint();
     assert_eq!(read4(&mut ep, 0), 0x5c0e_1a7e);
