@@ -1,4 +1,5 @@
 //! How a run ends: faults, signals, pipes and disks. What was measured is kept, and the exit code says how it was.
+#![allow(clippy::unwrap_used)] // Helpers of tests are tests.
 
 mod common;
 use std::io::{BufRead, BufReader, Read};

@@ -1,4 +1,5 @@
 //! What a measurement yields, on the fake backend: every option in the records, values where they are known.
+#![allow(clippy::unwrap_used)] // Helpers of tests are tests.
 
 mod common;
 use std::collections::BTreeSet;

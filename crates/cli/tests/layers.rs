@@ -1,4 +1,5 @@
 //! Imports go one way: ARCHITECTURE.md's table, held against what cargo knows.
+#![allow(clippy::unwrap_used)] // Helpers of tests are tests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;

@@ -146,25 +146,44 @@ impl Device {
     ///
     /// # Errors
     /// Why it should stay with its driver, or what the kernel answered.
-    pub fn take(&mut self, ctx: &Ctx, args: &AccessArgs) -> anyhow::Result<Option<Bound>> {
-        if !args.bind {
-            return Ok(None);
-        }
-        let driver = match args.backend {
-            Backend::Kmod => Driver::Pcilat,
-            Backend::Vfio => Driver::VfioPci,
-            Backend::Auto if Driver::Pcilat.is_loaded(&ctx.root) => Driver::Pcilat,
-            Backend::Auto => Driver::VfioPci,
-            // These work with any driver and with none.
-            Backend::Resource | Backend::Sysfs | Backend::Fake(_) => return Ok(None),
+    pub fn take(&mut self, ctx: &Ctx, args: &AccessArgs, need: Need) -> anyhow::Result<Option<Bound>> {
+        let Some(driver) = self.driver_for(ctx, args, need) else { return Ok(None) };
+        let bound = match bind::ensure(&ctx.root, self.bdf, driver, false) {
+            Err(pciescope_hw::Error::NoDriver { driver: "pcilat", .. }) if self.is_locked_down() => {
+                return Err(Refusal::new(
+                    format!("{}: pcilat is not loaded, and a kernel under lockdown loads it only signed", self.bdf),
+                    "sign the module, or measure without it: --backend vfio --bind",
+                )
+                .into());
+            }
+            other => other?,
         };
-        let bound = bind::ensure(&ctx.root, self.bdf, driver, false)?;
         if let Some(bound) = &bound {
             let former = bound.state().former_driver.as_deref().unwrap_or("none");
             ctx.note(&format!("{}: driver {} for this run (was {former})", self.bdf, driver.name()));
             self.function = pci::function(&ctx.root, self.bdf)?;
         }
         Ok(bound)
+    }
+
+    /// The driver to hand the function to; `None` if the user did not ask for it or the backend needs none.
+    fn driver_for(&self, ctx: &Ctx, args: &AccessArgs, need: Need) -> Option<Driver> {
+        let is_loaded = |driver: Driver| driver.is_loaded(&ctx.root);
+        match args.backend {
+            _ if !args.bind => None,
+            Backend::Kmod => Some(Driver::Pcilat),
+            Backend::Vfio => Some(Driver::VfioPci),
+            Backend::Auto if is_loaded(Driver::Pcilat) => Some(Driver::Pcilat),
+            // VFIO has no timed configuration reads; sysfs has, whatever the driver.
+            Backend::Auto if need == Need::Path => None,
+            Backend::Auto if is_loaded(Driver::VfioPci) || self.is_locked_down() => Some(Driver::VfioPci),
+            Backend::Auto => Some(Driver::Pcilat),
+            Backend::Resource | Backend::Sysfs | Backend::Fake(_) => None,
+        }
+    }
+
+    fn is_locked_down(&self) -> bool {
+        self.environment.lockdown.as_deref().is_some_and(|lockdown| lockdown != "none")
     }
 
     /// Opens a backend and says which if the program chose.

@@ -127,7 +127,7 @@ fn accessed<T>(place: &Place, ctx: &Ctx, access: impl FnOnce(&mut Opened) -> any
     let mut device = Device::find(ctx, Some(place.bdf), &place.access)?;
     check(device.bdf, &device.function, &Chosen { bar, offset, width: place.width, value: 0, register: None })?;
     ctx.stop.catch_signals()?;
-    let bound = device.take(ctx, &place.access)?;
+    let bound = device.take(ctx, &place.access, Need::Registers)?;
     let mut opened = device.open(ctx, &place.access, Need::Registers)?;
     let done = access(&mut opened);
     drop(opened);

@@ -47,7 +47,7 @@ enum Printed {
     /// Tables, when the run is over.
     Table(Vec<Record>, table::Options),
     Json(jsonl::Writer<Stdout>),
-    Csv(csv::Writer<Stdout>),
+    Csv(Box<csv::Writer<Stdout>>),
 }
 
 impl Output {
@@ -59,7 +59,7 @@ impl Output {
         let file = args.output.as_deref().map(|path| create(path, args.overwrite)).transpose()?;
         let stdout = match (args.json, args.csv) {
             (true, _) => Printed::Json(jsonl::Writer::new(io::stdout())),
-            (_, true) => Printed::Csv(csv::Writer::new(io::stdout())),
+            (_, true) => Printed::Csv(Box::new(csv::Writer::new(io::stdout()))),
             _ => Printed::Table(Vec::new(), table::Options { all: args.all }),
         };
         Ok(Output { file: file.map(jsonl::Writer::new), stdout })

@@ -1,7 +1,7 @@
 //! Which register is measured, and whether that is known to do no harm.
 
 use pciescope_core::{Bdf, Function, MmioTest};
-use pciescope_hw::registers::{SafeRegister, safe_target};
+use pciescope_hw::registers::{SafeRegister, candidate, safe_target};
 
 use crate::cmd::Refusal;
 
@@ -63,12 +63,20 @@ pub fn choose(function: &Function, wanted: &Wanted) -> anyhow::Result<Chosen> {
 
 fn default_read(bdf: Bdf, function: &Function, wanted: &Wanted) -> Result<Chosen, Refusal> {
     let register = safe_target(function).ok_or_else(|| {
+        let hint = match candidate(function) {
+            Some(register) => format!(
+                "{} is said to be harmless, but that was not checked: --bar {} --offset {:#x} --accept-side-effects",
+                register.name, register.bar, register.offset
+            ),
+            None => "name one with --bar and --offset, and add --accept-side-effects if you know what reading it does"
+                .to_owned(),
+        };
         Refusal::new(
             format!(
                 "{bdf}: {} ({:04x}:{:04x}, class {:06x}) has no register that is known to be safe to read",
                 function.name, function.vendor, function.device, function.class
             ),
-            "name one with --bar and --offset, and add --accept-side-effects if you know what reading it does",
+            hint,
         )
     })?;
     if let Some(bar) = wanted.bar.filter(|&bar| bar != register.bar) {

@@ -104,7 +104,7 @@ impl Task<'_> {
     pub fn carry_out(mut self, ctx: &Ctx, mut device: Device, args: &AccessArgs) -> anyhow::Result<ExitCode> {
         ctx.stop.catch_signals()?;
         // Dropped after the probe: the module keeps a function that is open.
-        let bound = device.take(ctx, args)?;
+        let bound = device.take(ctx, args, self.need)?;
         let mut opened = device.open(ctx, args, self.need)?;
         let progress = Progress::new(ctx, self.verb);
         let raw = self
