@@ -1,4 +1,7 @@
-//! `pciescope lab`: the virtual hardware, for scripts (`run`), for a person (`shell`), and its devices (`ctl`).
+//! `pciescope lab`: the virtual hardware, for scripts (`run`), for a person (`shell`), its devices (`ctl`), and all of it in
+//! one go (`demo`).
+
+mod demo;
 
 use std::fs;
 use std::io::{self, Write};
@@ -39,6 +42,8 @@ enum What {
     Run(RunArgs),
     /// Boot a guest and give its console to this terminal
     Shell(ShellArgs),
+    /// Measure virtual devices end to end and leave a page and the records
+    Demo(demo::Args),
     /// Send a command to a virtual device: delays, faults, the ledger of what it saw
     Ctl(CtlArgs),
 }
@@ -150,6 +155,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     match args.what {
         What::Run(args) => in_lab(run_command(&args, ctx)),
         What::Shell(args) => in_lab(shell(&args.guest)),
+        What::Demo(args) => in_lab(demo::run(&args, ctx)),
         What::Ctl(args) => in_lab(ctl(&args)),
     }
 }

@@ -1,0 +1,287 @@
+//! `pciescope lab demo`: every measurement on virtual hardware, with what the hardware was told beside what was measured.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use pciescope_core::{Histogram, Record, Sink};
+use pciescope_lab::Served;
+use pciescope_lab::device::LatencyEndpoint;
+use pciescope_lab::device::config::Link;
+use pciescope_lab::vm::{Kernel, Place, Vm, standard_machine};
+use pciescope_report::{html, jsonl};
+use serde_json::Value;
+
+use crate::cmd::Ctx;
+
+/// The arguments of `pciescope lab demo`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  pciescope lab demo
+  pciescope lab demo --kernel newest --output /tmp/demo")]
+pub struct Args {
+    /// Guest kernel: 6.1, 6.12 or newest
+    #[arg(long, value_name = "KERNEL", default_value_t = Kernel::default())]
+    kernel: Kernel,
+
+    /// Folder for report.html and records.jsonl
+    #[arg(short, long, value_name = "DIR", default_value = "demo")]
+    output: PathBuf,
+}
+
+/// One measurement of the demo.
+struct Step {
+    /// What the terminal and the page call it.
+    label: &'static str,
+    /// What the endpoint is told before.
+    device: &'static [&'static str],
+    /// The program's arguments; `{endpoint}`, `{behind}` and `{nvme}` become addresses.
+    args: &'static str,
+    /// The test whose records are judged.
+    test: &'static str,
+    /// The histogram that is shown.
+    histogram: &'static str,
+    /// What the endpoint added to every sample at least, in nanoseconds.
+    injected_ns: f64,
+}
+
+const STEPS: [Step; 8] = [
+    Step {
+        label: "path to the endpoint behind the switch",
+        device: &[],
+        args: "latency path {behind} --bind --count 1000",
+        test: "config-read",
+        histogram: "latency",
+        injected_ns: 0.0,
+    },
+    Step {
+        label: "register reads, no delay",
+        device: &[],
+        args: "latency mmio {endpoint} --bind --count 5000",
+        test: "mmio-read",
+        histogram: "latency",
+        injected_ns: 0.0,
+    },
+    Step {
+        label: "register reads, 20 us injected",
+        device: &["read-delay fixed 20us"],
+        args: "latency mmio {endpoint} --bind --count 5000",
+        test: "mmio-read",
+        histogram: "latency",
+        injected_ns: 20e3,
+    },
+    Step {
+        label: "register reads, two peaks: 20 us, and 60 us for 5 %",
+        device: &["read-delay two-peak 20us 60us 50 7"],
+        args: "latency mmio {endpoint} --bind --count 5000",
+        test: "mmio-read",
+        histogram: "latency",
+        injected_ns: 20e3,
+    },
+    Step {
+        label: "register writes (what issuing costs the CPU)",
+        device: &[],
+        args: "latency mmio {endpoint} --bind --test write --count 2000",
+        test: "mmio-write",
+        histogram: "latency",
+        injected_ns: 0.0,
+    },
+    Step {
+        label: "registers of QEMU's NVMe drive",
+        device: &[],
+        args: "latency mmio {nvme} --bind --count 2000",
+        test: "mmio-read",
+        histogram: "latency",
+        injected_ns: 0.0,
+    },
+    Step {
+        label: "interrupts, no delay, with the control arm",
+        device: &[],
+        args: "latency irq {endpoint} --bind --vectors 0-7 --count 200",
+        test: "irq-hardware",
+        histogram: "trigger_to_handler",
+        injected_ns: 0.0,
+    },
+    Step {
+        label: "interrupts, 200 us injected",
+        device: &["irq-delay fixed 200us"],
+        args: "latency irq {endpoint} --bind --vectors 0-3 --count 200 --source hardware",
+        test: "irq-hardware",
+        histogram: "trigger_to_handler",
+        injected_ns: 200e3,
+    },
+];
+
+/// The longest a step may take with KVM; twice that without.
+const STEP: Duration = Duration::from_secs(60);
+
+/// Boots, measures, and leaves the records and the page.
+pub fn run(args: &Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
+    let start = Instant::now();
+    // Progress for a person; the closing table is the only thing on the standard output.
+    let say = |text: &str| ctx.note(&format!("[{:5.1} s] {text}", start.elapsed().as_secs_f64()));
+    std::fs::create_dir_all(&args.output).with_context(|| format!("cannot create {}", args.output.display()))?;
+    let records_path = args.output.join("records.jsonl");
+    let report_path = args.output.join("report.html");
+    let file = File::create(&records_path).with_context(|| format!("cannot create {}", records_path.display()))?;
+    let mut file = jsonl::Writer::new(file);
+
+    let folder = tempfile::tempdir().context("cannot create a folder for the devices' sockets")?;
+    let serve = |name| Served::spawn(LatencyEndpoint::new(&Link::default()), folder.path(), name);
+    let (endpoint, behind) = (serve("ep0")?, serve("ep1")?);
+    say(&format!("booting Debian's kernel {} with two virtual endpoints, one of them behind a switch", args.kernel));
+    let vm = Vm::builder()
+        .kernel(args.kernel)
+        .devices(standard_machine())
+        .served("ep0", &endpoint, Place::RootPort)
+        .served("ep1", &behind, Place::Switch)
+        .program(std::env::current_exe().context("cannot find the program's own file")?)
+        .module("pcilat")
+        .boot()?;
+    say(&format!("Linux {} is up after {:.1} s", vm.release(), vm.boot_time().as_secs_f64()));
+
+    let mut records = Vec::new();
+    let mut rows = Vec::new();
+    for step in &STEPS {
+        if ctx.stop.is_set() {
+            bail!("ended by the user");
+        }
+        say(step.label);
+        endpoint.ask("reset")?;
+        for command in step.device {
+            endpoint.ask(command)?;
+        }
+        let taken = measure(&vm, step)?;
+        let ledger = endpoint.ask("ledger")?;
+        rows.push(Row::judge(step, &taken, &ledger));
+        for record in &taken {
+            file.put(record).with_context(|| format!("cannot write {}", records_path.display()))?;
+        }
+        records.extend(taken);
+    }
+    if let Err(faults) = vm.check_kernel_log() {
+        bail!("{faults}");
+    }
+    vm.poweroff()?;
+    say("drawing the page");
+    std::fs::write(&report_path, html::render(&records))
+        .with_context(|| format!("cannot write {}", report_path.display()))?;
+
+    let mut out = io::stdout().lock();
+    writeln!(out, "{}", table(&rows))?;
+    writeln!(out, "{} records in {}", records.len(), records_path.display())?;
+    writeln!(out, "page: {}", report_path.display())?;
+    let is_right = rows.iter().all(|row| row.is_right);
+    if !is_right {
+        ctx.note("a figure does not fit what the virtual hardware did");
+    }
+    Ok(if is_right { ExitCode::SUCCESS } else { ExitCode::from(1) })
+}
+
+/// Runs the program in the guest and fetches its records, with the step's name on them.
+fn measure(vm: &Vm, step: &Step) -> anyhow::Result<Vec<Record>> {
+    let mut args = step.args.to_owned();
+    for (word, name) in [("{endpoint}", "ep0"), ("{behind}", "ep1"), ("{nvme}", "nvme0")] {
+        if args.contains(word) {
+            args = args.replace(word, &vm.address_of(name)?);
+        }
+    }
+    let command = format!("pciescope {args} -o /tmp/records.jsonl --overwrite >/tmp/table.txt");
+    let output = vm.run_within(&command, STEP)?;
+    if !output.is_success() {
+        bail!("in the guest, `pciescope {args}` ended with {}: {}", output.status, output.stderr.trim());
+    }
+    let text = vm.pull_file("/tmp/records.jsonl")?;
+    let mut records = jsonl::parse_records(text.as_slice(), "records of the guest".as_ref())?.records;
+    for record in &mut records {
+        record.label = Some(step.label.to_owned());
+    }
+    Ok(records)
+}
+
+/// A line of the closing table: what the hardware did beside what was measured.
+struct Row {
+    label: &'static str,
+    injected_ns: f64,
+    figures: Histogram,
+    /// Accesses or interrupts that the device counted; `None` where it cannot tell them from others.
+    seen: Option<u64>,
+    is_right: bool,
+}
+
+impl Row {
+    fn judge(step: &Step, records: &[Record], ledger: &Value) -> Row {
+        let records: Vec<&Record> = records.iter().filter(|record| record.test == step.test).collect();
+        let mut figures = Histogram::default();
+        for record in &records {
+            if let Some(histogram) = record.histograms.get(step.histogram) {
+                figures.merge(histogram);
+            }
+        }
+        let metric = |name: &str| -> Vec<u64> {
+            records.iter().filter_map(|record| record.metrics.get(name)).map(|metric| metric.value as u64).collect()
+        };
+        let of_endpoint = step.args.contains("{endpoint}");
+        let (seen, beside) = match step.test {
+            "mmio-read" if of_endpoint => {
+                (Some(accesses(ledger, "reads")), metric("check_reads").first().copied().unwrap_or(0))
+            }
+            "mmio-write" if of_endpoint => (Some(accesses(ledger, "writes")), 0),
+            "irq-hardware" => (Some(interrupts(ledger)), metric("warmup_triggers").iter().sum()),
+            _ => (None, 0),
+        };
+        let counts_agree = seen.is_none_or(|seen| seen == figures.count() + beside);
+        let is_slow_enough = figures.min_ns().is_some_and(|min| min >= step.injected_ns);
+        Row {
+            label: step.label,
+            injected_ns: step.injected_ns,
+            figures,
+            seen,
+            is_right: counts_agree && is_slow_enough,
+        }
+    }
+}
+
+/// Accesses of BAR0 that the device counted, but for its interrupt registers.
+fn accesses(ledger: &Value, kind: &str) -> u64 {
+    let entries = ledger[kind].as_array().map(Vec::as_slice).unwrap_or_default();
+    let of_target = |entry: &&Value| entry["bar"] == 0 && entry["offset"].as_u64().is_some_and(|offset| offset < 0x30);
+    entries.iter().filter(of_target).filter_map(|entry| entry["count"].as_u64()).sum()
+}
+
+fn interrupts(ledger: &Value) -> u64 {
+    let entries = ledger["irq"].as_array().map(Vec::as_slice).unwrap_or_default();
+    entries.iter().filter_map(|entry| entry["sent"].as_u64()).sum()
+}
+
+fn table(rows: &[Row]) -> String {
+    let us = |ns: Option<f64>| ns.map_or("-".to_owned(), |ns| format!("{:.2}", ns / 1e3));
+    let mut text = format!(
+        "\nEMULATED: the figures are exits to the emulator, not PCIe; what counts is that they follow the device.\n\n\
+         {:<52} {:>9} {:>9} {:>9} {:>9} {:>9}  {}\n",
+        "us", "injected", "min", "p50", "p99", "samples", "device's count"
+    );
+    for row in rows {
+        let figures = &row.figures;
+        let seen = match (row.seen, row.is_right) {
+            (Some(seen), true) => format!("{seen}, as it must be"),
+            (Some(seen), false) => format!("{seen}: WRONG"),
+            (None, true) => "-".to_owned(),
+            (None, false) => "WRONG".to_owned(),
+        };
+        text += &format!(
+            "{:<52} {:>9.2} {:>9} {:>9} {:>9} {:>9}  {seen}\n",
+            row.label,
+            row.injected_ns / 1e3,
+            us(figures.min_ns()),
+            us(figures.percentile_ns(50.0)),
+            us(figures.percentile_ns(99.0)),
+            figures.count(),
+        );
+    }
+    text
+}
