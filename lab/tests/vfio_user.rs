@@ -317,9 +317,15 @@ fn messages_wait_for_the_one_before_to_be_taken() {
     let mut guest = lab.guest();
     let fd = &guest.listen(MSIX, 0, 1)[0];
     guest.write4(0x30, 1);
+    let start = Instant::now();
     guest.trigger(0);
     guest.trigger(0);
-    assert_eq!(guest.read8(0x180), 1);
+    std::thread::sleep(Duration::from_millis(2));
+    let sent = guest.read8(0x180);
+    // After 20 ms it goes out all the same; this machine may have been busy for so long.
+    if start.elapsed() < Duration::from_millis(15) {
+        assert_eq!(sent, 1);
+    }
     assert_eq!((taken(fd, PATIENCE), taken(fd, PATIENCE)), (1, 1));
 }
 
