@@ -11,6 +11,7 @@ pub mod csv;
 pub mod drawing;
 pub mod heat;
 pub mod html;
+pub mod import;
 pub mod jsonl;
 pub mod model;
 pub mod png;
@@ -70,6 +71,22 @@ pub enum Error {
         /// Pixels down.
         height: u64,
     },
+    /// The beginning of a log fits no format that can be imported.
+    #[error("{}: the beginning is no log that can be imported", path.display())]
+    UnknownFormat {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A log holds no line of its format.
+    #[error("{}: holds no line of format {format}{}", path.display(), first.as_ref().map(|f| format!(" ({f})")).unwrap_or_default())]
+    NoSample {
+        /// The file.
+        path: PathBuf,
+        /// The format as on the command line.
+        format: &'static str,
+        /// The first line of numbers that was not one.
+        first: Option<String>,
+    },
     /// A file holds no record at all.
     #[error("{}: holds no record", path.display())]
     NoRecord {
@@ -87,6 +104,8 @@ impl Error {
             ),
             Error::NewerSchema { .. } => Some("read it with a pciescope as new as the one that wrote it"),
             Error::NoRecord { .. } => Some("the run that should have written it ended before its first record"),
+            Error::UnknownFormat { .. } => Some("say what it is with --format interrupt, iomem or perf-stat"),
+            Error::NoSample { .. } => Some("choose another --format, or let the log's beginning decide"),
             Error::TooLarge { .. } => Some("draw fewer runs at a time, or write SVG"),
             Error::Read { .. } | Error::Write { .. } => None,
         }

@@ -1,0 +1,228 @@
+//! Foreign logs to records: the text logs of the original pcilat driver, and what `perf stat` prints.
+
+mod interrupt;
+mod iomem;
+mod lines;
+mod number;
+mod perf_stat;
+mod tally;
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use pciescope_core::record::SCHEMA;
+use pciescope_core::{Cpu, Histogram, Method, Metric, Record, Warning};
+
+use self::lines::{Part, Row};
+use self::tally::Tally;
+use crate::Error;
+use crate::text::thousands;
+
+/// A kind of foreign log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// `handler_entry_ns trigger_to_handler_ns entry_to_ack_ns cpu irq`, one interrupt a line.
+    Interrupt,
+    /// `timestamp_ns latency_ns cpu bar`, one register read a line.
+    Iomem,
+    /// What `perf stat` prints, also with `-I` and `-x`.
+    PerfStat,
+}
+
+impl Format {
+    /// As it is written on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Format::Interrupt => "interrupt",
+            Format::Iomem => "iomem",
+            Format::PerfStat => "perf-stat",
+        }
+    }
+}
+
+/// What the records of an import say of their run.
+#[derive(Debug, Clone)]
+pub struct Origin {
+    /// Name of the run: 16 hexadecimal digits.
+    pub run: String,
+    /// When it was imported: RFC 3339, UTC.
+    pub time: String,
+}
+
+/// An imported log.
+#[derive(Debug)]
+pub struct Imported {
+    /// What the log was.
+    pub format: Format,
+    /// The records, one per CPU and target (for perf one per interval and CPU).
+    pub records: Vec<Record>,
+    /// Lines read.
+    pub lines: u64,
+    /// Lines that became samples or figures.
+    pub samples: u64,
+    /// Headers, status lines and comments, which were passed over.
+    pub words: u64,
+    /// Lines that should have been samples and are not.
+    pub malformed: u64,
+}
+
+/// Reads a log; `-` is standard input. Without `format` the log's beginning decides.
+///
+/// # Errors
+/// [`Error::Read`]; [`Error::UnknownFormat`] where the beginning fits no format; [`Error::NoSample`] where no line did.
+pub fn read(path: &Path, format: Option<Format>, origin: &Origin) -> Result<Imported, Error> {
+    let fail = |source| Error::Read { path: path.to_owned(), source };
+    let is_stdin = path == Path::new("-");
+    let file = if is_stdin { None } else { Some(File::open(path).map_err(fail)?) };
+    let is_regular = match &file {
+        Some(file) => {
+            let kind = file.metadata().map_err(fail)?.file_type();
+            if kind.is_dir() {
+                return Err(fail(io::ErrorKind::IsADirectory.into()));
+            }
+            kind.is_file()
+        }
+        None => false,
+    };
+    let mut input: Box<dyn Read> = match file {
+        Some(file) => Box::new(file),
+        None => Box::new(io::stdin().lock()),
+    };
+    let mut head = Vec::new();
+    (&mut input).take(HEAD).read_to_end(&mut head).map_err(fail)?;
+    let format = format.or_else(|| detect(&head)).ok_or_else(|| Error::UnknownFormat { path: path.to_owned() })?;
+    let rest = io::Cursor::new(head).chain(input);
+    // A regular file is opened again by every thread; anything else is read on from where it is.
+    let file = is_regular.then_some(path);
+    match format {
+        Format::Interrupt => log(path, file, rest, origin, format, interrupt::meaning, interrupt::record),
+        Format::Iomem => log(path, file, rest, origin, format, iomem::meaning, iomem::record),
+        Format::PerfStat => perf(path, rest, origin),
+    }
+}
+
+/// How much of a log is looked at to find out what it is.
+const HEAD: u64 = 64 << 10;
+
+/// What a log is, by its first lines; `None` where nothing fits.
+fn detect(head: &[u8]) -> Option<Format> {
+    let text = String::from_utf8_lossy(head);
+    if perf_stat::is_perf_stat(&text) {
+        return Some(Format::PerfStat);
+    }
+    text.lines().find_map(|line| {
+        let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+        if fields.is_empty() || !fields.iter().all(|f| f.bytes().all(|b| b.is_ascii_digit())) {
+            return None;
+        }
+        match fields.len() {
+            5 => Some(Format::Interrupt),
+            4 => Some(Format::Iomem),
+            _ => None,
+        }
+    })
+}
+
+fn log<const F: usize, const V: usize>(
+    path: &Path,
+    file: Option<&Path>,
+    rest: impl Read,
+    origin: &Origin,
+    format: Format,
+    meaning: fn([u64; F]) -> Row<V>,
+    record: fn(u32, [Histogram; V]) -> Record,
+) -> Result<Imported, Error> {
+    let parts = match file {
+        Some(file) => lines::read_file(file, meaning),
+        None => lines::read(rest, meaning).map(|part| vec![part]),
+    };
+    let mut parts = parts.map_err(|source| Error::Read { path: path.to_owned(), source })?;
+    let sum = |count: fn(&Part<V>) -> u64| parts.iter().map(count).sum::<u64>();
+    let mut imported = Imported {
+        format,
+        records: Vec::new(),
+        lines: sum(|p| p.lines),
+        samples: sum(|p| p.samples),
+        words: sum(|p| p.words),
+        malformed: sum(|p| p.malformed),
+    };
+    let named = named(path, &parts);
+    if imported.samples == 0 {
+        return Err(Error::NoSample { path: path.to_owned(), format: format.name(), first: named.into_iter().next() });
+    }
+    let tallies: Vec<Tally<V>> = parts.iter_mut().map(|p| std::mem::take(&mut p.tally)).collect();
+    for ((cpu, target), histograms) in Tally::histograms(&tallies) {
+        imported.records.push(Record {
+            cpu: Some(Cpu { cpu, ..Cpu::default() }),
+            method: Some(method(format)),
+            ..blank(origin, record(target, histograms))
+        });
+    }
+    if let Some(first) = imported.records.first_mut() {
+        first.metrics.insert("malformed_lines".to_owned(), Metric::count(imported.malformed));
+        if imported.malformed > 0 {
+            first.warnings.push(malformed(path, imported.malformed, &named));
+        }
+    }
+    Ok(imported)
+}
+
+/// The first malformed lines of a log by their number in the whole of it.
+fn named<const V: usize>(path: &Path, parts: &[Part<V>]) -> Vec<String> {
+    let mut before = 0;
+    let mut named = Vec::new();
+    for part in parts {
+        let path = path.display();
+        named.extend(part.named.iter().map(|(line, why)| format!("{path}:{}: {why}", before + line)));
+        before += part.lines;
+    }
+    named.truncate(lines::NAMED);
+    named
+}
+
+fn malformed(path: &Path, count: u64, named: &[String]) -> Warning {
+    Warning {
+        code: "malformed-lines".to_owned(),
+        text: format!("{}: {} lines were not taken: {}", path.display(), thousands(count), named.join("; ")),
+        hint: "see whether the log was cut, mixed with other output, or is of another --format".to_owned(),
+    }
+}
+
+fn method(format: Format) -> Method {
+    Method {
+        backend: "import".to_owned(),
+        clock: "nanoseconds of the log".to_owned(),
+        batch: 1,
+        notes: vec![format!("imported from a log of format {}; how it was measured is not known", format.name())],
+        ..Method::default()
+    }
+}
+
+fn blank(origin: &Origin, record: Record) -> Record {
+    Record { schema: SCHEMA, run: origin.run.clone(), time: origin.time.clone(), verb: "import".to_owned(), ..record }
+}
+
+fn perf(path: &Path, mut input: impl Read, origin: &Origin) -> Result<Imported, Error> {
+    let mut text = Vec::new();
+    input.read_to_end(&mut text).map_err(|source| Error::Read { path: path.to_owned(), source })?;
+    let read = perf_stat::parse(&String::from_utf8_lossy(&text));
+    let named: Vec<String> =
+        read.named.iter().map(|(line, why)| format!("{}:{line}: {why}", path.display())).take(lines::NAMED).collect();
+    if read.figures == 0 {
+        let format = Format::PerfStat.name();
+        return Err(Error::NoSample { path: path.to_owned(), format, first: named.into_iter().next() });
+    }
+    let mut records: Vec<Record> = read.records.into_iter().map(|r| blank(origin, r)).collect();
+    if let (Some(first), true) = (records.first_mut(), read.malformed > 0) {
+        first.warnings.push(malformed(path, read.malformed, &named));
+    }
+    Ok(Imported {
+        format: Format::PerfStat,
+        records,
+        lines: read.lines,
+        samples: read.figures,
+        words: read.words,
+        malformed: read.malformed,
+    })
+}
