@@ -1,16 +1,81 @@
 //! `pciescope import`: foreign logs to records.
 
+use std::hash::{BuildHasher, RandomState};
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::SystemTime;
+
+use pciescope_core::Sink;
+use pciescope_report::import::{self, Format, Imported, Origin};
 
 use super::Ctx;
+use super::latency::output::{Output, OutputArgs};
 
 /// The arguments of `pciescope import`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  pciescope import log.txt")]
-pub struct Args {}
+#[command(after_help = "\
+Examples:
+  pciescope import /dev/pcilatdriver/1a:00.0/interrupt
+  pciescope import interrupt.log -o run.jsonl && pciescope report run.jsonl -o report.html
+  perf stat -a -I 1000 -x, -e cycles sleep 10 2>&1 | pciescope import - --format perf-stat --csv
 
-/// Runs the verb.
+Formats (docs/record.md): interrupt, five whole numbers a line: handler_entry_ns trigger_to_handler_ns
+entry_to_ack_ns cpu irq; iomem, four: timestamp_ns latency_ns cpu bar; perf-stat, what perf stat prints.")]
+pub struct Args {
+    /// The log; `-` is the standard input
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+
+    /// What the log is; its beginning decides where this is not given
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    format: Option<Kind>,
+
+    /// Where the records go
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+/// The formats by the names they have on the command line.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum Kind {
+    /// The interrupt log of pcilat
+    Interrupt,
+    /// The register read log of pcilat
+    Iomem,
+    /// The output of perf stat
+    PerfStat,
+}
+
+/// Runs the verb. Lines that were not taken make the exit code 1: a check failed.
 pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
-    let (_, _) = (args, ctx);
-    anyhow::bail!("`pciescope import` is not part of this build");
+    let format = args.format.map(|kind| match kind {
+        Kind::Interrupt => Format::Interrupt,
+        Kind::Iomem => Format::Iomem,
+        Kind::PerfStat => Format::PerfStat,
+    });
+    let mut output = Output::open(&args.output)?;
+    let log = import::read(&args.file, format, &origin())?;
+    for record in &log.records {
+        output.put(record)?;
+    }
+    output.finish()?;
+    tell(ctx, &log);
+    Ok(if log.malformed > 0 { ExitCode::from(1) } else { ExitCode::SUCCESS })
+}
+
+fn tell(ctx: &Ctx, log: &Imported) {
+    let malformed = if log.malformed > 0 { format!(", {} not taken", log.malformed) } else { String::new() };
+    if ctx.verbose > 0 || log.malformed > 0 {
+        let (format, samples, words) = (log.format.name(), log.samples, log.words);
+        ctx.note(&format!("{format}: {samples} of {} lines taken, {words} of words passed over{malformed}", log.lines));
+    }
+}
+
+/// A run's name that no other import has, and the time.
+fn origin() -> Origin {
+    let now = SystemTime::now();
+    Origin {
+        run: format!("{:016x}", RandomState::new().hash_one(now)),
+        time: humantime::format_rfc3339_millis(now).to_string(),
+    }
 }

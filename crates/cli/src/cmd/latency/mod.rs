@@ -2,7 +2,7 @@
 
 mod irq;
 pub mod mmio;
-mod output;
+pub mod output;
 mod path;
 mod progress;
 pub mod target;
