@@ -95,20 +95,26 @@ impl Trigger {
     pub fn enable(self, vector: u16, kind: Kind) -> Vec<Write> {
         let write = |offset, value| Write { offset, value };
         match (self, kind) {
-            // All vectors up to the one asked for: the register holds a bit for each.
             (Trigger::LatencyEndpoint, _) => vec![write(0x30, 1 << vector)],
             (Trigger::Edu, _) => Vec::new(),
-            // IMC all, IVAR: vectors 0, 1, 2 for receive queue 0, transmit queue 0 and other, each valid; IMS.
+            // IMC all, EITR without a least interval, IVAR: vectors 0, 1, 2 for receive queue 0, transmit queue 0 and
+            // other, each valid; IMS.
             (Trigger::E82574, Kind::Msix) => vec![
                 write(0xd8, u32::MAX),
+                write(0xe8 + 4 * u64::from(vector), 0),
                 write(0xe4, 0x8 | (0x8 | 1) << 8 | (0x8 | 2) << 16),
                 write(0xd0, E82574_CAUSES[usize::from(vector.min(2))]),
             ],
-            (Trigger::E82574 | Trigger::E1000, _) => vec![write(0xd8, u32::MAX), write(0xd0, E1000_CAUSE)],
-            // EIMC all, GPIE with several vectors, EIMS.
-            (Trigger::Igb, Kind::Msix) => {
-                vec![write(0x1528, u32::MAX), write(0x1514, 1 << 4), write(0x1524, 1 << vector)]
+            (Trigger::E82574 | Trigger::E1000, _) => {
+                vec![write(0xd8, u32::MAX), write(0xc4, 0), write(0xd0, E1000_CAUSE)]
             }
+            // EIMC all, GPIE with several vectors, EITR without a least interval, EIMS.
+            (Trigger::Igb, Kind::Msix) => vec![
+                write(0x1528, u32::MAX),
+                write(0x1514, 1 << 4),
+                write(0x1680 + 4 * u64::from(vector), 0),
+                write(0x1524, 1 << vector),
+            ],
             // One vector: ICS 0x1504, IMS 0x1508, IMC 0x150c.
             (Trigger::Igb, _) => vec![write(0x150c, u32::MAX), write(0x1508, E1000_CAUSE)],
         }

@@ -407,8 +407,17 @@ impl Run<'_> {
             } else {
                 counts.triggers += 1
             }
-            match self.wait(event) {
+            let waited = loop {
+                match self.wait(event) {
+                    // It came before its trigger: a second message of the one before.
+                    Waited::Came(times, entry) if entry < fired.stamp() => counts.extra += times,
+                    other => break other,
+                }
+            };
+            match waited {
                 Waited::Came(times, entry) => {
+                    // Waiting for the other CPU's stamp is no part of the acknowledge.
+                    let begin = if matches!(fired, Fired::There { .. }) { clock::start() } else { entry };
                     self.setup.acknowledge(vector);
                     let (acknowledged, _) = clock::end();
                     counts.extra += times - 1;
@@ -418,7 +427,7 @@ impl Run<'_> {
                     }
                     counts.handled += 1;
                     let start = fired.stamp();
-                    self.file(&mut histograms, start, [entry, acknowledged], cpu, vector);
+                    self.file(&mut histograms, [(start, entry), (begin, acknowledged)], cpu, vector);
                 }
                 Waited::Late if is_warm_up => {}
                 Waited::Late => counts.lost += 1,
@@ -467,12 +476,12 @@ impl Run<'_> {
         }
     }
 
-    fn file(&mut self, to: &mut [Histogram; 2], start: u64, ends: [u64; 2], cpu: u32, vector: u16) {
-        let at_ns = self.scale.at_ns(start.saturating_sub(self.begun));
-        let starts = [start, ends[0]];
+    fn file(&mut self, to: &mut [Histogram; 2], spans: [(u64, u64); 2], cpu: u32, vector: u16) {
+        let at_ns = self.scale.at_ns(spans[0].0.saturating_sub(self.begun));
         let kinds = [SampleKind::TriggerToHandler, SampleKind::EntryToAck];
         for (number, histogram) in to.iter_mut().enumerate() {
-            let ps = self.scale.ps(ends[number].saturating_sub(starts[number]));
+            let (start, end) = spans[number];
+            let ps = self.scale.ps(end.saturating_sub(start));
             let (low, high) = (histogram.min_ns(), histogram.max_ns());
             // The time-out is far below what a histogram holds.
             let _ = histogram.record_ps(ps, 1);
