@@ -16,8 +16,21 @@ use super::root::{Root, cache_dir, source_dir};
 const MODULES: [&str; 3] = ["virtio_pci", "9pnet_virtio", "9p"];
 
 /// Programs of the root folder that the guest finds under their own names.
-const TOOLS: [&str; 11] =
-    ["lspci", "setpci", "strace", "fio", "perf", "stress-ng", "kmod", "lsmod", "modinfo", "rmmod", "taskset"];
+const TOOLS: [&str; 13] = [
+    "sh",
+    "bash",
+    "lspci",
+    "setpci",
+    "strace",
+    "fio",
+    "perf",
+    "stress-ng",
+    "kmod",
+    "lsmod",
+    "modinfo",
+    "rmmod",
+    "taskset",
+];
 
 /// Scripts of `lab/guest` and where they go.
 const SCRIPTS: [(&str, &str); 5] = [
@@ -100,6 +113,8 @@ fn fill(archive: &mut Archive, root: &Root, release: &str, scripts: &[(&str, Vec
     for tool in TOOLS {
         archive.link(&format!("usr/bin/{tool}"), "/lib/lab/tool")?;
     }
+    // Debian's busybox runs its own applets whatever PATH says: a shell that does not must read the commands.
+    archive.link("bin/sh", "/lib/lab/tool")?;
     archive.link("usr/bin/modprobe", "/sbin/modprobe")?;
     archive.link("lib/modules", "/lab/usr/lib/modules")?;
     archive.link("usr/share/misc", "/lab/usr/share/misc")?;
