@@ -209,11 +209,7 @@ impl<'a> Run<'a> {
             if stolen > 0 {
                 outcome.warnings.push(Warning {
                     code: "steal".to_owned(),
-                    text: format!(
-                        "the hypervisor took {:.1} ms from CPU {} during the run",
-                        stolen as f64 / 1e6,
-                        outcome.cpu
-                    ),
+                    text: "the hypervisor took time from the CPU during the run (steal_ns)".to_owned(),
                     hint: "trust the median rather than the tail, or measure on a host that is not shared".to_owned(),
                 });
             }
@@ -350,15 +346,12 @@ fn doubts(method: &Method, outcome: &Outcome) -> Vec<Warning> {
     let share = method.quantum_ns / median / f64::from(method.batch.max(1));
     // docs/method.md, "Clocks": below half a percent the clock's step does not show in the figures.
     if share > 0.005 {
-        let batch = (method.quantum_ns / median / 0.005).ceil().max(2.0);
+        // A power of two, so that CPUs that differ a little are told the same.
+        let batch = ((method.quantum_ns / median / 0.005).ceil().max(2.0) as u64).next_power_of_two();
         doubts.push(Warning {
             code: "coarse-clock".to_owned(),
-            text: format!(
-                "the clock's step of {:.1} ns is {:.1} % of the median of {median:.0} ns",
-                method.quantum_ns,
-                share * 100.0
-            ),
-            hint: format!("for the mean take --batch {batch:.0}; the tail needs single samples"),
+            text: format!("the clock's step of {:.1} ns is more than half a percent of the median", method.quantum_ns),
+            hint: format!("for the mean take --batch {batch}; the tail needs single samples"),
         });
     }
     doubts

@@ -1,7 +1,5 @@
 //! Progress and time left, on a terminal only.
 
-use std::time::Duration;
-
 use indicatif::{ProgressBar, ProgressStyle};
 use pciescope_hw::probe::Watch;
 
@@ -20,7 +18,7 @@ impl Progress {
         let style = ProgressStyle::with_template("{msg} {bar:40} {percent:>3} %, {eta} left");
         bar.set_style(style.expect("the template is a constant that indicatif accepts"));
         bar.set_message(what.to_owned());
-        bar.enable_steady_tick(Duration::from_millis(200));
+        // No ticker: its thread would wake up beside the measurement.
         Progress { bar, stop: ctx.stop.clone() }
     }
 
