@@ -24,6 +24,8 @@ use crate::{Error, Root};
 const WARM_UP: u32 = 2;
 /// How long another CPU waits before it triggers, so that the waiting thread is asleep.
 const SETTLE_NS: u64 = 30_000;
+/// How long before its time a thread is awake for a trigger at a fixed rate.
+const AWAKE: Duration = Duration::from_micros(200);
 /// The longest wait between two looks at whether the user wants the run to end.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -345,7 +347,8 @@ impl Run<'_> {
                 while !over.load(Ordering::Acquire) {
                     let number = asked.load(Ordering::Acquire);
                     if number == seen || pinned.is_err() {
-                        std::hint::spin_loop();
+                        // Not a spin: this thread is a real-time one too, and the kernel stops those that never pause.
+                        std::thread::sleep(Duration::from_micros(20));
                         continue;
                     }
                     seen = number;
@@ -452,6 +455,11 @@ impl Run<'_> {
             counts.missed += passed;
             next += passed * interval;
             counts.late += u64::from(now - next > interval / 2);
+        }
+        // Asleep for the most of it, as above; awake for the rest, so that the trigger is on time.
+        let left = Duration::from_nanos(self.scale.at_ns(next.saturating_sub(clock::start())));
+        if left > AWAKE * 2 {
+            std::thread::sleep(left - AWAKE);
         }
         while clock::start() < next {
             std::hint::spin_loop();
