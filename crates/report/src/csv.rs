@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use pciescope_core::{Record, Sink};
 
 /// The columns, in order; docs/record.md says what each means.
-pub const HEADER: [&str; 33] = [
+pub const HEADER: [&str; 34] = [
     "run",
     "time",
     "verb",
@@ -42,6 +42,7 @@ pub const HEADER: [&str; 33] = [
     "p9999",
     "max",
     "error",
+    "label",
 ];
 
 /// A sink that writes the header before the first record and flushes after each.
@@ -152,6 +153,7 @@ fn line(record: &Record, name: &str, figures: [String; 10], error: &str) -> Vec<
     ];
     fields.extend(figures);
     fields.push(error.to_owned());
+    fields.push(record.label.clone().unwrap_or_default());
     // A spreadsheet runs a field that starts like a formula; an apostrophe keeps it text.
     for field in &mut fields {
         if field.starts_with(['=', '@', '\t', '\r']) || (field.starts_with(['+', '-']) && field.parse::<f64>().is_err())

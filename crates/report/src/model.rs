@@ -77,6 +77,10 @@ impl<'a> Section<'a> {
     pub fn is_emulated(&self) -> bool {
         self.records.iter().any(|r| is_emulated(r))
     }
+    /// Whether the figures come from the fake backend, which makes them up.
+    pub fn is_synthetic(&self) -> bool {
+        self.method().is_some_and(|m| m.backend == "fake")
+    }
     /// Whether the records name more than one place within a BAR, so that the key needs the offset.
     pub fn has_many_offsets(&self) -> bool {
         let places: BTreeSet<_> =

@@ -109,3 +109,15 @@ fn no_line_of_a_table_is_wider_than_100_columns() {
 fn the_heat_maps_of_a_whole_run() {
     check("demo.svg", &svg::render(&records("demo.jsonl")));
 }
+
+#[test]
+fn the_page_about_records_names_every_column_and_metric() {
+    let page = std::fs::read_to_string(folder().join("../../docs/record.md")).unwrap();
+    let words: String = page.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains(&csv::HEADER.join(", ")), "the columns differ");
+    for record in records("demo.jsonl") {
+        for name in record.histograms.keys().chain(record.metrics.keys()).chain([&record.test]) {
+            assert!(page.contains(&format!("`{name}`")), "{name} is not explained");
+        }
+    }
+}

@@ -95,6 +95,9 @@ fn head(page: &mut String, records: &[Record], sections: &[Section], title: &str
              They show that the method works, not how fast a real device is.</p>\n"
         );
     }
+    if sections.iter().any(Section::is_synthetic) {
+        *page += &format!("<p class=\"emulated\">{}</p>\n", safe(table::SYNTHETIC));
+    }
     page.push_str("<nav aria-label=\"Sections\"><ul>\n");
     for (number, section) in sections.iter().enumerate() {
         *page += &format!("<li><a href=\"#s{number}\">{}</a></li>\n", safe(&short_title(section, sections)));
@@ -107,7 +110,8 @@ fn short_title(section: &Section, sections: &[Section]) -> String {
     let bdf = |s: &Section| s.first().device.as_ref().and_then(|d| d.bdf);
     let several = sections.iter().any(|s| bdf(s) != bdf(section));
     let device = bdf(section).filter(|_| several).map(|b| format!(" {b}")).unwrap_or_default();
-    format!("{}{device}", section.test())
+    let label = section.first().label.as_deref().map(|l| format!(" ({l})")).unwrap_or_default();
+    format!("{}{device}{label}", section.test())
 }
 
 fn notices(page: &mut String, records: &[Record]) {

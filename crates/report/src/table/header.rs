@@ -9,6 +9,9 @@ use crate::text::{clean, device_name, duration, path, test_title, thousands};
 /// The label without which a figure taken in the lab could pass for one of real hardware.
 pub const EMULATED: &str = "EMULATED: figures are exits to the emulator, not PCIe";
 
+/// The label of what the fake backend makes up.
+pub const SYNTHETIC: &str = "SYNTHETIC: made up by the fake backend, nothing was measured";
+
 /// One line or two per machine.
 pub fn machines(out: &mut Page, records: &[Record]) {
     for environment in model::environments(records) {
@@ -48,6 +51,12 @@ pub fn section(out: &mut Page, section: &Section) {
     if section.is_emulated() {
         out.line(EMULATED);
     }
+    if section.is_synthetic() {
+        out.line(SYNTHETIC);
+    }
+    if let Some(label) = &first.label {
+        out.line(&format!("Run:    {}", clean(label)));
+    }
     if first.device.is_some() {
         out.line(&format!("Device: {}", device_name(first)));
     }
@@ -64,6 +73,20 @@ pub fn section(out: &mut Page, section: &Section) {
     }
     summary::calibration(out, section);
     references(out, section);
+    rounds(out, section);
+}
+
+/// How far the medians of the rounds of one CPU lie apart: drift and noise that one median hides.
+fn rounds(out: &mut Page, section: &Section) {
+    let metric = |r: &Record, name: &str| r.metrics.get(name).map(|m| m.value);
+    let spreads = section.records.iter().filter_map(|r| {
+        let (low, middle) = (metric(r, "round_median_min_ns")?, metric(r, "round_median_ns")?);
+        let high = metric(r, "round_median_max_ns")?;
+        (middle > 0.0 && metric(r, "rounds")? > 1.0).then_some((high - low) / middle * 100.0)
+    });
+    if let (Some(spread), Some((_, rounds))) = (spreads.reduce(f64::max), section.range("rounds")) {
+        out.line(&format!("Rounds: {rounds:.0}; the medians of one CPU's rounds lie at most {spread:.1} % apart"));
+    }
 }
 
 fn place(f: &Function) -> Vec<String> {
@@ -155,9 +178,10 @@ fn wrapped(label: &str, parts: &[String]) -> Vec<String> {
 }
 
 /// Figures that say whether the measured ones are plausible: metric, words, remark.
-pub const REFERENCES: [(&str, &str, &str); 3] = [
+pub const REFERENCES: [(&str, &str, &str); 4] = [
     ("floor_wire_ns", "wire's floor", "serialisation and flight alone; silicon adds to it"),
-    ("best_published_ns", "best published", "lowest published for as many hops; see docs/method.md"),
+    ("best_published_ns", "best published", "for as many hops; docs/method.md"),
+    ("mmio_read_median_ns", "register read", "median from the same CPU in the same run"),
     ("parent_config_rtt_ns", "parent bridge", "configuration read of the bridge above, measured here"),
 ];
 
@@ -165,18 +189,24 @@ fn references(out: &mut Page, section: &Section) {
     let mut label = "References:";
     for (metric, words, remark) in REFERENCES {
         let Some((low, high)) = section.range(metric) else { continue };
+        // Published figures are a band where the sources differ.
+        let high = if metric == "best_published_ns" {
+            section.range("best_published_high_ns").map_or(high, |r| r.1)
+        } else {
+            high
+        };
         let value = if (high - low) > low * 0.001 {
             format!("{:.3} to {:.3} us", low / 1e3, high / 1e3)
         } else {
             format!("{:.3} us", low / 1e3)
         };
-        out.line(&format!("{label:<11} {words:<14} {value:>10}  ({remark})"));
+        out.line(&format!("{label:<11} {words:<14} {value:>17}  ({remark})"));
         label = "";
     }
 }
 
 /// Counts that say that something went missing or wrong; a run without any is whole.
-pub const LOSSES: [&str; 12] = [
+pub const LOSSES: [&str; 13] = [
     "lost",
     "extra",
     "wrong_cpu",
@@ -184,6 +214,7 @@ pub const LOSSES: [&str; 12] = [
     "missed",
     "late",
     "samples_lost",
+    "raw_samples_lost",
     "timeouts",
     "all_ones",
     "out_of_range",

@@ -16,7 +16,7 @@ mod summary;
 
 use pciescope_core::Record;
 
-pub(crate) use self::header::REFERENCES;
+pub(crate) use self::header::{REFERENCES, SYNTHETIC};
 
 use self::layout::Columns;
 use crate::model::{self, Kind, Section};

@@ -284,6 +284,7 @@ pub fn hostile() -> Vec<Record> {
             environment.product = Some(evil.to_owned());
             evil.clone_into(&mut environment.kernel);
         }
+        record.label = Some(evil.to_owned());
         record.metrics.insert(evil.to_owned(), Metric { value: f64::MAX, unit: evil.to_owned() });
         record.warnings.push(Warning { code: evil.to_owned(), text: evil.to_owned(), hint: evil.to_owned() });
     }
