@@ -182,7 +182,7 @@ pub const REFERENCES: [(&str, &str, &str); 4] = [
     ("floor_wire_ns", "wire's floor", "serialisation and flight alone; silicon adds to it"),
     ("best_published_ns", "best published", "for as many hops; docs/method.md"),
     ("mmio_read_median_ns", "register read", "median from the same CPU in the same run"),
-    ("parent_config_rtt_ns", "parent bridge", "configuration read of the bridge above, measured here"),
+    ("parent_config_rtt_ns", "parent bridge", "configuration read of the bridge above"),
 ];
 
 fn references(out: &mut Page, section: &Section) {
