@@ -151,7 +151,7 @@ fn the_path_is_read_hop_by_hop_down_to_the_device_behind_a_switch() {
     let rig = Rig::boot_at(Kernel::V6_12, Place::Switch, |builder| {
         builder.module("pcilat").device("edu0", Device::Edu, Place::RootPort)
     });
-    let bridges = rig.must(&format!("readlink -f /sys/bus/pci/devices/{} | grep -o '0000:[^/]*'", rig.bdf));
+    let bridges = rig.must(&format!("readlink -f /sys/bus/pci/devices/{} | tr / '\\n' | grep '^0000:'", rig.bdf));
     let bridges: Vec<&str> = bridges.lines().collect();
     assert_eq!(bridges.len(), 4, "root port, upstream port, downstream port, endpoint");
     for (backend, options) in [("kmod", "--backend kmod --bind"), ("sysfs", "--backend sysfs")] {

@@ -3,7 +3,9 @@
 
 use std::time::{Duration, Instant};
 
-use pciescope_lab::vm::{Kernel, LabError, Vm, standard_machine};
+use pciescope_lab::Served;
+use pciescope_lab::device::LatencyEndpoint;
+use pciescope_lab::vm::{Device, Kernel, LabError, Place, Vm, standard_machine};
 use serde_json::{Value, json};
 
 fn boot(kernel: Kernel) -> Vm {
@@ -124,4 +126,27 @@ fn a_guest_that_dies_is_the_labs_failure() {
 fn set_up_that_fails_says_what_failed() {
     let error = Vm::builder().cpus(1).module("no_such_module").boot().unwrap_err();
     assert!(matches!(error, LabError::Ended { .. }), "{error}");
+}
+
+#[test]
+fn with_an_iommu_vfio_takes_emulated_and_served_devices() {
+    let folder = tempfile::tempdir().unwrap();
+    let endpoint = Served::spawn(LatencyEndpoint::default(), folder.path(), "lab0").unwrap();
+    let vm = Vm::builder()
+        .intel_iommu(true)
+        .device("edu0", Device::Edu, Place::RootPort)
+        .served("lab0", &endpoint, Place::Switch)
+        .module("vfio-pci")
+        .boot()
+        .unwrap();
+    for name in ["edu0", "lab0"] {
+        let device = format!("/sys/bus/pci/devices/{}", vm.address_of(name).unwrap());
+        vm.must(&format!("echo vfio-pci >{device}/driver_override && basename {device} >/sys/bus/pci/drivers_probe"))
+            .unwrap();
+        let driver = vm.must(&format!("basename $(readlink {device}/driver)")).unwrap().stdout;
+        assert_eq!(driver.trim(), "vfio-pci");
+        vm.must(&format!("test -c /dev/vfio/$(basename $(readlink {device}/iommu_group))")).unwrap();
+    }
+    vm.check_kernel_log().unwrap();
+    vm.poweroff().unwrap();
 }

@@ -69,9 +69,7 @@ impl Rig {
 
     /// Tells the endpoint something over its control socket, as a person would with `pciescope lab ctl`.
     pub fn tell(&self, command: &str) -> Value {
-        let answer = self.endpoint.ask(command).unwrap_or_else(|err| panic!("the lab failed: {command}: {err}"));
-        assert_eq!(answer["ok"], true, "{command}: {answer}");
-        answer
+        self.endpoint.ask(command).unwrap_or_else(|err| panic!("the lab failed: {command}: {err}"))
     }
 
     /// What the endpoint saw: the truth.
