@@ -52,6 +52,8 @@ const REFUSALS: &[(&str, &[&str])] = &[
         &["what reading BAR0+0x20 does is not known", "--accept-side-effects"],
     ),
     ("latency mmio --backend fake --offset 0x20 --width 8", &["what reading BAR0+0x20 does is not known"]),
+    ("latency mmio --backend fake --offset 0x24", &["what reading BAR0+0x24 does is not known"]),
+    ("latency mmio --backend fake --offset 0x22 --width 2", &["what reading BAR0+0x22 does is not known"]),
     ("latency mmio --backend fake --offset 0x10000000000000000", &["at most 64 bits"]),
     ("latency mmio --backend fake --offset=-4", &["'-4'"]),
     ("latency mmio --backend fake --width 3", &["'3'", "1, 2, 4 or 8 bytes"]),
