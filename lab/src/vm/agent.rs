@@ -73,7 +73,8 @@ impl Agent {
         fs::write(&path, format!("echo $$ >/host/cmd/{number}.pid\n{script}\n"))
             .map_err(LabError::file("write", &path))?;
         let mut port = self.port.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        port.write_all(format!("{number}\n").as_bytes()).map_err(LabError::file("write to the guest's port for", &path))?;
+        port.write_all(format!("{number}\n").as_bytes())
+            .map_err(LabError::file("write to the guest's port for", &path))?;
         Ok(number)
     }
 

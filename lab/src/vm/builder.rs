@@ -283,7 +283,7 @@ impl Builder {
         let own = own_modules(release)?;
         for entry in fs::read_dir(&own).into_iter().flatten().flatten() {
             if entry.path().extension().is_some_and(|extension| extension == "ko") {
-                copy(&entry.path(), &files, &format!("/lib/pciescope/{}", entry.file_name().display()))?;
+                copy(&entry.path(), &files, &format!("/lib/pciescope/{}", entry.file_name().to_string_lossy()))?;
             }
         }
         for (name, bytes) in machine::files(&self.slots) {

@@ -103,9 +103,11 @@ impl Root {
             .ok_or(LabError::NoRoot { root: self.path.clone(), missing: format!("kernel {kernel}").into() })
     }
 
-    /// The kernel image of a release.
+    /// The kernel of a release, as an ELF file: QEMU enters it directly, and the guest need not unpack it.
     pub fn image(&self, release: &str) -> PathBuf {
-        self.path.join("boot").join(format!("vmlinuz-{release}"))
+        let boot = self.path.join("boot");
+        let unpacked = boot.join(format!("vmlinux-{release}"));
+        if unpacked.exists() { unpacked } else { boot.join(format!("vmlinuz-{release}")) }
     }
 
     /// The folder of a release's own modules.
