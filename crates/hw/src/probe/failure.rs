@@ -13,7 +13,7 @@ pub fn all_ones(bdf: Bdf, place: &str, cpu: Option<u32>) -> Failure {
     failure(
         "all-ones",
         format!("{bdf}: {place} read all-ones{cpu}: no completion, an unimplemented register, or memory decoding off"),
-        "if all-ones is a value this register may have, add --ones-ok; otherwise `pciescope doctor` and the kernel log",
+        "if all-ones is a value this register may have, add --ones-ok; otherwise look at `pciescope list` and the kernel log",
     )
 }
 

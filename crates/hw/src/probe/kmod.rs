@@ -458,6 +458,9 @@ fn order_fields(order: Order) -> (u32, u32) {
     }
 }
 
+/// What the module reads of every hop: the first offset that goes by ECAM on x86. It takes no other.
+const CONFIG_OFFSET: u16 = 0x100;
+
 impl Probe for Kmod {
     fn backend(&self) -> &'static str {
         "kmod"
@@ -503,6 +506,10 @@ impl Probe for Kmod {
     }
 
     fn path(&mut self, plan: &PathPlan, watch: &dyn Watch) -> Result<Taken, Error> {
+        if plan.offset != CONFIG_OFFSET {
+            let why = format!("the module reads offset {CONFIG_OFFSET:#x} of every hop; --backend sysfs reads any");
+            return Err(self.cannot("read another configuration offset", why));
+        }
         let (order, rounds) = order_fields(plan.order);
         let request = Run {
             kind: PCILAT_KIND_CONFIG,
@@ -512,7 +519,6 @@ impl Probe for Kmod {
             gap_ns: plan.gap_ns,
             batch: 1,
             width: 4,
-            offset: plan.offset.into(),
             ..Run::default()
         };
         let mut finished = self.run(&plan.cpus, &[], request, watch)?;
