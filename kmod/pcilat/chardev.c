@@ -146,7 +146,7 @@ static int pcilat_check_run(const struct pcilat_run *run)
 	    run->flags & ~(PCILAT_RUN_RAW | PCILAT_RUN_ONES_OK) ||
 	    memchr_inv(run->reserved, 0, sizeof(run->reserved)))
 		return -EINVAL;
-	if ((run->order == PCILAT_ORDER_INTERLEAVED) != !!run->rounds)
+	if (run->order == PCILAT_ORDER_INTERLEAVED ? !run->rounds : run->rounds)
 		return -EINVAL;
 	if ((!run->count && !run->duration_ns) || run->duration_ns > PCILAT_NS_MAX)
 		return -EINVAL;
@@ -200,7 +200,7 @@ static void pcilat_fill_status(struct pcilat_device *pl, struct pcilat_status *s
 	struct pcilat_job *job = pl->job;
 
 	status->error_cpu = -1;
-	status->present = pl->present && !READ_ONCE(pl->gone);
+	status->present = READ_ONCE(pl->present);
 	if (!job)
 		return;
 	spin_lock(&job->lock);

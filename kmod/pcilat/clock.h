@@ -14,13 +14,14 @@
 #ifndef PCILAT_CLOCK_H
 #define PCILAT_CLOCK_H
 
+#include <linux/bits.h>
 #include <linux/math64.h>
 #include <linux/time64.h>
 #include <linux/types.h>
 #include <linux/pcilat.h>
 
 /* Longest time that user space may ask for, so that conversions cannot overflow. */
-#define PCILAT_NS_MAX		(1ULL << 53)
+#define PCILAT_NS_MAX		BIT_ULL(53)
 
 #if defined(CONFIG_X86_64)
 

@@ -6,12 +6,13 @@
 #ifndef PCILAT_HIST_H
 #define PCILAT_HIST_H
 
-#define PCILAT_HIST_CHUNK	(1u << PCILAT_HIST_SUB_BITS)
-#define PCILAT_HIST_CHUNKS	(PCILAT_HIST_BUCKETS / PCILAT_HIST_CHUNK)
+/* Buckets between two powers of two: what is allocated at a time. */
+#define PCILAT_HIST_CHUNKS	(PCILAT_HIST_MAX_BITS - PCILAT_HIST_SUB_BITS + 1)
+#define PCILAT_HIST_CHUNK	(PCILAT_HIST_BUCKETS / PCILAT_HIST_CHUNKS)
 
-static inline _Bool pcilat_hist_overflows(__u64 value)
+static inline int pcilat_hist_overflows(__u64 value)
 {
-	return value >> PCILAT_HIST_MAX_BITS;
+	return value >> PCILAT_HIST_MAX_BITS != 0;
 }
 
 /* Bucket of a value that does not overflow. */

@@ -34,9 +34,8 @@
 #define PCILAT_MAX_BATCH	65536u
 #define PCILAT_MAX_WARMUP	1000u
 #define PCILAT_MAX_WAIT_NS	(10ULL * NSEC_PER_SEC)	/* time-out and interval of interrupts */
-#define PCILAT_TEXT_RECORDS	100000u
-#define PCILAT_REG_RECORDS	PCILAT_TEXT_RECORDS
-#define PCILAT_OPEN_MAX		64u		/* triggers that may be open at once; power of two */
+#define PCILAT_TEXT_RECORDS	100000u	/* kept by each log behind a text node */
+#define PCILAT_OPEN_MAX		64u	/* triggers that may be open at once; power of two */
 
 struct pcilat_device;
 struct pcilat_job;
@@ -96,7 +95,7 @@ struct pcilat_worker {
 	u32 runs_on;		/* differs from cpu when another CPU triggers */
 	bool turn;		/* set by the job, cleared by the worker */
 	bool calibrated;
-	u64 quota;		/* samples in this turn, all targets together; IRQ: per vector */
+	u64 quota;		/* samples in this turn, of all targets; IRQ: of each */
 	u64 deadline;		/* clock at which the turn ends, 0: never */
 	u32 next_target;
 	/* What the last segment found. */
@@ -143,7 +142,7 @@ struct pcilat_ring {
 	struct mutex allocate;			/* records: from NULL to the memory, once */
 	struct pcilat_record *records;
 	u32 size;				/* in records */
-	spinlock_t lock;			/* written, read, lost, and the records themselves */
+	spinlock_t lock;			/* all below, and the records themselves */
 	u64 written;
 	u64 read;
 	u64 lost;
@@ -187,7 +186,7 @@ struct pcilat_text {
 	u32 ndelay_ns;
 	u32 completed_cpus;
 	u32 errors;
-	u32 batch;				/* iterations of interrupt commands that name none */
+	u32 batch;				/* iterations where a command names none */
 	u64 dropped;				/* interrupts lost, and stamps lost */
 };
 
@@ -239,8 +238,8 @@ struct pcilat_device {
 	struct pci_dev *pdev;			/* valid with hw held and gone false */
 	char bdf[16];
 	struct list_head node;			/* in pcilat_devices */
-	struct rw_semaphore hw;			/* read: touching the device; write: taking it away */
-	bool gone;				/* written with hw held for writing; hint elsewhere */
+	struct rw_semaphore hw;			/* read: touches the device; write: takes it away */
+	bool gone;				/* set with lock held, before hw is waited for */
 	unsigned long busy;			/* bit 0: a run is under way */
 	u32 claimed;				/* BARs that are ours, a bit each */
 	u32 irq_type;
@@ -248,13 +247,13 @@ struct pcilat_device {
 	struct pcilat_vector *vectors;
 	const struct pcilat_trigger *trigger;	/* NULL: device not in the table */
 	void __iomem *trigger_regs;
-	bool irq_enabled;			/* under lock: by the text command "1" */
+	bool irq_enabled;			/* by the text command "1"; owned by who is busy */
 	u32 sources;
 	struct pcilat_hop *hops;
 	u32 nhops;
 	struct pcilat_info info;		/* constant after probe() */
 
-	struct mutex lock;			/* job (the pointer and its results), text settings */
+	struct mutex lock;			/* job and its results, text */
 	struct pcilat_job *job;			/* last or present run; NULL if none */
 	bool present;				/* answered when last asked */
 
@@ -305,7 +304,7 @@ static inline struct pcilat_slot_state *pcilat_slot_of(const struct pcilat_worke
 /* mmio.c */
 int pcilat_check_access(struct pcilat_device *pl, u32 bar, u32 width, u64 offset, bool write);
 void __iomem *pcilat_map_page(struct pcilat_device *pl, u32 bar, u64 offset);
-pcilat_segment_fn pcilat_mmio_segment(u32 kind, u32 width);
+pcilat_segment_fn pcilat_mmio_segment(u32 kind);
 void pcilat_calibration_segment(struct pcilat_worker *w, u32 samples);
 
 /* path.c */

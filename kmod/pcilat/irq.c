@@ -18,23 +18,31 @@
 #include "trigger.h"
 
 #define PCILAT_SETTLE_NS	(5 * NSEC_PER_MSEC)	/* for doubled interrupts to come in */
-#define PCILAT_WARMUP_MORE	8u	/* warm-up interrupts beyond those asked for, until one is right */
+#define PCILAT_WARMUP_MORE	8u	/* warm-ups beyond those asked for, until one is right */
 #define PCILAT_LOST_MAX		64u	/* in a row: nothing comes any more */
 
-/* Handler: takes every open trigger; returns how many, and when the first was. */
-static u32 pcilat_take_open(struct pcilat_vector *v, u64 *triggered)
+/*
+ * Handler: takes every trigger that was open when it was entered, and returns
+ * how many; *triggered is the first. One that was raised after the entry is
+ * not what brought the handler here: that was a second message for an earlier one.
+ */
+static u32 pcilat_take_open(struct pcilat_vector *v, u64 entry, u64 *triggered)
 {
-	u32 tail = atomic_read(&v->tail), head;
+	u32 tail = atomic_read(&v->tail), head, end;
 	int old;
 
 	for (;;) {
+		/* Pairs with pcilat_fire(): the stamps up to head are seen. */
 		head = smp_load_acquire(&v->head);
-		if (head == tail)
+		end = tail;
+		while (end != head && (s64)(entry - v->triggered[end % PCILAT_OPEN_MAX]) >= 0)
+			end++;
+		if (end == tail)
 			return 0;
 		*triggered = v->triggered[tail % PCILAT_OPEN_MAX];
-		old = atomic_cmpxchg(&v->tail, tail, head);
+		old = atomic_cmpxchg(&v->tail, tail, end);
 		if (old == (int)tail)
-			return head - tail;
+			return end - tail;
 		tail = old;
 	}
 }
@@ -45,11 +53,12 @@ static void pcilat_answer(struct pcilat_vector *v, u64 entry, u64 acked)
 	u64 triggered;
 	u32 open;
 
-	open = pcilat_take_open(v, &triggered);
+	open = pcilat_take_open(v, entry, &triggered);
 	if (!open) {
 		WRITE_ONCE(v->extra, v->extra + 1);
 		return;
 	}
+	/* Pairs with pcilat_next_answer(): the place is free again. */
 	if (v->answered - smp_load_acquire(&v->taken) == PCILAT_OPEN_MAX) {
 		WRITE_ONCE(v->overrun, v->overrun + 1);
 		return;
@@ -60,6 +69,7 @@ static void pcilat_answer(struct pcilat_vector *v, u64 entry, u64 acked)
 	answer->acked = acked;
 	answer->cpu = smp_processor_id();
 	answer->merged = open - 1;
+	/* Pairs with pcilat_next_answer(): the answer is complete. */
 	smp_store_release(&v->answered, v->answered + 1);
 }
 
@@ -94,10 +104,6 @@ static void pcilat_take_answer(struct pcilat_worker *w, struct pcilat_vector *v,
 		return;
 	}
 	slot->handled++;
-	if ((s64)latency < 0) {		/* the CPUs' clocks differ */
-		slot->samples_lost++;
-		return;
-	}
 	pcilat_job_store(job, w->cpu, slot, &slot->latency, PCILAT_RECORD_TRIGGER,
 			 answer->triggered, latency);
 	pcilat_job_store(job, w->cpu, slot, &slot->ack, PCILAT_RECORD_ACK, answer->entry, ack);
@@ -116,9 +122,11 @@ static void pcilat_take_answer(struct pcilat_worker *w, struct pcilat_vector *v,
 /* The next answer, if there is one. */
 static bool pcilat_next_answer(struct pcilat_vector *v, struct pcilat_answer *answer)
 {
+	/* Pairs with pcilat_answer(). */
 	if (v->taken == smp_load_acquire(&v->answered))
 		return false;
 	*answer = v->answers[v->taken % PCILAT_OPEN_MAX];
+	/* Pairs with pcilat_answer(): the place is free. */
 	smp_store_release(&v->taken, v->taken + 1);
 	return true;
 }
@@ -168,6 +176,7 @@ static int pcilat_fire(struct pcilat_worker *w, struct pcilat_vector *v)
 	local_irq_save(flags);
 	if (smp_processor_id() == w->runs_on) {
 		v->triggered[v->head % PCILAT_OPEN_MAX] = pcilat_clock_begin();
+		/* Pairs with pcilat_take_open(). */
 		smp_store_release(&v->head, v->head + 1);
 		ret = pcilat_raise(v, w->job->req.source);
 		if (ret)
@@ -388,13 +397,15 @@ static void pcilat_settle(const struct pcilat_job *job)
 static int pcilat_irq_slot(struct pcilat_worker *w, struct pcilat_vector *v,
 			   struct pcilat_slot_state *slot)
 {
+	struct pcilat_answer old;
 	int ret;
 
 	pcilat_fold_extra(v);
 	v->slot = slot;
 	while (pcilat_open_triggers(v))
 		pcilat_retract(v);
-	v->taken = smp_load_acquire(&v->answered);
+	while (pcilat_next_answer(v, &old))
+		;
 	if (!cpu_online(w->cpu)) {
 		pcilat_job_end(w->job, -ENXIO, w->cpu, 0);
 		return 0;

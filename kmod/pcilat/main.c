@@ -23,12 +23,12 @@ static unsigned int max_vectors = 128;
 module_param(max_vectors, uint, 0444);
 MODULE_PARM_DESC(max_vectors, "most interrupt vectors to take of a device (default 128)");
 
-static unsigned int ring_records = 1u << 20;
+static unsigned int ring_records = 1048576;
 module_param(ring_records, uint, 0444);
 MODULE_PARM_DESC(ring_records, "raw records of 16 bytes that a device's ring holds (default 1048576)");
 
 #define PCILAT_RING_MIN		256u
-#define PCILAT_RING_MAX		(1u << 28)
+#define PCILAT_RING_MAX		((u32)BIT(28))
 
 DEFINE_MUTEX(pcilat_devices_lock);	/* pcilat_devices */
 LIST_HEAD(pcilat_devices);
@@ -69,7 +69,7 @@ void pcilat_put(struct pcilat_device *pl)
 int pcilat_enter(struct pcilat_device *pl)
 {
 	down_read(&pl->hw);
-	if (!pl->gone)
+	if (!READ_ONCE(pl->gone))
 		return 0;
 	up_read(&pl->hw);
 	return -ENODEV;
@@ -214,6 +214,20 @@ static struct pcilat_device *pcilat_new_device(struct pci_dev *pdev)
 	return pl;
 }
 
+/* Ends the run under way and waits for everyone who touches the device. */
+static void pcilat_take_away(struct pcilat_device *pl)
+{
+	/* For the status: unbound, or removed? */
+	pcilat_look(pl);
+	mutex_lock(&pl->lock);
+	WRITE_ONCE(pl->gone, true);
+	if (pl->job)
+		pcilat_job_end(pl->job, -ENODEV, -1, 0);
+	mutex_unlock(&pl->lock);
+	down_write(&pl->hw);
+	up_write(&pl->hw);
+}
+
 static int pcilat_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 {
 	struct pcilat_device *pl;
@@ -258,9 +272,7 @@ static int pcilat_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 err_chardev:
 	pcilat_chardev_exit(pl);
 	/* Someone may have opened the node in between. */
-	down_write(&pl->hw);
-	WRITE_ONCE(pl->gone, true);
-	up_write(&pl->hw);
+	pcilat_take_away(pl);
 err_irq:
 	pcilat_irq_exit(pl);
 err_release_bars:
@@ -270,18 +282,6 @@ err_release_bars:
 err_put:
 	pcilat_put(pl);
 	return ret;
-}
-
-/* Ends the run under way and waits for everyone who touches the device. */
-static void pcilat_take_away(struct pcilat_device *pl)
-{
-	mutex_lock(&pl->lock);
-	WRITE_ONCE(pl->gone, true);
-	if (pl->job)
-		pcilat_job_end(pl->job, -ENODEV, -1, 0);
-	mutex_unlock(&pl->lock);
-	down_write(&pl->hw);
-	up_write(&pl->hw);
 }
 
 static void pcilat_remove(struct pci_dev *pdev)

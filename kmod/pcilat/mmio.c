@@ -80,8 +80,6 @@ static __always_inline bool segment_begin(struct pcilat_worker *w)
 static __always_inline bool access_once(void __iomem *reg, u64 value, const u32 kind,
 					const u32 width)
 {
-	u64 got = 0;
-
 	if (kind == PCILAT_KIND_WRITE || kind == PCILAT_KIND_WRITE_READ) {
 		if (width == 1)
 			writeb(value, reg);
@@ -97,15 +95,16 @@ static __always_inline bool access_once(void __iomem *reg, u64 value, const u32 
 	if (kind == PCILAT_KIND_WRITE)
 		return true;
 	if (width == 1)
-		return (u8)(got = readb(reg)) != U8_MAX;
+		return readb(reg) != U8_MAX;
 	if (width == 2)
-		return (u16)(got = readw(reg)) != U16_MAX;
+		return readw(reg) != U16_MAX;
 	if (width == 4)
-		return (u32)(got = readl(reg)) != U32_MAX;
+		return readl(reg) != U32_MAX;
 #ifdef CONFIG_64BIT
-	got = readq(reg);
+	return readq(reg) != U64_MAX;
+#else
+	return true;	/* refused before */
 #endif
-	return got != U64_MAX;
 }
 
 /*
@@ -166,43 +165,49 @@ out:
 	local_irq_restore(flags);
 }
 
-#define DEFINE_SEGMENT(name, kind, width)					\
-static void name##width(struct pcilat_worker *w, u32 samples)			\
-{										\
-	access_segment(w, samples, kind, width);				\
-}
-#ifdef CONFIG_64BIT
-#define DEFINE_SEGMENT_8(name, kind)	DEFINE_SEGMENT(name, kind, 8)
-#define SEGMENT_8(name)			name##8
-#else
-#define DEFINE_SEGMENT_8(name, kind)
-#define SEGMENT_8(name)			NULL
-#endif
-#define DEFINE_SEGMENTS(name, kind)						\
-	DEFINE_SEGMENT(name, kind, 1)						\
-	DEFINE_SEGMENT(name, kind, 2)						\
-	DEFINE_SEGMENT(name, kind, 4)						\
-	DEFINE_SEGMENT_8(name, kind)						\
-	static const pcilat_segment_fn name[4] = {				\
-		name##1, name##2, name##4, SEGMENT_8(name),			\
-	}
-
-DEFINE_SEGMENTS(segment_read, PCILAT_KIND_READ);
-DEFINE_SEGMENTS(segment_write, PCILAT_KIND_WRITE);
-DEFINE_SEGMENTS(segment_write_read, PCILAT_KIND_WRITE_READ);
-
-/* The loop made for a kind and a width: no choices between the stamps. */
-pcilat_segment_fn pcilat_mmio_segment(u32 kind, u32 width)
+/* A loop for each width: there are no choices between the stamps. */
+static __always_inline void segment_of_kind(struct pcilat_worker *w, u32 samples, const u32 kind)
 {
-	u32 i = ilog2(width);
+	switch (w->job->req.width) {
+	case 1:
+		access_segment(w, samples, kind, 1);
+		break;
+	case 2:
+		access_segment(w, samples, kind, 2);
+		break;
+	case 4:
+		access_segment(w, samples, kind, 4);
+		break;
+	case 8:
+		access_segment(w, samples, kind, 8);
+		break;
+	}
+}
 
+static void segment_read(struct pcilat_worker *w, u32 samples)
+{
+	segment_of_kind(w, samples, PCILAT_KIND_READ);
+}
+
+static void segment_write(struct pcilat_worker *w, u32 samples)
+{
+	segment_of_kind(w, samples, PCILAT_KIND_WRITE);
+}
+
+static void segment_write_read(struct pcilat_worker *w, u32 samples)
+{
+	segment_of_kind(w, samples, PCILAT_KIND_WRITE_READ);
+}
+
+pcilat_segment_fn pcilat_mmio_segment(u32 kind)
+{
 	switch (kind) {
 	case PCILAT_KIND_READ:
-		return segment_read[i];
+		return segment_read;
 	case PCILAT_KIND_WRITE:
-		return segment_write[i];
+		return segment_write;
 	default:
-		return segment_write_read[i];
+		return segment_write_read;
 	}
 }
 

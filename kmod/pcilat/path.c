@@ -29,7 +29,10 @@ int pcilat_path_init(struct pcilat_device *pl)
 		hop->domain = pci_domain_nr(at->bus);
 		hop->bus = at->bus->number;
 		hop->devfn = at->devfn;
-		hop->offset = at->cfg_size > PCI_CFG_SPACE_SIZE ? PCI_CFG_SPACE_SIZE : PCI_VENDOR_ID;
+		if (at->cfg_size > PCI_CFG_SPACE_SIZE)
+			hop->offset = PCI_CFG_SPACE_SIZE;
+		else
+			hop->offset = PCI_VENDOR_ID;
 	}
 	return 0;
 }

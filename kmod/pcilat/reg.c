@@ -82,7 +82,7 @@ static void pcilat_reg_log(struct pcilat_device *pl, const struct pcilat_reg *re
 	int ret;
 
 	mutex_lock(&pl->lock);
-	ret = pcilat_text_ring_allocate(&pl->reg_text, PCILAT_REG_RECORDS, sizeof(record));
+	ret = pcilat_text_ring_allocate(&pl->reg_text, PCILAT_TEXT_RECORDS, sizeof(record));
 	mutex_unlock(&pl->lock);
 	if (!ret)
 		pcilat_text_ring_write(&pl->reg_text, &record);

@@ -177,6 +177,7 @@ static int pcilat_worker_main(void *data)
 	struct pcilat_job *job = w->job;
 
 	for (;;) {
+		/* Pairs with pcilat_turn_begin(): the turn's limits are seen. */
 		wait_event_idle(job->wait, smp_load_acquire(&w->turn) || kthread_should_stop());
 		if (!READ_ONCE(w->turn))
 			return 0;
@@ -186,6 +187,7 @@ static int pcilat_worker_main(void *data)
 			pcilat_irq_turn(w);
 		else
 			pcilat_access_turn(w);
+		/* Pairs with pcilat_turn_end(): the turn's samples are seen. */
 		smp_store_release(&w->turn, false);
 		wake_up_all(&job->wait);
 	}
@@ -198,6 +200,7 @@ static void pcilat_turn_begin(struct pcilat_worker *w, u64 quota, u64 deadline)
 		quota = U64_MAX;
 	w->quota = quota;
 	w->deadline = deadline;
+	/* Pairs with pcilat_worker_main(). */
 	smp_store_release(&w->turn, true);
 	wake_up_all(&w->job->wait);
 }
@@ -207,8 +210,10 @@ static void pcilat_turn_end(struct pcilat_worker *w)
 {
 	struct pcilat_job *job = w->job;
 
+	/* Both pair with pcilat_worker_main(). */
 	if (wait_event_interruptible(job->wait, !smp_load_acquire(&w->turn)))
 		pcilat_job_end(job, -EINTR, -1, 0);
+	/* As above. */
 	wait_event(job->wait, !smp_load_acquire(&w->turn));
 }
 
@@ -218,7 +223,7 @@ static void pcilat_take_turns(struct pcilat_job *job)
 	u64 count = job->req.count ?: U64_MAX;
 	u32 rounds = job->req.rounds ?: 1;
 	u64 turns = (u64)rounds * job->req.ncpus, turn = 0;
-	u64 deadline = 0, quota;
+	u64 time = job->deadline - job->start, deadline = 0, quota;
 	u32 round, i;
 
 	for (round = 0; round < rounds; round++) {
@@ -226,8 +231,7 @@ static void pcilat_take_turns(struct pcilat_job *job)
 		quota += round < count - quota * rounds;
 		for (i = 0; i < job->req.ncpus && !pcilat_job_stopped(job); i++) {
 			if (job->deadline)
-				deadline = job->start +
-					mul_u64_u64_div_u64(job->deadline - job->start, ++turn, turns);
+				deadline = job->start + mul_u64_u64_div_u64(time, ++turn, turns);
 			pcilat_turn_begin(job->workers[i], quota, deadline);
 			pcilat_turn_end(job->workers[i]);
 		}
@@ -402,7 +406,7 @@ static int pcilat_job_prepare(struct pcilat_job *job)
 	/* All-ones that were written may be read back. */
 	if (req->kind == PCILAT_KIND_WRITE_READ && req->value == U64_MAX >> (64 - 8 * req->width))
 		req->flags |= PCILAT_RUN_ONES_OK;
-	job->segment = pcilat_mmio_segment(req->kind, req->width);
+	job->segment = pcilat_mmio_segment(req->kind);
 	job->page = pcilat_map_page(job->pl, req->bar, req->offset);
 	if (!job->page)
 		return -ENOMEM;

@@ -204,8 +204,9 @@ static int text_iomem_summary(struct pcilat_device *pl, char *buf, int at)
 			continue;
 		average = div64_u64(sum->sum, sum->count);
 		at += sysfs_emit_at(buf, at, "%u %llu %llu.%03llu %llu.%03llu %llu.%03llu\n", cpu,
-				    sum->count, average / 1000, average % 1000, sum->min / 1000,
-				    sum->min % 1000, sum->max / 1000, sum->max % 1000);
+				    sum->count, average / 1000, average % 1000,
+				    sum->min / 1000, sum->min % 1000,
+				    sum->max / 1000, sum->max % 1000);
 	}
 	kvfree(sums);
 	return at;
@@ -223,9 +224,9 @@ static ssize_t pcilat_iomem_show(struct device *dev, struct device_attribute *at
 	mutex_unlock(&pl->lock);
 	pcilat_text_ring_count(&pl->iomem_text, &kept, &dropped);
 	at += sysfs_emit_at(buf, at, "IOMem Read Latency Data\n");
-	at += sysfs_emit_at(buf, at, "Last run: bar=%d iterations=%u ndelay_ns=%u completed_cpus=%u errors=%u\n",
-			    text.bar, text.iterations, text.ndelay_ns, text.completed_cpus,
-			    text.errors);
+	at += sysfs_emit_at(buf, at, "Last run: bar=%d iterations=%u ndelay_ns=%u "
+			    "completed_cpus=%u errors=%u\n", text.bar, text.iterations,
+			    text.ndelay_ns, text.completed_cpus, text.errors);
 	at += sysfs_emit_at(buf, at, "Available BARs:");
 	for (bar = 0; bar < PCI_STD_NUM_BARS; bar++) {
 		if (pl->info.bars[bar].flags & PCILAT_BAR_MEMORY)
@@ -237,7 +238,8 @@ static ssize_t pcilat_iomem_show(struct device *dev, struct device_attribute *at
 	at += sysfs_emit_at(buf, at, "Summary format: cpu samples avg_us min_us max_us\n");
 	if (kept)
 		return text_iomem_summary(pl, buf, at);
-	at += sysfs_emit_at(buf, at, "No samples collected. Run: echo 'run [bar] [iterations] [ndelay_ns]' > pcilat_iomem\n");
+	at += sysfs_emit_at(buf, at, "No samples collected. "
+			    "Run: echo 'run [bar] [iterations] [ndelay_ns]' > pcilat_iomem\n");
 	return at;
 }
 
@@ -461,9 +463,14 @@ static ssize_t pcilat_interrupt_show(struct device *dev, struct device_attribute
 	at += sysfs_emit_at(buf, at, "Vectors: %u | IRQs:", pl->info.vectors);
 	for (i = 0; i < pl->info.vectors && at < PAGE_SIZE / 2; i++)
 		at += sysfs_emit_at(buf, at, " %d", pl->vectors[i].irq);
-	at += sysfs_emit_at(buf, at, "\nSet CPU affinity: echo <cpu> > /proc/irq/<IRQ>/smp_affinity_list\n");
-	at += sysfs_emit_at(buf, at, "Commands: 1 | 0 | trigger | swtrigger [cpu] [irq|vector_index] | swmatrix [iters] [irq_mask_hex] | swloop [iters] [irq_mask_hex] | iterations [n] | clear\n");
-	at += sysfs_emit_at(buf, at, "Format: handler_entry_ns trigger_to_handler_ns entry_to_ack_ns cpu irq\n");
+	at += sysfs_emit_at(buf, at, "\nSet CPU affinity: "
+			    "echo <cpu> > /proc/irq/<IRQ>/smp_affinity_list\n");
+	at += sysfs_emit_at(buf, at, "Commands: 1 | 0 | trigger | "
+			    "swtrigger [cpu] [irq|vector_index] | "
+			    "swmatrix [iters] [irq_mask_hex] | swloop [iters] [irq_mask_hex] | "
+			    "iterations [n] | clear\n");
+	at += sysfs_emit_at(buf, at, "Format: handler_entry_ns trigger_to_handler_ns "
+			    "entry_to_ack_ns cpu irq\n");
 	if (kept)
 		return text_newest(&pl->text_node[1], &record, buf, at);
 	at += sysfs_emit_at(buf, at, "No samples collected yet\n");
@@ -519,8 +526,8 @@ static ssize_t pcilat_devreg_show(struct device *dev, struct device_attribute *a
 	int at = 0;
 
 	pcilat_text_ring_count(&pl->reg_text, &kept, &dropped);
-	at += sysfs_emit_at(buf, at, "DevReg log (%llu entries; full history via /dev/pcilatdriver/%s/devreg):\n",
-			    kept, pl->bdf);
+	at += sysfs_emit_at(buf, at, "DevReg log (%llu entries; "
+			    "full history via /dev/pcilatdriver/%s/devreg):\n", kept, pl->bdf);
 	return text_newest(&pl->text_node[2], &record, buf, at);
 }
 

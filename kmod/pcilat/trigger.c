@@ -77,10 +77,15 @@ static bool e1000_acknowledge(struct pcilat_device *pl, u32 vector)
  */
 #define E1000_82574_EIAC		0x0dc
 #define E1000_82574_IVAR		0x0e4
-#define   E1000_82574_IVAR_FIELD(v)	((u32)(BIT(3) | (v)) << (4 * (v)))
 #define E1000_82574_EITR(v)		(0x0e8 + 4 * (v))
 #define   E1000_82574_CAUSE(v)		BIT(20 + (v))
 #define E1000_82574_VECTORS		5
+
+/* Vector v is valid, and named, in field v. */
+static u32 e1000_82574_ivar(u32 v)
+{
+	return (BIT(3) | v) << (4 * v);
+}
 
 static void e1000_82574_setup(struct pcilat_device *pl)
 {
@@ -91,7 +96,7 @@ static void e1000_82574_setup(struct pcilat_device *pl)
 		return;
 	for (v = 0; v < E1000_82574_VECTORS; v++) {
 		if (trigger_mask(pl) & BIT(v))
-			ivar |= E1000_82574_IVAR_FIELD(v);
+			ivar |= e1000_82574_ivar(v);
 		trigger_write(pl, E1000_82574_EITR(v), 0);
 	}
 	trigger_write(pl, E1000_82574_EIAC, 0);

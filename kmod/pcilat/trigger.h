@@ -11,7 +11,7 @@ struct pcilat_device;
 struct pcilat_trigger {
 	const char *name;
 	u64 regs_size;			/* of BAR 0, from its start, that are mapped */
-	unsigned int vectors;		/* that it can raise with MSI-X, and with MSI where it has several */
+	unsigned int vectors;		/* that it can raise, where it was granted so many */
 	bool has_line;			/* can use INTx: acknowledge() knows whose it was */
 	/* Quiet, and ready to be enabled; called once the interrupt type is known. */
 	void (*setup)(struct pcilat_device *pl);

@@ -29,8 +29,8 @@ static unsigned int tests, failed;
 static const char *bdf;
 static int fd = -1;
 static struct pcilat_info info;
-static uint32_t cpus[4096], vectors[2048];
-static uint64_t buckets[PCILAT_HIST_BUCKETS];
+static __u32 cpus[4096], vectors[2048];
+static __u64 buckets[PCILAT_HIST_BUCKETS];
 static unsigned int bar;	/* a memory BAR */
 
 static void report(bool ok, const char *name, const char *why)
@@ -107,11 +107,12 @@ static struct pcilat_run good_irq(void)
 #define BAD_IRQ(name, want, change)						\
 	do {									\
 		struct pcilat_run r = good_irq();				\
+		const char *name_ = name;					\
 		change;								\
 		if (!planning && !(info.sources & 1 << PCILAT_SOURCE_RETRIGGER)) \
-			report(true, name, "SKIP no vectors");			\
+			report(true, name_, "SKIP no vectors");		\
 		else								\
-			CALL(name, want, PCILAT_IOC_RUN, &r);			\
+			CALL(name_, want, PCILAT_IOC_RUN, &r);			\
 	} while (0)
 
 #define BAD_SIZE(name, want, type, number, bytes)				\
@@ -128,7 +129,7 @@ static struct pcilat_run good_irq(void)
 
 static void bad_run_fields(void)
 {
-	uint32_t twice[2] = { 0, 0 }, far[1] = { 0x7fffffff };
+	__u32 twice[2] = { 0, 0 }, far[1] = { 0x7fffffff };
 
 	BAD_RUN("run: size 0", EINVAL, r.size = 0);
 	BAD_RUN("run: size too small", EINVAL, r.size = sizeof(r) - 8);
@@ -181,7 +182,7 @@ static void bad_run_fields(void)
 
 static void bad_irq_fields(void)
 {
-	uint32_t twice[2] = { 0, 0 }, far[1] = { 0x7fffffff };
+	__u32 twice[2] = { 0, 0 }, far[1] = { 0x7fffffff };
 
 	BAD_IRQ("irq: all CPUs at once", EINVAL, r.order = PCILAT_ORDER_CONCURRENT);
 	BAD_IRQ("irq: source 0", EINVAL, r.source = 0);
@@ -356,9 +357,9 @@ static void bad_files(void)
 }
 
 /* xorshift64*: the same calls for the same seed. */
-static uint64_t random_state;
+static __u64 random_state;
 
-static uint64_t random_number(void)
+static __u64 random_number(void)
 {
 	random_state ^= random_state >> 12;
 	random_state ^= random_state << 25;
@@ -366,9 +367,9 @@ static uint64_t random_number(void)
 	return random_state * 0x2545f4914f6cdd1dull;
 }
 
-static uint64_t odd_number(void)
+static __u64 odd_number(void)
 {
-	static const uint64_t edges[] = { 0, 1, 2, 3, 4, 5, 7, 8, 0x7f, 0x80, 0xff, 0x100, 0xfff,
+	static const __u64 edges[] = { 0, 1, 2, 3, 4, 5, 7, 8, 0x7f, 0x80, 0xff, 0x100, 0xfff,
 		0x1000, 0x7fffffff, 0x80000000, 0xffffffff, 0x100000000, INT64_MAX, UINT64_MAX };
 
 	if (random_number() % 4)
@@ -379,7 +380,7 @@ static uint64_t odd_number(void)
 static void random_run(void)
 {
 	struct pcilat_run r = random_number() % 2 ? good_run() : good_irq();
-	uint32_t *word = (uint32_t *)&r;
+	__u32 *word = (__u32 *)&r;
 	unsigned int changes = random_number() % 4, i;
 
 	for (i = 0; i < changes; i++)
@@ -395,7 +396,7 @@ static void random_query(void)
 	static const unsigned long numbers[] = {
 		PCILAT_IOC_INFO, PCILAT_IOC_STATUS, PCILAT_IOC_SLOT,
 	};
-	static uint32_t block[1024];
+	static __u32 block[1024];
 	unsigned long number = numbers[random_number() % 3];
 	unsigned int i;
 
@@ -460,7 +461,7 @@ static void on_alarm(int signal)
 	(void)signal;
 }
 
-static void random_calls(uint64_t seed, unsigned long calls)
+static void random_calls(__u64 seed, unsigned long calls)
 {
 	struct sigaction action = { .sa_handler = on_alarm };
 	struct itimerval every = { { 0, 20000 }, { 0, 20000 } }, never = { 0 };
@@ -492,7 +493,7 @@ static void random_calls(uint64_t seed, unsigned long calls)
 	setitimer(ITIMER_REAL, &never, NULL);
 }
 
-static void random_test(uint64_t seed, unsigned long calls)
+static void random_test(__u64 seed, unsigned long calls)
 {
 	struct pcilat_status status = { .size = sizeof(status) };
 	struct pcilat_run r = good_run();
@@ -510,7 +511,7 @@ static void random_test(uint64_t seed, unsigned long calls)
 	report(ok, name, ok ? "" : strerror(errno));
 }
 
-static void all_tests(uint64_t seed, unsigned long calls)
+static void all_tests(__u64 seed, unsigned long calls)
 {
 	struct pcilat_run r = good_run();
 	bool ok;
@@ -529,7 +530,7 @@ static void all_tests(uint64_t seed, unsigned long calls)
 
 int main(int argc, char **argv)
 {
-	uint64_t seed = argc > 2 ? strtoull(argv[2], NULL, 0) : 1;
+	__u64 seed = argc > 2 ? strtoull(argv[2], NULL, 0) : 1;
 	unsigned long calls = argc > 3 ? strtoul(argv[3], NULL, 0) : 2000;
 	char path[64];
 

@@ -23,7 +23,8 @@
  */
 #define PCILAT_HIST_SUB_BITS	8
 #define PCILAT_HIST_MAX_BITS	40
-#define PCILAT_HIST_BUCKETS	((PCILAT_HIST_MAX_BITS - PCILAT_HIST_SUB_BITS + 1) << PCILAT_HIST_SUB_BITS)
+#define PCILAT_HIST_BUCKETS	\
+	((PCILAT_HIST_MAX_BITS - PCILAT_HIST_SUB_BITS + 1) << PCILAT_HIST_SUB_BITS)
 
 enum pcilat_clock {
 	PCILAT_CLOCK_TSC	= 1,	/* x86: lfence; rdtsc; lfence ... rdtscp; lfence */
@@ -43,10 +44,10 @@ enum pcilat_source {
 	PCILAT_SOURCE_INJECT	= 3,	/* irq_inject_interrupt() */
 };
 
-#define PCILAT_BAR_PRESENT	(1u << 0)
-#define PCILAT_BAR_MEMORY	(1u << 1)
-#define PCILAT_BAR_64BIT	(1u << 2)
-#define PCILAT_BAR_PREFETCH	(1u << 3)
+#define PCILAT_BAR_PRESENT	0x1
+#define PCILAT_BAR_MEMORY	0x2
+#define PCILAT_BAR_64BIT	0x4
+#define PCILAT_BAR_PREFETCH	0x8
 
 struct pcilat_bar {
 	__u64 size;		/* bytes */
@@ -94,18 +95,20 @@ enum pcilat_order {
 	PCILAT_ORDER_CONCURRENT	 = 3,	/* not for PCILAT_KIND_IRQ */
 };
 
-#define PCILAT_RUN_RAW		(1u << 0)	/* fill the ring of raw records */
-#define PCILAT_RUN_ONES_OK	(1u << 1)	/* all-ones is a value the register may have */
+#define PCILAT_RUN_RAW		0x1	/* fill the ring of raw records */
+#define PCILAT_RUN_ONES_OK	0x2	/* all-ones is a value the register may have */
 
 /*
  * PCILAT_IOC_RUN: measure; returns when done. A second run on the same device
  * meanwhile gets -EBUSY. On an error, and when a signal ends the run (-EINTR),
  * what was measured before can still be fetched.
  *
- * errno: EINVAL a field, ERANGE outside the BAR, ENODEV unbound or removed,
- * EIO all-ones read, ENXIO a CPU is offline or went offline, EOPNOTSUPP
- * the device or kernel lacks the source, the width or the vectors, ETIMEDOUT no interrupt
- * ever came, EPERM locked down or no CAP_SYS_RAWIO, EBUSY, ENOMEM, EINTR.
+ * errno: EINVAL a field, E2BIG a field that this module does not know, ERANGE
+ * outside the BAR, EACCES a write to the MSI-X table, ENODEV unbound or removed,
+ * EIO all-ones read, ENXIO a CPU is offline or went offline, EOPNOTSUPP the
+ * device or kernel lacks the source, the width or the vectors, ETIMEDOUT no
+ * interrupt ever came, EPERM locked down, EBUSY a run is under way or the BAR
+ * belongs to someone else, EFAULT, ENOMEM, EINTR.
  */
 struct pcilat_run {
 	__u32 size;
@@ -171,7 +174,7 @@ struct pcilat_summary {
 };
 
 enum pcilat_what {
-	PCILAT_WHAT_LATENCY	= 0,	/* READ .. CONFIG, see slot.accesses; IRQ: trigger to handler */
+	PCILAT_WHAT_LATENCY	= 0,	/* see slot.accesses; IRQ: trigger to handler */
 	PCILAT_WHAT_ACK		= 1,	/* IRQ: handler entry to acknowledge */
 	PCILAT_WHAT_CALIBRATION	= 2,	/* the empty stamp pair, same CPU, same interrupt state */
 	PCILAT_WHATS		= 3,
@@ -192,7 +195,8 @@ struct pcilat_slot {
 	__u8 devfn;
 	__u16 reserved0;
 	__u32 irq;		/* IRQ: Linux interrupt number */
-	__s32 error;		/* IRQ: why this slot was given up (-ETIMEDOUT, -EINVAL affinity), 0 if not */
+	/* IRQ: why the slot was given up: -ETIMEDOUT, -EINVAL affinity, -EOPNOTSUPP; 0 if not */
+	__s32 error;
 	struct pcilat_summary summary[PCILAT_WHATS];
 	/* IRQ */
 	__u64 triggers;		/* raised, warm-up left out */
@@ -200,14 +204,18 @@ struct pcilat_slot {
 	__u64 lost;		/* not answered within the time-out */
 	__u64 extra;		/* handler runs without an open trigger */
 	__u64 wrong_cpu;	/* answered on another CPU than asked for */
-	__u64 late;		/* fixed rate: trigger stood later than its time by over half an interval */
-	__u64 missed;		/* fixed rate: times at which nothing was raised: the trigger was too late, or too many open */
-	__u64 merged;		/* fixed rate: triggers answered by one handler run */
+	/* Fixed rate: times at which the trigger came by over half an interval too late, */
+	__u64 late;
+	/* at which nothing was raised, being a whole interval late or 64 being open, */
+	__u64 missed;
+	__u64 merged;		/* and triggers that were answered along with an earlier one */
 	__u64 samples_lost;	/* should be 0: stamps taken but not recorded */
-	__u64 accesses;		/* accesses that a LATENCY value (ring included) covers: the reader divides; 0 means 1 */
+	/* Accesses that a LATENCY value, ring included, covers: the reader divides; 0 means 1. */
+	__u64 accesses;
 	__u64 warmup_triggers;	/* IRQ: raised before measuring; triggers leaves them out */
 	__u64 warmup_handled;	/* IRQ: warm-up interrupts answered, on any CPU */
-	__u64 config_offset;	/* CONFIG: what was read: 0x100, or 0 where the function has no extended space */
+	/* CONFIG: what was read: 0x100, or 0 where the function has no extended space. */
+	__u64 config_offset;
 };
 
 /* PCILAT_IOC_HIST: copies buckets [first, first + count) of a slot to user memory. */
