@@ -125,7 +125,10 @@ fn a_guest_that_dies_is_the_labs_failure() {
 #[test]
 fn set_up_that_fails_says_what_failed() {
     let error = Vm::builder().cpus(1).module("no_such_module").boot().unwrap_err();
-    assert!(matches!(error, LabError::Ended { .. }), "{error}");
+    let LabError::Ended { log: Some(log), .. } = &error else { panic!("{error}") };
+    let serial = std::fs::read_to_string(log).unwrap();
+    assert!(serial.contains("no_such_module"), "{serial}");
+    std::fs::remove_dir_all(log.parent().unwrap()).unwrap();
 }
 
 #[test]

@@ -37,10 +37,12 @@ impl Accel {
         }
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         let kept = cache_dir()?.join("kvm");
-        if let Some((answer, of)) = fs::read_to_string(&kept).ok().as_deref().and_then(|text| text.split_once(' '))
-            && of.trim() == boot.trim()
-        {
-            return Ok(if answer == "works" { Accel::Kvm } else { Accel::Tcg });
+        // Kept as "works BOOT_ID": a reboot may bring another kernel below us.
+        match fs::read_to_string(&kept).ok().as_deref().and_then(|text| text.split_once(' ')) {
+            Some((answer, of)) if of.trim() == boot.trim() => {
+                return Ok(if answer == "works" { Accel::Kvm } else { Accel::Tcg });
+            }
+            _ => {}
         }
         let works = probe(root)?;
         let answer = if works { "works" } else { "fails" };
