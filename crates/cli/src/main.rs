@@ -3,8 +3,9 @@
 //! This file turns what was typed into a call of one verb and what comes back into an exit code; everything else
 //! is in `cmd/<verb>.rs`. No verb prints an error or calls `exit` itself.
 #![forbid(unsafe_code)]
-// A closed pipe makes `println!` panic: verbs write with `writeln!` to a handle and pass the error on.
-#![warn(clippy::print_stdout)]
+// A closed pipe makes `println!` and `eprintln!` panic: verbs write with `writeln!` to a handle and pass the error on,
+// and talk to the user by `cmd::say`.
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 
 mod args;
 mod cmd;
@@ -62,7 +63,7 @@ fn refuse_arguments(err: &clap::Error) -> ExitCode {
         }
         _ => {
             let text = err.render().to_string();
-            eprint!("pciescope: {}", text.strip_prefix("error: ").unwrap_or(&text));
+            cmd::say(&format!("pciescope: {}", text.strip_prefix("error: ").unwrap_or(&text)));
             ExitCode::from(2)
         }
     }
@@ -92,8 +93,8 @@ fn report_failure(err: &anyhow::Error) -> ExitCode {
 
 /// Prints an error with its causes on one line, and what the user can do about it on the next.
 fn complain(err: &anyhow::Error) {
-    eprintln!("pciescope: {err:#}");
+    cmd::say(&format!("pciescope: {err:#}\n"));
     if let Some(hint) = err.chain().find_map(cmd::hint_of) {
-        eprintln!("hint: {hint}");
+        cmd::say(&format!("hint: {hint}\n"));
     }
 }

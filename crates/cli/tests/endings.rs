@@ -198,6 +198,20 @@ fn a_closed_pipe_ends_the_program_quietly() {
     }
 }
 
+#[test]
+fn a_closed_standard_error_changes_nothing() {
+    let (reader, writer) = std::os::unix::net::UnixStream::pair().unwrap();
+    drop(reader);
+    let line = "latency irq -v --backend fake:lose=10 --cpus 0 --vectors 0 --source hardware --count 100 --json";
+    let output = Command::new(PROGRAM)
+        .args(line.split(' '))
+        .stdout(Stdio::piped())
+        .stderr(std::os::fd::OwnedFd::from(writer))
+        .output()
+        .unwrap();
+    assert_eq!(Ended::of(output).expect_code(1).records().len(), 2);
+}
+
 /// Runs a command line on a terminal of its own; what it shows, and its exit code.
 fn on_a_terminal(line: &str) -> (String, i32) {
     let output = Command::new("script")

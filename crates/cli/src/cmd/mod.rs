@@ -13,7 +13,7 @@ pub mod reg;
 pub mod report;
 pub mod unbind;
 
-use std::io;
+use std::io::{self, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -35,8 +35,19 @@ pub struct Ctx {
 impl Ctx {
     /// Tells the user something in passing, on the standard error.
     pub fn note(&self, text: &str) {
-        eprintln!("pciescope: {text}");
+        say(&format!("pciescope: {text}\n"));
     }
+
+    /// Tells the user what to do about what was just said.
+    pub fn hint(&self, text: &str) {
+        say(&format!("hint: {text}\n"));
+    }
+}
+
+/// Writes to the standard error. Where that is closed there is nobody left to tell, and a run goes on and puts the
+/// machine back all the same; `eprintln!` would end it in a panic.
+pub fn say(text: &str) {
+    let _ = io::stderr().lock().write_all(text.as_bytes());
 }
 
 /// The wish to end, by Ctrl-C, SIGTERM or a hang-up of the terminal.

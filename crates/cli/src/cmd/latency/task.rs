@@ -52,7 +52,7 @@ fn conclude(ctx: &Ctx, summary: &Summary, is_table: bool) -> ExitCode {
     for failure in &summary.failures {
         ctx.note(&failure.text);
         if let Some(hint) = &failure.hint {
-            eprintln!("hint: {hint}");
+            ctx.hint(hint);
         }
     }
     for check in summary.failed_checks.iter().take(CHECKS_SHOWN) {
@@ -65,7 +65,7 @@ fn conclude(ctx: &Ctx, summary: &Summary, is_table: bool) -> ExitCode {
     if !is_table && ctx.verbose > 0 {
         for warning in &summary.warnings {
             ctx.note(&format!("warning: {}", warning.text));
-            eprintln!("hint: {}", warning.hint);
+            ctx.hint(&warning.hint);
         }
     }
     let is_interrupted = summary.failures.iter().any(|failure| failure.code == "interrupted");
