@@ -328,7 +328,8 @@ fn undo(root: &Root, hand: &dyn Hand, state: &State) -> Result<Vec<String>, Erro
     let address = state.bdf.to_string();
     let at = pci::folder(state.bdf);
     // A single new line empties the file; an empty write would not reach the kernel.
-    hand.write(&at.join("driver_override"), state.former_override.as_deref().unwrap_or("\n"))?;
+    let former_override = state.former_override.as_deref().unwrap_or("\n");
+    hand.write(&at.join("driver_override"), former_override)?;
     let now = driver_of(root, state.bdf);
     if now == state.former_driver {
         return Ok(Vec::new());
@@ -343,7 +344,12 @@ fn undo(root: &Root, hand: &dyn Hand, state: &State) -> Result<Vec<String>, Erro
         hand.write(Path::new("/sys/bus/pci/drivers_probe"), &address)?;
         return Ok(vec![format!("its former driver {former} is not loaded any more")]);
     }
-    hand.write(&driver_file(former, "bind"), &address)?;
+    // The former driver may have come by an override that was taken back since (pci-stub, vfio-pci): its table of ids
+    // alone would not take the function then.
+    hand.write(&at.join("driver_override"), former)?;
+    let taken = hand.write(&driver_file(former, "bind"), &address);
+    hand.write(&at.join("driver_override"), former_override)?;
+    taken?;
     match driver_of(root, state.bdf) {
         Some(driver) if driver == *former => Ok(Vec::new()),
         now => Err(Error::NotTaken { bdf: state.bdf, driver: former.clone(), now }),

@@ -51,6 +51,11 @@ impl Hand for Kernel {
             if link.exists() {
                 return fail(io::ErrorKind::ResourceBusy);
             }
+            // Only nvme has the disk in its table of ids.
+            let overridden = driver_override(&self.root, BDF.parse().unwrap());
+            if driver != "nvme" && overridden.as_deref() != driver.to_str() {
+                return fail(io::ErrorKind::NotFound);
+            }
             symlink(self.root.path(DRIVERS).join(driver), link).unwrap();
         }
         Ok(())
@@ -323,4 +328,11 @@ fn refuses_what_is_in_use_unless_forced() {
     let forced = take_by(&machine.root, Arc::<Kernel>::clone(&machine.kernel), machine.bdf, Driver::Pcilat, true);
     drop(forced.unwrap());
     assert_eq!(machine.now(), (owned("nvme"), None, false));
+}
+
+#[test]
+fn a_former_driver_that_came_by_an_override_taken_back_since_is_given_back() {
+    let machine = machine(Some("vfio-pci"), "(null)");
+    machine.take().unwrap().release().unwrap();
+    assert_eq!(machine.now(), (Some("vfio-pci".into()), None, false));
 }

@@ -225,6 +225,8 @@ impl Kmod {
         let cpu = status.and_then(|s| u32::try_from(s.error_cpu).ok());
         Ok(match error.raw_os_error() {
             Some(libc::EINTR) => failure::interrupted(self.bdf, status.map_or(0, |s| s.done)),
+            // The module looks for the device's ID when a read gives all-ones.
+            Some(libc::EIO) if status.is_some_and(|s| s.present == 0) => failure::removed(self.bdf),
             Some(libc::EIO) => {
                 let offset = status.map_or(request.offset, |s| s.error_offset);
                 let place = match request.kind {
