@@ -76,8 +76,12 @@ fn lost_and_doubled_interrupts_are_told_apart() {
 
     rig.tell("reset");
     rig.tell("irq-double every 4");
-    let doubled =
-        rig.pciescope(&format!("latency irq {} --vectors 3 --cpus 2 --count {COUNT} --source hardware", rig.bdf));
+    // At a rate that leaves the second message its time: back to back it would be taken for the next trigger's answer,
+    // or merge with it, as in any interrupt controller.
+    let doubled = rig.pciescope(&format!(
+        "latency irq {} --vectors 3 --cpus 2 --count {COUNT} --source hardware --interval 10ms",
+        rig.bdf
+    ));
     let records = doubled.expect(1, "irq-hardware");
     let ledger = rig.ledger();
     let twice = vector(&ledger, 3, "doubled");
@@ -97,7 +101,7 @@ fn an_injected_delay_moves_the_trigger_and_not_the_acknowledge() {
     let measure = |delay: &str| {
         rig.tell("reset");
         rig.tell(&format!("irq-delay {delay}"));
-        let run = format!("latency irq {} --vectors 1 --count 300 --source hardware", rig.bdf);
+        let run = format!("latency irq {} --vectors 1 --count 300 --source hardware --timeout 2s", rig.bdf);
         let measured = rig.pciescope(&run);
         let records = measured.expect(0, "irq-hardware");
         [merged(&records, "trigger_to_handler"), merged(&records, "entry_to_ack")]
@@ -127,7 +131,8 @@ fn a_fixed_rate_counts_what_is_late_and_missed() {
     let easy = rig.pciescope(&format!("{run} --interval 2ms"));
     let records = easy.of("irq-hardware");
     assert!([0, 1].contains(&easy.output.status), "{}", easy.output.stderr);
-    assert_eq!(total(&records, "handled") + total(&records, "merged"), total(&records, "triggers"));
+    let ended = ["handled", "merged", "lost"].map(|name| total(&records, name)).iter().sum::<u64>();
+    assert_eq!(ended, total(&records, "triggers"));
     // An interrupt that takes 3 ms cannot follow a trigger every millisecond: about two times of three pass unused.
     rig.tell("irq-delay fixed 3ms");
     let hard = rig.pciescope(&format!("{run} --interval 1ms"));
@@ -145,7 +150,10 @@ fn qemus_own_devices_raise_their_interrupts() {
         for (name, _) in &devices {
             let bdf = address(&rig.vm, name);
             let measured = rig.pciescope(&format!("latency irq {bdf} --bind --cpus 0-1 --count 50 --source hardware"));
-            let records = measured.expect(0, "irq-hardware");
+            // QEMU's e1000e throttles whatever the driver asks for, and repeats what it held back: `extra`, exit code 1.
+            let records = measured.of("irq-hardware");
+            assert!(measured.output.status == 0 || *name == "e1000e0", "{kernel}, {name}: {}", measured.output.stderr);
+            assert!(!records.is_empty(), "{kernel}, {name}: {}", measured.output.stderr);
             assert_eq!(total(&records, "handled"), 50 * records.len() as u64, "{kernel}, {name}");
             assert_eq!(total(&records, "wrong_cpu") + total(&records, "lost"), 0, "{kernel}, {name}");
             // Two devices at once: the endpoint measures while the other is bound.

@@ -55,9 +55,24 @@ impl Rig {
 
     /// As [`Rig::boot_with`], with the endpoint's place.
     pub fn boot_at(kernel: Kernel, place: Place, more: impl FnOnce(Builder) -> Builder) -> Rig {
+        Rig::boot_endpoint(LatencyEndpoint::default(), kernel, place, more)
+    }
+
+    /// As [`Rig::boot`], with an endpoint that has no MSI-X.
+    pub fn boot_unpluggable(kernel: Kernel) -> Rig {
+        let endpoint = LatencyEndpoint::without_msix(&Default::default());
+        Rig::boot_endpoint(endpoint, kernel, Place::RootPort, |builder| builder.module("pcilat"))
+    }
+
+    fn boot_endpoint(
+        endpoint: LatencyEndpoint,
+        kernel: Kernel,
+        place: Place,
+        more: impl FnOnce(Builder) -> Builder,
+    ) -> Rig {
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
-        let endpoint = Served::spawn(LatencyEndpoint::new(&Default::default()), folder.path(), "lab0")
-            .unwrap_or_else(|err| panic!("the lab failed: {err}"));
+        let endpoint =
+            Served::spawn(endpoint, folder.path(), "lab0").unwrap_or_else(|err| panic!("the lab failed: {err}"));
         let builder = Vm::builder().kernel(kernel).served("lab0", &endpoint, place).program(program());
         let vm = more(builder).boot().unwrap_or_else(|err| {
             panic!("the lab failed: {err}\nhint: {}", err.hint().unwrap_or("see the serial log"))
