@@ -1,6 +1,8 @@
 //! The guest itself: every kernel boots with the standard machine, commands and their results come through, and what
 //! goes wrong is told apart from what a test finds.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic; its helpers are tests too")]
+
 use std::time::{Duration, Instant};
 
 use pciescope_lab::Served;

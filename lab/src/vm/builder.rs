@@ -189,7 +189,15 @@ impl Builder {
 
     fn kernel_cmdline(&self) -> String {
         // The terminal of a person wants the kernel's messages as they come; scripts read the log.
-        let mut words = vec!["console=ttyS0", "quiet", "panic=-1", "oops=panic", "tsc=reliable", "log_buf_len=4M"];
+        let mut words = vec![
+            "console=ttyS0",
+            "quiet",
+            "panic=-1",
+            "oops=panic",
+            "tsc=reliable",
+            "no_timer_check",
+            "log_buf_len=4M",
+        ];
         if self.has_iommu {
             words.extend(["intel_iommu=on", "iommu=nopt"]);
         }

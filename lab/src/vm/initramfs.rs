@@ -33,13 +33,17 @@ const TOOLS: [&str; 13] = [
 ];
 
 /// Scripts of `lab/guest` and where they go.
-const SCRIPTS: [(&str, &str); 5] = [
+const SCRIPTS: [(&str, &str); 6] = [
     ("init", "init"),
     ("agent", "lib/lab/agent"),
     ("command", "lib/lab/command"),
     ("tool", "lib/lab/tool"),
     ("modprobe", "sbin/modprobe"),
+    ("poweroff", "lib/lab/poweroff"),
 ];
+
+/// What a person types to end the guest. QEMU is told not to reboot.
+const ENDINGS: [&str; 3] = ["poweroff", "halt", "reboot"];
 
 const FOLDERS: [&str; 19] = [
     "bin",
@@ -106,7 +110,7 @@ fn fill(archive: &mut Archive, root: &Root, release: &str, scripts: &[(&str, Vec
         .output()
         .map_err(LabError::file("start", root.path().join("usr/bin/busybox")))?;
     // modprobe and what comes from the root folder must not be hidden by busybox's own.
-    let hidden: HashSet<&str> = TOOLS.into_iter().chain(["modprobe", "busybox"]).collect();
+    let hidden: HashSet<&str> = TOOLS.into_iter().chain(["modprobe", "busybox"]).chain(ENDINGS).collect();
     for applet in String::from_utf8_lossy(&list.stdout).lines().filter(|applet| !hidden.contains(applet)) {
         archive.link(&format!("bin/{applet}"), "/bin/busybox")?;
     }
@@ -115,6 +119,9 @@ fn fill(archive: &mut Archive, root: &Root, release: &str, scripts: &[(&str, Vec
     }
     // Debian's busybox runs its own applets whatever PATH says: a shell that does not must read the commands.
     archive.link("bin/sh", "/lib/lab/tool")?;
+    for ending in ENDINGS {
+        archive.link(&format!("bin/{ending}"), "/lib/lab/poweroff")?;
+    }
     archive.link("usr/bin/modprobe", "/sbin/modprobe")?;
     archive.link("lib/modules", "/lab/usr/lib/modules")?;
     archive.link("usr/share/misc", "/lab/usr/share/misc")?;
