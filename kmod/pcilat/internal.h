@@ -205,7 +205,6 @@ struct pcilat_answer {
 	u64 entry;
 	u64 acked;
 	u32 cpu;
-	u32 merged;		/* further triggers that this handler run answered */
 };
 
 /*

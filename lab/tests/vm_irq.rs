@@ -24,8 +24,10 @@ fn every_interrupt_is_counted_where_it_belongs_on_every_kernel() {
     for kernel in Kernel::ALL {
         let rig = Rig::boot(kernel);
         rig.tell("reset");
-        let measured =
-            rig.pciescope(&format!("latency irq {} --bind --vectors 0-7 --count {COUNT} --source both", rig.bdf));
+        let measured = rig.pciescope(&format!(
+            "latency irq {} --bind --vectors 0-7 --count {COUNT} --source both --timeout 2s",
+            rig.bdf
+        ));
         let records = measured.expect(0, "irq-hardware");
         let ledger = rig.ledger();
         assert_eq!(records.len() as u64, 8 * CPUS, "one record per CPU and vector");
@@ -85,11 +87,11 @@ fn lost_and_doubled_interrupts_are_told_apart() {
     let records = doubled.expect(1, "irq-hardware");
     let ledger = rig.ledger();
     let twice = vector(&ledger, 3, "doubled");
-    assert!(twice >= 25, "{ledger}");
+    assert!(twice > 10, "{ledger}");
     // A doubled warm-up interrupt belongs to no sample.
     let extra = total(&records, "extra");
     assert!(extra <= twice && extra + total(&records, "warmup_triggers") >= twice, "extra {extra}: {ledger}");
-    assert_eq!(total(&records, "handled"), COUNT);
+    assert_eq!(total(&records, "handled"), total(&records, "triggers"));
     rig.must(&format!("pciescope unbind {}", rig.bdf));
     rig.finish();
 }
@@ -98,46 +100,56 @@ fn lost_and_doubled_interrupts_are_told_apart() {
 fn an_injected_delay_moves_the_trigger_and_not_the_acknowledge() {
     let rig = Rig::boot(Kernel::V6_12);
     rig.must(&format!("pciescope bind {} --driver pcilat", rig.bdf));
-    let measure = |delay: &str| {
+    let measure = |delay_us: u32| {
         rig.tell("reset");
-        rig.tell(&format!("irq-delay {delay}"));
+        rig.tell(&format!("irq-delay fixed {delay_us}us"));
         let run = format!("latency irq {} --vectors 1 --count 300 --source hardware --timeout 2s", rig.bdf);
         let measured = rig.pciescope(&run);
         let records = measured.expect(0, "irq-hardware");
-        [merged(&records, "trigger_to_handler"), merged(&records, "entry_to_ack")]
+        let trigger = merged(&records, "trigger_to_handler");
+        assert!(trigger.min_ns().unwrap() >= f64::from(delay_us) * 1e3, "an interrupt beats its delay");
+        [trigger, merged(&records, "entry_to_ack")]
             .map(|histogram| histogram.median_ns().expect("1200 samples have a median"))
     };
-    let [trigger, ack] = measure("none");
-    for delay_us in [200.0, 1000.0] {
-        let [delayed_trigger, delayed_ack] = measure(&format!("fixed {delay_us}us"));
-        let moved = delayed_trigger - trigger;
-        let injected = delay_us * 1e3;
-        assert!(
-            (injected * 0.95 - trigger / 2.0..injected * 1.05 + trigger).contains(&moved),
-            "{injected} ns were injected, the trigger moved by {moved} ns (undelayed {trigger} ns)"
-        );
-        assert!((delayed_ack - ack).abs() < ack.max(10e3), "the acknowledge moved from {ack} to {delayed_ack} ns");
-    }
+    // Both with a delay: after 300 us the device's process sleeps, and waking it is in every acknowledge alike.
+    let [trigger, ack] = measure(300);
+    let [delayed_trigger, delayed_ack] = measure(1300);
+    let moved = delayed_trigger - trigger;
+    assert!(
+        (950e3..1050e3 + trigger).contains(&moved),
+        "1 ms was added, the trigger moved by {moved} ns from {trigger} ns"
+    );
+    assert!((delayed_ack - ack).abs() < 15e3, "the acknowledge moved from {ack} to {delayed_ack} ns");
     rig.must(&format!("pciescope unbind {}", rig.bdf));
     rig.finish();
 }
 
 #[test]
-fn a_fixed_rate_counts_what_is_late_and_missed() {
+fn a_fixed_rate_hides_no_waiting_and_counts_what_it_could_not_raise() {
     let rig = Rig::boot(Kernel::V6_12);
     rig.must(&format!("pciescope bind {} --driver pcilat", rig.bdf));
+    let measure = |interval: &str| {
+        let run = format!("latency irq {} --vectors 0 --cpus 1 --count 200 --source hardware --timeout 1s", rig.bdf);
+        let measured = rig.pciescope(&format!("{run} --interval {interval}"));
+        assert!([0, 1].contains(&measured.output.status), "{}", measured.output.stderr);
+        let records = measured.of("irq-hardware");
+        let ended = ["handled", "lost", "wrong_cpu"].map(|name| total(&records, name)).iter().sum::<u64>();
+        assert_eq!(ended, total(&records, "triggers"));
+        let [missed, merged_times] = ["missed", "merged"].map(|name| total(&records, name));
+        assert_eq!(total(&records, "triggers") + missed + merged_times, 200, "every time of the plan is accounted for");
+        (missed + merged_times, merged(&records, "trigger_to_handler"))
+    };
     rig.tell("reset");
-    let run = format!("latency irq {} --vectors 0 --cpus 1 --count 200 --source hardware", rig.bdf);
-    let easy = rig.pciescope(&format!("{run} --interval 2ms"));
-    let records = easy.of("irq-hardware");
-    assert!([0, 1].contains(&easy.output.status), "{}", easy.output.stderr);
-    let ended = ["handled", "merged", "lost"].map(|name| total(&records, name)).iter().sum::<u64>();
-    assert_eq!(ended, total(&records, "triggers"));
-    // An interrupt that takes 3 ms cannot follow a trigger every millisecond: about two times of three pass unused.
+    measure("2ms");
+    // A trigger is open for 3 ms: two of three times find it so, and no figure is mixed up with the next trigger's.
     rig.tell("irq-delay fixed 3ms");
-    let hard = rig.pciescope(&format!("{run} --interval 1ms"));
-    let records = hard.of("irq-hardware");
-    assert!(total(&records, "missed") >= total(&records, "triggers"), "missed {}", total(&records, "missed"));
+    let (not_raised, delayed) = measure("1ms");
+    assert!((120..180).contains(&not_raised), "{not_raised} of 200 times were not raised");
+    assert!(delayed.min_ns().unwrap() >= 3e6);
+    // No emulator raises an interrupt every microsecond.
+    rig.tell("reset");
+    let (not_raised, _) = measure("1us");
+    assert!(not_raised > 0);
     rig.must(&format!("pciescope unbind {}", rig.bdf));
     rig.finish();
 }

@@ -208,7 +208,7 @@ struct pcilat_slot {
 	__u64 late;
 	/* at which nothing was raised, being a whole interval late or 64 being open, */
 	__u64 missed;
-	__u64 merged;		/* and triggers that were answered along with an earlier one */
+	__u64 merged;		/* and times at which the last one was still open: not raised */
 	__u64 samples_lost;	/* should be 0: stamps taken but not recorded */
 	/* Accesses that a LATENCY value, ring included, covers: the reader divides; 0 means 1. */
 	__u64 accesses;
