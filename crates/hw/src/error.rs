@@ -178,6 +178,9 @@ impl Error {
                 Some("the backends are auto, kmod, vfio, resource, sysfs and fake[:OPTION,...]".to_owned())
             }
             Error::Refused { hint, .. } | Error::NoBackend { hint, .. } | Error::Call { hint, .. } => hint.clone(),
+            Error::Unsupported { bdf, backend: "resource", .. } => Some(format!(
+                "the vfio backend can, with Secure Boot too: `pciescope bind {bdf} --driver vfio-pci` or --backend vfio --bind"
+            )),
             Error::NoDriver { driver: "pcilat", .. } => {
                 Some("`make kmod` builds it and `insmod kmod/pcilat/pcilat.ko` loads it".to_owned())
             }

@@ -289,9 +289,11 @@ impl Builder {
             }
         }
         let own = own_modules(release)?;
+        // Modules, and the programs that try their interfaces.
         for entry in fs::read_dir(&own).into_iter().flatten().flatten() {
-            if entry.path().extension().is_some_and(|extension| extension == "ko") {
-                copy(&entry.path(), &files, &format!("/lib/pciescope/{}", entry.file_name().to_string_lossy()))?;
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if !name.starts_with('.') {
+                copy(&entry.path(), &files, &format!("/lib/pciescope/{name}"))?;
             }
         }
         for (name, bytes) in machine::files(&self.slots) {
