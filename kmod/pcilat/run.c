@@ -226,9 +226,11 @@ static void pcilat_take_turns(struct pcilat_job *job)
 	u64 time = job->deadline - job->start, deadline = 0, quota;
 	u32 round, i;
 
-	for (round = 0; round < rounds; round++) {
+	for (round = 0; round < rounds && !pcilat_job_stopped(job); round++) {
 		quota = div_u64(count, rounds);
 		quota += round < count - quota * rounds;
+		if (!quota)
+			break;	/* more rounds than samples */
 		for (i = 0; i < job->req.ncpus && !pcilat_job_stopped(job); i++) {
 			if (job->deadline)
 				deadline = job->start + mul_u64_u64_div_u64(time, ++turn, turns);
