@@ -2,9 +2,10 @@
 /*
  * Timed register accesses, and the calibration of the empty stamp pair.
  *
- * A segment is a row of samples with interrupts off. It ends after
- * PCILAT_BATCH_MAX_NS at the latest, give or take the one access that is on
- * its way. Nothing is sorted, stored or counted inside.
+ * A segment is a row of samples with interrupts off. It ends before a sample
+ * as long as its longest would exceed PCILAT_BATCH_MAX_NS, so that only an
+ * access that is slower than those before can. Nothing is sorted, stored or
+ * counted inside.
  */
 #include <linux/io.h>
 #include <linux/irqflags.h>
@@ -135,7 +136,7 @@ static __always_inline void access_segment(struct pcilat_worker *w, u32 samples,
 {
 	struct pcilat_job *job = w->job;
 	bool ones_ok = job->req.flags & PCILAT_RUN_ONES_OK;
-	u64 begin, end, off;
+	u64 begin, end, off, longest = 0;
 	unsigned long flags;
 	bool good;
 
@@ -159,7 +160,9 @@ static __always_inline void access_segment(struct pcilat_worker *w, u32 samples,
 		s->ticks = end - begin;
 		s->target = 0;
 		w->samples++;
-	} while (w->samples < samples && end - off < job->budget && !pcilat_job_stopped(job));
+		longest = max(longest, end - begin);
+	} while (w->samples < samples && end - off + longest <= job->budget &&
+		 !pcilat_job_stopped(job));
 	w->moved = smp_processor_id() != w->runs_on;
 out:
 	local_irq_restore(flags);

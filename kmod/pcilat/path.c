@@ -70,7 +70,7 @@ void pcilat_path_segment(struct pcilat_worker *w, u32 samples)
 {
 	struct pcilat_job *job = w->job;
 	bool ones_ok = job->req.flags & PCILAT_RUN_ONES_OK;
-	u64 begin, end, off;
+	u64 begin, end, off, longest = 0;
 	unsigned long flags;
 	bool good;
 
@@ -99,7 +99,9 @@ void pcilat_path_segment(struct pcilat_worker *w, u32 samples)
 		s->ticks = end - begin;
 		w->samples++;
 		w->next_target = (w->next_target + 1) % job->targets;
-	} while (w->samples < samples && end - off < job->budget && !pcilat_job_stopped(job));
+		longest = max(longest, end - begin);
+	} while (w->samples < samples && end - off + longest <= job->budget &&
+		 !pcilat_job_stopped(job));
 	w->moved = smp_processor_id() != w->runs_on;
 out:
 	local_irq_restore(flags);
