@@ -21,6 +21,7 @@ kmod:				## build the kernel modules for the running kernel: kmod/*/*.ko
 
 unit:				## the tests that need no virtual hardware
 	tools/setup build
+	$(MAKE) -C kmod check
 	$(CARGO) test --workspace --locked --no-fail-fast
 
 vm-test: build			## the tests on virtual hardware, on every guest kernel
