@@ -231,9 +231,15 @@ struct Wire {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     p50_ns: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
+    p90_ns: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    p95_ns: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
     p99_ns: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     p999_ns: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    p9999_ns: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     max_ns: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -255,8 +261,11 @@ impl Serialize for Histogram {
             min_ns: self.min_ns(),
             mean_ns: self.mean_ns(),
             p50_ns: self.percentile_ns(50.0),
+            p90_ns: self.percentile_ns(90.0),
+            p95_ns: self.percentile_ns(95.0),
             p99_ns: self.percentile_ns(99.0),
             p999_ns: self.percentile_ns(99.9),
+            p9999_ns: self.percentile_ns(99.99),
             max_ns: self.max_ns(),
             min_at_ns: self.min_at_ns,
             max_at_ns: self.max_at_ns,
@@ -314,6 +323,21 @@ mod tests {
         assert!(h.percentile_ns(99.9).is_some());
         assert!(Histogram::default().percentile_ns(50.0).is_none());
         assert!(Histogram::default().min_ns().is_none());
+    }
+
+    #[test]
+    fn a_record_sums_up_with_the_percentiles_of_the_table() {
+        let json = |count: u64| serde_json::to_value(Histogram::of_ns(1..=count).unwrap()).unwrap();
+        let whole = json(100_000);
+        for (name, percent) in
+            [("p50", 0.5), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99), ("p999", 0.999), ("p9999", 0.9999)]
+        {
+            let got = whole[format!("{name}_ns")].as_f64().unwrap();
+            assert!((got / (percent * 1e5) - 1.0).abs() < 1e-3, "{name} is {got}");
+        }
+        // 1000 samples support p99 and no more.
+        let few = json(1000);
+        assert!(few.get("p99_ns").is_some() && few.get("p999_ns").is_none() && few.get("p9999_ns").is_none());
     }
 
     #[test]
