@@ -50,6 +50,13 @@ fn the_top_level_help_names_every_verb_and_exit_code() {
     }
 }
 
+/// The kernel names the nodes of the text records after the whole address (docs/uapi.md).
+#[test]
+fn the_example_of_import_names_a_node_that_exists() {
+    let help = run("import --help").expect_code(0).stdout;
+    assert!(help.contains("/dev/pcilatdriver/0000:1a:00.0/interrupt"), "{help}");
+}
+
 #[test]
 fn version_is_that_of_the_package() {
     assert_eq!(run("--version").expect_code(0).stdout, concat!("pciescope ", env!("CARGO_PKG_VERSION"), "\n"));

@@ -15,7 +15,7 @@ use super::latency::output::{Output, OutputArgs};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  pciescope import /dev/pcilatdriver/1a:00.0/interrupt
+  pciescope import /dev/pcilatdriver/0000:1a:00.0/interrupt
   pciescope import interrupt.log -o run.jsonl && pciescope report run.jsonl -o report.html
   perf stat -a -I 1000 -x, -e cycles sleep 10 2>&1 | pciescope import - --format perf-stat --csv
 
