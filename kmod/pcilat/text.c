@@ -673,7 +673,7 @@ static ssize_t text_read(struct file *file, char __user *to, size_t size, loff_t
 	size_t done = 0, bytes;
 
 	if (mutex_lock_interruptible(&reader->lock))
-		return -EINTR;
+		return -ERESTARTSYS;
 	while (done < size && !signal_pending(current)) {
 		if (reader->done == reader->length && !text_next_line(reader))
 			break;
@@ -687,6 +687,9 @@ static ssize_t text_read(struct file *file, char __user *to, size_t size, loff_t
 		cond_resched();
 	}
 	mutex_unlock(&reader->lock);
+	/* 0 would be the end. */
+	if (!done && size && signal_pending(current))
+		return -ERESTARTSYS;
 	return done;
 }
 
