@@ -437,6 +437,9 @@ static ssize_t pcilat_read(struct file *file, char __user *to, size_t size, loff
 		cond_resched();
 	}
 	kfree(bounce);
+	/* 0 would be the end. */
+	if (!done && signal_pending(current))
+		return -ERESTARTSYS;
 	return done;
 }
 
