@@ -177,11 +177,11 @@ static int pcilat_ioc_run(struct pcilat_device *pl, const void __user *arg)
 		}
 	}
 	if (run.kind == PCILAT_KIND_IRQ) {
-		if (!pl->nvectors) {
+		if (!pl->info.vectors) {
 			ret = -EOPNOTSUPP;
 			goto out;
 		}
-		vectors = pcilat_copy_list(run.vectors, run.nvectors, pl->nvectors, -EOPNOTSUPP);
+		vectors = pcilat_copy_list(run.vectors, run.nvectors, pl->info.vectors, -EOPNOTSUPP);
 		if (IS_ERR(vectors)) {
 			ret = PTR_ERR(vectors);
 			vectors = NULL;
