@@ -255,7 +255,7 @@ static void lab_raise(struct pcilat_device *pl, u32 vector)
 	trigger_write(pl, LAB_TRIGGER(vector), 1);
 }
 
-/* It has no interrupt line. */
+/* Its interrupt line is not used, hence no look at whose interrupt it was. */
 static bool lab_acknowledge(struct pcilat_device *pl, u32 vector)
 {
 	trigger_write(pl, LAB_IRQ_ACK, BIT(vector));

@@ -206,7 +206,7 @@ struct pcilat_slot {
 	__u64 wrong_cpu;	/* answered on another CPU than asked for */
 	/* Fixed rate: times at which the trigger came by over half an interval too late, */
 	__u64 late;
-	/* at which nothing was raised, being a whole interval late or 64 being open, */
+	/* at which nothing was raised, being a whole interval late or the core being busy, */
 	__u64 missed;
 	__u64 merged;		/* and times at which the last one was still open: not raised */
 	__u64 samples_lost;	/* should be 0: stamps taken but not recorded */
