@@ -1,5 +1,6 @@
 //! The server as a vfio-user client sees it, without QEMU. The client is that of the crate `vfio_user`: an opinion on
 //! the protocol that is not ours. What it cannot say, raw bytes on the socket say.
+#![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
