@@ -31,8 +31,8 @@ pub fn render(records: &[Record]) -> String {
     );
     head(&mut page, records, &sections, &title);
     page.push_str("<main>\n");
-    notices(&mut page, records);
     overview(&mut page, &sections);
+    notices(&mut page, records);
     let blocks = table::section_blocks(&sections, &table::Options::default());
     for (number, (section, blocks)) in sections.iter().zip(&blocks).enumerate() {
         one(&mut page, number, section, blocks);
@@ -154,9 +154,11 @@ fn overview(page: &mut String, sections: &[Section]) {
 
 fn one(page: &mut String, number: usize, section: &Section, blocks: &[Block]) {
     let badge = if section.is_emulated() { " <span class=\"badge\">emulated</span>" } else { "" };
+    let label = section.first().label.as_deref().map(|label| format!(": {label}")).unwrap_or_default();
     *page += &format!(
-        "<section class=\"card\" id=\"s{number}\">\n<h2>{}{badge}</h2>\n<p class=\"facts\">{}</p>\n",
+        "<section class=\"card\" id=\"s{number}\">\n<h2>{}{}{badge}</h2>\n<p class=\"facts\">{}</p>\n",
         safe(&test_title(section.test())),
+        safe(&label),
         safe(&device_name(section.first()))
     );
     *page += &format!("<div class=\"maps\" data-section=\"{number}\"></div>\n");
