@@ -20,6 +20,7 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/time.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <linux/pcilat.h>
@@ -461,6 +462,32 @@ static void on_alarm(int signal)
 	(void)signal;
 }
 
+/* As many rounds as there can be: a signal still ends them at once. */
+static void many_rounds(void)
+{
+	struct sigaction action = { .sa_handler = on_alarm };
+	struct itimerval soon = { { 0, 20000 }, { 0, 50000 } }, never = { 0 };
+	struct pcilat_run r = good_run();
+	struct timespec begin, end;
+	int ret = 0, error = 0;
+
+	r.order = PCILAT_ORDER_INTERLEAVED;
+	r.rounds = 0xffffffff;
+	r.count = 0xffffffff;
+	if (!planning) {
+		sigaction(SIGALRM, &action, NULL);
+		clock_gettime(CLOCK_MONOTONIC, &begin);
+		setitimer(ITIMER_REAL, &soon, NULL);
+		ret = ioctl(fd, PCILAT_IOC_RUN, &r);
+		error = errno;
+		setitimer(ITIMER_REAL, &never, NULL);
+		clock_gettime(CLOCK_MONOTONIC, &end);
+		if (end.tv_sec - begin.tv_sec > 2)
+			error = ETIME;
+	}
+	expect("run: 2^32 rounds, and a signal", EINTR, ret, error);
+}
+
 static void random_calls(__u64 seed, unsigned long calls)
 {
 	struct sigaction action = { .sa_handler = on_alarm };
@@ -525,6 +552,7 @@ static void all_tests(__u64 seed, unsigned long calls)
 	bad_registers();
 	bad_text();
 	bad_files();
+	many_rounds();
 	random_test(seed, calls);
 }
 
