@@ -1,8 +1,9 @@
 //! The command line: the verbs, and the parsers of values that several verbs take.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::cmd;
 
@@ -105,13 +106,38 @@ pub fn bdf(text: &str) -> Result<pciescope_core::Bdf, String> {
     })
 }
 
+/// Takes clap's refusal apart: what is wrong, in one line, and what the user can do. Clap writes blocks with blank
+/// lines between: what is wrong, tips, the usage, and where the help is.
+pub fn refusal(rendered: &str, typed: &[OsString]) -> (String, String) {
+    let line = |block: &str| block.lines().map(str::trim).collect::<Vec<_>>().join(" ");
+    let mut blocks = rendered.trim().split("\n\n");
+    let first = line(blocks.next().unwrap_or_default());
+    let tips = blocks.flat_map(str::lines).filter_map(|text| text.trim().strip_prefix("tip: "));
+    // No value of ours looks like an option: a misspelt option is what was typed.
+    let tips = tips.filter(|tip| !tip.starts_with("to pass")).collect::<Vec<_>>().join("; ");
+    let hint = if tips.is_empty() { format!("`{} --help`", named(typed)) } else { tips };
+    (first.strip_prefix("error: ").unwrap_or(&first).to_owned(), hint)
+}
+
+/// The verb that was typed, such as `pciescope latency mmio`, as far as it is one.
+fn named(typed: &[OsString]) -> String {
+    let cli = Cli::command();
+    let (mut command, mut name) = (&cli, cli.get_name().to_owned());
+    for word in typed {
+        if let Some(verb) = command.find_subcommand(word) {
+            name = format!("{name} {}", verb.get_name());
+            command = verb;
+        }
+    }
+    name
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn the_command_line_is_consistent() {
-        use clap::CommandFactory;
         Cli::command().debug_assert();
     }
 

@@ -62,8 +62,9 @@ fn refuse_arguments(err: &clap::Error) -> ExitCode {
             ExitCode::from(2)
         }
         _ => {
-            let text = err.render().to_string();
-            cmd::say(&format!("pciescope: {}", text.strip_prefix("error: ").unwrap_or(&text)));
+            let typed: Vec<_> = std::env::args_os().skip(1).collect();
+            let (text, hint) = args::refusal(&err.render().to_string(), &typed);
+            cmd::say(&format!("pciescope: {text}\nhint: {hint}\n"));
             ExitCode::from(2)
         }
     }

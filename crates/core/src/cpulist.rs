@@ -65,30 +65,37 @@ impl FromStr for CpuList {
 
     /// Parses `0-3,8,16-30:2`; an empty text is the empty set (sysfs prints that for a node without CPUs).
     fn from_str(text: &str) -> Result<Self, Error> {
-        let refuse = |why: String| Error::CpuList { text: text.to_owned(), why };
-        let mut cpus = BTreeSet::new();
-        let body = text.trim();
-        if body.is_empty() {
-            return Ok(CpuList(cpus));
-        }
-        for part in body.split(',') {
-            let (range, step) = part.split_once(':').unwrap_or((part, "1"));
-            let (first, last) = range.split_once('-').unwrap_or((range, range));
-            let number = |t: &str| match t.parse::<u32>() {
-                Ok(n) if n <= MAX_CPU && t.bytes().all(|b| b.is_ascii_digit()) => Ok(n),
-                _ => Err(refuse(format!("{t:?} is not a CPU number up to {MAX_CPU}"))),
-            };
-            let (first, last, step) = (number(first)?, number(last)?, number(step)?);
-            if last < first {
-                return Err(refuse(format!("{range:?} runs backwards")));
-            }
-            if step == 0 {
-                return Err(refuse(format!("{part:?} has a stride of 0")));
-            }
-            cpus.extend((first..=last).step_by(step as usize));
-        }
-        Ok(CpuList(cpus))
+        numbers(text, "CPU", MAX_CPU).map(CpuList).map_err(|why| Error::CpuList { text: text.to_owned(), why })
     }
+}
+
+/// Parses the notation of [`CpuList`] for numbers of anything: `noun` is what they count, `max` the largest.
+///
+/// # Errors
+/// Which part of the text is wrong, in words.
+pub fn numbers(text: &str, noun: &str, max: u32) -> Result<BTreeSet<u32>, String> {
+    let mut all = BTreeSet::new();
+    let body = text.trim();
+    if body.is_empty() {
+        return Ok(all);
+    }
+    for part in body.split(',') {
+        let (range, step) = part.split_once(':').unwrap_or((part, "1"));
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let number = |t: &str| match t.parse::<u32>() {
+            Ok(n) if n <= max && t.bytes().all(|b| b.is_ascii_digit()) => Ok(n),
+            _ => Err(format!("{t:?} is not a {noun} number up to {max}")),
+        };
+        let (first, last, step) = (number(first)?, number(last)?, number(step)?);
+        if last < first {
+            return Err(format!("{range:?} runs backwards"));
+        }
+        if step == 0 {
+            return Err(format!("{part:?} has a stride of 0"));
+        }
+        all.extend((first..=last).step_by(step as usize));
+    }
+    Ok(all)
 }
 
 impl TryFrom<String> for CpuList {

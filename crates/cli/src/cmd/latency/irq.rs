@@ -1,9 +1,12 @@
 //! `pciescope latency irq`: how long an interrupt needs to its handler and to its acknowledge.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::str::FromStr;
 
 use clap::ValueEnum;
+use pciescope_core::cpulist::numbers;
 use pciescope_core::plan::Plan;
 use pciescope_core::{CpuList, IrqPlan, IrqSource};
 use pciescope_hw::probe::open::Need;
@@ -35,7 +38,7 @@ pub struct Args {
 
     /// Interrupt vectors of the device, from 0, as a list [default: all]
     #[arg(long, value_name = "LIST")]
-    vectors: Option<CpuList>,
+    vectors: Option<Vectors>,
 
     /// What raises the interrupts
     #[arg(long, value_enum, default_value = "both")]
@@ -63,6 +66,21 @@ pub struct Args {
 
     #[command(flatten)]
     output: OutputArgs,
+}
+
+/// `--vectors` as typed: at least one.
+#[derive(Debug, Clone)]
+struct Vectors(BTreeSet<u32>);
+
+impl FromStr for Vectors {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match numbers(text, "vector", MOST_VECTORS - 1)? {
+            none if none.is_empty() => Err("write the vectors' numbers, for example 0-3,8".to_owned()),
+            some => Ok(Vectors(some)),
+        }
+    }
 }
 
 /// `--source` as typed.
@@ -120,16 +138,16 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
 }
 
 /// The vectors asked for, checked against what the function has.
-fn vectors(device: &Device, wanted: Option<&CpuList>) -> Result<Vec<u16>, Refusal> {
-    let Some(wanted) = wanted else { return Ok(Vec::new()) };
+fn vectors(device: &Device, wanted: Option<&Vectors>) -> Result<Vec<u16>, Refusal> {
+    let Some(Vectors(wanted)) = wanted else { return Ok(Vec::new()) };
     let has = device.function.msix_vectors.max(device.function.msi_vectors);
     // 0 where configuration space could not be read: the backend knows better then.
     let limit = if has == 0 { MOST_VECTORS } else { u32::from(has) };
-    if let Some(beyond) = wanted.iter().find(|&vector| vector >= limit) {
+    if let Some(beyond) = wanted.iter().find(|&&vector| vector >= limit) {
         return Err(Refusal::new(
             format!("{}: has no interrupt vector {beyond}", device.bdf),
             format!("its vectors are 0-{}", limit - 1),
         ));
     }
-    Ok(wanted.iter().map(|vector| vector as u16).collect())
+    Ok(wanted.iter().map(|&vector| vector as u16).collect())
 }
