@@ -181,7 +181,8 @@ static int pcilat_ioc_run(struct pcilat_device *pl, const void __user *arg)
 			ret = -EOPNOTSUPP;
 			goto out;
 		}
-		vectors = pcilat_copy_list(run.vectors, run.nvectors, pl->info.vectors, -EOPNOTSUPP);
+		vectors = pcilat_copy_list(run.vectors, run.nvectors, pl->info.vectors,
+					   -EOPNOTSUPP);
 		if (IS_ERR(vectors)) {
 			ret = PTR_ERR(vectors);
 			vectors = NULL;
