@@ -67,6 +67,8 @@ pub struct Setup {
     pub warnings: Vec<Warning>,
     /// What the run is to do.
     pub plan: Plan,
+    /// What the user calls the run.
+    pub label: Option<String>,
     /// Name and time of the records where they must not move: those of a synthetic machine.
     pub identity: Option<Identity>,
 }
@@ -102,6 +104,7 @@ pub struct Run<'a> {
     pub(crate) function: Function,
     pub(crate) started: Instant,
     verb: &'static str,
+    label: Option<String>,
     cpus: BTreeMap<u32, Cpu>,
     steal_at_start: BTreeMap<u32, u64>,
     fixed_time: Option<String>,
@@ -135,6 +138,7 @@ impl<'a> Run<'a> {
             function: setup.function,
             started: Instant::now(),
             verb: setup.verb,
+            label: setup.label,
             cpus,
             steal_at_start,
             fixed_time,
@@ -182,6 +186,7 @@ impl<'a> Run<'a> {
             None => humantime::format_rfc3339_millis(SystemTime::now()).to_string(),
         };
         record.verb = self.verb.to_owned();
+        record.label.clone_from(&self.label);
         record.device = Some(self.function.clone());
         for warning in &record.warnings {
             if !self.summary.warnings.contains(warning) {

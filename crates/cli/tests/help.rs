@@ -3,7 +3,7 @@
 mod common;
 use common::{pciescope, run};
 
-const COMMANDS: [&str; 17] = [
+const COMMANDS: [&str; 18] = [
     "list",
     "latency",
     "latency mmio",
@@ -21,6 +21,7 @@ const COMMANDS: [&str; 17] = [
     "lab run",
     "lab shell",
     "lab ctl",
+    "lab demo",
 ];
 
 #[test]

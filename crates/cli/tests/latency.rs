@@ -103,6 +103,18 @@ fn every_option_of_interrupts_and_paths_reaches_the_plan() {
 }
 
 #[test]
+fn a_label_is_in_every_record_and_above_the_table() {
+    for verb in ["mmio", "path", "irq"] {
+        let line = ["latency", verb, "--backend", "fake", "--count", "10", "--label", "after the BIOS update"];
+        let records = pciescope(&[&line[..], &["--json"]].concat()).expect_code(0).records();
+        assert!(records.iter().all(|record| record.label.as_deref() == Some("after the BIOS update")), "{verb}");
+        let table = pciescope(&line).expect_code(0).stdout;
+        assert!(table.contains("Run:    after the BIOS update\n"), "{verb}: {table}");
+    }
+    assert!(run("latency mmio --backend fake --count 10 --json").records().iter().all(|record| record.label.is_none()));
+}
+
+#[test]
 fn orders_change_the_way_and_not_the_amount() {
     for order in ["sequential", "interleaved", "interleaved:7", "concurrent"] {
         let records = measured(&format!("latency mmio --backend fake --count 101 --json --order {order}"));

@@ -82,6 +82,7 @@ const REFUSALS: &[(&str, &[&str])] = &[
     ("latency mmio --backend fake --batch 0", &["'0'", "batch"]),
     ("latency mmio --backend fake --order random", &["'random'", "interleaved"]),
     ("latency mmio --backend fake --order interleaved:0", &["\"0\" is not a number of rounds"]),
+    ("latency mmio --backend fake --label=", &["--label"]),
     ("latency mmio --backend fake --json --csv", &["cannot be used with"]),
     ("latency mmio --backend fake -o /nonexistent/dir/file", &["cannot create /nonexistent/dir/file", "No such file"]),
     ("latency mmio --backend fake --raw /nonexistent/dir/file", &["cannot create /nonexistent/dir/file"]),

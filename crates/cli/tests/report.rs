@@ -94,6 +94,8 @@ fn imports_a_log_to_records_that_report_takes() {
     let records = pciescope(&["import", &log, "--json", "--format", "interrupt"]).expect_code(0).records();
     assert_eq!((records.len(), records[0].verb.as_str(), records[0].run.len()), (2, "import", 16));
     assert!(pciescope(&["import", &log, "--csv"]).expect_code(0).stdout.starts_with("run,time,verb"));
+    let named = pciescope(&["import", &log, "--label", "old kernel", "--json"]).expect_code(0).records();
+    assert!(named.iter().all(|record| record.label.as_deref() == Some("old kernel")));
     let again = pciescope(&["import", &log, "-o", &out]).expect_code(2);
     assert!(again.stderr.contains("exists"), "{}", again.stderr);
 }

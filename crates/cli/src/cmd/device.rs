@@ -204,13 +204,14 @@ impl Device {
     }
 
     /// What the run is about.
-    pub fn setup(&self, verb: &'static str, plan: Plan) -> Setup {
+    pub fn setup(&self, verb: &'static str, label: Option<String>, plan: Plan) -> Setup {
         Setup {
             verb,
             function: self.function.clone(),
             environment: self.environment.clone(),
             warnings: self.warnings.clone(),
             plan,
+            label,
             identity: self.identity.clone(),
         }
     }

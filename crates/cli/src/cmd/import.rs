@@ -54,8 +54,9 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         Kind::PerfStat => Format::PerfStat,
     });
     let mut output = Output::open(&args.output)?;
-    let log = import::read(&args.file, format, &origin())?;
-    for record in &log.records {
+    let mut log = import::read(&args.file, format, &origin())?;
+    for record in &mut log.records {
+        record.label.clone_from(&output.label);
         output.put(record)?;
     }
     output.finish()?;

@@ -5,6 +5,7 @@ use std::io::{self, BufWriter, Stdout, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use clap::builder::NonEmptyStringValueParser;
 use pciescope_core::outcome::{Sample, SampleKind};
 use pciescope_core::{Record, Sink};
 use pciescope_report::{csv, jsonl, table};
@@ -31,6 +32,10 @@ pub struct OutputArgs {
     #[arg(long)]
     pub overwrite: bool,
 
+    /// What to call this run: records, tables and pages carry it
+    #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
+    pub label: Option<String>,
+
     /// Show every row of long tables
     #[arg(long)]
     pub all: bool,
@@ -38,6 +43,8 @@ pub struct OutputArgs {
 
 /// The sinks of a run.
 pub struct Output {
+    /// What the user calls the run.
+    pub label: Option<String>,
     file: Option<jsonl::Writer<File>>,
     stdout: Printed,
 }
@@ -62,7 +69,7 @@ impl Output {
             (_, true) => Printed::Csv(Box::new(csv::Writer::new(io::stdout()))),
             _ => Printed::Table(Vec::new(), table::Options { all: args.all }),
         };
-        Ok(Output { file: file.map(jsonl::Writer::new), stdout })
+        Ok(Output { label: args.label.clone(), file: file.map(jsonl::Writer::new), stdout })
     }
 
     /// Whether warnings stand on the standard output in words.

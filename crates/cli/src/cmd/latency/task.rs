@@ -111,7 +111,7 @@ impl Task<'_> {
             .raw
             .as_mut()
             .map(|raw| Box::new(|samples: &[Sample]| raw.put(samples)) as Box<pciescope_bench::RawSink<'_>>);
-        let setup = device.setup(self.verb, self.plan);
+        let setup = device.setup(self.verb, self.output.label.clone(), self.plan);
         let mut run = Run::start(setup, &ctx.root, &progress, &mut self.output, raw)?;
         let measured = (self.experiment)(opened.probe.as_mut(), &mut run);
         progress.clear();
