@@ -36,9 +36,9 @@ impl Statistic {
 /// A grid of figures: CPUs across, targets down.
 #[derive(Debug)]
 pub struct HeatMap {
-    /// What, on which device.
+    /// What, on which device, and what the user calls the run.
     pub title: String,
-    /// Which figure, how many samples, whether emulated.
+    /// Which figure, how many samples, whether emulated or synthetic.
     pub subtitle: String,
     /// CPU numbers, ascending.
     pub cpus: Vec<u32>,
@@ -118,9 +118,11 @@ fn heat_map(section: &Section, name: &str, words: &str) -> Option<HeatMap> {
         .collect();
     let count = cells.values().fold(0, |sum: u64, h| sum.saturating_add(h.count()));
     let emulated = if section.is_emulated() { " - EMULATED, not PCIe" } else { "" };
+    let synthetic = if section.is_synthetic() { " - SYNTHETIC, made up by the fake backend" } else { "" };
+    let label = section.first().label.as_ref().map(|label| format!(" ({label})")).unwrap_or_default();
     Some(HeatMap {
-        title: format!("{}: {}", section.test(), text::device_name(section.first())),
-        subtitle: format!("{words}, {} of {} samples{emulated}", statistic.name(), text::thousands(count)),
+        title: format!("{}: {}{label}", section.test(), text::device_name(section.first())),
+        subtitle: format!("{words}, {} of {} samples{emulated}{synthetic}", statistic.name(), text::thousands(count)),
         cpus: cpus.into_iter().collect(),
         targets: targets.into_iter().map(|t| t.1).collect(),
         values,

@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use pciescope_core::Record;
-use pciescope_report::{csv, jsonl, svg, table};
+use pciescope_report::{csv, jsonl, png, svg, table};
 
 #[path = "sample/mod.rs"]
 #[allow(dead_code)]
@@ -108,6 +108,39 @@ fn no_line_of_a_table_is_wider_than_100_columns() {
 #[test]
 fn the_heat_maps_of_a_whole_run() {
     check("demo.svg", &svg::render(&records("demo.jsonl")));
+}
+
+/// Records as the fake backend makes them, of a run with a name.
+fn made_up() -> Vec<Record> {
+    let mut records = records("demo.jsonl");
+    records.retain(|record| record.test == "config-read");
+    for record in &mut records {
+        record.label = Some("before & after".to_owned());
+        record.method.as_mut().unwrap().backend = "fake".to_owned();
+    }
+    records
+}
+
+#[test]
+fn the_heat_maps_of_synthetic_figures_say_so_and_carry_the_label() {
+    let svg = svg::render(&made_up());
+    check("synthetic.svg", &svg);
+    for words in ["SYNTHETIC, made up by the fake backend", "EMULATED, not PCIe", "(before &amp; after)</text>"] {
+        assert!(svg.contains(words), "{words:?} is missing");
+    }
+    assert!(!svg::render(&records("demo.jsonl")).contains("SYNTHETIC"));
+}
+
+#[test]
+fn a_png_shows_the_words_of_the_svg() {
+    // The picture is made of the same drawing; each word more must change its pixels.
+    let named = made_up();
+    let mut unnamed = named.clone();
+    unnamed.iter_mut().for_each(|record| record.label = None);
+    let mut measured = unnamed.clone();
+    measured.iter_mut().for_each(|record| record.method.as_mut().unwrap().backend = "kmod".to_owned());
+    let [named, unnamed, measured] = [named, unnamed, measured].map(|records| png::render(&records).unwrap());
+    assert!(named != unnamed && unnamed != measured);
 }
 
 #[test]
