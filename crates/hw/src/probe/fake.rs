@@ -79,6 +79,7 @@ impl Fake {
                     record(&mut calibration, self.noise(cpu, 99, n).quantised(15_000, self.options().quantum_ps, 1));
                 }
                 outcome.histograms.insert(CALIBRATION.to_owned(), calibration);
+                outcome.metrics.insert("samples_lost".to_owned(), Metric::count(0));
                 outcomes.push(outcome);
             }
         }

@@ -348,6 +348,8 @@ struct Finished {
 /// A histogram with what made it doubtful.
 struct Fetched {
     histogram: Histogram,
+    /// Values that no bucket holds.
+    beyond: u64,
     warnings: Vec<Warning>,
 }
 
@@ -436,18 +438,21 @@ fn to_histogram(summary: &Summary, first: u32, buckets: &[u64], scale: Scale) ->
         histogram.min_at_ns = Some(scale.at_ns(summary.min_at));
         histogram.max_at_ns = Some(scale.at_ns(summary.max_at));
     }
-    Fetched { histogram, warnings }
+    Fetched { histogram, beyond, warnings }
 }
 
 /// An outcome with the histograms that a kind of run has.
 fn to_outcome(slot: &Slot, fetched: Vec<Fetched>, names: [&str; 3]) -> Outcome {
     let mut outcome = Outcome { cpu: slot.cpu, index: slot.index as u16, ..Outcome::default() };
-    for (name, Fetched { histogram, warnings }) in names.into_iter().zip(fetched) {
+    let mut lost = slot.samples_lost;
+    for (name, Fetched { histogram, beyond, warnings }) in names.into_iter().zip(fetched) {
         if !name.is_empty() {
             outcome.histograms.insert(name.to_owned(), histogram);
             outcome.warnings.extend(warnings);
+            lost += if name == CALIBRATION { 0 } else { beyond };
         }
     }
+    outcome.metrics.insert("samples_lost".to_owned(), Metric::count(lost));
     outcome
 }
 
@@ -580,7 +585,7 @@ impl Probe for Kmod {
             .map(|(slot, fetched)| {
                 let mut outcome = to_outcome(&slot, fetched, [TRIGGER_TO_HANDLER, ENTRY_TO_ACK, CALIBRATION]);
                 outcome.irq = Some(slot.irq);
-                outcome.metrics = irq_metrics(&slot);
+                outcome.metrics.extend(irq_metrics(&slot));
                 outcome.error = self.slot_failure(&slot, plan.timeout_ns);
                 outcome
             })
@@ -656,7 +661,6 @@ fn irq_metrics(slot: &Slot) -> std::collections::BTreeMap<String, Metric> {
         ("late", slot.late),
         ("missed", slot.missed),
         ("merged", slot.merged),
-        ("samples_lost", slot.samples_lost),
         ("warmup_triggers", slot.warmup_triggers),
         ("warmup_handled", slot.warmup_handled),
     ]

@@ -97,6 +97,8 @@ struct Figures {
     latency: Histogram,
     calibration: Histogram,
     preempted: u64,
+    /// Samples that the histogram could not hold.
+    lost: u64,
     error: Option<Failure>,
 }
 
@@ -215,6 +217,7 @@ fn gather(workers: Vec<Worker>, job: &Job, targets: usize) -> Measured {
                 outcome.histograms.insert(LATENCY.to_owned(), figures.latency);
                 outcome.histograms.insert(CALIBRATION.to_owned(), figures.calibration);
                 outcome.metrics.insert("preempted".to_owned(), Metric::count(figures.preempted));
+                outcome.metrics.insert("samples_lost".to_owned(), Metric::count(figures.lost));
                 outcome.error = figures.error;
             }
             outcome
@@ -354,6 +357,7 @@ impl Worker {
             if figures.latency.record_ps(ps, 1).is_err() {
                 let why = failure::refused(shared.job.bdf, &format!("an access took {ps} ps, over an hour"), "");
                 figures.error = Some(why);
+                figures.lost += 1;
                 continue;
             }
             if figures.latency.min_ns() != low {
@@ -374,7 +378,7 @@ impl Worker {
 
 impl Figures {
     fn new() -> Self {
-        Figures { latency: Histogram::default(), calibration: Histogram::default(), preempted: 0, error: None }
+        Figures { latency: Histogram::default(), calibration: Histogram::default(), preempted: 0, lost: 0, error: None }
     }
 }
 

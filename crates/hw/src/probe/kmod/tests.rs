@@ -39,7 +39,7 @@ fn summary_of(values: &[u64]) -> (Summary, u32, Vec<u64>) {
 fn ticks_become_a_histogram_with_exact_sides() {
     let values = [1000, 1300, 1300, 2600, 260_000];
     let (summary, first, buckets) = summary_of(&values);
-    let Fetched { histogram, warnings } = to_histogram(&summary, first, &buckets, TSC);
+    let Fetched { histogram, warnings, .. } = to_histogram(&summary, first, &buckets, TSC);
     assert!(warnings.is_empty());
     assert_eq!(histogram.count(), 5);
     assert_eq!((histogram.min_ns(), histogram.max_ns()), (Some(384.615), Some(100_000.0)));
@@ -64,6 +64,20 @@ fn counts_that_disagree_or_do_not_fit_are_told() {
     assert_eq!(codes(&summary), ["inconsistent-counts"]);
     summary.overflow = 1;
     assert_eq!(codes(&summary), ["too-long"]);
+}
+
+#[test]
+fn every_outcome_says_how_many_samples_it_lost() {
+    let (summary, first, buckets) = summary_of(&[1000, 1300]);
+    let lost = |overflow, samples_lost| {
+        let summary = Summary { overflow, count: summary.count + overflow, ..summary };
+        let fetched = || to_histogram(&summary, first, &buckets, TSC);
+        let slot = Slot { samples_lost, ..Slot::default() };
+        to_outcome(&slot, vec![fetched(), fetched(), fetched()], [LATENCY, "", CALIBRATION]).metrics["samples_lost"]
+            .value
+    };
+    // Those of the calibration are no samples.
+    assert_eq!((lost(0, 0), lost(0, 3), lost(2, 3)), (0.0, 3.0, 5.0));
 }
 
 #[test]
