@@ -89,3 +89,27 @@ fn a_machine_that_does_not_know_its_nodes_has_no_local_cpus() {
     let ended = at(&root, &format!("latency path {BDF} --cpus 4")).expect_code(2);
     assert!(ended.stderr.contains("CPU 4 is not online\nhint: the online CPUs are 0-3"), "{}", ended.stderr);
 }
+
+#[test]
+fn virtio_is_measured_where_its_capability_says_and_a_user_without_privilege_is_told_why_not() {
+    let root = machine("virtio", ("0x1af4", "0x1041"), Some("virtio-pci"), NONE);
+    let mut config = vec![0; 256];
+    config[0..4].copy_from_slice(&[0xf4, 0x1a, 0x41, 0x10]);
+    (config[6], config[0x34]) = (0x10, 0x40);
+    // Vendor-specific, the last, 16 bytes: common configuration at BAR0+0x2000, 0x38 bytes.
+    config[0x40..0x50].copy_from_slice(&[9, 0, 16, 1, 0, 0, 0, 0, 0, 0x20, 0, 0, 0x38, 0, 0, 0]);
+    let file = root.join(format!("sys/bus/pci/devices/{BDF}/config"));
+    fs::write(&file, &config).unwrap();
+    let shown = at(&root, &format!("list {BDF}")).expect_code(0).stdout;
+    assert!(shown.contains("num_queues at BAR0+0x2012, 2 bytes (virtio 1.2, 4.1.4.3"), "{shown}");
+    // Past the check of the target: only the backend is missing; and what is not 2 bytes wide is not the register.
+    let line = format!("latency mmio {BDF} --count 1 --backend kmod --offset 0x2012");
+    assert!(at(&root, &line).expect_code(2).stderr.contains("kmod"));
+    assert!(at(&root, &format!("{line} --width 4")).expect_code(2).stderr.contains("is not known"));
+
+    fs::write(&file, &config[..64]).unwrap();
+    let shown = at(&root, &format!("list {BDF}")).expect_code(0).stdout;
+    assert!(shown.contains("unknown: only the first 64 bytes of configuration space can be read"), "{shown}");
+    let refused = at(&root, &format!("latency mmio {BDF} --count 1")).expect_code(2).stderr;
+    assert!(refused.contains("hint: where its safe register is cannot be told: only the first 64 bytes"), "{refused}");
+}

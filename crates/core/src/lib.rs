@@ -22,7 +22,7 @@ pub use outcome::Outcome;
 pub use plan::{IrqPlan, IrqSource, MmioPlan, MmioTest, Order, PathPlan, Plan};
 pub use record::{Failure, Method, Metric, Record, Target, Warning};
 pub use sink::Sink;
-pub use topology::{Bar, Cpu, Function, Link};
+pub use topology::{Bar, Cpu, Function, Link, Location};
 
 /// A refusal by this crate: text that could not be understood, or a value outside its range.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]

@@ -67,6 +67,10 @@ pub struct Function {
     /// MSI vectors that the function has; 0 means none.
     #[serde(default)]
     pub msi_vectors: u16,
+    /// Where a virtio device has its common configuration, as its capability says; `None` for other devices, and
+    /// where the capability cannot be read.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub virtio_common: Option<Location>,
     /// IOMMU group; `None` without an IOMMU.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub iommu_group: Option<u32>,
@@ -77,6 +81,15 @@ pub struct Function {
     /// Why the function is taken for an emulated one; `None` where it looks real.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub emulated: Option<String>,
+}
+
+/// A place in a window of a function.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Location {
+    /// BAR number, 0 to 5.
+    pub bar: u8,
+    /// Byte offset in the BAR.
+    pub offset: u64,
 }
 
 /// A window of a function.

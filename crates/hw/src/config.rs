@@ -1,6 +1,6 @@
 //! Configuration space as sysfs hands it out, and what its capabilities say.
 
-use pciescope_core::Bdf;
+use pciescope_core::{Bdf, Location};
 
 use crate::Root;
 use crate::pci::folder;
@@ -9,8 +9,16 @@ const STATUS: usize = 0x06;
 const STATUS_CAP_LIST: u16 = 1 << 4;
 const CAPABILITY_LIST: usize = 0x34;
 const CAP_MSI: u8 = 0x05;
+const CAP_VENDOR: u8 = 0x09;
 const CAP_PCIE: u8 = 0x10;
 const CAP_MSIX: u8 = 0x11;
+
+// struct virtio_pci_cap, virtio 1.2, 4.1.4.
+const VIRTIO_CFG_TYPE: usize = 3;
+const VIRTIO_BAR: usize = 4;
+const VIRTIO_OFFSET: usize = 8;
+const VIRTIO_LENGTH: usize = 12;
+const VIRTIO_PCI_CAP_COMMON_CFG: u8 = 1;
 
 /// ASPM states that are switched on in a Link Control register.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,6 +89,19 @@ impl Config {
         Some(Aspm { l0s: control & 1 != 0, l1: control & 2 != 0 })
     }
 
+    /// Where a virtio device has its common configuration, which must be `len` bytes long at least; `None` where it is
+    /// not said. Only of use for a function that is known to be virtio: the capability is every vendor's own.
+    pub fn virtio_common(&self, len: u32) -> Option<Location> {
+        let common = self.capabilities().filter(|&(id, _)| id == CAP_VENDOR).find_map(|(_, at)| {
+            let is_common = *self.bytes.get(at + VIRTIO_CFG_TYPE)? == VIRTIO_PCI_CAP_COMMON_CFG;
+            // A device may offer several; the driver takes the first it can use. Values above 5 are reserved.
+            let bar = *self.bytes.get(at + VIRTIO_BAR)?;
+            (is_common && bar <= 5 && self.long(at + VIRTIO_LENGTH)? >= len).then_some((bar, at))
+        });
+        let (bar, at) = common?;
+        Some(Location { bar, offset: u64::from(self.long(at + VIRTIO_OFFSET)?) })
+    }
+
     fn device_control(&self) -> Option<u16> {
         self.capability(CAP_PCIE).and_then(|at| self.word(at + 8))
     }
@@ -89,22 +110,21 @@ impl Config {
         Some(u16::from_le_bytes([*self.bytes.get(at)?, *self.bytes.get(at + 1)?]))
     }
 
-    /// The place of a capability. The list is the device's word: it may point anywhere and run in a circle.
+    fn long(&self, at: usize) -> Option<u32> {
+        Some(u32::from(self.word(at)?) | u32::from(self.word(at + 2)?) << 16)
+    }
+
+    /// The place of the first capability of a kind.
     fn capability(&self, id: u8) -> Option<usize> {
-        if self.is_gone() || self.word(STATUS)? & STATUS_CAP_LIST == 0 {
-            return None;
-        }
-        let mut at = usize::from(self.bytes.get(CAPABILITY_LIST)? & 0xfc);
-        for _ in 0..48 {
-            if at < 0x40 {
-                return None;
-            }
-            if *self.bytes.get(at)? == id {
-                return Some(at);
-            }
-            at = usize::from(self.bytes.get(at + 1)? & 0xfc);
-        }
-        None
+        self.capabilities().find(|capability| capability.0 == id).map(|capability| capability.1)
+    }
+
+    /// The capabilities and their places. The list is the device's word: it may point anywhere and run in a circle.
+    fn capabilities(&self) -> impl Iterator<Item = (u8, usize)> + '_ {
+        let has_list = !self.is_gone() && self.word(STATUS).is_some_and(|status| status & STATUS_CAP_LIST != 0);
+        let place = |at: usize| Some(usize::from(self.bytes.get(at)? & 0xfc)).filter(|&at| at >= 0x40);
+        let first = if has_list { place(CAPABILITY_LIST) } else { None };
+        std::iter::successors(first, move |&at| place(at + 1)).take(48).map_while(|at| Some((*self.bytes.get(at)?, at)))
     }
 }
 
@@ -140,6 +160,37 @@ mod tests {
         assert_eq!((config.mps_bytes(), config.mrrs_bytes()), (Some(256), Some(4096)));
         assert_eq!(config.aspm(), Some(Aspm { l0s: false, l1: true }));
         assert_eq!(config.limit(), None);
+    }
+
+    /// A virtio device as QEMU lays it out: the notify area first, then a common configuration that is too short, one
+    /// in a reserved BAR, and the real one.
+    pub(crate) fn virtio() -> Vec<u8> {
+        let mut bytes = vec![0; 256];
+        bytes[0..4].copy_from_slice(&[0xf4, 0x1a, 0x41, 0x10]);
+        bytes[STATUS] = 0x10;
+        bytes[CAPABILITY_LIST] = 0x40;
+        for (at, next, cfg_type, bar, offset, length) in [
+            (0x40_usize, 0x50, 2, 4, 0x3000_u32, 0x1000_u32),
+            (0x50, 0x60, 1, 4, 0x100, 0x10),
+            (0x60, 0x70, 1, 7, 0x200, 0x38),
+            (0x70, 0, 1, 4, 0x1_1000, 0x38),
+        ] {
+            bytes[at..at + 5].copy_from_slice(&[CAP_VENDOR, next, 16, cfg_type, bar]);
+            bytes[at + VIRTIO_OFFSET..at + VIRTIO_OFFSET + 4].copy_from_slice(&offset.to_le_bytes());
+            bytes[at + VIRTIO_LENGTH..at + VIRTIO_LENGTH + 4].copy_from_slice(&length.to_le_bytes());
+        }
+        bytes
+    }
+
+    #[test]
+    fn finds_the_common_configuration_of_virtio() {
+        let whole = virtio();
+        assert_eq!(Config::parse(&whole).virtio_common(0x14), Some(Location { bar: 4, offset: 0x1_1000 }));
+        assert_eq!(Config::parse(&whole).virtio_common(0x39), None);
+        // Not to the end of the capability, nor to the list, nor where there is none.
+        assert_eq!(Config::parse(&whole[..0x7e]).virtio_common(0x14), None);
+        assert_eq!(Config::parse(&whole[..64]).virtio_common(0x14), None);
+        assert_eq!(Config::parse(&endpoint()).virtio_common(0x14), None);
     }
 
     #[test]

@@ -6,7 +6,7 @@ use pci_ids::FromId;
 use pciescope_core::{Bar, Bdf, Function, Link};
 
 use crate::config::Config;
-use crate::{Error, Root, environment};
+use crate::{Error, Root, environment, registers};
 
 const DEVICES: &str = "/sys/bus/pci/devices";
 
@@ -77,6 +77,9 @@ pub(crate) fn load(root: &Root, bdf: Bdf, guest: Option<&str>) -> Result<Functio
         path: path(root, bdf),
         msix_vectors: config.msix_vectors(),
         msi_vectors: config.msi_vectors(),
+        virtio_common: registers::is_virtio(vendor, device)
+            .then(|| config.virtio_common(registers::VIRTIO_COMMON_LEN))
+            .flatten(),
         iommu_group: root.link_name(at.join("iommu_group")).and_then(|name| name.parse().ok()),
         limited: config.limit(),
         emulated: None,

@@ -12,6 +12,9 @@ pub enum Match {
     Ids(u16, &'static [u16]),
     /// Every function of this vendor with this base class.
     Vendor(u16, u8),
+    /// Every virtio device with a modern interface: the offset counts from its common configuration, wherever that
+    /// lies, and the BAR stands in its capability.
+    Virtio,
     /// Every function of this class code (24 bits): the register is part of the class's standard.
     Class(u32),
 }
@@ -23,9 +26,9 @@ pub struct SafeRegister {
     pub matches: Match,
     /// What it is, in words.
     pub name: &'static str,
-    /// BAR number.
+    /// BAR number; [`safe_target`] puts it in for [`Match::Virtio`].
     pub bar: u8,
-    /// Byte offset in the BAR.
+    /// Byte offset in the BAR, or for [`Match::Virtio`] in the table in its structure.
     pub offset: u64,
     /// Access width in bytes.
     pub width: u8,
@@ -80,6 +83,36 @@ const IXGBE: &[u16] = &[
     0x1558, 0x1560, 0x1563, 0x15aa, 0x15ab, 0x15ac, 0x15ad, 0x15ae, 0x15b0, 0x15c2, 0x15c3, 0x15c4, 0x15c6, 0x15c7,
     0x15c8, 0x15ce, 0x15d1, 0x15e4, 0x15e5,
 ];
+
+/// i40e: 700 series and X722.
+const I40E: &[u16] = &[
+    0x0cf8, 0x0d58, 0x101f, 0x104e, 0x104f, 0x1572, 0x1580, 0x1581, 0x1583, 0x1584, 0x1585, 0x1586, 0x1587, 0x1588,
+    0x1589, 0x158a, 0x158b, 0x15ff, 0x37ce, 0x37cf, 0x37d0, 0x37d1, 0x37d2, 0x37d3,
+];
+/// ice: E810, E822 and E823.
+const ICE: &[u16] = &[
+    0x124c, 0x124d, 0x124e, 0x124f, 0x151d, 0x1591, 0x1592, 0x1593, 0x1599, 0x159a, 0x159b, 0x188a, 0x188b, 0x188c,
+    0x188d, 0x188e, 0x1890, 0x1891, 0x1892, 0x1893, 0x1894, 0x1897, 0x1898, 0x1899, 0x189a,
+];
+/// mlx5: Connect-IB to ConnectX-8 with their virtual functions, BlueField.
+const MLX5: &[u16] = &[
+    0x1011, 0x1012, 0x1013, 0x1014, 0x1015, 0x1016, 0x1017, 0x1018, 0x1019, 0x101a, 0x101b, 0x101c, 0x101d, 0x101e,
+    0x101f, 0x1021, 0x1023, 0xa2d2, 0xa2d3, 0xa2d6, 0xa2dc, 0xa2df,
+];
+/// r8169: those with PCI Express, whose registers are in BAR 2.
+const R8169: &[u16] = &[0x2502, 0x2600, 0x3000, 0x8125, 0x8126, 0x8136, 0x8161, 0x8162, 0x8168];
+
+/// Vendor ID of virtio devices.
+const VIRTIO: u16 = 0x1af4;
+/// Offset of num_queues in struct virtio_pci_common_cfg (virtio 1.2, 4.1.4.3).
+const VIRTIO_NUM_QUEUES: u64 = 0x12;
+/// How much of the common configuration must be there, in bytes: up to the end of num_queues.
+pub(crate) const VIRTIO_COMMON_LEN: u32 = 0x14;
+
+/// Whether these are the IDs of a virtio device: transitional or modern (virtio 1.2, 4.1.2).
+pub fn is_virtio(vendor: u16, device: u16) -> bool {
+    vendor == VIRTIO && (0x1000..=0x107f).contains(&device)
+}
 
 const DRIVER_FLUSH: &str = "Linux reads STATUS to flush posted writes (drivers/net/ethernet/intel)";
 
@@ -157,6 +190,56 @@ pub const SAFE: &[SafeRegister] = &[
         verified: true,
     },
     SafeRegister {
+        matches: Match::Ids(INTEL, I40E),
+        name: "GLGEN_STAT",
+        bar: 0,
+        offset: 0xb_612c,
+        width: 4,
+        expect: None,
+        source: "Linux reads GLGEN_STAT to flush posted writes (i40e_osdep.h: i40e_flush)",
+        verified: true,
+    },
+    SafeRegister {
+        matches: Match::Ids(INTEL, ICE),
+        name: "GLGEN_STAT",
+        bar: 0,
+        offset: 0xb_612c,
+        width: 4,
+        expect: None,
+        source: "Linux reads GLGEN_STAT to flush posted writes (ice_osdep.h: ice_flush)",
+        verified: true,
+    },
+    SafeRegister {
+        matches: Match::Ids(0x15b3, MLX5),
+        name: "fw_rev",
+        bar: 0,
+        offset: 0x0,
+        width: 4,
+        expect: None,
+        source: "Linux mlx5/driver.h, fw_rev_maj: firmware revision in the initialization segment",
+        verified: true,
+    },
+    SafeRegister {
+        matches: Match::Ids(0x10ec, R8169),
+        name: "ChipCmd",
+        bar: 2,
+        offset: 0x37,
+        width: 1,
+        expect: None,
+        source: "Linux reads ChipCmd to flush posted writes (r8169_main.c: rtl_pci_commit)",
+        verified: true,
+    },
+    SafeRegister {
+        matches: Match::Virtio,
+        name: "num_queues",
+        bar: 0,
+        offset: VIRTIO_NUM_QUEUES,
+        width: 2,
+        expect: None,
+        source: "virtio 1.2, 4.1.4.3, common configuration: num_queues, read only for the driver",
+        verified: true,
+    },
+    SafeRegister {
         matches: Match::Class(0x01_0802),
         // VS rather than CAP: 4 bytes go where 8-byte reads would be split.
         name: "VS",
@@ -211,32 +294,46 @@ pub const SAFE: &[SafeRegister] = &[
 
 /// The register that a read test takes when the user names none; `None` for an unknown device, for one whose BAR is
 /// missing or too small, and where the table's entry is not verified ([`candidate`]).
-pub fn safe_target(function: &Function) -> Option<&'static SafeRegister> {
-    SAFE.iter().find(|register| register.verified && fits(register, function))
+pub fn safe_target(function: &Function) -> Option<SafeRegister> {
+    SAFE.iter().filter(|register| register.verified).find_map(|register| of(register, function))
 }
 
 /// A register that is said to be harmless, but was not checked against a source: a proposal for a user who then
 /// names its offset, never a default.
-pub fn candidate(function: &Function) -> Option<&'static SafeRegister> {
-    SAFE.iter().find(|register| !register.verified && fits(register, function))
+pub fn candidate(function: &Function) -> Option<SafeRegister> {
+    SAFE.iter().filter(|register| !register.verified).find_map(|register| of(register, function))
 }
 
-fn fits(register: &SafeRegister, function: &Function) -> bool {
+/// Why the function's safe register is not known although there is one: where it is stands in configuration space,
+/// and that cannot be read.
+pub fn hidden(function: &Function) -> Option<&str> {
+    function.limited.as_deref().filter(|_| is_virtio(function.vendor, function.device))
+}
+
+/// The register as this function has it: `None` if it is another device's, or lies in no memory BAR.
+fn of(register: &SafeRegister, function: &Function) -> Option<SafeRegister> {
     let is_same = match register.matches {
         Match::Ids(vendor, devices) => function.vendor == vendor && devices.contains(&function.device),
         Match::Vendor(vendor, base) => function.vendor == vendor && function.class >> 16 == u32::from(base),
+        Match::Virtio => is_virtio(function.vendor, function.device),
         Match::Class(class) => function.class == class,
     };
-    is_same
-        && function.bars.iter().any(|bar| {
-            bar.number == register.bar && bar.is_memory && bar.size_bytes >= register.offset + u64::from(register.width)
-        })
+    let mut found = Some(*register).filter(|_| is_same)?;
+    if register.matches == Match::Virtio {
+        let common = function.virtio_common?;
+        found.bar = common.bar;
+        found.offset = register.offset.checked_add(common.offset)?;
+    }
+    let end = found.offset.checked_add(u64::from(found.width))?;
+    let is_inside = function.bars.iter().any(|bar| bar.number == found.bar && bar.is_memory && bar.size_bytes >= end);
+    // The place of virtio's is the device's word.
+    (is_inside && found.offset % u64::from(found.width) == 0).then_some(found)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pciescope_core::Bar;
+    use pciescope_core::{Bar, Location};
 
     fn device(vendor: u16, device: u16, class: u32, bar: u8, size_bytes: u64) -> Function {
         let bars = vec![Bar { number: bar, size_bytes, is_memory: true, ..Bar::default() }];
@@ -248,6 +345,10 @@ mod tests {
         let offset = |function| safe_target(&function).map(|register| (register.bar, register.offset, register.width));
         assert_eq!(offset(device(0x1234, 0x5c0e, 0xff0000, 0, 0x10000)), Some((0, 0, 4)));
         assert_eq!(offset(device(0x8086, 0x10d3, 0x020000, 0, 0x20000)), Some((0, 8, 4)));
+        assert_eq!(offset(device(0x8086, 0x1572, 0x020000, 0, 0x80_0000)), Some((0, 0xb_612c, 4)));
+        assert_eq!(offset(device(0x8086, 0x159b, 0x020000, 0, 0x200_0000)), Some((0, 0xb_612c, 4)));
+        assert_eq!(offset(device(0x15b3, 0x1017, 0x020000, 0, 0x200_0000)), Some((0, 0, 4)));
+        assert_eq!(offset(device(0x10ec, 0x8168, 0x020000, 2, 0x1000)), Some((2, 0x37, 1)));
         assert_eq!(offset(device(0x144d, 0xa80a, 0x010802, 0, 0x4000)), Some((0, 8, 4)));
         assert_eq!(offset(device(0x1022, 0x7901, 0x010601, 5, 0x800)), Some((5, 0, 4)));
         assert_eq!(offset(device(0x1022, 0x149c, 0x0c0330, 0, 0x100000)), Some((0, 0, 4)));
@@ -259,13 +360,33 @@ mod tests {
         let xdma = device(0x10ee, 0x9038, 0x058000, 0, 0x10000);
         assert_eq!(safe_target(&xdma), None);
         assert!(candidate(&xdma).is_some());
-        assert_eq!(safe_target(&device(0x15b3, 0x1017, 0x020000, 0, 0x2000000)), None);
+        assert_eq!(safe_target(&device(0x14e4, 0x1750, 0x020000, 0, 0x10000)), None);
         // Too small a BAR, another BAR, and I/O ports.
         assert_eq!(safe_target(&device(0x8086, 0x10d3, 0x020000, 0, 8)), None);
         assert_eq!(safe_target(&device(0x8086, 0x10d3, 0x020000, 2, 0x20000)), None);
         let mut ports = device(0x8086, 0x100e, 0x020000, 0, 0x40);
         ports.bars[0].is_memory = false;
         assert_eq!(safe_target(&ports), None);
+    }
+
+    #[test]
+    fn virtio_has_its_register_where_its_capability_says() {
+        let at = |ids: u16, common| {
+            let mut function = device(0x1af4, ids, 0x020000, 4, 0x4000);
+            function.virtio_common = common;
+            safe_target(&function).map(|register| (register.bar, register.offset, register.width))
+        };
+        let common = |bar, offset| Some(Location { bar, offset });
+        // A modern and a transitional one.
+        assert_eq!(at(0x1041, common(4, 0x1000)), Some((4, 0x1012, 2)));
+        assert_eq!(at(0x1000, common(4, 0)), Some((4, 0x12, 2)));
+        // Without a capability, in a BAR that is not there, past its end, unaligned, and too large to be true.
+        for lie in [None, common(2, 0), common(4, 0x3fee), common(4, 1), common(4, u64::MAX)] {
+            assert_eq!(at(0x1041, lie), None, "{lie:?}");
+        }
+        // The same vendor's ivshmem and QEMU's xHCI are no virtio.
+        assert_eq!(at(0x1110, common(4, 0)), None);
+        assert_eq!(at(0x1080, common(4, 0)), None);
     }
 
     #[test]

@@ -39,7 +39,7 @@ pub struct Args {
 /// Everything that is known of one function.
 struct Entry {
     function: Function,
-    target: Option<&'static SafeRegister>,
+    target: Option<SafeRegister>,
     backends: Vec<Availability>,
 }
 
@@ -116,7 +116,7 @@ fn print_json(
     Ok(())
 }
 
-fn target_json(register: &SafeRegister) -> Value {
+fn target_json(register: SafeRegister) -> Value {
     json!({
         "name": register.name,
         "bar": register.bar,

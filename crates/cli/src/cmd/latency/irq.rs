@@ -132,7 +132,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         plan: Plan::Irq(plan.clone()),
         output: Output::open(&args.output)?,
         raw: args.raw.as_deref().map(|path| RawFile::create(path, args.output.overwrite)).transpose()?,
-        experiment: &|probe, run| pciescope_bench::irq::measure(&plan, with_control, register, probe, run),
+        experiment: &|probe, run| pciescope_bench::irq::measure(&plan, with_control, register.as_ref(), probe, run),
     };
     task.carry_out(ctx, device, &args.device.access)
 }

@@ -159,7 +159,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         plan: Plan::Mmio(plan.clone()),
         output: Output::open(&args.output)?,
         raw: args.raw.as_deref().map(|path| RawFile::create(path, args.output.overwrite)).transpose()?,
-        experiment: &|probe, run| pciescope_bench::mmio::measure(&plan, target.register, probe, run),
+        experiment: &|probe, run| pciescope_bench::mmio::measure(&plan, target.register.as_ref(), probe, run),
     };
     task.carry_out(ctx, device, &args.device.access)
 }

@@ -1,7 +1,7 @@
 //! Which register is measured, and whether that is known to do no harm.
 
 use pciescope_core::{Bdf, Function, MmioTest};
-use pciescope_hw::registers::{SafeRegister, candidate, safe_target};
+use pciescope_hw::registers::{SafeRegister, candidate, hidden, safe_target};
 
 use crate::cmd::Refusal;
 
@@ -34,7 +34,7 @@ pub struct Chosen {
     /// What the write tests write.
     pub value: u64,
     /// The table's entry, if it is the target.
-    pub register: Option<&'static SafeRegister>,
+    pub register: Option<SafeRegister>,
 }
 
 /// The lab's endpoint, every register of which is known (docs/spec/latency-endpoint.md).
@@ -63,12 +63,13 @@ pub fn choose(function: &Function, wanted: &Wanted) -> anyhow::Result<Chosen> {
 
 fn default_read(bdf: Bdf, function: &Function, wanted: &Wanted) -> Result<Chosen, Refusal> {
     let register = safe_target(function).ok_or_else(|| {
-        let hint = match candidate(function) {
-            Some(register) => format!(
+        let hint = match (candidate(function), hidden(function)) {
+            (_, Some(why)) => format!("where its safe register is cannot be told: {why}; try as root"),
+            (Some(register), _) => format!(
                 "{} is said to be harmless, but that was not checked: --bar {} --offset {:#x} --accept-side-effects",
                 register.name, register.bar, register.offset
             ),
-            None => "name one with --bar and --offset, and add --accept-side-effects if you know what reading it does"
+            _ => "name one with --bar and --offset, and add --accept-side-effects if you know what reading it does"
                 .to_owned(),
         };
         Refusal::new(
@@ -92,8 +93,9 @@ fn default_read(bdf: Bdf, function: &Function, wanted: &Wanted) -> Result<Chosen
 fn named_read(bdf: Bdf, function: &Function, wanted: &Wanted, offset: u64) -> Result<Chosen, Refusal> {
     let safe = safe_target(function);
     let bar = bar_of(bdf, function, wanted)?;
-    let width = wanted.width.unwrap_or(4);
-    let register = safe.filter(|safe| safe.bar == bar && safe.offset == offset && width <= safe.width);
+    let there = safe.filter(|safe| safe.bar == bar && safe.offset == offset);
+    let width = wanted.width.or(there.map(|safe| safe.width)).unwrap_or(4);
+    let register = there.filter(|safe| width <= safe.width);
     let is_known = register.is_some() || is_endpoint(function) && !(bar == 0 && overlaps(offset, width, &HARMFUL));
     if !is_known && !wanted.accepts_side_effects {
         return Err(Refusal::new(

@@ -203,7 +203,10 @@ pub fn detail(
                 format!("; not verified: {} at BAR{}+{:#x}, {} bytes ({})", t.name, t.bar, t.offset, t.width, t.source)
             });
             let text = "none known: `latency mmio` needs --offset and --accept-side-effects";
-            line("target", format!("{text}{}", proposal.unwrap_or_default()))?;
+            match registers::hidden(function) {
+                Some(why) => line("target", format!("unknown: {why}"))?,
+                None => line("target", format!("{text}{}", proposal.unwrap_or_default()))?,
+            }
         }
     }
     for a in &entry.backends {
