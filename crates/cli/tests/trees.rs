@@ -49,10 +49,22 @@ fn an_unknown_device_is_refused_until_the_user_names_a_register_and_accepts_what
     assert!(ended.stderr.contains("(beef:0001, class 020000) has no register that is known"), "{}", ended.stderr);
     assert!(ended.stderr.contains("hint: name one with --bar and --offset"), "{}", ended.stderr);
     let ended = at(&root, &format!("latency mmio {BDF} --count 1 --offset 0x10")).expect_code(2);
-    assert!(ended.stderr.contains("what reading BAR0+0x10 does is not known"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("bytes at BAR0+0x10 does is not known"), "{}", ended.stderr);
     // Past the check of the target: now only the backend is missing.
     let line = format!("latency mmio {BDF} --count 1 --offset 0x10 --accept-side-effects --backend kmod");
     assert!(!at(&root, &line).expect_code(2).stderr.contains("not known"));
+}
+
+#[test]
+fn a_read_wider_than_the_safe_register_takes_in_what_is_not_known() {
+    let root = machine("wide", ("0x8086", "0x1533"), None, NONE);
+    let line = format!("latency mmio {BDF} --count 1 --backend kmod");
+    let ended = at(&root, &format!("{line} --width 8")).expect_code(2);
+    assert!(ended.stderr.contains("what reading 8 bytes at BAR0+0x8 does is not known"), "{}", ended.stderr);
+    for harmless in ["--width 2", "--width 8 --accept-side-effects"] {
+        let ended = at(&root, &format!("{line} {harmless}")).expect_code(2);
+        assert!(!ended.stderr.contains("is not known"), "{harmless}: {}", ended.stderr);
+    }
 }
 
 #[test]

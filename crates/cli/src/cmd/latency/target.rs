@@ -87,7 +87,12 @@ fn default_read(bdf: Bdf, function: &Function, wanted: &Wanted) -> Result<Chosen
         ));
     }
     let width = wanted.width.unwrap_or(register.width);
-    Ok(Chosen { bar: register.bar, offset: register.offset, width, value: 0, register: Some(register) })
+    known_read(
+        bdf,
+        function,
+        wanted,
+        Chosen { bar: register.bar, offset: register.offset, width, value: 0, register: None },
+    )
 }
 
 fn named_read(bdf: Bdf, function: &Function, wanted: &Wanted, offset: u64) -> Result<Chosen, Refusal> {
@@ -95,15 +100,21 @@ fn named_read(bdf: Bdf, function: &Function, wanted: &Wanted, offset: u64) -> Re
     let bar = bar_of(bdf, function, wanted)?;
     let there = safe.filter(|safe| safe.bar == bar && safe.offset == offset);
     let width = wanted.width.or(there.map(|safe| safe.width)).unwrap_or(4);
-    let register = there.filter(|safe| width <= safe.width);
+    known_read(bdf, function, wanted, Chosen { bar, offset, width, value: 0, register: None })
+}
+
+/// Sees to it that a read is known to be harmless or accepted: one wider than the safe register takes in its neighbour.
+fn known_read(bdf: Bdf, function: &Function, wanted: &Wanted, read: Chosen) -> Result<Chosen, Refusal> {
+    let Chosen { bar, offset, width, .. } = read;
+    let register = safe_target(function).filter(|safe| (safe.bar, safe.offset) == (bar, offset) && width <= safe.width);
     let is_known = register.is_some() || is_endpoint(function) && !(bar == 0 && overlaps(offset, width, &HARMFUL));
     if !is_known && !wanted.accepts_side_effects {
         return Err(Refusal::new(
-            format!("{bdf}: what reading BAR{bar}+{offset:#x} does is not known"),
+            format!("{bdf}: what reading {width} bytes at BAR{bar}+{offset:#x} does is not known"),
             "reads can clear interrupt causes, empty FIFOs or hang the machine; if you know this one, add --accept-side-effects",
         ));
     }
-    Ok(Chosen { bar, offset, width, value: 0, register })
+    Ok(Chosen { register, ..read })
 }
 
 fn write(bdf: Bdf, function: &Function, wanted: &Wanted, offset: Option<u64>) -> Result<Chosen, Refusal> {
