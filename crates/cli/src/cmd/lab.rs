@@ -116,8 +116,8 @@ struct RunArgs {
     #[arg(long, value_name = "TIME", value_parser = time_ns, default_value = "1h")]
     timeout: u64,
 
-    /// The command, for the guest's shell words as they are
-    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
+    /// The command, after `--`; its words reach the guest as they are
+    #[arg(required = true, last = true, value_name = "COMMAND")]
     command: Vec<String>,
 }
 
