@@ -348,8 +348,6 @@ static int pcilat_irq_at_rate(struct pcilat_worker *w, struct pcilat_vector *v,
 			next += passed * interval;
 			behind -= passed * interval;
 		}
-		if ((s64)behind > (s64)interval / 2)
-			slot->late++;
 		if (pcilat_open_triggers(v)) {
 			slot->merged++;
 		} else {
@@ -359,6 +357,7 @@ static int pcilat_irq_at_rate(struct pcilat_worker *w, struct pcilat_vector *v,
 				ret = 0;
 			} else if (!ret) {
 				slot->triggers++;
+				slot->late += (s64)behind > (s64)interval / 2;
 			}
 		}
 		next += interval;

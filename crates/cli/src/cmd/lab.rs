@@ -104,7 +104,7 @@ struct GuestArgs {
 #[command(after_help = "\
 Examples:
   pciescope lab run -- pciescope list
-  pciescope lab run --kernel newest --cmdline lockdown=integrity --iommu -- dmesg
+  pciescope lab run --kernel newest --cmdline lockdown=integrity --no-module --iommu -- dmesg
   pciescope lab run --bare --endpoints 1 -- sh -c 'lspci -vv | less'
 
 The exit code is the command's; 69 if the lab failed and the command has none.")]

@@ -390,8 +390,9 @@ impl Run<'_> {
         let interval = self.plan.interval_ns * (self.scale.hz / 1_000_000) / 1000;
         let mut due = clock::start();
         let warm_up = if self.plan.source == IrqSource::Hardware { WARM_UP } else { 0 };
-        for number in 0..u64::from(warm_up) + self.plan.count {
-            let is_warm_up = number < u64::from(warm_up);
+        // At a fixed rate the times that passed unused belong to the count.
+        while counts.triggers + counts.missed < self.plan.count {
+            let is_warm_up = counts.warmup_triggers < u64::from(warm_up);
             if !is_warm_up && interval > 0 {
                 due = self.wait_until(due, interval, counts);
             }
@@ -451,7 +452,9 @@ impl Run<'_> {
         let mut next = due + interval;
         let now = clock::start();
         if now > next {
-            let passed = (now - next) / interval;
+            // One time of the count is left for the trigger that is waited for.
+            let left = self.plan.count - counts.triggers - counts.missed;
+            let passed = ((now - next) / interval).min(left.saturating_sub(1));
             counts.missed += passed;
             next += passed * interval;
             counts.late += u64::from(now - next > interval / 2);
