@@ -85,16 +85,22 @@ impl Default for LatencyEndpoint {
 impl LatencyEndpoint {
     /// An endpoint on a link of this kind.
     pub fn new(link: &Link) -> Self {
-        LatencyEndpoint::build(link, true)
+        LatencyEndpoint::build(link, true, true)
     }
 
     /// An endpoint that can do MSI but not MSI-X, and so has no BAR 4. QEMU up to 11.1 at least aborts when a
     /// vfio-user device with MSI-X is unplugged: this one can be.
     pub fn without_msix(link: &Link) -> Self {
-        LatencyEndpoint::build(link, false)
+        LatencyEndpoint::build(link, false, true)
     }
 
-    fn build(link: &Link, has_msix: bool) -> Self {
+    /// An endpoint whose extended configuration space holds zeros. QEMU answers for the first extended capability of
+    /// any vfio-user device by itself: the reads of this one's offset 0x100 reach the model.
+    pub fn without_serial_number(link: &Link) -> Self {
+        LatencyEndpoint::build(link, true, false)
+    }
+
+    fn build(link: &Link, has_msix: bool, has_serial_number: bool) -> Self {
         let mut config = ConfigSpace::new(&IDENTITY, true)
             .with_bar64(0, BAR0_BYTES, false)
             .with_bar64(2, BAR2_BYTES, true)
@@ -103,8 +109,12 @@ impl LatencyEndpoint {
         if has_msix {
             config = config.with_bar64(4, BAR4_BYTES, false).with_msix(VECTORS as u16, 4, MSIX_TABLE, MSIX_PENDING);
         }
+        config = config.with_pcie_endpoint(link);
+        if has_serial_number {
+            config = config.with_serial_number(SERIAL_NUMBER);
+        }
         let mut endpoint = LatencyEndpoint {
-            config: config.with_pcie_endpoint(link).with_serial_number(SERIAL_NUMBER),
+            config,
             has_msix,
             registers: Registers::default(),
             memory: vec![0; BAR2_BYTES as usize],

@@ -4,13 +4,14 @@
 //! the endpoint's ledger.
 #![allow(dead_code, reason = "each suite uses its own part")]
 
+use std::cell::RefCell;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use pciescope_core::{Histogram, Record};
 use pciescope_lab::Served;
 use pciescope_lab::device::LatencyEndpoint;
-use pciescope_lab::vm::{Builder, Device, Kernel, Output, Place, Vm};
+use pciescope_lab::vm::{Builder, Device, Kernel, Output, Place, Running, Vm};
 use serde_json::Value;
 
 /// The program that is measured with, built beside this test.
@@ -26,14 +27,62 @@ pub fn program() -> PathBuf {
     program
 }
 
+/// A latency endpoint that this process serves. A test that panics shows its ledger.
+pub struct Endpoint {
+    pub name: &'static str,
+    pub served: Served,
+    _folder: tempfile::TempDir,
+}
+
+impl Endpoint {
+    /// Serves a model under a name; the guest that has it is to be dropped first.
+    pub fn serve(model: LatencyEndpoint, name: &'static str) -> Endpoint {
+        let folder = tempfile::tempdir().expect("a temporary folder can be made");
+        let served = Served::spawn(model, folder.path(), name).unwrap_or_else(|err| panic!("the lab failed: {err}"));
+        Endpoint { name, served, _folder: folder }
+    }
+
+    /// Tells the endpoint something over its control socket, as a person would with `pciescope lab ctl`.
+    pub fn tell(&self, command: &str) -> Value {
+        self.served.ask(command).unwrap_or_else(|err| panic!("the lab failed: {command}: {err}"))
+    }
+
+    /// What the endpoint saw: the truth.
+    pub fn ledger(&self) -> Value {
+        self.tell("ledger")
+    }
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let ledger = self.served.ask("ledger").map_or_else(|err| err.to_string(), |ledger| ledger.to_string());
+            eprintln!("the ledger of {}: {ledger}", self.name);
+        }
+    }
+}
+
+/// What the program last did. A test that panics shows it.
+#[derive(Default)]
+struct Last(RefCell<String>);
+
+impl Drop for Last {
+    fn drop(&mut self) {
+        let text = self.0.take();
+        if std::thread::panicking() && !text.is_empty() {
+            eprintln!("{text}");
+        }
+    }
+}
+
 /// A guest with one latency endpoint behind a root port, `pciescope` and the modules.
 pub struct Rig {
     // Dropped in this order: the guest goes before its device.
     pub vm: Vm,
-    pub endpoint: Served,
+    pub endpoint: Endpoint,
     /// Address of the endpoint in the guest.
     pub bdf: String,
-    _folder: tempfile::TempDir,
+    last: Last,
 }
 
 /// What the program did.
@@ -46,6 +95,16 @@ impl Rig {
     /// Boots with the module loaded.
     pub fn boot(kernel: Kernel) -> Rig {
         Rig::boot_with(kernel, |builder| builder.module("pcilat"))
+    }
+
+    /// As [`Rig::boot_at`], with a model of one's own.
+    pub fn boot_model(
+        model: LatencyEndpoint,
+        kernel: Kernel,
+        place: Place,
+        more: impl FnOnce(Builder) -> Builder,
+    ) -> Rig {
+        Rig::boot_endpoint(model, kernel, place, more)
     }
 
     /// Boots a machine of one's own around the endpoint.
@@ -70,26 +129,32 @@ impl Rig {
         place: Place,
         more: impl FnOnce(Builder) -> Builder,
     ) -> Rig {
-        let folder = tempfile::tempdir().expect("a temporary folder can be made");
-        let endpoint =
-            Served::spawn(endpoint, folder.path(), "lab0").unwrap_or_else(|err| panic!("the lab failed: {err}"));
-        let builder = Vm::builder().kernel(kernel).served("lab0", &endpoint, place).program(program());
+        let endpoint = Endpoint::serve(endpoint, "lab0");
+        let builder = Vm::builder().kernel(kernel).served("lab0", &endpoint.served, place).program(program());
         let vm = more(builder).boot().unwrap_or_else(|err| {
             panic!("the lab failed: {err}\nhint: {}", err.hint().unwrap_or("see the serial log"))
         });
         eprintln!("{kernel} ({}) booted in {:.1} s", vm.release(), vm.boot_time().as_secs_f64());
         let bdf = address(&vm, "lab0");
-        Rig { vm, endpoint, bdf, _folder: folder }
+        Rig { vm, endpoint, bdf, last: Last::default() }
     }
 
-    /// Tells the endpoint something over its control socket, as a person would with `pciescope lab ctl`.
+    /// [`Endpoint::tell`] of the endpoint that every rig has.
     pub fn tell(&self, command: &str) -> Value {
-        self.endpoint.ask(command).unwrap_or_else(|err| panic!("the lab failed: {command}: {err}"))
+        self.endpoint.tell(command)
     }
 
-    /// What the endpoint saw: the truth.
+    /// [`Endpoint::ledger`] of the endpoint that every rig has.
     pub fn ledger(&self) -> Value {
-        self.tell("ledger")
+        self.endpoint.ledger()
+    }
+
+    /// Keeps what a command did for the case that the test panics.
+    fn remember(&self, command: &str, output: &Output) {
+        *self.last.0.borrow_mut() = format!(
+            "the last command: {command}\nits exit status: {}\nits standard error:\n{}",
+            output.status, output.stderr
+        );
     }
 
     /// Runs `pciescope ARGS` in the guest and reads the records it wrote.
@@ -103,12 +168,27 @@ impl Rig {
             .vm
             .run_within(&format!("rm -f /tmp/records.jsonl; {script}"), Duration::from_secs(150))
             .unwrap_or_else(|err| panic!("the lab failed: {err}"));
-        Measured { records: self.records(), output }
+        self.remember(script, &output);
+        Measured { records: self.records("/tmp/records.jsonl"), output }
     }
 
-    /// The records in /tmp/records.jsonl; a broken last line of a killed run is left out.
-    pub fn records(&self) -> Vec<Record> {
-        let text = self.vm.pull_file("/tmp/records.jsonl").unwrap_or_default();
+    /// Starts `pciescope ARGS`, whose records go to `file`, and does not wait.
+    pub fn start(&self, args: &str, file: &str) -> Running<'_> {
+        self.must(&format!("rm -f {file}"));
+        let script = format!("exec pciescope {args} -o {file} --overwrite >{file}.table");
+        self.vm.start(&script).unwrap_or_else(|err| panic!("the lab failed: {err}"))
+    }
+
+    /// Waits for the end of what [`Rig::start`] began.
+    pub fn end(&self, running: &Running<'_>, file: &str, within: Duration) -> Measured {
+        let output = running.wait_within(within).unwrap_or_else(|err| panic!("the run did not end: {err}"));
+        self.remember(file, &output);
+        Measured { records: self.records(file), output }
+    }
+
+    /// The records in a file of the guest; a broken last line of a killed run is left out.
+    pub fn records(&self, file: &str) -> Vec<Record> {
+        let text = self.vm.pull_file(file).unwrap_or_default();
         let text = String::from_utf8(text).expect("records are UTF-8");
         text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
     }
@@ -187,9 +267,57 @@ pub fn merged(records: &[&Record], name: &str) -> Histogram {
     all
 }
 
-/// The sum of a figure over the records.
+/// The sum of a figure over the records. A figure that no record has is not 0.
 pub fn total(records: &[&Record], metric: &str) -> u64 {
-    records.iter().filter_map(|record| record.metrics.get(metric)).map(|metric| metric.value as u64).sum()
+    let values: Vec<u64> =
+        records.iter().filter_map(|record| record.metrics.get(metric)).map(|metric| metric.value as u64).collect();
+    assert!(!values.is_empty(), "none of {} records has the figure {metric}", records.len());
+    values.iter().sum()
+}
+
+/// Accesses to the register before the run, by which the program judges it: they stand in every record.
+pub fn looks(records: &[&Record]) -> u64 {
+    records[0].metrics.get("check_reads").expect("a record counts the looks at its register").value as u64
+}
+
+/// Tries a comparison of durations up to three times: another program's burst on this machine may spoil one. What a
+/// device counts, and what no burst can make shorter, is not compared in here.
+pub fn settle(what: &str, mut attempt: impl FnMut() -> Result<(), String>) {
+    for number in 1..=3 {
+        match attempt() {
+            Ok(()) => return,
+            Err(why) if number < 3 => eprintln!("{what}: once more: {why}"),
+            Err(why) => panic!("{what}: {why}"),
+        }
+    }
+}
+
+/// How far apart the figures of one run lie: from the 10th to the 90th percentile.
+pub fn spread(histogram: &Histogram) -> f64 {
+    let percentile = |percent| histogram.percentile_ns(percent).expect("a run has samples");
+    percentile(90.0) - percentile(10.0)
+}
+
+/// Whether the median moved by what was injected: within 5 % of it, plus the spread of the run without.
+pub fn moved(what: &str, from: &Histogram, to: &Histogram, by_ns: f64) -> Result<(), String> {
+    let (before, after) = (from.median_ns().expect("samples"), to.median_ns().expect("samples"));
+    let (got, allowed) = (after - before, by_ns * 0.05 + spread(from));
+    if (got - by_ns).abs() <= allowed {
+        return Ok(());
+    }
+    Err(format!(
+        "{what} moved by {got:.0} ns from {before:.0} to {after:.0} ns; {by_ns:.0} ns were added, {allowed:.0} are allowed"
+    ))
+}
+
+/// Whether the median stayed where it was while `not_ns` were injected elsewhere: within 5 % of that, plus the spread.
+pub fn stayed(what: &str, from: &Histogram, to: &Histogram, not_ns: f64) -> Result<(), String> {
+    let (before, after) = (from.median_ns().expect("samples"), to.median_ns().expect("samples"));
+    let (got, allowed) = ((after - before).abs(), (not_ns * 0.05 + spread(from)).min(not_ns * 0.5));
+    if got <= allowed {
+        return Ok(());
+    }
+    Err(format!("{what} moved by {got:.0} ns from {before:.0} to {after:.0} ns; {allowed:.0} are allowed"))
 }
 
 /// How often the ledger saw accesses of one kind (`reads` or `writes`) at a place; `width` 0 counts all widths.
