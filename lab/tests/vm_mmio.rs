@@ -169,7 +169,7 @@ fn a_machine_of_several_devices_is_measured_without_loss_hop_by_hop_and_side_by_
                 format!("memory-backend-file,id=big,size={BIG},share=on,mem-path={}", file.display())
             }])
     });
-        a_million_samples_on_four_cpus_without_loss(&rig);
+    a_million_samples_on_four_cpus_without_loss(&rig);
     the_path_is_read_hop_by_hop_and_a_delay_shows_at_its_hop(&rig);
     two_devices_are_measured_at_once(&rig, &second);
     a_register_at_the_end_of_a_large_bar_is_the_one_that_is_meant(&rig, &file);
@@ -197,12 +197,6 @@ fn the_path_is_read_hop_by_hop_and_a_delay_shows_at_its_hop(rig: &Rig) {
             let undelayed = hops(rig, backend, options, &bridges, "none");
             let delayed = hops(rig, backend, options, &bridges, "fixed 300us");
             let end = bridges.len() - 1;
-                eprintln!(
-                    "DBG {:?} {:?}",
-                    h.min_ns(),
-                    [1.0, 10., 25., 50., 75., 90., 99.].map(|p| h.percentile_ns(p).unwrap() as u64)
-                );
-            }
             let least = delayed[end].min_ns().unwrap();
             assert!(least >= 300e3, "{backend}: a read of {least} ns beats its delay");
             moved("the endpoint's hop", &undelayed[end], &delayed[end], 300e3)?;
