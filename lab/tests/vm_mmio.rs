@@ -54,12 +54,12 @@ fn delays_are_recovered(rig: &Rig, backend: &str, command: &str) -> Result<(), S
         near("median", all.median_ns().unwrap(), injected, &undelayed)?;
         fast = all;
     }
-    // 30 % of the reads take 60 us, the rest 20 us.
-    let all = measure(rig, backend, command, "two-peak 20us 60us 300 7");
+    // 30 % of the reads take 200 us, the rest 20 us: so far apart that little else on this machine fills the gap.
+    let all = measure(rig, backend, command, "two-peak 20us 200us 300 7");
     let ledger = rig.ledger();
-    let slow = chosen(&ledger, 60_000);
+    let slow = chosen(&ledger, 200_000);
     let dealt = slow as f64 / (slow + chosen(&ledger, 20_000)) as f64;
-    let above = |all: &Histogram| (all.count() - all.count_up_to_ns(60e3)) as f64 / all.count() as f64;
+    let above = |all: &Histogram| (all.count() - all.count_up_to_ns(200e3)) as f64 / all.count() as f64;
     // No slow read can look fast (1 %: the looks before the run, and the width of a bucket).
     let got = above(&all);
     assert!(got > dealt - 0.01, "{backend}: {got:.3} of the samples are slow, {dealt:.3} of the delays");
@@ -70,7 +70,7 @@ fn delays_are_recovered(rig: &Rig, backend: &str, command: &str) -> Result<(), S
     }
     // The middle of each peak, at the share that the device says it has dealt out.
     near("lower peak", all.percentile_ns(50.0 * (1.0 - dealt)).unwrap(), 20e3, &undelayed)?;
-    near("upper peak", all.percentile_ns(100.0 - 50.0 * dealt).unwrap(), 60e3, &undelayed)
+    near("upper peak", all.percentile_ns(100.0 - 50.0 * dealt).unwrap(), 200e3, &undelayed)
 }
 
 /// Measures the ID register with a delay, and holds the samples against the device's count.
