@@ -1,6 +1,8 @@
 //! What goes wrong with hardware, machine and user in the middle of a run: the record says which it was, what was
 //! measured before stands, and the machine is left as it was found.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic; its helpers are tests too")]
+
 mod support;
 
 use std::time::{Duration, Instant};

@@ -1,5 +1,7 @@
 //! Interrupt latency on virtual hardware: counts equal the device's, and an injected delay shows where it belongs.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic; its helpers are tests too")]
+
 mod support;
 
 use pciescope_core::{Histogram, Record};

@@ -1,6 +1,8 @@
 //! Register and path latency on virtual hardware: injected delays are recovered, and the device's own count of accesses
 //! equals the samples.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic; its helpers are tests too")]
+
 mod support;
 
 use std::fs::File;

@@ -1,5 +1,7 @@
 //! The surfaces of the module and the program: Secure Boot, hostile callers, the seed's text nodes, registers, list.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic; its helpers are tests too")]
+
 mod support;
 
 use pciescope_lab::vm::{Device, Kernel, Place, standard_machine};
