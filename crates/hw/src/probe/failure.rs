@@ -60,7 +60,9 @@ pub fn refused(bdf: Bdf, why: &str, hint: &str) -> Failure {
 pub fn too_long(count: u64) -> Warning {
     Warning {
         code: "too-long".to_owned(),
-        text: format!("{count} samples were longer than the histogram's buckets can hold; the figures are without them"),
+        text: format!(
+            "{count} samples were longer than the histogram's buckets can hold; the figures are without them"
+        ),
         hint: "look for what stops the machine so long: firmware, a hypervisor, a device that does not answer"
             .to_owned(),
     }
