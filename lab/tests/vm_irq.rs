@@ -241,14 +241,15 @@ fn a_device_of_qemu_raises_its_interrupts(rig: &Rig, kernel: Kernel, name: &str)
     let measured = rig.pciescope(&format!("latency irq {bdf} --bind --cpus 0-1 --count 50 --source hardware"));
     let records = measured.of("irq-hardware");
     assert!(!records.is_empty(), "{kernel}, {name}: no record");
-    let [triggers, handled, lost] = ["triggers", "handled", "lost"].map(|figure| total(&records, figure));
+    let [triggers, handled, lost, wrong_cpu] =
+        ["triggers", "handled", "lost", "wrong_cpu"].map(|figure| total(&records, figure));
     assert_eq!(triggers, 50 * records.len() as u64, "{kernel}, {name}");
-    assert_eq!(total(&records, "wrong_cpu"), 0, "{kernel}, {name}");
-    assert_eq!(handled + lost, triggers, "{kernel}, {name}");
-    // QEMU's e1000e throttles whatever the driver asks for, and repeats or swallows what it held back.
+    assert_eq!(handled + lost + wrong_cpu, triggers, "{kernel}, {name}");
+    // QEMU's e1000e throttles whatever the driver asks for, and repeats or swallows what it held back; what it repeats
+    // can come while the vector moves to another CPU.
     if name == "e1000e0" {
         assert!(handled * 10 >= triggers * 9, "{kernel}, {name}: {handled} of {triggers}");
     } else {
-        assert_eq!((lost, measured.output.status), (0, 0), "{kernel}, {name}");
+        assert_eq!((lost, wrong_cpu, measured.output.status), (0, 0, 0), "{kernel}, {name}");
     }
 }

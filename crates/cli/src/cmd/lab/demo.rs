@@ -131,8 +131,11 @@ pub fn run(args: &Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     let mut file = jsonl::Writer::new(file);
 
     let folder = tempfile::tempdir().context("cannot create a folder for the devices' sockets")?;
-    let serve = |name| Served::spawn(LatencyEndpoint::new(&Link::default()), folder.path(), name);
-    let (endpoint, behind) = (serve("ep0")?, serve("ep1")?);
+    let link = Link::default();
+    let serve = |device, name| Served::spawn(device, folder.path(), name);
+    let endpoint = serve(LatencyEndpoint::new(&link), "ep0")?;
+    // QEMU itself would answer for the first extended capability: without one, the last hop is the device's own answer.
+    let behind = serve(LatencyEndpoint::without_serial_number(&link), "ep1")?;
     say(&format!("booting Debian's kernel {} with two virtual endpoints, one of them behind a switch", args.kernel));
     let vm = Vm::builder()
         .kernel(args.kernel)
