@@ -6,7 +6,7 @@ use crate::{Root, pci, topology};
 
 /// Everything about the machine that moves a latency, as far as it can be found out.
 ///
-/// `steal_ns` is left empty: it belongs to a run, see [`Steal`].
+/// `steal_ns` is left empty: the records of a run carry it per CPU.
 pub fn read(root: &Root) -> Environment {
     Environment {
         tool: env!("CARGO_PKG_VERSION").to_owned(),
@@ -25,32 +25,6 @@ pub fn read(root: &Root) -> Environment {
         hypervisor: hypervisor(root),
         steal_ns: None,
     }
-}
-
-/// Time stolen by the hypervisor between two moments.
-#[derive(Debug, Clone, Copy)]
-pub struct Steal {
-    start_ns: Option<u64>,
-}
-
-impl Steal {
-    /// The counters now.
-    pub fn start(root: &Root) -> Steal {
-        Steal { start_ns: stolen_ns(root) }
-    }
-
-    /// What was stolen since the start on all CPUs together, in nanoseconds, in steps of 10 ms; `None` where the
-    /// kernel does not count it.
-    pub fn elapsed_ns(&self, root: &Root) -> Option<u64> {
-        stolen_ns(root)?.checked_sub(self.start_ns?)
-    }
-}
-
-/// Column 8 of the line `cpu` of /proc/stat, in hundredths of a second on every architecture (USER_HZ).
-fn stolen_ns(root: &Root) -> Option<u64> {
-    let text = root.text("/proc/stat")?;
-    let line = text.lines().find(|line| line.starts_with("cpu "))?;
-    line.split_whitespace().nth(8)?.parse::<u64>().ok()?.checked_mul(10_000_000)
 }
 
 /// An idle state that is enabled on CPU 0.
@@ -252,16 +226,6 @@ mod tests {
             std::fs::write(path, text).unwrap();
         }
         (folder, root)
-    }
-
-    #[test]
-    fn counts_stolen_time_of_a_run() {
-        let (_folder, root) = tree(&[("/proc/stat", "cpu  10 0 10 100 0 0 0 7 0 0\ncpu0 10 0 10 100 0 0 0 7 0 0\n")]);
-        let steal = Steal::start(&root);
-        std::fs::write(root.path("/proc/stat"), "cpu  11 0 10 100 0 0 0 9 0 0\n").unwrap();
-        assert_eq!(steal.elapsed_ns(&root), Some(20_000_000));
-        std::fs::remove_file(root.path("/proc/stat")).unwrap();
-        assert_eq!(steal.elapsed_ns(&root), None);
     }
 
     #[test]
