@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod address;
+pub mod comparison;
 pub mod cpulist;
 pub mod environment;
 pub mod histogram;
@@ -15,6 +16,7 @@ pub mod sink;
 pub mod topology;
 
 pub use address::Bdf;
+pub use comparison::Comparison;
 pub use cpulist::CpuList;
 pub use environment::Environment;
 pub use histogram::Histogram;

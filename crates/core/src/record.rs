@@ -124,6 +124,10 @@ pub struct Metric {
 }
 
 impl Metric {
+    /// A figure in a unit.
+    pub fn of(value: f64, unit: &str) -> Self {
+        Metric { value, unit: unit.to_owned() }
+    }
     /// A count of things.
     pub fn count(value: u64) -> Self {
         Metric { value: value as f64, unit: "1".to_owned() }
