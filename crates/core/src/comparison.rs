@@ -14,10 +14,19 @@ pub struct Comparison {
     pub workload: String,
     /// The counter, as `perf` writes it, or what its counts were summed over.
     pub counter: String,
-    /// What the workload says it moved, in bytes.
+    /// What the workload moved, in bytes, as exactly as it says it.
     pub workload_bytes: f64,
-    /// What the counter says, in bytes, scaled to the whole time where it ran for a part of it.
-    pub counter_bytes: f64,
+    /// What the workload prints, in bytes, where it rounds: fio's `8192MiB (8590MB)` are 8590e6. Where it prints a
+    /// rate, as bw_mem does, that of a second.
+    pub printed_bytes: Option<f64>,
+    /// What the counter says, scaled to the whole time where it ran for a part of it.
+    pub count: f64,
+    /// Whether the workload prints a rate and no amount.
+    pub prints_rate: bool,
+    /// Bytes per count.
+    pub bytes_per_count: f64,
+    /// The counter saw one of so many equal parts: 8 for one sub-channel of a die of 8, else 1.
+    pub parts: f64,
     /// How long the workload ran, in seconds; 0 where it is not known.
     pub workload_s: f64,
     /// How long the counter was on, in seconds; 0 where it is not known.
@@ -31,11 +40,16 @@ pub struct Comparison {
 }
 
 impl Comparison {
+    /// What the counter says, in bytes.
+    pub fn counter_bytes(&self) -> f64 {
+        self.count * self.bytes_per_count * self.parts
+    }
+
     /// By how much the counter says more (less, where negative) than the workload, in percent of the workload's
     /// figure. `None` where the workload moved nothing.
     pub fn error_percent(&self) -> Option<f64> {
-        let is_known = self.workload_bytes > 0.0 && self.counter_bytes.is_finite();
-        is_known.then(|| (self.counter_bytes - self.workload_bytes) / self.workload_bytes * 100.0)
+        let is_known = self.workload_bytes > 0.0 && self.counter_bytes().is_finite();
+        is_known.then(|| (self.counter_bytes() - self.workload_bytes) / self.workload_bytes * 100.0)
     }
 
     /// Whether the counter ran for a part of the time only and was scaled.
@@ -70,7 +84,12 @@ impl Comparison {
         };
         let known = |seconds: f64| (seconds > 0.0).then_some(seconds * 1e9);
         put("workload_bytes", Some(self.workload_bytes), "bytes");
-        put("counter_bytes", Some(self.counter_bytes), "bytes");
+        put("workload_printed_bytes", self.printed_bytes, "bytes");
+        put("counter_bytes", Some(self.counter_bytes()), "bytes");
+        put("count", Some(self.count), "1");
+        put("bytes_per_count", Some(self.bytes_per_count), "bytes");
+        put("parts", Some(self.parts), "1");
+        put("prints_rate", self.prints_rate.then_some(1.0), "1");
         put("workload_ns", known(self.workload_s), "ns");
         put("counter_ns", known(self.counter_s), "ns");
         put("error", self.error_percent(), "%");
@@ -93,7 +112,11 @@ impl Comparison {
             workload: workload.to_owned(),
             counter: counter.to_owned(),
             workload_bytes: metric("workload_bytes")?,
-            counter_bytes: metric("counter_bytes")?,
+            printed_bytes: metric("workload_printed_bytes"),
+            count: metric("count")?,
+            prints_rate: metric("prints_rate").is_some(),
+            bytes_per_count: metric("bytes_per_count")?,
+            parts: metric("parts").unwrap_or(1.0),
             workload_s: metric("workload_ns").unwrap_or(0.0) / 1e9,
             counter_s: metric("counter_ns").unwrap_or(0.0) / 1e9,
             running: metric("running")? / 100.0,
@@ -112,7 +135,11 @@ mod tests {
             workload: "fio read".to_owned(),
             counter: "pcie_bdf_200/Rx_PCIe_TLP_Data_Payload/".to_owned(),
             workload_bytes: 1000.0,
-            counter_bytes: 995.0,
+            printed_bytes: Some(1010.0),
+            count: 31.09375,
+            prints_rate: true,
+            bytes_per_count: 16.0,
+            parts: 2.0,
             workload_s: 2.0,
             counter_s: 2.5,
             running: 0.5,

@@ -87,6 +87,14 @@ pub enum Error {
         /// The first line of numbers that was not one.
         first: Option<String>,
     },
+    /// A file that should say what a workload moved does not, or no counted event sees that traffic.
+    #[error("{}: {}", path.display(), if *found == 0 { "holds no report of fio and no line of bw_mem with its command" } else { "no counted event sees this workload's traffic" })]
+    NoWorkload {
+        /// The file.
+        path: PathBuf,
+        /// How many workloads it reports on.
+        found: usize,
+    },
     /// A file holds no record at all.
     #[error("{}: holds no record", path.display())]
     NoRecord {
@@ -106,6 +114,12 @@ impl Error {
             Error::NoRecord { .. } => Some("the run that should have written it ended before its first record"),
             Error::UnknownFormat { .. } => Some("say what it is with --format interrupt, iomem or perf-stat"),
             Error::NoSample { .. } => Some("choose another --format, or let the log's beginning decide"),
+            Error::NoWorkload { found: 0, .. } => {
+                Some("keep the command line of bw_mem above its figures: they do not say which test they are of")
+            }
+            Error::NoWorkload { .. } => Some(
+                "count rx_pcie_tlp_data_payload for reads and tx_... for writes; hif_rd, and hif_wr with hif_rmw, for DRAM",
+            ),
             Error::TooLarge { .. } => Some("draw fewer runs at a time, or write SVG"),
             Error::Read { .. } | Error::Write { .. } => None,
         }

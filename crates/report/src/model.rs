@@ -22,6 +22,8 @@ pub enum Kind {
     Path,
     /// `irq-*`.
     Irq,
+    /// `verify`: a counter beside a workload of known traffic.
+    Verify,
     /// Records with figures but no such test, as those of `perf stat`.
     Other,
 }
@@ -34,6 +36,8 @@ pub fn kind(test: &str) -> Kind {
         Kind::Path
     } else if test.starts_with("irq-") {
         Kind::Irq
+    } else if test == pciescope_core::comparison::TEST {
+        Kind::Verify
     } else {
         Kind::Other
     }

@@ -11,7 +11,7 @@ pub fn sentences(section: &Section) -> Vec<String> {
         Kind::Mmio => mmio(section),
         Kind::Path => path(section),
         Kind::Irq => irq(section),
-        Kind::Other => Vec::new(),
+        Kind::Verify | Kind::Other => Vec::new(),
     }
 }
 

@@ -87,6 +87,7 @@ pub fn test_title(test: &str) -> String {
         "irq-loopback" => "Interrupt latency, VFIO's own trigger (wake-up cost of user space alone)".to_owned(),
         "irq-import" => "Interrupt latency, imported log".to_owned(),
         "perf-stat" => "Counters of perf stat".to_owned(),
+        pciescope_core::comparison::TEST => "Counters against a workload of known traffic".to_owned(),
         other => clean(other),
     }
 }

@@ -18,9 +18,11 @@ Examples:
   pciescope import /dev/pcilatdriver/0000:1a:00.0/interrupt
   pciescope import interrupt.log -o run.jsonl && pciescope report run.jsonl -o report.html
   perf stat -a -I 1000 -x, -e cycles sleep 10 2>&1 | pciescope import - --format perf-stat --csv
+  perf stat -a -e dwc_rootport_10/rx_pcie_tlp_data_payload/ fio job.fio 2>&1 | pciescope import -
+  pciescope import perf.txt --workload bw_mem.txt
 
 Formats (docs/record.md): interrupt, five whole numbers a line: handler_entry_ns trigger_to_handler_ns
-entry_to_ack_ns cpu irq; iomem, four: timestamp_ns latency_ns cpu bar; perf-stat, what perf stat prints.")]
+entry_to_ack_ns cpu irq; iomem, four: timestamp_ns latency_ns cpu bar; perf-stat, what perf stat prints; beside\na report of fio or a line of bw_mem its counters are compared with what those moved.")]
 pub struct Args {
     /// The log; `-` is the standard input
     #[arg(value_name = "FILE")]
@@ -29,6 +31,11 @@ pub struct Args {
     /// What the log is; its beginning decides where this is not given
     #[arg(long, value_enum, value_name = "FORMAT")]
     format: Option<Kind>,
+
+    /// What a workload printed while perf stat counted: fio's report, or bw_mem's command and its line. Where the log
+    /// itself holds it, it is found there
+    #[arg(long, value_name = "FILE")]
+    workload: Option<PathBuf>,
 
     /// Where the records go
     #[command(flatten)]
@@ -54,7 +61,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         Kind::PerfStat => Format::PerfStat,
     });
     let mut output = Output::open(&args.output)?;
-    let mut log = import::read(&args.file, format, &origin())?;
+    let mut log = import::read_beside(&args.file, format, &origin(), args.workload.as_deref())?;
     for record in &mut log.records {
         record.label.clone_from(&output.label);
         output.put(record)?;

@@ -6,6 +6,8 @@ mod lines;
 mod number;
 mod perf_stat;
 mod tally;
+mod verify;
+mod workload;
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -72,6 +74,20 @@ pub struct Imported {
 /// # Errors
 /// [`Error::Read`]; [`Error::UnknownFormat`] where the beginning fits no format; [`Error::NoSample`] where no line did.
 pub fn read(path: &Path, format: Option<Format>, origin: &Origin) -> Result<Imported, Error> {
+    read_beside(path, format, origin, None)
+}
+
+/// As [`read`], with what a workload printed while `perf stat` counted (fio's report, or bw_mem's line) where that is a file of its own.
+/// Where the log holds both, as when `perf stat` runs the workload, it is found there.
+///
+/// # Errors
+/// As [`read`]; [`Error::NoWorkload`] where `workload` holds none, or none of the counted events sees its traffic.
+pub fn read_beside(
+    path: &Path,
+    format: Option<Format>,
+    origin: &Origin,
+    workload: Option<&Path>,
+) -> Result<Imported, Error> {
     let fail = |source| Error::Read { path: path.to_owned(), source };
     let is_stdin = path == Path::new("-");
     let file = if is_stdin { None } else { Some(File::open(path).map_err(fail)?) };
@@ -98,7 +114,7 @@ pub fn read(path: &Path, format: Option<Format>, origin: &Origin) -> Result<Impo
     match format {
         Format::Interrupt => log(path, file, rest, origin, format, interrupt::meaning, interrupt::record),
         Format::Iomem => log(path, file, rest, origin, format, iomem::meaning, iomem::record),
-        Format::PerfStat => perf(path, rest, origin),
+        Format::PerfStat => perf(path, rest, origin, workload),
     }
 }
 
@@ -203,17 +219,30 @@ fn blank(origin: &Origin, record: Record) -> Record {
     Record { schema: SCHEMA, run: origin.run.clone(), time: origin.time.clone(), verb: "import".to_owned(), ..record }
 }
 
-fn perf(path: &Path, mut input: impl Read, origin: &Origin) -> Result<Imported, Error> {
+fn perf(path: &Path, mut input: impl Read, origin: &Origin, workload: Option<&Path>) -> Result<Imported, Error> {
     let mut text = Vec::new();
     input.read_to_end(&mut text).map_err(|source| Error::Read { path: path.to_owned(), source })?;
-    let read = perf_stat::parse(&String::from_utf8_lossy(&text));
+    let text = String::from_utf8_lossy(&text);
+    let read = perf_stat::parse(&text);
     let named: Vec<String> =
         read.named.iter().map(|(line, why)| format!("{}:{line}: {why}", path.display())).take(lines::NAMED).collect();
     if read.figures == 0 {
         let format = Format::PerfStat.name();
         return Err(Error::NoSample { path: path.to_owned(), format, first: named.into_iter().next() });
     }
-    let mut records: Vec<Record> = read.records.into_iter().map(|r| blank(origin, r)).collect();
+    let compared = match workload {
+        None => verify::records(&read, &workload::parse(&text)),
+        Some(file) => {
+            let fail = |source| Error::Read { path: file.to_owned(), source };
+            let moved = workload::parse(&String::from_utf8_lossy(&std::fs::read(file).map_err(fail)?));
+            let compared = verify::records(&read, &moved);
+            if compared.is_empty() {
+                return Err(Error::NoWorkload { path: file.to_owned(), found: moved.len() });
+            }
+            compared
+        }
+    };
+    let mut records: Vec<Record> = read.records.into_iter().chain(compared).map(|r| blank(origin, r)).collect();
     if let (Some(first), true) = (records.first_mut(), read.malformed > 0) {
         first.warnings.push(malformed(path, read.malformed, &named));
     }

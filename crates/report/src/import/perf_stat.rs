@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use pciescope_core::{Cpu, Method, Metric, Record, Warning};
 
+use super::workload::bw_mem_rate;
+
 /// What a text held.
 #[derive(Default)]
 pub struct Read {
@@ -14,6 +16,23 @@ pub struct Read {
     pub malformed: u64,
     /// Line number and what is wrong.
     pub named: Vec<(u64, String)>,
+    /// Every event that was counted, in the text's order; the intervals of `-I` added up.
+    pub counted: Vec<Counted>,
+    /// How long it all took, in seconds, where the text says.
+    pub elapsed_s: Option<f64>,
+}
+
+/// An event's count over the whole text.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Counted {
+    /// As perf writes it.
+    pub event: String,
+    /// The sum; in bytes where perf gives a unit of bytes.
+    pub value: f64,
+    /// Whether perf has turned it into bytes.
+    pub is_bytes: bool,
+    /// The smallest share of the time that it ran, above 0 to 1.
+    pub running: f64,
 }
 
 /// One event as counted.
@@ -58,14 +77,39 @@ pub fn parse(text: &str) -> Read {
         }
     }
     read.figures = figures.len() as u64;
+    read.elapsed_s = text.lines().find_map(elapsed);
+    for figure in &figures {
+        count(&mut read.counted, figure);
+    }
     read.records = records(figures);
     read
+}
+
+/// `16.207362782 seconds time elapsed`.
+fn elapsed(line: &str) -> Option<f64> {
+    let seconds = line.trim().strip_suffix("seconds time elapsed")?;
+    seconds.trim().replace(',', "").parse().ok()
+}
+
+/// Adds a figure to those of its event.
+fn count(counted: &mut Vec<Counted>, figure: &Figure) {
+    let Some(value) = figure.value else { return };
+    let (value, unit) = base_unit(value, &figure.unit);
+    let running = figure.counted_percent.filter(|percent| *percent > 0.0).unwrap_or(100.0) / 100.0;
+    match counted.iter_mut().find(|counted| counted.event == figure.event) {
+        Some(counted) => {
+            counted.value += value;
+            counted.running = counted.running.min(running);
+        }
+        None => counted.push(Counted { event: figure.event.clone(), value, is_bytes: unit == "bytes", running }),
+    }
 }
 
 /// Elapsed, user and system time and the spread of `-r` follow the table and are figures of their own.
 fn starts_like_a_figure(line: &str) -> bool {
     let line = line.trim();
-    line.starts_with(|c: char| c.is_ascii_digit()) && !line.contains(" elapsed") && !line.contains("seconds ")
+    let is_figure = line.starts_with(|c: char| c.is_ascii_digit()) && bw_mem_rate(line).is_none();
+    is_figure && !line.contains(" elapsed") && !line.contains("seconds ")
 }
 
 /// `value,unit,event,run time,percent,...` with the interval's end and the CPU before it, where asked for.

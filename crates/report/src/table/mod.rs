@@ -13,6 +13,7 @@ mod notices;
 mod path;
 mod plain;
 mod summary;
+mod verify;
 
 use pciescope_core::Record;
 
@@ -74,6 +75,7 @@ fn one_section(out: &mut Page, section: &Section, with_legend: bool) {
         Kind::Mmio => mmio::write(out, section),
         Kind::Irq => irq::write(out, section, with_legend),
         Kind::Path => path::write(out, section),
+        Kind::Verify => verify::write(out, section),
         Kind::Other => plain::write(out, section),
     }
     header::losses(out, section);
