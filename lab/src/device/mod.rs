@@ -69,6 +69,18 @@ pub trait Device: Send {
     /// A function-level reset. Settings made by [`Device::command`] and the ledger stay.
     fn reset(&mut self);
 
+    /// When the device next does something by itself, on its own clock (nanoseconds since it was made); a time that has
+    /// passed means at once. `None`: only accesses and commands move it. Asked after every access, command and
+    /// [`Device::work`].
+    fn next_work(&self) -> Option<u64> {
+        None
+    }
+
+    /// Does what [`Device::next_work`] announced, at `now_ns` on the device's clock. It may come late, or early where
+    /// an access changed the time in between. [`Device::bar_read`] has no bus: a model that has a message to send after
+    /// a read announces work for now.
+    fn work(&mut self, _now_ns: u64, _bus: &mut dyn Bus) {}
+
     /// Carries out one line of the control socket.
     ///
     /// # Errors
