@@ -7,9 +7,11 @@ pub mod bus;
 pub mod command;
 pub mod config;
 pub mod delay;
+pub mod drw;
 pub mod endpoint;
 pub mod faults;
 pub mod ledger;
+pub mod traffic;
 
 pub use bus::{Bus, Delivery, DmaError, Message};
 pub use endpoint::LatencyEndpoint;
