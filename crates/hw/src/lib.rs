@@ -9,6 +9,7 @@ pub mod config;
 pub mod environment;
 pub mod error;
 pub mod floor;
+pub mod memory;
 pub mod pci;
 pub mod probe;
 pub mod registers;
