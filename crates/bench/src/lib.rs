@@ -12,5 +12,6 @@ pub mod path;
 mod portion;
 pub mod run;
 mod steal;
+pub mod workload;
 
 pub use run::{Error, Identity, RawSink, Run, Setup, Summary};

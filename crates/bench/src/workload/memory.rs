@@ -1,0 +1,166 @@
+//! Memory traffic from pinned threads, like lmbench's bw_mem with `rd`, `fwr` and `cp`.
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use pciescope_hw::memory::{self, Buffer, Pinned};
+
+use super::{Error, Moved};
+
+/// What the threads do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pattern {
+    /// Every word is read.
+    Read,
+    /// Every word is stored around the cache: no line is read for ownership.
+    Fill,
+    /// Every word of one buffer is stored around the cache into another.
+    Copy,
+}
+
+impl Pattern {
+    /// As it is called in tables: bw_mem's word for it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Pattern::Read => "rd",
+            Pattern::Fill => "fwr",
+            Pattern::Copy => "cp",
+        }
+    }
+}
+
+/// One thread's share: a CPU and its buffers.
+#[derive(Debug)]
+struct Worker {
+    cpu: u32,
+    from: Buffer,
+    /// Where a copy goes.
+    to: Option<Buffer>,
+}
+
+/// Threads that are ready to move data. Their memory is touched, so that nothing but the pattern moves.
+#[derive(Debug)]
+pub struct Generator {
+    pattern: Pattern,
+    workers: Vec<Worker>,
+}
+
+impl Generator {
+    /// A thread for each of `cpus`, each with buffers of `bytes` bytes on NUMA node `node`.
+    ///
+    /// # Errors
+    /// [`Error::Memory`].
+    pub fn new(pattern: Pattern, cpus: &[u32], node: Option<u32>, bytes: usize) -> Result<Self, Error> {
+        let buffer = || Buffer::on_node(bytes, node).map_err(|source| Error::Memory { bytes, node, source });
+        let worker = |cpu: &u32| {
+            let to = if pattern == Pattern::Copy { Some(buffer()?) } else { None };
+            Ok(Worker { cpu: *cpu, from: buffer()?, to })
+        };
+        Ok(Generator { pattern, workers: cpus.iter().map(worker).collect::<Result<_, Error>>()? })
+    }
+
+    /// Moves data for `duration`, or until `is_stopped`: passes that have begun are ended, so that what is counted is
+    /// what was moved. `watch` is called about every `tick` meanwhile, from this thread.
+    ///
+    /// # Errors
+    /// [`Error::Cpu`] where a thread cannot be pinned; nothing was moved then.
+    pub fn run(
+        &mut self,
+        duration: Duration,
+        tick: Duration,
+        is_stopped: &(dyn Fn() -> bool + Sync),
+        watch: &mut dyn FnMut(),
+    ) -> Result<Moved, Error> {
+        let pattern = self.pattern;
+        // The threads, and this one.
+        let start = Barrier::new(self.workers.len() + 1);
+        let (moved, running) = (AtomicU64::new(0), AtomicU64::new(self.workers.len() as u64));
+        let (start, moved, running) = (&start, &moved, &running);
+        let ns = std::thread::scope(|scope| {
+            let threads: Vec<_> = self
+                .workers
+                .iter_mut()
+                .map(|worker| {
+                    scope.spawn(move || {
+                        let pinned = Pinned::to(worker.cpu).map_err(|source| Error::Cpu { cpu: worker.cpu, source });
+                        start.wait();
+                        let begin = Instant::now();
+                        while pinned.is_ok() && begin.elapsed() < duration && !is_stopped() {
+                            moved.fetch_add(worker.pass(pattern), Relaxed);
+                        }
+                        running.fetch_sub(1, Relaxed);
+                        pinned.map(|_| begin.elapsed())
+                    })
+                })
+                .collect();
+            start.wait();
+            while running.load(Relaxed) > 0 {
+                std::thread::sleep(tick);
+                watch();
+            }
+            let mut longest = Duration::ZERO;
+            for thread in threads {
+                let took = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+                longest = longest.max(took);
+            }
+            Ok(longest.as_nanos() as u64)
+        })?;
+        let bytes = moved.load(Relaxed);
+        Ok(Moved {
+            read_bytes: if pattern == Pattern::Fill { 0 } else { bytes },
+            written_bytes: if pattern == Pattern::Read { 0 } else { bytes },
+            ns,
+        })
+    }
+}
+
+impl Worker {
+    /// One pass; gives the bytes that went each way the pattern goes.
+    fn pass(&mut self, pattern: Pattern) -> u64 {
+        match (pattern, &mut self.to) {
+            (Pattern::Copy, Some(to)) => memory::copy(&self.from, to),
+            (Pattern::Fill, _) => memory::fill(&mut self.from, 0x5a5a_5a5a_5a5a_5a5a),
+            _ => {
+                memory::read(&self.from);
+            }
+        }
+        self.from.len() as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(pattern: Pattern) -> Moved {
+        let mut generator = Generator::new(pattern, &[0], None, 1 << 20).unwrap();
+        let (mut looks, tick) = (0, Duration::from_millis(1));
+        let moved = generator.run(Duration::from_millis(20), tick, &|| false, &mut || looks += 1).unwrap();
+        assert!(looks > 0, "nobody looked at the counters");
+        assert!(moved.ns >= 20_000_000, "{} ns", moved.ns);
+        moved
+    }
+
+    #[test]
+    fn each_pattern_says_which_way_it_moved_whole_passes() {
+        let read = run(Pattern::Read);
+        assert!(read.read_bytes > 0 && read.read_bytes % (1 << 20) == 0 && read.written_bytes == 0, "{read:?}");
+        let fill = run(Pattern::Fill);
+        assert!(fill.written_bytes > 0 && fill.read_bytes == 0, "{fill:?}");
+        let copy = run(Pattern::Copy);
+        assert!(copy.read_bytes > 0 && copy.read_bytes == copy.written_bytes, "{copy:?}");
+    }
+
+    #[test]
+    fn a_stop_ends_it_early_and_a_bad_cpu_is_named() {
+        let mut generator = Generator::new(Pattern::Read, &[0], None, 1 << 12).unwrap();
+        let begin = Instant::now();
+        let moved = generator.run(Duration::from_secs(60), Duration::from_millis(1), &|| true, &mut || {}).unwrap();
+        assert_eq!(moved.read_bytes, 0);
+        assert!(begin.elapsed() < Duration::from_secs(30));
+        let mut generator = Generator::new(Pattern::Read, &[0, 9999], None, 1 << 12).unwrap();
+        let refused = generator.run(Duration::from_millis(1), Duration::from_millis(1), &|| false, &mut || {});
+        assert!(matches!(refused, Err(Error::Cpu { cpu: 9999, .. })), "{refused:?}");
+    }
+}
