@@ -16,6 +16,7 @@ use serde_json::{Map, Value, json};
 use self::events::{HIF_RD, HIF_RD_OR_WR, HIF_RMW, HIF_WR};
 use self::pace::Pace;
 use super::command::CommandError;
+use super::traffic::{DramTotals, SubChannelTraffic};
 
 /// Bytes of the register window.
 pub const WINDOW: u64 = 0x1000;
@@ -23,8 +24,6 @@ pub const WINDOW: u64 = 0x1000;
 pub const COUNTERS: usize = 16;
 /// Megatransfers per second of the memory unless set otherwise.
 pub const DATA_RATE: u32 = 4000;
-/// Bytes of one access of the host interface.
-pub const LINE: u64 = 64;
 
 const CNT_CTRL: u64 = 0xc00;
 const CNT_CTRL_START: u32 = 1 << 0;
@@ -60,20 +59,6 @@ const POLL_NS: u64 = 10_000_000;
 /// With `torn on`, every so manieth read of a half of the cycle counter is followed by a carry. A driver that reads
 /// high, low, high, and again while the highs differ, meets one in each of its readings and still comes to an end.
 const TEAR_EVERY: u64 = 5;
-
-/// Accesses of the host interface that a sub-channel has seen since the lab began, lines of 64 bytes each.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct HifTotals {
-    /// Reads.
-    pub rd: u64,
-    /// Writes of whole lines.
-    pub wr: u64,
-    /// Writes that do not cover their line.
-    pub rmw: u64,
-}
-
-/// Asks for a sub-channel's [`HifTotals`].
-pub type HifSource = Box<dyn Fn() -> HifTotals + Send>;
 
 /// What a common counter does at 2^32.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -195,10 +180,9 @@ fn cycles_per_second(megatransfers: u32) -> u64 {
 
 /// The PMU of one sub-channel.
 pub struct DrwBank {
-    name: String,
-    source: HifSource,
-    /// Traffic that has been counted.
-    seen: HifTotals,
+    traffic: SubChannelTraffic,
+    /// What of it has been counted.
+    seen: DramTotals,
     /// Device time that the state below is of, in nanoseconds.
     at_ns: u64,
     registers: Registers,
@@ -207,13 +191,11 @@ pub struct DrwBank {
 }
 
 impl DrwBank {
-    /// A sub-channel by its name, such as `21000`, with where its DMA traffic is asked for. What that had before now
-    /// does not count.
-    pub fn new(name: &str, source: impl Fn() -> HifTotals + Send + 'static) -> Self {
-        let seen = source();
+    /// The PMU of the sub-channel whose account this is. What it had before now does not count.
+    pub fn new(traffic: SubChannelTraffic) -> Self {
+        let seen = traffic.totals();
         DrwBank {
-            name: name.to_owned(),
-            source: Box::new(source),
+            traffic,
             seen,
             at_ns: 0,
             registers: Registers::default(),
@@ -222,14 +204,14 @@ impl DrwBank {
         }
     }
 
-    /// Its name.
+    /// The sub-channel's name, such as `21000`.
     pub fn name(&self) -> &str {
-        &self.name
+        self.traffic.name()
     }
 
     /// Settings, registers and ledger as at the start. Time goes on.
     pub fn reset(&mut self) {
-        self.seen = (self.source)();
+        self.seen = self.traffic.totals();
         self.registers = Registers::default();
         self.settings = Settings::default();
         self.ledger = Ledger::default();
@@ -295,11 +277,11 @@ impl DrwBank {
             rates.iter_mut().for_each(|(event, pace)| self.happen(*event, pace.pass(passed)));
             self.settings.rates = rates;
         }
-        let now = (self.source)();
-        let before = std::mem::replace(&mut self.seen, now);
-        self.happen(HIF_RD, now.rd.saturating_sub(before.rd));
-        self.happen(HIF_WR, now.wr.saturating_sub(before.wr));
-        self.happen(HIF_RMW, now.rmw.saturating_sub(before.rmw));
+        let totals = self.traffic.totals();
+        let before = std::mem::replace(&mut self.seen, totals);
+        self.happen(HIF_RD, totals.hif_rd.saturating_sub(before.hif_rd));
+        self.happen(HIF_WR, totals.hif_wr.saturating_sub(before.hif_wr));
+        self.happen(HIF_RMW, totals.hif_rmw.saturating_sub(before.hif_rmw));
     }
 
     /// When a counter with an enabled interrupt will reach its end if nothing changes, in nanoseconds of the device's
