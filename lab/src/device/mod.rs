@@ -56,6 +56,12 @@ pub trait Device: Send {
     /// Writes a BAR; the messages and transfers that follow from it go through `bus`.
     fn bar_write(&mut self, now_ns: u64, bar: u8, offset: u64, from: &[u8], bus: &mut dyn Bus) -> Wait;
 
+    /// Whether a message may merge with one of its vector that the client has not taken yet. Where a message only says
+    /// "look", as with queues in memory, the one before serves as well; by default each is seen by itself.
+    fn merges_messages(&self) -> bool {
+        false
+    }
+
     /// A message that went through [`Bus::send`] is due: may it go out?
     fn may_deliver(&mut self, message: &Message) -> Delivery;
 

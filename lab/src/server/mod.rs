@@ -1,12 +1,14 @@
 //! Serves a [`Device`] to a vfio-user client, which in the lab is QEMU's `vfio-user-pci`.
 //!
-//! Three threads per device: one answers the client, one sends delayed messages, one answers the control socket.
+//! Four threads per device: one answers the client, one sends delayed messages, one has the device do what it does by
+//! itself, one answers the control socket.
 
 mod irq;
 mod memory;
 mod session;
 mod timer;
 mod wire;
+mod work;
 
 use std::fmt;
 use std::io;
@@ -14,7 +16,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -26,7 +28,9 @@ use crate::device::command::CommandError;
 use crate::device::{Delivery, Device, Message};
 use crate::error::Error;
 use irq::Wires;
+use memory::Memory;
 use timer::{Due, Queue};
+use work::Agenda;
 
 /// Unix sockets have this many bytes for a path, the closing zero excluded.
 const SOCKET_PATH_MAX: usize = 107;
@@ -41,11 +45,22 @@ pub(crate) fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What the threads of one device share.
+fn read<T>(lock: &RwLock<T>) -> RwLockReadGuard<'_, T> {
+    lock.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
+    lock.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What the threads of one device share. Locks are taken in the order of the fields.
 pub(crate) struct Shared {
     device: Mutex<Box<dyn Device>>,
+    /// Locked while the device transfers: a range that the client takes away is in use by nobody once it has its answer.
+    memory: RwLock<Memory>,
     wires: Mutex<Wires>,
     queue: Queue,
+    agenda: Agenda,
     made: Instant,
     stopping: AtomicBool,
     /// The client that is being served.
@@ -57,8 +72,10 @@ impl Shared {
         let layout = device.layout();
         Shared {
             device: Mutex::new(device),
+            memory: RwLock::default(),
             wires: Mutex::new(Wires::new(&layout)),
             queue: Queue::default(),
+            agenda: Agenda::default(),
             made: Instant::now(),
             stopping: AtomicBool::new(false),
             client: Mutex::new(None),
@@ -71,7 +88,7 @@ impl Shared {
 
     /// Carries out one command of the control socket.
     pub(crate) fn command(&self, line: &str) -> Result<Value, CommandError> {
-        let mut device = lock(&self.device);
+        let mut device = self.device();
         if line.split_whitespace().eq(["reset"]) {
             // Messages of before belong to the ledger of before.
             self.drop_messages(&mut **device);
@@ -80,6 +97,7 @@ impl Shared {
         if device.is_gone() {
             self.drop_messages(&mut **device);
         }
+        self.announce(&**device);
         Ok(answer)
     }
 
@@ -95,10 +113,17 @@ impl Shared {
         (now - self.made).as_nanos() as u64
     }
 
+    /// Sends or queues what the model put into the outbox while it answered something that came at `arrived`.
+    fn post(&self, device: &mut dyn Device, arrived: Instant, outbox: &mut Vec<Message>) {
+        for message in outbox.drain(..) {
+            self.send_at(device, arrived + Duration::from_nanos(message.delay_ns), message);
+        }
+    }
+
     /// Sends a message at `due`, which is now if that has passed.
     fn send_at(&self, device: &mut dyn Device, due: Instant, message: Message) {
         let is_due = message.delay_ns == 0;
-        if is_due && !lock(&self.wires).is_pending(message.vector) {
+        if is_due && (device.merges_messages() || !lock(&self.wires).is_pending(message.vector)) {
             self.deliver(device, &message);
         } else {
             self.queue.push(due, message, 0);
@@ -117,7 +142,7 @@ impl Shared {
         timer::sleep_precisely();
         while !self.is_stopping() {
             let Some(Due { message, put_off, .. }) = self.queue.next() else { continue };
-            let mut device = lock(&self.device);
+            let mut device = self.device();
             let is_early =
                 lock(&self.wires).is_pending(message.vector) || device.may_deliver(&message) == Delivery::Later;
             if is_early && put_off < PUT_OFF_MAX {
@@ -149,6 +174,7 @@ impl Shared {
     fn stop(&self) {
         self.stopping.store(true, SeqCst);
         self.queue.wake();
+        self.agenda.wake();
         if let Some(client) = &*lock(&self.client) {
             // One that has left already needs no goodbye.
             let _ = client.shutdown(std::net::Shutdown::Both);
@@ -196,6 +222,7 @@ impl Served {
         let mut served = Served { device_socket, control_socket, shared, listeners, threads: Vec::new() };
         served.start(&format!("{name}-device"), move |shared| shared.serve(&device_listener))?;
         served.start(&format!("{name}-timer"), |shared| shared.send_delayed())?;
+        served.start(&format!("{name}-work"), |shared| shared.work())?;
         served.start(&format!("{name}-control"), move |shared| control::serve(&control_listener, shared))?;
         Ok(served)
     }

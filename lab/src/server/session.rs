@@ -16,12 +16,12 @@ use vfio_bindings::bindings::vfio::{
     VFIO_REGION_INFO_FLAG_READ, VFIO_REGION_INFO_FLAG_WRITE, vfio_region_info,
 };
 
-use super::memory::Memory;
 use super::timer::wait_until;
 use super::wire::{Command, FDS_MAX, Fields, HEADER_BYTES, Header, MESSAGE_MAX, TRANSFER_MAX, seal};
-use super::{Shared, lock};
+use super::work::GuestBus;
+use super::{Shared, lock, read, write};
 use crate::device::config::CONFIG_BYTES;
-use crate::device::{Bus, Device, DmaError, Layout, Message};
+use crate::device::{Layout, Message};
 
 /// How long the next message is waited for without sleeping: a guest in a measuring loop sends it in this time, and
 /// a read then costs one wake-up less.
@@ -35,14 +35,14 @@ pub(super) fn serve(stream: &UnixStream, shared: &Shared) -> io::Result<()> {
     let mut session = Session {
         stream,
         shared,
-        layout: lock(&shared.device).layout(),
-        memory: Memory::default(),
+        layout: shared.device().layout(),
         outbox: Vec::new(),
         reply: Vec::with_capacity(MESSAGE_MAX),
     };
     let ended = session.run();
+    write(&shared.memory).clear();
     lock(&shared.wires).disconnect();
-    shared.drop_messages(&mut **lock(&shared.device));
+    shared.drop_messages(&mut **shared.device());
     ended
 }
 
@@ -50,7 +50,6 @@ struct Session<'a> {
     stream: &'a UnixStream,
     shared: &'a Shared,
     layout: Layout,
-    memory: Memory,
     /// Messages of the access that is being answered.
     outbox: Vec<Message>,
     reply: Vec<u8>,
@@ -162,9 +161,10 @@ impl Session<'_> {
             Command::IrqInfo => return self.show_irq(fields, reply),
             Command::SetIrqs => return self.set_irqs(fields, fds),
             Command::Reset => {
-                let mut device = lock(&self.shared.device);
+                let mut device = self.shared.device();
                 device.reset();
                 self.shared.drop_messages(&mut **device);
+                self.shared.announce(&**device);
             }
         }
         Ok(())
@@ -181,12 +181,14 @@ impl Session<'_> {
         let data = reply.len();
         reply.resize(data + count as usize, 0xff);
         let wait = {
-            let mut device = lock(&self.shared.device);
-            match bar_of(region) {
+            let mut device = self.shared.device();
+            let wait = match bar_of(region) {
                 Some(bar) => device.bar_read(self.shared.clock(arrived), bar, offset, &mut reply[data..]),
                 None if region == VFIO_PCI_CONFIG_REGION_INDEX => device.config_read(offset, &mut reply[data..]),
                 None => 0,
-            }
+            };
+            self.shared.announce(&**device);
+            wait
         };
         hold(arrived, wait);
         Ok(())
@@ -200,16 +202,17 @@ impl Session<'_> {
             return Err(Errno::INVAL);
         }
         let wait = {
-            let mut device = lock(&self.shared.device);
+            let mut device = self.shared.device();
             let wait = match bar_of(region) {
                 Some(bar) => {
-                    let mut bus = SessionBus { memory: &self.memory, outbox: &mut self.outbox };
+                    let mut bus = GuestBus { memory: &read(&self.shared.memory), outbox: &mut self.outbox };
                     device.bar_write(self.shared.clock(arrived), bar, offset, data, &mut bus)
                 }
                 None if region == VFIO_PCI_CONFIG_REGION_INDEX => device.config_write(offset, data),
                 None => 0,
             };
-            self.post(&mut **device, arrived);
+            self.shared.post(&mut **device, arrived, &mut self.outbox);
+            self.shared.announce(&**device);
             wait
         };
         hold(arrived, wait);
@@ -218,27 +221,21 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Sends or queues what the model put into the outbox.
-    fn post(&mut self, device: &mut dyn Device, arrived: Instant) {
-        for message in self.outbox.drain(..) {
-            self.shared.send_at(device, arrived + Duration::from_nanos(message.delay_ns), message);
-        }
-    }
-
     fn map(&mut self, mut fields: Fields<'_>, fds: Vec<OwnedFd>) -> Result<(), Errno> {
         let (_argsz, flags) = (fields.u32(), fields.u32());
         let (offset, address, size) = (fields.u64(), fields.u64(), fields.u64());
         // Without a file, the guest's memory is private to the client; a transfer there will find it unmapped.
         let Some(fd) = fds.into_iter().next() else { return Ok(()) };
-        self.memory.map(address, size, offset, fd.into(), flags & DMA_MAP_WRITE != 0)
+        write(&self.shared.memory).map(address, size, offset, fd.into(), flags & DMA_MAP_WRITE != 0)
     }
 
     fn unmap(&mut self, mut fields: Fields<'_>) {
         let (_argsz, flags) = (fields.u32(), fields.u32());
         if flags & DMA_UNMAP_ALL != 0 {
-            self.memory.clear();
+            write(&self.shared.memory).clear();
         } else {
-            self.memory.unmap(fields.u64(), fields.u64());
+            let (address, size) = (fields.u64(), fields.u64());
+            write(&self.shared.memory).unmap(address, size);
         }
     }
 
@@ -285,28 +282,10 @@ impl Session<'_> {
         let is_unmasked = lock(&self.shared.wires).set(index, flags, start, count, fds)?;
         if is_unmasked {
             // The level may have stayed high.
-            let device = lock(&self.shared.device);
+            let device = self.shared.device();
             lock(&self.shared.wires).raise_intx(device.intx());
         }
         Ok(())
-    }
-}
-
-/// The model's way out while it answers a write.
-struct SessionBus<'a> {
-    memory: &'a Memory,
-    outbox: &'a mut Vec<Message>,
-}
-
-impl Bus for SessionBus<'_> {
-    fn send(&mut self, message: Message) {
-        self.outbox.push(message);
-    }
-    fn read_memory(&mut self, address: u64, to: &mut [u8]) -> Result<(), DmaError> {
-        self.memory.read(address, to)
-    }
-    fn write_memory(&mut self, address: u64, from: &[u8]) -> Result<(), DmaError> {
-        self.memory.write(address, from)
     }
 }
 
