@@ -4,6 +4,7 @@
 //! hand it a tree that was recorded on another machine.
 
 pub mod bind;
+pub mod block;
 pub mod check;
 pub mod config;
 pub mod environment;

@@ -43,6 +43,15 @@ const BLOCK: &str = "/sys/class/block";
 fn disks(root: &Root, bdf: Bdf) -> Vec<String> {
     let mut disks = members(root, BLOCK, bdf);
     disks.extend(multipath_disks(root, bdf));
+    uses(root, disks)
+}
+
+/// Mounted file systems and swap on one disk or partition, with what is stacked on it.
+pub(crate) fn of_disk(root: &Root, name: &str) -> Vec<String> {
+    uses(root, vec![name.to_owned()])
+}
+
+fn uses(root: &Root, mut disks: Vec<String>) -> Vec<String> {
     let mut next = 0;
     while let Some(disk) = disks.get(next) {
         let holders = root.names(format!("{BLOCK}/{disk}/holders"));

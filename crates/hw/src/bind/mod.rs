@@ -3,7 +3,7 @@
 //! What must be put back is on disk before anything is changed ([`State`]), so that every way out restores:
 //! [`Bound::release`], its drop, and after a `kill -9` [`restore`] from the file.
 
-mod in_use;
+pub(crate) mod in_use;
 mod state;
 
 use std::fmt;

@@ -1,0 +1,155 @@
+//! Disks: which one a path lies on, the way over PCIe to it, and whether it holds something.
+
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+use pciescope_core::Bdf;
+
+use crate::bind::in_use;
+use crate::{Error, Root};
+
+const BLOCK: &str = "/sys/class/block";
+const NUMBERS: &str = "/sys/dev/block";
+
+/// A disk or partition, and where it is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Disk {
+    /// As the kernel names it: `nvme0n1`, `sda2`, `dm-0`.
+    pub name: String,
+    /// The functions on the way to it, from the root port down to the controller; empty where it is not on PCI. Of a disk
+    /// that is stacked on several, the way to the first.
+    pub way: Vec<Bdf>,
+    /// Whether the path is the disk itself, not a file on it.
+    pub is_whole: bool,
+}
+
+impl Disk {
+    /// The disk that a block device is, or that a file or folder lies on.
+    ///
+    /// # Errors
+    /// [`Error::Read`] where the path is not there, or lies on no disk (tmpfs, a network).
+    pub fn of(root: &Root, path: &Path) -> Result<Disk, Error> {
+        let fail = |source| Error::Read { path: path.to_owned(), source };
+        let meta = std::fs::metadata(path).map_err(fail)?;
+        let is_whole = meta.file_type().is_block_device();
+        let number = if is_whole { meta.rdev() } else { meta.dev() };
+        let (major, minor) = (libc::major(number), libc::minor(number));
+        Disk::by_number(root, major, minor, is_whole)
+            .ok_or_else(|| fail(std::io::Error::other(format!("it lies on no disk (device {major}:{minor})"))))
+    }
+
+    fn by_number(root: &Root, major: u32, minor: u32, is_whole: bool) -> Option<Disk> {
+        let name = root.link_name(format!("{NUMBERS}/{major}:{minor}"))?;
+        let way = way(root, &name, 0);
+        Some(Disk { name, way, is_whole })
+    }
+
+    /// What speaks against writing to the disk itself: file systems, swap, partitions, what is stacked on it.
+    pub fn holds(&self, root: &Root) -> Vec<String> {
+        let mut reasons = in_use::of_disk(root, &self.name);
+        let folder = PathBuf::from(BLOCK).join(&self.name);
+        let is_part = |name: &String| root.exists(folder.join(name).join("partition"));
+        let parts: Vec<String> = root.names(&folder).into_iter().filter(is_part).collect();
+        if !parts.is_empty() {
+            reasons.push(format!("{} has partitions: {}", self.name, parts.join(", ")));
+        }
+        for holder in root.names(folder.join("holders")) {
+            reasons.push(format!("{holder} is made of {}", self.name));
+        }
+        reasons
+    }
+}
+
+/// Stacks (LVM on LUKS on RAID) are no deeper than this.
+const DEEPEST: usize = 8;
+
+fn way(root: &Root, name: &str, depth: usize) -> Vec<Bdf> {
+    let own = addresses(root, &PathBuf::from(BLOCK).join(name));
+    if !own.is_empty() || depth == DEEPEST {
+        return own;
+    }
+    // An NVMe namespace with several ways to it lies below its subsystem, beside links to the controllers.
+    if let Ok(target) = std::fs::read_link(root.path(PathBuf::from(BLOCK).join(name))) {
+        let is_one = |part: &&str| {
+            part.strip_prefix("nvme-subsys").is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
+        };
+        let subsystem = target.iter().filter_map(|part| part.to_str()).find(is_one);
+        if let Some(subsystem) = subsystem {
+            let folder = PathBuf::from("/sys/class/nvme-subsystem").join(subsystem);
+            let ways = root.names(&folder).into_iter().map(|name| addresses(root, &folder.join(name)));
+            return ways.into_iter().find(|way| !way.is_empty()).unwrap_or_default();
+        }
+    }
+    let slaves = root.names(PathBuf::from(BLOCK).join(name).join("slaves"));
+    slaves.iter().map(|slave| way(root, slave, depth + 1)).find(|way| !way.is_empty()).unwrap_or_default()
+}
+
+/// The PCI addresses in a link's target, from the root port down.
+fn addresses(root: &Root, link: &Path) -> Vec<Bdf> {
+    let Ok(target) = std::fs::read_link(root.path(link)) else { return Vec::new() };
+    target.iter().filter_map(|part| part.to_str()?.parse().ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tree() -> (tempfile::TempDir, Root) {
+        let folder = tempfile::tempdir().unwrap();
+        let make = |path: &str| std::fs::create_dir_all(folder.path().join(path)).unwrap();
+        let link = |from: &str, to: &str| std::os::unix::fs::symlink(to, folder.path().join(from)).unwrap();
+        let pci = "sys/devices/pci0000:00/0000:00:02.0/0000:04:00.0";
+        for path in ["sys/class/block", "sys/dev/block", "sys/class/nvme-subsystem/nvme-subsys1"] {
+            make(path);
+        }
+        make(&format!("{pci}/nvme/nvme0/nvme0n1/nvme0n1p1"));
+        std::fs::write(folder.path().join(format!("{pci}/nvme/nvme0/nvme0n1/nvme0n1p1/partition")), "1").unwrap();
+        make("sys/devices/virtual/block/dm-0/slaves/nvme0n1p1");
+        link("sys/class/block/nvme0n1", &format!("../../../{pci}/nvme/nvme0/nvme0n1"));
+        link("sys/class/block/nvme0n1p1", &format!("../../../{pci}/nvme/nvme0/nvme0n1/nvme0n1p1"));
+        link("sys/class/block/dm-0", "../../devices/virtual/block/dm-0");
+        link("sys/class/block/nvme1n1", "../../devices/virtual/nvme-subsystem/nvme-subsys1/nvme1n1");
+        link(
+            "sys/class/nvme-subsystem/nvme-subsys1/nvme1",
+            "../../../devices/pci0000:10/0000:10:03.0/0000:14:00.0/nvme/nvme1",
+        );
+        for (number, name) in [("259:0", "nvme0n1"), ("254:0", "dm-0"), ("259:3", "nvme1n1"), ("7:0", "loop0")] {
+            link(&format!("sys/dev/block/{number}"), &format!("../../devices/{name}"));
+        }
+        let root = Root::at(folder.path());
+        (folder, root)
+    }
+
+    fn bdfs(list: &[&str]) -> Vec<Bdf> {
+        list.iter().map(|bdf| bdf.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn a_disk_knows_its_way_from_the_root_port() {
+        let (_folder, root) = tree();
+        let way = |major, minor| Disk::by_number(&root, major, minor, true).unwrap().way;
+        assert_eq!(way(259, 0), bdfs(&["0000:00:02.0", "0000:04:00.0"]));
+        // Stacked, with several ways, and on no bus.
+        assert_eq!(way(254, 0), bdfs(&["0000:00:02.0", "0000:04:00.0"]));
+        assert_eq!(way(259, 3), bdfs(&["0000:10:03.0", "0000:14:00.0"]));
+        assert_eq!(way(7, 0), []);
+        assert_eq!(Disk::by_number(&root, 1, 1, true), None);
+    }
+
+    #[test]
+    fn a_disk_with_partitions_is_not_empty() {
+        let (_folder, root) = tree();
+        let disk = Disk::by_number(&root, 259, 0, true).unwrap();
+        assert_eq!(disk.holds(&root), ["nvme0n1 has partitions: nvme0n1p1"]);
+        let other = Disk::by_number(&root, 259, 3, true).unwrap();
+        assert_eq!(other.holds(&root), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_path_on_no_disk_is_refused() {
+        let (_folder, root) = tree();
+        let refused = Disk::of(&root, Path::new("/proc/self/stat")).unwrap_err();
+        assert!(refused.to_string().contains("/proc/self/stat"), "{refused}");
+        assert!(Disk::of(&root, Path::new("/nonexistent")).is_err());
+    }
+}
