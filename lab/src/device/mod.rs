@@ -89,6 +89,9 @@ pub trait Device: Send {
     /// a read announces work for now.
     fn work(&mut self, _now_ns: u64, _bus: &mut dyn Bus) {}
 
+    /// The device's clock stands at `now_ns`; told before a command, which may begin or end something steady.
+    fn set_clock(&mut self, _now_ns: u64) {}
+
     /// Carries out one line of the control socket.
     ///
     /// # Errors

@@ -93,6 +93,7 @@ impl Shared {
             // Messages of before belong to the ledger of before.
             self.drop_messages(&mut **device);
         }
+        device.set_clock(self.clock(Instant::now()));
         let answer = device.command(line)?;
         if device.is_gone() {
             self.drop_messages(&mut **device);
