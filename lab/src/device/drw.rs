@@ -319,10 +319,7 @@ impl DrwBank {
             }
             ["rate", event, per_second] => {
                 let (event, per_second) = (parse_event(event)?, parse_number(per_second)?);
-                self.settings.rates.remove(&event);
-                if per_second > 0 {
-                    self.settings.rates.insert(event, Pace::new(per_second));
-                }
+                self.settings.rates.insert(event, Pace::new(per_second));
             }
             ["set", "cycle", value] => {
                 let value = parse_number(value)?;
@@ -379,7 +376,7 @@ impl DrwBank {
 
     fn read_cycle_half(&mut self, is_high: bool) -> u32 {
         let cycle = self.registers.cycle;
-        if self.settings.is_torn && self.registers.is_running {
+        if self.settings.is_torn {
             if self.settings.half_reads % TEAR_EVERY == 0 {
                 self.count_cycles((1 << 32) - (cycle & u64::from(u32::MAX)));
             }
@@ -482,7 +479,7 @@ impl DrwBank {
 fn for_each_dword(offset: u64, len: usize, mut each: impl FnMut(u64, usize, usize, usize)) {
     let mut done = 0;
     while done < len {
-        let Some(at) = offset.checked_add(done as u64).filter(|at| *at < WINDOW) else { return };
+        let Some(at) = offset.checked_add(done as u64) else { return };
         let skip = (at % 4) as usize;
         let part = (4 - skip).min(len - done);
         each(at - skip as u64, skip, done, part);
