@@ -136,8 +136,8 @@ static int lab_read_changed(const struct lab_function *function, struct pci_ops 
 		return ret;
 	/* A function that is not there, or not ready, must not come to life by its overlay. */
 	if ((where & ~3) == PCI_VENDOR_ID) {
-		if (!PCI_POSSIBLE_ERROR(dword) && (dword & 0xffff) != 0xffff && (dword & 0xffff) > 1)
-			dword = function->device << 16 | function->vendor;
+		if ((dword & 0xffff) != 0xffff && (dword & 0xffff) > 1)
+			dword = (u32)function->device << 16 | function->vendor;
 	} else if (!PCI_POSSIBLE_ERROR(dword)) {
 		dword = (dword & GENMASK(19, 0)) | (u32)function->first << 20;
 	}
@@ -224,7 +224,7 @@ static int lab_give_back_below(struct pci_dev *pdev, void *data)
 	return 0;
 }
 
-/* Every bus, not only those that were taken: child buses made since have inherited our accessors. */
+/* Every bus, not only those taken: child buses made since have inherited our accessors. */
 static void lab_give_back_all(void)
 {
 	struct pci_bus *root = NULL;

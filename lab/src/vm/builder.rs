@@ -9,7 +9,7 @@ use std::{fs, thread};
 
 use super::accel::Accel;
 use super::agent::Agent;
-use super::machine::{self, Device, Place, Slot};
+use super::machine::{self, Device, Place, RootPort, Slot};
 use super::process::Process;
 use super::qmp::Monitor;
 use super::root::{Kernel, Root, own_modules};
@@ -29,8 +29,11 @@ pub struct Builder {
     cpus: u32,
     memory_mib: u32,
     cmdline: Vec<String>,
+    numa_nodes: u32,
+    root_ports: Vec<RootPort>,
     slots: Vec<Slot>,
     has_iommu: bool,
+    has_interrupt_remapping: bool,
     modules: Vec<String>,
     files: Vec<(PathBuf, String)>,
     programs: Vec<PathBuf>,
@@ -45,8 +48,11 @@ impl Default for Builder {
             cpus: 4,
             memory_mib: 1024,
             cmdline: Vec::new(),
+            numa_nodes: 1,
+            root_ports: Vec::new(),
             slots: Vec::new(),
             has_iommu: false,
+            has_interrupt_remapping: false,
             modules: Vec::new(),
             files: Vec::new(),
             programs: Vec::new(),
@@ -73,6 +79,24 @@ impl Builder {
     pub fn memory_mib(mut self, mib: u32) -> Self {
         self.memory_mib = mib;
         self
+    }
+
+    /// Number of NUMA nodes, which share CPUs and memory in equal parts; 1 if not given.
+    pub fn numa_nodes(mut self, nodes: u32) -> Self {
+        self.numa_nodes = nodes;
+        self
+    }
+
+    /// Root ports at given addresses, such as [`super::seed_machine`]; [`Place::Port`] places devices behind them.
+    pub fn root_ports(mut self, ports: impl IntoIterator<Item = RootPort>) -> Self {
+        self.root_ports.extend(ports);
+        self
+    }
+
+    /// The machine of the counters' seed: its root ports, two NUMA nodes, and interrupt remapping, without which the
+    /// counter board's interrupt lines would share one vector.
+    pub fn seed_machine(self) -> Self {
+        self.root_ports(machine::seed_machine()).numa_nodes(2).interrupt_remapping(true)
     }
 
     /// More words for the kernel's command line, such as `lockdown=integrity`.
@@ -102,6 +126,13 @@ impl Builder {
     /// An Intel IOMMU that translates, as vfio needs it.
     pub fn intel_iommu(mut self, has_iommu: bool) -> Self {
         self.has_iommu = has_iommu;
+        self
+    }
+
+    /// Interrupt remapping, as an x86 guest needs it to grant a device more than one MSI vector; an IOMMU that translates
+    /// brings it too.
+    pub fn interrupt_remapping(mut self, has_remapping: bool) -> Self {
+        self.has_interrupt_remapping = has_remapping;
         self
     }
 
@@ -200,6 +231,8 @@ impl Builder {
         ];
         if self.has_iommu {
             words.extend(["intel_iommu=on", "iommu=nopt"]);
+        } else if self.has_interrupt_remapping {
+            words.push("intel_iommu=off");
         }
         words.extend(self.cmdline.iter().map(String::as_str));
         words.join(" ")
@@ -207,9 +240,8 @@ impl Builder {
 
     fn args(&self, root: &Root, folder: &Path) -> Result<Vec<String>, LabError> {
         let text = |path: &Path| path.display().to_string();
-        let iommu = if self.has_iommu { ",kernel-irqchip=split" } else { "" };
-        // vfio-user devices reach the guest's memory through a file that both processes map.
-        let memory = format!("memory-backend-memfd,id=ram,size={}M,share=on", self.memory_mib);
+        let has_iommu = self.has_iommu || self.has_interrupt_remapping;
+        let iommu = if has_iommu { ",kernel-irqchip=split" } else { "" };
         let serial = if self.interactive.is_some() {
             format!("stdio,id=serial,mux=on,signal=off,logfile={}", text(&folder.join("serial.log")))
         } else {
@@ -225,13 +257,12 @@ impl Builder {
             "none",
             "-no-reboot",
             "-M",
-            &format!("q35,memory-backend=ram{iommu}"),
+            &format!("q35{iommu}"),
             "-m",
             &format!("{}M", self.memory_mib),
             "-smp",
-            &self.cpus.to_string(),
-            "-object",
-            &memory,
+            // A node is a package: Linux warns of one that is spread over several.
+            &format!("{},sockets={}", self.cpus, self.numa_nodes),
             "-chardev",
             &serial,
             "-serial",
@@ -241,7 +272,8 @@ impl Builder {
         ]
         .map(String::from)
         .into();
-        if self.has_iommu {
+        args.extend(self.memory_args()?);
+        if has_iommu {
             // Before every device that it translates. caching-mode: a device in another process learns of new mappings.
             args.extend(["-device", "intel-iommu,intremap=on,caching-mode=on"].map(String::from));
         }
@@ -266,9 +298,31 @@ impl Builder {
         if self.interactive.is_some() {
             args.extend(["-mon", "chardev=serial,mode=readline"].map(String::from));
         }
-        args.extend(machine::args(&self.slots, folder)?);
+        args.extend(machine::args(&self.root_ports, self.numa_nodes, &self.slots, folder)?);
         args.extend(self.qemu.iter().cloned());
         Ok(args)
+    }
+
+    /// Memory, and who is near to it. vfio-user devices reach it through files that both processes map.
+    fn memory_args(&self) -> Result<Vec<String>, LabError> {
+        let nodes = self.numa_nodes;
+        if nodes == 0 || self.cpus % nodes != 0 || self.memory_mib % nodes != 0 {
+            return Err(LabError::Refused(format!(
+                "{} CPUs and {} MiB cannot be shared in equal parts by {nodes} NUMA nodes",
+                self.cpus, self.memory_mib
+            )));
+        }
+        let memory = |id: &str| format!("memory-backend-memfd,id={id},size={}M,share=on", self.memory_mib / nodes);
+        if nodes == 1 {
+            return Ok(["-object", &memory("ram"), "-machine", "memory-backend=ram"].map(String::from).into());
+        }
+        let cpus = self.cpus / nodes;
+        let node = |node: u32| {
+            let (id, first) = (format!("ram{node}"), node * cpus);
+            let numa = format!("node,nodeid={node},memdev={id},cpus={first}-{}", first + cpus - 1);
+            ["-object".to_owned(), memory(&id), "-numa".to_owned(), numa]
+        };
+        Ok((0..nodes).flat_map(node).collect())
     }
 
     /// Writes the run's folder: what the guest copies to its root, its set-up script, the devices' files.

@@ -26,5 +26,5 @@ pub use cli::{RunOptions, run, shell};
 pub use error::{LAB_FAILED, LabError};
 pub use guest::{Output, Running, Vm};
 pub use kernel_log::kernel_faults;
-pub use machine::{Device, Place, Slot, standard_machine};
+pub use machine::{Device, Place, RootPort, Slot, seed_machine, standard_machine};
 pub use root::{Kernel, Root};
