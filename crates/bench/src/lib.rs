@@ -13,6 +13,7 @@ pub mod path;
 mod portion;
 pub mod run;
 mod steal;
+pub mod verify;
 pub mod workload;
 
 pub use run::{Error, Identity, RawSink, Run, Setup, Summary};

@@ -5,6 +5,7 @@ use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde::Deserialize;
 
 use super::{Error, Moved};
@@ -107,7 +108,7 @@ impl Job {
             .stderr(stderr.try_clone().map_err(fail)?)
             .spawn()
             .map_err(fail)?;
-        Ok(Running { child, program, stdout, stderr })
+        Ok(Running { child, program, stdout, stderr, is_stopped: false })
     }
 }
 
@@ -118,6 +119,7 @@ pub struct Running {
     program: String,
     stdout: File,
     stderr: File,
+    is_stopped: bool,
 }
 
 impl Running {
@@ -125,6 +127,15 @@ impl Running {
     pub fn has_ended(&mut self) -> bool {
         // A child that cannot be waited for is gone.
         !matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Asks it to end early, as Ctrl-C does: it still reports what it had moved.
+    pub fn stop(&mut self) {
+        if !self.is_stopped && !self.has_ended() {
+            self.is_stopped = true;
+            // One that has ended since needs no word.
+            let _ = kill_process(Pid::from_child(&self.child), Signal::INT);
+        }
     }
 
     /// Waits for its end and reads its report.
@@ -135,7 +146,8 @@ impl Running {
         let fail = |source| Error::Start { program: self.program.clone(), source };
         let status = self.child.wait().map_err(fail)?;
         let text = text(&mut self.stdout);
-        if !status.success() {
+        // Interrupted, it reports and may end with the signal's number.
+        if !status.success() && !self.is_stopped {
             let said = [text, crate::workload::fio::text(&mut self.stderr)].concat();
             let last = said.lines().rfind(|line| line.starts_with("fio:")).or(said.lines().last()).unwrap_or("no word");
             return Err(Error::Ended { program: self.program.clone(), status, last: last.trim().to_owned() });

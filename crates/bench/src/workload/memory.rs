@@ -60,6 +60,11 @@ impl Generator {
         Ok(Generator { pattern, workers: cpus.iter().map(worker).collect::<Result<_, Error>>()? })
     }
 
+    /// What the threads do.
+    pub fn pattern(&self) -> Pattern {
+        self.pattern
+    }
+
     /// Moves data for `duration`, or until `is_stopped`: passes that have begun are ended, so that what is counted is
     /// what was moved. `watch` is called about every `tick` meanwhile, from this thread.
     ///
