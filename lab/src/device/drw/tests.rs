@@ -158,7 +158,8 @@ fn a_counter_counts_while_the_pmu_runs_and_it_is_enabled() {
         bench.bank.ledger(),
         json!({"events": {"hif_rd": {"happened": 111_111, "counted": {"3": 100}},
                           "hif_rd_or_wr": {"happened": 111_111, "counted": {}}},
-               "cycles": 0, "overflows": 0, "resets": 0, "starts": 1, "stops": 1})
+               "cycles": 0, "overflows": 0, "resets": 0, "starts": 1, "stops": 1,
+               "running": false, "enabled": {"3": "hif_rd"}, "asserted": false})
     );
 }
 
@@ -236,6 +237,8 @@ fn an_overflow_interrupts_until_it_is_cleared() {
     bench.preload(1, u32::MAX);
     bench.tell("add hif_rd 1");
     assert!(bench.bank.is_asserted());
+    let ledger = bench.bank.ledger();
+    assert_eq!((&ledger["asserted"], &ledger["running"]), (&json!(true), &json!(true)));
     bench.tell("add hif_wr 1");
     bench.set(OV_INTR_CLR, 1 << 8);
     assert_eq!((bench.get(OV_INTR_STATUS), bench.bank.is_asserted()), (1 << 9, true));
@@ -465,7 +468,8 @@ fn a_function_reset_keeps_settings_and_ledger_and_a_reset_keeps_nothing() {
     bench.dma(6, 0, 0);
     bench.bank.reset();
     bench.pass(SECOND);
-    let nothing = json!({"events": {}, "cycles": 0, "overflows": 0, "resets": 0, "starts": 0, "stops": 0});
+    let nothing = json!({"events": {}, "cycles": 0, "overflows": 0, "resets": 0, "starts": 0, "stops": 0,
+                         "running": false, "enabled": {}, "asserted": false});
     assert_eq!(bench.bank.ledger(), nothing);
 }
 
