@@ -24,6 +24,8 @@ pub const WINDOW: u64 = 0x1000;
 pub const COUNTERS: usize = 16;
 /// Megatransfers per second of the memory unless set otherwise.
 pub const DATA_RATE: u32 = 4000;
+/// Bytes of one access of the host interface.
+pub const LINE: u64 = 64;
 
 const CNT_CTRL: u64 = 0xc00;
 const CNT_CTRL_START: u32 = 1 << 0;
