@@ -58,7 +58,8 @@ int main(void)
 	report(wraps(0, 0xffffffff, 32, 0xffffffff, false), "a jump ahead counts in full");
 	report(wraps(0xfffffff0, 0x10, 32, 0x20, false), "a 32-bit counter wraps at its edge");
 	report(wraps(0xffffffff, 0, 32, 1, false), "a 32-bit counter wraps by one");
-	report(wraps(1000, 3, 32, 3, true), "a counter that somebody cleared counts what came since");
+	report(wraps(1000, 3, 32, 3, true),
+	       "a counter that somebody cleared counts what came since");
 	report(rasdes_fold_narrow(14, 3, 4) == 5 && rasdes_fold_narrow(250, 4, 8) == 10,
 	       "narrow counters wrap");
 	report(saturates(3, 15, 12, false), "a saturating counter counts up to its end");
