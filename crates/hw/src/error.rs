@@ -167,12 +167,16 @@ pub enum Error {
         /// Why it cannot.
         why: String,
     },
+    /// A hardware counter could not be opened or read.
+    #[error(transparent)]
+    Counter(#[from] crate::perf::Error),
 }
 
 impl Error {
     /// What the user can do about it, where there is something.
     pub fn hint(&self) -> Option<String> {
         match self {
+            Error::Counter(error) => error.hint(),
             Error::NoSuchFunction { .. } => Some("`pciescope list` shows the functions of this machine".to_owned()),
             Error::Backend { .. } => {
                 Some("the backends are auto, kmod, vfio, resource, sysfs and fake[:OPTION,...]".to_owned())

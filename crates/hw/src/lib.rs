@@ -12,6 +12,7 @@ pub mod error;
 pub mod floor;
 pub mod memory;
 pub mod pci;
+pub mod perf;
 pub mod probe;
 pub mod registers;
 pub mod survey;

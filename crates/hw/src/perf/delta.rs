@@ -1,0 +1,145 @@
+//! What a counter did between two readings, and whether that can be.
+
+use super::Reading;
+
+/// What is wrong with a difference of two readings. A doubtful count is shown as none, never as a number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Doubt {
+    /// The count went backwards: somebody reset it.
+    Backwards,
+    /// More was counted than the hardware can do, or than a counter holds: it was reset, or torn while it was read.
+    Impossible,
+    /// It never ran: something else held the hardware all the time.
+    NeverRan,
+    /// It was never to run: the event was taken from its CPU or PMU.
+    NotEnabled,
+}
+
+impl Doubt {
+    /// In words, for the text of a warning.
+    pub fn text(self) -> &'static str {
+        match self {
+            Doubt::Backwards => "the count went backwards: something else reset it",
+            Doubt::Impossible => "the count is more than the hardware can have counted: it was reset or misread",
+            Doubt::NeverRan => "it never ran: something else held the hardware",
+            Doubt::NotEnabled => "it was not counted at all: its CPU or its PMU went away",
+        }
+    }
+
+    /// A stable code for records (docs/record.md).
+    pub fn code(self) -> &'static str {
+        match self {
+            Doubt::Backwards | Doubt::Impossible => "counter-reset",
+            Doubt::NeverRan | Doubt::NotEnabled => "not-counted",
+        }
+    }
+}
+
+/// What was counted between two readings.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Delta {
+    /// Counted while it ran; without meaning where there is a doubt.
+    pub value: u64,
+    /// For how long it was to count, in nanoseconds.
+    pub enabled_ns: u64,
+    /// For how long it did, in nanoseconds.
+    pub running_ns: u64,
+    /// What is wrong with it.
+    pub doubt: Option<Doubt>,
+}
+
+/// Differences from here on are negative ones: no counter of ours gets there in a lifetime.
+const NEGATIVE: u64 = 1 << 63;
+/// How much of a time may be counted beyond `most`: what was buffered before it began, in nanoseconds.
+const SLACK_NS: f64 = 1e6;
+
+impl Delta {
+    /// From one reading to a later one. `most` is how many the hardware can count per second, where that is known.
+    pub fn between(before: Reading, after: Reading, most: Option<f64>) -> Self {
+        let (enabled_ns, running_ns) =
+            (after.enabled_ns.saturating_sub(before.enabled_ns), after.running_ns.saturating_sub(before.running_ns));
+        let value = after.value.wrapping_sub(before.value);
+        let limit = most.map(|most| most * (running_ns as f64 + SLACK_NS) / 1e9);
+        let doubt = if enabled_ns == 0 {
+            Some(Doubt::NotEnabled)
+        } else if running_ns == 0 {
+            Some(Doubt::NeverRan)
+        } else if after.value >= NEGATIVE {
+            Some(Doubt::Impossible)
+        } else if after.value < before.value {
+            Some(Doubt::Backwards)
+        } else if limit.is_some_and(|limit| value as f64 > limit) {
+            Some(Doubt::Impossible)
+        } else {
+            None
+        };
+        Delta { value, enabled_ns, running_ns, doubt }
+    }
+
+    /// The share of its time in which it ran, 0 to 1.
+    pub fn share(&self) -> f64 {
+        if self.enabled_ns == 0 { 0.0 } else { (self.running_ns as f64 / self.enabled_ns as f64).min(1.0) }
+    }
+
+    /// Whether it ran all the time, so that nothing is guessed.
+    pub fn is_exact(&self) -> bool {
+        self.doubt.is_none() && self.running_ns >= self.enabled_ns
+    }
+
+    /// The count over the whole time: as counted where it is exact, else scaled by the share. `None` where it is in doubt.
+    pub fn count(&self) -> Option<f64> {
+        match self.doubt {
+            Some(_) => None,
+            None if self.running_ns >= self.enabled_ns => Some(self.value as f64),
+            None => Some(self.value as f64 * self.enabled_ns as f64 / self.running_ns as f64),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(value: u64, enabled_ns: u64, running_ns: u64) -> Reading {
+        Reading { value, enabled_ns, running_ns }
+    }
+
+    #[test]
+    fn a_counter_that_ran_all_the_time_is_exact() {
+        let delta = Delta::between(at(5, 100, 100), at(12, 1100, 1100), None);
+        assert!(delta.is_exact());
+        assert_eq!((delta.count(), delta.share()), (Some(7.0), 1.0));
+    }
+
+    #[test]
+    fn a_counter_that_ran_for_a_part_is_scaled_and_says_so() {
+        let delta = Delta::between(at(5, 0, 0), at(105, 1000, 400), None);
+        assert!(!delta.is_exact());
+        assert_eq!((delta.count(), delta.share()), (Some(250.0), 0.4));
+    }
+
+    #[test]
+    fn what_cannot_be_is_a_doubt_and_no_count() {
+        let second = 1_000_000_000;
+        for (before, after, most, doubt) in [
+            (at(10, 0, 0), at(9, 10, 10), None, Doubt::Backwards),
+            (at(0, 0, 0), at(u64::MAX, 10, 10), None, Doubt::Impossible),
+            (at(0, 0, 0), at(1 << 63, 10, 10), None, Doubt::Impossible),
+            (at(0, 0, 0), at(5, 10, 0), None, Doubt::NeverRan),
+            (at(0, 7, 7), at(0, 7, 7), None, Doubt::NotEnabled),
+            // The in-tree driver of a DRAM channel after another session reset it: almost 2^32 in a second.
+            (at(1000, 0, 0), at((1 << 32) - 1, second, second), Some(1e9), Doubt::Impossible),
+        ] {
+            let delta = Delta::between(before, after, most);
+            assert_eq!((delta.doubt, delta.count()), (Some(doubt), None), "{before:?} {after:?}");
+            assert!(!delta.is_exact());
+        }
+    }
+
+    #[test]
+    fn what_the_hardware_can_do_is_no_doubt() {
+        let second = 1_000_000_000;
+        let delta = Delta::between(at(0, 0, 0), at(1_000_000_000, second, second), Some(1e9));
+        assert_eq!(delta.count(), Some(1e9));
+    }
+}

@@ -1,0 +1,162 @@
+//! What can go wrong with a counter, each with what the user can do.
+
+use std::io;
+
+/// A refusal by the kernel, or an event that cannot be.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// There is no such PMU.
+    #[error("{name}: no such PMU")]
+    NoPmu {
+        /// The name asked for.
+        name: String,
+    },
+    /// A PMU has no event or parameter of this name.
+    #[error("{pmu}/{terms}/: the PMU has no event or parameter {name:?}")]
+    NoEvent {
+        /// The PMU.
+        pmu: String,
+        /// What stands between the slashes.
+        terms: String,
+        /// Which part is not known.
+        name: String,
+    },
+    /// A parameter's value cannot be.
+    #[error("{pmu}/{terms}/: {why}")]
+    Term {
+        /// The PMU.
+        pmu: String,
+        /// What stands between the slashes.
+        terms: String,
+        /// Which part is wrong, and why.
+        why: String,
+    },
+    /// An event needs a parameter that was not given.
+    #[error("{pmu}/{terms}/: the event needs {parameter}=NUMBER")]
+    Parameter {
+        /// The PMU.
+        pmu: String,
+        /// What stands between the slashes.
+        terms: String,
+        /// The parameter.
+        parameter: String,
+    },
+    /// The kernel does not let this user count.
+    #[error("{event}: the kernel does not let this user count (perf_event_paranoid is {})", paranoid.as_deref().unwrap_or("not known"))]
+    Permission {
+        /// The event, as perf writes it.
+        event: String,
+        /// The value of /proc/sys/kernel/perf_event_paranoid.
+        paranoid: Option<String>,
+        /// Why, in the kernel's word.
+        #[source]
+        source: io::Error,
+    },
+    /// The hardware or the driver does not have the event.
+    #[error("{event}: the hardware does not have this event")]
+    Absent {
+        /// The event, as perf writes it.
+        event: String,
+        /// Why, in the kernel's word.
+        #[source]
+        source: io::Error,
+    },
+    /// The device went away.
+    #[error("{event}: the PMU or its hardware is gone")]
+    Gone {
+        /// The event, as perf writes it.
+        event: String,
+    },
+    /// The PMU names a CPU that is offline.
+    #[error("{event}: CPU {cpu}, on which it is counted, is offline")]
+    CpuOffline {
+        /// The event, as perf writes it.
+        event: String,
+        /// The CPU.
+        cpu: u32,
+    },
+    /// All counters are taken.
+    #[error("{event}: no counter is free")]
+    NoSpace {
+        /// The event, as perf writes it.
+        event: String,
+        /// Why, in the kernel's word.
+        #[source]
+        source: io::Error,
+    },
+    /// Somebody else holds the hardware.
+    #[error("{event}: the hardware is in use by something else")]
+    Busy {
+        /// The event, as perf writes it.
+        event: String,
+        /// Why, in the kernel's word.
+        #[source]
+        source: io::Error,
+    },
+    /// The driver refuses the event or its parameters.
+    #[error("{event}: the driver refuses this event on CPU {cpu}")]
+    Invalid {
+        /// The event, as perf writes it.
+        event: String,
+        /// The CPU.
+        cpu: u32,
+        /// Why, in the kernel's word.
+        #[source]
+        source: io::Error,
+    },
+    /// Too many files are open.
+    #[error("{event}: too many files are open")]
+    Files {
+        /// The event, as perf writes it.
+        event: String,
+        /// Why, in the kernel's word.
+        #[source]
+        source: io::Error,
+    },
+    /// Another refusal.
+    #[error("{event}: could not {what}")]
+    Call {
+        /// The event, as perf writes it.
+        event: String,
+        /// What was about to be done.
+        what: &'static str,
+        /// Why it failed.
+        #[source]
+        source: io::Error,
+    },
+}
+
+impl Error {
+    /// A code for records, stable (docs/record.md).
+    pub fn code(&self) -> &'static str {
+        match self {
+            Error::Gone { .. } => "removed",
+            Error::CpuOffline { .. } => "cpu-offline",
+            Error::Absent { .. } | Error::NoEvent { .. } => "no-event",
+            _ => "refused",
+        }
+    }
+
+    /// What the user can do about it, where there is something.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Error::NoPmu { .. } => Some("`pciescope stat --list` shows the PMUs that can be read here".to_owned()),
+            Error::NoEvent { pmu, .. } | Error::Term { pmu, .. } | Error::Parameter { pmu, .. } => Some(format!(
+                "/sys/bus/event_source/devices/{pmu} has its events and parameters in events/ and format/"
+            )),
+            Error::Permission { .. } => Some(
+                "run it as root, give the program CAP_PERFMON (`setcap cap_perfmon=ep`), or have root set \
+                 `sysctl kernel.perf_event_paranoid=0`"
+                    .to_owned(),
+            ),
+            Error::Gone { .. } => Some("look whether the device is still there: `pciescope list`".to_owned()),
+            Error::CpuOffline { cpu, .. } => {
+                Some(format!("`echo 1 > /sys/devices/system/cpu/cpu{cpu}/online` brings it back"))
+            }
+            Error::NoSpace { .. } => Some("count fewer events at once, or end what else counts here".to_owned()),
+            Error::Busy { .. } => Some("end what else uses these counters, or wait for it".to_owned()),
+            Error::Files { .. } => Some("`ulimit -n` raises how many files may be open".to_owned()),
+            Error::Absent { .. } | Error::Invalid { .. } | Error::Call { .. } => None,
+        }
+    }
+}

@@ -1,0 +1,326 @@
+//! Events that are counted and read together: one `read` gets all of them.
+
+use std::fs::File;
+use std::io::{self, Read};
+
+use super::{Error, Event, Pmu, sys};
+use crate::Root;
+
+/// A counter's state at one moment. All three only grow, unless something is wrong.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Reading {
+    /// Counted so far, while it ran.
+    pub value: u64,
+    /// For how long it was to count, in nanoseconds.
+    pub enabled_ns: u64,
+    /// For how long it did, in nanoseconds.
+    pub running_ns: u64,
+}
+
+/// What one read of a group gave.
+#[derive(Debug, Clone, Copy)]
+pub struct Values<'g> {
+    /// For how long the group was to count, in nanoseconds.
+    pub enabled_ns: u64,
+    /// For how long it did, in nanoseconds.
+    pub running_ns: u64,
+    /// The counts in the order in which the events were given.
+    pub values: &'g [u64],
+}
+
+impl Values<'_> {
+    /// The state of one event.
+    pub fn reading(&self, place: usize) -> Reading {
+        Reading { value: self.values[place], enabled_ns: self.enabled_ns, running_ns: self.running_ns }
+    }
+}
+
+/// Events of one PMU on one CPU that the kernel counts at the same times, or none of them.
+#[derive(Debug)]
+pub struct Group {
+    /// The leader first. The others only have to stay open.
+    files: Vec<File>,
+    /// The leader as perf writes it, for messages.
+    name: String,
+    cpu: u32,
+    bytes: Vec<u8>,
+    values: Vec<u64>,
+}
+
+/// What precedes the counts in a read: their number, time enabled, time running.
+const HEAD: usize = 3;
+
+impl Group {
+    /// Opens `events` as one group on `cpu`. It does not count yet.
+    ///
+    /// # Errors
+    /// As the kernel refuses the first that cannot be opened, or cannot be in this group. [`Error::Call`] for no events.
+    pub fn open(root: &Root, pmu: &Pmu, cpu: u32, events: &[Event]) -> Result<Self, Error> {
+        let Some((first, others)) = events.split_first() else {
+            let source = io::Error::from(io::ErrorKind::InvalidInput);
+            return Err(Error::Call { event: format!("{}//", pmu.name), what: "open a group without events", source });
+        };
+        let mut group = Group::lead(root, pmu, cpu, first)?;
+        for event in others {
+            group.join(root, pmu, event)?;
+        }
+        Ok(group)
+    }
+
+    /// Opens `events` in as few groups as the PMU takes: each goes to the first group that does not refuse it, at last
+    /// to one of its own. Gives the groups with the places of their events, and the events that could not be opened at
+    /// all with the reason.
+    ///
+    /// A group that opens but never runs (the in-tree driver of root ports takes two time-based events into one) is
+    /// found by a trial and its events are opened apart.
+    pub fn open_packed(root: &Root, pmu: &Pmu, cpu: u32, events: &[Event]) -> Packed {
+        let mut packed = Packed::default();
+        for (place, event) in events.iter().enumerate() {
+            let mut joins = packed.groups.iter_mut();
+            if let Some((_, places)) =
+                joins.find_map(|entry| entry.0.join(root, pmu, event).ok().map(|()| (0, &mut entry.1)))
+            {
+                places.push(place);
+                continue;
+            }
+            match Group::lead(root, pmu, cpu, event) {
+                Ok(group) => packed.groups.push((group, vec![place])),
+                Err(error) => packed.refused.push((place, error)),
+            }
+        }
+        packed.split_what_never_runs(root, pmu, cpu, events);
+        packed
+    }
+
+    fn lead(root: &Root, pmu: &Pmu, cpu: u32, event: &Event) -> Result<Self, Error> {
+        let file = sys::open(pmu.number, event.config, cpu, None).map_err(|err| refusal(root, pmu, event, cpu, err))?;
+        let mut group =
+            Group { files: vec![file], name: event.to_string(), cpu, bytes: Vec::new(), values: Vec::new() };
+        group.make_room();
+        Ok(group)
+    }
+
+    fn join(&mut self, root: &Root, pmu: &Pmu, event: &Event) -> Result<(), Error> {
+        let file = sys::open(pmu.number, event.config, self.cpu, self.files.first())
+            .map_err(|err| refusal(root, pmu, event, self.cpu, err))?;
+        self.files.push(file);
+        self.make_room();
+        Ok(())
+    }
+
+    fn make_room(&mut self) {
+        self.values = vec![0; self.files.len()];
+        self.bytes = vec![0; (HEAD + self.files.len()) * size_of::<u64>()];
+    }
+
+    /// The CPU on which it is counted. Reading from there saves the kernel a call to another CPU.
+    pub fn cpu(&self) -> u32 {
+        self.cpu
+    }
+
+    /// How many events it has; at least one.
+    #[expect(clippy::len_without_is_empty, reason = "a group is never empty")]
+    pub fn len(&self) -> usize {
+        self.files.len()
+    }
+
+    /// Lets it count from now on.
+    ///
+    /// # Errors
+    /// [`Error::Call`].
+    pub fn enable(&self) -> Result<(), Error> {
+        self.called("start counting", sys::enable(&self.files[0]))
+    }
+
+    /// Stops it; its counts stay.
+    ///
+    /// # Errors
+    /// [`Error::Call`].
+    pub fn disable(&self) -> Result<(), Error> {
+        self.called("stop counting", sys::disable(&self.files[0]))
+    }
+
+    /// Reads all its counts with one system call and without allocating.
+    ///
+    /// # Errors
+    /// [`Error::Gone`] when the PMU was removed under it; [`Error::Call`].
+    pub fn read(&mut self) -> Result<Values<'_>, Error> {
+        let read = (&self.files[0]).read(&mut self.bytes);
+        let count = match read {
+            Ok(count) => count,
+            Err(err) if err.raw_os_error() == Some(libc::ENODEV) => return Err(self.gone()),
+            Err(source) => return Err(Error::Call { event: self.name.clone(), what: "read", source }),
+        };
+        // Nothing at all, or fewer events than were opened: the kernel took them from the PMU.
+        let word = |place: usize| {
+            let at = place * size_of::<u64>();
+            self.bytes[at..at + size_of::<u64>()].try_into().map(u64::from_ne_bytes).expect("a slice of 8 bytes")
+        };
+        if count < self.bytes.len() || word(0) != self.files.len() as u64 {
+            return Err(self.gone());
+        }
+        let (enabled_ns, running_ns) = (word(1), word(2));
+        for place in 0..self.values.len() {
+            self.values[place] = word(HEAD + place);
+        }
+        Ok(Values { enabled_ns, running_ns, values: &self.values })
+    }
+
+    fn gone(&self) -> Error {
+        Error::Gone { event: self.name.clone() }
+    }
+
+    fn called(&self, what: &'static str, result: io::Result<()>) -> Result<(), Error> {
+        result.map_err(|source| Error::Call { event: self.name.clone(), what, source })
+    }
+}
+
+/// Groups made from events that do not all fit into one.
+#[derive(Debug, Default)]
+pub struct Packed {
+    /// Each group with the places of its events in the list that was given.
+    pub groups: Vec<(Group, Vec<usize>)>,
+    /// The places of the events that could not be opened, with the reason.
+    pub refused: Vec<(usize, Error)>,
+}
+
+impl Packed {
+    /// Lets each group of several run alone for a moment; one that did not is taken apart.
+    fn split_what_never_runs(&mut self, root: &Root, pmu: &Pmu, cpu: u32, events: &[Event]) {
+        for (mut group, places) in std::mem::take(&mut self.groups) {
+            if group.len() == 1 || has_run(&mut group) {
+                self.groups.push((group, places));
+                continue;
+            }
+            drop(group);
+            for place in places {
+                match Group::lead(root, pmu, cpu, &events[place]) {
+                    Ok(group) => self.groups.push((group, vec![place])),
+                    Err(error) => self.refused.push((place, error)),
+                }
+            }
+        }
+    }
+}
+
+/// Whether a group was scheduled when nothing else of ours was on.
+fn has_run(group: &mut Group) -> bool {
+    let mut trial = || -> Result<bool, Error> {
+        group.enable()?;
+        let ran = group.read().map(|values| values.running_ns > 0);
+        group.disable()?;
+        ran
+    };
+    // What cannot be tried is left as it is: reading it will say why.
+    trial().unwrap_or(true)
+}
+
+/// The kernel's refusal in words.
+fn refusal(root: &Root, pmu: &Pmu, event: &Event, cpu: u32, source: io::Error) -> Error {
+    let event = event.to_string();
+    let is_offline = || {
+        let online = root.text("/sys/devices/system/cpu/online").and_then(|text| text.parse().ok());
+        online.is_some_and(|online: pciescope_core::CpuList| !online.contains(cpu))
+    };
+    match source.raw_os_error() {
+        Some(libc::EACCES | libc::EPERM) => {
+            Error::Permission { event, paranoid: root.text("/proc/sys/kernel/perf_event_paranoid"), source }
+        }
+        // The kernel says ENODEV for a CPU that is offline, too.
+        Some(libc::ENODEV | libc::EINVAL | libc::ENXIO) if is_offline() => Error::CpuOffline { event, cpu },
+        Some(libc::ENOENT | libc::EOPNOTSUPP) if pmu.is_present(root) => Error::Absent { event, source },
+        Some(libc::ENODEV | libc::ENXIO | libc::ENOENT) => Error::Gone { event },
+        Some(libc::ENOSPC) => Error::NoSpace { event, source },
+        Some(libc::EBUSY) => Error::Busy { event, source },
+        Some(libc::EMFILE | libc::ENFILE) => Error::Files { event, source },
+        Some(libc::EINVAL) => Error::Invalid { event, cpu, source },
+        _ => Error::Call { event, what: "open the counter", source },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::perf::{Config, named};
+
+    /// The kernel's own clock, which counts on every machine: PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK.
+    fn clock() -> (Pmu, Event) {
+        let root = Root::default();
+        let pmu = named(&root, "software").unwrap_or(Pmu {
+            name: "software".to_owned(),
+            number: 1,
+            cpus: pciescope_core::CpuList::default(),
+            identifier: None,
+            formats: Default::default(),
+            events: Default::default(),
+            bdf: None,
+            die: None,
+        });
+        let event = Event {
+            pmu: pmu.name.clone(),
+            terms: "cpu-clock".to_owned(),
+            config: Config::default(),
+            scale: None,
+            unit: None,
+            is_snapshot: false,
+        };
+        (pmu, event)
+    }
+
+    #[test]
+    fn the_kernels_clock_is_counted_or_refused_in_words() {
+        let (pmu, event) = clock();
+        let events = [event.clone(), event];
+        let mut group = match Group::open(&Root::default(), &pmu, 0, &events) {
+            Ok(group) => group,
+            // A container without the privilege.
+            Err(error) => {
+                let text = error.to_string();
+                assert!(text.starts_with("software/cpu-clock/: "), "{text}");
+                assert!(
+                    error.hint().is_some() || matches!(error, Error::Call { .. } | Error::Absent { .. }),
+                    "{error:?}"
+                );
+                return;
+            }
+        };
+        assert_eq!(group.read().unwrap().running_ns, 0, "it counts before it is let");
+        group.enable().unwrap();
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        group.disable().unwrap();
+        let values = group.read().unwrap();
+        assert!(values.running_ns >= 5_000_000 && values.enabled_ns >= values.running_ns, "{values:?}");
+        assert!(values.values.iter().all(|value| *value >= 4_000_000), "{values:?}");
+    }
+
+    #[test]
+    fn refusals_of_the_kernel_have_their_own_words() {
+        let folder = tempfile::tempdir().unwrap();
+        let put = |file: &str, text: &str| {
+            let path = folder.path().join(file);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        let (mut pmu, event) = clock();
+        (pmu.name, pmu.number) = ("ali_drw_21000".to_owned(), 40);
+        put("sys/devices/system/cpu/online", "0-3\n");
+        put("proc/sys/kernel/perf_event_paranoid", "3\n");
+        put("sys/bus/event_source/devices/ali_drw_21000/type", "40\n");
+        let root = Root::at(folder.path());
+        let of = |code: i32, cpu: u32| refusal(&root, &pmu, &event, cpu, io::Error::from_raw_os_error(code));
+        let permission = of(libc::EACCES, 0);
+        assert!(permission.to_string().contains("perf_event_paranoid is 3"), "{permission}");
+        assert!(permission.hint().unwrap().contains("CAP_PERFMON"));
+        assert!(matches!(of(libc::ENODEV, 7), Error::CpuOffline { cpu: 7, .. }));
+        assert!(matches!(of(libc::ENODEV, 3), Error::Gone { .. }));
+        assert!(matches!(of(libc::EOPNOTSUPP, 0), Error::Absent { .. }));
+        assert!(matches!(of(libc::ENOENT, 0), Error::Absent { .. }));
+        assert!(matches!(of(libc::ENOSPC, 0), Error::NoSpace { .. }));
+        assert!(matches!(of(libc::EBUSY, 0), Error::Busy { .. }));
+        assert!(matches!(of(libc::EMFILE, 0), Error::Files { .. }));
+        assert!(matches!(of(libc::EINVAL, 0), Error::Invalid { cpu: 0, .. }));
+        // The number is another PMU's now, or nobody's.
+        put("sys/bus/event_source/devices/ali_drw_21000/type", "41\n");
+        assert!(matches!(of(libc::ENOENT, 0), Error::Gone { .. }));
+    }
+}

@@ -1,0 +1,20 @@
+//! Hardware counters through perf: which PMUs the machine has, and reading their counts.
+//!
+//! A PMU is opened by its `type` number and one CPU of its `cpumask`, so instances with like names stay apart (perf
+//! itself strips a numeric suffix and adds them up). Which events mean what is the catalogue's business, not this
+//! module's. docs/pmu.md describes our own drivers' PMUs.
+
+mod delta;
+mod error;
+mod event;
+mod format;
+mod group;
+mod pmu;
+mod sys;
+
+pub use delta::{Delta, Doubt};
+pub use error::Error;
+pub use event::{Config, Event};
+pub use format::Field;
+pub use group::{Group, Packed, Reading, Values};
+pub use pmu::{Named, Pmu, named, names, pmus};

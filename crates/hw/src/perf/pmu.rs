@@ -1,0 +1,230 @@
+//! PMUs as sysfs describes them. Reads only.
+
+use std::collections::BTreeMap;
+
+use pciescope_core::{Bdf, CpuList};
+
+use super::{Error, Field};
+use crate::Root;
+
+const DEVICES: &str = "/sys/bus/event_source/devices";
+
+/// A performance monitoring unit: one instance, never several under one name.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Pmu {
+    /// Its name in sysfs: `dwc_rootport_10`, `ali_drw_21000`.
+    pub name: String,
+    /// The number by which the kernel knows it (`type`); another each time it is registered.
+    pub number: u32,
+    /// The CPUs on which its events are opened (`cpumask`, `cpus`); empty where it does not say, as with PMUs that
+    /// count per CPU.
+    pub cpus: CpuList,
+    /// What kind of hardware it is, in its own word (`identifier`).
+    pub identifier: Option<String>,
+    /// The parameters of `format/`; those that are not understood are left out.
+    pub formats: BTreeMap<String, Field>,
+    /// The events of `events/`.
+    pub events: BTreeMap<String, Named>,
+    /// The PCI function that it counts for (`bdf`), where it says so.
+    pub bdf: Option<Bdf>,
+    /// The NUMA node it belongs to (`die`), where it says so.
+    pub die: Option<u32>,
+}
+
+/// An event as `events/` has it.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Named {
+    /// What it stands for: `eventid=0x21,type=0x0`; `lane=?` is to be given by the user.
+    pub terms: String,
+    /// What one count is in `unit`.
+    pub scale: Option<f64>,
+    /// The unit of a scaled count.
+    pub unit: Option<String>,
+    /// Whether the value is a state and not a sum.
+    pub is_snapshot: bool,
+}
+
+/// The names of all PMUs, sorted.
+pub fn names(root: &Root) -> Vec<String> {
+    root.names(DEVICES)
+}
+
+/// All PMUs, by name. One that is removed while it is read, and one without a number, is left out.
+pub fn pmus(root: &Root) -> Vec<Pmu> {
+    names(root).iter().filter_map(|name| named(root, name).ok()).collect()
+}
+
+/// One PMU.
+///
+/// # Errors
+/// [`Error::NoPmu`].
+pub fn named(root: &Root, name: &str) -> Result<Pmu, Error> {
+    let no_pmu = || Error::NoPmu { name: name.to_owned() };
+    // A name is one part of a path, never a way out of the folder.
+    if name.is_empty() || name.contains('/') || name.starts_with('.') {
+        return Err(no_pmu());
+    }
+    let at = format!("{DEVICES}/{name}");
+    let number = root.number(format!("{at}/type")).and_then(|number| u32::try_from(number).ok()).ok_or_else(no_pmu)?;
+    let cpus = |file: &str| root.text(format!("{at}/{file}")).and_then(|text| text.parse::<CpuList>().ok());
+    let mut formats = BTreeMap::new();
+    for parameter in root.names(format!("{at}/format")) {
+        if let Some(field) = root.text(format!("{at}/format/{parameter}")).and_then(|text| Field::parse(&text)) {
+            formats.insert(parameter, field);
+        }
+    }
+    Ok(Pmu {
+        name: name.to_owned(),
+        number,
+        cpus: cpus("cpumask").or_else(|| cpus("cpus")).unwrap_or_default(),
+        identifier: root.text(format!("{at}/identifier")),
+        formats,
+        events: events(root, &at),
+        bdf: root.text(format!("{at}/bdf")).and_then(|text| text.parse().ok()),
+        // -1 where the firmware does not say.
+        die: root.number(format!("{at}/die")).and_then(|node| u32::try_from(node).ok()),
+    })
+}
+
+/// `events/NAME` with `NAME.scale`, `NAME.unit` and `NAME.snapshot` beside it.
+fn events(root: &Root, at: &str) -> BTreeMap<String, Named> {
+    let mut all: BTreeMap<String, Named> = BTreeMap::new();
+    let files = root.names(format!("{at}/events"));
+    let is_extra = |file: &str| [".scale", ".unit", ".snapshot", ".per-pkg"].iter().any(|end| file.ends_with(end));
+    for name in files.iter().filter(|file| !is_extra(file)) {
+        let text = |extra: &str| root.text(format!("{at}/events/{name}{extra}"));
+        let Some(terms) = text("") else { continue };
+        let scale = text(".scale").and_then(|text| text.parse().ok()).filter(|scale: &f64| scale.is_finite());
+        let is_snapshot = text(".snapshot").is_some_and(|text| text != "0");
+        all.insert(name.clone(), Named { terms, scale, unit: text(".unit"), is_snapshot });
+    }
+    all
+}
+
+impl Pmu {
+    /// Whether this PMU is still there, and not another that was registered under its name since.
+    pub fn is_present(&self, root: &Root) -> bool {
+        root.number(format!("{DEVICES}/{}/type", self.name)) == Some(u64::from(self.number))
+    }
+
+    /// The CPUs of [`Pmu::cpus`] that are offline: a driver that did not follow leaves such a mask behind.
+    pub fn offline_cpus(&self, root: &Root) -> CpuList {
+        match root.text("/sys/devices/system/cpu/online").and_then(|text| text.parse::<CpuList>().ok()) {
+            Some(online) => self.cpus.minus(&online),
+            None => CpuList::default(),
+        }
+    }
+
+    /// The counters that reached their upper end since the PMU exists, so that their counts are "at least" what is
+    /// read: event id, lane, and how often. Empty where the PMU has no such file.
+    pub fn saturated(&self, root: &Root) -> Vec<(u64, u32, u64)> {
+        let text = root.text(format!("{DEVICES}/{}/saturated", self.name)).unwrap_or_default();
+        text.lines().filter_map(parse_saturated).collect()
+    }
+}
+
+/// A line of `saturated`: `0x201 0 3`.
+fn parse_saturated(line: &str) -> Option<(u64, u32, u64)> {
+    let mut words = line.split_whitespace();
+    let event = u64::from_str_radix(words.next()?.strip_prefix("0x")?, 16).ok()?;
+    Some((event, words.next()?.parse().ok()?, words.next()?.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::perf::Config;
+
+    /// A tree with one PMU that has all that the module knows of.
+    fn tree() -> (tempfile::TempDir, Root) {
+        let folder = tempfile::tempdir().unwrap();
+        let put = |file: &str, text: &str| {
+            let path = folder.path().join("sys/bus/event_source/devices/dwc_rootport_10").join(file);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        for (file, text) in [
+            ("type", "33\n"),
+            ("cpumask", "0,64\n"),
+            ("identifier", "dwc_rasdes_r4\n"),
+            ("bdf", "0000:00:02.0\n"),
+            ("saturated", "0x201 0 3\n0x1 7 1\nnonsense\n"),
+            ("format/type", "config:16-19\n"),
+            ("format/eventid", "config:0-15\n"),
+            ("format/lane", "config:20-27\n"),
+            ("format/strange", "config9:1\n"),
+            ("events/rx_pcie_tlp_data_payload", "eventid=0x21,type=0x0\n"),
+            ("events/rx_pcie_tlp_data_payload.unit", "B\n"),
+            ("events/rx_pcie_tlp_data_payload.scale", "1\n"),
+            ("events/decode_error", "eventid=0x2,type=0x1,lane=?\n"),
+        ] {
+            put(file, text);
+        }
+        let root = Root::at(folder.path());
+        (folder, root)
+    }
+
+    #[test]
+    fn reads_what_sysfs_says_of_a_pmu() {
+        let (_folder, root) = tree();
+        let all = pmus(&root);
+        assert_eq!(all.len(), 1);
+        let pmu = &all[0];
+        assert_eq!((pmu.name.as_str(), pmu.number, pmu.cpus.to_string().as_str()), ("dwc_rootport_10", 33, "0,64"));
+        assert_eq!(pmu.identifier.as_deref(), Some("dwc_rasdes_r4"));
+        assert_eq!(pmu.bdf.map(|bdf| bdf.to_string()).as_deref(), Some("0000:00:02.0"));
+        assert_eq!(pmu.formats.keys().collect::<Vec<_>>(), ["eventid", "lane", "type"]);
+        assert_eq!(pmu.events.keys().collect::<Vec<_>>(), ["decode_error", "rx_pcie_tlp_data_payload"]);
+        assert_eq!(pmu.saturated(&root), [(0x201, 0, 3), (1, 7, 1)]);
+        assert!(pmu.is_present(&root));
+        assert!(!Pmu { number: 34, ..pmu.clone() }.is_present(&root));
+    }
+
+    #[test]
+    fn events_are_put_into_the_bits_that_format_names() {
+        let (_folder, root) = tree();
+        let pmu = named(&root, "dwc_rootport_10").unwrap();
+        let config = |terms: &str| pmu.event(terms).map(|event| event.config);
+        let payload = pmu.event("rx_pcie_tlp_data_payload").unwrap();
+        assert_eq!((payload.config, payload.scale), (Config([0x21, 0, 0, 0]), Some(1.0)));
+        assert_eq!(payload.unit.as_deref(), Some("B"));
+        assert_eq!(payload.to_string(), "dwc_rootport_10/rx_pcie_tlp_data_payload/");
+        assert_eq!(config("decode_error,lane=3").unwrap().0[0], 0x31_0002);
+        assert_eq!(config("lane=3,decode_error,lane=4").unwrap().0[0], 0x41_0002);
+        assert_eq!(config("eventid=0x700,type=1").unwrap().0[0], 0x1_0700);
+        assert_eq!(config("config=0x10700,config1=5").unwrap().0, [0x1_0700, 5, 0, 0]);
+        assert_eq!(config("eventid=1,type").unwrap().0[0], 0x1_0001);
+    }
+
+    #[test]
+    fn a_refused_event_says_which_part_is_wrong() {
+        let (_folder, root) = tree();
+        let pmu = named(&root, "dwc_rootport_10").unwrap();
+        for (terms, part) in [
+            ("decode_error", "lane"),
+            ("decode_error,lane=256", "8 bits"),
+            ("decode_error,lane=x", "not a number"),
+            ("no_such", "no_such"),
+            ("", "\"\""),
+            ("eventid=1,colour=2", "colour"),
+            ("eventid=+1", "not a number"),
+        ] {
+            let text = pmu.event(terms).unwrap_err().to_string();
+            assert!(text.contains(part), "{terms}: {text}");
+        }
+        for name in ["", "..", "a/b", "dwc_rootport_11"] {
+            assert!(named(&root, name).is_err(), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn an_offline_cpu_in_the_mask_is_found() {
+        let (folder, root) = tree();
+        let pmu = named(&root, "dwc_rootport_10").unwrap();
+        assert!(pmu.offline_cpus(&root).is_empty());
+        let at = folder.path().join("sys/devices/system/cpu");
+        std::fs::create_dir_all(&at).unwrap();
+        std::fs::write(at.join("online"), "0-63\n").unwrap();
+        assert_eq!(pmu.offline_cpus(&root).to_string(), "64");
+    }
+}
