@@ -279,6 +279,13 @@ impl ConfigSpace {
         self.word(COMMAND) & COMMAND_MASTER != 0
     }
 
+    /// Largest payload and largest read request that the guest set in Device Control, in bytes: 128 and 512 after reset.
+    pub fn transfer_sizes(&self) -> (u32, u32) {
+        let control = self.pcie.map_or(0x2000, |at| self.word(at + 0x08));
+        let bytes = |code: u16| 128 << code.min(5);
+        (bytes(control >> 5 & 7), bytes(control >> 12 & 7))
+    }
+
     /// Whether an interrupt can leave the function, by message or by its pin.
     pub fn can_interrupt(&self) -> bool {
         let msi = self.msi.is_some_and(|at| self.word(at + 2) & 1 != 0);

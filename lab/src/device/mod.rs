@@ -11,10 +11,12 @@ pub mod drw;
 pub mod endpoint;
 pub mod faults;
 pub mod ledger;
+pub mod nvme;
 pub mod traffic;
 
 pub use bus::{Bus, Delivery, DmaError, Message};
 pub use endpoint::LatencyEndpoint;
+pub use nvme::NvmeDisk;
 
 use serde_json::Value;
 
