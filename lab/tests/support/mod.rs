@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use pciescope_core::{Histogram, Record};
 use pciescope_lab::Served;
-use pciescope_lab::device::LatencyEndpoint;
+use pciescope_lab::device::{Device as Model, LatencyEndpoint};
 use pciescope_lab::vm::{Builder, Device, Kernel, Output, Place, Running, Vm};
 use serde_json::Value;
 
@@ -27,7 +27,7 @@ pub fn program() -> PathBuf {
     program
 }
 
-/// A latency endpoint that this process serves. A test that panics shows its ledger.
+/// A device that this process serves. A test that panics shows its ledger.
 pub struct Endpoint {
     pub name: &'static str,
     pub served: Served,
@@ -36,7 +36,7 @@ pub struct Endpoint {
 
 impl Endpoint {
     /// Serves a model under a name; the guest that has it is to be dropped first.
-    pub fn serve(model: LatencyEndpoint, name: &'static str) -> Endpoint {
+    pub fn serve(model: impl Model + 'static, name: &'static str) -> Endpoint {
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
         let served = Served::spawn(model, folder.path(), name).unwrap_or_else(|err| panic!("the lab failed: {err}"));
         Endpoint { name, served, _folder: folder }
