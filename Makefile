@@ -27,6 +27,7 @@ unit:				## the tests that need no virtual hardware
 vm-test: build			## the tests on virtual hardware, on every guest kernel
 	tools/setup lab
 	lab/build-modules
+	lab/build-modules --arch arm64
 	$(CARGO) test --release --locked --no-fail-fast -p pciescope-lab --test 'vm_*' -- --test-threads=1
 
 test: unit vm-test		## every test; sets up what is missing
