@@ -21,8 +21,8 @@ pub use cpulist::CpuList;
 pub use environment::Environment;
 pub use histogram::Histogram;
 pub use outcome::Outcome;
-pub use plan::{IrqPlan, IrqSource, MmioPlan, MmioTest, Order, PathPlan, Plan};
-pub use record::{Failure, Method, Metric, Record, Target, Warning};
+pub use plan::{IrqPlan, IrqSource, MmioPlan, MmioTest, Order, PathPlan, Plan, StatPlan};
+pub use record::{Below, Failure, Instance, Interval, Method, Metric, Record, Target, Warning};
 pub use sink::Sink;
 pub use topology::{Bar, Cpu, Function, Link, Location};
 

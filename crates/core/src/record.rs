@@ -35,6 +35,12 @@ pub struct Record {
     /// The CPU it was measured from, with its place in the machine.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cpu: Option<Cpu>,
+    /// What hardware counted.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub instance: Option<Instance>,
+    /// The time that the figures are of, where they are of a part of the run or of all of it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub interval: Option<Interval>,
     /// How the figures came about.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub method: Option<Method>,
@@ -87,6 +93,54 @@ pub struct Target {
     pub name: Option<String>,
 }
 
+/// A piece of hardware that counts, or several that were added up.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Instance {
+    /// What it counts for: `port` (a PCIe root port), `channel` (a DRAM channel or sub-channel), `die` and `total`
+    /// (sums of channels), `pmu` (anything else).
+    pub scope: String,
+    /// The name of the PMU in sysfs; of a sum none.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub pmu: Option<String>,
+    /// The NUMA node it belongs to, where known.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub node: Option<u32>,
+    /// How many PMUs a sum adds up.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub parts: Option<u32>,
+    /// The functions below a root port, bridges left out.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub below: Vec<Below>,
+}
+
+/// A function below a root port.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Below {
+    /// Its address.
+    pub bdf: Bdf,
+    /// Vendor and device in words.
+    pub name: String,
+    /// The bound driver; `None` where there is none.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub driver: Option<String>,
+}
+
+/// A time within a run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Interval {
+    /// Its beginning, in nanoseconds since the run's.
+    pub start_ns: u64,
+    /// Its end, in nanoseconds since the run's beginning.
+    pub end_ns: u64,
+}
+
+impl Interval {
+    /// Its length in seconds.
+    pub fn seconds(&self) -> f64 {
+        self.end_ns.saturating_sub(self.start_ns) as f64 / 1e9
+    }
+}
+
 /// How a figure came about.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Method {
@@ -115,26 +169,33 @@ pub struct Method {
 }
 
 /// A single figure with its unit.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Metric {
     /// The figure.
     pub value: f64,
     /// Its unit: `1` for a count, `ns`, `bytes`, `bytes/s`, `%`.
     pub unit: String,
+    /// The share of the time in which its counter ran, above 0 to below 1: the figure is scaled to the whole. `None`
+    /// where nothing was scaled.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub running: Option<f64>,
+    /// Whether the true figure may be larger: a counter of it reached its end.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub at_least: bool,
 }
 
 impl Metric {
     /// A figure in a unit.
     pub fn of(value: f64, unit: &str) -> Self {
-        Metric { value, unit: unit.to_owned() }
+        Metric { value, unit: unit.to_owned(), ..Metric::default() }
     }
     /// A count of things.
     pub fn count(value: u64) -> Self {
-        Metric { value: value as f64, unit: "1".to_owned() }
+        Metric::of(value as f64, "1")
     }
     /// A duration in nanoseconds.
     pub fn ns(value: f64) -> Self {
-        Metric { value, unit: "ns".to_owned() }
+        Metric::of(value, "ns")
     }
 }
 

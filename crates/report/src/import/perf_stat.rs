@@ -231,7 +231,7 @@ fn record(at_ps: Option<u64>, on: Option<u32>, figures: Vec<Figure>) -> Record {
         match figure.value {
             Some(value) => {
                 let (value, unit) = base_unit(value, &figure.unit);
-                record.metrics.insert(figure.event.clone(), Metric { value, unit });
+                record.metrics.insert(figure.event.clone(), Metric::of(value, &unit));
             }
             None => record.warnings.push(Warning {
                 code: "not-counted".to_owned(),
@@ -296,7 +296,7 @@ mod tests {
         let read = parse(TABLE);
         assert_eq!((read.figures, read.malformed, read.records.len()), (6, 0, 1), "{:?}", read.named);
         let record = &read.records[0];
-        assert_eq!(record.metrics["cycles"], Metric { value: 1_234_567.0, unit: "1".to_owned() });
+        assert_eq!(record.metrics["cycles"], Metric::of(1_234_567.0, "1"));
         assert_eq!(record.metrics["task-clock"].value.round(), 1_040_000.0);
         assert_eq!(record.metrics["task-clock"].unit, "ns");
         assert_eq!(record.metrics["uncore_imc_0/cas_count_read/"].value, 356.81 * 1_048_576.0);

@@ -285,7 +285,7 @@ pub fn hostile() -> Vec<Record> {
             evil.clone_into(&mut environment.kernel);
         }
         record.label = Some(evil.to_owned());
-        record.metrics.insert(evil.to_owned(), Metric { value: f64::MAX, unit: evil.to_owned() });
+        record.metrics.insert(evil.to_owned(), Metric::of(f64::MAX, evil));
         record.warnings.push(Warning { code: evil.to_owned(), text: evil.to_owned(), hint: evil.to_owned() });
     }
     let mut odd = records[1].clone();
