@@ -51,6 +51,26 @@ pub enum CommandError {
         /// The word.
         word: String,
     },
+    /// The first word is none of the device's.
+    #[error("unknown command `{word}`; known are {known}")]
+    Foreign {
+        /// The word.
+        word: String,
+        /// The device's commands.
+        known: &'static str,
+    },
+    /// A part of the device that it does not have.
+    #[error("{command}: no {what} is called `{word}`; there are {known}")]
+    Absent {
+        /// The command's first word.
+        command: String,
+        /// What kind of part.
+        what: &'static str,
+        /// The word.
+        word: String,
+        /// What there is.
+        known: String,
+    },
     /// A word is missing.
     #[error("{command}: {what} is missing")]
     Missing {

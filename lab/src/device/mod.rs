@@ -3,6 +3,7 @@
 //! A model does no input or output, starts no thread and reads no clock: time, accesses and commands come in, and
 //! it answers with values, waits and messages. `crate::server` and `crate::control` connect it to the world.
 
+pub mod board;
 pub mod bus;
 pub mod command;
 pub mod config;
@@ -12,8 +13,10 @@ pub mod endpoint;
 pub mod faults;
 pub mod ledger;
 pub mod nvme;
+pub mod rasdes;
 pub mod traffic;
 
+pub use board::CounterBoard;
 pub use bus::{Bus, Delivery, DmaError, Message};
 pub use endpoint::LatencyEndpoint;
 pub use nvme::NvmeDisk;
