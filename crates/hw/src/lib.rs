@@ -18,6 +18,7 @@ pub mod registers;
 pub mod survey;
 pub mod sysfs;
 pub mod topology;
+pub mod wait;
 
 pub use error::Error;
 pub use sysfs::Root;

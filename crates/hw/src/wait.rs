@@ -1,0 +1,107 @@
+//! Waiting for a time, the end of a child process or a signal, whichever comes first.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::process::Child;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::time::{ClockId, clock_gettime};
+
+/// The time of CLOCK_MONOTONIC in nanoseconds.
+pub fn now_ns() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// Why a wait was over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Woken {
+    /// The time came.
+    Time,
+    /// The child process ended; it is still to be waited for.
+    Child,
+    /// A signal came, or the descriptor that tells of signals became readable.
+    Signal,
+}
+
+/// Waits on absolute times, so that a late wake-up does not push the next one back.
+#[derive(Debug, Default)]
+pub struct Waiter {
+    watched: Vec<(OwnedFd, Woken)>,
+}
+
+impl Waiter {
+    /// Also wakes up when `signals` becomes readable: without it a signal that comes just before a wait is noticed only
+    /// after it.
+    pub fn watch_signals(&mut self, signals: OwnedFd) {
+        self.watched.push((signals, Woken::Signal));
+    }
+
+    /// Also wakes up when `child` ends.
+    ///
+    /// # Errors
+    /// ENOSYS before Linux 5.3; EMFILE.
+    pub fn watch_child(&mut self, child: &Child) -> io::Result<()> {
+        self.watched.push((pidfd_open(Pid::from_child(child), PidfdFlags::empty())?, Woken::Child));
+        Ok(())
+    }
+
+    /// Waits until `deadline_ns` of CLOCK_MONOTONIC; without one until something else happens.
+    ///
+    /// # Errors
+    /// As poll(2), but for EINTR, which is [`Woken::Signal`].
+    pub fn until(&self, deadline_ns: Option<u64>) -> io::Result<Woken> {
+        let rest = deadline_ns.map(|deadline| {
+            let rest = deadline.saturating_sub(now_ns());
+            Timespec { tv_sec: (rest / 1_000_000_000) as i64, tv_nsec: (rest % 1_000_000_000) as _ }
+        });
+        // Two at most: the standard library's Vec of so few costs less than the call itself.
+        let mut fds: Vec<_> = self.watched.iter().map(|(fd, _)| PollFd::new(fd, PollFlags::IN)).collect();
+        match poll(&mut fds, rest.as_ref()) {
+            Ok(0) => Ok(Woken::Time),
+            Ok(_) => {
+                let first = fds.iter().position(|fd| !fd.revents().is_empty());
+                Ok(first.map_or(Woken::Time, |place| self.watched[place].1))
+            }
+            Err(Errno::INTR) => Ok(Woken::Signal),
+            Err(err) => Err(err.into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::os::unix::net::UnixStream;
+    use std::process::Command;
+
+    #[test]
+    fn a_wait_ends_at_its_time_and_not_before() {
+        let deadline = now_ns() + 3_000_000;
+        assert_eq!(Waiter::default().until(Some(deadline)).unwrap(), Woken::Time);
+        assert!(now_ns() >= deadline);
+        // One that has passed does not wait.
+        assert_eq!(Waiter::default().until(Some(0)).unwrap(), Woken::Time);
+    }
+
+    #[test]
+    fn the_end_of_a_child_ends_a_wait_without_a_time() {
+        let mut child = Command::new("true").spawn().unwrap();
+        let mut waiter = Waiter::default();
+        waiter.watch_child(&child).unwrap();
+        assert_eq!(waiter.until(None).unwrap(), Woken::Child);
+        assert!(child.wait().unwrap().success());
+    }
+
+    #[test]
+    fn a_signal_that_came_before_is_not_slept_through() {
+        let (mut here, there) = UnixStream::pair().unwrap();
+        let mut waiter = Waiter::default();
+        waiter.watch_signals(there.into());
+        here.write_all(b"x").unwrap();
+        assert_eq!(waiter.until(Some(now_ns() + 60_000_000_000)).unwrap(), Woken::Signal);
+    }
+}
