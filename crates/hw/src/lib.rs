@@ -5,6 +5,7 @@
 
 pub mod bind;
 pub mod block;
+pub mod ceiling;
 pub mod check;
 pub mod config;
 pub mod environment;
