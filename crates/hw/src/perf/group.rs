@@ -35,6 +35,15 @@ impl Values<'_> {
     }
 }
 
+/// How a group claims the hardware.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Hold {
+    /// It waits for its turn where others are before it.
+    Flexible,
+    /// It always runs, or never.
+    Pinned,
+}
+
 /// Events of one PMU on one CPU that the kernel counts at the same times, or none of them.
 #[derive(Debug)]
 pub struct Group {
@@ -43,6 +52,7 @@ pub struct Group {
     /// The leader as perf writes it, for messages.
     name: String,
     cpu: u32,
+    hold: Hold,
     bytes: Vec<u8>,
     values: Vec<u64>,
 }
@@ -60,7 +70,7 @@ impl Group {
             let source = io::Error::from(io::ErrorKind::InvalidInput);
             return Err(Error::Call { event: format!("{}//", pmu.name), what: "open a group without events", source });
         };
-        let mut group = Group::lead(root, pmu, cpu, first)?;
+        let mut group = Group::lead(root, pmu, cpu, first, Hold::Flexible)?;
         for event in others {
             group.join(root, pmu, event)?;
         }
@@ -71,19 +81,23 @@ impl Group {
     /// to one of its own. Gives the groups with the places of their events, and the events that could not be opened at
     /// all with the reason.
     ///
-    /// A group that opens but never runs (the in-tree driver of root ports takes two time-based events into one) is
-    /// found by a trial and its events are opened apart.
+    /// Events that take turns ([`Pmu::takes_turns`]) get a group each where there are several, and the others one that is
+    /// pinned: perf schedules nothing behind a group that has to wait, so that otherwise they would wait too. A group that
+    /// opens but never runs (the in-tree driver of root ports takes two time-based events into one) is found by a trial
+    /// and its events are opened apart.
     pub fn open_packed(root: &Root, pmu: &Pmu, cpu: u32, events: &[Event]) -> Packed {
+        let takes_turns: Vec<bool> = events.iter().map(|event| pmu.takes_turns(event.config)).collect();
+        let has_turns = takes_turns.iter().filter(|turns| **turns).count() > 1;
         let mut packed = Packed::default();
         for (place, event) in events.iter().enumerate() {
-            let mut joins = packed.groups.iter_mut();
-            if let Some((_, places)) =
-                joins.find_map(|entry| entry.0.join(root, pmu, event).ok().map(|()| (0, &mut entry.1)))
-            {
-                places.push(place);
+            let is_alone = has_turns && takes_turns[place];
+            let mut joins = packed.groups.iter_mut().filter(|(_, of)| !is_alone && !(has_turns && takes_turns[of[0]]));
+            if let Some((_, of)) = joins.find_map(|(group, of)| group.join(root, pmu, event).ok().map(|()| ((), of))) {
+                of.push(place);
                 continue;
             }
-            match Group::lead(root, pmu, cpu, event) {
+            let how = if has_turns && !is_alone { Hold::Pinned } else { Hold::Flexible };
+            match Group::lead(root, pmu, cpu, event, how) {
                 Ok(group) => packed.groups.push((group, vec![place])),
                 Err(error) => packed.refused.push((place, error)),
             }
@@ -92,16 +106,17 @@ impl Group {
         packed
     }
 
-    fn lead(root: &Root, pmu: &Pmu, cpu: u32, event: &Event) -> Result<Self, Error> {
-        let file = sys::open(pmu.number, event.config, cpu, None).map_err(|err| refusal(root, pmu, event, cpu, err))?;
+    fn lead(root: &Root, pmu: &Pmu, cpu: u32, event: &Event, hold: Hold) -> Result<Self, Error> {
+        let file = sys::open(pmu.number, event.config, cpu, sys::Place::Leader { pinned: hold == Hold::Pinned })
+            .map_err(|err| refusal(root, pmu, event, cpu, err))?;
         let mut group =
-            Group { files: vec![file], name: event.to_string(), cpu, bytes: Vec::new(), values: Vec::new() };
+            Group { files: vec![file], name: event.to_string(), cpu, hold, bytes: Vec::new(), values: Vec::new() };
         group.make_room();
         Ok(group)
     }
 
     fn join(&mut self, root: &Root, pmu: &Pmu, event: &Event) -> Result<(), Error> {
-        let file = sys::open(pmu.number, event.config, self.cpu, self.files.first())
+        let file = sys::open(pmu.number, event.config, self.cpu, sys::Place::Sibling(&self.files[0]))
             .map_err(|err| refusal(root, pmu, event, self.cpu, err))?;
         self.files.push(file);
         self.make_room();
@@ -188,13 +203,13 @@ impl Packed {
     /// Lets each group of several run alone for a moment; one that did not is taken apart.
     fn split_what_never_runs(&mut self, root: &Root, pmu: &Pmu, cpu: u32, events: &[Event]) {
         for (mut group, places) in std::mem::take(&mut self.groups) {
-            if group.len() == 1 || has_run(&mut group) {
+            if (group.len() == 1 && group.hold == Hold::Flexible) || has_run(&mut group) {
                 self.groups.push((group, places));
                 continue;
             }
             drop(group);
             for place in places {
-                match Group::lead(root, pmu, cpu, &events[place]) {
+                match Group::lead(root, pmu, cpu, &events[place], Hold::Flexible) {
                     Ok(group) => self.groups.push((group, vec![place])),
                     Err(error) => self.refused.push((place, error)),
                 }
@@ -211,8 +226,8 @@ fn has_run(group: &mut Group) -> bool {
         group.disable()?;
         ran
     };
-    // What cannot be tried is left as it is: reading it will say why.
-    trial().unwrap_or(true)
+    // A pinned group that found no room reads as gone.
+    trial().unwrap_or(false)
 }
 
 /// The kernel's refusal in words.

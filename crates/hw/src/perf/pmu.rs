@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use pciescope_core::{Bdf, CpuList};
 
-use super::{Error, Field};
+use super::{Config, Error, Field};
 use crate::Root;
 
 const DEVICES: &str = "/sys/bus/event_source/devices";
@@ -121,6 +121,22 @@ impl Pmu {
         let text = root.text(format!("{DEVICES}/{}/saturated", self.name)).unwrap_or_default();
         text.lines().filter_map(parse_saturated).collect()
     }
+
+    /// Whether an event takes turns with its like on the same hardware: the time-based reports of a RAS D.E.S. PMU, of
+    /// which one runs at a time. What does not, such as its event counters, need not wait for those.
+    pub fn takes_turns(&self, config: Config) -> bool {
+        let time_based = if self.name.starts_with("pcie_bdf_") { 1 } else { 0 };
+        let is_rasdes = ["type", "eventid", "lane"].iter().all(|field| self.formats.contains_key(*field));
+        is_rasdes && config.0[0] >> 16 & 0xf == time_based
+    }
+
+    /// Whether `config` asks a RAS D.E.S. PMU for event counter `event` on `lane`, as docs/pmu.md packs them. An event
+    /// that is common to all lanes has lane 0.
+    pub fn is_event_counter(&self, config: Config, event: u64, lane: u32) -> bool {
+        let counters = if self.name.starts_with("pcie_bdf_") { 2 } else { 1 };
+        let word = config.0[0];
+        word >> 16 & 0xf == counters && word & 0xffff == event && word >> 20 & 0xff == u64::from(lane)
+    }
 }
 
 /// A line of `saturated`: `0x201 0 3`.
@@ -133,7 +149,6 @@ fn parse_saturated(line: &str) -> Option<(u64, u32, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::perf::Config;
 
     /// A tree with one PMU that has all that the module knows of.
     fn tree() -> (tempfile::TempDir, Root) {
@@ -194,6 +209,14 @@ mod tests {
         assert_eq!(config("eventid=0x700,type=1").unwrap().0[0], 0x1_0700);
         assert_eq!(config("config=0x10700,config1=5").unwrap().0, [0x1_0700, 5, 0, 0]);
         assert_eq!(config("eventid=1,type").unwrap().0[0], 0x1_0001);
+        let lane = config("decode_error,lane=3").unwrap();
+        assert!(
+            pmu.is_event_counter(lane, 2, 3) && !pmu.is_event_counter(lane, 2, 4) && !pmu.is_event_counter(lane, 1, 3)
+        );
+        assert!(!pmu.takes_turns(lane));
+        assert!(pmu.takes_turns(config("rx_pcie_tlp_data_payload").unwrap()));
+        // Time-based reports are no counters.
+        assert!(!pmu.is_event_counter(config("rx_pcie_tlp_data_payload").unwrap(), 0x21, 0));
     }
 
     #[test]

@@ -12,8 +12,17 @@ use perf_event_open_sys::bindings::{
 
 use super::Config;
 
-/// Opens a system-wide event on `cpu`: a leader, which is off, or a sibling of `leader`, which runs whenever that runs.
-pub fn open(number: u32, config: Config, cpu: u32, leader: Option<&File>) -> io::Result<File> {
+/// Where an event stands in its group.
+#[derive(Debug, Clone, Copy)]
+pub enum Place<'g> {
+    /// It leads, and is off; pinned, it never waits for its turn.
+    Leader { pinned: bool },
+    /// It runs whenever this leader runs.
+    Sibling(&'g File),
+}
+
+/// Opens a system-wide event on `cpu`.
+pub fn open(number: u32, config: Config, cpu: u32, place: Place<'_>) -> io::Result<File> {
     let cpu = i32::try_from(cpu).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
     let mut attr = perf_event_attr::default();
     attr.type_ = number;
@@ -23,8 +32,14 @@ pub fn open(number: u32, config: Config, cpu: u32, leader: Option<&File>) -> io:
     attr.config3 = config.0[3];
     attr.__bindgen_anon_3.config1 = config.0[1];
     attr.__bindgen_anon_4.config2 = config.0[2];
-    attr.set_disabled(u64::from(leader.is_none()));
-    let group = leader.map_or(-1, AsRawFd::as_raw_fd);
+    let group = match place {
+        Place::Leader { pinned } => {
+            attr.set_disabled(1);
+            attr.set_pinned(u64::from(pinned));
+            -1
+        }
+        Place::Sibling(leader) => leader.as_raw_fd(),
+    };
     // SAFETY: the structure is complete and says its size; the event samples nothing and writes to no memory of ours.
     let fd = unsafe { perf::perf_event_open(&raw mut attr, -1, cpu, group, PERF_FLAG_FD_CLOEXEC.into()) };
     if fd < 0 {
