@@ -5,14 +5,25 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 /// Each crate of ours with those of ours that it may import.
-const LAYERS: [(&str, &[&str]); 6] = [
+const LAYERS: [(&str, &[&str]); 7] = [
     ("pciescope-core", &[]),
+    ("pciescope-catalogue", &[]),
     ("pciescope-hw", &["pciescope-core"]),
-    ("pciescope-report", &["pciescope-core"]),
+    ("pciescope-report", &["pciescope-core", "pciescope-catalogue"]),
     // Not hw: a wrong offset would agree with itself.
     ("pciescope-lab", &["pciescope-core"]),
-    ("pciescope-bench", &["pciescope-core", "pciescope-hw"]),
-    ("pciescope-cli", &["pciescope-core", "pciescope-hw", "pciescope-report", "pciescope-lab", "pciescope-bench"]),
+    ("pciescope-bench", &["pciescope-core", "pciescope-catalogue", "pciescope-hw"]),
+    (
+        "pciescope-cli",
+        &[
+            "pciescope-core",
+            "pciescope-catalogue",
+            "pciescope-hw",
+            "pciescope-report",
+            "pciescope-lab",
+            "pciescope-bench",
+        ],
+    ),
 ];
 
 fn imports() -> BTreeMap<String, BTreeSet<String>> {
