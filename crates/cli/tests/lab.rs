@@ -45,8 +45,20 @@ fn a_lab_without_its_root_folder_fails_with_a_code_of_its_own_and_says_how_to_ma
 fn a_control_command_for_no_endpoint_is_refused_before_the_guest_boots() {
     let line = ["lab", "run", "--endpoints", "1", "--device-control", "ep7 ledger", "--", "true"];
     let ended = pciescope(&line).expect_code(2);
-    assert!(ended.stderr.contains("no endpoint is named \"ep7\"\nhint: the endpoints are ep0"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("no device is named \"ep7\"\nhint: the devices are ep0"), "{}", ended.stderr);
     let line = ["lab", "run", "--device-control", "ep0 dance", "--", "true"];
     let ended = pciescope(&line).expect_code(69);
     assert!(ended.stderr.contains("\"ep0 dance\"") && ended.stderr.contains("the device refused"), "{}", ended.stderr);
+}
+
+#[test]
+fn the_board_and_its_disk_take_control_commands_where_there_are_counters() {
+    let line = ["lab", "run", "--counters", "--device-control", "board port 10:03.0 dance", "--", "true"];
+    let ended = pciescope(&line).expect_code(69);
+    assert!(ended.stderr.contains("port: `dance` is not traffic, rate, event"), "{}", ended.stderr);
+    let line = ["lab", "run", "--counters", "--device-control", "disk7 ledger", "--", "true"];
+    let ended = pciescope(&line).expect_code(2);
+    assert!(ended.stderr.contains("hint: the devices are ep0, ep1, disk0, board"), "{}", ended.stderr);
+    let line = ["lab", "run", "--device-control", "board ledger", "--", "true"];
+    assert!(pciescope(&line).expect_code(2).stderr.contains("no device is named \"board\""));
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::guest::quote;
-use super::machine::Slot;
+use super::machine::{Place, Slot};
 use super::root::Kernel;
 use super::{LabError, Vm, standard_machine};
 use crate::Served;
@@ -26,6 +26,10 @@ pub struct RunOptions {
     pub has_iommu: bool,
     /// QEMU's own devices.
     pub devices: Vec<Slot>,
+    /// Whether it is the machine of the counters' seed, [`super::Builder::seed_machine`].
+    pub is_seed_machine: bool,
+    /// Where served devices are, by their names; others are behind a root port of their own.
+    pub places: Vec<(String, Place)>,
     /// Programs of the host for the guest; `pciescope` itself above all.
     pub programs: Vec<PathBuf>,
     /// Modules to load, with parameters.
@@ -43,6 +47,8 @@ impl Default for RunOptions {
             cmdline: Vec::new(),
             has_iommu: false,
             devices: standard_machine(),
+            is_seed_machine: false,
+            places: Vec::new(),
             programs: Vec::new(),
             modules: Vec::new(),
             wait: Duration::from_secs(3600),
@@ -51,7 +57,7 @@ impl Default for RunOptions {
 }
 
 impl RunOptions {
-    /// The guest of these options with the served devices, each behind a root port and by its name.
+    /// The guest of these options with the served devices, each in its place and by its name.
     pub fn builder(&self, served: &[(&str, &Served)]) -> super::Builder {
         let mut builder = Vm::builder()
             .kernel(self.kernel)
@@ -59,6 +65,9 @@ impl RunOptions {
             .memory_mib(self.memory_mib)
             .intel_iommu(self.has_iommu)
             .devices(self.devices.iter().cloned());
+        if self.is_seed_machine {
+            builder = builder.seed_machine();
+        }
         for words in &self.cmdline {
             builder = builder.cmdline(words);
         }
@@ -69,7 +78,8 @@ impl RunOptions {
             builder = builder.module(module);
         }
         for (name, served) in served {
-            builder = builder.served(*name, served, super::Place::RootPort);
+            let place = self.places.iter().find(|(placed, _)| placed == name).map(|(_, place)| *place);
+            builder = builder.served(*name, served, place.unwrap_or_default());
         }
         builder
     }

@@ -5,14 +5,16 @@ mod demo;
 
 use std::fs;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
-use pciescope_lab::device::LatencyEndpoint;
+use pciescope_core::Bdf;
 use pciescope_lab::device::config::Link;
-use pciescope_lab::vm::{self, Kernel, LAB_FAILED, RunOptions};
+use pciescope_lab::device::traffic::Traffic;
+use pciescope_lab::device::{CounterBoard, Device, LatencyEndpoint, NvmeDisk};
+use pciescope_lab::vm::{self, Kernel, LAB_FAILED, Place, RunOptions};
 use pciescope_lab::{Served, control};
 
 use super::{Ctx, Refusal};
@@ -79,8 +81,13 @@ struct GuestArgs {
     #[arg(long)]
     bare: bool,
 
-    /// Module to load, with its parameters (repeat for more)
-    #[arg(long, value_name = "MODULE", default_value = "pcilat", conflicts_with = "no_module")]
+    /// The machine of the counters' seed: 18 root ports with RAS D.E.S. counters, 16 DRAM sub-channels with theirs, and a disk
+    /// behind 10:03.0 whose traffic they count; `board` and `disk0` for `lab ctl`
+    #[arg(long)]
+    counters: bool,
+
+    /// Module to load, with its parameters (repeat for more) [default: pcilat; with --counters also pciescope_lab and rasdes_pmu]
+    #[arg(long, value_name = "MODULE", conflicts_with = "no_module")]
     module: Vec<String>,
 
     /// Load no module
@@ -91,11 +98,11 @@ struct GuestArgs {
     #[arg(long, value_name = "FILE")]
     program: Vec<PathBuf>,
 
-    /// Command for an endpoint before the guest boots, such as 'ep0 read-delay fixed 20us' (repeat for more)
+    /// Command for a served device before the guest boots, such as 'ep0 read-delay fixed 20us' (repeat for more)
     #[arg(long, value_name = "NAME COMMAND")]
     device_control: Vec<String>,
 
-    /// Folder for the endpoints' sockets, NAME.ctl is the one for `lab ctl` [default: a temporary one]
+    /// Folder for the served devices' sockets, NAME.ctl is the one for `lab ctl` [default: a temporary one]
     #[arg(long, value_name = "DIR")]
     sockets: Option<PathBuf>,
 }
@@ -106,6 +113,7 @@ Examples:
   pciescope lab run -- pciescope list
   pciescope lab run --kernel newest --cmdline lockdown=integrity --no-module --iommu -- dmesg
   pciescope lab run --bare --endpoints 1 -- sh -c 'lspci -vv | less'
+  pciescope lab run --counters -- perf list pmu
 
 The exit code is the command's; 69 if the lab failed and the command has none.")]
 struct RunArgs {
@@ -138,10 +146,12 @@ Examples:
   pciescope lab ctl /tmp/lab/ep0.ctl ledger
   pciescope lab ctl /tmp/lab/ep0.ctl read-delay two-peak 20us 50us 100 1
   pciescope lab ctl /tmp/lab/ep0.ctl all-ones after 100
+  pciescope lab ctl /tmp/lab/board.ctl port 10:03.0 event 0x201 5
 
-docs/spec/latency-endpoint.md lists the commands. The answer is one line of JSON.")]
+docs/spec/latency-endpoint.md lists an endpoint's commands, docs/spec/counter-board.md those of the board. The answer is one
+line of JSON.")]
 struct CtlArgs {
-    /// The endpoint's control socket
+    /// The device's control socket
     #[arg(value_name = "SOCKET")]
     socket: PathBuf,
 
@@ -204,15 +214,37 @@ fn options(args: &GuestArgs, wait: Duration) -> anyhow::Result<RunOptions> {
         has_iommu: args.iommu,
         devices: if args.bare { Vec::new() } else { default.devices },
         programs: std::iter::once(own).chain(args.program.iter().cloned()).collect(),
-        modules: if args.no_module { Vec::new() } else { args.module.clone() },
+        is_seed_machine: args.counters,
+        places: if args.counters { counter_places() } else { Vec::new() },
+        modules: modules(args),
         wait,
     })
 }
 
-/// The endpoints that are served, with the folder of their sockets.
+/// The modules to load: those that were named, or what the devices are of use with.
+fn modules(args: &GuestArgs) -> Vec<String> {
+    let default: &[&str] = match (args.no_module, args.counters) {
+        (true, _) => &[],
+        (false, false) => &["pcilat"],
+        (false, true) => &COUNTER_MODULES,
+    };
+    if args.module.is_empty() { default.iter().map(|&module| module.to_owned()).collect() } else { args.module.clone() }
+}
+
+/// The shim first: it makes what the PMU drivers look for.
+const COUNTER_MODULES: [&str; 3] = ["pcilat", "pciescope_lab", "rasdes_pmu"];
+/// The root port of the disk whose traffic is counted.
+const DISK_PORT: Bdf = Bdf { domain: 0, bus: 0x10, device: 3, function: 0 };
+
+/// Where the devices of `--counters` are.
+fn counter_places() -> Vec<(String, Place)> {
+    vec![("board".to_owned(), Place::RootBus), ("disk0".to_owned(), Place::Port(DISK_PORT))]
+}
+
+/// The devices that are served, with the folder of their sockets.
 struct Devices {
     // Stops before its folder goes.
-    endpoints: Vec<(String, Served)>,
+    served: Vec<(String, Served)>,
     _folder: Option<tempfile::TempDir>,
 }
 
@@ -229,26 +261,34 @@ impl Devices {
                 (folder.path().to_owned(), Some(folder))
             }
         };
-        let mut endpoints = Vec::new();
+        let mut devices = Devices { served: Vec::new(), _folder: folder };
         for number in 0..args.endpoints {
-            let name = format!("ep{number}");
-            let served = Served::spawn(LatencyEndpoint::new(&Link::default()), &path, &name)?;
-            endpoints.push((name, served));
+            devices.spawn(LatencyEndpoint::new(&Link::default()), &path, &format!("ep{number}"))?;
         }
-        let devices = Devices { endpoints, _folder: folder };
+        if args.counters {
+            let traffic = Traffic::new();
+            let link = Link { generation: 5, max_generation: 5, ..Link::default() };
+            devices.spawn(NvmeDisk::new(&link, traffic.port(DISK_PORT)), &path, "disk0")?;
+            devices.spawn(CounterBoard::seed_machine(traffic), &path, "board")?;
+        }
         for control in &args.device_control {
             devices.control(control)?;
         }
         Ok(devices)
     }
 
+    fn spawn(&mut self, device: impl Device + 'static, folder: &Path, name: &str) -> anyhow::Result<()> {
+        self.served.push((name.to_owned(), Served::spawn(device, folder, name)?));
+        Ok(())
+    }
+
     /// Carries out `NAME COMMAND...` as typed.
     fn control(&self, line: &str) -> anyhow::Result<()> {
         let (name, command) = line.split_once(' ').unwrap_or((line, ""));
-        let Some((_, served)) = self.endpoints.iter().find(|(known, _)| known == name) else {
+        let Some((_, served)) = self.served.iter().find(|(known, _)| known == name) else {
             return Err(Refusal::new(
-                format!("--device-control {line:?}: no endpoint is named {name:?}"),
-                format!("the endpoints are {}", self.names()),
+                format!("--device-control {line:?}: no device is named {name:?}"),
+                format!("the devices are {}", self.names()),
             )
             .into());
         };
@@ -257,19 +297,19 @@ impl Devices {
     }
 
     fn served(&self) -> Vec<(&str, &Served)> {
-        self.endpoints.iter().map(|(name, served)| (name.as_str(), served)).collect()
+        self.served.iter().map(|(name, served)| (name.as_str(), served)).collect()
     }
 
     fn names(&self) -> String {
-        let names: Vec<&str> = self.endpoints.iter().map(|(name, _)| name.as_str()).collect();
-        if names.is_empty() { "no endpoint".to_owned() } else { names.join(", ") }
+        let names: Vec<&str> = self.served.iter().map(|(name, _)| name.as_str()).collect();
+        if names.is_empty() { "no served device".to_owned() } else { names.join(", ") }
     }
 
     /// What the person at the console reads first.
     fn greeting(&self) -> String {
         let mut text =
             "\nA guest with virtual PCIe devices: `pciescope list` shows them, `poweroff` ends it.\n".to_owned();
-        for (name, served) in &self.endpoints {
+        for (name, served) in &self.served {
             let socket = served.control_socket.display();
             text.push_str(&format!("{name}: on the host, `pciescope lab ctl {socket} ledger`\n"));
         }
