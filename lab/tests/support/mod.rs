@@ -4,6 +4,8 @@
 //! the endpoint's ledger.
 #![allow(dead_code, reason = "each suite uses its own part")]
 
+pub mod counters;
+
 use std::cell::RefCell;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
