@@ -52,6 +52,14 @@ pub enum Error {
         #[source]
         source: io::Error,
     },
+    /// The driver is known to do harm when it is asked for this event.
+    #[error("{event}: not opened: {why}")]
+    Harmful {
+        /// The event, as perf writes it.
+        event: String,
+        /// What it would do.
+        why: &'static str,
+    },
     /// The hardware or the driver does not have the event.
     #[error("{event}: the hardware does not have this event")]
     Absent {
@@ -132,7 +140,7 @@ impl Error {
         match self {
             Error::Gone { .. } => "removed",
             Error::CpuOffline { .. } => "cpu-offline",
-            Error::Absent { .. } | Error::NoEvent { .. } => "no-event",
+            Error::Absent { .. } | Error::NoEvent { .. } | Error::Harmful { .. } => "no-event",
             _ => "refused",
         }
     }
@@ -149,6 +157,7 @@ impl Error {
                  `sysctl kernel.perf_event_paranoid=0`"
                     .to_owned(),
             ),
+            Error::Harmful { .. } => Some("the module rasdes_pmu has these events".to_owned()),
             Error::Gone { .. } => Some("look whether the device is still there: `pciescope list`".to_owned()),
             Error::CpuOffline { cpu, .. } => {
                 Some(format!("`echo 1 > /sys/devices/system/cpu/cpu{cpu}/online` brings it back"))

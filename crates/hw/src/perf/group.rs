@@ -91,7 +91,8 @@ impl Group {
         let mut packed = Packed::default();
         for (place, event) in events.iter().enumerate() {
             let is_alone = has_turns && takes_turns[place];
-            let mut joins = packed.groups.iter_mut().filter(|(_, of)| !is_alone && !(has_turns && takes_turns[of[0]]));
+            let is_open = |of: &[usize]| !(is_alone || has_turns && takes_turns[of[0]]);
+            let mut joins = packed.groups.iter_mut().filter(|(_, of)| is_open(of));
             if let Some((_, of)) = joins.find_map(|(group, of)| group.join(root, pmu, event).ok().map(|()| ((), of))) {
                 of.push(place);
                 continue;
@@ -107,6 +108,7 @@ impl Group {
     }
 
     fn lead(root: &Root, pmu: &Pmu, cpu: u32, event: &Event, hold: Hold) -> Result<Self, Error> {
+        refuse_harm(pmu, event)?;
         let file = sys::open(pmu.number, event.config, cpu, sys::Place::Leader { pinned: hold == Hold::Pinned })
             .map_err(|err| refusal(root, pmu, event, cpu, err))?;
         let mut group =
@@ -116,6 +118,7 @@ impl Group {
     }
 
     fn join(&mut self, root: &Root, pmu: &Pmu, event: &Event) -> Result<(), Error> {
+        refuse_harm(pmu, event)?;
         let file = sys::open(pmu.number, event.config, self.cpu, sys::Place::Sibling(&self.files[0]))
             .map_err(|err| refusal(root, pmu, event, self.cpu, err))?;
         self.files.push(file);
@@ -228,6 +231,13 @@ fn has_run(group: &mut Group) -> bool {
     };
     // A pinned group that found no room reads as gone.
     trial().unwrap_or(false)
+}
+
+fn refuse_harm(pmu: &Pmu, event: &Event) -> Result<(), Error> {
+    match pmu.harm(event.config) {
+        Some(why) => Err(Error::Harmful { event: event.to_string(), why }),
+        None => Ok(()),
+    }
 }
 
 /// The kernel's refusal in words.

@@ -122,6 +122,33 @@ impl Pmu {
         text.lines().filter_map(parse_saturated).collect()
     }
 
+    /// The PCI function that it counts for: as it says itself, else as its name has it (docs/pmu.md).
+    pub fn function(&self) -> Option<Bdf> {
+        let digits = |prefix: &str| u64::from_str_radix(self.name.strip_prefix(prefix)?, 16).ok();
+        let upstream = || {
+            let number = digits("dwc_rootport_").or_else(|| digits("dwc_endpoint_"))?;
+            let (domain, bus) = (u32::try_from(number >> 16).ok()?, (number >> 8) as u8);
+            Some(Bdf { domain, bus, device: (number as u8) >> 3, function: number as u8 & 7 })
+        };
+        let seed = || {
+            let number = digits("pcie_bdf_")?;
+            let (domain, bus) = (u32::try_from(number >> 24).ok()?, (number >> 16) as u8);
+            Some(Bdf { domain, bus, device: (number >> 8) as u8, function: number as u8 })
+        };
+        self.bdf.or_else(upstream).or_else(seed)
+    }
+
+    /// Why an event must not be opened, where its driver is known to do harm with it. The in-tree driver of root ports
+    /// indexes its table of counters by group - 6 without a look at the group (Linux 6.12 to 7.3, docs/spec/rasdes.md):
+    /// other groups make it write outside.
+    pub fn harm(&self, config: Config) -> Option<&'static str> {
+        let is_ours = self.identifier.as_deref().is_some_and(|text| text.starts_with("dwc_rasdes"));
+        let is_in_tree = self.name.starts_with("dwc_rootport_") && !is_ours;
+        let (kind, group) = (config.0[0] >> 16 & 0xf, config.0[0] >> 8 & 0xff);
+        (is_in_tree && kind == 1 && !(6..=7).contains(&group))
+            .then_some("the in-tree driver dwc_pcie_pmu has the groups 6 and 7 only, and others corrupt its memory")
+    }
+
     /// Whether an event takes turns with its like on the same hardware: the time-based reports of a RAS D.E.S. PMU, of
     /// which one runs at a time. What does not, such as its event counters, need not wait for those.
     pub fn takes_turns(&self, config: Config) -> bool {
@@ -215,6 +242,17 @@ mod tests {
         );
         assert!(!pmu.takes_turns(lane));
         assert!(pmu.takes_turns(config("rx_pcie_tlp_data_payload").unwrap()));
+        // Only the driver that has all groups is asked for them.
+        assert!(pmu.harm(lane).is_none());
+        let in_tree = Pmu { identifier: None, bdf: None, ..pmu.clone() };
+        assert!(in_tree.harm(lane).is_some());
+        assert!(in_tree.harm(config("eventid=0x700,type=1").unwrap()).is_none());
+        assert!(in_tree.harm(payload.config).is_none());
+        assert_eq!(in_tree.function(), pmu.bdf);
+        let named = |name: &str| Pmu { name: name.to_owned(), ..in_tree.clone() }.function().map(|bdf| bdf.to_string());
+        assert_eq!(named("dwc_rootport_13018").as_deref(), Some("0001:30:03.0"));
+        assert_eq!(named("pcie_bdf_1b00301").as_deref(), Some("0001:b0:03.1"));
+        assert_eq!(named("ali_drw_21000"), None);
         // Time-based reports are no counters.
         assert!(!pmu.is_event_counter(config("rx_pcie_tlp_data_payload").unwrap(), 0x21, 0));
     }
