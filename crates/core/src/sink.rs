@@ -14,6 +14,14 @@ pub trait Sink {
     /// When it could not be written; the run goes on or ends as the caller decides.
     fn put(&mut self, record: &Record) -> std::io::Result<()>;
 
+    /// Takes several records that are completed at the same time.
+    ///
+    /// # Errors
+    /// As for [`Sink::put`].
+    fn put_all(&mut self, records: &[Record]) -> std::io::Result<()> {
+        records.iter().try_for_each(|record| self.put(record))
+    }
+
     /// Called once after the last record.
     ///
     /// # Errors

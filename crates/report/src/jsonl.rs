@@ -40,9 +40,15 @@ impl Writer<File> {
 
 impl<W: Write> Sink for Writer<W> {
     fn put(&mut self, record: &Record) -> io::Result<()> {
+        self.put_all(std::slice::from_ref(record))
+    }
+    /// One write for all: many counters read often would else be many small writes.
+    fn put_all(&mut self, records: &[Record]) -> io::Result<()> {
         self.line.clear();
-        serde_json::to_writer(&mut self.line, record)?;
-        self.line.push(b'\n');
+        for record in records {
+            serde_json::to_writer(&mut self.line, record)?;
+            self.line.push(b'\n');
+        }
         self.out.write_all(&self.line)?;
         self.out.flush()
     }
