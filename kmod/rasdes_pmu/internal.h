@@ -61,6 +61,8 @@ struct rasdes_counter {
  * @report: the report that its holders share
  * @holders: perf events that have it scheduled
  * @running: those of them that count
+ * @is_on: it measures, if only because perf might be rearranging its events
+ * @epoch: grows with each report that begins
  * @ctl: what RASDES_TBA_CTL reads while nobody else meddles
  * @last: the data at the last look
  * @is_based: @last is of this measurement
@@ -71,6 +73,8 @@ struct rasdes_tba {
 	u8 report;
 	unsigned int holders;
 	unsigned int running;
+	bool is_on;
+	u32 epoch;
 	u32 ctl;
 	u64 last;
 	bool is_based;
@@ -84,6 +88,8 @@ struct rasdes_tba {
  * @report: see @counter
  * @unit: what one count of the hardware is worth
  * @base: the shadow's total that has been given to perf
+ * @stopped_in: the port's bracket in which it was stopped with a valid @base
+ * @epoch: the engine's when it was stopped
  * @fresh: on the shadow's list of that name; @base is to be set
  * @carried: on the port's list of that name: counts on while perf moves the event to another CPU
  */
@@ -93,6 +99,8 @@ struct rasdes_user {
 	u8 report;
 	u8 unit;
 	u64 base;
+	u64 stopped_in;
+	u32 epoch;
 	struct list_head fresh;
 	struct list_head carried;
 };
@@ -118,6 +126,7 @@ struct rasdes_user {
  * @poll: looks at everything that is in use, while events exist
  * @lock: all of the following, and the registers: the viewport above all. Taken with interrupts off
  * @is_gone: no access any more
+ * @bracket: number of perf's last operation on its events: a stop and a start in one are none
  * @is_migrating: perf is moving events to another CPU: what runs goes on
  * @carried: the users that do
  * @selected: what the viewport's select was last seen to be
@@ -146,6 +155,7 @@ struct rasdes_pmu {
 
 	raw_spinlock_t lock;
 	bool is_gone;
+	u64 bracket;
 	bool is_migrating;
 	struct list_head carried;
 	u32 selected;
@@ -225,6 +235,7 @@ int rasdes_tba_get(struct rasdes_pmu *rp, u8 report);
 void rasdes_tba_put(struct rasdes_pmu *rp);
 void rasdes_tba_start(struct rasdes_pmu *rp);
 void rasdes_tba_stop(struct rasdes_pmu *rp);
+void rasdes_tba_rest(struct rasdes_pmu *rp);
 int rasdes_tba_fold(struct rasdes_pmu *rp);
 
 #endif /* RASDES_INTERNAL_H */

@@ -5,8 +5,8 @@
  *
  * Hardware is enabled while an event exists, and an event counts the
  * difference of a shadow between its start and its stop. Nothing is lost
- * when perf moves events to another CPU: what counted before counts on
- * (rasdes_migrate()).
+ * when perf rearranges its events (rasdes_pmu_disable()) or moves them to
+ * another CPU (rasdes_migrate()).
  */
 #include <linux/module.h>
 #include <linux/slab.h>
@@ -134,6 +134,7 @@ static void rasdes_event_destroy(struct perf_event *event)
 	raw_spin_lock_irqsave(&rp->lock, flags);
 	if (!list_empty(&user->carried))
 		rasdes_end(rp, user);
+	rasdes_tba_rest(rp);
 	if (user->counter)
 		rasdes_counter_put(rp, user->counter);
 	raw_spin_unlock_irqrestore(&rp->lock, flags);
@@ -211,12 +212,21 @@ static void rasdes_event_read(struct perf_event *event)
 	raw_spin_unlock_irqrestore(&rp->lock, flags);
 }
 
-/* From now on the event counts; its base is the next look, at best this one. */
+/*
+ * From now on the event counts. One that perf stopped in the same bracket goes
+ * on as if it had not; else its base is the next look, at best this one.
+ */
 static void rasdes_begin(struct rasdes_pmu *rp, struct rasdes_user *user)
 {
+	bool has_stopped = user->stopped_in != rp->bracket;
+
 	lockdep_assert_held(&rp->lock);
-	if (!user->counter)
+	if (!user->counter) {
 		rasdes_tba_start(rp);
+		has_stopped |= user->epoch != rp->tba.epoch;
+	}
+	if (!has_stopped)
+		return;
 	list_add(&user->fresh, &rasdes_shadow(rp, user)->fresh);
 	rasdes_fold(rp, user);
 }
@@ -225,6 +235,8 @@ static void rasdes_begin(struct rasdes_pmu *rp, struct rasdes_user *user)
 static void rasdes_end(struct rasdes_pmu *rp, struct rasdes_user *user)
 {
 	lockdep_assert_held(&rp->lock);
+	user->stopped_in = list_empty(&user->fresh) ? rp->bracket : 0;
+	user->epoch = rp->tba.epoch;
 	list_del_init(&user->fresh);
 	if (!list_empty(&user->carried)) {
 		list_del_init(&user->carried);
@@ -318,6 +330,30 @@ static void rasdes_event_del(struct perf_event *event, int flags)
 	raw_spin_unlock_irqrestore(&rp->lock, irq);
 }
 
+/*
+ * Whatever perf does with its events it puts between these two. To let a new
+ * event in, it stops and starts all others: no gap in what they count.
+ */
+static void rasdes_pmu_disable(struct pmu *pmu)
+{
+	struct rasdes_pmu *rp = to_rasdes(pmu);
+	unsigned long flags;
+
+	raw_spin_lock_irqsave(&rp->lock, flags);
+	rp->bracket++;
+	raw_spin_unlock_irqrestore(&rp->lock, flags);
+}
+
+static void rasdes_pmu_enable(struct pmu *pmu)
+{
+	struct rasdes_pmu *rp = to_rasdes(pmu);
+	unsigned long flags;
+
+	raw_spin_lock_irqsave(&rp->lock, flags);
+	rasdes_tba_rest(rp);
+	raw_spin_unlock_irqrestore(&rp->lock, flags);
+}
+
 /**
  * rasdes_migrate() - moves all events to another CPU, without a gap in what they count
  * @rp: the port; CPU hotplug is held still, and rp->hotplug
@@ -338,6 +374,7 @@ void rasdes_migrate(struct rasdes_pmu *rp, int cpu)
 	/* Whoever was not scheduled again waits its turn, or was disabled meanwhile. */
 	while (!list_empty(&rp->carried))
 		rasdes_end(rp, list_first_entry(&rp->carried, struct rasdes_user, carried));
+	rasdes_tba_rest(rp);
 	raw_spin_unlock_irqrestore(&rp->lock, flags);
 }
 
@@ -352,6 +389,8 @@ void rasdes_pmu_init(struct rasdes_pmu *rp)
 		.attr_groups = rasdes_groups,
 		.capabilities = PERF_PMU_CAP_NO_EXCLUDE | PERF_PMU_CAP_NO_INTERRUPT,
 		.task_ctx_nr = perf_invalid_context,
+		.pmu_disable = rasdes_pmu_disable,
+		.pmu_enable = rasdes_pmu_enable,
 		.event_init = rasdes_event_init,
 		.add = rasdes_event_add,
 		.del = rasdes_event_del,

@@ -138,20 +138,38 @@ void rasdes_tba_put(struct rasdes_pmu *rp)
  */
 void rasdes_tba_start(struct rasdes_pmu *rp)
 {
-	if (rp->tba.running++)
+	struct rasdes_tba *tba = &rp->tba;
+
+	tba->running++;
+	if (tba->is_on && FIELD_GET(RASDES_TBA_CTL_REPORT, tba->ctl) == tba->report)
 		return;
+	tba->is_on = true;
+	tba->epoch++;
 	rasdes_tba_begin(rp);
 }
 
 /**
- * rasdes_tba_stop() - one running event less; the last ends the measurement
+ * rasdes_tba_stop() - one running event less
  * @rp: the port, locked
  *
- * The caller has folded before: the data may be gone after.
+ * The caller has folded before: the data may be gone after. And it lets the
+ * engine rest once it is sure that no event starts again at once.
  */
 void rasdes_tba_stop(struct rasdes_pmu *rp)
 {
-	if (--rp->tba.running)
+	rp->tba.running--;
+}
+
+/**
+ * rasdes_tba_rest() - ends a measurement that nobody needs
+ * @rp: the port, locked
+ */
+void rasdes_tba_rest(struct rasdes_pmu *rp)
+{
+	struct rasdes_tba *tba = &rp->tba;
+
+	if (!tba->is_on || tba->running)
 		return;
-	rasdes_write(rp, RASDES_TBA_CTL, FIELD_PREP(RASDES_TBA_CTL_REPORT, rp->tba.report));
+	tba->is_on = false;
+	rasdes_write(rp, RASDES_TBA_CTL, tba->ctl & RASDES_TBA_CTL_REPORT);
 }
