@@ -466,3 +466,6 @@ impl Device for NvmeDisk {
         Ok(Value::Null)
     }
 }
+
+#[cfg(test)]
+mod tests;
