@@ -169,11 +169,10 @@ impl RasdesBank {
         }
     }
 
-    /// Settings, registers and ledger as at the start. Time goes on. (No reset of the function itself comes here: all
-    /// registers are sticky.)
+    /// Settings, registers and ledger as at the start, when nothing is steady. (No reset of the function itself comes
+    /// here: all registers are sticky.)
     pub fn reset(&mut self) {
-        let at_ns = self.at_ns;
-        *self = RasdesBank { at_ns, ..RasdesBank::new(self.traffic.clone(), self.shape) };
+        *self = RasdesBank::new(self.traffic.clone(), self.shape);
     }
 
     /// Reads the function's configuration page at `now_ns`. Each register of which a byte is covered is read once.

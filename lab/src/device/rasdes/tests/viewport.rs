@@ -267,15 +267,26 @@ fn injected_errors_reach_the_counters_that_see_them() {
 #[test]
 fn errors_without_a_count_go_into_every_packet_until_they_are_disabled() {
     let mut block = Block::new();
-    block.pick(0x201, 0, ON);
-    block.write(0x34, 8 << 8);
-    block.write(0x30, 1);
-    block.ctl("traffic rx 1280");
-    block.ctl("traffic tx 1280");
-    assert_eq!((block.read(0x30), block.value(0x201, 0)), (1, 10));
-    block.write(0x30, 0);
-    block.ctl("traffic rx 1280");
-    assert_eq!(block.value(0x201, 0), 10);
+    block.pick(0, 0, ALL_ON);
+    // Of EINJ2's, only a Nak has a count.
+    let cases = [
+        (0x34, 8 << 8, 0, 0x201, 10),
+        (0x34, 0, 0, 0x205, 3),
+        (0x3c, 9, 2, 0x606, 10),
+        (0x3c, 1 << 8 | 9, 2, 0x606, 0),
+    ];
+    for (register, value, group, event, errors) in cases {
+        block.pick(event, 0, CLEAR_ALL);
+        block.write(register, value);
+        block.write(0x30, 1 << group);
+        block.ctl("traffic rx 1280");
+        block.ctl("traffic tx 384");
+        assert_eq!((block.read(0x30), block.read(register)), (1 << group, value));
+        assert_eq!(block.value(event, 0), errors, "{event:#x}");
+        block.write(0x30, 0);
+        block.ctl("traffic rx 1280");
+        assert_eq!(block.value(event, 0), errors, "{event:#x}");
+    }
 }
 
 #[test]
