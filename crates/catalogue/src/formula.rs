@@ -88,7 +88,11 @@ impl Formula {
         let (mut needed, mut optional) = (BTreeSet::new(), BTreeSet::new());
         walk(&self.node, false, &mut |node, is_optional| {
             if let Node::Event(name, _) = node {
-                if is_optional { optional.insert(name.clone()) } else { needed.insert(name.clone()) };
+                if is_optional {
+                    optional.insert(name.clone())
+                } else {
+                    needed.insert(name.clone())
+                };
             }
         });
         (needed, optional)

@@ -1,408 +1,302 @@
-//! The kinds of PMUs, what they count, and what is worked out from it.
+//! What the catalogue knows of one kind of PMU.
 
+use std::collections::{BTreeMap, BTreeSet};
+
+use pciescope_core::Bdf;
 use serde::Deserialize;
 
-use crate::{Error, Formula, Unit};
+use crate::formula::{Formula, Input};
+use crate::pattern::{Bits, Pattern};
+use crate::unit::Unit;
 
-/// What a PMU stands at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize)]
+/// What the hardware behind one PMU is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum What {
-    /// A PCIe port of the root complex, or an endpoint's own block.
-    RootPort,
-    /// Several PCIe ports together: a stack, a core, a root complex.
-    PcieComplex,
-    /// A DRAM channel or sub-channel.
+    /// One root port of PCIe.
+    PcieRootPort,
+    /// One endpoint of PCIe, seen from the host all the same: rx is device to host.
+    PcieEndpoint,
+    /// A controller, stack or root complex with several root ports.
+    PcieStack,
+    /// A channel or sub-channel of DRAM, or the controller of one.
     DramChannel,
-    /// The fabric between cores, memory and devices.
+    /// All memory of a socket or node at once.
+    Dram,
+    /// A fabric or mesh that carries both.
     Fabric,
 }
 
-/// What a caller sees of a PMU.
-pub struct Seen<'s> {
-    /// Its name in sysfs.
-    pub name: &'s str,
-    /// Its file `identifier`.
-    pub identifier: Option<&'s str>,
-    /// The machine's CPU as perf's tables name it: `GenuineIntel-6-8F`, vendor, family, model.
-    pub cpu: Option<&'s str>,
-    /// Whether `events/` has an event of this name.
-    pub has_event: &'s dyn Fn(&str) -> bool,
-}
-
-impl std::fmt::Debug for Seen<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Seen").field("name", &self.name).field("identifier", &self.identifier).finish_non_exhaustive()
-    }
-}
-
-/// A kind of PMU.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Kind {
-    /// A short name, that of its file.
-    pub id: String,
-    /// In words.
-    pub title: String,
-    /// What it stands at.
-    pub what: What,
-    /// Where the knowledge comes from.
-    pub source: String,
-    /// What a reader must know.
-    pub notes: Vec<String>,
-    /// Terms without which the PMU counts nothing, such as `port=0x1`, with what they choose.
-    pub requires: Vec<String>,
-    /// What it counts.
-    pub quantities: Vec<Quantity>,
-    /// What can be worked out, its own and those that all of its [`What`] share, as far as it has the quantities.
-    pub metrics: Vec<Metric>,
-    names: Vec<String>,
-    identifiers: Vec<String>,
-    cpus: Vec<String>,
-    events: Vec<String>,
-    without: Vec<String>,
-}
-
-/// Something that is counted, under the name that it has in all kinds.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Quantity {
-    /// The name: `rx_bytes`, `read_bytes`.
-    pub name: String,
-    /// Ways to count it, in perf's terms: the first whose events the PMU has. A way's terms are added up.
-    pub ways: Vec<Vec<String>>,
-    /// The unit of the figure.
-    pub unit: Unit,
-    /// The unit as it is written.
-    pub unit_name: String,
-    /// What one count is in the unit, where sysfs has no `.scale`.
-    pub per_count: f64,
-    /// How many can happen per second at most, where hardware has a limit that does not depend on the machine.
-    pub text: String,
-    /// Of quantities with the same word here only one is counted at a time; perf takes turns.
-    pub exclusive: Option<String>,
-    /// Whether the count is a state and no sum: a clock's period.
-    pub is_state: bool,
-    /// Why the figure may be wrong, where nobody has verified it.
-    pub unverified: Option<String>,
-}
-
-/// Something worked out.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Metric {
-    /// Its name: `rx_bytes_per_s`.
-    pub name: String,
-    /// How.
-    pub formula: Formula,
-    /// The unit of the figure.
-    pub unit: Unit,
-    /// The unit as it is written.
-    pub unit_name: String,
-    /// In words.
-    pub text: String,
-    /// Metrics of one group belong into one table: `bandwidth`, `states`, `errors`.
-    pub group: String,
-    /// Why the figure may be wrong, where nobody has verified it.
-    pub unverified: Option<String>,
-}
-
-/// What formulas may use beside quantities, with units.
-pub const INPUTS: [(&str, &str); 5] = [
-    // The time that was measured.
-    ("seconds", "s"),
-    // The payload that the link can carry at most, one way.
-    ("link_bytes_per_s", "bytes/s"),
-    // What the channel can carry at most.
-    ("peak_bytes_per_s", "bytes/s"),
-    // The transfers per second that the channel's clock stands for.
-    ("data_rate", "1/s"),
-    // The period of the link's auxiliary clock, where the platform says.
-    ("aux_cycle", "s/cycles"),
-];
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct KindFile {
-    id: String,
-    title: String,
-    what: What,
-    source: String,
-    names: Vec<String>,
-    #[serde(default)]
-    identifiers: Vec<String>,
-    #[serde(default)]
-    cpus: Vec<String>,
-    #[serde(default)]
-    events: Vec<String>,
-    #[serde(default)]
-    without: Vec<String>,
-    #[serde(default)]
-    notes: Vec<String>,
-    #[serde(default)]
-    requires: Vec<String>,
-    #[serde(default)]
-    quantity: Vec<QuantityEntry>,
-    #[serde(default)]
-    metric: Vec<MetricEntry>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct QuantityEntry {
-    name: String,
-    /// A way is a term or a list of terms to be added.
-    ways: Vec<Way>,
-    unit: String,
-    #[serde(default = "one")]
-    per_count: f64,
-    #[serde(default)]
-    text: String,
-    exclusive: Option<String>,
-    #[serde(default)]
-    state: bool,
-    unverified: Option<String>,
-}
-
-fn one() -> f64 {
-    1.0
-}
-
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Way {
-    One(String),
-    Sum(Vec<String>),
-}
-
-#[derive(Deserialize, Clone)]
-#[serde(deny_unknown_fields)]
-struct MetricEntry {
-    name: String,
-    formula: String,
-    unit: String,
-    text: String,
-    group: String,
-    unverified: Option<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct MetricsFile {
-    what: Vec<What>,
-    metric: Vec<MetricEntry>,
-}
-
-/// Metrics that all kinds of one place share, with the file each comes from.
-pub struct Shared(Vec<(String, What, MetricEntry)>);
-
-pub fn shared(files: &[(&str, &str)]) -> Result<Shared, Error> {
-    let mut all = Vec::new();
-    for (file, text) in files {
-        let parsed: MetricsFile = toml(file, text)?;
-        for what in parsed.what {
-            all.extend(parsed.metric.iter().map(|metric| ((*file).to_owned(), what, metric.clone())));
+impl What {
+    /// In words, singular.
+    pub fn text(self) -> &'static str {
+        match self {
+            What::PcieRootPort => "PCIe root port",
+            What::PcieEndpoint => "PCIe endpoint",
+            What::PcieStack => "PCIe controller",
+            What::DramChannel => "DRAM channel",
+            What::Dram => "memory",
+            What::Fabric => "fabric",
         }
     }
-    Ok(Shared(all))
+
+    /// Whether it counts PCIe: its figures go by `rx_` (device to host) and `tx_` (host to device).
+    pub fn is_pcie(self) -> bool {
+        matches!(self, What::PcieRootPort | What::PcieEndpoint | What::PcieStack)
+    }
+
+    /// Whether it counts DRAM: its figures go by `read_` and `write_`.
+    pub fn is_dram(self) -> bool {
+        matches!(self, What::DramChannel | What::Dram)
+    }
 }
 
-fn toml<T: for<'d> Deserialize<'d>>(file: &str, text: &str) -> Result<T, Error> {
-    toml::from_str(text).map_err(|err| Error::File { file: file.to_owned(), why: err.to_string().trim().to_owned() })
+/// What a metric is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Group {
+    /// Bytes per second, and as part of what is possible.
+    Bandwidth,
+    /// Time in the states of a link or of DRAM.
+    States,
+    /// Transactions and packets per second.
+    Traffic,
+    /// Errors and retries.
+    Errors,
+    /// How well the hardware is used: page hits, turnarounds, latency.
+    Efficiency,
+}
+
+/// A kind of PMU: one file of the catalogue.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Kind {
+    /// Its name, that of the file.
+    pub id: String,
+    /// A line for people.
+    pub title: String,
+    /// What one instance counts.
+    pub what: What,
+    /// Where the facts are from.
+    pub sources: Vec<String>,
+    /// Limits that a reader of the figures should know, each a sentence.
+    pub notes: Vec<String>,
+    /// What is not proven of the whole file, in words.
+    pub unverified: Option<String>,
+    /// Its events by the catalogue's names, which are the same for all kinds.
+    pub events: BTreeMap<String, Event>,
+    /// What can be worked out, in the order in which it is to be shown.
+    pub metrics: Vec<Metric>,
+    /// Parameters without which an event counts nothing.
+    pub requires: Vec<Require>,
+    pub(crate) names: Vec<Pattern>,
+    pub(crate) identifiers: Vec<String>,
+    pub(crate) with: Vec<String>,
+    pub(crate) without: Vec<String>,
+    pub(crate) place: BTreeMap<String, Bits>,
+}
+
+/// Parameters of which one has to be given, by the user or by the reader.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Require {
+    /// Names in the PMU's `format/`: one of them has to be in the event's terms.
+    pub one_of: Vec<String>,
+    /// Why, and what to give.
+    pub text: String,
+}
+
+/// An event of a kind.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Event {
+    /// The catalogue's name for it.
+    pub name: String,
+    /// Names in sysfs by which drivers and versions of them call it, the newest first. `a + b`: both are counted and added up.
+    pub names: Vec<String>,
+    /// The event by parameters of `format/`, for a PMU that has none of the names: `event=0x05,umask=0xcf`.
+    pub encoding: Option<String>,
+    /// Parameters to add to a name, for drivers that ask for them: `lane=0`.
+    pub parameters: Option<String>,
+    /// A parameter that counts instances: the event is opened once for each and the counts are added up. `lane`: as many as
+    /// the link has lanes.
+    pub each: Option<String>,
+    /// Its unit.
+    pub unit: Unit,
+    /// How much of the unit one count is, where sysfs does not say.
+    pub per_count: f64,
+    /// Width of the hardware's counter in bits, where known; the driver may make more of it.
+    pub width: Option<u8>,
+    /// Whether the value is a state and not a sum: no difference is to be taken of it.
+    pub is_state: bool,
+    /// Events of the same PMU with the same word here take turns at one counter, unless they are the same event.
+    pub shares: Option<String>,
+    /// What it counts, a line.
+    pub text: String,
+    /// Where that is from, where it is not from the kind's sources alone.
+    pub source: Option<String>,
+    /// What is not proven of it, in words.
+    pub unverified: Option<String>,
+}
+
+/// The files `events/NAME.scale` and `events/NAME.unit`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SysfsUnit<'a> {
+    /// What one count is in `unit`.
+    pub scale: f64,
+    /// `B`, `MiB`; `None` where there is a scale alone, which then multiplies the catalogue's unit.
+    pub unit: Option<&'a str>,
+}
+
+/// Something worked out of events.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Metric {
+    /// Its name, the same for all kinds that have it.
+    pub name: String,
+    /// What it is worked out by, as the file has it.
+    pub text_of_formula: String,
+    /// Its unit.
+    pub unit: Unit,
+    /// What it is about.
+    pub group: Group,
+    /// What it says, a line.
+    pub text: String,
+    /// What is not proven of it, in words.
+    pub unverified: Option<String>,
+    pub(crate) formula: Formula,
+}
+
+impl Group {
+    /// Its name, as a file has it.
+    pub fn text(self) -> &'static str {
+        match self {
+            Group::Bandwidth => "bandwidth",
+            Group::States => "states",
+            Group::Traffic => "traffic",
+            Group::Errors => "errors",
+            Group::Efficiency => "efficiency",
+        }
+    }
 }
 
 impl Kind {
-    /// Reads a file and adds the shared metrics whose quantities it has.
-    pub(crate) fn parse(file: &str, text: &str, shared: &Shared) -> Result<Kind, Error> {
-        let parsed: KindFile = toml(file, text)?;
-        let wrong = |name: &str, why: String| Error::Entry { file: file.to_owned(), name: name.to_owned(), why };
-        let mut kind = Kind {
-            id: parsed.id,
-            title: parsed.title,
-            what: parsed.what,
-            source: parsed.source,
-            notes: parsed.notes,
-            requires: parsed.requires,
-            quantities: Vec::new(),
-            metrics: Vec::new(),
-            names: parsed.names,
-            identifiers: parsed.identifiers,
-            cpus: parsed.cpus,
-            events: parsed.events,
-            without: parsed.without,
+    /// Whether a PMU of this name, with this identifier and these events in sysfs, is of this kind.
+    pub fn is(&self, pmu: &str, identifier: Option<&str>, events: &[impl AsRef<str>]) -> bool {
+        let has = |name: &String| events.iter().any(|event| event.as_ref() == name);
+        self.names.iter().any(|pattern| pattern.numbers(pmu).is_some())
+            && (self.identifiers.is_empty()
+                || identifier.is_some_and(|own| self.identifiers.iter().any(|one| one == own)))
+            && (self.with.is_empty() || self.with.iter().any(has))
+            && !self.without.iter().any(has)
+    }
+
+    /// Where the PMU of this name sits, by words: `domain bus device function` of a port, `socket die channel sub_channel`
+    /// of DRAM, else the numbers in its name.
+    pub fn place(&self, pmu: &str) -> BTreeMap<String, u64> {
+        let Some(numbers) = self.names.iter().find_map(|pattern| pattern.numbers(pmu)) else {
+            return BTreeMap::new();
         };
-        for entry in parsed.quantity {
-            let name = entry.name.clone();
-            if kind.quantity(&name).is_some() || INPUTS.iter().any(|input| input.0 == name) {
-                return Err(wrong(&name, "the name is used twice".to_owned()));
-            }
-            if !(entry.per_count.is_finite() && entry.per_count > 0.0) {
-                return Err(wrong(&name, format!("per_count {} is not above 0", entry.per_count)));
-            }
-            if entry.ways.is_empty() {
-                return Err(wrong(&name, "it has no way to be counted".to_owned()));
-            }
-            let unit = Unit::parse(&entry.unit).ok_or_else(|| wrong(&name, format!("{:?} is no unit", entry.unit)))?;
-            let ways = entry.ways.into_iter().map(|way| match way {
-                Way::One(term) => vec![term],
-                Way::Sum(terms) => terms,
-            });
-            kind.quantities.push(Quantity {
-                name,
-                ways: ways.collect(),
-                unit,
-                unit_name: entry.unit,
-                per_count: entry.per_count,
-                text: entry.text,
-                exclusive: entry.exclusive,
-                is_state: entry.state,
-                unverified: entry.unverified,
-            });
+        if self.place.is_empty() {
+            return numbers;
         }
-        for entry in &parsed.metric {
-            let metric = kind.metric_of(entry).map_err(|why| wrong(&entry.name, why))?;
-            kind.metrics.push(metric);
-        }
-        for (from, what, entry) in &shared.0 {
-            let formula = Formula::parse(&entry.formula).map_err(|why| Error::Entry {
-                file: from.clone(),
-                name: entry.name.clone(),
-                why,
-            })?;
-            let has_all = formula.names().iter().all(|name| kind.unit_of(name).is_some());
-            if *what == kind.what && has_all && !kind.metrics.iter().any(|metric| metric.name == entry.name) {
-                let in_file = |why| Error::Entry { file: from.clone(), name: entry.name.clone(), why };
-                let metric = kind.metric_of(entry).map_err(in_file)?;
-                kind.metrics.push(metric);
-            }
-        }
-        Ok(kind)
+        let of = |bits: &Bits| numbers.get(&bits.field).map(|number| bits.of(*number));
+        self.place.iter().filter_map(|(word, bits)| Some((word.clone(), of(bits)?))).collect()
     }
 
-    fn metric_of(&self, entry: &MetricEntry) -> Result<Metric, String> {
-        if self.metrics.iter().any(|metric| metric.name == entry.name) {
-            return Err("the name is used twice".to_owned());
-        }
-        let formula = Formula::parse(&entry.formula)?;
-        let unit = Unit::parse(&entry.unit).ok_or_else(|| format!("{:?} is no unit", entry.unit))?;
-        let got = formula.unit(&|name| self.unit_of(name))?;
-        if !got.is_like(unit) {
-            return Err(format!("the formula gives {got}, not {}", entry.unit));
-        }
-        Ok(Metric {
-            name: entry.name.clone(),
-            formula,
-            unit,
-            unit_name: entry.unit.clone(),
-            text: entry.text.clone(),
-            group: entry.group.clone(),
-            unverified: entry.unverified.clone(),
-        })
+    /// The PCI function that the PMU of this name counts for, where its name tells.
+    pub fn bdf(&self, pmu: &str) -> Option<Bdf> {
+        let place = self.place(pmu);
+        let [domain, bus, device, function] = ["domain", "bus", "device", "function"].map(|word| place.get(word));
+        format!("{:04x}:{:02x}:{:02x}.{:x}", domain?, bus?, device?, function?).parse().ok()
     }
 
-    fn unit_of(&self, name: &str) -> Option<Unit> {
-        let input = INPUTS.iter().find(|input| input.0 == name).and_then(|input| Unit::parse(input.1));
-        input.or_else(|| self.quantity(name).map(|quantity| quantity.unit))
+    /// The metrics that a PMU with these events and parameters in sysfs can give.
+    pub fn metrics_for(&self, events: &[impl AsRef<str>], formats: &[impl AsRef<str>]) -> Vec<&Metric> {
+        let has = |name: &str| self.events.get(name).is_some_and(|event| event.terms(events, formats).is_some());
+        self.metrics.iter().filter(|metric| metric.formula.is_possible(&has)).collect()
     }
 
-    /// What it counts under this name.
-    pub fn quantity(&self, name: &str) -> Option<&Quantity> {
-        self.quantities.iter().find(|quantity| quantity.name == name)
+    /// A metric by its name.
+    pub fn metric(&self, name: &str) -> Option<&Metric> {
+        self.metrics.iter().find(|metric| metric.name == name)
     }
 
-    /// Whether a PMU is of this kind: its name, and where the file says so its identifier, the machine's CPU, and which
-    /// events it has and has not.
-    pub fn fits(&self, seen: &Seen<'_>) -> bool {
-        let any = |patterns: &[String], text: Option<&str>| {
-            patterns.is_empty() || text.is_some_and(|text| patterns.iter().any(|pattern| matches(pattern, text)))
+    /// What an event with these terms lacks to count anything: `port=` of hisi_pcie, for example.
+    pub fn lacks(&self, terms: &str) -> Option<&Require> {
+        let given = |name: &String| {
+            terms.split(',').any(|term| term.split_once('=').is_some_and(|(given, _)| given.trim() == name))
         };
-        self.names.iter().any(|pattern| matches(pattern, seen.name))
-            && any(&self.identifiers, seen.identifier)
-            && any(&self.cpus, seen.cpu)
-            && self.events.iter().all(|event| (seen.has_event)(event))
-            && !self.without.iter().any(|event| (seen.has_event)(event))
+        self.requires.iter().find(|require| !require.one_of.iter().any(given))
+    }
+
+    /// What is not proven of a metric: of itself, of the events it needs, of the kind.
+    pub fn unverified<'a>(&'a self, metric: &'a Metric) -> Vec<&'a str> {
+        let needs = metric.events();
+        let of_events = needs.iter().filter_map(|name| self.events.get(name)?.unverified.as_deref());
+        metric.unverified.as_deref().into_iter().chain(of_events).chain(self.unverified.as_deref()).collect()
     }
 }
 
-/// Whether a text fits a pattern: `*` stands for any letters, `#` for one or more decimal or hexadecimal digits.
-fn matches(pattern: &str, text: &str) -> bool {
-    match pattern.chars().next() {
-        None => text.is_empty(),
-        Some('*') => {
-            (0..=text.len()).filter(|at| text.is_char_boundary(*at)).any(|at| matches(&pattern[1..], &text[at..]))
-        }
-        Some('#') => {
-            let digits = text.bytes().take_while(u8::is_ascii_hexdigit).count();
-            (1..=digits).any(|at| matches(&pattern[1..], &text[at..]))
-        }
-        Some(letter) => text.strip_prefix(letter).is_some_and(|rest| matches(&pattern[letter.len_utf8()..], rest)),
+impl Event {
+    /// What to open, in perf's syntax: the first of [`Event::names`] that the PMU has, else [`Event::encoding`] if the PMU
+    /// has all of its parameters, each with [`Event::parameters`]. Where there are several, their counts are to be added
+    /// up. `None` where the PMU does not have the event.
+    pub fn terms(&self, events: &[impl AsRef<str>], formats: &[impl AsRef<str>]) -> Option<Vec<String>> {
+        let has_event = |name: &str| events.iter().any(|event| event.as_ref() == name);
+        let is_raw = |word: &str| matches!(word, "config" | "config1" | "config2" | "config3");
+        let has_format = |(name, _): (&str, &str)| is_raw(name) || formats.iter().any(|format| format.as_ref() == name);
+        let named = || self.names.iter().find(|names| parts(names).all(has_event));
+        let encoded = || self.encoding.as_ref().filter(|all| parts(all).all(|one| assignments(one).all(has_format)));
+        let with_parameters = |terms: &str| match &self.parameters {
+            Some(parameters) => format!("{terms},{parameters}"),
+            None => terms.to_owned(),
+        };
+        Some(parts(named().or_else(encoded)?).map(with_parameters).collect())
+    }
+
+    /// A count in [`Event::unit`]. What sysfs says wins over [`Event::per_count`]. `None` where sysfs names a unit that is
+    /// not known or not one of this event's kind: no guess is made.
+    pub fn value(&self, count: f64, sysfs: Option<SysfsUnit<'_>>) -> Option<f64> {
+        let Some(SysfsUnit { scale, unit }) = sysfs else { return Some(count * self.per_count) };
+        // A scale alone says how much of something one count is; the catalogue says of what.
+        let Some(unit) = unit.map(str::trim).filter(|unit| !unit.is_empty()) else { return Some(count * scale) };
+        let unit = Unit::parse(unit).filter(|unit| unit.dimension == self.unit.dimension)?;
+        Some(count * scale * unit.factor / self.unit.factor)
+    }
+
+    /// Whether the counter is so narrow that it can stop at its end: its figure is "at least" then.
+    pub fn can_saturate(&self) -> bool {
+        self.width.is_some_and(|bits| bits <= 8)
     }
 }
 
-impl Quantity {
-    /// The terms whose counts are to be added up: the first way of which the PMU has all events. A way of encodings only
-    /// (`config=...`, or parameters of `format/`) always fits.
-    pub fn choose(&self, has_event: &dyn Fn(&str) -> bool) -> Option<&[String]> {
-        // The first part of a term is the event's name where it is no assignment.
-        let is_there = |term: &String| {
-            let first = term.split(',').next().unwrap_or_default();
-            first.contains('=') || has_event(first)
-        };
-        self.ways.iter().find(|way| way.iter().all(is_there)).map(Vec::as_slice)
-    }
+/// The parts of `a + b`, whose counts are added up.
+pub(crate) fn parts(text: &str) -> impl Iterator<Item = &str> {
+    text.split('+').map(str::trim)
+}
 
-    /// A count in base units (bytes, seconds, cycles, 1). What sysfs says of the event wins over the catalogue: its scale with
-    /// its unit, where both are there and the unit fits this quantity.
-    pub fn value(&self, count: f64, sysfs_scale: Option<f64>, sysfs_unit: Option<&str>) -> f64 {
-        let said = sysfs_unit.and_then(Unit::parse).filter(|unit| unit.is_like(self.unit));
-        match (sysfs_scale, said) {
-            (Some(scale), Some(unit)) => count * scale * unit.factor(),
-            _ => count * self.per_count * self.unit.factor(),
-        }
-    }
+/// `a=1,b=2` as pairs; a name alone has the value 1, as perf has it.
+pub(crate) fn assignments(text: &str) -> impl Iterator<Item = (&str, &str)> {
+    text.split(',').map(|term| {
+        let (name, value) = term.split_once('=').unwrap_or((term, "1"));
+        (name.trim(), value.trim())
+    })
 }
 
 impl Metric {
-    /// The quantities and inputs it is made of.
-    pub fn needs(&self) -> Vec<&str> {
-        self.formula.names()
+    /// The events to open for it, those of `present(...)` included.
+    pub fn events(&self) -> BTreeSet<String> {
+        let (mut needed, mut optional) = self.formula.events();
+        needed.append(&mut optional);
+        needed
     }
 
-    /// Its figure in its own unit, from quantities and inputs in base units; `None` where one is missing, or it would be divided by
-    /// 0.
-    pub fn eval(&self, value: &dyn Fn(&str) -> Option<f64>) -> Option<f64> {
-        self.formula.eval(value).map(|figure| figure / self.unit.factor())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn patterns_know_digits_from_letters() {
-        assert!(matches("dwc_rootport_#", "dwc_rootport_13018"));
-        assert!(!matches("uncore_imc_#", "uncore_imc_free_running_0"));
-        assert!(!matches("uncore_imc_#", "uncore_imc_"));
-        assert!(matches("hisi_sccl#_ddrc#*", "hisi_sccl1_ddrc0_1"));
-        assert!(matches("a*", "a") && !matches("a", "ab"));
+    /// The inputs beside events that it needs, by the names of [`crate::INPUTS`].
+    pub fn inputs(&self) -> BTreeSet<String> {
+        self.formula.inputs()
     }
 
-    #[test]
-    fn sysfs_wins_where_it_says_scale_and_unit() {
-        let quantity = Quantity {
-            name: "read_bytes".to_owned(),
-            ways: vec![vec!["cas_count_read".to_owned()]],
-            unit: Unit::parse("bytes").unwrap(),
-            unit_name: "bytes".to_owned(),
-            per_count: 64.0,
-            text: String::new(),
-            exclusive: None,
-            is_state: false,
-            unverified: None,
-        };
-        assert_eq!(quantity.value(2.0, None, None), 128.0);
-        assert_eq!(quantity.value(1.0, Some(6.103515625e-5), Some("MiB")), 64.0);
-        assert_eq!(quantity.value(2.0, Some(16.0), Some("B")), 32.0);
-        // A scale in another unit is none of ours.
-        assert_eq!(quantity.value(2.0, Some(16.0), Some("s")), 128.0);
-        assert_eq!(quantity.value(2.0, Some(16.0), None), 128.0);
+    /// Its value in [`Metric::unit`]. `input` is asked for events, in their unit ([`Event::value`]), and for inputs. `None`
+    /// where something is absent or not known, or where it would divide by zero.
+    pub fn value(&self, input: &dyn Fn(&str) -> Input) -> Option<f64> {
+        self.formula.value(input).map(|value| value / self.unit.factor)
     }
 }

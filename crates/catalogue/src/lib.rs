@@ -1,80 +1,83 @@
-//! What the counters of PMUs mean: which events carry which quantity, in what unit, and what can be worked out from them.
+//! What hardware counters mean, as data: the files of `catalogue/`, one per kind of PMU, with the events under names that
+//! are the same for all kinds, their units, and formulas whose units are checked. catalogue/README.md describes the files.
 //!
-//! The knowledge is in the files of `catalogue/`, which are compiled in; catalogue/README.md describes their form. This crate
-//! reads no machine: a caller says what it sees ([`Seen`]) and gets the [`Kind`] of PMU that it is.
+//! No input or output: a reader hands in what it found in sysfs and gets back what to open and what it means.
+//!
+//! ```
+//! use pciescope_catalogue::{Catalogue, Input};
+//!
+//! let events = ["rx_pcie_tlp_data_payload", "tx_pcie_tlp_data_payload"];
+//! let formats = ["type", "eventid", "lane"];
+//! let kind = Catalogue::builtin().find("dwc_rootport_10", None, &events).expect("a kind the catalogue has");
+//! let metric = kind.metric("rx_bytes_per_s").expect("every root port has it");
+//! let terms = kind.events["rx_bytes"].terms(&events, &formats);
+//! assert_eq!(terms, Some(vec!["rx_pcie_tlp_data_payload".to_owned()]));
+//! let value = metric.value(&|name| match name {
+//!     "rx_bytes" => Input::Value(4e9),
+//!     "seconds" => Input::Value(2.0),
+//!     _ => Input::Unknown,
+//! });
+//! assert_eq!(value, Some(2e9));
+//! ```
 #![forbid(unsafe_code)]
 
-mod files;
+mod builtin;
+mod file;
 mod formula;
 mod kind;
+mod pattern;
 mod unit;
 
-use std::sync::OnceLock;
+use std::sync::LazyLock;
 
-pub use formula::Formula;
-pub use kind::{Kind, Metric, Quantity, Seen, What};
-pub use unit::Unit;
+pub use builtin::FILES;
+pub use file::Problem;
+pub use formula::{Formula, INPUTS, Input};
+pub use kind::{Event, Group, Kind, Metric, Require, SysfsUnit, What};
+pub use unit::{Dimension, Unit};
 
-/// A catalogue that cannot be.
-#[derive(Debug, thiserror::Error, PartialEq, Eq)]
-pub enum Error {
-    /// A file is not TOML, or has other fields than catalogue/README.md says.
-    #[error("{file}: {why}")]
-    File {
-        /// Its name.
-        file: String,
-        /// What is wrong with it.
-        why: String,
-    },
-    /// A quantity or metric is wrong.
-    #[error("{file}: {name}: {why}")]
-    Entry {
-        /// The file's name.
-        file: String,
-        /// The quantity's or metric's name.
-        name: String,
-        /// What is wrong with it.
-        why: String,
-    },
-}
-
-/// All kinds of PMUs that are known.
-#[derive(Debug)]
+/// The kinds of PMUs that are known.
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Catalogue {
     kinds: Vec<Kind>,
 }
 
+static BUILTIN: LazyLock<Catalogue> =
+    LazyLock::new(|| Catalogue::parse(&FILES).expect("tests/checker.rs reads all files of the catalogue"));
+
 impl Catalogue {
-    /// The one that is compiled in.
-    pub fn builtin() -> &'static Catalogue {
-        static BUILTIN: OnceLock<Catalogue> = OnceLock::new();
-        BUILTIN.get_or_init(|| Catalogue::parse(files::KINDS, files::METRICS).expect("the tests parse the same files"))
+    /// The catalogue that the program was built with.
+    pub fn builtin() -> &'static Self {
+        &BUILTIN
     }
 
-    /// Reads the files of kinds and those of metrics that all kinds of one [`What`] share, each as (name, text).
+    /// Reads files, each with its name (`ali_drw.toml`) and text.
     ///
     /// # Errors
-    /// [`Error`] for the first file or entry that is wrong: unknown fields, formulas that do not parse or whose units do not
-    /// add up, names used twice, quantities that do not exist.
-    pub fn parse(kinds: &[(&str, &str)], metrics: &[(&str, &str)]) -> Result<Catalogue, Error> {
-        let shared = kind::shared(metrics)?;
-        let kinds = kinds.iter().map(|(file, text)| Kind::parse(file, text, &shared)).collect::<Result<Vec<_>, _>>()?;
-        for (place, kind) in kinds.iter().enumerate() {
-            if kinds[..place].iter().any(|other| other.id == kind.id) {
-                let why = format!("another file has the id {:?} too", kind.id);
-                return Err(Error::File { file: kind.id.clone(), why });
+    /// All that is wrong with any of them.
+    pub fn parse(files: &[(&str, &str)]) -> Result<Self, Vec<Problem>> {
+        let (mut kinds, mut problems) = (Vec::new(), Vec::new());
+        for (name, text) in files {
+            match file::parse(name.strip_suffix(".toml").unwrap_or(name), text) {
+                Ok(kind) => kinds.push(kind),
+                Err(mut more) => problems.append(&mut more),
             }
         }
-        Ok(Catalogue { kinds })
+        if problems.is_empty() { Ok(Catalogue { kinds }) } else { Err(problems) }
     }
 
-    /// All kinds, in the order of their files.
+    /// All kinds.
     pub fn kinds(&self) -> &[Kind] {
         &self.kinds
     }
 
-    /// The kind of a PMU; `None` where none is known. Where several fit, the first in the order of the files.
-    pub fn find(&self, seen: &Seen<'_>) -> Option<&Kind> {
-        self.kinds.iter().find(|kind| kind.fits(seen))
+    /// The kind of this id.
+    pub fn kind(&self, id: &str) -> Option<&Kind> {
+        self.kinds.iter().find(|kind| kind.id == id)
+    }
+
+    /// What kind a PMU is, by its name, its `identifier` and the names in its `events/`. `None` for one that is not known.
+    pub fn find(&self, pmu: &str, identifier: Option<&str>, events: &[impl AsRef<str>]) -> Option<&Kind> {
+        self.kinds.iter().find(|kind| kind.is(pmu, identifier, events))
     }
 }

@@ -69,7 +69,8 @@ impl Unit {
         for (at, part) in text.split('/').enumerate() {
             for word in part.split('*') {
                 let (dimension, factor) = word_of(word.trim())?;
-                let (dimension, factor) = if at == 0 { (dimension, factor) } else { (dimension.inverse(), 1.0 / factor) };
+                let (dimension, factor) =
+                    if at == 0 { (dimension, factor) } else { (dimension.inverse(), 1.0 / factor) };
                 unit.dimension = unit.dimension.times(dimension);
                 unit.factor *= factor;
             }

@@ -7,7 +7,7 @@ use std::process::Command;
 /// Each crate of ours with those of ours that it may import.
 const LAYERS: [(&str, &[&str]); 7] = [
     ("pciescope-core", &[]),
-    ("pciescope-catalogue", &[]),
+    ("pciescope-catalogue", &["pciescope-core"]),
     ("pciescope-hw", &["pciescope-core"]),
     ("pciescope-report", &["pciescope-core", "pciescope-catalogue"]),
     // Not hw: a wrong offset would agree with itself.
