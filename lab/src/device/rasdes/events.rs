@@ -108,7 +108,7 @@ impl Counter {
         let max = event.max();
         if limit == Limit::Saturate && event.width() < 32 {
             let taken = n.min(u64::from(max - self.value.min(max)));
-            self.lost += n - taken;
+            self.lost = self.lost.saturating_add(n - taken);
             self.value += taken as u32;
         } else {
             self.value = self.value.wrapping_add(n as u32) & max;

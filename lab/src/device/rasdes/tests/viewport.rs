@@ -129,6 +129,28 @@ fn narrow_counters_saturate_or_wrap_and_wide_ones_wrap() {
 }
 
 #[test]
+fn no_number_is_too_large() {
+    let mut block = Block::new();
+    block.pick(0, 0, ALL_ON);
+    block.start(0x21);
+    for line in ["event 0x201", "event 0x70b", "traffic rx", "traffic tx", "rate rx", "rate tx"] {
+        (0..3).for_each(|_| block.ctl(&format!("{line} {}", u64::MAX)));
+    }
+    block.write(0x34, 8 << 8);
+    block.write(0x30, 1);
+    for _ in 0..3 {
+        block.now += 1 << 61;
+        block.tba();
+    }
+    assert_eq!(block.value(0x201, 0), 255);
+    assert_eq!(block.ledger()["events"]["0x201"], json!({"happened": u64::MAX, "counted": u64::MAX, "lost": u64::MAX}));
+    block.now = u64::MAX;
+    block.stop();
+    block.write(TBA, 0x2100_0601);
+    assert_eq!(block.read(TBA) & 1, 0, "at the end of time");
+}
+
+#[test]
 fn an_absent_event_cannot_be_enabled_and_reads_0() {
     let mut block = Block::new();
     block.pick(0x201, 0, ON);
