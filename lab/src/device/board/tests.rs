@@ -1,3 +1,5 @@
+use proptest::prelude::*;
+
 use super::super::bus::DmaError;
 use super::*;
 
@@ -418,4 +420,29 @@ fn what_it_does_not_know_it_refuses() {
         assert!(refused.starts_with(expected), "{line:?}: {refused}");
     }
     assert_eq!(machine.ctl("ledger"), before);
+}
+
+proptest! {
+    /// Whatever the guest does: no panic, no message of a line that is not there, no register of the directory changed.
+    #[test]
+    fn any_access_is_answered(
+        steps in prop::collection::vec(
+            (0u8..7, prop_oneof![0u64..0x2_0000, 0u64..0x5_0000, any::<u64>()], 0usize..17, any::<u32>()), 0..40,
+        ),
+    ) {
+        let mut machine = Machine::seed();
+        for (bar, offset, len, value) in steps {
+            machine.now += u64::from(value);
+            let bytes: Vec<u8> = value.to_le_bytes().into_iter().cycle().take(len).collect();
+            machine.board.bar_write(machine.now, bar, offset, &bytes, &mut machine.sent);
+            machine.board.bar_read(machine.now, bar, offset, &mut bytes.clone());
+            if machine.board.next_work().is_some_and(|due| due <= machine.now) {
+                machine.work();
+                prop_assert!(machine.board.next_work().is_none_or(|due| due > machine.now), "work without end");
+            }
+        }
+        prop_assert!(machine.sent().iter().all(|vector| *vector < 8));
+        let head: Vec<u32> = (0..5).map(|n| machine.read(0, 4 * n)).collect();
+        prop_assert_eq!(head, [0x5c0f_c0de, 1, 18, 16, 8]);
+    }
 }
