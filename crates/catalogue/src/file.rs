@@ -65,6 +65,7 @@ struct FileEvent {
     unit: String,
     #[serde(default = "one")]
     per_count: f64,
+    sysfs_unit: Option<String>,
     width: Option<u8>,
     #[serde(default)]
     state: bool,
@@ -193,6 +194,12 @@ fn build_event(name: String, event: FileEvent, problems: &mut Problems<'_>) -> O
         problems.add(&at, format!("{} is not a unit", event.unit));
         return None;
     };
+    let sysfs_unit = event.sysfs_unit.as_deref().map(|text| (text, Unit::parse(text)));
+    if let Some((text, parsed)) = &sysfs_unit {
+        if parsed.as_ref().is_none_or(|parsed| parsed.dimension != unit.dimension) {
+            problems.add(&at, format!("sysfs_unit {text} is not a unit of {}", unit.dimension));
+        }
+    }
     Some(Event {
         name,
         names: event.names,
@@ -201,6 +208,7 @@ fn build_event(name: String, event: FileEvent, problems: &mut Problems<'_>) -> O
         each: event.each,
         unit,
         per_count: event.per_count,
+        sysfs_unit: sysfs_unit.and_then(|(_, parsed)| parsed),
         width: event.width,
         is_state: event.state,
         shares: event.shares,

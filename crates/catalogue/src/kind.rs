@@ -123,6 +123,8 @@ pub struct Event {
     pub unit: Unit,
     /// How much of the unit one count is, where sysfs does not say.
     pub per_count: f64,
+    /// The unit that `.unit` means, where a driver's word for it is wrong.
+    pub sysfs_unit: Option<Unit>,
     /// Width of the hardware's counter in bits, where known; the driver may make more of it.
     pub width: Option<u8>,
     /// Whether the value is a state and not a sum: no difference is to be taken of it.
@@ -258,7 +260,8 @@ impl Event {
         let Some(SysfsUnit { scale, unit }) = sysfs else { return Some(count * self.per_count) };
         // A scale alone says how much of something one count is; the catalogue says of what.
         let Some(unit) = unit.map(str::trim).filter(|unit| !unit.is_empty()) else { return Some(count * scale) };
-        let unit = Unit::parse(unit).filter(|unit| unit.dimension == self.unit.dimension)?;
+        let unit = self.sysfs_unit.clone().or_else(|| Unit::parse(unit));
+        let unit = unit.filter(|unit| unit.dimension == self.unit.dimension)?;
         Some(count * scale * unit.factor / self.unit.factor)
     }
 
