@@ -5,6 +5,7 @@
 //! complete, so that a killed run keeps what it had. It prints nothing and writes no file.
 #![forbid(unsafe_code)]
 
+pub mod counters;
 pub mod estimate;
 pub mod irq;
 pub mod mmio;

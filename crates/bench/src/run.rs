@@ -22,6 +22,18 @@ pub enum Error {
     /// The probe refused or failed before anything was measured.
     #[error(transparent)]
     Probe(#[from] pciescope_hw::Error),
+    /// There is nothing to count, or it cannot be counted.
+    #[error(transparent)]
+    Counters(#[from] crate::counters::Error),
+    /// The command could not be started.
+    #[error("cannot start {command}")]
+    Command {
+        /// The command's name.
+        command: String,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
     /// A record could not be written; what was written before stands.
     #[error("cannot write the records")]
     Sink {
@@ -43,6 +55,7 @@ impl Error {
     pub fn hint(&self) -> Option<String> {
         match self {
             Error::Probe(err) => err.hint(),
+            Error::Counters(err) => err.hint(),
             Error::Sink { source } | Error::Raw { source } if source.kind() == io::ErrorKind::StorageFull => {
                 Some("free some space, or write to another place with -o".to_owned())
             }
@@ -303,7 +316,7 @@ fn note_failure(known: &mut Vec<Failure>, failure: &Failure) {
 }
 
 /// 64 random bits (the standard library seeds its hasher from the kernel), as 16 hexadecimal digits.
-fn new_id() -> String {
+pub(crate) fn new_id() -> String {
     format!("{:016x}", RandomState::new().build_hasher().finish())
 }
 

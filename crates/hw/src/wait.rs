@@ -6,13 +6,22 @@ use std::process::Child;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use rustix::time::{ClockId, clock_gettime};
 
 /// The time of CLOCK_MONOTONIC in nanoseconds.
 pub fn now_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// Sends a signal to a child that has not been waited for, so that its number cannot be another's.
+///
+/// # Errors
+/// ESRCH, EINVAL for a number that is no signal, EPERM for a child that changed its user.
+pub fn signal(child: &Child, number: i32) -> io::Result<()> {
+    let signal = Signal::from_named_raw(number).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
+    Ok(kill_process(Pid::from_child(child), signal)?)
 }
 
 /// Why a wait was over.

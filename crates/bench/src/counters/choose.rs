@@ -1,0 +1,614 @@
+//! What to count: PMUs of the machine, by the catalogue or as the user names events.
+
+use std::collections::BTreeMap;
+
+use pciescope_catalogue::{Catalogue, Event, Group, Kind, Metric, SysfsUnit, What};
+use pciescope_core::{Bdf, Below, Function};
+use pciescope_hw::perf::{self, Pmu};
+use pciescope_hw::{Root, ceiling, pci};
+
+use super::session::{Counter, Instrument};
+
+/// What the user asked for.
+#[derive(Debug, Clone, Default)]
+pub struct Wanted {
+    /// Ports, devices below them, or PMUs by name or pattern; empty for all.
+    pub places: Vec<Place>,
+    /// Events as perf writes them, patterns in the PMU's name allowed; empty for what the catalogue says.
+    pub events: Vec<Named>,
+    /// Metrics, groups of metrics or quantities of the catalogue; empty for the usual ones.
+    pub metrics: Vec<String>,
+}
+
+/// Where to count.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// A root port, or a device whose root port is meant.
+    Function(Bdf),
+    /// PMUs by name; `*` and `?` stand for any letters and any letter.
+    Pmus(String),
+}
+
+/// An event as it was typed: `dwc_rootport_*/rx_pcie_tlp_data_payload/`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Named {
+    /// The PMU's name or pattern.
+    pub pmus: String,
+    /// What stands between the slashes.
+    pub terms: String,
+}
+
+/// Why nothing can be counted.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// An event is wrong, or cannot be opened.
+    #[error(transparent)]
+    Counter(#[from] perf::Error),
+    /// The machine's functions cannot be read.
+    #[error(transparent)]
+    Machine(#[from] pciescope_hw::Error),
+    /// No PMU of a name.
+    #[error("{pattern}: no PMU of this machine has such a name")]
+    NoPmu {
+        /// The name or pattern.
+        pattern: String,
+        /// Names that begin alike.
+        alike: Vec<String>,
+    },
+    /// The machine has no PMU that the catalogue knows.
+    #[error("there is no counter of PCIe ports or DRAM channels on this machine{}", unknown_words(*.unknown))]
+    None {
+        /// How many PMUs there are that the catalogue does not know.
+        unknown: usize,
+    },
+    /// A function without counters.
+    #[error("{bdf}: no counter counts for this function or its root port")]
+    NotCounted {
+        /// The function.
+        bdf: Bdf,
+    },
+    /// The kernel opens none of the counters.
+    #[error("{first}")]
+    Refused {
+        /// The first reason, with its cause.
+        first: String,
+        /// What the user can do about it.
+        hint: Option<String>,
+    },
+    /// No kind of PMU has such a metric.
+    #[error("{name}: none of the PMUs chosen has such a metric, group of metrics or quantity")]
+    NoMetric {
+        /// The name.
+        name: String,
+        /// What there is.
+        known: Vec<String>,
+    },
+}
+
+fn unknown_words(unknown: usize) -> String {
+    if unknown == 0 { String::new() } else { format!(" ({unknown} other PMUs; name their events with -e)") }
+}
+
+impl Error {
+    /// What the user can do about it.
+    pub fn hint(&self) -> Option<String> {
+        match self {
+            Error::Counter(error) => error.hint(),
+            Error::Machine(error) => error.hint(),
+            Error::Refused { hint, .. } => hint.clone(),
+            Error::NoPmu { alike, .. } if !alike.is_empty() => {
+                Some(format!("name one of {}, or all of them with a `*`", alike.join(", ")))
+            }
+            Error::NoPmu { .. } => Some("`pciescope stat --list` shows the PMUs that can be read here".to_owned()),
+            Error::None { .. } => Some(
+                "root ports of Synopsys DesignWare cores need the module rasdes_pmu (`modprobe rasdes_pmu`) or dwc_pcie_pmu, DRAM \
+                 of a Yitian 710 drw_pmu, other machines their kernel's uncore drivers; virtual machines have none"
+                    .to_owned(),
+            ),
+            Error::NotCounted { .. } => Some("`pciescope stat --list` shows what is counted for".to_owned()),
+            Error::NoMetric { known, .. } => Some(format!("there are {}", known.join(", "))),
+        }
+    }
+}
+
+/// What a PMU is to the user, and what is to be shown of it.
+#[derive(Debug, Clone)]
+pub struct Panel {
+    /// `port`, `channel` or `pmu`, as in a record's `instance`.
+    pub scope: &'static str,
+    /// What the catalogue knows of it; `None` for events that the user named.
+    pub kind: Option<&'static Kind>,
+    /// The root port.
+    pub function: Option<Function>,
+    /// The functions below the root port.
+    pub below: Vec<Below>,
+    /// The NUMA node.
+    pub node: Option<u32>,
+    /// What is counted.
+    pub quantities: Vec<Counted>,
+    /// What is worked out from it.
+    pub metrics: Vec<Worked>,
+    /// Events that are constants, read once, in the catalogue's units.
+    pub constants: BTreeMap<String, f64>,
+    /// Quantities that could not be counted, with the reason.
+    pub missing: Vec<(String, String)>,
+}
+
+/// A metric, taken apart once.
+#[derive(Debug, Clone)]
+pub struct Worked {
+    /// The metric.
+    pub metric: &'static Metric,
+    /// The events that it needs.
+    pub events: Vec<String>,
+    /// Its unit in records.
+    pub unit: String,
+}
+
+/// A quantity with the counters that it is the sum of.
+#[derive(Debug, Clone)]
+pub struct Counted {
+    /// The name in records.
+    pub name: String,
+    /// The unit in records.
+    pub unit: String,
+    /// The places of its counters in the instrument, each with what one count is in the unit.
+    pub parts: Vec<(usize, f64)>,
+    /// Whether the last value is the figure, and no difference.
+    pub is_state: bool,
+}
+
+/// What is to be opened, with the panel of each instrument in the same place.
+#[derive(Debug, Default)]
+pub struct Choice {
+    /// What to open.
+    pub instruments: Vec<Instrument>,
+    /// What it means.
+    pub panels: Vec<Panel>,
+}
+
+/// Decides what to count.
+///
+/// # Errors
+/// [`Error`], before anything is opened.
+pub fn choose(root: &Root, wanted: &Wanted) -> Result<Choice, Error> {
+    let machine = Machine::load(root)?;
+    if wanted.events.is_empty() { by_catalogue(root, &machine, wanted) } else { by_name(root, &machine, wanted) }
+}
+
+/// The PMUs of this machine with what the catalogue knows of them.
+#[derive(Debug)]
+pub struct Machine {
+    /// All PMUs.
+    pub pmus: Vec<(Pmu, Option<&'static Kind>)>,
+    functions: Vec<Function>,
+    nodes: BTreeMap<u32, u32>,
+    is_guest: bool,
+}
+
+impl Machine {
+    /// Reads the PMUs and the functions of the machine.
+    ///
+    /// # Errors
+    /// [`Error::Machine`].
+    pub fn load(root: &Root) -> Result<Self, Error> {
+        let catalogue = Catalogue::builtin();
+        let kind = |pmu: &Pmu| {
+            let events: Vec<&str> = pmu.events.keys().map(String::as_str).collect();
+            catalogue.find(&pmu.name, pmu.identifier.as_deref(), &events)
+        };
+        let pmus: Vec<_> =
+            perf::pmus(root).into_iter().map(|pmu| (kind(&pmu), pmu)).map(|(kind, pmu)| (pmu, kind)).collect();
+        let cpus = pciescope_hw::topology::cpus(root).unwrap_or_default();
+        Ok(Machine {
+            pmus,
+            functions: pci::functions(root)?,
+            is_guest: pciescope_hw::environment::hypervisor(root).is_some(),
+            nodes: cpus.into_iter().filter_map(|cpu| Some((cpu.cpu, cpu.node?))).collect(),
+        })
+    }
+
+    /// The root port and the functions below it, bridges left out.
+    pub fn port(&self, pmu: &Pmu) -> (Option<Function>, Vec<Below>) {
+        let Some(bdf) = pmu.function() else { return (None, Vec::new()) };
+        let port = self.functions.iter().find(|function| function.bdf == Some(bdf)).cloned();
+        let below =
+            self.functions.iter().filter(|function| function.path.contains(&bdf) && !pci::is_bridge(function.class));
+        let below = below.filter_map(|function| {
+            Some(Below { bdf: function.bdf?, name: function.name.clone(), driver: function.driver.clone() })
+        });
+        (port, below.collect())
+    }
+
+    /// The NUMA node of a PMU on a CPU: as it says, as its port says, else that of the CPU on which it is counted.
+    fn node(&self, pmu: &Pmu, cpu: u32, port: Option<&Function>) -> Option<u32> {
+        // The in-tree driver of a Yitian 710 has no file `die`; the second die's windows lie from 0x400_0000_0000 up.
+        let by_name = || u32::from_str_radix(pmu.name.strip_prefix("ali_drw_")?, 16).ok().map(|page| page >> 30);
+        let by_port = || port.and_then(|port| port.node);
+        pmu.die.or_else(by_port).or_else(by_name).or_else(|| self.nodes.get(&cpu).copied())
+    }
+
+    /// How many counts, each worth `one` in base units, the hardware can make per second; `None` where nobody knows, and in
+    /// a guest, whose emulated links and memory have no limit.
+    fn most_per_s(&self, kind: &Kind, event: &Event, port: Option<&Function>, one: f64) -> Option<f64> {
+        if self.is_guest || event.unit.text != "bytes" {
+            return None;
+        }
+        match kind.what {
+            What::PcieRootPort => {
+                let link = port?.link?;
+                // A little more than all lanes at the highest speed, whatever is negotiated now.
+                Some(ceiling::wire_bytes_per_s(link.max_speed_gts, link.max_width)? * 1.05 / one)
+            }
+            // Twice the fastest memory that the part takes (DDR5-4400 on 4 bytes).
+            What::DramChannel if kind.id == "ali_drw" => Some(2.0 * 4400e6 * 4.0 / one),
+            _ => None,
+        }
+    }
+
+    /// The PMUs whose name fits.
+    fn named(&self, pattern: &str) -> Result<Vec<&Pmu>, Error> {
+        let found: Vec<&Pmu> = self.pmus.iter().map(|(pmu, _)| pmu).filter(|pmu| fits(pattern, &pmu.name)).collect();
+        if !found.is_empty() {
+            return Ok(found);
+        }
+        let stem = pattern.trim_end_matches(['*', '?', '_']);
+        let alike =
+            self.pmus.iter().map(|(pmu, _)| &pmu.name).filter(|name| !stem.is_empty() && name.starts_with(stem));
+        Err(Error::NoPmu { pattern: pattern.to_owned(), alike: alike.take(4).cloned().collect() })
+    }
+
+    /// Whether a PMU is at one of the places.
+    fn is_wanted(&self, pmu: &Pmu, places: &[Place]) -> bool {
+        places.is_empty()
+            || places.iter().any(|place| match place {
+                Place::Pmus(pattern) => fits(pattern, &pmu.name),
+                Place::Function(bdf) => pmu.function().is_some_and(|port| self.is_at(*bdf, port)),
+            })
+    }
+
+    /// Whether a function is the port or is below it.
+    fn is_at(&self, bdf: Bdf, port: Bdf) -> bool {
+        bdf == port || self.functions.iter().any(|function| function.bdf == Some(bdf) && function.path.contains(&port))
+    }
+
+    /// Refuses places at which nothing counts.
+    fn check(&self, places: &[Place]) -> Result<(), Error> {
+        for place in places {
+            match place {
+                Place::Pmus(pattern) => drop(self.named(pattern)?),
+                Place::Function(bdf) => {
+                    if !self.functions.iter().any(|function| function.bdf == Some(*bdf)) {
+                        return Err(pciescope_hw::Error::NoSuchFunction { bdf: *bdf }.into());
+                    }
+                    if !self.pmus.iter().any(|(pmu, _)| self.is_wanted(pmu, std::slice::from_ref(place))) {
+                        return Err(Error::NotCounted { bdf: *bdf });
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The CPUs on which a PMU is counted: each of its mask is an instance by itself (a package), and without a mask the first.
+fn cpus(pmu: &Pmu) -> Vec<u32> {
+    if pmu.cpus.is_empty() { vec![0] } else { pmu.cpus.iter().collect() }
+}
+
+fn by_catalogue(root: &Root, machine: &Machine, wanted: &Wanted) -> Result<Choice, Error> {
+    machine.check(&wanted.places)?;
+    let known: Vec<_> = machine.pmus.iter().filter_map(|(pmu, kind)| Some((pmu, (*kind)?))).collect();
+    let known: Vec<_> = known.into_iter().filter(|(pmu, _)| machine.is_wanted(pmu, &wanted.places)).collect();
+    if known.is_empty() {
+        return Err(Error::None { unknown: machine.pmus.len() });
+    }
+    for name in &wanted.metrics {
+        if !known.iter().any(|(_, kind)| has_metric(kind, name)) {
+            let mut all: Vec<String> = known.iter().flat_map(|(_, kind)| metric_names(kind)).collect();
+            all.sort();
+            all.dedup();
+            return Err(Error::NoMetric { name: name.clone(), known: all });
+        }
+    }
+    let mut choice = Choice::default();
+    for (pmu, kind) in known {
+        for cpu in cpus(pmu) {
+            let (counters, panel) = panel(root, machine, pmu, kind, cpu, &wanted.metrics);
+            if counters.is_empty() && panel.constants.is_empty() {
+                continue;
+            }
+            choice.instruments.push(Instrument { pmu: pmu.clone(), cpu, counters });
+            choice.panels.push(panel);
+        }
+    }
+    Ok(choice)
+}
+
+/// A group's name on the command line.
+fn group_name(group: Group) -> &'static str {
+    match group {
+        Group::Bandwidth => "bandwidth",
+        Group::States => "states",
+        Group::Traffic => "traffic",
+        Group::Errors => "errors",
+        Group::Efficiency => "efficiency",
+    }
+}
+
+/// Whether the user named this metric, or its group.
+fn is_named(metric: &Metric, name: &str) -> bool {
+    metric.name == name || group_name(metric.group) == name
+}
+
+fn has_metric(kind: &Kind, name: &str) -> bool {
+    kind.events.contains_key(name) || kind.metrics.iter().any(|metric| is_named(metric, name))
+}
+
+/// Groups and metrics; events are too many to name.
+fn metric_names(kind: &Kind) -> impl Iterator<Item = String> + '_ {
+    kind.metrics.iter().flat_map(|metric| [group_name(metric.group).to_owned(), metric.name.clone()])
+}
+
+/// Whether a metric is shown unless others are named: bandwidth and errors, but for what would cost every port a turn
+/// (CCIX) or a counter for each lane.
+fn is_usual(kind: &Kind, metric: &Metric) -> bool {
+    let is_per_lane = |name: &String| kind.events.get(name).is_some_and(|event| event.each.is_some());
+    matches!(metric.group, Group::Bandwidth | Group::Errors)
+        && !metric.name.contains("ccix")
+        && !metric.events().iter().any(is_per_lane)
+}
+
+/// What of a PMU is counted and shown.
+fn panel(
+    root: &Root,
+    machine: &Machine,
+    pmu: &Pmu,
+    kind: &'static Kind,
+    cpu: u32,
+    names: &[String],
+) -> (Vec<Counter>, Panel) {
+    let (function, below) = machine.port(pmu);
+    let is_chosen = |metric: &&Metric| match names {
+        [] => is_usual(kind, metric),
+        names => names.iter().any(|name| is_named(metric, name)),
+    };
+    let worked = |metric: &'static Metric| {
+        let (events, unit) = (metric.events().into_iter().collect(), metric.unit.text.clone());
+        Worked { metric, events, unit }
+    };
+    let metrics: Vec<Worked> = kind.metrics.iter().filter(is_chosen).map(worked).collect();
+    let mut needed: Vec<String> = Vec::new();
+    for name in metrics.iter().flat_map(|worked| worked.events.clone()).chain(names.iter().cloned()) {
+        if kind.events.contains_key(&name) && !needed.contains(&name) {
+            needed.push(name);
+        }
+    }
+    let mut panel = Panel {
+        scope: match kind.what {
+            What::PcieRootPort => "port",
+            What::DramChannel => "channel",
+            What::PcieEndpoint | What::PcieStack | What::Dram | What::Fabric => "pmu",
+        },
+        kind: Some(kind),
+        node: machine.node(pmu, cpu, function.as_ref()),
+        function,
+        below,
+        quantities: Vec::new(),
+        metrics,
+        constants: BTreeMap::new(),
+        missing: Vec::new(),
+    };
+    let mut counters: Vec<Counter> = Vec::new();
+    for name in needed {
+        let event = &kind.events[&name];
+        if let Err(why) = add(root, machine, pmu, cpu, event, &mut panel, &mut counters) {
+            panel.missing.push((name, why));
+        }
+    }
+    (counters, panel)
+}
+
+/// Adds an event of the catalogue to what is counted, or reads it at once where it is a constant.
+fn add(
+    root: &Root,
+    machine: &Machine,
+    pmu: &Pmu,
+    cpu: u32,
+    of: &'static Event,
+    panel: &mut Panel,
+    counters: &mut Vec<Counter>,
+) -> Result<(), String> {
+    let names: Vec<&str> = pmu.events.keys().map(String::as_str).collect();
+    let formats: Vec<&str> = pmu.formats.keys().map(String::as_str).collect();
+    let all = of.terms(&names, &formats).ok_or("the driver does not have this event")?;
+    let mut events = Vec::new();
+    for terms in &all {
+        for terms in each(of, terms, panel.function.as_ref()) {
+            if let Some(lacking) = panel.kind.and_then(|kind| kind.lacks(&terms)) {
+                return Err(lacking.text.clone());
+            }
+            let event = pmu.event(&terms).map_err(|error| error.to_string())?;
+            if let Some(why) = pmu.harm(event.config) {
+                return Err(why.to_owned());
+            }
+            events.push(event);
+        }
+    }
+    let value = |event: &perf::Event, count: f64| {
+        let sysfs = event.scale.map(|scale| SysfsUnit { scale, unit: event.unit.as_deref() });
+        let unit = event.unit.as_deref().unwrap_or_default();
+        of.value(count, sysfs).ok_or_else(|| format!("its unit {unit:?} in sysfs is not one of {}", of.unit.text))
+    };
+    if of.is_state && of.shares.is_some() {
+        // A constant is read once and takes no turn from what is counted.
+        let count = constant(root, pmu, cpu, &events).map_err(|error| error.to_string())?;
+        panel.constants.insert(of.name.clone(), value(&events[0], count as f64)?);
+        return Ok(());
+    }
+    let mut parts = Vec::new();
+    for event in events {
+        let one = value(&event, 1.0)?;
+        let most = panel.kind.and_then(|kind| machine.most_per_s(kind, of, panel.function.as_ref(), one));
+        parts.push((place_of(counters, event, most), one));
+    }
+    panel.quantities.push(Counted { name: of.name.clone(), unit: of.unit.text.clone(), parts, is_state: of.is_state });
+    Ok(())
+}
+
+/// An event that counts per lane is opened once for each lane of the link.
+fn each(of: &Event, terms: &str, port: Option<&Function>) -> Vec<String> {
+    match of.each.as_deref() {
+        Some("lane") => {
+            let lanes = port.and_then(|port| port.link).map_or(1, |link| link.max_width.max(1));
+            (0..lanes).map(|lane| format!("{terms},lane={lane}")).collect()
+        }
+        _ => vec![terms.to_owned()],
+    }
+}
+
+/// The place of an event among the counters; several quantities may be made of one.
+fn place_of(counters: &mut Vec<Counter>, event: perf::Event, most_per_s: Option<f64>) -> usize {
+    let known = counters.iter().position(|counter| counter.event.config == event.config);
+    known.unwrap_or_else(|| {
+        counters.push(Counter { event, most_per_s });
+        counters.len() - 1
+    })
+}
+
+/// Reads a register that perf shows as an event.
+fn constant(root: &Root, pmu: &Pmu, cpu: u32, events: &[perf::Event]) -> Result<u64, perf::Error> {
+    let mut group = perf::Group::open(root, pmu, cpu, events)?;
+    group.enable()?;
+    let values = group.read()?;
+    Ok(values.values[0])
+}
+
+fn by_name(_root: &Root, machine: &Machine, wanted: &Wanted) -> Result<Choice, Error> {
+    machine.check(&wanted.places)?;
+    let mut choice = Choice::default();
+    for named in &wanted.events {
+        for pmu in machine.named(&named.pmus)? {
+            if !machine.is_wanted(pmu, &wanted.places) {
+                continue;
+            }
+            let event = pmu.event(&named.terms)?;
+            if let Some(why) = pmu.harm(event.config) {
+                return Err(perf::Error::Harmful { event: event.to_string(), why }.into());
+            }
+            for cpu in cpus(pmu) {
+                let place = choice.instruments.iter().position(|one| one.pmu.name == pmu.name && one.cpu == cpu);
+                let place = place.unwrap_or_else(|| {
+                    let (function, below) = machine.port(pmu);
+                    choice.instruments.push(Instrument { pmu: pmu.clone(), cpu, counters: Vec::new() });
+                    choice.panels.push(Panel {
+                        scope: "pmu",
+                        kind: None,
+                        node: machine.node(pmu, cpu, function.as_ref()),
+                        function,
+                        below,
+                        quantities: Vec::new(),
+                        metrics: Vec::new(),
+                        constants: BTreeMap::new(),
+                        missing: Vec::new(),
+                    });
+                    choice.instruments.len() - 1
+                });
+                let quantities = &mut choice.panels[place].quantities;
+                if quantities.iter().any(|quantity| quantity.name == event.terms) {
+                    continue;
+                }
+                let part = place_of(&mut choice.instruments[place].counters, event.clone(), None);
+                quantities.push(Counted {
+                    name: event.terms.clone(),
+                    unit: event.unit.clone().filter(|_| event.scale.is_some()).unwrap_or_else(|| "1".to_owned()),
+                    parts: vec![(part, event.scale.unwrap_or(1.0))],
+                    is_state: event.is_snapshot,
+                });
+            }
+        }
+    }
+    if choice.instruments.is_empty() {
+        return Err(Error::None { unknown: machine.pmus.len() });
+    }
+    Ok(choice)
+}
+
+/// Parses what stands behind `-e`: events as perf writes them, apart by commas, braces around groups passed over.
+///
+/// # Errors
+/// Which event is wrong, and why.
+pub fn parse_events(text: &str) -> Result<Vec<Named>, String> {
+    let mut all = Vec::new();
+    let mut rest = text.trim();
+    while !rest.is_empty() {
+        rest = rest.trim_start_matches(['{', ' ']);
+        let Some((pmus, behind)) = rest.split_once('/') else {
+            return Err(format!("{rest:?} is no event of a PMU: write PMU/EVENT/"));
+        };
+        let Some((terms, behind)) = behind.split_once('/') else {
+            return Err(format!("{rest:?}: the second / of PMU/EVENT/ is missing"));
+        };
+        if pmus.is_empty() || terms.trim().is_empty() || pmus.contains(',') {
+            return Err(format!("{:?} is no event of a PMU: write PMU/EVENT/", format!("{pmus}/{terms}/")));
+        }
+        all.push(Named { pmus: pmus.to_owned(), terms: terms.trim().to_owned() });
+        let behind = behind.trim_start_matches('}');
+        rest = match behind.strip_prefix(',') {
+            Some(more) => more,
+            None if behind.trim().is_empty() => "",
+            None => {
+                return Err(format!("{behind:?} behind {pmus}/{terms}/: modifiers mean nothing for these counters"));
+            }
+        };
+    }
+    if all.is_empty() { Err("write PMU/EVENT/".to_owned()) } else { Ok(all) }
+}
+
+/// Whether a name fits a pattern: `*` stands for any letters, `?` for one.
+pub fn fits(pattern: &str, name: &str) -> bool {
+    let mut chars = pattern.chars();
+    match chars.next() {
+        None => name.is_empty(),
+        Some('*') => {
+            let rest = chars.as_str();
+            name.char_indices().map(|(at, _)| at).chain([name.len()]).any(|at| fits(rest, &name[at..]))
+        }
+        Some(letter) => {
+            let mut of = name.chars();
+            of.next().is_some_and(|first| letter == '?' || letter == first) && fits(chars.as_str(), of.as_str())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(pmus: &str, terms: &str) -> Named {
+        Named { pmus: pmus.to_owned(), terms: terms.to_owned() }
+    }
+
+    #[test]
+    fn events_are_taken_as_perf_takes_them() {
+        assert_eq!(
+            parse_events("dwc_rootport_10/decode_error,lane=3/").unwrap(),
+            [named("dwc_rootport_10", "decode_error,lane=3")]
+        );
+        assert_eq!(
+            parse_events("{a_*/x/,b/config=0x2,config1=3/},c/y/").unwrap(),
+            [named("a_*", "x"), named("b", "config=0x2,config1=3"), named("c", "y")]
+        );
+        for bad in ["", "cycles", "a/b", "/b/", "a//", "a/b/u", "a/b/,cycles"] {
+            assert!(parse_events(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn patterns_stand_for_letters() {
+        assert!(fits("dwc_rootport_*", "dwc_rootport_10"));
+        assert!(fits("ali_drw_2?000", "ali_drw_21000"));
+        assert!(!fits("ali_drw_2", "ali_drw_21000"));
+        assert!(fits("*", "") && !fits("?", ""));
+    }
+}

@@ -1,0 +1,437 @@
+//! The readings of a run and the records made of them.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io;
+use std::time::SystemTime;
+
+use pciescope_core::plan::{Plan, StatPlan};
+use pciescope_core::record::{Failure, Instance, Interval, Method, Record, SCHEMA, Warning};
+use pciescope_core::{Environment, Sink};
+use pciescope_hw::perf::Doubt;
+use pciescope_hw::wait::{Woken, now_ns};
+use pciescope_hw::{Root, perf};
+
+use super::choose::{Choice, Panel};
+use super::figures::{self, Figure, least};
+use super::session::Session;
+use crate::run::{Error, Summary, chain, new_id};
+
+/// The `test` field of the records of counters.
+pub const TEST: &str = "counters";
+
+/// Without an interval, counters that take turns are read so often, in nanoseconds, and each piece is scaled by its own share.
+const PIECE_NS: u64 = 100_000_000;
+/// So often PMUs are looked at for removal and for counters at their end, in nanoseconds.
+const LOOK_NS: u64 = 1_000_000_000;
+
+/// What a run of counters is to do.
+#[derive(Debug)]
+pub struct Task {
+    /// What to count.
+    pub choice: Choice,
+    /// For how long and how often; its `events` are filled in.
+    pub plan: StatPlan,
+    /// The machine as it is now.
+    pub environment: Environment,
+    /// What the user calls the run.
+    pub label: Option<String>,
+}
+
+/// What a run needs from its caller: it starts the command, and waits.
+pub trait Host {
+    /// Called once when everything counts: starts the command, if there is one.
+    ///
+    /// # Errors
+    /// Why it cannot be started; the run is over then.
+    fn begin(&mut self) -> io::Result<()>;
+
+    /// Waits until a time of CLOCK_MONOTONIC. [`Woken::Child`] and [`Woken::Signal`] end the run.
+    ///
+    /// # Errors
+    /// When waiting is not possible.
+    fn until(&mut self, deadline_ns: Option<u64>) -> io::Result<Woken>;
+}
+
+/// Counts until the plan, the command or the user says that it is over, and writes a record for every instrument and interval.
+///
+/// # Errors
+/// [`Error::Counters`] where nothing can be opened, with the first reason; [`Error::Command`]; [`Error::Sink`].
+pub fn measure(root: &Root, task: Task, host: &mut dyn Host, sink: &mut dyn Sink) -> Result<Summary, Error> {
+    let Task { choice, mut plan, environment, label } = task;
+    let Choice { instruments, panels } = choice;
+    let mut session = Session::open(root, instruments);
+    if session.groups() == 0 {
+        return Err(nothing_opened(&session, &panels));
+    }
+    plan.events = session.events().map(ToString::to_string).collect();
+    let mut writer = Writer::new(panels, &session, &environment, label);
+    writer.begin(sink, &session, environment, &plan)?;
+    // Reading on the CPU where most is counted saves calls between CPUs. Where it is not allowed they are made.
+    let pinned = session.best_cpu().filter(|_| plan.interval_ns.is_some()).and_then(|cpu| perf::stay_on(cpu).ok());
+    let outcome = count(root, &plan, &mut session, &mut writer, host, sink);
+    session.stop();
+    drop(pinned);
+    outcome?;
+    sink.finish().map_err(|source| Error::Sink { source })?;
+    Ok(writer.summary)
+}
+
+/// The loop of readings.
+fn count(
+    root: &Root,
+    plan: &StatPlan,
+    session: &mut Session,
+    writer: &mut Writer,
+    host: &mut dyn Host,
+    sink: &mut dyn Sink,
+) -> Result<(), Error> {
+    let fail = |source| Error::Command { command: plan.command.first().cloned().unwrap_or_default(), source };
+    session.start(root);
+    let start = now_ns();
+    host.begin().map_err(fail)?;
+    let end = plan.duration_ns.map(|ns| start.saturating_add(ns));
+    let mut interval = Interval::default();
+    let mut next = plan.interval_ns.map(|ns| start.saturating_add(ns));
+    let mut written = 0;
+    let (mut piece, mut look) = (start + PIECE_NS, start + LOOK_NS);
+    loop {
+        let deadline = [next, end, (plan.interval_ns.is_none_or(|ns| ns > PIECE_NS)).then_some(piece)];
+        let woken = host.until(deadline.into_iter().flatten().min()).map_err(|source| Error::Sink { source })?;
+        session.read();
+        let now = now_ns();
+        if now >= piece {
+            piece = now + if session.is_multiplexed() { PIECE_NS } else { LOOK_NS };
+        }
+        let is_over = woken != Woken::Time || end.is_some_and(|end| now >= end) || !session.is_alive();
+        let is_due = next.is_some_and(|next| now >= next);
+        if !is_due && !is_over {
+            continue;
+        }
+        if now >= look || is_over {
+            session.look(root);
+            look = now + LOOK_NS;
+        }
+        interval.end_ns = now - start;
+        writer.put(sink, session, interval)?;
+        written += 1;
+        if is_over || plan.count.is_some_and(|count| written >= count) {
+            break;
+        }
+        session.begin_interval();
+        interval.start_ns = interval.end_ns;
+        // Absolute times: a late reading does not push the next one back, and times that have passed are left out.
+        if let (Some(due), Some(step)) = (next, plan.interval_ns) {
+            next = Some(due + step * ((now - due) / step + 1));
+        }
+    }
+    if !session.is_alive() {
+        writer.summary.failures.push(Failure {
+            code: "removed".to_owned(),
+            text: "no counter is left: all PMUs are gone".to_owned(),
+            hint: None,
+        });
+    }
+    Ok(())
+}
+
+/// The first reason why nothing could be opened.
+fn nothing_opened(session: &Session, panels: &[Panel]) -> Error {
+    let (first, hint) = match session.refusals().next() {
+        Some(error) => (chain(error), error.hint()),
+        None => {
+            let missing = panels.iter().flat_map(|panel| &panel.missing).next();
+            (missing.map(|(name, why)| format!("{name}: {why}")).unwrap_or_default(), None)
+        }
+    };
+    Error::Counters(super::Error::Refused { first, hint })
+}
+
+/// Records that are made once and filled in at every interval.
+struct Writer {
+    panels: Vec<Panel>,
+    /// One record for each instrument, then one for each sum.
+    records: Vec<Record>,
+    sums: Vec<Sum>,
+    figures: Vec<Vec<Option<Figure>>>,
+    /// Instruments whose end was written.
+    ended: Vec<bool>,
+    is_first: bool,
+    batch: Vec<Record>,
+    summary: Summary,
+}
+
+/// Channels that are added up.
+struct Sum {
+    /// A panel that stands for all: they are of one kind.
+    panel: Panel,
+    members: Vec<usize>,
+}
+
+impl Writer {
+    fn new(panels: Vec<Panel>, session: &Session, environment: &Environment, label: Option<String>) -> Self {
+        let run = new_id();
+        let method =
+            Method { backend: "perf".to_owned(), emulated: environment.hypervisor.is_some(), ..Method::default() };
+        let record = |instance: Instance, function| Record {
+            schema: SCHEMA,
+            run: run.clone(),
+            verb: "stat".to_owned(),
+            label: label.clone(),
+            test: TEST.to_owned(),
+            device: function,
+            instance: Some(instance),
+            interval: Some(Interval::default()),
+            method: Some(method.clone()),
+            ..Record::default()
+        };
+        let mut records: Vec<Record> = panels
+            .iter()
+            .zip(session.instruments())
+            .map(|(panel, instrument)| {
+                let instance = Instance {
+                    scope: panel.scope.to_owned(),
+                    pmu: Some(instrument.pmu.name.clone()),
+                    node: panel.node,
+                    parts: None,
+                    below: panel.below.clone(),
+                };
+                record(instance, panel.function.clone())
+            })
+            .collect();
+        let sums = sums(&panels);
+        for (scope, sum) in &sums {
+            let node = sum.panel.node.filter(|_| *scope == "die");
+            let parts = u32::try_from(sum.members.len()).ok();
+            records.push(record(Instance { scope: (*scope).to_owned(), node, parts, ..Instance::default() }, None));
+        }
+        Writer {
+            figures: panels.iter().map(|_| Vec::new()).collect(),
+            ended: vec![false; panels.len()],
+            panels,
+            records,
+            sums: sums.into_iter().map(|(_, sum)| sum).collect(),
+            is_first: true,
+            batch: Vec::new(),
+            summary: Summary { run, ..Summary::default() },
+        }
+    }
+
+    /// Writes the record of the environment.
+    fn begin(
+        &mut self,
+        sink: &mut dyn Sink,
+        session: &Session,
+        environment: Environment,
+        plan: &StatPlan,
+    ) -> Result<(), Error> {
+        let warnings = self.not_counted(session);
+        self.summary.warnings.clone_from(&warnings);
+        let first = Record {
+            schema: SCHEMA,
+            run: self.summary.run.clone(),
+            time: humantime::format_rfc3339_millis(SystemTime::now()).to_string(),
+            verb: "stat".to_owned(),
+            label: self.records.first().and_then(|record| record.label.clone()),
+            test: "environment".to_owned(),
+            environment: Some(environment),
+            plan: Some(Plan::Stat(plan.clone())),
+            warnings,
+            ..Record::default()
+        };
+        sink.put(&first).map_err(|source| Error::Sink { source })?;
+        self.summary.records += 1;
+        Ok(())
+    }
+
+    /// What could not be counted, PMUs with the same lack in one warning.
+    fn not_counted(&self, session: &Session) -> Vec<Warning> {
+        let mut lacks: Vec<Lack> = Vec::new();
+        for (number, (panel, instrument)) in self.panels.iter().zip(session.instruments()).enumerate() {
+            for (name, why) in &panel.missing {
+                Lack::note(&mut lacks, &instrument.pmu.name, name, why.clone(), None);
+            }
+            for (place, counter) in instrument.counters.iter().enumerate() {
+                if let Some(error) = session.refused(number, place) {
+                    let text = chain(error).replacen(&format!("{}: ", counter.event), "", 1);
+                    Lack::note(&mut lacks, &instrument.pmu.name, &counter.event.terms, text, error.hint());
+                }
+            }
+        }
+        lacks.iter().map(Lack::warning).collect()
+    }
+
+    /// Writes the records of an interval.
+    fn put(&mut self, sink: &mut dyn Sink, session: &Session, interval: Interval) -> Result<(), Error> {
+        let mut time = String::with_capacity(32);
+        let _ = write!(time, "{}", humantime::format_rfc3339_millis(SystemTime::now()));
+        for number in 0..self.panels.len() {
+            self.fill(session, number);
+        }
+        for number in 0..self.sums.len() {
+            self.fill_sum(number);
+        }
+        for record in &mut self.records {
+            record.time.clone_from(&time);
+            record.interval = Some(interval);
+        }
+        self.is_first = false;
+        // Those that have something to say, without copying the others.
+        let has_ended = |place: usize| self.ended.get(place).copied().unwrap_or(false);
+        self.batch.clear();
+        if (0..self.records.len()).any(has_ended) {
+            let alive = self.records.iter().enumerate().filter(|(place, _)| !has_ended(*place));
+            self.batch.extend(alive.map(|(_, record)| record.clone()));
+            sink.put_all(&self.batch)
+        } else {
+            sink.put_all(&self.records)
+        }
+        .map_err(|source| Error::Sink { source })?;
+        self.summary.records += self.records.len() as u64;
+        for (place, ended) in self.ended.iter_mut().enumerate() {
+            *ended |= self.records[place].error.is_some();
+        }
+        Ok(())
+    }
+
+    /// Fills in the record of an instrument.
+    fn fill(&mut self, session: &Session, number: usize) {
+        let (panel, record) = (&self.panels[number], &mut self.records[number]);
+        record.warnings.clear();
+        if let Some(error) = session.gone(number) {
+            if record.error.is_none() {
+                let failure = Failure { code: error.code().to_owned(), text: chain(error), hint: error.hint() };
+                self.summary.failures.push(failure.clone());
+                record.error = Some(failure);
+            }
+            record.metrics.clear();
+            self.figures[number].clear();
+            return;
+        }
+        let tallies = session.tallies(number);
+        figures::quantities(panel, tallies, &mut self.figures[number]);
+        figures::put(panel, &self.figures[number], &mut record.metrics);
+        for (place, tally) in tallies.iter().enumerate() {
+            let counter = &session.instruments()[number].counters[place];
+            if session.refused(number, place).is_some() {
+                continue;
+            }
+            if let Some(doubt) = tally.doubt() {
+                record.warnings.push(doubtful(&counter.event.to_string(), doubt));
+            }
+            if tally.at_least {
+                record.warnings.push(Warning {
+                    code: "saturated".to_owned(),
+                    text: format!(
+                        "{}: the hardware's counter reached its end: the count is at least this",
+                        counter.event
+                    ),
+                    hint: "read the driver's file `saturated`; a smaller poll_ms of rasdes_pmu folds counts sooner"
+                        .to_owned(),
+                });
+            }
+        }
+        if self.is_first && tallies.iter().any(|tally| tally.running().is_some()) {
+            record.warnings.push(Warning {
+                code: "multiplexed".to_owned(),
+                text: "counters took turns on the same hardware: their figures are scaled".to_owned(),
+                hint: "count fewer at once for exact figures, for example one direction by -e".to_owned(),
+            });
+        }
+        for warning in &record.warnings {
+            if !self.summary.warnings.contains(warning) && self.summary.warnings.len() < WARNINGS_KEPT {
+                self.summary.warnings.push(warning.clone());
+            }
+        }
+    }
+
+    /// Fills in the record of a sum, from the figures of its members.
+    fn fill_sum(&mut self, number: usize) {
+        let sum = &self.sums[number];
+        let mut figures: Vec<Option<Figure>> = vec![None; sum.panel.quantities.len()];
+        for member in &sum.members {
+            let of = &self.figures[*member];
+            for (place, quantity) in sum.panel.quantities.iter().enumerate() {
+                let at = self.panels[*member].quantities.iter().position(|other| other.name == quantity.name);
+                let Some(figure) = at.and_then(|at| of.get(at).copied().flatten()) else { continue };
+                figures[place] = Some(match figures[place] {
+                    None => figure,
+                    Some(so_far) => Figure {
+                        value: so_far.value + figure.value,
+                        seconds: so_far.seconds.max(figure.seconds),
+                        running: least(so_far.running, figure.running),
+                        at_least: so_far.at_least || figure.at_least,
+                    },
+                });
+            }
+        }
+        let record = &mut self.records[self.panels.len() + number];
+        figures::put(&sum.panel, &figures, &mut record.metrics);
+    }
+}
+
+/// What could not be counted for one reason.
+struct Lack {
+    why: String,
+    hint: Option<String>,
+    pmus: Vec<String>,
+    events: Vec<String>,
+}
+
+impl Lack {
+    fn note(all: &mut Vec<Lack>, pmu: &str, event: &str, why: String, hint: Option<String>) {
+        let place = all.iter().position(|lack| lack.why == why && lack.hint == hint).unwrap_or_else(|| {
+            all.push(Lack { why, hint, pmus: Vec::new(), events: Vec::new() });
+            all.len() - 1
+        });
+        let Lack { pmus, events, .. } = &mut all[place];
+        for (list, one) in [(pmus, pmu), (events, event)] {
+            if !list.iter().any(|known| known == one) {
+                list.push(one.to_owned());
+            }
+        }
+    }
+
+    fn warning(&self) -> Warning {
+        let more = if self.pmus.len() > 1 { format!(" and {} more", self.pmus.len() - 1) } else { String::new() };
+        let hint = self.hint.clone().unwrap_or_else(|| "what is counted stands; this is left out".to_owned());
+        let text = format!("{}{more}: {}: {}", self.pmus[0], self.events.join(", "), self.why);
+        Warning { code: "not-counted".to_owned(), text, hint }
+    }
+}
+
+/// So many warnings are kept for the end of a run; the records have all.
+const WARNINGS_KEPT: usize = 100;
+
+fn doubtful(event: &str, doubt: Doubt) -> Warning {
+    let hint = match doubt {
+        Doubt::Backwards | Doubt::Impossible => {
+            "end the other session that resets it, or use the module of this project"
+        }
+        Doubt::NeverRan | Doubt::NotEnabled => "count fewer events at once, or end what else counts here",
+    };
+    Warning { code: doubt.code().to_owned(), text: format!("{event}: {}", doubt.text()), hint: hint.to_owned() }
+}
+
+/// The sums of channels: one per die where there are several, and one of all. Clocks are not added up.
+fn sums(panels: &[Panel]) -> Vec<(&'static str, Sum)> {
+    let mut dies: BTreeMap<Option<u32>, Vec<usize>> = BTreeMap::new();
+    for (number, panel) in panels.iter().enumerate().filter(|(_, panel)| panel.scope == "channel") {
+        dies.entry(panel.node).or_default().push(number);
+    }
+    let all: Vec<usize> = dies.values().flatten().copied().collect();
+    let summed = |members: Vec<usize>| {
+        let mut panel = panels[members[0]].clone();
+        // The sum of clocks is no clock; peak and share are right by the sum of cycles.
+        panel.metrics.retain(|worked| worked.metric.name != "cycles_per_s");
+        Sum { panel, members }
+    };
+    let mut sums = Vec::new();
+    if dies.len() > 1 {
+        sums.extend(dies.into_values().map(|members| ("die", summed(members))));
+    }
+    if all.len() > 1 {
+        sums.push(("total", summed(all)));
+    }
+    sums
+}

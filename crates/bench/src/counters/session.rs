@@ -1,0 +1,348 @@
+//! Open counters and their readings: what was counted since the last time, instance by instance.
+
+use std::fmt;
+
+use pciescope_hw::Root;
+use pciescope_hw::perf::{self, Delta, Event, Group, Pmu, Reading};
+
+/// One PMU on one CPU with the events to count there.
+#[derive(Debug, Clone)]
+pub struct Instrument {
+    /// The PMU.
+    pub pmu: Pmu,
+    /// The CPU, one of those that the PMU names.
+    pub cpu: u32,
+    /// What to count.
+    pub counters: Vec<Counter>,
+}
+
+/// An event with what is known of it.
+#[derive(Debug, Clone)]
+pub struct Counter {
+    /// The event.
+    pub event: Event,
+    /// How many the hardware can count per second; `None` where that is not known, or has no limit.
+    pub most_per_s: Option<f64>,
+}
+
+/// What a counter did over an interval, which may have been read in several pieces.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Tally {
+    /// Counted, scaled piece by piece where it did not run all the time.
+    scaled: f64,
+    /// The length of those pieces in which it ran at all, in nanoseconds.
+    seen_ns: u64,
+    /// Counted while it ran, without scaling.
+    pub raw: u64,
+    /// For how long it was to count, in nanoseconds.
+    pub enabled_ns: u64,
+    /// For how long it did, in nanoseconds.
+    pub running_ns: u64,
+    /// The last value read, for events that are a state and not a sum.
+    pub last: u64,
+    /// What was wrong with a piece of it.
+    doubt: Option<perf::Doubt>,
+    /// Whether a counter of the hardware reached its end, so that more may have happened.
+    pub at_least: bool,
+}
+
+impl Tally {
+    /// The share of the time in which it ran, where it did not run all of it.
+    pub fn running(&self) -> Option<f64> {
+        (self.running_ns < self.enabled_ns).then(|| self.running_ns as f64 / self.enabled_ns as f64)
+    }
+
+    /// Counted over the whole time: as read where it ran all the time, else scaled piece by piece. `None` where it never
+    /// ran or is in doubt.
+    pub fn count(&self) -> Option<f64> {
+        match self.doubt() {
+            Some(_) => None,
+            // Pieces without a turn are judged by those with one.
+            None if self.seen_ns < self.enabled_ns => Some(self.scaled * self.enabled_ns as f64 / self.seen_ns as f64),
+            None => Some(self.scaled),
+        }
+    }
+
+    /// What is wrong with it: then there is no figure.
+    pub fn doubt(&self) -> Option<perf::Doubt> {
+        match self.doubt {
+            Some(doubt) => Some(doubt),
+            None if self.enabled_ns == 0 => Some(perf::Doubt::NotEnabled),
+            None if self.seen_ns == 0 => Some(perf::Doubt::NeverRan),
+            None => None,
+        }
+    }
+
+    /// For how long it was to count, in seconds.
+    pub fn seconds(&self) -> f64 {
+        self.enabled_ns as f64 / 1e9
+    }
+
+    /// Adds what happened between two readings.
+    pub fn add(&mut self, delta: Delta, last: u64) {
+        self.enabled_ns += delta.enabled_ns;
+        self.running_ns += delta.running_ns;
+        self.last = last;
+        match (delta.count(), delta.doubt) {
+            (Some(count), _) => {
+                self.scaled += count;
+                self.seen_ns += delta.enabled_ns;
+                self.raw += delta.value;
+            }
+            (None, Some(perf::Doubt::NeverRan | perf::Doubt::NotEnabled)) => {}
+            (None, doubt) => self.doubt = doubt,
+        }
+    }
+
+    /// Adds a later interval to this one.
+    pub fn join(&mut self, later: &Tally) {
+        self.scaled += later.scaled;
+        self.seen_ns += later.seen_ns;
+        self.raw += later.raw;
+        self.enabled_ns += later.enabled_ns;
+        self.running_ns += later.running_ns;
+        self.last = later.last;
+        self.doubt = self.doubt.or(later.doubt);
+        self.at_least |= later.at_least;
+    }
+}
+
+/// A group with its last reading.
+struct Open {
+    group: Group,
+    instrument: usize,
+    /// The places of its events among the instrument's counters.
+    places: Vec<usize>,
+    last: Vec<Reading>,
+}
+
+/// Counters that are open. Each call of [`Session::read`] adds to the tallies since [`Session::begin_interval`].
+pub struct Session {
+    instruments: Vec<Instrument>,
+    groups: Vec<Open>,
+    tallies: Vec<Vec<Tally>>,
+    refused: Vec<Vec<Option<perf::Error>>>,
+    gone: Vec<Option<perf::Error>>,
+    saturated: Vec<Vec<(u64, u32, u64)>>,
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session").field("instruments", &self.instruments).finish_non_exhaustive()
+    }
+}
+
+impl Session {
+    /// Opens what can be opened of `instruments`; what cannot is in [`Session::refused`]. Nothing counts yet.
+    pub fn open(root: &Root, instruments: Vec<Instrument>) -> Self {
+        let mut session = Session {
+            groups: Vec::new(),
+            tallies: instruments.iter().map(|i| vec![Tally::default(); i.counters.len()]).collect(),
+            refused: instruments.iter().map(|i| i.counters.iter().map(|_| None).collect()).collect(),
+            gone: instruments.iter().map(|_| None).collect(),
+            saturated: Vec::new(),
+            instruments,
+        };
+        for (number, instrument) in session.instruments.iter().enumerate() {
+            let events: Vec<Event> = instrument.counters.iter().map(|counter| counter.event.clone()).collect();
+            let packed = Group::open_packed(root, &instrument.pmu, instrument.cpu, &events);
+            for (group, places) in packed.groups {
+                let last = vec![Reading::default(); places.len()];
+                session.groups.push(Open { group, instrument: number, places, last });
+            }
+            for (place, error) in packed.refused {
+                session.refused[number][place] = Some(error);
+            }
+        }
+        // Those of one CPU behind each other.
+        session.groups.sort_by_key(|open| open.group.cpu());
+        session
+    }
+
+    /// The instruments in the order in which they were given.
+    pub fn instruments(&self) -> &[Instrument] {
+        &self.instruments
+    }
+
+    /// How many groups are open: so many system calls is a reading.
+    pub fn groups(&self) -> usize {
+        self.groups.len()
+    }
+
+    /// The CPU on which most groups are counted: reading there saves the kernel calls between CPUs.
+    pub fn best_cpu(&self) -> Option<u32> {
+        let mut best: Option<(usize, u32)> = None;
+        for run in self.groups.chunk_by(|a, b| a.group.cpu() == b.group.cpu()) {
+            if best.is_none_or(|(most, _)| run.len() > most) {
+                best = Some((run.len(), run[0].group.cpu()));
+            }
+        }
+        best.map(|(_, cpu)| cpu)
+    }
+
+    /// Why a counter could not be opened; `None` where it is open.
+    pub fn refused(&self, instrument: usize, counter: usize) -> Option<&perf::Error> {
+        self.refused[instrument][counter].as_ref()
+    }
+
+    /// The events that are open.
+    pub fn events(&self) -> impl Iterator<Item = &Event> {
+        let all = self.instruments.iter().zip(&self.refused);
+        let open = all.flat_map(|(one, refused)| one.counters.iter().zip(refused).filter(|(_, why)| why.is_none()));
+        open.map(|(counter, _)| &counter.event)
+    }
+
+    /// Every refusal.
+    pub fn refusals(&self) -> impl Iterator<Item = &perf::Error> {
+        self.refused.iter().flatten().flatten()
+    }
+
+    /// Why an instrument no longer answers; `None` while it does.
+    pub fn gone(&self, instrument: usize) -> Option<&perf::Error> {
+        self.gone[instrument].as_ref()
+    }
+
+    /// Whether any instrument still answers.
+    pub fn is_alive(&self) -> bool {
+        self.groups.iter().any(|open| self.gone[open.instrument].is_none())
+    }
+
+    /// Whether any open counter had to share its hardware since the interval began.
+    pub fn is_multiplexed(&self) -> bool {
+        self.tallies.iter().flatten().any(|tally| tally.running().is_some())
+    }
+
+    /// Lets everything count from now on and takes the first reading.
+    pub fn start(&mut self, root: &Root) {
+        self.saturated = self.instruments.iter().map(|i| i.pmu.saturated(root)).collect();
+        for open in &mut self.groups {
+            let started = open.group.read().map(|values| keep(&mut open.last, &values));
+            if let Err(error) = started.and_then(|()| open.group.enable()) {
+                self.gone[open.instrument].get_or_insert(error);
+            }
+        }
+    }
+
+    /// Stops everything; counts stay readable.
+    pub fn stop(&mut self) {
+        for open in &mut self.groups {
+            // One that cannot be stopped is closed soon.
+            let _ = open.group.disable();
+        }
+    }
+
+    /// Begins an interval with empty tallies.
+    pub fn begin_interval(&mut self) {
+        for tally in self.tallies.iter_mut().flatten() {
+            *tally = Tally::default();
+        }
+    }
+
+    /// Reads everything once, without allocating.
+    pub fn read(&mut self) {
+        for open in &mut self.groups {
+            if self.gone[open.instrument].is_some() {
+                continue;
+            }
+            match open.group.read() {
+                Ok(values) => {
+                    let counters = &self.instruments[open.instrument].counters;
+                    let tallies = &mut self.tallies[open.instrument];
+                    for (at, place) in open.places.iter().enumerate() {
+                        let now = values.reading(at);
+                        let counter = &counters[*place];
+                        let before = Reading {
+                            value: if counter.event.is_snapshot { 0 } else { open.last[at].value },
+                            ..open.last[at]
+                        };
+                        let delta = Delta::between(before, now, counter.most_per_s);
+                        tallies[*place].add(delta, now.value);
+                        open.last[at] = now;
+                    }
+                }
+                Err(error) => self.gone[open.instrument] = Some(error),
+            }
+        }
+    }
+
+    /// Looks whether the PMUs are still there, and which of their counters have reached their end since the last look.
+    /// Reads files, so not at every reading.
+    pub fn look(&mut self, root: &Root) {
+        for (number, instrument) in self.instruments.iter().enumerate() {
+            if self.gone[number].is_some() {
+                continue;
+            }
+            if !instrument.pmu.is_present(root) {
+                self.gone[number] = Some(perf::Error::Gone { event: instrument.pmu.name.clone() });
+                continue;
+            }
+            let now = instrument.pmu.saturated(root);
+            let before = &self.saturated[number];
+            for (place, counter) in instrument.counters.iter().enumerate() {
+                let times = |all: &[(u64, u32, u64)]| {
+                    all.iter()
+                        .find(|one| instrument.pmu.is_event_counter(counter.event.config, one.0, one.1))
+                        .map_or(0, |one| one.2)
+                };
+                if times(&now) > times(before) {
+                    self.tallies[number][place].at_least = true;
+                }
+            }
+            self.saturated[number] = now;
+        }
+    }
+
+    /// The tallies of an instrument, in the order of its counters.
+    pub fn tallies(&self, instrument: usize) -> &[Tally] {
+        &self.tallies[instrument]
+    }
+}
+
+fn keep(last: &mut [Reading], values: &perf::Values<'_>) {
+    for (at, reading) in last.iter_mut().enumerate() {
+        *reading = values.reading(at);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn piece(value: u64, enabled: u64, running: u64) -> Delta {
+        Delta::between(Reading::default(), Reading { value, enabled_ns: enabled, running_ns: running }, None)
+    }
+
+    #[test]
+    fn pieces_are_scaled_each_by_its_own_share() {
+        let mut tally = Tally::default();
+        // A load that ran in the first half only: one factor over all would say 4/3 of it.
+        tally.add(piece(1000, 100, 50), 0);
+        tally.add(piece(0, 100, 100), 0);
+        assert_eq!((tally.count(), tally.raw), (Some(2000.0), 1000));
+        assert_eq!(tally.running(), Some(0.75));
+    }
+
+    #[test]
+    fn a_piece_without_a_turn_is_judged_by_the_others() {
+        let mut tally = Tally::default();
+        tally.add(piece(10, 100, 100), 0);
+        tally.add(piece(0, 100, 0), 0);
+        assert_eq!((tally.count(), tally.running()), (Some(20.0), Some(0.5)));
+        let mut never = Tally::default();
+        never.add(piece(0, 100, 0), 0);
+        assert_eq!((never.count(), never.doubt()), (None, Some(perf::Doubt::NeverRan)));
+        assert_eq!(Tally::default().doubt(), Some(perf::Doubt::NotEnabled));
+        // An interval without a turn does not spoil the sum of all.
+        tally.join(&never);
+        assert_eq!(tally.count(), Some(30.0));
+    }
+
+    #[test]
+    fn one_reset_spoils_the_whole_interval() {
+        let mut tally = Tally::default();
+        tally.add(piece(10, 100, 100), 0);
+        let before = Reading { value: 10, enabled_ns: 100, running_ns: 100 };
+        tally.add(Delta::between(before, Reading { value: 3, enabled_ns: 200, running_ns: 200 }, None), 3);
+        assert_eq!((tally.count(), tally.doubt()), (None, Some(perf::Doubt::Backwards)));
+    }
+}
