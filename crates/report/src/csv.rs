@@ -5,10 +5,10 @@
 
 use std::io::{self, Write};
 
-use pciescope_core::{Record, Sink};
+use pciescope_core::{Metric, Record, Sink};
 
 /// The columns, in order; docs/record.md says what each means.
-pub const HEADER: [&str; 34] = [
+pub const HEADER: [&str; 40] = [
     "run",
     "time",
     "verb",
@@ -43,6 +43,12 @@ pub const HEADER: [&str; 34] = [
     "max",
     "error",
     "label",
+    "pmu",
+    "scope",
+    "start_ns",
+    "end_ns",
+    "running",
+    "at_least",
 ];
 
 /// A sink that writes the header before the first record and flushes after each.
@@ -54,7 +60,11 @@ pub struct Writer<W: Write> {
 impl<W: Write> Writer<W> {
     /// A sink onto `out`.
     pub fn new(out: W) -> Self {
-        Writer { out: csv::Writer::from_writer(out), has_header: false }
+        Writer::with_separator(out, b',')
+    }
+    /// A sink onto `out` with another separator than a comma.
+    pub fn with_separator(out: W, separator: u8) -> Self {
+        Writer { out: csv::WriterBuilder::new().delimiter(separator).from_writer(out), has_header: false }
     }
     fn head(&mut self) -> io::Result<()> {
         if !self.has_header {
@@ -108,22 +118,22 @@ fn lines(record: &Record) -> Vec<Vec<String>> {
             p(99.99),
             number(h.max_ns()),
         ];
-        lines.push(line(record, name, figures, &error));
+        lines.push(line(record, name, figures, &error, None));
     }
     // A figure has no distribution: its value stands in the mean's column.
     for (name, m) in &record.metrics {
         let mut figures: [String; 10] = Default::default();
         figures[0] = m.unit.clone();
         figures[3] = number(Some(m.value));
-        lines.push(line(record, name, figures, &error));
+        lines.push(line(record, name, figures, &error, Some(m)));
     }
     if lines.is_empty() && record.error.is_some() {
-        lines.push(line(record, "", Default::default(), &error));
+        lines.push(line(record, "", Default::default(), &error, None));
     }
     lines
 }
 
-fn line(record: &Record, name: &str, figures: [String; 10], error: &str) -> Vec<String> {
+fn line(record: &Record, name: &str, figures: [String; 10], error: &str, metric: Option<&Metric>) -> Vec<String> {
     let (device, method) = (record.device.as_ref(), record.method.as_ref());
     let target = record.target.clone().unwrap_or_default();
     let cpu = record.cpu.clone().unwrap_or_default();
@@ -154,6 +164,13 @@ fn line(record: &Record, name: &str, figures: [String; 10], error: &str) -> Vec<
     fields.extend(figures);
     fields.push(error.to_owned());
     fields.push(record.label.clone().unwrap_or_default());
+    let instance = record.instance.as_ref();
+    fields.push(instance.and_then(|instance| instance.pmu.clone()).unwrap_or_default());
+    fields.push(instance.map(|instance| instance.scope.clone()).unwrap_or_default());
+    fields.push(some(record.interval.map(|interval| interval.start_ns)));
+    fields.push(some(record.interval.map(|interval| interval.end_ns)));
+    fields.push(number(metric.and_then(|metric| metric.running)));
+    fields.push(some(metric.filter(|metric| metric.at_least).map(|metric| metric.at_least)));
     // A spreadsheet runs a field that starts like a formula; an apostrophe keeps it text.
     for field in &mut fields {
         if field.starts_with(['=', '@', '\t', '\r']) || (field.starts_with(['+', '-']) && field.parse::<f64>().is_err())

@@ -73,7 +73,7 @@ pub fn names(section: &Section) -> &'static [(&'static str, &'static str)] {
             (outcome::TRIGGER_TO_HANDLER, "Trigger to handler"),
             (outcome::ENTRY_TO_ACK, "Handler entry to acknowledge"),
         ],
-        Kind::Verify | Kind::Other => &[],
+        Kind::Verify | Kind::Counters | Kind::Other => &[],
     }
 }
 

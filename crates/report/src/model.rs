@@ -24,6 +24,8 @@ pub enum Kind {
     Irq,
     /// `verify`: a counter beside a workload of known traffic.
     Verify,
+    /// `counters`: hardware counters by port, channel or PMU.
+    Counters,
     /// Records with figures but no such test, as those of `perf stat`.
     Other,
 }
@@ -36,6 +38,8 @@ pub fn kind(test: &str) -> Kind {
         Kind::Path
     } else if test.starts_with("irq-") {
         Kind::Irq
+    } else if test == "counters" {
+        Kind::Counters
     } else if test == pciescope_core::comparison::TEST {
         Kind::Verify
     } else {
@@ -59,7 +63,8 @@ pub fn sections(records: &[Record]) -> Vec<Section<'_>> {
 }
 
 fn section_key(record: &Record) -> impl Ord {
-    let bdf = record.device.as_ref().and_then(|d| d.bdf);
+    // Counters of all devices stand in one table.
+    let bdf = record.device.as_ref().and_then(|d| d.bdf).filter(|_| kind(&record.test) != Kind::Counters);
     let method = record.method.as_ref().map(|m| (m.backend.clone(), m.order.clone(), m.batch, m.gap_ns, m.irqs_off));
     (record.run.clone(), record.verb.clone(), bdf, record.test.clone(), method)
 }

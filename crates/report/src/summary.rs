@@ -11,7 +11,7 @@ pub fn sentences(section: &Section) -> Vec<String> {
         Kind::Mmio => mmio(section),
         Kind::Path => path(section),
         Kind::Irq => irq(section),
-        Kind::Verify | Kind::Other => Vec::new(),
+        Kind::Verify | Kind::Counters | Kind::Other => Vec::new(),
     }
 }
 

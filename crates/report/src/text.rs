@@ -86,6 +86,7 @@ pub fn test_title(test: &str) -> String {
         "irq-inject" => "Interrupt latency, injected by software (control arm: no PCIe in it)".to_owned(),
         "irq-loopback" => "Interrupt latency, VFIO's own trigger (wake-up cost of user space alone)".to_owned(),
         "irq-import" => "Interrupt latency, imported log".to_owned(),
+        "counters" => "Hardware counters".to_owned(),
         "perf-stat" => "Counters of perf stat".to_owned(),
         pciescope_core::comparison::TEST => "Counters against a workload of known traffic".to_owned(),
         other => clean(other),

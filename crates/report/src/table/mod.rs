@@ -5,6 +5,7 @@
 //! lack: the far tail, groups of CPUs, calibration, reference lines, losses and warnings.
 
 mod compare;
+mod counters;
 mod header;
 mod irq;
 pub(crate) mod layout;
@@ -50,6 +51,20 @@ pub fn render(records: &[Record], options: &Options) -> String {
     text_of(&page.blocks)
 }
 
+/// The tables of one interval's records of counters, without heading, for output as it comes. Ends with a newline.
+pub fn interval(records: &[Record]) -> String {
+    let mut page = Page::new(Options::default());
+    counters::tables(&mut page, &records.iter().collect::<Vec<_>>());
+    text_of(&page.blocks)
+}
+
+/// The warnings and errors of records, each once. Empty, or ends with a newline.
+pub fn notices(records: &[Record]) -> String {
+    let mut page = Page::new(Options::default());
+    notices::write(&mut page, records);
+    text_of(&page.blocks)
+}
+
 /// The blocks of each section, for another output that wants the same content.
 pub(crate) fn section_blocks(sections: &[Section], options: &Options) -> Vec<Vec<Block>> {
     let is_irq = |s: &Section| model::kind(s.test()) == Kind::Irq;
@@ -70,8 +85,13 @@ pub(crate) fn comparison_blocks(sections: &[Section], options: &Options) -> Vec<
 }
 
 fn one_section(out: &mut Page, section: &Section, with_legend: bool) {
-    header::section(out, section);
-    match model::kind(section.test()) {
+    let kind = model::kind(section.test());
+    match kind {
+        Kind::Counters => counters::heading(out, section),
+        _ => header::section(out, section),
+    }
+    match kind {
+        Kind::Counters => counters::write(out, section),
         Kind::Mmio => mmio::write(out, section),
         Kind::Irq => irq::write(out, section, with_legend),
         Kind::Path => path::write(out, section),

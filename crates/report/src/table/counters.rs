@@ -1,0 +1,318 @@
+//! Hardware counters: root ports, DRAM channels with their sums, and everything else by name.
+
+use std::collections::BTreeMap;
+
+use pciescope_core::{Instance, Metric, Record};
+
+use super::layout::{Align, Columns};
+use super::{Block, Page, header};
+use crate::model::Section;
+use crate::text::{clean, figure, test_title};
+
+/// Heading of a section: counters of many devices have no single one to name.
+pub fn heading(out: &mut Page, section: &Section) {
+    out.blocks.push(Block::Section(test_title(section.test())));
+    if section.is_emulated() {
+        out.line(header::EMULATED);
+    }
+    if let Some(label) = &section.first().label {
+        out.line(&format!("Run:    {}", clean(label)));
+    }
+}
+
+pub fn write(out: &mut Page, section: &Section) {
+    tables(out, &section.records);
+}
+
+/// The tables of records of counters; several of one instance are its intervals and are joined.
+pub fn tables(out: &mut Page, records: &[&Record]) {
+    let rows = rows(records);
+    let seconds: f64 = rows.iter().map(|row| row.seconds).fold(0.0, f64::max);
+    let intervals = rows.iter().map(|row| row.intervals).max().unwrap_or(0);
+    let of = if intervals > 1 { format!(" in {intervals} intervals") } else { String::new() };
+    out.line(&format!("Time:   {seconds:.6} s{of}"));
+    ports(out, &rows);
+    states(out, &rows);
+    channels(out, &rows);
+    others(out, &rows);
+}
+
+/// An instance over all its intervals.
+struct Row<'r> {
+    record: &'r Record,
+    instance: &'r Instance,
+    metrics: BTreeMap<&'r str, Metric>,
+    seconds: f64,
+    intervals: usize,
+}
+
+/// Amounts are added up, anything else is the mean over time.
+fn is_amount(unit: &str) -> bool {
+    !unit.contains('/') && unit != "%"
+}
+
+fn rows<'r>(records: &[&'r Record]) -> Vec<Row<'r>> {
+    let mut rows: Vec<Row> = Vec::new();
+    for record in records {
+        let Some(instance) = &record.instance else { continue };
+        let seconds = record.interval.map_or(0.0, |interval| interval.seconds());
+        let cpu = record.cpu.as_ref().map(|cpu| cpu.cpu);
+        let same = |row: &Row| *row.instance == *instance && row.record.cpu.as_ref().map(|cpu| cpu.cpu) == cpu;
+        let place = rows.iter().position(same).unwrap_or_else(|| {
+            rows.push(Row { record, instance, metrics: BTreeMap::new(), seconds: 0.0, intervals: 0 });
+            rows.len() - 1
+        });
+        let row = &mut rows[place];
+        for (name, metric) in &record.metrics {
+            match row.metrics.get_mut(name.as_str()) {
+                None => drop(row.metrics.insert(name, metric.clone())),
+                Some(sum) => join(sum, row.seconds, metric, seconds),
+            }
+        }
+        row.seconds += seconds;
+        row.intervals += 1;
+    }
+    rows
+}
+
+fn join(sum: &mut Metric, before: f64, metric: &Metric, seconds: f64) {
+    if is_amount(&sum.unit) {
+        sum.value += metric.value;
+    } else if before + seconds > 0.0 {
+        sum.value = (sum.value * before + metric.value * seconds) / (before + seconds);
+    }
+    let share = |metric: &Metric| metric.running.unwrap_or(1.0);
+    if (sum.running.is_some() || metric.running.is_some()) && before + seconds > 0.0 {
+        sum.running = Some((share(sum) * before + share(metric) * seconds) / (before + seconds));
+    }
+    sum.at_least |= metric.at_least;
+}
+
+impl Row<'_> {
+    /// A figure as a cell: `-` where there is none, `>=` before one that may be larger.
+    fn cell(&self, name: &str, show: impl Fn(f64) -> String) -> String {
+        match self.metrics.get(name) {
+            Some(metric) if metric.at_least => format!(">={}", show(metric.value)),
+            Some(metric) => show(metric.value),
+            None => "-".to_owned(),
+        }
+    }
+
+    fn mega(&self, name: &str) -> String {
+        self.cell(name, |value| format!("{:.2}", value / 1e6))
+    }
+
+    fn percent(&self, name: &str) -> String {
+        self.cell(name, |value| format!("{value:.1}"))
+    }
+
+    /// The sum of those that are there.
+    fn sum(&self, names: &[&str]) -> String {
+        let found: Vec<&Metric> = names.iter().filter_map(|name| self.metrics.get(*name)).collect();
+        let at_least = if found.iter().any(|metric| metric.at_least) { ">=" } else { "" };
+        match found.is_empty() {
+            true => "-".to_owned(),
+            false => format!("{at_least}{}", figure(found.iter().map(|metric| metric.value).sum())),
+        }
+    }
+
+    /// The smallest share of time in which the counters of these figures ran.
+    fn running<'n>(&self, names: impl Iterator<Item = &'n str>) -> String {
+        let shares = names.filter_map(|name| self.metrics.get(name)?.running);
+        shares.reduce(f64::min).map_or_else(|| "-".to_owned(), |share| format!("{:.1}", share * 100.0))
+    }
+
+    fn has_any(&self, names: &[&str]) -> bool {
+        names.iter().any(|name| self.metrics.contains_key(*name))
+    }
+
+    fn name(&self) -> String {
+        let instance = self.instance;
+        let node = instance.node.map_or_else(String::new, |node| format!(" {node}"));
+        match (instance.scope.as_str(), &instance.pmu) {
+            ("port", _) => match self.record.device.as_ref().and_then(|device| device.bdf) {
+                Some(bdf) => bdf.to_string(),
+                None => clean(instance.pmu.as_deref().unwrap_or("?")),
+            },
+            (scope, None) => format!("{}{node}", clean(scope)),
+            (_, Some(pmu)) => clean(pmu),
+        }
+    }
+}
+
+const PORT: [&str; 4] = ["rx_bytes_per_s", "tx_bytes_per_s", "rx_link_share", "tx_link_share"];
+const ERRORS: [&str; 3] = ["layer1_errors", "layer2_errors", "layer3_errors"];
+const RETRIES: [&str; 2] = ["naks", "retries"];
+const CHANNEL: [&str; 5] = ["read_bytes_per_s", "write_bytes_per_s", "total_bytes_per_s", "peak_share", "cycles_per_s"];
+/// What the tables' figures are made of.
+const PARTS: [&str; 7] =
+    ["rx_bytes", "tx_bytes", "read_bytes", "write_bytes", "cycles", "link_bytes_per_s", "peak_bytes_per_s"];
+
+fn ports(out: &mut Page, rows: &[Row]) {
+    let is_port = |row: &&Row| {
+        row.has_any(&PORT) || row.has_any(&ERRORS) || (row.instance.scope == "port" && row.record.error.is_some())
+    };
+    let rows: Vec<&Row> = rows.iter().filter(is_port).collect();
+    if rows.is_empty() {
+        return;
+    }
+    out.heading("PCIe, MB/s of payload (Rx: from the device to the port) and % of the link's ceiling");
+    let (l, r) = (Align::Left, Align::Right);
+    let mut columns = Columns::new(&[
+        ("Port", 12, l),
+        ("Link", 10, l),
+        ("Rx(MB/s)", 9, r),
+        ("Rx(%)", 5, r),
+        ("Tx(MB/s)", 9, r),
+        ("Tx(%)", 5, r),
+        ("Run(%)", 6, r),
+        ("Errors", 6, r),
+        ("Retries", 7, r),
+        ("Recov", 5, r),
+        ("Below it", 8, l),
+    ]);
+    for row in &rows {
+        let link = row.record.device.as_ref().and_then(|device| device.link);
+        let link = link.map_or_else(
+            || "-".to_owned(),
+            |link| match link.width {
+                0 => "down".to_owned(),
+                width => format!("{} GT/s x{width}", link.speed_gts),
+            },
+        );
+        let below: Vec<String> = row.instance.below.iter().map(below).collect();
+        let below = match &row.record.error {
+            Some(error) => format!("error: {}", clean(&error.code)),
+            None if below.is_empty() => "-".to_owned(),
+            None => below.join(", "),
+        };
+        columns.row(vec![
+            row.name(),
+            link,
+            row.mega("rx_bytes_per_s"),
+            row.percent("rx_link_share"),
+            row.mega("tx_bytes_per_s"),
+            row.percent("tx_link_share"),
+            row.running(PORT.into_iter()),
+            row.sum(&ERRORS),
+            row.sum(&RETRIES),
+            row.sum(&["recoveries"]),
+            below,
+        ]);
+    }
+    columns.drop_empty();
+    out.table(columns);
+}
+
+/// A device in few words: address, driver or name.
+fn below(below: &pciescope_core::Below) -> String {
+    match &below.driver {
+        Some(driver) => format!("{} {}", below.bdf, clean(driver)),
+        None => format!("{} {}", below.bdf, clean(&below.name)),
+    }
+}
+
+/// Whether a figure is a share of time in a state of the link.
+fn is_state(name: &str) -> bool {
+    name.ends_with("_share") && !name.ends_with("_link_share") && !["peak_share", "page_hit_share"].contains(&name)
+}
+
+fn states(out: &mut Page, rows: &[Row]) {
+    let rows: Vec<&Row> = rows.iter().filter(|row| row.record.device.is_some()).collect();
+    let mut names: Vec<&str> =
+        rows.iter().flat_map(|row| row.metrics.keys().copied()).filter(|name| is_state(name)).collect();
+    names.sort_unstable();
+    names.dedup();
+    if names.is_empty() {
+        return;
+    }
+    out.heading("Link states, % of the time");
+    let titles: Vec<String> = names.iter().map(|name| name.trim_end_matches("_share").to_owned()).collect();
+    let mut heads = vec![("Port", 12, Align::Left)];
+    heads.extend(titles.iter().map(|title| (title.as_str(), 6, Align::Right)));
+    heads.push(("Run(%)", 6, Align::Right));
+    let mut columns = Columns::new(&heads);
+    for row in rows.iter().filter(|row| row.has_any(&names)) {
+        let mut cells = vec![row.name()];
+        cells.extend(names.iter().map(|name| row.cell(name, |value| format!("{value:.2}"))));
+        cells.push(row.running(names.iter().copied()));
+        columns.row(cells);
+    }
+    columns.drop_empty();
+    out.table(columns);
+}
+
+fn channels(out: &mut Page, rows: &[Row]) {
+    let rows: Vec<&Row> = rows.iter().filter(|row| row.has_any(&CHANNEL)).collect();
+    if rows.is_empty() {
+        return;
+    }
+    out.heading("DRAM, MB/s and % of what the channel can carry");
+    let (l, r) = (Align::Left, Align::Right);
+    let mut columns = Columns::new(&[
+        ("Channel", 16, l),
+        ("Node", 4, r),
+        ("Read(MB/s)", 10, r),
+        ("Write(MB/s)", 11, r),
+        ("Total(MB/s)", 11, r),
+        ("Peak(%)", 7, r),
+        ("Clock(MHz)", 10, r),
+        ("Run(%)", 6, r),
+    ]);
+    for row in &rows {
+        columns.row(vec![
+            row.name(),
+            row.instance.node.map_or_else(|| "-".to_owned(), |node| node.to_string()),
+            row.mega("read_bytes_per_s"),
+            row.mega("write_bytes_per_s"),
+            row.mega("total_bytes_per_s"),
+            row.percent("peak_share"),
+            row.cell("cycles_per_s", |value| format!("{:.1}", value / 1e6)),
+            row.running(CHANNEL.into_iter()),
+        ]);
+    }
+    columns.drop_empty();
+    out.table(columns);
+}
+
+/// What no table above shows, by name.
+fn others(out: &mut Page, rows: &[Row]) {
+    let is_shown = |name: &str| {
+        PORT.contains(&name)
+            || ERRORS.contains(&name)
+            || RETRIES.contains(&name)
+            || name == "recoveries"
+            || CHANNEL.contains(&name)
+            || PARTS.contains(&name)
+            || is_state(name)
+    };
+    let (l, r) = (Align::Left, Align::Right);
+    let mut columns =
+        Columns::new(&[("Value", 16, r), ("Unit", 7, l), ("Per s", 14, r), ("Run(%)", 6, r), ("What", 4, l)]);
+    for row in rows {
+        // Errors by kind are many and mostly 0; those that happened are named.
+        let has_errors = row.has_any(&ERRORS);
+        let has_states = row.metrics.keys().any(|name| is_state(name));
+        for (name, metric) in &row.metrics {
+            let is_quiet =
+                (has_errors && metric.unit == "1" && metric.value == 0.0) || (has_states && metric.unit == "cycles");
+            if (row.instance.scope != "pmu" && is_shown(name)) || is_quiet {
+                continue;
+            }
+            let per_s = is_amount(&metric.unit) && row.seconds > 0.0;
+            columns.row(vec![
+                row.cell(name, figure),
+                clean(&metric.unit),
+                if per_s { format!("{:.1}", metric.value / row.seconds) } else { "-".to_owned() },
+                row.running(std::iter::once(*name)),
+                format!("{} {}", row.name(), clean(name)),
+            ]);
+        }
+    }
+    if columns.rows().is_empty() {
+        return;
+    }
+    out.heading("By name");
+    columns.drop_empty();
+    out.table(columns);
+}
