@@ -281,16 +281,21 @@ fn loading_does_not_disturb_readers(vm: &Vm) {
 /// Dwords of BAR 0 that are not what the model would say, by their offsets.
 type Lies = &'static [(u64, u32)];
 
-/// A board that says something else than the model would.
+/// A board that says something else than the model would, and keeps what was read of its configuration pages.
 struct Lying {
     board: CounterBoard,
     lies: Lies,
     is_gone: bool,
+    /// Offset in the page, and bytes.
+    reads: Vec<(u64, usize)>,
 }
 
 impl Lying {
     fn serve(name: &'static str, lies: Lies) -> Endpoint {
-        Endpoint::serve(Lying { board: CounterBoard::seed_machine(Traffic::new()), lies, is_gone: false }, name)
+        Endpoint::serve(
+            Lying { board: CounterBoard::seed_machine(Traffic::new()), lies, is_gone: false, reads: Vec::new() },
+            name,
+        )
     }
 }
 
@@ -311,6 +316,9 @@ impl Model for Lying {
         self.board.bar_read(now_ns, bar, offset, to);
         if let Some((_, lie)) = self.lies.iter().find(|(at, _)| bar == 0 && *at == offset && to.len() == 4) {
             to.copy_from_slice(&lie.to_le_bytes());
+        }
+        if bar == 0 && offset >= 0x1000 {
+            self.reads.push((offset % 0x1000, to.len()));
         }
         if self.is_gone {
             to.fill(0xff);
@@ -354,6 +362,9 @@ impl Model for Lying {
         if line == "gone" {
             self.is_gone = true;
             return Ok(Value::Null);
+        }
+        if line == "reads" {
+            return Ok(serde_json::json!(std::mem::take(&mut self.reads)));
         }
         self.board.command(line)
     }
@@ -399,6 +410,10 @@ fn a_board_that_makes_no_sense_is_refused_and_one_that_is_gone_does_no_harm() {
     // sysfs shows no node where there is none.
     assert_eq!(nodes.split_whitespace().collect::<Vec<_>>(), ["6", "0", "8", "1"]);
     assert_eq!(must(&vm, "lspci -Dn -d 1ded:8000 | wc -l"), "17", "a function that is not there did not come to life");
+
+    odd.tell("reads");
+    must(&vm, "setpci -s 00:03.0 301.b 302.w 304.l");
+    assert_eq!(odd.tell("reads"), serde_json::json!([[0x301, 1], [0x302, 2], [0x304, 4]]), "widths are kept");
 
     // The board is gone, its driver does not know yet: a line that fires finds all-ones and nobody to handle it.
     odd.tell("gone");
