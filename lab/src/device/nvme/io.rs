@@ -166,7 +166,7 @@ impl NvmeDisk {
                 return;
             }
             self.transfers.pop_front();
-            self.pipe.pass(transfer.arrived_ns, transfer.bytes);
+            self.ledger.busy_ns += self.pipe.pass(transfer.arrived_ns, transfer.bytes);
             moved += transfer.bytes + SQE_BYTES as u64;
             let status =
                 transfer.verdict.and_then(|()| self.carry_out(&transfer, bus)).err().unwrap_or(Status::SUCCESS);

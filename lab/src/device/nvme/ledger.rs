@@ -59,6 +59,8 @@ pub(super) struct Ledger {
     pub(super) interrupts_raised: u64,
     pub(super) interrupts_sent: u64,
     pub(super) interrupts_undelivered: u64,
+    /// How long the pipe was busy, at a rate.
+    pub(super) busy_ns: u64,
     pub(super) enables: u64,
     pub(super) resets: u64,
     pub(super) violations: Vec<String>,
@@ -108,7 +110,7 @@ impl Ledger {
             "errors": errors, "errors_total": self.errors.values().sum::<u64>(), "media_errors": self.media_errors,
             "interrupts": {"raised": self.interrupts_raised, "sent": self.interrupts_sent,
                            "undelivered": self.interrupts_undelivered},
-            "enables": self.enables, "resets": self.resets, "violations": self.violations,
+            "busy_ns": self.busy_ns, "enables": self.enables, "resets": self.resets, "violations": self.violations,
         })
     }
 }

@@ -33,9 +33,12 @@ impl Pipe {
         after.free_ns + u64::from(after.carry > 0)
     }
 
-    /// Lets `bytes` pass.
-    pub(super) fn pass(&mut self, ready_ns: u64, bytes: u64) {
+    /// Lets `bytes` pass; answers how many whole nanoseconds more the pipe was busy.
+    pub(super) fn pass(&mut self, ready_ns: u64, bytes: u64) -> u64 {
+        let start = self.free_ns.max(ready_ns);
         *self = self.after(ready_ns, bytes);
+        // Without a rate the end may lie before the last one.
+        self.free_ns.saturating_sub(start)
     }
 
     /// Changes the rate of what has not passed yet.
@@ -56,28 +59,28 @@ mod tests {
     fn transfers_pass_one_after_the_other() {
         let mut pipe = pipe(500_000_000);
         assert_eq!(pipe.end_ns(1_000, 1_000), 3_000);
-        pipe.pass(1_000, 1_000);
+        assert_eq!(pipe.pass(1_000, 1_000), 2_000);
         assert_eq!(pipe.end_ns(0, 500), 4_000, "it waits for the one before");
-        pipe.pass(0, 500);
+        assert_eq!(pipe.pass(0, 500), 1_000);
         assert_eq!(pipe.end_ns(10_000, 500), 11_000, "the pipe stood still in between");
     }
 
     #[test]
     fn small_transfers_keep_the_rate_exactly() {
         let mut pipe = pipe(542_000_000);
-        (0..542_000_000 / 512 / 8).for_each(|_| pipe.pass(0, 4096));
+        let busy: u64 = (0..542_000_000 / 512 / 8).map(|_| pipe.pass(0, 4096)).sum();
         let bytes = 542_000_000u64 / 512 / 8 * 4096;
         let exact = u128::from(bytes) * NS_PER_S / 542_000_000;
-        assert_eq!(u128::from(pipe.free_ns), exact);
+        assert_eq!((u128::from(pipe.free_ns), busy), (exact, pipe.free_ns));
     }
 
     #[test]
     fn without_a_rate_nothing_takes_time() {
         let mut pipe = Pipe::default();
-        pipe.pass(5, u64::MAX);
+        assert_eq!(pipe.pass(5, u64::MAX), 0);
         assert_eq!(pipe.end_ns(7, 1 << 30), 7);
         let mut slow = self::pipe(1);
-        slow.pass(0, u64::MAX);
+        assert_eq!(slow.pass(0, u64::MAX), u64::MAX);
         assert_eq!(slow.end_ns(0, u64::MAX), u64::MAX, "ends of time do not overflow");
     }
 }

@@ -175,7 +175,7 @@ impl Driver {
         while self.disk.next_work().is_some_and(|due| due <= self.now) {
             let before = self.machine.messages.len();
             self.disk.work(self.now, &mut self.machine);
-            for vector in self.machine.messages[before..].to_vec() {
+            for vector in self.machine.messages[before..].iter().copied() {
                 let message = Message { vector, delay_ns: 0, is_copy: false };
                 assert_eq!(self.disk.may_deliver(&message), Delivery::Now);
                 self.disk.delivered(&message, true);
@@ -714,7 +714,7 @@ fn random_accesses_and_random_commands_are_survived() {
         for _ in 0..50 {
             let queue = random.below(3) as u16;
             let opcode = random.below(14) as u8;
-            let prps = [0; 2].map(|_| random.below(2) * LISTS + random.below(0x80_0000) & !random.below(0x1000));
+            let prps = [0; 2].map(|_| (random.below(2) * LISTS + random.below(0x80_0000)) & !random.below(0x1000));
             let dwords = [0; 3].map(|_| (random.next_u64() as u32) >> random.below(32));
             driver.put(queue, opcode, random.below(3) as u32, prps, dwords);
             driver.ring(queue);
