@@ -7,6 +7,8 @@
 use std::time::{Duration, Instant};
 
 use pciescope_core::Comparison;
+use pciescope_hw::Root;
+use pciescope_hw::perf::{self, Event, Group, Pmu};
 
 use crate::estimate::{Sample, estimate};
 use crate::workload::fio::Job;
@@ -34,7 +36,61 @@ pub trait Counter {
     ///
     /// # Errors
     /// Why it cannot be read.
-    fn sample(&mut self) -> Result<Sample, crate::Error>;
+    fn sample(&mut self) -> Result<Sample, perf::Error>;
+}
+
+/// A counter read through perf: the sum of the events of one or more PMUs, all in the same unit.
+#[derive(Debug)]
+pub struct PerfCounter {
+    name: String,
+    side: Side,
+    bytes_per_count: f64,
+    groups: Vec<Group>,
+}
+
+impl PerfCounter {
+    /// Opens and starts `events`, each on the first CPU of its PMU.
+    ///
+    /// # Errors
+    /// As the kernel refuses the first that cannot be counted.
+    pub fn open(
+        root: &Root,
+        name: String,
+        side: Side,
+        bytes_per_count: f64,
+        events: &[(&Pmu, Event)],
+    ) -> Result<Self, perf::Error> {
+        let mut groups = Vec::new();
+        for (pmu, event) in events {
+            let group = Group::open(root, pmu, pmu.cpus.iter().next().unwrap_or(0), std::slice::from_ref(event))?;
+            group.enable()?;
+            groups.push(group);
+        }
+        Ok(PerfCounter { name, side, bytes_per_count, groups })
+    }
+}
+
+impl Counter for PerfCounter {
+    fn name(&self) -> &str {
+        &self.name
+    }
+    fn side(&self) -> Side {
+        self.side
+    }
+    fn bytes_per_count(&self) -> f64 {
+        self.bytes_per_count
+    }
+    /// The sum of the counts, with the times of the event that ran least.
+    fn sample(&mut self) -> Result<Sample, perf::Error> {
+        let mut all = Sample { value: 0, enabled_ns: u64::MAX, running_ns: u64::MAX };
+        for group in &mut self.groups {
+            let reading = group.read()?.reading(0);
+            all.value = all.value.wrapping_add(reading.value);
+            all.enabled_ns = all.enabled_ns.min(reading.enabled_ns);
+            all.running_ns = all.running_ns.min(reading.running_ns);
+        }
+        Ok(all)
+    }
 }
 
 /// How to go about it.
@@ -67,7 +123,7 @@ pub enum Error {
     Workload(#[from] workload::Error),
     /// A counter failed.
     #[error(transparent)]
-    Counter(#[from] crate::Error),
+    Counter(#[from] perf::Error),
     /// A counter never ran, or has gone backwards.
     #[error("{counter} {why}")]
     Implausible {
@@ -100,7 +156,7 @@ struct Watched<'c> {
 /// Reads all counters; the first failure is kept, and nothing is read after it.
 struct Watch<'c> {
     all: Vec<Watched<'c>>,
-    failed: Option<crate::Error>,
+    failed: Option<perf::Error>,
 }
 
 impl<'c> Watch<'c> {
@@ -223,6 +279,63 @@ pub fn memory(
     watch.compare(name, moved, idle, options)
 }
 
+/// What the counters saw in a window of a workload that runs on around it.
+pub struct Window<'c> {
+    watch: Watch<'c>,
+    idle: Vec<f64>,
+}
+
+/// Reads the counters before `begin` starts a workload that runs by itself, then for `window` in the middle of it, `lead` after its
+/// start: how the seed's authors watched bw_mem.
+///
+/// # Errors
+/// [`Error::Counter`]; what `begin` fails with.
+pub fn window<'c, E: From<Error>>(
+    lead: Duration,
+    window: Duration,
+    counters: &'c mut [Box<dyn Counter>],
+    options: &Options<'_>,
+    begin: &mut dyn FnMut() -> Result<(), E>,
+) -> Result<Window<'c>, E> {
+    let mut watch = Watch::new(counters);
+    let idle = watch.idle(options);
+    begin()?;
+    std::thread::sleep(lead);
+    watch.all.iter_mut().for_each(|watched| watched.samples.clear());
+    watch.read();
+    let begun = Instant::now();
+    while begun.elapsed() < window && !(options.is_stopped)() {
+        std::thread::sleep(options.tick.min(window));
+        watch.read();
+    }
+    Ok(Window { watch, idle })
+}
+
+impl Window<'_> {
+    /// Holds what was seen against a rate one way, in bytes per second.
+    ///
+    /// # Errors
+    /// See [`Error`].
+    pub fn against(self, name: &str, side: Side, bytes_per_s: f64, options: &Options<'_>) -> Result<Verified, Error> {
+        let seconds = |watched: &Watched<'_>| {
+            Some((watched.samples.last()?.enabled_ns - watched.samples.first()?.enabled_ns) as f64 / 1e9)
+        };
+        let window_s = self.watch.all.first().and_then(seconds).unwrap_or(0.0);
+        let (bytes, ns) = ((bytes_per_s * window_s) as u64, (window_s * 1e9) as u64);
+        let moved = match side {
+            Side::Read => Moved { read_bytes: bytes, written_bytes: 0, ns },
+            Side::Write => Moved { read_bytes: 0, written_bytes: bytes, ns },
+        };
+        let mut verified = self.watch.compare(name, moved, self.idle, options)?;
+        for row in &mut verified.rows {
+            (row.prints_rate, row.printed_bytes) = (true, Some(bytes_per_s));
+            // The name says which way already.
+            name.clone_into(&mut row.workload);
+        }
+        Ok(verified)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
@@ -252,7 +365,7 @@ mod tests {
         fn bytes_per_count(&self) -> f64 {
             16.0
         }
-        fn sample(&mut self) -> Result<Sample, crate::Error> {
+        fn sample(&mut self) -> Result<Sample, perf::Error> {
             self.at.set(self.at.get() + 1);
             let (at, running) = (self.at.get(), self.at.get() * self.share);
             Ok(Sample { value: running * self.rate, enabled_ns: at * 100, running_ns: running })
@@ -317,6 +430,25 @@ mod tests {
         let (mut counters, _) = counters(100);
         let verified = disk(&fio(folder.path(), 1_000_000_000, 0), &mut counters, &OPTIONS).unwrap();
         assert_eq!(verified.rows[0].is_right(), Some(false));
+    }
+
+    #[test]
+    fn a_rate_is_held_against_a_window_in_its_middle() {
+        let (mut counters, at) = counters(100);
+        let ms = Duration::from_millis;
+        let mut begun_at = 0;
+        let mut begin = || {
+            begun_at = at.get();
+            Ok::<(), Error>(())
+        };
+        let window = window(ms(5), ms(20), &mut counters, &OPTIONS, &mut begin).unwrap();
+        assert!(begun_at > 0, "the idle time comes first");
+        // 1000 counts of 16 bytes every 100 ns, two counters taking turns.
+        let verified = window.against("bw_mem rd", Side::Read, 1.6e11, &OPTIONS).unwrap();
+        let row = &verified.rows[0];
+        assert_eq!((row.workload.as_str(), row.counter.as_str(), verified.rows.len()), ("bw_mem rd", "port/rx/", 1));
+        assert_eq!(row.printed_bytes, Some(1.6e11));
+        assert!(row.error_percent().is_some_and(|error| error.abs() < 0.01), "{row:?}");
     }
 
     #[test]

@@ -40,12 +40,16 @@ pub enum Verb {
     List(cmd::list::Args),
     /// Measure how long accesses and interrupts take, from every CPU
     Latency(cmd::latency::Args),
+    /// Count PCIe and DRAM traffic, link states and errors by hardware counters
+    Stat(cmd::stat::Args),
     /// Read, write and log device registers
     Reg(cmd::reg::Args),
     /// Hand a device to the driver that measures
     Bind(cmd::bind::Args),
     /// Give a device back to the driver it had
     Unbind(cmd::unbind::Args),
+    /// Hold the counters against workloads whose traffic is known
+    Verify(cmd::verify::Args),
     /// Turn records into tables, pages and pictures
     Report(cmd::report::Args),
     /// Turn foreign logs into records

@@ -40,9 +40,11 @@ fn run(verb: Verb, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     match verb {
         Verb::List(args) => cmd::list::run(args, ctx),
         Verb::Latency(args) => cmd::latency::run(args, ctx),
+        Verb::Stat(args) => cmd::stat::run(args, ctx),
         Verb::Reg(args) => cmd::reg::run(args, ctx),
         Verb::Bind(args) => cmd::bind::run(args, ctx),
         Verb::Unbind(args) => cmd::unbind::run(args, ctx),
+        Verb::Verify(args) => cmd::verify::run(args, ctx),
         Verb::Report(args) => cmd::report::run(args, ctx),
         Verb::Import(args) => cmd::import::run(args, ctx),
         Verb::Lab(args) => cmd::lab::run(args, ctx),

@@ -11,7 +11,9 @@ pub mod latency;
 pub mod list;
 pub mod reg;
 pub mod report;
+pub mod stat;
 pub mod unbind;
+pub mod verify;
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -110,6 +112,9 @@ pub fn hint_of(err: &(dyn std::error::Error + 'static)) -> Option<String> {
         return refusal.hint.clone();
     }
     if let Some(err) = err.downcast_ref::<pciescope_bench::Error>() {
+        return err.hint();
+    }
+    if let Some(err) = err.downcast_ref::<pciescope_bench::counters::Error>() {
         return err.hint();
     }
     if let Some(err) = err.downcast_ref::<pciescope_hw::Error>() {

@@ -7,7 +7,7 @@ mod number;
 mod perf_stat;
 mod tally;
 mod verify;
-mod workload;
+pub mod workload;
 
 use std::fs::File;
 use std::io::{self, Read};

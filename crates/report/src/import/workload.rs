@@ -14,7 +14,9 @@ pub enum Direction {
 pub struct Moved {
     /// `fio read`, `bw_mem fwr`.
     pub name: String,
+    /// Which way it went.
     pub direction: Direction,
+    /// How much.
     pub amount: Amount,
 }
 
@@ -22,7 +24,14 @@ pub struct Moved {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Amount {
     /// So many bytes, as exactly as the text has them, and as it prints them in whole MB, in so many seconds.
-    Bytes { exact: f64, printed: Option<f64>, seconds: f64 },
+    Bytes {
+        /// In bytes.
+        exact: f64,
+        /// In bytes, where it prints whole MB.
+        printed: Option<f64>,
+        /// How long it took.
+        seconds: f64,
+    },
     /// A rate in bytes per second.
     Rate(f64),
 }
