@@ -86,7 +86,7 @@ struct GuestArgs {
     #[arg(long)]
     counters: bool,
 
-    /// Module to load, with its parameters (repeat for more) [default: pcilat; with --counters also nvme, pciescope_lab and rasdes_pmu]
+    /// Module to load, with its parameters (repeat for more) [default: pcilat; with --counters also nvme, pciescope_lab, rasdes_pmu and drw_pmu]
     #[arg(long, value_name = "MODULE", conflicts_with = "no_module")]
     module: Vec<String>,
 
@@ -232,7 +232,7 @@ fn modules(args: &GuestArgs) -> Vec<String> {
 }
 
 /// The shim first: it makes what the PMU drivers look for.
-const COUNTER_MODULES: [&str; 4] = ["pcilat", "nvme", "pciescope_lab", "rasdes_pmu"];
+const COUNTER_MODULES: [&str; 5] = ["pcilat", "nvme", "pciescope_lab", "rasdes_pmu", "drw_pmu"];
 /// The root port of the disk whose traffic is counted.
 const DISK_PORT: Bdf = Bdf { domain: 0, bus: 0x10, device: 3, function: 0 };
 
