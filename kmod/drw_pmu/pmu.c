@@ -210,11 +210,17 @@ static void drw_pmu_enable(struct pmu *pmu)
 void drw_migrate(struct drw_pmu *drw, int from, int to)
 {
 	unsigned long flags;
+	unsigned int left;
 
 	raw_spin_lock_irqsave(&drw->lock, flags);
 	drw->is_migrating = true;
 	raw_spin_unlock_irqrestore(&drw->lock, flags);
-	perf_pmu_migrate_context(&drw->pmu, from, to);
+	/*
+	 * perf loses its place in the list at the first event or group that it
+	 * moves (seen with 6.12; 6.1 and 7.3 move all): once for each.
+	 */
+	for (left = READ_ONCE(drw->events); left; left--)
+		perf_pmu_migrate_context(&drw->pmu, from, to);
 	raw_spin_lock_irqsave(&drw->lock, flags);
 	drw->is_migrating = false;
 	/* Who was not put back waits its turn, or was disabled meanwhile. */
