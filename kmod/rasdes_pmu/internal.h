@@ -88,6 +88,7 @@ struct rasdes_tba {
  * @report: see @counter
  * @unit: what one count of the hardware is worth
  * @base: the shadow's total that has been given to perf
+ * @node: on the port's list of users
  * @stopped_in: the port's bracket in which it was stopped with a valid @base
  * @epoch: the engine's when it was stopped
  * @fresh: on the shadow's list of that name; @base is to be set
@@ -99,6 +100,7 @@ struct rasdes_user {
 	u8 report;
 	u8 unit;
 	u64 base;
+	struct list_head node;
 	u64 stopped_in;
 	u32 epoch;
 	struct list_head fresh;
@@ -128,7 +130,8 @@ struct rasdes_user {
  * @is_gone: no access any more
  * @bracket: number of perf's last operation on its events: a stop and a start in one are none
  * @is_migrating: perf is moving events to another CPU: what runs goes on
- * @carried: the users that do
+ * @users: all users
+ * @carried: the users that go on
  * @selected: what the viewport's select was last seen to be
  * @tba: the time-based engine
  * @ncounters: number of @counters
@@ -157,6 +160,7 @@ struct rasdes_pmu {
 	bool is_gone;
 	u64 bracket;
 	bool is_migrating;
+	struct list_head users;
 	struct list_head carried;
 	u32 selected;
 	struct rasdes_tba tba;

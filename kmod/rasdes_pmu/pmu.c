@@ -119,6 +119,8 @@ static int rasdes_hold(struct rasdes_pmu *rp, struct rasdes_user *user)
 		ret = rasdes_counter_get(rp, user->counter);
 	else
 		ret = rasdes_tba_check(rp);
+	if (!ret)
+		list_add(&user->node, &rp->users);
 	raw_spin_unlock_irqrestore(&rp->lock, flags);
 	return ret;
 }
@@ -132,6 +134,7 @@ static void rasdes_event_destroy(struct perf_event *event)
 	unsigned long flags;
 
 	raw_spin_lock_irqsave(&rp->lock, flags);
+	list_del(&user->node);
 	if (!list_empty(&user->carried))
 		rasdes_end(rp, user);
 	rasdes_tba_rest(rp);
@@ -167,12 +170,12 @@ static int rasdes_event_init(struct perf_event *event)
 	ret = rasdes_event_enter(rp);
 	if (ret)
 		goto err_free;
+	event->cpu = READ_ONCE(rp->cpu);
 	ret = rasdes_hold(rp, user);
 	if (ret)
 		goto err_leave;
 	event->pmu_private = user;
 	event->destroy = rasdes_event_destroy;
-	event->cpu = READ_ONCE(rp->cpu);
 	return 0;
 
 err_leave:
@@ -354,6 +357,34 @@ static void rasdes_pmu_enable(struct pmu *pmu)
 	raw_spin_unlock_irqrestore(&rp->lock, flags);
 }
 
+static unsigned int rasdes_events_on(struct rasdes_pmu *rp, int cpu)
+{
+	struct rasdes_user *user;
+	unsigned int n = 0;
+	unsigned long flags;
+
+	raw_spin_lock_irqsave(&rp->lock, flags);
+	list_for_each_entry(user, &rp->users, node)
+		n += READ_ONCE(user->event->cpu) == cpu;
+	raw_spin_unlock_irqrestore(&rp->lock, flags);
+	return n;
+}
+
+/*
+ * Since 6.2, perf moves the first event or group of a PMU and then loses its
+ * place in the tree that it takes them from: it has to be asked once for each.
+ */
+static void rasdes_migrate_all(struct rasdes_pmu *rp, int from, int to)
+{
+	unsigned int left = rasdes_events_on(rp, from), before;
+
+	do {
+		before = left;
+		perf_pmu_migrate_context(&rp->pmu, from, to);
+		left = rasdes_events_on(rp, from);
+	} while (left && left < before);
+}
+
 /**
  * rasdes_migrate() - moves all events to another CPU, without a gap in what they count
  * @rp: the port; CPU hotplug is held still, and rp->hotplug
@@ -368,7 +399,7 @@ void rasdes_migrate(struct rasdes_pmu *rp, int cpu)
 	rp->is_migrating = true;
 	raw_spin_unlock_irqrestore(&rp->lock, flags);
 	WRITE_ONCE(rp->cpu, cpu);
-	perf_pmu_migrate_context(&rp->pmu, from, cpu);
+	rasdes_migrate_all(rp, from, cpu);
 	raw_spin_lock_irqsave(&rp->lock, flags);
 	rp->is_migrating = false;
 	/* Whoever was not scheduled again waits its turn, or was disabled meanwhile. */

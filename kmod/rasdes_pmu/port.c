@@ -299,6 +299,7 @@ static struct rasdes_pmu *rasdes_port_alloc(struct pci_dev *pdev, u16 vsec)
 	mutex_init(&rp->hotplug);
 	raw_spin_lock_init(&rp->lock);
 	INIT_LIST_HEAD(&rp->node);
+	INIT_LIST_HEAD(&rp->users);
 	INIT_LIST_HEAD(&rp->carried);
 	INIT_LIST_HEAD(&rp->tba.shadow.fresh);
 	INIT_DELAYED_WORK(&rp->unwind, rasdes_unwind);

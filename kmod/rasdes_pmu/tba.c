@@ -20,20 +20,25 @@ int rasdes_tba_check(struct rasdes_pmu *rp)
 
 /*
  * The hardware does not latch the two halves together: the high one has to be
- * the same before and after the low one.
+ * the same before and after the low one. Where the high one is that of the last
+ * look and the low one has not gone back, there was no carry in between, and
+ * the third access, which is slow, is saved.
  */
 static int rasdes_tba_read(struct rasdes_pmu *rp, u64 *value)
 {
 	u32 high, low, again, ctl;
 	int try;
 
-	again = rasdes_read(rp, RASDES_TBA_DATA_HIGH);
-	for (try = 0; try < RASDES_TRIES; try++) {
+	high = rasdes_read(rp, RASDES_TBA_DATA_HIGH);
+	low = rasdes_read(rp, RASDES_TBA_DATA_LOW);
+	again = high;
+	if (!rp->tba.is_based || high != upper_32_bits(rp->tba.last) ||
+	    low < lower_32_bits(rp->tba.last))
+		again = rasdes_read(rp, RASDES_TBA_DATA_HIGH);
+	for (try = 1; again != high && try < RASDES_TRIES; try++) {
 		high = again;
 		low = rasdes_read(rp, RASDES_TBA_DATA_LOW);
 		again = rasdes_read(rp, RASDES_TBA_DATA_HIGH);
-		if (again == high)
-			break;
 	}
 	ctl = rasdes_read(rp, RASDES_TBA_CTL);
 	if (ctl == U32_MAX)
