@@ -3,12 +3,13 @@
 mod common;
 use common::{pciescope, run};
 
-const COMMANDS: [&str; 18] = [
+const COMMANDS: [&str; 19] = [
     "list",
     "latency",
     "latency mmio",
     "latency path",
     "latency irq",
+    "stat",
     "reg",
     "reg read",
     "reg write",
@@ -43,7 +44,7 @@ fn every_verb_has_help_with_examples() {
 #[test]
 fn the_top_level_help_names_every_verb_and_exit_code() {
     let help = run("--help").expect_code(0).stdout;
-    for verb in ["list", "latency", "reg", "bind", "unbind", "report", "import", "lab"] {
+    for verb in ["list", "latency", "stat", "reg", "bind", "unbind", "report", "import", "lab"] {
         assert!(help.contains(&format!("\n  {verb} ")), "{verb} is missing:\n{help}");
     }
     for code in ["0 ", "1 ", "2 ", "128+N", "141"] {

@@ -111,7 +111,7 @@ impl Sink for Output {
 
 /// Creates a file for results. One that holds something is data and is not replaced without being told to;
 /// devices, pipes and empty files are taken as they are.
-fn create(path: &Path, overwrite: bool) -> anyhow::Result<File> {
+pub fn create(path: &Path, overwrite: bool) -> anyhow::Result<File> {
     let holds_data = path.metadata().is_ok_and(|meta| meta.is_file() && meta.len() > 0);
     if holds_data && !overwrite {
         return Err(Refusal::new(
