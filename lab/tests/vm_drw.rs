@@ -44,17 +44,17 @@ fn perf_counts_what_the_sub_channels_counted() {
     for kernel in Kernel::ALL {
         let rig = Counters::boot(kernel, "drw_pmu", |builder| builder);
         what_the_pmus_show(&rig);
-        the_seeds_experiments(&rig);
+        the_seeds_experiments(&rig, "");
         every_counter_wraps(&rig);
         sessions_do_not_disturb_each_other(&rig);
         groups_are_counted_together(&rig);
         more_events_than_counters_take_turns(&rig);
         intervals_add_up(&rig);
         the_cycle_counter_is_not_torn(&rig);
-        held_counters_lose_nothing(&rig);
         what_does_not_exist_is_refused(&rig);
         cpus_go_and_come_back(&rig);
         lines_are_shared(&rig);
+        counters_that_hold_are_noticed(&rig);
         rig.check_log();
         a_sub_channel_is_taken_away_while_its_line_fires(&rig);
         rig.finish(&["drw_pmu", "pciescope_lab"]);
@@ -62,13 +62,30 @@ fn perf_counts_what_the_sub_channels_counted() {
 }
 
 #[test]
-fn the_board_is_pulled_while_it_counts() {
+fn the_seeds_own_command_lines_work() {
+    let rig = Counters::boot(Kernel::V6_12, "drw_pmu naming=seed limit=hold poll_ms=50", |builder| builder);
+    the_seeds_experiments(&rig, "perf_");
+    counters_that_are_known_to_hold_lose_nothing(&rig);
+    rig.finish(&["drw_pmu", "pciescope_lab"]);
+}
+
+#[test]
+fn the_whole_board_goes_while_it_counts_and_comes_back() {
     let rig = Counters::boot(Kernel::V6_12, "drw_pmu", |builder| builder);
-    rig.tell(&format!("dram all rate hif_rd {}", 100_000_000_000_u64));
-    let perf = rig.perf_start("pulled", &format!("-e {}", rig.events(SUB, &["hif_rd", "cycle"])));
+    // Every sub-channel passes its end 20 times a second.
+    rig.tell(&format!("dram all rate hif_rd {}", 20_u64 << 32));
+    let perf = rig.perf_start("removed", &format!("-e {}", rig.events(SUB, &["hif_rd", "cycle"])));
     counting(&rig, SUB, 1);
-    rig.vm.unplug("board").unwrap_or_else(|err| panic!("the lab failed: {err}"));
+    let address = support::address(&rig.vm, rig.board.name);
+    rig.must(&format!("echo 1 >/sys/bus/pci/devices/{address}/remove"));
     assert_eq!(rig.must("ls /sys/bus/event_source/devices | grep -c ali_drw || true"), "0");
+    assert_eq!(rig.truth().enabled(SUB), 0);
+    assert!(perf.is_alive());
+    rig.tell("dram all rate hif_rd 1000003");
+    rig.must("echo 1 >/sys/bus/pci/rescan");
+    let before = rig.truth();
+    let read = rig.perf(&format!("-e {} -- sleep 0.3", rig.events(SUB, &["hif_rd"])));
+    rig.equals(&read, &before, &rig.truth());
     perf.end();
     rig.finish(&["drw_pmu", "pciescope_lab"]);
 }
@@ -77,7 +94,7 @@ fn the_board_is_pulled_while_it_counts() {
 fn the_in_tree_driver_counts_the_same() {
     for kernel in [Kernel::V6_12, Kernel::Newest] {
         let rig = Counters::boot(kernel, "alibaba_uncore_drw_pmu", |builder| builder);
-        the_seeds_experiments(&rig);
+        the_seeds_experiments(&rig, "");
         rig.finish(&["alibaba_uncore_drw_pmu", "pciescope_lab"]);
     }
 }
@@ -94,10 +111,11 @@ fn answered(rig: &Counters, sub: &str) {
     rig.wait_for(&format!("the interrupt of {sub} is answered"), || (!rig.truth().is_asserted(sub)).then_some(()));
 }
 
-/// Cycles are the board's, but for the moments in which the PMU ran before and after the event.
-fn cycles_equal(rig: &Counters, reading: &Reading, before: &Truth, truth: &Truth) {
+/// Cycles are the board's, but for the moments in which the PMU ran before and after the event: it slept so long, by
+/// the guest's clock. (The time that perf gives itself is no measure: the kernel's scheduler clock may go wrong here.)
+fn cycles_equal(rig: &Counters, reading: &Reading, before: &Truth, truth: &Truth, seconds: f64) {
     let all = truth.gained(before, rig.sub_of(reading), "cycles");
-    let (counted, at_least) = (reading.counted(), reading.run_ns as f64 / 1e9 * CYCLES_PER_SECOND * 0.9);
+    let (counted, at_least) = (reading.counted(), seconds * CYCLES_PER_SECOND * 0.9);
     assert!(counted <= all, "{}: {counted} of {all} cycles", reading.event);
     assert!(counted as f64 >= at_least, "{}: {counted} cycles, at least {at_least:.0}", reading.event);
 }
@@ -125,7 +143,7 @@ fn what_the_pmus_show(rig: &Counters) {
 }
 
 /// The four runs of the seed, with its own events and at its rates.
-fn the_seeds_experiments(rig: &Counters) {
+fn the_seeds_experiments(rig: &Counters, prefix: &str) {
     let lines: Vec<Vec<&str>> =
         SEED.lines().filter(|line| !line.starts_with('#')).map(|line| line.split(' ').collect()).collect();
     for experiment in ["c0m0-rd", "c1m1-rd", "c0m0-fwr", "c1m1-fwr"] {
@@ -137,7 +155,9 @@ fn the_seeds_experiments(rig: &Counters) {
             for (name, rate) in names.iter().zip(&words[2..5]) {
                 rig.tell(&format!("dram {} rate {name} {rate}", words[1]));
             }
-            args += &format!("-e {} ", rig.events(words[1], &names));
+            let prefixed = names.map(|name| format!("{prefix}{name}"));
+            let prefixed: Vec<&str> = prefixed.iter().map(String::as_str).collect();
+            args += &format!("-e {} ", rig.events(words[1], &prefixed));
         }
         settle(experiment, || {
             let before = rig.truth();
@@ -145,16 +165,16 @@ fn the_seeds_experiments(rig: &Counters) {
             let truth = rig.truth();
             assert_eq!(read.len(), 32);
             rig.equals(&read, &before, &truth);
-            for (reading, expected) in read.iter().zip(subs.iter().flat_map(|words| &words[2..6])) {
-                if reading.name() == "cycle" {
-                    cycles_equal(rig, reading, &before, &truth);
-                }
-                // The machine's own clock is another: a busy host may tear a hole into one of the two.
-                let seconds = reading.run_ns as f64 / 1e9;
-                let rate = expected.parse::<f64>().unwrap();
-                let (per_second, allowed) = (reading.counted() as f64 / seconds, rate * 0.03 + 50.0);
-                if (per_second - rate).abs() > allowed {
-                    return Err(format!("{}: {per_second:.0} per second, the seed has {rate}", reading.event));
+            for (of_sub, words) in read.chunks(4).zip(&subs) {
+                cycles_equal(rig, &of_sub[3], &before, &truth, 1.0);
+                let seconds = of_sub[3].counted() as f64 / CYCLES_PER_SECOND;
+                for (reading, expected) in of_sub.iter().zip(&words[2..5]) {
+                    // perf starts one after the other: a busy machine may put a pause between.
+                    let rate = expected.parse::<f64>().unwrap();
+                    let per_second = reading.counted() as f64 / seconds;
+                    if (per_second - rate).abs() > rate * 0.03 + 10.0 {
+                        return Err(format!("{}: {per_second:.0} per second, the seed has {rate}", reading.event));
+                    }
                 }
             }
             Ok(())
@@ -212,7 +232,7 @@ fn sessions_do_not_disturb_each_other(rig: &Counters) {
     assert_eq!(counted, [short[0].counted(), long[0].counted()], "each in a counter of its own");
     assert_eq!(short[1].counted(), truth.counted(&before, SUB, "hif_wr"));
     assert_eq!((long[1].counted(), truth.counted(&before, SUB, "hif_rmw")), (1234, 1234));
-    cycles_equal(rig, &long[2], &before, &truth);
+    cycles_equal(rig, &long[2], &before, &truth, 0.6);
     assert_eq!(truth.gained(&before, SUB, "resets"), 0, "no session resets what another counts");
     assert_eq!(truth.0["dram"][SUB]["running"], false, "the last one stops the PMU");
     rig.tell(&format!("dram {SUB} rate hif_rd 0"));
@@ -235,7 +255,7 @@ fn groups_are_counted_together(rig: &Counters) {
         // The rates began one after the other: each may be an event ahead.
         assert!(reading.counted().abs_diff(first) <= 1, "{}: {} beside {first}", reading.event, reading.counted());
     }
-    cycles_equal(rig, &read[16], &before, &truth);
+    cycles_equal(rig, &read[16], &before, &truth, 0.5);
     let expected = read[16].counted() as f64 / CYCLES_PER_SECOND * rate as f64;
     assert!((first as f64 - expected).abs() <= 2.0, "{first} events in {} cycles", read[16].counted());
     SIXTEEN.iter().for_each(|event| drop(rig.tell(&format!("dram {SUB} rate {event} 0"))));
@@ -292,33 +312,58 @@ fn the_cycle_counter_is_not_torn(rig: &Counters) {
     rig.tell(&format!("dram {SUB} torn off"));
     let all = truth.gained(&before, SUB, "cycles");
     assert!(all > 5 << 32, "no carry was forced: {all}");
-    let (mut sum, mut seconds) = (0, 0.0);
-    for reading in &read {
-        sum += reading.counted();
-        seconds += reading.run_ns as f64 / 1e9;
-        // A forward jump of whole carries is time that passed for the counter; backwards never.
-        assert!(reading.counted() < 1 << 48, "{reading:?}");
-    }
+    // A jump ahead by whole carries is time that has passed for the counter; one back would be a count near 2^56.
+    assert!(read.iter().all(|reading| reading.counted() < 1 << 48), "{read:?}");
+    let sum: u64 = read.iter().map(Reading::counted).sum();
     assert!(sum <= all, "{sum} of {all} cycles");
     // The last reading may come before a last carry, which no one saw.
-    assert!(all - sum <= (2 << 32) + (CYCLES_PER_SECOND * 0.5) as u64, "{sum} of {all} cycles in {seconds} s");
+    assert!(all - sum <= (2 << 32) + (CYCLES_PER_SECOND * 0.5) as u64, "{sum} of {all} cycles");
 }
 
-/// If hardware's counters stop at their end: the driver keeps them away from it.
-fn held_counters_lose_nothing(rig: &Counters) {
+/// Should hardware's counters stop at their end: the driver, which expects them to go on, sees it at the first time, says
+/// for which event something got lost, and keeps them away from their end from then on.
+fn counters_that_hold_are_noticed(rig: &Counters) {
+    let saturated = || rig.must(&format!("cat /sys/bus/event_source/devices/{}/saturated", rig.pmu(SUB)));
+    assert_eq!(saturated(), "");
     rig.tell("dram all limit hold");
     let before = rig.truth();
-    let perf = rig.perf_start("held", &format!("-e {}", rig.events(SUB, &["hif_rd", "hif_wr"])));
+    let perf = rig.perf_start("held", &format!("-e {}", rig.events(SUB, &["op_is_rd", "op_is_wr"])));
     counting(rig, SUB, 2);
-    // Steady, at a rate that passes 2^31 every 0.2 s.
-    rig.tell(&format!("dram {SUB} rate hif_wr 1000"));
-    rig.tell(&format!("dram {SUB} add hif_rd 2000000000"));
-    std::thread::sleep(Duration::from_millis(200));
+    rig.tell(&format!("dram {SUB} add op_is_rd 4294967305"));
+    answered(rig, SUB);
+    for _ in 0..3 {
+        for event in ["op_is_rd", "op_is_wr"] {
+            rig.tell(&format!("dram {SUB} add {event} 2000000000"));
+        }
+        // Longer than the driver leaves between two looks.
+        std::thread::sleep(Duration::from_millis(2500));
+    }
     let read = perf.end();
     let truth = rig.truth();
     rig.tell("dram all limit wrap");
-    rig.tell(&format!("dram {SUB} rate hif_wr 0"));
+    assert_eq!(truth.counted(&before, SUB, "op_is_rd"), 4_294_967_305 + 6_000_000_000);
+    assert_eq!(read[0].counted(), u64::from(u32::MAX) + 6_000_000_000, "all but what hardware itself lost");
+    assert_eq!(saturated(), "0x0f 1");
+    rig.equals(&read[1..], &before, &truth);
+    assert_eq!(truth.gained(&before, SUB, "overflows"), 1);
+}
+
+/// As before, with a driver that was told.
+fn counters_that_are_known_to_hold_lose_nothing(rig: &Counters) {
+    rig.tell("dram all limit hold");
+    let before = rig.truth();
+    let perf = rig.perf_start("known", &format!("-e {}", rig.events(SUB, &["hif_rd", "hif_wr"])));
+    counting(rig, SUB, 2);
+    for _ in 0..6 {
+        rig.tell(&format!("dram {SUB} add hif_rd 2000000000"));
+        rig.tell(&format!("dram {SUB} add hif_wr 1000000000"));
+        std::thread::sleep(Duration::from_millis(500));
+    }
+    let read = perf.end();
+    let truth = rig.truth();
+    rig.tell("dram all limit wrap");
     rig.equals(&read, &before, &truth);
+    assert_eq!((read[0].counted(), read[1].counted()), (12_000_000_000, 6_000_000_000));
     assert_eq!(truth.gained(&before, SUB, "overflows"), 0);
 }
 
@@ -329,7 +374,7 @@ fn what_does_not_exist_is_refused(rig: &Counters) {
     let shown = rig.must(&format!("cat /sys/bus/event_source/devices/{}/events/*", rig.pmu(SUB)));
     let code = |line: &str| line.split_once("=0x").and_then(|(_, hex)| u64::from_str_radix(hex, 16).ok());
     let known: Vec<u64> = shown.lines().filter_map(code).collect();
-    assert_eq!(known.len(), 54, "{shown}");
+    assert_eq!(known.len(), 53, "{shown}");
     let opened = rig.open(SUB, (0..256).map(|code| format!("{code:#x}")));
     for (code, answer) in opened.iter().enumerate() {
         if known.contains(&(code as u64)) {
@@ -399,12 +444,15 @@ fn lines_are_shared(rig: &Counters) {
     let perf = rig.perf_start("lines", &args);
     counting(rig, SUB, 2);
     counting(rig, SISTER, 2);
+    // With one event behind it, each of these passes the end once, wherever the driver had the counter begin.
+    let full = u32::MAX;
+    let counters = [(SUB, "hif_rd"), (SISTER, "hif_rd"), (SISTER, "op_is_rd")];
+    counters.iter().for_each(|(sub, event)| drop(rig.tell(&format!("dram {sub} add {event} 10"))));
     for n in 1..=5_u64 {
-        for sub in [SUB, SISTER] {
-            rig.tell(&format!("dram {sub} add hif_rd 3000000000"));
-        }
+        rig.tell(&format!("dram {SUB} add hif_rd {full}"));
+        rig.tell(&format!("dram {SISTER} add hif_rd {full}"));
         rig.tell("foreign 0");
-        rig.tell(&format!("dram {SISTER} add op_is_rd 3000000000"));
+        rig.tell(&format!("dram {SISTER} add op_is_rd {full}"));
         rig.wait_for("the foreign source is handled", || (handled() == foreign_before + n).then_some(()));
         answered(rig, SUB);
         answered(rig, SISTER);

@@ -42,9 +42,10 @@ impl Reading {
         self.event.split('/').next().unwrap_or_default()
     }
 
-    /// The event without its PMU.
+    /// The event without its PMU, and without what the seed's naming has before it.
     pub fn name(&self) -> &str {
-        self.event.split('/').nth(1).unwrap_or_default()
+        let name = self.event.split('/').nth(1).unwrap_or_default();
+        name.strip_prefix("perf_").unwrap_or(name)
     }
 
     /// The count, which there has to be.
@@ -84,7 +85,12 @@ impl Perf<'_> {
 impl Counters {
     /// Boots the seed's machine with the shim and a driver; `more` adds to the machine.
     pub fn boot(kernel: Kernel, module: &str, more: impl FnOnce(Builder) -> Builder) -> Counters {
-        let board = Endpoint::serve(CounterBoard::seed_machine(Traffic::new()), "board");
+        Counters::boot_on(Traffic::new(), kernel, module, more)
+    }
+
+    /// As [`Counters::boot`], with a ledger that other devices enter their traffic into.
+    pub fn boot_on(traffic: Traffic, kernel: Kernel, module: &str, more: impl FnOnce(Builder) -> Builder) -> Counters {
+        let board = Endpoint::serve(CounterBoard::seed_machine(traffic), "board");
         let builder = Vm::builder()
             .kernel(kernel)
             .seed_machine()
