@@ -414,6 +414,14 @@ fn data_go_where_the_prps_say() {
         assert_eq!(driver.bytes(DATA + at, 4096), part);
     }
     assert_eq!(driver.ledger()["prp_bytes"], 255 * 8 + 4 * 8);
+
+    // A list that ends with its page: its last entry is a page of data.
+    driver.list(LISTS + 0x1ff0, [DATA + 0x3000, DATA + 0x6000]);
+    assert_eq!(driver.transfer(0x02, 1, 24, [DATA, LISTS + 0x1ff0]), 0);
+    let whole = expected(1, 24);
+    for (at, part) in [0, 0x3000, 0x6000].into_iter().zip(whole.chunks(4096)) {
+        assert_eq!(driver.bytes(DATA + at, 4096), part);
+    }
 }
 
 #[test]
