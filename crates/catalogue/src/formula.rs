@@ -63,6 +63,9 @@ pub(crate) enum Meaning<'a> {
 impl Formula {
     /// Reads a formula; `meaning` says what its names are.
     pub(crate) fn parse<'a>(text: &str, meaning: &dyn Fn(&str) -> Option<Meaning<'a>>) -> Result<Self, String> {
+        if text.len() > LONGEST {
+            return Err(format!("longer than {LONGEST} bytes"));
+        }
         let mut parser = Parser { rest: text, depth: 0 };
         let node = parser.sum()?;
         match parser.peek() {
@@ -111,9 +114,7 @@ impl Formula {
 
     /// Whether it has a value where the PMU has only those events for which `has` is true.
     pub(crate) fn is_possible(&self, has: &dyn Fn(&str) -> bool) -> bool {
-        // A value for everything that is there: only what is absent takes the result away, never the arithmetic.
-        let known = |node: &Node| is_known(node, has);
-        known(&self.node)
+        is_known(&self.node, has)
     }
 }
 
@@ -228,8 +229,10 @@ fn resolve_all<'a>(
     Ok((all, dimension.unwrap_or_default()))
 }
 
-/// How deep parentheses may go: a file is data, and data must not be able to exhaust the stack.
+/// How deep parentheses may go, and how long a formula may be: a file is data, and data must not be able to exhaust the
+/// stack.
 const DEEPEST: u32 = 32;
+const LONGEST: usize = 4096;
 
 struct Parser<'t> {
     rest: &'t str,
@@ -395,6 +398,7 @@ mod tests {
 
     #[test]
     fn what_is_refused_and_why() {
+        let long = format!("1{}", " + 1".repeat(2000));
         let deep = format!("{}1{}", "(".repeat(40), ")".repeat(40));
         for (text, why) in [
             ("", "ends too early"),
@@ -411,6 +415,7 @@ mod tests {
             ("2[furlong]", "not a unit"),
             ("2x", "not a number"),
             (deep.as_str(), "parentheses deep"),
+            (long.as_str(), "longer than 4096 bytes"),
         ] {
             let error = parse(text).unwrap_err();
             assert!(error.contains(why), "{text:?}: {error}");

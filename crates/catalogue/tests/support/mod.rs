@@ -31,7 +31,8 @@ fn folder(path: &Path) -> BTreeMap<String, String> {
 /// All golden trees, by name.
 pub fn trees() -> Vec<Tree> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/sysfs/pmu");
-    let mut trees: Vec<Tree> = std::fs::read_dir(root).unwrap().map(|entry| tree(&entry.unwrap().path())).collect();
+    let paths = std::fs::read_dir(root).unwrap().map(|entry| entry.unwrap().path());
+    let mut trees: Vec<Tree> = paths.filter(|path| path.is_dir()).map(|path| tree(&path)).collect();
     trees.sort_by(|a, b| a.name.cmp(&b.name));
     trees
 }
