@@ -48,6 +48,7 @@ fn what_is_wrong_is_found() {
         // Events.
         (drw, "names = [\"hif_rd\", ", "names = [\"hif_read\", ", "no golden tree has the name hif_read"),
         (drw, "encoding = \"event=0x02\"", "encoding = \"event=0x102\"", "event=0x102 does not fit into config:0-7"),
+        (drw, "encoding = \"event=0x02\"", "encoding = \"event=0x04\"", "hif_rd is config=0x2, not event=0x04"),
         ("amd_umc.toml", "rdwrmask=0x1", "mask=0x1", "no golden tree has it, by name or by encoding"),
         ("amd_umc.toml", "rdwrmask=0x1", "rdwrmask=0x4", "rdwrmask=0x4 does not fit"),
         ("dwc_rootport.toml", "parameters = \"lane=0\"\n", "", "needs lane"),

@@ -97,14 +97,43 @@ impl Tree {
     }
 }
 
+impl Tree {
+    /// The words `config` to `config3` that terms in perf's syntax stand for.
+    fn config(&self, terms: &str) -> [u64; 4] {
+        let mut config = [0; 4];
+        for term in terms.split(',') {
+            let Some((parameter, value)) = term.split_once('=') else {
+                config.iter_mut().zip(self.config(&self.events[term])).for_each(|(word, more)| *word |= more);
+                continue;
+            };
+            // lane=? is for the user to say.
+            let digits = value.strip_prefix("0x").map_or((value, 10), |digits| (digits, 16));
+            let Ok(value) = u64::from_str_radix(digits.0, digits.1) else { continue };
+            let format = self.formats.get(parameter).map_or("config:0-63", String::as_str);
+            let (word, ranges) =
+                if parameter.starts_with("config") { (parameter, "0-63") } else { format.split_once(':').unwrap() };
+            let word = word.strip_prefix("config").unwrap().parse().unwrap_or(0);
+            let mut left = value;
+            for bit in ranges.split(',').flat_map(range) {
+                let word: &mut u64 = &mut config[word];
+                *word |= (left & 1) << bit;
+                left >>= 1;
+            }
+        }
+        config
+    }
+}
+
+/// `8-15` as numbers.
+fn range(text: &str) -> std::ops::RangeInclusive<u32> {
+    let (low, high) = text.split_once('-').unwrap_or((text, text));
+    low.parse().unwrap()..=high.parse().unwrap()
+}
+
 /// How many bits a parameter has: `config:0-7,32-37` 14.
 fn bits(format: &str) -> u32 {
     let (_, ranges) = format.split_once(':').unwrap();
-    let bits = |range: &str| {
-        let (low, high) = range.split_once('-').unwrap_or((range, range));
-        high.parse::<u32>().unwrap() - low.parse::<u32>().unwrap() + 1
-    };
-    ranges.split(',').map(bits).sum()
+    ranges.split(',').map(|bits| range(bits).count() as u32).sum()
 }
 
 /// What is wrong with these files of a catalogue, held against these trees, each finding a line.
@@ -161,6 +190,15 @@ fn check_event(event: &Event, trees: &[&Tree], wrong: &mut dyn FnMut(String)) {
         }
     }
     for tree in trees {
+        for (names, encoding) in event.names.iter().zip(event.encoding.iter().cycle()) {
+            for (name, encoding) in names.split('+').zip(encoding.split('+')) {
+                let (name, encoding) = (name.trim(), encoding.trim());
+                let is_valid = tree.wrong_terms(encoding).is_none();
+                if tree.events.contains_key(name) && is_valid && tree.config(name) != tree.config(encoding) {
+                    wrong(format!("tree {}: {name} is {}, not {encoding}", tree.name, tree.events[name]));
+                }
+            }
+        }
         let encodings = event.encoding.iter().flat_map(|all| all.split('+')).map(|one| one.trim().to_owned());
         for terms in tree.terms(event).unwrap_or_default().into_iter().chain(encodings) {
             let terms = match &event.each {
