@@ -67,6 +67,9 @@ pub enum Error {
         /// The function.
         bdf: Bdf,
     },
+    /// A tree recorded on another machine.
+    #[error("counters are not read: /sys is a recorded tree here")]
+    Recorded,
     /// The kernel opens none of the counters.
     #[error("{first}")]
     Refused {
@@ -96,6 +99,7 @@ impl Error {
             Error::Counter(error) => error.hint(),
             Error::Machine(error) => error.hint(),
             Error::Refused { hint, .. } => hint.clone(),
+            Error::Recorded => Some("leave out --root".to_owned()),
             Error::NoPmu { alike, .. } if !alike.is_empty() => {
                 Some(format!("name one of {}, or all of them with a `*`", alike.join(", ")))
             }
@@ -478,6 +482,10 @@ fn place_of(counters: &mut Vec<Counter>, event: perf::Event, most_per_s: Option<
 
 /// Reads a register that perf shows as an event.
 fn constant(root: &Root, pmu: &Pmu, cpu: u32, events: &[perf::Event]) -> Result<u64, perf::Error> {
+    if !root.is_live() {
+        // The numbers of a recorded tree are other PMUs' here.
+        return Err(perf::Error::Gone { event: events[0].to_string() });
+    }
     let mut group = perf::Group::open(root, pmu, cpu, events)?;
     group.enable()?;
     let values = group.read()?;
@@ -584,6 +592,76 @@ pub fn fits(pattern: &str, name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What is chosen on a tree of tests/sysfs/pmu.
+    fn chosen(tree: &str, wanted: &Wanted) -> Result<Choice, Error> {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/sysfs/pmu").join(tree);
+        choose(&Root::at(folder), wanted)
+    }
+
+    /// The events of the first instrument.
+    fn events_of(choice: &Choice) -> Vec<String> {
+        choice.instruments[0].counters.iter().map(|counter| counter.event.terms.clone()).collect()
+    }
+
+    #[test]
+    fn a_root_port_has_both_directions_and_its_errors() {
+        let choice = chosen("rasdes_pmu", &Wanted::default()).unwrap();
+        let events = events_of(&choice);
+        for event in ["rx_pcie_tlp_data_payload", "tx_pcie_tlp_data_payload", "lcrc_error", "completion_timeout"] {
+            assert!(events.iter().any(|one| one == event), "{event} is missing in {events:?}");
+        }
+        // None per lane, no state of the link, no CCIX.
+        assert!(!events.iter().any(|one| one.contains("lane") || one == "L0" || one.contains("ccix")), "{events:?}");
+        assert_eq!(choice.panels[0].scope, "port");
+        assert!(choice.panels[0].missing.is_empty(), "{:?}", choice.panels[0].missing);
+    }
+
+    #[test]
+    fn the_in_tree_driver_is_asked_for_nothing_that_harms_it() {
+        for tree in ["dwc_rootport-6.12", "dwc_rootport-7.3"] {
+            let choice = chosen(tree, &Wanted::default()).unwrap();
+            assert_eq!(events_of(&choice).len(), 2, "{tree}: payload alone: {:?}", events_of(&choice));
+            assert!(choice.panels[0].missing.iter().any(|(name, _)| name == "lcrc_error"), "{tree}");
+        }
+        let named = Named { pmus: "dwc_rootport_13018".to_owned(), terms: "type=0x1,eventid=0x201,lane=0".to_owned() };
+        let wanted = Wanted { events: vec![named], ..Wanted::default() };
+        let error = chosen("dwc_rootport-7.3", &wanted).unwrap_err();
+        assert!(error.to_string().contains("corrupt"), "{error}");
+    }
+
+    #[test]
+    fn raw_units_of_the_seed_become_bytes() {
+        let choice = chosen("rasdes_pmu-seed", &Wanted::default()).unwrap();
+        let rx = choice.panels[0].quantities.iter().find(|quantity| quantity.name == "rx_bytes").unwrap();
+        assert_eq!(rx.parts[0].1, 16.0);
+        let upstream = chosen("rasdes_pmu", &Wanted::default()).unwrap();
+        let rx = upstream.panels[0].quantities.iter().find(|quantity| quantity.name == "rx_bytes").unwrap();
+        assert_eq!(rx.parts[0].1, 1.0);
+    }
+
+    #[test]
+    fn dram_is_read_in_one_group_of_events_per_sub_channel() {
+        let choice = chosen("ali_drw-7.3", &Wanted::default()).unwrap();
+        let mut events = events_of(&choice);
+        events.sort();
+        assert_eq!(events, ["cycle", "hif_rd", "hif_rmw", "hif_wr"]);
+        assert_eq!(choice.panels[0].scope, "channel");
+        let writes = choice.panels[0].quantities.iter().find(|quantity| quantity.name == "write_bytes").unwrap();
+        assert_eq!(writes.parts.iter().map(|part| part.1).collect::<Vec<_>>(), [64.0, 64.0]);
+    }
+
+    #[test]
+    fn what_is_not_there_is_refused_with_what_there_is() {
+        let wanted = |metric: &str| Wanted { metrics: vec![metric.to_owned()], ..Wanted::default() };
+        let error = chosen("ali_drw-7.3", &wanted("rx_bytes_per_s")).unwrap_err();
+        assert!(error.hint().unwrap().contains("read_bytes_per_s"), "{error}");
+        let places = |name: &str| Wanted { places: vec![Place::Pmus(name.to_owned())], ..Wanted::default() };
+        assert!(matches!(chosen("ali_drw-7.3", &places("ali_drv_*")), Err(Error::NoPmu { .. })));
+        assert!(chosen("ali_drw-7.3", &places("ali_drw_*")).is_ok());
+        let error = chosen("../no-such-tree", &Wanted::default()).unwrap_err();
+        assert!(matches!(error, Error::None { unknown: 0 }) && error.hint().unwrap().contains("rasdes_pmu"), "{error}");
+    }
 
     fn named(pmus: &str, terms: &str) -> Named {
         Named { pmus: pmus.to_owned(), terms: terms.to_owned() }

@@ -58,6 +58,9 @@ pub trait Host {
 /// # Errors
 /// [`Error::Counters`] where nothing can be opened, with the first reason; [`Error::Command`]; [`Error::Sink`].
 pub fn measure(root: &Root, task: Task, host: &mut dyn Host, sink: &mut dyn Sink) -> Result<Summary, Error> {
+    if !root.is_live() {
+        return Err(Error::Counters(super::Error::Recorded));
+    }
     let Task { choice, mut plan, environment, label } = task;
     let Choice { instruments, panels } = choice;
     let mut session = Session::open(root, instruments);
