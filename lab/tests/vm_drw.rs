@@ -234,7 +234,9 @@ fn sessions_do_not_disturb_each_other(rig: &Counters) {
     assert_eq!((long[1].counted(), truth.counted(&before, SUB, "hif_rmw")), (1234, 1234));
     cycles_equal(rig, &long[2], &before, &truth, 0.6);
     assert_eq!(truth.gained(&before, SUB, "resets"), 0, "no session resets what another counts");
-    assert_eq!(truth.0["dram"][SUB]["running"], false, "the last one stops the PMU");
+    let of_control = ["starts", "stops"].map(|field| truth.gained(&before, SUB, field));
+    assert_eq!(of_control, [1, 1], "the first one starts the PMU, the last one stops it, and nobody between");
+    assert_eq!(truth.0["dram"][SUB]["running"], false);
     rig.tell(&format!("dram {SUB} rate hif_rd 0"));
     rig.tell(&format!("dram {SUB} rate hif_wr 0"));
 }
