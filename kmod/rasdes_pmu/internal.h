@@ -14,6 +14,14 @@
 
 #define RASDES_NAME	"rasdes_pmu"
 
+/*
+ * How long one of several time-based reports runs before perf gives the engine
+ * to the next. perf's clock runs on while the engine is switched over, which takes a dozen
+ * accesses to configuration space; perf's usual 4 ms would make that loss felt.
+ * perf_event_mux_interval_ms in sysfs changes it.
+ */
+#define RASDES_TURN_MS	50
+
 /* Attempts at a consistent look before it is left to the next poll. */
 #define RASDES_TRIES	8
 
@@ -111,6 +119,7 @@ struct rasdes_user {
  * struct rasdes_pmu - a function with the capability, and its PMU
  * @pmu: perf's part
  * @pdev: the function; a reference is held
+ * @successor: the function that came to the address of one that was removed; a reference is held
  * @domain: with @bus and @devfn, the function's address; it outlives the function's bus
  * @bus: see @domain
  * @devfn: see @domain
@@ -140,6 +149,7 @@ struct rasdes_user {
 struct rasdes_pmu {
 	struct pmu pmu;
 	struct pci_dev *pdev;
+	struct pci_dev *successor;
 	int domain;
 	u8 bus;
 	u8 devfn;

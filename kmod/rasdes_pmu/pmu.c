@@ -420,6 +420,7 @@ void rasdes_pmu_init(struct rasdes_pmu *rp)
 		.attr_groups = rasdes_groups,
 		.capabilities = PERF_PMU_CAP_NO_EXCLUDE | PERF_PMU_CAP_NO_INTERRUPT,
 		.task_ctx_nr = perf_invalid_context,
+		.hrtimer_interval_ms = RASDES_TURN_MS,
 		.pmu_disable = rasdes_pmu_disable,
 		.pmu_enable = rasdes_pmu_enable,
 		.event_init = rasdes_event_init,

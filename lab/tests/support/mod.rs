@@ -16,6 +16,9 @@ use pciescope_lab::device::{Device as Model, LatencyEndpoint};
 use pciescope_lab::vm::{Builder, Device, Kernel, Output, Place, Running, Vm};
 use serde_json::Value;
 
+/// How much of a ledger a failing test shows, in characters.
+const LEDGER_SHOWN: usize = 4000;
+
 /// The program that is measured with, built beside this test.
 pub fn program() -> PathBuf {
     let test = std::env::current_exe().expect("a running test has a path");
@@ -59,7 +62,9 @@ impl Drop for Endpoint {
     fn drop(&mut self) {
         if std::thread::panicking() {
             let ledger = self.served.ask("ledger").map_or_else(|err| err.to_string(), |ledger| ledger.to_string());
-            eprintln!("the ledger of {}: {ledger}", self.name);
+            // The board's has hundreds of lines; its beginning is enough to see what it is about.
+            let shown: String = ledger.chars().take(LEDGER_SHOWN).collect();
+            eprintln!("the ledger of {}: {shown}", self.name);
         }
     }
 }

@@ -48,8 +48,8 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Between two readings of counters: a dozen turns of perf's rotation, which is 4 ms on most kernels.
-const TICK: Duration = Duration::from_millis(50);
+/// Between two readings of counters: two turns of perf's rotation on ports (docs/pmu.md), more on others.
+const TICK: Duration = Duration::from_millis(100);
 /// How long the counters are watched before each workload.
 const IDLE: Duration = Duration::from_millis(500);
 /// Traffic before the workload that is this share of it makes the figure doubtful, in percent.
