@@ -29,6 +29,7 @@ enum drw_state { DRW_IDLE, DRW_HELD, DRW_STARTING, DRW_COUNTING, DRW_STOPPING };
 /**
  * struct drw_user - a perf event of ours, as its pmu_private; protected by the PMU's lock
  * @event: the event
+ * @sibling: on the PMU's list of all
  * @node: on the PMU's list of users, unless it is idle
  * @id: what it counts
  * @state: see there
@@ -39,6 +40,7 @@ enum drw_state { DRW_IDLE, DRW_HELD, DRW_STARTING, DRW_COUNTING, DRW_STOPPING };
  */
 struct drw_user {
 	struct perf_event *event;
+	struct list_head sibling;
 	struct list_head node;
 	u8 id;
 	enum drw_state state;
@@ -73,6 +75,7 @@ struct drw_user {
  * @counters: who has which common counter
  * @saturated: times that a counter was found to stand at its end, by event
  * @users: all who are not idle
+ * @all: all
  */
 struct drw_pmu {
 	struct pmu pmu;
@@ -99,6 +102,7 @@ struct drw_pmu {
 	struct drw_user *counters[DRW_COUNTERS];
 	u32 saturated[DRW_SELECT_EVENT + 1];
 	struct list_head users;
+	struct list_head all;
 };
 
 static inline struct drw_pmu *to_drw(struct pmu *pmu)

@@ -279,6 +279,7 @@ static struct drw_pmu *drw_alloc(struct device *dev, struct resource *window)
 	raw_spin_lock_init(&drw->lock);
 	INIT_LIST_HEAD(&drw->node);
 	INIT_LIST_HEAD(&drw->users);
+	INIT_LIST_HEAD(&drw->all);
 	INIT_DELAYED_WORK(&drw->poll, drw_poll);
 	drw_pmu_init(drw);
 	return drw;

@@ -71,6 +71,7 @@ static void drw_event_destroy(struct perf_event *event)
 		drw_counter_put(drw, user);
 		drw_settle(drw);
 	}
+	list_del(&user->sibling);
 	raw_spin_unlock_irqrestore(&drw->lock, flags);
 	event->pmu_private = NULL;
 	kfree(user);
@@ -81,6 +82,7 @@ static int drw_event_init(struct perf_event *event)
 {
 	struct drw_pmu *drw = to_drw(event->pmu);
 	struct drw_user *user;
+	unsigned long flags;
 	int ret;
 
 	if (event->attr.type != event->pmu->type)
@@ -104,6 +106,9 @@ static int drw_event_init(struct perf_event *event)
 	event->pmu_private = user;
 	event->destroy = drw_event_destroy;
 	event->cpu = READ_ONCE(drw->cpu);
+	raw_spin_lock_irqsave(&drw->lock, flags);
+	list_add(&user->sibling, &drw->all);
+	raw_spin_unlock_irqrestore(&drw->lock, flags);
 	return 0;
 }
 
@@ -201,31 +206,49 @@ static void drw_pmu_enable(struct pmu *pmu)
 	raw_spin_unlock_irqrestore(&drw->lock, flags);
 }
 
+/* How many events perf has on a CPU, or is about to have there. */
+static unsigned int drw_count_on(struct drw_pmu *drw, int cpu)
+{
+	struct drw_user *user;
+	unsigned long flags;
+	unsigned int n = 0;
+
+	raw_spin_lock_irqsave(&drw->lock, flags);
+	list_for_each_entry(user, &drw->all, sibling)
+		n += user->event->cpu == cpu;
+	raw_spin_unlock_irqrestore(&drw->lock, flags);
+	return n;
+}
+
+static void drw_set_migrating(struct drw_pmu *drw, bool is_migrating)
+{
+	unsigned long flags;
+
+	raw_spin_lock_irqsave(&drw->lock, flags);
+	drw->is_migrating = is_migrating;
+	/* Who was not put back waits its turn, or was disabled meanwhile. */
+	if (!is_migrating)
+		drw_settle(drw);
+	raw_spin_unlock_irqrestore(&drw->lock, flags);
+}
+
 /**
  * drw_migrate() - moves all events to another CPU, without a gap in what they count
  * @drw: the PMU, known to perf; CPU hotplug is held still, and drw->hotplug
  * @from: where they are
  * @to: where to
+ *
+ * perf loses its place in the list at the first event or group that it moves
+ * (seen with 6.12; 6.1 and 7.3 move all): as often as there are some left.
  */
 void drw_migrate(struct drw_pmu *drw, int from, int to)
 {
-	unsigned long flags;
-	unsigned int left;
+	unsigned int tries = drw_count_on(drw, from);
 
-	raw_spin_lock_irqsave(&drw->lock, flags);
-	drw->is_migrating = true;
-	raw_spin_unlock_irqrestore(&drw->lock, flags);
-	/*
-	 * perf loses its place in the list at the first event or group that it
-	 * moves (seen with 6.12; 6.1 and 7.3 move all): once for each.
-	 */
-	for (left = READ_ONCE(drw->events); left; left--)
+	drw_set_migrating(drw, true);
+	while (tries-- && drw_count_on(drw, from))
 		perf_pmu_migrate_context(&drw->pmu, from, to);
-	raw_spin_lock_irqsave(&drw->lock, flags);
-	drw->is_migrating = false;
-	/* Who was not put back waits its turn, or was disabled meanwhile. */
-	drw_settle(drw);
-	raw_spin_unlock_irqrestore(&drw->lock, flags);
+	drw_set_migrating(drw, false);
 }
 
 /**
