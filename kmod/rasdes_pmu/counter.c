@@ -8,7 +8,10 @@
 #include "internal.h"
 #include "fold.h"
 
-/* What started since the last look begins here. */
+/**
+ * rasdes_settle() - what started since the last look begins here
+ * @shadow: of what was looked at
+ */
 void rasdes_settle(struct rasdes_shadow *shadow)
 {
 	struct rasdes_user *user, *next;
@@ -207,7 +210,10 @@ void rasdes_counter_put(struct rasdes_pmu *rp, struct rasdes_counter *c)
 	rp->selected = c->select;
 }
 
-/* Lays out all counters; there is room for as many as rasdes_next_counter() gives. */
+/**
+ * rasdes_counter_init() - lays out all counters of a port
+ * @rp: the port, with room for as many as rasdes_next_counter() gives
+ */
 void rasdes_counter_init(struct rasdes_pmu *rp)
 {
 	unsigned int id, lane, i = 0;

@@ -76,22 +76,32 @@ static struct rasdes_pmu *rasdes_find(struct pci_dev *pdev)
 	return NULL;
 }
 
-static void rasdes_add(struct pci_dev *pdev)
+static void rasdes_add_locked(struct pci_dev *pdev)
 {
 	struct rasdes_pmu *rp;
 	u16 vsec;
 
-	if (!rasdes_is_ours(pdev))
-		return;
+	lockdep_assert_held(&rasdes_ports_lock);
 	vsec = rasdes_find_vsec(pdev);
-	if (!vsec)
+	if (!vsec || rasdes_is_exiting)
 		return;
-	mutex_lock(&rasdes_ports_lock);
-	if (!rasdes_is_exiting && !rasdes_find(pdev)) {
+	rp = rasdes_find(pdev);
+	if (!rp) {
 		rp = rasdes_port_create(pdev, vsec);
 		if (!IS_ERR(rp))
 			list_add_tail(&rp->node, &rasdes_ports);
+	} else if (rp->pdev != pdev) {
+		pci_dev_put(rp->successor);
+		rp->successor = pci_dev_get(pdev);
 	}
+}
+
+static void rasdes_add(struct pci_dev *pdev)
+{
+	if (!rasdes_is_ours(pdev))
+		return;
+	mutex_lock(&rasdes_ports_lock);
+	rasdes_add_locked(pdev);
 	mutex_unlock(&rasdes_ports_lock);
 }
 
@@ -101,8 +111,12 @@ static void rasdes_remove(struct pci_dev *pdev)
 
 	mutex_lock(&rasdes_ports_lock);
 	rp = rasdes_find(pdev);
-	if (rp && rp->pdev == pdev)
+	if (rp && rp->pdev == pdev) {
 		rasdes_port_leave(rp);
+	} else if (rp && rp->successor == pdev) {
+		rp->successor = NULL;
+		pci_dev_put(pdev);
+	}
 	mutex_unlock(&rasdes_ports_lock);
 }
 
@@ -112,23 +126,19 @@ static void rasdes_remove(struct pci_dev *pdev)
  */
 void rasdes_forget(struct rasdes_pmu *rp)
 {
-	unsigned int bus = rp->bus, devfn = rp->devfn;
-	struct pci_dev *pdev;
-	int domain = rp->domain;
+	struct pci_dev *successor;
 
 	mutex_lock(&rasdes_ports_lock);
-	if (list_empty(&rp->node)) {
-		/* rasdes_exit() waits for us to take it away. */
-		mutex_unlock(&rasdes_ports_lock);
-		return;
+	/* Off the list, rasdes_exit() waits for us to take it away itself. */
+	if (!list_empty(&rp->node)) {
+		successor = pci_dev_get(rp->successor);
+		list_del(&rp->node);
+		rasdes_port_destroy(rp);
+		if (successor)
+			rasdes_add_locked(successor);
+		pci_dev_put(successor);
 	}
-	list_del(&rp->node);
-	rasdes_port_destroy(rp);
 	mutex_unlock(&rasdes_ports_lock);
-	pdev = pci_get_domain_bus_and_slot(domain, bus, devfn);
-	if (pdev)
-		rasdes_add(pdev);
-	pci_dev_put(pdev);
 }
 
 static int rasdes_notify(struct notifier_block *nb, unsigned long action, void *data)

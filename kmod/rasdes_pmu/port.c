@@ -334,7 +334,7 @@ struct rasdes_pmu *rasdes_port_create(struct pci_dev *pdev, u16 vsec)
 	int ret;
 
 	if (!rasdes_is_seed && rasdes_is_served(pdev)) {
-		pci_warn(pdev, "dwc_pcie_pmu serves this port; unload it, or use naming=seed\n");
+		dev_warn_once(&pdev->dev, "dwc_pcie_pmu has the names; unload it, or use naming=seed\n");
 		return ERR_PTR(-EBUSY);
 	}
 	rp = rasdes_port_alloc(pdev, vsec);
@@ -369,6 +369,7 @@ void rasdes_port_destroy(struct rasdes_pmu *rp)
 	cpuhp_state_remove_instance_nocalls(rasdes_cpuhp, &rp->cpuhp_node);
 	perf_pmu_unregister(&rp->pmu);
 	cancel_delayed_work_sync(&rp->poll);
+	pci_dev_put(rp->successor);
 	pci_dev_put(rp->pdev);
 	kfree(rp);
 }

@@ -66,6 +66,23 @@ static void rasdes_tba_begin(struct rasdes_pmu *rp)
 		rp->tba.ctl = ctl;
 }
 
+/*
+ * The first look at a measurement. Hardware clears the data at a start, so that
+ * all they show came since. Where they show no less than the last measurement
+ * ended with, that cannot be told, and what counts begins here: a few accesses
+ * late, but nothing is invented.
+ */
+static void rasdes_tba_base(struct rasdes_tba *tba, u64 value)
+{
+	u64 ended_with = tba->last;
+
+	tba->last = value;
+	tba->is_based = true;
+	rasdes_settle(&tba->shadow);
+	if (value < ended_with && tba->report != RASDES_REPORT_ONE_CYCLE)
+		tba->shadow.total += value;
+}
+
 static void rasdes_tba_count(struct rasdes_tba *tba, u64 value)
 {
 	bool is_restarted;
@@ -100,10 +117,12 @@ int rasdes_tba_fold(struct rasdes_pmu *rp)
 	}
 	if (ret)
 		return ret == -ENODEV ? ret : -EBUSY;
-	if (tba->is_based)
-		rasdes_tba_count(tba, value);
+	if (!tba->is_based) {
+		rasdes_tba_base(tba, value);
+		return 0;
+	}
+	rasdes_tba_count(tba, value);
 	tba->last = value;
-	tba->is_based = true;
 	rasdes_settle(&tba->shadow);
 	return 0;
 }

@@ -50,8 +50,8 @@ const TX_PAYLOAD: u64 = 0x20;
 const RX_PAYLOAD: u64 = 0x21;
 const LCRC_ERROR: u64 = 0x201;
 const TX_MEMORY_WRITE: u64 = 0x700;
-/// Longer than the driver's poll: a counter that was looked at has room again.
-const POLL: Duration = Duration::from_millis(250);
+/// Much longer than the driver's poll: whatever is in use was looked at, on a busy host too.
+const POLL: Duration = Duration::from_millis(700);
 
 fn counter(event: u64) -> u64 {
     1 << 16 | event
@@ -151,11 +151,7 @@ fn on_6_12_every_count_is_the_boards() {
         ("removal", a_removed_port_keeps_its_counts),
         ("discovery", only_the_right_capability_is_taken),
     ];
-    let only = std::env::var("ONLY").ok();
     for (what, test) in tests {
-        if only.as_ref().is_some_and(|only| !only.split(',').any(|one| one == what)) {
-            continue;
-        }
         test(&rig);
         rig.tell("reset");
         steps.step(what);
@@ -312,12 +308,16 @@ fn saturated_counters_say_at_least(rig: &Rig) {
     let session = Session::start(rig, "saturated");
     let opened = session.open_all(PMU, &[counter(LCRC_ERROR), on_lane(0x000, 3), on_lane(0x401, 1)]);
     // With room made in between, nothing is lost.
-    for _ in 0..3 {
+    for round in 1..=3 {
         event(rig, PORT, LCRC_ERROR, 200);
         rig.tell(&format!("port {PORT} event 0x000 10 lane 3"));
-        std::thread::sleep(POLL);
+        if round == 1 {
+            // Nobody reads: the driver looks by itself.
+            std::thread::sleep(POLL);
+        } else {
+            assert_eq!(session.values(&opened), [200 * round, 10 * round, 0]);
+        }
     }
-    assert_eq!(session.values(&opened), [600, 30, 0]);
     assert_eq!(rig.pmu_file(PMU, "saturated"), "");
     event(rig, PORT, LCRC_ERROR, 1000);
     rig.tell(&format!("port {PORT} event 0x401 40 lane 1"));
@@ -481,9 +481,13 @@ fn narrow_data_wrap(rig: &Rig) {
     let session = Session::start(rig, "narrow");
     rig.tell(&format!("port {PORT} width 32"));
     let rx = session.open(PMU, RX_PAYLOAD);
-    for round in 1..=5 {
+    // Past the edge without anyone reading.
+    for _ in 0..3 {
         rig.tell(&format!("port {PORT} traffic rx 30000000000"));
         std::thread::sleep(POLL);
+    }
+    for round in 4..=6 {
+        rig.tell(&format!("port {PORT} traffic rx 30000000000"));
         assert_eq!(session.value(rx), 30_000_000_000 * round);
     }
     session.do_to("close", &[rx]);
@@ -641,7 +645,6 @@ fn two_sessions_do_not_disturb_each_other(rig: &Rig) {
     assert_eq!(second.values(&late), [90, 90, 16 * 90]);
     first.end();
     happen(80);
-    std::thread::sleep(POLL);
     happen(70);
     assert_eq!(second.values(&late), [240, 240, 16 * 240]);
     second.end();
@@ -659,7 +662,7 @@ fn what_others_clear_is_put_right(rig: &Rig) {
     assert_eq!(session.values(&opened), [1003, 1600]);
     assert_eq!(rig.pmu_file(PMU, "disturbed"), "0x700 0 1");
     rig.must(&format!("setpci -s {PORT} 308.l=07000004 310.l=20000000 310.l=20000001"));
-    std::thread::sleep(POLL);
+    assert_eq!(session.values(&opened), [1003, 1600]);
     event(rig, PORT, TX_MEMORY_WRITE, 4);
     rig.tell(&format!("port {PORT} traffic rx 3200"));
     assert_eq!(session.values(&opened), [1007, 4800]);
