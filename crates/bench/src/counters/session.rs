@@ -124,6 +124,8 @@ pub struct Session {
     refused: Vec<Vec<Option<perf::Error>>>,
     gone: Vec<Option<perf::Error>>,
     saturated: Vec<Vec<(u64, u32, u64)>>,
+    /// Whether the PCI function of an instrument was there at the start.
+    had_function: Vec<bool>,
 }
 
 impl fmt::Debug for Session {
@@ -141,6 +143,7 @@ impl Session {
             refused: instruments.iter().map(|i| i.counters.iter().map(|_| None).collect()).collect(),
             gone: instruments.iter().map(|_| None).collect(),
             saturated: Vec::new(),
+            had_function: Vec::new(),
             instruments,
         };
         for (number, instrument) in session.instruments.iter().enumerate() {
@@ -215,6 +218,7 @@ impl Session {
     /// Lets everything count from now on and takes the first reading.
     pub fn start(&mut self, root: &Root) {
         self.saturated = self.instruments.iter().map(|i| i.pmu.saturated(root)).collect();
+        self.had_function = self.instruments.iter().map(|i| i.pmu.has_function(root) == Some(true)).collect();
         for open in &mut self.groups {
             let started = open.group.read().map(|values| keep(&mut open.last, &values));
             if let Err(error) = started.and_then(|()| open.group.enable()) {
@@ -272,7 +276,8 @@ impl Session {
             if self.gone[number].is_some() {
                 continue;
             }
-            if !instrument.pmu.is_present(root) {
+            let is_removed = self.had_function[number] && instrument.pmu.has_function(root) == Some(false);
+            if is_removed || !instrument.pmu.is_present(root) {
                 self.gone[number] = Some(perf::Error::Gone { event: instrument.pmu.name.clone() });
                 continue;
             }

@@ -107,6 +107,12 @@ impl Pmu {
         root.number(format!("{DEVICES}/{}/type", self.name)) == Some(u64::from(self.number))
     }
 
+    /// Whether the PCI function that it counts for is there; `None` where it counts for none. A driver cannot take its PMU
+    /// back while events are open, so the function may be gone while [`Pmu::is_present`] is true.
+    pub fn has_function(&self, root: &Root) -> Option<bool> {
+        self.function().map(|bdf| root.exists(crate::pci::folder(bdf)))
+    }
+
     /// The CPUs of [`Pmu::cpus`] that are offline: a driver that did not follow leaves such a mask behind.
     pub fn offline_cpus(&self, root: &Root) -> CpuList {
         match root.text("/sys/devices/system/cpu/online").and_then(|text| text.parse::<CpuList>().ok()) {
@@ -219,6 +225,7 @@ mod tests {
         assert_eq!(pmu.events.keys().collect::<Vec<_>>(), ["decode_error", "rx_pcie_tlp_data_payload"]);
         assert_eq!(pmu.saturated(&root), [(0x201, 0, 3), (1, 7, 1)]);
         assert!(pmu.is_present(&root));
+        assert_eq!(pmu.has_function(&root), Some(false), "the tree has no PCI functions");
         assert!(!Pmu { number: 34, ..pmu.clone() }.is_present(&root));
     }
 
