@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use pciescope_catalogue::{Catalogue, Event};
 use pciescope_core::{Comparison, Record};
 
 use super::perf_stat::{Counted, Read};
@@ -91,26 +92,29 @@ fn of_workload(moved: &Moved, elapsed_s: Option<f64>) -> Comparison {
     }
 }
 
-/// What a counter's event means; `None` for events that count no bytes of a root port or of DRAM.
+/// What a counter's event means; `None` for events that count no bytes of a port or of DRAM. perf's text has neither the PMU's
+/// events nor its identifier: the kind is found by the PMU's name and the event's.
 fn meaning(counted: &Counted) -> Option<Meaning> {
     let (pmu, rest) = counted.event.split_once('/')?;
-    let event = rest.split(['/', ',']).next()?.to_ascii_lowercase();
-    let is_scaled = |constant: f64| if counted.is_bytes { 1.0 } else { constant };
-    let payload = match event.as_str() {
-        "rx_pcie_tlp_data_payload" => Some(Direction::Read),
-        "tx_pcie_tlp_data_payload" => Some(Direction::Write),
-        _ => None,
+    let name = rest.split(['/', ',']).next()?;
+    let kind = Catalogue::builtin().find(pmu, None, &[name])?;
+    // Names may be sums, `hif_wr + hif_rmw`: each of them counts.
+    let is_it = |event: &Event| {
+        event.names.iter().flat_map(|known| known.split('+')).any(|known| known.trim().eq_ignore_ascii_case(name))
     };
-    if let Some(direction) = payload {
-        // Raw units of 16 bytes in the downstream driver, bytes in the one of the kernel.
-        let constant = if pmu.starts_with("pcie_bdf_") { 16.0 } else { 1.0 };
-        return Some(Meaning { direction, bytes_per_count: is_scaled(constant), die: None });
-    }
-    let page = u64::from_str_radix(pmu.strip_prefix("ali_drw_")?, 16).ok()?;
-    let direction = match event.strip_prefix("perf_").unwrap_or(&event) {
-        "hif_rd" => Direction::Read,
-        "hif_wr" | "hif_rmw" => Direction::Write,
-        _ => return None,
-    };
-    Some(Meaning { direction, bytes_per_count: is_scaled(64.0), die: Some((page >> 30) as u32) })
+    let feeds =
+        |event: &Event, metric: &str| kind.metric(metric).is_some_and(|metric| metric.events().contains(&event.name));
+    let (event, direction) = kind.events.values().filter(|event| is_it(event)).find_map(|event| {
+        if feeds(event, "rx_bytes_per_s") || feeds(event, "read_bytes_per_s") {
+            Some((event, Direction::Read))
+        } else if feeds(event, "tx_bytes_per_s") || feeds(event, "write_bytes_per_s") {
+            Some((event, Direction::Write))
+        } else {
+            None
+        }
+    })?;
+    // Where perf scaled by the kernel's files, its figure is in bytes already.
+    let bytes_per_count = if counted.is_bytes { 1.0 } else { event.per_count * event.unit.factor };
+    let die = kind.place(pmu).get("die").and_then(|die| u32::try_from(*die).ok());
+    Some(Meaning { direction, bytes_per_count, die: die.filter(|_| kind.what.is_dram()) })
 }
