@@ -95,7 +95,10 @@ fn boot(kernel: Kernel, more: impl FnOnce(Builder) -> Builder) -> Rig {
     rig
 }
 
-/// Says what is being tested, and how long the last took.
+/// A name, and what is tested.
+type Step = (&'static str, fn(&Rig));
+
+/// Says what was tested, and how long it took.
 struct Steps(Instant);
 
 impl Steps {
@@ -124,7 +127,7 @@ fn report(ledger: &Value, port: &str, code: u64) -> u64 {
 fn on_6_12_every_count_is_the_boards() {
     let rig = boot(Kernel::V6_12, |builder| builder.module("rasdes_pmu"));
     let mut steps = Steps(Instant::now());
-    let tests: [(&str, fn(&Rig)); 25] = [
+    let tests: [Step; 25] = [
         ("names", sysfs_shows_what_the_page_says),
         ("every event", every_event_counts_what_happened_and_no_other),
         ("lanes", lanes_of_a_wide_port_count_apart),
