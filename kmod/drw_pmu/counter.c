@@ -297,6 +297,27 @@ void drw_counter_put(struct drw_pmu *drw, struct drw_user *user)
 	user->state = DRW_IDLE;
 }
 
+/*
+ * Someone who stops, or is put back in a moment. Pinned events are, and are to
+ * have no gap: they come last, and not at all on their way to another CPU.
+ */
+static struct drw_user *drw_find_stopping(struct drw_pmu *drw)
+{
+	struct drw_user *user, *pinned = NULL;
+	unsigned int n;
+
+	for (n = 0; n < DRW_COUNTERS; n++) {
+		user = drw->counters[n];
+		if (user->state != DRW_STOPPING)
+			continue;
+		if (!user->event->attr.pinned)
+			return user;
+		if (!drw->is_migrating)
+			pinned = user;
+	}
+	return pinned;
+}
+
 /* A free common counter, or one whose user stops anyway. */
 static int drw_find_free(struct drw_pmu *drw)
 {
@@ -307,15 +328,12 @@ static int drw_find_free(struct drw_pmu *drw)
 		if (!drw->counters[n])
 			return n;
 	}
-	for (n = 0; n < DRW_COUNTERS; n++) {
-		user = drw->counters[n];
-		if (user->state != DRW_STOPPING)
-			continue;
-		drw_halt(drw, user);
-		drw_counter_put(drw, user);
-		return n;
-	}
-	return -EAGAIN;
+	user = drw_find_stopping(drw);
+	if (!user)
+		return -EAGAIN;
+	drw_halt(drw, user);
+	drw_counter_put(drw, user);
+	return user->counter;
 }
 
 /**

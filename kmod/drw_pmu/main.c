@@ -151,6 +151,9 @@ static int drw_cpu_offline(unsigned int cpu, struct hlist_node *node)
 	mutex_lock(&drw->hotplug);
 	if (drw->cpu == cpu && other < nr_cpu_ids)
 		drw_use_cpu(drw, other);
+	else if (drw->cpu != cpu && drw->is_registered)
+		/* Opened while the PMU moved: it may have been left behind. */
+		drw_migrate(drw, cpu, drw->cpu);
 	mutex_unlock(&drw->hotplug);
 	return 0;
 }
