@@ -92,7 +92,11 @@ fn events(root: &Root, at: &str) -> BTreeMap<String, Named> {
     let files = root.names(format!("{at}/events"));
     let is_extra = |file: &str| [".scale", ".unit", ".snapshot", ".per-pkg"].iter().any(|end| file.ends_with(end));
     for name in files.iter().filter(|file| !is_extra(file)) {
-        let text = |extra: &str| root.text(format!("{at}/events/{name}{extra}"));
+        // Only what is there is opened: a machine may have thousands of events without any of these.
+        let text = |extra: &str| {
+            let file = format!("{name}{extra}");
+            files.binary_search(&file).is_ok().then(|| root.text(format!("{at}/events/{file}"))).flatten()
+        };
         let Some(terms) = text("") else { continue };
         let scale = text(".scale").and_then(|text| text.parse().ok()).filter(|scale: &f64| scale.is_finite());
         let is_snapshot = text(".snapshot").is_some_and(|text| text != "0");
