@@ -210,8 +210,9 @@ fn parse_speed(text: &str) -> Option<f64> {
     text.split_whitespace().next()?.parse().ok().filter(|speed| *speed > 0.0)
 }
 
-/// The bridges above a function in its own domain, from the root port down, from where its folder really lies.
-fn path(root: &Root, bdf: Bdf) -> Vec<Bdf> {
+/// The bridges above a function in its own domain, from the root port down, from where its folder really lies. Reads no
+/// configuration space.
+pub fn path(root: &Root, bdf: Bdf) -> Vec<Bdf> {
     let Ok(target) = std::fs::read_link(root.path(folder(bdf))) else { return Vec::new() };
     let mut bridges = Vec::new();
     for part in target.iter().filter_map(|part| part.to_str()) {

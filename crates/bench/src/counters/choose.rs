@@ -185,7 +185,10 @@ pub fn choose(root: &Root, wanted: &Wanted) -> Result<Choice, Error> {
 pub struct Machine {
     /// All PMUs.
     pub pmus: Vec<(Pmu, Option<&'static Kind>)>,
-    functions: Vec<Function>,
+    root: Root,
+    /// Every function with the bridges above it. Their configuration is read of those that are shown only: on a large
+    /// machine that of all takes longer than counting.
+    paths: Vec<(Bdf, Vec<Bdf>)>,
     nodes: BTreeMap<u32, u32>,
     is_guest: bool,
 }
@@ -206,7 +209,8 @@ impl Machine {
         let cpus = pciescope_hw::topology::cpus(root).unwrap_or_default();
         Ok(Machine {
             pmus,
-            functions: pci::functions(root)?,
+            root: root.clone(),
+            paths: pci::addresses(root).into_iter().map(|bdf| (bdf, pci::path(root, bdf))).collect(),
             is_guest: pciescope_hw::environment::hypervisor(root).is_some(),
             nodes: cpus.into_iter().filter_map(|cpu| Some((cpu.cpu, cpu.node?))).collect(),
         })
@@ -215,13 +219,14 @@ impl Machine {
     /// The root port and the functions below it, bridges left out.
     pub fn port(&self, pmu: &Pmu) -> (Option<Function>, Vec<Below>) {
         let Some(bdf) = pmu.function() else { return (None, Vec::new()) };
-        let port = self.functions.iter().find(|function| function.bdf == Some(bdf)).cloned();
-        let below =
-            self.functions.iter().filter(|function| function.path.contains(&bdf) && !pci::is_bridge(function.class));
-        let below = below.filter_map(|function| {
-            Some(Below { bdf: function.bdf?, name: function.name.clone(), driver: function.driver.clone() })
-        });
-        (port, below.collect())
+        // One that goes away meanwhile, or cannot be understood, is left out.
+        let load = |bdf: Bdf| pci::function(&self.root, bdf).ok();
+        let below = self.paths.iter().filter(|(_, path)| path.contains(&bdf)).filter_map(|(below, _)| load(*below));
+        let below = below.filter(|function| !pci::is_bridge(function.class));
+        let below = below
+            .filter_map(|function| Some(Below { bdf: function.bdf?, name: function.name, driver: function.driver }));
+        let below = below.collect();
+        (load(bdf), below)
     }
 
     /// The NUMA node of a PMU on a CPU: as it says, as its port says, else that of the CPU on which it is counted.
@@ -273,7 +278,7 @@ impl Machine {
 
     /// Whether a function is the port or is below it.
     fn is_at(&self, bdf: Bdf, port: Bdf) -> bool {
-        bdf == port || self.functions.iter().any(|function| function.bdf == Some(bdf) && function.path.contains(&port))
+        bdf == port || self.paths.iter().any(|(one, path)| *one == bdf && path.contains(&port))
     }
 
     /// Refuses places at which nothing counts.
@@ -282,7 +287,7 @@ impl Machine {
             match place {
                 Place::Pmus(pattern) => drop(self.named(pattern)?),
                 Place::Function(bdf) => {
-                    if !self.functions.iter().any(|function| function.bdf == Some(*bdf)) {
+                    if !self.paths.iter().any(|(one, _)| one == bdf) {
                         return Err(pciescope_hw::Error::NoSuchFunction { bdf: *bdf }.into());
                     }
                     if !self.pmus.iter().any(|(pmu, _)| self.is_wanted(pmu, std::slice::from_ref(place))) {
