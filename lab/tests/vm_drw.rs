@@ -403,7 +403,7 @@ fn counters_that_are_known_to_hold_lose_nothing(rig: &Counters) {
 
 /// Every number that is no event, and ways of counting that this hardware does not have.
 fn what_does_not_exist_is_refused(rig: &Counters) {
-    let log = || rig.must("dmesg | wc -l");
+    let log = || rig.log_lines();
     let before = log();
     let shown = rig.must(&format!("cat /sys/bus/event_source/devices/{}/events/*", rig.pmu(SUB)));
     let code = |line: &str| line.split_once("=0x").and_then(|(_, hex)| u64::from_str_radix(hex, 16).ok());

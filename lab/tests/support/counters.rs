@@ -175,6 +175,11 @@ impl Counters {
         output.stdout.trim().to_owned()
     }
 
+    /// How many lines the kernel's log has, but for what it says of a host that is slow.
+    pub fn log_lines(&self) -> String {
+        self.must("dmesg | grep -vc 'hrtimer: interrupt took'")
+    }
+
     /// A file of the guest, empty where there is none.
     pub fn read(&self, file: &str) -> String {
         String::from_utf8_lossy(&self.vm.pull_file(file).unwrap_or_default()).into_owned()
