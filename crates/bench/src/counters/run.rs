@@ -10,7 +10,7 @@ use pciescope_core::record::{Failure, Instance, Interval, Method, Record, SCHEMA
 use pciescope_core::{Environment, Sink};
 use pciescope_hw::perf::Doubt;
 use pciescope_hw::wait::{Woken, now_ns};
-use pciescope_hw::{Root, perf};
+use pciescope_hw::Root;
 
 use super::choose::{Choice, Panel};
 use super::figures::{self, Figure, least};
@@ -70,11 +70,11 @@ pub fn measure(root: &Root, task: Task, host: &mut dyn Host, sink: &mut dyn Sink
     plan.events = session.events().map(ToString::to_string).collect();
     let mut writer = Writer::new(panels, &session, &environment, label);
     writer.begin(sink, &session, environment, &plan)?;
-    // Reading on the CPU where most is counted saves calls between CPUs. Where it is not allowed they are made.
-    let pinned = session.best_cpu().filter(|_| plan.interval_ns.is_some()).and_then(|cpu| perf::stay_on(cpu).ok());
+    if plan.interval_ns.is_some() {
+        session.follow_cpus();
+    }
     let outcome = count(root, &plan, &mut session, &mut writer, host, sink);
     session.stop();
-    drop(pinned);
     outcome?;
     sink.finish().map_err(|source| Error::Sink { source })?;
     Ok(writer.summary)

@@ -126,6 +126,10 @@ pub struct Session {
     saturated: Vec<Vec<(u64, u32, u64)>>,
     /// Whether the PCI function of an instrument was there at the start.
     had_function: Vec<bool>,
+    /// Whether this thread goes to the CPU of the group that is read.
+    follows: bool,
+    /// Where it is, if it was let there.
+    stays: Option<perf::Stay>,
 }
 
 impl fmt::Debug for Session {
@@ -144,6 +148,8 @@ impl Session {
             gone: instruments.iter().map(|_| None).collect(),
             saturated: Vec::new(),
             had_function: Vec::new(),
+            follows: false,
+            stays: None,
             instruments,
         };
         for (number, instrument) in session.instruments.iter().enumerate() {
@@ -172,15 +178,11 @@ impl Session {
         self.groups.len()
     }
 
-    /// The CPU on which most groups are counted: reading there saves the kernel calls between CPUs.
-    pub fn best_cpu(&self) -> Option<u32> {
-        let mut best: Option<(usize, u32)> = None;
-        for run in self.groups.chunk_by(|a, b| a.group.cpu() == b.group.cpu()) {
-            if best.is_none_or(|(most, _)| run.len() > most) {
-                best = Some((run.len(), run[0].group.cpu()));
-            }
-        }
-        best.map(|(_, cpu)| cpu)
+    /// From now on each group is read on its own CPU, as perf does: a call to another CPU keeps two busy, since the caller
+    /// waits for it in a loop. Where this process may not run on a CPU, such calls are made. [`Session::stop`] gives the thread its
+    /// CPUs back.
+    pub fn follow_cpus(&mut self) {
+        self.follows = true;
     }
 
     /// Why a counter could not be opened; `None` where it is open.
@@ -229,6 +231,7 @@ impl Session {
 
     /// Stops everything; counts stay readable.
     pub fn stop(&mut self) {
+        self.stays = None;
         for open in &mut self.groups {
             // One that cannot be stopped is closed soon.
             let _ = open.group.disable();
@@ -244,9 +247,16 @@ impl Session {
 
     /// Reads everything once, without allocating.
     pub fn read(&mut self) {
+        let mut at = None;
         for open in &mut self.groups {
             if self.gone[open.instrument].is_some() {
                 continue;
+            }
+            let cpu = open.group.cpu();
+            // Once per CPU: where it was not let there, it is not tried again for each group.
+            if self.follows && at.replace(cpu) != Some(cpu) && self.stays.as_ref().map(perf::Stay::cpu) != Some(cpu) {
+                self.stays = None;
+                self.stays = perf::stay_on(cpu).ok();
             }
             match open.group.read() {
                 Ok(values) => {

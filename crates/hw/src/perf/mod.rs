@@ -19,11 +19,13 @@ pub use format::Field;
 pub use group::{Group, Packed, Reading, Values};
 pub use pmu::{Named, Pmu, named, names, pmus};
 
+pub use crate::memory::Pinned as Stay;
+
 /// Holds this thread on a CPU, as [`crate::probe`] does, until the value is dropped: a counter is read there without a call to
 /// another CPU.
 ///
 /// # Errors
 /// EINVAL where the CPU is offline, or this process may not run there.
-pub fn stay_on(cpu: u32) -> std::io::Result<crate::memory::Pinned> {
-    crate::memory::Pinned::to(cpu)
+pub fn stay_on(cpu: u32) -> std::io::Result<Stay> {
+    Stay::to(cpu)
 }
