@@ -215,7 +215,7 @@ fn wraps_beside_readers(rig: &Counters) {
     let session = |name: &str| {
         let script = format!(
             "{{ for code in 0x04 0x07 0x08 0x0c 0x0d 0x0f; do echo open {pmu} $code; done; \
-             for n in $(seq 150); do for n in 0 1 2 3 4 5; do echo read $n; done; sleep 0.02; done; \
+             for n in $(seq 300); do for n in 0 1 2 3 4 5; do echo read $n; done; sleep 0.02; done; \
              for n in 0 1 2 3 4 5; do echo disable $n; echo read $n; done; }} | /lib/pciescope/perf_events >/tmp/{name}.out"
         );
         rig.vm.start(&script).unwrap_or_else(|err| panic!("the lab failed: {err}"))
