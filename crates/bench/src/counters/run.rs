@@ -8,9 +8,9 @@ use std::time::SystemTime;
 use pciescope_core::plan::{Plan, StatPlan};
 use pciescope_core::record::{Failure, Instance, Interval, Method, Record, SCHEMA, Warning};
 use pciescope_core::{Environment, Sink};
+use pciescope_hw::Root;
 use pciescope_hw::perf::Doubt;
 use pciescope_hw::wait::{Woken, now_ns};
-use pciescope_hw::Root;
 
 use super::choose::{Choice, Panel};
 use super::figures::{self, Figure, least};
