@@ -161,7 +161,8 @@ fn verify_pcie_agrees_with_the_ledger() {
     let rig = Rig::boot(Kernel::Newest, "rasdes_pmu");
     rig.disk.tell("rate 200MB");
     rig.take_turns_of("dwc_rootport_10", 200);
-    let command = format!("pciescope verify pcie --target {} --write --seconds 10 --json -- --bs=64k", rig.node);
+    let command =
+        format!("pciescope verify pcie --target {} --write --destroy-data --seconds 10 --json -- --bs=64k", rig.node);
     settle("verify pcie", || {
         let before = rig.payload();
         let output = rig.counters.vm.run_within(&command, Duration::from_secs(120)).unwrap();
@@ -206,13 +207,12 @@ fn verify_pcie_agrees_with_the_ledger() {
         Ok(())
     });
 
-    // What holds something is not written to.
-    rig.counters.must(&format!(
-        "dd if=/dev/zero of={} bs=1M count=1 2>/dev/null; dd if=/dev/zero of=/tmp/file bs=1k count=1 2>/dev/null",
-        rig.node
-    ));
-    let refused = rig.counters.run("pciescope verify pcie --target /tmp/file --write");
+    // What holds something is not written to: fio's blocks here, with no partition and nothing mounted.
+    let before = rig.payload();
+    let refused = rig.counters.run(&format!("pciescope verify pcie --target {} --write", rig.node));
     assert_eq!(refused.status, 2, "{}", refused.stderr);
+    assert!(refused.stderr.contains("not blank") && refused.stderr.contains("--destroy-data"), "{}", refused.stderr);
+    assert!(rig.payload()[1] - before[1] < MIB, "it wrote to the disk all the same");
     // A wrong counter is found: bytes that fio does not know of.
     let both =
         format!("pciescope verify pcie --target {} --seconds 3 --json & sleep 1.5; touch /tmp/now; wait $!", rig.node);

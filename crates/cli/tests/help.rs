@@ -3,13 +3,16 @@
 mod common;
 use common::{pciescope, run};
 
-const COMMANDS: [&str; 19] = [
+const COMMANDS: [&str; 22] = [
     "list",
     "latency",
     "latency mmio",
     "latency path",
     "latency irq",
     "stat",
+    "verify",
+    "verify pcie",
+    "verify dram",
     "reg",
     "reg read",
     "reg write",

@@ -1,5 +1,6 @@
 //! Disks: which one a path lies on, the way over PCIe to it, and whether it holds something.
 
+use std::io::Read;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -58,6 +59,20 @@ impl Disk {
         }
         reasons
     }
+}
+
+/// How much of a disk is looked at to find out whether it is blank: every file system, LVM and LUKS begins in here.
+const HEAD: u64 = 1 << 20;
+
+/// Whether the first MiB of a disk or file holds nothing but zeros; an empty file does too.
+///
+/// # Errors
+/// [`Error::Read`].
+pub fn is_blank(path: &Path) -> Result<bool, Error> {
+    let fail = |source| Error::Read { path: path.to_owned(), source };
+    let mut head = Vec::new();
+    std::fs::File::open(path).map_err(fail)?.take(HEAD).read_to_end(&mut head).map_err(fail)?;
+    Ok(head.iter().all(|byte| *byte == 0))
 }
 
 /// Stacks (LVM on LUKS on RAID) are no deeper than this.
@@ -143,6 +158,17 @@ mod tests {
         assert_eq!(disk.holds(&root), ["nvme0n1 has partitions: nvme0n1p1"]);
         let other = Disk::by_number(&root, 259, 3, true).unwrap();
         assert_eq!(other.holds(&root), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_disk_with_a_single_byte_at_its_beginning_is_not_blank() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        assert!(is_blank(file.path()).unwrap());
+        file.as_file().set_len(HEAD + 1).unwrap();
+        assert!(is_blank(file.path()).unwrap());
+        std::os::unix::fs::FileExt::write_at(file.as_file(), &[1], HEAD - 1).unwrap();
+        assert!(!is_blank(file.path()).unwrap());
+        assert!(is_blank(Path::new("/nonexistent")).is_err());
     }
 
     #[test]

@@ -117,6 +117,15 @@ pub fn hint_of(err: &(dyn std::error::Error + 'static)) -> Option<String> {
     if let Some(err) = err.downcast_ref::<pciescope_bench::counters::Error>() {
         return err.hint();
     }
+    if let Some(err) = err.downcast_ref::<pciescope_bench::verify::Error>() {
+        return err.hint();
+    }
+    if let Some(err) = err.downcast_ref::<pciescope_bench::workload::Error>() {
+        return err.hint();
+    }
+    if let Some(err) = err.downcast_ref::<pciescope_hw::perf::Error>() {
+        return err.hint();
+    }
     if let Some(err) = err.downcast_ref::<pciescope_hw::Error>() {
         return err.hint();
     }

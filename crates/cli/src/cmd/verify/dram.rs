@@ -127,7 +127,7 @@ fn nodes(args: &Args, ctx: &Ctx) -> anyhow::Result<Vec<Node>> {
     if pmus.is_empty() {
         return Err(Refusal::new(
             "no DRAM counter of this machine is known",
-            "`pciescope list` shows the counters; a Yitian 710 needs the driver drw_pmu or alibaba_uncore_drw_pmu",
+            "`pciescope stat --list` shows the counters; a Yitian 710 needs the driver drw_pmu or alibaba_uncore_drw_pmu",
         )
         .into());
     }
@@ -149,7 +149,7 @@ fn nodes(args: &Args, ctx: &Ctx) -> anyhow::Result<Vec<Node>> {
         let wanted = args.node.unwrap_or_default();
         return Err(Refusal::new(
             format!("NUMA node {wanted}: no DRAM counter belongs to it"),
-            "`pciescope list` shows the nodes; leave out --node to take all",
+            "`pciescope stat --list` shows the counters; leave out --node to take all",
         )
         .into());
     }
@@ -191,8 +191,16 @@ fn with(command: &str, args: &Args, ctx: &Ctx, node: &Node, options: &Options<'_
         Ok(())
     };
     let window = Duration::from_secs(args.seconds.into());
-    let seen = verify::window(LEAD, window, &mut counters, options, &mut begin)?;
-    let Some(mut child) = child else { anyhow::bail!("{command}: was not started") };
+    let seen = verify::window(LEAD, window, &mut counters, options, &mut begin);
+    let Some(mut child) = child else {
+        seen?;
+        anyhow::bail!("{command}: was not started");
+    };
+    if seen.is_err() || ctx.stop.is_set() {
+        // Nobody waits for its figures any more; one that has ended needs no end.
+        let _ = child.kill();
+    }
+    let seen = seen.inspect_err(|_| drop(child.wait()))?;
     let had_ended = child.try_wait()?.is_some();
     let output = child.wait_with_output()?;
     let refuse = |why: String, hint: &str| Refusal::new(format!("{command}: {why}"), hint);

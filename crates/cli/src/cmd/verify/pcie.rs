@@ -7,7 +7,7 @@ use pciescope_bench::verify::{self, Counter, Side};
 use pciescope_bench::workload;
 use pciescope_bench::workload::fio::{Job, Way};
 use pciescope_core::Bdf;
-use pciescope_hw::block::Disk;
+use pciescope_hw::block::{self, Disk};
 use pciescope_hw::pci;
 use pciescope_hw::perf::{self, Pmu};
 
@@ -94,17 +94,20 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     journal.finish()
 }
 
-/// A disk that holds something is not written to by mistake.
-fn refuse_to_destroy(args: &Args, ctx: &Ctx, disk: &Disk) -> Result<(), workload::Error> {
-    let mut holds = if disk.is_whole { disk.holds(&ctx.root) } else { Vec::new() };
-    let is_file_with_data = !disk.is_whole && args.target.metadata().is_ok_and(|meta| meta.len() > 0);
-    if is_file_with_data {
-        holds.push("the file is not empty".to_owned());
-    }
-    if holds.is_empty() || args.destroy_data {
+/// A disk or file that holds something is not written to by mistake. A file system that is not mounted is something too.
+fn refuse_to_destroy(args: &Args, ctx: &Ctx, disk: &Disk) -> anyhow::Result<()> {
+    if args.destroy_data {
         return Ok(());
     }
-    Err(workload::Error::Destructive { target: args.target.display().to_string(), why: holds.join("; ") })
+    let mut holds = if disk.is_whole { disk.holds(&ctx.root) } else { Vec::new() };
+    if !block::is_blank(&args.target)? {
+        holds.push("its first MiB is not blank".to_owned());
+    }
+    if holds.is_empty() {
+        return Ok(());
+    }
+    let (target, why) = (args.target.display().to_string(), holds.join("; "));
+    Err(workload::Error::Destructive { target, why }.into())
 }
 
 fn find_pmu(args: &Args, ctx: &Ctx, disk: &Disk) -> anyhow::Result<Pmu> {
@@ -120,7 +123,7 @@ fn find_pmu(args: &Args, ctx: &Ctx, disk: &Disk) -> anyhow::Result<Pmu> {
     Ok(found.ok_or_else(|| {
         Refusal::new(
             format!("{}: its root port {port} has no payload counter", disk.name),
-            "`pciescope list` shows the counters; ports of DesignWare cores need the driver rasdes_pmu or dwc_pcie_pmu",
+            "`pciescope stat --list` shows the counters; ports of DesignWare cores need the driver rasdes_pmu or dwc_pcie_pmu",
         )
     })?)
 }
