@@ -1,0 +1,736 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Acquisitions: set up, arm, find the end. An end counts when sampling has
+ * stopped and the samples have reached the card's memory; a signal alone does not.
+ */
+#include <linux/bitfield.h>
+#include <linux/delay.h>
+#include <linux/bitops.h>
+#include <linux/jiffies.h>
+#include <linux/ktime.h>
+#include <linux/sched/signal.h>
+
+#include "internal.h"
+
+#define SIS8300_STOP_TIMEOUT_US	100000
+#define SIS8300_SILENT_MAX	3	/* ends without a signal: this firmware gives none */
+#define SIS8300_BUSY		(SIS8300_STATUS_SAMPLING | SIS8300_STATUS_ARMED | \
+				 SIS8300_STATUS_LOGIC_BUSY | SIS8300_STATUS_FIFO)
+
+/**
+ * sis8300_block_samples() - an acquisition's length is a multiple of it
+ * @sis: the board
+ */
+u32 sis8300_block_samples(const struct sis8300 *sis)
+{
+	/* The KU stores pairs of blocks, and only from even ones. */
+	return sis->is_ku ? 2 * SIS8300_BLOCK_SAMPLES : SIS8300_BLOCK_SAMPLES;
+}
+
+static int sis8300_check_trigger(const struct sis8300 *sis, const struct sis8300_setup *s)
+{
+	u32 lines = 0;
+
+	switch (s->trigger) {
+	case SIS8300_TRIGGER_NOW:
+		break;
+	case SIS8300_TRIGGER_INTERNAL:
+		if (!(sis->options & SIS8300_OPTION_TRIGGER))
+			return -EOPNOTSUPP;
+		break;
+	case SIS8300_TRIGGER_MLVDS:
+		lines = GENMASK(7, 0);
+		break;
+	case SIS8300_TRIGGER_FRONT:
+		lines = GENMASK(3, 0);
+		break;
+	default:
+		return -EINVAL;
+	}
+	if (s->trigger_lines & ~lines || (lines && !s->trigger_lines) ||
+	    s->trigger_falling & ~s->trigger_lines)
+		return -EINVAL;
+	return 0;
+}
+
+static int sis8300_check_setup(const struct sis8300 *sis, struct sis8300_setup *s)
+{
+	u32 block = sis8300_block_samples(sis), bytes = 2 * hweight32(s->channels);
+	int ret;
+
+	if (memchr_inv(s->reserved, 0, sizeof(s->reserved)) || !s->channels ||
+	    s->channels >> SIS8300_CHANNELS || s->pretrigger > SIS8300_PRETRIGGER_MAX ||
+	    s->clock > SIS8300_CLOCK_KEEP || !s->samples || s->samples > SZ_1G)
+		return -EINVAL;
+	if (s->clock != SIS8300_CLOCK_KEEP &&
+	    (s->divider < (s->clock == SIS8300_CLOCK_INTERNAL ? 2 : 1) || s->divider > 32))
+		return -EINVAL;
+	ret = sis8300_check_trigger(sis, s);
+	if (ret)
+		return ret;
+	if (s->pretrigger && !(sis->options & SIS8300_OPTION_DELAY))
+		return -EOPNOTSUPP;
+	s->samples = roundup(s->samples, block);
+	return s->samples * bytes > sis->memory_bytes ? -EINVAL : 0;
+}
+
+static void sis8300_place_channels(struct sis8300_setup *s)
+{
+	u32 channel, k = 0;
+
+	for (channel = 0; channel < SIS8300_CHANNELS; channel++) {
+		if (s->channels & BIT(channel))
+			s->start[channel] = k++ * s->samples * 2;
+		else
+			s->start[channel] = U64_MAX;
+	}
+}
+
+static void sis8300_write_setup(struct sis8300 *sis, const struct sis8300_setup *s)
+{
+	u32 sample = ~s->channels & SIS8300_SAMPLE_DISABLE, mlvds, front, channel;
+	bool is_mlvds = s->trigger == SIS8300_TRIGGER_MLVDS;
+	bool is_front = s->trigger == SIS8300_TRIGGER_FRONT;
+
+	if (s->trigger == SIS8300_TRIGGER_INTERNAL)
+		sample |= SIS8300_SAMPLE_INTERNAL;
+	else if (is_mlvds || is_front)
+		sample |= SIS8300_SAMPLE_EXTERNAL;
+	mlvds = sis8300_read(sis, SIS8300_REG_MLVDS) & SIS8300_MLVDS_OUTPUTS;
+	front = sis8300_read(sis, SIS8300_REG_FRONT) & SIS8300_FRONT_OUTPUTS;
+	if (is_mlvds)
+		mlvds |= FIELD_PREP(SIS8300_MLVDS_ENABLE, s->trigger_lines) |
+			 FIELD_PREP(SIS8300_MLVDS_FALLING, s->trigger_falling);
+	if (is_front)
+		front |= FIELD_PREP(SIS8300_FRONT_ENABLE, s->trigger_lines) |
+			 FIELD_PREP(SIS8300_FRONT_FALLING, s->trigger_falling);
+	sis8300_write(sis, SIS8300_REG_SAMPLE, sample);
+	sis8300_write(sis, SIS8300_REG_MLVDS, mlvds);
+	sis8300_write(sis, SIS8300_REG_FRONT, front);
+	for (channel = 0; channel < SIS8300_CHANNELS; channel++) {
+		if (s->channels & BIT(channel))
+			sis8300_write(sis, SIS8300_REG_START(channel),
+				      s->start[channel] / SIS8300_BLOCK_BYTES);
+	}
+	sis8300_write(sis, SIS8300_REG_LENGTH, s->samples / SIS8300_BLOCK_SAMPLES - 1);
+	sis8300_write(sis, SIS8300_REG_PRETRIGGER, s->pretrigger);
+}
+
+/* In sis8300_enter(), with setup_lock held. @has_clock: clock and divider are as they are to be. */
+static int sis8300_apply_setup(struct sis8300 *sis, const struct sis8300_setup *s, bool has_clock)
+{
+	int ret;
+
+	if (!sis->has_adc) {
+		ret = sis8300_init_adcs(sis);
+		if (ret)
+			return ret;
+		sis->has_adc = true;
+	}
+	if (!has_clock && s->clock != SIS8300_CLOCK_KEEP) {
+		ret = sis8300_set_clock(sis, s->clock, s->divider);
+		if (ret)
+			return ret;
+	}
+	sis8300_write_setup(sis, s);
+	return 0;
+}
+
+static bool sis8300_is_acquiring(struct sis8300 *sis)
+{
+	bool is;
+
+	spin_lock_irq(&sis->lock);
+	is = sis->acq.owner;
+	spin_unlock_irq(&sis->lock);
+	return is;
+}
+
+static bool sis8300_take_reset(struct sis8300 *sis)
+{
+	bool was;
+
+	spin_lock_irq(&sis->lock);
+	was = sis->was_reset;
+	sis->was_reset = false;
+	spin_unlock_irq(&sis->lock);
+	return was;
+}
+
+/* What was to follow the reset has failed: the next arming tries it again. */
+static void sis8300_put_reset(struct sis8300 *sis)
+{
+	spin_lock_irq(&sis->lock);
+	sis->was_reset = true;
+	spin_unlock_irq(&sis->lock);
+}
+
+/**
+ * sis8300_setup() - say what the next acquisitions do
+ * @f: the file
+ * @setup: what is wanted; gets what was set
+ *
+ * Return: 0; -EINVAL, -EOPNOTSUPP, -EBUSY, -EINTR, -ENODEV, -ETIMEDOUT.
+ */
+int sis8300_setup(struct sis8300_file *f, struct sis8300_setup *setup)
+{
+	struct sis8300 *sis = f->sis;
+	bool has_clock;
+	int ret;
+
+	ret = sis8300_check_setup(sis, setup);
+	if (ret)
+		return ret;
+	sis8300_place_channels(setup);
+	if (mutex_lock_interruptible(&sis->setup_lock))
+		return -EINTR;
+	ret = sis8300_enter(sis);
+	if (ret)
+		goto out_unlock;
+	ret = -EBUSY;
+	if (sis8300_is_acquiring(sis))
+		goto out_leave;
+	has_clock = !sis8300_take_reset(sis) && sis->is_set && sis->setup.clock == setup->clock &&
+		    sis->setup.divider == setup->divider;
+	sis->is_set = false;
+	ret = sis8300_apply_setup(sis, setup, has_clock);
+	if (!ret) {
+		sis->setup = *setup;
+		sis->is_set = true;
+	}
+out_leave:
+	sis8300_leave(sis);
+out_unlock:
+	mutex_unlock(&sis->setup_lock);
+	return ret;
+}
+
+/**
+ * sis8300_get_setup() - what the next acquisitions do
+ * @f: the file
+ * @setup: to be filled in
+ *
+ * Return: 0; -ENODATA if SETUP was not called since the registers were changed
+ * otherwise; -EINTR, -ENODEV.
+ */
+int sis8300_get_setup(struct sis8300_file *f, struct sis8300_setup *setup)
+{
+	struct sis8300 *sis = f->sis;
+	int ret;
+
+	if (mutex_lock_interruptible(&sis->setup_lock))
+		return -EINTR;
+	ret = READ_ONCE(sis->gone) ? -ENODEV : sis->is_set ? 0 : -ENODATA;
+	if (!ret)
+		*setup = sis->setup;
+	mutex_unlock(&sis->setup_lock);
+	return ret;
+}
+
+/**
+ * sis8300_acq_stop() - stop sampling, and wait until the last samples are stored
+ * @sis: the board, in sis8300_enter()
+ *
+ * Return: 0; -ETIMEDOUT, -ENODEV.
+ */
+int sis8300_acq_stop(struct sis8300 *sis)
+{
+	ktime_t end = ktime_add_us(ktime_get(), SIS8300_STOP_TIMEOUT_US);
+	u32 status;
+
+	sis8300_write(sis, SIS8300_REG_CONTROL, SIS8300_CONTROL_RESET);
+	for (;;) {
+		status = sis8300_read(sis, SIS8300_REG_CONTROL);
+		if (sis8300_is_lost(sis, status)) {
+			spin_lock_irq(&sis->lock);
+			sis8300_tell_lost(sis);
+			spin_unlock_irq(&sis->lock);
+			return -ENODEV;
+		}
+		if (!(status & (SIS8300_STATUS_LOGIC_BUSY | SIS8300_STATUS_FIFO)))
+			return 0;
+		if (ktime_after(ktime_get(), end))
+			return -ETIMEDOUT;
+		usleep_range(10, 50);
+	}
+}
+
+/**
+ * sis8300_acq_begin() - arm or start
+ * @f: the file whose acquisition it is
+ * @ring: that reads it, or NULL
+ * @command: for SIS8300_REG_CONTROL
+ * @now: the time
+ *
+ * Called with sis->lock held and the board not gone: no end comes in between.
+ */
+void sis8300_acq_begin(struct sis8300_file *f, struct sis8300_ring *ring, u32 command, u64 now)
+{
+	struct sis8300 *sis = f->sis;
+	struct sis8300_acq *acq = &sis->acq;
+
+	lockdep_assert_held(&sis->lock);
+	acq->state = SIS8300_ACQ_ARMED;
+	acq->owner = f;
+	acq->ring = ring;
+	acq->sequence++;
+	acq->armed_ns = now;
+	acq->irq_ns = 0;
+	acq->idle_ns = 0;
+	f->end.armed = acq->sequence;
+	f->end.error = 0;
+	f->events_seen[SIS8300_WAIT_DAQ] = sis->events[SIS8300_WAIT_DAQ];
+	sis8300_write(sis, SIS8300_REG_IRQ_CLEAR, SIS8300_IRQ_DAQ);
+	sis8300_write(sis, SIS8300_REG_CONTROL, command);
+	sis8300_tick_soon(sis, sis8300_acq_tick_ms(sis));
+}
+
+/**
+ * sis8300_arm_command() - what arms the board by its setup
+ * @sis: the board
+ */
+u32 sis8300_arm_command(const struct sis8300 *sis)
+{
+	return sis->setup.trigger == SIS8300_TRIGGER_NOW ? SIS8300_CONTROL_START :
+							   SIS8300_CONTROL_ARM;
+}
+
+/**
+ * sis8300_acq_prepare() - all that comes before arming
+ * @f: the file that is to arm
+ *
+ * Called in sis8300_enter(), with setup_lock held.
+ *
+ * Return: 0; -ENODATA, -EBUSY, -ETIMEDOUT, -ENODEV.
+ */
+int sis8300_acq_prepare(struct sis8300_file *f)
+{
+	struct sis8300 *sis = f->sis;
+	bool busy;
+	int ret = 0;
+
+	lockdep_assert_held(&sis->setup_lock);
+	if (!sis->is_set)
+		return -ENODATA;
+	spin_lock_irq(&sis->lock);
+	busy = sis->is_written || sis->acq.ring || (sis->acq.owner && sis->acq.owner != f);
+	if (!busy)
+		sis8300_acq_cancel(sis, -ECANCELED);
+	spin_unlock_irq(&sis->lock);
+	if (busy)
+		return -EBUSY;
+	if (sis8300_take_reset(sis)) {
+		ret = sis8300_apply_setup(sis, &sis->setup, false);
+		if (ret)
+			sis8300_put_reset(sis);
+	}
+	return ret ?: sis8300_acq_stop(sis);
+}
+
+/**
+ * sis8300_arm() - arm the board for this file
+ * @f: the file
+ * @sequence: gets the number of the acquisition
+ * @time_ns: gets the time of arming
+ *
+ * Return: 0; -ENODATA without a setup; -EBUSY, -EINTR, -EIO, -ENODEV, -ETIMEDOUT.
+ */
+int sis8300_arm(struct sis8300_file *f, u64 *sequence, u64 *time_ns)
+{
+	struct sis8300 *sis = f->sis;
+	int ret;
+
+	if (mutex_lock_interruptible(&sis->setup_lock))
+		return -EINTR;
+	ret = sis8300_enter(sis);
+	if (ret)
+		goto out_unlock;
+	ret = sis8300_acq_prepare(f);
+	if (ret)
+		goto out_leave;
+	spin_lock_irq(&sis->lock);
+	if (sis->gone) {
+		ret = -ENODEV;
+	} else if (sis->is_written) {
+		ret = -EBUSY;
+	} else if (sis->was_reset) {
+		/* Since it was prepared: the registers are not as they have to be. */
+		ret = -EIO;
+	} else {
+		sis8300_acq_begin(f, NULL, sis8300_arm_command(sis), ktime_get_ns());
+		*sequence = sis->acq.sequence;
+		*time_ns = sis->acq.armed_ns;
+	}
+	spin_unlock_irq(&sis->lock);
+out_leave:
+	sis8300_leave(sis);
+out_unlock:
+	mutex_unlock(&sis->setup_lock);
+	return ret;
+}
+
+/**
+ * sis8300_arm_raw() - a tool of the ESS driver writes the control register
+ * @f: the file
+ * @value: what it writes
+ *
+ * Called in sis8300_enter(), with setup_lock held.
+ *
+ * Return: 0; -EBUSY, -ENODEV.
+ */
+int sis8300_arm_raw(struct sis8300_file *f, u32 value)
+{
+	struct sis8300 *sis = f->sis;
+	int ret = 0;
+
+	spin_lock_irq(&sis->lock);
+	if (sis->gone)
+		ret = -ENODEV;
+	else if (sis->acq.ring || (sis->acq.owner && sis->acq.owner != f) ||
+		 (sis->is_written && value & (SIS8300_CONTROL_START | SIS8300_CONTROL_ARM)))
+		ret = -EBUSY;
+	else if (value & SIS8300_CONTROL_RESET)
+		sis8300_acq_cancel(sis, -ECANCELED);
+	if (!ret && value & (SIS8300_CONTROL_START | SIS8300_CONTROL_ARM))
+		sis8300_acq_begin(f, NULL, value, ktime_get_ns());
+	else if (!ret)
+		sis8300_write(sis, SIS8300_REG_CONTROL, value);
+	spin_unlock_irq(&sis->lock);
+	return ret;
+}
+
+/**
+ * sis8300_acq_cancel() - forget the acquisition under way
+ * @sis: the board; sis->lock is held
+ * @error: for who waits for it
+ */
+void sis8300_acq_cancel(struct sis8300 *sis, int error)
+{
+	struct sis8300_acq *acq = &sis->acq;
+
+	lockdep_assert_held(&sis->lock);
+	if (acq->owner && acq->state == SIS8300_ACQ_ARMED)
+		acq->owner->end.error = error;
+	acq->state = SIS8300_ACQ_NONE;
+	acq->owner = NULL;
+	acq->ring = NULL;
+	wake_up_all(&sis->wait);
+}
+
+/**
+ * sis8300_acq_reset() - the board was reset under the acquisition
+ * @sis: the board; sis->lock is held
+ */
+void sis8300_acq_reset(struct sis8300 *sis)
+{
+	struct sis8300_ring *ring = sis->acq.ring;
+
+	sis->was_reset = true;
+	sis8300_acq_cancel(sis, -EIO);
+	if (ring)
+		sis8300_ring_fail(ring, -ETIMEDOUT);
+}
+
+/**
+ * sis8300_disarm() - stop, let the board go
+ * @f: the file
+ *
+ * Return: 0; -EBUSY, -ENODEV.
+ */
+int sis8300_disarm(struct sis8300_file *f)
+{
+	struct sis8300 *sis = f->sis;
+	int ret = 0;
+
+	spin_lock_irq(&sis->lock);
+	if (sis->gone) {
+		ret = -ENODEV;
+	} else if (sis->acq.ring || (sis->acq.owner && sis->acq.owner != f)) {
+		ret = -EBUSY;
+	} else if (sis->acq.owner) {
+		sis8300_write(sis, SIS8300_REG_CONTROL, SIS8300_CONTROL_RESET);
+		sis8300_acq_cancel(sis, -ECANCELED);
+	}
+	spin_unlock_irq(&sis->lock);
+	return ret;
+}
+
+/* With sis->lock held. */
+static void sis8300_acq_end(struct sis8300 *sis, u64 time_ns, bool lost)
+{
+	struct sis8300_acq *acq = &sis->acq;
+	struct sis8300_file *f = acq->owner;
+
+	/* An interrupt may have waited for the lock while this one was armed, and ended. */
+	time_ns = max(time_ns, acq->armed_ns);
+	acq->state = SIS8300_ACQ_ENDED;
+	f->end.sequence = acq->sequence;
+	f->end.time_ns = time_ns;
+	f->end.lost = lost;
+	f->stats.acquisitions++;
+	f->stats.lost_interrupts += lost && acq->signals;
+	sis->events[SIS8300_WAIT_DAQ]++;
+	if (!acq->ring)
+		acq->owner = NULL;
+	else
+		sis8300_ring_acq_ended(acq->ring, time_ns);
+	wake_up_all(&sis->wait);
+}
+
+/* Is the board at rest? With sis->lock held; may lose the board. */
+static bool sis8300_acq_is_idle(struct sis8300 *sis)
+{
+	u32 status = sis8300_read(sis, SIS8300_REG_CONTROL);
+
+	if (sis8300_is_lost(sis, status)) {
+		sis8300_tell_lost(sis);
+		return false;
+	}
+	return !(status & SIS8300_BUSY);
+}
+
+/* Found at rest by the slow look: without a signal, three in a row mean that none ever comes. */
+static void sis8300_acq_end_silent(struct sis8300 *sis, u64 now)
+{
+	struct sis8300_acq *acq = &sis->acq;
+
+	if (acq->signals)
+		sis8300_note_unheard(sis, SIS8300_IRQ_DAQ);
+	sis8300_acq_end(sis, now, true);
+	if (acq->signals && READ_ONCE(sis8300_daq_irq) < 0 &&
+	    ++acq->silent >= SIS8300_SILENT_MAX)
+		acq->signals = false;
+}
+
+/**
+ * sis8300_acq_interrupt() - the firmware signals the end
+ * @sis: the board; sis->lock is held
+ * @now: when the interrupt came
+ */
+void sis8300_acq_interrupt(struct sis8300 *sis, u64 now)
+{
+	struct sis8300_acq *acq = &sis->acq;
+
+	acq->silent = 0;
+	acq->signals = READ_ONCE(sis8300_daq_irq) != 0;
+	if (acq->state == SIS8300_ACQ_NONE) {
+		/* Not armed by anyone here: firmware that does it by itself. */
+		sis->events[SIS8300_WAIT_DAQ]++;
+		wake_up_all(&sis->wait);
+	}
+	if (acq->state != SIS8300_ACQ_ARMED)
+		return;
+	if (sis8300_acq_is_idle(sis)) {
+		sis8300_acq_end(sis, now, false);
+	} else if (!sis->gone) {
+		acq->irq_ns = now;
+		sis8300_tick_soon(sis, 0);
+	}
+}
+
+/**
+ * sis8300_acq_is_flushing() - is the end signalled, but the last samples are not stored?
+ * @sis: the board
+ *
+ * Ends the acquisition when they are. A signal that is not followed by the end
+ * was an old one.
+ */
+bool sis8300_acq_is_flushing(struct sis8300 *sis)
+{
+	struct sis8300_acq *acq = &sis->acq;
+	u64 now = ktime_get_ns();
+	bool is = false;
+
+	spin_lock_irq(&sis->lock);
+	if (!sis->gone && acq->state == SIS8300_ACQ_ARMED && acq->irq_ns) {
+		if (sis8300_acq_is_idle(sis))
+			sis8300_acq_end(sis, acq->irq_ns, false);
+		else if (now > acq->irq_ns + SIS8300_GRACE_NS)
+			acq->irq_ns = 0;
+		else
+			is = !sis->gone;
+	}
+	spin_unlock_irq(&sis->lock);
+	return is;
+}
+
+/**
+ * sis8300_acq_tick_ms() - how often to look after the acquisition
+ * @sis: the board
+ */
+u32 sis8300_acq_tick_ms(const struct sis8300 *sis)
+{
+	if (sis->acq.state == SIS8300_ACQ_ARMED && !sis->acq.signals)
+		return 1;
+	return SIS8300_TICK_MS;
+}
+
+/**
+ * sis8300_acq_tick() - find the end that no interrupt told
+ * @sis: the board; sis->lock is held
+ *
+ * Return: true as long as there is something to look after.
+ */
+bool sis8300_acq_tick(struct sis8300 *sis)
+{
+	struct sis8300_acq *acq = &sis->acq;
+	u64 now = ktime_get_ns();
+
+	if (acq->state != SIS8300_ACQ_ARMED)
+		return false;
+	if (!sis8300_acq_is_idle(sis))
+		acq->idle_ns = 0;
+	else if (acq->signals && !acq->idle_ns)
+		acq->idle_ns = now;
+	else if (!acq->signals || now - acq->idle_ns >= SIS8300_GRACE_NS)
+		sis8300_acq_end_silent(sis, now);
+	return true;
+}
+
+/* With sis->lock held: 0 while it goes on, 1 when it has ended, or an error. */
+static int sis8300_acq_result(struct sis8300_file *f, u64 sequence)
+{
+	if (f->end.sequence >= sequence)
+		return 1;
+	if (f->sis->gone)
+		return -ENODEV;
+	return f->end.armed == sequence ? f->end.error : -ECANCELED;
+}
+
+static int sis8300_acq_is_over(struct sis8300_file *f, u64 sequence)
+{
+	int ret;
+
+	spin_lock_irq(&f->sis->lock);
+	ret = sis8300_acq_result(f, sequence);
+	spin_unlock_irq(&f->sis->lock);
+	return ret;
+}
+
+/* Reads the status register, and ends the acquisition if that says so. */
+static int sis8300_acq_ask(struct sis8300_file *f, u64 sequence, bool is_late)
+{
+	struct sis8300 *sis = f->sis;
+	int ret;
+
+	spin_lock_irq(&sis->lock);
+	ret = sis8300_acq_result(f, sequence);
+	if (!ret && sis->acq.state == SIS8300_ACQ_ARMED && sis->acq.owner == f &&
+	    sis8300_acq_is_idle(sis)) {
+		if (is_late)
+			sis8300_acq_end_silent(sis, ktime_get_ns());
+		else
+			sis8300_acq_end(sis, ktime_get_ns(), false);
+	}
+	ret = sis8300_acq_result(f, sequence);
+	spin_unlock_irq(&sis->lock);
+	return ret;
+}
+
+static void sis8300_pause(u32 us)
+{
+	if (!us)
+		cond_resched();
+	else if (us < 20000)
+		usleep_range(us, us + us / 8 + 1);
+	else
+		schedule_timeout_interruptible(usecs_to_jiffies(us));
+}
+
+static int sis8300_wait_by_polling(struct sis8300_file *f, u64 sequence, u32 timeout_ms, u32 us,
+				   u32 *polls)
+{
+	u64 end = ktime_get_ns() + (u64)timeout_ms * NSEC_PER_MSEC, now;
+	int ret;
+
+	for (;;) {
+		now = ktime_get_ns();
+		ret = sis8300_acq_ask(f, sequence, false);
+		(*polls)++;
+		if (ret)
+			return ret < 0 ? ret : 0;
+		if (signal_pending(current))
+			return -EINTR;
+		if (now >= end)
+			return -ETIMEDOUT;
+		sis8300_pause(min_t(u64, us, div_u64(end - now, NSEC_PER_USEC) + 1));
+	}
+}
+
+static int sis8300_wait_by_interrupt(struct sis8300_file *f, u64 sequence, u32 timeout_ms)
+{
+	long left;
+	int ret;
+
+	left = wait_event_interruptible_timeout(f->sis->wait, sis8300_acq_is_over(f, sequence),
+						msecs_to_jiffies(timeout_ms));
+	if (left < 0)
+		return -EINTR;
+	ret = left ? sis8300_acq_is_over(f, sequence) : sis8300_acq_ask(f, sequence, true);
+	if (!ret)
+		return -ETIMEDOUT;
+	return ret < 0 ? ret : 0;
+}
+
+/**
+ * sis8300_wait_end() - wait for the end of this file's acquisition
+ * @f: the file
+ * @end: how to wait; gets what there is to know of the end
+ *
+ * Return: 0; -EINVAL; -ENODATA if the file armed nothing; -ETIMEDOUT, it stays
+ * armed; -ECANCELED if it was disarmed or armed anew meanwhile; -EIO if the board
+ * had to be reset; -EINTR, -ENODEV.
+ */
+int sis8300_wait_end(struct sis8300_file *f, struct sis8300_end *end)
+{
+	struct sis8300 *sis = f->sis;
+	u64 sequence, awake;
+	bool signals;
+	int ret;
+
+	if (memchr_inv(end->reserved, 0, sizeof(end->reserved)) ||
+	    end->flags & ~SIS8300_WAIT_POLL || !end->timeout_ms || end->timeout_ms > 3600000 ||
+	    end->poll_us > USEC_PER_SEC || (end->poll_us && !(end->flags & SIS8300_WAIT_POLL)))
+		return -EINVAL;
+	spin_lock_irq(&sis->lock);
+	sequence = f->end.armed;
+	signals = sis->acq.signals;
+	spin_unlock_irq(&sis->lock);
+	if (!sequence)
+		return READ_ONCE(sis->gone) ? -ENODEV : -ENODATA;
+	end->polls = 0;
+	if (end->flags & SIS8300_WAIT_POLL)
+		ret = sis8300_wait_by_polling(f, sequence, end->timeout_ms, end->poll_us,
+					      &end->polls);
+	else if (!signals)
+		ret = sis8300_wait_by_polling(f, sequence, end->timeout_ms, 500, &end->polls);
+	else
+		ret = sis8300_wait_by_interrupt(f, sequence, end->timeout_ms);
+	awake = ktime_get_ns();
+	if (ret)
+		return ret;
+	spin_lock_irq(&sis->lock);
+	end->sequence = f->end.sequence;
+	end->time_ns = f->end.time_ns;
+	end->lost_interrupt = f->end.lost;
+	spin_unlock_irq(&sis->lock);
+	end->wakeup_ns = awake > end->time_ns ? awake - end->time_ns : 0;
+	return 0;
+}
+
+/**
+ * sis8300_acq_drop() - the file is closed
+ * @f: the file
+ */
+void sis8300_acq_drop(struct sis8300_file *f)
+{
+	struct sis8300 *sis = f->sis;
+
+	spin_lock_irq(&sis->lock);
+	if (sis->acq.owner == f) {
+		if (!sis->gone)
+			sis8300_write(sis, SIS8300_REG_CONTROL, SIS8300_CONTROL_RESET);
+		sis8300_acq_cancel(sis, -ECANCELED);
+	}
+	spin_unlock_irq(&sis->lock);
+}

@@ -1,0 +1,401 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * What all parts need of the board: is it there, its memory for DMA, its
+ * interrupt, and the slow look at what an interrupt should have told.
+ */
+#include <linux/bitfield.h>
+#include <linux/delay.h>
+#include <linux/dma-mapping.h>
+#include <linux/interrupt.h>
+#include <linux/ktime.h>
+#include <linux/mm.h>
+#include <linux/sizes.h>
+
+#include "internal.h"
+
+#define SIS8300_UNHEARD_MAX	8	/* in a row: the interrupt does not work */
+
+/**
+ * sis8300_enter() - keep registers and mappings in place
+ * @sis: the board
+ *
+ * Return: 0, and sis8300_leave() has to follow; -ENODEV if the board is gone.
+ */
+int sis8300_enter(struct sis8300 *sis)
+{
+	down_read(&sis->hw);
+	if (!READ_ONCE(sis->gone))
+		return 0;
+	up_read(&sis->hw);
+	return -ENODEV;
+}
+
+/**
+ * sis8300_leave() - the end of sis8300_enter()
+ * @sis: the board
+ */
+void sis8300_leave(struct sis8300 *sis)
+{
+	up_read(&sis->hw);
+}
+
+/**
+ * sis8300_lose() - the board is gone for good
+ * @sis: the board
+ *
+ * Everyone who waits for it hears so. Called with sis->lock held. The engine may
+ * still run: no buffer may be freed before sis8300_quiesce().
+ */
+void sis8300_lose(struct sis8300 *sis)
+{
+	lockdep_assert_held(&sis->lock);
+	if (sis->gone)
+		return;
+	WRITE_ONCE(sis->gone, true);
+	sis8300_dma_fail_all(sis, -ENODEV);
+	if (sis->ring)
+		sis8300_ring_fail(sis->ring, -ENODEV);
+	if (sis->acq.state == SIS8300_ACQ_ARMED)
+		sis->acq.state = SIS8300_ACQ_NONE;
+	sis->acq.owner = NULL;
+	sis->acq.ring = NULL;
+	wake_up_all(&sis->dma_wait);
+	wake_up_all(&sis->wait);
+}
+
+/**
+ * sis8300_is_lost() - does a value tell that nobody answers?
+ * @sis: the board
+ * @value: what a register read gave
+ *
+ * A register may hold all-ones; the module's number does not.
+ */
+bool sis8300_is_lost(struct sis8300 *sis, u32 value)
+{
+	return value == U32_MAX && sis8300_read(sis, SIS8300_REG_ID) == U32_MAX;
+}
+
+/**
+ * sis8300_tell_lost() - the board does not answer: lose it and say so
+ * @sis: the board
+ *
+ * Called with sis->lock held.
+ */
+void sis8300_tell_lost(struct sis8300 *sis)
+{
+	if (sis->gone)
+		return;
+	dev_warn(&sis->pdev->dev, "does not answer (all-ones): out of use until it is bound anew\n");
+	sis8300_lose(sis);
+}
+
+/**
+ * sis8300_identify() - find out which board it is
+ * @sis: the board
+ *
+ * Return: 0, or -ENODEV.
+ */
+int sis8300_identify(struct sis8300 *sis)
+{
+	struct pci_dev *pdev = sis->pdev;
+	u32 board;
+
+	sis->module_id = sis8300_read(sis, SIS8300_REG_ID);
+	board = FIELD_GET(SIS8300_ID_BOARD, sis->module_id);
+	if (board < SIS8300_ID_8300 || board > SIS8300_ID_KU) {
+		pci_err(pdev, "not bound: module id 0x%08x is no SIS8300\n", sis->module_id);
+		return -ENODEV;
+	}
+	sis->serial = sis8300_read(sis, SIS8300_REG_SERIAL);
+	sis->options = sis8300_read(sis, SIS8300_REG_OPTIONS);
+	sis->is_first = board == SIS8300_ID_8300;
+	sis->is_ku = board == SIS8300_ID_KU;
+	if (!sis->is_first)
+		sis->memory_bytes = SZ_2G;
+	else if (sis->options & SIS8300_OPTION_1GIB)
+		sis->memory_bytes = SZ_1G;
+	else
+		sis->memory_bytes = SZ_512M;
+	return 0;
+}
+
+/**
+ * sis8300_init_registers() - stop everything, then let the board signal
+ * @sis: the board
+ */
+void sis8300_init_registers(struct sis8300 *sis)
+{
+	sis8300_write(sis, SIS8300_REG_IRQ_ENABLE, SIS8300_IRQ_ALL << 16);
+	sis8300_write(sis, SIS8300_REG_CHAIN, 0);
+	sis8300_write(sis, SIS8300_REG_CONTROL, SIS8300_CONTROL_RESET);
+	sis8300_write(sis, SIS8300_REG_IRQ_CLEAR, SIS8300_IRQ_ALL);
+	sis8300_write(sis, SIS8300_REG_IRQ_ENABLE, SIS8300_IRQ_ALL);
+}
+
+/**
+ * sis8300_quiesce() - the board writes no memory of the host from here on
+ * @sis: the board, lost already
+ *
+ * There is no way to stop an engine but to let it end; what is left after a
+ * tenth of a second is kept from the host by the bus master bit.
+ */
+void sis8300_quiesce(struct sis8300 *sis)
+{
+	u32 reads, writes, i;
+
+	sis8300_write(sis, SIS8300_REG_IRQ_ENABLE, SIS8300_IRQ_ALL << 16);
+	sis8300_write(sis, SIS8300_REG_CHAIN, 0);
+	sis8300_write(sis, SIS8300_REG_CONTROL, SIS8300_CONTROL_RESET);
+	for (i = 0; i < 100; i++) {
+		reads = sis8300_read(sis, SIS8300_REG_READ_CONTROL);
+		writes = sis8300_read(sis, SIS8300_REG_WRITE_CONTROL);
+		if (reads == U32_MAX || !((reads | writes) & SIS8300_DMA_RUNNING))
+			break;
+		usleep_range(1000, 2000);
+	}
+	pci_clear_master(sis->pdev);
+}
+
+/**
+ * sis8300_buffer_alloc() - memory in one piece, mapped for the board
+ * @sis: the board
+ * @buffer: to be filled in
+ * @bytes: its size, a multiple of the page size
+ * @direction: of its DMA
+ * @gfp: further flags
+ *
+ * Streaming mappings, because the pages may outlive the binding: user space maps
+ * them. Called in sis8300_enter(), or from probe().
+ *
+ * Return: 0 or -ENOMEM.
+ */
+int sis8300_buffer_alloc(struct sis8300 *sis, struct sis8300_buffer *buffer, size_t bytes,
+			 enum dma_data_direction direction, gfp_t gfp)
+{
+	struct device *dev = &sis->pdev->dev;
+
+	if (dma_get_mask(dev) < DMA_BIT_MASK(64))
+		gfp |= GFP_DMA32;
+	/* Zeroed: user space sees it before the board has filled it. */
+	buffer->memory = alloc_pages_exact(bytes, GFP_KERNEL | __GFP_ZERO | __GFP_NOWARN | gfp);
+	if (!buffer->memory)
+		return -ENOMEM;
+	buffer->dma = dma_map_single(dev, buffer->memory, bytes, direction);
+	if (dma_mapping_error(dev, buffer->dma)) {
+		free_pages_exact(buffer->memory, bytes);
+		buffer->memory = NULL;
+		return -ENOMEM;
+	}
+	buffer->bytes = bytes;
+	buffer->direction = direction;
+	buffer->is_mapped = true;
+	mutex_lock(&sis->buffers_lock);
+	list_add_tail(&buffer->node, &sis->buffers);
+	mutex_unlock(&sis->buffers_lock);
+	return 0;
+}
+
+static void sis8300_buffer_unmap(struct sis8300 *sis, struct sis8300_buffer *buffer)
+{
+	dma_unmap_single(&sis->pdev->dev, buffer->dma, buffer->bytes, buffer->direction);
+	buffer->is_mapped = false;
+	list_del(&buffer->node);
+}
+
+/**
+ * sis8300_buffer_unmap_all() - take all memory from the board, as it leaves
+ * @sis: the board, quiet; sis->hw is held for writing
+ */
+void sis8300_buffer_unmap_all(struct sis8300 *sis)
+{
+	struct sis8300_buffer *buffer, *next;
+
+	mutex_lock(&sis->buffers_lock);
+	list_for_each_entry_safe(buffer, next, &sis->buffers, node)
+		sis8300_buffer_unmap(sis, buffer);
+	mutex_unlock(&sis->buffers_lock);
+}
+
+/**
+ * sis8300_buffer_free() - give memory back
+ * @sis: the board
+ * @buffer: what sis8300_buffer_alloc() filled in, with no DMA on its way; or zeroes
+ */
+void sis8300_buffer_free(struct sis8300 *sis, struct sis8300_buffer *buffer)
+{
+	if (!buffer->memory)
+		return;
+	down_read(&sis->hw);
+	if (buffer->is_mapped) {
+		/* Lost with a DMA on its way: it must not come back to this memory. */
+		if (READ_ONCE(sis->gone))
+			pci_clear_master(sis->pdev);
+		mutex_lock(&sis->buffers_lock);
+		sis8300_buffer_unmap(sis, buffer);
+		mutex_unlock(&sis->buffers_lock);
+	}
+	up_read(&sis->hw);
+	free_pages_exact(buffer->memory, buffer->bytes);
+	buffer->memory = NULL;
+}
+
+/**
+ * sis8300_buffer_for_cpu() - what the board wrote becomes visible
+ * @sis: the board
+ * @buffer: the memory
+ * @offset: in it
+ * @bytes: from there
+ */
+void sis8300_buffer_for_cpu(struct sis8300 *sis, struct sis8300_buffer *buffer, size_t offset,
+			    size_t bytes)
+{
+	down_read(&sis->hw);
+	if (buffer->is_mapped)
+		dma_sync_single_for_cpu(&sis->pdev->dev, buffer->dma + offset, bytes,
+					buffer->direction);
+	up_read(&sis->hw);
+}
+
+/**
+ * sis8300_buffer_for_device() - the board may write, or read, from here on
+ * @sis: the board
+ * @buffer: the memory
+ * @offset: in it
+ * @bytes: from there
+ */
+void sis8300_buffer_for_device(struct sis8300 *sis, struct sis8300_buffer *buffer, size_t offset,
+			       size_t bytes)
+{
+	down_read(&sis->hw);
+	if (buffer->is_mapped)
+		dma_sync_single_for_device(&sis->pdev->dev, buffer->dma + offset, bytes,
+					   buffer->direction);
+	up_read(&sis->hw);
+}
+
+/**
+ * sis8300_note_unheard() - an end was found that no interrupt told
+ * @sis: the board; sis->lock is held
+ * @bit: of the interrupt that should have
+ *
+ * One may have been lost, or be late; where none ever comes, that is said once.
+ */
+void sis8300_note_unheard(struct sis8300 *sis, u32 bit)
+{
+	lockdep_assert_held(&sis->lock);
+	/* Left standing, it would keep the board from sending the next message. */
+	sis8300_write(sis, SIS8300_REG_IRQ_CLEAR, bit);
+	if (sis->is_msi)
+		sis8300_write(sis, SIS8300_REG_IRQ_REFRESH, 1);
+	if (++sis->unheard == SIS8300_UNHEARD_MAX)
+		dev_warn(&sis->pdev->dev,
+			 "its interrupts do not arrive: ends are found by looking, late\n");
+}
+
+/*
+ * An interrupt while the board is out of use. One that answers again may hold its
+ * pin up, which nobody would let down: not even the others on the line could work.
+ */
+static irqreturn_t sis8300_interrupt_of_lost(struct sis8300 *sis)
+{
+	if (sis->is_msi || pci_check_and_mask_intx(sis->pdev))
+		return IRQ_HANDLED;
+	return IRQ_NONE;
+}
+
+/**
+ * sis8300_interrupt() - the board signals
+ * @irq: its number
+ * @data: the board
+ *
+ * Return: IRQ_NONE where the line is shared and the board did not mean it.
+ */
+irqreturn_t sis8300_interrupt(int irq, void *data)
+{
+	struct sis8300 *sis = data;
+	irqreturn_t none = sis->is_msi ? IRQ_HANDLED : IRQ_NONE;
+	u64 now = ktime_get_ns();
+	unsigned long flags;
+	u32 status;
+
+	spin_lock_irqsave(&sis->lock, flags);
+	if (sis->gone) {
+		spin_unlock_irqrestore(&sis->lock, flags);
+		return sis8300_interrupt_of_lost(sis);
+	}
+	sis->unheard = 0;
+	status = sis8300_read(sis, SIS8300_REG_IRQ_STATUS);
+	if (sis8300_is_lost(sis, status)) {
+		sis8300_tell_lost(sis);
+		status = 0;
+	}
+	status &= SIS8300_IRQ_ALL;
+	if (!status) {
+		spin_unlock_irqrestore(&sis->lock, flags);
+		return none;
+	}
+	/* Before anything new is started: its end must not be cleared away. */
+	sis8300_write(sis, SIS8300_REG_IRQ_CLEAR, status);
+	sis->interrupts++;
+	if (status & (SIS8300_IRQ_READ | SIS8300_IRQ_WRITE))
+		sis8300_dma_interrupt(sis, now);
+	if (status & SIS8300_IRQ_DAQ && !sis->gone)
+		sis8300_acq_interrupt(sis, now);
+	if (status & SIS8300_IRQ_USER) {
+		sis->events[SIS8300_WAIT_USER]++;
+		wake_up_all(&sis->wait);
+	}
+	/* A message tells of a change: what came since the status was read would be lost. */
+	if (sis->is_msi && !sis->gone)
+		sis8300_write(sis, SIS8300_REG_IRQ_REFRESH, 1);
+	spin_unlock_irqrestore(&sis->lock, flags);
+	return IRQ_HANDLED;
+}
+
+/**
+ * sis8300_tick_soon() - look after the board in a while, at the latest
+ * @sis: the board; sis->lock is held and the board not gone
+ * @ms: from now, 0: at once
+ */
+void sis8300_tick_soon(struct sis8300 *sis, unsigned int ms)
+{
+	lockdep_assert_held(&sis->lock);
+	if (ms)
+		queue_delayed_work(sis8300_wq, &sis->tick, msecs_to_jiffies(ms));
+	else
+		mod_delayed_work(sis8300_wq, &sis->tick, 0);
+}
+
+/**
+ * sis8300_tick() - find what no interrupt told
+ * @work: of the board
+ *
+ * Runs as long as a DMA or an acquisition is on its way.
+ */
+void sis8300_tick(struct work_struct *work)
+{
+	struct sis8300 *sis = container_of(to_delayed_work(work), struct sis8300, tick);
+	u64 until = ktime_get_ns() + 2 * SIS8300_GRACE_NS;
+	bool again = false;
+
+	/* Firmware that signals again and again must not keep hung DMAs from their time-out. */
+	while (sis8300_acq_is_flushing(sis) && ktime_get_ns() < until)
+		usleep_range(10, 30);
+	spin_lock_irq(&sis->lock);
+	if (!sis->gone) {
+		again = sis8300_dma_tick(sis);
+		if (!sis->gone)
+			again |= sis8300_acq_tick(sis);
+		if (!sis->gone)
+			again |= sis8300_ring_tick(sis, ktime_get_ns());
+	}
+	if (sis->recovering && !sis->gone) {
+		spin_unlock_irq(&sis->lock);
+		sis8300_dma_recover(sis);
+		spin_lock_irq(&sis->lock);
+		again = true;
+	}
+	if (again && !sis->gone)
+		sis8300_tick_soon(sis, sis8300_acq_tick_ms(sis));
+	spin_unlock_irq(&sis->lock);
+}

@@ -1,0 +1,337 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * /dev/sis8300-N. What user space sends is checked here as far as it does not
+ * depend on the board's state.
+ */
+#include <linux/fs.h>
+#include <linux/ktime.h>
+#include <linux/module.h>
+#include <linux/poll.h>
+#include <linux/slab.h>
+#include <linux/uaccess.h>
+
+#include "internal.h"
+
+static int sis8300_open(struct inode *inode, struct file *file)
+{
+	struct sis8300 *sis = container_of(inode->i_cdev, struct sis8300, cdev);
+	struct sis8300_file *f;
+	int ret = 0;
+
+	f = kzalloc(sizeof(*f), GFP_KERNEL_ACCOUNT);
+	if (!f)
+		return -ENOMEM;
+	f->sis = sis;
+	mutex_init(&f->lock);
+	spin_lock_irq(&sis->lock);
+	if (sis->gone)
+		ret = -ENODEV;
+	memcpy(f->events_seen, sis->events, sizeof(f->events_seen));
+	f->interrupts_base = sis->interrupts;
+	spin_unlock_irq(&sis->lock);
+	if (ret) {
+		kfree(f);
+		return ret;
+	}
+	/* The cdev holds the board while it opens; from here on the file does. */
+	get_device(&sis->dev);
+	file->private_data = f;
+	return 0;
+}
+
+static int sis8300_release(struct inode *inode, struct file *file)
+{
+	struct sis8300_file *f = file->private_data;
+	struct sis8300 *sis = f->sis;
+
+	sis8300_ring_close(f);
+	sis8300_acq_drop(f);
+	kfree(f);
+	put_device(&sis->dev);
+	return 0;
+}
+
+static loff_t sis8300_llseek(struct file *file, loff_t offset, int whence)
+{
+	struct sis8300_file *f = file->private_data;
+
+	if (offset & (SIS8300_ALIGN - 1))
+		return -EINVAL;
+	return fixed_size_llseek(file, offset, whence, f->sis->memory_bytes);
+}
+
+static bool sis8300_is_aligned(loff_t position, size_t count)
+{
+	return !((position | count) & (SIS8300_ALIGN - 1));
+}
+
+static ssize_t sis8300_fop_read(struct file *file, char __user *to, size_t count, loff_t *position)
+{
+	ssize_t done;
+
+	if (!sis8300_is_aligned(*position, count))
+		return -EINVAL;
+	done = sis8300_read_card(file->private_data, to, count, *position);
+	if (done > 0)
+		*position += done;
+	return done;
+}
+
+static ssize_t sis8300_fop_write(struct file *file, const char __user *from, size_t count,
+				 loff_t *position)
+{
+	ssize_t done;
+
+	if (!sis8300_is_aligned(*position, count))
+		return -EINVAL;
+	done = sis8300_write_card(file->private_data, from, count, *position);
+	if (done > 0)
+		*position += done;
+	return done;
+}
+
+static __poll_t sis8300_poll(struct file *file, poll_table *table)
+{
+	struct sis8300_file *f = file->private_data;
+	struct sis8300 *sis = f->sis;
+	__poll_t events = 0;
+	bool ended;
+
+	poll_wait(file, &sis->wait, table);
+	/* The ring is not set up and freed by others: they hold the file's lock. */
+	mutex_lock(&f->lock);
+	spin_lock_irq(&sis->lock);
+	if (!sis8300_ring_poll(f->ring, &events)) {
+		ended = f->end.armed ? f->end.sequence == f->end.armed :
+				       sis->acq.state == SIS8300_ACQ_ENDED;
+		/* Reset under it: no end comes, and WAIT_END says so at once. */
+		if (f->end.armed && f->end.error == -EIO)
+			events |= EPOLLIN | EPOLLRDNORM | EPOLLERR;
+		if (ended)
+			events |= EPOLLIN | EPOLLRDNORM;
+	}
+	if (sis->gone)
+		events |= EPOLLHUP;
+	spin_unlock_irq(&sis->lock);
+	mutex_unlock(&f->lock);
+	return events;
+}
+
+static int sis8300_mmap(struct file *file, struct vm_area_struct *vma)
+{
+	return sis8300_ring_mmap(file->private_data, vma);
+}
+
+/* Copies a structure in whose first field is its size, as the caller knows it. */
+static int sis8300_copy_struct(void *to, size_t size, const void __user *from)
+{
+	u32 theirs;
+	int ret;
+
+	if (get_user(theirs, (const u32 __user *)from))
+		return -EFAULT;
+	if (theirs < size)
+		return -EINVAL;
+	if (theirs > PAGE_SIZE)
+		return -E2BIG;
+	ret = copy_struct_from_user(to, size, from, theirs);
+	if (!ret)
+		*(u32 *)to = size;
+	return ret;
+}
+
+static int sis8300_ioc_info(struct sis8300_file *f, void *arg)
+{
+	struct sis8300 *sis = f->sis;
+	struct sis8300_info *info = arg;
+	int ret;
+
+	if (memchr_inv(info->reserved, 0, sizeof(info->reserved)))
+		return -EINVAL;
+	ret = sis8300_enter(sis);
+	if (ret)
+		return ret;
+	info->abi = SIS8300_ABI;
+	info->domain = pci_domain_nr(sis->pdev->bus);
+	info->bus = sis->pdev->bus->number;
+	info->devfn = sis->pdev->devfn;
+	info->vendor = sis->pdev->vendor;
+	info->device = sis->pdev->device;
+	info->channels = SIS8300_CHANNELS;
+	info->module_id = sis->module_id;
+	info->serial = sis->serial;
+	info->options = sis->options;
+	info->flags = (sis->is_msi ? SIS8300_INFO_MSI : 0) |
+		      (READ_ONCE(sis->acq.signals) ? SIS8300_INFO_DAQ_IRQ : 0);
+	info->chunk_bytes = sis->chunk_bytes;
+	info->memory_bytes = sis->memory_bytes;
+	info->block_samples = sis8300_block_samples(sis);
+	info->dma_timeout_ms = sis8300_timeout_ms(sis, sis->chunk_bytes);
+	sis8300_leave(sis);
+	return 0;
+}
+
+static int sis8300_ioc_setup(struct sis8300_file *f, void *arg)
+{
+	return sis8300_setup(f, arg);
+}
+
+static int sis8300_ioc_get_setup(struct sis8300_file *f, void *arg)
+{
+	struct sis8300_setup *setup = arg;
+
+	if (memchr_inv(setup->reserved, 0, sizeof(setup->reserved)))
+		return -EINVAL;
+	return sis8300_get_setup(f, setup);
+}
+
+static int sis8300_ioc_arm(struct sis8300_file *f, void *arg)
+{
+	struct sis8300_arm *arm = arg;
+
+	if (arm->reserved)
+		return -EINVAL;
+	return sis8300_arm(f, &arm->sequence, &arm->time_ns);
+}
+
+static int sis8300_ioc_wait_end(struct sis8300_file *f, void *arg)
+{
+	return sis8300_wait_end(f, arg);
+}
+
+static int sis8300_ioc_stats(struct sis8300_file *f, void *arg)
+{
+	struct sis8300_stats *stats = arg;
+	struct sis8300 *sis = f->sis;
+	u32 reset = stats->reset;
+
+	if (reset > 1 || memchr_inv(stats->reserved, 0, sizeof(stats->reserved)))
+		return -EINVAL;
+	/* Of a board that is gone too. */
+	spin_lock_irq(&sis->lock);
+	*stats = f->stats;
+	stats->interrupts = sis->interrupts - f->interrupts_base;
+	if (reset) {
+		memset(&f->stats, 0, sizeof(f->stats));
+		f->interrupts_base = sis->interrupts;
+	}
+	spin_unlock_irq(&sis->lock);
+	stats->size = sizeof(*stats);
+	stats->reset = reset;
+	return 0;
+}
+
+static int sis8300_ioc_ring_setup(struct sis8300_file *f, void *arg)
+{
+	return sis8300_ring_setup(f, arg);
+}
+
+static int sis8300_ioc_ring_start(struct sis8300_file *f, void *arg)
+{
+	return sis8300_ring_start(f, arg);
+}
+
+static int sis8300_ioc_ring_next(struct sis8300_file *f, void *arg)
+{
+	return sis8300_ring_next(f, arg);
+}
+
+/* The largest argument. */
+union sis8300_argument {
+	struct sis8300_info info;
+	struct sis8300_setup setup;
+	struct sis8300_arm arm;
+	struct sis8300_end end;
+	struct sis8300_stats stats;
+	struct sis8300_ring_setup ring_setup;
+	struct sis8300_ring_start ring_start;
+	struct sis8300_ring_next ring_next;
+};
+
+static const struct {
+	unsigned int cmd;
+	size_t size;
+	int (*run)(struct sis8300_file *f, void *arg);
+} sis8300_ioctls[] = {
+	{ SIS8300_IOC_INFO, sizeof(struct sis8300_info), sis8300_ioc_info },
+	{ SIS8300_IOC_SETUP, sizeof(struct sis8300_setup), sis8300_ioc_setup },
+	{ SIS8300_IOC_GET_SETUP, sizeof(struct sis8300_setup), sis8300_ioc_get_setup },
+	{ SIS8300_IOC_ARM, sizeof(struct sis8300_arm), sis8300_ioc_arm },
+	{ SIS8300_IOC_WAIT_END, sizeof(struct sis8300_end), sis8300_ioc_wait_end },
+	{ SIS8300_IOC_STATS, sizeof(struct sis8300_stats), sis8300_ioc_stats },
+	{ SIS8300_IOC_RING_SETUP, sizeof(struct sis8300_ring_setup), sis8300_ioc_ring_setup },
+	{ SIS8300_IOC_RING_START, sizeof(struct sis8300_ring_start), sis8300_ioc_ring_start },
+	{ SIS8300_IOC_RING_NEXT, sizeof(struct sis8300_ring_next), sis8300_ioc_ring_next },
+};
+
+static long sis8300_ioc_ess_reg(struct sis8300_file *f, unsigned int cmd, void __user *user)
+{
+	struct sis8300_reg reg;
+	int ret;
+
+	if (copy_from_user(&reg, user, sizeof(reg)))
+		return -EFAULT;
+	if (cmd == SIS8300_REG_WRITE)
+		return sis8300_reg_write(f, &reg);
+	ret = sis8300_reg_read(f, &reg);
+	return ret ?: copy_to_user(user, &reg, sizeof(reg)) ? -EFAULT : 0;
+}
+
+static long sis8300_ioc_ess_wait(struct sis8300_file *f, unsigned int cmd, void __user *user)
+{
+	struct sis8300_wait wait;
+	int ret;
+
+	if (copy_from_user(&wait, user, sizeof(wait)))
+		return -EFAULT;
+	if (cmd == SIS8300_RELEASE)
+		return sis8300_release_event(f, &wait);
+	ret = sis8300_wait_event(f, &wait);
+	return ret ?: copy_to_user(user, &wait, sizeof(wait)) ? -EFAULT : 0;
+}
+
+/* The size in the number is not looked at: our structures carry their own. */
+static long sis8300_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
+{
+	struct sis8300_file *f = file->private_data;
+	void __user *user = (void __user *)arg;
+	union sis8300_argument argument;
+	int ret, i;
+
+	switch (cmd) {
+	case SIS8300_REG_READ:
+	case SIS8300_REG_WRITE:
+		return sis8300_ioc_ess_reg(f, cmd, user);
+	case SIS8300_WAIT:
+	case SIS8300_RELEASE:
+		return sis8300_ioc_ess_wait(f, cmd, user);
+	case SIS8300_IOC_DISARM:
+		return sis8300_disarm(f);
+	case SIS8300_IOC_RING_STOP:
+		return sis8300_ring_stop(f);
+	}
+	for (i = 0; i < ARRAY_SIZE(sis8300_ioctls); i++) {
+		if ((cmd ^ sis8300_ioctls[i].cmd) & ~IOCSIZE_MASK)
+			continue;
+		ret = sis8300_copy_struct(&argument, sis8300_ioctls[i].size, user);
+		ret = ret ?: sis8300_ioctls[i].run(f, &argument);
+		if (!ret && sis8300_ioctls[i].cmd != SIS8300_IOC_RING_START &&
+		    copy_to_user(user, &argument, sis8300_ioctls[i].size))
+			ret = -EFAULT;
+		return ret;
+	}
+	return -ENOTTY;
+}
+
+const struct file_operations sis8300_fops = {
+	.owner = THIS_MODULE,
+	.open = sis8300_open,
+	.release = sis8300_release,
+	.llseek = sis8300_llseek,
+	.read = sis8300_fop_read,
+	.write = sis8300_fop_write,
+	.poll = sis8300_poll,
+	.mmap = sis8300_mmap,
+	.unlocked_ioctl = sis8300_ioctl,
+	.compat_ioctl = compat_ptr_ioctl,
+};

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * The ESS driver's ioctls: registers, and waiting for the two interrupts. Each
+ * file counts events from its own last look, so that none that comes between
+ * arming and waiting is lost.
+ */
+#include <linux/capability.h>
+#include <linux/jiffies.h>
+#include <linux/security.h>
+
+#include "internal.h"
+
+/**
+ * sis8300_reg_read() - read a register
+ * @f: the file
+ * @reg: which one; gets its value
+ *
+ * Return: 0; -EINVAL outside BAR 0; -ENODEV.
+ */
+int sis8300_reg_read(struct sis8300_file *f, struct sis8300_reg *reg)
+{
+	struct sis8300 *sis = f->sis;
+	int ret;
+
+	if (reg->offset >= sis->words)
+		return -EINVAL;
+	ret = sis8300_enter(sis);
+	if (ret)
+		return ret;
+	reg->data = sis8300_read(sis, reg->offset);
+	if (sis8300_is_lost(sis, reg->data)) {
+		spin_lock_irq(&sis->lock);
+		sis8300_tell_lost(sis);
+		spin_unlock_irq(&sis->lock);
+		ret = -ENODEV;
+	}
+	sis8300_leave(sis);
+	return ret;
+}
+
+/*
+ * Who says where the engine writes, or how much, owns the machine's memory, and so
+ * does who gives the board another firmware; who takes the interrupts or the link's
+ * clock away, or resets the board, hurts all who use it.
+ */
+static bool sis8300_is_ours(u32 word)
+{
+	switch (word) {
+	case SIS8300_REG_JTAG:
+	case SIS8300_REG_LINK_CLOCK ... SIS8300_REG_FLASH:
+	case SIS8300_REG_RESET:
+	case SIS8300_REG_READ_LOW ... SIS8300_REG_READ_CONTROL:
+	case SIS8300_REG_WRITE_LOW ... SIS8300_REG_CHAIN:
+	case SIS8300_REG_IRQ_ENABLE:
+	case SIS8300_REG_IRQ_CLEAR:
+		return true;
+	default:
+		return false;
+	}
+}
+
+static bool sis8300_may_write_ours(void)
+{
+	return sis8300_unsafe_registers && capable(CAP_SYS_RAWIO) &&
+	       !security_locked_down(LOCKDOWN_PCI_ACCESS);
+}
+
+/* What an acquisition goes by. */
+static bool sis8300_is_setup(u32 word)
+{
+	switch (word) {
+	case SIS8300_REG_SAMPLE ... SIS8300_REG_FRONT:
+	case SIS8300_REG_CLOCK_MUX ... SIS8300_REG_AD9510:
+	case SIS8300_REG_ADC_SPI:
+	case SIS8300_REG_START(0) ... SIS8300_REG_PRETRIGGER:
+		return true;
+	default:
+		return false;
+	}
+}
+
+/* In sis8300_enter(), with setup_lock held. */
+static int sis8300_write_checked(struct sis8300_file *f, u32 word, u32 value)
+{
+	struct sis8300 *sis = f->sis;
+	bool busy;
+
+	if (word == SIS8300_REG_CONTROL)
+		return sis8300_arm_raw(f, value);
+	if (sis8300_is_setup(word)) {
+		spin_lock_irq(&sis->lock);
+		busy = sis->acq.ring || (sis->acq.owner && sis->acq.owner != f);
+		spin_unlock_irq(&sis->lock);
+		if (busy)
+			return -EBUSY;
+		sis->is_set = false;
+	}
+	sis8300_write(sis, word, value);
+	return 0;
+}
+
+/**
+ * sis8300_reg_write() - write a register
+ * @f: the file
+ * @reg: which one, and what
+ *
+ * Return: 0; -EINVAL outside BAR 0; -EPERM for registers of the driver; -EBUSY
+ * while another file acquires; -EINTR, -ENODEV.
+ */
+int sis8300_reg_write(struct sis8300_file *f, const struct sis8300_reg *reg)
+{
+	struct sis8300 *sis = f->sis;
+	int ret;
+
+	if (reg->offset >= sis->words)
+		return -EINVAL;
+	if (sis8300_is_ours(reg->offset) && !sis8300_may_write_ours())
+		return -EPERM;
+	if (mutex_lock_interruptible(&sis->setup_lock))
+		return -EINTR;
+	ret = sis8300_enter(sis);
+	if (!ret) {
+		ret = sis8300_write_checked(f, reg->offset, reg->data);
+		sis8300_leave(sis);
+	}
+	mutex_unlock(&sis->setup_lock);
+	return ret;
+}
+
+static bool sis8300_event_is_there(struct sis8300_file *f, u32 type, u64 releases)
+{
+	struct sis8300 *sis = f->sis;
+	bool is;
+
+	spin_lock_irq(&sis->lock);
+	is = sis->events[type] != f->events_seen[type] || sis->releases[type] != releases ||
+	     sis->gone;
+	spin_unlock_irq(&sis->lock);
+	return is;
+}
+
+static u32 sis8300_take_event(struct sis8300_file *f, u32 type, u64 releases)
+{
+	struct sis8300 *sis = f->sis;
+	u32 status = SIS8300_WAIT_TIMEOUT;
+
+	spin_lock_irq(&sis->lock);
+	if (sis->events[type] != f->events_seen[type]) {
+		f->events_seen[type] = sis->events[type];
+		status = SIS8300_WAIT_OK;
+	} else if (sis->releases[type] != releases || sis->gone) {
+		status = SIS8300_WAIT_RELEASED;
+	}
+	spin_unlock_irq(&sis->lock);
+	return status;
+}
+
+/**
+ * sis8300_wait_event() - wait for an interrupt that this file has not seen
+ * @f: the file
+ * @wait: which, for how long; gets the status
+ *
+ * Return: 0, whatever the status; -EINVAL, -EINTR; -ENODEV if the board was gone
+ * before.
+ */
+int sis8300_wait_event(struct sis8300_file *f, struct sis8300_wait *wait)
+{
+	struct sis8300 *sis = f->sis;
+	u64 releases;
+	long left;
+
+	if (wait->type >= SIS8300_EVENTS)
+		return -EINVAL;
+	if (READ_ONCE(sis->gone))
+		return -ENODEV;
+	spin_lock_irq(&sis->lock);
+	releases = sis->releases[wait->type];
+	spin_unlock_irq(&sis->lock);
+	left = wait->timeout_ms ? msecs_to_jiffies(wait->timeout_ms) : MAX_SCHEDULE_TIMEOUT;
+	left = wait_event_interruptible_timeout(sis->wait,
+						sis8300_event_is_there(f, wait->type, releases),
+						left);
+	if (left < 0)
+		return -EINTR;
+	wait->status = sis8300_take_event(f, wait->type, releases);
+	return 0;
+}
+
+/**
+ * sis8300_release_event() - wake all who wait for an interrupt
+ * @f: the file
+ * @wait: which
+ *
+ * Return: 0; -EINVAL, -ENODEV.
+ */
+int sis8300_release_event(struct sis8300_file *f, const struct sis8300_wait *wait)
+{
+	struct sis8300 *sis = f->sis;
+
+	if (wait->type >= SIS8300_EVENTS)
+		return -EINVAL;
+	if (READ_ONCE(sis->gone))
+		return -ENODEV;
+	spin_lock_irq(&sis->lock);
+	sis->releases[wait->type]++;
+	spin_unlock_irq(&sis->lock);
+	wake_up_all(&sis->wait);
+	return 0;
+}

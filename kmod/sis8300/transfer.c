@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * read() and write(): card memory by way of the board's own buffers. While one
+ * chunk is copied out, the DMA of the next one runs.
+ */
+#include <linux/ktime.h>
+#include <linux/log2.h>
+#include <linux/sched/signal.h>
+#include <linux/sizes.h>
+#include <linux/slab.h>
+#include <linux/uaccess.h>
+
+#include "internal.h"
+
+#define SIS8300_PIECE_MIN	SZ_512K
+#define SIS8300_TURN_PIECES	16	/* before another reader gets its turn */
+
+/* A DMA of read(), and what of it was asked for. */
+struct sis8300_slot {
+	struct sis8300_dma dma;
+	struct sis8300_buffer *buffer;
+	u32 skip;
+	u32 take;
+};
+
+struct sis8300_reading {
+	struct sis8300_file *f;
+	char __user *to;
+	u64 next;		/* card address that is not asked for yet */
+	u64 end;
+	u64 done;		/* bytes handed over */
+	u32 piece;
+	u32 depth;
+	unsigned int head;	/* slots submitted ever */
+	unsigned int tail;	/* slots handed over ever */
+	struct sis8300_slot slots[SIS8300_READ_SLOTS];
+};
+
+/**
+ * sis8300_reader_lock() - the board is this reader's until sis8300_reader_unlock()
+ * @sis: the board
+ *
+ * Return: 0; -EBUSY if a ring has the engine; -ENODEV, -ERESTARTSYS.
+ */
+int sis8300_reader_lock(struct sis8300 *sis)
+{
+	bool busy, gone;
+
+	atomic_inc(&sis->readers);
+	if (mutex_lock_interruptible(&sis->reader)) {
+		atomic_dec(&sis->readers);
+		return -ERESTARTSYS;
+	}
+	spin_lock_irq(&sis->lock);
+	gone = sis->gone;
+	busy = sis->ring;
+	spin_unlock_irq(&sis->lock);
+	if (!gone && !busy)
+		return 0;
+	mutex_unlock(&sis->reader);
+	atomic_dec(&sis->readers);
+	return gone ? -ENODEV : -EBUSY;
+}
+
+/**
+ * sis8300_reader_unlock() - the next reader's turn
+ * @sis: the board
+ */
+void sis8300_reader_unlock(struct sis8300 *sis)
+{
+	mutex_unlock(&sis->reader);
+	atomic_dec(&sis->readers);
+}
+
+/* Eighths, so that the first DMA and the last copy, which nothing overlaps, are short. */
+static u32 sis8300_piece(const struct sis8300 *sis, u64 bytes)
+{
+	if (READ_ONCE(sis8300_serial))
+		return sis->chunk_bytes;
+	return min_t(u64, max_t(u64, round_up(bytes / 8, SZ_64K), SIS8300_PIECE_MIN),
+		     sis->chunk_bytes);
+}
+
+static int sis8300_ask(struct sis8300_reading *r)
+{
+	struct sis8300_slot *slot = &r->slots[r->head % SIS8300_READ_SLOTS];
+	struct sis8300 *sis = r->f->sis;
+	u64 from = round_down(r->next, SIS8300_DMA_ALIGN);
+	u64 to = min(round_up(r->end, SIS8300_DMA_ALIGN), from + r->piece);
+	int ret;
+
+	memset(&slot->dma, 0, sizeof(slot->dma));
+	INIT_LIST_HEAD(&slot->dma.node);
+	slot->buffer = &sis->chunks[r->head % SIS8300_READ_SLOTS];
+	slot->skip = r->next - from;
+	slot->take = min(to, r->end) - r->next;
+	slot->dma.file = r->f;
+	slot->dma.host = slot->buffer->dma;
+	slot->dma.card = from;
+	slot->dma.bytes = to - from;
+	ret = sis8300_dma_submit(sis, &slot->dma);
+	if (ret)
+		return ret;
+	r->next += slot->take;
+	r->head++;
+	return 0;
+}
+
+/* Waits for the oldest DMA and hands its bytes over. */
+static int sis8300_hand_over(struct sis8300_reading *r)
+{
+	struct sis8300_slot *slot = &r->slots[r->tail % SIS8300_READ_SLOTS];
+	u64 awake, mapped, copied, unmapped, wakeup;
+	struct sis8300_stats *stats = &r->f->stats;
+	struct sis8300 *sis = r->f->sis;
+	unsigned long left;
+
+	if (wait_event_interruptible(sis->dma_wait, sis8300_dma_is_done(sis, &slot->dma)))
+		return -ERESTARTSYS;
+	if (slot->dma.status)
+		return slot->dma.status;
+	awake = ktime_get_ns();
+	sis8300_buffer_for_cpu(sis, slot->buffer, 0, slot->dma.bytes);
+	mapped = ktime_get_ns();
+	left = copy_to_user(r->to + r->done, slot->buffer->memory + slot->skip, slot->take);
+	copied = ktime_get_ns();
+	sis8300_buffer_for_device(sis, slot->buffer, 0, slot->dma.bytes);
+	unmapped = ktime_get_ns();
+	wakeup = awake - slot->dma.end_ns;
+	spin_lock_irq(&sis->lock);
+	stats->wakeup_ns += wakeup;
+	stats->wakeup_ns_max = max(stats->wakeup_ns_max, wakeup);
+	stats->map_ns += mapped - awake + unmapped - copied;
+	stats->copy_ns += copied - mapped;
+	stats->user_bytes += left ? 0 : slot->take;
+	spin_unlock_irq(&sis->lock);
+	if (left)
+		return -EFAULT;
+	r->done += slot->take;
+	r->tail++;
+	return 0;
+}
+
+/* The engine has let go of all buffers when this returns. */
+static void sis8300_drain(struct sis8300_reading *r)
+{
+	struct sis8300 *sis = r->f->sis;
+	unsigned int i;
+
+	spin_lock_irq(&sis->lock);
+	for (i = r->tail; i != r->head; i++)
+		sis8300_dma_cancel_locked(sis, &r->slots[i % SIS8300_READ_SLOTS].dma);
+	spin_unlock_irq(&sis->lock);
+	for (; r->tail != r->head; r->tail++)
+		sis8300_dma_finish(sis, &r->slots[r->tail % SIS8300_READ_SLOTS].dma);
+}
+
+/* Reads on until all is done, or another reader has waited for long enough. */
+static int sis8300_turn(struct sis8300_reading *r)
+{
+	struct sis8300 *sis = r->f->sis;
+	unsigned int begin = r->head;
+	int ret;
+
+	for (;;) {
+		while (r->head - r->tail < r->depth && r->next < r->end &&
+		       (r->head - begin < SIS8300_TURN_PIECES || atomic_read(&sis->readers) == 1)) {
+			ret = sis8300_ask(r);
+			if (ret)
+				return ret;
+		}
+		if (r->head == r->tail)
+			return 0;
+		ret = sis8300_hand_over(r);
+		if (ret)
+			return ret;
+		if (signal_pending(current))
+			return -ERESTARTSYS;
+	}
+}
+
+/**
+ * sis8300_read_card() - copy card memory to user space
+ * @f: the file
+ * @to: where to
+ * @count: bytes, a multiple of SIS8300_ALIGN
+ * @card: address, a multiple of SIS8300_ALIGN
+ *
+ * Return: the bytes that were read, fewer after an error or a signal; 0 at the end
+ * of the memory; -EBUSY, -EFAULT, -EIO, -ENODEV, -ERESTARTSYS, -ETIMEDOUT.
+ */
+ssize_t sis8300_read_card(struct sis8300_file *f, char __user *to, size_t count, u64 card)
+{
+	struct sis8300 *sis = f->sis;
+	struct sis8300_reading *r;
+	ssize_t done;
+	int ret = 0;
+
+	if (READ_ONCE(sis->gone))
+		return -ENODEV;
+	if (card >= sis->memory_bytes || !count)
+		return 0;
+	r = kzalloc(sizeof(*r), GFP_KERNEL);
+	if (!r)
+		return -ENOMEM;
+	r->f = f;
+	r->to = to;
+	r->next = card;
+	r->end = min_t(u64, card + count, sis->memory_bytes);
+	r->piece = sis8300_piece(sis, r->end - card);
+	r->depth = READ_ONCE(sis8300_serial) ? 1 : SIS8300_READ_SLOTS;
+	while (!ret && r->next < r->end) {
+		ret = sis8300_reader_lock(sis);
+		if (ret)
+			break;
+		ret = sis8300_turn(r);
+		sis8300_drain(r);
+		sis8300_reader_unlock(sis);
+	}
+	done = r->done;
+	kfree(r);
+	return done ?: ret;
+}
+
+struct sis8300_writing {
+	struct sis8300_file *f;
+	const char __user *from;
+	u64 at;
+	u64 end;
+};
+
+static int sis8300_run_dma(struct sis8300_file *f, struct sis8300_buffer *buffer, u64 card,
+			   u32 bytes)
+{
+	struct sis8300_dma dma = {
+		.node = LIST_HEAD_INIT(dma.node),
+		.file = f,
+		.host = buffer->dma,
+		.card = card,
+		.bytes = bytes,
+		.to_card = buffer->direction == DMA_TO_DEVICE,
+	};
+	int ret;
+
+	ret = sis8300_dma_submit(f->sis, &dma);
+	return ret ?: sis8300_dma_finish(f->sis, &dma);
+}
+
+/* The block of which only a part is written is read first. */
+static int sis8300_fetch_block(struct sis8300_writing *w, u64 block)
+{
+	struct sis8300 *sis = w->f->sis;
+	struct sis8300_buffer *chunk = &sis->chunks[0];
+	int ret;
+
+	ret = sis8300_run_dma(w->f, chunk, block, SIS8300_DMA_ALIGN);
+	if (ret)
+		return ret;
+	sis8300_buffer_for_cpu(sis, chunk, 0, SIS8300_DMA_ALIGN);
+	memcpy(sis->write_buffer.memory, chunk->memory, SIS8300_DMA_ALIGN);
+	sis8300_buffer_for_device(sis, chunk, 0, SIS8300_DMA_ALIGN);
+	return 0;
+}
+
+/* The engine takes powers of two only. */
+static u32 sis8300_write_piece(u64 bytes)
+{
+	u32 most = clamp(READ_ONCE(sis8300_write_bytes), SIS8300_DMA_ALIGN, SIS8300_WRITE_MAX);
+
+	return rounddown_pow_of_two(min_t(u64, bytes, most));
+}
+
+static int sis8300_put(struct sis8300_writing *w)
+{
+	struct sis8300 *sis = w->f->sis;
+	struct sis8300_buffer *buffer = &sis->write_buffer;
+	u64 block = round_down(w->at, SIS8300_DMA_ALIGN);
+	u32 skip = w->at - block, bytes = SIS8300_DMA_ALIGN, take;
+	int ret = 0;
+
+	if (skip || w->end - w->at < SIS8300_DMA_ALIGN) {
+		take = min_t(u64, bytes - skip, w->end - w->at);
+		ret = sis8300_fetch_block(w, block);
+	} else {
+		bytes = sis8300_write_piece(w->end - w->at);
+		take = bytes;
+	}
+	if (ret)
+		return ret;
+	sis8300_buffer_for_cpu(sis, buffer, 0, bytes);
+	if (copy_from_user(buffer->memory + skip, w->from, take))
+		return -EFAULT;
+	sis8300_buffer_for_device(sis, buffer, 0, bytes);
+	ret = sis8300_run_dma(w->f, buffer, block, bytes);
+	if (ret)
+		return ret;
+	w->from += take;
+	w->at += take;
+	spin_lock_irq(&sis->lock);
+	w->f->stats.user_bytes += take;
+	spin_unlock_irq(&sis->lock);
+	return 0;
+}
+
+/* DMA reaches the memory in test mode only, and few requests at once go well. */
+static int sis8300_open_memory(struct sis8300 *sis, bool open)
+{
+	int ret = 0;
+
+	spin_lock_irq(&sis->lock);
+	if (sis->gone) {
+		ret = -ENODEV;
+	} else if (open && sis->acq.owner) {
+		ret = -EBUSY;
+	} else {
+		sis8300_write(sis, SIS8300_REG_WRITE_REQUESTS,
+			      open ? SIS8300_REQUESTS_FEW : SIS8300_REQUESTS_DEFAULT);
+		sis8300_write(sis, SIS8300_REG_MEMORY_TEST, open ? SIS8300_MEMORY_TEST_ON : 0);
+		sis->is_written = open;
+	}
+	spin_unlock_irq(&sis->lock);
+	return ret;
+}
+
+/**
+ * sis8300_write_card() - copy user space to card memory
+ * @f: the file
+ * @from: where from
+ * @count: bytes, a multiple of SIS8300_ALIGN
+ * @card: address, a multiple of SIS8300_ALIGN
+ *
+ * Return: the bytes that were written, fewer after an error or a signal; -ENOSPC
+ * at the end of the memory; -EBUSY, -EFAULT, -EIO, -ENODEV, -ERESTARTSYS,
+ * -ETIMEDOUT.
+ */
+ssize_t sis8300_write_card(struct sis8300_file *f, const char __user *from, size_t count, u64 card)
+{
+	struct sis8300 *sis = f->sis;
+	struct sis8300_writing w = { .f = f, .from = from, .at = card };
+	int ret;
+
+	if (READ_ONCE(sis->gone))
+		return -ENODEV;
+	if (!count)
+		return 0;
+	if (card >= sis->memory_bytes)
+		return -ENOSPC;
+	w.end = min_t(u64, card + count, sis->memory_bytes);
+	ret = sis8300_reader_lock(sis);
+	if (ret)
+		return ret;
+	ret = sis8300_open_memory(sis, true);
+	if (ret)
+		goto out_unlock;
+	while (!ret && w.at < w.end) {
+		ret = sis8300_put(&w);
+		if (!ret && signal_pending(current))
+			ret = -ERESTARTSYS;
+	}
+	sis8300_open_memory(sis, false);
+out_unlock:
+	sis8300_reader_unlock(sis);
+	return w.at - card ?: ret;
+}
