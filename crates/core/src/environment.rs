@@ -6,6 +6,7 @@ use crate::Cpu;
 
 /// What a reader must know of a machine to judge its figures. `None` means that it could not be found out.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Environment {
     /// Version of pciescope that measured.
     pub tool: String,

@@ -145,6 +145,10 @@ impl Histogram {
     pub fn mean_ns(&self) -> Option<f64> {
         (!self.is_empty()).then(|| self.sum_ps as f64 / self.count() as f64 / 1e3)
     }
+    /// The sum of all durations in picoseconds, exact.
+    pub fn sum_ps(&self) -> u128 {
+        self.sum_ps
+    }
     /// The median in nanoseconds, to 0.1 %; `None` when empty.
     pub fn median_ns(&self) -> Option<f64> {
         (!self.is_empty()).then(|| self.value_at(50.0))
@@ -222,12 +226,18 @@ pub struct Bucket {
 
 /// As it stands in a record: the summary for people and jq, the buckets for programs.
 #[derive(Serialize, Deserialize)]
-struct Wire {
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "Histogram"))]
+pub(crate) struct Wire {
+    /// How many durations.
     count: u64,
+    /// The smallest, exact.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     min_ns: Option<f64>,
+    /// The arithmetic mean, exact.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     mean_ns: Option<f64>,
+    /// Median and percentiles, to 0.1 %; there only where the count supports them.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     p50_ns: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -238,17 +248,23 @@ struct Wire {
     p99_ns: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none", default)]
     p999_ns: Option<f64>,
+    /// p99.99.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     p9999_ns: Option<f64>,
+    /// The largest, exact.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     max_ns: Option<f64>,
+    /// When the smallest was taken, since the run's start, where known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     min_at_ns: Option<u64>,
+    /// When the largest was taken, since the run's start, where known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     max_at_ns: Option<u64>,
     /// Decimal text: a sum can pass 2^53, which JSON readers in other languages would round.
     sum_ps: String,
+    /// The smallest, exact; 0 of an empty histogram.
     min_ps: u64,
+    /// The largest, exact.
     max_ps: u64,
     /// Pairs of a bucket's lower edge in picoseconds and its count.
     buckets: Vec<(u64, u64)>,

@@ -6,22 +6,30 @@
 
 pub mod address;
 pub mod comparison;
+pub mod convert;
 pub mod cpulist;
 pub mod environment;
+pub mod finding;
 pub mod histogram;
 pub mod outcome;
 pub mod plan;
+pub mod readout;
 pub mod record;
+#[cfg(feature = "schema")]
+pub mod schema;
 pub mod sink;
 pub mod topology;
 
 pub use address::Bdf;
 pub use comparison::Comparison;
+pub use convert::{ConvertPlan, Kernel};
 pub use cpulist::CpuList;
 pub use environment::Environment;
+pub use finding::{Checked, Ended, Evidence, Finding, Severity};
 pub use histogram::Histogram;
 pub use outcome::Outcome;
 pub use plan::{IrqPlan, IrqSource, MmioPlan, MmioTest, Order, PathPlan, Plan, StatPlan};
+pub use readout::{Access, Acquisition, HotSpot, ReadoutPlan, Stream, WaitMode, Work};
 pub use record::{Below, Failure, Instance, Interval, Method, Metric, Record, Target, Warning};
 pub use sink::Sink;
 pub use topology::{Bar, Cpu, Function, Link, Location};

@@ -2,10 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Bdf, CpuList};
+use crate::{Bdf, ConvertPlan, CpuList, ReadoutPlan};
 
 /// The three register tests. They measure different things and are never mixed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum MmioTest {
     /// Round trip of a non-posted read: what people mean by PCIe latency.
@@ -29,6 +30,7 @@ impl MmioTest {
 
 /// In which order the CPUs measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Order {
     /// One CPU after the other, each to its end.
@@ -43,7 +45,8 @@ pub enum Order {
 }
 
 /// Any plan, as the first record of a run holds it: enough to repeat the run.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Plan {
     /// Register accesses.
@@ -54,10 +57,15 @@ pub enum Plan {
     Irq(IrqPlan),
     /// Hardware counters.
     Stat(StatPlan),
+    /// A readout.
+    Readout(ReadoutPlan),
+    /// Conversions by themselves.
+    Convert(ConvertPlan),
 }
 
 /// A reading of hardware counters.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StatPlan {
     /// The events as perf writes them, each instance by itself.
     pub events: Vec<String>,
@@ -77,6 +85,7 @@ pub struct StatPlan {
 
 /// A register latency measurement.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MmioPlan {
     /// The function to measure.
     pub bdf: Bdf,
@@ -110,6 +119,7 @@ pub struct MmioPlan {
 
 /// A measurement of configuration reads hop by hop, from the root port down to the function.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PathPlan {
     /// The function at the end of the path.
     pub bdf: Bdf,
@@ -127,6 +137,7 @@ pub struct PathPlan {
 
 /// What raises the interrupt that is timed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum IrqSource {
     /// A register write makes the device send it: the whole path, PCIe included.
@@ -153,6 +164,7 @@ impl IrqSource {
 
 /// An interrupt latency measurement: every chosen vector on every chosen CPU.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct IrqPlan {
     /// The function to measure.
     pub bdf: Bdf,

@@ -2,15 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::{Bdf, Cpu, Environment, Function, Histogram, Plan};
+use crate::readout::{FUSED, is_zero};
+use crate::{Bdf, Checked, Cpu, Environment, Finding, Function, Histogram, HotSpot, Kernel, Plan, Stream};
 
 /// The version of the record's schema; a reader refuses a newer one.
-pub const SCHEMA: u32 = 1;
+pub const SCHEMA: u32 = 2;
 
 /// One result, complete in itself: what was measured, on what, from where, how, and what came out.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Record {
     /// [`SCHEMA`] of the writer.
     pub schema: u32,
@@ -38,6 +40,15 @@ pub struct Record {
     /// What hardware counted.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub instance: Option<Instance>,
+    /// What was read, of a row of a readout.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub stream: Option<Stream>,
+    /// What converted, of a row of conversions.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub kernel: Option<Kernel>,
+    /// Where the time went, the largest part first.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub hot_spots: Vec<HotSpot>,
     /// The time that the figures are of, where they are of a part of the run or of all of it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub interval: Option<Interval>,
@@ -59,13 +70,39 @@ pub struct Record {
     /// What is doubtful about the figures, each with what to do.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub warnings: Vec<Warning>,
+    /// What `doctor` found.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub findings: Vec<Finding>,
+    /// How each check of `doctor` ended here.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub checks: Vec<Checked>,
     /// Why it was not measured, or not to its end. Figures taken before stand.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub error: Option<Failure>,
 }
 
+/// Brings a record of an older schema to [`SCHEMA`], so that no view has to know what was before. What the older one did
+/// not say stays unknown. docs/record.md says what each schema changed.
+///
+/// A record of a newer schema is left as it is: the reader has to refuse it.
+pub fn upgrade(record: &mut Record) {
+    if record.schema >= SCHEMA {
+        return;
+    }
+    // Schema 1 had one name for the function and for how it came by its data.
+    if let Some(stream) = &mut record.stream {
+        if let Some(function) = stream.function.strip_suffix(FUSED) {
+            stream.function = function.to_owned();
+            stream.is_fused = true;
+        }
+    }
+    // Its zeros and empty texts that stood for "not known" are those that are no longer written.
+    record.schema = SCHEMA;
+}
+
 /// What on a device was measured. Only the fields that apply are there.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Target {
     /// BAR number.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -95,6 +132,7 @@ pub struct Target {
 
 /// A piece of hardware that counts, or several that were added up.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Instance {
     /// What it counts for: `port` (a PCIe root port), `channel` (a DRAM channel or sub-channel), `die` and `total`
     /// (sums of channels), `pmu` (anything else).
@@ -115,6 +153,7 @@ pub struct Instance {
 
 /// A function below a root port.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Below {
     /// Its address.
     pub bdf: Bdf,
@@ -127,6 +166,7 @@ pub struct Below {
 
 /// A time within a run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Interval {
     /// Its beginning, in nanoseconds since the run's.
     pub start_ns: u64,
@@ -143,20 +183,26 @@ impl Interval {
 
 /// How a figure came about.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Method {
     /// `kmod`, `vfio`, `resource`, `sysfs`, `fake` or `import`.
     pub backend: String,
-    /// The clock: `tsc`, `cntvct`, `monotonic-raw`.
+    /// The clock: `tsc`, `cntvct`, `monotonic-raw`; empty, and not written, where it is not known.
+    #[serde(skip_serializing_if = "String::is_empty", default)]
     pub clock: String,
-    /// Ticks of the clock per second.
+    /// Ticks of the clock per second; 0, and not written, where it is not known.
+    #[serde(skip_serializing_if = "is_zero", default)]
     pub clock_hz: u64,
-    /// The smallest step of the clock, in nanoseconds.
+    /// The smallest step of the clock, in nanoseconds; 0, and not written, where it is not known.
+    #[serde(skip_serializing_if = "is_zero", default)]
     pub quantum_ns: f64,
-    /// Accesses between two stamps.
+    /// Accesses between two stamps; 0, and not written, where it is not known.
+    #[serde(skip_serializing_if = "is_zero", default)]
     pub batch: u32,
     /// Pause between two samples, in nanoseconds.
     pub gap_ns: u64,
-    /// Order of the CPUs: `sequential`, `interleaved`, `concurrent`.
+    /// Order of the CPUs: `sequential`, `interleaved`, `concurrent`; empty, and not written, where it is not known.
+    #[serde(skip_serializing_if = "String::is_empty", default)]
     pub order: String,
     /// Whether interrupts were off while the access was timed.
     pub irqs_off: bool,
@@ -170,8 +216,10 @@ pub struct Method {
 
 /// A single figure with its unit.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Metric {
-    /// The figure.
+    /// The figure; NaN, written as null, where it is not finite.
+    #[serde(deserialize_with = "finite_or_nan")]
     pub value: f64,
     /// Its unit: `1` for a count, `ns`, `bytes`, `bytes/s`, `%`.
     pub unit: String,
@@ -182,6 +230,11 @@ pub struct Metric {
     /// Whether the true figure may be larger: a counter of it reached its end.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub at_least: bool,
+}
+
+/// A number, or null for one that JSON cannot hold.
+pub(crate) fn finite_or_nan<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    Ok(Option::deserialize(deserializer)?.unwrap_or(f64::NAN))
 }
 
 impl Metric {
@@ -201,6 +254,7 @@ impl Metric {
 
 /// Something that makes a figure doubtful.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Warning {
     /// A short stable name, such as `emulated-device`, for scripts and for silencing.
     pub code: String,
@@ -212,6 +266,7 @@ pub struct Warning {
 
 /// Why something could not be measured.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Failure {
     /// A short stable name: `all-ones`, `removed`, `unbound`, `cpu-offline`, `interrupted`, `timeout`, `refused`.
     pub code: String,

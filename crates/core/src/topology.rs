@@ -6,6 +6,7 @@ use crate::Bdf;
 
 /// A logical CPU and its place.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Cpu {
     /// Linux CPU number.
     pub cpu: u32,
@@ -28,6 +29,7 @@ pub struct Cpu {
 
 /// A PCI function.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Function {
     /// Its address.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -85,6 +87,7 @@ pub struct Function {
 
 /// A place in a window of a function.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Location {
     /// BAR number, 0 to 5.
     pub bar: u8,
@@ -94,6 +97,7 @@ pub struct Location {
 
 /// A window of a function.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Bar {
     /// BAR number, 0 to 5.
     pub number: u8,
@@ -109,6 +113,7 @@ pub struct Bar {
 
 /// A PCI Express link as negotiated and as possible.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Link {
     /// Transfer rate now, in GT/s.
     pub speed_gts: f64,
