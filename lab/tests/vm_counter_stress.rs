@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use pciescope_lab::vm::{Kernel, Running};
 use serde_json::Value;
+use support::PATIENCE;
 use support::counters::{Counters, Truth};
 
 /// Sub-channels and ports that somebody counts on from begin to end. They stay; nothing else on them does.
@@ -169,7 +170,7 @@ fn everything_at_once(rig: &Counters, seconds: u64, seed: u64) {
         std::thread::sleep(Duration::from_millis(20));
     }
     // Whoever is slow may finish its step; a machine of one's own would be quicker.
-    let did: Vec<Value> = disturbers.into_iter().flat_map(|running| ended(running, Duration::from_secs(120))).collect();
+    let did: Vec<Value> = disturbers.into_iter().flat_map(|running| ended(running, PATIENCE)).collect();
     eprintln!("{round} rounds beside {}", did.iter().map(Value::to_string).collect::<Vec<_>>().join(" "));
     // How often depends on the host; each has to have done something.
     for line in &did {
@@ -178,7 +179,7 @@ fn everything_at_once(rig: &Counters, seconds: u64, seed: u64) {
     rates(rig, false);
     happened.more(rig, round + 1);
     held.signal("INT").unwrap_or_else(|err| panic!("the lab failed: {err}"));
-    let lines = ended(held, Duration::from_secs(60));
+    let lines = ended(held, PATIENCE);
     compare(&lines, &before, &rig.truth(), &happened);
     for sub in HELD_SUBS {
         assert_eq!(rig.truth().enabled(sub), 0, "{sub} is left counting");

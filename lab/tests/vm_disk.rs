@@ -16,6 +16,8 @@ use serde_json::Value;
 
 const CAPACITY: u64 = 8 << 30;
 const MIB: u64 = 1 << 20;
+/// How long a test waits for what has to happen before it says that it does not; none measures by it.
+const PATIENCE: Duration = Duration::from_secs(150);
 
 /// A disk that this process serves, and what the guest calls it.
 struct Disk {
@@ -124,7 +126,7 @@ impl Rig {
     }
 
     fn run(&self, script: &str) -> Output {
-        let output = self.vm.run_within(script, Duration::from_secs(60));
+        let output = self.vm.run_within(script, PATIENCE);
         output.unwrap_or_else(|err| panic!("the lab failed: {err}\n{}", self.ledgers()))
     }
 
@@ -161,7 +163,7 @@ impl Rig {
 
     /// Waits until the disk moves data for whoever is under way.
     fn wait_for_data(&self, disk: &Disk, running: &Running<'_>) {
-        let (before, end) = (disk.state(), Instant::now() + Duration::from_secs(20));
+        let (before, end) = (disk.state(), Instant::now() + PATIENCE);
         let moved =
             |state: &State| state.since(&before, "data_read_bytes") + state.since(&before, "data_written_bytes");
         while moved(&disk.state()) < 8 * MIB {
@@ -354,7 +356,7 @@ fn removal_under_load_is_an_io_error(rig: &Rig) {
     silent.tell("remove");
     rig.vm.unplug("disk0").unwrap_or_else(|err| panic!("the lab failed: {err}"));
     for (load, disk) in loads.iter().zip([unplugged, silent]) {
-        let output = load.wait_within(Duration::from_secs(20)).unwrap_or_else(|err| panic!("fio goes on: {err}"));
+        let output = load.wait_within(PATIENCE).unwrap_or_else(|err| panic!("fio goes on: {err}"));
         // Broken off by a signal it would have ended above 128.
         assert!((1..128).contains(&output.status), "{}: {output:?}", disk.bdf);
         assert!(output.stderr.contains("rror"), "{output:?}");

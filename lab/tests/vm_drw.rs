@@ -40,24 +40,36 @@ const SIXTEEN: [&str; 16] = [
 const CYCLES_PER_SECOND: f64 = 500e6;
 
 #[test]
-fn perf_counts_what_the_sub_channels_counted() {
-    for kernel in Kernel::ALL {
-        let rig = Counters::boot(kernel, "drw_pmu", |builder| builder);
-        what_the_pmus_show(&rig);
-        the_seeds_experiments(&rig, "");
-        every_counter_wraps(&rig);
-        sessions_do_not_disturb_each_other(&rig);
-        groups_are_counted_together(&rig);
-        more_events_than_counters_take_turns(&rig);
-        intervals_add_up(&rig);
-        the_cycle_counter_is_not_torn(&rig);
-        what_does_not_exist_is_refused(&rig);
-        cpus_go_and_come_back(&rig);
-        lines_are_shared(&rig);
-        rig.check_log();
-        a_sub_channel_is_taken_away_while_its_line_fires(&rig);
-        rig.finish(&["drw_pmu", "pciescope_lab"]);
-    }
+fn on_6_1_perf_counts_what_the_sub_channels_counted() {
+    perf_counts_what_the_sub_channels_counted(Kernel::V6_1);
+}
+
+#[test]
+fn on_6_12_perf_counts_what_the_sub_channels_counted() {
+    perf_counts_what_the_sub_channels_counted(Kernel::V6_12);
+}
+
+#[test]
+fn on_the_newest_kernel_perf_counts_what_the_sub_channels_counted() {
+    perf_counts_what_the_sub_channels_counted(Kernel::Newest);
+}
+
+fn perf_counts_what_the_sub_channels_counted(kernel: Kernel) {
+    let rig = Counters::boot(kernel, "drw_pmu", |builder| builder);
+    what_the_pmus_show(&rig);
+    the_seeds_experiments(&rig, "");
+    every_counter_wraps(&rig);
+    sessions_do_not_disturb_each_other(&rig);
+    groups_are_counted_together(&rig);
+    more_events_than_counters_take_turns(&rig);
+    intervals_add_up(&rig);
+    the_cycle_counter_is_not_torn(&rig);
+    what_does_not_exist_is_refused(&rig);
+    cpus_go_and_come_back(&rig);
+    lines_are_shared(&rig);
+    rig.check_log();
+    a_sub_channel_is_taken_away_while_its_line_fires(&rig);
+    rig.finish(&["drw_pmu", "pciescope_lab"]);
 }
 
 #[test]

@@ -5,17 +5,17 @@
 
 mod support;
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use pciescope_lab::vm::{Device, Kernel, Place, Running};
-use support::{Measured, Rig, merged, seen, total, vector};
+use support::{Measured, PATIENCE, Rig, merged, seen, total, vector};
 
 /// Starts a run that would take minutes, does something to it once the device sees it, and waits for its end.
 fn disturb(rig: &Rig, command: &str, disturbance: impl FnOnce(&Rig, &Running<'_>)) -> Measured {
     const FILE: &str = "/tmp/records.jsonl";
     rig.tell("reset");
     let running = rig.start(command, FILE);
-    let end = Instant::now() + Duration::from_secs(60);
+    let end = Instant::now() + PATIENCE;
     let has_begun = || {
         let ledger = rig.ledger();
         match command.split(' ').nth(1) {
@@ -31,7 +31,7 @@ fn disturb(rig: &Rig, command: &str, disturbance: impl FnOnce(&Rig, &Running<'_>
         assert!(running.status().is_none() && Instant::now() < end, "the run did not begin: {:?}", running.wait());
     }
     disturbance(rig, &running);
-    rig.end(&running, FILE, Duration::from_secs(30))
+    rig.end(&running, FILE, PATIENCE)
 }
 
 fn long_run(rig: &Rig, more: &str) -> String {
@@ -154,12 +154,14 @@ fn a_signal_ends_every_kind_of_run_at_once(rig: &Rig) {
         }
         // The calls of the program with their times; the one that takes long is the run.
         let script = format!(
-            "strace -f -ttt -e trace=ioctl -e signal=TERM -o /tmp/trace pciescope {args} -o /tmp/r --overwrite >/tmp/table &
+            "rm -f /tmp/trace
+             strace -f -ttt -e trace=ioctl -e signal=TERM -o /tmp/trace pciescope {args} -o /tmp/r --overwrite >/tmp/table &
              for n in $(seq 600); do
                  sleep 0.1
                  [ $(grep -c 'ioctl(' /tmp/trace 2>/dev/null || echo 0) -gt 60 ] && break
              done
-             pid=$(pidof pciescope); read from rest </proc/uptime
+             pid=$(pidof pciescope) || exit 1
+             read from rest </proc/uptime
              kill -TERM $pid
              for n in $(seq 2000); do [ -e /proc/$pid ] || break; sleep 0.01; done
              read to rest </proc/uptime

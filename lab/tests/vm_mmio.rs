@@ -8,12 +8,12 @@ mod support;
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use pciescope_core::{Histogram, Record};
 use pciescope_lab::device::LatencyEndpoint;
 use pciescope_lab::vm::{Device, Kernel, Place};
-use support::{Endpoint, Rig, address, looks, merged, moved, seen, settle, stayed, total};
+use support::{Endpoint, PATIENCE, Rig, address, looks, merged, moved, seen, settle, stayed, total};
 
 /// Samples per CPU.
 const COUNT: u64 = 1500;
@@ -65,8 +65,9 @@ fn delays_are_recovered(rig: &Rig, backend: &str, command: &str) -> Result<(), S
     // No slow read can look fast (1 %: the looks before the run, and the width of a bucket).
     let got = above(&all);
     assert!(got > dealt - 0.01, "{backend}: {got:.3} of the samples are slow, {dealt:.3} of the delays");
-    // A fast one looks slow as often as it does where all are fast.
-    let most = dealt + (1.0 - dealt) * above(&fast) + 0.03;
+    // A fast one looks slow as often as it does where all are fast, just before or just after.
+    let after = measure(rig, backend, command, "fixed 20us");
+    let most = dealt + (1.0 - dealt) * above(&fast).max(above(&after)) + 0.03;
     if got > most {
         return Err(format!("{got:.3} of the samples are slow, {dealt:.3} of the delays; {most:.3} are allowed"));
     }
@@ -254,7 +255,7 @@ fn two_devices_are_measured_at_once(rig: &Rig, second: &Endpoint) {
         let files = ["/tmp/first.jsonl", "/tmp/second.jsonl"];
         let runs = [rig.start(&args, files[0]), rig.start(&format!("latency mmio {other} --count 6k"), files[1])];
         // Both have begun, and neither has ended.
-        let end = Instant::now() + Duration::from_secs(60);
+        let end = Instant::now() + PATIENCE;
         let begun = |ledger: &serde_json::Value| {
             seen(ledger, "reads", 0, 0, 4) > 100 || support::vector(ledger, 0, "triggers") > 10
         };
@@ -263,7 +264,7 @@ fn two_devices_are_measured_at_once(rig: &Rig, second: &Endpoint) {
             assert!(Instant::now() < end, "{first}: the runs did not begin: {} {}", rig.ledger(), second.ledger());
         }
         assert!(runs.iter().all(|run| run.status().is_none()), "{first}: one ended before the other began");
-        let [one, two] = [0, 1].map(|n| rig.end(&runs[n], files[n], Duration::from_secs(60)));
+        let [one, two] = [0, 1].map(|n| rig.end(&runs[n], files[n], PATIENCE));
         let records = two.expect(0, "mmio-read");
         let all = merged(&records, "latency");
         assert_eq!(all.count(), 6000 * CPUS);

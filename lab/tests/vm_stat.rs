@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use pciescope_core::{Metric, Record};
 use pciescope_lab::vm::{Device, Kernel, Place};
 use support::counters::{Counters, Truth};
-use support::{program, settle};
+use support::{PATIENCE, program, settle};
 
 /// A root port of the seed's machine with a device below, and its PMU.
 const PORT: &str = "0000:00:02.0";
@@ -55,7 +55,7 @@ impl Rig {
 
     fn records(&self) -> Counted {
         let text = self.0.read("/tmp/stat.jsonl");
-        Counted(text.lines().map(|line| serde_json::from_str(line).unwrap()).collect())
+        Counted(support::records::parse(&text))
     }
 }
 
@@ -118,7 +118,8 @@ fn what_stat_says_is_what_the_board_counted() {
     assert_eq!(list.lines().filter(|line| line.starts_with("dwc_rootport_")).count(), 18, "{list}");
     assert_eq!(list.lines().filter(|line| line.starts_with("ali_drw_")).count(), 16, "{list}");
 
-    // A turn of perf's usual 4 ms is little against what the emulator takes to begin a measurement.
+    // Many turns within seconds where the test looks, few elsewhere.
+    rig.0.turns_last(250);
     rig.0.must(&format!("echo 40 > /sys/bus/event_source/devices/{PMU}/perf_event_mux_interval_ms"));
 
     steps.step("single events, and perf beside");
@@ -133,6 +134,12 @@ fn what_stat_says_is_what_the_board_counted() {
     states(&rig);
     steps.step("a counter at its end");
     saturated(&rig);
+    steps.step("top: pages");
+    top_pages(&rig);
+    steps.step("top: counts");
+    top_counts(&rig);
+    steps.step("top: the terminal");
+    top_terminal(&rig);
     steps.step("a port that is taken away");
     removed(&rig);
     steps.step("the end");
@@ -314,12 +321,174 @@ fn saturated(rig: &Rig) {
     assert!(record.warnings.iter().any(|warning| warning.code == "saturated"), "{:?}", record.warnings);
 }
 
+/// A page of `top` for people: each line that is asked for, with what stands below a heading of the same table.
+struct TopPage<'p>(&'p str);
+
+impl TopPage<'_> {
+    /// The line that begins with a name, after the lines that lead to it.
+    fn line(&self, name: &str) -> &str {
+        let is_it = |line: &&str| line.trim_start_matches([' ', '`', '|']).starts_with(name);
+        self.0.lines().find(is_it).unwrap_or_else(|| panic!("no line of {name}:\n{}", self.0))
+    }
+
+    /// The figure of a line that ends where a heading of six columns ends; in its unit, without what it says of its quality.
+    fn figure(&self, name: &str, heading: &str) -> f64 {
+        let head =
+            self.0.lines().find(|line| line.contains(heading)).unwrap_or_else(|| panic!("{heading}:\n{}", self.0));
+        let end = head.find(heading).unwrap() + heading.len();
+        let text = self.line(name).get(end - 6..end).unwrap_or_default().trim();
+        let (digits, factor) = match text.trim_start_matches(['~', '>']) {
+            text if text.ends_with('k') => (text.trim_end_matches('k'), 1e3),
+            text if text.ends_with('M') => (text.trim_end_matches('M'), 1e6),
+            text if text.ends_with('G') => (text.trim_end_matches('G'), 1e9),
+            text => (text, 1.0),
+        };
+        let number: f64 = digits.parse().unwrap_or_else(|_| panic!("{name}, {heading}: {text:?}\n{}", self.0));
+        number * factor
+    }
+}
+
+/// Nothing counts any more: who comes next has the counters for itself.
+fn counters_are_free(rig: &Rig) {
+    let truth = rig.0.truth();
+    assert_eq!(truth.0["ports"][PORT]["tba"]["running"], false, "the port's counter still runs");
+    assert_eq!((truth.enabled(SUB), truth.enabled(FAR_SUB)), (0, 0), "counters of DRAM still run");
+}
+
+/// `top -b` shows the rates that the board was told, the channels' bytes that it has, and what is below the port.
+fn top_pages(rig: &Rig) {
+    const SECONDS: f64 = 4.0;
+    rig.0.tell(&format!("port {PORT} rate rx 300000000"));
+    rig.0.tell(&format!("port {PORT} rate tx 100000000"));
+    let below = support::address(&rig.0.vm, "below");
+    settle("the rates that top shows", || {
+        let script = format!("exec pciescope top -b --ascii -w 60 -n 2 -d {SECONDS}");
+        let running = rig.0.vm.start(&script).unwrap();
+        rig.counts();
+        rig.0.wait_for("top counts DRAM", || (rig.0.truth().enabled(FAR_SUB) > 0).then_some(()));
+        rig.0.tell(&format!("dram {SUB} add hif_rd 1000000"));
+        rig.0.tell(&format!("dram {SUB} add hif_wr 500000"));
+        rig.0.tell(&format!("dram {FAR_SUB} add hif_wr 500000"));
+        let output = running.wait_within(PATIENCE).unwrap();
+        assert_eq!(output.status, 0, "{}", output.stderr);
+        counters_are_free(rig);
+        // Each page begins with the program's name.
+        let starts: Vec<usize> = output.stdout.match_indices("pciescope ").map(|(at, _)| at).collect();
+        let ends = starts.iter().skip(1).copied().chain([output.stdout.len()]);
+        let pages: Vec<TopPage> =
+            starts.iter().zip(ends).map(|(from, to)| TopPage(&output.stdout[*from..to])).collect();
+        assert_eq!(pages.len(), 2, "{}", output.stdout);
+        let last = &pages[1];
+        assert!(last.line(&below).contains("82574L"), "what is below the port:\n{}", last.0);
+        let moved =
+            |pmu: &str, heading: &str| pages.iter().map(|page| page.figure(pmu, heading) * SECONDS).sum::<f64>();
+        // The page shows rates, and its first interval lasts longer than was asked by what opening all counters takes here: no
+        // byte too many, and reads to writes as they were told.
+        let (reads, writes) = (moved(rig.0.pmu(SUB), "READ"), moved(rig.0.pmu(SUB), "WRITE"));
+        for (bytes, told) in [(reads, 64e6), (writes, 32e6), (moved(rig.0.pmu(FAR_SUB), "WRITE"), 32e6)] {
+            assert!(bytes > 0.0 && bytes <= told * 1.05, "{bytes}, not {told}:\n{}", output.stdout);
+        }
+        let shown = [
+            ("Rx", last.figure(PORT, "RX B/s"), 300e6),
+            ("Tx", last.figure(PORT, "TX B/s"), 100e6),
+            ("DRAM reads to writes", reads / writes, 2.0),
+        ];
+        for (what, shown, told) in shown {
+            let off = (shown / told - 1.0).abs() * 100.0;
+            eprintln!("         {what}: {off:.3} % off");
+            if off > 5.0 {
+                return Err(format!("{what}: {shown}, not {told}"));
+            }
+        }
+        Ok(())
+    });
+    rig.0.tell(&format!("port {PORT} rate rx 0"));
+    rig.0.tell(&format!("port {PORT} rate tx 0"));
+}
+
+/// Where `top -b` shows counts they are the board's, to the byte and to the event.
+fn top_counts(rig: &Rig) {
+    let names = ["rx_pcie_tlp_data_payload", "lcrc_error", "hif_rd"];
+    let script = format!(
+        "exec pciescope top -b --ascii -d 0.3 -e {PMU}/{}/,{PMU}/{}/,{}/{}/",
+        names[0],
+        names[1],
+        rig.0.pmu(SUB),
+        names[2]
+    );
+    let running = rig.0.vm.start(&script).unwrap();
+    rig.counts();
+    rig.0.wait_for("top counts DRAM", || (rig.0.truth().enabled(SUB) > 0).then_some(()));
+    let before = rig.0.truth();
+    rig.0.tell(&format!("port {PORT} traffic rx 928"));
+    rig.0.tell(&format!("port {PORT} event 0x201 77"));
+    rig.0.tell(&format!("dram {SUB} add hif_rd 345"));
+    let truth = rig.0.truth();
+    let has =
+        [payload(&before, &truth, "0x21"), events(&before, &truth, "0x201"), truth.counted(&before, SUB, "hif_rd")];
+    assert_eq!(has, [928, 77, 345], "the board counted it");
+    // Below 1000 figures are whole.
+    let shown = |text: &str| {
+        names.map(|name| {
+            let lines = text.lines().filter(|line| line.split_whitespace().last() == Some(name));
+            lines.map(|line| line.split_whitespace().next().unwrap().parse::<u64>().unwrap()).sum::<u64>()
+        })
+    };
+    rig.0.wait_for("top shows all of it", || (shown(&running.stdout()) == has).then_some(()));
+    std::thread::sleep(Duration::from_secs(1));
+    running.signal("INT").unwrap();
+    let output = running.wait_within(PATIENCE).unwrap();
+    assert_eq!((output.status, shown(&output.stdout)), (130, has), "{}", output.stdout);
+    counters_are_free(rig);
+}
+
+/// The full screen, on a terminal of its own, with its size and without: however it ends, the terminal is as it was.
+fn top_terminal(rig: &Rig) {
+    for (end, code, size) in [("q", "0", "cols 100 rows 40"), ("INT", "130", "cols 0 rows 0"), ("TERM", "143", "sane")]
+    {
+        rig.0.must("rm -f /tmp/keys /tmp/shown /tmp/tty /tmp/before /tmp/after /tmp/code; mkfifo /tmp/keys");
+        let inside = format!(
+            "stty {size}; stty -a >/tmp/before; tty >/tmp/tty; pciescope top -d 0.5; echo $? >/tmp/code; stty -a >/tmp/after"
+        );
+        // Opened for reading and writing, so that there is no end of keys.
+        let running =
+            rig.0.vm.start(&format!("exec script -qfc '{inside}' /tmp/shown <>/tmp/keys >/dev/null")).unwrap();
+        let shown = || rig.0.read("/tmp/shown");
+        rig.counts();
+        rig.0.wait_for("top draws the port", || shown().contains(PORT).then_some(()));
+        let modes = rig.0.must("stty -a -F $(cat /tmp/tty)");
+        assert!(modes.contains("-icanon") && modes.contains("-echo "), "keys come one by one: {modes}");
+        match end {
+            "q" => rig.0.must("printf q >/tmp/keys"),
+            signal => rig.0.must(&format!("kill -{signal} $(pidof pciescope)")),
+        };
+        let output = running.wait_within(PATIENCE).unwrap();
+        assert!(output.is_success(), "{end}: {}", output.stderr);
+        assert_eq!(rig.0.read("/tmp/code").trim(), code, "{end}");
+        let (before, after) = (rig.0.read("/tmp/before"), rig.0.read("/tmp/after"));
+        assert!(before.contains("icanon") && before == after, "{end}: the terminal was\n{before}\nand is\n{after}");
+        let text = shown();
+        for (what, taken, given_back) in
+            [("screen", "\x1b[?1049h", "\x1b[?1049l"), ("cursor", "\x1b[?25l", "\x1b[?25h")]
+        {
+            let (taken, given_back) = (text.rfind(taken), text.rfind(given_back));
+            assert!(taken.is_some() && given_back > taken, "{end}: the {what}: {taken:?}, {given_back:?}");
+        }
+        counters_are_free(rig);
+    }
+}
+
 /// One port's end is an error of that port; the others go on and their counts are whole.
 fn removed(rig: &Rig) {
     let script = format!("exec pciescope stat -I 100 -j -o /tmp/stat.jsonl --overwrite {PMU} {VICTIM_PMU}");
     let running = rig.0.vm.start(&script).unwrap();
     rig.counts();
+    // Beside it a view of that port alone, which has nothing left to show then.
+    let top = rig.0.vm.start(&format!("exec pciescope top -b -d 0.2 {VICTIM_PMU}")).unwrap();
+    rig.0.wait_for("top shows the port", || top.stdout().contains(VICTIM).then_some(()));
     rig.0.must(&format!("echo 1 > /sys/bus/pci/devices/{VICTIM}/remove"));
+    let output = top.wait_within(PATIENCE).unwrap();
+    assert!(output.status == 2 && output.stderr.contains("no counter is left"), "{} {}", output.status, output.stderr);
     rig.0.tell(&format!("port {PORT} event 0x205 9"));
     rig.0.must("sleep 3");
     running.signal("INT").unwrap();

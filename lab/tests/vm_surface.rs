@@ -5,7 +5,7 @@
 mod support;
 
 use pciescope_lab::vm::{Device, Kernel, Place, standard_machine};
-use support::{Rig, merged, seen};
+use support::{PATIENCE, Rig, merged, seen};
 
 #[test]
 fn under_lockdown_vfio_measures_and_each_refused_backend_says_why() {
@@ -58,7 +58,7 @@ fn the_modules_surfaces_take_what_is_right_and_refuse_the_rest_on_every_kernel()
         rig.must(&format!("pciescope bind {} --driver pcilat", rig.bdf));
         let output = rig
             .vm
-            .run_within(&format!("/lib/pciescope/pcilat_abuse {}", rig.bdf), std::time::Duration::from_secs(120))
+            .run_within(&format!("/lib/pciescope/pcilat_abuse {}", rig.bdf), PATIENCE)
             .unwrap_or_else(|err| panic!("the lab failed: {err}"));
         let passed = output.stdout.lines().filter(|line| line.starts_with("ok ")).count();
         assert!(output.is_success(), "{kernel}: {}\n{}", output.stdout, output.stderr);

@@ -5,15 +5,13 @@
 
 mod support;
 
-use std::time::Duration;
-
 use pciescope_core::{Bdf, Comparison, Record};
 use pciescope_lab::device::NvmeDisk;
 use pciescope_lab::device::config::Link;
 use pciescope_lab::device::traffic::Traffic;
 use pciescope_lab::vm::{Kernel, Output, Place};
 use support::counters::Counters;
-use support::{Endpoint, program, settle};
+use support::{Endpoint, PATIENCE, program, settle};
 
 /// The seed's port: `pcie_bdf_200`.
 const PORT: &str = "0000:00:02.0";
@@ -74,7 +72,7 @@ impl Rig {
 
     fn records(&self, output: &Output, status: i32) -> Vec<Record> {
         assert_eq!(output.status, status, "{}\n{}", output.stdout, output.stderr);
-        output.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+        support::records::parse(&output.stdout)
     }
 
     fn finish(self, modules: &[&str]) {
@@ -165,7 +163,7 @@ fn verify_pcie_agrees_with_the_ledger() {
         format!("pciescope verify pcie --target {} --write --destroy-data --seconds 10 --json -- --bs=64k", rig.node);
     settle("verify pcie", || {
         let before = rig.payload();
-        let output = rig.counters.vm.run_within(&command, Duration::from_secs(120)).unwrap();
+        let output = rig.counters.vm.run_within(&command, PATIENCE).unwrap();
         let after = rig.payload();
         if output.status == 1 {
             return Err(format!("an error exceeds its limit: {}", output.stdout));

@@ -10,7 +10,7 @@ pub const DELAY_MAX_NS: u64 = 2_000_000_000;
 pub const DOUBLE_GAP_NS: u64 = 200_000;
 
 const KNOWN: &str = "ledger, read-delay, write-delay, config-delay, irq-delay, irq-lose, irq-double, all-ones, remove, \
-                     completion-timeout, reset";
+                     completion-timeout, link, reset";
 
 /// A command, understood.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +35,8 @@ pub enum Command {
     Remove,
     /// How long a read without completion takes, in nanoseconds.
     CompletionTimeout(u64),
+    /// Show the link at this generation, on so many lanes; `None` as the device was made.
+    Link(Option<(u8, u8)>),
     /// Settings, ledger and registers as at the start.
     Reset,
 }
@@ -132,6 +134,7 @@ impl Command {
             "all-ones" => Command::AllOnes(words.reads_left()?),
             "remove" => Command::Remove,
             "completion-timeout" => Command::CompletionTimeout(words.time("a time")?),
+            "link" => Command::Link(words.link()?),
             "reset" => Command::Reset,
             word => return Err(CommandError::Unknown { word: word.to_owned() }),
         };
@@ -191,6 +194,19 @@ impl<'a> Words<'a> {
         let time = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(factor));
         time.filter(|time| *time <= DELAY_MAX_NS)
             .ok_or_else(|| self.wrong(word, "a time of at most 2000 ms, in whole ns, us or ms, like 20us"))
+    }
+
+    /// `as-made`, or a generation and lanes.
+    fn link(&mut self) -> Result<Option<(u8, u8)>, CommandError> {
+        let word = self.word("`as-made`, or a generation and lanes")?;
+        if word == "as-made" {
+            return Ok(None);
+        }
+        let generation = word.parse().ok().filter(|generation| (1..=6).contains(generation));
+        let generation = generation.ok_or_else(|| self.wrong(word, "`as-made` or a generation from 1 to 6"))?;
+        let word = self.word("the number of lanes")?;
+        let width = word.parse().ok().filter(|width| [1, 2, 4, 8, 12, 16, 32].contains(width));
+        Ok(Some((generation, width.ok_or_else(|| self.wrong(word, "a number of lanes that a link can have"))?)))
     }
 
     fn delay(&mut self) -> Result<Delay, CommandError> {
@@ -287,6 +303,8 @@ mod tests {
             ("all-ones after 100", Command::AllOnes(Some(100))),
             ("all-ones off", Command::AllOnes(None)),
             ("completion-timeout 5ms", Command::CompletionTimeout(5_000_000)),
+            ("link 1 2", Command::Link(Some((1, 2)))),
+            ("link as-made", Command::Link(None)),
         ];
         for (line, command) in cases {
             assert_eq!(Command::parse(line), Ok(command), "{line}");
@@ -322,6 +340,10 @@ mod tests {
             ("all-ones 5", "all-ones: `5` is not `after` or `off`".to_owned()),
             ("all-ones after", "all-ones: the number of reads is missing".to_owned()),
             ("completion-timeout", "completion-timeout: a time is missing".to_owned()),
+            ("link", "link: `as-made`, or a generation and lanes is missing".to_owned()),
+            ("link 7 1", "link: `7` is not `as-made` or a generation from 1 to 6".to_owned()),
+            ("link 3", "link: the number of lanes is missing".to_owned()),
+            ("link 3 5", "link: `5` is not a number of lanes that a link can have".to_owned()),
         ];
         for (line, refusal) in cases {
             assert_eq!(Command::parse(line).map_err(|err| err.to_string()), Err(refusal), "{line}");

@@ -89,6 +89,7 @@ pub struct ConfigSpace {
     extended_link: Option<usize>,
     extended_next: usize,
     pcie: Option<usize>,
+    has_reset: bool,
     msi: Option<usize>,
     msix: Option<usize>,
 }
@@ -105,6 +106,7 @@ impl ConfigSpace {
             extended_link: None,
             extended_next: FIRST_EXTENDED,
             pcie: None,
+            has_reset: true,
             msi: None,
             msix: None,
         };
@@ -126,6 +128,29 @@ impl ConfigSpace {
         let at = BARS + 4 * index;
         self.place(at, &[0b0100 | u8::from(is_prefetchable) << 3]);
         self.allow(at, &(!(size - 1)).to_le_bytes());
+        self
+    }
+
+    /// Adds a 32-bit memory BAR at `index`; `size` is a power of two of 16 bytes or more.
+    pub fn with_bar32(mut self, index: usize, size: u32) -> Self {
+        self.allow(BARS + 4 * index, &(!(size - 1)).to_le_bytes());
+        self
+    }
+
+    /// The next capability lies at `at`, a multiple of 4 behind all that were added before.
+    pub fn with_next_capability_at(mut self, at: usize) -> Self {
+        assert!(at >= self.next && at % 4 == 0, "capabilities do not overlap");
+        self.next = at;
+        self
+    }
+
+    /// Takes function-level reset back out of the PCI Express capability that was added before.
+    pub fn without_function_reset(mut self) -> Self {
+        if let Some(at) = self.pcie {
+            let high = self.initial[at + 0x07] & !0x10;
+            self.place(at + 0x07, &[high]);
+        }
+        self.has_reset = false;
         self
     }
 
@@ -232,6 +257,14 @@ impl ConfigSpace {
         self.initial[at..at + value.len()].copy_from_slice(value);
     }
 
+    /// Shows the link at this generation and on so many lanes in Link Status, after a reset too.
+    pub fn show_link(&mut self, generation: u8, width: u8) {
+        let Some(at) = self.pcie.map(|at| at + 0x12) else { return };
+        let others = self.word(at) & !0x3ff;
+        let status = others | u16::from(generation & 0xf) | u16::from(width & 0x3f) << 4;
+        self.place(at, &status.to_le_bytes());
+    }
+
     /// Reads; bytes past the end are all-ones.
     pub fn read(&self, offset: u64, to: &mut [u8]) {
         to.fill(0xff);
@@ -244,7 +277,7 @@ impl ConfigSpace {
     /// Writes the bits that may be written.
     pub fn write(&mut self, offset: u64, from: &[u8]) -> ConfigWrite {
         let Ok(offset) = usize::try_from(offset) else { return ConfigWrite::default() };
-        let reset_at = self.pcie.map(|at| at + 0x09);
+        let reset_at = self.pcie.filter(|_| self.has_reset).map(|at| at + 0x09);
         let mut is_reset = false;
         for (index, value) in from.iter().enumerate() {
             let Some(at) = offset.checked_add(index).filter(|at| *at < CONFIG_BYTES) else { break };
@@ -286,11 +319,15 @@ impl ConfigSpace {
         (bytes(control >> 5 & 7), bytes(control >> 12 & 7))
     }
 
+    /// Whether the guest has the function send messages in place of using its pin.
+    pub fn has_messages(&self) -> bool {
+        let msi = self.msi.is_some_and(|at| self.word(at + 2) & 1 != 0);
+        msi || self.msix.is_some_and(|at| self.word(at + 2) & 1 << 15 != 0)
+    }
+
     /// Whether an interrupt can leave the function, by message or by its pin.
     pub fn can_interrupt(&self) -> bool {
-        let msi = self.msi.is_some_and(|at| self.word(at + 2) & 1 != 0);
-        let msix = self.msix.is_some_and(|at| self.word(at + 2) & 1 << 15 != 0);
-        if msi || msix { self.is_bus_master() } else { self.word(COMMAND) & COMMAND_INTX_DISABLE == 0 }
+        if self.has_messages() { self.is_bus_master() } else { self.word(COMMAND) & COMMAND_INTX_DISABLE == 0 }
     }
 }
 

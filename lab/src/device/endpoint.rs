@@ -67,6 +67,7 @@ struct Registers {
 #[derive(Clone, Debug)]
 pub struct LatencyEndpoint {
     config: ConfigSpace,
+    link: Link,
     has_msix: bool,
     registers: Registers,
     memory: Vec<u8>,
@@ -115,6 +116,7 @@ impl LatencyEndpoint {
         }
         let mut endpoint = LatencyEndpoint {
             config,
+            link: *link,
             has_msix,
             registers: Registers::default(),
             memory: vec![0; BAR2_BYTES as usize],
@@ -129,6 +131,22 @@ impl LatencyEndpoint {
     /// What was counted so far.
     pub fn ledger(&self) -> &Ledger {
         &self.ledger
+    }
+
+    /// Shows the link as told, or as it was made.
+    fn set_link(&mut self, to: Option<(u8, u8)>) -> Result<(), CommandError> {
+        let (generation, width) = to.unwrap_or((self.link.generation, self.link.width));
+        let too_much = |number: u8, expected| {
+            Err(CommandError::Word { command: "link".to_owned(), word: number.to_string(), expected })
+        };
+        if generation > self.link.max_generation {
+            return too_much(generation, "a generation that the device can do");
+        }
+        if width > self.link.max_width {
+            return too_much(width, "a number of lanes that the device has");
+        }
+        self.config.show_link(generation, width);
+        Ok(())
     }
 
     fn reset_registers(&mut self) {
@@ -339,13 +357,8 @@ impl Device for LatencyEndpoint {
         let (Some(irq), Some(count)) = (self.ledger.irq.get_mut(vector), self.registers.sent.get_mut(vector)) else {
             return;
         };
-        if sent {
-            irq.sent += 1;
-            irq.doubled += u64::from(message.is_copy);
-            *count += 1;
-        } else if !message.is_copy {
-            irq.undelivered += 1;
-        }
+        irq.settle(message, sent);
+        *count += u64::from(sent);
     }
 
     fn is_gone(&self) -> bool {
@@ -371,7 +384,9 @@ impl Device for LatencyEndpoint {
                 self.faults = Faults::default();
                 self.ledger = Ledger::new(VECTORS);
                 self.reset_registers();
+                self.set_link(None)?;
             }
+            Command::Link(to) => self.set_link(to)?,
             setting => self.faults.set(setting),
         }
         Ok(Value::Null)

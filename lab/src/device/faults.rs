@@ -43,7 +43,7 @@ impl Default for Faults {
 }
 
 impl Faults {
-    /// Takes over a setting. [`Command::Ledger`] and [`Command::Reset`] are the device's own business.
+    /// Takes over a setting. [`Command::Ledger`], [`Command::Link`] and [`Command::Reset`] are the device's own business.
     pub fn set(&mut self, command: Command) {
         match command {
             Command::ReadDelay(delay) => self.read_delay = delay,
@@ -55,7 +55,7 @@ impl Faults {
             Command::AllOnes(reads) => self.reads_left = reads,
             Command::Remove => self.is_removed = true,
             Command::CompletionTimeout(time) => self.completion_timeout_ns = time,
-            Command::Ledger | Command::Reset => {}
+            Command::Ledger | Command::Link(_) | Command::Reset => {}
         }
     }
 

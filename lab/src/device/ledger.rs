@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::bus::{Bus, DmaError};
+use super::bus::{Bus, DmaError, Message};
 
 /// At most so many different (BAR, offset, width) are told apart: a guest cannot fill the host's memory.
 const PLACES_MAX: usize = 65_536;
@@ -36,6 +36,11 @@ impl Accesses {
     /// All accesses.
     pub fn total(&self) -> u64 {
         self.total
+    }
+
+    /// How many of one place and width.
+    pub fn at(&self, bar: u8, offset: u64, width: u8) -> u64 {
+        self.places.get(&(bar, offset, width)).copied().unwrap_or(0)
     }
 
     fn to_json(&self) -> Value {
@@ -97,6 +102,16 @@ pub struct Interrupts {
 }
 
 impl Interrupts {
+    /// A message of this vector went out, or found no vector.
+    pub fn settle(&mut self, message: &Message, sent: bool) {
+        if sent {
+            self.sent += 1;
+            self.doubled += u64::from(message.is_copy);
+        } else if !message.is_copy {
+            self.undelivered += 1;
+        }
+    }
+
     /// Messages whose time has not come yet.
     pub fn pending(&self) -> u64 {
         (self.triggers + self.doubled).saturating_sub(self.sent + self.lost + self.masked + self.undelivered)

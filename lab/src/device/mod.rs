@@ -14,12 +14,16 @@ pub mod faults;
 pub mod ledger;
 pub mod nvme;
 pub mod rasdes;
+pub mod sis8300;
 pub mod traffic;
+pub mod upstream;
 
 pub use board::CounterBoard;
 pub use bus::{Bus, Delivery, DmaError, Message};
 pub use endpoint::LatencyEndpoint;
 pub use nvme::NvmeDisk;
+pub use sis8300::Sis8300;
+pub use upstream::Upstream;
 
 use serde_json::Value;
 

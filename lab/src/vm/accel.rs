@@ -51,11 +51,11 @@ impl Accel {
         Ok(if works { Accel::Kvm } else { Accel::Tcg })
     }
 
-    /// QEMU's arguments.
-    pub(super) fn args(self) -> [&'static str; 4] {
+    /// QEMU's arguments; `flags` go to CPUs that are translated.
+    pub(super) fn args(self, flags: &str) -> [String; 4] {
         match self {
-            Accel::Kvm => ["-accel", "kvm", "-cpu", "host"],
-            Accel::Tcg => ["-accel", "tcg,thread=multi", "-cpu", "max"],
+            Accel::Kvm => ["-accel", "kvm", "-cpu", "host"].map(String::from),
+            Accel::Tcg => ["-accel", "tcg,thread=multi", "-cpu", &format!("max{flags}")].map(String::from),
         }
     }
 

@@ -34,6 +34,10 @@ pub struct RunOptions {
     pub programs: Vec<PathBuf>,
     /// Modules to load, with parameters.
     pub modules: Vec<String>,
+    /// Modules to load if they were built.
+    pub optional_modules: Vec<String>,
+    /// Whether translated CPUs are made for quick copies, [`super::Builder::quick_copies`].
+    pub has_quick_copies: bool,
     /// The longest the command may take with KVM; twice that without.
     pub wait: Duration,
 }
@@ -51,6 +55,8 @@ impl Default for RunOptions {
             places: Vec::new(),
             programs: Vec::new(),
             modules: Vec::new(),
+            optional_modules: Vec::new(),
+            has_quick_copies: false,
             wait: Duration::from_secs(3600),
         }
     }
@@ -76,6 +82,12 @@ impl RunOptions {
         }
         for module in &self.modules {
             builder = builder.module(module);
+        }
+        for module in &self.optional_modules {
+            builder = builder.module_if_built(module);
+        }
+        if self.has_quick_copies {
+            builder = builder.quick_copies();
         }
         for (name, served) in served {
             let place = self.places.iter().find(|(placed, _)| placed == name).map(|(_, place)| *place);

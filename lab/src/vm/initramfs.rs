@@ -16,15 +16,17 @@ use super::root::{Root, cache_dir, source_dir};
 const MODULES: [&str; 3] = ["virtio_pci", "9pnet_virtio", "9p"];
 
 /// Programs of the root folder that the guest finds under their own names.
-const TOOLS: [&str; 13] = [
+const TOOLS: [&str; 15] = [
     "sh",
     "bash",
     "lspci",
     "setpci",
+    "setpriv",
     "strace",
     "fio",
     "perf",
     "stress-ng",
+    "script",
     "kmod",
     "lsmod",
     "modinfo",

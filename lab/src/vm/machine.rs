@@ -35,6 +35,8 @@ pub enum Place {
     RootPort,
     /// Behind a downstream port of the machine's one switch.
     Switch,
+    /// Behind a downstream port of the switch that is this physical slot.
+    SwitchSlot(u16),
     /// On the root bus, beside the root ports.
     RootBus,
     /// Behind the root port at this address, one of [`super::Builder::root_ports`].
@@ -122,7 +124,8 @@ pub(super) fn args(ports: &[RootPort], nodes: u32, slots: &[Slot], folder: &Path
         let bus = match slot.place {
             Place::RootBus => format!("pcie.0,addr={:#x}", args.take_slot(1)?),
             Place::RootPort => args.root_port(&slot.name)?,
-            Place::Switch => args.downstream_port(&slot.name)?,
+            Place::Switch => args.downstream_port(&slot.name, None)?,
+            Place::SwitchSlot(number) => args.downstream_port(&slot.name, Some(number))?,
             Place::Port(address) => args.behind(&slot.name, address)?,
         };
         args.endpoint(slot, &bus, folder);
@@ -139,6 +142,8 @@ struct Args {
     /// Root ports and downstream ports so far: each has a chassis of its own.
     ports: u32,
     has_switch: bool,
+    /// Physical slots of the switch that are taken.
+    slots: BTreeSet<u32>,
     /// Slots of the root bus that are taken.
     taken: BTreeSet<u8>,
     /// Root ports at given addresses that have nothing behind them.
@@ -224,7 +229,7 @@ impl Args {
         Ok(format!("port-{name}"))
     }
 
-    fn downstream_port(&mut self, name: &str) -> Result<String, LabError> {
+    fn downstream_port(&mut self, name: &str, slot: Option<u16>) -> Result<String, LabError> {
         if !self.has_switch {
             let bus = self.root_port("switch")?;
             self.device(format!("x3130-upstream,id=switch,bus={bus}"));
@@ -232,7 +237,15 @@ impl Args {
         }
         self.ports += 1;
         let chassis = self.ports;
-        self.device(format!("xio3130-downstream,id=port-{name},bus=switch,chassis={chassis},slot={chassis}"));
+        let slot = slot.map_or(chassis, u32::from);
+        // The slot capability has 13 bits for it.
+        if slot >= 1 << 13 {
+            return Err(LabError::Refused(format!("{name}: physical slots have numbers below 8192, not {slot}")));
+        }
+        if !self.slots.insert(slot) {
+            return Err(LabError::Refused(format!("{name}: slot {slot} of the switch is taken")));
+        }
+        self.device(format!("xio3130-downstream,id=port-{name},bus=switch,chassis={chassis},slot={slot}"));
         Ok(format!("port-{name}"))
     }
 
@@ -302,6 +315,16 @@ mod tests {
         let args = args(&[], 1, &slots, Path::new("/")).unwrap();
         assert_eq!(args.iter().filter(|arg| arg.starts_with("x3130-upstream")).count(), 1);
         assert!(args.contains(&"edu,id=b,bus=port-b".to_owned()));
+    }
+
+    #[test]
+    fn slots_of_the_switch_have_the_numbers_they_were_given() {
+        let board = |name, number| slot(name, Device::Edu, Place::SwitchSlot(number));
+        let given = args(&[], 1, &[board("a", 3), board("b", 9)], Path::new("/")).unwrap();
+        assert!(given.contains(&"xio3130-downstream,id=port-b,bus=switch,chassis=3,slot=9".to_owned()), "{given:#?}");
+        let twice = args(&[], 1, &[board("a", 3), board("b", 3)], Path::new("/")).unwrap_err();
+        assert_eq!(twice.to_string(), "b: slot 3 of the switch is taken");
+        assert!(args(&[], 1, &[board("a", 8192)], Path::new("/")).is_err());
     }
 
     #[test]

@@ -11,6 +11,7 @@ mod accel;
 mod agent;
 mod builder;
 mod cli;
+pub mod digitizers;
 mod error;
 mod guest;
 mod initramfs;

@@ -10,7 +10,7 @@ use pciescope_lab::device::traffic::Traffic;
 use pciescope_lab::vm::{Builder, Kernel, Output, Place, Running, Vm};
 use serde_json::Value;
 
-use super::Endpoint;
+use super::{Endpoint, PATIENCE};
 
 /// A guest with the seed's machine: its root ports, its sub-channels, and the shim that puts them there.
 pub struct Counters {
@@ -198,14 +198,22 @@ impl Counters {
         self.perf_start("once", args).wait()
     }
 
+    /// Lets each turn of all PMUs last `ms`. Beginning a measurement takes the emulator milliseconds, more where its host is
+    /// slow: with 18 ports at their own 50 ms a guest can come to do nothing else.
+    pub fn turns_last(&self, ms: u32) {
+        self.must(&format!(
+            "for f in /sys/bus/event_source/devices/dwc_rootport_*/perf_event_mux_interval_ms; do echo {ms} >$f; done"
+        ));
+    }
+
     /// Waits until something is true of what this side sees.
     pub fn wait_for<T>(&self, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-        let end = Instant::now() + Duration::from_secs(60);
+        let end = Instant::now() + PATIENCE;
         loop {
             if let Some(seen) = look() {
                 return seen;
             }
-            assert!(Instant::now() < end, "{what}: not within 60 s");
+            assert!(Instant::now() < end, "{what}: not within {PATIENCE:?}");
             std::thread::sleep(Duration::from_millis(20));
         }
     }

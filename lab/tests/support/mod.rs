@@ -5,6 +5,9 @@
 #![allow(dead_code, reason = "each suite uses its own part")]
 
 pub mod counters;
+pub mod digitizers;
+pub mod drive;
+pub mod records;
 
 use std::cell::RefCell;
 use std::path::PathBuf;
@@ -15,6 +18,10 @@ use pciescope_lab::Served;
 use pciescope_lab::device::{Device as Model, LatencyEndpoint};
 use pciescope_lab::vm::{Builder, Device, Kernel, Output, Place, Running, Vm};
 use serde_json::Value;
+
+/// How long a test waits for what has to happen before it says that it does not. A host that is a guest itself may stand
+/// still for many seconds; no test measures by this.
+pub const PATIENCE: Duration = Duration::from_secs(150);
 
 /// How much of a ledger a failing test shows, in characters.
 const LEDGER_SHOWN: usize = 4000;
@@ -173,7 +180,7 @@ impl Rig {
     pub fn sh(&self, script: &str) -> Measured {
         let output = self
             .vm
-            .run_within(&format!("rm -f /tmp/records.jsonl; {script}"), Duration::from_secs(150))
+            .run_within(&format!("rm -f /tmp/records.jsonl; {script}"), PATIENCE)
             .unwrap_or_else(|err| panic!("the lab failed: {err}"));
         self.remember(script, &output);
         Measured { records: self.records("/tmp/records.jsonl"), output }
@@ -197,7 +204,8 @@ impl Rig {
     pub fn records(&self, file: &str) -> Vec<Record> {
         let text = self.vm.pull_file(file).unwrap_or_default();
         let text = String::from_utf8(text).expect("records are UTF-8");
-        text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+        let is_whole = |line: &&str| serde_json::from_str::<Value>(line).is_ok();
+        text.lines().filter(is_whole).map(records::of_line).collect()
     }
 
     /// Runs a script in the guest that has to succeed, and gives its standard output.
@@ -217,9 +225,9 @@ impl Rig {
 
     /// Waits until something is true in the guest.
     pub fn wait_until(&self, what: &str, script: &str) {
-        let end = Instant::now() + Duration::from_secs(30);
+        let end = Instant::now() + PATIENCE;
         while !self.vm.run(script).unwrap_or_else(|err| panic!("the lab failed: {err}")).is_success() {
-            assert!(Instant::now() < end, "{what} did not happen within 30 s: {script}");
+            assert!(Instant::now() < end, "{what} did not happen within {PATIENCE:?}: {script}");
         }
     }
 
@@ -287,15 +295,19 @@ pub fn looks(records: &[&Record]) -> u64 {
     records[0].metrics.get("check_reads").expect("a record counts the looks at its register").value as u64
 }
 
-/// Tries a comparison of durations up to three times: another program's burst on this machine may spoil one. What a
-/// device counts, and what no burst can make shorter, is not compared in here.
+/// Tries a comparison of durations until it comes out: another program's burst on this machine may spoil one. Between
+/// two the test waits, each time longer, so that a burst of a minute passes; after the last one it fails. What a device
+/// counts, and what no burst can make shorter, is not compared in here.
 pub fn settle(what: &str, mut attempt: impl FnMut() -> Result<(), String>) {
-    for number in 1..=3 {
+    for pause in [0, 1, 5, 15, 30, 60].map(Duration::from_secs) {
         match attempt() {
             Ok(()) => return,
-            Err(why) if number < 3 => eprintln!("{what}: once more: {why}"),
-            Err(why) => panic!("{what}: {why}"),
+            Err(why) => eprintln!("{what}: once more after {pause:?}: {why}"),
         }
+        std::thread::sleep(pause);
+    }
+    if let Err(why) = attempt() {
+        panic!("{what}: {why}");
     }
 }
 

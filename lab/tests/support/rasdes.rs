@@ -4,13 +4,14 @@
 //! A failure of the lab panics with "the lab failed"; what drivers count is judged by the tests alone.
 
 use std::cell::Cell;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use pciescope_lab::device::CounterBoard;
 use pciescope_lab::vm::{Builder, Kernel, Place, Running, Vm};
 use serde_json::Value;
 
 use super::Endpoint;
+use super::support::PATIENCE;
 
 fn lab_failed(err: impl std::fmt::Display) -> ! {
     panic!("the lab failed: {err}")
@@ -75,13 +76,13 @@ impl Rig {
              sh -c 'touch /tmp/go; until [ -e /tmp/stop ]; do sleep 0.02; done'"
         );
         let running = self.vm.start(&script).unwrap_or_else(|err| lab_failed(err));
-        let end = Instant::now() + Duration::from_secs(30);
+        let end = Instant::now() + PATIENCE;
         while !self.succeeds("test -e /tmp/go") {
             if let Some(status) = running.status() {
                 let output = running.wait().unwrap_or_else(|err| lab_failed(err));
                 panic!("perf stat {options} ended with {status}: {}{}", output.stdout, output.stderr);
             }
-            assert!(Instant::now() < end, "perf stat {options} did not begin within 30 s");
+            assert!(Instant::now() < end, "perf stat {options} did not begin within {PATIENCE:?}");
         }
         meanwhile();
         self.must("touch /tmp/stop");

@@ -491,3 +491,47 @@ fn random_accesses_never_panic_and_are_all_accounted_for() {
     assert_eq!(number("reads_total") + number("writes_total") + number("refused"), reads + writes);
     assert!(number("reads_total") > 1_000 && number("refused") > 5_000, "{}", number("reads_total"));
 }
+
+#[test]
+fn the_link_is_shown_as_told_until_it_is_told_otherwise() {
+    let link = Link { generation: 2, width: 2, ..Link::default() };
+    let mut endpoint = LatencyEndpoint::new(&link);
+    let find = |endpoint: &mut LatencyEndpoint| {
+        let mut byte = [0x34];
+        let mut next = |at: u8| {
+            endpoint.config_read(at.into(), &mut byte);
+            byte[0]
+        };
+        let mut at = next(0x34);
+        while next(at) != 0x10 {
+            at = next(at + 1);
+        }
+        u64::from(at)
+    };
+    let at = find(&mut endpoint);
+    let shown = |endpoint: &mut LatencyEndpoint| {
+        let (mut able, mut now) = ([0; 4], [0; 2]);
+        endpoint.config_read(at + 0x0c, &mut able);
+        endpoint.config_read(at + 0x12, &mut now);
+        let (able, now) = (u32::from_le_bytes(able), u16::from_le_bytes(now));
+        assert_eq!((able & 0xf, able >> 4 & 0x3f, now >> 12), (3, 4, 1), "what it can do and its clock stay");
+        (now & 0xf, now >> 4 & 0x3f)
+    };
+    assert_eq!(shown(&mut endpoint), (2, 2));
+    ask(&mut endpoint, "link 1 4");
+    assert_eq!(shown(&mut endpoint), (1, 4));
+    endpoint.reset();
+    assert_eq!(shown(&mut endpoint), (1, 4));
+    for (line, why) in
+        [("link 4 4", "`4` is not a generation that"), ("link 3 8", "`8` is not a number of lanes that the")]
+    {
+        let refused = endpoint.command(line).unwrap_err().to_string();
+        assert!(refused.contains(why), "{refused}");
+    }
+    assert_eq!(shown(&mut endpoint), (1, 4));
+    ask(&mut endpoint, "link as-made");
+    assert_eq!(shown(&mut endpoint), (2, 2));
+    ask(&mut endpoint, "link 3 4");
+    ask(&mut endpoint, "reset");
+    assert_eq!(shown(&mut endpoint), (2, 2));
+}
