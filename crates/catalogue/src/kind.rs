@@ -190,6 +190,11 @@ impl Kind {
             && !self.without.iter().any(has)
     }
 
+    /// Whether a PMU of this kind could have this name. A record has the name alone; [`Kind::is`] decides on a machine.
+    pub fn has_name(&self, pmu: &str) -> bool {
+        self.names.iter().any(|pattern| pattern.numbers(pmu).is_some())
+    }
+
     /// Where the PMU of this name sits, by words: `domain bus device function` of a port, `socket die channel sub_channel`
     /// of DRAM, else the numbers in its name.
     pub fn place(&self, pmu: &str) -> BTreeMap<String, u64> {

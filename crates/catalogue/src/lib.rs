@@ -28,6 +28,7 @@ mod kind;
 mod pattern;
 mod unit;
 
+use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 pub use builtin::FILES;
@@ -79,5 +80,41 @@ impl Catalogue {
     /// What kind a PMU is, by its name, its `identifier` and the names in its `events/`. `None` for one that is not known.
     pub fn find(&self, pmu: &str, identifier: Option<&str>, events: &[impl AsRef<str>]) -> Option<&Kind> {
         self.kinds.iter().find(|kind| kind.is(pmu, identifier, events))
+    }
+}
+
+/// Whether a figure of this name (`l0_share`) is a share of time in a state, of a link or of DRAM: a metric in percent of the
+/// group `states` in any file of the built-in catalogue. Shares of other things are many.
+pub fn is_state(name: &str) -> bool {
+    static NAMES: LazyLock<BTreeSet<&str>> = LazyLock::new(|| {
+        let metrics = Catalogue::builtin().kinds().iter().flat_map(|kind| &kind.metrics);
+        let states = metrics.filter(|metric| metric.group == Group::States && metric.unit.text == "%");
+        states.map(|metric| metric.name.as_str()).collect()
+    });
+    NAMES.contains(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_state;
+
+    #[test]
+    fn states_are_those_of_the_catalogue_and_no_other_shares() {
+        for name in ["l0_share", "l1_2_share", "recovery_share", "tx_rx_l0s_share", "self_refresh_rank0_share"] {
+            assert!(is_state(name), "{name}");
+        }
+        for name in [
+            "rx_link_share",
+            "peak_share",
+            "page_conflict_share",
+            "partial_write_share",
+            "data_bus_share",
+            "cache_miss_share",
+            "l0_s",
+            "l0",
+            "market_share",
+        ] {
+            assert!(!is_state(name), "{name}");
+        }
     }
 }

@@ -56,6 +56,16 @@ impl Config {
         }
     }
 
+    /// Whether nothing of it could be read.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Whether more than the 256 bytes of conventional PCI could be read.
+    pub fn has_extended(&self) -> bool {
+        self.bytes.len() > 256
+    }
+
     /// Whether the function answers with all-ones, as after a surprise removal.
     pub fn is_gone(&self) -> bool {
         self.bytes.len() >= 4 && self.bytes[..4] == [0xff; 4]
@@ -106,16 +116,18 @@ impl Config {
         self.capability(CAP_PCIE).and_then(|at| self.word(at + 8))
     }
 
-    fn word(&self, at: usize) -> Option<u16> {
+    /// Two bytes at an offset; `None` past what could be read.
+    pub(crate) fn word(&self, at: usize) -> Option<u16> {
         Some(u16::from_le_bytes([*self.bytes.get(at)?, *self.bytes.get(at + 1)?]))
     }
 
-    fn long(&self, at: usize) -> Option<u32> {
+    /// Four bytes at an offset; `None` past what could be read.
+    pub(crate) fn long(&self, at: usize) -> Option<u32> {
         Some(u32::from(self.word(at)?) | u32::from(self.word(at + 2)?) << 16)
     }
 
     /// The place of the first capability of a kind.
-    fn capability(&self, id: u8) -> Option<usize> {
+    pub(crate) fn capability(&self, id: u8) -> Option<usize> {
         self.capabilities().find(|capability| capability.0 == id).map(|capability| capability.1)
     }
 

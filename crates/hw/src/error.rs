@@ -167,6 +167,43 @@ pub enum Error {
         /// Why it cannot.
         why: String,
     },
+    /// A system call on a source of data failed.
+    #[error("{}: cannot {what}", path.display())]
+    Source {
+        /// The node or file.
+        path: PathBuf,
+        /// What it was to do.
+        what: String,
+        /// Why it did not.
+        #[source]
+        source: io::Error,
+        /// What the user can do, where it is known.
+        hint: Option<String>,
+    },
+    /// A source of data ends before the last byte that was asked for.
+    #[error("{}: it ends after {got} of the {want} bytes from {at:#x}", path.display())]
+    Ended {
+        /// The node or file.
+        path: PathBuf,
+        /// The address of the first byte.
+        at: u64,
+        /// How many there were.
+        got: u64,
+        /// How many were asked for.
+        want: u64,
+    },
+    /// A source of data cannot do what was asked, in itself or in the way it is read.
+    #[error("{}: it cannot {what}: {why}", path.display())]
+    Lacks {
+        /// The node or file.
+        path: PathBuf,
+        /// What was asked.
+        what: String,
+        /// Why it cannot.
+        why: String,
+        /// What the user can do, where it is known.
+        hint: Option<String>,
+    },
     /// A hardware counter could not be opened or read.
     #[error(transparent)]
     Counter(#[from] crate::perf::Error),
@@ -181,7 +218,12 @@ impl Error {
             Error::Backend { .. } => {
                 Some("the backends are auto, kmod, vfio, resource, sysfs and fake[:OPTION,...]".to_owned())
             }
-            Error::Refused { hint, .. } | Error::NoBackend { hint, .. } | Error::Call { hint, .. } => hint.clone(),
+            Error::Refused { hint, .. }
+            | Error::NoBackend { hint, .. }
+            | Error::Call { hint, .. }
+            | Error::Source { hint, .. }
+            | Error::Lacks { hint, .. } => hint.clone(),
+            Error::Ended { .. } => Some("ask for fewer bytes, or for other addresses".to_owned()),
             Error::Unsupported { bdf, backend: "resource", .. } => Some(format!(
                 "the vfio backend can, with Secure Boot too: `pciescope bind {bdf} --driver vfio-pci` or --backend vfio --bind"
             )),

@@ -8,17 +8,24 @@ pub mod block;
 pub mod ceiling;
 pub mod check;
 pub mod config;
+pub mod daq;
+pub mod doctor;
 pub mod environment;
 pub mod error;
 pub mod floor;
+#[cfg(test)]
+mod header;
+pub mod inventory;
 pub mod memory;
 pub mod pci;
 pub mod perf;
+pub mod placement;
 pub mod probe;
 pub mod registers;
 pub mod survey;
 pub mod sysfs;
 pub mod topology;
+pub mod usage;
 pub mod wait;
 
 pub use error::Error;

@@ -4,6 +4,8 @@
 //! around the cache (MOVNTDQ on x86-64, STNP on arm64), so that a byte stored is a byte written to DRAM and no line is
 //! read first for ownership. Reads come from DRAM as far as the buffer is larger than the caches.
 
+pub mod ratio;
+
 use std::io;
 use std::ptr::NonNull;
 
@@ -52,6 +54,54 @@ impl Buffer {
     #[expect(clippy::len_without_is_empty, reason = "a buffer is never empty")]
     pub fn len(&self) -> usize {
         self.len
+    }
+
+    /// Its content.
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: the mapping is readable, `len` bytes long, and lives as long as the value.
+        unsafe { std::slice::from_raw_parts(self.address.as_ptr(), self.len) }
+    }
+
+    /// Its content, to be changed.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above and writable; the mutable borrow of the value keeps others away.
+        unsafe { std::slice::from_raw_parts_mut(self.address.as_ptr(), self.len) }
+    }
+
+    /// As samples of 16 bits, signed or not.
+    pub fn samples(&self) -> &[u16] {
+        // SAFETY: readable, aligned to a page, a multiple of 2 bytes long; every value is one.
+        unsafe { std::slice::from_raw_parts(self.address.as_ptr().cast(), self.len / 2) }
+    }
+
+    /// As samples of 16 bits to be written.
+    pub fn samples_mut(&mut self) -> &mut [u16] {
+        // SAFETY: ours alone, aligned to a page, a multiple of 2 bytes long; every value is one.
+        unsafe { std::slice::from_raw_parts_mut(self.address.as_ptr().cast(), self.len / 2) }
+    }
+
+    /// As single-precision figures to be written.
+    pub fn singles_mut(&mut self) -> &mut [f32] {
+        // SAFETY: ours alone, aligned to a page, a multiple of 4 bytes long; every value is one.
+        unsafe { std::slice::from_raw_parts_mut(self.address.as_ptr().cast(), self.len / 4) }
+    }
+
+    /// As double-precision figures to be written.
+    pub fn doubles_mut(&mut self) -> &mut [f64] {
+        // SAFETY: ours alone, aligned to a page, a multiple of 8 bytes long; every value is one.
+        unsafe { std::slice::from_raw_parts_mut(self.address.as_ptr().cast(), self.len / 8) }
+    }
+
+    /// As lines of the cache.
+    pub fn lines(&self) -> &[ratio::Line] {
+        // SAFETY: readable, aligned to a page, a multiple of 64 bytes long; every value is one.
+        unsafe { std::slice::from_raw_parts(self.address.as_ptr().cast(), self.len / ratio::LINE) }
+    }
+
+    /// As lines of the cache to be written.
+    pub fn lines_mut(&mut self) -> &mut [ratio::Line] {
+        // SAFETY: ours alone, aligned to a page, a multiple of 64 bytes long; every value is one.
+        unsafe { std::slice::from_raw_parts_mut(self.address.as_ptr().cast(), self.len / ratio::LINE) }
     }
 
     /// All pages on `node` and nowhere else; none is there yet.
@@ -169,6 +219,9 @@ mod tests {
         assert_eq!(read(&to), 0);
         copy(&from, &mut to);
         assert_eq!(to.words(), from.words());
+        to.bytes_mut()[9] = 0xff;
+        assert_eq!(to.words()[1], 0xff07);
+        assert_eq!((to.bytes().len(), to.bytes()[9]), (3 * BLOCK, 0xff));
     }
 
     #[test]

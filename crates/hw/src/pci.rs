@@ -94,7 +94,7 @@ pub(crate) fn load(root: &Root, bdf: Bdf, guest: Option<&str>) -> Result<Functio
 }
 
 /// Vendor and device in words, or the numbers of what the list does not know.
-fn name(vendor: u16, device: u16) -> String {
+pub(crate) fn name(vendor: u16, device: u16) -> String {
     let maker = match pci_ids::Vendor::from_id(vendor) {
         Some(known) => known.name().to_owned(),
         None => format!("Vendor {vendor:04x}"),
@@ -189,7 +189,7 @@ fn parse_bar(number: u8, line: &str) -> Option<Bar> {
 
 /// The link of the function's own port: above an endpoint or upstream port, below a root or downstream port.
 /// A width of 0 now means that the link is down.
-fn link(root: &Root, bdf: Bdf) -> Option<Link> {
+pub(crate) fn link(root: &Root, bdf: Bdf) -> Option<Link> {
     let at = folder(bdf);
     let speed = |file: &str| parse_speed(&root.text(at.join(file))?);
     let width = |file: &str| root.number(at.join(file)).and_then(|lanes| u8::try_from(lanes).ok());

@@ -1,5 +1,6 @@
 //! Reading the kernel's file trees, real or recorded.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::Error;
@@ -69,6 +70,12 @@ impl Root {
         let mut names: Vec<String> = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
         names.sort();
         names
+    }
+
+    /// The inode number of a folder, links followed; `None` where there is none. sysfs gives none out twice (64 bits, since Linux
+    /// 5.5), so that a device that went and came back is told from one that stayed.
+    pub fn inode(&self, absolute: impl AsRef<Path>) -> Option<u64> {
+        std::fs::metadata(self.path(absolute)).ok().map(|metadata| metadata.ino())
     }
 
     /// Whether there is such a file, folder or link.

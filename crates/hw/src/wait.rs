@@ -6,7 +6,7 @@ use std::process::Child;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_current_process_group, kill_process, pidfd_open};
 use rustix::time::{ClockId, clock_gettime};
 
 /// The time of CLOCK_MONOTONIC in nanoseconds.
@@ -22,6 +22,18 @@ pub fn now_ns() -> u64 {
 pub fn signal(child: &Child, number: i32) -> io::Result<()> {
     let signal = Signal::from_named_raw(number).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
     Ok(kill_process(Pid::from_child(child), signal)?)
+}
+
+/// Stops the process group that this process is in, as Ctrl-Z does where the terminal makes the signal. Returns when it goes
+/// on; at once where nobody could continue it (the kernel passes such a stop over).
+///
+/// # Errors
+/// As kill(2).
+pub fn suspend() -> io::Result<()> {
+    kill_current_process_group(Signal::TSTP)?;
+    // Another thread may take the signal: the stop then comes a moment later.
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    Ok(())
 }
 
 /// Why a wait was over.

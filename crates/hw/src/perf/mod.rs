@@ -5,11 +5,15 @@
 //! module's. docs/pmu.md describes our own drivers' PMUs.
 
 mod delta;
+mod elf;
 mod error;
 mod event;
 mod format;
 mod group;
 mod pmu;
+mod ring;
+mod sample;
+mod symbols;
 mod sys;
 
 pub use delta::{Delta, Doubt};
@@ -17,7 +21,10 @@ pub use error::Error;
 pub use event::{Config, Event};
 pub use format::Field;
 pub use group::{Group, Packed, Reading, Values};
-pub use pmu::{Named, Pmu, named, names, pmus};
+pub use pmu::{Named, Pmu, named, pmus, present};
+pub use sample::{Kind, Profile, Sampler, Sampling, Whom};
+pub use symbols::Symbols;
+pub use sys::thread_number;
 
 pub use crate::memory::Pinned as Stay;
 

@@ -1,6 +1,6 @@
 //! PMUs as sysfs describes them. Reads only.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use pciescope_core::{Bdf, CpuList};
 
@@ -14,7 +14,7 @@ const DEVICES: &str = "/sys/bus/event_source/devices";
 pub struct Pmu {
     /// Its name in sysfs: `dwc_rootport_10`, `ali_drw_21000`.
     pub name: String,
-    /// The number by which the kernel knows it (`type`); another each time it is registered.
+    /// The number by which the kernel knows it (`type`), from when it is registered until it goes; then it may be another's.
     pub number: u32,
     /// The CPUs on which its events are opened (`cpumask`, `cpus`); empty where it does not say, as with PMUs that
     /// count per CPU.
@@ -44,14 +44,15 @@ pub struct Named {
     pub is_snapshot: bool,
 }
 
-/// The names of all PMUs, sorted.
-pub fn names(root: &Root) -> Vec<String> {
-    root.names(DEVICES)
+/// The PMUs that are there, each with the inode of its folder: one that went and came back is another.
+pub fn present(root: &Root) -> BTreeSet<(String, u64)> {
+    let names = root.names(DEVICES).into_iter();
+    names.filter_map(|name| root.inode(format!("{DEVICES}/{name}")).map(|inode| (name, inode))).collect()
 }
 
 /// All PMUs, by name. One that is removed while it is read, and one without a number, is left out.
 pub fn pmus(root: &Root) -> Vec<Pmu> {
-    names(root).iter().filter_map(|name| named(root, name).ok()).collect()
+    root.names(DEVICES).iter().filter_map(|name| named(root, name).ok()).collect()
 }
 
 /// One PMU.
@@ -106,15 +107,17 @@ fn events(root: &Root, at: &str) -> BTreeMap<String, Named> {
 }
 
 impl Pmu {
-    /// Whether this PMU is still there, and not another that was registered under its name since.
+    /// Whether a PMU of this name and number is there.
     pub fn is_present(&self, root: &Root) -> bool {
         root.number(format!("{DEVICES}/{}/type", self.name)) == Some(u64::from(self.number))
     }
 
-    /// Whether the PCI function that it counts for is there; `None` where it counts for none. A driver cannot take its PMU
-    /// back while events are open, so the function may be gone while [`Pmu::is_present`] is true.
-    pub fn has_function(&self, root: &Root) -> Option<bool> {
-        self.function().map(|bdf| root.exists(crate::pci::folder(bdf)))
+    /// The inodes of its folder and of that of the PCI function that it counts for, where there are such: another one is another
+    /// PMU or function. A driver cannot take its PMU back while events are open, so its folder may stay when the function goes
+    /// and comes back; the events then count nothing.
+    pub fn inodes(&self, root: &Root) -> [Option<u64>; 2] {
+        let function = self.function().and_then(|bdf| root.inode(crate::pci::folder(bdf)));
+        [root.inode(format!("{DEVICES}/{}", self.name)), function]
     }
 
     /// The CPUs of [`Pmu::cpus`] that are offline: a driver that did not follow leaves such a mask behind.
@@ -229,8 +232,29 @@ mod tests {
         assert_eq!(pmu.events.keys().collect::<Vec<_>>(), ["decode_error", "rx_pcie_tlp_data_payload"]);
         assert_eq!(pmu.saturated(&root), [(0x201, 0, 3), (1, 7, 1)]);
         assert!(pmu.is_present(&root));
-        assert_eq!(pmu.has_function(&root), Some(false), "the tree has no PCI functions");
         assert!(!Pmu { number: 34, ..pmu.clone() }.is_present(&root));
+    }
+
+    #[test]
+    fn a_pmu_or_function_that_came_back_is_another() {
+        let (folder, root) = tree();
+        let pmu = named(&root, "dwc_rootport_10").unwrap();
+        let first = pmu.inodes(&root);
+        assert!(first[0].is_some() && first[1].is_none(), "the tree has no PCI functions: {first:?}");
+        let function = folder.path().join("sys/bus/pci/devices/0000:00:02.0");
+        std::fs::create_dir_all(&function).unwrap();
+        let whole = pmu.inodes(&root);
+        assert!(whole[0] == first[0] && whole[1].is_some(), "{whole:?}");
+        let known = present(&root);
+        assert_eq!(known, [("dwc_rootport_10".to_owned(), whole[0].unwrap())].into());
+        // Other file systems than sysfs give a number out again once its folder is gone.
+        for (place, at) in [(function, 1), (folder.path().join("sys/bus/event_source/devices/dwc_rootport_10"), 0)] {
+            std::fs::rename(&place, folder.path().join(format!("old-{at}"))).unwrap();
+            assert_eq!(pmu.inodes(&root)[at], None);
+            std::fs::create_dir(&place).unwrap();
+            assert!(pmu.inodes(&root)[at].is_some_and(|inode| Some(inode) != whole[at]));
+        }
+        assert!(present(&root).is_disjoint(&known));
     }
 
     #[test]

@@ -16,17 +16,17 @@ pub fn checked(ret: libc::c_int) -> io::Result<libc::c_int> {
     if ret < 0 { Err(io::Error::last_os_error()) } else { Ok(ret) }
 }
 
-const MASK_WORDS: usize = MAX_CPU as usize / 64 + 1;
-type Mask = [u64; MASK_WORDS];
+pub(crate) const MASK_WORDS: usize = MAX_CPU as usize / 64 + 1;
+pub(crate) type Mask = [u64; MASK_WORDS];
 
-fn affinity() -> io::Result<Mask> {
+pub(crate) fn affinity() -> io::Result<Mask> {
     let mut mask = [0; MASK_WORDS];
     // SAFETY: the kernel writes at most the given number of bytes into our array; 0 is this thread.
     let ret = unsafe { libc::syscall(libc::SYS_sched_getaffinity, 0, size_of::<Mask>(), mask.as_mut_ptr()) };
     if ret < 0 { Err(io::Error::last_os_error()) } else { Ok(mask) }
 }
 
-fn set_affinity(mask: &Mask) -> io::Result<()> {
+pub(crate) fn set_affinity(mask: &Mask) -> io::Result<()> {
     // SAFETY: the kernel reads the given number of bytes of our array; 0 is this thread.
     let ret = unsafe { libc::syscall(libc::SYS_sched_setaffinity, 0, size_of::<Mask>(), mask.as_ptr()) };
     if ret < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }

@@ -232,56 +232,12 @@ pub const PCILAT_IOC_REG: Ioctl = _IOWR::<Reg>(0xb7, 5);
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-    use std::fmt::Write as _;
-    use std::mem::offset_of;
-    use std::process::Command;
-
     use super::*;
-
-    /// C text that prints what Rust believes, line by line.
-    #[derive(Default)]
-    struct Beliefs {
-        rust: String,
-        c: String,
-    }
-
-    impl Beliefs {
-        fn number(&mut self, name: &str, expression: &str, value: u64) {
-            writeln!(self.rust, "{name} {value}").unwrap();
-            writeln!(self.c, "printf(\"%s %llu\\n\", \"{name}\", (unsigned long long)({expression}));").unwrap();
-        }
-    }
-
-    macro_rules! structure {
-        ($beliefs:ident, $c:literal, $rust:ident, [$($field:ident),*]) => {
-            $beliefs.number(concat!("sizeof ", $c), concat!("sizeof(struct ", $c, ")"), size_of::<$rust>() as u64);
-            let mut end = 0;
-            $(
-                let offset = offset_of!($rust, $field);
-                assert_eq!(offset, end, "a hole before {}.{}", $c, stringify!($field));
-                end = offset + { let value = $rust::default(); size_of_val(&value.$field) };
-                $beliefs.number(
-                    concat!($c, ".", stringify!($field)),
-                    concat!("offsetof(struct ", $c, ", ", stringify!($field), ")"),
-                    offset as u64,
-                );
-            )*
-            assert_eq!(end, size_of::<$rust>(), "a hole at the end of {}", $c);
-        };
-    }
-
-    macro_rules! constants {
-        ($beliefs:ident, $names:ident, [$($name:ident),*]) => {
-            $( $beliefs.number(stringify!($name), stringify!($name), u64::from($name)); $names.insert(stringify!($name)); )*
-        };
-    }
+    use crate::header::{Beliefs, constants, structure};
 
     #[test]
     fn every_size_offset_and_number_is_that_of_the_c_header() {
-        let include = concat!(env!("CARGO_MANIFEST_DIR"), "/../../kmod/include/uapi");
         let mut beliefs = Beliefs::default();
-        let mut names = BTreeSet::new();
         structure!(beliefs, "pcilat_bar", Bar, [size, flags, reserved]);
         structure!(
             beliefs,
@@ -399,7 +355,6 @@ mod tests {
         structure!(beliefs, "pcilat_record", Record, [at, value, cpu, kind_index]);
         constants!(
             beliefs,
-            names,
             [
                 PCILAT_ABI,
                 PCILAT_HIST_SUB_BITS,
@@ -448,26 +403,6 @@ mod tests {
             ]
         );
 
-        let header = std::fs::read_to_string(format!("{include}/linux/pcilat.h")).unwrap();
-        for word in header.split(|c: char| !c.is_ascii_alphanumeric() && c != '_') {
-            assert!(
-                !word.starts_with("PCILAT_") || word.ends_with('_') || names.contains(word),
-                "{word} is missing in Rust"
-            );
-        }
-        let structures = header.lines().filter(|l| l.starts_with("struct ") && l.ends_with('{')).count();
-        assert_eq!(structures, beliefs.rust.matches("sizeof").count(), "a structure is missing in Rust");
-
-        let folder = tempfile::tempdir().unwrap();
-        let (source, program) = (folder.path().join("layout.c"), folder.path().join("layout"));
-        let text = format!(
-            "#include <stddef.h>\n#include <stdio.h>\n#include <linux/pcilat.h>\nint main(void) {{\n{}return 0;\n}}\n",
-            beliefs.c
-        );
-        std::fs::write(&source, text).unwrap();
-        let status = Command::new("cc").arg("-I").arg(include).arg("-o").arg(&program).arg(&source).status();
-        assert!(status.expect("this test needs a C compiler named cc").success());
-        let output = Command::new(&program).output().unwrap();
-        assert_eq!(String::from_utf8(output.stdout).unwrap(), beliefs.rust);
+        beliefs.hold_against("linux/pcilat.h", "PCILAT_");
     }
 }

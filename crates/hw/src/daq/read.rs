@@ -1,0 +1,71 @@
+//! read() and pread() of anything that can be read.
+
+use std::ops::ControlFlow;
+use std::path::Path;
+
+use super::opened::{Opened, of_stream};
+use super::pieces::pieces;
+use super::{About, Costs, Daq, Options};
+use crate::memory::Buffer;
+use crate::{Error, Root};
+
+/// Bytes of a piece where nobody says.
+const PIECE: usize = 256 << 10;
+
+/// A source that is read by read() or pread().
+#[derive(Debug)]
+pub struct Reader {
+    opened: Opened,
+    buffer: Buffer,
+}
+
+impl Reader {
+    /// With a buffer of its own for streams.
+    pub fn open(root: &Root, path: &Path, options: &Options) -> Result<Self, Error> {
+        let mut opened = Opened::open(root, path, options)?;
+        let bytes = if options.buffer_bytes == 0 { PIECE } else { options.buffer_bytes };
+        let buffer = Buffer::on_node(bytes, options.node)
+            .map_err(|err| opened.failed(format!("have a buffer of {bytes} bytes"), err))?;
+        opened.about.notes.push("A read and the work on its bytes follow each other; they do not overlap.".to_owned());
+        Ok(Reader { opened, buffer })
+    }
+}
+
+impl Daq for Reader {
+    fn about(&self) -> &About {
+        &self.opened.about
+    }
+
+    fn read(&mut self, at: u64, to: &mut [u8]) -> Result<(), Error> {
+        self.opened.check_start(at, to.len() as u64)?;
+        self.opened.fill(at, to)
+    }
+
+    fn stream(
+        &mut self,
+        at: u64,
+        bytes: u64,
+        passes: u64,
+        piece: usize,
+        take: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
+    ) -> Result<(), Error> {
+        self.opened.check_start(at, bytes)?;
+        for one in pieces(at, bytes, passes, piece.min(self.buffer.len())) {
+            let to = &mut self.buffer.bytes_mut()[..one.len];
+            self.opened.fill(one.at, to).map_err(|err| of_stream(err, at, bytes))?;
+            if take(to).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, at: u64, from: &[u8]) -> Result<(), Error> {
+        self.opened.check_start(at, from.len() as u64)?;
+        self.opened.put(at, from)
+    }
+
+    fn costs(&mut self) -> Result<Option<Costs>, Error> {
+        Ok(None)
+    }
+}

@@ -1,0 +1,144 @@
+//! What the ESS driver's node can: registers, reads, and the wait for the interrupt.
+//!
+//! Its clock chips are not programmed from here: the setup has to keep the clock. Not tried on that driver; its ioctls were
+//! tried on our driver's node, which has them too.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use super::acquire::{AT_WORK, GONE, now_ns};
+use super::uapi::{SIS8300_WAIT, SIS8300_WAIT_DAQ, SIS8300_WAIT_OK, SIS8300_WAIT_RELEASED, SIS8300_WAIT_TIMEOUT, Wait};
+use super::{Board, CONTROL, FIRMWARE_OPTIONS, ID, OPTION_GIBIBYTE, SERIAL, call, model, register};
+use crate::Error;
+use crate::daq::opened::Opened;
+use crate::daq::{End, Setup, Trigger};
+
+// Registers, by word number; docs/spec/sis8300.md.
+const SAMPLE_CONTROL: u32 = 0x11;
+const BACKPLANE: u32 = 0x12;
+const START_BLOCK: u32 = 0x120;
+const LENGTH: u32 = 0x12a;
+const PRETRIGGER: u32 = 0x12b;
+
+const CHANNELS: u32 = 10;
+const EXTERNAL_TRIGGER: u32 = 1 << 11;
+const START_NOW: u32 = 1;
+const START_ARMED: u32 = 2;
+/// For the control register: no more sampling.
+pub const STOP: u32 = 4;
+const PRETRIGGER_MAX: u32 = 2046;
+/// Until what was stopped has come to rest.
+const REST: Duration = Duration::from_secs(1);
+
+/// What the registers tell of the board.
+pub fn describe(opened: &mut Opened) -> Result<(), Error> {
+    let (id, serial) = (register(opened, ID)?, register(opened, SERIAL)?);
+    if id == GONE {
+        return Err(opened.failed("read a register".to_owned(), io::Error::from_raw_os_error(libc::ENODEV)));
+    }
+    opened.about.model = Some(model(id, serial));
+    opened.about.serial = Some(serial & 0xffff);
+    opened.about.bytes = Some(match id >> 16 {
+        0x8300 if register(opened, FIRMWARE_OPTIONS)? & OPTION_GIBIBYTE == 0 => 512 << 20,
+        0x8300 => 1 << 30,
+        _ => 2 << 30,
+    });
+    opened
+        .about
+        .notes
+        .push("Its driver is that of ESS: times of DMA, wake-up and copy are not known apart.".to_owned());
+    Ok(())
+}
+
+/// Sets the board up by its registers; the clock stays as it is.
+pub fn setup(board: &mut Board, setup: &Setup) -> Result<u64, Error> {
+    let refuse = |why: &str, hint: Option<&str>| {
+        board.opened.lacks(format!("be set up ({setup:?})"), why.to_owned(), hint.map(str::to_owned))
+    };
+    if setup.divider.is_some() {
+        let hint = "set the clock with its own tools and keep it, or load pciescope's driver";
+        return Err(refuse("its driver is that of ESS, and the clock is not set through that", Some(hint)));
+    }
+    let is_ku = board.register(ID)? >> 16 == 0x8303;
+    let block = if is_ku { 32 } else { 16 };
+    let on = u64::from(setup.channels.count_ones());
+    let samples = setup.samples.checked_next_multiple_of(block).unwrap_or(u64::MAX);
+    let bytes = samples.checked_mul(2 * on);
+    if on == 0 || setup.channels >> CHANNELS != 0 {
+        return Err(refuse("its channels are 0 to 9, at least one", None));
+    }
+    if setup.samples == 0 || bytes.is_none_or(|bytes| bytes > board.opened.about.bytes.unwrap_or(0)) {
+        return Err(refuse("so many samples do not fit into its memory", None));
+    }
+    if setup.pretrigger > PRETRIGGER_MAX {
+        return Err(refuse("at most 2046 samples lie before the trigger", None));
+    }
+    let (control, lines) = match setup.trigger {
+        Trigger::Now => (0, None),
+        Trigger::Backplane(line @ 0..8) => (EXTERNAL_TRIGGER, Some(1u32 << line)),
+        Trigger::Backplane(_) => return Err(refuse("the backplane has lines 0 to 7", None)),
+    };
+    stop(board)?;
+    if let Some(lines) = lines {
+        let outputs = board.register(BACKPLANE)? & 0xffff_0000;
+        board.set_register(BACKPLANE, outputs | lines << 8)?;
+    }
+    let blocks = (samples / 16) as u32;
+    let mut start = 0;
+    for channel in (0..CHANNELS).filter(|channel| setup.channels >> channel & 1 == 1) {
+        board.set_register(START_BLOCK + channel, start)?;
+        start += blocks;
+    }
+    board.set_register(LENGTH, blocks - 1)?;
+    board.set_register(PRETRIGGER, setup.pretrigger)?;
+    board.set_register(SAMPLE_CONTROL, control | !u32::from(setup.channels) & 0x3ff)?;
+    Ok(samples)
+}
+
+/// Arms, or starts where nothing is to trigger it.
+pub fn arm(board: &mut Board) -> Result<u64, Error> {
+    stop(board)?;
+    board.is_left_armed = true;
+    let is_triggered = board.register(SAMPLE_CONTROL)? & (EXTERNAL_TRIGGER | EXTERNAL_TRIGGER >> 1) != 0;
+    board.set_register(CONTROL, if is_triggered { START_ARMED } else { START_NOW })?;
+    board.armed += 1;
+    Ok(board.armed)
+}
+
+fn stop(board: &Board) -> Result<(), Error> {
+    board.set_register(CONTROL, STOP)?;
+    let limit = Instant::now() + REST;
+    loop {
+        let (is_last, status) = (Instant::now() >= limit, board.register(CONTROL)?);
+        let errno = match status {
+            GONE => libc::ENODEV,
+            status if status & AT_WORK == 0 => return Ok(()),
+            _ if is_last => libc::ETIMEDOUT,
+            _ => continue,
+        };
+        return Err(board.opened.failed("stop".to_owned(), io::Error::from_raw_os_error(errno)));
+    }
+}
+
+/// Waits for the interrupt by the driver's own call. It forgets, as it begins, an end that came before: then the register
+/// tells.
+pub fn wait(board: &mut Board, timeout_ms: u32) -> Result<End, Error> {
+    let mut wait = Wait { timeout_ms: timeout_ms.max(1), kind: SIS8300_WAIT_DAQ, status: 0 };
+    let what = format!("wait for the end of its acquisition within {timeout_ms} ms");
+    // SAFETY: the request's argument is this structure, which holds no address.
+    unsafe { call(&board.opened, SIS8300_WAIT, &mut wait, &what)? };
+    let is_over = board.register(CONTROL)? & AT_WORK == 0;
+    let errno = match wait.status {
+        SIS8300_WAIT_OK => None,
+        SIS8300_WAIT_TIMEOUT if is_over => None,
+        SIS8300_WAIT_TIMEOUT => Some(libc::ETIMEDOUT),
+        SIS8300_WAIT_RELEASED => Some(libc::ENODEV),
+        _ => Some(libc::EIO),
+    };
+    if let Some(errno) = errno {
+        return Err(board.opened.failed(what, io::Error::from_raw_os_error(errno)));
+    }
+    board.is_left_armed = !is_over;
+    let is_interrupt_lost = wait.status == SIS8300_WAIT_TIMEOUT;
+    Ok(End { sequence: board.armed, time_ns: now_ns(), is_interrupt_lost, ..End::default() })
+}

@@ -1,0 +1,105 @@
+//! What takes a CPU away in passing.
+
+use pciescope_core::Severity;
+
+use super::case::{Found, Machine, Verdict, fine, found, not_applicable, not_checked, seen};
+use super::place::ONE_NODE;
+use super::readings::{MSR, Readings, smi as read_smi};
+use crate::topology;
+
+pub fn smi(machine: &Machine) -> Verdict {
+    let Some(cpuinfo) = machine.root.text("/proc/cpuinfo") else {
+        return not_checked("/proc/cpuinfo cannot be read", "run it where /proc is mounted");
+    };
+    if !cpuinfo.contains("GenuineIntel") {
+        return not_applicable("the CPUs are not Intel's");
+    }
+    let now = match read_smi(machine.root) {
+        Ok(now) => now,
+        Err(why) => {
+            return not_checked(format!("{MSR}: {why}"), "modprobe msr, and run it as root");
+        }
+    };
+    let register = format!("{MSR}, register 0x34");
+    let before = machine.earlier.and_then(|(earlier, time)| Some((earlier.smi?, time)));
+    let (severity, text) = match before {
+        // The register has 32 bits and starts anew.
+        Some((before, time)) if now != before => {
+            let grown = (now as u32).wrapping_sub(before as u32);
+            (Severity::Warning, format!("{grown} system management interrupts in {:.1} s", time.as_secs_f64()))
+        }
+        Some(_) => return fine(),
+        None if now > 0 => (Severity::Note, format!("{now} system management interrupts since the last reset")),
+        None => return fine(),
+    };
+    found(Found {
+        severity,
+        text,
+        evidence: vec![seen(&register, &now.to_string())],
+        consequence: "the firmware stops all CPUs for tens to hundreds of microseconds, and no program sees it"
+            .to_owned(),
+        remedy: match before {
+            Some(_) => {
+                "switch off USB legacy support, power capping and memory error polling in the firmware setup".to_owned()
+            }
+            None => "firmware causes some while it boots; --watch 60s shows whether they go on".to_owned(),
+        },
+    })
+}
+
+/// Below this share of all time, in percent, stolen time is not worth a word.
+const STEAL_PERCENT: f64 = 0.1;
+
+pub fn steal(machine: &Machine) -> Verdict {
+    let Some((stolen, all)) = Readings::take(machine.root, &[]).steal else {
+        return not_checked("/proc/stat does not say", "run it where /proc is mounted");
+    };
+    let before = machine.earlier.and_then(|(earlier, _)| earlier.steal).unwrap_or((0, 0));
+    let since = if machine.earlier.is_some() { "while it was watched" } else { "since boot" };
+    let (stolen, all) = (stolen.saturating_sub(before.0), all.saturating_sub(before.1));
+    let percent = stolen as f64 / all.max(1) as f64 * 100.0;
+    if percent < STEAL_PERCENT {
+        return fine();
+    }
+    found(Found {
+        severity: Severity::Warning,
+        text: format!("the hypervisor took {percent:.1} % of the CPUs' time {since}"),
+        evidence: vec![seen("/proc/stat, line cpu, 8th figure", &format!("{stolen} of {all} ticks"))],
+        consequence: "a sample in which the CPU was away is as long as its absence".to_owned(),
+        remedy: "pin the virtual CPUs to CPUs of their own, or measure on bare metal".to_owned(),
+    })
+}
+
+pub fn nmi_watchdog(machine: &Machine) -> Verdict {
+    let path = "/proc/sys/kernel/nmi_watchdog";
+    if machine.file(path)? != "1" {
+        return fine();
+    }
+    found(Found {
+        severity: Severity::Note,
+        text: "the NMI watchdog is on".to_owned(),
+        evidence: vec![machine.seen(path)],
+        consequence:
+            "it takes one hardware counter of each CPU and interrupts every few seconds, interrupts off or not"
+                .to_owned(),
+        remedy: "sysctl kernel.nmi_watchdog=0 for the time of the measurement".to_owned(),
+    })
+}
+
+pub fn numa_balancing(machine: &Machine) -> Verdict {
+    let path = "/proc/sys/kernel/numa_balancing";
+    let nodes = topology::nodes(&machine.environment.cpus).len();
+    if nodes < 2 {
+        return not_applicable(ONE_NODE);
+    }
+    if machine.file(path)? == "0" {
+        return fine();
+    }
+    found(Found {
+        severity: Severity::Note,
+        text: format!("the kernel moves pages between {nodes} nodes by itself"),
+        evidence: vec![machine.seen(path)],
+        consequence: "page faults while a buffer is in use, and its node may change during a run".to_owned(),
+        remedy: "sysctl kernel.numa_balancing=0, and place memory by hand (numactl)".to_owned(),
+    })
+}

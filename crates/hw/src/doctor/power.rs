@@ -1,0 +1,44 @@
+//! Devices that sleep.
+
+use pciescope_core::Severity;
+
+use super::case::{Case, Found, Verdict, fine, found, not_applicable};
+
+pub fn state(case: &Case) -> Verdict {
+    let state = case.file("power_state")?;
+    if !state.starts_with('D') {
+        return not_applicable("the kernel has not asked for its power state");
+    }
+    if state == "D0" {
+        return fine();
+    }
+    // A bridge with nothing to do sleeps, and wakes with what is plugged in.
+    let severity = if case.is_bridge() || case.function.driver.is_none() { Severity::Note } else { Severity::Warning };
+    found(Found {
+        severity,
+        text: format!("{} sleeps in {state}", case.bdf),
+        evidence: vec![case.seen("power_state"), case.seen("power/control")],
+        consequence: "its registers read all-ones, or the first access waits milliseconds until it is awake".to_owned(),
+        remedy: format!("echo on > {}", case.path("power/control").display()),
+    })
+}
+
+pub fn runtime(case: &Case) -> Verdict {
+    case.not_a_bridge()?;
+    case.driver()?;
+    if case.file("power/control")? != "auto" {
+        return fine();
+    }
+    // A driver that does not take part is never put to sleep.
+    if !matches!(case.text("power/runtime_status").as_deref(), Some("active" | "suspended" | "suspending" | "resuming"))
+    {
+        return fine();
+    }
+    found(Found {
+        severity: Severity::Note,
+        text: format!("the kernel may put {} to sleep while nothing uses it", case.bdf),
+        evidence: vec![case.seen("power/control"), case.seen("power/runtime_status")],
+        consequence: "an access after a pause waits until the device is awake".to_owned(),
+        remedy: format!("echo on > {}", case.path("power/control").display()),
+    })
+}

@@ -1,0 +1,63 @@
+//! What counts up while one watches.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::FileExt;
+
+use pciescope_core::Bdf;
+
+use super::registers::Express;
+use crate::Root;
+use crate::config::Config;
+use crate::inventory::{CORRECTABLE, error_counts};
+
+/// One reading of the counts.
+#[derive(Debug, Clone, Default)]
+pub struct Readings {
+    /// The correctable errors of each function by the kernel's names, without what is 0.
+    pub correctable: BTreeMap<Bdf, BTreeMap<String, u64>>,
+    /// Link Status of each port whose link leads down, where it can be read.
+    pub link_status: BTreeMap<Bdf, u16>,
+    /// System management interrupts of CPU 0; `None` where they cannot be read.
+    pub smi: Option<u64>,
+    /// Time of all CPUs that was stolen, and time in all, in ticks.
+    pub steal: Option<(u64, u64)>,
+}
+
+impl Readings {
+    /// Reads the counts of these functions and of the machine.
+    pub fn take(root: &Root, functions: &[Bdf]) -> Self {
+        let counts = |bdf: &Bdf| Some((*bdf, error_counts(root, *bdf, CORRECTABLE)?));
+        let status = |bdf: &Bdf| {
+            let config = Config::load(root, *bdf);
+            let express = Express::of(&config).filter(Express::leads_down)?;
+            Some((*bdf, express.link_status()))
+        };
+        Readings {
+            correctable: functions.iter().filter_map(counts).collect(),
+            link_status: functions.iter().filter_map(status).collect(),
+            smi: smi(root).ok(),
+            steal: steal(root),
+        }
+    }
+}
+
+/// MSR_SMI_COUNT of Intel's CPUs (Software Developer's Manual, volume 4): system management interrupts since reset.
+const MSR_SMI_COUNT: u64 = 0x34;
+/// Where the kernel shows the model-specific registers of CPU 0.
+pub const MSR: &str = "/dev/cpu/0/msr";
+
+/// System management interrupts since reset.
+pub fn smi(root: &Root) -> std::io::Result<u64> {
+    let mut bytes = [0; 8];
+    std::fs::File::open(root.path(MSR))?.read_exact_at(&mut bytes, MSR_SMI_COUNT)?;
+    Ok(u64::from_le_bytes(bytes) & 0xffff_ffff)
+}
+
+/// Stolen and whole time of all CPUs, in ticks (proc(5), /proc/stat: the eighth figure is steal).
+fn steal(root: &Root) -> Option<(u64, u64)> {
+    let text = root.text("/proc/stat")?;
+    let line = text.lines().find(|line| line.starts_with("cpu "))?;
+    let ticks: Vec<u64> = line.split_whitespace().skip(1).map_while(|ticks| ticks.parse().ok()).collect();
+    // guest and guest_nice, the ninth and tenth, are in user and nice already.
+    Some((*ticks.get(7)?, ticks.iter().take(8).fold(0, |sum: u64, ticks| sum.saturating_add(*ticks))))
+}

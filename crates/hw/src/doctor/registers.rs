@@ -1,0 +1,133 @@
+//! Configuration space by the names of its registers: PCI Express Base Specification 6.0, chapter 7.
+
+use crate::config::Config;
+
+const CAP_PCIE: u8 = 0x10;
+
+/// Extended capability: Access Control Services (7.7.11).
+pub const EXT_ACS: u16 = 0x000d;
+/// Extended capability: Advanced Error Reporting (7.8.4).
+pub const EXT_AER: u16 = 0x0001;
+/// Extended capability: Resizable BAR (7.8.6).
+pub const EXT_RESIZABLE_BAR: u16 = 0x0015;
+
+/// The offset of an extended capability. The list is the device's word: it may point anywhere and run in a circle.
+pub fn extended(config: &Config, id: u16) -> Option<usize> {
+    let mut at = 0x100;
+    // Each has 8 bytes at least.
+    for _ in 0..(4096 - 256) / 8 {
+        let header = config.long(at)?;
+        if header == 0 || header == u32::MAX {
+            return None;
+        }
+        if header as u16 == id {
+            return Some(at);
+        }
+        at = (header >> 20) as usize & 0xffc;
+        if at < 0x100 {
+            return None;
+        }
+    }
+    None
+}
+
+/// What a PCI Express function is (7.5.3.2, Device/Port Type).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// An endpoint, or one integrated into the root complex.
+    Endpoint,
+    /// A root port.
+    RootPort,
+    /// The port of a switch that leads up.
+    Upstream,
+    /// A port of a switch that leads down.
+    Downstream,
+    /// A bridge to or from conventional PCI, or an event collector.
+    Other,
+}
+
+/// The PCI Express capability of a function (7.5.3).
+#[derive(Clone, Copy)]
+pub struct Express<'a> {
+    config: &'a Config,
+    /// Its offset.
+    pub at: usize,
+}
+
+impl<'a> Express<'a> {
+    /// The capability; `None` where there is none or it cannot be read.
+    pub fn of(config: &'a Config) -> Option<Self> {
+        Some(Express { config, at: config.capability(CAP_PCIE)? })
+    }
+
+    /// The function's kind.
+    pub fn kind(&self) -> Kind {
+        match self.word(0x02) >> 4 & 0xf {
+            0 | 1 | 9 => Kind::Endpoint,
+            4 => Kind::RootPort,
+            5 => Kind::Upstream,
+            6 => Kind::Downstream,
+            _ => Kind::Other,
+        }
+    }
+
+    /// Whether its link leads down, from a root port or a downstream port.
+    pub fn leads_down(&self) -> bool {
+        matches!(self.kind(), Kind::RootPort | Kind::Downstream)
+    }
+
+    /// The capability's version; from 2 on it has the second set of registers.
+    fn version(&self) -> u16 {
+        self.word(0x02) & 0xf
+    }
+
+    /// Device Capabilities.
+    pub fn device_capabilities(&self) -> u32 {
+        self.long(0x04)
+    }
+    /// Device Control.
+    pub fn device_control(&self) -> u16 {
+        self.word(0x08)
+    }
+    /// Device Status.
+    pub fn device_status(&self) -> u16 {
+        self.word(0x0a)
+    }
+    /// Link Control.
+    pub fn link_control(&self) -> u16 {
+        self.word(0x10)
+    }
+    /// Link Capabilities.
+    pub fn link_capabilities(&self) -> u32 {
+        self.long(0x0c)
+    }
+    /// Link Status.
+    pub fn link_status(&self) -> u16 {
+        self.word(0x12)
+    }
+    /// Device Capabilities 2; `None` in a capability of version 1.
+    pub fn device_capabilities_2(&self) -> Option<u32> {
+        (self.version() >= 2).then(|| self.long(0x24))
+    }
+    /// Device Control 2; `None` in a capability of version 1.
+    pub fn device_control_2(&self) -> Option<u16> {
+        (self.version() >= 2).then(|| self.word(0x28))
+    }
+    /// Link Control 2; `None` in a capability of version 1.
+    pub fn link_control_2(&self) -> Option<u16> {
+        (self.version() >= 2).then(|| self.word(0x30))
+    }
+
+    /// The largest payload that it can take, in bytes; `None` for a reserved code.
+    pub fn payload_most(&self) -> Option<u16> {
+        let code = self.device_capabilities() & 7;
+        (code <= 5).then(|| 128 << code)
+    }
+
+    fn word(&self, offset: usize) -> u16 {
+        self.config.word(self.at + offset).unwrap_or(0)
+    }
+    fn long(&self, offset: usize) -> u32 {
+        self.config.long(self.at + offset).unwrap_or(0)
+    }
+}

@@ -1,0 +1,172 @@
+//! What can be said of every function with a link without a counter, and again and again: link, driver and the kernel's
+//! account of errors (AER). Reads files of sysfs only, no configuration space, and wakes no device that sleeps.
+
+use std::collections::BTreeMap;
+
+use pciescope_core::{Bdf, Link};
+
+use crate::{Root, pci};
+
+/// A function with a link as it is now.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Present {
+    /// Its address.
+    pub bdf: Bdf,
+    /// Vendor and device in words.
+    pub name: String,
+    /// Its class in words.
+    pub class: String,
+    /// The bound driver.
+    pub driver: Option<String>,
+    /// The NUMA node, where the firmware says it.
+    pub node: Option<u32>,
+    /// The bridges above, from the root port down.
+    pub path: Vec<Bdf>,
+    /// The link; of a function that sleeps as it was last seen.
+    pub link: Link,
+    /// Whether the link is up, but slower or narrower than both of its ends can do; `None` where it has no end above.
+    pub is_downtrained: Option<bool>,
+    /// Errors by severity; `None` where the kernel keeps no account.
+    pub errors: Option<Errors>,
+}
+
+/// Errors that a function reported since the kernel found it, by the kernel's names; those that are 0 are left out.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Errors {
+    /// Errors that the hardware mended.
+    pub correctable: BTreeMap<String, u64>,
+    /// Errors that lost a transaction.
+    pub nonfatal: BTreeMap<String, u64>,
+    /// Errors that lost the link.
+    pub fatal: BTreeMap<String, u64>,
+}
+
+/// Every function with a link, by address. `before` is what the last call gave: names are not looked up again, and a
+/// function that sleeps keeps its link.
+pub fn read(root: &Root, before: &[Present]) -> Vec<Present> {
+    let known: BTreeMap<Bdf, &Present> = before.iter().map(|present| (present.bdf, present)).collect();
+    let read = |bdf: Bdf| one(root, bdf, known.get(&bdf).copied());
+    let mut all: Vec<Present> = pci::addresses(root).into_iter().filter_map(read).collect();
+    let links: BTreeMap<Bdf, Link> = all.iter().map(|present| (present.bdf, present.link)).collect();
+    for present in &mut all {
+        // From the root port down: port, upstream port, downstream port. What has an odd number above looks up.
+        let above = present.path.last().filter(|_| present.path.len() % 2 == 1).and_then(|above| links.get(above));
+        present.is_downtrained = above.map(|above| pci::is_downtrained(&present.link, above));
+    }
+    all
+}
+
+fn one(root: &Root, bdf: Bdf, before: Option<&Present>) -> Option<Present> {
+    let at = pci::folder(bdf);
+    let id = |file: &str| {
+        let text = root.text(at.join(file))?;
+        u32::from_str_radix(text.trim_start_matches("0x"), 16).ok()
+    };
+    // Newer kernels wake a device to read its link.
+    let is_asleep = root.text(at.join("power/runtime_status")).is_some_and(|status| status == "suspended");
+    let link = before.filter(|_| is_asleep).map(|before| before.link).or_else(|| pci::link(root, bdf))?;
+    let (name, class) = match before {
+        Some(before) => (before.name.clone(), before.class.clone()),
+        None => (pci::name(id("vendor")? as u16, id("device")? as u16), pci::class_name(id("class")?)),
+    };
+    Some(Present {
+        bdf,
+        name,
+        class,
+        driver: root.link_name(at.join("driver")),
+        node: root.number(at.join("numa_node")).and_then(|node| u32::try_from(node).ok()),
+        path: pci::path(root, bdf),
+        link,
+        is_downtrained: None,
+        errors: errors(root, bdf),
+    })
+}
+
+fn errors(root: &Root, bdf: Bdf) -> Option<Errors> {
+    let counts = |file| error_counts(root, bdf, file);
+    Some(Errors { correctable: counts(CORRECTABLE)?, nonfatal: counts(NONFATAL)?, fatal: counts(FATAL)? })
+}
+
+/// The kernel's accounts of errors in a function's folder.
+pub(crate) const CORRECTABLE: &str = "aer_dev_correctable";
+pub(crate) const NONFATAL: &str = "aer_dev_nonfatal";
+pub(crate) const FATAL: &str = "aer_dev_fatal";
+
+/// One of these accounts, without what is 0: a name and a number a line, and their sum, left out here, as
+/// `TOTAL_ERR_COR` or its like. `None` where the kernel keeps no account.
+pub(crate) fn error_counts(root: &Root, bdf: Bdf, file: &str) -> Option<BTreeMap<String, u64>> {
+    let text = root.text(pci::folder(bdf).join(file))?;
+    let count = |line: &str| {
+        let (name, count) = line.rsplit_once(char::is_whitespace)?;
+        let count: u64 = count.parse().ok()?;
+        (count > 0 && !name.starts_with("TOTAL")).then(|| (name.trim().to_owned(), count))
+    };
+    Some(text.lines().filter_map(count).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::path::Path;
+
+    const PORT: &str = "0000:00:02.0";
+    const DISK: &str = "0000:02:00.0";
+
+    fn write(folder: &Path, files: &[(&str, &str)]) {
+        fs::create_dir_all(folder.join("power")).unwrap();
+        files.iter().for_each(|(name, text)| fs::write(folder.join(name), format!("{text}\n")).unwrap());
+    }
+
+    /// A port and a disk below it, as sysfs shows them.
+    fn machine(at: &Path) -> Root {
+        let devices = at.join("sys/bus/pci/devices");
+        fs::create_dir_all(&devices).unwrap();
+        let port = at.join("sys/devices/pci0000:00").join(PORT);
+        let disk = port.join(DISK);
+        let link = [("current_link_speed", "16.0 GT/s PCIe"), ("max_link_speed", "16.0 GT/s PCIe")];
+        let width = [("current_link_width", "4"), ("max_link_width", "4")];
+        for (folder, class) in [(&port, "0x060400"), (&disk, "0x010802")] {
+            write(folder, &[("vendor", "0x1b36"), ("device", "0x0010"), ("class", class), ("numa_node", "-1")]);
+            write(folder, &link);
+            write(folder, &width);
+            write(folder, &[("power/runtime_status", "active")]);
+        }
+        write(&disk, &[("aer_dev_correctable", "RxErr 0\nBadTLP 7\nTOTAL_ERR_COR 7")]);
+        write(&disk, &[("aer_dev_nonfatal", "TOTAL_ERR_NONFATAL 0"), ("aer_dev_fatal", "nonsense\nSDES x\nDLP 1")]);
+        for (name, target) in [(PORT, PORT.to_owned()), (DISK, format!("{PORT}/{DISK}"))] {
+            std::os::unix::fs::symlink(format!("../../../devices/pci0000:00/{target}"), devices.join(name)).unwrap();
+        }
+        Root::at(at)
+    }
+
+    #[test]
+    fn links_and_errors_of_a_machine_without_counters() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = machine(folder.path());
+        let all = read(&root, &[]);
+        assert_eq!(all.len(), 2);
+        let (port, disk) = (&all[0], &all[1]);
+        assert_eq!((port.is_downtrained, disk.is_downtrained, disk.node), (None, Some(false), None));
+        assert_eq!(disk.path, [port.bdf]);
+        assert_eq!(port.errors, None);
+        let errors = disk.errors.as_ref().unwrap();
+        assert_eq!(errors.correctable, BTreeMap::from([("BadTLP".to_owned(), 7)]));
+        assert_eq!(errors.fatal, BTreeMap::from([("DLP".to_owned(), 1)]));
+        assert!(errors.nonfatal.is_empty());
+    }
+
+    #[test]
+    fn a_link_that_came_up_narrow_is_seen_and_a_sleeper_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = machine(folder.path());
+        let before = read(&root, &[]);
+        let disk = folder.path().join("sys/bus/pci/devices").join(DISK);
+        fs::write(disk.join("current_link_width"), "1\n").unwrap();
+        assert_eq!(read(&root, &before)[1].is_downtrained, Some(true));
+        // A device in D3cold reads all-ones, or is woken.
+        fs::write(disk.join("power/runtime_status"), "suspended\n").unwrap();
+        fs::write(disk.join("current_link_width"), "63\n").unwrap();
+        assert_eq!(read(&root, &before)[1].link.width, 4);
+    }
+}

@@ -1,0 +1,344 @@
+//! CPU time: of a thread, of the process, and of the machine.
+//!
+//! A thread's and a process's **sum** comes from their CPU clocks, which the scheduler keeps to the nanosecond at every switch.
+//! How much of it was **user and system** is an estimate on most kernels: with CONFIG_TICK_CPU_ACCOUNTING the tick (CONFIG_HZ,
+//! 1 to 10 ms) looks once where the CPU is, and getrusage divides the exact sum by these counts. Work that keeps step with
+//! the tick, or lasts less than some hundred ticks, is divided wrongly. With CONFIG_VIRT_CPU_ACCOUNTING_GEN at work
+//! (`nohz_full=`) each entry into the kernel is timed, and the division is right to the microsecond of getrusage.
+//!
+//! getrusage(RUSAGE_THREAD) by itself is as coarse in its sum: it takes what the scheduler last wrote down, at a tick or a
+//! switch (measured at 250 Hz: steps of 4 ms). Reading the thread's clock makes the scheduler write it down, so the
+//! clock is read first.
+
+use std::io;
+
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::{Error, Root};
+
+/// The kernel shows the times of /proc/stat in ticks of USER_HZ, which is 100 on every architecture we run on, in nanoseconds.
+pub const STAT_TICK_NS: u64 = 10_000_000;
+
+/// CPU time of a thread or a process since it began, or between two moments, in nanoseconds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// All of it, exact to the nanosecond.
+    pub total_ns: u64,
+    /// Of it in user space, as getrusage divides it: see the head of this module for what that is worth.
+    pub user_ns: u64,
+    /// Of it in the kernel, likewise.
+    pub system_ns: u64,
+}
+
+impl Usage {
+    /// Of this thread.
+    pub fn thread() -> Self {
+        Usage::read(ClockId::ThreadCPUTime, libc::RUSAGE_THREAD)
+    }
+
+    /// Of all threads of this process, those that ended too; not of its child processes.
+    pub fn process() -> Self {
+        Usage::read(ClockId::ProcessCPUTime, libc::RUSAGE_SELF)
+    }
+
+    /// The clock first: it brings the scheduler's book up to date for getrusage.
+    fn read(clock: ClockId, of: libc::c_int) -> Self {
+        let now = clock_gettime(clock);
+        let total_ns = (now.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(now.tv_nsec as u64);
+        // SAFETY: an all-zero rusage is valid, and the kernel writes no more than one.
+        let usage = unsafe {
+            let mut usage: libc::rusage = std::mem::zeroed();
+            let ret = libc::getrusage(of, &mut usage);
+            debug_assert_eq!(ret, 0, "{}", io::Error::last_os_error());
+            usage
+        };
+        Usage { total_ns, user_ns: nanos(usage.ru_utime), system_ns: nanos(usage.ru_stime) }
+    }
+
+    /// What was used from `earlier` to this. The kernel lets none of the three run backwards.
+    pub fn since(&self, earlier: &Usage) -> Usage {
+        Usage {
+            total_ns: self.total_ns.saturating_sub(earlier.total_ns),
+            user_ns: self.user_ns.saturating_sub(earlier.user_ns),
+            system_ns: self.system_ns.saturating_sub(earlier.system_ns),
+        }
+    }
+
+    /// The sum over threads.
+    pub fn plus(&self, other: &Usage) -> Usage {
+        Usage {
+            total_ns: self.total_ns + other.total_ns,
+            user_ns: self.user_ns + other.user_ns,
+            system_ns: self.system_ns + other.system_ns,
+        }
+    }
+
+    /// As `top` shows it: 100 is one logical CPU for the whole time. `None` where no time passed.
+    pub fn percent_of(&self, elapsed_ns: u64) -> Option<f64> {
+        (elapsed_ns > 0).then(|| 100.0 * self.total_ns as f64 / elapsed_ns as f64)
+    }
+}
+
+/// How the kernel divides CPU time into user and system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Division {
+    /// By what the tick finds; the sum is exact, its parts are estimates.
+    Ticks,
+    /// Timed at each entry into the kernel, on its `nohz_full` CPUs.
+    Timed,
+}
+
+impl Division {
+    /// What this kernel does, from /sys/devices/system/cpu/nohz_full (missing or empty: ticks).
+    pub fn of(root: &Root) -> Self {
+        match root.text("/sys/devices/system/cpu/nohz_full") {
+            // A kernel that could, but was not told to, prints a null pointer.
+            Some(cpus) if cpus.trim() != "(null)" => Division::Timed,
+            _ => Division::Ticks,
+        }
+    }
+
+    /// What must be said of the parts.
+    pub fn note(self) -> &'static str {
+        match self {
+            Division::Ticks => "user and system time are divided by the kernel's tick; their sum is exact",
+            Division::Timed => "user and system time are timed by the kernel on its nohz_full CPUs",
+        }
+    }
+}
+
+fn nanos(time: libc::timeval) -> u64 {
+    (time.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add((time.tv_usec as u64).saturating_mul(1000))
+}
+
+/// The first line of /proc/stat: where the time of all CPUs together went, in nanoseconds, in steps of [`STAT_TICK_NS`].
+///
+/// Two readings differ from the truth by up to a step in each figure, whatever the number of CPUs: over a second of two CPUs
+/// that is 0.5 % of the time. What a CPU does is found by the tick, as above; interrupts that the tick cannot see (CONFIG_IRQ_TIME_ACCOUNTING
+/// off) stand in what they interrupted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Machine {
+    /// User space, guests among it.
+    pub user_ns: u64,
+    /// User space of lowered priority, guests of such among it.
+    pub nice_ns: u64,
+    /// The kernel, without interrupts.
+    pub system_ns: u64,
+    /// Nothing to do.
+    pub idle_ns: u64,
+    /// Nothing to do while a thread that last ran here waited for a disk. The kernel's own documents call it unreliable; it may shrink.
+    pub iowait_ns: u64,
+    /// Hard interrupts.
+    pub irq_ns: u64,
+    /// Soft interrupts.
+    pub softirq_ns: u64,
+    /// Taken by the hypervisor.
+    pub steal_ns: u64,
+}
+
+impl Machine {
+    const PATH: &'static str = "/proc/stat";
+
+    /// Reads it.
+    ///
+    /// # Errors
+    /// [`Error::Read`]; [`Error::Parse`] where the line is not there or has fewer than four figures.
+    pub fn load(root: &Root) -> Result<Self, Error> {
+        let text = root.read(Self::PATH)?;
+        let line = text.lines().find(|line| line.starts_with("cpu ")).unwrap_or_default();
+        Self::parse(line).ok_or_else(|| Error::Parse {
+            path: root.path(Self::PATH),
+            text: line.to_owned(),
+            what: "a line `cpu user nice system idle ...`",
+        })
+    }
+
+    /// `cpu  user nice system idle iowait irq softirq steal guest guest_nice`, in ticks; kernels before 2.6 end after idle.
+    fn parse(line: &str) -> Option<Self> {
+        let fields = line.strip_prefix("cpu ")?.split_ascii_whitespace();
+        let ns: Vec<u64> =
+            fields.map(|field| field.parse::<u64>().ok()?.checked_mul(STAT_TICK_NS)).collect::<Option<_>>()?;
+        let &[user_ns, nice_ns, system_ns, idle_ns, ..] = ns.as_slice() else { return None };
+        let later = |place: usize| ns.get(place).copied().unwrap_or(0);
+        let (iowait_ns, irq_ns, softirq_ns, steal_ns) = (later(4), later(5), later(6), later(7));
+        Some(Machine { user_ns, nice_ns, system_ns, idle_ns, iowait_ns, irq_ns, softirq_ns, steal_ns })
+    }
+
+    /// What was spent from `earlier` to this. A figure that ran backwards (iowait may, and idle when a CPU goes offline) is 0.
+    pub fn since(&self, earlier: &Machine) -> Machine {
+        Machine {
+            user_ns: self.user_ns.saturating_sub(earlier.user_ns),
+            nice_ns: self.nice_ns.saturating_sub(earlier.nice_ns),
+            system_ns: self.system_ns.saturating_sub(earlier.system_ns),
+            idle_ns: self.idle_ns.saturating_sub(earlier.idle_ns),
+            iowait_ns: self.iowait_ns.saturating_sub(earlier.iowait_ns),
+            irq_ns: self.irq_ns.saturating_sub(earlier.irq_ns),
+            softirq_ns: self.softirq_ns.saturating_sub(earlier.softirq_ns),
+            steal_ns: self.steal_ns.saturating_sub(earlier.steal_ns),
+        }
+    }
+
+    /// The share in percent that the seed's tool computes: user, nice and system over these and idle. It leaves out iowait,
+    /// interrupts and stolen time on both sides, so it reads too high where a disk is waited for, and too low where
+    /// interrupts are what is done. `None` where no time passed.
+    pub fn busy_percent(&self) -> Option<f64> {
+        let busy = self.user_ns + self.nice_ns + self.system_ns;
+        share(busy, busy + self.idle_ns)
+    }
+
+    /// The share in percent of all time in which a CPU of ours did something: user, nice, system and interrupts, over these, idle and
+    /// iowait. Stolen time was not ours and is left out. `None` where no time passed.
+    pub fn working_percent(&self) -> Option<f64> {
+        let busy = self.user_ns + self.nice_ns + self.system_ns + self.irq_ns + self.softirq_ns;
+        share(busy, busy + self.idle_ns + self.iowait_ns)
+    }
+
+    /// The share in percent of all time that the hypervisor took. `None` where no time passed.
+    pub fn stolen_percent(&self) -> Option<f64> {
+        share(self.steal_ns, self.total_ns())
+    }
+
+    /// All figures together: elapsed time times CPUs.
+    pub fn total_ns(&self) -> u64 {
+        let ours = self.user_ns + self.nice_ns + self.system_ns + self.irq_ns + self.softirq_ns;
+        ours + self.idle_ns + self.iowait_ns + self.steal_ns
+    }
+}
+
+fn share(part: u64, of: u64) -> Option<f64> {
+    (of > 0).then(|| 100.0 * part as f64 / of as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    fn spin(time: Duration) -> u64 {
+        let (begun, mut turns) = (Instant::now(), 0u64);
+        while begun.elapsed() < time {
+            turns = std::hint::black_box(turns + 1);
+        }
+        turns
+    }
+
+    fn root_with(stat: &str) -> (tempfile::TempDir, Root) {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("proc")).unwrap();
+        std::fs::write(folder.path().join("proc/stat"), stat).unwrap();
+        let root = Root::at(folder.path());
+        (folder, root)
+    }
+
+    #[test]
+    fn a_threads_sum_has_no_steps_of_the_tick() {
+        // Each short spin must show in the sum at once; getrusage alone would show nothing until the next tick.
+        let mut blind = 0;
+        for _ in 0..50 {
+            let before = Usage::thread();
+            spin(Duration::from_micros(100));
+            let used = Usage::thread().since(&before);
+            blind += u32::from(used.total_ns == 0);
+        }
+        assert_eq!(blind, 0);
+    }
+
+    #[test]
+    fn the_parts_add_up_to_the_sum_of_the_clock() {
+        std::thread::spawn(|| {
+            spin(Duration::from_millis(60));
+            let used = Usage::thread();
+            let parts = used.user_ns + used.system_ns;
+            // The parts are read a moment later and in microseconds.
+            assert!(parts + 2_000 >= used.total_ns, "{used:?}");
+            assert!(parts <= used.total_ns + 20_000_000, "{used:?}");
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn another_threads_time_is_the_processs_and_not_this_ones() {
+        let (thread, process) = (Usage::thread(), Usage::process());
+        let spent = std::thread::spawn(|| {
+            spin(Duration::from_millis(80));
+            Usage::thread().total_ns
+        })
+        .join()
+        .unwrap();
+        let (thread, process) = (Usage::thread().since(&thread), Usage::process().since(&process));
+        assert!(process.total_ns >= spent, "{process:?} {spent}");
+        assert!(thread.total_ns < spent / 2, "{thread:?} {spent}");
+    }
+
+    #[test]
+    fn sums_and_shares_are_of_nanoseconds() {
+        let used = Usage { total_ns: 30, user_ns: 20, system_ns: 10 };
+        assert_eq!(used.plus(&used), Usage { total_ns: 60, user_ns: 40, system_ns: 20 });
+        assert_eq!(used.percent_of(20), Some(150.0));
+        assert_eq!(used.percent_of(0), None);
+        assert_eq!(used.since(&used), Usage::default());
+    }
+
+    #[test]
+    fn the_machines_shares_are_the_seed_tools_and_the_whole_truth_apart() {
+        let (_folder, root) = root_with("cpu  100 10 40 200 50 7 3 20 5 1\ncpu0 1 2 3 4 5 6 7 8 9 10\nintr 1\n");
+        let before = Machine::load(&root).unwrap();
+        assert_eq!((before.user_ns, before.iowait_ns, before.steal_ns), (1_000_000_000, 500_000_000, 200_000_000));
+        let (_folder, root) = root_with("cpu  130 10 60 250 150 17 43 40 5 1\n");
+        let spent = Machine::load(&root).unwrap().since(&before);
+        // 50 of user and system, 50 idle; 100 of iowait, 50 of interrupts, 20 stolen.
+        assert_eq!(spent.busy_percent(), Some(50.0));
+        assert_eq!(spent.working_percent(), Some(40.0));
+        assert_eq!(spent.total_ns(), 270 * STAT_TICK_NS);
+        assert!((spent.stolen_percent().unwrap() - 100.0 * 20.0 / 270.0).abs() < 1e-9);
+        assert_eq!(before.since(&before).busy_percent(), None);
+    }
+
+    #[test]
+    fn a_figure_that_ran_backwards_is_nothing() {
+        let before = Machine { iowait_ns: 50, idle_ns: 10, ..Machine::default() };
+        let after = Machine { iowait_ns: 40, idle_ns: 30, ..Machine::default() };
+        assert_eq!(after.since(&before), Machine { idle_ns: 20, ..Machine::default() });
+    }
+
+    #[test]
+    fn an_old_kernels_short_line_will_do_and_a_shorter_one_is_refused() {
+        let (_folder, root) = root_with("cpu 1 2 3 4\n");
+        assert_eq!(Machine::load(&root).unwrap().idle_ns, 4 * STAT_TICK_NS);
+        for bad in ["cpu 1 2 3\n", "cpu0 1 2 3 4 5\n", "", "cpu 1 x 3 4\n", "cpu 1 2 3 99999999999999999999\n"] {
+            let (_folder, root) = root_with(bad);
+            let error = Machine::load(&root).unwrap_err();
+            assert!(matches!(error, Error::Parse { .. }), "{bad:?}: {error}");
+        }
+        assert!(matches!(Machine::load(&Root::at("/nowhere")).unwrap_err(), Error::Read { .. }));
+    }
+
+    #[test]
+    fn this_machines_line_is_read() {
+        let root = Root::default();
+        let before = Machine::load(&root).unwrap();
+        spin(Duration::from_millis(200));
+        let spent = Machine::load(&root).unwrap().since(&before);
+        assert!(spent.total_ns() > 0 && spent.busy_percent().unwrap() > 0.0, "{spent:?}");
+    }
+
+    #[test]
+    fn the_division_is_by_ticks_unless_cpus_are_without_them() {
+        let of = |text: Option<&str>| {
+            let folder = tempfile::tempdir().unwrap();
+            let at = folder.path().join("sys/devices/system/cpu");
+            std::fs::create_dir_all(&at).unwrap();
+            if let Some(text) = text {
+                std::fs::write(at.join("nohz_full"), text).unwrap();
+            }
+            Division::of(&Root::at(folder.path()))
+        };
+        assert_eq!(of(None), Division::Ticks);
+        assert_eq!(of(Some("  (null)\n")), Division::Ticks);
+        assert_eq!(of(Some("\n")), Division::Ticks);
+        assert_eq!(of(Some("2-7\n")), Division::Timed);
+        assert_ne!(Division::Ticks.note(), Division::Timed.note());
+    }
+}
