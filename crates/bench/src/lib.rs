@@ -5,6 +5,7 @@
 //! complete, so that a killed run keeps what it had. It prints nothing and writes no file.
 #![forbid(unsafe_code)]
 
+pub mod convert;
 pub mod counters;
 pub mod estimate;
 pub mod irq;
@@ -12,6 +13,7 @@ pub mod mmio;
 mod online;
 pub mod path;
 mod portion;
+pub mod readout;
 pub mod run;
 mod steal;
 pub mod verify;

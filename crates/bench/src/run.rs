@@ -50,6 +50,10 @@ pub enum Error {
     },
 }
 
+/// What to do where records find no room. Every verb that writes them has the long option; the short one means
+/// something else in `readout`.
+pub(crate) const FULL: &str = "free some space, or write to another place with --output";
+
 impl Error {
     /// What the user can do about it, where there is something.
     pub fn hint(&self) -> Option<String> {
@@ -57,7 +61,7 @@ impl Error {
             Error::Probe(err) => err.hint(),
             Error::Counters(err) => err.hint(),
             Error::Sink { source } | Error::Raw { source } if source.kind() == io::ErrorKind::StorageFull => {
-                Some("free some space, or write to another place with -o".to_owned())
+                Some(FULL.to_owned())
             }
             _ => None,
         }

@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 
 use pciescope_core::Comparison;
 use pciescope_hw::Root;
+use pciescope_hw::daq::Daq;
+use pciescope_hw::memory::Buffer;
 use pciescope_hw::perf::{self, Event, Group, Pmu};
 
 use crate::estimate::{Sample, estimate};
@@ -124,6 +126,9 @@ pub enum Error {
     /// A counter failed.
     #[error(transparent)]
     Counter(#[from] perf::Error),
+    /// The device that is read failed.
+    #[error(transparent)]
+    Device(#[from] pciescope_hw::Error),
     /// A counter never ran, or has gone backwards.
     #[error("{counter} {why}")]
     Implausible {
@@ -140,6 +145,7 @@ impl Error {
         match self {
             Error::Workload(err) => err.hint(),
             Error::Counter(err) => err.hint(),
+            Error::Device(err) => err.hint(),
             Error::Implausible { .. } => {
                 Some("another user of the counter may hold or reset it; `pciescope stat -e` shows it alone".to_owned())
             }
@@ -259,6 +265,41 @@ pub fn disk(job: &Job, counters: &mut [Box<dyn Counter>], options: &Options<'_>)
     let moved = fio.finish()?;
     watch.read();
     watch.compare("fio", moved, idle, options)
+}
+
+/// Reads a device from its beginning, again and again, between two readings of the counters, and reads them meanwhile.
+///
+/// # Errors
+/// See [`Error`].
+pub fn readout(
+    mut daq: Box<dyn Daq>,
+    buffer: &mut Buffer,
+    bytes: usize,
+    duration: Duration,
+    counters: &mut [Box<dyn Counter>],
+    options: &Options<'_>,
+) -> Result<Verified, Error> {
+    let mut watch = Watch::new(counters);
+    let idle = watch.idle(options);
+    let is_stopped = options.is_stopped;
+    let moved = std::thread::scope(|scope| {
+        let reader = scope.spawn(move || {
+            let (begin, mut read_bytes) = (Instant::now(), 0);
+            while begin.elapsed() < duration && !is_stopped() {
+                daq.read(0, &mut buffer.bytes_mut()[..bytes])?;
+                read_bytes += bytes as u64;
+            }
+            Ok::<_, pciescope_hw::Error>(Moved { read_bytes, written_bytes: 0, ns: begin.elapsed().as_nanos() as u64 })
+        });
+        while !reader.is_finished() {
+            std::thread::sleep(options.tick);
+            watch.read();
+        }
+        reader.join()
+    });
+    let moved = moved.unwrap_or_else(|fault| std::panic::resume_unwind(fault))?;
+    watch.read();
+    watch.compare("readout", moved, idle, options)
 }
 
 /// Runs memory traffic between two readings of the counters, and reads them meanwhile.
@@ -410,6 +451,24 @@ mod tests {
         // Counts in steps of 1000 a reading, two counters taking turns: the first sample is the last of the idle time.
         assert!(row.count > 0.0 && row.count % 1000.0 == 0.0, "{row:?}");
         assert!(verified.idle_bytes_per_s[0] > 0.0);
+    }
+
+    #[test]
+    fn what_a_device_gave_is_held_against_its_port() {
+        let path = Path::new("fake:digitizer?rate=0");
+        let daq = || pciescope_hw::daq::open(&Root::at("/"), path, &Default::default()).unwrap();
+        let (mut counters, _) = counters(100);
+        let mut buffer = Buffer::on_node(4096, None).unwrap();
+        let ms = Duration::from_millis(10);
+        let verified = readout(daq(), &mut buffer, 4096, ms, &mut counters, &OPTIONS).unwrap();
+        assert_eq!(verified.rows.len(), 1);
+        let row = &verified.rows[0];
+        assert_eq!((row.workload.as_str(), row.counter.as_str()), ("readout read", "port/rx/"));
+        assert!(row.workload_bytes >= 4096.0 && row.workload_bytes % 4096.0 == 0.0, "{row:?}");
+        let gone =
+            pciescope_hw::daq::open(&Root::at("/"), Path::new("fake:digitizer?gone-after=1"), &Default::default());
+        let failed = readout(gone.unwrap(), &mut buffer, 4096, ms, &mut counters, &OPTIONS).unwrap_err();
+        assert!(matches!(failed, Error::Device(_)) && failed.to_string().contains("gone-after"), "{failed}");
     }
 
     #[test]

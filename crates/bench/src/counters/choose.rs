@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use pciescope_catalogue::{Catalogue, Event, Group, Kind, Metric, SysfsUnit, What};
-use pciescope_core::{Bdf, Below, Function};
+use pciescope_core::{Bdf, Below, Cpu, Function};
 use pciescope_hw::perf::{self, Pmu};
 use pciescope_hw::{Root, ceiling, pci};
 
@@ -128,6 +128,8 @@ pub struct Panel {
     pub below: Vec<Below>,
     /// The NUMA node.
     pub node: Option<u32>,
+    /// The CPU on which it is counted, where the node does not tell it from another instance of its PMU.
+    pub cpu: Option<Cpu>,
     /// What is counted.
     pub quantities: Vec<Counted>,
     /// What is worked out from it.
@@ -171,13 +173,31 @@ pub struct Choice {
     pub panels: Vec<Panel>,
 }
 
+impl Choice {
+    /// Names the CPU of those instances of a PMU that have a node in common: all of them under `numa=off`, and two sockets in
+    /// one node.
+    fn tell_apart(mut self, machine: &Machine) -> Self {
+        let keys: Vec<_> =
+            self.instruments.iter().zip(&self.panels).map(|(one, panel)| (one.pmu.name.clone(), panel.node)).collect();
+        for ((panel, instrument), key) in self.panels.iter_mut().zip(&self.instruments).zip(&keys) {
+            if keys.iter().filter(|other| *other == key).count() > 1 {
+                let known = machine.cpus.iter().find(|cpu| cpu.cpu == instrument.cpu);
+                panel.cpu = Some(known.cloned().unwrap_or(Cpu { cpu: instrument.cpu, ..Cpu::default() }));
+            }
+        }
+        self
+    }
+}
+
 /// Decides what to count.
 ///
 /// # Errors
 /// [`Error`], before anything is opened.
 pub fn choose(root: &Root, wanted: &Wanted) -> Result<Choice, Error> {
     let machine = Machine::load(root)?;
-    if wanted.events.is_empty() { by_catalogue(root, &machine, wanted) } else { by_name(root, &machine, wanted) }
+    let choice =
+        if wanted.events.is_empty() { by_catalogue(root, &machine, wanted) } else { by_name(root, &machine, wanted) };
+    Ok(choice?.tell_apart(&machine))
 }
 
 /// The PMUs of this machine with what the catalogue knows of them.
@@ -189,7 +209,7 @@ pub struct Machine {
     /// Every function with the bridges above it. Their configuration is read of those that are shown only: on a large
     /// machine that of all takes longer than counting.
     paths: Vec<(Bdf, Vec<Bdf>)>,
-    nodes: BTreeMap<u32, u32>,
+    cpus: Vec<Cpu>,
     is_guest: bool,
 }
 
@@ -206,13 +226,12 @@ impl Machine {
         };
         let pmus: Vec<_> =
             perf::pmus(root).into_iter().map(|pmu| (kind(&pmu), pmu)).map(|(kind, pmu)| (pmu, kind)).collect();
-        let cpus = pciescope_hw::topology::cpus(root).unwrap_or_default();
         Ok(Machine {
             pmus,
             root: root.clone(),
             paths: pci::addresses(root).into_iter().map(|bdf| (bdf, pci::path(root, bdf))).collect(),
             is_guest: pciescope_hw::environment::hypervisor(root).is_some(),
-            nodes: cpus.into_iter().filter_map(|cpu| Some((cpu.cpu, cpu.node?))).collect(),
+            cpus: pciescope_hw::topology::cpus(root).unwrap_or_default(),
         })
     }
 
@@ -234,7 +253,8 @@ impl Machine {
         // The in-tree driver of a Yitian 710 has no file `die`; the second die's windows lie from 0x400_0000_0000 up.
         let by_name = || u32::from_str_radix(pmu.name.strip_prefix("ali_drw_")?, 16).ok().map(|page| page >> 30);
         let by_port = || port.and_then(|port| port.node);
-        pmu.die.or_else(by_port).or_else(by_name).or_else(|| self.nodes.get(&cpu).copied())
+        let by_cpu = || self.cpus.iter().find(|known| known.cpu == cpu)?.node;
+        pmu.die.or_else(by_port).or_else(by_name).or_else(by_cpu)
     }
 
     /// How many counts, each worth `one` in base units, the hardware can make per second; `None` where nobody knows, and in
@@ -401,6 +421,7 @@ fn panel(
         },
         kind: Some(kind),
         node: machine.node(pmu, cpu, function.as_ref()),
+        cpu: None,
         function,
         below,
         quantities: Vec::new(),
@@ -518,6 +539,7 @@ fn by_name(_root: &Root, machine: &Machine, wanted: &Wanted) -> Result<Choice, E
                         scope: "pmu",
                         kind: None,
                         node: machine.node(pmu, cpu, function.as_ref()),
+                        cpu: None,
                         function,
                         below,
                         quantities: Vec::new(),
@@ -643,6 +665,24 @@ mod tests {
         let upstream = chosen("rasdes_pmu", &Wanted::default()).unwrap();
         let rx = upstream.panels[0].quantities.iter().find(|quantity| quantity.name == "rx_bytes").unwrap();
         assert_eq!(rx.parts[0].1, 1.0);
+    }
+
+    #[test]
+    fn instances_of_a_pmu_without_a_node_are_told_apart_by_their_cpu() {
+        // The tree says nothing of CPUs, as `numa=off` says nothing of nodes.
+        let choice = chosen("uncore_imc-spr", &Wanted::default()).unwrap();
+        let cpus: Vec<_> = choice.panels.iter().map(|panel| panel.cpu.as_ref().map(|cpu| cpu.cpu)).collect();
+        assert_eq!(cpus, [Some(0), Some(28)]);
+        let mut machine = Machine::load(&Root::at("/no/such/root")).unwrap();
+        machine.cpus = [(0, 0), (28, 1)].map(|(cpu, node)| Cpu { cpu, node: Some(node), ..Cpu::default() }).into();
+        let mut by_node = choice;
+        for (panel, instrument) in by_node.panels.iter_mut().zip(&by_node.instruments) {
+            (panel.cpu, panel.node) = (None, machine.node(&instrument.pmu, instrument.cpu, None));
+        }
+        let nodes: Vec<_> = by_node.panels.iter().map(|panel| panel.node).collect();
+        assert_eq!(nodes, [Some(0), Some(1)]);
+        assert!(by_node.tell_apart(&machine).panels.iter().all(|panel| panel.cpu.is_none()));
+        assert!(chosen("ali_drw-7.3", &Wanted::default()).unwrap().panels.iter().all(|panel| panel.cpu.is_none()));
     }
 
     #[test]

@@ -199,7 +199,7 @@ impl Writer {
                     parts: None,
                     below: panel.below.clone(),
                 };
-                record(instance, panel.function.clone())
+                Record { cpu: panel.cpu.clone(), ..record(instance, panel.function.clone()) }
             })
             .collect();
         let sums = sums(&panels);

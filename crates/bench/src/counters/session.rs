@@ -124,8 +124,8 @@ pub struct Session {
     refused: Vec<Vec<Option<perf::Error>>>,
     gone: Vec<Option<perf::Error>>,
     saturated: Vec<Vec<(u64, u32, u64)>>,
-    /// Whether the PCI function of an instrument was there at the start.
-    had_function: Vec<bool>,
+    /// The folders of each instrument's PMU and PCI function at the start ([`Pmu::inodes`](perf::Pmu::inodes)).
+    inodes: Vec<[Option<u64>; 2]>,
     /// Whether this thread goes to the CPU of the group that is read.
     follows: bool,
     /// Where it is, if it was let there.
@@ -147,7 +147,7 @@ impl Session {
             refused: instruments.iter().map(|i| i.counters.iter().map(|_| None).collect()).collect(),
             gone: instruments.iter().map(|_| None).collect(),
             saturated: Vec::new(),
-            had_function: Vec::new(),
+            inodes: Vec::new(),
             follows: false,
             stays: None,
             instruments,
@@ -220,7 +220,7 @@ impl Session {
     /// Lets everything count from now on and takes the first reading.
     pub fn start(&mut self, root: &Root) {
         self.saturated = self.instruments.iter().map(|i| i.pmu.saturated(root)).collect();
-        self.had_function = self.instruments.iter().map(|i| i.pmu.has_function(root) == Some(true)).collect();
+        self.inodes = self.instruments.iter().map(|i| i.pmu.inodes(root)).collect();
         for open in &mut self.groups {
             let started = open.group.read().map(|values| keep(&mut open.last, &values));
             if let Err(error) = started.and_then(|()| open.group.enable()) {
@@ -279,15 +279,18 @@ impl Session {
         }
     }
 
-    /// Looks whether the PMUs are still there, and which of their counters have reached their end since the last look.
-    /// Reads files, so not at every reading.
+    /// Looks whether the PMUs are still there, and which of their counters have reached their end since the last look. Closes the
+    /// events of those that are gone: a driver may wait for that before it registers a PMU for what came back. Reads files, so
+    /// not at every reading.
     pub fn look(&mut self, root: &Root) {
         for (number, instrument) in self.instruments.iter().enumerate() {
             if self.gone[number].is_some() {
                 continue;
             }
-            let is_removed = self.had_function[number] && instrument.pmu.has_function(root) == Some(false);
-            if is_removed || !instrument.pmu.is_present(root) {
+            let before = self.inodes[number];
+            let is_other =
+                before.iter().zip(instrument.pmu.inodes(root)).any(|(was, now)| was.is_some() && *was != now);
+            if is_other || !instrument.pmu.is_present(root) {
                 self.gone[number] = Some(perf::Error::Gone { event: instrument.pmu.name.clone() });
                 continue;
             }
@@ -305,6 +308,7 @@ impl Session {
             }
             self.saturated[number] = now;
         }
+        self.groups.retain(|open| self.gone[open.instrument].is_none());
     }
 
     /// The tallies of an instrument, in the order of its counters.

@@ -1,0 +1,604 @@
+//! What the thread of one device does: set up, wait for the others, read, convert, compare.
+
+use std::ops::ControlFlow;
+use std::sync::mpsc::Sender;
+use std::sync::{Condvar, Mutex, PoisonError};
+
+use pciescope_convert::Progress;
+use pciescope_core::record::Failure;
+use pciescope_core::{Access, WaitMode, Work};
+use pciescope_hw::daq::{Costs, Daq, End, Setup};
+use pciescope_hw::memory::Buffer;
+use pciescope_hw::placement::Kept;
+use pciescope_hw::usage::Usage;
+use pciescope_hw::wait::now_ns;
+
+use super::check::{self, Check, Expected, Lab};
+use super::plan::{Group, Kernel, Manner, Source, kernels, work};
+use super::row::{Laps, Row};
+use crate::run::chain;
+
+/// Keeps the threads back until all are ready, so that no device has a start.
+#[derive(Debug, Default)]
+pub(super) struct Gate {
+    is_open: Mutex<bool>,
+    opened: Condvar,
+}
+
+impl Gate {
+    pub fn open(&self) {
+        *self.is_open.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.opened.notify_all();
+    }
+
+    fn pass(&self) {
+        let is_open = self.is_open.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(self.opened.wait_while(is_open, |is_open| !*is_open).unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+/// What a thread is given.
+pub(super) struct Post<'p> {
+    pub daq: Box<dyn Daq>,
+    pub source: &'p Source,
+    pub group: &'p Group,
+    pub manner: &'p Manner,
+    pub gate: &'p Gate,
+    pub is_stopped: &'p (dyn Fn() -> bool + Sync),
+}
+
+/// What it brings back.
+#[derive(Debug, Default)]
+pub(super) struct Taken {
+    /// By function; by cycle first where each has rows of its own.
+    pub rows: Vec<Row>,
+    /// What ended it early, and the place of the row that it belongs to; there may be no such row yet.
+    pub failure: Option<(usize, Failure)>,
+    /// CPU time that went into comparing, in nanoseconds.
+    pub checking_ns: u64,
+}
+
+impl Taken {
+    /// When the bytes of its first function came, in all cycles.
+    pub fn laps(&self) -> Laps {
+        let first = self.rows.iter().find(|row| row.is_reading).map(|row| row.function.as_str());
+        Laps::joined(self.rows.iter().filter(|row| Some(row.function.as_str()) == first).map(|row| &row.laps))
+    }
+}
+
+/// Does all of it. `ready` is told when the device and its buffers are.
+pub(super) fn run(post: Post<'_>, ready: Sender<()>) -> Taken {
+    let mut taken = Taken::default();
+    let gate = post.gate;
+    let prepared = Desk::prepare(post);
+    // The other end only goes when the run is over. This one goes now: kept, it would hide that another thread has gone
+    // without a word, and all would wait for that one.
+    let _ = ready.send(());
+    drop(ready);
+    gate.pass();
+    let outcome = prepared.and_then(|mut desk| {
+        let outcome = desk.cycles(&mut taken);
+        taken.checking_ns = desk.checking.total_ns;
+        outcome
+    });
+    if let Err(failure) = outcome {
+        taken.failure.get_or_insert((0, failure));
+    }
+    taken
+}
+
+fn refused(text: String, hint: Option<String>) -> Failure {
+    Failure { code: "refused".to_owned(), text, hint }
+}
+
+/// What a record says of an error, its code from what the kernel answered.
+pub(super) fn failure(err: &pciescope_hw::Error) -> Failure {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(err);
+    let mut code = "refused";
+    while let Some(one) = cause {
+        let number = one.downcast_ref::<std::io::Error>().and_then(std::io::Error::raw_os_error);
+        code = match number.map(rustix::io::Errno::from_raw_os_error) {
+            Some(rustix::io::Errno::NODEV | rustix::io::Errno::NXIO) => "removed",
+            Some(rustix::io::Errno::TIMEDOUT) => "timeout",
+            Some(rustix::io::Errno::IO) => "stopped-short",
+            _ => code,
+        };
+        cause = one.source();
+    }
+    Failure { code: code.to_owned(), text: chain(err), hint: err.hint() }
+}
+
+/// How the readout is done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// Each repeat into one buffer, all of it.
+    Whole,
+    /// In pieces that are handed over.
+    Pieces {
+        bytes: usize,
+        /// Whether each is copied into a buffer of ours: a mapped file is not read by being mapped.
+        is_copied: bool,
+    },
+    /// Function 100.
+    Write,
+}
+
+/// The device with all that its thread needs.
+struct Desk<'p> {
+    post: Post<'p>,
+    /// Of raw input.
+    bytes: usize,
+    way: Way,
+    check: Check,
+    kernels: Vec<Kernel>,
+    /// The data; empty where pieces are only handed over.
+    raw: Option<Buffer>,
+    /// One more reading to compare with, or where pieces are copied to.
+    other: Option<Buffer>,
+    out: Option<Buffer>,
+    lab: Option<Lab>,
+    checking: Usage,
+    _kept: Option<Kept>,
+}
+
+/// For the end of an acquisition the thread waits so long at a time, so that the user can end it, in milliseconds.
+const SLICE_MS: u32 = 500;
+
+impl<'p> Desk<'p> {
+    fn prepare(mut post: Post<'p>) -> Result<Self, Failure> {
+        let (source, manner, plan) = (post.source, post.manner, &post.group.plan);
+        let path = source.path.display();
+        let kept = source.cpus.as_ref().map(|cpus| {
+            Kept::on(cpus).map_err(|err| refused(format!("{path}: cannot run on CPU {cpus}: {err}"), None))
+        });
+        let kept = kept.transpose()?;
+        let kernels = kernels(plan, manner).map_err(|text| refused(text, None))?;
+        let bytes = (plan.samples * 2) as usize;
+        let is_writing = plan.functions.iter().any(|number| work(*number) == Some(Work::WritePattern));
+        let way = match (is_writing, manner.piece, plan.access) {
+            (true, ..) => Way::Write,
+            _ if manner.is_fused => Way::Pieces { bytes: manner.fused_piece(source).min(bytes), is_copied: false },
+            // The buffers are the driver's, of its size.
+            (_, piece, Access::Ring) => Way::Pieces { bytes: piece.unwrap_or(bytes), is_copied: false },
+            (_, None, _) => Way::Whole,
+            (_, Some(piece), access) => Way::Pieces { bytes: piece.min(bytes), is_copied: access == Access::Mmap },
+        };
+        let default = match source.about.kind {
+            "char" => Check::None,
+            // It would be in the way of the next trigger and in the CPU time.
+            _ if plan.cycles > 0 => Check::None,
+            // Its functions would be among them.
+            _ if manner.hot_spots.is_some() => Check::None,
+            _ => Check::Same,
+        };
+        let check = if way == Way::Write { Check::None } else { manner.check.unwrap_or(default) };
+        let buffer = |len: usize| {
+            Buffer::on_node(len, source.node).map_err(|err| {
+                let hint = "take fewer samples, or another node".to_owned();
+                refused(format!("{path}: cannot have a buffer of {len} bytes: {err}"), Some(hint))
+            })
+        };
+        let is_kept = matches!(way, Way::Whole | Way::Write);
+        let needs_raw = is_kept || check != Check::None || (!kernels.is_empty() && !manner.is_fused);
+        let output = |kernel: &Kernel| {
+            kernel.conversion.output_len(bytes / 2) * if kernel.is_f64 { size_of::<f64>() } else { size_of::<f32>() }
+        };
+        let mut raw = needs_raw.then(|| buffer(bytes)).transpose()?;
+        let other = match way {
+            _ if check == Check::Same => Some(bytes),
+            Way::Pieces { bytes: piece, is_copied: true } => Some(piece),
+            _ => None,
+        };
+        let out = kernels.iter().map(output).max();
+        if let (Way::Write, Some(raw)) = (way, &mut raw) {
+            check::fill_pattern(0, raw.bytes_mut());
+        }
+        let lab = match check {
+            Check::Lab { seed } => Some(lab(seed, source, manner)?),
+            _ => None,
+        };
+        let mut desk = Desk {
+            bytes,
+            way,
+            check,
+            kernels,
+            raw,
+            other: other.map(buffer).transpose()?,
+            out: out.map(buffer).transpose()?,
+            lab,
+            checking: Usage::default(),
+            _kept: kept,
+            post: {
+                // What came before is not ours.
+                post.daq.costs().map_err(|err| failure(&err))?;
+                post
+            },
+        };
+        desk.set_up_board()?;
+        Ok(desk)
+    }
+
+    /// The board, where acquisitions are asked for.
+    fn set_up_board(&mut self) -> Result<(), Failure> {
+        let (plan, board) = (&self.post.group.plan, &self.post.manner.board);
+        if plan.cycles == 0 {
+            return Ok(());
+        }
+        let path = self.post.source.path.display();
+        let Some(digitizer) = self.post.daq.digitizer() else {
+            return Err(refused(format!("{path}: it acquires nothing"), Some("leave -l out".to_owned())));
+        };
+        let channels = u64::from(board.channels.count_ones().max(1));
+        let setup = Setup {
+            channels: board.channels,
+            samples: plan.samples.div_ceil(channels),
+            pretrigger: 0,
+            divider: board.divider,
+            trigger: board.trigger,
+        };
+        let samples = digitizer.setup(&setup).map_err(|err| failure(&err))?;
+        if let Some(lab) = &mut self.lab {
+            lab.samples = samples;
+        }
+        Ok(())
+    }
+
+    fn cycles(&mut self, taken: &mut Taken) -> Result<(), Failure> {
+        let plan = &self.post.group.plan;
+        let is_each = self.post.manner.is_each && plan.cycles > 0;
+        for cycle in 0..plan.cycles.max(1) {
+            let mut rows = Vec::new();
+            let outcome = self.cycle(cycle, &mut rows);
+            let last = rows.len().saturating_sub(1) + if is_each { taken.rows.len() } else { 0 };
+            for (place, mut row) in rows.into_iter().enumerate() {
+                match taken.rows.get_mut(place).filter(|_| !is_each) {
+                    Some(sum) => sum.merge(row),
+                    None => {
+                        row.cycle = is_each.then_some(cycle);
+                        taken.rows.push(row);
+                    }
+                }
+            }
+            if let Err(failure) = outcome {
+                taken.failure = Some((last, failure.clone()));
+                return Err(failure);
+            }
+        }
+        Ok(())
+    }
+
+    /// One acquisition, if there are any, and each function after it. What was measured is in `rows` whatever happens.
+    fn cycle(&mut self, cycle: u64, rows: &mut Vec<Row>) -> Result<(), Failure> {
+        let cpu = Usage::thread();
+        let mut first = Row { bytes: self.bytes as u64, ..Row::default() };
+        let end = match self.acquire(&mut first) {
+            Ok(end) => end,
+            Err(failure) => {
+                first.function = self.names(0).0;
+                rows.push(first);
+                return Err(failure);
+            }
+        };
+        let readings = if self.post.manner.is_fused { self.kernels.len() } else { 1 };
+        for reading in 0..readings {
+            let mut row = std::mem::replace(&mut first, Row { bytes: self.bytes as u64, ..Row::default() });
+            let cpu = if reading == 0 { cpu } else { Usage::thread() };
+            (row.function, row.conversion) = self.names(reading);
+            (row.cycles, row.is_reading) = (1, true);
+            row.is_fused = self.post.manner.is_fused && row.conversion.is_some();
+            row.check = (self.way != Way::Write).then_some(self.check);
+            let spent = self.checking;
+            let outcome = self.read(cycle, reading, &mut row);
+            // What comparing took is left out of each part: reading once more is the kernel's time, not the user's.
+            let used = Usage::thread().since(&cpu).since(&self.checking.since(&spent));
+            row.cpu_ns = Some((used.user_ns, used.system_ns));
+            let costs = self.post.daq.costs().map_err(|err| failure(&err));
+            row.add_costs(costs.as_ref().ok().and_then(|costs| *costs));
+            if let (Some(end), 0) = (&end, reading) {
+                add_wait(&mut row, end);
+            }
+            let checked = outcome.and(costs.map(|_| ())).and_then(|()| self.finish_reading(&mut row));
+            rows.push(row);
+            checked?;
+        }
+        if !self.post.manner.is_fused {
+            for place in 0..self.kernels.len() {
+                rows.push(self.convert(cycle, place)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Name and conversion of a row that reads.
+    fn names(&self, reading: usize) -> (String, Option<String>) {
+        match self.kernels.get(reading).filter(|_| self.post.manner.is_fused) {
+            Some(kernel) => (kernel.name.clone(), Some(kernel.words.clone())),
+            None if self.way == Way::Write => (Work::WritePattern.row_name().to_owned(), None),
+            None => (Work::Readout.row_name().to_owned(), None),
+        }
+    }
+
+    /// Arms and waits for the end.
+    fn acquire(&mut self, row: &mut Row) -> Result<Option<End>, Failure> {
+        let plan = &self.post.group.plan;
+        if plan.cycles == 0 {
+            return Ok(None);
+        }
+        self.check_stop()?;
+        let is_stopped = self.post.is_stopped;
+        let Some(digitizer) = self.post.daq.digitizer() else { return Ok(None) };
+        let armed_ns = now_ns();
+        digitizer.arm().map_err(|err| failure(&err))?;
+        let mut left_ms = self.post.manner.timeout_ms;
+        let end = loop {
+            let slice_ms = left_ms.min(SLICE_MS);
+            let waited = match plan.wait {
+                WaitMode::Interrupt => digitizer.wait_interrupt(slice_ms),
+                WaitMode::Poll => digitizer.wait_poll(slice_ms),
+            };
+            left_ms -= slice_ms;
+            match waited {
+                Ok(end) => break end,
+                Err(err) => {
+                    let failure = failure(&err);
+                    if is_stopped() {
+                        return Err(interrupted(&self.post));
+                    }
+                    // A time-out leaves the board armed.
+                    if failure.code != "timeout" || left_ms == 0 {
+                        return Err(failure);
+                    }
+                }
+            }
+        };
+        let ns = end.time_ns.saturating_sub(armed_ns);
+        let _ = row.acquire.record_ps(ns.saturating_mul(1000), 1);
+        if let Some(lab) = &mut self.lab {
+            // One that was armed and had no trigger counts for the driver only.
+            lab.acquisition = digitizer.begun().map_err(|err| failure(&err))?.unwrap_or(end.sequence);
+        }
+        Ok(Some(end))
+    }
+
+    fn check_stop(&self) -> Result<(), Failure> {
+        if (self.post.is_stopped)() { Err(interrupted(&self.post)) } else { Ok(()) }
+    }
+
+    /// The timed window of a row that reads.
+    fn read(&mut self, cycle: u64, reading: usize, row: &mut Row) -> Result<(), Failure> {
+        match self.way {
+            Way::Whole => self.read_whole(cycle, row),
+            Way::Write => self.write(cycle, row),
+            Way::Pieces { bytes, is_copied } => self.read_pieces(cycle, row, bytes, is_copied, reading),
+        }
+    }
+
+    fn read_whole(&mut self, cycle: u64, row: &mut Row) -> Result<(), Failure> {
+        let (repeats, mut left_out_ns) = (self.post.group.plan.repeats, 0);
+        for repeat in 0..repeats {
+            self.check_stop()?;
+            let Some(raw) = &mut self.raw else { break };
+            let start_ns = now_ns();
+            self.post.daq.read(0, &mut raw.bytes_mut()[..self.bytes]).map_err(|err| failure(&err))?;
+            let end_ns = now_ns();
+            row.repeat(cycle, start_ns, end_ns);
+            // From where the row begins: a thread may lose its CPU before its first repeat.
+            row.busy_ns = end_ns.saturating_sub(row.start_ns).saturating_sub(left_out_ns);
+            if self.post.manner.is_all_checked && repeat + 1 < repeats {
+                self.compare(row)?;
+                left_out_ns += now_ns() - end_ns;
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, cycle: u64, row: &mut Row) -> Result<(), Failure> {
+        for _ in 0..self.post.group.plan.repeats {
+            self.check_stop()?;
+            let Some(raw) = &self.raw else { break };
+            let start_ns = now_ns();
+            self.post.daq.write(0, &raw.bytes()[..self.bytes]).map_err(|err| failure(&err))?;
+            let end_ns = now_ns();
+            row.repeat(cycle, start_ns, end_ns);
+            row.busy_ns = end_ns.saturating_sub(row.start_ns);
+        }
+        Ok(())
+    }
+
+    fn read_pieces(
+        &mut self,
+        cycle: u64,
+        row: &mut Row,
+        piece: usize,
+        is_copied: bool,
+        reading: usize,
+    ) -> Result<(), Failure> {
+        let (bytes, repeats) = (self.bytes, self.post.group.plan.repeats);
+        let is_compared = self.post.manner.is_all_checked && self.check != Check::None;
+        if is_compared && self.check == Check::Same {
+            row.add_costs(self.post.daq.costs().map_err(|err| failure(&err))?);
+            self.fetch(false)?;
+        }
+        let expected = expected(self.check, self.raw.as_ref(), self.lab.as_ref(), bytes);
+        let kernel = self.kernels.get(reading).filter(|_| self.post.manner.is_fused);
+        let (mut stream, mut produced) = (kernel.map(|kernel| kernel.conversion.stream()), 0);
+        let mut hot = self.other.as_mut().filter(|_| is_copied).map(|other| &mut other.bytes_mut()[..piece]);
+        let (out, is_stopped) = (&mut self.out, self.post.is_stopped);
+        let (mut filled, mut odd) = (0, None);
+        let (mut convert_ns, mut checking) = (0, Usage::default());
+        let begun_ns = now_ns();
+        let mut start_ns = begun_ns;
+        let mut take = |data: &[u8]| {
+            row.piece_bytes = row.piece_bytes.max(data.len());
+            if let (Some(kernel), Some(stream), Some(out)) = (kernel, stream.as_mut(), out.as_mut()) {
+                let from_ns = now_ns();
+                match convert_piece(kernel, stream, data, out, produced) {
+                    Ok(more) => produced += more,
+                    Err(text) => {
+                        odd = Some(text);
+                        return ControlFlow::Break(());
+                    }
+                }
+                convert_ns += now_ns() - from_ns;
+            }
+            if let Some(hot) = &mut hot {
+                for part in data.chunks(hot.len()) {
+                    hot[..part.len()].copy_from_slice(part);
+                }
+            }
+            if is_compared {
+                let before = Usage::thread();
+                if let Some(expected) = expected {
+                    row.finding.merge(&check::compare(expected, filled as u64, data));
+                }
+                checking = checking.plus(&Usage::thread().since(&before));
+            }
+            filled += data.len();
+            if filled < bytes {
+                return ControlFlow::Continue(());
+            }
+            let end_ns = now_ns();
+            row.repeat(cycle, start_ns, end_ns);
+            row.busy_ns = end_ns - begun_ns;
+            (start_ns, filled, produced) = (end_ns, 0, 0);
+            stream = kernel.map(|kernel| kernel.conversion.stream());
+            if is_stopped() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        let outcome = self.post.daq.stream(0, bytes as u64, repeats, piece, &mut take);
+        self.checking = self.checking.plus(&checking);
+        row.convert_ns = kernel.map(|_| convert_ns);
+        outcome.map_err(|err| failure(&err))?;
+        if let Some(text) = odd {
+            return Err(refused(format!("{}: {text}", self.post.source.path.display()), None));
+        }
+        if row.repeats < repeats { self.check_stop() } else { Ok(()) }
+    }
+
+    /// What follows the timed window of a row that reads: the data for conversions, and the comparison.
+    fn finish_reading(&mut self, row: &mut Row) -> Result<(), Failure> {
+        let is_handed_over = matches!(self.way, Way::Pieces { .. });
+        if is_handed_over && self.raw.is_some() {
+            self.fetch(false)?;
+        }
+        let is_done = is_handed_over && self.post.manner.is_all_checked;
+        if self.check == Check::None || is_done { Ok(()) } else { self.compare(row) }
+    }
+
+    /// Reads once more, into the data or into what it is compared with; neither its time nor its costs are a row's.
+    fn fetch(&mut self, is_other: bool) -> Result<(), Failure> {
+        let before = Usage::thread();
+        let buffer = if is_other { &mut self.other } else { &mut self.raw };
+        let Some(buffer) = buffer else { return Ok(()) };
+        self.post.daq.read(0, &mut buffer.bytes_mut()[..self.bytes]).map_err(|err| failure(&err))?;
+        self.post.daq.costs().map_err(|err| failure(&err))?;
+        self.checking = self.checking.plus(&Usage::thread().since(&before));
+        Ok(())
+    }
+
+    /// Holds the data against what it has to be.
+    fn compare(&mut self, row: &mut Row) -> Result<(), Failure> {
+        if self.check == Check::Same {
+            let costs = self.post.daq.costs().map_err(|err| failure(&err))?;
+            row.add_costs(costs);
+            self.fetch(true)?;
+        }
+        let before = Usage::thread();
+        let Some(raw) = &self.raw else { return Ok(()) };
+        if let Some(expected) = expected(self.check, self.other.as_ref(), self.lab.as_ref(), self.bytes) {
+            row.finding.merge(&check::compare(expected, 0, &raw.bytes()[..self.bytes]));
+        }
+        self.checking = self.checking.plus(&Usage::thread().since(&before));
+        Ok(())
+    }
+
+    /// A conversion of what was read last, again and again over the same data, as the seed's tool does.
+    fn convert(&mut self, cycle: u64, place: usize) -> Result<Row, Failure> {
+        let (Some(kernel), Some(raw), Some(out)) = (self.kernels.get(place), &self.raw, &mut self.out) else {
+            return Err(refused("there is nothing to convert".to_owned(), None));
+        };
+        let mut row = Row {
+            function: kernel.name.clone(),
+            conversion: Some(kernel.words.clone()),
+            bytes: self.bytes as u64,
+            cycles: 1,
+            ..Row::default()
+        };
+        let input: &[u16] = bytemuck::cast_slice(&raw.bytes()[..self.bytes]);
+        let cpu = Usage::thread();
+        for _ in 0..self.post.group.plan.repeats {
+            if (self.post.is_stopped)() {
+                break;
+            }
+            let start_ns = now_ns();
+            let converted = if kernel.is_f64 {
+                kernel.conversion.to_f64(input, bytemuck::cast_slice_mut(out.bytes_mut()))
+            } else {
+                kernel.conversion.to_f32(input, bytemuck::cast_slice_mut(out.bytes_mut()))
+            };
+            converted.map_err(|err| refused(format!("{}: {err}", kernel.name), None))?;
+            let end_ns = now_ns();
+            row.repeat(cycle, start_ns, end_ns);
+            row.busy_ns = end_ns - row.start_ns;
+        }
+        let used = Usage::thread().since(&cpu);
+        row.cpu_ns = Some((used.user_ns, used.system_ns));
+        row.convert_ns = Some(row.busy_ns);
+        Ok(row)
+    }
+}
+
+fn interrupted(post: &Post<'_>) -> Failure {
+    let text = format!("{}: the run was ended by the user", post.source.path.display());
+    Failure { code: "interrupted".to_owned(), text, hint: None }
+}
+
+/// How an acquisition's end came belongs to the row that reads it.
+fn add_wait(row: &mut Row, end: &End) {
+    row.polls = Some(end.polls);
+    // Where the driver counts costs, it counts these too.
+    if end.is_interrupt_lost && row.costs.is_none() {
+        row.add_costs(Some(Costs { lost_interrupts: 1, ..Costs::default() }));
+    }
+}
+
+fn expected<'e>(check: Check, bytes: Option<&'e Buffer>, lab: Option<&'e Lab>, len: usize) -> Option<Expected<'e>> {
+    match check {
+        Check::None => None,
+        Check::Same => bytes.map(|buffer| Expected::Bytes(&buffer.bytes()[..len])),
+        Check::Pattern => Some(Expected::Pattern),
+        Check::Lab { .. } => lab.map(Expected::Lab),
+    }
+}
+
+/// Converts a piece into its place in the output; gives how many numbers that were.
+fn convert_piece(
+    kernel: &Kernel,
+    stream: &mut Progress,
+    data: &[u8],
+    out: &mut Buffer,
+    produced: usize,
+) -> Result<usize, String> {
+    let samples: &[u16] =
+        bytemuck::try_cast_slice(data).map_err(|_| "a piece does not hold whole samples".to_owned())?;
+    let converted = if kernel.is_f64 {
+        stream.to_f64(samples, &mut bytemuck::cast_slice_mut(out.bytes_mut())[produced..])
+    } else {
+        stream.to_f32(samples, &mut bytemuck::cast_slice_mut(out.bytes_mut())[produced..])
+    };
+    converted.map_err(|err| format!("{}: {err}", kernel.name))
+}
+
+/// The virtual board that a source says it is.
+fn lab(seed: u64, source: &Source, manner: &Manner) -> Result<Lab, Failure> {
+    let serial = source.about.serial.ok_or_else(|| {
+        refused(
+            format!("{}: it says no serial number, on which the lab's samples depend", source.path.display()),
+            Some("--check lab is for the boards of `pciescope lab`".to_owned()),
+        )
+    })?;
+    let channels = (0..16).filter(|channel| manner.board.channels & (1 << channel) != 0).collect();
+    Ok(Lab { seed, serial, acquisition: 0, channels, samples: 1 })
+}
+
+#[cfg(test)]
+mod tests;
