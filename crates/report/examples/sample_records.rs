@@ -1,4 +1,4 @@
-//! Writes made-up records: `cargo run -p pciescope-report --example sample_records -- demo > records.jsonl`.
+//! Writes made-up records: `cargo run -p pciescope-report --example sample_records -- demo > records.jsonl`; with `html` behind it the page.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -9,6 +9,14 @@ use pciescope_report::jsonl::Writer;
 #[path = "../tests/sample/mod.rs"]
 #[allow(dead_code, missing_docs, clippy::unwrap_used)]
 mod sample;
+
+#[path = "../tests/sample/readout.rs"]
+#[allow(dead_code, missing_docs, clippy::unwrap_used)]
+mod readout;
+
+#[path = "../tests/sample/mixed.rs"]
+#[allow(dead_code, missing_docs, clippy::unwrap_used)]
+mod mixed;
 
 use sample::Shape;
 
@@ -23,11 +31,19 @@ fn main() -> ExitCode {
             records
         }
         Some("hostile") => sample::hostile(),
+        Some("readout") => readout::run(),
+        Some("sweep") => readout::sweep(),
+        Some("mixed") => mixed::whole(),
         _ => {
-            eprintln!("sample_records: say which: demo, server, wide or hostile");
+            eprintln!("sample_records: say which: demo, server, wide, hostile, readout, sweep or mixed");
             return ExitCode::from(2);
         }
     };
+    if std::env::args().nth(2).as_deref() == Some("html") {
+        let page = pciescope_report::html::render(&records);
+        let written = std::io::stdout().lock().write_all(page.as_bytes());
+        return if written.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    }
     let mut writer = Writer::new(std::io::BufWriter::new(std::io::stdout().lock()));
     for record in &records {
         if writer.put(record).is_err() {

@@ -5,10 +5,10 @@
 
 use std::io::{self, Write};
 
-use pciescope_core::{Metric, Record, Sink};
+use pciescope_core::{Metric, Record, Sink, Stream};
 
 /// The columns, in order; docs/record.md says what each means.
-pub const HEADER: [&str; 40] = [
+pub const HEADER: [&str; 53] = [
     "run",
     "time",
     "verb",
@@ -49,6 +49,19 @@ pub const HEADER: [&str; 40] = [
     "end_ns",
     "running",
     "at_least",
+    "path",
+    "access",
+    "wait",
+    "function",
+    "samples",
+    "cycle",
+    "conversion",
+    "devices",
+    "sweep",
+    "group",
+    "piece_bytes",
+    "depth",
+    "check",
 ];
 
 /// A sink that writes the header before the first record and flushes after each.
@@ -127,6 +140,12 @@ fn lines(record: &Record) -> Vec<Vec<String>> {
         figures[3] = number(Some(m.value));
         lines.push(line(record, name, figures, &error, Some(m)));
     }
+    for spot in &record.hot_spots {
+        let mut figures: [String; 10] = Default::default();
+        figures[0] = "%".to_owned();
+        figures[3] = number(Some(spot.percent));
+        lines.push(line(record, &format!("hot spot {} {}", spot.object, spot.symbol), figures, &error, None));
+    }
     if lines.is_empty() && record.error.is_some() {
         lines.push(line(record, "", Default::default(), &error, None));
     }
@@ -171,6 +190,24 @@ fn line(record: &Record, name: &str, figures: [String; 10], error: &str, metric:
     fields.push(some(record.interval.map(|interval| interval.end_ns)));
     fields.push(number(metric.and_then(|metric| metric.running)));
     fields.push(some(metric.filter(|metric| metric.at_least).map(|metric| metric.at_least)));
+    let stream = record.stream.as_ref();
+    let text = |of: fn(&Stream) -> &str| stream.map(|stream| of(stream).to_owned()).unwrap_or_default();
+    let known = |number: Option<u64>| some(number.filter(|number| *number > 0));
+    let optional =
+        |of: fn(&Stream) -> &Option<String>| stream.and_then(|stream| of(stream).clone()).unwrap_or_default();
+    fields.push(text(|stream| &stream.path));
+    fields.push(text(|stream| &stream.access));
+    fields.push(optional(|stream| &stream.wait));
+    fields.push(stream.map(Stream::function_name).unwrap_or_default());
+    fields.push(known(stream.map(|stream| stream.samples)));
+    fields.push(some(stream.and_then(|stream| stream.cycle)));
+    fields.push(optional(|stream| &stream.conversion));
+    fields.push(known(stream.map(|stream| stream.devices.into())));
+    fields.push(optional(|stream| &stream.sweep));
+    fields.push(some(stream.map(|stream| stream.group)));
+    fields.push(some(stream.and_then(|stream| stream.piece_bytes)));
+    fields.push(some(stream.and_then(|stream| stream.depth)));
+    fields.push(optional(|stream| &stream.check));
     // A spreadsheet runs a field that starts like a formula; an apostrophe keeps it text.
     for field in &mut fields {
         if field.starts_with(['=', '@', '\t', '\r']) || (field.starts_with(['+', '-']) && field.parse::<f64>().is_err())

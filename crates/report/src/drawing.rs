@@ -1,6 +1,10 @@
-//! Heat maps as rectangles and words: what SVG and PNG have in common.
+//! Heat maps and charts as rectangles, lines and words: what SVG and PNG have in common.
 
-use crate::heat::{HeatMap, colour, ink, share};
+use pciescope_core::Record;
+
+use crate::heat::{self, HeatMap, colour, ink, share};
+use crate::model;
+use crate::readout::figures;
 use crate::text::duration;
 
 /// Which end of a word its position is.
@@ -30,6 +34,19 @@ pub enum Shape {
         /// Colour.
         fill: [u8; 3],
         /// What the rectangle stands for.
+        title: Option<String>,
+    },
+    /// A straight line with round ends: of no length, a dot.
+    Line {
+        /// Where it begins.
+        from: (f64, f64),
+        /// Where it ends.
+        to: (f64, f64),
+        /// How thick it is.
+        thickness: f64,
+        /// Colour.
+        fill: [u8; 3],
+        /// What it stands for.
         title: Option<String>,
     },
     /// A word whose middle line is at `y`.
@@ -63,11 +80,36 @@ pub struct Drawing {
 const MARGIN: f64 = 16.0;
 /// The width of a character of the small monospaced font.
 pub const CHARACTER: f64 = 7.0;
-const BLACK: [u8; 3] = [20, 20, 24];
-const GREY: [u8; 3] = [100, 100, 108];
+/// Words.
+pub const BLACK: [u8; 3] = [20, 20, 24];
+/// Words about words.
+pub const GREY: [u8; 3] = [100, 100, 108];
 const NO_VALUE: [u8; 3] = [225, 225, 228];
+/// Groups of CPUs, by turns.
+const STRIPS: [[u8; 3]; 2] = [[190, 192, 200], [124, 132, 148]];
 /// Room for the grid itself.
 const GRID_WIDTH: f64 = 1000.0;
+
+/// Everything that can be drawn of these records: heat maps, then the charts of readouts.
+pub fn of(records: &[Record]) -> Drawing {
+    let sections = model::sections(records);
+    let charts: Vec<(String, Drawing)> = sections.iter().flat_map(figures::drawn).collect();
+    let maps = heat::heat_maps(records);
+    if charts.is_empty() {
+        return heat_maps(&maps);
+    }
+    let mut drawing = match maps.as_slice() {
+        [] => Drawing { width: 0.0, height: MARGIN, shapes: Vec::new() },
+        maps => heat_maps(maps),
+    };
+    for (title, chart) in charts {
+        let top = drawing.height;
+        drawing.width = drawing.width.max(MARGIN + title.chars().count() as f64 * 9.0 + MARGIN);
+        drawing.word(MARGIN, top + 8.0, Anchor::Start, true, BLACK, title);
+        drawing.add(chart, MARGIN, top + 28.0);
+    }
+    drawing
+}
 
 /// The maps one below the other, on white.
 pub fn heat_maps(maps: &[HeatMap]) -> Drawing {
@@ -115,18 +157,44 @@ fn one(d: &mut Drawing, map: &HeatMap) {
     }
     let bottom = grid_top + map.targets.len() as f64 * cell_h;
     // CPU numbers as close as they stay apart.
-    let widest = map.cpus.last().map_or(1, |c| c.to_string().len());
+    let widest = map.cpus.iter().max().map_or(1, |c| c.to_string().len());
     let every = ((widest as f64 + 1.5) * CHARACTER / cell_w).ceil().max(1.0) as usize;
     for (column, cpu) in map.cpus.iter().enumerate().step_by(every) {
         d.word(left + (column as f64 + 0.5) * cell_w, bottom + 10.0, Anchor::Middle, false, BLACK, cpu.to_string());
     }
     d.word(left - CHARACTER, bottom + 10.0, Anchor::End, false, GREY, "CPU".to_owned());
+    let bottom = groups(d, map, left, bottom, cell_w);
     scale(d, map, left, bottom + 26.0);
     let right = left + map.cpus.len() as f64 * cell_w;
     let words = [(&map.title, 9.0), (&map.subtitle, CHARACTER)];
     let words = words.iter().map(|(t, c)| MARGIN + t.chars().count() as f64 * c).fold(0.0, f64::max);
     d.width = d.width.max(right.max(words).max(left + 340.0) + MARGIN);
     d.height = bottom + 26.0 + 36.0 + MARGIN;
+}
+
+/// Lines that join the threads of a core, then a strip with words for each way in which the CPUs are grouped; gives where the
+/// room below begins, less the line of CPU numbers.
+fn groups(d: &mut Drawing, map: &HeatMap, left: f64, bottom: f64, cell_w: f64) -> f64 {
+    const ROW: f64 = 22.0;
+    let x = |column: usize| left + column as f64 * cell_w;
+    for &(from, to) in map.cores.iter().filter(|_| cell_w >= 4.0) {
+        let (x, w) = (x(from) + 0.3 * cell_w, (to - from) as f64 * cell_w - 0.6 * cell_w);
+        d.shapes.push(Shape::Rect { x, y: bottom + 1.0, w, h: 1.5, fill: GREY, title: None });
+    }
+    for (level, strip) in map.strips.iter().enumerate() {
+        let y = bottom + 20.0 + level as f64 * ROW;
+        for (number, group) in strip.iter().enumerate() {
+            let (x0, x1) = (x(group.from), x(group.to));
+            let fill = STRIPS[number % STRIPS.len()];
+            let title = group.words.first().cloned();
+            d.shapes.push(Shape::Rect { x: x0, y, w: (x1 - x0 - 1.0).max(0.5), h: 4.0, fill, title });
+            let fits = |words: &&String| (words.chars().count() as f64 + 0.5) * CHARACTER <= x1 - x0;
+            if let Some(words) = group.words.iter().find(fits) {
+                d.word((x0 + x1) / 2.0, y + 12.0, Anchor::Middle, false, GREY, words.clone());
+            }
+        }
+    }
+    bottom + map.strips.len() as f64 * ROW
 }
 
 fn scale(d: &mut Drawing, map: &HeatMap, left: f64, top: f64) {
@@ -141,7 +209,26 @@ fn scale(d: &mut Drawing, map: &HeatMap, left: f64, top: f64) {
 }
 
 impl Drawing {
-    fn word(&mut self, x: f64, y: f64, anchor: Anchor, is_large: bool, fill: [u8; 3], text: String) {
+    /// Another drawing within this one.
+    fn add(&mut self, other: Drawing, left: f64, top: f64) {
+        self.width = self.width.max(left + other.width + MARGIN);
+        self.height = self.height.max(top + other.height + MARGIN);
+        self.shapes.extend(other.shapes.into_iter().map(|shape| match shape {
+            Shape::Rect { x, y, w, h, fill, title } => Shape::Rect { x: x + left, y: y + top, w, h, fill, title },
+            Shape::Line { from, to, thickness, fill, title } => {
+                let moved = |(x, y)| (x + left, y + top);
+                Shape::Line { from: moved(from), to: moved(to), thickness, fill, title }
+            }
+            Shape::Text { x, y, anchor, is_large, fill, text } => {
+                Shape::Text { x: x + left, y: y + top, anchor, is_large, fill, text }
+            }
+        }));
+    }
+    /// A line; of no length, a dot.
+    pub(crate) fn line(&mut self, ends: [(f64, f64); 2], thickness: f64, fill: [u8; 3], title: Option<String>) {
+        self.shapes.push(Shape::Line { from: ends[0], to: ends[1], thickness, fill, title });
+    }
+    pub(crate) fn word(&mut self, x: f64, y: f64, anchor: Anchor, is_large: bool, fill: [u8; 3], text: String) {
         self.shapes.push(Shape::Text { x, y, anchor, is_large, fill, text });
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pciescope_core::{Histogram, Record, outcome};
+use pciescope_core::{Cpu, Histogram, Record, outcome};
 
 use crate::model::{self, Kind, Section, TargetKey, cpu_of, target_from, target_id};
 use crate::text::{self, target_key};
@@ -40,12 +40,30 @@ pub struct HeatMap {
     pub title: String,
     /// Which figure, how many samples, whether emulated or synthetic.
     pub subtitle: String,
-    /// CPU numbers, ascending.
+    /// CPU numbers as a machine is built: by package, node, L3 cache, core and thread; by number where that is not known.
     pub cpus: Vec<u32>,
+    /// What the CPUs can be grouped by, from the cells outwards.
+    pub strips: Vec<Strip>,
+    /// Columns of the threads of one core, where several are shown: from, and the first behind.
+    pub cores: Vec<(usize, usize)>,
     /// Names of the targets, from the top.
     pub targets: Vec<String>,
     /// Nanoseconds by target and CPU; `None` where not measured.
     pub values: Vec<Vec<Option<f64>>>,
+}
+
+/// Groups of neighbouring columns: the nodes of a heat map, or its packages.
+pub type Strip = Vec<Group>;
+
+/// A group of neighbouring columns.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Group {
+    /// The first column.
+    pub from: usize,
+    /// The first column behind.
+    pub to: usize,
+    /// Its name, from long to short.
+    pub words: Vec<String>,
 }
 
 impl HeatMap {
@@ -73,7 +91,7 @@ pub fn names(section: &Section) -> &'static [(&'static str, &'static str)] {
             (outcome::TRIGGER_TO_HANDLER, "Trigger to handler"),
             (outcome::ENTRY_TO_ACK, "Handler entry to acknowledge"),
         ],
-        Kind::Verify | Kind::Counters | Kind::Other => &[],
+        Kind::Verify | Kind::Counters | Kind::Readout | Kind::Other => &[],
     }
 }
 
@@ -105,10 +123,12 @@ pub fn heat_maps(records: &[Record]) -> Vec<HeatMap> {
 
 fn heat_map(section: &Section, name: &str, words: &str) -> Option<HeatMap> {
     let (cells, targets) = cells(section, name);
-    let cpus: BTreeSet<u32> = cells.keys().map(|k| k.1).collect();
+    let shown: BTreeSet<u32> = cells.keys().map(|k| k.1).collect();
     if cells.is_empty() {
         return None;
     }
+    let places = by_place(section, &shown);
+    let cpus: Vec<u32> = places.iter().map(|cpu| cpu.cpu).collect();
     // One figure for all cells: a mean beside medians would look like a difference.
     let statistic =
         if cells.values().all(|h| h.percentile_ns(50.0).is_some()) { Statistic::Median } else { Statistic::Mean };
@@ -123,10 +143,62 @@ fn heat_map(section: &Section, name: &str, words: &str) -> Option<HeatMap> {
     Some(HeatMap {
         title: format!("{}: {}{label}", section.test(), text::device_name(section.first())),
         subtitle: format!("{words}, {} of {} samples{emulated}{synthetic}", statistic.name(), text::thousands(count)),
-        cpus: cpus.into_iter().collect(),
+        strips: strips(&places),
+        cores: groups(&places, |cpu| cpu.core.map(|core| (cpu.package, cpu.node, core)))
+            .into_iter()
+            .filter(|(from, to)| to - from > 1 && places[*from].core.is_some())
+            .collect(),
+        cpus,
         targets: targets.into_iter().map(|t| t.1).collect(),
         values,
     })
+}
+
+/// The CPUs `shown` with their places, in the order of these.
+fn by_place(section: &Section, shown: &BTreeSet<u32>) -> Vec<Cpu> {
+    let known: BTreeMap<u32, &Cpu> = section.cpus().into_iter().map(|cpu| (cpu.cpu, cpu)).collect();
+    let place = |cpu: &u32| known.get(cpu).map_or_else(|| Cpu { cpu: *cpu, ..Cpu::default() }, |cpu| (*cpu).clone());
+    let mut places: Vec<Cpu> = shown.iter().map(place).collect();
+    places.sort_by_key(|cpu| (cpu.package, cpu.node, cpu.l3, cpu.core, cpu.thread, cpu.cpu));
+    places
+}
+
+/// Neighbours of which `of` says the same: the first, and the first behind.
+fn groups<K: PartialEq>(cpus: &[Cpu], of: impl Fn(&Cpu) -> K) -> Vec<(usize, usize)> {
+    let mut groups: Vec<(usize, usize)> = Vec::new();
+    for (column, cpu) in cpus.iter().enumerate() {
+        match groups.last_mut() {
+            Some(last) if of(&cpus[last.0]) == of(cpu) => last.1 = column + 1,
+            _ => groups.push((column, column + 1)),
+        }
+    }
+    groups
+}
+
+/// The strips below a map, from the cells outwards: none of what all CPUs share, and one where each package is one node.
+fn strips(cpus: &[Cpu]) -> Vec<Strip> {
+    let count = |of: fn(&Cpu) -> (Option<u32>, Option<u32>)| cpus.iter().map(of).collect::<BTreeSet<_>>().len();
+    let (nodes, packages) = (count(|cpu| (cpu.node, None)), count(|cpu| (cpu.package, None)));
+    let is_one = nodes > 1 && nodes == packages && nodes == count(|cpu| (cpu.node, cpu.package));
+    let number = |number: Option<u32>| number.map_or_else(|| "?".to_owned(), |number| number.to_string());
+    let of_package = |cpu: &Cpu| {
+        let package = number(cpu.package);
+        let both = is_one.then(|| format!("package {package}, node {}", number(cpu.node)));
+        both.into_iter().chain([format!("package {package}"), format!("pkg {package}"), package]).collect::<Vec<_>>()
+    };
+    let of_node = |cpu: &Cpu| vec![format!("node {}", number(cpu.node)), number(cpu.node)];
+    let strip = |place: fn(&Cpu) -> Option<u32>, words: &dyn Fn(&Cpu) -> Vec<String>| -> Strip {
+        let named = |(from, to): (usize, usize)| Group { from, to, words: words(&cpus[from]) };
+        groups(cpus, place).into_iter().map(named).collect()
+    };
+    let mut strips = Vec::new();
+    if nodes > 1 && !is_one {
+        strips.push(strip(|cpu| cpu.node, &of_node));
+    }
+    if packages > 1 {
+        strips.push(strip(|cpu| cpu.package, &of_package));
+    }
+    strips
 }
 
 /// Viridis in nine steps: even to the eye, readable in grey and with any colour vision. Slow is bright.

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 
-use pciescope_core::record::SCHEMA;
+use pciescope_core::record::{SCHEMA, upgrade};
 use pciescope_core::{Record, Sink};
 
 use crate::Error;
@@ -74,11 +74,28 @@ pub struct Contents {
 /// # Errors
 /// [`Error::Read`], [`Error::BadRecord`], [`Error::NewerSchema`], and [`Error::NoRecord`] for a file without any.
 pub fn read_records(path: &Path) -> Result<Contents, Error> {
-    let fail = |source| Error::Read { path: path.to_owned(), source };
-    if path == Path::new("-") {
-        return parse_records(io::stdin().lock(), Path::new("(standard input)"));
+    read_files(std::slice::from_ref(&path.to_owned()))
+}
+
+/// Reads several record files one after the other and hands each record on as it comes, so that files of any length need
+/// the memory of a record; gives the remarks, as [`Contents::remarks`].
+///
+/// # Errors
+/// As [`read_records`], for the first file that has one, and those of `take`.
+pub fn each<E: From<Error>>(
+    paths: &[PathBuf],
+    mut take: impl FnMut(Record) -> Result<(), E>,
+) -> Result<Vec<String>, E> {
+    let mut remarks = Vec::new();
+    for path in paths {
+        if path == Path::new("-") {
+            each_of(io::stdin().lock(), Path::new("(standard input)"), &mut remarks, &mut take)?;
+        } else {
+            let file = File::open(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
+            each_of(BufReader::with_capacity(1 << 20, file), path, &mut remarks, &mut take)?;
+        }
     }
-    parse_records(BufReader::with_capacity(1 << 20, File::open(path).map_err(fail)?), path)
+    Ok(remarks)
 }
 
 /// Reads several record files one after the other into one.
@@ -86,19 +103,32 @@ pub fn read_records(path: &Path) -> Result<Contents, Error> {
 /// # Errors
 /// As [`read_records`], for the first file that has one.
 pub fn read_files(paths: &[PathBuf]) -> Result<Contents, Error> {
-    let mut all = Contents::default();
-    for path in paths {
-        let one = read_records(path)?;
-        all.records.extend(one.records);
-        all.remarks.extend(one.remarks);
-    }
-    Ok(all)
+    let mut records = Vec::new();
+    let remarks = each(paths, |record| -> Result<(), Error> {
+        records.push(record);
+        Ok(())
+    })?;
+    Ok(Contents { records, remarks })
 }
 
 /// Reads records from `input`; `path` names it in messages. Errors as [`read_records`].
-pub fn parse_records(mut input: impl BufRead, path: &Path) -> Result<Contents, Error> {
+pub fn parse_records(input: impl BufRead, path: &Path) -> Result<Contents, Error> {
     let mut contents = Contents::default();
+    each_of(input, path, &mut contents.remarks, &mut |record| -> Result<(), Error> {
+        contents.records.push(record);
+        Ok(())
+    })?;
+    Ok(contents)
+}
+
+fn each_of<E: From<Error>>(
+    mut input: impl BufRead,
+    path: &Path,
+    remarks: &mut Vec<String>,
+    take: &mut impl FnMut(Record) -> Result<(), E>,
+) -> Result<(), E> {
     let mut line = Vec::new();
+    let mut is_empty = true;
     for number in 1.. {
         line.clear();
         let read =
@@ -111,37 +141,43 @@ pub fn parse_records(mut input: impl BufRead, path: &Path) -> Result<Contents, E
             continue;
         }
         match parse_line(&line, path, number) {
-            Ok(record) => contents.records.push(record),
-            Err(Error::BadRecord { .. }) if !is_whole => contents.remarks.push(format!(
+            Ok(record) => take(record)?,
+            Err(Error::BadRecord { .. }) if !is_whole => remarks.push(format!(
                 "{}:{number}: the last record is unfinished and was left out (the run was killed?)",
                 path.display()
             )),
-            Err(error) => return Err(error),
+            Err(error) => return Err(error.into()),
         }
+        is_empty = false;
     }
-    if contents.records.is_empty() && contents.remarks.is_empty() {
-        return Err(Error::NoRecord { path: path.to_owned() });
-    }
-    Ok(contents)
+    if is_empty { Err(Error::NoRecord { path: path.to_owned() }.into()) } else { Ok(()) }
 }
 
 /// Only the schema of a record, so that a newer one is refused as such and not for a field that changed.
 #[derive(serde::Deserialize)]
 struct Versioned {
-    schema: u32,
+    schema: u64,
 }
 
-fn parse_line(line: &[u8], path: &Path, number: usize) -> Result<Record, Error> {
+/// Reads one line as a record, for those who take a file line by line; `path` and `number` name it in messages.
+///
+/// # Errors
+/// [`Error::BadRecord`] and [`Error::NewerSchema`].
+pub fn parse_line(line: &[u8], path: &Path, number: usize) -> Result<Record, Error> {
     let bad = |e: serde_json::Error| Error::BadRecord { path: path.to_owned(), line: number, why: format!("{e}") };
+    let newer = |schema| Error::NewerSchema { path: path.to_owned(), line: number, schema, known: SCHEMA };
     match serde_json::from_slice::<Record>(line) {
-        Ok(record) if record.schema <= SCHEMA => Ok(record),
-        Ok(Record { schema, .. }) => {
-            Err(Error::NewerSchema { path: path.to_owned(), line: number, schema, known: SCHEMA })
+        Ok(Record { schema: 0, .. }) => {
+            let why = "schemas begin with 1, and it says 0".to_owned();
+            Err(Error::BadRecord { path: path.to_owned(), line: number, why })
         }
+        Ok(mut record) if record.schema <= SCHEMA => {
+            upgrade(&mut record);
+            Ok(record)
+        }
+        Ok(Record { schema, .. }) => Err(newer(schema.into())),
         Err(error) => match serde_json::from_slice::<Versioned>(line) {
-            Ok(Versioned { schema }) if schema > SCHEMA => {
-                Err(Error::NewerSchema { path: path.to_owned(), line: number, schema, known: SCHEMA })
-            }
+            Ok(Versioned { schema }) if schema > SCHEMA.into() => Err(newer(schema)),
             _ => Err(bad(error)),
         },
     }
@@ -205,10 +241,40 @@ mod tests {
 
     #[test]
     fn a_newer_schema_is_refused_whatever_else_changed() {
-        for line in [&b"{\"schema\":2,\"other\":true}\n"[..], &written(&[Record { schema: 9, ..record("a") }])] {
+        let absurd = format!("{{\"schema\":{}}}\n", u64::MAX);
+        let whole = written(&[Record { schema: SCHEMA + 1, ..record("a") }]);
+        for line in [&b"{\"schema\":3,\"other\":true}\n"[..], absurd.as_bytes(), &whole] {
             let error = parse(line).unwrap_err();
             assert!(matches!(error, Error::NewerSchema { line: 1, known: SCHEMA, .. }), "{error}");
+            assert!(error.hint().unwrap().contains("as new as"));
         }
+    }
+
+    #[test]
+    fn a_schema_that_never_was_is_refused() {
+        let zero = written(&[Record { schema: 0, ..record("a") }]);
+        for line in [&zero[..], b"{\"schema\":-1}\n", b"{\"schema\":\"2\"}\n", b"{\"schema\":1.5}\n", b"{}\n"] {
+            let error = parse(line).unwrap_err();
+            assert!(matches!(error, Error::BadRecord { line: 1, .. }), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_record_of_schema_1_is_read_as_one_of_today() {
+        let line = r#"{"schema":1,"run":"","time":"","verb":"readout","test":"readout","stream":{"path":"","kind":"",
+            "access":"read","function":"func_sca+fused","samples":0,"devices":0},
+            "metrics":{"speed":{"value":null,"unit":"bytes/s"}}}"#;
+        let contents = parse(line.replace('\n', "").as_bytes()).unwrap();
+        let record = &contents.records[0];
+        let stream = record.stream.as_ref().unwrap();
+        assert_eq!((record.schema, stream.function.as_str(), stream.is_fused), (SCHEMA, "func_sca", true));
+        assert!(record.metrics["speed"].value.is_nan());
+        let again = String::from_utf8(written(&contents.records)).unwrap();
+        assert!(
+            again.contains(r#""stream":{"access":"read","function":"func_sca","is_fused":true,"group":0}"#),
+            "{again}"
+        );
+        assert!(again.contains(r#"{"value":null,"unit":"bytes/s"}"#), "{again}");
     }
 
     #[test]

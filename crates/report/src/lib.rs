@@ -7,6 +7,8 @@
 use std::io;
 use std::path::PathBuf;
 
+mod chart;
+pub mod compare;
 pub mod csv;
 pub mod drawing;
 pub mod heat;
@@ -14,7 +16,9 @@ pub mod html;
 pub mod import;
 pub mod jsonl;
 pub mod model;
+pub mod parquet;
 pub mod png;
+mod readout;
 pub mod summary;
 pub mod svg;
 pub mod table;
@@ -59,7 +63,7 @@ pub enum Error {
         /// The line, from 1.
         line: usize,
         /// The record's schema.
-        schema: u32,
+        schema: u64,
         /// The newest schema this program reads.
         known: u32,
     },
@@ -112,7 +116,9 @@ impl Error {
             ),
             Error::NewerSchema { .. } => Some("read it with a pciescope as new as the one that wrote it"),
             Error::NoRecord { .. } => Some("the run that should have written it ended before its first record"),
-            Error::UnknownFormat { .. } => Some("say what it is with --format interrupt, iomem or perf-stat"),
+            Error::UnknownFormat { .. } => {
+                Some("say what it is with --format interrupt, iomem, perf-stat or sis8300-threads")
+            }
             Error::NoSample { .. } => Some("choose another --format, or let the log's beginning decide"),
             Error::NoWorkload { found: 0, .. } => {
                 Some("keep the command line of bw_mem above its figures: they do not say which test they are of")

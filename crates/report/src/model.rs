@@ -4,13 +4,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pciescope_core::{Cpu, Environment, Failure, Histogram, Method, Record, Target, Warning};
+use pciescope_core::{Cpu, Environment, Failure, Histogram, Method, Plan, Record, Target, Warning, readout};
 
 /// The records of one run that measured the same thing on the same device by the same method.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Section<'a> {
     /// The records in the order of the file; never empty.
     pub records: Vec<&'a Record>,
+    /// What the run was to do, where its first record says.
+    pub plan: Option<&'a Plan>,
 }
 
 /// How tests are told apart.
@@ -26,6 +28,8 @@ pub enum Kind {
     Verify,
     /// `counters`: hardware counters by port, channel or PMU.
     Counters,
+    /// `readout` and `readout-summary`: bytes fetched from devices, and converted.
+    Readout,
     /// Records with figures but no such test, as those of `perf stat`.
     Other,
 }
@@ -40,6 +44,8 @@ pub fn kind(test: &str) -> Kind {
         Kind::Irq
     } else if test == "counters" {
         Kind::Counters
+    } else if test == readout::TEST || test == readout::SUMMARY {
+        Kind::Readout
     } else if test == pciescope_core::comparison::TEST {
         Kind::Verify
     } else {
@@ -52,9 +58,18 @@ pub fn kind(test: &str) -> Kind {
 pub fn sections(records: &[Record]) -> Vec<Section<'_>> {
     let mut order: Vec<Section> = Vec::new();
     let mut places = BTreeMap::new();
-    for record in records.iter().filter(|r| !r.histograms.is_empty() || !r.metrics.is_empty()) {
+    // Several runs have several plans; only one of a run's records has it.
+    let plans: BTreeMap<&str, &Plan> = records
+        .iter()
+        .rev()
+        .filter(|r| r.test == "environment")
+        .filter_map(|r| Some((&*r.run, r.plan.as_ref()?)))
+        .collect();
+    let is_empty =
+        |r: &Record| r.histograms.is_empty() && r.metrics.is_empty() && r.hot_spots.is_empty() && r.test != "doctor";
+    for record in records.iter().filter(|r| !is_empty(r)) {
         let place = *places.entry(section_key(record)).or_insert_with(|| {
-            order.push(Section { records: Vec::new() });
+            order.push(Section { records: Vec::new(), plan: plans.get(&*record.run).copied() });
             order.len() - 1
         });
         order[place].records.push(record);
@@ -63,10 +78,17 @@ pub fn sections(records: &[Record]) -> Vec<Section<'_>> {
 }
 
 fn section_key(record: &Record) -> impl Ord {
-    // Counters of all devices stand in one table.
-    let bdf = record.device.as_ref().and_then(|d| d.bdf).filter(|_| kind(&record.test) != Kind::Counters);
-    let method = record.method.as_ref().map(|m| (m.backend.clone(), m.order.clone(), m.batch, m.gap_ns, m.irqs_off));
-    (record.run.clone(), record.verb.clone(), bdf, record.test.clone(), method)
+    let kind = kind(&record.test);
+    // Counters of all devices stand in one table, and rows of a readout with what belongs to all of them.
+    let bdf = record
+        .device
+        .as_ref()
+        .and_then(|d| d.bdf)
+        .filter(|_| kind != Kind::Counters && kind != Kind::Readout && record.test != "doctor");
+    let method = record.method.as_ref().filter(|_| kind != Kind::Readout);
+    let method = method.map(|m| (m.backend.clone(), m.order.clone(), m.batch, m.gap_ns, m.irqs_off));
+    let test = if kind == Kind::Readout { readout::TEST.to_owned() } else { record.test.clone() };
+    (record.run.clone(), record.verb.clone(), bdf, test, method)
 }
 
 impl<'a> Section<'a> {
@@ -174,6 +196,41 @@ pub fn environments(records: &[Record]) -> Vec<&Environment> {
     seen
 }
 
+/// A machine, with what its runs say of it.
+#[derive(Debug)]
+pub struct Host<'a> {
+    /// Product, or CPU model where the product is not known.
+    pub name: String,
+    /// Its runs and what each found it to be, in the order of the file.
+    pub runs: Vec<(&'a str, &'a Environment)>,
+}
+
+/// The machines that the records come from. Runs are of the same one where product, CPU model and CPUs are the same:
+/// records carry no host's name.
+pub fn hosts(records: &[Record]) -> Vec<Host<'_>> {
+    let mut hosts: Vec<Host> = Vec::new();
+    for record in records {
+        let Some(e) = &record.environment else { continue };
+        let same = |host: &&mut Host| {
+            host.runs.first().is_some_and(|(_, known)| {
+                known.product == e.product && known.cpu_model == e.cpu_model && known.cpus.len() == e.cpus.len()
+            })
+        };
+        let name = e.product.as_deref().or(e.cpu_model.as_deref()).unwrap_or("machine without a name");
+        match hosts.iter_mut().find(same) {
+            Some(host) => host.runs.push((&record.run, e)),
+            None => hosts.push(Host { name: name.to_owned(), runs: vec![(&record.run, e)] }),
+        }
+    }
+    hosts
+}
+
+/// The place of a run's machine among `hosts`; of a run that describes none, the only one there is.
+pub fn host_of(hosts: &[Host], run: &str) -> Option<usize> {
+    let found = hosts.iter().position(|host| host.runs.iter().any(|known| known.0 == run));
+    found.or_else(|| (hosts.len() == 1).then_some(0))
+}
+
 /// Ways in which CPUs can share something that matters to latency.
 pub const GROUPINGS: [Grouping; 4] = [
     Grouping { title: "NUMA node", prefix: "node", place: |c| c.node },
@@ -241,7 +298,8 @@ pub fn notices(records: &[Record]) -> Vec<Notice> {
         notices[place].count += 1;
     };
     for record in records {
-        for Warning { code, text, hint } in &record.warnings {
+        // What `doctor` could not check stands in its own table.
+        for Warning { code, text, hint } in record.warnings.iter().filter(|_| record.test != "doctor") {
             add(false, code, text, Some(hint));
         }
         if let Some(Failure { code, text, hint }) = &record.error {

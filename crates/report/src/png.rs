@@ -1,24 +1,24 @@
-//! Heat maps as PNG, drawn here: no font and no renderer need be installed.
+//! Heat maps and charts as PNG, drawn here: no font and no renderer need be installed.
 //!
 //! The letters come rasterised from the noto-sans-mono-bitmap crate; a character it lacks becomes `?`.
 
 use noto_sans_mono_bitmap::{FontWeight, RasterHeight, get_raster, get_raster_width};
 use pciescope_core::Record;
 
-use crate::drawing::{Anchor, Drawing, Shape, heat_maps};
-use crate::{Error, heat};
+use crate::Error;
+use crate::drawing::{self, Anchor, Drawing, Shape};
 
 /// Pixels per unit of the drawing: fine enough for dense screens and print.
 const SCALE: f64 = 2.0;
 /// No picture has more pixels than this a side: no viewer opens larger ones.
 const LONGEST_SIDE: f64 = 30_000.0;
 
-/// The heat maps of these records, one below the other, as the bytes of a PNG file.
+/// The heat maps and charts of these records, one below the other, as the bytes of a PNG file.
 ///
 /// # Errors
-/// [`Error::TooLarge`] where there are so many maps that no viewer would open the picture.
+/// [`Error::TooLarge`] where there are so many of them that no viewer would open the picture.
 pub fn render(records: &[Record]) -> Result<Vec<u8>, Error> {
-    let drawing = heat_maps(&heat::heat_maps(records));
+    let drawing = drawing::of(records);
     let (width, height) = ((drawing.width * SCALE).ceil(), (drawing.height * SCALE).ceil());
     if width > LONGEST_SIDE || height > LONGEST_SIDE {
         return Err(Error::TooLarge { width: width as u64, height: height as u64 });
@@ -43,6 +43,7 @@ impl Canvas {
         for shape in &drawing.shapes {
             match shape {
                 Shape::Rect { x, y, w, h, fill, .. } => self.rect([*x, *y, x + w, y + h], *fill),
+                Shape::Line { from, to, thickness, fill, .. } => self.line(*from, *to, *thickness, *fill),
                 Shape::Text { x, y, anchor, is_large, fill, text } => {
                     let size = if *is_large { RasterHeight::Size32 } else { RasterHeight::Size24 };
                     self.text(x * SCALE, y * SCALE, *anchor, size, *fill, text);
@@ -57,6 +58,24 @@ impl Canvas {
         for y in y0..y1.min(self.height) {
             for x in x0..x1.min(self.width) {
                 self.blend(x, y, fill, 255);
+            }
+        }
+    }
+
+    /// Each pixel is covered by as much of it as lies within half the thickness of the line.
+    fn line(&mut self, from: (f64, f64), to: (f64, f64), thickness: f64, fill: [u8; 3]) {
+        let [x0, y0, x1, y1] = [from.0, from.1, to.0, to.1].map(|v| v * SCALE);
+        let half = thickness * SCALE / 2.0;
+        let bound = |v: f64, most: usize| (v.max(0.0) as usize).min(most);
+        let length = (x1 - x0).powi(2) + (y1 - y0).powi(2);
+        for y in bound(y0.min(y1) - half - 1.0, self.height)..bound(y0.max(y1) + half + 2.0, self.height) {
+            for x in bound(x0.min(x1) - half - 1.0, self.width)..bound(x0.max(x1) + half + 2.0, self.width) {
+                let (px, py) = (x as f64 + 0.5, y as f64 + 0.5);
+                let along = if length > 0.0 { ((px - x0) * (x1 - x0) + (py - y0) * (y1 - y0)) / length } else { 0.0 };
+                let along = along.clamp(0.0, 1.0);
+                let (dx, dy) = (px - x0 - along * (x1 - x0), py - y0 - along * (y1 - y0));
+                let cover = (half + 0.5 - dx.hypot(dy)).clamp(0.0, 1.0);
+                self.blend(x, y, fill, (cover * 255.0) as u8);
             }
         }
     }

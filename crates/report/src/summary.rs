@@ -1,9 +1,17 @@
 //! The result in plain words: a few sentences per section, for the head of a page and the end of a demonstration.
 
+mod counters;
+mod doctor;
+mod latency;
+mod readout;
+mod verdict;
+
 use pciescope_core::{Histogram, outcome};
 
 use crate::model::{self, Kind, Section, cpu_of};
 use crate::text::{device_name, duration, thousands};
+
+pub use self::verdict::{Conclusions, Place, Statement, conclude, rules, text};
 
 /// The sentences about one section, most important first; empty where it has no latencies.
 pub fn sentences(section: &Section) -> Vec<String> {
@@ -11,6 +19,7 @@ pub fn sentences(section: &Section) -> Vec<String> {
         Kind::Mmio => mmio(section),
         Kind::Path => path(section),
         Kind::Irq => irq(section),
+        Kind::Readout => crate::table::readout::sentences(section),
         Kind::Verify | Kind::Counters | Kind::Other => Vec::new(),
     }
 }

@@ -1,34 +1,51 @@
-//! Heat maps as SVG: text that any browser or editor shows, with the value of a cell on hovering.
+//! Heat maps and charts as SVG: text that any browser or editor shows, with the value of a cell on hovering.
 
 use std::fmt::Write;
 
 use pciescope_core::Record;
 
-use crate::drawing::{Anchor, Drawing, Shape, heat_maps};
-use crate::heat;
+use crate::drawing::{self, Anchor, Drawing, Shape};
 use crate::text::{clean, escape};
 
-/// The heat maps of these records, one below the other.
+/// The heat maps and charts of these records, one below the other.
 pub fn render(records: &[Record]) -> String {
-    of(&heat_maps(&heat::heat_maps(records)))
-}
-
-fn of(drawing: &Drawing) -> String {
+    let drawing = drawing::of(records);
     let (w, h) = (drawing.width.ceil(), drawing.height.ceil());
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{w}\" height=\"{h}\" viewBox=\"0 0 {w} {h}\" \
          font-family=\"ui-monospace, 'DejaVu Sans Mono', monospace\" font-size=\"11.6\">\n\
          <rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n"
     );
+    shapes(&mut svg, &drawing, &|fill, name| format!("{name}=\"{}\"", hex(fill)));
+    svg + "</svg>\n"
+}
+
+/// The shapes of a drawing; `colour` gives the attribute that colours an element's `fill` or `stroke`.
+pub(crate) fn shapes(svg: &mut String, drawing: &Drawing, colour: &dyn Fn([u8; 3], &str) -> String) {
+    let titled = |title: &Option<String>| {
+        title.as_ref().map(|t| format!("<title>{}</title>", escape(&clean(t)))).unwrap_or_default()
+    };
     for shape in &drawing.shapes {
         // Writing to a String cannot fail.
         let _ = match shape {
             Shape::Rect { x, y, w, h, fill, title } => {
-                let title = title.as_ref().map(|t| format!("<title>{}</title>", escape(&clean(t)))).unwrap_or_default();
+                let (fill, title) = (colour(*fill, "fill"), titled(title));
                 writeln!(
                     svg,
-                    "<rect x=\"{x:.2}\" y=\"{y:.2}\" width=\"{w:.2}\" height=\"{h:.2}\" fill=\"{}\">{title}</rect>",
-                    hex(*fill)
+                    "<rect x=\"{x:.2}\" y=\"{y:.2}\" width=\"{w:.2}\" height=\"{h:.2}\" {fill}>{title}</rect>"
+                )
+            }
+            Shape::Line { from, to, thickness, fill, title } if from == to => {
+                let (x1, y1) = from;
+                let (fill, title, r) = (colour(*fill, "fill"), titled(title), thickness / 2.0);
+                writeln!(svg, "<circle cx=\"{x1:.2}\" cy=\"{y1:.2}\" r=\"{r:.2}\" {fill}>{title}</circle>")
+            }
+            Shape::Line { from: (x1, y1), to: (x2, y2), thickness, fill, title } => {
+                let (stroke, title) = (colour(*fill, "stroke"), titled(title));
+                writeln!(
+                    svg,
+                    "<line x1=\"{x1:.2}\" y1=\"{y1:.2}\" x2=\"{x2:.2}\" y2=\"{y2:.2}\" stroke-width=\"{thickness}\" \
+                     {stroke}>{title}</line>"
                 )
             }
             Shape::Text { x, y, anchor, is_large, fill, text } => {
@@ -40,16 +57,12 @@ fn of(drawing: &Drawing) -> String {
                 let size = if *is_large { " font-size=\"15\" font-weight=\"bold\"" } else { "" };
                 // 0.35 em below the middle line is the baseline; dominant-baseline is not known everywhere.
                 let y = y + if *is_large { 5.2 } else { 4.1 };
-                let fill = hex(*fill);
+                let fill = colour(*fill, "fill");
                 let text = escape(&clean(text));
-                writeln!(
-                    svg,
-                    "<text x=\"{x:.2}\" y=\"{y:.2}\" text-anchor=\"{anchor}\" fill=\"{fill}\"{size}>{text}</text>"
-                )
+                writeln!(svg, "<text x=\"{x:.2}\" y=\"{y:.2}\" text-anchor=\"{anchor}\" {fill}{size}>{text}</text>")
             }
         };
     }
-    svg + "</svg>\n"
 }
 
 fn hex([r, g, b]: [u8; 3]) -> String {

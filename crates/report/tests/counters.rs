@@ -103,7 +103,12 @@ fn records() -> Vec<Record> {
             ];
             record(instance, &metrics, second)
         };
-        all.push(channel("channel", Some("ali_drw_21000"), None, 1.0));
+        // Shares of which only one is time in a state, and that of no link: what no other table has stands by its name.
+        let mut busy = channel("channel", Some("ali_drw_21000"), None, 1.0);
+        for (name, share) in [("page_conflict_share", 12.5), ("self_refresh_rank0_share", 3.0)] {
+            busy.metrics.insert(name.to_owned(), Metric::of(share, "%"));
+        }
+        all.push(busy);
         all.push(channel("channel", Some("ali_drw_21080"), None, 1.0));
         all.push(channel("total", None, Some(2), 2.0));
         let named = Instance { scope: "pmu".to_owned(), pmu: Some("ali_drw_21000".to_owned()), ..Instance::default() };

@@ -16,6 +16,9 @@ use crate::table::REFERENCES;
 const RESOLUTIONS: [u32; 5] = [64, 32, 16, 8, 4];
 /// How many bins all histograms of a page may have together before they are made coarser.
 const MOST_BINS: usize = 30_000;
+/// From how many cells on they come without histograms and with four digits: a page of 1000 CPUs by 64 vectors stays
+/// below 8 MB. The records have all.
+const MANY_CELLS: usize = 20_000;
 
 struct Map {
     name: &'static str,
@@ -29,7 +32,8 @@ struct Map {
 /// The data block of these sections.
 pub fn json(sections: &[Section]) -> String {
     let maps: Vec<Vec<Map>> = sections.iter().map(maps_of).collect();
-    let share = MOST_BINS / maps.iter().flatten().count().max(1);
+    let cells: usize = maps.iter().flatten().map(|map| map.cells.len()).sum();
+    let share = if cells > MANY_CELLS { 0 } else { MOST_BINS / maps.iter().flatten().count().max(1) };
     let mut out = format!("{{\"perOctave\":{},\"palette\":[", RESOLUTIONS[0]);
     list(&mut out, heat::PALETTE, |out, [r, g, b]| push(out, format_args!("[{r},{g},{b}]")));
     out.push_str("],\"sections\":[");
@@ -57,6 +61,7 @@ fn maps_of(section: &Section) -> Vec<Map> {
     maps
 }
 
+/// No bins at all, where `most_bins` is 0.
 fn one_section(out: &mut String, section: &Section, maps: &[Map], most_bins: usize) {
     push(out, format_args!("{{\"test\":{},\"emulated\":{},\"places\":{{", text(section.test()), section.is_emulated()));
     list(out, section.cpus(), |out, cpu: &Cpu| {
@@ -69,7 +74,7 @@ fn one_section(out: &mut String, section: &Section, maps: &[Map], most_bins: usi
     });
     out.push_str("},\"lines\":[");
     let lines: Vec<(&str, f64)> = REFERENCES.iter().filter_map(|r| Some((r.1, section.range(r.0)?.0))).collect();
-    list(out, lines, |out, (words, ns)| push(out, format_args!("[{},{}]", text(words), short(ns))));
+    list(out, lines, |out, (words, ns)| push(out, format_args!("[{},{}]", text(words), short(ns, 5))));
     out.push_str("],\"maps\":[");
     list(out, maps, |out, map| one_map(out, map, most_bins));
     out.push_str("]}");
@@ -91,29 +96,31 @@ fn one_map(out: &mut String, map: &Map, most_bins: usize) {
     out.push_str("],\"targets\":[");
     list(out, &map.targets, |out, target| out.push_str(&text(target)));
     out.push_str("],\"all\":");
-    histogram(out, &map.all, RESOLUTIONS[0]);
+    histogram(out, &map.all, RESOLUTIONS[0], 5);
     out.push_str(",\"cells\":[");
     list(out, &map.cells, |out, cell| match cell {
-        Some(h) => histogram(out, h, per_octave),
+        Some(h) if most_bins == 0 => histogram(out, h, 0, 4),
+        Some(h) => histogram(out, h, per_octave, 5),
         None => out.push('0'),
     });
     out.push_str("]}");
 }
 
 /// `[count, min, mean, p50, p90, p95, p99, p99.9, p99.99, max, [first bin, count, step to the next, count, ...]]`;
-/// 0 stands for a percentile that the count does not support.
-fn histogram(out: &mut String, h: &Histogram, per_octave: u32) {
+/// 0 stands for a percentile that the count does not support. Without bins where there are to be 0 in an octave.
+fn histogram(out: &mut String, h: &Histogram, per_octave: u32, digits: i32) {
     push(out, format_args!("[{}", h.count()));
     let figures = [h.min_ns(), h.mean_ns()]
         .into_iter()
         .chain([50.0, 90.0, 95.0, 99.0, 99.9, 99.99].map(|p| h.percentile_ns(p)))
         .chain([h.max_ns()]);
     for figure in figures {
-        push(out, format_args!(",{}", short(figure.unwrap_or(0.0))));
+        push(out, format_args!(",{}", short(figure.unwrap_or(0.0), digits)));
     }
     out.push_str(",[");
     let mut last = 0;
-    list(out, bins(h, per_octave), |out, (bin, count)| {
+    let bins = if per_octave == 0 { BTreeMap::new() } else { bins(h, per_octave) };
+    list(out, bins, |out, (bin, count)| {
         push(out, format_args!("{},{count}", bin - last));
         last = bin;
     });
@@ -132,12 +139,12 @@ fn bins(h: &Histogram, per_octave: u32) -> BTreeMap<i64, u64> {
     bins
 }
 
-/// Five significant digits: more than a histogram keeps.
-fn short(ns: f64) -> String {
+/// So many significant digits: five are more than a histogram keeps.
+fn short(ns: f64, digits: i32) -> String {
     if ns == 0.0 || !ns.is_finite() {
         return "0".to_owned();
     }
-    let digits = (4 - ns.abs().log10().floor() as i32).clamp(0, 6) as usize;
+    let digits = (digits - 1 - ns.abs().log10().floor() as i32).clamp(0, 6) as usize;
     let text = format!("{ns:.digits$}");
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
@@ -176,7 +183,7 @@ mod tests {
             (0.385, "0.385"),
             (f64::NAN, "0"),
         ] {
-            assert_eq!(short(ns), want);
+            assert_eq!(short(ns, 5), want);
         }
     }
 

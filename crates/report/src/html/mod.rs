@@ -5,14 +5,21 @@
 //! script sets as text. Why no chart library: docs/decisions/0002-report-page.md.
 
 mod data;
+mod devices;
+mod machine;
+mod readout;
+mod runs;
 
-use pciescope_core::{Environment, Record};
+use std::collections::BTreeSet;
 
-use crate::model::{self, Section};
+use pciescope_core::Record;
+
+use self::devices::Device;
+use crate::model::{self, Kind, Section};
 use crate::summary;
 use crate::table::layout::{Align, Columns};
 use crate::table::{self, Block};
-use crate::text::{clean, device_name, duration, escape, test_title};
+use crate::text::{clean, device_name, escape, test_title};
 
 const CSS: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
@@ -20,31 +27,35 @@ const SCRIPT: &str = include_str!("page.js");
 /// The page.
 pub fn render(records: &[Record]) -> String {
     let sections = model::sections(records);
-    let title = title(records);
+    let title = title(records, &sections);
     let mut page = format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; \
          script-src 'unsafe-inline'; img-src data:\">\n\
-         <meta name=\"color-scheme\" content=\"light dark\">\n<title>{}</title>\n<style>\n{CSS}</style>\n</head>\n<body>\n",
-        safe(&title)
+         <meta name=\"color-scheme\" content=\"light dark\">\n<title>{}</title>\n<style>\n{CSS}{}</style>\n</head>\n<body>\n",
+        safe(&title),
+        if sections.iter().any(readout::is_readout) { readout::CSS } else { "" }
     );
+    let hosts = model::hosts(records);
+    let devices = devices::devices(&sections, &hosts);
+    let together = runs::write(records, &hosts);
     head(&mut page, records, &sections, &title);
-    page.push_str("<main>\n");
-    overview(&mut page, &sections);
+    navigation(&mut page, &devices, &sections, !together.is_empty());
+    page.push_str("</header>\n<main>\n<div class=\"page\" id=\"overview\" data-title=\"Summary\">\n");
+    overview(&mut page, records, &sections);
+    if !devices.is_empty() {
+        devices::index(&mut page, &devices, &sections, &hosts);
+    }
     notices(&mut page, records);
-    let blocks = table::section_blocks(&sections, &table::Options::default());
-    for (number, (section, blocks)) in sections.iter().zip(&blocks).enumerate() {
-        one(&mut page, number, section, blocks);
+    page.push_str("</div>\n");
+    if !together.is_empty() {
+        page += &format!("<div class=\"page\" id=\"runs\" data-title=\"Side by side\">\n{together}</div>\n");
     }
-    let comparisons = table::comparison_blocks(&sections, &table::Options::default());
-    if !comparisons.is_empty() {
-        page.push_str("<section class=\"card\" id=\"compared\">\n<h2>Hardware and software trigger compared</h2>\n");
-        write_blocks(&mut page, &comparisons);
-        page.push_str("</section>\n");
-    }
-    environment(&mut page, records);
-    page.push_str("</main>\n");
+    bodies(&mut page, &sections, &devices);
+    page.push_str("<div class=\"page\" id=\"machine\" data-title=\"Machine\">\n");
+    machine::write(&mut page, &hosts);
+    page.push_str("</div>\n</main>\n");
     foot(&mut page, records);
     page += &format!(
         "<script type=\"application/json\" id=\"data\">{}</script>\n<script>\n{SCRIPT}</script>\n</body>\n</html>\n",
@@ -53,23 +64,107 @@ pub fn render(records: &[Record]) -> String {
     page
 }
 
+/// The sections: those of one device on its page, those of several behind them.
+fn bodies(page: &mut String, sections: &[Section], devices: &[Device]) {
+    let blocks = table::section_blocks(sections, &table::Options::default());
+    for device in devices {
+        let badge = if device.function.is_some_and(|f| f.emulated.is_some()) { EMULATED } else { "" };
+        *page += &format!(
+            "<div class=\"page device\" id=\"{}\" data-title=\"{}\">\n<section class=\"card\">\n<h2>{}{badge}</h2>\n",
+            safe(&device.id),
+            safe(&device.title),
+            safe(&device.title)
+        );
+        devices::page_of(page, device, sections, devices);
+        page.push_str("</section>\n");
+        for number in &device.sections {
+            one(page, *number, &sections[*number], &blocks[*number]);
+        }
+        let own: Vec<Section> = device.sections.iter().map(|number| sections[*number].clone()).collect();
+        let comparisons = table::comparison_blocks(&own, &table::Options::default());
+        if !comparisons.is_empty() {
+            page.push_str("<section class=\"card\">\n<h2>Hardware and software trigger compared</h2>\n");
+            write_blocks(page, &comparisons);
+            page.push_str("</section>\n");
+        }
+        page.push_str("</div>\n");
+    }
+    for number in shared(sections, devices) {
+        let title = short_title(&sections[number], sections);
+        *page += &format!("<div class=\"page\" id=\"p{number}\" data-title=\"{}\">\n", safe(&title));
+        one(page, number, &sections[number], &blocks[number]);
+        page.push_str("</div>\n");
+    }
+}
+
+/// The sections that no device has for itself.
+fn shared(sections: &[Section], devices: &[Device]) -> Vec<usize> {
+    let is_shared = |number: &usize| devices.iter().all(|device| !device.sections.contains(number));
+    (0..sections.len()).filter(is_shared).collect()
+}
+
+fn navigation(page: &mut String, devices: &[Device], sections: &[Section], has_runs: bool) {
+    page.push_str("<nav aria-label=\"Parts of this page\"><ul>\n<li><a href=\"#overview\">Summary</a></li>\n");
+    if has_runs {
+        page.push_str("<li><a href=\"#runs\">Side by side</a></li>\n");
+    }
+    for number in shared(sections, devices) {
+        *page += &format!("<li><a href=\"#p{number}\">{}</a></li>\n", safe(&short_title(&sections[number], sections)));
+    }
+    page.push_str("<li><a href=\"#machine\">Machine</a></li>\n");
+    let links: Vec<String> = devices
+        .iter()
+        .map(|device| format!("<li><a href=\"#{}\">{}</a></li>\n", safe(&device.id), safe(&device.title)))
+        .collect();
+    if devices.len() > FEW_DEVICES {
+        *page += &format!(
+            "</ul>\n<details class=\"jump\"><summary>{} devices</summary>\n<ul>\n{}</ul></details>\n</nav>\n",
+            devices.len(),
+            links.concat()
+        );
+    } else {
+        *page += &format!("{}</ul></nav>\n", links.concat());
+    }
+}
+
+/// Up to so many devices stand in the navigation by themselves; more are folded away.
+const FEW_DEVICES: usize = 8;
+const EMULATED: &str = " <span class=\"badge\">emulated</span>";
+
 fn safe(text: &str) -> String {
     escape(&clean(text))
 }
 
-fn title(records: &[Record]) -> String {
+fn title(records: &[Record], sections: &[Section]) -> String {
     let mut devices: Vec<String> = Vec::new();
-    for record in records.iter().filter(|r| r.device.is_some()) {
+    let is_other = |r: &&Record| r.device.is_some() && model::kind(&r.test) != Kind::Readout;
+    for record in records.iter().filter(is_other) {
         let name = device_name(record);
         if !devices.contains(&name) {
             devices.push(name);
         }
     }
-    match devices.as_slice() {
-        [] => "PCIe latency".to_owned(),
-        [one] => format!("PCIe latency of {one}"),
-        [first, rest @ ..] => format!("PCIe latency of {first} and {} more", rest.len()),
+    let read = readout::devices(sections);
+    let named = |what: &str, devices: &[String]| match devices {
+        [] => what.to_owned(),
+        [one] => format!("{what} of {one}"),
+        [first, rest @ ..] => format!("{what} of {first} and {} more", rest.len()),
+    };
+    let has_others = sections.iter().any(|section| !readout::is_readout(section));
+    let word = |section: &Section| match model::kind(section.test()) {
+        Kind::Readout => None,
+        Kind::Mmio | Kind::Path | Kind::Irq => Some("PCIe latency"),
+        Kind::Counters => Some("Hardware counters"),
+        Kind::Verify | Kind::Other => Some("Measurements"),
+    };
+    let words: BTreeSet<&str> = sections.iter().filter_map(word).collect();
+    let what = if words.len() == 1 { words.first().copied() } else { None };
+    let others = named(what.unwrap_or("Measurements"), &devices);
+    if !sections.iter().any(readout::is_readout) {
+        return others;
     }
+    let readout = named("Readout", &read.into_iter().map(str::to_owned).collect::<Vec<_>>());
+    if has_others { format!("{others}; {}", readout.replacen("Readout", "readout", 1)) } else { readout }
 }
 
 fn head(page: &mut String, records: &[Record], sections: &[Section], title: &str) {
@@ -83,35 +178,43 @@ fn head(page: &mut String, records: &[Record], sections: &[Section], title: &str
     }
     for e in model::environments(records) {
         let machine = e.product.as_deref().or(e.cpu_model.as_deref()).unwrap_or("machine without a name");
-        facts.push(format!("{machine}, {} CPUs, Linux {}", e.cpus.len(), e.kernel));
+        let fact = format!("{machine}, {} CPUs, Linux {}", e.cpus.len(), e.kernel);
+        if !facts.contains(&fact) {
+            facts.push(fact);
+        }
     }
     facts.push(format!("{} records", records.len()));
     *page += &format!("<p class=\"facts\">{}</p>\n", safe(&facts.join(" · ")));
     if records.iter().any(model::is_emulated) {
         let all = sections.iter().all(Section::is_emulated);
         let which = if all { "" } else { " (the sections marked so)" };
+        let of_readouts = sections.iter().any(|section| section.is_emulated() && readout::is_readout(section))
+            && sections.iter().all(|section| !section.is_emulated() || readout::is_readout(section));
+        let figures = if of_readouts {
+            "rates and times are those of an emulated device"
+        } else {
+            "figures are exits to the emulator, not PCIe"
+        };
         *page += &format!(
-            "<p class=\"emulated\"><strong>EMULATED</strong>{which}: figures are exits to the emulator, not PCIe. \
+            "<p class=\"emulated\"><strong>EMULATED</strong>{which}: {figures}. \
              They show that the method works, not how fast a real device is.</p>\n"
         );
     }
     if sections.iter().any(Section::is_synthetic) {
         *page += &format!("<p class=\"emulated\">{}</p>\n", safe(table::SYNTHETIC));
     }
-    page.push_str("<nav aria-label=\"Sections\"><ul>\n");
-    for (number, section) in sections.iter().enumerate() {
-        *page += &format!("<li><a href=\"#s{number}\">{}</a></li>\n", safe(&short_title(section, sections)));
-    }
-    page.push_str("<li><a href=\"#environment\">Machine</a></li>\n</ul></nav>\n</header>\n");
 }
 
 /// The test's name, with the device where the page shows several.
 fn short_title(section: &Section, sections: &[Section]) -> String {
     let bdf = |s: &Section| s.first().device.as_ref().and_then(|d| d.bdf);
     let several = sections.iter().any(|s| bdf(s) != bdf(section));
-    let device = bdf(section).filter(|_| several).map(|b| format!(" {b}")).unwrap_or_default();
+    // Counters, readouts and findings are of many.
+    let is_of_many = devices::is_of_many(section);
+    let device = bdf(section).filter(|_| several && !is_of_many).map(|b| format!(" {b}")).unwrap_or_default();
     let label = section.first().label.as_deref().map(|l| format!(" ({l})")).unwrap_or_default();
-    format!("{}{device}{label}", section.test())
+    let test = if readout::is_readout(section) { pciescope_core::readout::TEST } else { section.test() };
+    format!("{test}{device}{label}")
 }
 
 fn notices(page: &mut String, records: &[Record]) {
@@ -136,37 +239,71 @@ fn notices(page: &mut String, records: &[Record]) {
     page.push_str("</ul>\n</section>\n");
 }
 
-fn overview(page: &mut String, sections: &[Section]) {
+/// What is good, what is doubtful, what to do; then the figures of each section in words.
+fn overview(page: &mut String, records: &[Record], sections: &[Section]) {
+    page.push_str("<section class=\"card\" id=\"summary\">\n<h2>In short</h2>\n<div class=\"verdicts\">\n");
+    let conclusions = summary::conclude(records, sections);
+    for ((title, nothing, statements), class) in conclusions.lists().into_iter().zip(["good", "doubtful", "todo"]) {
+        *page += &format!("<div class=\"{class}\">\n<h3>{title}</h3>\n");
+        if statements.is_empty() {
+            *page += &format!("<p class=\"line\">{nothing}</p>\n");
+        } else {
+            page.push_str("<ul>\n");
+            for statement in statements {
+                let (anchor, words) = match statement.place {
+                    summary::Place::Section(number) => (format!("s{number}"), short_title(&sections[number], sections)),
+                    summary::Place::Notices => ("notices".to_owned(), "warnings".to_owned()),
+                };
+                *page += &format!("<li>{} <a href=\"#{anchor}\">{}</a></li>\n", safe(&statement.text), safe(&words));
+            }
+            page.push_str("</ul>\n");
+        }
+        page.push_str("</div>\n");
+    }
+    page.push_str("</div>\n<details><summary>The rules behind these sentences</summary>\n<ul>\n");
+    for rule in summary::rules(sections) {
+        *page += &format!("<li>{}</li>\n", safe(rule));
+    }
+    page.push_str("</ul></details>\n");
     let told: Vec<_> = sections.iter().enumerate().map(|(i, s)| (i, s, summary::sentences(s))).collect();
-    if told.iter().all(|t| t.2.is_empty()) {
-        return;
+    if told.iter().any(|t| !t.2.is_empty()) {
+        page.push_str("<h3>The figures in words</h3>\n<ul class=\"short\">\n");
+        for (number, section, sentences) in told.iter().filter(|t| !t.2.is_empty()) {
+            *page += &format!(
+                "<li><a href=\"#s{number}\">{}</a> {}</li>\n",
+                safe(&short_title(section, sections)),
+                safe(&sentences.join(" "))
+            );
+        }
+        page.push_str("</ul>\n");
     }
-    page.push_str("<section class=\"card\" id=\"summary\">\n<h2>In short</h2>\n<ul class=\"short\">\n");
-    for (number, section, sentences) in told.iter().filter(|t| !t.2.is_empty()) {
-        *page += &format!(
-            "<li><a href=\"#s{number}\">{}</a> {}</li>\n",
-            safe(&short_title(section, sections)),
-            safe(&sentences.join(" "))
-        );
-    }
-    page.push_str("</ul>\n</section>\n");
+    page.push_str("</section>\n");
 }
 
 fn one(page: &mut String, number: usize, section: &Section, blocks: &[Block]) {
-    let badge = if section.is_emulated() { " <span class=\"badge\">emulated</span>" } else { "" };
+    let badge = if section.is_emulated() { EMULATED } else { "" };
     let label = section.first().label.as_deref().map(|label| format!(": {label}")).unwrap_or_default();
     *page += &format!(
         "<section class=\"card\" id=\"s{number}\">\n<h2>{}{}{badge}</h2>\n<p class=\"facts\">{}</p>\n",
         safe(&test_title(section.test())),
         safe(&label),
-        safe(&device_name(section.first()))
+        safe(&match readout::is_readout(section) {
+            true => readout::devices(std::slice::from_ref(section)).join(", "),
+            false => device_name(section.first()),
+        })
     );
-    *page += &format!("<div class=\"maps\" data-section=\"{number}\"></div>\n");
+    if readout::is_readout(section) {
+        readout::write(page, section);
+    } else {
+        *page += &format!("<div class=\"maps\" data-section=\"{number}\"></div>\n");
+    }
     // What comes before the first table is the method; the rest are tables.
-    let tables = blocks.iter().position(|b| matches!(b, Block::Heading(_))).unwrap_or(blocks.len());
-    page.push_str("<details class=\"method\"><summary>Method, references and calibration</summary>\n<pre>");
+    let tables = blocks.iter().position(|b| matches!(b, Block::Heading(_) | Block::Table(_))).unwrap_or(blocks.len());
+    let method =
+        if readout::is_readout(section) { "Method and parameters" } else { "Method, references and calibration" };
+    *page += &format!("<details class=\"method\"><summary>{method}</summary>\n<pre>");
     for block in &blocks[..tables] {
-        if let Block::Line(line) = block {
+        if let Block::Line(line) | Block::Fixed(line) = block {
             *page += &format!("{}\n", escape(line));
         }
     }
@@ -197,8 +334,18 @@ fn raw_method(page: &mut String, section: &Section) {
 }
 
 fn write_blocks(page: &mut String, blocks: &[Block]) {
-    for block in blocks {
+    for (place, block) in blocks.iter().enumerate() {
         match block {
+            Block::Fixed(line) => {
+                let is_fixed = |place: usize| matches!(blocks.get(place), Some(Block::Fixed(_)));
+                if place == 0 || !is_fixed(place - 1) {
+                    page.push_str("<pre>");
+                }
+                *page += &format!("{}\n", safe(line));
+                if !is_fixed(place + 1) {
+                    page.push_str("</pre>\n");
+                }
+            }
             Block::Section(title) => *page += &format!("<h2>{}</h2>\n", safe(title)),
             Block::Heading(title) => *page += &format!("<h3>{}</h3>\n", safe(title)),
             Block::Line(line) if line.trim().is_empty() => {}
@@ -228,53 +375,6 @@ fn write_table(page: &mut String, columns: &Columns) {
         page.push_str("</tr>\n");
     }
     page.push_str("</tbody></table></div>\n");
-}
-
-fn environment(page: &mut String, records: &[Record]) {
-    page.push_str("<section class=\"card\" id=\"environment\">\n<h2>Machine</h2>\n");
-    let machines = model::environments(records);
-    if machines.is_empty() {
-        page.push_str("<p>The records do not describe the machine.</p>\n");
-    }
-    for e in machines {
-        page.push_str("<dl>\n");
-        for (name, value) in facts(e) {
-            *page += &format!("<dt>{name}</dt><dd>{}</dd>\n", safe(&value));
-        }
-        page.push_str("</dl>\n");
-    }
-    page.push_str("</section>\n");
-}
-
-fn facts(e: &Environment) -> Vec<(&'static str, String)> {
-    let unknown = || "not known".to_owned();
-    let text = |t: &Option<String>| t.clone().unwrap_or_else(unknown);
-    let list = |l: &[String]| if l.is_empty() { unknown() } else { l.join(", ") };
-    let cpus: Vec<&pciescope_core::Cpu> = e.cpus.iter().collect();
-    let groups: Vec<String> = model::GROUPINGS
-        .iter()
-        .filter(|g| g.count(&cpus) > 0)
-        .map(|g| format!("{} {}{}", g.count(&cpus), g.title, if g.count(&cpus) == 1 { "" } else { "s" }))
-        .collect();
-    vec![
-        ("Product", text(&e.product)),
-        ("CPU", text(&e.cpu_model)),
-        (
-            "CPUs online",
-            format!("{} ({})", e.cpus.len(), if groups.is_empty() { unknown() } else { groups.join(", ") }),
-        ),
-        ("Kernel", format!("{} {}", e.kernel, e.machine)),
-        ("Command line", text(&e.cmdline)),
-        ("Clock source", text(&e.clocksource)),
-        ("Governors", list(&e.governors)),
-        ("Idle states", list(&e.idle_states)),
-        ("ASPM policy", text(&e.aspm_policy)),
-        ("Lockdown", text(&e.lockdown)),
-        ("IOMMU groups", e.iommu_groups.to_string()),
-        ("Guest of", e.hypervisor.clone().unwrap_or_else(|| "looks like bare metal".to_owned())),
-        ("Time stolen", e.steal_ns.map_or_else(unknown, |ns| duration(ns as f64))),
-        ("pciescope", e.tool.clone()),
-    ]
 }
 
 fn foot(page: &mut String, records: &[Record]) {

@@ -8,6 +8,8 @@
   ];
   const BINS = 10;
   const PLACES = ["node", "package", "L3 of CPU", "core", "thread"];
+  // The same as a machine is built: CPUs of a package stand together, of these the nodes, then the cores, then their threads.
+  const BUILT = [1, 0, 2, 3, 4];
   const NS = "http://www.w3.org/2000/svg";
 
   const make = (tag, attributes = {}, ...children) => {
@@ -165,10 +167,12 @@
   };
 
   const build = (host, section, map) => {
-    const columns = map.cpus.length;
+    let columns = map.cpus.length;
+    const total = columns;
     const rows = map.targets.length;
     const known = map.cells.filter(Boolean);
-    const state = { statistic: 3, order: map.cpus.map((_, i) => i), pinned: null, hovered: null };
+    // `order` holds the columns shown; a zoom shows a part of `sorted`.
+    const state = { statistic: 3, sorted: [], order: [], pinned: null, hovered: null, drag: null };
     // A statistic is offered where every cell's samples support it.
     const offered = STATISTICS.filter(([, place]) => known.every((cell) => cell[place] > 0));
     state.statistic = (offered.find(([name]) => name === "Median") || offered[0] || ["Mean", 2])[1];
@@ -178,7 +182,7 @@
       return [make("label", {}, label + " ", box), box];
     };
     const [statisticLabel, statistic] = select("Colour:", offered);
-    const [orderLabel, order] = select("CPUs by", [["number", "number"], ["topology", "topology"], ["speed", "speed"]]);
+    const [orderLabel, order] = select("CPUs by", [["number", "number"], ["package and node", "topology"], ["speed", "speed"]]);
     statistic.value = String(state.statistic);
     const legend = make("span", { class: "legend" });
     const canvas = make("canvas", { tabindex: "0", role: "application" });
@@ -186,20 +190,71 @@
     const figures = make("ul", { class: "figures" });
     const [histogramFigure, histogramSvg] = chart("Histogram: share of the samples in each bin", "Histogram of the chosen cell");
     const [tailFigure, tailSvg] = chart("Tail: share of the samples that took longer", "Tail of the chosen cell");
+    const all = make("button", { type: "button", hidden: "" }, `All ${total} CPUs`);
+    const save = make("button", { type: "button" }, "Cells as CSV");
+    save.addEventListener("click", () => {
+      const head = "cpu,target,count,min_ns,mean_ns,p50_ns,p90_ns,p95_ns,p99_ns,p999_ns,p9999_ns,max_ns";
+      // A percentile that the samples do not support is 0 here and an empty field there.
+      const field = (value, place) => (place > 2 && place < 9 && value === 0 ? "" : value);
+      const line = (cell, i) => cell && [map.cpus[i % total], JSON.stringify(map.targets[Math.floor(i / total)]), ...cell.slice(0, BINS).map(field)].join(",");
+      const text = [head, ...map.cells.map(line).filter(Boolean), ""].join("\n");
+      const link = make("a", { download: `${section.test}-${map.name}.csv`, href: URL.createObjectURL(new Blob([text], { type: "text/csv" })) });
+      link.click();
+      setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+    });
     const single = columns * rows === 1;
-    const manyNodes = new Set(Object.values(section.places).map((p) => p[0])).size > 1;
+    const placesOf = (i) => section.places[map.cpus[i]] || [];
+    const distinct = (of) => new Set(map.cpus.map((_, i) => of(placesOf(i)))).size;
+    const [nodes, packages, both] = [(p) => p[0], (p) => p[1], (p) => `${p[0]} ${p[1]}`].map(distinct);
+    const called = (name, place) => `${name} ${place === null || place === undefined ? "?" : place}`;
+    // What CPUs can be grouped by, from the cells outwards: the group of a CPU, and its words from long to short.
+    const ofNode = { of: (p) => p[0], words: (p) => [called("node", p[0]), String(p[0] ?? "?")] };
+    const ofPackage = { of: (p) => p[1], words: (p) => [called("package", p[1]), called("pkg", p[1]), String(p[1] ?? "?")] };
+    const levels = [...(nodes > 1 ? [ofNode] : []), ...(packages > 1 ? [ofPackage] : [])];
+    // Where each package is one node both are one group.
+    if (levels.length === 2 && nodes === both && packages === both)
+      levels.splice(0, 2, { ...ofPackage, words: (p) => [`${called("package", p[1])}, ${called("node", p[0])}`, ...ofPackage.words(p)] });
+    const coreOf = (p) => (p[3] === null || p[3] === undefined ? null : `${p[1]} ${p[0]} ${p[3]}`);
+    const hasSiblings = (() => {
+      const cores = map.cpus.map((_, i) => coreOf(placesOf(i))).filter((core) => core !== null);
+      return new Set(cores).size < cores.length;
+    })();
     host.append(make("div", { class: "map" },
       make("h3", {}, `${map.words}, CPU by ${{ b: "BAR", h: "hop", i: "interrupt", v: "vector" }[map.targets[0][0]] || "target"}`),
-      make("div", { class: "bar" }, statisticLabel, ...(columns > 2 ? [orderLabel] : []), legend),
+      make("div", { class: "bar" }, statisticLabel, ...(columns > 2 ? [orderLabel] : []), legend, all, save),
       make("div", { class: "grid" }, canvas),
       make("p", { class: "keys" }, single ? "" : "Point at a cell for its histogram, click to keep it; arrow keys move, Escape shows all."
-        + (manyNodes ? " The strip below the cells tells NUMA nodes apart." : "")
-        + (map.perOctave < data.perOctave ? ` Cells' histograms are kept in ${map.perOctave} bins per octave here; their figures are not affected.` : "")),
+        + (hasSiblings ? " A line above CPU numbers joins the threads of a core." : "")
+        + (total > 16 ? " Drag across for fewer CPUs, double click for all." : "")
+        + (known.every((cell) => !cell[BINS].length) ? " So many cells come without their histograms, and with four digits; the records have all."
+          : map.perOctave < data.perOctave ? ` Cells' histograms are kept in ${map.perOctave} bins per octave here; their figures are not affected.` : "")),
       said, figures,
       make("div", { class: "charts" }, histogramFigure, tailFigure)));
 
-    const cellAt = (column, row) => map.cells[row * columns + state.order[column]] || null;
+    const cellAt = (column, row) => map.cells[row * total + state.order[column]] || null;
     let left, size;
+    const isByPlace = () => order.value === "topology";
+    const strips = () => (isByPlace() ? levels : []);
+    // Neighbouring columns of which `of` says the same: from, to, and the places of the first.
+    const runsOf = (of) => {
+      const runs = [];
+      state.order.forEach((i, column) => {
+        const [here, last] = [of(placesOf(i)), runs[runs.length - 1]];
+        if (last && last.is === here) last.to = column + 1;
+        else runs.push({ is: here, from: column, to: column + 1, places: placesOf(i) });
+      });
+      return runs;
+    };
+    const tip = make("div", { class: "tip", hidden: "" });
+    canvas.parentElement.append(tip);
+    const zoom = (from, to) => {
+      const kept = state.pinned && state.order[state.pinned[0]];
+      state.order = state.sorted.slice(from, to);
+      columns = state.order.length;
+      const place = kept === null ? -1 : state.order.indexOf(kept);
+      state.pinned = place < 0 ? null : [place, state.pinned[1]];
+      state.hovered = null;
+    };
     // The scale spans 5 % at least, so that noise within them does not look like a difference.
     const range = () => {
       const values = known.map((cell) => cell[state.statistic]).filter((v) => v > 0);
@@ -219,12 +274,12 @@
       const width = Math.min(Math.max(room / columns, 1), 92);
       const height = Math.min(Math.max(560 / rows, 5), 28);
       size = { width, height };
-      const total = [left + Math.ceil(width * columns) + 2, Math.ceil(height * rows) + 34];
+      const extent = [left + Math.ceil(width * columns) + 2, Math.ceil(height * rows) + [34, 50, 74][strips().length]];
       const ratio = window.devicePixelRatio || 1;
-      canvas.width = total[0] * ratio;
-      canvas.height = total[1] * ratio;
-      canvas.style.width = total[0] + "px";
-      canvas.style.height = total[1] + "px";
+      canvas.width = extent[0] * ratio;
+      canvas.height = extent[1] * ratio;
+      canvas.style.width = extent[0] + "px";
+      canvas.style.height = extent[1] + "px";
       context.scale(ratio, ratio);
       context.font = font;
       context.textBaseline = "middle";
@@ -250,20 +305,29 @@
       const skip = Math.ceil(13 / height);
       for (let row = 0; row < rows; row += skip) context.fillText(map.targets[row], left - 6, Math.max((row + 0.5) * height, 7));
       const bottom = rows * height;
-      // A strip says which NUMA node a CPU belongs to, where there are several.
-      const nodes = state.order.map((i) => (section.places[map.cpus[i]] || [])[0]);
-      if (new Set(nodes).size > 1)
-        nodes.forEach((node, column) => {
-          context.fillStyle = node % 2 ? style("--all") : style("--line");
-          context.fillRect(snap(left + column * width), bottom + 3, Math.max(snap(left + (column + 1) * width) - snap(left + column * width), 1 / ratio), 5);
-        });
+      // Strips and words say to which node and package neighbours belong, where there are several.
+      strips().forEach(({ of, words }, level) => runsOf(of).forEach(({ from, to, places }, n) => {
+        const [x0, x1] = [snap(left + from * width), snap(left + to * width)];
+        context.fillStyle = n % 2 ? style("--all") : style("--line");
+        context.fillRect(x0, bottom + (level ? 47 : 3), Math.max(x1 - x0 - 1, 1 / ratio), 5);
+        const fitting = words(places).find((word) => context.measureText(word).width + 6 <= x1 - x0);
+        if (!fitting) return;
+        context.fillStyle = style("--soft");
+        context.textAlign = "center";
+        context.fillText(fitting, (x0 + x1) / 2, bottom + (level ? 62 : 37));
+      }));
+      if (isByPlace() && hasSiblings && width >= 4) {
+        context.fillStyle = style("--soft");
+        for (const { is, from, to } of runsOf(coreOf))
+          if (is !== null && to > from + 1) context.fillRect(left + (from + 0.3) * width, bottom + 10, (to - from - 0.6) * width, 1.5);
+      }
       context.fillStyle = style("--ink");
       context.textAlign = "center";
       const widest = context.measureText(String(Math.max(...map.cpus))).width + 10;
       const every = Math.max(1, Math.ceil(widest / width));
       for (let column = 0; column < columns; column += every) {
         const x = Math.max(left + (column + 0.5) * width, left + 4);
-        if (x + widest / 2 <= total[0] + 6) context.fillText(String(map.cpus[state.order[column]]), x, bottom + 19);
+        if (x + widest / 2 <= extent[0] + 6) context.fillText(String(map.cpus[state.order[column]]), x, bottom + 19);
       }
       context.fillStyle = style("--soft");
       context.textAlign = "right";
@@ -287,7 +351,7 @@
       const at = state.hovered || state.pinned;
       const cell = at && cellAt(at[0], at[1]);
       const shown = cell || map.all;
-      let words = `All ${columns} CPU${columns > 1 ? "s" : ""} and ${rows} target${rows > 1 ? "s" : ""} together`;
+      let words = `All ${total} CPU${total > 1 ? "s" : ""} and ${rows} target${rows > 1 ? "s" : ""} together`;
       if (at) {
         const cpu = map.cpus[state.order[at[0]]];
         const places = (section.places[cpu] || []).map((p, i) => (p === null ? "" : `${PLACES[i]} ${p}`)).filter(Boolean);
@@ -307,9 +371,12 @@
         if (ns > high && ns < high * 3) high = ns * 1.03;
       }
       const pad = (high / low) ** 0.02;
-      const lines = section.lines;
-      histogram(histogramSvg, map, cell, low / pad, high * pad, lines);
-      tail(tailSvg, map, cell, low / pad, high * pad, lines);
+      // A cell without a histogram of its own is marked in that of all.
+      const bare = cell && !cell[BINS].length;
+      const marks = bare ? [["cell's median", cell[3]], ["cell's slowest", cell[9]]].filter(([, ns]) => ns > 0) : [];
+      const lines = [...section.lines, ...marks];
+      histogram(histogramSvg, map, bare ? null : cell, low / pad, high * pad, lines);
+      tail(tailSvg, map, bare ? null : cell, low / pad, high * pad, lines);
     };
 
     let waiting = false;
@@ -325,9 +392,51 @@
       const row = Math.floor((event.clientY - box.top) / size.height);
       return column >= 0 && column < columns && row >= 0 && row < rows ? [column, row] : null;
     };
-    canvas.addEventListener("pointermove", (event) => { state.hovered = place(event); refresh(false); });
-    canvas.addEventListener("pointerleave", () => { state.hovered = null; refresh(false); });
+    const hover = (event) => {
+      const at = place(event);
+      state.hovered = at;
+      const cell = at && cellAt(at[0], at[1]);
+      tip.hidden = !at;
+      if (at) {
+        const figure = cell ? time(cell[state.statistic]) : "not measured";
+        const groups = [...levels].reverse().map((level) => level.words(placesOf(state.order[at[0]]))[0]).join(", ");
+        tip.textContent = `CPU ${map.cpus[state.order[at[0]]]}${groups && ` (${groups})`}, ${map.targets[at[1]]}: ${figure}`;
+        const box = canvas.getBoundingClientRect();
+        const x = event.clientX - box.left + 14;
+        tip.style.left = Math.max(0, Math.min(x, canvas.clientWidth - tip.offsetWidth - 4)) + "px";
+        tip.style.top = event.clientY - box.top + 16 + "px";
+      }
+      if (state.drag && at) {
+        paint();
+        const [from, to] = [Math.min(state.drag[0], at[0]), Math.max(state.drag[0], at[0]) + 1];
+        const context = canvas.getContext("2d");
+        context.strokeStyle = style("--ink");
+        context.lineWidth = 1;
+        context.strokeRect(left + from * size.width, 0.5, (to - from) * size.width, rows * size.height - 1);
+      }
+      refresh(false);
+    };
+    canvas.addEventListener("pointermove", hover);
+    canvas.addEventListener("pointerleave", () => { state.hovered = null; state.drag = null; tip.hidden = true; refresh(false); });
+    // A drag over several columns shows only these; a click chooses a cell.
+    let dragged = false;
+    canvas.addEventListener("pointerdown", (event) => { state.drag = place(event); dragged = false; });
+    canvas.addEventListener("pointerup", (event) => {
+      const [begin, end] = [state.drag, place(event)];
+      state.drag = null;
+      if (!begin || !end || Math.abs(begin[0] - end[0]) < 2) return;
+      dragged = true;
+      const offset = state.sorted.indexOf(state.order[0]);
+      zoom(offset + Math.min(begin[0], end[0]), offset + Math.max(begin[0], end[0]) + 1);
+      all.hidden = false;
+      tip.hidden = true;
+      refresh(true);
+    });
+    const widen = () => { zoom(0, total); all.hidden = true; refresh(true); };
+    all.addEventListener("click", widen);
+    canvas.addEventListener("dblclick", widen);
     canvas.addEventListener("click", (event) => {
+      if (dragged) return;
       const at = place(event);
       const same = at && state.pinned && at[0] === state.pinned[0] && at[1] === state.pinned[1];
       state.pinned = same ? null : at;
@@ -348,13 +457,11 @@
       refresh(true);
     });
     statistic.addEventListener("change", () => { state.statistic = Number(statistic.value); refresh(true); });
-    order.addEventListener("change", () => {
-      const kept = state.pinned && state.order[state.pinned[0]];
-      const places = (i) => (section.places[map.cpus[i]] || []).map((p) => (p === null ? -1 : p));
+    const sort = () => {
       const mean = (i) => {
         let [sum, n] = [0, 0];
         for (let row = 0; row < rows; row++) {
-          const cell = map.cells[row * columns + i];
+          const cell = map.cells[row * total + i];
           if (cell) { sum += cell[2] * cell[0]; n += cell[0]; }
         }
         return n ? sum / n : Infinity;
@@ -363,29 +470,85 @@
       if (order.value === "speed") {
         const means = indices.map(mean);
         indices.sort((a, b) => means[a] - means[b]);
-      } else if (order.value === "topology")
+      } else if (order.value === "topology") {
+        const known = indices.map((i) => BUILT.map((place) => placesOf(i)[place] ?? -1));
         indices.sort((a, b) => {
-          const [p, q] = [places(a), places(b)];
-          for (let i = 0; i < p.length; i++) if (p[i] !== q[i]) return p[i] - q[i];
-          return a - b;
+          const apart = BUILT.findIndex((_, i) => known[a][i] !== known[b][i]);
+          return apart < 0 ? a - b : known[a][apart] - known[b][apart];
         });
-      state.order = indices;
-      if (state.pinned) state.pinned = [indices.indexOf(kept), state.pinned[1]];
-      refresh(true);
-    });
+      }
+      state.sorted = indices;
+      zoom(0, total);
+    };
+    order.addEventListener("change", () => { sort(); refresh(true); });
+    if (levels.length || hasSiblings) order.value = "topology";
+    sort();
     paint();
     detail();
     return () => { paint(); detail(); };
   };
 
+  // Maps come up when their part of the page is first shown: a thousand CPUs cost nothing before.
+  const waiting = new Map();
   const redraws = [];
-  for (const host of document.querySelectorAll(".maps")) {
-    const section = data.sections[Number(host.dataset.section)];
-    for (const map of section.maps) redraws.push(build(host, section, map));
+  for (const host of document.querySelectorAll(".maps")) waiting.set(host, data.sections[Number(host.dataset.section)]);
+  const drawIn = (part) => {
+    for (const [host, section] of [...waiting])
+      if (part.contains(host)) {
+        waiting.delete(host);
+        for (const map of section.maps) redraws.push([part, build(host, section, map)]);
+      }
+  };
+  const isShown = (part) => !part.hasAttribute("hidden");
+  const redraw = () => redraws.forEach(([part, one]) => isShown(part) && one());
+
+  // With several devices the parts of the page become tabs that the address's # chooses; otherwise all stand below each other.
+  const parts = [...document.querySelectorAll(".page")];
+  const links = [...document.querySelectorAll("nav a")];
+  let whole = parts.filter((part) => part.classList.contains("device")).length < 2;
+  const partOf = (element) => element && parts.find((part) => part.contains(element));
+  const aim = () => {
+    let name = location.hash.slice(1);
+    try { name = decodeURIComponent(name); } catch { /* not an anchor of this page */ }
+    return document.getElementById(name);
+  };
+  const show = (target) => {
+    const chosen = partOf(target) || parts[0];
+    for (const part of parts) {
+      const shown = whole || part === chosen;
+      if (shown) part.removeAttribute("hidden");
+      else part.setAttribute("hidden", "until-found");
+    }
+    for (const link of links)
+      if (!whole && link.hash.slice(1) === chosen.id) link.setAttribute("aria-current", "page");
+      else link.removeAttribute("aria-current");
+    parts.filter(isShown).forEach(drawIn);
+    redraw();
+    // A tab begins with the page's head, so that the other tabs stay in sight.
+    if (target && target === chosen && !whole) window.scrollTo(0, 0);
+    else if (target) target.scrollIntoView();
+  };
+  for (const part of parts) part.addEventListener("beforematch", () => { drawIn(part); });
+  if (!whole) {
+    const toggle = make("button", { type: "button" }, "All on one page");
+    document.querySelector("nav ul").append(make("li", {}, toggle));
+    toggle.addEventListener("click", () => {
+      whole = !whole;
+      toggle.textContent = whole ? "As tabs" : "All on one page";
+      show(aim());
+    });
   }
-  const redraw = () => redraws.forEach((one) => one());
+  window.addEventListener("hashchange", () => show(aim()));
+  show(aim());
   let resizing = 0;
   window.addEventListener("resize", () => { clearTimeout(resizing); resizing = setTimeout(redraw, 100); });
   window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
-  window.addEventListener("beforeprint", redraw);
+  // Paper has all parts, in light colours.
+  window.matchMedia("print").addEventListener("change", redraw);
+  window.addEventListener("beforeprint", () => {
+    for (const part of parts) part.removeAttribute("hidden");
+    parts.forEach(drawIn);
+    redraw();
+  });
+  window.addEventListener("afterprint", () => show(null));
 })();

@@ -1,4 +1,5 @@
-//! Foreign logs to records: the text logs of the original pcilat driver, and what `perf stat` prints.
+//! Foreign logs to records: the text logs of the original pcilat driver, what `perf stat` prints, and the readout tool of
+//! the SIS8300 boards.
 
 mod interrupt;
 mod iomem;
@@ -6,6 +7,7 @@ mod lines;
 mod number;
 mod perf_stat;
 mod tally;
+mod threads;
 mod verify;
 pub mod workload;
 
@@ -30,6 +32,8 @@ pub enum Format {
     Iomem,
     /// What `perf stat` prints, also with `-I` and `-x`.
     PerfStat,
+    /// What `sis8300drv_threads` prints.
+    Threads,
 }
 
 impl Format {
@@ -39,6 +43,7 @@ impl Format {
             Format::Interrupt => "interrupt",
             Format::Iomem => "iomem",
             Format::PerfStat => "perf-stat",
+            Format::Threads => "sis8300-threads",
         }
     }
 }
@@ -115,6 +120,7 @@ pub fn read_beside(
         Format::Interrupt => log(path, file, rest, origin, format, interrupt::meaning, interrupt::record),
         Format::Iomem => log(path, file, rest, origin, format, iomem::meaning, iomem::record),
         Format::PerfStat => perf(path, rest, origin, workload),
+        Format::Threads => threads(path, rest, origin),
     }
 }
 
@@ -126,6 +132,9 @@ fn detect(head: &[u8]) -> Option<Format> {
     let text = String::from_utf8_lossy(head);
     if perf_stat::is_perf_stat(&text) {
         return Some(Format::PerfStat);
+    }
+    if threads::is_threads(&text) {
+        return Some(Format::Threads);
     }
     text.lines().find_map(|line| {
         let fields: Vec<&str> = line.split_ascii_whitespace().collect();
@@ -219,13 +228,40 @@ fn blank(origin: &Origin, record: Record) -> Record {
     Record { schema: SCHEMA, run: origin.run.clone(), time: origin.time.clone(), verb: "import".to_owned(), ..record }
 }
 
+/// The lines that were not taken, by file and number.
+fn placed(path: &Path, named: &[(u64, String)]) -> Vec<String> {
+    named.iter().map(|(line, why)| format!("{}:{line}: {why}", path.display())).take(lines::NAMED).collect()
+}
+
+fn threads(path: &Path, mut input: impl Read, origin: &Origin) -> Result<Imported, Error> {
+    let mut text = Vec::new();
+    input.read_to_end(&mut text).map_err(|source| Error::Read { path: path.to_owned(), source })?;
+    let read = threads::parse(&String::from_utf8_lossy(&text));
+    let named = placed(path, &read.named);
+    if read.records.is_empty() {
+        let format = Format::Threads.name();
+        return Err(Error::NoSample { path: path.to_owned(), format, first: named.into_iter().next() });
+    }
+    let mut records: Vec<Record> = read.records.into_iter().map(|record| blank(origin, record)).collect();
+    if let (Some(first), true) = (records.first_mut(), read.malformed > 0) {
+        first.warnings.push(malformed(path, read.malformed, &named));
+    }
+    Ok(Imported {
+        format: Format::Threads,
+        records,
+        lines: read.lines,
+        samples: read.figures,
+        words: read.words,
+        malformed: read.malformed,
+    })
+}
+
 fn perf(path: &Path, mut input: impl Read, origin: &Origin, workload: Option<&Path>) -> Result<Imported, Error> {
     let mut text = Vec::new();
     input.read_to_end(&mut text).map_err(|source| Error::Read { path: path.to_owned(), source })?;
     let text = String::from_utf8_lossy(&text);
     let read = perf_stat::parse(&text);
-    let named: Vec<String> =
-        read.named.iter().map(|(line, why)| format!("{}:{line}: {why}", path.display())).take(lines::NAMED).collect();
+    let named = placed(path, &read.named);
     if read.figures == 0 {
         let format = Format::PerfStat.name();
         return Err(Error::NoSample { path: path.to_owned(), format, first: named.into_iter().next() });

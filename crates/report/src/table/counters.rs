@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use pciescope_catalogue::is_state;
 use pciescope_core::{Instance, Metric, Record};
 
 use super::layout::{Align, Columns};
@@ -129,13 +130,15 @@ impl Row<'_> {
     fn name(&self) -> String {
         let instance = self.instance;
         let node = instance.node.map_or_else(String::new, |node| format!(" {node}"));
+        // Instances of one PMU that nothing else tells apart.
+        let cpu = self.record.cpu.as_ref().map_or_else(String::new, |cpu| format!(" CPU {}", cpu.cpu));
         match (instance.scope.as_str(), &instance.pmu) {
             ("port", _) => match self.record.device.as_ref().and_then(|device| device.bdf) {
                 Some(bdf) => bdf.to_string(),
                 None => clean(instance.pmu.as_deref().unwrap_or("?")),
             },
             (scope, None) => format!("{}{node}", clean(scope)),
-            (_, Some(pmu)) => clean(pmu),
+            (_, Some(pmu)) => clean(pmu) + &cpu,
         }
     }
 }
@@ -212,11 +215,6 @@ fn below(below: &pciescope_core::Below) -> String {
     }
 }
 
-/// Whether a figure is a share of time in a state of the link.
-fn is_state(name: &str) -> bool {
-    name.ends_with("_share") && !name.ends_with("_link_share") && !["peak_share", "page_hit_share"].contains(&name)
-}
-
 fn states(out: &mut Page, rows: &[Row]) {
     let rows: Vec<&Row> = rows.iter().filter(|row| row.record.device.is_some()).collect();
     let mut names: Vec<&str> =
@@ -284,7 +282,6 @@ fn others(out: &mut Page, rows: &[Row]) {
             || name == "recoveries"
             || CHANNEL.contains(&name)
             || PARTS.contains(&name)
-            || is_state(name)
     };
     let (l, r) = (Align::Left, Align::Right);
     let mut columns =
@@ -293,10 +290,13 @@ fn others(out: &mut Page, rows: &[Row]) {
         // Errors by kind are many and mostly 0; those that happened are named.
         let has_errors = row.has_any(&ERRORS);
         let has_states = row.metrics.keys().any(|name| is_state(name));
+        // The table of states has those of links only.
+        let is_link = row.record.device.is_some();
         for (name, metric) in &row.metrics {
             let is_quiet =
                 (has_errors && metric.unit == "1" && metric.value == 0.0) || (has_states && metric.unit == "cycles");
-            if (row.instance.scope != "pmu" && is_shown(name)) || is_quiet {
+            let is_shown = is_shown(name) || (is_link && is_state(name));
+            if (row.instance.scope != "pmu" && is_shown) || is_quiet {
                 continue;
             }
             let per_s = is_amount(&metric.unit) && row.seconds > 0.0;

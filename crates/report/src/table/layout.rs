@@ -16,12 +16,21 @@ pub enum Align {
 pub struct Columns {
     heads: Vec<(String, usize, Align)>,
     rows: Vec<Vec<String>>,
+    between: &'static str,
 }
 
 impl Columns {
     /// A table with these columns: head, least width, alignment.
     pub fn new(heads: &[(&str, usize, Align)]) -> Self {
-        Columns { heads: heads.iter().map(|(h, w, a)| ((*h).to_owned(), *w, *a)).collect(), rows: Vec::new() }
+        Columns {
+            heads: heads.iter().map(|(h, w, a)| ((*h).to_owned(), *w, *a)).collect(),
+            rows: Vec::new(),
+            between: "  ",
+        }
+    }
+    /// The table with something else than two blanks between its columns.
+    pub fn with_between(self, between: &'static str) -> Self {
+        Columns { between, ..self }
     }
     /// Adds a row; it has as many cells as there are columns.
     pub fn row(&mut self, cells: Vec<String>) {
@@ -69,7 +78,7 @@ impl Columns {
                 Align::Left => format!("{cell:<width$}"),
             })
             .collect();
-        cells.join("  ").trim_end().to_owned()
+        cells.join(self.between).trim_end().to_owned()
     }
 }
 

@@ -5,7 +5,9 @@
 //! lack: the far tail, groups of CPUs, calibration, reference lines, losses and warnings.
 
 mod compare;
+mod convert;
 mod counters;
+mod doctor;
 mod header;
 mod irq;
 pub(crate) mod layout;
@@ -13,6 +15,7 @@ mod mmio;
 mod notices;
 mod path;
 mod plain;
+pub(crate) mod readout;
 mod summary;
 mod verify;
 
@@ -58,6 +61,21 @@ pub fn interval(records: &[Record]) -> String {
     text_of(&page.blocks)
 }
 
+/// The head of the table of a readout, for output as it comes: what the seed's tool prints, without a newline.
+pub fn readout_head() -> String {
+    readout::rows(&[]).lines().remove(0)
+}
+
+/// The row of a record of a readout under [`readout_head`], without a newline.
+pub fn readout_row(record: &Record) -> String {
+    readout::rows(&[crate::readout::Row::new(record)]).lines().remove(1)
+}
+
+/// What `doctor` found, as text of at most `width` columns where words allow. Ends with a newline.
+pub fn doctor(records: &[Record], width: usize) -> String {
+    doctor::text(records, width)
+}
+
 /// The warnings and errors of records, each once. Empty, or ends with a newline.
 pub fn notices(records: &[Record]) -> String {
     let mut page = Page::new(Options::default());
@@ -88,6 +106,8 @@ fn one_section(out: &mut Page, section: &Section, with_legend: bool) {
     let kind = model::kind(section.test());
     match kind {
         Kind::Counters => counters::heading(out, section),
+        Kind::Readout => readout::heading(out, section),
+        Kind::Other if section.test() == doctor::TEST => doctor::heading(out, section),
         _ => header::section(out, section),
     }
     match kind {
@@ -96,9 +116,14 @@ fn one_section(out: &mut Page, section: &Section, with_legend: bool) {
         Kind::Irq => irq::write(out, section, with_legend),
         Kind::Path => path::write(out, section),
         Kind::Verify => verify::write(out, section),
+        Kind::Readout => readout::write(out, section),
+        Kind::Other if section.test() == doctor::TEST => doctor::write(out, section),
+        Kind::Other if section.test() == pciescope_core::convert::TEST => convert::write(out, section),
         Kind::Other => plain::write(out, section),
     }
-    header::losses(out, section);
+    if kind != Kind::Readout {
+        header::losses(out, section);
+    }
 }
 
 /// A piece of the output.
@@ -109,6 +134,8 @@ pub(crate) enum Block {
     Heading(String),
     /// A line of words; an empty one sets apart.
     Line(String),
+    /// A line that keeps its blanks.
+    Fixed(String),
     /// Figures.
     Table(Columns),
 }
@@ -125,6 +152,9 @@ impl Page {
     }
     fn line(&mut self, line: &str) {
         self.blocks.push(Block::Line(line.to_owned()));
+    }
+    fn fixed(&mut self, line: &str) {
+        self.blocks.push(Block::Fixed(line.to_owned()));
     }
     fn heading(&mut self, title: &str) {
         self.blocks.push(Block::Heading(title.to_owned()));
@@ -150,7 +180,7 @@ fn text_of(blocks: &[Block]) -> String {
             Block::Heading(title) => {
                 ["", title, &"-".repeat(title.chars().count())].map(&mut line).into_iter().collect()
             }
-            Block::Line(words) => line(words),
+            Block::Line(words) | Block::Fixed(words) => line(words),
             Block::Table(columns) => columns.lines().iter().for_each(|row| line(row)),
         }
     }

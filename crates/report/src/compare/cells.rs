@@ -1,0 +1,425 @@
+//! Records sorted into cells: what was measured, on what, from where, of each run of a side.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+
+use pciescope_core::{Comparison, Histogram, Method, Record, Target, comparison, convert, outcome, readout};
+
+use crate::model::{self, Kind};
+use crate::text::clean;
+
+/// What is compared with what: cells of A and B with the same key.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Key {
+    /// The function's address, or its name where it has none; empty where the records name none.
+    pub device: String,
+    /// The record's test.
+    pub test: String,
+    /// Name of the histogram or metric.
+    pub figure: String,
+    /// Whether `figure` is a histogram.
+    pub is_histogram: bool,
+    /// BAR, offset, width, hop, vector, and the interrupt's number where there is no vector.
+    pub place: Place,
+    /// Anything else that tells targets apart: a PMU, a stream, a kernel.
+    pub rest: String,
+    /// The CPU; `None` where the figure belongs to none, or to all together.
+    pub cpu: Option<u32>,
+}
+
+/// BAR, offset, width, hop, vector, interrupt.
+pub type Place = (Option<u8>, Option<u64>, Option<u8>, Option<u16>, Option<u16>, Option<u32>);
+
+impl Key {
+    /// The key of all CPUs, and all vectors, together.
+    pub fn merged(&self) -> Key {
+        let place = (self.place.0, self.place.1, self.place.2, self.place.3, None, None);
+        Key { place, cpu: None, ..self.clone() }
+    }
+
+    /// The target in few characters: `b0+0x10/4`, `h1`, `v3`, `dwc_rootport_10`; `-` where there is none.
+    pub fn target(&self) -> String {
+        let (bar, offset, width, hop, vector, irq) = self.place;
+        let target = Target { bar, offset, width, hop, vector, irq, ..Target::default() };
+        let mut text = crate::text::target_key(&target, true);
+        if !self.rest.is_empty() {
+            let _ = write!(text, "{}{}", if text.is_empty() { "" } else { " " }, clean(&self.rest));
+        }
+        if text.is_empty() { "-".to_owned() } else { text }
+    }
+
+    /// Device, test, target and figure in one line.
+    pub fn title(&self) -> String {
+        let parts = [clean(&self.device), clean(&self.test), self.target(), clean(&self.figure)];
+        parts.into_iter().filter(|part| !part.is_empty() && part != "-").collect::<Vec<_>>().join(" ")
+    }
+}
+
+/// What one run says of a cell.
+#[derive(Debug, Default)]
+pub struct Run<'r> {
+    /// Its histograms, to be added up.
+    pub histograms: Vec<&'r Histogram>,
+    /// Its values, in the order of the file.
+    pub values: Vec<f64>,
+    /// What counts of losses are out of: interrupts triggered, or samples.
+    pub exposure: f64,
+    /// Relative standard error of the run's figure by what its rounds, repeats or passes say, of [`RATIO`] by what its run
+    /// allowed; 0 where they say nothing.
+    pub error: f64,
+}
+
+/// One cell of one side: its runs by name.
+#[derive(Debug, Default)]
+pub struct Cell<'r> {
+    /// The runs, by the records' `run`.
+    pub runs: BTreeMap<&'r str, Run<'r>>,
+    /// The unit of the values.
+    pub unit: String,
+    /// Ways of measuring that make figures incomparable where they differ.
+    pub ways: BTreeSet<Way>,
+    /// The clock's step as it is in a sample, in nanoseconds; 0 where not known.
+    pub quantum_ns: f64,
+}
+
+/// What may not differ: whether the device is emulated, the values made up, and how many accesses a sample holds.
+pub type Way = (bool, bool, u32);
+
+/// One side.
+#[derive(Debug, Default)]
+pub struct Side<'r> {
+    /// Its cells.
+    pub cells: BTreeMap<Key, Cell<'r>>,
+    /// Figures that were no numbers and were left out.
+    pub not_numbers: u64,
+    /// Its runs, with how many records each has.
+    pub runs: BTreeMap<&'r str, usize>,
+    /// Functions by the name that keys have.
+    pub devices: BTreeMap<String, (u16, u16)>,
+    /// Where something was not measured, or not to the end: device and test; the device is empty where it is not said.
+    errors: BTreeSet<(String, String)>,
+}
+
+impl Side<'_> {
+    /// Whether records say that something went wrong with the test and device of a cell.
+    pub fn has_error(&self, key: &Key) -> bool {
+        let has = |device: &str| self.errors.contains(&(device.to_owned(), key.test.clone()));
+        has(&key.device) || has("")
+    }
+}
+
+/// Puts a 0 where one side counted losses and the other measured the same without counting any: programs write such a
+/// count only where there is one.
+pub fn fill_losses<'r>(left: &mut Side<'r>, right: &mut Side<'r>) {
+    let is_loss = |key: &&Key| LOSSES.contains(&key.figure.as_str()) && !key.is_histogram;
+    let keys: BTreeSet<Key> = left.cells.keys().chain(right.cells.keys()).filter(is_loss).cloned().collect();
+    for side in [left, right] {
+        let mut measured: BTreeMap<Key, Vec<Key>> = BTreeMap::new();
+        for key in side.cells.keys() {
+            measured.entry(without_figure(key)).or_default().push(key.clone());
+        }
+        // Metrics know what losses are out of; histograms have the samples alone.
+        measured.values_mut().for_each(|keys| keys.sort_by_key(|key| key.is_histogram));
+        for key in &keys {
+            for other in measured.get(&without_figure(key)).into_iter().flatten().filter(|other| *other != key) {
+                fill(side, key, other);
+            }
+        }
+    }
+}
+
+fn without_figure(key: &Key) -> Key {
+    Key { figure: String::new(), is_histogram: false, ..key.clone() }
+}
+
+/// Adds a 0 to the losses `key` for each run of `other` that has none.
+fn fill(side: &mut Side, key: &Key, other: &Key) {
+    let Some(measured) = side.cells.get(other) else { return };
+    let exposure = |run: &Run| {
+        let samples = run.histograms.iter().map(|h| h.count()).sum::<u64>() as f64;
+        if run.exposure > 0.0 { run.exposure } else { samples.max(1.0) }
+    };
+    let runs: Vec<_> = measured.runs.iter().map(|(name, run)| (*name, exposure(run))).collect();
+    let (ways, quantum_ns) = (measured.ways.clone(), measured.quantum_ns);
+    let cell = side.cells.entry(key.clone()).or_default();
+    if cell.runs.is_empty() {
+        cell.unit = "1".to_owned();
+        cell.quantum_ns = quantum_ns;
+        cell.ways = ways;
+    }
+    for (name, exposure) in runs {
+        cell.runs.entry(name).or_insert_with(|| Run { values: vec![0.0], exposure, ..Run::default() });
+    }
+}
+
+/// Counts of what went missing or wrong: more is worse, and 0 is no reason to show a row.
+pub const LOSSES: [&str; 16] = [
+    "lost",
+    "extra",
+    "wrong_cpu",
+    "merged",
+    "missed",
+    "late",
+    "samples_lost",
+    "raw_samples_lost",
+    "timeouts",
+    "lost_interrupts",
+    "short_dmas",
+    "stalls",
+    "all_ones",
+    "out_of_range",
+    "rejected",
+    "wrong",
+];
+
+/// Figures of readouts and conversions that are compared: larger is better.
+const RATES: [&str; 5] = ["speed", "active_speed", "rate", "samples_per_s", "of_ceiling"];
+/// The same: smaller is better.
+const COSTS: [&str; 13] = [
+    "duration",
+    "setup",
+    "dma",
+    "wakeup",
+    "copy",
+    "convert",
+    "acquire",
+    "stall",
+    "cpu_user",
+    "cpu_system",
+    "cpu_per_gb",
+    "cpu",
+    "cpu_top",
+];
+
+/// The figure of a counter beside a workload of known traffic: what it counted over what the workload moved.
+pub const RATIO: &str = "ratio";
+
+/// Whether a cell's figure is [`RATIO`].
+pub fn is_ratio(key: &Key) -> bool {
+    key.test == comparison::TEST && key.figure == RATIO
+}
+
+/// Which direction of a figure is the better one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Better {
+    /// Durations and costs.
+    Lower,
+    /// Rates.
+    Higher,
+    /// Counts of losses.
+    Fewer,
+    /// A counter's share of what it should have counted: the nearer to 1.
+    Nearer,
+    /// Traffic: neither.
+    Neither,
+}
+
+/// Which direction of a cell's figure is the better one.
+pub fn better(key: &Key) -> Better {
+    let name = key.figure.as_str();
+    if key.is_histogram {
+        Better::Lower
+    } else if LOSSES.contains(&name) {
+        Better::Fewer
+    } else if is_ratio(key) {
+        Better::Nearer
+    } else if is_bench(&key.test) && RATES.contains(&name) {
+        Better::Higher
+    } else if is_bench(&key.test) && COSTS.contains(&name) {
+        Better::Lower
+    } else {
+        Better::Neither
+    }
+}
+
+fn is_bench(test: &str) -> bool {
+    test == readout::TEST || test == readout::SUMMARY || test == convert::TEST
+}
+
+/// Sorts records into the cells of a side. With `by_kind` functions are named by vendor and device, not by address.
+pub fn side(records: &[Record], by_kind: bool) -> Side<'_> {
+    let mut side = Side::default();
+    for record in records {
+        *side.runs.entry(&record.run).or_default() += 1;
+        let Some(device) = device(record, by_kind) else { continue };
+        if let Some(function) = &record.device {
+            side.devices.entry(device.clone()).or_insert((function.vendor, function.device));
+        }
+        if record.error.is_some() {
+            side.errors.insert((device.clone(), record.test.clone()));
+        }
+        if record.test == "environment" {
+            continue;
+        }
+        if model::kind(&record.test) == Kind::Verify {
+            ratio(&mut side, record, &device);
+            continue;
+        }
+        histograms(&mut side, record, &device);
+        metrics(&mut side, record, &device);
+    }
+    side
+}
+
+fn device(record: &Record, by_kind: bool) -> Option<String> {
+    let Some(function) = &record.device else {
+        return Some(record.stream.as_ref().map(|stream| stream.path.clone()).unwrap_or_default());
+    };
+    let kind = || format!("{:04x}:{:04x}", function.vendor, function.device);
+    Some(match function.bdf {
+        Some(bdf) if !by_kind => bdf.to_string(),
+        _ => kind(),
+    })
+}
+
+fn key(record: &Record, device: &str, figure: &str, is_histogram: bool) -> Key {
+    let kind = model::kind(&record.test);
+    let target = record.target.clone().unwrap_or_default();
+    let irq = target.irq.filter(|_| target.vector.is_none());
+    // A readout's and a conversion's CPU is where the thread happened to run.
+    let has_cpu = !is_bench(&record.test) && kind != Kind::Counters;
+    Key {
+        device: device.to_owned(),
+        test: record.test.clone(),
+        figure: figure.to_owned(),
+        is_histogram,
+        place: (target.bar, target.offset, target.width, target.hop, target.vector, irq),
+        rest: rest(record),
+        cpu: record.cpu.as_ref().map(|cpu| cpu.cpu).filter(|_| has_cpu),
+    }
+}
+
+fn rest(record: &Record) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    if let Some(instance) = &record.instance {
+        parts.extend(instance.pmu.clone().or_else(|| Some(instance.scope.clone())));
+        parts.extend(instance.node.filter(|_| instance.pmu.is_none()).map(|node| format!("node {node}")));
+    }
+    if let Some(stream) = &record.stream {
+        let more = (stream.devices > 1).then(|| format!("{} devices", stream.devices));
+        let words = [Some(stream.function_name()), Some(stream.access.clone()), stream.wait.clone()];
+        parts.extend(words.into_iter().flatten().filter(|word| !word.is_empty()));
+        parts.extend((stream.samples > 0).then(|| format!("{} samples", stream.samples)));
+        parts.extend(stream.conversion.clone());
+        parts.extend(more);
+        parts.extend(stream.sweep.as_ref().map(|sweep| format!("sweep {sweep}")));
+    }
+    if let Some(kernel) = &record.kernel {
+        let samples = record.metrics.get("samples").map(|samples| format!("{} samples", samples.value));
+        parts.extend([kernel.name.clone(), kernel.operation.clone(), kernel.isa.clone(), kernel.store.clone()]);
+        parts.extend(samples);
+        parts.extend((kernel.threads > 1).then(|| format!("{} threads", kernel.threads)));
+    }
+    if parts.is_empty() && matches!(model::kind(&record.test), Kind::Other | Kind::Verify) {
+        parts.extend(record.target.as_ref().and_then(|target| target.name.clone()));
+    }
+    parts.join(" ")
+}
+
+/// The cell and run of a record's figure.
+fn run_of<'s, 'r>(side: &'s mut Side<'r>, key: Key, record: &'r Record, unit: &str) -> &'s mut Run<'r> {
+    let cell = side.cells.entry(key).or_default();
+    if cell.unit.is_empty() {
+        unit.clone_into(&mut cell.unit);
+    }
+    let method = record.method.as_ref();
+    let batch = method.map_or(1, |method: &Method| method.batch.max(1));
+    cell.ways.insert((model::is_emulated(record), method.is_some_and(|m| m.backend == "fake"), batch));
+    let step = method.map_or(0.0, |method| method.quantum_ns / f64::from(batch));
+    if step.is_finite() && step > cell.quantum_ns {
+        cell.quantum_ns = step;
+    }
+    cell.runs.entry(&record.run).or_default()
+}
+
+/// Histograms that say something about the way of measuring and not about what is measured.
+fn is_control(name: &str) -> bool {
+    name == outcome::CALIBRATION || name == "ceiling"
+}
+
+fn histograms<'r>(side: &mut Side<'r>, record: &'r Record, device: &str) {
+    for (name, histogram) in record.histograms.iter().filter(|(name, h)| !is_control(name) && !h.is_empty()) {
+        let error = rounds(record).unwrap_or(0.0);
+        let run = run_of(side, key(record, device, name, true), record, "ns");
+        run.histograms.push(histogram);
+        run.error = run.error.max(error);
+    }
+}
+
+/// The relative standard error of a figure by the medians of its rounds: from their range, as control charts do.
+fn rounds(record: &Record) -> Option<f64> {
+    /// Expected range of so many normal values in standard deviations, from 2 on.
+    const RANGE: [f64; 9] = [1.128, 1.693, 2.059, 2.326, 2.534, 2.704, 2.847, 2.970, 3.078];
+    let metric = |name: &str| record.metrics.get(name).map(|m| m.value).filter(|v| v.is_finite() && *v > 0.0);
+    let (rounds, middle) = (metric("rounds")?, metric("round_median_ns")?);
+    let range = metric("round_median_max_ns")? - metric("round_median_min_ns")?;
+    let expected = *RANGE.get((rounds as usize).checked_sub(2)?.min(RANGE.len() - 1))?;
+    Some((range / expected / rounds.sqrt() / middle).max(0.0))
+}
+
+/// Of a counter beside a workload only the ratio: what the workload moved, and with it the count, is another in each run.
+fn ratio<'r>(side: &mut Side<'r>, record: &'r Record, device: &str) {
+    let Some(known) = Comparison::from_record(record) else { return };
+    let ratio = known.counter_bytes() / known.workload_bytes;
+    if !ratio.is_finite() {
+        side.not_numbers += 1;
+        return;
+    }
+    let run = run_of(side, key(record, device, RATIO, false), record, "1");
+    run.values.push(ratio);
+    // What is allowed is taken as an interval of 95 %.
+    run.error = run.error.max(known.allowed_percent().unwrap_or(0.0) / 100.0 / 1.96);
+}
+
+fn metrics<'r>(side: &mut Side<'r>, record: &'r Record, device: &str) {
+    let kind = model::kind(&record.test);
+    let seconds = record.interval.map_or(0.0, |interval| interval.seconds());
+    for (name, metric) in &record.metrics {
+        let is_loss = LOSSES.contains(&name.as_str());
+        let is_wanted = match kind {
+            Kind::Mmio | Kind::Path | Kind::Irq => is_loss,
+            _ if is_bench(&record.test) => is_loss || RATES.contains(&name.as_str()) || COSTS.contains(&name.as_str()),
+            // A sum of a time beside its rate says the same twice.
+            _ => !record.metrics.contains_key(&format!("{name}_per_s")) && name != "interval_end_ns",
+        };
+        if !is_wanted || record.histograms.contains_key(name) {
+            continue;
+        }
+        if !metric.value.is_finite() {
+            side.not_numbers += 1;
+            continue;
+        }
+        // Intervals may differ in length: sums become rates.
+        let is_sum = kind == Kind::Counters && matches!(metric.unit.as_str(), "1" | "bytes") && seconds > 0.0;
+        let unit = match metric.unit.as_str() {
+            "1" if is_sum => "1/s",
+            "bytes" if is_sum => "bytes/s",
+            unit => unit,
+        };
+        let error = lone_error(record, name);
+        let samples: u64 =
+            record.histograms.iter().filter(|h| !is_control(h.0)).map(|h| h.1.count()).max().unwrap_or(0);
+        let exposure = record.metrics.get("triggers").map_or(samples as f64, |triggers| triggers.value);
+        let run = run_of(side, key(record, device, name, false), record, unit);
+        run.values.push(if is_sum { metric.value / seconds } else { metric.value });
+        run.exposure += if exposure.is_finite() && exposure > 0.0 { exposure } else { 1.0 };
+        run.error = run.error.max(error);
+    }
+}
+
+/// The relative standard error of a figure that is itself a mean of repeats or a median of passes, as far as its record
+/// says; 0 where it does not.
+fn lone_error(record: &Record, name: &str) -> f64 {
+    let metric = |name: &str| record.metrics.get(name).map(|m| m.value).filter(|v| v.is_finite() && *v > 0.0);
+    let of = |spread: f64, count: f64| spread / 100.0 * (super::dist::CORRELATION / count).sqrt().min(1.0);
+    match (record.test.as_str(), name) {
+        (readout::TEST, "speed" | "duration" | "active_speed") => {
+            metric("cv").zip(metric("repeats")).map_or(0.0, |(cv, repeats)| of(cv, repeats))
+        }
+        // The distance of the quartiles is 1.349 standard deviations, and a median's error 1.253 of a mean's.
+        (convert::TEST, "rate" | "samples_per_s" | "of_ceiling" | "duration") => {
+            metric("spread").zip(metric("passes")).map_or(0.0, |(spread, passes)| of(spread / 1.349 * 1.253, passes))
+        }
+        _ => 0.0,
+    }
+}

@@ -1,0 +1,407 @@
+//! How far a figure of B lies from that of A, and how sure that is. docs/compare.md has the reasons and sources.
+
+use std::rc::Rc;
+
+use statrs::distribution::{Continuous, ContinuousCDF, Normal, StudentsT};
+
+use super::dist::{Dist, RESOLUTION};
+
+/// How many runs of a side the assumed spread between runs weighs as much as, where runs are few.
+const PRIOR: f64 = 2.0;
+
+/// The two-sided quantile of the normal distribution (`freedom` infinite) or Student's t.
+pub fn quantile(alpha: f64, freedom: f64) -> f64 {
+    let share = 1.0 - alpha / 2.0;
+    if freedom.is_finite() {
+        StudentsT::new(0.0, 1.0, freedom.max(1.0)).map_or(f64::INFINITY, |t| refined(&t, share))
+    } else {
+        Normal::standard().inverse_cdf(share)
+    }
+}
+
+/// The quantile by bisection: the library's own loses digits far out.
+fn refined(t: &(impl ContinuousCDF<f64, f64> + Continuous<f64, f64>), share: f64) -> f64 {
+    let (mut low, mut high) = (0.0, 1.0);
+    while t.cdf(high) < share && high < 1e9 {
+        high *= 2.0;
+    }
+    for _ in 0..60 {
+        let middle = (low + high) / 2.0;
+        if t.cdf(middle) < share { low = middle } else { high = middle }
+    }
+    high
+}
+
+/// The figure of a side whose runs cannot speak for themselves, on a logarithmic scale.
+#[derive(Debug, Clone)]
+pub enum Single {
+    /// A quantile of a distribution.
+    Quantile {
+        /// The samples.
+        dist: Rc<Dist>,
+        /// Which, 0 to 1.
+        share: f64,
+    },
+    /// A mean with its relative standard error and its degrees of freedom.
+    Mean {
+        /// The mean, above 0.
+        value: f64,
+        /// Relative standard error.
+        error: f64,
+        /// Degrees of freedom, infinite where the error counts as known.
+        freedom: f64,
+    },
+    /// The geometric mean of a quantile over the cells of a group, each weighing the same.
+    Cells {
+        /// Its logarithm.
+        log: f64,
+        /// How far that may be too high and too low by chance of the samples alone, at [`KNOWN`].
+        reach: (f64, f64),
+    },
+}
+
+/// The level at which the reach of cells is taken together.
+const KNOWN: f64 = 0.05;
+
+impl Single {
+    /// A quantile of each of several cells as one figure: what belongs to a CPU stays in its own cell, so a group of fast and
+    /// slow CPUs has a figure where their samples together have none, in the gap between both. `None` where the samples of a
+    /// cell are too few for an interval, which depends on their number alone and not on what they say.
+    pub fn of_cells(cells: impl Iterator<Item = Single>) -> Option<Self> {
+        // Chance moves each cell by itself: squares add up, to both sides apart (Zou and Donner's method, of a sum of many).
+        let (mut count, mut log, mut squares) = (0.0, 0.0, (0.0, 0.0));
+        for cell in cells {
+            let (low, high) = cell.reach(KNOWN);
+            count += 1.0;
+            log += cell.value().ln();
+            squares = (squares.0 + low * low, squares.1 + high * high);
+        }
+        let (log, reach) = (log / count, (squares.0.sqrt() / count, squares.1.sqrt() / count));
+        (log.is_finite() && reach.0.is_finite() && reach.1.is_finite()).then_some(Single::Cells { log, reach })
+    }
+
+    /// The figure.
+    pub fn value(&self) -> f64 {
+        match self {
+            Single::Quantile { dist, share } => dist.quantile_ns(*share),
+            Single::Mean { value, .. } => *value,
+            Single::Cells { log, .. } => log.exp(),
+        }
+    }
+
+    /// How far the logarithm of the figure may be too high and too low by chance of the samples alone.
+    fn reach(&self, alpha: f64) -> (f64, f64) {
+        match self {
+            Single::Quantile { dist, share } => {
+                let value = self.value();
+                let (low, high) = dist.quantile_bounds_ns(*share, quantile(alpha, f64::INFINITY));
+                let far = |bound: Option<f64>| bound.map_or(f64::INFINITY, |bound| (bound / value).ln().abs());
+                (far(low), far(high))
+            }
+            Single::Mean { error, freedom, .. } => {
+                let reach = if *error > 0.0 { quantile(alpha, *freedom) * error } else { 0.0 };
+                (reach, reach)
+            }
+            // A mean of cells is normal long before the cells are, and few samples a cell have no bounds far out.
+            Single::Cells { reach: (low, high), .. } => {
+                let times = quantile(alpha, f64::INFINITY) / quantile(KNOWN, f64::INFINITY);
+                (low * times, high * times)
+            }
+        }
+    }
+
+    /// The variance of the logarithm by chance of the samples alone; infinite where the samples do not reach.
+    fn variance(&self) -> f64 {
+        let (low, high) = self.reach(0.3173);
+        ((low + high) / 2.0).powi(2)
+    }
+}
+
+/// A figure of both sides, with what is known of its spread.
+#[derive(Debug, Clone)]
+pub enum Estimate {
+    /// One run a side, or runs too short for this figure, taken together.
+    Singles {
+        /// A's.
+        a: Single,
+        /// B's.
+        b: Single,
+        /// Relative standard deviation between runs that is assumed, of A and of B.
+        spread: (f64, f64),
+    },
+    /// Several runs of at least one side: the run is the unit.
+    Runs {
+        /// Mean of the logarithms of A's runs.
+        a: f64,
+        /// The same of B's.
+        b: f64,
+        /// How sure each mean is.
+        errors: (Error, Error),
+    },
+}
+
+/// How sure the mean of a side's runs is.
+#[derive(Debug, Clone, Copy)]
+pub struct Error {
+    /// The variance of the mean.
+    variance: f64,
+    /// Degrees of freedom of that.
+    freedom: f64,
+}
+
+impl Error {
+    /// The error of the difference of two means whose variances need not be equal: Welch and Satterthwaite.
+    fn of_difference(self, other: Error) -> Error {
+        let variance = self.variance + other.variance;
+        let parts = [self, other].map(|one| one.variance.powi(2) / one.freedom).iter().sum::<f64>();
+        let freedom = if parts > 0.0 { variance.powi(2) / parts } else { self.freedom + other.freedom };
+        Error { variance, freedom }
+    }
+
+    /// How far the mean may lie from the true one, with probability 1 - `alpha`.
+    fn reach(self, alpha: f64) -> f64 {
+        quantile(alpha, self.freedom) * self.variance.sqrt()
+    }
+}
+
+impl Estimate {
+    /// The estimate from the runs of both sides; `spread` is the assumed relative standard deviation between runs.
+    pub fn of_runs(a: &[Single], b: &[Single], spread: f64) -> Option<Self> {
+        let logs = |side: &[Single]| side.iter().map(|run| run.value().ln()).collect::<Vec<_>>();
+        let (log_a, log_b) = (logs(a), logs(b));
+        let mean = |logs: &[f64]| logs.iter().sum::<f64>() / logs.len() as f64;
+        let (mean_a, mean_b) = (mean(&log_a), mean(&log_b));
+        // What is assumed and what was measured, each with its weight: one run is all assumption, ten are none. Of each side
+        // by itself: ten calm runs of A say nothing about how far two wild ones of B lie from each other.
+        let prior = if spread > 0.0 { PRIOR } else { 0.0 };
+        let between = |side: &[Single], logs: &[f64], mean: f64| {
+            let freedom = prior + side.len().checked_sub(1)? as f64;
+            let sampling = side.iter().map(Single::variance).sum::<f64>() / side.len() as f64;
+            let assumed = if prior > 0.0 { prior * (spread * spread + sampling) } else { 0.0 };
+            let squares = logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>();
+            // Runs that lie farther apart than is assumed refute the assumption: it does not pull them together.
+            let own = squares / (freedom - prior).max(1.0);
+            (freedom > 0.0).then(|| Error { variance: own.max((assumed + squares) / freedom), freedom })
+        };
+        let (of_a, of_b) = (between(a, &log_a, mean_a), between(b, &log_b, mean_b));
+        // A single run without an assumption is taken to be like those of the other side.
+        let (of_a, of_b) = (of_a.or(of_b)?, of_b.or(of_a)?);
+        let of_mean = |of: Error, runs: &[Single]| Error { variance: of.variance / runs.len() as f64, ..of };
+        let errors = (of_mean(of_a, a), of_mean(of_b, b));
+        let is_known = errors.0.variance.is_finite() && errors.1.variance.is_finite();
+        (is_known && mean_a.is_finite() && mean_b.is_finite()).then_some(Estimate::Runs {
+            a: mean_a,
+            b: mean_b,
+            errors,
+        })
+    }
+
+    /// The figures of A and B.
+    pub fn values(&self) -> (f64, f64) {
+        match self {
+            Estimate::Singles { a, b, .. } => (a.value(), b.value()),
+            Estimate::Runs { a, b, .. } => (a.exp(), b.exp()),
+        }
+    }
+
+    /// The logarithm of B's figure over A's.
+    pub fn change(&self) -> f64 {
+        let (a, b) = self.values();
+        (b / a).ln()
+    }
+
+    /// The interval of that logarithm which holds the true one with probability 1 - `alpha`.
+    pub fn bounds(&self, alpha: f64) -> (f64, f64) {
+        let (low, high) = match self {
+            Estimate::Singles { a, b, spread } => {
+                // Zou and Donner: from the sides' own intervals, which need not be symmetric, to that of the difference.
+                let ((a_low, a_high), (b_low, b_high)) = (a.reach(alpha), b.reach(alpha));
+                let runs = quantile(alpha, f64::INFINITY) * spread.0.hypot(spread.1);
+                (b_low.hypot(a_high).hypot(runs), b_high.hypot(a_low).hypot(runs))
+            }
+            Estimate::Runs { errors, .. } => {
+                let reach = errors.0.of_difference(errors.1).reach(alpha);
+                (reach, reach)
+            }
+        };
+        (self.change() - low - RESOLUTION, self.change() + high + RESOLUTION)
+    }
+
+    /// The interval of the logarithm of B's figure itself.
+    pub fn own_bounds(&self, alpha: f64) -> (f64, f64) {
+        let (_, value) = self.values();
+        let (low, high) = match self {
+            Estimate::Singles { b, spread, .. } => {
+                let (low, high) = b.reach(alpha);
+                let runs = quantile(alpha, f64::INFINITY) * spread.1;
+                (low.hypot(runs), high.hypot(runs))
+            }
+            Estimate::Runs { errors, .. } => {
+                let reach = errors.1.reach(alpha);
+                (reach, reach)
+            }
+        };
+        (value.ln() - low - RESOLUTION, value.ln() + high + RESOLUTION)
+    }
+
+    /// The part of an interval's half width that more samples in as many runs would not take away.
+    pub fn floor(&self, alpha: f64) -> f64 {
+        match self {
+            Estimate::Singles { spread, .. } => quantile(alpha, f64::INFINITY) * spread.0.hypot(spread.1) + RESOLUTION,
+            Estimate::Runs { .. } => f64::INFINITY,
+        }
+    }
+
+    /// How probable figures as far apart as these are by chance if the true change does not exceed `limit` (or, with
+    /// `is_below`, does not fall below it): 1 where an interval of 95 % does not exclude it.
+    pub fn p_beyond(&self, limit: f64, is_below: bool) -> f64 {
+        p_of(|alpha| {
+            let (low, high) = self.bounds(alpha);
+            if is_below { high < limit - 1e-9 } else { low > limit + 1e-9 }
+        })
+    }
+
+    /// The same for the logarithm of B's own figure.
+    pub fn p_own_beyond(&self, limit: f64, is_below: bool) -> f64 {
+        p_of(|alpha| {
+            let (low, high) = self.own_bounds(alpha);
+            if is_below { high < limit - 1e-9 } else { low > limit + 1e-9 }
+        })
+    }
+}
+
+/// The smallest level at which the interval excludes a limit, by bisection of its logarithm; 1 where it does not at 5 %.
+fn p_of(excludes: impl Fn(f64) -> bool) -> f64 {
+    if !excludes(0.05) {
+        return 1.0;
+    }
+    let (mut low, mut high) = (-30.0, 0.05f64.ln());
+    if excludes(f64::exp(low)) {
+        return 0.0;
+    }
+    for _ in 0..24 {
+        let middle = (low + high) / 2.0;
+        if excludes(f64::exp(middle)) { high = middle } else { low = middle }
+    }
+    high.exp()
+}
+
+/// The relative standard error of a mean of values in the order in which they were taken, and its degrees of freedom, by
+/// the means of up to ten batches (neighbours resemble each other; means of long batches do so less). `None` of fewer than
+/// three values.
+pub fn batch_means(values: &[f64]) -> Option<(f64, f64)> {
+    if values.len() < 3 {
+        return None;
+    }
+    let batches = values.len().min(10);
+    let means: Vec<f64> = (0..batches)
+        .map(|at| {
+            let (from, to) = (at * values.len() / batches, (at + 1) * values.len() / batches);
+            values[from..to].iter().sum::<f64>() / (to - from) as f64
+        })
+        .collect();
+    let mean = means.iter().sum::<f64>() / batches as f64;
+    let squares: f64 = means.iter().map(|value| (value - mean).powi(2)).sum();
+    Some(((squares / (batches - 1) as f64 / batches as f64).sqrt(), (batches - 1) as f64))
+}
+
+/// Holm's step-down: which of these probabilities, all of one family, are alarms at `alpha` for the whole family. `tests`
+/// is the family's size: tests that are clear without a look have probability 1 and need not be listed.
+pub fn holm(found: &[f64], tests: usize, alpha: f64) -> Vec<bool> {
+    let mut order: Vec<usize> = (0..found.len()).collect();
+    order.sort_by(|&x, &y| found[x].total_cmp(&found[y]));
+    let mut alarms = vec![false; found.len()];
+    for (step, &place) in order.iter().enumerate() {
+        if found[place] > alpha / (tests - step).max(1) as f64 {
+            break;
+        }
+        alarms[place] = true;
+    }
+    alarms
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_those_of_the_tables() {
+        assert!((quantile(0.05, f64::INFINITY) - 1.959_964).abs() < 1e-5);
+        assert!((quantile(0.05, 8.0) - 2.306_004).abs() < 1e-5);
+        // Four degrees of freedom have a distribution function in closed form.
+        assert!((quantile(1e-6, 4.0) - 49.459).abs() < 0.01);
+    }
+
+    #[test]
+    fn holm_stops_at_the_first_that_could_be_chance() {
+        // The textbook's: 0.01 and 0.03 beside 0.04 and 0.005, at 5 %: only the two smallest.
+        assert_eq!(holm(&[0.01, 0.04, 0.03, 0.005], 4, 0.05), [true, false, false, true]);
+        assert_eq!(holm(&[0.01], 10, 0.05), [false]);
+        assert!(holm(&[], 3, 0.05).is_empty());
+    }
+
+    #[test]
+    fn an_interval_from_runs_is_that_of_the_t_test() {
+        let run = |value: f64| Single::Mean { value, error: 0.0, freedom: f64::INFINITY };
+        let runs = |values: [f64; 3]| values.map(|v| run(f64::exp(v)));
+        // Means 1 and 2, both variances 0.01, 4 degrees: 1 +- 2.776 * 0.1 * sqrt(2/3).
+        let estimate = Estimate::of_runs(&runs([0.9, 1.0, 1.1]), &runs([1.9, 2.0, 2.1]), 0.0).unwrap();
+        let (low, high) = estimate.bounds(0.05);
+        let reach = 2.776_445 * 0.1 * (2.0f64 / 3.0).sqrt() + RESOLUTION;
+        assert!((low - (1.0 - reach)).abs() < 1e-4 && (high - (1.0 + reach)).abs() < 1e-4, "{low} {high}");
+        // And the level at which it touches a limit is that limit's probability.
+        let p = estimate.p_beyond(low, false);
+        assert!((p - 0.05).abs() < 1e-4 || p == 1.0, "{p}");
+        assert!(estimate.p_beyond(0.5, false) < 0.05);
+        assert_eq!(estimate.p_beyond(1.1, false), 1.0);
+    }
+
+    #[test]
+    fn an_interval_from_unequal_sides_is_that_of_welch() {
+        let runs = |values: &[f64]| {
+            let of = |v: &f64| Single::Mean { value: v.exp(), error: 0.0, freedom: f64::INFINITY };
+            values.iter().map(of).collect::<Vec<_>>()
+        };
+        // Variances 0.01 and 1 of 3 runs each: of the difference 1.01/3, with 1.01^2 / (0.01^2/2 + 1/2) = 2.04 degrees.
+        let (a, b) = (runs(&[0.9, 1.0, 1.1]), runs(&[1.0, 2.0, 3.0]));
+        let estimate = Estimate::of_runs(&a, &b, 0.0).unwrap();
+        let reach = |freedom: f64, variance: f64| quantile(0.05, freedom) * (variance / 3.0).sqrt() + RESOLUTION;
+        let (low, high) = estimate.bounds(0.05);
+        let wide = reach(1.01f64.powi(2) / (0.01f64.powi(2) / 2.0 + 0.5), 1.01);
+        assert!((low - (1.0 - wide)).abs() < 1e-6 && (high - (1.0 + wide)).abs() < 1e-6, "{low} {high} {wide}");
+        // B's own figure knows nothing of A's runs.
+        let (low, high) = estimate.own_bounds(0.05);
+        assert!((low - (2.0 - reach(2.0, 1.0))).abs() < 1e-6 && (high - (2.0 + reach(2.0, 1.0))).abs() < 1e-6);
+        assert!(Estimate::of_runs(&a, &b[..1], 0.0).is_some() && Estimate::of_runs(&a[..1], &b[..1], 0.0).is_none());
+    }
+
+    #[test]
+    fn cells_are_one_figure_with_the_error_of_their_mean() {
+        let quantile = |ns: u64, width: u64| {
+            let values = (0..100_000u64).map(|n| ns + n % width);
+            let dist = Dist::of(&pciescope_core::Histogram::of_ns(values).unwrap()).unwrap();
+            Single::Quantile { dist: Rc::new(dist), share: 0.5 }
+        };
+        let cells = [quantile(1000, 200), quantile(4000, 800), quantile(1000, 200), quantile(4000, 800)];
+        let all = Single::of_cells(cells.iter().cloned()).unwrap();
+        // The roots of 1100 and 4400.
+        assert!((all.value() / 2200.0 - 1.0).abs() < 2e-3, "{}", all.value());
+        // Four equal errors make half of one.
+        let (one, four) = (cells[0].reach(0.05), all.reach(0.05));
+        assert!((four.0 / one.0 - 0.5).abs() < 0.05 && (four.1 / one.1 - 0.5).abs() < 0.05, "{one:?} {four:?}");
+        assert!((all.reach(0.01).0 / four.0 - 2.5758 / 1.96).abs() < 1e-3);
+        // A cell too short for an interval leaves none of the whole.
+        let short = Dist::of(&pciescope_core::Histogram::of_ns(1..=20).unwrap()).unwrap();
+        let short = Single::Quantile { dist: Rc::new(short), share: 0.5 };
+        assert!(Single::of_cells(cells.into_iter().chain([short])).is_none());
+        assert!(Single::of_cells(std::iter::empty()).is_none());
+    }
+
+    #[test]
+    fn batches_of_neighbours_that_move_together_have_the_larger_error() {
+        let slow: Vec<f64> = (0..100).map(|n| f64::from(n / 10 % 2)).collect();
+        let fast: Vec<f64> = (0..100).map(|n| f64::from(n % 2)).collect();
+        assert!(batch_means(&slow).unwrap().0 > 0.1 && batch_means(&fast).unwrap().0 < 1e-9);
+        assert!(batch_means(&[1.0, 2.0]).is_none());
+    }
+}

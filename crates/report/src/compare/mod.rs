@@ -1,0 +1,292 @@
+//! Two sides of records against each other: whether they differ, by how much, and how sure that is.
+//!
+//! Pure: records in, a [`Judgement`] out, no randomness. docs/compare.md says why each step is as it is.
+
+pub(crate) mod cells;
+mod dist;
+mod doubts;
+mod interval;
+mod json;
+mod judge;
+mod limit;
+mod render;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use pciescope_core::Record;
+
+use crate::text;
+
+pub use self::cells::Key;
+pub use self::doubts::Doubt;
+pub use self::json::lines;
+pub use self::limit::{BadLimit, Limit, STATISTICS};
+pub use self::render::{Names, render};
+
+/// The share of comparisons that may raise an alarm though nothing changed, if the margin were 0.
+pub const ALPHA: f64 = 0.05;
+
+/// How to judge.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// A change of up to this share of A's figure is none: 0.02 by default.
+    pub margin: f64,
+    /// The relative standard deviation between runs that is assumed where there are too few to see it: 0.005 by default.
+    pub spread: f64,
+    /// Compare what was measured in ways that make it incomparable.
+    pub is_forced: bool,
+    /// Limits, each of which may fail the comparison.
+    pub limits: Vec<Limit>,
+    /// Hold limits against the figures as they stand, whatever their intervals.
+    pub is_strict: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { margin: 0.02, spread: 0.005, is_forced: false, limits: Vec::new(), is_strict: false }
+    }
+}
+
+/// What is said of a figure or a cell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Verdict {
+    /// The whole interval lies within the margin.
+    Same,
+    /// The interval is too wide, or lies across the margin.
+    Unclear,
+    /// B is proven to be better by more than the margin: faster.
+    Faster,
+    /// B is proven to be less, and less is not better or worse; of losses fewer.
+    Less,
+    /// B is proven to be more, and more is not better or worse; of losses more are worse.
+    More,
+    /// The distributions differ without a direction.
+    Differs,
+    /// B is proven to be worse by more than the margin: slower.
+    Slower,
+    /// Measured in ways that make the figures incomparable.
+    Incomparable,
+}
+
+impl Verdict {
+    /// The word for it, in output for people and programs.
+    pub fn word(self) -> &'static str {
+        match self {
+            Verdict::Same => "same",
+            Verdict::Unclear => "unclear",
+            Verdict::Faster => "faster",
+            Verdict::Less => "less",
+            Verdict::More => "more",
+            Verdict::Differs => "differs",
+            Verdict::Slower => "slower",
+            Verdict::Incomparable => "incomparable",
+        }
+    }
+    /// Whether it says that something changed.
+    pub fn is_alarm(self) -> bool {
+        !matches!(self, Verdict::Same | Verdict::Unclear | Verdict::Incomparable)
+    }
+}
+
+/// What would make an unclear figure clear.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Need {
+    /// So many samples a side, in as many runs.
+    Samples(u64),
+    /// So many runs a side.
+    Runs(u64),
+    /// The change is about as large as the margin: no amount of data decides it.
+    Margin,
+}
+
+/// One statistic of a cell, of both sides.
+#[derive(Debug, Clone)]
+pub struct Shift {
+    /// `p50`, `mean` and so on; of a metric `value`.
+    pub name: String,
+    /// A's figure.
+    pub a: f64,
+    /// B's figure.
+    pub b: f64,
+    /// B over A, less 1; `None` where A is 0.
+    pub change: Option<f64>,
+    /// Lower end of the change's interval of 95 %; `None` where it is not known.
+    pub low: Option<f64>,
+    /// Upper end.
+    pub high: Option<f64>,
+    /// The margin that applies: the clock's step may be wider than what was asked for.
+    pub margin: f64,
+    /// What is said of it.
+    pub verdict: Verdict,
+    /// How probable such figures are by chance if the change is within the margin; 1 where that is not excluded at 5 %.
+    pub p: f64,
+    /// Of an unclear one, what would help.
+    pub need: Option<Need>,
+    /// Whether it is the geometric mean of the same figure of a group's cells, and not that of all their samples together.
+    pub is_of_cells: bool,
+}
+
+/// How the distributions of a cell lie to each other.
+#[derive(Debug, Clone, Copy)]
+pub struct Shape {
+    /// Share of the samples of B that lie above (positive) or below A's by more than the margin and the spread of runs, once
+    /// the medians were laid over each other.
+    pub displaced: f64,
+    /// How probable that is by chance; 1 where it may well be.
+    pub p: f64,
+    /// Probability that a sample of B is larger than one of A, ties counted half.
+    pub superiority: f64,
+    /// Whether it is an alarm.
+    pub is_alarm: bool,
+}
+
+impl Shape {
+    /// Cliff's delta: -1 where every sample of B is smaller, 1 where every one is larger.
+    pub fn cliffs_delta(&self) -> f64 {
+        2.0 * self.superiority - 1.0
+    }
+}
+
+/// One cell of both sides.
+#[derive(Debug, Clone)]
+pub struct Cell {
+    /// What it is of; the CPU is `None` where several were taken together.
+    pub key: Key,
+    /// How many cells were taken together; 1 for a cell by itself.
+    pub merged: usize,
+    /// Whether it speaks for a group: several taken together, or the only one.
+    pub is_overall: bool,
+    /// Runs of A and B.
+    pub runs: (usize, usize),
+    /// Samples (or values) of A and B.
+    pub counts: (u64, u64),
+    /// The unit of the figures: `ns`, `bytes/s` and so on.
+    pub unit: String,
+    /// Its statistics, the typical before the tail.
+    pub shifts: Vec<Shift>,
+    /// How the distributions lie to each other, of histograms.
+    pub shape: Option<Shape>,
+    /// What is said of it.
+    pub verdict: Verdict,
+    /// Whether the verdict is a bad one: slower, or more losses.
+    pub is_worse: bool,
+}
+
+/// What became of one limit.
+#[derive(Debug, Clone)]
+pub struct Ruling {
+    /// The limit.
+    pub limit: Limit,
+    /// How many figures it was held against.
+    pub checked: usize,
+    /// Figures that could not be held against it: too few samples, or no change from 0.
+    pub undecided: usize,
+    /// Passed, with confidence: cell and statistic by place.
+    pub passed: Vec<(usize, usize)>,
+    /// Passed by the figure, but not beyond its interval.
+    pub unproven: Vec<(usize, usize)>,
+    /// Passed by figures of cells that only B has.
+    pub alone: Vec<Alone>,
+    /// Cells that it speaks of and that B did not measure, though B was to: what went bad there cannot be seen.
+    pub missing: Vec<Key>,
+}
+
+impl Ruling {
+    /// Whether a figure has passed it, with confidence.
+    pub fn is_failed(&self) -> bool {
+        !self.passed.is_empty() || self.alone.iter().any(|alone| alone.is_proven)
+    }
+    /// Whether it could not be held against what it speaks of.
+    pub fn is_undecided(&self) -> bool {
+        self.checked == 0 || !self.missing.is_empty()
+    }
+}
+
+/// A figure that only B has and that has passed a limit on B itself.
+#[derive(Debug, Clone)]
+pub struct Alone {
+    /// The cell.
+    pub key: Key,
+    /// The statistic; of a metric `value`.
+    pub name: String,
+    /// The unit of the figure.
+    pub unit: String,
+    /// The figure.
+    pub value: f64,
+    /// How probable it is by chance while the true one keeps the limit.
+    pub p: f64,
+    /// Whether it lies beyond the limit with confidence.
+    pub is_proven: bool,
+}
+
+/// All that is said of two sides.
+#[derive(Debug, Clone)]
+pub struct Judgement {
+    /// How it was judged.
+    pub options: Options,
+    /// What else differs between the sides.
+    pub doubts: Vec<Doubt>,
+    /// Cells that both sides have; those that speak for a group before those of single CPUs.
+    pub cells: Vec<Cell>,
+    /// Cells that only A has.
+    pub only_a: Vec<Key>,
+    /// Cells that only B has.
+    pub only_b: Vec<Key>,
+    /// Figures that were no numbers and were left out.
+    pub not_numbers: u64,
+    /// What became of the limits.
+    pub rulings: Vec<Ruling>,
+    /// Runs of A and B.
+    pub runs: (usize, usize),
+    /// Records of A and B.
+    pub records: (usize, usize),
+}
+
+impl Judgement {
+    /// Cells that speak for a group.
+    pub fn overall(&self) -> impl Iterator<Item = &Cell> {
+        self.cells.iter().filter(|cell| cell.is_overall)
+    }
+    /// Whether any limit was passed.
+    pub fn is_failed(&self) -> bool {
+        self.rulings.iter().any(Ruling::is_failed)
+    }
+    /// Whether something could be compared at all.
+    pub fn is_comparable(&self) -> bool {
+        self.cells.iter().any(|cell| cell.verdict != Verdict::Incomparable)
+    }
+    /// How many cells got each verdict, of those that speak for a group or of the others.
+    pub fn counts(&self, is_overall: bool) -> BTreeMap<Verdict, usize> {
+        let mut counts = BTreeMap::new();
+        for cell in self.cells.iter().filter(|cell| cell.is_overall == is_overall) {
+            *counts.entry(cell.verdict).or_default() += 1;
+        }
+        counts
+    }
+}
+
+/// Compares the records of B with those of A.
+pub fn compare(a: &[Record], b: &[Record], options: &Options) -> Judgement {
+    judge::judge(a, b, options)
+}
+
+/// The names that a limit can have with these records: statistics, metrics, and the histograms that may stand before a
+/// statistic.
+pub fn names(a: &[Record], b: &[Record]) -> Vec<String> {
+    let sides = [cells::side(a, false), cells::side(b, false)];
+    let keys = || sides.iter().flat_map(|side| side.cells.keys());
+    let mut names = Vec::new();
+    if keys().any(|key| key.is_histogram) {
+        names.extend(STATISTICS.map(str::to_owned));
+    }
+    if keys().any(|key| cells::LOSSES.contains(&key.figure.as_str())) {
+        names.push("loss".to_owned());
+    }
+    let figures: BTreeSet<(bool, &str)> = keys().map(|key| (key.is_histogram, key.figure.as_str())).collect();
+    let named = |(is_histogram, name): (bool, &str)| {
+        let name = text::clean(name);
+        if is_histogram { format!("{name}.p99") } else { name }
+    };
+    names.extend(figures.into_iter().map(named));
+    names
+}

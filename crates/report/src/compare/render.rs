@@ -1,0 +1,377 @@
+//! A judgement as text for a terminal: doubts, verdicts in plain words, then the table.
+
+use super::cells::{self, Better, Key};
+use super::{ALPHA, Alone, Cell, Judgement, Need, Ruling, Shift, Verdict};
+use crate::table::layout::{Align, Columns};
+use crate::text::{clean, duration, figure, thousands};
+
+/// How many cells of single CPUs are shown where not all are wanted.
+const SHOWN_CELLS: usize = 10;
+/// How many groups get a sentence, and how many cells that only one side has are named.
+const SHOWN_WORDS: usize = 12;
+
+/// What the sides are called.
+#[derive(Debug, Clone)]
+pub struct Names {
+    /// The files or the label of A.
+    pub a: String,
+    /// The files or the label of B.
+    pub b: String,
+}
+
+/// The whole text. With `all` every cell and statistic is in the table. Ends with a newline.
+pub fn render(judgement: &Judgement, names: &Names, all: bool) -> String {
+    let mut lines = Vec::new();
+    for (side, name, runs, records) in
+        [("A", &names.a, judgement.runs.0, judgement.records.0), ("B", &names.b, judgement.runs.1, judgement.records.1)]
+    {
+        lines.push(format!("{side}: {} ({}, {})", clean(name), many(runs, "run"), many(records, "record")));
+    }
+    if !judgement.doubts.is_empty() {
+        lines.push(String::new());
+        lines.push("Beside the figures these differ:".to_owned());
+        lines.extend(judgement.doubts.iter().map(|doubt| format!("  {}", doubt.text)));
+    }
+    lines.push(String::new());
+    verdicts(&mut lines, judgement);
+    rulings(&mut lines, judgement);
+    table(&mut lines, judgement, all);
+    legend(&mut lines, judgement);
+    lines.iter().map(|line| format!("{}\n", line.trim_end())).collect()
+}
+
+fn many(n: usize, what: &str) -> String {
+    format!("{} {what}{}", thousands(n as u64), if n == 1 { "" } else { "s" })
+}
+
+/// Cells that are worth a line: losses that both sides are free of are not.
+fn is_shown(cell: &Cell) -> bool {
+    cells::better(&cell.key) != Better::Fewer || cell.shifts.iter().any(|shift| shift.a != 0.0 || shift.b != 0.0)
+}
+
+/// The worst first: slower before differing before faster, and the larger change before the smaller.
+fn by_weight<'j>(cells: impl Iterator<Item = &'j Cell>) -> Vec<&'j Cell> {
+    let mut cells: Vec<&Cell> = cells.filter(|cell| is_shown(cell)).collect();
+    let size = |cell: &Cell| cell.shifts.iter().filter_map(|s| s.change).map(f64::abs).fold(0.0, f64::max);
+    cells.sort_by(|x, y| {
+        let rank = |cell: &Cell| (cell.is_worse, cell.verdict.is_alarm(), cell.verdict);
+        rank(y).cmp(&rank(x)).then(size(y).total_cmp(&size(x))).then_with(|| x.key.cmp(&y.key))
+    });
+    cells
+}
+
+fn verdicts(lines: &mut Vec<String>, judgement: &Judgement) {
+    let groups = by_weight(judgement.overall());
+    let (spoken, quiet): (Vec<&Cell>, Vec<&Cell>) =
+        groups.iter().partition(|cell| cell.verdict.is_alarm() || groups.len() <= SHOWN_WORDS);
+    for cell in spoken.iter().take(SHOWN_WORDS) {
+        lines.push(sentence(cell));
+    }
+    let rest = spoken.len().saturating_sub(SHOWN_WORDS);
+    if rest > 0 {
+        lines.push(format!("and {} more (--all shows them)", many(rest, "verdict")));
+    }
+    if !quiet.is_empty() {
+        lines.push(format!("No change was found in {}: {}.", many(quiet.len(), "group"), tally(quiet.iter().copied())));
+    }
+    let single: Vec<&Cell> = judgement.cells.iter().filter(|cell| !cell.is_overall && is_shown(cell)).collect();
+    if !single.is_empty() {
+        lines.push(format!("By CPU and target, {}: {}.", many(single.len(), "cell"), tally(single.into_iter())));
+    }
+    for (side, keys) in [("A", &judgement.only_a), ("B", &judgement.only_b)] {
+        if !keys.is_empty() {
+            lines.push(format!("Only in {side}, not compared: {}.", unmatched(keys)));
+        }
+    }
+    if judgement.not_numbers > 0 {
+        lines.push(format!("{} were no numbers and were left out.", many(judgement.not_numbers as usize, "figure")));
+    }
+}
+
+fn tally<'c>(cells: impl Iterator<Item = &'c Cell>) -> String {
+    let mut counts = std::collections::BTreeMap::new();
+    for cell in cells {
+        *counts.entry(cell.verdict).or_insert(0u64) += 1;
+    }
+    let words = counts.into_iter().rev().map(|(verdict, n)| format!("{} {}", thousands(n), verdict.word()));
+    words.collect::<Vec<_>>().join(", ")
+}
+
+/// Cells of one side by what they are of, with their CPUs.
+fn unmatched(keys: &[Key]) -> String {
+    let mut groups: std::collections::BTreeMap<String, Vec<u32>> = std::collections::BTreeMap::new();
+    for key in keys {
+        groups.entry(key.title()).or_default().extend(key.cpu);
+    }
+    let total = groups.len();
+    let mut words: Vec<String> = groups
+        .into_iter()
+        .take(SHOWN_WORDS)
+        .map(|(title, mut cpus)| {
+            cpus.sort_unstable();
+            cpus.dedup();
+            let list = cpus.into_iter().collect::<pciescope_core::CpuList>().to_string();
+            if list.is_empty() { title } else { format!("{title} on CPUs {list}") }
+        })
+        .collect();
+    if total > SHOWN_WORDS {
+        words.push(format!("and {} more", thousands((total - SHOWN_WORDS) as u64)));
+    }
+    words.join("; ")
+}
+
+/// One verdict in plain words.
+fn sentence(cell: &Cell) -> String {
+    let place = if cell.merged > 1 {
+        format!("{} ({} cells together)", cell.key.title(), thousands(cell.merged as u64))
+    } else {
+        cell.key.cpu.map_or_else(|| cell.key.title(), |cpu| format!("{} on CPU {cpu}", cell.key.title()))
+    };
+    format!("{}: {place}: {}", cell.verdict.word().to_uppercase(), reason(cell))
+}
+
+fn reason(cell: &Cell) -> String {
+    let alarms: Vec<&Shift> = cell.shifts.iter().filter(|shift| shift.verdict.is_alarm()).collect();
+    if cell.verdict == Verdict::Incomparable {
+        return "measured in ways that cannot be compared (emulated, made up, or another number of accesses per sample); \
+                --force compares all the same."
+            .to_owned();
+    }
+    if !alarms.is_empty() {
+        let words: Vec<String> = alarms.iter().map(|shift| format!("{} {}", name(shift), by(cell, shift))).collect();
+        let pair = cell.shape.map_or_else(String::new, |shape| {
+            let (who, share) =
+                if shape.superiority >= 0.5 { ("B", shape.superiority) } else { ("A", 1.0 - shape.superiority) };
+            format!("; {who}'s sample is the longer one in {:.0} of 100 pairs", share * 100.0)
+        });
+        return format!("{}{pair}.", words.join(", "));
+    }
+    let Some(first) = cell.shifts.first() else { return "too few samples for any statistic.".to_owned() };
+    match (cell.verdict, cell.shape) {
+        (Verdict::Differs, Some(shape)) => format!(
+            "the form changed: {:.1} % of the samples lie {} than the margin explains, {} {}.",
+            shape.displaced.abs() * 100.0,
+            if shape.displaced > 0.0 { "higher" } else { "lower" },
+            name(first),
+            by(cell, first)
+        ),
+        _ => {
+            let need = first.need.map_or_else(String::new, |need| format!("; {}", help(need)));
+            format!("{} {}{need}.", name(first), by(cell, first))
+        }
+    }
+}
+
+fn name(shift: &Shift) -> &str {
+    match shift.name.as_str() {
+        "value" => "the figure",
+        "p50" => "median",
+        other => other,
+    }
+}
+
+fn by(cell: &Cell, shift: &Shift) -> String {
+    let values = format!("{} to {}", value(&cell.unit, shift.a), value(&cell.unit, shift.b));
+    match shift.change {
+        Some(change) => format!("{} {} ({values})", percent(change), interval(shift)).replace("  ", " "),
+        None => values,
+    }
+}
+
+/// What would make an unclear verdict clear.
+fn help(need: Need) -> String {
+    match need {
+        Need::Samples(n) => format!("about {} samples a side would tell", thousands(n)),
+        Need::Runs(n) => format!("about {} runs a side would tell", thousands(n)),
+        Need::Margin => "the change is about as large as the margin".to_owned(),
+    }
+}
+
+fn value(unit: &str, value: f64) -> String {
+    match unit {
+        "ns" => duration(value),
+        "bytes/s" => format!("{:.1} MB/s", value / 1e6),
+        "1" | "" => figure(value),
+        unit => format!("{} {}", figure(value), clean(unit)),
+    }
+}
+
+fn percent(change: f64) -> String {
+    let percent = change * 100.0;
+    if percent.abs() >= 1000.0 { format!("{percent:+.0} %") } else { format!("{percent:+.1} %") }
+}
+
+fn interval(shift: &Shift) -> String {
+    let end = |end: Option<f64>| end.map_or_else(|| "?".to_owned(), |end| format!("{:+.1}", end * 100.0));
+    match (shift.low, shift.high) {
+        (None, None) => String::new(),
+        (low, high) => format!("[{}, {}]", end(low), end(high)),
+    }
+}
+
+fn rulings(lines: &mut Vec<String>, judgement: &Judgement) {
+    if judgement.rulings.is_empty() {
+        return;
+    }
+    lines.push(String::new());
+    for ruling in &judgement.rulings {
+        lines.push(ruling_line(ruling));
+        for (list, word) in [(&ruling.passed, "passed"), (&ruling.unproven, "not proven")] {
+            for &(cell, shift) in list.iter().take(SHOWN_CELLS) {
+                let cell = &judgement.cells[cell];
+                let cpu = match (cell.merged, cell.key.cpu) {
+                    (1, Some(cpu)) => format!(" on CPU {cpu}"),
+                    (1, None) => String::new(),
+                    _ => " together".to_owned(),
+                };
+                let shift = &cell.shifts[shift];
+                lines.push(format!("  {word}: {}{cpu}: {} {}", cell.key.title(), name(shift), by(cell, shift)));
+            }
+            let rest = list.len().saturating_sub(SHOWN_CELLS);
+            if rest > 0 {
+                lines.push(format!("  {word}: and {} more", thousands(rest as u64)));
+            }
+        }
+        alone(lines, ruling);
+        if !ruling.missing.is_empty() {
+            lines.push(format!("  not measured in B: {}", unmatched(&ruling.missing)));
+        }
+    }
+}
+
+/// Figures that only B has, those that are proven before the others.
+fn alone(lines: &mut Vec<String>, ruling: &Ruling) {
+    let mut all: Vec<&Alone> = ruling.alone.iter().collect();
+    all.sort_by_key(|alone| !alone.is_proven);
+    for alone in all.iter().take(SHOWN_CELLS) {
+        let word = if alone.is_proven { "passed" } else { "not proven" };
+        let cpu = alone.key.cpu.map(|cpu| format!(" on CPU {cpu}")).unwrap_or_default();
+        let name = if alone.name == "value" { String::new() } else { format!("{} ", alone.name) };
+        let figure = value(&alone.unit, alone.value);
+        lines.push(format!("  {word}: {}{cpu}: {name}{figure}, only in B", alone.key.title()));
+    }
+    let rest = all.len().saturating_sub(SHOWN_CELLS);
+    if rest > 0 {
+        lines.push(format!("  only in B: and {} more", thousands(rest as u64)));
+    }
+}
+
+fn ruling_line(ruling: &Ruling) -> String {
+    let word = match (ruling.is_failed(), ruling.is_undecided()) {
+        (true, _) => "FAILED",
+        (false, true) => "UNDECIDED",
+        (false, false) => "ok",
+    };
+    let mut parts = vec![format!("held against {}", many(ruling.checked, "figure"))];
+    if ruling.undecided > 0 {
+        parts.push(format!(
+            "{} could not be decided (too few samples, nothing in A, or incomparable)",
+            ruling.undecided
+        ));
+    }
+    format!("{word}: --fail-if '{}': {}", clean(&ruling.limit.text), parts.join(", "))
+}
+
+fn table(lines: &mut Vec<String>, judgement: &Judgement, all: bool) {
+    let groups = by_weight(judgement.overall());
+    let single = by_weight(judgement.cells.iter().filter(|cell| !cell.is_overall));
+    let shown_groups = if all { groups.len() } else { groups.len().min(4 * SHOWN_CELLS) };
+    let alarms = single.iter().filter(|cell| cell.verdict != Verdict::Same).count();
+    let shown_single = if all { single.len() } else { alarms.min(SHOWN_CELLS) };
+    let shown: Vec<&Cell> = groups[..shown_groups]
+        .iter()
+        .chain(&single[..shown_single])
+        .copied()
+        .filter(|c| !c.shifts.is_empty())
+        .collect();
+    if shown.is_empty() {
+        return;
+    }
+    lines.push(String::new());
+    let mut columns = Columns::new(&[
+        ("Device", 0, Align::Left),
+        ("Test", 0, Align::Left),
+        ("Target", 0, Align::Left),
+        ("Figure", 0, Align::Left),
+        ("CPU", 0, Align::Right),
+        ("", 0, Align::Left),
+        ("A", 0, Align::Right),
+        ("B", 0, Align::Right),
+        ("Change", 0, Align::Right),
+        ("95 % interval", 0, Align::Right),
+        ("P(B>A)", 0, Align::Right),
+        ("Verdict", 0, Align::Left),
+    ]);
+    for cell in shown {
+        let cpu = match (cell.merged, cell.key.cpu) {
+            (1, Some(cpu)) => cpu.to_string(),
+            (1, None) => "-".to_owned(),
+            _ => "all".to_owned(),
+        };
+        let is_wanted = |place: usize, shift: &Shift| {
+            all || place == 0 || shift.name == "p99" || (shift.verdict.is_alarm() && shift.name != "mean")
+        };
+        for (place, shift) in cell.shifts.iter().enumerate().filter(|(place, shift)| is_wanted(*place, shift)) {
+            let superiority = cell.shape.filter(|_| place == 0).map(|shape| format!("{:.2}", shape.superiority));
+            let form = if place == 0 && cell.shape.is_some_and(|s| s.is_alarm) && !shift.verdict.is_alarm() {
+                " (form differs)"
+            } else {
+                ""
+            };
+            columns.row(vec![
+                dash(&clean(&cell.key.device)),
+                clean(&cell.key.test),
+                cell.key.target(),
+                clean(&cell.key.figure),
+                cpu.clone(),
+                if shift.name == "value" { "-".to_owned() } else { shift.name.clone() },
+                value(&cell.unit, shift.a),
+                value(&cell.unit, shift.b),
+                shift.change.map_or_else(|| "-".to_owned(), percent),
+                dash(&interval(shift)),
+                superiority.unwrap_or_else(|| "-".to_owned()),
+                format!("{}{form}", shift.verdict.word()),
+            ]);
+        }
+    }
+    columns.drop_empty();
+    lines.extend(columns.lines());
+    let left = groups.len() - shown_groups + single.len() - shown_single;
+    if left > 0 {
+        lines.push(format!("{} not shown; --all shows every one", many(left, "cell")));
+    }
+}
+
+fn dash(text: &str) -> String {
+    if text.is_empty() { "-".to_owned() } else { text.to_owned() }
+}
+
+fn legend(lines: &mut Vec<String>, judgement: &Judgement) {
+    let options = &judgement.options;
+    lines.push(String::new());
+    lines.push(format!(
+        "Change within {:.1} % is none (--margin); of all alarms together at most {:.0} in 100 comparisons come by chance.",
+        options.margin * 100.0,
+        ALPHA * 100.0
+    ));
+    let widened = judgement.cells.iter().flat_map(|cell| &cell.shifts);
+    let widest = widened.map(|shift| shift.margin).fold(options.margin, f64::max);
+    if widest > options.margin {
+        lines.push(format!(
+            "The clock's step is wider than that for some: their margin is up to {:.1} %.",
+            widest * 100.0
+        ));
+    }
+    if judgement.cells.iter().flat_map(|cell| &cell.shifts).any(|shift| shift.is_of_cells) {
+        lines.push(
+            "The median of several cells together is the geometric mean of the cells' own, each weighing the same."
+                .to_owned(),
+        );
+    }
+    if judgement.runs == (1, 1) {
+        lines.push(format!(
+            "One run a side: how far runs lie from each other is not known and was taken as {:.1} % (--run-spread).",
+            options.spread * 100.0
+        ));
+    }
+}

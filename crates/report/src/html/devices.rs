@@ -1,0 +1,467 @@
+//! The devices that records know of: an index by root port, and a page for each with all that is known of it.
+
+use std::collections::BTreeMap;
+
+use pciescope_core::{Bdf, Finding, Function, Histogram, Record, Severity, outcome};
+
+use super::{safe, write_table};
+use crate::model::{self, Host, Kind, Section, cpu_of};
+use crate::table::layout::{Align, Columns};
+use crate::text::{duration, figure, thousands};
+
+/// A function, or a device node of which no function is known.
+pub struct Device<'r> {
+    /// The anchor of its page.
+    pub id: String,
+    /// Its machine, by place among [`model::hosts`].
+    pub host: Option<usize>,
+    /// Address, name or path.
+    pub name: String,
+    /// The name, with the machine's where there are several.
+    pub title: String,
+    pub function: Option<&'r Function>,
+    /// The device node, of readouts.
+    pub path: Option<&'r str>,
+    /// The sections that are its own, by place.
+    pub sections: Vec<usize>,
+    /// All records about it.
+    pub records: Vec<&'r Record>,
+}
+
+impl Device<'_> {
+    fn bdf(&self) -> Option<Bdf> {
+        self.function.and_then(|function| function.bdf)
+    }
+    /// From the root port to itself, to sort and to nest by.
+    fn chain(&self) -> Vec<String> {
+        let mut chain: Vec<String> = self.function.map_or(Vec::new(), |f| f.path.iter().map(Bdf::to_string).collect());
+        chain.push(self.name.clone());
+        chain
+    }
+    /// The bridges above it and itself.
+    fn line(&self) -> Vec<Bdf> {
+        self.function.map_or(Vec::new(), |f| f.path.iter().chain(&f.bdf).copied().collect())
+    }
+}
+
+/// Whether a section is of several devices by its nature.
+pub fn is_of_many(section: &Section) -> bool {
+    matches!(model::kind(section.test()), Kind::Counters | Kind::Readout) || section.test() == "doctor"
+}
+
+/// Whether a section belongs to one device and stands on its page.
+fn is_own(section: &Section) -> bool {
+    section.first().device.is_some() && !is_of_many(section)
+}
+
+/// The devices, by machine and from the root ports down.
+pub fn devices<'r>(sections: &[Section<'r>], hosts: &[Host]) -> Vec<Device<'r>> {
+    let mut devices: Vec<Device> = Vec::new();
+    let mut places: BTreeMap<(Option<usize>, String), usize> = BTreeMap::new();
+    for (number, section) in sections.iter().enumerate() {
+        for record in &section.records {
+            let path = record.stream.as_ref().map(|stream| stream.path.as_str()).filter(|path| !path.is_empty());
+            let function = record.device.as_ref();
+            let name = match (function, path) {
+                (Some(f), _) => f.bdf.map_or_else(|| f.name.clone(), |bdf| bdf.to_string()),
+                (None, Some(path)) => path.to_owned(),
+                (None, None) => continue,
+            };
+            let host = model::host_of(hosts, &record.run);
+            let place = *places.entry((host, name.clone())).or_insert_with(|| {
+                let (sections, records) = (Vec::new(), Vec::new());
+                let title = match host.map(|host| &hosts[host].name) {
+                    Some(machine) if hosts.len() > 1 => format!("{name} ({machine})"),
+                    _ => name.clone(),
+                };
+                devices.push(Device { id: String::new(), host, name, title, function, path, sections, records });
+                devices.len() - 1
+            });
+            let device = &mut devices[place];
+            // The record that knows the link speaks for the device.
+            let is_better = device.function.is_none_or(|known| known.link.is_none() && known.path.is_empty());
+            if function.is_some() && is_better {
+                device.function = function;
+            }
+            device.path = device.path.or(path);
+            device.records.push(record);
+            if is_own(section) && device.sections.last() != Some(&number) {
+                device.sections.push(number);
+            }
+        }
+    }
+    devices.sort_by_cached_key(|device| (device.host.is_none(), device.host, device.chain()));
+    for (number, device) in devices.iter_mut().enumerate() {
+        device.id = match device.bdf() {
+            Some(bdf) if hosts.len() < 2 => format!("d-{bdf}"),
+            _ => format!("d{number}"),
+        };
+    }
+    devices
+}
+
+/// A place in the tree.
+#[derive(Default)]
+struct Node {
+    device: Option<usize>,
+    below: BTreeMap<String, Node>,
+}
+
+/// The index: machines, root ports, bridges, devices.
+pub fn index(page: &mut String, devices: &[Device], sections: &[Section], hosts: &[Host]) {
+    page.push_str("<section class=\"card\" id=\"devices\">\n<h2>Devices</h2>\n");
+    let mut roots: BTreeMap<(bool, Option<usize>), Node> = BTreeMap::new();
+    for (number, device) in devices.iter().enumerate() {
+        let root = roots.entry((device.host.is_none(), device.host)).or_default();
+        device.chain().into_iter().fold(root, |node, name| node.below.entry(name).or_default()).device = Some(number);
+    }
+    for ((_, host), root) in &roots {
+        if hosts.len() > 1 {
+            let name = host.map_or("machine not described", |host| hosts[host].name.as_str());
+            *page += &format!("<h3>{}</h3>\n", safe(name));
+        }
+        list(page, root, devices, sections);
+    }
+    page.push_str("</section>\n");
+}
+
+fn list(page: &mut String, node: &Node, devices: &[Device], sections: &[Section]) {
+    page.push_str("<ul class=\"tree\">\n");
+    for (name, below) in &node.below {
+        match below.device {
+            Some(number) => {
+                let device = &devices[number];
+                *page += &format!("<li><a href=\"#{}\"><code>{}</code></a> ", safe(&device.id), safe(name));
+                let words: Vec<String> = about(device, sections).iter().map(|word| safe(word)).collect();
+                *page += &words.join(" <span class=\"dot\">&middot;</span> ");
+            }
+            None => *page += &format!("<li><code>{}</code> <span class=\"soft\">bridge</span>", safe(name)),
+        }
+        if !below.below.is_empty() {
+            list(page, below, devices, sections);
+        }
+        page.push_str("</li>\n");
+    }
+    page.push_str("</ul>\n");
+}
+
+fn link(function: &Function) -> Option<String> {
+    let link = function.link?;
+    Some(match link.width {
+        0 => "link down".to_owned(),
+        width => format!("{} GT/s x{width}", link.speed_gts),
+    })
+}
+
+/// A device in one line, with its first figures.
+fn about(device: &Device, sections: &[Section]) -> Vec<String> {
+    let mut words = Vec::new();
+    if let Some(f) = device.function {
+        words.extend((!f.name.is_empty() && f.bdf.is_some()).then(|| f.name.clone()));
+        words.extend(f.driver.clone());
+        words.extend(link(f));
+        words.extend(f.node.map(|node| format!("node {node}")));
+        words.extend(f.emulated.as_ref().map(|_| "emulated".to_owned()));
+    }
+    words.extend(device.path.filter(|path| **path != device.name).map(str::to_owned));
+    for number in device.sections.iter().take(3) {
+        let section = &sections[*number];
+        if let Some(median) = whole(section).median_ns() {
+            words.push(format!("{} {}", section.test(), duration(median)));
+        }
+    }
+    match device.sections.len() {
+        0..=3 => {}
+        4 => words.push("1 measurement more".to_owned()),
+        n => words.push(format!("{} measurements more", n - 3)),
+    }
+    for (name, title) in [("rx_bytes_per_s", "Rx"), ("tx_bytes_per_s", "Tx"), ("speed", "read")] {
+        let is_wanted = |r: &&&Record| name != "speed" || crate::readout::Row::new(r).is_reading();
+        let known = device.records.iter().filter(is_wanted).filter_map(|r| r.metrics.get(name)).map(|m| m.value);
+        let known = known.filter(|value| value.is_finite());
+        if let Some(most) = known.reduce(f64::max) {
+            words.push(format!("{title} up to {:.1} MB/s", most / 1e6));
+        }
+    }
+    let count = |severity| findings(device).iter().filter(|f| f.severity == severity).count();
+    for (severity, word) in [(Severity::Problem, "problem"), (Severity::Warning, "warning")] {
+        match count(severity) {
+            0 => {}
+            1 => words.push(format!("1 {word}")),
+            n => words.push(format!("{n} {word}s")),
+        }
+    }
+    words
+}
+
+fn histogram(section: &Section) -> &'static str {
+    if model::kind(section.test()) == Kind::Irq { outcome::TRIGGER_TO_HANDLER } else { outcome::LATENCY }
+}
+
+/// All samples; of a path those of the last hop, the device itself.
+fn whole(section: &Section) -> Histogram {
+    let hop = |record: &Record| record.target.as_ref().and_then(|target| target.hop);
+    let mut hops = section.merged_by(histogram(section), |record| Some(hop(record)));
+    hops.pop_last().map(|(_, histogram)| histogram).unwrap_or_default()
+}
+
+fn findings<'r>(device: &Device<'r>) -> Vec<&'r Finding> {
+    device.records.iter().flat_map(|record| &record.findings).filter(|finding| !finding.silenced).collect()
+}
+
+/// What is known of a device, before its own sections.
+pub fn page_of(page: &mut String, device: &Device, sections: &[Section], devices: &[Device]) {
+    if let Some(function) = device.function {
+        page.push_str("<dl>\n");
+        for (name, value) in identity(function) {
+            *page += &format!("<dt>{name}</dt><dd>{}</dd>\n", safe(&value));
+        }
+        if let Some(path) = device.path {
+            *page += &format!("<dt>Device node</dt><dd>{}</dd>\n", safe(path));
+        }
+        page.push_str("</dl>\n");
+    }
+    latencies(page, device, sections);
+    counted(page, device, devices);
+    rows(page, device, sections);
+    found(page, device, devices);
+}
+
+fn identity(f: &Function) -> Vec<(&'static str, String)> {
+    let mut facts = vec![("Device", format!("{} [{:04x}:{:04x}]", f.name, f.vendor, f.device))];
+    if (f.subsystem_vendor, f.subsystem_device) != (0, 0) {
+        facts.push(("Subsystem", format!("{:04x}:{:04x}", f.subsystem_vendor, f.subsystem_device)));
+    }
+    facts.push(("Class", format!("{:06x}", f.class)));
+    facts.extend(f.driver.clone().map(|driver| ("Driver", driver)));
+    facts.push(("NUMA node", f.node.map_or_else(|| "not known".to_owned(), |node| node.to_string())));
+    if let (Some(now), Some(l)) = (link(f), f.link) {
+        let most = if l.max_width > 0 {
+            format!("; the device can {} GT/s x{}", l.max_speed_gts, l.max_width)
+        } else {
+            String::new()
+        };
+        facts.push(("Link", format!("{now}{most}")));
+        let sizes = [("MPS", l.mps_bytes), ("MRRS", l.mrrs_bytes)];
+        let sizes: Vec<String> =
+            sizes.iter().filter_map(|(name, size)| Some(format!("{name} {} bytes", (*size)?))).collect();
+        if !sizes.is_empty() {
+            facts.push(("Payload", sizes.join(", ")));
+        }
+    }
+    if !f.path.is_empty() {
+        facts.push(("Below", crate::text::path(&f.path)));
+    }
+    let bar = |bar: &pciescope_core::Bar| {
+        let kind = if bar.is_memory { "" } else { " I/O" };
+        format!("BAR{}{kind} {} bytes", bar.number, thousands(bar.size_bytes))
+    };
+    if !f.bars.is_empty() {
+        facts.push(("Windows", f.bars.iter().map(bar).collect::<Vec<_>>().join(", ")));
+    }
+    if f.msix_vectors + f.msi_vectors.min(u16::MAX - f.msix_vectors) > 0 {
+        facts.push(("Vectors", format!("{} MSI-X, {} MSI", f.msix_vectors, f.msi_vectors)));
+    }
+    facts.extend(f.iommu_group.map(|group| ("IOMMU group", group.to_string())));
+    facts.extend(f.limited.clone().map(|why| ("Not known", why)));
+    facts.extend(f.emulated.clone().map(|why| ("Emulated", why)));
+    facts
+}
+
+/// Its latencies: a row for each measurement, with the CPUs at both ends.
+fn latencies(page: &mut String, device: &Device, sections: &[Section]) {
+    let (l, r) = (Align::Left, Align::Right);
+    let mut columns = Columns::new(&[
+        ("Measured", 10, l),
+        ("Samples", 7, r),
+        ("Min", 5, r),
+        ("Median", 6, r),
+        ("P99", 5, r),
+        ("P99.9", 5, r),
+        ("Max", 5, r),
+        ("Lost", 4, r),
+        ("Fastest CPU", 11, l),
+        ("Slowest CPU", 11, l),
+    ]);
+    for number in &device.sections {
+        let section = &sections[*number];
+        let name = histogram(section);
+        let all = whole(section);
+        if all.is_empty() {
+            continue;
+        }
+        let last = section.records.iter().filter_map(|record| record.target.as_ref()?.hop).max();
+        let is_last = |record: &Record| record.target.as_ref().and_then(|target| target.hop) == last;
+        let by_cpu = section.merged_by(name, |record| cpu_of(record).filter(|_| is_last(record)));
+        let mut cpus: Vec<(f64, u32)> = by_cpu.into_iter().filter_map(|(cpu, h)| Some((h.median_ns()?, cpu))).collect();
+        cpus.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let end = |end: Option<&(f64, u32)>| {
+            end.map_or("-".to_owned(), |(median, cpu)| format!("{cpu}: {}", duration(*median)))
+        };
+        let time = |ns: Option<f64>| ns.map_or("-".to_owned(), duration);
+        let label = section.first().label.as_deref().map(|label| format!(" ({label})")).unwrap_or_default();
+        let lost = section.sum("lost").or_else(|| section.sum("samples_lost"));
+        columns.row(vec![
+            format!("{}{label}", section.test()),
+            thousands(all.count()),
+            time(all.min_ns()),
+            time(all.median_ns()),
+            time(all.percentile_ns(99.0)),
+            time(all.percentile_ns(99.9)),
+            time(all.max_ns()),
+            lost.map_or("-".to_owned(), figure),
+            end(cpus.first()),
+            end(cpus.last()),
+        ]);
+    }
+    if !columns.rows().is_empty() {
+        columns.drop_empty();
+        page.push_str("<h3>Latency, all CPUs together</h3>\n");
+        write_table(page, &columns);
+        let links: Vec<String> = device
+            .sections
+            .iter()
+            .map(|n| format!("<a href=\"#s{n}\">{}</a>", safe(&super::short_title(&sections[*n], sections))))
+            .collect();
+        *page += &format!("<p class=\"line\">By CPU, with heat maps: {}</p>\n", links.join(", "));
+    }
+}
+
+/// Counters of the device itself and of its root port.
+fn counted(page: &mut String, device: &Device, devices: &[Device]) {
+    let Some(root) = device.function.and_then(|f| f.path.first().copied().or(f.bdf)) else { return };
+    let (l, r) = (Align::Left, Align::Right);
+    let mut columns = Columns::new(&[
+        ("Port", 12, l),
+        ("Counted", 8, l),
+        ("Figure", 8, r),
+        ("Unit", 4, l),
+        ("Ran(%)", 6, r),
+        ("Run", 4, l),
+    ]);
+    let ports = devices
+        .iter()
+        .filter(|other| other.host == device.host && other.bdf().is_some_and(|b| Some(b) == device.bdf() || b == root));
+    for port in ports {
+        let records = port.records.iter().filter(|record| model::kind(&record.test) == Kind::Counters);
+        for record in records.rev().take(1) {
+            let names = |record: &Record| record.label.clone().unwrap_or_else(|| record.run.clone());
+            let mine = record.metrics.iter().filter(|(_, metric)| metric.value != 0.0);
+            for (name, metric) in mine {
+                let value =
+                    if metric.unit == "bytes/s" { format!("{:.2}", metric.value / 1e6) } else { figure(metric.value) };
+                columns.row(vec![
+                    port.name.clone(),
+                    name.clone(),
+                    if metric.at_least { format!(">={value}") } else { value },
+                    if metric.unit == "bytes/s" { "MB/s".to_owned() } else { metric.unit.clone() },
+                    metric.running.map_or("-".to_owned(), |share| format!("{:.1}", share * 100.0)),
+                    names(record),
+                ]);
+            }
+        }
+    }
+    if columns.rows().is_empty() {
+        return;
+    }
+    columns.drop_empty();
+    page.push_str("<h3>Counters of its root port, last interval, what is not 0</h3>\n");
+    write_table(page, &columns);
+}
+
+/// What was read out of it.
+fn rows(page: &mut String, device: &Device, sections: &[Section]) {
+    let (l, r) = (Align::Left, Align::Right);
+    let mut columns = Columns::new(&[
+        ("Function", 8, l),
+        ("Devices", 7, r),
+        ("MB", 6, r),
+        ("MB/s", 6, r),
+        ("of ceiling(%)", 6, r),
+        ("Compared(MB)", 6, r),
+        ("Wrong(bytes)", 5, r),
+        ("Lost", 4, r),
+        ("Run", 4, l),
+    ]);
+    let own: Vec<&&Record> =
+        device.records.iter().filter(|record| record.test == pciescope_core::readout::TEST).collect();
+    for record in own.iter().take(MOST_ROWS) {
+        let metric = |name: &str| record.metrics.get(name).map(|metric| metric.value).filter(|value| value.is_finite());
+        let mega = |name: &str| metric(name).map_or("-".to_owned(), |value| format!("{:.1}", value / 1e6));
+        let plain = |name: &str| metric(name).map_or("-".to_owned(), figure);
+        let stream = record.stream.as_ref();
+        columns.row(vec![
+            stream.map_or("-".to_owned(), |stream| stream.function_name().to_string()),
+            stream.map_or("-".to_owned(), |stream| stream.devices.to_string()),
+            mega("size"),
+            mega("speed"),
+            metric("of_ceiling").map_or("-".to_owned(), |share| format!("{share:.1}")),
+            mega("verified"),
+            plain("wrong"),
+            plain("lost_interrupts"),
+            record.label.clone().unwrap_or_else(|| record.run.clone()),
+        ]);
+    }
+    if own.is_empty() {
+        return;
+    }
+    columns.drop_empty();
+    page.push_str("<h3>Read out</h3>\n");
+    write_table(page, &columns);
+    if own.len() > MOST_ROWS {
+        *page += &format!("<p class=\"line\">The first {MOST_ROWS} of {} rows; --csv writes all.</p>\n", own.len());
+    }
+    if let Some(number) = sections.iter().position(super::readout::is_readout) {
+        *page += &format!(
+            "<p class=\"line\">Charts, and all devices side by side: <a href=\"#s{number}\">readout</a></p>\n"
+        );
+    }
+}
+
+/// How many rows of readouts a device's page shows.
+const MOST_ROWS: usize = 40;
+
+/// What doctor found about it and about the bridges above.
+fn found(page: &mut String, device: &Device, devices: &[Device]) {
+    let line = device.line();
+    let near =
+        devices.iter().filter(|other| other.host == device.host && other.bdf().is_some_and(|bdf| line.contains(&bdf)));
+    let mut all: Vec<(&str, &Finding)> =
+        near.flat_map(|other| findings(other).into_iter().map(|finding| (other.name.as_str(), finding))).collect();
+    all.sort_by_key(|(_, finding)| std::cmp::Reverse(finding.severity));
+    if all.is_empty() {
+        return;
+    }
+    page.push_str("<h3>What doctor found here and on the way to the root port</h3>\n");
+    write_findings(page, &all);
+}
+
+/// Findings as a list: what, evidence, consequence, remedy.
+pub fn write_findings(page: &mut String, findings: &[(&str, &Finding)]) {
+    page.push_str("<ul class=\"findings\">\n");
+    for (about, finding) in findings {
+        let (class, word) = match finding.severity {
+            Severity::Problem => ("error", "problem"),
+            Severity::Warning => ("warning", "warning"),
+            Severity::Note => ("note", "note"),
+        };
+        *page += &format!(
+            "<li class=\"{class}\"><strong>{word}</strong> <code>{}</code> <code>{}</code>: {}",
+            safe(&finding.check),
+            safe(about),
+            safe(&finding.text)
+        );
+        let evidence: Vec<String> = finding.evidence.iter().map(|e| format!("{} = {}", e.source, e.value)).collect();
+        for (name, text) in [
+            ("Read", evidence.join("; ")),
+            ("Means", finding.consequence.clone()),
+            ("What to do", finding.remedy.clone()),
+        ] {
+            if !text.is_empty() {
+                *page += &format!("<br><span class=\"hint\">{name}: {}</span>", safe(&text));
+            }
+        }
+        page.push_str("</li>\n");
+    }
+    page.push_str("</ul>\n");
+}

@@ -1,0 +1,260 @@
+//! Runs side by side: a row for each device, test and statistic, a column for each run.
+//!
+//! Figures are each run's own; differences and what is said of them are `compare`'s, over the CPUs that both runs have.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use pciescope_core::{Histogram, Record};
+
+use super::safe;
+use crate::compare::cells::{self, Cell, LOSSES, Side};
+use crate::compare::{self, Judgement, Key, Shift, Verdict};
+use crate::model::{self, Host};
+use crate::text::{clean, duration, figure};
+
+/// More columns than this no one compares by eye.
+const MOST_COLUMNS: usize = 12;
+/// More rows than this no one reads.
+const MOST_ROWS: usize = 300;
+/// The statistics of a histogram: name as `compare` has it, words, percentile.
+const STATISTICS: [(&str, &str, Option<f64>); 4] = [
+    ("p50", "median", Some(50.0)),
+    ("p99", "p99", Some(99.0)),
+    ("p99.9", "p99.9", Some(99.9)),
+    ("max", "slowest", None),
+];
+
+/// Runs that stand in one column: those of one label, or a single one without.
+struct Column {
+    title: String,
+    host: String,
+    records: Vec<Record>,
+    runs: BTreeSet<String>,
+}
+
+fn columns(records: &[Record], hosts: &[Host]) -> Vec<Column> {
+    let mut columns: Vec<Column> = Vec::new();
+    let mut places: BTreeMap<(Option<usize>, Option<&str>, &str), usize> = BTreeMap::new();
+    // A run may have its label in some of its records only.
+    let labels: BTreeMap<&str, &str> = records.iter().filter_map(|r| Some((&*r.run, r.label.as_deref()?))).collect();
+    for record in records {
+        let label = labels.get(&*record.run).copied();
+        let host = model::host_of(hosts, &record.run);
+        let run = if label.is_some() { "" } else { &*record.run };
+        let place = *places.entry((host, label, run)).or_insert_with(|| {
+            columns.push(Column {
+                title: label.map_or_else(|| format!("run {}", record.run), str::to_owned),
+                host: host.map_or_else(|| "machine not described".to_owned(), |host| hosts[host].name.clone()),
+                records: Vec::new(),
+                runs: BTreeSet::new(),
+            });
+            columns.len() - 1
+        });
+        columns[place].records.push(record.clone());
+        columns[place].runs.insert(record.run.clone());
+    }
+    columns
+}
+
+/// The table, or nothing where no two runs measured the same.
+pub fn write(records: &[Record], hosts: &[Host]) -> String {
+    // Most files have one run, and 64,000 records need not be copied to see that.
+    if records.windows(2).all(|pair| pair[0].run == pair[1].run) {
+        return String::new();
+    }
+    let all = columns(records, hosts);
+    let sides: Vec<Side> = all.iter().map(|column| cells::side(&column.records, false)).collect();
+    let keys = |side: &Side| side.cells.keys().map(Key::merged).collect::<BTreeSet<Key>>();
+    let mut count: BTreeMap<Key, usize> = BTreeMap::new();
+    for key in sides.iter().flat_map(keys) {
+        *count.entry(key).or_default() += 1;
+    }
+    let common: Vec<&Key> = count.iter().filter(|(_, n)| **n > 1).map(|(key, _)| key).collect();
+    let shown: Vec<usize> =
+        (0..all.len()).filter(|place| keys(&sides[*place]).iter().any(|key| common.contains(&key))).collect();
+    if common.is_empty() || shown.len() < 2 {
+        return String::new();
+    }
+    let left_out = shown.len().saturating_sub(MOST_COLUMNS);
+    let shown = &shown[..shown.len() - left_out];
+    let first = shown[0];
+    let judged: Vec<Option<Judgement>> = shown
+        .iter()
+        .map(|place| {
+            (*place != first)
+                .then(|| compare::compare(&all[first].records, &all[*place].records, &compare::Options::default()))
+        })
+        .collect();
+    let mut page = String::from("<section class=\"card\">\n<h2>Runs side by side</h2>\n");
+    page += &format!(
+        "<p class=\"line\">Differences are against the first column, over the CPUs that both have. Bold: beyond noise \
+         (95 %, over {:.0} % of change), as `pciescope compare` judges it; plain: within noise, or too little data to tell.</p>\n",
+        compare::Options::default().margin * 100.0
+    );
+    if left_out > 0 {
+        page += &format!("<p class=\"line\">The first {MOST_COLUMNS} of {} runs.</p>\n", shown.len() + left_out);
+    }
+    page.push_str("<div class=\"scroll\"><table class=\"runs\">\n<thead><tr><th scope=\"col\" class=\"left\">Device, test, target</th><th scope=\"col\" class=\"left\">Statistic</th>");
+    for place in shown {
+        page += &head(&all[*place]);
+    }
+    page.push_str("</tr></thead>\n<tbody>\n");
+    let mut rows = 0;
+    for key in &common {
+        rows += write_key(&mut page, key, shown, &sides, &judged, MOST_ROWS.saturating_sub(rows));
+        if rows >= MOST_ROWS {
+            page.push_str("</tbody></table></div>\n<p class=\"line\">More rows are left out: `pciescope compare` has all.</p>\n</section>\n");
+            return page;
+        }
+    }
+    page.push_str("</tbody></table></div>\n</section>\n");
+    page
+}
+
+fn head(column: &Column) -> String {
+    let mut times: Vec<&str> = column.records.iter().map(|r| r.time.as_str()).filter(|time| !time.is_empty()).collect();
+    times.sort_unstable();
+    let runs = if column.runs.len() > 1 { format!("<br>{} runs", column.runs.len()) } else { String::new() };
+    format!(
+        "<th scope=\"col\">{}<br><span class=\"soft\">{}<br>{}{runs}</span></th>",
+        safe(&column.title),
+        safe(&column.host),
+        safe(times.first().copied().unwrap_or("time not known"))
+    )
+}
+
+/// What one side has of a cell, all CPUs and vectors together.
+#[derive(Default)]
+struct Own {
+    histogram: Histogram,
+    values: Vec<f64>,
+    unit: String,
+    cpus: BTreeSet<u32>,
+}
+
+fn own(side: &Side, key: &Key) -> Option<Own> {
+    let mut own = Own::default();
+    let mut is_there = false;
+    for (known, cell) in side.cells.iter().filter(|(known, _)| known.merged() == *key) {
+        let cell: &Cell = cell;
+        is_there = true;
+        own.unit.clone_from(&cell.unit);
+        own.cpus.extend(known.cpu);
+        for run in cell.runs.values() {
+            run.histograms.iter().for_each(|histogram| own.histogram.merge(histogram));
+            own.values.extend(&run.values);
+        }
+    }
+    is_there.then_some(own)
+}
+
+/// The rows of one cell; returns how many.
+fn write_key(
+    page: &mut String,
+    key: &Key,
+    shown: &[usize],
+    sides: &[Side],
+    judged: &[Option<Judgement>],
+    room: usize,
+) -> usize {
+    let owns: Vec<Option<Own>> = shown.iter().map(|place| own(&sides[*place], key)).collect();
+    let statistics: Vec<(&str, &str, Option<f64>)> =
+        if key.is_histogram { STATISTICS.to_vec() } else { vec![("value", "", None)] };
+    let mut rows = 0;
+    for (name, words, percentile) in statistics.into_iter().take(room) {
+        let values: Vec<Option<f64>> = owns.iter().map(|own| value(own.as_ref()?, key, percentile)).collect();
+        let is_quiet = LOSSES.contains(&key.figure.as_str()) && values.iter().flatten().all(|value| *value == 0.0);
+        if is_quiet || values.iter().flatten().count() < 2 {
+            continue;
+        }
+        let title = if words.is_empty() {
+            clean(&key.figure)
+        } else {
+            format!("{} {words}", clean(&key.figure).replace('_', " "))
+        };
+        let place = [clean(&key.device), clean(&key.test), key.target()];
+        let place = place.iter().filter(|part| !part.is_empty() && *part != "-").cloned().collect::<Vec<_>>().join(" ");
+        *page += &format!("<tr><td class=\"left\">{}</td><td class=\"left\">{}</td>", safe(&place), safe(&title));
+        for (column, value) in values.iter().enumerate() {
+            let Some(value) = value else {
+                page.push_str("<td>-</td>");
+                continue;
+            };
+            let unit = owns[column].as_ref().map_or("", |own| own.unit.as_str());
+            let text = safe(&shown_as(*value, if key.is_histogram { "ns" } else { unit }));
+            let has_same_cpus = owns[0].as_ref().map(|own| &own.cpus) == owns[column].as_ref().map(|own| &own.cpus);
+            let told = difference(key, name, &judged[column], (values[0], *value), has_same_cpus);
+            *page += &format!("<td>{text}{told}</td>");
+        }
+        page.push_str("</tr>\n");
+        rows += 1;
+    }
+    rows
+}
+
+fn value(own: &Own, key: &Key, percentile: Option<f64>) -> Option<f64> {
+    let value = match (key.is_histogram, percentile) {
+        (true, Some(50.0)) => own.histogram.median_ns(),
+        (true, Some(percentile)) => own.histogram.percentile_ns(percentile),
+        (true, None) => own.histogram.max_ns(),
+        (false, _) if LOSSES.contains(&key.figure.as_str()) => Some(own.values.iter().sum()),
+        (false, _) => (!own.values.is_empty()).then(|| own.values.iter().sum::<f64>() / own.values.len() as f64),
+    };
+    value.filter(|value| value.is_finite())
+}
+
+fn shown_as(value: f64, unit: &str) -> String {
+    match unit {
+        "ns" => duration(value),
+        "bytes/s" => format!("{:.1} MB/s", value / 1e6),
+        "bytes" => format!("{:.1} MB", value / 1e6),
+        "1" => figure(value),
+        unit => format!("{} {}", figure(value), clean(unit)),
+    }
+}
+
+/// The difference against the first column: the one that was judged, over common CPUs, or the plain one.
+fn difference(
+    key: &Key,
+    name: &str,
+    judgement: &Option<Judgement>,
+    (first, value): (Option<f64>, f64),
+    has_same_cpus: bool,
+) -> String {
+    let (Some(judgement), Some(first)) = (judgement, first) else { return String::new() };
+    let cell = judgement.cells.iter().find(|cell| cell.is_overall && cell.key.merged() == *key);
+    if cell.is_some_and(|cell| cell.verdict == Verdict::Incomparable) {
+        return "<br><span class=\"soft\">not comparable</span>".to_owned();
+    }
+    let shift: Option<&Shift> = cell.and_then(|cell| cell.shifts.iter().find(|shift| shift.name == name));
+    let change = match shift {
+        Some(shift) => shift.change,
+        None => (first != 0.0).then(|| value / first - 1.0),
+    };
+    let Some(change) = change.filter(|change| change.is_finite()) else { return String::new() };
+    let percent = format!("{:+.1} %", change * 100.0);
+    let mut note = String::new();
+    // With other CPUs on both sides the figures compared are not those that stand here, nor is the mean of the CPUs' medians
+    // the median of all their samples.
+    let is_other = |a: f64, b: f64| (a - b).abs() > 0.005 * b.abs();
+    if let Some(shift) =
+        shift.filter(|shift| key.is_histogram && (is_other(shift.a, first) || is_other(shift.b, value)))
+    {
+        let what = if has_same_cpus { "mean of the CPUs" } else { "common CPUs" };
+        note = format!("<br><span class=\"soft\">{what}: {} to {}</span>", duration(shift.a), duration(shift.b));
+    }
+    match shift.map(|shift| shift.verdict) {
+        Some(verdict) if verdict.is_alarm() => {
+            let class = if matches!(verdict, Verdict::Slower) {
+                "worse"
+            } else if verdict == Verdict::Faster {
+                "better"
+            } else {
+                "moved"
+            };
+            format!("{note}<br><strong class=\"{class}\">{percent} {}</strong>", verdict.word())
+        }
+        Some(verdict) => format!("{note}<br><span class=\"soft\">{percent} {}</span>", verdict.word()),
+        None => format!("<br><span class=\"soft\">{percent}</span>"),
+    }
+}

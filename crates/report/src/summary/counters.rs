@@ -1,0 +1,150 @@
+//! What counters allow to conclude, by themselves and beside known traffic.
+
+use std::collections::BTreeMap;
+
+use pciescope_core::Record;
+use pciescope_core::comparison::Comparison;
+
+use super::verdict::{Conclusions, Place, are, labelled, largest, metric, name_of, plural, quoted};
+use crate::model::Section;
+use crate::text::figure;
+
+/// Above which share of a ceiling, in percent, little is left.
+const BUSY: f64 = 90.0;
+
+pub(super) fn verify(out: &mut Conclusions, number: usize, section: &Section) {
+    let place = Place::Section(number);
+    let rows: Vec<Comparison> = section.records.iter().filter_map(|record| Comparison::from_record(record)).collect();
+    let (mut right, mut open) = (Vec::new(), 0);
+    for row in &rows {
+        let error = row.error_percent();
+        match (row.is_right(), error) {
+            (Some(true), Some(error)) => right.push((error, row)),
+            (Some(false), error) => {
+                let off =
+                    error.map_or("has no traffic to compare with".to_owned(), |error| format!("is {error:+.3} % off"));
+                let allowed = row.allowed_percent().unwrap_or_default();
+                let (workload, counter) = (quoted(&row.workload), quoted(&row.counter));
+                out.doubt(2, place, format!("{workload}: {counter} {off}; {allowed:.3} % is allowed."));
+                let text = if row.is_scaled() {
+                    format!(
+                        "Count {counter} with fewer events at once: it ran for {:.0} % of the time.",
+                        row.running * 100.0
+                    )
+                } else {
+                    format!("Do not rely on {counter} before `pciescope verify` agrees with it.")
+                };
+                out.advise(3, place, text);
+            }
+            _ => open += 1,
+        }
+    }
+    if let Some((error, row)) = right.iter().max_by(|a, b| a.0.abs().total_cmp(&b.0.abs())) {
+        let what = format!("{}: {}", quoted(&row.workload), quoted(&row.counter));
+        let of = if right.len() == rows.len() { String::new() } else { format!(" of {}", rows.len()) };
+        out.good(
+            number,
+            format!(
+                "{}{of} of a counter with known traffic within what is allowed; the largest error is {error:+.3} % ({what}; {:.3} % allowed).",
+                plural(right.len(), "comparison"),
+                row.allowed_percent().unwrap_or_default()
+            ),
+        );
+    }
+    if open > 0 {
+        out.doubt(
+            5,
+            place,
+            format!("{} of a counter with known traffic without a tolerance: no verdict.", plural(open, "comparison")),
+        );
+    }
+}
+
+pub(super) fn counters(out: &mut Conclusions, number: usize, section: &Section) {
+    let place = Place::Section(number);
+    let name = |record: &Record| {
+        let device = record.device.as_ref().map(name_of);
+        let instance = record.instance.as_ref();
+        let name = device.or_else(|| instance?.pmu.as_deref().map(quoted)).or_else(|| Some(quoted(&instance?.scope)));
+        labelled(&name.unwrap_or_else(|| "counter".to_owned()), record)
+    };
+    let figures =
+        || section.records.iter().flat_map(|record| record.metrics.values().map(move |metric| (*record, metric)));
+    let shares = figures().filter_map(|(record, metric)| Some((metric.running?, record)));
+    let total = figures().count();
+    match shares.min_by(|a, b| a.0.total_cmp(&b.0)) {
+        Some((least, record)) => {
+            let scaled = figures().filter(|(_, metric)| metric.running.is_some()).count();
+            out.doubt(
+                4,
+                place,
+                format!(
+                    "{scaled} of {total} counted figures are scaled: the counters ran for a part of the time, {} for {:.1} %, the least.",
+                    name(record),
+                    least * 100.0
+                ),
+            );
+            out.advise(
+                5,
+                place,
+                "Count fewer events at once: what is scaled misses what happened while it did not run.".to_owned(),
+            );
+        }
+        None if total > 0 => {
+            out.good(number, format!("{} counted for the whole time, none is scaled.", are(total, "figure", "is")))
+        }
+        None => {}
+    }
+    let limits = figures().filter(|(_, metric)| metric.at_least).count();
+    if limits > 0 {
+        out.doubt(
+            3,
+            place,
+            format!("{} only known from below: a counter reached its end.", are(limits, "counted figure", "is")),
+        );
+        out.advise(5, place, "Read counters more often (a shorter -I): some reached their end.".to_owned());
+    }
+    errors(out, number, section, &name);
+    for (what, names) in
+        [("link's ceiling", ["rx_link_share", "tx_link_share"]), ("DRAM peak", ["peak_share", "peak_share"])]
+    {
+        let busiest =
+            names.iter().filter_map(|name| largest(&section.records, name)).max_by(|a, b| a.0.total_cmp(&b.0));
+        let Some((share, record)) = busiest else { continue };
+        let words = format!("{} uses {share:.1} % of its {what}, the most of all", name(record));
+        if share > 100.0 {
+            out.doubt(0, place, format!("{words}: more than it can carry, invalid."));
+        } else if share > BUSY {
+            out.doubt(5, place, format!("{words}: above {BUSY:.0} % little is left."));
+        } else {
+            out.good(number, format!("{words}; up to {BUSY:.0} % is good."));
+        }
+    }
+}
+
+/// Errors and retries of links.
+fn errors(out: &mut Conclusions, number: usize, section: &Section, name: &dyn Fn(&Record) -> String) {
+    const ERRORS: [&str; 5] = ["layer1_errors", "layer2_errors", "layer3_errors", "naks", "retries"];
+    let mut ports: BTreeMap<String, f64> = BTreeMap::new();
+    for record in &section.records {
+        let known: Vec<f64> = ERRORS.iter().filter_map(|error| metric(record, error)).collect();
+        if !known.is_empty() {
+            *ports.entry(name(record)).or_default() += known.iter().sum::<f64>();
+        }
+    }
+    for (port, count) in ports.iter().filter(|(_, count)| **count > 0.0) {
+        out.doubt(
+            3,
+            Place::Section(number),
+            format!("{port}: {} link errors and retries were counted.", figure(*count)),
+        );
+        out.advise(
+            4,
+            Place::Section(number),
+            format!("{port}: look at the link below it, slot, riser and cable: it repeats or loses packets."),
+        );
+    }
+    if !ports.is_empty() && ports.values().all(|count| *count == 0.0) {
+        out.good(number, format!("No link error and no retry was counted at {}.", plural(ports.len(), "port")));
+    }
+}

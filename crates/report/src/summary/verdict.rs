@@ -1,0 +1,344 @@
+//! What records allow to conclude: what is good, what is doubtful, what to do.
+//!
+//! Every sentence follows from figures in the records by a rule whose threshold stands in the sentence and in [`rules`].
+//! Where no rule applies nothing is said, and the list says that.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use pciescope_core::{Function, Record, convert};
+
+use super::counters::{counters, verify};
+use super::doctor::doctor;
+use super::latency::{latency, losses, path};
+use super::readout::{conversions, read_out};
+use crate::model::{self, Kind, Section};
+use crate::text::{clean, thousands};
+
+/// The rules, for the reader who asks what a sentence rests on.
+const RULES: [(Option<Kind>, &str); 11] = [
+    (None, "Losses (interrupts, samples, transfers): none is good, any is doubtful."),
+    (
+        Some(Kind::Mmio),
+        "Median register read: below 1.5 times the best published figure for as many hops is good; below the wire's floor is invalid.",
+    ),
+    (None, "Slowest sample: below 10 times the median is good."),
+    (None, "Fewer than 1,000 samples say nothing of the slowest 1 %."),
+    (
+        None,
+        "NUMA nodes: 10 % between their medians, of 1,000 samples each and by more than the clock's step, is a reason to choose CPUs.",
+    ),
+    (
+        Some(Kind::Verify),
+        "A counter beside known traffic: good within its tolerance, or within the bound of a figure that was scaled.",
+    ),
+    (
+        Some(Kind::Counters),
+        "Counters: good where none was scaled to the whole time and none reached its end; any link error or retry is doubtful.",
+    ),
+    (Some(Kind::Counters), "Ports and DRAM channels: up to 90 % of the ceiling is good; above 100 % is invalid."),
+    (
+        Some(Kind::Readout),
+        "Readout: good where compared bytes are right and the rate is 80 % of the link's ceiling or more; below 50 %, or repeats that vary by over 5 %, are doubtful.",
+    ),
+    (None, "Links: good where speed and width are the most that the device can."),
+    (
+        None,
+        "Warnings, errors and doctor's problems and warnings are doubtful, and what they advise is what to do; checks that could not look, or were silenced, are not good. Emulated and made-up figures say nothing about hardware.",
+    ),
+];
+
+/// How many sentences a list has before it says how many more there are.
+const MOST: usize = 12;
+/// The longest text of a record that is quoted, in characters.
+const LONGEST: usize = 300;
+/// Warnings that a rule says in figures.
+const SAID: [&str; 5] = ["emulated-device", "wrong-data", "above-ceiling", "multiplexed", "saturated"];
+
+/// The rules that may apply to these sections, in words.
+pub fn rules(sections: &[Section]) -> Vec<&'static str> {
+    let is_there = |kind: Kind| sections.iter().any(|section| model::kind(section.test()) == kind);
+    RULES.iter().filter(|(kind, _)| kind.is_none_or(&is_there)).map(|(_, words)| *words).collect()
+}
+
+/// What of the page a sentence is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// A section, by its place among [`model::sections`].
+    Section(usize),
+    /// The list of warnings and errors.
+    Notices,
+}
+
+/// A sentence.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Statement {
+    /// In words: figure, unit, device.
+    pub text: String,
+    /// Where the figures stand.
+    pub place: Place,
+    rank: u8,
+}
+
+/// What can be concluded.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Conclusions {
+    /// What is as it should be.
+    pub good: Vec<Statement>,
+    /// What makes figures, or what they are of, doubtful.
+    pub doubtful: Vec<Statement>,
+    /// What to do about it.
+    pub to_do: Vec<Statement>,
+}
+
+impl Conclusions {
+    /// The lists with their titles and what stands in place of sentences where there are none.
+    pub fn lists(&self) -> [(&'static str, &'static str, &[Statement]); 3] {
+        [
+            ("What is good", "Nothing can be called good: no rule has the figures that it needs.", &self.good),
+            ("What is doubtful", "Nothing that the rules look for.", &self.doubtful),
+            ("What to do", "Nothing: no rule, warning, error or finding asks for it.", &self.to_do),
+        ]
+    }
+
+    pub(super) fn good(&mut self, number: usize, text: String) {
+        self.good.push(Statement { text, place: Place::Section(number), rank: 5 });
+    }
+    pub(super) fn doubt(&mut self, rank: u8, place: Place, text: String) {
+        self.doubtful.push(Statement { text, place, rank });
+    }
+    pub(super) fn advise(&mut self, rank: u8, place: Place, text: String) {
+        if !self.to_do.iter().any(|known| known.text == text) {
+            self.to_do.push(Statement { text, place, rank });
+        }
+    }
+    fn finish(&mut self) {
+        for list in [&mut self.good, &mut self.doubtful, &mut self.to_do] {
+            list.sort_by_key(|statement| statement.rank);
+            let left = list.len().saturating_sub(MOST);
+            if left > 0 {
+                list.truncate(MOST);
+                list.push(Statement { text: format!("And {left} more."), place: Place::Notices, rank: 9 });
+            }
+        }
+    }
+}
+
+/// The conclusions from records and their sections.
+pub fn conclude(records: &[Record], sections: &[Section]) -> Conclusions {
+    let mut out = Conclusions::default();
+    losses(&mut out, sections);
+    for (number, section) in sections.iter().enumerate() {
+        unreal(&mut out, number, section);
+        match model::kind(section.test()) {
+            Kind::Mmio | Kind::Irq => latency(&mut out, number, section, ""),
+            Kind::Path => path(&mut out, number, section),
+            Kind::Verify => verify(&mut out, number, section),
+            Kind::Counters => counters(&mut out, number, section),
+            Kind::Readout => read_out(&mut out, number, section),
+            Kind::Other if section.test() == "doctor" => doctor(&mut out, number, section),
+            Kind::Other if section.test() == convert::TEST => conversions(&mut out, number, section),
+            Kind::Other => {}
+        }
+        not_numbers(&mut out, number, section);
+    }
+    links(&mut out, records, sections);
+    notices(&mut out, records);
+    out.finish();
+    out
+}
+
+/// The conclusions as text of at most `width` columns where words allow. Ends with an empty line.
+pub fn text(records: &[Record], width: usize) -> String {
+    let conclusions = conclude(records, &model::sections(records));
+    let mut text = String::new();
+    for (title, nothing, statements) in conclusions.lists() {
+        text += &format!("{title}\n");
+        let words: Vec<&str> = statements.iter().map(|statement| statement.text.as_str()).collect();
+        for sentence in if words.is_empty() { vec![nothing] } else { words } {
+            text += &hanging(sentence, width);
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// A sentence behind a dash, broken between words, further lines indented.
+fn hanging(sentence: &str, width: usize) -> String {
+    let mut text = String::from("  -");
+    let mut column = 3;
+    for word in sentence.split(' ') {
+        let length = word.chars().count();
+        if column + 1 + length > width && column > 4 {
+            text += "\n   ";
+            column = 3;
+        }
+        text += &format!(" {word}");
+        column += 1 + length;
+    }
+    text.push('\n');
+    text
+}
+
+/// The device of a section in few characters, with the run's label where it has one.
+pub(super) fn who(section: &Section) -> String {
+    let first = section.first();
+    let name = first.device.as_ref().map(name_of).or_else(|| Some(quoted(&first.stream.as_ref()?.path)));
+    labelled(&name.unwrap_or_else(|| quoted(section.test())), first)
+}
+
+pub(super) fn labelled(name: &str, record: &Record) -> String {
+    let label = record.label.as_deref().map(|label| format!(" ({})", quoted(label))).unwrap_or_default();
+    format!("{name}{label}")
+}
+
+pub(super) fn name_of(function: &Function) -> String {
+    function.bdf.map_or_else(|| quoted(&function.name), |bdf| bdf.to_string())
+}
+
+/// A record's text, harmless and of bounded length.
+pub(super) fn quoted(text: &str) -> String {
+    let text = clean(text);
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}...", &text[..end]),
+        None => text,
+    }
+}
+
+/// A sum of bytes, as megabytes.
+pub(super) fn megabytes(bytes: f64) -> String {
+    format!("{:.1} MB", bytes / 1e6)
+}
+
+pub(super) fn metric(record: &Record, name: &str) -> Option<f64> {
+    record.metrics.get(name).map(|metric| metric.value).filter(|value| value.is_finite())
+}
+
+/// The record with the largest of a metric.
+pub(super) fn largest<'r>(records: &[&'r Record], name: &str) -> Option<(f64, &'r Record)> {
+    let known = records.iter().filter_map(|record| Some((metric(record, name)?, *record)));
+    known.max_by(|a, b| a.0.total_cmp(&b.0))
+}
+
+pub(super) fn plural(count: usize, one: &str) -> String {
+    format!("{} {one}{}", thousands(count as u64), if count == 1 { "" } else { "s" })
+}
+
+/// A count of things with the verb that they take.
+pub(super) fn are(count: usize, one: &str, verb: &str) -> String {
+    let verb = match (verb, count) {
+        ("is", 1) | (_, 0) => verb.to_owned(),
+        ("is", _) => "are".to_owned(),
+        (verb, 1) => format!("{verb}s"),
+        _ => verb.to_owned(),
+    };
+    format!("{} {verb}", plural(count, one))
+}
+
+pub(super) fn is_real(section: &Section) -> bool {
+    !section.is_emulated() && !section.is_synthetic()
+}
+
+fn unreal(out: &mut Conclusions, number: usize, section: &Section) {
+    let place = Place::Section(number);
+    if section.is_synthetic() {
+        let text =
+            format!("{}: {} is made up by the fake backend; nothing was measured.", who(section), section.test());
+        out.doubt(0, place, quoted(&text));
+        return;
+    }
+    let mut seen = BTreeSet::new();
+    for record in section.records.iter().filter(|record| model::is_emulated(record)) {
+        let Some(function) = &record.device else { continue };
+        let name = name_of(function);
+        let known = out.doubtful.iter().any(|s| s.rank == 1 && s.text.starts_with(&format!("{name} is emulated")));
+        if known || !seen.insert(name.clone()) {
+            continue;
+        }
+        let why = function.emulated.as_deref().map(|why| format!(" ({})", quoted(why))).unwrap_or_default();
+        out.doubt(
+            1,
+            place,
+            format!(
+                "{name} is emulated{why}: its figures are exits to the emulator, not PCIe, and are not judged by speed."
+            ),
+        );
+    }
+}
+
+fn not_numbers(out: &mut Conclusions, number: usize, section: &Section) {
+    let all = section.records.iter().flat_map(|record| record.metrics.values());
+    let count = all.filter(|metric| !metric.value.is_finite()).count();
+    if count > 0 {
+        out.doubt(2, Place::Section(number), format!("{}: {} not a number.", who(section), are(count, "figure", "is")));
+    }
+}
+
+/// Links of the functions measured; what a warning says of them in more detail is left to it.
+fn links(out: &mut Conclusions, records: &[Record], sections: &[Section]) {
+    let bdf_of = |record: &Record| record.device.as_ref().and_then(|function| function.bdf);
+    let is_warned = |record: &&Record| record.warnings.iter().any(|warning| warning.code.starts_with("link-"));
+    // Another device, or another host's of the same address, has its own link. A warning without a device is about its run.
+    let warned: BTreeSet<_> = records.iter().filter(is_warned).map(|record| (&*record.run, bdf_of(record))).collect();
+    let mut seen = BTreeSet::new();
+    let (mut full, mut first) = (Vec::new(), 0);
+    for (number, section) in sections.iter().enumerate().filter(|(_, section)| is_real(section)) {
+        for (run, function) in section.records.iter().filter_map(|record| Some((&*record.run, record.device.as_ref()?)))
+        {
+            let (Some(bdf), Some(link), None) = (function.bdf, function.link, &function.emulated) else { continue };
+            let is_warned = warned.contains(&(run, Some(bdf))) || warned.contains(&(run, None));
+            if link.max_width == 0 || is_warned || !seen.insert((bdf, link.width, link.speed_gts.to_bits())) {
+                continue;
+            }
+            let can = format!("{} GT/s x{}", link.max_speed_gts, link.max_width);
+            let text = match link.width {
+                0 => format!("{bdf}: the link is down; the device can {can}."),
+                _ if link.width >= link.max_width && link.speed_gts >= link.max_speed_gts => {
+                    if full.is_empty() {
+                        first = number;
+                    }
+                    full.push(format!("{bdf} {} GT/s x{}", link.speed_gts, link.width));
+                    continue;
+                }
+                width => format!("{bdf}: the link runs at {} GT/s x{width}; the device can {can}.", link.speed_gts),
+            };
+            out.doubt(3, Place::Section(number), text);
+            out.advise(
+                4,
+                Place::Section(number),
+                format!(
+                    "{bdf}: look at slot, riser and the port above: `pciescope doctor` says which end limits the link."
+                ),
+            );
+        }
+    }
+    if !full.is_empty() {
+        let more = if full.len() > 3 { format!(" and {} more", full.len() - 3) } else { String::new() };
+        let listed = full.iter().take(3).cloned().collect::<Vec<_>>().join(", ");
+        out.good(first, format!("Links at the most that the device can: {listed}{more}."));
+    }
+}
+
+fn notices(out: &mut Conclusions, records: &[Record]) {
+    let mut by_code: BTreeMap<(bool, String), (String, usize, usize)> = BTreeMap::new();
+    for notice in model::notices(records) {
+        let rank = if notice.is_error { 1 } else { 5 };
+        if let Some(hint) = &notice.hint {
+            out.advise(rank, Place::Notices, quoted(hint));
+        }
+        if !notice.is_error && SAID.contains(&notice.code.as_str()) {
+            continue;
+        }
+        let entry = by_code.entry((!notice.is_error, notice.code.clone())).or_insert((quoted(&notice.text), 0, 0));
+        entry.1 += 1;
+        entry.2 += notice.count;
+    }
+    for ((is_warning, code), (text, kinds, count)) in by_code {
+        let word = if is_warning { "Warning" } else { "Not measured, or not to the end" };
+        let more = match (kinds, count) {
+            (1, 1) => String::new(),
+            (1, count) => format!(" ({count} records)"),
+            (kinds, count) => format!(" (and {} of its kind; {count} records)", kinds - 1),
+        };
+        out.doubt(if is_warning { 5 } else { 1 }, Place::Notices, format!("{word}, {}: {text}{more}", quoted(&code)));
+    }
+}

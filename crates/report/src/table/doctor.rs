@@ -1,0 +1,297 @@
+//! What `doctor` found, for a person: by device from the root port down, then the machine, the worst first; then what
+//! was silenced and what could not be checked, and a line with the counts.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use pciescope_core::{Ended, Finding, Record, Severity};
+
+use super::{Block, Page, WIDTH};
+use crate::model::Section;
+use crate::text::{self, clean, path};
+
+/// The test of the records of `doctor`.
+pub(crate) const TEST: &str = "doctor";
+/// The code of a warning that says what was not checked; its text begins with the check's name.
+pub(crate) const NOT_CHECKED: &str = "not-checked";
+/// The metric of the machine's record that says how many checks there were.
+const CHECKS: &str = "checks";
+
+/// From so many functions on with the same finding only the first is shown in full.
+const SAME: usize = 3;
+
+pub fn heading(out: &mut Page, section: &Section) {
+    out.blocks.push(Block::Section(format!("{}, {}", text::test_title(TEST), clean(&section.first().time))));
+}
+
+pub fn write(out: &mut Page, section: &Section) {
+    for piece in pieces(&section.records, WIDTH) {
+        match piece {
+            Piece::Heading(title) => out.heading(&title),
+            Piece::Line(line) => out.fixed(&line),
+        }
+    }
+}
+
+/// The same as text of at most `width` columns where words allow; ends with a newline.
+pub fn text(records: &[Record], width: usize) -> String {
+    let records: Vec<&Record> = records.iter().filter(|record| record.test == TEST).collect();
+    let mut text = String::new();
+    for piece in pieces(&records, width) {
+        match piece {
+            Piece::Heading(title) => {
+                let lines = wrap(&title, width, "", "  ");
+                text += if text.is_empty() { "" } else { "\n" };
+                text += &lines.join("\n");
+            }
+            Piece::Line(line) => text += line.trim_end(),
+        }
+        text.push('\n');
+    }
+    text
+}
+
+enum Piece {
+    Heading(String),
+    Line(String),
+}
+
+fn pieces(records: &[&Record], width: usize) -> Vec<Piece> {
+    let mut pieces = Vec::new();
+    let mut ordered = records.to_vec();
+    // Devices as they hang together; the machine has no path and comes last.
+    ordered.sort_by_key(|record| (record.device.is_none(), place(record)));
+    let same = alike(&ordered);
+    let mut shown = BTreeSet::new();
+    for record in &ordered {
+        let mut findings: Vec<&Finding> = record.findings.iter().filter(|finding| !finding.silenced).collect();
+        findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+        findings.retain(|finding| {
+            let others = same.get(&kind(finding)).map_or(0, Vec::len);
+            others <= SAME || shown.insert(kind(finding))
+        });
+        if findings.is_empty() {
+            continue;
+        }
+        pieces.push(Piece::Heading(title(record)));
+        for (number, finding) in findings.into_iter().enumerate() {
+            if number > 0 {
+                pieces.push(Piece::Line(String::new()));
+            }
+            one(&mut pieces, finding, same.get(&kind(finding)).map_or(&[][..], Vec::as_slice), width);
+        }
+    }
+    silenced(&mut pieces, &ordered, width);
+    not_checked(&mut pieces, &ordered, width);
+    pieces.push(Piece::Line(String::new()));
+    pieces.extend(wrap(&summary(records), width, "", "  ").into_iter().map(Piece::Line));
+    pieces
+}
+
+/// Where a function is: the bridges above, and itself.
+fn place(record: &Record) -> Vec<String> {
+    let Some(device) = &record.device else { return Vec::new() };
+    device.path.iter().chain(&device.bdf).map(|bdf| format!("{bdf:>16}")).collect()
+}
+
+fn title(record: &Record) -> String {
+    let Some(device) = &record.device else { return "The machine".to_owned() };
+    let mut place = device.path.clone();
+    place.extend(device.bdf);
+    let driver = device.driver.as_deref().map(|driver| format!(", driver {driver}")).unwrap_or_default();
+    clean(&format!("{}: {}{driver}", path(&place), device.name))
+}
+
+/// What makes findings of several functions the same: all but the function's own address.
+fn kind(finding: &Finding) -> (String, Severity, String) {
+    let own = finding.bdf.map(|bdf| bdf.to_string()).unwrap_or_default();
+    let text = if own.is_empty() { finding.text.clone() } else { finding.text.replace(&own, "") };
+    (finding.check.clone(), finding.severity, text)
+}
+
+/// The functions of each kind of finding that is not silenced.
+fn alike(records: &[&Record]) -> BTreeMap<(String, Severity, String), Vec<String>> {
+    let mut all: BTreeMap<_, Vec<String>> = BTreeMap::new();
+    for finding in records.iter().flat_map(|record| &record.findings).filter(|finding| !finding.silenced) {
+        if let Some(bdf) = finding.bdf {
+            all.entry(kind(finding)).or_default().push(bdf.to_string());
+        }
+    }
+    all
+}
+
+fn one(pieces: &mut Vec<Piece>, finding: &Finding, same: &[String], width: usize) {
+    let mark = match finding.severity {
+        Severity::Problem => "!! problem",
+        Severity::Warning => "!  warning",
+        Severity::Note => "-  note   ",
+    };
+    pieces.push(Piece::Line(format!("{mark}  {}", clean(&finding.check))));
+    let mut put = |label: &str, text: &str| {
+        let (first, next) = (format!("   {label:<8}"), " ".repeat(11));
+        pieces.extend(wrap(&clean(text), width, &first, &next).into_iter().map(Piece::Line));
+    };
+    put("", &finding.text);
+    for (number, seen) in finding.evidence.iter().enumerate() {
+        put(if number == 0 { "seen" } else { "" }, &format!("{}: {}", seen.source, or_empty(&seen.value)));
+    }
+    put("effect", &finding.consequence);
+    put("do", &finding.remedy);
+    if same.len() > SAME {
+        let own = finding.bdf.map(|bdf| bdf.to_string()).unwrap_or_default();
+        let others: Vec<&str> = same.iter().map(String::as_str).filter(|bdf| *bdf != own).collect();
+        put("also at", &others.join(", "));
+    }
+}
+
+fn or_empty(value: &str) -> &str {
+    if value.trim().is_empty() { "(empty)" } else { value }
+}
+
+fn at(finding: &Finding) -> String {
+    finding.bdf.map(|bdf| format!("@{bdf}")).unwrap_or_default()
+}
+
+fn silenced(pieces: &mut Vec<Piece>, records: &[&Record], width: usize) {
+    let all: Vec<&Finding> =
+        records.iter().flat_map(|record| &record.findings).filter(|finding| finding.silenced).collect();
+    if all.is_empty() {
+        return;
+    }
+    pieces.push(Piece::Heading("Silenced".to_owned()));
+    for finding in all {
+        // Whoever silenced it left the reason as the last evidence.
+        let why = finding.evidence.last().map(|seen| format!(" ({}: {})", seen.source, seen.value)).unwrap_or_default();
+        let line = clean(&format!("{}{}{why}", finding.check, at(finding)));
+        pieces.extend(wrap(&line, width, "   ", "     ").into_iter().map(Piece::Line));
+    }
+}
+
+/// The checks that could not look, with how often, by why and what to do.
+fn not_checked(pieces: &mut Vec<Piece>, records: &[&Record], width: usize) {
+    // By why and what to do: the checks, and where.
+    type Unchecked<'r> = (BTreeSet<&'r str>, BTreeSet<String>);
+    let mut reasons: BTreeMap<(&str, &str), Unchecked> = BTreeMap::new();
+    for record in records {
+        for (check, why, hint) in unchecked(record) {
+            let (checks, places) = reasons.entry((why, hint)).or_default();
+            checks.insert(check);
+            places.extend(record.device.as_ref().and_then(|device| device.bdf).map(|bdf| bdf.to_string()));
+        }
+    }
+    if reasons.is_empty() {
+        return;
+    }
+    pieces.push(Piece::Heading("Not checked".to_owned()));
+    for ((why, hint), (checks, places)) in reasons {
+        let names: Vec<&str> = checks.into_iter().collect();
+        let at = match places.len() {
+            0 => String::new(),
+            1..=SAME => format!(" at {}", places.into_iter().collect::<Vec<_>>().join(", ")),
+            many => format!(" at {many} functions"),
+        };
+        let line = clean(&format!("{}{at}: {why}", names.join(", ")));
+        pieces.extend(wrap(&line, width, "?  ", "   ").into_iter().map(Piece::Line));
+        pieces.extend(wrap(&clean(hint), width, "   do      ", &" ".repeat(11)).into_iter().map(Piece::Line));
+    }
+}
+
+/// Check, reason and remedy of what a record says was not checked.
+fn unchecked(record: &Record) -> impl Iterator<Item = (&str, &str, &str)> {
+    let warnings = record.warnings.iter().filter(|warning| warning.code == NOT_CHECKED);
+    warnings.map(|warning| {
+        let (check, why) = warning.text.split_once(": ").unwrap_or((&warning.text, ""));
+        (check, why, warning.hint.as_str())
+    })
+}
+
+/// `54 checks of 8 functions and the machine: 1 problem, no warning, 2 notes, 1 silenced, 3 not checked`.
+fn summary(records: &[&Record]) -> String {
+    let functions = records.iter().filter(|record| record.device.is_some()).count();
+    let checks = records.iter().find_map(|record| record.metrics.get(CHECKS)).map_or(0.0, |metric| metric.value);
+    let findings = || records.iter().flat_map(|record| &record.findings);
+    let count = |severity| findings().filter(|finding| !finding.silenced && finding.severity == severity).count();
+    let silenced = findings().filter(|finding| finding.silenced).count();
+    let unchecked: BTreeSet<&str> =
+        records.iter().flat_map(|record| unchecked(record)).map(|(check, ..)| check).collect();
+    let idle = for_nothing(records);
+    let number = |count: usize, noun: &str| match count {
+        0 => format!("no {noun}"),
+        1 => format!("1 {noun}"),
+        many => format!("{many} {noun}s"),
+    };
+    let mut parts = vec![
+        number(count(Severity::Problem), "problem"),
+        number(count(Severity::Warning), "warning"),
+        number(count(Severity::Note), "note"),
+    ];
+    if silenced > 0 {
+        parts.push(format!("{silenced} silenced"));
+    }
+    if !unchecked.is_empty() {
+        parts.push(format!("{} not checked", unchecked.len()));
+    }
+    if idle > 0 {
+        parts.push(format!("{idle} with nothing to look at"));
+    }
+    let what = match functions {
+        0 => "the machine".to_owned(),
+        many => format!("{} and the machine", number(many, "function")),
+    };
+    format!("{} of {what}: {}", number(checks as usize, "check"), parts.join(", "))
+}
+
+/// How many checks are for nothing that is here.
+fn for_nothing(records: &[&Record]) -> usize {
+    let all = || records.iter().flat_map(|record| &record.checks);
+    let is_idle = |ended| ended == Ended::NotApplicable;
+    let idle: BTreeSet<&str> = all().filter(|one| is_idle(one.ended)).map(|one| one.check.as_str()).collect();
+    let busy: BTreeSet<&str> = all().filter(|one| !is_idle(one.ended)).map(|one| one.check.as_str()).collect();
+    idle.difference(&busy).count()
+}
+
+/// Words in lines of at most `width` columns, the first after `first`, the others after `next`. A word that is longer
+/// stands on a line of its own.
+fn wrap(text: &str, width: usize, first: &str, next: &str) -> Vec<String> {
+    let mut lines = vec![first.to_owned()];
+    let mut used = first.chars().count();
+    let mut is_begun = false;
+    for word in text.split(' ').filter(|word| !word.is_empty()) {
+        let length = word.chars().count();
+        if is_begun && used + 1 + length > width {
+            lines.push(next.to_owned());
+            (used, is_begun) = (next.chars().count(), false);
+        }
+        let line = lines.last_mut().expect("there is a first line");
+        if is_begun {
+            line.push(' ');
+            used += 1;
+        }
+        line.push_str(word);
+        used += length;
+        is_begun = true;
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_wrapped_and_long_ones_kept_whole() {
+        assert_eq!(wrap("one two three", 11, "a: ", "   "), ["a: one two", "   three"]);
+        assert_eq!(wrap("/a/very/long/path x", 8, "", " "), ["/a/very/long/path", " x"]);
+        assert_eq!(wrap("", 8, "a", " "), ["a"]);
+    }
+
+    #[test]
+    fn hostile_words_do_not_reach_the_terminal() {
+        let shown = |check: &str, words: &str| {
+            let finding = Finding { check: check.into(), text: words.into(), ..Finding::default() };
+            text(&[Record { test: TEST.into(), findings: vec![finding], ..Record::default() }], 80)
+        };
+        let text = shown("x\x1b[2J", "a\nb\x07");
+        assert!(!text.contains(['\x1b', '\x07']), "{text:?}");
+        assert_eq!(text.lines().count(), shown("x", "a b").lines().count(), "{text}");
+    }
+}
