@@ -1,0 +1,347 @@
+//! A state as a screen: head lines, the view, the foot line. Each view is a file.
+
+mod counters;
+mod dram;
+mod help;
+mod ports;
+mod warnings;
+mod zoom;
+
+use ratatui::Frame;
+use ratatui::buffer::Buffer;
+use ratatui::layout::Rect;
+use ratatui::style::Style;
+
+use crate::bars;
+use crate::look::Look;
+use crate::state::{Origin, State, View};
+use crate::text::{ascii, clean, clock, duration, fit, percent, period, short, width, wrap};
+
+/// Less than this and nothing sensible fits.
+const LEAST: (u16, u16) = (30, 6);
+
+/// Where text is put: a part of the screen, with places counted from its corner. What lies outside is left out.
+pub(crate) struct Pen<'b> {
+    buffer: &'b mut Buffer,
+    area: Rect,
+    pub look: Look,
+}
+
+impl Pen<'_> {
+    pub fn width(&self) -> u16 {
+        self.area.width
+    }
+
+    pub fn height(&self) -> u16 {
+        self.area.height
+    }
+
+    /// The lines from `from` on, `lines` of them, as a pen of their own.
+    pub fn part(&mut self, from: u16, lines: u16) -> Pen<'_> {
+        let from = from.min(self.area.height);
+        let lines = lines.min(self.area.height - from);
+        let area = Rect::new(self.area.x, self.area.y + from, self.area.width, lines);
+        Pen { buffer: self.buffer, area, look: self.look }
+    }
+
+    /// Puts text into at most `columns` and gives the column behind it.
+    pub fn put(&mut self, x: u16, y: u16, columns: u16, text: &str, style: Style) -> u16 {
+        let columns = columns.min(self.area.width.saturating_sub(x));
+        if y >= self.area.height || columns == 0 {
+            return x;
+        }
+        let text = if self.look.has_unicode { fit(text, columns) } else { fit(&ascii(text), columns) };
+        self.buffer.set_stringn(self.area.x + x, self.area.y + y, &text, usize::from(columns), style);
+        x + width(&text).min(columns)
+    }
+
+    /// Puts text at the right end of `columns`.
+    pub fn put_right(&mut self, x: u16, y: u16, columns: u16, text: &str, style: Style) {
+        let used = width(text).min(columns);
+        self.put(x + columns - used, y, used, text, style);
+    }
+
+    /// Puts a bar.
+    pub fn bar(&mut self, x: u16, y: u16, columns: u16, percent: Option<f64>) {
+        let (filled, empty) = bars::bar(self.look, percent, columns);
+        let end = self.put(x, y, columns, &filled, self.look.bar(percent.unwrap_or(0.0)));
+        self.put(end, y, (x + columns).saturating_sub(end), &empty, self.look.quiet());
+    }
+
+    /// Gives a line a style on top of what stands there.
+    pub fn paint(&mut self, y: u16, style: Style) {
+        if y < self.area.height {
+            self.buffer.set_style(Rect::new(self.area.x, self.area.y + y, self.area.width, 1), style);
+        }
+    }
+
+    /// Texts in lines, from `scroll` on; says how many are left out.
+    pub fn lines(&mut self, lines: &[(String, Style)], scroll: u16) {
+        let height = usize::from(self.area.height);
+        let scroll = usize::from(scroll).min(lines.len().saturating_sub(height));
+        for (y, (text, style)) in lines.iter().skip(scroll).take(height).enumerate() {
+            self.put(0, y as u16, self.area.width, text, *style);
+        }
+        let below = lines.len().saturating_sub(scroll + height);
+        if below > 0 && height > 0 {
+            let more = format!(" {} more, PgDn ", below + 1);
+            let columns = self.area.width;
+            self.put(0, self.area.height - 1, columns, &" ".repeat(usize::from(columns)), Style::new());
+            self.put(0, self.area.height - 1, columns, &more, self.look.quiet());
+        }
+    }
+}
+
+/// Draws the screen.
+pub fn draw(frame: &mut Frame, state: &State) {
+    let area = frame.area();
+    let mut pen = Pen { buffer: frame.buffer_mut(), area, look: state.look };
+    if area.width < LEAST.0 || area.height < LEAST.1 {
+        let text = format!("too small: {}x{}, needs {}x{}", area.width, area.height, LEAST.0, LEAST.1);
+        for (y, line) in wrap(&text, area.width).iter().enumerate() {
+            pen.put(0, y as u16, area.width, line, Style::new());
+        }
+        return;
+    }
+    let head = head(&mut pen, state);
+    let lines = area.height - head - 1;
+    view(&mut pen.part(head, lines), state);
+    foot(&mut pen.part(area.height - 1, 1), state);
+}
+
+fn view(pen: &mut Pen<'_>, state: &State) {
+    if state.is_help {
+        return help::draw(pen, state);
+    }
+    if let Some(id) = state.zoom {
+        return zoom::draw(pen, state, id);
+    }
+    match state.view {
+        View::Overview => overview(pen, state),
+        View::Links => ports::draw(pen, state, true),
+        View::Dram => dram::draw(pen, state),
+        View::Counters => counters::draw(pen, state),
+        View::Warnings => warnings::draw(pen, state),
+    }
+}
+
+/// The tree, and below it as much of the channels as there is room for.
+fn overview(pen: &mut Pen<'_>, state: &State) {
+    let (rows, _) = state.rows();
+    let wanted = u16::try_from(rows.len()).unwrap_or(u16::MAX).saturating_add(1);
+    let room = pen.height().saturating_sub(wanted);
+    // The tree keeps two thirds where both want more than there is.
+    let lines = dram::wanted(state, room.max(pen.height() / 3));
+    let tree = pen.height() - lines;
+    ports::draw(&mut pen.part(0, tree), state, false);
+    dram::summary(&mut pen.part(tree, lines), state);
+}
+
+/// The state as text of `columns`, as many lines as it needs but at most `most`: for pipes and scripts.
+pub fn page(state: &State, columns: u16, most: u16) -> String {
+    let lines = |rows: usize| u16::try_from(rows).unwrap_or(u16::MAX).clamp(LEAST.1, most.max(LEAST.1));
+    let rows = state.rows().0.len() + state.model.sources.len() + state.model.probes.len() + 12;
+    let mut text = on_paper(state.look, columns, lines(rows), |pen| {
+        let head = head(pen, state);
+        let rest = pen.height() - head;
+        view(&mut pen.part(head, rest), state);
+    });
+    let others = counters::lines(state);
+    if !others.is_empty() {
+        text += &on_paper(state.look, columns, lines(others.len() + 1), |pen| counters::draw(pen, state));
+    }
+    text
+}
+
+/// Draws on a screen that nobody sees and gives its lines. The table of channels stands at the lower end of a screen; a page
+/// needs no room between.
+fn on_paper(look: Look, columns: u16, lines: u16, draw: impl FnOnce(&mut Pen<'_>)) -> String {
+    let area = Rect::new(0, 0, columns.max(LEAST.0), lines);
+    let mut buffer = Buffer::empty(area);
+    draw(&mut Pen { buffer: &mut buffer, area, look });
+    screen(&buffer).lines().filter(|line| !line.is_empty()).map(|line| format!("{line}\n")).collect()
+}
+
+/// A buffer as lines, without blanks at their ends.
+fn screen(buffer: &Buffer) -> String {
+    let mut text = String::new();
+    for y in 0..buffer.area.height {
+        let mut line = String::new();
+        let mut behind = 0;
+        for x in 0..buffer.area.width {
+            // The second half of a wide letter is no letter.
+            if x < behind {
+                continue;
+            }
+            let symbol = buffer[(x, y)].symbol();
+            behind = x + width(symbol).max(1);
+            line += symbol;
+        }
+        text += line.trim_end();
+        text.push('\n');
+    }
+    text
+}
+
+/// The lines at the top: what, whence, when; sums; the probes; what is missing. Gives how many they are.
+fn head(pen: &mut Pen<'_>, state: &State) -> u16 {
+    let (look, columns) = (pen.look, pen.width());
+    let when = when(state);
+    pen.put_right(0, 0, columns, &when, Style::new());
+    let room = columns.saturating_sub(width(&when) + 1);
+    let mut x = pen.put(0, 0, room, "pciescope", look.title()) + 1;
+    if let Some(machine) = &state.model.machine {
+        x = pen.put(x, 0, room.saturating_sub(x), &clean(machine), Style::new()) + 1;
+    }
+    if state.model.is_emulated {
+        pen.put(x, 0, room.saturating_sub(x), "(guest)", look.doubtful());
+    }
+    let mut y = 1;
+    if state.shown().is_some() {
+        pen.put(0, 1, columns, &sums(state), Style::new());
+        y += 1;
+    }
+    for probe in &state.model.probes {
+        if y + 4 < pen.height() {
+            probe_line(&mut pen.part(y, 1), probe);
+            y += 1;
+        }
+    }
+    for line in no_counters(pen, state) {
+        if y + 3 < pen.height() {
+            pen.put(0, y, columns, &line, look.doubtful());
+            y += 1;
+        }
+    }
+    y
+}
+
+/// What is said where nothing counts.
+fn no_counters(pen: &Pen<'_>, state: &State) -> Vec<String> {
+    let columns = pen.width();
+    let Some(failure) = &state.model.no_counters else { return Vec::new() };
+    let mut lines = wrap(&format!("Nothing counts here: {}", clean(&failure.text)), columns);
+    if let Some(hint) = &failure.hint {
+        // The whole of it, though clean() cuts: a hint of ours is longer than a name.
+        let hint: Vec<String> = hint.split(' ').map(clean).collect();
+        lines.extend(wrap(&format!("hint: {}", hint.join(" ")), columns));
+    }
+    // The tree must keep its room.
+    lines.truncate(usize::from((pen.height() / 4).max(4)));
+    lines
+}
+
+fn when(state: &State) -> String {
+    let span = state.shown().and_then(|number| state.model.span(number));
+    let at = span.map(|span| clock(span.end_ns)).unwrap_or_default();
+    let origin = match &state.origin {
+        Origin::Live { interval_ns } => format!("every {}", period(*interval_ns)),
+        Origin::Replay { name, speed, has_ended } => {
+            let speed = if *speed == 1.0 { String::new() } else { format!(" x{speed}") };
+            let end = if *has_ended && !state.is_paused() { " END" } else { "" };
+            format!("replay {}{speed}{end}", fit(&clean(name), 20))
+        }
+    };
+    let paused = if state.is_paused() { " PAUSED" } else { "" };
+    format!("{origin} {at}{paused}")
+}
+
+fn sums(state: &State) -> String {
+    let Some(span) = state.shown() else { return String::new() };
+    let sources = &state.model.sources;
+    let ports: Vec<_> = sources.iter().filter(|source| source.is_port()).collect();
+    let channels: Vec<_> = sources.iter().filter(|source| source.is_channel()).collect();
+    let sum = |of: &[&crate::model::Source], name: &str| {
+        let found: Vec<f64> = of.iter().filter_map(|source| source.value(name, span)).collect();
+        if found.is_empty() { "-".to_owned() } else { short(found.iter().sum()) }
+    };
+    let mut parts = Vec::new();
+    if !ports.is_empty() {
+        let (rx, tx) = (sum(&ports, "rx_bytes_per_s"), sum(&ports, "tx_bytes_per_s"));
+        parts.push(format!("PCIe Rx {rx} Tx {tx} B/s, {} ports", ports.len()));
+    }
+    if !channels.is_empty() {
+        let (read, write) = (sum(&channels, "read_bytes_per_s"), sum(&channels, "write_bytes_per_s"));
+        parts.push(format!("DRAM Rd {read} Wr {write} B/s, {} channels", channels.len()));
+    }
+    if state.skipped > 0 {
+        parts.push(format!("{} intervals not shown", state.skipped));
+    }
+    parts.join("   ")
+}
+
+fn probe_line(pen: &mut Pen<'_>, probe: &crate::model::Probe) {
+    let (look, columns) = (pen.look, pen.width());
+    let name = probe.bdf.map_or_else(|| "?".to_owned(), |bdf| bdf.to_string());
+    let x = pen.put(0, 0, columns, &format!("probe {name} "), look.title());
+    if let (Some(failure), None) = (&probe.failure, probe.p50_ns) {
+        let who = format!("{name}: ");
+        let text = clean(&failure.text);
+        let text = text.strip_prefix(&who).unwrap_or(&text);
+        let hint = failure.hint.as_deref().map(|hint| format!("; hint: {}", clean(hint))).unwrap_or_default();
+        pen.put(x, 0, columns, &format!("not measured: {text}{hint}"), look.doubtful());
+        return;
+    }
+    let time = |ns: Option<f64>| ns.map_or_else(|| "-".to_owned(), duration);
+    let text = format!("p50 {} p99 {} max {}", time(probe.p50_ns), time(probe.p99_ns), time(probe.max_ns));
+    let x = pen.put(x, 0, columns, &text, Style::new()) + 1;
+    let emulated = if probe.is_emulated { " emulated!" } else { "" };
+    let about = format!("({} reads of {} by {}{emulated})", probe.count, clean(&probe.target), clean(&probe.backend));
+    let x = pen.put(x, 0, columns, &about, if probe.is_emulated { look.doubtful() } else { look.quiet() }) + 1;
+    if columns.saturating_sub(x) >= 8 {
+        let medians: Vec<Option<f64>> = probe.medians.iter().copied().collect();
+        let room = (columns - x).min(40);
+        pen.put(x, 0, room, &bars::history(look, &medians, room), look.history());
+    }
+}
+
+fn foot(pen: &mut Pen<'_>, state: &State) {
+    let (look, columns) = (pen.look, pen.width());
+    if state.is_typing {
+        let x = pen.put(0, 0, columns, "filter: ", look.title());
+        let x = pen.put(x, 0, columns, &clean(&state.filter), Style::new());
+        let x = pen.put(x, 0, columns, " ", look.selected());
+        pen.put(x + 1, 0, columns, "Enter keep  Esc clear", look.quiet());
+        return;
+    }
+    if let Some(notice) = &state.notice {
+        pen.put(0, 0, columns, &clean(notice), look.doubtful());
+        return;
+    }
+    let warnings = state.model.warnings.len();
+    let mut parts = vec!["q quit".to_owned(), "? help".to_owned(), "Tab view".to_owned()];
+    parts.push(if state.is_paused() { "p go on  , . step".to_owned() } else { "p pause".to_owned() });
+    if state.zoom.is_some() {
+        parts.push("Esc back".to_owned());
+    } else if matches!(state.view, View::Overview | View::Links) {
+        parts.push("Enter zoom".to_owned());
+        let turned = if state.is_reversed { " reversed" } else { "" };
+        parts.push(format!("s sort: {}{turned}", state.sort.name()));
+    }
+    match state.filter.is_empty() {
+        true => parts.push("/ filter".to_owned()),
+        false => parts.insert(2, format!("filter: {} (Esc)", clean(&state.filter))),
+    }
+    let end = pen.put(0, 0, columns, &parts.join("  "), look.quiet());
+    if warnings > 0 {
+        let text = format!("5: {warnings} warning{}", if warnings == 1 { "" } else { "s" });
+        if columns.saturating_sub(end) > width(&text) {
+            pen.put_right(0, 0, columns, &text, look.doubtful());
+        }
+    }
+}
+
+/// A figure in few characters: `~` before one that is scaled, `>` before one that may be larger, `-` where there is none.
+pub(crate) fn cell(figure: Option<crate::model::Figure>) -> String {
+    match figure {
+        None => "-".to_owned(),
+        Some(figure) if figure.is_least => format!(">{}", short(figure.value)),
+        Some(figure) if figure.is_scaled => format!("~{}", short(figure.value)),
+        Some(figure) => short(figure.value),
+    }
+}
+
+/// A share in few characters, `-` where there is none.
+pub(crate) fn share(value: Option<f64>) -> String {
+    value.map_or_else(|| "-".to_owned(), percent)
+}

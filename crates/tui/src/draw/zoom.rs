@@ -1,0 +1,177 @@
+//! One port or function with everything that is known of it.
+
+use pciescope_catalogue::is_state;
+use ratatui::style::Style;
+
+use super::ports::{link_text, state_name};
+use super::{Pen, cell, share};
+use crate::bars;
+use crate::model::Source;
+use crate::state::{RowId, State};
+use crate::text::{clean, fit, percent, short, wrap};
+use crate::tree;
+
+/// Draws what the row is about.
+pub fn draw(pen: &mut Pen<'_>, state: &State, id: RowId) {
+    let span = state.shown().unwrap_or(0);
+    let source = state.model.sources.iter().enumerate().find(|(place, source)| match id {
+        RowId::Source(one) => one == *place,
+        RowId::Function(bdf) => source.is_port() && source.port.as_ref().and_then(|port| port.bdf) == Some(bdf),
+    });
+    let source = source.map(|(_, source)| source);
+    let y = title(pen, state, id, source);
+    let Some(source) = source else {
+        let height = pen.height().saturating_sub(y);
+        return details(&mut pen.part(y, height), state, span, id, None);
+    };
+    let y = match source.failure(span) {
+        Some(failure) => {
+            let text = format!("nothing counts any more: {} [{}]", clean(&failure.text), clean(&failure.code));
+            pen.put(0, y, pen.width(), &text, pen.look.bad());
+            y + 1
+        }
+        None => y,
+    };
+    // Charts take what is left above 8 lines of details, each direction the same.
+    let rows = (pen.height().saturating_sub(y + 8) / 2).saturating_sub(1).min(8);
+    let mut y = y;
+    for (title, direction) in [("Rx", "rx"), ("Tx", "tx")] {
+        y += chart(&mut pen.part(y, rows + 1), state, span, source, (title, direction), rows);
+    }
+    let height = pen.height().saturating_sub(y);
+    details(&mut pen.part(y, height), state, span, id, Some(source));
+}
+
+/// Name and link; gives the lines used.
+fn title(pen: &mut Pen<'_>, state: &State, id: RowId, source: Option<&Source>) -> u16 {
+    let function = match id {
+        RowId::Function(bdf) => state.model.functions().get(&bdf),
+        RowId::Source(_) => None,
+    };
+    let function = function.or_else(|| source.and_then(|source| source.port.as_ref()));
+    let name = match (id, source) {
+        (RowId::Function(bdf), _) => bdf.to_string(),
+        (_, Some(source)) => tree::name(source),
+        _ => "?".to_owned(),
+    };
+    let x = pen.put(0, 0, pen.width(), &clean(&name), pen.look.title()) + 1;
+    let Some(function) = function else { return 1 };
+    let what = format!("{} [{:04x}:{:04x}]", clean(&function.name), function.vendor, function.device);
+    pen.put(x, 0, pen.width(), &what, Style::new());
+    let mut parts = Vec::new();
+    let (link, is_bad) = link_text(state, function, 40);
+    if let Some(full) = function.link {
+        parts.push(format!("link {link} GT/s (this end {} x{})", short(full.max_speed_gts), full.max_width));
+        if let Some(mps) = full.mps_bytes {
+            parts.push(format!("MPS {mps}"));
+        }
+        if let Some(mrrs) = full.mrrs_bytes {
+            parts.push(format!("MRRS {mrrs}"));
+        }
+    }
+    parts.push(format!("driver {}", function.driver.as_deref().map_or_else(|| "none".to_owned(), clean)));
+    if let Some(node) = function.node.or(source.and_then(|source| source.node)) {
+        parts.push(format!("node {node}"));
+    }
+    if let Some(pmu) = source.and_then(|source| source.pmu.as_deref()) {
+        parts.push(format!("by {}", clean(pmu)));
+    }
+    pen.put(0, 1, pen.width(), &parts.join(", "), if is_bad { pen.look.bad() } else { Style::new() });
+    2
+}
+
+/// A direction: a line with bar and figure, and a chart below it where there is room.
+fn chart(
+    pen: &mut Pen<'_>,
+    state: &State,
+    span: u64,
+    source: &Source,
+    (title, direction): (&str, &str),
+    rows: u16,
+) -> u16 {
+    let columns = pen.width();
+    let name = format!("{direction}_bytes_per_s");
+    let figure = source.figure(&name, span);
+    let ceiling = source.value("link_bytes_per_s", span).filter(|ceiling| ceiling.is_finite() && *ceiling > 0.0);
+    let values = state.model.history(span, |number| source.value(&name, number));
+    let x = pen.put(0, 0, columns, &format!("{title} {:>6} B/s ", cell(figure)), pen.look.title());
+    let bar = (columns / 4).min(30);
+    pen.bar(x, 0, bar, source.share(direction, span));
+    let x = pen.put(x + bar + 1, 0, columns, &format!("{:>5}", share(source.share(direction, span))), Style::new()) + 1;
+    let most = bars::largest(&values);
+    let of = ceiling.map_or_else(String::new, |ceiling| format!(" of {} B/s", short(ceiling)));
+    let note = format!("{of}; largest shown {}", short(most));
+    let x = pen.put(x, 0, columns, note.trim_start_matches("; "), pen.look.quiet()) + 1;
+    if rows == 0 {
+        let room = columns.saturating_sub(x).min(60);
+        if room >= 8 {
+            pen.put(x, 0, room, &bars::history(pen.look, &values, room), pen.look.history());
+        }
+        return 1;
+    }
+    // Of the ceiling only where the figures come near it: else a quiet link would be a flat line.
+    let top = ceiling.filter(|ceiling| most > ceiling / 4.0).unwrap_or(most);
+    for (y, line) in bars::chart(pen.look, &values, top, columns, rows).iter().enumerate() {
+        pen.put(0, y as u16 + 1, columns, line, pen.look.history());
+    }
+    rows + 1
+}
+
+fn details(pen: &mut Pen<'_>, state: &State, span: u64, id: RowId, source: Option<&Source>) {
+    let look = pen.look;
+    let columns = pen.width();
+    let mut lines: Vec<(String, Style)> = Vec::new();
+    if let Some(source) = source {
+        let states: Vec<String> = source
+            .states(span)
+            .iter()
+            .map(|(name, value)| format!("{} {}", state_name(name), percent(*value)))
+            .collect();
+        let states = if states.is_empty() { "not counted (--metric states)".to_owned() } else { states.join("  ") };
+        lines.push((format!("States  {states}"), Style::new()));
+        lines.push(errors(source, span, look));
+    }
+    if let RowId::Function(bdf) = id {
+        let below = state.model.functions().values().filter(|one| one.path.contains(&bdf));
+        for function in below {
+            let address = function.bdf.map(|bdf| bdf.to_string()).unwrap_or_default();
+            let (link, is_bad) = link_text(state, function, 14);
+            let driver = function.driver.as_deref().map_or_else(|| "no driver".to_owned(), clean);
+            let node = function.node.map_or_else(String::new, |node| format!(" node {node}"));
+            let line = format!("Below   {address} {link} {}{node} {}", fit(&driver, 20), clean(&function.name));
+            lines.push((line, if is_bad { look.bad() } else { Style::new() }));
+        }
+    }
+    if let Some(source) = source {
+        for warning in &source.warnings {
+            for line in wrap(&format!("{}: {}", clean(&warning.code), clean(&warning.text)), columns) {
+                lines.push((line, look.doubtful()));
+            }
+        }
+        let shown = ["rx_bytes_per_s", "tx_bytes_per_s", "rx_link_share", "tx_link_share", "link_bytes_per_s"];
+        for (name, unit, figure) in source.figures(span) {
+            if shown.contains(&name) || is_state(name) {
+                continue;
+            }
+            let unit = if unit == "1" { "" } else { unit };
+            let line = format!("{:>8} {:<8} {}", cell(Some(figure)), fit(&clean(unit), 8), clean(name));
+            lines.push((line, if figure.value == 0.0 { look.quiet() } else { Style::new() }));
+        }
+    }
+    if lines.is_empty() {
+        lines.push(("nothing counts for this function".to_owned(), look.quiet()));
+    }
+    pen.lines(&lines, state.scroll);
+}
+
+fn errors(source: &Source, span: u64, look: crate::look::Look) -> (String, Style) {
+    let errors = source.errors(span);
+    let mut line = format!("Errors  {} since the beginning", cell(errors));
+    for (title, name) in [("NAK", "naks"), ("retries", "retries"), ("recoveries", "recoveries")] {
+        if let Some(figure) = source.figure(name, span) {
+            line += &format!(", {title} {}", cell(Some(figure)));
+        }
+    }
+    let is_bad = errors.is_some_and(|errors| errors.value > 0.0);
+    (line, if is_bad { look.bad() } else { Style::new() })
+}

@@ -1,0 +1,20 @@
+//! Records to a live view of a terminal: what they say is kept by a [`Model`], what the user looks at by a [`State`], and
+//! [`draw`] makes a screen of both.
+//!
+//! Nothing here reads hardware, files or the clock, and nothing writes to a terminal: the screens of a recorded run are the
+//! same on every machine. Strings of records are hostile and pass [`text::clean`] on their way to the screen.
+#![forbid(unsafe_code)]
+
+pub mod bars;
+mod draw;
+pub mod look;
+pub mod model;
+pub mod state;
+pub mod text;
+mod tree;
+
+pub use draw::{draw, page};
+pub use look::Look;
+pub use model::Model;
+pub use ratatui;
+pub use state::{Action, Origin, State};

@@ -1,0 +1,97 @@
+//! What a terminal can show: letters beyond ASCII, and colours.
+
+use ratatui::style::{Color, Modifier, Style};
+
+/// What may be used in drawing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Look {
+    /// Blocks, lines and letters beyond ASCII.
+    pub has_unicode: bool,
+    /// Colours; without them there is bold, dim and reversed text only.
+    pub has_colour: bool,
+}
+
+impl Look {
+    /// What the environment says: a UTF-8 locale (LC_ALL, LC_CTYPE, LANG, the first that is set), NO_COLOR (as
+    /// no-color.org has it: set and not empty) and TERM. The kernel's own console has no partial blocks.
+    pub fn of_environment(variable: impl Fn(&str) -> Option<String>) -> Look {
+        let set = |name: &str| variable(name).filter(|value| !value.is_empty());
+        let term = set("TERM").unwrap_or_default();
+        let locale = ["LC_ALL", "LC_CTYPE", "LANG"].iter().find_map(|name| set(name)).unwrap_or_default();
+        let locale = locale.to_ascii_lowercase();
+        Look {
+            has_unicode: (locale.contains("utf-8") || locale.contains("utf8")) && term != "linux",
+            has_colour: set("NO_COLOR").is_none() && !term.ends_with("-m") && !term.starts_with("vt1"),
+        }
+    }
+
+    fn colour(self, colour: Color) -> Style {
+        if self.has_colour { Style::new().fg(colour) } else { Style::new() }
+    }
+
+    /// Headings.
+    pub fn title(self) -> Style {
+        self.colour(Color::Cyan).add_modifier(Modifier::BOLD)
+    }
+
+    /// The line of column names.
+    pub fn columns(self) -> Style {
+        Style::new().add_modifier(Modifier::BOLD | Modifier::UNDERLINED)
+    }
+
+    /// What matters less.
+    pub fn quiet(self) -> Style {
+        Style::new().add_modifier(Modifier::DIM)
+    }
+
+    /// What is wrong.
+    pub fn bad(self) -> Style {
+        self.colour(Color::Red).add_modifier(Modifier::BOLD)
+    }
+
+    /// What is doubtful.
+    pub fn doubtful(self) -> Style {
+        self.colour(Color::Yellow)
+    }
+
+    /// The row that the next key is about.
+    pub fn selected(self) -> Style {
+        Style::new().add_modifier(Modifier::REVERSED)
+    }
+
+    /// A bar: the fuller, the warmer.
+    pub fn bar(self, percent: f64) -> Style {
+        self.colour(match percent {
+            p if p >= 90.0 => Color::Red,
+            p if p >= 60.0 => Color::Yellow,
+            _ => Color::Green,
+        })
+    }
+
+    /// History.
+    pub fn history(self) -> Style {
+        self.colour(Color::Blue)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn look(variables: &[(&str, &str)]) -> (bool, bool) {
+        let of = |name: &str| variables.iter().find(|(one, _)| *one == name).map(|(_, value)| (*value).to_owned());
+        let look = Look::of_environment(of);
+        (look.has_unicode, look.has_colour)
+    }
+
+    #[test]
+    fn locale_and_terminal_decide() {
+        assert_eq!(look(&[("LANG", "en_GB.UTF-8"), ("TERM", "xterm-256color")]), (true, true));
+        assert_eq!(look(&[("LANG", "C.utf8"), ("NO_COLOR", "1")]), (true, false));
+        assert_eq!(look(&[("LANG", "en_GB.UTF-8"), ("NO_COLOR", "")]), (true, true));
+        assert_eq!(look(&[("LANG", "en_GB.UTF-8"), ("LC_ALL", "C")]), (false, true));
+        assert_eq!(look(&[]), (false, true));
+        assert_eq!(look(&[("LANG", "en_GB.UTF-8"), ("TERM", "linux")]), (false, true));
+        assert_eq!(look(&[("TERM", "vt100")]), (false, false));
+    }
+}

@@ -1,0 +1,199 @@
+//! The rows of the PCIe tree: root ports with what is below them, sorted and filtered.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use pciescope_core::{Bdf, Function, Link};
+
+use crate::model::{Model, Source};
+use crate::state::{RowId, Sort, State};
+
+/// A row of the tree.
+#[derive(Debug, Clone)]
+pub struct Row {
+    /// What the row is about.
+    pub id: RowId,
+    /// The place in [`Model::sources`] of what counts for it.
+    pub source: Option<usize>,
+    /// 0 for a root port.
+    pub depth: usize,
+    /// Whether a later row has the same parent.
+    pub has_next: bool,
+}
+
+/// A port, or a function on a root bus, with the rows below it.
+struct Group {
+    key: f64,
+    address: (u8, Option<Bdf>, String),
+    rows: Vec<Row>,
+}
+
+/// The rows in the order in which they are shown.
+pub fn rows(state: &State, span: u64) -> Vec<Row> {
+    let model = &state.model;
+    let functions = model.functions();
+    let ports: Vec<(usize, &Source)> =
+        model.sources.iter().enumerate().filter(|(_, source)| source.is_port()).collect();
+    let mut children: BTreeMap<Bdf, Vec<Bdf>> = BTreeMap::new();
+    for (bdf, function) in functions {
+        // A bridge that is not known (records leave switches out, a tree may be torn) is passed over.
+        if let Some(above) = function.path.iter().rev().find(|above| functions.contains_key(*above) && *above != bdf) {
+            children.entry(*above).or_default().push(*bdf);
+        }
+    }
+    let shows_all = state.shows_all || ports.is_empty();
+    let mut groups = Vec::new();
+    let mut seen: BTreeSet<Bdf> = BTreeSet::new();
+    for (place, source) in &ports {
+        let bdf = source.port.as_ref().and_then(|port| port.bdf);
+        let id = bdf.map_or(RowId::Source(*place), RowId::Function);
+        let is_second = bdf.is_some_and(|bdf| !seen.insert(bdf));
+        let id = if is_second { RowId::Source(*place) } else { id };
+        let mut rows = vec![Row { id, source: Some(*place), depth: 0, has_next: false }];
+        if let Some(bdf) = bdf.filter(|_| state.shows_devices && !is_second) {
+            descend(bdf, 1, &children, &mut seen, &mut rows);
+        }
+        groups.push(Group { key: key(state, source, span), address: (0, bdf, name(source)), rows });
+    }
+    if shows_all {
+        for (bdf, function) in functions {
+            let is_root = !function.path.iter().any(|above| functions.contains_key(above) && above != bdf);
+            if is_root && seen.insert(*bdf) {
+                let mut rows = vec![Row { id: RowId::Function(*bdf), source: None, depth: 0, has_next: false }];
+                if state.shows_devices {
+                    descend(*bdf, 1, &children, &mut seen, &mut rows);
+                }
+                groups.push(Group { key: f64::NEG_INFINITY, address: (1, Some(*bdf), String::new()), rows });
+            }
+        }
+    }
+    for group in &mut groups {
+        filter(state, group);
+    }
+    groups.retain(|group| !group.rows.is_empty());
+    if state.sort == Sort::Address {
+        groups.sort_by(|one, other| (one.address.1, &one.address).cmp(&(other.address.1, &other.address)));
+    } else {
+        groups.sort_by(|one, other| other.key.total_cmp(&one.key).then_with(|| one.address.cmp(&other.address)));
+    }
+    if state.is_reversed {
+        groups.reverse();
+    }
+    groups.into_iter().flat_map(|group| group.rows).collect()
+}
+
+/// Adds what is below a function; each function once, however the paths lie.
+fn descend(bdf: Bdf, depth: usize, children: &BTreeMap<Bdf, Vec<Bdf>>, seen: &mut BTreeSet<Bdf>, rows: &mut Vec<Row>) {
+    // Deeper than buses can lie is a broken file.
+    if depth > 256 {
+        return;
+    }
+    let below: Vec<Bdf> = children.get(&bdf).into_iter().flatten().copied().filter(|one| seen.insert(*one)).collect();
+    for (place, one) in below.iter().enumerate() {
+        rows.push(Row { id: RowId::Function(*one), source: None, depth, has_next: place + 1 < below.len() });
+        descend(*one, depth + 1, children, seen, rows);
+    }
+}
+
+/// What a group is sorted by, the largest first; what has no figure comes last.
+fn key(state: &State, source: &Source, span: u64) -> f64 {
+    let sum = |one: Option<f64>, other: Option<f64>| match (one, other) {
+        (Some(one), Some(other)) => Some(one + other),
+        (one, other) => one.or(other),
+    };
+    let value = match state.sort {
+        Sort::Address => None,
+        Sort::Rx => source.value("rx_bytes_per_s", span),
+        Sort::Tx => source.value("tx_bytes_per_s", span),
+        Sort::Total => sum(source.value("rx_bytes_per_s", span), source.value("tx_bytes_per_s", span)),
+        Sort::Share => [source.share("rx", span), source.share("tx", span)].into_iter().flatten().reduce(f64::max),
+        Sort::Errors => source.errors(span).map(|errors| errors.value),
+    };
+    value.filter(|value| !value.is_nan()).unwrap_or(f64::NEG_INFINITY)
+}
+
+/// Leaves what fits: all of a port that fits itself, else those below it that fit, with what is above them.
+fn filter(state: &State, group: &mut Group) {
+    let words: Vec<String> = state.filter.split_whitespace().map(str::to_lowercase).collect();
+    if words.is_empty() {
+        return;
+    }
+    let fits: Vec<bool> = group
+        .rows
+        .iter()
+        .map(|row| {
+            let text = describe(&state.model, row).to_lowercase();
+            words.iter().all(|word| text.contains(word.as_str()))
+        })
+        .collect();
+    if fits.first() == Some(&true) {
+        return;
+    }
+    let mut keep = vec![false; group.rows.len()];
+    for (place, _) in fits.iter().enumerate().filter(|(_, fits)| **fits) {
+        keep[place] = true;
+        let mut depth = group.rows[place].depth;
+        for above in (0..place).rev() {
+            if group.rows[above].depth < depth {
+                depth = group.rows[above].depth;
+                keep[above] = true;
+            }
+        }
+    }
+    let mut keep = keep.into_iter();
+    group.rows.retain(|_| keep.next().unwrap_or(false));
+}
+
+/// Everything about a row that a filter looks at.
+fn describe(model: &Model, row: &Row) -> String {
+    let source = row.source.and_then(|place| model.sources.get(place));
+    let function = match row.id {
+        RowId::Function(bdf) => model.functions().get(&bdf),
+        RowId::Source(_) => None,
+    };
+    let mut text = String::new();
+    if let RowId::Function(bdf) = row.id {
+        text += &bdf.to_string();
+    }
+    for function in function.into_iter().chain(source.and_then(|source| source.port.as_ref())) {
+        let driver = function.driver.as_deref().unwrap_or("");
+        text += &format!(" {} {driver} [{:04x}:{:04x}]", function.name, function.vendor, function.device);
+        if let Some(node) = function.node {
+            text += &format!(" node{node}");
+        }
+    }
+    if let Some(source) = source {
+        text += &format!(" {}", name(source));
+        if let Some(node) = source.node {
+            text += &format!(" node{node}");
+        }
+    }
+    text
+}
+
+/// What a source is called where it has no address.
+pub fn name(source: &Source) -> String {
+    let cpu = source.cpu.map_or_else(String::new, |cpu| format!(" CPU {cpu}"));
+    match &source.pmu {
+        Some(pmu) => format!("{pmu}{cpu}"),
+        None => source.scope.clone(),
+    }
+}
+
+/// The link of a function with what both of its ends can do, where that is more; the ends are those that the model knows.
+pub fn link(model: &Model, function: &Function) -> Option<(Link, Option<(f64, u8)>)> {
+    let link = function.link?;
+    let functions = model.functions();
+    // From the root port down: port, upstream port, downstream port ... The link of an odd one leads up.
+    let other = if function.path.len() % 2 == 1 {
+        functions.get(function.path.last()?).and_then(|above| above.link)
+    } else {
+        let is_below =
+            |one: &&Function| one.path.len() == function.path.len() + 1 && one.path.last().copied() == function.bdf;
+        functions.values().find(is_below).and_then(|below| below.link)
+    };
+    let better = other.and_then(|other| {
+        let (speed, lanes) = (link.max_speed_gts.min(other.max_speed_gts), link.max_width.min(other.max_width));
+        (link.width > 0 && (link.speed_gts < speed || link.width < lanes)).then_some((speed, lanes))
+    });
+    Some((link, better))
+}
