@@ -1,0 +1,242 @@
+//! What `/api/state` and `/api/events` say: the types are the contract between the exporter and the page. docs/serve.md,
+//! "JSON", describes them to users.
+//!
+//! Strings come from devices and users and are hostile: whoever shows them has to escape them. Fields that are not known are
+//! left out, never 0. Shares are parts of one, from 0 to 1; rates are per second.
+
+use std::collections::BTreeMap;
+
+use pciescope_core::record::{Failure, Warning};
+use pciescope_core::{Bdf, Below, Link};
+use serde::Serialize;
+
+/// So many intervals are kept as history.
+pub const HISTORY: usize = 300;
+
+/// `GET /api/state`: everything that is known, with the history.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Feed {
+    /// Version of this shape: 1. Fields may be added within a version.
+    pub schema: u32,
+    /// The machine's name.
+    pub host: String,
+    /// Version of pciescope.
+    pub tool: String,
+    /// What the user calls this run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// The time between two readings, in seconds, as it was asked for.
+    pub interval_s: f64,
+    /// When this was written, in milliseconds since 1970: it is kept until something changes.
+    pub now_ms: u64,
+    /// Whether something counts.
+    pub status: Status,
+    /// What is doubtful about the last reading, each text once.
+    pub warnings: Vec<Warning>,
+    /// Root ports with counters, in ascending order of their addresses.
+    pub ports: Vec<Port>,
+    /// Channels of DRAM with counters, by node and name.
+    pub channels: Vec<Channel>,
+    /// PMUs that are neither: PCIe stacks, endpoints, fabrics, memory of a socket.
+    pub others: Vec<Other>,
+    /// All PCI functions with a link, also those without counters.
+    pub devices: Vec<Device>,
+    /// The last [`HISTORY`] readings, the oldest first.
+    pub readings: Vec<Reading>,
+}
+
+/// Whether something counts.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Status {
+    /// `starting`, `counting`, `replaying`, `ended` (of a replay) or `none` (nothing can be counted).
+    pub state: String,
+    /// Why nothing is counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+    /// What the user can do about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hint: Option<String>,
+}
+
+/// A root port.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Port {
+    /// Its name in readings; opaque, the same for as long as the server runs.
+    pub id: String,
+    /// Its address.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bdf: Option<Bdf>,
+    /// The PMU that counts for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pmu: Option<String>,
+    /// Vendor and device in words.
+    pub name: String,
+    /// The bound driver.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub driver: Option<String>,
+    /// NUMA node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node: Option<u32>,
+    /// The link below it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub link: Option<Link>,
+    /// The payload that the link can carry in one direction, in bytes per second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ceiling_bytes_per_s: Option<f64>,
+    /// The functions below it, bridges left out.
+    pub below: Vec<Below>,
+    /// Why it no longer counts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<Failure>,
+}
+
+/// A channel or sub-channel of DRAM.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Channel {
+    /// Its name in readings.
+    pub id: String,
+    /// The PMU that counts for it.
+    pub pmu: String,
+    /// NUMA node: one per die.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node: Option<u32>,
+    /// The CPU on which it is counted, where that tells it from another instance of its PMU.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<u32>,
+    /// Where it sits, by the catalogue: `socket`, `die`, `channel`, `sub_channel`, as far as the PMU's name tells.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub place: BTreeMap<String, u64>,
+    /// The most that it can carry, in bytes per second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub peak_bytes_per_s: Option<f64>,
+    /// Why it no longer counts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<Failure>,
+}
+
+/// A PMU that is neither a port nor a channel.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Other {
+    /// Its name in readings.
+    pub id: String,
+    /// Its name in sysfs.
+    pub pmu: String,
+    /// NUMA node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node: Option<u32>,
+    /// The CPU on which it is counted, where that tells it from another instance of its PMU.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu: Option<u32>,
+    /// What it is, by the catalogue.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// Why it no longer counts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<Failure>,
+}
+
+/// A PCI function with a link, as sysfs shows it; no counter is needed for this.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Device {
+    /// Its address.
+    pub bdf: Bdf,
+    /// Vendor and device in words.
+    pub name: String,
+    /// What it is in words, such as `Non-Volatile memory controller`.
+    pub class: String,
+    /// The bound driver.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub driver: Option<String>,
+    /// NUMA node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node: Option<u32>,
+    /// The root port above; `None` for a root port itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub port: Option<Bdf>,
+    /// Its link; a width of 0 is a link that is down.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub link: Option<Link>,
+    /// Whether the link is slower or narrower than both of its ends can do; `None` where one end is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub is_downtrained: Option<bool>,
+    /// Errors that the function reported since it was found (AER); `None` where the kernel keeps no account.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub errors: Option<DeviceErrors>,
+}
+
+/// What the kernel counted of a function's error reports.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct DeviceErrors {
+    /// Errors that the hardware mended, by the kernel's names (`RxErr`, `BadTLP`); those that are 0 are left out.
+    pub correctable: BTreeMap<String, u64>,
+    /// Errors that lost a transaction.
+    pub nonfatal: BTreeMap<String, u64>,
+    /// Errors that lost the link.
+    pub fatal: BTreeMap<String, u64>,
+}
+
+/// One interval: an entry of [`Feed::readings`], and the data of an event `reading` of `GET /api/events`. An instance that
+/// is not in it was not read.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Reading {
+    /// Its end, in milliseconds since 1970.
+    pub time_ms: u64,
+    /// Its length.
+    pub seconds: f64,
+    /// Ports by [`Port::id`].
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub ports: BTreeMap<String, PortReading>,
+    /// Channels by [`Channel::id`].
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub channels: BTreeMap<String, ChannelReading>,
+    /// Other PMUs by [`Other::id`]: figures by the names of records, in their units.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub others: BTreeMap<String, BTreeMap<String, f64>>,
+}
+
+/// What a port did in an interval.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct PortReading {
+    /// Payload from device to host, in bytes per second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rx: Option<f64>,
+    /// Payload from host to device, in bytes per second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tx: Option<f64>,
+    /// `rx` as a part of what the link can carry.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rx_share: Option<f64>,
+    /// `tx` as a part of what the link can carry.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tx_share: Option<f64>,
+    /// Parts of the time by state of the link: `l0`, `l1`, `recovery`.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub states: BTreeMap<String, f64>,
+    /// Errors and the like in this interval, by the names of records (`layer2_errors`, `bad_tlp`, `naks`); those that are 0
+    /// are left out.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub errors: BTreeMap<String, f64>,
+    /// The least share of the time in which a counter behind these figures ran, where it was not all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub running: Option<f64>,
+    /// Whether a counter reached its end, so that there may have been more errors.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub at_least: bool,
+}
+
+/// What a channel did in an interval.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct ChannelReading {
+    /// Read from DRAM, in bytes per second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub read: Option<f64>,
+    /// Written to DRAM, in bytes per second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub write: Option<f64>,
+    /// Both, as a part of the peak.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub peak_share: Option<f64>,
+    /// The least share of the time in which a counter behind these figures ran, where it was not all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub running: Option<f64>,
+}

@@ -1,0 +1,424 @@
+//! The answer to a scrape: OpenMetrics 1.0, or Prometheus' older text format 0.0.4.
+//!
+//! They differ in that OpenMetrics names a family without `_total` and `_info`, knows the type `info`, has UNIT lines, and
+//! ends with `# EOF`. docs/serve.md lists the families.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::time::Instant;
+
+use pciescope_core::{Bdf, Link};
+
+use crate::feed::{Device, DeviceErrors};
+use crate::series::{Family, Type};
+use crate::state::{Held, One, State};
+
+/// A text format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Format {
+    /// `application/openmetrics-text; version=1.0.0`.
+    OpenMetrics,
+    /// `text/plain; version=0.0.4`.
+    Text,
+}
+
+/// Longer values of labels are cut here, in characters: a name comes from a device or a user.
+const LONGEST: usize = 160;
+
+impl Format {
+    /// What a client asks for by its `Accept` header. OpenMetrics where it is named with at least as much weight as the
+    /// text format, as Prometheus does.
+    pub fn asked(accept: &str) -> Format {
+        let weight = |wanted: &str| {
+            let ranges = accept.split(',').filter_map(|range| {
+                let mut parts = range.split(';').map(str::trim);
+                let name = parts.next()?;
+                let parameters: BTreeMap<&str, &str> = parts.filter_map(|part| part.split_once('=')).collect();
+                let is_version = wanted != "application/openmetrics-text"
+                    || parameters.get("version").is_none_or(|version| version.trim_matches('"') == "1.0.0");
+                let weight = parameters.get("q").map_or(Some(1.0), |q| q.parse::<f64>().ok())?;
+                (name.eq_ignore_ascii_case(wanted) && is_version).then_some(weight)
+            });
+            ranges.fold(0.0, f64::max)
+        };
+        let open = weight("application/openmetrics-text");
+        if open > 0.0 && open >= weight("text/plain") { Format::OpenMetrics } else { Format::Text }
+    }
+
+    /// The `Content-Type` of the answer.
+    pub fn content_type(self) -> &'static str {
+        match self {
+            Format::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            Format::Text => "text/plain; version=0.0.4; charset=utf-8",
+        }
+    }
+}
+
+/// Families as they are written.
+struct Writer {
+    out: String,
+    format: Format,
+}
+
+impl Writer {
+    fn family(&mut self, family: &Family) {
+        let Family { name, of, unit, help } = family;
+        let is_open = self.format == Format::OpenMetrics;
+        let suffix = match of {
+            Type::Counter if !is_open => "_total",
+            Type::Info if !is_open => "_info",
+            _ => "",
+        };
+        let of = match of {
+            Type::Counter => "counter",
+            Type::Info if is_open => "info",
+            Type::Gauge | Type::Info => "gauge",
+        };
+        let _ = writeln!(self.out, "# HELP {name}{suffix} {}", escaped_help(help, is_open));
+        let _ = writeln!(self.out, "# TYPE {name}{suffix} {of}");
+        if is_open && !unit.is_empty() {
+            let _ = writeln!(self.out, "# UNIT {name} {unit}");
+        }
+    }
+
+    fn sample(&mut self, family: &Family, labels: &str, value: f64) {
+        let suffix = match family.of {
+            Type::Counter => "_total",
+            Type::Info => "_info",
+            Type::Gauge => "",
+        };
+        self.out.push_str(&family.name);
+        self.out.push_str(suffix);
+        if !labels.is_empty() {
+            let _ = write!(self.out, "{{{labels}}}");
+        }
+        let _ = match value {
+            value if value.is_nan() => writeln!(self.out, " NaN"),
+            value if value.is_infinite() => writeln!(self.out, " {}Inf", if value > 0.0 { '+' } else { '-' }),
+            value => writeln!(self.out, " {value}"),
+        };
+    }
+
+    /// A family with its samples; one without samples is left out.
+    fn all(&mut self, family: &Family, samples: impl IntoIterator<Item = (String, f64)>) {
+        let mut samples = samples.into_iter().peekable();
+        if samples.peek().is_some() {
+            self.family(family);
+            samples.for_each(|(labels, value)| self.sample(family, &labels, value));
+        }
+    }
+
+    fn one(&mut self, name: &str, of: Type, unit: &'static str, help: &str, value: f64) {
+        self.all(&Family::new(name, of, unit, help), [(String::new(), value)]);
+    }
+}
+
+fn escaped_help(help: &str, is_open: bool) -> String {
+    let escaped = help.replace('\\', "\\\\").replace('\n', "\\n");
+    if is_open { escaped.replace('"', "\\\"") } else { escaped }
+}
+
+/// A label with a value that may hold anything.
+pub(crate) fn label(into: &mut String, name: &str, value: &str) {
+    if !into.is_empty() {
+        into.push(',');
+    }
+    let _ = write!(into, "{name}=\"");
+    for c in value.chars().take(LONGEST) {
+        match c {
+            '\\' => into.push_str("\\\\"),
+            '"' => into.push_str("\\\""),
+            // No terminal or page is to act on what a device calls itself.
+            c if c.is_control() => into.push(char::REPLACEMENT_CHARACTER),
+            c => into.push(c),
+        }
+    }
+    into.push('"');
+}
+
+/// The labels of an instance, by its scope.
+fn labels(one: &One) -> String {
+    let instance = one.instance();
+    let mut all = String::with_capacity(120);
+    let node = instance.node.map_or_else(String::new, |node| node.to_string());
+    if one.scope() == "port" {
+        let mut below: Vec<String> = instance.below.iter().map(|below| below.bdf.to_string()).collect();
+        below.sort();
+        let mut drivers: Vec<&str> = instance.below.iter().filter_map(|below| below.driver.as_deref()).collect();
+        drivers.sort_unstable();
+        drivers.dedup();
+        label(&mut all, "port", &one.id);
+        label(&mut all, "device", &below.join(","));
+        label(&mut all, "driver", &drivers.join(","));
+    } else {
+        label(&mut all, "pmu", instance.pmu.as_deref().unwrap_or_default());
+    }
+    label(&mut all, "numa_node", &node);
+    label_cpu(&mut all, one);
+    if one.scope() == "channel" {
+        for (word, number) in one.place() {
+            label(&mut all, &word, &number.to_string());
+        }
+    }
+    all
+}
+
+/// The labels of the families about counting itself.
+fn pmu_labels(one: &One) -> String {
+    let mut all = String::new();
+    label(&mut all, "pmu", one.instance().pmu.as_deref().unwrap_or_default());
+    label(&mut all, "numa_node", &one.instance().node.map_or_else(String::new, |node| node.to_string()));
+    label_cpu(&mut all, one);
+    all
+}
+
+/// The CPU of one of several instances that have PMU and node in common.
+fn label_cpu(into: &mut String, one: &One) {
+    if let Some(cpu) = one.cpu() {
+        label(into, "cpu", &cpu.to_string());
+    }
+}
+
+fn more(labels: &str, name: &str, value: &str) -> String {
+    let mut all = labels.to_owned();
+    label(&mut all, name, value);
+    all
+}
+
+/// What the server counts of itself.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Own {
+    /// Scrapes that were answered before.
+    pub scrapes: u64,
+    /// Connections that were closed at once because there were too many.
+    pub refused: u64,
+    /// Event streams that are open.
+    pub streams: usize,
+    /// Whether the configuration's files changed to what could not be used.
+    pub has_stale_config: bool,
+}
+
+/// The answer to a scrape that began at `start`.
+pub fn write(state: &State, format: Format, start: Instant, counts: Own) -> String {
+    let held = state.held();
+    let mut writer = Writer { out: String::with_capacity(64 * 1024), format };
+    hardware(&mut writer, &held);
+    counting(&mut writer, &held);
+    devices(&mut writer, &held.devices);
+    own(&mut writer, state, &held, counts);
+    drop(held);
+    let help = "Time that this answer took to make.";
+    let took = start.elapsed().as_secs_f64();
+    writer.one("pciescope_scrape_duration_seconds", Type::Gauge, "seconds", help, took);
+    if format == Format::OpenMetrics {
+        writer.out.push_str("# EOF\n");
+    }
+    writer.out
+}
+
+/// What hardware counted.
+fn hardware(writer: &mut Writer, held: &Held) {
+    let all: Vec<(&One, String)> = held.instances.values().map(|one| (one, labels(one))).collect();
+    for family in held.families.values() {
+        let name = &family.name;
+        writer.family(family);
+        for (one, labels) in &all {
+            if let Some(value) = one.sums.get(name).or_else(|| one.gauges.get(name)) {
+                writer.sample(family, labels, *value);
+            }
+            for (state, seconds) in one.states.get(name).into_iter().flatten() {
+                writer.sample(family, &more(labels, "state", state), *seconds);
+            }
+            if name == "pciescope_pmu_events" {
+                for ((event, unit), value) in &one.named {
+                    let labels = more(&more(&pmu_labels(one), "event", event), "unit", unit);
+                    writer.sample(family, &labels, *value);
+                }
+            }
+        }
+    }
+    let ports = || held.instances.values().filter(|one| one.scope() == "port");
+    let help = "A root port with counters: its name, its own driver and the PMU that counts for it.";
+    writer.all(
+        &Family::new("pciescope_port", Type::Info, "", help),
+        ports().map(|one| {
+            let device = one.record.device.as_ref();
+            let mut all = String::new();
+            label(&mut all, "port", &one.id);
+            label(&mut all, "name", device.map_or("", |device| device.name.as_str()));
+            label(&mut all, "port_driver", device.and_then(|device| device.driver.as_deref()).unwrap_or_default());
+            label(&mut all, "pmu", one.instance().pmu.as_deref().unwrap_or_default());
+            (all, 1.0)
+        }),
+    );
+}
+
+/// How well it was counted.
+fn counting(writer: &mut Writer, held: &Held) {
+    // A PMU may be there twice: as a channel, and with events that a user named.
+    let by_pmu = |value: &dyn Fn(&One) -> Option<f64>, join: fn(f64, f64) -> f64| {
+        let mut all: BTreeMap<String, f64> = BTreeMap::new();
+        for one in held.instances.values() {
+            if let Some(value) = value(one) {
+                all.entry(pmu_labels(one)).and_modify(|before| *before = join(*before, value)).or_insert(value);
+            }
+        }
+        all
+    };
+    let help = "Whether the PMU was read in the last interval.";
+    let up = by_pmu(&|one| Some(f64::from(u8::from(one.is_up))), f64::max);
+    writer.all(&Family::new("pciescope_pmu_up", Type::Gauge, "", help), up);
+    let help = "Least share of the last interval in which a counter of this PMU ran. Below 1 its figures are scaled to the whole.";
+    let running = by_pmu(&|one| one.is_up.then_some(one.running), f64::min);
+    writer.all(&Family::new("pciescope_pmu_running_ratio", Type::Gauge, "ratio", help), running);
+    let help = "Intervals in which a counter of the hardware reached its end: its sum is at least what is shown.";
+    let saturated = by_pmu(&|one| Some(one.saturated as f64), |one, other| one + other);
+    writer.all(&Family::new("pciescope_pmu_saturated_intervals", Type::Counter, "", help), saturated);
+    let mut codes: BTreeMap<&str, u32> = BTreeMap::new();
+    held.warnings.iter().for_each(|warning| *codes.entry(&warning.code).or_default() += 1);
+    let help = "Warnings of the last reading by their code (docs/record.md, Codes).";
+    writer.all(
+        &Family::new("pciescope_reading_warnings", Type::Gauge, "", help),
+        codes.into_iter().map(|(code, count)| (more("", "code", code), f64::from(count))),
+    );
+}
+
+/// The inventory: every function with a link.
+fn devices(writer: &mut Writer, devices: &[Device]) {
+    let of = |device: &Device| more("", "device", &device.bdf.to_string());
+    let help = "A PCI function with a link: its name, class, driver, NUMA node and the root port above it.";
+    writer.all(
+        &Family::new("pciescope_device", Type::Info, "", help),
+        devices.iter().map(|device| {
+            let mut all = of(device);
+            label(&mut all, "name", &device.name);
+            label(&mut all, "class", &device.class);
+            label(&mut all, "driver", device.driver.as_deref().unwrap_or_default());
+            label(&mut all, "numa_node", &device.node.map_or_else(String::new, |node| node.to_string()));
+            label(&mut all, "port", &device.port.map_or_else(String::new, |port: Bdf| port.to_string()));
+            (all, 1.0)
+        }),
+    );
+    type Value = fn(&Link) -> f64;
+    let links: [(&str, &'static str, &str, Value); 4] = [
+        (
+            "pciescope_device_current_link_transfers_per_second",
+            "transfers_per_second",
+            "Transfer rate of the link now; 0 where it is down.",
+            |link| link.speed_gts * 1e9,
+        ),
+        (
+            "pciescope_device_max_link_transfers_per_second",
+            "transfers_per_second",
+            "Highest transfer rate of this end of the link.",
+            |link| link.max_speed_gts * 1e9,
+        ),
+        ("pciescope_device_current_link_width", "", "Lanes of the link now; 0 where it is down.", |link| {
+            f64::from(link.width)
+        }),
+        ("pciescope_device_max_link_width", "", "Most lanes of this end of the link.", |link| {
+            f64::from(link.max_width)
+        }),
+    ];
+    for (name, unit, help, value) in links {
+        let linked = devices.iter().filter_map(|device| Some((of(device), value(device.link.as_ref()?))));
+        writer.all(&Family::new(name, Type::Gauge, unit, help), linked);
+    }
+    let help = "Whether the link is slower or narrower than both of its ends can do.";
+    writer.all(
+        &Family::new("pciescope_device_link_downtrained", Type::Gauge, "", help),
+        devices.iter().filter_map(|device| Some((of(device), f64::from(u8::from(device.is_downtrained?))))),
+    );
+    let reporting = || devices.iter().filter_map(|device| Some((device, device.errors.as_ref()?)));
+    let severities = |errors: &DeviceErrors| {
+        [("correctable", &errors.correctable), ("nonfatal", &errors.nonfatal), ("fatal", &errors.fatal)]
+            .map(|(severity, counts)| (severity, counts.clone()))
+    };
+    let help = "Errors that the function reported since the kernel found it (AER).";
+    writer.all(
+        &Family::new("pciescope_device_aer_errors", Type::Counter, "", help),
+        reporting().flat_map(|(device, errors)| {
+            severities(errors).map(|(severity, counts)| {
+                let sum: u64 = counts.values().fold(0, |sum, count| sum.saturating_add(*count));
+                (more(&of(device), "severity", severity), sum as f64)
+            })
+        }),
+    );
+    let help = "The same by the kernel's names for them, each from its first error on.";
+    writer.all(
+        &Family::new("pciescope_device_aer_error_kinds", Type::Counter, "", help),
+        reporting().flat_map(|(device, errors)| {
+            severities(errors).into_iter().flat_map(move |(severity, counts)| {
+                let of = more(&of(device), "severity", severity);
+                counts
+                    .into_iter()
+                    .map(move |(name, count)| (more(&of, "error", &name), count as f64))
+                    .collect::<Vec<_>>()
+            })
+        }),
+    );
+}
+
+/// The server about itself.
+fn own(writer: &mut Writer, state: &State, held: &Held, counts: Own) {
+    let version = more("", "version", env!("CARGO_PKG_VERSION"));
+    writer.all(&Family::new("pciescope_build", Type::Info, "", "The program."), [(version, 1.0)]);
+    let interval = state.interval().as_secs_f64();
+    let age = held.last_at.map(|at| at.elapsed().as_secs_f64());
+    // Two late readings are one too many.
+    let is_fresh = age.is_some_and(|age| age < 3.0 * interval.max(0.1) + 1.0);
+    let is_counting = matches!(held.status.state.as_str(), "counting" | "replaying");
+    let success = is_fresh && is_counting && held.instances.values().any(|one| one.is_up);
+    let help = "Whether the last reading of the counters came in time and had figures.";
+    writer.one("pciescope_reading_success", Type::Gauge, "", help, f64::from(u8::from(success)));
+    if let Some(age) = age {
+        writer.one("pciescope_reading_age_seconds", Type::Gauge, "seconds", "Time since the last reading.", age);
+    }
+    let help = "Time between two readings, as asked for.";
+    writer.one("pciescope_reading_interval_seconds", Type::Gauge, "seconds", help, interval);
+    writer.one("pciescope_readings", Type::Counter, "", "Readings of the counters.", held.count as f64);
+    let help = "Readings that did not take place at their time. Nothing is lost by that: the next one has what was counted meanwhile.";
+    writer.one("pciescope_readings_missed", Type::Counter, "", help, held.late as f64);
+    let help = "Figures that were left out of a sum: not a number, negative, or past the end of numbers.";
+    writer.one("pciescope_figures_refused", Type::Counter, "", help, held.refused as f64);
+    writer.one("pciescope_scrapes", Type::Counter, "", "Answers to scrapes before this one.", counts.scrapes as f64);
+    let help = "Connections that were closed at once because there were too many.";
+    writer.one("pciescope_connections_refused", Type::Counter, "", help, counts.refused as f64);
+    let help = "Event streams that are open: pages that watch.";
+    writer.one("pciescope_event_streams", Type::Gauge, "", help, counts.streams as f64);
+    let help = "Whether users, tokens and certificates are those of the configuration's files; 0 where these could not be read again.";
+    let is_fresh = f64::from(u8::from(!counts.has_stale_config));
+    writer.one("pciescope_web_config_last_reload_successful", Type::Gauge, "", help, is_fresh);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_format_is_the_one_that_was_asked_for() {
+        let prometheus = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.4,*/*;q=0.1";
+        for (accept, format) in [
+            ("", Format::Text),
+            ("*/*", Format::Text),
+            (prometheus, Format::OpenMetrics),
+            ("application/openmetrics-text", Format::OpenMetrics),
+            ("application/openmetrics-text; version=2.0.0", Format::Text),
+            ("application/openmetrics-text;q=0.2, text/plain;q=0.9", Format::Text),
+            ("application/openmetrics-text;q=0", Format::Text),
+            ("application/openmetrics-text;q=x", Format::Text),
+        ] {
+            assert_eq!(Format::asked(accept), format, "{accept:?}");
+        }
+    }
+
+    #[test]
+    fn labels_hold_whatever_a_device_calls_itself() {
+        let mut all = String::new();
+        label(&mut all, "name", "a\"b\\c\nd\u{1b}[2J<script>");
+        assert_eq!(all, "name=\"a\\\"b\\\\c\u{fffd}d\u{fffd}[2J<script>\"");
+        let mut long = String::new();
+        label(&mut long, "name", &"x".repeat(100_000));
+        assert!(long.len() < 200);
+    }
+}

@@ -1,0 +1,90 @@
+//! The configuration as it is now: while there are requests its files are looked at again, so that a renewed certificate or
+//! another password needs no restart. What cannot be used changes nothing, and is said.
+
+use std::error::Error as _;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::config::{Config, Error};
+
+/// The files are not looked at more often than this, however many requests come.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// The configuration in force.
+pub(crate) struct Current {
+    held: Mutex<Held>,
+    /// Where to say what became of the files.
+    note: fn(&str),
+}
+
+struct Held {
+    config: Arc<Config>,
+    looked: Instant,
+    /// Why the files, as they are now, are not in force.
+    failure: Option<String>,
+}
+
+impl Current {
+    /// A configuration that was just read.
+    pub(crate) fn new(config: Config, note: fn(&str)) -> Self {
+        let held = Held { config: Arc::new(config), looked: Instant::now(), failure: None };
+        Current { held: Mutex::new(held), note }
+    }
+
+    /// The configuration, at most a second older than its files.
+    pub(crate) fn config(&self) -> Arc<Config> {
+        let mut held = self.held();
+        if held.looked.elapsed() >= LOOK {
+            held.look(self.note);
+            held.looked = Instant::now();
+        }
+        Arc::clone(&held.config)
+    }
+
+    /// Whether the files could not be used when they were last looked at.
+    pub(crate) fn is_stale(&self) -> bool {
+        self.held().failure.is_some()
+    }
+
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Held {
+    fn look(&mut self, note: fn(&str)) {
+        if self.config.files.are_as_read() {
+            if self.failure.take().is_some() {
+                note("the configuration's files are again as they were");
+            }
+            return;
+        }
+        match self.config.load_again() {
+            Ok(config) => {
+                note("the configuration's files changed, and were read again");
+                config
+                    .warnings
+                    .iter()
+                    .filter(|warning| !self.config.warnings.contains(warning))
+                    .for_each(|warning| note(warning));
+                self.config = Arc::new(config);
+                self.failure = None;
+            }
+            Err(error) => {
+                let text = format!("{}; what was read before stays in force", said(&error));
+                if self.failure.as_ref() != Some(&text) {
+                    note(&text);
+                    self.failure = Some(text);
+                }
+            }
+        }
+    }
+}
+
+/// An error with its cause.
+fn said(error: &Error) -> String {
+    match error.source() {
+        Some(source) => format!("{error}: {source}"),
+        None => error.to_string(),
+    }
+}

@@ -1,0 +1,330 @@
+//! The live page of `pciescope serve`, on figures whose right look is known.
+#![allow(clippy::unwrap_used)] // a test file is not a #[test] function to clippy
+
+use std::collections::BTreeMap;
+
+use pciescope_browser_tests::{Browser, SIZES, Stage};
+use pciescope_core::record::Failure;
+use pciescope_core::{Below, Link};
+use pciescope_serve::feed::{Channel, ChannelReading, Device, DeviceErrors, Feed, Port, PortReading, Reading, Status};
+
+/// 2026-11-21 09:00:00 UTC.
+const BEGIN_MS: u64 = 1_795_251_600_000;
+
+fn port(number: u32) -> Port {
+    let (speed_gts, width) = if number % 3 == 0 { (32.0, 16) } else { (16.0, 4) };
+    let link = Link { speed_gts, width, max_speed_gts: 32.0, max_width: 16, mps_bytes: Some(256), mrrs_bytes: None };
+    let below = |function: u32, driver: &str| Below {
+        bdf: format!("0000:{:02x}:00.{function}", number * 16 + 1).parse().unwrap(),
+        name: "Samsung Electronics Co Ltd NVMe SSD Controller PM9A1/PM9A3/980PRO".to_owned(),
+        driver: Some(driver.to_owned()),
+    };
+    Port {
+        id: format!("p{number}"),
+        bdf: Some(format!("0000:{:02x}:00.0", number * 16).parse().unwrap()),
+        pmu: Some(format!("dwc_rootport_{:x}", number << 12)),
+        name: "Alibaba (China) Co., Ltd. M1 Root Port".to_owned(),
+        driver: Some("pcieport".to_owned()),
+        node: Some(number / 6),
+        link: Some(link),
+        ceiling_bytes_per_s: Some(if number % 3 == 0 { 58e9 } else { 7.26e9 }),
+        below: if number % 3 == 0 {
+            vec![below(0, "mlx5_core"), below(1, "mlx5_core")]
+        } else {
+            vec![below(0, "nvme")]
+        },
+        error: None,
+    }
+}
+
+fn channel(number: u32) -> Channel {
+    let (node, within) = (number / 16, number % 16);
+    let pmu = format!("ali_drw_{:x}{:03x}", 0x21 + node * 0x100, within * 0x80);
+    Channel { id: format!("c{number}"), pmu, node: Some(node), peak_bytes_per_s: Some(19.2e9), ..Channel::default() }
+}
+
+/// What `second` brings: port `n` receives (n+1) x 100 MB/s and sends a tenth of it, changed a little from second to second.
+fn reading(second: u64, ports: u32, channels: u32) -> Reading {
+    let wave = |n: u32| 1.0 + 0.3 * ((second as f64 / (9.0 + f64::from(n))) + f64::from(n)).sin();
+    let figures = |n: u32| {
+        let rx = f64::from(n + 1) * 1e8 * wave(n);
+        let ceiling = port(n).ceiling_bytes_per_s.unwrap();
+        let mut errors = BTreeMap::new();
+        if n == 4 && second % 60 == 20 {
+            errors = [("layer2_errors", 3.0), ("bad_tlp", 3.0), ("naks", 2.0)].map(|(k, v)| (k.to_owned(), v)).into();
+        }
+        let l0 = 0.6 + 0.2 * wave(n) - 0.2;
+        let states = [("l0", l0), ("l1", 0.97 - l0), ("l1_2", 0.02), ("recovery", 0.01)];
+        PortReading {
+            rx: Some(rx),
+            tx: Some(rx / 10.0),
+            rx_share: Some(rx / ceiling),
+            tx_share: Some(rx / 10.0 / ceiling),
+            states: states.map(|(k, v)| (k.to_owned(), v)).into(),
+            errors,
+            ..PortReading::default()
+        }
+    };
+    let dram =
+        |n: u32| ChannelReading { read: Some(2e9 * wave(n)), write: Some(8e8 * wave(n + 3)), ..Default::default() };
+    Reading {
+        time_ms: BEGIN_MS + second * 1000,
+        seconds: 1.0,
+        ports: (0..ports).map(|n| (format!("p{n}"), figures(n))).collect(),
+        channels: (0..channels).map(|n| (format!("c{n}"), dram(n))).collect(),
+        others: BTreeMap::new(),
+    }
+}
+
+fn feed(ports: u32, channels: u32, seconds: u64) -> Feed {
+    Feed {
+        schema: 1,
+        host: "node17".to_owned(),
+        interval_s: 1.0,
+        status: Status { state: "counting".to_owned(), ..Status::default() },
+        ports: (0..ports).map(port).collect(),
+        channels: (0..channels).map(channel).collect(),
+        readings: (0..seconds).map(|second| reading(second, ports, channels)).collect(),
+        ..Feed::default()
+    }
+}
+
+/// A machine that stalls for three seconds makes the page say "stale", rightly.
+const IS_LIVE: &str = "['live', 'stale'].includes(document.getElementById('state').textContent)";
+const ROWS: &str = "[...document.querySelectorAll('#table tbody tr')].map(r => [...r.cells].slice(1).map(c => c.textContent).join('|')).join('\\n')";
+const PORTS: &str =
+    "[...document.querySelectorAll('#table tbody tr')].map(r => r.cells[1].textContent.slice(5, 7)).join(' ')";
+
+fn is_hidden(browser: &Browser, id: &str) -> bool {
+    browser.run(&format!("return document.getElementById('{id}').getBoundingClientRect().height === 0")) == true
+}
+
+#[test]
+#[ignore = "needs Chromium: make browser-test"]
+fn shows_the_figures_sorts_filters_zooms_and_pauses() {
+    let stage = Stage::open(feed(6, 32, 200), 0);
+    let browser = Browser::start();
+    browser.size(SIZES[0]);
+    browser.media(false, false);
+    browser.open(&stage.url());
+    browser.wait(IS_LIVE);
+    let first = browser.first_paint_ms();
+    let weight: usize = pciescope_serve::page::ASSETS.iter().map(|asset| asset.body.len()).sum();
+    println!("live page: {weight} bytes, first contentful paint after {first:.0} ms");
+    assert_eq!(browser.text("document.title"), "pciescope node17");
+
+    // The figures of the last reading, as the tables of the tool write them.
+    let last = &reading(199, 6, 0).ports["p1"];
+    let rows = browser.text(ROWS);
+    let wanted = format!(
+        "0000:10:00.0|16 GT/s x4|{:.2}|{:.1}|{:.2}|{:.1}|L0 {:.1} %|-|0000:11:00.0 nvme",
+        last.rx.unwrap() / 1e6,
+        last.rx_share.unwrap() * 100.0,
+        last.tx.unwrap() / 1e6,
+        last.tx_share.unwrap() * 100.0,
+        last.states["l0"] * 100.0
+    );
+    assert_eq!(rows.lines().nth(1).unwrap(), wanted);
+    // Three times 3 errors of layer 2 in 200 s; what the sum is made of and the retries are not added to it.
+    assert!(rows.lines().nth(4).unwrap().contains("|9|"), "{rows}");
+    assert_eq!(browser.number("document.querySelectorAll('#charts svg').length"), 4.0);
+    assert_eq!(browser.number("document.querySelectorAll('#dies svg').length"), 2.0);
+    assert_eq!(browser.number("document.querySelectorAll('#dies svg .layer').length"), 64.0);
+    browser.screenshot("live-1280-light");
+    browser.screenshot_whole("live-1280-light-whole");
+
+    // Sorting: a number from the largest down, then up, then the machine's order again; a word from A.
+    assert_eq!(browser.text(PORTS), "00 10 20 30 40 50");
+    let head = |n: u32| format!("#table thead th:nth-child({n}) button");
+    browser.click(&head(4));
+    let by_rx = browser.text(PORTS);
+    assert_ne!(by_rx, "00 10 20 30 40 50");
+    assert_eq!(browser.text("document.querySelector('#table th[aria-sort]').getAttribute('aria-sort')"), "descending");
+    browser.click(&head(4));
+    assert_eq!(browser.text(PORTS), by_rx.rsplit(' ').collect::<Vec<_>>().join(" "));
+    browser.click(&head(4));
+    assert_eq!(browser.text(PORTS), "00 10 20 30 40 50");
+    browser.click(&head(2));
+    browser.click(&head(2));
+    assert_eq!(browser.text(PORTS), "50 40 30 20 10 00");
+    browser.click(&head(2));
+
+    // Filter: all words, in whatever the row and the port's name say.
+    browser.keys("#filter", "MLX5");
+    assert_eq!(browser.text(PORTS), "00 30");
+    assert_eq!(browser.text("document.getElementById('shown').textContent"), "2 of 6 ports");
+    browser.run("const f = document.getElementById('filter'); f.value = ''; f.dispatchEvent(new Event('input'))");
+    assert_eq!(browser.text(PORTS), "00 10 20 30 40 50");
+
+    // A click on a row zooms on its port; Escape leaves; the keyboard does the same.
+    assert!(is_hidden(&browser, "zoom"));
+    browser.click("#table tbody tr:nth-child(5) td:nth-child(3)");
+    browser.wait("!document.getElementById('zoom').hidden");
+    stage.say(reading(200, 6, 32));
+    browser.wait(IS_LIVE);
+    assert_eq!(browser.text("document.getElementById('zoom-name').textContent"), "0000:40:00.0");
+    assert_eq!(browser.number("document.querySelectorAll('#events tbody tr').length"), 12.0);
+    assert_eq!(browser.number("document.querySelectorAll('#zoom-charts .mark').length"), 4.0);
+    assert_eq!(browser.number("document.querySelectorAll('#zoom-charts .layer').length"), 4.0);
+    assert!(browser.text("document.getElementById('zoom-facts').textContent").contains("the port can 32 GT/s x16"));
+    browser.screenshot_whole("live-1280-zoom");
+    browser.keys("#zoom-name", "\u{e00c}");
+    browser.wait("document.getElementById('zoom').hidden");
+    browser.keys("#table tbody tr:nth-child(5) button", "\u{e015}");
+    browser.keys("#table tbody tr:nth-child(6) button", "\u{e007}");
+    browser.wait("document.getElementById('zoom-name').textContent === '0000:50:00.0'");
+    browser.click("#back");
+    browser.wait("document.getElementById('zoom').hidden");
+
+    // A port that is chosen has a chart.
+    browser.click("#table tbody tr:nth-child(1) input");
+    assert_eq!(browser.number("document.querySelectorAll('#charts svg').length"), 5.0);
+
+    // A new reading is drawn, but not while the page is paused.
+    stage.say(reading(201, 6, 32));
+    let rx = |second| format!("{:.2}", reading(second, 6, 0).ports["p0"].rx.unwrap() / 1e6);
+    let shown = "document.querySelector('#table tbody tr td:nth-child(4)').textContent";
+    browser.wait(&format!("{shown} === '{}'", rx(201)));
+    browser.click("#pause");
+    stage.say(reading(202, 6, 32));
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    assert_eq!(browser.text(shown), rx(201));
+    assert_eq!(browser.text("document.getElementById('state').textContent"), "paused");
+    browser.click("#pause");
+    browser.wait(&format!("{shown} === '{}'", rx(202)));
+
+    // The theme is the system's until one is chosen, and the choice is kept.
+    let back = "getComputedStyle(document.body).backgroundColor";
+    assert_eq!(browser.text(back), "rgb(245, 246, 248)");
+    browser.media(true, false);
+    assert_eq!(browser.text(back), "rgb(20, 22, 27)");
+    browser.screenshot("live-1280-dark");
+    browser.run("const t = document.getElementById('theme'); t.value = 'light'; t.dispatchEvent(new Event('change'))");
+    assert_eq!(browser.text(back), "rgb(245, 246, 248)");
+    browser.open(&stage.url());
+    assert_eq!(browser.text(back), "rgb(245, 246, 248)");
+
+    browser.run("localStorage.clear()");
+    browser.size(SIZES[1]);
+    browser.open(&stage.url());
+    browser.wait(IS_LIVE);
+    browser.screenshot("live-390-dark");
+    browser.media(false, false);
+    browser.screenshot_whole("live-390-light-whole");
+    assert_eq!(browser.hangs_out(), [""; 0]);
+    assert_eq!(browser.console(), [""; 0]);
+}
+
+#[test]
+#[ignore = "needs Chromium: make browser-test"]
+fn says_when_the_feed_is_lost_and_goes_on_when_it_is_back() {
+    let stage = Stage::open(feed(2, 2, 30), 0);
+    let port = stage.port();
+    let browser = Browser::start();
+    browser.size(SIZES[0]);
+    browser.open(&stage.url());
+    browser.wait(IS_LIVE);
+    drop(stage);
+    browser.wait("document.getElementById('state').textContent === 'feed lost'");
+    assert!(browser.text("document.getElementById('lost').textContent").starts_with("The feed is lost since "));
+    assert!(browser.text("document.title").starts_with("(lost)"));
+    assert_eq!(browser.text("getComputedStyle(document.querySelector('#table tbody')).opacity"), "0.45");
+    // Where neither asks for colours, the light ones are taken.
+    browser.screenshot("live-1280-lost");
+
+    // A server without a past: what was seen before stays beside what comes.
+    let mut empty = feed(2, 2, 0);
+    empty.readings = vec![reading(40, 2, 2)];
+    let stage = Stage::open(empty, port);
+    browser.wait(IS_LIVE);
+    assert!(is_hidden(&browser, "lost"));
+    stage.say(reading(41, 2, 2));
+    let rx = format!("{:.2}", reading(41, 2, 0).ports["p0"].rx.unwrap() / 1e6);
+    browser.wait(&format!("document.querySelector('#table tbody tr td:nth-child(4)').textContent === '{rx}'"));
+    // Two stretches with a gap between them.
+    assert_eq!(
+        browser.number("document.querySelector('#charts path.rx').getAttribute('d').split('M').length - 1"),
+        2.0
+    );
+    assert_eq!(browser.text("getComputedStyle(document.querySelector('#table tbody')).opacity"), "1");
+
+    // A feed that stays open and says nothing.
+    browser.wait("document.getElementById('state').textContent === 'stale'");
+    assert_eq!(browser.text("getComputedStyle(document.querySelector('#table tbody')).opacity"), "0.45");
+    stage.change(|feed| feed.status.state = "ended".to_owned());
+    browser.wait("document.getElementById('state').textContent === 'replay ended'");
+}
+
+#[test]
+#[ignore = "needs Chromium: make browser-test"]
+fn names_with_markup_stay_text() {
+    let mut hostile = feed(1, 1, 3);
+    let nasty = "<img src=x onerror=\"document.title='owned'\"></script><script>document.title='owned'</script>\u{202e}\u{1b}[31m";
+    hostile.host = nasty.to_owned();
+    let port = &mut hostile.ports[0];
+    port.bdf = None;
+    port.pmu = Some(nasty.to_owned());
+    port.name = nasty.repeat(30);
+    port.driver = Some(nasty.to_owned());
+    port.below[0].driver = Some(nasty.repeat(3));
+    port.error = Some(Failure { code: nasty.to_owned(), text: nasty.to_owned(), hint: None });
+    hostile.channels[0].pmu = nasty.to_owned();
+    for reading in &mut hostile.readings {
+        let port = reading.ports.get_mut("p0").unwrap();
+        port.errors.insert(nasty.to_owned(), 1.0);
+        port.states.insert("__proto__".to_owned(), 0.1);
+    }
+    let stage = Stage::open(hostile, 0);
+    let browser = Browser::start();
+    browser.size(SIZES[1]);
+    browser.open(&format!("{}#port=p0", stage.url()));
+    browser.wait("!document.getElementById('zoom').hidden");
+    assert!(browser.text("document.getElementById('zoom-name').textContent").starts_with("<img src=x"));
+    assert!(browser.text("document.title").starts_with("pciescope <img"));
+    assert_eq!(browser.number("document.querySelectorAll('img, script:not([src])').length"), 0.0);
+    // Nothing reorders the words beside it.
+    assert!(!browser.text("document.body.textContent").contains(['\u{202e}', '\u{1b}']));
+    assert_eq!(browser.hangs_out(), [""; 0]);
+    assert_eq!(browser.console(), [""; 0]);
+    browser.screenshot_whole("live-390-hostile");
+}
+
+#[test]
+#[ignore = "needs Chromium: make browser-test"]
+fn a_machine_without_counters_says_so() {
+    let mut none = feed(0, 0, 0);
+    let text = "there is no counter of PCIe ports or DRAM channels on this machine".to_owned();
+    none.status =
+        Status { state: "none".to_owned(), text: Some(text.clone()), hint: Some("load rasdes_pmu".to_owned()) };
+    let link = port(1).link.map(|link| Link { width: 2, ..link });
+    let correctable = BTreeMap::from([("BadTLP".to_owned(), 1234)]);
+    let disk = Device {
+        bdf: "0000:11:00.0".parse().unwrap(),
+        name: "NVMe SSD".to_owned(),
+        class: "Non-Volatile memory controller".to_owned(),
+        driver: Some("nvme".to_owned()),
+        node: Some(0),
+        port: port(1).bdf,
+        link,
+        is_downtrained: Some(true),
+        errors: Some(DeviceErrors { correctable, ..DeviceErrors::default() }),
+    };
+    none.devices = vec![disk];
+    let stage = Stage::open(none, 0);
+    let browser = Browser::start();
+    browser.size(SIZES[0]);
+    browser.open(&stage.url());
+    browser.wait("document.getElementById('state').textContent === 'no counters'");
+    assert_eq!(browser.text("document.getElementById('none-text').textContent"), text);
+    // What sysfs says of links is shown all the same.
+    assert_eq!(
+        browser.text("[...document.querySelectorAll('#devices tbody td')].map(c => c.innerText).join('|')"),
+        "0000:11:00.0|0000:10:00.0|16 GT/s x2 (can 32 GT/s x16)|correctable BadTLP 1,234|nvme|\
+         Non-Volatile memory controller: NVMe SSD"
+    );
+    for id in ["ports", "traffic", "dram", "zoom", "lost"] {
+        assert!(is_hidden(&browser, id), "{id}");
+    }
+    assert_eq!(browser.console(), [""; 0]);
+    browser.screenshot("live-1280-none");
+}
