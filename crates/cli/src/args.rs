@@ -28,7 +28,7 @@ pub struct Cli {
 pub const EXIT_CODES: &str = "\
 Exit codes:
   0        fine
-  1        measured, but a check or threshold failed (interrupts lost or on a wrong CPU, samples lost)
+  1        measured, but a check or threshold failed (interrupts lost or on a wrong CPU, samples lost, wrong data)
   2        could not measure, or not to the end; also a command line that makes no sense
   128+N    ended by signal N after what was measured was written and the machine put back (Ctrl-C: 130)
   141      the reader of the standard output went away";
@@ -42,6 +42,10 @@ pub enum Verb {
     Latency(cmd::latency::Args),
     /// Count PCIe and DRAM traffic, link states and errors by hardware counters
     Stat(cmd::stat::Args),
+    /// Read data out of digitizers, disks and files, and convert it
+    Readout(cmd::readout::Args),
+    /// Measure how fast samples are converted, and check it to the last bit
+    Convert(cmd::convert::Args),
     /// Read, write and log device registers
     Reg(cmd::reg::Args),
     /// Hand a device to the driver that measures
@@ -50,10 +54,23 @@ pub enum Verb {
     Unbind(cmd::unbind::Args),
     /// Hold the counters against workloads whose traffic is known
     Verify(cmd::verify::Args),
+    /// Watch ports, channels and a device live, full screen
+    Top(cmd::top::Args),
+    /// Serve metrics to Prometheus and a live page to browsers
+    Serve(cmd::serve::Args),
+    /// Find what spoils performance or a measurement, and what to do about it
+    Doctor(cmd::doctor::Args),
+    /// Say whether two runs differ, by how much, and fail where they may not
+    Compare(cmd::compare::Args),
     /// Turn records into tables, pages and pictures
     Report(cmd::report::Args),
     /// Turn foreign logs into records
     Import(cmd::import::Args),
+    /// Print the completions of a shell
+    Completions(cmd::completions::Args),
+    /// Write the manual pages
+    #[command(hide = true)]
+    Man(cmd::man::Args),
     /// The virtual hardware: run programs against devices whose answers are known
     Lab(cmd::lab::Args),
 }

@@ -2,7 +2,12 @@
 #![allow(clippy::unwrap_used)] // Helpers of tests are tests.
 
 mod common;
+#[path = "../../tui/tests/sample/mod.rs"]
+#[allow(dead_code)] // each test takes what it needs
+mod sample;
+
 use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -169,21 +174,44 @@ fn a_full_disk_ends_the_run_before_anything_is_measured() {
     }
 }
 
+/// Command lines of verbs that print: what a run measures, and what is said of records, of a machine and of checks. The files
+/// that they read are in a test's own folder.
+fn printers(name: &str) -> Vec<String> {
+    let at = folder(name);
+    let file = |name: &str| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests").join(name).display().to_string();
+    let (run, machine) = (file("records/demo.jsonl"), file("sysfs/pmu/dwc_rootport-7.3"));
+    let at = |name: &str| at.join(name).display().to_string();
+    let (counters, again) = (at("counters.jsonl"), at("again.jsonl"));
+    std::fs::copy(&run, &again).unwrap();
+    let records: Vec<String> = sample::run(3).iter().map(|record| serde_json::to_string(record).unwrap()).collect();
+    std::fs::write(&counters, records.join("\n") + "\n").unwrap();
+    vec![
+        "latency mmio --backend fake --count 10 --json".to_owned(),
+        "doctor --list".to_owned(),
+        format!("--root {machine} doctor"),
+        format!("--root {machine} doctor --json"),
+        format!("compare {run} {again}"),
+        format!("compare {run} {again} --json"),
+        format!("top -b --replay {counters}"),
+        format!("--root {machine} top --once"),
+    ]
+}
+
 #[test]
 fn a_full_standard_output_is_an_error_too() {
-    let line = format!("{PROGRAM} latency mmio --backend fake --count 10 --json > /dev/full");
-    let ended = Ended::of(Command::new("sh").args(["-c", &line]).output().unwrap()).expect_code(2);
-    assert!(ended.stderr.contains("No space left on device"), "{}", ended.stderr);
+    for line in printers("full-output") {
+        let full = format!("{PROGRAM} {line} > /dev/full");
+        let ended = Ended::of(Command::new("sh").args(["-c", &full]).output().unwrap());
+        assert_eq!(ended.code, 2, "{line}: {}", ended.stderr);
+        assert!(ended.stderr.contains("No space left on device"), "{line}: {}", ended.stderr);
+    }
 }
 
 #[test]
 fn a_closed_pipe_ends_the_program_quietly() {
-    for args in [
-        "latency mmio --backend fake --count 10k --json",
-        "latency mmio --backend fake --count 10k --csv",
-        "latency mmio --backend fake --count 10",
-        "--help",
-    ] {
+    let lines =
+        ["latency mmio --backend fake --count 10k --json", "latency mmio --backend fake --count 10k --csv", "--help"];
+    for args in lines.map(str::to_owned).into_iter().chain(printers("closed-output")) {
         // Nobody reads any more, from the first byte on: as after `| head -0`, without its race.
         let (reader, writer) = std::os::unix::net::UnixStream::pair().unwrap();
         drop(reader);

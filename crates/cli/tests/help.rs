@@ -3,7 +3,7 @@
 mod common;
 use common::{pciescope, run};
 
-const COMMANDS: [&str; 22] = [
+const COMMANDS: [&str; 30] = [
     "list",
     "latency",
     "latency mmio",
@@ -13,6 +13,9 @@ const COMMANDS: [&str; 22] = [
     "verify",
     "verify pcie",
     "verify dram",
+    "verify readout",
+    "readout",
+    "convert",
     "reg",
     "reg read",
     "reg write",
@@ -26,6 +29,11 @@ const COMMANDS: [&str; 22] = [
     "lab shell",
     "lab ctl",
     "lab demo",
+    "top",
+    "serve",
+    "doctor",
+    "compare",
+    "completions",
 ];
 
 #[test]
@@ -47,7 +55,7 @@ fn every_verb_has_help_with_examples() {
 #[test]
 fn the_top_level_help_names_every_verb_and_exit_code() {
     let help = run("--help").expect_code(0).stdout;
-    for verb in ["list", "latency", "stat", "reg", "bind", "unbind", "report", "import", "lab"] {
+    for verb in ["list", "latency", "stat", "convert", "reg", "bind", "unbind", "report", "import", "lab"] {
         assert!(help.contains(&format!("\n  {verb} ")), "{verb} is missing:\n{help}");
     }
     for code in ["0 ", "1 ", "2 ", "128+N", "141"] {

@@ -15,7 +15,7 @@ fn measured(line: &str) -> Vec<Record> {
     assert_eq!(first.test, "environment");
     assert!(first.environment.is_some() && first.plan.is_some() && first.device.is_some());
     for record in &records {
-        assert_eq!((record.schema, &record.run), (1, &first.run));
+        assert_eq!((record.schema, &record.run), (pciescope_core::record::SCHEMA, &first.run));
         assert!(record.environment.is_none() && record.plan.is_none());
         assert!(record.device.is_some() && record.method.is_some() && record.error.is_none(), "{record:?}");
     }

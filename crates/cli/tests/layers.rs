@@ -5,14 +5,20 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 /// Each crate of ours with those of ours that it may import.
-const LAYERS: [(&str, &[&str]); 7] = [
+const LAYERS: [(&str, &[&str]); 11] = [
     ("pciescope-core", &[]),
     ("pciescope-catalogue", &["pciescope-core"]),
     ("pciescope-hw", &["pciescope-core"]),
     ("pciescope-report", &["pciescope-core", "pciescope-catalogue"]),
+    // Live views take the records that files have: what they show can be saved, replayed and checked.
+    ("pciescope-tui", &["pciescope-core", "pciescope-catalogue"]),
+    ("pciescope-serve", &["pciescope-core", "pciescope-catalogue"]),
+    ("pciescope-browser-tests", &["pciescope-core", "pciescope-report", "pciescope-serve"]),
+    // Its users may be anyone's: it knows nothing of pciescope.
+    ("pciescope-convert", &[]),
     // Not hw: a wrong offset would agree with itself.
     ("pciescope-lab", &["pciescope-core"]),
-    ("pciescope-bench", &["pciescope-core", "pciescope-catalogue", "pciescope-hw"]),
+    ("pciescope-bench", &["pciescope-core", "pciescope-catalogue", "pciescope-hw", "pciescope-convert"]),
     (
         "pciescope-cli",
         &[
@@ -22,6 +28,9 @@ const LAYERS: [(&str, &[&str]); 7] = [
             "pciescope-report",
             "pciescope-lab",
             "pciescope-bench",
+            "pciescope-convert",
+            "pciescope-tui",
+            "pciescope-serve",
         ],
     ),
 ];

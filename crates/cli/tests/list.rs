@@ -116,7 +116,8 @@ fn json_has_one_object_a_line_for_machine_cpus_and_functions() {
     let codes = |line: &serde_json::Value| -> Vec<String> {
         line["warnings"].as_array().unwrap().iter().map(|w| w["code"].as_str().unwrap().to_owned()).collect()
     };
-    assert_eq!(codes(gpu), ["link-downtrained", "aspm", "node-unknown"]);
+    // Its link is slow and narrow: one warning for each.
+    assert_eq!(codes(gpu), ["link-downtrained", "link-downtrained", "aspm", "node-unknown"]);
     assert_eq!(codes(&lines[0]), ["deep-idle", "governor", "irqbalance"]);
 }
 

@@ -105,7 +105,7 @@ const REFUSALS: &[(&str, &[&str])] = &[
     ("reg write 0000:03:00.0 0:8 0x100 --width 1 --backend fake", &["0x100 does not fit into 1 bytes", "hint: "]),
     ("reg write 0000:03:00.0 0:8 -1 --backend fake", &["-1"]),
     // Words that are none of ours.
-    ("measure", &["unrecognized subcommand 'measure'", "\nhint: `pciescope --help`\n"]),
+    ("xyz", &["unrecognized subcommand 'xyz'", "\nhint: `pciescope --help`\n"]),
     ("latencies", &["unrecognized subcommand 'latencies'", "\nhint: a similar subcommand exists: 'latency'\n"]),
     ("latency mmio --backend fake --cout 5", &["'--cout'", "\nhint: a similar argument exists: '--count'\n"]),
     ("latency mmio --backend fake --test rea", &["[possible values: read, write, write-read]", "\nhint: "]),

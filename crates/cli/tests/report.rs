@@ -35,8 +35,8 @@ fn writes_what_the_extension_says() {
         b"<svg ",
         b"\x89PNG",
         b"run,time,verb",
-        b"Machine: ",
-        b"{\"schema\":1",
+        b"What is good",
+        b"{\"schema\":2",
     ]) {
         let bytes = fs::read(output).unwrap();
         assert!(bytes.starts_with(start), "{output}: {:?}", &bytes[..20]);
@@ -59,7 +59,7 @@ fn refuses_what_it_cannot_read_or_write() {
         (vec!["report", "no/such.jsonl"], "cannot read no/such.jsonl: No such file"),
         (vec!["report", &bad], "bad.jsonl:1: not a record"),
         (vec!["report", &bad], "hint: a record file holds one JSON record a line"),
-        (vec!["report", &newer], "newer.jsonl:1: the record has schema 99; this pciescope reads up to 1"),
+        (vec!["report", &newer], "newer.jsonl:1: the record has schema 99; this pciescope reads up to 2"),
         (vec!["report", &copy, "-o", "report.pdf"], "report.pdf: the extension says nothing"),
         (vec!["report", &copy, "-o", &copy], "would be overwritten"),
         (vec!["report", &copy, "-o", "no/such/r.html"], "cannot write no/such/r.html: No such file"),
@@ -69,6 +69,52 @@ fn refuses_what_it_cannot_read_or_write() {
         assert!(ended.stderr.contains(words), "{args:?}: {}", ended.stderr);
     }
     assert_eq!(fs::read(&copy).unwrap(), fs::read(demo()).unwrap());
+}
+
+/// CSV, Parquet and JSON lines grow while records are read: a mistake far down leaves neither half a file nor harms an old one.
+#[test]
+fn a_mistake_in_the_records_leaves_what_was_there() {
+    let folder = folder("report-growing");
+    let bad = path(&folder, "bad.jsonl");
+    fs::write(&bad, [fs::read(demo()).unwrap().as_slice(), b"{\"schema\":2}\n"].concat()).unwrap();
+    let names = ["r.csv", "r.parquet", "r.runs.parquet", "r.findings.parquet", "all.jsonl"];
+    let outputs = names.map(|name| path(&folder, name));
+    fs::write(&outputs[0], "old").unwrap();
+    let report = |input: &str| {
+        let mut args = vec!["report", input];
+        args.extend(outputs.iter().flat_map(|output| ["-o", output.as_str()]));
+        pciescope(&args)
+    };
+    let there = || {
+        let mut names: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    assert!(report(&bad).expect_code(2).stderr.contains("bad.jsonl:55: not a record"));
+    assert_eq!(fs::read(&outputs[0]).unwrap(), b"old");
+    assert_eq!(there(), ["bad.jsonl", "r.csv"], "nothing half done");
+    report(&demo()).expect_code(0);
+    assert!(fs::read(&outputs[0]).unwrap().starts_with(b"run,time,verb"));
+    assert_eq!(fs::read(&outputs[4]).unwrap(), fs::read(demo()).unwrap());
+    for table in &outputs[1..4] {
+        let bytes = fs::read(table).unwrap();
+        assert!(bytes.starts_with(b"PAR1") && bytes.ends_with(b"PAR1"), "{table}");
+    }
+    assert_eq!(there().len(), 6, "{:?}", there());
+    // A link stays one, and a pipe is written to and not replaced.
+    let (link, pipe) = (path(&folder, "link.csv"), path(&folder, "pipe"));
+    std::os::unix::fs::symlink("r.csv", &link).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    fs::write(&outputs[0], "old").unwrap();
+    let reader = std::thread::spawn({
+        let pipe = pipe.clone();
+        move || fs::read(pipe).unwrap()
+    });
+    pciescope(&["report", &demo(), "-o", &link, "--csv", &pipe]).expect_code(0);
+    assert!(std::os::unix::fs::FileTypeExt::is_fifo(&fs::symlink_metadata(&pipe).unwrap().file_type()), "a pipe still");
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink(), "a link still");
+    let written = fs::read(&outputs[0]).unwrap();
+    assert!(written.len() > 1000 && reader.join().unwrap() == written);
 }
 
 #[test]
@@ -90,7 +136,7 @@ fn imports_a_log_to_records_that_report_takes() {
     let shown = pciescope(&["import", &log, "-o", &out]).expect_code(0);
     assert!(shown.stdout.contains("c1/i69") && shown.stdout.contains("Total samples: 2"), "{}", shown.stdout);
     let report = pciescope(&["report", &out]).expect_code(0);
-    assert_eq!(report.stdout, shown.stdout);
+    assert!(report.stdout.starts_with("What is good\n") && report.stdout.ends_with(&shown.stdout), "{}", report.stdout);
     let records = pciescope(&["import", &log, "--json", "--format", "interrupt"]).expect_code(0).records();
     assert_eq!((records.len(), records[0].verb.as_str(), records[0].run.len()), (2, "import", 16));
     assert!(pciescope(&["import", &log, "--csv"]).expect_code(0).stdout.starts_with("run,time,verb"));

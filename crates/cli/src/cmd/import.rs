@@ -20,9 +20,12 @@ Examples:
   perf stat -a -I 1000 -x, -e cycles sleep 10 2>&1 | pciescope import - --format perf-stat --csv
   perf stat -a -e dwc_rootport_10/rx_pcie_tlp_data_payload/ fio job.fio 2>&1 | pciescope import -
   pciescope import perf.txt --workload bw_mem.txt
+  pciescope import threads.txt -o old.jsonl && pciescope report old.jsonl new.jsonl -o both.html
 
 Formats (docs/record.md): interrupt, five whole numbers a line: handler_entry_ns trigger_to_handler_ns
-entry_to_ack_ns cpu irq; iomem, four: timestamp_ns latency_ns cpu bar; perf-stat, what perf stat prints; beside\na report of fio or a line of bw_mem its counters are compared with what those moved.")]
+entry_to_ack_ns cpu irq; iomem, four: timestamp_ns latency_ns cpu bar; perf-stat, what perf stat prints; beside
+a report of fio or a line of bw_mem its counters are compared with what those moved; sis8300-threads, the
+parameters and rows that the tool of that name prints.")]
 pub struct Args {
     /// The log; `-` is the standard input
     #[arg(value_name = "FILE")]
@@ -51,6 +54,9 @@ enum Kind {
     Iomem,
     /// The output of perf stat
     PerfStat,
+    /// The output of sis8300drv_threads
+    #[value(name = "sis8300-threads")]
+    Threads,
 }
 
 /// Runs the verb. Lines that were not taken make the exit code 1: a check failed.
@@ -59,6 +65,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         Kind::Interrupt => Format::Interrupt,
         Kind::Iomem => Format::Iomem,
         Kind::PerfStat => Format::PerfStat,
+        Kind::Threads => Format::Threads,
     });
     let mut output = Output::open(&args.output)?;
     let mut log = import::read_beside(&args.file, format, &origin(), args.workload.as_deref())?;

@@ -14,6 +14,7 @@ use pciescope_core::Bdf;
 use pciescope_lab::device::config::Link;
 use pciescope_lab::device::traffic::Traffic;
 use pciescope_lab::device::{CounterBoard, Device, LatencyEndpoint, NvmeDisk};
+use pciescope_lab::vm::digitizers::{Crate, Lanes, SEED_BOARDS};
 use pciescope_lab::vm::{self, Kernel, LAB_FAILED, Place, RunOptions};
 use pciescope_lab::{Served, control};
 
@@ -61,9 +62,9 @@ struct GuestArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64), default_value_t = 4)]
     cpus: u32,
 
-    /// Memory of the guest, in MiB
-    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(128..), default_value_t = 1024)]
-    memory: u32,
+    /// Memory of the guest, in MiB [default: 1024; with --digitizers 2560, all below 4 GiB]
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(128..))]
+    memory: Option<u32>,
 
     /// Words for the guest kernel's command line, such as lockdown=integrity
     #[arg(long, value_name = "WORDS")]
@@ -73,9 +74,9 @@ struct GuestArgs {
     #[arg(long)]
     iommu: bool,
 
-    /// Latency endpoints, each behind a root port of its own: ep0, ep1, ...
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=8), default_value_t = 2)]
-    endpoints: u32,
+    /// Latency endpoints, each behind a root port of its own: ep0, ep1, ... [default: 2; with --digitizers none]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=8))]
+    endpoints: Option<u32>,
 
     /// Only the endpoints, without QEMU's own devices
     #[arg(long)]
@@ -86,7 +87,10 @@ struct GuestArgs {
     #[arg(long)]
     counters: bool,
 
-    /// Module to load, with its parameters (repeat for more) [default: pcilat; with --counters also nvme, pciescope_lab, rasdes_pmu and drw_pmu]
+    #[command(flatten)]
+    digitizers: DigitizerArgs,
+
+    /// Module to load, with its parameters (repeat for more) [default: pcilat; with --counters also nvme, pciescope_lab, rasdes_pmu and drw_pmu; with --digitizers also sis8300, if it is built]
     #[arg(long, value_name = "MODULE", conflicts_with = "no_module")]
     module: Vec<String>,
 
@@ -107,6 +111,54 @@ struct GuestArgs {
     sockets: Option<PathBuf>,
 }
 
+/// The crate of digitizers.
+#[derive(Debug, clap::Args)]
+struct DigitizerArgs {
+    /// SIS8300 digitizers behind one switch, and none of QEMU's own devices: all 6 of the seed's crate (physical slots 4, 6, 7, 8, 9, and
+    /// 3 with the KU), or the first N of slots 6, 7, 8, 9, 4, 3; `sis8300-6` and so on for `lab ctl`. With --counters each is
+    /// behind a root port of its own, from 30:00.0 on
+    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "6",
+          value_parser = clap::value_parser!(u8).range(1..=6))]
+    digitizers: Option<u8>,
+
+    /// Link of each L or L2, as GENERATIONxLANES. The real ones have 1x4; the lab copies the bytes on few cores, so it has a quarter
+    #[arg(long, value_name = "LINK", default_value = "1x1", requires = "digitizers")]
+    digitizer_link: Lanes,
+
+    /// Link of the KU; a real one has 3x4
+    #[arg(long, value_name = "LINK", default_value = "3x1", requires = "digitizers")]
+    digitizer_ku_link: Lanes,
+
+    /// Link that the switch shares among the boards
+    #[arg(long, value_name = "LINK", default_value = "2x2", requires = "digitizers")]
+    digitizer_upstream: Lanes,
+
+    /// Triggers per second on backplane line 0 of each board, or off
+    #[arg(long, value_name = "HZ", default_value = "14", requires = "digitizers")]
+    digitizer_trigger: String,
+
+    /// The boards interrupt by their pins: they have no MSI
+    #[arg(long, requires = "digitizers")]
+    digitizer_intx: bool,
+}
+
+impl DigitizerArgs {
+    /// The crate that was asked for.
+    fn seed(&self, traffic: &Traffic) -> Option<Crate> {
+        let count = self.digitizers?;
+        // The rate is set by a command to each board: its words are checked there.
+        Some(Crate {
+            link: self.digitizer_link,
+            ku_link: self.digitizer_ku_link,
+            upstream: self.digitizer_upstream,
+            has_msi: !self.digitizer_intx,
+            trigger_millihertz: 0,
+            traffic: traffic.clone(),
+            ..Crate::seed(count.into())
+        })
+    }
+}
+
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
@@ -114,6 +166,8 @@ Examples:
   pciescope lab run --kernel newest --cmdline lockdown=integrity --no-module --iommu -- dmesg
   pciescope lab run --bare --endpoints 1 -- sh -c 'lspci -vv | less'
   pciescope lab run --counters -- perf list pmu
+  pciescope lab run --digitizers -- sh -c 'ls /dev/sis8300-*'
+  pciescope lab run --digitizers=1 --digitizer-link 1x4 --digitizer-upstream 3x4 -- pciescope list
 
 The exit code is the command's; 69 if the lab failed and the command has none.")]
 struct RunArgs {
@@ -147,9 +201,10 @@ Examples:
   pciescope lab ctl /tmp/lab/ep0.ctl read-delay two-peak 20us 50us 100 1
   pciescope lab ctl /tmp/lab/ep0.ctl all-ones after 100
   pciescope lab ctl /tmp/lab/board.ctl port 10:03.0 event 0x201 5
+  pciescope lab ctl /tmp/lab/sis8300-6.ctl lose dma 1
 
-docs/spec/latency-endpoint.md lists an endpoint's commands, docs/spec/counter-board.md those of the board. The answer is one
-line of JSON.")]
+docs/spec/latency-endpoint.md lists an endpoint's commands, docs/spec/counter-board.md those of the board,
+docs/spec/sis8300.md those of a digitizer. The answer is one line of JSON.")]
 struct CtlArgs {
     /// The device's control socket
     #[arg(value_name = "SOCKET")]
@@ -183,7 +238,7 @@ fn in_lab(ended: anyhow::Result<ExitCode>) -> anyhow::Result<ExitCode> {
 
 fn run_command(args: &RunArgs, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     let devices = Devices::serve(&args.guest)?;
-    let options = options(&args.guest, Duration::from_nanos(args.timeout))?;
+    let options = options(&args.guest, &devices, Duration::from_nanos(args.timeout))?;
     if ctx.verbose > 0 {
         ctx.note(&format!("booting Linux {} with {}", args.guest.kernel, devices.names()));
     }
@@ -192,7 +247,7 @@ fn run_command(args: &RunArgs, ctx: &Ctx) -> anyhow::Result<ExitCode> {
 
 fn shell(args: &GuestArgs) -> anyhow::Result<ExitCode> {
     let devices = Devices::serve(args)?;
-    let options = options(args, RunOptions::default().wait)?;
+    let options = options(args, &devices, RunOptions::default().wait)?;
     vm::shell(&devices.greeting(), &options, &devices.served())?;
     Ok(ExitCode::SUCCESS)
 }
@@ -203,20 +258,24 @@ fn ctl(args: &CtlArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn options(args: &GuestArgs, wait: Duration) -> anyhow::Result<RunOptions> {
+fn options(args: &GuestArgs, devices: &Devices, wait: Duration) -> anyhow::Result<RunOptions> {
     let own = std::env::current_exe().context("cannot find the program's own file")?;
     let default = RunOptions::default();
+    let has_digitizers = args.digitizers.digitizers.is_some();
+    let loads_digitizers = has_digitizers && !args.no_module && args.module.is_empty();
     Ok(RunOptions {
         kernel: args.kernel,
         cpus: args.cpus,
-        memory_mib: args.memory,
+        memory_mib: args.memory.unwrap_or(if has_digitizers { 2560 } else { default.memory_mib }),
         cmdline: args.cmdline.clone(),
         has_iommu: args.iommu,
-        devices: if args.bare { Vec::new() } else { default.devices },
+        devices: if args.bare || has_digitizers { Vec::new() } else { default.devices },
         programs: std::iter::once(own).chain(args.program.iter().cloned()).collect(),
         is_seed_machine: args.counters,
-        places: if args.counters { counter_places() } else { Vec::new() },
+        places: devices.places.clone(),
         modules: modules(args),
+        optional_modules: if loads_digitizers { vec!["sis8300".to_owned()] } else { Vec::new() },
+        has_quick_copies: has_digitizers,
         wait,
     })
 }
@@ -236,15 +295,18 @@ const COUNTER_MODULES: [&str; 5] = ["pcilat", "nvme", "pciescope_lab", "rasdes_p
 /// The root port of the disk whose traffic is counted.
 const DISK_PORT: Bdf = Bdf { domain: 0, bus: 0x10, device: 3, function: 0 };
 
-/// Where the devices of `--counters` are.
-fn counter_places() -> Vec<(String, Place)> {
-    vec![("board".to_owned(), Place::RootBus), ("disk0".to_owned(), Place::Port(DISK_PORT))]
+/// The root ports of digitizers whose traffic is counted: the first ones of buses 30 and 80.
+fn digitizer_ports() -> Vec<Bdf> {
+    let port = |number| Bdf { domain: 0, bus: if number < 4 { 0x30 } else { 0x80 }, device: number % 4, function: 0 };
+    (0..SEED_BOARDS.len() as u8).map(port).collect()
 }
 
 /// The devices that are served, with the folder of their sockets.
 struct Devices {
     // Stops before its folder goes.
     served: Vec<(String, Served)>,
+    /// Where they are, but for those behind root ports of their own.
+    places: Vec<(String, Place)>,
     _folder: Option<tempfile::TempDir>,
 }
 
@@ -261,12 +323,24 @@ impl Devices {
                 (folder.path().to_owned(), Some(folder))
             }
         };
-        let mut devices = Devices { served: Vec::new(), _folder: folder };
-        for number in 0..args.endpoints {
+        let mut devices = Devices { served: Vec::new(), places: Vec::new(), _folder: folder };
+        let default_endpoints = if args.digitizers.digitizers.is_some() { 0 } else { 2 };
+        for number in 0..args.endpoints.unwrap_or(default_endpoints) {
             devices.spawn(LatencyEndpoint::new(&Link::default()), &path, &format!("ep{number}"))?;
         }
+        let traffic = Traffic::new();
+        if let Some(digitizers) = args.digitizers.seed(&traffic) {
+            let boards =
+                if args.counters { digitizers.behind_ports(&digitizer_ports()) } else { digitizers.behind_switch() };
+            for (name, board, place) in boards {
+                devices.spawn(board, &path, &name)?;
+                devices.set_trigger(&name, &args.digitizers.digitizer_trigger)?;
+                devices.places.push((name, place));
+            }
+        }
         if args.counters {
-            let traffic = Traffic::new();
+            devices.places.push(("board".to_owned(), Place::RootBus));
+            devices.places.push(("disk0".to_owned(), Place::Port(DISK_PORT)));
             let link = Link { generation: 5, max_generation: 5, ..Link::default() };
             devices.spawn(NvmeDisk::new(&link, traffic.port(DISK_PORT)), &path, "disk0")?;
             devices.spawn(CounterBoard::seed_machine(traffic), &path, "board")?;
@@ -279,6 +353,15 @@ impl Devices {
 
     fn spawn(&mut self, device: impl Device + 'static, folder: &Path, name: &str) -> anyhow::Result<()> {
         self.served.push((name.to_owned(), Served::spawn(device, folder, name)?));
+        Ok(())
+    }
+
+    /// Has a digitizer's trigger generator send pulses.
+    fn set_trigger(&self, name: &str, rate: &str) -> anyhow::Result<()> {
+        let served = self.served.iter().filter(|(known, _)| known == name);
+        for (_, served) in served {
+            served.ask(&format!("trigger rate {rate}")).with_context(|| format!("--digitizer-trigger {rate:?}"))?;
+        }
         Ok(())
     }
 

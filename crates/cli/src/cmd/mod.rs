@@ -4,14 +4,23 @@
 //! of the standard output and hands every write error on, so that a closed pipe ends it quietly.
 
 pub mod bind;
+pub mod compare;
+pub mod completions;
+pub mod conclusion;
+pub mod convert;
 pub mod device;
+pub mod doctor;
 pub mod import;
 pub mod lab;
 pub mod latency;
 pub mod list;
+pub mod man;
+pub mod readout;
 pub mod reg;
 pub mod report;
+pub mod serve;
 pub mod stat;
+pub mod top;
 pub mod unbind;
 pub mod verify;
 
@@ -117,6 +126,9 @@ pub fn hint_of(err: &(dyn std::error::Error + 'static)) -> Option<String> {
     if let Some(err) = err.downcast_ref::<pciescope_bench::counters::Error>() {
         return err.hint();
     }
+    if let Some(err) = err.downcast_ref::<pciescope_bench::convert::Error>() {
+        return err.hint();
+    }
     if let Some(err) = err.downcast_ref::<pciescope_bench::verify::Error>() {
         return err.hint();
     }
@@ -130,6 +142,12 @@ pub fn hint_of(err: &(dyn std::error::Error + 'static)) -> Option<String> {
         return err.hint();
     }
     if let Some(err) = err.downcast_ref::<pciescope_report::Error>() {
+        return err.hint().map(str::to_owned);
+    }
+    if let Some(err) = err.downcast_ref::<pciescope_serve::server::Error>() {
+        return err.hint().map(str::to_owned);
+    }
+    if let Some(err) = err.downcast_ref::<pciescope_serve::config::Error>() {
         return err.hint().map(str::to_owned);
     }
     if let Some(err) = err.downcast_ref::<pciescope_lab::vm::LabError>() {

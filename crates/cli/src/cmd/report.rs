@@ -1,13 +1,14 @@
 //! `pciescope report`: records to tables, pages and pictures.
 
-use std::fs;
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
 use pciescope_core::{Record, Sink};
-use pciescope_report::{csv, html, jsonl, png, svg, table};
+use pciescope_report::parquet::Table;
+use pciescope_report::{csv, html, jsonl, parquet, png, summary, svg, table};
 
 use super::{Ctx, Refusal};
 
@@ -19,9 +20,13 @@ Examples:
   pciescope report run.jsonl -o report.html           a page that works without a network
   pciescope report before.jsonl after.jsonl -o both.html --png both.png
   pciescope report run.jsonl --csv - | column -s, -t
+  pciescope report *.jsonl -o all.parquet             for DuckDB, polars and pandas
+  pciescope report *.jsonl -o all.runs.parquet -o all.findings.parquet
 
-What a FILE after -o becomes is decided by its extension: .html, .svg, .png, .csv, .txt (tables), .jsonl (all
-records in one file).")]
+What a FILE after -o becomes is decided by its extension: .html, .svg, .png, .csv, .txt (tables), .jsonl (all records
+in one file), and for DuckDB, polars and pandas (docs/record.md has queries) .parquet, the figures, .runs.parquet,
+machine and plan of each run, and .findings.parquet, what doctor found. CSV, Parquet and JSON lines are written while the
+records are read and need little memory, whatever the size of the files.")]
 pub struct Args {
     /// Record files, as the measurements write them; `-` is the standard input
     #[arg(required = true, value_name = "FILE")]
@@ -31,17 +36,21 @@ pub struct Args {
     #[arg(short, long, value_name = "FILE")]
     output: Vec<PathBuf>,
 
-    /// Write the heat maps as PNG
+    /// Write the heat maps and charts as PNG
     #[arg(long, value_name = "FILE")]
     png: Option<PathBuf>,
 
-    /// Write the heat maps as SVG
+    /// Write the heat maps and charts as SVG
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 
     /// Write comma-separated values, one line per histogram and figure; `-` is the standard output
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
+
+    /// Write a Parquet file of the figures: one row per histogram and figure, with types and with all buckets
+    #[arg(long, value_name = "FILE")]
+    parquet: Option<PathBuf>,
 
     /// Print the tables even though something is written to a file
     #[arg(long)]
@@ -55,47 +64,122 @@ pub struct Args {
 /// What can be made of records.
 #[derive(Debug, Clone, Copy)]
 enum Kind {
+    /// What needs all records at once.
+    Whole(Whole),
+    /// What is written while the records are read.
+    Stream(Stream),
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Whole {
     Html,
     Svg,
     Png,
-    Csv,
     Text,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Stream {
+    Csv,
+    Parquet(Table),
     Records,
 }
 
 impl Kind {
     fn of(path: &Path) -> anyhow::Result<Self> {
+        let name = path.file_name().and_then(|name| name.to_str()).map(str::to_ascii_lowercase).unwrap_or_default();
         let extension = path.extension().and_then(|e| e.to_str()).map(str::to_ascii_lowercase);
         match extension.as_deref() {
-            Some("html" | "htm") => Ok(Kind::Html),
-            Some("svg") => Ok(Kind::Svg),
-            Some("png") => Ok(Kind::Png),
-            Some("csv") => Ok(Kind::Csv),
-            Some("txt") => Ok(Kind::Text),
-            Some("jsonl") => Ok(Kind::Records),
+            Some("html" | "htm") => Ok(Kind::Whole(Whole::Html)),
+            Some("svg") => Ok(Kind::Whole(Whole::Svg)),
+            Some("png") => Ok(Kind::Whole(Whole::Png)),
+            Some("txt") => Ok(Kind::Whole(Whole::Text)),
+            Some("csv") => Ok(Kind::Stream(Stream::Csv)),
+            Some("parquet") if name.ends_with(".runs.parquet") => Ok(Kind::Stream(Stream::Parquet(Table::Runs))),
+            Some("parquet") if name.ends_with(".findings.parquet") => {
+                Ok(Kind::Stream(Stream::Parquet(Table::Findings)))
+            }
+            Some("parquet") => Ok(Kind::Stream(Stream::Parquet(Table::Figures))),
+            Some("jsonl") => Ok(Kind::Stream(Stream::Records)),
             _ => Err(Refusal::new(
                 format!("{}: the extension says nothing about what to write", path.display()),
-                "end the name in .html, .svg, .png, .csv, .txt or .jsonl",
+                "end the name in .html, .svg, .png, .csv, .parquet, .runs.parquet, .findings.parquet, .txt or .jsonl",
             )
             .into()),
         }
     }
+}
 
+impl Whole {
     fn render(self, records: &[Record], options: &table::Options) -> anyhow::Result<Vec<u8>> {
         Ok(match self {
-            Kind::Html => html::render(records).into_bytes(),
-            Kind::Svg => svg::render(records).into_bytes(),
-            Kind::Png => png::render(records)?,
-            Kind::Csv => csv::render(records).into_bytes(),
-            Kind::Text => table::render(records, options).into_bytes(),
-            Kind::Records => {
-                let mut writer = jsonl::Writer::new(Vec::new());
-                for record in records {
-                    writer.put(record)?;
-                }
-                writer.into_inner()
-            }
+            Whole::Html => html::render(records).into_bytes(),
+            Whole::Svg => svg::render(records).into_bytes(),
+            Whole::Png => png::render(records)?,
+            Whole::Text => text(records, options).into_bytes(),
         })
+    }
+}
+
+impl Stream {
+    fn sink(self, out: Box<dyn Write + Send>) -> io::Result<Box<dyn Sink>> {
+        Ok(match self {
+            Stream::Csv => Box::new(csv::Writer::new(out)),
+            Stream::Parquet(table) => Box::new(parquet::Writer::new(table, out)?),
+            Stream::Records => Box::new(jsonl::Writer::new(out)),
+        })
+    }
+}
+
+/// A file that is written while the records are read.
+struct Growing {
+    path: PathBuf,
+    /// Where it grows until it is whole, so that a mistake in the records leaves what was there before; `None` where it
+    /// grows in its place: the standard output, a device, a pipe, or a folder that takes no other file.
+    part: Option<PathBuf>,
+    sink: Box<dyn Sink>,
+}
+
+impl Growing {
+    fn create(path: &Path, kind: Stream) -> anyhow::Result<Self> {
+        let shown = path.display().to_string();
+        let failed = || format!("cannot write {shown}");
+        if path == Path::new("-") {
+            return Ok(Growing { path: path.to_owned(), part: None, sink: kind.sink(Box::new(io::stdout()))? });
+        }
+        let (mut path, is_other) = (path.to_owned(), path.exists() && !path.is_file());
+        if path.is_file() {
+            // What may not be written may not be replaced either; behind a link it is the file that is.
+            OpenOptions::new().append(true).open(&path).with_context(failed)?;
+            path = path.canonicalize().with_context(failed)?;
+        }
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let part = path.with_file_name(format!(".{name}.{}.part", std::process::id()));
+        let grown = if is_other { None } else { File::create(&part).ok() };
+        let (file, part) = match grown {
+            Some(file) => (file, Some(part)),
+            None => (File::create(&path).with_context(failed)?, None),
+        };
+        Ok(Growing { path, part, sink: kind.sink(Box::new(file))? })
+    }
+
+    fn finish(mut self) -> anyhow::Result<()> {
+        let failed = || format!("cannot write {}", self.path.display());
+        self.sink.finish().with_context(failed)?;
+        if let Some(part) = &self.part {
+            fs::rename(part, &self.path).with_context(failed)?;
+        }
+        self.part = None;
+        Ok(())
+    }
+}
+
+impl Drop for Growing {
+    fn drop(&mut self) {
+        if let Some(part) = &self.part {
+            // It is of no use, and there is no one to tell that it could not be removed.
+            let _ = fs::remove_file(part);
+        }
     }
 }
 
@@ -106,24 +190,52 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     for path in &args.output {
         outputs.push((path.clone(), Kind::of(path)?));
     }
-    let named = [(args.png, Kind::Png), (args.svg, Kind::Svg), (args.csv, Kind::Csv)];
+    let named = [
+        (args.png, Kind::Whole(Whole::Png)),
+        (args.svg, Kind::Whole(Whole::Svg)),
+        (args.csv, Kind::Stream(Stream::Csv)),
+        (args.parquet, Kind::Stream(Stream::Parquet(Table::Figures))),
+    ];
     outputs.extend(named.into_iter().filter_map(|(path, kind)| Some((path?, kind))));
     for (path, _) in &outputs {
         refuse_input(path, &args.files)?;
     }
-    let contents = jsonl::read_files(&args.files)?;
-    for remark in &contents.remarks {
+    let (mut growing, mut whole) = (Vec::new(), Vec::new());
+    for (path, kind) in outputs {
+        match kind {
+            Kind::Stream(kind) => growing.push(Growing::create(&path, kind)?),
+            Kind::Whole(kind) => whole.push((path, kind)),
+        }
+    }
+    let is_table = args.table || (growing.is_empty() && whole.is_empty());
+    // Files of any length fit where nothing needs all of their records.
+    let mut records = Vec::new();
+    let remarks = jsonl::each(&args.files, |record| -> anyhow::Result<()> {
+        for file in &mut growing {
+            file.sink.put(&record).with_context(|| format!("cannot write {}", file.path.display()))?;
+        }
+        if is_table || !whole.is_empty() {
+            records.push(record);
+        }
+        Ok(())
+    })?;
+    for remark in &remarks {
         ctx.note(remark);
     }
+    growing.into_iter().try_for_each(Growing::finish)?;
     let options = table::Options { all: args.all };
-    for (path, kind) in &outputs {
-        let bytes = kind.render(&contents.records, &options)?;
-        write(path, &bytes)?;
+    for (path, kind) in &whole {
+        write(path, &kind.render(&records, &options)?)?;
     }
-    if args.table || outputs.is_empty() {
-        write(Path::new("-"), table::render(&contents.records, &options).as_bytes())?;
+    if is_table {
+        write(Path::new("-"), text(&records, &options).as_bytes())?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What the records allow to conclude, then the tables.
+fn text(records: &[Record], options: &table::Options) -> String {
+    format!("{}{}", summary::text(records, 100), table::render(records, options))
 }
 
 /// Writes a file whole, or the standard output for `-`.

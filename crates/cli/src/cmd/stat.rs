@@ -100,13 +100,15 @@ pub struct OutputArgs {
 
 /// The events of one `-e`.
 #[derive(Debug, Clone)]
-struct Events(Vec<Named>);
+pub struct Events(pub Vec<Named>);
 
-fn events(text: &str) -> Result<Events, String> {
+/// Parses one `-e`.
+pub fn events(text: &str) -> Result<Events, String> {
     counters::parse_events(text).map(Events)
 }
 
-fn place(text: &str) -> Result<Place, String> {
+/// Parses a place to count at.
+pub fn place(text: &str) -> Result<Place, String> {
     match text.parse() {
         Ok(bdf) => Ok(Place::Function(bdf)),
         Err(_) if text.contains('/') => Err("name events with -e".to_owned()),
@@ -118,7 +120,7 @@ fn place(text: &str) -> Result<Place, String> {
 }
 
 /// A number alone is milliseconds, as perf has it.
-fn interval(text: &str) -> Result<u64, String> {
+pub fn interval(text: &str) -> Result<u64, String> {
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let ns = if is_number { time_ns(&format!("{text}ms"))? } else { time_ns(text)? };
     if ns < SHORTEST_NS { Err("the shortest interval is 1 ms".to_owned()) } else { Ok(ns) }

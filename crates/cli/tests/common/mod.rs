@@ -6,6 +6,11 @@ use std::process::{Command, Output, Stdio};
 
 use pciescope_core::Record;
 
+// The suites on virtual hardware look at records in the same way.
+#[path = "../../../../lab/tests/support/records.rs"]
+mod records;
+pub use records::parse;
+
 /// The program under test.
 pub const PROGRAM: &str = env!("CARGO_BIN_EXE_pciescope");
 
@@ -37,12 +42,6 @@ impl Ended {
         assert_eq!(self.code, code, "stdout:\n{}\nstderr:\n{}", self.stdout, self.stderr);
         self
     }
-}
-
-/// Lines of JSON as records.
-#[track_caller]
-pub fn parse(text: &str) -> Vec<Record> {
-    text.lines().map(|line| serde_json::from_str(line).unwrap_or_else(|err| panic!("{err}: {line}"))).collect()
 }
 
 /// Runs the program without a terminal.

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use pciescope_bench::{Run, Summary};
+use pciescope_bench::Run;
 use pciescope_core::outcome::Sample;
 use pciescope_core::plan::Plan;
 use pciescope_core::{Bdf, Order};
@@ -13,6 +13,7 @@ use pciescope_hw::probe::open::Need;
 use super::output::{Output, RawFile};
 use super::progress::Progress;
 use crate::cmd::Ctx;
+use crate::cmd::conclusion::conclude;
 use crate::cmd::device::{AccessArgs, CpuChoice, Device};
 
 /// The options of all measurements that say on what and from where.
@@ -41,39 +42,6 @@ pub fn order(text: &str) -> Result<Order, String> {
             _ => Err(format!("{rounds:?} is not a number of rounds from 1 to 10000")),
         },
         _ => Err("take sequential, interleaved, interleaved:ROUNDS or concurrent".to_owned()),
-    }
-}
-
-/// How many failed checks are named before the rest is only counted.
-const CHECKS_SHOWN: usize = 5;
-
-/// Says on the standard error what went wrong, and makes the exit code of it.
-fn conclude(ctx: &Ctx, summary: &Summary, is_table: bool) -> ExitCode {
-    for failure in &summary.failures {
-        ctx.note(&failure.text);
-        if let Some(hint) = &failure.hint {
-            ctx.hint(hint);
-        }
-    }
-    for check in summary.failed_checks.iter().take(CHECKS_SHOWN) {
-        ctx.note(check);
-    }
-    if summary.failed_checks.len() > CHECKS_SHOWN {
-        ctx.note(&format!("and {} more failed checks, see the records", summary.failed_checks.len() - CHECKS_SHOWN));
-    }
-    // The tables end with the warnings; who asked for records finds them there.
-    if !is_table && ctx.verbose > 0 {
-        for warning in &summary.warnings {
-            ctx.note(&format!("warning: {}", warning.text));
-            ctx.hint(&warning.hint);
-        }
-    }
-    let is_interrupted = summary.failures.iter().any(|failure| failure.code == "interrupted");
-    match ctx.stop.exit_code() {
-        Some(code) if is_interrupted => ExitCode::from(code),
-        _ if !summary.failures.is_empty() => ExitCode::from(2),
-        _ if !summary.failed_checks.is_empty() => ExitCode::from(1),
-        _ => ExitCode::SUCCESS,
     }
 }
 

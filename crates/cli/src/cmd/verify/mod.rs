@@ -3,6 +3,7 @@
 mod counters;
 mod dram;
 mod pcie;
+mod readout;
 
 use std::hash::{BuildHasher, RandomState};
 use std::process::ExitCode;
@@ -22,6 +23,7 @@ Examples:
   pciescope verify pcie --target /dev/nvme0n1
   pciescope verify pcie --target /dev/nvme1n1 --write --seconds 60
   pciescope verify dram --node 0
+  pciescope verify readout /dev/sis8300-6
   pciescope verify dram --with 'bw_mem 4096M rd 2>&1'
 
 Exit code 1 when an error exceeds what is allowed: the tolerance, or for a counter that took turns its stated bound.")]
@@ -38,6 +40,8 @@ enum What {
     Pcie(pcie::Args),
     /// The counters of DRAM channels, by memory traffic of known size
     Dram(dram::Args),
+    /// The payload counter of a root port, by reading a device below it
+    Readout(readout::Args),
 }
 
 /// Runs the chosen verification.
@@ -45,6 +49,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     match args.what {
         What::Pcie(args) => pcie::run(args, ctx),
         What::Dram(args) => dram::run(args, ctx),
+        What::Readout(args) => readout::run(args, ctx),
     }
 }
 

@@ -118,11 +118,19 @@ fn find_pmu(args: &Args, ctx: &Ctx, disk: &Disk) -> anyhow::Result<Pmu> {
         let name = &disk.name;
         Refusal::new(format!("{name} is not on PCIe"), "name a disk that is, or its port's PMU with --pmu")
     })?;
+    pmu_of_port(ctx, &disk.name, port)
+}
+
+/// The PMU that counts the payload through a root port; `below` is what is to be read or written.
+///
+/// # Errors
+/// There is none.
+pub fn pmu_of_port(ctx: &Ctx, below: &str, port: Bdf) -> anyhow::Result<Pmu> {
     let pmus = perf::pmus(&ctx.root);
     let found = pmus.into_iter().find(|pmu| port_of(pmu) == Some(port) && bytes_of(pmu, "rx_bytes_per_s").is_some());
     Ok(found.ok_or_else(|| {
         Refusal::new(
-            format!("{}: its root port {port} has no payload counter", disk.name),
+            format!("{below}: its root port {port} has no payload counter"),
             "`pciescope stat --list` shows the counters; ports of DesignWare cores need the driver rasdes_pmu or dwc_pcie_pmu",
         )
     })?)

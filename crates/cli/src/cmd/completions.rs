@@ -1,0 +1,45 @@
+//! `pciescope completions`: what a shell completes after `pciescope`, from the one definition of the arguments.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::{Command, CommandFactory};
+use clap_complete::Shell;
+
+use super::Ctx;
+use crate::args::Cli;
+
+/// The arguments of `pciescope completions`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  pciescope completions bash > ~/.local/share/bash-completion/completions/pciescope
+  pciescope completions zsh > /usr/local/share/zsh/site-functions/_pciescope
+  pciescope completions fish > ~/.config/fish/completions/pciescope.fish
+  source <(pciescope completions bash)            in this shell only
+
+The Debian package brings those of bash, zsh and fish; nothing need be done then.")]
+pub struct Args {
+    /// The shell that shall complete
+    #[arg(value_enum)]
+    shell: Shell,
+}
+
+/// Runs the verb.
+pub fn run(args: Args, _ctx: &Ctx) -> anyhow::Result<ExitCode> {
+    let mut text = Vec::new();
+    clap_complete::generate(args.shell, &mut shown(), "pciescope", &mut text);
+    let mut out = io::stdout().lock();
+    out.write_all(&text)?;
+    out.flush()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The command line without what the help hides: clap_complete would offer it.
+fn shown() -> Command {
+    let cli = Cli::command();
+    let verbs = cli.get_subcommands().filter(|verb| !verb.is_hide_set()).cloned();
+    let options = cli.get_arguments().filter(|arg| !arg.is_hide_set()).cloned();
+    let about = cli.get_about().cloned().unwrap_or_default();
+    Command::new("pciescope").version(env!("CARGO_PKG_VERSION")).about(about).args(options).subcommands(verbs)
+}

@@ -1,0 +1,40 @@
+//! How a verb that measures ends: what is said on the standard error, and the exit code.
+
+use std::process::ExitCode;
+
+use pciescope_bench::Summary;
+
+use super::Ctx;
+
+/// How many failed checks are named before the rest is only counted.
+const CHECKS_SHOWN: usize = 5;
+
+/// Says on the standard error what went wrong, and makes the exit code of it.
+pub fn conclude(ctx: &Ctx, summary: &Summary, is_table: bool) -> ExitCode {
+    for failure in &summary.failures {
+        ctx.note(&failure.text);
+        if let Some(hint) = &failure.hint {
+            ctx.hint(hint);
+        }
+    }
+    for check in summary.failed_checks.iter().take(CHECKS_SHOWN) {
+        ctx.note(check);
+    }
+    if summary.failed_checks.len() > CHECKS_SHOWN {
+        ctx.note(&format!("and {} more failed checks, see the records", summary.failed_checks.len() - CHECKS_SHOWN));
+    }
+    // The tables end with the warnings; who asked for records finds them there.
+    if !is_table && ctx.verbose > 0 {
+        for warning in &summary.warnings {
+            ctx.note(&format!("warning: {}", warning.text));
+            ctx.hint(&warning.hint);
+        }
+    }
+    let is_interrupted = summary.failures.iter().any(|failure| failure.code == "interrupted");
+    match ctx.stop.exit_code() {
+        Some(code) if is_interrupted => ExitCode::from(code),
+        _ if !summary.failures.is_empty() => ExitCode::from(2),
+        _ if !summary.failed_checks.is_empty() => ExitCode::from(1),
+        _ => ExitCode::SUCCESS,
+    }
+}

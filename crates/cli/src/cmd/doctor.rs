@@ -1,0 +1,315 @@
+//! `pciescope doctor`: what spoils performance or a measurement, and what to do about it. Reads only.
+
+mod silence;
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::hash::{BuildHasher, RandomState};
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant, SystemTime};
+
+use pciescope_core::record::SCHEMA;
+use pciescope_core::{Bdf, Environment, Finding, Function, Metric, Record, Severity, Sink, Warning};
+use pciescope_hw::doctor::{self, CHECKS, Check, Examined, Machine, Readings, Unseen};
+use pciescope_hw::{Root, environment, pci};
+use pciescope_report::{jsonl, table};
+
+use super::latency::output::create;
+use super::{Ctx, Refusal};
+use crate::args;
+use silence::Silences;
+
+/// The arguments of `pciescope doctor`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  pciescope doctor                               all functions and the machine; more of it with sudo
+  sudo pciescope doctor 0000:3b:00.0             one function, the bridges above it, and the machine
+  pciescope doctor --watch 60s                   also errors and interrupts that grow in a minute
+  pciescope doctor --only link-width,aspm        these checks alone
+  pciescope doctor --silence governor --silence link-width@3b:00.0='new riser is ordered'
+  pciescope doctor --list                        all checks, with what they look at
+
+A silence file (/etc/pciescope/doctor.conf is always read where it exists) has one NAME[@BDF] a line and the reason after
+it; # begins a comment.
+
+Exit code 1 when there is a warning or a problem that is not silenced, 2 when a check named by --only looked at nothing
+(not allowed to, or nothing of the kind is there), 0 when there are notes at most.")]
+pub struct Args {
+    /// Look at these functions and the bridges above them; all functions where none is named
+    #[arg(value_name = "BDF", value_parser = args::bdf)]
+    functions: Vec<Bdf>,
+
+    /// Print all checks with what they look at
+    #[arg(long, conflicts_with_all = ["functions", "watch", "output", "json"])]
+    list: bool,
+
+    /// Run these checks alone
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = check)]
+    only: Vec<&'static Check>,
+
+    /// Leave these checks out
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = check)]
+    skip: Vec<&'static Check>,
+
+    /// Do not show this check's findings, at all or of one function; they are counted, and stay in the records
+    #[arg(long, value_name = "NAME[@BDF][=REASON]")]
+    silence: Vec<String>,
+
+    /// Read more silences from FILE
+    #[arg(long, value_name = "FILE")]
+    silence_file: Vec<PathBuf>,
+
+    /// Read the counts twice, TIME apart, and say what grew
+    #[arg(long, value_name = "TIME", value_parser = args::time_ns)]
+    watch: Option<u64>,
+
+    /// A recorded tree as it was TIME before, so that nothing waits
+    #[arg(long, value_name = "DIR", hide = true, requires = "watch")]
+    watch_root: Option<PathBuf>,
+
+    /// Print the records, one JSON object a line
+    #[arg(short, long)]
+    json: bool,
+
+    /// Write the records (JSON lines) to FILE too
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+
+    /// Replace FILE if it exists
+    #[arg(long)]
+    overwrite: bool,
+
+    /// What to call this run: records, tables and pages carry it
+    #[arg(long, value_name = "TEXT")]
+    label: Option<String>,
+}
+
+fn check(name: &str) -> Result<&'static Check, String> {
+    doctor::find(name).ok_or_else(|| "no such check; `pciescope doctor --list` shows them".to_owned())
+}
+
+/// Runs the verb.
+pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
+    if args.list {
+        list(&mut io::stdout().lock())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let silences = Silences::read(ctx, &args.silence, &args.silence_file)?;
+    let checks = chosen(&args)?;
+    let file = args.output.as_deref().map(|path| create(path, args.overwrite)).transpose()?;
+    let functions = pci::functions(&ctx.root)?;
+    let subjects = subjects(&functions, &args.functions)?;
+
+    let earlier = match args.watch {
+        Some(ns) => Some(watch(ctx, &args, &subjects, Duration::from_nanos(ns))?),
+        None => None,
+    };
+    let environment = environment::read(&ctx.root);
+    let mut machine = Machine::new(&ctx.root, &environment, functions);
+    machine.earlier = earlier.as_ref().map(|(readings, time)| (readings, *time));
+    let examined = doctor::examine(&machine, &subjects, &checks);
+    let mut findings: Vec<Finding> = examined.iter().flat_map(Examined::findings).collect();
+    for finding in &mut findings {
+        silences.apply(finding);
+    }
+    let is_sick = |finding: &Finding| finding.severity > Severity::Note && !finding.silenced;
+    let is_found = findings.iter().any(is_sick);
+    let blind = if args.only.is_empty() { Vec::new() } else { blind(&checks, &examined) };
+    let functions = subjects.iter().filter_map(|bdf| machine.function(*bdf).cloned()).collect();
+    let mut records = records(&args, environment.clone(), functions, findings, &examined, checks.len());
+    if let Some(first) = records.first_mut() {
+        if let Some((_, time)) = &earlier {
+            first.metrics.insert("watched_ns".to_owned(), Metric::ns(time.as_nanos() as f64));
+        }
+        // That it could not look stands at each function; that it is for none of them would stand nowhere.
+        first.warnings.extend(blind.iter().filter(|one| one.is_for_nothing).map(Blind::warning));
+    }
+    print(&args, file, &records)?;
+    for one in &blind {
+        ctx.note(&format!("not checked: {}: {}", one.check, one.why));
+        ctx.hint(&one.remedy);
+    }
+    Ok(ExitCode::from(match (is_found, blind.is_empty()) {
+        (true, _) => 1,
+        (false, false) => 2,
+        (false, true) => 0,
+    }))
+}
+
+/// A check that looked at nothing: its silence is no good news to one who asked for it.
+struct Blind {
+    check: &'static str,
+    why: String,
+    remedy: String,
+    /// Whether there is nothing that it is for, rather than something that it could not look at.
+    is_for_nothing: bool,
+}
+
+impl Blind {
+    fn warning(&self) -> Warning {
+        not_checked(self.check, &self.why, &self.remedy)
+    }
+}
+
+/// So many reasons are given why a check does not apply.
+const REASONS: usize = 3;
+
+/// The checks that looked at nothing.
+fn blind(checks: &[&'static Check], examined: &[Examined]) -> Vec<Blind> {
+    let mut all = Vec::new();
+    for check in checks {
+        let own: Vec<&Examined> = examined.iter().filter(|one| one.check.name == check.name).collect();
+        if own.iter().any(|one| one.has_looked()) {
+            continue;
+        }
+        let unseen = || own.iter().filter_map(|one| one.verdict.as_ref().err());
+        let could_not = unseen().find_map(|unseen| match unseen {
+            Unseen::NotChecked { why, remedy } => Some((why.clone(), remedy.clone())),
+            Unseen::NotApplicable { .. } => None,
+        });
+        let is_for_nothing = could_not.is_none();
+        let (why, remedy) = could_not.unwrap_or_else(|| {
+            let remedy = format!("it looks at: {}", check.looks_at);
+            (nothing_to_look_at(check, unseen()), remedy)
+        });
+        all.push(Blind { check: check.name, why, remedy, is_for_nothing });
+    }
+    all
+}
+
+/// Why there is nothing that a check is for.
+fn nothing_to_look_at<'a>(check: &Check, unseen: impl Iterator<Item = &'a Unseen>) -> String {
+    let (mut whys, mut subjects) = (BTreeSet::new(), 0);
+    for one in unseen {
+        subjects += 1;
+        if let Unseen::NotApplicable { why } = one {
+            whys.insert(why.as_str());
+        }
+    }
+    let more = if whys.len() > REASONS { ", ..." } else { "" };
+    let whys = whys.into_iter().take(REASONS).collect::<Vec<_>>().join(", or ");
+    match subjects {
+        _ if check.is_of_machine() => whys,
+        0 => "there is no PCI function".to_owned(),
+        1 => format!("it does not apply to the function: {whys}"),
+        many => format!("it applies to none of {many} functions: {whys}{more}"),
+    }
+}
+
+/// All checks, for a person.
+fn list(out: &mut impl Write) -> io::Result<()> {
+    for check in CHECKS {
+        let subject = if check.is_of_machine() { "machine " } else { "function" };
+        writeln!(out, "{:<19} {subject}  {}", check.name, check.looks_at)?;
+    }
+    writeln!(out, "\n{} checks; docs/doctor.md says more", CHECKS.len())
+}
+
+fn chosen(args: &Args) -> anyhow::Result<Vec<&'static Check>> {
+    let has = |list: &[&'static Check], check: &Check| list.iter().any(|other| other.name == check.name);
+    let is_chosen = |check: &&Check| (args.only.is_empty() || has(&args.only, check)) && !has(&args.skip, check);
+    let checks: Vec<&'static Check> = CHECKS.iter().filter(is_chosen).collect();
+    if checks.is_empty() {
+        return Err(Refusal::new("--skip leaves no check", "`pciescope doctor --list` shows all").into());
+    }
+    Ok(checks)
+}
+
+/// The functions to look at, by address: those named with the bridges above them, or all.
+fn subjects(functions: &[Function], named: &[Bdf]) -> anyhow::Result<Vec<Bdf>> {
+    let mut subjects = Vec::new();
+    for bdf in named {
+        let known = functions.iter().find(|function| function.bdf == Some(*bdf));
+        let function = known.ok_or(pciescope_hw::Error::NoSuchFunction { bdf: *bdf })?;
+        subjects.extend(&function.path);
+        subjects.push(*bdf);
+    }
+    if named.is_empty() {
+        subjects.extend(functions.iter().filter_map(|function| function.bdf));
+    }
+    subjects.sort();
+    subjects.dedup();
+    Ok(subjects)
+}
+
+/// A first reading of what counts up, and how long ago it was made.
+fn watch(ctx: &Ctx, args: &Args, subjects: &[Bdf], time: Duration) -> anyhow::Result<(Readings, Duration)> {
+    if time.is_zero() {
+        return Err(Refusal::new("--watch 0: nothing grows in no time", "give a time such as 10s").into());
+    }
+    if let Some(recorded) = &args.watch_root {
+        return Ok((Readings::take(&Root::at(recorded), subjects), time));
+    }
+    let begin = Instant::now();
+    let readings = Readings::take(&ctx.root, subjects);
+    if ctx.terminal {
+        ctx.note(&format!("watching for {:.1} s", time.as_secs_f64()));
+    }
+    std::thread::sleep(time);
+    Ok((readings, begin.elapsed()))
+}
+
+/// The machine's record with the environment, then one for each function.
+fn records(
+    args: &Args,
+    environment: Environment,
+    functions: Vec<Function>,
+    findings: Vec<Finding>,
+    examined: &[Examined],
+    checks: usize,
+) -> Vec<Record> {
+    let now = SystemTime::now();
+    let run = format!("{:016x}", RandomState::new().hash_one(now));
+    let record = |bdf: Option<Bdf>| Record {
+        schema: SCHEMA,
+        run: run.clone(),
+        time: humantime::format_rfc3339_millis(now).to_string(),
+        verb: "doctor".to_owned(),
+        label: args.label.clone(),
+        test: "doctor".to_owned(),
+        findings: findings.iter().filter(|finding| finding.bdf == bdf).cloned().collect(),
+        warnings: examined.iter().filter(|one| one.bdf == bdf).filter_map(warning).collect(),
+        checks: examined.iter().filter(|one| one.bdf == bdf).map(Examined::ended).collect(),
+        ..Record::default()
+    };
+    let mut machine = record(None);
+    machine.metrics.insert("checks".to_owned(), Metric::count(checks as u64));
+    machine.environment = Some(environment);
+    let of = |function: Function| Record { device: Some(function.clone()), ..record(function.bdf) };
+    std::iter::once(machine).chain(functions.into_iter().map(of)).collect()
+}
+
+fn warning(one: &Examined) -> Option<Warning> {
+    match &one.verdict {
+        Err(Unseen::NotChecked { why, remedy }) => Some(not_checked(one.check.name, why, remedy)),
+        _ => None,
+    }
+}
+
+fn not_checked(check: &str, why: &str, remedy: &str) -> Warning {
+    Warning { code: "not-checked".to_owned(), text: format!("{check}: {why}"), hint: remedy.to_owned() }
+}
+
+fn print(args: &Args, file: Option<File>, records: &[Record]) -> anyhow::Result<()> {
+    if let Some(file) = file {
+        let mut writer = jsonl::Writer::new(file);
+        writer.put_all(records)?;
+        writer.finish()?;
+    }
+    if args.json {
+        let mut writer = jsonl::Writer::new(io::stdout());
+        writer.put_all(records)?;
+        return Ok(writer.finish()?);
+    }
+    let mut out = io::stdout().lock();
+    out.write_all(table::doctor(records, width()).as_bytes())?;
+    Ok(out.flush()?)
+}
+
+/// The columns of the terminal, within what reads well.
+fn width() -> usize {
+    console::Term::stdout().size_checked().map_or(80, |(_, columns)| usize::from(columns).clamp(40, 120))
+}

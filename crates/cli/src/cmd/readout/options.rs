@@ -1,0 +1,359 @@
+//! What was typed. Short options are those of the seed's tool, sis8300drv_threads.
+
+use std::path::PathBuf;
+
+use clap::builder::NonEmptyStringValueParser;
+use pciescope_bench::readout::{Check, work};
+use pciescope_core::{Access, CpuList, Work};
+use pciescope_hw::daq::Trigger;
+
+use crate::args::{count, positive, time_ns};
+
+/// The arguments of `pciescope readout`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Functions (-A), by number or name; each but 0 and 100 reads first and then
+converts what was read, -N times over:
+  0  readout     read only
+  1  decsca      every f-th sample from o on, times F plus O, to f32
+  2  dec         every f-th sample from o on, to f32
+  3  sca         times F plus O, to f32
+  4  cast        to f32 (func_no_decsca)
+  5  umn2double  unsigned Q1.15 to f64
+  6  smn2double  signed Q3.13 to f64, in degrees
+  7  umn2float   unsigned Q1.15 to f32
+  8  smn2float   signed Q3.13 to f32
+  99 all         1, 2, 3, 4, 6, 5, 8, 7, one after the other
+  100 writepatt  write byte i mod 127 to the card's memory, -N times
+
+Columns, as sis8300drv_threads has them, in MB of 10^6 bytes: size is the raw
+input of one read; start and end are counted from the moment at which the
+threads are let go, dur is (end - start) / N, speed is size / dur, of raw
+input for conversions too. Unlike there, all threads are ready before any
+starts; rows stand in the order of the devices; f64 results have 8 bytes each.
+-o and -O are decimation and scaling, so the file of records has no short
+option. docs/readout.md has the rest.
+
+Examples:
+  pciescope readout /dev/sis8300-6 -S 30M -N 30
+  pciescope readout /dev/sis8300-{4,6,7,8,9} -S 3M -N 30 -A 99
+  pciescope readout /dev/sis8300-6 -S 300000 -l 100 -i -A 5 --hot-spots
+  pciescope readout /dev/sis8300-* --sweep --output campaign.jsonl
+  pciescope readout /dev/nvme0n1 -B io_uring -S 32M --block 256k -N 10 --min-rate 3000
+  pciescope readout data.raw -S 1M -N 100 -A sca -F 0.5 --fuse")]
+#[command(group(clap::ArgGroup::new("acquiring").args(["acquisitions", "sweep"]).multiple(true)))]
+pub struct Args {
+    /// Device nodes and files, one thread each
+    #[arg(value_name = "DEV", required = true)]
+    pub devices: Vec<PathBuf>,
+
+    /// Samples of 2 bytes to read, rounded up to a multiple of 16
+    #[arg(short = 'S', long, value_name = "N", value_parser = positive, default_value = "1048576")]
+    pub samples: u64,
+
+    /// Reads (and conversions) one after the other [default: 1, of the campaign 30]
+    #[arg(short = 'N', long, value_name = "N", value_parser = positive)]
+    pub repeats: Option<u64>,
+
+    /// Decimation: samples left out at the beginning
+    #[arg(short = 'o', long, value_name = "N", value_parser = count, default_value = "0")]
+    pub decimation_offset: u64,
+
+    /// Decimation: one of so many samples is taken
+    #[arg(short = 'f', long, value_name = "N", value_parser = positive, default_value = "1")]
+    pub decimation_factor: u64,
+
+    /// Scaling: is added
+    #[arg(short = 'O', long, value_name = "X", value_parser = finite, default_value = "0", allow_negative_numbers = true)]
+    pub scale_offset: f64,
+
+    /// Scaling: is multiplied with
+    #[arg(short = 'F', long, value_name = "X", value_parser = finite, default_value = "1", allow_negative_numbers = true)]
+    pub scale_factor: f64,
+
+    /// How to read: 0 read; 1 ring (a digitizer's DMA buffers) or mmap; 2 direct; 3 io_uring; or the name
+    #[arg(short = 'B', long, value_name = "HOW", value_parser = access, default_value = "read")]
+    pub access: Way,
+
+    /// What to do, by number or name: see below
+    #[arg(short = 'A', long, value_name = "FUNC,...", value_parser = function, value_delimiter = ',', default_value = "0")]
+    pub function: Vec<Work>,
+
+    /// Triggered acquisitions: arm, wait for the end, read and convert, so many times; 0: read what is there
+    #[arg(short = 'l', long, value_name = "N", value_parser = count, default_value = "0")]
+    pub acquisitions: u64,
+
+    /// Wait for the interrupt at the end of an acquisition instead of reading the status register
+    #[arg(short = 'i', long, requires = "acquisitions")]
+    pub interrupt: bool,
+
+    /// Bytes of a piece (k, M: powers of 1024): the data is handed over in pieces and not kept
+    #[arg(long, value_name = "BYTES", value_parser = block)]
+    pub block: Option<usize>,
+
+    /// Buffers of a ring or requests of io_uring in flight
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub depth: Option<u32>,
+
+    /// Convert each piece as it comes, while it is in the cache and the next one is on its way
+    #[arg(long)]
+    pub fuse: bool,
+
+    /// The seed's whole campaign in one run: boards, sizes, functions, CPU time by way of waiting
+    #[arg(long, conflicts_with_all = ["function", "acquisitions", "interrupt", "fuse", "samples", "decimation_offset", "decimation_factor"])]
+    pub sweep: bool,
+
+    /// Sizes of the campaign in samples: of the table of sizes; the largest is that of all others
+    #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = positive, requires = "sweep")]
+    pub sweep_sizes: Vec<u64>,
+
+    /// Triggered acquisitions of the campaign's table of CPU time; 0 leaves it out
+    #[arg(long, value_name = "N", value_parser = count, requires = "sweep")]
+    pub sweep_cycles: Option<u64>,
+
+    /// CPUs for the threads, one for each device in turn
+    #[arg(long, value_name = "CPUS")]
+    pub cpus: Option<CpuList>,
+
+    /// NUMA node of buffers and threads: a number, or `device` for that of each device
+    #[arg(long, value_name = "NODE", value_parser = node)]
+    pub numa: Option<Node>,
+
+    #[command(flatten)]
+    pub board: BoardArgs,
+
+    #[command(flatten)]
+    pub judge: JudgeArgs,
+
+    #[command(flatten)]
+    pub output: OutArgs,
+}
+
+/// How boards acquire.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Acquisitions (-l)")]
+pub struct BoardArgs {
+    /// Channels, from 0; each gets its share of -S
+    #[arg(long, value_name = "LIST", value_parser = channels, default_value = "0-9", requires = "acquiring")]
+    pub channels: u16,
+
+    /// Divider of the internal clock of 250 MHz, or `keep`
+    #[arg(long, value_name = "N", value_parser = divider, default_value = "3", requires = "acquiring")]
+    pub divider: Divider,
+
+    /// What starts an acquisition: now, or backplane:LINE
+    #[arg(long, value_name = "WHAT", value_parser = trigger, default_value = "backplane:0", requires = "acquiring")]
+    pub trigger: Trigger,
+
+    /// The longest wait for the end of an acquisition
+    #[arg(long, value_name = "TIME", value_parser = timeout, default_value = "1s", requires = "acquiring")]
+    pub timeout: u32,
+
+    /// Let function 100 overwrite the memory of the cards
+    #[arg(long)]
+    pub overwrite_memory: bool,
+}
+
+/// What is compared and what fails the run.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Checks")]
+pub struct JudgeArgs {
+    /// Compare the last read of each cycle, outside of the timed window: none, same (a further read), pattern (of function 100),
+    /// lab[:SEED] (of the lab's boards) [default: same, where data stays]
+    #[arg(long, value_name = "WITH")]
+    pub check: Option<Check>,
+
+    /// Compare every read
+    #[arg(long)]
+    pub check_all: bool,
+
+    /// Exit code 1 if a device is read slower than so many MB/s
+    #[arg(long, value_name = "MB/s", value_parser = rate)]
+    pub min_rate: Option<f64>,
+
+    /// Show the N functions in which most of the time went
+    #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "5", value_parser = positive)]
+    pub hot_spots: Option<u64>,
+}
+
+/// Where the results go.
+#[derive(Debug, clap::Args)]
+#[command(next_help_heading = "Output")]
+pub struct OutArgs {
+    /// A row for each acquisition instead of one for all
+    #[arg(long, requires = "acquiring")]
+    pub each: bool,
+
+    /// Print the records, one JSON object a line, as they are completed
+    #[arg(short, long, conflicts_with = "csv")]
+    pub json: bool,
+
+    /// Print comma-separated values, one line per histogram and figure
+    #[arg(long)]
+    pub csv: bool,
+
+    /// Write the records (JSON lines) to FILE too; it is created before anything is read
+    #[arg(long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+
+    /// Replace FILE if it exists
+    #[arg(long)]
+    pub overwrite: bool,
+
+    /// What to call this run: records, tables and pages carry it
+    #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
+    pub label: Option<String>,
+
+    /// Show every row of long tables
+    #[arg(long)]
+    pub all: bool,
+}
+
+/// `-B` as typed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    /// As named.
+    Named(Access),
+    /// `1`: without a copy, whatever the device calls it.
+    ZeroCopy,
+}
+
+/// Parses `-B`.
+pub fn access(text: &str) -> Result<Way, String> {
+    Ok(match text {
+        "0" | "read" => Way::Named(Access::Read),
+        "1" => Way::ZeroCopy,
+        "mmap" => Way::Named(Access::Mmap),
+        "ring" => Way::Named(Access::Ring),
+        "2" | "direct" => Way::Named(Access::Direct),
+        "3" | "io_uring" => Way::Named(Access::IoUring),
+        _ => return Err("take read (0), ring or mmap (1), direct (2) or io_uring (3)".to_owned()),
+    })
+}
+
+fn function(text: &str) -> Result<Work, String> {
+    let named = |work: &Work| {
+        let name = work.row_name();
+        text == name || Some(text) == name.strip_prefix("func_")
+    };
+    let by_name = || match text {
+        "cast" => Some(Work::Cast),
+        _ => Work::ALL.into_iter().find(named),
+    };
+    let found = text.parse().ok().and_then(work).or_else(by_name);
+    found.ok_or_else(|| "there is no such function: take 0 to 8, 99, 100 or a name of the list below".to_owned())
+}
+
+fn finite(text: &str) -> Result<f64, String> {
+    text.parse().ok().filter(|value: &f64| value.is_finite()).ok_or_else(|| "write a number such as 0.25".to_owned())
+}
+
+fn rate(text: &str) -> Result<f64, String> {
+    finite(text).ok().filter(|rate| *rate > 0.0).ok_or_else(|| "write a rate in MB/s such as 600".to_owned())
+}
+
+fn block(text: &str) -> Result<usize, String> {
+    let (digits, shift) = match text.as_bytes().last() {
+        Some(b'k' | b'K') => (&text[..text.len() - 1], 10),
+        Some(b'M') => (&text[..text.len() - 1], 20),
+        _ => (text, 0),
+    };
+    let bytes = digits.parse::<usize>().ok().and_then(|count| count.checked_mul(1 << shift));
+    bytes
+        .filter(|bytes| *bytes > 0 && bytes % 64 == 0 && *bytes <= 1 << 30)
+        .ok_or_else(|| "write bytes, a multiple of 64 up to 1024M, such as 4096, 256k or 1M".to_owned())
+}
+
+/// `--numa` as typed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Node {
+    /// That of each device.
+    OfDevice,
+    /// This.
+    Number(u32),
+}
+
+fn node(text: &str) -> Result<Node, String> {
+    match text {
+        "device" => Ok(Node::OfDevice),
+        _ => text.parse().map(Node::Number).map_err(|_| "write the number of a node, or device".to_owned()),
+    }
+}
+
+fn channels(text: &str) -> Result<u16, String> {
+    let numbers = pciescope_core::cpulist::numbers(text, "channel", 9)?;
+    if numbers.is_empty() {
+        return Err("it names no channel".to_owned());
+    }
+    Ok(numbers.into_iter().fold(0, |mask, channel| mask | 1 << channel))
+}
+
+/// `--divider` as typed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Divider(pub Option<u32>);
+
+fn divider(text: &str) -> Result<Divider, String> {
+    match text {
+        "keep" => Ok(Divider(None)),
+        _ => match text.parse() {
+            Ok(divider @ 2..=32) => Ok(Divider(Some(divider))),
+            _ => Err("write a divider from 2 to 32, or keep".to_owned()),
+        },
+    }
+}
+
+fn trigger(text: &str) -> Result<Trigger, String> {
+    match text.split_once(':').unwrap_or((text, "")) {
+        ("now", "") => Ok(Trigger::Now),
+        ("backplane", line) => match line.parse() {
+            Ok(line @ 0..=7) => Ok(Trigger::Backplane(line)),
+            _ => Err("the backplane has lines 0 to 7: backplane:0".to_owned()),
+        },
+        _ => Err("take now or backplane:LINE".to_owned()),
+    }
+}
+
+fn timeout(text: &str) -> Result<u32, String> {
+    match time_ns(text)? / 1_000_000 {
+        ms @ 1..=3_600_000 => Ok(ms as u32),
+        _ => Err("take 1ms to 1h".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_have_numbers_and_names() {
+        for (text, work) in [
+            ("0", Work::Readout),
+            ("99", Work::All),
+            ("100", Work::WritePattern),
+            ("cast", Work::Cast),
+            ("no_decsca", Work::Cast),
+            ("func_sca", Work::Scale),
+            ("smn2float", Work::SignedF32),
+        ] {
+            assert_eq!(function(text), Ok(work), "{text}");
+        }
+        for bad in ["", "9", "-1", "func_", "sqrt"] {
+            assert!(function(bad).is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn values_are_refused_where_they_make_no_sense() {
+        assert_eq!((block("256k"), block("1M"), block("4096")), (Ok(256 << 10), Ok(1 << 20), Ok(4096)));
+        for bad in ["", "0", "63", "k", "2G", "99999999999999999999k"] {
+            assert!(block(bad).is_err(), "{bad:?}");
+        }
+        assert_eq!((channels("0-9"), channels("3")), (Ok(0x3ff), Ok(8)));
+        assert!(channels("10").is_err() && channels("").is_err());
+        assert_eq!((trigger("now"), trigger("backplane:7")), (Ok(Trigger::Now), Ok(Trigger::Backplane(7))));
+        assert!(trigger("backplane:8").is_err() && trigger("front").is_err() && trigger("now:1").is_err());
+        assert_eq!((timeout("1s"), divider("keep")), (Ok(1000), Ok(Divider(None))));
+        assert!(timeout("10us").is_err() && divider("1").is_err() && divider("33").is_err());
+        assert!(finite("nan").is_err() && finite("inf").is_err() && rate("0").is_err());
+    }
+}

@@ -1,0 +1,283 @@
+//! `pciescope serve`: metrics for Prometheus and a live page for browsers.
+
+mod feeder;
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use clap::builder::NonEmptyStringValueParser;
+use pciescope_bench::counters::{self, Place, Wanted};
+use pciescope_hw::inventory::{self, Present};
+use pciescope_hw::wait::{Waiter, now_ns};
+use pciescope_report::jsonl;
+use pciescope_serve::config::Config;
+use pciescope_serve::feed::{Device, DeviceErrors};
+use pciescope_serve::{Options, Server, Setup, State, replay};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use self::feeder::Feeder;
+use super::{Ctx, Refusal, say};
+use crate::args::time_ns;
+use crate::cmd::stat::place;
+
+/// The port: Prometheus' list of exporters' ports (9100 to 9999) has been full since 2023.
+const PORT: u16 = 9713;
+/// The shortest time between readings, in nanoseconds.
+const SHORTEST_NS: u64 = 100_000_000;
+/// So often links, drivers and error counts are read, and new PMUs looked for, in nanoseconds.
+const LOOK_NS: u64 = 10_000_000_000;
+
+/// The arguments of `pciescope serve`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  pciescope serve                               /metrics and a live page on http://127.0.0.1:9713/
+  pciescope serve -I 10s                        less often, for monitoring alone
+  pciescope serve --metric bandwidth,states     which figures are counted
+  pciescope serve --replay run.jsonl            a file of `pciescope stat -I` as if it were now
+  pciescope serve --listen :9713 --config web.yml   other machines may read, with TLS and a password
+
+Requests read: none of them changes anything, and no path leads to a device. Where there are no counters, links, drivers
+and error counts are exported all the same. docs/serve.md has the metrics, the configuration file, and the service.")]
+pub struct Args {
+    /// Root ports, devices below them, or PMUs (`*` and `?` allowed); all where none is given
+    #[arg(value_name = "BDF|PMU", value_parser = place, conflicts_with = "replay")]
+    places: Vec<Place>,
+
+    /// Metrics, groups of them (bandwidth, states, traffic, errors, efficiency) or events of the catalogue
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', conflicts_with = "replay", value_parser = NonEmptyStringValueParser::new())]
+    metric: Vec<String>,
+
+    /// Read every so many milliseconds (or a time with its unit: 500ms, 10s); with --replay, show an interval for so long [default: 1000, or as recorded]
+    #[arg(short = 'I', long, value_name = "MS", value_parser = interval)]
+    interval: Option<u64>,
+
+    /// Where to listen: ADDR:PORT, PORT alone for this machine, :PORT for all addresses
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9713", value_parser = listen)]
+    listen: SocketAddr,
+
+    /// TLS, users and tokens, as Prometheus' exporters have it (web-config); needed for any address but this machine's own
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    /// Show the records of FILE (- for the standard input) instead of counting
+    #[arg(long, value_name = "FILE")]
+    replay: Option<PathBuf>,
+
+    /// What to call this run: the page and the records carry it
+    #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
+    label: Option<String>,
+}
+
+/// A number alone is milliseconds, as `stat -I` has it.
+fn interval(text: &str) -> Result<u64, String> {
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let ns = if is_number { time_ns(&format!("{text}ms"))? } else { time_ns(text)? };
+    match ns {
+        ns if ns < SHORTEST_NS => Err("the shortest interval is 100 ms".to_owned()),
+        ns if ns > 3_600_000_000_000 => Err("the longest interval is an hour".to_owned()),
+        ns => Ok(ns),
+    }
+}
+
+fn listen(text: &str) -> Result<SocketAddr, String> {
+    let loopback = IpAddr::V4(Ipv4Addr::LOCALHOST);
+    if let Ok(port) = text.parse::<u16>() {
+        return Ok(SocketAddr::new(loopback, port));
+    }
+    let text = match text.strip_prefix(':') {
+        Some(port) if !port.contains(':') => format!("[::]:{port}"),
+        _ => text.replacen("localhost", "127.0.0.1", usize::from(text.starts_with("localhost"))),
+    };
+    let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(&text);
+    let address = bare.parse::<IpAddr>();
+    text.parse()
+        .or_else(|_| address.map(|address| SocketAddr::new(address, PORT)))
+        .map_err(|_| "write an IP address and a port, for example 127.0.0.1:9713 or [::1]:9713".to_owned())
+}
+
+/// A descriptor that becomes readable with a signal: a wait that began just before one does not sleep through it.
+fn signals() -> std::io::Result<OwnedFd> {
+    let (wake, tell) = UnixStream::pair()?;
+    for signal in [SIGINT, SIGTERM, SIGHUP] {
+        signal_hook::low_level::pipe::register(signal, tell.try_clone()?)?;
+    }
+    Ok(wake.into())
+}
+
+/// Runs the verb until a signal comes: 128 and its number is the exit code.
+pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
+    let config = args.config.as_deref().map(Config::load).transpose()?.unwrap_or_default();
+    config.warnings.iter().for_each(|warning| ctx.note(warning));
+    let steps = match &args.replay {
+        Some(path) => {
+            let contents = jsonl::read_records(path)?;
+            contents.remarks.iter().for_each(|remark| ctx.note(remark));
+            let steps = replay::steps(contents.records);
+            if !steps.iter().any(|step| step.records[0].test == counters::TEST) {
+                let text = format!("{}: no record of it counts ports or channels", path.display());
+                return Err(Refusal::new(text, "`pciescope stat -I 1000 -j -o FILE` writes such records").into());
+            }
+            Some(steps)
+        }
+        None => None,
+    };
+    let wanted = Wanted { places: args.places, events: Vec::new(), metrics: args.metric };
+    if steps.is_none() {
+        check(ctx, &wanted)?;
+    }
+    let setup = Setup {
+        host: ctx.root.text("/proc/sys/kernel/hostname").unwrap_or_else(|| "localhost".to_owned()),
+        label: args.label.clone(),
+        interval: Duration::from_nanos(args.interval.unwrap_or(1_000_000_000)),
+    };
+    let state = Arc::new(State::new(setup));
+    ctx.stop.catch_signals()?;
+    let (mut waiter, mut feeders) = (Waiter::default(), Waiter::default());
+    waiter.watch_signals(signals()?);
+    feeders.watch_signals(signals()?);
+    let note = |text: &str| say(&format!("pciescope: {text}\n"));
+    let server = Server::start(Options { listen: args.listen, config, note }, Arc::clone(&state))?;
+    ctx.note(&format!("{} shows the ports; Prometheus reads {}metrics", server.url(), server.url()));
+    let has_inventory = steps.is_none();
+    let feeder = Feeder {
+        root: ctx.root.clone(),
+        state: Arc::clone(&state),
+        stop: ctx.stop.clone(),
+        waiter: feeders,
+        label: args.label,
+        interval_ns: args.interval,
+    };
+    let mut feeder = Some(thread::Builder::new().name("count".to_owned()).spawn(move || match steps {
+        Some(steps) => feeder.replay(&steps),
+        None => feeder.count(&wanted),
+    })?);
+    let mut present: Vec<Present> = Vec::new();
+    while !ctx.stop.is_set() {
+        if has_inventory {
+            present = inventory::read(&ctx.root, &present);
+            state.set_devices(present.iter().map(device).collect());
+        }
+        // A signal that stops and continues the program wakes it too.
+        let next = feeder.is_some().then(|| now_ns() + LOOK_NS);
+        waiter.until(next)?;
+        if !ctx.stop.is_set() {
+            look_after(&mut feeder, has_inventory)?;
+        }
+    }
+    server.stop();
+    let code = ctx.stop.exit_code().map_or(ExitCode::SUCCESS, ExitCode::from);
+    match feeder.map(JoinHandle::join) {
+        None | Some(Ok(())) => Ok(code),
+        Some(Err(_)) => Ok(ExitCode::from(2)),
+    }
+}
+
+/// Takes the thread that has records when it has ended. The end of a replay is one; counting goes on as long as the program,
+/// also where there is nothing to count: a server whose figures stand still would look like one.
+fn look_after(feeder: &mut Option<JoinHandle<()>>, is_counting: bool) -> anyhow::Result<()> {
+    let Some(ended) = feeder.take_if(|feeder| feeder.is_finished()) else { return Ok(()) };
+    match ended.join() {
+        Ok(()) if !is_counting => Ok(()),
+        _ => Err(Refusal {
+            text: "the thread that reads the counters came to an unexpected end".to_owned(),
+            hint: Some("start it again; please report what stands above".to_owned()),
+        }
+        .into()),
+    }
+}
+
+/// Refuses what was typed wrong. A machine without counters is no mistake: what sysfs says is served.
+fn check(ctx: &Ctx, wanted: &Wanted) -> anyhow::Result<()> {
+    match counters::choose(&ctx.root, wanted) {
+        Err(error @ (counters::Error::NoPmu { .. } | counters::Error::NotCounted { .. })) => Err(error.into()),
+        Err(error @ (counters::Error::NoMetric { .. } | counters::Error::Machine(_))) => Err(error.into()),
+        Err(counters::Error::None { .. }) if !wanted.metrics.is_empty() => {
+            let text = "--metric: there is no counter of PCIe ports or DRAM channels on this machine";
+            Err(Refusal::new(text, "leave it out: links, drivers and error counts are exported without counters")
+                .into())
+        }
+        _ => Ok(()),
+    }
+}
+
+fn device(present: &Present) -> Device {
+    let errors = present.errors.clone();
+    Device {
+        bdf: present.bdf,
+        name: present.name.clone(),
+        class: present.class.clone(),
+        driver: present.driver.clone(),
+        node: present.node,
+        port: present.path.first().copied(),
+        link: Some(present.link),
+        is_downtrained: present.is_downtrained,
+        errors: errors.map(|errors| DeviceErrors {
+            correctable: errors.correctable,
+            nonfatal: errors.nonfatal,
+            fatal: errors.fatal,
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_to_listen() {
+        for (text, address) in [
+            ("9713", "127.0.0.1:9713"),
+            ("localhost:80", "127.0.0.1:80"),
+            ("localhost", "127.0.0.1:9713"),
+            (":9000", "[::]:9000"),
+            ("[::1]:9000", "[::1]:9000"),
+            ("::1", "[::1]:9713"),
+            ("[::1]", "[::1]:9713"),
+            ("10.0.0.1", "10.0.0.1:9713"),
+        ] {
+            assert_eq!(listen(text).map(|address| address.to_string()), Ok(address.to_owned()), "{text}");
+        }
+        for bad in ["", ":", "host:80", "70000", "1.2.3.4:70000", "[::1", "localhosts:1"] {
+            assert!(listen(bad).is_err(), "{bad:?} was taken: {:?}", listen(bad));
+        }
+    }
+
+    #[test]
+    fn a_counting_that_ends_by_itself_is_an_error() {
+        let ended = |work: fn()| {
+            let thread = thread::spawn(work);
+            while !thread.is_finished() {
+                thread::yield_now();
+            }
+            Some(thread)
+        };
+        let panics = || panic!("on purpose");
+        for (work, is_counting, is_fine) in
+            [((|| ()) as fn(), false, true), (|| (), true, false), (panics, false, false), (panics, true, false)]
+        {
+            let mut feeder = ended(work);
+            assert_eq!(look_after(&mut feeder, is_counting).is_ok(), is_fine);
+            assert!(feeder.is_none());
+        }
+        let (end, wait) = std::sync::mpsc::channel::<()>();
+        let mut lives = Some(thread::spawn(move || wait.recv().unwrap_or_default()));
+        assert!(look_after(&mut lives, true).is_ok() && lives.is_some());
+        drop(end);
+    }
+
+    #[test]
+    fn intervals_from_a_tenth_of_a_second_to_an_hour() {
+        assert_eq!(interval("100"), Ok(100_000_000));
+        assert_eq!(interval("1h"), Ok(3_600_000_000_000));
+        for bad in ["", "0", "99", "2h", "1x"] {
+            assert!(interval(bad).is_err(), "{bad:?} was taken");
+        }
+    }
+}

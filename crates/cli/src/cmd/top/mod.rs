@@ -1,0 +1,508 @@
+//! `pciescope top`: a live view, full screen, of this machine or of a file of records.
+//!
+//! Threads send what they have over one channel; the main thread draws when something came, and sleeps otherwise.
+
+mod live;
+mod probe;
+mod replay;
+mod screen;
+
+use std::io::{self, IsTerminal, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use pciescope_bench::counters::{self, Place, Wanted};
+use pciescope_core::{Bdf, Failure, Function, MmioTest, Record};
+use pciescope_hw::pci;
+use pciescope_hw::probe::open::Backend;
+use pciescope_tui::ratatui::crossterm::event::{self, KeyEvent};
+use pciescope_tui::{Action, Look, Origin, State, page};
+use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
+
+use self::live::Counting;
+use self::probe::Probing;
+use self::replay::Command;
+use self::screen::Screen;
+use super::stat::{Events, events, interval, place};
+use super::{Ctx, Refusal};
+use crate::args;
+use crate::cmd::device::backend;
+
+/// So many events wait for a slow terminal before intervals are left out (and counted).
+const ROOM: usize = 64;
+/// Screens do not follow each other faster than this, however fast records come.
+const SHORTEST_FRAME: Duration = Duration::from_millis(50);
+/// The columns of a page of text where there is no terminal to say.
+const PAGE_COLUMNS: u16 = 120;
+/// The lines of a page of text at most.
+const PAGE_LINES: u16 = 5000;
+/// The lowest rate of probing: a batch of reads is not to be a load.
+const PROBE_EVERY: Duration = Duration::from_secs(1);
+
+/// The arguments of `pciescope top`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  pciescope top                                   this machine, every second
+  pciescope top -I 250 0000:3b:00.0               one port, four times a second
+  pciescope top --metric bandwidth,states,errors  with the states of the links
+  pciescope top --probe 0000:3b:00.0              with a device's register latency, once a second
+  pciescope stat -I 1000 -j -o run.jsonl          record now ...
+  pciescope top --replay run.jsonl --speed 10     ... and look later, ten times as fast
+  ssh host pciescope stat -I 1000 -j | pciescope top --replay -
+  pciescope top -b -n 1                           one screen as text, for scripts
+
+`?` shows the keys. Works from 30x6 on; NO_COLOR and locales without UTF-8 are honoured. docs/top.md has the rest.")]
+pub struct Args {
+    /// Root ports, devices below them, or PMUs (`*` and `?` allowed); all where none is given
+    #[arg(value_name = "BDF|PMU", value_parser = place, conflicts_with = "replay")]
+    places: Vec<Place>,
+
+    /// Read and draw every so many milliseconds (or a time with its unit: 250ms, 2s)
+    #[arg(short = 'I', long, value_name = "MS", value_parser = interval, default_value = "1000", conflicts_with = "delay")]
+    interval: u64,
+
+    /// The same in seconds, as top has it: 0.5
+    #[arg(short, long, value_name = "SECONDS", value_parser = delay)]
+    delay: Option<u64>,
+
+    /// Metrics, groups of them (bandwidth, states, traffic, errors, efficiency) or events, as `stat` takes them
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', conflicts_with = "replay")]
+    metric: Vec<String>,
+
+    /// Events as perf writes them instead, as `stat` takes them; the view of counters has them
+    #[arg(short, long = "event", value_name = "PMU/EVENT/,...", value_parser = events, conflicts_with_all = ["metric", "replay"])]
+    events: Vec<Events>,
+
+    /// Also measure the register latency of this device, in small batches, once an interval but at most once a second
+    #[arg(long, value_name = "BDF", value_parser = args::bdf, conflicts_with = "replay")]
+    probe: Option<Bdf>,
+
+    /// How to reach the device of --probe: auto, kmod, vfio, resource, sysfs or fake[:OPTION,...]
+    #[arg(long, value_name = "BACKEND", value_parser = backend, conflicts_with = "replay")]
+    backend: Option<Backend>,
+
+    /// Show the records of FILE (of `stat -I -j`; `-` is the standard input) in the time in which they were made
+    #[arg(long, value_name = "FILE")]
+    replay: Option<PathBuf>,
+
+    /// Replay so many times faster
+    #[arg(long, value_name = "N", value_parser = speed, requires = "replay", default_value = "1")]
+    speed: f64,
+
+    /// Print each interval as text instead of drawing, as `top -b` does; a replay does not wait then
+    #[arg(short, long)]
+    batch: bool,
+
+    /// End after so many intervals
+    #[arg(short = 'n', long, value_name = "N", value_parser = args::positive)]
+    count: Option<u64>,
+
+    /// One page of text and out: -b -n 1
+    #[arg(long, conflicts_with_all = ["count", "batch"])]
+    once: bool,
+
+    /// Columns of a page of text [default: the terminal's, else 120]
+    #[arg(short, long, value_name = "COLUMNS", value_parser = clap::value_parser!(u16).range(30..=1000))]
+    width: Option<u16>,
+
+    /// Draw with ASCII only, whatever the locale says
+    #[arg(long)]
+    ascii: bool,
+}
+
+/// Seconds, with parts of them, as nanoseconds.
+fn delay(text: &str) -> Result<u64, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if (0.001..=86_400.0).contains(&seconds) => Ok((seconds * 1e9) as u64),
+        _ => Err("give seconds from 0.001 to 86400".to_owned()),
+    }
+}
+
+fn speed(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(speed) if (1.0 / 64.0..=1024.0).contains(&speed) => Ok(speed),
+        _ => Err("give a factor from 0.015625 to 1024".to_owned()),
+    }
+}
+
+/// What the threads say.
+enum Event {
+    /// A key was pressed.
+    Key(KeyEvent),
+    /// The terminal has another size.
+    Resized,
+    /// The keys cannot be read any more.
+    Deaf(io::Error),
+    /// Records of an interval.
+    Records(Vec<Record>),
+    /// The machine's functions.
+    Functions(Vec<Function>),
+    /// Nothing is counted, or not any more.
+    NotCounted(Failure),
+    /// A replay is over; with what was wrong at its end.
+    Ended(Option<String>),
+    /// A signal came.
+    Signal,
+}
+
+/// Runs the verb.
+pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
+    let is_text = args.batch || args.once;
+    let count = if args.once { Some(1) } else { args.count };
+    let has_terminal = io::stdout().is_terminal();
+    if !is_text && !has_terminal {
+        return Err(Refusal::new(
+            "top draws on a terminal, and the standard output is none",
+            "`pciescope top -b` prints screens as text, `pciescope stat -I 1000` tables and records",
+        )
+        .into());
+    }
+    if !is_text && std::env::var("TERM").is_ok_and(|term| term == "dumb") {
+        let hint = "`pciescope top -b` prints screens as text; or set TERM to what the terminal is";
+        return Err(Refusal::new("top cannot draw: TERM says that this terminal is dumb", hint).into());
+    }
+    let mut look = Look::of_environment(|name| std::env::var(name).ok());
+    look.has_unicode &= !args.ascii;
+    let (events, came) = sync_channel(ROOM);
+    // A file may be a pipe to which nobody writes: until its first record is there a signal ends the program by itself.
+    let speed = (!is_text).then_some(args.speed);
+    let replay = args.replay.as_deref().map(|path| replay::start(path, speed, events.clone())).transpose()?;
+    let signals = Signals::catch()?;
+    let interval_ns = args.delay.unwrap_or(args.interval);
+    let skipped = Arc::new(AtomicU64::new(0));
+    let origin = match &args.replay {
+        Some(path) => {
+            let name = path.file_name().map_or_else(|| "-".to_owned(), |name| name.to_string_lossy().into_owned());
+            Origin::Replay { name, speed: args.speed, has_ended: false }
+        }
+        None => Origin::Live { interval_ns },
+    };
+    let mut view = View {
+        state: State::new(look, origin),
+        came,
+        skipped: Arc::clone(&skipped),
+        signals,
+        sources: Sources::default(),
+        spans: 0,
+        count,
+    };
+    view.sources = match replay {
+        Some(replay) => Sources { replay: Some(replay), ..Sources::default() },
+        None => sources(&args, ctx, interval_ns, &mut view.state, &events, skipped)?,
+    };
+    view.signals.watch(events.clone())?;
+    if is_text {
+        let columns = args.width.or_else(|| screen::size().filter(|_| has_terminal).map(|(columns, _)| columns));
+        return view.print(columns.unwrap_or(PAGE_COLUMNS));
+    }
+    let mut screen = Screen::open().map_err(|err| {
+        let hint = "`pciescope top -b` prints screens as text";
+        anyhow::Error::from(Refusal::new(format!("the terminal cannot be taken: {err}"), hint))
+    })?;
+    listen(events)?;
+    view.show(&mut screen)
+}
+
+/// Starts what reads this machine.
+fn sources(
+    args: &Args,
+    ctx: &Ctx,
+    interval_ns: u64,
+    state: &mut State,
+    events: &SyncSender<Event>,
+    skipped: Arc<AtomicU64>,
+) -> anyhow::Result<Sources> {
+    state.model.set_functions(pci::functions(&ctx.root)?);
+    let mut sources = Sources::default();
+    let (ask, asked) = channel();
+    live::watch_functions(&ctx.root, asked, events.clone())?;
+    sources.look = Some(ask);
+    let named = args.events.iter().flat_map(|events| events.0.iter().cloned()).collect();
+    let wanted = Wanted { places: args.places.clone(), events: named, metrics: args.metric.clone() };
+    // Who names something wants that and nothing else.
+    let is_named = !(args.places.is_empty() && args.metric.is_empty() && args.events.is_empty());
+    match counters::choose(&ctx.root, &wanted) {
+        Ok(choice) => {
+            sources.counting = Some(Counting::start(&ctx.root, choice, interval_ns, events.clone(), skipped)?);
+        }
+        Err(err) if is_named => return Err(err.into()),
+        Err(err) => state.model.no_counters = Some(with_hint(live::failure(&err.into()))),
+    }
+    let backend = args.backend.clone().unwrap_or_default();
+    if args.probe.is_some() || backend.is_fake() {
+        let every = Duration::from_nanos(interval_ns).max(PROBE_EVERY);
+        sources.probing = Some(Probing::start(ctx, args.probe, backend, every, events.clone())?);
+    }
+    Ok(sources)
+}
+
+/// What counts here is a question of its own.
+fn with_hint(mut failure: Failure) -> Failure {
+    let list = "`pciescope stat --list` shows what can be counted";
+    failure.hint = Some(match failure.hint {
+        Some(hint) => format!("{list}; {hint}"),
+        None => list.to_owned(),
+    });
+    failure
+}
+
+/// What sends records; dropping it ends all of it.
+#[derive(Default)]
+struct Sources {
+    counting: Option<Counting>,
+    probing: Option<Probing>,
+    look: Option<Sender<()>>,
+    replay: Option<Sender<Command>>,
+}
+
+impl Sources {
+    fn have_panicked(&mut self) -> bool {
+        self.counting.as_mut().is_some_and(Counting::has_panicked)
+            || self.probing.as_mut().is_some_and(Probing::has_panicked)
+    }
+
+    fn command(&self, command: Command) {
+        if let Some(replay) = &self.replay {
+            // A replay that is over takes no commands.
+            let _ = replay.send(command);
+        }
+    }
+}
+
+/// The signals that end the program or change the terminal.
+struct Signals {
+    number: Arc<AtomicUsize>,
+    wake: Option<UnixStream>,
+}
+
+impl Signals {
+    /// From now on signals are told and end nothing by themselves.
+    fn catch() -> io::Result<Signals> {
+        let number = Arc::new(AtomicUsize::new(0));
+        let (wake, tell) = UnixStream::pair()?;
+        for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT] {
+            signal_hook::flag::register_usize(signal, Arc::clone(&number), signal as usize)?;
+            signal_hook::low_level::pipe::register(signal, tell.try_clone()?)?;
+        }
+        // Who was stopped from outside comes back to a terminal that others have written to.
+        signal_hook::low_level::pipe::register(SIGCONT, tell)?;
+        Ok(Signals { number, wake: Some(wake) })
+    }
+
+    fn watch(&mut self, events: SyncSender<Event>) -> io::Result<()> {
+        let Some(mut wake) = self.wake.take() else { return Ok(()) };
+        let work = move || {
+            let mut byte = [0; 1];
+            while matches!(wake.read(&mut byte), Ok(1)) && events.send(Event::Signal).is_ok() {}
+        };
+        thread::Builder::new().name("signals".to_owned()).spawn(work).map(drop)
+    }
+
+    /// The exit code that a signal asks for: 128 and its number.
+    fn exit_code(&self) -> Option<ExitCode> {
+        match self.number.load(Ordering::Relaxed) {
+            0 => None,
+            signal => Some(ExitCode::from(128 + signal as u8)),
+        }
+    }
+}
+
+/// Sends keys and changes of the size.
+fn listen(events: SyncSender<Event>) -> io::Result<()> {
+    let work = move || {
+        loop {
+            let event = match event::read() {
+                Ok(event::Event::Key(key)) => Event::Key(key),
+                Ok(event::Event::Resize(..)) => Event::Resized,
+                Ok(_) => continue,
+                Err(err) => {
+                    let _ = events.send(Event::Deaf(err));
+                    return;
+                }
+            };
+            if events.send(event).is_err() {
+                return;
+            }
+        }
+    };
+    thread::Builder::new().name("keys".to_owned()).spawn(work).map(drop)
+}
+
+/// What came of an event.
+enum Next {
+    Wait,
+    Draw,
+    Renew,
+    Suspend,
+    End(ExitCode),
+}
+
+struct View {
+    state: State,
+    came: Receiver<Event>,
+    skipped: Arc<AtomicU64>,
+    signals: Signals,
+    sources: Sources,
+    /// Intervals that came.
+    spans: u64,
+    count: Option<u64>,
+}
+
+impl View {
+    /// Draws when something came, until the user has seen enough.
+    fn show(&mut self, screen: &mut Screen) -> anyhow::Result<ExitCode> {
+        screen.draw(&self.state)?;
+        let mut drawn = Instant::now();
+        let mut is_due = false;
+        loop {
+            let event = match is_due {
+                false => self.came.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                true => self.came.recv_timeout(SHORTEST_FRAME.saturating_sub(drawn.elapsed())),
+            };
+            match event {
+                Ok(event) => match self.event(event)? {
+                    Next::Wait => {}
+                    Next::Draw => is_due = true,
+                    Next::Renew => {
+                        screen.renew()?;
+                        is_due = true;
+                    }
+                    Next::Suspend => {
+                        screen.leave();
+                        pciescope_hw::wait::suspend()?;
+                        screen.enter()?;
+                        is_due = true;
+                    }
+                    Next::End(code) => return Ok(code),
+                },
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Ok(ExitCode::SUCCESS),
+            }
+            if is_due && drawn.elapsed() >= SHORTEST_FRAME {
+                screen.draw(&self.state)?;
+                (drawn, is_due) = (Instant::now(), false);
+            }
+        }
+    }
+
+    /// Prints a page for each interval.
+    fn print(&mut self, columns: u16) -> anyhow::Result<ExitCode> {
+        let mut out = io::stdout().lock();
+        let mut printed = 0;
+        // Where nothing counts no interval comes; a probe's batches stand for them, or there is one page and no more.
+        let counts = |view: &View| view.sources.counting.is_some() || view.sources.replay.is_some();
+        if !counts(self) && self.sources.probing.is_none() {
+            write!(out, "{}", page(&self.state, columns, PAGE_LINES))?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        while let Ok(event) = self.came.recv() {
+            let is_figure = |record: &Record| record.test == MmioTest::Read.name();
+            let is_batch = matches!(&event, Event::Records(records) if counts(self) || records.iter().any(is_figure));
+            let has_ended = matches!(event, Event::Ended(_) | Event::NotCounted(_));
+            if let Event::NotCounted(failure) = &event {
+                // Pages that stop coming say nothing; where there was none the one that follows says why.
+                let Failure { text, hint, .. } = failure.clone();
+                if printed > 0 {
+                    return Err(Refusal { text, hint }.into());
+                }
+            }
+            let next = self.event(event)?;
+            let is_page = is_batch && (self.spans > printed || !counts(self));
+            if is_page || (has_ended && printed == 0) {
+                writeln!(out, "{}", page(&self.state, columns, PAGE_LINES))?;
+                out.flush()?;
+                printed = self.spans.max(printed + 1);
+            }
+            match next {
+                Next::End(code) => return Ok(code),
+                _ if has_ended => break,
+                _ if !counts(self) && self.count.is_some_and(|count| printed >= count) => break,
+                _ => {}
+            }
+        }
+        match self.state.notice.take() {
+            Some(text) => Err(Refusal { text, hint: None }.into()),
+            None => Ok(ExitCode::SUCCESS),
+        }
+    }
+
+    /// Takes an event into the state.
+    fn event(&mut self, event: Event) -> anyhow::Result<Next> {
+        if let Some(code) = self.signals.exit_code() {
+            return Ok(Next::End(code));
+        }
+        if self.sources.have_panicked() {
+            anyhow::bail!("a thread came to an unexpected end");
+        }
+        self.state.skipped = self.skipped.load(Ordering::Relaxed);
+        match event {
+            Event::Key(key) => return Ok(self.key(key)),
+            Event::Resized => {}
+            Event::Signal => return Ok(Next::Renew),
+            Event::Deaf(err) => {
+                return Err(Refusal::new(format!("no keys can be read: {err}"), "keys come from /dev/tty").into());
+            }
+            Event::Records(records) => {
+                let before = self.state.model.last();
+                self.state.take(&records);
+                if self.state.model.last() != before {
+                    self.spans += 1;
+                }
+                if self.spans > 0 && self.count.is_some_and(|count| self.spans >= count) {
+                    return Ok(Next::End(ExitCode::SUCCESS));
+                }
+            }
+            Event::Functions(functions) => self.state.model.set_functions(functions),
+            Event::NotCounted(failure) => self.state.model.no_counters = Some(with_hint(failure)),
+            Event::Ended(remark) => {
+                if let Origin::Replay { has_ended, .. } = &mut self.state.origin {
+                    *has_ended = true;
+                }
+                self.state.notice = remark;
+            }
+        }
+        Ok(Next::Draw)
+    }
+
+    fn key(&mut self, key: KeyEvent) -> Next {
+        match self.state.key(key) {
+            Action::Nothing => return Next::Wait,
+            Action::Draw => {}
+            Action::Redraw => return Next::Renew,
+            Action::Quit => return Next::End(ExitCode::SUCCESS),
+            Action::Interrupt => return Next::End(ExitCode::from(128 + SIGINT as u8)),
+            Action::Suspend => return Next::Suspend,
+            Action::Pause(is_paused) => self.sources.command(Command::Pause(is_paused)),
+            Action::Step => self.sources.command(Command::Step),
+            Action::Speed(speed) => self.sources.command(Command::Speed(speed)),
+            Action::Look => {
+                if let Some(look) = &self.sources.look {
+                    let _ = look.send(());
+                }
+                return Next::Wait;
+            }
+        }
+        Next::Draw
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delays_are_seconds_and_speeds_factors() {
+        assert_eq!(delay("0.5"), Ok(500_000_000));
+        assert_eq!(speed("10"), Ok(10.0));
+        for bad in ["", "0", "-1", "nan", "inf", "1e9", "1s"] {
+            assert!(delay(bad).is_err() && speed(bad).is_err(), "{bad:?} was taken");
+        }
+    }
+}
