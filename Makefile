@@ -3,8 +3,19 @@ SHELL := /bin/bash
 CARGO = $(shell tools/find-cargo || echo false)
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 PCIESCOPE = $(TARGET)/release/pciescope
+PREFIX = /usr/local
 
-.PHONY: help setup build test unit vm-test demo lint bench kmod deb clean distclean
+# Every release build that the tests need, in one go: cargo chooses the features of dependencies for all that it is asked for
+# at once, and would build a third of them again for each further choice.
+TESTED = --release --locked --workspace --bins --test 'vm_*' --test 'browser_*'
+
+# Suites on virtual hardware that compare no durations run two guests at a time: a guest waits more than it works.
+SUITES = $(patsubst lab/tests/%.rs,%,$(sort $(wildcard lab/tests/vm_*.rs)))
+TOGETHER = $(filter vm_counter_stress vm_crate vm_doctor vm_drw vm_rasdes vm_shim vm_sis8300_faults vm_sis8300_stress \
+	vm_smoke vm_surface, $(SUITES))
+ALONE = $(filter-out $(TOGETHER), $(SUITES))
+
+.PHONY: help setup build tested test unit vm-test browser-test parquet-test demo lint bench kmod install deb test-packages clean distclean
 
 help:				## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -24,13 +35,30 @@ unit:				## the tests that need no virtual hardware
 	$(MAKE) -C kmod check
 	$(CARGO) test --workspace --locked --no-fail-fast
 
-vm-test: build			## the tests on virtual hardware, on every guest kernel
+tested:
+	tools/setup build
+	$(CARGO) build $(TESTED)
+
+vm-test: tested			## the tests on virtual hardware, on every guest kernel
 	tools/setup lab
 	lab/build-modules
 	lab/build-modules --arch arm64
-	$(CARGO) test --release --locked --no-fail-fast -p pciescope-lab --test 'vm_*' -- --test-threads=1
+	status=0; \
+	$(CARGO) test --release --locked --no-fail-fast --workspace $(TOGETHER:%=--test %) -- --test-threads=2 || status=1; \
+	$(CARGO) test --release --locked --no-fail-fast --workspace $(ALONE:%=--test %) -- --test-threads=1 || status=1; \
+	exit $$status
 
-test: unit vm-test		## every test; sets up what is missing
+browser-test: tested		## the pages in headless Chromium, with screenshots; installs Debian's chromium where there is none
+	tools/setup browser
+	PCIESCOPE=$(abspath $(PCIESCOPE)) $(CARGO) test --release --locked --no-fail-fast --workspace \
+		--test 'browser_*' -- --ignored --test-threads=1 --nocapture
+	@echo "browser-test: look at target/screenshots/"
+
+parquet-test: build		## Parquet files read by DuckDB, polars and pandas, which come from PyPI
+	tools/setup parquet
+	tests/parquet/run $(PCIESCOPE) $(TARGET)/parquet
+
+test: unit browser-test vm-test	## every test; sets up what is missing
 
 demo: build			## boot the virtual hardware, measure it, leave demo/report.html and demo/records.jsonl
 	tools/setup lab
@@ -47,12 +75,23 @@ lint:				## rustfmt, clippy, checkpatch, shellcheck where it is installed
 bench: build			## benchmarks: each a ratio to a peer or limit taken in the same run
 	bench/all
 
+install:			## the program, its manual pages and completions to PREFIX=/usr/local below DESTDIR=
+	packaging/install program "$(DESTDIR)" "$(PREFIX)"
+
 deb: build			## Debian packages: target/deb/*.deb
 	packaging/build-deb
+
+test-packages: build		## install, upgrade and purge the packages in clean systems of Debian 12 and 13
+	tools/setup packages
+	packaging/test-packages
 
 clean:				## remove what was built (not the lab's root folder)
 	rm -rf target demo
 	$(MAKE) -C kmod clean
 
-distclean: clean		## also remove the lab's root folder
+distclean: clean		## also remove the lab's root folder and those of the packages' tests
 	lab/setup-root --remove
+	packaging/setup-test-root --remove bookworm
+	packaging/setup-test-root --remove trixie
+	cache=$${XDG_CACHE_HOME:-$$HOME/.cache}/pciescope; rm -f "$$cache"/*.lock "$$cache"/*.log; \
+		rmdir --ignore-fail-on-non-empty "$$cache" 2>/dev/null || true
