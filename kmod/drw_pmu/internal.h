@@ -64,7 +64,8 @@ struct drw_user {
  * @is_registered: perf knows the PMU; protected by @hotplug
  * @hotplug: orders registration and the moving of events
  * @events: perf events that exist; protected by drw_events_lock
- * @is_leaving: the device is taken away: no new event; protected by drw_events_lock
+ * @is_open: events may begin to exist: perf has all of the PMU, and the device is there;
+ *	protected by drw_events_lock
  * @poll: looks at all counters in use, while events exist: an interrupt may get lost
  * @is_dirty: users are starting or stopping
  * @lock: all of the following, and the registers. Taken with interrupts off
@@ -90,7 +91,7 @@ struct drw_pmu {
 	bool is_registered;
 	struct mutex hotplug;	/* see above */
 	unsigned int events;
-	bool is_leaving;
+	bool is_open;
 	struct delayed_work poll;
 	bool is_dirty;
 

@@ -51,14 +51,18 @@ static unsigned int drw_norphans;
  * drw_event_enter() - an event begins to exist
  * @drw: the PMU
  *
- * Return: 0, or -ENODEV if the device was taken away.
+ * perf finds a PMU by its number, and programs see it, before perf_pmu_register()
+ * has given it its contexts: whoever comes in between would write through a null
+ * pointer (seen with 6.1).
+ *
+ * Return: 0, or -ENODEV if the PMU is not yet registered or the device was taken away.
  */
 int drw_event_enter(struct drw_pmu *drw)
 {
 	int ret = -ENODEV;
 
 	spin_lock(&drw_events_lock);
-	if (!drw->is_leaving) {
+	if (drw->is_open) {
 		drw->events++;
 		drw_events++;
 		schedule_delayed_work(&drw->poll, msecs_to_jiffies(poll_ms));
@@ -89,7 +93,7 @@ static void drw_poll(struct work_struct *work)
 	drw_look(drw);
 	raw_spin_unlock_irqrestore(&drw->lock, flags);
 	spin_lock(&drw_events_lock);
-	if (drw->events && !drw->is_leaving)
+	if (drw->events && drw->is_open)
 		schedule_delayed_work(&drw->poll, msecs_to_jiffies(poll_ms));
 	spin_unlock(&drw_events_lock);
 }
@@ -242,15 +246,20 @@ static void drw_leave(struct drw_pmu *drw)
 	mutex_unlock(&drw_orphans_lock);
 }
 
+static void drw_open(struct drw_pmu *drw, bool is_open)
+{
+	spin_lock(&drw_events_lock);
+	drw->is_open = is_open;
+	spin_unlock(&drw_events_lock);
+}
+
 /* The device is taken away: everything that drw_probe() did, back to front. */
 static void drw_remove(void *data)
 {
 	struct drw_pmu *drw = data;
 	unsigned long flags;
 
-	spin_lock(&drw_events_lock);
-	drw->is_leaving = true;
-	spin_unlock(&drw_events_lock);
+	drw_open(drw, false);
 	cpuhp_state_remove_instance_nocalls(drw_cpuhp, &drw->cpuhp_node);
 	raw_spin_lock_irqsave(&drw->lock, flags);
 	drw_end(drw);
@@ -312,6 +321,7 @@ static int drw_register(struct drw_pmu *drw)
 	mutex_lock(&drw->hotplug);
 	ret = perf_pmu_register(&drw->pmu, drw->name, -1);
 	drw->is_registered = !ret;
+	drw_open(drw, !ret);
 	mutex_unlock(&drw->hotplug);
 	return ret;
 }

@@ -132,7 +132,8 @@ struct rasdes_user {
  * @is_registered: perf knows the PMU; protected by @hotplug
  * @hotplug: orders registration and the moving of events
  * @events: perf events that exist; protected by rasdes_events_lock
- * @is_leaving: the function was removed: no new event; protected by rasdes_events_lock
+ * @is_open: events may begin to exist: perf has all of the PMU, and the function is there;
+ *	protected by rasdes_events_lock
  * @unwind: takes the PMU away once the last event is closed
  * @poll: looks at everything that is in use, while events exist
  * @lock: all of the following, and the registers: the viewport above all. Taken with interrupts off
@@ -162,7 +163,7 @@ struct rasdes_pmu {
 	bool is_registered;
 	struct mutex hotplug;	/* see above */
 	unsigned int events;
-	bool is_leaving;
+	bool is_open;
 	struct delayed_work unwind;
 	struct delayed_work poll;
 

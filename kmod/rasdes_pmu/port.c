@@ -23,7 +23,7 @@
 /* More vendor-specific capabilities than this do not fit. */
 #define RASDES_MAX_VSECS	((PCI_CFG_SPACE_EXP_SIZE - PCI_CFG_SPACE_SIZE) / 8)
 
-DEFINE_SPINLOCK(rasdes_events_lock);	/* the following, and each port's events and is_leaving */
+DEFINE_SPINLOCK(rasdes_events_lock);	/* the following, and each port's events and is_open */
 static unsigned int rasdes_events;
 
 /* Whose functions with this VSEC ID have this block: the ID is each vendor's own. */
@@ -80,14 +80,18 @@ u16 rasdes_find_vsec(struct pci_dev *pdev)
  * rasdes_event_enter() - an event begins to exist
  * @rp: the port
  *
- * Return: 0, or -ENODEV if the function was removed.
+ * perf finds a PMU by its number, and programs see it, before perf_pmu_register()
+ * has given it its contexts: whoever comes in between would write through a null
+ * pointer (seen with 6.1).
+ *
+ * Return: 0, or -ENODEV if the PMU is not yet registered or the function was removed.
  */
 int rasdes_event_enter(struct rasdes_pmu *rp)
 {
 	int ret = 0;
 
 	spin_lock(&rasdes_events_lock);
-	if (rp->is_leaving) {
+	if (!rp->is_open) {
 		ret = -ENODEV;
 	} else {
 		rp->events++;
@@ -108,7 +112,7 @@ void rasdes_event_leave(struct rasdes_pmu *rp)
 	spin_lock(&rasdes_events_lock);
 	rp->events--;
 	rasdes_events--;
-	if (rp->is_leaving && !rp->events)
+	if (!rp->is_open && !rp->events)
 		queue_delayed_work(rasdes_wq, &rp->unwind, 0);
 	spin_unlock(&rasdes_events_lock);
 }
@@ -136,7 +140,7 @@ static void rasdes_poll(struct work_struct *work)
 	raw_spin_unlock_irqrestore(&rp->lock, flags);
 
 	spin_lock(&rasdes_events_lock);
-	is_in_use = rp->events && !rp->is_leaving;
+	is_in_use = rp->events && rp->is_open;
 	spin_unlock(&rasdes_events_lock);
 	if (is_in_use)
 		queue_delayed_work(rasdes_wq, &rp->poll, msecs_to_jiffies(rasdes_poll_ms));
@@ -317,6 +321,9 @@ static int rasdes_port_register(struct rasdes_pmu *rp)
 	mutex_lock(&rp->hotplug);
 	ret = perf_pmu_register(&rp->pmu, rp->name, -1);
 	rp->is_registered = !ret;
+	spin_lock(&rasdes_events_lock);
+	rp->is_open = !ret;
+	spin_unlock(&rasdes_events_lock);
 	mutex_unlock(&rp->hotplug);
 	return ret;
 }
@@ -386,7 +393,7 @@ void rasdes_port_leave(struct rasdes_pmu *rp)
 	rp->is_gone = true;
 	raw_spin_unlock_irqrestore(&rp->lock, flags);
 	spin_lock(&rasdes_events_lock);
-	rp->is_leaving = true;
+	rp->is_open = false;
 	if (!rp->events)
 		queue_delayed_work(rasdes_wq, &rp->unwind, 0);
 	spin_unlock(&rasdes_events_lock);

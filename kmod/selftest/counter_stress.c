@@ -8,6 +8,10 @@
  *				opens, enables, disables, reads, resets and closes
  *				events of all counters' PMUs; those of the numbers
  *				SPARED not at all
+ *   knock SEED SECONDS PMU:CONFIG...
+ *				opens and closes events by the number that each PMU
+ *				had at the beginning, whether it is there or not: a
+ *				PMU that comes back gets it again
  *   disturb SEED SECONDS cpu:N|drw:DEVICE|port:ADDRESS...
  *				takes CPUs offline, devices from their driver and
  *				ports from the machine, and brings them back
@@ -286,6 +290,48 @@ static int come_and_go(double seconds, int nspared, char **spared)
 	return 0;
 }
 
+/* 0 where the event was opened, or the errno. */
+static int knock_once(unsigned int type, __u64 config)
+{
+	struct perf_event_attr attr = { .size = sizeof(attr), .type = type, .config = config };
+	int fd = syscall(SYS_perf_event_open, &attr, -1, 0, -1, PERF_FLAG_FD_CLOEXEC);
+
+	if (fd < 0)
+		return errno;
+	close(fd);
+	return 0;
+}
+
+static int knock(double seconds, int count, char **words)
+{
+	unsigned int types[EVENTS_MAX];
+	unsigned long long opened = 0, refused = 0;
+	double end = now() + seconds;
+	int i, error;
+
+	for (i = 0; i < count && i < EVENTS_MAX; i++) {
+		char *colon = strchr(words[i], ':');
+
+		if (!colon)
+			fail("%s is no PMU:CONFIG", words[i]);
+		*colon = '\0';
+		if (!read_number(words[i], "type", &types[i]))
+			fail("%s has no number", words[i]);
+		words[i] = colon + 1;
+	}
+	while (now() < end) {
+		i = draw(count);
+		error = knock_once(types[i], strtoull(words[i], NULL, 0));
+		/* Nobody has the number, or it is not there yet or any more. */
+		if (error && error != ENOENT && error != ENODEV)
+			fail("type %u: %s", types[i], strerrorname_np(error));
+		opened += !error;
+		refused += !!error;
+	}
+	printf("{\"opened\":%llu,\"refused\":%llu}\n", opened, refused);
+	return 0;
+}
+
 static bool write_to(const char *path, const char *text)
 {
 	int fd = open(path, O_WRONLY | O_CLOEXEC);
@@ -364,10 +410,12 @@ int main(int argc, char **argv)
 	if (argc > 2 && !strcmp(argv[1], "hold"))
 		return hold(argc - 2, argv + 2);
 	if (argc < 4)
-		fail("hold PMU:CONFIG..., come-and-go or disturb SEED SECONDS ...");
+		fail("hold PMU:CONFIG..., come-and-go, knock or disturb SEED SECONDS ...");
 	state = strtoull(argv[2], NULL, 0);
 	if (!strcmp(argv[1], "come-and-go"))
 		return come_and_go(strtod(argv[3], NULL), argc - 4, argv + 4);
+	if (argc > 4 && !strcmp(argv[1], "knock"))
+		return knock(strtod(argv[3], NULL), argc - 4, argv + 4);
 	if (argc > 4 && !strcmp(argv[1], "disturb"))
 		return disturb(strtod(argv[3], NULL), argc - 4, argv + 4);
 	fail("what is %s?", argv[1]);

@@ -53,7 +53,9 @@ fn on(kernel: Kernel) {
     let rig = Counters::boot(kernel, "drw_pmu", |builder| builder.module("rasdes_pmu"));
     let said = what_drivers_said(&rig);
     hostile_attributes_get_an_errno(&rig, seed);
+    nobody_gets_in_while_a_pmu_comes_or_goes(&rig, seconds / 6, seed);
     everything_at_once(&rig, seconds, seed);
+    rig.check_log();
     assert_eq!(what_drivers_said(&rig), said, "users' doings are no news");
     rig.finish(&["drw_pmu", "rasdes_pmu", "pciescope_lab"]);
 }
@@ -77,6 +79,31 @@ fn hostile_attributes_get_an_errno(rig: &Counters, seed: u64) {
     }
 }
 
+/// A program that knows a PMU's number need not wait for it: perf gives the number away before the PMU is complete.
+fn nobody_gets_in_while_a_pmu_comes_or_goes(rig: &Counters, seconds: u64, seed: u64) {
+    let [_, port, _] = TAKEN_PORTS;
+    let pmus = format!("ali_drw_40023000:{HIF_RD} dwc_rootport_3008:{RX_PAYLOAD}");
+    let knockers = (0..2).map(|n| format!("knock {} {seconds} {pmus}", seed + n));
+    let comings = [
+        format!("disturb {} {seconds} drw:{}", seed + 2, drw_devices(rig)[TAKEN_SUBS[2]]),
+        format!("disturb {} {seconds} port:{port}", seed + 3),
+    ];
+    let running: Vec<_> = knockers.chain(comings).map(|args| start(rig, &args)).collect();
+    let did: Vec<Value> = running.into_iter().flat_map(|running| ended(running, PATIENCE)).collect();
+    eprintln!("knocking: {}", did.iter().map(Value::to_string).collect::<Vec<_>>().join(" "));
+    for line in &did {
+        let all = ["opened", "refused", "taken"].map(|key| line[key].as_u64());
+        assert!(all.iter().flatten().all(|n| *n > 0), "nothing was open, closed or taken: {line}");
+    }
+    rig.check_log();
+}
+
+/// The sub-channels' devices, by their places.
+fn drw_devices(rig: &Counters) -> Vec<String> {
+    let devices = rig.must("cd /sys/bus/platform/devices; ls -d ali_drw_pmu.* | sort -t. -k2 -n");
+    devices.lines().map(str::to_owned).collect()
+}
+
 fn start<'a>(rig: &'a Counters, args: &str) -> Running<'a> {
     let script = format!("exec /lib/pciescope/counter_stress {args}");
     rig.vm.start(&script).unwrap_or_else(|err| panic!("the lab failed: {err}"))
@@ -92,8 +119,7 @@ fn ended(running: Running<'_>, wait: Duration) -> Vec<Value> {
 /// What is disturbed and by how many; the order is that of their starts.
 fn disturbers<'a>(rig: &'a Counters, seconds: u64, seed: u64) -> Vec<Running<'a>> {
     let spared = format!("{HIF_RD:#x} {:#x}", 1 << 16 | PORT_EVENTS[0]);
-    let devices = rig.must("cd /sys/bus/platform/devices; ls -d ali_drw_pmu.* | sort -t. -k2 -n");
-    let devices: Vec<&str> = devices.lines().collect();
+    let devices = drw_devices(rig);
     let subs: String = TAKEN_SUBS.map(|place| format!(" drw:{}", devices[place])).concat();
     let ports: String = TAKEN_PORTS.map(|port| format!(" port:{port}")).concat();
     let sessions = (0..3).map(|n| format!("come-and-go {} {seconds} {spared}", seed + n));
