@@ -12,7 +12,7 @@ use super::LabError;
 use super::accel::Accel;
 use super::agent::Agent;
 use super::builder::Builder;
-use super::kernel_log::kernel_faults;
+use super::kernel_log::faults_with_context;
 use super::process::Process;
 use super::qmp::Monitor;
 
@@ -206,16 +206,14 @@ impl Vm {
     /// Whether the kernel's log since boot is free of warnings, bugs, lockdep reports and the like.
     ///
     /// # Errors
-    /// The lines that are not, or why the log could not be read.
+    /// What is not, with the lines around it, or why the log could not be read.
     pub fn check_kernel_log(&self) -> Result<(), String> {
         let mut log = self.console_since(0).map_err(|error| error.to_string())?;
         // Warnings of the boot are not shown on the console; a guest that has died only has the console.
         if self.process.ended().is_none() {
             log += &self.run("dmesg").map_err(|error| error.to_string())?.stdout;
         }
-        let mut faults = kernel_faults(&log);
-        faults.dedup();
-        if faults.is_empty() { Ok(()) } else { Err(format!("the kernel's log has faults:\n{}", faults.join("\n"))) }
+        faults_with_context(&log).map_or(Ok(()), |faults| Err(format!("the kernel's log has faults:\n{faults}")))
     }
 
     /// Writes a file in the guest.

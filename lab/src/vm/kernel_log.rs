@@ -25,6 +25,30 @@ const FAULTS: [&str; 21] = [
     "sysfs: cannot create duplicate",
 ];
 
+/// So many lines before a fault are shown with it, and so many after it: registers, modules and the call trace.
+const BEFORE: usize = 3;
+const AFTER: usize = 40;
+
+/// What is shown of faults at most, in lines.
+const SHOWN: usize = 200;
+
+/// The faults in `log` with the lines around them, which say how each came about; `None` where there are none.
+pub(super) fn faults_with_context(log: &str) -> Option<String> {
+    let lines: Vec<&str> = log.lines().collect();
+    let mut shown: Vec<&str> = Vec::new();
+    let mut next = 0;
+    for (at, line) in lines.iter().enumerate() {
+        if kernel_faults(line).is_empty() {
+            continue;
+        }
+        let from = next.max(at.saturating_sub(BEFORE));
+        next = lines.len().min(at + AFTER);
+        shown.extend(&lines[from..next]);
+    }
+    shown.truncate(SHOWN);
+    (!shown.is_empty()).then(|| shown.join("\n"))
+}
+
 /// The lines of `log` that report a fault.
 pub fn kernel_faults(log: &str) -> Vec<&str> {
     log.lines().filter(|line| FAULTS.iter().any(|fault| line.contains(fault))).collect()
@@ -33,6 +57,18 @@ pub fn kernel_faults(log: &str) -> Vec<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_fault_is_shown_with_its_surroundings_once() {
+        let log: Vec<String> = (0..200)
+            .map(|n| if [50, 60, 198].contains(&n) { format!("{n} WARNING: f") } else { n.to_string() })
+            .collect();
+        let shown = faults_with_context(&log.join("\n")).expect("there are faults");
+        let shown: Vec<&str> = shown.lines().collect();
+        let expected: Vec<&str> = log[47..100].iter().chain(&log[195..]).map(String::as_str).collect();
+        assert_eq!(shown, expected);
+        assert_eq!(faults_with_context("all is well\n"), None);
+    }
 
     #[test]
     fn finds_faults_and_nothing_else() {
