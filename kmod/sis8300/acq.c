@@ -70,7 +70,7 @@ static int sis8300_check_setup(const struct sis8300 *sis, struct sis8300_setup *
 		return ret;
 	if (s->pretrigger && !(sis->options & SIS8300_OPTION_DELAY))
 		return -EOPNOTSUPP;
-	s->samples = roundup(s->samples, block);
+	s->samples = round_up(s->samples, block);
 	return s->samples * bytes > sis->memory_bytes ? -EINVAL : 0;
 }
 

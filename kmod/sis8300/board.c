@@ -120,6 +120,19 @@ int sis8300_identify(struct sis8300 *sis)
 }
 
 /**
+ * sis8300_use_memory() - let DMA reach the card's memory, as write() needs it, or not
+ * @sis: the board; sis->is_written says which
+ *
+ * It does so in test mode only, and few requests at once go well.
+ */
+void sis8300_use_memory(struct sis8300 *sis)
+{
+	sis8300_write(sis, SIS8300_REG_WRITE_REQUESTS,
+		      sis->is_written ? SIS8300_REQUESTS_FEW : SIS8300_REQUESTS_DEFAULT);
+	sis8300_write(sis, SIS8300_REG_MEMORY_TEST, sis->is_written ? SIS8300_MEMORY_TEST_ON : 0);
+}
+
+/**
  * sis8300_init_registers() - stop everything, then let the board signal
  * @sis: the board
  */
@@ -128,6 +141,8 @@ void sis8300_init_registers(struct sis8300 *sis)
 	sis8300_write(sis, SIS8300_REG_IRQ_ENABLE, SIS8300_IRQ_ALL << 16);
 	sis8300_write(sis, SIS8300_REG_CHAIN, 0);
 	sis8300_write(sis, SIS8300_REG_CONTROL, SIS8300_CONTROL_RESET);
+	/* A board that was reset under a write() takes the rest of it. */
+	sis8300_use_memory(sis);
 	sis8300_write(sis, SIS8300_REG_IRQ_CLEAR, SIS8300_IRQ_ALL);
 	sis8300_write(sis, SIS8300_REG_IRQ_ENABLE, SIS8300_IRQ_ALL);
 }

@@ -79,6 +79,12 @@ static bool sis8300_is_setup(u32 word)
 	}
 }
 
+/* What the DMA of all files goes by. */
+static bool sis8300_is_shared(u32 word)
+{
+	return word == SIS8300_REG_READ_SWAP || word == SIS8300_REG_MEMORY_TEST;
+}
+
 /* In sis8300_enter(), with setup_lock held. */
 static int sis8300_write_checked(struct sis8300_file *f, u32 word, u32 value)
 {
@@ -87,6 +93,14 @@ static int sis8300_write_checked(struct sis8300_file *f, u32 word, u32 value)
 
 	if (word == SIS8300_REG_CONTROL)
 		return sis8300_arm_raw(f, value);
+	if (sis8300_is_shared(word)) {
+		spin_lock_irq(&sis->lock);
+		busy = sis->is_written || sis->ring || (sis->acq.owner && sis->acq.owner != f);
+		if (!busy && !sis->gone)
+			sis8300_write(sis, word, value);
+		spin_unlock_irq(&sis->lock);
+		return busy ? -EBUSY : 0;
+	}
 	if (sis8300_is_setup(word)) {
 		spin_lock_irq(&sis->lock);
 		busy = sis->acq.ring || (sis->acq.owner && sis->acq.owner != f);
@@ -105,7 +119,8 @@ static int sis8300_write_checked(struct sis8300_file *f, u32 word, u32 value)
  * @reg: which one, and what
  *
  * Return: 0; -EINVAL outside BAR 0; -EPERM for registers of the driver; -EBUSY
- * while another file acquires; -EINTR, -ENODEV.
+ * while another file acquires, or moves data by what the register decides; -EINTR,
+ * -ENODEV.
  */
 int sis8300_reg_write(struct sis8300_file *f, const struct sis8300_reg *reg)
 {

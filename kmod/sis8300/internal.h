@@ -201,6 +201,7 @@ bool sis8300_is_lost(struct sis8300 *sis, u32 value);
 void sis8300_tell_lost(struct sis8300 *sis);
 int sis8300_identify(struct sis8300 *sis);
 void sis8300_init_registers(struct sis8300 *sis);
+void sis8300_use_memory(struct sis8300 *sis);
 void sis8300_quiesce(struct sis8300 *sis);
 int sis8300_buffer_alloc(struct sis8300 *sis, struct sis8300_buffer *buffer, size_t bytes,
 			 enum dma_data_direction direction, gfp_t gfp);

@@ -386,7 +386,7 @@ static int sis8300_suspend(struct device *dev)
 	bool busy;
 
 	spin_lock_irq(&sis->lock);
-	busy = sis->current_dma || sis->ring || sis->acq.owner;
+	busy = sis->current_dma || sis->ring || sis->acq.owner || sis->is_written;
 	if (!busy && !sis->gone)
 		sis8300_write(sis, SIS8300_REG_IRQ_ENABLE, SIS8300_IRQ_ALL << 16);
 	spin_unlock_irq(&sis->lock);
@@ -433,8 +433,16 @@ static pci_ers_result_t sis8300_error_detected(struct pci_dev *pdev, pci_channel
 	return PCI_ERS_RESULT_DISCONNECT;
 }
 
+/* Somebody resets the function, or the bus it is on: none of its registers will be what they were. */
+static void sis8300_reset_prepare(struct pci_dev *pdev)
+{
+	pci_warn(pdev, "reset: out of use until it is bound anew\n");
+	sis8300_shutdown(pdev);
+}
+
 static const struct pci_error_handlers sis8300_err_handlers = {
 	.error_detected = sis8300_error_detected,
+	.reset_prepare = sis8300_reset_prepare,
 };
 
 /* 0022 (SIS8325) and 0023 (SIS8800) are other cards with other registers. */

@@ -125,9 +125,18 @@ static bool sis8300_ring_is_submitted(const struct sis8300_ring *ring)
 	return ring->passes && ring->pass == ring->passes;
 }
 
+/* Of a number, which goes on over all passes. */
+static struct sis8300_ring_slot *sis8300_ring_slot(struct sis8300_ring *ring, u64 number)
+{
+	u32 at;
+
+	div_u64_rem(number, ring->buffers, &at);
+	return &ring->slots[at];
+}
+
 static void sis8300_ring_submit(struct sis8300_ring *ring)
 {
-	struct sis8300_ring_slot *slot = &ring->slots[ring->submitted % ring->buffers];
+	struct sis8300_ring_slot *slot = sis8300_ring_slot(ring, ring->submitted);
 	u32 bytes = min_t(u64, ring->buffer_bytes, ring->bytes - ring->offset);
 	int ret;
 
@@ -487,6 +496,8 @@ int sis8300_ring_stop(struct sis8300_file *f)
 	if (f->ring) {
 		spin_lock_irq(&sis->lock);
 		sis8300_ring_end(f->ring);
+		/* At once: behind one that fails now, the next to end would take its number. */
+		sis8300_ring_cancel(f->ring);
 		spin_unlock_irq(&sis->lock);
 		sis8300_ring_drain(f->ring);
 	} else {
@@ -509,7 +520,7 @@ static int sis8300_ring_give_back(struct sis8300_ring *ring, u64 release)
 	if (release >= handed)
 		return -EINVAL;
 	for (; first <= release; first++) {
-		struct sis8300_buffer *buffer = &ring->slots[first % ring->buffers].buffer;
+		struct sis8300_buffer *buffer = &sis8300_ring_slot(ring, first)->buffer;
 
 		sis8300_buffer_for_device(sis, buffer, 0, ring->stride);
 	}
@@ -560,7 +571,7 @@ static int sis8300_ring_take(struct sis8300_ring *ring, struct sis8300_ring_next
 	ret = sis8300_ring_status(ring);
 	if (ret > 0) {
 		next->number = ring->handed++;
-		slot = &ring->slots[next->number % ring->buffers];
+		slot = sis8300_ring_slot(ring, next->number);
 		next->address = slot->dma.card;
 		next->bytes = slot->dma.bytes;
 		next->pass = slot->pass;

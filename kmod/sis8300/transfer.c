@@ -302,7 +302,6 @@ static int sis8300_put(struct sis8300_writing *w)
 	return 0;
 }
 
-/* DMA reaches the memory in test mode only, and few requests at once go well. */
 static int sis8300_open_memory(struct sis8300 *sis, bool open)
 {
 	int ret = 0;
@@ -313,10 +312,8 @@ static int sis8300_open_memory(struct sis8300 *sis, bool open)
 	} else if (open && sis->acq.owner) {
 		ret = -EBUSY;
 	} else {
-		sis8300_write(sis, SIS8300_REG_WRITE_REQUESTS,
-			      open ? SIS8300_REQUESTS_FEW : SIS8300_REQUESTS_DEFAULT);
-		sis8300_write(sis, SIS8300_REG_MEMORY_TEST, open ? SIS8300_MEMORY_TEST_ON : 0);
 		sis->is_written = open;
+		sis8300_use_memory(sis);
 	}
 	spin_unlock_irq(&sis->lock);
 	return ret;

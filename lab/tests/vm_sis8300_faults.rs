@@ -59,6 +59,8 @@ fn each_fault_gets_its_error_and_the_next_one_works() {
         an_acquisition_that_never_ends(&rig, board);
         a_ring_ends_by_its_error(&rig, board);
         interrupts_without_a_reason(&rig, board);
+        a_write_is_not_sent_nowhere_by_others(&rig, board);
+        a_reset_puts_it_out_of_use(&rig, board);
     }
     all_ones_last_until_it_is_bound_anew(&rig, rig.board(7));
     no_late_dma_reaches_freed_memory(&rig, rig.board(7));
@@ -94,6 +96,32 @@ fn lost_interrupts_are_found(rig: &Digitizers, board: &Board) {
     }
     assert_eq!(board.count("/interrupts/dma/lost"), 2);
     assert_eq!(board.count("/interrupts/daq/lost"), 4);
+    works(rig, board);
+}
+
+/// Without the memory's test mode what is written goes nowhere, and nobody is told.
+fn a_write_is_not_sent_nowhere_by_others(rig: &Digitizers, board: &Board) {
+    let mut lines = vec!["stats"];
+    lines.resize(40, "pwrite 0x10000000 4194304");
+    lines.push("pread 0x10000000 4194304");
+    let writing = start(rig, board, &lines);
+    writing.wait_for(rig, "stats");
+    let others = drive(rig, board, &["reg-write 0x230 0"; 200]);
+    let busy = others.all("reg-write").iter().filter(|answer| answer["errno"] == "EBUSY").count();
+    assert!(busy > 0, "{others:#?}");
+    writing.end().all_well();
+    drive(rig, board, &["reg-write 0x230 0"]).all_well();
+}
+
+/// Somebody resets the function: its registers are at power-on again, and nobody is to go on as if they were not.
+fn a_reset_puts_it_out_of_use(rig: &Digitizers, board: &Board) {
+    let waiting = start(rig, board, &[NEVER, "arm", "wait 60000"]);
+    waiting.wait_for(rig, "arm");
+    rig.must(&format!("echo 1 >/sys/bus/pci/devices/{}/reset", rig.address(board.slot)));
+    is_gone(&waiting.end(), &["wait"]);
+    assert_eq!(drive(rig, board, &[]).errno("open"), "ENODEV");
+    assert_eq!(in_log(rig, board, "reset: out of use"), 1, "it is said once");
+    bind_anew(rig, board);
     works(rig, board);
 }
 
