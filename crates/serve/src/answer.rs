@@ -1,5 +1,6 @@
 //! What a request gets. Requests read: nothing that a client sends changes anything, and no path leads to a device.
 
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -70,8 +71,9 @@ impl Site {
     }
 
     /// The answer to a request, with the headers that all answers have.
-    pub(crate) async fn answer(self: Arc<Self>, request: Request<Incoming>) -> Response<Body> {
-        let mut response = self.judge(&request).await;
+    /// `made_under` is the configuration under which the connection was made.
+    pub(crate) async fn answer(self: Arc<Self>, made_under: &Config, request: Request<Incoming>) -> Response<Body> {
+        let mut response = self.judge(made_under, &request).await;
         // Of an answer without end; the length of a whole one is said all the same.
         if request.method() == Method::HEAD && matches!(response.body(), Either::Right(_)) {
             *response.body_mut() = full("");
@@ -79,8 +81,14 @@ impl Site {
         with_policy(response)
     }
 
-    async fn judge(self: &Arc<Self>, request: &Request<Incoming>) -> Response<Body> {
+    async fn judge(self: &Arc<Self>, made_under: &Config, request: &Request<Incoming>) -> Response<Body> {
         let config = self.config();
+        if config.client_authorities.is_some() && config.client_authorities != made_under.client_authorities {
+            let mut response =
+                text(StatusCode::MISDIRECTED_REQUEST, "other certificates are asked for since: connect again\n");
+            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+            return response;
+        }
         if !self.is_called_by_name(&config, request) {
             // A page of another site that had its name changed to this address (DNS rebinding) says its own name.
             return text(
@@ -118,7 +126,7 @@ impl Site {
         }
     }
 
-    /// Whether the request names this server as it is called. On other addresses than the loopback's any name will do
+    /// Whether the request names this server by an address or as it is called. On other addresses than the loopback's any name will do
     /// unless some are configured: a page that changed its name has no password to show.
     fn is_called_by_name(&self, config: &Config, request: &Request<Incoming>) -> bool {
         if !self.is_loopback && config.hosts.is_empty() {
@@ -127,8 +135,12 @@ impl Site {
         let mut hosts = request.headers().get_all(header::HOST).iter();
         let (Some(host), None) = (hosts.next().and_then(|host| host.to_str().ok()), hosts.next()) else { return false };
         let name = without_port(host).to_ascii_lowercase();
-        let is_loopback = || matches!(name.as_str(), "localhost" | "127.0.0.1" | "[::1]");
-        (self.is_loopback && is_loopback()) || config.hosts.contains(&name)
+        // A page whose name was changed to this address says a name, never an address.
+        let is_address = || match name.strip_prefix('[').and_then(|name| name.strip_suffix(']')) {
+            Some(inner) => inner.parse::<Ipv6Addr>().is_ok(),
+            None => name.parse::<Ipv4Addr>().is_ok(),
+        };
+        name == "localhost" || is_address() || config.hosts.contains(&name)
     }
 
     async fn may_read(&self, config: &Arc<Config>, headers: &HeaderMap) -> bool {

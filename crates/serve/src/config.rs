@@ -19,8 +19,8 @@ use crate::access::Access;
 
 /// The longest file that is read, in bytes.
 const LONGEST: u64 = 1 << 20;
-/// A hash of this cost takes seconds to check; a higher one would be a way to keep the server busy.
-const COSTLIEST: u32 = 16;
+/// A hash of this cost takes half a second to check; a higher one would be a way to keep the server busy.
+const COSTLIEST: u32 = 13;
 
 /// Why a configuration cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -85,8 +85,9 @@ impl Files {
 pub struct Config {
     /// TLS, where a certificate was given.
     pub tls: Option<Arc<ServerConfig>>,
-    /// Whether clients have to show a certificate.
-    pub asks_for_certificates: bool,
+    /// Clients have to show a certificate of these authorities: the SHA-256 of their file. What a connection showed when it began
+    /// holds as long as they are the same.
+    pub client_authorities: Option<[u8; 32]>,
     /// Who may read.
     pub access: Access,
     /// Names by which this server is called beside the loopback's.
@@ -153,7 +154,6 @@ impl Config {
         let folder = path.parent().unwrap_or(Path::new("."));
         if let Some(tls) = &parsed.tls_server_config {
             config.tls = Some(Arc::new(config.server(folder, tls)?));
-            config.asks_for_certificates = tls.client_auth_type == Some(ClientAuth::RequireAndVerifyClientCert);
         }
         let users = parsed.basic_auth_users.unwrap_or_default();
         for (user, hash) in &users {
@@ -192,6 +192,12 @@ impl Config {
         }
         config.access = Access::new(users, tokens);
         config.hosts = parsed.hosts.unwrap_or_default().into_iter().map(|host| host.to_ascii_lowercase()).collect();
+        let is_name = |host: &String| !host.is_empty() && !host.contains([':', '/', ' ']);
+        if let Some(host) = config.hosts.iter().find(|host| !is_name(host)) {
+            return Err(wrong(format!(
+                "hosts: {host:?} is no name: leave out scheme and port; addresses need not be named"
+            )));
+        }
         if !config.files.0.iter().all(|(path, _)| is_file(path)) {
             config.files = Files::default();
         }
@@ -200,7 +206,7 @@ impl Config {
 
     /// Whether a client has to show who it is.
     pub fn is_locked(&self) -> bool {
-        !self.access.is_open() || self.asks_for_certificates
+        !self.access.is_open() || self.client_authorities.is_some()
     }
 
     /// Reads the same files again. They may change keys; a file that is being written, and empty for a moment, is not to open
@@ -215,9 +221,12 @@ impl Config {
             let source = io::Error::new(io::ErrorKind::InvalidInput, "it is no plain file any more");
             return Err(Error::Read { path: pipe.clone(), source });
         }
-        let new = Config::load(path)?;
+        let mut new = Config::load(path)?;
+        new.access.remember(&self.access);
+        let is_unasked = self.client_authorities.is_some() && new.client_authorities.is_none();
         let lacking = match () {
             () if self.is_locked() && !new.is_locked() => "it asks for no password, token or certificate any more",
+            () if is_unasked => "it asks for no certificate any more",
             () if self.tls.is_some() && new.tls.is_none() => "tls_server_config is gone",
             () if self.tls.is_none() && new.tls.is_some() => "tls_server_config is new",
             () => return Ok(new),
@@ -253,7 +262,9 @@ impl Config {
             (Some(ClientAuth::RequireAndVerifyClientCert), Some(file)) => {
                 let file = folder.join(file);
                 let mut roots = RootCertStore::empty();
-                for certificate in self.certificates(&file)? {
+                let certificates = self.certificates(&file)?;
+                self.client_authorities = self.files.0.last().map(|(_, hash)| *hash);
+                for certificate in certificates {
                     roots.add(certificate).map_err(|error| wrong(&file, error.to_string()))?;
                 }
                 let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();

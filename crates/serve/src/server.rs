@@ -209,11 +209,11 @@ async fn accept(listener: TcpListener, site: Arc<Site>, mut stop: watch::Receive
         };
         let (site, stop) = (Arc::clone(&site), stop.clone());
         // Of each connection anew: a certificate may have been renewed.
-        let acceptor = site.config().tls.clone().map(TlsAcceptor::from);
+        let config = site.config();
         tokio::spawn(async move {
             // A small answer is not to wait for another.
             let _ = stream.set_nodelay(true);
-            connection(stream, acceptor, site, stop).await;
+            connection(stream, config, site, stop).await;
             drop((place, permit));
         });
     }
@@ -267,23 +267,28 @@ impl Drop for Place {
     }
 }
 
-async fn connection(stream: TcpStream, acceptor: Option<TlsAcceptor>, site: Arc<Site>, stop: watch::Receiver<bool>) {
+async fn connection(stream: TcpStream, config: Arc<Config>, site: Arc<Site>, stop: watch::Receiver<bool>) {
     let stream = Impatient::new(stream, UNREAD);
-    match acceptor {
-        None => talk(stream, site, stop).await,
+    match config.tls.clone().map(TlsAcceptor::from) {
+        None => talk(stream, config, site, stop).await,
         Some(acceptor) => {
             if let Ok(Ok(stream)) = timeout(HEAD, acceptor.accept(stream)).await {
-                talk(stream, site, stop).await;
+                talk(stream, config, site, stop).await;
             }
         }
     }
 }
 
 /// HTTP on a connection, until either side ends it.
-async fn talk(stream: impl AsyncRead + AsyncWrite + Unpin, site: Arc<Site>, mut stop: watch::Receiver<bool>) {
+async fn talk(
+    stream: impl AsyncRead + AsyncWrite + Unpin,
+    config: Arc<Config>,
+    site: Arc<Site>,
+    mut stop: watch::Receiver<bool>,
+) {
     let service = service_fn(move |request| {
-        let site = Arc::clone(&site);
-        async move { Ok::<_, Infallible>(site.answer(request).await) }
+        let (site, config) = (Arc::clone(&site), Arc::clone(&config));
+        async move { Ok::<_, Infallible>(site.answer(&config, request).await) }
     });
     let mut http = hyper::server::conn::http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(HEAD_BYTES).half_close(false);
@@ -391,7 +396,7 @@ mod tests {
                 let (_stop, stopped) = watch::channel(false);
                 let current = Current::new(Config::default(), |_| ());
                 let site = Site::new(Arc::new(State::new(Setup::default())), current, true, stopped.clone());
-                talk(stream, Arc::new(site), stopped).await;
+                talk(stream, site.config(), Arc::new(site), stopped).await;
             });
         });
         let requests = "GET /page.js HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(1500);

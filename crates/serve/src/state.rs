@@ -200,12 +200,19 @@ impl State {
         let mut reading = Reading { time_ms: now_ms(), seconds, ..Reading::default() };
         held.instances.values_mut().for_each(One::rest);
         held.warnings = held.not_counted.clone();
+        let mut counted: BTreeMap<Key, &str> = BTreeMap::new();
         for record in records.iter().filter(counts) {
-            has_changed |= held.put(record, &mut reading);
+            // Two drivers of one port count the same: that is not to be added up twice.
+            let key = record.instance.as_ref().and_then(|instance| key(record, instance));
+            match key.map(|key| *counted.entry(key).or_insert(pmu(record))) {
+                Some(first) if first != pmu(record) => held.doubled(record, first),
+                _ => has_changed |= held.put(record, &mut reading),
+            }
         }
         has_changed |= held.instances.len() != known;
-        if held.planned_s.is_some_and(|planned| seconds > 1.5 * planned) {
-            held.late += (seconds / held.planned_s.unwrap_or(seconds)).round() as u64 - 1;
+        // A file may hold a plan of no length.
+        if let Some(planned) = held.planned_s.filter(|planned| *planned > 0.0 && seconds > 1.5 * planned) {
+            held.late = held.late.saturating_add((seconds / planned).round() as u64 - 1);
         }
         held.count += 1;
         held.last_at = Some(Instant::now());
@@ -293,6 +300,19 @@ impl Held {
     }
 
     /// Takes the record of an instance; says whether what is known of it changed.
+    /// Says that a port is counted by another PMU already.
+    fn doubled(&mut self, record: &Record, first: &str) {
+        let bdf = record.device.as_ref().and_then(|device| device.bdf).map(|bdf| bdf.to_string()).unwrap_or_default();
+        let warning = Warning {
+            code: "counted-twice".to_owned(),
+            text: format!("{bdf}: {} counts what {first} counts, and is left out", pmu(record)),
+            hint: "unload one of the two drivers, or name the PMUs that are to be counted".to_owned(),
+        };
+        if self.warnings.len() < WARNINGS && !self.warnings.contains(&warning) {
+            self.warnings.push(warning);
+        }
+    }
+
     fn put(&mut self, record: &Record, reading: &mut Reading) -> bool {
         let Some(instance) = &record.instance else { return false };
         for warning in &record.warnings {
@@ -373,6 +393,11 @@ impl Held {
         }
         has_changed
     }
+}
+
+/// The PMU of a record; empty where it has none.
+fn pmu(record: &Record) -> &str {
+    record.instance.as_ref().and_then(|instance| instance.pmu.as_deref()).unwrap_or_default()
 }
 
 /// Which instance a record is of; `None` for sums of channels, which a reader adds up better.
@@ -526,6 +551,32 @@ fn now_ms() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pciescope_core::Function;
+
+    #[test]
+    fn a_port_with_two_drivers_is_counted_once() {
+        let of = |pmu: &str| Record {
+            test: TEST.to_owned(),
+            device: Some(Function { bdf: "0000:10:00.0".parse().ok(), ..Function::default() }),
+            instance: Some(Instance { scope: "port".to_owned(), pmu: Some(pmu.to_owned()), ..Instance::default() }),
+            ..Record::default()
+        };
+        let state = State::new(Setup::default());
+        for _ in 0..2 {
+            state.put_all(&[of("dwc_rootport_1000"), of("pcie_bdf_100000")]);
+            let held = state.held();
+            assert_eq!(held.instances.values().map(|one| pmu(&one.record)).collect::<Vec<_>>(), ["dwc_rootport_1000"]);
+            assert_eq!(held.warnings.len(), 1);
+            assert!(held.warnings[0].text.contains("pcie_bdf_100000"), "{:?}", held.warnings);
+        }
+        // The other one goes on where the first is gone.
+        state.put_all(&[of("pcie_bdf_100000")]);
+        assert_eq!(
+            state.held().instances.values().map(|one| pmu(&one.record)).collect::<Vec<_>>(),
+            ["pcie_bdf_100000"]
+        );
+        assert!(state.held().warnings.is_empty());
+    }
 
     #[test]
     fn all_who_ask_share_one_text_until_something_changes() {

@@ -86,7 +86,8 @@ fn a_page_that_took_this_address_by_its_name_gets_nothing() {
     let server = serve(state(1), Config { hosts: vec!["lab.example".to_owned()], ..Config::default() });
     let port = server.address().port();
     let of = |host: &str| request(server.address(), "GET", "/metrics", &format!("Host: {host}\r\n")).status;
-    for host in ["localhost", "LOCALHOST", "127.0.0.1", "[::1]", "lab.example", "Lab.Example"] {
+    for host in ["localhost", "LOCALHOST", "127.0.0.1", "[::1]", "127.0.0.2", "192.0.2.1", "lab.example", "Lab.Example"]
+    {
         assert_eq!((of(host), of(&format!("{host}:{port}"))), (200, 200), "{host}");
     }
     for host in ["evil.example", "localhost.evil.example", "127.0.0.1.evil.example", "", "lab.example.evil", "::1"] {
@@ -245,6 +246,62 @@ fn renewed_certificates_and_users_are_taken_while_it_runs() {
     wait_for("the certificate is back", || is_fresh(&get_tls(&server, &renewed, &lace)) == Some(true));
 }
 
+/// A connection that lasts.
+struct Lasting(rustls::StreamOwned<rustls::ClientConnection, TcpStream>);
+
+impl Lasting {
+    fn open(server: &Server, client: &Arc<rustls::ClientConfig>) -> Lasting {
+        let connection = rustls::ClientConnection::new(Arc::clone(client), "localhost".try_into().unwrap()).unwrap();
+        let socket = TcpStream::connect(server.address()).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        Lasting(rustls::StreamOwned::new(connection, socket))
+    }
+
+    /// The status of an answer; `None` where the connection has ended.
+    fn ask(&mut self) -> Option<u16> {
+        self.0.write_all(b"GET /api/records HTTP/1.1\r\nHost: localhost\r\n\r\n").ok()?;
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut one = [0];
+            self.0.read_exact(&mut one).ok()?;
+            head.push(one[0]);
+        }
+        let head = String::from_utf8(head).unwrap().to_ascii_lowercase();
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).unwrap();
+        let mut body = vec![0; length.parse().unwrap()];
+        self.0.read_exact(&mut body).ok()?;
+        Some(head.split(' ').nth(1).unwrap().parse().unwrap())
+    }
+}
+
+#[test]
+fn who_came_before_certificates_were_asked_for_has_to_come_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let (tls, client) = certified(folder.path(), "");
+    let users = format!("basic_auth_users: {{ada: '{}'}}\n", bcrypt::hash("love", 4).unwrap());
+    let asking = |authorities: &str| {
+        tls.replace('}', &format!(", client_auth_type: RequireAndVerifyClientCert, client_ca_file: {authorities}}}"))
+    };
+    let server = serve(state(1), load(folder.path(), &format!("{tls}{users}")).unwrap());
+    let mut stranger = Lasting::open(&server, &client);
+    assert_eq!(stranger.ask(), Some(401));
+    assert_eq!(stranger.ask(), Some(401), "the connection lasts");
+    // From now on a certificate is the key, and there is no other.
+    load(folder.path(), &asking("cert.pem")).unwrap();
+    let mut last = Some(401);
+    wait_for("the stranger's connection is ended", || {
+        last = stranger.ask().or(last);
+        last != Some(401)
+    });
+    assert_eq!(last, Some(421), "it was made before");
+    assert_eq!(stranger.ask(), None, "it is closed");
+    assert_eq!(get_tls(&server, &client, "").status, 0, "a stranger's new connection");
+    // The question is not taken away by a file, though there are users again.
+    load(folder.path(), &format!("{tls}{users}")).unwrap();
+    std::thread::sleep(Duration::from_millis(2500));
+    assert_eq!(get_tls(&server, &client, "Authorization: Basic YWRhOmxvdmU=\r\n").status, 0);
+}
+
 #[test]
 fn event_streams_end_when_who_may_read_changes() {
     let folder = tempfile::tempdir().unwrap();
@@ -282,6 +339,7 @@ fn a_mistake_in_the_file_is_named_with_its_line() {
     for (text, wanted) in [
         ("basic_auth_user:\n  ada: x\n".to_owned(), "line 1: unknown field"),
         ("hosts: []\n\nbearer_token: []\n".to_owned(), "line 3: unknown field"),
+        ("hosts: ['lab.example:9713']\n".to_owned(), "no name: leave out scheme and port"),
         ("bearer_tokens: [{shake: x}]\n".to_owned(), "line 1: "),
         ("hosts: []\ntls_server_config:\n  cert_file: a\n  key_file: b\n  cipher: c\n".to_owned(), "line 5: "),
         ("hosts: [\n".to_owned(), "line"),
