@@ -23,6 +23,9 @@ const PORT: &str = "0000:00:02.0";
 /// One that goes and comes back, and its PMU.
 const VICTIM: &str = "0000:80:03.0";
 const VICTIM_PMU: &str = "dwc_rootport_8018";
+/// One that is named too and goes meanwhile, and its PMU.
+const ABSENT: &str = "0000:30:01.0";
+const ABSENT_PMU: &str = "dwc_rootport_3008";
 const TOKEN: &str = "a token of this test alone";
 
 /// Prometheus on the host; ended with the test.
@@ -131,8 +134,12 @@ fn a_port_comes_back(rig: &Counters, prometheus: &Prometheus) {
     rig.wait_for("the port that is back counts", || is_counted().then_some(()));
     counts("the port's sum after it is back");
     // Gone and back at once: the board's counter may run on meanwhile, so that only what arrives tells that it was opened anew.
+    // Another port that was named is not there, which is no reason to stop counting those that are.
     let kept = value("the sum before a moment's absence");
-    rig.must(&format!("echo 1 >/sys/bus/pci/devices/{VICTIM}/remove; echo 1 >/sys/bus/pci/rescan"));
+    rig.must(&format!(
+        "echo 1 >/sys/bus/pci/devices/{ABSENT}/remove
+         echo 1 >/sys/bus/pci/devices/{VICTIM}/remove; echo 1 >/sys/class/pci_bus/0000:80/rescan"
+    ));
     rig.wait_for("the port that was away for a moment counts", || {
         rig.tell(&format!("port {VICTIM} traffic rx 1600"));
         std::thread::sleep(Duration::from_secs(1));
@@ -141,6 +148,13 @@ fn a_port_comes_back(rig: &Counters, prometheus: &Prometheus) {
     // What was told last has been scraped.
     std::thread::sleep(Duration::from_secs(6));
     counts("the port's sum after a moment");
+    let warnings = || prometheus.value("pciescope_reading_warnings{code=\"absent\"}");
+    let absent_up = || prometheus.value(&format!("pciescope_pmu_up{{pmu=\"{ABSENT_PMU}\"}}"));
+    rig.wait_for("a port that is not there is said", || warnings().filter(|n| *n == 1.0));
+    assert_eq!(absent_up(), Some(0.0));
+    rig.must("echo 1 >/sys/class/pci_bus/0000:30/rescan");
+    rig.wait_for("the port that was absent counts", || absent_up().filter(|up| *up == 1.0));
+    rig.wait_for("nothing is absent any more", || warnings().is_none().then_some(()));
 }
 
 #[test]
@@ -168,7 +182,7 @@ fn prometheus_says_what_the_ledger_says() {
     });
     rig.must("ip addr add 10.0.2.15/24 dev eth0 && ip link set eth0 up");
     let serve = format!(
-        "exec pciescope serve --listen 0.0.0.0:9713 --config /etc/pciescope/web.yml -I 500 --metric rx_bytes {PORT} {VICTIM}"
+        "exec pciescope serve --listen 0.0.0.0:9713 --config /etc/pciescope/web.yml -I 500 --metric rx_bytes {PORT} {VICTIM} {ABSENT}"
     );
     let running = rig.vm.start(&serve).unwrap();
     let is_running = || rig.truth().0["ports"][PORT]["tba"]["running"] == true;

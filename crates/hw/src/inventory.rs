@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use pciescope_core::{Bdf, Link};
+use pciescope_core::{Bdf, Below, Link};
 
 use crate::{Root, pci};
 
@@ -12,6 +12,8 @@ use crate::{Root, pci};
 pub struct Present {
     /// Its address.
     pub bdf: Bdf,
+    /// The inode of its folder: another one is another function at the same address.
+    pub inode: Option<u64>,
     /// Vendor and device in words.
     pub name: String,
     /// Its class in words.
@@ -58,28 +60,61 @@ pub fn read(root: &Root, before: &[Present]) -> Vec<Present> {
 
 fn one(root: &Root, bdf: Bdf, before: Option<&Present>) -> Option<Present> {
     let at = pci::folder(bdf);
-    let id = |file: &str| {
-        let text = root.text(at.join(file))?;
-        u32::from_str_radix(text.trim_start_matches("0x"), 16).ok()
-    };
-    // Newer kernels wake a device to read its link.
-    let is_asleep = root.text(at.join("power/runtime_status")).is_some_and(|status| status == "suspended");
-    let link = before.filter(|_| is_asleep).map(|before| before.link).or_else(|| pci::link(root, bdf))?;
+    let inode = root.inode(&at);
+    let before = before.filter(|before| before.inode == inode);
+    let asleep = before.filter(|_| is_asleep(root, bdf)).map(|before| before.link);
+    let link = asleep.or_else(|| pci::link(root, bdf))?;
     let (name, class) = match before {
         Some(before) => (before.name.clone(), before.class.clone()),
-        None => (pci::name(id("vendor")? as u16, id("device")? as u16), pci::class_name(id("class")?)),
+        None => (name(root, bdf)?, pci::class_name(id(root, bdf, "class")?)),
     };
     Some(Present {
         bdf,
+        inode,
         name,
         class,
-        driver: root.link_name(at.join("driver")),
+        driver: driver(root, bdf),
         node: root.number(at.join("numa_node")).and_then(|node| u32::try_from(node).ok()),
         path: pci::path(root, bdf),
         link,
         is_downtrained: None,
         errors: errors(root, bdf),
     })
+}
+
+/// The link of a function; `None` for one that sleeps, is gone, or has none.
+pub fn link(root: &Root, bdf: Bdf) -> Option<Link> {
+    if is_asleep(root, bdf) { None } else { pci::link(root, bdf) }
+}
+
+/// Every function but bridges, each with the bridges above it, from the root port down.
+pub fn endpoints(root: &Root) -> Vec<(Vec<Bdf>, Below)> {
+    let endpoint = |bdf: Bdf| {
+        if pci::is_bridge(id(root, bdf, "class")?) {
+            return None;
+        }
+        Some((pci::path(root, bdf), Below { bdf, name: name(root, bdf)?, driver: driver(root, bdf) }))
+    };
+    pci::addresses(root).into_iter().filter_map(endpoint).collect()
+}
+
+/// The driver that a function is bound to.
+pub fn driver(root: &Root, bdf: Bdf) -> Option<String> {
+    root.link_name(pci::folder(bdf).join("driver"))
+}
+
+/// Newer kernels wake a device to read its link.
+fn is_asleep(root: &Root, bdf: Bdf) -> bool {
+    root.text(pci::folder(bdf).join("power/runtime_status")).is_some_and(|status| status == "suspended")
+}
+
+fn id(root: &Root, bdf: Bdf, file: &str) -> Option<u32> {
+    let text = root.text(pci::folder(bdf).join(file))?;
+    u32::from_str_radix(text.trim_start_matches("0x"), 16).ok()
+}
+
+fn name(root: &Root, bdf: Bdf) -> Option<String> {
+    Some(pci::name(id(root, bdf, "vendor")? as u16, id(root, bdf, "device")? as u16))
 }
 
 fn errors(root: &Root, bdf: Bdf) -> Option<Errors> {
@@ -168,5 +203,35 @@ mod tests {
         fs::write(disk.join("power/runtime_status"), "suspended\n").unwrap();
         fs::write(disk.join("current_link_width"), "63\n").unwrap();
         assert_eq!(read(&root, &before)[1].link.width, 4);
+        assert_eq!(link(&root, DISK.parse().unwrap()), None);
+    }
+
+    #[test]
+    fn another_function_at_the_same_address_has_its_own_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = machine(folder.path());
+        let before = read(&root, &[]);
+        let port = folder.path().join("sys/devices/pci0000:00").join(PORT);
+        fs::rename(port.join(DISK), folder.path().join("gone")).unwrap();
+        write(&port.join(DISK), &[("vendor", "0x8086"), ("device", "0x10d3"), ("class", "0x020000")]);
+        write(&port.join(DISK), &[("max_link_speed", "2.5 GT/s PCIe"), ("max_link_width", "1")]);
+        let now = read(&root, &before);
+        assert_ne!(now[1].name, before[1].name);
+        assert_eq!((now[1].class.as_str(), &now[0]), (pci::class_name(0x02_0000).as_str(), &before[0]));
+    }
+
+    #[test]
+    fn endpoints_are_told_with_what_is_above_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = machine(folder.path());
+        let disk = folder.path().join("sys/bus/pci/devices").join(DISK);
+        let bind =
+            |driver: &str| std::os::unix::fs::symlink(format!("../drivers/{driver}"), disk.join("driver")).unwrap();
+        bind("nvme");
+        let all = endpoints(&root);
+        assert_eq!(all.len(), 1);
+        let (path, below) = &all[0];
+        assert_eq!((path.as_slice(), below.bdf.to_string().as_str()), ([PORT.parse().unwrap()].as_slice(), DISK));
+        assert_eq!(below.driver.as_deref(), Some("nvme"));
     }
 }

@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use pciescope_catalogue::{Catalogue, Event, Group, Kind, Metric, SysfsUnit, What};
-use pciescope_core::{Bdf, Below, Cpu, Function};
+use pciescope_core::record::Warning;
+use pciescope_core::{Bdf, Below, Cpu, Function, Link};
 use pciescope_hw::perf::{self, Pmu};
-use pciescope_hw::{Root, ceiling, pci};
+use pciescope_hw::{Root, ceiling, inventory, pci};
 
 use super::session::{Counter, Instrument};
 
@@ -134,10 +135,48 @@ pub struct Panel {
     pub quantities: Vec<Counted>,
     /// What is worked out from it.
     pub metrics: Vec<Worked>,
-    /// Events that are constants, read once, in the catalogue's units.
+    /// Events that are constants, in the catalogue's units; read once, and again when the link has another speed.
     pub constants: BTreeMap<String, f64>,
     /// Quantities that could not be counted, with the reason.
     pub missing: Vec<(String, String)>,
+}
+
+impl Panel {
+    /// Looks at the port's link and driver and at what is below it again: a slot is filled, a driver bound, a link trained anew.
+    /// Reads no configuration space and wakes nothing. Gives whether something is another.
+    pub(super) fn look(&mut self, root: &Root, endpoints: &[(Vec<Bdf>, Below)], instrument: &Instrument) -> bool {
+        let Some(bdf) = self.function.as_ref().and_then(|port| port.bdf) else { return false };
+        let below = endpoints.iter().filter(|(path, _)| path.contains(&bdf)).map(|(_, below)| below);
+        let is_other_below = !below.clone().eq(&self.below);
+        if is_other_below {
+            self.below = below.cloned().collect();
+        }
+        let Some(port) = &mut self.function else { return is_other_below };
+        let mut now = port.clone();
+        now.driver = inventory::driver(root, bdf);
+        if let (Some(link), Some(before)) = (inventory::link(root, bdf), now.link) {
+            now.link = Some(Link { mps_bytes: before.mps_bytes, mrrs_bytes: before.mrrs_bytes, ..link });
+        }
+        let is_other_speed = now.link.map(|link| link.speed_gts) != port.link.map(|link| link.speed_gts);
+        let is_other = is_other_below || now != *port;
+        *port = now;
+        if is_other_speed {
+            self.renew_constants(root, instrument);
+        }
+        is_other
+    }
+
+    /// Reads constants again: the period of a port's clock goes with the link's speed.
+    fn renew_constants(&mut self, root: &Root, instrument: &Instrument) {
+        let (Some(kind), false) = (self.kind, self.constants.is_empty()) else { return };
+        let names = std::mem::take(&mut self.constants).into_keys();
+        let Ok(machine) = Machine::load(root) else { return };
+        for name in names {
+            let Some(event) = kind.events.get(&name) else { continue };
+            // Without it, what needs it has no figure.
+            let _ = add(root, &machine, &instrument.pmu, instrument.cpu, event, self, &mut Vec::new());
+        }
+    }
 }
 
 /// A metric, taken apart once.
@@ -171,6 +210,8 @@ pub struct Choice {
     pub instruments: Vec<Instrument>,
     /// What it means.
     pub panels: Vec<Panel>,
+    /// What the user named and is not there; empty unless [`choose_present`] decided.
+    pub absent: Vec<Warning>,
 }
 
 impl Choice {
@@ -198,6 +239,39 @@ pub fn choose(root: &Root, wanted: &Wanted) -> Result<Choice, Error> {
     let choice =
         if wanted.events.is_empty() { by_catalogue(root, &machine, wanted) } else { by_name(root, &machine, wanted) };
     Ok(choice?.tell_apart(&machine))
+}
+
+/// Decides what to count of what is there now: places and metrics that are not are left out, and named in [`Choice::absent`].
+///
+/// # Errors
+/// [`Error`], before anything is opened: the first reason, where nothing of what the user named is left.
+pub fn choose_present(root: &Root, wanted: &Wanted) -> Result<Choice, Error> {
+    let machine = Machine::load(root)?;
+    let (left, mut lacking) = machine.narrow(wanted);
+    // An empty list would stand for everything.
+    let is_nothing_left = (left.places.is_empty() && !wanted.places.is_empty())
+        || (left.metrics.is_empty() && !wanted.metrics.is_empty());
+    if is_nothing_left && !lacking.is_empty() {
+        return Err(lacking.swap_remove(0));
+    }
+    let choice =
+        if left.events.is_empty() { by_catalogue(root, &machine, &left) } else { by_name(root, &machine, &left) };
+    Ok(Choice { absent: lacking.iter().map(absence).collect(), ..choice?.tell_apart(&machine) })
+}
+
+/// What the user named and is not there now, as in [`Choice::absent`]. Opens nothing, and reads no configuration space.
+///
+/// # Errors
+/// [`Error::Machine`].
+pub fn absent(root: &Root, wanted: &Wanted) -> Result<Vec<Warning>, Error> {
+    let (_, lacking) = Machine::load(root)?.narrow(wanted);
+    Ok(lacking.iter().map(absence).collect())
+}
+
+fn absence(error: &Error) -> Warning {
+    let text = crate::run::chain(error);
+    let hint = "what else was named is counted; this will be once it is there".to_owned();
+    Warning { code: "absent".to_owned(), text, hint }
 }
 
 /// The PMUs of this machine with what the catalogue knows of them.
@@ -301,6 +375,30 @@ impl Machine {
         bdf == port || self.paths.iter().any(|(one, path)| *one == bdf && path.contains(&port))
     }
 
+    /// The PMUs at these places that the catalogue knows.
+    fn known(&self, places: &[Place]) -> Vec<(&Pmu, &'static Kind)> {
+        let known = self.pmus.iter().filter_map(|(pmu, kind)| Some((pmu, (*kind)?)));
+        known.filter(|(pmu, _)| self.is_wanted(pmu, places)).collect()
+    }
+
+    /// Leaves out places and metrics that are not there, and says why.
+    fn narrow(&self, wanted: &Wanted) -> (Wanted, Vec<Error>) {
+        let mut left = wanted.clone();
+        let mut lacking = Vec::new();
+        let mut keep = |refusal: Option<Error>| {
+            let is_kept = refusal.is_none();
+            lacking.extend(refusal);
+            is_kept
+        };
+        left.places.retain(|place| keep(self.check(std::slice::from_ref(place)).err()));
+        // Where no place is left, none of its metrics is missed for itself.
+        if left.places.is_empty() == wanted.places.is_empty() {
+            let known = self.known(&left.places);
+            left.metrics.retain(|name| keep(no_metric(&known, name)));
+        }
+        (left, lacking)
+    }
+
     /// Refuses places at which nothing counts.
     fn check(&self, places: &[Place]) -> Result<(), Error> {
         for place in places {
@@ -327,18 +425,12 @@ fn cpus(pmu: &Pmu) -> Vec<u32> {
 
 fn by_catalogue(root: &Root, machine: &Machine, wanted: &Wanted) -> Result<Choice, Error> {
     machine.check(&wanted.places)?;
-    let known: Vec<_> = machine.pmus.iter().filter_map(|(pmu, kind)| Some((pmu, (*kind)?))).collect();
-    let known: Vec<_> = known.into_iter().filter(|(pmu, _)| machine.is_wanted(pmu, &wanted.places)).collect();
+    let known = machine.known(&wanted.places);
     if known.is_empty() {
         return Err(Error::None { unknown: machine.pmus.len() });
     }
-    for name in &wanted.metrics {
-        if !known.iter().any(|(_, kind)| has_metric(kind, name)) {
-            let mut all: Vec<String> = known.iter().flat_map(|(_, kind)| metric_names(kind)).collect();
-            all.sort();
-            all.dedup();
-            return Err(Error::NoMetric { name: name.clone(), known: all });
-        }
+    if let Some(error) = wanted.metrics.iter().find_map(|name| no_metric(&known, name)) {
+        return Err(error);
     }
     let mut choice = Choice::default();
     for (pmu, kind) in known {
@@ -352,6 +444,17 @@ fn by_catalogue(root: &Root, machine: &Machine, wanted: &Wanted) -> Result<Choic
         }
     }
     Ok(choice)
+}
+
+/// Refuses a metric that none of these PMUs has.
+fn no_metric(known: &[(&Pmu, &'static Kind)], name: &str) -> Option<Error> {
+    if known.iter().any(|(_, kind)| has_metric(kind, name)) {
+        return None;
+    }
+    let mut all: Vec<String> = known.iter().flat_map(|(_, kind)| metric_names(kind)).collect();
+    all.sort();
+    all.dedup();
+    Some(Error::NoMetric { name: name.to_owned(), known: all })
 }
 
 /// A group's name on the command line.
@@ -706,6 +809,74 @@ mod tests {
         assert!(chosen("ali_drw-7.3", &places("ali_drw_*")).is_ok());
         let error = chosen("../no-such-tree", &Wanted::default()).unwrap_err();
         assert!(matches!(error, Error::None { unknown: 0 }) && error.hint().unwrap().contains("rasdes_pmu"), "{error}");
+    }
+
+    #[test]
+    fn of_what_was_named_only_what_is_there_is_counted_and_the_rest_is_said() {
+        let present = |places: &[&str], metrics: &[&str]| {
+            let wanted = Wanted {
+                places: places.iter().map(|name| Place::Pmus((*name).to_owned())).collect(),
+                metrics: metrics.iter().map(|name| (*name).to_owned()).collect(),
+                ..Wanted::default()
+            };
+            let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/sysfs/pmu/ali_drw-7.3");
+            choose_present(&Root::at(folder), &wanted)
+        };
+        let all = present(&["ali_drw_*"], &[]).unwrap();
+        assert!(all.absent.is_empty() && !all.instruments.is_empty());
+        let some = present(&["gone_1", "ali_drw_*", "gone_2"], &["rx_bytes_per_s", "read_bytes_per_s"]).unwrap();
+        assert_eq!(some.instruments.len(), all.instruments.len());
+        let told: Vec<&str> = some.absent.iter().map(|warning| warning.text.as_str()).collect();
+        for (told, name) in told.iter().zip(["gone_1", "gone_2", "rx_bytes_per_s"]) {
+            assert!(told.contains(name), "{told}");
+        }
+        assert_eq!(told.len(), 3, "{told:?}");
+        // Nothing that was named is there: that is not everything.
+        assert!(
+            matches!(present(&["gone_1", "gone_2"], &[]), Err(Error::NoPmu { pattern, .. }) if pattern == "gone_1")
+        );
+        assert!(matches!(present(&[], &["rx_bytes_per_s"]), Err(Error::NoMetric { .. })));
+    }
+
+    #[test]
+    fn a_port_is_shown_as_it_is_now() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::at(folder.path());
+        let (port, card): (Bdf, Bdf) = ("0000:10:00.0".parse().unwrap(), "0000:11:00.0".parse().unwrap());
+        let at = |bdf: Bdf, file: &str| folder.path().join(format!("sys/bus/pci/devices/{bdf}/{file}"));
+        let write = |file: &str, text: &str| std::fs::write(at(port, file), text).unwrap();
+        std::fs::create_dir_all(at(port, "power")).unwrap();
+        for (file, text) in [("max_link_speed", "16.0 GT/s PCIe"), ("max_link_width", "4"), ("current_link_width", "4")]
+        {
+            write(file, text);
+        }
+        write("current_link_speed", "2.5 GT/s PCIe");
+        let link = Link {
+            speed_gts: 2.5,
+            width: 4,
+            max_speed_gts: 16.0,
+            max_width: 4,
+            mps_bytes: Some(256),
+            mrrs_bytes: None,
+        };
+        let function = Function { bdf: Some(port), link: Some(link), ..Function::default() };
+        let choice = chosen("rasdes_pmu", &Wanted::default()).unwrap();
+        let instrument = &choice.instruments[0];
+        let mut panel = choice.panels[0].clone();
+        (panel.function, panel.below) = (Some(function), Vec::new());
+        assert!(!panel.look(&root, &[], instrument), "all is as it was");
+        let below = Below { bdf: card, name: "card".to_owned(), driver: Some("nvme".to_owned()) };
+        let elsewhere = (vec![card], Below { bdf: port, name: String::new(), driver: None });
+        let endpoints = [(vec![port], below.clone()), elsewhere];
+        assert!(panel.look(&root, &endpoints, instrument), "a slot was filled");
+        assert_eq!(panel.below, [below]);
+        write("current_link_speed", "16.0 GT/s PCIe");
+        assert!(panel.look(&root, &endpoints, instrument), "the link is quicker");
+        let now = panel.function.as_ref().unwrap().link.unwrap();
+        assert_eq!((now.speed_gts, now.mps_bytes), (16.0, Some(256)), "the payload size is not looked at again");
+        write("power/runtime_status", "suspended");
+        write("current_link_speed", "Unknown");
+        assert!(!panel.look(&root, &endpoints, instrument), "a port that sleeps is left alone");
     }
 
     fn named(pmus: &str, terms: &str) -> Named {

@@ -9,7 +9,10 @@ mod figures;
 mod run;
 mod session;
 
-pub use choose::{Choice, Counted, Error, Machine, Named, Panel, Place, Wanted, Worked, choose, fits, parse_events};
+pub use choose::{
+    Choice, Counted, Error, Machine, Named, Panel, Place, Wanted, Worked, absent, choose, choose_present, fits,
+    parse_events,
+};
 pub use figures::Figure;
 pub use run::{Host, TEST, Task, measure};
 pub use session::{Counter, Instrument, Session, Tally};

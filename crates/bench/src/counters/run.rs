@@ -8,9 +8,9 @@ use std::time::SystemTime;
 use pciescope_core::plan::{Plan, StatPlan};
 use pciescope_core::record::{Failure, Instance, Interval, Method, Record, SCHEMA, Warning};
 use pciescope_core::{Environment, Sink};
-use pciescope_hw::Root;
 use pciescope_hw::perf::Doubt;
 use pciescope_hw::wait::{Woken, now_ns};
+use pciescope_hw::{Root, inventory};
 
 use super::choose::{Choice, Panel};
 use super::figures::{self, Figure, least};
@@ -24,6 +24,8 @@ pub const TEST: &str = "counters";
 const PIECE_NS: u64 = 100_000_000;
 /// So often PMUs are looked at for removal and for counters at their end, in nanoseconds.
 const LOOK_NS: u64 = 1_000_000_000;
+/// So often links, drivers and what is below ports are looked at, in nanoseconds.
+const LINKS_NS: u64 = 10_000_000_000;
 
 /// What a run of counters is to do.
 #[derive(Debug)]
@@ -62,14 +64,14 @@ pub fn measure(root: &Root, task: Task, host: &mut dyn Host, sink: &mut dyn Sink
         return Err(Error::Counters(super::Error::Recorded));
     }
     let Task { choice, mut plan, environment, label } = task;
-    let Choice { instruments, panels } = choice;
+    let Choice { instruments, panels, absent } = choice;
     let mut session = Session::open(root, instruments);
     if session.groups() == 0 {
         return Err(nothing_opened(&session, &panels));
     }
     plan.events = session.events().map(ToString::to_string).collect();
     let mut writer = Writer::new(panels, &session, &environment, label);
-    writer.begin(sink, &session, environment, &plan)?;
+    writer.begin(sink, &session, environment, &plan, absent)?;
     if plan.interval_ns.is_some() {
         session.follow_cpus();
     }
@@ -97,7 +99,7 @@ fn count(
     let mut interval = Interval::default();
     let mut next = plan.interval_ns.map(|ns| start.saturating_add(ns));
     let mut written = 0;
-    let (mut piece, mut look) = (start + PIECE_NS, start + LOOK_NS);
+    let (mut piece, mut look, mut links) = (start + PIECE_NS, start + LOOK_NS, start + LINKS_NS);
     loop {
         let deadline = [next, end, (plan.interval_ns.is_none_or(|ns| ns > PIECE_NS)).then_some(piece)];
         let woken = host.until(deadline.into_iter().flatten().min()).map_err(|source| Error::Sink { source })?;
@@ -108,12 +110,17 @@ fn count(
         }
         let is_over = woken != Woken::Time || end.is_some_and(|end| now >= end) || !session.is_alive();
         let is_due = next.is_some_and(|next| now >= next);
-        if !is_due && !is_over {
-            continue;
-        }
+        // Also between readings: a port that went and came back may be opened anew only when its old events are closed.
         if now >= look || is_over {
             session.look(root);
             look = now + LOOK_NS;
+        }
+        if !is_due && !is_over {
+            continue;
+        }
+        if now >= links && !is_over {
+            writer.look(root, session);
+            links = now + LINKS_NS;
         }
         interval.end_ns = now - start;
         writer.put(sink, session, interval)?;
@@ -227,8 +234,10 @@ impl Writer {
         session: &Session,
         environment: Environment,
         plan: &StatPlan,
+        absent: Vec<Warning>,
     ) -> Result<(), Error> {
-        let warnings = self.not_counted(session);
+        let mut warnings = absent;
+        warnings.append(&mut self.not_counted(session));
         self.summary.warnings.clone_from(&warnings);
         let first = Record {
             schema: SCHEMA,
@@ -262,6 +271,20 @@ impl Writer {
             }
         }
         lacks.iter().map(Lack::warning).collect()
+    }
+
+    /// Looks at links, drivers and devices again; the records of the interval have them as they are now.
+    fn look(&mut self, root: &Root, session: &Session) {
+        let endpoints = inventory::endpoints(root);
+        let records = self.records.iter_mut();
+        for ((panel, record), instrument) in self.panels.iter_mut().zip(records).zip(session.instruments()) {
+            if panel.look(root, &endpoints, instrument) {
+                record.device.clone_from(&panel.function);
+                if let Some(instance) = &mut record.instance {
+                    instance.below.clone_from(&panel.below);
+                }
+            }
+        }
     }
 
     /// Writes the records of an interval.

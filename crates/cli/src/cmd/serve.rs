@@ -193,9 +193,14 @@ fn look_after(feeder: &mut Option<JoinHandle<()>>, is_counting: bool) -> anyhow:
     }
 }
 
-/// Refuses what was typed wrong. A machine without counters is no mistake: what sysfs says is served.
+/// Refuses what was typed wrong where nothing of it is there; what else is not there may come. A machine without counters is no
+/// mistake: what sysfs says is served.
 fn check(ctx: &Ctx, wanted: &Wanted) -> anyhow::Result<()> {
-    match counters::choose(&ctx.root, wanted) {
+    match counters::choose_present(&ctx.root, wanted) {
+        Ok(choice) => {
+            choice.absent.iter().for_each(|warning| ctx.note(&format!("{}; {}", warning.text, warning.hint)));
+            Ok(())
+        }
         Err(error @ (counters::Error::NoPmu { .. } | counters::Error::NotCounted { .. })) => Err(error.into()),
         Err(error @ (counters::Error::NoMetric { .. } | counters::Error::Machine(_))) => Err(error.into()),
         Err(counters::Error::None { .. }) if !wanted.metrics.is_empty() => {
