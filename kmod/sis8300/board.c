@@ -52,6 +52,12 @@ void sis8300_lose(struct sis8300 *sis)
 	if (sis->gone)
 		return;
 	WRITE_ONCE(sis->gone, true);
+	/*
+	 * Who emulates the pin may hold it up though the board lets it down: QEMU does
+	 * until one of the board's registers is read, which nobody will.
+	 */
+	if (!sis->is_msi)
+		pci_intx(sis->pdev, 0);
 	sis8300_dma_fail_all(sis, -ENODEV);
 	if (sis->ring)
 		sis8300_ring_fail(sis->ring, -ENODEV);

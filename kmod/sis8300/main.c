@@ -433,7 +433,7 @@ static pci_ers_result_t sis8300_error_detected(struct pci_dev *pdev, pci_channel
 	return PCI_ERS_RESULT_DISCONNECT;
 }
 
-/* Somebody resets the function, or the bus it is on: none of its registers will be what they were. */
+/* Somebody resets the function, or its bus: none of the registers will be what they were. */
 static void sis8300_reset_prepare(struct pci_dev *pdev)
 {
 	pci_warn(pdev, "reset: out of use until it is bound anew\n");

@@ -102,8 +102,8 @@ fn lost_interrupts_are_found(rig: &Digitizers, board: &Board) {
 /// Without the memory's test mode what is written goes nowhere, and nobody is told.
 fn a_write_is_not_sent_nowhere_by_others(rig: &Digitizers, board: &Board) {
     let mut lines = vec!["stats"];
-    lines.resize(40, "pwrite 0x10000000 4194304");
-    lines.push("pread 0x10000000 4194304");
+    lines.resize(10, "pwrite 0x10000000 65536");
+    lines.push("pread 0x10000000 65536");
     let writing = start(rig, board, &lines);
     writing.wait_for(rig, "stats");
     let others = drive(rig, board, &["reg-write 0x230 0"; 200]);
@@ -295,35 +295,34 @@ fn all_ones_last_until_it_is_bound_anew(rig: &Digitizers, board: &Board) {
 
 /// The engine goes on with its last DMA when the board answers again: not into memory that was given back.
 fn no_late_dma_reaches_freed_memory(rig: &Digitizers, board: &Board) {
-    let ring = start(
-        rig,
-        board,
-        &[
-            "setup samples=4096",
-            "ring-setup 8 1048576",
-            "map",
-            "ring-start at=0x20000000 bytes=0x10000000",
-            "drain ms=60000",
-            "touch",
-        ],
-    );
-    let before = board.count("/dma_read/bytes");
-    rig.wait_for("the ring", || (board.count("/dma_read/bytes") > before + (8 << 20)).then_some(()));
-    board.tell("all-ones on");
-    let answers = ring.end();
-    answers.all_right();
-    assert_eq!(answers.errno("drain"), "ENODEV");
-    assert_eq!(answers.errno("touch"), "", "what is mapped stays");
-    let ledger = board.ledger();
-    assert_eq!(
-        ledger["dma_read"]["started"].as_u64().unwrap(),
-        ledger["dma_read"]["ended"].as_u64().unwrap() + 1 + ledger["dma_read"]["aborted"].as_u64().unwrap()
-    );
-    board.tell("all-ones off");
-    std::thread::sleep(Duration::from_millis(200));
-    assert_eq!(board.count("/dma_read/bytes"), ledger["dma_read"]["bytes"].as_u64().unwrap(), "the engine went on");
-    bind_anew(rig, board);
-    works(rig, board);
+    let lines = [
+        "setup samples=4096",
+        "ring-setup 8 1048576",
+        "map",
+        "ring-start at=0x20000000 bytes=0x10000000",
+        "drain ms=60000",
+        "touch",
+    ];
+    settle("a DMA is under way when the board is lost", || {
+        let ring = start(rig, board, &lines);
+        let before = board.count("/dma_read/bytes");
+        rig.wait_for("the ring", || (board.count("/dma_read/bytes") > before + (8 << 20)).then_some(()));
+        board.tell("all-ones on");
+        let answers = ring.end();
+        answers.all_right();
+        assert_eq!(answers.errno("drain"), "ENODEV");
+        assert_eq!(answers.errno("touch"), "", "what is mapped stays");
+        let ledger = board.ledger();
+        let count = |what: &str| ledger["dma_read"][what].as_u64().unwrap();
+        let under_way = count("started") - count("ended") - count("aborted");
+        board.tell("all-ones off");
+        std::thread::sleep(Duration::from_millis(200));
+        assert_eq!(board.count("/dma_read/bytes"), count("bytes"), "the engine went on");
+        bind_anew(rig, board);
+        works(rig, board);
+        // Where the ring waited for its reader just then, nothing was shown.
+        if under_way == 1 { Ok(()) } else { Err(format!("{under_way} were")) }
+    });
 }
 
 fn taken_away_in_the_middle_of_a_dma(rig: &Digitizers, board: &Board) {
