@@ -21,6 +21,8 @@ const VICTIM_PMU: &str = "dwc_rootport_8018";
 /// A sub-channel of each die.
 const SUB: &str = "21000";
 const FAR_SUB: &str = "40023080";
+/// Counters that a channel's bytes take: hif_rd, hif_wr and hif_rmw, enabled one after the other.
+const OF_A_CHANNEL: usize = 3;
 
 struct Rig(Counters);
 
@@ -365,7 +367,7 @@ fn top_pages(rig: &Rig) {
         let script = format!("exec pciescope top -b --ascii -w 60 -n 2 -d {SECONDS}");
         let running = rig.0.vm.start(&script).unwrap();
         rig.counts();
-        rig.0.wait_for("top counts DRAM", || (rig.0.truth().enabled(FAR_SUB) > 0).then_some(()));
+        rig.0.wait_for("top counts DRAM", || (rig.0.truth().enabled(FAR_SUB) == OF_A_CHANNEL).then_some(()));
         rig.0.tell(&format!("dram {SUB} add hif_rd 1000000"));
         rig.0.tell(&format!("dram {SUB} add hif_wr 500000"));
         rig.0.tell(&format!("dram {FAR_SUB} add hif_wr 500000"));

@@ -212,11 +212,10 @@ fn verify_pcie_agrees_with_the_ledger() {
     assert!(refused.stderr.contains("not blank") && refused.stderr.contains("--destroy-data"), "{}", refused.stderr);
     assert!(rig.payload()[1] - before[1] < MIB, "it wrote to the disk all the same");
     // A wrong counter is found: bytes that fio does not know of.
-    let both =
-        format!("pciescope verify pcie --target {} --seconds 3 --json & sleep 1.5; touch /tmp/now; wait $!", rig.node);
-    rig.counters.must("rm -f /tmp/now");
-    let running = rig.counters.vm.start(&both).unwrap();
-    rig.counters.wait_for("the run is on", || rig.counters.run("test -e /tmp/now").is_success().then_some(()));
+    let before = rig.payload();
+    let running =
+        rig.counters.vm.start(&format!("exec pciescope verify pcie --target {} --seconds 3 --json", rig.node)).unwrap();
+    rig.counters.wait_for("fio reads", || (rig.payload()[0] > before[0] + 32 * MIB).then_some(()));
     rig.counters.tell(&format!("port {PORT} traffic rx {}", 100 * MIB));
     let output = running.wait().unwrap();
     let records = rig.records(&output, 1);
