@@ -1,6 +1,6 @@
 # The only entry point. `make help` lists the targets.
 SHELL := /bin/bash
-CARGO = $(shell tools/find-cargo || echo false)
+CARGO = tools/cargo
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 PCIESCOPE = $(TARGET)/release/pciescope
 PREFIX = /usr/local
