@@ -78,8 +78,10 @@ bench: build			## benchmarks: each a ratio to a peer or limit taken in the same 
 install:			## the program, its manual pages and completions to PREFIX=/usr/local below DESTDIR=
 	packaging/install program "$(DESTDIR)" "$(PREFIX)"
 
-deb: build			## Debian packages: target/deb/*.deb
-	packaging/build-deb
+deb:				## Debian packages: target/deb/*.deb
+	tools/setup build
+	$(CARGO) build --profile packaged --locked -p pciescope-cli
+	PCIESCOPE=$(TARGET)/packaged/pciescope packaging/build-deb
 
 test-packages: build		## install, upgrade and purge the packages in clean systems of Debian 12 and 13
 	tools/setup packages
