@@ -3,6 +3,15 @@
 //! An experiment decides in which portions the probe measures, adds what a reader needs to judge the figures (the
 //! machine, floors, warnings, spread over rounds) and hands each record to a [`pciescope_core::Sink`] as soon as it is
 //! complete, so that a killed run keeps what it had. It prints nothing and writes no file.
+//!
+//! # Where to change what
+//!
+//! - `counters`: the experiment of `stat`. `convert`: that of `convert`; a kernel is added in `convert/spec.rs` and
+//!   bench/convert/peers.c.
+//! - `workload`: a workload of known traffic for `verify`, one file each.
+//! - `readout`: `sweep.rs` has the measurements of the campaign, with their table and chart in
+//!   crates/report/src/readout/figures.rs. `record.rs` has the figures, with crates/report/src/table/readout.rs,
+//!   docs/record.md and docs/readout.md.
 #![forbid(unsafe_code)]
 
 pub mod convert;

@@ -2,6 +2,11 @@
 //!
 //! This file turns what was typed into a call of one verb and what comes back into an exit code; everything else
 //! is in `cmd/<verb>.rs`. No verb prints an error or calls `exit` itself.
+//!
+//! # Where to change what
+//!
+//! A verb is `cmd/<verb>.rs`. What a manual page says stands in the verb's `Args` and `after_help`; its form is
+//! `cmd/man.rs`. The other parts of the project are in ARCHITECTURE.md.
 #![forbid(unsafe_code)]
 // A closed pipe makes `println!` and `eprintln!` panic: verbs write with `writeln!` to a handle and pass the error on,
 // and talk to the user by `cmd::say`.

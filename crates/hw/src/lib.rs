@@ -2,6 +2,19 @@
 //!
 //! All system `unsafe` of the project lives here. Every reader of files takes a [`Root`], so that a test can
 //! hand it a tree that was recorded on another machine.
+//!
+//! # Where to change what
+//!
+//! - `pci`, `config`, `topology`, `environment`, `inventory`: what the machine has. `survey`: the same for `list`.
+//! - `bind`: drivers of functions. `registers`: the table of safe registers. `floor`, `ceiling`: what a link can do.
+//! - `probe`: the backends that take samples, each one file or folder, and `open.rs`.
+//! - `probe/trigger.rs`: a device that can raise its own interrupt, together with kmod/pcilat/trigger.c.
+//! - `daq`: what `readout` reads from, each one file with its `open`, and the ways to read (`-B`, also in
+//!   crates/cli/src/cmd/readout/options.rs).
+//! - `perf`: counters and hot spots.
+//! - `doctor`: each check is a function and its line in `CHECKS`, with tests/doctor/CHECK.fires and .quiet
+//!   (docs/doctor.md). A check that is also a warning of measurements has `warns_as` there and its code in
+//!   docs/record.md.
 
 pub mod bind;
 pub mod block;

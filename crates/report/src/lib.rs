@@ -2,6 +2,18 @@
 //!
 //! Every output is a pure function of records: the same records give the same text, whatever the machine or
 //! the time. What a record holds is described in docs/record.md.
+//!
+//! # Where to change what
+//!
+//! - An output format: one file here, and `Kind` in crates/cli/src/cmd/report.rs.
+//! - A column of Parquet files: `parquet/` (`figures.rs`, `runs.rs`, `findings.rs`), docs/record.md,
+//!   tests/parquet/check.py.
+//! - A figure, doubt or verdict of `compare`: `compare/` (`cells.rs`, `doubts.rs`, `judge.rs`); its statistics are in
+//!   `interval.rs`, `dist.rs` and docs/compare.md.
+//! - A sentence of the summary (good, doubtful, to do): `summary/` (`latency.rs`, `counters.rs`, `readout.rs`,
+//!   `doctor.rs`, others in `verdict.rs`), its rule in `RULES` there, and crates/report/tests/summary.rs.
+//! - A fact on a device's part of the page: `html/devices.rs`.
+//! - A file format to import: `import/`, one file.
 #![forbid(unsafe_code)]
 
 use std::io;

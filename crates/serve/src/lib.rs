@@ -2,6 +2,16 @@
 //!
 //! Reads nothing but records and what it is handed of the machine's inventory: it cannot measure, and no request changes
 //! anything.
+//!
+//! # Where to change what
+//!
+//! - `state.rs` keeps sums and history. `series.rs` names metric families from the catalogue; `metrics.rs` writes them
+//!   and has the server's own (docs/serve.md).
+//! - `answer.rs` and `server.rs` speak HTTP. `access.rs` says who may read, `reload.rs` follows the files of that.
+//! - A key of the configuration: `config.rs`, docs/serve.md, packaging/systemd/web.yml.
+//! - The live page: `page/` with `known.js` (what the feed says), `chart.js`, `page.js` (table, zoom, switches). Its
+//!   test is tests/browser/tests/browser_live.rs; there `src/browser.rs` speaks WebDriver and `src/stage.rs` serves the
+//!   page.
 #![forbid(unsafe_code)]
 
 mod access;

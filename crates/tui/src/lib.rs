@@ -3,6 +3,11 @@
 //!
 //! Nothing here reads hardware, files or the clock, and nothing writes to a terminal: the screens of a recorded run are the
 //! same on every machine. Strings of records are hostile and pass [`text::clean`] on their way to the screen.
+//!
+//! # Where to change what
+//!
+//! A view is one file in `draw/`. What keys do is in `state.rs`, with `draw/help.rs` and docs/top.md. The expected
+//! screens are tests/screens/*.txt of this crate.
 #![forbid(unsafe_code)]
 
 pub mod bars;
