@@ -5,15 +5,9 @@ TARGET = $(or $(CARGO_TARGET_DIR),target)
 PCIESCOPE = $(TARGET)/release/pciescope
 PREFIX = /usr/local
 
-# Every release build that the tests need, in one go: cargo chooses the features of dependencies for all that it is asked for
-# at once, and would build a third of them again for each further choice.
-TESTED = --release --locked --workspace --bins --test 'vm_*' --test 'browser_*'
-
-# Suites on virtual hardware that compare no durations run two guests at a time: a guest waits more than it works.
-SUITES = $(patsubst lab/tests/%.rs,%,$(sort $(wildcard lab/tests/vm_*.rs)))
-TOGETHER = $(filter vm_counter_stress vm_crate vm_doctor vm_drw vm_rasdes vm_shim vm_sis8300_faults vm_sis8300_stress \
-	vm_smoke vm_surface, $(SUITES))
-ALONE = $(filter-out $(TOGETHER), $(SUITES))
+# Everything that is tested, in one build: cargo chooses the features of dependencies for all that it is asked for at once,
+# and would build a third of them again for each further choice.
+TESTED = --release --locked --workspace
 
 .PHONY: help setup build tested test unit vm-test browser-test parquet-test demo lint bench kmod install deb test-packages clean distclean
 
@@ -30,27 +24,23 @@ build:				## build the program: target/release/pciescope
 kmod:				## build the kernel modules for the running kernel: kmod/*/*.ko
 	$(MAKE) -C kmod
 
-unit:				## the tests that need no virtual hardware
-	tools/setup build
+unit: tested			## the tests that need no virtual hardware
 	$(MAKE) -C kmod check
-	$(CARGO) test --workspace --locked --no-fail-fast
+	$(CARGO) test $(TESTED) --no-fail-fast
 
 tested:
 	tools/setup build
-	$(CARGO) build $(TESTED)
+	$(CARGO) build $(TESTED) --bins --tests --test vm
 
-vm-test: tested			## the tests on virtual hardware, on every guest kernel
+vm-test: tested			## the tests on virtual hardware, on every guest kernel; ONLY=NAME: those with NAME in theirs
 	tools/setup lab
 	lab/build-modules
 	lab/build-modules --arch arm64
-	status=0; \
-	$(CARGO) test --release --locked --no-fail-fast --workspace $(TOGETHER:%=--test %) -- --test-threads=2 || status=1; \
-	$(CARGO) test --release --locked --no-fail-fast --workspace $(ALONE:%=--test %) -- --test-threads=1 || status=1; \
-	exit $$status
+	$(CARGO) test $(TESTED) --test vm -- $(ONLY)
 
 browser-test: tested		## the pages in headless Chromium, with screenshots; installs Debian's chromium where there is none
 	tools/setup browser
-	PCIESCOPE=$(abspath $(PCIESCOPE)) $(CARGO) test --release --locked --no-fail-fast --workspace \
+	PCIESCOPE=$(abspath $(PCIESCOPE)) $(CARGO) test $(TESTED) --no-fail-fast \
 		--test 'browser_*' -- --ignored --test-threads=1 --nocapture
 	@echo "browser-test: look at target/screenshots/"
 
@@ -68,7 +58,7 @@ demo: build			## boot the virtual hardware, measure it, leave demo/report.html a
 lint:				## rustfmt, clippy, checkpatch, shellcheck where it is installed
 	tools/setup build
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy --workspace --locked --all-targets --test 'vm_*' -- -D warnings
+	$(CARGO) clippy $(TESTED) --all-targets --test vm -- -D warnings
 	tools/lint-kmod
 	tools/lint-sh
 

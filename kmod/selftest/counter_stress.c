@@ -315,8 +315,12 @@ static int knock(double seconds, int count, char **words)
 		if (!colon)
 			fail("%s is no PMU:CONFIG", words[i]);
 		*colon = '\0';
-		if (!read_number(words[i], "type", &types[i]))
-			fail("%s has no number", words[i]);
+		/* Others take the PMU away and bring it back already. */
+		while (!read_number(words[i], "type", &types[i])) {
+			if (now() >= end)
+				fail("%s has no number", words[i]);
+			usleep(1000);
+		}
 		words[i] = colon + 1;
 	}
 	while (now() < end) {

@@ -21,9 +21,6 @@ const BOOT: Duration = Duration::from_secs(60);
 /// How long QEMU may take to make its sockets.
 const SOCKETS: Duration = Duration::from_secs(20);
 
-/// What translated CPUs lack so that copies are quick: `rep movsb` is a loop of single bytes in QEMU.
-const QUICK_COPIES: [&str; 2] = ["-erms", "-fsrm"];
-
 /// A guest to be: made by [`Vm::builder`], ended by [`Builder::boot`].
 #[derive(Debug, Clone)]
 #[must_use]
@@ -42,7 +39,6 @@ pub struct Builder {
     files: Vec<(PathBuf, String)>,
     programs: Vec<PathBuf>,
     qemu: Vec<String>,
-    cpu_flags: String,
     pub(super) interactive: Option<String>,
 }
 
@@ -63,7 +59,6 @@ impl Default for Builder {
             files: Vec::new(),
             programs: Vec::new(),
             qemu: Vec::new(),
-            cpu_flags: String::new(),
             interactive: None,
         }
     }
@@ -155,18 +150,6 @@ impl Builder {
         self
     }
 
-    /// Features that translated CPUs have (`+NAME`) or lack (`-NAME`) beyond QEMU's own choice. With KVM they are the host's.
-    pub fn cpu_flags(mut self, flags: &[&str]) -> Self {
-        flags.iter().for_each(|flag| self.cpu_flags.push_str(&format!(",{flag}")));
-        self
-    }
-
-    /// CPUs whose copies to and from user space are quick when they are translated: the kernel then does not use instructions
-    /// that QEMU carries out byte by byte.
-    pub fn quick_copies(self) -> Self {
-        self.cpu_flags(&QUICK_COPIES)
-    }
-
     /// A host file that is to lie at `place` in the guest.
     pub fn file(mut self, host: impl Into<PathBuf>, place: impl Into<String>) -> Self {
         self.files.push((host.into(), place.into()));
@@ -210,7 +193,7 @@ impl Builder {
         self.fill(folder.path(), &release)?;
 
         let mut command = root.qemu();
-        command.args(accel.args(&self.cpu_flags)).args(self.args(&root, folder.path())?);
+        command.args(accel.args()).args(self.args(&root, folder.path())?);
         command.arg("-kernel").arg(root.image(&release)).arg("-initrd").arg(initrd);
         command.arg("-append").arg(self.kernel_cmdline());
         let process = Process::start(command, &folder.path().join("qemu.log"), self.interactive.is_some())?;

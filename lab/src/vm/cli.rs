@@ -36,8 +36,6 @@ pub struct RunOptions {
     pub modules: Vec<String>,
     /// Modules to load if they were built.
     pub optional_modules: Vec<String>,
-    /// Whether translated CPUs are made for quick copies, [`super::Builder::quick_copies`].
-    pub has_quick_copies: bool,
     /// The longest the command may take with KVM; twice that without.
     pub wait: Duration,
 }
@@ -56,7 +54,6 @@ impl Default for RunOptions {
             programs: Vec::new(),
             modules: Vec::new(),
             optional_modules: Vec::new(),
-            has_quick_copies: false,
             wait: Duration::from_secs(3600),
         }
     }
@@ -85,9 +82,6 @@ impl RunOptions {
         }
         for module in &self.optional_modules {
             builder = builder.module_if_built(module);
-        }
-        if self.has_quick_copies {
-            builder = builder.quick_copies();
         }
         for (name, served) in served {
             let place = self.places.iter().find(|(placed, _)| placed == name).map(|(_, place)| *place);

@@ -275,7 +275,6 @@ fn options(args: &GuestArgs, devices: &Devices, wait: Duration) -> anyhow::Resul
         places: devices.places.clone(),
         modules: modules(args),
         optional_modules: if loads_digitizers { vec!["sis8300".to_owned()] } else { Vec::new() },
-        has_quick_copies: has_digitizers,
         wait,
     })
 }

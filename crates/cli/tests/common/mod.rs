@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 use pciescope_core::Record;
 
 // The suites on virtual hardware look at records in the same way.
-#[path = "../../../../lab/tests/support/records.rs"]
+#[path = "../../../../lab/tests/vm/support/records.rs"]
 mod records;
 pub use records::parse;
 

@@ -6,7 +6,7 @@ use crate::device::traffic::{PortTraffic, Traffic};
 
 const SECOND: u64 = 1_000_000_000;
 /// The seed's counts; the suites in the guest replay them too.
-const SEED: &str = include_str!("../../../tests/support/drw_seed.txt");
+const SEED: &str = include_str!("../../../tests/vm/support/drw_seed.txt");
 
 /// A bank whose DMA traffic is what the test says.
 struct Bench {

@@ -1,0 +1,242 @@
+//! Interrupt latency on virtual hardware: counts equal the device's, and an injected delay shows where it belongs.
+
+use crate::say;
+use crate::support::{Rig, merged, moved, settle, stayed, total, vector};
+use pciescope_core::{Histogram, Record};
+use pciescope_lab::vm::Kernel;
+
+/// Interrupts per CPU and vector.
+const COUNT: u64 = 100;
+/// CPUs of the guest.
+const CPUS: u64 = 4;
+
+fn of_vector<'r>(records: &[&'r Record], number: u16) -> Vec<&'r Record> {
+    records
+        .iter()
+        .copied()
+        .filter(|record| record.target.as_ref().and_then(|target| target.vector) == Some(number))
+        .collect()
+}
+
+pub fn interrupts_of_every_source_are_counted_where_they_belong(rig: &Rig, kernel: Kernel) {
+    every_interrupt_is_counted_where_it_belongs(rig, kernel);
+    injected_interrupts_leave_the_device_alone(rig, kernel);
+    for name in ["edu0", "e1000e0", "igb0"] {
+        a_device_of_qemu_raises_its_interrupts(rig, kernel, name);
+    }
+    if kernel == Kernel::V6_12 {
+        rig.must(&format!("pciescope bind {} --driver pcilat", rig.bdf));
+        lost_and_doubled_interrupts_are_told_apart(rig);
+        a_fixed_rate_hides_no_waiting_and_counts_what_it_could_not_raise(rig);
+        settle("kmod", || an_injected_delay_moves_the_trigger_and_not_the_acknowledge(rig, "--backend kmod"));
+        rig.must(&format!("pciescope unbind {}", rig.bdf));
+        without_messages_the_wire_is_the_last_resort(rig);
+    }
+}
+
+pub fn vfio_sees_an_injected_delay_and_signals_itself_as_control(rig: &Rig) {
+    rig.must(&format!("pciescope bind {} --driver vfio-pci", rig.bdf));
+    settle("vfio", || an_injected_delay_moves_the_trigger_and_not_the_acknowledge(rig, "--backend vfio"));
+
+    rig.tell("reset");
+    let looped = rig.pciescope(&format!(
+        "latency irq {} --backend vfio --vectors 0-1 --count {COUNT} --source loopback --timeout 2s",
+        rig.bdf
+    ));
+    let records = looped.expect(0, "irq-loopback");
+    assert_eq!(records.len() as u64, 2 * CPUS);
+    assert_eq!(total(&records, "handled"), 2 * COUNT * CPUS);
+    assert_eq!(merged(&records, "trigger_to_handler").count(), 2 * COUNT * CPUS);
+    assert_eq!(total(&records, "lost") + total(&records, "extra") + total(&records, "samples_lost"), 0);
+    let ledger = rig.ledger();
+    assert_eq!(ledger["irq"], serde_json::json!([]), "the device raised an interrupt of its own");
+    // The module's sources are not VFIO's.
+    for (source, what) in [("retrigger", "the interrupt controller repeats"), ("inject", "the kernel injects")] {
+        let run = format!("latency irq {} --backend vfio --count 10 --source {source}", rig.bdf);
+        let refused = rig.pciescope(&run);
+        assert_eq!(refused.output.status, 2, "{source}");
+        assert!(refused.output.stderr.contains(what), "{}", refused.output.stderr);
+    }
+    rig.must(&format!("pciescope unbind {}", rig.bdf));
+}
+
+fn every_interrupt_is_counted_where_it_belongs(rig: &Rig, kernel: Kernel) {
+    // All vectors on one kernel; the others show that theirs are no different.
+    let vectors: u16 = if kernel == Kernel::V6_12 { 8 } else { 4 };
+    rig.tell("reset");
+    let measured = rig.pciescope(&format!(
+        "latency irq {} --bind --vectors 0-{} --count {COUNT} --source both --timeout 2s",
+        rig.bdf,
+        vectors - 1
+    ));
+    let records = measured.expect(0, "irq-hardware");
+    let ledger = rig.ledger();
+    assert_eq!(records.len() as u64, u64::from(vectors) * CPUS, "one record per CPU and vector");
+    for number in 0..vectors {
+        let records = of_vector(&records, number);
+        let cpus: Vec<_> = records.iter().map(|record| record.cpu.as_ref().map(|cpu| cpu.cpu)).collect();
+        assert_eq!(cpus, [Some(0), Some(1), Some(2), Some(3)], "{kernel}, vector {number}");
+        for record in &records {
+            assert_eq!(record.histograms["trigger_to_handler"].count(), COUNT, "{kernel}, vector {number}");
+            assert_eq!(record.histograms["entry_to_ack"].count(), COUNT);
+        }
+        assert_eq!(total(&records, "handled"), COUNT * CPUS);
+        for none in ["lost", "extra", "wrong_cpu", "samples_lost"] {
+            assert_eq!(total(&records, none), 0, "{kernel}, vector {number}: {none}");
+        }
+        // Warm-up interrupts (2 per move) are in the device's count, and said to be.
+        let warmup = total(&records, "warmup_triggers");
+        let triggers = vector(&ledger, number.into(), "triggers");
+        assert_eq!(triggers, COUNT * CPUS + warmup, "{kernel}, vector {number}: {ledger}");
+        assert_eq!(vector(&ledger, number.into(), "sent"), triggers);
+    }
+    // The control arm leaves the device alone.
+    let control = measured.expect(0, "irq-retrigger");
+    assert_eq!(total(&control, "handled"), u64::from(vectors) * COUNT * CPUS, "{kernel}");
+}
+
+fn injected_interrupts_leave_the_device_alone(rig: &Rig, kernel: Kernel) {
+    let has_injection = rig
+        .vm
+        .run("r=$(uname -r); grep -qs '^CONFIG_GENERIC_IRQ_INJECTION=y' /lab/boot/config-$r /lab/usr/lib/modules/$r/config")
+        .is_success();
+    rig.tell("reset");
+    let run = format!("latency irq {} --bind --vectors 0-1 --cpus 1-2 --count {COUNT} --source inject", rig.bdf);
+    let measured = rig.pciescope(&run);
+    if has_injection {
+        let records = measured.expect(0, "irq-inject");
+        assert_eq!(records.len(), 4, "{kernel}");
+        assert_eq!(total(&records, "handled"), 4 * COUNT, "{kernel}");
+        assert_eq!(merged(&records, "trigger_to_handler").count(), 4 * COUNT, "{kernel}");
+        assert_eq!(total(&records, "lost") + total(&records, "wrong_cpu"), 0, "{kernel}");
+    } else {
+        say!("{kernel}: built without CONFIG_GENERIC_IRQ_INJECTION, so its refusal is looked at");
+        assert_eq!(measured.output.status, 2, "{kernel}");
+        assert!(measured.output.stderr.contains("CONFIG_GENERIC_IRQ_INJECTION"), "{}", measured.output.stderr);
+    }
+    assert_eq!(rig.ledger()["irq"], serde_json::json!([]), "{kernel}: the device was triggered");
+}
+
+/// A function whose messages are switched off: what is left is the level of its pin, if its trigger can tell whose it was.
+fn without_messages_the_wire_is_the_last_resort(rig: &Rig) {
+    let edu = rig.vm.address("edu0");
+    let measure = |bdf: &str| {
+        rig.must(&format!("echo 0 >/sys/bus/pci/devices/{bdf}/msi_bus"));
+        let run = format!("latency irq {bdf} --bind --count {COUNT} --source hardware --timeout 2s");
+        let measured = rig.pciescope(&run);
+        rig.must(&format!("echo 1 >/sys/bus/pci/devices/{bdf}/msi_bus"));
+        measured
+    };
+    let by_wire = measure(&edu);
+    let records = by_wire.expect(0, "irq-hardware");
+    assert_eq!(records.len() as u64, CPUS, "INTx is one vector");
+    for record in &records {
+        assert_eq!(record.histograms["trigger_to_handler"].count(), COUNT);
+        let notes = &record.method.as_ref().unwrap().notes;
+        assert!(notes.iter().any(|note| note.contains("INTx")), "{notes:?}");
+    }
+    assert_eq!(total(&records, "handled"), COUNT * CPUS);
+    assert_eq!(total(&records, "lost") + total(&records, "extra") + total(&records, "wrong_cpu"), 0);
+
+    let refused = measure(&rig.bdf);
+    assert_eq!(refused.output.status, 2);
+    assert!(refused.output.stderr.contains("the device has no interrupt"), "{}", refused.output.stderr);
+}
+
+fn lost_and_doubled_interrupts_are_told_apart(rig: &Rig) {
+    rig.tell("reset");
+    rig.tell("irq-lose every 10");
+    let lossy = rig.pciescope(&format!(
+        "latency irq {} --vectors 2 --cpus 0-1 --count {COUNT} --source hardware --timeout 20ms",
+        rig.bdf
+    ));
+    let records = lossy.expect(1, "irq-hardware");
+    let ledger = rig.ledger();
+    let lost = vector(&ledger, 2, "lost");
+    assert!(lost >= 18, "the device was told to lose every tenth of 200: {ledger}");
+    // A lost warm-up interrupt is counted apart from the samples.
+    let warmup_lost = total(&records, "warmup_triggers") - total(&records, "warmup_handled");
+    assert_eq!(total(&records, "lost") + warmup_lost, lost, "{ledger}");
+    assert_eq!(total(&records, "handled") + total(&records, "lost"), total(&records, "triggers"));
+    assert_eq!(merged(&records, "trigger_to_handler").count(), total(&records, "handled"));
+
+    rig.tell("reset");
+    rig.tell("irq-double every 4");
+    // At a rate that leaves the second message its time: back to back it would be taken for the next trigger's answer,
+    // or merge with it, as in any interrupt controller.
+    let doubled = rig.pciescope(&format!(
+        "latency irq {} --vectors 3 --cpus 2 --count {COUNT} --source hardware --interval 10ms",
+        rig.bdf
+    ));
+    let records = doubled.expect(1, "irq-hardware");
+    let ledger = rig.ledger();
+    let twice = vector(&ledger, 3, "doubled");
+    assert!(twice > 10, "{ledger}");
+    // A doubled warm-up interrupt belongs to no sample.
+    let extra = total(&records, "extra");
+    assert!(extra <= twice && extra + total(&records, "warmup_triggers") >= twice, "extra {extra}: {ledger}");
+    assert_eq!(total(&records, "handled"), total(&records, "triggers"));
+}
+
+/// Within a run, and between runs with and without a delay; an error is a duration that other work may have spoilt.
+fn an_injected_delay_moves_the_trigger_and_not_the_acknowledge(rig: &Rig, backend: &str) -> Result<(), String> {
+    let measure = |delay_us: u32| -> [Histogram; 2] {
+        rig.tell("reset");
+        rig.tell(&format!("irq-delay fixed {delay_us}us"));
+        let run = format!("latency irq {} {backend} --vectors 1 --count 200 --source hardware --timeout 2s", rig.bdf);
+        let measured = rig.pciescope(&run);
+        let records = measured.expect(0, "irq-hardware");
+        assert_eq!(total(&records, "handled"), 200 * CPUS);
+        let trigger = merged(&records, "trigger_to_handler");
+        assert!(trigger.min_ns().unwrap() >= f64::from(delay_us) * 1e3, "{backend}: an interrupt beats its delay");
+        [trigger, merged(&records, "entry_to_ack")]
+    };
+    // Both with a delay: after 300 us the device's process sleeps, and waking it is in every acknowledge alike.
+    let [trigger, ack] = measure(300);
+    let [delayed_trigger, delayed_ack] = measure(1300);
+    moved("the trigger", &trigger, &delayed_trigger, 1e6)?;
+    stayed("the acknowledge", &ack, &delayed_ack, 1e6)
+}
+
+fn a_fixed_rate_hides_no_waiting_and_counts_what_it_could_not_raise(rig: &Rig) {
+    let measure = |interval: &str| {
+        let run = format!("latency irq {} --vectors 0 --cpus 1 --count 200 --source hardware --timeout 1s", rig.bdf);
+        let measured = rig.pciescope(&format!("{run} --interval {interval}"));
+        assert!([0, 1].contains(&measured.output.status), "{}", measured.output.stderr);
+        let records = measured.of("irq-hardware");
+        let ended = ["handled", "lost", "wrong_cpu"].map(|name| total(&records, name)).iter().sum::<u64>();
+        assert_eq!(ended, total(&records, "triggers"));
+        let [missed, merged_times] = ["missed", "merged"].map(|name| total(&records, name));
+        assert_eq!(total(&records, "triggers") + missed + merged_times, 200, "every time of the plan is accounted for");
+        (missed + merged_times, merged(&records, "trigger_to_handler"))
+    };
+    rig.tell("reset");
+    measure("2ms");
+    // A trigger is open for 3 ms: two of three times find it so, and no figure is mixed up with the next trigger's.
+    rig.tell("irq-delay fixed 3ms");
+    let (not_raised, delayed) = measure("1ms");
+    assert!((120..180).contains(&not_raised), "{not_raised} of 200 times were not raised");
+    assert!(delayed.min_ns().unwrap() >= 3e6);
+    // No emulator raises an interrupt every microsecond.
+    rig.tell("reset");
+    let (not_raised, _) = measure("1us");
+    assert!(not_raised > 0);
+}
+
+fn a_device_of_qemu_raises_its_interrupts(rig: &Rig, kernel: Kernel, name: &str) {
+    let bdf = rig.vm.address(name);
+    let measured = rig.pciescope(&format!("latency irq {bdf} --bind --cpus 0-1 --count 50 --source hardware"));
+    let records = measured.of("irq-hardware");
+    assert!(!records.is_empty(), "{kernel}, {name}: no record");
+    let [triggers, handled, lost, wrong_cpu] =
+        ["triggers", "handled", "lost", "wrong_cpu"].map(|figure| total(&records, figure));
+    assert_eq!(triggers, 50 * records.len() as u64, "{kernel}, {name}");
+    assert_eq!(handled + lost + wrong_cpu, triggers, "{kernel}, {name}");
+    // QEMU's e1000e throttles whatever the driver asks for, and repeats or swallows what it held back; what it repeats
+    // can come while the vector moves to another CPU.
+    if name == "e1000e0" {
+        assert!(handled * 10 >= triggers * 9, "{kernel}, {name}: {handled} of {triggers}");
+    } else {
+        assert_eq!((lost, wrong_cpu, measured.output.status), (0, 0, 0), "{kernel}, {name}");
+    }
+}

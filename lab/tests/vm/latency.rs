@@ -1,0 +1,54 @@
+//! Guests with the latency endpoint that several suites share: one for each kernel with the standard machine, and one with an
+//! IOMMU. What is tried in them stands in the suites.
+
+use pciescope_lab::vm::{Device, Kernel, Place, standard_machine};
+
+use crate::support::Rig;
+use crate::{faults, irq, mmio, say, smoke, surface};
+
+pub fn on_6_1() {
+    on(Kernel::V6_1);
+}
+
+pub fn on_6_12() {
+    on(Kernel::V6_12);
+}
+
+pub fn on_the_newest_kernel() {
+    on(Kernel::Newest);
+}
+
+/// What depends on the kernel: the module, its interface, and interrupts.
+fn on(kernel: Kernel) {
+    let rig = Rig::boot_with(kernel, |builder| {
+        builder.devices(standard_machine()).module("pcilat").device(
+            "unknown0",
+            Device::Other("pci-testdev".into()),
+            Place::RootPort,
+        )
+    });
+    smoke::the_standard_machine_is_there(&rig);
+    say!("the machine is there");
+    mmio::reads_writes_and_read_backs_of_every_width_are_counted(&rig, kernel);
+    say!("accesses are counted");
+    irq::interrupts_of_every_source_are_counted_where_they_belong(&rig, kernel);
+    say!("interrupts are counted");
+    surface::the_modules_surfaces_take_what_is_right_and_refuse_the_rest(&rig, kernel);
+    rig.finish();
+}
+
+/// Every backend on one machine: what they tell of a device does not depend on the kernel.
+pub fn every_backend_behind_an_iommu() {
+    let rig = Rig::boot_at(Kernel::V6_12, Place::Switch, |builder| {
+        builder.intel_iommu(true).module("pcilat").module("vfio-pci").device("edu0", Device::Edu, Place::RootPort)
+    });
+    smoke::vfio_takes_emulated_and_served_devices(&rig);
+    surface::registers_are_read_and_written(&rig);
+    say!("registers are read and written");
+    mmio::injected_delays_are_recovered(&rig);
+    say!("delays are recovered");
+    irq::vfio_sees_an_injected_delay_and_signals_itself_as_control(&rig);
+    say!("interrupts' delays are seen");
+    faults::vfio_gives_everything_back_too(&rig);
+    rig.finish();
+}

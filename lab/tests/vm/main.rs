@@ -1,0 +1,72 @@
+//! The suites on virtual hardware, in one program: `make vm-test` runs all of them, `make vm-test ONLY=drw` those whose names
+//! have `drw` in them. What they share is in support/; support/harness.rs runs them.
+#![allow(clippy::unwrap_used, reason = "a test may panic; its helpers are tests too")]
+
+mod counter_stress;
+mod counters;
+mod digitizer_crate;
+mod disk;
+mod doctor;
+mod drw;
+mod faults;
+mod irq;
+mod latency;
+mod mmio;
+mod rasdes;
+mod readout;
+mod readout_ports;
+mod serve;
+mod shim;
+mod sis8300;
+mod sis8300_faults;
+mod sis8300_stress;
+mod smoke;
+mod stat;
+mod support;
+mod surface;
+mod verify;
+
+use std::process::ExitCode;
+
+use support::harness;
+
+fn main() -> ExitCode {
+    harness::run(TESTS)
+}
+
+/// Every test. The long ones stand first.
+const TESTS: &[harness::Test] = tests![
+    counters::on_6_12,
+    readout::what_is_read_is_what_the_boards_hold,
+    counters::on_6_1,
+    counters::on_the_newest_kernel,
+    latency::every_backend_behind_an_iommu,
+    verify::the_five_experiments_of_the_seed,
+    rasdes::on_6_12_every_count_is_the_boards,
+    sis8300_faults::each_fault_gets_its_error_and_the_next_one_works,
+    sis8300::every_sample_is_the_boards_in_every_mode,
+    latency::on_6_12,
+    latency::on_the_newest_kernel,
+    latency::on_6_1,
+    verify::verify_pcie_agrees_with_the_ledger,
+    sis8300_stress::a_ring_at_full_rate_and_everything_at_random_lose_nothing,
+    disk::every_kernels_driver_works_with_it,
+    mmio::a_machine_of_several_devices_is_measured_without_loss_hop_by_hop_and_side_by_side,
+    faults::unbinding_unplugging_and_offline_cpus_end_a_run_on_every_kernel,
+    faults::signals_kill_9_all_ones_and_removal_leave_the_machine_as_found,
+    readout_ports::the_rates_are_those_of_the_links,
+    readout_ports::the_ports_have_every_byte,
+    stat::what_stat_says_is_what_the_board_counted,
+    serve::prometheus_says_what_the_ledger_says,
+    verify::verify_dram_compares_rates,
+    rasdes::on_6_1_the_seeds_names_count,
+    rasdes::on_the_newest_kernel_counts_are_the_boards,
+    doctor::doctor_finds_what_the_lab_spoiled_says_what_it_could_not_look_at_and_changes_nothing,
+    sis8300::boards_that_share_a_pin_are_told_apart_on_6_1,
+    sis8300::the_newest_kernel_reads_the_same,
+    sis8300_faults::a_board_given_up_does_not_take_the_line_from_others,
+    shim::a_board_that_makes_no_sense_is_refused_and_one_that_is_gone_does_no_harm,
+    surface::under_lockdown_vfio_measures_and_each_refused_backend_says_why,
+    smoke::a_command_gives_output_errors_and_status,
+    smoke::set_up_that_fails_says_what_failed,
+];

@@ -1,0 +1,152 @@
+//! The surfaces of the module and the program: Secure Boot, hostile callers, the seed's text nodes, registers, list.
+
+use crate::support::{PATIENCE, Rig, merged, seen};
+use pciescope_lab::vm::Kernel;
+
+pub fn under_lockdown_vfio_measures_and_each_refused_backend_says_why() {
+    let rig = Rig::boot_with(Kernel::V6_12, |builder| {
+        builder.intel_iommu(true).module("vfio-pci").cmdline("lockdown=integrity")
+    });
+    assert!(rig.must("cat /sys/kernel/security/lockdown").contains("[integrity]"));
+    // An unsigned module is refused by the kernel; the hint leads to vfio.
+    let refused = rig.vm.run("insmod /lib/pciescope/pcilat.ko");
+    assert_ne!(refused.status, 0);
+    let kmod = rig.pciescope(&format!("latency mmio {} --backend kmod --bind --count 10", rig.bdf));
+    assert_eq!(kmod.output.status, 2);
+    assert!(kmod.output.stderr.contains("lockdown") && kmod.output.stderr.contains("vfio"), "{}", kmod.output.stderr);
+    let resource = rig.pciescope(&format!("latency mmio {} --backend resource --count 10", rig.bdf));
+    assert_eq!(resource.output.status, 2);
+    let why = &resource.output.stderr;
+    assert!(why.contains("locked down") && why.contains("vfio"), "{why}");
+
+    rig.tell("reset");
+    rig.tell("read-delay fixed 30us");
+    let measured = rig.pciescope(&format!("latency mmio {} --bind --backend vfio --count 500", rig.bdf));
+    let all = merged(&measured.expect(0, "mmio-read"), "latency");
+    assert!(all.min_ns().unwrap() >= 30e3);
+    rig.tell("read-delay none");
+    let irq = rig.pciescope(&format!(
+        "latency irq {} --bind --backend vfio --vectors 0-1 --cpus 0-1 --count 50 --source hardware",
+        rig.bdf
+    ));
+    assert_eq!(merged(&irq.expect(0, "irq-hardware"), "trigger_to_handler").count(), 2 * 2 * 50);
+    // Configuration reads of user space are still allowed.
+    rig.pciescope(&format!("latency path {} --count 20", rig.bdf)).expect(0, "config-read");
+    rig.finish();
+}
+
+pub fn the_modules_surfaces_take_what_is_right_and_refuse_the_rest(rig: &Rig, kernel: Kernel) {
+    match kernel {
+        Kernel::V6_1 => {}
+        Kernel::V6_12 => {
+            the_seeds_text_nodes_work_as_its_users_know_them(rig);
+            a_bridge_and_an_unknown_device_are_refused(rig);
+        }
+        Kernel::Newest => list_shows_the_standard_machine_and_says_what_can_be_measured(rig),
+    }
+    rig.must(&format!("pciescope bind {} --driver pcilat", rig.bdf));
+    let output = rig.run_within(&format!("/lib/pciescope/pcilat_abuse {}", rig.bdf), PATIENCE);
+    let passed = output.stdout.lines().filter(|line| line.starts_with("ok ")).count();
+    assert!(output.is_success(), "{kernel}: {}\n{}", output.stdout, output.stderr);
+    assert!(passed >= 61, "{kernel}: only {passed} checks ran:\n{}", output.stdout);
+    // The module measures as before.
+    rig.pciescope(&format!("latency mmio {} --count 100", rig.bdf)).expect(0, "mmio-read");
+    rig.must(&format!("pciescope unbind {}", rig.bdf));
+}
+
+fn the_seeds_text_nodes_work_as_its_users_know_them(rig: &Rig) {
+    rig.must(&format!("pciescope bind {} --driver pcilat", rig.bdf));
+    let class = format!("/sys/class/pcilat/{}", rig.bdf);
+    let nodes = format!("/dev/pcilatdriver/{}", rig.bdf);
+    let status = rig.must(&format!("cat {class}/pcilat_iomem"));
+    for part in [
+        "IOMem Read Latency Data",
+        "Available BARs: 0 2",
+        "capacity=100000",
+        "run [bar] [iterations] [ndelay_ns] | clear",
+        "No samples collected",
+    ] {
+        assert!(status.contains(part), "{part:?} is missing:\n{status}");
+    }
+    rig.tell("reset");
+    rig.must(&format!("echo 'run 0 1000 800' >{class}/pcilat_iomem"));
+    assert_eq!(seen(&rig.ledger(), "reads", 0, 0, 4), 4000, "1000 reads on each of 4 CPUs");
+    assert!(rig.must(&format!("cat {class}/pcilat_iomem")).contains("count=4000"));
+    rig.must(&format!("cat {nodes}/iomem >/tmp/iomem.txt"));
+    assert_eq!(rig.must("grep -c '^[0-9]' /tmp/iomem.txt").trim(), "4000");
+    // What the nodes give, `import` takes.
+    let imported = rig.sh("pciescope import /tmp/iomem.txt --format iomem -o /tmp/records.jsonl >/dev/null");
+    assert_eq!(imported.output.status, 0, "{}", imported.output.stderr);
+    let samples: u64 = imported.records.iter().filter_map(|r| r.histograms.get("latency")).map(|h| h.count()).sum();
+    assert_eq!(samples, 4000);
+    rig.must(&format!("echo clear >{class}/pcilat_iomem"));
+    assert!(rig.must(&format!("cat {class}/pcilat_iomem")).contains("count=0"));
+
+    rig.must(&format!("echo 1 >{class}/pcilat_interrupt; echo 'swloop 100 0xf' >{class}/pcilat_interrupt"));
+    let status = rig.must(&format!("cat {class}/pcilat_interrupt"));
+    assert!(status.contains("Interrupt Latency Data (1600 samples)") && status.contains("Enabled: 1"), "{status}");
+    rig.must(&format!("cat {nodes}/interrupt >/tmp/irq.txt"));
+    let imported = rig.sh("pciescope import /tmp/irq.txt --format interrupt -o /tmp/records.jsonl >/dev/null");
+    let samples: u64 =
+        imported.records.iter().filter_map(|r| r.histograms.get("trigger_to_handler")).map(|h| h.count()).sum();
+    assert_eq!((imported.output.status, samples), (0, 1600), "{}", imported.output.stderr);
+    rig.tell("reset");
+    rig.must(&format!("echo clear >{class}/pcilat_interrupt; echo 'iterations 50' >{class}/pcilat_interrupt; echo trigger >{class}/pcilat_interrupt"));
+    assert!(rig.must(&format!("cat {class}/pcilat_interrupt")).contains("Batch iterations: 50"));
+
+    rig.must(&format!(
+        "echo 0x4 >{class}/pcilat_devreg; echo '0x8 0x1234' >{class}/pcilat_devreg; echo 0x8 >{class}/pcilat_devreg"
+    ));
+    let log = rig.must(&format!("cat {nodes}/devreg"));
+    assert!(log.contains("read 0x4 = 0x00000001 rc=0") && log.contains("read 0x8 = 0x00001234 rc=0"), "{log}");
+    for bad in ["run 9", "run 0 0", "run x", "walk", ""] {
+        assert!(!rig.vm.run(&format!("echo '{bad}' >{class}/pcilat_iomem")).is_success(), "{bad:?} was taken");
+    }
+    rig.must(&format!("pciescope unbind {}", rig.bdf));
+}
+
+/// By every backend, with checks.
+pub fn registers_are_read_and_written(rig: &Rig) {
+    for options in ["--backend kmod --bind", "--backend vfio --bind", "--backend resource"] {
+        rig.tell("reset");
+        let reg = |args: &str| rig.vm.run(&format!("pciescope reg {args} {options}"));
+        let bdf = &rig.bdf;
+        let id = reg(&format!("read {bdf} 0:0"));
+        assert!(id.stdout.contains("0x5c0e1a7e"), "{options}: {id:?}");
+        assert!(reg(&format!("write {bdf} 0:8 0xdeadbeef")).is_success(), "{options}");
+        assert_eq!(seen(&rig.ledger(), "writes", 0, 8, 4), 1, "{options}");
+        for (bad, why) in [
+            (format!("read {bdf} 0:0x10000"), "outside"),
+            (format!("read {bdf} 0:0x2"), "multiple"),
+            (format!("read {bdf} 1:0"), "BAR1"),
+            (format!("write {bdf} 0:8 0x100000000"), "0x100000000"),
+        ] {
+            let refused = reg(&bad);
+            assert_eq!(refused.status, 2, "{options}: {bad}: {refused:?}");
+            assert!(refused.stderr.contains(why), "{options}: {bad}: {}", refused.stderr);
+        }
+    }
+}
+
+fn list_shows_the_standard_machine_and_says_what_can_be_measured(rig: &Rig) {
+    let list = rig.must("pciescope list");
+    for name in ["lab0", "e1000e0", "igb0", "nvme0", "edu0", "edu1", "ivshmem0"] {
+        let bdf = rig.vm.address(name);
+        assert!(list.contains(&bdf), "{name} at {bdf} is missing:\n{list}");
+    }
+    let nvme = rig.vm.address("nvme0");
+    // The NVMe drive has a register that is known to be harmless, by its class.
+    let measured = rig.pciescope(&format!("latency mmio {nvme} --bind --count 100"));
+    assert_eq!(merged(&measured.expect(0, "mmio-read"), "latency").count(), 400);
+}
+
+fn a_bridge_and_an_unknown_device_are_refused(rig: &Rig) {
+    let port = rig.must(&format!("basename $(dirname $(readlink -f /sys/bus/pci/devices/{}))", rig.bdf));
+    let bridge = rig
+        .pciescope(&format!("latency mmio {} --bind --count 10 --bar 0 --offset 0 --accept-side-effects", port.trim()));
+    assert_eq!(bridge.output.status, 2);
+    assert!(bridge.output.stderr.contains("bridge"), "{}", bridge.output.stderr);
+    let unknown = rig.pciescope(&format!("latency mmio {} --bind --count 10", rig.vm.address("unknown0")));
+    assert_eq!(unknown.output.status, 2);
+    assert!(unknown.output.stderr.contains("--accept-side-effects"), "{}", unknown.output.stderr);
+}
