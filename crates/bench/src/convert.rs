@@ -9,13 +9,13 @@ mod spec;
 
 use std::collections::BTreeMap;
 use std::io;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use pciescope_convert::{Conversion, Decimation, Isa, Store};
 use pciescope_core::convert::{ConvertPlan, Kernel, TEST};
 use pciescope_core::plan::Plan;
-use pciescope_core::record::{Failure, Metric, Record, SCHEMA, Warning};
-use pciescope_core::{Cpu, Environment, Histogram, Sink};
+use pciescope_core::record::{Metric, Record, Warning};
+use pciescope_core::{Cpu, Environment, Histogram, Identity, Sink};
 use pciescope_hw::memory::ratio::{self, Ratio};
 use pciescope_hw::memory::{Buffer, Pinned};
 use pciescope_hw::{Root, check};
@@ -24,7 +24,7 @@ pub use self::spec::{Output, Spec, all};
 
 use self::exact::Checked;
 use self::settle::{Settled, Which, settle};
-use crate::run::{Summary, new_id};
+use crate::journal::{Journal, Summary};
 
 /// Samples below which a size measures calls rather than conversions.
 pub const SMALLEST: u64 = 1024;
@@ -84,13 +84,9 @@ pub enum Error {
         /// By the crate that converts.
         source: pciescope_convert::Error,
     },
-    /// A record could not be written; what was written before stands.
-    #[error("cannot write the records")]
-    Sink {
-        /// Why.
-        #[source]
-        source: io::Error,
-    },
+    /// A record could not be written.
+    #[error(transparent)]
+    Run(#[from] crate::Error),
 }
 
 impl Error {
@@ -100,8 +96,7 @@ impl Error {
             Error::Memory { .. } => Some("give a smaller size with --sizes".to_owned()),
             Error::Cpu { .. } => Some("give a CPU that is online and that this process may use".to_owned()),
             Error::Refused { .. } => Some("`pciescope convert --list` shows what is available".to_owned()),
-            Error::Sink { source } if source.kind() == io::ErrorKind::StorageFull => Some(crate::run::FULL.to_owned()),
-            Error::Sink { .. } => None,
+            Error::Run(error) => error.hint(),
         }
     }
 }
@@ -127,8 +122,7 @@ pub fn measure(
     };
     let place = |cpu: u32| environment.cpus.iter().find(|known| known.cpu == cpu).cloned();
     let cpu = pinned.as_ref().map(|pinned| place(pinned.cpu()).unwrap_or(Cpu { cpu: pinned.cpu(), ..Cpu::default() }));
-    let mut run = Run { id: new_id(), label: task.label.clone(), cpu, sink, summary: Summary::default() };
-    run.summary.run.clone_from(&run.id);
+    let mut run = Run { cpu, journal: Journal::new(Identity::new("convert", task.label.clone()), sink) };
     run.begin(root, environment, task)?;
     let rows = task.sizes.len() * task.kernels.len() * task.isas.len() * task.stores.len();
     let mut done = 0;
@@ -140,14 +134,15 @@ pub fn measure(
                 progress(&row.kernel(samples as usize).name, done, rows);
                 let figures = row.measure(&mut memory, samples as usize, task.duration, is_stopped);
                 if is_stopped() {
-                    return run.stopped();
+                    run.journal.interrupted(TEST)?;
+                    return Ok(run.journal.finish()?);
                 }
                 run.put(&row, samples as usize, figures)?;
                 done += 1;
             }
         }
     }
-    run.finish()
+    Ok(run.journal.finish()?)
 }
 
 /// Input and output. Every page is touched, and asked to be huge.
@@ -295,13 +290,11 @@ fn ceiling(ratio: Ratio, from: &[ratio::Line], to: &mut [ratio::Line], store: ra
     });
 }
 
-/// A run that goes on: gives every record its identity and hands it to the sink.
+/// A run that goes on.
 struct Run<'a> {
-    id: String,
-    label: Option<String>,
+    /// The CPU of the records.
     cpu: Option<Cpu>,
-    sink: &'a mut dyn Sink,
-    summary: Summary,
+    journal: Journal<'a>,
 }
 
 impl Run<'_> {
@@ -314,20 +307,15 @@ impl Run<'_> {
             threads: task.threads,
             duration_ns: u64::try_from(task.duration.as_nanos()).unwrap_or(u64::MAX),
         };
-        self.write(Record {
-            test: "environment".to_owned(),
-            warnings: check::machine_warnings(root, &environment),
-            environment: Some(environment),
-            plan: Some(Plan::Convert(plan)),
-            ..Record::default()
-        })
+        let warnings = check::machine_warnings(root, &environment);
+        Ok(self.journal.put(Record::first(environment, Plan::Convert(plan), warnings))?)
     }
 
     fn put(&mut self, row: &Row<'_>, samples: usize, figures: Figures) -> Result<(), Error> {
         let kernel = row.kernel(samples);
         if figures.checked.wrong > 0 {
             let Checked { wrong, largest_error, .. } = figures.checked;
-            self.summary.failed_checks.push(format!(
+            self.journal.summary.failed_checks.push(format!(
                 "{} ({}, {}): {wrong} numbers are not the reference's, by up to {largest_error} ULP",
                 kernel.name, kernel.isa, kernel.store
             ));
@@ -343,7 +331,7 @@ impl Run<'_> {
                 hint: "end what else runs on the machine; compare shares of the ceiling rather than rates".to_owned(),
             });
         }
-        self.write(Record {
+        Ok(self.journal.put(Record {
             test: TEST.to_owned(),
             cpu: self.cpu.clone(),
             kernel: Some(kernel),
@@ -351,37 +339,7 @@ impl Run<'_> {
             histograms,
             warnings,
             ..Record::default()
-        })
-    }
-
-    /// Ends a run that the user stopped.
-    fn stopped(mut self) -> Result<Summary, Error> {
-        let text = "the run was ended by the user".to_owned();
-        let failure = Failure { code: "interrupted".to_owned(), text, hint: None };
-        self.summary.failures.push(failure.clone());
-        self.write(Record { test: TEST.to_owned(), error: Some(failure), ..Record::default() })?;
-        self.finish()
-    }
-
-    fn write(&mut self, mut record: Record) -> Result<(), Error> {
-        record.schema = SCHEMA;
-        record.run.clone_from(&self.id);
-        record.time = humantime::format_rfc3339_millis(SystemTime::now()).to_string();
-        record.verb = "convert".to_owned();
-        record.label.clone_from(&self.label);
-        for warning in &record.warnings {
-            if !self.summary.warnings.contains(warning) {
-                self.summary.warnings.push(warning.clone());
-            }
-        }
-        self.sink.put(&record).map_err(|source| Error::Sink { source })?;
-        self.summary.records += 1;
-        Ok(())
-    }
-
-    fn finish(self) -> Result<Summary, Error> {
-        self.sink.finish().map_err(|source| Error::Sink { source })?;
-        Ok(self.summary)
+        })?)
     }
 }
 
@@ -463,7 +421,7 @@ mod tests {
     #[test]
     fn a_number_that_is_wrong_is_a_failed_check() {
         let (task, mut kept) = (task(), Kept::default());
-        let mut run = Run { id: new_id(), label: None, cpu: None, sink: &mut kept, summary: Summary::default() };
+        let mut run = Run { cpu: None, journal: Journal::new(Identity::new("convert", None), &mut kept) };
         let row = Row::new(&task.kernels[0], Isa::Scalar, Store::Auto, 1).unwrap();
         let mut memory = Memory::new(&task, SMALLEST).unwrap();
         for wrong in [0, 3] {
@@ -471,7 +429,7 @@ mod tests {
             figures.checked.wrong += wrong;
             run.put(&row, SMALLEST as usize, figures).unwrap();
         }
-        let summary = run.finish().unwrap();
+        let summary = run.journal.finish().unwrap();
         assert_eq!(summary.failed_checks.len(), 1, "{:?}", summary.failed_checks);
         assert!(summary.failed_checks[0].starts_with("u16-cast-f32 (scalar, cached): 3 numbers are not"));
         assert_eq!(kept.0[1].metrics["wrong"].value, 3.0);

@@ -18,6 +18,7 @@ pub mod convert;
 pub mod counters;
 pub mod estimate;
 pub mod irq;
+pub mod journal;
 pub mod mmio;
 mod online;
 pub mod path;
@@ -28,4 +29,5 @@ mod steal;
 pub mod verify;
 pub mod workload;
 
-pub use run::{Error, Identity, RawSink, Run, Setup, Summary};
+pub use journal::{Journal, Summary};
+pub use run::{Error, RawSink, Run, Setup};

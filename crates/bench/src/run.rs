@@ -1,17 +1,17 @@
-//! What all experiments share: the run's identity, the machine, and the way of each record to the sink.
+//! What experiments on one function share: the function, its machine, and what is known of each CPU.
 
 use std::collections::BTreeMap;
-use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 
 use pciescope_core::outcome::{LATENCY, Sample, TRIGGER_TO_HANDLER};
 use pciescope_core::plan::Plan;
-use pciescope_core::record::{Failure, Method, Metric, Record, SCHEMA, Target, Warning};
-use pciescope_core::{Cpu, Environment, Function, Outcome, Sink};
+use pciescope_core::record::{Failure, Method, Metric, Record, Target, Warning};
+use pciescope_core::{Cpu, Environment, Function, Identity, Outcome, Sink};
 use pciescope_hw::Root;
 use pciescope_hw::probe::Watch;
 
+use crate::journal::{Journal, Summary};
 use crate::online::Online;
 use crate::portion::refusal;
 use crate::steal;
@@ -74,8 +74,8 @@ pub type RawSink<'a> = dyn FnMut(&[Sample]) -> io::Result<()> + 'a;
 /// What a run is about.
 #[derive(Debug, Clone)]
 pub struct Setup {
-    /// The command, for example `latency mmio`.
-    pub verb: &'static str,
+    /// What the records have in common. A fixed time means that the machine is a synthetic one.
+    pub identity: Identity,
     /// The function that is measured.
     pub function: Function,
     /// The machine as it is now.
@@ -84,51 +84,19 @@ pub struct Setup {
     pub warnings: Vec<Warning>,
     /// What the run is to do.
     pub plan: Plan,
-    /// What the user calls the run.
-    pub label: Option<String>,
-    /// Name and time of the records where they must not move: those of a synthetic machine.
-    pub identity: Option<Identity>,
 }
 
-/// What tells the records of a run from those of another.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Identity {
-    /// The `run` field: 16 hexadecimal digits.
-    pub run: String,
-    /// The `time` field: RFC 3339, UTC.
-    pub time: String,
-}
-
-/// What came of a run.
-#[derive(Debug, Clone, Default)]
-pub struct Summary {
-    /// Name of the run: the `run` field of its records.
-    pub run: String,
-    /// Records written, the environment included.
-    pub records: u64,
-    /// What could not be measured, or not to its end.
-    pub failures: Vec<Failure>,
-    /// What was measured and is not as it has to be: lost, doubled or misdirected interrupts, lost samples.
-    pub failed_checks: Vec<String>,
-    /// Every warning of the run once.
-    pub warnings: Vec<Warning>,
-}
-
-/// A run that goes on: gives every record its identity and hands it to the sink.
+/// A run that goes on: adds the function and its doubts to every record.
 pub struct Run<'a> {
     pub(crate) root: &'a Root,
     pub(crate) watch: &'a dyn Watch,
     pub(crate) function: Function,
     pub(crate) started: Instant,
-    verb: &'static str,
-    label: Option<String>,
     cpus: BTreeMap<u32, Cpu>,
     steal_at_start: BTreeMap<u32, u64>,
-    fixed_time: Option<String>,
-    sink: &'a mut dyn Sink,
+    journal: Journal<'a>,
     raw: Option<Box<RawSink<'a>>>,
     raw_lost: u64,
-    summary: Summary,
 }
 
 impl<'a> Run<'a> {
@@ -143,34 +111,22 @@ impl<'a> Run<'a> {
         sink: &'a mut dyn Sink,
         raw: Option<Box<RawSink<'a>>>,
     ) -> Result<Self, Error> {
-        let (id, fixed_time, steal_at_start) = match setup.identity {
-            // The machine's own figures are not those of a synthetic one.
-            Some(identity) => (identity.run, Some(identity.time), BTreeMap::new()),
-            None => (new_id(), None, steal::per_cpu(root)),
-        };
+        let journal = Journal::new(setup.identity, sink);
         let cpus = setup.environment.cpus.iter().map(|cpu| (cpu.cpu, cpu.clone())).collect();
+        // The machine's own figures are not those of a synthetic one.
+        let steal_at_start = if journal.is_live() { steal::per_cpu(root) } else { BTreeMap::new() };
         let mut run = Run {
             root,
             watch,
             function: setup.function,
             started: Instant::now(),
-            verb: setup.verb,
-            label: setup.label,
             cpus,
             steal_at_start,
-            fixed_time,
-            sink,
+            journal,
             raw,
             raw_lost: 0,
-            summary: Summary { run: id, ..Summary::default() },
         };
-        run.put(Record {
-            test: "environment".to_owned(),
-            environment: Some(setup.environment),
-            plan: Some(setup.plan),
-            warnings: setup.warnings,
-            ..Record::default()
-        })?;
+        run.put(Record::first(setup.environment, setup.plan, setup.warnings))?;
         Ok(run)
     }
 
@@ -180,13 +136,12 @@ impl<'a> Run<'a> {
     /// [`Error::Sink`] if the sink cannot finish.
     pub fn finish(mut self) -> Result<Summary, Error> {
         if self.raw_lost > 0 {
-            self.summary.failed_checks.push(format!(
+            self.journal.summary.failed_checks.push(format!(
                 "{} raw samples were overwritten before they were read (the histograms are complete)",
                 self.raw_lost
             ));
         }
-        self.sink.finish().map_err(|source| Error::Sink { source })?;
-        Ok(self.summary)
+        self.journal.finish()
     }
 
     /// The CPU's place in the machine, as far as the environment knows it.
@@ -196,27 +151,9 @@ impl<'a> Run<'a> {
 
     /// Completes a record and writes it.
     pub(crate) fn put(&mut self, mut record: Record) -> Result<(), Error> {
-        record.schema = SCHEMA;
-        record.run.clone_from(&self.summary.run);
-        record.time = match &self.fixed_time {
-            Some(time) => time.clone(),
-            None => humantime::format_rfc3339_millis(SystemTime::now()).to_string(),
-        };
-        record.verb = self.verb.to_owned();
-        record.label.clone_from(&self.label);
         record.device = Some(self.function.clone());
-        for warning in &record.warnings {
-            if !self.summary.warnings.contains(warning) {
-                self.summary.warnings.push(warning.clone());
-            }
-        }
-        if let Some(failure) = &record.error {
-            note_failure(&mut self.summary.failures, failure);
-        }
-        self.summary.failed_checks.extend(failed_checks(&record));
-        self.sink.put(&record).map_err(|source| Error::Sink { source })?;
-        self.summary.records += 1;
-        Ok(())
+        self.journal.summary.failed_checks.extend(failed_checks(&record));
+        self.journal.put(record)
     }
 
     /// Writes the figures of one CPU and target as a record.
@@ -266,7 +203,7 @@ impl<'a> Run<'a> {
 
     /// The machine's tree if the records are of this machine, not of a synthetic one.
     pub(crate) fn real_root(&self) -> Option<&'a Root> {
-        self.fixed_time.is_none().then_some(self.root)
+        self.journal.is_live().then_some(self.root)
     }
 
     /// Why a call of the probe that was told to stop did: the user, or a CPU that went.
@@ -309,19 +246,6 @@ impl<'a> Run<'a> {
         let before = self.steal_at_start.get(&cpu)?;
         Some(steal::per_cpu(self.root).get(&cpu)?.saturating_sub(*before))
     }
-}
-
-/// Adds a failure; one that only says more than the last of its kind takes its place.
-fn note_failure(known: &mut Vec<Failure>, failure: &Failure) {
-    match known.iter_mut().find(|old| old.code == failure.code && failure.text.starts_with(&old.text)) {
-        Some(old) => old.clone_from(failure),
-        None => known.push(failure.clone()),
-    }
-}
-
-/// 64 random bits (the standard library seeds its hasher from the kernel), as 16 hexadecimal digits.
-pub(crate) fn new_id() -> String {
-    format!("{:016x}", RandomState::new().build_hasher().finish())
 }
 
 /// An error with its causes, as `main` prints it.
@@ -377,28 +301,4 @@ fn doubts(method: &Method, outcome: &Outcome) -> Vec<Warning> {
         });
     }
     doubts
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_failure_that_says_more_replaces_the_shorter_one() {
-        let failure = |text: &str| Failure { code: "removed".to_owned(), text: text.to_owned(), hint: None };
-        let mut known = Vec::new();
-        for text in ["gone", "gone", "gone (not measured: CPU 1)", "other"] {
-            note_failure(&mut known, &failure(text));
-        }
-        let texts: Vec<&str> = known.iter().map(|failure| failure.text.as_str()).collect();
-        assert_eq!(texts, ["gone (not measured: CPU 1)", "other"]);
-    }
-
-    #[test]
-    fn a_run_has_its_own_name_of_sixteen_digits() {
-        let (a, b) = (new_id(), new_id());
-        assert_eq!(a.len(), 16);
-        assert!(a.bytes().all(|c| c.is_ascii_hexdigit()));
-        assert_ne!(a, b);
-    }
 }

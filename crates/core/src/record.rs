@@ -81,6 +81,19 @@ pub struct Record {
     pub error: Option<Failure>,
 }
 
+impl Record {
+    /// The first record of a run: the machine, what is doubtful about it, and the plan. [`crate::Identity::mark`] completes it.
+    pub fn first(environment: Environment, plan: Plan, warnings: Vec<Warning>) -> Self {
+        Record {
+            test: "environment".to_owned(),
+            environment: Some(environment),
+            plan: Some(plan),
+            warnings,
+            ..Record::default()
+        }
+    }
+}
+
 /// Brings a record of an older schema to [`SCHEMA`], so that no view has to know what was before. What the older one did
 /// not say stays unknown. docs/record.md says what each schema changed.
 ///

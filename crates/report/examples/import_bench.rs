@@ -6,7 +6,8 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use pciescope_report::import::{self, Origin};
+use pciescope_core::Identity;
+use pciescope_report::import;
 
 #[path = "../tests/sample/mod.rs"]
 #[allow(dead_code, missing_docs, clippy::unwrap_used)]
@@ -46,9 +47,9 @@ fn generate(path: &str, lines: u64) -> io::Result<()> {
 }
 
 fn time(path: &str) -> ExitCode {
-    let origin = Origin { run: "0".repeat(16), time: String::new() };
+    let identity = Identity::new("import", None);
     let start = Instant::now();
-    match import::read(Path::new(path), None, &origin) {
+    match import::read(Path::new(path), None, &identity) {
         Ok(log) => {
             let p99: f64 =
                 log.records.iter().flat_map(|r| r.histograms.values()).filter_map(|h| h.percentile_ns(99.0)).sum();

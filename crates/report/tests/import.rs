@@ -5,19 +5,24 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
 
-use pciescope_core::{Histogram, outcome};
-use pciescope_report::import::{self, Format, Imported, Origin};
+use pciescope_core::{Histogram, Identity, outcome};
+use pciescope_report::import::{self, Format, Imported};
 use pciescope_report::{Error, table};
 use proptest::prelude::*;
 
-fn origin() -> Origin {
-    Origin { run: "00000000000000c1".to_owned(), time: "2026-11-21T10:00:00Z".to_owned() }
+fn identity() -> Identity {
+    Identity {
+        run: "00000000000000c1".to_owned(),
+        verb: "import".to_owned(),
+        label: None,
+        time: Some("2026-11-21T10:00:00Z".to_owned()),
+    }
 }
 
 fn imported(text: &[u8], format: Option<Format>) -> Result<Imported, Error> {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(text).unwrap();
-    import::read(file.path(), format, &origin())
+    import::read(file.path(), format, &identity())
 }
 
 /// Splits lines and fields as the standard library does: slow and plain.
@@ -168,8 +173,8 @@ fn what_is_no_log_is_refused() {
     let error = refused("100 812 0 3\n", Some(Format::Interrupt));
     assert!(error.to_string().contains("\"100 812 0 3\" is not 5 whole numbers"), "{error}");
     assert!(error.hint().unwrap().contains("--format"));
-    assert!(matches!(import::read(Path::new("no/such"), None, &origin()), Err(Error::Read { .. })));
-    assert!(matches!(import::read(Path::new("."), None, &origin()), Err(Error::Read { .. })));
+    assert!(matches!(import::read(Path::new("no/such"), None, &identity()), Err(Error::Read { .. })));
+    assert!(matches!(import::read(Path::new("."), None, &identity()), Err(Error::Read { .. })));
 }
 
 #[test]

@@ -5,8 +5,8 @@
 use std::path::{Path, PathBuf};
 
 use jsonschema::Validator;
-use pciescope_report::import::{self, Origin};
-use pciescope_report::jsonl;
+use pciescope_core::Identity;
+use pciescope_report::{import, jsonl};
 use serde_json::{Value, json};
 
 #[path = "sample/mod.rs"]
@@ -78,10 +78,15 @@ fn every_record_of_the_tests_is_as_the_schema_says() {
             check(&path.display().to_string(), lines(&jsonl::read_records(&path).unwrap().records));
         }
     }
-    let origin = Origin { run: "00000000000000c1".to_owned(), time: "2026-11-21T10:00:00Z".to_owned() };
+    let identity = Identity {
+        run: "00000000000000c1".to_owned(),
+        verb: "import".to_owned(),
+        label: None,
+        time: Some("2026-11-21T10:00:00Z".to_owned()),
+    };
     for entry in std::fs::read_dir(root().join("tests/transcripts")).unwrap() {
         let path = entry.unwrap().path();
-        if let Ok(log) = import::read(&path, None, &origin) {
+        if let Ok(log) = import::read(&path, None, &identity) {
             check(&path.display().to_string(), lines(&log.records));
         }
     }

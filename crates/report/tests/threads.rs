@@ -5,8 +5,8 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use pciescope_core::{Plan, Record, WaitMode, readout};
-use pciescope_report::import::{self, Format, Imported, Origin};
+use pciescope_core::{Identity, Plan, Record, WaitMode, readout};
+use pciescope_report::import::{self, Format, Imported};
 use pciescope_report::{Error, html, table};
 
 const TABLES: [&str; 5] = [
@@ -25,12 +25,17 @@ fn path(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/transcripts").join(name).with_extension("txt")
 }
 
-fn origin() -> Origin {
-    Origin { run: "00000000000000c1".to_owned(), time: "2026-11-21T10:00:00Z".to_owned() }
+fn identity() -> Identity {
+    Identity {
+        run: "00000000000000c1".to_owned(),
+        verb: "import".to_owned(),
+        label: None,
+        time: Some("2026-11-21T10:00:00Z".to_owned()),
+    }
 }
 
 fn imported(name: &str) -> Imported {
-    let log = import::read(&path(name), None, &origin()).unwrap();
+    let log = import::read(&path(name), None, &identity()).unwrap();
     assert_eq!((log.format, log.malformed), (Format::Threads, 0), "{name}");
     log
 }
@@ -38,7 +43,7 @@ fn imported(name: &str) -> Imported {
 fn of_text(text: &str, format: Option<Format>) -> Result<Imported, Error> {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(text.as_bytes()).unwrap();
-    import::read(file.path(), format, &origin())
+    import::read(file.path(), format, &identity())
 }
 
 fn rows(text: &str) -> Vec<&str> {

@@ -3,20 +3,25 @@
 
 use std::path::PathBuf;
 
-use pciescope_core::Comparison;
-use pciescope_report::import::{self, Format, Imported, Origin};
+use pciescope_core::{Comparison, Identity};
+use pciescope_report::import::{self, Format, Imported};
 use pciescope_report::{Error, table};
 
 fn transcript(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/transcripts").join(name).with_extension("txt")
 }
 
-fn origin() -> Origin {
-    Origin { run: "00000000000000c1".to_owned(), time: "2026-11-21T10:00:00Z".to_owned() }
+fn identity() -> Identity {
+    Identity {
+        run: "00000000000000c1".to_owned(),
+        verb: "import".to_owned(),
+        label: None,
+        time: Some("2026-11-21T10:00:00Z".to_owned()),
+    }
 }
 
 fn imported(name: &str) -> Imported {
-    let log = import::read(&transcript(name), None, &origin()).unwrap();
+    let log = import::read(&transcript(name), None, &identity()).unwrap();
     assert_eq!((log.format, log.malformed), (Format::PerfStat, 0), "{name}");
     log
 }
@@ -104,13 +109,13 @@ fn the_workload_may_stand_in_a_file_of_its_own() {
     std::fs::write(&perf_file, format!(" Performance{perf}")).unwrap();
     std::fs::write(&fio_file, fio).unwrap();
     std::fs::write(&words, "40960.00 20507.82\n").unwrap();
-    let alone = import::read(&perf_file, None, &origin()).unwrap();
+    let alone = import::read(&perf_file, None, &identity()).unwrap();
     assert_eq!(alone.records.iter().filter_map(Comparison::from_record).count(), 0);
-    let both = import::read_beside(&perf_file, None, &origin(), Some(&fio_file)).unwrap();
+    let both = import::read_beside(&perf_file, None, &identity(), Some(&fio_file)).unwrap();
     let whole = imported("pcie-1-read");
     let comparison = |log: &Imported| log.records.iter().find_map(Comparison::from_record).unwrap();
     assert_eq!(comparison(&both), comparison(&whole));
-    let refused = import::read_beside(&perf_file, None, &origin(), Some(&words)).unwrap_err();
+    let refused = import::read_beside(&perf_file, None, &identity(), Some(&words)).unwrap_err();
     assert!(matches!(refused, Error::NoWorkload { found: 0, .. }), "{refused}");
 }
 
@@ -125,7 +130,7 @@ fn bytes_and_units_of_16_bytes_are_told_apart() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("perf.txt");
     std::fs::write(&file, bytes).unwrap();
-    let log = import::read(&file, None, &origin()).unwrap();
+    let log = import::read(&file, None, &identity()).unwrap();
     let (new, old) = (log.records.iter().find_map(Comparison::from_record).unwrap(), imported("pcie-1-read"));
     let old = old.records.iter().find_map(Comparison::from_record).unwrap();
     assert_eq!((new.bytes_per_count, old.bytes_per_count), (1.0, 16.0));

@@ -1,13 +1,11 @@
 //! The readings of a run and the records made of them.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::io;
-use std::time::SystemTime;
 
 use pciescope_core::plan::{Plan, StatPlan};
-use pciescope_core::record::{Failure, Instance, Interval, Method, Record, SCHEMA, Warning};
-use pciescope_core::{Environment, Sink};
+use pciescope_core::record::{Failure, Instance, Interval, Method, Record, Warning};
+use pciescope_core::{Environment, Identity, Sink};
 use pciescope_hw::perf::Doubt;
 use pciescope_hw::wait::{Woken, now_ns};
 use pciescope_hw::{Root, inventory};
@@ -15,7 +13,8 @@ use pciescope_hw::{Root, inventory};
 use super::choose::{Choice, Panel};
 use super::figures::{self, Figure, least};
 use super::session::Session;
-use crate::run::{Error, Summary, chain, new_id};
+use crate::journal::{Journal, Summary};
+use crate::run::{Error, chain};
 
 /// The `test` field of the records of counters.
 pub const TEST: &str = "counters";
@@ -70,16 +69,18 @@ pub fn measure(root: &Root, task: Task, host: &mut dyn Host, sink: &mut dyn Sink
         return Err(nothing_opened(&session, &panels));
     }
     plan.events = session.events().map(ToString::to_string).collect();
-    let mut writer = Writer::new(panels, &session, &environment, label);
-    writer.begin(sink, &session, environment, &plan, absent)?;
+    let mut journal = Journal::new(Identity::new("stat", label), sink);
+    let mut writer = Writer::new(panels, &session, &environment);
+    let mut warnings = absent;
+    warnings.append(&mut writer.not_counted(&session));
+    journal.put(Record::first(environment, Plan::Stat(plan.clone()), warnings))?;
     if plan.interval_ns.is_some() {
         session.follow_cpus();
     }
-    let outcome = count(root, &plan, &mut session, &mut writer, host, sink);
+    let outcome = count(root, &plan, &mut session, &mut writer, host, &mut journal);
     session.stop();
     outcome?;
-    sink.finish().map_err(|source| Error::Sink { source })?;
-    Ok(writer.summary)
+    journal.finish()
 }
 
 /// The loop of readings.
@@ -89,7 +90,7 @@ fn count(
     session: &mut Session,
     writer: &mut Writer,
     host: &mut dyn Host,
-    sink: &mut dyn Sink,
+    journal: &mut Journal<'_>,
 ) -> Result<(), Error> {
     let fail = |source| Error::Command { command: plan.command.first().cloned().unwrap_or_default(), source };
     session.start(root);
@@ -123,7 +124,7 @@ fn count(
             links = now + LINKS_NS;
         }
         interval.end_ns = now - start;
-        writer.put(sink, session, interval)?;
+        writer.put(journal, session, interval)?;
         written += 1;
         if is_over || plan.count.is_some_and(|count| written >= count) {
             break;
@@ -136,7 +137,7 @@ fn count(
         }
     }
     if !session.is_alive() {
-        writer.summary.failures.push(Failure {
+        journal.summary.failures.push(Failure {
             code: "removed".to_owned(),
             text: "no counter is left: all PMUs are gone".to_owned(),
             hint: None,
@@ -168,7 +169,6 @@ struct Writer {
     ended: Vec<bool>,
     is_first: bool,
     batch: Vec<Record>,
-    summary: Summary,
 }
 
 /// Channels that are added up.
@@ -179,15 +179,10 @@ struct Sum {
 }
 
 impl Writer {
-    fn new(panels: Vec<Panel>, session: &Session, environment: &Environment, label: Option<String>) -> Self {
-        let run = new_id();
+    fn new(panels: Vec<Panel>, session: &Session, environment: &Environment) -> Self {
         let method =
             Method { backend: "perf".to_owned(), emulated: environment.hypervisor.is_some(), ..Method::default() };
         let record = |instance: Instance, function| Record {
-            schema: SCHEMA,
-            run: run.clone(),
-            verb: "stat".to_owned(),
-            label: label.clone(),
             test: TEST.to_owned(),
             device: function,
             instance: Some(instance),
@@ -223,37 +218,7 @@ impl Writer {
             sums: sums.into_iter().map(|(_, sum)| sum).collect(),
             is_first: true,
             batch: Vec::new(),
-            summary: Summary { run, ..Summary::default() },
         }
-    }
-
-    /// Writes the record of the environment.
-    fn begin(
-        &mut self,
-        sink: &mut dyn Sink,
-        session: &Session,
-        environment: Environment,
-        plan: &StatPlan,
-        absent: Vec<Warning>,
-    ) -> Result<(), Error> {
-        let mut warnings = absent;
-        warnings.append(&mut self.not_counted(session));
-        self.summary.warnings.clone_from(&warnings);
-        let first = Record {
-            schema: SCHEMA,
-            run: self.summary.run.clone(),
-            time: humantime::format_rfc3339_millis(SystemTime::now()).to_string(),
-            verb: "stat".to_owned(),
-            label: self.records.first().and_then(|record| record.label.clone()),
-            test: "environment".to_owned(),
-            environment: Some(environment),
-            plan: Some(Plan::Stat(plan.clone())),
-            warnings,
-            ..Record::default()
-        };
-        sink.put(&first).map_err(|source| Error::Sink { source })?;
-        self.summary.records += 1;
-        Ok(())
     }
 
     /// What could not be counted, PMUs with the same lack in one warning.
@@ -288,9 +253,7 @@ impl Writer {
     }
 
     /// Writes the records of an interval.
-    fn put(&mut self, sink: &mut dyn Sink, session: &Session, interval: Interval) -> Result<(), Error> {
-        let mut time = String::with_capacity(32);
-        let _ = write!(time, "{}", humantime::format_rfc3339_millis(SystemTime::now()));
+    fn put(&mut self, journal: &mut Journal<'_>, session: &Session, interval: Interval) -> Result<(), Error> {
         for number in 0..self.panels.len() {
             self.fill(session, number);
         }
@@ -298,7 +261,6 @@ impl Writer {
             self.fill_sum(number);
         }
         for record in &mut self.records {
-            record.time.clone_from(&time);
             record.interval = Some(interval);
         }
         self.is_first = false;
@@ -308,12 +270,10 @@ impl Writer {
         if (0..self.records.len()).any(has_ended) {
             let alive = self.records.iter().enumerate().filter(|(place, _)| !has_ended(*place));
             self.batch.extend(alive.map(|(_, record)| record.clone()));
-            sink.put_all(&self.batch)
+            journal.put_all(&mut self.batch)?;
         } else {
-            sink.put_all(&self.records)
+            journal.put_all(&mut self.records)?;
         }
-        .map_err(|source| Error::Sink { source })?;
-        self.summary.records += self.records.len() as u64;
         for (place, ended) in self.ended.iter_mut().enumerate() {
             *ended |= self.records[place].error.is_some();
         }
@@ -326,9 +286,7 @@ impl Writer {
         record.warnings.clear();
         if let Some(error) = session.gone(number) {
             if record.error.is_none() {
-                let failure = Failure { code: error.code().to_owned(), text: chain(error), hint: error.hint() };
-                self.summary.failures.push(failure.clone());
-                record.error = Some(failure);
+                record.error = Some(Failure { code: error.code().to_owned(), text: chain(error), hint: error.hint() });
             }
             record.metrics.clear();
             self.figures[number].clear();
@@ -363,11 +321,6 @@ impl Writer {
                 text: "counters took turns on the same hardware: their figures are scaled".to_owned(),
                 hint: "count fewer at once for exact figures, for example one direction by -e".to_owned(),
             });
-        }
-        for warning in &record.warnings {
-            if !self.summary.warnings.contains(warning) && self.summary.warnings.len() < WARNINGS_KEPT {
-                self.summary.warnings.push(warning.clone());
-            }
         }
     }
 
@@ -425,9 +378,6 @@ impl Lack {
         Warning { code: "not-counted".to_owned(), text, hint }
     }
 }
-
-/// So many warnings are kept for the end of a run; the records have all.
-const WARNINGS_KEPT: usize = 100;
 
 fn doubtful(event: &str, doubt: Doubt) -> Warning {
     let hint = match doubt {

@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::mpsc::channel;
 use std::thread;
 
-use pciescope_core::plan::Plan;
 use pciescope_core::record::{Failure, Warning};
-use pciescope_core::{Environment, Metric, Record, Sink};
+use pciescope_core::{Environment, Metric, Sink};
 use pciescope_hw::Root;
 use pciescope_hw::daq::{Daq, Options};
 use pciescope_hw::perf::{Profile, Sampler, Sampling, Symbols, Whom};
@@ -17,7 +16,8 @@ use super::plan::{Group, Manner, Opener, Source};
 use super::record::{Scene, Writer};
 use super::row::{Active, Laps, active};
 use super::worker::{self, Gate, Post, Taken};
-use crate::run::{Error, Summary};
+use crate::journal::Summary;
+use crate::run::Error;
 
 /// What is to be done.
 pub struct Task<'t> {
@@ -51,15 +51,7 @@ pub trait Host: Sync {
 /// # Errors
 /// [`Error::Sink`]. What a device does wrong stands in its records and in the summary.
 pub fn measure(root: &Root, task: Task<'_>, host: &dyn Host, sink: &mut dyn Sink) -> Result<Summary, Error> {
-    let mut writer = Writer::new(sink, task.label.clone());
-    let first = task.groups.first().map(|group| task.manner.stated(&group.plan)).unwrap_or_default();
-    writer.put(Record {
-        test: "environment".to_owned(),
-        environment: Some(task.environment.clone()),
-        plan: Some(Plan::Readout(first)),
-        warnings: task.warnings.clone(),
-        ..Record::default()
-    })?;
+    let mut writer = Writer::begin(sink, &task)?;
     for (number, group) in task.groups.iter().enumerate() {
         if host.is_stopped() {
             break;

@@ -1,18 +1,18 @@
 //! Rows and groups as records.
 
 use std::collections::BTreeMap;
-use std::time::SystemTime;
 
 use pciescope_core::plan::Plan;
 use pciescope_core::readout::{SUMMARY, TEST};
-use pciescope_core::record::{Failure, Interval, SCHEMA, Warning};
-use pciescope_core::{Access, Bdf, Function, Link, Method, Metric, Record, Sink, Stream, Work};
+use pciescope_core::record::{Interval, Warning};
+use pciescope_core::{Access, Bdf, Function, Identity, Link, Method, Metric, Record, Sink, Stream, Work};
 use pciescope_hw::ceiling;
 
 use super::group::{Outcome, Task};
 use super::plan::{Group, Source};
 use super::row::{Active, Row};
-use crate::run::{Error, Summary, chain, new_id};
+use crate::journal::{Journal, Summary};
+use crate::run::{Error, chain};
 
 /// What the records of a group are of.
 pub(super) struct Scene<'s> {
@@ -28,35 +28,16 @@ impl<'s> Scene<'s> {
     }
 }
 
-/// Gives every record its identity and hands it on.
-pub(super) struct Writer<'w> {
-    sink: &'w mut dyn Sink,
-    label: Option<String>,
-    summary: Summary,
-}
+/// Writes the rows and summaries of groups.
+pub(super) struct Writer<'w>(Journal<'w>);
 
 impl<'w> Writer<'w> {
-    pub fn new(sink: &'w mut dyn Sink, label: Option<String>) -> Self {
-        Writer { sink, label, summary: Summary { run: new_id(), ..Summary::default() } }
-    }
-
-    pub fn put(&mut self, mut record: Record) -> Result<(), Error> {
-        record.schema = SCHEMA;
-        record.run.clone_from(&self.summary.run);
-        record.time = humantime::format_rfc3339_millis(SystemTime::now()).to_string();
-        "readout".clone_into(&mut record.verb);
-        record.label.clone_from(&self.label);
-        for warning in &record.warnings {
-            if !self.summary.warnings.contains(warning) {
-                self.summary.warnings.push(warning.clone());
-            }
-        }
-        if let Some(failure) = record.error.as_ref().filter(|failure| !self.summary.failures.contains(failure)) {
-            self.summary.failures.push(failure.clone());
-        }
-        self.sink.put(&record).map_err(|source| Error::Sink { source })?;
-        self.summary.records += 1;
-        Ok(())
+    /// Writes the record of the environment too.
+    pub fn begin(sink: &'w mut dyn Sink, task: &Task<'_>) -> Result<Self, Error> {
+        let mut journal = Journal::new(Identity::new("readout", task.label.clone()), sink);
+        let plan = task.groups.first().map(|group| task.manner.stated(&group.plan)).unwrap_or_default();
+        journal.put(Record::first(task.environment.clone(), Plan::Readout(plan), task.warnings.clone()))?;
+        Ok(Writer(journal))
     }
 
     /// Writes the rows of a group and its summary.
@@ -82,7 +63,7 @@ impl<'w> Writer<'w> {
                 }
                 end_ns = end_ns.max(row.end_ns);
                 self.judge(scene, source, row);
-                self.put(record)?;
+                self.0.put(record)?;
             }
         }
         total.interval = Some(Interval { start_ns: 0, end_ns: end_ns.saturating_sub(origin_ns) });
@@ -109,7 +90,7 @@ impl<'w> Writer<'w> {
                 hint: err.hint().unwrap_or_else(|| "the figures stand without them".to_owned()),
             }),
         }
-        self.put(total)
+        self.0.put(total)
     }
 
     /// Figures that fail the run.
@@ -117,28 +98,22 @@ impl<'w> Writer<'w> {
         let place = format!("{}: {}", source.path.display(), row.function);
         if let Some(wrong) = &row.finding.first {
             let text = format!("{place}: {} bytes are wrong, the first {wrong}", row.finding.wrong);
-            self.summary.failed_checks.push(text);
+            self.0.summary.failed_checks.push(text);
         }
         let floor = scene.task.manner.min_bytes_per_s.filter(|_| row.is_reading);
         if let (Some(floor), Some(speed)) = (floor, row.speed()) {
             if speed < floor {
                 let (speed, floor) = (speed / 1e6, floor / 1e6);
-                self.summary.failed_checks.push(format!("{place}: {speed:.1} MB/s, less than {floor:.1} MB/s"));
+                self.0.summary.failed_checks.push(format!("{place}: {speed:.1} MB/s, less than {floor:.1} MB/s"));
             }
         }
     }
 
     pub fn finish(mut self, is_stopped: bool) -> Result<Summary, Error> {
-        if is_stopped && !self.summary.failures.iter().any(|failure| failure.code == "interrupted") {
-            let text = "the run was ended by the user".to_owned();
-            self.put(Record {
-                test: SUMMARY.to_owned(),
-                error: Some(Failure { code: "interrupted".to_owned(), text, hint: None }),
-                ..Record::default()
-            })?;
+        if is_stopped && !self.0.summary.failures.iter().any(|failure| failure.code == "interrupted") {
+            self.0.interrupted(SUMMARY)?;
         }
-        self.sink.finish().map_err(|source| Error::Sink { source })?;
-        Ok(self.summary)
+        self.0.finish()
     }
 }
 

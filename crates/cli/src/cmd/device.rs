@@ -1,8 +1,8 @@
 //! The device of a verb: the function, the machine around it, its driver, and the backend that reaches it.
 
-use pciescope_bench::{Identity, Setup};
+use pciescope_bench::Setup;
 use pciescope_core::plan::Plan;
-use pciescope_core::{Bdf, CpuList, Environment, Function, Warning};
+use pciescope_core::{Bdf, CpuList, Environment, Function, Identity, Warning};
 use pciescope_hw::bind::{self, Bound, Driver};
 use pciescope_hw::probe::fake::Machine as FakeMachine;
 use pciescope_hw::probe::open::{Backend, Need, Opened, open};
@@ -71,7 +71,8 @@ pub struct Device {
     pub bdf: Bdf,
     environment: Environment,
     warnings: Vec<Warning>,
-    identity: Option<Identity>,
+    /// Run and time of the records of a synthetic machine.
+    fixed: Option<(String, String)>,
 }
 
 impl Device {
@@ -94,7 +95,7 @@ impl Device {
                 bdf: fake.bdf(),
                 environment: fake.environment(),
                 warnings: Vec::new(),
-                identity: Some(Identity { run: fake.run(), time: fake.time() }),
+                fixed: Some((fake.run(), fake.time())),
             });
         }
         let bdf = bdf.ok_or_else(|| {
@@ -106,7 +107,7 @@ impl Device {
         let function = pci::function(&ctx.root, bdf)?;
         let environment = environment::read(&ctx.root);
         let warnings = check::warnings(&ctx.root, &environment, Some(&function));
-        Ok(Device { function, bdf, environment, warnings, identity: None })
+        Ok(Device { function, bdf, environment, warnings, fixed: None })
     }
 
     /// The CPUs that `choice` means.
@@ -204,15 +205,17 @@ impl Device {
     }
 
     /// What the run is about.
-    pub fn setup(&self, verb: &'static str, label: Option<String>, plan: Plan) -> Setup {
+    pub fn setup(&self, verb: &str, label: Option<String>, plan: Plan) -> Setup {
+        let mut identity = Identity::new(verb, label);
+        if let Some((run, time)) = &self.fixed {
+            identity = Identity { run: run.clone(), time: Some(time.clone()), ..identity };
+        }
         Setup {
-            verb,
+            identity,
             function: self.function.clone(),
             environment: self.environment.clone(),
             warnings: self.warnings.clone(),
             plan,
-            label,
-            identity: self.identity.clone(),
         }
     }
 }

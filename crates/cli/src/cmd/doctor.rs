@@ -4,14 +4,12 @@ mod silence;
 
 use std::collections::BTreeSet;
 use std::fs::File;
-use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
 
-use pciescope_core::record::SCHEMA;
-use pciescope_core::{Bdf, Environment, Finding, Function, Metric, Record, Severity, Sink, Warning};
+use pciescope_core::{Bdf, Environment, Finding, Function, Identity, Metric, Record, Severity, Sink, Warning};
 use pciescope_hw::doctor::{self, CHECKS, Check, Examined, Machine, Readings, Unseen};
 use pciescope_hw::{Root, environment, pci};
 use pciescope_report::{jsonl, table};
@@ -261,14 +259,7 @@ fn records(
     examined: &[Examined],
     checks: usize,
 ) -> Vec<Record> {
-    let now = SystemTime::now();
-    let run = format!("{:016x}", RandomState::new().hash_one(now));
     let record = |bdf: Option<Bdf>| Record {
-        schema: SCHEMA,
-        run: run.clone(),
-        time: humantime::format_rfc3339_millis(now).to_string(),
-        verb: "doctor".to_owned(),
-        label: args.label.clone(),
         test: "doctor".to_owned(),
         findings: findings.iter().filter(|finding| finding.bdf == bdf).cloned().collect(),
         warnings: examined.iter().filter(|one| one.bdf == bdf).filter_map(warning).collect(),
@@ -279,7 +270,10 @@ fn records(
     machine.metrics.insert("checks".to_owned(), Metric::count(checks as u64));
     machine.environment = Some(environment);
     let of = |function: Function| Record { device: Some(function.clone()), ..record(function.bdf) };
-    std::iter::once(machine).chain(functions.into_iter().map(of)).collect()
+    let mut records: Vec<Record> = std::iter::once(machine).chain(functions.into_iter().map(of)).collect();
+    let (identity, now) = (Identity::new("doctor", args.label.clone()), SystemTime::now());
+    records.iter_mut().for_each(|record| identity.mark(record, now));
+    records
 }
 
 fn warning(one: &Examined) -> Option<Warning> {

@@ -1,12 +1,10 @@
 //! `pciescope import`: foreign logs to records.
 
-use std::hash::{BuildHasher, RandomState};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::SystemTime;
 
-use pciescope_core::Sink;
-use pciescope_report::import::{self, Format, Imported, Origin};
+use pciescope_core::{Identity, Sink};
+use pciescope_report::import::{self, Format, Imported};
 
 use super::Ctx;
 use super::latency::output::{Output, OutputArgs};
@@ -68,11 +66,9 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         Kind::Threads => Format::Threads,
     });
     let mut output = Output::open(&args.output)?;
-    let mut log = import::read_beside(&args.file, format, &origin(), args.workload.as_deref())?;
-    for record in &mut log.records {
-        record.label.clone_from(&output.label);
-        output.put(record)?;
-    }
+    let identity = Identity::new("import", output.label.clone());
+    let log = import::read_beside(&args.file, format, &identity, args.workload.as_deref())?;
+    output.put_all(&log.records)?;
     output.finish()?;
     tell(ctx, &log);
     Ok(if log.malformed > 0 { ExitCode::from(1) } else { ExitCode::SUCCESS })
@@ -83,14 +79,5 @@ fn tell(ctx: &Ctx, log: &Imported) {
     if ctx.verbose > 0 || log.malformed > 0 {
         let (format, samples, words) = (log.format.name(), log.samples, log.words);
         ctx.note(&format!("{format}: {samples} of {} lines taken, {words} of words passed over{malformed}", log.lines));
-    }
-}
-
-/// A run's name that no other import has, and the time.
-fn origin() -> Origin {
-    let now = SystemTime::now();
-    Origin {
-        run: format!("{:016x}", RandomState::new().hash_one(now)),
-        time: humantime::format_rfc3339_millis(now).to_string(),
     }
 }

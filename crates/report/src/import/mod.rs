@@ -14,9 +14,9 @@ pub mod workload;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
+use std::time::SystemTime;
 
-use pciescope_core::record::SCHEMA;
-use pciescope_core::{Cpu, Histogram, Method, Metric, Record, Warning};
+use pciescope_core::{Cpu, Histogram, Identity, Method, Metric, Record, Warning};
 
 use self::lines::{Part, Row};
 use self::tally::Tally;
@@ -48,15 +48,6 @@ impl Format {
     }
 }
 
-/// What the records of an import say of their run.
-#[derive(Debug, Clone)]
-pub struct Origin {
-    /// Name of the run: 16 hexadecimal digits.
-    pub run: String,
-    /// When it was imported: RFC 3339, UTC.
-    pub time: String,
-}
-
 /// An imported log.
 #[derive(Debug)]
 pub struct Imported {
@@ -78,8 +69,8 @@ pub struct Imported {
 ///
 /// # Errors
 /// [`Error::Read`]; [`Error::UnknownFormat`] where the beginning fits no format; [`Error::NoSample`] where no line did.
-pub fn read(path: &Path, format: Option<Format>, origin: &Origin) -> Result<Imported, Error> {
-    read_beside(path, format, origin, None)
+pub fn read(path: &Path, format: Option<Format>, identity: &Identity) -> Result<Imported, Error> {
+    read_beside(path, format, identity, None)
 }
 
 /// As [`read`], with what a workload printed while `perf stat` counted (fio's report, or bw_mem's line) where that is a file of its own.
@@ -90,7 +81,7 @@ pub fn read(path: &Path, format: Option<Format>, origin: &Origin) -> Result<Impo
 pub fn read_beside(
     path: &Path,
     format: Option<Format>,
-    origin: &Origin,
+    identity: &Identity,
     workload: Option<&Path>,
 ) -> Result<Imported, Error> {
     let fail = |source| Error::Read { path: path.to_owned(), source };
@@ -116,12 +107,15 @@ pub fn read_beside(
     let rest = io::Cursor::new(head).chain(input);
     // A regular file is opened again by every thread; anything else is read on from where it is.
     let file = is_regular.then_some(path);
-    match format {
-        Format::Interrupt => log(path, file, rest, origin, format, interrupt::meaning, interrupt::record),
-        Format::Iomem => log(path, file, rest, origin, format, iomem::meaning, iomem::record),
-        Format::PerfStat => perf(path, rest, origin, workload),
-        Format::Threads => threads(path, rest, origin),
-    }
+    let mut imported = match format {
+        Format::Interrupt => log(path, file, rest, format, interrupt::meaning, interrupt::record),
+        Format::Iomem => log(path, file, rest, format, iomem::meaning, iomem::record),
+        Format::PerfStat => perf(path, rest, workload),
+        Format::Threads => threads(path, rest),
+    }?;
+    let now = SystemTime::now();
+    imported.records.iter_mut().for_each(|record| identity.mark(record, now));
+    Ok(imported)
 }
 
 /// How much of a log is looked at to find out what it is.
@@ -153,7 +147,6 @@ fn log<const F: usize, const V: usize>(
     path: &Path,
     file: Option<&Path>,
     rest: impl Read,
-    origin: &Origin,
     format: Format,
     meaning: fn([u64; F]) -> Row<V>,
     record: fn(u32, [Histogram; V]) -> Record,
@@ -181,7 +174,7 @@ fn log<const F: usize, const V: usize>(
         imported.records.push(Record {
             cpu: Some(Cpu { cpu, ..Cpu::default() }),
             method: Some(method(format)),
-            ..blank(origin, record(target, histograms))
+            ..record(target, histograms)
         });
     }
     if let Some(first) = imported.records.first_mut() {
@@ -224,16 +217,12 @@ fn method(format: Format) -> Method {
     }
 }
 
-fn blank(origin: &Origin, record: Record) -> Record {
-    Record { schema: SCHEMA, run: origin.run.clone(), time: origin.time.clone(), verb: "import".to_owned(), ..record }
-}
-
 /// The lines that were not taken, by file and number.
 fn placed(path: &Path, named: &[(u64, String)]) -> Vec<String> {
     named.iter().map(|(line, why)| format!("{}:{line}: {why}", path.display())).take(lines::NAMED).collect()
 }
 
-fn threads(path: &Path, mut input: impl Read, origin: &Origin) -> Result<Imported, Error> {
+fn threads(path: &Path, mut input: impl Read) -> Result<Imported, Error> {
     let mut text = Vec::new();
     input.read_to_end(&mut text).map_err(|source| Error::Read { path: path.to_owned(), source })?;
     let read = threads::parse(&String::from_utf8_lossy(&text));
@@ -242,7 +231,7 @@ fn threads(path: &Path, mut input: impl Read, origin: &Origin) -> Result<Importe
         let format = Format::Threads.name();
         return Err(Error::NoSample { path: path.to_owned(), format, first: named.into_iter().next() });
     }
-    let mut records: Vec<Record> = read.records.into_iter().map(|record| blank(origin, record)).collect();
+    let mut records = read.records;
     if let (Some(first), true) = (records.first_mut(), read.malformed > 0) {
         first.warnings.push(malformed(path, read.malformed, &named));
     }
@@ -256,7 +245,7 @@ fn threads(path: &Path, mut input: impl Read, origin: &Origin) -> Result<Importe
     })
 }
 
-fn perf(path: &Path, mut input: impl Read, origin: &Origin, workload: Option<&Path>) -> Result<Imported, Error> {
+fn perf(path: &Path, mut input: impl Read, workload: Option<&Path>) -> Result<Imported, Error> {
     let mut text = Vec::new();
     input.read_to_end(&mut text).map_err(|source| Error::Read { path: path.to_owned(), source })?;
     let text = String::from_utf8_lossy(&text);
@@ -278,7 +267,7 @@ fn perf(path: &Path, mut input: impl Read, origin: &Origin, workload: Option<&Pa
             compared
         }
     };
-    let mut records: Vec<Record> = read.records.into_iter().chain(compared).map(|r| blank(origin, r)).collect();
+    let mut records: Vec<Record> = read.records.into_iter().chain(compared).collect();
     if let (Some(first), true) = (records.first_mut(), read.malformed > 0) {
         first.warnings.push(malformed(path, read.malformed, &named));
     }

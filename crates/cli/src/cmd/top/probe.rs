@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 
 use pciescope_bench::{Run, mmio};
 use pciescope_core::plan::Plan;
-use pciescope_core::record::SCHEMA;
 use pciescope_core::{CpuList, MmioPlan, MmioTest, Order, Record, Sink};
 use pciescope_hw::Root;
 use pciescope_hw::probe::open::{Backend, Need, open};
@@ -158,7 +157,6 @@ struct Sending {
 impl Sending {
     fn refuse(&mut self, device: &Device, err: &anyhow::Error) {
         let record = Record {
-            schema: SCHEMA,
             test: MmioTest::Read.name().to_owned(),
             device: Some(device.function.clone()),
             error: Some(failure(err)),

@@ -5,13 +5,11 @@ mod dram;
 mod pcie;
 mod readout;
 
-use std::hash::{BuildHasher, RandomState};
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
 use pciescope_bench::verify::{Options, Verified};
-use pciescope_core::record::SCHEMA;
-use pciescope_core::{Function, Method, Metric, Record, Sink, Warning};
+use pciescope_core::{Function, Identity, Method, Metric, Record, Sink, Warning};
 
 use super::Ctx;
 use super::latency::output::Output;
@@ -73,16 +71,15 @@ fn percent(text: &str) -> Result<f64, String> {
 struct Journal<'j> {
     ctx: &'j Ctx,
     output: Output,
-    verb: &'static str,
-    run: String,
+    identity: Identity,
     is_wrong: bool,
     rows: u32,
 }
 
 impl<'j> Journal<'j> {
-    fn new(ctx: &'j Ctx, output: Output, verb: &'static str) -> Self {
-        let run = format!("{:016x}", RandomState::new().hash_one(SystemTime::now()));
-        Journal { ctx, output, verb, run, is_wrong: false, rows: 0 }
+    fn new(ctx: &'j Ctx, output: Output, verb: &str) -> Self {
+        let identity = Identity::new(verb, output.label.clone());
+        Journal { ctx, output, identity, is_wrong: false, rows: 0 }
     }
 
     /// How the experiments are to go about it.
@@ -94,11 +91,6 @@ impl<'j> Journal<'j> {
     fn put(&mut self, verified: &Verified, device: Option<&Function>, emulated: bool) -> anyhow::Result<()> {
         for (row, idle) in verified.rows.iter().zip(&verified.idle_bytes_per_s) {
             let mut record = Record {
-                schema: SCHEMA,
-                run: self.run.clone(),
-                time: humantime::format_rfc3339_millis(SystemTime::now()).to_string(),
-                verb: self.verb.to_owned(),
-                label: self.output.label.clone(),
                 device: device.cloned(),
                 method: Some(Method { backend: "perf".to_owned(), emulated, ..Method::default() }),
                 ..row.to_record()
@@ -121,6 +113,7 @@ impl<'j> Journal<'j> {
             }
             self.is_wrong |= row.is_right() == Some(false);
             self.rows += 1;
+            self.identity.mark(&mut record, SystemTime::now());
             self.output.put(&record)?;
         }
         Ok(())

@@ -1,0 +1,125 @@
+//! The way of a run's records: each gets the run's identity, goes to the sink, and is counted in the summary.
+
+use std::time::SystemTime;
+
+use pciescope_core::record::{Failure, Record, Warning};
+use pciescope_core::{Identity, Sink};
+
+use crate::run::Error;
+
+/// What came of a run.
+#[derive(Debug, Clone, Default)]
+pub struct Summary {
+    /// Name of the run: the `run` field of its records.
+    pub run: String,
+    /// Records written, the environment included.
+    pub records: u64,
+    /// What could not be measured, or not to its end.
+    pub failures: Vec<Failure>,
+    /// What was measured and is not as it has to be: lost, doubled or misdirected interrupts, lost samples.
+    pub failed_checks: Vec<String>,
+    /// The warnings of the run, each once, up to [`WARNINGS_KEPT`]; the records have all.
+    pub warnings: Vec<Warning>,
+}
+
+/// So many warnings are kept for the end of a run.
+pub const WARNINGS_KEPT: usize = 100;
+
+/// Writes the records of one run.
+pub struct Journal<'s> {
+    identity: Identity,
+    sink: &'s mut dyn Sink,
+    /// What came of the run so far.
+    pub summary: Summary,
+}
+
+impl<'s> Journal<'s> {
+    /// A run without records.
+    pub fn new(identity: Identity, sink: &'s mut dyn Sink) -> Self {
+        let summary = Summary { run: identity.run.clone(), ..Summary::default() };
+        Journal { identity, sink, summary }
+    }
+
+    /// Whether the records are of this machine now, not of a synthetic one.
+    pub(crate) fn is_live(&self) -> bool {
+        self.identity.time.is_none()
+    }
+
+    /// Writes a record.
+    ///
+    /// # Errors
+    /// As for [`Journal::put_all`].
+    pub fn put(&mut self, mut record: Record) -> Result<(), Error> {
+        self.put_all(std::slice::from_mut(&mut record))
+    }
+
+    /// Writes records that are completed at the same time.
+    ///
+    /// # Errors
+    /// [`Error::Sink`] if the sink does not take them.
+    pub fn put_all(&mut self, records: &mut [Record]) -> Result<(), Error> {
+        let now = SystemTime::now();
+        for record in &mut *records {
+            self.identity.mark(record, now);
+            self.summary.note(record);
+        }
+        self.sink.put_all(records).map_err(|source| Error::Sink { source })
+    }
+
+    /// Writes that the user ended the run.
+    ///
+    /// # Errors
+    /// As for [`Journal::put_all`].
+    pub(crate) fn interrupted(&mut self, test: &str) -> Result<(), Error> {
+        let text = "the run was ended by the user".to_owned();
+        let failure = Failure { code: "interrupted".to_owned(), text, hint: None };
+        self.put(Record { test: test.to_owned(), error: Some(failure), ..Record::default() })
+    }
+
+    /// Ends the run.
+    ///
+    /// # Errors
+    /// [`Error::Sink`] if the sink cannot finish.
+    pub fn finish(self) -> Result<Summary, Error> {
+        self.sink.finish().map_err(|source| Error::Sink { source })?;
+        Ok(self.summary)
+    }
+}
+
+impl Summary {
+    fn note(&mut self, record: &Record) {
+        self.records += 1;
+        for warning in &record.warnings {
+            if self.warnings.len() < WARNINGS_KEPT && !self.warnings.contains(warning) {
+                self.warnings.push(warning.clone());
+            }
+        }
+        if let Some(failure) = &record.error {
+            note_failure(&mut self.failures, failure);
+        }
+    }
+}
+
+/// Adds a failure; one that only says more than the last of its kind takes its place.
+fn note_failure(known: &mut Vec<Failure>, failure: &Failure) {
+    match known.iter_mut().find(|old| old.code == failure.code && failure.text.starts_with(&old.text)) {
+        Some(old) => old.clone_from(failure),
+        None => known.push(failure.clone()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_that_says_more_replaces_the_shorter_one() {
+        let failure = |text: &str| Failure { code: "removed".to_owned(), text: text.to_owned(), hint: None };
+        let mut known = Vec::new();
+        for text in ["gone", "gone", "gone (not measured: CPU 1)", "other"] {
+            note_failure(&mut known, &failure(text));
+        }
+        let texts: Vec<&str> = known.iter().map(|failure| failure.text.as_str()).collect();
+        assert_eq!(texts, ["gone (not measured: CPU 1)", "other"]);
+    }
+}
