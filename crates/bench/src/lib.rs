@@ -25,7 +25,6 @@ pub mod path;
 mod portion;
 pub mod readout;
 pub mod run;
-mod steal;
 pub mod verify;
 pub mod workload;
 

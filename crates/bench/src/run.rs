@@ -10,11 +10,11 @@ use pciescope_core::record::{Failure, Method, Metric, Record, Target, Warning};
 use pciescope_core::{Cpu, Environment, Function, Identity, Outcome, Sink};
 use pciescope_hw::Root;
 use pciescope_hw::probe::Watch;
+use pciescope_hw::usage::Machine as CpuTime;
 
 use crate::journal::{Journal, Summary};
 use crate::online::Online;
 use crate::portion::refusal;
-use crate::steal;
 
 /// Why an experiment could not be carried out.
 #[derive(Debug, thiserror::Error)]
@@ -93,7 +93,7 @@ pub struct Run<'a> {
     pub(crate) function: Function,
     pub(crate) started: Instant,
     cpus: BTreeMap<u32, Cpu>,
-    steal_at_start: BTreeMap<u32, u64>,
+    cpu_time_at_start: BTreeMap<u32, CpuTime>,
     journal: Journal<'a>,
     raw: Option<Box<RawSink<'a>>>,
     raw_lost: u64,
@@ -114,14 +114,14 @@ impl<'a> Run<'a> {
         let journal = Journal::new(setup.identity, sink);
         let cpus = setup.environment.cpus.iter().map(|cpu| (cpu.cpu, cpu.clone())).collect();
         // The machine's own figures are not those of a synthetic one.
-        let steal_at_start = if journal.is_live() { steal::per_cpu(root) } else { BTreeMap::new() };
+        let cpu_time_at_start = if journal.is_live() { CpuTime::per_cpu(root) } else { BTreeMap::new() };
         let mut run = Run {
             root,
             watch,
             function: setup.function,
             started: Instant::now(),
             cpus,
-            steal_at_start,
+            cpu_time_at_start,
             journal,
             raw,
             raw_lost: 0,
@@ -243,8 +243,8 @@ impl<'a> Run<'a> {
 
     /// Time stolen from a CPU since the run began; `None` where the kernel does not say.
     fn stolen_ns(&self, cpu: u32) -> Option<u64> {
-        let before = self.steal_at_start.get(&cpu)?;
-        Some(steal::per_cpu(self.root).get(&cpu)?.saturating_sub(*before))
+        let before = self.cpu_time_at_start.get(&cpu)?;
+        Some(CpuTime::per_cpu(self.root).get(&cpu)?.since(before).steal_ns)
     }
 }
 

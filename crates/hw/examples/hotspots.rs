@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use pciescope_hw::Root;
 use pciescope_hw::perf::{Sampler, Sampling, Symbols, Whom};
-use pciescope_hw::usage::{Division, Machine, Usage};
+use pciescope_hw::usage::{Machine, Usage};
 
 /// Turns of each kind.
 const TURNS: u32 = 10;
@@ -88,16 +88,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("CPU time of a unit of work with sampling over without: {:.4}", sampled / bare);
     println!("naming took {:.1} ms", named.elapsed().as_secs_f64() * 1e3);
     println!(
-        "process: {:.1} % of a CPU (user {:.3} s, system {:.3} s; {})",
-        process.percent_of(elapsed.as_nanos() as u64).unwrap_or(0.0),
+        "process: {:.1} % of a CPU (user {:.3} s, system {:.3} s)",
+        process.total_ns as f64 / elapsed.as_nanos() as f64 * 100.0,
         process.user_ns as f64 / 1e9,
-        process.system_ns as f64 / 1e9,
-        Division::of(&root).note()
+        process.system_ns as f64 / 1e9
     );
     println!(
-        "machine: {:.1} % busy as the seed's tool computes it, {:.1} % working, {:.1} % stolen",
+        "machine: {:.1} % busy as the seed's tool computes it, {:.1} % stolen",
         machine.busy_percent().unwrap_or(0.0),
-        machine.working_percent().unwrap_or(0.0),
         machine.stolen_percent().unwrap_or(0.0)
     );
     for note in &profile.notes {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use pciescope_core::Bdf;
 
 use crate::bind::in_use;
-use crate::{Error, Root};
+use crate::{Error, Root, pci};
 
 const BLOCK: &str = "/sys/class/block";
 const NUMBERS: &str = "/sys/dev/block";
@@ -79,7 +79,7 @@ pub fn is_blank(path: &Path) -> Result<bool, Error> {
 const DEEPEST: usize = 8;
 
 fn way(root: &Root, name: &str, depth: usize) -> Vec<Bdf> {
-    let own = addresses(root, &PathBuf::from(BLOCK).join(name));
+    let own = pci::way(root, PathBuf::from(BLOCK).join(name));
     if !own.is_empty() || depth == DEEPEST {
         return own;
     }
@@ -91,18 +91,12 @@ fn way(root: &Root, name: &str, depth: usize) -> Vec<Bdf> {
         let subsystem = target.iter().filter_map(|part| part.to_str()).find(is_one);
         if let Some(subsystem) = subsystem {
             let folder = PathBuf::from("/sys/class/nvme-subsystem").join(subsystem);
-            let ways = root.names(&folder).into_iter().map(|name| addresses(root, &folder.join(name)));
+            let ways = root.names(&folder).into_iter().map(|name| pci::way(root, folder.join(name)));
             return ways.into_iter().find(|way| !way.is_empty()).unwrap_or_default();
         }
     }
     let slaves = root.names(PathBuf::from(BLOCK).join(name).join("slaves"));
     slaves.iter().map(|slave| way(root, slave, depth + 1)).find(|way| !way.is_empty()).unwrap_or_default()
-}
-
-/// The PCI addresses in a link's target, from the root port down.
-fn addresses(root: &Root, link: &Path) -> Vec<Bdf> {
-    let Ok(target) = std::fs::read_link(root.path(link)) else { return Vec::new() };
-    target.iter().filter_map(|part| part.to_str()?.parse().ok()).collect()
 }
 
 #[cfg(test)]

@@ -66,14 +66,14 @@ fn one(root: &Root, bdf: Bdf, before: Option<&Present>) -> Option<Present> {
     let link = asleep.or_else(|| pci::link(root, bdf))?;
     let (name, class) = match before {
         Some(before) => (before.name.clone(), before.class.clone()),
-        None => (name(root, bdf)?, pci::class_name(id(root, bdf, "class")?)),
+        None => (name(root, bdf)?, pci::class_name(pci::id(root, bdf, "class").ok()?)),
     };
     Some(Present {
         bdf,
         inode,
         name,
         class,
-        driver: driver(root, bdf),
+        driver: pci::driver(root, bdf),
         node: root.number(at.join("numa_node")).and_then(|node| u32::try_from(node).ok()),
         path: pci::path(root, bdf),
         link,
@@ -90,17 +90,12 @@ pub fn link(root: &Root, bdf: Bdf) -> Option<Link> {
 /// Every function but bridges, each with the bridges above it, from the root port down.
 pub fn endpoints(root: &Root) -> Vec<(Vec<Bdf>, Below)> {
     let endpoint = |bdf: Bdf| {
-        if pci::is_bridge(id(root, bdf, "class")?) {
+        if pci::is_bridge(pci::id(root, bdf, "class").ok()?) {
             return None;
         }
-        Some((pci::path(root, bdf), Below { bdf, name: name(root, bdf)?, driver: driver(root, bdf) }))
+        Some((pci::path(root, bdf), Below { bdf, name: name(root, bdf)?, driver: pci::driver(root, bdf) }))
     };
     pci::addresses(root).into_iter().filter_map(endpoint).collect()
-}
-
-/// The driver that a function is bound to.
-pub fn driver(root: &Root, bdf: Bdf) -> Option<String> {
-    root.link_name(pci::folder(bdf).join("driver"))
 }
 
 /// Newer kernels wake a device to read its link.
@@ -108,13 +103,9 @@ fn is_asleep(root: &Root, bdf: Bdf) -> bool {
     root.text(pci::folder(bdf).join("power/runtime_status")).is_some_and(|status| status == "suspended")
 }
 
-fn id(root: &Root, bdf: Bdf, file: &str) -> Option<u32> {
-    let text = root.text(pci::folder(bdf).join(file))?;
-    u32::from_str_radix(text.trim_start_matches("0x"), 16).ok()
-}
-
 fn name(root: &Root, bdf: Bdf) -> Option<String> {
-    Some(pci::name(id(root, bdf, "vendor")? as u16, id(root, bdf, "device")? as u16))
+    let id = |file| pci::id(root, bdf, file).ok().map(|id| id as u16);
+    Some(pci::name(id("vendor")?, id("device")?))
 }
 
 fn errors(root: &Root, bdf: Bdf) -> Option<Errors> {

@@ -1,6 +1,6 @@
 //! PCI functions as sysfs describes them. Reads only; [`crate::bind`] writes.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use pci_ids::FromId;
 use pciescope_core::{Bar, Bdf, Function, Link};
@@ -56,7 +56,7 @@ pub(crate) fn load(root: &Root, bdf: Bdf, guest: Option<&str>) -> Result<Functio
     if !root.exists(&at) {
         return Err(Error::NoSuchFunction { bdf });
     }
-    let id = |file: &str| hex(root, at.join(file));
+    let id = |file: &str| id(root, bdf, file);
     let (vendor, device) = (id("vendor")? as u16, id("device")? as u16);
     // A virtual function's own payload fields are reserved: those of its physical function hold (PCIe, SR-IOV).
     let physical = root.link_name(at.join("physfn")).and_then(|name| name.parse::<Bdf>().ok());
@@ -69,7 +69,7 @@ pub(crate) fn load(root: &Root, bdf: Bdf, guest: Option<&str>) -> Result<Functio
         subsystem_device: id("subsystem_device").unwrap_or(0) as u16,
         class: id("class")?,
         name: name(vendor, device),
-        driver: root.link_name(at.join("driver")),
+        driver: driver(root, bdf),
         // -1 is what the kernel shows where the firmware says nothing.
         node: root.number(at.join("numa_node")).map(|node| node as u32),
         bars: bars(root, bdf)?,
@@ -140,7 +140,14 @@ pub fn is_downtrained(below: &Link, above: &Link) -> bool {
     below.width > 0 && (below.speed_gts < speed || below.width < width)
 }
 
-fn hex(root: &Root, at: PathBuf) -> Result<u32, Error> {
+/// The driver that a function is bound to.
+pub fn driver(root: &Root, bdf: Bdf) -> Option<String> {
+    root.link_name(folder(bdf).join("driver"))
+}
+
+/// One of the function's files of IDs: `vendor`, `device`, `class` and the like, hexadecimal.
+pub(crate) fn id(root: &Root, bdf: Bdf, file: &str) -> Result<u32, Error> {
+    let at = folder(bdf).join(file);
     let text = root.read(&at)?;
     u32::from_str_radix(text.trim_start_matches("0x"), 16).map_err(|_| Error::Parse {
         path: root.path(at),
@@ -213,18 +220,24 @@ fn parse_speed(text: &str) -> Option<f64> {
 /// The bridges above a function in its own domain, from the root port down, from where its folder really lies. Reads no
 /// configuration space.
 pub fn path(root: &Root, bdf: Bdf) -> Vec<Bdf> {
-    let Ok(target) = std::fs::read_link(root.path(folder(bdf))) else { return Vec::new() };
-    let mut bridges = Vec::new();
+    let mut way = way(root, folder(bdf));
+    way.pop();
+    way
+}
+
+/// The functions on the way to where a link of sysfs leads, from the root port down, in the domain of the last.
+pub(crate) fn way(root: &Root, link: impl AsRef<Path>) -> Vec<Bdf> {
+    let Ok(target) = std::fs::read_link(root.path(link)) else { return Vec::new() };
+    let mut way = Vec::new();
     for part in target.iter().filter_map(|part| part.to_str()) {
         if part.starts_with("pci") {
             // A host bridge: what stands before it, as Intel VMD, is not a port on this domain's path.
-            bridges.clear();
+            way.clear();
         } else if let Ok(address) = part.parse::<Bdf>() {
-            bridges.push(address);
+            way.push(address);
         }
     }
-    bridges.pop();
-    bridges
+    way
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@
 //! switch (measured at 250 Hz: steps of 4 ms). Reading the thread's clock makes the scheduler write it down, so the
 //! clock is read first.
 
+use std::collections::BTreeMap;
 use std::io;
 
 use rustix::time::{ClockId, clock_gettime};
@@ -72,46 +73,13 @@ impl Usage {
             system_ns: self.system_ns + other.system_ns,
         }
     }
-
-    /// As `top` shows it: 100 is one logical CPU for the whole time. `None` where no time passed.
-    pub fn percent_of(&self, elapsed_ns: u64) -> Option<f64> {
-        (elapsed_ns > 0).then(|| 100.0 * self.total_ns as f64 / elapsed_ns as f64)
-    }
-}
-
-/// How the kernel divides CPU time into user and system.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Division {
-    /// By what the tick finds; the sum is exact, its parts are estimates.
-    Ticks,
-    /// Timed at each entry into the kernel, on its `nohz_full` CPUs.
-    Timed,
-}
-
-impl Division {
-    /// What this kernel does, from /sys/devices/system/cpu/nohz_full (missing or empty: ticks).
-    pub fn of(root: &Root) -> Self {
-        match root.text("/sys/devices/system/cpu/nohz_full") {
-            // A kernel that could, but was not told to, prints a null pointer.
-            Some(cpus) if cpus.trim() != "(null)" => Division::Timed,
-            _ => Division::Ticks,
-        }
-    }
-
-    /// What must be said of the parts.
-    pub fn note(self) -> &'static str {
-        match self {
-            Division::Ticks => "user and system time are divided by the kernel's tick; their sum is exact",
-            Division::Timed => "user and system time are timed by the kernel on its nohz_full CPUs",
-        }
-    }
 }
 
 fn nanos(time: libc::timeval) -> u64 {
     (time.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add((time.tv_usec as u64).saturating_mul(1000))
 }
 
-/// The first line of /proc/stat: where the time of all CPUs together went, in nanoseconds, in steps of [`STAT_TICK_NS`].
+/// A line of /proc/stat: where the time of a CPU, or of all CPUs together, went, in nanoseconds, in steps of [`STAT_TICK_NS`].
 ///
 /// Two readings differ from the truth by up to a step in each figure, whatever the number of CPUs: over a second of two CPUs
 /// that is 0.5 % of the time. What a CPU does is found by the tick, as above; interrupts that the tick cannot see (CONFIG_IRQ_TIME_ACCOUNTING
@@ -139,23 +107,33 @@ pub struct Machine {
 impl Machine {
     const PATH: &'static str = "/proc/stat";
 
-    /// Reads it.
+    /// Reads the first line, that of all CPUs together.
     ///
     /// # Errors
     /// [`Error::Read`]; [`Error::Parse`] where the line is not there or has fewer than four figures.
     pub fn load(root: &Root) -> Result<Self, Error> {
         let text = root.read(Self::PATH)?;
         let line = text.lines().find(|line| line.starts_with("cpu ")).unwrap_or_default();
-        Self::parse(line).ok_or_else(|| Error::Parse {
+        line.strip_prefix("cpu ").and_then(Self::parse).ok_or_else(|| Error::Parse {
             path: root.path(Self::PATH),
             text: line.to_owned(),
             what: "a line `cpu user nice system idle ...`",
         })
     }
 
-    /// `cpu  user nice system idle iowait irq softirq steal guest guest_nice`, in ticks; kernels before 2.6 end after idle.
-    fn parse(line: &str) -> Option<Self> {
-        let fields = line.strip_prefix("cpu ")?.split_ascii_whitespace();
+    /// The line of each CPU that is online, by its number; empty where the file cannot be read.
+    pub fn per_cpu(root: &Root) -> BTreeMap<u32, Self> {
+        let text = root.read(Self::PATH).unwrap_or_default();
+        let line = |line: &str| {
+            let (cpu, figures) = line.strip_prefix("cpu")?.split_once(' ')?;
+            Some((cpu.parse().ok()?, Self::parse(figures)?))
+        };
+        text.lines().filter_map(line).collect()
+    }
+
+    /// `user nice system idle iowait irq softirq steal guest guest_nice`, in ticks; kernels before 2.6 end after idle.
+    fn parse(figures: &str) -> Option<Self> {
+        let fields = figures.split_ascii_whitespace();
         let ns: Vec<u64> =
             fields.map(|field| field.parse::<u64>().ok()?.checked_mul(STAT_TICK_NS)).collect::<Option<_>>()?;
         let &[user_ns, nice_ns, system_ns, idle_ns, ..] = ns.as_slice() else { return None };
@@ -186,13 +164,6 @@ impl Machine {
         share(busy, busy + self.idle_ns)
     }
 
-    /// The share in percent of all time in which a CPU of ours did something: user, nice, system and interrupts, over these, idle and
-    /// iowait. Stolen time was not ours and is left out. `None` where no time passed.
-    pub fn working_percent(&self) -> Option<f64> {
-        let busy = self.user_ns + self.nice_ns + self.system_ns + self.irq_ns + self.softirq_ns;
-        share(busy, busy + self.idle_ns + self.iowait_ns)
-    }
-
     /// The share in percent of all time that the hypervisor took. `None` where no time passed.
     pub fn stolen_percent(&self) -> Option<f64> {
         share(self.steal_ns, self.total_ns())
@@ -200,8 +171,9 @@ impl Machine {
 
     /// All figures together: elapsed time times CPUs.
     pub fn total_ns(&self) -> u64 {
-        let ours = self.user_ns + self.nice_ns + self.system_ns + self.irq_ns + self.softirq_ns;
-        ours + self.idle_ns + self.iowait_ns + self.steal_ns
+        let ours = [self.user_ns, self.nice_ns, self.system_ns, self.irq_ns, self.softirq_ns];
+        let all = ours.into_iter().chain([self.idle_ns, self.iowait_ns, self.steal_ns]);
+        all.fold(0, u64::saturating_add)
     }
 }
 
@@ -276,8 +248,6 @@ mod tests {
     fn sums_and_shares_are_of_nanoseconds() {
         let used = Usage { total_ns: 30, user_ns: 20, system_ns: 10 };
         assert_eq!(used.plus(&used), Usage { total_ns: 60, user_ns: 40, system_ns: 20 });
-        assert_eq!(used.percent_of(20), Some(150.0));
-        assert_eq!(used.percent_of(0), None);
         assert_eq!(used.since(&used), Usage::default());
     }
 
@@ -290,10 +260,18 @@ mod tests {
         let spent = Machine::load(&root).unwrap().since(&before);
         // 50 of user and system, 50 idle; 100 of iowait, 50 of interrupts, 20 stolen.
         assert_eq!(spent.busy_percent(), Some(50.0));
-        assert_eq!(spent.working_percent(), Some(40.0));
         assert_eq!(spent.total_ns(), 270 * STAT_TICK_NS);
         assert!((spent.stolen_percent().unwrap() - 100.0 * 20.0 / 270.0).abs() < 1e-9);
         assert_eq!(before.since(&before).busy_percent(), None);
+    }
+
+    #[test]
+    fn each_cpu_has_its_line_and_a_line_that_is_cut_short_counts_as_absent() {
+        let text = "cpu  9 9 9 9 9 9 9 99 0 0\ncpu0 1 2 3 4 5 6 7 8 9 10\ncpu12 1 2 3 4 5 6 7 0 0 0\ncpu13 1 2 3\nintr 1 2 3\n";
+        let (_folder, root) = root_with(text);
+        let stolen: Vec<_> = Machine::per_cpu(&root).into_iter().map(|(cpu, time)| (cpu, time.steal_ns)).collect();
+        assert_eq!(stolen, [(0, 80_000_000), (12, 0)]);
+        assert!(Machine::per_cpu(&Root::at("/nowhere")).is_empty());
     }
 
     #[test]
@@ -322,23 +300,5 @@ mod tests {
         spin(Duration::from_millis(200));
         let spent = Machine::load(&root).unwrap().since(&before);
         assert!(spent.total_ns() > 0 && spent.busy_percent().unwrap() > 0.0, "{spent:?}");
-    }
-
-    #[test]
-    fn the_division_is_by_ticks_unless_cpus_are_without_them() {
-        let of = |text: Option<&str>| {
-            let folder = tempfile::tempdir().unwrap();
-            let at = folder.path().join("sys/devices/system/cpu");
-            std::fs::create_dir_all(&at).unwrap();
-            if let Some(text) = text {
-                std::fs::write(at.join("nohz_full"), text).unwrap();
-            }
-            Division::of(&Root::at(folder.path()))
-        };
-        assert_eq!(of(None), Division::Ticks);
-        assert_eq!(of(Some("  (null)\n")), Division::Ticks);
-        assert_eq!(of(Some("\n")), Division::Ticks);
-        assert_eq!(of(Some("2-7\n")), Division::Timed);
-        assert_ne!(Division::Ticks.note(), Division::Timed.note());
     }
 }

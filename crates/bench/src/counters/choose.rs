@@ -153,7 +153,7 @@ impl Panel {
         }
         let Some(port) = &mut self.function else { return is_other_below };
         let mut now = port.clone();
-        now.driver = inventory::driver(root, bdf);
+        now.driver = pci::driver(root, bdf);
         if let (Some(link), Some(before)) = (inventory::link(root, bdf), now.link) {
             now.link = Some(Link { mps_bytes: before.mps_bytes, mrrs_bytes: before.mrrs_bytes, ..link });
         }
@@ -457,20 +457,9 @@ fn no_metric(known: &[(&Pmu, &'static Kind)], name: &str) -> Option<Error> {
     Some(Error::NoMetric { name: name.to_owned(), known: all })
 }
 
-/// A group's name on the command line.
-fn group_name(group: Group) -> &'static str {
-    match group {
-        Group::Bandwidth => "bandwidth",
-        Group::States => "states",
-        Group::Traffic => "traffic",
-        Group::Errors => "errors",
-        Group::Efficiency => "efficiency",
-    }
-}
-
 /// Whether the user named this metric, or its group.
 fn is_named(metric: &Metric, name: &str) -> bool {
-    metric.name == name || group_name(metric.group) == name
+    metric.name == name || metric.group.text() == name
 }
 
 fn has_metric(kind: &Kind, name: &str) -> bool {
@@ -479,7 +468,7 @@ fn has_metric(kind: &Kind, name: &str) -> bool {
 
 /// Groups and metrics; events are too many to name.
 fn metric_names(kind: &Kind) -> impl Iterator<Item = String> + '_ {
-    kind.metrics.iter().flat_map(|metric| [group_name(metric.group).to_owned(), metric.name.clone()])
+    kind.metrics.iter().flat_map(|metric| [metric.group.text().to_owned(), metric.name.clone()])
 }
 
 /// Whether a metric is shown unless others are named: bandwidth and errors, but for what would cost every port a turn

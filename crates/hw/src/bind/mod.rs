@@ -209,10 +209,6 @@ fn driver_override(root: &Root, bdf: Bdf) -> Option<String> {
     root.text(pci::folder(bdf).join("driver_override")).filter(|text| text != "(null)")
 }
 
-fn driver_of(root: &Root, bdf: Bdf) -> Option<String> {
-    root.link_name(pci::folder(bdf).join("driver"))
-}
-
 fn driver_file(driver: &str, file: &str) -> PathBuf {
     Path::new(DRIVERS).join(driver).join(file)
 }
@@ -248,7 +244,7 @@ impl Bound {
             self.hand.write(&at.join("driver/unbind"), &address)?;
         }
         self.hand.write(&driver_file(&self.state.driver, "bind"), &address)?;
-        match driver_of(&self.root, bdf) {
+        match pci::driver(&self.root, bdf) {
             Some(driver) if driver == self.state.driver => Ok(()),
             other => Err(Error::NotTaken { bdf, driver: self.state.driver.clone(), now: other }),
         }
@@ -281,7 +277,7 @@ fn restore_by(root: &Root, hand: &dyn Hand, bdf: Bdf) -> Result<Restored, Error>
         None => {
             file.delete()?;
             let note = "its state file was not complete, so nothing had been changed".to_owned();
-            Ok(Restored { bdf, driver: driver_of(root, bdf), notes: vec![note] })
+            Ok(Restored { bdf, driver: pci::driver(root, bdf), notes: vec![note] })
         }
     }
 }
@@ -306,7 +302,7 @@ fn put_back(root: &Root, hand: &dyn Hand, state: &State, file: StateFile) -> Res
     let bdf = state.bdf;
     let done = |file: StateFile, notes: Vec<String>| {
         file.delete()?;
-        Ok(Restored { bdf, driver: driver_of(root, bdf), notes })
+        Ok(Restored { bdf, driver: pci::driver(root, bdf), notes })
     };
     match pci::function(root, bdf) {
         Err(Error::NoSuchFunction { .. }) => return done(file, vec!["it was removed meanwhile".to_owned()]),
@@ -330,7 +326,7 @@ fn undo(root: &Root, hand: &dyn Hand, state: &State) -> Result<Vec<String>, Erro
     // A single new line empties the file; an empty write would not reach the kernel.
     let former_override = state.former_override.as_deref().unwrap_or("\n");
     hand.write(&at.join("driver_override"), former_override)?;
-    let now = driver_of(root, state.bdf);
+    let now = pci::driver(root, state.bdf);
     if now == state.former_driver {
         return Ok(Vec::new());
     }
@@ -350,7 +346,7 @@ fn undo(root: &Root, hand: &dyn Hand, state: &State) -> Result<Vec<String>, Erro
     let taken = hand.write(&driver_file(former, "bind"), &address);
     hand.write(&at.join("driver_override"), former_override)?;
     taken?;
-    match driver_of(root, state.bdf) {
+    match pci::driver(root, state.bdf) {
         Some(driver) if driver == *former => Ok(Vec::new()),
         now => Err(Error::NotTaken { bdf: state.bdf, driver: former.clone(), now }),
     }

@@ -105,7 +105,7 @@ impl Machine {
     /// Driver, `driver_override`, and whether there is a state file.
     fn now(&self) -> (Option<String>, Option<String>, bool) {
         (
-            driver_of(&self.root, self.bdf),
+            pci::driver(&self.root, self.bdf),
             driver_override(&self.root, self.bdf),
             !states(&self.root).unwrap().is_empty(),
         )

@@ -244,8 +244,5 @@ fn disk_model(root: &Root, name: &str) -> Option<String> {
 /// The functions from the root port down to the one whose driver made a character device.
 fn way_of_char(root: &Root, number: u64) -> Vec<Bdf> {
     let (major, minor) = (libc::major(number), libc::minor(number));
-    let Ok(target) = std::fs::read_link(root.path(format!("/sys/dev/char/{major}:{minor}"))) else {
-        return Vec::new();
-    };
-    target.iter().filter_map(|part| part.to_str()?.parse().ok()).collect()
+    pci::way(root, format!("/sys/dev/char/{major}:{minor}"))
 }

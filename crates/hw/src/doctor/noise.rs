@@ -4,8 +4,8 @@ use pciescope_core::Severity;
 
 use super::case::{Found, Machine, Verdict, fine, found, not_applicable, not_checked, seen};
 use super::place::ONE_NODE;
-use super::readings::{MSR, Readings, smi as read_smi};
-use crate::topology;
+use super::readings::{MSR, smi as read_smi};
+use crate::{topology, usage};
 
 pub fn smi(machine: &Machine) -> Verdict {
     let Some(cpuinfo) = machine.root.text("/proc/cpuinfo") else {
@@ -51,16 +51,17 @@ pub fn smi(machine: &Machine) -> Verdict {
 const STEAL_PERCENT: f64 = 0.1;
 
 pub fn steal(machine: &Machine) -> Verdict {
-    let Some((stolen, all)) = Readings::take(machine.root, &[]).steal else {
+    let Ok(now) = usage::Machine::load(machine.root) else {
         return not_checked("/proc/stat does not say", "run it where /proc is mounted");
     };
-    let before = machine.earlier.and_then(|(earlier, _)| earlier.steal).unwrap_or((0, 0));
+    let before = machine.earlier.and_then(|(earlier, _)| earlier.cpu_time).unwrap_or_default();
     let since = if machine.earlier.is_some() { "while it was watched" } else { "since boot" };
-    let (stolen, all) = (stolen.saturating_sub(before.0), all.saturating_sub(before.1));
-    let percent = stolen as f64 / all.max(1) as f64 * 100.0;
+    let spent = now.since(&before);
+    let percent = spent.stolen_percent().unwrap_or(0.0);
     if percent < STEAL_PERCENT {
         return fine();
     }
+    let (stolen, all) = (spent.steal_ns / usage::STAT_TICK_NS, spent.total_ns() / usage::STAT_TICK_NS);
     found(Found {
         severity: Severity::Warning,
         text: format!("the hypervisor took {percent:.1} % of the CPUs' time {since}"),

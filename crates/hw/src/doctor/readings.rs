@@ -6,9 +6,9 @@ use std::os::unix::fs::FileExt;
 use pciescope_core::Bdf;
 
 use super::registers::Express;
-use crate::Root;
 use crate::config::Config;
 use crate::inventory::{CORRECTABLE, error_counts};
+use crate::{Root, usage};
 
 /// One reading of the counts.
 #[derive(Debug, Clone, Default)]
@@ -19,8 +19,8 @@ pub struct Readings {
     pub link_status: BTreeMap<Bdf, u16>,
     /// System management interrupts of CPU 0; `None` where they cannot be read.
     pub smi: Option<u64>,
-    /// Time of all CPUs that was stolen, and time in all, in ticks.
-    pub steal: Option<(u64, u64)>,
+    /// Where the time of all CPUs went; `None` where it cannot be read.
+    pub cpu_time: Option<usage::Machine>,
 }
 
 impl Readings {
@@ -36,7 +36,7 @@ impl Readings {
             correctable: functions.iter().filter_map(counts).collect(),
             link_status: functions.iter().filter_map(status).collect(),
             smi: smi(root).ok(),
-            steal: steal(root),
+            cpu_time: usage::Machine::load(root).ok(),
         }
     }
 }
@@ -51,13 +51,4 @@ pub fn smi(root: &Root) -> std::io::Result<u64> {
     let mut bytes = [0; 8];
     std::fs::File::open(root.path(MSR))?.read_exact_at(&mut bytes, MSR_SMI_COUNT)?;
     Ok(u64::from_le_bytes(bytes) & 0xffff_ffff)
-}
-
-/// Stolen and whole time of all CPUs, in ticks (proc(5), /proc/stat: the eighth figure is steal).
-fn steal(root: &Root) -> Option<(u64, u64)> {
-    let text = root.text("/proc/stat")?;
-    let line = text.lines().find(|line| line.starts_with("cpu "))?;
-    let ticks: Vec<u64> = line.split_whitespace().skip(1).map_while(|ticks| ticks.parse().ok()).collect();
-    // guest and guest_nice, the ninth and tenth, are in user and nice already.
-    Some((*ticks.get(7)?, ticks.iter().take(8).fold(0, |sum: u64, ticks| sum.saturating_add(*ticks))))
 }
