@@ -269,11 +269,6 @@ impl Event {
         let unit = unit.filter(|unit| unit.dimension == self.unit.dimension)?;
         Some(count * scale * unit.factor / self.unit.factor)
     }
-
-    /// Whether the counter is so narrow that it can stop at its end: its figure is "at least" then.
-    pub fn can_saturate(&self) -> bool {
-        self.width.is_some_and(|bits| bits <= 8)
-    }
 }
 
 /// The parts of `a + b`, whose counts are added up.

@@ -186,16 +186,6 @@ fn thousands_of_cycles_are_shown_in_seconds() {
     assert!(page.len() < 5_000_000, "{} bytes", page.len());
 }
 
-#[test]
-fn a_row_as_it_comes_is_the_row_of_the_table() {
-    let records = sample::run();
-    let text = table::render(&records, &table::Options::default());
-    assert!(text.contains(&table::readout_head()));
-    for record in records.iter().filter(|record| record.test == readout::TEST) {
-        assert!(text.contains(&table::readout_row(record)));
-    }
-}
-
 /// The cells of the rows of seven columns: they stand between their head and an empty line.
 fn columns(text: &str) -> Vec<Vec<String>> {
     let mut rows = Vec::new();

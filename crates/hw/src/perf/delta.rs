@@ -81,11 +81,6 @@ impl Delta {
         if self.enabled_ns == 0 { 0.0 } else { (self.running_ns as f64 / self.enabled_ns as f64).min(1.0) }
     }
 
-    /// Whether it ran all the time, so that nothing is guessed.
-    pub fn is_exact(&self) -> bool {
-        self.doubt.is_none() && self.running_ns >= self.enabled_ns
-    }
-
     /// The count over the whole time: as counted where it is exact, else scaled by the share. `None` where it is in doubt.
     pub fn count(&self) -> Option<f64> {
         match self.doubt {
@@ -107,14 +102,12 @@ mod tests {
     #[test]
     fn a_counter_that_ran_all_the_time_is_exact() {
         let delta = Delta::between(at(5, 100, 100), at(12, 1100, 1100), None);
-        assert!(delta.is_exact());
         assert_eq!((delta.count(), delta.share()), (Some(7.0), 1.0));
     }
 
     #[test]
     fn a_counter_that_ran_for_a_part_is_scaled_and_says_so() {
         let delta = Delta::between(at(5, 0, 0), at(105, 1000, 400), None);
-        assert!(!delta.is_exact());
         assert_eq!((delta.count(), delta.share()), (Some(250.0), 0.4));
     }
 
@@ -132,7 +125,6 @@ mod tests {
         ] {
             let delta = Delta::between(before, after, most);
             assert_eq!((delta.doubt, delta.count()), (Some(doubt), None), "{before:?} {after:?}");
-            assert!(!delta.is_exact());
         }
     }
 

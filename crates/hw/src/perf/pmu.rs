@@ -120,14 +120,6 @@ impl Pmu {
         [root.inode(format!("{DEVICES}/{}", self.name)), function]
     }
 
-    /// The CPUs of [`Pmu::cpus`] that are offline: a driver that did not follow leaves such a mask behind.
-    pub fn offline_cpus(&self, root: &Root) -> CpuList {
-        match root.text("/sys/devices/system/cpu/online").and_then(|text| text.parse::<CpuList>().ok()) {
-            Some(online) => self.cpus.minus(&online),
-            None => CpuList::default(),
-        }
-    }
-
     /// The counters that reached their upper end since the PMU exists, so that their counts are "at least" what is
     /// read: event id, lane, and how often. Empty where the PMU has no such file.
     pub fn saturated(&self, root: &Root) -> Vec<(u64, u32, u64)> {
@@ -311,16 +303,5 @@ mod tests {
         for name in ["", "..", "a/b", "dwc_rootport_11"] {
             assert!(named(&root, name).is_err(), "{name:?}");
         }
-    }
-
-    #[test]
-    fn an_offline_cpu_in_the_mask_is_found() {
-        let (folder, root) = tree();
-        let pmu = named(&root, "dwc_rootport_10").unwrap();
-        assert!(pmu.offline_cpus(&root).is_empty());
-        let at = folder.path().join("sys/devices/system/cpu");
-        std::fs::create_dir_all(&at).unwrap();
-        std::fs::write(at.join("online"), "0-63\n").unwrap();
-        assert_eq!(pmu.offline_cpus(&root).to_string(), "64");
     }
 }

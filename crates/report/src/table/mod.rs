@@ -61,16 +61,6 @@ pub fn interval(records: &[Record]) -> String {
     text_of(&page.blocks)
 }
 
-/// The head of the table of a readout, for output as it comes: what the seed's tool prints, without a newline.
-pub fn readout_head() -> String {
-    readout::rows(&[]).lines().remove(0)
-}
-
-/// The row of a record of a readout under [`readout_head`], without a newline.
-pub fn readout_row(record: &Record) -> String {
-    readout::rows(&[crate::readout::Row::new(record)]).lines().remove(1)
-}
-
 /// What `doctor` found, as text of at most `width` columns where words allow. Ends with a newline.
 pub fn doctor(records: &[Record], width: usize) -> String {
     doctor::text(records, width)
