@@ -2,6 +2,7 @@
 //!
 //! One record ([`TEST`]) is one row of the printed table: one kernel, one size, one instruction set, one way to store.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The `test` field of a row's record. `Record::kernel` says what it is of; `Record::cpu` where it ran, with one thread.
@@ -25,8 +26,7 @@ use serde::{Deserialize, Serialize};
 pub const TEST: &str = "convert";
 
 /// What a row of conversions is of.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Kernel {
     /// Its name on the command line: `u16-cast-f32`, with `-d10` for a decimation by 10.
     pub name: String,
@@ -47,8 +47,7 @@ pub struct Kernel {
 }
 
 /// A measurement of conversions.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ConvertPlan {
     /// Names of the kernels.
     pub kernels: Vec<String>,

@@ -1,12 +1,12 @@
 //! The machine as it was during a run: every hidden variable that moves a latency.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Cpu;
 
 /// What a reader must know of a machine to judge its figures. `None` means that it could not be found out.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Environment {
     /// Version of pciescope that measured.
     pub tool: String,

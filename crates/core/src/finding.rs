@@ -1,12 +1,12 @@
 //! What `doctor` finds: a state of the machine or of a device that spoils performance or a measurement.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Bdf;
 
 /// How much a finding matters.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Severity {
     /// Worth knowing when figures are read; nothing need be done.
@@ -19,8 +19,7 @@ pub enum Severity {
 }
 
 /// One finding of one check about one thing.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Finding {
     /// The check's stable name, such as `link-width`: for scripts and for silencing.
     pub check: String,
@@ -44,8 +43,7 @@ pub struct Finding {
 }
 
 /// How a check ended at one subject.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ended {
     /// It looked, and found nothing.
@@ -60,8 +58,7 @@ pub enum Ended {
 }
 
 /// One check of one subject, and how it ended.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Checked {
     /// The check's name.
     pub check: String,
@@ -73,8 +70,7 @@ pub struct Checked {
 }
 
 /// A value and where it was read.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Evidence {
     /// The file or register: `/sys/bus/pci/devices/0000:3b:00.0/current_link_width`, `DevCtl of 0000:3b:00.0`.
     pub source: String,

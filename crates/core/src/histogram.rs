@@ -1,5 +1,6 @@
 //! Durations without loss of the tail: a log-linear histogram with exact smallest, largest and sum.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::Error;
@@ -9,9 +10,6 @@ use crate::Error;
 const LINEAR: u64 = 2048;
 /// The longest duration a histogram holds, in picoseconds: one hour.
 pub const MAX_PS: u64 = 3_600 * 1_000_000_000_000;
-
-/// The percentiles that a summary shows where the count supports them.
-pub const PERCENTILES: [f64; 7] = [50.0, 90.0, 95.0, 99.0, 99.9, 99.99, 99.999];
 
 /// A log-linear (HDR) histogram of durations in picoseconds, mergeable, with nothing trimmed.
 ///
@@ -225,9 +223,8 @@ pub struct Bucket {
 }
 
 /// As it stands in a record: the summary for people and jq, the buckets for programs.
-#[derive(Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[cfg_attr(feature = "schema", schemars(rename = "Histogram"))]
+#[derive(Serialize, Deserialize, JsonSchema)]
+#[schemars(rename = "Histogram")]
 pub(crate) struct Wire {
     /// How many durations.
     count: u64,

@@ -24,7 +24,6 @@ pub mod outcome;
 pub mod plan;
 pub mod readout;
 pub mod record;
-#[cfg(feature = "schema")]
 pub mod schema;
 pub mod sink;
 pub mod topology;

@@ -1,12 +1,12 @@
 //! What a measurement is to do: the typed options of a command, checked and given meaning.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{Bdf, ConvertPlan, CpuList, ReadoutPlan};
 
 /// The three register tests. They measure different things and are never mixed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum MmioTest {
     /// Round trip of a non-posted read: what people mean by PCIe latency.
@@ -29,8 +29,7 @@ impl MmioTest {
 }
 
 /// In which order the CPUs measure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Order {
     /// One CPU after the other, each to its end.
@@ -45,8 +44,7 @@ pub enum Order {
 }
 
 /// Any plan, as the first record of a run holds it: enough to repeat the run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Plan {
     /// Register accesses.
@@ -64,8 +62,7 @@ pub enum Plan {
 }
 
 /// A reading of hardware counters.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StatPlan {
     /// The events as perf writes them, each instance by itself.
     pub events: Vec<String>,
@@ -84,8 +81,7 @@ pub struct StatPlan {
 }
 
 /// A register latency measurement.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct MmioPlan {
     /// The function to measure.
     pub bdf: Bdf,
@@ -118,8 +114,7 @@ pub struct MmioPlan {
 }
 
 /// A measurement of configuration reads hop by hop, from the root port down to the function.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PathPlan {
     /// The function at the end of the path.
     pub bdf: Bdf,
@@ -136,8 +131,7 @@ pub struct PathPlan {
 }
 
 /// What raises the interrupt that is timed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum IrqSource {
     /// A register write makes the device send it: the whole path, PCIe included.
@@ -163,8 +157,7 @@ impl IrqSource {
 }
 
 /// An interrupt latency measurement: every chosen vector on every chosen CPU.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct IrqPlan {
     /// The function to measure.
     pub bdf: Bdf,

@@ -3,6 +3,7 @@
 //! One record ([`TEST`]) is one row of the printed table: what one thread did with one device and one function. One more
 //! ([`SUMMARY`]) per group of devices that ran together holds what belongs to all: CPU utilization, sum of rates, hot spots.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The `test` field of a row's record. `Record::stream` says what it is of; `Record::interval` is from the start of the
@@ -30,8 +31,7 @@ pub const TEST: &str = "readout";
 pub const SUMMARY: &str = "readout-summary";
 
 /// What a row of a readout is of.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Stream {
     /// The device node or file; empty, and not written, of all devices together.
     #[serde(skip_serializing_if = "String::is_empty", default)]
@@ -102,8 +102,7 @@ pub(crate) fn is_zero<N: Default + PartialEq>(number: &N) -> bool {
 }
 
 /// A function in which samples of a profile fell.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HotSpot {
     /// Its part of all samples, in percent; NaN, written as null, where it is not finite.
     #[serde(deserialize_with = "crate::record::finite_or_nan")]
@@ -117,8 +116,7 @@ pub struct HotSpot {
 }
 
 /// How a device is read.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Access {
     /// read() into a buffer of ours: `-B 0`.
@@ -149,8 +147,7 @@ impl Access {
 }
 
 /// How the end of an acquisition is waited for.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum WaitMode {
     /// The status register is read by ioctl with 1 us of sleep between, as the seed's tool does.
@@ -171,8 +168,7 @@ impl WaitMode {
 }
 
 /// A function of a readout, with the name and number (`-A`) of the seed's tool.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Work {
     /// 0: read only.
@@ -251,8 +247,7 @@ impl Work {
 }
 
 /// A readout.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ReadoutPlan {
     /// The device nodes and files.
     pub devices: Vec<String>,
@@ -300,8 +295,7 @@ pub struct ReadoutPlan {
 }
 
 /// How boards acquire, for `-l`.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Acquisition {
     /// The channels that are on, from 0, as `0-9`; each gets its share of the samples.
     pub channels: String,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::readout::{FUSED, is_zero};
@@ -11,8 +12,7 @@ use crate::{Bdf, Checked, Cpu, Environment, Finding, Function, Histogram, HotSpo
 pub const SCHEMA: u32 = 2;
 
 /// One result, complete in itself: what was measured, on what, from where, how, and what came out.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Record {
     /// [`SCHEMA`] of the writer.
     pub schema: u32,
@@ -114,8 +114,7 @@ pub fn upgrade(record: &mut Record) {
 }
 
 /// What on a device was measured. Only the fields that apply are there.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Target {
     /// BAR number.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -144,8 +143,7 @@ pub struct Target {
 }
 
 /// A piece of hardware that counts, or several that were added up.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Instance {
     /// What it counts for: `port` (a PCIe root port), `channel` (a DRAM channel or sub-channel), `die` and `total`
     /// (sums of channels), `pmu` (anything else).
@@ -165,8 +163,7 @@ pub struct Instance {
 }
 
 /// A function below a root port.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Below {
     /// Its address.
     pub bdf: Bdf,
@@ -178,8 +175,7 @@ pub struct Below {
 }
 
 /// A time within a run.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Interval {
     /// Its beginning, in nanoseconds since the run's.
     pub start_ns: u64,
@@ -195,8 +191,7 @@ impl Interval {
 }
 
 /// How a figure came about.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Method {
     /// `kmod`, `vfio`, `resource`, `sysfs`, `fake` or `import`.
     pub backend: String,
@@ -228,8 +223,7 @@ pub struct Method {
 }
 
 /// A single figure with its unit.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Metric {
     /// The figure; NaN, written as null, where it is not finite.
     #[serde(deserialize_with = "finite_or_nan")]
@@ -266,8 +260,7 @@ impl Metric {
 }
 
 /// Something that makes a figure doubtful.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Warning {
     /// A short stable name, such as `emulated-device`, for scripts and for silencing.
     pub code: String,
@@ -278,8 +271,7 @@ pub struct Warning {
 }
 
 /// Why something could not be measured.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Failure {
     /// A short stable name: `all-ones`, `removed`, `unbound`, `cpu-offline`, `interrupted`, `timeout`, `refused`.
     pub code: String,

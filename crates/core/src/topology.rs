@@ -1,12 +1,12 @@
 //! Functions, links and CPUs as the machine describes them.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Bdf;
 
 /// A logical CPU and its place.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Cpu {
     /// Linux CPU number.
     pub cpu: u32,
@@ -28,8 +28,7 @@ pub struct Cpu {
 }
 
 /// A PCI function.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Function {
     /// Its address.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -86,8 +85,7 @@ pub struct Function {
 }
 
 /// A place in a window of a function.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Location {
     /// BAR number, 0 to 5.
     pub bar: u8,
@@ -96,8 +94,7 @@ pub struct Location {
 }
 
 /// A window of a function.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Bar {
     /// BAR number, 0 to 5.
     pub number: u8,
@@ -112,8 +109,7 @@ pub struct Bar {
 }
 
 /// A PCI Express link as negotiated and as possible.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Link {
     /// Transfer rate now, in GT/s.
     pub speed_gts: f64,
