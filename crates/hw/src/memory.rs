@@ -9,7 +9,7 @@ pub mod ratio;
 use std::io;
 use std::ptr::NonNull;
 
-pub use crate::probe::sys::Pinned;
+pub use crate::placement::Pinned;
 
 /// Buffers are multiples of this many bytes.
 pub const BLOCK: usize = 4096;

@@ -1,49 +1,97 @@
 //! Where a thread runs: held on CPUs, and put back afterwards.
+//!
+//! libc and not rustix or nix, because their CPU sets end at 1024 CPUs.
 
 use std::io;
 use std::marker::PhantomData;
 
 use pciescope_core::{CpuList, cpulist::MAX_CPU};
 
-use crate::probe::sys::{MASK_WORDS, Mask, affinity, set_affinity};
+use crate::probe::sys::current_cpu;
 
-/// Holds this thread on a set of CPUs; dropping it, on the same thread, puts the former affinity back.
+const MASK_WORDS: usize = MAX_CPU as usize / 64 + 1;
+type Mask = [u64; MASK_WORDS];
+
+/// Holds this thread on a CPU, or on some; dropping it, on the same thread, puts the former affinity back. Threads that
+/// are started meanwhile inherit it.
 #[derive(Debug)]
-pub struct Kept {
+pub struct Pinned {
+    cpu: u32,
     former: Mask,
     /// Affinity is a thread's own, so this stays on its thread.
     thread: PhantomData<*const ()>,
 }
 
-impl Kept {
-    /// Lets this thread run on `cpus` only. Threads that it starts from now on inherit that.
+impl Pinned {
+    /// Moves this thread to `cpu` and makes sure that it arrived.
+    ///
+    /// # Errors
+    /// EINVAL where the CPU is offline, does not exist or the cpuset does not allow it.
+    pub fn to(cpu: u32) -> io::Result<Self> {
+        let pinned = Pinned::by(&mask([cpu])?)?;
+        match pinned.cpu {
+            now if now == cpu => Ok(pinned),
+            now => Err(io::Error::other(format!("asked for CPU {cpu}, came to run on CPU {now}"))),
+        }
+    }
+
+    /// Holds this thread where it is.
+    ///
+    /// # Errors
+    /// As [`Pinned::to`].
+    pub fn here() -> io::Result<Self> {
+        Pinned::to(current_cpu())
+    }
+
+    /// Lets this thread run on `cpus` only.
     ///
     /// # Errors
     /// EINVAL where none of them is online and allowed to this process; another error, with their numbers, where only some are:
     /// the kernel alone would take the rest in silence.
     pub fn on(cpus: &CpuList) -> io::Result<Self> {
-        let former = affinity()?;
-        let mask = mask(cpus)?;
-        set_affinity(&mask)?;
-        let kept = Kept { former, thread: PhantomData };
+        let pinned = Pinned::by(&mask(cpus.iter())?)?;
         let missing = cpus.minus(&list(&affinity()?));
         if missing.is_empty() {
-            return Ok(kept);
+            return Ok(pinned);
         }
         Err(io::Error::other(format!("CPUs {missing} are offline, or this process may not run there")))
     }
+
+    fn by(mask: &Mask) -> io::Result<Self> {
+        let former = affinity()?;
+        set_affinity(mask)?;
+        Ok(Pinned { cpu: current_cpu(), former, thread: PhantomData })
+    }
+
+    /// The CPU that the thread ran on when it was moved.
+    pub fn cpu(&self) -> u32 {
+        self.cpu
+    }
 }
 
-impl Drop for Kept {
+impl Drop for Pinned {
     fn drop(&mut self) {
         // If the CPUs of before are gone, the kernel has already given the thread others.
         let _ = set_affinity(&self.former);
     }
 }
 
-fn mask(cpus: &CpuList) -> io::Result<Mask> {
+fn affinity() -> io::Result<Mask> {
+    let mut mask = [0; MASK_WORDS];
+    // SAFETY: the kernel writes at most the given number of bytes into our array; 0 is this thread.
+    let ret = unsafe { libc::syscall(libc::SYS_sched_getaffinity, 0, size_of::<Mask>(), mask.as_mut_ptr()) };
+    if ret < 0 { Err(io::Error::last_os_error()) } else { Ok(mask) }
+}
+
+fn set_affinity(mask: &Mask) -> io::Result<()> {
+    // SAFETY: the kernel reads the given number of bytes of our array; 0 is this thread.
+    let ret = unsafe { libc::syscall(libc::SYS_sched_setaffinity, 0, size_of::<Mask>(), mask.as_ptr()) };
+    if ret < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+fn mask(cpus: impl IntoIterator<Item = u32>) -> io::Result<Mask> {
     let mut mask = [0u64; MASK_WORDS];
-    for cpu in cpus.iter() {
+    for cpu in cpus {
         let word = mask.get_mut(cpu as usize / 64).ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))?;
         *word |= 1 << (cpu % 64);
     }
@@ -57,7 +105,6 @@ fn list(mask: &Mask) -> CpuList {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::probe::sys::current_cpu;
 
     fn allowed() -> io::Result<CpuList> {
         affinity().map(|mask| list(&mask))
@@ -68,12 +115,26 @@ mod tests {
     }
 
     #[test]
+    fn a_pinned_thread_runs_where_it_is_told() {
+        own_thread(|| {
+            let before = allowed().unwrap();
+            for cpu in before.iter() {
+                let pinned = Pinned::to(cpu).unwrap();
+                assert_eq!((pinned.cpu(), current_cpu()), (cpu, cpu));
+            }
+            assert_eq!(allowed().unwrap(), before);
+            assert!(Pinned::to(MAX_CPU).is_err());
+            assert!(Pinned::to(MAX_CPU + 1).is_err());
+        });
+    }
+
+    #[test]
     fn a_kept_thread_runs_on_its_cpus_and_gets_its_affinity_back() {
         own_thread(|| {
             let before = allowed().unwrap();
             for cpu in before.iter() {
                 let one: CpuList = [cpu].into_iter().collect();
-                let kept = Kept::on(&one).unwrap();
+                let kept = Pinned::on(&one).unwrap();
                 assert_eq!((current_cpu(), allowed().unwrap()), (cpu, one.clone()));
                 // A thread started meanwhile inherits it.
                 assert_eq!(std::thread::spawn(|| allowed().unwrap()).join().unwrap(), one);
@@ -88,12 +149,12 @@ mod tests {
         own_thread(|| {
             let before = allowed().unwrap();
             let some: CpuList = [before.iter().next().unwrap(), MAX_CPU].into_iter().collect();
-            let error = Kept::on(&some).unwrap_err().to_string();
+            let error = Pinned::on(&some).unwrap_err().to_string();
             assert!(error.contains(&format!("CPUs {MAX_CPU} ")), "{error}");
             assert_eq!(allowed().unwrap(), before);
             let none: CpuList = [MAX_CPU].into_iter().collect();
-            assert_eq!(Kept::on(&none).unwrap_err().raw_os_error(), Some(libc::EINVAL));
-            assert_eq!(Kept::on(&CpuList::default()).unwrap_err().raw_os_error(), Some(libc::EINVAL));
+            assert_eq!(Pinned::on(&none).unwrap_err().raw_os_error(), Some(libc::EINVAL));
+            assert_eq!(Pinned::on(&CpuList::default()).unwrap_err().raw_os_error(), Some(libc::EINVAL));
             assert_eq!(allowed().unwrap(), before);
         });
     }

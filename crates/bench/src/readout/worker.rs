@@ -9,7 +9,7 @@ use pciescope_core::record::Failure;
 use pciescope_core::{Access, WaitMode, Work};
 use pciescope_hw::daq::{Costs, Daq, End, Setup};
 use pciescope_hw::memory::Buffer;
-use pciescope_hw::placement::Kept;
+use pciescope_hw::placement::Pinned;
 use pciescope_hw::usage::Usage;
 use pciescope_hw::wait::now_ns;
 
@@ -138,7 +138,7 @@ struct Desk<'p> {
     out: Option<Buffer>,
     lab: Option<Lab>,
     checking: Usage,
-    _kept: Option<Kept>,
+    _kept: Option<Pinned>,
 }
 
 /// For the end of an acquisition the thread waits so long at a time, so that the user can end it, in milliseconds.
@@ -149,7 +149,7 @@ impl<'p> Desk<'p> {
         let (source, manner, plan) = (post.source, post.manner, &post.group.plan);
         let path = source.path.display();
         let kept = source.cpus.as_ref().map(|cpus| {
-            Kept::on(cpus).map_err(|err| refused(format!("{path}: cannot run on CPU {cpus}: {err}"), None))
+            Pinned::on(cpus).map_err(|err| refused(format!("{path}: cannot run on CPU {cpus}: {err}"), None))
         });
         let kept = kept.transpose()?;
         let kernels = kernels(plan, manner).map_err(|text| refused(text, None))?;

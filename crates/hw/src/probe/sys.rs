@@ -1,6 +1,6 @@
 //! The system calls of the probes behind safe functions.
 //!
-//! libc and not rustix or nix, because their CPU sets end at 1024 CPUs and neither has sched_setscheduler.
+//! libc and not rustix or nix, because neither has sched_setscheduler.
 
 use std::fs::File;
 use std::io;
@@ -9,79 +9,17 @@ use std::ptr::NonNull;
 use std::sync::Once;
 use std::time::Duration;
 
-use pciescope_core::cpulist::MAX_CPU;
+pub use crate::placement::Pinned;
 
 /// -1 becomes the error of errno.
 pub fn checked(ret: libc::c_int) -> io::Result<libc::c_int> {
     if ret < 0 { Err(io::Error::last_os_error()) } else { Ok(ret) }
 }
 
-pub(crate) const MASK_WORDS: usize = MAX_CPU as usize / 64 + 1;
-pub(crate) type Mask = [u64; MASK_WORDS];
-
-pub(crate) fn affinity() -> io::Result<Mask> {
-    let mut mask = [0; MASK_WORDS];
-    // SAFETY: the kernel writes at most the given number of bytes into our array; 0 is this thread.
-    let ret = unsafe { libc::syscall(libc::SYS_sched_getaffinity, 0, size_of::<Mask>(), mask.as_mut_ptr()) };
-    if ret < 0 { Err(io::Error::last_os_error()) } else { Ok(mask) }
-}
-
-pub(crate) fn set_affinity(mask: &Mask) -> io::Result<()> {
-    // SAFETY: the kernel reads the given number of bytes of our array; 0 is this thread.
-    let ret = unsafe { libc::syscall(libc::SYS_sched_setaffinity, 0, size_of::<Mask>(), mask.as_ptr()) };
-    if ret < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
-}
-
 /// The CPU this thread runs on now.
 pub fn current_cpu() -> u32 {
     // SAFETY: has no arguments; fails only on kernels without the call, which predate all that we run on.
     unsafe { libc::sched_getcpu() as u32 }
-}
-
-/// Holds this thread on one CPU; dropping it (on the same thread) puts the former affinity back.
-#[derive(Debug)]
-pub struct Pinned {
-    cpu: u32,
-    former: Mask,
-}
-
-impl Pinned {
-    /// Moves this thread to `cpu` and makes sure that it arrived.
-    ///
-    /// # Errors
-    /// EINVAL where the CPU is offline, does not exist or the cpuset does not allow it.
-    pub fn to(cpu: u32) -> io::Result<Self> {
-        let former = affinity()?;
-        let mut mask = [0u64; MASK_WORDS];
-        let word = mask.get_mut(cpu as usize / 64).ok_or_else(|| io::Error::from_raw_os_error(libc::EINVAL))?;
-        *word = 1 << (cpu % 64);
-        set_affinity(&mask)?;
-        let pinned = Pinned { cpu, former };
-        match current_cpu() {
-            now if now == cpu => Ok(pinned),
-            now => Err(io::Error::other(format!("asked for CPU {cpu}, came to run on CPU {now}"))),
-        }
-    }
-
-    /// Holds this thread where it is.
-    ///
-    /// # Errors
-    /// As [`Pinned::to`].
-    pub fn here() -> io::Result<Self> {
-        Pinned::to(current_cpu())
-    }
-
-    /// The CPU.
-    pub fn cpu(&self) -> u32 {
-        self.cpu
-    }
-}
-
-impl Drop for Pinned {
-    fn drop(&mut self) {
-        // If the CPUs of before are gone, the kernel has already given the thread others.
-        let _ = set_affinity(&self.former);
-    }
 }
 
 /// How often this thread was taken off its CPU against its will since it began.
@@ -337,23 +275,6 @@ mod tests {
     use std::time::Instant;
 
     use super::*;
-
-    #[test]
-    fn a_pinned_thread_runs_where_it_is_told_and_gets_its_affinity_back() {
-        std::thread::spawn(|| {
-            let before = affinity().unwrap();
-            let allowed: Vec<u32> = (0..=MAX_CPU).filter(|&c| before[c as usize / 64] >> (c % 64) & 1 == 1).collect();
-            for &cpu in &allowed {
-                let pinned = Pinned::to(cpu).unwrap();
-                assert_eq!((pinned.cpu(), current_cpu()), (cpu, cpu));
-            }
-            assert_eq!(affinity().unwrap(), before);
-            assert!(Pinned::to(MAX_CPU).is_err());
-            assert!(Pinned::to(MAX_CPU + 1).is_err());
-        })
-        .join()
-        .unwrap();
-    }
 
     #[test]
     fn a_call_that_waits_is_ended_by_the_signal() {
