@@ -10,7 +10,7 @@ const WIDTH: f64 = 760.0;
 pub const RULE: [u8; 3] = [217, 220, 227];
 /// A limit that is drawn over figures.
 pub const LIMIT: [u8; 3] = [27, 29, 35];
-/// Colours of the parts, told apart by most eyes and in grey; the page has others of the same places for the dark.
+/// Colours of the parts. Most people can tell them apart, also in grey; the page has others for dark mode.
 pub const SERIES: [[u8; 3]; 8] = [
     [31, 95, 191],
     [214, 121, 18],
@@ -58,7 +58,7 @@ pub struct Lines {
 pub struct Bars {
     /// What is across, with its unit.
     pub across: String,
-    /// Names of the parts' series; none where one colour says it all.
+    /// Names of the parts' series; empty if one colour is enough.
     pub series: Vec<String>,
     pub bars: Vec<Bar>,
     /// What a mark across a bar stands for, where there are any.
@@ -248,7 +248,7 @@ fn steps(most: f64, wanted: usize) -> Vec<f64> {
     (0..=count.min(20)).map(|n| n as f64 * step).collect()
 }
 
-/// A number as short as it stays right to three digits.
+/// A number in as few characters as three significant digits need.
 pub fn number(value: f64) -> String {
     if !value.is_finite() {
         return "-".to_owned();

@@ -163,7 +163,7 @@ fn by_place(section: &Section, shown: &BTreeSet<u32>) -> Vec<Cpu> {
     places
 }
 
-/// Neighbours of which `of` says the same: the first, and the first behind.
+/// Ranges of neighbours with the same `of`: the first, and the first behind.
 fn groups<K: PartialEq>(cpus: &[Cpu], of: impl Fn(&Cpu) -> K) -> Vec<(usize, usize)> {
     let mut groups: Vec<(usize, usize)> = Vec::new();
     for (column, cpu) in cpus.iter().enumerate() {
@@ -175,7 +175,8 @@ fn groups<K: PartialEq>(cpus: &[Cpu], of: impl Fn(&Cpu) -> K) -> Vec<(usize, usi
     groups
 }
 
-/// The strips below a map, from the cells outwards: none of what all CPUs share, and one where each package is one node.
+/// The strips below a map, from the cells outwards. A group that holds all CPUs has no strip; if each package is one
+/// node, both share one.
 fn strips(cpus: &[Cpu]) -> Vec<Strip> {
     let count = |of: fn(&Cpu) -> (Option<u32>, Option<u32>)| cpus.iter().map(of).collect::<BTreeSet<_>>().len();
     let (nodes, packages) = (count(|cpu| (cpu.node, None)), count(|cpu| (cpu.package, None)));

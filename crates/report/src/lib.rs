@@ -88,7 +88,7 @@ pub enum Error {
         height: u64,
     },
     /// The beginning of a log fits no format that can be imported.
-    #[error("{}: the beginning is no log that can be imported", path.display())]
+    #[error("{}: the beginning is not a log that pciescope can import", path.display())]
     UnknownFormat {
         /// The file.
         path: PathBuf,
@@ -104,7 +104,7 @@ pub enum Error {
         first: Option<String>,
     },
     /// A file that should say what a workload moved does not, or no counted event sees that traffic.
-    #[error("{}: {}", path.display(), if *found == 0 { "holds no report of fio and no line of bw_mem with its command" } else { "no counted event sees this workload's traffic" })]
+    #[error("{}: {}", path.display(), if *found == 0 { "holds neither a report of fio nor a line of bw_mem with its command" } else { "no counted event sees this workload's traffic" })]
     NoWorkload {
         /// The file.
         path: PathBuf,

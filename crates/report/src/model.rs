@@ -264,8 +264,7 @@ impl Grouping {
     }
 }
 
-/// What is the matter with the records: each warning or error once, with how many records have it and the
-/// first of them in words.
+/// The warnings and errors of the records, each once, with how many records have it and the text of the first.
 #[derive(Debug)]
 pub struct Notice {
     /// The short stable name.

@@ -497,7 +497,7 @@ fn a_figure_that_only_b_has_is_held_against_limits_on_itself() {
         let judgement = compare(&a, &b, &Options { limits: vec![limit.parse().unwrap()], ..Options::default() });
         let text = render(&judgement, &Names { a: "a".to_owned(), b: "b".to_owned() }, false);
         assert_eq!(judgement.is_failed(), text.contains("FAILED: --fail-if"), "{text}");
-        assert_eq!(judgement.is_failed(), text.contains("passed: mmio-read"), "{text}");
+        assert_eq!(judgement.is_failed(), text.contains("exceeded: mmio-read"), "{text}");
         (judgement.is_failed(), judgement.rulings[0].alone.len(), judgement.rulings[0].checked)
     };
     assert_eq!(ruled("loss > 0"), (true, 1, 1));

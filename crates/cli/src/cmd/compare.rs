@@ -1,4 +1,4 @@
-//! `pciescope compare`: two sides of records against each other.
+//! `pciescope compare`: compares two sides of records.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -20,13 +20,13 @@ Examples:
   pciescope compare main.jsonl pr.jsonl --fail-if 'p99 > +10%' --fail-if 'loss > 0'
   pciescope compare a.jsonl b.jsonl -j | jq 'select(.is_worse)'
 
-Limits: [HISTOGRAM.]NAME OP VALUE. NAME is mean, median, p90, p99, p99.9 and the like, loss (all counts of losses), or
-a metric such as speed or rx_bytes_per_s; OP is >, >=, < or <=. A VALUE with a sign is a change from A (+10%, -5%,
-+50ns), one without is held against B itself (1500ns, 2GB/s, 0). A limit is passed where the interval of 95 % lies
-beyond it, counts as they stand.
+A limit is [HISTOGRAM.]NAME OP VALUE. NAME is mean, median, p90, p99, p99.9 and the like, loss (all
+counts of losses), or a metric such as speed or rx_bytes_per_s. OP is >, >=, < or <=. A VALUE with a
+sign is a change from A (+10%, -5%, +50ns). A VALUE without one is compared with B itself (1500ns,
+2GB/s, 0). A limit is exceeded if the 95 % interval lies beyond it; counts are taken as they are.
 
-Exit codes: 0 no limit was passed (whatever the verdicts), 1 a limit was passed, 2 nothing could be compared, a limit
-could be held against nothing, or B did not measure what a limit speaks of.")]
+Exit codes: 0 no limit was exceeded (whatever the verdicts); 1 a limit was exceeded; 2 nothing could
+be compared, a limit applies to nothing, or B did not measure what a limit names.")]
 pub struct Args {
     /// Record files of A and of B (of both with --by); `-` is the standard input
     #[arg(value_name = "FILE", required_unless_present_all = ["base", "new"], conflicts_with_all = ["base", "new"])]
@@ -48,23 +48,23 @@ pub struct Args {
     #[arg(long, value_name = "A,B", value_delimiter = ',', num_args = 1..=2, requires = "by")]
     pick: Vec<String>,
 
-    /// A change of up to this share of A is none
+    /// Ignore a change of up to this share of A
     #[arg(long, value_name = "PERCENT", default_value = "2%", value_parser = percent)]
     margin: f64,
 
-    /// The standard deviation between runs that is assumed where there are too few to see it
+    /// The standard deviation between runs that is assumed if there are too few runs to tell
     #[arg(long, value_name = "PERCENT", default_value = "0.5%", value_parser = percent)]
     run_spread: f64,
 
-    /// Fail (exit code 1) where this limit is passed; may be repeated
+    /// Fail (exit code 1) if this limit is exceeded; may be repeated
     #[arg(long, value_name = "LIMIT")]
     fail_if: Vec<Limit>,
 
-    /// Hold limits against the figures as they stand, whatever their intervals
+    /// Compare limits with the figures as they stand, whatever their intervals
     #[arg(long, requires = "fail_if")]
     strict: bool,
 
-    /// Compare even what was measured in incomparable ways
+    /// Compare even runs that were measured in incomparable ways
     #[arg(long)]
     force: bool,
 
@@ -123,14 +123,14 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
 /// The exit code, and why it is not 0.
 fn end(judgement: &Judgement, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     if judgement.is_failed() {
-        let passed = judgement.rulings.iter().filter(|ruling| ruling.is_failed());
-        let limits: Vec<String> = passed.map(|ruling| format!("'{}'", ruling.limit)).collect();
-        ctx.note(&format!("passed: {}", limits.join(", ")));
+        let exceeded = judgement.rulings.iter().filter(|ruling| ruling.is_failed());
+        let limits: Vec<String> = exceeded.map(|ruling| format!("'{}'", ruling.limit)).collect();
+        ctx.note(&format!("exceeded: {}", limits.join(", ")));
         return Ok(ExitCode::from(1));
     }
     if !judgement.is_comparable() {
         ctx.note("nothing could be compared: the sides were measured in ways that make their figures incomparable");
-        ctx.hint("measure both sides in the same way, or compare all the same with --force");
+        ctx.hint("measure both sides in the same way, or compare anyway with --force");
         return Ok(ExitCode::from(2));
     }
     let missing = judgement.rulings.iter().find_map(|ruling| Some((ruling, ruling.missing.first()?)));
@@ -144,7 +144,7 @@ fn end(judgement: &Judgement, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::from(2));
     }
     if let Some(ruling) = judgement.rulings.iter().find(|ruling| ruling.checked == 0) {
-        ctx.note(&format!("'{}' could not be held against any figure", ruling.limit));
+        ctx.note(&format!("'{}' applies to no figure", ruling.limit));
         ctx.hint(
             "a percentile p needs 10/(1-p) samples on both sides (p99: 1000), a change something to change from, and \
              both sides the same way of measuring (or --force)",
@@ -173,7 +173,7 @@ fn by_file(args: &Args, ctx: &Ctx) -> anyhow::Result<Sides> {
     }
     let place = |path: &PathBuf| path.canonicalize().unwrap_or_else(|_| path.clone());
     if let Some(path) = base.iter().find(|path| new.iter().any(|other| place(other) == place(path))) {
-        ctx.note(&format!("{} stands on both sides: what it says can only be equal to itself", path.display()));
+        ctx.note(&format!("{} is on both sides: it can only equal itself", path.display()));
     }
     let name = |paths: &[PathBuf]| paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ");
     let names = Names { a: name(&base), b: name(&new) };
@@ -235,7 +235,7 @@ fn read(paths: &[PathBuf], ctx: &Ctx) -> anyhow::Result<Vec<Record>> {
     Ok(contents.records)
 }
 
-/// A limit on a figure that no record has is a slip of the pen, and would never fail.
+/// A limit on a figure that no record has is a mistake: it would never fail.
 fn refuse_unknown(limits: &[Limit], sides: &Sides) -> Result<(), Refusal> {
     if limits.is_empty() {
         return Ok(());
@@ -250,7 +250,7 @@ fn refuse_unknown(limits: &[Limit], sides: &Sides) -> Result<(), Refusal> {
     }
 }
 
-/// Why nothing is common, with what each side has.
+/// Why the sides have nothing in common, with what each side has.
 fn nothing_common(judgement: &Judgement) -> Refusal {
     let first = |keys: &[compare::Key]| keys.first().map_or_else(|| "no figure".to_owned(), compare::Key::title);
     let (a, b) = (first(&judgement.only_a), first(&judgement.only_b));

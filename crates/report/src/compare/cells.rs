@@ -1,4 +1,4 @@
-//! Records sorted into cells: what was measured, on what, from where, of each run of a side.
+//! Sorts records into cells. A cell is what was measured, on which target, from which CPU, for each run of a side.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -23,7 +23,7 @@ pub struct Key {
     pub place: Place,
     /// Anything else that tells targets apart: a PMU, a stream, a kernel.
     pub rest: String,
-    /// The CPU; `None` where the figure belongs to none, or to all together.
+    /// The CPU; `None` if the figure belongs to no CPU, or to all CPUs together.
     pub cpu: Option<u32>,
 }
 
@@ -62,7 +62,7 @@ pub struct Run<'r> {
     pub histograms: Vec<&'r Histogram>,
     /// Its values, in the order of the file.
     pub values: Vec<f64>,
-    /// What counts of losses are out of: interrupts triggered, or samples.
+    /// The total that counts of losses refer to: interrupts triggered, or samples.
     pub exposure: f64,
     /// Relative standard error of the run's figure by what its rounds, repeats or passes say, of [`RATIO`] by what its run
     /// allowed; 0 where they say nothing.
@@ -96,7 +96,7 @@ pub struct Side<'r> {
     pub runs: BTreeMap<&'r str, usize>,
     /// Functions by the name that keys have.
     pub devices: BTreeMap<String, (u16, u16)>,
-    /// Where something was not measured, or not to the end: device and test; the device is empty where it is not said.
+    /// Device and test of what was not measured, or not to the end; the device is empty if it is not known.
     errors: BTreeSet<(String, String)>,
 }
 
@@ -118,7 +118,7 @@ pub fn fill_losses<'r>(left: &mut Side<'r>, right: &mut Side<'r>) {
         for key in side.cells.keys() {
             measured.entry(without_figure(key)).or_default().push(key.clone());
         }
-        // Metrics know what losses are out of; histograms have the samples alone.
+        // Metrics know the total that losses refer to; histograms have only the samples.
         measured.values_mut().for_each(|keys| keys.sort_by_key(|key| key.is_histogram));
         for key in &keys {
             for other in measured.get(&without_figure(key)).into_iter().flatten().filter(|other| *other != key) {
@@ -357,7 +357,8 @@ fn rounds(record: &Record) -> Option<f64> {
     Some((range / expected / rounds.sqrt() / middle).max(0.0))
 }
 
-/// Of a counter beside a workload only the ratio: what the workload moved, and with it the count, is another in each run.
+/// Of a counter beside a workload only the ratio is kept: the moved bytes, and with them the count, differ from run to
+/// run.
 fn ratio<'r>(side: &mut Side<'r>, record: &'r Record, device: &str) {
     let Some(known) = Comparison::from_record(record) else { return };
     let ratio = known.counter_bytes() / known.workload_bytes;
@@ -367,7 +368,7 @@ fn ratio<'r>(side: &mut Side<'r>, record: &'r Record, device: &str) {
     }
     let run = run_of(side, key(record, device, RATIO, false), record, "1");
     run.values.push(ratio);
-    // What is allowed is taken as an interval of 95 %.
+    // The allowed error is taken as an interval of 95 %.
     run.error = run.error.max(known.allowed_percent().unwrap_or(0.0) / 100.0 / 1.96);
 }
 
@@ -379,7 +380,7 @@ fn metrics<'r>(side: &mut Side<'r>, record: &'r Record, device: &str) {
         let is_wanted = match kind {
             Kind::Mmio | Kind::Path | Kind::Irq => is_loss,
             _ if is_bench(&record.test) => is_loss || RATES.contains(&name.as_str()) || COSTS.contains(&name.as_str()),
-            // A sum of a time beside its rate says the same twice.
+            // A sum over a time says the same as its rate.
             _ => !record.metrics.contains_key(&format!("{name}_per_s")) && name != "interval_end_ns",
         };
         if !is_wanted || record.histograms.contains_key(name) {
@@ -407,8 +408,8 @@ fn metrics<'r>(side: &mut Side<'r>, record: &'r Record, device: &str) {
     }
 }
 
-/// The relative standard error of a figure that is itself a mean of repeats or a median of passes, as far as its record
-/// says; 0 where it does not.
+/// The relative standard error of a figure that is itself a mean of repeats or a median of passes; 0 if its record does
+/// not say it.
 fn lone_error(record: &Record, name: &str) -> f64 {
     let metric = |name: &str| record.metrics.get(name).map(|m| m.value).filter(|v| v.is_finite() && *v > 0.0);
     let of = |spread: f64, count: f64| spread / 100.0 * (super::dist::CORRELATION / count).sqrt().min(1.0);

@@ -81,9 +81,9 @@ impl Dist {
 }
 
 /// The share of the samples of `b` that lie above those of `a` by more than the factor `1 + allowed` and `quantum_ns`, from
-/// 0 to 1, once their typical figures, which lie `moved` (B over A) apart, were laid over each other: the one-sided distance
-/// of Kolmogorov and Smirnov of the forms alone. How far those lie apart is for their own interval to say, which knows how far
-/// runs do.
+/// 0 to 1, after their typical figures, which lie `moved` (B over A) apart, were laid over each other. That is the
+/// one-sided distance of Kolmogorov and Smirnov of the forms alone. The figures' own interval says how far they lie
+/// apart.
 pub fn displaced(a: &Dist, b: &Dist, moved: f64, allowed: f64, quantum_ns: f64) -> f64 {
     let factor = moved * (1.0 + allowed);
     let (a_count, b_count) = (a.count as f64, b.count as f64);

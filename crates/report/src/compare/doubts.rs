@@ -16,9 +16,9 @@ pub struct Doubt {
     pub text: String,
 }
 
-/// What of a record can differ: a stable name, what it is, and its value.
+/// A property of a record that can differ: a stable name, the property in words, and its value.
 type Facts = Vec<(&'static str, &'static str, String)>;
-/// The values of a side by place in the list, stable name, what it is, and the test that it is of.
+/// The values of a side by place in the list, stable name, the property in words, and its test.
 type Values<'r> = BTreeMap<(usize, &'static str, &'static str, &'r str), BTreeSet<String>>;
 
 /// All doubts of a comparison of `a` with `b`, most important first.
@@ -32,7 +32,7 @@ pub fn doubts(a: &[Record], b: &[Record]) -> Vec<Doubt> {
     };
     for (key, left) in &of_a {
         let (_, code, what, _) = *key;
-        // What only one side says is no difference that can be seen.
+        // A property that only one side states cannot be compared.
         let Some(right) = of_b.get(key) else { continue };
         if left != right {
             add(Doubt { code, text: format!("{what}: A {}; B {}", listed(left), listed(right)) });
@@ -52,7 +52,7 @@ fn values(records: &[Record]) -> Values<'_> {
         let mut put = |place: usize, test, facts: Facts| {
             for (at, (code, what, value)) in facts.into_iter().enumerate() {
                 let values = all.entry((place + at, code, what, test)).or_default();
-                // A thousand different values are as good as four.
+                // Four different values are enough to show; a thousand say no more.
                 if values.len() < 4 {
                     values.insert(value);
                 }
@@ -140,7 +140,7 @@ fn same_runs(a: &[Record], b: &[Record]) -> Option<Doubt> {
     (!both.is_empty()).then_some(Doubt { code: "same-run", text })
 }
 
-/// The cost of the empty stamp pair: where it moved, the clock or the CPU's frequency did, and every figure with it.
+/// The cost of the empty stamp pair. If it moved, the clock or the CPU's frequency moved, and so did every figure.
 fn calibration(a: &[Record], b: &[Record]) -> Option<Doubt> {
     let median = |records: &[Record]| {
         let mut all = Histogram::default();

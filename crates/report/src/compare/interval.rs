@@ -1,4 +1,4 @@
-//! How far a figure of B lies from that of A, and how sure that is. docs/compare.md has the reasons and sources.
+//! The distance of a figure of B from that of A, and how sure it is. docs/compare.md has the reasons and sources.
 
 use std::rc::Rc;
 
@@ -6,7 +6,7 @@ use statrs::distribution::{Continuous, ContinuousCDF, Normal, StudentsT};
 
 use super::dist::{Dist, RESOLUTION};
 
-/// How many runs of a side the assumed spread between runs weighs as much as, where runs are few.
+/// The weight of the assumed spread between runs, in runs of a side. It matters where runs are few.
 const PRIOR: f64 = 2.0;
 
 /// The two-sided quantile of the normal distribution (`freedom` infinite) or Student's t.
@@ -55,7 +55,7 @@ pub enum Single {
     Cells {
         /// Its logarithm.
         log: f64,
-        /// How far that may be too high and too low by chance of the samples alone, at [`KNOWN`].
+        /// The possible error of that in both directions by chance of the samples alone, at [`KNOWN`].
         reach: (f64, f64),
     },
 }
@@ -64,11 +64,12 @@ pub enum Single {
 const KNOWN: f64 = 0.05;
 
 impl Single {
-    /// A quantile of each of several cells as one figure: what belongs to a CPU stays in its own cell, so a group of fast and
-    /// slow CPUs has a figure where their samples together have none, in the gap between both. `None` where the samples of a
-    /// cell are too few for an interval, which depends on their number alone and not on what they say.
+    /// A quantile of each of several cells as one figure. All samples of fast and slow CPUs together have no typical
+    /// figure: it would lie in the gap between both. The cells of the CPUs have one each. `None` if a cell has too few
+    /// samples for an interval; that depends only on their number, not on their values.
     pub fn of_cells(cells: impl Iterator<Item = Single>) -> Option<Self> {
-        // Chance moves each cell by itself: squares add up, to both sides apart (Zou and Donner's method, of a sum of many).
+        // Chance moves each cell by itself, so squares add up, separately for both sides (Zou and Donner's method, of a
+        // sum of many).
         let (mut count, mut log, mut squares) = (0.0, 0.0, (0.0, 0.0));
         for cell in cells {
             let (low, high) = cell.reach(KNOWN);
@@ -171,15 +172,15 @@ impl Estimate {
         let (log_a, log_b) = (logs(a), logs(b));
         let mean = |logs: &[f64]| logs.iter().sum::<f64>() / logs.len() as f64;
         let (mean_a, mean_b) = (mean(&log_a), mean(&log_b));
-        // What is assumed and what was measured, each with its weight: one run is all assumption, ten are none. Of each side
-        // by itself: ten calm runs of A say nothing about how far two wild ones of B lie from each other.
+        // The assumed and the measured spread, each with its weight: one run is all assumption, ten are none. Each side
+        // has its own: ten calm runs of A say nothing about how far two wild ones of B lie from each other.
         let prior = if spread > 0.0 { PRIOR } else { 0.0 };
         let between = |side: &[Single], logs: &[f64], mean: f64| {
             let freedom = prior + side.len().checked_sub(1)? as f64;
             let sampling = side.iter().map(Single::variance).sum::<f64>() / side.len() as f64;
             let assumed = if prior > 0.0 { prior * (spread * spread + sampling) } else { 0.0 };
             let squares = logs.iter().map(|log| (log - mean).powi(2)).sum::<f64>();
-            // Runs that lie farther apart than is assumed refute the assumption: it does not pull them together.
+            // Runs that lie farther apart than assumed refute the assumption, so it does not reduce their spread.
             let own = squares / (freedom - prior).max(1.0);
             (freedom > 0.0).then(|| Error { variance: own.max((assumed + squares) / freedom), freedom })
         };
@@ -244,7 +245,7 @@ impl Estimate {
         (value.ln() - low - RESOLUTION, value.ln() + high + RESOLUTION)
     }
 
-    /// The part of an interval's half width that more samples in as many runs would not take away.
+    /// The part of an interval's half width that stays even with more samples in as many runs.
     pub fn floor(&self, alpha: f64) -> f64 {
         match self {
             Estimate::Singles { spread, .. } => quantile(alpha, f64::INFINITY) * spread.0.hypot(spread.1) + RESOLUTION,
@@ -305,8 +306,8 @@ pub fn batch_means(values: &[f64]) -> Option<(f64, f64)> {
     Some(((squares / (batches - 1) as f64 / batches as f64).sqrt(), (batches - 1) as f64))
 }
 
-/// Holm's step-down: which of these probabilities, all of one family, are alarms at `alpha` for the whole family. `tests`
-/// is the family's size: tests that are clear without a look have probability 1 and need not be listed.
+/// Holm's step-down: which of these probabilities, all of one family, are alarms at `alpha` for the whole family.
+/// `tests` is the family's size: tests that are obviously no alarms have probability 1 and need not be listed.
 pub fn holm(found: &[f64], tests: usize, alpha: f64) -> Vec<bool> {
     let mut order: Vec<usize> = (0..found.len()).collect();
     order.sort_by(|&x, &y| found[x].total_cmp(&found[y]));

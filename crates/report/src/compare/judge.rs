@@ -14,11 +14,11 @@ use super::{ALPHA, Alone, Cell, Judgement, Need, Options, Ruling, Shape, Shift, 
 
 /// Quantiles that a verdict is made of, with their names.
 const TESTED: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)];
-/// Less of the samples than this may lie elsewhere without a word.
+/// The form has not changed if a smaller share of the samples than this lies elsewhere.
 const LEAST_DISPLACED: f64 = 0.02;
 
-/// What part of the error each family of tests may use up: medians and values of groups, tails and forms of groups, single
-/// cells. A thousand CPUs do not blunt what all of them say together, and tails do not blunt medians.
+/// The part of the error that each family of tests may use up: medians and values of groups, tails and forms of groups,
+/// single cells. So a thousand single CPUs do not make the test of a group less sensitive, nor tails that of medians.
 const SHARES: [f64; 3] = [0.5, 0.25, 0.25];
 
 /// A test of a family: which cell, which statistic (`None` of the shape), how probable by chance.
@@ -54,19 +54,19 @@ struct Typical {
     estimate: Option<Estimate>,
 }
 
-/// What is gathered while cells are looked at one by one: their samples are let go of again.
-struct Bench<'o> {
+/// Collects statistics and tests while it goes through the cells one by one; it does not keep their samples.
+struct Judge<'o> {
     options: &'o Options,
     cells: Vec<Cell>,
     /// Tests that may be alarms, and the sizes of the families ([`SHARES`]).
     tests: [Vec<Test>; 3],
     sizes: [usize; 3],
     rulings: Vec<Ruling>,
-    /// Of each limit: the figures that as they stand have passed it: cell, statistic, probability.
-    held: Vec<Vec<(usize, usize, f64)>>,
-    /// Whether the sum of the losses that is looked at stands in a group too, which says all that its parts say.
+    /// For each limit, the figures that exceed it as they stand: cell, statistic, probability.
+    exceeding: Vec<Vec<(usize, usize, f64)>>,
+    /// Whether the current sum of losses is also part of a group's sum, which then says everything.
     is_summed: bool,
-    /// Whether the cells are of B alone: only limits on B itself can be held against them.
+    /// Whether only B has these cells: only limits on B itself apply to them.
     is_alone: bool,
 }
 
@@ -79,39 +79,39 @@ pub fn judge(a: &[Record], b: &[Record], options: &Options) -> Judgement {
     cells::fill_losses(&mut left, &mut right);
     let keys: Vec<&Key> = left.cells.keys().filter(|key| right.cells.contains_key(*key)).collect();
     let groups = groups(&keys, &left, &right);
-    let mut bench = Bench::new(options, false);
+    let mut judge = Judge::new(options, false);
     for (key, members) in &groups {
         match members.as_slice() {
-            [one] => bench.look(one, Pair::of(&left.cells[*one], &right.cells[*one]), true),
+            [one] => judge.examine(one, Pair::of(&left.cells[*one], &right.cells[*one]), true),
             many => {
                 let (a, b) = (together(many, &left), together(many, &right));
-                bench.look(key, Pair { a: &a, b: &b, parts: parts(many, &left, &right) }, true);
+                judge.examine(key, Pair { a: &a, b: &b, parts: parts(many, &left, &right) }, true);
             }
         }
     }
     let single: BTreeSet<&Key> = groups.values().filter(|m| m.len() == 1).map(|m| m[0]).collect();
     let incomparable: BTreeSet<Key> =
-        bench.cells.iter().filter(|cell| cell.verdict == Verdict::Incomparable).map(|cell| cell.key.clone()).collect();
+        judge.cells.iter().filter(|cell| cell.verdict == Verdict::Incomparable).map(|cell| cell.key.clone()).collect();
     for key in keys.iter().filter(|key| !single.contains(**key)) {
         let group = key.merged();
-        bench.is_summed = groups[&group].contains(key) && !incomparable.contains(&group);
-        bench.look(key, Pair::of(&left.cells[*key], &right.cells[*key]), false);
+        judge.is_summed = groups[&group].contains(key) && !incomparable.contains(&group);
+        judge.examine(key, Pair::of(&left.cells[*key], &right.cells[*key]), false);
     }
     let only = |here: &Side, there: &Side| -> Vec<Key> {
         here.cells.keys().filter(|key| !there.cells.contains_key(key)).cloned().collect()
     };
     let (only_a, only_b) = (only(&left, &right), only(&right, &left));
-    bench.missing(&only_a, &groups, &right);
-    bench.alone(&only_b, &right);
-    bench.decide();
+    judge.missing(&only_a, &groups, &right);
+    judge.alone(&only_b, &right);
+    judge.decide();
     Judgement {
         options: options.clone(),
         doubts: doubts::doubts(a, b),
         only_a,
         only_b,
         not_numbers: left.not_numbers + right.not_numbers,
-        cells: bench.cells,
-        rulings: bench.rulings,
+        cells: judge.cells,
+        rulings: judge.rulings,
         runs: (left.runs.len(), right.runs.len()),
         records: (a.len(), b.len()),
     }
@@ -127,8 +127,8 @@ fn is_moved(left: &Side, right: &Side) -> bool {
     }
 }
 
-/// The common cells by what they belong to. Of several runs a group takes the cells that all runs have, so that a CPU that
-/// only some runs measured does not pass for a change.
+/// The common cells by what they belong to. With several runs, a group has only the cells that all runs have: a CPU
+/// that only some runs measured must not look like a change.
 fn groups<'k>(keys: &[&'k Key], left: &Side, right: &Side) -> BTreeMap<Key, Vec<&'k Key>> {
     let mut groups: BTreeMap<Key, Vec<&Key>> = BTreeMap::new();
     for key in keys {
@@ -182,22 +182,22 @@ impl Ruling {
     }
 }
 
-impl<'o> Bench<'o> {
+impl<'o> Judge<'o> {
     fn new(options: &'o Options, is_alone: bool) -> Self {
-        Bench {
+        Judge {
             options,
             cells: Vec::new(),
             tests: [Vec::new(), Vec::new(), Vec::new()],
             sizes: [0; 3],
             rulings: options.limits.iter().map(Ruling::of).collect(),
-            held: vec![Vec::new(); options.limits.len()],
+            exceeding: vec![Vec::new(); options.limits.len()],
             is_summed: false,
             is_alone,
         }
     }
 
-    /// Notes cells that a limit speaks of and that B did not measure. Other CPUs or vectors of what B did measure are a
-    /// matter of taste, unless B says that something went wrong there.
+    /// Notes cells that a limit names and that B did not measure. B may have measured other CPUs or vectors of the same
+    /// target, unless B has an error record there.
     fn missing(&mut self, only_a: &[Key], groups: &BTreeMap<Key, Vec<&Key>>, right: &Side) {
         for (ruling, limit) in self.rulings.iter_mut().zip(&self.options.limits) {
             let is_missing =
@@ -206,28 +206,28 @@ impl<'o> Bench<'o> {
         }
     }
 
-    /// Holds the cells that only B has against the limits on B itself.
+    /// Checks the cells that only B has against the limits on B itself.
     fn alone(&mut self, only_b: &[Key], right: &Side) {
         if self.options.limits.is_empty() {
             return;
         }
-        let mut bench = Bench::new(self.options, true);
+        let mut judge = Judge::new(self.options, true);
         for key in only_b {
-            bench.look(key, Pair::of(&right.cells[key], &right.cells[key]), false);
+            judge.examine(key, Pair::of(&right.cells[key], &right.cells[key]), false);
         }
-        for ((ruling, held), by) in self.rulings.iter_mut().zip(bench.held).zip(bench.rulings) {
+        for ((ruling, exceeding), by) in self.rulings.iter_mut().zip(judge.exceeding).zip(judge.rulings) {
             ruling.checked += by.checked;
             ruling.undecided += by.undecided;
             let of = |(cell, place, p): (usize, usize, f64)| {
-                let (cell, shift) = (&bench.cells[cell], &bench.cells[cell].shifts[place]);
+                let (cell, shift) = (&judge.cells[cell], &judge.cells[cell].shifts[place]);
                 let (name, unit) = (shift.name.clone(), cell.unit.clone());
                 Alone { key: cell.key.clone(), name, unit, value: shift.b, p, is_proven: false }
             };
-            ruling.alone = held.into_iter().map(of).collect();
+            ruling.alone = exceeding.into_iter().map(of).collect();
         }
     }
 
-    fn look(&mut self, key: &Key, pair: Pair, is_overall: bool) {
+    fn examine(&mut self, key: &Key, pair: Pair, is_overall: bool) {
         let (a, b) = (pair.a, pair.b);
         let cell = Cell {
             key: key.clone(),
@@ -370,7 +370,7 @@ impl<'o> Bench<'o> {
             need,
             is_of_cells: false,
         };
-        self.hold(key, &shift, |limit| limit.probability(estimate));
+        self.check_limits(key, &shift, |limit| limit.probability(estimate));
         let place = self.last().shifts.len();
         self.last().shifts.push(shift);
         if is_tested {
@@ -399,7 +399,7 @@ impl<'o> Bench<'o> {
         typical: &Typical,
         quantum: f64,
     ) {
-        // What the margin and the way in which runs move explain is no difference of shape.
+        // A distance that the margin and the spread of runs explain is not a difference of shape.
         let jump = typical.estimate.as_ref().map_or(0.0, |estimate| match estimate {
             Estimate::Singles { .. } => estimate.floor(ALPHA),
             Estimate::Runs { .. } => (estimate.bounds(ALPHA).1 - estimate.change()).min(1.0),
@@ -461,7 +461,7 @@ impl<'o> Bench<'o> {
         };
         let p = shift.p;
         self.counted(a, b);
-        self.hold(key, &shift, |limit| f64::from(u8::from(limit.is_passed(a_lost, b_lost) != Some(true))));
+        self.check_limits(key, &shift, |limit| f64::from(u8::from(limit.is_passed(a_lost, b_lost) != Some(true))));
         self.last().shifts.push(shift);
         self.test(Some(0), p);
     }
@@ -475,7 +475,7 @@ impl<'o> Bench<'o> {
         self.counted(a, b);
         let runs = |side: &Raw| side.runs.values().map(|run| mean(&run.values)).collect::<Vec<f64>>();
         let (runs_a, runs_b) = (runs(a), runs(b));
-        // How far the ratios of runs may lie apart was said by those who ran them: what is assumed of runs' levels is not.
+        // The runs state how far their ratios may lie apart, so the assumed spread of runs does not apply.
         let allowed = a.runs.values().chain(b.runs.values()).map(|run| run.error).fold(0.0, f64::max);
         let allowed = (cells::is_ratio(key) && allowed > 0.0).then_some(allowed);
         if runs_a.iter().chain(&runs_b).any(|value| *value <= 0.0) {
@@ -521,7 +521,7 @@ impl<'o> Bench<'o> {
         let (left, right) = (values(a), values(b));
         let (mean_a, mean_b) = (mean(&left), mean(&right));
         let is_equal = left.iter().chain(&right).all(|value| *value == mean_a);
-        // A ratio of 0 is of a counter that is dead, and what a ratio of 1 may be off is known.
+        // A ratio of 0 is a dead counter; the possible error of a ratio of 1 is known.
         let known = |values: &[f64]| batch_means(values).or(allowed.map(|error| (error, f64::INFINITY)));
         let errors = known(&left).zip(known(&right));
         let p = errors.map_or(1.0, |((a_error, a_freedom), (b_error, b_freedom))| {
@@ -549,13 +549,13 @@ impl<'o> Bench<'o> {
             need: None,
             is_of_cells: false,
         };
-        self.hold(key, &shift, |limit| f64::from(u8::from(limit.is_passed(mean_a, mean_b) != Some(true))));
+        self.check_limits(key, &shift, |limit| f64::from(u8::from(limit.is_passed(mean_a, mean_b) != Some(true))));
         self.last().shifts.push(shift);
         self.test(Some(0), p);
     }
 
-    /// Holds a statistic against the limits that speak of it.
-    fn hold(&mut self, key: &Key, shift: &Shift, probability: impl Fn(&Limit) -> f64) {
+    /// Checks a statistic against the limits that name it.
+    fn check_limits(&mut self, key: &Key, shift: &Shift, probability: impl Fn(&Limit) -> f64) {
         let (cell, place) = (self.cells.len() - 1, self.cells[self.cells.len() - 1].shifts.len());
         let unit = if key.is_histogram { "ns" } else { self.cells[cell].unit.as_str() };
         for (at, limit) in self.options.limits.iter().enumerate() {
@@ -573,7 +573,7 @@ impl<'o> Bench<'o> {
                 Some(is_passed) => {
                     self.rulings[at].checked += 1;
                     if is_passed {
-                        self.held[at].push((cell, place, probability(limit)));
+                        self.exceeding[at].push((cell, place, probability(limit)));
                     }
                 }
             }
@@ -621,10 +621,10 @@ impl<'o> Bench<'o> {
                 _ => cell.verdict == Verdict::Slower,
             };
         }
-        for (ruling, held) in self.rulings.iter_mut().zip(&self.held) {
+        for (ruling, exceeding) in self.rulings.iter_mut().zip(&self.exceeding) {
             let is_proven = |p: f64| self.options.is_strict || p <= ALPHA / ruling.checked as f64;
             ruling.alone.iter_mut().for_each(|alone| alone.is_proven = is_proven(alone.p));
-            for &(cell, place, p) in held {
+            for &(cell, place, p) in exceeding {
                 let is_proven = self.options.is_strict || p <= ALPHA / ruling.checked as f64;
                 let list = if is_proven { &mut ruling.passed } else { &mut ruling.unproven };
                 list.push((cell, place));

@@ -1,4 +1,4 @@
-//! `--fail-if`: thresholds on the figures of a comparison, their grammar, and whether they are passed.
+//! `--fail-if`: thresholds on the figures of a comparison, their grammar, and whether figures exceed them.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,7 +11,7 @@ pub const STATISTICS: [&str; 8] = ["mean", "median", "p50", "p90", "p95", "p99",
 
 /// Why a limit could not be understood.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is no limit: {why}")]
+#[error("{text:?} is not a limit: {why}")]
 pub struct BadLimit {
     /// What was given.
     pub text: String,
@@ -28,9 +28,9 @@ pub struct Limit {
     pub figure: Option<String>,
     /// The statistic or metric.
     pub name: String,
-    /// Whether it is passed by falling below the value, not by rising above.
+    /// Whether figures below the value exceed the limit, and not figures above it.
     pub is_below: bool,
-    /// Whether it is passed at the value itself.
+    /// Whether the value itself exceeds the limit.
     pub is_inclusive: bool,
     /// The value.
     pub value: Value,
@@ -38,7 +38,7 @@ pub struct Limit {
     pub unit: Unit,
 }
 
-/// What a figure is held against.
+/// The kind of value that a figure is compared with.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Value {
     /// B over A less 1.
@@ -211,7 +211,7 @@ impl Limit {
         }
     }
 
-    /// Whether its unit can be held against figures in `unit`.
+    /// Whether its unit can be compared with figures in `unit`.
     pub fn fits(&self, unit: &str) -> bool {
         match (self.value, self.unit) {
             (Value::Change(_), _) | (_, Unit::Plain) => true,
@@ -221,7 +221,7 @@ impl Limit {
         }
     }
 
-    /// Whether B's figure as it stands has passed it; `None` where a change from 0 has no size.
+    /// Whether B's figure as it stands exceeds it; `None` if a change from 0 has no size.
     pub fn is_passed(&self, a: f64, b: f64) -> Option<bool> {
         let (figure, value) = match self.value {
             Value::Absolute(value) => (b, value),

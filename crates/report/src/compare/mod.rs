@@ -1,4 +1,4 @@
-//! Two sides of records against each other: whether they differ, by how much, and how sure that is.
+//! Compares two sides of records: whether they differ, by how much, and how sure that is.
 //!
 //! Pure: records in, a [`Judgement`] out, no randomness. docs/compare.md says why each step is as it is.
 
@@ -29,7 +29,7 @@ pub const ALPHA: f64 = 0.05;
 /// How to judge.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// A change of up to this share of A's figure is none: 0.02 by default.
+    /// A change of up to this share of A's figure does not count: 0.02 by default.
     pub margin: f64,
     /// The relative standard deviation between runs that is assumed where there are too few to see it: 0.005 by default.
     pub spread: f64,
@@ -37,7 +37,7 @@ pub struct Options {
     pub is_forced: bool,
     /// Limits, each of which may fail the comparison.
     pub limits: Vec<Limit>,
-    /// Hold limits against the figures as they stand, whatever their intervals.
+    /// Compare limits with the figures as they stand, whatever their intervals.
     pub is_strict: bool,
 }
 
@@ -47,7 +47,7 @@ impl Default for Options {
     }
 }
 
-/// What is said of a figure or a cell.
+/// The result for a figure or a cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
     /// The whole interval lies within the margin.
@@ -56,9 +56,9 @@ pub enum Verdict {
     Unclear,
     /// B is proven to be better by more than the margin: faster.
     Faster,
-    /// B is proven to be less, and less is not better or worse; of losses fewer.
+    /// B is proven to be less, where less is neither better nor worse; of losses: fewer.
     Less,
-    /// B is proven to be more, and more is not better or worse; of losses more are worse.
+    /// B is proven to be more, where more is neither better nor worse; of losses: more, which is worse.
     More,
     /// The distributions differ without a direction.
     Differs,
@@ -177,32 +177,32 @@ pub struct Cell {
 pub struct Ruling {
     /// The limit.
     pub limit: Limit,
-    /// How many figures it was held against.
+    /// How many figures it applies to.
     pub checked: usize,
-    /// Figures that could not be held against it: too few samples, or no change from 0.
+    /// Figures that could not be compared with it: too few samples, or no change from 0.
     pub undecided: usize,
-    /// Passed, with confidence: cell and statistic by place.
+    /// Figures that exceed it with confidence: cell and statistic by place.
     pub passed: Vec<(usize, usize)>,
-    /// Passed by the figure, but not beyond its interval.
+    /// Figures that exceed it, but whose interval does not.
     pub unproven: Vec<(usize, usize)>,
-    /// Passed by figures of cells that only B has.
+    /// Figures of cells that only B has and that exceed it.
     pub alone: Vec<Alone>,
-    /// Cells that it speaks of and that B did not measure, though B was to: what went bad there cannot be seen.
+    /// Cells that it names and that B should have measured but did not: a regression there cannot be seen.
     pub missing: Vec<Key>,
 }
 
 impl Ruling {
-    /// Whether a figure has passed it, with confidence.
+    /// Whether a figure exceeds it, with confidence.
     pub fn is_failed(&self) -> bool {
         !self.passed.is_empty() || self.alone.iter().any(|alone| alone.is_proven)
     }
-    /// Whether it could not be held against what it speaks of.
+    /// Whether it could not be compared with the figures that it names.
     pub fn is_undecided(&self) -> bool {
         self.checked == 0 || !self.missing.is_empty()
     }
 }
 
-/// A figure that only B has and that has passed a limit on B itself.
+/// A figure that only B has and that exceeds a limit on B itself.
 #[derive(Debug, Clone)]
 pub struct Alone {
     /// The cell.
@@ -247,7 +247,7 @@ impl Judgement {
     pub fn overall(&self) -> impl Iterator<Item = &Cell> {
         self.cells.iter().filter(|cell| cell.is_overall)
     }
-    /// Whether any limit was passed.
+    /// Whether any limit was exceeded.
     pub fn is_failed(&self) -> bool {
         self.rulings.iter().any(Ruling::is_failed)
     }

@@ -216,7 +216,7 @@ fn rulings(lines: &mut Vec<String>, judgement: &Judgement) {
     lines.push(String::new());
     for ruling in &judgement.rulings {
         lines.push(ruling_line(ruling));
-        for (list, word) in [(&ruling.passed, "passed"), (&ruling.unproven, "not proven")] {
+        for (list, word) in [(&ruling.passed, "exceeded"), (&ruling.unproven, "not proven")] {
             for &(cell, shift) in list.iter().take(SHOWN_CELLS) {
                 let cell = &judgement.cells[cell];
                 let cpu = match (cell.merged, cell.key.cpu) {
@@ -244,7 +244,7 @@ fn alone(lines: &mut Vec<String>, ruling: &Ruling) {
     let mut all: Vec<&Alone> = ruling.alone.iter().collect();
     all.sort_by_key(|alone| !alone.is_proven);
     for alone in all.iter().take(SHOWN_CELLS) {
-        let word = if alone.is_proven { "passed" } else { "not proven" };
+        let word = if alone.is_proven { "exceeded" } else { "not proven" };
         let cpu = alone.key.cpu.map(|cpu| format!(" on CPU {cpu}")).unwrap_or_default();
         let name = if alone.name == "value" { String::new() } else { format!("{} ", alone.name) };
         let figure = value(&alone.unit, alone.value);
@@ -262,7 +262,7 @@ fn ruling_line(ruling: &Ruling) -> String {
         (false, true) => "UNDECIDED",
         (false, false) => "ok",
     };
-    let mut parts = vec![format!("held against {}", many(ruling.checked, "figure"))];
+    let mut parts = vec![format!("compared with {}", many(ruling.checked, "figure"))];
     if ruling.undecided > 0 {
         parts.push(format!(
             "{} could not be decided (too few samples, nothing in A, or incomparable)",
@@ -350,7 +350,7 @@ fn legend(lines: &mut Vec<String>, judgement: &Judgement) {
     let options = &judgement.options;
     lines.push(String::new());
     lines.push(format!(
-        "Change within {:.1} % is none (--margin); of all alarms together at most {:.0} in 100 comparisons come by chance.",
+        "A change within {:.1} % does not count (--margin). At most {:.0} in 100 comparisons raise any alarm by chance.",
         options.margin * 100.0,
         ALPHA * 100.0
     ));

@@ -78,7 +78,7 @@ pub fn devices<'r>(sections: &[Section<'r>], hosts: &[Host]) -> Vec<Device<'r>> 
                 devices.len() - 1
             });
             let device = &mut devices[place];
-            // The record that knows the link speaks for the device.
+            // The record that knows the link describes the device.
             let is_better = device.function.is_none_or(|known| known.link.is_none() && known.path.is_empty());
             if function.is_some() && is_better {
                 device.function = function;

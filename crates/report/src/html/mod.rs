@@ -127,7 +127,7 @@ fn navigation(page: &mut String, devices: &[Device], sections: &[Section], has_r
     }
 }
 
-/// Up to so many devices stand in the navigation by themselves; more are folded away.
+/// The navigation shows up to so many devices; more are folded away.
 const FEW_DEVICES: usize = 8;
 const EMULATED: &str = " <span class=\"badge\">emulated</span>";
 

@@ -1,6 +1,6 @@
 //! Runs side by side: a row for each device, test and statistic, a column for each run.
 //!
-//! Figures are each run's own; differences and what is said of them are `compare`'s, over the CPUs that both runs have.
+//! Figures are each run's own. Differences and verdicts are those of `compare`, over the CPUs that both runs have.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -234,8 +234,8 @@ fn difference(
     let Some(change) = change.filter(|change| change.is_finite()) else { return String::new() };
     let percent = format!("{:+.1} %", change * 100.0);
     let mut note = String::new();
-    // With other CPUs on both sides the figures compared are not those that stand here, nor is the mean of the CPUs' medians
-    // the median of all their samples.
+    // If the sides have different CPUs, the compared figures differ from those in this table. The mean of the CPUs'
+    // medians is not the median of all their samples either.
     let is_other = |a: f64, b: f64| (a - b).abs() > 0.005 * b.abs();
     if let Some(shift) =
         shift.filter(|shift| key.is_histogram && (is_other(shift.a, first) || is_other(shift.b, value)))

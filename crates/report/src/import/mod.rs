@@ -59,7 +59,7 @@ pub struct Imported {
     pub lines: u64,
     /// Lines that became samples or figures.
     pub samples: u64,
-    /// Headers, status lines and comments, which were passed over.
+    /// Headers, status lines and comments, which were skipped.
     pub words: u64,
     /// Lines that should have been samples and are not.
     pub malformed: u64,
@@ -118,7 +118,7 @@ pub fn read_beside(
     Ok(imported)
 }
 
-/// How much of a log is looked at to find out what it is.
+/// How much of a log is read to find out what it is.
 const HEAD: u64 = 64 << 10;
 
 /// What a log is, by its first lines; `None` where nothing fits.

@@ -26,8 +26,8 @@ pub fn parse(bytes: &[u8], at: usize) -> Option<(u64, usize)> {
     (place > at && place - at <= MOST_DIGITS).then_some((value, place))
 }
 
-/// The number that eight ASCII digits make, `None` where one of them is none. All eight bytes are handled in one word:
-/// pairs are joined to two digits, then to four, then to eight.
+/// The number that eight ASCII digits make, `None` if one of them is not a digit. All eight bytes are handled in one
+/// word: pairs are joined to two digits, then to four, then to eight.
 #[inline(always)]
 fn eight_digits(bytes: &[u8]) -> Option<u64> {
     let word = u64::from_le_bytes(bytes.try_into().ok()?);

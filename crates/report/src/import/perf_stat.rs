@@ -60,7 +60,7 @@ pub fn is_perf_stat(text: &str) -> bool {
         || text.lines().filter(|l| !l.trim().is_empty() && !l.starts_with('#')).take(3).any(|l| separated(l).is_some())
 }
 
-/// Takes every line that is a figure, passes over words, and names what is neither.
+/// Takes every line that is a figure, skips words, and names what is neither.
 pub fn parse(text: &str) -> Read {
     let mut read = Read::default();
     let mut figures = Vec::new();
@@ -152,7 +152,7 @@ fn separated_by(line: &str, separator: char) -> Option<Figure> {
     })
 }
 
-/// `value [unit] event  # remark  (percent)` in columns; thousands are apart by commas or blanks of the locale.
+/// `value [unit] event # remark (percent)` in columns; commas or blanks of the locale separate thousands.
 fn columns(line: &str) -> Option<Figure> {
     let (figure, percent) = match line.split_once('#') {
         Some((figure, remark)) => (figure, percent(remark)),

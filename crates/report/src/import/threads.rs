@@ -77,7 +77,7 @@ pub fn is_threads(text: &str) -> bool {
     text.lines().any(|line| is_header(line) || matches!(row(line), Some(Ok(_)))) || has_block()
 }
 
-/// Takes every line that is the tool's or perf's, passes over words, and names what is neither.
+/// Takes every line that is the tool's or perf's, skips words, and names what is neither.
 pub fn parse(text: &str) -> Read {
     let mut read = Read::default();
     let mut groups: Vec<Group> = Vec::new();
@@ -118,7 +118,7 @@ pub fn parse(text: &str) -> Read {
             }
         } else {
             in_block = false;
-            // What stands between a block and its header does not part them.
+            // Lines between a block and its header do not separate them.
             is_open &= groups.last().is_some_and(|group| group.rows.is_empty());
             if groups.last_mut().is_some_and(|group| group.around(line)) {
                 read.figures += 1;

@@ -15,7 +15,7 @@ use crate::text::clean;
 
 pub(crate) use self::parameters::{NAMES as PARAMETERS, parameters};
 
-/// What a record without a stream says of it: nothing.
+/// The empty stream of a record without one.
 static UNKNOWN: Stream = Stream {
     path: String::new(),
     kind: String::new(),

@@ -89,7 +89,7 @@ fn lost(out: &mut Conclusions, number: usize, section: &Section, name: &str, cou
     }
 }
 
-/// The last hop of a path: a median over hops that differ is that of none of them.
+/// The last hop of a path: a median over different hops would describe none of them.
 pub(super) fn path(out: &mut Conclusions, number: usize, section: &Section) {
     let hop = |record: &Record| record.target.as_ref().and_then(|target| target.hop);
     let measured = |record: &&&Record| record.histograms.get(outcome::LATENCY).is_some_and(|h| !h.is_empty());
@@ -159,7 +159,7 @@ fn nodes(out: &mut Conclusions, number: usize, section: &Section, subject: &str,
     let mut medians: Vec<(f64, u32)> = enough.filter_map(|(node, h)| Some((h.median_ns()?, *node))).collect();
     medians.sort_by(|a, b| a.0.total_cmp(&b.0));
     let (Some(fast), Some(slow)) = (medians.first(), medians.last()) else { return };
-    // A difference of one step of the clock is none.
+    // A difference of one step of the clock does not count.
     let methods = section.records.iter().filter_map(|record| record.method.as_ref());
     let step = methods.map(|m| m.quantum_ns / f64::from(m.batch.max(1))).filter(|step| step.is_finite());
     let is_seen = slow.0 - fast.0 > step.fold(0.0, f64::max);

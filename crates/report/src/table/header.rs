@@ -6,7 +6,7 @@ use super::{Block, Page, WIDTH, summary};
 use crate::model::{self, Section};
 use crate::text::{clean, device_name, duration, path, test_title, thousands};
 
-/// The label without which a figure taken in the lab could pass for one of real hardware.
+/// The label that tells a figure of the lab from one of real hardware.
 pub const EMULATED: &str = "EMULATED: figures are exits to the emulator, not PCIe";
 
 /// The label of what the fake backend makes up.

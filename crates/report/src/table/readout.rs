@@ -9,7 +9,7 @@ use crate::readout::figures::{self, MOST_SPOTS};
 use crate::readout::{Functions, Group, LOSSES, Row, STAGES, cell, counted, groups, megabytes, millions, parameters};
 use crate::text::{clean, device_name, test_title, thousands};
 
-/// The label without which a rate of the lab could pass for one of hardware.
+/// The label that tells a rate of the lab from one of real hardware.
 pub(crate) const EMULATED: &str = "EMULATED: rates and times are those of an emulated device, not of hardware";
 
 /// What was read, by whom and where it is plugged in.
@@ -328,7 +328,7 @@ fn cost(out: &mut Page, functions: &Functions, rows: &[(&Group, Row)]) {
     }
 }
 
-/// Wrong data and what went missing; silence would read as success, so that there was none is said too.
+/// Wrong data and losses. If there were none, the table says so, because silence would read as success.
 fn losses(out: &mut Page, rows: &[(&Group, Row)]) {
     let sum = |name: &str| {
         let values: Vec<f64> = rows.iter().filter_map(|(_, row)| row.metric(name)).collect();

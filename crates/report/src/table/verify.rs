@@ -1,4 +1,4 @@
-//! Counters against workloads of known traffic: once by hand, as one checks it on paper, and once exactly.
+//! Counters beside workloads of known traffic: once by hand, as one checks it on paper, and once exactly.
 
 use pciescope_core::Comparison;
 
