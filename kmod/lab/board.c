@@ -5,8 +5,8 @@
  * file holds the board's function itself, its interrupt lines and the foreign
  * source on them.
  *
- * The board answers all-ones once it was removed: nothing here trusts what it
- * reads further than its own arrays.
+ * A removed board answers all-ones: this file checks what it reads against the
+ * bounds of its own arrays.
  */
 #include <linux/interrupt.h>
 #include <linux/io.h>

@@ -463,7 +463,7 @@ void lab_overlay_detach(struct lab_board *board)
 }
 
 /**
- * lab_overlay_exit() - makes sure that nobody is in our accessors, nor will be
+ * lab_overlay_exit() - waits until no CPU runs our accessors, now or later
  *
  * For the module's end, when no board is left.
  */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Several ways to disturb who counts, from a seed, and a way to count while it
- * lasts. One line of JSON for each session, at its begin and its end.
+ * Several ways to disturb programs that count, from a seed, and a way to count
+ * meanwhile. One line of JSON for each session, at its begin and its end.
  *
  *   hold PMU:CONFIG...		counts, always on hardware, until a signal comes
  *   come-and-go SEED SECONDS SPARED...
@@ -16,7 +16,7 @@
  *				takes CPUs offline, devices from their driver and
  *				ports from the machine, and brings them back
  *
- * What must not happen ends with a message and status 1.
+ * A fault ends with a message and status 1.
  */
 #define _GNU_SOURCE
 #include <dirent.h>

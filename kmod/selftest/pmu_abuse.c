@@ -3,8 +3,8 @@
  * Asks the counters' PMUs for what they do not have, from a seed, and does to
  * their events what perf's system calls allow: pmu_abuse SEED TIMES.
  *
- * Each answer is success or one of a few errnos, and success is none for what
- * docs/pmu.md says is refused. Else: a message and status 1.
+ * Each answer is success or one of a few errnos. What docs/pmu.md refuses must
+ * not succeed. Else: a message and status 1.
  */
 #define _GNU_SOURCE
 #include <dirent.h>

@@ -1,4 +1,4 @@
-//! What can go wrong in the lab itself, as opposed to in what is tested in it.
+//! Failures of the lab itself, in contrast to failures of what is tested in it.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -44,7 +44,7 @@ pub enum Error {
         reason: String,
     },
     /// The control socket answered with something that is not JSON of the agreed form.
-    #[error("{}: `{answer}` is no answer of a control socket", path.display())]
+    #[error("{}: `{answer}` is not an answer of a control socket", path.display())]
     Answer {
         /// Path of the socket.
         path: PathBuf,

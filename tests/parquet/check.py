@@ -1,4 +1,4 @@
-"""Parquet files of pciescope, read by others' readers and held against the JSON lines that they were made of.
+"""Parquet files of pciescope, read by others' readers and compared with the JSON lines that they were made of.
 
 What is expected is worked out here from the JSON lines alone: rows, sums, percentiles, texts, numbers above 2^63, nulls.
 The queries of docs/record.md are run as they stand there.

@@ -1,6 +1,6 @@
 //! Conversions by themselves: how fast each kernel is, against the memory's ceiling, and whether it is exact.
 //!
-//! Passes of a kernel and of the ceiling take turns on the same memory, so that whatever else the machine does meets both.
+//! Passes of a kernel and of the ceiling take turns on the same memory, so that other work on the machine affects both.
 //! docs/convert.md says what counts.
 
 mod exact;
@@ -56,8 +56,8 @@ pub struct Task {
 /// Why nothing was measured, or not to the end.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The memory for samples and numbers is not to be had.
-    #[error("cannot have {bytes} bytes of memory for {samples} samples")]
+    /// The memory for samples and numbers cannot be allocated.
+    #[error("cannot allocate {bytes} bytes of memory for {samples} samples")]
     Memory {
         /// Bytes of the buffer.
         bytes: u128,
@@ -116,7 +116,7 @@ pub fn measure(
 ) -> Result<Summary, Error> {
     let pinned = match (task.threads, task.cpu) {
         (1, Some(cpu)) => Some(Pinned::to(cpu).map_err(|source| Error::Cpu { cpu, source })?),
-        // Where it is not to be had the kernel may move the thread; the spread would show it.
+        // Without it the kernel may move the thread; the spread would show it.
         (1, None) => Pinned::here().ok(),
         _ => None,
     };
@@ -220,7 +220,7 @@ impl<'s> Row<'s> {
         }
     }
 
-    /// Bytes that a pass over so many samples looks at, and bytes that it writes.
+    /// Bytes that a pass over so many samples reads, and bytes that it writes.
     fn bytes(&self, samples: usize) -> (usize, usize) {
         let values = self.conversion.output_len(samples);
         let read = if self.spec.is_dense() { 2 * samples } else { ratio::LINE * values };
@@ -252,7 +252,7 @@ impl<'s> Row<'s> {
             store = settle::faster(&mut pass);
         }
         let (kernel, ceiling) = settle(duration, has_ceiling.then_some(store), is_stopped, &mut pass);
-        // What stands in memory now is the ceiling's.
+        // The memory now holds the output of the ceiling's loop.
         self.convert(memory, samples);
         let mut checked = exact::every_word(self.spec, &self.conversion);
         checked.output(self.spec, &memory.from.samples()[..samples], &mut memory.to);

@@ -77,7 +77,7 @@ pub fn measure(
     })
 }
 
-/// What two reads of the target said before the run.
+/// The results of two reads of the target before the run.
 #[derive(Default)]
 struct Looked {
     reads: u64,

@@ -85,7 +85,7 @@ impl Watch for PortionWatch<'_> {
     }
 }
 
-/// What several portions yielded together.
+/// The results of several portions together.
 #[derive(Default)]
 pub(crate) struct Collected {
     pub method: Option<Method>,
@@ -268,7 +268,7 @@ impl Course<'_> {
         Ok(())
     }
 
-    /// Writes what a run has that ended before its time.
+    /// Writes the results of a run that ended before its time.
     fn write_ended(
         &self,
         run: &mut Run<'_>,

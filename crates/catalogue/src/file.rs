@@ -218,7 +218,7 @@ fn build_event(name: String, event: FileEvent, problems: &mut Problems<'_>) -> O
     })
 }
 
-/// Events that have a name in sysfs in common: one count would be shown under two names.
+/// Events that share a name in sysfs: one count would be shown under two names.
 fn same_names(events: &BTreeMap<String, Event>) -> Vec<(String, String)> {
     let mut known: BTreeMap<&str, &str> = BTreeMap::new();
     let mut same = Vec::new();

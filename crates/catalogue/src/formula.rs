@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use crate::unit::{Dimension, Unit};
 
-/// What an evaluation is told about a name.
+/// The answer to an evaluation that asks for a name.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Input {
     /// Its value: of an event in the event's unit, of an input in that of [`INPUTS`].

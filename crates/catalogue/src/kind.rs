@@ -84,7 +84,7 @@ pub struct Kind {
     pub unverified: Option<String>,
     /// Its events by the catalogue's names, which are the same for all kinds.
     pub events: BTreeMap<String, Event>,
-    /// What can be worked out, in the order in which it is to be shown.
+    /// The metrics, in the order in which they are shown.
     pub metrics: Vec<Metric>,
     /// Parameters without which an event counts nothing.
     pub requires: Vec<Require>,
@@ -127,13 +127,13 @@ pub struct Event {
     pub sysfs_unit: Option<Unit>,
     /// Width of the hardware's counter in bits, where known; the driver may make more of it.
     pub width: Option<u8>,
-    /// Whether the value is a state and not a sum: no difference is to be taken of it.
+    /// Whether the value is a state and not a sum: nobody takes differences of it.
     pub is_state: bool,
     /// Events of the same PMU with the same word here take turns at one counter, unless they are the same event.
     pub shares: Option<String>,
     /// What it counts, a line.
     pub text: String,
-    /// Where that is from, where it is not from the kind's sources alone.
+    /// Its source, if it is not only from the kind's sources.
     pub source: Option<String>,
     /// What is not proven of it, in words.
     pub unverified: Option<String>,

@@ -62,8 +62,9 @@ pub struct Unit {
 }
 
 impl Unit {
-    /// Parses words joined by `*` and `/`: `bytes/s`, `1/cycle`, `%`. What follows a `/` divides. `None` for a word that
-    /// is none of `1 % bytes B kB MB GB KiB MiB GiB s ms us ns ps cycle cycles`, in one of the spellings that drivers use.
+    /// Parses words joined by `*` and `/`: `bytes/s`, `1/cycle`, `%`. What follows a `/` divides. `None` for a word
+    /// that is not one of `1 % bytes B kB MB GB KiB MiB GiB s ms us ns ps cycle cycles`, in one of the spellings that
+    /// drivers use.
     pub fn parse(text: &str) -> Option<Self> {
         let mut unit = Unit { text: text.to_owned(), dimension: Dimension::default(), factor: 1.0 };
         for (at, part) in text.split('/').enumerate() {

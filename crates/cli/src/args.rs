@@ -28,9 +28,9 @@ pub struct Cli {
 pub const EXIT_CODES: &str = "\
 Exit codes:
   0        fine
-  1        measured, but a check or threshold failed (interrupts lost or on a wrong CPU, samples lost, wrong data)
-  2        could not measure, or not to the end; also a command line that makes no sense
-  128+N    ended by signal N after what was measured was written and the machine put back (Ctrl-C: 130)
+  1        measured, but a check or threshold failed (lost interrupts or samples, wrong data, ...)
+  2        could not measure, or not to the end; or the command line is wrong
+  128+N    ended by signal N; records are written and the machine is restored (Ctrl-C: 130)
   141      the reader of the standard output went away";
 
 /// One verb per question.
@@ -52,7 +52,7 @@ pub enum Verb {
     Bind(cmd::bind::Args),
     /// Give a device back to the driver it had
     Unbind(cmd::unbind::Args),
-    /// Hold the counters against workloads whose traffic is known
+    /// Compare the counters with workloads whose traffic is known
     Verify(cmd::verify::Args),
     /// Watch ports, channels and a device live, full screen
     Top(cmd::top::Args),

@@ -342,7 +342,7 @@ fn mistakes_in_names_are_refused_and_explained() {
         (&["--silence", "smt@05:00.0"], "not about a function"),
         (&["--only", "all"], "no such check"),
         (&["--silence-file", "/nonexistent/file"], "/nonexistent/file"),
-        (&["--watch", "0"], "nothing grows in no time"),
+        (&["--watch", "0"], "the time must not be zero"),
     ] {
         let ended = Tree::read("base").doctor(args).expect_code(2);
         assert!(ended.stderr.contains(part), "{}", ended.stderr);

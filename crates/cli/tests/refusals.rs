@@ -19,7 +19,7 @@ const REFUSALS: &[(&str, &[&str])] = &[
     ("reg read fffe:ff:1f.7 0:0", &["fffe:ff:1f.7: no such PCI function"]),
     // The backend.
     ("latency mmio --backend magic", &["'magic'", "is not a backend", "kmod"]),
-    ("latency mmio --backend fake:nonsense", &["\"nonsense\" is none of", "seed"]),
+    ("latency mmio --backend fake:nonsense", &["\"nonsense\" is not one of", "seed"]),
     ("latency mmio --backend fake:cpus=0", &["cpus takes a number from 1 to 4096"]),
     ("latency mmio --backend fake:refuse", &["0000:03:00.0: the fake backend cannot be opened"]),
     ("latency irq --backend fake:vectors=0", &["0000:03:00.0", "no interrupt vector"]),

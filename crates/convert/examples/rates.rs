@@ -107,7 +107,7 @@ fn main() {
                         let conversion =
                             conversion.with_store(store).with_decimation(Decimation { offset: 0, factor }).unwrap();
                         let wanted = samples / factor;
-                        // Beyond 32 samples whole lines are passed over.
+                        // Beyond 32 samples whole lines are skipped.
                         let read = if factor <= 32 { samples * 2 } else { wanted * 64 }.min(samples * 2);
                         let mut turns: Vec<(f64, f64)> = (0..TURNS)
                             .map(|_| {

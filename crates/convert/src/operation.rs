@@ -62,7 +62,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// Refuses what has no meaning.
+    /// Refuses operations without a meaning.
     pub(crate) fn check(self) -> Result<(), Error> {
         match self {
             Operation::Cast => Ok(()),

@@ -67,8 +67,8 @@ impl Comparison {
         }
     }
 
-    /// Whether the error lies in what is allowed; `None` where no limit was given. No workload to compare with is
-    /// no agreement.
+    /// Whether the error lies in what is allowed; `None` where no limit was given. Without a workload there is no
+    /// agreement.
     pub fn is_right(&self) -> Option<bool> {
         let allowed = self.allowed_percent()?;
         Some(self.error_percent().is_some_and(|error| error.abs() <= allowed))

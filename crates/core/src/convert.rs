@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 ///
 /// Metrics (10^9 bytes to a GB; a pass converts the whole input once, and all figures are of the median pass):
 /// - `samples` (1): samples of input. `values` (1): numbers of output.
-/// - `bytes_read`, `bytes_written`, `bytes_moved` (bytes): input that a pass has to look at, output, both. All input counts
+/// - `bytes_read`, `bytes_written`, `bytes_moved` (bytes): input that a pass must read, output, both. All input counts
 ///   where a decimation touches every line of it (factors up to 32), else a line of 64 bytes for each sample taken. What
 ///   memory moves beyond that (lines that are read only to be written over) does not count.
 /// - `duration` (ns): of a pass. `rate` (bytes/s): `bytes_moved` over `duration`. `samples_per_s` (1/s): of input.
@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 ///   `ceiling_spread` (%): the same of the ceiling.
 /// - `largest_error` (ulp): distance from the reference, which is the exact value rounded once, over all 65,536 words.
 ///   `bound` (ulp): what the kernel promises. `wrong` (1): numbers beyond it, among those and the measured output.
-/// - `checked` (1): numbers that were held against the reference.
+/// - `checked` (1): numbers that were compared with the reference.
 ///
 /// Histograms: `duration` and `ceiling`, a pass each.
 pub const TEST: &str = "convert";

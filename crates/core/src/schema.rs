@@ -1,6 +1,7 @@
 //! The record as JSON Schema (draft 2020-12): docs/record.schema.json, made of the types and of what their types do not say.
 //!
-//! It describes what is written today. It is open: fields that it does not know are allowed, as a reader passes over them.
+//! It describes what is written today. It is open: it allows fields that it does not know, because a reader ignores
+//! them.
 
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -51,7 +52,8 @@ impl JsonSchema for Histogram {
 /// Words of units; a unit is one of them, or several joined by `*` and `/`.
 const UNITS: &str = "1|%|bytes|kB|MB|GB|KiB|MiB|GiB|s|ms|us|ns|ps|cycle|cycles|ulp|Joules|Bytes|byte|B|KB|sec|seconds";
 
-/// What a field's type does not say: type, field, keywords that are added. A field that is no more ends the test.
+/// What a field's type does not say: type, field, keywords that are added. The test fails if such a field no longer
+/// exists.
 fn refinements() -> Vec<(&'static str, &'static str, Value)> {
     let code = json!({ "pattern": "^[a-z0-9]+(-[a-z0-9]+)*$" });
     let some = json!({ "minLength": 1 });

@@ -45,7 +45,7 @@ impl Disk {
         Some(Disk { name, way, is_whole })
     }
 
-    /// What speaks against writing to the disk itself: file systems, swap, partitions, what is stacked on it.
+    /// Reasons not to write to the disk itself: file systems, swap, partitions, what is stacked on it.
     pub fn holds(&self, root: &Root) -> Vec<String> {
         let mut reasons = in_use::of_disk(root, &self.name);
         let folder = PathBuf::from(BLOCK).join(&self.name);
@@ -61,7 +61,7 @@ impl Disk {
     }
 }
 
-/// How much of a disk is looked at to find out whether it is blank: every file system, LVM and LUKS begins in here.
+/// How much of a disk is read to find out whether it is blank: every file system, LVM and LUKS begins in here.
 const HEAD: u64 = 1 << 20;
 
 /// Whether the first MiB of a disk or file holds nothing but zeros; an empty file does too.

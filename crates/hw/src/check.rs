@@ -1,4 +1,5 @@
-//! What of a machine or a device spoils a latency, as warnings: the checks of [`crate::doctor`] that have a warning's code.
+//! Warnings about a machine or a device that spoils a latency: the checks of [`crate::doctor`] that have a warning's
+//! code.
 
 use pciescope_core::{Environment, Function, Warning};
 
@@ -46,7 +47,7 @@ pub fn machine_warnings(root: &Root, environment: &Environment) -> Vec<Warning> 
     warnings
 }
 
-/// What a check found as warnings. One that did not look has nothing to warn of: `doctor` says so, a measurement need not.
+/// The findings of a check as warnings. A check that did not look gives none: `doctor` says so, a measurement need not.
 fn warnings_of(code: &str, verdict: Verdict) -> impl Iterator<Item = Warning> {
     let warning = move |found: Found| Warning { code: code.to_owned(), text: found.text, hint: found.remedy };
     verdict.unwrap_or_default().into_iter().map(warning)

@@ -1,4 +1,4 @@
-//! What a read cannot be faster than: the wire's floor, and the best that was published.
+//! Lower bounds of a read: the wire's floor, and the best published figure.
 //!
 //! Serialisation and propagation are exact but small; more than nine tenths of a real round trip are silicon at
 //! both ends. So two lines are drawn: the wire's, which shows what a downtrained link costs, and the best

@@ -1,10 +1,10 @@
-//! Holds our declarations of a kernel interface against the C header itself, for tests.
+//! Compares our declarations of a kernel interface with the C header itself, for tests.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::process::Command;
 
-/// What Rust believes of a header, and C text that prints the same from the header, line by line.
+/// What Rust declares of a header, and C text that prints the same from the header, line by line.
 #[derive(Default)]
 pub(crate) struct Beliefs {
     rust: String,

@@ -2,7 +2,7 @@
 //!
 //! Each pass moves exactly the buffer's bytes, as lmbench's bw_mem does with `rd`, `fwr` and `cp`. Fills and copies store
 //! around the cache (MOVNTDQ on x86-64, STNP on arm64), so that a byte stored is a byte written to DRAM and no line is
-//! read first for ownership. Reads come from DRAM as far as the buffer is larger than the caches.
+//! read first for ownership. Reads come from DRAM if the buffer is larger than the caches.
 
 pub mod ratio;
 

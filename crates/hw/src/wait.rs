@@ -18,7 +18,7 @@ pub fn now_ns() -> u64 {
 /// Sends a signal to a child that has not been waited for, so that its number cannot be another's.
 ///
 /// # Errors
-/// ESRCH, EINVAL for a number that is no signal, EPERM for a child that changed its user.
+/// ESRCH, EINVAL for a number that is not a signal, EPERM for a child that changed its user.
 pub fn signal(child: &Child, number: i32) -> io::Result<()> {
     let signal = Signal::from_named_raw(number).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
     Ok(kill_process(Pid::from_child(child), signal)?)

@@ -28,7 +28,7 @@ pub enum Verdict {
     Yes,
     /// It may not.
     No,
-    /// That takes a while: [`Access::verify`] says.
+    /// Unknown until [`Access::verify`] has checked it, which takes a while.
     Ask(Credentials),
 }
 
@@ -79,8 +79,8 @@ impl Access {
         Access { users, tokens, secret, remembered: Mutex::default() }
     }
 
-    /// Takes over what was remembered of passwords, where the users are the same: whoever guesses is not to make everybody wait
-    /// for bcrypt again.
+    /// Keeps the remembered passwords if the users are the same: somebody who guesses must not make everybody wait for
+    /// bcrypt again.
     pub(crate) fn remember(&mut self, before: &Access) {
         if self.users == before.users {
             self.secret = before.secret.clone();
@@ -134,7 +134,7 @@ impl Access {
         let is_right = fits && known.is_some();
         let mut remembered = self.remembered();
         if remembered.len() >= REMEMBERED {
-            // Those that are right are few; guesses are not to push them out.
+            // Right passwords are few; guesses must not push them out.
             remembered.retain(|_, is_right| *is_right);
         }
         if remembered.len() < REMEMBERED {

@@ -1,4 +1,5 @@
-//! What a request gets. Requests read: nothing that a client sends changes anything, and no path leads to a device.
+//! The answers to requests. Requests only read: nothing that a client sends changes anything, and no path leads to a
+//! device.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -23,9 +24,9 @@ use crate::state::{Event, State};
 
 /// Clients of the event stream at the same time.
 const STREAMS: usize = 32;
-/// bcrypts at the same time: guessing is not to take the machine.
+/// bcrypts at the same time: guessing must not take all of the machine.
 const BCRYPTS: usize = 2;
-/// Without events a stream says so often that it lives.
+/// Without events a stream sends a sign of life this often.
 const ALIVE: Duration = Duration::from_secs(15);
 
 const JSON: &str = "application/json";
@@ -115,7 +116,7 @@ impl Site {
             return response;
         }
         if let Some(asset) = asset {
-            // Asked for anew each time: a newer program is to have its newer page shown.
+            // The browser asks for it anew each time, so that a newer program shows its newer page.
             return whole(StatusCode::OK, asset.content_type, "no-cache", asset.body);
         }
         match path {

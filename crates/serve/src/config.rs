@@ -1,6 +1,6 @@
 //! The configuration file: the `web-config` of Prometheus' exporters, with bearer tokens and host names beside.
 //!
-//! A key that is not known is an error: one that is misspelled would leave a door open in silence.
+//! An unknown key is an error: a misspelled one would weaken access control in silence.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -209,16 +209,16 @@ impl Config {
         !self.access.is_open() || self.client_authorities.is_some()
     }
 
-    /// Reads the same files again. They may change keys; a file that is being written, and empty for a moment, is not to open
-    /// a door.
+    /// Reads the same files again. They may change keys, but not weaken access control: a file may be empty for a
+    /// moment while it is written.
     ///
     /// # Errors
     /// As [`Config::load`]; what would take away TLS or the question who a client is, or bring TLS.
     pub(crate) fn load_again(&self) -> Result<Config, Error> {
         let Some((path, _)) = self.files.0.first() else { return Ok(Config::default()) };
         if let Some((pipe, _)) = self.files.0.iter().find(|(path, _)| path.exists() && !is_file(path)) {
-            // To open a pipe would be to wait for its writer.
-            let source = io::Error::new(io::ErrorKind::InvalidInput, "it is no plain file any more");
+            // Opening a pipe would wait for its writer.
+            let source = io::Error::new(io::ErrorKind::InvalidInput, "it is not a plain file any more");
             return Err(Error::Read { path: pipe.clone(), source });
         }
         let mut new = Config::load(path)?;
@@ -271,7 +271,7 @@ impl Config {
                 builder.with_client_cert_verifier(verifier.map_err(|error| wrong(&file, error.to_string()))?)
             }
             (Some(ClientAuth::NoClientCert) | None, None) => builder.with_no_client_auth(),
-            // One without the other would look like a lock and be none.
+            // One without the other would look like access control without being one.
             _ => {
                 let why = "client_auth_type: RequireAndVerifyClientCert and client_ca_file belong together";
                 return Err(wrong(&cert, why.to_owned()));
@@ -291,7 +291,7 @@ impl Config {
         if all.is_empty() { Err(wrong("there is no certificate".to_owned())) } else { Ok(all) }
     }
 
-    /// Notes a file with a secret that everybody can read.
+    /// Notes a file with a secret that every user can read.
     fn check_secret(&mut self, path: &Path) {
         let mode = std::fs::metadata(path).map(|metadata| metadata.permissions().mode()).unwrap_or(0);
         if mode & 0o004 != 0 {

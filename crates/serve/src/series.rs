@@ -30,13 +30,13 @@ pub struct Family {
 }
 
 impl Family {
-    /// A family that is no hardware counter's.
+    /// A family that does not come from a hardware counter.
     pub fn new(name: &str, of: Type, unit: &'static str, help: &str) -> Self {
         Family { name: name.to_owned(), of, unit, help: help.to_owned() }
     }
 }
 
-/// What becomes of a figure of a record.
+/// What a figure of a record becomes.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Rule {
     /// Added to a sum, times this.

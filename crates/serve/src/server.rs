@@ -41,7 +41,7 @@ const BLOCKING: usize = 4;
 const HEAD: Duration = Duration::from_secs(10);
 /// For so long a client may leave an answer unread.
 const UNREAD: Duration = Duration::from_secs(30);
-/// So much of a head is read, in bytes.
+/// The longest head of a request that is read, in bytes.
 const HEAD_BYTES: usize = 16 * 1024;
 /// For so long the end waits for answers that are under way.
 const END: Duration = Duration::from_secs(2);
@@ -60,7 +60,7 @@ pub struct Options {
 /// Why the server cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The address is not the loopback's, and the door would be open.
+    /// The address is not the loopback's, and nothing would protect it.
     #[error("{listen} is not a loopback address, and {lacking}")]
     Open {
         /// The address.
@@ -211,7 +211,7 @@ async fn accept(listener: TcpListener, site: Arc<Site>, mut stop: watch::Receive
         // Of each connection anew: a certificate may have been renewed.
         let config = site.config();
         tokio::spawn(async move {
-            // A small answer is not to wait for another.
+            // A small answer must not wait for another.
             let _ = stream.set_nodelay(true);
             connection(stream, config, site, stop).await;
             drop((place, permit));
@@ -294,7 +294,7 @@ async fn talk(
     http.timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(HEAD_BYTES).half_close(false);
     let connection = http.serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);
-    // How a connection ended is its client's affair.
+    // How a connection ended matters only to its client.
     let _ = tokio::select! {
         ended = connection.as_mut() => ended,
         _ = stop.changed() => {

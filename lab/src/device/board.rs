@@ -420,7 +420,7 @@ impl Device for CounterBoard {
         0
     }
 
-    /// A line's message only says "look": every source is looked at for each.
+    /// A line's message only says that something happened, so every source is checked for each message.
     fn merges_messages(&self) -> bool {
         true
     }

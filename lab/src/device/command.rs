@@ -4,7 +4,7 @@ use thiserror::Error;
 
 use super::delay::{Delay, SplitMix64, Strikes};
 
-/// No delay may be longer, in nanoseconds: QEMU takes a device for dead that does not answer for 5 s.
+/// The longest delay, in nanoseconds: QEMU takes a device for dead that does not answer for 5 s.
 pub const DELAY_MAX_NS: u64 = 2_000_000_000;
 /// Least distance of a doubled message from the first unless set otherwise, in nanoseconds.
 pub const DOUBLE_GAP_NS: u64 = 200_000;
@@ -29,7 +29,7 @@ pub enum Command {
     IrqLose(Strikes),
     /// Send messages a second time, so many nanoseconds after the first.
     IrqDouble(Strikes, u64),
-    /// Go away after so many more reads; `None` comes back.
+    /// Go away after so many more reads; `None`: come back.
     AllOnes(Option<u64>),
     /// Go away at once, configuration space included.
     Remove,
@@ -100,7 +100,7 @@ pub enum CommandError {
         expected: &'static str,
     },
     /// A range from more to less.
-    #[error("{command}: {min} ns to {max} ns is no range")]
+    #[error("{command}: {min} ns to {max} ns is not a range")]
     Range {
         /// The command's first word.
         command: String,
@@ -330,7 +330,7 @@ mod tests {
             ("read-delay list 1,,2", format!("read-delay: `` {time}")),
             ("read-delay two-peak 1 2 1001 7", "read-delay: `1001` is not a whole number from 0 to 1000".to_owned()),
             ("read-delay two-peak 1 2 10", "read-delay: the seed is missing".to_owned()),
-            ("read-delay random 2us 1us 7", "read-delay: 2000 ns to 1000 ns is no range".to_owned()),
+            ("read-delay random 2us 1us 7", "read-delay: 2000 ns to 1000 ns is not a range".to_owned()),
             ("irq-lose every 0", "irq-lose: `0` is not a distance of 1 or more".to_owned()),
             ("irq-lose every x", "irq-lose: `x` is not a whole number below 2^64".to_owned()),
             ("irq-lose every 2 gap 1ms", "irq-lose: `gap` is one word too many".to_owned()),

@@ -88,7 +88,7 @@ pub enum Strikes {
     /// None.
     #[default]
     None,
-    /// Every so manieth: with 3 the third, the sixth, ...
+    /// Every nth: with 3 the third, the sixth, ...
     Every {
         /// The distance; 1 or more.
         every: u64,

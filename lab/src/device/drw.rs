@@ -58,7 +58,7 @@ const OV_INTR_COMMON: usize = 8;
 const TRAFFIC_MAX_PER_NS: u64 = 2;
 /// How often a counter near its end is looked at while DMA may move it, in nanoseconds.
 const POLL_NS: u64 = 10_000_000;
-/// With `torn on`, every so manieth read of a half of the cycle counter is followed by a carry. A driver that reads
+/// With `torn on`, every nth read of a half of the cycle counter is followed by a carry. A driver that reads
 /// high, low, high, and again while the highs differ, meets one in each of its readings and still comes to an end.
 const TEAR_EVERY: u64 = 5;
 

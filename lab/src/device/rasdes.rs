@@ -95,7 +95,7 @@ impl Default for List {
     }
 }
 
-/// Steady payload: bytes that have come together since the last whole TLP, and the part of a byte.
+/// Steady payload: bytes collected since the last whole TLP, and the part of a byte.
 #[derive(Clone, Copy, Debug, Default)]
 struct Stream {
     per_second: u64,
@@ -269,7 +269,7 @@ impl RasdesBank {
         self.enter(direction, tlps.saturating_mul(mps.into()), tlps);
     }
 
-    /// The rest of what has come together goes as a shorter TLP, the part of a byte that is left is none.
+    /// The collected rest goes as a shorter TLP; the remaining part of a byte is dropped.
     fn set_rate(&mut self, direction: Direction, per_second: u64) {
         let stream = self.stream(direction);
         let rest = (stream.begun / NANOS) as u64;

@@ -30,7 +30,7 @@ impl Wires {
         Wires { kinds: [slots(layout.intx.into()), slots(layout.msi), slots(layout.msix)], intx_masked: false }
     }
 
-    /// Carries out VFIO_DEVICE_SET_IRQS. Answers whether INTx was unmasked, so that its level has to be looked at.
+    /// Carries out VFIO_DEVICE_SET_IRQS. Returns true if INTx was unmasked, so that its level must be checked.
     pub(super) fn set(
         &mut self,
         index: u32,
@@ -81,8 +81,8 @@ impl Wires {
         self.kinds[MSI].get(vector.checked_rem(granted)?)?.as_ref()
     }
 
-    /// Sends a message of `vector`, or shows the INTx level where no messages are enabled. Answers whether anything
-    /// was there to send it on.
+    /// Sends a message of `vector`, or shows the INTx level where no messages are enabled. Returns true if there was
+    /// anything to send it on.
     pub(super) fn send(&mut self, vector: u16, intx: bool) -> bool {
         if let Some(eventfd) = self.message(vector) {
             signal(eventfd);
@@ -94,7 +94,7 @@ impl Wires {
         self.raise_intx(intx)
     }
 
-    /// Tells the client of INTx if it is high and the client may be told. Answers whether the pin is connected.
+    /// Tells the client of INTx if it is high and the client may be told. Returns true if the pin is connected.
     pub(super) fn raise_intx(&mut self, level: bool) -> bool {
         let Some(Some(eventfd)) = self.kinds[INTX].first() else { return false };
         if level && !self.intx_masked {

@@ -1,4 +1,4 @@
-//! What a guest is to be, and its boot.
+//! The description of a guest, and its boot.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

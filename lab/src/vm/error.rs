@@ -76,7 +76,7 @@ pub enum LabError {
         /// QEMU's words.
         reason: String,
     },
-    /// What was asked of the builder cannot be.
+    /// The builder cannot make what was asked for.
     #[error("{0}")]
     Refused(String),
     /// A command that prepares the guest failed in it.

@@ -1,11 +1,12 @@
-//! Whether a kernel gives what the reference gives: for every word there is, and for every number that it was measured with.
+//! Whether a kernel gives the reference's result: for every possible word, and for every number that it was measured
+//! with.
 
 use pciescope_convert::{Conversion, reference};
 use pciescope_hw::memory::Buffer;
 
 use super::spec::{Output, Spec};
 
-/// ULP between a kernel and the reference that are allowed: the crate promises the reference's bits.
+/// The allowed distance between a kernel and the reference, in ULP: the crate promises the reference's bits.
 pub const BOUND: u64 = 0;
 
 /// Words that 16 bits can form.
@@ -46,7 +47,7 @@ fn right(spec: &Spec, word: u16) -> f64 {
     }
 }
 
-/// Converts every word there is, each standing where the kernel takes it, and compares.
+/// Converts every possible word, each at a place that the kernel takes, and compares.
 pub fn every_word(spec: &Spec, conversion: &Conversion) -> Checked {
     let right = (0..=u16::MAX).map(|word| steps(right(spec, word), spec.output)).collect();
     let mut checked = Checked { largest_error: 0, wrong: 0, checked: 0, right };

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use pciescope_core::Histogram;
 use pciescope_hw::memory::ratio;
 
-/// What is passed over the memory.
+/// What a pass does with the memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Which {
     /// The conversion.
@@ -14,7 +14,7 @@ pub enum Which {
     Ceiling(ratio::Store),
 }
 
-/// Passes between two stamps take at least so long: the clock's own cost and step are below a thousandth then.
+/// The least time between two stamps: the clock's own cost and step are then below a thousandth.
 const BATCH: Duration = Duration::from_micros(50);
 /// Fewer stamped batches say nothing about a median.
 const FEWEST: usize = 15;
@@ -102,7 +102,7 @@ fn timed(pass: &mut dyn FnMut(Which), which: Which, passes: usize) -> f64 {
     begun.elapsed().as_nanos() as f64 / passes as f64
 }
 
-/// The way to store that makes the ceiling higher, by the best of a few turns: what disturbs one makes it only slower.
+/// The way to store that makes the ceiling higher, by the best of a few turns: a disturbance only makes a turn slower.
 pub fn faster(pass: &mut dyn FnMut(Which)) -> ratio::Store {
     let stores = [ratio::Store::Streaming, ratio::Store::Cached];
     let passes = stores.map(|store| batch(pass, Which::Ceiling(store)));

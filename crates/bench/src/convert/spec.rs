@@ -103,7 +103,7 @@ impl Spec {
         2 * self.decimation <= LINE
     }
 
-    /// Bytes of input that have to be looked at for a number of output.
+    /// Bytes of input that a pass must read for each number of output.
     pub fn bytes_read_per_value(&self) -> usize {
         (2 * self.decimation).min(LINE)
     }

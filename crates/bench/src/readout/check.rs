@@ -1,4 +1,4 @@
-//! Is what was read right? Compared outside of the timed window.
+//! Compares the read data with what it should be, outside of the timed window.
 
 use std::fmt;
 use std::str::FromStr;
@@ -62,7 +62,7 @@ pub(super) fn fill_pattern(at: u64, to: &mut [u8]) {
     }
 }
 
-/// An acquisition of a virtual board, as far as its samples depend on it.
+/// The properties of a virtual board's acquisition that its samples depend on.
 #[derive(Debug, Clone)]
 pub(super) struct Lab {
     pub seed: u64,
@@ -91,7 +91,7 @@ impl Lab {
             let (part, later) = rest.split_at_mut(len);
             match self.channels.get(place as usize) {
                 Some(channel) => origin(*channel).fill(first, part),
-                // Behind the last channel nothing of this acquisition is to be read.
+                // Behind the last channel there is nothing of this acquisition.
                 None => part.fill(0),
             }
             (at, rest) = (at + len as u64, later);
@@ -142,7 +142,7 @@ impl Finding {
 /// Compared at once; an even number, so that a sample is never cut.
 const PART: usize = 64 << 10;
 
-/// Holds a reading, or a piece of one that begins at byte `at` of it, against what it has to be.
+/// Compares a reading, or a piece of one that begins at byte `at` of it, with what it should be.
 pub(super) fn compare(expected: Expected<'_>, at: u64, found: &[u8]) -> Finding {
     let mut finding = Finding::default();
     let mut scratch = vec![0; PART.min(found.len())];

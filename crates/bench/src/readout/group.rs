@@ -29,7 +29,7 @@ pub struct Task<'t> {
     pub manner: Manner,
     /// The machine as it is now.
     pub environment: Environment,
-    /// What about machine and devices makes figures doubtful.
+    /// Properties of the machine and the devices that make figures doubtful.
     pub warnings: Vec<Warning>,
     /// What the user calls the run.
     pub label: Option<String>,
@@ -49,7 +49,7 @@ pub trait Host: Sync {
 /// functions in theirs, then the summary.
 ///
 /// # Errors
-/// [`Error::Sink`]. What a device does wrong stands in its records and in the summary.
+/// [`Error::Sink`]. Failures of a device are in its records and in the summary.
 pub fn measure(root: &Root, task: Task<'_>, host: &dyn Host, sink: &mut dyn Sink) -> Result<Summary, Error> {
     let mut writer = Writer::begin(sink, &task)?;
     for (number, group) in task.groups.iter().enumerate() {
@@ -128,7 +128,7 @@ fn carry_out(root: &Root, task: &Task<'_>, group: &Group, host: &dyn Host) -> Ou
         // Comparing is ours, not the readout's.
         let checking_ns: u64 = taken.iter().map(|taken| taken.checking_ns).sum();
         let used_ns = after.1.since(&process).total_ns.saturating_sub(checking_ns);
-        // The last comparison comes after the last row's end; it is no part of the time either.
+        // The last comparison comes after the last row's end, so it is not part of the time either.
         let last_end_ns = taken.iter().flat_map(|taken| &taken.rows).map(|row| row.end_ns).max();
         let span_ns = last_end_ns.map_or(elapsed_ns, |end_ns| end_ns.saturating_sub(origin_ns).min(elapsed_ns));
         put("cpu_top", (span_ns > 0).then(|| used_ns as f64 / span_ns as f64 * 100.0), "%");

@@ -80,7 +80,7 @@ pub struct Manner {
     pub board: Board,
     /// For the end of an acquisition.
     pub timeout_ms: u32,
-    /// So many functions in which the time went.
+    /// How many functions to show in which the time went.
     pub hot_spots: Option<usize>,
     /// A reading that is slower fails, in bytes per second and device.
     pub min_bytes_per_s: Option<f64>,
@@ -114,8 +114,8 @@ impl Manner {
         }
     }
 
-    /// Bytes of the pieces of a fused conversion. Of files and disks so few that a piece and what it becomes stay in a
-    /// second-level cache; of a board, where each piece is a DMA of its own, more.
+    /// Bytes of the pieces of a fused conversion. For files and disks a piece and its result fit the second-level
+    /// cache. For a board, where each piece is a DMA of its own, it is more.
     pub fn fused_piece(&self, source: &Source) -> usize {
         self.piece.unwrap_or(if source.is_digitizer { 1 << 20 } else { 128 << 10 })
     }
@@ -184,7 +184,7 @@ fn kernel(work: Work, plan: &ReadoutPlan, manner: &Manner) -> Result<Kernel, pci
         conversion = conversion.with_isa(isa)?;
     }
     let is_f64 = matches!(work, Work::UnsignedF64 | Work::SignedF64);
-    // A conversion sees only its piece, and so not that all of them together leave the cache.
+    // A conversion sees only its piece, so it does not notice that all pieces together exceed the cache.
     let output = conversion.output_len(plan.samples as usize).saturating_mul(if is_f64 { 8 } else { 4 });
     if manner.is_fused && output > Store::threshold() {
         conversion = conversion.with_store(Store::Streaming);

@@ -14,7 +14,7 @@ use super::row::{Active, Row};
 use crate::journal::{Journal, Summary};
 use crate::run::{Error, chain};
 
-/// What the records of a group are of.
+/// The run and the group that records describe.
 pub(super) struct Scene<'s> {
     pub task: &'s Task<'s>,
     pub group: &'s Group,
@@ -182,7 +182,7 @@ fn way(source: &Source) -> impl Iterator<Item = (Bdf, Link)> + '_ {
     // Root port, upstream port, downstream port, endpoint: the pair inside a switch has no link.
     let pairs = source.about.way.chunks_exact(2).filter(move |_| is_on_it);
     let count = source.about.way.len() / 2;
-    // A guest's switch is its hypervisor's: the link that it shows carries nothing.
+    // A guest's switch is its hypervisor's, so the link that it shows carries no data.
     let real = pairs.enumerate().filter(move |(place, pair)| place + 1 == count || pair[1].emulated.is_none());
     real.filter_map(|(_, pair)| Some((pair[1].bdf?, pair[1].link?)))
 }

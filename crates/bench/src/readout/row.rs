@@ -1,4 +1,4 @@
-//! What one thread found of one function: a row of the table before it becomes a record.
+//! The figures of one function and one thread: a row of the table before it becomes a record.
 
 use pciescope_core::Histogram;
 use pciescope_hw::daq::Costs;
@@ -14,7 +14,7 @@ pub(super) struct Lap {
     pub bytes: u64,
 }
 
-/// So many laps are kept; of more, two neighbours become one.
+/// The most laps that are kept; with more, two neighbours become one.
 const LAPS: usize = 1 << 16;
 
 /// When the bytes came. Of so many cycles that none can be joined, only the first are kept.
@@ -49,7 +49,7 @@ impl Laps {
                 pair => pair.to_vec(),
             });
             self.kept = joined.collect();
-            // Little room was made: the next times would make less.
+            // This made little room; further attempts would make less.
             self.is_full = self.kept.len() > LAPS - LAPS / 8;
         }
         self.kept.push(lap);
@@ -106,7 +106,7 @@ impl Row {
         self.end_ns = end_ns;
         self.repeats += 1;
         let ns = end_ns.saturating_sub(start_ns);
-        // A repeat of more than an hour is in the sums, and no histogram takes it.
+        // A repeat of more than an hour is in the sums, but too long for a histogram.
         let _ = self.durations.record_ps(ns.saturating_mul(1000), 1);
         self.squares += (ns as f64) * (ns as f64);
         if self.is_reading {

@@ -175,7 +175,7 @@ impl<'p> Desk<'p> {
         let buffer = |len: usize| {
             Buffer::on_node(len, source.node).map_err(|err| {
                 let hint = "take fewer samples, or another node".to_owned();
-                refused(format!("{path}: cannot have a buffer of {len} bytes: {err}"), Some(hint))
+                refused(format!("{path}: cannot allocate a buffer of {len} bytes: {err}"), Some(hint))
             })
         };
         let is_kept = matches!(way, Way::Whole | Way::Write);
@@ -226,7 +226,7 @@ impl<'p> Desk<'p> {
         }
         let path = self.post.source.path.display();
         let Some(digitizer) = self.post.daq.digitizer() else {
-            return Err(refused(format!("{path}: it acquires nothing"), Some("leave -l out".to_owned())));
+            return Err(refused(format!("{path}: not a digitizer"), Some("drop -l".to_owned())));
         };
         let channels = u64::from(board.channels.count_ones().max(1));
         let setup = Setup {

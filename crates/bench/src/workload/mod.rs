@@ -1,6 +1,6 @@
-//! Workloads of known traffic: what counters are held against.
+//! Workloads of known traffic, with which counters are compared.
 //!
-//! Each says in bytes what it moved each way, from its own account and not from any counter.
+//! Each says in bytes what it moved each way, by its own account and not by any counter.
 
 pub mod fio;
 pub mod memory;
@@ -86,7 +86,7 @@ impl Error {
                 Some(format!("install it (`apt-get install {program}`), or name it with its path"))
             }
             Error::Destructive { .. } => {
-                Some("take a disk without data, or a file; --destroy-data writes all the same".to_owned())
+                Some("take a disk without data, or a file; --destroy-data writes anyway".to_owned())
             }
             Error::Memory { .. } => Some("ask for less with --size, or for a node that has memory".to_owned()),
             Error::Cpu { .. } => Some("see /sys/devices/system/cpu/online, and the cpuset of this shell".to_owned()),

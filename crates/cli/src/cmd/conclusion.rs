@@ -1,4 +1,4 @@
-//! How a verb that measures ends: what is said on the standard error, and the exit code.
+//! The end of a verb that measures: its messages on the standard error, and the exit code.
 
 use std::process::ExitCode;
 
@@ -9,7 +9,7 @@ use super::Ctx;
 /// How many failed checks are named before the rest is only counted.
 const CHECKS_SHOWN: usize = 5;
 
-/// Says on the standard error what went wrong, and makes the exit code of it.
+/// Prints on the standard error what went wrong, and returns the exit code.
 pub fn conclude(ctx: &Ctx, summary: &Summary, is_table: bool) -> ExitCode {
     for failure in &summary.failures {
         ctx.note(&failure.text);
@@ -23,7 +23,7 @@ pub fn conclude(ctx: &Ctx, summary: &Summary, is_table: bool) -> ExitCode {
     if summary.failed_checks.len() > CHECKS_SHOWN {
         ctx.note(&format!("and {} more failed checks, see the records", summary.failed_checks.len() - CHECKS_SHOWN));
     }
-    // The tables end with the warnings; who asked for records finds them there.
+    // The tables end with the warnings; records hold them too.
     if !is_table && ctx.verbose > 0 {
         for warning in &summary.warnings {
             ctx.note(&format!("warning: {}", warning.text));

@@ -24,9 +24,10 @@ Examples:
   pciescope convert --threads 8 --sizes 100M -j -o run.jsonl
   pciescope convert --list                     what is available here
 
-Passes of a kernel take turns with passes of a loop that reads and writes as many bytes and does nothing else: the ceiling.
-Every kernel is compared with exact arithmetic for all 65,536 samples there are, and for every number that it was measured with.
-docs/convert.md says what counts, and how these kernels compare with other programs' loops.")]
+Passes of a kernel take turns with passes of the ceiling: a loop that reads and writes as many bytes
+and does nothing else. Every kernel is compared with exact arithmetic for all 65,536 samples that
+exist, and for every number that it was measured with. docs/convert.md says what counts, and how these
+kernels compare with other programs' loops.")]
 pub struct Args {
     /// Kernels by name (`*` and `?` allowed)
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "*")]
@@ -48,11 +49,11 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 1)]
     threads: u32,
 
-    /// The CPU to measure on, with one thread; where the program happens to run if not given
+    /// The CPU to measure on, with one thread; if not given, the CPU on which the program happens to run
     #[arg(long, value_name = "CPU")]
     cpu: Option<u32>,
 
-    /// Of which kernels that leave samples out every so many-th sample is taken
+    /// For kernels that leave samples out: take one of so many samples
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(2..=SMALLEST as i64))]
     decimate: u32,
 
@@ -71,11 +72,11 @@ pub struct Args {
 /// A way to store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum StoreName {
-    /// Around the cache where the output is larger than it
+    /// Around the cache if the output is larger than the cache
     Auto,
     /// Through the cache
     Cached,
-    /// Around the cache, where the instruction set can
+    /// Around the cache, if the instruction set can
     Streaming,
 }
 

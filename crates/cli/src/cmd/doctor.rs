@@ -28,19 +28,19 @@ Examples:
   pciescope doctor --watch 60s                   also errors and interrupts that grow in a minute
   pciescope doctor --only link-width,aspm        these checks alone
   pciescope doctor --silence governor --silence link-width@3b:00.0='new riser is ordered'
-  pciescope doctor --list                        all checks, with what they look at
+  pciescope doctor --list                        all checks, with what they read
 
-A silence file (/etc/pciescope/doctor.conf is always read where it exists) has one NAME[@BDF] a line and the reason after
-it; # begins a comment.
+A silence file has one NAME[@BDF] a line and the reason after it; # begins a comment. doctor always
+reads /etc/pciescope/doctor.conf if it exists.
 
-Exit code 1 when there is a warning or a problem that is not silenced, 2 when a check named by --only looked at nothing
-(not allowed to, or nothing of the kind is there), 0 when there are notes at most.")]
+Exit codes: 0 if there are at most notes; 1 if there is a warning or a problem that is not silenced;
+2 if a check named by --only looked at nothing (not allowed to, or nothing of the kind is there).")]
 pub struct Args {
-    /// Look at these functions and the bridges above them; all functions where none is named
+    /// Check these functions and the bridges above them; all functions if none is named
     #[arg(value_name = "BDF", value_parser = args::bdf)]
     functions: Vec<Bdf>,
 
-    /// Print all checks with what they look at
+    /// Print all checks with what they read
     #[arg(long, conflicts_with_all = ["functions", "watch", "output", "json"])]
     list: bool,
 
@@ -236,7 +236,7 @@ fn subjects(functions: &[Function], named: &[Bdf]) -> anyhow::Result<Vec<Bdf>> {
 /// A first reading of what counts up, and how long ago it was made.
 fn watch(ctx: &Ctx, args: &Args, subjects: &[Bdf], time: Duration) -> anyhow::Result<(Readings, Duration)> {
     if time.is_zero() {
-        return Err(Refusal::new("--watch 0: nothing grows in no time", "give a time such as 10s").into());
+        return Err(Refusal::new("--watch 0: the time must not be zero", "give a time such as 10s").into());
     }
     if let Some(recorded) = &args.watch_root {
         return Ok((Readings::take(&Root::at(recorded), subjects), time));

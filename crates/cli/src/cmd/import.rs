@@ -20,20 +20,23 @@ Examples:
   pciescope import perf.txt --workload bw_mem.txt
   pciescope import threads.txt -o old.jsonl && pciescope report old.jsonl new.jsonl -o both.html
 
-Formats (docs/record.md): interrupt, five whole numbers a line: handler_entry_ns trigger_to_handler_ns
-entry_to_ack_ns cpu irq; iomem, four: timestamp_ns latency_ns cpu bar; perf-stat, what perf stat prints; beside
-a report of fio or a line of bw_mem its counters are compared with what those moved; sis8300-threads, the
-parameters and rows that the tool of that name prints.")]
+Formats (docs/record.md):
+  interrupt        five whole numbers a line:
+                   handler_entry_ns trigger_to_handler_ns entry_to_ack_ns cpu irq
+  iomem            four whole numbers a line: timestamp_ns latency_ns cpu bar
+  perf-stat        what perf stat prints. If a report of fio or a line of bw_mem stands beside it,
+                   the counters are compared with what those moved
+  sis8300-threads  parameters and rows that the tool sis8300drv_threads prints")]
 pub struct Args {
     /// The log; `-` is the standard input
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
-    /// What the log is; its beginning decides where this is not given
+    /// What the log is; if not given, its beginning decides
     #[arg(long, value_enum, value_name = "FORMAT")]
     format: Option<Kind>,
 
-    /// What a workload printed while perf stat counted: fio's report, or bw_mem's command and its line. Where the log
+    /// What a workload printed while perf stat counted: fio's report, or bw_mem's command and its line. If the log
     /// itself holds it, it is found there
     #[arg(long, value_name = "FILE")]
     workload: Option<PathBuf>,
@@ -78,6 +81,6 @@ fn tell(ctx: &Ctx, log: &Imported) {
     let malformed = if log.malformed > 0 { format!(", {} not taken", log.malformed) } else { String::new() };
     if ctx.verbose > 0 || log.malformed > 0 {
         let (format, samples, words) = (log.format.name(), log.samples, log.words);
-        ctx.note(&format!("{format}: {samples} of {} lines taken, {words} of words passed over{malformed}", log.lines));
+        ctx.note(&format!("{format}: {samples} of {} lines taken, {words} with words skipped{malformed}", log.lines));
     }
 }

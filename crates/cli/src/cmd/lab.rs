@@ -29,9 +29,9 @@ Examples:
   pciescope lab run -- pciescope list
   pciescope lab run --device-control 'ep0 read-delay fixed 20us' -- sh script
 
-The guest is a QEMU machine with a stock Debian kernel and devices whose every answer is known: latency endpoints
-(docs/spec/latency-endpoint.md), network cards, an NVMe drive, edu, shared memory, a switch. A figure taken in it is
-the emulator's and says nothing about real hardware.")]
+The guest is a QEMU machine with a stock Debian kernel and devices whose every answer is known:
+latency endpoints (docs/spec/latency-endpoint.md), network cards, an NVMe drive, edu, shared memory, a
+switch. Figures from it are the emulator's and say nothing about real hardware.")]
 pub struct Args {
     /// What to do.
     #[command(subcommand)]
@@ -174,7 +174,7 @@ struct RunArgs {
     #[command(flatten)]
     guest: GuestArgs,
 
-    /// The longest the command may take; twice that where there is no KVM
+    /// The longest time that the command may take; twice that without KVM
     #[arg(long, value_name = "TIME", value_parser = time_ns, default_value = "1h")]
     timeout: u64,
 
@@ -279,7 +279,7 @@ fn options(args: &GuestArgs, devices: &Devices, wait: Duration) -> anyhow::Resul
     })
 }
 
-/// The modules to load: those that were named, or what the devices are of use with.
+/// The modules to load: those that were named, or those that the devices need.
 fn modules(args: &GuestArgs) -> Vec<String> {
     let default: &[&str] = match (args.no_module, args.counters) {
         (true, _) => &[],
@@ -387,7 +387,7 @@ impl Devices {
         if names.is_empty() { "no served device".to_owned() } else { names.join(", ") }
     }
 
-    /// What the person at the console reads first.
+    /// The first text at the console.
     fn greeting(&self) -> String {
         let mut text =
             "\nA guest with virtual PCIe devices: `pciescope list` shows them, `poweroff` ends it.\n".to_owned();

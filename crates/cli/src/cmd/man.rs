@@ -21,11 +21,11 @@ Examples:
   pciescope man --output target/man
   pciescope man --output /usr/local/share/man/man1 --date 2026-11-22")]
 pub struct Args {
-    /// The folder for the pages; it is made where it does not exist, and pages of the same names are replaced
+    /// The folder for the pages; it is made if it does not exist, and pages of the same names are replaced
     #[arg(short, long, value_name = "DIR")]
     output: PathBuf,
 
-    /// The date in the pages: with one that is given, the same program writes the same bytes
+    /// The date in the pages; with a given date, the same program writes the same bytes
     #[arg(long, value_name = "YYYY-MM-DD", value_parser = date)]
     date: Option<String>,
 }

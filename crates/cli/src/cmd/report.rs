@@ -23,10 +23,11 @@ Examples:
   pciescope report *.jsonl -o all.parquet             for DuckDB, polars and pandas
   pciescope report *.jsonl -o all.runs.parquet -o all.findings.parquet
 
-What a FILE after -o becomes is decided by its extension: .html, .svg, .png, .csv, .txt (tables), .jsonl (all records
-in one file), and for DuckDB, polars and pandas (docs/record.md has queries) .parquet, the figures, .runs.parquet,
-machine and plan of each run, and .findings.parquet, what doctor found. CSV, Parquet and JSON lines are written while the
-records are read and need little memory, whatever the size of the files.")]
+The extension of a FILE after -o decides what it becomes: .html, .svg, .png, .csv, .txt (tables),
+.jsonl (all records in one file). For DuckDB, polars and pandas: .parquet has the figures,
+.runs.parquet machine and plan of each run, .findings.parquet what doctor found (docs/record.md has
+queries). CSV, Parquet and JSON lines are written while the records are read, so they need little
+memory for files of any size.")]
 pub struct Args {
     /// Record files, as the measurements write them; `-` is the standard input
     #[arg(required = true, value_name = "FILE")]
@@ -149,7 +150,7 @@ impl Growing {
         }
         let (mut path, is_other) = (path.to_owned(), path.exists() && !path.is_file());
         if path.is_file() {
-            // What may not be written may not be replaced either; behind a link it is the file that is.
+            // A file that may not be written may not be replaced either; for a link, the file behind it counts.
             OpenOptions::new().append(true).open(&path).with_context(failed)?;
             path = path.canonicalize().with_context(failed)?;
         }
@@ -177,7 +178,7 @@ impl Growing {
 impl Drop for Growing {
     fn drop(&mut self) {
         if let Some(part) = &self.part {
-            // It is of no use, and there is no one to tell that it could not be removed.
+            // The file is of no use; an error from removing it changes nothing.
             let _ = fs::remove_file(part);
         }
     }

@@ -22,14 +22,14 @@ pub struct Args {
     #[arg(value_name = "BDF", value_parser = args::bdf)]
     bdf: Option<Bdf>,
 
-    /// Put everything back that was handed over, or with BDF that function alone; fine if there is nothing
+    /// Give back everything that was handed over, or with BDF only that function; no error if there is nothing
     #[arg(long)]
     restore: bool,
 }
 
 /// Runs the verb.
 pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
-    // Half a restoration is worse than a late end.
+    // A signal must not stop the restoration half-way.
     ctx.stop.catch_signals()?;
     match (args.bdf, args.restore) {
         (None, false) => show(&bind::states(&ctx.root)?),

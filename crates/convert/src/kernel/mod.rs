@@ -86,8 +86,8 @@ pub(crate) fn every(isa: Isa, words: &[u16], stride: usize, output: &mut [u16]) 
     }
 }
 
-/// Ends a row of streaming stores: others see them before any later store. Waits until they are out, so it is for the
-/// end of a call, not of each block.
+/// Ends a row of streaming stores: others see them before any later store. It waits until they are out, so call it at
+/// the end of a call, not of each block.
 pub(crate) fn fence() {
     // SAFETY: every x86-64 has SSE.
     #[cfg(target_arch = "x86_64")]

@@ -48,7 +48,7 @@ fn each<T>(plan: &Plan, words: &[u16], output: &mut [T], convert: impl Fn(i32) -
     }
 }
 
-/// `x * factor + offset` rounded once to `f32`, from what it is when rounded to `f64`.
+/// `x * factor + offset` rounded once to `f32`, computed from the value rounded to `f64`.
 ///
 /// Rounding that again gives another result only where the first rounding landed in the middle of two `f32`. There, and
 /// where the middles lie elsewhere (below the smallest normal `f32`), the reference decides.

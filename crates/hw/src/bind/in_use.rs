@@ -1,4 +1,4 @@
-//! Whether taking a function from its driver would pull the floor from under the machine.
+//! Whether the machine needs a function's driver: file systems, swap or addresses depend on it.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use pciescope_core::{Bdf, Function};
 
 use crate::{Root, pci};
 
-/// Why the function should stay with its driver; empty where nothing speaks against it.
+/// Why the function should stay with its driver; empty if there is no reason.
 pub fn in_use(root: &Root, function: &Function) -> Vec<String> {
     let Some(bdf) = function.bdf else { return Vec::new() };
     if function.driver.is_none() {
@@ -146,7 +146,7 @@ fn networks(root: &Root, bdf: Bdf) -> Vec<String> {
     reasons
 }
 
-/// That an interface has addresses, seen by its routes: an address of an interface that is up brings one along.
+/// Whether an interface has addresses. Its routes tell: each address of an interface that is up makes a route.
 fn address(root: &Root, interface: &str) -> Option<String> {
     let routes = root.text("/proc/net/route").unwrap_or_default();
     let mut destinations = routes.lines().skip(1).filter_map(|line| {

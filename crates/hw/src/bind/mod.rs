@@ -63,7 +63,7 @@ impl FromStr for Driver {
     }
 }
 
-/// How values get into the kernel's files: in tests a kernel that is played takes them.
+/// Writes values to the kernel's files; tests have a simulated kernel instead.
 trait Hand: Send + Sync {
     /// Writes to a file below an absolute path such as `/sys/bus/pci/drivers/pcilat/bind`.
     fn write(&self, absolute: &Path, value: &str) -> Result<(), Error>;
@@ -150,7 +150,7 @@ fn take_by(root: &Root, hand: Arc<dyn Hand>, bdf: Bdf, driver: Driver, force: bo
     Ok(bound)
 }
 
-/// What speaks against handing the function over.
+/// Reasons not to hand the function over.
 fn refuse(root: &Root, function: &Function, bdf: Bdf, driver: Driver, force: bool) -> Result<(), Error> {
     let refused = |why: String, hint: Option<&str>| {
         Err(Error::Refused { bdf, driver: driver.name(), why, hint: hint.map(str::to_owned) })
@@ -166,7 +166,7 @@ fn refuse(root: &Root, function: &Function, bdf: Bdf, driver: Driver, force: boo
     }
     let reasons = in_use(root, function);
     if !force && !reasons.is_empty() {
-        return refused(reasons.join("; "), Some("--force takes it all the same"));
+        return refused(reasons.join("; "), Some("--force takes it anyway"));
     }
     if !driver.is_loaded(root) {
         return Err(Error::NoDriver { bdf, driver: driver.name() });
@@ -255,7 +255,7 @@ impl Drop for Bound {
     fn drop(&mut self) {
         let Some(file) = self.file.take() else { return };
         if let Err(error) = put_back(&self.root, self.hand.as_ref(), &self.state, file) {
-            // A drop can hand nothing back, and a machine that is not as it was must not be passed over.
+            // A drop cannot return an error, and a machine that is not restored must not go unnoticed.
             eprintln!("pciescope: {error}; `pciescope unbind --restore {}` tries again", self.state.bdf);
         }
     }

@@ -10,8 +10,8 @@ use super::{About, Costs, Daq, Options};
 use crate::memory::{BLOCK, Buffer};
 use crate::{Error, Root};
 
-/// Bytes of a piece where nobody says. Tried on a virtual disk: 512 KiB 0.10 s of CPU time per GB, 1 MiB 0.04, 4 MiB 0.02 and
-/// the highest rate.
+/// Bytes of a piece unless the caller says otherwise. Tried on a virtual disk: 512 KiB 0.10 s of CPU time per GB, 1 MiB
+/// 0.04, 4 MiB 0.02 and the highest rate.
 const PIECE: usize = 4 << 20;
 /// No buffer is shorter: one that huge pages fit into reaches the disk in few segments. A buffer of 1 MiB in pages of 4 KiB
 /// cost 0.09 s of CPU time per GB there.
@@ -58,7 +58,7 @@ pub fn open(root: &Root, path: &std::path::Path, options: &Options) -> Result<(O
         opened => opened?,
     };
     if opened.about.kind == "char" {
-        return Err(why_not("it is no block device and no file"));
+        return Err(why_not("it is neither a block device nor a file"));
     }
     let align = align_of(&opened.file, opened.about.kind == "block").ok_or_else(|| why_not("this file cannot"))?;
     opened.about.align = align.offset;

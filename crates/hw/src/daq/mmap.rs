@@ -1,4 +1,4 @@
-//! Files and block devices by mapping: nothing is copied, the work goes on the page cache itself.
+//! Files and block devices by mapping: nothing is copied, the caller works on the page cache itself.
 //!
 //! A mapped page that cannot be read is a signal (SIGBUS), where read() has an error. So each piece is brought in by
 //! MADV_POPULATE_READ before it is first handed over, which answers with an error instead (Linux 5.14 and later), and makes
@@ -21,7 +21,7 @@ use super::{About, Costs, Daq, Options};
 use crate::probe::sys::{Mapping, page_bytes};
 use crate::{Error, Root};
 
-/// Bytes of a piece where nobody says.
+/// Bytes of a piece unless the caller says otherwise.
 const PIECE: usize = 1 << 20;
 
 /// A source that is mapped.
@@ -51,7 +51,7 @@ impl Mapped {
     pub fn open(root: &Root, path: &Path, options: &Options) -> Result<Self, Error> {
         let mut opened = Opened::open(root, path, options)?;
         if opened.about.kind == "char" || opened.is_sequential() {
-            let why = "it is no file, no block device and no digitizer".to_owned();
+            let why = "it is not a file, a block device or a digitizer".to_owned();
             return Err(opened.lacks("be mapped".to_owned(), why, Some("read it by read".to_owned())));
         }
         opened

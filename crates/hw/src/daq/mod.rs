@@ -55,7 +55,7 @@ pub fn open(root: &Root, path: &Path, options: &Options) -> Result<Box<dyn Daq>,
         Access::Ring => Err(Error::Lacks {
             path: path.to_owned(),
             what: "be read by ring".to_owned(),
-            why: "it is no digitizer of the sis8300 driver".to_owned(),
+            why: "it is not a digitizer of the sis8300 driver".to_owned(),
             hint: Some("read it by mmap, direct, io_uring or read".to_owned()),
         }),
     }

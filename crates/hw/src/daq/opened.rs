@@ -189,9 +189,7 @@ pub fn failed(path: &Path, what: String, source: io::Error) -> Error {
         Some(libc::ENODEV | libc::ENXIO) => {
             Some("the device or its driver is gone: `pciescope list` and dmesg tell more".to_owned())
         }
-        Some(libc::ENOENT) => {
-            Some("`pciescope list` shows the functions, `ls /dev` the nodes that there are".to_owned())
-        }
+        Some(libc::ENOENT) => Some("`pciescope list` shows the functions, `ls /dev` the nodes that exist".to_owned()),
         Some(libc::EBUSY) => Some("another file holds it: `fuser -v` names the process".to_owned()),
         Some(libc::EOPNOTSUPP) => Some("this board or its firmware lacks it".to_owned()),
         Some(libc::ENODATA) => Some("set the acquisition up and arm it first".to_owned()),
@@ -222,7 +220,7 @@ fn refuse_disk_in_use(root: &Root, path: &Path, disk: Option<&Disk>) -> Result<(
         path: path.to_owned(),
         what: "be written to".to_owned(),
         why: reasons.join("; "),
-        hint: Some("give a disk that nothing lies on".to_owned()),
+        hint: Some("give a disk without data".to_owned()),
     })
 }
 

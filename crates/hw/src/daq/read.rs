@@ -9,7 +9,7 @@ use super::{About, Costs, Daq, Options};
 use crate::memory::Buffer;
 use crate::{Error, Root};
 
-/// Bytes of a piece where nobody says.
+/// Bytes of a piece unless the caller says otherwise.
 const PIECE: usize = 256 << 10;
 
 /// A source that is read by read() or pread().

@@ -15,9 +15,9 @@ use super::{About, Costs, Daq, Options};
 use crate::memory::Buffer;
 use crate::{Error, Root};
 
-/// Bytes of a request where nobody says.
+/// Bytes of a request unless the caller says otherwise.
 const PIECE: usize = 512 << 10;
-/// Requests in flight where nobody says.
+/// Requests in flight unless the caller says otherwise.
 const DEPTH: u32 = 8;
 /// More make no device faster.
 const DEPTH_MAX: u32 = 1024;

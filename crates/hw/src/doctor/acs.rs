@@ -12,7 +12,7 @@ const COMPLETION_REDIRECT: u16 = 1 << 3;
 pub fn redirect(case: &Case) -> Verdict {
     // Root ports have nothing nearer than the root complex to turn round in.
     if !case.is_bridge() || case.express()?.kind() != Kind::Downstream {
-        return not_applicable("it is no downstream port of a switch");
+        return not_applicable("it is not a downstream port of a switch");
     }
     let at = case.extended(EXT_ACS, "Access Control Services")?;
     let control = case.config.word(at + 6).unwrap_or(0);

@@ -214,7 +214,7 @@ pub enum Unseen {
         /// What there is not.
         why: String,
     },
-    /// It is there, or may be, and cannot be looked at.
+    /// It exists, or may exist, and the check cannot read it.
     NotChecked {
         /// Why not.
         why: String,

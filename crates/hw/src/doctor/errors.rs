@@ -27,7 +27,7 @@ fn counts(case: &Case, file: &str) -> Result<BTreeMap<String, u64>, Unseen> {
         Some(counts) => Ok(counts),
         None => {
             case.file(file)?;
-            not_checked(format!("{} is empty", case.path(file).display()), "look whether the device is still there")
+            not_checked(format!("{} is empty", case.path(file).display()), "check whether the device is still there")
         }
     }
 }
@@ -128,11 +128,11 @@ pub fn latched(case: &Case) -> Verdict {
 
 pub fn unreported(case: &Case) -> Verdict {
     if !case.is_bridge() {
-        return not_applicable("it is no root port");
+        return not_applicable("it is not a root port");
     }
     let express = case.express()?;
     if express.kind() != Kind::RootPort {
-        return not_applicable("it is no root port");
+        return not_applicable("it is not a root port");
     }
     if case.machine.root.exists(case.path(CORRECTABLE)) {
         return fine();

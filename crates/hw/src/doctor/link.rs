@@ -131,7 +131,7 @@ pub fn limited(case: &Case) -> Verdict {
 /// Speeds in GT/s in the order of their codes, from 1 (7.5.3.6, Supported Link Speeds).
 const SPEEDS: [f64; 6] = [2.5, 5.0, 8.0, 16.0, 32.0, 64.0];
 
-const NO_PORT_DOWN: &str = "it is no root port and no downstream port of a switch";
+const NO_PORT_DOWN: &str = "it is neither a root port nor a downstream port of a switch";
 
 /// The capability of a port whose link leads down.
 fn leading_down<'a>(case: &Case<'a>) -> Result<Express<'a>, Unseen> {

@@ -1,4 +1,4 @@
-//! What of a device or a machine spoils performance or a measurement: the one registry of checks.
+//! The one registry of checks: what spoils performance or a measurement in a device or a machine.
 //!
 //! [`examine`] serves `doctor`; [`crate::check`] makes the warnings of measurements from those checks of the same
 //! registry that have a warning's code. A check is a function that looks at a [`Case`] (one PCI function) or at the
@@ -200,7 +200,7 @@ impl Examined {
 
 /// Looks at these functions, and at the machine, by these checks. Each check ends once for each subject that it is for.
 ///
-/// A function that `machine` does not have is passed over.
+/// A function that `machine` does not have is skipped.
 pub fn examine(machine: &Machine, functions: &[Bdf], checks: &[&'static Check]) -> Vec<Examined> {
     let mut all = Vec::new();
     for check in checks {

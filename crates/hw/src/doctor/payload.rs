@@ -84,7 +84,7 @@ pub fn read_request(case: &Case) -> Verdict {
     on_a_link(case)?;
     let express = express(case)?;
     if express.kind() != Kind::Endpoint {
-        return not_applicable("it is no endpoint");
+        return not_applicable("it is not an endpoint");
     }
     let size = size(case.config.mrrs_bytes(), case)?;
     if size >= USUAL_REQUEST {

@@ -11,7 +11,7 @@ fn requester<'a>(case: &Case<'a>) -> Result<Express<'a>, Unseen> {
     on_a_link(case)?;
     case.not_virtual()?;
     let express = case.express()?;
-    if express.kind() == Kind::Endpoint { Ok(express) } else { not_applicable("it is no endpoint") }
+    if express.kind() == Kind::Endpoint { Ok(express) } else { not_applicable("it is not an endpoint") }
 }
 
 /// Why checks of Device Control 2 pass over a function.
@@ -120,7 +120,7 @@ pub fn completion_timeout(case: &Case) -> Verdict {
     case.not_virtual()?;
     let express = case.express()?;
     if !matches!(express.kind(), Kind::Endpoint | Kind::RootPort) {
-        return not_applicable("it is no endpoint and no root port");
+        return not_applicable("it is neither an endpoint nor a root port");
     }
     let (Some(capabilities), Some(control)) = (express.device_capabilities_2(), express.device_control_2()) else {
         return not_applicable(VERSION_1);

@@ -152,7 +152,7 @@ pub fn outside(case: &Case) -> Verdict {
 pub fn resizable(case: &Case) -> Verdict {
     // Displays and processing accelerators: what else has the capability seldom gains.
     if !matches!(case.function.class >> 16, 0x03 | 0x12) {
-        return not_applicable("it is no display and no accelerator");
+        return not_applicable("it is neither a display nor an accelerator");
     }
     let at = case.extended(EXT_RESIZABLE_BAR, "Resizable BAR")?;
     let mut all = Vec::new();

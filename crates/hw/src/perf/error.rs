@@ -158,7 +158,7 @@ impl Error {
                     .to_owned(),
             ),
             Error::Harmful { .. } => Some("the module rasdes_pmu has these events".to_owned()),
-            Error::Gone { .. } => Some("look whether the device is still there: `pciescope list`".to_owned()),
+            Error::Gone { .. } => Some("check whether the device is still there: `pciescope list`".to_owned()),
             Error::CpuOffline { cpu, .. } => {
                 Some(format!("`echo 1 > /sys/devices/system/cpu/cpu{cpu}/online` brings it back"))
             }

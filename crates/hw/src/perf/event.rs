@@ -53,7 +53,7 @@ fn number(text: &str) -> Option<u64> {
 
 impl Pmu {
     /// What to ask the kernel for to count an event of this PMU, in perf's syntax: names of `events/`, parameters of
-    /// `format/` and the raw words, apart by commas. What stands later overrides what stands before.
+    /// `format/` and the raw words, separated by commas. Later terms override earlier ones.
     ///
     /// # Errors
     /// [`Error::Term`], with what is wrong and what there is instead; [`Error::Parameter`] where an event needs one that

@@ -34,7 +34,7 @@ pub struct Pmu {
 /// An event as `events/` has it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Named {
-    /// What it stands for: `eventid=0x21,type=0x0`; `lane=?` is to be given by the user.
+    /// What it stands for: `eventid=0x21,type=0x0`; `lane=?` is the user must give it.
     pub terms: String,
     /// What one count is in `unit`.
     pub scale: Option<f64>,

@@ -58,7 +58,7 @@ impl Tally {
     }
 
     /// Adds up records. Samples hold the address, process and thread ([`SAMPLE_TYPE`]); those of a process other than `process`
-    /// are counted apart. What is not understood is passed over, and what cannot be passed over is counted.
+    /// are counted apart. Unknown records are skipped; those that cannot be skipped are counted.
     pub fn add(&mut self, mut bytes: &[u8], process: u32) {
         const HEAD: usize = size_of::<perf::perf_event_header>();
         while !bytes.is_empty() {

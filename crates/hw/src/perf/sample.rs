@@ -1,5 +1,5 @@
-//! Where the CPU time of this process goes: its threads are looked at some hundred times per second of their CPU time, and
-//! the functions found are counted. Time in which a thread sleeps is not seen.
+//! Where the CPU time of this process goes. Its threads are sampled some hundred times per second of their CPU time,
+//! and the functions found are counted. Time in which a thread sleeps is not sampled.
 //!
 //! Each CPU (or each given thread) has a ring of 128 KiB that the kernel writes 24 bytes per sample to. A thread that is not sampled itself
 //! empties a ring when it is half full, every 2.7 s at 997 Hz; what finds no room is counted.

@@ -63,7 +63,7 @@ pub fn too_long(count: u64) -> Warning {
         text: format!(
             "{count} samples were longer than the histogram's buckets can hold; the figures are without them"
         ),
-        hint: "look for what stops the machine so long: firmware, a hypervisor, a device that does not answer"
+        hint: "find what stops the machine for so long: firmware, a hypervisor, a device that does not answer"
             .to_owned(),
     }
 }

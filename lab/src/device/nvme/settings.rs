@@ -12,7 +12,7 @@ pub(super) enum Order {
     Ledger,
     /// Bytes per second; `None`: as fast as this machine can.
     Rate(Option<NonZeroU64>),
-    /// Every so manieth read or write fails; `None`: none.
+    /// Every nth read or write fails; `None`: none does.
     Fail(Option<NonZeroU64>),
     Remove,
     Reset,

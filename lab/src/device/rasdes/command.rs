@@ -45,7 +45,7 @@ pub enum PortCommand {
     Absent(Vec<Event>),
     /// These reports stay 0; none: all count.
     AbsentReport(Vec<u8>),
-    /// Each so manieth read of EVENT_COUNTER_DATA finds the viewport moved.
+    /// Every nth read of EVENT_COUNTER_DATA finds the viewport moved.
     Agent(Option<u64>),
     /// These are enabled.
     Firmware(Vec<Event>),

@@ -8,7 +8,7 @@ use crate::device::bus::Bus;
 use crate::device::traffic::PortTraffic;
 use crate::device::upstream::{Direction, Member};
 
-/// A transfer is looked at when so many bytes more have come ...
+/// A transfer is brought up to date when so many bytes more have come ...
 const STEP_MAX: u64 = 512 << 10;
 /// ... less towards the end, so that little is left to be copied when its time is up ...
 const STEP_MIN: u64 = 32 << 10;
@@ -109,7 +109,7 @@ impl Engine {
         transfer.rate = wire * efficiency;
     }
 
-    /// Ends a transfer where it is, without a word.
+    /// Ends a transfer where it is, without an interrupt.
     pub(super) fn abort(&mut self) -> Option<Transfer> {
         if let Some(member) = &self.member {
             member.end(self.direction);
@@ -128,7 +128,7 @@ impl Engine {
         }
     }
 
-    /// When it is to be looked at again.
+    /// When it must be brought up to date again.
     pub(super) fn next_ns(&self) -> Option<u64> {
         let transfer = self.transfer.as_ref()?;
         if transfer.is_stuck() {
@@ -250,7 +250,7 @@ impl Transfer {
         self.moved == self.limit && self.end == End::Never
     }
 
-    /// When `bytes` will have come at the rate of now.
+    /// When `bytes` will have come at the current rate.
     fn at_ns(&self, bytes: u64) -> u64 {
         let left = (bytes as f64 - self.progress).max(0.0);
         self.last_ns.saturating_add((left / self.rate * 1e9).ceil() as u64)

@@ -39,7 +39,7 @@ pub(super) struct Count {
     pub(super) disabled: u64,
 }
 
-/// What is to be lost of a source.
+/// The losses that were asked for of a source.
 #[derive(Clone, Copy, Debug, Default)]
 struct Loss {
     left: u64,
@@ -142,7 +142,7 @@ impl Interrupts {
         self.settle();
     }
 
-    /// The pin is looked at once more: a message goes out if it is up.
+    /// Checks the pin once more: a message goes out if it is up.
     pub(super) fn refresh(&mut self) {
         self.pending += u32::from(self.level());
         self.was_high = self.level();

@@ -164,7 +164,7 @@ pub(super) enum Order {
 }
 
 impl Order {
-    /// Understands a line; `settings` and `clocks` are those of now.
+    /// Understands a line; `settings` and `clocks` are the current ones.
     pub(super) fn parse(line: &str, settings: &Settings, clocks: &Clocks) -> Result<Order, CommandError> {
         let words: Vec<&str> = line.split_whitespace().collect();
         let mut words =

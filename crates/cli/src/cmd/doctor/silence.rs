@@ -1,4 +1,4 @@
-//! What the user does not want to be told, and why.
+//! The findings that the user silenced, and why.
 
 use std::fs;
 use std::path::Path;
@@ -29,7 +29,7 @@ impl Silences {
     /// Those of the command line, of the files named there, and of the machine's own file.
     ///
     /// # Errors
-    /// A file that cannot be read, a name that no check has, an address that is none.
+    /// A file that cannot be read, a name that no check has, text that is not an address.
     pub fn read(ctx: &Ctx, typed: &[String], files: &[impl AsRef<Path>]) -> anyhow::Result<Self> {
         let mut all = Vec::new();
         for text in typed {

@@ -48,7 +48,7 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = positive, default_value = "1k")]
     count: u64,
 
-    /// Trigger at a fixed rate, this time apart; what is missed, merged and late is counted
+    /// Trigger at a fixed rate, this time apart; missed, merged and late triggers are counted
     #[arg(long, value_name = "TIME", value_parser = time_ns, default_value = "0")]
     interval: u64,
 

@@ -63,11 +63,11 @@ pub struct Args {
     #[arg(short = 'f', long, value_name = "N", value_parser = positive, default_value = "1")]
     pub decimation_factor: u64,
 
-    /// Scaling: is added
+    /// Scaling: added to each sample
     #[arg(short = 'O', long, value_name = "X", value_parser = finite, default_value = "0", allow_negative_numbers = true)]
     pub scale_offset: f64,
 
-    /// Scaling: is multiplied with
+    /// Scaling: each sample is multiplied by it
     #[arg(short = 'F', long, value_name = "X", value_parser = finite, default_value = "1", allow_negative_numbers = true)]
     pub scale_factor: f64,
 
@@ -99,11 +99,11 @@ pub struct Args {
     #[arg(long)]
     pub fuse: bool,
 
-    /// The seed's whole campaign in one run: boards, sizes, functions, CPU time by way of waiting
+    /// The seed's whole campaign in one run: boards, sizes, functions, CPU time of polling and interrupts
     #[arg(long, conflicts_with_all = ["function", "acquisitions", "interrupt", "fuse", "samples", "decimation_offset", "decimation_factor"])]
     pub sweep: bool,
 
-    /// Sizes of the campaign in samples: of the table of sizes; the largest is that of all others
+    /// Sizes of the campaign's table of sizes, in samples; the other tables use the largest
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = positive, requires = "sweep")]
     pub sweep_sizes: Vec<u64>,
 

@@ -1,4 +1,4 @@
-//! From what was typed to what is meant.
+//! Turns the typed options into the groups of a run.
 
 use std::path::Path;
 
@@ -21,7 +21,7 @@ pub struct Wanted {
     pub manner: Manner,
     /// The machine.
     pub environment: Environment,
-    /// What about it makes figures doubtful.
+    /// Properties of it that make figures doubtful.
     pub warnings: Vec<Warning>,
 }
 
@@ -84,7 +84,7 @@ pub fn prepare(args: &Args, ctx: &Ctx, open: &Opener<'_>) -> anyhow::Result<Want
 fn refuse_nonsense(args: &Args) -> anyhow::Result<()> {
     let is_writing = args.function.contains(&Work::WritePattern);
     if is_writing && args.function.len() > 1 {
-        return Err(Refusal::new("-A 100 writes and is no part of a readout", "run it by itself").into());
+        return Err(Refusal::new("-A 100 writes and is not part of a readout", "run it by itself").into());
     }
     if is_writing && !args.board.overwrite_memory {
         return Err(Refusal::new(
@@ -130,8 +130,8 @@ fn survey(args: &Args, path: &Path, open: &Opener<'_>) -> anyhow::Result<Source>
         return Err(Refusal::new(text, "give a board's node").into());
     }
     if args.acquisitions > 0 && !source.is_digitizer {
-        let text = format!("{}: -l is for digitizers: it acquires nothing", path.display());
-        return Err(Refusal::new(text, "leave -l out").into());
+        let text = format!("{}: not a digitizer; -l is for digitizers", path.display());
+        return Err(Refusal::new(text, "drop -l").into());
     }
     Ok(source)
 }
@@ -214,7 +214,7 @@ fn unit(devices: &[Source]) -> u64 {
     align.max(BLOCK_SAMPLES).next_multiple_of(BLOCK_SAMPLES)
 }
 
-/// A device that holds less than is to be read is refused before anything is.
+/// Refuses a device that holds less than the run would read, before it reads anything.
 fn fits(plan: &ReadoutPlan, devices: &[Source]) -> anyhow::Result<()> {
     for device in devices {
         let Some(bytes) = device.about.bytes.filter(|bytes| *bytes < plan.samples * 2) else { continue };

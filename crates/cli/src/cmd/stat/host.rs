@@ -94,7 +94,7 @@ impl Host for Command {
                     }
                     None => return Ok(Woken::Signal),
                 },
-                // A signal that is not for us, such as that of a stopped and continued terminal.
+                // A signal that does not end the run, such as that of a stopped and continued terminal.
                 Woken::Signal => {}
                 other => return Ok(other),
             }

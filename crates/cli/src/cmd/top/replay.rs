@@ -1,4 +1,4 @@
-//! Records of a file, or of the standard input, in the time in which they were made.
+//! Records of a file, or of the standard input, at the speed at which they were recorded.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, stdin};
@@ -46,7 +46,7 @@ pub fn start(path: &Path, speed: Option<f64>, events: SyncSender<Event>) -> anyh
     } else {
         let fail = |source| Error::Read { path: path.to_owned(), source };
         let mut input = BufReader::with_capacity(1 << 16, File::open(path).map_err(fail)?);
-        // What is no file of records is refused before the screen is taken.
+        // Anything but a file of records is refused before the screen is taken.
         let mut first = Vec::new();
         input.read_until(b'\n', &mut first).map_err(fail)?;
         if first.is_empty() {
@@ -86,7 +86,7 @@ fn read(mut input: impl BufRead, path: &Path, first: usize, records: &SyncSender
     }
 }
 
-/// The run and the end of its interval; what has none belongs to what follows.
+/// The run and the end of its interval; a record without one belongs to the next interval.
 fn key(record: &Record) -> Option<(&str, u64)> {
     record.interval.filter(|_| record.instance.is_some()).map(|interval| (record.run.as_str(), interval.end_ns))
 }
@@ -186,7 +186,7 @@ impl Clock {
                     self.speed = Some(new);
                 }
                 Err(RecvTimeoutError::Timeout) => {
-                    // Time that was lost is not made up for.
+                    // Late intervals are not caught up with.
                     self.due = self.due.max(Instant::now());
                     return true;
                 }

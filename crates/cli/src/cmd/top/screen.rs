@@ -56,7 +56,7 @@ impl Screen {
         self.terminal.clear()
     }
 
-    /// Gives the terminal back as it was. Errors are passed over: there is nothing left to try.
+    /// Gives the terminal back as it was. Errors are ignored: there is nothing left to try.
     pub fn leave(&mut self) {
         if std::mem::take(&mut self.is_ours) {
             let _ = execute!(self.terminal.backend_mut(), LeaveAlternateScreen, cursor::Show);
@@ -90,8 +90,8 @@ impl Drop for Screen {
     }
 }
 
-/// Keeps the message of a panic until the terminal is given back: on the other screen it would be lost, and in the middle of
-/// ours it would be a mess.
+/// Keeps the message of a panic until the terminal is given back: on the alternate screen it would be lost, and on ours
+/// it would destroy the picture.
 struct LastWords {
     kept: Arc<Mutex<Vec<String>>>,
 }

@@ -24,11 +24,12 @@ Examples:
   pciescope verify dram --node 0 --patterns rd --threads 8 --seconds 10
   pciescope verify dram --node 1 --with 'numactl --cpubind=1 --membind=1 bw_mem 4096M rd 2>&1'
 
-Patterns, as bw_mem calls them: rd reads every word, fwr stores every word around the cache (no line is read for ownership), cp
-copies that way. Threads are pinned to CPUs of the node, their memory is bound to it and touched before. `--with` runs lmbench's bw_mem
-instead and compares its rate with that of the counters.")]
+Patterns, as bw_mem calls them: rd reads every word, fwr stores every word around the cache (no line
+is read for ownership), cp copies that way. Threads are pinned to CPUs of the node; their memory is
+bound to the node and touched before. `--with` runs lmbench's bw_mem instead and compares its rate
+with that of the counters.")]
 pub struct Args {
-    /// NUMA node; all of them one after the other where not given
+    /// NUMA node; if not given, all nodes one after the other
     #[arg(long, value_name = "N")]
     node: Option<u32>,
 

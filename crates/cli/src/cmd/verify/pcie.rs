@@ -25,9 +25,10 @@ Examples:
   pciescope verify pcie --target /dev/nvme1n1 --write
   pciescope verify pcie --target /dev/nvme0n1 -- --rate=200m
 
-Reads, and with --write also writes and mixes both, with fio: four processes of 64 requests of 1 MiB around the page cache,
-unless options after `--` say otherwise. Where both ways are counted at once on a port with one time-based counter, they take turns;
-the table then has the share of the time and a bound of the error.")]
+fio reads, and with --write also writes and mixes both: four processes of 64 requests of 1 MiB around
+the page cache, unless options after `--` say otherwise. If both directions are counted at once on a
+port with one time-based counter, they take turns; the table then has the share of the time and a
+bound of the error.")]
 pub struct Args {
     /// The disk or the file that fio works on
     #[arg(long, value_name = "DISK")]
@@ -37,7 +38,7 @@ pub struct Args {
     #[arg(long)]
     write: bool,
 
-    /// Write even if the disk holds something
+    /// Write even if the disk holds data
     #[arg(long, requires = "write")]
     destroy_data: bool,
 
@@ -49,7 +50,7 @@ pub struct Args {
     #[arg(long, value_name = "PERCENT", value_parser = percent, default_value = "1")]
     tolerance: f64,
 
-    /// The PMU, where it is not the one of the disk's root port
+    /// The PMU, if it is not the one of the disk's root port
     #[arg(long, value_name = "PMU")]
     pmu: Option<String>,
 

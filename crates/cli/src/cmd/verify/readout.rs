@@ -26,8 +26,9 @@ Examples:
   pciescope verify readout /dev/sis8300-6 -B ring -S 30M --seconds 60 --port 0000:00:1c.0
   pciescope verify readout /dev/nvme0n1 -B direct -o verify.jsonl
 
-Reads the first samples of the device again and again and compares the bytes that arrived with what the root port counted. A digitizer
-moves multiples of 64 bytes, so that -S is rounded up to 32 samples.")]
+This reads the first samples of the device again and again and compares the bytes that arrived with
+the bytes that the root port counted. A digitizer moves multiples of 64 bytes, so -S is rounded up to
+32 samples.")]
 pub struct Args {
     /// The device node
     #[arg(value_name = "DEV")]
@@ -49,11 +50,11 @@ pub struct Args {
     #[arg(long, value_name = "PERCENT", value_parser = percent, default_value = "1")]
     tolerance: f64,
 
-    /// The root port, where it is not the one above the device
+    /// The root port, if it is not the one above the device
     #[arg(long, value_name = "BDF", value_parser = bdf)]
     port: Option<Bdf>,
 
-    /// The PMU, where it is not the one of the root port
+    /// The PMU, if it is not the one of the root port
     #[arg(long, value_name = "PMU", conflicts_with = "port")]
     pmu: Option<String>,
 
@@ -92,7 +93,8 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     if about.bytes.is_some_and(|holds| holds < bytes) {
         return Err(Refusal::new(format!("{device}: it holds less than {bytes} bytes"), "take a smaller -S").into());
     }
-    let no_memory = |err| Refusal::new(format!("cannot have a buffer of {bytes} bytes: {err}"), "take a smaller -S");
+    let no_memory =
+        |err| Refusal::new(format!("cannot allocate a buffer of {bytes} bytes: {err}"), "take a smaller -S");
     let mut buffer = Buffer::on_node(usize::try_from(bytes)?, None).map_err(no_memory)?;
     let function = port_of(&pmu).and_then(|port| pci::function(&ctx.root, port).ok());
     let is_emulated = function.as_ref().is_some_and(|function| function.emulated.is_some());

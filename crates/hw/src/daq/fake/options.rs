@@ -103,7 +103,7 @@ const RATE_UNSET: u64 = u64::MAX;
 impl FromStr for Options {
     type Err = String;
 
-    /// Parts are kept apart by commas or `&`.
+    /// Commas or `&` separate the parts.
     fn from_str(text: &str) -> Result<Self, String> {
         let mut options = Options::default();
         for part in text.split([',', '&']).filter(|part| !part.is_empty()) {
@@ -152,7 +152,7 @@ impl Options {
             "busy" => self.busy = true,
             _ => {
                 let keys: Vec<&str> = KEYS.iter().map(|(key, _)| *key).collect();
-                return Err(format!("{part:?} is none of {}", keys.join(", ")));
+                return Err(format!("{part:?} is not one of {}", keys.join(", ")));
             }
         }
         Ok(())
@@ -205,7 +205,7 @@ mod tests {
     #[test]
     fn says_which_part_is_wrong() {
         for (bad, part) in [
-            ("seed=1,nonsense", "\"nonsense\" is none of"),
+            ("seed=1,nonsense", "\"nonsense\" is not one of"),
             ("slot=0", "1 to 31"),
             ("model=x", "l, l2 or ku"),
             ("refuse=1", "takes no value"),

@@ -131,7 +131,7 @@ pub fn to_uapi(setup: &Setup) -> UapiSetup {
     };
     let (trigger, trigger_lines) = match setup.trigger {
         Trigger::Now => (SIS8300_TRIGGER_NOW, 0),
-        // A line that is none is the driver's to refuse.
+        // The driver refuses a line that does not exist.
         Trigger::Backplane(line) => (SIS8300_TRIGGER_MLVDS, 1u32.checked_shl(line.into()).unwrap_or(1 << 31)),
     };
     UapiSetup {

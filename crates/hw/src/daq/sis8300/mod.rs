@@ -31,7 +31,7 @@ use crate::{Error, Root, pci};
 /// The driver's name, ours and that of ESS.
 const DRIVER: &str = "sis8300";
 
-/// Bytes of a stream's buffer without a ring where nobody says: one DMA of our driver.
+/// Bytes of a stream's buffer without a ring, unless the caller says otherwise: one DMA of our driver.
 const PIECE: usize = 4 << 20;
 
 // Registers, by word number; docs/spec/sis8300.md.

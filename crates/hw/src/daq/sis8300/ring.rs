@@ -14,9 +14,10 @@ use crate::daq::opened::Opened;
 use crate::daq::pieces::{Window, pieces, whole};
 use crate::probe::sys::{self, Mapping};
 
-/// Buffers where nobody says: one is filled, one is worked on, two for what comes between.
+/// Buffers unless the caller says otherwise: one is filled, one is worked on, and two absorb delays.
 const DEPTH: u32 = 4;
-/// Bytes of a buffer where nobody says: long beside the engine's pause between two, short beside a processor's cache.
+/// Bytes of a buffer unless the caller says otherwise: long beside the engine's pause between two, short beside a
+/// processor's cache.
 const BUFFER: usize = 1 << 20;
 /// How much longer than for a DMA is waited for a buffer, in milliseconds: the driver is to say first what is wrong.
 const PATIENCE_MS: u32 = 10_000;

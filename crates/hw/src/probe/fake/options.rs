@@ -153,7 +153,7 @@ impl Options {
             "emulated" => self.emulated = true,
             _ => {
                 let names: Vec<&str> = KEYS.iter().map(|(name, _)| *name).collect();
-                return Err(format!("{part:?} is none of {}", names.join(", ")));
+                return Err(format!("{part:?} is not one of {}", names.join(", ")));
             }
         }
         Ok(())
@@ -242,7 +242,7 @@ mod tests {
     #[test]
     fn says_which_option_is_wrong() {
         for (bad, part) in [
-            ("seed=1,nonsense", "\"nonsense\" is none of"),
+            ("seed=1,nonsense", "\"nonsense\" is not one of"),
             ("cpus=0", "1 to 4096"),
             ("cpus=2,nodes=3", "3 nodes"),
             ("lose=0", "lose"),
