@@ -94,8 +94,8 @@ impl Record {
     }
 }
 
-/// Brings a record of an older schema to [`SCHEMA`], so that no view has to know what was before. What the older one did
-/// not say stays unknown. docs/record.md says what each schema changed.
+/// Brings a record of an older schema to [`SCHEMA`], so that no view must know the older ones. What the older schema
+/// did not say stays unknown. docs/record.md says what each schema changed.
 ///
 /// A record of a newer schema is left as it is: the reader has to refuse it.
 pub fn upgrade(record: &mut Record) {

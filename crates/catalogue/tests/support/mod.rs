@@ -136,7 +136,7 @@ fn bits(format: &str) -> u32 {
     ranges.split(',').map(|bits| range(bits).count() as u32).sum()
 }
 
-/// What is wrong with these files of a catalogue, held against these trees, each finding a line.
+/// What is wrong with these files of a catalogue, compared with these trees, each finding a line.
 pub fn check(files: &[(&str, &str)], trees: &[Tree]) -> Vec<String> {
     let catalogue = match Catalogue::parse(files) {
         Ok(catalogue) => catalogue,
