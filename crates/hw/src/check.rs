@@ -3,7 +3,7 @@
 
 use pciescope_core::{Environment, Function, Warning};
 
-use crate::doctor::{CHECKS, Case, Found, Look, Machine, Verdict, Warns};
+use crate::doctor::{CHECKS, Case, Found, Machine, Scope, Verdict, Warns};
 use crate::{Root, pci};
 
 /// What spoils a latency measurement of this function on this machine.
@@ -22,7 +22,7 @@ pub fn function_warnings(root: &Root, environment: &Environment, function: &Func
     let machine = Machine::new(root, environment, known);
     let mut warnings = Vec::new();
     for check in CHECKS {
-        let Look::Function(look) = check.look else { continue };
+        let Scope::Function(judge) = check.scope else { continue };
         let (code, is_path) = match check.warns {
             Warns::No => continue,
             Warns::Own(code) => (code, false),
@@ -30,7 +30,7 @@ pub fn function_warnings(root: &Root, environment: &Environment, function: &Func
         };
         let above = function.path.iter().filter(|_| is_path);
         for case in above.chain([&own]).filter_map(|bdf| Case::of(&machine, *bdf)) {
-            warnings.extend(warnings_of(code, look(&case)));
+            warnings.extend(warnings_of(code, judge(&case)));
         }
     }
     warnings
@@ -41,8 +41,8 @@ pub fn machine_warnings(root: &Root, environment: &Environment) -> Vec<Warning> 
     let machine = Machine::new(root, environment, Vec::new());
     let mut warnings = Vec::new();
     for check in CHECKS {
-        let (Look::Machine(look), Warns::Own(code)) = (check.look, check.warns) else { continue };
-        warnings.extend(warnings_of(code, look(&machine)));
+        let (Scope::Machine(judge), Warns::Own(code)) = (check.scope, check.warns) else { continue };
+        warnings.extend(warnings_of(code, judge(&machine)));
     }
     warnings
 }

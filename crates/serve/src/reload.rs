@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use crate::config::{Config, Error};
 
-/// The files are not looked at more often than this, however many requests come.
-const LOOK: Duration = Duration::from_secs(1);
+/// The files are compared no more often than this, however many requests come.
+const REFRESH: Duration = Duration::from_secs(1);
 
 /// The configuration in force.
 pub(crate) struct Current {
@@ -19,7 +19,7 @@ pub(crate) struct Current {
 
 struct Held {
     config: Arc<Config>,
-    looked: Instant,
+    refreshed: Instant,
     /// Why the files, as they are now, are not in force.
     failure: Option<String>,
 }
@@ -27,16 +27,16 @@ struct Held {
 impl Current {
     /// A configuration that was just read.
     pub(crate) fn new(config: Config, note: fn(&str)) -> Self {
-        let held = Held { config: Arc::new(config), looked: Instant::now(), failure: None };
+        let held = Held { config: Arc::new(config), refreshed: Instant::now(), failure: None };
         Current { held: Mutex::new(held), note }
     }
 
     /// The configuration, at most a second older than its files.
     pub(crate) fn config(&self) -> Arc<Config> {
         let mut held = self.held();
-        if held.looked.elapsed() >= LOOK {
-            held.look(self.note);
-            held.looked = Instant::now();
+        if held.refreshed.elapsed() >= REFRESH {
+            held.refresh(self.note);
+            held.refreshed = Instant::now();
         }
         Arc::clone(&held.config)
     }
@@ -52,7 +52,7 @@ impl Current {
 }
 
 impl Held {
-    fn look(&mut self, note: fn(&str)) {
+    fn refresh(&mut self, note: fn(&str)) {
         if self.config.files.are_as_read() {
             if self.failure.take().is_some() {
                 note("the configuration's files are again as they were");

@@ -1,6 +1,6 @@
 //! Bars and histories made of characters.
 
-use crate::look::Look;
+use crate::theme::Theme;
 
 const PARTS: [char; 8] =
     ['\u{258f}', '\u{258e}', '\u{258d}', '\u{258c}', '\u{258b}', '\u{258a}', '\u{2589}', '\u{2588}'];
@@ -10,16 +10,16 @@ const LEVELS_ASCII: [char; 8] = ['_', '.', ':', '-', '=', '+', '*', '#'];
 
 /// A bar of `columns` that is full at 100 %, as its filled and its empty part. Anything above 0 shows; what is no number
 /// or not known is empty.
-pub fn bar(look: Look, percent: Option<f64>, columns: u16) -> (String, String) {
+pub fn bar(theme: Theme, percent: Option<f64>, columns: u16) -> (String, String) {
     let share = percent.filter(|p| p.is_finite()).unwrap_or(0.0).clamp(0.0, 100.0) / 100.0;
-    let (steps, empty) = if look.has_unicode { (8, '\u{b7}') } else { (1, '.') };
+    let (steps, empty) = if theme.has_unicode { (8, '\u{b7}') } else { (1, '.') };
     let total = usize::from(columns) * steps;
     let mut filled = (share * total as f64).round() as usize;
     if share > 0.0 {
         filled = filled.clamp(1, total.max(1));
     }
     let mut text = String::new();
-    if look.has_unicode {
+    if theme.has_unicode {
         text.extend(std::iter::repeat_n(PARTS[7], filled / 8));
         if filled % 8 > 0 {
             text.push(PARTS[filled % 8 - 1]);
@@ -33,8 +33,8 @@ pub fn bar(look: Look, percent: Option<f64>, columns: u16) -> (String, String) {
 }
 
 /// A value as one character, from nothing to `most`.
-pub fn level(look: Look, value: f64, most: f64) -> char {
-    let levels = if look.has_unicode { LEVELS } else { LEVELS_ASCII };
+pub fn level(theme: Theme, value: f64, most: f64) -> char {
+    let levels = if theme.has_unicode { LEVELS } else { LEVELS_ASCII };
     if !value.is_finite() {
         return '?';
     }
@@ -45,12 +45,12 @@ pub fn level(look: Look, value: f64, most: f64) -> char {
 }
 
 /// The last `columns` values as one line, the newest at the right; blanks where there is none. Full height is the largest.
-pub fn history(look: Look, values: &[Option<f64>], columns: u16) -> String {
+pub fn history(theme: Theme, values: &[Option<f64>], columns: u16) -> String {
     let columns = usize::from(columns);
     let shown = &values[values.len().saturating_sub(columns)..];
     let most = largest(shown);
     let blanks = std::iter::repeat_n(' ', columns - shown.len());
-    blanks.chain(shown.iter().map(|value| value.map_or(' ', |value| level(look, value, most)))).collect()
+    blanks.chain(shown.iter().map(|value| value.map_or(' ', |value| level(theme, value, most)))).collect()
 }
 
 /// The largest number among values; 0 where there is none.
@@ -59,10 +59,10 @@ pub fn largest(values: &[Option<f64>]) -> f64 {
 }
 
 /// The last `columns` values as a chart of `rows` lines from the top down, full at `most`.
-pub fn chart(look: Look, values: &[Option<f64>], most: f64, columns: u16, rows: u16) -> Vec<String> {
+pub fn chart(theme: Theme, values: &[Option<f64>], most: f64, columns: u16, rows: u16) -> Vec<String> {
     let (columns, rows) = (usize::from(columns), usize::from(rows));
     let shown = &values[values.len().saturating_sub(columns)..];
-    let steps = if look.has_unicode { 8 } else { 1 };
+    let steps = if theme.has_unicode { 8 } else { 1 };
     let height = |value: f64| {
         if !value.is_finite() || most <= 0.0 || !most.is_finite() || value <= 0.0 {
             return 0;
@@ -73,9 +73,9 @@ pub fn chart(look: Look, values: &[Option<f64>], most: f64, columns: u16, rows: 
         let Some(value) = value else { return ' ' };
         let filled = height(value).saturating_sub(from_bottom * steps);
         match filled.min(steps) {
-            0 if from_bottom == 0 => LEVELS_OF_NOTHING[usize::from(look.has_unicode)],
+            0 if from_bottom == 0 => LEVELS_OF_NOTHING[usize::from(theme.has_unicode)],
             0 => ' ',
-            _ if !look.has_unicode => '#',
+            _ if !theme.has_unicode => '#',
             n => LEVELS[n - 1],
         }
     };
@@ -95,11 +95,11 @@ const LEVELS_OF_NOTHING: [char; 2] = ['_', '\u{2581}'];
 mod tests {
     use super::*;
 
-    const BLOCKS: Look = Look { has_unicode: true, has_colour: true };
-    const PLAIN: Look = Look { has_unicode: false, has_colour: false };
+    const BLOCKS: Theme = Theme { has_unicode: true, has_colour: true };
+    const PLAIN: Theme = Theme { has_unicode: false, has_colour: false };
 
-    fn joined(look: Look, percent: Option<f64>, columns: u16) -> String {
-        let (filled, empty) = bar(look, percent, columns);
+    fn joined(theme: Theme, percent: Option<f64>, columns: u16) -> String {
+        let (filled, empty) = bar(theme, percent, columns);
         filled + &empty
     }
 
@@ -108,8 +108,8 @@ mod tests {
         for percent in [None, Some(f64::NAN), Some(-1.0), Some(0.0), Some(0.001), Some(50.0), Some(100.0), Some(1e300)]
         {
             for columns in [0, 1, 7] {
-                for look in [BLOCKS, PLAIN] {
-                    assert_eq!(joined(look, percent, columns).chars().count(), usize::from(columns), "{percent:?}");
+                for theme in [BLOCKS, PLAIN] {
+                    assert_eq!(joined(theme, percent, columns).chars().count(), usize::from(columns), "{percent:?}");
                 }
             }
         }

@@ -12,14 +12,14 @@
 
 pub mod bars;
 mod draw;
-pub mod look;
 pub mod model;
 pub mod state;
 pub mod text;
+pub mod theme;
 mod tree;
 
 pub use draw::{draw, page};
-pub use look::Look;
 pub use model::Model;
 pub use ratatui;
 pub use state::{Action, Origin, State};
+pub use theme::Theme;

@@ -3,8 +3,8 @@
 use pciescope_core::{Bdf, Record};
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-use crate::look::Look;
 use crate::model::Model;
+use crate::theme::Theme;
 use crate::tree::{self, Row};
 
 /// The longest filter.
@@ -122,10 +122,10 @@ pub enum Action {
     Pause(bool),
     /// Take the next interval of a replay.
     Step,
-    /// Replay so many times faster than it was recorded.
+    /// Replay at this multiple of the recorded speed.
     Speed(f64),
-    /// Look at the machine's functions again.
-    Look,
+    /// Read the machine's functions again.
+    Refresh,
 }
 
 /// Everything that a screen is made of.
@@ -134,7 +134,7 @@ pub struct State {
     /// What the records say.
     pub model: Model,
     /// What the terminal can show.
-    pub look: Look,
+    pub theme: Theme,
     /// Where the records come from.
     pub origin: Origin,
     /// Intervals that were counted and not taken, because the terminal was too slow.
@@ -170,10 +170,10 @@ pub struct State {
 
 impl State {
     /// The first screen.
-    pub fn new(look: Look, origin: Origin) -> Self {
+    pub fn new(theme: Theme, origin: Origin) -> Self {
         State {
             model: Model::default(),
-            look,
+            theme,
             origin,
             skipped: 0,
             notice: None,
@@ -273,7 +273,7 @@ impl State {
             KeyCode::Left | KeyCode::Char(',') => self.earlier(),
             KeyCode::Char('+' | '=') => self.speed(2.0),
             KeyCode::Char('-') => self.speed(0.5),
-            KeyCode::F(5) => Action::Look,
+            KeyCode::F(5) => Action::Refresh,
             _ if self.is_help => {
                 self.is_help = false;
                 Action::Draw

@@ -10,7 +10,7 @@ use pciescope_core::{Below, Failure, Function, Instance, Interval, Link, Metric,
 use pciescope_tui::ratatui::Terminal;
 use pciescope_tui::ratatui::backend::TestBackend;
 use pciescope_tui::ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-use pciescope_tui::{Look, Origin, State, draw, page};
+use pciescope_tui::{Origin, State, Theme, draw, page};
 use proptest::prelude::*;
 
 const NAMES: [&str; 12] = [
@@ -128,7 +128,7 @@ proptest! {
         has_unicode in any::<bool>(),
     ) {
         let origin = Origin::Replay { name: "f".to_owned(), speed: 1.0, has_ended: false };
-        let mut state = State::new(Look { has_unicode, has_colour: true }, origin);
+        let mut state = State::new(Theme { has_unicode, has_colour: true }, origin);
         if let Some(functions) = inventory {
             state.model.set_functions(functions);
         }

@@ -13,10 +13,10 @@ use pciescope_tui::ratatui::backend::TestBackend;
 use pciescope_tui::ratatui::buffer::Buffer;
 use pciescope_tui::ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use pciescope_tui::ratatui::style::Color;
-use pciescope_tui::{Action, Look, Origin, State, draw};
+use pciescope_tui::{Action, Origin, State, Theme, draw};
 
-const BLOCKS: Look = Look { has_unicode: true, has_colour: true };
-const PLAIN: Look = Look { has_unicode: false, has_colour: false };
+const BLOCKS: Theme = Theme { has_unicode: true, has_colour: true };
+const PLAIN: Theme = Theme { has_unicode: false, has_colour: false };
 
 fn check(name: &str, got: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/screens").join(format!("{name}.txt"));
@@ -50,9 +50,9 @@ fn screen(state: &State, columns: u16, lines: u16) -> String {
     text + &rule
 }
 
-fn replayed(look: Look, seconds: u64) -> State {
+fn replayed(theme: Theme, seconds: u64) -> State {
     let origin = Origin::Replay { name: "run.jsonl".to_owned(), speed: 1.0, has_ended: false };
-    let mut state = State::new(look, origin);
+    let mut state = State::new(theme, origin);
     for one in sample::run(seconds).chunk_by(|one, other| one.interval == other.interval) {
         state.take(one);
     }
@@ -156,15 +156,15 @@ fn a_port_that_is_removed_and_comes_back() {
 
 #[test]
 fn hostile_names_and_figures_stay_in_their_cells() {
-    for (name, look) in [("hostile", BLOCKS), ("hostile-ascii", PLAIN)] {
-        let mut state = State::new(look, Origin::Live { interval_ns: 250_000_000 });
+    for (name, theme) in [("hostile", BLOCKS), ("hostile-ascii", PLAIN)] {
+        let mut state = State::new(theme, Origin::Live { interval_ns: 250_000_000 });
         state.take(&sample::hostile());
         check(&format!("{name}-80x24"), &screen(&state, 80, 24));
         check(&format!("{name}-120x40"), &screen(&state, 120, 40));
         press(&mut state, "\n");
         check(&format!("{name}-zoom-80x24"), &screen(&state, 80, 24));
         for cell in buffer(&state, 120, 40).content() {
-            let is_ours = |c: char| !c.is_control() && (look.has_unicode || c.is_ascii());
+            let is_ours = |c: char| !c.is_control() && (theme.has_unicode || c.is_ascii());
             assert!(cell.symbol().chars().all(is_ours), "{:?}", cell.symbol());
         }
     }
@@ -242,12 +242,12 @@ fn figures_that_are_scaled_or_lower_limits_say_so() {
 
 #[test]
 fn without_colours_there_are_none() {
-    let coloured = |look: Look| {
-        let cells = buffer(&replayed(look, 5), 120, 40);
+    let coloured = |theme: Theme| {
+        let cells = buffer(&replayed(theme, 5), 120, 40);
         cells.content().iter().any(|cell| cell.fg != Color::Reset || cell.bg != Color::Reset)
     };
     assert!(coloured(BLOCKS));
-    assert!(!coloured(Look { has_colour: false, ..BLOCKS }));
+    assert!(!coloured(Theme { has_colour: false, ..BLOCKS }));
 }
 
 #[test]

@@ -30,8 +30,8 @@ use crate::cmd::stat::place;
 const PORT: u16 = 9713;
 /// The shortest time between readings, in nanoseconds.
 const SHORTEST_NS: u64 = 100_000_000;
-/// So often links, drivers and error counts are read, and new PMUs looked for, in nanoseconds.
-const LOOK_NS: u64 = 10_000_000_000;
+/// The time between two readings of links, drivers and error counts, and between two searches for new PMUs, in nanoseconds.
+const REFRESH_NS: u64 = 10_000_000_000;
 
 /// The arguments of `pciescope serve`.
 #[derive(Debug, clap::Args)]
@@ -39,12 +39,12 @@ const LOOK_NS: u64 = 10_000_000_000;
 Examples:
   pciescope serve                               /metrics and a live page on http://127.0.0.1:9713/
   pciescope serve -I 10s                        less often, for monitoring alone
-  pciescope serve --metric bandwidth,states     which figures are counted
-  pciescope serve --replay run.jsonl            a file of `pciescope stat -I` as if it were now
-  pciescope serve --listen :9713 --config web.yml   other machines may read, with TLS and a password
+  pciescope serve --metric bandwidth,states     count these figures only
+  pciescope serve --replay run.jsonl            show a file of `pciescope stat -I` as if live
+  pciescope serve --listen :9713 --config web.yml   let other machines read, with TLS and a password
 
-Requests read: none of them changes anything, and no path leads to a device. Where there are no counters, links, drivers
-and error counts are exported all the same. docs/serve.md has the metrics, the configuration file, and the service.")]
+No request changes anything or reaches a device. Without counters, serve still exports links, drivers and error counts.
+docs/serve.md describes the metrics, the configuration file and the service.")]
 pub struct Args {
     /// Root ports, devices below them, or PMUs (`*` and `?` allowed); all where none is given
     #[arg(value_name = "BDF|PMU", value_parser = place, conflicts_with = "replay")]
@@ -54,7 +54,7 @@ pub struct Args {
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', conflicts_with = "replay", value_parser = NonEmptyStringValueParser::new())]
     metric: Vec<String>,
 
-    /// Read every so many milliseconds (or a time with its unit: 500ms, 10s); with --replay, show an interval for so long [default: 1000, or as recorded]
+    /// The time between two readings in milliseconds, or with a unit: 500ms, 10s; with --replay, how long each interval is shown [default: 1000, or as recorded]
     #[arg(short = 'I', long, value_name = "MS", value_parser = interval)]
     interval: Option<u64>,
 
@@ -62,11 +62,11 @@ pub struct Args {
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9713", value_parser = listen)]
     listen: SocketAddr,
 
-    /// TLS, users and tokens, as Prometheus' exporters have it (web-config); needed for any address but this machine's own
+    /// TLS, users and tokens, in the web-config format of Prometheus' exporters; required for any address but loopback
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// Show the records of FILE (- for the standard input) instead of counting
+    /// Show the records of FILE instead of counting; `-` reads stdin
     #[arg(long, value_name = "FILE")]
     replay: Option<PathBuf>,
 
@@ -102,7 +102,7 @@ fn listen(text: &str) -> Result<SocketAddr, String> {
         .map_err(|_| "write an IP address and a port, for example 127.0.0.1:9713 or [::1]:9713".to_owned())
 }
 
-/// A descriptor that becomes readable with a signal: a wait that began just before one does not sleep through it.
+/// A descriptor that a signal makes readable, so that no wait sleeps through a signal.
 fn signals() -> std::io::Result<OwnedFd> {
     let (wake, tell) = UnixStream::pair()?;
     for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -164,8 +164,8 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
             present = inventory::read(&ctx.root, &present);
             state.set_devices(present.iter().map(device).collect());
         }
-        // A signal that stops and continues the program wakes it too.
-        let next = feeder.is_some().then(|| now_ns() + LOOK_NS);
+        // Stopping and continuing the program wakes it too.
+        let next = feeder.is_some().then(|| now_ns() + REFRESH_NS);
         waiter.until(next)?;
         if !ctx.stop.is_set() {
             look_after(&mut feeder, has_inventory)?;
@@ -179,22 +179,22 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Takes the thread that has records when it has ended. The end of a replay is one; counting goes on as long as the program,
-/// also where there is nothing to count: a server whose figures stand still would look like one.
+/// Joins the thread that reads the records once it has ended. A replay may end. Counting may not: the server would go on
+/// with figures that no longer change.
 fn look_after(feeder: &mut Option<JoinHandle<()>>, is_counting: bool) -> anyhow::Result<()> {
     let Some(ended) = feeder.take_if(|feeder| feeder.is_finished()) else { return Ok(()) };
     match ended.join() {
         Ok(()) if !is_counting => Ok(()),
         _ => Err(Refusal {
-            text: "the thread that reads the counters came to an unexpected end".to_owned(),
-            hint: Some("start it again; please report what stands above".to_owned()),
+            text: "the thread that reads the counters ended unexpectedly".to_owned(),
+            hint: Some("start serve again, and report the message above".to_owned()),
         }
         .into()),
     }
 }
 
-/// Refuses what was typed wrong where nothing of it is there; what else is not there may come. A machine without counters is no
-/// mistake: what sysfs says is served.
+/// Refuses names of which nothing is present; the server waits for others that are absent. A machine without counters is
+/// accepted: serve exports what sysfs says.
 fn check(ctx: &Ctx, wanted: &Wanted) -> anyhow::Result<()> {
     match counters::choose_present(&ctx.root, wanted) {
         Ok(choice) => {

@@ -29,12 +29,12 @@ use pciescope_core::{Bdf, Checked, Ended, Finding};
 pub use case::{Case, Found, Machine, Unseen, Verdict};
 pub use readings::Readings;
 
-/// How a check looks.
+/// What a check examines, and the function that does it.
 #[derive(Debug, Clone, Copy)]
-pub enum Look {
-    /// At one function.
+pub enum Scope {
+    /// One PCI function.
     Function(fn(&Case) -> Verdict),
-    /// At the machine.
+    /// The machine.
     Machine(fn(&Machine) -> Verdict),
 }
 
@@ -58,16 +58,16 @@ pub struct Check {
     pub looks_at: &'static str,
     /// Whether measurements warn of it.
     pub warns: Warns,
-    /// How it looks.
-    pub look: Look,
+    /// What it examines, and by which function.
+    pub scope: Scope,
 }
 
-const fn function(name: &'static str, look: fn(&Case) -> Verdict, looks_at: &'static str) -> Check {
-    Check { name, looks_at, warns: Warns::No, look: Look::Function(look) }
+const fn function(name: &'static str, judge: fn(&Case) -> Verdict, looks_at: &'static str) -> Check {
+    Check { name, looks_at, warns: Warns::No, scope: Scope::Function(judge) }
 }
 
-const fn machine(name: &'static str, look: fn(&Machine) -> Verdict, looks_at: &'static str) -> Check {
-    Check { name, looks_at, warns: Warns::No, look: Look::Machine(look) }
+const fn machine(name: &'static str, judge: fn(&Machine) -> Verdict, looks_at: &'static str) -> Check {
+    Check { name, looks_at, warns: Warns::No, scope: Scope::Machine(judge) }
 }
 
 impl Check {
@@ -79,7 +79,7 @@ impl Check {
     }
     /// Whether it looks at the machine, not at a function.
     pub fn is_of_machine(&self) -> bool {
-        matches!(self.look, Look::Machine(_))
+        matches!(self.scope, Scope::Machine(_))
     }
 }
 
@@ -204,13 +204,13 @@ impl Examined {
 pub fn examine(machine: &Machine, functions: &[Bdf], checks: &[&'static Check]) -> Vec<Examined> {
     let mut all = Vec::new();
     for check in checks {
-        match check.look {
-            Look::Function(look) => {
+        match check.scope {
+            Scope::Function(judge) => {
                 for case in functions.iter().filter_map(|bdf| Case::of(machine, *bdf)) {
-                    all.push(Examined { check, bdf: Some(case.bdf), verdict: look(&case) });
+                    all.push(Examined { check, bdf: Some(case.bdf), verdict: judge(&case) });
                 }
             }
-            Look::Machine(look) => all.push(Examined { check, bdf: None, verdict: look(machine) }),
+            Scope::Machine(judge) => all.push(Examined { check, bdf: None, verdict: judge(machine) }),
         }
     }
     all

@@ -17,7 +17,7 @@ pub fn lines(state: &State) -> Vec<(String, Style)> {
     for source in state.model.sources.iter().filter(is_other) {
         let name = fit(&clean(&tree::name(source)), 26);
         if let Some(failure) = source.failure(span) {
-            lines.push((format!("{:>7} {:<8} {name} {}", "-", "", clean(&failure.code)), state.look.bad()));
+            lines.push((format!("{:>7} {:<8} {name} {}", "-", "", clean(&failure.code)), state.theme.bad()));
         }
         for (what, unit, figure) in source.figures(span) {
             let line = format!("{:>7} {:<8} {name} {}", cell(Some(figure)), fit(&clean(unit), 8), clean(what));
@@ -35,10 +35,10 @@ pub fn draw(pen: &mut Pen<'_>, state: &State) {
     let lines = lines(state);
     if lines.is_empty() {
         let text = "no other counter is read; `pciescope stat -e` reads one by name, and its records can be replayed";
-        pen.put(0, 0, pen.width(), text, pen.look.quiet());
+        pen.put(0, 0, pen.width(), text, pen.theme.quiet());
         return;
     }
-    let style = pen.look.columns();
+    let style = pen.theme.columns();
     pen.paint(0, style);
     pen.put(0, 0, pen.width(), &format!("{:>7} {:<8} COUNTER", "VALUE", "UNIT"), style);
     let height = pen.height().saturating_sub(1);

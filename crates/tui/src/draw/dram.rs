@@ -105,7 +105,7 @@ pub fn draw(pen: &mut Pen<'_>, state: &State) {
             0,
             pen.width(),
             "no DRAM channel is counted here (`pciescope stat --list` shows what can be)",
-            pen.look.quiet(),
+            pen.theme.quiet(),
         );
         return;
     }
@@ -163,7 +163,7 @@ fn table(pen: &mut Pen<'_>, state: &State, dies: &[Die<'_>], is_long: bool, scro
 }
 
 fn heading(pen: &mut Pen<'_>, columns: &Columns, part: &str) {
-    let style = pen.look.columns();
+    let style = pen.theme.columns();
     pen.paint(0, style);
     let title = format!("DRAM{part}");
     let title = if width(&title) <= columns.name { &title } else { "DRAM" };
@@ -183,7 +183,7 @@ fn heading(pen: &mut Pen<'_>, columns: &Columns, part: &str) {
 }
 
 fn draw_die(pen: &mut Pen<'_>, y: u16, state: &State, span: u64, die: &Die<'_>, columns: &Columns) {
-    let title = pen.look.title();
+    let title = pen.theme.title();
     pen.put(1, y, columns.name, &die.name(), title);
     let figure = |name: &str| cell(die.figure(name, span));
     let x = rates(pen, y, columns, &figure("read_bytes_per_s"), &figure("write_bytes_per_s"), die.share(span));
@@ -197,12 +197,12 @@ fn draw_die(pen: &mut Pen<'_>, y: u16, state: &State, span: u64, die: &Die<'_>, 
             let most = bars::largest(&totals);
             (totals, most)
         };
-        values.iter().map(|value| value.map_or(' ', |value| bars::level(pen.look, value, most))).collect()
+        values.iter().map(|value| value.map_or(' ', |value| bars::level(pen.theme, value, most))).collect()
     };
     let levels = levels(span);
     let mut x = x;
     if columns.levels > 0 {
-        pen.put(x, y, columns.levels, &levels, pen.look.bar(0.0));
+        pen.put(x, y, columns.levels, &levels, pen.theme.bar(0.0));
         x += columns.levels + 1;
     }
     let both = |number: u64| {
@@ -216,7 +216,7 @@ fn draw_channel(pen: &mut Pen<'_>, y: u16, state: &State, span: u64, channel: &S
     pen.put(2, y, columns.name - 1, &clean(&tree::name(channel)), Style::new());
     if let Some(failure) = channel.failure(span) {
         let text = format!("{}: nothing counts any more", clean(&failure.code));
-        pen.put(columns.name + 2, y, pen.width(), &text, pen.look.bad());
+        pen.put(columns.name + 2, y, pen.width(), &text, pen.theme.bad());
         return;
     }
     let figure = |name: &str| cell(channel.figure(name, span));
@@ -237,6 +237,6 @@ fn rates(pen: &mut Pen<'_>, y: u16, columns: &Columns, read: &str, write: &str, 
 }
 
 fn past(pen: &mut Pen<'_>, x: u16, y: u16, columns: &Columns, values: Vec<Option<f64>>) {
-    let text = bars::history(pen.look, &values, columns.history);
-    pen.put(x, y, columns.history, &text, pen.look.history());
+    let text = bars::history(pen.theme, &values, columns.history);
+    pen.put(x, y, columns.history, &text, pen.theme.history());
 }

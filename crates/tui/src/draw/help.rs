@@ -22,7 +22,7 @@ pub const KEYS: [(&str, &str); 18] = [
     ("p Space", "pause and go on; counters are read on meanwhile"),
     (", . Left Right", "one interval back or on (pauses)"),
     ("+ -", "replay twice or half as fast"),
-    ("F5", "look at the machine's functions again"),
+    ("F5", "read the machine's functions again"),
     ("Ctrl-L", "draw the screen anew"),
     ("Ctrl-Z", "suspend (fg comes back)"),
 ];
@@ -41,9 +41,9 @@ const MARKS: [&str; 9] = [
 
 /// Draws the help.
 pub fn draw(pen: &mut Pen<'_>, state: &State) {
-    let mut lines: Vec<(String, Style)> = vec![("Keys".to_owned(), pen.look.title())];
+    let mut lines: Vec<(String, Style)> = vec![("Keys".to_owned(), pen.theme.title())];
     lines.extend(KEYS.iter().map(|(keys, what)| (format!("  {keys:<15} {what}"), Style::new())));
-    lines.push(("Marks".to_owned(), pen.look.title()));
+    lines.push(("Marks".to_owned(), pen.theme.title()));
     lines.extend(MARKS.iter().map(|mark| (format!("  {mark}"), Style::new())));
     pen.lines(&lines, state.scroll);
 }

@@ -13,9 +13,9 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 
 use crate::bars;
-use crate::look::Look;
 use crate::state::{Origin, State, View};
 use crate::text::{ascii, clean, clock, duration, fit, percent, period, short, width, wrap};
+use crate::theme::Theme;
 
 /// Less than this and nothing sensible fits.
 const LEAST: (u16, u16) = (30, 6);
@@ -24,7 +24,7 @@ const LEAST: (u16, u16) = (30, 6);
 pub(crate) struct Pen<'b> {
     buffer: &'b mut Buffer,
     area: Rect,
-    pub look: Look,
+    pub theme: Theme,
 }
 
 impl Pen<'_> {
@@ -41,7 +41,7 @@ impl Pen<'_> {
         let from = from.min(self.area.height);
         let lines = lines.min(self.area.height - from);
         let area = Rect::new(self.area.x, self.area.y + from, self.area.width, lines);
-        Pen { buffer: self.buffer, area, look: self.look }
+        Pen { buffer: self.buffer, area, theme: self.theme }
     }
 
     /// Puts text into at most `columns` and gives the column behind it.
@@ -50,7 +50,7 @@ impl Pen<'_> {
         if y >= self.area.height || columns == 0 {
             return x;
         }
-        let text = if self.look.has_unicode { fit(text, columns) } else { fit(&ascii(text), columns) };
+        let text = if self.theme.has_unicode { fit(text, columns) } else { fit(&ascii(text), columns) };
         self.buffer.set_stringn(self.area.x + x, self.area.y + y, &text, usize::from(columns), style);
         x + width(&text).min(columns)
     }
@@ -63,9 +63,9 @@ impl Pen<'_> {
 
     /// Puts a bar.
     pub fn bar(&mut self, x: u16, y: u16, columns: u16, percent: Option<f64>) {
-        let (filled, empty) = bars::bar(self.look, percent, columns);
-        let end = self.put(x, y, columns, &filled, self.look.bar(percent.unwrap_or(0.0)));
-        self.put(end, y, (x + columns).saturating_sub(end), &empty, self.look.quiet());
+        let (filled, empty) = bars::bar(self.theme, percent, columns);
+        let end = self.put(x, y, columns, &filled, self.theme.bar(percent.unwrap_or(0.0)));
+        self.put(end, y, (x + columns).saturating_sub(end), &empty, self.theme.quiet());
     }
 
     /// Gives a line a style on top of what stands there.
@@ -87,7 +87,7 @@ impl Pen<'_> {
             let more = format!(" {} more, PgDn ", below + 1);
             let columns = self.area.width;
             self.put(0, self.area.height - 1, columns, &" ".repeat(usize::from(columns)), Style::new());
-            self.put(0, self.area.height - 1, columns, &more, self.look.quiet());
+            self.put(0, self.area.height - 1, columns, &more, self.theme.quiet());
         }
     }
 }
@@ -95,7 +95,7 @@ impl Pen<'_> {
 /// Draws the screen.
 pub fn draw(frame: &mut Frame, state: &State) {
     let area = frame.area();
-    let mut pen = Pen { buffer: frame.buffer_mut(), area, look: state.look };
+    let mut pen = Pen { buffer: frame.buffer_mut(), area, theme: state.theme };
     if area.width < LEAST.0 || area.height < LEAST.1 {
         let text = format!("too small: {}x{}, needs {}x{}", area.width, area.height, LEAST.0, LEAST.1);
         for (y, line) in wrap(&text, area.width).iter().enumerate() {
@@ -141,24 +141,24 @@ fn overview(pen: &mut Pen<'_>, state: &State) {
 pub fn page(state: &State, columns: u16, most: u16) -> String {
     let lines = |rows: usize| u16::try_from(rows).unwrap_or(u16::MAX).clamp(LEAST.1, most.max(LEAST.1));
     let rows = state.rows().0.len() + state.model.sources.len() + state.model.probes.len() + 12;
-    let mut text = on_paper(state.look, columns, lines(rows), |pen| {
+    let mut text = on_paper(state.theme, columns, lines(rows), |pen| {
         let head = head(pen, state);
         let rest = pen.height() - head;
         view(&mut pen.part(head, rest), state);
     });
     let others = counters::lines(state);
     if !others.is_empty() {
-        text += &on_paper(state.look, columns, lines(others.len() + 1), |pen| counters::draw(pen, state));
+        text += &on_paper(state.theme, columns, lines(others.len() + 1), |pen| counters::draw(pen, state));
     }
     text
 }
 
 /// Draws on a screen that nobody sees and gives its lines. The table of channels stands at the lower end of a screen; a page
 /// needs no room between.
-fn on_paper(look: Look, columns: u16, lines: u16, draw: impl FnOnce(&mut Pen<'_>)) -> String {
+fn on_paper(theme: Theme, columns: u16, lines: u16, draw: impl FnOnce(&mut Pen<'_>)) -> String {
     let area = Rect::new(0, 0, columns.max(LEAST.0), lines);
     let mut buffer = Buffer::empty(area);
-    draw(&mut Pen { buffer: &mut buffer, area, look });
+    draw(&mut Pen { buffer: &mut buffer, area, theme });
     screen(&buffer).lines().filter(|line| !line.is_empty()).map(|line| format!("{line}\n")).collect()
 }
 
@@ -185,16 +185,16 @@ fn screen(buffer: &Buffer) -> String {
 
 /// The lines at the top: what, whence, when; sums; the probes; what is missing. Gives how many they are.
 fn head(pen: &mut Pen<'_>, state: &State) -> u16 {
-    let (look, columns) = (pen.look, pen.width());
+    let (theme, columns) = (pen.theme, pen.width());
     let when = when(state);
     pen.put_right(0, 0, columns, &when, Style::new());
     let room = columns.saturating_sub(width(&when) + 1);
-    let mut x = pen.put(0, 0, room, "pciescope", look.title()) + 1;
+    let mut x = pen.put(0, 0, room, "pciescope", theme.title()) + 1;
     if let Some(machine) = &state.model.machine {
         x = pen.put(x, 0, room.saturating_sub(x), &clean(machine), Style::new()) + 1;
     }
     if state.model.is_emulated {
-        pen.put(x, 0, room.saturating_sub(x), "(guest)", look.doubtful());
+        pen.put(x, 0, room.saturating_sub(x), "(guest)", theme.doubtful());
     }
     let mut y = 1;
     if state.shown().is_some() {
@@ -209,7 +209,7 @@ fn head(pen: &mut Pen<'_>, state: &State) -> u16 {
     }
     for line in no_counters(pen, state) {
         if y + 3 < pen.height() {
-            pen.put(0, y, columns, &line, look.doubtful());
+            pen.put(0, y, columns, &line, theme.doubtful());
             y += 1;
         }
     }
@@ -271,15 +271,15 @@ fn sums(state: &State) -> String {
 }
 
 fn probe_line(pen: &mut Pen<'_>, probe: &crate::model::Probe) {
-    let (look, columns) = (pen.look, pen.width());
+    let (theme, columns) = (pen.theme, pen.width());
     let name = probe.bdf.map_or_else(|| "?".to_owned(), |bdf| bdf.to_string());
-    let x = pen.put(0, 0, columns, &format!("probe {name} "), look.title());
+    let x = pen.put(0, 0, columns, &format!("probe {name} "), theme.title());
     if let (Some(failure), None) = (&probe.failure, probe.p50_ns) {
         let who = format!("{name}: ");
         let text = clean(&failure.text);
         let text = text.strip_prefix(&who).unwrap_or(&text);
         let hint = failure.hint.as_deref().map(|hint| format!("; hint: {}", clean(hint))).unwrap_or_default();
-        pen.put(x, 0, columns, &format!("not measured: {text}{hint}"), look.doubtful());
+        pen.put(x, 0, columns, &format!("not measured: {text}{hint}"), theme.doubtful());
         return;
     }
     let time = |ns: Option<f64>| ns.map_or_else(|| "-".to_owned(), duration);
@@ -287,25 +287,25 @@ fn probe_line(pen: &mut Pen<'_>, probe: &crate::model::Probe) {
     let x = pen.put(x, 0, columns, &text, Style::new()) + 1;
     let emulated = if probe.is_emulated { " emulated!" } else { "" };
     let about = format!("({} reads of {} by {}{emulated})", probe.count, clean(&probe.target), clean(&probe.backend));
-    let x = pen.put(x, 0, columns, &about, if probe.is_emulated { look.doubtful() } else { look.quiet() }) + 1;
+    let x = pen.put(x, 0, columns, &about, if probe.is_emulated { theme.doubtful() } else { theme.quiet() }) + 1;
     if columns.saturating_sub(x) >= 8 {
         let medians: Vec<Option<f64>> = probe.medians.iter().copied().collect();
         let room = (columns - x).min(40);
-        pen.put(x, 0, room, &bars::history(look, &medians, room), look.history());
+        pen.put(x, 0, room, &bars::history(theme, &medians, room), theme.history());
     }
 }
 
 fn foot(pen: &mut Pen<'_>, state: &State) {
-    let (look, columns) = (pen.look, pen.width());
+    let (theme, columns) = (pen.theme, pen.width());
     if state.is_typing {
-        let x = pen.put(0, 0, columns, "filter: ", look.title());
+        let x = pen.put(0, 0, columns, "filter: ", theme.title());
         let x = pen.put(x, 0, columns, &clean(&state.filter), Style::new());
-        let x = pen.put(x, 0, columns, " ", look.selected());
-        pen.put(x + 1, 0, columns, "Enter keep  Esc clear", look.quiet());
+        let x = pen.put(x, 0, columns, " ", theme.selected());
+        pen.put(x + 1, 0, columns, "Enter keep  Esc clear", theme.quiet());
         return;
     }
     if let Some(notice) = &state.notice {
-        pen.put(0, 0, columns, &clean(notice), look.doubtful());
+        pen.put(0, 0, columns, &clean(notice), theme.doubtful());
         return;
     }
     let warnings = state.model.warnings.len();
@@ -322,11 +322,11 @@ fn foot(pen: &mut Pen<'_>, state: &State) {
         true => parts.push("/ filter".to_owned()),
         false => parts.insert(2, format!("filter: {} (Esc)", clean(&state.filter))),
     }
-    let end = pen.put(0, 0, columns, &parts.join("  "), look.quiet());
+    let end = pen.put(0, 0, columns, &parts.join("  "), theme.quiet());
     if warnings > 0 {
         let text = format!("5: {warnings} warning{}", if warnings == 1 { "" } else { "s" });
         if columns.saturating_sub(end) > width(&text) {
-            pen.put_right(0, 0, columns, &text, look.doubtful());
+            pen.put_right(0, 0, columns, &text, theme.doubtful());
         }
     }
 }

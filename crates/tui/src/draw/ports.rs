@@ -130,20 +130,20 @@ pub fn draw(pen: &mut Pen<'_>, state: &State, is_links: bool) {
             (true, None) if state.model.no_counters.is_none() => "waiting for the first interval",
             _ => "no PCIe port in these records",
         };
-        pen.put(1, 1, pen.width(), text, pen.look.quiet());
+        pen.put(1, 1, pen.width(), text, pen.theme.quiet());
         return;
     }
     for (y, row) in rows.iter().skip(first).take(shown).enumerate() {
         let y = y as u16 + 1;
         draw_row(pen, y, state, span, row, &columns, has_counters);
         if first + usize::from(y) - 1 == chosen {
-            pen.paint(y, pen.look.selected());
+            pen.paint(y, pen.theme.selected());
         }
     }
 }
 
 fn heading(pen: &mut Pen<'_>, columns: &Columns, has_counters: bool, part: &str) {
-    let style = pen.look.columns();
+    let style = pen.theme.columns();
     pen.paint(0, style);
     if !has_counters {
         let name = columns.name.max(19) + 1;
@@ -184,7 +184,7 @@ fn draw_row(pen: &mut Pen<'_>, y: u16, state: &State, span: u64, row: &Row, colu
     };
     let end = pen.put(1, y, columns.name, &name, Style::new());
     if let Some(driver) = source.port.as_ref().and_then(|port| port.driver.as_deref()).filter(|_| columns.name > 20) {
-        pen.put(end + 1, y, (columns.name + 1).saturating_sub(end + 1), &clean(driver), pen.look.quiet());
+        pen.put(end + 1, y, (columns.name + 1).saturating_sub(end + 1), &clean(driver), pen.theme.quiet());
     }
     let mut x = columns.name + 2;
     for (_, wide, column) in &columns.rest {
@@ -198,7 +198,7 @@ fn draw_row(pen: &mut Pen<'_>, y: u16, state: &State, span: u64, row: &Row, colu
             + 2
             + columns.rest.first().filter(|(.., column)| *column == Column::Link).map_or(0, |c| c.1 + 1);
         pen.put(from, y, pen.width(), &" ".repeat(usize::from(pen.width())), Style::new());
-        pen.put(from, y, pen.width(), &text, pen.look.bad());
+        pen.put(from, y, pen.width(), &text, pen.theme.bad());
     }
 }
 
@@ -206,7 +206,7 @@ fn draw_row(pen: &mut Pen<'_>, y: u16, state: &State, span: u64, row: &Row, colu
 fn branch(pen: &Pen<'_>, row: &Row) -> String {
     // A deep tree must leave room for the address.
     let indent = "  ".repeat(row.depth.saturating_sub(1).min(6));
-    match (row.depth, pen.look.has_unicode, row.has_next) {
+    match (row.depth, pen.theme.has_unicode, row.has_next) {
         (0, ..) => String::new(),
         (_, true, true) => format!("{indent}\u{251c} "),
         (_, true, false) => format!("{indent}\u{2514} "),
@@ -221,15 +221,15 @@ fn about(pen: &mut Pen<'_>, x: u16, y: u16, state: &State, function: Option<&Fun
     let (link, is_bad) = link_text(state, function, 14);
     let mut x = x;
     if link != "-" {
-        x = pen.put(x, y, pen.width(), &link, if is_bad { pen.look.bad() } else { Style::new() }) + 1;
+        x = pen.put(x, y, pen.width(), &link, if is_bad { pen.theme.bad() } else { Style::new() }) + 1;
     }
     let driver = function.driver.as_deref().map(clean).unwrap_or_else(|| "no driver".to_owned());
-    let style = if function.driver.is_none() { pen.look.quiet() } else { Style::new() };
+    let style = if function.driver.is_none() { pen.theme.quiet() } else { Style::new() };
     x = pen.put(x, y, pen.width(), &fit(&driver, 20), style) + 1;
     if let Some(node) = function.node {
-        x = pen.put(x, y, pen.width(), &format!("node {node}"), pen.look.quiet()) + 1;
+        x = pen.put(x, y, pen.width(), &format!("node {node}"), pen.theme.quiet()) + 1;
     }
-    pen.put(x, y, pen.width(), &clean(&function.name), pen.look.quiet());
+    pen.put(x, y, pen.width(), &clean(&function.name), pen.theme.quiet());
 }
 
 /// A link in at most `columns`: `32 x4`, with `!` and, where there is room, what both ends could do.
@@ -264,11 +264,11 @@ fn draw_cell(
     function: Option<&Function>,
     column: &Column,
 ) {
-    let look = pen.look;
+    let theme = pen.theme;
     match column {
         Column::Link => {
             let (text, is_bad) = function.map_or_else(|| ("-".to_owned(), false), |one| link_text(state, one, wide));
-            pen.put(x, y, wide, &text, if is_bad { look.bad() } else { Style::new() });
+            pen.put(x, y, wide, &text, if is_bad { theme.bad() } else { Style::new() });
         }
         Column::Rate(direction) => {
             let text = cell(source.figure(&format!("{direction}_bytes_per_s"), span));
@@ -285,12 +285,12 @@ fn draw_cell(
         }
         Column::Errors => {
             let errors = source.errors(span);
-            let style = if errors.is_some_and(|errors| errors.value > 0.0) { look.bad() } else { Style::new() };
+            let style = if errors.is_some_and(|errors| errors.value > 0.0) { theme.bad() } else { Style::new() };
             pen.put_right(x, y, wide, &cell(errors), style);
         }
         Column::Count(name) => {
             let figure = source.figure(name, span);
-            let style = if figure.is_some_and(|figure| figure.value > 0.0) { look.doubtful() } else { Style::new() };
+            let style = if figure.is_some_and(|figure| figure.value > 0.0) { theme.doubtful() } else { Style::new() };
             pen.put_right(x, y, wide, &cell(figure), style);
         }
         Column::Time(name) => {
@@ -303,7 +303,7 @@ fn draw_cell(
                 (rx, tx) => rx.or(tx),
             };
             let values = state.model.history(span, both);
-            pen.put(x, y, wide, &bars::history(look, &values, wide), look.history());
+            pen.put(x, y, wide, &bars::history(theme, &values, wide), theme.history());
         }
     }
 }

@@ -13,18 +13,18 @@ pub fn draw(pen: &mut Pen<'_>, state: &State) {
     for source in &state.model.sources {
         if let Some((_, failure)) = &source.failure {
             let hint = failure.hint.as_deref().unwrap_or("");
-            add(&mut lines, columns, (&failure.code, &failure.text, hint), pen.look.bad());
+            add(&mut lines, columns, (&failure.code, &failure.text, hint), pen.theme.bad());
         }
     }
     for warning in &state.model.warnings {
-        add(&mut lines, columns, (&warning.code, &warning.text, &warning.hint), pen.look.doubtful());
+        add(&mut lines, columns, (&warning.code, &warning.text, &warning.hint), pen.theme.doubtful());
     }
     if state.model.passed_over > 0 {
         let text = format!("{} records are of no live view and were passed over", state.model.passed_over);
-        lines.extend(wrap(&text, columns).into_iter().map(|line| (line, pen.look.quiet())));
+        lines.extend(wrap(&text, columns).into_iter().map(|line| (line, pen.theme.quiet())));
     }
     if lines.is_empty() {
-        lines.push(("nothing is doubtful".to_owned(), pen.look.quiet()));
+        lines.push(("nothing is doubtful".to_owned(), pen.theme.quiet()));
     }
     pen.lines(&lines, state.scroll);
 }

@@ -9,6 +9,7 @@ use crate::bars;
 use crate::model::Source;
 use crate::state::{RowId, State};
 use crate::text::{clean, fit, percent, short, wrap};
+use crate::theme::Theme;
 use crate::tree;
 
 /// Draws what the row is about.
@@ -27,7 +28,7 @@ pub fn draw(pen: &mut Pen<'_>, state: &State, id: RowId) {
     let y = match source.failure(span) {
         Some(failure) => {
             let text = format!("nothing counts any more: {} [{}]", clean(&failure.text), clean(&failure.code));
-            pen.put(0, y, pen.width(), &text, pen.look.bad());
+            pen.put(0, y, pen.width(), &text, pen.theme.bad());
             y + 1
         }
         None => y,
@@ -54,7 +55,7 @@ fn title(pen: &mut Pen<'_>, state: &State, id: RowId, source: Option<&Source>) -
         (_, Some(source)) => tree::name(source),
         _ => "?".to_owned(),
     };
-    let x = pen.put(0, 0, pen.width(), &clean(&name), pen.look.title()) + 1;
+    let x = pen.put(0, 0, pen.width(), &clean(&name), pen.theme.title()) + 1;
     let Some(function) = function else { return 1 };
     let what = format!("{} [{:04x}:{:04x}]", clean(&function.name), function.vendor, function.device);
     pen.put(x, 0, pen.width(), &what, Style::new());
@@ -76,7 +77,7 @@ fn title(pen: &mut Pen<'_>, state: &State, id: RowId, source: Option<&Source>) -
     if let Some(pmu) = source.and_then(|source| source.pmu.as_deref()) {
         parts.push(format!("by {}", clean(pmu)));
     }
-    pen.put(0, 1, pen.width(), &parts.join(", "), if is_bad { pen.look.bad() } else { Style::new() });
+    pen.put(0, 1, pen.width(), &parts.join(", "), if is_bad { pen.theme.bad() } else { Style::new() });
     2
 }
 
@@ -94,31 +95,31 @@ fn chart(
     let figure = source.figure(&name, span);
     let ceiling = source.value("link_bytes_per_s", span).filter(|ceiling| ceiling.is_finite() && *ceiling > 0.0);
     let values = state.model.history(span, |number| source.value(&name, number));
-    let x = pen.put(0, 0, columns, &format!("{title} {:>6} B/s ", cell(figure)), pen.look.title());
+    let x = pen.put(0, 0, columns, &format!("{title} {:>6} B/s ", cell(figure)), pen.theme.title());
     let bar = (columns / 4).min(30);
     pen.bar(x, 0, bar, source.share(direction, span));
     let x = pen.put(x + bar + 1, 0, columns, &format!("{:>5}", share(source.share(direction, span))), Style::new()) + 1;
     let most = bars::largest(&values);
     let of = ceiling.map_or_else(String::new, |ceiling| format!(" of {} B/s", short(ceiling)));
     let note = format!("{of}; largest shown {}", short(most));
-    let x = pen.put(x, 0, columns, note.trim_start_matches("; "), pen.look.quiet()) + 1;
+    let x = pen.put(x, 0, columns, note.trim_start_matches("; "), pen.theme.quiet()) + 1;
     if rows == 0 {
         let room = columns.saturating_sub(x).min(60);
         if room >= 8 {
-            pen.put(x, 0, room, &bars::history(pen.look, &values, room), pen.look.history());
+            pen.put(x, 0, room, &bars::history(pen.theme, &values, room), pen.theme.history());
         }
         return 1;
     }
     // Of the ceiling only where the figures come near it: else a quiet link would be a flat line.
     let top = ceiling.filter(|ceiling| most > ceiling / 4.0).unwrap_or(most);
-    for (y, line) in bars::chart(pen.look, &values, top, columns, rows).iter().enumerate() {
-        pen.put(0, y as u16 + 1, columns, line, pen.look.history());
+    for (y, line) in bars::chart(pen.theme, &values, top, columns, rows).iter().enumerate() {
+        pen.put(0, y as u16 + 1, columns, line, pen.theme.history());
     }
     rows + 1
 }
 
 fn details(pen: &mut Pen<'_>, state: &State, span: u64, id: RowId, source: Option<&Source>) {
-    let look = pen.look;
+    let theme = pen.theme;
     let columns = pen.width();
     let mut lines: Vec<(String, Style)> = Vec::new();
     if let Some(source) = source {
@@ -129,7 +130,7 @@ fn details(pen: &mut Pen<'_>, state: &State, span: u64, id: RowId, source: Optio
             .collect();
         let states = if states.is_empty() { "not counted (--metric states)".to_owned() } else { states.join("  ") };
         lines.push((format!("States  {states}"), Style::new()));
-        lines.push(errors(source, span, look));
+        lines.push(errors(source, span, theme));
     }
     if let RowId::Function(bdf) = id {
         let below = state.model.functions().values().filter(|one| one.path.contains(&bdf));
@@ -139,13 +140,13 @@ fn details(pen: &mut Pen<'_>, state: &State, span: u64, id: RowId, source: Optio
             let driver = function.driver.as_deref().map_or_else(|| "no driver".to_owned(), clean);
             let node = function.node.map_or_else(String::new, |node| format!(" node {node}"));
             let line = format!("Below   {address} {link} {}{node} {}", fit(&driver, 20), clean(&function.name));
-            lines.push((line, if is_bad { look.bad() } else { Style::new() }));
+            lines.push((line, if is_bad { theme.bad() } else { Style::new() }));
         }
     }
     if let Some(source) = source {
         for warning in &source.warnings {
             for line in wrap(&format!("{}: {}", clean(&warning.code), clean(&warning.text)), columns) {
-                lines.push((line, look.doubtful()));
+                lines.push((line, theme.doubtful()));
             }
         }
         let shown = ["rx_bytes_per_s", "tx_bytes_per_s", "rx_link_share", "tx_link_share", "link_bytes_per_s"];
@@ -155,16 +156,16 @@ fn details(pen: &mut Pen<'_>, state: &State, span: u64, id: RowId, source: Optio
             }
             let unit = if unit == "1" { "" } else { unit };
             let line = format!("{:>8} {:<8} {}", cell(Some(figure)), fit(&clean(unit), 8), clean(name));
-            lines.push((line, if figure.value == 0.0 { look.quiet() } else { Style::new() }));
+            lines.push((line, if figure.value == 0.0 { theme.quiet() } else { Style::new() }));
         }
     }
     if lines.is_empty() {
-        lines.push(("nothing counts for this function".to_owned(), look.quiet()));
+        lines.push(("nothing counts for this function".to_owned(), theme.quiet()));
     }
     pen.lines(&lines, state.scroll);
 }
 
-fn errors(source: &Source, span: u64, look: crate::look::Look) -> (String, Style) {
+fn errors(source: &Source, span: u64, theme: Theme) -> (String, Style) {
     let errors = source.errors(span);
     let mut line = format!("Errors  {} since the beginning", cell(errors));
     for (title, name) in [("NAK", "naks"), ("retries", "retries"), ("recoveries", "recoveries")] {
@@ -173,5 +174,5 @@ fn errors(source: &Source, span: u64, look: crate::look::Look) -> (String, Style
         }
     }
     let is_bad = errors.is_some_and(|errors| errors.value > 0.0);
-    (line, if is_bad { look.bad() } else { Style::new() })
+    (line, if is_bad { theme.bad() } else { Style::new() })
 }

@@ -1,4 +1,4 @@
-//! Where the server's records come from: counters, as long as there are any, or a file.
+//! The source of the server's records: counters, or a file.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -13,7 +13,7 @@ use pciescope_hw::{Root, environment, perf, topology};
 use pciescope_serve::State;
 use pciescope_serve::replay::Step;
 
-use super::LOOK_NS;
+use super::REFRESH_NS;
 use crate::cmd::{Stop, hint_of};
 
 /// Hands records to the server's state until the program is to end.
@@ -28,8 +28,9 @@ pub struct Feeder {
 }
 
 impl Feeder {
-    /// Counts. Where nothing can be counted it says why, and looks again later: a module may be loaded meanwhile. When a
-    /// PMU comes, all counters are opened anew; sums go on where they were. Of what the user named, only what is there is counted.
+    /// Counts. Where nothing can be counted, the status says why, and the next refresh tries again: a module may have been
+    /// loaded. When a PMU appears, all counters are opened again and the sums continue. Named ports and PMUs that are absent
+    /// are skipped; they are added when they appear.
     pub fn count(&self, wanted: &Wanted) {
         while !self.stop.is_set() {
             let known = perf::present(&self.root);
@@ -41,14 +42,14 @@ impl Feeder {
                     self.state.set_status("none", Some(format!("{error:#}")), hint);
                 }
             }
-            // An error of this wait comes back at once, and would be a busy loop.
-            if !self.stop.is_set() && self.rest(now_ns() + LOOK_NS).is_err() {
+            // An error would return at once each time: a busy loop.
+            if !self.stop.is_set() && self.rest(now_ns() + REFRESH_NS).is_err() {
                 return;
             }
         }
     }
 
-    /// One run of counters, until the program ends, all of them are gone, or there are more (true).
+    /// One run of counters, until the program ends or all PMUs are gone (false), or until there is more to count (true).
     fn run(&self, wanted: &Wanted, known: BTreeSet<(String, u64)>) -> anyhow::Result<bool> {
         let choice = counters::choose_present(&self.root, wanted)?;
         let absent = choice.absent.clone();
@@ -58,8 +59,8 @@ impl Feeder {
         let state = Arc::clone(&self.state);
         self.state.set_status("counting", None, None);
         let online = topology::online(&root).unwrap_or_default();
-        let look = now_ns() + LOOK_NS;
-        let mut watch = Watch { feeder: self, wanted, known, online, absent, look, has_more: false };
+        let refresh_ns = now_ns() + REFRESH_NS;
+        let mut watch = Watch { feeder: self, wanted, known, online, absent, refresh_ns, has_more: false };
         let summary = counters::measure(&root, task, &mut watch, &mut &*state)?;
         match summary.failures.last().filter(|_| !watch.has_more && !watch.feeder.stop.is_set()) {
             Some(failure) => anyhow::bail!("{}", failure.text),
@@ -90,22 +91,23 @@ impl Feeder {
     }
 }
 
-/// Waits for a run of counters, and ends it when there are PMUs, or what the user named, that were not there at its beginning.
+/// Waits for a run of counters, and ends it when a PMU, a CPU or something that the user named appears.
 struct Watch<'f> {
     feeder: &'f Feeder,
     wanted: &'f Wanted,
-    /// Those that were there at the beginning. One that went and came back is another.
+    /// The PMUs at the beginning of the run. One that went and came back is a new one.
     known: BTreeSet<(String, u64)>,
-    /// The CPUs that were online at the last look: with one that goes, its events end for good.
+    /// The CPUs online at the last refresh. The events of a CPU that goes offline end for good.
     online: CpuList,
-    /// What the user named and was not there.
+    /// What the user named and was absent.
     absent: Vec<Warning>,
-    look: u64,
+    /// When the next refresh is due.
+    refresh_ns: u64,
     has_more: bool,
 }
 
 impl Watch<'_> {
-    /// Whether a PMU came, a CPU, or what was named and not there: a device below a port comes without a PMU of its own.
+    /// Whether a PMU, a CPU or something that was named has appeared. A device below a port appears without a PMU of its own.
     fn sees_more(&mut self) -> bool {
         let root = &self.feeder.root;
         let online = topology::online(root).unwrap_or_default();
@@ -129,8 +131,8 @@ impl Host for Watch<'_> {
                 return Ok(Woken::Signal);
             }
             let now = now_ns();
-            if now >= self.look {
-                self.look = now + LOOK_NS;
+            if now >= self.refresh_ns {
+                self.refresh_ns = now + REFRESH_NS;
                 self.has_more = self.sees_more();
                 if self.has_more {
                     return Ok(Woken::Signal);
@@ -139,7 +141,9 @@ impl Host for Watch<'_> {
             if deadline_ns.is_some_and(|deadline| now >= deadline) {
                 return Ok(Woken::Time);
             }
-            self.feeder.waiter.until(Some(deadline_ns.map_or(self.look, |deadline| deadline.min(self.look))))?;
+            self.feeder
+                .waiter
+                .until(Some(deadline_ns.map_or(self.refresh_ns, |deadline| deadline.min(self.refresh_ns))))?;
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Records of this machine: counters by a thread of their own, and the functions every few seconds.
+//! Records of this machine: one thread reads the counters, another the functions every few seconds.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -18,10 +18,10 @@ use pciescope_hw::{Root, environment, pci};
 use super::Event;
 use crate::cmd::hint_of;
 
-/// So often the machine's functions are looked at: links that retrain, drivers that change.
-const LOOK: Duration = Duration::from_secs(10);
+/// The machine's functions are read this often: links that retrain, drivers that change.
+const REFRESH: Duration = Duration::from_secs(10);
 
-/// An error as the screen says it.
+/// An error as the screen shows it.
 pub fn failure(err: &anyhow::Error) -> Failure {
     Failure { code: "refused".to_owned(), text: format!("{err:#}"), hint: err.chain().find_map(hint_of) }
 }
@@ -98,7 +98,7 @@ impl Host for Until {
     }
 
     fn until(&mut self, deadline_ns: Option<u64>) -> io::Result<Woken> {
-        // A signal that cuts the wait short is the main thread's matter.
+        // The main thread handles signals.
         loop {
             match self.waiter.until(deadline_ns)? {
                 Woken::Signal if !self.quit.load(Ordering::Relaxed) => {}
@@ -127,7 +127,7 @@ impl Sink for Sending {
     }
 }
 
-/// Looks at the machine's functions every few seconds, and when asked to, until the asking end is dropped.
+/// Reads the machine's functions every few seconds, and when asked to, until the asking end is dropped.
 ///
 /// # Errors
 /// When no thread can be started.
@@ -135,8 +135,8 @@ pub fn watch_functions(root: &Root, asked: Receiver<()>, events: SyncSender<Even
     let root = root.clone();
     let work = move || {
         let mut before = Vec::new();
-        while !matches!(asked.recv_timeout(LOOK), Err(RecvTimeoutError::Disconnected)) {
-            // A machine that cannot be read for a moment stays as it was.
+        while !matches!(asked.recv_timeout(REFRESH), Err(RecvTimeoutError::Disconnected)) {
+            // Keep the last list while the machine cannot be read.
             let Ok(functions) = pci::functions(&root) else { continue };
             if functions != before {
                 before.clone_from(&functions);

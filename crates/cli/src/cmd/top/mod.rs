@@ -22,7 +22,7 @@ use pciescope_core::{Bdf, Failure, Function, MmioTest, Record};
 use pciescope_hw::pci;
 use pciescope_hw::probe::open::Backend;
 use pciescope_tui::ratatui::crossterm::event::{self, KeyEvent};
-use pciescope_tui::{Action, Look, Origin, State, page};
+use pciescope_tui::{Action, Origin, State, Theme, page};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
 use self::live::Counting;
@@ -34,15 +34,15 @@ use super::{Ctx, Refusal};
 use crate::args;
 use crate::cmd::device::backend;
 
-/// So many events wait for a slow terminal before intervals are left out (and counted).
+/// Events that wait for a slow terminal; further intervals are left out and counted.
 const ROOM: usize = 64;
-/// Screens do not follow each other faster than this, however fast records come.
+/// The shortest time between two screens.
 const SHORTEST_FRAME: Duration = Duration::from_millis(50);
-/// The columns of a page of text where there is no terminal to say.
+/// The columns of a page of text without a terminal.
 const PAGE_COLUMNS: u16 = 120;
-/// The lines of a page of text at most.
+/// The most lines of a page of text.
 const PAGE_LINES: u16 = 5000;
-/// The lowest rate of probing: a batch of reads is not to be a load.
+/// The shortest time between two batches of the probe, so that they are no load.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
 
 /// The arguments of `pciescope top`.
@@ -54,21 +54,22 @@ Examples:
   pciescope top --metric bandwidth,states,errors  with the states of the links
   pciescope top --probe 0000:3b:00.0              with a device's register latency, once a second
   pciescope stat -I 1000 -j -o run.jsonl          record now ...
-  pciescope top --replay run.jsonl --speed 10     ... and look later, ten times as fast
+  pciescope top --replay run.jsonl --speed 10     ... and watch it later, ten times as fast
   ssh host pciescope stat -I 1000 -j | pciescope top --replay -
   pciescope top -b -n 1                           one screen as text, for scripts
 
-`?` shows the keys. Works from 30x6 on; NO_COLOR and locales without UTF-8 are honoured. docs/top.md has the rest.")]
+`?` shows the keys. The terminal needs 30 columns and 6 lines. NO_COLOR turns colours off; without a UTF-8 locale
+top draws in ASCII. docs/top.md describes the views.")]
 pub struct Args {
     /// Root ports, devices below them, or PMUs (`*` and `?` allowed); all where none is given
     #[arg(value_name = "BDF|PMU", value_parser = place, conflicts_with = "replay")]
     places: Vec<Place>,
 
-    /// Read and draw every so many milliseconds (or a time with its unit: 250ms, 2s)
+    /// The time between two readings in milliseconds, or with a unit: 250ms, 2s
     #[arg(short = 'I', long, value_name = "MS", value_parser = interval, default_value = "1000", conflicts_with = "delay")]
     interval: u64,
 
-    /// The same in seconds, as top has it: 0.5
+    /// The same in seconds, as in top: 0.5
     #[arg(short, long, value_name = "SECONDS", value_parser = delay)]
     delay: Option<u64>,
 
@@ -76,7 +77,7 @@ pub struct Args {
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', conflicts_with = "replay")]
     metric: Vec<String>,
 
-    /// Events as perf writes them instead, as `stat` takes them; the view of counters has them
+    /// Events in perf's syntax instead of metrics, as `stat` takes them; the view Counters shows them
     #[arg(short, long = "event", value_name = "PMU/EVENT/,...", value_parser = events, conflicts_with_all = ["metric", "replay"])]
     events: Vec<Events>,
 
@@ -88,23 +89,23 @@ pub struct Args {
     #[arg(long, value_name = "BACKEND", value_parser = backend, conflicts_with = "replay")]
     backend: Option<Backend>,
 
-    /// Show the records of FILE (of `stat -I -j`; `-` is the standard input) in the time in which they were made
+    /// Show the records of FILE, written by `stat -I -j`, at the speed of the recording; `-` reads stdin
     #[arg(long, value_name = "FILE")]
     replay: Option<PathBuf>,
 
-    /// Replay so many times faster
+    /// Replay N times as fast
     #[arg(long, value_name = "N", value_parser = speed, requires = "replay", default_value = "1")]
     speed: f64,
 
-    /// Print each interval as text instead of drawing, as `top -b` does; a replay does not wait then
+    /// Print each interval as text, as `top -b` does; a replay then prints without waiting
     #[arg(short, long)]
     batch: bool,
 
-    /// End after so many intervals
+    /// End after N intervals
     #[arg(short = 'n', long, value_name = "N", value_parser = args::positive)]
     count: Option<u64>,
 
-    /// One page of text and out: -b -n 1
+    /// Print one page of text and end: -b -n 1
     #[arg(long, conflicts_with_all = ["count", "batch"])]
     once: bool,
 
@@ -112,7 +113,7 @@ pub struct Args {
     #[arg(short, long, value_name = "COLUMNS", value_parser = clap::value_parser!(u16).range(30..=1000))]
     width: Option<u16>,
 
-    /// Draw with ASCII only, whatever the locale says
+    /// Draw with ASCII only, in any locale
     #[arg(long)]
     ascii: bool,
 }
@@ -132,21 +133,21 @@ fn speed(text: &str) -> Result<f64, String> {
     }
 }
 
-/// What the threads say.
+/// What threads send to the main thread.
 enum Event {
     /// A key was pressed.
     Key(KeyEvent),
-    /// The terminal has another size.
+    /// The terminal's size changed.
     Resized,
-    /// The keys cannot be read any more.
+    /// Keys can no longer be read.
     Deaf(io::Error),
     /// Records of an interval.
     Records(Vec<Record>),
     /// The machine's functions.
     Functions(Vec<Function>),
-    /// Nothing is counted, or not any more.
+    /// Nothing is counted, or no longer.
     NotCounted(Failure),
-    /// A replay is over; with what was wrong at its end.
+    /// A replay ended, with what was wrong at its end.
     Ended(Option<String>),
     /// A signal came.
     Signal,
@@ -159,19 +160,19 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     let has_terminal = io::stdout().is_terminal();
     if !is_text && !has_terminal {
         return Err(Refusal::new(
-            "top draws on a terminal, and the standard output is none",
+            "top needs a terminal on stdout",
             "`pciescope top -b` prints screens as text, `pciescope stat -I 1000` tables and records",
         )
         .into());
     }
     if !is_text && std::env::var("TERM").is_ok_and(|term| term == "dumb") {
-        let hint = "`pciescope top -b` prints screens as text; or set TERM to what the terminal is";
-        return Err(Refusal::new("top cannot draw: TERM says that this terminal is dumb", hint).into());
+        let hint = "set TERM to the terminal's type, or print screens as text with `pciescope top -b`";
+        return Err(Refusal::new("top cannot draw on a dumb terminal (TERM=dumb)", hint).into());
     }
-    let mut look = Look::of_environment(|name| std::env::var(name).ok());
-    look.has_unicode &= !args.ascii;
+    let mut theme = Theme::of_environment(|name| std::env::var(name).ok());
+    theme.has_unicode &= !args.ascii;
     let (events, came) = sync_channel(ROOM);
-    // A file may be a pipe to which nobody writes: until its first record is there a signal ends the program by itself.
+    // A file may be a pipe without a writer: a signal has to end the program while it waits for the first record.
     let speed = (!is_text).then_some(args.speed);
     let replay = args.replay.as_deref().map(|path| replay::start(path, speed, events.clone())).transpose()?;
     let signals = Signals::catch()?;
@@ -185,7 +186,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         None => Origin::Live { interval_ns },
     };
     let mut view = View {
-        state: State::new(look, origin),
+        state: State::new(theme, origin),
         came,
         skipped: Arc::clone(&skipped),
         signals,
@@ -204,7 +205,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     }
     let mut screen = Screen::open().map_err(|err| {
         let hint = "`pciescope top -b` prints screens as text";
-        anyhow::Error::from(Refusal::new(format!("the terminal cannot be taken: {err}"), hint))
+        anyhow::Error::from(Refusal::new(format!("cannot open the terminal: {err}"), hint))
     })?;
     listen(events)?;
     view.show(&mut screen)
@@ -223,10 +224,10 @@ fn sources(
     let mut sources = Sources::default();
     let (ask, asked) = channel();
     live::watch_functions(&ctx.root, asked, events.clone())?;
-    sources.look = Some(ask);
+    sources.refresh = Some(ask);
     let named = args.events.iter().flat_map(|events| events.0.iter().cloned()).collect();
     let wanted = Wanted { places: args.places.clone(), events: named, metrics: args.metric.clone() };
-    // Who names something wants that and nothing else.
+    // What the user named is counted, or the program refuses.
     let is_named = !(args.places.is_empty() && args.metric.is_empty() && args.events.is_empty());
     match counters::choose(&ctx.root, &wanted) {
         Ok(choice) => {
@@ -243,7 +244,7 @@ fn sources(
     Ok(sources)
 }
 
-/// What counts here is a question of its own.
+/// Adds to a failure how to see what can be counted.
 fn with_hint(mut failure: Failure) -> Failure {
     let list = "`pciescope stat --list` shows what can be counted";
     failure.hint = Some(match failure.hint {
@@ -258,7 +259,7 @@ fn with_hint(mut failure: Failure) -> Failure {
 struct Sources {
     counting: Option<Counting>,
     probing: Option<Probing>,
-    look: Option<Sender<()>>,
+    refresh: Option<Sender<()>>,
     replay: Option<Sender<Command>>,
 }
 
@@ -270,7 +271,7 @@ impl Sources {
 
     fn command(&self, command: Command) {
         if let Some(replay) = &self.replay {
-            // A replay that is over takes no commands.
+            // A replay that has ended takes no commands.
             let _ = replay.send(command);
         }
     }
@@ -283,7 +284,7 @@ struct Signals {
 }
 
 impl Signals {
-    /// From now on signals are told and end nothing by themselves.
+    /// From now on signals become events; none ends the program by itself.
     fn catch() -> io::Result<Signals> {
         let number = Arc::new(AtomicUsize::new(0));
         let (wake, tell) = UnixStream::pair()?;
@@ -291,7 +292,7 @@ impl Signals {
             signal_hook::flag::register_usize(signal, Arc::clone(&number), signal as usize)?;
             signal_hook::low_level::pipe::register(signal, tell.try_clone()?)?;
         }
-        // Who was stopped from outside comes back to a terminal that others have written to.
+        // Other programs may have written to the terminal while this one was stopped.
         signal_hook::low_level::pipe::register(SIGCONT, tell)?;
         Ok(Signals { number, wake: Some(wake) })
     }
@@ -314,7 +315,7 @@ impl Signals {
     }
 }
 
-/// Sends keys and changes of the size.
+/// Sends keys and changes of the terminal's size.
 fn listen(events: SyncSender<Event>) -> io::Result<()> {
     let work = move || {
         loop {
@@ -335,7 +336,7 @@ fn listen(events: SyncSender<Event>) -> io::Result<()> {
     thread::Builder::new().name("keys".to_owned()).spawn(work).map(drop)
 }
 
-/// What came of an event.
+/// What to do after an event.
 enum Next {
     Wait,
     Draw,
@@ -350,13 +351,13 @@ struct View {
     skipped: Arc<AtomicU64>,
     signals: Signals,
     sources: Sources,
-    /// Intervals that came.
+    /// Intervals received.
     spans: u64,
     count: Option<u64>,
 }
 
 impl View {
-    /// Draws when something came, until the user has seen enough.
+    /// Draws after each event, until the user quits.
     fn show(&mut self, screen: &mut Screen) -> anyhow::Result<ExitCode> {
         screen.draw(&self.state)?;
         let mut drawn = Instant::now();
@@ -396,7 +397,7 @@ impl View {
     fn print(&mut self, columns: u16) -> anyhow::Result<ExitCode> {
         let mut out = io::stdout().lock();
         let mut printed = 0;
-        // Where nothing counts no interval comes; a probe's batches stand for them, or there is one page and no more.
+        // Without counters there is no interval: print a page for each batch of the probe, or one page and end.
         let counts = |view: &View| view.sources.counting.is_some() || view.sources.replay.is_some();
         if !counts(self) && self.sources.probing.is_none() {
             write!(out, "{}", page(&self.state, columns, PAGE_LINES))?;
@@ -407,7 +408,7 @@ impl View {
             let is_batch = matches!(&event, Event::Records(records) if counts(self) || records.iter().any(is_figure));
             let has_ended = matches!(event, Event::Ended(_) | Event::NotCounted(_));
             if let Event::NotCounted(failure) = &event {
-                // Pages that stop coming say nothing; where there was none the one that follows says why.
+                // After the first page an error says why no more come; before it the page itself does.
                 let Failure { text, hint, .. } = failure.clone();
                 if printed > 0 {
                     return Err(Refusal { text, hint }.into());
@@ -433,13 +434,13 @@ impl View {
         }
     }
 
-    /// Takes an event into the state.
+    /// Applies an event to the state.
     fn event(&mut self, event: Event) -> anyhow::Result<Next> {
         if let Some(code) = self.signals.exit_code() {
             return Ok(Next::End(code));
         }
         if self.sources.have_panicked() {
-            anyhow::bail!("a thread came to an unexpected end");
+            anyhow::bail!("a thread ended unexpectedly");
         }
         self.state.skipped = self.skipped.load(Ordering::Relaxed);
         match event {
@@ -447,7 +448,7 @@ impl View {
             Event::Resized => {}
             Event::Signal => return Ok(Next::Renew),
             Event::Deaf(err) => {
-                return Err(Refusal::new(format!("no keys can be read: {err}"), "keys come from /dev/tty").into());
+                return Err(Refusal::new(format!("cannot read keys: {err}"), "top reads keys from /dev/tty").into());
             }
             Event::Records(records) => {
                 let before = self.state.model.last();
@@ -482,9 +483,9 @@ impl View {
             Action::Pause(is_paused) => self.sources.command(Command::Pause(is_paused)),
             Action::Step => self.sources.command(Command::Step),
             Action::Speed(speed) => self.sources.command(Command::Speed(speed)),
-            Action::Look => {
-                if let Some(look) = &self.sources.look {
-                    let _ = look.send(());
+            Action::Refresh => {
+                if let Some(refresh) = &self.sources.refresh {
+                    let _ = refresh.send(());
                 }
                 return Next::Wait;
             }

@@ -4,22 +4,22 @@ use ratatui::style::{Color, Modifier, Style};
 
 /// What may be used in drawing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Look {
+pub struct Theme {
     /// Blocks, lines and letters beyond ASCII.
     pub has_unicode: bool,
     /// Colours; without them there is bold, dim and reversed text only.
     pub has_colour: bool,
 }
 
-impl Look {
+impl Theme {
     /// What the environment says: a UTF-8 locale (LC_ALL, LC_CTYPE, LANG, the first that is set), NO_COLOR (as
     /// no-color.org has it: set and not empty) and TERM. The kernel's own console has no partial blocks.
-    pub fn of_environment(variable: impl Fn(&str) -> Option<String>) -> Look {
+    pub fn of_environment(variable: impl Fn(&str) -> Option<String>) -> Theme {
         let set = |name: &str| variable(name).filter(|value| !value.is_empty());
         let term = set("TERM").unwrap_or_default();
         let locale = ["LC_ALL", "LC_CTYPE", "LANG"].iter().find_map(|name| set(name)).unwrap_or_default();
         let locale = locale.to_ascii_lowercase();
-        Look {
+        Theme {
             has_unicode: (locale.contains("utf-8") || locale.contains("utf8")) && term != "linux",
             has_colour: set("NO_COLOR").is_none() && !term.ends_with("-m") && !term.starts_with("vt1"),
         }
@@ -78,20 +78,20 @@ impl Look {
 mod tests {
     use super::*;
 
-    fn look(variables: &[(&str, &str)]) -> (bool, bool) {
+    fn theme(variables: &[(&str, &str)]) -> (bool, bool) {
         let of = |name: &str| variables.iter().find(|(one, _)| *one == name).map(|(_, value)| (*value).to_owned());
-        let look = Look::of_environment(of);
-        (look.has_unicode, look.has_colour)
+        let theme = Theme::of_environment(of);
+        (theme.has_unicode, theme.has_colour)
     }
 
     #[test]
     fn locale_and_terminal_decide() {
-        assert_eq!(look(&[("LANG", "en_GB.UTF-8"), ("TERM", "xterm-256color")]), (true, true));
-        assert_eq!(look(&[("LANG", "C.utf8"), ("NO_COLOR", "1")]), (true, false));
-        assert_eq!(look(&[("LANG", "en_GB.UTF-8"), ("NO_COLOR", "")]), (true, true));
-        assert_eq!(look(&[("LANG", "en_GB.UTF-8"), ("LC_ALL", "C")]), (false, true));
-        assert_eq!(look(&[]), (false, true));
-        assert_eq!(look(&[("LANG", "en_GB.UTF-8"), ("TERM", "linux")]), (false, true));
-        assert_eq!(look(&[("TERM", "vt100")]), (false, false));
+        assert_eq!(theme(&[("LANG", "en_GB.UTF-8"), ("TERM", "xterm-256color")]), (true, true));
+        assert_eq!(theme(&[("LANG", "C.utf8"), ("NO_COLOR", "1")]), (true, false));
+        assert_eq!(theme(&[("LANG", "en_GB.UTF-8"), ("NO_COLOR", "")]), (true, true));
+        assert_eq!(theme(&[("LANG", "en_GB.UTF-8"), ("LC_ALL", "C")]), (false, true));
+        assert_eq!(theme(&[]), (false, true));
+        assert_eq!(theme(&[("LANG", "en_GB.UTF-8"), ("TERM", "linux")]), (false, true));
+        assert_eq!(theme(&[("TERM", "vt100")]), (false, false));
     }
 }
