@@ -20,6 +20,7 @@ pub mod environment;
 pub mod finding;
 pub mod histogram;
 pub mod identity;
+pub mod live;
 pub mod outcome;
 pub mod plan;
 pub mod readout;
@@ -36,12 +37,13 @@ pub use environment::Environment;
 pub use finding::{Checked, Ended, Evidence, Finding, Severity};
 pub use histogram::Histogram;
 pub use identity::Identity;
+pub use live::Live;
 pub use outcome::Outcome;
 pub use plan::{IrqPlan, IrqSource, MmioPlan, MmioTest, Order, PathPlan, Plan, StatPlan};
 pub use readout::{Access, Acquisition, HotSpot, ReadoutPlan, Stream, WaitMode, Work};
 pub use record::{Below, Failure, Instance, Interval, Method, Metric, Record, Target, Warning};
 pub use sink::Sink;
-pub use topology::{Bar, Cpu, Function, Link, Location};
+pub use topology::{Bar, Cpu, Device, DeviceErrors, Function, Link, Location};
 
 /// A refusal by this crate: text that could not be understood, or a value outside its range.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]

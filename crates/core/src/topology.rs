@@ -1,7 +1,9 @@
 //! Functions, links and CPUs as the machine describes them.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::Bdf;
 
@@ -125,4 +127,51 @@ pub struct Link {
     /// Maximum read request size in force, in bytes, where known.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub mrrs_bytes: Option<u16>,
+}
+
+/// A PCI function with a link, with what the kernel says of it at any time and without a counter.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Device {
+    /// Its address.
+    pub bdf: Bdf,
+    /// The inode of its folder in sysfs: another inode is another function at the same address. Not written.
+    #[serde(skip)]
+    pub inode: Option<u64>,
+    /// Vendor and device in words.
+    pub name: String,
+    /// Its class in words, such as `Non-Volatile memory controller`.
+    pub class: String,
+    /// The bound driver.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub driver: Option<String>,
+    /// The NUMA node, where the firmware says it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node: Option<u32>,
+    /// The bridges above, from the root port down. Written as `port`, the root port alone.
+    #[serde(rename = "port", serialize_with = "root_port", skip_serializing_if = "Vec::is_empty")]
+    pub path: Vec<Bdf>,
+    /// Its link; a width of 0 is a link that is down. Of a function that sleeps as it was last seen.
+    pub link: Link,
+    /// Whether the link is up, but slower or narrower than both of its ends can do; `None` where it has no end above.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub is_downtrained: Option<bool>,
+    /// Errors by severity (AER); `None` where the kernel keeps no account.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub errors: Option<DeviceErrors>,
+}
+
+fn root_port<S: Serializer>(path: &[Bdf], serializer: S) -> Result<S::Ok, S::Error> {
+    path.first().serialize(serializer)
+}
+
+/// Errors that a function reported since the kernel found it, by the kernel's names (`RxErr`, `BadTLP`); those that are 0
+/// are left out.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct DeviceErrors {
+    /// Errors that the hardware corrected.
+    pub correctable: BTreeMap<String, u64>,
+    /// Errors that lost a transaction.
+    pub nonfatal: BTreeMap<String, u64>,
+    /// Errors that lost the link.
+    pub fatal: BTreeMap<String, u64>,
 }

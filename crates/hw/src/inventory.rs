@@ -3,62 +3,26 @@
 
 use std::collections::BTreeMap;
 
-use pciescope_core::{Bdf, Below, Link};
+use pciescope_core::{Bdf, Below, Device, DeviceErrors, Link};
 
 use crate::{Root, pci};
 
-/// A function with a link as it is now.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Present {
-    /// Its address.
-    pub bdf: Bdf,
-    /// The inode of its folder: another one is another function at the same address.
-    pub inode: Option<u64>,
-    /// Vendor and device in words.
-    pub name: String,
-    /// Its class in words.
-    pub class: String,
-    /// The bound driver.
-    pub driver: Option<String>,
-    /// The NUMA node, where the firmware says it.
-    pub node: Option<u32>,
-    /// The bridges above, from the root port down.
-    pub path: Vec<Bdf>,
-    /// The link; of a function that sleeps as it was last seen.
-    pub link: Link,
-    /// Whether the link is up, but slower or narrower than both of its ends can do; `None` where it has no end above.
-    pub is_downtrained: Option<bool>,
-    /// Errors by severity; `None` where the kernel keeps no account.
-    pub errors: Option<Errors>,
-}
-
-/// Errors that a function reported since the kernel found it, by the kernel's names; those that are 0 are left out.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Errors {
-    /// Errors that the hardware mended.
-    pub correctable: BTreeMap<String, u64>,
-    /// Errors that lost a transaction.
-    pub nonfatal: BTreeMap<String, u64>,
-    /// Errors that lost the link.
-    pub fatal: BTreeMap<String, u64>,
-}
-
 /// Every function with a link, by address. `before` is what the last call gave: names are not looked up again, and a
 /// function that sleeps keeps its link.
-pub fn read(root: &Root, before: &[Present]) -> Vec<Present> {
-    let known: BTreeMap<Bdf, &Present> = before.iter().map(|present| (present.bdf, present)).collect();
+pub fn read(root: &Root, before: &[Device]) -> Vec<Device> {
+    let known: BTreeMap<Bdf, &Device> = before.iter().map(|device| (device.bdf, device)).collect();
     let read = |bdf: Bdf| one(root, bdf, known.get(&bdf).copied());
-    let mut all: Vec<Present> = pci::addresses(root).into_iter().filter_map(read).collect();
-    let links: BTreeMap<Bdf, Link> = all.iter().map(|present| (present.bdf, present.link)).collect();
-    for present in &mut all {
-        // From the root port down: port, upstream port, downstream port. What has an odd number above looks up.
-        let above = present.path.last().filter(|_| present.path.len() % 2 == 1).and_then(|above| links.get(above));
-        present.is_downtrained = above.map(|above| pci::is_downtrained(&present.link, above));
+    let mut all: Vec<Device> = pci::addresses(root).into_iter().filter_map(read).collect();
+    let links: BTreeMap<Bdf, Link> = all.iter().map(|device| (device.bdf, device.link)).collect();
+    for device in &mut all {
+        // From the root port down: port, upstream port, downstream port. With an odd number above, the link leads up.
+        let above = device.path.last().filter(|_| device.path.len() % 2 == 1).and_then(|above| links.get(above));
+        device.is_downtrained = above.map(|above| pci::is_downtrained(&device.link, above));
     }
     all
 }
 
-fn one(root: &Root, bdf: Bdf, before: Option<&Present>) -> Option<Present> {
+fn one(root: &Root, bdf: Bdf, before: Option<&Device>) -> Option<Device> {
     let at = pci::folder(bdf);
     let inode = root.inode(&at);
     let before = before.filter(|before| before.inode == inode);
@@ -68,7 +32,7 @@ fn one(root: &Root, bdf: Bdf, before: Option<&Present>) -> Option<Present> {
         Some(before) => (before.name.clone(), before.class.clone()),
         None => (name(root, bdf)?, pci::class_name(pci::id(root, bdf, "class").ok()?)),
     };
-    Some(Present {
+    Some(Device {
         bdf,
         inode,
         name,
@@ -108,9 +72,9 @@ fn name(root: &Root, bdf: Bdf) -> Option<String> {
     Some(pci::name(id("vendor")?, id("device")?))
 }
 
-fn errors(root: &Root, bdf: Bdf) -> Option<Errors> {
+fn errors(root: &Root, bdf: Bdf) -> Option<DeviceErrors> {
     let counts = |file| error_counts(root, bdf, file);
-    Some(Errors { correctable: counts(CORRECTABLE)?, nonfatal: counts(NONFATAL)?, fatal: counts(FATAL)? })
+    Some(DeviceErrors { correctable: counts(CORRECTABLE)?, nonfatal: counts(NONFATAL)?, fatal: counts(FATAL)? })
 }
 
 /// The kernel's accounts of errors in a function's folder.

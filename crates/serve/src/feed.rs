@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use pciescope_core::record::{Failure, Warning};
-use pciescope_core::{Bdf, Below, Link};
+use pciescope_core::{Bdf, Below, Device, Link};
 use serde::Serialize;
 
 /// So many intervals are kept as history.
@@ -133,46 +133,6 @@ pub struct Other {
     /// Why it no longer counts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<Failure>,
-}
-
-/// A PCI function with a link, as sysfs shows it; no counter is needed for this.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Device {
-    /// Its address.
-    pub bdf: Bdf,
-    /// Vendor and device in words.
-    pub name: String,
-    /// What it is in words, such as `Non-Volatile memory controller`.
-    pub class: String,
-    /// The bound driver.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub driver: Option<String>,
-    /// NUMA node.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub node: Option<u32>,
-    /// The root port above; `None` for a root port itself.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub port: Option<Bdf>,
-    /// Its link; a width of 0 is a link that is down.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub link: Option<Link>,
-    /// Whether the link is slower or narrower than both of its ends can do; `None` where one end is not known.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub is_downtrained: Option<bool>,
-    /// Errors that the function reported since it was found (AER); `None` where the kernel keeps no account.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub errors: Option<DeviceErrors>,
-}
-
-/// What the kernel counted of a function's error reports.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct DeviceErrors {
-    /// Errors that the hardware mended, by the kernel's names (`RxErr`, `BadTLP`); those that are 0 are left out.
-    pub correctable: BTreeMap<String, u64>,
-    /// Errors that lost a transaction.
-    pub nonfatal: BTreeMap<String, u64>,
-    /// Errors that lost the link.
-    pub fatal: BTreeMap<String, u64>,
 }
 
 /// One interval: an entry of [`Feed::readings`], and the data of an event `reading` of `GET /api/events`. An instance that

@@ -7,11 +7,10 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Instant;
 
-use pciescope_core::{Bdf, Link};
+use pciescope_core::{Device, DeviceErrors, Link};
 
-use crate::feed::{Device, DeviceErrors};
 use crate::series::{Family, Type};
-use crate::state::{Held, One, State};
+use crate::state::{Inner, Instance, State};
 
 /// A text format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -137,25 +136,24 @@ pub(crate) fn label(into: &mut String, name: &str, value: &str) {
 }
 
 /// The labels of an instance, by its scope.
-fn labels(one: &One) -> String {
-    let instance = one.instance();
+fn labels(one: &Instance<'_>) -> String {
     let mut all = String::with_capacity(120);
-    let node = instance.node.map_or_else(String::new, |node| node.to_string());
-    if one.scope() == "port" {
-        let mut below: Vec<String> = instance.below.iter().map(|below| below.bdf.to_string()).collect();
+    let node = one.source.node.map_or_else(String::new, |node| node.to_string());
+    if one.source.scope == "port" {
+        let mut below: Vec<String> = one.source.below.iter().map(|below| below.bdf.to_string()).collect();
         below.sort();
-        let mut drivers: Vec<&str> = instance.below.iter().filter_map(|below| below.driver.as_deref()).collect();
+        let mut drivers: Vec<&str> = one.source.below.iter().filter_map(|below| below.driver.as_deref()).collect();
         drivers.sort_unstable();
         drivers.dedup();
-        label(&mut all, "port", &one.id);
+        label(&mut all, "port", &one.id());
         label(&mut all, "device", &below.join(","));
         label(&mut all, "driver", &drivers.join(","));
     } else {
-        label(&mut all, "pmu", instance.pmu.as_deref().unwrap_or_default());
+        label(&mut all, "pmu", one.pmu());
     }
     label(&mut all, "numa_node", &node);
     label_cpu(&mut all, one);
-    if one.scope() == "channel" {
+    if one.source.scope == "channel" {
         for (word, number) in one.place() {
             label(&mut all, &word, &number.to_string());
         }
@@ -164,17 +162,17 @@ fn labels(one: &One) -> String {
 }
 
 /// The labels of the families about counting itself.
-fn pmu_labels(one: &One) -> String {
+fn pmu_labels(one: &Instance<'_>) -> String {
     let mut all = String::new();
-    label(&mut all, "pmu", one.instance().pmu.as_deref().unwrap_or_default());
-    label(&mut all, "numa_node", &one.instance().node.map_or_else(String::new, |node| node.to_string()));
+    label(&mut all, "pmu", one.pmu());
+    label(&mut all, "numa_node", &one.source.node.map_or_else(String::new, |node| node.to_string()));
     label_cpu(&mut all, one);
     all
 }
 
 /// The CPU of one of several instances that have PMU and node in common.
-fn label_cpu(into: &mut String, one: &One) {
-    if let Some(cpu) = one.cpu() {
+fn label_cpu(into: &mut String, one: &Instance<'_>) {
+    if let Some(cpu) = one.source.cpu {
         label(into, "cpu", &cpu.to_string());
     }
 }
@@ -200,13 +198,13 @@ pub struct Own {
 
 /// The answer to a scrape that began at `start`.
 pub fn write(state: &State, format: Format, start: Instant, counts: Own) -> String {
-    let held = state.held();
+    let inner = state.inner();
     let mut writer = Writer { out: String::with_capacity(64 * 1024), format };
-    hardware(&mut writer, &held);
-    counting(&mut writer, &held);
-    devices(&mut writer, &held.devices);
-    own(&mut writer, state, &held, counts);
-    drop(held);
+    hardware(&mut writer, &inner);
+    counting(&mut writer, &inner);
+    devices(&mut writer, &inner.devices);
+    own(&mut writer, state, &inner, counts);
+    drop(inner);
     let help = "Time that this answer took to make.";
     let took = start.elapsed().as_secs_f64();
     writer.one("pciescope_scrape_duration_seconds", Type::Gauge, "seconds", help, took);
@@ -217,65 +215,65 @@ pub fn write(state: &State, format: Format, start: Instant, counts: Own) -> Stri
 }
 
 /// What hardware counted.
-fn hardware(writer: &mut Writer, held: &Held) {
-    let all: Vec<(&One, String)> = held.instances.values().map(|one| (one, labels(one))).collect();
-    for family in held.families.values() {
+fn hardware(writer: &mut Writer, inner: &Inner) {
+    let all: Vec<(Instance<'_>, String)> = inner.instances().map(|one| (one, labels(&one))).collect();
+    for family in inner.families.values() {
         let name = &family.name;
         writer.family(family);
         for (one, labels) in &all {
-            if let Some(value) = one.sums.get(name).or_else(|| one.gauges.get(name)) {
+            if let Some(value) = one.sums.sums.get(name).or_else(|| one.sums.gauges.get(name)) {
                 writer.sample(family, labels, *value);
             }
-            for (state, seconds) in one.states.get(name).into_iter().flatten() {
+            for (state, seconds) in one.sums.states.get(name).into_iter().flatten() {
                 writer.sample(family, &more(labels, "state", state), *seconds);
             }
             if name == "pciescope_pmu_events" {
-                for ((event, unit), value) in &one.named {
+                for ((event, unit), value) in &one.sums.named {
                     let labels = more(&more(&pmu_labels(one), "event", event), "unit", unit);
                     writer.sample(family, &labels, *value);
                 }
             }
         }
     }
-    let ports = || held.instances.values().filter(|one| one.scope() == "port");
+    let ports = || inner.instances().filter(|one| one.source.scope == "port");
     let help = "A root port with counters: its name, its own driver and the PMU that counts for it.";
     writer.all(
         &Family::new("pciescope_port", Type::Info, "", help),
         ports().map(|one| {
-            let device = one.record.device.as_ref();
+            let device = one.source.port.as_ref();
             let mut all = String::new();
-            label(&mut all, "port", &one.id);
+            label(&mut all, "port", &one.id());
             label(&mut all, "name", device.map_or("", |device| device.name.as_str()));
             label(&mut all, "port_driver", device.and_then(|device| device.driver.as_deref()).unwrap_or_default());
-            label(&mut all, "pmu", one.instance().pmu.as_deref().unwrap_or_default());
+            label(&mut all, "pmu", one.pmu());
             (all, 1.0)
         }),
     );
 }
 
 /// How well it was counted.
-fn counting(writer: &mut Writer, held: &Held) {
+fn counting(writer: &mut Writer, inner: &Inner) {
     // A PMU may be there twice: as a channel, and with events that a user named.
-    let by_pmu = |value: &dyn Fn(&One) -> Option<f64>, join: fn(f64, f64) -> f64| {
+    let by_pmu = |value: &dyn Fn(&Instance<'_>) -> Option<f64>, join: fn(f64, f64) -> f64| {
         let mut all: BTreeMap<String, f64> = BTreeMap::new();
-        for one in held.instances.values() {
-            if let Some(value) = value(one) {
-                all.entry(pmu_labels(one)).and_modify(|before| *before = join(*before, value)).or_insert(value);
+        for one in inner.instances() {
+            if let Some(value) = value(&one) {
+                all.entry(pmu_labels(&one)).and_modify(|before| *before = join(*before, value)).or_insert(value);
             }
         }
         all
     };
     let help = "Whether the PMU was read in the last interval.";
-    let up = by_pmu(&|one| Some(f64::from(u8::from(one.is_up))), f64::max);
+    let up = by_pmu(&|one| Some(f64::from(u8::from(one.sums.running.is_some()))), f64::max);
     writer.all(&Family::new("pciescope_pmu_up", Type::Gauge, "", help), up);
     let help = "Least share of the last interval in which a counter of this PMU ran. Below 1 its figures are scaled to the whole.";
-    let running = by_pmu(&|one| one.is_up.then_some(one.running), f64::min);
+    let running = by_pmu(&|one| one.sums.running, f64::min);
     writer.all(&Family::new("pciescope_pmu_running_ratio", Type::Gauge, "ratio", help), running);
     let help = "Intervals in which a counter of the hardware reached its end: its sum is at least what is shown.";
-    let saturated = by_pmu(&|one| Some(one.saturated as f64), |one, other| one + other);
+    let saturated = by_pmu(&|one| Some(one.sums.saturated as f64), |one, other| one + other);
     writer.all(&Family::new("pciescope_pmu_saturated_intervals", Type::Counter, "", help), saturated);
     let mut codes: BTreeMap<&str, u32> = BTreeMap::new();
-    held.warnings.iter().for_each(|warning| *codes.entry(&warning.code).or_default() += 1);
+    inner.live.warnings.iter().for_each(|warning| *codes.entry(&warning.code).or_default() += 1);
     let help = "Warnings of the last reading by their code (docs/record.md, Codes).";
     writer.all(
         &Family::new("pciescope_reading_warnings", Type::Gauge, "", help),
@@ -295,7 +293,7 @@ fn devices(writer: &mut Writer, devices: &[Device]) {
             label(&mut all, "class", &device.class);
             label(&mut all, "driver", device.driver.as_deref().unwrap_or_default());
             label(&mut all, "numa_node", &device.node.map_or_else(String::new, |node| node.to_string()));
-            label(&mut all, "port", &device.port.map_or_else(String::new, |port: Bdf| port.to_string()));
+            label(&mut all, "port", &device.path.first().map_or_else(String::new, |port| port.to_string()));
             (all, 1.0)
         }),
     );
@@ -321,7 +319,7 @@ fn devices(writer: &mut Writer, devices: &[Device]) {
         }),
     ];
     for (name, unit, help, value) in links {
-        let linked = devices.iter().filter_map(|device| Some((of(device), value(device.link.as_ref()?))));
+        let linked = devices.iter().map(|device| (of(device), value(&device.link)));
         writer.all(&Family::new(name, Type::Gauge, unit, help), linked);
     }
     let help = "Whether the link is slower or narrower than both of its ends can do.";
@@ -360,15 +358,15 @@ fn devices(writer: &mut Writer, devices: &[Device]) {
 }
 
 /// The server about itself.
-fn own(writer: &mut Writer, state: &State, held: &Held, counts: Own) {
+fn own(writer: &mut Writer, state: &State, inner: &Inner, counts: Own) {
     let version = more("", "version", env!("CARGO_PKG_VERSION"));
     writer.all(&Family::new("pciescope_build", Type::Info, "", "The program."), [(version, 1.0)]);
     let interval = state.interval().as_secs_f64();
-    let age = held.last_at.map(|at| at.elapsed().as_secs_f64());
+    let age = inner.last_at.map(|at| at.elapsed().as_secs_f64());
     // Two late readings are one too many.
     let is_fresh = age.is_some_and(|age| age < 3.0 * interval.max(0.1) + 1.0);
-    let is_counting = matches!(held.status.state.as_str(), "counting" | "replaying");
-    let success = is_fresh && is_counting && held.instances.values().any(|one| one.is_up);
+    let is_counting = matches!(inner.status.state.as_str(), "counting" | "replaying");
+    let success = is_fresh && is_counting && inner.instances().any(|one| one.sums.running.is_some());
     let help = "Whether the last reading of the counters came in time and had figures.";
     writer.one("pciescope_reading_success", Type::Gauge, "", help, f64::from(u8::from(success)));
     if let Some(age) = age {
@@ -376,11 +374,11 @@ fn own(writer: &mut Writer, state: &State, held: &Held, counts: Own) {
     }
     let help = "Time between two readings, as asked for.";
     writer.one("pciescope_reading_interval_seconds", Type::Gauge, "seconds", help, interval);
-    writer.one("pciescope_readings", Type::Counter, "", "Readings of the counters.", held.count as f64);
+    writer.one("pciescope_readings", Type::Counter, "", "Readings of the counters.", inner.count as f64);
     let help = "Readings that did not take place at their time. Nothing is lost by that: the next one has what was counted meanwhile.";
-    writer.one("pciescope_readings_missed", Type::Counter, "", help, held.late as f64);
+    writer.one("pciescope_readings_missed", Type::Counter, "", help, inner.late as f64);
     let help = "Figures that were left out of a sum: not a number, negative, or past the end of numbers.";
-    writer.one("pciescope_figures_refused", Type::Counter, "", help, held.refused as f64);
+    writer.one("pciescope_figures_refused", Type::Counter, "", help, inner.refused as f64);
     writer.one("pciescope_scrapes", Type::Counter, "", "Answers to scrapes before this one.", counts.scrapes as f64);
     let help = "Connections that were closed at once because there were too many.";
     writer.one("pciescope_connections_refused", Type::Counter, "", help, counts.refused as f64);

@@ -7,20 +7,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use hyper::body::Bytes;
+use pciescope_catalogue::Kind;
+use pciescope_core::live::Source;
 use pciescope_core::plan::Plan;
-use pciescope_core::record::{Failure, Instance, Warning};
-use pciescope_core::{Record, Sink};
+use pciescope_core::{Device, Failure, Live, Record, Sink, Warning};
 use tokio::sync::broadcast;
 
-use crate::feed::{self, Channel, Device, Feed, HISTORY, Other, Port, Reading, Status};
+use crate::feed::{self, Channel, Feed, HISTORY, Other, Port, Reading, Status};
 use crate::series::{self, Family, Rule};
 
 /// The `test` of the records that count.
 const TEST: &str = "counters";
 /// So many events wait for a client that reads slowly; it is told to begin anew after that.
 const EVENTS: usize = 16;
-/// So many warnings of a reading are kept.
-const WARNINGS: usize = 100;
 
 /// What a client of the event stream is told.
 #[derive(Debug, Clone)]
@@ -42,29 +41,31 @@ pub struct Setup {
     pub interval: Duration,
 }
 
-/// All that the server knows. It is shared between the thread that reads and those that answer.
+/// All that the server knows, shared by the thread that counts and the threads that answer.
 #[derive(Debug)]
 pub struct State {
     setup: Setup,
-    held: Mutex<Held>,
-    /// [`Feed`] as JSON and the version that it is of: who reads slowly shares it with all others.
+    inner: Mutex<Inner>,
+    /// [`Feed`] as JSON and its version. All readers share the same bytes.
     written: Mutex<(u64, Bytes)>,
     events: broadcast::Sender<Event>,
 }
 
-/// What is kept.
+/// What is known, behind the lock.
 #[derive(Debug, Default)]
-pub(crate) struct Held {
+pub(crate) struct Inner {
     pub(crate) status: Status,
     /// Goes up with each change.
     version: u64,
-    pub(crate) instances: BTreeMap<Key, One>,
+    /// What counts, with the figures and warnings of the last reading.
+    pub(crate) live: Live,
+    /// The sums of each source of [`Live::sources`], by its place.
+    sums: Vec<Sums>,
     /// Families by name: what each is does not depend on the instance.
     pub(crate) families: BTreeMap<String, Family>,
     pub(crate) devices: Vec<Device>,
     readings: VecDeque<Reading>,
     last: Vec<Record>,
-    pub(crate) warnings: Vec<Warning>,
     /// What could not be opened at the beginning of the run.
     not_counted: Vec<Warning>,
     pub(crate) count: u64,
@@ -75,68 +76,44 @@ pub(crate) struct Held {
     planned_s: Option<f64>,
 }
 
-/// Scope, node, name and CPU: the order in which instances are shown.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Key {
-    scope: u8,
-    node: Option<u32>,
-    name: String,
-    cpu: Option<u32>,
-}
-
-/// An instance: a port, a channel or another PMU.
+/// What a source has counted since the server started.
 #[derive(Debug, Default)]
-pub(crate) struct One {
-    pub(crate) record: Record,
-    pub(crate) id: String,
+pub(crate) struct Sums {
     pub(crate) sums: BTreeMap<String, f64>,
     /// Seconds by family and state.
     pub(crate) states: BTreeMap<String, BTreeMap<String, f64>>,
+    /// Figures of the last reading by family.
     pub(crate) gauges: BTreeMap<String, f64>,
     /// Sums of events that a user named, by their terms and unit.
     pub(crate) named: BTreeMap<(String, String), f64>,
-    pub(crate) running: f64,
     pub(crate) saturated: u64,
-    /// Whether it was in the last reading, without an error.
-    pub(crate) is_up: bool,
-    pub(crate) error: Option<Failure>,
+    /// The least share of the last interval in which a counter ran; `None` where it was not read.
+    pub(crate) running: Option<f64>,
     /// What becomes of each figure.
     rules: BTreeMap<String, Rule>,
     /// The figures that are errors.
     errors: BTreeSet<String>,
-    link_bytes_per_s: Option<f64>,
-    peak_bytes_per_s: Option<f64>,
 }
 
-impl One {
-    /// What is known of the piece of hardware.
-    pub(crate) fn instance(&self) -> &Instance {
-        self.record.instance.as_ref().expect("only records with an instance are kept")
-    }
-
-    /// The CPU, where that tells it from another instance of its PMU.
-    pub(crate) fn cpu(&self) -> Option<u32> {
-        cpu(&self.record)
-    }
-
-    /// `port`, `channel` or `pmu`.
-    pub(crate) fn scope(&self) -> &str {
-        &self.instance().scope
-    }
+/// A source with its sums.
+#[derive(Clone, Copy)]
+pub(crate) struct Instance<'i> {
+    pub(crate) source: &'i Source,
+    pub(crate) sums: &'i Sums,
 }
 
 impl State {
     /// Nothing is known yet.
     pub fn new(setup: Setup) -> Self {
         let status = Status { state: "starting".to_owned(), ..Status::default() };
-        let held = Held { status, version: 1, ..Held::default() };
+        let inner = Inner { status, version: 1, ..Inner::default() };
         // Nothing is written of version 0.
-        State { setup, held: Mutex::new(held), written: Mutex::default(), events: broadcast::Sender::new(EVENTS) }
+        State { setup, inner: Mutex::new(inner), written: Mutex::default(), events: broadcast::Sender::new(EVENTS) }
     }
 
-    /// A thread that panicked while it held the lock has left whole values: they are set one by one.
-    pub(crate) fn held(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    /// A thread that panicked while it inner the lock has left whole values: they are set one by one.
+    pub(crate) fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The time between two readings.
@@ -157,72 +134,64 @@ impl State {
     /// Says whether something counts, and if not, why.
     pub fn set_status(&self, state: &str, text: Option<String>, hint: Option<String>) {
         let status = Status { state: state.to_owned(), text, hint };
-        let mut held = self.held();
-        if held.status == status {
+        let mut inner = self.inner();
+        if inner.status == status {
             return;
         }
         if !matches!(status.state.as_str(), "counting" | "replaying") {
-            held.instances.values_mut().for_each(One::rest);
+            inner.sums.iter_mut().for_each(Sums::rest);
         }
-        held.status = status;
-        held.version += 1;
-        drop(held);
+        inner.status = status;
+        inner.version += 1;
+        drop(inner);
         self.tell(Event::Changed);
     }
 
     /// Takes the inventory of the machine.
     pub fn set_devices(&self, devices: Vec<Device>) {
-        let mut held = self.held();
-        if held.devices == devices {
+        let mut inner = self.inner();
+        if inner.devices == devices {
             return;
         }
-        held.devices = devices;
-        held.version += 1;
-        drop(held);
+        inner.devices = devices;
+        inner.version += 1;
+        drop(inner);
         self.tell(Event::Changed);
     }
 
     /// Takes the records of one interval, or the first record of a run. Records that count nothing are passed over.
     pub fn put_all(&self, records: &[Record]) {
-        let mut held = self.held();
-        held.version += 1;
+        let mut inner = self.inner();
+        inner.version += 1;
         for record in records.iter().filter(|record| record.test == "environment") {
-            held.begin(record);
+            inner.begin(record);
         }
         let counts = |record: &&Record| record.test == TEST && record.instance.is_some();
         let Some(first) = records.iter().find(counts) else { return };
         let seconds = first.interval.map_or(0.0, |interval| interval.seconds());
-        let known = held.instances.len();
-        let mut has_changed = held.status.state == "starting";
+        let mut has_changed = inner.status.state == "starting";
         if has_changed {
-            held.status.state = "counting".to_owned();
+            inner.status.state = "counting".to_owned();
         }
         let mut reading = Reading { time_ms: now_ms(), seconds, ..Reading::default() };
-        held.instances.values_mut().for_each(One::rest);
-        held.warnings = held.not_counted.clone();
-        let mut counted: BTreeMap<Key, &str> = BTreeMap::new();
+        inner.sums.iter_mut().for_each(Sums::rest);
+        inner.live.warnings = inner.not_counted.clone();
         for record in records.iter().filter(counts) {
-            // Two drivers of one port count the same: that is not to be added up twice.
-            let key = record.instance.as_ref().and_then(|instance| key(record, instance));
-            match key.map(|key| *counted.entry(key).or_insert(pmu(record))) {
-                Some(first) if first != pmu(record) => held.doubled(record, first),
-                _ => has_changed |= held.put(record, &mut reading),
-            }
+            has_changed |= inner.put(record, &mut reading);
         }
-        has_changed |= held.instances.len() != known;
         // A file may hold a plan of no length.
-        if let Some(planned) = held.planned_s.filter(|planned| *planned > 0.0 && seconds > 1.5 * planned) {
-            held.late = held.late.saturating_add((seconds / planned).round() as u64 - 1);
+        if let Some(planned) = inner.planned_s.filter(|planned| *planned > 0.0 && seconds > 1.5 * planned) {
+            inner.late = inner.late.saturating_add((seconds / planned).round() as u64 - 1);
         }
-        held.count += 1;
-        held.last_at = Some(Instant::now());
-        held.last = records.iter().filter(counts).cloned().collect();
+        inner.count += 1;
+        inner.last_at = Some(Instant::now());
+        inner.last = records.iter().filter(counts).cloned().collect();
         let text = serde_json::to_string(&reading).unwrap_or_default();
-        if held.readings.len() == HISTORY {
-            held.readings.pop_front();
+        if inner.readings.len() == HISTORY {
+            inner.readings.pop_front();
         }
-        held.readings.push_back(reading);
-        drop(held);
+        inner.readings.push_back(reading);
+        drop(inner);
         if has_changed {
             self.tell(Event::Changed);
         }
@@ -231,43 +200,43 @@ impl State {
 
     /// The records of the last interval.
     pub fn records(&self) -> Vec<Record> {
-        self.held().last.clone()
+        self.inner().last.clone()
     }
 
     /// Everything, for the page.
     pub fn feed(&self) -> Feed {
-        self.feed_of(&self.held())
+        self.feed_of(&self.inner())
     }
 
     /// Everything as JSON: the same bytes for all who ask until something changes.
     pub(crate) fn json(&self) -> serde_json::Result<Bytes> {
         let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
-        let held = self.held();
-        if written.0 != held.version {
-            let (version, feed) = (held.version, self.feed_of(&held));
+        let inner = self.inner();
+        if written.0 != inner.version {
+            let (version, feed) = (inner.version, self.feed_of(&inner));
             // The thread that counts is not to wait for megabytes of text.
-            drop(held);
+            drop(inner);
             *written = (version, serde_json::to_vec(&feed)?.into());
         }
         Ok(written.1.clone())
     }
 
-    fn feed_of(&self, held: &Held) -> Feed {
+    fn feed_of(&self, inner: &Inner) -> Feed {
         let mut feed = Feed {
             schema: 1,
             host: self.setup.host.clone(),
             tool: env!("CARGO_PKG_VERSION").to_owned(),
             label: self.setup.label.clone(),
-            interval_s: held.planned_s.unwrap_or(self.setup.interval.as_secs_f64()),
+            interval_s: inner.planned_s.unwrap_or(self.setup.interval.as_secs_f64()),
             now_ms: now_ms(),
-            status: held.status.clone(),
-            warnings: held.warnings.clone(),
-            devices: held.devices.clone(),
-            readings: held.readings.iter().cloned().collect(),
+            status: inner.status.clone(),
+            warnings: inner.live.warnings.clone(),
+            devices: inner.devices.clone(),
+            readings: inner.readings.iter().cloned().collect(),
             ..Feed::default()
         };
-        for one in held.instances.values() {
-            match one.scope() {
+        for one in inner.instances() {
+            match one.source.scope.as_str() {
                 "port" => feed.ports.push(one.port()),
                 "channel" => feed.channels.push(one.channel()),
                 _ => feed.others.push(one.other()),
@@ -289,7 +258,14 @@ impl Sink for &State {
     }
 }
 
-impl Held {
+impl Inner {
+    /// The ports, channels and other PMUs with their sums. Sums of channels are left out: a reader adds up better.
+    pub(crate) fn instances(&self) -> impl Iterator<Item = Instance<'_>> {
+        let all =
+            self.live.places().map(|place| Instance { source: &self.live.sources[place], sums: &self.sums[place] });
+        all.filter(|one| is_instance(&one.source.scope))
+    }
+
     /// The first record of a run.
     fn begin(&mut self, record: &Record) {
         self.not_counted = record.warnings.clone();
@@ -299,35 +275,15 @@ impl Held {
         };
     }
 
-    /// Takes the record of an instance; says whether what is known of it changed.
-    /// Says that a port is counted by another PMU already.
-    fn doubled(&mut self, record: &Record, first: &str) {
-        let bdf = record.device.as_ref().and_then(|device| device.bdf).map(|bdf| bdf.to_string()).unwrap_or_default();
-        let warning = Warning {
-            code: "counted-twice".to_owned(),
-            text: format!("{bdf}: {} counts what {first} counts, and is left out", pmu(record)),
-            hint: "unload one of the two drivers, or name the PMUs that are to be counted".to_owned(),
-        };
-        if self.warnings.len() < WARNINGS && !self.warnings.contains(&warning) {
-            self.warnings.push(warning);
-        }
-    }
-
+    /// Takes the record of an instance; returns true if what is known of it changed.
     fn put(&mut self, record: &Record, reading: &mut Reading) -> bool {
-        let Some(instance) = &record.instance else { return false };
-        for warning in &record.warnings {
-            if self.warnings.len() < WARNINGS && !self.warnings.contains(warning) {
-                self.warnings.push(warning.clone());
-            }
+        let Some((place, has_changed)) = self.live.take(record) else { return false };
+        self.sums.resize_with(self.live.sources.len(), Sums::default);
+        let (source, one) = (&self.live.sources[place], &mut self.sums[place]);
+        if !is_instance(&source.scope) {
+            return false;
         }
-        let Some(key) = key(record, instance) else { return false };
-        let one = self.instances.entry(key).or_default();
-        let has_changed = one.is_other(record);
-        if has_changed {
-            one.become_of(record);
-        }
-        one.error.clone_from(&record.error);
-        one.is_up = record.error.is_none();
+        let pmu = source.pmu.as_deref().unwrap_or_default();
         let seconds = record.interval.map_or(0.0, |interval| interval.seconds());
         for (name, metric) in &record.metrics {
             // A record of a file may hold anything: a sum that has met NaN never leaves it.
@@ -335,14 +291,12 @@ impl Held {
                 self.refused += 1;
                 continue;
             }
-            let scope = &instance.scope;
             if !one.rules.contains_key(name) {
-                let pmu = instance.pmu.as_deref().unwrap_or_default();
-                let kind = series::kind(scope, pmu, record.metrics.keys().map(String::as_str));
+                let kind = series::kind(&source.scope, pmu, record.metrics.keys().map(String::as_str));
                 if kind.is_some_and(|kind| series::is_error(kind, name)) {
                     one.errors.insert(name.clone());
                 }
-                one.rules.insert(name.clone(), series::rule(scope, kind, name));
+                one.rules.insert(name.clone(), series::rule(&source.scope, kind, name));
             }
             let rule = &one.rules[name];
             let add = |sum: &mut f64, value: f64| {
@@ -382,118 +336,98 @@ impl Held {
                 self.families.insert(family.name.clone(), family.clone());
             }
         }
-        let value = |name: &str| record.metrics.get(name).map(|metric| metric.value).filter(|value| value.is_finite());
-        one.link_bytes_per_s = value("link_bytes_per_s");
-        one.peak_bytes_per_s = value("peak_bytes_per_s");
-        let shares = record.metrics.values().filter_map(|metric| metric.running).filter(|share| share.is_finite());
-        one.running = shares.fold(1.0, f64::min);
         one.saturated += u64::from(record.metrics.values().any(|metric| metric.at_least));
         if record.error.is_none() {
-            one.show(record, reading);
+            let shares = record.metrics.values().filter_map(|metric| metric.running).filter(|share| share.is_finite());
+            one.running = Some(shares.fold(1.0, f64::min));
+            Instance { source, sums: one }.show(record, reading);
         }
         has_changed
     }
 }
 
-/// The PMU of a record; empty where it has none.
-fn pmu(record: &Record) -> &str {
-    record.instance.as_ref().and_then(|instance| instance.pmu.as_deref()).unwrap_or_default()
+/// Whether a scope is a piece of hardware, not a sum of some.
+fn is_instance(scope: &str) -> bool {
+    matches!(scope, "port" | "channel" | "pmu")
 }
 
-/// Which instance a record is of; `None` for sums of channels, which a reader adds up better.
-fn key(record: &Record, instance: &Instance) -> Option<Key> {
-    let pmu = instance.pmu.clone();
-    let bdf = record.device.as_ref().and_then(|device| device.bdf);
-    let (scope, name) = match instance.scope.as_str() {
-        "port" => (0, bdf.map(|bdf| bdf.to_string()).or(pmu)?),
-        "channel" => (1, pmu?),
-        "pmu" => (2, pmu?),
-        _ => return None,
-    };
-    Some(Key { scope, node: instance.node, name, cpu: cpu(record) })
-}
-
-/// The CPU on which a record was counted, where that tells instances of its PMU apart.
-fn cpu(record: &Record) -> Option<u32> {
-    record.cpu.as_ref().map(|cpu| cpu.cpu)
-}
-
-impl One {
-    /// It is not in the reading that begins.
+impl Sums {
+    /// The source is not in the reading that begins.
     fn rest(&mut self) {
-        self.is_up = false;
+        self.running = None;
         self.gauges.clear();
     }
+}
 
-    /// Whether a record says something else of the hardware than the one before.
-    fn is_other(&self, record: &Record) -> bool {
-        self.record.instance != record.instance
-            || self.record.device != record.device
-            || self.error != record.error
-            || self.id.is_empty()
+impl Instance<'_> {
+    /// The PMU's name; empty where it has none.
+    pub(crate) fn pmu(&self) -> &str {
+        self.source.pmu.as_deref().unwrap_or_default()
     }
 
-    fn become_of(&mut self, record: &Record) {
-        self.record = Record {
-            device: record.device.clone(),
-            instance: record.instance.clone(),
-            cpu: record.cpu.clone(),
-            ..Record::default()
+    /// Its name in readings.
+    pub(crate) fn id(&self) -> String {
+        let Source { scope, port, node, cpu, .. } = self.source;
+        let bdf = port.as_ref().and_then(|port| port.bdf).filter(|_| scope == "port");
+        let name = match (bdf, node) {
+            (Some(bdf), _) => bdf.to_string(),
+            (None, Some(node)) => format!("{}@{node}", self.pmu()),
+            (None, None) => self.pmu().to_owned(),
         };
-        let instance = self.instance();
-        let pmu = instance.pmu.clone().unwrap_or_default();
-        let bdf = self.record.device.as_ref().and_then(|device| device.bdf);
-        self.id = match (instance.scope.as_str(), bdf, instance.node) {
-            ("port", Some(bdf), _) => bdf.to_string(),
-            (_, _, Some(node)) => format!("{pmu}@{node}"),
-            _ => pmu,
-        };
-        if let Some(cpu) = self.cpu() {
-            self.id += &format!(" CPU {cpu}");
-        }
+        cpu.map_or_else(|| name.clone(), |cpu| format!("{name} CPU {cpu}"))
+    }
+
+    fn error(&self) -> Option<Failure> {
+        self.source.failure.as_ref().map(|(_, failure)| failure.clone())
+    }
+
+    /// What counted, by the catalogue.
+    fn kind(&self) -> Option<&'static Kind> {
+        series::kind(&self.source.scope, self.pmu(), self.sums.rules.keys().map(String::as_str))
     }
 
     fn port(&self) -> Port {
-        let device = self.record.device.clone().unwrap_or_default();
+        let device = self.source.port.clone().unwrap_or_default();
         Port {
-            id: self.id.clone(),
+            id: self.id(),
             bdf: device.bdf,
-            pmu: self.instance().pmu.clone(),
+            pmu: self.source.pmu.clone(),
             name: device.name,
             driver: device.driver,
-            node: self.instance().node,
+            node: self.source.node,
             link: device.link,
-            ceiling_bytes_per_s: self.link_bytes_per_s,
-            below: self.instance().below.clone(),
-            error: self.error.clone(),
+            ceiling_bytes_per_s: self.source.latest("link_bytes_per_s"),
+            below: self.source.below.clone(),
+            error: self.error(),
         }
     }
 
     fn channel(&self) -> Channel {
         Channel {
-            id: self.id.clone(),
-            pmu: self.instance().pmu.clone().unwrap_or_default(),
-            node: self.instance().node,
-            cpu: self.cpu(),
+            id: self.id(),
+            pmu: self.pmu().to_owned(),
+            node: self.source.node,
+            cpu: self.source.cpu,
             place: self.place(),
-            peak_bytes_per_s: self.peak_bytes_per_s,
-            error: self.error.clone(),
+            peak_bytes_per_s: self.source.latest("peak_bytes_per_s"),
+            error: self.error(),
         }
     }
 
     fn other(&self) -> Other {
-        let pmu = self.instance().pmu.clone().unwrap_or_default();
-        let kind = series::kind("pmu", &pmu, self.rules.keys().map(String::as_str));
-        let title = kind.map(|kind| kind.title.clone());
-        let error = self.error.clone();
-        Other { id: self.id.clone(), pmu, node: self.instance().node, cpu: self.cpu(), title, error }
+        Other {
+            id: self.id(),
+            pmu: self.pmu().to_owned(),
+            node: self.source.node,
+            cpu: self.source.cpu,
+            title: self.kind().map(|kind| kind.title.clone()),
+            error: self.error(),
+        }
     }
 
     /// Where a channel sits, as far as its PMU's name tells.
     pub(crate) fn place(&self) -> BTreeMap<String, u64> {
-        let pmu = self.instance().pmu.as_deref().unwrap_or_default();
-        let kind = series::kind(self.scope(), pmu, self.rules.keys().map(String::as_str));
-        let mut place = kind.map(|kind| kind.place(pmu)).unwrap_or_default();
+        let mut place = self.kind().map(|kind| kind.place(self.pmu())).unwrap_or_default();
         place.retain(|word, _| matches!(word.as_str(), "socket" | "die" | "channel" | "sub_channel"));
         place
     }
@@ -507,15 +441,15 @@ impl One {
             by_rate.or_else(|| Some(metric(&format!("{name}_bytes"))?.value / seconds?))
         };
         let share = |name: &str| metric(name).map(|metric| metric.value / 100.0);
-        let running = (self.running < 1.0).then_some(self.running);
-        match self.scope() {
+        let running = self.sums.running.filter(|running| *running < 1.0);
+        match self.source.scope.as_str() {
             "port" => {
                 let states = record.metrics.iter().filter_map(|(name, metric)| {
-                    let Rule::State(_, state, factor) = self.rules.get(name)? else { return None };
+                    let Rule::State(_, state, factor) = self.sums.rules.get(name)? else { return None };
                     Some((state.clone(), metric.value * factor))
                 });
                 let is_error = |(name, metric): &(&String, &pciescope_core::Metric)| {
-                    self.errors.contains(*name) && metric.value > 0.0 && metric.value.is_finite()
+                    self.sums.errors.contains(*name) && metric.value > 0.0 && metric.value.is_finite()
                 };
                 let errors = record.metrics.iter().filter(is_error);
                 let port = feed::PortReading {
@@ -528,16 +462,16 @@ impl One {
                     running,
                     at_least: record.metrics.values().any(|metric| metric.at_least),
                 };
-                reading.ports.insert(self.id.clone(), port);
+                reading.ports.insert(self.id(), port);
             }
             "channel" => {
                 let (read, write, peak_share) = (rate("read"), rate("write"), share("peak_share"));
-                reading.channels.insert(self.id.clone(), feed::ChannelReading { read, write, peak_share, running });
+                reading.channels.insert(self.id(), feed::ChannelReading { read, write, peak_share, running });
             }
             _ => {
                 let finite = record.metrics.iter().filter(|(_, metric)| metric.value.is_finite());
                 let figures = finite.map(|(name, metric)| (name.clone(), metric.value)).collect();
-                reading.others.insert(self.id.clone(), figures);
+                reading.others.insert(self.id(), figures);
             }
         }
     }
@@ -551,44 +485,20 @@ fn now_ms() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pciescope_core::Function;
-
-    #[test]
-    fn a_port_with_two_drivers_is_counted_once() {
-        let of = |pmu: &str| Record {
-            test: TEST.to_owned(),
-            device: Some(Function { bdf: "0000:10:00.0".parse().ok(), ..Function::default() }),
-            instance: Some(Instance { scope: "port".to_owned(), pmu: Some(pmu.to_owned()), ..Instance::default() }),
-            ..Record::default()
-        };
-        let state = State::new(Setup::default());
-        for _ in 0..2 {
-            state.put_all(&[of("dwc_rootport_1000"), of("pcie_bdf_100000")]);
-            let held = state.held();
-            assert_eq!(held.instances.values().map(|one| pmu(&one.record)).collect::<Vec<_>>(), ["dwc_rootport_1000"]);
-            assert_eq!(held.warnings.len(), 1);
-            assert!(held.warnings[0].text.contains("pcie_bdf_100000"), "{:?}", held.warnings);
-        }
-        // The other one goes on where the first is gone.
-        state.put_all(&[of("pcie_bdf_100000")]);
-        assert_eq!(
-            state.held().instances.values().map(|one| pmu(&one.record)).collect::<Vec<_>>(),
-            ["pcie_bdf_100000"]
-        );
-        assert!(state.held().warnings.is_empty());
-    }
+    use pciescope_core::Link;
 
     #[test]
     fn all_who_ask_share_one_text_until_something_changes() {
         let state = State::new(Setup::default());
         let device = Device {
             bdf: "0000:02:00.0".parse().unwrap(),
+            inode: None,
             name: String::new(),
             class: String::new(),
             driver: None,
             node: None,
-            port: None,
-            link: None,
+            path: Vec::new(),
+            link: Link::default(),
             is_downtrained: None,
             errors: None,
         };

@@ -198,8 +198,8 @@ impl State {
         for record in records {
             self.model.take(record);
         }
-        let oldest = self.model.spans().front().map(|span| span.number);
-        if let (Some(at), Some(last), Some(oldest)) = (self.paused, self.model.last(), oldest) {
+        let oldest = self.model.live.spans().front().map(|span| span.number);
+        if let (Some(at), Some(last), Some(oldest)) = (self.paused, self.model.live.last(), oldest) {
             // What the user looks at may have become too old to be kept.
             self.paused = Some(if self.is_stepping { last } else { at.max(oldest) });
             self.is_stepping = false;
@@ -208,7 +208,7 @@ impl State {
 
     /// The number of the interval that is shown; without one nothing was counted yet.
     pub fn shown(&self) -> Option<u64> {
-        self.paused.filter(|number| self.model.span(*number).is_some()).or(self.model.last())
+        self.paused.filter(|number| self.model.live.span(*number).is_some()).or(self.model.live.last())
     }
 
     /// Whether the screen stands still.
@@ -367,13 +367,13 @@ impl State {
     fn pause(&mut self) -> Action {
         self.paused = match self.paused {
             Some(_) => None,
-            None => Some(self.model.last().unwrap_or(0)),
+            None => Some(self.model.live.last().unwrap_or(0)),
         };
         Action::Pause(self.paused.is_some())
     }
 
     fn later(&mut self) -> Action {
-        let (Some(at), last) = (self.paused, self.model.last()) else { return self.pause() };
+        let (Some(at), last) = (self.paused, self.model.live.last()) else { return self.pause() };
         if last.is_some_and(|last| at < last) {
             self.paused = Some(at + 1);
             return Action::Draw;
@@ -396,7 +396,7 @@ impl State {
     }
 
     fn before(&self, at: u64) -> u64 {
-        let oldest = self.model.spans().front().map_or(0, |span| span.number);
+        let oldest = self.model.live.spans().front().map_or(0, |span| span.number);
         at.saturating_sub(1).max(oldest)
     }
 

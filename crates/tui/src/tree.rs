@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use pciescope_core::live::Source;
 use pciescope_core::{Bdf, Function, Link};
 
-use crate::model::{Model, Source};
+use crate::model::Model;
 use crate::state::{RowId, Sort, State};
 
 /// A row of the tree.
@@ -12,7 +13,7 @@ use crate::state::{RowId, Sort, State};
 pub struct Row {
     /// What the row is about.
     pub id: RowId,
-    /// The place in [`Model::sources`] of what counts for it.
+    /// The place in [`Live::sources`](pciescope_core::Live::sources) of what counts for it.
     pub source: Option<usize>,
     /// 0 for a root port.
     pub depth: usize,
@@ -32,7 +33,7 @@ pub fn rows(state: &State, span: u64) -> Vec<Row> {
     let model = &state.model;
     let functions = model.functions();
     let ports: Vec<(usize, &Source)> =
-        model.sources.iter().enumerate().filter(|(_, source)| source.is_port()).collect();
+        model.live.sources.iter().enumerate().filter(|(_, source)| source.is_port()).collect();
     let mut children: BTreeMap<Bdf, Vec<Bdf>> = BTreeMap::new();
     for (bdf, function) in functions {
         // A bridge that is not known (records leave switches out, a tree may be torn) is passed over.
@@ -46,6 +47,7 @@ pub fn rows(state: &State, span: u64) -> Vec<Row> {
     for (place, source) in &ports {
         let bdf = source.port.as_ref().and_then(|port| port.bdf);
         let id = bdf.map_or(RowId::Source(*place), RowId::Function);
+        // A PMU that is no port may stand at a port's address.
         let is_second = bdf.is_some_and(|bdf| !seen.insert(bdf));
         let id = if is_second { RowId::Source(*place) } else { id };
         let mut rows = vec![Row { id, source: Some(*place), depth: 0, has_next: false }];
@@ -145,7 +147,7 @@ fn filter(state: &State, group: &mut Group) {
 
 /// Everything about a row that a filter looks at.
 fn describe(model: &Model, row: &Row) -> String {
-    let source = row.source.and_then(|place| model.sources.get(place));
+    let source = row.source.and_then(|place| model.live.sources.get(place));
     let function = match row.id {
         RowId::Function(bdf) => model.functions().get(&bdf),
         RowId::Source(_) => None,

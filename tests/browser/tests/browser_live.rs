@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use pciescope_browser_tests::{Browser, SIZES, Stage};
 use pciescope_core::record::Failure;
-use pciescope_core::{Below, Link};
-use pciescope_serve::feed::{Channel, ChannelReading, Device, DeviceErrors, Feed, Port, PortReading, Reading, Status};
+use pciescope_core::{Below, Device, DeviceErrors, Link};
+use pciescope_serve::feed::{Channel, ChannelReading, Feed, Port, PortReading, Reading, Status};
 
 /// 2026-11-21 09:00:00 UTC.
 const BEGIN_MS: u64 = 1_795_251_600_000;
@@ -296,15 +296,16 @@ fn a_machine_without_counters_says_so() {
     let text = "there is no counter of PCIe ports or DRAM channels on this machine".to_owned();
     none.status =
         Status { state: "none".to_owned(), text: Some(text.clone()), hint: Some("load rasdes_pmu".to_owned()) };
-    let link = port(1).link.map(|link| Link { width: 2, ..link });
+    let link = Link { width: 2, ..port(1).link.unwrap() };
     let correctable = BTreeMap::from([("BadTLP".to_owned(), 1234)]);
     let disk = Device {
         bdf: "0000:11:00.0".parse().unwrap(),
+        inode: None,
         name: "NVMe SSD".to_owned(),
         class: "Non-Volatile memory controller".to_owned(),
         driver: Some("nvme".to_owned()),
         node: Some(0),
-        port: port(1).bdf,
+        path: port(1).bdf.into_iter().collect(),
         link,
         is_downtrained: Some(true),
         errors: Some(DeviceErrors { correctable, ..DeviceErrors::default() }),

@@ -13,11 +13,10 @@ use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
 use pciescope_bench::counters::{self, Place, Wanted};
-use pciescope_hw::inventory::{self, Present};
+use pciescope_hw::inventory;
 use pciescope_hw::wait::{Waiter, now_ns};
 use pciescope_report::jsonl;
 use pciescope_serve::config::Config;
-use pciescope_serve::feed::{Device, DeviceErrors};
 use pciescope_serve::{Options, Server, Setup, State, replay};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
@@ -158,11 +157,11 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         Some(steps) => feeder.replay(&steps),
         None => feeder.count(&wanted),
     })?);
-    let mut present: Vec<Present> = Vec::new();
+    let mut devices = Vec::new();
     while !ctx.stop.is_set() {
         if has_inventory {
-            present = inventory::read(&ctx.root, &present);
-            state.set_devices(present.iter().map(device).collect());
+            devices = inventory::read(&ctx.root, &devices);
+            state.set_devices(devices.clone());
         }
         // Stopping and continuing the program wakes it too.
         let next = feeder.is_some().then(|| now_ns() + REFRESH_NS);
@@ -209,25 +208,6 @@ fn check(ctx: &Ctx, wanted: &Wanted) -> anyhow::Result<()> {
                 .into())
         }
         _ => Ok(()),
-    }
-}
-
-fn device(present: &Present) -> Device {
-    let errors = present.errors.clone();
-    Device {
-        bdf: present.bdf,
-        name: present.name.clone(),
-        class: present.class.clone(),
-        driver: present.driver.clone(),
-        node: present.node,
-        port: present.path.first().copied(),
-        link: Some(present.link),
-        is_downtrained: present.is_downtrained,
-        errors: errors.map(|errors| DeviceErrors {
-            correctable: errors.correctable,
-            nonfatal: errors.nonfatal,
-            fatal: errors.fatal,
-        }),
     }
 }
 

@@ -10,9 +10,8 @@ use std::time::Duration;
 
 use pciescope_core::plan::{Plan, StatPlan};
 use pciescope_core::record::SCHEMA;
-use pciescope_core::{Below, Function, Instance, Interval, Link, Metric, Record, Warning};
+use pciescope_core::{Below, Device, DeviceErrors, Function, Instance, Interval, Link, Metric, Record, Warning};
 use pciescope_serve::config::Config;
-use pciescope_serve::feed::{Device, DeviceErrors};
 use pciescope_serve::{Options, Server, Setup, State};
 
 pub const SECOND: u64 = 1_000_000_000;
@@ -149,12 +148,13 @@ pub fn device() -> Device {
     let link = Link { speed_gts: 8.0, width: 2, max_speed_gts: 16.0, max_width: 4, mps_bytes: None, mrrs_bytes: None };
     Device {
         bdf: "0000:02:00.0".parse().unwrap(),
+        inode: None,
         name: "A \"disk\"".to_owned(),
         class: "Non-Volatile memory controller".to_owned(),
         driver: Some("nvme".to_owned()),
         node: Some(0),
-        port: Some("0000:00:02.0".parse().unwrap()),
-        link: Some(link),
+        path: vec!["0000:00:02.0".parse().unwrap()],
+        link,
         is_downtrained: Some(true),
         errors: Some(DeviceErrors { correctable: [("BadTLP".to_owned(), 7)].into(), ..DeviceErrors::default() }),
     }

@@ -1,9 +1,9 @@
 //! Counters without a table of their own, by name.
 
+use pciescope_core::live::Source;
 use ratatui::style::Style;
 
 use super::{Pen, cell};
-use crate::model::Source;
 use crate::state::State;
 use crate::text::{clean, fit};
 use crate::tree;
@@ -14,7 +14,7 @@ pub fn lines(state: &State) -> Vec<(String, Style)> {
     let is_other = |source: &&Source| !source.is_port() && !source.is_channel() && !source.is_sum();
     let words: Vec<String> = state.filter.split_whitespace().map(str::to_lowercase).collect();
     let mut lines: Vec<(String, Style)> = Vec::new();
-    for source in state.model.sources.iter().filter(is_other) {
+    for source in state.model.live.sources.iter().filter(is_other) {
         let name = fit(&clean(&tree::name(source)), 26);
         if let Some(failure) = source.failure(span) {
             lines.push((format!("{:>7} {:<8} {name} {}", "-", "", clean(&failure.code)), state.theme.bad()));

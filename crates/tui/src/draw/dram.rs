@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use pciescope_core::live::{Figure, Source};
 use ratatui::style::Style;
 
 use super::{Pen, cell, share};
 use crate::bars;
-use crate::model::{Figure, Model, Source};
+use crate::model::Model;
 use crate::state::State;
 use crate::text::{clean, width};
 use crate::tree;
@@ -20,13 +21,13 @@ struct Die<'m> {
 
 fn dies(model: &Model) -> Vec<Die<'_>> {
     let mut dies: BTreeMap<Option<u32>, Die<'_>> = BTreeMap::new();
-    for source in model.sources.iter().filter(|source| source.is_channel()) {
+    for source in model.live.sources.iter().filter(|source| source.is_channel()) {
         let die = Die { node: source.node, sum: None, channels: Vec::new() };
         dies.entry(source.node).or_insert(die).channels.push(source);
     }
     // Where there is one die only, the sum of all is its sum.
     let is_single = dies.len() == 1;
-    for source in model.sources.iter().filter(|source| source.is_sum()) {
+    for source in model.live.sources.iter().filter(|source| source.is_sum()) {
         let is_its = |die: &Die<'_>| {
             (source.scope == "die" && die.node == source.node) || (source.scope == "total" && is_single)
         };
@@ -43,11 +44,7 @@ impl Die<'_> {
         let stated = self.sum.and_then(|sum| sum.figure(name, span));
         stated.or_else(|| {
             let figures = self.channels.iter().filter_map(|channel| channel.figure(name, span));
-            figures.reduce(|sum, one| Figure {
-                value: sum.value + one.value,
-                is_scaled: sum.is_scaled || one.is_scaled,
-                is_least: sum.is_least || one.is_least,
-            })
+            figures.reduce(Figure::plus)
         })
     }
 
@@ -209,7 +206,7 @@ fn draw_die(pen: &mut Pen<'_>, y: u16, state: &State, span: u64, die: &Die<'_>, 
         let known: Vec<f64> = die.channels.iter().filter_map(|channel| total(channel, number)).collect();
         (!known.is_empty()).then(|| known.iter().sum())
     };
-    past(pen, x, y, columns, state.model.history(span, both));
+    past(pen, x, y, columns, state.model.live.history(span, both));
 }
 
 fn draw_channel(pen: &mut Pen<'_>, y: u16, state: &State, span: u64, channel: &Source, columns: &Columns) {
@@ -222,7 +219,7 @@ fn draw_channel(pen: &mut Pen<'_>, y: u16, state: &State, span: u64, channel: &S
     let figure = |name: &str| cell(channel.figure(name, span));
     let share = channel.value("peak_share", span);
     let x = rates(pen, y, columns, &figure("read_bytes_per_s"), &figure("write_bytes_per_s"), share);
-    past(pen, x, y, columns, state.model.history(span, |number| total(channel, number)));
+    past(pen, x, y, columns, state.model.live.history(span, |number| total(channel, number)));
 }
 
 /// Reads, writes and the share of the peak; gives the next column.

@@ -7,6 +7,7 @@ mod ports;
 mod warnings;
 mod zoom;
 
+use pciescope_core::live::{Figure, Source};
 use ratatui::Frame;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -140,7 +141,7 @@ fn overview(pen: &mut Pen<'_>, state: &State) {
 /// The state as text of `columns`, as many lines as it needs but at most `most`: for pipes and scripts.
 pub fn page(state: &State, columns: u16, most: u16) -> String {
     let lines = |rows: usize| u16::try_from(rows).unwrap_or(u16::MAX).clamp(LEAST.1, most.max(LEAST.1));
-    let rows = state.rows().0.len() + state.model.sources.len() + state.model.probes.len() + 12;
+    let rows = state.rows().0.len() + state.model.live.sources.len() + state.model.probes.len() + 12;
     let mut text = on_paper(state.theme, columns, lines(rows), |pen| {
         let head = head(pen, state);
         let rest = pen.height() - head;
@@ -232,7 +233,7 @@ fn no_counters(pen: &Pen<'_>, state: &State) -> Vec<String> {
 }
 
 fn when(state: &State) -> String {
-    let span = state.shown().and_then(|number| state.model.span(number));
+    let span = state.shown().and_then(|number| state.model.live.span(number));
     let at = span.map(|span| clock(span.end_ns)).unwrap_or_default();
     let origin = match &state.origin {
         Origin::Live { interval_ns } => format!("every {}", period(*interval_ns)),
@@ -248,10 +249,10 @@ fn when(state: &State) -> String {
 
 fn sums(state: &State) -> String {
     let Some(span) = state.shown() else { return String::new() };
-    let sources = &state.model.sources;
+    let sources = &state.model.live.sources;
     let ports: Vec<_> = sources.iter().filter(|source| source.is_port()).collect();
     let channels: Vec<_> = sources.iter().filter(|source| source.is_channel()).collect();
-    let sum = |of: &[&crate::model::Source], name: &str| {
+    let sum = |of: &[&Source], name: &str| {
         let found: Vec<f64> = of.iter().filter_map(|source| source.value(name, span)).collect();
         if found.is_empty() { "-".to_owned() } else { short(found.iter().sum()) }
     };
@@ -308,7 +309,7 @@ fn foot(pen: &mut Pen<'_>, state: &State) {
         pen.put(0, 0, columns, &clean(notice), theme.doubtful());
         return;
     }
-    let warnings = state.model.warnings.len();
+    let warnings = state.model.live.warnings.len();
     let mut parts = vec!["q quit".to_owned(), "? help".to_owned(), "Tab view".to_owned()];
     parts.push(if state.is_paused() { "p go on  , . step".to_owned() } else { "p pause".to_owned() });
     if state.zoom.is_some() {
@@ -332,11 +333,11 @@ fn foot(pen: &mut Pen<'_>, state: &State) {
 }
 
 /// A figure in few characters: `~` before one that is scaled, `>` before one that may be larger, `-` where there is none.
-pub(crate) fn cell(figure: Option<crate::model::Figure>) -> String {
+pub(crate) fn cell(figure: Option<Figure>) -> String {
     match figure {
         None => "-".to_owned(),
         Some(figure) if figure.is_least => format!(">{}", short(figure.value)),
-        Some(figure) if figure.is_scaled => format!("~{}", short(figure.value)),
+        Some(figure) if figure.running.is_some() => format!("~{}", short(figure.value)),
         Some(figure) => short(figure.value),
     }
 }

@@ -1,12 +1,12 @@
 //! The tree of PCIe: one line for each port with bars, one for each function below it.
 
 use pciescope_catalogue::is_state;
+use pciescope_core::live::{Figure, Source};
 use pciescope_core::{Function, Link};
 use ratatui::style::Style;
 
 use super::{Pen, cell, share};
 use crate::bars;
-use crate::model::{Figure, Source};
 use crate::state::{RowId, State};
 use crate::text::{clean, fit, short, width};
 use crate::tree::{self, Row};
@@ -80,7 +80,7 @@ fn columns(state: &State, width: u16, is_links: bool) -> Columns {
 
 /// States of the link that any port has, then errors by layer and what came of them.
 fn link_columns(state: &State, width: u16) -> Columns {
-    let ports = state.model.sources.iter().filter(|source| source.is_port());
+    let ports = state.model.live.sources.iter().filter(|source| source.is_port());
     let mut states: Vec<String> =
         ports.flat_map(|source| source.names().filter(|name| is_state(name)).map(str::to_owned)).collect();
     states.sort();
@@ -117,7 +117,7 @@ pub fn draw(pen: &mut Pen<'_>, state: &State, is_links: bool) {
     let Some(lines) = pen.height().checked_sub(1) else { return };
     let span = state.shown().unwrap_or(0);
     let (rows, chosen) = state.rows();
-    let has_counters = state.model.sources.iter().any(Source::is_port);
+    let has_counters = state.model.live.sources.iter().any(Source::is_port);
     let columns = columns(state, pen.width(), is_links);
     let (shown, all) = (usize::from(lines), rows.len());
     // The chosen row is kept in the middle, as far as there are rows on both sides.
@@ -163,7 +163,7 @@ fn heading(pen: &mut Pen<'_>, columns: &Columns, has_counters: bool, part: &str)
 }
 
 fn draw_row(pen: &mut Pen<'_>, y: u16, state: &State, span: u64, row: &Row, columns: &Columns, has_counters: bool) {
-    let source = row.source.and_then(|place| state.model.sources.get(place));
+    let source = row.source.and_then(|place| state.model.live.sources.get(place));
     let function = match row.id {
         RowId::Function(bdf) => state.model.functions().get(&bdf),
         RowId::Source(_) => None,
@@ -277,7 +277,7 @@ fn draw_cell(
         Column::Bar(direction) => pen.bar(x, y, wide, source.share(direction, span)),
         Column::Share(direction) => pen.put_right(x, y, wide, &share(source.share(direction, span)), Style::new()),
         Column::State => {
-            let states = source.states(span);
+            let states = states(source, span);
             let text = states
                 .first()
                 .map_or_else(|| "-".to_owned(), |(name, value)| format!("{} {}", state_name(name), whole(*value)));
@@ -302,14 +302,14 @@ fn draw_cell(
                 (Some(rx), Some(tx)) => Some(rx + tx),
                 (rx, tx) => rx.or(tx),
             };
-            let values = state.model.history(span, both);
+            let values = state.model.live.history(span, both);
             pen.put(x, y, wide, &bars::history(theme, &values, wide), theme.history());
         }
     }
 }
 
 fn time_share(figure: Figure) -> String {
-    let mark = if figure.is_scaled { "~" } else { "" };
+    let mark = if figure.running.is_some() { "~" } else { "" };
     if figure.value.is_finite() && figure.value.abs() < 999.5 {
         format!("{mark}{:.1}", figure.value)
     } else {
@@ -319,6 +319,14 @@ fn time_share(figure: Figure) -> String {
 
 fn whole(value: f64) -> String {
     if value.is_finite() && value.abs() < 999.5 { format!("{value:.0}") } else { "?".to_owned() }
+}
+
+/// The shares of time in states of the link, the largest first.
+pub fn states(source: &Source, span: u64) -> Vec<(&str, f64)> {
+    let shares = source.figures(span).into_iter().filter(|(name, ..)| is_state(name));
+    let mut states: Vec<_> = shares.map(|(name, _, figure)| (name.trim_end_matches("_share"), figure.value)).collect();
+    states.sort_by(|one, other| other.1.total_cmp(&one.1));
+    states
 }
 
 /// A state of the link as people write it: `L0`, `TX_L0s`, `L1.1`.

@@ -10,13 +10,13 @@ use crate::text::{clean, wrap};
 pub fn draw(pen: &mut Pen<'_>, state: &State) {
     let columns = pen.width();
     let mut lines: Vec<(String, Style)> = Vec::new();
-    for source in &state.model.sources {
+    for source in &state.model.live.sources {
         if let Some((_, failure)) = &source.failure {
             let hint = failure.hint.as_deref().unwrap_or("");
             add(&mut lines, columns, (&failure.code, &failure.text, hint), pen.theme.bad());
         }
     }
-    for warning in &state.model.warnings {
+    for warning in &state.model.live.warnings {
         add(&mut lines, columns, (&warning.code, &warning.text, &warning.hint), pen.theme.doubtful());
     }
     if state.model.passed_over > 0 {

@@ -1,12 +1,12 @@
 //! One port or function with everything that is known of it.
 
 use pciescope_catalogue::is_state;
+use pciescope_core::live::Source;
 use ratatui::style::Style;
 
-use super::ports::{link_text, state_name};
+use super::ports::{link_text, state_name, states};
 use super::{Pen, cell, share};
 use crate::bars;
-use crate::model::Source;
 use crate::state::{RowId, State};
 use crate::text::{clean, fit, percent, short, wrap};
 use crate::theme::Theme;
@@ -15,7 +15,7 @@ use crate::tree;
 /// Draws what the row is about.
 pub fn draw(pen: &mut Pen<'_>, state: &State, id: RowId) {
     let span = state.shown().unwrap_or(0);
-    let source = state.model.sources.iter().enumerate().find(|(place, source)| match id {
+    let source = state.model.live.sources.iter().enumerate().find(|(place, source)| match id {
         RowId::Source(one) => one == *place,
         RowId::Function(bdf) => source.is_port() && source.port.as_ref().and_then(|port| port.bdf) == Some(bdf),
     });
@@ -94,7 +94,7 @@ fn chart(
     let name = format!("{direction}_bytes_per_s");
     let figure = source.figure(&name, span);
     let ceiling = source.value("link_bytes_per_s", span).filter(|ceiling| ceiling.is_finite() && *ceiling > 0.0);
-    let values = state.model.history(span, |number| source.value(&name, number));
+    let values = state.model.live.history(span, |number| source.value(&name, number));
     let x = pen.put(0, 0, columns, &format!("{title} {:>6} B/s ", cell(figure)), pen.theme.title());
     let bar = (columns / 4).min(30);
     pen.bar(x, 0, bar, source.share(direction, span));
@@ -123,8 +123,7 @@ fn details(pen: &mut Pen<'_>, state: &State, span: u64, id: RowId, source: Optio
     let columns = pen.width();
     let mut lines: Vec<(String, Style)> = Vec::new();
     if let Some(source) = source {
-        let states: Vec<String> = source
-            .states(span)
+        let states: Vec<String> = states(source, span)
             .iter()
             .map(|(name, value)| format!("{} {}", state_name(name), percent(*value)))
             .collect();

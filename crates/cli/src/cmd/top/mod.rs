@@ -451,9 +451,9 @@ impl View {
                 return Err(Refusal::new(format!("cannot read keys: {err}"), "top reads keys from /dev/tty").into());
             }
             Event::Records(records) => {
-                let before = self.state.model.last();
+                let before = self.state.model.live.last();
                 self.state.take(&records);
-                if self.state.model.last() != before {
+                if self.state.model.live.last() != before {
                     self.spans += 1;
                 }
                 if self.spans > 0 && self.count.is_some_and(|count| self.spans >= count) {
