@@ -25,6 +25,7 @@ pub mod unbind;
 pub mod verify;
 
 use std::io::{self, Write};
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -76,7 +77,15 @@ impl Stop {
     /// # Errors
     /// When the kernel refuses the handler.
     pub fn catch_signals(&self) -> io::Result<()> {
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
+        self.catch(&ENDING)
+    }
+
+    /// The same for signals of the caller's choice.
+    ///
+    /// # Errors
+    /// When the kernel refuses the handler.
+    pub fn catch(&self, signals: &[i32]) -> io::Result<()> {
+        for &signal in signals {
             signal_hook::flag::register_usize(signal, Arc::clone(&self.signal), signal as usize)?;
         }
         Ok(())
@@ -96,6 +105,21 @@ impl Stop {
     pub fn exit_code(&self) -> Option<u8> {
         self.signal().map(|signal| 128 + signal)
     }
+}
+
+/// The signals that end a verb.
+pub const ENDING: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
+
+/// A stream to which each of these signals writes a byte, so that no wait sleeps through a signal.
+///
+/// # Errors
+/// When the kernel refuses the handler.
+pub fn wake_on(signals: &[i32]) -> io::Result<UnixStream> {
+    let (wake, tell) = UnixStream::pair()?;
+    for &signal in signals {
+        signal_hook::low_level::pipe::register(signal, tell.try_clone()?)?;
+    }
+    Ok(wake)
 }
 
 /// A refusal by a verb itself: who, what, which value, why, and what the user can do.
@@ -120,38 +144,26 @@ pub fn hint_of(err: &(dyn std::error::Error + 'static)) -> Option<String> {
     if let Some(refusal) = err.downcast_ref::<Refusal>() {
         return refusal.hint.clone();
     }
-    if let Some(err) = err.downcast_ref::<pciescope_bench::Error>() {
-        return err.hint();
+    macro_rules! ask {
+        ($($error:ty),+ $(,)?) => {
+            $(if let Some(err) = err.downcast_ref::<$error>() {
+                return err.hint().map(Into::into);
+            })+
+        };
     }
-    if let Some(err) = err.downcast_ref::<pciescope_bench::counters::Error>() {
-        return err.hint();
-    }
-    if let Some(err) = err.downcast_ref::<pciescope_bench::convert::Error>() {
-        return err.hint();
-    }
-    if let Some(err) = err.downcast_ref::<pciescope_bench::verify::Error>() {
-        return err.hint();
-    }
-    if let Some(err) = err.downcast_ref::<pciescope_bench::workload::Error>() {
-        return err.hint();
-    }
-    if let Some(err) = err.downcast_ref::<pciescope_hw::perf::Error>() {
-        return err.hint();
-    }
-    if let Some(err) = err.downcast_ref::<pciescope_hw::Error>() {
-        return err.hint();
-    }
-    if let Some(err) = err.downcast_ref::<pciescope_report::Error>() {
-        return err.hint().map(str::to_owned);
-    }
-    if let Some(err) = err.downcast_ref::<pciescope_serve::server::Error>() {
-        return err.hint().map(str::to_owned);
-    }
-    if let Some(err) = err.downcast_ref::<pciescope_serve::config::Error>() {
-        return err.hint().map(str::to_owned);
-    }
-    if let Some(err) = err.downcast_ref::<pciescope_lab::vm::LabError>() {
-        return err.hint().map(str::to_owned);
-    }
-    err.downcast_ref::<pciescope_core::Error>().and_then(|err| err.hint()).map(str::to_owned)
+    ask!(
+        pciescope_bench::Error,
+        pciescope_bench::counters::Error,
+        pciescope_bench::convert::Error,
+        pciescope_bench::verify::Error,
+        pciescope_bench::workload::Error,
+        pciescope_hw::perf::Error,
+        pciescope_hw::Error,
+        pciescope_report::Error,
+        pciescope_serve::server::Error,
+        pciescope_serve::config::Error,
+        pciescope_lab::vm::LabError,
+        pciescope_core::Error,
+    );
+    None
 }

@@ -3,8 +3,6 @@
 mod feeder;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::os::fd::OwnedFd;
-use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -18,10 +16,9 @@ use pciescope_hw::wait::{Waiter, now_ns};
 use pciescope_report::jsonl;
 use pciescope_serve::config::Config;
 use pciescope_serve::{Options, Server, Setup, State, replay};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use self::feeder::Feeder;
-use super::{Ctx, Refusal, say};
+use super::{Ctx, ENDING, Refusal, say, wake_on};
 use crate::args::time_ns;
 use crate::cmd::stat::place;
 
@@ -101,15 +98,6 @@ fn listen(text: &str) -> Result<SocketAddr, String> {
         .map_err(|_| "write an IP address and a port, for example 127.0.0.1:9713 or [::1]:9713".to_owned())
 }
 
-/// A descriptor that a signal makes readable, so that no wait sleeps through a signal.
-fn signals() -> std::io::Result<OwnedFd> {
-    let (wake, tell) = UnixStream::pair()?;
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        signal_hook::low_level::pipe::register(signal, tell.try_clone()?)?;
-    }
-    Ok(wake.into())
-}
-
 /// Runs the verb until a signal comes: 128 and its number is the exit code.
 pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     let config = args.config.as_deref().map(Config::load).transpose()?.unwrap_or_default();
@@ -139,8 +127,8 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     let state = Arc::new(State::new(setup));
     ctx.stop.catch_signals()?;
     let (mut waiter, mut feeders) = (Waiter::default(), Waiter::default());
-    waiter.watch_signals(signals()?);
-    feeders.watch_signals(signals()?);
+    waiter.watch_signals(wake_on(&ENDING)?.into());
+    feeders.watch_signals(wake_on(&ENDING)?.into());
     let note = |text: &str| say(&format!("pciescope: {text}\n"));
     let server = Server::start(Options { listen: args.listen, config, note }, Arc::clone(&state))?;
     ctx.note(&format!("{} shows the ports; Prometheus reads {}metrics", server.url(), server.url()));

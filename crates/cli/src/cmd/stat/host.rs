@@ -9,10 +9,9 @@ use std::process::{Child, ExitStatus};
 
 use pciescope_bench::counters::Host;
 use pciescope_hw::wait::{Waiter, Woken};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use super::Refusal;
-use crate::cmd::{Ctx, Stop};
+use crate::cmd::{Ctx, ENDING, Stop, wake_on};
 
 /// The command, or nothing.
 pub struct Command {
@@ -32,11 +31,8 @@ impl Command {
     /// When the kernel refuses the handlers.
     pub fn new(ctx: &Ctx, words: Vec<OsString>) -> anyhow::Result<Self> {
         ctx.stop.catch_signals()?;
-        let (wake, tell) = UnixStream::pair()?;
+        let wake = wake_on(&ENDING)?;
         wake.set_nonblocking(true)?;
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
-            signal_hook::low_level::pipe::register(signal, tell.try_clone()?)?;
-        }
         let mut waiter = Waiter::default();
         waiter.watch_signals(OwnedFd::from(wake.try_clone()?));
         Ok(Command { words, child: None, waiter, stop: ctx.stop.clone(), wake, is_told: false })

@@ -6,13 +6,14 @@ mod live;
 mod probe;
 mod replay;
 mod screen;
+mod worker;
 
 use std::io::{self, IsTerminal, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -25,15 +26,16 @@ use pciescope_tui::ratatui::crossterm::event::{self, KeyEvent};
 use pciescope_tui::{Action, Origin, State, Theme, page};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
-use self::live::Counting;
-use self::probe::Probing;
 use self::replay::Command;
 use self::screen::Screen;
+use self::worker::Worker;
 use super::stat::{Events, events, interval, place};
-use super::{Ctx, Refusal};
+use super::{Ctx, Refusal, Stop, wake_on};
 use crate::args;
 use crate::cmd::device::backend;
 
+/// The signals that end `top`. SIGQUIT is one of them: it would leave the terminal on the other screen.
+const ENDING: [i32; 4] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT];
 /// Events that wait for a slow terminal; further intervals are left out and counted.
 const ROOM: usize = 64;
 /// The shortest time between two screens.
@@ -175,7 +177,9 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     // A file may be a pipe without a writer: a signal has to end the program while it waits for the first record.
     let speed = (!is_text).then_some(args.speed);
     let replay = args.replay.as_deref().map(|path| replay::start(path, speed, events.clone())).transpose()?;
-    let signals = Signals::catch()?;
+    ctx.stop.catch(&ENDING)?;
+    // Other programs may have written to the terminal while this one was stopped.
+    let wake = wake_on(&[&ENDING[..], &[SIGCONT]].concat())?;
     let interval_ns = args.delay.unwrap_or(args.interval);
     let skipped = Arc::new(AtomicU64::new(0));
     let origin = match &args.replay {
@@ -189,7 +193,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         state: State::new(theme, origin),
         came,
         skipped: Arc::clone(&skipped),
-        signals,
+        stop: ctx.stop.clone(),
         sources: Sources::default(),
         spans: 0,
         count,
@@ -198,7 +202,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         Some(replay) => Sources { replay: Some(replay), ..Sources::default() },
         None => sources(&args, ctx, interval_ns, &mut view.state, &events, skipped)?,
     };
-    view.signals.watch(events.clone())?;
+    watch(wake, events.clone())?;
     if is_text {
         let columns = args.width.or_else(|| screen::size().filter(|_| has_terminal).map(|(columns, _)| columns));
         return view.print(columns.unwrap_or(PAGE_COLUMNS));
@@ -231,7 +235,7 @@ fn sources(
     let is_named = !(args.places.is_empty() && args.metric.is_empty() && args.events.is_empty());
     match counters::choose(&ctx.root, &wanted) {
         Ok(choice) => {
-            sources.counting = Some(Counting::start(&ctx.root, choice, interval_ns, events.clone(), skipped)?);
+            sources.counting = Some(live::count(&ctx.root, choice, interval_ns, events.clone(), skipped)?);
         }
         Err(err) if is_named => return Err(err.into()),
         Err(err) => state.model.no_counters = Some(with_hint(live::failure(&err.into()))),
@@ -239,7 +243,7 @@ fn sources(
     let backend = args.backend.clone().unwrap_or_default();
     if args.probe.is_some() || backend.is_fake() {
         let every = Duration::from_nanos(interval_ns).max(PROBE_EVERY);
-        sources.probing = Some(Probing::start(ctx, args.probe, backend, every, events.clone())?);
+        sources.probing = Some(probe::start(ctx, args.probe, backend, every, events.clone())?);
     }
     Ok(sources)
 }
@@ -257,16 +261,15 @@ fn with_hint(mut failure: Failure) -> Failure {
 /// What sends records; dropping it ends all of it.
 #[derive(Default)]
 struct Sources {
-    counting: Option<Counting>,
-    probing: Option<Probing>,
+    counting: Option<Worker>,
+    probing: Option<Worker>,
     refresh: Option<Sender<()>>,
     replay: Option<Sender<Command>>,
 }
 
 impl Sources {
     fn have_panicked(&mut self) -> bool {
-        self.counting.as_mut().is_some_and(Counting::has_panicked)
-            || self.probing.as_mut().is_some_and(Probing::has_panicked)
+        [&mut self.counting, &mut self.probing].into_iter().flatten().any(Worker::has_panicked)
     }
 
     fn command(&self, command: Command) {
@@ -277,42 +280,13 @@ impl Sources {
     }
 }
 
-/// The signals that end the program or change the terminal.
-struct Signals {
-    number: Arc<AtomicUsize>,
-    wake: Option<UnixStream>,
-}
-
-impl Signals {
-    /// From now on signals become events; none ends the program by itself.
-    fn catch() -> io::Result<Signals> {
-        let number = Arc::new(AtomicUsize::new(0));
-        let (wake, tell) = UnixStream::pair()?;
-        for signal in [SIGINT, SIGTERM, SIGHUP, SIGQUIT] {
-            signal_hook::flag::register_usize(signal, Arc::clone(&number), signal as usize)?;
-            signal_hook::low_level::pipe::register(signal, tell.try_clone()?)?;
-        }
-        // Other programs may have written to the terminal while this one was stopped.
-        signal_hook::low_level::pipe::register(SIGCONT, tell)?;
-        Ok(Signals { number, wake: Some(wake) })
-    }
-
-    fn watch(&mut self, events: SyncSender<Event>) -> io::Result<()> {
-        let Some(mut wake) = self.wake.take() else { return Ok(()) };
-        let work = move || {
-            let mut byte = [0; 1];
-            while matches!(wake.read(&mut byte), Ok(1)) && events.send(Event::Signal).is_ok() {}
-        };
-        thread::Builder::new().name("signals".to_owned()).spawn(work).map(drop)
-    }
-
-    /// The exit code that a signal asks for: 128 and its number.
-    fn exit_code(&self) -> Option<ExitCode> {
-        match self.number.load(Ordering::Relaxed) {
-            0 => None,
-            signal => Some(ExitCode::from(128 + signal as u8)),
-        }
-    }
+/// Sends an event for each signal.
+fn watch(mut wake: UnixStream, events: SyncSender<Event>) -> io::Result<()> {
+    let work = move || {
+        let mut byte = [0; 1];
+        while matches!(wake.read(&mut byte), Ok(1)) && events.send(Event::Signal).is_ok() {}
+    };
+    thread::Builder::new().name("signals".to_owned()).spawn(work).map(drop)
 }
 
 /// Sends keys and changes of the terminal's size.
@@ -349,7 +323,7 @@ struct View {
     state: State,
     came: Receiver<Event>,
     skipped: Arc<AtomicU64>,
-    signals: Signals,
+    stop: Stop,
     sources: Sources,
     /// Intervals received.
     spans: u64,
@@ -436,8 +410,8 @@ impl View {
 
     /// Applies an event to the state.
     fn event(&mut self, event: Event) -> anyhow::Result<Next> {
-        if let Some(code) = self.signals.exit_code() {
-            return Ok(Next::End(code));
+        if let Some(code) = self.stop.exit_code() {
+            return Ok(Next::End(ExitCode::from(code)));
         }
         if self.sources.have_panicked() {
             anyhow::bail!("a thread ended unexpectedly");

@@ -1,21 +1,21 @@
 //! The latency of one device at a low rate: a small batch of register reads once an interval.
 
-use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
-use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use pciescope_bench::counters::Host;
 use pciescope_bench::{Run, mmio};
 use pciescope_core::plan::Plan;
 use pciescope_core::{CpuList, MmioPlan, MmioTest, Order, Record, Sink};
 use pciescope_hw::Root;
+use pciescope_hw::probe::Probe;
 use pciescope_hw::probe::open::{Backend, Need, open};
-use pciescope_hw::probe::{Probe, Watch};
+use pciescope_hw::wait::now_ns;
 
 use super::Event;
 use super::live::failure;
+use super::worker::{Quit, Sending, Worker};
 use crate::cmd::Ctx;
 use crate::cmd::device::{AccessArgs, CpuChoice, Device};
 use crate::cmd::latency::target::{Chosen, Wanted, choose};
@@ -25,57 +25,31 @@ const READS: u64 = 1000;
 /// A batch ends after this time however few reads it has: one over a slow path must not become a load.
 const LONGEST_NS: u64 = 50_000_000;
 
-/// A probe that goes on in a thread until this is dropped.
-pub struct Probing {
-    thread: Option<JoinHandle<()>>,
-    quit: Arc<AtomicBool>,
-}
-
-impl Probing {
-    /// Looks at the device and starts. What keeps it from measuring is sent as a record with an error, and shown.
-    ///
-    /// # Errors
-    /// No such device; no thread.
-    pub fn start(
-        ctx: &Ctx,
-        bdf: Option<pciescope_core::Bdf>,
-        backend: Backend,
-        every: Duration,
-        events: SyncSender<Event>,
-    ) -> anyhow::Result<Probing> {
-        let access = AccessArgs { backend, bind: false };
-        let device = Device::find(ctx, bdf, &access)?;
-        let quit = Arc::new(AtomicBool::new(false));
-        let (root, ours) = (ctx.root.clone(), Quit(Arc::clone(&quit)));
-        let work = move || {
-            let mut sink = Sending { events };
-            // The safe register is chosen as `latency mmio` chooses it, and never another.
-            let ready = prepare(&device)
-                .and_then(|plan| Ok((plan, open(&root, &device.function, &access.backend, Need::Mmio)?.probe)));
-            match ready {
-                Ok(((chosen, plan), probe)) => repeat(&root, &device, (chosen, plan), probe, every, &ours, &mut sink),
-                Err(err) => sink.refuse(&device, &err),
-            }
-        };
-        let thread = thread::Builder::new().name("probe".to_owned()).spawn(work)?;
-        Ok(Probing { thread: Some(thread), quit })
-    }
-
-    /// Whether the thread came to an end by a panic.
-    pub fn has_panicked(&mut self) -> bool {
-        let is_over = self.thread.as_ref().is_some_and(JoinHandle::is_finished);
-        is_over && self.thread.take().is_some_and(|thread| thread.join().is_err())
-    }
-}
-
-impl Drop for Probing {
-    fn drop(&mut self) {
-        self.quit.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            thread.thread().unpark();
-            let _ = thread.join();
+/// Measures a device again and again in a thread. What keeps it from measuring is sent as a record with an error, and shown.
+///
+/// # Errors
+/// No such device; no thread.
+pub fn start(
+    ctx: &Ctx,
+    bdf: Option<pciescope_core::Bdf>,
+    backend: Backend,
+    every: Duration,
+    events: SyncSender<Event>,
+) -> anyhow::Result<Worker> {
+    let access = AccessArgs { backend, bind: false };
+    let device = Device::find(ctx, bdf, &access)?;
+    let root = ctx.root.clone();
+    let work = move |mut quit: Quit| {
+        let mut sink = Sending { events, skipped: Arc::default() };
+        // The safe register is chosen as `latency mmio` chooses it, and never another.
+        let ready = prepare(&device)
+            .and_then(|plan| Ok((plan, open(&root, &device.function, &access.backend, Need::Mmio)?.probe)));
+        match ready {
+            Ok(((chosen, plan), probe)) => repeat(&root, &device, (chosen, plan), probe, every, &mut quit, &mut sink),
+            Err(err) => refuse(&mut sink, &device, &err),
         }
-    }
+    };
+    Ok(Worker::start("probe", work)?)
 }
 
 fn prepare(device: &Device) -> anyhow::Result<(Chosen, MmioPlan)> {
@@ -118,57 +92,32 @@ fn repeat(
     (chosen, plan): (Chosen, MmioPlan),
     mut probe: Box<dyn Probe>,
     every: Duration,
-    quit: &Quit,
+    quit: &mut Quit,
     sink: &mut Sending,
 ) {
-    let mut next = Instant::now();
-    while !quit.is_stopped() {
+    let mut next = now_ns();
+    while !quit.is_set() {
         let setup = device.setup("latency mmio", None, Plan::Mmio(plan.clone()));
         let measured = Run::start(setup, root, quit, sink, None).and_then(|mut run| {
             mmio::measure(&plan, chosen.register.as_ref(), probe.as_mut(), &mut run)?;
             run.finish()
         });
         if let Err(err) = measured {
-            sink.refuse(device, &err.into());
+            refuse(sink, device, &err.into());
         }
-        next = (next + every).max(Instant::now());
-        while !quit.is_stopped() && Instant::now() < next {
-            thread::park_timeout(next.saturating_duration_since(Instant::now()));
+        next = (next + every.as_nanos() as u64).max(now_ns());
+        if quit.until(Some(next)).is_err() {
+            return;
         }
     }
 }
 
-/// The wish to end.
-struct Quit(Arc<AtomicBool>);
-
-impl Watch for Quit {
-    fn progress(&self, _done: u64, _total: u64) {}
-
-    fn is_stopped(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
-/// Sends records on; a batch for which there is no room is left out.
-struct Sending {
-    events: SyncSender<Event>,
-}
-
-impl Sending {
-    fn refuse(&mut self, device: &Device, err: &anyhow::Error) {
-        let record = Record {
-            test: MmioTest::Read.name().to_owned(),
-            device: Some(device.function.clone()),
-            error: Some(failure(err)),
-            ..Record::default()
-        };
-        let _ = self.put(&record);
-    }
-}
-
-impl Sink for Sending {
-    fn put(&mut self, record: &Record) -> io::Result<()> {
-        let _ = self.events.try_send(Event::Records(vec![record.clone()]));
-        Ok(())
-    }
+fn refuse(sink: &mut Sending, device: &Device, err: &anyhow::Error) {
+    let record = Record {
+        test: MmioTest::Read.name().to_owned(),
+        device: Some(device.function.clone()),
+        error: Some(failure(err)),
+        ..Record::default()
+    };
+    let _ = sink.put(&record);
 }
