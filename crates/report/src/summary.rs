@@ -9,7 +9,7 @@ mod verdict;
 use pciescope_core::{Histogram, outcome};
 
 use crate::model::{self, Kind, Section, cpu_of};
-use crate::text::{device_name, duration, thousands};
+use crate::text::{device_name, duration, not_zero, thousands};
 
 pub use self::verdict::{Conclusions, Place, Statement, conclude, rules, text};
 
@@ -109,15 +109,10 @@ fn typical(section: &Section, all: &Histogram, what: &str, name: &str) -> Vec<St
 fn losses(section: &Section) -> Option<String> {
     let names = ["lost", "extra", "wrong_cpu", "samples_lost", "missed", "merged"];
     let known: Vec<(&str, f64)> = names.iter().filter_map(|n| Some((*n, section.sum(n)?))).collect();
-    let bad: Vec<String> = known
-        .iter()
-        .filter(|k| k.1 != 0.0)
-        .map(|(n, v)| format!("{} {}", thousands(*v as u64), n.replace('_', " ")))
-        .collect();
-    match (known.is_empty(), bad.is_empty()) {
-        (true, _) => None,
-        (_, true) => Some("Nothing was lost.".to_owned()),
-        _ => Some(format!("Not everything arrived: {}.", bad.join(", "))),
+    match not_zero(&known) {
+        _ if known.is_empty() => None,
+        None => Some("Nothing was lost.".to_owned()),
+        Some(bad) => Some(format!("Not everything arrived: {bad}.")),
     }
 }
 

@@ -5,25 +5,9 @@ use std::collections::BTreeMap;
 use pciescope_catalogue::is_state;
 use pciescope_core::{Instance, Metric, Record};
 
+use super::Page;
 use super::layout::{Align, Columns};
-use super::{Block, Page, header};
-use crate::model::Section;
-use crate::text::{clean, figure, test_title};
-
-/// Heading of a section: counters of many devices have no single one to name.
-pub fn heading(out: &mut Page, section: &Section) {
-    out.blocks.push(Block::Section(test_title(section.test())));
-    if section.is_emulated() {
-        out.line(header::EMULATED);
-    }
-    if let Some(label) = &section.first().label {
-        out.line(&format!("Run:    {}", clean(label)));
-    }
-}
-
-pub fn write(out: &mut Page, section: &Section) {
-    tables(out, &section.records);
-}
+use crate::text::{clean, figure};
 
 /// The tables of records of counters; several of one instance are its intervals and are joined.
 pub fn tables(out: &mut Page, records: &[&Record]) {

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use pciescope_core::{Ended, Finding, Record, Severity};
 
+use super::layout::wrap;
 use super::{Block, Page, WIDTH};
 use crate::model::Section;
 use crate::text::{self, clean, path};
@@ -249,40 +250,9 @@ fn for_nothing(records: &[&Record]) -> usize {
     idle.difference(&busy).count()
 }
 
-/// Words in lines of at most `width` columns, the first after `first`, the others after `next`. A word that is longer
-/// stands on a line of its own.
-fn wrap(text: &str, width: usize, first: &str, next: &str) -> Vec<String> {
-    let mut lines = vec![first.to_owned()];
-    let mut used = first.chars().count();
-    let mut is_begun = false;
-    for word in text.split(' ').filter(|word| !word.is_empty()) {
-        let length = word.chars().count();
-        if is_begun && used + 1 + length > width {
-            lines.push(next.to_owned());
-            (used, is_begun) = (next.chars().count(), false);
-        }
-        let line = lines.last_mut().expect("there is a first line");
-        if is_begun {
-            line.push(' ');
-            used += 1;
-        }
-        line.push_str(word);
-        used += length;
-        is_begun = true;
-    }
-    lines
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn words_are_wrapped_and_long_ones_kept_whole() {
-        assert_eq!(wrap("one two three", 11, "a: ", "   "), ["a: one two", "   three"]);
-        assert_eq!(wrap("/a/very/long/path x", 8, "", " "), ["/a/very/long/path", " x"]);
-        assert_eq!(wrap("", 8, "a", " "), ["a"]);
-    }
 
     #[test]
     fn hostile_words_do_not_reach_the_terminal() {

@@ -4,7 +4,7 @@ use pciescope_core::{Environment, Function, Method, Record};
 
 use super::{Block, Page, WIDTH, summary};
 use crate::model::{self, Section};
-use crate::text::{clean, device_name, duration, path, test_title, thousands};
+use crate::text::{clean, device_name, duration, not_zero, path, test_title, thousands};
 
 /// The label that tells a figure of the lab from one of real hardware.
 pub const EMULATED: &str = "EMULATED: figures are exits to the emulator, not PCIe";
@@ -44,19 +44,24 @@ fn machine(e: &Environment) -> Vec<String> {
     lines
 }
 
-/// Heading of a section: what was measured, on what, how.
-pub fn section(out: &mut Page, section: &Section) {
-    let first = section.first();
+/// The title of a section, with `emulated` where its figures are not those of hardware, and the label of the run.
+pub fn title(out: &mut Page, section: &Section, emulated: &str) {
     out.blocks.push(Block::Section(test_title(section.test())));
     if section.is_emulated() {
-        out.line(EMULATED);
+        out.line(emulated);
     }
     if section.is_synthetic() {
         out.line(SYNTHETIC);
     }
-    if let Some(label) = &first.label {
+    if let Some(label) = &section.first().label {
         out.line(&format!("Run:    {}", clean(label)));
     }
+}
+
+/// Heading of a section: what was measured, on what, how.
+pub fn section(out: &mut Page, section: &Section) {
+    let first = section.first();
+    title(out, section, EMULATED);
     if first.device.is_some() {
         out.line(&format!("Device: {}", device_name(first)));
     }
@@ -229,15 +234,9 @@ pub fn losses(out: &mut Page, section: &Section) {
         line = format!("{} triggers, {} handled; ", thousands(triggers as u64), thousands(handled as u64));
     }
     let known: Vec<(&str, f64)> = LOSSES.iter().filter_map(|&name| Some((name, section.sum(name)?))).collect();
-    let bad: Vec<String> = known
-        .iter()
-        .filter(|(_, n)| *n != 0.0)
-        .map(|(name, n)| format!("{} {}", thousands(*n as u64), name.replace('_', " ")))
-        .collect();
     if known.is_empty() && line.is_empty() {
         return;
     }
     out.line("");
-    let bad = if bad.is_empty() { "none".to_owned() } else { bad.join(", ") };
-    out.line(&format!("Losses: {line}{bad}"));
+    out.line(&format!("Losses: {line}{}", not_zero(&known).unwrap_or_else(|| "none".to_owned())));
 }

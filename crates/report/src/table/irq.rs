@@ -3,7 +3,7 @@
 use pciescope_core::outcome::{ENTRY_TO_ACK, TRIGGER_TO_HANDLER};
 
 use super::{Page, summary};
-use crate::model::{Section, cpu_of, target_from, target_id};
+use crate::model::{Section, target_from, target_id};
 use crate::text::target_key;
 
 const LEGEND: [&str; 6] = [
@@ -31,12 +31,7 @@ pub fn write(out: &mut Page, section: &Section, with_legend: bool) {
     summary::table(out, "Per-CPU Entry-to-Ack Latency", &summary::per_cpu(section, ENTRY_TO_ACK));
     summary::table(out, "Per-IRQ Latency", &per_irq(section, TRIGGER_TO_HANDLER));
     summary::table(out, "Per-IRQ Entry-to-Ack Latency", &per_irq(section, ENTRY_TO_ACK));
-    let per_both: Vec<_> = section
-        .merged_by(TRIGGER_TO_HANDLER, |r| Some((cpu_of(r)?, target_id(r))))
-        .into_iter()
-        .map(|((cpu, id), h)| (format!("c{cpu}/{}", target_key(&target_from(&id), false)), h))
-        .collect();
-    summary::table(out, "Per CPU+IRQ Latency", &per_both);
+    summary::table(out, "Per CPU+IRQ Latency", &summary::per_cpu_and_target(section, TRIGGER_TO_HANDLER, false));
     summary::groups(out, section, TRIGGER_TO_HANDLER, "Latency (trigger to handler)", |_| true);
 }
 

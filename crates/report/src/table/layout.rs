@@ -90,9 +90,40 @@ pub fn bar(value: f64, largest: f64) -> String {
     format!("{}{}", "#".repeat(filled), ".".repeat(LENGTH - filled))
 }
 
+/// Words in lines of at most `width` columns, the first after `first`, the others after `next`. A word that is longer
+/// stands on a line of its own.
+pub fn wrap(text: &str, width: usize, first: &str, next: &str) -> Vec<String> {
+    let mut lines = vec![first.to_owned()];
+    let mut used = first.chars().count();
+    let mut is_begun = false;
+    for word in text.split(' ').filter(|word| !word.is_empty()) {
+        let length = word.chars().count();
+        if is_begun && used + 1 + length > width {
+            lines.push(next.to_owned());
+            (used, is_begun) = (next.chars().count(), false);
+        }
+        let line = lines.last_mut().expect("there is a first line");
+        if is_begun {
+            line.push(' ');
+            used += 1;
+        }
+        line.push_str(word);
+        used += length;
+        is_begun = true;
+    }
+    lines
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn words_are_wrapped_and_long_ones_kept_whole() {
+        assert_eq!(wrap("one two three", 11, "a: ", "   "), ["a: one two", "   three"]);
+        assert_eq!(wrap("/a/very/long/path x", 8, "", " "), ["/a/very/long/path", " x"]);
+        assert_eq!(wrap("", 8, "a", " "), ["a"]);
+    }
 
     #[test]
     fn a_bar_is_filled_by_its_share_rounded_down() {

@@ -3,7 +3,7 @@
 use pciescope_core::outcome::LATENCY;
 
 use super::{Page, summary};
-use crate::model::{Section, cpu_of, target_from, target_id};
+use crate::model::{Section, target_from, target_id};
 use crate::text::target_key;
 
 pub fn write(out: &mut Page, section: &Section) {
@@ -28,11 +28,7 @@ pub fn write(out: &mut Page, section: &Section) {
         })
         .collect();
     summary::table(out, &format!("Per-{place} {what}"), &per_target);
-    let per_both: Vec<_> = section
-        .merged_by(LATENCY, |r| Some((cpu_of(r)?, target_id(r))))
-        .into_iter()
-        .map(|((cpu, id), h)| (format!("c{cpu}/{}", target_key(&target_from(&id), offsets)), h))
-        .collect();
+    let per_both = summary::per_cpu_and_target(section, LATENCY, offsets);
     summary::table(out, &format!("Per CPU+{place} {what}"), &per_both);
     summary::groups(out, section, LATENCY, what, |_| true);
 }

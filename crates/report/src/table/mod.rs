@@ -95,13 +95,14 @@ pub(crate) fn comparison_blocks(sections: &[Section], options: &Options) -> Vec<
 fn one_section(out: &mut Page, section: &Section, with_legend: bool) {
     let kind = model::kind(section.test());
     match kind {
-        Kind::Counters => counters::heading(out, section),
+        // Counters of many devices have no single one to name.
+        Kind::Counters => header::title(out, section, header::EMULATED),
         Kind::Readout => readout::heading(out, section),
         Kind::Other if section.test() == doctor::TEST => doctor::heading(out, section),
         _ => header::section(out, section),
     }
     match kind {
-        Kind::Counters => counters::write(out, section),
+        Kind::Counters => counters::tables(out, &section.records),
         Kind::Mmio => mmio::write(out, section),
         Kind::Irq => irq::write(out, section, with_legend),
         Kind::Path => path::write(out, section),

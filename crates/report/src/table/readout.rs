@@ -2,28 +2,19 @@
 
 use pciescope_core::{HotSpot, Record};
 
-use super::layout::{Align, Columns};
+use super::layout::{Align, Columns, wrap};
 use super::{Block, Page, header, summary};
 use crate::model::Section;
 use crate::readout::figures::{self, MOST_SPOTS};
 use crate::readout::{Functions, Group, LOSSES, Row, STAGES, cell, counted, groups, megabytes, millions, parameters};
-use crate::text::{clean, device_name, test_title, thousands};
+use crate::text::{clean, device_name, not_zero, thousands};
 
 /// The label that tells a rate of the lab from one of real hardware.
 pub(crate) const EMULATED: &str = "EMULATED: rates and times are those of an emulated device, not of hardware";
 
 /// What was read, by whom and where it is plugged in.
 pub(super) fn heading(out: &mut Page, section: &Section) {
-    out.blocks.push(Block::Section(test_title(section.test())));
-    if section.is_emulated() {
-        out.line(EMULATED);
-    }
-    if section.is_synthetic() {
-        out.line(header::SYNTHETIC);
-    }
-    if let Some(label) = &section.first().label {
-        out.line(&format!("Run:    {}", clean(label)));
-    }
+    header::title(out, section, EMULATED);
     for (number, line) in devices(section).iter().enumerate() {
         out.line(&format!("{} {line}", if number == 0 { "Device:" } else { "       " }));
     }
@@ -32,28 +23,10 @@ pub(super) fn heading(out: &mut Page, section: &Section) {
     for note in notes {
         if !seen.contains(&note) {
             seen.push(note);
-            let label = if seen.len() == 1 { "Method:" } else { "" };
-            sentence(&clean(note)).iter().enumerate().for_each(|(place, line)| {
-                out.line(&format!("{:<7} {line}", if place == 0 { label } else { "" }));
-            });
+            let label = if seen.len() == 1 { "Method: " } else { "        " };
+            wrap(&clean(note), 80, label, "        ").iter().for_each(|line| out.line(line));
         }
     }
-}
-
-/// A sentence in lines that fit beside a label in 80 columns.
-fn sentence(text: &str) -> Vec<String> {
-    let mut lines = vec![String::new()];
-    for word in text.split(' ') {
-        let length = lines.last().map_or(0, |line| line.chars().count());
-        if length > 0 && length + 1 + word.chars().count() > 72 {
-            lines.push(String::new());
-        }
-        if let Some(line) = lines.last_mut() {
-            *line += if line.is_empty() { "" } else { " " };
-            *line += word;
-        }
-    }
-    lines
 }
 
 /// The devices, each once: path, model, how it was read, and its place on the bus.
@@ -349,15 +322,9 @@ fn losses(out: &mut Page, rows: &[(&Group, Row)]) {
     if known.is_empty() {
         return;
     }
-    let bad: Vec<String> = known
-        .iter()
-        .filter(|(_, count)| *count != 0.0)
-        .map(|(words, count)| format!("{} {words}", thousands(*count as u64)))
-        .collect();
     let stalled =
         sum("stall").filter(|ns| *ns > 0.0).map(|ns| format!(" ({:.1} ms stalled)", ns / 1e6)).unwrap_or_default();
-    let bad = if bad.is_empty() { "none".to_owned() } else { bad.join(", ") };
-    out.line(&format!("Losses: {bad}{stalled}"));
+    out.line(&format!("Losses: {}{stalled}", not_zero(&known).unwrap_or_else(|| "none".to_owned())));
 }
 
 /// The result in a few sentences.

@@ -4,8 +4,8 @@ use pciescope_core::{Histogram, Record, outcome};
 
 use super::layout::{Align, Columns, bar};
 use super::{MOST_ROWS, Page, SHOWN_ENDS};
-use crate::model::{GROUPINGS, Grouping, Section, cpu_of};
-use crate::text::{thousands, us};
+use crate::model::{GROUPINGS, Grouping, Section, cpu_of, target_from, target_id};
+use crate::text::{target_key, thousands, us};
 
 /// Writes a heading and one row per key, in the order given.
 pub fn table(out: &mut Page, title: &str, rows: &[(String, Histogram)]) {
@@ -62,6 +62,12 @@ pub fn left_out(out: &mut Page, of: usize, shown: usize) {
 /// Rows keyed by CPU number.
 pub fn per_cpu(section: &Section, name: &str) -> Vec<(String, Histogram)> {
     section.merged_by(name, cpu_of).into_iter().map(|(cpu, h)| (cpu.to_string(), h)).collect()
+}
+
+/// Rows keyed by CPU number and target.
+pub fn per_cpu_and_target(section: &Section, name: &str, with_offset: bool) -> Vec<(String, Histogram)> {
+    let rows = section.merged_by(name, |r| Some((cpu_of(r)?, target_id(r)))).into_iter();
+    rows.map(|((cpu, id), h)| (format!("c{cpu}/{}", target_key(&target_from(&id), with_offset)), h)).collect()
 }
 
 /// One table per way of grouping in which the measured CPUs differ. A way that groups them just as an earlier one
