@@ -9,9 +9,9 @@ use ring::rand::{SecureRandom, SystemRandom};
 use ring::{digest, hmac};
 use subtle::ConstantTimeEq;
 
-/// So many outcomes of bcrypt are remembered.
+/// The outcomes of bcrypt that are remembered.
 const REMEMBERED: usize = 100;
-/// Stands for the hash of a user that does not exist, so that it takes as long: bcrypt of a random text, cost 10.
+/// Checked for a user that does not exist, so that the answer takes as long: bcrypt of a random text, cost 10.
 const NOBODY: &str = "$2b$10$N9qo8uLOickgx2ZMRZoMyeIjZAgcfl7p92ldGxad68LJZdL17lhWy";
 
 /// The SHA-256 of a text.
@@ -50,7 +50,7 @@ impl std::fmt::Debug for Credentials {
 pub struct Access {
     users: BTreeMap<String, String>,
     tokens: Vec<[u8; 32]>,
-    /// Of this process only: what is remembered of passwords is worthless elsewhere.
+    /// Random for each process, so that what is remembered of passwords is worthless elsewhere.
     secret: hmac::Key,
     remembered: Mutex<HashMap<[u8; 32], bool>>,
 }
@@ -101,7 +101,7 @@ impl Access {
         let Some((scheme, rest)) = header.and_then(|header| header.trim().split_once(' ')) else { return Verdict::No };
         if scheme.eq_ignore_ascii_case("bearer") {
             let shown = sha256(rest.trim().as_bytes());
-            // All are compared, so that time does not tell which was nearly right.
+            // Compare all, so that the time does not tell which was nearly right.
             let is_known = self.tokens.iter().fold(0, |found, token| found | token.ct_eq(&shown).unwrap_u8());
             return if is_known == 1 { Verdict::Yes } else { Verdict::No };
         }
@@ -113,7 +113,7 @@ impl Access {
             return Verdict::No;
         };
         let mut tag = hmac::Context::with_key(&self.secret);
-        // A name has no zero byte in it that the password could borrow.
+        // The zero byte separates: no user name contains one.
         [user.as_bytes(), &[0], password.as_bytes()].iter().for_each(|part| tag.update(part));
         let mut key = [0; 32];
         key.copy_from_slice(tag.sign().as_ref());
@@ -127,7 +127,7 @@ impl Access {
     /// Asks bcrypt, which takes tens of milliseconds by design, and remembers the answer.
     pub fn verify(&self, credentials: &Credentials) -> bool {
         let known = self.users.get(&credentials.user);
-        // The costliest, so that time does not tell who exists.
+        // Take the costliest hash, so that the time does not tell which users exist.
         let cost = |hash: &&String| hash.parse::<bcrypt::HashParts>().map_or(0, |parts| parts.get_cost());
         let someone = known.or_else(|| self.users.values().max_by_key(cost)).map_or(NOBODY, String::as_str);
         let fits = bcrypt::verify(&credentials.password, someone).unwrap_or(false);

@@ -38,7 +38,7 @@ type Body = Either<Full<Bytes>, Channel<Bytes>>;
 pub(crate) struct Site {
     state: Arc<State>,
     current: Current,
-    /// Whether only this machine's programs come here, a browser with a foreign page among them.
+    /// Whether only programs of this machine can connect. A browser that shows a foreign page is one of them.
     is_loopback: bool,
     stop: watch::Receiver<bool>,
     streams: Arc<Semaphore>,
@@ -66,7 +66,7 @@ impl Site {
         self.current.config()
     }
 
-    /// A connection was one too many.
+    /// Counts a connection that was refused because there were too many.
     pub(crate) fn count_refused(&self) {
         self.refused.fetch_add(1, Ordering::Relaxed);
     }
@@ -75,7 +75,7 @@ impl Site {
     /// `made_under` is the configuration under which the connection was made.
     pub(crate) async fn answer(self: Arc<Self>, made_under: &Config, request: Request<Incoming>) -> Response<Body> {
         let mut response = self.judge(made_under, &request).await;
-        // Of an answer without end; the length of a whole one is said all the same.
+        // HEAD gets no endless body; the length of a whole answer is still sent.
         if request.method() == Method::HEAD && matches!(response.body(), Either::Right(_)) {
             *response.body_mut() = full("");
         }
@@ -85,20 +85,16 @@ impl Site {
     async fn judge(self: &Arc<Self>, made_under: &Config, request: &Request<Incoming>) -> Response<Body> {
         let config = self.config();
         if config.client_authorities.is_some() && config.client_authorities != made_under.client_authorities {
-            let mut response =
-                text(StatusCode::MISDIRECTED_REQUEST, "other certificates are asked for since: connect again\n");
+            let mut response = text(StatusCode::MISDIRECTED_REQUEST, "client certificates changed: connect again\n");
             response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
             return response;
         }
         if !self.is_called_by_name(&config, request) {
-            // A page of another site that had its name changed to this address (DNS rebinding) says its own name.
-            return text(
-                StatusCode::MISDIRECTED_REQUEST,
-                "this server is not called by that name: see `hosts` in docs/serve.md\n",
-            );
+            // DNS rebinding: a page of another site, whose name now leads to this address, sends its own name.
+            return text(StatusCode::MISDIRECTED_REQUEST, "unknown host name: see `hosts` in docs/serve.md\n");
         }
         if !self.may_read(&config, request.headers()).await {
-            let mut response = text(StatusCode::UNAUTHORIZED, "who are you?\n");
+            let mut response = text(StatusCode::UNAUTHORIZED, "authentication required\n");
             let asked =
                 HeaderValue::from_static("Basic realm=\"pciescope\", charset=\"UTF-8\", Bearer realm=\"pciescope\"");
             response.headers_mut().insert(header::WWW_AUTHENTICATE, asked);
@@ -108,10 +104,10 @@ impl Site {
         let asset = ASSETS.iter().find(|asset| asset.path == path);
         let is_known = asset.is_some() || matches!(path, "/metrics" | "/api/state" | "/api/events" | "/api/records");
         if !is_known {
-            return text(StatusCode::NOT_FOUND, "there is /, /metrics, /api/state, /api/events and /api/records\n");
+            return text(StatusCode::NOT_FOUND, "not found: try /, /metrics, /api/state, /api/events, /api/records\n");
         }
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
-            let mut response = text(StatusCode::METHOD_NOT_ALLOWED, "this server is read, and nothing else\n");
+            let mut response = text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD are allowed\n");
             response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
             return response;
         }
@@ -127,8 +123,8 @@ impl Site {
         }
     }
 
-    /// Whether the request names this server by an address or as it is called. On other addresses than the loopback's any name will do
-    /// unless some are configured: a page that changed its name has no password to show.
+    /// Whether the request names this server by an address or by a known name. On addresses other than loopback every name
+    /// is accepted unless `hosts` are configured: a page of another site has no password for them.
     fn is_called_by_name(&self, config: &Config, request: &Request<Incoming>) -> bool {
         if !self.is_loopback && config.hosts.is_empty() {
             return true;
@@ -136,7 +132,7 @@ impl Site {
         let mut hosts = request.headers().get_all(header::HOST).iter();
         let (Some(host), None) = (hosts.next().and_then(|host| host.to_str().ok()), hosts.next()) else { return false };
         let name = without_port(host).to_ascii_lowercase();
-        // A page whose name was changed to this address says a name, never an address.
+        // A page of another site sends a name, never an address.
         let is_address = || match name.strip_prefix('[').and_then(|name| name.strip_suffix(']')) {
             Some(inner) => inner.parse::<Ipv6Addr>().is_ok(),
             None => name.parse::<Ipv4Addr>().is_ok(),
@@ -153,7 +149,7 @@ impl Site {
                 let Ok(permit) = Arc::clone(&self.bcrypts).acquire_owned().await else { return false };
                 let config = Arc::clone(config);
                 let work = move || {
-                    // Held until bcrypt is done: a client that hangs up ends the wait for it, not the work.
+                    // Held until bcrypt ends: it continues after the client hangs up.
                     let _permit = permit;
                     config.access.verify(&credentials)
                 };
@@ -183,22 +179,22 @@ impl Site {
             Some("format=jsonl") => {
                 let mut lines = Vec::new();
                 for record in &records {
-                    // Records are made of what JSON has.
+                    // Every record can be written as JSON.
                     if serde_json::to_writer(&mut lines, record).is_ok() {
                         lines.push(b'\n');
                     }
                 }
                 whole(StatusCode::OK, "application/jsonl; charset=utf-8", "no-store", lines)
             }
-            Some(_) => text(StatusCode::BAD_REQUEST, "there is ?format=json and ?format=jsonl\n"),
+            Some(_) => text(StatusCode::BAD_REQUEST, "use ?format=json or ?format=jsonl\n"),
         }
     }
 
-    /// Server-sent events, until the client goes, the server ends, or who may read changes: a browser comes back and is judged
-    /// anew.
+    /// Server-sent events, until the client leaves, the server ends, or the configuration changes. A browser connects
+    /// again and is then judged by the new configuration.
     fn events(self: &Arc<Self>, config: Arc<Config>, method: &Method) -> Response<Body> {
         let Ok(permit) = Arc::clone(&self.streams).try_acquire_owned() else {
-            let mut response = text(StatusCode::SERVICE_UNAVAILABLE, "too many pages are open\n");
+            let mut response = text(StatusCode::SERVICE_UNAVAILABLE, "too many event streams are open\n");
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("30"));
             return response;
         };
@@ -218,7 +214,7 @@ impl Site {
     }
 }
 
-/// Hands events on. `retry` has a browser come back soon after the server was started anew.
+/// Sends events. `retry` makes a browser connect again soon after a restart of the server.
 async fn stream(
     mut sender: Sender<Bytes>,
     state: &State,
@@ -244,9 +240,9 @@ async fn stream(
         }
         next = match event {
             Err(_) => Bytes::from_static(b": alive\n\n"),
-            // JSON has no line break in it.
+            // The JSON has no line break.
             Ok(Ok(Event::Reading(reading))) => Bytes::from(format!("event: reading\ndata: {reading}\n\n")),
-            // What was missed is in the state.
+            // The client reads what it missed from the state.
             Ok(Ok(Event::Changed) | Err(RecvError::Lagged(_))) => Bytes::from_static(b"event: changed\ndata: {}\n\n"),
             Ok(Err(RecvError::Closed)) => return,
         };
@@ -289,7 +285,7 @@ fn text(status: StatusCode, text: &'static str) -> Response<Body> {
 fn json(written: serde_json::Result<impl Into<Bytes>>) -> Response<Body> {
     match written {
         Ok(body) => whole(StatusCode::OK, JSON, "no-store", body),
-        Err(_) => text(StatusCode::INTERNAL_SERVER_ERROR, "this cannot be written as JSON\n"),
+        Err(_) => text(StatusCode::INTERNAL_SERVER_ERROR, "cannot write this as JSON\n"),
     }
 }
 

@@ -1,5 +1,5 @@
-//! The configuration as it is now: while there are requests its files are looked at again, so that a renewed certificate or
-//! another password needs no restart. What cannot be used changes nothing, and is said.
+//! The configuration in force. Requests make the server compare its files again, so that a renewed certificate or another
+//! password needs no restart. Files that cannot be used change nothing; the log says so.
 
 use std::error::Error as _;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,7 +13,7 @@ const REFRESH: Duration = Duration::from_secs(1);
 /// The configuration in force.
 pub(crate) struct Current {
     held: Mutex<Held>,
-    /// Where to say what became of the files.
+    /// Takes a line for the log.
     note: fn(&str),
 }
 
@@ -41,7 +41,7 @@ impl Current {
         Arc::clone(&held.config)
     }
 
-    /// Whether the files could not be used when they were last looked at.
+    /// Whether the files could not be used when they were last compared.
     pub(crate) fn is_stale(&self) -> bool {
         self.held().failure.is_some()
     }

@@ -148,7 +148,7 @@ impl Server {
                     accept(listener, site, stopped).await;
                 }
             });
-            // bcrypt that still runs is not waited for.
+            // Do not wait for bcrypt.
             runtime.shutdown_background();
         };
         let thread = std::thread::Builder::new().name("serve".to_owned()).spawn(work).map_err(start)?;
@@ -304,7 +304,7 @@ async fn talk(
     };
 }
 
-/// A stream whose other end may not leave what was written unread for long.
+/// A stream that fails when its other end leaves what was written unread for too long.
 struct Impatient {
     stream: TcpStream,
     unread: Duration,

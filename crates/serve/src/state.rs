@@ -1,5 +1,5 @@
-//! The last reading of everything, its history, and sums that only grow. Records go in, [`Feed`] and families of samples
-//! come out.
+//! The state of the server: the last readings and sums that only grow. Records go in; [`Feed`] and families of samples come
+//! out.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
@@ -18,7 +18,7 @@ use crate::series::{self, Family, Rule};
 
 /// The `test` of the records that count.
 const TEST: &str = "counters";
-/// So many events wait for a client that reads slowly; it is told to begin anew after that.
+/// Events that wait for a slow client. One that misses more is told to read the state again.
 const EVENTS: usize = 16;
 
 /// What a client of the event stream is told.
@@ -30,7 +30,7 @@ pub enum Event {
     Changed,
 }
 
-/// What the server is to call itself.
+/// How the server presents itself.
 #[derive(Debug, Clone, Default)]
 pub struct Setup {
     /// The machine's name.
@@ -111,7 +111,7 @@ impl State {
         State { setup, inner: Mutex::new(inner), written: Mutex::default(), events: broadcast::Sender::new(EVENTS) }
     }
 
-    /// A thread that panicked while it inner the lock has left whole values: they are set one by one.
+    /// Ignores a panic of another thread that had the lock: each value that it set is whole.
     pub(crate) fn inner(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -121,17 +121,17 @@ impl State {
         self.setup.interval
     }
 
-    /// What is told from now on.
+    /// Receives the events from now on.
     pub fn subscribe(&self) -> broadcast::Receiver<Event> {
         self.events.subscribe()
     }
 
     fn tell(&self, event: Event) {
-        // Without clients there is nobody to tell.
+        // An error means that there is no client.
         let _ = self.events.send(event);
     }
 
-    /// Says whether something counts, and if not, why.
+    /// Sets whether something counts, and if not, why.
     pub fn set_status(&self, state: &str, text: Option<String>, hint: Option<String>) {
         let status = Status { state: state.to_owned(), text, hint };
         let mut inner = self.inner();
@@ -208,13 +208,13 @@ impl State {
         self.feed_of(&self.inner())
     }
 
-    /// Everything as JSON: the same bytes for all who ask until something changes.
+    /// Everything as JSON: the same bytes for all readers until something changes.
     pub(crate) fn json(&self) -> serde_json::Result<Bytes> {
         let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
         let inner = self.inner();
         if written.0 != inner.version {
             let (version, feed) = (inner.version, self.feed_of(&inner));
-            // The thread that counts is not to wait for megabytes of text.
+            // The thread that counts must not wait for megabytes of text.
             drop(inner);
             *written = (version, serde_json::to_vec(&feed)?.into());
         }

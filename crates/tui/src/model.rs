@@ -71,12 +71,12 @@ impl Default for Model {
 }
 
 impl Model {
-    /// The machine's functions as they are now; without them the tree is made of what records name.
+    /// Takes the machine's functions. Without them the tree shows the functions that records name.
     pub fn set_functions(&mut self, functions: Vec<Function>) {
         self.inventory = Some(functions.into_iter().filter_map(|function| Some((function.bdf?, function))).collect());
     }
 
-    /// Functions by address: the machine's where it was looked at, else those that records name.
+    /// Functions by address: those of the machine if they were read, else those that records name.
     pub fn functions(&self) -> &BTreeMap<Bdf, Function> {
         self.inventory.as_ref().unwrap_or(&self.known)
     }

@@ -110,7 +110,7 @@ pub enum Action {
     Nothing,
     /// Draw.
     Draw,
-    /// Draw all of it anew: something else may have written to the terminal.
+    /// Draw everything again: another program may have written to the terminal.
     Redraw,
     /// End.
     Quit,
@@ -118,7 +118,7 @@ pub enum Action {
     Interrupt,
     /// Give the terminal back and stop, as Ctrl-Z does.
     Suspend,
-    /// Stop or go on with a replay; counters are read on.
+    /// Stop or continue a replay. Counters are still read.
     Pause(bool),
     /// Take the next interval of a replay.
     Step,
@@ -137,7 +137,7 @@ pub struct State {
     pub theme: Theme,
     /// Where the records come from.
     pub origin: Origin,
-    /// Intervals that were counted and not taken, because the terminal was too slow.
+    /// Intervals that were left out because the terminal was too slow.
     pub skipped: u64,
     /// What the user should know now.
     pub notice: Option<String>,
@@ -159,7 +159,7 @@ pub struct State {
     pub shows_devices: bool,
     /// Whether functions are shown for which nothing counts.
     pub shows_all: bool,
-    /// Whether the screen stands still, and at which interval.
+    /// The interval that is shown while the screen is paused.
     pub paused: Option<u64>,
     /// The chosen row.
     pub selected: Option<RowId>,
