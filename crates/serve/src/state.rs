@@ -159,7 +159,7 @@ impl State {
         self.tell(Event::Changed);
     }
 
-    /// Takes the records of one interval, or the first record of a run. Records that count nothing are passed over.
+    /// Takes the records of one interval, or the first record of a run. Records that count nothing are skipped.
     pub fn put_all(&self, records: &[Record]) {
         let mut inner = self.inner();
         inner.version += 1;

@@ -36,7 +36,7 @@ pub fn rows(state: &State, span: u64) -> Vec<Row> {
         model.live.sources.iter().enumerate().filter(|(_, source)| source.is_port()).collect();
     let mut children: BTreeMap<Bdf, Vec<Bdf>> = BTreeMap::new();
     for (bdf, function) in functions {
-        // A bridge that is not known (records leave switches out, a tree may be torn) is passed over.
+        // A bridge that is not known (records leave switches out, a tree may be torn) is skipped.
         if let Some(above) = function.path.iter().rev().find(|above| functions.contains_key(*above) && *above != bdf) {
             children.entry(*above).or_default().push(*bdf);
         }

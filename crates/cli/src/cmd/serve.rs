@@ -42,7 +42,7 @@ Examples:
 No request changes anything or reaches a device. Without counters, serve still exports links, drivers and error counts.
 docs/serve.md describes the metrics, the configuration file and the service.")]
 pub struct Args {
-    /// Root ports, devices below them, or PMUs (`*` and `?` allowed); all where none is given
+    /// Root ports, devices below them, or PMUs (`*` and `?` allowed); all if none is given
     #[arg(value_name = "BDF|PMU", value_parser = place, conflicts_with = "replay")]
     places: Vec<Place>,
 

@@ -20,7 +20,7 @@ pub fn draw(pen: &mut Pen<'_>, state: &State) {
         add(&mut lines, columns, (&warning.code, &warning.text, &warning.hint), pen.theme.doubtful());
     }
     if state.model.passed_over > 0 {
-        let text = format!("{} records are of no live view and were passed over", state.model.passed_over);
+        let text = format!("{} records belong to no live view and are skipped", state.model.passed_over);
         lines.extend(wrap(&text, columns).into_iter().map(|line| (line, pen.theme.quiet())));
     }
     if lines.is_empty() {

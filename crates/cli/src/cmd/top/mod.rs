@@ -63,7 +63,7 @@ Examples:
 `?` shows the keys. The terminal needs 30 columns and 6 lines. NO_COLOR turns colours off; without a UTF-8 locale
 top draws in ASCII. docs/top.md describes the views.")]
 pub struct Args {
-    /// Root ports, devices below them, or PMUs (`*` and `?` allowed); all where none is given
+    /// Root ports, devices below them, or PMUs (`*` and `?` allowed); all if none is given
     #[arg(value_name = "BDF|PMU", value_parser = place, conflicts_with = "replay")]
     places: Vec<Place>,
 
