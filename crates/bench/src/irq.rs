@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 
 use pciescope_core::outcome::{LATENCY, TRIGGER_TO_HANDLER};
 use pciescope_core::record::{Failure, Metric, Target, Warning};
-use pciescope_core::{CpuList, IrqPlan, IrqSource, MmioPlan, MmioTest, Order, Outcome};
-use pciescope_hw::probe::{Probe, Taken, Watch};
-use pciescope_hw::registers::SafeRegister;
+use pciescope_core::{Bdf, CpuList, IrqPlan, IrqSource, MmioPlan, Order, Outcome};
+use pciescope_hw::probe::{Portion, Probe, Taken, Watch};
+use pciescope_hw::registers::{SafeRegister, safe_target};
 
 use crate::online::{Online, OnlineWatch};
-use crate::portion::{PortionWatch, note_raw_lost, refusal};
+use crate::portion::{PortionWatch, note_raw_lost, order_name, refusal};
 use crate::run::{Error, Run};
 
 /// What can stand beside the hardware's interrupts, the nearest to them first.
@@ -22,18 +22,13 @@ const READS: u64 = 200;
 /// Measures `plan` and writes one record per CPU and vector.
 ///
 /// With `with_control` and the source [`IrqSource::Hardware`] each CPU is measured again with the first software
-/// source that the backend has, and the hardware's records hold the difference of the medians. `register`, where
-/// the device has a safe one, is read beside it from the same CPU.
+/// source that the backend has, and the hardware's records hold the difference of the medians. Where the device has a
+/// safe register, it is read beside the interrupts from the same CPU.
 ///
 /// # Errors
 /// [`Error::Probe`] if nothing could be measured (a record says so too), [`Error::Sink`] and [`Error::Raw`].
-pub fn measure(
-    plan: &IrqPlan,
-    with_control: bool,
-    register: Option<&SafeRegister>,
-    probe: &mut dyn Probe,
-    run: &mut Run<'_>,
-) -> Result<(), Error> {
+pub fn measure(plan: &IrqPlan, with_control: bool, probe: &mut dyn Probe, run: &mut Run<'_>) -> Result<(), Error> {
+    let register = safe_target(&run.function);
     let mut arms = Arms { plan, control: None, has_hardware: true, lacking: Vec::new() };
     let with_control = with_control && plan.source == IrqSource::Hardware;
     let steps = plan.cpus.len() * if with_control { 2 } else { 1 };
@@ -70,7 +65,7 @@ pub fn measure(
         }
         explain(control.as_mut(), run, &online);
         let ended = ended.or_else(|| control.as_ref()?.failure.clone().filter(ends_the_run));
-        let read_ns = register.and_then(|register| read_median(plan, register, cpu, probe, run.watch));
+        let read_ns = register.and_then(|register| read_median(plan.bdf, &register, cpu, probe, run.watch));
         let medians = control.as_ref().map(medians).unwrap_or_default();
         if let Some(taken) = hardware {
             put_arm(run, (plan.source, plan.count), taken, begin_ns, &|outcome| {
@@ -116,8 +111,7 @@ impl Arms<'_> {
         probe: &mut dyn Probe,
         watch: &dyn Watch,
     ) -> Result<Taken, pciescope_hw::Error> {
-        let part = IrqPlan { source, cpus: CpuList::from_iter([cpu]), ..self.plan.clone() };
-        probe.irq(&part, watch)
+        probe.irq(&IrqPlan { source, ..self.plan.clone() }, cpu, watch)
     }
 
     /// The arm of the plan; `None` if it is the hardware's, does not exist and a control arm is wanted.
@@ -209,31 +203,11 @@ fn compare(outcome: &mut Outcome, control: &BTreeMap<u16, f64>, arms: &Arms<'_>)
 }
 
 /// The median of reads of the safe register from the CPU that handles; `None` where it cannot be read.
-fn read_median(
-    plan: &IrqPlan,
-    register: &SafeRegister,
-    cpu: u32,
-    probe: &mut dyn Probe,
-    watch: &dyn Watch,
-) -> Option<f64> {
-    let reads = MmioPlan {
-        bdf: plan.bdf,
-        test: MmioTest::Read,
-        bar: register.bar,
-        offset: register.offset,
-        width: register.width,
-        value: 0,
-        count: READS,
-        duration_ns: 0,
-        gap_ns: 0,
-        batch: 1,
-        order: Order::Sequential,
-        cpus: CpuList::from_iter([cpu]),
-        ones_ok: false,
-        raw: false,
-    };
+fn read_median(bdf: Bdf, register: &SafeRegister, cpu: u32, probe: &mut dyn Probe, watch: &dyn Watch) -> Option<f64> {
+    let reads = MmioPlan::reads(bdf, register.bar, register.offset, register.width);
+    let portion = Portion { cpus: CpuList::from_iter([cpu]), count: READS, duration_ns: 0 };
     // A lack of this figure is no failure of the interrupts' measurement.
-    let taken = probe.mmio(&reads, watch).ok().filter(|taken| taken.failure.is_none())?;
+    let taken = probe.mmio(&reads, &portion, watch).ok().filter(|taken| taken.failure.is_none())?;
     taken.outcomes.first()?.histograms.get(LATENCY)?.median_ns()
 }
 
@@ -247,6 +221,7 @@ fn put_arm(
 ) -> Result<(), Error> {
     run.lose_raw(taken.samples_lost);
     note_raw_lost(&mut taken);
+    taken.method.order = order_name(Order::Sequential);
     let mut samples = taken.samples;
     for sample in &mut samples {
         sample.at_ns = sample.at_ns.saturating_add(begin_ns);

@@ -2,6 +2,7 @@
 
 use std::time::SystemTime;
 
+use pciescope_core::outcome::Sample;
 use pciescope_core::record::{Failure, Record, Warning};
 use pciescope_core::{Identity, Sink};
 
@@ -64,6 +65,14 @@ impl<'s> Journal<'s> {
             self.summary.note(record);
         }
         self.sink.put_all(records).map_err(|source| Error::Sink { source })
+    }
+
+    /// Hands raw samples on.
+    ///
+    /// # Errors
+    /// [`Error::Raw`] if the sink does not take them.
+    pub(crate) fn put_samples(&mut self, samples: &[Sample]) -> Result<(), Error> {
+        self.sink.put_samples(samples).map_err(|source| Error::Raw { source })
     }
 
     /// Writes that the user ended the run.

@@ -29,4 +29,4 @@ pub mod verify;
 pub mod workload;
 
 pub use journal::{Journal, Summary};
-pub use run::{Error, RawSink, Run, Setup};
+pub use run::{Error, Run, Setup};

@@ -7,9 +7,9 @@ use pciescope_core::record::{Failure, Metric, Target, Warning};
 use pciescope_core::{MmioPlan, MmioTest, Order, PathPlan};
 use pciescope_hw::floor;
 use pciescope_hw::probe::Probe;
-use pciescope_hw::registers::SafeRegister;
+use pciescope_hw::registers::{self, SafeRegister};
 
-use crate::portion::Course;
+use crate::portion::{Course, PortionWatch, portions};
 use crate::run::{Error, Run, chain};
 
 /// Configuration reads of the parent bridge per CPU: enough for a median, short beside the run.
@@ -17,7 +17,7 @@ const PARENT_READS: u64 = 100;
 /// The first offset that goes by ECAM on x86.
 const ECAM_OFFSET: u16 = 0x100;
 
-/// Measures `plan` and writes one record per CPU. `register` is the table's entry for the target, if it has one.
+/// Measures `plan` and writes one record per CPU.
 ///
 /// Reads the target twice beforehand (`check_reads` in the records): a value that is all-ones ends the run before it
 /// begins, one that changes or is not what the table expects is a warning. Configuration reads of the bridge above
@@ -25,14 +25,11 @@ const ECAM_OFFSET: u16 = 0x100;
 ///
 /// # Errors
 /// [`Error::Probe`] if nothing could be measured (a record says so too), [`Error::Sink`] and [`Error::Raw`].
-pub fn measure(
-    plan: &MmioPlan,
-    register: Option<&SafeRegister>,
-    probe: &mut dyn Probe,
-    run: &mut Run<'_>,
-) -> Result<(), Error> {
+pub fn measure(plan: &MmioPlan, probe: &mut dyn Probe, run: &mut Run<'_>) -> Result<(), Error> {
     let test = plan.test.name();
-    let looked = match look(plan, register, probe) {
+    let safe = registers::safe_read(&run.function, plan.bar, plan.offset, plan.width);
+    let register = safe.filter(|_| plan.test == MmioTest::Read);
+    let looked = match look(plan, register.as_ref(), probe) {
         Ok(looked) => looked,
         Err(err) => return Err(run.refuse(test, err)),
     };
@@ -65,16 +62,7 @@ pub fn measure(
             outcome.warnings.extend(looked.warnings.iter().cloned());
         },
     };
-    course.run(run, &mut |portion, watch| {
-        let part = MmioPlan {
-            cpus: portion.cpus.clone(),
-            order: portion.order,
-            count: portion.count,
-            duration_ns: portion.duration_ns,
-            ..plan.clone()
-        };
-        probe.mmio(&part, watch)
-    })
+    course.run(run, &mut |portion, watch| probe.mmio(plan, portion, watch))
 }
 
 /// The results of two reads of the target before the run.
@@ -150,17 +138,27 @@ impl Parent {
             order: Order::Sequential,
             cpus: plan.cpus.clone(),
         };
-        let taken = match probe.path(&path, run.watch) {
-            Ok(taken) => taken,
-            Err(err) => {
-                let note = format!("the round trip to the bridge above was not measured: {}", chain(&err));
-                return Parent { note: Some(note), ..Parent::default() };
+        let index = (run.function.path.len() - 1) as u16;
+        let mut by_cpu = BTreeMap::new();
+        for (position, portion) in portions(&path.cpus, path.order, path.count, 0).iter().enumerate() {
+            let watch = PortionWatch::new(run.watch, position, path.cpus.len(), 0);
+            let taken = match probe.path(&path, portion, &watch) {
+                Ok(taken) => taken,
+                Err(err) => {
+                    let note = format!("the round trip to the bridge above was not measured: {}", chain(&err));
+                    return Parent { note: Some(note), by_cpu };
+                }
+            };
+            let parent = taken.outcomes.iter().find(|outcome| outcome.index == index);
+            let latency = parent.and_then(|parent| parent.histograms.get(LATENCY));
+            if let (Some(parent), Some(median)) = (parent, latency.and_then(|latency| latency.median_ns())) {
+                by_cpu.insert(parent.cpu, median);
             }
-        };
-        let parent = (run.function.path.len() - 1) as u16;
-        let median = |outcome: &pciescope_core::Outcome| outcome.histograms.get(LATENCY)?.median_ns();
-        let of_parent = taken.outcomes.iter().filter(|outcome| outcome.index == parent);
-        Parent { by_cpu: of_parent.filter_map(|outcome| Some((outcome.cpu, median(outcome)?))).collect(), note: None }
+            if taken.failure.is_some() {
+                break;
+            }
+        }
+        Parent { by_cpu, note: None }
     }
 }
 

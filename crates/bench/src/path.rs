@@ -27,8 +27,5 @@ pub fn measure(plan: &PathPlan, probe: &mut dyn Probe, run: &mut Run<'_>) -> Res
         },
         complete: &|_, _| {},
     };
-    course.run(run, &mut |portion, watch| {
-        let part = PathPlan { cpus: portion.cpus.clone(), order: portion.order, count: portion.count, ..plan.clone() };
-        probe.path(&part, watch)
-    })
+    course.run(run, &mut |portion, watch| probe.path(plan, portion, watch))
 }

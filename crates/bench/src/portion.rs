@@ -10,26 +10,15 @@ use std::time::{Duration, Instant};
 use pciescope_core::outcome::{LATENCY, Sample};
 use pciescope_core::record::{Failure, Method, Metric, Target, Warning};
 use pciescope_core::{CpuList, Order, Outcome};
-use pciescope_hw::probe::{Taken, Watch};
+use pciescope_hw::probe::{Portion, Taken, Watch};
 
 use crate::online::{Online, OnlineWatch};
 use crate::run::{Error, Run, chain};
 
-/// What the probe does in one call.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Portion {
-    pub cpus: CpuList,
-    pub order: Order,
-    /// Samples per CPU; 0: as many as the time allows.
-    pub count: u64,
-    /// 0: no limit.
-    pub duration_ns: u64,
-}
-
 /// Divides a run into portions.
 pub(crate) fn portions(cpus: &CpuList, order: Order, count: u64, duration_ns: u64) -> Vec<Portion> {
     let rounds = match order {
-        Order::Concurrent => return vec![Portion { cpus: cpus.clone(), order, count, duration_ns }],
+        Order::Concurrent => return vec![Portion { cpus: cpus.clone(), count, duration_ns }],
         Order::Sequential => 1,
         // No round without a sample.
         Order::Interleaved { rounds } if count > 0 => u64::from(rounds.max(1)).min(count),
@@ -41,8 +30,7 @@ pub(crate) fn portions(cpus: &CpuList, order: Order, count: u64, duration_ns: u6
     for round in 0..rounds {
         let count = count / rounds + u64::from(round < count % rounds);
         for cpu in cpus.iter() {
-            let cpus = CpuList::from_iter([cpu]);
-            all.push(Portion { cpus, order: Order::Sequential, count, duration_ns: share_ns });
+            all.push(Portion { cpus: CpuList::from_iter([cpu]), count, duration_ns: share_ns });
         }
     }
     all

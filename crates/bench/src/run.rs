@@ -68,9 +68,6 @@ impl Error {
     }
 }
 
-/// Takes raw samples, portion by portion, in the order of time.
-pub type RawSink<'a> = dyn FnMut(&[Sample]) -> io::Result<()> + 'a;
-
 /// What a run is about.
 #[derive(Debug, Clone)]
 pub struct Setup {
@@ -95,7 +92,6 @@ pub struct Run<'a> {
     cpus: BTreeMap<u32, Cpu>,
     cpu_time_at_start: BTreeMap<u32, CpuTime>,
     journal: Journal<'a>,
-    raw: Option<Box<RawSink<'a>>>,
     raw_lost: u64,
 }
 
@@ -104,13 +100,7 @@ impl<'a> Run<'a> {
     ///
     /// # Errors
     /// [`Error::Sink`] if it cannot be written: better now than after an hour.
-    pub fn start(
-        setup: Setup,
-        root: &'a Root,
-        watch: &'a dyn Watch,
-        sink: &'a mut dyn Sink,
-        raw: Option<Box<RawSink<'a>>>,
-    ) -> Result<Self, Error> {
+    pub fn start(setup: Setup, root: &'a Root, watch: &'a dyn Watch, sink: &'a mut dyn Sink) -> Result<Self, Error> {
         let journal = Journal::new(setup.identity, sink);
         let cpus = setup.environment.cpus.iter().map(|cpu| (cpu.cpu, cpu.clone())).collect();
         // The machine's own figures are not those of a synthetic one.
@@ -123,7 +113,6 @@ impl<'a> Run<'a> {
             cpus,
             cpu_time_at_start,
             journal,
-            raw,
             raw_lost: 0,
         };
         run.put(Record::first(setup.environment, setup.plan, setup.warnings))?;
@@ -230,10 +219,7 @@ impl<'a> Run<'a> {
 
     /// Hands raw samples on.
     pub(crate) fn put_raw(&mut self, samples: &[Sample]) -> Result<(), Error> {
-        match &mut self.raw {
-            Some(raw) if !samples.is_empty() => raw(samples).map_err(|source| Error::Raw { source }),
-            _ => Ok(()),
-        }
+        if samples.is_empty() { Ok(()) } else { self.journal.put_samples(samples) }
     }
 
     /// Counts raw samples that were overwritten before they were read.

@@ -113,6 +113,29 @@ pub struct MmioPlan {
     pub raw: bool,
 }
 
+impl MmioPlan {
+    /// Reads of `width` bytes at `offset` of a BAR, one after the other without a pause and each between its own stamps.
+    /// From which CPUs and how often is for the caller to say: no CPU and 0 here.
+    pub fn reads(bdf: Bdf, bar: u8, offset: u64, width: u8) -> Self {
+        MmioPlan {
+            bdf,
+            test: MmioTest::Read,
+            bar,
+            offset,
+            width,
+            value: 0,
+            count: 0,
+            duration_ns: 0,
+            gap_ns: 0,
+            batch: 1,
+            order: Order::Sequential,
+            cpus: CpuList::default(),
+            ones_ok: false,
+            raw: false,
+        }
+    }
+}
+
 /// A measurement of configuration reads hop by hop, from the root port down to the function.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PathPlan {

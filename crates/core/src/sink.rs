@@ -1,6 +1,7 @@
 //! Where records go.
 
 use crate::Record;
+use crate::outcome::Sample;
 
 /// Takes the records of a run one by one, in the order they are completed.
 ///
@@ -20,6 +21,14 @@ pub trait Sink {
     /// As for [`Sink::put`].
     fn put_all(&mut self, records: &[Record]) -> std::io::Result<()> {
         records.iter().try_for_each(|record| self.put(record))
+    }
+
+    /// Takes raw samples, portion by portion, in the order of time. A sink that is not for them leaves them out.
+    ///
+    /// # Errors
+    /// As for [`Sink::put`].
+    fn put_samples(&mut self, _samples: &[Sample]) -> std::io::Result<()> {
+        Ok(())
     }
 
     /// Called once after the last record.

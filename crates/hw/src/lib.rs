@@ -35,7 +35,6 @@ pub mod perf;
 pub mod placement;
 pub mod probe;
 pub mod registers;
-pub mod survey;
 pub mod sysfs;
 pub mod topology;
 pub mod usage;

@@ -10,7 +10,7 @@ use pciescope_bench::counters::fits;
 use pciescope_convert::{Isa, Store};
 use pciescope_hw::environment;
 
-use super::latency::output::{Output, OutputArgs};
+use super::output::{Output, OutputArgs};
 use super::{Ctx, Refusal};
 use crate::args::{count, time_ns};
 

@@ -4,8 +4,10 @@ use pciescope_bench::Setup;
 use pciescope_core::plan::Plan;
 use pciescope_core::{Bdf, CpuList, Environment, Function, Identity, Warning};
 use pciescope_hw::bind::{self, Bound, Driver};
+use pciescope_hw::probe::Probe;
 use pciescope_hw::probe::fake::Machine as FakeMachine;
-use pciescope_hw::probe::open::{Backend, Need, Opened, open};
+use pciescope_hw::probe::open::{Backend, Need, open};
+use pciescope_hw::probe::resource::is_locked_down;
 use pciescope_hw::{check, environment, pci, topology};
 
 use super::{Ctx, Refusal};
@@ -60,6 +62,25 @@ impl std::str::FromStr for CpuChoice {
             return Err("it names no CPU".to_owned());
         }
         Ok(CpuChoice::List(list))
+    }
+}
+
+/// A function that can be measured. When this is dropped, the function goes back to the driver that it had.
+pub struct Reached {
+    // Dropped before `bound`: the module keeps a function that is open.
+    /// The probe.
+    pub probe: Box<dyn Probe>,
+    bound: Option<Bound>,
+}
+
+impl Reached {
+    /// Closes the probe and gives the function back; returns what could not be put back and why that is no failure.
+    ///
+    /// # Errors
+    /// What the kernel answered.
+    pub fn give_back(self) -> Result<Vec<String>, pciescope_hw::Error> {
+        drop(self.probe);
+        Ok(self.bound.map(Bound::release).transpose()?.map(|restored| restored.notes).unwrap_or_default())
     }
 }
 
@@ -143,14 +164,39 @@ impl Device {
         }
     }
 
-    /// Hands the function to the driver that the backend needs, if the user asked for that.
+    /// Opens a backend, and says which if the program chose. If the user asked for that, the function is first handed to
+    /// the driver that the backend needs.
     ///
     /// # Errors
-    /// Why it should stay with its driver, or what the kernel answered.
-    pub fn take(&mut self, ctx: &Ctx, args: &AccessArgs, need: Need) -> anyhow::Result<Option<Bound>> {
-        let Some(driver) = self.driver_for(ctx, args, need) else { return Ok(None) };
+    /// Why the function should stay with its driver, what the kernel answered, or why no backend can do what is needed;
+    /// then the function is with the driver that it had.
+    pub fn reach(&mut self, ctx: &Ctx, args: &AccessArgs, need: Need) -> anyhow::Result<Reached> {
+        let driver = match args.backend {
+            _ if !args.bind => None,
+            Backend::Real(kind) => kind.driver(),
+            Backend::Auto => need.driver(&ctx.root),
+            Backend::Fake(_) => None,
+        };
+        let bound = match driver {
+            Some(driver) => self.take(ctx, driver)?,
+            None => None,
+        };
+        let opened = open(&ctx.root, &self.function, &args.backend, need)?;
+        if args.backend == Backend::Auto || ctx.verbose > 0 {
+            ctx.note(&format!("{}: by {}: {}", self.bdf, opened.probe.backend(), opened.why));
+        }
+        if ctx.verbose > 0 {
+            for (backend, why) in &opened.refused {
+                ctx.note(&format!("{}: not by {backend}: {why}", self.bdf));
+            }
+        }
+        Ok(Reached { probe: opened.probe, bound })
+    }
+
+    /// Hands the function to a driver; `None` where that has it already.
+    fn take(&mut self, ctx: &Ctx, driver: Driver) -> anyhow::Result<Option<Bound>> {
         let bound = match bind::ensure(&ctx.root, self.bdf, driver, false) {
-            Err(pciescope_hw::Error::NoDriver { driver: "pcilat", .. }) if self.is_locked_down() => {
+            Err(pciescope_hw::Error::NoDriver { driver: "pcilat", .. }) if is_locked_down(&ctx.root) => {
                 return Err(Refusal::new(
                     format!("{}: pcilat is not loaded, and a kernel under lockdown loads it only signed", self.bdf),
                     "sign the module, or measure without it: --backend vfio --bind",
@@ -165,43 +211,6 @@ impl Device {
             self.function = pci::function(&ctx.root, self.bdf)?;
         }
         Ok(bound)
-    }
-
-    /// The driver to hand the function to; `None` if the user did not ask for it or the backend needs none.
-    fn driver_for(&self, ctx: &Ctx, args: &AccessArgs, need: Need) -> Option<Driver> {
-        let is_loaded = |driver: Driver| driver.is_loaded(&ctx.root);
-        match args.backend {
-            _ if !args.bind => None,
-            Backend::Kmod => Some(Driver::Pcilat),
-            Backend::Vfio => Some(Driver::VfioPci),
-            Backend::Auto if is_loaded(Driver::Pcilat) => Some(Driver::Pcilat),
-            // VFIO has no timed configuration reads; sysfs has, whatever the driver.
-            Backend::Auto if need == Need::Path => None,
-            Backend::Auto if is_loaded(Driver::VfioPci) || self.is_locked_down() => Some(Driver::VfioPci),
-            Backend::Auto => Some(Driver::Pcilat),
-            Backend::Resource | Backend::Sysfs | Backend::Fake(_) => None,
-        }
-    }
-
-    fn is_locked_down(&self) -> bool {
-        self.environment.lockdown.as_deref().is_some_and(|lockdown| lockdown != "none")
-    }
-
-    /// Opens a backend and says which if the program chose.
-    ///
-    /// # Errors
-    /// Why none can do what is needed.
-    pub fn open(&self, ctx: &Ctx, args: &AccessArgs, need: Need) -> anyhow::Result<Opened> {
-        let opened = open(&ctx.root, &self.function, &args.backend, need)?;
-        if args.backend == Backend::Auto || ctx.verbose > 0 {
-            ctx.note(&format!("{}: by {}: {}", self.bdf, opened.probe.backend(), opened.why));
-        }
-        if ctx.verbose > 0 {
-            for (backend, why) in &opened.refused {
-                ctx.note(&format!("{}: not by {backend}: {why}", self.bdf));
-            }
-        }
-        Ok(opened)
     }
 
     /// What the run is about.

@@ -14,7 +14,7 @@ use pciescope_hw::doctor::{self, CHECKS, Check, Examined, Machine, Readings, Uns
 use pciescope_hw::{Root, environment, pci};
 use pciescope_report::{jsonl, table};
 
-use super::latency::output::create;
+use super::output::create;
 use super::{Ctx, Refusal};
 use crate::args;
 use silence::Silences;

@@ -7,7 +7,7 @@ use pciescope_core::{Identity, Sink};
 use pciescope_report::import::{self, Format, Imported};
 
 use super::Ctx;
-use super::latency::output::{Output, OutputArgs};
+use super::output::{Output, OutputArgs};
 
 /// The arguments of `pciescope import`.
 #[derive(Debug, clap::Args)]

@@ -6,8 +6,8 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use pciescope_core::{Bdf, Environment, Function};
+use pciescope_hw::probe::open::{Availability, backends};
 use pciescope_hw::registers::{self, SafeRegister};
-use pciescope_hw::survey::{self, Availability};
 use pciescope_hw::{check, environment, floor, pci};
 use serde_json::{Value, json};
 
@@ -56,7 +56,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     let chosen = if is_detailed { shown } else { all.clone() };
     let entry = |function: Function| Entry {
         target: registers::safe_target(&function),
-        backends: survey::backends(&ctx.root, &function),
+        backends: backends(&ctx.root, &function),
         function,
     };
     let entries: Vec<Entry> = chosen.into_iter().map(entry).collect();

@@ -15,6 +15,7 @@ pub mod lab;
 pub mod latency;
 pub mod list;
 pub mod man;
+pub mod output;
 pub mod readout;
 pub mod reg;
 pub mod report;

@@ -7,11 +7,11 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use pciescope_core::Bdf;
-use pciescope_hw::probe::open::{Need, Opened};
+use pciescope_hw::probe::Probe;
+use pciescope_hw::probe::open::Need;
 
 use super::device::{AccessArgs, Device};
-use super::latency::mmio::width;
-use super::latency::target::{Chosen, check};
+use super::latency::target::{check, width};
 use super::{Ctx, Refusal};
 use crate::args::{bdf, number};
 
@@ -99,7 +99,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
 
 fn read(place: &Place, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     let (bar, offset) = place.location;
-    let value = accessed(place, ctx, |opened| Ok(opened.probe.read(bar, offset, place.width)?))?;
+    let value = accessed(place, ctx, |probe| probe.read(bar, offset, place.width))?;
     writeln!(io::stdout(), "{value:#0digits$x}", digits = 2 + 2 * usize::from(place.width))?;
     if value == ones(place.width) {
         ctx.note(&format!("BAR{bar}+{offset:#x} is all-ones: its value, or a device that does not answer"));
@@ -117,24 +117,24 @@ fn write(args: &WriteArgs, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         )
         .into());
     }
-    accessed(place, ctx, |opened| Ok(opened.probe.write(bar, offset, place.width, value)?))?;
+    accessed(place, ctx, |probe| probe.write(bar, offset, place.width, value))?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Checks the place, opens a backend (binding if asked to), makes one access and puts everything back.
-fn accessed<T>(place: &Place, ctx: &Ctx, access: impl FnOnce(&mut Opened) -> anyhow::Result<T>) -> anyhow::Result<T> {
+fn accessed<T>(
+    place: &Place,
+    ctx: &Ctx,
+    access: impl FnOnce(&mut dyn Probe) -> Result<T, pciescope_hw::Error>,
+) -> anyhow::Result<T> {
     let (bar, offset) = place.location;
     let mut device = Device::find(ctx, Some(place.bdf), &place.access)?;
-    check(device.bdf, &device.function, &Chosen { bar, offset, width: place.width, value: 0, register: None })?;
+    check(device.bdf, &device.function, bar, offset, place.width)?;
     ctx.stop.catch_signals()?;
-    let bound = device.take(ctx, &place.access, Need::Registers)?;
-    let mut opened = device.open(ctx, &place.access, Need::Registers)?;
-    let done = access(&mut opened);
-    drop(opened);
-    if let Some(bound) = bound {
-        bound.release()?;
-    }
-    done
+    let mut reached = device.reach(ctx, &place.access, Need::Registers)?;
+    let done = access(reached.probe.as_mut());
+    reached.give_back()?;
+    Ok(done?)
 }
 
 fn ones(width: u8) -> u64 {

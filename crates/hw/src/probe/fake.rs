@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 
 use pciescope_core::outcome::{CALIBRATION, ENTRY_TO_ACK, LATENCY, Sample, SampleKind, TRIGGER_TO_HANDLER};
 use pciescope_core::record::{Failure, Method, Metric};
-use pciescope_core::{Bdf, Histogram, IrqPlan, IrqSource, MmioPlan, MmioTest, Order, Outcome, PathPlan};
+use pciescope_core::{Bdf, Histogram, IrqPlan, IrqSource, MmioPlan, MmioTest, Outcome, PathPlan};
 
 use self::device::Device;
 pub use self::machine::Machine;
 pub use self::options::{KEYS, Options};
-use super::turns::{Turn, name, turns};
-use super::{Probe, Taken, Watch, failure};
+use super::interrupts::Counts;
+use super::{Portion, Probe, Taken, Watch, failure};
 use crate::Error;
 
 /// The probe of a [`Machine`]'s device.
@@ -50,7 +50,7 @@ impl Fake {
         &self.machine.options
     }
 
-    fn method(&self, order: Order, gap_ns: u32, batch: u32) -> Method {
+    fn method(&self, gap_ns: u64, batch: u32) -> Method {
         let quantum_ps = self.options().quantum_ps;
         Method {
             backend: "fake".to_owned(),
@@ -58,11 +58,11 @@ impl Fake {
             clock_hz: 1_000_000_000_000 / quantum_ps,
             quantum_ns: quantum_ps as f64 / 1e3,
             batch,
-            gap_ns: gap_ns.into(),
-            order: name(order),
+            gap_ns,
             irqs_off: true,
             emulated: self.options().emulated,
             notes: vec!["Synthetic values: they say nothing about any hardware.".to_owned()],
+            ..Method::default()
         }
     }
 
@@ -71,14 +71,13 @@ impl Fake {
         for &cpu in cpus {
             for &index in targets {
                 let mut outcome = Outcome { cpu, index, ..Outcome::default() };
-                for &name in names {
+                for &name in names.iter().chain(&[CALIBRATION]) {
                     outcome.histograms.insert(name.to_owned(), Histogram::default());
                 }
-                let mut calibration = Histogram::default();
                 for n in 0..1000 {
-                    record(&mut calibration, self.noise(cpu, 99, n).quantised(15_000, self.options().quantum_ps, 1));
+                    let ps = self.noise(cpu, 99, n).quantised(15_000, self.options().quantum_ps, 1);
+                    record(&mut outcome, CALIBRATION, ps);
                 }
-                outcome.histograms.insert(CALIBRATION.to_owned(), calibration);
                 outcome.metrics.insert("samples_lost".to_owned(), Metric::count(0));
                 outcomes.push(outcome);
             }
@@ -98,7 +97,7 @@ impl Fake {
         Noise(mix(self.options().seed ^ mix(u64::from(cpu) << 32 ^ what << 48 ^ mix(n))))
     }
 
-    /// CPUs of the plan that this machine has, and the failure of the first that it has not.
+    /// The CPUs up to the first that this machine has not, and the failure of that one.
     fn check_cpus(&self, cpus: impl Iterator<Item = u32>) -> (Vec<u32>, Option<Failure>) {
         let mut online = Vec::new();
         for cpu in cpus {
@@ -133,7 +132,8 @@ fn mix(mut x: u64) -> u64 {
     x ^ x >> 31
 }
 
-fn record(histogram: &mut Histogram, ps: u64) {
+fn record(outcome: &mut Outcome, name: &str, ps: u64) {
+    let histogram = outcome.histograms.get_mut(name).expect("made with the outcome");
     histogram.record_ps(ps, 1).expect("synthetic durations stay below an hour by the options' limits");
 }
 
@@ -217,26 +217,29 @@ impl Probe for Fake {
         self.machine.bdf()
     }
 
-    fn mmio(&mut self, plan: &MmioPlan, watch: &dyn Watch) -> Result<Taken, Error> {
+    fn mmio(&mut self, plan: &MmioPlan, portion: &Portion, watch: &dyn Watch) -> Result<Taken, Error> {
         self.device.check(self.machine.bdf(), plan.bar, plan.offset, plan.width)?;
-        let (cpus, mut ended) = self.check_cpus(plan.cpus.iter());
+        let (cpus, ended) = self.check_cpus(portion.cpus.iter());
         let mut outcomes = self.outcomes(&cpus, &[0], &[LATENCY]);
         let mut samples = Vec::new();
         let mut device = self.device.clone();
-        let mut run = Run::new(self, watch, plan.count * cpus.len() as u64);
-        ended = ended.or_else(|| run.gone());
+        let mut run = Run::new(self, watch, portion.count * cpus.len() as u64);
+        let mut ended = ended.or_else(|| run.gone());
         let (base_ps, what) = match plan.test {
             MmioTest::Read => (480_000, 0),
             MmioTest::Write => (9_000, 1),
             MmioTest::WriteRead => (575_000, 2),
         };
-        let load_ps = if plan.order == Order::Concurrent { base_ps / 8 * (cpus.len() as u64 - 1).min(8) } else { 0 };
-        let list = turns(plan.order, cpus.len(), plan.count, plan.duration_ns);
-        for turn in list.iter().take_while(|_| ended.is_none()).copied().collect::<Vec<Turn>>() {
-            let cpu = cpus[turn.position];
+        let load_ps = base_ps / 8 * (cpus.len() as u64).saturating_sub(1).min(8);
+        for outcome in &mut outcomes {
+            let cpu = outcome.cpu;
             let place_ps = if plan.test == MmioTest::Write { 0 } else { self.place_ps(cpu) };
-            let mut left = turn.count;
-            while ended.is_none() && (left > 0 || turn.count == 0) && run.now_ns < turn.until_ns {
+            let until_ns = match portion.duration_ns {
+                0 => u64::MAX,
+                duration => run.now_ns + duration,
+            };
+            let mut left = portion.count;
+            while ended.is_none() && (left > 0 || portion.count == 0) && run.now_ns < until_ns {
                 left = left.saturating_sub(1);
                 let ps = self.noise(cpu, what, run.number()).quantised(
                     base_ps + place_ps + load_ps + self.options().delay_ns * 1000,
@@ -252,7 +255,7 @@ impl Probe for Fake {
                         ones |= device.read(plan.bar, plan.offset, plan.width) == device::ones(plan.width);
                     }
                 }
-                record(outcomes[turn.position].histograms.get_mut(LATENCY).expect("made above"), ps);
+                record(outcome, LATENCY, ps);
                 if plan.raw {
                     samples.push(Sample { at_ns: run.now_ns, value_ps: ps, cpu, index: 0, kind: SampleKind::Latency });
                 }
@@ -260,37 +263,33 @@ impl Probe for Fake {
                 if ones && !plan.ones_ok {
                     let place = format!("BAR{}:{:#x}", plan.bar, plan.offset);
                     ended = Some(failure::all_ones(self.bdf(), &place, Some(cpu)));
-                    outcomes[turn.position].error = ended.clone();
+                    outcome.error.clone_from(&ended);
                 }
             }
         }
-        let method = self.method(plan.order, plan.gap_ns, plan.batch);
+        let method = self.method(plan.gap_ns.into(), plan.batch);
         let (taken, number) = run.finish(Taken { method, outcomes, samples, samples_lost: 0, failure: ended });
         (self.device, self.taken) = (device, number);
         Ok(taken)
     }
 
-    fn path(&mut self, plan: &PathPlan, watch: &dyn Watch) -> Result<Taken, Error> {
-        let (cpus, mut ended) = self.check_cpus(plan.cpus.iter());
+    fn path(&mut self, plan: &PathPlan, portion: &Portion, watch: &dyn Watch) -> Result<Taken, Error> {
+        let (cpus, ended) = self.check_cpus(portion.cpus.iter());
         let hops: Vec<u16> = (0..self.options().hops).collect();
         let mut outcomes = self.outcomes(&cpus, &hops, &[LATENCY]);
-        let mut run = Run::new(self, watch, plan.count * outcomes.len() as u64);
-        ended = ended.or_else(|| run.gone());
-        for turn in turns(plan.order, cpus.len(), plan.count, 0) {
-            let cpu = cpus[turn.position];
-            for _ in 0..turn.count {
-                for &hop in &hops {
+        let mut run = Run::new(self, watch, portion.count * outcomes.len() as u64);
+        let mut ended = ended.or_else(|| run.gone());
+        for of_cpu in outcomes.chunks_mut(hops.len()) {
+            for _ in 0..portion.count {
+                for outcome in &mut *of_cpu {
                     if ended.is_some() {
                         break;
                     }
-                    let base_ps = 160_000 + 120_000 * u64::from(hop) + self.place_ps(cpu);
-                    let ps = self.noise(cpu, 8 + u64::from(hop), run.number()).quantised(
-                        base_ps,
-                        self.options().quantum_ps,
-                        1,
-                    );
-                    let outcome = &mut outcomes[turn.position * hops.len() + usize::from(hop)];
-                    record(outcome.histograms.get_mut(LATENCY).expect("made above"), ps);
+                    let (cpu, hop) = (outcome.cpu, u64::from(outcome.index));
+                    let base_ps = 160_000 + 120_000 * hop + self.place_ps(cpu);
+                    let noise = self.noise(cpu, 8 + hop, run.number());
+                    let ps = noise.quantised(base_ps, self.options().quantum_ps, 1);
+                    record(outcome, LATENCY, ps);
                     ended = run.sampled(ps, plan.gap_ns.into());
                 }
             }
@@ -298,14 +297,13 @@ impl Probe for Fake {
         for outcome in &mut outcomes {
             outcome.hop = Some(self.machine.hop(outcome.index));
         }
-        let method = self.method(plan.order, plan.gap_ns, 1);
-        let (taken, number) =
-            run.finish(Taken { method, outcomes, samples: Vec::new(), samples_lost: 0, failure: ended });
+        let method = self.method(plan.gap_ns.into(), 1);
+        let (taken, number) = run.finish(Taken { method, outcomes, failure: ended, ..Taken::default() });
         self.taken = number;
         Ok(taken)
     }
 
-    fn irq(&mut self, plan: &IrqPlan, watch: &dyn Watch) -> Result<Taken, Error> {
+    fn irq(&mut self, plan: &IrqPlan, cpu: u32, watch: &dyn Watch) -> Result<Taken, Error> {
         let o = self.options().clone();
         if o.vectors == 0 {
             return Err(self.cannot("time interrupts", "the device has no interrupt vector".to_owned()));
@@ -315,12 +313,11 @@ impl Probe for Fake {
             let why = format!("the device has vectors 0 to {}", o.vectors - 1);
             return Err(Error::Plan { bdf: self.bdf(), field: "vector", value: beyond.to_string(), why });
         }
-        let (cpus, mut ended) = self.check_cpus(plan.cpus.iter().chain(plan.trigger_cpu));
-        let cpus = &cpus[..cpus.len().min(plan.cpus.len())];
-        let mut outcomes = self.outcomes(cpus, &vectors, &[TRIGGER_TO_HANDLER, ENTRY_TO_ACK]);
+        let (cpus, ended) = self.check_cpus(std::iter::once(cpu).chain(plan.trigger_cpu));
+        let mut outcomes = self.outcomes(&cpus[..cpus.len().min(1)], &vectors, &[TRIGGER_TO_HANDLER, ENTRY_TO_ACK]);
         let mut samples = Vec::new();
         let mut run = Run::new(self, watch, plan.count * outcomes.len() as u64);
-        ended = ended.or_else(|| run.gone());
+        let mut ended = ended.or_else(|| run.gone());
         for outcome in &mut outcomes {
             let mut counts = Counts::default();
             for _ in 0..plan.count {
@@ -328,20 +325,20 @@ impl Probe for Fake {
                     break;
                 }
                 let (trigger_ps, ack_ps) = self.irq_ps(plan.source, outcome.cpu, outcome.index, run.number());
-                let value = counts.raise(run.number() + 1, &o, plan, trigger_ps);
-                if value {
+                let is_handled = raise(&mut counts, run.number() + 1, &o, plan, trigger_ps);
+                if is_handled {
                     for (name, kind, ps) in [
                         (TRIGGER_TO_HANDLER, SampleKind::TriggerToHandler, trigger_ps),
                         (ENTRY_TO_ACK, SampleKind::EntryToAck, ack_ps),
                     ] {
-                        record(outcome.histograms.get_mut(name).expect("made above"), ps);
+                        record(outcome, name, ps);
                         if plan.raw {
                             let (cpu, index) = (outcome.cpu, outcome.index);
                             samples.push(Sample { at_ns: run.now_ns, value_ps: ps, cpu, index, kind });
                         }
                     }
                 }
-                ended = run.sampled(trigger_ps + ack_ps, if value { 0 } else { plan.timeout_ns });
+                ended = run.sampled(trigger_ps + ack_ps, if is_handled { 0 } else { plan.timeout_ns });
             }
             if ended.is_none() && counts.triggers > 0 && counts.handled == 0 {
                 ended = Some(failure::timeout(self.bdf(), plan.timeout_ns));
@@ -350,8 +347,7 @@ impl Probe for Fake {
             outcome.irq = Some(32 + u32::from(outcome.index));
             outcome.metrics.extend(counts.metrics());
         }
-        let mut method = self.method(Order::Sequential, 0, 1);
-        method.gap_ns = plan.interval_ns;
+        let method = self.method(plan.interval_ns, 1);
         let (taken, number) = run.finish(Taken { method, outcomes, samples, samples_lost: 0, failure: ended });
         self.taken = number;
         Ok(taken)
@@ -387,55 +383,25 @@ impl Fake {
     }
 }
 
-#[derive(Default)]
-struct Counts {
-    triggers: u64,
-    handled: u64,
-    lost: u64,
-    extra: u64,
-    wrong_cpu: u64,
-    late: u64,
-    missed: u64,
-    merged: u64,
-}
-
-impl Counts {
-    /// One trigger, the `n`th of the run; whether it yields a sample.
-    fn raise(&mut self, n: u64, o: &Options, plan: &IrqPlan, ps: u64) -> bool {
-        let every = |k: u64| k > 0 && n % k == 0;
-        self.triggers += 1;
-        if plan.interval_ns > 0 {
-            self.late += u64::from(ps / 1000 > plan.interval_ns / 2);
-            self.missed += ps / 1000 / plan.interval_ns;
-        }
-        if every(o.lose) || ps / 1000 > plan.timeout_ns {
-            self.lost += 1;
-            return false;
-        }
-        self.extra += u64::from(every(o.double));
-        if every(o.wrong_cpu) {
-            self.wrong_cpu += 1;
-            return false;
-        }
-        self.handled += 1;
-        true
+/// One trigger, the `n`th of the run; returns true if it yields a sample.
+fn raise(counts: &mut Counts, n: u64, o: &Options, plan: &IrqPlan, ps: u64) -> bool {
+    let every = |k: u64| k > 0 && n % k == 0;
+    counts.triggers += 1;
+    if plan.interval_ns > 0 {
+        counts.late += u64::from(ps / 1000 > plan.interval_ns / 2);
+        counts.missed += ps / 1000 / plan.interval_ns;
     }
-
-    fn metrics(&self) -> impl Iterator<Item = (String, Metric)> + use<> {
-        [
-            ("triggers", self.triggers),
-            ("handled", self.handled),
-            ("lost", self.lost),
-            ("extra", self.extra),
-            ("wrong_cpu", self.wrong_cpu),
-            ("late", self.late),
-            ("missed", self.missed),
-            ("merged", self.merged),
-            ("samples_lost", 0),
-        ]
-        .into_iter()
-        .map(|(name, value)| (name.to_owned(), Metric::count(value)))
+    if every(o.lose) || ps / 1000 > plan.timeout_ns {
+        counts.lost += 1;
+        return false;
     }
+    counts.extra += u64::from(every(o.double));
+    if every(o.wrong_cpu) {
+        counts.wrong_cpu += 1;
+        return false;
+    }
+    counts.handled += 1;
+    true
 }
 
 #[cfg(test)]

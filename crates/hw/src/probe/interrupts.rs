@@ -1,8 +1,55 @@
-//! The kernel's interrupt numbers, their counts per CPU and their affinity.
+//! What is counted beside timed interrupts; the kernel's interrupt numbers, their counts per CPU and their affinity.
 
 use std::path::PathBuf;
 
+use pciescope_core::Metric;
+
 use crate::{Error, Root};
+
+/// The counts of one CPU and vector.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Interrupts that were asked for, without the warm-up.
+    pub triggers: u64,
+    /// Those that arrived in time.
+    pub handled: u64,
+    /// Those that did not arrive within the time-out.
+    pub lost: u64,
+    /// Interrupts that nobody asked for.
+    pub extra: u64,
+    /// Interrupts that another CPU handled.
+    pub wrong_cpu: u64,
+    /// At a fixed rate: triggers more than half an interval after their time.
+    pub late: u64,
+    /// At a fixed rate: times that passed without a trigger.
+    pub missed: u64,
+    /// At a fixed rate: triggers whose interrupt became one with that before.
+    pub merged: u64,
+    /// Interrupts that were asked for after a move of affinity and are not in the counts above.
+    pub warmup_triggers: u64,
+    /// Those of the warm-up that arrived.
+    pub warmup_handled: u64,
+}
+
+impl Counts {
+    /// The counts by their names in records.
+    pub fn metrics(&self) -> impl Iterator<Item = (String, Metric)> + use<> {
+        [
+            ("triggers", self.triggers),
+            ("handled", self.handled),
+            ("lost", self.lost),
+            ("extra", self.extra),
+            ("wrong_cpu", self.wrong_cpu),
+            ("late", self.late),
+            ("missed", self.missed),
+            ("merged", self.merged),
+            ("warmup_triggers", self.warmup_triggers),
+            ("warmup_handled", self.warmup_handled),
+        ]
+        .into_iter()
+        .map(|(name, value)| (name.to_owned(), Metric::count(value)))
+    }
+}
 
 /// One line of /proc/interrupts.
 #[derive(Debug, Clone, PartialEq, Eq)]

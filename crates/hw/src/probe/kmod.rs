@@ -11,17 +11,17 @@ use std::time::Duration;
 use pciescope_core::outcome::{CALIBRATION, ENTRY_TO_ACK, LATENCY, Sample, SampleKind, TRIGGER_TO_HANDLER};
 use pciescope_core::record::{Failure, Method, Metric};
 use pciescope_core::{
-    Bdf, CpuList, Function, Histogram, IrqPlan, IrqSource, MmioPlan, MmioTest, Order, Outcome, PathPlan, Warning,
+    Bdf, CpuList, Function, Histogram, IrqPlan, IrqSource, MmioPlan, MmioTest, Outcome, PathPlan, Warning,
 };
 
 use self::uapi::*;
 use super::clock::{self, Scale};
+use super::interrupts::Counts;
 use super::sys::{self, Interruptible};
-use super::turns::name;
-use super::{Probe, Taken, Watch, failure};
+use super::{Portion, Probe, Taken, Watch, failure};
 use crate::{Error, Root};
 
-/// How often a run is looked after: its progress, and whether the user wants it to end.
+/// The time between two looks at the progress of a run and at whether the user wants it to end.
 const LOOK: Duration = Duration::from_millis(25);
 /// Interrupts after each move of affinity that are not counted: x86 moves an edge interrupt only when it next comes.
 const WARM_UP: u32 = 2;
@@ -136,11 +136,51 @@ impl Kmod {
         Ok(())
     }
 
-    /// Runs a request to its end, or until the user stops it, and fetches what came out.
-    fn run(&mut self, cpus: &CpuList, vectors: &[u32], mut request: Run, watch: &dyn Watch) -> Result<Finished, Error> {
+    /// Measures a request on these CPUs, all at once if there are several. `complete` adds to an outcome what its kind of
+    /// run has beside histograms.
+    fn measure(
+        &self,
+        cpus: &CpuList,
+        vectors: &[u32],
+        request: &Run,
+        watch: &dyn Watch,
+        complete: &dyn Fn(&Slot, &mut Outcome),
+    ) -> Result<Taken, Error> {
         let measured_hz = clock::measured_hz();
+        let finished = self.run(cpus, vectors, *request, watch)?;
+        let (samples, samples_lost) = self.samples(&finished);
+        let names = match request.kind {
+            PCILAT_KIND_IRQ => [TRIGGER_TO_HANDLER, ENTRY_TO_ACK, CALIBRATION],
+            _ => [LATENCY, "", CALIBRATION],
+        };
+        let ppm = clock::ppm(self.info.clock_hz, measured_hz);
+        let warning = (ppm.abs() > 1000.0).then(|| Warning {
+            code: "clock-rate".to_owned(),
+            text: format!(
+                "the clock's rate lies {ppm:+.0} ppm from CLOCK_MONOTONIC_RAW: every duration is off by that"
+            ),
+            hint: "look at the kernel's clocksource and its messages about the TSC".to_owned(),
+        });
+        let failing_cpu = u32::try_from(finished.status.error_cpu).ok();
+        let failure = finished.failure;
+        let mut outcomes = Vec::new();
+        for (slot, fetched) in finished.slots {
+            let mut outcome = to_outcome(&slot, fetched, names);
+            complete(&slot, &mut outcome);
+            outcome.warnings.extend(warning.clone());
+            if outcome.error.is_none() && failing_cpu == Some(slot.cpu) {
+                outcome.error = failure.clone().filter(|failure| failure.code != "interrupted");
+            }
+            outcomes.push(outcome);
+        }
+        Ok(Taken { method: self.method(request, measured_hz), outcomes, samples, samples_lost, failure })
+    }
+
+    /// Runs a request to its end, or until the user stops it, and fetches what came out.
+    fn run(&self, cpus: &CpuList, vectors: &[u32], mut request: Run, watch: &dyn Watch) -> Result<Finished, Error> {
         let cpus: Vec<u32> = cpus.iter().collect();
         request.size = size_of::<Run>() as u32;
+        request.order = if cpus.len() > 1 { PCILAT_ORDER_CONCURRENT } else { PCILAT_ORDER_SEQUENTIAL };
         (request.cpus, request.ncpus) = (cpus.as_ptr() as u64, cpus.len() as u32);
         if !vectors.is_empty() {
             (request.vectors, request.nvectors) = (vectors.as_ptr() as u64, vectors.len() as u32);
@@ -188,7 +228,7 @@ impl Kmod {
             Err(error) => Some(self.failure(&request, error, after.as_ref().filter(|_| began))?),
         };
         let Some(status) = after.filter(|_| began) else {
-            return Ok(Finished { failure, measured_hz, ..Finished::default() });
+            return Ok(Finished { failure, ..Finished::default() });
         };
         watch.progress(status.done, status.total);
         ring.drain(&self.file);
@@ -197,7 +237,7 @@ impl Kmod {
             let slot = self.slot(number).map_err(|error| self.call(format!("fetch slot {number}"), error))?;
             slots.push((slot, self.histograms(number, &slot)?));
         }
-        Ok(Finished { slots, records: ring.records, lost: status.raw_lost, failure, measured_hz, status })
+        Ok(Finished { slots, records: ring.records, lost: status.raw_lost, failure, status })
     }
 
     fn histograms(&self, number: u32, slot: &Slot) -> Result<Vec<Fetched>, Error> {
@@ -248,7 +288,8 @@ impl Kmod {
         })
     }
 
-    fn method(&self, order: Order, gap_ns: u64, batch: u32, irqs_off: bool, measured_hz: u64) -> Method {
+    fn method(&self, request: &Run, measured_hz: u64) -> Method {
+        let is_irq = request.kind == PCILAT_KIND_IRQ;
         let hz = self.info.clock_hz;
         let ppm = clock::ppm(hz, measured_hz);
         Method {
@@ -261,10 +302,9 @@ impl Kmod {
             .to_owned(),
             clock_hz: hz,
             quantum_ns: 1e9 / hz as f64,
-            batch,
-            gap_ns,
-            order: name(order),
-            irqs_off,
+            batch: request.batch.max(1),
+            gap_ns: if is_irq { request.interval_ns } else { request.gap_ns.into() },
+            irqs_off: !is_irq,
             emulated: self.emulated,
             notes: vec![
                 format!("The clock counts {measured_hz} Hz by CLOCK_MONOTONIC_RAW, {ppm:+.0} ppm from what was used."),
@@ -272,6 +312,7 @@ impl Kmod {
                  mean and count are exact."
                     .to_owned(),
             ],
+            ..Method::default()
         }
     }
 
@@ -307,31 +348,6 @@ impl Kmod {
         samples.sort_by_key(|sample| sample.at_ns);
         (samples, lost)
     }
-
-    fn taken(&self, method: Method, mut finished: Finished, outcomes: Vec<Outcome>) -> Taken {
-        let (samples, samples_lost) = self.samples(&finished);
-        let mut outcomes = outcomes;
-        let ppm = clock::ppm(self.info.clock_hz, finished.measured_hz);
-        if ppm.abs() > 1000.0 {
-            let warning = Warning {
-                code: "clock-rate".to_owned(),
-                text: format!(
-                    "the clock's rate lies {ppm:+.0} ppm from CLOCK_MONOTONIC_RAW: every duration is off by that"
-                ),
-                hint: "look at the kernel's clocksource and its messages about the TSC".to_owned(),
-            };
-            outcomes.iter_mut().for_each(|outcome| outcome.warnings.push(warning.clone()));
-        }
-        let failure = finished.failure.take();
-        if let (Some(failure), Ok(cpu)) = (&failure, u32::try_from(finished.status.error_cpu)) {
-            if failure.code != "interrupted" {
-                outcomes.iter_mut().filter(|o| o.cpu == cpu && o.error.is_none()).for_each(|outcome| {
-                    outcome.error = Some(failure.clone());
-                });
-            }
-        }
-        Taken { method, outcomes, samples, samples_lost, failure }
-    }
 }
 
 /// What a run left in the module.
@@ -342,7 +358,6 @@ struct Finished {
     records: Vec<Record>,
     lost: u64,
     failure: Option<Failure>,
-    measured_hz: u64,
 }
 
 /// A histogram with what made it doubtful.
@@ -456,15 +471,6 @@ fn to_outcome(slot: &Slot, fetched: Vec<Fetched>, names: [&str; 3]) -> Outcome {
     outcome
 }
 
-/// The two fields of a request that an order becomes.
-fn order_fields(order: Order) -> (u32, u32) {
-    match order {
-        Order::Sequential => (PCILAT_ORDER_SEQUENTIAL, 0),
-        Order::Interleaved { rounds } => (PCILAT_ORDER_INTERLEAVED, rounds.max(1)),
-        Order::Concurrent => (PCILAT_ORDER_CONCURRENT, 0),
-    }
-}
-
 /// What the module reads of every hop: the first offset that goes by ECAM on x86. It takes no other.
 const CONFIG_OFFSET: u16 = 0x100;
 
@@ -477,9 +483,7 @@ impl Probe for Kmod {
         self.bdf
     }
 
-    fn mmio(&mut self, plan: &MmioPlan, watch: &dyn Watch) -> Result<Taken, Error> {
-        let (order, rounds) = order_fields(plan.order);
-        let writes = plan.test != MmioTest::Read;
+    fn mmio(&mut self, plan: &MmioPlan, portion: &Portion, watch: &dyn Watch) -> Result<Taken, Error> {
         let request = Run {
             kind: match plan.test {
                 MmioTest::Read => PCILAT_KIND_READ,
@@ -487,65 +491,42 @@ impl Probe for Kmod {
                 MmioTest::WriteRead => PCILAT_KIND_WRITE_READ,
             },
             flags: if plan.raw { PCILAT_RUN_RAW } else { 0 } | if plan.ones_ok { PCILAT_RUN_ONES_OK } else { 0 },
-            order,
-            rounds,
-            count: plan.count,
-            duration_ns: plan.duration_ns,
+            count: portion.count,
+            duration_ns: portion.duration_ns,
             gap_ns: plan.gap_ns,
             batch: plan.batch.max(1),
             bar: plan.bar.into(),
             width: plan.width.into(),
             offset: plan.offset,
-            value: if writes { plan.value } else { 0 },
+            value: if plan.test == MmioTest::Read { 0 } else { plan.value },
             ..Run::default()
         };
-        let mut finished = self.run(&plan.cpus, &[], request, watch)?;
-        let outcomes = std::mem::take(&mut finished.slots)
-            .into_iter()
-            .map(|(slot, fetched)| {
-                let outcome = to_outcome(&slot, fetched, [LATENCY, "", CALIBRATION]);
-                finished.slots.push((slot, Vec::new()));
-                outcome
-            })
-            .collect();
-        let method = self.method(plan.order, plan.gap_ns.into(), plan.batch, true, finished.measured_hz);
-        Ok(self.taken(method, finished, outcomes))
+        self.measure(&portion.cpus, &[], &request, watch, &|_, _| {})
     }
 
-    fn path(&mut self, plan: &PathPlan, watch: &dyn Watch) -> Result<Taken, Error> {
+    fn path(&mut self, plan: &PathPlan, portion: &Portion, watch: &dyn Watch) -> Result<Taken, Error> {
         if plan.offset != CONFIG_OFFSET {
             let why = format!("the module reads offset {CONFIG_OFFSET:#x} of every hop; --backend sysfs reads any");
             return Err(self.cannot("read another configuration offset", why));
         }
-        let (order, rounds) = order_fields(plan.order);
         let request = Run {
             kind: PCILAT_KIND_CONFIG,
-            order,
-            rounds,
-            count: plan.count,
+            count: portion.count,
             gap_ns: plan.gap_ns,
             batch: 1,
             width: 4,
             ..Run::default()
         };
-        let mut finished = self.run(&plan.cpus, &[], request, watch)?;
-        let outcomes = std::mem::take(&mut finished.slots)
-            .into_iter()
-            .map(|(slot, fetched)| {
-                let mut outcome = to_outcome(&slot, fetched, [LATENCY, "", CALIBRATION]);
-                let (device, function) = (slot.devfn >> 3, slot.devfn & 7);
-                outcome.hop = Some(Bdf { domain: slot.domain, bus: slot.bus, device, function });
-                if slot.config_offset != u64::from(plan.offset) {
-                    outcome.warnings.push(failure::no_extended_space(plan.offset, slot.config_offset));
-                }
-                outcome
-            })
-            .collect();
-        let method = self.method(plan.order, plan.gap_ns.into(), 1, true, finished.measured_hz);
-        Ok(self.taken(method, finished, outcomes))
+        self.measure(&portion.cpus, &[], &request, watch, &|slot, outcome| {
+            let (device, function) = (slot.devfn >> 3, slot.devfn & 7);
+            outcome.hop = Some(Bdf { domain: slot.domain, bus: slot.bus, device, function });
+            if slot.config_offset != u64::from(plan.offset) {
+                outcome.warnings.push(failure::no_extended_space(plan.offset, slot.config_offset));
+            }
+        })
     }
 
-    fn irq(&mut self, plan: &IrqPlan, watch: &dyn Watch) -> Result<Taken, Error> {
+    fn irq(&mut self, plan: &IrqPlan, cpu: u32, watch: &dyn Watch) -> Result<Taken, Error> {
         let (source, why) = match plan.source {
             IrqSource::Hardware => (PCILAT_SOURCE_HARDWARE, "no hardware trigger of this device is known"),
             IrqSource::Retrigger => (PCILAT_SOURCE_RETRIGGER, "this kernel does not offer it"),
@@ -570,7 +551,6 @@ impl Probe for Kmod {
         let request = Run {
             kind: PCILAT_KIND_IRQ,
             flags: if plan.raw { PCILAT_RUN_RAW } else { 0 },
-            order: PCILAT_ORDER_SEQUENTIAL,
             count: plan.count,
             source,
             trigger_cpu: plan.trigger_cpu.map_or(-1, |cpu| cpu as i32),
@@ -579,24 +559,18 @@ impl Probe for Kmod {
             timeout_ns: plan.timeout_ns,
             ..Run::default()
         };
-        let mut finished = self.run(&plan.cpus, &vectors, request, watch)?;
-        let outcomes = std::mem::take(&mut finished.slots)
-            .into_iter()
-            .map(|(slot, fetched)| {
-                let mut outcome = to_outcome(&slot, fetched, [TRIGGER_TO_HANDLER, ENTRY_TO_ACK, CALIBRATION]);
-                outcome.irq = Some(slot.irq);
-                outcome.metrics.extend(irq_metrics(&slot));
-                outcome.error = self.slot_failure(&slot, plan.timeout_ns);
-                outcome
-            })
-            .collect();
-        let mut method = self.method(Order::Sequential, plan.interval_ns, 1, false, finished.measured_hz);
-        method.notes.push(match self.info.irq_type {
+        let cpus = CpuList::from_iter([cpu]);
+        let mut taken = self.measure(&cpus, &vectors, &request, watch, &|slot, outcome| {
+            outcome.irq = Some(slot.irq);
+            outcome.metrics.extend(counts(slot).metrics());
+            outcome.error = self.slot_failure(slot, plan.timeout_ns);
+        })?;
+        taken.method.notes.push(match self.info.irq_type {
             PCILAT_IRQ_MSIX => "The interrupts are MSI-X messages.".to_owned(),
             PCILAT_IRQ_MSI => "The interrupts are MSI messages.".to_owned(),
             _ => "The interrupt is INTx: a level, shared by other devices.".to_owned(),
         });
-        Ok(self.taken(method, finished, outcomes))
+        Ok(taken)
     }
 
     fn read(&mut self, bar: u8, offset: u64, width: u8) -> Result<u64, Error> {
@@ -651,22 +625,10 @@ impl Kmod {
     }
 }
 
-fn irq_metrics(slot: &Slot) -> std::collections::BTreeMap<String, Metric> {
-    [
-        ("triggers", slot.triggers),
-        ("handled", slot.handled),
-        ("lost", slot.lost),
-        ("extra", slot.extra),
-        ("wrong_cpu", slot.wrong_cpu),
-        ("late", slot.late),
-        ("missed", slot.missed),
-        ("merged", slot.merged),
-        ("warmup_triggers", slot.warmup_triggers),
-        ("warmup_handled", slot.warmup_handled),
-    ]
-    .into_iter()
-    .map(|(name, value)| (name.to_owned(), Metric::count(value)))
-    .collect()
+fn counts(slot: &Slot) -> Counts {
+    let Slot { triggers, handled, lost, extra, wrong_cpu, late, missed, merged, .. } = *slot;
+    let Slot { warmup_triggers, warmup_handled, .. } = *slot;
+    Counts { triggers, handled, lost, extra, wrong_cpu, late, missed, merged, warmup_triggers, warmup_handled }
 }
 
 #[cfg(test)]

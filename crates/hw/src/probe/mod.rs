@@ -1,4 +1,7 @@
 //! Probes: what takes samples from a device.
+//!
+//! A probe measures one [`Portion`] in a call: so many samples, or so much time, from these CPUs. In which order the
+//! CPUs measure and in how many rounds is decided by the caller (crates/bench), alike for every backend.
 
 pub mod clock;
 pub mod failure;
@@ -12,69 +15,90 @@ pub mod resource;
 pub mod sys;
 pub mod sysfs;
 pub mod trigger;
-pub mod turns;
 pub mod userspace;
 pub mod vfio;
 
 use pciescope_core::outcome::Sample;
 use pciescope_core::record::{Failure, Method};
-use pciescope_core::{Bdf, IrqPlan, MmioPlan, Outcome, PathPlan};
+use pciescope_core::{Bdf, CpuList, IrqPlan, MmioPlan, Outcome, PathPlan};
 
 use crate::Error;
 
-/// What a run reports to and asks while it goes on; called from the thread that runs the probe.
+/// What a probe reports to and asks during a call; it is called from threads of the probe too.
 pub trait Watch: Sync {
-    /// So many of so many samples are taken (`total` 0: the run is limited by time alone).
+    /// `done` of `total` samples are taken (`total` is 0 where time alone limits).
     fn progress(&self, done: u64, total: u64);
-    /// Whether the user wants the run to end now. A probe looks at least ten times a second.
+    /// Whether the user wants the run to end now. A probe asks at least ten times a second.
     fn is_stopped(&self) -> bool;
 }
 
-/// What a run yields. A run that ended early has `failure` and keeps what was taken before.
+/// The part of a plan that one call measures.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Portion {
+    /// The CPUs that measure; if there are several, all at once.
+    pub cpus: CpuList,
+    /// Samples per CPU and target; 0 means as many as `duration_ns` allows, which then is not 0.
+    pub count: u64,
+    /// Ends the portion after this many nanoseconds even if `count` is not reached; 0 means no limit.
+    pub duration_ns: u64,
+}
+
+/// What a call of a probe yields. A portion that ended early has `failure` and keeps what was taken before.
 #[derive(Debug, Clone, Default)]
 pub struct Taken {
-    /// How the samples were taken.
+    /// How the samples were taken. The caller, who goes round the CPUs, adds their order.
     pub method: Method,
-    /// Figures per CPU and target, in the plan's order.
+    /// Figures per CPU and target, CPU by CPU.
     pub outcomes: Vec<Outcome>,
     /// Raw samples in the order of time, where the plan asked for them.
     pub samples: Vec<Sample>,
     /// Raw samples that were taken but overwritten before they were read.
     pub samples_lost: u64,
-    /// Why the run ended before its plan was done.
+    /// Why the portion ended before it was done.
     pub failure: Option<Failure>,
 }
 
 /// A way to take samples from one function.
 ///
-/// A backend that lacks a test answers [`Error::Unsupported`]; the default methods do. An `Err` means that nothing
-/// was measured; a run that began returns `Ok` with [`Taken::failure`].
+/// # Errors
+/// A backend that lacks a test answers [`Error::Unsupported`]; the default methods do. Every `Err` means that nothing
+/// was measured. A portion that began returns `Ok`, with [`Taken::failure`] if it did not come to its end.
 pub trait Probe {
     /// The backend's name: `kmod`, `vfio`, `resource`, `sysfs`, `fake`.
     fn backend(&self) -> &'static str;
-    /// The function it is opened on.
+    /// The function that the probe was opened on.
     fn bdf(&self) -> Bdf;
 
-    /// Times register accesses from every CPU of the plan.
+    /// Times register accesses. The portion replaces the plan's CPUs, order, count and time.
     ///
     /// # Guarantees
-    /// - Each sample covers exactly `plan.batch` accesses of the target, made by the CPU it is filed under.
-    /// - Nothing is allocated, logged or formatted between two accesses.
-    /// - Nothing is subtracted: the empty stamp pair's histogram stands beside the latency's.
-    fn mmio(&mut self, plan: &MmioPlan, watch: &dyn Watch) -> Result<Taken, Error> {
-        let _ = (plan, watch);
+    /// - Each sample covers exactly `plan.batch` accesses of the target, made by the CPU of its [`Outcome`].
+    /// - Between two accesses nothing is allocated, logged or formatted.
+    /// - Nothing is subtracted: the histogram of the empty stamp pair stands beside that of the latency.
+    /// - The call ends within 0.1 s after [`Watch::is_stopped`] became true, and keeps the samples taken until then.
+    fn mmio(&mut self, plan: &MmioPlan, portion: &Portion, watch: &dyn Watch) -> Result<Taken, Error> {
+        let _ = (plan, portion, watch);
         Err(self.lacks("time register accesses"))
     }
 
-    /// Times configuration reads of every function from the root port down; one [`Outcome`] per CPU and hop.
-    fn path(&mut self, plan: &PathPlan, watch: &dyn Watch) -> Result<Taken, Error> {
-        let _ = (plan, watch);
+    /// Times configuration reads of every function from the root port down; one [`Outcome`] per CPU and hop. The
+    /// portion replaces the plan's CPUs, order and count.
+    ///
+    /// # Guarantees
+    /// As for [`Probe::mmio`]; the hops of a CPU alternate sample by sample.
+    fn path(&mut self, plan: &PathPlan, portion: &Portion, watch: &dyn Watch) -> Result<Taken, Error> {
+        let _ = (plan, portion, watch);
         Err(self.lacks("time configuration reads"))
     }
 
-    /// Times interrupts; one [`Outcome`] per CPU and vector.
-    fn irq(&mut self, plan: &IrqPlan, watch: &dyn Watch) -> Result<Taken, Error> {
-        let _ = (plan, watch);
+    /// Times `plan.count` interrupts of every vector of the plan, handled on `cpu`; one [`Outcome`] per vector. The
+    /// plan's CPUs are not looked at.
+    ///
+    /// # Guarantees
+    /// - Interrupts that were lost, doubled or handled on another CPU are counted ([`interrupts::Counts`]).
+    /// - When the call returns, the device is quiet and the interrupts' affinity is what it was.
+    fn irq(&mut self, plan: &IrqPlan, cpu: u32, watch: &dyn Watch) -> Result<Taken, Error> {
+        let _ = (plan, cpu, watch);
         Err(self.lacks("time interrupts"))
     }
 

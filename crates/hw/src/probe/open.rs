@@ -5,76 +5,54 @@ use std::fmt;
 use std::str::FromStr;
 
 use pciescope_core::{Bdf, Function, IrqSource};
+use serde::Serialize;
 
 use super::Probe;
 use super::fake::{Fake, Options};
 use super::kmod::{self, Kmod};
 use super::resource::{self, Resource};
 use super::sysfs::Sysfs;
-use super::vfio::{self, Vfio};
-use crate::{Error, Root};
+use super::vfio::Vfio;
+use crate::bind::{Driver, group_mates};
+use crate::{Error, Root, pci};
 
 /// What the user asked for with `--backend`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum Backend {
-    /// The first that can: the module, VFIO, the sysfs resource file, sysfs configuration space.
+    /// The first of [`Kind::ALL`] that can.
     #[default]
     Auto,
-    /// The kernel module pcilat.
-    Kmod,
-    /// VFIO from user space.
-    Vfio,
-    /// The BAR mapped through sysfs.
-    Resource,
-    /// Configuration space read through sysfs.
-    Sysfs,
+    /// This one.
+    Real(Kind),
     /// A synthetic device.
     Fake(Options),
-}
-
-impl Backend {
-    /// Whether the machine itself is synthetic too.
-    pub fn is_fake(&self) -> bool {
-        matches!(self, Backend::Fake(_))
-    }
 }
 
 impl FromStr for Backend {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
-        Ok(match text {
-            "auto" => Backend::Auto,
-            "kmod" => Backend::Kmod,
-            "vfio" => Backend::Vfio,
-            "resource" => Backend::Resource,
-            "sysfs" => Backend::Sysfs,
-            "fake" => Backend::Fake(Options::default()),
-            _ => match text.strip_prefix("fake:") {
-                Some(options) => Backend::Fake(options.parse()?),
-                None => {
-                    return Err(Error::Backend { text: text.to_owned(), why: "there is none of this name".to_owned() });
-                }
-            },
-        })
+        let real = || Kind::ALL.into_iter().find(|kind| kind.name() == text).map(Backend::Real);
+        match (text, text.strip_prefix("fake:")) {
+            ("auto", _) => Ok(Backend::Auto),
+            ("fake", _) => Ok(Backend::Fake(Options::default())),
+            (_, Some(options)) => Ok(Backend::Fake(options.parse()?)),
+            _ => real().ok_or_else(|| {
+                let why = "there is none of this name".to_owned();
+                Error::Backend { text: text.to_owned(), why }
+            }),
+        }
     }
 }
 
 impl fmt::Display for Backend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let options;
-        f.pad(match self {
-            Backend::Auto => "auto",
-            Backend::Kmod => "kmod",
-            Backend::Vfio => "vfio",
-            Backend::Resource => "resource",
-            Backend::Sysfs => "sysfs",
-            Backend::Fake(o) if *o == Options::default() => "fake",
-            Backend::Fake(o) => {
-                options = format!("fake:{o}");
-                &options
-            }
-        })
+        match self {
+            Backend::Auto => f.pad("auto"),
+            Backend::Real(kind) => f.pad(kind.name()),
+            Backend::Fake(options) if *options == Options::default() => f.pad("fake"),
+            Backend::Fake(options) => f.pad(&format!("fake:{options}")),
+        }
     }
 }
 
@@ -102,6 +80,19 @@ impl Need {
             Need::Irq(IrqSource::Inject) => "time interrupts that the kernel injects",
             Need::Irq(IrqSource::Loopback) => "time VFIO's own eventfd trigger",
             Need::Registers => "read and write registers",
+        }
+    }
+
+    /// The driver that lets one of the backends do it on this machine; `None` where that needs no driver.
+    pub fn driver(self, root: &Root) -> Option<Driver> {
+        match self {
+            Need::Irq(IrqSource::Loopback) => Some(Driver::VfioPci),
+            Need::Irq(IrqSource::Retrigger | IrqSource::Inject) => Some(Driver::Pcilat),
+            _ if Driver::Pcilat.is_loaded(root) => Some(Driver::Pcilat),
+            // VFIO has no timed configuration reads; sysfs has them, whatever the driver.
+            Need::Path => None,
+            _ if Driver::VfioPci.is_loaded(root) || resource::is_locked_down(root) => Some(Driver::VfioPci),
+            _ => Some(Driver::Pcilat),
         }
     }
 }
@@ -133,57 +124,99 @@ impl fmt::Debug for Opened {
 /// # Errors
 /// The refusal of the backend that was asked for; with [`Backend::Auto`], [`Error::NoBackend`] with all reasons.
 pub fn open(root: &Root, function: &Function, backend: &Backend, need: Need) -> Result<Opened, Error> {
-    if let Backend::Fake(options) = backend {
-        return Ok(Opened { probe: Box::new(Fake::open(options)?), why: ASKED_FOR.to_owned(), refused: Vec::new() });
-    }
-    let bdf = function.bdf.ok_or_else(|| Error::Backend {
-        text: backend.to_string(),
-        why: format!("{} has no address", function.name),
-    })?;
-    if let Some(kind) = Kind::ALL.into_iter().find(|kind| kind.backend() == *backend) {
-        if !kind.can(need) {
+    let asked_for = |probe| Opened { probe, why: "it was asked for".to_owned(), refused: Vec::new() };
+    let bdf = || {
+        let why = || format!("{} has no address", function.name);
+        function.bdf.ok_or_else(|| Error::Backend { text: backend.to_string(), why: why() })
+    };
+    match backend {
+        Backend::Fake(options) => Ok(asked_for(Box::new(Fake::open(options)?))),
+        Backend::Real(kind) if !kind.can(need) => {
             let why = "it has no such test".to_owned();
-            return Err(Error::Unsupported { bdf, backend: kind.name(), what: need.what(), why });
+            Err(Error::Unsupported { bdf: bdf()?, backend: kind.name(), what: need.what(), why })
         }
-        let probe = kind.open(root, function, bdf)?;
-        return Ok(Opened { probe, why: ASKED_FOR.to_owned(), refused: Vec::new() });
+        Backend::Real(kind) => kind.open(root, function, bdf()?).map(asked_for),
+        Backend::Auto => first_that_can(root, function, bdf()?, need),
     }
+}
+
+fn first_that_can(root: &Root, function: &Function, bdf: Bdf, need: Need) -> Result<Opened, Error> {
     let mut refused = Vec::new();
     for kind in Kind::ALL {
-        let opened = match kind.fits(root, bdf, need) {
-            Ok(why) => kind.open(root, function, bdf).map(|probe| (probe, why)).map_err(|error| with_cause(&error)),
-            Err(why) => Err(why),
+        let opened = match kind.judge(root, function) {
+            _ if !kind.can(need) => Err(format!("it cannot {}", need.what())),
+            Verdict::Ready(why) => {
+                kind.open(root, function, bdf).map(|probe| (probe, why)).map_err(|error| with_cause(&error))
+            }
+            Verdict::Needs(_) => {
+                Err(format!("the function is bound to {}", function.driver.as_deref().unwrap_or("no driver")))
+            }
+            Verdict::Never(why) => Err(why),
         };
         match opened {
             Ok((probe, why)) => return Ok(Opened { probe, why, refused }),
             Err(why) => refused.push((kind.name(), why)),
         }
     }
-    let driver = match need {
-        Need::Irq(IrqSource::Loopback) => "vfio-pci",
-        Need::Irq(IrqSource::Retrigger | IrqSource::Inject) => "pcilat",
-        _ if resource::is_locked_down(root) => "vfio-pci",
-        _ => "pcilat",
-    };
+    let driver = need.driver(root).unwrap_or(Driver::Pcilat);
     let hint = Some(format!("`pciescope bind {bdf} --driver {driver}` hands it over; `unbind` gives it back"));
     Err(Error::NoBackend { bdf, what: need.what(), reasons: refused, hint })
 }
 
-const ASKED_FOR: &str = "it was asked for";
+/// What speaks for or against a backend on one function.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Availability {
+    /// The backend's name: `kmod`, `vfio`, `resource`, `sysfs`.
+    pub backend: &'static str,
+    /// Whether it could measure, with the right privilege and after the binding that `why` names.
+    pub usable: bool,
+    /// What it can do or what it needs, or why it cannot.
+    pub why: String,
+}
 
-/// The backends of real machines, in the order in which they are tried.
+/// Every backend with its chances on a function, the best first. Nothing is opened and nothing changed.
+pub fn backends(root: &Root, function: &Function) -> Vec<Availability> {
+    let judged = Kind::ALL.into_iter().map(|kind| {
+        let (usable, why) = match kind.judge(root, function) {
+            Verdict::Ready(why) => (true, why),
+            Verdict::Needs(driver) if driver.is_loaded(root) => (true, format!("after it is bound to {driver}")),
+            Verdict::Needs(driver) => (false, format!("the driver {driver} is not loaded")),
+            Verdict::Never(why) => (false, why),
+        };
+        Availability { backend: kind.name(), usable, why }
+    });
+    judged.collect()
+}
+
+/// The backends of real machines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+pub enum Kind {
+    /// The kernel module pcilat.
     Kmod,
+    /// VFIO from user space.
     Vfio,
+    /// The BAR mapped through sysfs.
     Resource,
+    /// Configuration space read through sysfs.
     Sysfs,
 }
 
-impl Kind {
-    const ALL: [Kind; 4] = [Kind::Kmod, Kind::Vfio, Kind::Resource, Kind::Sysfs];
+/// Whether a backend can measure a function as it is now.
+enum Verdict {
+    /// It can, for this reason.
+    Ready(String),
+    /// It could if the function were bound to this driver.
+    Needs(Driver),
+    /// It cannot, for this reason.
+    Never(String),
+}
 
-    fn name(self) -> &'static str {
+impl Kind {
+    /// In the order in which they are tried.
+    pub const ALL: [Kind; 4] = [Kind::Kmod, Kind::Vfio, Kind::Resource, Kind::Sysfs];
+
+    /// The name on the command line and in records.
+    pub fn name(self) -> &'static str {
         match self {
             Kind::Kmod => "kmod",
             Kind::Vfio => "vfio",
@@ -192,12 +225,12 @@ impl Kind {
         }
     }
 
-    fn backend(self) -> Backend {
+    /// The driver that it works through, if it does.
+    pub fn driver(self) -> Option<Driver> {
         match self {
-            Kind::Kmod => Backend::Kmod,
-            Kind::Vfio => Backend::Vfio,
-            Kind::Resource => Backend::Resource,
-            Kind::Sysfs => Backend::Sysfs,
+            Kind::Kmod => Some(Driver::Pcilat),
+            Kind::Vfio => Some(Driver::VfioPci),
+            Kind::Resource | Kind::Sysfs => None,
         }
     }
 
@@ -213,27 +246,39 @@ impl Kind {
         }
     }
 
-    /// Why the backend fits this function as it is bound now, or why it does not.
-    fn fits(self, root: &Root, bdf: Bdf, need: Need) -> Result<String, String> {
-        if !self.can(need) {
-            return Err(format!("it cannot {}", need.what()));
+    /// Judges from the trees alone.
+    fn judge(self, root: &Root, function: &Function) -> Verdict {
+        let never = |why: &str| Verdict::Never(why.to_owned());
+        let Some(bdf) = function.bdf else { return never("the function has no address") };
+        if self != Kind::Sysfs && function.class >> 16 == 0x06 {
+            return never("bridges are measured as hops of a path only");
         }
-        let driver = resource::driver(root, bdf);
-        let held = match &driver {
-            Some(driver) => format!("the function is bound to {driver}"),
-            None => "the function is bound to no driver".to_owned(),
-        };
+        let driver = function.driver.as_deref().unwrap_or_default();
+        let bound = || Verdict::Ready(format!("the function is bound to {driver}"));
         match self {
-            Kind::Kmod if driver.as_deref() != Some("pcilat") => Err(held),
-            Kind::Kmod if !kmod::node(root, bdf).exists() => Err("the module made no node for it".to_owned()),
-            Kind::Vfio if !driver.as_deref().is_some_and(|name| name.contains("vfio")) => Err(held),
-            Kind::Vfio if vfio::group_of(root, bdf).is_none() => Err("the function has no IOMMU group".to_owned()),
-            Kind::Kmod | Kind::Vfio => Ok(held),
+            Kind::Kmod if driver != Driver::Pcilat.name() => Verdict::Needs(Driver::Pcilat),
+            Kind::Kmod if !kmod::node(root, bdf).exists() => never("the module made no node for it"),
+            Kind::Kmod => bound(),
+            Kind::Vfio => {
+                let Some(group) = function.iommu_group else { return never("the function is in no IOMMU group") };
+                // Also the drivers of vendors, such as mlx5-vfio-pci.
+                if driver.contains("vfio") {
+                    return bound();
+                }
+                match group_mates(root, bdf, group) {
+                    mates if mates.is_empty() => Verdict::Needs(Driver::VfioPci),
+                    mates => Verdict::Never(format!("IOMMU group {group} also holds {}", mates.join(", "))),
+                }
+            }
+            Kind::Resource if !function.bars.iter().any(|bar| bar.is_memory) => never("the function has no memory BAR"),
             Kind::Resource => match resource::refusal(root, bdf) {
-                Some(why) => Err(why),
-                None => Ok("no driver holds the function, and the kernel is not locked down".to_owned()),
+                Some(why) => Verdict::Never(why),
+                None => Verdict::Ready("reads and writes from user space: no driver holds the BARs".to_owned()),
             },
-            Kind::Sysfs => Ok("reading configuration space through sysfs needs no driver; it is coarse".to_owned()),
+            Kind::Sysfs if root.exists(pci::folder(bdf).join("config")) => {
+                Verdict::Ready("configuration reads along the path, coarse".to_owned())
+            }
+            Kind::Sysfs => never("there is no file `config`"),
         }
     }
 
@@ -257,12 +302,17 @@ fn with_cause(error: &Error) -> String {
 
 #[cfg(test)]
 mod tests {
+    use pciescope_core::Bar;
+
     use super::*;
 
     const BDF: &str = "0000:01:00.0";
 
-    fn function() -> Function {
-        Function { bdf: Some(BDF.parse().unwrap()), ..Function::default() }
+    /// The function as it is now.
+    fn function(root: &Root) -> Function {
+        let bdf = BDF.parse().unwrap();
+        let memory = Bar { number: 0, size_bytes: 4096, is_memory: true, is_64bit: false, is_prefetchable: false };
+        Function { bdf: Some(bdf), driver: resource::driver(root, bdf), bars: vec![memory], ..Function::default() }
     }
 
     /// A machine with one function.
@@ -282,7 +332,7 @@ mod tests {
     }
 
     fn auto(root: &Root, need: Need) -> Result<Opened, Error> {
-        open(root, &function(), &Backend::Auto, need)
+        open(root, &function(root), &Backend::Auto, need)
     }
 
     #[test]
@@ -323,7 +373,7 @@ mod tests {
 
         let (_folder, root) = machine(None, "none [integrity] confidentiality\n");
         assert!(auto(&root, Need::Registers).unwrap_err().to_string().contains("resource: the kernel is locked down"));
-        let error = open(&root, &function(), &Backend::Resource, Need::Registers).unwrap_err();
+        let error = open(&root, &function(&root), &Backend::Real(Kind::Resource), Need::Registers).unwrap_err();
         assert!(error.to_string().contains("locked down"), "{error}");
     }
 
@@ -338,13 +388,13 @@ mod tests {
     #[test]
     fn what_a_backend_cannot_do_is_refused_before_the_device_is_touched() {
         let (_folder, root) = machine(None, "");
-        let refused = |backend: Backend, need| {
-            let error = open(&root, &function(), &backend, need).unwrap_err();
+        let refused = |kind, need| {
+            let error = open(&root, &function(&root), &Backend::Real(kind), need).unwrap_err();
             assert!(matches!(error, Error::Unsupported { .. }), "{error}");
         };
-        refused(Backend::Sysfs, Need::Mmio);
-        refused(Backend::Resource, Need::Path);
-        refused(Backend::Vfio, Need::Irq(IrqSource::Retrigger));
-        refused(Backend::Kmod, Need::Irq(IrqSource::Loopback));
+        refused(Kind::Sysfs, Need::Mmio);
+        refused(Kind::Resource, Need::Path);
+        refused(Kind::Vfio, Need::Irq(IrqSource::Retrigger));
+        refused(Kind::Kmod, Need::Irq(IrqSource::Loopback));
     }
 }

@@ -7,8 +7,8 @@ use pciescope_core::{Bdf, MmioPlan, MmioTest};
 
 use super::guard::Guard;
 use super::sys::Mapping;
-use super::userspace::{Job, Measured, Target, measure};
-use super::{Watch, failure};
+use super::userspace::{Job, Target, measure};
+use super::{Portion, Taken, Watch, failure};
 use crate::Error;
 
 /// A mapped window of a BAR that can be accessed.
@@ -63,57 +63,46 @@ impl Window {
         }
     }
 
-    /// Times the plan's test at a place that is checked and inside.
+    /// Times the plan's test, at a place that is checked and inside, for a probe named `backend`. `present` says why the
+    /// device cannot be measured any more.
     ///
     /// # Errors
     /// Those of [`measure`].
     pub fn measure(
         &self,
-        backend: &'static str,
+        (backend, emulated): (&'static str, bool),
         plan: &MmioPlan,
+        portion: &Portion,
         present: &(dyn Fn() -> Option<Failure> + Sync),
         watch: &dyn Watch,
-        emulated: bool,
-    ) -> Result<super::Taken, Error> {
-        let cpus: Vec<u32> = plan.cpus.iter().collect();
-        let place = format!("BAR{}:{:#x}", plan.bar, plan.offset);
+    ) -> Result<Taken, Error> {
         let gone = || if self.is_gone() { Some(failure::removed(plan.bdf)) } else { present() };
         let job = Job {
+            backend,
             bdf: plan.bdf,
-            cpus: &cpus,
-            order: plan.order,
-            count: plan.count,
-            duration_ns: plan.duration_ns,
+            emulated,
+            portion,
             gap_ns: plan.gap_ns,
             batch: plan.batch,
             ones_ok: plan.ones_ok,
             raw: plan.raw,
-            place: &place,
+            place: &format!("BAR{}:{:#x}", plan.bar, plan.offset),
             gone: &gone,
         };
-        let mut measured = match plan.width {
-            1 => self.of_width::<u8>(backend, plan, &job, watch),
-            2 => self.of_width::<u16>(backend, plan, &job, watch),
-            4 => self.of_width::<u32>(backend, plan, &job, watch),
-            _ => self.of_width::<u64>(backend, plan, &job, watch),
-        }?;
-        let method = measured.method(backend, &job, emulated);
-        let Measured { outcomes, samples, failure, .. } = measured;
-        Ok(super::Taken { method, outcomes, samples, samples_lost: 0, failure })
+        match plan.width {
+            1 => self.of_width::<u8>(plan, &job, watch),
+            2 => self.of_width::<u16>(plan, &job, watch),
+            4 => self.of_width::<u32>(plan, &job, watch),
+            _ => self.of_width::<u64>(plan, &job, watch),
+        }
     }
 
-    fn of_width<W: Word>(
-        &self,
-        backend: &'static str,
-        plan: &MmioPlan,
-        job: &Job,
-        watch: &dyn Watch,
-    ) -> Result<Measured, Error> {
+    fn of_width<W: Word>(&self, plan: &MmioPlan, job: &Job, watch: &dyn Watch) -> Result<Taken, Error> {
         let register = Register::<W>::new(self, plan.offset, plan.value);
         match plan.test {
-            MmioTest::Read => measure(backend, &[Reading(register)], job, watch),
-            MmioTest::Write => measure(backend, &[Writing(register)], job, watch),
-            MmioTest::WriteRead => measure(backend, &[WritingAndReading(register)], job, watch),
+            MmioTest::Read => measure(&[Reading(register)], job, watch),
+            MmioTest::Write => measure(&[Writing(register)], job, watch),
+            MmioTest::WriteRead => measure(&[WritingAndReading(register)], job, watch),
         }
     }
 }
@@ -223,7 +212,6 @@ impl<W: Word> Target for WritingAndReading<'_, W> {
 mod tests {
     use std::fs::File;
 
-    use pciescope_core::Order;
     use pciescope_core::outcome::LATENCY;
 
     use super::*;
@@ -242,22 +230,14 @@ mod tests {
     }
 
     fn plan(test: MmioTest, width: u8) -> MmioPlan {
-        MmioPlan {
-            bdf: "0000:01:00.0".parse().unwrap(),
-            test,
-            bar: 0,
-            offset: 0x1010,
-            width,
-            value: 0x1122_3344_5566_7788,
-            count: 500,
-            duration_ns: 0,
-            gap_ns: 0,
-            batch: 2,
-            order: Order::Sequential,
-            cpus: [crate::probe::sys::current_cpu()].into_iter().collect(),
-            ones_ok: false,
-            raw: false,
-        }
+        let reads = MmioPlan::reads("0000:01:00.0".parse().unwrap(), 0, 0x1010, width);
+        MmioPlan { test, value: 0x1122_3344_5566_7788, batch: 2, ..reads }
+    }
+
+    fn measure(window: &Window, plan: &MmioPlan) -> Taken {
+        let cpus = [crate::probe::sys::current_cpu()].into_iter().collect();
+        let portion = Portion { cpus, count: 500, duration_ns: 0 };
+        window.measure(("test", false), plan, &portion, &|| None, &Silent).unwrap()
     }
 
     #[test]
@@ -266,7 +246,7 @@ mod tests {
             let file = tempfile::tempfile().unwrap();
             let window = window(&file);
             for test in [MmioTest::Read, MmioTest::Write, MmioTest::WriteRead] {
-                let taken = window.measure("test", &plan(test, width), &|| None, &Silent, false).unwrap();
+                let taken = measure(&window, &plan(test, width));
                 assert_eq!(taken.failure, None);
                 assert_eq!(taken.outcomes[0].histograms[LATENCY].count(), 500);
                 let written = if test == MmioTest::Read { 0 } else { 0x1122_3344_5566_7788 };
@@ -281,7 +261,7 @@ mod tests {
         let file = tempfile::tempfile().unwrap();
         let window = window(&file);
         file.set_len(0).unwrap();
-        let taken = window.measure("test", &plan(MmioTest::Read, 4), &|| None, &Silent, false).unwrap();
+        let taken = measure(&window, &plan(MmioTest::Read, 4));
         assert_eq!(taken.failure.unwrap().code, "removed");
         assert_eq!(taken.outcomes[0].histograms[LATENCY].count(), 0);
     }

@@ -9,7 +9,7 @@ use pciescope_core::{Bdf, Function, MmioPlan};
 
 use super::register::{self, Window};
 use super::sys::{self, Mapping};
-use super::{Probe, Taken, Watch, failure};
+use super::{Portion, Probe, Taken, Watch, failure};
 use crate::{Error, Root};
 
 /// A function without a driver, memory decoding on while this lives.
@@ -44,9 +44,9 @@ pub fn is_locked_down(root: &Root) -> bool {
 /// Why mapping cannot work, from what the kernel says of itself; `None` where nothing speaks against it.
 pub fn refusal(root: &Root, bdf: Bdf) -> Option<String> {
     if let Some(driver) = driver(root, bdf) {
-        return Some(format!("the driver {driver} holds the function"));
+        return Some(format!("the driver {driver} holds the BARs; most kernels then forbid mapping them"));
     }
-    is_locked_down(root).then(|| "the kernel is locked down (Secure Boot)".to_owned())
+    is_locked_down(root).then(|| "the kernel is locked down (Secure Boot) and forbids mapping BARs".to_owned())
 }
 
 impl Resource {
@@ -158,17 +158,12 @@ impl Probe for Resource {
         self.bdf
     }
 
-    fn mmio(&mut self, plan: &MmioPlan, watch: &dyn Watch) -> Result<Taken, Error> {
-        let (bdf, emulated) = (self.bdf, self.emulated);
+    fn mmio(&mut self, plan: &MmioPlan, portion: &Portion, watch: &dyn Watch) -> Result<Taken, Error> {
+        let (bdf, what) = (self.bdf, ("resource", self.emulated));
         let path = self.folder.join("config");
         let config = self.config.try_clone().map_err(|source| Error::Read { path, source })?;
-        self.window(plan.bar, plan.offset, plan.width)?.measure(
-            "resource",
-            plan,
-            &move || presence(&config, bdf),
-            watch,
-            emulated,
-        )
+        let window = self.window(plan.bar, plan.offset, plan.width)?;
+        window.measure(what, plan, portion, &|| presence(&config, bdf), watch)
     }
 
     fn read(&mut self, bar: u8, offset: u64, width: u8) -> Result<u64, Error> {

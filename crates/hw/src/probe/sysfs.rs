@@ -6,8 +6,8 @@ use std::os::unix::fs::FileExt as _;
 use pciescope_core::{Bdf, Function, PathPlan};
 
 use super::resource::{folder, presence};
-use super::userspace::{Job, Measured, Target, measure};
-use super::{Probe, Taken, Watch, failure};
+use super::userspace::{Job, Target, measure};
+use super::{Portion, Probe, Taken, Watch, failure};
 use crate::{Error, Root};
 
 /// The functions from the root port down to the measured one.
@@ -65,7 +65,7 @@ impl Probe for Sysfs {
         self.bdf
     }
 
-    fn path(&mut self, plan: &PathPlan, watch: &dyn Watch) -> Result<Taken, Error> {
+    fn path(&mut self, plan: &PathPlan, portion: &Portion, watch: &dyn Watch) -> Result<Taken, Error> {
         let asked = u64::from(plan.offset);
         if asked % 4 != 0 || asked > 0xffc {
             let why = "a configuration read has 4 bytes at a multiple of 4 below 0x1000".to_owned();
@@ -80,38 +80,33 @@ impl Probe for Sysfs {
                 if wanted.access().1 { Reading { offset: 0, ..wanted } } else { wanted }
             })
             .collect();
-        let cpus: Vec<u32> = plan.cpus.iter().collect();
         let gone = || self.hops.iter().find_map(|hop| presence(&hop.config, hop.bdf));
-        let place = format!("configuration offset {asked:#x} or 0x0");
         let job = Job {
+            backend: "sysfs",
             bdf: self.bdf,
-            cpus: &cpus,
-            order: plan.order,
-            count: plan.count,
-            duration_ns: 0,
+            emulated: self.emulated,
+            portion,
             gap_ns: plan.gap_ns,
             batch: 1,
             ones_ok: false,
             raw: false,
-            place: &place,
+            place: &format!("configuration offset {asked:#x} or 0x0"),
             gone: &gone,
         };
-        let mut measured = measure("sysfs", &targets, &job, watch)?;
-        let mut method = measured.method("sysfs", &job, self.emulated);
-        method.notes.push(
+        let mut taken = measure(&targets, &job, watch)?;
+        taken.method.notes.push(
             "Coarse: each figure holds a pread system call and the kernel's lock around configuration space; the \
              calibration holds the stamps alone. Differences between hops are cleaner than the figures."
                 .to_owned(),
         );
-        let Measured { mut outcomes, samples, failure, .. } = measured;
-        for outcome in &mut outcomes {
+        for outcome in &mut taken.outcomes {
             let hop = usize::from(outcome.index);
             outcome.hop = Some(self.hops[hop].bdf);
             if targets[hop].offset != asked {
                 outcome.warnings.push(failure::no_extended_space(plan.offset, targets[hop].offset));
             }
         }
-        Ok(Taken { method, outcomes, samples, samples_lost: 0, failure })
+        Ok(taken)
     }
 }
 
@@ -155,7 +150,8 @@ mod tests {
             order: Order::Sequential,
             cpus: [crate::probe::sys::current_cpu()].into_iter().collect(),
         };
-        Sysfs::open(&Root::at(folder.path()), &function, bdf).unwrap().path(&plan, &Silent).unwrap()
+        let portion = Portion { cpus: plan.cpus.clone(), count: 500, duration_ns: 0 };
+        Sysfs::open(&Root::at(folder.path()), &function, bdf).unwrap().path(&plan, &portion, &Silent).unwrap()
     }
 
     #[test]

@@ -9,12 +9,11 @@ use std::time::Duration;
 
 use pciescope_core::outcome::{CALIBRATION, LATENCY, Sample, SampleKind};
 use pciescope_core::record::{Failure, Method, Metric};
-use pciescope_core::{Bdf, Histogram, Order, Outcome};
+use pciescope_core::{Bdf, Histogram, Outcome};
 
 use super::clock::{self, Scale};
 use super::sys::{self, Locked, Pinned, RealTime};
-use super::turns::{Turn, name, turns};
-use super::{Watch, failure};
+use super::{Portion, Taken, Watch, failure};
 use crate::Error;
 
 /// What is accessed in each sample.
@@ -25,16 +24,14 @@ pub trait Target: Sync {
 
 /// What the loop does; the parts of a plan that all its callers share.
 pub struct Job<'a> {
+    /// The backend's name.
+    pub backend: &'static str,
     /// The function, for texts.
     pub bdf: Bdf,
-    /// The CPUs in the plan's order.
-    pub cpus: &'a [u32],
-    /// Their order.
-    pub order: Order,
-    /// Samples per CPU and target; 0 where only time limits.
-    pub count: u64,
-    /// Ends the run at this age in nanoseconds; 0: no limit.
-    pub duration_ns: u64,
+    /// Whether the function is an emulated one.
+    pub emulated: bool,
+    /// CPUs, count and time.
+    pub portion: &'a Portion,
     /// Pause between two samples in nanoseconds.
     pub gap_ns: u32,
     /// Accesses between two stamps.
@@ -45,54 +42,22 @@ pub struct Job<'a> {
     pub raw: bool,
     /// What is read, for the text of a failure.
     pub place: &'a str,
-    /// Looked at ten times a second and after all-ones: why the device cannot be measured any more.
+    /// Asked a hundred times a second and after all-ones: why the device cannot be measured any more.
     pub gone: &'a (dyn Fn() -> Option<Failure> + Sync),
-}
-
-/// What came out.
-#[derive(Debug, Default)]
-pub struct Measured {
-    /// One per CPU and target, CPU by CPU.
-    pub outcomes: Vec<Outcome>,
-    /// Raw samples in the order of time.
-    pub samples: Vec<Sample>,
-    /// Why it ended early.
-    pub failure: Option<Failure>,
-    /// Ticks per second of the clock.
-    pub hz: u64,
-    /// Remarks for [`Method::notes`].
-    pub notes: Vec<String>,
-}
-
-impl Measured {
-    /// How these figures came about.
-    pub fn method(&mut self, backend: &str, job: &Job, emulated: bool) -> Method {
-        Method {
-            backend: backend.to_owned(),
-            clock: clock::NAME.to_owned(),
-            clock_hz: self.hz,
-            quantum_ns: 1e9 / self.hz.max(1) as f64,
-            batch: job.batch.max(1),
-            gap_ns: job.gap_ns.into(),
-            order: name(job.order),
-            irqs_off: false,
-            emulated,
-            notes: std::mem::take(&mut self.notes),
-        }
-    }
 }
 
 /// Samples between two filings. The buffer is all the timed loop writes to.
 const BLOCK: usize = 1024;
 /// Empty stamp pairs on each CPU.
 const CALIBRATIONS: usize = 10_000;
-/// The longest stretch between two filings, and so between two looks at the progress.
+/// The longest time between two filings, and so between two reports of progress, in nanoseconds.
 const FILE_EVERY_NS: u64 = 20_000_000;
 
 /// The start of an access, and the ticks to its end.
 type Stamps = (u64, u64);
 
 /// The figures of one CPU and one target while they grow.
+#[derive(Default)]
 struct Figures {
     latency: Histogram,
     calibration: Histogram,
@@ -102,70 +67,60 @@ struct Figures {
     error: Option<Failure>,
 }
 
-/// What all threads of a run share.
+/// What all threads of a portion share.
 struct Shared<'a> {
     stop: AtomicBool,
     done: AtomicU64,
-    total: u64,
     begun: u64,
     scale: Scale,
-    hz: u64,
     job: &'a Job<'a>,
     watch: &'a dyn Watch,
 }
 
-/// Measures `targets` (in turn within each CPU) as the job says; the calling thread reports the progress.
+/// Measures `targets`, in turn within each CPU, as the job says: one thread per CPU, all at once. The calling thread
+/// reports the progress.
 ///
 /// # Errors
 /// [`Error::Unsupported`] on a CPU without the stamps that are needed.
-pub fn measure<T: Target>(
-    backend: &'static str,
-    targets: &[T],
-    job: &Job,
-    watch: &dyn Watch,
-) -> Result<Measured, Error> {
-    clock::check().map_err(|why| Error::Unsupported { bdf: job.bdf, backend, what: "take stamps", why })?;
+pub fn measure<T: Target>(targets: &[T], job: &Job, watch: &dyn Watch) -> Result<Taken, Error> {
+    let (bdf, backend) = (job.bdf, job.backend);
+    clock::check().map_err(|why| Error::Unsupported { bdf, backend, what: "take stamps", why })?;
     let measured_hz = clock::measured_hz();
     let hz = clock::stated_hz().unwrap_or(measured_hz);
-    let list = turns(job.order, job.cpus.len(), job.count, job.duration_ns);
+    let cpus: Vec<u32> = job.portion.cpus.iter().collect();
+    let total = job.portion.count * (cpus.len() * targets.len()) as u64;
     let locked = Locked::now();
     let shared = Shared {
         stop: AtomicBool::new(false),
         done: AtomicU64::new(0),
-        total: job.count * (job.cpus.len() * targets.len()) as u64,
         begun: clock::start(),
         scale: Scale { hz, accesses: job.batch.max(1).into() },
-        hz,
         job,
         watch,
     };
-    watch.progress(0, shared.total);
-    let groups: Vec<&[Turn]> = match job.order {
-        Order::Concurrent => list.chunks(1).collect(),
-        _ => vec![&list],
-    };
-    let barrier = Barrier::new(groups.len());
+    watch.progress(0, total);
+    let barrier = Barrier::new(cpus.len());
     let mut failure = None;
     let workers: Vec<Worker> = std::thread::scope(|scope| {
-        let threads: Vec<_> = groups
+        let threads: Vec<_> = cpus
             .iter()
-            .map(|turns| {
+            .map(|&cpu| {
                 let (shared, barrier) = (&shared, &barrier);
                 scope.spawn(move || {
-                    let mut worker = Worker::new(job.cpus.len() * targets.len());
+                    let mut worker = Worker::new(cpu, targets.len());
                     barrier.wait();
-                    worker.run(turns, targets, shared);
+                    worker.run(targets, shared);
                     worker
                 })
             })
             .collect();
         while threads.iter().any(|thread| !thread.is_finished()) {
             std::thread::sleep(Duration::from_millis(10));
-            watch.progress(shared.done.load(Ordering::Relaxed), shared.total);
+            watch.progress(shared.done.load(Ordering::Relaxed), total);
             if failure.is_none() && !shared.stop.load(Ordering::Relaxed) {
                 failure = (job.gone)();
                 if failure.is_none() && watch.is_stopped() {
-                    failure = Some(failure::interrupted(job.bdf, 0));
+                    failure = Some(failure::interrupted(bdf, 0));
                 }
                 if failure.is_some() {
                     shared.stop.store(true, Ordering::Relaxed);
@@ -175,69 +130,55 @@ pub fn measure<T: Target>(
         threads.into_iter().map(|thread| thread.join().expect("a worker does not panic")).collect()
     });
     let done = shared.done.load(Ordering::Relaxed);
-    watch.progress(done, shared.total);
-    let mut measured = Measured { hz, ..gather(workers, job, targets.len()) };
-    measured.failure = measured.failure.or(failure);
-    if measured.failure.as_ref().is_some_and(|why| why.code == "interrupted") {
-        measured.failure = Some(failure::interrupted(job.bdf, done));
-    }
-    measured.notes.push(format!(
-        "User space with interrupts on: a sample that an interrupt or another thread fell into is kept; the clock \
-         counts {measured_hz} Hz by CLOCK_MONOTONIC_RAW, {:+.0} ppm from what was used.",
-        clock::ppm(hz, measured_hz).abs()
-    ));
-    if let Err(error) = locked {
-        measured.notes.push(format!("Memory could not be locked ({error}): a page fault may fall into a sample."));
-    }
-    Ok(measured)
-}
-
-/// Puts what the threads have together, in the plan's order.
-fn gather(workers: Vec<Worker>, job: &Job, targets: usize) -> Measured {
-    let mut measured = Measured::default();
-    let mut merged: Vec<Option<Figures>> = (0..job.cpus.len() * targets).map(|_| None).collect();
-    let mut real_time = true;
-    for worker in workers {
-        real_time &= worker.real_time;
-        measured.samples.extend(worker.samples);
-        measured.failure = measured.failure.or(worker.failure);
-        for (slot, figures) in merged.iter_mut().zip(worker.figures) {
-            if figures.is_some() {
-                *slot = figures;
-            }
-        }
-    }
-    measured.samples.sort_by_key(|sample| sample.at_ns);
-    measured.outcomes = (0..)
-        .zip(merged)
-        .map(|(number, figures): (usize, _)| {
-            let mut outcome =
-                Outcome { cpu: job.cpus[number / targets], index: (number % targets) as u16, ..Outcome::default() };
-            if let Some(figures) = figures {
-                outcome.histograms.insert(LATENCY.to_owned(), figures.latency);
-                outcome.histograms.insert(CALIBRATION.to_owned(), figures.calibration);
-                outcome.metrics.insert("preempted".to_owned(), Metric::count(figures.preempted));
-                outcome.metrics.insert("samples_lost".to_owned(), Metric::count(figures.lost));
-                outcome.error = figures.error;
-            }
-            outcome
-        })
-        .collect();
-    measured.notes.push(
-        if real_time {
+    watch.progress(done, total);
+    let mut notes = vec![
+        if workers.iter().all(|worker| worker.real_time) {
             "The measuring threads ran under SCHED_FIFO and paused between blocks of samples, so that the kernel's \
              limit for real-time threads did not fall into one."
         } else {
             "SCHED_FIFO was not permitted: other threads may have run within samples."
         }
         .to_owned(),
-    );
-    measured
+        format!(
+            "User space with interrupts on: a sample that an interrupt or another thread fell into is kept; the clock \
+             counts {measured_hz} Hz by CLOCK_MONOTONIC_RAW, {:+.0} ppm from what was used.",
+            clock::ppm(hz, measured_hz).abs()
+        ),
+    ];
+    if let Err(error) = locked {
+        notes.push(format!("Memory could not be locked ({error}): a page fault may fall into a sample."));
+    }
+    let method = Method {
+        backend: backend.to_owned(),
+        clock: clock::NAME.to_owned(),
+        clock_hz: hz,
+        quantum_ns: 1e9 / hz.max(1) as f64,
+        batch: job.batch.max(1),
+        gap_ns: job.gap_ns.into(),
+        emulated: job.emulated,
+        notes,
+        ..Method::default()
+    };
+    let mut taken = Taken { method, ..Taken::default() };
+    for worker in workers {
+        taken.samples.extend(worker.samples);
+        taken.failure = taken.failure.or(worker.failure);
+        let figures = (0..).zip(worker.figures);
+        taken.outcomes.extend(figures.map(|(index, figures)| figures.into_outcome(worker.cpu, index)));
+    }
+    taken.samples.sort_by_key(|sample| sample.at_ns);
+    taken.failure = taken.failure.or(failure);
+    if taken.failure.as_ref().is_some_and(|why| why.code == "interrupted") {
+        taken.failure = Some(failure::interrupted(bdf, done));
+    }
+    Ok(taken)
 }
 
-/// One measuring thread.
+/// One measuring thread and its CPU.
 struct Worker {
-    figures: Vec<Option<Figures>>,
+    cpu: u32,
+    /// By target.
+    figures: Vec<Figures>,
     samples: Vec<Sample>,
     failure: Option<Failure>,
     real_time: bool,
@@ -249,7 +190,7 @@ struct Worker {
 enum End {
     /// Full, or time to file.
     Full,
-    /// The turn's time is over, or the run is to stop.
+    /// The portion's time is over, or the run is to stop.
     Over,
     /// All-ones at this target; the sample is not in the buffer.
     Ones(usize),
@@ -258,9 +199,10 @@ enum End {
 }
 
 impl Worker {
-    fn new(slots: usize) -> Self {
+    fn new(cpu: u32, targets: usize) -> Self {
         Worker {
-            figures: (0..slots).map(|_| None).collect(),
+            cpu,
+            figures: (0..targets).map(|_| Figures::default()).collect(),
             samples: Vec::new(),
             failure: None,
             real_time: false,
@@ -268,45 +210,33 @@ impl Worker {
         }
     }
 
-    fn run<T: Target>(&mut self, turns: &[Turn], targets: &[T], shared: &Shared) {
+    fn run<T: Target>(&mut self, targets: &[T], shared: &Shared) {
         let real_time = RealTime::now();
         self.real_time = real_time.is_ok();
-        for turn in turns {
-            if shared.stop.load(Ordering::Relaxed) {
-                break;
-            }
-            let cpu = shared.job.cpus[turn.position];
-            match Pinned::to(cpu) {
-                Ok(_pinned) => self.take(turn, cpu, targets, shared),
-                Err(error) => self.fail(turn.position, targets.len(), not_pinned(shared.job.bdf, cpu, &error), shared),
-            }
+        match Pinned::to(self.cpu) {
+            Ok(_pinned) => self.take(targets, shared),
+            Err(error) => self.fail(not_pinned(shared.job.bdf, self.cpu, &error), shared),
         }
     }
 
-    /// Ends the whole run, and the figures of the CPU at `position`.
-    fn fail(&mut self, position: usize, targets: usize, why: Failure, shared: &Shared) {
-        for slot in &mut self.figures[position * targets..(position + 1) * targets] {
-            slot.get_or_insert_with(Figures::new).error = Some(why.clone());
-        }
+    /// Ends the whole run, and the figures of this CPU.
+    fn fail(&mut self, why: Failure, shared: &Shared) {
+        self.figures.iter_mut().for_each(|figures| figures.error = Some(why.clone()));
         self.failure = Some(why);
         shared.stop.store(true, Ordering::Relaxed);
     }
 
-    /// One turn: blocks of samples until its count or time is used up.
-    fn take<T: Target>(&mut self, turn: &Turn, cpu: u32, targets: &[T], shared: &Shared) {
-        let first = turn.position * targets.len();
-        if self.figures[first].is_none() {
-            let calibration = calibrate(&mut self.buffer, shared.hz);
-            for slot in &mut self.figures[first..first + targets.len()] {
-                *slot = Some(Figures { calibration: calibration.clone(), ..Figures::new() });
-            }
-        }
+    /// Blocks of samples until the portion's count or time is used up.
+    fn take<T: Target>(&mut self, targets: &[T], shared: &Shared) {
+        let (job, hz) = (shared.job, shared.scale.hz);
+        let calibration = calibrate(&mut self.buffer, hz);
+        self.figures.iter_mut().for_each(|figures| figures.calibration = calibration.clone());
         let preempted = involuntary_switches();
-        let until = match turn.until_ns {
-            u64::MAX => u64::MAX,
-            ns => shared.begun.saturating_add(to_ticks(ns, shared.hz)),
+        let until = match job.portion.duration_ns {
+            0 => u64::MAX,
+            ns => shared.begun.saturating_add(to_ticks(ns, hz)),
         };
-        let mut left = match turn.count {
+        let mut left = match job.portion.count {
             0 => u64::MAX,
             count => count.saturating_mul(targets.len() as u64),
         };
@@ -315,43 +245,41 @@ impl Worker {
             let room = (BLOCK as u64).min(left) as usize;
             let begun = clock::start();
             let from = pace.next.get();
-            let end = fill(&mut self.buffer, room, targets, &pace, shared, cpu, until);
+            let end = fill(&mut self.buffer, room, targets, &pace, shared, self.cpu, until);
             left -= self.buffer.len() as u64;
-            self.file(from, first, targets.len(), cpu, shared);
+            self.file(from, shared);
             // Asked here too: with real-time threads on every CPU the calling thread may not come to it in time.
             if shared.watch.is_stopped() && !shared.stop.swap(true, Ordering::Relaxed) {
-                self.failure = Some(failure::interrupted(shared.job.bdf, 0));
+                self.failure = Some(failure::interrupted(job.bdf, 0));
             }
             match end {
                 End::Full => {}
                 End::Over => break,
                 End::Ones(target) => {
-                    let job = shared.job;
-                    let why = (job.gone)().unwrap_or_else(|| failure::all_ones(job.bdf, job.place, Some(cpu)));
-                    self.fail(turn.position, targets.len(), why.clone(), shared);
-                    let others = (first..first + targets.len()).filter(|slot| *slot != first + target);
-                    others.for_each(|slot| self.figures[slot].as_mut().expect("made above").error = None);
+                    let why = (job.gone)().unwrap_or_else(|| failure::all_ones(job.bdf, job.place, Some(self.cpu)));
+                    self.figures[target].error = Some(why.clone());
+                    self.failure = Some(why);
+                    shared.stop.store(true, Ordering::Relaxed);
                     break;
                 }
                 End::Moved => {
-                    let why = failure::cpu_offline(shared.job.bdf, Some(cpu));
-                    self.fail(turn.position, targets.len(), why, shared);
+                    self.fail(failure::cpu_offline(job.bdf, Some(self.cpu)), shared);
                     break;
                 }
             }
             if self.real_time {
-                breathe(begun, shared.hz);
+                breathe(begun, hz);
             }
         }
-        let preempted = involuntary_switches().saturating_sub(preempted);
-        self.figures[first].as_mut().expect("made above").preempted += preempted;
+        self.figures[0].preempted = involuntary_switches().saturating_sub(preempted);
     }
 
-    /// Moves a block from the buffer to the histograms.
-    fn file(&mut self, from: usize, first: usize, targets: usize, cpu: u32, shared: &Shared) {
+    /// Moves a block from the buffer to the histograms; `from` is the target of its first sample.
+    fn file(&mut self, from: usize, shared: &Shared) {
+        let targets = self.figures.len();
         for (number, &(start, ticks)) in self.buffer.iter().enumerate() {
             let target = (from + number) % targets;
-            let figures = self.figures[first + target].as_mut().expect("made by take");
+            let figures = &mut self.figures[target];
             let (ps, at_ns) = (shared.scale.ps(ticks), shared.scale.at_ns(start.saturating_sub(shared.begun)));
             let (low, high) = (figures.latency.min_ns(), figures.latency.max_ns());
             if figures.latency.record_ps(ps, 1).is_err() {
@@ -367,7 +295,7 @@ impl Worker {
                 figures.latency.max_at_ns = Some(at_ns);
             }
             if shared.job.raw {
-                let index = target as u16;
+                let (cpu, index) = (self.cpu, target as u16);
                 self.samples.push(Sample { at_ns, value_ps: ps, cpu, index, kind: SampleKind::Latency });
             }
         }
@@ -377,8 +305,19 @@ impl Worker {
 }
 
 impl Figures {
-    fn new() -> Self {
-        Figures { latency: Histogram::default(), calibration: Histogram::default(), preempted: 0, lost: 0, error: None }
+    fn into_outcome(self, cpu: u32, index: u16) -> Outcome {
+        Outcome {
+            cpu,
+            index,
+            histograms: [(LATENCY.to_owned(), self.latency), (CALIBRATION.to_owned(), self.calibration)].into(),
+            metrics: [
+                ("preempted".to_owned(), Metric::count(self.preempted)),
+                ("samples_lost".to_owned(), Metric::count(self.lost)),
+            ]
+            .into(),
+            error: self.error,
+            ..Outcome::default()
+        }
     }
 }
 
@@ -404,8 +343,8 @@ fn fill<T: Target>(
     until: u64,
 ) -> End {
     let job = shared.job;
-    let (batch, gap) = (job.batch.max(1), to_ticks(job.gap_ns.into(), shared.hz));
-    let file_at = clock::start().saturating_add(to_ticks(FILE_EVERY_NS, shared.hz));
+    let (batch, gap) = (job.batch.max(1), to_ticks(job.gap_ns.into(), shared.scale.hz));
+    let file_at = clock::start().saturating_add(to_ticks(FILE_EVERY_NS, shared.scale.hz));
     if sys::current_cpu() != cpu {
         return End::Moved;
     }

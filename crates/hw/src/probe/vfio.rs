@@ -3,6 +3,7 @@
 mod device;
 mod irq;
 
+use std::io;
 use std::sync::Arc;
 
 use pciescope_core::record::Failure;
@@ -13,7 +14,7 @@ pub use self::device::{Device, Region, group_of};
 use super::register::{self, Window};
 use super::sys::{self, EventFd};
 use super::trigger::{Kind, Trigger};
-use super::{Probe, Taken, Watch, failure};
+use super::{Portion, Probe, Taken, Watch, failure};
 use crate::{Error, Root};
 
 /// A function that vfio-pci holds.
@@ -62,6 +63,10 @@ impl Vfio {
         Ok(region)
     }
 
+    fn call(&self, what: impl Into<String>, source: io::Error) -> Error {
+        Error::Call { bdf: self.bdf, backend: "vfio", what: what.into(), source, hint: None }
+    }
+
     /// The mapped page that holds a place.
     fn window(&mut self, bar: u8, offset: u64, width: u8) -> Result<Arc<Window>, Error> {
         let region = self.check(bar, offset, width)?;
@@ -83,13 +88,8 @@ impl Vfio {
                 ),
             });
         }
-        let mapping = self.device.map(bar, from, page as usize).map_err(|source| Error::Call {
-            bdf: self.bdf,
-            backend: "vfio",
-            what: format!("map BAR{bar}:{from:#x}"),
-            source,
-            hint: None,
-        })?;
+        let mapped = self.device.map(bar, from, page as usize);
+        let mapping = mapped.map_err(|source| self.call(format!("map BAR{bar}:{from:#x}"), source))?;
         let window = Arc::new(Window::new(mapping, from));
         self.windows.push((bar, Arc::clone(&window)));
         Ok(window)
@@ -136,26 +136,23 @@ impl Probe for Vfio {
         self.bdf
     }
 
-    fn mmio(&mut self, plan: &MmioPlan, watch: &dyn Watch) -> Result<Taken, Error> {
+    fn mmio(&mut self, plan: &MmioPlan, portion: &Portion, watch: &dyn Watch) -> Result<Taken, Error> {
         let window = self.window(plan.bar, plan.offset, plan.width)?;
         let this = &*self;
-        window.measure("vfio", plan, &|| this.gone(), watch, this.emulated)
+        window.measure(("vfio", this.emulated), plan, portion, &|| this.gone(), watch)
     }
 
-    fn irq(&mut self, plan: &IrqPlan, watch: &dyn Watch) -> Result<Taken, Error> {
-        irq::measure(self, plan, watch)
+    fn irq(&mut self, plan: &IrqPlan, cpu: u32, watch: &dyn Watch) -> Result<Taken, Error> {
+        irq::measure(self, plan, cpu, watch)
     }
 
     fn read(&mut self, bar: u8, offset: u64, width: u8) -> Result<u64, Error> {
         match self.window(bar, offset, width) {
             Ok(window) => Ok(window.read(offset, width)),
-            Err(Error::Unsupported { .. }) => self.device.read(bar, offset, width).map_err(|source| Error::Call {
-                bdf: self.bdf,
-                backend: "vfio",
-                what: format!("read {width} bytes at BAR{bar}:{offset:#x}"),
-                source,
-                hint: None,
-            }),
+            Err(Error::Unsupported { .. }) => self
+                .device
+                .read(bar, offset, width)
+                .map_err(|source| self.call(format!("read {width} bytes at BAR{bar}:{offset:#x}"), source)),
             Err(error) => Err(error),
         }
     }
@@ -166,15 +163,10 @@ impl Probe for Vfio {
                 window.write(offset, width, value);
                 Ok(())
             }
-            Err(Error::Unsupported { .. }) => {
-                self.device.write(bar, offset, width, value).map_err(|source| Error::Call {
-                    bdf: self.bdf,
-                    backend: "vfio",
-                    what: format!("write {width} bytes at BAR{bar}:{offset:#x}"),
-                    source,
-                    hint: None,
-                })
-            }
+            Err(Error::Unsupported { .. }) => self
+                .device
+                .write(bar, offset, width, value)
+                .map_err(|source| self.call(format!("write {width} bytes at BAR{bar}:{offset:#x}"), source)),
             Err(error) => Err(error),
         }
     }

@@ -10,12 +10,11 @@ use pciescope_core::cpulist::numbers;
 use pciescope_core::plan::Plan;
 use pciescope_core::{CpuList, IrqPlan, IrqSource};
 use pciescope_hw::probe::open::Need;
-use pciescope_hw::registers::safe_target;
 
-use super::output::{Output, OutputArgs, RawFile};
 use super::task::{DeviceArgs, Task};
 use crate::args::{positive, time_ns};
 use crate::cmd::device::{CpuChoice, Device};
+use crate::cmd::output::{Output, OutputArgs};
 use crate::cmd::{Ctx, Refusal};
 
 /// The most vectors that MSI-X has.
@@ -125,14 +124,12 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         timeout_ns: args.timeout,
         raw: args.raw.is_some(),
     };
-    let register = safe_target(&device.function);
     let task = Task {
         verb: "latency irq",
         need: Need::Irq(source),
         plan: Plan::Irq(plan.clone()),
-        output: Output::open(&args.output)?,
-        raw: args.raw.as_deref().map(|path| RawFile::create(path, args.output.overwrite)).transpose()?,
-        experiment: &|probe, run| pciescope_bench::irq::measure(&plan, with_control, register.as_ref(), probe, run),
+        output: Output::with_raw(&args.output, args.raw.as_deref())?,
+        experiment: &|probe, run| pciescope_bench::irq::measure(&plan, with_control, probe, run),
     };
     task.carry_out(ctx, device, &args.device.access)
 }

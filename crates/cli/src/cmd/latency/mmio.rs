@@ -3,17 +3,16 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::ValueEnum;
 use pciescope_core::plan::Plan;
-use pciescope_core::{MmioPlan, MmioTest, Order};
+use pciescope_core::{MmioPlan, Order};
 use pciescope_hw::probe::open::Need;
 
-use super::output::{Output, OutputArgs, RawFile};
-use super::target::{Wanted, choose};
+use super::target::{TargetArgs, choose};
 use super::task::{DeviceArgs, Task, order};
-use crate::args::{number, positive, time_ns};
+use crate::args::{positive, time_ns};
 use crate::cmd::Ctx;
 use crate::cmd::device::Device;
+use crate::cmd::output::{Output, OutputArgs};
 
 /// Samples per CPU where neither a count nor a time is given: enough for p99.99.
 const COUNT: u64 = 100_000;
@@ -34,29 +33,8 @@ pub struct Args {
     #[command(flatten)]
     device: DeviceArgs,
 
-    /// What to time
-    #[arg(long, value_enum, default_value = "read")]
-    test: Test,
-
-    /// BAR number, 0 to 5
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=5))]
-    bar: Option<u8>,
-
-    /// Byte offset in the BAR
-    #[arg(long, value_name = "OFFSET", value_parser = number)]
-    offset: Option<u64>,
-
-    /// Bytes per access
-    #[arg(long, value_name = "BYTES", value_parser = width)]
-    width: Option<u8>,
-
-    /// What the write tests write
-    #[arg(long, value_name = "VALUE", value_parser = number)]
-    value: Option<u64>,
-
-    /// Access a register although it is not known what that does
-    #[arg(long)]
-    accept_side_effects: bool,
+    #[command(flatten)]
+    target: TargetArgs,
 
     /// All-ones is a value this register may have (otherwise it ends the run)
     #[arg(long)]
@@ -90,28 +68,6 @@ pub struct Args {
     output: OutputArgs,
 }
 
-/// `--test` as typed.
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Test {
-    /// The round trip of a read
-    Read,
-    /// What issuing a posted write costs the CPU
-    Write,
-    /// A write and a read of the same register behind it
-    WriteRead,
-}
-
-/// Parses an access width.
-pub fn width(text: &str) -> Result<u8, String> {
-    match text {
-        "1" => Ok(1),
-        "2" => Ok(2),
-        "4" => Ok(4),
-        "8" => Ok(8),
-        _ => Err("an access has 1, 2, 4 or 8 bytes".to_owned()),
-    }
-}
-
 /// Parses a pause between two samples.
 pub fn gap_ns(text: &str) -> Result<u32, String> {
     u32::try_from(time_ns(text)?).map_err(|_| format!("the longest gap is {} ns", u32::MAX))
@@ -120,30 +76,8 @@ pub fn gap_ns(text: &str) -> Result<u32, String> {
 /// Measures.
 pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     let device = Device::find(ctx, args.device.bdf, &args.device.access)?;
-    let test = match args.test {
-        Test::Read => MmioTest::Read,
-        Test::Write => MmioTest::Write,
-        Test::WriteRead => MmioTest::WriteRead,
-    };
-    let target = choose(
-        &device.function,
-        &Wanted {
-            test,
-            bar: args.bar,
-            offset: args.offset,
-            width: args.width,
-            value: args.value,
-            accepts_side_effects: args.accept_side_effects,
-        },
-    )?;
     let duration_ns = args.duration.unwrap_or(0);
     let plan = MmioPlan {
-        bdf: device.bdf,
-        test,
-        bar: target.bar,
-        offset: target.offset,
-        width: target.width,
-        value: target.value,
         count: args.count.unwrap_or(if duration_ns > 0 { 0 } else { COUNT }),
         duration_ns,
         gap_ns: args.gap,
@@ -152,14 +86,14 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         cpus: device.cpus(&args.device.cpus)?,
         ones_ok: args.ones_ok,
         raw: args.raw.is_some(),
+        ..choose(&device.function, &args.target)?
     };
     let task = Task {
         verb: "latency mmio",
         need: Need::Mmio,
         plan: Plan::Mmio(plan.clone()),
-        output: Output::open(&args.output)?,
-        raw: args.raw.as_deref().map(|path| RawFile::create(path, args.output.overwrite)).transpose()?,
-        experiment: &|probe, run| pciescope_bench::mmio::measure(&plan, target.register.as_ref(), probe, run),
+        output: Output::with_raw(&args.output, args.raw.as_deref())?,
+        experiment: &|probe, run| pciescope_bench::mmio::measure(&plan, probe, run),
     };
     task.carry_out(ctx, device, &args.device.access)
 }

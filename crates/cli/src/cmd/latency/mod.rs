@@ -1,8 +1,7 @@
 //! `pciescope latency`: how long accesses and interrupts take.
 
 mod irq;
-pub mod mmio;
-pub mod output;
+mod mmio;
 mod path;
 mod progress;
 pub mod target;

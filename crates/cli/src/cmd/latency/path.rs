@@ -7,10 +7,10 @@ use pciescope_core::{Order, PathPlan};
 use pciescope_hw::probe::open::Need;
 
 use super::mmio::gap_ns;
-use super::output::{Output, OutputArgs};
 use super::task::{DeviceArgs, Task, order};
 use crate::args::{number, positive};
 use crate::cmd::device::Device;
+use crate::cmd::output::{Output, OutputArgs};
 use crate::cmd::{Ctx, Refusal};
 
 /// The last offset of extended configuration space that holds 4 bytes.
@@ -66,7 +66,6 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         need: Need::Path,
         plan: Plan::Path(plan.clone()),
         output: Output::open(&args.output)?,
-        raw: None,
         experiment: &|probe, run| pciescope_bench::path::measure(&plan, probe, run),
     };
     task.carry_out(ctx, device, &args.device.access)

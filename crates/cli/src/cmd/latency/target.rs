@@ -1,40 +1,61 @@
 //! Which register is measured, and whether that is known to do no harm.
 
-use pciescope_core::{Bdf, Function, MmioTest};
-use pciescope_hw::registers::{SafeRegister, candidate, hidden, safe_target};
+use clap::ValueEnum;
+use pciescope_core::{Bdf, Function, MmioPlan, MmioTest};
+use pciescope_hw::registers::{candidate, hidden, safe_read, safe_target};
 
+use crate::args::number;
 use crate::cmd::Refusal;
 
 /// What the user said about the target.
-#[derive(Debug, Clone, Copy)]
-pub struct Wanted {
-    /// What is done with it.
-    pub test: MmioTest,
-    /// BAR number.
+#[derive(Debug, Clone, Default, clap::Args)]
+pub struct TargetArgs {
+    /// What to time
+    #[arg(long, value_enum, default_value = "read")]
+    pub test: Test,
+
+    /// BAR number, 0 to 5
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=5))]
     pub bar: Option<u8>,
-    /// Byte offset in the BAR.
+
+    /// Byte offset in the BAR
+    #[arg(long, value_name = "OFFSET", value_parser = number)]
     pub offset: Option<u64>,
-    /// Bytes at once.
+
+    /// Bytes per access
+    #[arg(long, value_name = "BYTES", value_parser = width)]
     pub width: Option<u8>,
-    /// What the write tests write.
+
+    /// What the write tests write
+    #[arg(long, value_name = "VALUE", value_parser = number)]
     pub value: Option<u64>,
-    /// The user knows what accesses do.
-    pub accepts_side_effects: bool,
+
+    /// Access a register although it is not known what that does
+    #[arg(long)]
+    pub accept_side_effects: bool,
 }
 
-/// A register to measure.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Chosen {
-    /// BAR number.
-    pub bar: u8,
-    /// Byte offset in the BAR.
-    pub offset: u64,
-    /// Bytes at once.
-    pub width: u8,
-    /// What the write tests write.
-    pub value: u64,
-    /// The table's entry, if it is the target.
-    pub register: Option<SafeRegister>,
+/// `--test` as typed.
+#[derive(Debug, Clone, Copy, Default, ValueEnum)]
+pub enum Test {
+    /// The round trip of a read
+    #[default]
+    Read,
+    /// What issuing a posted write costs the CPU
+    Write,
+    /// A write and a read of the same register behind it
+    WriteRead,
+}
+
+/// Parses an access width.
+pub fn width(text: &str) -> Result<u8, String> {
+    match text {
+        "1" => Ok(1),
+        "2" => Ok(2),
+        "4" => Ok(4),
+        "8" => Ok(8),
+        _ => Err("an access has 1, 2, 4 or 8 bytes".to_owned()),
+    }
 }
 
 /// The lab's endpoint, every register of which is known (docs/spec/latency-endpoint.md).
@@ -46,22 +67,23 @@ const HARMFUL: std::ops::Range<u64> = 0x20..0x28;
 /// What the write tests write to SCRATCH: alternating bits, so that a stuck line would show.
 const PATTERN: u64 = 0x5a5a_5a5a_5a5a_5a5a;
 
-/// Decides on the target.
+/// Decides on the target: the plan of its test, as [`MmioPlan::reads`] leaves it in all other respects.
 ///
 /// # Errors
 /// A [`Refusal`] where harm is possible and not accepted, or an access that the function does not have.
-pub fn choose(function: &Function, wanted: &Wanted) -> anyhow::Result<Chosen> {
+pub fn choose(function: &Function, args: &TargetArgs) -> anyhow::Result<MmioPlan> {
     let bdf = function.bdf.unwrap_or(Bdf { domain: 0, bus: 0, device: 0, function: 0 });
-    let chosen = match (wanted.test, wanted.offset) {
-        (MmioTest::Read, None) => default_read(bdf, function, wanted)?,
-        (MmioTest::Read, Some(offset)) => named_read(bdf, function, wanted, offset)?,
-        (_, offset) => write(bdf, function, wanted, offset)?,
+    let plan = match (args.test, args.offset) {
+        (Test::Read, None) => default_read(bdf, function, args)?,
+        (Test::Read, Some(offset)) => named_read(bdf, function, args, offset)?,
+        (Test::Write, offset) => write(bdf, function, args, MmioTest::Write, offset)?,
+        (Test::WriteRead, offset) => write(bdf, function, args, MmioTest::WriteRead, offset)?,
     };
-    check(bdf, function, &chosen)?;
-    Ok(chosen)
+    check(bdf, function, plan.bar, plan.offset, plan.width)?;
+    Ok(plan)
 }
 
-fn default_read(bdf: Bdf, function: &Function, wanted: &Wanted) -> Result<Chosen, Refusal> {
+fn default_read(bdf: Bdf, function: &Function, args: &TargetArgs) -> Result<MmioPlan, Refusal> {
     let register = safe_target(function).ok_or_else(|| {
         let hint = match (candidate(function), hidden(function)) {
             (_, Some(why)) => format!("where its safe register is cannot be told: {why}; try as root"),
@@ -80,76 +102,66 @@ fn default_read(bdf: Bdf, function: &Function, wanted: &Wanted) -> Result<Chosen
             hint,
         )
     })?;
-    if let Some(bar) = wanted.bar.filter(|&bar| bar != register.bar) {
+    if let Some(bar) = args.bar.filter(|&bar| bar != register.bar) {
         return Err(Refusal::new(
             format!("{bdf}: no register of BAR{bar} is known to be safe to read"),
             format!("name one with --offset, or leave --bar out to read {} of BAR{}", register.name, register.bar),
         ));
     }
-    let width = wanted.width.unwrap_or(register.width);
-    known_read(
-        bdf,
-        function,
-        wanted,
-        Chosen { bar: register.bar, offset: register.offset, width, value: 0, register: None },
-    )
+    let width = args.width.unwrap_or(register.width);
+    known_read(function, args, MmioPlan::reads(bdf, register.bar, register.offset, width))
 }
 
-fn named_read(bdf: Bdf, function: &Function, wanted: &Wanted, offset: u64) -> Result<Chosen, Refusal> {
-    let safe = safe_target(function);
-    let bar = bar_of(bdf, function, wanted)?;
-    let there = safe.filter(|safe| safe.bar == bar && safe.offset == offset);
-    let width = wanted.width.or(there.map(|safe| safe.width)).unwrap_or(4);
-    known_read(bdf, function, wanted, Chosen { bar, offset, width, value: 0, register: None })
+fn named_read(bdf: Bdf, function: &Function, args: &TargetArgs, offset: u64) -> Result<MmioPlan, Refusal> {
+    let bar = bar_of(bdf, function, args)?;
+    let there = safe_read(function, bar, offset, 1);
+    let width = args.width.or(there.map(|safe| safe.width)).unwrap_or(4);
+    known_read(function, args, MmioPlan::reads(bdf, bar, offset, width))
 }
 
 /// Sees to it that a read is known to be harmless or accepted: one wider than the safe register takes in its neighbour.
-fn known_read(bdf: Bdf, function: &Function, wanted: &Wanted, read: Chosen) -> Result<Chosen, Refusal> {
-    let Chosen { bar, offset, width, .. } = read;
-    let register = safe_target(function).filter(|safe| (safe.bar, safe.offset) == (bar, offset) && width <= safe.width);
-    let is_known = register.is_some() || is_endpoint(function) && !(bar == 0 && overlaps(offset, width, &HARMFUL));
-    if !is_known && !wanted.accepts_side_effects {
+fn known_read(function: &Function, args: &TargetArgs, plan: MmioPlan) -> Result<MmioPlan, Refusal> {
+    let MmioPlan { bdf, bar, offset, width, .. } = plan;
+    let is_known = safe_read(function, bar, offset, width).is_some()
+        || is_endpoint(function) && !(bar == 0 && overlaps(offset, width, &HARMFUL));
+    if !is_known && !args.accept_side_effects {
         return Err(Refusal::new(
             format!("{bdf}: what reading {width} bytes at BAR{bar}+{offset:#x} does is not known"),
             "reads can clear interrupt causes, empty FIFOs or hang the machine; if you know this one, add --accept-side-effects",
         ));
     }
-    Ok(Chosen { register, ..read })
+    Ok(plan)
 }
 
-fn write(bdf: Bdf, function: &Function, wanted: &Wanted, offset: Option<u64>) -> Result<Chosen, Refusal> {
-    let width = wanted.width.unwrap_or(4);
+fn write(
+    bdf: Bdf,
+    function: &Function,
+    args: &TargetArgs,
+    test: MmioTest,
+    offset: Option<u64>,
+) -> Result<MmioPlan, Refusal> {
+    let width = args.width.unwrap_or(4);
     let ones = u64::MAX >> (64 - 8 * u32::from(width));
     let is_scratch = is_endpoint(function)
-        && wanted.bar.unwrap_or(0) == 0
+        && args.bar.unwrap_or(0) == 0
         && offset.is_none_or(|offset| offset >= SCRATCH && offset + u64::from(width) <= SCRATCH + 8);
-    if is_scratch {
-        let value = wanted.value.unwrap_or(PATTERN & ones);
-        return fits(
-            bdf,
-            value,
-            ones,
-            Chosen { bar: 0, offset: offset.unwrap_or(SCRATCH), width, value, register: None },
-        );
-    }
-    let (Some(offset), Some(value), true) = (offset, wanted.value, wanted.accepts_side_effects) else {
-        return Err(Refusal::new(
-            format!("{bdf}: a write test changes a register, so there is no default for it"),
-            "name it with --bar and --offset, say what to write with --value, and add --accept-side-effects",
-        ));
+    let (bar, offset, value) = match (offset, args.value) {
+        (offset, value) if is_scratch => (0, offset.unwrap_or(SCRATCH), value.unwrap_or(PATTERN & ones)),
+        (Some(offset), Some(value)) if args.accept_side_effects => (bar_of(bdf, function, args)?, offset, value),
+        _ => {
+            return Err(Refusal::new(
+                format!("{bdf}: a write test changes a register, so there is no default for it"),
+                "name it with --bar and --offset, say what to write with --value, and add --accept-side-effects",
+            ));
+        }
     };
-    let bar = bar_of(bdf, function, wanted)?;
-    fits(bdf, value, ones, Chosen { bar, offset, width, value, register: None })
-}
-
-fn fits(bdf: Bdf, value: u64, ones: u64, chosen: Chosen) -> Result<Chosen, Refusal> {
     if value > ones {
         return Err(Refusal::new(
-            format!("{bdf}: the value {value:#x} does not fit into {} bytes", chosen.width),
+            format!("{bdf}: the value {value:#x} does not fit into {width} bytes"),
             "give a smaller --value or a larger --width",
         ));
     }
-    Ok(chosen)
+    Ok(MmioPlan { test, value, ..MmioPlan::reads(bdf, bar, offset, width) })
 }
 
 fn is_endpoint(function: &Function) -> bool {
@@ -161,18 +173,19 @@ fn overlaps(offset: u64, width: u8, range: &std::ops::Range<u64>) -> bool {
 }
 
 /// The BAR that was named, or that of the safe register, or the first that is memory.
-fn bar_of(bdf: Bdf, function: &Function, wanted: &Wanted) -> Result<u8, Refusal> {
+fn bar_of(bdf: Bdf, function: &Function, args: &TargetArgs) -> Result<u8, Refusal> {
     let first = || function.bars.iter().find(|bar| bar.is_memory).map(|bar| bar.number);
-    wanted
-        .bar
+    args.bar
         .or_else(|| safe_target(function).map(|register| register.bar))
         .or_else(first)
         .ok_or_else(|| Refusal::new(format!("{bdf}: has no memory BAR"), "`pciescope latency path` needs none"))
 }
 
-/// Checks range and alignment against the function's BARs.
-pub fn check(bdf: Bdf, function: &Function, chosen: &Chosen) -> anyhow::Result<()> {
-    let Chosen { bar, offset, width, .. } = *chosen;
+/// Checks range and alignment of an access against the function's BARs.
+///
+/// # Errors
+/// A [`Refusal`], or [`pciescope_hw::Error::OutsideBar`].
+pub fn check(bdf: Bdf, function: &Function, bar: u8, offset: u64, width: u8) -> anyhow::Result<()> {
     let numbers: Vec<String> =
         function.bars.iter().filter(|bar| bar.is_memory).map(|bar| bar.number.to_string()).collect();
     let Some(window) = function.bars.iter().find(|window| window.number == bar && window.is_memory) else {

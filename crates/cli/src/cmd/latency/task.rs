@@ -3,18 +3,16 @@
 use std::process::ExitCode;
 
 use pciescope_bench::Run;
-use pciescope_core::outcome::Sample;
 use pciescope_core::plan::Plan;
 use pciescope_core::{Bdf, Order};
-use pciescope_hw::bind::Bound;
 use pciescope_hw::probe::Probe;
 use pciescope_hw::probe::open::Need;
 
-use super::output::{Output, RawFile};
 use super::progress::Progress;
 use crate::cmd::Ctx;
 use crate::cmd::conclusion::conclude;
 use crate::cmd::device::{AccessArgs, CpuChoice, Device};
+use crate::cmd::output::Output;
 
 /// The options of all measurements that say on what and from where.
 #[derive(Debug, clap::Args)]
@@ -53,10 +51,8 @@ pub struct Task<'t> {
     pub need: Need,
     /// The plan as the records hold it.
     pub plan: Plan,
-    /// Where the records go.
+    /// Where the records and raw samples go.
     pub output: Output,
-    /// Where raw samples go.
-    pub raw: Option<RawFile>,
     /// The measurement itself.
     pub experiment: Experiment<'t>,
 }
@@ -71,23 +67,16 @@ impl Task<'_> {
     /// What kept the measurement from beginning; what ended it stands in its records and in the exit code.
     pub fn carry_out(mut self, ctx: &Ctx, mut device: Device, args: &AccessArgs) -> anyhow::Result<ExitCode> {
         ctx.stop.catch_signals()?;
-        // Dropped after the probe: the module keeps a function that is open.
-        let bound = device.take(ctx, args, self.need)?;
-        let mut opened = device.open(ctx, args, self.need)?;
+        let mut reached = device.reach(ctx, args, self.need)?;
         let progress = Progress::new(ctx, self.verb);
-        let raw = self
-            .raw
-            .as_mut()
-            .map(|raw| Box::new(|samples: &[Sample]| raw.put(samples)) as Box<pciescope_bench::RawSink<'_>>);
         let setup = device.setup(self.verb, self.output.label.clone(), self.plan);
-        let mut run = Run::start(setup, &ctx.root, &progress, &mut self.output, raw)?;
-        let measured = (self.experiment)(opened.probe.as_mut(), &mut run);
+        let mut run = Run::start(setup, &ctx.root, &progress, &mut self.output)?;
+        let measured = (self.experiment)(reached.probe.as_mut(), &mut run);
         progress.clear();
-        drop(opened);
-        let restored = bound.map(Bound::release).transpose();
+        let restored = reached.give_back();
         measured?;
         let summary = run.finish()?;
-        for note in restored?.iter().flat_map(|restored| &restored.notes) {
+        for note in restored? {
             ctx.note(&format!("{}: {note}", device.bdf));
         }
         Ok(conclude(ctx, &summary, self.output.is_table()))

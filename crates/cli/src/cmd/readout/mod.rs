@@ -11,7 +11,7 @@ pub use options::Args;
 
 use super::conclusion::conclude;
 use super::{Ctx, Stop};
-use crate::cmd::latency::output::{Output, OutputArgs};
+use crate::cmd::output::{Output, OutputArgs};
 
 /// Reads.
 pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {

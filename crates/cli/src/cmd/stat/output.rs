@@ -7,7 +7,7 @@ use pciescope_core::{Record, Sink};
 use pciescope_report::{csv, jsonl, table};
 
 use super::OutputArgs;
-use crate::cmd::latency::output::create;
+use crate::cmd::output::create;
 
 type Out = Box<dyn Write>;
 

@@ -241,7 +241,7 @@ fn sources(
         Err(err) => state.model.no_counters = Some(with_hint(live::failure(&err.into()))),
     }
     let backend = args.backend.clone().unwrap_or_default();
-    if args.probe.is_some() || backend.is_fake() {
+    if args.probe.is_some() || matches!(backend, Backend::Fake(_)) {
         let every = Duration::from_nanos(interval_ns).max(PROBE_EVERY);
         sources.probing = Some(probe::start(ctx, args.probe, backend, every, events.clone())?);
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use pciescope_bench::counters::Host;
 use pciescope_bench::{Run, mmio};
 use pciescope_core::plan::Plan;
-use pciescope_core::{CpuList, MmioPlan, MmioTest, Order, Record, Sink};
+use pciescope_core::{MmioPlan, MmioTest, Record, Sink};
 use pciescope_hw::Root;
 use pciescope_hw::probe::Probe;
 use pciescope_hw::probe::open::{Backend, Need, open};
@@ -18,7 +18,7 @@ use super::live::failure;
 use super::worker::{Quit, Sending, Worker};
 use crate::cmd::Ctx;
 use crate::cmd::device::{AccessArgs, CpuChoice, Device};
-use crate::cmd::latency::target::{Chosen, Wanted, choose};
+use crate::cmd::latency::target::{TargetArgs, choose};
 
 /// Reads of a batch: as many as a 99th percentile needs.
 const READS: u64 = 1000;
@@ -45,51 +45,28 @@ pub fn start(
         let ready = prepare(&device)
             .and_then(|plan| Ok((plan, open(&root, &device.function, &access.backend, Need::Mmio)?.probe)));
         match ready {
-            Ok(((chosen, plan), probe)) => repeat(&root, &device, (chosen, plan), probe, every, &mut quit, &mut sink),
+            Ok((plan, probe)) => repeat(&root, &device, &plan, probe, every, &mut quit, &mut sink),
             Err(err) => refuse(&mut sink, &device, &err),
         }
     };
     Ok(Worker::start("probe", work)?)
 }
 
-fn prepare(device: &Device) -> anyhow::Result<(Chosen, MmioPlan)> {
-    let chosen = choose(
-        &device.function,
-        &Wanted {
-            test: MmioTest::Read,
-            bar: None,
-            offset: None,
-            width: None,
-            value: None,
-            accepts_side_effects: false,
-        },
-    )?;
+fn prepare(device: &Device) -> anyhow::Result<MmioPlan> {
     let near = device.cpus(&CpuChoice::Local).or_else(|_| device.cpus(&CpuChoice::All))?;
-    let cpus: CpuList = near.iter().take(1).collect();
-    let plan = MmioPlan {
-        bdf: device.bdf,
-        test: MmioTest::Read,
-        bar: chosen.bar,
-        offset: chosen.offset,
-        width: chosen.width,
-        value: 0,
+    Ok(MmioPlan {
         count: READS,
         duration_ns: LONGEST_NS,
-        gap_ns: 0,
-        batch: 1,
-        order: Order::Sequential,
-        cpus,
-        ones_ok: false,
-        raw: false,
-    };
-    Ok((chosen, plan))
+        cpus: near.iter().take(1).collect(),
+        ..choose(&device.function, &TargetArgs::default())?
+    })
 }
 
 /// Measures a batch again and again, at absolute times.
 fn repeat(
     root: &Root,
     device: &Device,
-    (chosen, plan): (Chosen, MmioPlan),
+    plan: &MmioPlan,
     mut probe: Box<dyn Probe>,
     every: Duration,
     quit: &mut Quit,
@@ -98,8 +75,8 @@ fn repeat(
     let mut next = now_ns();
     while !quit.is_set() {
         let setup = device.setup("latency mmio", None, Plan::Mmio(plan.clone()));
-        let measured = Run::start(setup, root, quit, sink, None).and_then(|mut run| {
-            mmio::measure(&plan, chosen.register.as_ref(), probe.as_mut(), &mut run)?;
+        let measured = Run::start(setup, root, quit, sink).and_then(|mut run| {
+            mmio::measure(plan, probe.as_mut(), &mut run)?;
             run.finish()
         });
         if let Err(err) = measured {

@@ -13,7 +13,7 @@ use pciescope_report::import::workload::{self, Amount, Direction};
 
 use super::counters::{ByteEvents, bytes_of, kind_of, open};
 use super::{Journal, percent};
-use crate::cmd::latency::output::{Output, OutputArgs};
+use crate::cmd::output::{Output, OutputArgs};
 use crate::cmd::{Ctx, Refusal};
 
 /// The arguments of `pciescope verify dram`.

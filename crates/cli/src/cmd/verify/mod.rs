@@ -12,7 +12,7 @@ use pciescope_bench::verify::{Options, Verified};
 use pciescope_core::{Function, Identity, Method, Metric, Record, Sink, Warning};
 
 use super::Ctx;
-use super::latency::output::Output;
+use super::output::Output;
 
 /// The arguments of `pciescope verify`.
 #[derive(Debug, clap::Args)]

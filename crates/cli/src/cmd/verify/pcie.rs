@@ -13,7 +13,7 @@ use pciescope_hw::perf::{self, Pmu};
 
 use super::counters::{bytes_of, open, port_of};
 use super::{Journal, percent};
-use crate::cmd::latency::output::{Output, OutputArgs};
+use crate::cmd::output::{Output, OutputArgs};
 use crate::cmd::{Ctx, Refusal};
 
 /// The arguments of `pciescope verify pcie`.

@@ -14,7 +14,7 @@ use super::counters::{bytes_of, open, port_of};
 use super::pcie::pmu_of_port;
 use super::{Journal, percent};
 use crate::args::{bdf, positive};
-use crate::cmd::latency::output::{Output, OutputArgs};
+use crate::cmd::output::{Output, OutputArgs};
 use crate::cmd::readout::options::{Way, access};
 use crate::cmd::{Ctx, Refusal};
 

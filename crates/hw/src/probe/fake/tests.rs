@@ -1,6 +1,6 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use pciescope_core::IrqSource;
+use pciescope_core::{CpuList, IrqSource, Order};
 
 use super::*;
 
@@ -24,23 +24,13 @@ fn fake(options: &str) -> Fake {
     Fake::open(&options.parse().unwrap()).unwrap()
 }
 
+/// A portion of 2000 samples from each of these CPUs.
+fn on(cpus: &str) -> Portion {
+    Portion { cpus: cpus.parse().unwrap(), count: 2000, duration_ns: 0 }
+}
+
 fn mmio_plan(fake: &Fake) -> MmioPlan {
-    MmioPlan {
-        bdf: fake.bdf(),
-        test: MmioTest::Read,
-        bar: 0,
-        offset: 0,
-        width: 4,
-        value: 0,
-        count: 2000,
-        duration_ns: 0,
-        gap_ns: 0,
-        batch: 1,
-        order: Order::Sequential,
-        cpus: "0-7".parse().unwrap(),
-        ones_ok: false,
-        raw: false,
-    }
+    MmioPlan::reads(fake.bdf(), 0, 0, 4)
 }
 
 fn irq_plan(fake: &Fake) -> IrqPlan {
@@ -48,7 +38,7 @@ fn irq_plan(fake: &Fake) -> IrqPlan {
         bdf: fake.bdf(),
         source: IrqSource::Hardware,
         vectors: vec![],
-        cpus: "0,4".parse().unwrap(),
+        cpus: CpuList::default(),
         trigger_cpu: None,
         count: 100,
         interval_ns: 0,
@@ -65,7 +55,7 @@ fn sum(taken: &Taken, name: &str) -> f64 {
 fn far_cpus_are_slower_and_every_sample_is_kept() {
     let mut fake = fake("seed=3");
     let plan = mmio_plan(&fake);
-    let taken = fake.mmio(&plan, &Watcher::default()).unwrap();
+    let taken = fake.mmio(&plan, &on("0-7"), &Watcher::default()).unwrap();
     assert!(taken.failure.is_none());
     let median = |i: usize| taken.outcomes[i].histograms[LATENCY].median_ns().unwrap();
     assert!(median(4) > median(0) + 80.0, "{} {}", median(4), median(0));
@@ -77,8 +67,8 @@ fn far_cpus_are_slower_and_every_sample_is_kept() {
 fn the_same_options_give_the_same_values_and_another_seed_others() {
     let one = |options: &str| {
         let mut fake = fake(options);
-        let plan = MmioPlan { raw: true, order: Order::Interleaved { rounds: 5 }, ..mmio_plan(&fake) };
-        fake.mmio(&plan, &Watcher::default()).unwrap().samples
+        let plan = MmioPlan { raw: true, ..mmio_plan(&fake) };
+        fake.mmio(&plan, &on("0-7"), &Watcher::default()).unwrap().samples
     };
     assert_eq!(one("seed=3"), one("seed=3"));
     assert_ne!(one("seed=3"), one("seed=4"));
@@ -94,7 +84,7 @@ fn each_fault_ends_a_run_by_its_name_and_keeps_what_was_taken() {
     ] {
         let mut fake = fake(options);
         let plan = mmio_plan(&fake);
-        let taken = fake.mmio(&plan, &Watcher::default()).unwrap();
+        let taken = fake.mmio(&plan, &on("0-7"), &Watcher::default()).unwrap();
         assert_eq!(taken.failure.unwrap().code, code);
         let total: u64 = taken.outcomes.iter().map(|o| o.histograms[LATENCY].count()).sum();
         assert_eq!(total, kept, "{options}");
@@ -105,28 +95,31 @@ fn each_fault_ends_a_run_by_its_name_and_keeps_what_was_taken() {
 fn a_register_that_may_be_all_ones_does_not_end_a_run() {
     let mut fake = fake("ones-after=100");
     let plan = MmioPlan { ones_ok: true, ..mmio_plan(&fake) };
-    assert!(fake.mmio(&plan, &Watcher::default()).unwrap().failure.is_none());
+    assert!(fake.mmio(&plan, &on("0-7"), &Watcher::default()).unwrap().failure.is_none());
 }
 
 #[test]
 fn a_stop_ends_a_run_and_time_limits_one_without_a_count() {
     let mut fake = fake("");
-    let plan = MmioPlan { count: 10_000_000, ..mmio_plan(&fake) };
-    let taken = fake.mmio(&plan, &Watcher { stop_at: 5000, ..Watcher::default() }).unwrap();
+    let plan = mmio_plan(&fake);
+    let many = Portion { count: 10_000_000, ..on("0-7") };
+    let taken = fake.mmio(&plan, &many, &Watcher { stop_at: 5000, ..Watcher::default() }).unwrap();
     assert_eq!(taken.failure.unwrap().code, "interrupted");
-    let plan = MmioPlan { count: 0, duration_ns: 8_000_000, ..mmio_plan(&fake) };
-    let taken = fake.mmio(&plan, &Watcher::default()).unwrap();
-    assert!(taken.failure.is_none());
-    let counts: Vec<u64> = taken.outcomes.iter().map(|o| o.histograms[LATENCY].count()).collect();
-    assert!(counts.iter().all(|c| (1500..2200).contains(c)), "{counts:?}");
+    for (cpus, duration_ns) in [("0", 1_000_000), ("0-7", 2_000_000)] {
+        let timed = Portion { count: 0, duration_ns, ..on(cpus) };
+        let taken = fake.mmio(&plan, &timed, &Watcher::default()).unwrap();
+        assert!(taken.failure.is_none());
+        let counts: Vec<u64> = taken.outcomes.iter().map(|o| o.histograms[LATENCY].count()).collect();
+        assert!(counts.iter().all(|c| (1500..2300).contains(c)), "{cpus}: {counts:?}");
+    }
 }
 
 #[test]
 fn lost_and_doubled_interrupts_are_counted() {
     let mut fake = fake("lose=4,double=5,wrong-cpu=7");
-    let plan = irq_plan(&fake);
-    let taken = fake.irq(&plan, &Watcher::default()).unwrap();
-    assert_eq!(taken.outcomes.len(), 16);
+    let plan = IrqPlan { count: 200, ..irq_plan(&fake) };
+    let taken = fake.irq(&plan, 4, &Watcher::default()).unwrap();
+    assert_eq!(taken.outcomes.len(), 8);
     let n = 1600u64;
     let (lost, wrong) = (n / 4, n / 7 - n / 28);
     assert_eq!(sum(&taken, "triggers"), n as f64);
@@ -142,7 +135,7 @@ fn lost_and_doubled_interrupts_are_counted() {
 fn a_device_that_never_interrupts_ends_in_a_timeout() {
     let mut fake = fake("lose=1");
     let plan = irq_plan(&fake);
-    assert_eq!(fake.irq(&plan, &Watcher::default()).unwrap().failure.unwrap().code, "timeout");
+    assert_eq!(fake.irq(&plan, 0, &Watcher::default()).unwrap().failure.unwrap().code, "timeout");
 }
 
 #[test]
@@ -150,7 +143,7 @@ fn a_delayed_message_moves_only_the_trigger_to_the_handler() {
     let run = |options: &str, source| {
         let mut fake = fake(options);
         let plan = IrqPlan { source, ..irq_plan(&fake) };
-        let taken = fake.irq(&plan, &Watcher::default()).unwrap();
+        let taken = fake.irq(&plan, 0, &Watcher::default()).unwrap();
         [TRIGGER_TO_HANDLER, ENTRY_TO_ACK].map(|name| taken.outcomes[0].histograms[name].median_ns().unwrap())
     };
     let (plain, delayed) = (run("", IrqSource::Hardware), run("irq-delay=20us", IrqSource::Hardware));
@@ -168,9 +161,9 @@ fn the_path_gets_longer_hop_by_hop() {
         count: 100,
         gap_ns: 0,
         order: Order::Sequential,
-        cpus: "1".parse().unwrap(),
+        cpus: CpuList::default(),
     };
-    let taken = fake.path(&plan, &Watcher::default()).unwrap();
+    let taken = fake.path(&plan, &Portion { count: 100, ..on("1") }, &Watcher::default()).unwrap();
     let medians: Vec<f64> = taken.outcomes.iter().map(|o| o.histograms[LATENCY].median_ns().unwrap()).collect();
     assert!(medians.is_sorted() && medians.len() == 4, "{medians:?}");
     assert_eq!(taken.outcomes[3].hop, Some(fake.bdf()));
@@ -210,8 +203,8 @@ fn the_machine_places_every_cpu() {
 #[test]
 fn faults_and_values_go_on_over_the_calls_of_a_run() {
     let mut fake = fake("remove-after=3000");
-    let plan = MmioPlan { count: 1000, cpus: "0".parse().unwrap(), raw: true, ..mmio_plan(&fake) };
-    let mut call = || fake.mmio(&plan, &Watcher::default()).unwrap();
+    let plan = MmioPlan { raw: true, ..mmio_plan(&fake) };
+    let mut call = || fake.mmio(&plan, &Portion { count: 1000, ..on("0") }, &Watcher::default()).unwrap();
     let (first, second, third, fourth) = (call(), call(), call(), call());
     assert_ne!(first.samples, second.samples);
     assert_eq!((first.failure, second.failure), (None, None));

@@ -7,14 +7,13 @@ use std::time::{Duration, Instant};
 
 use pciescope_core::outcome::{CALIBRATION, ENTRY_TO_ACK, Sample, SampleKind, TRIGGER_TO_HANDLER};
 use pciescope_core::record::{Failure, Method, Metric};
-use pciescope_core::{Histogram, IrqPlan, IrqSource, Order, Outcome};
+use pciescope_core::{Histogram, IrqPlan, IrqSource, Outcome};
 
 use super::super::clock::{self, Scale};
-use super::super::interrupts::{self, Affinity, Line};
+use super::super::interrupts::{self, Affinity, Counts, Line};
 use super::super::register::Window;
 use super::super::sys::{EventFd, Locked, Pinned, RealTime};
 use super::super::trigger::{Acknowledge, Kind, Trigger, Write};
-use super::super::turns::name;
 use super::super::userspace::{calibration, not_pinned};
 use super::super::{Probe as _, Taken, Watch, failure};
 use super::{Device, Vfio};
@@ -32,7 +31,8 @@ const LOOK: Duration = Duration::from_millis(20);
 /// The device's side of a run, with everything put back when dropped.
 struct Setup<'a> {
     device: &'a Device,
-    window: Option<[Arc<Window>; 2]>,
+    /// Of the trigger's first and last register.
+    windows: Option<[Arc<Window>; 2]>,
     trigger: Option<Trigger>,
     source: IrqSource,
     kind: Kind,
@@ -41,24 +41,25 @@ struct Setup<'a> {
 }
 
 impl Setup<'_> {
+    /// The window that holds a register of the trigger.
+    fn window(&self, offset: u64) -> Option<&Window> {
+        self.windows.iter().flatten().map(Arc::as_ref).find(|window| window.holds(offset, 4))
+    }
+
     fn store(&self, write: Write) {
-        if let Some(windows) = &self.window {
-            if let Some(window) = windows.iter().find(|window| window.holds(write.offset, 4)) {
-                window.write(write.offset, 4, write.value.into());
-            }
+        if let Some(window) = self.window(write.offset) {
+            window.write(write.offset, 4, write.value.into());
         }
     }
 
     fn load(&self, offset: u64) {
-        if let Some(windows) = &self.window {
-            if let Some(window) = windows.iter().find(|window| window.holds(offset, 4)) {
-                window.read(offset, 4);
-            }
+        if let Some(window) = self.window(offset) {
+            window.read(offset, 4);
         }
     }
 
     fn is_gone(&self) -> bool {
-        self.window.as_ref().is_some_and(|windows| windows.iter().any(|window| window.is_gone()))
+        self.windows.iter().flatten().any(|window| window.is_gone())
     }
 
     /// Triggers; the stamp before it.
@@ -106,8 +107,8 @@ impl Drop for Setup<'_> {
     }
 }
 
-/// Times the interrupts of a plan.
-pub fn measure(vfio: &mut Vfio, plan: &IrqPlan, watch: &dyn Watch) -> Result<Taken, Error> {
+/// Times the interrupts of a plan on one CPU.
+pub fn measure(vfio: &mut Vfio, plan: &IrqPlan, cpu: u32, watch: &dyn Watch) -> Result<Taken, Error> {
     let bdf = vfio.bdf;
     let cannot = |why: String| Error::Unsupported { bdf, backend: "vfio", what: plan.source.name(), why };
     clock::check().map_err(cannot)?;
@@ -117,42 +118,42 @@ pub fn measure(vfio: &mut Vfio, plan: &IrqPlan, watch: &dyn Watch) -> Result<Tak
     let (kind, index, granted) = vfio.interrupts().ok_or_else(|| cannot("the device has no interrupt".to_owned()))?;
     let trigger = vfio.trigger();
     let mut limit = u16::try_from(granted).unwrap_or(u16::MAX);
-    let mut window = None;
+    let mut windows = None;
     if plan.source == IrqSource::Hardware {
         let Some(trigger) = trigger else {
             let (vendor, device) = vfio.ids;
-            let why = format!("no hardware trigger of {vendor:04x}:{device:04x} is known");
-            return Err(Error::Unsupported { bdf, backend: "vfio", what: plan.source.name(), why });
+            return Err(cannot(format!("no hardware trigger of {vendor:04x}:{device:04x} is known")));
         };
         limit = limit.min(trigger.vectors(kind));
         let last = trigger.registers_end() - 4;
-        window = Some([vfio.window(0, 0, 4)?, vfio.window(0, last, 4)?]);
+        windows = Some([vfio.window(0, 0, 4)?, vfio.window(0, last, 4)?]);
     }
     let vectors: Vec<u16> = if plan.vectors.is_empty() { (0..limit).collect() } else { plan.vectors.clone() };
     if let Some(beyond) = vectors.iter().find(|&&vector| vector >= limit) {
         let why = format!("the device and its trigger have vectors 0 to {}", limit.saturating_sub(1));
         return Err(Error::Plan { bdf, field: "vector", value: beyond.to_string(), why });
     }
-    let call = |what: &str, source| Error::Call { bdf, backend: "vfio", what: what.to_owned(), source, hint: None };
     let enabled = vectors.iter().max().map_or(1, |&vector| usize::from(vector) + 1);
     let events: Result<Vec<EventFd>, _> = (0..enabled).map(|_| EventFd::new()).collect();
-    let events = events.map_err(|error| call("make event counters", error))?;
-    let setup = Setup { device: &vfio.device, window, trigger, source: plan.source, kind, index, events };
+    let events = events.map_err(|error| vfio.call("make event counters", error))?;
+    let setup = Setup { device: &vfio.device, windows, trigger, source: plan.source, kind, index, events };
     // Quiet first: a cause that is left over would count as an interrupt.
     if let (Some(trigger), IrqSource::Hardware) = (trigger, plan.source) {
         trigger.disable().into_iter().for_each(|write| setup.store(write));
     }
     let counters: Vec<&EventFd> = setup.events.iter().collect();
-    vfio.device.enable_interrupts(index, &counters).map_err(|error| call("enable the device's interrupts", error))?;
+    let enabled = vfio.device.enable_interrupts(index, &counters);
+    enabled.map_err(|error| vfio.call("enable the device's interrupts", error))?;
 
     let measured_hz = clock::measured_hz();
     let hz = clock::stated_hz().unwrap_or(measured_hz);
-    let total = plan.count * (plan.cpus.len() * vectors.len()) as u64;
+    let total = plan.count * vectors.len() as u64;
     let mut run = Run {
         root: &vfio.root,
         vfio,
         setup: &setup,
         plan,
+        cpu,
         watch,
         scale: Scale { hz, accesses: 1 },
         begun: clock::start(),
@@ -180,8 +181,6 @@ pub fn measure(vfio: &mut Vfio, plan: &IrqPlan, watch: &dyn Watch) -> Result<Tak
         quantum_ns: 1e9 / hz.max(1) as f64,
         batch: 1,
         gap_ns: plan.interval_ns,
-        order: name(Order::Sequential),
-        irqs_off: false,
         emulated: vfio.emulated,
         notes: vec![
             "trigger_to_handler ends when a thread of user space has read the event counter: it holds the kernel's \
@@ -194,6 +193,7 @@ pub fn measure(vfio: &mut Vfio, plan: &IrqPlan, watch: &dyn Watch) -> Result<Tak
                 clock::ppm(hz, measured_hz)
             ),
         ],
+        ..Method::default()
     };
     if plan.source == IrqSource::Loopback {
         method.notes.push(
@@ -214,6 +214,7 @@ struct Run<'a> {
     vfio: &'a Vfio,
     setup: &'a Setup<'a>,
     plan: &'a IrqPlan,
+    cpu: u32,
     watch: &'a dyn Watch,
     scale: Scale,
     begun: u64,
@@ -221,20 +222,6 @@ struct Run<'a> {
     total: u64,
     samples: Vec<Sample>,
     failure: Option<Failure>,
-}
-
-/// The counts of one CPU and vector.
-#[derive(Default)]
-struct Counts {
-    triggers: u64,
-    handled: u64,
-    lost: u64,
-    extra: u64,
-    wrong_cpu: u64,
-    late: u64,
-    missed: u64,
-    warmup_triggers: u64,
-    warmup_handled: u64,
 }
 
 /// What a wait came to.
@@ -248,25 +235,24 @@ enum Waited {
 impl Run<'_> {
     fn all(&mut self, vectors: &[u16]) -> Vec<Outcome> {
         let mut outcomes = Vec::new();
-        for cpu in self.plan.cpus.iter() {
-            for &vector in vectors {
-                let mut outcome = Outcome { cpu, index: vector, ..Outcome::default() };
-                if self.failure.is_none() {
-                    self.one(cpu, vector, &mut outcome);
-                    if outcome.error.is_none() {
-                        // An end by the user or by the device is the run's, and this CPU's figures are not whole.
-                        outcome.error = self.failure.clone();
-                    }
-                    outcomes.push(outcome);
-                }
+        for &vector in vectors {
+            if self.failure.is_some() {
+                break;
             }
+            let mut outcome = Outcome { cpu: self.cpu, index: vector, ..Outcome::default() };
+            self.one(vector, &mut outcome);
+            if outcome.error.is_none() {
+                // An end by the user or by the device is the run's, and the figures of this vector are not whole.
+                outcome.error = self.failure.clone();
+            }
+            outcomes.push(outcome);
         }
         outcomes
     }
 
-    /// One CPU and one vector.
-    fn one(&mut self, cpu: u32, vector: u16, outcome: &mut Outcome) {
-        let bdf = self.vfio.bdf();
+    /// One vector.
+    fn one(&mut self, vector: u16, outcome: &mut Outcome) {
+        let (bdf, cpu) = (self.vfio.bdf(), self.cpu);
         let _pinned = match Pinned::to(cpu) {
             Ok(pinned) => pinned,
             Err(error) => {
@@ -276,7 +262,7 @@ impl Run<'_> {
         };
         let line = self.line(vector);
         outcome.irq = line.as_ref().map(|line| line.irq);
-        let affinity = match self.move_to(cpu, line.as_ref()) {
+        let affinity = match self.move_here(line.as_ref()) {
             Ok(affinity) => affinity,
             Err(error) => {
                 let why = format!("vector {vector} cannot be moved to CPU {cpu}: {error}");
@@ -292,8 +278,11 @@ impl Run<'_> {
         let other = self.plan.trigger_cpu.filter(|&other| other != cpu);
         let mut counts = Counts::default();
         let [to_handler, to_ack] = match other {
-            None => self.samples(cpu, vector, &mut counts, &|| self_fire(self.setup, vector)),
-            Some(other) => self.triggered_from(other, cpu, vector, &mut counts),
+            None => {
+                let setup = self.setup;
+                self.samples(vector, &mut counts, &|| setup.fire(vector).map(Fired::Here))
+            }
+            Some(other) => self.triggered_from(other, vector, &mut counts),
         };
         if let (Some(before), Some(after)) = (line, self.line(vector)) {
             let (_, elsewhere) = interrupts::split(&before, &after, cpu);
@@ -308,7 +297,8 @@ impl Run<'_> {
         }
         outcome.histograms.insert(TRIGGER_TO_HANDLER.to_owned(), to_handler);
         outcome.histograms.insert(ENTRY_TO_ACK.to_owned(), to_ack);
-        outcome.metrics = counts.metrics();
+        outcome.metrics = counts.metrics().collect();
+        outcome.metrics.insert("samples_lost".to_owned(), Metric::count(0));
     }
 
     /// The vector's line of /proc/interrupts, by the name that vfio-pci gives it.
@@ -322,15 +312,15 @@ impl Run<'_> {
         interrupts::parse_line(&self.root.read("/proc/interrupts").ok()?, &name)
     }
 
-    fn move_to(&self, cpu: u32, line: Option<&Line>) -> Result<Option<Affinity>, Error> {
+    fn move_here(&self, line: Option<&Line>) -> Result<Option<Affinity>, Error> {
         let (Some(line), IrqSource::Hardware) = (line, self.plan.source) else { return Ok(None) };
         let affinity = Affinity::of(self.root, line.irq)?;
-        affinity.set(cpu)?;
+        affinity.set(self.cpu)?;
         Ok(Some(affinity))
     }
 
     /// The samples with a thread on another CPU that triggers.
-    fn triggered_from(&mut self, other: u32, cpu: u32, vector: u16, counts: &mut Counts) -> [Histogram; 2] {
+    fn triggered_from(&mut self, other: u32, vector: u16, counts: &mut Counts) -> [Histogram; 2] {
         let asked = AtomicU64::new(0);
         let answered = AtomicU64::new(0);
         let stamp = AtomicU64::new(0);
@@ -363,7 +353,7 @@ impl Run<'_> {
                     answered.store(number, Ordering::Release);
                 }
             });
-            let histograms = self.samples(cpu, vector, counts, &|| {
+            let histograms = self.samples(vector, counts, &|| {
                 if bad.load(Ordering::Acquire) {
                     return Err(io::Error::from_raw_os_error(libc::EINVAL));
                 }
@@ -378,7 +368,6 @@ impl Run<'_> {
     /// Warm-up, then the plan's count.
     fn samples<'s>(
         &mut self,
-        cpu: u32,
         vector: u16,
         counts: &mut Counts,
         fire: &dyn Fn() -> io::Result<Fired<'s>>,
@@ -431,7 +420,7 @@ impl Run<'_> {
                     }
                     counts.handled += 1;
                     let start = fired.stamp();
-                    self.file(&mut histograms, [(start, entry), (begin, acknowledged)], cpu, vector);
+                    self.file(&mut histograms, [(start, entry), (begin, acknowledged)], vector);
                 }
                 Waited::Late if is_warm_up => {}
                 Waited::Late => counts.lost += 1,
@@ -487,7 +476,7 @@ impl Run<'_> {
         }
     }
 
-    fn file(&mut self, to: &mut [Histogram; 2], spans: [(u64, u64); 2], cpu: u32, vector: u16) {
+    fn file(&mut self, to: &mut [Histogram; 2], spans: [(u64, u64); 2], vector: u16) {
         let at_ns = self.scale.at_ns(spans[0].0.saturating_sub(self.begun));
         let kinds = [SampleKind::TriggerToHandler, SampleKind::EntryToAck];
         for (number, histogram) in to.iter_mut().enumerate() {
@@ -503,7 +492,7 @@ impl Run<'_> {
                 histogram.max_at_ns = Some(at_ns);
             }
             if self.plan.raw {
-                self.samples.push(Sample { at_ns, value_ps: ps, cpu, index: vector, kind: kinds[number] });
+                self.samples.push(Sample { at_ns, value_ps: ps, cpu: self.cpu, index: vector, kind: kinds[number] });
             }
         }
     }
@@ -543,30 +532,5 @@ impl Fired<'_> {
                 stamp.load(Ordering::Acquire)
             }
         }
-    }
-}
-
-fn self_fire<'s>(setup: &Setup, vector: u16) -> io::Result<Fired<'s>> {
-    setup.fire(vector).map(Fired::Here)
-}
-
-impl Counts {
-    fn metrics(&self) -> std::collections::BTreeMap<String, Metric> {
-        [
-            ("triggers", self.triggers),
-            ("handled", self.handled),
-            ("lost", self.lost),
-            ("extra", self.extra),
-            ("wrong_cpu", self.wrong_cpu),
-            ("late", self.late),
-            ("missed", self.missed),
-            ("merged", 0),
-            ("samples_lost", 0),
-            ("warmup_triggers", self.warmup_triggers),
-            ("warmup_handled", self.warmup_handled),
-        ]
-        .into_iter()
-        .map(|(name, value)| (name.to_owned(), Metric::count(value)))
-        .collect()
     }
 }
