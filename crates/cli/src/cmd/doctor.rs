@@ -3,7 +3,6 @@
 mod silence;
 
 use std::collections::BTreeSet;
-use std::fs::File;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -12,9 +11,8 @@ use std::time::{Duration, Instant, SystemTime};
 use pciescope_core::{Bdf, Environment, Finding, Function, Identity, Metric, Record, Severity, Sink, Warning};
 use pciescope_hw::doctor::{self, CHECKS, Check, Examined, Machine, Readings, Unseen};
 use pciescope_hw::{Root, environment, pci};
-use pciescope_report::{jsonl, table};
 
-use super::output::create;
+use super::output::{Form, Output, create};
 use super::{Ctx, Refusal};
 use crate::args;
 use silence::Silences;
@@ -98,6 +96,8 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     let silences = Silences::read(ctx, &args.silence, &args.silence_file)?;
     let checks = chosen(&args)?;
     let file = args.output.as_deref().map(|path| create(path, args.overwrite)).transpose()?;
+    let form = if args.json { Form::Json } else { Form::Findings };
+    let mut output = Output::new(form, Box::new(io::stdout()), file, args.label.clone());
     let functions = pci::functions(&ctx.root)?;
     let subjects = subjects(&functions, &args.functions)?;
 
@@ -125,7 +125,8 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         // That it could not look stands at each function; that it is for none of them would stand nowhere.
         first.warnings.extend(blind.iter().filter(|one| one.is_for_nothing).map(Blind::warning));
     }
-    print(&args, file, &records)?;
+    output.put_all(&records)?;
+    output.finish()?;
     for one in &blind {
         ctx.note(&format!("not checked: {}: {}", one.check, one.why));
         ctx.hint(&one.remedy);
@@ -285,25 +286,4 @@ fn warning(one: &Examined) -> Option<Warning> {
 
 fn not_checked(check: &str, why: &str, remedy: &str) -> Warning {
     Warning { code: "not-checked".to_owned(), text: format!("{check}: {why}"), hint: remedy.to_owned() }
-}
-
-fn print(args: &Args, file: Option<File>, records: &[Record]) -> anyhow::Result<()> {
-    if let Some(file) = file {
-        let mut writer = jsonl::Writer::new(file);
-        writer.put_all(records)?;
-        writer.finish()?;
-    }
-    if args.json {
-        let mut writer = jsonl::Writer::new(io::stdout());
-        writer.put_all(records)?;
-        return Ok(writer.finish()?);
-    }
-    let mut out = io::stdout().lock();
-    out.write_all(table::doctor(records, width()).as_bytes())?;
-    Ok(out.flush()?)
-}
-
-/// The columns of the terminal, within what reads well.
-fn width() -> usize {
-    console::Term::stdout().size_checked().map_or(80, |(_, columns)| usize::from(columns).clamp(40, 120))
 }

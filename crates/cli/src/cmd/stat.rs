@@ -2,9 +2,9 @@
 
 mod host;
 mod list;
-mod output;
 
 use std::ffi::OsString;
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -14,7 +14,7 @@ use pciescope_core::plan::StatPlan;
 use pciescope_hw::environment;
 
 use self::host::Command;
-use self::output::Output;
+use super::output::{Form, Output, create};
 use super::{Ctx, Refusal};
 use crate::args::{positive, time_ns};
 
@@ -98,6 +98,25 @@ pub struct OutputArgs {
     pub label: Option<String>,
 }
 
+impl OutputArgs {
+    /// Opens everything, so that a mistake shows before anything is counted. Beside a command the standard output is the
+    /// command's.
+    fn open(&self, has_command: bool, several: bool) -> anyhow::Result<Output> {
+        let mut file = self.output.as_deref().map(|path| create(path, self.overwrite)).transpose()?;
+        let form = match self.separator {
+            Some(separator) => Form::Csv(separator),
+            None if self.json => Form::Json,
+            None => Form::Intervals { several },
+        };
+        let out: Box<dyn Write> = match file.take_if(|_| !matches!(form, Form::Intervals { .. })) {
+            Some(file) => Box::new(file),
+            None if has_command => Box::new(io::stderr()),
+            None => Box::new(io::stdout()),
+        };
+        Ok(Output::new(form, out, file, self.label.clone()))
+    }
+}
+
 /// The events of one `-e`.
 #[derive(Debug, Clone)]
 pub struct Events(pub Vec<Named>);
@@ -152,7 +171,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         metrics: args.metric,
     };
     let choice = counters::choose(&ctx.root, &wanted)?;
-    let mut output = Output::open(&args.output, !args.command.is_empty(), args.interval.is_some())?;
+    let mut output = args.output.open(!args.command.is_empty(), args.interval.is_some())?;
     let words = args.command.iter().map(|word| word.to_string_lossy().into_owned());
     let plan = StatPlan {
         events: Vec::new(),
@@ -161,7 +180,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         duration_ns: args.duration,
         command: words.collect(),
     };
-    let task = Task { choice, plan, environment: environment::read(&ctx.root), label: args.output.label };
+    let task = Task { choice, plan, environment: environment::read(&ctx.root), label: output.label.clone() };
     let mut command = Command::new(ctx, args.command)?;
     let measured = counters::measure(&ctx.root, task, &mut command, &mut output);
     // The command's end is waited for whatever became of the counters.
@@ -182,7 +201,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
 
 impl Refusal {
     /// A refusal about the command that is to run.
-    fn of_command(command: &std::ffi::OsStr, err: &std::io::Error) -> Self {
+    fn of_command(command: &std::ffi::OsStr, err: &io::Error) -> Self {
         Refusal::new(
             format!("cannot start {}: {err}", command.to_string_lossy()),
             "give a command that the shell would find",

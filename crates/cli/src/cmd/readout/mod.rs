@@ -10,8 +10,8 @@ use pciescope_bench::readout::{self, Group, Host, Task};
 pub use options::Args;
 
 use super::conclusion::conclude;
+use super::output::Output;
 use super::{Ctx, Stop};
-use crate::cmd::output::{Output, OutputArgs};
 
 /// Reads.
 pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
@@ -19,14 +19,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         pciescope_hw::daq::open(&ctx.root, path, options)
     };
     let wanted = setup::prepare(&args, ctx, &open)?;
-    let mut output = Output::open(&OutputArgs {
-        json: args.output.json,
-        csv: args.output.csv,
-        output: args.output.output.clone(),
-        overwrite: args.output.overwrite,
-        label: args.output.label.clone(),
-        all: args.output.all,
-    })?;
+    let mut output = Output::open(&args.output.output)?;
     ctx.stop.catch_signals()?;
     let task = Task {
         devices: wanted.devices,
@@ -34,7 +27,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         manner: wanted.manner,
         environment: wanted.environment,
         warnings: wanted.warnings,
-        label: args.output.label,
+        label: output.label.clone(),
         open: &open,
     };
     let watcher = Watcher { ctx, stop: ctx.stop.clone() };

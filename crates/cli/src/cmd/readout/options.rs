@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 
-use clap::builder::NonEmptyStringValueParser;
 use pciescope_bench::readout::{Check, work};
 use pciescope_core::{Access, CpuList, Work};
 use pciescope_hw::daq::Trigger;
 
 use crate::args::{count, positive, time_ns};
+use crate::cmd::output::OutputArgs;
 
 /// The arguments of `pciescope readout`.
 #[derive(Debug, clap::Args)]
@@ -176,37 +176,16 @@ pub struct JudgeArgs {
     pub hot_spots: Option<u64>,
 }
 
-/// Where the results go.
+/// Where the results go. `-o` is the decimation's offset here.
 #[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Output")]
+#[command(next_help_heading = "Output", mut_arg("output", |output| output.short(None)))]
 pub struct OutArgs {
     /// A row for each acquisition instead of one for all
     #[arg(long, requires = "acquiring")]
     pub each: bool,
 
-    /// Print the records, one JSON object a line, as they are completed
-    #[arg(short, long, conflicts_with = "csv")]
-    pub json: bool,
-
-    /// Print comma-separated values, one line per histogram and figure
-    #[arg(long)]
-    pub csv: bool,
-
-    /// Write the records (JSON lines) to FILE too; it is created before anything is read
-    #[arg(long, value_name = "FILE")]
-    pub output: Option<PathBuf>,
-
-    /// Replace FILE if it exists
-    #[arg(long)]
-    pub overwrite: bool,
-
-    /// What to call this run: records, tables and pages carry it
-    #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
-    pub label: Option<String>,
-
-    /// Show every row of long tables
-    #[arg(long)]
-    pub all: bool,
+    #[command(flatten)]
+    pub output: OutputArgs,
 }
 
 /// `-B` as typed.
