@@ -116,108 +116,66 @@ pub fn is_virtio(vendor: u16, device: u16) -> bool {
 
 const DRIVER_FLUSH: &str = "Linux reads STATUS to flush posted writes (drivers/net/ethernet/intel)";
 
+/// What most entries have: 4 bytes at the beginning of BAR 0 that hold no fixed value, checked against the source. Each entry
+/// says what it is and what differs.
+const ENTRY: SafeRegister = SafeRegister {
+    matches: Match::Ids(0, &[]),
+    name: "",
+    bar: 0,
+    offset: 0x0,
+    width: 4,
+    expect: None,
+    source: "",
+    verified: true,
+};
+
 /// The table; entries by ID stand before those by class and win.
 pub const SAFE: &[SafeRegister] = &[
     SafeRegister {
         matches: Match::Ids(0x1234, &[0x5c0e]),
         name: "ID",
-        bar: 0,
-        offset: 0x0,
-        width: 4,
         expect: Some((0xffff_ffff, 0x5c0e_1a7e)),
         source: "docs/spec/latency-endpoint.md",
-        verified: true,
+        ..ENTRY
     },
     SafeRegister {
         matches: Match::Ids(0x1234, &[0x11e8]),
         name: "identification",
-        bar: 0,
-        offset: 0x0,
-        width: 4,
         // 0xRRrr00ed: major and minor version above.
         expect: Some((0xffff, 0x00ed)),
         source: "QEMU docs/specs/edu.rst",
-        verified: true,
+        ..ENTRY
     },
     SafeRegister {
         matches: Match::Ids(0x1af4, &[0x1110]),
         name: "IVPosition",
-        bar: 0,
         offset: 0x8,
-        width: 4,
-        expect: None,
         source: "QEMU docs/specs/ivshmem-spec.rst: read-only, 0 for ivshmem-plain",
-        verified: true,
+        ..ENTRY
     },
-    SafeRegister {
-        matches: Match::Ids(INTEL, E1000),
-        name: "STATUS",
-        bar: 0,
-        offset: 0x8,
-        width: 4,
-        expect: None,
-        source: DRIVER_FLUSH,
-        verified: true,
-    },
-    SafeRegister {
-        matches: Match::Ids(INTEL, IGB),
-        name: "STATUS",
-        bar: 0,
-        offset: 0x8,
-        width: 4,
-        expect: None,
-        source: DRIVER_FLUSH,
-        verified: true,
-    },
-    SafeRegister {
-        matches: Match::Ids(INTEL, IGC),
-        name: "STATUS",
-        bar: 0,
-        offset: 0x8,
-        width: 4,
-        expect: None,
-        source: DRIVER_FLUSH,
-        verified: true,
-    },
-    SafeRegister {
-        matches: Match::Ids(INTEL, IXGBE),
-        name: "STATUS",
-        bar: 0,
-        offset: 0x8,
-        width: 4,
-        expect: None,
-        source: DRIVER_FLUSH,
-        verified: true,
-    },
+    SafeRegister { matches: Match::Ids(INTEL, E1000), name: "STATUS", offset: 0x8, source: DRIVER_FLUSH, ..ENTRY },
+    SafeRegister { matches: Match::Ids(INTEL, IGB), name: "STATUS", offset: 0x8, source: DRIVER_FLUSH, ..ENTRY },
+    SafeRegister { matches: Match::Ids(INTEL, IGC), name: "STATUS", offset: 0x8, source: DRIVER_FLUSH, ..ENTRY },
+    SafeRegister { matches: Match::Ids(INTEL, IXGBE), name: "STATUS", offset: 0x8, source: DRIVER_FLUSH, ..ENTRY },
     SafeRegister {
         matches: Match::Ids(INTEL, I40E),
         name: "GLGEN_STAT",
-        bar: 0,
         offset: 0xb_612c,
-        width: 4,
-        expect: None,
         source: "Linux reads GLGEN_STAT to flush posted writes (i40e_osdep.h: i40e_flush)",
-        verified: true,
+        ..ENTRY
     },
     SafeRegister {
         matches: Match::Ids(INTEL, ICE),
         name: "GLGEN_STAT",
-        bar: 0,
         offset: 0xb_612c,
-        width: 4,
-        expect: None,
         source: "Linux reads GLGEN_STAT to flush posted writes (ice_osdep.h: ice_flush)",
-        verified: true,
+        ..ENTRY
     },
     SafeRegister {
         matches: Match::Ids(0x15b3, MLX5),
         name: "fw_rev",
-        bar: 0,
-        offset: 0x0,
-        width: 4,
-        expect: None,
         source: "Linux mlx5/driver.h, fw_rev_maj: firmware revision in the initialization segment",
-        verified: true,
+        ..ENTRY
     },
     SafeRegister {
         matches: Match::Ids(0x10ec, R8169),
@@ -225,70 +183,52 @@ pub const SAFE: &[SafeRegister] = &[
         bar: 2,
         offset: 0x37,
         width: 1,
-        expect: None,
         source: "Linux reads ChipCmd to flush posted writes (r8169_main.c: rtl_pci_commit)",
-        verified: true,
+        ..ENTRY
     },
     SafeRegister {
         matches: Match::Virtio,
         name: "num_queues",
-        bar: 0,
         offset: VIRTIO_NUM_QUEUES,
         width: 2,
-        expect: None,
         source: "virtio 1.2, 4.1.4.3, common configuration: num_queues, read only for the driver",
-        verified: true,
+        ..ENTRY
     },
     SafeRegister {
         matches: Match::Class(0x01_0802),
         // VS rather than CAP: 4 bytes go where 8-byte reads would be split.
         name: "VS",
-        bar: 0,
         offset: 0x8,
-        width: 4,
-        expect: None,
         source: "NVM Express Base Specification, controller properties: VS, read only",
-        verified: true,
+        ..ENTRY
     },
     SafeRegister {
         matches: Match::Class(0x0c_0330),
         name: "CAPLENGTH and HCIVERSION",
-        bar: 0,
-        offset: 0x0,
-        width: 4,
-        expect: None,
         source: "xHCI specification, host controller capability registers: read only",
-        verified: true,
+        ..ENTRY
     },
     SafeRegister {
         matches: Match::Class(0x01_0601),
         name: "CAP",
         bar: 5,
-        offset: 0x0,
-        width: 4,
-        expect: None,
         source: "AHCI specification, generic host control: HBA capabilities, read only; ABAR is BAR5",
-        verified: true,
+        ..ENTRY
     },
     SafeRegister {
         matches: Match::Ids(0x10ee, &[0x9034, 0x9038, 0x903f, 0x9048, 0x8038, 0x7038]),
         name: "XDMA identifier",
-        bar: 0,
-        offset: 0x0,
-        width: 4,
         expect: Some((0xfff0_0000, 0x1fc0_0000)),
         source: "Xilinx PG195, H2C channel identifier; a design may put a BAR of its own first",
         verified: false,
+        ..ENTRY
     },
     SafeRegister {
         matches: Match::Vendor(0x10de, 0x03),
         name: "PMC_BOOT_0",
-        bar: 0,
-        offset: 0x0,
-        width: 4,
-        expect: None,
         source: "public reverse engineering (nouveau): chip identifier, read only",
         verified: false,
+        ..ENTRY
     },
 ];
 
