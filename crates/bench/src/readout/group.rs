@@ -164,12 +164,11 @@ fn panicked() -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use std::ops::ControlFlow;
     use std::path::PathBuf;
     use std::time::Duration;
 
     use pciescope_core::ReadoutPlan;
-    use pciescope_hw::daq::{About, Costs, Trigger};
+    use pciescope_hw::daq::{About, Costs, Span, Take, Trigger};
 
     use super::*;
     use crate::readout::plan::Board;
@@ -187,14 +186,7 @@ mod tests {
             Ok(())
         }
 
-        fn stream(
-            &mut self,
-            _: u64,
-            _: u64,
-            _: u64,
-            _: usize,
-            _: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
-        ) -> Result<(), pciescope_hw::Error> {
+        fn stream(&mut self, _: Span, _: Take<'_>) -> Result<(), pciescope_hw::Error> {
             Ok(())
         }
 

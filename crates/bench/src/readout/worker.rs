@@ -7,7 +7,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use pciescope_convert::Progress;
 use pciescope_core::record::Failure;
 use pciescope_core::{Access, WaitMode, Work};
-use pciescope_hw::daq::{Costs, Daq, End, Setup};
+use pciescope_hw::daq::{Costs, Daq, End, Setup, Span};
 use pciescope_hw::memory::Buffer;
 use pciescope_hw::placement::Pinned;
 use pciescope_hw::usage::Usage;
@@ -464,7 +464,7 @@ impl<'p> Desk<'p> {
             stream = kernel.map(|kernel| kernel.conversion.stream());
             if is_stopped() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
-        let outcome = self.post.daq.stream(0, bytes as u64, repeats, piece, &mut take);
+        let outcome = self.post.daq.stream(Span { at: 0, bytes: bytes as u64, passes: repeats, piece }, &mut take);
         self.checking = self.checking.plus(&checking);
         row.convert_ns = kernel.map(|_| convert_ns);
         outcome.map_err(|err| failure(&err))?;

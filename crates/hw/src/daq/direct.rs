@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 
 use super::opened::{Opened, of_stream};
 use super::pieces::{Window, pieces, whole};
-use super::{About, Costs, Daq, Options};
+use super::{About, Daq, Options, Span, Take};
 use crate::memory::{BLOCK, Buffer};
 use crate::{Error, Root};
 
@@ -123,14 +123,8 @@ impl Daq for Direct {
             .map_err(|err| of_stream(err, at, to.len() as u64))
     }
 
-    fn stream(
-        &mut self,
-        at: u64,
-        bytes: u64,
-        passes: u64,
-        piece: usize,
-        take: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
-    ) -> Result<(), Error> {
+    fn stream(&mut self, span: Span, take: Take<'_>) -> Result<(), Error> {
+        let Span { at, bytes, passes, piece } = span;
         self.opened.check(at, bytes)?;
         let window = Window::new(at, bytes, self.align.offset);
         let size = whole(piece.min(self.piece), self.align.offset);
@@ -156,16 +150,13 @@ impl Daq for Direct {
         }
         self.opened.put(at, from)
     }
-
-    fn costs(&mut self) -> Result<Option<Costs>, Error> {
-        Ok(None)
-    }
 }
 
 /// Reads by the source's own buffers what its caller's cannot take.
 pub fn copy(daq: &mut dyn Daq, at: u64, to: &mut [u8]) -> Result<(), Error> {
     let mut done = 0;
-    daq.stream(at, to.len() as u64, 1, usize::MAX, &mut |piece| {
+    let span = Span { at, bytes: to.len() as u64, passes: 1, piece: usize::MAX };
+    daq.stream(span, &mut |piece| {
         to[done..done + piece.len()].copy_from_slice(piece);
         done += piece.len();
         ControlFlow::Continue(())

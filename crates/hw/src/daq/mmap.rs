@@ -11,13 +11,13 @@
 mod guard;
 
 use std::io;
-use std::ops::{ControlFlow, Range};
+use std::ops::Range;
 use std::path::Path;
 
 use self::guard::Guard;
 use super::opened::Opened;
 use super::pieces::pieces;
-use super::{About, Costs, Daq, Options};
+use super::{About, Daq, Options, Span, Take};
 use crate::probe::sys::{Mapping, page_bytes};
 use crate::{Error, Root};
 
@@ -152,14 +152,8 @@ impl Daq for Mapped {
         super::direct::copy(self, at, to)
     }
 
-    fn stream(
-        &mut self,
-        at: u64,
-        bytes: u64,
-        passes: u64,
-        piece: usize,
-        take: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
-    ) -> Result<(), Error> {
+    fn stream(&mut self, span: Span, take: Take<'_>) -> Result<(), Error> {
+        let Span { at, bytes, passes, piece } = span;
         if bytes == 0 {
             return self.opened.check(at, bytes);
         }
@@ -175,9 +169,5 @@ impl Daq for Mapped {
 
     fn write(&mut self, at: u64, from: &[u8]) -> Result<(), Error> {
         self.opened.put(at, from)
-    }
-
-    fn costs(&mut self) -> Result<Option<Costs>, Error> {
-        Ok(None)
     }
 }

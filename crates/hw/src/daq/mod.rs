@@ -138,6 +138,22 @@ pub struct Costs {
     pub stall_ns: u64,
 }
 
+/// Which bytes a stream hands over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span {
+    /// The address of the first.
+    pub at: u64,
+    /// How many.
+    pub bytes: u64,
+    /// How often all of them.
+    pub passes: u64,
+    /// The most bytes of a piece. The last of a pass may be shorter, and a driver's own buffers may be smaller.
+    pub piece: usize,
+}
+
+/// Takes the pieces of a stream.
+pub type Take<'t> = &'t mut dyn FnMut(&[u8]) -> ControlFlow<()>;
+
 /// A source of data that was opened.
 pub trait Daq: Send {
     /// What it is.
@@ -149,20 +165,12 @@ pub trait Daq: Send {
     /// What the device or the system said, with the path; a source that ends before names both lengths.
     fn read(&mut self, at: u64, to: &mut [u8]) -> Result<(), Error>;
 
-    /// Hands over `bytes` bytes from address `at`, `passes` times over, in order and in pieces of at most `piece` bytes
-    /// (the last of a pass may be shorter; a driver's own buffers may be smaller), while the next ones are on their way
-    /// where the way of access can. A piece is only valid in the call. `take` ends the stream early with `Break`.
+    /// Hands over the bytes of a span in order, while the next ones are on their way where the way of access can. A piece
+    /// is only valid in the call. `take` ends the stream early with `Break`.
     ///
     /// # Errors
     /// As for [`Daq::read`].
-    fn stream(
-        &mut self,
-        at: u64,
-        bytes: u64,
-        passes: u64,
-        piece: usize,
-        take: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
-    ) -> Result<(), Error>;
+    fn stream(&mut self, span: Span, take: Take<'_>) -> Result<(), Error>;
 
     /// Writes to address `at`, where the device and the way it was opened allow it.
     ///
@@ -171,7 +179,12 @@ pub trait Daq: Send {
     fn write(&mut self, at: u64, from: &[u8]) -> Result<(), Error>;
 
     /// What its transfers cost since the last call; `None` where the driver does not tell.
-    fn costs(&mut self) -> Result<Option<Costs>, Error>;
+    ///
+    /// # Errors
+    /// [`Error::Source`].
+    fn costs(&mut self) -> Result<Option<Costs>, Error> {
+        Ok(None)
+    }
 
     /// Its acquisition, where it has one.
     fn digitizer(&mut self) -> Option<&mut dyn Digitizer> {

@@ -1,11 +1,10 @@
 //! read() and pread() of anything that can be read.
 
-use std::ops::ControlFlow;
 use std::path::Path;
 
 use super::opened::{Opened, of_stream};
 use super::pieces::pieces;
-use super::{About, Costs, Daq, Options};
+use super::{About, Daq, Options, Span, Take};
 use crate::memory::Buffer;
 use crate::{Error, Root};
 
@@ -41,14 +40,8 @@ impl Daq for Reader {
         self.opened.fill(at, to)
     }
 
-    fn stream(
-        &mut self,
-        at: u64,
-        bytes: u64,
-        passes: u64,
-        piece: usize,
-        take: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
-    ) -> Result<(), Error> {
+    fn stream(&mut self, span: Span, take: Take<'_>) -> Result<(), Error> {
+        let Span { at, bytes, passes, piece } = span;
         self.opened.check_start(at, bytes)?;
         for one in pieces(at, bytes, passes, piece.min(self.buffer.len())) {
             let to = &mut self.buffer.bytes_mut()[..one.len];
@@ -63,9 +56,5 @@ impl Daq for Reader {
     fn write(&mut self, at: u64, from: &[u8]) -> Result<(), Error> {
         self.opened.check_start(at, from.len() as u64)?;
         self.opened.put(at, from)
-    }
-
-    fn costs(&mut self) -> Result<Option<Costs>, Error> {
-        Ok(None)
     }
 }

@@ -33,7 +33,7 @@ fn numbered(len: usize) -> (NamedTempFile, Vec<u8>) {
 
 fn collect(daq: &mut dyn Daq, at: u64, bytes: u64, passes: u64, piece: usize) -> Result<Vec<u8>, Error> {
     let mut all = Vec::new();
-    daq.stream(at, bytes, passes, piece, &mut |part| {
+    daq.stream(Span { at, bytes, passes, piece }, &mut |part| {
         assert!(part.len() <= piece && !part.is_empty());
         all.extend_from_slice(part);
         ControlFlow::Continue(())
@@ -94,7 +94,7 @@ fn a_stream_ends_where_its_taker_wants_and_can_begin_again() {
             calls += 1;
             if calls == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
-        daq.stream(0, 100_000, 5, 4096, take).unwrap();
+        daq.stream(Span { at: 0, bytes: 100_000, passes: 5, piece: 4096 }, take).unwrap();
         assert_eq!(calls, 2);
         assert_eq!(collect(&mut *daq, 0, 100_000, 1, 4096).unwrap(), bytes);
     }
@@ -106,7 +106,7 @@ fn a_taker_that_panics_leaves_no_request_behind() {
     for access in FILE_WAYS {
         let Some(mut daq) = open_if_there(file.path(), access) else { continue };
         let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            daq.stream(0, 100_000, 1, 4096, &mut |_| panic!("on purpose"))
+            daq.stream(Span { at: 0, bytes: 100_000, passes: 1, piece: 4096 }, &mut |_| panic!("on purpose"))
         }));
         assert!(panicked.is_err());
         assert_eq!(collect(&mut *daq, 0, 100_000, 1, 4096).unwrap(), bytes);
@@ -119,7 +119,7 @@ fn a_file_cut_short_while_it_is_read_is_an_error() {
         let (file, _) = numbered(1 << 20);
         let Some(mut daq) = open_if_there(file.path(), access) else { continue };
         let mut sum = 0u64;
-        let result = daq.stream(0, 1 << 20, 1, 8192, &mut |part| {
+        let result = daq.stream(Span { at: 0, bytes: 1 << 20, passes: 1, piece: 8192 }, &mut |part| {
             file.as_file().set_len(5000).unwrap();
             // Touches what is gone now.
             sum += part.iter().map(|byte| u64::from(*byte)).sum::<u64>();

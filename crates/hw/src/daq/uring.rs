@@ -11,7 +11,7 @@ use io_uring::{IoUring, opcode, types};
 use super::direct::{self, Align, copy};
 use super::opened::{Opened, of_stream};
 use super::pieces::{Window, pieces, whole};
-use super::{About, Costs, Daq, Options};
+use super::{About, Daq, Options, Span, Take};
 use crate::memory::Buffer;
 use crate::{Error, Root};
 
@@ -163,12 +163,8 @@ impl Uring {
     }
 
     /// Reads a range piece by piece, into `into` or else into the slots, and hands each over in its turn.
-    fn run(
-        &mut self,
-        (at, bytes, passes, piece): (u64, u64, u64, usize),
-        into: Option<NonNull<u8>>,
-        take: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
-    ) -> Result<(), Error> {
+    fn run(&mut self, span: Span, into: Option<NonNull<u8>>, take: Take<'_>) -> Result<(), Error> {
+        let Span { at, bytes, passes, piece } = span;
         let window = Window::new(at, bytes, self.align.offset);
         let size = whole(piece.min(self.piece), self.align.offset).min(self.piece);
         let fail = |this: &Self, err| this.opened.failed("work with io_uring".to_owned(), err);
@@ -250,7 +246,8 @@ impl Daq for Uring {
         let (body, tail) = to.split_at_mut(whole);
         let done = if self.align.fits(at, body) {
             let into = NonNull::from(&mut *body).cast();
-            let done = self.run((at, body.len() as u64, 1, usize::MAX), Some(into), &mut |_| ControlFlow::Continue(()));
+            let body_of = Span { at, bytes: body.len() as u64, passes: 1, piece: usize::MAX };
+            let done = self.run(body_of, Some(into), &mut |_| ControlFlow::Continue(()));
             self.drain();
             done
         } else {
@@ -259,18 +256,11 @@ impl Daq for Uring {
         done.and_then(|()| copy(self, at + whole as u64, tail)).map_err(|err| of_stream(err, at, len))
     }
 
-    fn stream(
-        &mut self,
-        at: u64,
-        bytes: u64,
-        passes: u64,
-        piece: usize,
-        take: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
-    ) -> Result<(), Error> {
-        self.opened.check(at, bytes)?;
+    fn stream(&mut self, span: Span, take: Take<'_>) -> Result<(), Error> {
+        self.opened.check(span.at, span.bytes)?;
         // A call before may have ended by a panic of `take`.
         self.drain();
-        let done = self.run((at, bytes, passes, piece), None, take);
+        let done = self.run(span, None, take);
         self.drain();
         done
     }
@@ -278,10 +268,6 @@ impl Daq for Uring {
     fn write(&mut self, at: u64, from: &[u8]) -> Result<(), Error> {
         super::check_aligned(&self.opened.about, at, from.len() as u64)?;
         self.opened.put(at, from)
-    }
-
-    fn costs(&mut self) -> Result<Option<Costs>, Error> {
-        Ok(None)
     }
 }
 

@@ -7,7 +7,6 @@ mod memory;
 mod options;
 
 use std::io;
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -18,7 +17,7 @@ pub use self::options::{KEYS, Model, Options};
 use super::opened::failed;
 use super::pieces::{pieces, whole};
 use super::samples::Origin;
-use super::{About, Costs, Daq, Digitizer, End, Setup, Trigger};
+use super::{About, Costs, Daq, Digitizer, End, Setup, Span, Take, Trigger};
 use crate::Error;
 
 /// What the paths of synthetic boards begin with.
@@ -180,11 +179,7 @@ impl Fake {
     }
 
     /// The engine fills one buffer while the last ones are worked on, as long as one is free.
-    fn ring(
-        &mut self,
-        list: impl Iterator<Item = super::pieces::Piece>,
-        take: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
-    ) -> Result<(), Error> {
+    fn ring(&mut self, list: impl Iterator<Item = super::pieces::Piece>, take: Take<'_>) -> Result<(), Error> {
         let mut buffer = std::mem::take(&mut self.buffer);
         let mut freed: Vec<Instant> = vec![Instant::now(); self.depth as usize];
         let mut idle = Instant::now();
@@ -265,14 +260,8 @@ impl Daq for Fake {
         self.read_chunks(at, to)
     }
 
-    fn stream(
-        &mut self,
-        at: u64,
-        bytes: u64,
-        passes: u64,
-        piece: usize,
-        take: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
-    ) -> Result<(), Error> {
+    fn stream(&mut self, span: Span, take: Take<'_>) -> Result<(), Error> {
+        let Span { at, bytes, passes, piece } = span;
         self.check(at, bytes)?;
         let list = pieces(at, bytes, passes, whole(piece.min(self.buffer.len()), ALIGN));
         if self.about.access == Access::Ring {

@@ -1,3 +1,5 @@
+use std::ops::ControlFlow;
+
 use super::*;
 use crate::{Root, daq};
 
@@ -43,7 +45,7 @@ fn every_channel_of_every_acquisition_holds_its_samples_in_every_mode() {
                 streamed.extend_from_slice(piece);
                 ControlFlow::Continue(())
             };
-            board.stream(0, all.len() as u64, 2, 1000, take).unwrap();
+            board.stream(Span { at: 0, bytes: all.len() as u64, passes: 2, piece: 1000 }, take).unwrap();
             assert_eq!(streamed, [all.clone(), all].concat());
         }
     }
@@ -58,7 +60,7 @@ fn a_transfer_takes_the_time_of_its_rate_and_a_ring_overlaps_it_with_the_work() 
             std::thread::sleep(Duration::from_millis(1));
             ControlFlow::Continue(())
         };
-        board.stream(0, 2 << 20, 1, usize::MAX, take).unwrap();
+        board.stream(Span { at: 0, bytes: 2 << 20, passes: 1, piece: usize::MAX }, take).unwrap();
         let costs = board.costs().unwrap().unwrap();
         assert_eq!(costs.dma_bytes, 2 << 20);
         assert_eq!(board.costs().unwrap(), Some(Costs::default()));
@@ -77,7 +79,7 @@ fn a_slow_consumer_makes_the_ring_wait() {
         std::thread::sleep(Duration::from_millis(1));
         ControlFlow::Continue(())
     };
-    board.stream(0, 1 << 20, 1, usize::MAX, take).unwrap();
+    board.stream(Span { at: 0, bytes: 1 << 20, passes: 1, piece: usize::MAX }, take).unwrap();
     let costs = board.costs().unwrap().unwrap();
     assert!(costs.stalls > 0 && costs.stall_ns > 1_000_000, "{costs:?}");
 }

@@ -10,7 +10,6 @@ pub mod uapi;
 
 use std::fs::File;
 use std::io;
-use std::ops::ControlFlow;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
@@ -23,7 +22,7 @@ use self::uapi::{
 use super::direct::copy;
 use super::opened::{Opened, of_stream};
 use super::pieces::{pieces, whole};
-use super::{About, Costs, Daq, Digitizer, Options, check_aligned};
+use super::{About, Costs, Daq, Digitizer, Options, Span, Take, check_aligned};
 use crate::memory::Buffer;
 use crate::probe::sys;
 use crate::{Error, Root, pci};
@@ -246,17 +245,11 @@ impl Daq for Board {
         self.opened.fill(at, to)
     }
 
-    fn stream(
-        &mut self,
-        at: u64,
-        bytes: u64,
-        passes: u64,
-        piece: usize,
-        take: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
-    ) -> Result<(), Error> {
+    fn stream(&mut self, span: Span, take: Take<'_>) -> Result<(), Error> {
+        let Span { at, bytes, passes, piece } = span;
         self.check(at, bytes)?;
         let buffer = match &mut self.how {
-            How::Ring(ring) => return ring.stream(&self.opened, (at, bytes, passes), piece, take),
+            How::Ring(ring) => return ring.stream(&self.opened, span, take),
             How::Read(buffer) => buffer,
         };
         check_aligned(&self.opened.about, at, bytes)?;

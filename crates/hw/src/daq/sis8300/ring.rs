@@ -1,7 +1,6 @@
 //! The driver's DMA buffers, mapped: the engine fills one while another is worked on, and nothing is copied.
 
 use std::io;
-use std::ops::ControlFlow;
 
 use super::call;
 use super::uapi::{
@@ -9,9 +8,9 @@ use super::uapi::{
     SIS8300_IOC_RING_START, SIS8300_IOC_RING_STOP, SIS8300_RING_BUFFERS_MAX, SIS8300_RING_BUFFERS_MIN,
 };
 use crate::Error;
-use crate::daq::Options;
 use crate::daq::opened::Opened;
 use crate::daq::pieces::{Window, pieces, whole};
+use crate::daq::{Options, Span, Take};
 use crate::probe::sys::{self, Mapping};
 
 /// Buffers unless the caller says otherwise: one is filled, one is worked on, and two absorb delays.
@@ -68,14 +67,9 @@ impl Ring {
         self.buffers
     }
 
-    /// Hands over what lies at `range` (address, bytes, passes).
-    pub fn stream(
-        &mut self,
-        opened: &Opened,
-        (at, bytes, passes): (u64, u64, u64),
-        piece: usize,
-        take: &mut dyn FnMut(&[u8]) -> ControlFlow<()>,
-    ) -> Result<(), Error> {
+    /// Hands over the bytes of a span.
+    pub fn stream(&mut self, opened: &Opened, span: Span, take: Take<'_>) -> Result<(), Error> {
+        let Span { at, bytes, passes, piece } = span;
         if bytes == 0 || passes == 0 {
             return Ok(());
         }
