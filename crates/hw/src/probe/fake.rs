@@ -223,7 +223,7 @@ impl Probe for Fake {
         let mut outcomes = self.outcomes(&cpus, &[0], &[LATENCY]);
         let mut samples = Vec::new();
         let mut device = self.device.clone();
-        let mut run = Run::new(self, watch, portion.count * cpus.len() as u64);
+        let mut run = Run::new(self, watch, portion.count.saturating_mul(cpus.len() as u64));
         let mut ended = ended.or_else(|| run.gone());
         let (base_ps, what) = match plan.test {
             MmioTest::Read => (480_000, 0),
@@ -236,7 +236,7 @@ impl Probe for Fake {
             let place_ps = if plan.test == MmioTest::Write { 0 } else { self.place_ps(cpu) };
             let until_ns = match portion.duration_ns {
                 0 => u64::MAX,
-                duration => run.now_ns + duration,
+                duration => run.now_ns.saturating_add(duration),
             };
             let mut left = portion.count;
             while ended.is_none() && (left > 0 || portion.count == 0) && run.now_ns < until_ns {
@@ -277,7 +277,7 @@ impl Probe for Fake {
         let (cpus, ended) = self.check_cpus(portion.cpus.iter());
         let hops: Vec<u16> = (0..self.options().hops).collect();
         let mut outcomes = self.outcomes(&cpus, &hops, &[LATENCY]);
-        let mut run = Run::new(self, watch, portion.count * outcomes.len() as u64);
+        let mut run = Run::new(self, watch, portion.count.saturating_mul(outcomes.len() as u64));
         let mut ended = ended.or_else(|| run.gone());
         for of_cpu in outcomes.chunks_mut(hops.len()) {
             for _ in 0..portion.count {
@@ -316,7 +316,7 @@ impl Probe for Fake {
         let (cpus, ended) = self.check_cpus(std::iter::once(cpu).chain(plan.trigger_cpu));
         let mut outcomes = self.outcomes(&cpus[..cpus.len().min(1)], &vectors, &[TRIGGER_TO_HANDLER, ENTRY_TO_ACK]);
         let mut samples = Vec::new();
-        let mut run = Run::new(self, watch, plan.count * outcomes.len() as u64);
+        let mut run = Run::new(self, watch, plan.count.saturating_mul(outcomes.len() as u64));
         let mut ended = ended.or_else(|| run.gone());
         for outcome in &mut outcomes {
             let mut counts = Counts::default();

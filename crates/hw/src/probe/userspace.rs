@@ -88,7 +88,7 @@ pub fn measure<T: Target>(targets: &[T], job: &Job, watch: &dyn Watch) -> Result
     let measured_hz = clock::measured_hz();
     let hz = clock::stated_hz().unwrap_or(measured_hz);
     let cpus: Vec<u32> = job.portion.cpus.iter().collect();
-    let total = job.portion.count * (cpus.len() * targets.len()) as u64;
+    let total = job.portion.count.saturating_mul((cpus.len() * targets.len()) as u64);
     let locked = Locked::now();
     let shared = Shared {
         stop: AtomicBool::new(false),

@@ -2,6 +2,7 @@
 
 use pciescope_core::Bdf;
 
+use super::super::register;
 use super::machine::{BAR0_BYTES, BAR2_BYTES};
 use crate::Error;
 
@@ -38,22 +39,15 @@ impl Device {
 
     /// Refuses an access that the device does not have.
     pub fn check(&self, bdf: Bdf, bar: u8, offset: u64, width: u8) -> Result<(), Error> {
-        let refuse = |field, value: String, why: &str| Err(Error::Plan { bdf, field, value, why: why.to_owned() });
         let len = match bar {
             0 => BAR0_BYTES,
             2 => BAR2_BYTES,
-            _ => return refuse("BAR", bar.to_string(), "the device has BAR 0 and BAR 2"),
+            _ => {
+                let why = "the device has BAR 0 and BAR 2".to_owned();
+                return Err(Error::Plan { bdf, field: "BAR", value: bar.to_string(), why });
+            }
         };
-        if ![1, 2, 4, 8].contains(&width) {
-            return refuse("width", width.to_string(), "an access has 1, 2, 4 or 8 bytes");
-        }
-        if offset.checked_add(u64::from(width)).is_none_or(|end| end > len) {
-            return Err(Error::OutsideBar { bdf, bar, offset, len });
-        }
-        if offset % u64::from(width) != 0 {
-            return refuse("offset", format!("{offset:#x}"), "it is not a multiple of the width");
-        }
-        Ok(())
+        register::check(bdf, bar, offset, width, len)
     }
 
     /// Reads a checked place.

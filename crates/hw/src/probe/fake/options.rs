@@ -1,6 +1,5 @@
 //! What `--backend fake:...` can be told.
 
-use std::fmt;
 use std::str::FromStr;
 
 use crate::Error;
@@ -178,50 +177,13 @@ fn parse_ps(part: &str, text: &str) -> Result<u64, String> {
     }
 }
 
-impl fmt::Display for Options {
-    /// The shortest text that parses to the same options: only what differs from the default.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let d = Options::default();
-        let mut parts = Vec::new();
-        let mut number = |key: &str, now: u64, default: u64, unit: &str| {
-            if now != default {
-                parts.push(format!("{key}={now}{unit}"));
-            }
-        };
-        number("seed", self.seed, d.seed, "");
-        number("cpus", self.cpus.into(), d.cpus.into(), "");
-        number("nodes", self.nodes.into(), d.nodes.into(), "");
-        number("vectors", self.vectors.into(), d.vectors.into(), "");
-        number("hops", self.hops.into(), d.hops.into(), "");
-        number("delay", self.delay_ns, 0, "ns");
-        number("irq-delay", self.irq_delay_ns, 0, "ns");
-        number("quantum", self.quantum_ps, d.quantum_ps, "ps");
-        number("ones-after", self.ones_after, 0, "");
-        number("remove-after", self.remove_after, 0, "");
-        number("unbind-after", self.unbind_after, 0, "");
-        number("lose", self.lose, 0, "");
-        number("double", self.double, 0, "");
-        number("wrong-cpu", self.wrong_cpu, 0, "");
-        number("offline", self.offline.map_or(u64::MAX, u64::from), u64::MAX, "");
-        number("outlier", self.outlier.map_or(u64::MAX, u64::from), u64::MAX, "");
-        number("raw-lost", self.raw_lost, 0, "");
-        number("slow", self.slow_ns, 0, "ns");
-        for (set, key) in [(self.refuse, "refuse"), (self.emulated, "emulated")] {
-            if set {
-                parts.push(key.to_owned());
-            }
-        }
-        f.write_str(&parts.join(","))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn every_key_is_read_and_printed_back() {
-        let mut text = Vec::new();
+    fn every_key_changes_something_of_its_own() {
+        let (mut text, mut seen) = (Vec::new(), Vec::new());
         for (key, _) in KEYS {
             let one = match key.split_once('=') {
                 Some((name, "T")) => format!("{name}=3us"),
@@ -231,11 +193,11 @@ mod tests {
             };
             let options: Options = one.parse().unwrap();
             assert_ne!(options, Options::default(), "{one} changed nothing");
-            assert_eq!(options.to_string().parse::<Options>().unwrap(), options);
+            assert!(!seen.contains(&options), "{one} changes what another does");
+            seen.push(options);
             text.push(one);
         }
         let all: Options = text.join(",").parse().unwrap();
-        assert_eq!(all.to_string().parse::<Options>().unwrap(), all);
         assert_eq!((all.delay_ns, all.quantum_ps, all.slow_ns), (3_000, 3_000_000, 1_000_000));
     }
 
