@@ -131,7 +131,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         },
         cpu: args.cpu,
         duration: Duration::from_nanos(args.duration),
-        label: args.output.label.clone(),
+        label: args.output.file.label.clone(),
     };
     if task.cpu.is_some() && task.threads != 1 {
         return Err(Refusal::new(

@@ -12,7 +12,7 @@ use pciescope_core::{Bdf, Environment, Finding, Function, Identity, Metric, Reco
 use pciescope_hw::doctor::{self, CHECKS, Check, Examined, Machine, Readings, Unseen};
 use pciescope_hw::{Root, environment, pci};
 
-use super::output::{Form, Output, create};
+use super::output::{FileArgs, Form, Output};
 use super::{Ctx, Refusal};
 use crate::args;
 use silence::Silences;
@@ -70,17 +70,8 @@ pub struct Args {
     #[arg(short, long)]
     json: bool,
 
-    /// Write the records (JSON lines) to FILE too
-    #[arg(short, long, value_name = "FILE")]
-    output: Option<PathBuf>,
-
-    /// Replace FILE if it exists
-    #[arg(long)]
-    overwrite: bool,
-
-    /// What to call this run: records, tables and pages carry it
-    #[arg(long, value_name = "TEXT")]
-    label: Option<String>,
+    #[command(flatten)]
+    file: FileArgs,
 }
 
 fn check(name: &str) -> Result<&'static Check, String> {
@@ -95,9 +86,9 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     }
     let silences = Silences::read(ctx, &args.silence, &args.silence_file)?;
     let checks = chosen(&args)?;
-    let file = args.output.as_deref().map(|path| create(path, args.overwrite)).transpose()?;
+    let file = args.file.create()?;
     let form = if args.json { Form::Json } else { Form::Findings };
-    let mut output = Output::new(form, Box::new(io::stdout()), file, args.label.clone());
+    let mut output = Output::new(form, Box::new(io::stdout()), file, args.file.label.clone());
     let functions = pci::functions(&ctx.root)?;
     let subjects = subjects(&functions, &args.functions)?;
 
@@ -272,7 +263,7 @@ fn records(
     machine.environment = Some(environment);
     let of = |function: Function| Record { device: Some(function.clone()), ..record(function.bdf) };
     let mut records: Vec<Record> = std::iter::once(machine).chain(functions.into_iter().map(of)).collect();
-    let (identity, now) = (Identity::new("doctor", args.label.clone()), SystemTime::now());
+    let (identity, now) = (Identity::new("doctor", args.file.label.clone()), SystemTime::now());
     records.iter_mut().for_each(|record| identity.mark(record, now));
     records
 }

@@ -24,6 +24,17 @@ pub struct OutputArgs {
     #[arg(long)]
     pub csv: bool,
 
+    #[command(flatten)]
+    pub file: FileArgs,
+
+    /// Show every row of long tables
+    #[arg(long)]
+    pub all: bool,
+}
+
+/// The options of every verb that writes records to a file.
+#[derive(Debug, clap::Args)]
+pub struct FileArgs {
     /// Write the records (JSON lines) to FILE too; it is created before anything is measured
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
@@ -35,10 +46,16 @@ pub struct OutputArgs {
     /// What to call this run: records, tables and pages carry it
     #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
     pub label: Option<String>,
+}
 
-    /// Show every row of long tables
-    #[arg(long)]
-    pub all: bool,
+impl FileArgs {
+    /// Creates the file, if one is asked for.
+    ///
+    /// # Errors
+    /// A file that holds something already or cannot be created.
+    pub fn create(&self) -> anyhow::Result<Option<File>> {
+        self.output.as_deref().map(|path| create(path, self.overwrite)).transpose()
+    }
 }
 
 type Out = Box<dyn Write>;
@@ -90,13 +107,13 @@ impl Output {
     /// # Errors
     /// A file that exists already or cannot be created.
     pub fn open(args: &OutputArgs) -> anyhow::Result<Self> {
-        let file = args.output.as_deref().map(|path| create(path, args.overwrite)).transpose()?;
+        let file = args.file.create()?;
         let form = match (args.json, args.csv) {
             (true, _) => Form::Json,
             (_, true) => Form::Csv(b','),
             _ => Form::Tables { all: args.all },
         };
-        Ok(Output::new(form, Box::new(io::stdout()), file, args.label.clone()))
+        Ok(Output::new(form, Box::new(io::stdout()), file, args.file.label.clone()))
     }
 
     /// The same, with a file for raw samples.
@@ -105,7 +122,7 @@ impl Output {
     /// As for [`Output::open`].
     pub fn with_raw(args: &OutputArgs, raw: Option<&Path>) -> anyhow::Result<Self> {
         let output = Output::open(args)?;
-        Ok(Output { raw: raw.map(|path| RawFile::create(path, args.overwrite)).transpose()?, ..output })
+        Ok(Output { raw: raw.map(|path| RawFile::create(path, args.file.overwrite)).transpose()?, ..output })
     }
 
     /// Shows records in `form` on `out`, and writes them to `file` too.
@@ -188,7 +205,7 @@ fn width() -> usize {
 
 /// Creates a file for results. One that holds something is data and is not replaced without being told to;
 /// devices, pipes and empty files are taken as they are.
-pub fn create(path: &Path, overwrite: bool) -> anyhow::Result<File> {
+fn create(path: &Path, overwrite: bool) -> anyhow::Result<File> {
     let holds_data = path.metadata().is_ok_and(|meta| meta.is_file() && meta.len() > 0);
     if holds_data && !overwrite {
         return Err(Refusal::new(

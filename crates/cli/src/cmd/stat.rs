@@ -5,7 +5,6 @@ mod list;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::builder::NonEmptyStringValueParser;
@@ -14,7 +13,7 @@ use pciescope_core::plan::StatPlan;
 use pciescope_hw::environment;
 
 use self::host::Command;
-use super::output::{Form, Output, create};
+use super::output::{FileArgs, Form, Output};
 use super::{Ctx, Refusal};
 use crate::args::{positive, time_ns};
 
@@ -73,9 +72,12 @@ pub struct Args {
     command: Vec<OsString>,
 }
 
+/// What `-o` does here, other than elsewhere.
+const FILE: &str = "Write to FILE: with -j or -x instead of printing, else the records beside the table";
+
 /// The options that say where the results go.
 #[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Output")]
+#[command(next_help_heading = "Output", mut_arg("output", |output| output.help(FILE)))]
 pub struct OutputArgs {
     /// Print the records, one JSON object a line, as they are completed
     #[arg(short, long, conflicts_with = "separator")]
@@ -85,24 +87,15 @@ pub struct OutputArgs {
     #[arg(short = 'x', long = "csv", value_name = "SEP", value_parser = separator)]
     pub separator: Option<u8>,
 
-    /// Write to FILE: with -j or -x instead of printing, else the records beside the table
-    #[arg(short, long, value_name = "FILE")]
-    pub output: Option<PathBuf>,
-
-    /// Replace FILE if it exists
-    #[arg(long)]
-    pub overwrite: bool,
-
-    /// What to call this run: records, tables and pages carry it
-    #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
-    pub label: Option<String>,
+    #[command(flatten)]
+    pub file: FileArgs,
 }
 
 impl OutputArgs {
     /// Opens everything, so that a mistake shows before anything is counted. Beside a command the standard output is the
     /// command's.
     fn open(&self, has_command: bool, several: bool) -> anyhow::Result<Output> {
-        let mut file = self.output.as_deref().map(|path| create(path, self.overwrite)).transpose()?;
+        let mut file = self.file.create()?;
         let form = match self.separator {
             Some(separator) => Form::Csv(separator),
             None if self.json => Form::Json,
@@ -113,7 +106,7 @@ impl OutputArgs {
             None if has_command => Box::new(io::stderr()),
             None => Box::new(io::stdout()),
         };
-        Ok(Output::new(form, out, file, self.label.clone()))
+        Ok(Output::new(form, out, file, self.file.label.clone()))
     }
 }
 
@@ -132,7 +125,7 @@ pub fn place(text: &str) -> Result<Place, String> {
         Ok(bdf) => Ok(Place::Function(bdf)),
         Err(_) if text.contains('/') => Err("name events with -e".to_owned()),
         Err(_) if text.contains(':') => {
-            Err("it is no PCI address: write it as lspci -D does, for example 0000:02:00.0".to_owned())
+            Err("not a PCI address; use the form of lspci -D, for example 0000:02:00.0".to_owned())
         }
         Err(_) => Ok(Place::Pmus(text.to_owned())),
     }
