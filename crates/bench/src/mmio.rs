@@ -29,11 +29,11 @@ pub fn measure(plan: &MmioPlan, probe: &mut dyn Probe, run: &mut Run<'_>) -> Res
     let test = plan.test.name();
     let safe = registers::safe_read(&run.function, plan.bar, plan.offset, plan.width);
     let register = safe.filter(|_| plan.test == MmioTest::Read);
-    let looked = match look(plan, register.as_ref(), probe) {
-        Ok(looked) => looked,
+    let check = match check_target(plan, register.as_ref(), probe) {
+        Ok(check) => check,
         Err(err) => return Err(run.refuse(test, err)),
     };
-    if let Some(failure) = looked.failure {
+    if let Some(failure) = check.failure {
         return run.put_failure(test, failure);
     }
     let parent = Parent::measure(plan, probe, run);
@@ -54,12 +54,12 @@ pub fn measure(plan: &MmioPlan, probe: &mut dyn Probe, run: &mut Run<'_>) -> Res
         target: &|_| target.clone(),
         complete: &|outcome, method| {
             outcome.metrics.extend(floors.clone());
-            outcome.metrics.insert("check_reads".to_owned(), Metric::count(looked.reads));
+            outcome.metrics.insert("check_reads".to_owned(), Metric::count(check.reads));
             if let Some(rtt_ns) = parent.by_cpu.get(&outcome.cpu) {
                 outcome.metrics.insert("parent_config_rtt_ns".to_owned(), Metric::ns(*rtt_ns));
             }
             method.notes.extend(parent.note.clone());
-            outcome.warnings.extend(looked.warnings.iter().cloned());
+            outcome.warnings.extend(check.warnings.iter().cloned());
         },
     };
     course.run(run, &mut |portion, watch| probe.mmio(plan, portion, watch))
@@ -67,27 +67,27 @@ pub fn measure(plan: &MmioPlan, probe: &mut dyn Probe, run: &mut Run<'_>) -> Res
 
 /// The results of two reads of the target before the run.
 #[derive(Default)]
-struct Looked {
+struct TargetCheck {
     reads: u64,
     warnings: Vec<Warning>,
     failure: Option<Failure>,
 }
 
 /// Reads the target twice, unless the test only writes: the register's reads may have side effects then.
-fn look(
+fn check_target(
     plan: &MmioPlan,
     register: Option<&SafeRegister>,
     probe: &mut dyn Probe,
-) -> Result<Looked, pciescope_hw::Error> {
+) -> Result<TargetCheck, pciescope_hw::Error> {
     if plan.test == MmioTest::Write {
-        return Ok(Looked::default());
+        return Ok(TargetCheck::default());
     }
     let first = probe.read(plan.bar, plan.offset, plan.width)?;
     let second = probe.read(plan.bar, plan.offset, plan.width)?;
     let place = format!("{}: BAR{}+{:#x}", plan.bdf, plan.bar, plan.offset);
-    let mut looked = Looked { reads: 2, ..Looked::default() };
+    let mut check = TargetCheck { reads: 2, ..TargetCheck::default() };
     if [first, second].contains(&all_ones(plan.width)) && !plan.ones_ok {
-        looked.failure = Some(Failure {
+        check.failure = Some(Failure {
             code: "all-ones".to_owned(),
             text: format!(
                 "{place} reads {:#x}: the device is gone, asleep or does not decode it",
@@ -95,23 +95,23 @@ fn look(
             ),
             hint: Some("see `pciescope list`; if all-ones is a value of this register, add --ones-ok".to_owned()),
         });
-        return Ok(looked);
+        return Ok(check);
     }
     if first != second {
-        looked.warnings.push(Warning {
+        check.warnings.push(Warning {
             code: "unstable-register".to_owned(),
             text: format!("{place} read {first:#x} and then {second:#x}: reading may have side effects"),
             hint: "take a register that only identifies the device".to_owned(),
         });
     }
     if let Some(register) = register.filter(|register| !register.is_expected(first)) {
-        looked.warnings.push(Warning {
+        check.warnings.push(Warning {
             code: "unexpected-value".to_owned(),
             text: format!("{place} read {first:#x}, which is not what {} holds by {}", register.name, register.source),
             hint: "name the register with --bar and --offset if the device is another one".to_owned(),
         });
     }
-    Ok(looked)
+    Ok(check)
 }
 
 fn all_ones(width: u8) -> u64 {

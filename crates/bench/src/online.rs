@@ -1,4 +1,4 @@
-//! Whether the CPUs of a plan stay online: a probe that works on one CPU does not see another one go.
+//! Whether the CPUs of a plan stay online. A probe that works on one CPU does not notice when another goes offline.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use pciescope_hw::probe::Watch;
 use pciescope_hw::{Root, topology};
 
 /// How often the kernel's list is read.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL: Duration = Duration::from_millis(50);
 
 /// Watches the CPUs of a plan.
 pub(crate) struct Online<'a> {
@@ -32,7 +32,7 @@ impl<'a> Online<'a> {
     pub fn gone(&self) -> Option<u32> {
         let root = self.root?;
         let mut seen = self.seen.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        if seen.gone.is_none() && seen.at.is_none_or(|at| at.elapsed() >= LOOK) {
+        if seen.gone.is_none() && seen.at.is_none_or(|at| at.elapsed() >= POLL) {
             seen.at = Some(Instant::now());
             // A list that cannot be read says nothing against a CPU.
             seen.gone = topology::online(root).ok().and_then(|online| self.cpus.minus(&online).iter().next());
@@ -71,10 +71,10 @@ mod tests {
         let online = Online::new(Some(&root), &cpus);
         assert_eq!(online.gone(), None);
         std::fs::write(&list, "0-2\n").unwrap();
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL);
         assert_eq!(online.gone(), Some(3));
         std::fs::write(&list, "0-3\n").unwrap();
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL);
         assert_eq!(online.gone(), Some(3));
         assert_eq!(Online::new(None, &cpus).gone(), None);
     }

@@ -76,7 +76,7 @@ impl Error {
     /// What the user can do about it, where there is something.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
-            Error::Bdf { .. } => Some("write it as lspci -D does, for example 0000:02:00.0"),
+            Error::Bdf { .. } => Some("use the form of lspci -D, for example 0000:02:00.0"),
             Error::CpuList { .. } => Some("write it as taskset does, for example 0-3,8"),
             Error::TooLong { .. } => None,
         }

@@ -5,9 +5,10 @@
 //!
 //! # Where to change what
 //!
-//! - `pci`, `config`, `topology`, `environment`, `inventory`: what the machine has. `survey`: the same for `list`.
+//! - `pci`, `config`, `topology`, `environment`, `inventory`: what the machine has.
 //! - `bind`: drivers of functions. `registers`: the table of safe registers. `floor`, `ceiling`: what a link can do.
-//! - `probe`: the backends that take samples, each one file or folder, and `open.rs`.
+//! - `probe`: the backends that take samples, each one file or folder. `probe/open.rs` judges which of them can measure
+//!   a function, also for `list`.
 //! - `probe/trigger.rs`: a device that can raise its own interrupt, together with kmod/pcilat/trigger.c.
 //! - `daq`: what `readout` reads from, each one file with its `open`, and the ways to read (`-B`, also in
 //!   crates/cli/src/cmd/readout/options.rs).

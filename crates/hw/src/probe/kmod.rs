@@ -21,8 +21,8 @@ use super::sys::{self, Interruptible};
 use super::{Portion, Probe, Taken, Watch, failure};
 use crate::{Error, Root};
 
-/// The time between two looks at the progress of a run and at whether the user wants it to end.
-const LOOK: Duration = Duration::from_millis(25);
+/// The time between two readings of a run's progress, and two questions whether the user wants it to end.
+const POLL: Duration = Duration::from_millis(25);
 /// Interrupts after each move of affinity that are not counted: x86 moves an edge interrupt only when it next comes.
 const WARM_UP: u32 = 2;
 
@@ -201,7 +201,7 @@ impl Kmod {
             });
             let mut target = None;
             loop {
-                match hear.recv_timeout(LOOK) {
+                match hear.recv_timeout(POLL) {
                     Ok(thread) => target = Some(thread),
                     Err(RecvTimeoutError::Timeout) => {}
                     // The worker has dropped its end: the run is over.

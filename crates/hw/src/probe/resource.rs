@@ -43,10 +43,12 @@ pub fn is_locked_down(root: &Root) -> bool {
 
 /// Why mapping cannot work, from what the kernel says of itself; `None` where nothing speaks against it.
 pub fn refusal(root: &Root, bdf: Bdf) -> Option<String> {
-    if let Some(driver) = driver(root, bdf) {
-        return Some(format!("the driver {driver} holds the BARs; most kernels then forbid mapping them"));
+    // Named first: it stays when the driver is gone.
+    if is_locked_down(root) {
+        return Some("the kernel is locked down (Secure Boot) and forbids mapping BARs".to_owned());
     }
-    is_locked_down(root).then(|| "the kernel is locked down (Secure Boot) and forbids mapping BARs".to_owned())
+    let driver = driver(root, bdf)?;
+    Some(format!("the driver {driver} holds the BARs; most kernels then forbid mapping them"))
 }
 
 impl Resource {

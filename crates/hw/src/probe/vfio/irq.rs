@@ -25,8 +25,8 @@ const WARM_UP: u32 = 2;
 const SETTLE_NS: u64 = 30_000;
 /// How long before its time a thread is awake for a trigger at a fixed rate.
 const AWAKE: Duration = Duration::from_micros(200);
-/// The longest wait between two looks at whether the user wants the run to end.
-const LOOK: Duration = Duration::from_millis(20);
+/// The time between two questions whether the user wants the run to end.
+const POLL: Duration = Duration::from_millis(20);
 
 /// The device's side of a run, with everything put back when dropped.
 struct Setup<'a> {
@@ -147,7 +147,7 @@ pub fn measure(vfio: &mut Vfio, plan: &IrqPlan, cpu: u32, watch: &dyn Watch) -> 
 
     let measured_hz = clock::measured_hz();
     let hz = clock::stated_hz().unwrap_or(measured_hz);
-    let total = plan.count * vectors.len() as u64;
+    let total = plan.count.saturating_mul(vectors.len() as u64);
     let mut run = Run {
         root: &vfio.root,
         vfio,
@@ -463,7 +463,7 @@ impl Run<'_> {
         let until = Instant::now() + Duration::from_nanos(self.plan.timeout_ns);
         loop {
             let left = until.saturating_duration_since(Instant::now());
-            let came = event.wait(left.min(LOOK)).and_then(|_| event.take());
+            let came = event.wait(left.min(POLL)).and_then(|_| event.take());
             let entry = clock::start();
             match came {
                 Ok(0) if left.is_zero() => return Waited::Late,
