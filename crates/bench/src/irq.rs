@@ -11,7 +11,7 @@ use pciescope_hw::probe::{Portion, Probe, Taken, Watch};
 use pciescope_hw::registers::{SafeRegister, safe_target};
 
 use crate::online::{Online, OnlineWatch};
-use crate::portion::{PortionWatch, note_raw_lost, order_name, refusal};
+use crate::portion::{PortionWatch, note_raw_lost, order_name, refusal, shift};
 use crate::run::{Error, Run};
 
 /// What can stand beside the hardware's interrupts, the nearest to them first.
@@ -222,17 +222,10 @@ fn put_arm(
     run.lose_raw(taken.samples_lost);
     note_raw_lost(&mut taken);
     taken.method.order = order_name(Order::Sequential);
-    let mut samples = taken.samples;
-    for sample in &mut samples {
-        sample.at_ns = sample.at_ns.saturating_add(begin_ns);
-    }
-    run.put_raw(&samples)?;
+    shift(&mut taken, begin_ns);
+    run.put_raw(&taken.samples)?;
     let mut has_said_why = false;
     for mut outcome in taken.outcomes {
-        for histogram in outcome.histograms.values_mut() {
-            histogram.min_at_ns = histogram.min_at_ns.map(|at| at.saturating_add(begin_ns));
-            histogram.max_at_ns = histogram.max_at_ns.map(|at| at.saturating_add(begin_ns));
-        }
         let triggers = outcome.metrics.get("triggers").map_or(0.0, |metric| metric.value);
         if outcome.error.is_none() && triggers < count as f64 {
             outcome.error.clone_from(&taken.failure);

@@ -88,23 +88,16 @@ struct Gathered {
 
 impl Collected {
     /// Adds a portion that began `offset_ns` after the run; hands back its raw samples with times of the run.
-    pub fn add(&mut self, taken: Taken, offset_ns: u64, order: Order) -> Vec<Sample> {
-        let method = self.method.get_or_insert_with(|| taken.method.clone());
+    pub fn add(&mut self, mut taken: Taken, offset_ns: u64, order: Order) -> Vec<Sample> {
+        shift(&mut taken, offset_ns);
+        let method = self.method.get_or_insert(taken.method);
         method.order = order_name(order);
-        for mut outcome in taken.outcomes {
-            for histogram in outcome.histograms.values_mut() {
-                histogram.min_at_ns = histogram.min_at_ns.map(|at| at.saturating_add(offset_ns));
-                histogram.max_at_ns = histogram.max_at_ns.map(|at| at.saturating_add(offset_ns));
-            }
+        for outcome in taken.outcomes {
             let gathered = self.outcomes.entry((outcome.cpu, outcome.index)).or_default();
             gathered.medians_ns.extend(outcome.histograms.get(LATENCY).and_then(|latency| latency.median_ns()));
             gathered.merge(outcome);
         }
-        let mut samples = taken.samples;
-        for sample in &mut samples {
-            sample.at_ns = sample.at_ns.saturating_add(offset_ns);
-        }
-        samples
+        taken.samples
     }
 
     /// Takes the finished outcomes of these CPUs out, by CPU and target.
@@ -287,6 +280,18 @@ impl Course<'_> {
         let mut method = collected.method.clone().unwrap_or_default();
         (self.complete)(&mut outcome, &mut method);
         run.put_outcome(self.test, (self.target)(&outcome), &method, outcome)
+    }
+}
+
+/// Makes times since a call of the probe began times since the run began, `offset_ns` before.
+pub(crate) fn shift(taken: &mut Taken, offset_ns: u64) {
+    for histogram in taken.outcomes.iter_mut().flat_map(|outcome| outcome.histograms.values_mut()) {
+        for at_ns in [&mut histogram.min_at_ns, &mut histogram.max_at_ns].into_iter().flatten() {
+            *at_ns = at_ns.saturating_add(offset_ns);
+        }
+    }
+    for sample in &mut taken.samples {
+        sample.at_ns = sample.at_ns.saturating_add(offset_ns);
     }
 }
 

@@ -95,6 +95,23 @@ impl Histogram {
         Ok(())
     }
 
+    /// Adds one duration, and when it was measured: the times of the smallest and largest are kept.
+    ///
+    /// # Errors
+    /// As for [`Histogram::record_ps`].
+    pub fn record_ps_at(&mut self, value_ps: u64, at_ns: u64) -> Result<(), Error> {
+        let is_first = self.is_empty();
+        let (is_min, is_max) = (is_first || value_ps < self.min_ps, is_first || value_ps > self.max_ps);
+        self.record_ps(value_ps, 1)?;
+        if is_min {
+            self.min_at_ns = Some(at_ns);
+        }
+        if is_max {
+            self.max_at_ns = Some(at_ns);
+        }
+        Ok(())
+    }
+
     /// Replaces what the buckets say of sum, smallest and largest by values known exactly (the kernel module
     /// keeps them beside its buckets).
     ///

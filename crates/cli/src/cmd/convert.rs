@@ -4,12 +4,12 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressStyle};
 use pciescope_bench::convert::{self, SMALLEST, Spec, Task};
 use pciescope_bench::counters::fits;
 use pciescope_convert::{Isa, Store};
 use pciescope_hw::environment;
 
+use super::latency::progress::bar;
 use super::output::{Output, OutputArgs};
 use super::{Ctx, Refusal};
 use crate::args::{count, time_ns};
@@ -142,7 +142,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     }
     let mut output = Output::open(&args.output)?;
     ctx.stop.catch_signals()?;
-    let bar = bar(ctx);
+    let bar = bar(ctx, "{bar:40} {percent:>3} %, {eta} left: {msg}");
     let mut progress = |name: &str, done: usize, rows: usize| {
         bar.set_length(rows as u64);
         bar.set_position(done as u64);
@@ -194,14 +194,6 @@ fn kernels(patterns: &[String], decimate: usize) -> Result<Vec<Spec>, Refusal> {
     }
     all.retain(|spec| patterns.iter().any(|pattern| fits(pattern, &spec.name())));
     Ok(all)
-}
-
-fn bar(ctx: &Ctx) -> ProgressBar {
-    let bar = if ctx.terminal { ProgressBar::no_length() } else { ProgressBar::hidden() };
-    let style = ProgressStyle::with_template("{bar:40} {percent:>3} %, {eta} left: {msg}");
-    bar.set_style(style.expect("the template is a constant that indicatif accepts"));
-    // No ticker: its thread would wake up beside the measurement.
-    bar
 }
 
 /// What is available here.

@@ -4,6 +4,8 @@ use std::arch::asm;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+use pciescope_core::record::Method;
+
 /// The counter's name as a record has it.
 #[cfg(target_arch = "x86_64")]
 pub const NAME: &str = "tsc";
@@ -126,6 +128,27 @@ pub fn stated_hz() -> Option<u64> {
 #[cfg(target_arch = "x86_64")]
 pub fn stated_hz() -> Option<u64> {
     None
+}
+
+/// What a record says of the clock of a probe in user space, for accesses that are timed one by one with interrupts on.
+pub fn method(backend: &str) -> Method {
+    let measured_hz = measured_hz();
+    let hz = stated_hz().unwrap_or(measured_hz);
+    Method {
+        backend: backend.to_owned(),
+        clock: NAME.to_owned(),
+        clock_hz: hz,
+        quantum_ns: 1e9 / hz.max(1) as f64,
+        batch: 1,
+        notes: vec![note(hz, measured_hz)],
+        ..Method::default()
+    }
+}
+
+/// The sentence of a record on how far the clock may be off.
+pub fn note(hz: u64, measured_hz: u64) -> String {
+    let ppm = ppm(hz, measured_hz);
+    format!("The clock counts {measured_hz} Hz by CLOCK_MONOTONIC_RAW, {ppm:+.0} ppm from what was used.")
 }
 
 /// How far `hz` lies from `measured`, in millionths of it.

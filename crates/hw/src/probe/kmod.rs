@@ -291,7 +291,6 @@ impl Kmod {
     fn method(&self, request: &Run, measured_hz: u64) -> Method {
         let is_irq = request.kind == PCILAT_KIND_IRQ;
         let hz = self.info.clock_hz;
-        let ppm = clock::ppm(hz, measured_hz);
         Method {
             backend: "kmod".to_owned(),
             clock: match self.info.clock {
@@ -307,7 +306,7 @@ impl Kmod {
             irqs_off: !is_irq,
             emulated: self.emulated,
             notes: vec![
-                format!("The clock counts {measured_hz} Hz by CLOCK_MONOTONIC_RAW, {ppm:+.0} ppm from what was used."),
+                clock::note(hz, measured_hz),
                 "Percentiles come from buckets 1/256 wide (middle of the bucket: 0.2 % at most); smallest, largest, \
                  mean and count are exact."
                     .to_owned(),

@@ -52,6 +52,11 @@ impl Locked {
     }
 }
 
+/// What a record says where memory could not be locked.
+pub fn not_locked(error: io::Error) -> String {
+    format!("Memory could not be locked ({error}): a page fault may fall into a sample.")
+}
+
 impl Drop for Locked {
     fn drop(&mut self) {
         // SAFETY: as above.

@@ -85,8 +85,8 @@ struct Shared<'a> {
 pub fn measure<T: Target>(targets: &[T], job: &Job, watch: &dyn Watch) -> Result<Taken, Error> {
     let (bdf, backend) = (job.bdf, job.backend);
     clock::check().map_err(|why| Error::Unsupported { bdf, backend, what: "take stamps", why })?;
-    let measured_hz = clock::measured_hz();
-    let hz = clock::stated_hz().unwrap_or(measured_hz);
+    let mut method =
+        Method { batch: job.batch.max(1), gap_ns: job.gap_ns.into(), emulated: job.emulated, ..clock::method(backend) };
     let cpus: Vec<u32> = job.portion.cpus.iter().collect();
     let total = job.portion.count.saturating_mul((cpus.len() * targets.len()) as u64);
     let locked = Locked::now();
@@ -94,7 +94,7 @@ pub fn measure<T: Target>(targets: &[T], job: &Job, watch: &dyn Watch) -> Result
         stop: AtomicBool::new(false),
         done: AtomicU64::new(0),
         begun: clock::start(),
-        scale: Scale { hz, accesses: job.batch.max(1).into() },
+        scale: Scale { hz: method.clock_hz, accesses: method.batch.into() },
         job,
         watch,
     };
@@ -131,34 +131,18 @@ pub fn measure<T: Target>(targets: &[T], job: &Job, watch: &dyn Watch) -> Result
     });
     let done = shared.done.load(Ordering::Relaxed);
     watch.progress(done, total);
-    let mut notes = vec![
-        if workers.iter().all(|worker| worker.real_time) {
+    let is_real_time = workers.iter().all(|worker| worker.real_time);
+    method.notes.extend([
+        "User space with interrupts on: a sample that an interrupt or another thread fell into is kept.".to_owned(),
+        if is_real_time {
             "The measuring threads ran under SCHED_FIFO and paused between blocks of samples, so that the kernel's \
              limit for real-time threads did not fall into one."
         } else {
             "SCHED_FIFO was not permitted: other threads may have run within samples."
         }
         .to_owned(),
-        format!(
-            "User space with interrupts on: a sample that an interrupt or another thread fell into is kept; the clock \
-             counts {measured_hz} Hz by CLOCK_MONOTONIC_RAW, {:+.0} ppm from what was used.",
-            clock::ppm(hz, measured_hz).abs()
-        ),
-    ];
-    if let Err(error) = locked {
-        notes.push(format!("Memory could not be locked ({error}): a page fault may fall into a sample."));
-    }
-    let method = Method {
-        backend: backend.to_owned(),
-        clock: clock::NAME.to_owned(),
-        clock_hz: hz,
-        quantum_ns: 1e9 / hz.max(1) as f64,
-        batch: job.batch.max(1),
-        gap_ns: job.gap_ns.into(),
-        emulated: job.emulated,
-        notes,
-        ..Method::default()
-    };
+    ]);
+    method.notes.extend(locked.err().map(sys::not_locked));
     let mut taken = Taken { method, ..Taken::default() };
     for worker in workers {
         taken.samples.extend(worker.samples);
@@ -281,18 +265,11 @@ impl Worker {
             let target = (from + number) % targets;
             let figures = &mut self.figures[target];
             let (ps, at_ns) = (shared.scale.ps(ticks), shared.scale.at_ns(start.saturating_sub(shared.begun)));
-            let (low, high) = (figures.latency.min_ns(), figures.latency.max_ns());
-            if figures.latency.record_ps(ps, 1).is_err() {
+            if figures.latency.record_ps_at(ps, at_ns).is_err() {
                 let why = failure::refused(shared.job.bdf, &format!("an access took {ps} ps, over an hour"), "");
                 figures.error = Some(why);
                 figures.lost += 1;
                 continue;
-            }
-            if figures.latency.min_ns() != low {
-                figures.latency.min_at_ns = Some(at_ns);
-            }
-            if figures.latency.max_ns() != high {
-                figures.latency.max_at_ns = Some(at_ns);
             }
             if shared.job.raw {
                 let (cpu, index) = (self.cpu, target as u16);

@@ -3,7 +3,7 @@
 mod irq;
 mod mmio;
 mod path;
-mod progress;
+pub mod progress;
 pub mod target;
 mod task;
 

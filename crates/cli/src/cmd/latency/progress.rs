@@ -5,6 +5,17 @@ use pciescope_hw::probe::Watch;
 
 use crate::cmd::{Ctx, Stop};
 
+/// A bar that looks like `template`, hidden where the standard error is no terminal. It has no ticker, whose thread would
+/// wake up beside the measurement.
+///
+/// # Panics
+/// If indicatif does not take the template.
+pub fn bar(ctx: &Ctx, template: &'static str) -> ProgressBar {
+    let bar = if ctx.terminal { ProgressBar::no_length() } else { ProgressBar::hidden() };
+    bar.set_style(ProgressStyle::with_template(template).expect("the template is a constant that indicatif accepts"));
+    bar
+}
+
 /// What a probe reports to: a bar on the standard error if that is a terminal, and the stop flag.
 pub struct Progress {
     bar: ProgressBar,
@@ -14,11 +25,8 @@ pub struct Progress {
 impl Progress {
     /// A bar that begins to show with the first report.
     pub fn new(ctx: &Ctx, what: &str) -> Self {
-        let bar = if ctx.terminal { ProgressBar::no_length() } else { ProgressBar::hidden() };
-        let style = ProgressStyle::with_template("{msg} {bar:40} {percent:>3} %, {eta} left");
-        bar.set_style(style.expect("the template is a constant that indicatif accepts"));
+        let bar = bar(ctx, "{msg} {bar:40} {percent:>3} %, {eta} left");
         bar.set_message(what.to_owned());
-        // No ticker: its thread would wake up beside the measurement.
         Progress { bar, stop: ctx.stop.clone() }
     }
 

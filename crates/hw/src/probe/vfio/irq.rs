@@ -12,7 +12,7 @@ use pciescope_core::{Histogram, IrqPlan, IrqSource, Outcome};
 use super::super::clock::{self, Scale};
 use super::super::interrupts::{self, Affinity, Counts, Line};
 use super::super::register::Window;
-use super::super::sys::{EventFd, Locked, Pinned, RealTime};
+use super::super::sys::{self, EventFd, Locked, Pinned, RealTime};
 use super::super::trigger::{Acknowledge, Kind, Trigger, Write};
 use super::super::userspace::{calibration, not_pinned};
 use super::super::{Probe as _, Taken, Watch, failure};
@@ -145,8 +145,7 @@ pub fn measure(vfio: &mut Vfio, plan: &IrqPlan, cpu: u32, watch: &dyn Watch) -> 
     let enabled = vfio.device.enable_interrupts(index, &counters);
     enabled.map_err(|error| vfio.call("enable the device's interrupts", error))?;
 
-    let measured_hz = clock::measured_hz();
-    let hz = clock::stated_hz().unwrap_or(measured_hz);
+    let mut method = Method { gap_ns: plan.interval_ns, emulated: vfio.emulated, ..clock::method("vfio") };
     let total = plan.count.saturating_mul(vectors.len() as u64);
     let mut run = Run {
         root: &vfio.root,
@@ -155,7 +154,7 @@ pub fn measure(vfio: &mut Vfio, plan: &IrqPlan, cpu: u32, watch: &dyn Watch) -> 
         plan,
         cpu,
         watch,
-        scale: Scale { hz, accesses: 1 },
+        scale: Scale { hz: method.clock_hz, accesses: 1 },
         begun: clock::start(),
         done: 0,
         total,
@@ -174,27 +173,12 @@ pub fn measure(vfio: &mut Vfio, plan: &IrqPlan, cpu: u32, watch: &dyn Watch) -> 
     });
     watch.progress(run.done, total);
     let Run { samples, failure, .. } = run;
-    let mut method = Method {
-        backend: "vfio".to_owned(),
-        clock: clock::NAME.to_owned(),
-        clock_hz: hz,
-        quantum_ns: 1e9 / hz.max(1) as f64,
-        batch: 1,
-        gap_ns: plan.interval_ns,
-        emulated: vfio.emulated,
-        notes: vec![
-            "trigger_to_handler ends when a thread of user space has read the event counter: it holds the kernel's \
-             handler, the wake-up and the return from two system calls."
-                .to_owned(),
-            "entry_to_ack begins at the same moment and holds the acknowledge and the read that waits for it."
-                .to_owned(),
-            format!(
-                "The clock counts {measured_hz} Hz by CLOCK_MONOTONIC_RAW, {:+.0} ppm from what was used.",
-                clock::ppm(hz, measured_hz)
-            ),
-        ],
-        ..Method::default()
-    };
+    method.notes.extend([
+        "trigger_to_handler ends when a thread of user space has read the event counter: it holds the kernel's \
+         handler, the wake-up and the return from two system calls."
+            .to_owned(),
+        "entry_to_ack begins at the same moment and holds the acknowledge and the read that waits for it.".to_owned(),
+    ]);
     if plan.source == IrqSource::Loopback {
         method.notes.push(
             "The trigger is VFIO's own and raises the event counter directly: no interrupt and no PCIe.".to_owned(),
@@ -203,9 +187,7 @@ pub fn measure(vfio: &mut Vfio, plan: &IrqPlan, cpu: u32, watch: &dyn Watch) -> 
     if !real_time {
         method.notes.push("SCHED_FIFO was not permitted: other threads may have run first.".to_owned());
     }
-    if let Err(error) = locked {
-        method.notes.push(format!("Memory could not be locked ({error}): a page fault may fall into a sample."));
-    }
+    method.notes.extend(locked.err().map(sys::not_locked));
     Ok(Taken { method, outcomes, samples, samples_lost: 0, failure })
 }
 
@@ -482,15 +464,8 @@ impl Run<'_> {
         for (number, histogram) in to.iter_mut().enumerate() {
             let (start, end) = spans[number];
             let ps = self.scale.ps(end.saturating_sub(start));
-            let (low, high) = (histogram.min_ns(), histogram.max_ns());
             // The time-out is far below what a histogram holds.
-            let _ = histogram.record_ps(ps, 1);
-            if histogram.min_ns() != low {
-                histogram.min_at_ns = Some(at_ns);
-            }
-            if histogram.max_ns() != high {
-                histogram.max_at_ns = Some(at_ns);
-            }
+            let _ = histogram.record_ps_at(ps, at_ns);
             if self.plan.raw {
                 self.samples.push(Sample { at_ns, value_ps: ps, cpu: self.cpu, index: vector, kind: kinds[number] });
             }
