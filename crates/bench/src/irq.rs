@@ -14,9 +14,9 @@ use crate::online::{Online, OnlineWatch};
 use crate::portion::{PortionWatch, note_raw_lost, order_name, refusal, shift};
 use crate::run::{Error, Run};
 
-/// What can stand beside the hardware's interrupts, the nearest to them first.
+/// The control arms that can be measured beside the hardware's interrupts, the nearest to them first.
 const CONTROLS: [IrqSource; 3] = [IrqSource::Retrigger, IrqSource::Inject, IrqSource::Loopback];
-/// Register reads per CPU that go beside the interrupts: enough for a median.
+/// Register reads per CPU beside the interrupts: enough for a median.
 const READS: u64 = 200;
 
 /// Measures `plan` and writes one record per CPU and vector.
@@ -55,7 +55,7 @@ pub fn measure(plan: &IrqPlan, with_control: bool, probe: &mut dyn Probe, run: &
             let watch = PortionWatch::new(&outer, step, steps, 0);
             control = match arms.control(cpu, probe, &watch) {
                 Ok(taken) => taken,
-                // Neither arm exists: then the refusal of the hardware's is the one to show.
+                // If neither arm exists, the refusal of the hardware's is the one to show.
                 Err(err) if hardware.is_none() => {
                     let err = arms.lacking.pop().unwrap_or(err);
                     return Err(run.refuse(plan.source.name(), err));
@@ -161,7 +161,7 @@ impl Arms<'_> {
         }
     }
 
-    /// What the control's records say where there is nothing to control.
+    /// The note in the control's records if there is nothing to control.
     fn no_hardware(&self) -> Option<Warning> {
         let err = self.lacking.first()?;
         Some(Warning {
@@ -172,7 +172,7 @@ impl Arms<'_> {
     }
 }
 
-/// What is left of a CPU whose turn the probe refused after others had theirs.
+/// A CPU whose turn the probe refused after others had theirs.
 fn dropped_out(cpu: u32, err: &pciescope_hw::Error) -> Taken {
     let outcome = Outcome { cpu, error: Some(refusal(err)), ..Outcome::default() };
     Taken { outcomes: vec![outcome], ..Taken::default() }
@@ -206,7 +206,7 @@ fn compare(outcome: &mut Outcome, control: &BTreeMap<u16, f64>, arms: &Arms<'_>)
 fn read_median(bdf: Bdf, register: &SafeRegister, cpu: u32, probe: &mut dyn Probe, watch: &dyn Watch) -> Option<f64> {
     let reads = MmioPlan::reads(bdf, register.bar, register.offset, register.width);
     let portion = Portion { cpus: CpuList::from_iter([cpu]), count: READS, duration_ns: 0 };
-    // A lack of this figure is no failure of the interrupts' measurement.
+    // The interrupts' measurement does not fail without this figure.
     let taken = probe.mmio(&reads, &portion, watch).ok().filter(|taken| taken.failure.is_none())?;
     taken.outcomes.first()?.histograms.get(LATENCY)?.median_ns()
 }
@@ -241,7 +241,7 @@ fn put_arm(
     }
 }
 
-/// Puts a CPU that went in the place of the stop that it caused.
+/// Replaces the stop by its cause: a CPU that went offline.
 fn explain(taken: Option<&mut Taken>, run: &Run<'_>, online: &Online<'_>) {
     if let Some(taken) = taken {
         taken.failure = taken.failure.take().map(|failure| run.stopped_by(failure, online));

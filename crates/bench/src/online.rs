@@ -34,7 +34,7 @@ impl<'a> Online<'a> {
         let mut seen = self.seen.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         if seen.gone.is_none() && seen.at.is_none_or(|at| at.elapsed() >= POLL) {
             seen.at = Some(Instant::now());
-            // A list that cannot be read says nothing against a CPU.
+            // A list that cannot be read does not count as a CPU offline.
             seen.gone = topology::online(root).ok().and_then(|online| self.cpus.minus(&online).iter().next());
         }
         seen.gone

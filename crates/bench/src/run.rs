@@ -77,7 +77,7 @@ pub struct Setup {
     pub function: Function,
     /// The machine as it is now.
     pub environment: Environment,
-    /// What about the machine or the function makes figures doubtful.
+    /// Properties of the machine or the function that make figures doubtful.
     pub warnings: Vec<Warning>,
     /// What the run is to do.
     pub plan: Plan,
@@ -195,7 +195,7 @@ impl<'a> Run<'a> {
         self.journal.is_live().then_some(self.root)
     }
 
-    /// Why a call of the probe that was told to stop did: the user, or a CPU that went.
+    /// Why a call of the probe was told to stop: the user, or a CPU that went offline.
     pub(crate) fn stopped_by(&self, failure: Failure, online: &Online<'_>) -> Failure {
         match (online.gone(), self.function.bdf) {
             (Some(cpu), Some(bdf)) if failure.code == "interrupted" && !self.watch.is_stopped() => {
@@ -205,7 +205,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Why the run shall not go on, noticed between two calls of the probe.
+    /// Why the run must end, noticed between two calls of the probe.
     pub(crate) fn ending(&self, online: &Online<'_>) -> Option<Failure> {
         let is_over = self.watch.is_stopped() || online.gone().is_some();
         is_over.then(|| self.stopped_by(self.interrupted(), online))
@@ -268,7 +268,7 @@ fn failed_checks(record: &Record) -> Vec<String> {
         .collect()
 }
 
-/// What the figures themselves say against their own trustworthiness.
+/// Warnings that follow from the figures themselves.
 fn doubts(method: &Method, outcome: &Outcome) -> Vec<Warning> {
     let mut doubts = Vec::new();
     let figure = outcome.histograms.get(LATENCY).or_else(|| outcome.histograms.get(TRIGGER_TO_HANDLER));
@@ -278,7 +278,7 @@ fn doubts(method: &Method, outcome: &Outcome) -> Vec<Warning> {
     let share = method.quantum_ns / median / f64::from(method.batch.max(1));
     // docs/method.md, "Clocks": below half a percent the clock's step does not show in the figures.
     if share > 0.005 {
-        // A power of two, so that CPUs that differ a little are told the same.
+        // A power of two, so that CPUs that differ a little get the same advice.
         let batch = ((method.quantum_ns / median / 0.005).ceil().max(2.0) as u64).next_power_of_two();
         doubts.push(Warning {
             code: "coarse-clock".to_owned(),

@@ -77,7 +77,7 @@ impl Error {
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Error::Bdf { .. } => Some("use the form of lspci -D, for example 0000:02:00.0"),
-            Error::CpuList { .. } => Some("write it as taskset does, for example 0-3,8"),
+            Error::CpuList { .. } => Some("use taskset form, for example 0-3,8"),
             Error::TooLong { .. } => None,
         }
     }

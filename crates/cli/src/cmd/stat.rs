@@ -31,16 +31,16 @@ Examples:
   pciescope stat -I 10 -j -o run.jsonl -e 'dwc_rootport_*/rx_pcie_tlp_data_payload/'
   pciescope stat --list                        what can be counted here
 
-Rx is what arrives at the root port (a device writes memory), Tx what leaves it. Every PMU is counted by itself,
-however alike their names. Counters that took turns on the same hardware are scaled, and the share of time in which
-they ran is shown. With a command the output goes to the standard error, and the exit code is the command's.
-docs/method.md, \"Counters\", has the rest.")]
+Rx is what arrives at the root port (a device writes memory), Tx what leaves it. Every PMU is counted
+by itself, even if names are alike. Counters that took turns on the same hardware are scaled; the
+table shows for how much of the time they ran. With a command the output goes to the standard error,
+and the exit code is the command's. docs/method.md, \"Counters\", has the rest.")]
 pub struct Args {
-    /// Root ports, devices below them, or PMUs (`*` and `?` allowed); all where none is given
+    /// Root ports, devices below them, or PMUs (`*` and `?` allowed); all if none is given
     #[arg(value_name = "BDF|PMU", value_parser = place)]
     places: Vec<Place>,
 
-    /// Events as perf writes them, `*` allowed in the PMU's name; the catalogue's usual ones where none is given
+    /// Events as perf writes them, `*` allowed in the PMU's name; the catalogue's usual ones if none is given
     #[arg(short, long = "event", value_name = "PMU/EVENT/,...", value_parser = events)]
     events: Vec<Events>,
 

@@ -36,7 +36,7 @@ pub struct Args {
     #[command(flatten)]
     target: TargetArgs,
 
-    /// All-ones is a value this register may have (otherwise it ends the run)
+    /// Accept all-ones as a value of this register (otherwise it ends the run)
     #[arg(long)]
     ones_ok: bool,
 
