@@ -6,8 +6,8 @@ use pciescope_catalogue::Input;
 use pciescope_core::Metric;
 use pciescope_hw::ceiling;
 
-use super::choose::{Panel, Worked};
-use super::session::Tally;
+use super::panel::{Panel, ResolvedMetric};
+use super::tally::Tally;
 
 /// A quantity over an interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -18,74 +18,98 @@ pub struct Figure {
     pub seconds: f64,
     /// The share of the time in which its counters ran, where it was not all.
     pub running: Option<f64>,
+    /// By how much it may be wrong either way ([`Tally::bound`]), in the quantity's unit; `None` where nobody can tell.
+    pub bound: Option<f64>,
     /// Whether more may have happened.
     pub at_least: bool,
 }
 
-/// The smaller of two shares.
-pub fn least(one: Option<f64>, other: Option<f64>) -> Option<f64> {
-    match (one, other) {
-        (Some(one), Some(other)) => Some(one.min(other)),
-        (one, other) => one.or(other),
+impl Figure {
+    /// Nothing in no time: where a sum begins.
+    pub const ZERO: Figure = Figure { value: 0.0, seconds: 0.0, running: None, bound: Some(0.0), at_least: false };
+
+    /// The sum of two figures: as certain as the less certain of them, and bounds add up, as they may err the same way.
+    pub fn plus(self, other: Figure) -> Figure {
+        let running = match (self.running, other.running) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        };
+        Figure {
+            value: self.value + other.value,
+            seconds: self.seconds.max(other.seconds),
+            running,
+            bound: self.bound.zip(other.bound).map(|(one, other)| one + other),
+            at_least: self.at_least || other.at_least,
+        }
+    }
+
+    /// What a counter counted, each count worth `one`.
+    fn of(tally: &Tally, one: f64, is_state: bool) -> Option<Figure> {
+        let count = tally.count()?;
+        Some(Figure {
+            value: one * if is_state { tally.last as f64 } else { count },
+            seconds: tally.seconds(),
+            running: tally.running(),
+            bound: tally.bound().map(|bound| bound * one),
+            at_least: tally.at_least,
+        })
     }
 }
 
 /// What the quantities of a panel came to, in the order of [`Panel::quantities`]; `None` where there is no figure.
 pub fn quantities(panel: &Panel, tallies: &[Tally], into: &mut Vec<Option<Figure>>) {
     into.clear();
-    for quantity in &panel.quantities {
-        let mut sum: Option<Figure> = Some(Figure { value: 0.0, seconds: 0.0, running: None, at_least: false });
-        for (place, one) in &quantity.parts {
-            let tally = &tallies[*place];
-            let count = if quantity.is_state { tally.count().map(|_| tally.last as f64) } else { tally.count() };
-            sum = sum.zip(count).map(|(sum, count)| Figure {
-                value: sum.value + count * one,
-                seconds: sum.seconds.max(tally.seconds()),
-                running: least(sum.running, tally.running()),
-                at_least: sum.at_least || tally.at_least,
-            });
-        }
-        into.push(sum);
-    }
+    into.extend(panel.quantities.iter().map(|quantity| {
+        let mut parts = quantity.parts.iter().map(|(place, one)| Figure::of(&tallies[*place], *one, quantity.is_state));
+        parts.try_fold(Figure::ZERO, |sum, part| part.map(|part| sum.plus(part)))
+    }));
 }
 
 /// Puts quantities and metrics of a panel into a record's metrics. What has no figure is taken out.
 pub fn put(panel: &Panel, figures: &[Option<Figure>], into: &mut BTreeMap<String, Metric>) {
     for (quantity, figure) in panel.quantities.iter().zip(figures) {
-        let value = figure.map(|figure| (figure.value, figure.running, figure.at_least));
-        set(into, &quantity.name, &quantity.unit, value);
+        set(into, &quantity.name, &quantity.unit, *figure);
     }
-    let place = |name: &str| panel.quantities.iter().position(|quantity| quantity.name == name);
-    let link = panel.function.as_ref().and_then(|port| port.link.as_ref());
-    let ceiling = link.and_then(ceiling::payload_bytes_per_s);
-    for Worked { metric, events, unit } in &panel.metrics {
-        let mut about = Figure { value: 0.0, seconds: 0.0, running: None, at_least: false };
-        for figure in events.iter().filter_map(|name| figures[place(name)?]) {
-            about.running = least(about.running, figure.running);
-            about.at_least |= figure.at_least;
-            about.seconds = about.seconds.max(figure.seconds);
-        }
-        let value = |name: &str| match name {
-            "seconds" => Input::Value(about.seconds),
-            "link_bytes_per_s" => ceiling.into(),
-            "link_lanes" => link.map(|link| f64::from(link.width)).into(),
-            name => match place(name) {
-                Some(place) => figures[place].map(|figure| figure.value).into(),
-                None if panel.missing.iter().any(|(missing, _)| missing == name) => Input::Absent,
-                None => panel.constants.get(name).copied().into(),
-            },
-        };
-        let figure = metric.value(&value).map(|value| (value, about.running, about.at_least));
-        set(into, &metric.name, unit, figure);
+    for resolved in &panel.metrics {
+        set(into, &resolved.metric.name, &resolved.unit, metric(panel, resolved, figures, None));
     }
     if panel.scope == "port" && panel.kind.is_some() {
-        set(into, "link_bytes_per_s", "bytes/s", ceiling.map(|value| (value, None, false)));
+        let ceiling = ceiling(panel).map(|value| Figure { value, ..Figure::ZERO });
+        set(into, "link_bytes_per_s", "bytes/s", ceiling);
     }
 }
 
+/// What a metric of a panel came to, from the figures of its quantities. A rate with `seconds` of 1 is the amount.
+pub fn metric(
+    panel: &Panel,
+    resolved: &ResolvedMetric,
+    figures: &[Option<Figure>],
+    seconds: Option<f64>,
+) -> Option<Figure> {
+    let figure = |name: &str| figures[panel.quantities.iter().position(|quantity| quantity.name == name)?];
+    let about = resolved.events.iter().filter_map(|name| figure(name)).fold(Figure::ZERO, Figure::plus);
+    let link = panel.function.as_ref().and_then(|port| port.link.as_ref());
+    let value = resolved.metric.value(&|name| match name {
+        "seconds" => Input::Value(seconds.unwrap_or(about.seconds)),
+        "link_bytes_per_s" => ceiling(panel).into(),
+        "link_lanes" => link.map(|link| f64::from(link.width)).into(),
+        name if panel.quantities.iter().any(|quantity| quantity.name == name) => {
+            figure(name).map(|figure| figure.value).into()
+        }
+        name if panel.missing.iter().any(|(missing, _)| missing == name) => Input::Absent,
+        name => panel.constants.get(name).copied().into(),
+    })?;
+    Some(Figure { value, ..about })
+}
+
+/// The payload that the port's link can carry one way, in bytes per second.
+fn ceiling(panel: &Panel) -> Option<f64> {
+    ceiling::payload_bytes_per_s(panel.function.as_ref()?.link.as_ref()?)
+}
+
 /// Sets or removes a metric; one that is there already is changed in place.
-fn set(into: &mut BTreeMap<String, Metric>, name: &str, unit: &str, figure: Option<(f64, Option<f64>, bool)>) {
-    let Some((value, running, at_least)) = figure else {
+fn set(into: &mut BTreeMap<String, Metric>, name: &str, unit: &str, figure: Option<Figure>) {
+    let Some(Figure { value, running, at_least, .. }) = figure else {
         into.remove(name);
         return;
     };

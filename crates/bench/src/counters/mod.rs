@@ -1,18 +1,24 @@
 //! Hardware counters read over time: what to open by the catalogue, readings at absolute times, records by port and
 //! channel.
 //!
-//! [`choose`] says what is to be counted, [`Session`] counts it, [`measure`] makes records of it. docs/method.md, "Counters",
+//! [`choose`] says what is to be counted, a session counts it, [`measure`] makes records of it. docs/method.md, "Counters",
 //! says what the figures mean.
 
-mod choose;
+mod error;
+mod events;
 mod figures;
+mod machine;
+mod panel;
 mod run;
+mod selection;
 mod session;
+mod tally;
+mod warnings;
 
-pub use choose::{
-    Choice, Counted, Error, Machine, Named, Panel, Place, Wanted, Worked, absent, choose, choose_present, fits,
-    parse_events,
-};
-pub use figures::Figure;
+pub use error::Error;
+pub use events::{Named, fits, parse_events};
+pub use machine::Machine;
+pub use panel::{Counted, Panel, ResolvedMetric};
 pub use run::{Host, TEST, Task, measure};
-pub use session::{Counter, Instrument, Session, Tally};
+pub use selection::{Choice, Place, Wanted, absent, choose, choose_present};
+pub use session::{Counter, Instrument};

@@ -6,13 +6,14 @@ use std::io;
 use pciescope_core::plan::{Plan, StatPlan};
 use pciescope_core::record::{Failure, Instance, Interval, Method, Record, Warning};
 use pciescope_core::{Environment, Identity, Sink};
-use pciescope_hw::perf::Doubt;
 use pciescope_hw::wait::{Woken, now_ns};
 use pciescope_hw::{Root, inventory};
 
-use super::choose::{Choice, Panel};
-use super::figures::{self, Figure, least};
+use super::figures::{self, Figure};
+use super::panel::Panel;
+use super::selection::Choice;
 use super::session::Session;
+use super::warnings;
 use crate::journal::{Journal, Summary};
 use crate::run::{Error, chain};
 
@@ -21,9 +22,9 @@ pub const TEST: &str = "counters";
 
 /// Without an interval, counters that take turns are read so often, in nanoseconds, and each piece is scaled by its own share.
 const PIECE_NS: u64 = 100_000_000;
-/// So often PMUs are looked at for removal and for counters at their end, in nanoseconds.
-const LOOK_NS: u64 = 1_000_000_000;
-/// So often links, drivers and what is below ports are looked at, in nanoseconds.
+/// So often [`Session::refresh`] is called, in nanoseconds.
+const REFRESH_NS: u64 = 1_000_000_000;
+/// So often links, drivers and the functions below ports are read again, in nanoseconds.
 const LINKS_NS: u64 = 10_000_000_000;
 
 /// What a run of counters is to do.
@@ -54,43 +55,52 @@ pub trait Host {
     fn until(&mut self, deadline_ns: Option<u64>) -> io::Result<Woken>;
 }
 
-/// Counts until the plan, the command or the user says that it is over, and writes a record for every instrument and interval.
+/// Counts until the plan, the command or the user ends the run, and writes a record for every instrument and interval.
 ///
 /// # Errors
 /// [`Error::Counters`] where nothing can be opened, with the first reason; [`Error::Command`]; [`Error::Sink`].
 pub fn measure(root: &Root, task: Task, host: &mut dyn Host, sink: &mut dyn Sink) -> Result<Summary, Error> {
-    if !root.is_live() {
-        return Err(Error::Counters(super::Error::Recorded));
-    }
     let Task { choice, mut plan, environment, label } = task;
     let Choice { instruments, panels, absent } = choice;
-    let mut session = Session::open(root, instruments);
+    let mut session = Session::open(root, instruments)?;
     if session.groups() == 0 {
-        return Err(nothing_opened(&session, &panels));
+        return Err(nothing_opened(&session, &panels).into());
     }
     plan.events = session.events().map(ToString::to_string).collect();
     let mut journal = Journal::new(Identity::new("stat", label), sink);
     let mut writer = Writer::new(panels, &session, &environment);
     let mut warnings = absent;
-    warnings.append(&mut writer.not_counted(&session));
+    warnings.append(&mut warnings::not_counted(&writer.panels, &session));
     journal.put(Record::first(environment, Plan::Stat(plan.clone()), warnings))?;
     if plan.interval_ns.is_some() {
         session.follow_cpus();
     }
-    let outcome = count(root, &plan, &mut session, &mut writer, host, &mut journal);
+    let outcome = count(root, &plan, &mut session, host, &mut |session, interval| {
+        writer.refresh(root, session, interval);
+        writer.put(&mut journal, session, interval)
+    });
     session.stop();
     outcome?;
+    if !session.is_alive() {
+        journal.summary.failures.push(Failure {
+            code: "removed".to_owned(),
+            text: "no counter is left: all PMUs are gone".to_owned(),
+            hint: None,
+        });
+    }
     journal.finish()
 }
 
-/// The loop of readings.
-fn count(
+/// Reads the counters of a session until the plan or the host ends it. Calls `put` at the end of each interval.
+///
+/// # Errors
+/// [`Error::Command`] where the host cannot begin; what `put` fails with.
+pub(crate) fn count(
     root: &Root,
     plan: &StatPlan,
     session: &mut Session,
-    writer: &mut Writer,
     host: &mut dyn Host,
-    journal: &mut Journal<'_>,
+    put: &mut dyn FnMut(&Session, Interval) -> Result<(), Error>,
 ) -> Result<(), Error> {
     let fail = |source| Error::Command { command: plan.command.first().cloned().unwrap_or_default(), source };
     session.start(root);
@@ -100,34 +110,30 @@ fn count(
     let mut interval = Interval::default();
     let mut next = plan.interval_ns.map(|ns| start.saturating_add(ns));
     let mut written = 0;
-    let (mut piece, mut look, mut links) = (start + PIECE_NS, start + LOOK_NS, start + LINKS_NS);
+    let (mut piece, mut refresh) = (start + PIECE_NS, start + REFRESH_NS);
     loop {
         let deadline = [next, end, (plan.interval_ns.is_none_or(|ns| ns > PIECE_NS)).then_some(piece)];
         let woken = host.until(deadline.into_iter().flatten().min()).map_err(|source| Error::Sink { source })?;
         session.read();
         let now = now_ns();
         if now >= piece {
-            piece = now + if session.is_multiplexed() { PIECE_NS } else { LOOK_NS };
+            piece = now + if session.is_multiplexed() { PIECE_NS } else { REFRESH_NS };
         }
         let is_over = woken != Woken::Time || end.is_some_and(|end| now >= end) || !session.is_alive();
         let is_due = next.is_some_and(|next| now >= next);
         // Also between readings: a port that went and came back may be opened anew only when its old events are closed.
-        if now >= look || is_over {
-            session.look(root);
-            look = now + LOOK_NS;
+        if now >= refresh || is_over {
+            session.refresh(root);
+            refresh = now + REFRESH_NS;
         }
         if !is_due && !is_over {
             continue;
         }
-        if now >= links && !is_over {
-            writer.look(root, session);
-            links = now + LINKS_NS;
-        }
         interval.end_ns = now - start;
-        writer.put(journal, session, interval)?;
+        put(session, interval)?;
         written += 1;
         if is_over || plan.count.is_some_and(|count| written >= count) {
-            break;
+            return Ok(());
         }
         session.begin_interval();
         interval.start_ns = interval.end_ns;
@@ -136,26 +142,18 @@ fn count(
             next = Some(due + step * ((now - due) / step + 1));
         }
     }
-    if !session.is_alive() {
-        journal.summary.failures.push(Failure {
-            code: "removed".to_owned(),
-            text: "no counter is left: all PMUs are gone".to_owned(),
-            hint: None,
-        });
-    }
-    Ok(())
 }
 
 /// The first reason why nothing could be opened.
-fn nothing_opened(session: &Session, panels: &[Panel]) -> Error {
-    let (first, hint) = match session.refusals().next() {
-        Some(error) => (chain(error), error.hint()),
+fn nothing_opened(session: &Session, panels: &[Panel]) -> super::Error {
+    match session.refusals().next() {
+        Some(error) => super::Error::no_figure(error),
         None => {
             let missing = panels.iter().flat_map(|panel| &panel.missing).next();
-            (missing.map(|(name, why)| format!("{name}: {why}")).unwrap_or_default(), None)
+            let why = missing.map(|(name, why)| format!("{name}: {why}")).unwrap_or_default();
+            super::Error::NoFigure { why, hint: None }
         }
-    };
-    Error::Counters(super::Error::Refused { first, hint })
+    }
 }
 
 /// Records that are made once and filled in at every interval.
@@ -168,6 +166,8 @@ struct Writer {
     /// Instruments whose end was written.
     ended: Vec<bool>,
     is_first: bool,
+    /// When links and drivers are read again, since the run's start, in nanoseconds.
+    links_ns: u64,
     batch: Vec<Record>,
 }
 
@@ -217,33 +217,22 @@ impl Writer {
             records,
             sums: sums.into_iter().map(|(_, sum)| sum).collect(),
             is_first: true,
+            links_ns: LINKS_NS,
             batch: Vec::new(),
         }
     }
 
-    /// What could not be counted, PMUs with the same lack in one warning.
-    fn not_counted(&self, session: &Session) -> Vec<Warning> {
-        let mut lacks: Vec<Lack> = Vec::new();
-        for (number, (panel, instrument)) in self.panels.iter().zip(session.instruments()).enumerate() {
-            for (name, why) in &panel.missing {
-                Lack::note(&mut lacks, &instrument.pmu.name, name, why.clone(), None);
-            }
-            for (place, counter) in instrument.counters.iter().enumerate() {
-                if let Some(error) = session.refused(number, place) {
-                    let text = chain(error).replacen(&format!("{}: ", counter.event), "", 1);
-                    Lack::note(&mut lacks, &instrument.pmu.name, &counter.event.terms, text, error.hint());
-                }
-            }
+    /// Reads links, drivers and devices again from time to time: the records of the interval have them as they are now. Those of
+    /// the first interval have them as they were at the start.
+    fn refresh(&mut self, root: &Root, session: &Session, interval: Interval) {
+        if interval.start_ns == 0 || interval.end_ns < self.links_ns {
+            return;
         }
-        lacks.iter().map(Lack::warning).collect()
-    }
-
-    /// Looks at links, drivers and devices again; the records of the interval have them as they are now.
-    fn look(&mut self, root: &Root, session: &Session) {
+        self.links_ns = interval.end_ns + LINKS_NS;
         let endpoints = inventory::endpoints(root);
         let records = self.records.iter_mut();
         for ((panel, record), instrument) in self.panels.iter_mut().zip(records).zip(session.instruments()) {
-            if panel.look(root, &endpoints, instrument) {
+            if panel.refresh(root, &endpoints, instrument) {
                 record.device.clone_from(&panel.function);
                 if let Some(instance) = &mut record.instance {
                     instance.below.clone_from(&panel.below);
@@ -295,26 +284,7 @@ impl Writer {
         let tallies = session.tallies(number);
         figures::quantities(panel, tallies, &mut self.figures[number]);
         figures::put(panel, &self.figures[number], &mut record.metrics);
-        for (place, tally) in tallies.iter().enumerate() {
-            let counter = &session.instruments()[number].counters[place];
-            if session.refused(number, place).is_some() {
-                continue;
-            }
-            if let Some(doubt) = tally.doubt() {
-                record.warnings.push(doubtful(&counter.event.to_string(), doubt));
-            }
-            if tally.at_least {
-                record.warnings.push(Warning {
-                    code: "saturated".to_owned(),
-                    text: format!(
-                        "{}: the hardware's counter reached its end: the count is at least this",
-                        counter.event
-                    ),
-                    hint: "read the driver's file `saturated`; a smaller poll_ms of rasdes_pmu folds counts sooner"
-                        .to_owned(),
-                });
-            }
-        }
+        record.warnings = warnings::doubts(session, number);
         if self.is_first && tallies.iter().any(|tally| tally.running().is_some()) {
             record.warnings.push(Warning {
                 code: "multiplexed".to_owned(),
@@ -327,66 +297,18 @@ impl Writer {
     /// Fills in the record of a sum, from the figures of its members.
     fn fill_sum(&mut self, number: usize) {
         let sum = &self.sums[number];
-        let mut figures: Vec<Option<Figure>> = vec![None; sum.panel.quantities.len()];
-        for member in &sum.members {
-            let of = &self.figures[*member];
-            for (place, quantity) in sum.panel.quantities.iter().enumerate() {
-                let at = self.panels[*member].quantities.iter().position(|other| other.name == quantity.name);
-                let Some(figure) = at.and_then(|at| of.get(at).copied().flatten()) else { continue };
-                figures[place] = Some(match figures[place] {
-                    None => figure,
-                    Some(so_far) => Figure {
-                        value: so_far.value + figure.value,
-                        seconds: so_far.seconds.max(figure.seconds),
-                        running: least(so_far.running, figure.running),
-                        at_least: so_far.at_least || figure.at_least,
-                    },
-                });
-            }
-        }
+        let figure = |member: usize, name: &str| {
+            let place = self.panels[member].quantities.iter().position(|quantity| quantity.name == name)?;
+            *self.figures[member].get(place)?
+        };
+        let quantities = sum.panel.quantities.iter().map(|quantity| {
+            let members = sum.members.iter().filter_map(|member| figure(*member, &quantity.name));
+            members.reduce(Figure::plus)
+        });
+        let figures: Vec<Option<Figure>> = quantities.collect();
         let record = &mut self.records[self.panels.len() + number];
         figures::put(&sum.panel, &figures, &mut record.metrics);
     }
-}
-
-/// What could not be counted for one reason.
-struct Lack {
-    why: String,
-    hint: Option<String>,
-    pmus: Vec<String>,
-    events: Vec<String>,
-}
-
-impl Lack {
-    fn note(all: &mut Vec<Lack>, pmu: &str, event: &str, why: String, hint: Option<String>) {
-        let place = all.iter().position(|lack| lack.why == why && lack.hint == hint).unwrap_or_else(|| {
-            all.push(Lack { why, hint, pmus: Vec::new(), events: Vec::new() });
-            all.len() - 1
-        });
-        let Lack { pmus, events, .. } = &mut all[place];
-        for (list, one) in [(pmus, pmu), (events, event)] {
-            if !list.iter().any(|known| known == one) {
-                list.push(one.to_owned());
-            }
-        }
-    }
-
-    fn warning(&self) -> Warning {
-        let more = if self.pmus.len() > 1 { format!(" and {} more", self.pmus.len() - 1) } else { String::new() };
-        let hint = self.hint.clone().unwrap_or_else(|| "what is counted stands; this is left out".to_owned());
-        let text = format!("{}{more}: {}: {}", self.pmus[0], self.events.join(", "), self.why);
-        Warning { code: "not-counted".to_owned(), text, hint }
-    }
-}
-
-fn doubtful(event: &str, doubt: Doubt) -> Warning {
-    let hint = match doubt {
-        Doubt::Backwards | Doubt::Impossible => {
-            "end the other session that resets it, or use the module of this project"
-        }
-        Doubt::NeverRan | Doubt::NotEnabled => "count fewer events at once, or end what else counts here",
-    };
-    Warning { code: doubt.code().to_owned(), text: format!("{event}: {}", doubt.text()), hint: hint.to_owned() }
 }
 
 /// The sums of channels: one per die where there are several, and one of all. Clocks are not added up.
@@ -399,7 +321,7 @@ fn sums(panels: &[Panel]) -> Vec<(&'static str, Sum)> {
     let summed = |members: Vec<usize>| {
         let mut panel = panels[members[0]].clone();
         // The sum of clocks is no clock; peak and share are right by the sum of cycles.
-        panel.metrics.retain(|worked| worked.metric.name != "cycles_per_s");
+        panel.metrics.retain(|resolved| resolved.metric.name != "cycles_per_s");
         Sum { panel, members }
     };
     let mut sums = Vec::new();

@@ -5,6 +5,9 @@ use std::fmt;
 use pciescope_hw::Root;
 use pciescope_hw::perf::{self, Delta, Event, Group, Pmu, Reading};
 
+use super::error::Error;
+use super::tally::Tally;
+
 /// One PMU on one CPU with the events to count there.
 #[derive(Debug, Clone)]
 pub struct Instrument {
@@ -23,88 +26,6 @@ pub struct Counter {
     pub event: Event,
     /// How many the hardware can count per second; `None` where that is not known, or has no limit.
     pub most_per_s: Option<f64>,
-}
-
-/// What a counter did over an interval, which may have been read in several pieces.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Tally {
-    /// Counted, scaled piece by piece where it did not run all the time.
-    scaled: f64,
-    /// The length of those pieces in which it ran at all, in nanoseconds.
-    seen_ns: u64,
-    /// Counted while it ran, without scaling.
-    pub raw: u64,
-    /// For how long it was to count, in nanoseconds.
-    pub enabled_ns: u64,
-    /// For how long it did, in nanoseconds.
-    pub running_ns: u64,
-    /// The last value read, for events that are a state and not a sum.
-    pub last: u64,
-    /// What was wrong with a piece of it.
-    doubt: Option<perf::Doubt>,
-    /// Whether a counter of the hardware reached its end, so that more may have happened.
-    pub at_least: bool,
-}
-
-impl Tally {
-    /// The share of the time in which it ran, where it did not run all of it.
-    pub fn running(&self) -> Option<f64> {
-        (self.running_ns < self.enabled_ns).then(|| self.running_ns as f64 / self.enabled_ns as f64)
-    }
-
-    /// Counted over the whole time: as read where it ran all the time, else scaled piece by piece. `None` where it never
-    /// ran or is in doubt.
-    pub fn count(&self) -> Option<f64> {
-        match self.doubt() {
-            Some(_) => None,
-            // Pieces without a turn are judged by those with one.
-            None if self.seen_ns < self.enabled_ns => Some(self.scaled * self.enabled_ns as f64 / self.seen_ns as f64),
-            None => Some(self.scaled),
-        }
-    }
-
-    /// What is wrong with it: then there is no figure.
-    pub fn doubt(&self) -> Option<perf::Doubt> {
-        match self.doubt {
-            Some(doubt) => Some(doubt),
-            None if self.enabled_ns == 0 => Some(perf::Doubt::NotEnabled),
-            None if self.seen_ns == 0 => Some(perf::Doubt::NeverRan),
-            None => None,
-        }
-    }
-
-    /// For how long it was to count, in seconds.
-    pub fn seconds(&self) -> f64 {
-        self.enabled_ns as f64 / 1e9
-    }
-
-    /// Adds what happened between two readings.
-    pub fn add(&mut self, delta: Delta, last: u64) {
-        self.enabled_ns += delta.enabled_ns;
-        self.running_ns += delta.running_ns;
-        self.last = last;
-        match (delta.count(), delta.doubt) {
-            (Some(count), _) => {
-                self.scaled += count;
-                self.seen_ns += delta.enabled_ns;
-                self.raw += delta.value;
-            }
-            (None, Some(perf::Doubt::NeverRan | perf::Doubt::NotEnabled)) => {}
-            (None, doubt) => self.doubt = doubt,
-        }
-    }
-
-    /// Adds a later interval to this one.
-    pub fn join(&mut self, later: &Tally) {
-        self.scaled += later.scaled;
-        self.seen_ns += later.seen_ns;
-        self.raw += later.raw;
-        self.enabled_ns += later.enabled_ns;
-        self.running_ns += later.running_ns;
-        self.last = later.last;
-        self.doubt = self.doubt.or(later.doubt);
-        self.at_least |= later.at_least;
-    }
 }
 
 /// A group with its last reading.
@@ -140,7 +61,13 @@ impl fmt::Debug for Session {
 
 impl Session {
     /// Opens what can be opened of `instruments`; what cannot is in [`Session::refused`]. Nothing counts yet.
-    pub fn open(root: &Root, instruments: Vec<Instrument>) -> Self {
+    ///
+    /// # Errors
+    /// [`Error::Recorded`].
+    pub fn open(root: &Root, instruments: Vec<Instrument>) -> Result<Self, Error> {
+        if !root.is_live() {
+            return Err(Error::Recorded);
+        }
         let mut session = Session {
             groups: Vec::new(),
             tallies: instruments.iter().map(|i| vec![Tally::default(); i.counters.len()]).collect(),
@@ -165,7 +92,7 @@ impl Session {
         }
         // Those of one CPU behind each other.
         session.groups.sort_by_key(|open| open.group.cpu());
-        session
+        Ok(session)
     }
 
     /// The instruments in the order in which they were given.
@@ -217,8 +144,9 @@ impl Session {
         self.tallies.iter().flatten().any(|tally| tally.running().is_some())
     }
 
-    /// Lets everything count from now on and takes the first reading.
+    /// Begins an interval: lets everything count from now on and takes the first reading.
     pub fn start(&mut self, root: &Root) {
+        self.begin_interval();
         self.saturated = self.instruments.iter().map(|i| i.pmu.saturated(root)).collect();
         self.inodes = self.instruments.iter().map(|i| i.pmu.inodes(root)).collect();
         for open in &mut self.groups {
@@ -279,10 +207,10 @@ impl Session {
         }
     }
 
-    /// Looks whether the PMUs are still there, and which of their counters have reached their end since the last look. Closes the
-    /// events of those that are gone: a driver may wait for that before it registers a PMU for what came back. Reads files, so
-    /// not at every reading.
-    pub fn look(&mut self, root: &Root) {
+    /// Checks whether the PMUs are still there, and which of their counters have reached their end since the last check. Closes
+    /// the events of those that are gone: a driver may wait for that before it registers a PMU for what came back. Reads files,
+    /// so it is not for every reading.
+    pub fn refresh(&mut self, root: &Root) {
         for (number, instrument) in self.instruments.iter().enumerate() {
             if self.gone[number].is_some() {
                 continue;
@@ -320,48 +248,5 @@ impl Session {
 fn keep(last: &mut [Reading], values: &perf::Values<'_>) {
     for (at, reading) in last.iter_mut().enumerate() {
         *reading = values.reading(at);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn piece(value: u64, enabled: u64, running: u64) -> Delta {
-        Delta::between(Reading::default(), Reading { value, enabled_ns: enabled, running_ns: running }, None)
-    }
-
-    #[test]
-    fn pieces_are_scaled_each_by_its_own_share() {
-        let mut tally = Tally::default();
-        // A load that ran in the first half only: one factor over all would say 4/3 of it.
-        tally.add(piece(1000, 100, 50), 0);
-        tally.add(piece(0, 100, 100), 0);
-        assert_eq!((tally.count(), tally.raw), (Some(2000.0), 1000));
-        assert_eq!(tally.running(), Some(0.75));
-    }
-
-    #[test]
-    fn a_piece_without_a_turn_is_judged_by_the_others() {
-        let mut tally = Tally::default();
-        tally.add(piece(10, 100, 100), 0);
-        tally.add(piece(0, 100, 0), 0);
-        assert_eq!((tally.count(), tally.running()), (Some(20.0), Some(0.5)));
-        let mut never = Tally::default();
-        never.add(piece(0, 100, 0), 0);
-        assert_eq!((never.count(), never.doubt()), (None, Some(perf::Doubt::NeverRan)));
-        assert_eq!(Tally::default().doubt(), Some(perf::Doubt::NotEnabled));
-        // An interval without a turn does not spoil the sum of all.
-        tally.join(&never);
-        assert_eq!(tally.count(), Some(30.0));
-    }
-
-    #[test]
-    fn one_reset_spoils_the_whole_interval() {
-        let mut tally = Tally::default();
-        tally.add(piece(10, 100, 100), 0);
-        let before = Reading { value: 10, enabled_ns: 100, running_ns: 100 };
-        tally.add(Delta::between(before, Reading { value: 3, enabled_ns: 200, running_ns: 200 }, None), 3);
-        assert_eq!((tally.count(), tally.doubt()), (None, Some(perf::Doubt::Backwards)));
     }
 }

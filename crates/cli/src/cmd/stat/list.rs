@@ -10,7 +10,7 @@ use crate::cmd::Refusal;
 
 /// Prints every PMU that counts for hardware outside the cores, with what it stands at and how many events it has.
 pub fn run(ctx: &Ctx, places: &[Place]) -> anyhow::Result<ExitCode> {
-    let machine = Machine::load(&ctx.root).map_err(anyhow::Error::from)?;
+    let machine = Machine::load(&ctx.root);
     let is_wanted = |name: &str, at: Option<pciescope_core::Bdf>| {
         places.is_empty()
             || places.iter().any(|place| match place {

@@ -1,0 +1,86 @@
+//! What could not be counted, and which counts are in doubt, as warnings of records.
+
+use pciescope_core::record::Warning;
+use pciescope_hw::perf::Doubt;
+
+use super::panel::Panel;
+use super::session::Session;
+use crate::run::chain;
+
+/// What could not be opened, PMUs with the same lack in one warning.
+pub(super) fn not_counted(panels: &[Panel], session: &Session) -> Vec<Warning> {
+    let mut lacks: Vec<Lack> = Vec::new();
+    for (number, (panel, instrument)) in panels.iter().zip(session.instruments()).enumerate() {
+        for (name, why) in &panel.missing {
+            Lack::note(&mut lacks, &instrument.pmu.name, name, why.clone(), None);
+        }
+        for (place, counter) in instrument.counters.iter().enumerate() {
+            if let Some(error) = session.refused(number, place) {
+                let text = chain(error).replacen(&format!("{}: ", counter.event), "", 1);
+                Lack::note(&mut lacks, &instrument.pmu.name, &counter.event.terms, text, error.hint());
+            }
+        }
+    }
+    lacks.iter().map(Lack::warning).collect()
+}
+
+/// What is wrong with the counts of an instrument in this interval: those without a figure, and those that may be too low.
+pub(crate) fn doubts(session: &Session, number: usize) -> Vec<Warning> {
+    let mut all = Vec::new();
+    for (place, counter) in session.instruments()[number].counters.iter().enumerate() {
+        if session.refused(number, place).is_some() {
+            continue;
+        }
+        let tally = &session.tallies(number)[place];
+        all.extend(tally.doubt().map(|doubt| doubtful(&counter.event.to_string(), doubt)));
+        if tally.at_least {
+            all.push(Warning {
+                code: "saturated".to_owned(),
+                text: format!("{}: the hardware's counter reached its end: the count is at least this", counter.event),
+                hint: "read the driver's file `saturated`; a smaller poll_ms of rasdes_pmu folds counts sooner"
+                    .to_owned(),
+            });
+        }
+    }
+    all
+}
+
+fn doubtful(event: &str, doubt: Doubt) -> Warning {
+    let hint = match doubt {
+        Doubt::Backwards | Doubt::Impossible => {
+            "end the other session that resets it, or use the module of this project"
+        }
+        Doubt::NeverRan | Doubt::NotEnabled => "count fewer events at once, or end what else counts here",
+    };
+    Warning { code: doubt.code().to_owned(), text: format!("{event}: {}", doubt.text()), hint: hint.to_owned() }
+}
+
+/// What could not be counted for one reason.
+struct Lack {
+    why: String,
+    hint: Option<String>,
+    pmus: Vec<String>,
+    events: Vec<String>,
+}
+
+impl Lack {
+    fn note(all: &mut Vec<Lack>, pmu: &str, event: &str, why: String, hint: Option<String>) {
+        let place = all.iter().position(|lack| lack.why == why && lack.hint == hint).unwrap_or_else(|| {
+            all.push(Lack { why, hint, pmus: Vec::new(), events: Vec::new() });
+            all.len() - 1
+        });
+        let Lack { pmus, events, .. } = &mut all[place];
+        for (list, one) in [(pmus, pmu), (events, event)] {
+            if !list.iter().any(|known| known == one) {
+                list.push(one.to_owned());
+            }
+        }
+    }
+
+    fn warning(&self) -> Warning {
+        let more = if self.pmus.len() > 1 { format!(" and {} more", self.pmus.len() - 1) } else { String::new() };
+        let hint = self.hint.clone().unwrap_or_else(|| "it is left out; everything else is counted".to_owned());
+        let text = format!("{}{more}: {}: {}", self.pmus[0], self.events.join(", "), self.why);
+        Warning { code: "not-counted".to_owned(), text, hint }
+    }
+}
