@@ -16,7 +16,6 @@
 
 pub mod convert;
 pub mod counters;
-pub mod estimate;
 pub mod irq;
 pub mod journal;
 pub mod mmio;

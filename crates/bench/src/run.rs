@@ -25,6 +25,9 @@ pub enum Error {
     /// There is nothing to count, or it cannot be counted.
     #[error(transparent)]
     Counters(#[from] crate::counters::Error),
+    /// The workload beside the counters failed.
+    #[error(transparent)]
+    Workload(#[from] crate::workload::Error),
     /// The command could not be started.
     #[error("cannot start {command}")]
     Command {
@@ -60,6 +63,7 @@ impl Error {
         match self {
             Error::Probe(err) => err.hint(),
             Error::Counters(err) => err.hint(),
+            Error::Workload(err) => err.hint(),
             Error::Sink { source } | Error::Raw { source } if source.kind() == io::ErrorKind::StorageFull => {
                 Some(FULL.to_owned())
             }

@@ -1,21 +1,23 @@
 //! Counters held against workloads whose traffic is known by their own account.
 //!
-//! A counter is on before the workload starts and after it has ended, and everything between is compared: bytes with
-//! bytes, not rates with rates, so that no window has to be cut out. What else moved meanwhile (other programs) stands beside it as
-//! the idle rate and is not subtracted.
+//! The counters are read by the engine of `stat` ([`crate::counters`]), so that its pieces, doubts and figures are what is
+//! verified. A counter is on before the workload starts and after it has ended, and everything between is compared: bytes with
+//! bytes, not rates with rates, so that no window has to be cut out. Other traffic before the workload stands beside it as the
+//! idle rate and is not subtracted.
 
+use std::io;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use pciescope_core::Comparison;
+use pciescope_core::plan::StatPlan;
+use pciescope_core::{Comparison, Warning};
 use pciescope_hw::Root;
-use pciescope_hw::daq::Daq;
-use pciescope_hw::memory::Buffer;
-use pciescope_hw::perf::{self, Event, Group, Pmu};
+use pciescope_hw::wait::{Woken, now_ns};
 
-use crate::estimate::{Sample, estimate};
-use crate::workload::fio::Job;
-use crate::workload::memory::Generator;
-use crate::workload::{self, Moved};
+use crate::Error;
+use crate::counters::{self, Choice, Figure, Host, Session};
+use crate::workload::{self, IsStopped, Moved};
 
 /// Which side of a workload a counter sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,495 +28,359 @@ pub enum Side {
     Write,
 }
 
-/// A counter that is on.
-pub trait Counter {
+/// What is held against one side of a workload: a rate of the catalogue in bytes per second, added up over panels.
+#[derive(Debug, Clone)]
+pub struct Counter {
     /// As tables show it.
-    fn name(&self) -> &str;
-    /// Which traffic it counts.
-    fn side(&self) -> Side;
-    /// Bytes per count.
-    fn bytes_per_count(&self) -> f64;
-    /// Its state now.
-    ///
-    /// # Errors
-    /// Why it cannot be read.
-    fn sample(&mut self) -> Result<Sample, perf::Error>;
+    pub name: String,
+    /// The traffic that it counts.
+    pub side: Side,
+    /// The metric, such as `rx_bytes_per_s`.
+    pub metric: &'static str,
+    /// What one count is, in bytes; of several events, of the first.
+    pub bytes_per_count: f64,
+    /// The panels, by their places in the choice.
+    pub panels: Vec<usize>,
 }
 
-/// A counter read through perf: the sum of the events of one or more PMUs, all in the same unit.
-#[derive(Debug)]
-pub struct PerfCounter {
-    name: String,
-    side: Side,
-    bytes_per_count: f64,
-    groups: Vec<Group>,
-}
-
-impl PerfCounter {
-    /// Opens and starts `events`, each on the first CPU of its PMU.
-    ///
-    /// # Errors
-    /// As the kernel refuses the first that cannot be counted.
-    pub fn open(
-        root: &Root,
-        name: String,
-        side: Side,
-        bytes_per_count: f64,
-        events: &[(&Pmu, Event)],
-    ) -> Result<Self, perf::Error> {
-        let mut groups = Vec::new();
-        for (pmu, event) in events {
-            let group = Group::open(root, pmu, pmu.cpus.iter().next().unwrap_or(0), std::slice::from_ref(event))?;
-            group.enable()?;
-            groups.push(group);
-        }
-        Ok(PerfCounter { name, side, bytes_per_count, groups })
-    }
-}
-
-impl Counter for PerfCounter {
-    fn name(&self) -> &str {
-        &self.name
-    }
-    fn side(&self) -> Side {
-        self.side
-    }
-    fn bytes_per_count(&self) -> f64 {
-        self.bytes_per_count
-    }
-    /// The sum of the counts, with the times of the event that ran least.
-    fn sample(&mut self) -> Result<Sample, perf::Error> {
-        let mut all = Sample { value: 0, enabled_ns: u64::MAX, running_ns: u64::MAX };
-        for group in &mut self.groups {
-            let reading = group.read()?.reading(0);
-            all.value = all.value.wrapping_add(reading.value);
-            all.enabled_ns = all.enabled_ns.min(reading.enabled_ns);
-            all.running_ns = all.running_ns.min(reading.running_ns);
-        }
-        Ok(all)
+impl Counter {
+    /// The counter of one panel, named by its events as perf writes them. `None` where the panel lacks one of them.
+    pub fn of_panel(choice: &Choice, number: usize, side: Side, metric: &'static str) -> Option<Self> {
+        let (panel, instrument) = (&choice.panels[number], &choice.instruments[number]);
+        let resolved = panel.metrics.iter().find(|resolved| resolved.metric.name == metric)?;
+        let quantity = |event: &String| panel.quantities.iter().find(|quantity| quantity.name == *event);
+        let quantities = resolved.events.iter().map(quantity).collect::<Option<Vec<_>>>()?;
+        let parts: Vec<&(usize, f64)> = quantities.iter().flat_map(|quantity| &quantity.parts).collect();
+        let names: Vec<String> = parts.iter().map(|part| instrument.counters[part.0].event.to_string()).collect();
+        let bytes_per_count = parts.first()?.1;
+        Some(Counter { name: names.join("+"), side, metric, bytes_per_count, panels: vec![number] })
     }
 }
 
 /// How to go about it.
 #[derive(Clone, Copy)]
 pub struct Options<'a> {
-    /// Between two readings; several turns of perf's rotation.
-    pub tick: Duration,
-    /// How long the counters are watched before the workload.
-    pub idle: Duration,
     /// The error that is allowed, in percent.
     pub tolerance_percent: f64,
     /// Whether the run shall end.
-    pub is_stopped: &'a (dyn Fn() -> bool + Sync),
+    pub is_stopped: IsStopped<'a>,
 }
 
-/// What one experiment gave.
+/// A counter beside a workload.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Verified {
-    /// A row per counter; counters of a side that the workload did not move are compared with 0 bytes and left out.
-    pub rows: Vec<Comparison>,
-    /// What moved before the workload, in bytes per second, in the rows' order.
-    pub idle_bytes_per_s: Vec<f64>,
+    /// What was compared.
+    pub row: Comparison,
+    /// What moved before the workload, in bytes per second; `None` where the counter did not run then.
+    pub idle_bytes_per_s: Option<f64>,
+    /// Doubts about the count.
+    pub warnings: Vec<Warning>,
 }
 
-/// Why an experiment gave nothing.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The workload failed.
-    #[error(transparent)]
-    Workload(#[from] workload::Error),
-    /// A counter failed.
-    #[error(transparent)]
-    Counter(#[from] perf::Error),
-    /// The device that is read failed.
-    #[error(transparent)]
-    Device(#[from] pciescope_hw::Error),
-    /// A counter never ran, or has gone backwards.
-    #[error("{counter} {why}")]
-    Implausible {
-        /// As tables show it.
-        counter: String,
-        /// What is wrong.
-        why: &'static str,
-    },
+/// How long the counters are watched before each workload.
+const IDLE: Duration = Duration::from_millis(500);
+/// So often a watch without a workload looks whether the run shall end.
+const TICK: Duration = Duration::from_millis(20);
+
+/// Open counters that were watched while nothing of ours ran.
+pub struct Experiment<'a> {
+    root: &'a Root,
+    choice: &'a Choice,
+    counters: &'a [Counter],
+    options: Options<'a>,
+    session: Session,
+    idle_bytes_per_s: Vec<Option<f64>>,
 }
 
-impl Error {
-    /// What the user can do about it, where there is something.
-    pub fn hint(&self) -> Option<String> {
-        match self {
-            Error::Workload(err) => err.hint(),
-            Error::Counter(err) => err.hint(),
-            Error::Device(err) => err.hint(),
-            Error::Implausible { .. } => {
-                Some("another user of the counter may hold or reset it; `pciescope stat -e` shows it alone".to_owned())
+impl<'a> Experiment<'a> {
+    /// Opens the counters of a choice and watches them for half a second.
+    ///
+    /// # Errors
+    /// [`Error::Counters`] with the first reason why one of them cannot be opened.
+    pub fn open(
+        root: &'a Root,
+        choice: &'a Choice,
+        counters: &'a [Counter],
+        options: Options<'a>,
+    ) -> Result<Self, Error> {
+        let session = Session::open(root, choice.instruments.clone())?;
+        if let Some(refusal) = session.refusals().next() {
+            return Err(counters::Error::no_figure(refusal).into());
+        }
+        let mut all = Experiment { root, choice, counters, options, session, idle_bytes_per_s: Vec::new() };
+        all.watch(IDLE)?;
+        let rate = |counter| all.figure(counter).ok().map(|figure| figure.value / figure.seconds);
+        all.idle_bytes_per_s = counters.iter().map(rate).collect();
+        Ok(all)
+    }
+
+    /// Counts for a time, or until the run shall end.
+    ///
+    /// # Errors
+    /// There is none from the watch itself; see [`Experiment::run`].
+    pub fn watch(&mut self, time: Duration) -> Result<(), Error> {
+        let is_stopped = self.options.is_stopped;
+        let wait = || {
+            let begin = Instant::now();
+            while begin.elapsed() < time && !is_stopped() {
+                thread::sleep(TICK.min(time));
             }
-        }
-    }
-}
-
-/// A counter with what was read of it.
-struct Watched<'c> {
-    counter: &'c mut dyn Counter,
-    samples: Vec<Sample>,
-}
-
-/// Reads all counters; the first failure is kept, and nothing is read after it.
-struct Watch<'c> {
-    all: Vec<Watched<'c>>,
-    failed: Option<perf::Error>,
-}
-
-impl<'c> Watch<'c> {
-    fn new(counters: &'c mut [Box<dyn Counter>]) -> Self {
-        let watched = |counter: &'c mut Box<dyn Counter>| Watched { counter: &mut **counter, samples: Vec::new() };
-        Watch { all: counters.iter_mut().map(watched).collect(), failed: None }
-    }
-
-    fn read(&mut self) {
-        for watched in &mut self.all {
-            match watched.counter.sample() {
-                Ok(sample) if self.failed.is_none() => watched.samples.push(sample),
-                Ok(_) => {}
-                Err(err) => {
-                    self.failed.get_or_insert(err);
-                    return;
-                }
-            }
-        }
-    }
-
-    /// Watches for the idle time; gives each counter's rate in bytes per second, and leaves its last sample as the first.
-    fn idle(&mut self, options: &Options<'_>) -> Vec<f64> {
-        let begin = Instant::now();
-        self.read();
-        while begin.elapsed() < options.idle && self.failed.is_none() && !(options.is_stopped)() {
-            std::thread::sleep(options.tick.min(options.idle));
-            self.read();
-        }
-        let rate = |watched: &mut Watched<'_>| {
-            let took = |samples: &[Sample]| Some(samples.last()?.enabled_ns - samples.first()?.enabled_ns);
-            let seconds = took(&watched.samples).filter(|ns| *ns > 0).map(|ns| ns as f64 / 1e9);
-            let count = estimate(&watched.samples).map_or(0.0, |estimate| estimate.count);
-            watched.samples.drain(..watched.samples.len().saturating_sub(1));
-            seconds.map_or(0.0, |seconds| count * watched.counter.bytes_per_count() / seconds)
+            Ok(Moved::default())
         };
-        self.all.iter_mut().map(rate).collect()
+        self.count_beside(wait).map(drop)
     }
 
-    fn compare(self, name: &str, moved: Moved, idle: Vec<f64>, options: &Options<'_>) -> Result<Verified, Error> {
-        if let Some(failed) = self.failed {
-            return Err(failed.into());
-        }
-        let mut verified = Verified { rows: Vec::new(), idle_bytes_per_s: Vec::new() };
-        for (watched, idle) in self.all.into_iter().zip(idle) {
-            let (workload_bytes, way) = match watched.counter.side() {
+    /// Counts while a workload runs, and compares each counter with what it moved. Counters of a side that it did not move are
+    /// left out.
+    ///
+    /// # Errors
+    /// [`Error::Workload`]; [`Error::Counters`] for a counter without a figure.
+    pub fn run(
+        mut self,
+        name: &str,
+        load: impl FnOnce() -> Result<Moved, workload::Error> + Send,
+    ) -> Result<Vec<Verified>, Error> {
+        let moved = self.count_beside(load)?;
+        let mut all = Vec::new();
+        for (counter, idle) in self.counters.iter().zip(&self.idle_bytes_per_s) {
+            let (bytes, way) = match counter.side {
                 Side::Read => (moved.read_bytes, "read"),
                 Side::Write => (moved.written_bytes, "write"),
             };
-            if workload_bytes == 0 {
-                continue;
+            if bytes > 0 {
+                let load = (format!("{name} {way}"), bytes as f64, moved.ns as f64 / 1e9);
+                all.push(self.compare(counter, self.figure(counter)?, load, *idle));
             }
-            let counter = watched.counter.name().to_owned();
-            let implausible = |why| Error::Implausible { counter: counter.clone(), why };
-            let (Some(first), Some(last)) = (watched.samples.first(), watched.samples.last()) else {
-                return Err(implausible("was never read"));
-            };
-            let never = last.running_ns == first.running_ns;
-            let estimate = estimate(&watched.samples).ok_or_else(|| {
-                implausible(if never { "never ran: something else holds it" } else { "went backwards" })
-            })?;
-            let bytes_per_count = watched.counter.bytes_per_count();
-            let percent = |count: f64| count * bytes_per_count / workload_bytes as f64 * 100.0;
-            let bound_percent = estimate.bound.filter(|_| estimate.running < 1.0).map(percent);
-            verified.rows.push(Comparison {
-                workload: format!("{name} {way}"),
-                counter,
-                workload_bytes: workload_bytes as f64,
-                workload_s: moved.ns as f64 / 1e9,
-                count: estimate.count,
-                bytes_per_count,
-                parts: 1.0,
-                counter_s: (last.enabled_ns - first.enabled_ns) as f64 / 1e9,
-                running: estimate.running,
-                bound_percent,
-                tolerance_percent: Some(options.tolerance_percent),
-                ..Comparison::default()
-            });
-            verified.idle_bytes_per_s.push(idle);
         }
-        Ok(verified)
+        Ok(all)
     }
-}
 
-/// Runs fio between two readings of the counters, and reads them meanwhile.
-///
-/// # Errors
-/// See [`Error`]. A run that is stopped ends as if it were over, with what had been moved.
-pub fn disk(job: &Job, counters: &mut [Box<dyn Counter>], options: &Options<'_>) -> Result<Verified, Error> {
-    let mut watch = Watch::new(counters);
-    let idle = watch.idle(options);
-    let mut fio = job.start()?;
-    while !fio.has_ended() {
-        if (options.is_stopped)() {
-            fio.stop();
-        }
-        std::thread::sleep(options.tick);
-        watch.read();
-    }
-    let moved = fio.finish()?;
-    watch.read();
-    watch.compare("fio", moved, idle, options)
-}
-
-/// Reads a device from its beginning, again and again, between two readings of the counters, and reads them meanwhile.
-///
-/// # Errors
-/// See [`Error`].
-pub fn readout(
-    mut daq: Box<dyn Daq>,
-    buffer: &mut Buffer,
-    bytes: usize,
-    duration: Duration,
-    counters: &mut [Box<dyn Counter>],
-    options: &Options<'_>,
-) -> Result<Verified, Error> {
-    let mut watch = Watch::new(counters);
-    let idle = watch.idle(options);
-    let is_stopped = options.is_stopped;
-    let moved = std::thread::scope(|scope| {
-        let reader = scope.spawn(move || {
-            let (begin, mut read_bytes) = (Instant::now(), 0);
-            while begin.elapsed() < duration && !is_stopped() {
-                daq.read(0, &mut buffer.bytes_mut()[..bytes])?;
-                read_bytes += bytes as u64;
-            }
-            Ok::<_, pciescope_hw::Error>(Moved { read_bytes, written_bytes: 0, ns: begin.elapsed().as_nanos() as u64 })
-        });
-        while !reader.is_finished() {
-            std::thread::sleep(options.tick);
-            watch.read();
-        }
-        reader.join()
-    });
-    let moved = moved.unwrap_or_else(|fault| std::panic::resume_unwind(fault))?;
-    watch.read();
-    watch.compare("readout", moved, idle, options)
-}
-
-/// Runs memory traffic between two readings of the counters, and reads them meanwhile.
-///
-/// # Errors
-/// See [`Error`].
-pub fn memory(
-    generator: &mut Generator,
-    duration: Duration,
-    counters: &mut [Box<dyn Counter>],
-    options: &Options<'_>,
-) -> Result<Verified, Error> {
-    let mut watch = Watch::new(counters);
-    let idle = watch.idle(options);
-    let name = generator.pattern().name();
-    let moved = generator.run(duration, options.tick, options.is_stopped, &mut || watch.read())?;
-    watch.read();
-    watch.compare(name, moved, idle, options)
-}
-
-/// What the counters saw in a window of a workload that runs on around it.
-pub struct Window<'c> {
-    watch: Watch<'c>,
-    idle: Vec<f64>,
-}
-
-/// Reads the counters before `begin` starts a workload that runs by itself, then for `window` in the middle of it, `lead` after its
-/// start: how the seed's authors watched bw_mem.
-///
-/// # Errors
-/// [`Error::Counter`]; what `begin` fails with.
-pub fn window<'c, E: From<Error>>(
-    lead: Duration,
-    window: Duration,
-    counters: &'c mut [Box<dyn Counter>],
-    options: &Options<'_>,
-    begin: &mut dyn FnMut() -> Result<(), E>,
-) -> Result<Window<'c>, E> {
-    let mut watch = Watch::new(counters);
-    let idle = watch.idle(options);
-    begin()?;
-    std::thread::sleep(lead);
-    watch.all.iter_mut().for_each(|watched| watched.samples.clear());
-    watch.read();
-    let begun = Instant::now();
-    while begun.elapsed() < window && !(options.is_stopped)() {
-        std::thread::sleep(options.tick.min(window));
-        watch.read();
-    }
-    Ok(Window { watch, idle })
-}
-
-impl Window<'_> {
-    /// Holds what was seen against a rate one way, in bytes per second.
+    /// Compares what was counted in the last watch with a rate one way, in bytes per second. The name says which way.
     ///
     /// # Errors
-    /// See [`Error`].
-    pub fn against(self, name: &str, side: Side, bytes_per_s: f64, options: &Options<'_>) -> Result<Verified, Error> {
-        let seconds = |watched: &Watched<'_>| {
-            Some((watched.samples.last()?.enabled_ns - watched.samples.first()?.enabled_ns) as f64 / 1e9)
-        };
-        let window_s = self.watch.all.first().and_then(seconds).unwrap_or(0.0);
-        let (bytes, ns) = ((bytes_per_s * window_s) as u64, (window_s * 1e9) as u64);
-        let moved = match side {
-            Side::Read => Moved { read_bytes: bytes, written_bytes: 0, ns },
-            Side::Write => Moved { read_bytes: 0, written_bytes: bytes, ns },
-        };
-        let mut verified = self.watch.compare(name, moved, self.idle, options)?;
-        for row in &mut verified.rows {
-            (row.prints_rate, row.printed_bytes) = (true, Some(bytes_per_s));
-            // The name says which way already.
-            name.clone_into(&mut row.workload);
+    /// [`Error::Counters`] for a counter without a figure.
+    pub fn compare_rate(&self, name: &str, side: Side, bytes_per_s: f64) -> Result<Vec<Verified>, Error> {
+        let mut all = Vec::new();
+        for (counter, idle) in self.counters.iter().zip(&self.idle_bytes_per_s).filter(|(one, _)| one.side == side) {
+            let figure = self.figure(counter)?;
+            let load = (name.to_owned(), bytes_per_s * figure.seconds, figure.seconds);
+            let mut verified = self.compare(counter, figure, load, *idle);
+            (verified.row.prints_rate, verified.row.printed_bytes) = (true, Some(bytes_per_s));
+            all.push(verified);
         }
-        Ok(verified)
+        Ok(all)
+    }
+
+    /// Counts from before a workload starts until after it has ended.
+    fn count_beside(&mut self, load: impl FnOnce() -> Result<Moved, workload::Error> + Send) -> Result<Moved, Error> {
+        let (ended, end) = mpsc::channel();
+        thread::scope(|scope| {
+            let begin = || drop(scope.spawn(move || ended.send(load())));
+            let mut host = Load { begin: Some(begin), end, moved: None };
+            counters::count(self.root, &StatPlan::default(), &mut self.session, &mut host, &mut |_, _| Ok(()))?;
+            // Counters that are gone end the count before the workload.
+            let moved = host.moved.or_else(|| host.end.recv().ok());
+            // A workload that panicked sends nothing, and the scope panics in its place.
+            Ok(moved.transpose()?.unwrap_or_default())
+        })
+    }
+
+    /// What a counter counted, in bytes.
+    fn figure(&self, counter: &Counter) -> Result<Figure, counters::Error> {
+        let mut sum = Figure::ZERO;
+        for number in &counter.panels {
+            if let Some(error) = self.session.gone(*number) {
+                return Err(counters::Error::no_figure(error));
+            }
+            let amount = counters::amount(&self.choice.panels[*number], counter.metric, self.session.tallies(*number));
+            let Some(amount) = amount else {
+                let doubt = counters::doubts(&self.session, *number).into_iter().next();
+                let unknown = || (format!("{}: it has no figure", counter.name), None);
+                let (why, hint) = doubt.map_or_else(unknown, |doubt| (doubt.text, Some(doubt.hint)));
+                return Err(counters::Error::NoFigure { why, hint });
+            };
+            sum = sum.plus(amount);
+        }
+        Ok(sum)
+    }
+
+    /// A counter beside a workload: its name and direction, bytes, and seconds.
+    fn compare(&self, counter: &Counter, figure: Figure, load: (String, f64, f64), idle: Option<f64>) -> Verified {
+        let doubted = counter.panels.iter().filter(|_| figure.at_least);
+        Verified {
+            row: row(counter, figure, load, self.options.tolerance_percent),
+            idle_bytes_per_s: idle,
+            warnings: doubted.flat_map(|number| counters::doubts(&self.session, *number)).collect(),
+        }
+    }
+}
+
+fn row(counter: &Counter, figure: Figure, load: (String, f64, f64), tolerance_percent: f64) -> Comparison {
+    let (workload, workload_bytes, workload_s) = load;
+    Comparison {
+        workload,
+        counter: counter.name.clone(),
+        workload_bytes,
+        workload_s,
+        count: figure.value / counter.bytes_per_count,
+        bytes_per_count: counter.bytes_per_count,
+        parts: 1.0,
+        counter_s: figure.seconds,
+        running: figure.running.unwrap_or(1.0),
+        bound_percent: figure.bound.filter(|_| figure.running.is_some()).map(|bound| bound / workload_bytes * 100.0),
+        tolerance_percent: Some(tolerance_percent),
+        ..Comparison::default()
+    }
+}
+
+/// A workload in a thread of its own: counting ends with it.
+struct Load<B> {
+    begin: Option<B>,
+    end: Receiver<Result<Moved, workload::Error>>,
+    moved: Option<Result<Moved, workload::Error>>,
+}
+
+impl<B: FnOnce()> Host for Load<B> {
+    fn begin(&mut self) -> io::Result<()> {
+        if let Some(begin) = self.begin.take() {
+            begin();
+        }
+        Ok(())
+    }
+
+    fn until(&mut self, deadline_ns: Option<u64>) -> io::Result<Woken> {
+        let rest = deadline_ns.map_or(u64::MAX, |deadline| deadline.saturating_sub(now_ns()));
+        match self.end.recv_timeout(Duration::from_nanos(rest)) {
+            Err(RecvTimeoutError::Timeout) => return Ok(Woken::Time),
+            ended => self.moved = ended.ok(),
+        }
+        Ok(Woken::Child)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
-    use std::os::unix::fs::PermissionsExt;
-    use std::path::Path;
-    use std::rc::Rc;
+    use pciescope_catalogue::Catalogue;
+    use pciescope_hw::perf;
 
     use super::*;
-    use crate::workload::fio::Way;
+    use crate::counters::{Counted, Instrument, Panel, ResolvedMetric};
 
-    /// Counts `rate` a millisecond of its own, which is a call.
-    struct Steady {
-        name: &'static str,
-        side: Side,
-        rate: u64,
-        at: Rc<Cell<u64>>,
-        share: u64,
+    const OPTIONS: Options<'_> = Options { tolerance_percent: 1.0, is_stopped: &|| false };
+
+    fn counter(name: &str, side: Side) -> Counter {
+        let metric = if side == Side::Read { "rx_bytes_per_s" } else { "tx_bytes_per_s" };
+        Counter { name: name.to_owned(), side, metric, bytes_per_count: 16.0, panels: vec![0] }
     }
 
-    impl Counter for Steady {
-        fn name(&self) -> &str {
-            self.name
-        }
-        fn side(&self) -> Side {
-            self.side
-        }
-        fn bytes_per_count(&self) -> f64 {
-            16.0
-        }
-        fn sample(&mut self) -> Result<Sample, perf::Error> {
-            self.at.set(self.at.get() + 1);
-            let (at, running) = (self.at.get(), self.at.get() * self.share);
-            Ok(Sample { value: running * self.rate, enabled_ns: at * 100, running_ns: running })
-        }
-    }
-
-    const OPTIONS: Options<'_> = Options {
-        tick: Duration::from_millis(2),
-        idle: Duration::from_millis(1),
-        tolerance_percent: 1.0,
-        is_stopped: &|| false,
-    };
-
-    /// A fio that says it moved so many bytes.
-    fn fio(folder: &Path, read: u64, written: u64) -> Job {
-        let program = folder.join("fio");
-        let json = format!(
-            r#"{{"jobs":[{{"error":0,"read":{{"io_bytes":{read},"runtime":20}},"write":{{"io_bytes":{written},"runtime":20}}}}]}}"#
-        );
-        std::fs::write(&program, format!("#!/bin/sh\nsleep 0.02\ncat <<'END'\n{json}\nEND\n")).unwrap();
-        std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
-        Job { program, ..Job::new(Path::new("/dev/null"), Way::Both, 1) }
-    }
-
-    fn counters(share: u64) -> (Vec<Box<dyn Counter>>, Rc<Cell<u64>>) {
-        let at = Rc::new(Cell::new(0));
-        let steady =
-            |name, side| Box::new(Steady { name, side, rate: 10, at: Rc::clone(&at), share }) as Box<dyn Counter>;
-        (vec![steady("port/rx/", Side::Read), steady("port/tx/", Side::Write)], at)
+    fn load(bytes: f64) -> (String, f64, f64) {
+        ("fio read".to_owned(), bytes, 0.5)
     }
 
     #[test]
-    fn each_counter_is_held_against_its_side() {
-        let folder = tempfile::tempdir().unwrap();
-        let (mut counters, _) = counters(100);
-        let verified = disk(&fio(folder.path(), 16_000, 0), &mut counters, &OPTIONS).unwrap();
-        assert_eq!(verified.rows.len(), 1, "nothing was written, so the Tx counter says nothing");
-        let row = &verified.rows[0];
+    fn a_counter_that_ran_all_the_time_has_no_bound() {
+        let figure = Figure { value: 16_160.0, seconds: 0.7, ..Figure::ZERO };
+        let row = row(&counter("port/rx/", Side::Read), figure, load(16_000.0), 1.0);
         assert_eq!((row.counter.as_str(), row.workload.as_str()), ("port/rx/", "fio read"));
         assert_eq!((row.workload_bytes, row.bytes_per_count, row.running), (16_000.0, 16.0, 1.0));
-        assert_eq!(row.bound_percent, None);
-        // Counts in steps of 1000 a reading, two counters taking turns: the first sample is the last of the idle time.
-        assert!(row.count > 0.0 && row.count % 1000.0 == 0.0, "{row:?}");
-        assert!(verified.idle_bytes_per_s[0] > 0.0);
-    }
-
-    #[test]
-    fn what_a_device_gave_is_held_against_its_port() {
-        let path = Path::new("fake:digitizer?rate=0");
-        let daq = || pciescope_hw::daq::open(&Root::at("/"), path, &Default::default()).unwrap();
-        let (mut counters, _) = counters(100);
-        let mut buffer = Buffer::on_node(4096, None).unwrap();
-        let ms = Duration::from_millis(10);
-        let verified = readout(daq(), &mut buffer, 4096, ms, &mut counters, &OPTIONS).unwrap();
-        assert_eq!(verified.rows.len(), 1);
-        let row = &verified.rows[0];
-        assert_eq!((row.workload.as_str(), row.counter.as_str()), ("readout read", "port/rx/"));
-        assert!(row.workload_bytes >= 4096.0 && row.workload_bytes % 4096.0 == 0.0, "{row:?}");
-        let gone =
-            pciescope_hw::daq::open(&Root::at("/"), Path::new("fake:digitizer?gone-after=1"), &Default::default());
-        let failed = readout(gone.unwrap(), &mut buffer, 4096, ms, &mut counters, &OPTIONS).unwrap_err();
-        assert!(matches!(failed, Error::Device(_)) && failed.to_string().contains("gone-after"), "{failed}");
+        assert_eq!((row.count, row.bound_percent, row.counter_s, row.workload_s), (1010.0, None, 0.7, 0.5));
+        assert_eq!(row.is_right(), Some(true));
     }
 
     #[test]
     fn a_scaled_counter_has_its_share_and_bound() {
-        let folder = tempfile::tempdir().unwrap();
-        let (mut counters, _) = counters(50);
-        let verified = disk(&fio(folder.path(), 16_000, 16_000), &mut counters, &OPTIONS).unwrap();
-        assert_eq!(verified.rows.len(), 2);
-        for row in &verified.rows {
-            assert_eq!(row.running, 0.5);
-            assert!(row.bound_percent.is_some_and(|bound| bound < 1e-6), "a steady rate has no spread: {row:?}");
-        }
+        let figure = Figure { value: 16_000.0, running: Some(0.5), bound: Some(320.0), ..Figure::ZERO };
+        let scaled = row(&counter("port/rx/", Side::Read), figure, load(16_000.0), 1.0);
+        assert_eq!((scaled.running, scaled.bound_percent, scaled.allowed_percent()), (0.5, Some(2.0), Some(2.0)));
+        let unknown = row(&counter("port/rx/", Side::Read), Figure { bound: None, ..figure }, load(16_000.0), 1.0);
+        assert_eq!((unknown.bound_percent, unknown.allowed_percent()), (None, Some(1.0)));
     }
 
     #[test]
     fn a_wrong_counter_is_wrong() {
-        let folder = tempfile::tempdir().unwrap();
-        let (mut counters, _) = counters(100);
-        let verified = disk(&fio(folder.path(), 1_000_000_000, 0), &mut counters, &OPTIONS).unwrap();
-        assert_eq!(verified.rows[0].is_right(), Some(false));
+        let figure = Figure { value: 16_000.0, ..Figure::ZERO };
+        assert_eq!(row(&counter("port/rx/", Side::Read), figure, load(1e9), 1.0).is_right(), Some(false));
     }
 
-    #[test]
-    fn a_rate_is_held_against_a_window_in_its_middle() {
-        let (mut counters, at) = counters(100);
-        let ms = Duration::from_millis;
-        let mut begun_at = 0;
-        let mut begin = || {
-            begun_at = at.get();
-            Ok::<(), Error>(())
+    /// The kernel's clock as the Rx payload of a port: a byte a nanosecond. `None` where counting is not allowed.
+    fn clock(root: &Root) -> Option<Choice> {
+        let kind = Catalogue::builtin().kind("dwc_rootport").unwrap();
+        let pmu = perf::named(root, "software").ok()?;
+        let event = pmu.event("config=0").unwrap();
+        perf::Group::open(root, &pmu, 0, std::slice::from_ref(&event)).ok()?;
+        let counters = vec![counters::Counter { event, most_per_s: None }];
+        let metric = |name: &str| {
+            let metric = kind.metric(name).unwrap();
+            let (events, unit) = (metric.events().into_iter().collect(), metric.unit.text.clone());
+            ResolvedMetric { metric, events, unit }
         };
-        let window = window(ms(5), ms(20), &mut counters, &OPTIONS, &mut begin).unwrap();
-        assert!(begun_at > 0, "the idle time comes first");
-        // 1000 counts of 16 bytes every 100 ns, two counters taking turns.
-        let verified = window.against("bw_mem rd", Side::Read, 1.6e11, &OPTIONS).unwrap();
-        let row = &verified.rows[0];
-        assert_eq!((row.workload.as_str(), row.counter.as_str(), verified.rows.len()), ("bw_mem rd", "port/rx/", 1));
-        assert_eq!(row.printed_bytes, Some(1.6e11));
-        assert!(row.error_percent().is_some_and(|error| error.abs() < 0.01), "{row:?}");
+        let quantity = |name: &str| Counted {
+            name: name.to_owned(),
+            unit: "bytes".to_owned(),
+            parts: vec![(0, 1.0)],
+            is_state: false,
+        };
+        let panel = Panel {
+            kind: Some(kind),
+            quantities: vec![quantity("rx_bytes")],
+            metrics: vec![metric("rx_bytes_per_s"), metric("tx_bytes_per_s")],
+            ..Panel::default()
+        };
+        let instruments = vec![Instrument { pmu, cpu: 0, counters }];
+        Some(Choice { instruments, panels: vec![panel], absent: Vec::new() })
     }
 
     #[test]
-    fn a_counter_that_never_ran_is_no_zero() {
-        let folder = tempfile::tempdir().unwrap();
-        let (mut counters, _) = counters(0);
-        let refused = disk(&fio(folder.path(), 16_000, 0), &mut counters, &OPTIONS).unwrap_err();
-        assert_eq!(refused.to_string(), "port/rx/ never ran: something else holds it");
+    fn each_counter_is_held_against_its_side_from_before_the_workload_to_after_it() {
+        let root = Root::default();
+        let Some(choice) = clock(&root) else { return };
+        let rx = Counter::of_panel(&choice, 0, Side::Read, "rx_bytes_per_s").unwrap();
+        assert_eq!((rx.name.as_str(), rx.bytes_per_count), ("software/config=0/", 1.0));
+        assert!(Counter::of_panel(&choice, 0, Side::Write, "tx_bytes_per_s").is_none(), "it counts no Tx");
+        let counters = [rx, counter("port/tx/", Side::Write)];
+        let experiment = Experiment::open(&root, &choice, &counters, OPTIONS).unwrap();
+        let idle = experiment.idle_bytes_per_s[0].unwrap();
+        assert!((0.99e9..1.01e9).contains(&idle), "{idle}");
+        let work = || {
+            let begin = Instant::now();
+            thread::sleep(Duration::from_millis(150));
+            Ok(Moved { read_bytes: begin.elapsed().as_nanos() as u64, written_bytes: 0, ns: 1 })
+        };
+        let all = experiment.run("fio", work).unwrap();
+        assert_eq!(all.len(), 1, "nothing was written, so the Tx counter says nothing");
+        let row = &all[0].row;
+        assert_eq!((row.workload.as_str(), row.running, row.bound_percent), ("fio read", 1.0, None));
+        assert!(row.error_percent().is_some_and(|error| (0.0..20.0).contains(&error)), "{row:?}");
+        assert!((row.count / 1e9 - row.counter_s).abs() < 0.01, "the idle time is not in it: {row:?}");
+    }
+
+    #[test]
+    fn a_rate_is_held_against_the_last_watch() {
+        let root = Root::default();
+        let Some(choice) = clock(&root) else { return };
+        let counters = [Counter::of_panel(&choice, 0, Side::Read, "rx_bytes_per_s").unwrap()];
+        let mut experiment = Experiment::open(&root, &choice, &counters, OPTIONS).unwrap();
+        experiment.watch(Duration::from_millis(30)).unwrap();
+        let all = experiment.compare_rate("bw_mem rd", Side::Read, 1e9).unwrap();
+        let row = &all[0].row;
+        assert_eq!((row.workload.as_str(), row.printed_bytes, row.prints_rate), ("bw_mem rd", Some(1e9), true));
+        assert!(row.error_percent().is_some_and(|error| error.abs() < 1.0), "{row:?}");
+        assert!((0.03..0.5).contains(&row.counter_s), "the idle time is not in it: {row:?}");
+        assert!(experiment.compare_rate("bw_mem fwr", Side::Write, 1e9).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_counter_without_a_figure_is_no_zero_and_a_workload_that_fails_says_so() {
+        let root = Root::default();
+        let Some(choice) = clock(&root) else { return };
+        let counters = [Counter::of_panel(&choice, 0, Side::Read, "rx_bytes_per_s").unwrap()];
+        let open = || Experiment::open(&root, &choice, &counters, OPTIONS).unwrap();
+        let mut experiment = open();
+        experiment.session.begin_interval();
+        let refused = experiment.compare_rate("bw_mem rd", Side::Read, 1e9).unwrap_err();
+        assert_eq!(refused.to_string(), "software/config=0/: it was not counted at all: its CPU or its PMU went away");
+        let failed = workload::Error::Report { program: "fio".to_owned(), why: "nothing".to_owned() };
+        let failed = open().run("fio", || Err(failed)).unwrap_err();
+        assert!(matches!(failed, Error::Workload(_)) && failed.to_string().contains("nothing"), "{failed}");
     }
 }

@@ -113,7 +113,7 @@ fn refusals_say_what_is_wrong_and_what_to_do() {
         ("-e dwc_rootport_13018/no_such/", ["no event or parameter \"no_such\"", "events/"]),
         ("-e dwc_rootport_13018/decode_error/", ["no event or parameter \"decode_error\"", "hint: "]),
         ("-e dwc_rootport_1/L0/", ["dwc_rootport_1: no PMU", "dwc_rootport_13018"]),
-        ("--metric no_such", ["no_such: none of the PMUs", "bandwidth"]),
+        ("--metric no_such", ["no_such: none of the chosen PMUs", "bandwidth"]),
         ("-e cycles", ["'cycles'", "PMU/EVENT/"]),
         ("-I 0", ["'0'", "1 ms"]),
         ("--count 3", ["--interval", "hint: "]),

@@ -46,7 +46,7 @@ pub enum Error {
         hint: Option<String>,
     },
     /// No kind of PMU has such a metric.
-    #[error("{name}: none of the PMUs chosen has such a metric, group of metrics or quantity")]
+    #[error("{name}: none of the chosen PMUs has such a metric, group of metrics or quantity")]
     NoMetric {
         /// The name.
         name: String,

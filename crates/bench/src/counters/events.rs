@@ -1,4 +1,15 @@
-//! How events are written on the command line: perf's syntax, with patterns in the PMU's name.
+//! How places and events are written on the command line: events as perf writes them, with patterns in the PMU's name.
+
+use pciescope_core::Bdf;
+
+/// Where to count.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// A root port, or a device whose root port is meant.
+    Function(Bdf),
+    /// PMUs by name; `*` and `?` stand for any letters and any letter.
+    Pmus(String),
+}
 
 /// An event as it was typed: `dwc_rootport_*/rx_pcie_tlp_data_payload/`.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -79,25 +79,34 @@ pub fn put(panel: &Panel, figures: &[Option<Figure>], into: &mut BTreeMap<String
     }
 }
 
+/// What a rate of a panel came to in all of the interval, such as the bytes of `rx_bytes_per_s`. `None` where there is no figure.
+pub fn amount(panel: &Panel, name: &str, tallies: &[Tally]) -> Option<Figure> {
+    let mut figures = Vec::new();
+    quantities(panel, tallies, &mut figures);
+    let resolved = panel.metrics.iter().find(|resolved| resolved.metric.name == name)?;
+    metric(panel, resolved, &figures, Some(1.0))
+}
+
 /// What a metric of a panel came to, from the figures of its quantities. A rate with `seconds` of 1 is the amount.
-pub fn metric(
+fn metric(
     panel: &Panel,
     resolved: &ResolvedMetric,
     figures: &[Option<Figure>],
     seconds: Option<f64>,
 ) -> Option<Figure> {
-    let figure = |name: &str| figures[panel.quantities.iter().position(|quantity| quantity.name == name)?];
-    let about = resolved.events.iter().filter_map(|name| figure(name)).fold(Figure::ZERO, Figure::plus);
+    let place = |name: &str| panel.quantities.iter().position(|quantity| quantity.name == name);
+    let parts = resolved.events.iter().filter_map(|name| figures[place(name)?]);
+    let about = parts.fold(Figure::ZERO, Figure::plus);
     let link = panel.function.as_ref().and_then(|port| port.link.as_ref());
     let value = resolved.metric.value(&|name| match name {
         "seconds" => Input::Value(seconds.unwrap_or(about.seconds)),
         "link_bytes_per_s" => ceiling(panel).into(),
         "link_lanes" => link.map(|link| f64::from(link.width)).into(),
-        name if panel.quantities.iter().any(|quantity| quantity.name == name) => {
-            figure(name).map(|figure| figure.value).into()
-        }
-        name if panel.missing.iter().any(|(missing, _)| missing == name) => Input::Absent,
-        name => panel.constants.get(name).copied().into(),
+        name => match place(name) {
+            Some(place) => figures[place].map(|figure| figure.value).into(),
+            None if panel.missing.iter().any(|(missing, _)| missing == name) => Input::Absent,
+            None => panel.constants.get(name).copied().into(),
+        },
     })?;
     Some(Figure { value, ..about })
 }

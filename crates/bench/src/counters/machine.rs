@@ -6,8 +6,7 @@ use pciescope_hw::perf::{self, Pmu};
 use pciescope_hw::{Root, ceiling, environment, inventory, pci, topology};
 
 use super::error::Error;
-use super::events::fits;
-use super::selection::Place;
+use super::events::{Place, fits};
 
 /// The PMUs of this machine with what the catalogue knows of them.
 #[derive(Debug)]
@@ -86,7 +85,7 @@ impl Machine {
     }
 
     /// Whether a PMU is at one of the places; at any where there are none.
-    pub(super) fn is_at(&self, pmu: &Pmu, places: &[Place]) -> bool {
+    pub fn is_at(&self, pmu: &Pmu, places: &[Place]) -> bool {
         let is_below = |bdf: Bdf, port: Bdf| bdf == port || pci::path(&self.root, bdf).contains(&port);
         places.is_empty()
             || places.iter().any(|place| match place {
@@ -102,7 +101,10 @@ impl Machine {
     }
 
     /// Refuses places at which nothing counts.
-    pub(super) fn check(&self, places: &[Place]) -> Result<(), Error> {
+    ///
+    /// # Errors
+    /// [`Error::NoPmu`], [`Error::NotCounted`], or [`Error::Machine`] for a function that is not there.
+    pub fn check(&self, places: &[Place]) -> Result<(), Error> {
         for place in places {
             match place {
                 Place::Pmus(pattern) => drop(self.named(pattern)?),

@@ -15,10 +15,15 @@ mod session;
 mod tally;
 mod warnings;
 
+pub(crate) use figures::{Figure, amount};
+pub(crate) use run::count;
+pub(crate) use session::Session;
+pub(crate) use warnings::doubts;
+
 pub use error::Error;
-pub use events::{Named, fits, parse_events};
+pub use events::{Named, Place, fits, parse_events};
 pub use machine::Machine;
 pub use panel::{Counted, Panel, ResolvedMetric};
 pub use run::{Host, TEST, Task, measure};
-pub use selection::{Choice, Place, Wanted, absent, choose, choose_present};
+pub use selection::{Choice, Wanted, absent, choose, choose_present};
 pub use session::{Counter, Instrument};

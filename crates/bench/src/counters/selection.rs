@@ -1,13 +1,13 @@
 //! Which PMUs and events are counted: by the catalogue, or as the user names them.
 
 use pciescope_catalogue::{Group, Kind, Metric};
+use pciescope_core::Cpu;
 use pciescope_core::record::Warning;
-use pciescope_core::{Bdf, Cpu};
 use pciescope_hw::Root;
 use pciescope_hw::perf::{self, Pmu};
 
 use super::error::Error;
-use super::events::Named;
+use super::events::{Named, Place};
 use super::machine::Machine;
 use super::panel::{Counted, Panel};
 use super::session::Instrument;
@@ -21,15 +21,6 @@ pub struct Wanted {
     pub events: Vec<Named>,
     /// Metrics, groups of metrics or quantities of the catalogue; empty for the usual ones.
     pub metrics: Vec<String>,
-}
-
-/// Where to count.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
-    /// A root port, or a device whose root port is meant.
-    Function(Bdf),
-    /// PMUs by name; `*` and `?` stand for any letters and any letter.
-    Pmus(String),
 }
 
 /// What is to be opened, with the panel of each instrument in the same place.
@@ -76,7 +67,7 @@ pub fn absent(root: &Root, wanted: &Wanted) -> Vec<Warning> {
 
 fn absence(error: &Error) -> Warning {
     let text = crate::run::chain(error);
-    let hint = "the rest is counted; this is added when it appears".to_owned();
+    let hint = "the rest of what was named is counted; this is added when it appears".to_owned();
     Warning { code: "absent".to_owned(), text, hint }
 }
 
@@ -172,6 +163,15 @@ impl Machine {
 }
 
 impl Choice {
+    /// Those at these places alone.
+    pub fn only(&self, places: &[usize]) -> Self {
+        Choice {
+            instruments: places.iter().map(|place| self.instruments[*place].clone()).collect(),
+            panels: places.iter().map(|place| self.panels[*place].clone()).collect(),
+            absent: self.absent.clone(),
+        }
+    }
+
     /// Names the CPU of those instances of a PMU that have a node in common: all of them under `numa=off`, and two sockets in
     /// one node.
     fn name_cpus(&mut self, cpus: &[Cpu]) {

@@ -1,7 +1,5 @@
 //! Open counters and their readings: what was counted since the last time, instance by instance.
 
-use std::fmt;
-
 use pciescope_hw::Root;
 use pciescope_hw::perf::{self, Delta, Event, Group, Pmu, Reading};
 
@@ -28,9 +26,23 @@ pub struct Counter {
     pub most_per_s: Option<f64>,
 }
 
+/// An instrument with what was read of it.
+struct Watched {
+    instrument: Instrument,
+    /// In the order of its counters, as are the refusals.
+    tallies: Vec<Tally>,
+    refused: Vec<Option<perf::Error>>,
+    gone: Option<perf::Error>,
+    /// The hardware's counters that have reached their end ([`Pmu::saturated`]).
+    saturated: Vec<(u64, u32, u64)>,
+    /// The folders of its PMU and PCI function at the start ([`Pmu::inodes`]).
+    inodes: [Option<u64>; 2],
+}
+
 /// A group with its last reading.
 struct Open {
     group: Group,
+    /// The place of its instrument.
     instrument: usize,
     /// The places of its events among the instrument's counters.
     places: Vec<usize>,
@@ -38,25 +50,14 @@ struct Open {
 }
 
 /// Counters that are open. Each call of [`Session::read`] adds to the tallies since [`Session::begin_interval`].
+#[derive(Default)]
 pub struct Session {
-    instruments: Vec<Instrument>,
+    all: Vec<Watched>,
     groups: Vec<Open>,
-    tallies: Vec<Vec<Tally>>,
-    refused: Vec<Vec<Option<perf::Error>>>,
-    gone: Vec<Option<perf::Error>>,
-    saturated: Vec<Vec<(u64, u32, u64)>>,
-    /// The folders of each instrument's PMU and PCI function at the start ([`Pmu::inodes`](perf::Pmu::inodes)).
-    inodes: Vec<[Option<u64>; 2]>,
     /// Whether this thread goes to the CPU of the group that is read.
     follows: bool,
     /// Where it is, if it was let there.
     stays: Option<perf::Stay>,
-}
-
-impl fmt::Debug for Session {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Session").field("instruments", &self.instruments).finish_non_exhaustive()
-    }
 }
 
 impl Session {
@@ -68,27 +69,24 @@ impl Session {
         if !root.is_live() {
             return Err(Error::Recorded);
         }
-        let mut session = Session {
-            groups: Vec::new(),
-            tallies: instruments.iter().map(|i| vec![Tally::default(); i.counters.len()]).collect(),
-            refused: instruments.iter().map(|i| i.counters.iter().map(|_| None).collect()).collect(),
-            gone: instruments.iter().map(|_| None).collect(),
-            saturated: Vec::new(),
-            inodes: Vec::new(),
-            follows: false,
-            stays: None,
-            instruments,
-        };
-        for (number, instrument) in session.instruments.iter().enumerate() {
+        let mut session = Session::default();
+        for (number, instrument) in instruments.into_iter().enumerate() {
             let events: Vec<Event> = instrument.counters.iter().map(|counter| counter.event.clone()).collect();
             let packed = Group::open_packed(root, &instrument.pmu, instrument.cpu, &events);
             for (group, places) in packed.groups {
                 let last = vec![Reading::default(); places.len()];
                 session.groups.push(Open { group, instrument: number, places, last });
             }
-            for (place, error) in packed.refused {
-                session.refused[number][place] = Some(error);
-            }
+            let mut refused: Vec<Option<perf::Error>> = events.iter().map(|_| None).collect();
+            packed.refused.into_iter().for_each(|(place, error)| refused[place] = Some(error));
+            session.all.push(Watched {
+                tallies: vec![Tally::default(); events.len()],
+                refused,
+                gone: None,
+                saturated: Vec::new(),
+                inodes: [None; 2],
+                instrument,
+            });
         }
         // Those of one CPU behind each other.
         session.groups.sort_by_key(|open| open.group.cpu());
@@ -96,8 +94,13 @@ impl Session {
     }
 
     /// The instruments in the order in which they were given.
-    pub fn instruments(&self) -> &[Instrument] {
-        &self.instruments
+    pub fn instruments(&self) -> impl Iterator<Item = &Instrument> {
+        self.all.iter().map(|one| &one.instrument)
+    }
+
+    /// An instrument by its place.
+    pub fn instrument(&self, place: usize) -> &Instrument {
+        &self.all[place].instrument
     }
 
     /// How many groups are open: so many system calls is a reading.
@@ -114,45 +117,49 @@ impl Session {
 
     /// Why a counter could not be opened; `None` where it is open.
     pub fn refused(&self, instrument: usize, counter: usize) -> Option<&perf::Error> {
-        self.refused[instrument][counter].as_ref()
+        self.all[instrument].refused[counter].as_ref()
     }
 
     /// The events that are open.
     pub fn events(&self) -> impl Iterator<Item = &Event> {
-        let all = self.instruments.iter().zip(&self.refused);
-        let open = all.flat_map(|(one, refused)| one.counters.iter().zip(refused).filter(|(_, why)| why.is_none()));
-        open.map(|(counter, _)| &counter.event)
+        let all = self.all.iter().flat_map(|one| one.instrument.counters.iter().zip(&one.refused));
+        all.filter(|(_, why)| why.is_none()).map(|(counter, _)| &counter.event)
     }
 
     /// Every refusal.
     pub fn refusals(&self) -> impl Iterator<Item = &perf::Error> {
-        self.refused.iter().flatten().flatten()
+        self.all.iter().flat_map(|one| &one.refused).flatten()
     }
 
     /// Why an instrument no longer answers; `None` while it does.
     pub fn gone(&self, instrument: usize) -> Option<&perf::Error> {
-        self.gone[instrument].as_ref()
+        self.all[instrument].gone.as_ref()
     }
 
     /// Whether any instrument still answers.
     pub fn is_alive(&self) -> bool {
-        self.groups.iter().any(|open| self.gone[open.instrument].is_none())
+        self.groups.iter().any(|open| self.all[open.instrument].gone.is_none())
     }
 
     /// Whether any open counter had to share its hardware since the interval began.
     pub fn is_multiplexed(&self) -> bool {
-        self.tallies.iter().flatten().any(|tally| tally.running().is_some())
+        self.all.iter().flat_map(|one| &one.tallies).any(|tally| tally.running().is_some())
     }
 
     /// Begins an interval: lets everything count from now on and takes the first reading.
     pub fn start(&mut self, root: &Root) {
         self.begin_interval();
-        self.saturated = self.instruments.iter().map(|i| i.pmu.saturated(root)).collect();
-        self.inodes = self.instruments.iter().map(|i| i.pmu.inodes(root)).collect();
+        for one in &mut self.all {
+            (one.saturated, one.inodes) = (one.instrument.pmu.saturated(root), one.instrument.pmu.inodes(root));
+        }
         for open in &mut self.groups {
-            let started = open.group.read().map(|values| keep(&mut open.last, &values));
+            let started = open.group.read().map(|values| {
+                for (at, reading) in open.last.iter_mut().enumerate() {
+                    *reading = values.reading(at);
+                }
+            });
             if let Err(error) = started.and_then(|()| open.group.enable()) {
-                self.gone[open.instrument].get_or_insert(error);
+                self.all[open.instrument].gone.get_or_insert(error);
             }
         }
     }
@@ -168,8 +175,8 @@ impl Session {
 
     /// Begins an interval with empty tallies.
     pub fn begin_interval(&mut self) {
-        for tally in self.tallies.iter_mut().flatten() {
-            *tally = Tally::default();
+        for one in &mut self.all {
+            one.tallies.fill(Tally::default());
         }
     }
 
@@ -177,7 +184,8 @@ impl Session {
     pub fn read(&mut self) {
         let mut at = None;
         for open in &mut self.groups {
-            if self.gone[open.instrument].is_some() {
+            let one = &mut self.all[open.instrument];
+            if one.gone.is_some() {
                 continue;
             }
             let cpu = open.group.cpu();
@@ -188,21 +196,15 @@ impl Session {
             }
             match open.group.read() {
                 Ok(values) => {
-                    let counters = &self.instruments[open.instrument].counters;
-                    let tallies = &mut self.tallies[open.instrument];
-                    for (at, place) in open.places.iter().enumerate() {
-                        let now = values.reading(at);
-                        let counter = &counters[*place];
-                        let before = Reading {
-                            value: if counter.event.is_snapshot { 0 } else { open.last[at].value },
-                            ..open.last[at]
-                        };
-                        let delta = Delta::between(before, now, counter.most_per_s);
-                        tallies[*place].add(delta, now.value);
-                        open.last[at] = now;
+                    for (at, (place, last)) in open.places.iter().zip(&mut open.last).enumerate() {
+                        let (now, counter) = (values.reading(at), &one.instrument.counters[*place]);
+                        let value = if counter.event.is_snapshot { 0 } else { last.value };
+                        let delta = Delta::between(Reading { value, ..*last }, now, counter.most_per_s);
+                        one.tallies[*place].add(delta, now.value);
+                        *last = now;
                     }
                 }
-                Err(error) => self.gone[open.instrument] = Some(error),
+                Err(error) => one.gone = Some(error),
             }
         }
     }
@@ -211,42 +213,28 @@ impl Session {
     /// the events of those that are gone: a driver may wait for that before it registers a PMU for what came back. Reads files,
     /// so it is not for every reading.
     pub fn refresh(&mut self, root: &Root) {
-        for (number, instrument) in self.instruments.iter().enumerate() {
-            if self.gone[number].is_some() {
+        for one in self.all.iter_mut().filter(|one| one.gone.is_none()) {
+            let pmu = &one.instrument.pmu;
+            let mut inodes = one.inodes.iter().zip(pmu.inodes(root));
+            if inodes.any(|(was, now)| was.is_some() && *was != now) || !pmu.is_present(root) {
+                one.gone = Some(perf::Error::Gone { event: pmu.name.clone() });
                 continue;
             }
-            let before = self.inodes[number];
-            let is_other =
-                before.iter().zip(instrument.pmu.inodes(root)).any(|(was, now)| was.is_some() && *was != now);
-            if is_other || !instrument.pmu.is_present(root) {
-                self.gone[number] = Some(perf::Error::Gone { event: instrument.pmu.name.clone() });
-                continue;
-            }
-            let now = instrument.pmu.saturated(root);
-            let before = &self.saturated[number];
-            for (place, counter) in instrument.counters.iter().enumerate() {
+            let now = pmu.saturated(root);
+            for (tally, counter) in one.tallies.iter_mut().zip(&one.instrument.counters) {
                 let times = |all: &[(u64, u32, u64)]| {
-                    all.iter()
-                        .find(|one| instrument.pmu.is_event_counter(counter.event.config, one.0, one.1))
-                        .map_or(0, |one| one.2)
+                    let mut all = all.iter();
+                    all.find(|end| pmu.is_event_counter(counter.event.config, end.0, end.1)).map_or(0, |end| end.2)
                 };
-                if times(&now) > times(before) {
-                    self.tallies[number][place].at_least = true;
-                }
+                tally.at_least |= times(&now) > times(&one.saturated);
             }
-            self.saturated[number] = now;
+            one.saturated = now;
         }
-        self.groups.retain(|open| self.gone[open.instrument].is_none());
+        self.groups.retain(|open| self.all[open.instrument].gone.is_none());
     }
 
     /// The tallies of an instrument, in the order of its counters.
     pub fn tallies(&self, instrument: usize) -> &[Tally] {
-        &self.tallies[instrument]
-    }
-}
-
-fn keep(last: &mut [Reading], values: &perf::Values<'_>) {
-    for (at, reading) in last.iter_mut().enumerate() {
-        *reading = values.reading(at);
+        &self.all[instrument].tallies
     }
 }

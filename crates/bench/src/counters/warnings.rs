@@ -27,11 +27,11 @@ pub(super) fn not_counted(panels: &[Panel], session: &Session) -> Vec<Warning> {
 /// What is wrong with the counts of an instrument in this interval: those without a figure, and those that may be too low.
 pub(crate) fn doubts(session: &Session, number: usize) -> Vec<Warning> {
     let mut all = Vec::new();
-    for (place, counter) in session.instruments()[number].counters.iter().enumerate() {
+    for (place, (counter, tally)) in session.instrument(number).counters.iter().zip(session.tallies(number)).enumerate()
+    {
         if session.refused(number, place).is_some() {
             continue;
         }
-        let tally = &session.tallies(number)[place];
         all.extend(tally.doubt().map(|doubt| doubtful(&counter.event.to_string(), doubt)));
         if tally.at_least {
             all.push(Warning {
@@ -79,7 +79,7 @@ impl Lack {
 
     fn warning(&self) -> Warning {
         let more = if self.pmus.len() > 1 { format!(" and {} more", self.pmus.len() - 1) } else { String::new() };
-        let hint = self.hint.clone().unwrap_or_else(|| "it is left out; everything else is counted".to_owned());
+        let hint = self.hint.clone().unwrap_or_else(|| "the other counts are valid; this one is left out".to_owned());
         let text = format!("{}{more}: {}: {}", self.pmus[0], self.events.join(", "), self.why);
         Warning { code: "not-counted".to_owned(), text, hint }
     }

@@ -3,12 +3,16 @@
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Deserialize;
 
-use super::{Error, Moved};
+use super::{Error, IsStopped, Moved};
+
+/// So often a run is looked at for its end.
+const TICK: Duration = Duration::from_millis(50);
 
 /// Which way the data goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,12 +47,6 @@ pub struct Job {
     pub way: Way,
     /// How long, in seconds.
     pub seconds: u32,
-    /// Bytes per request.
-    pub block_bytes: u32,
-    /// Processes.
-    pub jobs: u32,
-    /// Requests of each process in flight.
-    pub depth: u32,
     /// Arguments that are added as they are, such as `--rate=200m`.
     pub more: Vec<String>,
 }
@@ -56,16 +54,7 @@ pub struct Job {
 impl Job {
     /// The seed's run on `target`.
     pub fn new(target: &Path, way: Way, seconds: u32) -> Self {
-        Job {
-            program: PathBuf::from("fio"),
-            target: target.to_owned(),
-            way,
-            seconds,
-            block_bytes: 1 << 20,
-            jobs: 4,
-            depth: 64,
-            more: Vec::new(),
-        }
+        Job { program: PathBuf::from("fio"), target: target.to_owned(), way, seconds, more: Vec::new() }
     }
 
     /// fio's arguments, without the program.
@@ -74,9 +63,9 @@ impl Job {
             format!("--name=pciescope-{}", self.way.name()),
             format!("--filename={}", self.target.display()),
             format!("--rw={}", self.way.name()),
-            format!("--bs={}", self.block_bytes),
-            format!("--numjobs={}", self.jobs),
-            format!("--iodepth={}", self.depth),
+            "--bs=1048576".to_owned(),
+            "--numjobs=4".to_owned(),
+            "--iodepth=64".to_owned(),
             format!("--runtime={}", self.seconds),
             "--ioengine=libaio".to_owned(),
             "--direct=1".to_owned(),
@@ -92,75 +81,42 @@ impl Job {
         all
     }
 
-    /// Starts fio.
+    /// Runs fio. When `is_stopped` says so, it is interrupted as by Ctrl-C and reports what it had moved.
     ///
     /// # Errors
-    /// [`Error::Start`].
-    pub fn start(&self) -> Result<Running, Error> {
+    /// [`Error::Start`]; [`Error::Ended`] where it failed; [`Error::Report`] where its report is not fio's.
+    pub fn run(&self, is_stopped: IsStopped) -> Result<Moved, Error> {
         let program = self.program.display().to_string();
         let fail = |source| Error::Start { program: program.clone(), source };
         // Files, not pipes: a report of any length never stops it.
-        let (stdout, stderr) = (tempfile::tempfile().map_err(fail)?, tempfile::tempfile().map_err(fail)?);
-        let child = Command::new(&self.program)
+        let (mut stdout, mut stderr) = (tempfile::tempfile().map_err(fail)?, tempfile::tempfile().map_err(fail)?);
+        let mut child = Command::new(&self.program)
             .args(self.arguments())
             .stdin(Stdio::null())
             .stdout(stdout.try_clone().map_err(fail)?)
             .stderr(stderr.try_clone().map_err(fail)?)
             .spawn()
             .map_err(fail)?;
-        Ok(Running { child, program, stdout, stderr, is_stopped: false })
-    }
-}
-
-/// fio at work. Dropped before its end, it is killed.
-#[derive(Debug)]
-pub struct Running {
-    child: Child,
-    program: String,
-    stdout: File,
-    stderr: File,
-    is_stopped: bool,
-}
-
-impl Running {
-    /// Whether it has ended.
-    pub fn has_ended(&mut self) -> bool {
-        // A child that cannot be waited for is gone.
-        !matches!(self.child.try_wait(), Ok(None))
-    }
-
-    /// Asks it to end early, as Ctrl-C does: it still reports what it had moved.
-    pub fn stop(&mut self) {
-        if !self.is_stopped && !self.has_ended() {
-            self.is_stopped = true;
-            // One that has ended since needs no word.
-            let _ = kill_process(Pid::from_child(&self.child), Signal::INT);
-        }
-    }
-
-    /// Waits for its end and reads its report.
-    ///
-    /// # Errors
-    /// [`Error::Ended`] where it failed, [`Error::Report`] where its report is not fio's.
-    pub fn finish(mut self) -> Result<Moved, Error> {
-        let fail = |source| Error::Start { program: self.program.clone(), source };
-        let status = self.child.wait().map_err(fail)?;
-        let text = text(&mut self.stdout);
+        let mut is_interrupted = false;
+        let status = loop {
+            if let Some(status) = child.try_wait().map_err(fail)? {
+                break status;
+            }
+            if is_stopped() && !is_interrupted {
+                is_interrupted = true;
+                // One that has ended since needs no signal.
+                let _ = kill_process(Pid::from_child(&child), Signal::INT);
+            }
+            std::thread::sleep(TICK);
+        };
+        let report = text(&mut stdout);
         // Interrupted, it reports and may end with the signal's number.
-        if !status.success() && !self.is_stopped {
-            let said = [text, crate::workload::fio::text(&mut self.stderr)].concat();
+        if !status.success() && !is_interrupted {
+            let said = [report, text(&mut stderr)].concat();
             let last = said.lines().rfind(|line| line.starts_with("fio:")).or(said.lines().last()).unwrap_or("no word");
-            return Err(Error::Ended { program: self.program.clone(), status, last: last.trim().to_owned() });
+            return Err(Error::Ended { program, status, last: last.trim().to_owned() });
         }
-        parse(&text).map_err(|why| Error::Report { program: self.program.clone(), why })
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // One that has ended already needs neither.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        parse(&report).map_err(|why| Error::Report { program, why })
     }
 }
 
@@ -250,26 +206,25 @@ mod tests {
     #[test]
     fn a_failure_is_told_by_its_own_words_and_a_missing_program_by_name() {
         let (_folder, job) = script("echo 'fio: failed to open /dev/null' >&2; echo more >&2; exit 1");
-        let failed = job.start().unwrap().finish().unwrap_err();
+        let failed = job.run(&|| false).unwrap_err();
         assert_eq!(
             failed.to_string(),
             format!("{} ended with exit status: 1: fio: failed to open /dev/null", job.program.display())
         );
-        let gone = Job { program: "/nonexistent/fio".into(), ..job }.start().unwrap_err();
+        let gone = Job { program: "/nonexistent/fio".into(), ..job }.run(&|| false).unwrap_err();
         assert!(gone.hint().is_some_and(|hint| hint.contains("apt-get")), "{gone}");
     }
 
     #[test]
-    fn a_run_that_is_given_up_is_killed() {
-        let (folder, job) = script("echo $$ > \"$(dirname \"$0\")/pid\"; exec sleep 100");
-        let mut running = job.start().unwrap();
-        let pid = folder.path().join("pid");
-        while std::fs::read_to_string(&pid).unwrap_or_default().is_empty() {
-            std::thread::yield_now();
-        }
-        assert!(!running.has_ended());
-        drop(running);
-        let number = std::fs::read_to_string(&pid).unwrap();
-        assert!(!Path::new(&format!("/proc/{}", number.trim())).exists());
+    fn a_run_that_is_stopped_is_interrupted_and_reports_what_it_moved() {
+        // Whoever started the tests may have them ignore the signal.
+        let (folder, job) = script(
+            "[ -n \"$again\" ] || again=1 exec env --default-signal=INT \"$0\"\n\
+             trap 'kill $!; cat \"$0.json\"; exit 130' INT\ntouch \"$0.begun\"\nsleep 100 & wait",
+        );
+        std::fs::write(folder.path().join("fio.json"), JSON).unwrap();
+        let begun = folder.path().join("fio.begun");
+        let moved = job.run(&|| begun.exists()).unwrap();
+        assert_eq!(moved.read_bytes, 1_048_577);
     }
 }

@@ -4,8 +4,12 @@
 
 pub mod fio;
 pub mod memory;
+pub mod readout;
 
 use std::io;
+
+/// Whether a workload shall end early.
+pub type IsStopped<'a> = &'a (dyn Fn() -> bool + Sync);
 
 /// What a workload moved.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -56,6 +60,9 @@ pub enum Error {
         /// What it holds.
         why: String,
     },
+    /// The device that is read failed.
+    #[error(transparent)]
+    Device(#[from] pciescope_hw::Error),
     /// Memory on a node cannot be had.
     #[error("cannot allocate {bytes} bytes{}", node.map(|node| format!(" on NUMA node {node}")).unwrap_or_default())]
     Memory {
@@ -82,6 +89,7 @@ impl Error {
     /// What the user can do about it, where there is something.
     pub fn hint(&self) -> Option<String> {
         match self {
+            Error::Device(err) => err.hint(),
             Error::Start { program, source } if source.kind() == io::ErrorKind::NotFound => {
                 Some(format!("install it (`apt-get install {program}`), or name it with its path"))
             }

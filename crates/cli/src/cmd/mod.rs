@@ -156,7 +156,6 @@ pub fn hint_of(err: &(dyn std::error::Error + 'static)) -> Option<String> {
         pciescope_bench::Error,
         pciescope_bench::counters::Error,
         pciescope_bench::convert::Error,
-        pciescope_bench::verify::Error,
         pciescope_bench::workload::Error,
         pciescope_hw::perf::Error,
         pciescope_hw::Error,

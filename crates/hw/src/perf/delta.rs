@@ -75,20 +75,6 @@ impl Delta {
         };
         Delta { value, enabled_ns, running_ns, doubt }
     }
-
-    /// The share of its time in which it ran, 0 to 1.
-    pub fn share(&self) -> f64 {
-        if self.enabled_ns == 0 { 0.0 } else { (self.running_ns as f64 / self.enabled_ns as f64).min(1.0) }
-    }
-
-    /// The count over the whole time: as counted where it is exact, else scaled by the share. `None` where it is in doubt.
-    pub fn count(&self) -> Option<f64> {
-        match self.doubt {
-            Some(_) => None,
-            None if self.running_ns >= self.enabled_ns => Some(self.value as f64),
-            None => Some(self.value as f64 * self.enabled_ns as f64 / self.running_ns as f64),
-        }
-    }
 }
 
 #[cfg(test)]
@@ -100,19 +86,13 @@ mod tests {
     }
 
     #[test]
-    fn a_counter_that_ran_all_the_time_is_exact() {
-        let delta = Delta::between(at(5, 100, 100), at(12, 1100, 1100), None);
-        assert_eq!((delta.count(), delta.share()), (Some(7.0), 1.0));
+    fn a_difference_has_what_was_counted_and_for_how_long() {
+        let delta = Delta::between(at(5, 100, 100), at(105, 1100, 500), None);
+        assert_eq!((delta.value, delta.enabled_ns, delta.running_ns, delta.doubt), (100, 1000, 400, None));
     }
 
     #[test]
-    fn a_counter_that_ran_for_a_part_is_scaled_and_says_so() {
-        let delta = Delta::between(at(5, 0, 0), at(105, 1000, 400), None);
-        assert_eq!((delta.count(), delta.share()), (Some(250.0), 0.4));
-    }
-
-    #[test]
-    fn what_cannot_be_is_a_doubt_and_no_count() {
+    fn what_cannot_be_is_a_doubt_() {
         let second = 1_000_000_000;
         for (before, after, most, doubt) in [
             (at(10, 0, 0), at(9, 10, 10), None, Doubt::Backwards),
@@ -124,7 +104,7 @@ mod tests {
             (at(1000, 0, 0), at((1 << 32) - 1, second, second), Some(1e9), Doubt::Impossible),
         ] {
             let delta = Delta::between(before, after, most);
-            assert_eq!((delta.doubt, delta.count()), (Some(doubt), None), "{before:?} {after:?}");
+            assert_eq!(delta.doubt, Some(doubt), "{before:?} {after:?}");
         }
     }
 
@@ -132,6 +112,6 @@ mod tests {
     fn what_the_hardware_can_do_is_no_doubt() {
         let second = 1_000_000_000;
         let delta = Delta::between(at(0, 0, 0), at(1_000_000_000, second, second), Some(1e9));
-        assert_eq!(delta.count(), Some(1e9));
+        assert_eq!((delta.value, delta.doubt), (1_000_000_000, None));
     }
 }

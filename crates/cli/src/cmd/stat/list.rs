@@ -3,26 +3,19 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use pciescope_bench::counters::{Machine, Place, fits};
+use pciescope_bench::counters::{Error, Machine, Place};
 
 use super::Ctx;
-use crate::cmd::Refusal;
 
 /// Prints every PMU that counts for hardware outside the cores, with what it stands at and how many events it has.
 pub fn run(ctx: &Ctx, places: &[Place]) -> anyhow::Result<ExitCode> {
     let machine = Machine::load(&ctx.root);
-    let is_wanted = |name: &str, at: Option<pciescope_core::Bdf>| {
-        places.is_empty()
-            || places.iter().any(|place| match place {
-                Place::Pmus(pattern) => fits(pattern, name),
-                Place::Function(bdf) => at == Some(*bdf),
-            })
-    };
+    machine.check(places)?;
     let mut out = io::stdout().lock();
     let mut shown = 0;
     for (pmu, kind) in &machine.pmus {
         // PMUs without a mask count for processes and CPUs.
-        if (kind.is_none() && pmu.cpus.is_empty()) || !is_wanted(&pmu.name, pmu.function()) {
+        if (kind.is_none() && pmu.cpus.is_empty()) || !machine.is_at(pmu, places) {
             continue;
         }
         shown += 1;
@@ -36,8 +29,7 @@ pub fn run(ctx: &Ctx, places: &[Place]) -> anyhow::Result<ExitCode> {
     }
     out.flush()?;
     if shown == 0 {
-        let none = pciescope_bench::counters::Error::None { unknown: machine.pmus.len() };
-        return Err(Refusal { text: none.to_string(), hint: none.hint() }.into());
+        return Err(Error::None { unknown: machine.pmus.len() }.into());
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -4,16 +4,15 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use anyhow::Context;
-use pciescope_bench::verify::{self, Counter, Options, Side, Verified};
+use pciescope_bench::counters::{self, Choice, Wanted};
+use pciescope_bench::verify::{Counter, Experiment, Options, Side, Verified};
 use pciescope_bench::workload::memory::{Generator, Pattern};
 use pciescope_core::Cpu;
-use pciescope_hw::perf::{self, Pmu};
-use pciescope_hw::{environment, topology};
+use pciescope_hw::topology;
 use pciescope_report::import::workload::{self, Amount, Direction};
 
-use super::counters::{ByteEvents, bytes_of, kind_of, open};
 use super::{Journal, percent};
-use crate::cmd::output::{Output, OutputArgs};
+use crate::cmd::output::OutputArgs;
 use crate::cmd::{Ctx, Refusal};
 
 /// The arguments of `pciescope verify dram`.
@@ -85,35 +84,39 @@ impl PatternName {
 /// How long after the start of a command it is watched: its memory is touched by then.
 const LEAD: Duration = Duration::from_secs(1);
 
-/// A node with its CPUs and the PMUs of its channels.
+/// A node with its CPUs and the counters of its channels.
 struct Node {
     number: Option<u32>,
     cpus: Vec<u32>,
-    pmus: Vec<Pmu>,
+    choice: Choice,
+    /// All reads and all writes.
+    counters: Vec<Counter>,
 }
+
+/// The metrics of both sides, and the word for each.
+const SIDES: [(Side, &str, &str); 2] =
+    [(Side::Read, "read_bytes_per_s", "read"), (Side::Write, "write_bytes_per_s", "write")];
 
 /// Runs the experiments.
 pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     let nodes = nodes(&args, ctx)?;
-    let mut journal = Journal::new(ctx, Output::open(&args.output)?, "verify dram");
-    let is_emulated = environment::hypervisor(&ctx.root).is_some();
-    ctx.stop.catch_signals()?;
+    let mut journal = Journal::open(ctx, &args.output, "verify dram")?;
     let is_stopped = || ctx.stop.is_set();
-    let options = Journal::options(args.tolerance, &is_stopped);
+    let options = Options { tolerance_percent: args.tolerance, is_stopped: &is_stopped };
+    let duration = Duration::from_secs(args.seconds.into());
     for node in &nodes {
+        let open = || Experiment::open(&ctx.root, &node.choice, &node.counters, options);
         if let Some(command) = &args.with {
-            let verified = with(command, &args, ctx, node, &options)?;
-            journal.put(&verified, None, is_emulated)?;
+            journal.put(with(command, open()?, duration, ctx)?, None)?;
             continue;
         }
         for pattern in args.patterns.iter().take_while(|_| !ctx.stop.is_set()) {
             let cpus: Vec<u32> = node.cpus.iter().copied().take(args.threads as usize).collect();
             let bytes = (args.size as usize) << 20;
             let mut generator = Generator::new(pattern.pattern(), &cpus, node.number, bytes)?;
-            let mut counters = open_all(ctx, node)?;
-            let duration = Duration::from_secs(args.seconds.into());
-            let verified = verify::memory(&mut generator, duration, &mut counters, &options)?;
-            journal.put(&verified, None, is_emulated)?;
+            let name = generator.pattern().name();
+            let verified = open()?.run(name, || generator.run(duration, &is_stopped))?;
+            journal.put(verified, None)?;
         }
     }
     journal.finish()
@@ -122,29 +125,34 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
 /// The nodes to work on, each with the channels that serve it.
 fn nodes(args: &Args, ctx: &Ctx) -> anyhow::Result<Vec<Node>> {
     let cpus = topology::cpus(&ctx.root)?;
-    let counts =
-        |pmu: &Pmu| kind_of(pmu).is_some_and(|kind| kind.what.is_dram()) && bytes_of(pmu, "read_bytes_per_s").is_some();
-    let pmus: Vec<Pmu> = perf::pmus(&ctx.root).into_iter().filter(counts).collect();
-    if pmus.is_empty() {
+    let metrics = SIDES.map(|(_, metric, _)| metric.to_owned()).into();
+    let choice = match counters::choose(&ctx.root, &Wanted { metrics, ..Wanted::default() }) {
+        Err(counters::Error::None { .. } | counters::Error::NoMetric { .. }) => Choice::default(),
+        other => other?,
+    };
+    let (side, metric, _) = SIDES[0];
+    let is_dram = |number: &usize| choice.panels[*number].kind.is_some_and(|kind| kind.what.is_dram());
+    let counts = |number: &usize| is_dram(number) && Counter::of_panel(&choice, *number, side, metric).is_some();
+    let channels: Vec<usize> = (0..choice.panels.len()).filter(counts).collect();
+    if channels.is_empty() {
         return Err(Refusal::new(
             "no DRAM counter of this machine is known",
             "`pciescope stat --list` shows the counters; a Yitian 710 needs the driver drw_pmu or alibaba_uncore_drw_pmu",
         )
         .into());
     }
-    let of_pmu = |pmu: &Pmu| node_of(pmu, &cpus);
     let mut nodes: Vec<Node> = topology::nodes(&cpus)
         .into_iter()
-        .map(|(number, list)| Node {
-            number: Some(number),
-            cpus: list.iter().collect(),
-            pmus: pmus.iter().filter(|pmu| of_pmu(pmu) == Some(number)).cloned().collect(),
+        .filter(|(number, _)| args.node.is_none_or(|wanted| *number == wanted))
+        .filter_map(|(number, list)| {
+            let own = |channel: &usize| node_of(&choice, *channel, &cpus) == Some(number);
+            let own: Vec<usize> = channels.iter().copied().filter(own).collect();
+            (!own.is_empty()).then(|| node(Some(number), list.iter().collect(), choice.only(&own)))
         })
-        .filter(|node| args.node.is_none_or(|wanted| node.number == Some(wanted)) && !node.pmus.is_empty())
         .collect();
     if nodes.is_empty() && args.node.is_none() {
         // Nothing tells which channels belong to which node: all of them serve all of memory.
-        nodes.push(Node { number: None, cpus: cpus.iter().map(|cpu| cpu.cpu).collect(), pmus });
+        nodes.push(node(None, cpus.iter().map(|cpu| cpu.cpu).collect(), choice.only(&channels)));
     }
     if nodes.is_empty() {
         let wanted = args.node.unwrap_or_default();
@@ -157,51 +165,40 @@ fn nodes(args: &Args, ctx: &Ctx) -> anyhow::Result<Vec<Node>> {
     Ok(nodes)
 }
 
-/// The node whose memory a PMU counts: as its driver says, as its name says, or that of the CPU that reads it.
-fn node_of(pmu: &Pmu, cpus: &[Cpu]) -> Option<u32> {
-    let named = || kind_of(pmu)?.place(&pmu.name).get("die").and_then(|die| u32::try_from(*die).ok());
+/// The node whose memory a channel is: as its driver or its name says where there is such a node, else that of the CPU that
+/// reads it.
+fn node_of(choice: &Choice, channel: usize, cpus: &[Cpu]) -> Option<u32> {
     let has = |node: &u32| cpus.iter().any(|cpu| cpu.node == Some(*node));
-    let reader = || pmu.cpus.iter().next().and_then(|number| cpus.iter().find(|cpu| cpu.cpu == number)?.node);
-    pmu.die.filter(has).or_else(|| named().filter(has)).or_else(reader)
+    let reader = || cpus.iter().find(|cpu| cpu.cpu == choice.instruments[channel].cpu)?.node;
+    choice.panels[channel].node.filter(has).or_else(reader)
 }
 
-/// Two counters: all reads and all writes of the node's channels.
-fn open_all(ctx: &Ctx, node: &Node) -> anyhow::Result<Vec<Box<dyn Counter>>> {
+/// A node with its two counters; one that not all channels have is left out.
+fn node(number: Option<u32>, cpus: Vec<u32>, choice: Choice) -> Node {
+    let channels = choice.panels.len();
+    let place = number.map_or("all nodes".to_owned(), |number| format!("node {number}"));
     let mut counters = Vec::new();
-    for (side, metric, word) in [(Side::Read, "read_bytes_per_s", "read"), (Side::Write, "write_bytes_per_s", "write")]
-    {
-        let parts: Vec<(&Pmu, ByteEvents)> =
-            node.pmus.iter().filter_map(|pmu| Some((pmu, bytes_of(pmu, metric)?))).collect();
-        if parts.len() != node.pmus.len() {
-            continue;
-        }
-        let place = node.number.map_or("all nodes".to_owned(), |number| format!("node {number}"));
-        let name = format!("{place}, {} channels, {word}", parts.len());
-        counters.push(open(&ctx.root, name, side, &parts)?);
+    for (side, metric, word) in SIDES {
+        let of_channel = |channel| Counter::of_panel(&choice, channel, side, metric);
+        let Some(all) = (0..channels).map(of_channel).collect::<Option<Vec<Counter>>>() else { continue };
+        let name = format!("{place}, {channels} channels, {word}");
+        let panels = (0..channels).collect();
+        counters.extend(all.into_iter().next().map(|one| Counter { name, panels, ..one }));
     }
-    Ok(counters)
+    Node { number, cpus, choice, counters }
 }
 
-/// Runs a bw_mem of the user's and compares its rate with the counters', in a window in its middle as the seed did.
-fn with(command: &str, args: &Args, ctx: &Ctx, node: &Node, options: &Options<'_>) -> anyhow::Result<Verified> {
-    let mut counters = open_all(ctx, node)?;
-    let mut child = None;
-    let mut begin = || -> anyhow::Result<()> {
-        let started = Command::new("sh").args(["-c", command]).stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
-        child = Some(started.with_context(|| format!("cannot start {command:?}"))?);
-        Ok(())
-    };
-    let window = Duration::from_secs(args.seconds.into());
-    let seen = verify::window(LEAD, window, &mut counters, options, &mut begin);
-    let Some(mut child) = child else {
-        seen?;
-        anyhow::bail!("{command}: was not started");
-    };
+/// Runs the user's bw_mem and compares its rate with that of the counters, in a window in its middle as the seed did.
+fn with(command: &str, mut experiment: Experiment, window: Duration, ctx: &Ctx) -> anyhow::Result<Vec<Verified>> {
+    let started = Command::new("sh").args(["-c", command]).stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
+    let mut child = started.with_context(|| format!("cannot start {command:?}"))?;
+    std::thread::sleep(LEAD);
+    let seen = experiment.watch(window);
     if seen.is_err() || ctx.stop.is_set() {
         // Nobody waits for its figures any more; one that has ended needs no end.
         let _ = child.kill();
     }
-    let seen = seen.inspect_err(|_| drop(child.wait()))?;
+    seen.inspect_err(|_| drop(child.wait()))?;
     let had_ended = child.try_wait()?.is_some();
     let output = child.wait_with_output()?;
     let refuse = |why: String, hint: &str| Refusal::new(format!("{command}: {why}"), hint);
@@ -232,5 +229,5 @@ fn with(command: &str, args: &Args, ctx: &Ctx, node: &Node, options: &Options<'_
         Direction::Read => Side::Read,
         Direction::Write => Side::Write,
     };
-    Ok(seen.against(&name, side, rate, options)?)
+    Ok(experiment.compare_rate(&name, side, rate)?)
 }

@@ -1,18 +1,19 @@
 //! `pciescope verify`: are the counters right? A workload of known traffic beside them, with an error figure.
 
-mod counters;
 mod dram;
 mod pcie;
 mod readout;
 
 use std::process::ExitCode;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
-use pciescope_bench::verify::{Options, Verified};
+use pciescope_bench::counters::{self, Choice, Place, Wanted};
+use pciescope_bench::verify::{Counter, Side, Verified};
 use pciescope_core::{Function, Identity, Method, Metric, Record, Sink, Warning};
+use pciescope_hw::environment;
 
-use super::Ctx;
-use super::output::Output;
+use super::output::{Output, OutputArgs};
+use super::{Ctx, Refusal};
 
 /// The arguments of `pciescope verify`.
 #[derive(Debug, clap::Args)]
@@ -24,7 +25,7 @@ Examples:
   pciescope verify readout /dev/sis8300-6
   pciescope verify dram --with 'bw_mem 4096M rd 2>&1'
 
-Exit code 1 when an error exceeds what is allowed: the tolerance, or for a counter that took turns its stated bound.")]
+The exit code is 1 when an error exceeds the tolerance and, for a counter that took turns, also its stated bound.")]
 pub struct Args {
     /// What to verify.
     #[command(subcommand)]
@@ -51,10 +52,6 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Between two readings of counters: two turns of perf's rotation on ports (docs/pmu.md), more on others.
-const TICK: Duration = Duration::from_millis(100);
-/// How long the counters are watched before each workload.
-const IDLE: Duration = Duration::from_millis(500);
 /// Traffic before the workload that is this share of it makes the figure doubtful, in percent.
 const LOUD_PERCENT: f64 = 0.5;
 
@@ -67,6 +64,29 @@ fn percent(text: &str) -> Result<f64, String> {
         .ok_or_else(|| "write a percentage such as 1 or 0.5".to_owned())
 }
 
+/// The payload counters of a root port for these sides: the first PMU at a place that has all of them.
+fn payload(ctx: &Ctx, place: Place, sides: &[Side]) -> anyhow::Result<(Choice, Vec<Counter>)> {
+    let metric = |side: &Side| match side {
+        Side::Read => "rx_bytes_per_s",
+        Side::Write => "tx_bytes_per_s",
+    };
+    let metrics = sides.iter().map(|side| metric(side).to_owned()).collect();
+    let choice = counters::choose(&ctx.root, &Wanted { places: vec![place], metrics, ..Wanted::default() })?;
+    for number in 0..choice.panels.len() {
+        let choice = choice.only(&[number]);
+        let counters = sides.iter().map(|side| Counter::of_panel(&choice, 0, *side, metric(side))).collect();
+        if let Some(counters) = counters {
+            return Ok((choice, counters));
+        }
+    }
+    let missing = choice.panels.iter().zip(&choice.instruments).find_map(|(panel, instrument)| {
+        let (name, why) = panel.missing.first()?;
+        Some(format!("{}: {name}: {why}", instrument.pmu.name))
+    });
+    let text = missing.unwrap_or_else(|| "no PMU counts the payload of this port".to_owned());
+    Err(Refusal::new(text, "`pciescope stat --list` shows the counters; name another PMU with --pmu").into())
+}
+
 /// Where the rows of all experiments go, and what becomes of them.
 struct Journal<'j> {
     ctx: &'j Ctx,
@@ -77,30 +97,37 @@ struct Journal<'j> {
 }
 
 impl<'j> Journal<'j> {
-    fn new(ctx: &'j Ctx, output: Output, verb: &str) -> Self {
+    /// Opens the outputs and catches signals.
+    fn open(ctx: &'j Ctx, output: &OutputArgs, verb: &str) -> anyhow::Result<Self> {
+        let output = Output::open(output)?;
         let identity = Identity::new(verb, output.label.clone());
-        Journal { ctx, output, identity, is_wrong: false, rows: 0 }
+        let journal = Journal { ctx, output, identity, is_wrong: false, rows: 0 };
+        ctx.stop.catch_signals()?;
+        Ok(journal)
     }
 
-    /// How the experiments are to go about it.
-    fn options<'o>(tolerance_percent: f64, is_stopped: &'o (dyn Fn() -> bool + Sync)) -> Options<'o> {
-        Options { tick: TICK, idle: IDLE, tolerance_percent, is_stopped }
-    }
-
-    /// Writes the rows of an experiment.
-    fn put(&mut self, verified: &Verified, device: Option<&Function>, emulated: bool) -> anyhow::Result<()> {
-        for (row, idle) in verified.rows.iter().zip(&verified.idle_bytes_per_s) {
+    /// Writes the rows of an experiment; `port` is the root port that was looked at.
+    fn put(&mut self, verified: Vec<Verified>, port: Option<&Function>) -> anyhow::Result<()> {
+        let is_guest = || environment::hypervisor(&self.ctx.root).is_some();
+        let emulated = port.map_or_else(is_guest, |port| port.emulated.is_some());
+        for Verified { row, idle_bytes_per_s, warnings } in verified {
             let mut record = Record {
-                device: device.cloned(),
+                device: port.cloned(),
                 method: Some(Method { backend: "perf".to_owned(), emulated, ..Method::default() }),
+                warnings,
                 ..row.to_record()
             };
-            record.metrics.insert("idle_bytes_per_s".to_owned(), Metric::of(*idle, "bytes/s"));
-            let share = idle * row.counter_s / row.workload_bytes * 100.0;
+            if let Some(idle) = idle_bytes_per_s {
+                record.metrics.insert("idle_bytes_per_s".to_owned(), Metric::of(idle, "bytes/s"));
+            }
+            let share = idle_bytes_per_s.unwrap_or(0.0) * row.counter_s / row.workload_bytes * 100.0;
             if share > LOUD_PERCENT {
                 record.warnings.push(Warning {
                     code: "other-traffic".to_owned(),
-                    text: format!("{}: {share:.2} % of the workload's traffic were there before it began", row.counter),
+                    text: format!(
+                        "{}: before the workload began, there was traffic of {share:.2} % of the workload's",
+                        row.counter
+                    ),
                     hint: "end what else uses the device or memory; nothing is subtracted".to_owned(),
                 });
             }

@@ -3,17 +3,14 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use pciescope_bench::verify::{self, Counter, Side};
+use pciescope_bench::counters::Place;
+use pciescope_bench::verify::{Experiment, Options, Side};
 use pciescope_bench::workload;
 use pciescope_bench::workload::fio::{Job, Way};
-use pciescope_core::Bdf;
 use pciescope_hw::block::{self, Disk};
-use pciescope_hw::pci;
-use pciescope_hw::perf::{self, Pmu};
 
-use super::counters::{bytes_of, open, port_of};
-use super::{Journal, percent};
-use crate::cmd::output::{Output, OutputArgs};
+use super::{Journal, payload, percent};
+use crate::cmd::output::OutputArgs;
 use crate::cmd::{Ctx, Refusal};
 
 /// The arguments of `pciescope verify pcie`.
@@ -72,25 +69,24 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     if args.write {
         refuse_to_destroy(&args, ctx, &disk)?;
     }
-    let pmu = find_pmu(&args, ctx, &disk)?;
-    let port = port_of(&pmu);
-    let function = port.and_then(|port| pci::function(&ctx.root, port).ok());
-    let is_emulated = function.as_ref().is_some_and(|function| function.emulated.is_some());
-    let mut journal = Journal::new(ctx, Output::open(&args.output)?, "verify pcie");
-    ctx.stop.catch_signals()?;
+    let place = place(&args, &disk)?;
+    let ways: &[(Way, &[Side])] =
+        &[(Way::Read, &[Side::Read]), (Way::Write, &[Side::Write]), (Way::Both, &[Side::Read, Side::Write])];
+    let ways = if args.write { ways } else { &ways[..1] };
+    let counted = ways.iter().map(|(_, sides)| payload(ctx, place.clone(), sides)).collect::<Result<Vec<_>, _>>()?;
+    let mut journal = Journal::open(ctx, &args.output, "verify pcie")?;
     let is_stopped = || ctx.stop.is_set();
-    let options = Journal::options(args.tolerance, &is_stopped);
-    let ways: &[Way] = if args.write { &[Way::Read, Way::Write, Way::Both] } else { &[Way::Read] };
-    for way in ways.iter().take_while(|_| !ctx.stop.is_set()) {
+    let options = Options { tolerance_percent: args.tolerance, is_stopped: &is_stopped };
+    for ((way, _), (choice, counters)) in ways.iter().zip(&counted).take_while(|_| !ctx.stop.is_set()) {
         if ctx.terminal {
-            ctx.note(&format!("{}: fio {} for {} s", pmu.name, way.name(), args.seconds));
+            ctx.note(&format!("{}: fio {} for {} s", choice.instruments[0].pmu.name, way.name(), args.seconds));
         }
         let mut job = Job::new(&args.target, *way, args.seconds);
         job.program.clone_from(&args.fio);
         job.more.clone_from(&args.more);
-        let mut counters = open_for(ctx, &pmu, *way)?;
-        let verified = verify::disk(&job, &mut counters, &options)?;
-        journal.put(&verified, function.as_ref(), is_emulated)?;
+        let experiment = Experiment::open(&ctx.root, choice, counters, options)?;
+        let verified = experiment.run("fio", || job.run(&is_stopped))?;
+        journal.put(verified, choice.panels[0].function.as_ref())?;
     }
     journal.finish()
 }
@@ -111,46 +107,14 @@ fn refuse_to_destroy(args: &Args, ctx: &Ctx, disk: &Disk) -> anyhow::Result<()> 
     Err(workload::Error::Destructive { target, why }.into())
 }
 
-fn find_pmu(args: &Args, ctx: &Ctx, disk: &Disk) -> anyhow::Result<Pmu> {
-    if let Some(name) = &args.pmu {
-        return Ok(perf::named(&ctx.root, name)?);
+/// Where the payload is counted: at the PMU that was named, or at the disk's root port.
+fn place(args: &Args, disk: &Disk) -> anyhow::Result<Place> {
+    match (&args.pmu, disk.way.first()) {
+        (Some(pmu), _) => Ok(Place::Pmus(pmu.clone())),
+        (None, Some(port)) => Ok(Place::Function(*port)),
+        (None, None) => {
+            let text = format!("{} is not on PCIe", disk.name);
+            Err(Refusal::new(text, "name a disk that is, or its port's PMU with --pmu").into())
+        }
     }
-    let port: Bdf = *disk.way.first().ok_or_else(|| {
-        let name = &disk.name;
-        Refusal::new(format!("{name} is not on PCIe"), "name a disk that is, or its port's PMU with --pmu")
-    })?;
-    pmu_of_port(ctx, &disk.name, port)
-}
-
-/// The PMU that counts the payload through a root port; `below` is what is to be read or written.
-///
-/// # Errors
-/// There is none.
-pub fn pmu_of_port(ctx: &Ctx, below: &str, port: Bdf) -> anyhow::Result<Pmu> {
-    let pmus = perf::pmus(&ctx.root);
-    let found = pmus.into_iter().find(|pmu| port_of(pmu) == Some(port) && bytes_of(pmu, "rx_bytes_per_s").is_some());
-    Ok(found.ok_or_else(|| {
-        Refusal::new(
-            format!("{below}: its root port {port} has no payload counter"),
-            "`pciescope stat --list` shows the counters; ports of DesignWare cores need the driver rasdes_pmu or dwc_pcie_pmu",
-        )
-    })?)
-}
-
-/// The counters that see this way's traffic, started.
-fn open_for(ctx: &Ctx, pmu: &Pmu, way: Way) -> anyhow::Result<Vec<Box<dyn Counter>>> {
-    let sides: &[(Side, &str)] = match way {
-        Way::Read => &[(Side::Read, "rx_bytes_per_s")],
-        Way::Write => &[(Side::Write, "tx_bytes_per_s")],
-        Way::Both => &[(Side::Read, "rx_bytes_per_s"), (Side::Write, "tx_bytes_per_s")],
-    };
-    let mut counters = Vec::new();
-    for (side, metric) in sides {
-        let bytes = bytes_of(pmu, metric).ok_or_else(|| {
-            Refusal::new(format!("{}: it does not count {metric}", pmu.name), "name another PMU with --pmu")
-        })?;
-        let name = bytes.events.iter().map(ToString::to_string).collect::<Vec<_>>().join("+");
-        counters.push(open(&ctx.root, name, *side, &[(pmu, bytes)])?);
-    }
-    Ok(counters)
 }

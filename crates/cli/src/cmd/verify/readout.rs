@@ -4,17 +4,16 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use pciescope_bench::verify::{self, Side};
+use pciescope_bench::counters::Place;
+use pciescope_bench::verify::{self, Experiment, Side};
+use pciescope_bench::workload::readout;
 use pciescope_core::{Access, Bdf};
 use pciescope_hw::daq::{self, Options};
 use pciescope_hw::memory::Buffer;
-use pciescope_hw::{pci, perf};
 
-use super::counters::{bytes_of, open, port_of};
-use super::pcie::pmu_of_port;
-use super::{Journal, percent};
+use super::{Journal, payload, percent};
 use crate::args::{bdf, positive};
-use crate::cmd::output::{Output, OutputArgs};
+use crate::cmd::output::OutputArgs;
 use crate::cmd::readout::options::{Way, access};
 use crate::cmd::{Ctx, Refusal};
 
@@ -72,23 +71,21 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         Way::Named(access) => access,
         Way::ZeroCopy => Access::Ring,
     };
-    let daq = daq::open(&ctx.root, &args.device, &Options { access, ..Options::default() })?;
+    let mut daq = daq::open(&ctx.root, &args.device, &Options { access, ..Options::default() })?;
     let about = daq.about().clone();
     if about.function.is_none() {
-        let text = format!("{device}: its bytes may come from the page cache, which no port sees");
-        return Err(Refusal::new(text, "read past it with -B direct or -B io_uring").into());
+        let text = format!("{device}: its bytes may come from the page cache, and the port does not see those");
+        return Err(Refusal::new(text, "read past the page cache with -B direct or -B io_uring").into());
     }
-    let pmu = match (&args.pmu, args.port.or(about.way.first().and_then(|port| port.bdf))) {
-        (Some(name), _) => perf::named(&ctx.root, name)?,
-        (None, Some(port)) => pmu_of_port(ctx, &device.to_string(), port)?,
+    let place = match (&args.pmu, args.port.or(about.way.first().and_then(|port| port.bdf))) {
+        (Some(pmu), _) => Place::Pmus(pmu.clone()),
+        (None, Some(port)) => Place::Function(port),
         (None, None) => {
             let text = format!("{device}: the root port above it is not known");
             return Err(Refusal::new(text, "name it with --port, or a PMU with --pmu").into());
         }
     };
-    let counted = bytes_of(&pmu, "rx_bytes_per_s").ok_or_else(|| {
-        Refusal::new(format!("{}: it does not count what comes from devices", pmu.name), "name another with --pmu")
-    })?;
+    let (choice, counters) = payload(ctx, place, &[Side::Read])?;
     let bytes = (args.samples * 2).next_multiple_of(DMA_BYTES.max(about.align));
     if about.bytes.is_some_and(|holds| holds < bytes) {
         return Err(Refusal::new(format!("{device}: it holds less than {bytes} bytes"), "take a smaller -S").into());
@@ -96,19 +93,15 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     let no_memory =
         |err| Refusal::new(format!("cannot allocate a buffer of {bytes} bytes: {err}"), "take a smaller -S");
     let mut buffer = Buffer::on_node(usize::try_from(bytes)?, None).map_err(no_memory)?;
-    let function = port_of(&pmu).and_then(|port| pci::function(&ctx.root, port).ok());
-    let is_emulated = function.as_ref().is_some_and(|function| function.emulated.is_some());
-    let mut journal = Journal::new(ctx, Output::open(&args.output)?, "verify readout");
-    ctx.stop.catch_signals()?;
+    let mut journal = Journal::open(ctx, &args.output, "verify readout")?;
     let is_stopped = || ctx.stop.is_set();
-    let options = Journal::options(args.tolerance, &is_stopped);
+    let options = verify::Options { tolerance_percent: args.tolerance, is_stopped: &is_stopped };
     if ctx.terminal {
-        ctx.note(&format!("{}: reading {device} for {} s", pmu.name, args.seconds));
+        ctx.note(&format!("{}: reading {device} for {} s", choice.instruments[0].pmu.name, args.seconds));
     }
-    let name = counted.events.iter().map(ToString::to_string).collect::<Vec<_>>().join("+");
-    let mut counters = vec![open(&ctx.root, name, Side::Read, &[(&pmu, counted)])?];
-    let duration = Duration::from_secs(u64::from(args.seconds));
-    let verified = verify::readout(daq, &mut buffer, bytes as usize, duration, &mut counters, &options)?;
-    journal.put(&verified, function.as_ref(), is_emulated)?;
+    let experiment = Experiment::open(&ctx.root, &choice, &counters, options)?;
+    let (into, duration) = (&mut buffer.bytes_mut()[..bytes as usize], Duration::from_secs(args.seconds.into()));
+    let verified = experiment.run("readout", || readout::run(&mut *daq, into, duration, &is_stopped))?;
+    journal.put(verified, choice.panels[0].function.as_ref())?;
     journal.finish()
 }
