@@ -44,7 +44,7 @@ pub struct Catalogue {
 }
 
 static BUILTIN: LazyLock<Catalogue> =
-    LazyLock::new(|| Catalogue::parse(&FILES).expect("tests/checker.rs reads all files of the catalogue"));
+    LazyLock::new(|| Catalogue::parse(&FILES).expect("tests/all/checker.rs reads all files of the catalogue"));
 
 impl Catalogue {
     /// The catalogue that the program was built with.

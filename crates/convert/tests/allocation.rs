@@ -1,4 +1,4 @@
-//! A conversion allocates nothing.
+//! A conversion allocates nothing. A program of its own: an allocator that counts belongs to the whole process.
 #![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::alloc::{GlobalAlloc, Layout, System};

@@ -6,7 +6,7 @@
 //! # Where to change what
 //!
 //! - A field of a record: its type here, docs/record.md, and limits and patterns in `schema.rs`. Then write
-//!   docs/record.schema.json anew (crates/report/tests/schema.rs says how).
+//!   docs/record.schema.json anew (crates/report/tests/all/schema.rs says how).
 //! - The meaning of a field: a new schema, with `SCHEMA` and `upgrade` in `record.rs`, docs/record.md, and frozen files
 //!   of the old schema in tests/records/vN/.
 //! - A function of `readout` (`-A`): `Work` in `readout.rs`, and crates/bench/src/readout/plan.rs.

@@ -10,7 +10,6 @@ use pciescope_core::Identity;
 use pciescope_report::import;
 
 #[path = "../tests/sample/mod.rs"]
-#[allow(dead_code, missing_docs, clippy::unwrap_used)]
 mod sample;
 
 fn main() -> ExitCode {

@@ -7,18 +7,9 @@ use pciescope_core::Sink;
 use pciescope_report::jsonl::Writer;
 
 #[path = "../tests/sample/mod.rs"]
-#[allow(dead_code, missing_docs, clippy::unwrap_used)]
 mod sample;
 
-#[path = "../tests/sample/readout.rs"]
-#[allow(dead_code, missing_docs, clippy::unwrap_used)]
-mod readout;
-
-#[path = "../tests/sample/mixed.rs"]
-#[allow(dead_code, missing_docs, clippy::unwrap_used)]
-mod mixed;
-
-use sample::Shape;
+use sample::{Shape, mixed, readout};
 
 fn main() -> ExitCode {
     let records = match std::env::args().nth(1).as_deref() {

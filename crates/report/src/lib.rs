@@ -11,7 +11,7 @@
 //! - A figure, doubt or verdict of `compare`: `compare/` (`cells.rs`, `doubts.rs`, `judge.rs`); its statistics are in
 //!   `interval.rs`, `dist.rs` and docs/compare.md.
 //! - A sentence of the summary (good, doubtful, to do): `summary/` (`latency.rs`, `counters.rs`, `readout.rs`,
-//!   `doctor.rs`, others in `verdict.rs`), its rule in `RULES` there, and crates/report/tests/summary.rs.
+//!   `doctor.rs`, others in `verdict.rs`), its rule in `RULES` there, and crates/report/tests/all/summary.rs.
 //! - A fact on a device's part of the page: `html/devices.rs`.
 //! - A file format to import: `import/`, one file.
 #![forbid(unsafe_code)]

@@ -5,7 +5,6 @@ use std::io::Write;
 use std::process::ExitCode;
 
 #[path = "../tests/sample/mod.rs"]
-#[allow(dead_code, missing_docs, clippy::unwrap_used)]
 mod sample;
 
 fn main() -> ExitCode {

@@ -5,8 +5,8 @@ use pciescope_core::comparison::Comparison;
 use pciescope_core::record::SCHEMA;
 use pciescope_core::{Below, Evidence, Finding, Function, Instance, Interval, Link, Metric, Record, Severity};
 
-use crate::readout;
-use crate::sample::{self, Random, Shape};
+use super::readout;
+use super::{Random, Shape};
 
 fn blank(run: &str, verb: &str, test: &str) -> Record {
     Record {
@@ -128,8 +128,8 @@ pub fn doctor(findings: Vec<Finding>) -> Vec<Record> {
 /// A run with a label: registers and interrupts of a real device, from so many CPUs, so much slower.
 pub fn labelled(label: &str, run: &str, cpus: u32, slower: u64) -> Vec<Record> {
     let shape = Shape { cpus, vectors: 4, samples: 4000, emulated: false };
-    let mut records = sample::mmio(&mut Random(5), &shape, run);
-    records.extend(sample::irq(&mut Random(6 + slower), &shape, run, "irq-hardware", 2300 + 23 * slower));
+    let mut records = super::mmio(&mut Random(5), &shape, run);
+    records.extend(super::irq(&mut Random(6 + slower), &shape, run, "irq-hardware", 2300 + 23 * slower));
     for record in &mut records {
         record.label = Some(label.to_owned());
         record.warnings.clear();

@@ -2,6 +2,10 @@
 //!
 //! The figures are shaped like those of a healthy server (a base, a per-CPU shift, a rare slow tail); they are
 //! not measurements of anything.
+#![allow(dead_code, missing_docs, clippy::unwrap_used, reason = "each test and example takes what it needs")]
+
+pub mod mixed;
+pub mod readout;
 
 use std::collections::BTreeMap;
 

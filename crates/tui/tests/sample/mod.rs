@@ -1,5 +1,6 @@
 //! Made-up records of counters: a server with two dies, 18 root ports and 16 DRAM channels. They are measurements of nothing;
 //! the same second always has the same figures.
+#![allow(dead_code, missing_docs, clippy::unwrap_used, reason = "each test and example takes what it needs")]
 
 use pciescope_core::record::SCHEMA;
 use pciescope_core::{

@@ -1,0 +1,126 @@
+//! `pciescope convert`: what does not depend on how fast the machine is.
+
+use std::process::{Command, Stdio};
+
+use crate::common::{Ended, PROGRAM, folder, parse, run};
+use pciescope_core::{Plan, Record, convert};
+
+/// Small and short: the figures mean nothing, and none is looked at.
+const QUICK: &str = "convert --sizes 2000 --duration 0";
+
+fn quick(options: &str) -> Ended {
+    run(&format!("{QUICK} {options}"))
+}
+
+fn value(record: &Record, name: &str) -> f64 {
+    record.metrics.get(name).unwrap_or_else(|| panic!("{name} is missing: {record:?}")).value
+}
+
+#[test]
+fn every_kernel_is_exact_with_every_instruction_set_and_way_to_store() {
+    let records = quick("--isa all --store cached,streaming -j").expect_code(0).records();
+    let Some(Plan::Convert(plan)) = &records[0].plan else { panic!("{:?}", records[0]) };
+    assert_eq!(records[0].test, "environment");
+    assert!(plan.isas.iter().any(|isa| isa == "scalar"), "{plan:?}");
+    let rows = &records[1..];
+    assert_eq!(rows.len(), plan.kernels.len() * plan.isas.len() * plan.stores.len());
+    for row in rows {
+        let kernel = row.kernel.as_ref().unwrap();
+        assert_eq!((row.test.as_str(), row.run.as_str()), (convert::TEST, records[0].run.as_str()));
+        assert_eq!((value(row, "largest_error"), value(row, "wrong")), (0.0, 0.0), "{kernel:?}");
+        let values = 2000 / kernel.decimation;
+        assert_eq!(value(row, "values"), values as f64);
+        assert_eq!(value(row, "checked"), (65_536 + values) as f64, "{kernel:?}");
+    }
+    let isas: Vec<&str> = rows.iter().map(|row| row.kernel.as_ref().unwrap().isa.as_str()).collect();
+    assert!(plan.isas.iter().all(|isa| isas.contains(&isa.as_str())), "{isas:?}");
+}
+
+#[test]
+fn figures_can_be_computed_again_from_the_record() {
+    for row in &quick("--kernels u16-cast-f64,i16-scale-f32-d10 -j").expect_code(0).records()[1..] {
+        let (read, written) = match row.kernel.as_ref().unwrap().decimation {
+            1 => (4000.0, 16_000.0),
+            _ => (4000.0, 800.0),
+        };
+        assert_eq!((value(row, "bytes_read"), value(row, "bytes_written")), (read, written));
+        assert_eq!(value(row, "bytes_moved"), read + written);
+        let near = |a: f64, b: f64| (a / b - 1.0).abs() < 1e-9;
+        assert!(near(value(row, "rate"), (read + written) / value(row, "duration") * 1e9));
+        assert!(near(value(row, "samples_per_s"), 2000.0 / value(row, "duration") * 1e9));
+        assert!(near(value(row, "of_ceiling"), value(row, "rate") / value(row, "ceiling") * 100.0));
+        let timed = row.histograms["duration"].count() * value(row, "batch") as u64;
+        assert_eq!(timed, value(row, "passes") as u64);
+        assert_eq!(row.metrics["largest_error"].unit, "ulp");
+        assert!(row.cpu.is_some(), "one thread is held on a CPU");
+    }
+}
+
+/// 33 samples apart, each sample costs a line of the cache.
+#[test]
+fn a_wide_decimation_counts_lines() {
+    let records = quick("--decimate 100 --kernels u16-cast-f32-d100 -j").expect_code(0).records();
+    assert_eq!((value(&records[1], "bytes_read"), value(&records[1], "bytes_written")), (20.0 * 64.0, 80.0));
+}
+
+#[test]
+fn the_table_has_a_block_for_each_size_and_a_row_for_each_kernel() {
+    let ended = run("convert --sizes 2000,4000,2000 --duration 0 --kernels *-cast-f32 --threads 2").expect_code(0);
+    let blocks: Vec<&str> = ended.stdout.lines().filter(|line| line.ends_with(" samples")).collect();
+    assert_eq!(blocks, ["2,000 samples", "4,000 samples"], "{}", ended.stdout);
+    assert_eq!(ended.stdout.lines().filter(|line| line.starts_with("u16-cast-f32 ")).count(), 2, "{}", ended.stdout);
+    assert!(!ended.stdout.contains("WRONG"), "{}", ended.stdout);
+}
+
+#[test]
+fn the_file_of_records_makes_the_same_table() {
+    let file = folder("convert").join("run.jsonl");
+    let path = file.to_str().unwrap();
+    let ended = quick(&format!("--kernels i16-* -o {path} --label small")).expect_code(0);
+    assert_eq!(parse(&std::fs::read_to_string(&file).unwrap())[1].label.as_deref(), Some("small"));
+    let report = run(&format!("report {path}")).expect_code(0).stdout;
+    assert!(report.starts_with("What is good\n") && report.ends_with(&ended.stdout), "{report}");
+    let again = quick(&format!("--kernels i16-* -o {path}")).expect_code(2);
+    assert!(again.stderr.contains("exists"), "{}", again.stderr);
+}
+
+#[test]
+fn the_list_names_what_can_be_chosen() {
+    let list = run("convert --list --decimate 7").expect_code(0).stdout;
+    for word in ["u16-cast-f32 ", "i16-degrees-f64 ", "u16-scale-f32-d7 ", "Instruction sets: scalar", "streaming"] {
+        assert!(list.contains(word), "{word} is missing:\n{list}");
+    }
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_with_a_hint() {
+    for (options, text, hint) in [
+        ("--kernels u8-cast-f32", "no kernel is called u8-cast-f32", "--list"),
+        ("--kernels *-d3", "no kernel is called *-d3", "--list"),
+        ("--sizes 1000", "below 1024 samples", "--help"),
+        ("--isa mmx", "names no instruction set", "--help"),
+        ("--store warm", "invalid value 'warm'", "--help"),
+        ("--decimate 1", "1 is not in 2..=1024", "--help"),
+        ("--threads 2 --cpu 0", "--cpu holds one thread", "leave out one"),
+        ("--cpu 99999 --kernels u16-cast-f32", "cannot measure on CPU 99999", "online"),
+        ("--sizes 18446744073709551615 --kernels u16-cast-f32", "cannot allocate 36893488147419103", "--sizes"),
+        ("--sizes 100000000000G", "largest count", "--help"),
+    ] {
+        let ended = quick(options).expect_code(2);
+        assert!(ended.stdout.is_empty(), "{options}: {}", ended.stdout);
+        assert!(ended.stderr.contains(text) && ended.stderr.contains(hint), "{options}: {}", ended.stderr);
+    }
+}
+
+#[test]
+fn the_environment_chooses_the_instruction_set() {
+    let with = |isa: &str| {
+        let mut command = Command::new(PROGRAM);
+        command.args("convert --sizes 2000 --duration 0 --kernels u16-cast-f32 -j".split(' '));
+        Ended::of(command.env("PCIESCOPE_ISA", isa).stdin(Stdio::null()).output().unwrap())
+    };
+    let records = with("scalar").expect_code(0).records();
+    assert_eq!(records[1].kernel.as_ref().unwrap().isa, "scalar");
+    let refused = with("none").expect_code(2);
+    assert!(refused.stderr.contains("\"none\" names no instruction set"), "{}", refused.stderr);
+}

@@ -1,0 +1,261 @@
+//! How a run ends: faults, signals, pipes and disks. What was measured is kept, and the exit code says how it was.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::common::{Ended, PROGRAM, folder, parse, pciescope, run};
+use crate::sample;
+
+/// A run that takes minutes unless something ends it. One hop only: the path's reads beforehand are slow too.
+const SLOW: [&str; 7] = ["latency", "mmio", "--backend", "fake:slow,hops=1,cpus=2", "--count", "100k", "--json"];
+
+fn start(args: &[&str]) -> Child {
+    Command::new(PROGRAM).args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+fn signal(child: &Child, name: &str) {
+    let status = Command::new("sh").args(["-c", &format!("kill -{name} {}", child.id())]).status().unwrap();
+    assert!(status.success());
+}
+
+/// Reads the first line (the environment: the run has begun), then lets the run go on for a moment.
+fn await_begin(child: &mut Child) -> (String, BufReader<std::process::ChildStdout>) {
+    let mut reader = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    reader.read_line(&mut line).unwrap();
+    assert!(line.contains("\"environment\""), "{line}");
+    std::thread::sleep(Duration::from_millis(300));
+    (line, reader)
+}
+
+fn end(mut child: Child, mut text: String, mut reader: BufReader<std::process::ChildStdout>) -> Ended {
+    reader.read_to_string(&mut text).unwrap();
+    let mut stderr = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
+    Ended { code: child.wait().unwrap().code().unwrap_or(-1), stdout: text, stderr }
+}
+
+#[test]
+fn signals_end_a_run_at_once_with_partial_records_and_128_plus_their_number() {
+    for (name, code) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
+        let mut child = start(&SLOW);
+        let (line, reader) = await_begin(&mut child);
+        let asked = Instant::now();
+        signal(&child, name);
+        let ended = end(child, line, reader).expect_code(code);
+        assert!(asked.elapsed() < Duration::from_secs(1), "{name}: {:?}", asked.elapsed());
+        let records = ended.records();
+        assert_eq!(records[1].error.as_ref().unwrap().code, "interrupted");
+        let count = records[1].histograms["latency"].count();
+        assert!(count > 0 && count < 100_000, "{count}");
+        assert!(records.last().unwrap().error.as_ref().unwrap().text.contains("not measured: CPU 1"), "{ended:?}");
+        assert!(ended.stderr.starts_with("pciescope: 0000:00:01.0: the run was ended"), "{}", ended.stderr);
+    }
+}
+
+#[test]
+fn a_killed_run_keeps_the_cpus_it_had_done() {
+    let path = folder("killed").join("run.jsonl");
+    // CPU 0 takes a tenth of a second, and so on: some are done when the kill comes.
+    let line = ["--backend", "fake:slow,hops=1,cpus=64", "--count", "100", "--order", "sequential"];
+    let mut child = start(&[&["latency", "mmio", "-o", path.to_str().unwrap()], &line[..]].concat());
+    let waited = Instant::now();
+    while std::fs::read_to_string(&path).unwrap_or_default().lines().count() < 3 {
+        assert!(waited.elapsed() < Duration::from_secs(20), "no record came");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    signal(&child, "KILL");
+    assert_eq!(child.wait().unwrap().code(), None);
+    let records = parse(&std::fs::read_to_string(&path).unwrap());
+    assert!(records[1..].iter().all(|record| record.histograms["latency"].count() == 100 && record.error.is_none()));
+}
+
+#[test]
+fn faults_end_a_run_with_code_2_and_keep_what_was_taken() {
+    for (options, code, taken) in
+        [("ones-after=102", "all-ones", 101), ("remove-after=50", "removed", 50), ("unbind-after=51", "unbound", 51)]
+    {
+        let line = format!("latency mmio --backend fake:{options},hops=1 --count 1k --order sequential --json");
+        let ended = run(&line).expect_code(2);
+        let records = ended.records();
+        let error = records[1].error.as_ref().unwrap();
+        assert_eq!(error.code, code);
+        assert_eq!(records[1].histograms["latency"].count(), taken, "{options}");
+        assert!(records.last().unwrap().error.as_ref().unwrap().text.ends_with("(not measured: CPU 1-7)"));
+        assert_eq!(ended.stderr.matches("pciescope: ").count(), 1, "{}", ended.stderr);
+    }
+}
+
+#[test]
+fn a_device_that_is_gone_from_the_start_is_not_measured_at_all() {
+    let ended = run("latency mmio --backend fake:ones-after=1 --json").expect_code(2);
+    let records = ended.records();
+    assert_eq!(records.len(), 2);
+    assert_eq!(records[1].error.as_ref().unwrap().code, "all-ones");
+    assert!(ended.stderr.contains("hint: ") && ended.stderr.contains("--ones-ok"), "{}", ended.stderr);
+    run("latency mmio --backend fake:ones-after=1 --count 10 --ones-ok --json").expect_code(0);
+}
+
+#[test]
+fn a_refused_backend_leaves_a_record_of_the_refusal() {
+    let ended = run("latency irq --backend fake:vectors=0 --json").expect_code(2);
+    let error = ended.records().pop().unwrap().error.unwrap();
+    assert_eq!(error.code, "refused");
+    assert!(ended.stderr.contains(&error.text), "{ended:?}");
+}
+
+#[test]
+fn an_offline_cpu_ends_the_run_by_its_name() {
+    let ended =
+        run("latency mmio --backend fake:offline=3,hops=1 --count 100 --order sequential --json").expect_code(2);
+    let records = ended.records();
+    for record in &records[1..4] {
+        assert!(record.error.is_none() && record.histograms["latency"].count() == 100, "{record:?}");
+    }
+    let error = records[4].error.as_ref().unwrap();
+    assert_eq!((records.len(), error.code.as_str()), (5, "cpu-offline"));
+    assert!(error.text.ends_with("(not measured: CPU 3-7)"), "{}", error.text);
+    assert!(ended.stderr.contains("CPU 3 is offline") && ended.stderr.contains("hint: "), "{}", ended.stderr);
+}
+
+#[test]
+fn lost_doubled_and_misdirected_interrupts_fail_the_run_with_code_1() {
+    for (options, metric, text) in [
+        ("lose=10", "lost", "interrupts did not arrive"),
+        ("double=10", "extra", "nobody triggered"),
+        ("wrong-cpu=10", "wrong_cpu", "another CPU"),
+    ] {
+        let line =
+            format!("latency irq --backend fake:{options} --cpus 0 --vectors 0 --source hardware --count 100 --json");
+        let ended = run(&line).expect_code(1);
+        assert_eq!(ended.records()[1].metrics[metric].value, 10.0);
+        assert!(
+            ended.stderr.contains(&format!("CPU 0, vector 0: 10 {}", text.split(' ').next().unwrap()))
+                || ended.stderr.contains(text),
+            "{}",
+            ended.stderr
+        );
+    }
+}
+
+#[test]
+fn an_interrupt_that_never_comes_is_a_timeout_and_the_control_arm_is_measured_still() {
+    let ended = run("latency irq --backend fake:lose=1 --cpus 0 --count 10 --json").expect_code(2);
+    let records = ended.records();
+    assert_eq!(records[1].error.as_ref().unwrap().code, "timeout");
+    assert!(ended.stderr.contains("hint: ") && ended.stderr.contains("--source retrigger"), "{}", ended.stderr);
+}
+
+#[test]
+fn overwritten_raw_samples_fail_the_run_with_code_1() {
+    let path = folder("raw-lost").join("raw.csv");
+    // 8 CPUs in 5 rounds lose 2 samples each.
+    let line = ["latency", "mmio", "--backend", "fake:raw-lost=2", "--count", "10", "--raw", path.to_str().unwrap()];
+    let ended = pciescope(&line).expect_code(1);
+    assert!(ended.stderr.contains("pciescope: 80 raw samples were overwritten"), "{}", ended.stderr);
+}
+
+#[test]
+fn a_full_disk_ends_the_run_before_anything_is_measured() {
+    for option in ["-o", "--raw"] {
+        let line = ["latency", "mmio", "--backend", "fake:slow", "--count", "100k", option, "/dev/full"];
+        let begin = Instant::now();
+        let ended = pciescope(&line).expect_code(2);
+        assert!(ended.stderr.contains("No space left on device"), "{}", ended.stderr);
+        assert!(begin.elapsed() < Duration::from_secs(5));
+        assert!(ended.stdout.is_empty());
+    }
+}
+
+/// Command lines of verbs that print: what a run measures, and what is said of records, of a machine and of checks. The files
+/// that they read are in a test's own folder.
+fn printers(name: &str) -> Vec<String> {
+    let at = folder(name);
+    let file = |name: &str| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests").join(name).display().to_string();
+    let (run, machine) = (file("records/demo.jsonl"), file("sysfs/pmu/dwc_rootport-7.3"));
+    let at = |name: &str| at.join(name).display().to_string();
+    let (counters, again) = (at("counters.jsonl"), at("again.jsonl"));
+    std::fs::copy(&run, &again).unwrap();
+    let records: Vec<String> = sample::run(3).iter().map(|record| serde_json::to_string(record).unwrap()).collect();
+    std::fs::write(&counters, records.join("\n") + "\n").unwrap();
+    vec![
+        "latency mmio --backend fake --count 10 --json".to_owned(),
+        "doctor --list".to_owned(),
+        format!("--root {machine} doctor"),
+        format!("--root {machine} doctor --json"),
+        format!("compare {run} {again}"),
+        format!("compare {run} {again} --json"),
+        format!("top -b --replay {counters}"),
+        format!("--root {machine} top --once"),
+    ]
+}
+
+#[test]
+fn a_full_standard_output_is_an_error_too() {
+    for line in printers("full-output") {
+        let full = format!("{PROGRAM} {line} > /dev/full");
+        let ended = Ended::of(Command::new("sh").args(["-c", &full]).output().unwrap());
+        assert_eq!(ended.code, 2, "{line}: {}", ended.stderr);
+        assert!(ended.stderr.contains("No space left on device"), "{line}: {}", ended.stderr);
+    }
+}
+
+#[test]
+fn a_closed_pipe_ends_the_program_quietly() {
+    let lines =
+        ["latency mmio --backend fake --count 10k --json", "latency mmio --backend fake --count 10k --csv", "--help"];
+    for args in lines.map(str::to_owned).into_iter().chain(printers("closed-output")) {
+        // Nobody reads any more, from the first byte on: as after `| head -0`, without its race.
+        let (reader, writer) = std::os::unix::net::UnixStream::pair().unwrap();
+        drop(reader);
+        let output = Command::new(PROGRAM)
+            .args(args.split(' '))
+            .stdout(std::os::fd::OwnedFd::from(writer))
+            .stderr(Stdio::piped())
+            .output()
+            .unwrap();
+        let ended = Ended::of(output);
+        assert_eq!((ended.code, ended.stderr.as_str()), (141, ""), "{args}");
+    }
+}
+
+#[test]
+fn a_closed_standard_error_changes_nothing() {
+    let (reader, writer) = std::os::unix::net::UnixStream::pair().unwrap();
+    drop(reader);
+    let line = "latency irq -v --backend fake:lose=10 --cpus 0 --vectors 0 --source hardware --count 100 --json";
+    let output = Command::new(PROGRAM)
+        .args(line.split(' '))
+        .stdout(Stdio::piped())
+        .stderr(std::os::fd::OwnedFd::from(writer))
+        .output()
+        .unwrap();
+    assert_eq!(Ended::of(output).expect_code(1).records().len(), 2);
+}
+
+/// Runs a command line on a terminal of its own; what it shows, and its exit code.
+fn on_a_terminal(line: &str) -> (String, i32) {
+    let output = Command::new("script")
+        .args(["-qec", line, "/dev/null"])
+        .env("TERM", "xterm")
+        .stdin(Stdio::null())
+        .output()
+        .expect("script(1) of util-linux is installed");
+    (String::from_utf8_lossy(&output.stdout).into_owned(), output.status.code().unwrap())
+}
+
+#[test]
+fn a_terminal_shows_progress_and_time_left() {
+    let line = format!("{PROGRAM} latency mmio --backend fake:slow,hops=1,cpus=2 --count 500 --json > /dev/null");
+    let (shown, code) = on_a_terminal(&line);
+    assert_eq!(code, 0, "{shown}");
+    assert!(shown.contains("latency mmio") && shown.contains('%') && shown.contains("left"), "{shown:?}");
+}
+
+#[test]
+fn without_a_terminal_there_is_no_progress() {
+    let ended = run("latency mmio --backend fake:slow,hops=1,cpus=2 --count 300 --json").expect_code(0);
+    assert_eq!(ended.stderr, "");
+}

@@ -1,0 +1,75 @@
+//! Imports go one way: ARCHITECTURE.md's table, held against what cargo knows.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
+
+/// Each crate of ours with those of ours that it may import.
+const LAYERS: [(&str, &[&str]); 11] = [
+    ("pciescope-core", &[]),
+    ("pciescope-catalogue", &["pciescope-core"]),
+    ("pciescope-hw", &["pciescope-core"]),
+    ("pciescope-report", &["pciescope-core", "pciescope-catalogue"]),
+    // Live views take the records that files have: what they show can be saved, replayed and checked.
+    ("pciescope-tui", &["pciescope-core", "pciescope-catalogue"]),
+    ("pciescope-serve", &["pciescope-core", "pciescope-catalogue"]),
+    ("pciescope-browser-tests", &["pciescope-core", "pciescope-report", "pciescope-serve"]),
+    // Its users may be anyone's: it knows nothing of pciescope.
+    ("pciescope-convert", &[]),
+    // Not hw: a wrong offset would agree with itself.
+    ("pciescope-lab", &["pciescope-core"]),
+    ("pciescope-bench", &["pciescope-core", "pciescope-catalogue", "pciescope-hw", "pciescope-convert"]),
+    (
+        "pciescope-cli",
+        &[
+            "pciescope-core",
+            "pciescope-catalogue",
+            "pciescope-hw",
+            "pciescope-report",
+            "pciescope-lab",
+            "pciescope-bench",
+            "pciescope-convert",
+            "pciescope-tui",
+            "pciescope-serve",
+        ],
+    ),
+];
+
+fn imports() -> BTreeMap<String, BTreeSet<String>> {
+    let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/../../Cargo.toml");
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--no-deps", "--offline", "--format-version", "1", "--manifest-path", manifest])
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let name = |value: &serde_json::Value| value["name"].as_str().unwrap().to_owned();
+    let packages = metadata["packages"].as_array().unwrap();
+    let ours: BTreeSet<String> = packages.iter().map(name).collect();
+    let of = |package: &serde_json::Value| {
+        package["dependencies"].as_array().unwrap().iter().map(name).filter(|name| ours.contains(name)).collect()
+    };
+    packages.iter().map(|package| (name(package), of(package))).collect()
+}
+
+#[test]
+fn no_crate_imports_upwards() {
+    for (krate, imports) in imports() {
+        // A crate that a later issue adds is to be entered in the table first. Fuzzers and tools of the
+        // workspace would stand here too.
+        let (_, allowed) = LAYERS
+            .iter()
+            .find(|(name, _)| *name == krate)
+            .unwrap_or_else(|| panic!("{krate} has no place in the table of layers"));
+        for import in &imports {
+            assert!(allowed.contains(&import.as_str()), "{krate} must not import {import}");
+        }
+    }
+}
+
+#[test]
+fn every_crate_of_the_table_exists() {
+    let imports = imports();
+    for (krate, _) in LAYERS {
+        assert!(imports.contains_key(krate), "{krate} is gone");
+    }
+}

@@ -1,0 +1,126 @@
+//! `list`, and the refusals of `bind`, on trees of several kinds of machine: tests/sysfs/NAME.tar.gz.
+//!
+//! What the program answers is compared with tests/sysfs/NAME.expected, word for word. After a change that is
+//! meant, `UPDATE=1 cargo test -p pciescope-cli --test all list::` writes those files anew; the review is their diff.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use flate2::read::GzDecoder;
+use tempfile::TempDir;
+
+fn fixtures() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/sysfs")
+}
+
+fn unpack(name: &str) -> TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let file = File::open(fixtures().join(format!("{name}.tar.gz"))).unwrap();
+    tar::Archive::new(GzDecoder::new(file)).unpack(folder.path()).unwrap();
+    folder
+}
+
+/// A command with its answer, as a person would paste it.
+fn session(root: &Path, line: &str) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_pciescope"))
+        .arg("--root")
+        .arg(root)
+        .args(line.split_whitespace())
+        .output()
+        .unwrap();
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap().replace(root.to_str().unwrap(), "ROOT");
+    let code = output.status.code().map_or_else(|| "killed".to_owned(), |code| code.to_string());
+    format!("$ pciescope {line}\n{}{}exit {code}\n\n", text(&output.stdout), text(&output.stderr))
+}
+
+fn check(name: &str, lines: &[&str]) {
+    let tree = unpack(name);
+    let answer: String = lines.iter().map(|line| session(tree.path(), line)).collect();
+    let path = fixtures().join(format!("{name}.expected"));
+    if std::env::var_os("UPDATE").is_some() {
+        std::fs::write(&path, &answer).unwrap();
+    }
+    let expected = std::fs::read_to_string(&path).unwrap_or_default();
+    for (number, (line, wanted)) in answer.lines().zip(expected.lines()).enumerate() {
+        assert_eq!(line, wanted, "{name}.expected, line {}", number + 1);
+    }
+    assert_eq!(answer.len(), expected.len(), "{name}.expected is shorter or longer than the answer");
+}
+
+#[test]
+fn two_socket_server_with_a_switch_and_a_downtrained_gpu() {
+    check(
+        "server-2s",
+        &[
+            "list",
+            "list 17:00.0 17:10.0",
+            "list 9a:00.0 9b:00.0",
+            "list 10000:e3:00.0 4c:00.0",
+            "list --cpus",
+            "list 00:03.0",
+            "bind 17:00.0",
+            "bind 4b:00.0",
+            "bind 16:02.0",
+            "bind 4c:00.0 --driver vfio-pci",
+            "bind 10000:e3:00.0 --driver vfio-pci",
+            "bind 97:01.0 --force",
+            "unbind",
+            "unbind 17:00.1",
+            "unbind --restore",
+        ],
+    );
+}
+
+#[test]
+fn arm64_server_without_smt_and_without_l3_description() {
+    check("arm64-128c", &["list", "list 0004:01:00.0 0009:01:00.0", "bind 0009:01:00.0"]);
+}
+
+#[test]
+fn desktop_without_root_says_what_it_cannot_see() {
+    check("desktop-user", &["list", "list 01:00.0 00:02.0", "bind 00:02.0"]);
+}
+
+#[test]
+fn qemu_guest_whose_devices_are_all_emulated() {
+    check("qemu-q35", &["list", "list 01:00.0 05:00.0 00:05.0", "list --cpus"]);
+}
+
+#[test]
+fn machine_without_pci() {
+    check("board-no-pci", &["list", "list --cpus", "list 00:00.0"]);
+}
+
+#[test]
+fn json_has_one_object_a_line_for_machine_cpus_and_functions() {
+    let tree = unpack("server-2s");
+    let output = Command::new(env!("CARGO_BIN_EXE_pciescope"))
+        .arg("--root")
+        .arg(tree.path())
+        .args(["list", "-j", "--cpus"])
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    let lines: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.iter().filter(|line| line.get("environment").is_some()).count(), 1);
+    assert_eq!(lines.iter().filter(|line| line.get("cpu").is_some()).count(), 64);
+    let gpu = lines.iter().find(|line| line["function"]["bdf"] == "0000:9b:00.0").unwrap();
+    let function: pciescope_core::Function = serde_json::from_value(gpu["function"].clone()).unwrap();
+    assert_eq!(function.path.len(), 3);
+    assert_eq!(function.link.unwrap().speed_gts, 2.5);
+    assert_eq!(function.bars.iter().map(|bar| bar.number).collect::<Vec<_>>(), [0, 1, 3]);
+    let codes = |line: &serde_json::Value| -> Vec<String> {
+        line["warnings"].as_array().unwrap().iter().map(|w| w["code"].as_str().unwrap().to_owned()).collect()
+    };
+    // Its link is slow and narrow: one warning for each.
+    assert_eq!(codes(gpu), ["link-downtrained", "link-downtrained", "aspm", "node-unknown"]);
+    assert_eq!(codes(&lines[0]), ["deep-idle", "governor", "irqbalance"]);
+}
+
+#[test]
+fn lists_the_machine_it_runs_on() {
+    let output = Command::new(env!("CARGO_BIN_EXE_pciescope")).args(["list", "--cpus"]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(String::from_utf8(output.stdout).unwrap().contains("online: "));
+}

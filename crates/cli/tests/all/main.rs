@@ -1,0 +1,30 @@
+//! The tests of the program, which drive it as a user does.
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
+
+mod compare;
+mod completions;
+mod convert;
+mod doctor;
+mod endings;
+mod help;
+mod kmod_makefile;
+mod lab;
+mod latency;
+mod layers;
+mod list;
+mod man;
+mod readout;
+mod refusals;
+mod reg;
+mod report;
+mod serve;
+mod stat;
+mod top;
+mod trees;
+mod verify;
+
+mod common;
+#[path = "../../../serve/tests/all/support/lab.rs"]
+mod lab_root;
+#[path = "../../../tui/tests/sample/mod.rs"]
+mod sample;

@@ -1,0 +1,158 @@
+//! Bad input: one line that says who, what, which value and why, and a hint where the user can mend it.
+
+use crate::common::{folder, parse, pciescope};
+
+/// Command line, and what its refusal must say.
+const REFUSALS: &[(&str, &[&str])] = &[
+    // The device.
+    ("latency mmio", &["pciescope: no device was named", "hint: ", "pciescope list"]),
+    ("latency mmio 02:00", &["\"02:00\" is not a PCI address", "0000:02:00.0"]),
+    ("latency mmio 0000:02:20.0", &["\"0000:02:20.0\" is not a PCI address"]),
+    (
+        "latency mmio 0000:02:00.0 --backend fake",
+        &["0000:02:00.0: the fake backend has no such function", "hint: its device is 0000:03:00.0"],
+    ),
+    ("latency mmio fffe:ff:1f.7", &["fffe:ff:1f.7: no such PCI function", "hint: `pciescope list`"]),
+    ("latency path fffe:ff:1f.7", &["fffe:ff:1f.7: no such PCI function"]),
+    ("latency irq fffe:ff:1f.7", &["fffe:ff:1f.7: no such PCI function"]),
+    ("reg read fffe:ff:1f.7 0:0", &["fffe:ff:1f.7: no such PCI function"]),
+    // The backend.
+    ("latency mmio --backend magic", &["'magic'", "is not a backend", "kmod"]),
+    ("latency mmio --backend fake:nonsense", &["\"nonsense\" is not one of", "seed"]),
+    ("latency mmio --backend fake:cpus=0", &["cpus takes a number from 1 to 4096"]),
+    ("latency mmio --backend fake:refuse", &["0000:03:00.0: the fake backend cannot be opened"]),
+    ("latency irq --backend fake:vectors=0", &["0000:03:00.0", "no interrupt vector"]),
+    // CPUs.
+    ("latency mmio --backend fake --cpus 0-3,x", &["'0-3,x'", "\"x\" is not a CPU number"]),
+    ("latency mmio --backend fake --cpus 3-1", &["\"3-1\" runs backwards"]),
+    ("latency mmio --backend fake --cpus 9000", &["9000"]),
+    ("latency mmio --backend fake --cpus 6-9", &["CPU 8-9 is not online", "hint: the online CPUs are 0-7"]),
+    ("latency mmio --backend fake --cpus node:7", &["node 7 has no online CPU", "hint: the nodes", "0, 1"]),
+    ("latency mmio --backend fake --cpus node:x", &["\"x\" is not the number of a node"]),
+    ("latency irq --backend fake --trigger-cpu 99", &["CPU 99 is not online", "hint: "]),
+    ("latency irq --backend fake --trigger-cpu=-1", &["'-1'"]),
+    // The target.
+    ("latency mmio --backend fake --bar 6", &["6 is not in 0..=5"]),
+    (
+        "latency mmio --backend fake --bar 1 --offset 0 --accept-side-effects",
+        &["no memory BAR1", "hint: its memory BARs are 0, 2"],
+    ),
+    ("latency mmio --backend fake --bar 2", &["no register of BAR2 is known to be safe", "hint: ", "--offset"]),
+    (
+        "latency mmio --backend fake --offset 0x10000",
+        &["0000:03:00.0: offset 0x10000 lies outside BAR0 (0x10000 bytes)"],
+    ),
+    ("latency mmio --backend fake --offset 0xfffe", &["lies outside BAR0"]),
+    ("latency mmio --backend fake --offset 0xffffffffffffffff", &["lies outside BAR0"]),
+    ("latency mmio --backend fake --offset 0x1002", &["offset 0x1002 is not a multiple of the width of 4 bytes"]),
+    ("latency mmio --backend fake --offset 0x1004 --width 8", &["not a multiple of the width of 8"]),
+    ("latency mmio --backend fake --offset 0x20", &["bytes at BAR0+0x20 does is not known", "--accept-side-effects"]),
+    ("latency mmio --backend fake --offset 0x20 --width 8", &["bytes at BAR0+0x20 does is not known"]),
+    ("latency mmio --backend fake --offset 0x24", &["bytes at BAR0+0x24 does is not known"]),
+    ("latency mmio --backend fake --offset 0x22 --width 2", &["bytes at BAR0+0x22 does is not known"]),
+    ("latency mmio --backend fake --offset 0x10000000000000000", &["at most 64 bits"]),
+    ("latency mmio --backend fake --offset=-4", &["'-4'"]),
+    ("latency mmio --backend fake --width 3", &["'3'", "1, 2, 4 or 8 bytes"]),
+    ("latency mmio --backend fake --width 16", &["1, 2, 4 or 8 bytes"]),
+    (
+        "latency mmio --backend fake --test write --offset 0x100 --accept-side-effects",
+        &["a write test changes a register", "hint: ", "--value"],
+    ),
+    (
+        "latency mmio --backend fake --test write --offset 0x100 --value 1",
+        &["a write test changes a register", "--accept-side-effects"],
+    ),
+    (
+        "latency mmio --backend fake --test write --value 0x100000000",
+        &["0x100000000 does not fit into 4 bytes", "hint: "],
+    ),
+    ("latency mmio --backend fake --test poke", &["'poke'", "write-read"]),
+    // How much and how.
+    ("latency mmio --backend fake --count 0", &["'0'", "at least 1"]),
+    ("latency mmio --backend fake --count=-1", &["'-1'"]),
+    ("latency mmio --backend fake --count 1e6", &["'1e6'", "10k"]),
+    ("latency mmio --backend fake --count 99999999999G", &["largest count"]),
+    ("latency mmio --backend fake --duration 10", &["'10'", "ns, us, ms"]),
+    ("latency mmio --backend fake --duration=-1s", &["'-1s'"]),
+    ("latency mmio --backend fake --gap 5s", &["the longest gap is 4294967295 ns"]),
+    ("latency mmio --backend fake --batch 0", &["'0'", "batch"]),
+    ("latency mmio --backend fake --order random", &["'random'", "interleaved"]),
+    ("latency mmio --backend fake --order interleaved:0", &["\"0\" is not a number of rounds"]),
+    ("latency mmio --backend fake --label=", &["--label"]),
+    ("latency mmio --backend fake --json --csv", &["cannot be used with"]),
+    ("latency mmio --backend fake -o /nonexistent/dir/file", &["cannot create /nonexistent/dir/file", "No such file"]),
+    ("latency mmio --backend fake --raw /nonexistent/dir/file", &["cannot create /nonexistent/dir/file"]),
+    ("latency path --backend fake --offset 0x101", &["configuration offset 0x101", "multiple of 4", "hint: "]),
+    ("latency path --backend fake --offset 0x1000", &["configuration offset 0x1000", "0xffc"]),
+    (
+        "latency irq --backend fake --vectors 0-8",
+        &["0000:03:00.0: has no interrupt vector 8", "hint: its vectors are 0-7"],
+    ),
+    ("latency irq --backend fake --vectors x", &["\"x\" is not a vector number up to 2047"]),
+    ("latency irq --backend fake --vectors 2048", &["\"2048\" is not a vector number up to 2047"]),
+    ("latency irq --backend fake --vectors=", &["--vectors"]),
+    ("latency irq --backend fake --timeout 0", &["--timeout 0", "hint: "]),
+    ("latency irq --backend fake --source magic", &["'magic'", "retrigger"]),
+    // Single registers.
+    ("reg read 0000:03:00.0 0 --backend fake", &["'0'", "BAR:OFFSET"]),
+    ("reg read 0000:03:00.0 7:0 --backend fake", &["\"7\" is not a BAR number from 0 to 5"]),
+    ("reg read 0000:03:00.0 1:0 --backend fake", &["no memory BAR1", "hint: its memory BARs are 0, 2"]),
+    ("reg read 0000:03:00.0 0:0xfffd --backend fake", &["lies outside BAR0"]),
+    ("reg read 0000:03:00.0 0:2 --backend fake", &["offset 0x2 is not a multiple"]),
+    ("reg read 0000:03:00.0 0:0 --width 3 --backend fake", &["1, 2, 4 or 8 bytes"]),
+    ("reg write 0000:03:00.0 0:8 --backend fake", &["VALUE"]),
+    ("reg write 0000:03:00.0 0:8 0x100 --width 1 --backend fake", &["0x100 does not fit into 1 bytes", "hint: "]),
+    ("reg write 0000:03:00.0 0:8 -1 --backend fake", &["-1"]),
+    // Words that are none of ours.
+    ("xyz", &["unrecognized subcommand 'xyz'", "\nhint: `pciescope --help`\n"]),
+    ("latencies", &["unrecognized subcommand 'latencies'", "\nhint: a similar subcommand exists: 'latency'\n"]),
+    ("latency mmio --backend fake --cout 5", &["'--cout'", "\nhint: a similar argument exists: '--count'\n"]),
+    ("latency mmio --backend fake --test rea", &["[possible values: read, write, write-read]", "\nhint: "]),
+    ("--verbose latency mmio --backend fake --zzz", &["'--zzz' found", "\nhint: `pciescope latency mmio --help`\n"]),
+    ("reg write 0000:03:00.0 0:8", &["were not provided: <VALUE>\n", "\nhint: `pciescope reg write --help`\n"]),
+    ("list --cpus=yes", &["'yes'", "\nhint: `pciescope list --help`\n"]),
+    // The lab.
+    ("lab run", &["COMMAND"]),
+    ("lab run --kernel 5.4 -- true", &["5.4: no such guest kernel"]),
+    ("lab run --cpus 0 -- true", &["0 is not in 1..=64"]),
+    ("lab run --module x --no-module -- true", &["cannot be used with"]),
+    ("lab ctl", &["SOCKET"]),
+    ("reg log fffe:ff:1f.7", &["fffe:ff:1f.7: has no log", "hint: ", "pciescope bind"]),
+];
+
+/// One line that says what is wrong, and at most one that says what to do.
+fn is_one_refusal(stderr: &str) -> bool {
+    let mut lines = stderr.lines();
+    lines.next().is_some_and(|line| line.starts_with("pciescope: "))
+        && lines.next().is_none_or(|line| line.starts_with("hint: "))
+        && lines.next().is_none()
+}
+
+#[test]
+fn every_refusal_says_what_is_wrong_and_measures_nothing() {
+    let mut wrong = Vec::new();
+    for (line, texts) in REFUSALS {
+        let ended = pciescope(&line.split_whitespace().collect::<Vec<_>>());
+        let missing: Vec<_> = texts.iter().filter(|text| !ended.stderr.contains(**text)).collect();
+        if ended.code != 2 || !missing.is_empty() || !is_one_refusal(&ended.stderr) || !ended.stdout.is_empty() {
+            wrong.push(format!("{line}\n  misses {missing:?} in {ended:?}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_file_that_holds_something_is_not_replaced_in_silence() {
+    let path = folder("exists").join("run.jsonl");
+    std::fs::write(&path, "precious\n").unwrap();
+    let path = path.to_str().unwrap();
+    for option in ["-o", "--raw"] {
+        let line = ["latency", "mmio", "--backend", "fake", "--count", "10", option, path];
+        let ended = pciescope(&line).expect_code(2);
+        assert!(ended.stderr.contains("run.jsonl exists\nhint: "), "{}", ended.stderr);
+        assert_eq!(std::fs::read_to_string(path).unwrap(), "precious\n");
+    }
+    let line = ["latency", "mmio", "--backend", "fake", "--count", "10", "-o", path, "--overwrite"];
+    pciescope(&line).expect_code(0);
+    assert_eq!(parse(&std::fs::read_to_string(path).unwrap()).len(), 9);
+}

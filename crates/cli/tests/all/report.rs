@@ -1,0 +1,160 @@
+//! `report` and `import` driven as a user does.
+
+use std::fs;
+use std::path::Path;
+
+use crate::common::{folder, pciescope};
+
+fn demo() -> String {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/records/demo.jsonl").display().to_string()
+}
+
+fn path(folder: &Path, name: &str) -> String {
+    folder.join(name).display().to_string()
+}
+
+#[test]
+fn prints_the_tables_by_default() {
+    let shown = pciescope(&["report", &demo()]).expect_code(0);
+    assert!(shown.stdout.contains("Per CPU+IRQ Latency"), "{}", shown.stdout);
+    assert!(shown.stderr.is_empty(), "{}", shown.stderr);
+}
+
+#[test]
+fn writes_what_the_extension_says() {
+    let folder = folder("report-outputs");
+    let outputs = ["r.html", "r.svg", "r.png", "r.csv", "r.txt", "r.jsonl"].map(|name| path(&folder, name));
+    let mut args = vec!["report".to_owned(), demo()];
+    args.extend(outputs.iter().flat_map(|output| ["-o".to_owned(), output.clone()]));
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let ended = pciescope(&args).expect_code(0);
+    assert!(ended.stdout.is_empty(), "{}", ended.stdout);
+    for (output, start) in outputs.iter().zip([
+        &b"<!DOCTYPE html>"[..],
+        b"<svg ",
+        b"\x89PNG",
+        b"run,time,verb",
+        b"What is good",
+        b"{\"schema\":2",
+    ]) {
+        let bytes = fs::read(output).unwrap();
+        assert!(bytes.starts_with(start), "{output}: {:?}", &bytes[..20]);
+    }
+    assert_eq!(fs::read(&outputs[5]).unwrap(), fs::read(demo()).unwrap());
+    let (png, svg) = (path(&folder, "a"), path(&folder, "b"));
+    let ended = pciescope(&["report", &demo(), "--png", &png, "--svg", &svg, "--csv", "-", "--table"]).expect_code(0);
+    assert!(ended.stdout.contains("run,time,verb") && ended.stdout.contains("Machine: "));
+    assert!(fs::read(png).unwrap().starts_with(b"\x89PNG") && fs::read(svg).unwrap().starts_with(b"<svg "));
+}
+
+#[test]
+fn refuses_what_it_cannot_read_or_write() {
+    let folder = folder("report-refusals");
+    let (bad, newer, copy) = (path(&folder, "bad.jsonl"), path(&folder, "newer.jsonl"), path(&folder, "copy.jsonl"));
+    fs::write(&bad, "100 200 300 0 69\n").unwrap();
+    fs::write(&newer, "{\"schema\":99}\n").unwrap();
+    fs::copy(demo(), &copy).unwrap();
+    for (args, words) in [
+        (vec!["report", "no/such.jsonl"], "cannot read no/such.jsonl: No such file"),
+        (vec!["report", &bad], "bad.jsonl:1: not a record"),
+        (vec!["report", &bad], "hint: a record file holds one JSON record a line"),
+        (vec!["report", &newer], "newer.jsonl:1: the record has schema 99; this pciescope reads up to 2"),
+        (vec!["report", &copy, "-o", "report.pdf"], "report.pdf: the extension says nothing"),
+        (vec!["report", &copy, "-o", &copy], "would be overwritten"),
+        (vec!["report", &copy, "-o", "no/such/r.html"], "cannot write no/such/r.html: No such file"),
+        (vec!["report"], "required arguments were not provided"),
+    ] {
+        let ended = pciescope(&args).expect_code(2);
+        assert!(ended.stderr.contains(words), "{args:?}: {}", ended.stderr);
+    }
+    assert_eq!(fs::read(&copy).unwrap(), fs::read(demo()).unwrap());
+}
+
+/// CSV, Parquet and JSON lines grow while records are read: a mistake far down leaves neither half a file nor harms an old one.
+#[test]
+fn a_mistake_in_the_records_leaves_what_was_there() {
+    let folder = folder("report-growing");
+    let bad = path(&folder, "bad.jsonl");
+    fs::write(&bad, [fs::read(demo()).unwrap().as_slice(), b"{\"schema\":2}\n"].concat()).unwrap();
+    let names = ["r.csv", "r.parquet", "r.runs.parquet", "r.findings.parquet", "all.jsonl"];
+    let outputs = names.map(|name| path(&folder, name));
+    fs::write(&outputs[0], "old").unwrap();
+    let report = |input: &str| {
+        let mut args = vec!["report", input];
+        args.extend(outputs.iter().flat_map(|output| ["-o", output.as_str()]));
+        pciescope(&args)
+    };
+    let there = || {
+        let mut names: Vec<_> = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    assert!(report(&bad).expect_code(2).stderr.contains("bad.jsonl:55: not a record"));
+    assert_eq!(fs::read(&outputs[0]).unwrap(), b"old");
+    assert_eq!(there(), ["bad.jsonl", "r.csv"], "nothing half done");
+    report(&demo()).expect_code(0);
+    assert!(fs::read(&outputs[0]).unwrap().starts_with(b"run,time,verb"));
+    assert_eq!(fs::read(&outputs[4]).unwrap(), fs::read(demo()).unwrap());
+    for table in &outputs[1..4] {
+        let bytes = fs::read(table).unwrap();
+        assert!(bytes.starts_with(b"PAR1") && bytes.ends_with(b"PAR1"), "{table}");
+    }
+    assert_eq!(there().len(), 6, "{:?}", there());
+    // A link stays one, and a pipe is written to and not replaced.
+    let (link, pipe) = (path(&folder, "link.csv"), path(&folder, "pipe"));
+    std::os::unix::fs::symlink("r.csv", &link).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    fs::write(&outputs[0], "old").unwrap();
+    let reader = std::thread::spawn({
+        let pipe = pipe.clone();
+        move || fs::read(pipe).unwrap()
+    });
+    pciescope(&["report", &demo(), "-o", &link, "--csv", &pipe]).expect_code(0);
+    assert!(std::os::unix::fs::FileTypeExt::is_fifo(&fs::symlink_metadata(&pipe).unwrap().file_type()), "a pipe still");
+    assert!(fs::symlink_metadata(&link).unwrap().is_symlink(), "a link still");
+    let written = fs::read(&outputs[0]).unwrap();
+    assert!(written.len() > 1000 && reader.join().unwrap() == written);
+}
+
+#[test]
+fn an_unfinished_last_record_is_told_and_left_out() {
+    let folder = folder("report-unfinished");
+    let cut = path(&folder, "cut.jsonl");
+    let whole = fs::read(demo()).unwrap();
+    fs::write(&cut, &whole[..whole.len() - 30]).unwrap();
+    let ended = pciescope(&["report", &cut]).expect_code(0);
+    assert!(ended.stderr.contains("the last record is unfinished"), "{}", ended.stderr);
+    assert!(ended.stdout.contains("Per CPU+IRQ Latency"));
+}
+
+#[test]
+fn imports_a_log_to_records_that_report_takes() {
+    let folder = folder("import");
+    let (log, out) = (path(&folder, "irq.log"), path(&folder, "run.jsonl"));
+    fs::write(&log, "# pcilat\n100 1500 900 0 69\n200 1700 950 1 69\n").unwrap();
+    let shown = pciescope(&["import", &log, "-o", &out]).expect_code(0);
+    assert!(shown.stdout.contains("c1/i69") && shown.stdout.contains("Total samples: 2"), "{}", shown.stdout);
+    let report = pciescope(&["report", &out]).expect_code(0);
+    assert!(report.stdout.starts_with("What is good\n") && report.stdout.ends_with(&shown.stdout), "{}", report.stdout);
+    let records = pciescope(&["import", &log, "--json", "--format", "interrupt"]).expect_code(0).records();
+    assert_eq!((records.len(), records[0].verb.as_str(), records[0].run.len()), (2, "import", 16));
+    assert!(pciescope(&["import", &log, "--csv"]).expect_code(0).stdout.starts_with("run,time,verb"));
+    let named = pciescope(&["import", &log, "--label", "old kernel", "--json"]).expect_code(0).records();
+    assert!(named.iter().all(|record| record.label.as_deref() == Some("old kernel")));
+    let again = pciescope(&["import", &log, "-o", &out]).expect_code(2);
+    assert!(again.stderr.contains("exists"), "{}", again.stderr);
+}
+
+#[test]
+fn an_import_that_lost_lines_says_so_and_fails_the_check() {
+    let folder = folder("import-malformed");
+    let log = path(&folder, "irq.log");
+    fs::write(&log, "100 1500 900 0 69\n200 1700\n").unwrap();
+    let ended = pciescope(&["import", &log]).expect_code(1);
+    assert!(ended.stdout.contains("1 malformed lines") && ended.stdout.contains("irq.log:2: \"200 1700\" is not 5"));
+    assert!(ended.stderr.contains("1 of 2 lines taken"), "{}", ended.stderr);
+    let ended = pciescope(&["import", &log, "--format", "iomem"]).expect_code(2);
+    assert!(ended.stderr.contains("holds no line of format iomem"), "{}", ended.stderr);
+    let ended = pciescope(&["import", "no/such"]).expect_code(2);
+    assert!(ended.stderr.contains("cannot read no/such: No such file"), "{}", ended.stderr);
+}

@@ -1,0 +1,133 @@
+//! Records of hardware counters against their tables and lines of CSV, as golden files: tests/records/counters.*.
+//! `UPDATE_GOLDEN=1 cargo test -p pciescope-report --test all counters::` after a wanted change; then read the diff.
+
+use std::path::Path;
+
+use pciescope_core::record::SCHEMA;
+use pciescope_core::{Below, Failure, Function, Instance, Interval, Link, Metric, Record};
+use pciescope_report::{csv, table};
+
+fn check(name: &str, got: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/records").join(name);
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::write(&path, got).unwrap();
+    }
+    assert_eq!(std::fs::read_to_string(&path).unwrap_or_default(), got, "{name}");
+}
+
+fn record(instance: Instance, metrics: &[(&str, f64, &str)], second: u64) -> Record {
+    let ns = 1_000_000_000;
+    Record {
+        schema: SCHEMA,
+        run: "00000000000000c1".to_owned(),
+        time: "2026-11-21T09:00:00Z".to_owned(),
+        verb: "stat".to_owned(),
+        test: "counters".to_owned(),
+        instance: Some(instance),
+        interval: Some(Interval { start_ns: second * ns, end_ns: (second + 1) * ns }),
+        metrics: metrics.iter().map(|(name, value, unit)| ((*name).to_owned(), Metric::of(*value, unit))).collect(),
+        ..Record::default()
+    }
+}
+
+fn port(bdf: &str, pmu: &str, width: u8, metrics: &[(&str, f64, &str)], second: u64) -> Record {
+    let link =
+        Link { speed_gts: 32.0, width, max_speed_gts: 32.0, max_width: 4, mps_bytes: Some(256), mrrs_bytes: None };
+    let function = Function {
+        bdf: Some(bdf.parse().unwrap()),
+        vendor: 0x1ded,
+        device: 0x8000,
+        class: 0x06_0400,
+        name: "Alibaba root port".to_owned(),
+        link: Some(link),
+        ..Function::default()
+    };
+    let instance =
+        Instance { scope: "port".to_owned(), pmu: Some(pmu.to_owned()), node: Some(0), ..Instance::default() };
+    Record { device: Some(function), ..record(instance, metrics, second) }
+}
+
+fn records() -> Vec<Record> {
+    let mut all = Vec::new();
+    for second in 0..2 {
+        let rate = 3e9 + second as f64 * 1e9;
+        let mut disk = port(
+            "0000:00:02.0",
+            "dwc_rootport_10",
+            4,
+            &[
+                ("rx_bytes", rate, "bytes"),
+                ("rx_bytes_per_s", rate, "bytes/s"),
+                ("rx_link_share", rate / 145e6, "%"),
+                ("tx_bytes_per_s", 1e6, "bytes/s"),
+                ("tx_link_share", 0.01, "%"),
+                ("layer1_errors", 0.0, "1"),
+                ("layer2_errors", 300.0, "1"),
+                ("lcrc_error", 300.0, "1"),
+                ("bad_tlp", 0.0, "1"),
+                ("naks", 2.0, "1"),
+                ("recoveries", 1.0, "1"),
+                ("l0_share", 70.25, "%"),
+                ("l1_share", 29.75, "%"),
+            ],
+            second,
+        );
+        disk.metrics.get_mut("rx_bytes_per_s").unwrap().running = Some(0.49);
+        for name in ["lcrc_error", "layer2_errors"] {
+            disk.metrics.get_mut(name).unwrap().at_least = true;
+        }
+        let below = Below {
+            bdf: "0000:02:00.0".parse().unwrap(),
+            name: "A disk\u{1b}".to_owned(),
+            driver: Some("nvme".to_owned()),
+        };
+        disk.instance.as_mut().unwrap().below = vec![below];
+        all.push(disk);
+        let mut gone = port("0000:30:00.0", "dwc_rootport_3000", 0, &[], second);
+        let text = "dwc_rootport_3000: the PMU or its hardware is gone".to_owned();
+        gone.error = Some(Failure { code: "removed".to_owned(), text, hint: None });
+        if second == 0 {
+            all.push(gone);
+        }
+        let channel = |scope: &str, pmu: Option<&str>, parts: Option<u32>, times: f64| {
+            let pmu = pmu.map(str::to_owned);
+            let node = (scope != "total").then_some(0);
+            let instance = Instance { scope: scope.to_owned(), pmu, node, parts, ..Instance::default() };
+            let metrics = [
+                ("read_bytes", 64e6 * times, "bytes"),
+                ("read_bytes_per_s", 64e6 * times, "bytes/s"),
+                ("write_bytes_per_s", 32e6 * times, "bytes/s"),
+                ("total_bytes_per_s", 96e6 * times, "bytes/s"),
+                ("peak_share", 0.6, "%"),
+            ];
+            record(instance, &metrics, second)
+        };
+        // Shares of which only one is time in a state, and that of no link: what no other table has stands by its name.
+        let mut busy = channel("channel", Some("ali_drw_21000"), None, 1.0);
+        for (name, share) in [("page_conflict_share", 12.5), ("self_refresh_rank0_share", 3.0)] {
+            busy.metrics.insert(name.to_owned(), Metric::of(share, "%"));
+        }
+        all.push(busy);
+        all.push(channel("channel", Some("ali_drw_21080"), None, 1.0));
+        all.push(channel("total", None, Some(2), 2.0));
+        let named = Instance { scope: "pmu".to_owned(), pmu: Some("ali_drw_21000".to_owned()), ..Instance::default() };
+        all.push(record(named, &[("hif_rd", 1000.0, "1")], second));
+    }
+    all
+}
+
+#[test]
+fn the_tables_of_a_run_join_its_intervals() {
+    check("counters.txt", &table::render(&records(), &table::Options::default()));
+}
+
+#[test]
+fn the_table_of_one_interval() {
+    let first: Vec<Record> = records().into_iter().filter(|record| record.interval.unwrap().start_ns == 0).collect();
+    check("counters-interval.txt", &table::interval(&first));
+}
+
+#[test]
+fn the_fields_of_counters() {
+    check("counters.csv", &csv::render(&records()));
+}

@@ -1,0 +1,329 @@
+//! The page and the pictures: whole, self-contained, and deaf to hostile records.
+
+use pciescope_core::{Histogram, Record, outcome};
+use pciescope_report::{heat, html, png, summary, svg};
+
+use crate::sample::{self, Shape, mixed};
+
+const SMALL: Shape = Shape { cpus: 4, vectors: 4, samples: 1000, emulated: true };
+
+fn data(page: &str) -> serde_json::Value {
+    let start = page.find("id=\"data\">").unwrap() + "id=\"data\">".len();
+    let end = start + page[start..].find("</script>").unwrap();
+    serde_json::from_str(&page[start..end]).unwrap()
+}
+
+/// Every element is closed in the right order, as XML would ask; void elements apart.
+fn check_tags(page: &str) {
+    let mut open: Vec<&str> = Vec::new();
+    let mut rest = &page[page.find("<html").unwrap()..];
+    while let Some(at) = rest.find('<') {
+        let end = at + rest[at..].find('>').unwrap();
+        let tag = &rest[at + 1..end];
+        rest = &rest[end + 1..];
+        match tag.strip_prefix('/') {
+            Some(closed) => assert_eq!(open.pop(), Some(closed), "before {:.60}", rest),
+            None => open.push(tag.split([' ', '\n']).next().unwrap()),
+        }
+        if matches!(open.last(), Some(&"br" | &"meta")) {
+            open.pop();
+        }
+        if matches!(open.last(), Some(&"script" | &"style")) && !tag.starts_with('/') {
+            rest = &rest[rest.find(&format!("</{}>", open[open.len() - 1])).unwrap()..];
+        }
+    }
+    assert!(open.is_empty(), "left open: {open:?}");
+}
+
+#[test]
+fn the_page_needs_nothing_from_elsewhere() {
+    let page = html::render(&sample::whole(&SMALL));
+    for reference in ["src=", "@import", "url(", "<link", "fetch(", "import("] {
+        assert!(!page.contains(reference), "{reference}");
+    }
+    let addresses = page.matches("http://").count() + page.matches("https://").count();
+    assert_eq!(addresses, page.matches("http://www.w3.org/2000/svg").count());
+    assert!(page.len() < 300_000, "{} bytes", page.len());
+    check_tags(&page);
+}
+
+#[test]
+fn the_page_says_what_was_found_and_that_it_is_emulated() {
+    let page = html::render(&sample::whole(&SMALL));
+    for words in [
+        "<strong>EMULATED</strong>",
+        "all-ones",
+        "What to do: the register may be one that never answers",
+        "Not everything arrived: 3 lost.",
+        "Per CPU+IRQ Latency",
+        "Hardware minus Software Trigger",
+        "6.12.107+deb13-amd64",
+    ] {
+        assert!(page.contains(words), "{words}");
+    }
+    let real = html::render(&sample::whole(&Shape { emulated: false, ..SMALL }));
+    assert!(!real.contains("EMULATED") && !real.contains(">emulated<"));
+}
+
+#[test]
+fn every_sample_is_in_the_data_block() {
+    let records = sample::whole(&SMALL);
+    let data = data(&html::render(&records));
+    let counted = |bins: &serde_json::Value| -> u64 {
+        bins.as_array().unwrap().iter().skip(1).step_by(2).map(|n| n.as_u64().unwrap()).sum()
+    };
+    let mut seen = 0;
+    for map in data["sections"].as_array().unwrap().iter().flat_map(|s| s["maps"].as_array().unwrap()) {
+        for cell in map["cells"].as_array().unwrap().iter().filter(|c| c.is_array()) {
+            assert_eq!(counted(&cell[10]), cell[0].as_u64().unwrap());
+            seen += cell[0].as_u64().unwrap();
+        }
+        assert_eq!(counted(&map["all"][10]), map["all"][0].as_u64().unwrap());
+    }
+    let names = [outcome::LATENCY, outcome::TRIGGER_TO_HANDLER, outcome::ENTRY_TO_ACK];
+    let want: u64 = records.iter().flat_map(|r| names.map(|n| r.histograms.get(n).map_or(0, Histogram::count))).sum();
+    assert_eq!(seen, want);
+}
+
+#[test]
+fn the_bins_of_a_cell_lie_where_its_samples_lie() {
+    let mut record: Record = sample::mmio(&mut sample::Random(1), &Shape { cpus: 1, ..SMALL }, "1").pop().unwrap();
+    record.histograms.insert(outcome::LATENCY.to_owned(), Histogram::of_ns([1000, 1000, 64_000]).unwrap());
+    let data = data(&html::render(&[record]));
+    let (map, per_octave) = (&data["sections"][0]["maps"][0], data["perOctave"].as_f64().unwrap());
+    let bins: Vec<f64> = map["all"][10].as_array().unwrap().iter().map(|n| n.as_f64().unwrap()).collect();
+    let low_ns = |bin: f64| (bin / per_octave).exp2() / 1e3;
+    assert_eq!((bins.len(), bins[1], bins[3]), (4, 2.0, 1.0));
+    assert!((low_ns(bins[0]) / 1000.0 - 1.0).abs() < 0.012, "{}", low_ns(bins[0]));
+    assert!((low_ns(bins[0] + bins[2]) / 64_000.0 - 1.0).abs() < 0.012);
+}
+
+#[test]
+fn hostile_strings_stay_strings() {
+    let records = sample::hostile();
+    let page = html::render(&records);
+    assert!(!page.contains("<script>alert"), "a script came through");
+    assert!(!page.contains("<img"), "an element came through");
+    assert!(!page.contains('\u{1b}') && !page.contains('\u{202e}'));
+    assert!(page.contains("&lt;script&gt;alert(1)&lt;/script&gt;"), "the name is not shown");
+    assert_eq!(page.matches("<script").count(), 2, "only the data and the program");
+    check_tags(&page);
+    data(&page);
+    let picture = svg::render(&records);
+    assert!(!picture.contains("<script") && !picture.contains("<img") && !picture.contains('\u{1b}'));
+}
+
+#[test]
+fn a_picture_shows_every_cell() {
+    let records = sample::whole(&SMALL);
+    let picture = svg::render(&records);
+    // 4 CPUs by 2 BARs, by 3 hops, and twice by 4 vectors with 2 histograms each.
+    assert_eq!(picture.matches("<title>CPU ").count(), 4 * 2 + 4 * 3 + 2 * 2 * 4 * 4);
+    assert!(picture.contains("<title>CPU 3 b0: 1.02 us</title>"), "{picture}");
+    assert!(picture.contains("EMULATED, not PCIe"));
+}
+
+#[test]
+fn the_png_is_one_and_has_the_colours_of_the_scale() {
+    let bytes = png::render(&sample::whole(&SMALL)).unwrap();
+    let mut reader = ::png::Decoder::new(std::io::Cursor::new(bytes)).read_info().unwrap();
+    let mut pixels = vec![0; reader.output_buffer_size().unwrap()];
+    let info = reader.next_frame(&mut pixels).unwrap();
+    assert!(info.width > 600 && info.height > 1000, "{} by {}", info.width, info.height);
+    for end in [heat::PALETTE[0], heat::PALETTE[8]] {
+        assert!(pixels.chunks(3).any(|pixel| pixel == end), "{end:?} is nowhere");
+    }
+    assert!(pixels.chunks(3).filter(|p| p.iter().all(|c| *c < 60)).count() > 500, "no text was drawn");
+}
+
+#[test]
+fn records_without_latencies_still_make_a_page_and_a_picture() {
+    let only_error = sample::whole(&SMALL).pop().unwrap();
+    for records in [vec![], vec![Record::default()], vec![only_error]] {
+        check_tags(&html::render(&records));
+        assert!(svg::render(&records).contains("no record has latencies"));
+        assert!(png::render(&records).unwrap().len() > 100);
+    }
+}
+
+#[test]
+fn a_thousand_cpus_fit() {
+    let shape = Shape { cpus: 1000, vectors: 8, samples: 12, emulated: false };
+    let records = sample::irq(&mut sample::Random(4), &shape, "1", "irq-hardware", 2300);
+    let page = html::render(&records);
+    assert!(page.len() < 1_500_000, "{} bytes", page.len());
+    assert_eq!(data(&page)["sections"][0]["maps"][0]["cells"].as_array().unwrap().len(), 8000);
+    png::render(&records).unwrap();
+}
+
+/// CPUs stand as a machine is built, whatever their numbers: package, node, core, thread.
+#[test]
+fn heat_maps_group_cpus_by_package_then_node_with_siblings_side_by_side() {
+    // 2 packages of 2 nodes of 2 cores of 2 threads, numbered as Linux does: all first threads, then all second ones. A node of
+    // the second package has a lower number than one of the first, as firmware may have it.
+    let nodes = [0, 2, 1, 3];
+    let place = |n: u32| {
+        let core = n % 8;
+        let (node, package) = (Some(nodes[core as usize / 2]), Some(core / 4));
+        pciescope_core::Cpu { cpu: n, node, package, l3: Some(core / 4 * 4), core: Some(core), thread: Some(n / 8) }
+    };
+    let shape = Shape { cpus: 16, vectors: 1, samples: 20, emulated: false };
+    let made = |place: &dyn Fn(u32) -> pciescope_core::Cpu| {
+        let mut records = sample::irq(&mut sample::Random(4), &shape, "1", "irq-hardware", 2300);
+        records.iter_mut().for_each(|record| record.cpu = Some(place(record.cpu.as_ref().unwrap().cpu)));
+        records
+    };
+    let records = made(&place);
+    let map = &heat::heat_maps(&records)[0];
+    assert_eq!(map.cpus, [0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15]);
+    assert_eq!(map.cores, (0..8).map(|core| (2 * core, 2 * core + 2)).collect::<Vec<_>>());
+    let words = |strip: &heat::Strip| {
+        strip.iter().map(|group| (group.from, group.to, group.words[0].clone())).collect::<Vec<_>>()
+    };
+    let group = |from, to, name: &str| (from, to, name.to_owned());
+    assert_eq!(map.strips.len(), 2);
+    assert_eq!(
+        words(&map.strips[0]),
+        [group(0, 4, "node 0"), group(4, 8, "node 2"), group(8, 12, "node 1"), group(12, 16, "node 3")]
+    );
+    assert_eq!(words(&map.strips[1]), [group(0, 8, "package 0"), group(8, 16, "package 1")]);
+    let picture = svg::render(&records);
+    for name in ["node 2", "package 1"] {
+        assert!(picture.contains(&format!(">{name}</text>")), "{name}");
+    }
+    // Each value stands under its CPU.
+    let of_cpu_9 = records.iter().find(|r| r.cpu.as_ref().is_some_and(|cpu| cpu.cpu == 9)).unwrap();
+    assert_eq!(map.values[0][3], of_cpu_9.histograms[outcome::TRIGGER_TO_HANDLER].percentile_ns(50.0));
+
+    // A node for each package is one strip.
+    let one = made(&|n| pciescope_core::Cpu { node: place(n).package, ..place(n) });
+    let strips = &heat::heat_maps(&one)[0].strips;
+    assert_eq!(strips.len(), 1);
+    assert_eq!(words(&strips[0]), [group(0, 8, "package 0, node 0"), group(8, 16, "package 1, node 1")]);
+    // Where nothing is known CPUs stand by number.
+    let bare = made(&|n| pciescope_core::Cpu { cpu: n, ..Default::default() });
+    let map = &heat::heat_maps(&bare)[0];
+    assert_eq!((map.cpus.clone(), map.strips.len(), map.cores.len()), ((0..16).collect::<Vec<_>>(), 0, 0));
+}
+
+#[test]
+fn the_summary_names_the_figures() {
+    let text = summary::render(&sample::whole(&SMALL));
+    for words in [
+        "mmio-read: 0000:1a:00.0 Intel",
+        "A register read takes 994 ns in the median of 8,000 samples; 1 in 100 is over 1.16 us",
+        "A configuration read of 0000:00:1c.0 takes 187 ns in the median, of 0000:1a:00.0 863 ns.",
+        "Nothing was lost.",
+    ] {
+        assert!(text.contains(words), "{words}\n{text}");
+    }
+}
+
+/// What stands from `from` up to the next `to`.
+fn between<'p>(page: &'p str, from: &str, to: &str) -> &'p str {
+    let start = page.find(from).unwrap_or_else(|| panic!("no {from}")) + from.len();
+    &page[start..start + page[start..].find(to).unwrap()]
+}
+
+#[test]
+fn a_thousand_cpus_by_64_vectors_stay_below_8_mb_and_make_no_table_of_64000_rows() {
+    let shape = Shape { cpus: 1000, vectors: 64, samples: 12, emulated: false };
+    let records = sample::irq(&mut sample::Random(4), &shape, "1", "irq-hardware", 2300);
+    let page = html::render(&records);
+    assert!(page.len() < 8_000_000, "{} bytes", page.len());
+    assert!(page.matches("<tr>").count() < 1000, "{} rows", page.matches("<tr>").count());
+    let map = &data(&page)["sections"][0]["maps"][0];
+    assert_eq!(map["cells"].as_array().unwrap().len(), 64_000);
+    assert_eq!(map["cells"][0][10].as_array().unwrap().len(), 0, "no histograms of cells");
+    assert!(!map["all"][10].as_array().unwrap().is_empty(), "that of all is there");
+}
+
+#[test]
+fn the_index_nests_devices_below_their_root_ports_and_each_has_a_page() {
+    let page = html::render(&sample::whole(&SMALL));
+    let index = between(&page, "id=\"devices\">", "</section>");
+    let places: Vec<usize> =
+        ["0000:00:1c.0", "0000:19:00.0", "#d-0000:1a:00.0"].iter().map(|name| index.find(name).unwrap()).collect();
+    assert!(places.is_sorted(), "{index}");
+    assert_eq!(index.matches("<ul class=\"tree\">").count(), 3, "each bridge holds what is below it");
+    let device = between(&page, "id=\"d-0000:1a:00.0\"", "</section>");
+    for words in ["2.5 GT/s x1", "0000:00:1c.0 &gt; 0000:19:00.0", "MPS 256 bytes", "<td class=\"left\">mmio-read</td>"]
+    {
+        assert!(device.contains(words), "{words}\n{device}");
+    }
+    assert!(!page.contains("id=\"runs\""), "no two runs measured the same");
+}
+
+#[test]
+fn a_device_has_the_counters_of_its_root_port_and_what_doctor_found_on_the_way() {
+    let records = mixed::whole();
+    let page = html::render(&records);
+    let device = page
+        .split("data-title=\"0000:1a:00.0 (Example Systems R2)\"")
+        .nth(1)
+        .unwrap()
+        .split("</section>")
+        .next()
+        .unwrap();
+    assert!(
+        device.contains("0000:1a:00.0") && !device.contains("What doctor found"),
+        "no machine says that they are one"
+    );
+    // The same on one machine: the runs that do not describe theirs are of the only one.
+    let one: Vec<Record> = records.into_iter().filter(|r| r.label.as_deref() != Some("after")).collect();
+    let page = html::render(&one);
+    let device = between(&page, "id=\"d-0000:1a:00.0\"", "</section>");
+    for words in
+        ["Counters of its root port", "211.00", "84.400", "link-width", "reseat the card", "current_link_width = 4"]
+    {
+        assert!(device.contains(words), "{words}\n{device}");
+    }
+    let other = between(&page, "data-title=\"0000:00:1d.0\"", "</section>");
+    assert!(!other.contains("link-width"), "{other}");
+    check_tags(&page);
+}
+
+#[test]
+fn runs_stand_side_by_side_with_what_is_beyond_noise() {
+    let mut records = mixed::labelled("before", "f1", 4, 0);
+    records.extend(mixed::labelled("after", "f2", 4, 20));
+    let page = html::render(&records);
+    let table = between(&page, "<div class=\"page\" id=\"runs\"", "</table>");
+    for words in ["before<br>", "after<br>", "Example Systems R2", "Example Systems R3", "2026-11-21T09:00:00Z"] {
+        assert!(table.contains(words), "{words}");
+    }
+    let row = table.split("<tr>").find(|row| row.contains("trigger to handler median")).unwrap();
+    assert!(row.contains("<strong class=\"worse\">+") && row.contains("% slower</strong>"), "{row}");
+    let same = table.split("<tr>").find(|row| row.contains("entry to ack median")).unwrap();
+    assert!(same.contains("same") && !same.contains("<strong"), "{same}");
+    // Other CPUs on both sides: the difference is that of the common ones, and says so where it is not that of the row.
+    let mut records = mixed::labelled("before", "f1", 8, 0);
+    records.extend(mixed::labelled("after", "f2", 6, 20));
+    let page = html::render(&records);
+    assert!(page.contains("common CPUs: "), "{}", between(&page, "<div class=\"page\" id=\"runs\"", "</table>"));
+    check_tags(&page);
+}
+
+#[test]
+fn paper_has_all_of_it_in_light_and_without_navigation() {
+    let page = html::render(&sample::whole(&SMALL));
+    let print = between(&page, "@media print {", "</style>");
+    for rule in [
+        "--back: #fff",
+        ".page[hidden] { display: block !important;",
+        ".device { break-before: page; }",
+        "nav, .keys, .bar label, .bar button, .tip { display: none !important; }",
+        "content: \" (\" attr(href) \")\"",
+    ] {
+        assert!(print.contains(rule), "{rule}");
+    }
+    assert!(page.contains("@page { size: A4;"));
+    assert!(!page.contains("hidden>") && !page.contains("class=\"page\" hidden"), "without script nothing is hidden");
+}
+
+#[test]
+fn the_same_records_give_the_same_bytes() {
+    let records = mixed::whole();
+    assert_eq!(html::render(&records), html::render(&records));
+    assert_eq!(summary::text(&records, 100), summary::text(&records, 100));
+}
