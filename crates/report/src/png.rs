@@ -94,7 +94,7 @@ impl Canvas {
             let raster = get_raster(character, FontWeight::Regular, size)
                 .or_else(|| get_raster('?', FontWeight::Regular, size))
                 .expect("the font has Latin letters and the question mark");
-            for (dy, line) in raster.raster().iter().enumerate() {
+            for (dy, line) in raster.rows().enumerate() {
                 for (dx, &cover) in line.iter().enumerate() {
                     let (px, py) = (left.round() as i64 + (place * width + dx) as i64, top.round() as i64 + dy as i64);
                     if let (Ok(px), Ok(py)) = (usize::try_from(px), usize::try_from(py)) {

@@ -102,20 +102,17 @@ pub fn micros(time: &str) -> Option<i64> {
 }
 
 fn unsigned(bits: i8) -> Option<LogicalType> {
-    Some(LogicalType::Integer { bit_width: bits, is_signed: false })
+    Some(LogicalType::integer(bits, false))
 }
 
 fn field<R>(name: &str, get: &Get<R>) -> Result<Type, ParquetError> {
     let (physical, logical) = match get {
         Get::Text(_) => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
-        Get::Time(_) => {
-            let unit = TimeUnit::MICROS(Default::default());
-            (Physical::INT64, Some(LogicalType::Timestamp { is_adjusted_to_u_t_c: true, unit }))
-        }
+        Get::Time(_) => (Physical::INT64, Some(LogicalType::timestamp(true, TimeUnit::MICROS))),
         Get::Bool(_) => (Physical::BOOLEAN, None),
         Get::Whole(bits, _) => (if *bits > 32 { Physical::INT64 } else { Physical::INT32 }, unsigned(*bits)),
         Get::Number(_) => (Physical::DOUBLE, None),
-        Get::Decimal(_) => (Physical::FIXED_LEN_BYTE_ARRAY, Some(LogicalType::Decimal { scale: 0, precision: 38 })),
+        Get::Decimal(_) => (Physical::FIXED_LEN_BYTE_ARRAY, Some(LogicalType::decimal(0, 38))),
         Get::List(leaves) => return list(name, leaves),
     };
     let mut field =

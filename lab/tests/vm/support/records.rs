@@ -24,7 +24,7 @@ pub fn of_line(line: &str) -> Record {
     });
     let value: Value = serde_json::from_str(line).unwrap_or_else(|err| panic!("{err}: {line}"));
     let faults: Vec<String> =
-        validator.iter_errors(&value).map(|fault| format!("{}: {fault}", fault.instance_path)).collect();
+        validator.iter_errors(&value).map(|fault| format!("{}: {fault}", fault.instance_path())).collect();
     assert!(faults.is_empty(), "not as docs/record.schema.json says: {faults:#?}\n{line}");
     serde_json::from_value(value).unwrap_or_else(|err| panic!("{err}: {line}"))
 }
