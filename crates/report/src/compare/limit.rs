@@ -177,6 +177,11 @@ pub fn parse_percentile(name: &str) -> Option<f64> {
 }
 
 impl Limit {
+    /// Whether it is on B itself and not on the change from A.
+    pub fn is_absolute(&self) -> bool {
+        matches!(self.value, Value::Absolute(_))
+    }
+
     /// Whether it speaks of this statistic of this cell. `statistic` is `value` for a metric.
     pub fn is_of(&self, key: &Key, statistic: &str) -> bool {
         if let Some(figure) = &self.figure {
