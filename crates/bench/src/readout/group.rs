@@ -12,10 +12,10 @@ use pciescope_hw::perf::{Profile, Sampler, Sampling, Symbols, Whom};
 use pciescope_hw::usage::{Machine, Usage};
 use pciescope_hw::wait::now_ns;
 
-use super::plan::{Group, Manner, Opener, Source};
+use super::plan::{Group, Opener, ReadoutOptions, Source};
 use super::record::{Scene, Writer};
 use super::row::{Active, Laps, active};
-use super::worker::{self, Gate, Post, Taken};
+use super::worker::{self, Gate, Taken, WorkerArgs};
 use crate::journal::Summary;
 use crate::run::Error;
 
@@ -26,7 +26,7 @@ pub struct Task<'t> {
     /// What runs at the same time, in order.
     pub groups: Vec<Group>,
     /// How to go about it.
-    pub manner: Manner,
+    pub options: ReadoutOptions,
     /// The machine as it is now.
     pub environment: Environment,
     /// Properties of the machine and the devices that make figures doubtful.
@@ -91,8 +91,8 @@ fn carry_out(root: &Root, task: &Task<'_>, group: &Group, host: &dyn Host) -> Ou
             .map(|(daq, source)| {
                 let (ready, gate, is_stopped) = (ready.clone(), &gate, &is_stopped);
                 daq.map(|daq| {
-                    let post = Post { daq, source, group, manner: &task.manner, gate, is_stopped };
-                    scope.spawn(move || worker::run(post, ready))
+                    let args = WorkerArgs { daq, source, group, options: &task.options, gate, is_stopped };
+                    scope.spawn(move || worker::run(args, ready))
                 })
             })
             .collect();
@@ -101,7 +101,7 @@ fn carry_out(root: &Root, task: &Task<'_>, group: &Group, host: &dyn Host) -> Ou
         let running = threads.iter().filter(|thread| thread.is_ok()).count();
         let _ = is_ready.iter().take(running).count();
         // The threads of the devices are all there by now.
-        sampler = task.manner.hot_spots.map(|top| sampler_of(root, top));
+        sampler = task.options.hot_spots.map(|top| sampler_of(root, top));
         before = Some((Machine::load(root).ok(), Usage::process()));
         origin_ns = now_ns();
         gate.open();
@@ -146,12 +146,12 @@ fn sampler_of(root: &Root, top: usize) -> Result<Sampler, pciescope_hw::perf::Er
 }
 
 fn open(task: &Task<'_>, group: &Group, source: &Source) -> Result<Box<dyn Daq>, Failure> {
-    let manner = &task.manner;
+    let options = &task.options;
     let options = Options {
         access: group.plan.access,
         is_writable: group.plan.functions.contains(&pciescope_core::Work::WritePattern.number()),
-        buffer_bytes: if manner.is_fused { manner.fused_piece(source) } else { manner.piece.unwrap_or(0) },
-        depth: manner.depth,
+        buffer_bytes: if options.is_fused { options.fused_piece(source) } else { options.piece.unwrap_or(0) },
+        depth: options.depth,
         node: source.node,
     };
     (task.open)(&source.path, &options).map_err(|err| worker::failure(&err))
@@ -225,7 +225,7 @@ mod tests {
             let task = Task {
                 devices: devices.into(),
                 groups: vec![Group { sweep: None, devices: vec![0, 1, 2], plan }],
-                manner: Manner {
+                options: ReadoutOptions {
                     check: None,
                     is_all_checked: false,
                     is_each: false,

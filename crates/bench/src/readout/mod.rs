@@ -14,4 +14,4 @@ mod worker;
 
 pub use check::Check;
 pub use group::{Host, Task, measure};
-pub use plan::{Board, Group, Manner, Opener, Source, work};
+pub use plan::{Board, Group, Opener, ReadoutOptions, Source, work};

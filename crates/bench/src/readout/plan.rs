@@ -62,7 +62,7 @@ pub struct Board {
 
 /// How to go about it.
 #[derive(Debug, Clone)]
-pub struct Manner {
+pub struct ReadoutOptions {
     /// What readings are compared with; `None`: the same place once more, but not of devices without an end, and not
     /// between triggered acquisitions.
     pub check: Option<Check>,
@@ -72,7 +72,7 @@ pub struct Manner {
     pub is_each: bool,
     /// Whether conversions take the pieces as they come.
     pub is_fused: bool,
-    /// Bytes of a piece; `None`: the data is kept whole, and fused conversions take [`Manner::fused_piece`].
+    /// Bytes of a piece; `None`: the data is kept whole, and fused conversions take [`ReadoutOptions::fused_piece`].
     pub piece: Option<usize>,
     /// Buffers or requests in flight; 0: a good default.
     pub depth: u32,
@@ -88,7 +88,7 @@ pub struct Manner {
     pub isa: Option<Isa>,
 }
 
-impl Manner {
+impl ReadoutOptions {
     /// A plan as records hold it: with how to go about it.
     pub(super) fn stated(&self, plan: &ReadoutPlan) -> ReadoutPlan {
         let board = &self.board;
@@ -154,15 +154,15 @@ pub fn work(number: u8) -> Option<Work> {
 ///
 /// # Errors
 /// What the conversion refuses, in words.
-pub(super) fn kernels(plan: &ReadoutPlan, manner: &Manner) -> Result<Vec<Kernel>, String> {
+pub(super) fn kernels(plan: &ReadoutPlan, options: &ReadoutOptions) -> Result<Vec<Kernel>, String> {
     let works = plan.functions.iter().filter_map(|number| work(*number));
     let all = works.flat_map(|work| if work == Work::All { ALL.to_vec() } else { vec![work] });
     all.filter(|work| !matches!(work, Work::Readout | Work::WritePattern))
-        .map(|work| kernel(work, plan, manner).map_err(|err| format!("{}: {err}", work.row_name())))
+        .map(|work| kernel(work, plan, options).map_err(|err| format!("{}: {err}", work.row_name())))
         .collect()
 }
 
-fn kernel(work: Work, plan: &ReadoutPlan, manner: &Manner) -> Result<Kernel, pciescope_convert::Error> {
+fn kernel(work: Work, plan: &ReadoutPlan, options: &ReadoutOptions) -> Result<Kernel, pciescope_convert::Error> {
     let scale = Operation::Scale { factor: plan.scale_factor, offset: plan.scale_offset };
     let decimation = Decimation { offset: plan.decimation_offset as usize, factor: plan.decimation_factor as usize };
     let (f, o) = (plan.decimation_factor, plan.decimation_offset);
@@ -180,13 +180,13 @@ fn kernel(work: Work, plan: &ReadoutPlan, manner: &Manner) -> Result<Kernel, pci
     if is_decimated {
         conversion = conversion.with_decimation(decimation)?;
     }
-    if let Some(isa) = manner.isa {
+    if let Some(isa) = options.isa {
         conversion = conversion.with_isa(isa)?;
     }
     let is_f64 = matches!(work, Work::UnsignedF64 | Work::SignedF64);
     // A conversion sees only its piece, so it does not notice that all pieces together exceed the cache.
     let output = conversion.output_len(plan.samples as usize).saturating_mul(if is_f64 { 8 } else { 4 });
-    if manner.is_fused && output > Store::threshold() {
+    if options.is_fused && output > Store::threshold() {
         conversion = conversion.with_store(Store::Streaming);
     }
     let words = format!("{words} {} {}", if is_f64 { "f64" } else { "f32" }, conversion.isa());

@@ -35,7 +35,7 @@ impl<'w> Writer<'w> {
     /// Writes the record of the environment too.
     pub fn begin(sink: &'w mut dyn Sink, task: &Task<'_>) -> Result<Self, Error> {
         let mut journal = Journal::new(Identity::new("readout", task.label.clone()), sink);
-        let plan = task.groups.first().map(|group| task.manner.stated(&group.plan)).unwrap_or_default();
+        let plan = task.groups.first().map(|group| task.options.stated(&group.plan)).unwrap_or_default();
         journal.put(Record::first(task.environment.clone(), Plan::Readout(plan), task.warnings.clone()))?;
         Ok(Writer(journal))
     }
@@ -100,7 +100,7 @@ impl<'w> Writer<'w> {
             let text = format!("{place}: {} bytes are wrong, the first {wrong}", row.finding.wrong);
             self.0.summary.failed_checks.push(text);
         }
-        let floor = scene.task.manner.min_bytes_per_s.filter(|_| row.is_reading);
+        let floor = scene.task.options.min_bytes_per_s.filter(|_| row.is_reading);
         if let (Some(floor), Some(speed)) = (floor, row.speed()) {
             if speed < floor {
                 let (speed, floor) = (speed / 1e6, floor / 1e6);
@@ -131,7 +131,7 @@ fn summary(scene: &Scene<'_>) -> Record {
             group: scene.number,
             ..Stream::default()
         }),
-        plan: Some(Plan::Readout(scene.task.manner.stated(plan))),
+        plan: Some(Plan::Readout(scene.task.options.stated(plan))),
         ..Record::default()
     }
 }
@@ -251,17 +251,17 @@ fn record(scene: &Scene<'_>, source: &Source, row: &Row, origin_ns: u64) -> Reco
 }
 
 fn method(scene: &Scene<'_>, source: &Source, row: &Row) -> Method {
-    let manner = &scene.task.manner;
+    let options = &scene.task.options;
     let mut notes = source.about.notes.clone();
-    if row.is_reading && manner.is_all_checked && row.finding.right + row.finding.wrong > 0 {
-        let is_in_pieces = manner.piece.is_some() || manner.is_fused || scene.group.plan.access == Access::Ring;
+    if row.is_reading && options.is_all_checked && row.finding.right + row.finding.wrong > 0 {
+        let is_in_pieces = options.piece.is_some() || options.is_fused || scene.group.plan.access == Access::Ring;
         notes.push(match is_in_pieces {
             true => "Every piece was compared as it came; the time for that is in the duration.".to_owned(),
             false => "Every repeat was compared; the time for that is left out of the duration.".to_owned(),
         });
     }
     if let Some(asked) =
-        manner.piece.filter(|asked| row.piece_bytes > 0 && (*asked).min(row.bytes as usize) > row.piece_bytes)
+        options.piece.filter(|asked| row.piece_bytes > 0 && (*asked).min(row.bytes as usize) > row.piece_bytes)
     {
         notes.push(format!("Pieces of {asked} bytes were asked for; at most {} came at a time.", row.piece_bytes));
     }
@@ -328,7 +328,7 @@ mod tests {
     use pciescope_hw::daq::{self, About, Options, Trigger};
 
     use super::*;
-    use crate::readout::{Board, Manner};
+    use crate::readout::{Board, ReadoutOptions};
 
     const BRIDGE: u32 = 0x06_0400;
 
@@ -356,7 +356,7 @@ mod tests {
         let task = Task {
             devices: vec![source("0000:03:00.0", None), source("0000:04:00.0", None)],
             groups: Vec::new(),
-            manner: Manner {
+            options: ReadoutOptions {
                 check: None,
                 is_all_checked: false,
                 is_each: false,

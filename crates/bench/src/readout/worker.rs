@@ -14,7 +14,7 @@ use pciescope_hw::usage::Usage;
 use pciescope_hw::wait::now_ns;
 
 use super::check::{self, Check, Expected, Lab};
-use super::plan::{Group, Kernel, Manner, Source, kernels, work};
+use super::plan::{Group, Kernel, ReadoutOptions, Source, kernels, work};
 use super::row::{Laps, Row};
 use crate::run::chain;
 
@@ -37,12 +37,12 @@ impl Gate {
     }
 }
 
-/// What a thread is given.
-pub(super) struct Post<'p> {
+/// What the thread of one device works with.
+pub(super) struct WorkerArgs<'p> {
     pub daq: Box<dyn Daq>,
     pub source: &'p Source,
     pub group: &'p Group,
-    pub manner: &'p Manner,
+    pub options: &'p ReadoutOptions,
     pub gate: &'p Gate,
     pub is_stopped: &'p (dyn Fn() -> bool + Sync),
 }
@@ -67,18 +67,18 @@ impl Taken {
 }
 
 /// Does all of it. `ready` is told when the device and its buffers are.
-pub(super) fn run(post: Post<'_>, ready: Sender<()>) -> Taken {
+pub(super) fn run(args: WorkerArgs<'_>, ready: Sender<()>) -> Taken {
     let mut taken = Taken::default();
-    let gate = post.gate;
-    let prepared = Desk::prepare(post);
+    let gate = args.gate;
+    let prepared = Worker::prepare(args);
     // The other end only goes when the run is over. This one goes now: kept, it would hide that another thread has gone
     // without a word, and all would wait for that one.
     let _ = ready.send(());
     drop(ready);
     gate.pass();
-    let outcome = prepared.and_then(|mut desk| {
-        let outcome = desk.cycles(&mut taken);
-        taken.checking_ns = desk.checking.total_ns;
+    let outcome = prepared.and_then(|mut worker| {
+        let outcome = worker.cycles(&mut taken);
+        taken.checking_ns = worker.checking.total_ns;
         outcome
     });
     if let Err(failure) = outcome {
@@ -124,8 +124,8 @@ enum Way {
 }
 
 /// The device with all that its thread needs.
-struct Desk<'p> {
-    post: Post<'p>,
+struct Worker<'p> {
+    args: WorkerArgs<'p>,
     /// Of raw input.
     bytes: usize,
     way: Way,
@@ -144,20 +144,20 @@ struct Desk<'p> {
 /// For the end of an acquisition the thread waits so long at a time, so that the user can end it, in milliseconds.
 const SLICE_MS: u32 = 500;
 
-impl<'p> Desk<'p> {
-    fn prepare(mut post: Post<'p>) -> Result<Self, Failure> {
-        let (source, manner, plan) = (post.source, post.manner, &post.group.plan);
+impl<'p> Worker<'p> {
+    fn prepare(mut args: WorkerArgs<'p>) -> Result<Self, Failure> {
+        let (source, options, plan) = (args.source, args.options, &args.group.plan);
         let path = source.path.display();
         let kept = source.cpus.as_ref().map(|cpus| {
             Pinned::on(cpus).map_err(|err| refused(format!("{path}: cannot run on CPU {cpus}: {err}"), None))
         });
         let kept = kept.transpose()?;
-        let kernels = kernels(plan, manner).map_err(|text| refused(text, None))?;
+        let kernels = kernels(plan, options).map_err(|text| refused(text, None))?;
         let bytes = (plan.samples * 2) as usize;
         let is_writing = plan.functions.iter().any(|number| work(*number) == Some(Work::WritePattern));
-        let way = match (is_writing, manner.piece, plan.access) {
+        let way = match (is_writing, options.piece, plan.access) {
             (true, ..) => Way::Write,
-            _ if manner.is_fused => Way::Pieces { bytes: manner.fused_piece(source).min(bytes), is_copied: false },
+            _ if options.is_fused => Way::Pieces { bytes: options.fused_piece(source).min(bytes), is_copied: false },
             // The buffers are the driver's, of its size.
             (_, piece, Access::Ring) => Way::Pieces { bytes: piece.unwrap_or(bytes), is_copied: false },
             (_, None, _) => Way::Whole,
@@ -168,10 +168,10 @@ impl<'p> Desk<'p> {
             // It would be in the way of the next trigger and in the CPU time.
             _ if plan.cycles > 0 => Check::None,
             // Its functions would be among them.
-            _ if manner.hot_spots.is_some() => Check::None,
+            _ if options.hot_spots.is_some() => Check::None,
             _ => Check::Same,
         };
-        let check = if way == Way::Write { Check::None } else { manner.check.unwrap_or(default) };
+        let check = if way == Way::Write { Check::None } else { options.check.unwrap_or(default) };
         let buffer = |len: usize| {
             Buffer::on_node(len, source.node).map_err(|err| {
                 let hint = "take fewer samples, or another node".to_owned();
@@ -179,7 +179,7 @@ impl<'p> Desk<'p> {
             })
         };
         let is_kept = matches!(way, Way::Whole | Way::Write);
-        let needs_raw = is_kept || check != Check::None || (!kernels.is_empty() && !manner.is_fused);
+        let needs_raw = is_kept || check != Check::None || (!kernels.is_empty() && !options.is_fused);
         let output = |kernel: &Kernel| {
             kernel.conversion.output_len(bytes / 2) * if kernel.is_f64 { size_of::<f64>() } else { size_of::<f32>() }
         };
@@ -194,10 +194,10 @@ impl<'p> Desk<'p> {
             check::fill_pattern(0, raw.bytes_mut());
         }
         let lab = match check {
-            Check::Lab { seed } => Some(lab(seed, source, manner)?),
+            Check::Lab { seed } => Some(lab(seed, source, options)?),
             _ => None,
         };
-        let mut desk = Desk {
+        let mut worker = Worker {
             bytes,
             way,
             check,
@@ -208,24 +208,24 @@ impl<'p> Desk<'p> {
             lab,
             checking: Usage::default(),
             _kept: kept,
-            post: {
+            args: {
                 // What came before is not ours.
-                post.daq.costs().map_err(|err| failure(&err))?;
-                post
+                args.daq.costs().map_err(|err| failure(&err))?;
+                args
             },
         };
-        desk.set_up_board()?;
-        Ok(desk)
+        worker.set_up_board()?;
+        Ok(worker)
     }
 
     /// The board, where acquisitions are asked for.
     fn set_up_board(&mut self) -> Result<(), Failure> {
-        let (plan, board) = (&self.post.group.plan, &self.post.manner.board);
+        let (plan, board) = (&self.args.group.plan, &self.args.options.board);
         if plan.cycles == 0 {
             return Ok(());
         }
-        let path = self.post.source.path.display();
-        let Some(digitizer) = self.post.daq.digitizer() else {
+        let path = self.args.source.path.display();
+        let Some(digitizer) = self.args.daq.digitizer() else {
             return Err(refused(format!("{path}: not a digitizer"), Some("drop -l".to_owned())));
         };
         let channels = u64::from(board.channels.count_ones().max(1));
@@ -244,8 +244,8 @@ impl<'p> Desk<'p> {
     }
 
     fn cycles(&mut self, taken: &mut Taken) -> Result<(), Failure> {
-        let plan = &self.post.group.plan;
-        let is_each = self.post.manner.is_each && plan.cycles > 0;
+        let plan = &self.args.group.plan;
+        let is_each = self.args.options.is_each && plan.cycles > 0;
         for cycle in 0..plan.cycles.max(1) {
             let mut rows = Vec::new();
             let outcome = self.cycle(cycle, &mut rows);
@@ -279,20 +279,20 @@ impl<'p> Desk<'p> {
                 return Err(failure);
             }
         };
-        let readings = if self.post.manner.is_fused { self.kernels.len() } else { 1 };
+        let readings = if self.args.options.is_fused { self.kernels.len() } else { 1 };
         for reading in 0..readings {
             let mut row = std::mem::replace(&mut first, Row { bytes: self.bytes as u64, ..Row::default() });
             let cpu = if reading == 0 { cpu } else { Usage::thread() };
             (row.function, row.conversion) = self.names(reading);
             (row.cycles, row.is_reading) = (1, true);
-            row.is_fused = self.post.manner.is_fused && row.conversion.is_some();
+            row.is_fused = self.args.options.is_fused && row.conversion.is_some();
             row.check = (self.way != Way::Write).then_some(self.check);
             let spent = self.checking;
             let outcome = self.read(cycle, reading, &mut row);
             // What comparing took is left out of each part: reading once more is the kernel's time, not the user's.
             let used = Usage::thread().since(&cpu).since(&self.checking.since(&spent));
             row.cpu_ns = Some((used.user_ns, used.system_ns));
-            let costs = self.post.daq.costs().map_err(|err| failure(&err));
+            let costs = self.costs();
             row.add_costs(costs.as_ref().ok().and_then(|costs| *costs));
             if let (Some(end), 0) = (&end, reading) {
                 add_wait(&mut row, end);
@@ -301,7 +301,7 @@ impl<'p> Desk<'p> {
             rows.push(row);
             checked?;
         }
-        if !self.post.manner.is_fused {
+        if !self.args.options.is_fused {
             for place in 0..self.kernels.len() {
                 rows.push(self.convert(cycle, place)?);
             }
@@ -311,7 +311,7 @@ impl<'p> Desk<'p> {
 
     /// Name and conversion of a row that reads.
     fn names(&self, reading: usize) -> (String, Option<String>) {
-        match self.kernels.get(reading).filter(|_| self.post.manner.is_fused) {
+        match self.kernels.get(reading).filter(|_| self.args.options.is_fused) {
             Some(kernel) => (kernel.name.clone(), Some(kernel.words.clone())),
             None if self.way == Way::Write => (Work::WritePattern.row_name().to_owned(), None),
             None => (Work::Readout.row_name().to_owned(), None),
@@ -320,16 +320,16 @@ impl<'p> Desk<'p> {
 
     /// Arms and waits for the end.
     fn acquire(&mut self, row: &mut Row) -> Result<Option<End>, Failure> {
-        let plan = &self.post.group.plan;
+        let plan = &self.args.group.plan;
         if plan.cycles == 0 {
             return Ok(None);
         }
         self.check_stop()?;
-        let is_stopped = self.post.is_stopped;
-        let Some(digitizer) = self.post.daq.digitizer() else { return Ok(None) };
+        let is_stopped = self.args.is_stopped;
+        let Some(digitizer) = self.args.daq.digitizer() else { return Ok(None) };
         let armed_ns = now_ns();
         digitizer.arm().map_err(|err| failure(&err))?;
-        let mut left_ms = self.post.manner.timeout_ms;
+        let mut left_ms = self.args.options.timeout_ms;
         let end = loop {
             let slice_ms = left_ms.min(SLICE_MS);
             let waited = match plan.wait {
@@ -342,7 +342,7 @@ impl<'p> Desk<'p> {
                 Err(err) => {
                     let failure = failure(&err);
                     if is_stopped() {
-                        return Err(interrupted(&self.post));
+                        return Err(interrupted(&self.args));
                     }
                     // A time-out leaves the board armed.
                     if failure.code != "timeout" || left_ms == 0 {
@@ -361,7 +361,7 @@ impl<'p> Desk<'p> {
     }
 
     fn check_stop(&self) -> Result<(), Failure> {
-        if (self.post.is_stopped)() { Err(interrupted(&self.post)) } else { Ok(()) }
+        if (self.args.is_stopped)() { Err(interrupted(&self.args)) } else { Ok(()) }
     }
 
     /// The timed window of a row that reads.
@@ -374,17 +374,17 @@ impl<'p> Desk<'p> {
     }
 
     fn read_whole(&mut self, cycle: u64, row: &mut Row) -> Result<(), Failure> {
-        let (repeats, mut left_out_ns) = (self.post.group.plan.repeats, 0);
+        let (repeats, mut left_out_ns) = (self.args.group.plan.repeats, 0);
         for repeat in 0..repeats {
             self.check_stop()?;
             let Some(raw) = &mut self.raw else { break };
             let start_ns = now_ns();
-            self.post.daq.read(0, &mut raw.bytes_mut()[..self.bytes]).map_err(|err| failure(&err))?;
+            self.args.daq.read(0, &mut raw.bytes_mut()[..self.bytes]).map_err(|err| failure(&err))?;
             let end_ns = now_ns();
             row.repeat(cycle, start_ns, end_ns);
             // From where the row begins: a thread may lose its CPU before its first repeat.
             row.busy_ns = end_ns.saturating_sub(row.start_ns).saturating_sub(left_out_ns);
-            if self.post.manner.is_all_checked && repeat + 1 < repeats {
+            if self.args.options.is_all_checked && repeat + 1 < repeats {
                 self.compare(row)?;
                 left_out_ns += now_ns() - end_ns;
             }
@@ -393,11 +393,11 @@ impl<'p> Desk<'p> {
     }
 
     fn write(&mut self, cycle: u64, row: &mut Row) -> Result<(), Failure> {
-        for _ in 0..self.post.group.plan.repeats {
+        for _ in 0..self.args.group.plan.repeats {
             self.check_stop()?;
             let Some(raw) = &self.raw else { break };
             let start_ns = now_ns();
-            self.post.daq.write(0, &raw.bytes()[..self.bytes]).map_err(|err| failure(&err))?;
+            self.args.daq.write(0, &raw.bytes()[..self.bytes]).map_err(|err| failure(&err))?;
             let end_ns = now_ns();
             row.repeat(cycle, start_ns, end_ns);
             row.busy_ns = end_ns.saturating_sub(row.start_ns);
@@ -413,17 +413,17 @@ impl<'p> Desk<'p> {
         is_copied: bool,
         reading: usize,
     ) -> Result<(), Failure> {
-        let (bytes, repeats) = (self.bytes, self.post.group.plan.repeats);
-        let is_compared = self.post.manner.is_all_checked && self.check != Check::None;
+        let (bytes, repeats) = (self.bytes, self.args.group.plan.repeats);
+        let is_compared = self.args.options.is_all_checked && self.check != Check::None;
         if is_compared && self.check == Check::Same {
-            row.add_costs(self.post.daq.costs().map_err(|err| failure(&err))?);
+            row.add_costs(self.costs()?);
             self.fetch(false)?;
         }
         let expected = expected(self.check, self.raw.as_ref(), self.lab.as_ref(), bytes);
-        let kernel = self.kernels.get(reading).filter(|_| self.post.manner.is_fused);
+        let kernel = self.kernels.get(reading).filter(|_| self.args.options.is_fused);
         let (mut stream, mut produced) = (kernel.map(|kernel| kernel.conversion.stream()), 0);
         let mut hot = self.other.as_mut().filter(|_| is_copied).map(|other| &mut other.bytes_mut()[..piece]);
-        let (out, is_stopped) = (&mut self.out, self.post.is_stopped);
+        let (out, is_stopped) = (&mut self.out, self.args.is_stopped);
         let (mut filled, mut odd) = (0, None);
         let (mut convert_ns, mut checking) = (0, Usage::default());
         let begun_ns = now_ns();
@@ -464,12 +464,12 @@ impl<'p> Desk<'p> {
             stream = kernel.map(|kernel| kernel.conversion.stream());
             if is_stopped() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
-        let outcome = self.post.daq.stream(Span { at: 0, bytes: bytes as u64, passes: repeats, piece }, &mut take);
+        let outcome = self.args.daq.stream(Span { at: 0, bytes: bytes as u64, passes: repeats, piece }, &mut take);
         self.checking = self.checking.plus(&checking);
         row.convert_ns = kernel.map(|_| convert_ns);
         outcome.map_err(|err| failure(&err))?;
         if let Some(text) = odd {
-            return Err(refused(format!("{}: {text}", self.post.source.path.display()), None));
+            return Err(refused(format!("{}: {text}", self.args.source.path.display()), None));
         }
         if row.repeats < repeats { self.check_stop() } else { Ok(()) }
     }
@@ -480,7 +480,7 @@ impl<'p> Desk<'p> {
         if is_handed_over && self.raw.is_some() {
             self.fetch(false)?;
         }
-        let is_done = is_handed_over && self.post.manner.is_all_checked;
+        let is_done = is_handed_over && self.args.options.is_all_checked;
         if self.check == Check::None || is_done { Ok(()) } else { self.compare(row) }
     }
 
@@ -489,17 +489,26 @@ impl<'p> Desk<'p> {
         let before = Usage::thread();
         let buffer = if is_other { &mut self.other } else { &mut self.raw };
         let Some(buffer) = buffer else { return Ok(()) };
-        self.post.daq.read(0, &mut buffer.bytes_mut()[..self.bytes]).map_err(|err| failure(&err))?;
-        self.post.daq.costs().map_err(|err| failure(&err))?;
-        self.checking = self.checking.plus(&Usage::thread().since(&before));
+        self.args.daq.read(0, &mut buffer.bytes_mut()[..self.bytes]).map_err(|err| failure(&err))?;
+        self.costs()?;
+        self.add_checking(&before);
         Ok(())
     }
 
-    /// Holds the data against what it has to be.
+    /// What the driver counted since the last call, of drivers that count.
+    fn costs(&mut self) -> Result<Option<Costs>, Failure> {
+        self.args.daq.costs().map_err(|err| failure(&err))
+    }
+
+    /// Adds the CPU time since `before` to that of comparing.
+    fn add_checking(&mut self, before: &Usage) {
+        self.checking = self.checking.plus(&Usage::thread().since(before));
+    }
+
+    /// Compares the data with what it has to be.
     fn compare(&mut self, row: &mut Row) -> Result<(), Failure> {
         if self.check == Check::Same {
-            let costs = self.post.daq.costs().map_err(|err| failure(&err))?;
-            row.add_costs(costs);
+            row.add_costs(self.costs()?);
             self.fetch(true)?;
         }
         let before = Usage::thread();
@@ -507,7 +516,7 @@ impl<'p> Desk<'p> {
         if let Some(expected) = expected(self.check, self.other.as_ref(), self.lab.as_ref(), self.bytes) {
             row.finding.merge(&check::compare(expected, 0, &raw.bytes()[..self.bytes]));
         }
-        self.checking = self.checking.plus(&Usage::thread().since(&before));
+        self.add_checking(&before);
         Ok(())
     }
 
@@ -525,8 +534,8 @@ impl<'p> Desk<'p> {
         };
         let input: &[u16] = bytemuck::cast_slice(&raw.bytes()[..self.bytes]);
         let cpu = Usage::thread();
-        for _ in 0..self.post.group.plan.repeats {
-            if (self.post.is_stopped)() {
+        for _ in 0..self.args.group.plan.repeats {
+            if (self.args.is_stopped)() {
                 break;
             }
             let start_ns = now_ns();
@@ -547,8 +556,8 @@ impl<'p> Desk<'p> {
     }
 }
 
-fn interrupted(post: &Post<'_>) -> Failure {
-    let text = format!("{}: the run was ended by the user", post.source.path.display());
+fn interrupted(args: &WorkerArgs<'_>) -> Failure {
+    let text = format!("{}: the run was ended by the user", args.source.path.display());
     Failure { code: "interrupted".to_owned(), text, hint: None }
 }
 
@@ -589,14 +598,14 @@ fn convert_piece(
 }
 
 /// The virtual board that a source says it is.
-fn lab(seed: u64, source: &Source, manner: &Manner) -> Result<Lab, Failure> {
+fn lab(seed: u64, source: &Source, options: &ReadoutOptions) -> Result<Lab, Failure> {
     let serial = source.about.serial.ok_or_else(|| {
         refused(
             format!("{}: it says no serial number, on which the lab's samples depend", source.path.display()),
             Some("--check lab is for the boards of `pciescope lab`".to_owned()),
         )
     })?;
-    let channels = (0..16).filter(|channel| manner.board.channels & (1 << channel) != 0).collect();
+    let channels = (0..16).filter(|channel| options.board.channels & (1 << channel) != 0).collect();
     Ok(Lab { seed, serial, acquisition: 0, channels, samples: 1 })
 }
 

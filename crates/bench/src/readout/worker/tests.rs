@@ -9,7 +9,7 @@ use pciescope_hw::daq::{self, Options, Trigger};
 use super::*;
 use crate::readout::plan::Board;
 
-const MANNER: Manner = Manner {
+const DEFAULT: ReadoutOptions = ReadoutOptions {
     check: None,
     is_all_checked: false,
     is_each: false,
@@ -24,26 +24,26 @@ const MANNER: Manner = Manner {
 };
 
 /// Works on a synthetic board; gives what was brought back and what lies in the output.
-fn work_on(access: Access, plan: ReadoutPlan, manner: &Manner) -> (Taken, Vec<u8>) {
+fn work_on(access: Access, plan: ReadoutPlan, options: &ReadoutOptions) -> (Taken, Vec<u8>) {
     let path = Path::new("fake:digitizer?rate=0");
     let open = |path: &Path, options: &Options| daq::open(&Root::at("/"), path, options);
-    let options = Options { access, buffer_bytes: manner.piece.unwrap_or(0), ..Options::default() };
-    let source = Source::survey(&open, path, &options).unwrap();
+    let daq_options = Options { access, buffer_bytes: options.piece.unwrap_or(0), ..Options::default() };
+    let source = Source::survey(&open, path, &daq_options).unwrap();
     let group = Group { sweep: None, devices: vec![0], plan: ReadoutPlan { access, ..plan } };
     let gate = Gate::default();
     gate.open();
-    let post = Post {
-        daq: open(path, &options).unwrap(),
+    let args = WorkerArgs {
+        daq: open(path, &daq_options).unwrap(),
         source: &source,
         group: &group,
-        manner,
+        options,
         gate: &gate,
         is_stopped: &|| false,
     };
     let mut taken = Taken::default();
-    let mut desk = Desk::prepare(post).unwrap();
-    desk.cycles(&mut taken).unwrap();
-    (taken, desk.out.map(|out| out.bytes().to_vec()).unwrap_or_default())
+    let mut worker = Worker::prepare(args).unwrap();
+    worker.cycles(&mut taken).unwrap();
+    (taken, worker.out.map(|out| out.bytes().to_vec()).unwrap_or_default())
 }
 
 fn plan(functions: &[u8]) -> ReadoutPlan {
@@ -62,13 +62,13 @@ fn plan(functions: &[u8]) -> ReadoutPlan {
 #[test]
 fn fused_or_not_the_numbers_are_the_same() {
     for function in [1, 2, 3, 4, 5, 6, 7, 8] {
-        let (taken, whole) = work_on(Access::Read, plan(&[function]), &MANNER);
+        let (taken, whole) = work_on(Access::Read, plan(&[function]), &DEFAULT);
         assert_eq!(taken.rows.len(), 2);
         assert!(whole.iter().any(|byte| *byte != 0), "function {function} wrote nothing");
         for access in [Access::Read, Access::Ring] {
             for piece in [64, 4096, 65_536, 1 << 20] {
-                let manner = Manner { is_fused: true, piece: Some(piece), ..MANNER };
-                let (taken, fused) = work_on(access, plan(&[function]), &manner);
+                let options = ReadoutOptions { is_fused: true, piece: Some(piece), ..DEFAULT };
+                let (taken, fused) = work_on(access, plan(&[function]), &options);
                 assert_eq!(taken.rows.len(), 1);
                 assert_eq!(taken.rows[0].repeats, 2);
                 assert!(fused == whole, "function {function} by {} in pieces of {piece}", access.name());
@@ -79,7 +79,7 @@ fn fused_or_not_the_numbers_are_the_same() {
 
 #[test]
 fn a_decimated_number_is_the_sample_that_lies_there() {
-    let (_, out) = work_on(Access::Read, plan(&[2]), &MANNER);
+    let (_, out) = work_on(Access::Read, plan(&[2]), &DEFAULT);
     let mut raw = vec![0; 100_000];
     daq::samples::Origin { seed: 1, serial: 1, acquisition: 0, channel: 0 }.fill(0, &mut raw);
     for number in [0, 1, 7000] {
@@ -92,7 +92,7 @@ fn a_decimated_number_is_the_sample_that_lies_there() {
 
 #[test]
 fn a_result_of_f64_has_eight_bytes_of_its_own() {
-    let (_, out) = work_on(Access::Read, plan(&[5]), &MANNER);
+    let (_, out) = work_on(Access::Read, plan(&[5]), &DEFAULT);
     let values: &[f64] = bytemuck::cast_slice(&out[..50_000 * 8]);
     assert!(values.iter().all(|value| (0.0..2.0).contains(value) && (value * 32768.0).fract() == 0.0));
     assert!(values.iter().any(|value| *value > 1.0));
@@ -100,9 +100,9 @@ fn a_result_of_f64_has_eight_bytes_of_its_own() {
 
 #[test]
 fn comparing_is_no_part_of_the_duration() {
-    let manner = Manner { check: Some(Check::Lab { seed: 1 }), is_all_checked: true, ..MANNER };
+    let options = ReadoutOptions { check: Some(Check::Lab { seed: 1 }), is_all_checked: true, ..DEFAULT };
     let plan = ReadoutPlan { repeats: 5, ..plan(&[0]) };
-    let (taken, _) = work_on(Access::Read, plan.clone(), &manner);
+    let (taken, _) = work_on(Access::Read, plan.clone(), &options);
     let row = &taken.rows[0];
     assert_eq!((row.finding.right, row.finding.wrong), (5 * 100_000, 0));
     // What is left beside the repeats themselves is calls of the clock, and not the four comparisons between them.
@@ -110,8 +110,8 @@ fn comparing_is_no_part_of_the_duration() {
     let between = row.end_ns - row.start_ns - of_repeats;
     assert!(row.busy_ns - of_repeats < between / 4 * 3, "{} of {between} ns", row.busy_ns - of_repeats);
     // The wrong seed is found wrong everywhere.
-    let manner = Manner { check: Some(Check::Lab { seed: 2 }), ..manner };
-    let (taken, _) = work_on(Access::Ring, plan, &manner);
+    let options = ReadoutOptions { check: Some(Check::Lab { seed: 2 }), ..options };
+    let (taken, _) = work_on(Access::Ring, plan, &options);
     assert!(taken.rows[0].finding.wrong > 450_000, "{:?}", taken.rows[0].finding);
 }
 
@@ -121,11 +121,12 @@ fn a_board_without_a_trigger_ends_in_time() {
     let daq = daq::open(&Root::at("/"), path, &Options::default()).unwrap();
     let source = Source { path: path.into(), about: daq.about().clone(), is_digitizer: true, cpus: None, node: None };
     let group = Group { sweep: None, devices: vec![0], plan: ReadoutPlan { cycles: 1, ..plan(&[0]) } };
-    let manner = Manner { timeout_ms: 30, ..MANNER };
+    let options = ReadoutOptions { timeout_ms: 30, ..DEFAULT };
     let gate = Gate::default();
     gate.open();
-    let post = Post { daq, source: &source, group: &group, manner: &manner, gate: &gate, is_stopped: &|| false };
-    let taken = run(post, std::sync::mpsc::channel().0);
+    let args =
+        WorkerArgs { daq, source: &source, group: &group, options: &options, gate: &gate, is_stopped: &|| false };
+    let taken = run(args, std::sync::mpsc::channel().0);
     let (place, failure) = taken.failure.unwrap();
     assert_eq!((place, failure.code.as_str()), (0, "timeout"));
     assert_eq!(taken.rows.len(), 1);

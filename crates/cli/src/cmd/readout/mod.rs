@@ -24,7 +24,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     let task = Task {
         devices: wanted.devices,
         groups: wanted.groups,
-        manner: wanted.manner,
+        options: wanted.options,
         environment: wanted.environment,
         warnings: wanted.warnings,
         label: output.label.clone(),

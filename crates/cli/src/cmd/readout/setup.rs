@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use pciescope_bench::readout::sweep::{self, Sweep};
-use pciescope_bench::readout::{Board, Group, Manner, Opener, Source};
+use pciescope_bench::readout::{Board, Group, Opener, ReadoutOptions, Source};
 use pciescope_core::{Access, CpuList, Environment, ReadoutPlan, WaitMode, Warning, Work};
 use pciescope_hw::daq::Options;
 use pciescope_hw::{check, environment, topology};
@@ -18,7 +18,7 @@ pub struct Wanted {
     /// What runs together.
     pub groups: Vec<Group>,
     /// How.
-    pub manner: Manner,
+    pub options: ReadoutOptions,
     /// The machine.
     pub environment: Environment,
     /// Properties of it that make figures doubtful.
@@ -56,7 +56,7 @@ pub fn prepare(args: &Args, ctx: &Ctx, open: &Opener<'_>) -> anyhow::Result<Want
         fits(&plan, &devices)?;
         vec![Group { sweep: None, devices: (0..devices.len()).collect(), plan }]
     };
-    let manner = Manner {
+    let options = ReadoutOptions {
         check: args.judge.check,
         is_all_checked: args.judge.check_all,
         is_each: args.output.each,
@@ -77,7 +77,7 @@ pub fn prepare(args: &Args, ctx: &Ctx, open: &Opener<'_>) -> anyhow::Result<Want
             }
         }
     }
-    Ok(Wanted { devices, groups, manner, environment, warnings })
+    Ok(Wanted { devices, groups, options, environment, warnings })
 }
 
 /// What no device can make sense of.
@@ -203,7 +203,7 @@ fn plan(args: &Args, access: Access, devices: &[Source]) -> anyhow::Result<Reado
         functions,
         cycles: args.acquisitions,
         wait: if args.interrupt { WaitMode::Interrupt } else { WaitMode::Poll },
-        // What the manner says of it is added where the records are written.
+        // What the options say of it is added where the records are written.
         ..ReadoutPlan::default()
     })
 }
