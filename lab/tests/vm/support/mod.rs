@@ -276,19 +276,19 @@ pub fn looks(records: &[&Record]) -> u64 {
     records[0].metrics.get("check_reads").expect("a record counts the looks at its register").value as u64
 }
 
-/// Tries a comparison of durations until it comes out: another program's burst on this machine may spoil one. The other
-/// tests hold still meanwhile ([`quiet`]). Between two the test waits, each time longer, so that a burst of a minute passes;
-/// after the last one it fails. What a device counts, and what no burst can make shorter, is not compared in here.
+/// Tries a comparison of durations until it comes out: another program's burst on this machine may spoil one. From the second
+/// attempt on, the other tests hold still meanwhile ([`quiet`]). Between two attempts the test waits, each time longer, so that
+/// a burst of a minute passes; after the last one it fails. What a device counts, and what no burst can make shorter, is not
+/// compared in here.
 pub fn settle(what: &str, mut attempt: impl FnMut() -> Result<(), String>) {
-    let mut attempt = || quiet(&mut attempt);
+    let mut last = attempt();
     for pause in [0, 1, 5, 15, 30, 60].map(Duration::from_secs) {
-        match attempt() {
-            Ok(()) => return,
-            Err(why) => say!("{what}: once more after {pause:?}: {why}"),
-        }
+        let Err(why) = last else { return };
+        say!("{what}: once more after {pause:?}: {why}");
         std::thread::sleep(pause);
+        last = quiet(&mut attempt);
     }
-    if let Err(why) = attempt() {
+    if let Err(why) = last {
         panic!("{what}: {why}");
     }
 }
