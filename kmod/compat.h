@@ -1,14 +1,48 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Everything that differs between kernels. The PCILAT_HAS_* come from the
+ * What pcilat and sis8300 share: the ioctls' structures that carry their size,
+ * and everything that differs between kernels. The COMPAT_HAS_* come from the
  * compile probes in probe/, which Kbuild runs.
  */
-#ifndef PCILAT_COMPAT_H
-#define PCILAT_COMPAT_H
+#ifndef PCIESCOPE_COMPAT_H
+#define PCIESCOPE_COMPAT_H
 
 #include <linux/interrupt.h>
+#include <linux/ioctl.h>
 #include <linux/mm.h>
 #include <linux/pci.h>
+#include <linux/uaccess.h>
+
+/* The ioctl of a table with the number of @cmd, whose size is not checked; 0 if there is none. */
+static inline unsigned int sized_ioctl_find(const unsigned int *table, size_t entries,
+					    unsigned int cmd)
+{
+	size_t i;
+
+	for (i = 0; i < entries; i++) {
+		if (!((cmd ^ table[i]) & ~IOCSIZE_MASK))
+			return table[i];
+	}
+	return 0;
+}
+
+/* Copies a structure whose first field is its size, as the caller knows it. */
+static inline int sized_copy_from_user(void *to, size_t size, const void __user *from)
+{
+	u32 theirs;
+	int ret;
+
+	if (get_user(theirs, (const u32 __user *)from))
+		return -EFAULT;
+	if (theirs < size)
+		return -EINVAL;
+	if (theirs > PAGE_SIZE)
+		return -E2BIG;
+	ret = copy_struct_from_user(to, size, from, theirs);
+	if (!ret)
+		*(u32 *)to = size;
+	return ret;
+}
 
 /* The flag's newer name. */
 #ifndef PCI_IRQ_INTX
@@ -18,20 +52,17 @@
 /* The device was given to @drv by name, and not through new_id. */
 static inline bool compat_is_overridden(struct pci_dev *pdev, const struct device_driver *drv)
 {
-#ifdef PCILAT_HAS_DEVICE_DRIVER_OVERRIDE
+#ifdef COMPAT_HAS_device_driver_override
 	return device_match_driver_override(&pdev->dev, drv) > 0;
 #else
-	bool same;
-
 	device_lock_assert(&pdev->dev);
-	same = pdev->driver_override && !strcmp(pdev->driver_override, drv->name);
-	return same;
+	return pdev->driver_override && !strcmp(pdev->driver_override, drv->name);
 #endif
 }
 
 static inline int compat_irq_set_affinity(unsigned int irq, const struct cpumask *mask)
 {
-#ifdef PCILAT_HAS_IRQ_SET_AFFINITY
+#ifdef COMPAT_HAS_irq_set_affinity
 	return irq_set_affinity(irq, mask);
 #else
 	int ret = irq_set_affinity_hint(irq, mask);
@@ -45,11 +76,11 @@ static inline int compat_irq_set_affinity(unsigned int irq, const struct cpumask
 /* The mapping can never be made writable. */
 static inline void compat_vm_never_writable(struct vm_area_struct *vma)
 {
-#ifdef PCILAT_HAS_VM_FLAGS_CLEAR
+#ifdef COMPAT_HAS_vm_flags_clear
 	vm_flags_clear(vma, VM_MAYWRITE);
 #else
 	vma->vm_flags &= ~VM_MAYWRITE;
 #endif
 }
 
-#endif /* PCILAT_COMPAT_H */
+#endif /* PCIESCOPE_COMPAT_H */

@@ -73,7 +73,7 @@ static char *sis8300_devnode(const struct device *dev, umode_t *mode)
 	return NULL;
 }
 
-#ifndef SIS8300_HAS_CLASS_DEVNODE_CONST
+#ifndef COMPAT_HAS_class_devnode_const
 static char *sis8300_devnode_old(struct device *dev, umode_t *mode)
 {
 	return sis8300_devnode(dev, mode);
