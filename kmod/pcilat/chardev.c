@@ -35,38 +35,16 @@ static int pcilat_release(struct inode *inode, struct file *file)
 	return 0;
 }
 
-/* Copies a structure in whose first field is its size, as the caller knows it. */
-static int pcilat_copy_struct(void *to, size_t size, const void __user *from)
+static int pcilat_ioc_info(struct pcilat_device *pl, struct pcilat_info *info)
 {
-	u32 theirs;
 	int ret;
 
-	if (get_user(theirs, (const u32 __user *)from))
-		return -EFAULT;
-	if (theirs < size)
-		return -EINVAL;
-	if (theirs > PAGE_SIZE)
-		return -E2BIG;
-	ret = copy_struct_from_user(to, size, from, theirs);
-	if (!ret)
-		*(u32 *)to = size;
-	return ret;
-}
-
-static int pcilat_ioc_info(struct pcilat_device *pl, void __user *arg)
-{
-	struct pcilat_info info;
-	int ret;
-
-	ret = pcilat_copy_struct(&info, sizeof(info), arg);
-	if (ret)
-		return ret;
 	ret = pcilat_enter(pl);
 	if (ret)
 		return ret;
-	info = pl->info;
+	*info = pl->info;
 	pcilat_leave(pl);
-	return copy_to_user(arg, &info, sizeof(info)) ? -EFAULT : 0;
+	return 0;
 }
 
 /* Copies a list of different numbers below @limit. */
@@ -155,43 +133,34 @@ static int pcilat_check_run(const struct pcilat_run *run)
 	return pcilat_check_run_irq(run);
 }
 
-static int pcilat_ioc_run(struct pcilat_device *pl, const void __user *arg)
+static int pcilat_ioc_run(struct pcilat_device *pl, const struct pcilat_run *run)
 {
-	struct pcilat_run run;
 	u32 *cpus, *vectors = NULL;
 	u32 i;
 	int ret;
 
-	ret = pcilat_copy_struct(&run, sizeof(run), arg);
-	if (!ret)
-		ret = pcilat_check_run(&run);
+	ret = pcilat_check_run(run);
 	if (ret)
 		return ret;
-	cpus = pcilat_copy_list(run.cpus, run.ncpus, nr_cpu_ids, -ENXIO);
+	cpus = pcilat_copy_list(run->cpus, run->ncpus, nr_cpu_ids, -ENXIO);
 	if (IS_ERR(cpus))
 		return PTR_ERR(cpus);
-	for (i = 0; i < run.ncpus; i++) {
-		if (!cpu_online(cpus[i])) {
+	for (i = 0; i < run->ncpus && !ret; i++) {
+		if (!cpu_online(cpus[i]))
 			ret = -ENXIO;
-			goto out;
-		}
 	}
-	if (run.kind == PCILAT_KIND_IRQ) {
-		if (!pl->info.vectors) {
-			ret = -EOPNOTSUPP;
-			goto out;
-		}
-		vectors = pcilat_copy_list(run.vectors, run.nvectors, pl->info.vectors,
-					   -EOPNOTSUPP);
-		if (IS_ERR(vectors)) {
-			ret = PTR_ERR(vectors);
-			vectors = NULL;
-			goto out;
-		}
+	if (run->kind == PCILAT_KIND_IRQ && !ret) {
+		if (pl->info.vectors)
+			vectors = pcilat_copy_list(run->vectors, run->nvectors, pl->info.vectors,
+						   -EOPNOTSUPP);
+		else
+			vectors = ERR_PTR(-EOPNOTSUPP);
+		ret = PTR_ERR_OR_ZERO(vectors);
 	}
-	ret = pcilat_run(pl, &run, cpus, vectors, NULL);
-out:
-	kvfree(vectors);
+	if (!ret) {
+		ret = pcilat_run(pl, run, cpus, vectors, NULL);
+		kvfree(vectors);
+	}
 	kvfree(cpus);
 	return ret;
 }
@@ -225,20 +194,14 @@ static void pcilat_fill_status(struct pcilat_device *pl, struct pcilat_status *s
 	}
 }
 
-static int pcilat_ioc_status(struct pcilat_device *pl, void __user *arg)
+static int pcilat_ioc_status(struct pcilat_device *pl, struct pcilat_status *status)
 {
-	struct pcilat_status status;
-	int ret;
-
-	ret = pcilat_copy_struct(&status, sizeof(status), arg);
-	if (ret)
-		return ret;
-	memset(&status, 0, sizeof(status));
-	status.size = sizeof(status);
+	memset(status, 0, sizeof(*status));
+	status->size = sizeof(*status);
 	mutex_lock(&pl->lock);
-	pcilat_fill_status(pl, &status);
+	pcilat_fill_status(pl, status);
 	mutex_unlock(&pl->lock);
-	return copy_to_user(arg, &status, sizeof(status)) ? -EFAULT : 0;
+	return 0;
 }
 
 /* The last run's results, with pl->lock held; they move while it is under way. */
@@ -259,59 +222,24 @@ static struct pcilat_job *pcilat_results(struct pcilat_device *pl, u32 slot)
 static void pcilat_fill_slot(const struct pcilat_job *job, struct pcilat_slot *out)
 {
 	const struct pcilat_slot_state *slot = &job->slots[out->slot];
-	u32 position = out->slot / job->targets;
 
-	out->cpu = slot->cpu;
-	out->index = slot->index;
-	out->irq = slot->irq;
-	out->error = slot->error;
+	*out = slot->counts;
 	out->summary[PCILAT_WHAT_LATENCY] = slot->latency.summary;
 	out->summary[PCILAT_WHAT_ACK] = slot->ack.summary;
-	out->summary[PCILAT_WHAT_CALIBRATION] = job->calibration[position].summary;
-	out->triggers = slot->triggers;
-	out->handled = slot->handled;
-	out->lost = slot->lost;
-	out->extra = slot->extra;
-	out->wrong_cpu = slot->wrong_cpu;
-	out->late = slot->late;
-	out->missed = slot->missed;
-	out->merged = slot->merged;
-	out->samples_lost = slot->samples_lost;
-	out->accesses = max(job->req.batch, 1u);
-	out->warmup_triggers = slot->warmup_triggers;
-	out->warmup_handled = slot->warmup_handled;
-	if (job->req.kind == PCILAT_KIND_CONFIG) {
-		const struct pcilat_hop *hop = &job->pl->hops[slot->index];
-
-		out->domain = hop->domain;
-		out->bus = hop->bus;
-		out->devfn = hop->devfn;
-		out->config_offset = hop->offset;
-	}
+	out->summary[PCILAT_WHAT_CALIBRATION] =
+		job->calibration[out->slot / job->targets].summary;
 }
 
-static int pcilat_ioc_slot(struct pcilat_device *pl, void __user *arg)
+static int pcilat_ioc_slot(struct pcilat_device *pl, struct pcilat_slot *slot)
 {
-	struct pcilat_slot slot;
 	struct pcilat_job *job;
-	u32 which;
-	int ret;
 
-	ret = pcilat_copy_struct(&slot, sizeof(slot), arg);
-	if (ret)
-		return ret;
-	which = slot.slot;
-	memset(&slot, 0, sizeof(slot));
-	slot.size = sizeof(slot);
-	slot.slot = which;
 	mutex_lock(&pl->lock);
-	job = pcilat_results(pl, which);
+	job = pcilat_results(pl, slot->slot);
 	if (!IS_ERR(job))
-		pcilat_fill_slot(job, &slot);
+		pcilat_fill_slot(job, slot);
 	mutex_unlock(&pl->lock);
-	if (IS_ERR(job))
-		return PTR_ERR(job);
-	return copy_to_user(arg, &slot, sizeof(slot)) ? -EFAULT : 0;
+	return PTR_ERR_OR_ZERO(job);
 }
 
 static const struct pcilat_figures *pcilat_figures_of(const struct pcilat_job *job,
@@ -338,78 +266,91 @@ static void pcilat_fill_buckets(const struct pcilat_figures *f, u32 first, u32 c
 	}
 }
 
-static int pcilat_ioc_hist(struct pcilat_device *pl, const void __user *arg)
+static int pcilat_ioc_hist(struct pcilat_device *pl, const struct pcilat_hist *hist)
 {
-	struct pcilat_hist hist;
 	struct pcilat_job *job;
 	u64 *buckets;
 	u32 end;
 	int ret;
 
-	ret = pcilat_copy_struct(&hist, sizeof(hist), arg);
-	if (ret)
-		return ret;
-	if (hist.what >= PCILAT_WHATS || hist.reserved0 || !hist.count ||
-	    check_add_overflow(hist.first, hist.count, &end) || end > PCILAT_HIST_BUCKETS)
+	if (hist->what >= PCILAT_WHATS || hist->reserved0 || !hist->count ||
+	    check_add_overflow(hist->first, hist->count, &end) || end > PCILAT_HIST_BUCKETS)
 		return -EINVAL;
-	if (hist.buckets != (unsigned long)hist.buckets)
+	if (hist->buckets != (unsigned long)hist->buckets)
 		return -EFAULT;
-	buckets = kvmalloc_array(hist.count, sizeof(*buckets), GFP_KERNEL);
+	buckets = kvmalloc_array(hist->count, sizeof(*buckets), GFP_KERNEL);
 	if (!buckets)
 		return -ENOMEM;
 	mutex_lock(&pl->lock);
-	job = pcilat_results(pl, hist.slot);
+	job = pcilat_results(pl, hist->slot);
 	if (!IS_ERR(job))
-		pcilat_fill_buckets(pcilat_figures_of(job, &hist), hist.first, hist.count, buckets);
+		pcilat_fill_buckets(pcilat_figures_of(job, hist), hist->first, hist->count,
+				    buckets);
 	mutex_unlock(&pl->lock);
 	ret = PTR_ERR_OR_ZERO(job);
-	if (!ret && copy_to_user(u64_to_user_ptr(hist.buckets), buckets,
-				 array_size(hist.count, sizeof(*buckets))))
+	if (!ret && copy_to_user(u64_to_user_ptr(hist->buckets), buckets,
+				 array_size(hist->count, sizeof(*buckets))))
 		ret = -EFAULT;
 	kvfree(buckets);
 	return ret;
 }
 
-static int pcilat_ioc_reg(struct pcilat_device *pl, void __user *arg)
+static int pcilat_ioc_reg(struct pcilat_device *pl, struct pcilat_reg *reg)
 {
-	struct pcilat_reg reg;
-	int ret;
-
-	ret = pcilat_copy_struct(&reg, sizeof(reg), arg);
-	if (ret)
-		return ret;
-	if (reg.write > 1 || (!reg.write && reg.value))
+	if (reg->write > 1 || (!reg->write && reg->value))
 		return -EINVAL;
-	ret = pcilat_reg(pl, &reg);
-	if (ret)
-		return ret;
-	return copy_to_user(arg, &reg, sizeof(reg)) ? -EFAULT : 0;
+	return pcilat_reg(pl, reg);
 }
 
-/* The size in the number is not looked at: the structures carry their own. */
+static const unsigned int pcilat_ioctls[] = {
+	PCILAT_IOC_INFO, PCILAT_IOC_RUN, PCILAT_IOC_STATUS,
+	PCILAT_IOC_SLOT, PCILAT_IOC_HIST, PCILAT_IOC_REG,
+};
+
+/* The size in the number is not checked: the structures carry their own. */
 static long pcilat_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 {
 	struct pcilat_device *pl = file->private_data;
 	void __user *user = (void __user *)arg;
+	union {
+		struct pcilat_info info;
+		struct pcilat_run run;
+		struct pcilat_status status;
+		struct pcilat_slot slot;
+		struct pcilat_hist hist;
+		struct pcilat_reg reg;
+	} a;
+	int ret;
 
-	if (_IOC_TYPE(cmd) != _IOC_TYPE(PCILAT_IOC_INFO))
+	cmd = sized_ioctl_find(pcilat_ioctls, ARRAY_SIZE(pcilat_ioctls), cmd);
+	if (!cmd)
 		return -ENOTTY;
-	switch (cmd & ~IOCSIZE_MASK) {
-	case PCILAT_IOC_INFO & ~IOCSIZE_MASK:
-		return pcilat_ioc_info(pl, user);
-	case PCILAT_IOC_RUN & ~IOCSIZE_MASK:
-		return pcilat_ioc_run(pl, user);
-	case PCILAT_IOC_STATUS & ~IOCSIZE_MASK:
-		return pcilat_ioc_status(pl, user);
-	case PCILAT_IOC_SLOT & ~IOCSIZE_MASK:
-		return pcilat_ioc_slot(pl, user);
-	case PCILAT_IOC_HIST & ~IOCSIZE_MASK:
-		return pcilat_ioc_hist(pl, user);
-	case PCILAT_IOC_REG & ~IOCSIZE_MASK:
-		return pcilat_ioc_reg(pl, user);
-	default:
-		return -ENOTTY;
+	ret = sized_copy_from_user(&a, _IOC_SIZE(cmd), user);
+	if (ret)
+		return ret;
+	switch (cmd) {
+	case PCILAT_IOC_INFO:
+		ret = pcilat_ioc_info(pl, &a.info);
+		break;
+	case PCILAT_IOC_RUN:
+		ret = pcilat_ioc_run(pl, &a.run);
+		break;
+	case PCILAT_IOC_STATUS:
+		ret = pcilat_ioc_status(pl, &a.status);
+		break;
+	case PCILAT_IOC_SLOT:
+		ret = pcilat_ioc_slot(pl, &a.slot);
+		break;
+	case PCILAT_IOC_HIST:
+		ret = pcilat_ioc_hist(pl, &a.hist);
+		break;
+	case PCILAT_IOC_REG:
+		ret = pcilat_ioc_reg(pl, &a.reg);
+		break;
 	}
+	if (!ret && _IOC_DIR(cmd) & _IOC_READ && copy_to_user(user, &a, _IOC_SIZE(cmd)))
+		ret = -EFAULT;
+	return ret;
 }
 
 /* Takes records in order; those of a run under way too. Returns 0 when there is none. */
@@ -427,7 +368,7 @@ static ssize_t pcilat_read(struct file *file, char __user *to, size_t size, loff
 		return -ENOMEM;
 	while (size - done >= sizeof(*bounce) && !signal_pending(current)) {
 		bytes = min_t(size_t, (size - done) / sizeof(*bounce), most);
-		bytes = pcilat_ring_read(&pl->ring, bounce, bytes) * sizeof(*bounce);
+		bytes = pcilat_ring_take(&pl->ring, bounce, bytes) * sizeof(*bounce);
 		if (!bytes)
 			break;
 		if (copy_to_user(to + done, bounce, bytes)) {
@@ -454,7 +395,7 @@ static int pcilat_mmap(struct file *file, struct vm_area_struct *vma)
 	if (vma->vm_pgoff)
 		return -EINVAL;
 	compat_vm_never_writable(vma);
-	ret = pcilat_ring_allocate(&pl->ring);
+	ret = pcilat_ring_allocate(pl, &pl->ring);
 	if (ret)
 		return ret;
 	return remap_vmalloc_range(vma, pl->ring.records, 0);
@@ -472,15 +413,7 @@ static const struct file_operations pcilat_fops = {
 
 int pcilat_chardev_init(struct pcilat_device *pl)
 {
-	pl->control = (struct miscdevice) {
-		.minor = MISC_DYNAMIC_MINOR,
-		.name = pl->node_names[0],
-		.nodename = pl->node_names[1],
-		.fops = &pcilat_fops,
-		.parent = &pl->pdev->dev,
-		.mode = 0600,
-	};
-	return misc_register(&pl->control);
+	return pcilat_register_node(pl, &pl->control, &pcilat_fops, "pcilat-%s", "pcilat/%s");
 }
 
 void pcilat_chardev_exit(struct pcilat_device *pl)

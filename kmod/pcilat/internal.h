@@ -4,8 +4,8 @@
  *
  * Locks, outermost first:
  *   pcilat_devices_lock > pcilat_device.hw > pcilat_device.lock > pcilat_job.lock
- * pcilat_ring.lock and pcilat_text_ring.lock are innermost. None of them is
- * held while user memory is touched.
+ * pcilat_ring.lock is innermost. None of them is held while user memory is
+ * touched.
  */
 #ifndef PCILAT_INTERNAL_H
 #define PCILAT_INTERNAL_H
@@ -18,6 +18,7 @@
 #include <linux/mutex.h>
 #include <linux/pci.h>
 #include <linux/rwsem.h>
+#include <linux/sched.h>
 #include <linux/spinlock.h>
 #include <linux/types.h>
 #include <linux/wait.h>
@@ -39,7 +40,6 @@
 
 struct pcilat_device;
 struct pcilat_job;
-struct pcilat_worker;
 struct pcilat_trigger;
 
 /* A histogram whose buckets are allocated 256 at a time, when first hit. */
@@ -50,26 +50,12 @@ struct pcilat_figures {
 
 /* One CPU and one target of a run. */
 struct pcilat_slot_state {
-	u32 cpu;
-	u32 index;
-	u32 irq;
-	int error;
-	u64 triggers;
-	u64 handled;
-	u64 lost;
-	u64 extra;
-	u64 wrong_cpu;
-	u64 late;
-	u64 missed;
-	u64 merged;
-	u64 samples_lost;
-	u64 warmup_triggers;
-	u64 warmup_handled;
+	struct pcilat_slot counts;	/* what user space gets, but for the summaries */
 	struct pcilat_figures latency;
 	struct pcilat_figures ack;
 };
 
-/* A function on the way from the root port to the device; see path.c. */
+/* A function on the way from the root port to the device; see access.c. */
 struct pcilat_hop {
 	struct pci_dev *pdev;
 	int offset;		/* of the register that is read */
@@ -84,12 +70,11 @@ struct pcilat_sample {
 	u32 target;
 };
 
-typedef void (*pcilat_segment_fn)(struct pcilat_worker *w, u32 samples);
-
 /* A thread bound to one CPU, which measures when it is its turn. */
 struct pcilat_worker {
 	struct pcilat_job *job;
 	struct task_struct *task;
+	wait_queue_head_t wait;	/* of the worker alone, for its turn */
 	u32 position;		/* in the request's list of CPUs */
 	u32 cpu;		/* that is measured */
 	u32 runs_on;		/* differs from cpu when another CPU triggers */
@@ -117,11 +102,9 @@ struct pcilat_job {
 	struct pcilat_slot_state *slots;
 	struct pcilat_figures *calibration;	/* one for each CPU */
 	struct pcilat_worker **workers;
-	struct pcilat_text_ring *text;		/* also write text records here, or NULL */
-	pcilat_segment_fn segment;
-	void __iomem *page;			/* mapped window */
-	void __iomem *reg;			/* the register in it */
-	wait_queue_head_t wait;			/* for workers to be done, and to begin */
+	struct pcilat_ring *text;		/* also write text records here, or NULL */
+	void __iomem *reg;
+	wait_queue_head_t wait;			/* of the caller, for the end of a turn */
 	u64 start;				/* clock at start */
 	u64 start_ns;				/* CLOCK_MONOTONIC at start */
 	u64 deadline;
@@ -137,15 +120,18 @@ struct pcilat_job {
 	u64 error_offset;
 };
 
-/* The ring of raw records; allocated once, lives as long as the device's state. */
+/*
+ * Records, the oldest of which are overwritten. Allocated at the first use,
+ * freed with the device's state.
+ */
 struct pcilat_ring {
-	struct mutex allocate;			/* records: from NULL to the memory, once */
-	struct pcilat_record *records;
+	void *records;				/* set once, under pcilat_device.lock */
+	u32 record_size;
 	u32 size;				/* in records */
 	spinlock_t lock;			/* all below, and the records themselves */
-	u64 written;
-	u64 read;
-	u64 lost;
+	u64 written;				/* ever, or since the reset */
+	u64 first;				/* the oldest that was not taken, cleared or lost */
+	u64 lost;				/* overwritten before they were taken or cleared */
 };
 
 /* One line of /dev/pcilatdriver/BDF/{iomem,interrupt}. */
@@ -169,16 +155,6 @@ struct pcilat_reg_record {
 	int error;
 };
 
-/* A bounded log which forgets its oldest records. */
-struct pcilat_text_ring {
-	spinlock_t lock;			/* all below, once records is set */
-	void *records;				/* set once, under pl->lock */
-	u32 record_size;
-	u32 size;				/* in records */
-	u64 written;				/* ever */
-	u64 first;				/* `written` at the last clear */
-};
-
 /* Settings and last results of the text surface; under pcilat_device.lock. */
 struct pcilat_text {
 	int bar;
@@ -190,45 +166,60 @@ struct pcilat_text {
 	u64 dropped;				/* interrupts lost, and stamps lost */
 };
 
+enum pcilat_text_kind {
+	PCILAT_TEXT_IOMEM,
+	PCILAT_TEXT_INTERRUPT,
+	PCILAT_TEXT_DEVREG,
+	PCILAT_TEXT_KINDS,
+};
+
 /* One of /dev/pcilatdriver/BDF/{iomem,interrupt,devreg}. */
 struct pcilat_text_node {
 	struct miscdevice misc;
 	struct pcilat_device *pl;
-	struct pcilat_text_ring *ring;
-	/* Writes a record as a line. */
-	int (*print)(char *to, size_t size, const void *record);
+	enum pcilat_text_kind kind;
 };
 
-/* What one trigger became; from the handler to the triggering thread. */
-struct pcilat_answer {
+/* A trigger that reached the handler; from there to the triggering thread. */
+struct pcilat_event {
 	u64 triggered;
 	u64 entry;
 	u64 acked;
 	u32 cpu;
 };
 
+struct pcilat_reg_write {
+	void __iomem *reg;			/* NULL: none */
+	u32 value;
+};
+
 /*
  * A vector. Triggers go through a queue with one producer, the thread of the
- * run, and one consumer, the handler, which never runs twice at once; answers
- * go the other way. `tail` alone has two writers: the thread takes a trigger
- * back when it is lost, hence cmpxchg.
+ * run, and one consumer, the handler, which never runs twice at once; events go
+ * the other way. `tail` alone has two writers: the thread cancels a trigger
+ * that is lost, hence cmpxchg.
  */
 struct pcilat_vector {
 	struct pcilat_device *pl;
 	u32 index;
 	int irq;
+	/* Prepared by the device's trigger; all of them are empty without one. */
+	struct pcilat_reg_write raise;
+	struct pcilat_reg_write ack;
+	void __iomem *cause;			/* read in the handler, NULL: none */
+	u32 cause_mask;				/* of the causes that are ours; 0: all */
 	u64 triggered[PCILAT_OPEN_MAX];
 	u32 head;				/* written by the thread */
 	atomic_t tail;
-	struct pcilat_answer answers[PCILAT_OPEN_MAX];
-	u32 answered;				/* written by the handler */
-	u32 taken;				/* written by the thread */
-	u32 overrun;				/* answers that found the queue full; handler */
+	struct pcilat_event events[PCILAT_OPEN_MAX];
+	u32 events_written;			/* by the handler */
+	u32 events_read;			/* by the thread */
+	u32 overrun;				/* events that found the queue full; handler */
 	u32 extra;				/* handler runs without an open trigger; handler */
 	u32 extra_seen;				/* those that are in a slot already; thread */
 	u32 overrun_seen;
 	struct pcilat_slot_state *slot;		/* that the vector serves or served last; thread */
-	cpumask_var_t affinity;			/* to be put back after a run */
+	cpumask_var_t affinity;			/* to be restored after a run */
 };
 
 /* A device that is bound, or was and is still open. */
@@ -256,15 +247,12 @@ struct pcilat_device {
 	struct pcilat_job *job;			/* last or present run; NULL if none */
 	bool present;				/* answered when last asked */
 
-	struct pcilat_ring ring;
-	struct pcilat_text_ring iomem_text;
-	struct pcilat_text_ring irq_text;
-	struct pcilat_text_ring reg_text;
+	struct pcilat_ring ring;		/* raw records, which user space reads or maps */
+	struct pcilat_ring text_ring[PCILAT_TEXT_KINDS];
 	struct pcilat_text text;
 
 	struct miscdevice control;		/* /dev/pcilat/BDF */
-	struct pcilat_text_node text_node[3];	/* /dev/pcilatdriver/BDF/... */
-	char *node_names[8];			/* name and path of each node */
+	struct pcilat_text_node text_node[PCILAT_TEXT_KINDS];	/* /dev/pcilatdriver/BDF/... */
 	struct device *class_dev;
 };
 
@@ -277,18 +265,27 @@ void pcilat_put(struct pcilat_device *pl);
 int pcilat_enter(struct pcilat_device *pl);
 void pcilat_leave(struct pcilat_device *pl);
 int pcilat_check_lockdown(void);
-bool pcilat_look(struct pcilat_device *pl);
+bool pcilat_check_present(struct pcilat_device *pl);
+int pcilat_register_node(struct pcilat_device *pl, struct miscdevice *misc,
+			 const struct file_operations *fops, const char *name, const char *path);
 
 /* run.c */
 int pcilat_run(struct pcilat_device *pl, const struct pcilat_run *req, const u32 *cpus,
-	       const u32 *vectors, struct pcilat_text_ring *text);
+	       const u32 *vectors, struct pcilat_ring *text);
 void pcilat_job_end(struct pcilat_job *job, int error, int cpu, u64 offset);
 void pcilat_job_free(struct pcilat_job *job);
-bool pcilat_worker_over(const struct pcilat_worker *w);
+bool pcilat_turn_is_over(const struct pcilat_worker *w);
 void pcilat_worker_wait(const struct pcilat_worker *w, u64 until);
 void pcilat_job_store(struct pcilat_job *job, u32 cpu, struct pcilat_slot_state *slot,
 		      struct pcilat_figures *f, u32 kind, u64 at, u64 ticks);
 u64 pcilat_job_done(const struct pcilat_job *job);
+
+/* In a busy wait, with interrupts on: lets other tasks run. */
+static inline void pcilat_relax(void)
+{
+	cpu_relax();
+	cond_resched();
+}
 
 static inline bool pcilat_job_stopped(const struct pcilat_job *job)
 {
@@ -300,16 +297,15 @@ static inline struct pcilat_slot_state *pcilat_slot_of(const struct pcilat_worke
 	return &w->job->slots[w->position * w->job->targets + target];
 }
 
-/* mmio.c */
-int pcilat_check_access(struct pcilat_device *pl, u32 bar, u32 width, u64 offset, bool write);
-void __iomem *pcilat_map_page(struct pcilat_device *pl, u32 bar, u64 offset);
-pcilat_segment_fn pcilat_mmio_segment(u32 kind);
-void pcilat_calibration_segment(struct pcilat_worker *w, u32 samples);
-
-/* path.c */
+/* access.c */
+#define PCILAT_KIND_EMPTY	0	/* the calibration: beside enum pcilat_kind */
 int pcilat_path_init(struct pcilat_device *pl);
 void pcilat_path_exit(struct pcilat_device *pl);
-void pcilat_path_segment(struct pcilat_worker *w, u32 samples);
+int pcilat_first_bar(const struct pcilat_device *pl);
+int pcilat_check_access(struct pcilat_device *pl, u32 bar, u32 width, u64 offset, bool write);
+void __iomem *pcilat_map(struct pcilat_device *pl, u32 bar, u32 width, u64 offset);
+int pcilat_reg(struct pcilat_device *pl, struct pcilat_reg *reg);
+void pcilat_segment(struct pcilat_worker *w, u32 samples, u32 kind);
 
 /* irq.c */
 int pcilat_irq_init(struct pcilat_device *pl, unsigned int max_vectors);
@@ -317,24 +313,18 @@ void pcilat_irq_exit(struct pcilat_device *pl);
 int pcilat_irq_prepare(struct pcilat_job *job);
 void pcilat_irq_finish(struct pcilat_job *job);
 void pcilat_irq_turn(struct pcilat_worker *w);
-void pcilat_irq_judge(struct pcilat_job *job);
-
-/* reg.c */
-int pcilat_first_bar(const struct pcilat_device *pl);
-int pcilat_reg(struct pcilat_device *pl, struct pcilat_reg *reg);
+void pcilat_irq_check_result(struct pcilat_job *job);
 
 /* ring.c */
-int pcilat_ring_allocate(struct pcilat_ring *ring);
+void pcilat_ring_init(struct pcilat_ring *ring, u32 size, u32 record_size);
+int pcilat_ring_allocate(struct pcilat_device *pl, struct pcilat_ring *ring);
 void pcilat_ring_reset(struct pcilat_ring *ring);
-void pcilat_ring_free(struct pcilat_ring *ring);
-void pcilat_ring_write(struct pcilat_ring *ring, const struct pcilat_record *record);
-u32 pcilat_ring_read(struct pcilat_ring *ring, struct pcilat_record *to, u32 count);
-int pcilat_text_ring_allocate(struct pcilat_text_ring *ring, u32 size, u32 record_size);
-void pcilat_text_ring_write(struct pcilat_text_ring *ring, const void *record);
-bool pcilat_text_ring_read(struct pcilat_text_ring *ring, u64 *position, void *record);
-void pcilat_text_ring_clear(struct pcilat_text_ring *ring);
-void pcilat_text_ring_count(struct pcilat_text_ring *ring, u64 *kept, u64 *dropped);
-u64 pcilat_text_ring_newest(struct pcilat_text_ring *ring, u64 most);
+void pcilat_ring_clear(struct pcilat_ring *ring);
+void pcilat_ring_write(struct pcilat_ring *ring, const void *record);
+u32 pcilat_ring_take(struct pcilat_ring *ring, void *to, u32 count);
+bool pcilat_ring_copy(struct pcilat_ring *ring, u64 *position, void *record);
+u64 pcilat_ring_count(struct pcilat_ring *ring, u64 *lost);
+u64 pcilat_ring_newest(struct pcilat_ring *ring, u64 most);
 
 /* chardev.c */
 int pcilat_chardev_init(struct pcilat_device *pl);

@@ -3,12 +3,13 @@
  * Interrupts: from the trigger to the handler, and from the handler's entry to
  * the acknowledge, for each CPU and vector.
  *
- * A vector's triggers go through a queue to its handler, and what became of
- * them comes back through another; see struct pcilat_vector. One worker at a
+ * A vector's triggers go through a queue to its handler, and its events come
+ * back through another; see struct pcilat_vector. One worker at a
  * time triggers, so that each queue has one end on each side.
  */
 #include <linux/delay.h>
 #include <linux/interrupt.h>
+#include <linux/io.h>
 #include <linux/irq.h>
 #include <linux/sched.h>
 #include <linux/slab.h>
@@ -17,7 +18,7 @@
 #include "internal.h"
 #include "trigger.h"
 
-#define PCILAT_SETTLE_NS	(5 * NSEC_PER_MSEC)	/* for doubled interrupts to come in */
+#define PCILAT_DRAIN_NS	(5 * NSEC_PER_MSEC)	/* for doubled interrupts to come in */
 #define PCILAT_WARMUP_MORE	8u	/* warm-ups beyond those asked for, until one is right */
 #define PCILAT_LOST_MAX		64u	/* in a row: nothing comes any more */
 
@@ -47,85 +48,95 @@ static u32 pcilat_take_open(struct pcilat_vector *v, u64 entry, u64 *triggered)
 	}
 }
 
-static void pcilat_answer(struct pcilat_vector *v, u64 entry, u64 acked)
+static void pcilat_write_event(struct pcilat_vector *v, u64 entry, u64 acked)
 {
-	struct pcilat_answer *answer;
+	struct pcilat_event *event;
 	u64 triggered;
-	u32 open;
 
-	open = pcilat_take_open(v, entry, &triggered);
-	if (!open) {
+	if (!pcilat_take_open(v, entry, &triggered)) {
 		WRITE_ONCE(v->extra, v->extra + 1);
 		return;
 	}
-	/* Pairs with pcilat_next_answer(): the place is free again. */
-	if (v->answered - smp_load_acquire(&v->taken) == PCILAT_OPEN_MAX) {
+	/* Pairs with pcilat_read_event(): the place is free again. */
+	if (v->events_written - smp_load_acquire(&v->events_read) == PCILAT_OPEN_MAX) {
 		WRITE_ONCE(v->overrun, v->overrun + 1);
 		return;
 	}
-	answer = &v->answers[v->answered % PCILAT_OPEN_MAX];
-	answer->triggered = triggered;
-	answer->entry = entry;
-	answer->acked = acked;
-	answer->cpu = smp_processor_id();
-	/* Pairs with pcilat_next_answer(): the answer is complete. */
-	smp_store_release(&v->answered, v->answered + 1);
+	event = &v->events[v->events_written % PCILAT_OPEN_MAX];
+	event->triggered = triggered;
+	event->entry = entry;
+	event->acked = acked;
+	event->cpu = smp_processor_id();
+	/* Pairs with pcilat_read_event(): the event is complete. */
+	smp_store_release(&v->events_written, v->events_written + 1);
+}
+
+/* False if the interrupt was not the device's. A removed device reads all-ones. */
+static bool pcilat_acknowledge(const struct pcilat_vector *v)
+{
+	u32 causes;
+
+	if (v->cause) {
+		causes = readl(v->cause);
+		if (v->cause_mask && (!(causes & v->cause_mask) || causes == U32_MAX))
+			return false;
+	}
+	if (v->ack.reg)
+		writel(v->ack.value, v->ack.reg);
+	return true;
 }
 
 static irqreturn_t pcilat_handler(int irq, void *data)
 {
 	u64 entry = pcilat_clock_begin(), acked;
 	struct pcilat_vector *v = data;
-	struct pcilat_device *pl = v->pl;
-	bool ours = true;
+	bool ours = pcilat_acknowledge(v);
 
-	if (pl->trigger)
-		ours = pl->trigger->acknowledge(pl, v->index);
 	acked = pcilat_clock_end();
 	if (!ours)
 		return IRQ_NONE;
-	pcilat_answer(v, entry, acked);
+	pcilat_write_event(v, entry, acked);
 	return IRQ_HANDLED;
 }
 
-/* Takes an answer into the slot, or only looks at it while warming up. */
-static void pcilat_take_answer(struct pcilat_worker *w, struct pcilat_vector *v,
-			       struct pcilat_slot_state *slot, const struct pcilat_answer *answer)
+/* Counts an event in the slot. */
+static void pcilat_count_event(struct pcilat_worker *w, struct pcilat_vector *v,
+			       struct pcilat_slot_state *slot, const struct pcilat_event *event)
 {
 	struct pcilat_job *job = w->job;
-	u64 latency = answer->entry - answer->triggered;
-	u64 ack = answer->acked - answer->entry;
+	u64 latency = event->entry - event->triggered;
+	u64 ack = event->acked - event->entry;
 	struct pcilat_text_record text;
 
-	if (answer->cpu != w->cpu) {
-		slot->wrong_cpu++;
+	if (event->cpu != w->cpu) {
+		slot->counts.wrong_cpu++;
 		return;
 	}
-	slot->handled++;
+	slot->counts.handled++;
 	pcilat_job_store(job, w->cpu, slot, &slot->latency, PCILAT_RECORD_TRIGGER,
-			 answer->triggered, latency);
-	pcilat_job_store(job, w->cpu, slot, &slot->ack, PCILAT_RECORD_ACK, answer->entry, ack);
+			 event->triggered, latency);
+	pcilat_job_store(job, w->cpu, slot, &slot->ack, PCILAT_RECORD_ACK, event->entry, ack);
 	if (!job->text)
 		return;
 	text = (struct pcilat_text_record) {
-		.at_ns = job->start_ns + pcilat_ticks_to_ns(answer->entry - job->start),
+		.at_ns = job->start_ns + pcilat_ticks_to_ns(event->entry - job->start),
 		.first_ns = pcilat_ticks_to_ns(latency),
 		.second_ns = pcilat_ticks_to_ns(ack),
-		.cpu = answer->cpu,
+		.cpu = event->cpu,
 		.where = v->irq,
 	};
-	pcilat_text_ring_write(job->text, &text);
+	pcilat_ring_write(job->text, &text);
 }
 
-/* The next answer, if there is one. */
-static bool pcilat_next_answer(struct pcilat_vector *v, struct pcilat_answer *answer)
+/* The next event, if there is one. */
+static bool pcilat_read_event(struct pcilat_vector *v, struct pcilat_event *event)
 {
-	/* Pairs with pcilat_answer(). */
-	if (v->taken == smp_load_acquire(&v->answered))
+	/* Pairs with pcilat_write_event(). */
+	if (v->events_read == smp_load_acquire(&v->events_written))
 		return false;
-	*answer = v->answers[v->taken % PCILAT_OPEN_MAX];
-	/* Pairs with pcilat_answer(): the place is free. */
-	smp_store_release(&v->taken, v->taken + 1);
+	*event = v->events[v->events_read % PCILAT_OPEN_MAX];
+	/* Pairs with pcilat_write_event(): the place is free. */
+	smp_store_release(&v->events_read, v->events_read + 1);
 	return true;
 }
 
@@ -134,60 +145,63 @@ static u32 pcilat_open_triggers(const struct pcilat_vector *v)
 	return v->head - (u32)atomic_read(&v->tail);
 }
 
-/* Takes the oldest open trigger back; false if the handler was faster. */
-static bool pcilat_retract(struct pcilat_vector *v)
+/* Cancels the oldest open trigger; false if the handler was faster. */
+static bool pcilat_cancel(struct pcilat_vector *v)
 {
 	u32 tail = atomic_read(&v->tail);
 
 	return tail != v->head && atomic_cmpxchg(&v->tail, tail, tail + 1) == (int)tail;
 }
 
-static int pcilat_raise(struct pcilat_vector *v, u32 source)
+/* Raises one interrupt by software. */
+static int pcilat_raise_by_core(struct irq_data *data, u32 source)
 {
-	int ret;
-
-	switch (source) {
-	case PCILAT_SOURCE_HARDWARE:
-		v->pl->trigger->raise(v->pl, v->index);
-		return 0;
-	case PCILAT_SOURCE_RETRIGGER:
-		ret = irq_chip_retrigger_hierarchy(irq_get_irq_data(v->irq));
-		return ret > 0 ? 0 : -EOPNOTSUPP;
-	default:
+	if (source == PCILAT_SOURCE_RETRIGGER)
+		return irq_chip_retrigger_hierarchy(data) > 0 ? 0 : -EOPNOTSUPP;
 #ifdef CONFIG_GENERIC_IRQ_INJECTION
-		return irq_inject_interrupt(v->irq);
+	return irq_inject_interrupt(data->irq);
 #else
-		return -EOPNOTSUPP;
+	return -EOPNOTSUPP;
 #endif
-	}
 }
 
 /*
- * Raises one interrupt. Nothing comes between the stamp and the store, and the
- * interrupt itself only after both. Returns a negative errno if nothing was raised.
+ * Raises one interrupt. All is prepared before the stamp; after it come the
+ * stamp's own store, which the handler reads, and the write to the device. The
+ * interrupt itself only comes after both. Returns a negative errno if nothing was
+ * raised.
  */
 static int pcilat_fire(struct pcilat_worker *w, struct pcilat_vector *v)
 {
+	const u32 source = w->job->req.source;
+	void __iomem *reg = source == PCILAT_SOURCE_HARDWARE ? v->raise.reg : NULL;
+	struct irq_data *data = irq_get_irq_data(v->irq);
+	u32 value = v->raise.value, head = v->head;
+	u64 *stamp = &v->triggered[head % PCILAT_OPEN_MAX];
 	unsigned long flags;
-	int ret = -ENXIO;
+	int ret = 0;
 
 	local_irq_save(flags);
-	if (smp_processor_id() == w->runs_on) {
-		v->triggered[v->head % PCILAT_OPEN_MAX] = pcilat_clock_begin();
-		/* Pairs with pcilat_take_open(). */
-		smp_store_release(&v->head, v->head + 1);
-		ret = pcilat_raise(v, w->job->req.source);
-		if (ret)
-			pcilat_retract(v);
-	}
-	local_irq_restore(flags);
-	if (ret == -ENXIO)
+	if (smp_processor_id() != w->runs_on) {
+		local_irq_restore(flags);
 		pcilat_job_end(w->job, -ENXIO, w->runs_on, 0);
+		return -ENXIO;
+	}
+	*stamp = pcilat_clock_begin();
+	/* Pairs with pcilat_take_open(). */
+	smp_store_release(&v->head, head + 1);
+	if (reg)
+		writel(value, reg);
+	else
+		ret = pcilat_raise_by_core(data, source);
+	if (ret)
+		pcilat_cancel(v);
+	local_irq_restore(flags);
 	return ret;
 }
 
 /* Raises one, again if the core is still busy with the last one. */
-static int pcilat_fire_patiently(struct pcilat_worker *w, struct pcilat_vector *v)
+static int pcilat_fire_retry(struct pcilat_worker *w, struct pcilat_vector *v)
 {
 	u64 until = pcilat_clock() + pcilat_ns_to_ticks(w->job->req.timeout_ns);
 	int ret;
@@ -196,39 +210,37 @@ static int pcilat_fire_patiently(struct pcilat_worker *w, struct pcilat_vector *
 		ret = pcilat_fire(w, v);
 		if (ret != -EBUSY || pcilat_clock() > until || pcilat_job_stopped(w->job))
 			return ret;
-		cpu_relax();
-		cond_resched();
+		pcilat_relax();
 	}
 }
 
-/* Waits for one answer; false if it is lost or the run was stopped. */
-static bool pcilat_await(struct pcilat_worker *w, struct pcilat_vector *v,
-			 struct pcilat_answer *answer)
+/* Waits for one event; false if the interrupt is lost or the run was stopped. */
+static bool pcilat_wait_event(struct pcilat_worker *w, struct pcilat_vector *v,
+			      struct pcilat_event *event)
 {
 	u64 until = pcilat_clock() + pcilat_ns_to_ticks(w->job->req.timeout_ns);
 
-	for (;;) {
-		if (pcilat_next_answer(v, answer))
-			return true;
+	while (!pcilat_read_event(v, event)) {
+		cpu_relax();
 		if (pcilat_clock() > until || pcilat_job_stopped(w->job)) {
-			if (pcilat_retract(v))
+			if (pcilat_cancel(v))
 				return false;
-			/* It came at the last moment, and the answer is being written. */
-			while (pcilat_open_triggers(v) == 0 && !pcilat_next_answer(v, answer))
+			/* The handler took it at the last moment, and is writing its event. */
+			while (pcilat_open_triggers(v) == 0 && !pcilat_read_event(v, event))
 				cpu_relax();
 			return true;
 		}
-		cpu_relax();
 		if (need_resched())
 			cond_resched();
 	}
+	return true;
 }
 
 /* A lost interrupt may be the first sign of a lost device. */
 static void pcilat_lost(struct pcilat_worker *w, struct pcilat_slot_state *slot)
 {
-	slot->lost++;
-	if (!pcilat_look(w->job->pl))
+	slot->counts.lost++;
+	if (!pcilat_check_present(w->job->pl))
 		pcilat_job_end(w->job, -ENODEV, w->cpu, 0);
 }
 
@@ -241,21 +253,21 @@ static int pcilat_warm_up(struct pcilat_worker *w, struct pcilat_vector *v,
 {
 	u32 warmup = w->job->req.warmup, most = warmup + PCILAT_WARMUP_MORE, n;
 	bool answered = false, right = false;
-	struct pcilat_answer answer;
+	struct pcilat_event event;
 	int ret;
 
 	if (!warmup)
 		return 0;
 	for (n = 0; n < most && (n < warmup || !right) && !pcilat_job_stopped(w->job); n++) {
-		ret = pcilat_fire_patiently(w, v);
+		ret = pcilat_fire_retry(w, v);
 		if (ret)
 			return ret;
-		slot->warmup_triggers++;
-		if (!pcilat_await(w, v, &answer))
+		slot->counts.warmup_triggers++;
+		if (!pcilat_wait_event(w, v, &event))
 			continue;
-		slot->warmup_handled++;
+		slot->counts.warmup_handled++;
 		answered = true;
-		right = answer.cpu == w->cpu;
+		right = event.cpu == w->cpu;
 	}
 	if (right || pcilat_job_stopped(w->job))
 		return 0;
@@ -267,17 +279,17 @@ static int pcilat_irq_serial(struct pcilat_worker *w, struct pcilat_vector *v,
 			     struct pcilat_slot_state *slot, u64 count)
 {
 	struct pcilat_job *job = w->job;
-	struct pcilat_answer answer;
+	struct pcilat_event event;
 	u32 lost = 0;
 	int ret;
 
-	for (; count && !pcilat_worker_over(w); count--) {
-		ret = pcilat_fire_patiently(w, v);
+	for (; count && !pcilat_turn_is_over(w); count--) {
+		ret = pcilat_fire_retry(w, v);
 		if (ret)
 			return ret;
-		slot->triggers++;
-		if (pcilat_await(w, v, &answer)) {
-			pcilat_take_answer(w, v, slot, &answer);
+		slot->counts.triggers++;
+		if (pcilat_wait_event(w, v, &event)) {
+			pcilat_count_event(w, v, slot, &event);
 			lost = 0;
 		} else if (!pcilat_job_stopped(job)) {
 			pcilat_lost(w, slot);
@@ -291,20 +303,20 @@ static int pcilat_irq_serial(struct pcilat_worker *w, struct pcilat_vector *v,
 	return 0;
 }
 
-/* Takes what has come, and gives up what is too old. */
+/* Counts what has come, and cancels what is too old. */
 static void pcilat_collect(struct pcilat_worker *w, struct pcilat_vector *v,
 			   struct pcilat_slot_state *slot, u64 timeout)
 {
-	struct pcilat_answer answer;
+	struct pcilat_event event;
 	u64 oldest;
 
-	while (pcilat_next_answer(v, &answer))
-		pcilat_take_answer(w, v, slot, &answer);
+	while (pcilat_read_event(v, &event))
+		pcilat_count_event(w, v, slot, &event);
 	while (pcilat_open_triggers(v)) {
 		oldest = v->triggered[(u32)atomic_read(&v->tail) % PCILAT_OPEN_MAX];
 		if ((s64)(pcilat_clock() - oldest) <= (s64)timeout)
 			break;
-		if (pcilat_retract(v))
+		if (pcilat_cancel(v))
 			pcilat_lost(w, slot);
 	}
 }
@@ -314,17 +326,15 @@ static void pcilat_collect_until(struct pcilat_worker *w, struct pcilat_vector *
 {
 	do {
 		pcilat_collect(w, v, slot, timeout);
-		cpu_relax();
-		if (need_resched())
-			cond_resched();
-	} while ((s64)(until - pcilat_clock()) > 0 && !pcilat_worker_over(w));
+		pcilat_relax();
+	} while ((s64)(until - pcilat_clock()) > 0 && !pcilat_turn_is_over(w));
 }
 
 /*
  * At absolute times. Nothing tells which of several open triggers a handler run
- * answers, so there is never more than one: a time at which the last is still
+ * belongs to, so there is never more than one: a time at which the last is still
  * open is counted instead, and so are times that passed before this CPU came to
- * them. A slow answer thus hides nothing.
+ * them. A slow handler thus hides nothing.
  */
 static int pcilat_irq_at_rate(struct pcilat_worker *w, struct pcilat_vector *v,
 			      struct pcilat_slot_state *slot, u64 count)
@@ -335,29 +345,29 @@ static int pcilat_irq_at_rate(struct pcilat_worker *w, struct pcilat_vector *v,
 	u64 next = pcilat_clock() + interval, behind;
 	int ret = 0;
 
-	while (count && !pcilat_worker_over(w) && !ret) {
+	while (count && !pcilat_turn_is_over(w) && !ret) {
 		pcilat_collect_until(w, v, slot, timeout, next);
-		if (pcilat_worker_over(w))
+		if (pcilat_turn_is_over(w))
 			break;
 		behind = pcilat_clock() - next;
 		if ((s64)behind >= (s64)interval) {
 			u64 passed = min(div64_u64(behind, interval), count - 1);
 
-			slot->missed += passed;
+			slot->counts.missed += passed;
 			count -= passed;
 			next += passed * interval;
 			behind -= passed * interval;
 		}
 		if (pcilat_open_triggers(v)) {
-			slot->merged++;
+			slot->counts.merged++;
 		} else {
 			ret = pcilat_fire(w, v);
 			if (ret == -EBUSY) {
-				slot->missed++;
+				slot->counts.missed++;
 				ret = 0;
 			} else if (!ret) {
-				slot->triggers++;
-				slot->late += (s64)behind > (s64)interval / 2;
+				slot->counts.triggers++;
+				slot->counts.late += (s64)behind > (s64)interval / 2;
 			}
 		}
 		next += interval;
@@ -365,30 +375,29 @@ static int pcilat_irq_at_rate(struct pcilat_worker *w, struct pcilat_vector *v,
 	}
 	while (pcilat_open_triggers(v) && !pcilat_job_stopped(job)) {
 		pcilat_collect(w, v, slot, timeout);
-		cpu_relax();
-		cond_resched();
+		pcilat_relax();
 	}
 	pcilat_collect(w, v, slot, timeout);
 	return ret;
 }
 
 /* Counts handler runs without a trigger for the slot that the vector served last. */
-static void pcilat_fold_extra(struct pcilat_vector *v)
+static void pcilat_count_extra(struct pcilat_vector *v)
 {
 	u32 extra = READ_ONCE(v->extra), overrun = READ_ONCE(v->overrun);
 
 	if (v->slot) {
-		v->slot->extra += extra - v->extra_seen;
-		v->slot->samples_lost += overrun - v->overrun_seen;
-		v->slot->handled += overrun - v->overrun_seen;
+		v->slot->counts.extra += extra - v->extra_seen;
+		v->slot->counts.samples_lost += overrun - v->overrun_seen;
+		v->slot->counts.handled += overrun - v->overrun_seen;
 	}
 	v->extra_seen = extra;
 	v->overrun_seen = overrun;
 }
 
-static void pcilat_settle(const struct pcilat_job *job)
+static void pcilat_drain(const struct pcilat_job *job)
 {
-	u32 us = div_u64(min_t(u64, job->req.timeout_ns, PCILAT_SETTLE_NS), NSEC_PER_USEC);
+	u32 us = div_u64(min_t(u64, job->req.timeout_ns, PCILAT_DRAIN_NS), NSEC_PER_USEC);
 
 	usleep_range(us + 1, us + 50);
 }
@@ -396,14 +405,14 @@ static void pcilat_settle(const struct pcilat_job *job)
 static int pcilat_irq_slot(struct pcilat_worker *w, struct pcilat_vector *v,
 			   struct pcilat_slot_state *slot)
 {
-	struct pcilat_answer old;
+	struct pcilat_event old;
 	int ret;
 
-	pcilat_fold_extra(v);
+	pcilat_count_extra(v);
 	v->slot = slot;
 	while (pcilat_open_triggers(v))
-		pcilat_retract(v);
-	while (pcilat_next_answer(v, &old))
+		pcilat_cancel(v);
+	while (pcilat_read_event(v, &old))
 		;
 	if (!cpu_online(w->cpu)) {
 		pcilat_job_end(w->job, -ENXIO, w->cpu, 0);
@@ -419,8 +428,8 @@ static int pcilat_irq_slot(struct pcilat_worker *w, struct pcilat_vector *v,
 		ret = pcilat_irq_at_rate(w, v, slot, w->quota);
 	else
 		ret = pcilat_irq_serial(w, v, slot, w->quota);
-	pcilat_settle(w->job);
-	pcilat_fold_extra(v);
+	pcilat_drain(w->job);
+	pcilat_count_extra(v);
 	return ret;
 }
 
@@ -429,23 +438,27 @@ void pcilat_irq_turn(struct pcilat_worker *w)
 {
 	struct pcilat_job *job = w->job;
 	u64 begin = pcilat_clock(), end = w->deadline;
+	int ret;
 	u32 i;
 
 	for (i = 0; i < job->targets && !pcilat_job_stopped(job); i++) {
 		struct pcilat_slot_state *slot = pcilat_slot_of(w, i);
-		struct pcilat_vector *v = &job->pl->vectors[slot->index];
+		struct pcilat_vector *v = &job->pl->vectors[slot->counts.index];
 
-		if (slot->error)
+		if (slot->counts.error)
 			continue;
 		if (end)
 			w->deadline = end <= begin ? end :
 				begin + mul_u64_u64_div_u64(end - begin, i + 1, job->targets);
-		slot->error = pcilat_irq_slot(w, v, slot);
+		ret = pcilat_irq_slot(w, v, slot);
+		/* Off its CPU: that is the run's error, if it was not stopped before. */
+		if (ret != -ENXIO)
+			slot->counts.error = ret;
 	}
 }
 
 /* After the last turn: nothing at all has come, or nothing could be raised. */
-void pcilat_irq_judge(struct pcilat_job *job)
+void pcilat_irq_check_result(struct pcilat_job *job)
 {
 	int error = 0;
 	u32 i;
@@ -453,10 +466,10 @@ void pcilat_irq_judge(struct pcilat_job *job)
 	for (i = 0; i < job->nslots; i++) {
 		const struct pcilat_slot_state *slot = &job->slots[i];
 
-		if (slot->handled || slot->wrong_cpu || slot->warmup_handled)
+		if (slot->counts.handled || slot->counts.wrong_cpu || slot->counts.warmup_handled)
 			return;
 		if (!error)
-			error = slot->error ?: slot->lost ? -ETIMEDOUT : 0;
+			error = slot->counts.error ?: slot->counts.lost ? -ETIMEDOUT : 0;
 	}
 	if (error)
 		pcilat_job_end(job, error, -1, 0);
@@ -485,19 +498,19 @@ static void pcilat_hold_vector(struct pcilat_vector *v)
 	cpumask_copy(v->affinity, irq_data_get_affinity_mask(irq_get_irq_data(v->irq)));
 	irq_modify_status(v->irq, 0, IRQ_NO_BALANCING);
 	v->slot = NULL;
-	pcilat_fold_extra(v);
+	pcilat_count_extra(v);
 }
 
 static void pcilat_restore_vector(struct pcilat_vector *v)
 {
-	pcilat_fold_extra(v);
+	pcilat_count_extra(v);
 	v->slot = NULL;
 	irq_modify_status(v->irq, IRQ_NO_BALANCING, 0);
 	if (compat_irq_set_affinity(v->irq, v->affinity))
 		pci_warn(v->pl->pdev, "cannot put back the affinity of interrupt %d\n", v->irq);
 	else
 		pcilat_finish_move(v);
-	pcilat_fold_extra(v);
+	pcilat_count_extra(v);
 }
 
 int pcilat_irq_prepare(struct pcilat_job *job)
@@ -514,7 +527,7 @@ int pcilat_irq_prepare(struct pcilat_job *job)
 			return -EOPNOTSUPP;
 	}
 	for (i = 0; i < job->nslots; i++)
-		job->slots[i].irq = pl->vectors[job->slots[i].index].irq;
+		job->slots[i].counts.irq = pl->vectors[job->slots[i].counts.index].irq;
 	for (i = 0; i < job->req.nvectors; i++)
 		pcilat_hold_vector(&pl->vectors[job->vectors[i]]);
 	if (pl->trigger)
@@ -559,6 +572,8 @@ static int pcilat_irq_request(struct pcilat_device *pl, u32 granted)
 		v->pl = pl;
 		v->index = i;
 		v->irq = pci_irq_vector(pl->pdev, i);
+		if (pl->trigger && i < pl->trigger->vectors)
+			pl->trigger->prepare(pl, v);
 		if (!zalloc_cpumask_var(&v->affinity, GFP_KERNEL))
 			return -ENOMEM;
 		ret = request_irq(v->irq, pcilat_handler, flags, PCILAT_NAME, v);

@@ -45,13 +45,10 @@ static void pcilat_release_device(struct kref *ref)
 	u32 i;
 
 	pcilat_job_free(pl->job);
-	pcilat_ring_free(&pl->ring);
-	vfree(pl->iomem_text.records);
-	vfree(pl->irq_text.records);
-	vfree(pl->reg_text.records);
+	vfree(pl->ring.records);
+	for (i = 0; i < PCILAT_TEXT_KINDS; i++)
+		vfree(pl->text_ring[i].records);
 	pcilat_path_exit(pl);
-	for (i = 0; i < ARRAY_SIZE(pl->node_names); i++)
-		kfree(pl->node_names[i]);
 	kfree(pl);
 }
 
@@ -85,8 +82,8 @@ int pcilat_check_lockdown(void)
 	return security_locked_down(LOCKDOWN_PCI_ACCESS);
 }
 
-/* Asks the device for its ID. */
-bool pcilat_look(struct pcilat_device *pl)
+/* Reads the device's ID. */
+bool pcilat_check_present(struct pcilat_device *pl)
 {
 	bool present = pci_device_is_present(pl->pdev);
 
@@ -96,15 +93,14 @@ bool pcilat_look(struct pcilat_device *pl)
 
 static void pcilat_claim_bars(struct pcilat_device *pl)
 {
-	struct pci_dev *pdev = pl->pdev;
 	int bar;
 
 	for (bar = 0; bar < PCI_STD_NUM_BARS; bar++) {
-		if (!(pci_resource_flags(pdev, bar) & IORESOURCE_MEM) ||
-		    !pci_resource_len(pdev, bar))
+		if (!(pci_resource_flags(pl->pdev, bar) & IORESOURCE_MEM) ||
+		    !pci_resource_len(pl->pdev, bar))
 			continue;
-		if (pci_request_region(pdev, bar, PCILAT_NAME))
-			pci_warn(pdev, "BAR%d is in use by someone else, left alone\n", bar);
+		if (pci_request_region(pl->pdev, bar, PCILAT_NAME))
+			pci_warn(pl->pdev, "BAR%d is in use by another driver, not claimed\n", bar);
 		else
 			pl->claimed |= BIT(bar);
 	}
@@ -112,12 +108,7 @@ static void pcilat_claim_bars(struct pcilat_device *pl)
 
 static void pcilat_release_bars(struct pcilat_device *pl)
 {
-	int bar;
-
-	for (bar = 0; bar < PCI_STD_NUM_BARS; bar++) {
-		if (pl->claimed & BIT(bar))
-			pci_release_region(pl->pdev, bar);
-	}
+	pci_release_selected_regions(pl->pdev, pl->claimed);
 }
 
 static void pcilat_fill_bars(struct pcilat_device *pl)
@@ -169,23 +160,23 @@ static void pcilat_fill_info(struct pcilat_device *pl)
 	pcilat_fill_bars(pl);
 }
 
-static int pcilat_name_nodes(struct pcilat_device *pl)
+/* Registers a node of the device. @name and @path take its address. */
+int pcilat_register_node(struct pcilat_device *pl, struct miscdevice *misc,
+			 const struct file_operations *fops, const char *name, const char *path)
 {
-	static const char * const formats[] = {
-		"pcilat-%s", "pcilat/%s",
-		"pcilat-iomem-%s", "pcilatdriver/%s/iomem",
-		"pcilat-interrupt-%s", "pcilatdriver/%s/interrupt",
-		"pcilat-devreg-%s", "pcilatdriver/%s/devreg",
-	};
-	u32 i;
+	struct device *dev = &pl->pdev->dev;
 
-	static_assert(ARRAY_SIZE(formats) == sizeof(pl->node_names) / sizeof(*pl->node_names));
-	for (i = 0; i < ARRAY_SIZE(formats); i++) {
-		pl->node_names[i] = kasprintf(GFP_KERNEL, formats[i], pl->bdf);
-		if (!pl->node_names[i])
-			return -ENOMEM;
-	}
-	return 0;
+	*misc = (struct miscdevice) {
+		.minor = MISC_DYNAMIC_MINOR,
+		.name = devm_kasprintf(dev, GFP_KERNEL, name, pl->bdf),
+		.nodename = devm_kasprintf(dev, GFP_KERNEL, path, pl->bdf),
+		.fops = fops,
+		.parent = dev,
+		.mode = 0600,
+	};
+	if (!misc->name || !misc->nodename)
+		return -ENOMEM;
+	return misc_register(misc);
 }
 
 static struct pcilat_device *pcilat_new_device(struct pci_dev *pdev)
@@ -201,24 +192,15 @@ static struct pcilat_device *pcilat_new_device(struct pci_dev *pdev)
 	init_rwsem(&pl->hw);
 	mutex_init(&pl->lock);
 	pl->present = true;
-	mutex_init(&pl->ring.allocate);
-	spin_lock_init(&pl->ring.lock);
-	pl->ring.size = ring_records;
-	spin_lock_init(&pl->iomem_text.lock);
-	spin_lock_init(&pl->irq_text.lock);
-	spin_lock_init(&pl->reg_text.lock);
-	if (pcilat_name_nodes(pl)) {
-		pcilat_put(pl);
-		return NULL;
-	}
+	pcilat_ring_init(&pl->ring, ring_records, sizeof(struct pcilat_record));
 	return pl;
 }
 
 /* Ends the run under way and waits for everyone who touches the device. */
-static void pcilat_take_away(struct pcilat_device *pl)
+static void pcilat_disconnect(struct pcilat_device *pl)
 {
 	/* For the status: unbound, or removed? */
-	pcilat_look(pl);
+	pcilat_check_present(pl);
 	mutex_lock(&pl->lock);
 	WRITE_ONCE(pl->gone, true);
 	if (pl->job)
@@ -256,12 +238,12 @@ static int pcilat_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 		goto err_release_bars;
 	pcilat_fill_info(pl);
 	pci_set_drvdata(pdev, pl);
-	ret = pcilat_chardev_init(pl);
-	if (ret)
-		goto err_irq;
 	ret = pcilat_text_init(pl);
 	if (ret)
-		goto err_chardev;
+		goto err_irq;
+	ret = pcilat_chardev_init(pl);
+	if (ret)
+		goto err_text;
 	mutex_lock(&pcilat_devices_lock);
 	list_add_tail(&pl->node, &pcilat_devices);
 	mutex_unlock(&pcilat_devices_lock);
@@ -269,10 +251,10 @@ static int pcilat_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 		 pl->trigger ? pl->trigger->name : "none");
 	return 0;
 
-err_chardev:
-	pcilat_chardev_exit(pl);
-	/* Someone may have opened the node in between. */
-	pcilat_take_away(pl);
+err_text:
+	/* A command may have started a run already. */
+	pcilat_disconnect(pl);
+	pcilat_text_exit(pl);
 err_irq:
 	pcilat_irq_exit(pl);
 err_release_bars:
@@ -291,7 +273,7 @@ static void pcilat_remove(struct pci_dev *pdev)
 	mutex_lock(&pcilat_devices_lock);
 	list_del(&pl->node);
 	mutex_unlock(&pcilat_devices_lock);
-	pcilat_take_away(pl);
+	pcilat_disconnect(pl);
 	pcilat_text_exit(pl);
 	pcilat_chardev_exit(pl);
 	pcilat_irq_exit(pl);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * The run: one thread bound to each CPU, which takes samples in segments and
- * sorts them in between them; the caller hands out the turns and waits, so that
- * a signal ends the run.
+ * sorts them in between; the caller starts the turns and waits, so that a
+ * signal ends the run.
  *
  * A thread whose CPU goes offline is moved by the scheduler; it sees that before
- * its next sample and ends the run. Nothing ever waits for a thread that
- * cannot run.
+ * its next sample and ends the run. When a run is stopped, its threads may
+ * end on any CPU: a real-time task that keeps its CPU cannot hold them up.
  */
 #include <linux/cpumask.h>
 #include <linux/kthread.h>
@@ -28,7 +28,7 @@ void pcilat_job_end(struct pcilat_job *job, int error, int cpu, u64 offset)
 		WRITE_ONCE(job->stop, true);
 	}
 	spin_unlock(&job->lock);
-	wake_up_all(&job->wait);
+	wake_up(&job->wait);
 }
 
 static void pcilat_figures_free(struct pcilat_figures *f)
@@ -58,25 +58,13 @@ static bool pcilat_figures_add(struct pcilat_figures *f, u64 ticks, u64 at)
 	return true;
 }
 
-static void pcilat_store_text(struct pcilat_job *job, u32 cpu, u64 at, u64 ticks)
-{
-	struct pcilat_text_record record = {
-		.at_ns = job->start_ns + pcilat_ticks_to_ns(at),
-		.first_ns = pcilat_ticks_to_ns(ticks),
-		.cpu = cpu,
-		.where = job->req.bar,
-	};
-
-	pcilat_text_ring_write(job->text, &record);
-}
-
 /* Takes one value into a histogram and the ring. @at is a reading of the clock. */
 void pcilat_job_store(struct pcilat_job *job, u32 cpu, struct pcilat_slot_state *slot,
 		      struct pcilat_figures *f, u32 kind, u64 at, u64 ticks)
 {
 	at -= job->start;
 	if (!pcilat_figures_add(f, ticks, at)) {
-		slot->samples_lost++;
+		slot->counts.samples_lost++;
 		pcilat_job_end(job, -ENOMEM, cpu, 0);
 		return;
 	}
@@ -85,29 +73,34 @@ void pcilat_job_store(struct pcilat_job *job, u32 cpu, struct pcilat_slot_state 
 			.at = at,
 			.value = min_t(u64, ticks, U32_MAX),
 			.cpu = cpu,
-			.kind_index = kind << 14 | slot->index,
+			.kind_index = kind << 14 | slot->counts.index,
 		};
 
 		pcilat_ring_write(&job->pl->ring, &record);
 	}
-	if (job->text && kind == PCILAT_RECORD_LATENCY)
-		pcilat_store_text(job, cpu, at, ticks);
+	if (job->text && kind == PCILAT_RECORD_LATENCY) {
+		struct pcilat_text_record record = {
+			.at_ns = job->start_ns + pcilat_ticks_to_ns(at),
+			.first_ns = pcilat_ticks_to_ns(ticks),
+			.cpu = cpu,
+			.where = job->req.bar,
+		};
+
+		pcilat_ring_write(job->text, &record);
+	}
 }
 
-/* The worker has nothing more to do in this turn. */
-bool pcilat_worker_over(const struct pcilat_worker *w)
+bool pcilat_turn_is_over(const struct pcilat_worker *w)
 {
 	return pcilat_job_stopped(w->job) || (w->deadline && pcilat_clock() >= w->deadline);
 }
 
-/* Waits busily, interrupts on, and lets others run while there is time. */
+/* Waits busily, interrupts on, and lets other tasks run. */
 void pcilat_worker_wait(const struct pcilat_worker *w, u64 until)
 {
 	do {
-		cpu_relax();
-		if (need_resched())
-			cond_resched();
-	} while ((s64)(until - pcilat_clock()) > 0 && !pcilat_worker_over(w));
+		pcilat_relax();
+	} while ((s64)(until - pcilat_clock()) > 0 && !pcilat_turn_is_over(w));
 }
 
 static void pcilat_worker_fault(struct pcilat_worker *w)
@@ -117,7 +110,7 @@ static void pcilat_worker_fault(struct pcilat_worker *w)
 
 	if (job->req.kind == PCILAT_KIND_CONFIG)
 		offset = job->pl->hops[w->ones_target].offset;
-	pcilat_look(job->pl);
+	pcilat_check_present(job->pl);
 	pcilat_job_end(job, -EIO, w->cpu, offset);
 }
 
@@ -127,7 +120,7 @@ static void pcilat_calibrate(struct pcilat_worker *w)
 	u32 left = PCILAT_CALIBRATION, i;
 
 	while (left && !pcilat_job_stopped(w->job)) {
-		pcilat_calibration_segment(w, min(left, PCILAT_SEGMENT));
+		pcilat_segment(w, min(left, PCILAT_SEGMENT), PCILAT_KIND_EMPTY);
 		if (w->moved) {
 			pcilat_job_end(w->job, -ENXIO, w->cpu, 0);
 			return;
@@ -150,8 +143,8 @@ static void pcilat_access_turn(struct pcilat_worker *w)
 	struct pcilat_sample *s = NULL;
 	u32 i;
 
-	while (w->quota && !pcilat_worker_over(w)) {
-		job->segment(w, min_t(u64, most, w->quota));
+	while (w->quota && !pcilat_turn_is_over(w)) {
+		pcilat_segment(w, min_t(u64, most, w->quota), job->req.kind);
 		for (i = 0; i < w->samples; i++) {
 			struct pcilat_slot_state *slot;
 
@@ -177,8 +170,8 @@ static int pcilat_worker_main(void *data)
 	struct pcilat_job *job = w->job;
 
 	for (;;) {
-		/* Pairs with pcilat_turn_begin(): the turn's limits are seen. */
-		wait_event_idle(job->wait, smp_load_acquire(&w->turn) || kthread_should_stop());
+		/* Pairs with pcilat_turn_start(): the turn's limits are seen. */
+		wait_event_idle(w->wait, smp_load_acquire(&w->turn) || kthread_should_stop());
 		if (!READ_ONCE(w->turn))
 			return 0;
 		if (!w->calibrated)
@@ -187,13 +180,14 @@ static int pcilat_worker_main(void *data)
 			pcilat_irq_turn(w);
 		else
 			pcilat_access_turn(w);
-		/* Pairs with pcilat_turn_end(): the turn's samples are seen. */
+		/* Pairs with pcilat_turn_wait(): the turn's samples are seen. */
 		smp_store_release(&w->turn, false);
-		wake_up_all(&job->wait);
+		wake_up(&job->wait);
 	}
 }
 
-static void pcilat_turn_begin(struct pcilat_worker *w, u64 quota, u64 deadline)
+/* Wakes this worker alone: the others stay asleep while it takes samples. */
+static void pcilat_turn_start(struct pcilat_worker *w, u64 quota, u64 deadline)
 {
 	if (w->job->req.kind == PCILAT_KIND_CONFIG &&
 	    check_mul_overflow(quota, (u64)w->job->targets, &quota))
@@ -202,17 +196,26 @@ static void pcilat_turn_begin(struct pcilat_worker *w, u64 quota, u64 deadline)
 	w->deadline = deadline;
 	/* Pairs with pcilat_worker_main(). */
 	smp_store_release(&w->turn, true);
-	wake_up_all(&w->job->wait);
+	wake_up(&w->wait);
+}
+
+/* A worker that has to end may do so on any CPU. */
+static void pcilat_worker_unbind(struct pcilat_worker *w)
+{
+	set_cpus_allowed_ptr(w->task, cpu_possible_mask);
 }
 
 /* Waits for a worker's turn to end; a signal ends the run and with it the turn. */
-static void pcilat_turn_end(struct pcilat_worker *w)
+static void pcilat_turn_wait(struct pcilat_worker *w)
 {
 	struct pcilat_job *job = w->job;
 
 	/* Both pair with pcilat_worker_main(). */
-	if (wait_event_interruptible(job->wait, !smp_load_acquire(&w->turn)))
+	if (wait_event_interruptible(job->wait, !smp_load_acquire(&w->turn) ||
+				     pcilat_job_stopped(job)))
 		pcilat_job_end(job, -EINTR, -1, 0);
+	if (pcilat_job_stopped(job))
+		pcilat_worker_unbind(w);
 	/* As above. */
 	wait_event(job->wait, !smp_load_acquire(&w->turn));
 }
@@ -234,8 +237,8 @@ static void pcilat_take_turns(struct pcilat_job *job)
 		for (i = 0; i < job->req.ncpus && !pcilat_job_stopped(job); i++) {
 			if (job->deadline)
 				deadline = job->start + mul_u64_u64_div_u64(time, ++turn, turns);
-			pcilat_turn_begin(job->workers[i], quota, deadline);
-			pcilat_turn_end(job->workers[i]);
+			pcilat_turn_start(job->workers[i], quota, deadline);
+			pcilat_turn_wait(job->workers[i]);
 		}
 	}
 }
@@ -245,9 +248,9 @@ static void pcilat_all_at_once(struct pcilat_job *job)
 	u32 i;
 
 	for (i = 0; i < job->req.ncpus; i++)
-		pcilat_turn_begin(job->workers[i], job->req.count ?: U64_MAX, job->deadline);
+		pcilat_turn_start(job->workers[i], job->req.count ?: U64_MAX, job->deadline);
 	for (i = 0; i < job->req.ncpus; i++)
-		pcilat_turn_end(job->workers[i]);
+		pcilat_turn_wait(job->workers[i]);
 }
 
 static int pcilat_worker_start(struct pcilat_job *job, u32 position)
@@ -259,6 +262,7 @@ static int pcilat_worker_start(struct pcilat_job *job, u32 position)
 	if (!w)
 		return -ENOMEM;
 	job->workers[position] = w;
+	init_waitqueue_head(&w->wait);
 	w->job = job;
 	w->position = position;
 	w->cpu = job->cpus[position];
@@ -282,8 +286,10 @@ static void pcilat_workers_stop(struct pcilat_job *job)
 	for (i = 0; i < job->req.ncpus; i++) {
 		struct pcilat_worker *w = job->workers[i];
 
-		if (w && w->task)
+		if (w && w->task) {
+			pcilat_worker_unbind(w);
 			kthread_stop(w->task);
+		}
 		kvfree(w);
 	}
 	kvfree(job->workers);
@@ -319,8 +325,8 @@ void pcilat_job_free(struct pcilat_job *job)
 		pcilat_figures_free(&job->calibration[i]);
 	kvfree(job->slots);
 	kvfree(job->calibration);
-	kvfree(job->cpus);
-	kvfree(job->vectors);
+	kfree(job->cpus);
+	kfree(job->vectors);
 	kfree(job);
 }
 
@@ -350,10 +356,22 @@ static int pcilat_job_slots(struct pcilat_job *job)
 	if (!job->slots || !job->calibration)
 		return -ENOMEM;
 	for (i = 0; i < job->nslots; i++) {
+		struct pcilat_slot *counts = &job->slots[i].counts;
 		u32 target = i % job->targets;
 
-		job->slots[i].cpu = job->cpus[i / job->targets];
-		job->slots[i].index = job->vectors ? job->vectors[target] : target;
+		counts->size = sizeof(*counts);
+		counts->slot = i;
+		counts->cpu = job->cpus[i / job->targets];
+		counts->index = job->vectors ? job->vectors[target] : target;
+		counts->accesses = max(job->req.batch, 1u);
+		if (job->req.kind == PCILAT_KIND_CONFIG) {
+			const struct pcilat_hop *hop = &pl->hops[target];
+
+			counts->domain = hop->domain;
+			counts->bus = hop->bus;
+			counts->devfn = hop->devfn;
+			counts->config_offset = hop->offset;
+		}
 	}
 	return 0;
 }
@@ -373,15 +391,14 @@ static struct pcilat_job *pcilat_job_new(struct pcilat_device *pl, const struct 
 	init_waitqueue_head(&job->wait);
 	job->budget = pcilat_ns_to_ticks(PCILAT_BATCH_MAX_NS);
 	job->gap = pcilat_ns_to_ticks(req->gap_ns);
-	job->cpus = kvmalloc_array(req->ncpus, sizeof(u32), GFP_KERNEL_ACCOUNT);
+	job->cpus = kmemdup(cpus, array_size(req->ncpus, sizeof(u32)), GFP_KERNEL_ACCOUNT);
 	if (!job->cpus)
 		goto err_free;
-	memcpy(job->cpus, cpus, array_size(req->ncpus, sizeof(u32)));
 	if (req->nvectors) {
-		job->vectors = kvmalloc_array(req->nvectors, sizeof(u32), GFP_KERNEL_ACCOUNT);
+		job->vectors = kmemdup(vectors, array_size(req->nvectors, sizeof(u32)),
+				       GFP_KERNEL_ACCOUNT);
 		if (!job->vectors)
 			goto err_free;
-		memcpy(job->vectors, vectors, array_size(req->nvectors, sizeof(u32)));
 	}
 	ret = pcilat_job_slots(job);
 	if (ret)
@@ -398,35 +415,27 @@ static int pcilat_job_prepare(struct pcilat_job *job)
 {
 	struct pcilat_run *req = &job->req;
 
-	switch (req->kind) {
-	case PCILAT_KIND_CONFIG:
-		job->segment = pcilat_path_segment;
+	if (req->kind == PCILAT_KIND_CONFIG)
 		return 0;
-	case PCILAT_KIND_IRQ:
+	if (req->kind == PCILAT_KIND_IRQ)
 		return pcilat_irq_prepare(job);
-	}
 	/* All-ones that were written may be read back. */
 	if (req->kind == PCILAT_KIND_WRITE_READ && req->value == U64_MAX >> (64 - 8 * req->width))
 		req->flags |= PCILAT_RUN_ONES_OK;
-	job->segment = pcilat_mmio_segment(req->kind);
-	job->page = pcilat_map_page(job->pl, req->bar, req->offset);
-	if (!job->page)
-		return -ENOMEM;
-	job->reg = job->page + offset_in_page(req->offset);
-	return 0;
+	job->reg = pcilat_map(job->pl, req->bar, req->width, req->offset);
+	return job->reg ? 0 : -ENOMEM;
 }
 
 static void pcilat_job_finish(struct pcilat_job *job)
 {
 	if (job->req.kind == PCILAT_KIND_IRQ)
 		pcilat_irq_finish(job);
-	if (job->page)
-		iounmap(job->page);
-	job->page = NULL;
+	if (job->reg)
+		iounmap(job->reg);
 	job->reg = NULL;
 }
 
-/* From here on the results of the last run are gone, and this one can be stopped. */
+/* From here on the results of the last run are dropped, and this one can be stopped. */
 static int pcilat_job_publish(struct pcilat_job *job)
 {
 	struct pcilat_device *pl = job->pl;
@@ -449,19 +458,6 @@ static int pcilat_job_publish(struct pcilat_job *job)
 	return 0;
 }
 
-static int pcilat_job_conclude(struct pcilat_job *job)
-{
-	struct pcilat_device *pl = job->pl;
-	int ret;
-
-	mutex_lock(&pl->lock);
-	job->elapsed_ns = ktime_get_ns() - job->start_ns;
-	job->running = false;
-	ret = job->error;
-	mutex_unlock(&pl->lock);
-	return ret;
-}
-
 /* A CPU that is offline now would only be found at its turn. */
 static void pcilat_check_online(struct pcilat_job *job)
 {
@@ -478,25 +474,33 @@ static void pcilat_check_online(struct pcilat_job *job)
 
 static int pcilat_job_run(struct pcilat_job *job)
 {
+	struct pcilat_device *pl = job->pl;
+	int ret;
+
 	pcilat_check_online(job);
 	if (job->req.order == PCILAT_ORDER_CONCURRENT)
 		pcilat_all_at_once(job);
 	else
 		pcilat_take_turns(job);
 	if (job->req.kind == PCILAT_KIND_IRQ && !pcilat_job_stopped(job))
-		pcilat_irq_judge(job);
-	return pcilat_job_conclude(job);
+		pcilat_irq_check_result(job);
+	mutex_lock(&pl->lock);
+	job->elapsed_ns = ktime_get_ns() - job->start_ns;
+	job->running = false;
+	ret = job->error;
+	mutex_unlock(&pl->lock);
+	return ret;
 }
 
 static int pcilat_run_exclusive(struct pcilat_device *pl, const struct pcilat_run *req,
-				const u32 *cpus, const u32 *vectors, struct pcilat_text_ring *text)
+				const u32 *cpus, const u32 *vectors, struct pcilat_ring *text)
 {
 	struct pcilat_job *job;
 	bool published = false;
 	int ret;
 
 	if (req->flags & PCILAT_RUN_RAW) {
-		ret = pcilat_ring_allocate(&pl->ring);
+		ret = pcilat_ring_allocate(pl, &pl->ring);
 		if (ret)
 			return ret;
 	}
@@ -529,7 +533,7 @@ out_free:
  * lock. What has to do with the device is checked here.
  */
 int pcilat_run(struct pcilat_device *pl, const struct pcilat_run *req, const u32 *cpus,
-	       const u32 *vectors, struct pcilat_text_ring *text)
+	       const u32 *vectors, struct pcilat_ring *text)
 {
 	int ret;
 
@@ -544,7 +548,7 @@ int pcilat_run(struct pcilat_device *pl, const struct pcilat_run *req, const u32
 	if (req->kind <= PCILAT_KIND_WRITE_READ)
 		ret = pcilat_check_access(pl, req->bar, req->width, req->offset,
 					  req->kind != PCILAT_KIND_READ);
-	if (!ret && !pcilat_look(pl))
+	if (!ret && !pcilat_check_present(pl))
 		ret = -ENODEV;
 	if (!ret)
 		ret = pcilat_run_exclusive(pl, req, cpus, vectors, text);
@@ -564,7 +568,7 @@ u64 pcilat_job_done(const struct pcilat_job *job)
 		const struct pcilat_slot_state *slot = &job->slots[i];
 
 		if (job->req.kind == PCILAT_KIND_IRQ)
-			done += READ_ONCE(slot->triggers);
+			done += READ_ONCE(slot->counts.triggers);
 		else
 			done += READ_ONCE(slot->latency.summary.count);
 	}

@@ -12,375 +12,199 @@
 #include <linux/fs.h>
 #include <linux/kernel.h>
 #include <linux/module.h>
+#include <linux/seq_file.h>
 #include <linux/slab.h>
 #include <linux/string.h>
 #include <linux/sysfs.h>
-#include <linux/uaccess.h>
 
 #include "internal.h"
 #include "trigger.h"
 
-#define TEXT_WORDS		4	/* longest command: run BAR ITERATIONS DELAY */
+#define TEXT_NUMBERS		3	/* longest command: run BAR ITERATIONS DELAY */
 #define TEXT_ITERATIONS		1000u
 #define TEXT_DELAY_NS		200u
 #define TEXT_WARMUP		2u
 #define TEXT_TIMEOUT_NS		(100 * NSEC_PER_MSEC)
 #define TEXT_ROUNDS		10u
 #define TEXT_LINE		96	/* longest line of a record */
+#define TEXT_ALL_CPUS		U64_MAX	/* that are online */
+#define TEXT_ALL_VECTORS	U64_MAX	/* a mask */
 
-/* A command, cut at white space. */
-struct text_command {
-	char *copy;
-	char *word[TEXT_WORDS];
-	u32 words;
+/* The numbers of a command. */
+struct text_numbers {
+	u32 given;
+	u64 number[TEXT_NUMBERS];
 };
 
-static int text_command_parse(struct text_command *command, const char *buf, size_t count)
+static u64 text_number(const struct text_numbers *numbers, u32 which, u64 otherwise)
 {
-	char *rest, *word;
-
-	memset(command, 0, sizeof(*command));
-	if (memchr(buf, '\0', count))
-		return -EINVAL;
-	command->copy = kstrndup(buf, count, GFP_KERNEL);
-	if (!command->copy)
-		return -ENOMEM;
-	rest = command->copy;
-	while ((word = strsep(&rest, " \t\n"))) {
-		if (!*word)
-			continue;
-		if (command->words == TEXT_WORDS)
-			goto err_free;
-		command->word[command->words++] = word;
-	}
-	if (command->words)
-		return 0;
-err_free:
-	kfree(command->copy);
-	command->copy = NULL;
-	return -EINVAL;
+	return which < numbers->given ? numbers->number[which] : otherwise;
 }
 
-static bool text_is(const struct text_command *command, const char *name, u32 most_words)
+static bool text_is_count(u64 number)
 {
-	return !strcmp(command->word[0], name) && command->words <= most_words;
+	return number && number <= U32_MAX;
 }
 
-/* The number in a word, or what stands in *value if there is no such word. */
-static int text_number(const struct text_command *command, u32 word, unsigned int base, u64 most,
-		       u64 *value)
+/* Keeps what the nodes show of the last run. */
+static void text_note(struct pcilat_device *pl, const struct pcilat_run *run,
+		      const struct pcilat_ring *ring, int ret)
 {
-	u64 number;
-
-	if (word >= command->words)
-		return 0;
-	if (kstrtou64(command->word[word], base, &number) || number > most)
-		return -EINVAL;
-	*value = number;
-	return 0;
-}
-
-/* Every CPU that is online now. */
-static u32 *text_online_cpus(u32 *ncpus)
-{
-	u32 *cpus = kvmalloc_array(nr_cpu_ids, sizeof(*cpus), GFP_KERNEL);
-	unsigned int cpu;
-
-	*ncpus = 0;
-	if (!cpus)
-		return NULL;
-	for_each_online_cpu(cpu)
-		cpus[(*ncpus)++] = cpu;
-	return cpus;
-}
-
-static int text_allocate(struct pcilat_device *pl, struct pcilat_text_ring *ring)
-{
-	int ret;
-
-	mutex_lock(&pl->lock);
-	ret = pcilat_text_ring_allocate(ring, PCILAT_TEXT_RECORDS,
-					sizeof(struct pcilat_text_record));
-	mutex_unlock(&pl->lock);
-	return ret;
-}
-
-/* pcilat_iomem */
-
-static void text_iomem_note(struct pcilat_device *pl, const struct pcilat_run *run, int ret)
-{
-	struct pcilat_job *job;
+	bool is_iomem = run->kind == PCILAT_KIND_READ;
+	const struct pcilat_job *job;
 	u32 i;
 
 	mutex_lock(&pl->lock);
-	pl->text.bar = run->bar;
-	pl->text.iterations = run->count;
-	pl->text.ndelay_ns = run->gap_ns;
-	pl->text.errors = !!ret;
-	pl->text.completed_cpus = 0;
+	if (is_iomem) {
+		pl->text.bar = run->bar;
+		pl->text.iterations = run->count;
+		pl->text.ndelay_ns = run->gap_ns;
+		pl->text.errors = !!ret;
+		pl->text.completed_cpus = 0;
+	}
 	job = pl->job;
-	for (i = 0; job && job->text == &pl->iomem_text && i < job->nslots; i++)
-		pl->text.completed_cpus += job->slots[i].latency.summary.count == run->count;
+	for (i = 0; job && job->text == ring && i < job->nslots; i++) {
+		const struct pcilat_slot_state *slot = &job->slots[i];
+
+		if (is_iomem)
+			pl->text.completed_cpus += slot->latency.summary.count == run->count;
+		else
+			pl->text.dropped += slot->counts.lost + slot->counts.samples_lost;
+	}
 	mutex_unlock(&pl->lock);
 }
 
-static int text_iomem_run(struct pcilat_device *pl, u32 bar, u32 iterations, u32 delay_ns)
+/*
+ * Runs on one CPU or TEXT_ALL_CPUS; with vectors, on each of a mask whose bit 0 is
+ * vector @first. @run names all but the lists.
+ */
+static int text_run(struct pcilat_device *pl, struct pcilat_run *run, enum pcilat_text_kind kind,
+		    u64 only, u32 first, u64 mask)
 {
-	struct pcilat_run run = {
-		.size = sizeof(run),
-		.kind = PCILAT_KIND_READ,
-		.order = PCILAT_ORDER_SEQUENTIAL,
-		.count = iterations,
-		.gap_ns = delay_ns,
-		.batch = 1,
-		.bar = bar,
-		.width = 4,
-	};
-	u32 *cpus;
-	int ret;
-
-	ret = text_allocate(pl, &pl->iomem_text);
-	if (ret)
-		return ret;
-	cpus = text_online_cpus(&run.ncpus);
-	if (!cpus)
-		return -ENOMEM;
-	ret = pcilat_run(pl, &run, cpus, NULL, &pl->iomem_text);
-	kvfree(cpus);
-	if (ret != -EBUSY)
-		text_iomem_note(pl, &run, ret);
-	return ret;
-}
-
-static int text_iomem_command(struct pcilat_device *pl, const struct text_command *command)
-{
-	u64 bar, iterations = TEXT_ITERATIONS, delay_ns = TEXT_DELAY_NS;
-
-	if (text_is(command, "clear", 1)) {
-		pcilat_text_ring_clear(&pl->iomem_text);
-		return 0;
-	}
-	if (!text_is(command, "run", 4))
-		return -EINVAL;
-	bar = pcilat_first_bar(pl);
-	if (command->words > 1 && strcmp(command->word[1], "-1") &&
-	    text_number(command, 1, 0, PCI_STD_NUM_BARS - 1, &bar))
-		return -EINVAL;
-	if (text_number(command, 2, 0, U32_MAX, &iterations) || !iterations ||
-	    text_number(command, 3, 0, U32_MAX, &delay_ns))
-		return -EINVAL;
-	return text_iomem_run(pl, bar, iterations, delay_ns);
-}
-
-struct text_sum {
-	u64 count, sum, min, max;
-};
-
-/* One line for each CPU with samples in the buffer. */
-static int text_iomem_summary(struct pcilat_device *pl, char *buf, int at)
-{
-	struct text_sum *sums = kvcalloc(nr_cpu_ids, sizeof(*sums), GFP_KERNEL);
-	struct pcilat_text_record record;
-	u64 position = 0;
-	u32 cpu;
-
-	if (!sums)
-		return at;
-	while (pcilat_text_ring_read(&pl->iomem_text, &position, &record)) {
-		struct text_sum *sum = &sums[record.cpu];
-
-		sum->min = sum->count ? min(sum->min, record.first_ns) : record.first_ns;
-		sum->max = max(sum->max, record.first_ns);
-		sum->sum += record.first_ns;
-		sum->count++;
-		if (!(position % 4096))
-			cond_resched();
-	}
-	for (cpu = 0; cpu < nr_cpu_ids && at < PAGE_SIZE - TEXT_LINE; cpu++) {
-		struct text_sum *sum = &sums[cpu];
-		u64 average;
-
-		if (!sum->count)
-			continue;
-		average = div64_u64(sum->sum, sum->count);
-		at += sysfs_emit_at(buf, at, "%u %llu %llu.%03llu %llu.%03llu %llu.%03llu\n", cpu,
-				    sum->count, average / 1000, average % 1000,
-				    sum->min / 1000, sum->min % 1000,
-				    sum->max / 1000, sum->max % 1000);
-	}
-	kvfree(sums);
-	return at;
-}
-
-static ssize_t pcilat_iomem_show(struct device *dev, struct device_attribute *attr, char *buf)
-{
-	struct pcilat_device *pl = dev_get_drvdata(dev);
-	struct pcilat_text text;
-	u64 kept, dropped;
-	int at = 0, bar;
-
-	mutex_lock(&pl->lock);
-	text = pl->text;
-	mutex_unlock(&pl->lock);
-	pcilat_text_ring_count(&pl->iomem_text, &kept, &dropped);
-	at += sysfs_emit_at(buf, at, "IOMem Read Latency Data\n");
-	at += sysfs_emit_at(buf, at, "Last run: bar=%d iterations=%u ndelay_ns=%u "
-			    "completed_cpus=%u errors=%u\n", text.bar, text.iterations,
-			    text.ndelay_ns, text.completed_cpus, text.errors);
-	at += sysfs_emit_at(buf, at, "Available BARs:");
-	for (bar = 0; bar < PCI_STD_NUM_BARS; bar++) {
-		if (pl->info.bars[bar].flags & PCILAT_BAR_MEMORY)
-			at += sysfs_emit_at(buf, at, " %d", bar);
-	}
-	at += sysfs_emit_at(buf, at, "\nSample buffer: count=%llu capacity=%u dropped=%llu\n",
-			    kept, PCILAT_TEXT_RECORDS, dropped);
-	at += sysfs_emit_at(buf, at, "Commands: run [bar] [iterations] [ndelay_ns] | clear\n");
-	at += sysfs_emit_at(buf, at, "Summary format: cpu samples avg_us min_us max_us\n");
-	if (kept)
-		return text_iomem_summary(pl, buf, at);
-	at += sysfs_emit_at(buf, at, "No samples collected. "
-			    "Run: echo 'run [bar] [iterations] [ndelay_ns]' > pcilat_iomem\n");
-	return at;
-}
-
-/* pcilat_interrupt */
-
-static void text_irq_note(struct pcilat_device *pl)
-{
-	struct pcilat_job *job;
-	u32 i;
-
-	mutex_lock(&pl->lock);
-	job = pl->job;
-	for (i = 0; job && job->text == &pl->irq_text && i < job->nslots; i++)
-		pl->text.dropped += job->slots[i].lost + job->slots[i].samples_lost;
-	mutex_unlock(&pl->lock);
-}
-
-/* @run names source, order, count and the lengths of the lists. */
-static int text_irq_run(struct pcilat_device *pl, struct pcilat_run *run, const u32 *cpus,
-			const u32 *vectors)
-{
-	int ret;
-
-	run->size = sizeof(*run);
-	run->kind = PCILAT_KIND_IRQ;
-	run->trigger_cpu = -1;
-	run->warmup = TEXT_WARMUP;
-	run->timeout_ns = TEXT_TIMEOUT_NS;
-	ret = text_allocate(pl, &pl->irq_text);
-	if (ret)
-		return ret;
-	ret = pcilat_run(pl, run, cpus, vectors, &pl->irq_text);
-	if (ret != -EBUSY)
-		text_irq_note(pl);
-	return ret;
-}
-
-/* Every vector of a mask, on every CPU. */
-static int text_irq_all(struct pcilat_device *pl, bool matrix, u32 iterations, u64 mask)
-{
-	struct pcilat_run run = {
-		.source = PCILAT_SOURCE_RETRIGGER,
-		.order = matrix ? PCILAT_ORDER_INTERLEAVED : PCILAT_ORDER_SEQUENTIAL,
-		.rounds = matrix ? min(iterations, TEXT_ROUNDS) : 0,
-		.count = iterations,
-	};
-	u32 *cpus, *vectors, i;
+	struct pcilat_ring *ring = &pl->text_ring[kind];
+	u32 *cpus, *vectors, cpu, i;
 	int ret = -ENOMEM;
 
-	vectors = kvmalloc_array(pl->info.vectors, sizeof(*vectors), GFP_KERNEL);
-	cpus = text_online_cpus(&run.ncpus);
-	if (cpus && vectors) {
-		for (i = 0; i < pl->info.vectors; i++) {
-			if (i >= 64 ? mask == U64_MAX : mask & BIT_ULL(i))
-				vectors[run.nvectors++] = i;
-		}
-		ret = text_irq_run(pl, &run, cpus, vectors);
+	cpus = kvmalloc_array(nr_cpu_ids, sizeof(*cpus), GFP_KERNEL);
+	vectors = kvmalloc_array(pl->info.vectors + 1, sizeof(*vectors), GFP_KERNEL);
+	if (!cpus || !vectors)
+		goto out;
+	for_each_online_cpu(cpu) {
+		if (only == TEXT_ALL_CPUS || cpu == only)
+			cpus[run->ncpus++] = cpu;
 	}
+	for (i = 0; first + i < pl->info.vectors; i++) {
+		if (mask == TEXT_ALL_VECTORS || (i < 64 && mask & BIT_ULL(i)))
+			vectors[run->nvectors++] = first + i;
+	}
+	run->size = sizeof(*run);
+	ret = run->ncpus ? pcilat_ring_allocate(pl, ring) : -ENXIO;
+	if (!ret) {
+		ret = pcilat_run(pl, run, cpus, vectors, ring);
+		if (ret != -EBUSY)
+			text_note(pl, run, ring, ret);
+	}
+out:
 	kvfree(cpus);
 	kvfree(vectors);
 	return ret;
 }
 
-static int text_irq_loop_command(struct pcilat_device *pl, const struct text_command *command,
-				 bool matrix)
+/* pcilat_iomem: run [bar] [iterations] [ndelay_ns] */
+static int text_iomem_run(struct pcilat_device *pl, const struct text_numbers *numbers)
 {
-	u64 iterations = READ_ONCE(pl->text.batch), mask = U64_MAX;
+	u64 bar = text_number(numbers, 0, U64_MAX);
+	u64 iterations = text_number(numbers, 1, TEXT_ITERATIONS);
+	u64 delay_ns = text_number(numbers, 2, TEXT_DELAY_NS);
+	struct pcilat_run run = {
+		.kind = PCILAT_KIND_READ,
+		.order = PCILAT_ORDER_SEQUENTIAL,
+		.count = iterations,
+		.gap_ns = delay_ns,
+		.batch = 1,
+		.bar = bar == U64_MAX ? pcilat_first_bar(pl) : bar,
+		.width = 4,
+	};
 
-	if (text_number(command, 1, 0, U32_MAX, &iterations) || !iterations ||
-	    text_number(command, 2, 16, U64_MAX, &mask) || !mask)
+	if ((bar != U64_MAX && bar >= PCI_STD_NUM_BARS) || !text_is_count(iterations) ||
+	    delay_ns > U32_MAX)
+		return -EINVAL;
+	return text_run(pl, &run, PCILAT_TEXT_IOMEM, TEXT_ALL_CPUS, 0, 0);
+}
+
+/* @run names order, rounds and count. */
+static int text_irq_run(struct pcilat_device *pl, struct pcilat_run *run, u32 source, u64 cpu,
+			u32 first, u64 mask)
+{
+	run->kind = PCILAT_KIND_IRQ;
+	run->source = source;
+	run->trigger_cpu = -1;
+	run->warmup = TEXT_WARMUP;
+	run->timeout_ns = TEXT_TIMEOUT_NS;
+	return text_run(pl, run, PCILAT_TEXT_INTERRUPT, cpu, first, mask);
+}
+
+/* swmatrix, swloop [iters] [irq_mask_hex]: every vector of a mask, on every CPU. */
+static int text_irq_all(struct pcilat_device *pl, const struct text_numbers *numbers, bool matrix)
+{
+	u64 iterations = text_number(numbers, 0, READ_ONCE(pl->text.batch));
+	u64 mask = text_number(numbers, 1, TEXT_ALL_VECTORS);
+	struct pcilat_run run = {
+		.order = matrix ? PCILAT_ORDER_INTERLEAVED : PCILAT_ORDER_SEQUENTIAL,
+		.rounds = matrix ? min_t(u64, iterations, TEXT_ROUNDS) : 0,
+		.count = iterations,
+	};
+
+	if (!text_is_count(iterations) || !mask)
 		return -EINVAL;
 	if (!pl->info.vectors)
 		return -EOPNOTSUPP;
-	if (command->words > 2 && pl->info.vectors < 64 && mask >> pl->info.vectors)
+	if (numbers->given > 1 && pl->info.vectors < 64 && mask >> pl->info.vectors)
 		return -EINVAL;
-	return text_irq_all(pl, matrix, iterations, mask);
+	return text_irq_run(pl, &run, PCILAT_SOURCE_RETRIGGER, TEXT_ALL_CPUS, 0, mask);
 }
 
-/* A vector's number or, if there are not so many, a Linux interrupt's. */
-static int text_irq_find(const struct pcilat_device *pl, u64 number, u32 *vector)
+static int text_irq_matrix(struct pcilat_device *pl, const struct text_numbers *numbers)
 {
-	u32 i;
-
-	if (number < pl->info.vectors) {
-		*vector = number;
-		return 0;
-	}
-	for (i = 0; i < pl->info.vectors; i++) {
-		if (pl->vectors[i].irq == number) {
-			*vector = i;
-			return 0;
-		}
-	}
-	return -EINVAL;
+	return text_irq_all(pl, numbers, true);
 }
 
-static int text_irq_one_command(struct pcilat_device *pl, const struct text_command *command)
+static int text_irq_loop(struct pcilat_device *pl, const struct text_numbers *numbers)
 {
-	struct pcilat_run run = {
-		.source = PCILAT_SOURCE_RETRIGGER,
-		.order = PCILAT_ORDER_SEQUENTIAL,
-		.count = 1,
-		.ncpus = 1,
-		.nvectors = 1,
-	};
-	u64 cpu = raw_smp_processor_id(), number = 0;
-	u32 cpus[1], vectors[1];
+	return text_irq_all(pl, numbers, false);
+}
 
-	if (text_number(command, 1, 0, U32_MAX, &cpu) ||
-	    text_number(command, 2, 0, U32_MAX, &number))
+/* swtrigger [cpu] [irq|vector_index]: a Linux interrupt if there are not so many vectors. */
+static int text_irq_one(struct pcilat_device *pl, const struct text_numbers *numbers)
+{
+	struct pcilat_run run = { .order = PCILAT_ORDER_SEQUENTIAL, .count = 1 };
+	u64 cpu = text_number(numbers, 0, raw_smp_processor_id());
+	u64 vector = text_number(numbers, 1, 0), i;
+
+	if (cpu > U32_MAX || vector > U32_MAX)
 		return -EINVAL;
 	if (!pl->info.vectors)
 		return -EOPNOTSUPP;
 	if (cpu >= nr_cpu_ids || !cpu_online(cpu))
 		return -ENXIO;
-	if (text_irq_find(pl, number, &vectors[0]))
+	for (i = 0; vector >= pl->info.vectors && i < pl->info.vectors; i++) {
+		if (pl->vectors[i].irq == vector)
+			vector = i;
+	}
+	if (vector >= pl->info.vectors)
 		return -EINVAL;
-	cpus[0] = cpu;
-	return text_irq_run(pl, &run, cpus, vectors);
+	return text_irq_run(pl, &run, PCILAT_SOURCE_RETRIGGER, cpu, vector, 1);
 }
 
-/* One hardware interrupt on every vector that the device can be made to send. */
-static int text_irq_trigger(struct pcilat_device *pl)
+/* trigger: one hardware interrupt on every vector that the device can be made to send. */
+static int text_irq_trigger(struct pcilat_device *pl, const struct text_numbers *numbers)
 {
-	struct pcilat_run run = {
-		.source = PCILAT_SOURCE_HARDWARE,
-		.order = PCILAT_ORDER_SEQUENTIAL,
-		.count = 1,
-		.ncpus = 1,
-	};
-	u32 cpus[1] = { raw_smp_processor_id() };
-	u32 vectors[32];
+	struct pcilat_run run = { .order = PCILAT_ORDER_SEQUENTIAL, .count = 1 };
 
 	if (!(pl->sources & BIT(PCILAT_SOURCE_HARDWARE)))
 		return -EOPNOTSUPP;
-	while (run.nvectors < ARRAY_SIZE(vectors) && run.nvectors < pl->info.vectors &&
-	       run.nvectors < pl->trigger->vectors) {
-		vectors[run.nvectors] = run.nvectors;
-		run.nvectors++;
-	}
-	return text_irq_run(pl, &run, cpus, vectors);
+	return text_irq_run(pl, &run, PCILAT_SOURCE_HARDWARE, raw_smp_processor_id(), 0,
+			    GENMASK_ULL(pl->trigger->vectors - 1, 0));
 }
 
 static int text_irq_enable(struct pcilat_device *pl, bool on)
@@ -405,180 +229,107 @@ static int text_irq_enable(struct pcilat_device *pl, bool on)
 	return ret;
 }
 
-static int text_irq_command(struct pcilat_device *pl, const struct text_command *command)
+static int text_irq_on(struct pcilat_device *pl, const struct text_numbers *numbers)
 {
-	u64 batch = TEXT_ITERATIONS;
+	return text_irq_enable(pl, true);
+}
 
-	if (text_is(command, "1", 1))
-		return text_irq_enable(pl, true);
-	if (text_is(command, "0", 1))
-		return text_irq_enable(pl, false);
-	if (text_is(command, "trigger", 1))
-		return text_irq_trigger(pl);
-	if (text_is(command, "swtrigger", 3))
-		return text_irq_one_command(pl, command);
-	if (text_is(command, "swmatrix", 3))
-		return text_irq_loop_command(pl, command, true);
-	if (text_is(command, "swloop", 3))
-		return text_irq_loop_command(pl, command, false);
-	if (text_is(command, "iterations", 2)) {
-		if (text_number(command, 1, 0, U32_MAX, &batch) || !batch)
-			return -EINVAL;
-		WRITE_ONCE(pl->text.batch, batch);
-		return 0;
-	}
-	if (!text_is(command, "clear", 1))
+static int text_irq_off(struct pcilat_device *pl, const struct text_numbers *numbers)
+{
+	return text_irq_enable(pl, false);
+}
+
+static int text_irq_iterations(struct pcilat_device *pl, const struct text_numbers *numbers)
+{
+	u64 batch = text_number(numbers, 0, TEXT_ITERATIONS);
+
+	if (!text_is_count(batch))
 		return -EINVAL;
-	pcilat_text_ring_clear(&pl->irq_text);
-	mutex_lock(&pl->lock);
-	pl->text.dropped = 0;
-	mutex_unlock(&pl->lock);
+	WRITE_ONCE(pl->text.batch, batch);
 	return 0;
 }
 
-/* Lines of the newest records, as many as fit. */
-static int text_newest(const struct pcilat_text_node *node, void *record, char *buf, int at)
-{
-	u64 position = pcilat_text_ring_newest(node->ring, (PAGE_SIZE - 1 - at) / TEXT_LINE);
+static const struct text_verb {
+	enum pcilat_text_kind kind;
+	const char *name;
+	u32 most;		/* numbers that may follow */
+	u32 hex;		/* bit n: number n is hexadecimal */
+	int (*run)(struct pcilat_device *pl, const struct text_numbers *numbers);
+} text_verbs[] = {
+	{ PCILAT_TEXT_IOMEM, "run", 3, 0, text_iomem_run },
+	{ PCILAT_TEXT_INTERRUPT, "1", 0, 0, text_irq_on },
+	{ PCILAT_TEXT_INTERRUPT, "0", 0, 0, text_irq_off },
+	{ PCILAT_TEXT_INTERRUPT, "trigger", 0, 0, text_irq_trigger },
+	{ PCILAT_TEXT_INTERRUPT, "swtrigger", 2, 0, text_irq_one },
+	{ PCILAT_TEXT_INTERRUPT, "swmatrix", 2, BIT(1), text_irq_matrix },
+	{ PCILAT_TEXT_INTERRUPT, "swloop", 2, BIT(1), text_irq_loop },
+	{ PCILAT_TEXT_INTERRUPT, "iterations", 1, 0, text_irq_iterations },
+};
 
-	while (at < PAGE_SIZE - TEXT_LINE && pcilat_text_ring_read(node->ring, &position, record))
-		at += node->print(buf + at, PAGE_SIZE - at, record);
-	return at;
-}
-
-static ssize_t pcilat_interrupt_show(struct device *dev, struct device_attribute *attr, char *buf)
+static int text_verb_run(struct pcilat_device *pl, const struct text_verb *verb, u32 words,
+			 char **word)
 {
-	struct pcilat_device *pl = dev_get_drvdata(dev);
-	struct pcilat_text_record record;
-	u64 kept, dropped;
-	int at = 0;
+	struct text_numbers numbers = { .given = words };
 	u32 i;
 
-	pcilat_text_ring_count(&pl->irq_text, &kept, &dropped);
-	at += sysfs_emit_at(buf, at, "Interrupt Latency Data (%llu samples)\n", kept);
-	at += sysfs_emit_at(buf, at, "Enabled: %d\n", READ_ONCE(pl->irq_enabled));
-	at += sysfs_emit_at(buf, at, "Batch iterations: %u\n", READ_ONCE(pl->text.batch));
-	at += sysfs_emit_at(buf, at, "Dropped trigger timestamps: %llu\n",
-			    READ_ONCE(pl->text.dropped));
-	at += sysfs_emit_at(buf, at, "Vectors: %u | IRQs:", pl->info.vectors);
-	for (i = 0; i < pl->info.vectors && at < PAGE_SIZE / 2; i++)
-		at += sysfs_emit_at(buf, at, " %d", pl->vectors[i].irq);
-	at += sysfs_emit_at(buf, at, "\nSet CPU affinity: "
-			    "echo <cpu> > /proc/irq/<IRQ>/smp_affinity_list\n");
-	at += sysfs_emit_at(buf, at, "Commands: 1 | 0 | trigger | "
-			    "swtrigger [cpu] [irq|vector_index] | "
-			    "swmatrix [iters] [irq_mask_hex] | swloop [iters] [irq_mask_hex] | "
-			    "iterations [n] | clear\n");
-	at += sysfs_emit_at(buf, at, "Format: handler_entry_ns trigger_to_handler_ns "
-			    "entry_to_ack_ns cpu irq\n");
-	if (kept)
-		return text_newest(&pl->text_node[1], &record, buf, at);
-	at += sysfs_emit_at(buf, at, "No samples collected yet\n");
-	return at;
-}
-
-/* pcilat_devreg */
-
-/* [bar:]offset[/width] */
-static int text_reg_parse(char *word, struct pcilat_reg *reg)
-{
-	char *offset = word, *colon = strchr(word, ':'), *slash;
-
-	if (colon) {
-		*colon = '\0';
-		offset = colon + 1;
-		if (kstrtou32(word, 0, &reg->bar))
+	if (words > verb->most)
+		return -EINVAL;
+	for (i = 0; i < words; i++) {
+		/* A BAR of -1 is the first one. */
+		if (verb->run == text_iomem_run && !i && !strcmp(word[i], "-1"))
+			numbers.number[i] = U64_MAX;
+		else if (kstrtou64(word[i], verb->hex & BIT(i) ? 16 : 0, &numbers.number[i]))
 			return -EINVAL;
 	}
-	slash = strchr(offset, '/');
-	if (slash) {
-		*slash = '\0';
-		if (kstrtou32(slash + 1, 0, &reg->width))
-			return -EINVAL;
-	}
-	return kstrtou64(offset, 0, &reg->offset) ? -EINVAL : 0;
+	return verb->run(pl, &numbers);
 }
 
-static int text_reg_command(struct pcilat_device *pl, const struct text_command *command)
+/* pcilat_devreg: [bar:]offset[/width] [value] */
+static int text_devreg(struct pcilat_device *pl, u32 words, char **word)
 {
 	struct pcilat_reg reg = {
 		.size = sizeof(reg),
 		.bar = pcilat_first_bar(pl),
 		.width = 4,
-		.write = command->words == 2,
+		.write = words == 2,
 	};
+	char *width = word[0], *offset, *bar = NULL;
 
-	if (text_is(command, "clear", 1)) {
-		pcilat_text_ring_clear(&pl->reg_text);
-		return 0;
-	}
-	if (command->words > 2 || text_reg_parse(command->word[0], &reg) ||
-	    text_number(command, 1, 0, U64_MAX, &reg.value))
+	if (strchr(width, ':'))
+		bar = strsep(&width, ":");
+	offset = strsep(&width, "/");
+	if (words > 2 || (bar && kstrtou32(bar, 0, &reg.bar)) ||
+	    kstrtou64(offset, 0, &reg.offset) || (width && kstrtou32(width, 0, &reg.width)) ||
+	    (words == 2 && kstrtou64(word[1], 0, &reg.value)))
 		return -EINVAL;
 	return pcilat_reg(pl, &reg);
 }
 
-static ssize_t pcilat_devreg_show(struct device *dev, struct device_attribute *attr, char *buf)
+static int text_command(struct pcilat_device *pl, enum pcilat_text_kind kind, u32 words,
+			char **word)
 {
-	struct pcilat_device *pl = dev_get_drvdata(dev);
-	struct pcilat_reg_record record;
-	u64 kept, dropped;
-	int at = 0;
+	u32 i;
 
-	pcilat_text_ring_count(&pl->reg_text, &kept, &dropped);
-	at += sysfs_emit_at(buf, at, "DevReg log (%llu entries; "
-			    "full history via /dev/pcilatdriver/%s/devreg):\n", kept, pl->bdf);
-	return text_newest(&pl->text_node[2], &record, buf, at);
+	if (!words)
+		return -EINVAL;
+	if (words == 1 && !strcmp(word[0], "clear")) {
+		pcilat_ring_clear(&pl->text_ring[kind]);
+		mutex_lock(&pl->lock);
+		if (kind == PCILAT_TEXT_INTERRUPT)
+			pl->text.dropped = 0;
+		mutex_unlock(&pl->lock);
+		return 0;
+	}
+	if (kind == PCILAT_TEXT_DEVREG)
+		return text_devreg(pl, words, word);
+	for (i = 0; i < ARRAY_SIZE(text_verbs); i++) {
+		if (text_verbs[i].kind == kind && !strcmp(word[0], text_verbs[i].name))
+			return text_verb_run(pl, &text_verbs[i], words - 1, word + 1);
+	}
+	return -EINVAL;
 }
 
-/* The same way in for all three: who may, what it says, and what comes of it. */
-static ssize_t text_store(struct device *dev, const char *buf, size_t count,
-			  int (*run)(struct pcilat_device *, const struct text_command *))
-{
-	struct text_command command;
-	int ret;
-
-	if (!capable(CAP_SYS_RAWIO))
-		return -EPERM;
-	ret = text_command_parse(&command, buf, count);
-	if (ret)
-		return ret;
-	ret = run(dev_get_drvdata(dev), &command);
-	kfree(command.copy);
-	return ret ?: count;
-}
-
-static ssize_t pcilat_iomem_store(struct device *dev, struct device_attribute *attr,
-				  const char *buf, size_t count)
-{
-	return text_store(dev, buf, count, text_iomem_command);
-}
-
-static ssize_t pcilat_interrupt_store(struct device *dev, struct device_attribute *attr,
-				      const char *buf, size_t count)
-{
-	return text_store(dev, buf, count, text_irq_command);
-}
-
-static ssize_t pcilat_devreg_store(struct device *dev, struct device_attribute *attr,
-				   const char *buf, size_t count)
-{
-	return text_store(dev, buf, count, text_reg_command);
-}
-
-static DEVICE_ATTR_ADMIN_RW(pcilat_iomem);
-static DEVICE_ATTR_ADMIN_RW(pcilat_interrupt);
-static DEVICE_ATTR_ADMIN_RW(pcilat_devreg);
-
-static struct attribute *text_attrs[] = {
-	&dev_attr_pcilat_iomem.attr,
-	&dev_attr_pcilat_interrupt.attr,
-	&dev_attr_pcilat_devreg.attr,
-	NULL
-};
-ATTRIBUTE_GROUPS(text);
-
-/* The nodes with all records. */
+/* The records as lines. */
 
 static int text_print_iomem(char *to, size_t size, const void *data)
 {
@@ -615,14 +366,232 @@ union text_any_record {
 	struct pcilat_reg_record reg;
 };
 
-/* One open file: where it is, and the rest of a line that did not fit. */
+static const struct {
+	const char *name;
+	const char *path;
+	u32 record_size;
+	int (*print)(char *to, size_t size, const void *record);
+} text_kinds[PCILAT_TEXT_KINDS] = {
+	[PCILAT_TEXT_IOMEM] = {
+		"pcilat-iomem-%s", "pcilatdriver/%s/iomem",
+		sizeof(struct pcilat_text_record), text_print_iomem
+	},
+	[PCILAT_TEXT_INTERRUPT] = {
+		"pcilat-interrupt-%s", "pcilatdriver/%s/interrupt",
+		sizeof(struct pcilat_text_record), text_print_irq
+	},
+	[PCILAT_TEXT_DEVREG] = {
+		"pcilat-devreg-%s", "pcilatdriver/%s/devreg",
+		sizeof(struct pcilat_reg_record), text_print_reg
+	},
+};
+
+/* What the nodes in /sys show. */
+
+struct text_sum {
+	u64 count, sum, min, max;
+};
+
+/* One line for each CPU with samples in the buffer. */
+static int text_show_cpus(struct pcilat_device *pl, char *buf, int at)
+{
+	struct text_sum *sums = kvcalloc(nr_cpu_ids, sizeof(*sums), GFP_KERNEL);
+	struct pcilat_text_record record;
+	u64 position, average;
+	u32 cpu;
+
+	if (!sums)
+		return at;
+	for (position = 0; pcilat_ring_copy(&pl->text_ring[PCILAT_TEXT_IOMEM], &position, &record);
+	     position++) {
+		struct text_sum *sum = &sums[record.cpu];
+
+		sum->min = sum->count ? min(sum->min, record.first_ns) : record.first_ns;
+		sum->max = max(sum->max, record.first_ns);
+		sum->sum += record.first_ns;
+		sum->count++;
+		if (!(position % 4096))
+			cond_resched();
+	}
+	for (cpu = 0; cpu < nr_cpu_ids && at < PAGE_SIZE - TEXT_LINE; cpu++) {
+		struct text_sum *sum = &sums[cpu];
+
+		if (!sum->count)
+			continue;
+		average = div64_u64(sum->sum, sum->count);
+		at += sysfs_emit_at(buf, at, "%u %llu %llu.%03llu %llu.%03llu %llu.%03llu\n", cpu,
+				    sum->count, average / 1000, average % 1000,
+				    sum->min / 1000, sum->min % 1000,
+				    sum->max / 1000, sum->max % 1000);
+	}
+	kvfree(sums);
+	return at;
+}
+
+/* Lines of the newest records, as many as fit. */
+static int text_show_newest(struct pcilat_device *pl, enum pcilat_text_kind kind, char *buf, int at)
+{
+	struct pcilat_ring *ring = &pl->text_ring[kind];
+	union text_any_record record;
+	u64 position = pcilat_ring_newest(ring, (PAGE_SIZE - 1 - at) / TEXT_LINE);
+
+	for (; at < PAGE_SIZE - TEXT_LINE && pcilat_ring_copy(ring, &position, &record); position++)
+		at += text_kinds[kind].print(buf + at, PAGE_SIZE - at, &record);
+	return at;
+}
+
+static int text_show_iomem(struct pcilat_device *pl, char *buf, u64 kept, u64 lost)
+{
+	struct pcilat_text text;
+	int at, bar;
+
+	mutex_lock(&pl->lock);
+	text = pl->text;
+	mutex_unlock(&pl->lock);
+	at = sysfs_emit(buf, "IOMem Read Latency Data\n"
+			"Last run: bar=%d iterations=%u ndelay_ns=%u completed_cpus=%u errors=%u\n"
+			"Available BARs:", text.bar, text.iterations, text.ndelay_ns,
+			text.completed_cpus, text.errors);
+	for (bar = 0; bar < PCI_STD_NUM_BARS; bar++) {
+		if (pl->info.bars[bar].flags & PCILAT_BAR_MEMORY)
+			at += sysfs_emit_at(buf, at, " %d", bar);
+	}
+	at += sysfs_emit_at(buf, at, "\nSample buffer: count=%llu capacity=%u dropped=%llu\n"
+			    "Commands: run [bar] [iterations] [ndelay_ns] | clear\n"
+			    "Summary format: cpu samples avg_us min_us max_us\n",
+			    kept, PCILAT_TEXT_RECORDS, lost);
+	if (kept)
+		return text_show_cpus(pl, buf, at);
+	return at + sysfs_emit_at(buf, at, "No samples collected. Run: "
+				  "echo 'run [bar] [iterations] [ndelay_ns]' > pcilat_iomem\n");
+}
+
+static int text_show_interrupt(struct pcilat_device *pl, char *buf, u64 kept)
+{
+	int at;
+	u32 i;
+
+	at = sysfs_emit(buf, "Interrupt Latency Data (%llu samples)\nEnabled: %d\n"
+			"Batch iterations: %u\nDropped trigger timestamps: %llu\n"
+			"Vectors: %u | IRQs:", kept, READ_ONCE(pl->irq_enabled),
+			READ_ONCE(pl->text.batch), READ_ONCE(pl->text.dropped), pl->info.vectors);
+	for (i = 0; i < pl->info.vectors && at < PAGE_SIZE / 2; i++)
+		at += sysfs_emit_at(buf, at, " %d", pl->vectors[i].irq);
+	at += sysfs_emit_at(buf, at, "\nSet CPU affinity: "
+			    "echo <cpu> > /proc/irq/<IRQ>/smp_affinity_list\n"
+			    "Commands: 1 | 0 | trigger | swtrigger [cpu] [irq|vector_index] | "
+			    "swmatrix [iters] [irq_mask_hex] | swloop [iters] [irq_mask_hex] | "
+			    "iterations [n] | clear\n"
+			    "Format: handler_entry_ns trigger_to_handler_ns entry_to_ack_ns cpu irq\n");
+	if (kept)
+		return text_show_newest(pl, PCILAT_TEXT_INTERRUPT, buf, at);
+	return at + sysfs_emit_at(buf, at, "No samples collected yet\n");
+}
+
+static int text_show_devreg(struct pcilat_device *pl, char *buf, u64 kept)
+{
+	int at = sysfs_emit(buf, "DevReg log (%llu entries; "
+			    "full history via /dev/pcilatdriver/%s/devreg):\n", kept, pl->bdf);
+
+	return text_show_newest(pl, PCILAT_TEXT_DEVREG, buf, at);
+}
+
+static ssize_t text_show(struct device *dev, struct device_attribute *attr, char *buf);
+static ssize_t text_store(struct device *dev, struct device_attribute *attr, const char *buf,
+			  size_t count);
+
+static struct device_attribute text_attributes[PCILAT_TEXT_KINDS] = {
+	[PCILAT_TEXT_IOMEM] = __ATTR(pcilat_iomem, 0600, text_show, text_store),
+	[PCILAT_TEXT_INTERRUPT] = __ATTR(pcilat_interrupt, 0600, text_show, text_store),
+	[PCILAT_TEXT_DEVREG] = __ATTR(pcilat_devreg, 0600, text_show, text_store),
+};
+
+static ssize_t text_show(struct device *dev, struct device_attribute *attr, char *buf)
+{
+	struct pcilat_device *pl = dev_get_drvdata(dev);
+	u64 kept, lost;
+
+	kept = pcilat_ring_count(&pl->text_ring[attr - text_attributes], &lost);
+	switch (attr - text_attributes) {
+	case PCILAT_TEXT_IOMEM:
+		return text_show_iomem(pl, buf, kept, lost);
+	case PCILAT_TEXT_INTERRUPT:
+		return text_show_interrupt(pl, buf, kept);
+	default:
+		return text_show_devreg(pl, buf, kept);
+	}
+}
+
+static ssize_t text_store(struct device *dev, struct device_attribute *attr, const char *buf,
+			  size_t count)
+{
+	int ret, words;
+	char **word;
+
+	if (!capable(CAP_SYS_RAWIO))
+		return -EPERM;
+	if (memchr(buf, '\0', count))
+		return -EINVAL;
+	word = argv_split(GFP_KERNEL, buf, &words);
+	if (!word)
+		return -ENOMEM;
+	ret = text_command(dev_get_drvdata(dev), attr - text_attributes, words, word);
+	argv_free(word);
+	return ret ?: count;
+}
+
+static struct attribute *text_attrs[] = {
+	&text_attributes[PCILAT_TEXT_IOMEM].attr,
+	&text_attributes[PCILAT_TEXT_INTERRUPT].attr,
+	&text_attributes[PCILAT_TEXT_DEVREG].attr,
+	NULL
+};
+ATTRIBUTE_GROUPS(text);
+
+/* The nodes with all records. */
+
 struct text_reader {
 	struct pcilat_text_node *node;
-	struct mutex lock;		/* all below */
-	u64 position;
-	u32 length;
-	u32 done;
+	union text_any_record record;
+};
+
+static void *text_start(struct seq_file *seq, loff_t *pos)
+{
+	struct text_reader *reader = seq->private;
+	u64 position = *pos;
+	bool found;
+
+	found = pcilat_ring_copy(&reader->node->pl->text_ring[reader->node->kind], &position,
+				 &reader->record);
+	*pos = position;
+	return found ? &reader->record : NULL;
+}
+
+static void *text_next(struct seq_file *seq, void *record, loff_t *pos)
+{
+	++*pos;
+	return text_start(seq, pos);
+}
+
+static void text_stop(struct seq_file *seq, void *record)
+{
+}
+
+static int text_show_record(struct seq_file *seq, void *record)
+{
+	struct text_reader *reader = seq->private;
 	char line[TEXT_LINE];
+
+	text_kinds[reader->node->kind].print(line, sizeof(line), record);
+	seq_puts(seq, line);
+	return 0;
+}
+
+static const struct seq_operations text_seq_ops = {
+	.start = text_start,
+	.next = text_next,
+	.stop = text_stop,
+	.show = text_show_record,
 };
 
 static int text_open(struct inode *inode, struct file *file)
@@ -633,127 +602,72 @@ static int text_open(struct inode *inode, struct file *file)
 
 	if (!capable(CAP_SYS_RAWIO))
 		return -EPERM;
-	reader = kzalloc(sizeof(*reader), GFP_KERNEL);
-	if (!reader)
-		return -ENOMEM;
-	if (!pcilat_get(node->pl)) {
-		kfree(reader);
+	if (!pcilat_get(node->pl))
 		return -ENODEV;
+	/* For the seq_file. */
+	file->private_data = NULL;
+	reader = __seq_open_private(file, &text_seq_ops, sizeof(*reader));
+	if (!reader) {
+		pcilat_put(node->pl);
+		return -ENOMEM;
 	}
-	mutex_init(&reader->lock);
 	reader->node = node;
-	file->private_data = reader;
 	return nonseekable_open(inode, file);
 }
 
 static int text_release(struct inode *inode, struct file *file)
 {
-	struct text_reader *reader = file->private_data;
+	struct seq_file *seq = file->private_data;
+	struct text_reader *reader = seq->private;
+	struct pcilat_device *pl = reader->node->pl;
 
-	pcilat_put(reader->node->pl);
-	kfree(reader);
+	seq_release_private(inode, file);
+	pcilat_put(pl);
 	return 0;
-}
-
-/* Makes the next line; false at the end. */
-static bool text_next_line(struct text_reader *reader)
-{
-	union text_any_record record;
-
-	if (!pcilat_text_ring_read(reader->node->ring, &reader->position, &record))
-		return false;
-	reader->length = reader->node->print(reader->line, sizeof(reader->line), &record);
-	reader->done = 0;
-	return true;
-}
-
-static ssize_t text_read(struct file *file, char __user *to, size_t size, loff_t *pos)
-{
-	struct text_reader *reader = file->private_data;
-	size_t done = 0, bytes;
-
-	if (mutex_lock_interruptible(&reader->lock))
-		return -ERESTARTSYS;
-	while (done < size && !signal_pending(current)) {
-		if (reader->done == reader->length && !text_next_line(reader))
-			break;
-		bytes = min_t(size_t, size - done, reader->length - reader->done);
-		if (copy_to_user(to + done, reader->line + reader->done, bytes)) {
-			mutex_unlock(&reader->lock);
-			return -EFAULT;
-		}
-		reader->done += bytes;
-		done += bytes;
-		cond_resched();
-	}
-	mutex_unlock(&reader->lock);
-	/* 0 would be the end. */
-	if (!done && size && signal_pending(current))
-		return -ERESTARTSYS;
-	return done;
 }
 
 static const struct file_operations text_fops = {
 	.owner = THIS_MODULE,
 	.open = text_open,
 	.release = text_release,
-	.read = text_read,
+	.read = seq_read,
 };
-
-static int text_node_init(struct pcilat_device *pl, u32 i, struct pcilat_text_ring *ring,
-			  int (*print)(char *to, size_t size, const void *record))
-{
-	struct pcilat_text_node *node = &pl->text_node[i];
-
-	node->pl = pl;
-	node->ring = ring;
-	node->print = print;
-	node->misc = (struct miscdevice) {
-		.minor = MISC_DYNAMIC_MINOR,
-		.name = pl->node_names[2 + 2 * i],
-		.nodename = pl->node_names[3 + 2 * i],
-		.fops = &text_fops,
-		.parent = &pl->pdev->dev,
-		.mode = 0600,
-	};
-	return misc_register(&node->misc);
-}
 
 int pcilat_text_init(struct pcilat_device *pl)
 {
-	int ret;
+	int ret, i;
 
 	pl->text.bar = -1;
 	pl->text.ndelay_ns = TEXT_DELAY_NS;
 	pl->text.batch = TEXT_ITERATIONS;
-	ret = text_node_init(pl, 0, &pl->iomem_text, text_print_iomem);
-	if (ret)
-		return ret;
-	ret = text_node_init(pl, 1, &pl->irq_text, text_print_irq);
-	if (ret)
-		goto err_iomem;
-	ret = text_node_init(pl, 2, &pl->reg_text, text_print_reg);
-	if (ret)
-		goto err_irq;
+	for (i = 0; i < PCILAT_TEXT_KINDS; i++) {
+		struct pcilat_text_node *node = &pl->text_node[i];
+
+		pcilat_ring_init(&pl->text_ring[i], PCILAT_TEXT_RECORDS, text_kinds[i].record_size);
+		node->pl = pl;
+		node->kind = i;
+		ret = pcilat_register_node(pl, &node->misc, &text_fops, text_kinds[i].name,
+					   text_kinds[i].path);
+		if (ret)
+			goto err_nodes;
+	}
 	pl->class_dev = device_create_with_groups(&pcilat_class, &pl->pdev->dev, MKDEV(0, 0), pl,
 						  text_groups, "%s", pl->bdf);
-	if (!IS_ERR(pl->class_dev))
+	ret = PTR_ERR_OR_ZERO(pl->class_dev);
+	if (!ret)
 		return 0;
-	ret = PTR_ERR(pl->class_dev);
-	misc_deregister(&pl->text_node[2].misc);
-err_irq:
-	misc_deregister(&pl->text_node[1].misc);
-err_iomem:
-	misc_deregister(&pl->text_node[0].misc);
+err_nodes:
+	while (i--)
+		misc_deregister(&pl->text_node[i].misc);
 	return ret;
 }
 
-/* Waits for commands that are being worked on; the run has been told to end. */
+/* Waits for the commands under way; the run has been told to end. */
 void pcilat_text_exit(struct pcilat_device *pl)
 {
 	u32 i;
 
 	device_unregister(pl->class_dev);
-	for (i = 0; i < ARRAY_SIZE(pl->text_node); i++)
+	for (i = 0; i < PCILAT_TEXT_KINDS; i++)
 		misc_deregister(&pl->text_node[i].misc);
 }

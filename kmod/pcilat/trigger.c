@@ -29,10 +29,19 @@ static u32 trigger_mask(const struct pcilat_device *pl)
 	return vectors ? GENMASK(vectors - 1, 0) : 0;
 }
 
-/* An interrupt line may be shared; a removed device answers all-ones. */
-static bool trigger_is_ours(const struct pcilat_device *pl, u32 causes)
+static struct pcilat_reg_write trigger_prepare(const struct pcilat_device *pl, u32 offset,
+					       u32 value)
 {
-	return pl->irq_type != PCILAT_IRQ_INTX || (causes && causes != U32_MAX);
+	return (struct pcilat_reg_write){ pl->trigger_regs + offset, value };
+}
+
+/* Interrupts without MSI-X: reading the causes acknowledges. An interrupt line may be shared. */
+static void trigger_prepare_cause(const struct pcilat_device *pl, struct pcilat_vector *v,
+				  u32 offset)
+{
+	v->cause = pl->trigger_regs + offset;
+	if (pl->irq_type == PCILAT_IRQ_INTX)
+		v->cause_mask = v->raise.value;
 }
 
 /*
@@ -60,14 +69,10 @@ static void e1000_enable(struct pcilat_device *pl, bool on)
 	trigger_read(pl, E1000_ICR);
 }
 
-static void e1000_raise(struct pcilat_device *pl, u32 vector)
+static void e1000_prepare(struct pcilat_device *pl, struct pcilat_vector *v)
 {
-	trigger_write(pl, E1000_ICS, E1000_CAUSE_RXSEQ);
-}
-
-static bool e1000_acknowledge(struct pcilat_device *pl, u32 vector)
-{
-	return trigger_is_ours(pl, trigger_read(pl, E1000_ICR));
+	v->raise = trigger_prepare(pl, E1000_ICS, E1000_CAUSE_RXSEQ);
+	trigger_prepare_cause(pl, v, E1000_ICR);
 }
 
 /*
@@ -115,21 +120,15 @@ static void e1000_82574_enable(struct pcilat_device *pl, bool on)
 		trigger_write(pl, E1000_IMS, trigger_mask(pl) << 20);
 }
 
-static void e1000_82574_raise(struct pcilat_device *pl, u32 vector)
-{
-	if (pl->irq_type == PCILAT_IRQ_MSIX)
-		trigger_write(pl, E1000_ICS, E1000_82574_CAUSE(vector));
-	else
-		e1000_raise(pl, vector);
-}
-
 /* With MSI-X a cause is cleared by writing it: reading would clear other vectors' too. */
-static bool e1000_82574_acknowledge(struct pcilat_device *pl, u32 vector)
+static void e1000_82574_prepare(struct pcilat_device *pl, struct pcilat_vector *v)
 {
-	if (pl->irq_type != PCILAT_IRQ_MSIX)
-		return e1000_acknowledge(pl, vector);
-	trigger_write(pl, E1000_ICR, E1000_82574_CAUSE(vector));
-	return true;
+	if (pl->irq_type != PCILAT_IRQ_MSIX) {
+		e1000_prepare(pl, v);
+		return;
+	}
+	v->raise = trigger_prepare(pl, E1000_ICS, E1000_82574_CAUSE(v->index));
+	v->ack = trigger_prepare(pl, E1000_ICR, E1000_82574_CAUSE(v->index));
 }
 
 /*
@@ -185,20 +184,15 @@ static void igb_enable(struct pcilat_device *pl, bool on)
 	trigger_read(pl, IGB_EIMS);
 }
 
-static void igb_raise(struct pcilat_device *pl, u32 vector)
+static void igb_prepare(struct pcilat_device *pl, struct pcilat_vector *v)
 {
-	if (pl->irq_type == PCILAT_IRQ_MSIX)
-		trigger_write(pl, IGB_EICS, BIT(vector));
-	else
-		trigger_write(pl, IGB_ICS, E1000_CAUSE_RXSEQ);
-}
-
-static bool igb_acknowledge(struct pcilat_device *pl, u32 vector)
-{
-	if (pl->irq_type != PCILAT_IRQ_MSIX)
-		return trigger_is_ours(pl, trigger_read(pl, IGB_ICR));
-	trigger_write(pl, IGB_EICR, BIT(vector));
-	return true;
+	if (pl->irq_type == PCILAT_IRQ_MSIX) {
+		v->raise = trigger_prepare(pl, IGB_EICS, BIT(v->index));
+		v->ack = trigger_prepare(pl, IGB_EICR, BIT(v->index));
+	} else {
+		v->raise = trigger_prepare(pl, IGB_ICS, E1000_CAUSE_RXSEQ);
+		trigger_prepare_cause(pl, v, IGB_ICR);
+	}
 }
 
 /* QEMU's edu: what is written to RAISE is or-ed into STATUS, and to ACK taken out. */
@@ -207,28 +201,23 @@ static bool igb_acknowledge(struct pcilat_device *pl, u32 vector)
 #define EDU_ACK				0x64
 #define   EDU_CAUSE			BIT(0)
 
-static void edu_setup(struct pcilat_device *pl)
-{
-	trigger_write(pl, EDU_ACK, U32_MAX);
-}
-
 /* It has no mask: it is quiet as long as nothing is raised. */
 static void edu_enable(struct pcilat_device *pl, bool on)
 {
 	trigger_write(pl, EDU_ACK, U32_MAX);
 }
 
-static void edu_raise(struct pcilat_device *pl, u32 vector)
+static void edu_setup(struct pcilat_device *pl)
 {
-	trigger_write(pl, EDU_RAISE, EDU_CAUSE);
+	edu_enable(pl, false);
 }
 
-static bool edu_acknowledge(struct pcilat_device *pl, u32 vector)
+static void edu_prepare(struct pcilat_device *pl, struct pcilat_vector *v)
 {
-	if (pl->irq_type == PCILAT_IRQ_INTX && !trigger_is_ours(pl, trigger_read(pl, EDU_STATUS)))
-		return false;
-	trigger_write(pl, EDU_ACK, EDU_CAUSE);
-	return true;
+	v->raise = trigger_prepare(pl, EDU_RAISE, EDU_CAUSE);
+	v->ack = trigger_prepare(pl, EDU_ACK, EDU_CAUSE);
+	if (pl->irq_type == PCILAT_IRQ_INTX)
+		trigger_prepare_cause(pl, v, EDU_STATUS);
 }
 
 /* The lab's latency endpoint. */
@@ -250,148 +239,113 @@ static void lab_setup(struct pcilat_device *pl)
 	lab_enable(pl, false);
 }
 
-static void lab_raise(struct pcilat_device *pl, u32 vector)
+/* Its interrupt line is not used, hence no register of causes. */
+static void lab_prepare(struct pcilat_device *pl, struct pcilat_vector *v)
 {
-	trigger_write(pl, LAB_TRIGGER(vector), 1);
+	v->raise = trigger_prepare(pl, LAB_TRIGGER(v->index), 1);
+	v->ack = trigger_prepare(pl, LAB_IRQ_ACK, BIT(v->index));
 }
 
-/* Its interrupt line is not used, hence no look at whose interrupt it was. */
-static bool lab_acknowledge(struct pcilat_device *pl, u32 vector)
-{
-	trigger_write(pl, LAB_IRQ_ACK, BIT(vector));
-	return true;
-}
-
-static const struct pcilat_trigger trigger_e1000 = {
-	.name = "e1000 ICS",
-	.regs_size = SZ_4K,
-	.vectors = 1,
-	.has_line = true,
-	.setup = e1000_setup,
-	.enable = e1000_enable,
-	.raise = e1000_raise,
-	.acknowledge = e1000_acknowledge,
-};
-
-static const struct pcilat_trigger trigger_e1000_82574 = {
-	.name = "e1000e ICS",
-	.regs_size = SZ_4K,
-	.vectors = E1000_82574_VECTORS,
-	.has_line = true,
-	.setup = e1000_82574_setup,
-	.enable = e1000_82574_enable,
-	.raise = e1000_82574_raise,
-	.acknowledge = e1000_82574_acknowledge,
-};
-
-static const struct pcilat_trigger trigger_igb = {
-	.name = "igb EICS",
-	.regs_size = SZ_8K,
-	.vectors = 25,
-	.has_line = true,
-	.setup = igb_setup,
-	.enable = igb_enable,
-	.raise = igb_raise,
-	.acknowledge = igb_acknowledge,
-};
-
-static const struct pcilat_trigger trigger_igb_small = {
-	.name = "igb EICS",
-	.regs_size = SZ_8K,
-	.vectors = 5,
-	.has_line = true,
-	.setup = igb_setup,
-	.enable = igb_enable,
-	.raise = igb_raise,
-	.acknowledge = igb_acknowledge,
-};
-
-static const struct pcilat_trigger trigger_igc = {
-	.name = "igc EICS",
-	.regs_size = SZ_8K,
-	.vectors = 5,
-	.has_line = true,
-	.setup = igb_setup,
-	.enable = igb_enable,
-	.raise = igb_raise,
-	.acknowledge = igb_acknowledge,
-};
-
-static const struct pcilat_trigger trigger_edu = {
-	.name = "edu",
-	.regs_size = SZ_4K,
-	.vectors = 1,
-	.has_line = true,
-	.setup = edu_setup,
-	.enable = edu_enable,
-	.raise = edu_raise,
-	.acknowledge = edu_acknowledge,
-};
-
-static const struct pcilat_trigger trigger_lab = {
-	.name = "lab endpoint",
-	.regs_size = SZ_4K,
-	.vectors = LAB_VECTORS,
-	.setup = lab_setup,
-	.enable = lab_enable,
-	.raise = lab_raise,
-	.acknowledge = lab_acknowledge,
-};
-
-/* Looked up only for devices that were given to us: no MODULE_DEVICE_TABLE. */
-static const struct {
-	u16 vendor;
-	u16 device;
-	const struct pcilat_trigger *trigger;
-} trigger_table[] = {
-	{ 0x8086, 0x100e, &trigger_e1000 },		/* 82540EM */
-	{ 0x8086, 0x100f, &trigger_e1000 },		/* 82545EM */
-	{ 0x8086, 0x1010, &trigger_e1000 },		/* 82546EB */
-	{ 0x8086, 0x1076, &trigger_e1000 },		/* 82541GI */
-	{ 0x8086, 0x1079, &trigger_e1000 },		/* 82546GB */
-	{ 0x8086, 0x105e, &trigger_e1000 },		/* 82571EB, e1000e */
-	{ 0x8086, 0x107d, &trigger_e1000 },		/* 82572EI */
-	{ 0x8086, 0x108c, &trigger_e1000 },		/* 82573E */
-	{ 0x8086, 0x109a, &trigger_e1000 },		/* 82573L */
-	{ 0x8086, 0x150c, &trigger_e1000 },		/* 82583V */
-	{ 0x8086, 0x1502, &trigger_e1000 },		/* 82579LM */
-	{ 0x8086, 0x1503, &trigger_e1000 },		/* 82579V */
-	{ 0x8086, 0x153a, &trigger_e1000 },		/* I217-LM */
-	{ 0x8086, 0x153b, &trigger_e1000 },		/* I217-V */
-	{ 0x8086, 0x10d3, &trigger_e1000_82574 },	/* 82574L */
-	{ 0x8086, 0x10f6, &trigger_e1000_82574 },	/* 82574LA */
-	{ 0x8086, 0x10c9, &trigger_igb },		/* 82576 */
-	{ 0x8086, 0x10e6, &trigger_igb },
-	{ 0x8086, 0x10e7, &trigger_igb },
-	{ 0x8086, 0x10e8, &trigger_igb },
-	{ 0x8086, 0x1526, &trigger_igb },
-	{ 0x8086, 0x1521, &trigger_igb },		/* I350 */
-	{ 0x8086, 0x1522, &trigger_igb },
-	{ 0x8086, 0x1523, &trigger_igb },
-	{ 0x8086, 0x1524, &trigger_igb },
-	{ 0x8086, 0x1533, &trigger_igb_small },		/* I210 */
-	{ 0x8086, 0x1536, &trigger_igb_small },
-	{ 0x8086, 0x1537, &trigger_igb_small },
-	{ 0x8086, 0x1538, &trigger_igb_small },
-	{ 0x8086, 0x157b, &trigger_igb_small },
-	{ 0x8086, 0x157c, &trigger_igb_small },
-	{ 0x8086, 0x1539, &trigger_igb_small },		/* I211 */
-	{ 0x8086, 0x15f2, &trigger_igc },		/* I225-LM */
-	{ 0x8086, 0x15f3, &trigger_igc },		/* I225-V */
-	{ 0x8086, 0x125b, &trigger_igc },		/* I226-LM */
-	{ 0x8086, 0x125c, &trigger_igc },		/* I226-V */
-	{ 0x8086, 0x125d, &trigger_igc },		/* I226-IT */
-	{ 0x1234, 0x11e8, &trigger_edu },
-	{ 0x1234, 0x5c0e, &trigger_lab },
+/* Searched only for devices that were bound by name: no MODULE_DEVICE_TABLE. */
+static const struct pcilat_trigger triggers[] = {
+	{
+		.name = "e1000 ICS",
+		.vendor = 0x8086,
+		.devices = (const u16[]){
+			0x100e, 0x100f, 0x1010,		/* 82540EM, 82545EM, 82546EB */
+			0x1076, 0x1079,			/* 82541GI, 82546GB */
+			0x105e, 0x107d,			/* e1000e: 82571EB, 82572EI */
+			0x108c, 0x109a, 0x150c,		/* 82573E, 82573L, 82583V */
+			0x1502, 0x1503,			/* 82579LM, 82579V */
+			0x153a, 0x153b, 0,		/* I217-LM, I217-V */
+		},
+		.regs_size = SZ_4K,
+		.vectors = 1,
+		.has_line = true,
+		.setup = e1000_setup,
+		.enable = e1000_enable,
+		.prepare = e1000_prepare,
+	}, {
+		.name = "e1000e ICS",
+		.vendor = 0x8086,
+		.devices = (const u16[]){ 0x10d3, 0x10f6, 0 },	/* 82574L, 82574LA */
+		.regs_size = SZ_4K,
+		.vectors = E1000_82574_VECTORS,
+		.has_line = true,
+		.setup = e1000_82574_setup,
+		.enable = e1000_82574_enable,
+		.prepare = e1000_82574_prepare,
+	}, {
+		.name = "igb EICS",
+		.vendor = 0x8086,
+		.devices = (const u16[]){
+			0x10c9, 0x10e6, 0x10e7, 0x10e8, 0x1526,	/* 82576 */
+			0x1521, 0x1522, 0x1523, 0x1524, 0,	/* I350 */
+		},
+		.regs_size = SZ_8K,
+		.vectors = 25,
+		.has_line = true,
+		.setup = igb_setup,
+		.enable = igb_enable,
+		.prepare = igb_prepare,
+	}, {
+		.name = "igb EICS",
+		.vendor = 0x8086,
+		.devices = (const u16[]){
+			0x1533, 0x1536, 0x1537, 0x1538, 0x157b, 0x157c,	/* I210 */
+			0x1539, 0,					/* I211 */
+		},
+		.regs_size = SZ_8K,
+		.vectors = 5,
+		.has_line = true,
+		.setup = igb_setup,
+		.enable = igb_enable,
+		.prepare = igb_prepare,
+	}, {
+		.name = "igc EICS",
+		.vendor = 0x8086,
+		.devices = (const u16[]){
+			0x15f2, 0x15f3,			/* I225-LM, I225-V */
+			0x125b, 0x125c, 0x125d, 0,	/* I226-LM, I226-V, I226-IT */
+		},
+		.regs_size = SZ_8K,
+		.vectors = 5,
+		.has_line = true,
+		.setup = igb_setup,
+		.enable = igb_enable,
+		.prepare = igb_prepare,
+	}, {
+		.name = "edu",
+		.vendor = 0x1234,
+		.devices = (const u16[]){ 0x11e8, 0 },
+		.regs_size = SZ_4K,
+		.vectors = 1,
+		.has_line = true,
+		.setup = edu_setup,
+		.enable = edu_enable,
+		.prepare = edu_prepare,
+	}, {
+		.name = "lab endpoint",
+		.vendor = 0x1234,
+		.devices = (const u16[]){ 0x5c0e, 0 },
+		.regs_size = SZ_4K,
+		.vectors = LAB_VECTORS,
+		.setup = lab_setup,
+		.enable = lab_enable,
+		.prepare = lab_prepare,
+	},
 };
 
 const struct pcilat_trigger *pcilat_trigger_find(u16 vendor, u16 device)
 {
+	const u16 *id;
 	u32 i;
 
-	for (i = 0; i < ARRAY_SIZE(trigger_table); i++) {
-		if (trigger_table[i].vendor == vendor && trigger_table[i].device == device)
-			return trigger_table[i].trigger;
+	for (i = 0; i < ARRAY_SIZE(triggers); i++) {
+		for (id = triggers[i].devices; triggers[i].vendor == vendor && *id; id++) {
+			if (*id == device)
+				return &triggers[i];
+		}
 	}
 	return NULL;
 }

@@ -1,0 +1,368 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Accesses of the device: timed ones of registers and configuration space, the
+ * calibration of the empty stamp pair, and single ones, which are logged.
+ *
+ * A segment is a row of samples with interrupts off. It ends before a sample
+ * as long as its longest would exceed PCILAT_BATCH_MAX_NS, so that only an
+ * access that is slower than those before can. Nothing is sorted, stored or
+ * counted inside.
+ *
+ * On x86 configuration offsets from 0x100 up go through the memory-mapped
+ * window (ECAM): one uncached load, without the port pair CF8/CFC and its lock.
+ */
+#include <linux/io.h>
+#include <linux/irqflags.h>
+#include <linux/ktime.h>
+#include <linux/slab.h>
+#include <linux/smp.h>
+
+#include "internal.h"
+
+/* Called from probe(). The bridges stay while the device below them is bound. */
+int pcilat_path_init(struct pcilat_device *pl)
+{
+	struct pci_dev *at;
+	u32 i = 0;
+
+	for (at = pl->pdev; at; at = pci_upstream_bridge(at))
+		i++;
+	pl->hops = kcalloc(i, sizeof(*pl->hops), GFP_KERNEL);
+	if (!pl->hops)
+		return -ENOMEM;
+	pl->nhops = i;
+	for (at = pl->pdev; at; at = pci_upstream_bridge(at))
+		pl->hops[--i] = (struct pcilat_hop) {
+			.pdev = pci_dev_get(at),
+			.domain = pci_domain_nr(at->bus),
+			.bus = at->bus->number,
+			.devfn = at->devfn,
+			.offset = at->cfg_size > PCI_CFG_SPACE_SIZE ? PCI_CFG_SPACE_SIZE :
+								      PCI_VENDOR_ID,
+		};
+	return 0;
+}
+
+/* Called when the last user is gone: results name the hops after the device has left. */
+void pcilat_path_exit(struct pcilat_device *pl)
+{
+	u32 i;
+
+	for (i = 0; i < pl->nhops; i++)
+		pci_dev_put(pl->hops[i].pdev);
+	kfree(pl->hops);
+}
+
+/* The BAR that is meant where a text command names none; -1 if the device has no memory BAR. */
+int pcilat_first_bar(const struct pcilat_device *pl)
+{
+	int bar;
+
+	for (bar = 0; bar < PCI_STD_NUM_BARS; bar++) {
+		if (pl->info.bars[bar].flags & PCILAT_BAR_MEMORY)
+			return bar;
+	}
+	return -1;
+}
+
+/* The MSI-X table and its pending bits belong to the kernel. */
+static bool pcilat_hits_msix(struct pci_dev *pdev, u32 bar, u32 width, u64 offset)
+{
+	static const struct { int reg; u32 entry_bits; } part[] = {
+		{ PCI_MSIX_TABLE, 128 }, { PCI_MSIX_PBA, 1 },
+	};
+	u16 flags;
+	u32 at, i;
+
+	if (!pdev->msix_cap)
+		return false;
+	pci_read_config_word(pdev, pdev->msix_cap + PCI_MSIX_FLAGS, &flags);
+	for (i = 0; i < ARRAY_SIZE(part); i++) {
+		u64 bytes = ((flags & PCI_MSIX_FLAGS_QSIZE) + 1) * part[i].entry_bits;
+
+		bytes = ALIGN(bytes, 64) / 8;
+		pci_read_config_dword(pdev, pdev->msix_cap + part[i].reg, &at);
+		if ((at & PCI_MSIX_TABLE_BIR) == bar &&
+		    offset + width > (at & PCI_MSIX_TABLE_OFFSET) &&
+		    offset < (at & PCI_MSIX_TABLE_OFFSET) + bytes)
+			return true;
+	}
+	return false;
+}
+
+/* Refuses an access that is malformed, outside the BAR or not for the caller. */
+int pcilat_check_access(struct pcilat_device *pl, u32 bar, u32 width, u64 offset, bool write)
+{
+	u64 end;
+
+	lockdep_assert_held(&pl->hw);
+	if (bar >= PCI_STD_NUM_BARS || !(pci_resource_flags(pl->pdev, bar) & IORESOURCE_MEM) ||
+	    !pci_resource_len(pl->pdev, bar))
+		return -EINVAL;
+	if (width != 1 && width != 2 && width != 4 && width != 8)
+		return -EINVAL;
+	if (width == 8 && !IS_ENABLED(CONFIG_64BIT))
+		return -EOPNOTSUPP;
+	if (offset % width)
+		return -EINVAL;
+	if (check_add_overflow(offset, (u64)width, &end) || end > pci_resource_len(pl->pdev, bar))
+		return -ERANGE;
+	if (!(pl->claimed & BIT(bar)))
+		return -EBUSY;
+	if (write && pcilat_hits_msix(pl->pdev, bar, width, offset))
+		return -EACCES;
+	return 0;
+}
+
+/* Maps one register; a BAR may be larger than the address space for mappings. */
+void __iomem *pcilat_map(struct pcilat_device *pl, u32 bar, u32 width, u64 offset)
+{
+	return ioremap(pci_resource_start(pl->pdev, bar) + offset, width);
+}
+
+static __always_inline u64 access_read(const void __iomem *reg, const u32 width)
+{
+	switch (width) {
+	case 1:
+		return readb(reg);
+	case 2:
+		return readw(reg);
+	case 4:
+		return readl(reg);
+#ifdef CONFIG_64BIT
+	case 8:
+		return readq(reg);
+#endif
+	}
+	return 0;	/* refused before */
+}
+
+static __always_inline void access_write(void __iomem *reg, u64 value, const u32 width)
+{
+	switch (width) {
+	case 1:
+		writeb(value, reg);
+		break;
+	case 2:
+		writew(value, reg);
+		break;
+	case 4:
+		writel(value, reg);
+		break;
+#ifdef CONFIG_64BIT
+	case 8:
+		writeq(value, reg);
+		break;
+#endif
+	}
+}
+
+/* What is accessed: in locals of the segment, so that nothing is loaded between two stamps. */
+struct access {
+	void __iomem *reg;
+	u64 value;
+	u64 budget;
+	u32 batch;
+	struct pci_bus *bus;
+	u32 devfn;
+	int offset;
+};
+
+/* One access of a constant kind and width; false if it read all-ones. */
+static __always_inline bool access_once(const struct access *a, const u32 kind, const u32 width)
+{
+	u32 config = 0;
+
+	if (kind == PCILAT_KIND_CONFIG) {
+		pci_bus_read_config_dword(a->bus, a->devfn, a->offset, &config);
+		return config != U32_MAX;
+	}
+	if (kind == PCILAT_KIND_WRITE || kind == PCILAT_KIND_WRITE_READ)
+		access_write(a->reg, a->value, width);
+	if (kind == PCILAT_KIND_WRITE)
+		return true;
+	return access_read(a->reg, width) != U64_MAX >> (64 - 8 * width);
+}
+
+/*
+ * The accesses between two stamps. A batch that would keep interrupts off for
+ * too long lets them in, and its value then holds whatever came in.
+ */
+static __always_inline bool access_batch(const struct access *a, const struct pcilat_job *job,
+					 unsigned long *flags, u64 *off, const u32 kind,
+					 const u32 width)
+{
+	bool good = access_once(a, kind, width);
+	u32 left = a->batch;
+
+	while (--left && good) {
+		if (pcilat_clock() - *off > a->budget) {
+			if (pcilat_job_stopped(job))
+				break;
+			local_irq_restore(*flags);
+			local_irq_save(*flags);
+			*off = pcilat_clock();
+		}
+		good = access_once(a, kind, width);
+	}
+	return good;
+}
+
+/*
+ * Inlined for each kind and width: there are no choices between the stamps. The
+ * hops of CONFIG take turns sample by sample, so that drift does not look like
+ * distance.
+ */
+static __always_inline void segment(struct pcilat_worker *w, u32 samples, const u32 kind,
+				    const u32 width)
+{
+	const struct pcilat_job *job = w->job;
+	bool ones_ok = job->req.flags & PCILAT_RUN_ONES_OK;
+	struct access a = {
+		.reg = job->reg,
+		.value = job->req.value,
+		.budget = job->budget,
+		.batch = job->req.batch,
+	};
+	u64 begin, end, off, longest = 0;
+	unsigned long flags;
+	bool good = true;
+
+	w->samples = 0;
+	w->ones = false;
+	local_irq_save(flags);
+	off = pcilat_clock();
+	/* Moved off its CPU, if that goes offline or the run is stopped. */
+	w->moved = smp_processor_id() != w->runs_on;
+	while (!w->moved) {
+		struct pcilat_sample *s = &w->sample[w->samples];
+
+		s->target = 0;
+		if (kind == PCILAT_KIND_CONFIG) {
+			const struct pcilat_hop *hop = &job->pl->hops[w->next_target];
+
+			s->target = w->next_target;
+			a.bus = hop->pdev->bus;
+			a.devfn = hop->devfn;
+			a.offset = hop->offset;
+		}
+		begin = pcilat_clock_begin();
+		if (kind != PCILAT_KIND_EMPTY)
+			good = access_batch(&a, job, &flags, &off, kind, width);
+		end = pcilat_clock_end();
+		if (a.batch > 1 && pcilat_job_stopped(job))
+			break;	/* the batch may have been cut short */
+		if (!good && !ones_ok) {
+			w->ones = true;
+			w->ones_target = s->target;
+			break;
+		}
+		s->at = begin;
+		s->ticks = end - begin;
+		if (kind == PCILAT_KIND_CONFIG)
+			w->next_target = (w->next_target + 1) % job->targets;
+		longest = max(longest, end - begin);
+		if (++w->samples == samples || end - off + longest > a.budget ||
+		    pcilat_job_stopped(job))
+			break;
+	}
+	/* A batch may have let interrupts in. */
+	w->moved |= smp_processor_id() != w->runs_on;
+	local_irq_restore(flags);
+}
+
+static __always_inline void segment_of_kind(struct pcilat_worker *w, u32 samples, const u32 kind)
+{
+	switch (w->job->req.width) {
+	case 1:
+		segment(w, samples, kind, 1);
+		break;
+	case 2:
+		segment(w, samples, kind, 2);
+		break;
+	case 4:
+		segment(w, samples, kind, 4);
+		break;
+	case 8:
+		segment(w, samples, kind, 8);
+		break;
+	}
+}
+
+/* Takes samples of a kind, as many as fit in one segment but not more than @samples. */
+void pcilat_segment(struct pcilat_worker *w, u32 samples, u32 kind)
+{
+	switch (kind) {
+	case PCILAT_KIND_EMPTY:
+		segment(w, samples, PCILAT_KIND_EMPTY, 4);
+		break;
+	case PCILAT_KIND_READ:
+		segment_of_kind(w, samples, PCILAT_KIND_READ);
+		break;
+	case PCILAT_KIND_WRITE:
+		segment_of_kind(w, samples, PCILAT_KIND_WRITE);
+		break;
+	case PCILAT_KIND_WRITE_READ:
+		segment_of_kind(w, samples, PCILAT_KIND_WRITE_READ);
+		break;
+	case PCILAT_KIND_CONFIG:
+		segment(w, samples, PCILAT_KIND_CONFIG, 4);
+		break;
+	}
+}
+
+static int pcilat_reg_checked(struct pcilat_device *pl, struct pcilat_reg *reg)
+{
+	void __iomem *at;
+	int ret;
+
+	ret = pcilat_check_access(pl, reg->bar, reg->width, reg->offset, reg->write);
+	if (ret)
+		return ret;
+	if (reg->width < 8 && reg->value >> (8 * reg->width))
+		return -EINVAL;
+	at = pcilat_map(pl, reg->bar, reg->width, reg->offset);
+	if (!at)
+		return -ENOMEM;
+	if (reg->write)
+		access_write(at, reg->value, reg->width);
+	else
+		reg->value = access_read(at, reg->width);
+	iounmap(at);
+	return 0;
+}
+
+static void pcilat_reg_log(struct pcilat_device *pl, const struct pcilat_reg *reg, int error)
+{
+	struct pcilat_ring *ring = &pl->text_ring[PCILAT_TEXT_DEVREG];
+	struct pcilat_reg_record record = {
+		.at_ns = ktime_get_ns(),
+		.offset = reg->offset,
+		.value = reg->value,
+		.bar = min_t(u32, reg->bar, U8_MAX),
+		.width = min_t(u32, reg->width, U8_MAX),
+		.write = reg->write,
+		.plain = reg->width == 4 && (int)reg->bar == pcilat_first_bar(pl),
+		.error = error,
+	};
+
+	if (!pcilat_ring_allocate(pl, ring))
+		pcilat_ring_write(ring, &record);
+}
+
+/* Reads or writes one register. A value of all-ones is no error here: the caller sees it. */
+int pcilat_reg(struct pcilat_device *pl, struct pcilat_reg *reg)
+{
+	int ret;
+
+	ret = pcilat_check_lockdown();
+	if (ret)
+		return ret;
+	ret = pcilat_enter(pl);
+	if (ret)
+		return ret;
+	ret = pcilat_reg_checked(pl, reg);
+	pcilat_reg_log(pl, reg, ret);
+	pcilat_leave(pl);
+	return ret;
+}
