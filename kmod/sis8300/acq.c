@@ -182,14 +182,12 @@ int sis8300_setup(struct sis8300_file *f, struct sis8300_setup *setup)
 	if (ret)
 		return ret;
 	sis8300_place_channels(setup);
-	if (mutex_lock_interruptible(&sis->setup_lock))
-		return -EINTR;
-	ret = sis8300_enter(sis);
+	ret = sis8300_setup_begin(sis);
 	if (ret)
-		goto out_unlock;
+		return ret;
 	ret = -EBUSY;
 	if (sis8300_is_acquiring(sis))
-		goto out_leave;
+		goto out;
 	has_clock = !sis8300_take_reset(sis) && sis->is_set && sis->setup.clock == setup->clock &&
 		    sis->setup.divider == setup->divider;
 	sis->is_set = false;
@@ -198,10 +196,8 @@ int sis8300_setup(struct sis8300_file *f, struct sis8300_setup *setup)
 		sis->setup = *setup;
 		sis->is_set = true;
 	}
-out_leave:
-	sis8300_leave(sis);
-out_unlock:
-	mutex_unlock(&sis->setup_lock);
+out:
+	sis8300_setup_end(sis);
 	return ret;
 }
 
@@ -210,7 +206,7 @@ out_unlock:
  * @f: the file
  * @setup: to be filled in
  *
- * Return: 0; -ENODATA if SETUP was not called since the registers were changed
+ * Return: 0; -EINVAL; -ENODATA if SETUP was not called since the registers were changed
  * otherwise; -EINTR, -ENODEV.
  */
 int sis8300_get_setup(struct sis8300_file *f, struct sis8300_setup *setup)
@@ -218,6 +214,8 @@ int sis8300_get_setup(struct sis8300_file *f, struct sis8300_setup *setup)
 	struct sis8300 *sis = f->sis;
 	int ret;
 
+	if (memchr_inv(setup->reserved, 0, sizeof(setup->reserved)))
+		return -EINVAL;
 	if (mutex_lock_interruptible(&sis->setup_lock))
 		return -EINTR;
 	ret = READ_ONCE(sis->gone) ? -ENODEV : sis->is_set ? 0 : -ENODATA;
@@ -241,12 +239,8 @@ int sis8300_acq_stop(struct sis8300 *sis)
 	sis8300_write(sis, SIS8300_REG_CONTROL, SIS8300_CONTROL_RESET);
 	for (;;) {
 		status = sis8300_read(sis, SIS8300_REG_CONTROL);
-		if (sis8300_is_lost(sis, status)) {
-			spin_lock_irq(&sis->lock);
-			sis8300_tell_lost(sis);
-			spin_unlock_irq(&sis->lock);
+		if (sis8300_check_dead(sis, status))
 			return -ENODEV;
-		}
 		if (!(status & (SIS8300_STATUS_LOGIC_BUSY | SIS8300_STATUS_FIFO)))
 			return 0;
 		if (ktime_after(ktime_get(), end))
@@ -296,6 +290,18 @@ u32 sis8300_arm_command(const struct sis8300 *sis)
 }
 
 /**
+ * sis8300_acq_is_others() - does another file, or a ring, acquire?
+ * @f: the file; sis->lock is held
+ */
+bool sis8300_acq_is_others(const struct sis8300_file *f)
+{
+	const struct sis8300_acq *acq = &f->sis->acq;
+
+	lockdep_assert_held(&f->sis->lock);
+	return acq->ring || (acq->owner && acq->owner != f);
+}
+
+/**
  * sis8300_acq_prepare() - all that comes before arming
  * @f: the file that is to arm
  *
@@ -313,7 +319,7 @@ int sis8300_acq_prepare(struct sis8300_file *f)
 	if (!sis->is_set)
 		return -ENODATA;
 	spin_lock_irq(&sis->lock);
-	busy = sis->is_written || sis->acq.ring || (sis->acq.owner && sis->acq.owner != f);
+	busy = sis->is_written || sis8300_acq_is_others(f);
 	if (!busy)
 		sis8300_acq_cancel(sis, -ECANCELED);
 	spin_unlock_irq(&sis->lock);
@@ -328,44 +334,53 @@ int sis8300_acq_prepare(struct sis8300_file *f)
 }
 
 /**
+ * sis8300_acq_recheck() - may what was prepared be armed now?
+ * @sis: the board; sis->lock is held
+ *
+ * Return: 0; -EBUSY, -EIO, -ENODEV.
+ */
+int sis8300_acq_recheck(const struct sis8300 *sis)
+{
+	lockdep_assert_held(&sis->lock);
+	if (sis->gone)
+		return -ENODEV;
+	if (sis->is_written)
+		return -EBUSY;
+	/* The registers are not as they were prepared. */
+	return sis->was_reset ? -EIO : 0;
+}
+
+/**
  * sis8300_arm() - arm the board for this file
  * @f: the file
- * @sequence: gets the number of the acquisition
- * @time_ns: gets the time of arming
+ * @arm: gets the number of the acquisition, and the time of arming
  *
- * Return: 0; -ENODATA without a setup; -EBUSY, -EINTR, -EIO, -ENODEV, -ETIMEDOUT.
+ * Return: 0; -EINVAL; -ENODATA without a setup; -EBUSY, -EINTR, -EIO, -ENODEV,
+ * -ETIMEDOUT.
  */
-int sis8300_arm(struct sis8300_file *f, u64 *sequence, u64 *time_ns)
+int sis8300_arm(struct sis8300_file *f, struct sis8300_arm *arm)
 {
 	struct sis8300 *sis = f->sis;
 	int ret;
 
-	if (mutex_lock_interruptible(&sis->setup_lock))
-		return -EINTR;
-	ret = sis8300_enter(sis);
+	if (arm->reserved)
+		return -EINVAL;
+	ret = sis8300_setup_begin(sis);
 	if (ret)
-		goto out_unlock;
+		return ret;
 	ret = sis8300_acq_prepare(f);
 	if (ret)
-		goto out_leave;
+		goto out;
 	spin_lock_irq(&sis->lock);
-	if (sis->gone) {
-		ret = -ENODEV;
-	} else if (sis->is_written) {
-		ret = -EBUSY;
-	} else if (sis->was_reset) {
-		/* Since it was prepared: the registers are not as they have to be. */
-		ret = -EIO;
-	} else {
+	ret = sis8300_acq_recheck(sis);
+	if (!ret) {
 		sis8300_acq_begin(f, NULL, sis8300_arm_command(sis), ktime_get_ns());
-		*sequence = sis->acq.sequence;
-		*time_ns = sis->acq.armed_ns;
+		arm->sequence = sis->acq.sequence;
+		arm->time_ns = sis->acq.armed_ns;
 	}
 	spin_unlock_irq(&sis->lock);
-out_leave:
-	sis8300_leave(sis);
-out_unlock:
-	mutex_unlock(&sis->setup_lock);
+out:
+	sis8300_setup_end(sis);
 	return ret;
 }
 
@@ -386,7 +401,7 @@ int sis8300_arm_raw(struct sis8300_file *f, u32 value)
 	spin_lock_irq(&sis->lock);
 	if (sis->gone)
 		ret = -ENODEV;
-	else if (sis->acq.ring || (sis->acq.owner && sis->acq.owner != f) ||
+	else if (sis8300_acq_is_others(f) ||
 		 (sis->is_written && value & (SIS8300_CONTROL_START | SIS8300_CONTROL_ARM)))
 		ret = -EBUSY;
 	else if (value & SIS8300_CONTROL_RESET)
@@ -445,7 +460,7 @@ int sis8300_disarm(struct sis8300_file *f)
 	spin_lock_irq(&sis->lock);
 	if (sis->gone) {
 		ret = -ENODEV;
-	} else if (sis->acq.ring || (sis->acq.owner && sis->acq.owner != f)) {
+	} else if (sis8300_acq_is_others(f)) {
 		ret = -EBUSY;
 	} else if (sis->acq.owner) {
 		sis8300_write(sis, SIS8300_REG_CONTROL, SIS8300_CONTROL_RESET);
@@ -477,16 +492,12 @@ static void sis8300_acq_end(struct sis8300 *sis, u64 time_ns, bool lost)
 	wake_up_all(&sis->wait);
 }
 
-/* Is the board at rest? With sis->lock held; may lose the board. */
+/* With sis->lock held; may disconnect the board. */
 static bool sis8300_acq_is_idle(struct sis8300 *sis)
 {
 	u32 status = sis8300_read(sis, SIS8300_REG_CONTROL);
 
-	if (sis8300_is_lost(sis, status)) {
-		sis8300_tell_lost(sis);
-		return false;
-	}
-	return !(status & SIS8300_BUSY);
+	return !sis8300_check_dead_locked(sis, status) && !(status & SIS8300_BUSY);
 }
 
 /* Found at rest by the slow look: without a signal, three in a row mean that none ever comes. */
@@ -495,7 +506,7 @@ static void sis8300_acq_end_silent(struct sis8300 *sis, u64 now)
 	struct sis8300_acq *acq = &sis->acq;
 
 	if (acq->signals)
-		sis8300_note_unheard(sis, SIS8300_IRQ_DAQ);
+		sis8300_count_missed(sis, SIS8300_IRQ_DAQ);
 	sis8300_acq_end(sis, now, true);
 	if (acq->signals && READ_ONCE(sis8300_daq_irq) < 0 &&
 	    ++acq->silent >= SIS8300_SILENT_MAX)
@@ -597,18 +608,8 @@ static int sis8300_acq_result(struct sis8300_file *f, u64 sequence)
 	return f->end.armed == sequence ? f->end.error : -ECANCELED;
 }
 
-static int sis8300_acq_is_over(struct sis8300_file *f, u64 sequence)
-{
-	int ret;
-
-	spin_lock_irq(&f->sis->lock);
-	ret = sis8300_acq_result(f, sequence);
-	spin_unlock_irq(&f->sis->lock);
-	return ret;
-}
-
-/* Reads the status register, and ends the acquisition if that says so. */
-static int sis8300_acq_ask(struct sis8300_file *f, u64 sequence, bool is_late)
+/* Reads the status register too, and ends the acquisition if that says so. */
+static int sis8300_acq_poll(struct sis8300_file *f, u64 sequence, bool is_late)
 {
 	struct sis8300 *sis = f->sis;
 	int ret;
@@ -624,6 +625,16 @@ static int sis8300_acq_ask(struct sis8300_file *f, u64 sequence, bool is_late)
 	}
 	ret = sis8300_acq_result(f, sequence);
 	spin_unlock_irq(&sis->lock);
+	return ret;
+}
+
+static int sis8300_acq_is_over(struct sis8300_file *f, u64 sequence)
+{
+	int ret;
+
+	spin_lock_irq(&f->sis->lock);
+	ret = sis8300_acq_result(f, sequence);
+	spin_unlock_irq(&f->sis->lock);
 	return ret;
 }
 
@@ -645,7 +656,7 @@ static int sis8300_wait_by_polling(struct sis8300_file *f, u64 sequence, u32 tim
 
 	for (;;) {
 		now = ktime_get_ns();
-		ret = sis8300_acq_ask(f, sequence, false);
+		ret = sis8300_acq_poll(f, sequence, false);
 		(*polls)++;
 		if (ret)
 			return ret < 0 ? ret : 0;
@@ -666,7 +677,7 @@ static int sis8300_wait_by_interrupt(struct sis8300_file *f, u64 sequence, u32 t
 						msecs_to_jiffies(timeout_ms));
 	if (left < 0)
 		return -EINTR;
-	ret = left ? sis8300_acq_is_over(f, sequence) : sis8300_acq_ask(f, sequence, true);
+	ret = left ? sis8300_acq_is_over(f, sequence) : sis8300_acq_poll(f, sequence, true);
 	if (!ret)
 		return -ETIMEDOUT;
 	return ret < 0 ? ret : 0;
@@ -719,10 +730,10 @@ int sis8300_wait_end(struct sis8300_file *f, struct sis8300_end *end)
 }
 
 /**
- * sis8300_acq_drop() - the file is closed
+ * sis8300_acq_release() - the file is closed
  * @f: the file
  */
-void sis8300_acq_drop(struct sis8300_file *f)
+void sis8300_acq_release(struct sis8300_file *f)
 {
 	struct sis8300 *sis = f->sis;
 

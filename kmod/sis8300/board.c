@@ -13,7 +13,7 @@
 
 #include "internal.h"
 
-#define SIS8300_UNHEARD_MAX	8	/* in a row: the interrupt does not work */
+#define SIS8300_MISSED_MAX	8	/* in a row: the interrupt does not work */
 
 /**
  * sis8300_enter() - keep registers and mappings in place
@@ -40,13 +40,41 @@ void sis8300_leave(struct sis8300 *sis)
 }
 
 /**
- * sis8300_lose() - the board is gone for good
+ * sis8300_setup_begin() - hold the acquisition's setup, and keep registers in place
  * @sis: the board
  *
- * Everyone who waits for it hears so. Called with sis->lock held. The engine may
- * still run: no buffer may be freed before sis8300_quiesce().
+ * Return: 0, and sis8300_setup_end() has to follow; -EINTR, -ENODEV.
  */
-void sis8300_lose(struct sis8300 *sis)
+int sis8300_setup_begin(struct sis8300 *sis)
+{
+	int ret;
+
+	if (mutex_lock_interruptible(&sis->setup_lock))
+		return -EINTR;
+	ret = sis8300_enter(sis);
+	if (ret)
+		mutex_unlock(&sis->setup_lock);
+	return ret;
+}
+
+/**
+ * sis8300_setup_end() - the end of sis8300_setup_begin()
+ * @sis: the board
+ */
+void sis8300_setup_end(struct sis8300 *sis)
+{
+	sis8300_leave(sis);
+	mutex_unlock(&sis->setup_lock);
+}
+
+/**
+ * sis8300_disconnect_locked() - the board is gone for good
+ * @sis: the board; sis->lock is held
+ *
+ * All who wait for it are woken. The engine may still run: no buffer may be freed
+ * before sis8300_stop().
+ */
+void sis8300_disconnect_locked(struct sis8300 *sis)
 {
 	lockdep_assert_held(&sis->lock);
 	if (sis->gone)
@@ -70,29 +98,42 @@ void sis8300_lose(struct sis8300 *sis)
 }
 
 /**
- * sis8300_is_lost() - does a value tell that nobody answers?
- * @sis: the board
+ * sis8300_check_dead_locked() - disconnect a board that does not answer
+ * @sis: the board; sis->lock is held
  * @value: what a register read gave
  *
  * A register may hold all-ones; the module's number does not.
+ *
+ * Return: true if the board is gone.
  */
-bool sis8300_is_lost(struct sis8300 *sis, u32 value)
+bool sis8300_check_dead_locked(struct sis8300 *sis, u32 value)
 {
-	return value == U32_MAX && sis8300_read(sis, SIS8300_REG_ID) == U32_MAX;
+	if (value != U32_MAX || sis8300_read(sis, SIS8300_REG_ID) != U32_MAX)
+		return false;
+	if (!sis->gone)
+		dev_warn(&sis->pdev->dev,
+			 "does not answer (all-ones): out of use until it is bound anew\n");
+	sis8300_disconnect_locked(sis);
+	return true;
 }
 
 /**
- * sis8300_tell_lost() - the board does not answer: lose it and say so
+ * sis8300_check_dead() - as sis8300_check_dead_locked(), without the lock
  * @sis: the board
+ * @value: what a register read gave
  *
- * Called with sis->lock held.
+ * Return: true if the board is gone.
  */
-void sis8300_tell_lost(struct sis8300 *sis)
+bool sis8300_check_dead(struct sis8300 *sis, u32 value)
 {
-	if (sis->gone)
-		return;
-	dev_warn(&sis->pdev->dev, "does not answer (all-ones): out of use until it is bound anew\n");
-	sis8300_lose(sis);
+	bool dead;
+
+	if (value != U32_MAX)
+		return false;
+	spin_lock_irq(&sis->lock);
+	dead = sis8300_check_dead_locked(sis, value);
+	spin_unlock_irq(&sis->lock);
+	return dead;
 }
 
 /**
@@ -126,12 +167,12 @@ int sis8300_identify(struct sis8300 *sis)
 }
 
 /**
- * sis8300_use_memory() - let DMA reach the card's memory, as write() needs it, or not
+ * sis8300_write_test_mode() - let DMA reach the card's memory, as write() needs it, or not
  * @sis: the board; sis->is_written says which
  *
  * It does so in test mode only, and few requests at once go well.
  */
-void sis8300_use_memory(struct sis8300 *sis)
+void sis8300_write_test_mode(struct sis8300 *sis)
 {
 	sis8300_write(sis, SIS8300_REG_WRITE_REQUESTS,
 		      sis->is_written ? SIS8300_REQUESTS_FEW : SIS8300_REQUESTS_DEFAULT);
@@ -148,22 +189,25 @@ void sis8300_init_registers(struct sis8300 *sis)
 	sis8300_write(sis, SIS8300_REG_CHAIN, 0);
 	sis8300_write(sis, SIS8300_REG_CONTROL, SIS8300_CONTROL_RESET);
 	/* A board that was reset under a write() takes the rest of it. */
-	sis8300_use_memory(sis);
+	sis8300_write_test_mode(sis);
 	sis8300_write(sis, SIS8300_REG_IRQ_CLEAR, SIS8300_IRQ_ALL);
 	sis8300_write(sis, SIS8300_REG_IRQ_ENABLE, SIS8300_IRQ_ALL);
 }
 
 /**
- * sis8300_quiesce() - the board writes no memory of the host from here on
- * @sis: the board, lost already
+ * sis8300_stop() - disconnect the board, and stop its DMA
+ * @sis: the board, which writes no memory of the host when this returns
  *
  * There is no way to stop an engine but to let it end; what is left after a
  * tenth of a second is kept from the host by the bus master bit.
  */
-void sis8300_quiesce(struct sis8300 *sis)
+void sis8300_stop(struct sis8300 *sis)
 {
 	u32 reads, writes, i;
 
+	spin_lock_irq(&sis->lock);
+	sis8300_disconnect_locked(sis);
+	spin_unlock_irq(&sis->lock);
 	sis8300_write(sis, SIS8300_REG_IRQ_ENABLE, SIS8300_IRQ_ALL << 16);
 	sis8300_write(sis, SIS8300_REG_CHAIN, 0);
 	sis8300_write(sis, SIS8300_REG_CONTROL, SIS8300_CONTROL_RESET);
@@ -224,17 +268,21 @@ static void sis8300_buffer_unmap(struct sis8300 *sis, struct sis8300_buffer *buf
 }
 
 /**
- * sis8300_buffer_unmap_all() - take all memory from the board, as it leaves
- * @sis: the board, quiet; sis->hw is held for writing
+ * sis8300_buffer_unmap_all() - unmap all memory when the board leaves
+ * @sis: the board, stopped
+ *
+ * Nobody uses registers or mappings when this returns.
  */
 void sis8300_buffer_unmap_all(struct sis8300 *sis)
 {
 	struct sis8300_buffer *buffer, *next;
 
+	down_write(&sis->hw);
 	mutex_lock(&sis->buffers_lock);
 	list_for_each_entry_safe(buffer, next, &sis->buffers, node)
 		sis8300_buffer_unmap(sis, buffer);
 	mutex_unlock(&sis->buffers_lock);
+	up_write(&sis->hw);
 }
 
 /**
@@ -264,16 +312,13 @@ void sis8300_buffer_free(struct sis8300 *sis, struct sis8300_buffer *buffer)
  * sis8300_buffer_for_cpu() - what the board wrote becomes visible
  * @sis: the board
  * @buffer: the memory
- * @offset: in it
- * @bytes: from there
+ * @bytes: from its start
  */
-void sis8300_buffer_for_cpu(struct sis8300 *sis, struct sis8300_buffer *buffer, size_t offset,
-			    size_t bytes)
+void sis8300_buffer_for_cpu(struct sis8300 *sis, struct sis8300_buffer *buffer, size_t bytes)
 {
 	down_read(&sis->hw);
 	if (buffer->is_mapped)
-		dma_sync_single_for_cpu(&sis->pdev->dev, buffer->dma + offset, bytes,
-					buffer->direction);
+		dma_sync_single_for_cpu(&sis->pdev->dev, buffer->dma, bytes, buffer->direction);
 	up_read(&sis->hw);
 }
 
@@ -281,34 +326,32 @@ void sis8300_buffer_for_cpu(struct sis8300 *sis, struct sis8300_buffer *buffer, 
  * sis8300_buffer_for_device() - the board may write, or read, from here on
  * @sis: the board
  * @buffer: the memory
- * @offset: in it
- * @bytes: from there
+ * @bytes: from its start
  */
-void sis8300_buffer_for_device(struct sis8300 *sis, struct sis8300_buffer *buffer, size_t offset,
-			       size_t bytes)
+void sis8300_buffer_for_device(struct sis8300 *sis, struct sis8300_buffer *buffer, size_t bytes)
 {
 	down_read(&sis->hw);
 	if (buffer->is_mapped)
-		dma_sync_single_for_device(&sis->pdev->dev, buffer->dma + offset, bytes,
+		dma_sync_single_for_device(&sis->pdev->dev, buffer->dma, bytes,
 					   buffer->direction);
 	up_read(&sis->hw);
 }
 
 /**
- * sis8300_note_unheard() - an end was found that no interrupt told
+ * sis8300_count_missed() - an end was found that no interrupt told
  * @sis: the board; sis->lock is held
  * @bit: of the interrupt that should have
  *
  * One may have been lost, or be late; where none ever comes, that is said once.
  */
-void sis8300_note_unheard(struct sis8300 *sis, u32 bit)
+void sis8300_count_missed(struct sis8300 *sis, u32 bit)
 {
 	lockdep_assert_held(&sis->lock);
 	/* Left standing, it would keep the board from sending the next message. */
 	sis8300_write(sis, SIS8300_REG_IRQ_CLEAR, bit);
 	if (sis->is_msi)
 		sis8300_write(sis, SIS8300_REG_IRQ_REFRESH, 1);
-	if (++sis->unheard == SIS8300_UNHEARD_MAX)
+	if (++sis->missed == SIS8300_MISSED_MAX)
 		dev_warn(&sis->pdev->dev,
 			 "its interrupts do not arrive: ends are found by looking, late\n");
 }
@@ -344,13 +387,9 @@ irqreturn_t sis8300_interrupt(int irq, void *data)
 		spin_unlock_irqrestore(&sis->lock, flags);
 		return sis8300_interrupt_of_lost(sis);
 	}
-	sis->unheard = 0;
+	sis->missed = 0;
 	status = sis8300_read(sis, SIS8300_REG_IRQ_STATUS);
-	if (sis8300_is_lost(sis, status)) {
-		sis8300_tell_lost(sis);
-		status = 0;
-	}
-	status &= SIS8300_IRQ_ALL;
+	status = sis8300_check_dead_locked(sis, status) ? 0 : status & SIS8300_IRQ_ALL;
 	if (!status) {
 		spin_unlock_irqrestore(&sis->lock, flags);
 		return none;

@@ -10,6 +10,7 @@
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 
+#include "../compat.h"
 #include "internal.h"
 
 static int sis8300_open(struct inode *inode, struct file *file)
@@ -45,7 +46,7 @@ static int sis8300_release(struct inode *inode, struct file *file)
 	struct sis8300 *sis = f->sis;
 
 	sis8300_ring_close(f);
-	sis8300_acq_drop(f);
+	sis8300_acq_release(f);
 	kfree(f);
 	put_device(&sis->dev);
 	return 0;
@@ -122,28 +123,9 @@ static int sis8300_mmap(struct file *file, struct vm_area_struct *vma)
 	return sis8300_ring_mmap(file->private_data, vma);
 }
 
-/* Copies a structure in whose first field is its size, as the caller knows it. */
-static int sis8300_copy_struct(void *to, size_t size, const void __user *from)
-{
-	u32 theirs;
-	int ret;
-
-	if (get_user(theirs, (const u32 __user *)from))
-		return -EFAULT;
-	if (theirs < size)
-		return -EINVAL;
-	if (theirs > PAGE_SIZE)
-		return -E2BIG;
-	ret = copy_struct_from_user(to, size, from, theirs);
-	if (!ret)
-		*(u32 *)to = size;
-	return ret;
-}
-
-static int sis8300_ioc_info(struct sis8300_file *f, void *arg)
+static int sis8300_ioc_info(struct sis8300_file *f, struct sis8300_info *info)
 {
 	struct sis8300 *sis = f->sis;
-	struct sis8300_info *info = arg;
 	int ret;
 
 	if (memchr_inv(info->reserved, 0, sizeof(info->reserved)))
@@ -171,37 +153,8 @@ static int sis8300_ioc_info(struct sis8300_file *f, void *arg)
 	return 0;
 }
 
-static int sis8300_ioc_setup(struct sis8300_file *f, void *arg)
+static int sis8300_ioc_stats(struct sis8300_file *f, struct sis8300_stats *stats)
 {
-	return sis8300_setup(f, arg);
-}
-
-static int sis8300_ioc_get_setup(struct sis8300_file *f, void *arg)
-{
-	struct sis8300_setup *setup = arg;
-
-	if (memchr_inv(setup->reserved, 0, sizeof(setup->reserved)))
-		return -EINVAL;
-	return sis8300_get_setup(f, setup);
-}
-
-static int sis8300_ioc_arm(struct sis8300_file *f, void *arg)
-{
-	struct sis8300_arm *arm = arg;
-
-	if (arm->reserved)
-		return -EINVAL;
-	return sis8300_arm(f, &arm->sequence, &arm->time_ns);
-}
-
-static int sis8300_ioc_wait_end(struct sis8300_file *f, void *arg)
-{
-	return sis8300_wait_end(f, arg);
-}
-
-static int sis8300_ioc_stats(struct sis8300_file *f, void *arg)
-{
-	struct sis8300_stats *stats = arg;
 	struct sis8300 *sis = f->sis;
 	u32 reset = stats->reset;
 
@@ -221,47 +174,10 @@ static int sis8300_ioc_stats(struct sis8300_file *f, void *arg)
 	return 0;
 }
 
-static int sis8300_ioc_ring_setup(struct sis8300_file *f, void *arg)
-{
-	return sis8300_ring_setup(f, arg);
-}
-
-static int sis8300_ioc_ring_start(struct sis8300_file *f, void *arg)
-{
-	return sis8300_ring_start(f, arg);
-}
-
-static int sis8300_ioc_ring_next(struct sis8300_file *f, void *arg)
-{
-	return sis8300_ring_next(f, arg);
-}
-
-/* The largest argument. */
-union sis8300_argument {
-	struct sis8300_info info;
-	struct sis8300_setup setup;
-	struct sis8300_arm arm;
-	struct sis8300_end end;
-	struct sis8300_stats stats;
-	struct sis8300_ring_setup ring_setup;
-	struct sis8300_ring_start ring_start;
-	struct sis8300_ring_next ring_next;
-};
-
-static const struct {
-	unsigned int cmd;
-	size_t size;
-	int (*run)(struct sis8300_file *f, void *arg);
-} sis8300_ioctls[] = {
-	{ SIS8300_IOC_INFO, sizeof(struct sis8300_info), sis8300_ioc_info },
-	{ SIS8300_IOC_SETUP, sizeof(struct sis8300_setup), sis8300_ioc_setup },
-	{ SIS8300_IOC_GET_SETUP, sizeof(struct sis8300_setup), sis8300_ioc_get_setup },
-	{ SIS8300_IOC_ARM, sizeof(struct sis8300_arm), sis8300_ioc_arm },
-	{ SIS8300_IOC_WAIT_END, sizeof(struct sis8300_end), sis8300_ioc_wait_end },
-	{ SIS8300_IOC_STATS, sizeof(struct sis8300_stats), sis8300_ioc_stats },
-	{ SIS8300_IOC_RING_SETUP, sizeof(struct sis8300_ring_setup), sis8300_ioc_ring_setup },
-	{ SIS8300_IOC_RING_START, sizeof(struct sis8300_ring_start), sis8300_ioc_ring_start },
-	{ SIS8300_IOC_RING_NEXT, sizeof(struct sis8300_ring_next), sis8300_ioc_ring_next },
+static const unsigned int sis8300_ioctls[] = {
+	SIS8300_IOC_INFO, SIS8300_IOC_SETUP, SIS8300_IOC_GET_SETUP, SIS8300_IOC_ARM,
+	SIS8300_IOC_WAIT_END, SIS8300_IOC_STATS, SIS8300_IOC_RING_SETUP,
+	SIS8300_IOC_RING_START, SIS8300_IOC_RING_NEXT,
 };
 
 static long sis8300_ioc_ess_reg(struct sis8300_file *f, unsigned int cmd, void __user *user)
@@ -290,13 +206,63 @@ static long sis8300_ioc_ess_wait(struct sis8300_file *f, unsigned int cmd, void 
 	return ret ?: copy_to_user(user, &wait, sizeof(wait)) ? -EFAULT : 0;
 }
 
-/* The size in the number is not looked at: our structures carry their own. */
+/* The ioctls whose structures carry their size: that in the number is not checked. */
+static long sis8300_ioc_sized(struct sis8300_file *f, unsigned int cmd, void __user *user)
+{
+	union {
+		struct sis8300_info info;
+		struct sis8300_setup setup;
+		struct sis8300_arm arm;
+		struct sis8300_end end;
+		struct sis8300_stats stats;
+		struct sis8300_ring_setup ring_setup;
+		struct sis8300_ring_start ring_start;
+		struct sis8300_ring_next ring_next;
+	} a;
+	int ret;
+
+	cmd = sized_ioctl_find(sis8300_ioctls, ARRAY_SIZE(sis8300_ioctls), cmd);
+	if (!cmd)
+		return -ENOTTY;
+	ret = sized_copy_from_user(&a, _IOC_SIZE(cmd), user);
+	if (ret)
+		return ret;
+	switch (cmd) {
+	case SIS8300_IOC_INFO:
+		ret = sis8300_ioc_info(f, &a.info);
+		break;
+	case SIS8300_IOC_SETUP:
+		ret = sis8300_setup(f, &a.setup);
+		break;
+	case SIS8300_IOC_GET_SETUP:
+		ret = sis8300_get_setup(f, &a.setup);
+		break;
+	case SIS8300_IOC_ARM:
+		ret = sis8300_arm(f, &a.arm);
+		break;
+	case SIS8300_IOC_WAIT_END:
+		ret = sis8300_wait_end(f, &a.end);
+		break;
+	case SIS8300_IOC_STATS:
+		ret = sis8300_ioc_stats(f, &a.stats);
+		break;
+	case SIS8300_IOC_RING_SETUP:
+		ret = sis8300_ring_setup(f, &a.ring_setup);
+		break;
+	case SIS8300_IOC_RING_START:
+		/* Nothing to copy out. */
+		return sis8300_ring_start(f, &a.ring_start);
+	case SIS8300_IOC_RING_NEXT:
+		ret = sis8300_ring_next(f, &a.ring_next);
+		break;
+	}
+	return ret ?: copy_to_user(user, &a, _IOC_SIZE(cmd)) ? -EFAULT : 0;
+}
+
 static long sis8300_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 {
 	struct sis8300_file *f = file->private_data;
 	void __user *user = (void __user *)arg;
-	union sis8300_argument argument;
-	int ret, i;
 
 	switch (cmd) {
 	case SIS8300_REG_READ:
@@ -309,18 +275,9 @@ static long sis8300_ioctl(struct file *file, unsigned int cmd, unsigned long arg
 		return sis8300_disarm(f);
 	case SIS8300_IOC_RING_STOP:
 		return sis8300_ring_stop(f);
+	default:
+		return sis8300_ioc_sized(f, cmd, user);
 	}
-	for (i = 0; i < ARRAY_SIZE(sis8300_ioctls); i++) {
-		if ((cmd ^ sis8300_ioctls[i].cmd) & ~IOCSIZE_MASK)
-			continue;
-		ret = sis8300_copy_struct(&argument, sis8300_ioctls[i].size, user);
-		ret = ret ?: sis8300_ioctls[i].run(f, &argument);
-		if (!ret && sis8300_ioctls[i].cmd != SIS8300_IOC_RING_START &&
-		    copy_to_user(user, &argument, sis8300_ioctls[i].size))
-			ret = -EFAULT;
-		return ret;
-	}
-	return -ENOTTY;
 }
 
 const struct file_operations sis8300_fops = {

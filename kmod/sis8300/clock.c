@@ -43,12 +43,9 @@ static int sis8300_ad9510_divide(struct sis8300 *sis, bool second, int output, u
 {
 	u8 low = divider > 1 ? divider / 2 - 1 : 0;
 	u8 high = divider > 1 ? divider - divider / 2 - 1 : 0;
-	int ret;
 
-	ret = sis8300_ad9510(sis, second, AD9510_DIVIDER(output), low << 4 | high);
-	if (ret)
-		return ret;
-	return sis8300_ad9510(sis, second, AD9510_DIVIDER_MODE(output),
+	return sis8300_ad9510(sis, second, AD9510_DIVIDER(output), low << 4 | high) ?:
+	       sis8300_ad9510(sis, second, AD9510_DIVIDER_MODE(output),
 			      divider > 1 ? 0 : AD9510_DIVIDER_BYPASS);
 }
 
@@ -61,40 +58,29 @@ static int sis8300_ad9510_setup(struct sis8300 *sis, bool second, u32 divider)
 		{ AD9510_PLL, AD9510_PLL_OFF },
 		{ AD9510_CLOCKS, AD9510_CLOCKS_FROM_CLK1 },
 	};
-	int ret, i;
+	int ret = 0, i;
 
-	for (i = 0; i < ARRAY_SIZE(begin); i++) {
+	for (i = 0; i < ARRAY_SIZE(begin) && !ret; i++)
 		ret = sis8300_ad9510(sis, second, begin[i].chip_register, begin[i].data);
-		if (ret)
-			return ret;
-	}
-	for (i = 0; i < AD9510_OUTPUTS; i++) {
+	for (i = 0; i < AD9510_OUTPUTS && !ret; i++) {
 		ret = sis8300_ad9510(sis, second, AD9510_OUTPUT(i),
 				     i < AD9510_USED ? AD9510_OUTPUT_OFF : AD9510_OUTPUT_LVDS);
 		if (!ret && i >= AD9510_USED)
 			ret = sis8300_ad9510_divide(sis, second, i, divider);
-		if (ret)
-			return ret;
 	}
-	return sis8300_ad9510(sis, second, AD9510_UPDATE, 1);
+	return ret ?: sis8300_ad9510(sis, second, AD9510_UPDATE, 1);
 }
 
 /* All dividers of both chips begin their period together. */
 static int sis8300_ad9510_sync(struct sis8300 *sis)
 {
-	int ret, i;
+	int ret = 0, i;
 
-	for (i = 0; i < 2; i++) {
-		ret = sis8300_ad9510(sis, i, AD9510_FUNCTION, AD9510_FUNCTION_SYNC);
-		if (!ret)
-			ret = sis8300_ad9510(sis, i, AD9510_UPDATE, 1);
-		if (ret)
-			return ret;
-	}
-	ret = sis8300_spi(sis, SIS8300_REG_AD9510, SIS8300_AD9510_SYNC_CLOCK);
-	if (ret)
-		return ret;
-	return sis8300_spi(sis, SIS8300_REG_AD9510,
+	for (i = 0; i < 2 && !ret; i++)
+		ret = sis8300_ad9510(sis, i, AD9510_FUNCTION, AD9510_FUNCTION_SYNC) ?:
+		      sis8300_ad9510(sis, i, AD9510_UPDATE, 1);
+	return ret ?: sis8300_spi(sis, SIS8300_REG_AD9510, SIS8300_AD9510_SYNC_CLOCK) ?:
+	       sis8300_spi(sis, SIS8300_REG_AD9510,
 			   SIS8300_AD9510_PULSE | SIS8300_AD9510_SYNC_CLOCK);
 }
 
@@ -128,16 +114,11 @@ int sis8300_set_clock(struct sis8300 *sis, u32 clock, u32 divider)
 {
 	const u32 ours = SIS8300_MUX_A | SIS8300_MUX_B | SIS8300_MUX_D | SIS8300_MUX_E;
 	u32 mux = sis8300_read(sis, SIS8300_REG_CLOCK_MUX);
-	int ret;
 
 	lockdep_assert_held(&sis->setup_lock);
 	sis8300_write(sis, SIS8300_REG_CLOCK_MUX, (mux & ~ours) | sis8300_clock_mux(clock));
-	ret = sis8300_ad9510_setup(sis, false, divider);
-	if (!ret)
-		ret = sis8300_ad9510_setup(sis, true, divider);
-	if (!ret)
-		ret = sis8300_ad9510_sync(sis);
-	return ret;
+	return sis8300_ad9510_setup(sis, false, divider) ?:
+	       sis8300_ad9510_setup(sis, true, divider) ?: sis8300_ad9510_sync(sis);
 }
 
 /**
@@ -152,20 +133,18 @@ int sis8300_init_adcs(struct sis8300 *sis)
 	static const struct sis8300_chip_write writes[] = {
 		{ 0x14, 0x40 }, { 0x16, 0x00 }, { 0x17, 0x00 }, { 0xff, 0x01 },
 	};
-	int adc, i, ret;
+	int adc, i, ret = 0;
 
 	lockdep_assert_held(&sis->setup_lock);
 	for (adc = 0; adc < SIS8300_CHANNELS / 2; adc++) {
-		for (i = 0; i < ARRAY_SIZE(writes); i++) {
+		for (i = 0; i < ARRAY_SIZE(writes) && !ret; i++) {
 			const struct sis8300_chip_write *w = &writes[i];
 
 			ret = sis8300_spi(sis, SIS8300_REG_ADC_SPI,
 					  FIELD_PREP(SIS8300_ADC_SELECT, adc) |
 					  FIELD_PREP(SIS8300_ADC_REGISTER, w->chip_register) |
 					  FIELD_PREP(SIS8300_ADC_DATA, w->data));
-			if (ret)
-				return ret;
 		}
 	}
-	return 0;
+	return ret;
 }

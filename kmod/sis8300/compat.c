@@ -28,12 +28,8 @@ int sis8300_reg_read(struct sis8300_file *f, struct sis8300_reg *reg)
 	if (ret)
 		return ret;
 	reg->data = sis8300_read(sis, reg->offset);
-	if (sis8300_is_lost(sis, reg->data)) {
-		spin_lock_irq(&sis->lock);
-		sis8300_tell_lost(sis);
-		spin_unlock_irq(&sis->lock);
+	if (sis8300_check_dead(sis, reg->data))
 		ret = -ENODEV;
-	}
 	sis8300_leave(sis);
 	return ret;
 }
@@ -43,7 +39,7 @@ int sis8300_reg_read(struct sis8300_file *f, struct sis8300_reg *reg)
  * does who gives the board another firmware; who takes the interrupts or the link's
  * clock away, or resets the board, hurts all who use it.
  */
-static bool sis8300_is_ours(u32 word)
+static bool sis8300_is_reserved(u32 word)
 {
 	switch (word) {
 	case SIS8300_REG_JTAG:
@@ -59,7 +55,7 @@ static bool sis8300_is_ours(u32 word)
 	}
 }
 
-static bool sis8300_may_write_ours(void)
+static bool sis8300_may_write_reserved(void)
 {
 	return sis8300_unsafe_registers && capable(CAP_SYS_RAWIO) &&
 	       !security_locked_down(LOCKDOWN_PCI_ACCESS);
@@ -85,32 +81,28 @@ static bool sis8300_is_shared(u32 word)
 	return word == SIS8300_REG_READ_SWAP || word == SIS8300_REG_MEMORY_TEST;
 }
 
-/* In sis8300_enter(), with setup_lock held. */
+/* In sis8300_setup_begin(). */
 static int sis8300_write_checked(struct sis8300_file *f, u32 word, u32 value)
 {
+	bool is_shared = sis8300_is_shared(word), is_setup = sis8300_is_setup(word);
 	struct sis8300 *sis = f->sis;
-	bool busy;
+	int ret = 0;
 
 	if (word == SIS8300_REG_CONTROL)
 		return sis8300_arm_raw(f, value);
-	if (sis8300_is_shared(word)) {
-		spin_lock_irq(&sis->lock);
-		busy = sis->is_written || sis->ring || (sis->acq.owner && sis->acq.owner != f);
-		if (!busy && !sis->gone)
-			sis8300_write(sis, word, value);
-		spin_unlock_irq(&sis->lock);
-		return busy ? -EBUSY : 0;
-	}
-	if (sis8300_is_setup(word)) {
-		spin_lock_irq(&sis->lock);
-		busy = sis->acq.ring || (sis->acq.owner && sis->acq.owner != f);
-		spin_unlock_irq(&sis->lock);
-		if (busy)
-			return -EBUSY;
+	spin_lock_irq(&sis->lock);
+	if (sis->gone)
+		ret = -ENODEV;
+	else if ((is_shared || is_setup) && sis8300_acq_is_others(f))
+		ret = -EBUSY;
+	else if (is_shared && (sis->is_written || sis->ring))
+		ret = -EBUSY;
+	else
+		sis8300_write(sis, word, value);
+	spin_unlock_irq(&sis->lock);
+	if (!ret && is_setup)
 		sis->is_set = false;
-	}
-	sis8300_write(sis, word, value);
-	return 0;
+	return ret;
 }
 
 /**
@@ -129,45 +121,31 @@ int sis8300_reg_write(struct sis8300_file *f, const struct sis8300_reg *reg)
 
 	if (reg->offset >= sis->words)
 		return -EINVAL;
-	if (sis8300_is_ours(reg->offset) && !sis8300_may_write_ours())
+	if (sis8300_is_reserved(reg->offset) && !sis8300_may_write_reserved())
 		return -EPERM;
-	if (mutex_lock_interruptible(&sis->setup_lock))
-		return -EINTR;
-	ret = sis8300_enter(sis);
-	if (!ret) {
-		ret = sis8300_write_checked(f, reg->offset, reg->data);
-		sis8300_leave(sis);
-	}
-	mutex_unlock(&sis->setup_lock);
+	ret = sis8300_setup_begin(sis);
+	if (ret)
+		return ret;
+	ret = sis8300_write_checked(f, reg->offset, reg->data);
+	sis8300_setup_end(sis);
 	return ret;
 }
 
-static bool sis8300_event_is_there(struct sis8300_file *f, u32 type, u64 releases)
+/* False, and SIS8300_WAIT_TIMEOUT, as long as nothing has come. */
+static bool sis8300_take_event(struct sis8300_file *f, struct sis8300_wait *wait, u64 releases)
 {
 	struct sis8300 *sis = f->sis;
-	bool is;
 
+	wait->status = SIS8300_WAIT_TIMEOUT;
 	spin_lock_irq(&sis->lock);
-	is = sis->events[type] != f->events_seen[type] || sis->releases[type] != releases ||
-	     sis->gone;
-	spin_unlock_irq(&sis->lock);
-	return is;
-}
-
-static u32 sis8300_take_event(struct sis8300_file *f, u32 type, u64 releases)
-{
-	struct sis8300 *sis = f->sis;
-	u32 status = SIS8300_WAIT_TIMEOUT;
-
-	spin_lock_irq(&sis->lock);
-	if (sis->events[type] != f->events_seen[type]) {
-		f->events_seen[type] = sis->events[type];
-		status = SIS8300_WAIT_OK;
-	} else if (sis->releases[type] != releases || sis->gone) {
-		status = SIS8300_WAIT_RELEASED;
+	if (sis->events[wait->type] != f->events_seen[wait->type]) {
+		f->events_seen[wait->type] = sis->events[wait->type];
+		wait->status = SIS8300_WAIT_OK;
+	} else if (sis->releases[wait->type] != releases || sis->gone) {
+		wait->status = SIS8300_WAIT_RELEASED;
 	}
 	spin_unlock_irq(&sis->lock);
-	return status;
+	return wait->status != SIS8300_WAIT_TIMEOUT;
 }
 
 /**
@@ -192,13 +170,9 @@ int sis8300_wait_event(struct sis8300_file *f, struct sis8300_wait *wait)
 	releases = sis->releases[wait->type];
 	spin_unlock_irq(&sis->lock);
 	left = wait->timeout_ms ? msecs_to_jiffies(wait->timeout_ms) : MAX_SCHEDULE_TIMEOUT;
-	left = wait_event_interruptible_timeout(sis->wait,
-						sis8300_event_is_there(f, wait->type, releases),
+	left = wait_event_interruptible_timeout(sis->wait, sis8300_take_event(f, wait, releases),
 						left);
-	if (left < 0)
-		return -EINTR;
-	wait->status = sis8300_take_event(f, wait->type, releases);
-	return 0;
+	return left < 0 ? -EINTR : 0;
 }
 
 /**

@@ -227,10 +227,8 @@ static int sis8300_dma_check(struct sis8300 *sis, const struct sis8300_dma *dma)
 		sis->advances = true;
 		return 0;
 	}
-	if (sis8300_is_lost(sis, at)) {
-		sis8300_tell_lost(sis);
+	if (sis8300_check_dead_locked(sis, at))
 		return -ENODEV;
-	}
 	if (check < 0 && !sis->advances && (at <= from || at > end))
 		return 0;
 	dev_warn_ratelimited(&sis->pdev->dev, "DMA of 0x%x bytes from 0x%x stopped at 0x%x\n",
@@ -267,9 +265,7 @@ void sis8300_dma_interrupt(struct sis8300 *sis, u64 now)
 		return;
 	/* The late interrupt of one that was found without it is not this one's end. */
 	control = sis8300_read(sis, sis8300_dma_control(dma));
-	if (sis8300_is_lost(sis, control))
-		sis8300_tell_lost(sis);
-	else if (!(control & SIS8300_DMA_RUNNING))
+	if (!sis8300_check_dead_locked(sis, control) && !(control & SIS8300_DMA_RUNNING))
 		sis8300_dma_complete(sis, now);
 }
 
@@ -291,10 +287,8 @@ bool sis8300_dma_tick(struct sis8300 *sis)
 	if (took < dma->expected_ns + SIS8300_TICK_MS * NSEC_PER_MSEC)
 		return true;
 	control = sis8300_read(sis, sis8300_dma_control(dma));
-	if (sis8300_is_lost(sis, control)) {
-		sis8300_tell_lost(sis);
+	if (sis8300_check_dead_locked(sis, control))
 		return false;
-	}
 	if (control & SIS8300_DMA_RUNNING) {
 		dma->idle_ns = 0;
 		if (took > (u64)sis8300_timeout_ms(sis, dma->bytes) * NSEC_PER_MSEC)
@@ -305,13 +299,13 @@ bool sis8300_dma_tick(struct sis8300 *sis)
 		dma->idle_ns = now;
 	} else if (now - dma->idle_ns >= SIS8300_GRACE_NS) {
 		dma->lost = true;
-		sis8300_note_unheard(sis, dma->to_card ? SIS8300_IRQ_WRITE : SIS8300_IRQ_READ);
+		sis8300_count_missed(sis, dma->to_card ? SIS8300_IRQ_WRITE : SIS8300_IRQ_READ);
 		sis8300_dma_complete(sis, now);
 	}
 	return true;
 }
 
-/* Asks once; -ENODEV if the board left meanwhile. */
+/* 1 or 0; -ENODEV if the board left meanwhile. */
 static int sis8300_dma_is_idle(struct sis8300 *sis)
 {
 	u32 reads, writes;
@@ -328,7 +322,7 @@ static int sis8300_dma_is_idle(struct sis8300 *sis)
 }
 
 /* Waits for both engines. */
-static bool sis8300_dma_settles(struct sis8300 *sis, u32 ms)
+static bool sis8300_dma_wait_idle(struct sis8300 *sis, u32 ms)
 {
 	int idle;
 
@@ -355,7 +349,7 @@ int sis8300_dma_halt(struct sis8300 *sis)
 	if (sis8300_dma_is_idle(sis))
 		return 0;
 	sis8300_write(sis, SIS8300_REG_RESET, SIS8300_RESET_ALL);
-	return sis8300_dma_settles(sis, 100) ? 0 : -EBUSY;
+	return sis8300_dma_wait_idle(sis, 100) ? 0 : -EBUSY;
 }
 
 /**
@@ -378,11 +372,12 @@ void sis8300_dma_recover(struct sis8300 *sis)
 		sis8300_write(sis, SIS8300_REG_RESET, SIS8300_RESET_ALL);
 	}
 	spin_unlock_irq(&sis->lock);
-	idle = sis8300_dma_settles(sis, 100);
-	if (idle)
-		pci_set_master(sis->pdev);
+	idle = sis8300_dma_wait_idle(sis, 100);
 	spin_lock_irq(&sis->lock);
+	/* Whoever sets `gone` clears the bus master bit for good after it. */
 	if (!sis->gone) {
+		if (idle)
+			pci_set_master(sis->pdev);
 		dev_warn_ratelimited(&sis->pdev->dev, "a DMA hung: the board was reset\n");
 		if (!idle)
 			dev_err(&sis->pdev->dev, "the engine still runs: no DMA until it is bound anew\n");

@@ -120,11 +120,10 @@ struct sis8300 {
 	u64 link_bytes_per_s;
 
 	/*
-	 * Read: registers, mappings and pdev stay. Written by remove(), after
-	 * `gone` was set, to wait for the last of them.
+	 * Read: registers, mappings and pdev stay. Taken for writing by remove(),
+	 * after `gone` was set, to wait for the last of them.
 	 */
 	struct rw_semaphore hw;
-	bool removed;			/* under hw */
 
 	struct mutex buffers_lock;	/* buffers */
 	struct list_head buffers;	/* all that are mapped for the device */
@@ -149,7 +148,7 @@ struct sis8300 {
 	bool is_written;		/* write() has the memory in test mode: nothing is armed */
 	bool advances;			/* SIS8300_REG_READ_FROM moves with the data */
 	u64 interrupts;
-	u32 unheard;			/* ends found without the handler, since it last ran */
+	u32 missed;			/* ends found without the handler, since it last ran */
 	u64 events[SIS8300_EVENTS];
 	u64 releases[SIS8300_EVENTS];
 	struct sis8300_acq acq;
@@ -196,22 +195,22 @@ static inline void sis8300_write(struct sis8300 *sis, u32 word, u32 value)
 /* board.c */
 int sis8300_enter(struct sis8300 *sis);
 void sis8300_leave(struct sis8300 *sis);
-void sis8300_lose(struct sis8300 *sis);
-bool sis8300_is_lost(struct sis8300 *sis, u32 value);
-void sis8300_tell_lost(struct sis8300 *sis);
+int sis8300_setup_begin(struct sis8300 *sis);
+void sis8300_setup_end(struct sis8300 *sis);
+void sis8300_disconnect_locked(struct sis8300 *sis);
+bool sis8300_check_dead_locked(struct sis8300 *sis, u32 value);
+bool sis8300_check_dead(struct sis8300 *sis, u32 value);
 int sis8300_identify(struct sis8300 *sis);
 void sis8300_init_registers(struct sis8300 *sis);
-void sis8300_use_memory(struct sis8300 *sis);
-void sis8300_quiesce(struct sis8300 *sis);
+void sis8300_write_test_mode(struct sis8300 *sis);
+void sis8300_stop(struct sis8300 *sis);
 int sis8300_buffer_alloc(struct sis8300 *sis, struct sis8300_buffer *buffer, size_t bytes,
 			 enum dma_data_direction direction, gfp_t gfp);
 void sis8300_buffer_unmap_all(struct sis8300 *sis);
 void sis8300_buffer_free(struct sis8300 *sis, struct sis8300_buffer *buffer);
-void sis8300_buffer_for_cpu(struct sis8300 *sis, struct sis8300_buffer *buffer, size_t offset,
-			    size_t bytes);
-void sis8300_buffer_for_device(struct sis8300 *sis, struct sis8300_buffer *buffer, size_t offset,
-			       size_t bytes);
-void sis8300_note_unheard(struct sis8300 *sis, u32 bit);
+void sis8300_buffer_for_cpu(struct sis8300 *sis, struct sis8300_buffer *buffer, size_t bytes);
+void sis8300_buffer_for_device(struct sis8300 *sis, struct sis8300_buffer *buffer, size_t bytes);
+void sis8300_count_missed(struct sis8300 *sis, u32 bit);
 irqreturn_t sis8300_interrupt(int irq, void *data);
 void sis8300_tick(struct work_struct *work);
 void sis8300_tick_soon(struct sis8300 *sis, unsigned int ms);
@@ -236,7 +235,9 @@ int sis8300_init_adcs(struct sis8300 *sis);
 /* acq.c */
 int sis8300_setup(struct sis8300_file *f, struct sis8300_setup *setup);
 int sis8300_get_setup(struct sis8300_file *f, struct sis8300_setup *setup);
-int sis8300_arm(struct sis8300_file *f, u64 *sequence, u64 *time_ns);
+int sis8300_acq_recheck(const struct sis8300 *sis);
+bool sis8300_acq_is_others(const struct sis8300_file *f);
+int sis8300_arm(struct sis8300_file *f, struct sis8300_arm *arm);
 int sis8300_arm_raw(struct sis8300_file *f, u32 value);
 int sis8300_disarm(struct sis8300_file *f);
 int sis8300_wait_end(struct sis8300_file *f, struct sis8300_end *end);
@@ -248,7 +249,7 @@ bool sis8300_acq_is_flushing(struct sis8300 *sis);
 u32 sis8300_acq_tick_ms(const struct sis8300 *sis);
 void sis8300_acq_cancel(struct sis8300 *sis, int error);
 int sis8300_acq_prepare(struct sis8300_file *f);
-void sis8300_acq_drop(struct sis8300_file *f);
+void sis8300_acq_release(struct sis8300_file *f);
 void sis8300_acq_reset(struct sis8300 *sis);
 u32 sis8300_arm_command(const struct sis8300 *sis);
 u32 sis8300_block_samples(const struct sis8300 *sis);

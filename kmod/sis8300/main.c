@@ -229,18 +229,12 @@ static void sis8300_remove_node(struct sis8300 *sis)
 	mutex_unlock(&sis8300_boards_lock);
 }
 
-/* Everyone hears that the board is gone; nobody touches it when this returns. */
-static void sis8300_take_away(struct sis8300 *sis)
+/* All who wait for the board are woken; nobody touches it when this returns. */
+static void sis8300_teardown(struct sis8300 *sis)
 {
-	spin_lock_irq(&sis->lock);
-	sis8300_lose(sis);
-	spin_unlock_irq(&sis->lock);
-	sis8300_quiesce(sis);
+	sis8300_stop(sis);
 	cancel_delayed_work_sync(&sis->tick);
-	down_write(&sis->hw);
-	sis->removed = true;
 	sis8300_buffer_unmap_all(sis);
-	up_write(&sis->hw);
 }
 
 static int sis8300_map(struct sis8300 *sis)
@@ -341,13 +335,10 @@ static int sis8300_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	return 0;
 
 err_irq:
-	sis8300_take_away(sis);
+	sis8300_teardown(sis);
 	sis8300_free_irq(sis);
 err_buffers:
-	down_write(&sis->hw);
-	sis->removed = true;
 	sis8300_buffer_unmap_all(sis);
-	up_write(&sis->hw);
 err_unmap:
 	sis8300_unmap(sis);
 err_disable:
@@ -362,7 +353,7 @@ static void sis8300_remove(struct pci_dev *pdev)
 	struct sis8300 *sis = pci_get_drvdata(pdev);
 
 	sis8300_remove_node(sis);
-	sis8300_take_away(sis);
+	sis8300_teardown(sis);
 	sis8300_free_irq(sis);
 	sis8300_unmap(sis);
 	pci_disable_device(pdev);
@@ -372,12 +363,7 @@ static void sis8300_remove(struct pci_dev *pdev)
 /* No DMA may run into the next kernel's memory. */
 static void sis8300_shutdown(struct pci_dev *pdev)
 {
-	struct sis8300 *sis = pci_get_drvdata(pdev);
-
-	spin_lock_irq(&sis->lock);
-	sis8300_lose(sis);
-	spin_unlock_irq(&sis->lock);
-	sis8300_quiesce(sis);
+	sis8300_stop(pci_get_drvdata(pdev));
 }
 
 static int sis8300_suspend(struct device *dev)
@@ -405,9 +391,7 @@ static int sis8300_resume(struct device *dev)
 	sis->has_adc = false;
 	mutex_unlock(&sis->setup_lock);
 	spin_lock_irq(&sis->lock);
-	if (!sis->gone && sis8300_read(sis, SIS8300_REG_ID) == U32_MAX)
-		sis8300_tell_lost(sis);
-	if (!sis->gone) {
+	if (!sis->gone && !sis8300_check_dead_locked(sis, sis8300_read(sis, SIS8300_REG_ID))) {
 		sis8300_acq_reset(sis);
 		sis8300_init_registers(sis);
 	}
@@ -427,7 +411,7 @@ static pci_ers_result_t sis8300_error_detected(struct pci_dev *pdev, pci_channel
 	spin_lock_irq(&sis->lock);
 	if (!sis->gone) {
 		pci_warn(pdev, "PCIe error: out of use until it is bound anew\n");
-		sis8300_lose(sis);
+		sis8300_disconnect_locked(sis);
 	}
 	spin_unlock_irq(&sis->lock);
 	return PCI_ERS_RESULT_DISCONNECT;

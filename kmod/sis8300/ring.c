@@ -61,7 +61,7 @@ struct sis8300_ring {
 	struct sis8300_ring_slot slots[];
 };
 
-static void sis8300_ring_release(struct kref *ref)
+static void sis8300_ring_free(struct kref *ref)
 {
 	struct sis8300_ring *ring = container_of(ref, struct sis8300_ring, ref);
 	u32 i;
@@ -74,7 +74,7 @@ static void sis8300_ring_release(struct kref *ref)
 
 static void sis8300_ring_put(struct sis8300_ring *ring)
 {
-	kref_put(&ring->ref, sis8300_ring_release);
+	kref_put(&ring->ref, sis8300_ring_free);
 }
 
 /* Lets the engine, and the acquisition, go to others. With sis->lock held. */
@@ -158,7 +158,7 @@ static void sis8300_ring_submit(struct sis8300_ring *ring)
 }
 
 /* Fills the engine's queue as far as there are free buffers. With sis->lock held. */
-static void sis8300_ring_feed(struct sis8300_ring *ring)
+static void sis8300_ring_fill(struct sis8300_ring *ring)
 {
 	struct sis8300_stats *stats = &ring->file->stats;
 
@@ -212,7 +212,7 @@ static void sis8300_ring_dma_done(struct sis8300_dma *dma)
 	} else if (slot->is_last && ring->flags & SIS8300_RING_TRIGGERED) {
 		sis8300_ring_next_pass(ring, dma->end_ns);
 	} else {
-		sis8300_ring_feed(ring);
+		sis8300_ring_fill(ring);
 		if (ring->state == SIS8300_RING_READS)
 			sis8300_ring_note_stall(ring, dma->end_ns);
 	}
@@ -228,7 +228,7 @@ void sis8300_ring_acq_ended(struct sis8300_ring *ring, u64 time_ns)
 	ring->trigger_ns = time_ns;
 	ring->is_pass_submitted = false;
 	ring->state = SIS8300_RING_READS;
-	sis8300_ring_feed(ring);
+	sis8300_ring_fill(ring);
 	if (ring->state == SIS8300_RING_READS)
 		sis8300_ring_note_stall(ring, time_ns);
 }
@@ -315,16 +315,16 @@ static bool sis8300_ring_is_active(struct sis8300_ring *ring)
 	return is;
 }
 
-/* With the file's lock held, and no DMA on its way that the ring would submit anew. */
-static void sis8300_ring_drop(struct sis8300_file *f)
+/* With the file's lock held, or as the file is closed. */
+static void sis8300_ring_detach(struct sis8300_file *f)
 {
 	struct sis8300_ring *ring = f->ring;
 
 	f->ring = NULL;
 	spin_lock_irq(&f->sis->lock);
+	sis8300_ring_end(ring);
 	ring->is_freed = true;
 	spin_unlock_irq(&f->sis->lock);
-	wake_up_all(&f->sis->wait);
 	sis8300_ring_drain(ring);
 	sis8300_ring_put(ring);
 }
@@ -359,7 +359,7 @@ int sis8300_ring_setup(struct sis8300_file *f, struct sis8300_ring_setup *setup)
 	if (ret)
 		goto out_unlock;
 	if (f->ring)
-		sis8300_ring_drop(f);
+		sis8300_ring_detach(f);
 	if (!setup->buffers)
 		goto out_unlock;
 	ring = sis8300_ring_new(f, setup->buffers, setup->buffer_bytes);
@@ -411,7 +411,7 @@ static void sis8300_ring_begin(struct sis8300_ring *ring, const struct sis8300_r
 		sis8300_ring_next_pass(ring, ktime_get_ns());
 	} else {
 		ring->state = SIS8300_RING_READS;
-		sis8300_ring_feed(ring);
+		sis8300_ring_fill(ring);
 	}
 }
 
@@ -426,28 +426,24 @@ static int sis8300_ring_launch(struct sis8300_file *f, const struct sis8300_ring
 
 	sis8300_ring_drain(ring);
 	for (i = 0; i < ring->buffers; i++)
-		sis8300_buffer_for_device(sis, &ring->slots[i].buffer, 0, ring->stride);
-	if (mutex_lock_interruptible(&sis->setup_lock))
-		return -EINTR;
-	ret = sis8300_enter(sis);
+		sis8300_buffer_for_device(sis, &ring->slots[i].buffer, ring->stride);
+	ret = sis8300_setup_begin(sis);
 	if (ret)
-		goto out_unlock;
+		return ret;
 	if (triggered)
 		ret = sis8300_acq_prepare(f);
 	if (ret)
-		goto out_leave;
+		goto out;
 	spin_lock_irq(&sis->lock);
-	if (sis->gone)
+	if (triggered)
+		ret = sis8300_acq_recheck(sis);
+	else if (sis->gone)
 		ret = -ENODEV;
-	else if (triggered && sis->was_reset)
-		ret = -EIO;
-	else
+	if (!ret)
 		sis8300_ring_begin(ring, start);
 	spin_unlock_irq(&sis->lock);
-out_leave:
-	sis8300_leave(sis);
-out_unlock:
-	mutex_unlock(&sis->setup_lock);
+out:
+	sis8300_setup_end(sis);
 	return ret;
 }
 
@@ -508,7 +504,7 @@ int sis8300_ring_stop(struct sis8300_file *f)
 }
 
 /* Gives buffers back to the engine; with ring->next_lock held. */
-static int sis8300_ring_give_back(struct sis8300_ring *ring, u64 release)
+static int sis8300_ring_release(struct sis8300_ring *ring, u64 release)
 {
 	struct sis8300 *sis = ring->sis;
 	u64 first, handed;
@@ -522,14 +518,14 @@ static int sis8300_ring_give_back(struct sis8300_ring *ring, u64 release)
 	for (; first <= release; first++) {
 		struct sis8300_buffer *buffer = &sis8300_ring_slot(ring, first)->buffer;
 
-		sis8300_buffer_for_device(sis, buffer, 0, ring->stride);
+		sis8300_buffer_for_device(sis, buffer, ring->stride);
 	}
 	spin_lock_irq(&sis->lock);
 	/* RING_START in between began anew. */
 	if (release < ring->handed && ring->released <= release) {
 		ring->released = release + 1;
 		if (ring->state == SIS8300_RING_READS && !sis->gone)
-			sis8300_ring_feed(ring);
+			sis8300_ring_fill(ring);
 	}
 	spin_unlock_irq(&sis->lock);
 	return 0;
@@ -551,7 +547,7 @@ static int sis8300_ring_status(const struct sis8300_ring *ring)
 	return 0;
 }
 
-static int sis8300_ring_look(struct sis8300_ring *ring)
+static int sis8300_ring_ready(struct sis8300_ring *ring)
 {
 	int ret;
 
@@ -562,7 +558,7 @@ static int sis8300_ring_look(struct sis8300_ring *ring)
 }
 
 /* Takes the oldest full buffer; with ring->next_lock held. As sis8300_ring_status(). */
-static int sis8300_ring_take(struct sis8300_ring *ring, struct sis8300_ring_next *next)
+static int sis8300_ring_dequeue(struct sis8300_ring *ring, struct sis8300_ring_next *next)
 {
 	struct sis8300_ring_slot *slot;
 	int ret;
@@ -581,7 +577,7 @@ static int sis8300_ring_take(struct sis8300_ring *ring, struct sis8300_ring_next
 	}
 	spin_unlock_irq(&ring->sis->lock);
 	if (ret > 0)
-		sis8300_buffer_for_cpu(ring->sis, &slot->buffer, 0, next->bytes);
+		sis8300_buffer_for_cpu(ring->sis, &slot->buffer, next->bytes);
 	return ret;
 }
 
@@ -593,13 +589,13 @@ static int sis8300_ring_wait(struct sis8300_ring *ring, struct sis8300_ring_next
 	for (;;) {
 		if (mutex_lock_interruptible(&ring->next_lock))
 			return -EINTR;
-		ret = sis8300_ring_take(ring, next);
+		ret = sis8300_ring_dequeue(ring, next);
 		mutex_unlock(&ring->next_lock);
 		if (ret)
 			return ret < 0 ? ret : 0;
 		if (!left)
 			return next->timeout_ms ? -ETIMEDOUT : -EAGAIN;
-		left = wait_event_interruptible_timeout(ring->sis->wait, sis8300_ring_look(ring),
+		left = wait_event_interruptible_timeout(ring->sis->wait, sis8300_ring_ready(ring),
 							left);
 		if (left < 0)
 			return -EINTR;
@@ -633,7 +629,7 @@ int sis8300_ring_next(struct sis8300_file *f, struct sis8300_ring_next *next)
 		if (mutex_lock_interruptible(&ring->next_lock)) {
 			ret = -EINTR;
 		} else {
-			ret = sis8300_ring_give_back(ring, next->release);
+			ret = sis8300_ring_release(ring, next->release);
 			mutex_unlock(&ring->next_lock);
 		}
 	}
@@ -669,12 +665,8 @@ bool sis8300_ring_poll(struct sis8300_ring *ring, __poll_t *events)
  */
 void sis8300_ring_close(struct sis8300_file *f)
 {
-	if (!f->ring)
-		return;
-	spin_lock_irq(&f->sis->lock);
-	sis8300_ring_end(f->ring);
-	spin_unlock_irq(&f->sis->lock);
-	sis8300_ring_drop(f);
+	if (f->ring)
+		sis8300_ring_detach(f);
 }
 
 static void sis8300_vm_open(struct vm_area_struct *vma)

@@ -81,7 +81,7 @@ static u32 sis8300_piece(const struct sis8300 *sis, u64 bytes)
 		     sis->chunk_bytes);
 }
 
-static int sis8300_ask(struct sis8300_reading *r)
+static int sis8300_submit_piece(struct sis8300_reading *r)
 {
 	struct sis8300_slot *slot = &r->slots[r->head % SIS8300_READ_SLOTS];
 	struct sis8300 *sis = r->f->sis;
@@ -107,7 +107,7 @@ static int sis8300_ask(struct sis8300_reading *r)
 }
 
 /* Waits for the oldest DMA and hands its bytes over. */
-static int sis8300_hand_over(struct sis8300_reading *r)
+static int sis8300_copy_piece(struct sis8300_reading *r)
 {
 	struct sis8300_slot *slot = &r->slots[r->tail % SIS8300_READ_SLOTS];
 	u64 awake, mapped, copied, unmapped, wakeup;
@@ -120,11 +120,11 @@ static int sis8300_hand_over(struct sis8300_reading *r)
 	if (slot->dma.status)
 		return slot->dma.status;
 	awake = ktime_get_ns();
-	sis8300_buffer_for_cpu(sis, slot->buffer, 0, slot->dma.bytes);
+	sis8300_buffer_for_cpu(sis, slot->buffer, slot->dma.bytes);
 	mapped = ktime_get_ns();
 	left = copy_to_user(r->to + r->done, slot->buffer->memory + slot->skip, slot->take);
 	copied = ktime_get_ns();
-	sis8300_buffer_for_device(sis, slot->buffer, 0, slot->dma.bytes);
+	sis8300_buffer_for_device(sis, slot->buffer, slot->dma.bytes);
 	unmapped = ktime_get_ns();
 	wakeup = awake - slot->dma.end_ns;
 	spin_lock_irq(&sis->lock);
@@ -156,7 +156,7 @@ static void sis8300_drain(struct sis8300_reading *r)
 }
 
 /* Reads on until all is done, or another reader has waited for long enough. */
-static int sis8300_turn(struct sis8300_reading *r)
+static int sis8300_read_turn(struct sis8300_reading *r)
 {
 	struct sis8300 *sis = r->f->sis;
 	unsigned int begin = r->head;
@@ -165,13 +165,13 @@ static int sis8300_turn(struct sis8300_reading *r)
 	for (;;) {
 		while (r->head - r->tail < r->depth && r->next < r->end &&
 		       (r->head - begin < SIS8300_TURN_PIECES || atomic_read(&sis->readers) == 1)) {
-			ret = sis8300_ask(r);
+			ret = sis8300_submit_piece(r);
 			if (ret)
 				return ret;
 		}
 		if (r->head == r->tail)
 			return 0;
-		ret = sis8300_hand_over(r);
+		ret = sis8300_copy_piece(r);
 		if (ret)
 			return ret;
 		if (signal_pending(current))
@@ -213,7 +213,7 @@ ssize_t sis8300_read_card(struct sis8300_file *f, char __user *to, size_t count,
 		ret = sis8300_reader_lock(sis);
 		if (ret)
 			break;
-		ret = sis8300_turn(r);
+		ret = sis8300_read_turn(r);
 		sis8300_drain(r);
 		sis8300_reader_unlock(sis);
 	}
@@ -247,7 +247,7 @@ static int sis8300_run_dma(struct sis8300_file *f, struct sis8300_buffer *buffer
 }
 
 /* The block of which only a part is written is read first. */
-static int sis8300_fetch_block(struct sis8300_writing *w, u64 block)
+static int sis8300_read_block(struct sis8300_writing *w, u64 block)
 {
 	struct sis8300 *sis = w->f->sis;
 	struct sis8300_buffer *chunk = &sis->chunks[0];
@@ -256,9 +256,9 @@ static int sis8300_fetch_block(struct sis8300_writing *w, u64 block)
 	ret = sis8300_run_dma(w->f, chunk, block, SIS8300_DMA_ALIGN);
 	if (ret)
 		return ret;
-	sis8300_buffer_for_cpu(sis, chunk, 0, SIS8300_DMA_ALIGN);
+	sis8300_buffer_for_cpu(sis, chunk, SIS8300_DMA_ALIGN);
 	memcpy(sis->write_buffer.memory, chunk->memory, SIS8300_DMA_ALIGN);
-	sis8300_buffer_for_device(sis, chunk, 0, SIS8300_DMA_ALIGN);
+	sis8300_buffer_for_device(sis, chunk, SIS8300_DMA_ALIGN);
 	return 0;
 }
 
@@ -270,7 +270,7 @@ static u32 sis8300_write_piece(u64 bytes)
 	return rounddown_pow_of_two(min_t(u64, bytes, most));
 }
 
-static int sis8300_put(struct sis8300_writing *w)
+static int sis8300_write_one(struct sis8300_writing *w)
 {
 	struct sis8300 *sis = w->f->sis;
 	struct sis8300_buffer *buffer = &sis->write_buffer;
@@ -280,17 +280,17 @@ static int sis8300_put(struct sis8300_writing *w)
 
 	if (skip || w->end - w->at < SIS8300_DMA_ALIGN) {
 		take = min_t(u64, bytes - skip, w->end - w->at);
-		ret = sis8300_fetch_block(w, block);
+		ret = sis8300_read_block(w, block);
 	} else {
 		bytes = sis8300_write_piece(w->end - w->at);
 		take = bytes;
 	}
 	if (ret)
 		return ret;
-	sis8300_buffer_for_cpu(sis, buffer, 0, bytes);
+	sis8300_buffer_for_cpu(sis, buffer, bytes);
 	if (copy_from_user(buffer->memory + skip, w->from, take))
 		return -EFAULT;
-	sis8300_buffer_for_device(sis, buffer, 0, bytes);
+	sis8300_buffer_for_device(sis, buffer, bytes);
 	ret = sis8300_run_dma(w->f, buffer, block, bytes);
 	if (ret)
 		return ret;
@@ -302,7 +302,7 @@ static int sis8300_put(struct sis8300_writing *w)
 	return 0;
 }
 
-static int sis8300_open_memory(struct sis8300 *sis, bool open)
+static int sis8300_set_test_mode(struct sis8300 *sis, bool open)
 {
 	int ret = 0;
 
@@ -313,7 +313,7 @@ static int sis8300_open_memory(struct sis8300 *sis, bool open)
 		ret = -EBUSY;
 	} else {
 		sis->is_written = open;
-		sis8300_use_memory(sis);
+		sis8300_write_test_mode(sis);
 	}
 	spin_unlock_irq(&sis->lock);
 	return ret;
@@ -346,15 +346,15 @@ ssize_t sis8300_write_card(struct sis8300_file *f, const char __user *from, size
 	ret = sis8300_reader_lock(sis);
 	if (ret)
 		return ret;
-	ret = sis8300_open_memory(sis, true);
+	ret = sis8300_set_test_mode(sis, true);
 	if (ret)
 		goto out_unlock;
 	while (!ret && w.at < w.end) {
-		ret = sis8300_put(&w);
+		ret = sis8300_write_one(&w);
 		if (!ret && signal_pending(current))
 			ret = -ERESTARTSYS;
 	}
-	sis8300_open_memory(sis, false);
+	sis8300_set_test_mode(sis, false);
 out_unlock:
 	sis8300_reader_unlock(sis);
 	return w.at - card ?: ret;
