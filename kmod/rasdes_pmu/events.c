@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What sysfs shows of a PMU, and which events exist. The names are those of
+ * Which events exist, and what sysfs shows of a PMU. The names are those of
  * docs/pmu.md: the in-tree driver's, with those that it leaves out, or the
- * seed's words, each with a twin in lower case.
+ * seed's words, each with a twin in lower case, as perf 7.3 takes no names of
+ * mixed case.
  */
-#include <linux/device.h>
-#include <linux/slab.h>
 #include <linux/string_helpers.h>
 
 #include "internal.h"
+#include "fold.h"
 
 struct rasdes_event {
 	u16 id;
@@ -33,11 +33,6 @@ static const struct rasdes_event rasdes_reports[] = {
 	{ 0x22, "tx_ccix_tlp_data_payload", "Tx_CCIX_TLP_Data_Payload" },
 	{ 0x23, "rx_ccix_tlp_data_payload", "Rx_CCIX_TLP_Data_Payload" },
 };
-
-#define RASDES_REPORT_L1_AUX	0x08
-#define RASDES_REPORT_TX_RX_L0S	0x09
-#define RASDES_REPORT_ESM_FIRST	0x10
-#define RASDES_REPORT_ESM_LAST	0x18
 
 static const struct rasdes_event rasdes_counters[] = {
 	{ 0x000, "ebuf_overflow", "EBUF_Overflow" },
@@ -132,185 +127,112 @@ static const struct rasdes_event rasdes_counters[] = {
 };
 
 /**
- * rasdes_has_report() - whether there is a report of this code
- * @code: eventid of a time-based event
+ * rasdes_count_counters() - how many event counters a function has
+ * @lanes: the link's width
  *
- * Return: whether there is, named or not.
+ * Return: the number, each lane's counter for itself.
  */
-bool rasdes_has_report(unsigned int code)
+unsigned int rasdes_count_counters(unsigned int lanes)
 {
-	unsigned int i;
+	unsigned int i, n = 0;
 
-	if (code >= RASDES_REPORT_ESM_FIRST && code <= RASDES_REPORT_ESM_LAST)
-		return true;
-	for (i = 0; i < ARRAY_SIZE(rasdes_reports); i++) {
-		if (rasdes_reports[i].id == code)
-			return true;
+	for (i = 0; i < ARRAY_SIZE(rasdes_counters); i++)
+		n += rasdes_is_per_lane(rasdes_counters[i].id) ? lanes : 1;
+	return n;
+}
+
+static bool rasdes_is_payload(unsigned int code)
+{
+	return code >= RASDES_REPORT_PAYLOAD_FIRST && code <= RASDES_REPORT_PAYLOAD_LAST;
+}
+
+static void rasdes_report_init(struct rasdes_pmu *rp, unsigned int code)
+{
+	bool is_in_bytes = rasdes_is_payload(code) && !rasdes_is_seed;
+
+	rp->reports[code].unit = is_in_bytes ? RASDES_PAYLOAD_UNIT : 1;
+	rp->reports[code].select = FIELD_PREP(RASDES_TBA_CTL_REPORT, code);
+}
+
+/**
+ * rasdes_counters_init() - lays out the counters and reports of a PMU
+ * @rp: the PMU, with room for rasdes_count_counters()
+ */
+void rasdes_counters_init(struct rasdes_pmu *rp)
+{
+	struct rasdes_counter *c = rp->counters;
+	unsigned int i, lane;
+
+	for (i = 0; i < ARRAY_SIZE(rasdes_reports); i++)
+		rasdes_report_init(rp, rasdes_reports[i].id);
+	for (i = RASDES_REPORT_ESM_FIRST; i <= RASDES_REPORT_ESM_LAST; i++)
+		rasdes_report_init(rp, i);
+	for (i = 0; i < ARRAY_SIZE(rasdes_counters); i++) {
+		u16 id = rasdes_counters[i].id;
+
+		for (lane = 0; lane < (rasdes_is_per_lane(id) ? rp->lanes : 1); lane++, c++) {
+			c->unit = 1;
+			c->bits = rasdes_width(id >> 8);
+			c->select = FIELD_PREP(RASDES_EVENT_CTL_EVENT, id) |
+				    FIELD_PREP(RASDES_EVENT_CTL_LANE, lane);
+		}
 	}
-	return false;
 }
 
-/**
- * rasdes_is_per_lane() - whether a group's counters exist once per lane
- * @group: the group
- *
- * Return: whether they do.
- */
-bool rasdes_is_per_lane(unsigned int group)
+static struct uncore_events rasdes_events;
+
+static void rasdes_add_event(const struct rasdes_event *event, unsigned int id, unsigned int type,
+			     const char *lane)
 {
-	return group == RASDES_GROUP_L1_ERROR_LANE || group == RASDES_GROUP_L1_NON_ERROR_LANE;
-}
-
-/**
- * rasdes_next_counter() - walks the event counters that exist
- * @index: -1, or what the last call returned
- * @id: group << 8 | event of the next
- *
- * Return: to be given to the next call; negative at the end.
- */
-int rasdes_next_counter(int index, unsigned int *id)
-{
-	if (++index >= (int)ARRAY_SIZE(rasdes_counters))
-		return -1;
-	*id = rasdes_counters[index].id;
-	return index;
-}
-
-/* events/: made once, for all PMUs */
-
-enum rasdes_file { RASDES_FILE_EVENT, RASDES_FILE_UNIT, RASDES_FILE_SCALE };
-
-struct rasdes_event_attr {
-	struct device_attribute attr;
-	enum rasdes_file file;
-	bool is_report;
-	u16 id;
-};
-
-/* A name each, its twin, and .unit and .scale of the payload. */
-#define RASDES_MAX_ATTRS	(2 * (ARRAY_SIZE(rasdes_reports) + ARRAY_SIZE(rasdes_counters)) + 8)
-
-static struct rasdes_event_attr *rasdes_event_attrs;
-static unsigned int rasdes_nevent_attrs;
-static struct attribute *rasdes_event_list[RASDES_MAX_ATTRS + 1];
-
-static u16 rasdes_wire_report(u16 id)
-{
-	if (rasdes_is_old_variant && id == RASDES_REPORT_L1_AUX)
-		return RASDES_REPORT_TX_RX_L0S;
-	if (rasdes_is_old_variant && id == RASDES_REPORT_TX_RX_L0S)
-		return RASDES_REPORT_L1_AUX;
-	return id;
-}
-
-static ssize_t rasdes_event_show(struct device *dev, struct device_attribute *attr, char *buf)
-{
-	struct rasdes_event_attr *ev = container_of(attr, struct rasdes_event_attr, attr);
-	unsigned int first_type = rasdes_is_seed ? 1 : 0;
-
-	if (ev->file == RASDES_FILE_UNIT)
-		return sysfs_emit(buf, "B\n");
-	if (ev->file == RASDES_FILE_SCALE)
-		return sysfs_emit(buf, "1\n");
-	if (ev->is_report)
-		return sysfs_emit(buf, "eventid=0x%x,type=0x%x\n", rasdes_wire_report(ev->id),
-				  first_type);
-	return sysfs_emit(buf, "eventid=0x%x,type=0x%x%s\n", ev->id, first_type + 1,
-			  rasdes_is_per_lane(ev->id >> 8) ? ",lane=?" : "");
-}
-
-static int rasdes_add_file(const char *name, const char *suffix, enum rasdes_file file,
-			   bool is_report, u16 id)
-{
-	struct rasdes_event_attr *ev = &rasdes_event_attrs[rasdes_nevent_attrs];
-
-	if (rasdes_nevent_attrs == RASDES_MAX_ATTRS)
-		return -ENOSPC;
-	ev->attr.attr.name = kasprintf(GFP_KERNEL, "%s%s", name, suffix);
-	if (!ev->attr.attr.name)
-		return -ENOMEM;
-	sysfs_attr_init(&ev->attr.attr);
-	ev->attr.attr.mode = 0444;
-	ev->attr.show = rasdes_event_show;
-	ev->file = file;
-	ev->is_report = is_report;
-	ev->id = id;
-	rasdes_event_list[rasdes_nevent_attrs++] = &ev->attr.attr;
-	return 0;
-}
-
-/* perf 7.3 takes no names of mixed case, and earlier ones no twins of our making. */
-static int rasdes_add_seed(const char *name, bool is_report, u16 id)
-{
+	static const char format[] = "eventid=0x%x,type=0x%x%s";
 	char lower[40];
-	int ret;
 
-	ret = rasdes_add_file(name, "", RASDES_FILE_EVENT, is_report, id);
-	string_lower(lower, name);
-	if (ret || !strcmp(lower, name))
-		return ret;
-	return rasdes_add_file(lower, "", RASDES_FILE_EVENT, is_report, id);
-}
-
-static int rasdes_add_event(const struct rasdes_event *event, bool is_report)
-{
-	bool is_payload = is_report && event->id >= RASDES_REPORT_PAYLOAD_FIRST;
-	int ret;
-
-	if (rasdes_is_seed)
-		return rasdes_add_seed(event->seed ?: event->name, is_report, event->id);
-	ret = rasdes_add_file(event->name, "", RASDES_FILE_EVENT, is_report, event->id);
-	if (!ret && is_payload)
-		ret = rasdes_add_file(event->name, ".unit", RASDES_FILE_UNIT, true, event->id);
-	if (!ret && is_payload)
-		ret = rasdes_add_file(event->name, ".scale", RASDES_FILE_SCALE, true, event->id);
-	return ret;
-}
-
-/**
- * rasdes_events_exit() - frees what rasdes_events_init() made
- */
-void rasdes_events_exit(void)
-{
-	unsigned int i;
-
-	for (i = 0; i < rasdes_nevent_attrs; i++)
-		kfree(rasdes_event_attrs[i].attr.attr.name);
-	kfree(rasdes_event_attrs);
+	if (!rasdes_is_seed || !event->seed) {
+		uncore_add_event(&rasdes_events, event->name, "", format, id, type, lane);
+		return;
+	}
+	string_lower(lower, event->seed);
+	uncore_add_event(&rasdes_events, event->seed, "", format, id, type, lane);
+	uncore_add_event(&rasdes_events, lower, "", format, id, type, lane);
 }
 
 /**
  * rasdes_events_init() - makes the files of events/, as the parameters want them
- *
- * Return: 0, or a negative error code.
  */
-int rasdes_events_init(void)
+void rasdes_events_init(void)
 {
-	unsigned int i;
-	int ret = 0;
+	const struct rasdes_event *event;
+	unsigned int i, id;
 
-	rasdes_event_attrs = kcalloc(RASDES_MAX_ATTRS, sizeof(*rasdes_event_attrs), GFP_KERNEL);
-	if (!rasdes_event_attrs)
-		return -ENOMEM;
-	for (i = 0; !ret && i < ARRAY_SIZE(rasdes_reports); i++)
-		ret = rasdes_add_event(&rasdes_reports[i], true);
-	for (i = 0; !ret && i < ARRAY_SIZE(rasdes_counters); i++)
-		ret = rasdes_add_event(&rasdes_counters[i], false);
-	if (ret)
-		rasdes_events_exit();
-	return ret;
+	for (i = 0; i < ARRAY_SIZE(rasdes_reports); i++) {
+		event = &rasdes_reports[i];
+		id = event->id;
+		if (rasdes_is_old_variant &&
+		    (id == RASDES_REPORT_L1_AUX || id == RASDES_REPORT_TX_RX_L0S))
+			id ^= RASDES_REPORT_L1_AUX ^ RASDES_REPORT_TX_RX_L0S;
+		rasdes_add_event(event, id, rasdes_is_seed, "");
+		if (rasdes_is_payload(id) && !rasdes_is_seed) {
+			uncore_add_event(&rasdes_events, event->name, ".unit", "B");
+			uncore_add_event(&rasdes_events, event->name, ".scale", "1");
+		}
+	}
+	for (i = 0; i < ARRAY_SIZE(rasdes_counters); i++) {
+		event = &rasdes_counters[i];
+		rasdes_add_event(event, event->id, rasdes_is_seed + 1,
+				 rasdes_is_per_lane(event->id) ? ",lane=?" : "");
+	}
 }
 
 static const struct attribute_group rasdes_events_group = {
 	.name = "events",
-	.attrs = rasdes_event_list,
+	.attrs = rasdes_events.list,
 };
 
 PMU_FORMAT_ATTR(eventid, "config:0-15");
 PMU_FORMAT_ATTR(type, "config:16-19");
 PMU_FORMAT_ATTR(lane, "config:20-27");
 
-static struct attribute *rasdes_format_list[] = {
+static struct attribute *rasdes_format_attrs[] = {
 	&format_attr_eventid.attr,
 	&format_attr_type.attr,
 	&format_attr_lane.attr,
@@ -319,18 +241,9 @@ static struct attribute *rasdes_format_list[] = {
 
 static const struct attribute_group rasdes_format_group = {
 	.name = "format",
-	.attrs = rasdes_format_list,
+	.attrs = rasdes_format_attrs,
 };
 
-static struct rasdes_pmu *rasdes_of(struct device *dev)
-{
-	return to_rasdes(dev_get_drvdata(dev));
-}
-
-static ssize_t cpumask_show(struct device *dev, struct device_attribute *attr, char *buf)
-{
-	return sysfs_emit(buf, "%d\n", READ_ONCE(rasdes_of(dev)->cpu));
-}
 static DEVICE_ATTR_RO(cpumask);
 
 static ssize_t identifier_show(struct device *dev, struct device_attribute *attr, char *buf)
@@ -341,49 +254,45 @@ static DEVICE_ATTR_RO(identifier);
 
 static ssize_t bdf_show(struct device *dev, struct device_attribute *attr, char *buf)
 {
-	return sysfs_emit(buf, "%s\n", pci_name(rasdes_of(dev)->pdev));
+	return sysfs_emit(buf, "%s\n", to_rasdes(dev_get_drvdata(dev))->bdf);
 }
 static DEVICE_ATTR_RO(bdf);
 
-static int rasdes_emit_counter(char *buf, int at, const struct rasdes_counter *c, u32 times)
+/* A line for each counter whose number at this offset is not 0. */
+static int rasdes_emit_counters(struct rasdes_pmu *rp, char *buf, int at, size_t offset)
 {
-	if (!times)
-		return 0;
-	return sysfs_emit_at(buf, at, "0x%03x %u %u\n",
-			     (u32)FIELD_GET(RASDES_EVENT_CTL_EVENT, c->select),
-			     (u32)FIELD_GET(RASDES_EVENT_CTL_LANE, c->select), times);
+	unsigned int i;
+
+	for (i = 0; i < rp->ncounters; i++) {
+		const struct rasdes_counter *c = &rp->counters[i];
+		u32 times = READ_ONCE(*(u32 *)((char *)c + offset));
+
+		if (times)
+			at += sysfs_emit_at(buf, at, "0x%03lx %lu %u\n",
+					    FIELD_GET(RASDES_EVENT_CTL_EVENT, c->select),
+					    FIELD_GET(RASDES_EVENT_CTL_LANE, c->select), times);
+	}
+	return at;
 }
 
 static ssize_t saturated_show(struct device *dev, struct device_attribute *attr, char *buf)
 {
-	struct rasdes_pmu *rp = rasdes_of(dev);
-	unsigned int i;
-	int at = 0;
-
-	for (i = 0; i < rp->ncounters; i++)
-		at += rasdes_emit_counter(buf, at, &rp->counters[i],
-					  READ_ONCE(rp->counters[i].saturated));
-	return at;
+	return rasdes_emit_counters(to_rasdes(dev_get_drvdata(dev)), buf, 0,
+				    offsetof(struct rasdes_counter, saturated));
 }
 static DEVICE_ATTR_RO(saturated);
 
 static ssize_t disturbed_show(struct device *dev, struct device_attribute *attr, char *buf)
 {
-	struct rasdes_pmu *rp = rasdes_of(dev);
+	struct rasdes_pmu *rp = to_rasdes(dev_get_drvdata(dev));
 	u32 times = READ_ONCE(rp->tba.disturbed);
-	unsigned int i;
-	int at = 0;
+	int at = times ? sysfs_emit(buf, "time-based 0 %u\n", times) : 0;
 
-	if (times)
-		at = sysfs_emit(buf, "time-based 0 %u\n", times);
-	for (i = 0; i < rp->ncounters; i++)
-		at += rasdes_emit_counter(buf, at, &rp->counters[i],
-					  READ_ONCE(rp->counters[i].disturbed));
-	return at;
+	return rasdes_emit_counters(rp, buf, at, offsetof(struct rasdes_counter, disturbed));
 }
 static DEVICE_ATTR_RO(disturbed);
 
-static struct attribute *rasdes_plain_list[] = {
+static struct attribute *rasdes_attrs[] = {
 	&dev_attr_cpumask.attr,
 	&dev_attr_identifier.attr,
 	&dev_attr_bdf.attr,
@@ -392,12 +301,12 @@ static struct attribute *rasdes_plain_list[] = {
 	NULL
 };
 
-static const struct attribute_group rasdes_plain_group = {
-	.attrs = rasdes_plain_list,
+static const struct attribute_group rasdes_group = {
+	.attrs = rasdes_attrs,
 };
 
 const struct attribute_group *rasdes_groups[] = {
-	&rasdes_plain_group,
+	&rasdes_group,
 	&rasdes_format_group,
 	&rasdes_events_group,
 	NULL

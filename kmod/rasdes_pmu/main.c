@@ -6,8 +6,7 @@
  * No driver is bound: root ports belong to the kernel's port driver. This
  * file finds the functions, at load and as they come and go.
  */
-#include <linux/cpuhotplug.h>
-#include <linux/module.h>
+#include <linux/platform_device.h>
 
 #include "internal.h"
 
@@ -27,25 +26,54 @@ static bool endpoints;
 module_param(endpoints, bool, 0444);
 MODULE_PARM_DESC(endpoints, "also PMUs of endpoints (default 0)");
 
-unsigned int rasdes_poll_ms = 100;
-module_param_named(poll_ms, rasdes_poll_ms, uint, 0444);
-MODULE_PARM_DESC(poll_ms, "how often counters in use are looked at, 1 to 1000 ms (default 100)");
+static unsigned int poll_ms = 100;
+module_param(poll_ms, uint, 0444);
+MODULE_PARM_DESC(poll_ms, "how often counters in use are read, 1 to 1000 ms (default 100)");
 
 unsigned int rasdes_tba_bits = 64;
 module_param_named(tba_bits, rasdes_tba_bits, uint, 0444);
 MODULE_PARM_DESC(tba_bits, "width of the time-based data, 32 to 64 (default 64: a narrower one is noticed when it wraps)");
 
-#define RASDES_POLL_MAX_MS	1000
-
 bool rasdes_is_seed;
 bool rasdes_is_old_variant;
 bool rasdes_narrow_wraps;
-struct workqueue_struct *rasdes_wq;
-enum cpuhp_state rasdes_cpuhp;
 
-static DEFINE_MUTEX(rasdes_ports_lock);	/* the following */
-static LIST_HEAD(rasdes_ports);
-static bool rasdes_is_exiting;
+/* More vendor-specific capabilities than this do not fit. */
+#define RASDES_MAX_VSECS	((PCI_CFG_SPACE_EXP_SIZE - PCI_CFG_SPACE_SIZE) / 8)
+
+/* Whose functions with this VSEC ID have this block: the ID is each vendor's own. */
+static const u16 rasdes_vendors[] = {
+	0x0720,	/* LeCarc */
+	0x144d,	/* Samsung */
+	0x17cb,	/* Qualcomm */
+	0x1d87,	/* Rockchip */
+	0x1ded,	/* Alibaba */
+	0x1def,	/* Ampere */
+	0x20fa,	/* Picoheart */
+};
+
+/* Offset of the capability, or 0. A list that loops is left after as many as could exist. */
+static u16 rasdes_find_vsec(struct pci_dev *pdev)
+{
+	unsigned int left = RASDES_MAX_VSECS, i;
+	u16 pos = 0;
+	u32 header;
+
+	for (i = 0; i < ARRAY_SIZE(rasdes_vendors) && pdev->vendor != rasdes_vendors[i]; i++)
+		;
+	if (i == ARRAY_SIZE(rasdes_vendors))
+		return 0;
+	while (left--) {
+		pos = pci_find_next_ext_capability(pdev, pos, PCI_EXT_CAP_ID_VNDR);
+		if (!pos || pci_read_config_dword(pdev, pos + PCI_VNDR_HEADER, &header))
+			return 0;
+		if (PCI_VNDR_HEADER_ID(header) == RASDES_VSEC_ID &&
+		    PCI_VNDR_HEADER_REV(header) == RASDES_VSEC_REV &&
+		    PCI_VNDR_HEADER_LEN(header) >= RASDES_VSEC_LENGTH)
+			return pos;
+	}
+	return 0;
+}
 
 static bool rasdes_is_ours(struct pci_dev *pdev)
 {
@@ -62,83 +90,132 @@ static bool rasdes_is_ours(struct pci_dev *pdev)
 	}
 }
 
-/* A PMU of this address: the function's own, or one that waits for its last event. */
-static struct rasdes_pmu *rasdes_find(struct pci_dev *pdev)
+/* The in-tree driver makes a platform device for each port it serves. */
+static bool rasdes_is_served(struct pci_dev *pdev)
 {
-	struct rasdes_pmu *rp;
+	struct device *dev;
+	char name[32];
 
-	lockdep_assert_held(&rasdes_ports_lock);
-	list_for_each_entry(rp, &rasdes_ports, node) {
-		if (rp->domain == pci_domain_nr(pdev->bus) && rp->bus == pdev->bus->number &&
-		    rp->devfn == pdev->devfn)
-			return rp;
-	}
-	return NULL;
+	snprintf(name, sizeof(name), "dwc_pcie_pmu.%d", pci_domain_nr(pdev->bus) << 16 |
+		 pdev->bus->number << 8 | pdev->devfn);
+	dev = bus_find_device_by_name(&platform_bus_type, NULL, name);
+	put_device(dev);
+	return dev;
 }
 
-static void rasdes_add_locked(struct pci_dev *pdev)
+static void rasdes_name(struct pci_dev *pdev, char *name, size_t bytes)
+{
+	bool is_root_port = pci_pcie_type(pdev) == PCI_EXP_TYPE_ROOT_PORT;
+	u64 domain = pci_domain_nr(pdev->bus);
+
+	if (rasdes_is_seed)
+		snprintf(name, bytes, "pcie_bdf_%llx", domain << 24 | pdev->bus->number << 16 |
+			 PCI_SLOT(pdev->devfn) << 8 | PCI_FUNC(pdev->devfn));
+	else
+		snprintf(name, bytes, "dwc_%s_%llx", is_root_port ? "rootport" : "endpoint",
+			 domain << 16 | pdev->bus->number << 8 | pdev->devfn);
+}
+
+/* Reads all counters in use, before narrow ones reach their end and others wrap. */
+static void rasdes_poll(struct uncore_pmu *u)
+{
+	struct rasdes_pmu *rp = to_rasdes(&u->pmu);
+	unsigned long flags;
+	unsigned int i;
+
+	/* One at a time: interrupts are off meanwhile. */
+	for (i = 0; i < rp->ncounters; i++) {
+		if (!READ_ONCE(rp->counters[i].holders))
+			continue;
+		raw_spin_lock_irqsave(&u->lock, flags);
+		if (rp->counters[i].holders)
+			rasdes_counter_update(rp, &rp->counters[i]);
+		raw_spin_unlock_irqrestore(&u->lock, flags);
+	}
+	raw_spin_lock_irqsave(&u->lock, flags);
+	if (rp->tba.running)
+		rasdes_tba_update(rp);
+	raw_spin_unlock_irqrestore(&u->lock, flags);
+}
+
+static void rasdes_resume(struct uncore_pmu *u)
+{
+	struct rasdes_pmu *rp = to_rasdes(&u->pmu);
+
+	rasdes_counters_resume(rp);
+	rasdes_tba_resume(rp);
+}
+
+static struct uncore_driver rasdes = {
+	.name = KBUILD_MODNAME,
+	.poll = rasdes_poll,
+	.resume = rasdes_resume,
+};
+
+static void rasdes_create(struct pci_dev *pdev, u16 vsec, const char *name)
 {
 	struct rasdes_pmu *rp;
-	u16 vsec;
+	unsigned int lanes, n;
+	u32 cap = 0;
+	int ret;
 
-	lockdep_assert_held(&rasdes_ports_lock);
-	vsec = rasdes_find_vsec(pdev);
-	if (!vsec || rasdes_is_exiting)
+	pcie_capability_read_dword(pdev, PCI_EXP_LNKCAP, &cap);
+	lanes = clamp_t(unsigned int, FIELD_GET(PCI_EXP_LNKCAP_MLW, cap), 1, RASDES_MAX_LANES);
+	n = rasdes_count_counters(lanes);
+	rp = uncore_alloc(&rasdes, struct_size(rp, counters, n), dev_to_node(&pdev->dev));
+	if (!rp)
 		return;
-	rp = rasdes_find(pdev);
-	if (!rp) {
-		rp = rasdes_port_create(pdev, vsec);
-		if (!IS_ERR(rp))
-			list_add_tail(&rp->node, &rasdes_ports);
-	} else if (rp->pdev != pdev) {
-		pci_dev_put(rp->successor);
-		rp->successor = pci_dev_get(pdev);
+	strscpy(rp->u.name, name, sizeof(rp->u.name));
+	strscpy(rp->bdf, pci_name(pdev), sizeof(rp->bdf));
+	rp->lanes = lanes;
+	rp->ncounters = n;
+	rasdes_counters_init(rp);
+	rasdes_pmu_init(rp);
+	rp->pdev = pdev;
+	rp->vsec = vsec;
+	ret = uncore_register(&rp->u);
+	if (ret) {
+		pci_err(pdev, "cannot register %s: %d\n", name, ret);
+		kvfree(rp);
 	}
 }
 
 static void rasdes_add(struct pci_dev *pdev)
 {
-	if (!rasdes_is_ours(pdev))
+	struct uncore_pmu *u;
+	struct rasdes_pmu *rp;
+	char name[32];
+	u16 vsec;
+
+	vsec = rasdes_is_ours(pdev) ? rasdes_find_vsec(pdev) : 0;
+	if (!vsec)
 		return;
-	mutex_lock(&rasdes_ports_lock);
-	rasdes_add_locked(pdev);
-	mutex_unlock(&rasdes_ports_lock);
+	rasdes_name(pdev, name, sizeof(name));
+	mutex_lock(&rasdes.lock);
+	u = uncore_find(&rasdes, name);
+	if (rasdes_is_served(pdev)) {
+		dev_warn_once(&pdev->dev, "dwc_pcie_pmu serves this port; unload it first\n");
+	} else if (!u) {
+		rasdes_create(pdev, vsec, name);
+	} else if (u->is_gone) {
+		rp = to_rasdes(&u->pmu);
+		rp->pdev = pdev;
+		rp->vsec = vsec;
+		uncore_open(u);
+	}
+	mutex_unlock(&rasdes.lock);
 }
 
 static void rasdes_remove(struct pci_dev *pdev)
 {
-	struct rasdes_pmu *rp;
+	struct uncore_pmu *u;
 
-	mutex_lock(&rasdes_ports_lock);
-	rp = rasdes_find(pdev);
-	if (rp && rp->pdev == pdev) {
-		rasdes_port_leave(rp);
-	} else if (rp && rp->successor == pdev) {
-		rp->successor = NULL;
-		pci_dev_put(pdev);
+	mutex_lock(&rasdes.lock);
+	list_for_each_entry(u, &rasdes.pmus, node) {
+		if (!u->is_gone && to_rasdes(&u->pmu)->pdev == pdev)
+			uncore_remove(u);
 	}
-	mutex_unlock(&rasdes_ports_lock);
-}
-
-/**
- * rasdes_forget() - the end of a removed function's PMU; who came to its address gets one now
- * @rp: the port, without events
- */
-void rasdes_forget(struct rasdes_pmu *rp)
-{
-	struct pci_dev *successor;
-
-	mutex_lock(&rasdes_ports_lock);
-	/* Off the list, rasdes_exit() waits for us to take it away itself. */
-	if (!list_empty(&rp->node)) {
-		successor = pci_dev_get(rp->successor);
-		list_del(&rp->node);
-		rasdes_port_destroy(rp);
-		if (successor)
-			rasdes_add_locked(successor);
-		pci_dev_put(successor);
-	}
-	mutex_unlock(&rasdes_ports_lock);
+	mutex_unlock(&rasdes.lock);
 }
 
 static int rasdes_notify(struct notifier_block *nb, unsigned long action, void *data)
@@ -156,112 +233,37 @@ static struct notifier_block rasdes_notifier = {
 	.notifier_call = rasdes_notify,
 };
 
-/* Which of two words a parameter is. */
-static int rasdes_parse(const char *name, const char *value, const char *first,
-			const char *second, bool *is_second)
-{
-	*is_second = sysfs_streq(value, second);
-	if (*is_second || sysfs_streq(value, first))
-		return 0;
-	pr_err(RASDES_NAME ": %s=%s is neither %s nor %s\n", name, value, first, second);
-	return -EINVAL;
-}
-
-static int rasdes_parse_all(void)
-{
-	int ret;
-
-	ret = rasdes_parse("naming", naming, "upstream", "seed", &rasdes_is_seed);
-	if (ret)
-		return ret;
-	ret = rasdes_parse("variant", variant, "seed", "old", &rasdes_is_old_variant);
-	if (ret)
-		return ret;
-	ret = rasdes_parse("narrow", narrow, "saturate", "wrap", &rasdes_narrow_wraps);
-	if (ret)
-		return ret;
-	if (rasdes_poll_ms < 1 || rasdes_poll_ms > RASDES_POLL_MAX_MS) {
-		pr_err(RASDES_NAME ": poll_ms=%u is not within 1..%u\n", rasdes_poll_ms,
-		       RASDES_POLL_MAX_MS);
-		return -EINVAL;
-	}
-	if (rasdes_tba_bits < 32 || rasdes_tba_bits > 64) {
-		pr_err(RASDES_NAME ": tba_bits=%u is not within 32..64\n", rasdes_tba_bits);
-		return -EINVAL;
-	}
-	return 0;
-}
-
-static void rasdes_find_all(void)
-{
-	struct pci_dev *pdev = NULL;
-
-	for_each_pci_dev(pdev)
-		rasdes_add(pdev);
-}
-
 static int __init rasdes_init(void)
 {
+	struct pci_dev *pdev = NULL;
 	int ret;
 
-	ret = rasdes_parse_all();
+	ret = uncore_parse_word("naming", naming, "upstream", "seed", &rasdes_is_seed) ?:
+	      uncore_parse_word("variant", variant, "seed", "old", &rasdes_is_old_variant) ?:
+	      uncore_parse_word("narrow", narrow, "saturate", "wrap", &rasdes_narrow_wraps) ?:
+	      uncore_check_range("poll_ms", poll_ms, 1, 1000) ?:
+	      uncore_check_range("tba_bits", rasdes_tba_bits, 32, 64);
 	if (ret)
 		return ret;
-	ret = rasdes_events_init();
+	rasdes_events_init();
+	rasdes.poll_ms = poll_ms;
+	ret = uncore_init(&rasdes);
 	if (ret)
 		return ret;
-	/* Whichever CPU has time: a late look at a narrow counter loses counts. */
-	rasdes_wq = alloc_workqueue(RASDES_NAME, WQ_UNBOUND | WQ_HIGHPRI, 0);
-	if (!rasdes_wq) {
-		ret = -ENOMEM;
-		goto err_events;
-	}
-	ret = cpuhp_setup_state_multi(CPUHP_AP_ONLINE_DYN, RASDES_NAME ":online",
-				      rasdes_cpu_online, rasdes_cpu_offline);
-	if (ret < 0)
-		goto err_wq;
-	rasdes_cpuhp = ret;
 	ret = bus_register_notifier(&pci_bus_type, &rasdes_notifier);
-	if (ret)
-		goto err_cpuhp;
-	rasdes_find_all();
+	if (ret) {
+		uncore_exit(&rasdes);
+		return ret;
+	}
+	for_each_pci_dev(pdev)
+		rasdes_add(pdev);
 	return 0;
-
-err_cpuhp:
-	cpuhp_remove_multi_state(rasdes_cpuhp);
-err_wq:
-	destroy_workqueue(rasdes_wq);
-err_events:
-	rasdes_events_exit();
-	return ret;
 }
 
-static struct rasdes_pmu *rasdes_take_first(void)
-{
-	struct rasdes_pmu *rp;
-
-	mutex_lock(&rasdes_ports_lock);
-	rasdes_is_exiting = true;
-	rp = list_first_entry_or_null(&rasdes_ports, struct rasdes_pmu, node);
-	if (rp)
-		list_del_init(&rp->node);
-	mutex_unlock(&rasdes_ports_lock);
-	return rp;
-}
-
-/* No event exists: each holds the module. */
 static void __exit rasdes_exit(void)
 {
-	struct rasdes_pmu *rp;
-
 	bus_unregister_notifier(&pci_bus_type, &rasdes_notifier);
-	while ((rp = rasdes_take_first())) {
-		cancel_delayed_work_sync(&rp->unwind);
-		rasdes_port_destroy(rp);
-	}
-	destroy_workqueue(rasdes_wq);
-	cpuhp_remove_multi_state(rasdes_cpuhp);
-	rasdes_events_exit();
+	uncore_exit(&rasdes);
 }
 
 module_init(rasdes_init);

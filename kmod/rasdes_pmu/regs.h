@@ -41,11 +41,12 @@
 
 #define RASDES_MAX_LANES		16
 
-/* Groups whose counters exist once per lane. */
-#define RASDES_GROUP_L1_ERROR_LANE	0
-#define RASDES_GROUP_L1_NON_ERROR_LANE	4
-
+#define RASDES_REPORTS			0x24	/* codes, of which some are none */
 #define RASDES_REPORT_ONE_CYCLE		0x00
+#define RASDES_REPORT_L1_AUX		0x08
+#define RASDES_REPORT_TX_RX_L0S		0x09
+#define RASDES_REPORT_ESM_FIRST		0x10
+#define RASDES_REPORT_ESM_LAST		0x18
 #define RASDES_REPORT_PAYLOAD_FIRST	0x20
 #define RASDES_REPORT_PAYLOAD_LAST	0x23
 #define RASDES_PAYLOAD_UNIT		16	/* bytes */

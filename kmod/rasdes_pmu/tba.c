@@ -7,21 +7,10 @@
 #include "internal.h"
 #include "fold.h"
 
-/**
- * rasdes_tba_check() - whether the function answers
- * @rp: the port, locked
- *
- * Return: 0 or -ENODEV.
- */
-int rasdes_tba_check(struct rasdes_pmu *rp)
-{
-	return rasdes_read(rp, RASDES_TBA_CTL) == U32_MAX ? -ENODEV : 0;
-}
-
 /*
  * The hardware does not latch the two halves together: the high one has to be
  * the same before and after the low one. Where the high one is that of the last
- * look and the low one has not gone back, there was no carry in between, and
+ * reading and the low one has not gone back, there was no carry in between, and
  * the third access, which is slow, is saved.
  */
 static int rasdes_tba_read(struct rasdes_pmu *rp, u64 *value)
@@ -51,13 +40,14 @@ static int rasdes_tba_read(struct rasdes_pmu *rp, u64 *value)
 	return 0;
 }
 
-/* The report is picked first and started then: what one write of both does is nowhere said. */
+/* The report is selected first and started then: what one write of both does is nowhere said. */
 static void rasdes_tba_begin(struct rasdes_pmu *rp)
 {
-	u32 report = FIELD_PREP(RASDES_TBA_CTL_REPORT, rp->tba.report), ctl;
+	u32 report = rp->tba.report->select, ctl;
 
 	rasdes_write(rp, RASDES_TBA_CTL, report);
 	rasdes_write(rp, RASDES_TBA_CTL, report | RASDES_TBA_CTL_START);
+	rp->tba.is_on = true;
 	rp->tba.is_based = false;
 	rp->tba.ctl = report | RASDES_TBA_CTL_START;
 	/* Hardware might not show START; what it shows now it has to show later. */
@@ -66,134 +56,109 @@ static void rasdes_tba_begin(struct rasdes_pmu *rp)
 		rp->tba.ctl = ctl;
 }
 
-/*
- * The first look at a measurement. Hardware clears the data at a start, so that
- * all they show came since. Where they show no less than the last measurement
- * ended with, that cannot be told, and what counts begins here: a few accesses
- * late, but nothing is invented.
- */
-static void rasdes_tba_base(struct rasdes_tba *tba, u64 value)
+static void rasdes_tba_add(struct rasdes_pmu *rp, u64 value)
 {
-	u64 ended_with = tba->last;
+	struct rasdes_tba *tba = &rp->tba;
+	bool is_restarted = false;
 
-	tba->last = value;
+	if (tba->report == &rp->reports[RASDES_REPORT_ONE_CYCLE]) {
+		/* A period, not a count. */
+		tba->report->total = value;
+	} else if (tba->is_based) {
+		tba->report->total += rasdes_fold_tba(tba->last, value, rasdes_tba_bits,
+						      &is_restarted);
+	} else if (value < tba->last) {
+		/*
+		 * The first reading of a measurement, less than the last one ended
+		 * with: hardware has cleared the data at the start, and all of it
+		 * is new. Otherwise that cannot be told, and counting begins here.
+		 */
+		tba->report->total += value;
+	}
+	tba->disturbed += is_restarted;
 	tba->is_based = true;
-	rasdes_settle(&tba->shadow);
-	if (value < ended_with && tba->report != RASDES_REPORT_ONE_CYCLE)
-		tba->shadow.total += value;
-}
-
-static void rasdes_tba_count(struct rasdes_tba *tba, u64 value)
-{
-	bool is_restarted;
-
-	/* A period, not a count. */
-	if (tba->report == RASDES_REPORT_ONE_CYCLE)
-		return;
-	tba->shadow.total += rasdes_fold_tba(tba->last, value, rasdes_tba_bits, &is_restarted);
-	if (is_restarted)
-		tba->disturbed++;
+	tba->last = value;
 }
 
 /**
- * rasdes_tba_fold() - takes what the running report has counted into its shadow
- * @rp: the port, locked
+ * rasdes_tba_update() - adds to the total what the running report has counted
+ * @rp: the PMU, locked
  *
- * Return: 0; -EBUSY when the halves never fit or somebody else has taken the
- * engine (then our measurement was begun again), -ENODEV when the function
- * does not answer. Nothing is counted then.
+ * If somebody else has taken the engine, its measurement is begun again.
+ * Nothing is added while the halves never fit or the function does not answer.
  */
-int rasdes_tba_fold(struct rasdes_pmu *rp)
+void rasdes_tba_update(struct rasdes_pmu *rp)
 {
-	struct rasdes_tba *tba = &rp->tba;
 	u64 value;
 	int ret;
 
 	ret = rasdes_tba_read(rp, &value);
 	if (ret == -ESTALE) {
-		tba->disturbed++;
+		rp->tba.disturbed++;
 		rasdes_tba_begin(rp);
 		ret = rasdes_tba_read(rp, &value);
 	}
-	if (ret)
-		return ret == -ENODEV ? ret : -EBUSY;
-	if (!tba->is_based) {
-		rasdes_tba_base(tba, value);
-		return 0;
-	}
-	rasdes_tba_count(tba, value);
-	tba->last = value;
-	rasdes_settle(&tba->shadow);
-	return 0;
+	if (!ret)
+		rasdes_tba_add(rp, value);
 }
 
 /**
  * rasdes_tba_get() - schedules a report, beside others only if it is the same
- * @rp: the port, locked
+ * @rp: the PMU, locked
  * @report: the report
  *
  * Return: 0, or -EAGAIN while another report has the engine.
  */
-int rasdes_tba_get(struct rasdes_pmu *rp, u8 report)
+int rasdes_tba_get(struct rasdes_pmu *rp, struct rasdes_counter *report)
 {
 	struct rasdes_tba *tba = &rp->tba;
 
-	if (tba->holders && tba->report != report)
+	/* What runs keeps the engine on its way to another CPU. */
+	if (tba->report != report && (tba->holders || (tba->is_on && rp->u.is_migrating)))
 		return -EAGAIN;
+	if (tba->report != report)
+		tba->is_on = false;
 	tba->report = report;
 	tba->holders++;
 	return 0;
 }
 
 /**
- * rasdes_tba_put() - one perf event less that has the report scheduled
- * @rp: the port, locked
- */
-void rasdes_tba_put(struct rasdes_pmu *rp)
-{
-	rp->tba.holders--;
-}
-
-/**
  * rasdes_tba_start() - one running event more; the first begins the measurement
- * @rp: the port, locked
+ * @rp: the PMU, locked
  *
- * The caller folds: what counts from now on begins at the next look.
+ * Return: whether a measurement has begun. Then the caller updates, as a base.
  */
-void rasdes_tba_start(struct rasdes_pmu *rp)
+bool rasdes_tba_start(struct rasdes_pmu *rp)
 {
-	struct rasdes_tba *tba = &rp->tba;
-
-	tba->running++;
-	if (tba->is_on && FIELD_GET(RASDES_TBA_CTL_REPORT, tba->ctl) == tba->report)
-		return;
-	tba->is_on = true;
-	tba->epoch++;
+	rp->tba.running++;
+	if (rp->tba.is_on)
+		return false;
 	rasdes_tba_begin(rp);
+	return true;
 }
 
 /**
- * rasdes_tba_stop() - one running event less
- * @rp: the port, locked
- *
- * The caller has folded before: the data may be gone after. And it lets the
- * engine rest once it is sure that no event starts again at once.
+ * rasdes_tba_stop_unused() - ends a measurement that nobody needs
+ * @rp: the PMU, locked
  */
-void rasdes_tba_stop(struct rasdes_pmu *rp)
+void rasdes_tba_stop_unused(struct rasdes_pmu *rp)
 {
-	rp->tba.running--;
-}
-
-/**
- * rasdes_tba_rest() - ends a measurement that nobody needs
- * @rp: the port, locked
- */
-void rasdes_tba_rest(struct rasdes_pmu *rp)
-{
-	struct rasdes_tba *tba = &rp->tba;
-
-	if (!tba->is_on || tba->running)
+	if (!rp->tba.is_on || rp->tba.running || rp->u.is_migrating)
 		return;
-	tba->is_on = false;
-	rasdes_write(rp, RASDES_TBA_CTL, tba->ctl & RASDES_TBA_CTL_REPORT);
+	rp->tba.is_on = false;
+	rasdes_write(rp, RASDES_TBA_CTL, rp->tba.report->select);
+}
+
+/**
+ * rasdes_tba_resume() - begins the measurement on a function that came back
+ * @rp: the PMU, locked
+ */
+void rasdes_tba_resume(struct rasdes_pmu *rp)
+{
+	rp->tba.is_on = false;
+	if (!rp->tba.running)
+		return;
+	rasdes_tba_begin(rp);
+	rasdes_tba_update(rp);
 }

@@ -91,11 +91,12 @@ static void open_event(char *pmu, const char *config, int leader)
 		*words++ = 0;
 	if (!strcmp(pmu, "software")) {
 		type = PERF_TYPE_SOFTWARE;
-	} else if (!read_number(folder, pmu, "type", &type) ||
-		   !read_number(folder, pmu, "cpumask", &cpu)) {
+	} else if (!read_number(folder, pmu, "type", &type)) {
 		printf("no PMU %s\n", pmu);
 		return;
 	}
+	/* Empty while the device is gone: then the driver refuses any CPU. */
+	read_number(folder, pmu, "cpumask", &cpu);
 	attr.type = type;
 	attr.config = strtoull(config, NULL, 0);
 	attr.read_format = PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING;

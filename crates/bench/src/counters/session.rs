@@ -35,8 +35,8 @@ struct Watched {
     gone: Option<perf::Error>,
     /// The hardware's counters that have reached their end ([`Pmu::saturated`]).
     saturated: Vec<(u64, u32, u64)>,
-    /// The folders of its PMU and PCI function at the start ([`Pmu::inodes`]).
-    inodes: [Option<u64>; 2],
+    /// The folder of its PMU at the start ([`Pmu::inode`]).
+    inode: Option<u64>,
 }
 
 /// A group with its last reading.
@@ -84,7 +84,7 @@ impl Session {
                 refused,
                 gone: None,
                 saturated: Vec::new(),
-                inodes: [None; 2],
+                inode: None,
                 instrument,
             });
         }
@@ -150,7 +150,7 @@ impl Session {
     pub fn start(&mut self, root: &Root) {
         self.begin_interval();
         for one in &mut self.all {
-            (one.saturated, one.inodes) = (one.instrument.pmu.saturated(root), one.instrument.pmu.inodes(root));
+            (one.saturated, one.inode) = (one.instrument.pmu.saturated(root), one.instrument.pmu.inode(root));
         }
         for open in &mut self.groups {
             let started = open.group.read().map(|values| {
@@ -215,8 +215,7 @@ impl Session {
     pub fn refresh(&mut self, root: &Root) {
         for one in self.all.iter_mut().filter(|one| one.gone.is_none()) {
             let pmu = &one.instrument.pmu;
-            let mut inodes = one.inodes.iter().zip(pmu.inodes(root));
-            if inodes.any(|(was, now)| was.is_some() && *was != now) || !pmu.is_present(root) {
+            if one.inode != pmu.inode(root) || !pmu.is_present(root) {
                 one.gone = Some(perf::Error::Gone { event: pmu.name.clone() });
                 continue;
             }

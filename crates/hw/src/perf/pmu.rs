@@ -44,10 +44,15 @@ pub struct Named {
     pub is_snapshot: bool,
 }
 
-/// The PMUs that are there, each with the inode of its folder: one that went and came back is another.
+/// The PMUs that are there with their devices, each with the inode of its folder: one that went and came back is another.
 pub fn present(root: &Root) -> BTreeSet<(String, u64)> {
-    let names = root.names(DEVICES).into_iter();
+    let names = root.names(DEVICES).into_iter().filter(|name| !is_gone(root, name));
     names.filter_map(|name| root.inode(format!("{DEVICES}/{name}")).map(|inode| (name, inode))).collect()
+}
+
+/// Whether a PMU's device was removed: our drivers keep a PMU while events of it are open, with an empty `cpumask`.
+fn is_gone(root: &Root, name: &str) -> bool {
+    root.read(format!("{DEVICES}/{name}/cpumask")).is_ok_and(|mask| mask.trim().is_empty())
 }
 
 /// All PMUs, by name. One that is removed while it is read, and one without a number, is left out.
@@ -62,7 +67,7 @@ pub fn pmus(root: &Root) -> Vec<Pmu> {
 pub fn named(root: &Root, name: &str) -> Result<Pmu, Error> {
     let no_pmu = || Error::NoPmu { name: name.to_owned() };
     // A name is one part of a path, never a way out of the folder.
-    if name.is_empty() || name.contains('/') || name.starts_with('.') {
+    if name.is_empty() || name.contains('/') || name.starts_with('.') || is_gone(root, name) {
         return Err(no_pmu());
     }
     let at = format!("{DEVICES}/{name}");
@@ -107,17 +112,15 @@ fn events(root: &Root, at: &str) -> BTreeMap<String, Named> {
 }
 
 impl Pmu {
-    /// Whether a PMU of this name and number is there.
+    /// Whether a PMU of this name and number is there, and its device.
     pub fn is_present(&self, root: &Root) -> bool {
         root.number(format!("{DEVICES}/{}/type", self.name)) == Some(u64::from(self.number))
+            && !is_gone(root, &self.name)
     }
 
-    /// The inodes of its folder and of that of the PCI function that it counts for, where there are such: another one is another
-    /// PMU or function. A driver cannot take its PMU back while events are open, so its folder may stay when the function goes
-    /// and comes back; the events then count nothing.
-    pub fn inodes(&self, root: &Root) -> [Option<u64>; 2] {
-        let function = self.function().and_then(|bdf| root.inode(crate::pci::folder(bdf)));
-        [root.inode(format!("{DEVICES}/{}", self.name)), function]
+    /// The inode of its folder: another one is another PMU.
+    pub fn inode(&self, root: &Root) -> Option<u64> {
+        root.inode(format!("{DEVICES}/{}", self.name))
     }
 
     /// The counters that reached their upper end since the PMU exists, so that their counts are "at least" what is
@@ -228,25 +231,32 @@ mod tests {
     }
 
     #[test]
-    fn a_pmu_or_function_that_came_back_is_another() {
+    fn a_pmu_that_came_back_is_another() {
         let (folder, root) = tree();
         let pmu = named(&root, "dwc_rootport_10").unwrap();
-        let first = pmu.inodes(&root);
-        assert!(first[0].is_some() && first[1].is_none(), "the tree has no PCI functions: {first:?}");
-        let function = folder.path().join("sys/bus/pci/devices/0000:00:02.0");
-        std::fs::create_dir_all(&function).unwrap();
-        let whole = pmu.inodes(&root);
-        assert!(whole[0] == first[0] && whole[1].is_some(), "{whole:?}");
+        let first = pmu.inode(&root);
         let known = present(&root);
-        assert_eq!(known, [("dwc_rootport_10".to_owned(), whole[0].unwrap())].into());
+        assert_eq!(known, [("dwc_rootport_10".to_owned(), first.unwrap())].into());
         // Other file systems than sysfs give a number out again once its folder is gone.
-        for (place, at) in [(function, 1), (folder.path().join("sys/bus/event_source/devices/dwc_rootport_10"), 0)] {
-            std::fs::rename(&place, folder.path().join(format!("old-{at}"))).unwrap();
-            assert_eq!(pmu.inodes(&root)[at], None);
-            std::fs::create_dir(&place).unwrap();
-            assert!(pmu.inodes(&root)[at].is_some_and(|inode| Some(inode) != whole[at]));
-        }
+        let place = folder.path().join("sys/bus/event_source/devices/dwc_rootport_10");
+        std::fs::rename(&place, folder.path().join("old")).unwrap();
+        assert_eq!(pmu.inode(&root), None);
+        std::fs::create_dir(&place).unwrap();
+        assert!(pmu.inode(&root).is_some_and(|inode| Some(inode) != first));
         assert!(present(&root).is_disjoint(&known));
+    }
+
+    #[test]
+    fn a_pmu_whose_device_was_removed_is_not_there() {
+        let (folder, root) = tree();
+        let pmu = named(&root, "dwc_rootport_10").unwrap();
+        let mask = folder.path().join("sys/bus/event_source/devices/dwc_rootport_10/cpumask");
+        std::fs::write(&mask, "\n").unwrap();
+        assert!(!pmu.is_present(&root) && present(&root).is_empty());
+        assert!(pmus(&root).is_empty() && named(&root, "dwc_rootport_10").is_err());
+        // One of the CPUs has no mask.
+        std::fs::remove_file(&mask).unwrap();
+        assert!(pmu.is_present(&root) && named(&root, "dwc_rootport_10").is_ok());
     }
 
     #[test]

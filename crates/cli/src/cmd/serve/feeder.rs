@@ -95,7 +95,7 @@ impl Feeder {
 struct Watch<'f> {
     feeder: &'f Feeder,
     wanted: &'f Wanted,
-    /// The PMUs at the beginning of the run. One that went and came back is a new one.
+    /// The PMUs that were there at the beginning, and still are.
     known: BTreeSet<(String, u64)>,
     /// The CPUs online at the last refresh. The events of a CPU that goes offline end for good.
     online: CpuList,
@@ -114,8 +114,11 @@ impl Watch<'_> {
         let has_new_cpu = !online.minus(&self.online).is_empty();
         self.online = online;
         let is_there = |now: Vec<Warning>| self.absent.iter().any(|before| !now.contains(before));
+        // One whose device goes is forgotten: it may come back as the same while somebody else has events of it.
+        let present = perf::present(root);
+        self.known.retain(|one| present.contains(one));
         has_new_cpu
-            || !perf::present(root).is_subset(&self.known)
+            || present != self.known
             || (!self.absent.is_empty() && is_there(counters::absent(root, self.wanted)))
     }
 }

@@ -1,0 +1,554 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the PMUs of rasdes_pmu and drw_pmu share: their events are system-wide
+ * and counted on one CPU, and their device may be removed and come back.
+ *
+ * Most kernels cannot unregister a PMU that has events. So the PMU of a removed
+ * device stays while events exist: they keep their counts, and new ones get
+ * -ENODEV. If the device comes back, it gets the same PMU, and the events count
+ * on. Otherwise the PMU is unregistered when its last event is closed.
+ */
+#ifndef PCIESCOPE_UNCORE_H
+#define PCIESCOPE_UNCORE_H
+
+#include <linux/cpu.h>
+#include <linux/cpuhotplug.h>
+#include <linux/delay.h>
+#include <linux/device.h>
+#include <linux/list.h>
+#include <linux/mm.h>
+#include <linux/module.h>
+#include <linux/mutex.h>
+#include <linux/perf_event.h>
+#include <linux/rcupdate.h>
+#include <linux/smp.h>
+#include <linux/spinlock.h>
+#include <linux/sysfs.h>
+#include <linux/topology.h>
+#include <linux/workqueue.h>
+
+struct uncore_pmu;
+
+/**
+ * struct uncore_driver - a module and its PMUs
+ * @name: of the module
+ * @poll_ms: how often counters in use are read
+ * @poll: reads them
+ * @resume: the device is there: programs it for the events that exist. Called with the PMU's lock
+ * @suspend: the device is about to go: takes its last counts. Called with the PMU's lock. Optional
+ * @moved: the PMU's CPU has changed. Optional
+ * @lock: protects @pmus and what registers and unregisters them
+ * @pmus: all PMUs
+ * @reap: unregisters the PMUs that have neither device nor events
+ * @wq: runs @reap and the polls
+ * @cpuhp: the state of CPU hotplug
+ */
+struct uncore_driver {
+	const char *name;
+	unsigned int poll_ms;
+	void (*poll)(struct uncore_pmu *u);
+	void (*resume)(struct uncore_pmu *u);
+	void (*suspend)(struct uncore_pmu *u);
+	void (*moved)(struct uncore_pmu *u);
+	struct mutex lock;	/* see above */
+	struct list_head pmus;
+	struct work_struct reap;
+	struct workqueue_struct *wq;
+	enum cpuhp_state cpuhp;
+};
+
+/**
+ * struct uncore_pmu - a PMU, as the first member of its driver's own structure
+ * @pmu: perf's part
+ * @drv: the module
+ * @name: of the PMU
+ * @node: in the list of all PMUs
+ * @cpuhp_node: in the list of CPU hotplug
+ * @nid: the device's NUMA node
+ * @cpu: where events are counted
+ * @poll: reads the counters in use, while events exist
+ * @lock: protects the following, and the driver's counters and registers. Taken with interrupts off
+ * @events: all events that exist, by their active_entry
+ * @is_open: new events are accepted
+ * @is_gone: the device is not there
+ * @is_migrating: perf is moving the events to another CPU: their counters keep running
+ */
+struct uncore_pmu {
+	struct pmu pmu;
+	struct uncore_driver *drv;
+	char name[32];
+	struct list_head node;
+	struct hlist_node cpuhp_node;
+	int nid;
+	int cpu;
+	struct delayed_work poll;
+	raw_spinlock_t lock;
+	struct list_head events;
+	bool is_open;
+	bool is_gone;
+	bool is_migrating;
+};
+
+static inline struct uncore_pmu *to_uncore(struct pmu *pmu)
+{
+	return container_of(pmu, struct uncore_pmu, pmu);
+}
+
+/* Events */
+
+/**
+ * uncore_event_check() - refuses what no system-wide PMU can count
+ * @event: the event
+ *
+ * Return: 0, -ENOENT for another PMU's event, or -EINVAL.
+ */
+static inline int uncore_event_check(struct perf_event *event)
+{
+	const struct perf_event_attr *attr = &event->attr;
+	u64 others = attr->config1 | attr->config2;
+
+	if (attr->type != event->pmu->type)
+		return -ENOENT;
+#ifdef PERF_ATTR_SIZE_VER8
+	others |= attr->config3;
+#endif
+#ifdef PERF_ATTR_SIZE_VER9
+	others |= attr->config4;
+#endif
+	if (others || is_sampling_event(event) || event->attach_state & PERF_ATTACH_TASK ||
+	    event->cpu < 0)
+		return -EINVAL;
+	return 0;
+}
+
+/**
+ * uncore_group_check() - whether an event can be counted together with its group
+ * @event: the event, which is not on its leader's list yet
+ * @fits: called for it and for each other event of the PMU: whether it fits to those before
+ * @state: handed to @fits
+ *
+ * Return: whether all fit, and none is of other hardware.
+ */
+static inline bool uncore_group_check(struct perf_event *event,
+				      bool (*fits)(struct perf_event *event, void *state),
+				      void *state)
+{
+	struct perf_event *leader = event->group_leader, *sibling;
+
+	if (!fits(event, state))
+		return false;
+	if (leader == event)
+		return true;
+	if (!is_software_event(leader) && (leader->pmu != event->pmu || !fits(leader, state)))
+		return false;
+	for_each_sibling_event(sibling, leader) {
+		if (!is_software_event(sibling) &&
+		    (sibling->pmu != event->pmu || !fits(sibling, state)))
+			return false;
+	}
+	return true;
+}
+
+/**
+ * uncore_event_enter() - an event begins to exist
+ * @event: the event; it is counted on the PMU's CPU
+ *
+ * perf finds a PMU by its number before perf_pmu_register() has given it its
+ * contexts: whoever comes in between would write through a null pointer (seen
+ * with 6.1). So events are refused until registration has ended.
+ *
+ * Return: 0, or -ENODEV if the PMU is not registered yet or the device is gone.
+ */
+static inline int uncore_event_enter(struct perf_event *event)
+{
+	struct uncore_pmu *u = to_uncore(event->pmu);
+	unsigned long flags;
+	bool is_open;
+
+	raw_spin_lock_irqsave(&u->lock, flags);
+	is_open = u->is_open;
+	if (is_open) {
+		event->cpu = READ_ONCE(u->cpu);
+		list_add(&event->active_entry, &u->events);
+	}
+	raw_spin_unlock_irqrestore(&u->lock, flags);
+	if (!is_open)
+		return -ENODEV;
+	queue_delayed_work(u->drv->wq, &u->poll, msecs_to_jiffies(u->drv->poll_ms));
+	return 0;
+}
+
+/**
+ * uncore_event_leave() - an event exists no more
+ * @event: the event; its PMU may be gone when this returns
+ */
+static inline void uncore_event_leave(struct perf_event *event)
+{
+	struct uncore_pmu *u = to_uncore(event->pmu);
+	unsigned long flags;
+
+	raw_spin_lock_irqsave(&u->lock, flags);
+	list_del_init(&event->active_entry);
+	if (u->is_gone && list_empty(&u->events))
+		queue_work(u->drv->wq, &u->drv->reap);
+	raw_spin_unlock_irqrestore(&u->lock, flags);
+}
+
+static inline void uncore_poll(struct work_struct *work)
+{
+	struct uncore_pmu *u = container_of(to_delayed_work(work), struct uncore_pmu, poll);
+
+	u->drv->poll(u);
+	if (!list_empty_careful(&u->events))
+		queue_delayed_work(u->drv->wq, &u->poll, msecs_to_jiffies(u->drv->poll_ms));
+}
+
+/* CPUs */
+
+static inline unsigned int uncore_count_on(struct uncore_pmu *u, int cpu)
+{
+	struct perf_event *event;
+	unsigned long flags;
+	unsigned int n = 0;
+
+	raw_spin_lock_irqsave(&u->lock, flags);
+	list_for_each_entry(event, &u->events, active_entry)
+		n += READ_ONCE(event->cpu) == cpu;
+	raw_spin_unlock_irqrestore(&u->lock, flags);
+	return n;
+}
+
+/* On the events' CPU, where it cannot come in the middle of perf's own doings. */
+static inline void uncore_end_migration(void *data)
+{
+	struct uncore_pmu *u = data;
+
+	raw_spin_lock(&u->lock);
+	u->is_migrating = false;
+	raw_spin_unlock(&u->lock);
+	u->pmu.pmu_enable(&u->pmu);
+}
+
+/*
+ * Moves all events to another CPU, without a gap in what they count. Since 6.2,
+ * perf moves the first event or group and then loses its place in the tree that
+ * it takes them from (seen with 6.12): it is called once for each.
+ */
+static inline void uncore_migrate(struct uncore_pmu *u, int from, int to)
+{
+	unsigned int tries = uncore_count_on(u, from);
+
+	if (!tries)
+		return;
+	raw_spin_lock_irq(&u->lock);
+	u->is_migrating = true;
+	raw_spin_unlock_irq(&u->lock);
+	while (tries-- && uncore_count_on(u, from))
+		perf_pmu_migrate_context(&u->pmu, from, to);
+	smp_call_function_single(to, uncore_end_migration, u, 1);
+}
+
+static inline void uncore_set_cpu(struct uncore_pmu *u, int cpu)
+{
+	int from = u->cpu;
+
+	WRITE_ONCE(u->cpu, cpu);
+	if (u->drv->moved)
+		u->drv->moved(u);
+	uncore_migrate(u, from, cpu);
+}
+
+static inline bool uncore_is_near(const struct uncore_pmu *u, unsigned int cpu)
+{
+	return u->nid == NUMA_NO_NODE || cpu_to_node(cpu) == u->nid;
+}
+
+static inline int uncore_cpu_online(unsigned int cpu, struct hlist_node *node)
+{
+	struct uncore_pmu *u = hlist_entry_safe(node, struct uncore_pmu, cpuhp_node);
+
+	if (!cpu_online(u->cpu) || (uncore_is_near(u, cpu) && !uncore_is_near(u, u->cpu)))
+		uncore_set_cpu(u, cpu);
+	return 0;
+}
+
+static inline int uncore_cpu_offline(unsigned int cpu, struct hlist_node *node)
+{
+	struct uncore_pmu *u = hlist_entry_safe(node, struct uncore_pmu, cpuhp_node);
+	unsigned int other, to = cpumask_any_but(cpu_online_mask, cpu);
+
+	for_each_online_cpu(other) {
+		if (other != cpu && uncore_is_near(u, other)) {
+			to = other;
+			break;
+		}
+	}
+	if (u->cpu == cpu && to < nr_cpu_ids)
+		uncore_set_cpu(u, to);
+	/* An event that was opened while the PMU moved may have been left behind. */
+	if (u->cpu != cpu)
+		uncore_migrate(u, cpu, u->cpu);
+	return 0;
+}
+
+/* PMUs. With the driver's lock held, unless said otherwise. */
+
+/**
+ * uncore_alloc() - makes a PMU without a device
+ * @drv: the module
+ * @bytes: size of the driver's structure
+ * @nid: the device's NUMA node
+ *
+ * The caller fills in the name and perf's functions. kvfree() undoes it. Needs no lock.
+ *
+ * Return: the PMU, or NULL.
+ */
+static inline void *uncore_alloc(struct uncore_driver *drv, size_t bytes, int nid)
+{
+	struct uncore_pmu *u = kvzalloc(bytes, GFP_KERNEL);
+
+	if (!u)
+		return NULL;
+	u->drv = drv;
+	u->nid = nid;
+	u->cpu = cpumask_local_spread(0, nid);
+	u->is_gone = true;
+	raw_spin_lock_init(&u->lock);
+	INIT_LIST_HEAD(&u->events);
+	INIT_DELAYED_WORK(&u->poll, uncore_poll);
+	return u;
+}
+
+/**
+ * uncore_find() - a PMU by its name
+ * @drv: the module
+ * @name: the name
+ *
+ * Return: the PMU, whose device may be gone, or NULL.
+ */
+static inline struct uncore_pmu *uncore_find(struct uncore_driver *drv, const char *name)
+{
+	struct uncore_pmu *u;
+
+	lockdep_assert_held(&drv->lock);
+	list_for_each_entry(u, &drv->pmus, node) {
+		if (!strcmp(u->name, name))
+			return u;
+	}
+	return NULL;
+}
+
+/**
+ * uncore_open() - the device is there, or back: events count (on)
+ * @u: the PMU, registered
+ */
+static inline void uncore_open(struct uncore_pmu *u)
+{
+	unsigned long flags;
+
+	raw_spin_lock_irqsave(&u->lock, flags);
+	u->is_gone = false;
+	u->drv->resume(u);
+	u->is_open = true;
+	raw_spin_unlock_irqrestore(&u->lock, flags);
+}
+
+/**
+ * uncore_register() - registers a PMU and opens it
+ * @u: the PMU; the caller frees it on failure
+ *
+ * Return: 0, or a negative error code.
+ */
+static inline int uncore_register(struct uncore_pmu *u)
+{
+	int ret;
+
+	lockdep_assert_held(&u->drv->lock);
+	ret = perf_pmu_register(&u->pmu, u->name, -1);
+	if (ret)
+		return ret;
+	ret = cpuhp_state_add_instance(u->drv->cpuhp, &u->cpuhp_node);
+	if (ret) {
+		perf_pmu_unregister(&u->pmu);
+		return ret;
+	}
+	list_add_tail(&u->node, &u->drv->pmus);
+	uncore_open(u);
+	return 0;
+}
+
+/**
+ * uncore_remove() - the device is being removed
+ * @u: the PMU; it may be gone when the driver's lock is given back
+ */
+static inline void uncore_remove(struct uncore_pmu *u)
+{
+	unsigned long flags;
+
+	raw_spin_lock_irqsave(&u->lock, flags);
+	if (u->drv->suspend)
+		u->drv->suspend(u);
+	u->is_gone = true;
+	u->is_open = false;
+	if (list_empty(&u->events))
+		queue_work(u->drv->wq, &u->drv->reap);
+	raw_spin_unlock_irqrestore(&u->lock, flags);
+}
+
+static inline void uncore_destroy(struct uncore_pmu *u)
+{
+	list_del(&u->node);
+	cpuhp_state_remove_instance_nocalls(u->drv->cpuhp, &u->cpuhp_node);
+	perf_pmu_unregister(&u->pmu);
+	cancel_delayed_work_sync(&u->poll);
+	kvfree(u);
+}
+
+/*
+ * perf uses a PMU for a moment after it has destroyed an event of it, without
+ * sleeping: no task is there any more after synchronize_rcu_tasks(). Its timer
+ * that lets events take turns may be pending for one more interval.
+ */
+static inline void uncore_reap(struct work_struct *work)
+{
+	struct uncore_driver *drv = container_of(work, struct uncore_driver, reap);
+	struct uncore_pmu *u, *next;
+	LIST_HEAD(unused);
+
+	mutex_lock(&drv->lock);
+	list_for_each_entry_safe(u, next, &drv->pmus, node) {
+		if (u->is_gone && list_empty_careful(&u->events))
+			list_move(&u->node, &unused);
+	}
+	if (!list_empty(&unused))
+		synchronize_rcu_tasks();
+	list_for_each_entry_safe(u, next, &unused, node) {
+		msleep(u->pmu.hrtimer_interval_ms);
+		uncore_destroy(u);
+	}
+	mutex_unlock(&drv->lock);
+}
+
+/* Modules */
+
+/**
+ * uncore_init() - prepares a module's PMUs
+ * @drv: the module
+ *
+ * Return: 0, or a negative error code.
+ */
+static inline int uncore_init(struct uncore_driver *drv)
+{
+	int ret;
+
+	mutex_init(&drv->lock);
+	INIT_LIST_HEAD(&drv->pmus);
+	INIT_WORK(&drv->reap, uncore_reap);
+	/* Whichever CPU has time: a narrow counter that is read late loses counts. */
+	drv->wq = alloc_workqueue("%s", WQ_UNBOUND | WQ_HIGHPRI, 0, drv->name);
+	if (!drv->wq)
+		return -ENOMEM;
+	ret = cpuhp_setup_state_multi(CPUHP_AP_ONLINE_DYN, drv->name, uncore_cpu_online,
+				      uncore_cpu_offline);
+	if (ret < 0) {
+		destroy_workqueue(drv->wq);
+		return ret;
+	}
+	drv->cpuhp = ret;
+	return 0;
+}
+
+/**
+ * uncore_exit() - unregisters all PMUs of a module that is being unloaded
+ * @drv: the module. No device comes or goes any more, and no event exists: each holds the module
+ */
+static inline void uncore_exit(struct uncore_driver *drv)
+{
+	struct uncore_pmu *u, *next;
+
+	cancel_work_sync(&drv->reap);
+	list_for_each_entry_safe(u, next, &drv->pmus, node)
+		uncore_destroy(u);
+	cpuhp_remove_multi_state(drv->cpuhp);
+	destroy_workqueue(drv->wq);
+}
+
+/* A parameter that is one of two words. */
+static inline int uncore_parse_word(const char *name, const char *value, const char *first,
+				    const char *second, bool *is_second)
+{
+	*is_second = sysfs_streq(value, second);
+	if (*is_second || sysfs_streq(value, first))
+		return 0;
+	pr_err(KBUILD_MODNAME ": %s=%s is neither %s nor %s\n", name, value, first, second);
+	return -EINVAL;
+}
+
+static inline int uncore_check_range(const char *name, unsigned int value, unsigned int min,
+				     unsigned int max)
+{
+	if (value >= min && value <= max)
+		return 0;
+	pr_err(KBUILD_MODNAME ": %s=%u is not within %u..%u\n", name, value, min, max);
+	return -EINVAL;
+}
+
+/* Attributes */
+
+#define UNCORE_EVENTS_MAX	200
+
+/**
+ * struct uncore_events - the files of events/, the same for all PMUs of a module
+ * @n: how many there are
+ * @attrs: the files
+ * @names: their names
+ * @texts: their contents
+ * @list: the files as sysfs takes them, NULL behind the last
+ */
+struct uncore_events {
+	unsigned int n;
+	struct perf_pmu_events_attr attrs[UNCORE_EVENTS_MAX];
+	char names[UNCORE_EVENTS_MAX][40];
+	char texts[UNCORE_EVENTS_MAX][40];
+	struct attribute *list[UNCORE_EVENTS_MAX + 1];
+};
+
+/**
+ * uncore_add_event() - one more file
+ * @events: the files
+ * @first: its name's first part
+ * @second: the rest of its name
+ * @format: its content
+ */
+static inline __printf(4, 5) void uncore_add_event(struct uncore_events *events, const char *first,
+						   const char *second, const char *format, ...)
+{
+	struct perf_pmu_events_attr *attr = &events->attrs[events->n];
+	char *name = events->names[events->n], *text = events->texts[events->n];
+	va_list args;
+
+	if (WARN_ON(events->n == UNCORE_EVENTS_MAX))
+		return;
+	snprintf(name, sizeof(events->names[0]), "%s%s", first, second);
+	va_start(args, format);
+	vsnprintf(text, sizeof(events->texts[0]), format, args);
+	va_end(args);
+	sysfs_attr_init(&attr->attr.attr);
+	attr->attr.attr.name = name;
+	attr->attr.attr.mode = 0444;
+	attr->attr.show = perf_event_sysfs_show;
+	attr->event_str = text;
+	events->list[events->n++] = &attr->attr.attr;
+}
+
+/* Empty while the device is gone: that is how user space can tell. */
+static inline ssize_t cpumask_show(struct device *dev, struct device_attribute *attr, char *buf)
+{
+	struct uncore_pmu *u = to_uncore(dev_get_drvdata(dev));
+
+	if (READ_ONCE(u->is_gone))
+		return sysfs_emit(buf, "\n");
+	return sysfs_emit(buf, "%d\n", READ_ONCE(u->cpu));
+}
+
+#endif /* PCIESCOPE_UNCORE_H */
