@@ -4,9 +4,17 @@
  * bits, and when the hardware runs. docs/spec/drw.md
  *
  * Counters of 32 bits are never written while they count: that would lose
- * what they count between the look and the write. They pass their end, and
+ * what they count between the reading and the write. They pass their end, and
  * their overflow bit is 2^32 that still has to be added. If real counters
- * should stand at their end instead, that is noticed: see drw_hold().
+ * should stand at their end instead, that is noticed: see drw_saturate().
+ *
+ * perf removes and adds events to let others in, and to move them to another
+ * CPU. An event that is only rearranged must not lose what comes in between,
+ * and a group is to start and stop at one moment. So what perf asks for is
+ * noted in the event's state, and takes effect at pmu_enable(), all of it at
+ * once: drw_commit(). An event that was removed and added again before that
+ * has never stopped. While perf moves the events to another CPU, those that
+ * were removed keep their counters until its end.
  */
 #include "internal.h"
 
@@ -21,35 +29,342 @@
 /* The counters stand at their end: known from the parameter, or seen. */
 bool drw_holds;
 
+/* A device that is gone reads all-ones, and no event was ever counted by that. */
 static u32 drw_read(struct drw_pmu *drw, unsigned int reg)
 {
-	lockdep_assert_held(&drw->lock);
-	return readl(drw->regs + reg);
+	lockdep_assert_held(&drw->u.lock);
+	return drw->u.is_gone ? U32_MAX : readl(drw->regs + reg);
 }
 
 static void drw_write(struct drw_pmu *drw, unsigned int reg, u32 value)
 {
-	lockdep_assert_held(&drw->lock);
-	writel(value, drw->regs + reg);
+	lockdep_assert_held(&drw->u.lock);
+	if (!drw->u.is_gone)
+		writel(value, drw->regs + reg);
 }
 
-static bool drw_is_cycle(const struct drw_user *user)
+static void drw_preload(struct drw_pmu *drw, unsigned int n, u32 value)
 {
-	return user->id == DRW_EVENT_CYCLE;
-}
-
-static void drw_preload(struct drw_pmu *drw, unsigned int counter, u32 value)
-{
-	drw_write(drw, DRW_TEST, DRW_TEST_COMMON + counter);
+	drw_write(drw, DRW_TEST, DRW_TEST_COMMON + n);
 	drw_write(drw, DRW_PRELOAD, value);
 	drw_write(drw, DRW_TEST, 0);
+	drw->counters[n].last = value;
+}
+
+/*
+ * Hardware does not say whether its counters wrap or stand at their end. One
+ * that stands there with its overflow bit set tells: then what came since is
+ * lost, and from now on counters are preloaded before their end.
+ */
+static void drw_saturate(struct drw_pmu *drw, unsigned int n)
+{
+	struct drw_counter *c = &drw->counters[n];
+
+	WRITE_ONCE(drw_holds, true);
+	drw->saturated[c->event->attr.config]++;
+	c->total += U32_MAX - c->last;
+	drw_preload(drw, n, 0);
+	drw_write(drw, DRW_OVERFLOW_CLEAR, DRW_OVERFLOW(n));
+}
+
+/* The counter's overflow bit is set: it has passed its end, before this was called. */
+static void drw_update_overflow(struct drw_pmu *drw, unsigned int n)
+{
+	u32 value = drw_read(drw, DRW_COUNTER(n)), later;
+	struct drw_counter *c = &drw->counters[n];
+
+	drw_write(drw, DRW_OVERFLOW_CLEAR, DRW_OVERFLOW(n));
+	later = drw_read(drw, DRW_COUNTER(n));
+	if (later == U32_MAX) {
+		/* All-ones from a device that is gone are no count. */
+		if (drw_read(drw, DRW_OVERFLOW_STATUS) == U32_MAX)
+			return;
+		if (value == U32_MAX) {
+			drw_saturate(drw, n);
+			return;
+		}
+	}
+	c->total += BIT_ULL(32) + value - c->last;
+	if (later < value) {
+		/* Again, before or after the bit was cleared. */
+		c->total += BIT_ULL(32);
+		drw_write(drw, DRW_OVERFLOW_CLEAR, DRW_OVERFLOW(n));
+	}
+	c->total += (u64)later - value;
+	c->last = later;
+}
+
+/*
+ * The value first, then the bit: a bit that is not set says that the value is
+ * from before the end; one that is, that any value read later is from behind.
+ */
+static void drw_update_common(struct drw_pmu *drw, unsigned int n)
+{
+	struct drw_counter *c = &drw->counters[n];
+	u32 value = drw_read(drw, DRW_COUNTER(n));
+	u32 status = drw_read(drw, DRW_OVERFLOW_STATUS);
+
+	/* The bit may come a little later than the counter's step. */
+	if (!(status & DRW_OVERFLOW(n)) && value < c->last)
+		status = drw_read(drw, DRW_OVERFLOW_STATUS);
+	if (status == U32_MAX)
+		return;
+	if (status & DRW_OVERFLOW(n)) {
+		drw_update_overflow(drw, n);
+		return;
+	}
+	c->total += (u32)(value - c->last);
+	c->last = value;
+}
+
+/* The halves are not latched together. */
+static void drw_update_cycles(struct drw_pmu *drw)
+{
+	u32 again = drw_read(drw, DRW_CYCLE_HIGH), high, low;
+	struct drw_counter *c = &drw->counters[DRW_CYCLES];
+	unsigned int tries = DRW_CYCLE_TRIES;
+	u64 cycles;
+
+	do {
+		high = again;
+		low = drw_read(drw, DRW_CYCLE_LOW);
+		again = drw_read(drw, DRW_CYCLE_HIGH);
+	} while (again != high && --tries);
+	/* The device is gone. */
+	if (high == U32_MAX || again != high)
+		return;
+	cycles = (u64)(high & DRW_CYCLE_HIGH_BITS) << 32 | low;
+	c->total += (cycles - c->last) & DRW_CYCLE_BITS;
+	c->last = cycles;
+}
+
+static void drw_counter_update(struct drw_pmu *drw, unsigned int n)
+{
+	if (n == DRW_CYCLES)
+		drw_update_cycles(drw);
+	else
+		drw_update_common(drw, n);
 }
 
 /**
- * drw_quiesce() - leaves the hardware standing, without interrupts and selectors
+ * drw_event_update() - adds to an event's count what its counter has counted
+ * @drw: the PMU
+ * @event: the event; it counts, or did until now
+ */
+void drw_event_update(struct drw_pmu *drw, struct perf_event *event)
+{
+	u64 total, prev;
+
+	drw_counter_update(drw, event->hw.idx);
+	total = drw->counters[event->hw.idx].total;
+	prev = local64_xchg(&event->hw.prev_count, total);
+	local64_add(total - prev, &event->count);
+}
+
+static bool drw_is_on(const struct perf_event *event)
+{
+	return event->hw.flags == DRW_COUNTING || event->hw.flags == DRW_REMOVED;
+}
+
+static bool drw_counter_is_on(const struct drw_pmu *drw, unsigned int n)
+{
+	return drw->counters[n].event && drw_is_on(drw->counters[n].event);
+}
+
+/**
+ * drw_handle_overflows() - takes what an interrupt is about, if it is this PMU's
+ * @drw: the PMU
+ *
+ * Return: whether it is.
+ */
+bool drw_handle_overflows(struct drw_pmu *drw)
+{
+	u32 status = drw_read(drw, DRW_OVERFLOW_STATUS);
+	unsigned long pending = (status & DRW_OVERFLOW_COMMON) >> 8;
+	unsigned int n;
+
+	if (status == U32_MAX || !pending)
+		return false;
+	for_each_set_bit(n, &pending, DRW_COUNTERS) {
+		if (drw_counter_is_on(drw, n))
+			drw_update_common(drw, n);
+		else
+			drw_write(drw, DRW_OVERFLOW_CLEAR, DRW_OVERFLOW(n));
+	}
+	return true;
+}
+
+/**
+ * drw_read_counters() - reads all counters in use, in case that an interrupt was lost
  * @drw: the PMU
  */
-void drw_quiesce(struct drw_pmu *drw)
+void drw_read_counters(struct drw_pmu *drw)
+{
+	unsigned int n;
+
+	for (n = 0; n < DRW_COUNTERS; n++) {
+		if (!drw_counter_is_on(drw, n))
+			continue;
+		drw_update_common(drw, n);
+		if (drw_holds && drw->counters[n].last >= DRW_HOLD_LIMIT) {
+			drw_update_common(drw, n);
+			drw_preload(drw, n, 0);
+		}
+	}
+}
+
+static void drw_write_select(struct drw_pmu *drw, unsigned int m, u32 select)
+{
+	if (select == drw->select[m])
+		return;
+	drw_write(drw, DRW_SELECT(m), select);
+	drw->select[m] = select;
+}
+
+/**
+ * drw_event_disable() - stops an event at once; it keeps its counter
+ * @drw: the PMU
+ * @event: the event, not idle
+ *
+ * The hardware runs on: that is for drw_commit().
+ */
+void drw_event_disable(struct drw_pmu *drw, struct perf_event *event)
+{
+	unsigned int n = event->hw.idx;
+
+	if (drw_is_on(event)) {
+		if (n != DRW_CYCLES)
+			drw_write_select(drw, n / 4, drw->select[n / 4] & ~(0xffU << n % 4 * 8));
+		drw_event_update(drw, event);
+	}
+	event->hw.flags = DRW_STOPPED;
+}
+
+/**
+ * drw_counter_put() - an event, which does not count, needs its counter no more
+ * @drw: the PMU
+ * @event: the event
+ */
+void drw_counter_put(struct drw_pmu *drw, struct perf_event *event)
+{
+	drw->counters[event->hw.idx].event = NULL;
+	event->hw.flags = DRW_IDLE;
+}
+
+/*
+ * A free common counter, or that of an event which was removed and is not added
+ * again so far. perf adds pinned events first; on their way to another CPU they
+ * keep theirs.
+ */
+static int drw_find_free(struct drw_pmu *drw)
+{
+	struct perf_event *event;
+	int n;
+
+	for (n = 0; n < DRW_COUNTERS; n++) {
+		if (!drw->counters[n].event)
+			return n;
+	}
+	for (n = 0; n < DRW_COUNTERS; n++) {
+		event = drw->counters[n].event;
+		if (event->hw.flags != DRW_REMOVED || (drw->u.is_migrating && event->attr.pinned))
+			continue;
+		drw_event_disable(drw, event);
+		drw_counter_put(drw, event);
+		return n;
+	}
+	return -EAGAIN;
+}
+
+/**
+ * drw_counter_get() - gives an idle event a counter, which stands at 0
+ * @drw: the PMU
+ * @event: the event
+ *
+ * Return: 0, or -EAGAIN if there is none.
+ */
+int drw_counter_get(struct drw_pmu *drw, struct perf_event *event)
+{
+	int n = DRW_CYCLES;
+
+	if (event->attr.config != DRW_EVENT_CYCLE) {
+		n = drw_find_free(drw);
+		if (n < 0)
+			return n;
+		/* It is disabled: nothing gets lost. */
+		drw_preload(drw, n, 0);
+		drw_write(drw, DRW_OVERFLOW_CLEAR, DRW_OVERFLOW(n));
+		drw->counters[n].event = event;
+		local64_set(&event->hw.prev_count, drw->counters[n].total);
+	}
+	event->hw.idx = n;
+	event->hw.flags = DRW_STOPPED;
+	return 0;
+}
+
+/* Whether an event is to count after perf's transaction. */
+static bool drw_is_wanted(const struct drw_pmu *drw, const struct perf_event *event)
+{
+	return event->hw.flags == DRW_STARTING || event->hw.flags == DRW_COUNTING ||
+	       (event->hw.flags == DRW_REMOVED && drw->u.is_migrating);
+}
+
+/* What counts is selected, and nothing else. Return: whether anything counts. */
+static bool drw_find_select(const struct drw_pmu *drw, u32 *select)
+{
+	const struct perf_event *event;
+	bool is_needed = false;
+
+	list_for_each_entry(event, &drw->u.events, active_entry) {
+		unsigned int n = event->hw.idx;
+
+		if (!drw_is_wanted(drw, event))
+			continue;
+		is_needed = true;
+		if (n != DRW_CYCLES)
+			select[n / 4] |= (u32)(DRW_SELECT_ENABLE | event->attr.config) << n % 4 * 8;
+	}
+	return is_needed;
+}
+
+/**
+ * drw_commit() - starts and stops what perf's transaction has asked for
+ * @drw: the PMU
+ *
+ * A group starts and stops at one moment if nobody else counts: with the whole
+ * sub-channel. Otherwise with its selectors, because others are not to be stopped.
+ */
+void drw_commit(struct drw_pmu *drw)
+{
+	u32 select[DRW_SELECTS] = { 0 };
+	bool is_needed = drw_find_select(drw, select);
+	struct perf_event *event;
+	unsigned int m;
+
+	if (drw->is_running && !is_needed)
+		drw_write(drw, DRW_CTRL, DRW_CTRL_STOP);
+	for (m = 0; m < DRW_SELECTS; m++)
+		drw_write_select(drw, m, select[m]);
+	list_for_each_entry(event, &drw->u.events, active_entry) {
+		if (event->hw.flags == DRW_STARTING) {
+			event->hw.flags = DRW_COUNTING;
+			if (event->hw.idx == DRW_CYCLES) {
+				drw_update_cycles(drw);
+				local64_set(&event->hw.prev_count,
+					    drw->counters[DRW_CYCLES].total);
+			}
+		} else if (event->hw.flags == DRW_REMOVED && !drw->u.is_migrating) {
+			drw_event_update(drw, event);
+			drw_counter_put(drw, event);
+		}
+	}
+	if (!drw->is_running && is_needed)
+		drw_write(drw, DRW_CTRL, DRW_CTRL_START);
+	drw->is_running = is_needed;
+}
+
+/* Leaves the hardware standing, without interrupts and selectors. */
+static void drw_quiesce(struct drw_pmu *drw)
 {
 	unsigned int m;
 
@@ -66,392 +381,38 @@ void drw_quiesce(struct drw_pmu *drw)
 	drw->is_running = false;
 }
 
-/*
- * Hardware does not say whether its counters wrap or stand at their end. One
- * that stands there with its overflow bit set tells: then what came since is
- * lost, and from now on counters are preloaded before their end.
- */
-static void drw_hold(struct drw_pmu *drw, struct drw_user *user)
-{
-	WRITE_ONCE(drw_holds, true);
-	drw->saturated[user->id]++;
-	user->total += U32_MAX - user->last;
-	drw_preload(drw, user->counter, 0);
-	drw_write(drw, DRW_OVERFLOW_CLEAR, DRW_OVERFLOW(user->counter));
-	user->last = 0;
-}
-
-/* The counter's overflow bit is set: it has passed its end, before this was called. */
-static void drw_fold_overflow(struct drw_pmu *drw, struct drw_user *user)
-{
-	u32 value = drw_read(drw, DRW_COUNTER(user->counter)), later;
-
-	drw_write(drw, DRW_OVERFLOW_CLEAR, DRW_OVERFLOW(user->counter));
-	later = drw_read(drw, DRW_COUNTER(user->counter));
-	if (later == U32_MAX) {
-		/* All-ones from a device that is gone are no count. */
-		if (drw_read(drw, DRW_OVERFLOW_STATUS) == U32_MAX)
-			return;
-		if (value == U32_MAX) {
-			drw_hold(drw, user);
-			return;
-		}
-	}
-	user->total += BIT_ULL(32) + value - user->last;
-	if (later < value) {
-		/* Again, before or after the bit was cleared. */
-		user->total += BIT_ULL(32);
-		drw_write(drw, DRW_OVERFLOW_CLEAR, DRW_OVERFLOW(user->counter));
-	}
-	user->total += (u64)later - value;
-	user->last = later;
-}
-
-/*
- * The value first, then the bit: a bit that is not set says that the value is
- * from before the end; one that is, that any value read later is from behind.
- */
-static void drw_fold_common(struct drw_pmu *drw, struct drw_user *user)
-{
-	u32 value = drw_read(drw, DRW_COUNTER(user->counter));
-	u32 status = drw_read(drw, DRW_OVERFLOW_STATUS);
-
-	/* The bit may come a little later than the counter's step. */
-	if (!(status & DRW_OVERFLOW(user->counter)) && value < user->last)
-		status = drw_read(drw, DRW_OVERFLOW_STATUS);
-	if (status == U32_MAX)
-		return;
-	if (status & DRW_OVERFLOW(user->counter)) {
-		drw_fold_overflow(drw, user);
-		return;
-	}
-	user->total += (u32)(value - user->last);
-	user->last = value;
-}
-
-/* The halves are not latched together. False: the device is gone. */
-static bool drw_read_cycles(struct drw_pmu *drw, u64 *cycles)
-{
-	u32 again = drw_read(drw, DRW_CYCLE_HIGH), high, low;
-	unsigned int tries = DRW_CYCLE_TRIES;
-
-	do {
-		high = again;
-		low = drw_read(drw, DRW_CYCLE_LOW);
-		again = drw_read(drw, DRW_CYCLE_HIGH);
-	} while (again != high && --tries);
-	if (high == U32_MAX || again != high)
-		return false;
-	*cycles = (u64)(high & DRW_CYCLE_HIGH_BITS) << 32 | low;
-	return true;
-}
-
-static void drw_fold_cycles(struct drw_pmu *drw, struct drw_user *user)
-{
-	u64 cycles;
-
-	if (!drw_read_cycles(drw, &cycles))
-		return;
-	user->total += (cycles - user->last) & DRW_CYCLE_BITS;
-	user->last = cycles;
-}
-
 /**
- * drw_fold() - adds what a user's counter counted since the last look
- * @drw: the PMU
- * @user: the user; it counts, or did until now
+ * drw_resume() - the device is there, or back: programs it for the events that exist
+ * @u: the PMU
  */
-void drw_fold(struct drw_pmu *drw, struct drw_user *user)
+void drw_resume(struct uncore_pmu *u)
 {
-	lockdep_assert_held(&drw->lock);
-	if (drw->is_gone)
-		return;
-	if (drw_is_cycle(user))
-		drw_fold_cycles(drw, user);
-	else
-		drw_fold_common(drw, user);
-}
-
-/**
- * drw_give() - gives perf what was counted since the last time
- * @user: the user
- */
-void drw_give(struct drw_user *user)
-{
-	local64_add(user->total - user->given, &user->event->count);
-	user->given = user->total;
-}
-
-static bool drw_is_on(const struct drw_user *user)
-{
-	return user->state == DRW_COUNTING || user->state == DRW_STOPPING;
-}
-
-/**
- * drw_answer() - answers an interrupt, if it is this PMU's
- * @drw: the PMU
- *
- * Return: whether it was.
- */
-bool drw_answer(struct drw_pmu *drw)
-{
-	u32 status;
-	unsigned long pending;
+	struct drw_pmu *drw = to_drw(&u->pmu);
+	u64 cycles = drw->counters[DRW_CYCLES].total;
 	unsigned int n;
 
-	lockdep_assert_held(&drw->lock);
-	if (drw->is_gone)
-		return false;
-	status = drw_read(drw, DRW_OVERFLOW_STATUS);
-	if (status == U32_MAX || !(status & DRW_OVERFLOW_COMMON))
-		return false;
-	pending = (status & DRW_OVERFLOW_COMMON) >> 8;
-	for_each_set_bit(n, &pending, DRW_COUNTERS) {
-		if (drw->counters[n] && drw_is_on(drw->counters[n]))
-			drw_fold(drw, drw->counters[n]);
-		else
-			drw_write(drw, DRW_OVERFLOW_CLEAR, DRW_OVERFLOW(n));
-	}
-	return true;
+	drw_quiesce(drw);
+	for (n = 0; n < DRW_COUNTERS; n++)
+		drw_preload(drw, n, 0);
+	/* Nobody has counted what stands there. */
+	drw_update_cycles(drw);
+	drw->counters[DRW_CYCLES].total = cycles;
+	drw_commit(drw);
 }
 
 /**
- * drw_look() - looks at all counters in use, in case that an interrupt was lost
- * @drw: the PMU
+ * drw_suspend() - the device is about to go: takes the last counts, and leaves it quiet
+ * @u: the PMU
  */
-void drw_look(struct drw_pmu *drw)
+void drw_suspend(struct uncore_pmu *u)
 {
-	struct drw_user *user;
+	struct drw_pmu *drw = to_drw(&u->pmu);
+	struct perf_event *event;
 
-	lockdep_assert_held(&drw->lock);
-	if (drw->is_gone)
-		return;
-	list_for_each_entry(user, &drw->users, node) {
-		if (!drw_is_on(user))
-			continue;
-		drw_fold(drw, user);
-		if (drw_holds && !drw_is_cycle(user) && user->last >= DRW_HOLD_LIMIT) {
-			drw_fold(drw, user);
-			drw_preload(drw, user->counter, 0);
-			user->last = 0;
-		}
-	}
-}
-
-static void drw_choose(u32 *select, const struct drw_user *user, bool is_on)
-{
-	unsigned int m = user->counter / 4, shift = user->counter % 4 * 8;
-
-	if (drw_is_cycle(user))
-		return;
-	select[m] &= ~(0xffU << shift);
-	if (is_on)
-		select[m] |= (u32)(DRW_SELECT_ENABLE | user->id) << shift;
-}
-
-static void drw_write_select(struct drw_pmu *drw, const u32 *select)
-{
-	unsigned int m;
-
-	for (m = 0; m < DRW_SELECTS; m++) {
-		if (select[m] == drw->select[m])
-			continue;
-		drw_write(drw, DRW_SELECT(m), select[m]);
-		drw->select[m] = select[m];
-	}
-}
-
-/**
- * drw_halt() - a user counts no more; perf is given what it counted
- * @drw: the PMU
- * @user: the user; it keeps its counter
- *
- * The hardware goes on: that is for drw_settle().
- */
-void drw_halt(struct drw_pmu *drw, struct drw_user *user)
-{
-	u32 select[DRW_SELECTS];
-
-	lockdep_assert_held(&drw->lock);
-	if (drw_is_on(user)) {
-		memcpy(select, drw->select, sizeof(select));
-		drw_choose(select, user, false);
-		drw_write_select(drw, select);
-		drw_fold(drw, user);
-		drw_give(user);
-	}
-	user->state = DRW_HELD;
-}
-
-/**
- * drw_counter_put() - a user, which does not count, needs its counter no more
- * @drw: the PMU
- * @user: the user
- */
-void drw_counter_put(struct drw_pmu *drw, struct drw_user *user)
-{
-	lockdep_assert_held(&drw->lock);
-	if (!drw_is_cycle(user))
-		drw->counters[user->counter] = NULL;
-	list_del_init(&user->node);
-	user->state = DRW_IDLE;
-}
-
-/*
- * Someone who stops, or is put back in a moment. Pinned events are, and are to
- * have no gap: they come last, and not at all on their way to another CPU.
- */
-static struct drw_user *drw_find_stopping(struct drw_pmu *drw)
-{
-	struct drw_user *user, *pinned = NULL;
-	unsigned int n;
-
-	for (n = 0; n < DRW_COUNTERS; n++) {
-		user = drw->counters[n];
-		if (user->state != DRW_STOPPING)
-			continue;
-		if (!user->event->attr.pinned)
-			return user;
-		if (!drw->is_migrating)
-			pinned = user;
-	}
-	return pinned;
-}
-
-/* A free common counter, or one whose user stops anyway. */
-static int drw_find_free(struct drw_pmu *drw)
-{
-	struct drw_user *user;
-	unsigned int n;
-
-	for (n = 0; n < DRW_COUNTERS; n++) {
-		if (!drw->counters[n])
-			return n;
-	}
-	user = drw_find_stopping(drw);
-	if (!user)
-		return -EAGAIN;
-	drw_halt(drw, user);
-	drw_counter_put(drw, user);
-	return user->counter;
-}
-
-/**
- * drw_counter_get() - gives an idle user a counter, which stands at 0
- * @drw: the PMU
- * @user: the user
- *
- * Return: 0, -EAGAIN if there is none, or -ENODEV if the device is gone.
- */
-int drw_counter_get(struct drw_pmu *drw, struct drw_user *user)
-{
-	int counter;
-
-	lockdep_assert_held(&drw->lock);
-	if (drw->is_gone)
-		return -ENODEV;
-	if (!drw_is_cycle(user)) {
-		counter = drw_find_free(drw);
-		if (counter < 0)
-			return counter;
-		user->counter = counter;
-		drw->counters[counter] = user;
-		/* It is disabled: nothing gets lost. */
-		drw_preload(drw, counter, 0);
-		drw_write(drw, DRW_OVERFLOW_CLEAR, DRW_OVERFLOW(counter));
-		user->last = drw_read(drw, DRW_COUNTER(counter));
-	}
-	list_add_tail(&user->node, &drw->users);
-	user->state = DRW_HELD;
-	return 0;
-}
-
-/* Whether a user lets the hardware run on. */
-static bool drw_goes_on(const struct drw_pmu *drw, const struct drw_user *user)
-{
-	return user->state == DRW_STARTING || user->state == DRW_COUNTING ||
-	       (user->state == DRW_STOPPING && drw->is_migrating);
-}
-
-/* Users of cycles begin with the counter as it is now. */
-static void drw_base_cycles(struct drw_pmu *drw)
-{
-	struct drw_user *user;
-	bool is_known = false;
-	u64 cycles = 0;
-
-	list_for_each_entry(user, &drw->users, node) {
-		if (user->state != DRW_STARTING || !drw_is_cycle(user))
-			continue;
-		if (!is_known && !drw_read_cycles(drw, &cycles))
-			return;
-		is_known = true;
-		user->last = cycles;
-	}
-}
-
-/**
- * drw_settle() - starts and stops what perf's transaction has asked for
- * @drw: the PMU
- *
- * A group starts and stops at one moment if nobody else counts: with the whole
- * sub-channel. Else with its selectors, because others are not to be stopped.
- */
-void drw_settle(struct drw_pmu *drw)
-{
-	struct drw_user *user, *next;
-	u32 select[DRW_SELECTS];
-	bool is_needed = false;
-
-	lockdep_assert_held(&drw->lock);
-	WRITE_ONCE(drw->is_dirty, false);
-	if (drw->is_gone)
-		return;
-	memcpy(select, drw->select, sizeof(select));
-	list_for_each_entry(user, &drw->users, node) {
-		is_needed |= drw_goes_on(drw, user);
-		if (user->state == DRW_STARTING)
-			drw_choose(select, user, true);
-		else if (user->state == DRW_STOPPING && !drw->is_migrating)
-			drw_choose(select, user, false);
-	}
-	if (drw->is_running && !is_needed) {
-		drw_write(drw, DRW_CTRL, DRW_CTRL_STOP);
-		drw->is_running = false;
-	}
-	if (!drw->is_running)
-		drw_base_cycles(drw);
-	drw_write_select(drw, select);
-	if (drw->is_running) {
-		drw_base_cycles(drw);
-	} else if (is_needed) {
-		drw_write(drw, DRW_CTRL, DRW_CTRL_START);
-		drw->is_running = true;
-	}
-	list_for_each_entry_safe(user, next, &drw->users, node) {
-		if (user->state == DRW_STARTING) {
-			user->state = DRW_COUNTING;
-		} else if (user->state == DRW_STOPPING && !drw->is_migrating) {
-			drw_halt(drw, user);
-			drw_counter_put(drw, user);
-		}
-	}
-}
-
-/**
- * drw_end() - the device is being taken away: nobody counts any more, and perf has all counts
- * @drw: the PMU
- */
-void drw_end(struct drw_pmu *drw)
-{
-	struct drw_user *user, *next;
-
-	lockdep_assert_held(&drw->lock);
 	drw_write(drw, DRW_CTRL, DRW_CTRL_STOP);
-	list_for_each_entry_safe(user, next, &drw->users, node) {
-		drw_halt(drw, user);
-		drw_counter_put(drw, user);
+	list_for_each_entry(event, &u->events, active_entry) {
+		if (drw_is_on(event))
+			drw_event_update(drw, event);
 	}
 	drw_quiesce(drw);
-	drw->is_gone = true;
 }

@@ -1,21 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What can be counted, and what the PMUs show of it in sysfs: docs/pmu.md and
- * the table of docs/spec/drw.md.
+ * Which events exist, and what sysfs shows of a PMU: docs/pmu.md and the table
+ * of docs/spec/drw.md.
  */
-#include <linux/device.h>
-#include <linux/module.h>
-#include <linux/slab.h>
-#include <linux/sysfs.h>
-
 #include "internal.h"
 
-struct drw_event {
+static const struct {
 	u8 id;
 	const char *name;
-};
-
-static const struct drw_event drw_event_table[] = {
+} drw_event_table[] = {
 	{ 0x00, "hif_rd_or_wr" },
 	{ 0x01, "hif_wr" },
 	{ 0x02, "hif_rd" },
@@ -88,95 +81,43 @@ bool drw_has_event(u64 id)
 	return false;
 }
 
-struct drw_event_attr {
-	struct device_attribute attr;
-	u8 id;
-};
-
-/* A name each, and its twin of naming=seed. */
-#define DRW_MAX_ATTRS	(2 * ARRAY_SIZE(drw_event_table))
-
-static struct drw_event_attr drw_event_attrs[DRW_MAX_ATTRS];
-static struct attribute *drw_event_list[DRW_MAX_ATTRS + 1];
-static unsigned int drw_nevents;
-
-static ssize_t drw_event_show(struct device *dev, struct device_attribute *attr, char *buf)
-{
-	struct drw_event_attr *ev = container_of(attr, struct drw_event_attr, attr);
-
-	return sysfs_emit(buf, "event=0x%02x\n", ev->id);
-}
-
-static int drw_add_event(const char *prefix, const struct drw_event *event)
-{
-	struct drw_event_attr *ev = &drw_event_attrs[drw_nevents];
-
-	ev->attr.attr.name = kasprintf(GFP_KERNEL, "%s%s", prefix, event->name);
-	if (!ev->attr.attr.name)
-		return -ENOMEM;
-	sysfs_attr_init(&ev->attr.attr);
-	ev->attr.attr.mode = 0444;
-	ev->attr.show = drw_event_show;
-	ev->id = event->id;
-	drw_event_list[drw_nevents++] = &ev->attr.attr;
-	return 0;
-}
+static struct uncore_events drw_events;
 
 /**
- * drw_events_exit() - frees what drw_events_init() made
+ * drw_events_init() - makes the files of events/
+ * @is_seed: also by the names of the seed
  */
-void drw_events_exit(void)
-{
-	while (drw_nevents)
-		kfree(drw_event_attrs[--drw_nevents].attr.attr.name);
-}
-
-/**
- * drw_events_init() - makes the files of events/, as the parameter wants them
- *
- * Return: 0, or a negative error code.
- */
-int drw_events_init(void)
+void drw_events_init(bool is_seed)
 {
 	unsigned int i;
-	int ret = 0;
 
-	for (i = 0; !ret && i < ARRAY_SIZE(drw_event_table); i++) {
-		ret = drw_add_event("", &drw_event_table[i]);
-		if (!ret && drw_is_seed)
-			ret = drw_add_event("perf_", &drw_event_table[i]);
+	for (i = 0; i < ARRAY_SIZE(drw_event_table); i++) {
+		const char *name = drw_event_table[i].name;
+		u8 id = drw_event_table[i].id;
+
+		uncore_add_event(&drw_events, name, "", "event=0x%02x", id);
+		if (is_seed)
+			uncore_add_event(&drw_events, "perf_", name, "event=0x%02x", id);
 	}
-	if (ret)
-		drw_events_exit();
-	return ret;
 }
 
 static const struct attribute_group drw_events_group = {
 	.name = "events",
-	.attrs = drw_event_list,
+	.attrs = drw_events.list,
 };
 
 PMU_FORMAT_ATTR(event, "config:0-7");
 
-static struct attribute *drw_format_list[] = {
+static struct attribute *drw_format_attrs[] = {
 	&format_attr_event.attr,
 	NULL
 };
 
 static const struct attribute_group drw_format_group = {
 	.name = "format",
-	.attrs = drw_format_list,
+	.attrs = drw_format_attrs,
 };
 
-static struct drw_pmu *drw_of(struct device *dev)
-{
-	return to_drw(dev_get_drvdata(dev));
-}
-
-static ssize_t cpumask_show(struct device *dev, struct device_attribute *attr, char *buf)
-{
-	return sysfs_emit(buf, "%d\n", READ_ONCE(drw_of(dev)->cpu));
-}
 static DEVICE_ATTR_RO(cpumask);
 
 static ssize_t identifier_show(struct device *dev, struct device_attribute *attr, char *buf)
@@ -187,13 +128,13 @@ static DEVICE_ATTR_RO(identifier);
 
 static ssize_t die_show(struct device *dev, struct device_attribute *attr, char *buf)
 {
-	return sysfs_emit(buf, "%d\n", drw_of(dev)->die);
+	return sysfs_emit(buf, "%d\n", to_drw(dev_get_drvdata(dev))->u.nid);
 }
 static DEVICE_ATTR_RO(die);
 
 static ssize_t saturated_show(struct device *dev, struct device_attribute *attr, char *buf)
 {
-	struct drw_pmu *drw = drw_of(dev);
+	struct drw_pmu *drw = to_drw(dev_get_drvdata(dev));
 	unsigned int id;
 	int at = 0;
 
@@ -207,7 +148,7 @@ static ssize_t saturated_show(struct device *dev, struct device_attribute *attr,
 }
 static DEVICE_ATTR_RO(saturated);
 
-static struct attribute *drw_plain_list[] = {
+static struct attribute *drw_attrs[] = {
 	&dev_attr_cpumask.attr,
 	&dev_attr_identifier.attr,
 	&dev_attr_die.attr,
@@ -215,12 +156,12 @@ static struct attribute *drw_plain_list[] = {
 	NULL
 };
 
-static const struct attribute_group drw_plain_group = {
-	.attrs = drw_plain_list,
+static const struct attribute_group drw_group = {
+	.attrs = drw_attrs,
 };
 
 const struct attribute_group *drw_groups[] = {
-	&drw_plain_group,
+	&drw_group,
 	&drw_format_group,
 	&drw_events_group,
 	NULL

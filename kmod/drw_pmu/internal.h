@@ -3,140 +3,80 @@
 #define DRW_INTERNAL_H
 
 #include <linux/io.h>
-#include <linux/list.h>
-#include <linux/perf_event.h>
-#include <linux/spinlock.h>
 #include <linux/types.h>
-#include <linux/workqueue.h>
 
 #include "regs.h"
+#include "uncore.h"
 
-#define DRW_NAME	"drw_pmu"
-
-/* perf's number of the cycle counter. */
+/* perf's number of the cycle counter, and its index behind the common counters. */
 #define DRW_EVENT_CYCLE	0x80
+#define DRW_CYCLES	DRW_COUNTERS
 
 /**
- * enum drw_state - where a perf event stands
+ * enum drw_state - where a perf event stands, in its hw.flags
  * @DRW_IDLE: it has no counter
- * @DRW_HELD: it has one, which does not count
+ * @DRW_STOPPED: it has one, which does not count
  * @DRW_STARTING: it counts from the end of perf's transaction on
  * @DRW_COUNTING: it counts
- * @DRW_STOPPING: it counts until the end of perf's transaction, unless it is added again before
+ * @DRW_REMOVED: it counts until the end of perf's transaction, unless it is added again before
  */
-enum drw_state { DRW_IDLE, DRW_HELD, DRW_STARTING, DRW_COUNTING, DRW_STOPPING };
+enum drw_state { DRW_IDLE, DRW_STOPPED, DRW_STARTING, DRW_COUNTING, DRW_REMOVED };
 
 /**
- * struct drw_user - a perf event of ours, as its pmu_private; protected by the PMU's lock
- * @event: the event
- * @sibling: on the PMU's list of all
- * @node: on the PMU's list of users, unless it is idle
- * @id: what it counts
- * @state: see there
- * @counter: its common counter's number; of no meaning for cycles
- * @total: what it has counted, in 64 bits
- * @given: how much of that perf has been given
- * @last: the counter's value that is in @total
+ * struct drw_counter - a counter of the hardware
+ * @event: whose it is; the cycle counter is everybody's
+ * @total: what it has counted, in 64 bits; it never goes back
+ * @last: its value in @total
  */
-struct drw_user {
+struct drw_counter {
 	struct perf_event *event;
-	struct list_head sibling;
-	struct list_head node;
-	u8 id;
-	enum drw_state state;
-	unsigned int counter;
 	u64 total;
-	u64 given;
 	u64 last;
 };
 
 /**
  * struct drw_pmu - a sub-channel and its PMU
- * @pmu: perf's part
- * @dev: the device; not to be used once the PMU is an orphan
- * @node: in the list of orphans: the device was taken away, and perf events still exist
- * @cpuhp_node: in the list of CPU hotplug
- * @name: of the PMU
+ * @u: what all PMUs have; its lock protects the following
  * @regs: its window
- * @irq: its interrupt, which it may share
- * @die: its NUMA node
- * @cpu: where the events are; written with CPUs held still
- * @is_registered: perf knows the PMU; protected by @hotplug
- * @hotplug: orders registration and the moving of events
- * @events: perf events that exist; protected by drw_events_lock
- * @is_open: events may begin to exist: perf has all of the PMU, and the device is there;
- *	protected by drw_events_lock
- * @poll: looks at all counters in use, while events exist: an interrupt may get lost
- * @is_dirty: users are starting or stopping
- * @lock: all of the following, and the registers. Taken with interrupts off
- * @is_gone: no access any more
- * @is_migrating: perf is moving events to another CPU: what stops waits for its end
+ * @irq: its interrupt, which it may share; 0: none. Written with CPU hotplug held off
  * @is_running: the sub-channel's counters run
  * @select: the selectors as they are in the hardware
- * @counters: who has which common counter
+ * @counters: the common counters, and the cycle counter
  * @saturated: times that a counter was found to stand at its end, by event
- * @users: all who are not idle
- * @all: all
  */
 struct drw_pmu {
-	struct pmu pmu;
-	struct device *dev;
-	struct list_head node;
-	struct hlist_node cpuhp_node;
-	char name[32];
+	struct uncore_pmu u;
 	void __iomem *regs;
 	int irq;
-	int die;
-	int cpu;
-	bool is_registered;
-	struct mutex hotplug;	/* see above */
-	unsigned int events;
-	bool is_open;
-	struct delayed_work poll;
-	bool is_dirty;
-
-	raw_spinlock_t lock;
-	bool is_gone;
-	bool is_migrating;
 	bool is_running;
 	u32 select[DRW_SELECTS];
-	struct drw_user *counters[DRW_COUNTERS];
+	struct drw_counter counters[DRW_COUNTERS + 1];
 	u32 saturated[DRW_SELECT_EVENT + 1];
-	struct list_head users;
-	struct list_head all;
 };
 
 static inline struct drw_pmu *to_drw(struct pmu *pmu)
 {
-	return container_of(pmu, struct drw_pmu, pmu);
+	return container_of(pmu, struct drw_pmu, u.pmu);
 }
-
-/* main.c */
-extern bool drw_is_seed;
-int drw_event_enter(struct drw_pmu *drw);
-void drw_event_leave(struct drw_pmu *drw);
 
 /* pmu.c */
 void drw_pmu_init(struct drw_pmu *drw);
-void drw_migrate(struct drw_pmu *drw, int from, int to);
 
 /* events.c */
-int drw_events_init(void);
-void drw_events_exit(void);
+void drw_events_init(bool is_seed);
 bool drw_has_event(u64 id);
 extern const struct attribute_group *drw_groups[];
 
-/* counter.c: with the PMU's lock held, unless said otherwise */
+/* counter.c: with the PMU's lock held */
 extern bool drw_holds;
-void drw_quiesce(struct drw_pmu *drw);
-bool drw_answer(struct drw_pmu *drw);
-void drw_look(struct drw_pmu *drw);
-int drw_counter_get(struct drw_pmu *drw, struct drw_user *user);
-void drw_counter_put(struct drw_pmu *drw, struct drw_user *user);
-void drw_fold(struct drw_pmu *drw, struct drw_user *user);
-void drw_give(struct drw_user *user);
-void drw_halt(struct drw_pmu *drw, struct drw_user *user);
-void drw_settle(struct drw_pmu *drw);
-void drw_end(struct drw_pmu *drw);
+bool drw_handle_overflows(struct drw_pmu *drw);
+void drw_read_counters(struct drw_pmu *drw);
+int drw_counter_get(struct drw_pmu *drw, struct perf_event *event);
+void drw_counter_put(struct drw_pmu *drw, struct perf_event *event);
+void drw_event_update(struct drw_pmu *drw, struct perf_event *event);
+void drw_event_disable(struct drw_pmu *drw, struct perf_event *event);
+void drw_commit(struct drw_pmu *drw);
+void drw_resume(struct uncore_pmu *u);
+void drw_suspend(struct uncore_pmu *u);
 
 #endif /* DRW_INTERNAL_H */
