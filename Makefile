@@ -30,7 +30,8 @@ unit: tested			## the tests that need no virtual hardware
 
 tested:
 	tools/setup build
-	$(CARGO) build $(TESTED) --bins --tests --test vm
+	$(CARGO) build $(TESTED) --bins --tests
+	$(CARGO) build $(TESTED) --test vm
 
 vm-test: tested			## the tests on virtual hardware, on every guest kernel; ONLY=NAME: those with NAME in theirs
 	tools/setup lab
@@ -58,7 +59,9 @@ demo: build			## boot the virtual hardware, measure it, leave demo/report.html a
 lint:				## rustfmt, clippy, checkpatch, shellcheck where it is installed
 	tools/setup build
 	$(CARGO) fmt --all --check
-	$(CARGO) clippy $(TESTED) --all-targets --test vm -- -D warnings
+	$(CARGO) clippy $(TESTED) --all-targets -- -D warnings
+	$(CARGO) clippy $(TESTED) --test vm -- -D warnings
+	tools/lint-words
 	tools/lint-kmod
 	tools/lint-sh
 

@@ -147,7 +147,7 @@ struct Side {
     runtime: u64,
 }
 
-/// What fio's JSON says was moved. Warnings before it are passed over.
+/// What fio's JSON says was moved. Warnings before it are skipped.
 fn parse(text: &str) -> Result<Moved, String> {
     let json = text.find("\n{").map_or(text, |at| &text[at..]);
     let report: Report = serde_json::from_str(json).map_err(|err| err.to_string())?;

@@ -1,4 +1,4 @@
-//! Imports go one way: ARCHITECTURE.md's table, held against what cargo knows.
+//! Imports go one way: ARCHITECTURE.md's table, compared with what cargo knows.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
