@@ -1,4 +1,4 @@
-//! Counters held against workloads whose traffic is known by their own account.
+//! Counters compared with workloads whose traffic is known by their own account.
 //!
 //! The counters are read by the engine of `stat` ([`crate::counters`]), so that its pieces, doubts and figures are what is
 //! verified. A counter is on before the workload starts and after it has ended, and everything between is compared: bytes with
@@ -28,7 +28,7 @@ pub enum Side {
     Write,
 }
 
-/// What is held against one side of a workload: a rate of the catalogue in bytes per second, added up over panels.
+/// What is compared with one side of a workload: a rate of the catalogue in bytes per second, added up over panels.
 #[derive(Debug, Clone)]
 pub struct Counter {
     /// As tables show it.

@@ -249,7 +249,7 @@ mod tests {
         write("current_link_speed", "16.0 GT/s PCIe");
         assert!(panel.refresh(&root, &endpoints, instrument), "the link is quicker");
         let now = panel.function.as_ref().unwrap().link.unwrap();
-        assert_eq!((now.speed_gts, now.mps_bytes), (16.0, Some(256)), "the payload size is not looked at again");
+        assert_eq!((now.speed_gts, now.mps_bytes), (16.0, Some(256)), "the payload size is not read again");
         write("power/runtime_status", "suspended");
         write("current_link_speed", "Unknown");
         assert!(!panel.refresh(&root, &endpoints, instrument), "a port that sleeps is left alone");
