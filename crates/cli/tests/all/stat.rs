@@ -45,7 +45,7 @@ fn intervals_follow_each_other_and_each_is_a_record() {
     if !can_count() {
         return;
     }
-    let ended = run(&format!("stat -e {CLOCK} -I 20 --count 3 -j --label here")).expect_code(0);
+    let ended = run(&format!("stat -e {CLOCK} -I 100 --count 3 -j --label here")).expect_code(0);
     let records = ended.records();
     assert_eq!(records.len(), 4);
     assert_eq!(records[0].test, "environment");
@@ -53,13 +53,12 @@ fn intervals_follow_each_other_and_each_is_a_record() {
     let times: Vec<_> = records[1..].iter().map(|record| record.interval.unwrap()).collect();
     assert_eq!(times[0].start_ns, 0);
     assert!(times.windows(2).all(|pair| pair[0].end_ns == pair[1].start_ns), "{times:?}");
-    assert!(times[2].end_ns >= 60_000_000, "{times:?}");
-    for record in &records[1..] {
-        assert_eq!(record.instance.as_ref().unwrap().pmu.as_deref(), Some("software"));
-        let count = record.metrics["config=0"].value;
-        let length = record.interval.unwrap().seconds() * 1e9;
-        assert!(count > 0.5 * length && count < 1.5 * length, "{count} ns in {length} ns");
-    }
+    assert!(times[2].end_ns >= 300_000_000, "{times:?}");
+    assert!(records[1..].iter().all(|record| record.instance.as_ref().unwrap().pmu.as_deref() == Some("software")));
+    // Of all intervals together: a busy machine may hold the program up between the clock and the counter.
+    let count: f64 = records[1..].iter().map(|record| record.metrics["config=0"].value).sum();
+    let length: f64 = records[1..].iter().map(|record| record.interval.unwrap().seconds() * 1e9).sum();
+    assert!(count > 0.5 * length && count < 1.5 * length, "{count} ns in {length} ns");
 }
 
 #[test]
