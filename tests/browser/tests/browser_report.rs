@@ -9,7 +9,6 @@ use pciescope_core::Sink;
 use pciescope_report::jsonl::Writer;
 
 #[path = "../../../crates/report/tests/sample/mod.rs"]
-#[allow(dead_code, missing_docs)]
 mod sample;
 
 /// The colours of a canvas: many where a map is drawn, one where it is blank.

@@ -36,7 +36,7 @@ impl Tally {
     /// ran or is in doubt.
     pub fn count(&self) -> Option<f64> {
         // Time at the end without a turn is judged by the last piece with one.
-        self.doubt().is_none().then(|| self.scaled + self.rates.last * self.waiting_ns as f64)
+        self.doubt().is_none().then_some(self.scaled + self.rates.last * self.waiting_ns as f64)
     }
 
     /// By how much [`Tally::count`] may be wrong either way: three standard deviations, by how much the rate varies between
