@@ -91,7 +91,7 @@ impl Feeder {
     }
 }
 
-/// Waits for a run of counters, and ends it when a PMU, a CPU or something that the user named appears.
+/// Waits for a run of counters, and ends it when a PMU or a CPU appears, or something that the user named appears or goes.
 struct Watch<'f> {
     feeder: &'f Feeder,
     wanted: &'f Wanted,
@@ -107,19 +107,20 @@ struct Watch<'f> {
 }
 
 impl Watch<'_> {
-    /// Whether a PMU, a CPU or something that was named has appeared. A device below a port appears without a PMU of its own.
+    /// Whether a PMU or a CPU has appeared, or something that was named has appeared or gone. A device below a port appears
+    /// without a PMU of its own.
     fn sees_more(&mut self) -> bool {
         let root = &self.feeder.root;
         let online = topology::online(root).unwrap_or_default();
         let has_new_cpu = !online.minus(&self.online).is_empty();
         self.online = online;
-        let is_there = |now: Vec<Warning>| self.absent.iter().any(|before| !now.contains(before));
         // One whose device goes is forgotten: it may come back as the same while somebody else has events of it.
         let present = perf::present(root);
+        let has_lost = !self.known.is_subset(&present);
         self.known.retain(|one| present.contains(one));
         has_new_cpu
             || present != self.known
-            || (!self.absent.is_empty() && is_there(counters::absent(root, self.wanted)))
+            || ((has_lost || !self.absent.is_empty()) && counters::absent(root, self.wanted) != self.absent)
     }
 }
 
