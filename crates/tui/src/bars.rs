@@ -8,8 +8,8 @@ const LEVELS: [char; 8] =
     ['\u{2581}', '\u{2582}', '\u{2583}', '\u{2584}', '\u{2585}', '\u{2586}', '\u{2587}', '\u{2588}'];
 const LEVELS_ASCII: [char; 8] = ['_', '.', ':', '-', '=', '+', '*', '#'];
 
-/// A bar of `columns` that is full at 100 %, as its filled and its empty part. Anything above 0 shows; what is no number
-/// or not known is empty.
+/// A bar of `columns` that is full at 100 %, as its filled and its empty part. A share above 0 fills one step at least. A
+/// share that is not known or not a number leaves the bar empty.
 pub fn bar(theme: Theme, percent: Option<f64>, columns: u16) -> (String, String) {
     let share = percent.filter(|p| p.is_finite()).unwrap_or(0.0).clamp(0.0, 100.0) / 100.0;
     let (steps, empty) = if theme.has_unicode { (8, '\u{b7}') } else { (1, '.') };
@@ -44,7 +44,8 @@ pub fn level(theme: Theme, value: f64, most: f64) -> char {
     levels[((value / most * 7.0).round() as usize).clamp(1, 7)]
 }
 
-/// The last `columns` values as one line, the newest at the right; blanks where there is none. Full height is the largest.
+/// The last `columns` values as one line, the newest at the right; a blank stands for no value. The largest has full
+/// height.
 pub fn history(theme: Theme, values: &[Option<f64>], columns: u16) -> String {
     let columns = usize::from(columns);
     let shown = &values[values.len().saturating_sub(columns)..];
@@ -88,7 +89,7 @@ pub fn chart(theme: Theme, values: &[Option<f64>], most: f64, columns: u16, rows
         .collect()
 }
 
-/// What stands at the bottom of a chart where there is a value of nothing.
+/// The bottom line of a chart at a value of 0.
 const LEVELS_OF_NOTHING: [char; 2] = ['_', '\u{2581}'];
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use pciescope_core::outcome::LATENCY;
 use pciescope_core::{Bdf, Failure, Function, Live, Record};
 
-/// The intervals that are kept: as many as the widest history shows, and to go back to while paused.
+/// The intervals that are kept: as many as the widest history shows. While paused, the user can go back to them.
 const KEPT: usize = 256;
 /// The most functions that are taken from records, and the most probes.
 const MOST_FUNCTIONS: usize = 4096;
@@ -49,7 +49,7 @@ pub struct Model {
     pub is_emulated: bool,
     /// Why nothing counts: what is missing, and what to do.
     pub no_counters: Option<Failure>,
-    /// Records of other verbs, and what did not fit.
+    /// How many records were left out: those of other verbs, and those above the limits.
     pub passed_over: u64,
     inventory: Option<BTreeMap<Bdf, Function>>,
     known: BTreeMap<Bdf, Function>,

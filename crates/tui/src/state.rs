@@ -157,13 +157,13 @@ pub struct State {
     pub is_reversed: bool,
     /// Whether devices below ports are shown.
     pub shows_devices: bool,
-    /// Whether functions are shown for which nothing counts.
+    /// Whether functions without counters are shown.
     pub shows_all: bool,
     /// The interval that is shown while the screen is paused.
     pub paused: Option<u64>,
     /// The chosen row.
     pub selected: Option<RowId>,
-    /// Lines passed over in views without rows to choose.
+    /// Lines scrolled past in views whose rows cannot be selected.
     pub scroll: u16,
     is_stepping: bool,
 }
@@ -339,7 +339,7 @@ impl State {
         self.show(View::ALL[(place + by) % View::ALL.len()].0)
     }
 
-    /// One step out: of help, of a zoomed port, of a filter, to the overview.
+    /// Goes back one step: from help, a zoomed port or a filter, else to the overview.
     fn back(&mut self) -> Action {
         if self.is_help {
             self.is_help = false;

@@ -2,7 +2,7 @@
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// Longer strings are cut before anything else is done with them.
+/// Longer strings are cut first.
 const LONGEST: usize = 200;
 
 /// `text` with what could move the cursor, recolour the terminal, reorder or hide text replaced, and cut to 200 characters.
@@ -13,7 +13,7 @@ pub fn clean(text: &str) -> String {
 fn is_harmful(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}' | '\u{061c}' | '\u{2028}' | '\u{2029}')
-        // Invisible and combining characters: they would make the width of a cell a matter of the terminal's taste.
+        // Invisible and combining characters: terminals do not agree on their width.
         || c.width().unwrap_or(0) == 0
 }
 
@@ -68,7 +68,7 @@ pub fn wrap(text: &str, columns: u16) -> Vec<String> {
 }
 
 /// A figure in at most 5 characters, three of them digits, with a decimal prefix: `999`, `1.23k`, `45.6M`, `789G`.
-/// `?` for what is no number.
+/// `?` for NaN and infinity.
 pub fn short(value: f64) -> String {
     if !value.is_finite() {
         return "?".to_owned();
@@ -79,7 +79,7 @@ pub fn short(value: f64) -> String {
     }
     if value < 999.5 {
         return match value {
-            // Also what is written -0.
+            // -0 too.
             0.0 => "0".to_owned(),
             v if v >= 99.95 || v.fract() == 0.0 => format!("{v:.0}"),
             v if v >= 9.995 => format!("{v:.1}"),

@@ -39,27 +39,27 @@ impl Theme {
         Style::new().add_modifier(Modifier::BOLD | Modifier::UNDERLINED)
     }
 
-    /// What matters less.
+    /// Less important text.
     pub fn quiet(self) -> Style {
         Style::new().add_modifier(Modifier::DIM)
     }
 
-    /// What is wrong.
+    /// Errors.
     pub fn bad(self) -> Style {
         self.colour(Color::Red).add_modifier(Modifier::BOLD)
     }
 
-    /// What is doubtful.
+    /// Warnings.
     pub fn doubtful(self) -> Style {
         self.colour(Color::Yellow)
     }
 
-    /// The row that the next key is about.
+    /// The selected row.
     pub fn selected(self) -> Style {
         Style::new().add_modifier(Modifier::REVERSED)
     }
 
-    /// A bar: the fuller, the warmer.
+    /// A bar: green, from 60 % yellow, from 90 % red.
     pub fn bar(self, percent: f64) -> Style {
         self.colour(match percent {
             p if p >= 90.0 => Color::Red,

@@ -36,7 +36,7 @@ pub fn rows(state: &State, span: u64) -> Vec<Row> {
         model.live.sources.iter().enumerate().filter(|(_, source)| source.is_port()).collect();
     let mut children: BTreeMap<Bdf, Vec<Bdf>> = BTreeMap::new();
     for (bdf, function) in functions {
-        // A bridge that is not known (records leave switches out, a tree may be torn) is skipped.
+        // Unknown bridges are skipped: records leave switches out, and a tree may have gaps.
         if let Some(above) = function.path.iter().rev().find(|above| functions.contains_key(*above) && *above != bdf) {
             children.entry(*above).or_default().push(*bdf);
         }
@@ -85,7 +85,7 @@ pub fn rows(state: &State, span: u64) -> Vec<Row> {
 
 /// Adds what is below a function; each function once, however the paths lie.
 fn descend(bdf: Bdf, depth: usize, children: &BTreeMap<Bdf, Vec<Bdf>>, seen: &mut BTreeSet<Bdf>, rows: &mut Vec<Row>) {
-    // Deeper than buses can lie is a broken file.
+    // No machine has buses this deep: the file is broken.
     if depth > 256 {
         return;
     }
@@ -96,7 +96,7 @@ fn descend(bdf: Bdf, depth: usize, children: &BTreeMap<Bdf, Vec<Bdf>>, seen: &mu
     }
 }
 
-/// What a group is sorted by, the largest first; what has no figure comes last.
+/// The figure that groups are sorted by, the largest first. Groups without one come last.
 fn key(state: &State, source: &Source, span: u64) -> f64 {
     let sum = |one: Option<f64>, other: Option<f64>| match (one, other) {
         (Some(one), Some(other)) => Some(one + other),
@@ -113,7 +113,8 @@ fn key(state: &State, source: &Source, span: u64) -> f64 {
     value.filter(|value| !value.is_nan()).unwrap_or(f64::NEG_INFINITY)
 }
 
-/// Leaves what fits: all of a port that fits itself, else those below it that fit, with what is above them.
+/// Applies the filter. A port that matches keeps all rows below it. Below another port the rows that match stay, with the
+/// bridges above them.
 fn filter(state: &State, group: &mut Group) {
     let words: Vec<String> = state.filter.split_whitespace().map(str::to_lowercase).collect();
     if words.is_empty() {
@@ -185,7 +186,8 @@ pub fn name(source: &Source) -> String {
 pub fn link(model: &Model, function: &Function) -> Option<(Link, Option<(f64, u8)>)> {
     let link = function.link?;
     let functions = model.functions();
-    // From the root port down: port, upstream port, downstream port ... The link of an odd one leads up.
+    // A path has ports in pairs: root port, upstream port; downstream port, upstream port. An odd one is the lower end of
+    // its link.
     let other = if function.path.len() % 2 == 1 {
         functions.get(function.path.last()?).and_then(|above| above.link)
     } else {

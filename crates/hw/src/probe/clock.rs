@@ -75,7 +75,7 @@ pub fn check() -> Result<(), String> {
     Ok(())
 }
 
-/// A time that leaps neither with the date nor with its adjustment, in nanoseconds.
+/// CLOCK_MONOTONIC_RAW in nanoseconds: neither a change of the date nor NTP adjusts it.
 pub fn monotonic_raw_ns() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the structure is on our stack and the call writes nothing else.
@@ -83,7 +83,7 @@ pub fn monotonic_raw_ns() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Both clocks at one moment; the closest of several tries, so that being descheduled between them does not count.
+/// Both clocks at one moment. It takes the closest of several tries, in case the thread is descheduled between them.
 fn both() -> (u64, u64) {
     (0..16)
         .map(|_| {
@@ -145,13 +145,13 @@ pub fn method(backend: &str) -> Method {
     }
 }
 
-/// The sentence of a record on how far the clock may be off.
+/// The note of a record on how far the clock may be off.
 pub fn note(hz: u64, measured_hz: u64) -> String {
     let ppm = ppm(hz, measured_hz);
     format!("The clock counts {measured_hz} Hz by CLOCK_MONOTONIC_RAW, {ppm:+.0} ppm from what was used.")
 }
 
-/// How far `hz` lies from `measured`, in millionths of it.
+/// The distance of `hz` from `measured`, in ppm of `measured`.
 pub fn ppm(hz: u64, measured: u64) -> f64 {
     (hz as f64 - measured as f64) / measured.max(1) as f64 * 1e6
 }
@@ -181,7 +181,7 @@ impl Scale {
         }
     }
 
-    /// Nanoseconds of a stretch of time, whatever the number of accesses.
+    /// Ticks to nanoseconds, not divided by the number of accesses.
     pub fn at_ns(self, ticks: u64) -> u64 {
         (u128::from(ticks) * 1_000_000_000 / u128::from(self.hz.max(1))) as u64
     }

@@ -1,4 +1,4 @@
-//! The failures that every backend words alike, so that scripts and people meet one name and one text.
+//! The failures that all backends share, with one code and one text each.
 
 use pciescope_core::record::Failure;
 use pciescope_core::{Bdf, Warning};
@@ -22,7 +22,7 @@ pub fn removed(bdf: Bdf) -> Failure {
     failure("removed", format!("{bdf}: the device no longer answers: it was removed or its link is down"), "")
 }
 
-/// The driver was taken away during the run.
+/// The driver was unbound during the run.
 pub fn unbound(bdf: Bdf) -> Failure {
     failure("unbound", format!("{bdf}: the driver was unbound during the run"), "")
 }

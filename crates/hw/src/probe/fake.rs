@@ -24,7 +24,7 @@ use crate::Error;
 pub struct Fake {
     machine: Machine,
     device: Device,
-    /// Samples since it was opened: a run may be made of many calls, and its faults and values go on over them.
+    /// Samples since it was opened. A run may consist of many calls; values and faults continue from one to the next.
     taken: u64,
 }
 
@@ -97,7 +97,7 @@ impl Fake {
         Noise(mix(self.options().seed ^ mix(u64::from(cpu) << 32 ^ what << 48 ^ mix(n))))
     }
 
-    /// The CPUs up to the first that this machine has not, and the failure of that one.
+    /// The CPUs up to the first that this machine does not have, and the failure of that one.
     fn check_cpus(&self, cpus: impl Iterator<Item = u32>) -> (Vec<u32>, Option<Failure>) {
         let mut online = Vec::new();
         for cpu in cpus {
@@ -137,7 +137,7 @@ fn record(outcome: &mut Outcome, name: &str, ps: u64) {
     histogram.record_ps(ps, 1).expect("synthetic durations stay below an hour by the options' limits");
 }
 
-/// What a run counts while it goes on.
+/// The counts of a run so far.
 struct Run<'a> {
     options: &'a Options,
     bdf: Bdf,
@@ -166,7 +166,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// After a sample of `ps`: moves the clock, and says why the run cannot go on.
+    /// Advances the clock by a sample of `ps`. Returns why the run cannot go on.
     fn sampled(&mut self, ps: u64, gap_ns: u64) -> Option<Failure> {
         self.done += 1;
         self.now_ns += ps / 1000 + gap_ns;

@@ -5,7 +5,7 @@
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// A stretch of addresses that belongs to a device.
+/// A range of addresses that belongs to a device.
 struct Range {
     start: AtomicUsize,
     end: AtomicUsize,
@@ -22,7 +22,7 @@ static TABLE: [Range; RANGES] =
 pub struct Guard(usize);
 
 impl Guard {
-    /// Guards `len` bytes from `start`. `None` when the table is full: then a removal ends the program.
+    /// Guards `len` bytes from `start`. `None` if the table is full: a removal then kills the program.
     pub fn new(start: *const u8, len: usize) -> Option<Self> {
         static HANDLER: Once = Once::new();
         HANDLER.call_once(install);
@@ -87,7 +87,7 @@ extern "C" fn on_bus_error(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut l
             }
         }
     }
-    // Not ours: the access happens again, and ends the program as it would have.
+    // The address is not ours: the access is repeated and kills the program, as without this handler.
     // SAFETY: puts the default back.
     unsafe { libc::signal(libc::SIGBUS, libc::SIG_DFL) };
 }

@@ -21,7 +21,7 @@ use super::sys::{self, Interruptible};
 use super::{Portion, Probe, Taken, Watch, failure};
 use crate::{Error, Root};
 
-/// The time between two readings of a run's progress, and two questions whether the user wants it to end.
+/// How often the run's progress is read, and the user's wish to end it.
 const POLL: Duration = Duration::from_millis(25);
 /// Interrupts after each move of affinity that are not counted: x86 moves an edge interrupt only when it next comes.
 const WARM_UP: u32 = 2;
@@ -349,7 +349,7 @@ impl Kmod {
     }
 }
 
-/// What a run left in the module.
+/// What the module holds after a run.
 #[derive(Default)]
 struct Finished {
     status: Status,
@@ -379,7 +379,7 @@ impl Ring {
         Ring { wanted, buffer: vec![0; if wanted { 1 << 20 } else { 0 }], records: Vec::new() }
     }
 
-    /// Takes what is there. An error ends the taking: the module counts what is overwritten.
+    /// Reads the records that are there. It stops at an error; the module counts records that are overwritten.
     fn drain(&mut self, mut file: &File) {
         const BYTES: usize = size_of::<Record>();
         while self.wanted {
@@ -403,7 +403,7 @@ fn parse_record(bytes: &[u8]) -> Record {
     }
 }
 
-/// The bucket of a value in ticks, as the header defines it; the last one for what is too long.
+/// The bucket of a value in ticks, as the header defines it. Values that are too long go to the last one.
 fn bucket_of(ticks: u64) -> u32 {
     if ticks >> PCILAT_HIST_MAX_BITS != 0 {
         return PCILAT_HIST_BUCKETS - 1;
@@ -446,7 +446,7 @@ fn to_histogram(summary: &Summary, first: u32, buckets: &[u64], scale: Scale) ->
     if !histogram.is_empty() {
         let sum = u128::from(summary.sum_high) << 64 | u128::from(summary.sum_low);
         if beyond == 0 {
-            // Within bounds: the values that stand in buckets are, and `max` is one of them.
+            // Cannot fail: all values are in buckets, so they are within bounds, and `max` is one of them.
             let _ = histogram.set_exact(scale.ps_wide(sum), scale.ps(summary.min), scale.ps(summary.max));
         }
         histogram.min_at_ns = Some(scale.at_ns(summary.min_at));
@@ -470,7 +470,7 @@ fn to_outcome(slot: &Slot, fetched: Vec<Fetched>, names: [&str; 3]) -> Outcome {
     outcome
 }
 
-/// What the module reads of every hop: the first offset that goes by ECAM on x86. It takes no other.
+/// The only offset that the module reads, of every hop: the first one that x86 reads by ECAM.
 const CONFIG_OFFSET: u16 = 0x100;
 
 impl Probe for Kmod {

@@ -46,7 +46,7 @@ pub struct Portion {
 /// What a call of a probe yields. A portion that ended early has `failure` and keeps what was taken before.
 #[derive(Debug, Clone, Default)]
 pub struct Taken {
-    /// How the samples were taken. The caller, who goes round the CPUs, adds their order.
+    /// How the samples were taken. The caller, who decides the order of the CPUs, adds it.
     pub method: Method,
     /// Figures per CPU and target, CPU by CPU.
     pub outcomes: Vec<Outcome>,
@@ -92,7 +92,7 @@ pub trait Probe {
     }
 
     /// Times `plan.count` interrupts of every vector of the plan, handled on `cpu`; one [`Outcome`] per vector. The
-    /// plan's CPUs are not looked at.
+    /// plan's CPUs are ignored.
     ///
     /// # Guarantees
     /// - Interrupts that were lost, doubled or handled on another CPU are counted ([`interrupts::Counts`]).

@@ -45,7 +45,7 @@ impl FromStr for Backend {
     }
 }
 
-/// What a probe is wanted for.
+/// What a probe must be able to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
     /// Timed register accesses.
@@ -152,7 +152,7 @@ fn first_that_can(root: &Root, function: &Function, bdf: Bdf, need: Need) -> Res
     Err(Error::NoBackend { bdf, what: need.what(), reasons: refused, hint })
 }
 
-/// What speaks for or against a backend on one function.
+/// Whether a backend can measure one function, and why.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Availability {
     /// The backend's name: `kmod`, `vfio`, `resource`, `sysfs`.
@@ -163,7 +163,7 @@ pub struct Availability {
     pub why: String,
 }
 
-/// Every backend with its chances on a function, the best first. Nothing is opened and nothing changed.
+/// Every backend, and whether it can measure a function; the best first. Nothing is opened or changed.
 pub fn backends(root: &Root, function: &Function) -> Vec<Availability> {
     let judged = Kind::ALL.into_iter().map(|kind| {
         let (usable, why) = match kind.judge(root, function) {
@@ -235,7 +235,7 @@ impl Kind {
         }
     }
 
-    /// Judges from the trees alone.
+    /// Judges from sysfs alone, without opening anything.
     fn judge(self, root: &Root, function: &Function) -> Verdict {
         let never = |why: &str| Verdict::Never(why.to_owned());
         let Some(bdf) = function.bdf else { return never("the function has no address") };

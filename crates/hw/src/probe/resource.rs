@@ -41,9 +41,9 @@ pub fn is_locked_down(root: &Root) -> bool {
     root.read("/sys/kernel/security/lockdown").is_ok_and(|text| !text.contains("[none]"))
 }
 
-/// Why mapping cannot work, from what the kernel says of itself; `None` where nothing speaks against it.
+/// Why the kernel refuses to map; `None` if nothing is known against it.
 pub fn refusal(root: &Root, bdf: Bdf) -> Option<String> {
-    // Named first: it stays when the driver is gone.
+    // Lockdown is named first: it remains when the driver is gone.
     if is_locked_down(root) {
         return Some("the kernel is locked down (Secure Boot) and forbids mapping BARs".to_owned());
     }

@@ -22,7 +22,7 @@ pub fn current_cpu() -> u32 {
     unsafe { libc::sched_getcpu() as u32 }
 }
 
-/// How often this thread was taken off its CPU against its will since it began.
+/// Involuntary context switches of this thread since it began.
 ///
 /// # Errors
 /// Those of getrusage, which do not occur with good arguments.
@@ -219,14 +219,14 @@ pub unsafe fn ioctl<T>(file: &File, request: libc::Ioctl, argument: &mut T) -> i
     checked(unsafe { libc::ioctl(file.as_raw_fd(), request, std::ptr::from_mut(argument)) })
 }
 
-/// A thread that can be called out of a system call.
+/// A thread whose system call can be interrupted.
 #[derive(Debug, Clone, Copy)]
 pub struct Interruptible(libc::pthread_t);
 
 // SAFETY: pthread_t is an integer or an address that is only handed to pthread_kill.
 unsafe impl Send for Interruptible {}
 
-/// The signal that calls a thread out of a system call. It is no other part's signal, and its handler does nothing.
+/// The signal that interrupts the system call. Nothing else uses it, and its handler does nothing.
 fn signal() -> libc::c_int {
     libc::SIGRTMIN() + 7
 }
@@ -234,7 +234,7 @@ fn signal() -> libc::c_int {
 extern "C" fn nothing(_: libc::c_int) {}
 
 impl Interruptible {
-    /// Makes this thread callable: all other signals go to other threads, so that nothing else ends its system call.
+    /// Makes this thread interruptible. All other signals go to other threads, so that they do not end its system call.
     ///
     /// # Errors
     /// Those of sigaction and pthread_sigmask, which do not occur with good arguments.

@@ -15,11 +15,11 @@ pub struct Write {
 /// The kind of interrupt that VFIO was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// A wire, or the messages that stand for one.
+    /// INTx.
     Intx,
-    /// Message signalled.
+    /// MSI.
     Msi,
-    /// Message signalled, with a table.
+    /// MSI-X.
     Msix,
 }
 
@@ -28,7 +28,7 @@ pub enum Kind {
 pub enum Acknowledge {
     /// A write, and a read of another register that waits for it.
     Write(Write, u64),
-    /// A read that clears.
+    /// A read that clears the cause.
     Read(u64),
 }
 
@@ -47,7 +47,7 @@ pub enum Trigger {
     Igb,
 }
 
-/// Other cause: a bit that no part of the hardware sets by itself while the link is down.
+/// The cause "other": hardware does not set this bit by itself while the link is down.
 const E1000_CAUSE: u32 = 1 << 3;
 /// The vectors of an 82574 by their cause: receive queue 0, transmit queue 0, other.
 const E82574_CAUSES: [u32; 3] = [1 << 20, 1 << 22, 1 << 24];
@@ -91,7 +91,7 @@ impl Trigger {
         }
     }
 
-    /// What lets the device send this vector.
+    /// The writes that enable this vector.
     pub fn enable(self, vector: u16, kind: Kind) -> Vec<Write> {
         let write = |offset, value| Write { offset, value };
         match (self, kind) {
@@ -120,7 +120,7 @@ impl Trigger {
         }
     }
 
-    /// What makes it send.
+    /// The write that raises the vector.
     pub fn fire(self, vector: u16, kind: Kind) -> Write {
         let write = |offset, value| Write { offset, value };
         match (self, kind) {
@@ -133,7 +133,7 @@ impl Trigger {
         }
     }
 
-    /// What acknowledges.
+    /// How the interrupt is acknowledged.
     pub fn acknowledge(self, vector: u16, kind: Kind) -> Acknowledge {
         let write = |offset, value| Write { offset, value };
         match (self, kind) {
@@ -149,7 +149,7 @@ impl Trigger {
         }
     }
 
-    /// What makes it quiet again.
+    /// The writes that disable its interrupts again.
     pub fn disable(self) -> Vec<Write> {
         let write = |offset, value| Write { offset, value };
         match self {

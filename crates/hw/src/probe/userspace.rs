@@ -1,5 +1,5 @@
-//! The timed loop of the backends without a kernel part: pinned threads, stamps around each access, figures filed
-//! between blocks of samples.
+//! The timed loop of the backends without a kernel part. Its threads are pinned. They take a stamp before and after each
+//! access and add the samples to histograms block by block.
 
 use std::cell::Cell;
 use std::io;
@@ -36,7 +36,7 @@ pub struct Job<'a> {
     pub gap_ns: u32,
     /// Accesses between two stamps.
     pub batch: u32,
-    /// Whether all-ones is a good value.
+    /// Whether all-ones is a valid value.
     pub ones_ok: bool,
     /// Whether raw samples are kept.
     pub raw: bool,
@@ -46,17 +46,17 @@ pub struct Job<'a> {
     pub gone: &'a (dyn Fn() -> Option<Failure> + Sync),
 }
 
-/// Samples between two filings. The buffer is all the timed loop writes to.
+/// Samples of a block. The timed loop writes to the buffer of a block only.
 const BLOCK: usize = 1024;
 /// Empty stamp pairs on each CPU.
 const CALIBRATIONS: usize = 10_000;
-/// The longest time between two filings, and so between two reports of progress, in nanoseconds.
+/// The longest time of a block, and so between two reports of progress, in nanoseconds.
 const FILE_EVERY_NS: u64 = 20_000_000;
 
 /// The start of an access, and the ticks to its end.
 type Stamps = (u64, u64);
 
-/// The figures of one CPU and one target while they grow.
+/// The figures of one CPU and one target so far.
 #[derive(Default)]
 struct Figures {
     latency: Histogram,
@@ -172,7 +172,7 @@ struct Worker {
 /// Why a block ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum End {
-    /// Full, or time to file.
+    /// The buffer is full, or the block has taken its longest time.
     Full,
     /// The portion's time is over, or the run is to stop.
     Over,
@@ -298,7 +298,7 @@ impl Figures {
     }
 }
 
-/// What goes on from block to block.
+/// What one block leaves to the next.
 #[derive(Default)]
 struct Pace {
     /// The target that is next: a block may end between two targets.
@@ -385,7 +385,7 @@ pub(super) fn calibration(hz: u64) -> Histogram {
     calibrate(&mut Vec::with_capacity(BLOCK), hz)
 }
 
-/// Gives the CPU away for a sixteenth of the block's time, then waits until it is awake again.
+/// Sleeps for a sixteenth of the block's time, so that other threads get the CPU, then waits until it runs again.
 fn breathe(begun: u64, hz: u64) {
     let ns = Scale { hz, accesses: 1 }.at_ns(clock::start().saturating_sub(begun));
     std::thread::sleep(Duration::from_nanos((ns / 16).max(1_000)));
@@ -395,7 +395,7 @@ fn breathe(begun: u64, hz: u64) {
     }
 }
 
-/// How often this thread was taken off its CPU against its will.
+/// Involuntary context switches of this thread.
 fn involuntary_switches() -> u64 {
     sys::involuntary_switches().unwrap_or(0)
 }

@@ -22,7 +22,7 @@ use crate::{Error, Root};
 pub struct Vfio {
     bdf: Bdf,
     root: Root,
-    // Before the device: they are mappings of it.
+    // Dropped before the device: these are mappings of it.
     windows: Vec<(u8, Arc<Window>)>,
     device: Device,
     /// Raised by the kernel when it wants the device back.
@@ -38,7 +38,7 @@ impl Vfio {
     /// [`Error::Unsupported`] and [`Error::Call`], each with its reason.
     pub fn open(root: &Root, function: &Function, bdf: Bdf) -> Result<Self, Error> {
         let device = Device::open(root, bdf)?;
-        // Without it an unplugging would wait for the run's end; VFIO of before 4.0 has none.
+        // Without this interrupt an unplug would wait for the end of the run. VFIO before Linux 4.0 does not have it.
         let request = EventFd::new()
             .ok()
             .filter(|event| device.enable_interrupts(vfio::VFIO_PCI_REQ_IRQ_INDEX, &[event]).is_ok());
@@ -103,7 +103,7 @@ impl Vfio {
         (!self.device.is_present()).then(|| failure::removed(self.bdf))
     }
 
-    /// The interrupts VFIO offers: the best kind first.
+    /// The kinds of interrupts that VFIO offers, the best first.
     fn interrupts(&self) -> Option<(Kind, u32, u32)> {
         [
             (Kind::Msix, vfio::VFIO_PCI_MSIX_IRQ_INDEX),

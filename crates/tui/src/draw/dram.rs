@@ -25,7 +25,7 @@ fn dies(model: &Model) -> Vec<Die<'_>> {
         let die = Die { node: source.node, sum: None, channels: Vec::new() };
         dies.entry(source.node).or_insert(die).channels.push(source);
     }
-    // Where there is one die only, the sum of all is its sum.
+    // With a single die the sum of all channels is its sum.
     let is_single = dies.len() == 1;
     for source in model.live.sources.iter().filter(|source| source.is_sum()) {
         let is_its = |die: &Die<'_>| {
@@ -73,7 +73,7 @@ fn total(source: &Source, span: u64) -> Option<f64> {
     })
 }
 
-/// How many lines the summary wants of those that there are; 0 where there is no memory.
+/// How many of `room` lines the summary uses; 0 without channels of memory.
 pub fn wanted(state: &State, room: u16) -> u16 {
     let dies = dies(&state.model);
     if dies.is_empty() {
@@ -187,7 +187,7 @@ fn draw_die(pen: &mut Pen<'_>, y: u16, state: &State, span: u64, die: &Die<'_>, 
     let levels = |span: u64| -> String {
         let shares: Vec<Option<f64>> = die.channels.iter().map(|channel| channel.value("peak_share", span)).collect();
         let totals: Vec<Option<f64>> = die.channels.iter().map(|channel| total(channel, span)).collect();
-        // Of the peak where that is known, else of the busiest channel.
+        // The scale is the peak if it is known, else the busiest channel.
         let (values, most) = if shares.iter().any(Option::is_some) {
             (shares, 100.0)
         } else {

@@ -18,10 +18,10 @@ use crate::state::{Origin, State, View};
 use crate::text::{ascii, clean, clock, duration, fit, percent, period, short, width, wrap};
 use crate::theme::Theme;
 
-/// Less than this and nothing sensible fits.
+/// The smallest screen that is drawn: columns and lines.
 const LEAST: (u16, u16) = (30, 6);
 
-/// Where text is put: a part of the screen, with places counted from its corner. What lies outside is left out.
+/// A part of the screen to write to. Places count from its upper left corner; text outside is dropped.
 pub(crate) struct Pen<'b> {
     buffer: &'b mut Buffer,
     area: Rect,
@@ -131,7 +131,7 @@ fn overview(pen: &mut Pen<'_>, state: &State) {
     let (rows, _) = state.rows();
     let wanted = u16::try_from(rows.len()).unwrap_or(u16::MAX).saturating_add(1);
     let room = pen.height().saturating_sub(wanted);
-    // The tree keeps two thirds where both want more than there is.
+    // If both want more than there is, the tree gets two thirds.
     let lines = dram::wanted(state, room.max(pen.height() / 3));
     let tree = pen.height() - lines;
     ports::draw(&mut pen.part(0, tree), state, false);
@@ -154,8 +154,8 @@ pub fn page(state: &State, columns: u16, most: u16) -> String {
     text
 }
 
-/// Draws on a screen that nobody sees and gives its lines. The table of channels stands at the lower end of a screen; a page
-/// needs no room between.
+/// Draws into a buffer and returns its lines without the empty ones, which on a screen move the table of channels to the
+/// lower end.
 fn on_paper(theme: Theme, columns: u16, lines: u16, draw: impl FnOnce(&mut Pen<'_>)) -> String {
     let area = Rect::new(0, 0, columns.max(LEAST.0), lines);
     let mut buffer = Buffer::empty(area);
@@ -184,7 +184,7 @@ fn screen(buffer: &Buffer) -> String {
     text
 }
 
-/// The lines at the top: what, whence, when; sums; the probes; what is missing. Gives how many they are.
+/// The lines at the top: what is shown, its source and time, sums, probes, what is missing. Returns their number.
 fn head(pen: &mut Pen<'_>, state: &State) -> u16 {
     let (theme, columns) = (pen.theme, pen.width());
     let when = when(state);
@@ -217,17 +217,17 @@ fn head(pen: &mut Pen<'_>, state: &State) -> u16 {
     y
 }
 
-/// What is said where nothing counts.
+/// The text of a screen on which nothing counts.
 fn no_counters(pen: &Pen<'_>, state: &State) -> Vec<String> {
     let columns = pen.width();
     let Some(failure) = &state.model.no_counters else { return Vec::new() };
     let mut lines = wrap(&format!("Nothing counts here: {}", clean(&failure.text)), columns);
     if let Some(hint) = &failure.hint {
-        // The whole of it, though clean() cuts: a hint of ours is longer than a name.
+        // Word by word: clean() cuts long texts, and our hint must stay whole.
         let hint: Vec<String> = hint.split(' ').map(clean).collect();
         lines.extend(wrap(&format!("hint: {}", hint.join(" ")), columns));
     }
-    // The tree must keep its room.
+    // Most of the screen belongs to the tree.
     lines.truncate(usize::from((pen.height() / 4).max(4)));
     lines
 }

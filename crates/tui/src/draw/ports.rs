@@ -21,7 +21,7 @@ enum Column {
     State,
     Errors,
     History,
-    /// Counts of an interval, the first that there are of these names.
+    /// Counts of an interval: those of the first of these names that has any.
     Count(&'static str),
     /// A share of the time.
     Time(String),
@@ -33,7 +33,7 @@ struct Columns {
     rest: Vec<(String, u16, Column)>,
 }
 
-/// Which columns fit, the more important first.
+/// The columns that fit; the more important ones go first.
 fn columns(state: &State, width: u16, is_links: bool) -> Columns {
     if is_links {
         return link_columns(state, width);
@@ -78,7 +78,7 @@ fn columns(state: &State, width: u16, is_links: bool) -> Columns {
     Columns { name, rest }
 }
 
-/// States of the link that any port has, then errors by layer and what came of them.
+/// States of the link that any port has, then errors by layer and retries.
 fn link_columns(state: &State, width: u16) -> Columns {
     let ports = state.model.live.sources.iter().filter(|source| source.is_port());
     let mut states: Vec<String> =
@@ -176,7 +176,7 @@ fn draw_row(pen: &mut Pen<'_>, y: u16, state: &State, span: u64, row: &Row, colu
     };
     let name = format!("{}{name}", branch(pen, row));
     let Some(source) = source else {
-        // A function without figures of its own: the line says what it is.
+        // A function has no figures of its own: its line describes it.
         let end = pen.put(1, y, pen.width(), &name, Style::new());
         let from = (columns.name.max(if has_counters { 0 } else { 19 }) + 2).max(end + 1);
         about(pen, from, y, state, function);
@@ -193,7 +193,7 @@ fn draw_row(pen: &mut Pen<'_>, y: u16, state: &State, span: u64, row: &Row, colu
     }
     if let Some(failure) = source.failure(span) {
         let text = format!("{}: nothing counts any more", clean(&failure.code));
-        // Over the rates, which there are none of.
+        // The text covers the columns of rates, which are empty.
         let from = columns.name
             + 2
             + columns.rest.first().filter(|(.., column)| *column == Column::Link).map_or(0, |c| c.1 + 1);
@@ -247,7 +247,7 @@ pub fn link_text(state: &State, function: &Function, columns: u16) -> (String, b
     }
 }
 
-/// 2.5, 32, 64: what is no transfer rate of a link is `?`.
+/// A transfer rate as `2.5`, `32` or `64`; `?` for a number that no link has.
 fn speed_text(speed: f64) -> String {
     if !(0.1..1000.0).contains(&speed) {
         return "?".to_owned();

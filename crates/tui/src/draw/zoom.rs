@@ -33,7 +33,7 @@ pub fn draw(pen: &mut Pen<'_>, state: &State, id: RowId) {
         }
         None => y,
     };
-    // Charts take what is left above 8 lines of details, each direction the same.
+    // The charts of both directions share evenly what 8 lines of details leave.
     let rows = (pen.height().saturating_sub(y + 8) / 2).saturating_sub(1).min(8);
     let mut y = y;
     for (title, direction) in [("Rx", "rx"), ("Tx", "tx")] {
@@ -81,7 +81,7 @@ fn title(pen: &mut Pen<'_>, state: &State, id: RowId, source: Option<&Source>) -
     2
 }
 
-/// A direction: a line with bar and figure, and a chart below it where there is room.
+/// One direction: a line with bar and figure, and a chart below it if there is room.
 fn chart(
     pen: &mut Pen<'_>,
     state: &State,
@@ -110,7 +110,7 @@ fn chart(
         }
         return 1;
     }
-    // Of the ceiling only where the figures come near it: else a quiet link would be a flat line.
+    // The chart reaches up to the ceiling only if the figures come near it: a quiet link would be a flat line.
     let top = ceiling.filter(|ceiling| most > ceiling / 4.0).unwrap_or(most);
     for (y, line) in bars::chart(pen.theme, &values, top, columns, rows).iter().enumerate() {
         pen.put(0, y as u16 + 1, columns, line, pen.theme.history());

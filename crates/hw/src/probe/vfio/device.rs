@@ -38,7 +38,7 @@ const COMMAND_MEMORY_AND_MASTER: u16 = 0x2 | 0x4;
 /// A window of the device as VFIO offers it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Region {
-    /// Where it stands in the device's file.
+    /// Its offset in the device's file.
     pub at: u64,
     /// Its length in bytes; 0: there is none.
     pub len: u64,
@@ -50,7 +50,7 @@ pub struct Region {
 #[derive(Debug)]
 pub struct Device {
     bdf: Bdf,
-    // In the order in which they have to be closed.
+    // Fields are dropped in this order, which VFIO asks for.
     file: File,
     _group: File,
     _container: File,
@@ -179,7 +179,7 @@ impl Device {
     }
 
     fn region_info(&self, index: u32) -> Result<Region, Error> {
-        // Room for the structure and what follows it; a region without a BAR gives EINVAL.
+        // Room for the structure and the capabilities behind it. A region without a BAR gives EINVAL.
         #[repr(C, align(8))]
         struct Room([u8; 4096]);
         let mut room = Room([0; 4096]);
@@ -253,10 +253,10 @@ impl Device {
         self.set_interrupts(flags, index, 0, fds.len() as u32, fds)
     }
 
-    /// Takes them back.
+    /// Disables the interrupts of an index.
     pub fn disable_interrupts(&self, index: u32) {
         let flags = vfio::VFIO_IRQ_SET_DATA_NONE | vfio::VFIO_IRQ_SET_ACTION_TRIGGER;
-        // Nothing was enabled, or the device is gone: both are what is wanted.
+        // An error means that nothing was enabled or that the device is gone. Both are fine.
         let _ = self.set_interrupts(flags, index, 0, 0, &[]);
     }
 
@@ -269,7 +269,7 @@ impl Device {
         self.set_interrupts(flags, index, vector, 1, &[])
     }
 
-    /// Lets a wire send again, which VFIO masks at each interrupt.
+    /// Unmasks INTx, which VFIO masks at each interrupt.
     ///
     /// # Errors
     /// Those of the call.
@@ -301,7 +301,7 @@ fn parse_region(bytes: &[u8]) -> Region {
         mappable.push((0, len));
     }
     let mut cap = if flags & vfio::VFIO_REGION_INFO_FLAG_CAPS != 0 { u32_at(12) as usize } else { 0 };
-    // The offsets ascend, so that a broken chain ends.
+    // Offsets must ascend: a broken chain ends.
     while cap != 0 {
         if u32::from(u16_at(cap)) == vfio::VFIO_REGION_INFO_CAP_SPARSE_MMAP {
             let areas = u32_at(cap + 8).min(64) as usize;

@@ -23,15 +23,15 @@ use crate::{Error, Root};
 const WARM_UP: u32 = 2;
 /// How long another CPU waits before it triggers, so that the waiting thread is asleep.
 const SETTLE_NS: u64 = 30_000;
-/// How long before its time a thread is awake for a trigger at a fixed rate.
+/// At a fixed rate: how long before a trigger its thread wakes up.
 const AWAKE: Duration = Duration::from_micros(200);
-/// The time between two questions whether the user wants the run to end.
+/// How often the probe asks whether the user wants the run to end.
 const POLL: Duration = Duration::from_millis(20);
 
 /// The device's side of a run, with everything put back when dropped.
 struct Setup<'a> {
     device: &'a Device,
-    /// Of the trigger's first and last register.
+    /// The windows of the trigger's first and last register.
     windows: Option<[Arc<Window>; 2]>,
     trigger: Option<Trigger>,
     source: IrqSource,
@@ -62,7 +62,7 @@ impl Setup<'_> {
         self.windows.iter().flatten().any(|window| window.is_gone())
     }
 
-    /// Triggers; the stamp before it.
+    /// Triggers. Returns the stamp before it.
     #[inline(always)]
     fn fire(&self, vector: u16) -> io::Result<u64> {
         match self.trigger {
@@ -137,7 +137,7 @@ pub fn measure(vfio: &mut Vfio, plan: &IrqPlan, cpu: u32, watch: &dyn Watch) -> 
     let events: Result<Vec<EventFd>, _> = (0..enabled).map(|_| EventFd::new()).collect();
     let events = events.map_err(|error| vfio.call("make event counters", error))?;
     let setup = Setup { device: &vfio.device, windows, trigger, source: plan.source, kind, index, events };
-    // Quiet first: a cause that is left over would count as an interrupt.
+    // Clear left-over causes first: one would count as an interrupt.
     if let (Some(trigger), IrqSource::Hardware) = (trigger, plan.source) {
         trigger.disable().into_iter().for_each(|write| setup.store(write));
     }
@@ -163,7 +163,7 @@ pub fn measure(vfio: &mut Vfio, plan: &IrqPlan, cpu: u32, watch: &dyn Watch) -> 
     };
     watch.progress(0, total);
     let locked = Locked::now();
-    // A thread of its own, so that its place and priority end with it.
+    // A thread of its own: its affinity and priority end with it.
     let (outcomes, real_time) = std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
             let real_time = RealTime::now();
@@ -206,7 +206,7 @@ struct Run<'a> {
     failure: Option<Failure>,
 }
 
-/// What a wait came to.
+/// The result of a wait.
 enum Waited {
     /// The counter's value and the stamp behind reading it.
     Came(u64, u64),
@@ -224,7 +224,7 @@ impl Run<'_> {
             let mut outcome = Outcome { cpu: self.cpu, index: vector, ..Outcome::default() };
             self.one(vector, &mut outcome);
             if outcome.error.is_none() {
-                // An end by the user or by the device is the run's, and the figures of this vector are not whole.
+                // The user or the device ended the run: this vector's figures are incomplete.
                 outcome.error = self.failure.clone();
             }
             outcomes.push(outcome);
@@ -268,7 +268,7 @@ impl Run<'_> {
         };
         if let (Some(before), Some(after)) = (line, self.line(vector)) {
             let (_, elsewhere) = interrupts::split(&before, &after, cpu);
-            // The warm-up may land where the interrupt was before; what is beyond it is wrong.
+            // The warm-up may land on the CPU of before. Any later interrupt there is an error.
             counts.wrong_cpu = elsewhere.saturating_sub(counts.warmup_handled);
         }
         drop(affinity);
@@ -356,12 +356,12 @@ impl Run<'_> {
     ) -> [Histogram; 2] {
         let mut histograms = [Histogram::default(), Histogram::default()];
         let bdf = self.vfio.bdf();
-        // Left over from the vector's last turn.
+        // An interrupt that is left over from the vector's last turn.
         let _ = self.setup.events[usize::from(vector)].take();
         let interval = self.plan.interval_ns * (self.scale.hz / 1_000_000) / 1000;
         let mut due = clock::start();
         let warm_up = if self.plan.source == IrqSource::Hardware { WARM_UP } else { 0 };
-        // At a fixed rate the times that passed unused belong to the count.
+        // At a fixed rate the missed times are part of the count.
         while counts.triggers + counts.missed < self.plan.count {
             let is_warm_up = counts.warmup_triggers < u64::from(warm_up);
             if !is_warm_up && interval > 0 {
@@ -384,14 +384,14 @@ impl Run<'_> {
             }
             let waited = loop {
                 match self.wait(event) {
-                    // It came before its trigger: a second message of the one before.
+                    // It came before its trigger, so it is a second message of the interrupt before.
                     Waited::Came(times, entry) if entry < fired.stamp() => counts.extra += times,
                     other => break other,
                 }
             };
             match waited {
                 Waited::Came(times, entry) => {
-                    // Waiting for the other CPU's stamp is no part of the acknowledge.
+                    // The time of the acknowledge does not include the wait for the other CPU's stamp.
                     let begin = if matches!(fired, Fired::There { .. }) { clock::start() } else { entry };
                     self.setup.acknowledge(vector);
                     let (acknowledged, _) = clock::end();
@@ -430,7 +430,7 @@ impl Run<'_> {
             next += passed * interval;
             counts.late += u64::from(now - next > interval / 2);
         }
-        // Asleep for the most of it, as above; awake for the rest, so that the trigger is on time.
+        // Sleep for most of the time, as above. Spin for the rest, so that the trigger is on time.
         let left = Duration::from_nanos(self.scale.at_ns(next.saturating_sub(clock::start())));
         if left > AWAKE * 2 {
             std::thread::sleep(left - AWAKE);
@@ -452,7 +452,7 @@ impl Run<'_> {
                 Ok(0) if self.watch.is_stopped() => return Waited::Ended,
                 Ok(0) => {}
                 Ok(times) => return Waited::Came(times, entry),
-                // A counter of ours does not fail; if it does, the interrupt was not seen.
+                // Reading our own counter does not fail. If it does, the interrupt counts as not seen.
                 Err(_) => return Waited::Late,
             }
         }
@@ -464,7 +464,7 @@ impl Run<'_> {
         for (number, histogram) in to.iter_mut().enumerate() {
             let (start, end) = spans[number];
             let ps = self.scale.ps(end.saturating_sub(start));
-            // The time-out is far below what a histogram holds.
+            // A histogram holds far longer times than the time-out.
             let _ = histogram.record_ps_at(ps, at_ns);
             if self.plan.raw {
                 self.samples.push(Sample { at_ns, value_ps: ps, cpu: self.cpu, index: vector, kind: kinds[number] });
