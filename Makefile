@@ -9,7 +9,7 @@ PREFIX = /usr/local
 # and would build a third of them again for each further choice.
 TESTED = --release --locked --workspace
 
-.PHONY: help setup build tested test unit vm-test browser-test parquet-test demo lint bench kmod install deb test-packages clean distclean
+.PHONY: help setup build tested test unit vm-test browser-test parquet-test demo lint bench kmod install deb dist test-dist test-fresh test-packages clean distclean
 
 help:				## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -76,6 +76,18 @@ deb:				## Debian packages: target/deb/*.deb
 	$(CARGO) build --profile packaged --locked -p pciescope-cli
 	PCIESCOPE=$(TARGET)/packaged/pciescope packaging/build-deb
 
+dist:				## a tarball with a static program for any Linux of this architecture: target/dist/
+	tools/setup build dist
+	packaging/build-dist
+
+test-dist: dist			## unpack and run that tarball in bare systems of Debian 11, 12 and 13
+	tools/setup packages
+	packaging/test-dist
+
+test-fresh:			## `make demo` and the unit tests in bare systems of Debian 12 and 13, as a newcomer runs them
+	tools/setup packages
+	tools/test-fresh
+
 test-packages: build		## install, upgrade and purge the packages in clean systems of Debian 12 and 13
 	tools/setup packages
 	packaging/test-packages
@@ -88,5 +100,7 @@ distclean: clean		## also remove the lab's root folder and those of the packages
 	lab/setup-root --remove
 	packaging/setup-test-root --remove bookworm
 	packaging/setup-test-root --remove trixie
+	tools/test-fresh --remove
+	packaging/test-dist --remove
 	cache=$${XDG_CACHE_HOME:-$$HOME/.cache}/pciescope; rm -f "$$cache"/*.lock "$$cache"/*.log; \
 		rmdir --ignore-fail-on-non-empty "$$cache" 2>/dev/null || true
