@@ -7,7 +7,6 @@
 #ifndef PCIESCOPE_COMPAT_H
 #define PCIESCOPE_COMPAT_H
 
-#include <linux/interrupt.h>
 #include <linux/ioctl.h>
 #include <linux/mm.h>
 #include <linux/pci.h>
@@ -57,19 +56,6 @@ static inline bool compat_is_overridden(struct pci_dev *pdev, const struct devic
 #else
 	device_lock_assert(&pdev->dev);
 	return pdev->driver_override && !strcmp(pdev->driver_override, drv->name);
-#endif
-}
-
-static inline int compat_irq_set_affinity(unsigned int irq, const struct cpumask *mask)
-{
-#ifdef COMPAT_HAS_irq_set_affinity
-	return irq_set_affinity(irq, mask);
-#else
-	int ret = irq_set_affinity_hint(irq, mask);
-
-	/* The hint keeps the pointer: take it back. */
-	irq_set_affinity_hint(irq, NULL);
-	return ret;
 #endif
 }
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Accesses of the device: timed ones of registers and configuration space, the
- * calibration of the empty stamp pair, and single ones, which are logged.
+ * Accesses to the device: timed ones to registers and configuration space, the
+ * calibration with an empty pair of stamps, and single ones, which are logged.
  *
- * A segment is a row of samples with interrupts off. It ends before a sample
- * as long as its longest would exceed PCILAT_BATCH_MAX_NS, so that only an
- * access that is slower than those before can. Nothing is sorted, stored or
- * counted inside.
+ * A segment is a row of samples that are taken with interrupts off. It ends when one
+ * more sample, as long as its longest one, would exceed PCILAT_BATCH_MAX_NS. Only an
+ * access that is slower than all before it can exceed that time. Samples are sorted
+ * and stored after the segment.
  *
  * On x86 configuration offsets from 0x100 up go through the memory-mapped
  * window (ECAM): one uncached load, without the port pair CF8/CFC and its lock.
@@ -19,7 +19,7 @@
 
 #include "internal.h"
 
-/* Called from probe(). The bridges stay while the device below them is bound. */
+/* Called from probe(). The bridges, and the list, stay while the device below them is bound. */
 int pcilat_path_init(struct pcilat_device *pl)
 {
 	struct pci_dev *at;
@@ -27,33 +27,20 @@ int pcilat_path_init(struct pcilat_device *pl)
 
 	for (at = pl->pdev; at; at = pci_upstream_bridge(at))
 		i++;
-	pl->hops = kcalloc(i, sizeof(*pl->hops), GFP_KERNEL);
+	pl->hops = devm_kcalloc(&pl->pdev->dev, i, sizeof(*pl->hops), GFP_KERNEL);
 	if (!pl->hops)
 		return -ENOMEM;
 	pl->nhops = i;
 	for (at = pl->pdev; at; at = pci_upstream_bridge(at))
 		pl->hops[--i] = (struct pcilat_hop) {
-			.pdev = pci_dev_get(at),
-			.domain = pci_domain_nr(at->bus),
-			.bus = at->bus->number,
-			.devfn = at->devfn,
+			.pdev = at,
 			.offset = at->cfg_size > PCI_CFG_SPACE_SIZE ? PCI_CFG_SPACE_SIZE :
 								      PCI_VENDOR_ID,
 		};
 	return 0;
 }
 
-/* Called when the last user is gone: results name the hops after the device has left. */
-void pcilat_path_exit(struct pcilat_device *pl)
-{
-	u32 i;
-
-	for (i = 0; i < pl->nhops; i++)
-		pci_dev_put(pl->hops[i].pdev);
-	kfree(pl->hops);
-}
-
-/* The BAR that is meant where a text command names none; -1 if the device has no memory BAR. */
+/* The default BAR of text commands; -1 if the device has no memory BAR. */
 int pcilat_first_bar(const struct pcilat_device *pl)
 {
 	int bar;
@@ -90,7 +77,7 @@ static bool pcilat_hits_msix(struct pci_dev *pdev, u32 bar, u32 width, u64 offse
 	return false;
 }
 
-/* Refuses an access that is malformed, outside the BAR or not for the caller. */
+/* Refuses an access that is malformed, outside the BAR or not permitted. */
 int pcilat_check_access(struct pcilat_device *pl, u32 bar, u32 width, u64 offset, bool write)
 {
 	u64 end;
@@ -157,7 +144,7 @@ static __always_inline void access_write(void __iomem *reg, u64 value, const u32
 	}
 }
 
-/* What is accessed: in locals of the segment, so that nothing is loaded between two stamps. */
+/* What is accessed. The segment has it in local variables: nothing is loaded between two stamps. */
 struct access {
 	void __iomem *reg;
 	u64 value;
@@ -185,8 +172,8 @@ static __always_inline bool access_once(const struct access *a, const u32 kind, 
 }
 
 /*
- * The accesses between two stamps. A batch that would keep interrupts off for
- * too long lets them in, and its value then holds whatever came in.
+ * The accesses between two stamps. A batch that would keep interrupts off for too
+ * long enables them for a moment. Its value then includes the interrupts' time.
  */
 static __always_inline bool access_batch(const struct access *a, const struct pcilat_job *job,
 					 unsigned long *flags, u64 *off, const u32 kind,
@@ -209,9 +196,9 @@ static __always_inline bool access_batch(const struct access *a, const struct pc
 }
 
 /*
- * Inlined for each kind and width: there are no choices between the stamps. The
- * hops of CONFIG take turns sample by sample, so that drift does not look like
- * distance.
+ * Inlined for each kind and width, so that there are no branches between the stamps.
+ * The hops of CONFIG take turns sample by sample, so that drift over time does not
+ * look like distance.
  */
 static __always_inline void segment(struct pcilat_worker *w, u32 samples, const u32 kind,
 				    const u32 width)
@@ -232,7 +219,7 @@ static __always_inline void segment(struct pcilat_worker *w, u32 samples, const 
 	w->ones = false;
 	local_irq_save(flags);
 	off = pcilat_clock();
-	/* Moved off its CPU, if that goes offline or the run is stopped. */
+	/* The worker is moved if its CPU goes offline or the run is stopped. */
 	w->moved = smp_processor_id() != w->runs_on;
 	while (!w->moved) {
 		struct pcilat_sample *s = &w->sample[w->samples];
@@ -243,7 +230,7 @@ static __always_inline void segment(struct pcilat_worker *w, u32 samples, const 
 
 			s->target = w->next_target;
 			a.bus = hop->pdev->bus;
-			a.devfn = hop->devfn;
+			a.devfn = hop->pdev->devfn;
 			a.offset = hop->offset;
 		}
 		begin = pcilat_clock_begin();
@@ -266,7 +253,7 @@ static __always_inline void segment(struct pcilat_worker *w, u32 samples, const 
 		    pcilat_job_stopped(job))
 			break;
 	}
-	/* A batch may have let interrupts in. */
+	/* A batch may have enabled interrupts. */
 	w->moved |= smp_processor_id() != w->runs_on;
 	local_irq_restore(flags);
 }
@@ -289,7 +276,7 @@ static __always_inline void segment_of_kind(struct pcilat_worker *w, u32 samples
 	}
 }
 
-/* Takes samples of a kind, as many as fit in one segment but not more than @samples. */
+/* Takes samples of one kind, as many as fit in one segment, at most @samples. */
 void pcilat_segment(struct pcilat_worker *w, u32 samples, u32 kind)
 {
 	switch (kind) {
@@ -350,7 +337,7 @@ static void pcilat_reg_log(struct pcilat_device *pl, const struct pcilat_reg *re
 		pcilat_ring_write(ring, &record);
 }
 
-/* Reads or writes one register. A value of all-ones is no error here: the caller sees it. */
+/* Reads or writes one register. A value of all-ones is not an error here. */
 int pcilat_reg(struct pcilat_device *pl, struct pcilat_reg *reg)
 {
 	int ret;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * /dev/pcilat/BDF: the ioctls, and the ring by read() and mmap(). Everything
- * that user space sends is checked here, as far as it does not depend on the
- * device; docs/uapi.md lists the errors.
+ * /dev/pcilat/BDF: the ioctls, and the ring by read() and mmap(). This file checks the
+ * part of user space's input that does not depend on the device. docs/uapi.md lists
+ * the errors.
  */
 #include <linux/bitmap.h>
 #include <linux/capability.h>
@@ -204,7 +204,7 @@ static int pcilat_ioc_status(struct pcilat_device *pl, struct pcilat_status *sta
 	return 0;
 }
 
-/* The last run's results, with pl->lock held; they move while it is under way. */
+/* The last run's results; with pl->lock held. They are not complete during a run. */
 static struct pcilat_job *pcilat_results(struct pcilat_device *pl, u32 slot)
 {
 	struct pcilat_job *job = pl->job;
@@ -307,7 +307,7 @@ static const unsigned int pcilat_ioctls[] = {
 	PCILAT_IOC_SLOT, PCILAT_IOC_HIST, PCILAT_IOC_REG,
 };
 
-/* The size in the number is not checked: the structures carry their own. */
+/* The size in the ioctl's number is not checked: the structures carry their own. */
 static long pcilat_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 {
 	struct pcilat_device *pl = file->private_data;
@@ -353,7 +353,7 @@ static long pcilat_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 	return ret;
 }
 
-/* Takes records in order; those of a run under way too. Returns 0 when there is none. */
+/* Reads records in order, also during a run. Returns 0 when there is none. */
 static ssize_t pcilat_read(struct file *file, char __user *to, size_t size, loff_t *pos)
 {
 	struct pcilat_device *pl = file->private_data;

@@ -4,13 +4,12 @@
  *
  * Locks, outermost first:
  *   pcilat_devices_lock > pcilat_device.hw > pcilat_device.lock > pcilat_job.lock
- * pcilat_ring.lock is innermost. None of them is held while user memory is
- * touched.
+ * pcilat_ring.lock is innermost. None of them is held during an access to user
+ * memory.
  */
 #ifndef PCILAT_INTERNAL_H
 #define PCILAT_INTERNAL_H
 
-#include <linux/atomic.h>
 #include <linux/cpumask.h>
 #include <linux/kref.h>
 #include <linux/list.h>
@@ -30,19 +29,17 @@
 #define PCILAT_NAME		"pcilat"
 #define PCILAT_BATCH_MAX_NS	50000u		/* longest time with interrupts off */
 #define PCILAT_CALIBRATION	10000u		/* empty stamp pairs on each CPU */
-#define PCILAT_SEGMENT		256u		/* samples taken before they are sorted in */
+#define PCILAT_SEGMENT		256u		/* most samples of a segment */
 #define PCILAT_MAX_SLOTS	65536u
 #define PCILAT_MAX_BATCH	65536u
 #define PCILAT_MAX_WARMUP	1000u
 #define PCILAT_MAX_WAIT_NS	(10ULL * NSEC_PER_SEC)	/* time-out and interval of interrupts */
 #define PCILAT_TEXT_RECORDS	100000u	/* kept by each log behind a text node */
-#define PCILAT_OPEN_MAX		64u	/* triggers that may be open at once; power of two */
 
 struct pcilat_device;
 struct pcilat_job;
-struct pcilat_trigger;
 
-/* A histogram whose buckets are allocated 256 at a time, when first hit. */
+/* A histogram. Its buckets are allocated at their first use, 256 at a time. */
 struct pcilat_figures {
 	struct pcilat_summary summary;
 	u64 *chunks[PCILAT_HIST_CHUNKS];
@@ -50,7 +47,7 @@ struct pcilat_figures {
 
 /* One CPU and one target of a run. */
 struct pcilat_slot_state {
-	struct pcilat_slot counts;	/* what user space gets, but for the summaries */
+	struct pcilat_slot counts;	/* for user space, without the summaries */
 	struct pcilat_figures latency;
 	struct pcilat_figures ack;
 };
@@ -59,9 +56,6 @@ struct pcilat_slot_state {
 struct pcilat_hop {
 	struct pci_dev *pdev;
 	int offset;		/* of the register that is read */
-	u32 domain;
-	u8 bus;
-	u8 devfn;
 };
 
 struct pcilat_sample {
@@ -70,23 +64,23 @@ struct pcilat_sample {
 	u32 target;
 };
 
-/* A thread bound to one CPU, which measures when it is its turn. */
+/* A thread that is bound to one CPU, and measures during its turn. */
 struct pcilat_worker {
 	struct pcilat_job *job;
 	struct task_struct *task;
-	wait_queue_head_t wait;	/* of the worker alone, for its turn */
+	wait_queue_head_t wait;	/* of this worker, for its turn */
 	u32 position;		/* in the request's list of CPUs */
-	u32 cpu;		/* that is measured */
+	u32 cpu;		/* which is measured */
 	u32 runs_on;		/* differs from cpu when another CPU triggers */
 	bool turn;		/* set by the job, cleared by the worker */
 	bool calibrated;
 	u64 quota;		/* samples in this turn, of all targets; IRQ: of each */
 	u64 deadline;		/* clock at which the turn ends, 0: never */
 	u32 next_target;
-	/* What the last segment found. */
+	/* The result of the last segment. */
 	u32 samples;
 	bool moved;		/* no longer on its CPU */
-	bool ones;		/* read all-ones where it must not */
+	bool ones;		/* all-ones were read, and are an error */
 	u32 ones_target;
 	struct pcilat_sample sample[PCILAT_SEGMENT];
 };
@@ -95,8 +89,8 @@ struct pcilat_worker {
 struct pcilat_job {
 	struct pcilat_device *pl;
 	struct pcilat_run req;
-	u32 *cpus;
-	u32 *vectors;
+	const u32 *cpus;			/* the caller's lists, while the run is under way */
+	const u32 *vectors;
 	u32 targets;
 	u32 nslots;
 	struct pcilat_slot_state *slots;
@@ -121,17 +115,17 @@ struct pcilat_job {
 };
 
 /*
- * Records, the oldest of which are overwritten. Allocated at the first use,
- * freed with the device's state.
+ * A ring of records, which overwrites the oldest ones. It is allocated at its first
+ * use, and freed with the device's state.
  */
 struct pcilat_ring {
 	void *records;				/* set once, under pcilat_device.lock */
 	u32 record_size;
 	u32 size;				/* in records */
 	spinlock_t lock;			/* all below, and the records themselves */
-	u64 written;				/* ever, or since the reset */
-	u64 first;				/* the oldest that was not taken, cleared or lost */
-	u64 lost;				/* overwritten before they were taken or cleared */
+	u64 written;				/* since the start or the reset */
+	u64 first;				/* the oldest record in the ring */
+	u64 lost;				/* overwritten before they were read or cleared */
 };
 
 /* One line of /dev/pcilatdriver/BDF/{iomem,interrupt}. */
@@ -180,7 +174,7 @@ struct pcilat_text_node {
 	enum pcilat_text_kind kind;
 };
 
-/* A trigger that reached the handler; from there to the triggering thread. */
+/* An interrupt that answered a trigger. */
 struct pcilat_event {
 	u64 triggered;
 	u64 entry;
@@ -194,10 +188,11 @@ struct pcilat_reg_write {
 };
 
 /*
- * A vector. Triggers go through a queue with one producer, the thread of the
- * run, and one consumer, the handler, which never runs twice at once; events go
- * the other way. `tail` alone has two writers: the thread cancels a trigger
- * that is lost, hence cmpxchg.
+ * A vector. The thread of the run raises one trigger at a time: it waits for the
+ * answer, or cancels the trigger, before it raises the next. `open` passes the
+ * trigger to the handler. Whoever sets it to 0, by cmpxchg, has the trigger: the
+ * handler, which answers, or the thread, which cancels. The handler never runs
+ * twice at once.
  */
 struct pcilat_vector {
 	struct pcilat_device *pl;
@@ -208,18 +203,30 @@ struct pcilat_vector {
 	struct pcilat_reg_write ack;
 	void __iomem *cause;			/* read in the handler, NULL: none */
 	u32 cause_mask;				/* of the causes that are ours; 0: all */
-	u64 triggered[PCILAT_OPEN_MAX];
-	u32 head;				/* written by the thread */
-	atomic_t tail;
-	struct pcilat_event events[PCILAT_OPEN_MAX];
-	u32 events_written;			/* by the handler */
-	u32 events_read;			/* by the thread */
-	u32 overrun;				/* events that found the queue full; handler */
+	u64 open;				/* the open trigger's stamp, 0: none is open */
+	bool is_raised;				/* neither answered nor cancelled; thread */
+	bool is_answered;			/* event is complete: set by the handler */
+	struct pcilat_event event;		/* the answer */
 	u32 extra;				/* handler runs without an open trigger; handler */
 	u32 extra_seen;				/* those that are in a slot already; thread */
-	u32 overrun_seen;
 	struct pcilat_slot_state *slot;		/* that the vector serves or served last; thread */
 	cpumask_var_t affinity;			/* to be restored after a run */
+};
+
+/* How a device is made to send an interrupt: one entry for each family. */
+struct pcilat_trigger {
+	const char *name;
+	u16 vendor;
+	const u16 *devices;		/* a 0 ends them */
+	u32 regs_size;			/* of BAR 0, from its start, that are mapped */
+	u32 vectors;			/* that it can raise, as far as the device has them */
+	bool has_line;			/* can use INTx: it has a register of causes */
+	/* Lets the device send interrupts, or not. Called first with false. */
+	void (*enable)(struct pcilat_device *pl, bool on);
+	/* Prepares the disabled device for the type of its interrupts. Optional. */
+	void (*setup)(struct pcilat_device *pl);
+	/* Names the registers by which a vector is raised and acknowledged. */
+	void (*prepare)(struct pcilat_device *pl, struct pcilat_vector *v);
 };
 
 /* A device that is bound, or was and is still open. */
@@ -237,7 +244,7 @@ struct pcilat_device {
 	struct pcilat_vector *vectors;
 	const struct pcilat_trigger *trigger;	/* NULL: device not in the table */
 	void __iomem *trigger_regs;
-	bool irq_enabled;			/* by the text command "1"; owned by who is busy */
+	bool irq_enabled;			/* by the text command "1"; needs `busy` */
 	u32 sources;
 	struct pcilat_hop *hops;
 	u32 nhops;
@@ -245,7 +252,7 @@ struct pcilat_device {
 
 	struct mutex lock;			/* job and its results, text */
 	struct pcilat_job *job;			/* last or present run; NULL if none */
-	bool present;				/* answered when last asked */
+	bool present;				/* it answered the last read of its ID */
 
 	struct pcilat_ring ring;		/* raw records, which user space reads or maps */
 	struct pcilat_ring text_ring[PCILAT_TEXT_KINDS];
@@ -300,7 +307,6 @@ static inline struct pcilat_slot_state *pcilat_slot_of(const struct pcilat_worke
 /* access.c */
 #define PCILAT_KIND_EMPTY	0	/* the calibration: beside enum pcilat_kind */
 int pcilat_path_init(struct pcilat_device *pl);
-void pcilat_path_exit(struct pcilat_device *pl);
 int pcilat_first_bar(const struct pcilat_device *pl);
 int pcilat_check_access(struct pcilat_device *pl, u32 bar, u32 width, u64 offset, bool write);
 void __iomem *pcilat_map(struct pcilat_device *pl, u32 bar, u32 width, u64 offset);
@@ -314,6 +320,9 @@ int pcilat_irq_prepare(struct pcilat_job *job);
 void pcilat_irq_finish(struct pcilat_job *job);
 void pcilat_irq_turn(struct pcilat_worker *w);
 void pcilat_irq_check_result(struct pcilat_job *job);
+
+/* trigger.c */
+const struct pcilat_trigger *pcilat_trigger_find(u16 vendor, u16 device);
 
 /* ring.c */
 void pcilat_ring_init(struct pcilat_ring *ring, u32 size, u32 record_size);

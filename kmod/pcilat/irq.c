@@ -3,9 +3,8 @@
  * Interrupts: from the trigger to the handler, and from the handler's entry to
  * the acknowledge, for each CPU and vector.
  *
- * A vector's triggers go through a queue to its handler, and its events come
- * back through another; see struct pcilat_vector. One worker at a
- * time triggers, so that each queue has one end on each side.
+ * One worker at a time triggers. struct pcilat_vector says how a trigger reaches
+ * the handler, and how the answer comes back.
  */
 #include <linux/delay.h>
 #include <linux/interrupt.h>
@@ -16,59 +15,32 @@
 
 #include "../compat.h"
 #include "internal.h"
-#include "trigger.h"
 
-#define PCILAT_DRAIN_NS	(5 * NSEC_PER_MSEC)	/* for doubled interrupts to come in */
-#define PCILAT_WARMUP_MORE	8u	/* warm-ups beyond those asked for, until one is right */
-#define PCILAT_LOST_MAX		64u	/* in a row: nothing comes any more */
+#define PCILAT_DRAIN_NS	(5 * NSEC_PER_MSEC)	/* the wait for doubled interrupts */
+#define PCILAT_WARMUP_MORE	8u	/* further warm-ups until one comes to the right CPU */
+#define PCILAT_LOST_MAX		64u	/* lost in a row: no interrupt comes any more */
 
 /*
- * Handler: takes every trigger that was open when it was entered, and returns
- * how many; *triggered is the first. One that was raised after the entry is
- * not what brought the handler here: that was a second message for an earlier one.
+ * Handler: answers the open trigger. A trigger that was raised after the
+ * handler's entry did not bring it here: that was a second message for an
+ * earlier one.
  */
-static u32 pcilat_take_open(struct pcilat_vector *v, u64 entry, u64 *triggered)
+static void pcilat_answer(struct pcilat_vector *v, u64 entry, u64 acked)
 {
-	u32 tail = atomic_read(&v->tail), head, end;
-	int old;
+	u64 open = READ_ONCE(v->open);
 
-	for (;;) {
-		/* Pairs with pcilat_fire(): the stamps up to head are seen. */
-		head = smp_load_acquire(&v->head);
-		end = tail;
-		while (end != head && (s64)(entry - v->triggered[end % PCILAT_OPEN_MAX]) >= 0)
-			end++;
-		if (end == tail)
-			return 0;
-		*triggered = v->triggered[tail % PCILAT_OPEN_MAX];
-		old = atomic_cmpxchg(&v->tail, tail, end);
-		if (old == (int)tail)
-			return end - tail;
-		tail = old;
-	}
-}
-
-static void pcilat_write_event(struct pcilat_vector *v, u64 entry, u64 acked)
-{
-	struct pcilat_event *event;
-	u64 triggered;
-
-	if (!pcilat_take_open(v, entry, &triggered)) {
+	if (!open || (s64)(entry - open) < 0 || cmpxchg(&v->open, open, 0) != open) {
 		WRITE_ONCE(v->extra, v->extra + 1);
 		return;
 	}
-	/* Pairs with pcilat_read_event(): the place is free again. */
-	if (v->events_written - smp_load_acquire(&v->events_read) == PCILAT_OPEN_MAX) {
-		WRITE_ONCE(v->overrun, v->overrun + 1);
-		return;
-	}
-	event = &v->events[v->events_written % PCILAT_OPEN_MAX];
-	event->triggered = triggered;
-	event->entry = entry;
-	event->acked = acked;
-	event->cpu = smp_processor_id();
-	/* Pairs with pcilat_read_event(): the event is complete. */
-	smp_store_release(&v->events_written, v->events_written + 1);
+	v->event = (struct pcilat_event) {
+		.triggered = open,
+		.entry = entry,
+		.acked = acked,
+		.cpu = smp_processor_id(),
+	};
+	/* Pairs with pcilat_take_answer(): the event is complete. */
+	smp_store_release(&v->is_answered, true);
 }
 
 /* False if the interrupt was not the device's. A removed device reads all-ones. */
@@ -95,14 +67,15 @@ static irqreturn_t pcilat_handler(int irq, void *data)
 	acked = pcilat_clock_end();
 	if (!ours)
 		return IRQ_NONE;
-	pcilat_write_event(v, entry, acked);
+	pcilat_answer(v, entry, acked);
 	return IRQ_HANDLED;
 }
 
-/* Counts an event in the slot. */
-static void pcilat_count_event(struct pcilat_worker *w, struct pcilat_vector *v,
-			       struct pcilat_slot_state *slot, const struct pcilat_event *event)
+/* Counts an answer in the slot. */
+static void pcilat_count_event(struct pcilat_worker *w, const struct pcilat_vector *v,
+			       struct pcilat_slot_state *slot)
 {
+	const struct pcilat_event *event = &v->event;
 	struct pcilat_job *job = w->job;
 	u64 latency = event->entry - event->triggered;
 	u64 ack = event->acked - event->entry;
@@ -128,29 +101,30 @@ static void pcilat_count_event(struct pcilat_worker *w, struct pcilat_vector *v,
 	pcilat_ring_write(job->text, &text);
 }
 
-/* The next event, if there is one. */
-static bool pcilat_read_event(struct pcilat_vector *v, struct pcilat_event *event)
+/* Takes the trigger's answer, if it has come. */
+static bool pcilat_take_answer(struct pcilat_vector *v)
 {
-	/* Pairs with pcilat_write_event(). */
-	if (v->events_read == smp_load_acquire(&v->events_written))
+	/* Pairs with pcilat_answer(). */
+	if (!smp_load_acquire(&v->is_answered))
 		return false;
-	*event = v->events[v->events_read % PCILAT_OPEN_MAX];
-	/* Pairs with pcilat_write_event(): the place is free. */
-	smp_store_release(&v->events_read, v->events_read + 1);
+	v->is_answered = false;
+	v->is_raised = false;
 	return true;
 }
 
-static u32 pcilat_open_triggers(const struct pcilat_vector *v)
-{
-	return v->head - (u32)atomic_read(&v->tail);
-}
-
-/* Cancels the oldest open trigger; false if the handler was faster. */
+/* Cancels the open trigger; false if the handler has it already, or none is raised. */
 static bool pcilat_cancel(struct pcilat_vector *v)
 {
-	u32 tail = atomic_read(&v->tail);
+	if (!xchg(&v->open, 0))
+		return false;
+	v->is_raised = false;
+	return true;
+}
 
-	return tail != v->head && atomic_cmpxchg(&v->tail, tail, tail + 1) == (int)tail;
+/* The handler has taken the trigger, and is writing its answer. */
+static bool pcilat_is_answering(const struct pcilat_vector *v)
+{
+	return v->is_raised && !READ_ONCE(v->open);
 }
 
 /* Raises one interrupt by software. */
@@ -166,18 +140,16 @@ static int pcilat_raise_by_core(struct irq_data *data, u32 source)
 }
 
 /*
- * Raises one interrupt. All is prepared before the stamp; after it come the
- * stamp's own store, which the handler reads, and the write to the device. The
- * interrupt itself only comes after both. Returns a negative errno if nothing was
- * raised.
+ * Raises one interrupt. All is prepared before the stamp is taken. Only the store of
+ * the stamp, which the handler reads, and the write to the device follow. Returns a
+ * negative errno if nothing was raised.
  */
 static int pcilat_fire(struct pcilat_worker *w, struct pcilat_vector *v)
 {
 	const u32 source = w->job->req.source;
 	void __iomem *reg = source == PCILAT_SOURCE_HARDWARE ? v->raise.reg : NULL;
 	struct irq_data *data = irq_get_irq_data(v->irq);
-	u32 value = v->raise.value, head = v->head;
-	u64 *stamp = &v->triggered[head % PCILAT_OPEN_MAX];
+	u32 value = v->raise.value;
 	unsigned long flags;
 	int ret = 0;
 
@@ -187,20 +159,21 @@ static int pcilat_fire(struct pcilat_worker *w, struct pcilat_vector *v)
 		pcilat_job_end(w->job, -ENXIO, w->runs_on, 0);
 		return -ENXIO;
 	}
-	*stamp = pcilat_clock_begin();
-	/* Pairs with pcilat_take_open(). */
-	smp_store_release(&v->head, head + 1);
+	v->is_raised = true;
+	/* The last answer was taken before. */
+	smp_store_release(&v->open, pcilat_clock_begin());
 	if (reg)
 		writel(value, reg);
 	else
 		ret = pcilat_raise_by_core(data, source);
-	if (ret)
-		pcilat_cancel(v);
+	/* It may have been answered all the same. */
+	if (ret && !pcilat_cancel(v))
+		ret = 0;
 	local_irq_restore(flags);
 	return ret;
 }
 
-/* Raises one, again if the core is still busy with the last one. */
+/* As pcilat_fire(), but tries again while the kernel is busy with the last interrupt. */
 static int pcilat_fire_retry(struct pcilat_worker *w, struct pcilat_vector *v)
 {
 	u64 until = pcilat_clock() + pcilat_ns_to_ticks(w->job->req.timeout_ns);
@@ -214,29 +187,22 @@ static int pcilat_fire_retry(struct pcilat_worker *w, struct pcilat_vector *v)
 	}
 }
 
-/* Waits for one event; false if the interrupt is lost or the run was stopped. */
-static bool pcilat_wait_event(struct pcilat_worker *w, struct pcilat_vector *v,
-			      struct pcilat_event *event)
+/* Waits for the answer; false if the interrupt is lost or the run was stopped. */
+static bool pcilat_wait_answer(struct pcilat_worker *w, struct pcilat_vector *v)
 {
 	u64 until = pcilat_clock() + pcilat_ns_to_ticks(w->job->req.timeout_ns);
 
-	while (!pcilat_read_event(v, event)) {
+	while (!pcilat_take_answer(v)) {
 		cpu_relax();
-		if (pcilat_clock() > until || pcilat_job_stopped(w->job)) {
-			if (pcilat_cancel(v))
-				return false;
-			/* The handler took it at the last moment, and is writing its event. */
-			while (pcilat_open_triggers(v) == 0 && !pcilat_read_event(v, event))
-				cpu_relax();
-			return true;
-		}
+		if ((pcilat_clock() > until || pcilat_job_stopped(w->job)) && pcilat_cancel(v))
+			return false;
 		if (need_resched())
 			cond_resched();
 	}
 	return true;
 }
 
-/* A lost interrupt may be the first sign of a lost device. */
+/* Counts a lost interrupt, which may be the first sign of a lost device. */
 static void pcilat_lost(struct pcilat_worker *w, struct pcilat_slot_state *slot)
 {
 	slot->counts.lost++;
@@ -245,15 +211,14 @@ static void pcilat_lost(struct pcilat_worker *w, struct pcilat_slot_state *slot)
 }
 
 /*
- * After its affinity has changed, an edge interrupt really moves when the next
- * one comes. Returns 0 once one came to the right CPU.
+ * Warms up. After a change of its affinity, an edge interrupt moves when the next one
+ * comes. Returns 0 when one has come to the right CPU.
  */
 static int pcilat_warm_up(struct pcilat_worker *w, struct pcilat_vector *v,
 			  struct pcilat_slot_state *slot)
 {
 	u32 warmup = w->job->req.warmup, most = warmup + PCILAT_WARMUP_MORE, n;
 	bool answered = false, right = false;
-	struct pcilat_event event;
 	int ret;
 
 	if (!warmup)
@@ -263,11 +228,11 @@ static int pcilat_warm_up(struct pcilat_worker *w, struct pcilat_vector *v,
 		if (ret)
 			return ret;
 		slot->counts.warmup_triggers++;
-		if (!pcilat_wait_event(w, v, &event))
+		if (!pcilat_wait_answer(w, v))
 			continue;
 		slot->counts.warmup_handled++;
 		answered = true;
-		right = event.cpu == w->cpu;
+		right = v->event.cpu == w->cpu;
 	}
 	if (right || pcilat_job_stopped(w->job))
 		return 0;
@@ -279,7 +244,6 @@ static int pcilat_irq_serial(struct pcilat_worker *w, struct pcilat_vector *v,
 			     struct pcilat_slot_state *slot, u64 count)
 {
 	struct pcilat_job *job = w->job;
-	struct pcilat_event event;
 	u32 lost = 0;
 	int ret;
 
@@ -288,8 +252,8 @@ static int pcilat_irq_serial(struct pcilat_worker *w, struct pcilat_vector *v,
 		if (ret)
 			return ret;
 		slot->counts.triggers++;
-		if (pcilat_wait_event(w, v, &event)) {
-			pcilat_count_event(w, v, slot, &event);
+		if (pcilat_wait_answer(w, v)) {
+			pcilat_count_event(w, v, slot);
 			lost = 0;
 		} else if (!pcilat_job_stopped(job)) {
 			pcilat_lost(w, slot);
@@ -303,22 +267,21 @@ static int pcilat_irq_serial(struct pcilat_worker *w, struct pcilat_vector *v,
 	return 0;
 }
 
-/* Counts what has come, and cancels what is too old. */
+/* Counts an answer that has come, and cancels a trigger that is too old. */
 static void pcilat_collect(struct pcilat_worker *w, struct pcilat_vector *v,
 			   struct pcilat_slot_state *slot, u64 timeout)
 {
-	struct pcilat_event event;
-	u64 oldest;
+	u64 open;
 
-	while (pcilat_read_event(v, &event))
-		pcilat_count_event(w, v, slot, &event);
-	while (pcilat_open_triggers(v)) {
-		oldest = v->triggered[(u32)atomic_read(&v->tail) % PCILAT_OPEN_MAX];
-		if ((s64)(pcilat_clock() - oldest) <= (s64)timeout)
-			break;
-		if (pcilat_cancel(v))
-			pcilat_lost(w, slot);
+	while (pcilat_is_answering(v)) {
+		if (pcilat_take_answer(v))
+			pcilat_count_event(w, v, slot);
+		else
+			cpu_relax();
 	}
+	open = READ_ONCE(v->open);
+	if (open && (s64)(pcilat_clock() - open) > (s64)timeout && pcilat_cancel(v))
+		pcilat_lost(w, slot);
 }
 
 static void pcilat_collect_until(struct pcilat_worker *w, struct pcilat_vector *v,
@@ -332,9 +295,9 @@ static void pcilat_collect_until(struct pcilat_worker *w, struct pcilat_vector *
 
 /*
  * At absolute times. Nothing tells which of several open triggers a handler run
- * belongs to, so there is never more than one: a time at which the last is still
- * open is counted instead, and so are times that passed before this CPU came to
- * them. A slow handler thus hides nothing.
+ * belongs to, so there is never more than one. A time at which the last trigger is
+ * still open is counted instead, and so is a time that passed before this CPU came
+ * to it: a slow handler hides nothing.
  */
 static int pcilat_irq_at_rate(struct pcilat_worker *w, struct pcilat_vector *v,
 			      struct pcilat_slot_state *slot, u64 count)
@@ -358,7 +321,8 @@ static int pcilat_irq_at_rate(struct pcilat_worker *w, struct pcilat_vector *v,
 			next += passed * interval;
 			behind -= passed * interval;
 		}
-		if (pcilat_open_triggers(v)) {
+		pcilat_collect(w, v, slot, timeout);
+		if (v->is_raised) {
 			slot->counts.merged++;
 		} else {
 			ret = pcilat_fire(w, v);
@@ -373,26 +337,21 @@ static int pcilat_irq_at_rate(struct pcilat_worker *w, struct pcilat_vector *v,
 		next += interval;
 		count--;
 	}
-	while (pcilat_open_triggers(v) && !pcilat_job_stopped(job)) {
+	do {
 		pcilat_collect(w, v, slot, timeout);
 		pcilat_relax();
-	}
-	pcilat_collect(w, v, slot, timeout);
+	} while (v->is_raised && !pcilat_job_stopped(job));
 	return ret;
 }
 
-/* Counts handler runs without a trigger for the slot that the vector served last. */
+/* Adds handler runs without a trigger to the slot that the vector served last. */
 static void pcilat_count_extra(struct pcilat_vector *v)
 {
-	u32 extra = READ_ONCE(v->extra), overrun = READ_ONCE(v->overrun);
+	u32 extra = READ_ONCE(v->extra);
 
-	if (v->slot) {
+	if (v->slot)
 		v->slot->counts.extra += extra - v->extra_seen;
-		v->slot->counts.samples_lost += overrun - v->overrun_seen;
-		v->slot->counts.handled += overrun - v->overrun_seen;
-	}
 	v->extra_seen = extra;
-	v->overrun_seen = overrun;
 }
 
 static void pcilat_drain(const struct pcilat_job *job)
@@ -405,20 +364,18 @@ static void pcilat_drain(const struct pcilat_job *job)
 static int pcilat_irq_slot(struct pcilat_worker *w, struct pcilat_vector *v,
 			   struct pcilat_slot_state *slot)
 {
-	struct pcilat_event old;
 	int ret;
 
 	pcilat_count_extra(v);
 	v->slot = slot;
-	while (pcilat_open_triggers(v))
-		pcilat_cancel(v);
-	while (pcilat_read_event(v, &old))
-		;
+	/* A run that was stopped may have left a trigger. */
+	while (v->is_raised && !pcilat_cancel(v))
+		pcilat_take_answer(v);
 	if (!cpu_online(w->cpu)) {
 		pcilat_job_end(w->job, -ENXIO, w->cpu, 0);
 		return 0;
 	}
-	ret = compat_irq_set_affinity(v->irq, cpumask_of(w->cpu));
+	ret = irq_set_affinity(v->irq, cpumask_of(w->cpu));
 	if (ret)
 		return -EINVAL;
 	ret = pcilat_warm_up(w, v, slot);
@@ -451,13 +408,13 @@ void pcilat_irq_turn(struct pcilat_worker *w)
 			w->deadline = end <= begin ? end :
 				begin + mul_u64_u64_div_u64(end - begin, i + 1, job->targets);
 		ret = pcilat_irq_slot(w, v, slot);
-		/* Off its CPU: that is the run's error, if it was not stopped before. */
+		/* -ENXIO is the run's error already: the worker is not on its CPU. */
 		if (ret != -ENXIO)
 			slot->counts.error = ret;
 	}
 }
 
-/* After the last turn: nothing at all has come, or nothing could be raised. */
+/* After the last turn: it is an error if no interrupt came, or none could be raised. */
 void pcilat_irq_check_result(struct pcilat_job *job)
 {
 	int error = 0;
@@ -476,8 +433,8 @@ void pcilat_irq_check_result(struct pcilat_job *job)
 }
 
 /*
- * Where an interrupt moves only when the next one comes, a move that is still
- * open would be forgotten by the next one: make one come.
+ * Some interrupts move to another CPU only when the next one comes. The next change
+ * of affinity would cancel such a pending move: raises one interrupt before.
  */
 static void pcilat_finish_move(struct pcilat_vector *v)
 {
@@ -491,7 +448,7 @@ static void pcilat_finish_move(struct pcilat_vector *v)
 		usleep_range(20, 50);
 }
 
-/* Remembers where a vector went, and keeps irqbalance off it. */
+/* Saves a vector's affinity, and keeps irqbalance from changing it. */
 static void pcilat_hold_vector(struct pcilat_vector *v)
 {
 	pcilat_finish_move(v);
@@ -506,7 +463,7 @@ static void pcilat_restore_vector(struct pcilat_vector *v)
 	pcilat_count_extra(v);
 	v->slot = NULL;
 	irq_modify_status(v->irq, IRQ_NO_BALANCING, 0);
-	if (compat_irq_set_affinity(v->irq, v->affinity))
+	if (irq_set_affinity(v->irq, v->affinity))
 		pci_warn(v->pl->pdev, "cannot put back the affinity of interrupt %d\n", v->irq);
 	else
 		pcilat_finish_move(v);
@@ -546,18 +503,7 @@ void pcilat_irq_finish(struct pcilat_job *job)
 		pcilat_restore_vector(&pl->vectors[job->vectors[i]]);
 }
 
-static void pcilat_irq_free_vectors(struct pcilat_device *pl)
-{
-	u32 i;
-
-	for (i = 0; i < pl->nvectors; i++) {
-		free_irq(pl->vectors[i].irq, &pl->vectors[i]);
-		free_cpumask_var(pl->vectors[i].affinity);
-	}
-	pl->nvectors = 0;
-}
-
-/* Takes as many of the granted vectors as can be had. */
+/* Requests as many of the granted vectors as possible. */
 static int pcilat_irq_request(struct pcilat_device *pl, u32 granted)
 {
 	unsigned long flags = IRQF_NO_THREAD;
@@ -617,7 +563,7 @@ static void pcilat_trigger_init(struct pcilat_device *pl)
 		pl->trigger = trigger;
 }
 
-/* MSI-X, or MSI, or, where a trigger says whose interrupt it was, the line. */
+/* MSI-X or MSI; or INTx, if the trigger can tell whose interrupt it was. */
 static u32 pcilat_irq_allocate(struct pcilat_device *pl, unsigned int max_vectors)
 {
 	unsigned int flags = PCI_IRQ_MSIX | PCI_IRQ_MSI;
@@ -649,9 +595,11 @@ int pcilat_irq_init(struct pcilat_device *pl, unsigned int max_vectors)
 	pcilat_trigger_init(pl);
 	granted = pcilat_irq_allocate(pl, max_vectors);
 	if (pl->trigger) {
-		/* Quiet before the handlers are there, ready after. */
+		/* The device is quiet before the handlers are there. */
 		pl->nvectors = granted;
-		pl->trigger->setup(pl);
+		pl->trigger->enable(pl, false);
+		if (pl->trigger->setup)
+			pl->trigger->setup(pl);
 		pl->nvectors = 0;
 	}
 	if (granted) {
@@ -670,9 +618,15 @@ int pcilat_irq_init(struct pcilat_device *pl, unsigned int max_vectors)
 
 void pcilat_irq_exit(struct pcilat_device *pl)
 {
+	u32 i;
+
 	if (pl->trigger)
 		pl->trigger->enable(pl, false);
-	pcilat_irq_free_vectors(pl);
+	for (i = 0; i < pl->nvectors; i++) {
+		free_irq(pl->vectors[i].irq, &pl->vectors[i]);
+		free_cpumask_var(pl->vectors[i].affinity);
+	}
+	pl->nvectors = 0;
 	pci_free_irq_vectors(pl->pdev);
 	kvfree(pl->vectors);
 	pl->vectors = NULL;

@@ -2,11 +2,9 @@
 /*
  * pcilat: PCIe latency from every CPU.
  *
- * This file binds devices and decides how long their state lives. State
- * that an open file can reach (struct pcilat_device) is counted and outlives
- * the binding; whatever touches the device does so between pcilat_enter() and
- * pcilat_leave(), and remove() waits for all of these before it takes the
- * device away.
+ * This file binds devices. An open file holds a reference to struct pcilat_device,
+ * which may outlive the binding. Code accesses the device between pcilat_enter() and
+ * pcilat_leave() only. remove() waits for all of this code before the device leaves.
  */
 #include <linux/cpuhotplug.h>
 #include <linux/device.h>
@@ -17,7 +15,6 @@
 
 #include "../compat.h"
 #include "internal.h"
-#include "trigger.h"
 
 static unsigned int max_vectors = 128;
 module_param(max_vectors, uint, 0444);
@@ -48,7 +45,6 @@ static void pcilat_release_device(struct kref *ref)
 	vfree(pl->ring.records);
 	for (i = 0; i < PCILAT_TEXT_KINDS; i++)
 		vfree(pl->text_ring[i].records);
-	pcilat_path_exit(pl);
 	kfree(pl);
 }
 
@@ -62,7 +58,7 @@ void pcilat_put(struct pcilat_device *pl)
 	kref_put(&pl->ref, pcilat_release_device);
 }
 
-/* The device stays until pcilat_leave(). */
+/* Keeps the device bound until pcilat_leave(). */
 int pcilat_enter(struct pcilat_device *pl)
 {
 	down_read(&pl->hw);
@@ -104,11 +100,6 @@ static void pcilat_claim_bars(struct pcilat_device *pl)
 		else
 			pl->claimed |= BIT(bar);
 	}
-}
-
-static void pcilat_release_bars(struct pcilat_device *pl)
-{
-	pci_release_selected_regions(pl->pdev, pl->claimed);
 }
 
 static void pcilat_fill_bars(struct pcilat_device *pl)
@@ -160,7 +151,7 @@ static void pcilat_fill_info(struct pcilat_device *pl)
 	pcilat_fill_bars(pl);
 }
 
-/* Registers a node of the device. @name and @path take its address. */
+/* Registers a node of the device. @name and @path are formats for the device's address. */
 int pcilat_register_node(struct pcilat_device *pl, struct miscdevice *misc,
 			 const struct file_operations *fops, const char *name, const char *path)
 {
@@ -196,10 +187,10 @@ static struct pcilat_device *pcilat_new_device(struct pci_dev *pdev)
 	return pl;
 }
 
-/* Ends the run under way and waits for everyone who touches the device. */
+/* Ends the run under way, and waits for all code that accesses the device. */
 static void pcilat_disconnect(struct pcilat_device *pl)
 {
-	/* For the status: unbound, or removed? */
+	/* The status tells unbound devices from removed ones. */
 	pcilat_check_present(pl);
 	mutex_lock(&pl->lock);
 	WRITE_ONCE(pl->gone, true);
@@ -215,7 +206,7 @@ static int pcilat_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	struct pcilat_device *pl;
 	int ret;
 
-	/* By name only: an ID written to new_id could match more devices than meant. */
+	/* By name only: an ID that is written to new_id could match other devices too. */
 	if (!compat_is_overridden(pdev, pdev->dev.driver)) {
 		pci_err(pdev, "not bound: write " PCILAT_NAME " to its driver_override first\n");
 		return -ENODEV;
@@ -258,7 +249,7 @@ err_text:
 err_irq:
 	pcilat_irq_exit(pl);
 err_release_bars:
-	pcilat_release_bars(pl);
+	pci_release_selected_regions(pdev, pl->claimed);
 	pci_clear_master(pdev);
 	pci_disable_device(pdev);
 err_put:
@@ -277,7 +268,7 @@ static void pcilat_remove(struct pci_dev *pdev)
 	pcilat_text_exit(pl);
 	pcilat_chardev_exit(pl);
 	pcilat_irq_exit(pl);
-	pcilat_release_bars(pl);
+	pci_release_selected_regions(pdev, pl->claimed);
 	pci_clear_master(pdev);
 	pci_disable_device(pdev);
 	pcilat_put(pl);
@@ -296,7 +287,7 @@ static bool pcilat_job_uses(const struct pcilat_job *job, u32 cpu)
 	return false;
 }
 
-/* A run that uses the CPU ends now, and not only at that CPU's turn. */
+/* Ends a run that uses the CPU at once, and not only at that CPU's turn. */
 static int pcilat_cpu_offline(unsigned int cpu)
 {
 	struct pcilat_device *pl;
@@ -312,7 +303,7 @@ static int pcilat_cpu_offline(unsigned int cpu)
 	return 0;
 }
 
-/* No IDs: only driver_override leads here. */
+/* No IDs: devices are bound by driver_override only. */
 static const struct pci_device_id pcilat_ids[] = {
 	{ }
 };

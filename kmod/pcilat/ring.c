@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Rings: that of the raw binary records, which user space maps or takes, and
- * the logs behind the text nodes, which it copies.
+ * Rings: the one of raw binary records, which user space maps or reads, and the logs
+ * behind the text nodes, which are copied.
  */
 #include <linux/string.h>
 #include <linux/vmalloc.h>
@@ -32,7 +32,7 @@ int pcilat_ring_allocate(struct pcilat_device *pl, struct pcilat_ring *ring)
 	return records ? 0 : -ENOMEM;
 }
 
-/* Begins anew, with record 0 in the first place. */
+/* Starts again with record 0 at the first place. */
 void pcilat_ring_reset(struct pcilat_ring *ring)
 {
 	spin_lock(&ring->lock);
@@ -98,7 +98,7 @@ bool pcilat_ring_copy(struct pcilat_ring *ring, u64 *position, void *record)
 	return found;
 }
 
-/* How many records are in the ring, and were lost since it was cleared. */
+/* The number of records in the ring; @lost: of those lost since it was cleared. */
 u64 pcilat_ring_count(struct pcilat_ring *ring, u64 *lost)
 {
 	u64 count;
@@ -110,7 +110,7 @@ u64 pcilat_ring_count(struct pcilat_ring *ring, u64 *lost)
 	return count;
 }
 
-/* The position from which @most records, or all if there are fewer, are left. */
+/* The position of the last @most records, or of all if there are fewer. */
 u64 pcilat_ring_newest(struct pcilat_ring *ring, u64 most)
 {
 	u64 position;

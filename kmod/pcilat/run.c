@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The run: one thread bound to each CPU, which takes samples in segments and
- * sorts them in between; the caller starts the turns and waits, so that a
- * signal ends the run.
+ * The run. Each CPU has a bound thread, the worker. It takes samples in segments, and
+ * sorts them into histograms between the segments. The caller starts the turns and
+ * waits for their ends, so that a signal ends the run.
  *
- * A thread whose CPU goes offline is moved by the scheduler; it sees that before
- * its next sample and ends the run. When a run is stopped, its threads may
- * end on any CPU: a real-time task that keeps its CPU cannot hold them up.
+ * When a CPU goes offline, the scheduler moves its worker. The worker notices that
+ * before its next sample and ends the run. When a run is stopped, its workers may end
+ * on any CPU, so that a real-time task that occupies a CPU cannot delay the end.
  */
 #include <linux/cpumask.h>
 #include <linux/kthread.h>
@@ -17,7 +17,7 @@
 
 #include "internal.h"
 
-/* Ends a run; the first reason stays. @error 0 ends it without one. */
+/* Ends a run. Only the first caller's error counts; 0 is none. */
 void pcilat_job_end(struct pcilat_job *job, int error, int cpu, u64 offset)
 {
 	spin_lock(&job->lock);
@@ -58,7 +58,7 @@ static bool pcilat_figures_add(struct pcilat_figures *f, u64 ticks, u64 at)
 	return true;
 }
 
-/* Takes one value into a histogram and the ring. @at is a reading of the clock. */
+/* Adds one value to a histogram and to the rings. @at is a reading of the clock. */
 void pcilat_job_store(struct pcilat_job *job, u32 cpu, struct pcilat_slot_state *slot,
 		      struct pcilat_figures *f, u32 kind, u64 at, u64 ticks)
 {
@@ -186,7 +186,7 @@ static int pcilat_worker_main(void *data)
 	}
 }
 
-/* Wakes this worker alone: the others stay asleep while it takes samples. */
+/* Wakes only this worker: the others sleep while it takes samples. */
 static void pcilat_turn_start(struct pcilat_worker *w, u64 quota, u64 deadline)
 {
 	if (w->job->req.kind == PCILAT_KIND_CONFIG &&
@@ -199,7 +199,7 @@ static void pcilat_turn_start(struct pcilat_worker *w, u64 quota, u64 deadline)
 	wake_up(&w->wait);
 }
 
-/* A worker that has to end may do so on any CPU. */
+/* Lets a worker that has to end do so on any CPU. */
 static void pcilat_worker_unbind(struct pcilat_worker *w)
 {
 	set_cpus_allowed_ptr(w->task, cpu_possible_mask);
@@ -220,7 +220,7 @@ static void pcilat_turn_wait(struct pcilat_worker *w)
 	wait_event(job->wait, !smp_load_acquire(&w->turn));
 }
 
-/* CPUs in turn; each turn ends at its share of the time, so that each CPU has one. */
+/* CPUs in turn. Each turn ends after its share of the time, so that every CPU has a turn. */
 static void pcilat_take_turns(struct pcilat_job *job)
 {
 	u64 count = job->req.count ?: U64_MAX;
@@ -233,7 +233,7 @@ static void pcilat_take_turns(struct pcilat_job *job)
 		quota = div_u64(count, rounds);
 		quota += round < count - quota * rounds;
 		if (!quota)
-			break;	/* more rounds than samples */
+			break;	/* there are more rounds than samples */
 		for (i = 0; i < job->req.ncpus && !pcilat_job_stopped(job); i++) {
 			if (job->deadline)
 				deadline = job->start + mul_u64_u64_div_u64(time, ++turn, turns);
@@ -325,8 +325,6 @@ void pcilat_job_free(struct pcilat_job *job)
 		pcilat_figures_free(&job->calibration[i]);
 	kvfree(job->slots);
 	kvfree(job->calibration);
-	kfree(job->cpus);
-	kfree(job->vectors);
 	kfree(job);
 }
 
@@ -362,15 +360,15 @@ static int pcilat_job_slots(struct pcilat_job *job)
 		counts->size = sizeof(*counts);
 		counts->slot = i;
 		counts->cpu = job->cpus[i / job->targets];
-		counts->index = job->vectors ? job->vectors[target] : target;
+		counts->index = job->req.nvectors ? job->vectors[target] : target;
 		counts->accesses = max(job->req.batch, 1u);
 		if (job->req.kind == PCILAT_KIND_CONFIG) {
-			const struct pcilat_hop *hop = &pl->hops[target];
+			const struct pci_dev *pdev = pl->hops[target].pdev;
 
-			counts->domain = hop->domain;
-			counts->bus = hop->bus;
-			counts->devfn = hop->devfn;
-			counts->config_offset = hop->offset;
+			counts->domain = pci_domain_nr(pdev->bus);
+			counts->bus = pdev->bus->number;
+			counts->devfn = pdev->devfn;
+			counts->config_offset = pl->hops[target].offset;
 		}
 	}
 	return 0;
@@ -380,37 +378,28 @@ static struct pcilat_job *pcilat_job_new(struct pcilat_device *pl, const struct 
 					 const u32 *cpus, const u32 *vectors)
 {
 	struct pcilat_job *job = kzalloc(sizeof(*job), GFP_KERNEL_ACCOUNT);
-	int ret = -ENOMEM;
+	int ret;
 
 	if (!job)
-		return ERR_PTR(ret);
+		return ERR_PTR(-ENOMEM);
 	job->pl = pl;
 	job->req = *req;
+	job->cpus = cpus;
+	job->vectors = vectors;
 	job->error_cpu = -1;
 	spin_lock_init(&job->lock);
 	init_waitqueue_head(&job->wait);
 	job->budget = pcilat_ns_to_ticks(PCILAT_BATCH_MAX_NS);
 	job->gap = pcilat_ns_to_ticks(req->gap_ns);
-	job->cpus = kmemdup(cpus, array_size(req->ncpus, sizeof(u32)), GFP_KERNEL_ACCOUNT);
-	if (!job->cpus)
-		goto err_free;
-	if (req->nvectors) {
-		job->vectors = kmemdup(vectors, array_size(req->nvectors, sizeof(u32)),
-				       GFP_KERNEL_ACCOUNT);
-		if (!job->vectors)
-			goto err_free;
-	}
 	ret = pcilat_job_slots(job);
-	if (ret)
-		goto err_free;
+	if (ret) {
+		pcilat_job_free(job);
+		return ERR_PTR(ret);
+	}
 	return job;
-
-err_free:
-	pcilat_job_free(job);
-	return ERR_PTR(ret);
 }
 
-/* What the run needs of the device. */
+/* Prepares the device for the run. */
 static int pcilat_job_prepare(struct pcilat_job *job)
 {
 	struct pcilat_run *req = &job->req;
@@ -419,7 +408,7 @@ static int pcilat_job_prepare(struct pcilat_job *job)
 		return 0;
 	if (req->kind == PCILAT_KIND_IRQ)
 		return pcilat_irq_prepare(job);
-	/* All-ones that were written may be read back. */
+	/* All-ones are written: the register may read so. */
 	if (req->kind == PCILAT_KIND_WRITE_READ && req->value == U64_MAX >> (64 - 8 * req->width))
 		req->flags |= PCILAT_RUN_ONES_OK;
 	job->reg = pcilat_map(job->pl, req->bar, req->width, req->offset);
@@ -435,7 +424,7 @@ static void pcilat_job_finish(struct pcilat_job *job)
 	job->reg = NULL;
 }
 
-/* From here on the results of the last run are dropped, and this one can be stopped. */
+/* Drops the results of the last run. From now on, others can stop this one. */
 static int pcilat_job_publish(struct pcilat_job *job)
 {
 	struct pcilat_device *pl = job->pl;
@@ -458,7 +447,7 @@ static int pcilat_job_publish(struct pcilat_job *job)
 	return 0;
 }
 
-/* A CPU that is offline now would only be found at its turn. */
+/* Otherwise an offline CPU would be noticed only at its turn. */
 static void pcilat_check_online(struct pcilat_job *job)
 {
 	u32 i;
@@ -529,8 +518,8 @@ out_free:
 }
 
 /*
- * Does a run whose request has been checked in itself. The caller holds no
- * lock. What has to do with the device is checked here.
+ * Executes a run. The caller has checked the request as far as it does not depend on
+ * the device, and holds no lock.
  */
 int pcilat_run(struct pcilat_device *pl, const struct pcilat_run *req, const u32 *cpus,
 	       const u32 *vectors, struct pcilat_ring *text)
@@ -558,7 +547,7 @@ out_idle:
 	return ret;
 }
 
-/* Samples so far; called with pl->lock held, also while workers count. */
+/* The samples so far. Called with pl->lock held, also during a run. */
 u64 pcilat_job_done(const struct pcilat_job *job)
 {
 	u64 done = 0;

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The text surface of the program that pcilat follows, so that its users'
- * habits and scripts go on working: /sys/class/pcilat/BDF/pcilat_* take
- * commands and show their state, /dev/pcilatdriver/BDF/ holds the records.
- * Runs are those of run.c; docs/uapi.md says what was chosen where the
- * original leaves it open.
+ * The text nodes of the original program, so that its users' scripts still work.
+ * /sys/class/pcilat/BDF/pcilat_* take commands and show their state.
+ * /dev/pcilatdriver/BDF/ has the records. run.c executes the runs. docs/uapi.md
+ * describes the choices that the original leaves open.
  */
 #include <linux/capability.h>
 #include <linux/cpumask.h>
@@ -18,7 +17,6 @@
 #include <linux/sysfs.h>
 
 #include "internal.h"
-#include "trigger.h"
 
 #define TEXT_NUMBERS		3	/* longest command: run BAR ITERATIONS DELAY */
 #define TEXT_ITERATIONS		1000u
@@ -30,10 +28,11 @@
 #define TEXT_ALL_CPUS		U64_MAX	/* that are online */
 #define TEXT_ALL_VECTORS	U64_MAX	/* a mask */
 
-/* The numbers of a command. */
+/* A command's numbers, and what the table says of it. */
 struct text_numbers {
 	u32 given;
 	u64 number[TEXT_NUMBERS];
+	u32 mode;
 };
 
 static u64 text_number(const struct text_numbers *numbers, u32 which, u64 otherwise)
@@ -46,7 +45,7 @@ static bool text_is_count(u64 number)
 	return number && number <= U32_MAX;
 }
 
-/* Keeps what the nodes show of the last run. */
+/* Stores what the nodes show of the last run. */
 static void text_note(struct pcilat_device *pl, const struct pcilat_run *run,
 		      const struct pcilat_ring *ring, int ret)
 {
@@ -75,8 +74,8 @@ static void text_note(struct pcilat_device *pl, const struct pcilat_run *run,
 }
 
 /*
- * Runs on one CPU or TEXT_ALL_CPUS; with vectors, on each of a mask whose bit 0 is
- * vector @first. @run names all but the lists.
+ * Runs on CPU @only or on TEXT_ALL_CPUS. For interrupts, @mask selects vectors; its bit
+ * 0 is vector @first. @run has everything but the two lists.
  */
 static int text_run(struct pcilat_device *pl, struct pcilat_run *run, enum pcilat_text_kind kind,
 		    u64 only, u32 first, u64 mask)
@@ -132,7 +131,7 @@ static int text_iomem_run(struct pcilat_device *pl, const struct text_numbers *n
 	return text_run(pl, &run, PCILAT_TEXT_IOMEM, TEXT_ALL_CPUS, 0, 0);
 }
 
-/* @run names order, rounds and count. */
+/* @run has order, rounds and count. */
 static int text_irq_run(struct pcilat_device *pl, struct pcilat_run *run, u32 source, u64 cpu,
 			u32 first, u64 mask)
 {
@@ -145,15 +144,11 @@ static int text_irq_run(struct pcilat_device *pl, struct pcilat_run *run, u32 so
 }
 
 /* swmatrix, swloop [iters] [irq_mask_hex]: every vector of a mask, on every CPU. */
-static int text_irq_all(struct pcilat_device *pl, const struct text_numbers *numbers, bool matrix)
+static int text_irq_all(struct pcilat_device *pl, const struct text_numbers *numbers)
 {
 	u64 iterations = text_number(numbers, 0, READ_ONCE(pl->text.batch));
 	u64 mask = text_number(numbers, 1, TEXT_ALL_VECTORS);
-	struct pcilat_run run = {
-		.order = matrix ? PCILAT_ORDER_INTERLEAVED : PCILAT_ORDER_SEQUENTIAL,
-		.rounds = matrix ? min_t(u64, iterations, TEXT_ROUNDS) : 0,
-		.count = iterations,
-	};
+	struct pcilat_run run = { .order = numbers->mode, .count = iterations };
 
 	if (!text_is_count(iterations) || !mask)
 		return -EINVAL;
@@ -161,20 +156,12 @@ static int text_irq_all(struct pcilat_device *pl, const struct text_numbers *num
 		return -EOPNOTSUPP;
 	if (numbers->given > 1 && pl->info.vectors < 64 && mask >> pl->info.vectors)
 		return -EINVAL;
+	if (run.order == PCILAT_ORDER_INTERLEAVED)
+		run.rounds = min_t(u64, iterations, TEXT_ROUNDS);
 	return text_irq_run(pl, &run, PCILAT_SOURCE_RETRIGGER, TEXT_ALL_CPUS, 0, mask);
 }
 
-static int text_irq_matrix(struct pcilat_device *pl, const struct text_numbers *numbers)
-{
-	return text_irq_all(pl, numbers, true);
-}
-
-static int text_irq_loop(struct pcilat_device *pl, const struct text_numbers *numbers)
-{
-	return text_irq_all(pl, numbers, false);
-}
-
-/* swtrigger [cpu] [irq|vector_index]: a Linux interrupt if there are not so many vectors. */
+/* swtrigger [cpu] [irq|vector_index]: a number that is no vector's is a Linux interrupt. */
 static int text_irq_one(struct pcilat_device *pl, const struct text_numbers *numbers)
 {
 	struct pcilat_run run = { .order = PCILAT_ORDER_SEQUENTIAL, .count = 1 };
@@ -196,7 +183,7 @@ static int text_irq_one(struct pcilat_device *pl, const struct text_numbers *num
 	return text_irq_run(pl, &run, PCILAT_SOURCE_RETRIGGER, cpu, vector, 1);
 }
 
-/* trigger: one hardware interrupt on every vector that the device can be made to send. */
+/* trigger: one hardware interrupt on each vector that the device can raise. */
 static int text_irq_trigger(struct pcilat_device *pl, const struct text_numbers *numbers)
 {
 	struct pcilat_run run = { .order = PCILAT_ORDER_SEQUENTIAL, .count = 1 };
@@ -207,7 +194,8 @@ static int text_irq_trigger(struct pcilat_device *pl, const struct text_numbers 
 			    GENMASK_ULL(pl->trigger->vectors - 1, 0));
 }
 
-static int text_irq_enable(struct pcilat_device *pl, bool on)
+/* 1, 0: lets the device send interrupts, or not. */
+static int text_irq_enable(struct pcilat_device *pl, const struct text_numbers *numbers)
 {
 	int ret;
 
@@ -216,27 +204,17 @@ static int text_irq_enable(struct pcilat_device *pl, bool on)
 	ret = pcilat_check_lockdown();
 	if (ret)
 		return ret;
-	/* A run switches them itself. */
+	/* A run enables and disables them itself. */
 	if (test_and_set_bit_lock(0, &pl->busy))
 		return -EBUSY;
 	ret = pcilat_enter(pl);
 	if (!ret) {
-		pl->irq_enabled = on;
-		pl->trigger->enable(pl, on);
+		pl->irq_enabled = numbers->mode;
+		pl->trigger->enable(pl, pl->irq_enabled);
 		pcilat_leave(pl);
 	}
 	clear_bit_unlock(0, &pl->busy);
 	return ret;
-}
-
-static int text_irq_on(struct pcilat_device *pl, const struct text_numbers *numbers)
-{
-	return text_irq_enable(pl, true);
-}
-
-static int text_irq_off(struct pcilat_device *pl, const struct text_numbers *numbers)
-{
-	return text_irq_enable(pl, false);
 }
 
 static int text_irq_iterations(struct pcilat_device *pl, const struct text_numbers *numbers)
@@ -255,21 +233,22 @@ static const struct text_verb {
 	u32 most;		/* numbers that may follow */
 	u32 hex;		/* bit n: number n is hexadecimal */
 	int (*run)(struct pcilat_device *pl, const struct text_numbers *numbers);
+	u32 mode;		/* tells commands of one function apart */
 } text_verbs[] = {
 	{ PCILAT_TEXT_IOMEM, "run", 3, 0, text_iomem_run },
-	{ PCILAT_TEXT_INTERRUPT, "1", 0, 0, text_irq_on },
-	{ PCILAT_TEXT_INTERRUPT, "0", 0, 0, text_irq_off },
+	{ PCILAT_TEXT_INTERRUPT, "1", 0, 0, text_irq_enable, true },
+	{ PCILAT_TEXT_INTERRUPT, "0", 0, 0, text_irq_enable, false },
 	{ PCILAT_TEXT_INTERRUPT, "trigger", 0, 0, text_irq_trigger },
 	{ PCILAT_TEXT_INTERRUPT, "swtrigger", 2, 0, text_irq_one },
-	{ PCILAT_TEXT_INTERRUPT, "swmatrix", 2, BIT(1), text_irq_matrix },
-	{ PCILAT_TEXT_INTERRUPT, "swloop", 2, BIT(1), text_irq_loop },
+	{ PCILAT_TEXT_INTERRUPT, "swmatrix", 2, BIT(1), text_irq_all, PCILAT_ORDER_INTERLEAVED },
+	{ PCILAT_TEXT_INTERRUPT, "swloop", 2, BIT(1), text_irq_all, PCILAT_ORDER_SEQUENTIAL },
 	{ PCILAT_TEXT_INTERRUPT, "iterations", 1, 0, text_irq_iterations },
 };
 
 static int text_verb_run(struct pcilat_device *pl, const struct text_verb *verb, u32 words,
 			 char **word)
 {
-	struct text_numbers numbers = { .given = words };
+	struct text_numbers numbers = { .given = words, .mode = verb->mode };
 	u32 i;
 
 	if (words > verb->most)

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The table of hardware triggers. Register offsets of the Intel families are
- * those of the in-tree drivers' headers; edu's are in QEMU's docs/specs/edu;
- * the lab endpoint's in docs/spec/latency-endpoint.md.
+ * The table of hardware triggers. The register offsets of the Intel families come
+ * from the in-tree drivers' headers, edu's from QEMU's docs/specs/edu, and the lab
+ * endpoint's from docs/spec/latency-endpoint.md.
  */
 #include <linux/bits.h>
 #include <linux/io.h>
 #include <linux/pci.h>
 
 #include "internal.h"
-#include "trigger.h"
 
 static u32 trigger_read(const struct pcilat_device *pl, u32 offset)
 {
@@ -58,9 +57,7 @@ static void trigger_prepare_cause(const struct pcilat_device *pl, struct pcilat_
 
 static void e1000_setup(struct pcilat_device *pl)
 {
-	trigger_write(pl, E1000_IMC, U32_MAX);
 	trigger_write(pl, E1000_ITR, 0);
-	trigger_read(pl, E1000_ICR);
 }
 
 static void e1000_enable(struct pcilat_device *pl, bool on)
@@ -76,9 +73,9 @@ static void e1000_prepare(struct pcilat_device *pl, struct pcilat_vector *v)
 }
 
 /*
- * Intel 82574, the one e1000e with MSI-X: causes 20 to 24 (two receive queues,
- * two transmit queues, other) are sent as the vector that their field of IVAR
- * names, here 0 to 4 in this order. Without MSI-X it is like its family.
+ * Intel 82574, the only e1000e with MSI-X. IVAR has a field with a vector for each of
+ * the causes 20 to 24 (two receive queues, two transmit queues, other); here these are
+ * the vectors 0 to 4. Without MSI-X it works like its family.
  */
 #define E1000_82574_EIAC		0x0dc
 #define E1000_82574_IVAR		0x0e4
@@ -155,9 +152,6 @@ static void igb_setup(struct pcilat_device *pl)
 {
 	u32 v;
 
-	trigger_write(pl, IGB_IMC, U32_MAX);
-	trigger_write(pl, IGB_EIMC, U32_MAX);
-	trigger_read(pl, IGB_ICR);
 	if (pl->irq_type != PCILAT_IRQ_MSIX)
 		return;
 	trigger_write(pl, IGB_GPIE, IGB_GPIE_NSICR | IGB_GPIE_MSIX | IGB_GPIE_PBA);
@@ -165,7 +159,6 @@ static void igb_setup(struct pcilat_device *pl)
 	trigger_write(pl, IGB_EIAM, 0);
 	for (v = 0; trigger_mask(pl) >> v; v++)
 		trigger_write(pl, IGB_EITR(v), 0);
-	trigger_write(pl, IGB_EICR, U32_MAX);
 }
 
 static void igb_enable(struct pcilat_device *pl, bool on)
@@ -195,21 +188,16 @@ static void igb_prepare(struct pcilat_device *pl, struct pcilat_vector *v)
 	}
 }
 
-/* QEMU's edu: what is written to RAISE is or-ed into STATUS, and to ACK taken out. */
+/* QEMU's edu: a write to RAISE sets bits of STATUS, a write to ACK clears them. */
 #define EDU_STATUS			0x24
 #define EDU_RAISE			0x60
 #define EDU_ACK				0x64
 #define   EDU_CAUSE			BIT(0)
 
-/* It has no mask: it is quiet as long as nothing is raised. */
+/* It has no mask: it sends nothing until a bit is raised. */
 static void edu_enable(struct pcilat_device *pl, bool on)
 {
 	trigger_write(pl, EDU_ACK, U32_MAX);
-}
-
-static void edu_setup(struct pcilat_device *pl)
-{
-	edu_enable(pl, false);
 }
 
 static void edu_prepare(struct pcilat_device *pl, struct pcilat_vector *v)
@@ -234,19 +222,14 @@ static void lab_enable(struct pcilat_device *pl, bool on)
 		trigger_write(pl, LAB_IRQ_ENABLE, trigger_mask(pl));
 }
 
-static void lab_setup(struct pcilat_device *pl)
-{
-	lab_enable(pl, false);
-}
-
-/* Its interrupt line is not used, hence no register of causes. */
+/* Its interrupt line is not used, so it needs no register of causes. */
 static void lab_prepare(struct pcilat_device *pl, struct pcilat_vector *v)
 {
 	v->raise = trigger_prepare(pl, LAB_TRIGGER(v->index), 1);
 	v->ack = trigger_prepare(pl, LAB_IRQ_ACK, BIT(v->index));
 }
 
-/* Searched only for devices that were bound by name: no MODULE_DEVICE_TABLE. */
+/* Not a MODULE_DEVICE_TABLE: devices are bound by name only. */
 static const struct pcilat_trigger triggers[] = {
 	{
 		.name = "e1000 ICS",
@@ -280,23 +263,12 @@ static const struct pcilat_trigger triggers[] = {
 		.vendor = 0x8086,
 		.devices = (const u16[]){
 			0x10c9, 0x10e6, 0x10e7, 0x10e8, 0x1526,	/* 82576 */
-			0x1521, 0x1522, 0x1523, 0x1524, 0,	/* I350 */
+			0x1521, 0x1522, 0x1523, 0x1524,		/* I350 */
+			0x1533, 0x1536, 0x1537, 0x1538, 0x157b, 0x157c,	/* I210 */
+			0x1539, 0,				/* I211 */
 		},
 		.regs_size = SZ_8K,
 		.vectors = 25,
-		.has_line = true,
-		.setup = igb_setup,
-		.enable = igb_enable,
-		.prepare = igb_prepare,
-	}, {
-		.name = "igb EICS",
-		.vendor = 0x8086,
-		.devices = (const u16[]){
-			0x1533, 0x1536, 0x1537, 0x1538, 0x157b, 0x157c,	/* I210 */
-			0x1539, 0,					/* I211 */
-		},
-		.regs_size = SZ_8K,
-		.vectors = 5,
 		.has_line = true,
 		.setup = igb_setup,
 		.enable = igb_enable,
@@ -321,7 +293,6 @@ static const struct pcilat_trigger triggers[] = {
 		.regs_size = SZ_4K,
 		.vectors = 1,
 		.has_line = true,
-		.setup = edu_setup,
 		.enable = edu_enable,
 		.prepare = edu_prepare,
 	}, {
@@ -330,7 +301,6 @@ static const struct pcilat_trigger triggers[] = {
 		.devices = (const u16[]){ 0x5c0e, 0 },
 		.regs_size = SZ_4K,
 		.vectors = LAB_VECTORS,
-		.setup = lab_setup,
 		.enable = lab_enable,
 		.prepare = lab_prepare,
 	},
