@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Acquisitions: set up, arm, find the end. An end counts when sampling has
- * stopped and the samples have reached the card's memory; a signal alone does not.
+ * Acquisitions: setup, arming and end. An acquisition has ended when sampling has
+ * stopped and the samples have reached the card's memory. An interrupt alone is not
+ * enough.
  */
 #include <linux/bitfield.h>
 #include <linux/delay.h>
@@ -13,12 +14,12 @@
 #include "internal.h"
 
 #define SIS8300_STOP_TIMEOUT_US	100000
-#define SIS8300_SILENT_MAX	3	/* ends without a signal: this firmware gives none */
+#define SIS8300_SILENT_MAX	3	/* ends without interrupt: this firmware sends none */
 #define SIS8300_BUSY		(SIS8300_STATUS_SAMPLING | SIS8300_STATUS_ARMED | \
 				 SIS8300_STATUS_LOGIC_BUSY | SIS8300_STATUS_FIFO)
 
 /**
- * sis8300_block_samples() - an acquisition's length is a multiple of it
+ * sis8300_block_samples() - the unit of an acquisition's length
  * @sis: the board
  */
 u32 sis8300_block_samples(const struct sis8300 *sis)
@@ -116,7 +117,7 @@ static void sis8300_write_setup(struct sis8300 *sis, const struct sis8300_setup 
 	sis8300_write(sis, SIS8300_REG_PRETRIGGER, s->pretrigger);
 }
 
-/* In sis8300_enter(), with setup_lock held. @has_clock: clock and divider are as they are to be. */
+/* In sis8300_enter(), with setup_lock held. @has_clock: clock and divider are set already. */
 static int sis8300_apply_setup(struct sis8300 *sis, const struct sis8300_setup *s, bool has_clock)
 {
 	int ret;
@@ -136,46 +137,17 @@ static int sis8300_apply_setup(struct sis8300 *sis, const struct sis8300_setup *
 	return 0;
 }
 
-static bool sis8300_is_acquiring(struct sis8300 *sis)
-{
-	bool is;
-
-	spin_lock_irq(&sis->lock);
-	is = sis->acq.owner;
-	spin_unlock_irq(&sis->lock);
-	return is;
-}
-
-static bool sis8300_take_reset(struct sis8300 *sis)
-{
-	bool was;
-
-	spin_lock_irq(&sis->lock);
-	was = sis->was_reset;
-	sis->was_reset = false;
-	spin_unlock_irq(&sis->lock);
-	return was;
-}
-
-/* What was to follow the reset has failed: the next arming tries it again. */
-static void sis8300_put_reset(struct sis8300 *sis)
-{
-	spin_lock_irq(&sis->lock);
-	sis->was_reset = true;
-	spin_unlock_irq(&sis->lock);
-}
-
 /**
- * sis8300_setup() - say what the next acquisitions do
+ * sis8300_setup() - set up the next acquisitions
  * @f: the file
- * @setup: what is wanted; gets what was set
+ * @setup: the wanted setup; what was set is filled in
  *
  * Return: 0; -EINVAL, -EOPNOTSUPP, -EBUSY, -EINTR, -ENODEV, -ETIMEDOUT.
  */
 int sis8300_setup(struct sis8300_file *f, struct sis8300_setup *setup)
 {
 	struct sis8300 *sis = f->sis;
-	bool has_clock;
+	bool has_clock, busy;
 	int ret;
 
 	ret = sis8300_check_setup(sis, setup);
@@ -185,24 +157,31 @@ int sis8300_setup(struct sis8300_file *f, struct sis8300_setup *setup)
 	ret = sis8300_setup_begin(sis);
 	if (ret)
 		return ret;
-	ret = -EBUSY;
-	if (sis8300_is_acquiring(sis))
-		goto out;
-	has_clock = !sis8300_take_reset(sis) && sis->is_set && sis->setup.clock == setup->clock &&
+	has_clock = sis->is_set && sis->setup.clock == setup->clock &&
 		    sis->setup.divider == setup->divider;
-	sis->is_set = false;
-	ret = sis8300_apply_setup(sis, setup, has_clock);
+	spin_lock_irq(&sis->lock);
+	busy = sis->acq.owner;
+	if (!busy) {
+		has_clock &= !sis->was_reset;
+		sis->was_reset = false;
+	}
+	spin_unlock_irq(&sis->lock);
+	if (busy) {
+		ret = -EBUSY;
+	} else {
+		sis->is_set = false;
+		ret = sis8300_apply_setup(sis, setup, has_clock);
+	}
 	if (!ret) {
 		sis->setup = *setup;
 		sis->is_set = true;
 	}
-out:
 	sis8300_setup_end(sis);
 	return ret;
 }
 
 /**
- * sis8300_get_setup() - what the next acquisitions do
+ * sis8300_get_setup() - the setup of the next acquisitions
  * @f: the file
  * @setup: to be filled in
  *
@@ -252,11 +231,12 @@ int sis8300_acq_stop(struct sis8300 *sis)
 /**
  * sis8300_acq_begin() - arm or start
  * @f: the file whose acquisition it is
- * @ring: that reads it, or NULL
+ * @ring: the ring that reads it, or NULL
  * @command: for SIS8300_REG_CONTROL
  * @now: the time
  *
- * Called with sis->lock held and the board not gone: no end comes in between.
+ * Called with sis->lock held, so that the end is noticed after this, and the board not
+ * gone.
  */
 void sis8300_acq_begin(struct sis8300_file *f, struct sis8300_ring *ring, u32 command, u64 now)
 {
@@ -280,7 +260,7 @@ void sis8300_acq_begin(struct sis8300_file *f, struct sis8300_ring *ring, u32 co
 }
 
 /**
- * sis8300_arm_command() - what arms the board by its setup
+ * sis8300_arm_command() - the command that arms the board by its setup
  * @sis: the board
  */
 u32 sis8300_arm_command(const struct sis8300 *sis)
@@ -290,7 +270,7 @@ u32 sis8300_arm_command(const struct sis8300 *sis)
 }
 
 /**
- * sis8300_acq_is_others() - does another file, or a ring, acquire?
+ * sis8300_acq_is_others() - whether another file, or a ring, acquires
  * @f: the file; sis->lock is held
  */
 bool sis8300_acq_is_others(const struct sis8300_file *f)
@@ -302,8 +282,8 @@ bool sis8300_acq_is_others(const struct sis8300_file *f)
 }
 
 /**
- * sis8300_acq_prepare() - all that comes before arming
- * @f: the file that is to arm
+ * sis8300_acq_prepare() - prepare the board for arming
+ * @f: the file that will arm
  *
  * Called in sis8300_enter(), with setup_lock held.
  *
@@ -312,7 +292,7 @@ bool sis8300_acq_is_others(const struct sis8300_file *f)
 int sis8300_acq_prepare(struct sis8300_file *f)
 {
 	struct sis8300 *sis = f->sis;
-	bool busy;
+	bool busy, was_reset = false;
 	int ret = 0;
 
 	lockdep_assert_held(&sis->setup_lock);
@@ -320,21 +300,28 @@ int sis8300_acq_prepare(struct sis8300_file *f)
 		return -ENODATA;
 	spin_lock_irq(&sis->lock);
 	busy = sis->is_written || sis8300_acq_is_others(f);
-	if (!busy)
+	if (!busy) {
 		sis8300_acq_cancel(sis, -ECANCELED);
+		was_reset = sis->was_reset;
+		sis->was_reset = false;
+	}
 	spin_unlock_irq(&sis->lock);
 	if (busy)
 		return -EBUSY;
-	if (sis8300_take_reset(sis)) {
+	if (was_reset)
 		ret = sis8300_apply_setup(sis, &sis->setup, false);
-		if (ret)
-			sis8300_put_reset(sis);
+	if (ret) {
+		/* The next arming tries it again. */
+		spin_lock_irq(&sis->lock);
+		sis->was_reset = true;
+		spin_unlock_irq(&sis->lock);
+		return ret;
 	}
-	return ret ?: sis8300_acq_stop(sis);
+	return sis8300_acq_stop(sis);
 }
 
 /**
- * sis8300_acq_recheck() - may what was prepared be armed now?
+ * sis8300_acq_recheck() - whether the prepared acquisition can be armed now
  * @sis: the board; sis->lock is held
  *
  * Return: 0; -EBUSY, -EIO, -ENODEV.
@@ -346,14 +333,14 @@ int sis8300_acq_recheck(const struct sis8300 *sis)
 		return -ENODEV;
 	if (sis->is_written)
 		return -EBUSY;
-	/* The registers are not as they were prepared. */
+	/* A reset has changed the registers since sis8300_acq_prepare(). */
 	return sis->was_reset ? -EIO : 0;
 }
 
 /**
  * sis8300_arm() - arm the board for this file
  * @f: the file
- * @arm: gets the number of the acquisition, and the time of arming
+ * @arm: number of the acquisition and time of arming are filled in
  *
  * Return: 0; -EINVAL; -ENODATA without a setup; -EBUSY, -EINTR, -EIO, -ENODEV,
  * -ETIMEDOUT.
@@ -415,9 +402,9 @@ int sis8300_arm_raw(struct sis8300_file *f, u32 value)
 }
 
 /**
- * sis8300_acq_cancel() - forget the acquisition under way
+ * sis8300_acq_cancel() - forget the present acquisition
  * @sis: the board; sis->lock is held
- * @error: for who waits for it
+ * @error: the error of tasks that wait for it
  */
 void sis8300_acq_cancel(struct sis8300 *sis, int error)
 {
@@ -433,7 +420,7 @@ void sis8300_acq_cancel(struct sis8300 *sis, int error)
 }
 
 /**
- * sis8300_acq_reset() - the board was reset under the acquisition
+ * sis8300_acq_reset() - the board was reset during an acquisition
  * @sis: the board; sis->lock is held
  */
 void sis8300_acq_reset(struct sis8300 *sis)
@@ -447,7 +434,7 @@ void sis8300_acq_reset(struct sis8300 *sis)
 }
 
 /**
- * sis8300_disarm() - stop, let the board go
+ * sis8300_disarm() - stop the acquisition, free the board
  * @f: the file
  *
  * Return: 0; -EBUSY, -ENODEV.
@@ -476,7 +463,7 @@ static void sis8300_acq_end(struct sis8300 *sis, u64 time_ns, bool lost)
 	struct sis8300_acq *acq = &sis->acq;
 	struct sis8300_file *f = acq->owner;
 
-	/* An interrupt may have waited for the lock while this one was armed, and ended. */
+	/* An earlier interrupt may have waited for the lock while this acquisition was armed. */
 	time_ns = max(time_ns, acq->armed_ns);
 	acq->state = SIS8300_ACQ_ENDED;
 	f->end.sequence = acq->sequence;
@@ -500,7 +487,7 @@ static bool sis8300_acq_is_idle(struct sis8300 *sis)
 	return !sis8300_check_dead_locked(sis, status) && !(status & SIS8300_BUSY);
 }
 
-/* Found at rest by the slow look: without a signal, three in a row mean that none ever comes. */
+/* The tick found the board idle without an interrupt. Three in a row: none ever comes. */
 static void sis8300_acq_end_silent(struct sis8300 *sis, u64 now)
 {
 	struct sis8300_acq *acq = &sis->acq;
@@ -514,7 +501,7 @@ static void sis8300_acq_end_silent(struct sis8300 *sis, u64 now)
 }
 
 /**
- * sis8300_acq_interrupt() - the firmware signals the end
+ * sis8300_acq_interrupt() - the firmware signals the end of an acquisition
  * @sis: the board; sis->lock is held
  * @now: when the interrupt came
  */
@@ -525,7 +512,7 @@ void sis8300_acq_interrupt(struct sis8300 *sis, u64 now)
 	acq->silent = 0;
 	acq->signals = READ_ONCE(sis8300_daq_irq) != 0;
 	if (acq->state == SIS8300_ACQ_NONE) {
-		/* Not armed by anyone here: firmware that does it by itself. */
+		/* This driver has armed nothing: the firmware did it by itself. */
 		sis->events[SIS8300_WAIT_DAQ]++;
 		wake_up_all(&sis->wait);
 	}
@@ -540,10 +527,10 @@ void sis8300_acq_interrupt(struct sis8300 *sis, u64 now)
 }
 
 /**
- * sis8300_acq_is_flushing() - is the end signalled, but the last samples are not stored?
+ * sis8300_acq_is_flushing() - whether the end was signalled before the last samples are stored
  * @sis: the board
  *
- * Ends the acquisition when they are. A signal that is not followed by the end
+ * Ends the acquisition when they are stored. A signal that the end does not follow
  * was an old one.
  */
 bool sis8300_acq_is_flushing(struct sis8300 *sis)
@@ -566,7 +553,7 @@ bool sis8300_acq_is_flushing(struct sis8300 *sis)
 }
 
 /**
- * sis8300_acq_tick_ms() - how often to look after the acquisition
+ * sis8300_acq_tick_ms() - the interval of the tick
  * @sis: the board
  */
 u32 sis8300_acq_tick_ms(const struct sis8300 *sis)
@@ -577,10 +564,10 @@ u32 sis8300_acq_tick_ms(const struct sis8300 *sis)
 }
 
 /**
- * sis8300_acq_tick() - find the end that no interrupt told
+ * sis8300_acq_tick() - find the end of an acquisition without its interrupt
  * @sis: the board; sis->lock is held
  *
- * Return: true as long as there is something to look after.
+ * Return: true while it has to be called again.
  */
 bool sis8300_acq_tick(struct sis8300 *sis)
 {
@@ -598,7 +585,7 @@ bool sis8300_acq_tick(struct sis8300 *sis)
 	return true;
 }
 
-/* With sis->lock held: 0 while it goes on, 1 when it has ended, or an error. */
+/* With sis->lock held. Return: 0 while it goes on, 1 when it has ended, or an error. */
 static int sis8300_acq_result(struct sis8300_file *f, u64 sequence)
 {
 	if (f->end.sequence >= sequence)
@@ -608,7 +595,7 @@ static int sis8300_acq_result(struct sis8300_file *f, u64 sequence)
 	return f->end.armed == sequence ? f->end.error : -ECANCELED;
 }
 
-/* Reads the status register too, and ends the acquisition if that says so. */
+/* As sis8300_acq_is_over(), but also reads the status register to find the end. */
 static int sis8300_acq_poll(struct sis8300_file *f, u64 sequence, bool is_late)
 {
 	struct sis8300 *sis = f->sis;
@@ -686,7 +673,7 @@ static int sis8300_wait_by_interrupt(struct sis8300_file *f, u64 sequence, u32 t
 /**
  * sis8300_wait_end() - wait for the end of this file's acquisition
  * @f: the file
- * @end: how to wait; gets what there is to know of the end
+ * @end: how to wait; the end's figures are filled in
  *
  * Return: 0; -EINVAL; -ENODATA if the file armed nothing; -ETIMEDOUT, it stays
  * armed; -ECANCELED if it was disarmed or armed anew meanwhile; -EIO if the board

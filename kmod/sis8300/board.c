@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What all parts need of the board: is it there, its memory for DMA, its
- * interrupt, and the slow look at what an interrupt should have told.
+ * What all parts need of the board: its presence, its memory for DMA, its interrupt,
+ * and the tick, which finds ends whose interrupt is missing.
  */
 #include <linux/bitfield.h>
 #include <linux/delay.h>
@@ -13,13 +13,13 @@
 
 #include "internal.h"
 
-#define SIS8300_MISSED_MAX	8	/* in a row: the interrupt does not work */
+#define SIS8300_MISSED_MAX	8	/* missed in a row: the interrupt does not work */
 
 /**
- * sis8300_enter() - keep registers and mappings in place
+ * sis8300_enter() - keep the device bound, with its registers and mappings
  * @sis: the board
  *
- * Return: 0, and sis8300_leave() has to follow; -ENODEV if the board is gone.
+ * Return: 0: the caller has to call sis8300_leave(); -ENODEV if the board is gone.
  */
 int sis8300_enter(struct sis8300 *sis)
 {
@@ -40,10 +40,10 @@ void sis8300_leave(struct sis8300 *sis)
 }
 
 /**
- * sis8300_setup_begin() - hold the acquisition's setup, and keep registers in place
+ * sis8300_setup_begin() - lock the acquisition's setup, and sis8300_enter()
  * @sis: the board
  *
- * Return: 0, and sis8300_setup_end() has to follow; -EINTR, -ENODEV.
+ * Return: 0: the caller has to call sis8300_setup_end(); -EINTR, -ENODEV.
  */
 int sis8300_setup_begin(struct sis8300 *sis)
 {
@@ -71,7 +71,7 @@ void sis8300_setup_end(struct sis8300 *sis)
  * sis8300_disconnect_locked() - the board is gone for good
  * @sis: the board; sis->lock is held
  *
- * All who wait for it are woken. The engine may still run: no buffer may be freed
+ * Wakes all tasks that wait for it. The engine may still run: no buffer may be freed
  * before sis8300_stop().
  */
 void sis8300_disconnect_locked(struct sis8300 *sis)
@@ -81,8 +81,8 @@ void sis8300_disconnect_locked(struct sis8300 *sis)
 		return;
 	WRITE_ONCE(sis->gone, true);
 	/*
-	 * Who emulates the pin may hold it up though the board lets it down: QEMU does
-	 * until one of the board's registers is read, which nobody will.
+	 * An emulated INTx pin may stay asserted after the board has deasserted it: QEMU
+	 * waits for a read of one of the board's registers, which no longer comes.
 	 */
 	if (!sis->is_msi)
 		pci_intx(sis->pdev, 0);
@@ -100,9 +100,9 @@ void sis8300_disconnect_locked(struct sis8300 *sis)
 /**
  * sis8300_check_dead_locked() - disconnect a board that does not answer
  * @sis: the board; sis->lock is held
- * @value: what a register read gave
+ * @value: the value that was read from a register
  *
- * A register may hold all-ones; the module's number does not.
+ * Other registers may hold all-ones, but the module's number never does.
  *
  * Return: true if the board is gone.
  */
@@ -120,7 +120,7 @@ bool sis8300_check_dead_locked(struct sis8300 *sis, u32 value)
 /**
  * sis8300_check_dead() - as sis8300_check_dead_locked(), without the lock
  * @sis: the board
- * @value: what a register read gave
+ * @value: the value that was read from a register
  *
  * Return: true if the board is gone.
  */
@@ -137,7 +137,7 @@ bool sis8300_check_dead(struct sis8300 *sis, u32 value)
 }
 
 /**
- * sis8300_identify() - find out which board it is
+ * sis8300_identify() - read which board it is
  * @sis: the board
  *
  * Return: 0, or -ENODEV.
@@ -167,10 +167,11 @@ int sis8300_identify(struct sis8300 *sis)
 }
 
 /**
- * sis8300_write_test_mode() - let DMA reach the card's memory, as write() needs it, or not
- * @sis: the board; sis->is_written says which
+ * sis8300_write_test_mode() - let DMA write to the card's memory, or not
+ * @sis: the board, with sis->is_written set or not
  *
- * It does so in test mode only, and few requests at once go well.
+ * write() needs it. The board allows it in test mode only, and only with few
+ * outstanding requests.
  */
 void sis8300_write_test_mode(struct sis8300 *sis)
 {
@@ -180,7 +181,7 @@ void sis8300_write_test_mode(struct sis8300 *sis)
 }
 
 /**
- * sis8300_init_registers() - stop everything, then let the board signal
+ * sis8300_init_registers() - stop everything, then enable the board's interrupts
  * @sis: the board
  */
 void sis8300_init_registers(struct sis8300 *sis)
@@ -188,7 +189,7 @@ void sis8300_init_registers(struct sis8300 *sis)
 	sis8300_write(sis, SIS8300_REG_IRQ_ENABLE, SIS8300_IRQ_ALL << 16);
 	sis8300_write(sis, SIS8300_REG_CHAIN, 0);
 	sis8300_write(sis, SIS8300_REG_CONTROL, SIS8300_CONTROL_RESET);
-	/* A board that was reset under a write() takes the rest of it. */
+	/* A board that was reset during a write() accepts the rest of it. */
 	sis8300_write_test_mode(sis);
 	sis8300_write(sis, SIS8300_REG_IRQ_CLEAR, SIS8300_IRQ_ALL);
 	sis8300_write(sis, SIS8300_REG_IRQ_ENABLE, SIS8300_IRQ_ALL);
@@ -196,41 +197,33 @@ void sis8300_init_registers(struct sis8300 *sis)
 
 /**
  * sis8300_stop() - disconnect the board, and stop its DMA
- * @sis: the board, which writes no memory of the host when this returns
+ * @sis: the board, which does not write to the host's memory after this
  *
- * There is no way to stop an engine but to let it end; what is left after a
- * tenth of a second is kept from the host by the bus master bit.
+ * An engine cannot be stopped, so this waits for its end. After a tenth of a second,
+ * the cleared bus master bit keeps the rest from the host.
  */
 void sis8300_stop(struct sis8300 *sis)
 {
-	u32 reads, writes, i;
-
 	spin_lock_irq(&sis->lock);
 	sis8300_disconnect_locked(sis);
 	spin_unlock_irq(&sis->lock);
 	sis8300_write(sis, SIS8300_REG_IRQ_ENABLE, SIS8300_IRQ_ALL << 16);
 	sis8300_write(sis, SIS8300_REG_CHAIN, 0);
 	sis8300_write(sis, SIS8300_REG_CONTROL, SIS8300_CONTROL_RESET);
-	for (i = 0; i < 100; i++) {
-		reads = sis8300_read(sis, SIS8300_REG_READ_CONTROL);
-		writes = sis8300_read(sis, SIS8300_REG_WRITE_CONTROL);
-		if (reads == U32_MAX || !((reads | writes) & SIS8300_DMA_RUNNING))
-			break;
-		usleep_range(1000, 2000);
-	}
+	sis8300_dma_wait_idle(sis);
 	pci_clear_master(sis->pdev);
 }
 
 /**
- * sis8300_buffer_alloc() - memory in one piece, mapped for the board
+ * sis8300_buffer_alloc() - contiguous memory, mapped for the board
  * @sis: the board
  * @buffer: to be filled in
  * @bytes: its size, a multiple of the page size
  * @direction: of its DMA
  * @gfp: further flags
  *
- * Streaming mappings, because the pages may outlive the binding: user space maps
- * them. Called in sis8300_enter(), or from probe().
+ * Streaming mappings, because user space maps the pages and they may outlive the
+ * binding. Called in sis8300_enter(), or from probe().
  *
  * Return: 0 or -ENOMEM.
  */
@@ -241,7 +234,7 @@ int sis8300_buffer_alloc(struct sis8300 *sis, struct sis8300_buffer *buffer, siz
 
 	if (dma_get_mask(dev) < DMA_BIT_MASK(64))
 		gfp |= GFP_DMA32;
-	/* Zeroed: user space sees it before the board has filled it. */
+	/* Zeroed: user space can see it before the board has filled it. */
 	buffer->memory = alloc_pages_exact(bytes, GFP_KERNEL | __GFP_ZERO | __GFP_NOWARN | gfp);
 	if (!buffer->memory)
 		return -ENOMEM;
@@ -286,9 +279,9 @@ void sis8300_buffer_unmap_all(struct sis8300 *sis)
 }
 
 /**
- * sis8300_buffer_free() - give memory back
+ * sis8300_buffer_free() - free memory
  * @sis: the board
- * @buffer: what sis8300_buffer_alloc() filled in, with no DMA on its way; or zeroes
+ * @buffer: from sis8300_buffer_alloc(), without a DMA under way; or zeroes
  */
 void sis8300_buffer_free(struct sis8300 *sis, struct sis8300_buffer *buffer)
 {
@@ -296,7 +289,7 @@ void sis8300_buffer_free(struct sis8300 *sis, struct sis8300_buffer *buffer)
 		return;
 	down_read(&sis->hw);
 	if (buffer->is_mapped) {
-		/* Lost with a DMA on its way: it must not come back to this memory. */
+		/* A DMA may have been under way: it must not reach this memory any more. */
 		if (READ_ONCE(sis->gone))
 			pci_clear_master(sis->pdev);
 		mutex_lock(&sis->buffers_lock);
@@ -309,7 +302,7 @@ void sis8300_buffer_free(struct sis8300 *sis, struct sis8300_buffer *buffer)
 }
 
 /**
- * sis8300_buffer_for_cpu() - what the board wrote becomes visible
+ * sis8300_buffer_for_cpu() - make visible what the board wrote
  * @sis: the board
  * @buffer: the memory
  * @bytes: from its start
@@ -323,7 +316,7 @@ void sis8300_buffer_for_cpu(struct sis8300 *sis, struct sis8300_buffer *buffer, 
 }
 
 /**
- * sis8300_buffer_for_device() - the board may write, or read, from here on
+ * sis8300_buffer_for_device() - let the board write or read from now on
  * @sis: the board
  * @buffer: the memory
  * @bytes: from its start
@@ -338,16 +331,17 @@ void sis8300_buffer_for_device(struct sis8300 *sis, struct sis8300_buffer *buffe
 }
 
 /**
- * sis8300_count_missed() - an end was found that no interrupt told
+ * sis8300_count_missed() - count an end that was found without its interrupt
  * @sis: the board; sis->lock is held
- * @bit: of the interrupt that should have
+ * @bit: the missing interrupt
  *
- * One may have been lost, or be late; where none ever comes, that is said once.
+ * The interrupt may be lost or late. A board whose interrupts never come is reported
+ * once.
  */
 void sis8300_count_missed(struct sis8300 *sis, u32 bit)
 {
 	lockdep_assert_held(&sis->lock);
-	/* Left standing, it would keep the board from sending the next message. */
+	/* While the bit is set, the board does not send the next message. */
 	sis8300_write(sis, SIS8300_REG_IRQ_CLEAR, bit);
 	if (sis->is_msi)
 		sis8300_write(sis, SIS8300_REG_IRQ_REFRESH, 1);
@@ -357,8 +351,8 @@ void sis8300_count_missed(struct sis8300 *sis, u32 bit)
 }
 
 /*
- * An interrupt while the board is out of use. One that answers again may hold its
- * pin up, which nobody would let down: not even the others on the line could work.
+ * An interrupt while the board is out of use. A board that answers again may assert
+ * its pin. Nobody would deassert it, and the other users of the line could not work.
  */
 static irqreturn_t sis8300_interrupt_of_lost(struct sis8300 *sis)
 {
@@ -368,11 +362,11 @@ static irqreturn_t sis8300_interrupt_of_lost(struct sis8300 *sis)
 }
 
 /**
- * sis8300_interrupt() - the board signals
+ * sis8300_interrupt() - the board's interrupt
  * @irq: its number
  * @data: the board
  *
- * Return: IRQ_NONE where the line is shared and the board did not mean it.
+ * Return: IRQ_NONE if the line is shared and the interrupt is not the board's.
  */
 irqreturn_t sis8300_interrupt(int irq, void *data)
 {
@@ -394,7 +388,7 @@ irqreturn_t sis8300_interrupt(int irq, void *data)
 		spin_unlock_irqrestore(&sis->lock, flags);
 		return none;
 	}
-	/* Before anything new is started: its end must not be cleared away. */
+	/* Before a new DMA starts, whose end must not be cleared. */
 	sis8300_write(sis, SIS8300_REG_IRQ_CLEAR, status);
 	sis->interrupts++;
 	if (status & (SIS8300_IRQ_READ | SIS8300_IRQ_WRITE))
@@ -405,7 +399,7 @@ irqreturn_t sis8300_interrupt(int irq, void *data)
 		sis->events[SIS8300_WAIT_USER]++;
 		wake_up_all(&sis->wait);
 	}
-	/* A message tells of a change: what came since the status was read would be lost. */
+	/* Messages report changes only: makes the board report what came after the status read. */
 	if (sis->is_msi && !sis->gone)
 		sis8300_write(sis, SIS8300_REG_IRQ_REFRESH, 1);
 	spin_unlock_irqrestore(&sis->lock, flags);
@@ -413,9 +407,9 @@ irqreturn_t sis8300_interrupt(int irq, void *data)
 }
 
 /**
- * sis8300_tick_soon() - look after the board in a while, at the latest
+ * sis8300_tick_soon() - schedule the tick
  * @sis: the board; sis->lock is held and the board not gone
- * @ms: from now, 0: at once
+ * @ms: from now at the latest; 0: at once
  */
 void sis8300_tick_soon(struct sis8300 *sis, unsigned int ms)
 {
@@ -427,10 +421,10 @@ void sis8300_tick_soon(struct sis8300 *sis, unsigned int ms)
 }
 
 /**
- * sis8300_tick() - find what no interrupt told
- * @work: of the board
+ * sis8300_tick() - find ends whose interrupt is missing, and engines that hang
+ * @work: the board's work
  *
- * Runs as long as a DMA or an acquisition is on its way.
+ * Runs repeatedly while a DMA or an acquisition is under way.
  */
 void sis8300_tick(struct work_struct *work)
 {
@@ -438,7 +432,7 @@ void sis8300_tick(struct work_struct *work)
 	u64 until = ktime_get_ns() + 2 * SIS8300_GRACE_NS;
 	bool again = false;
 
-	/* Firmware that signals again and again must not keep hung DMAs from their time-out. */
+	/* Bounded: firmware that signals all the time must not delay the time-out of a DMA. */
 	while (sis8300_acq_is_flushing(sis) && ktime_get_ns() < until)
 		usleep_range(10, 30);
 	spin_lock_irq(&sis->lock);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * /dev/sis8300-N. What user space sends is checked here as far as it does not
+ * /dev/sis8300-N. This file checks the part of user space's input that does not
  * depend on the board's state.
  */
 #include <linux/fs.h>
@@ -17,24 +17,19 @@ static int sis8300_open(struct inode *inode, struct file *file)
 {
 	struct sis8300 *sis = container_of(inode->i_cdev, struct sis8300, cdev);
 	struct sis8300_file *f;
-	int ret = 0;
 
+	if (READ_ONCE(sis->gone))
+		return -ENODEV;
 	f = kzalloc(sizeof(*f), GFP_KERNEL_ACCOUNT);
 	if (!f)
 		return -ENOMEM;
 	f->sis = sis;
 	mutex_init(&f->lock);
 	spin_lock_irq(&sis->lock);
-	if (sis->gone)
-		ret = -ENODEV;
 	memcpy(f->events_seen, sis->events, sizeof(f->events_seen));
 	f->interrupts_base = sis->interrupts;
 	spin_unlock_irq(&sis->lock);
-	if (ret) {
-		kfree(f);
-		return ret;
-	}
-	/* The cdev holds the board while it opens; from here on the file does. */
+	/* The cdev holds a reference during open(); from now on the file needs its own. */
 	get_device(&sis->dev);
 	file->private_data = f;
 	return 0;
@@ -61,36 +56,6 @@ static loff_t sis8300_llseek(struct file *file, loff_t offset, int whence)
 	return fixed_size_llseek(file, offset, whence, f->sis->memory_bytes);
 }
 
-static bool sis8300_is_aligned(loff_t position, size_t count)
-{
-	return !((position | count) & (SIS8300_ALIGN - 1));
-}
-
-static ssize_t sis8300_fop_read(struct file *file, char __user *to, size_t count, loff_t *position)
-{
-	ssize_t done;
-
-	if (!sis8300_is_aligned(*position, count))
-		return -EINVAL;
-	done = sis8300_read_card(file->private_data, to, count, *position);
-	if (done > 0)
-		*position += done;
-	return done;
-}
-
-static ssize_t sis8300_fop_write(struct file *file, const char __user *from, size_t count,
-				 loff_t *position)
-{
-	ssize_t done;
-
-	if (!sis8300_is_aligned(*position, count))
-		return -EINVAL;
-	done = sis8300_write_card(file->private_data, from, count, *position);
-	if (done > 0)
-		*position += done;
-	return done;
-}
-
 static __poll_t sis8300_poll(struct file *file, poll_table *table)
 {
 	struct sis8300_file *f = file->private_data;
@@ -99,13 +64,13 @@ static __poll_t sis8300_poll(struct file *file, poll_table *table)
 	bool ended;
 
 	poll_wait(file, &sis->wait, table);
-	/* The ring is not set up and freed by others: they hold the file's lock. */
+	/* The file's lock keeps the ring from being set up or freed. */
 	mutex_lock(&f->lock);
 	spin_lock_irq(&sis->lock);
 	if (!sis8300_ring_poll(f->ring, &events)) {
 		ended = f->end.armed ? f->end.sequence == f->end.armed :
 				       sis->acq.state == SIS8300_ACQ_ENDED;
-		/* Reset under it: no end comes, and WAIT_END says so at once. */
+		/* The board was reset: no end comes, and WAIT_END returns at once. */
 		if (f->end.armed && f->end.error == -EIO)
 			events |= EPOLLIN | EPOLLRDNORM | EPOLLERR;
 		if (ended)
@@ -116,11 +81,6 @@ static __poll_t sis8300_poll(struct file *file, poll_table *table)
 	spin_unlock_irq(&sis->lock);
 	mutex_unlock(&f->lock);
 	return events;
-}
-
-static int sis8300_mmap(struct file *file, struct vm_area_struct *vma)
-{
-	return sis8300_ring_mmap(file->private_data, vma);
 }
 
 static int sis8300_ioc_info(struct sis8300_file *f, struct sis8300_info *info)
@@ -160,7 +120,7 @@ static int sis8300_ioc_stats(struct sis8300_file *f, struct sis8300_stats *stats
 
 	if (reset > 1 || memchr_inv(stats->reserved, 0, sizeof(stats->reserved)))
 		return -EINVAL;
-	/* Of a board that is gone too. */
+	/* Also for a board that is gone. */
 	spin_lock_irq(&sis->lock);
 	*stats = f->stats;
 	stats->interrupts = sis->interrupts - f->interrupts_base;
@@ -180,33 +140,33 @@ static const unsigned int sis8300_ioctls[] = {
 	SIS8300_IOC_RING_START, SIS8300_IOC_RING_NEXT,
 };
 
-static long sis8300_ioc_ess_reg(struct sis8300_file *f, unsigned int cmd, void __user *user)
+/* The ESS driver's ioctls. */
+static long sis8300_ioc_ess(struct sis8300_file *f, unsigned int cmd, void __user *user)
 {
-	struct sis8300_reg reg;
+	union {
+		struct sis8300_reg reg;
+		struct sis8300_wait wait;
+	} a;
 	int ret;
 
-	if (copy_from_user(&reg, user, sizeof(reg)))
+	if (copy_from_user(&a, user, _IOC_SIZE(cmd)))
 		return -EFAULT;
-	if (cmd == SIS8300_REG_WRITE)
-		return sis8300_reg_write(f, &reg);
-	ret = sis8300_reg_read(f, &reg);
-	return ret ?: copy_to_user(user, &reg, sizeof(reg)) ? -EFAULT : 0;
+	switch (cmd) {
+	case SIS8300_REG_WRITE:
+		return sis8300_reg_write(f, &a.reg);
+	case SIS8300_RELEASE:
+		return sis8300_release_event(f, &a.wait);
+	case SIS8300_REG_READ:
+		ret = sis8300_reg_read(f, &a.reg);
+		break;
+	default:
+		ret = sis8300_wait_event(f, &a.wait);
+		break;
+	}
+	return ret ?: copy_to_user(user, &a, _IOC_SIZE(cmd)) ? -EFAULT : 0;
 }
 
-static long sis8300_ioc_ess_wait(struct sis8300_file *f, unsigned int cmd, void __user *user)
-{
-	struct sis8300_wait wait;
-	int ret;
-
-	if (copy_from_user(&wait, user, sizeof(wait)))
-		return -EFAULT;
-	if (cmd == SIS8300_RELEASE)
-		return sis8300_release_event(f, &wait);
-	ret = sis8300_wait_event(f, &wait);
-	return ret ?: copy_to_user(user, &wait, sizeof(wait)) ? -EFAULT : 0;
-}
-
-/* The ioctls whose structures carry their size: that in the number is not checked. */
+/* The ioctls whose structures carry their size. The size in the ioctl's number is not checked. */
 static long sis8300_ioc_sized(struct sis8300_file *f, unsigned int cmd, void __user *user)
 {
 	union {
@@ -267,10 +227,9 @@ static long sis8300_ioctl(struct file *file, unsigned int cmd, unsigned long arg
 	switch (cmd) {
 	case SIS8300_REG_READ:
 	case SIS8300_REG_WRITE:
-		return sis8300_ioc_ess_reg(f, cmd, user);
 	case SIS8300_WAIT:
 	case SIS8300_RELEASE:
-		return sis8300_ioc_ess_wait(f, cmd, user);
+		return sis8300_ioc_ess(f, cmd, user);
 	case SIS8300_IOC_DISARM:
 		return sis8300_disarm(f);
 	case SIS8300_IOC_RING_STOP:
@@ -285,10 +244,10 @@ const struct file_operations sis8300_fops = {
 	.open = sis8300_open,
 	.release = sis8300_release,
 	.llseek = sis8300_llseek,
-	.read = sis8300_fop_read,
-	.write = sis8300_fop_write,
+	.read = sis8300_read_card,
+	.write = sis8300_write_card,
 	.poll = sis8300_poll,
-	.mmap = sis8300_mmap,
+	.mmap = sis8300_ring_mmap,
 	.unlocked_ioctl = sis8300_ioctl,
 	.compat_ioctl = compat_ptr_ioctl,
 };

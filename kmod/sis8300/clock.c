@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The clocks: multiplexers, the two AD9510 that divide and distribute the
- * sample clock, and the ADCs behind them. Sequences by the chips' data sheets.
+ * The clocks: multiplexers, the two AD9510, which divide and distribute the sample
+ * clock, and the ADCs behind them. The sequences come from the chips' data sheets.
  */
 #include <linux/bitfield.h>
 #include <linux/delay.h>
@@ -11,14 +11,14 @@
 
 #define SIS8300_SPI_TIMEOUT_US	20000
 
-/* A command to a chip behind a register whose uppermost bit tells that it is busy. */
+/* A command to a chip behind SIS8300_REG_AD9510 or SIS8300_REG_ADC_SPI. */
 static int sis8300_spi(struct sis8300 *sis, u32 word, u32 command)
 {
 	u32 value;
 	int ret;
 
 	sis8300_write(sis, word, command);
-	ret = readl_poll_timeout(sis->regs + 4 * word, value, !(value & BIT(31)), 5,
+	ret = readl_poll_timeout(sis->regs + 4 * word, value, !(value & SIS8300_SPI_BUSY), 5,
 				 SIS8300_SPI_TIMEOUT_US);
 	if (ret && value == U32_MAX)
 		return -ENODEV;
@@ -38,7 +38,7 @@ static int sis8300_ad9510(struct sis8300 *sis, bool second, u8 chip_register, u8
 			   FIELD_PREP(SIS8300_AD9510_DATA, data));
 }
 
-/* High and low part of a period, each less one; 1 goes past the divider. */
+/* Low and high part of a period, each minus one; a divider of 1 is bypassed. */
 static int sis8300_ad9510_divide(struct sis8300 *sis, bool second, int output, u32 divider)
 {
 	u8 low = divider > 1 ? divider / 2 - 1 : 0;
@@ -71,7 +71,7 @@ static int sis8300_ad9510_setup(struct sis8300 *sis, bool second, u32 divider)
 	return ret ?: sis8300_ad9510(sis, second, AD9510_UPDATE, 1);
 }
 
-/* All dividers of both chips begin their period together. */
+/* Starts the periods of all dividers of both chips together. */
 static int sis8300_ad9510_sync(struct sis8300 *sis)
 {
 	int ret = 0, i;
@@ -84,7 +84,7 @@ static int sis8300_ad9510_sync(struct sis8300 *sis)
 			   SIS8300_AD9510_PULSE | SIS8300_AD9510_SYNC_CLOCK);
 }
 
-/* A and B choose among the crystal and the backplane, D and E between A, B and the front. */
+/* A and B select crystal or backplane; D and E select A, B or the front panel. */
 static u32 sis8300_clock_mux(u32 clock)
 {
 	static const struct { u8 ab, de; } inputs[] = {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The ESS driver's ioctls: registers, and waiting for the two interrupts. Each
- * file counts events from its own last look, so that none that comes between
- * arming and waiting is lost.
+ * The ESS driver's ioctls: registers, and waiting for the two interrupts. Each file
+ * remembers the last event that it has seen, so that it does not lose an event
+ * between arming and waiting.
  */
 #include <linux/capability.h>
 #include <linux/jiffies.h>
@@ -13,7 +13,7 @@
 /**
  * sis8300_reg_read() - read a register
  * @f: the file
- * @reg: which one; gets its value
+ * @reg: its number; its value is filled in
  *
  * Return: 0; -EINVAL outside BAR 0; -ENODEV.
  */
@@ -35,9 +35,9 @@ int sis8300_reg_read(struct sis8300_file *f, struct sis8300_reg *reg)
 }
 
 /*
- * Who says where the engine writes, or how much, owns the machine's memory, and so
- * does who gives the board another firmware; who takes the interrupts or the link's
- * clock away, or resets the board, hurts all who use it.
+ * Registers of the driver. With the DMA registers, or with new firmware, user space
+ * could read and write all memory of the machine. With interrupts, the link's clock
+ * or a reset it could disturb all other users of the board.
  */
 static bool sis8300_is_reserved(u32 word)
 {
@@ -61,7 +61,7 @@ static bool sis8300_may_write_reserved(void)
 	       !security_locked_down(LOCKDOWN_PCI_ACCESS);
 }
 
-/* What an acquisition goes by. */
+/* Registers that an acquisition depends on. */
 static bool sis8300_is_setup(u32 word)
 {
 	switch (word) {
@@ -75,7 +75,7 @@ static bool sis8300_is_setup(u32 word)
 	}
 }
 
-/* What the DMA of all files goes by. */
+/* Registers that the DMA of all files depends on. */
 static bool sis8300_is_shared(u32 word)
 {
 	return word == SIS8300_REG_READ_SWAP || word == SIS8300_REG_MEMORY_TEST;
@@ -108,11 +108,10 @@ static int sis8300_write_checked(struct sis8300_file *f, u32 word, u32 value)
 /**
  * sis8300_reg_write() - write a register
  * @f: the file
- * @reg: which one, and what
+ * @reg: its number and the value
  *
  * Return: 0; -EINVAL outside BAR 0; -EPERM for registers of the driver; -EBUSY
- * while another file acquires, or moves data by what the register decides; -EINTR,
- * -ENODEV.
+ * while another file's acquisition or DMA depends on the register; -EINTR, -ENODEV.
  */
 int sis8300_reg_write(struct sis8300_file *f, const struct sis8300_reg *reg)
 {
@@ -131,7 +130,7 @@ int sis8300_reg_write(struct sis8300_file *f, const struct sis8300_reg *reg)
 	return ret;
 }
 
-/* False, and SIS8300_WAIT_TIMEOUT, as long as nothing has come. */
+/* Return: false, with SIS8300_WAIT_TIMEOUT, while no event has come. */
 static bool sis8300_take_event(struct sis8300_file *f, struct sis8300_wait *wait, u64 releases)
 {
 	struct sis8300 *sis = f->sis;
@@ -151,7 +150,7 @@ static bool sis8300_take_event(struct sis8300_file *f, struct sis8300_wait *wait
 /**
  * sis8300_wait_event() - wait for an interrupt that this file has not seen
  * @f: the file
- * @wait: which, for how long; gets the status
+ * @wait: type and timeout; the status is filled in
  *
  * Return: 0, whatever the status; -EINVAL, -EINTR; -ENODEV if the board was gone
  * before.
@@ -176,9 +175,9 @@ int sis8300_wait_event(struct sis8300_file *f, struct sis8300_wait *wait)
 }
 
 /**
- * sis8300_release_event() - wake all who wait for an interrupt
+ * sis8300_release_event() - wake all tasks that wait for an interrupt
  * @f: the file
- * @wait: which
+ * @wait: its type
  *
  * Return: 0; -EINVAL, -ENODEV.
  */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The engines. The board takes one block at a time; the queue of blocks is
- * ours, and the interrupt of one starts the next. One queue for both directions.
+ * The DMA engines. The board accepts one block at a time, so the driver has a queue
+ * of blocks for both directions. The interrupt of one block starts the next one.
  */
 #include <linux/delay.h>
 #include <linux/ktime.h>
@@ -9,7 +9,7 @@
 
 #include "internal.h"
 
-#define SIS8300_DMA_TIMEOUT_MAX_MS	60000u	/* no signal ends the wait for it */
+#define SIS8300_DMA_TIMEOUT_MAX_MS	60000u	/* no signal ends a wait for a DMA */
 
 static u64 sis8300_expected_ns(const struct sis8300 *sis, u32 bytes)
 {
@@ -17,12 +17,12 @@ static u64 sis8300_expected_ns(const struct sis8300 *sis, u32 bytes)
 }
 
 /**
- * sis8300_timeout_ms() - after how long a DMA has failed
+ * sis8300_timeout_ms() - the time after which a DMA has failed
  * @sis: the board
  * @bytes: of the DMA
  *
- * A fixed time, and sixteen times what the link takes: several boards may share
- * a slower one further up.
+ * A fixed time and sixteen times the time on the slowest link, which several boards
+ * may share.
  */
 u32 sis8300_timeout_ms(const struct sis8300 *sis, u32 bytes)
 {
@@ -37,7 +37,7 @@ static u32 sis8300_dma_control(const struct sis8300_dma *dma)
 	return dma->to_card ? SIS8300_REG_WRITE_CONTROL : SIS8300_REG_READ_CONTROL;
 }
 
-/* The next one of the queue, if the engine is free. */
+/* Starts the next DMA of the queue if the engine is free. */
 static void sis8300_dma_start(struct sis8300 *sis)
 {
 	struct sis8300_dma *dma;
@@ -82,7 +82,7 @@ static void sis8300_dma_count(struct sis8300_dma *dma)
 
 static void sis8300_dma_end(struct sis8300 *sis, struct sis8300_dma *dma, int status, u64 now)
 {
-	/* An interrupt may have waited for the lock while this one was started, and ended. */
+	/* An earlier interrupt may have waited for the lock while this DMA started and ended. */
 	dma->end_ns = max(now, dma->start_ns);
 	dma->status = status;
 	if (dma->start_ns)
@@ -93,9 +93,9 @@ static void sis8300_dma_end(struct sis8300 *sis, struct sis8300_dma *dma, int st
 }
 
 /**
- * sis8300_dma_fail_all() - end all that is queued or on its way
+ * sis8300_dma_fail_all() - end all DMAs, queued or running
  * @sis: the board; sis->lock is held
- * @error: for all of them
+ * @error: the error of all of them
  */
 void sis8300_dma_fail_all(struct sis8300 *sis, int error)
 {
@@ -108,7 +108,7 @@ void sis8300_dma_fail_all(struct sis8300 *sis, int error)
 	sis->current_dma = NULL;
 	if (dma)
 		sis8300_dma_end(sis, dma, error, now);
-	/* One's end may take others from the list. */
+	/* The end of one DMA may remove others from the list. */
 	while (!list_empty(&queue)) {
 		dma = list_first_entry(&queue, struct sis8300_dma, node);
 		list_del_init(&dma->node);
@@ -119,7 +119,7 @@ void sis8300_dma_fail_all(struct sis8300 *sis, int error)
 /**
  * sis8300_dma_submit_locked() - queue a DMA
  * @sis: the board; sis->lock is held
- * @dma: filled in; stays the engine's until its status changes
+ * @dma: filled in; belongs to the engine until its status changes
  *
  * Return: 0; -ENODEV, -EIO: it was not queued.
  */
@@ -161,11 +161,11 @@ int sis8300_dma_submit(struct sis8300 *sis, struct sis8300_dma *dma)
 }
 
 /**
- * sis8300_dma_cancel_locked() - take a DMA back that has not begun
+ * sis8300_dma_cancel_locked() - cancel a DMA that has not begun
  * @sis: the board; sis->lock is held
  * @dma: that was submitted
  *
- * Return: false if it has begun: only its end gives the buffer back.
+ * Return: false if it has begun: then the buffer is in use until the DMA ends.
  */
 bool sis8300_dma_cancel_locked(struct sis8300 *sis, struct sis8300_dma *dma)
 {
@@ -180,7 +180,7 @@ bool sis8300_dma_cancel_locked(struct sis8300 *sis, struct sis8300_dma *dma)
 }
 
 /**
- * sis8300_dma_is_done() - has the engine let go of it?
+ * sis8300_dma_is_done() - whether the engine has finished with a DMA
  * @sis: the board
  * @dma: that was submitted
  */
@@ -196,11 +196,12 @@ bool sis8300_dma_is_done(struct sis8300 *sis, const struct sis8300_dma *dma)
 }
 
 /**
- * sis8300_dma_finish() - wait for the end of a DMA, whatever comes
+ * sis8300_dma_finish() - wait for the end of a DMA
  * @sis: the board
  * @dma: that was submitted
  *
- * No signal ends it, because the engine would go on writing; the time-out does.
+ * A signal does not end the wait, because the engine would continue to write. The
+ * time-out ends it.
  *
  * Return: 0 or the DMA's error.
  */
@@ -211,9 +212,10 @@ int sis8300_dma_finish(struct sis8300 *sis, struct sis8300_dma *dma)
 }
 
 /*
- * The engine rests: has all been moved? The manuals know no error bit. In
- * vendor software the source register moves with the data; that is not proved
- * for every firmware, so by default it counts once it was seen to move.
+ * The engine is idle: checks whether it has moved all bytes. The manuals describe no
+ * error bit. Vendor software expects the source register to move with the data. That
+ * is not proved for every firmware, so by default the check begins when the register
+ * was first seen to move.
  */
 static int sis8300_dma_check(struct sis8300 *sis, const struct sis8300_dma *dma)
 {
@@ -245,7 +247,7 @@ static void sis8300_dma_complete(struct sis8300 *sis, u64 now)
 	if (sis->gone)
 		return;
 	sis->current_dma = NULL;
-	/* The next before all else: the link must not rest. */
+	/* First start the next one: the link must not be idle. */
 	sis8300_dma_start(sis);
 	sis8300_dma_end(sis, dma, status, now);
 }
@@ -260,20 +262,20 @@ void sis8300_dma_interrupt(struct sis8300 *sis, u64 now)
 	struct sis8300_dma *dma = sis->current_dma;
 	u32 control;
 
-	/* One that was reset rests, too: sis8300_dma_recover() says what became of its DMA. */
+	/* An engine that was reset is idle too: sis8300_dma_recover() ends its DMA. */
 	if (!dma || sis->recovering)
 		return;
-	/* The late interrupt of one that was found without it is not this one's end. */
+	/* The interrupt may be a late one, of a DMA whose end the tick has found. */
 	control = sis8300_read(sis, sis8300_dma_control(dma));
 	if (!sis8300_check_dead_locked(sis, control) && !(control & SIS8300_DMA_RUNNING))
 		sis8300_dma_complete(sis, now);
 }
 
 /**
- * sis8300_dma_tick() - find the DMA whose interrupt was lost, or that hangs
+ * sis8300_dma_tick() - find a DMA that hangs, or whose interrupt was lost
  * @sis: the board; sis->lock is held
  *
- * Return: true as long as there is something to look after.
+ * Return: true while it has to be called again.
  */
 bool sis8300_dma_tick(struct sis8300 *sis)
 {
@@ -305,61 +307,54 @@ bool sis8300_dma_tick(struct sis8300 *sis)
 	return true;
 }
 
-/* 1 or 0; -ENODEV if the board left meanwhile. */
-static int sis8300_dma_is_idle(struct sis8300 *sis)
+/**
+ * sis8300_dma_wait_idle() - wait a tenth of a second at most until both engines rest
+ * @sis: the board, whose registers stay: at probe, from the tick or from sis8300_stop()
+ *
+ * Return: whether they rest; false at once for a board that is gone and does not answer.
+ */
+bool sis8300_dma_wait_idle(struct sis8300 *sis)
 {
-	u32 reads, writes;
-	int ret = -ENODEV;
+	u32 reads, writes, i;
 
-	spin_lock_irq(&sis->lock);
-	if (!sis->gone) {
+	for (i = 0; i < 100; i++) {
 		reads = sis8300_read(sis, SIS8300_REG_READ_CONTROL);
 		writes = sis8300_read(sis, SIS8300_REG_WRITE_CONTROL);
-		ret = !((reads | writes) & SIS8300_DMA_RUNNING);
-	}
-	spin_unlock_irq(&sis->lock);
-	return ret;
-}
-
-/* Waits for both engines. */
-static bool sis8300_dma_wait_idle(struct sis8300 *sis, u32 ms)
-{
-	int idle;
-
-	for (; ms; ms--) {
-		idle = sis8300_dma_is_idle(sis);
-		if (idle)
-			return idle > 0;
+		if (!((reads | writes) & SIS8300_DMA_RUNNING))
+			return true;
+		if (reads == U32_MAX && READ_ONCE(sis->gone))
+			return false;
 		usleep_range(1000, 1500);
 	}
 	return false;
 }
 
 /**
- * sis8300_dma_halt() - no transfer of before goes on
+ * sis8300_dma_halt() - stop a transfer that an earlier driver or kernel left
  * @sis: the board, at probe and not a bus master yet
  *
- * A driver or a kernel that is gone may have left one, whose memory is somebody
- * else's by now.
+ * Its memory may be in other use by now.
  *
  * Return: 0, or -EBUSY if an engine does not stop.
  */
 int sis8300_dma_halt(struct sis8300 *sis)
 {
-	if (sis8300_dma_is_idle(sis))
-		return 0;
-	sis8300_write(sis, SIS8300_REG_RESET, SIS8300_RESET_ALL);
-	return sis8300_dma_wait_idle(sis, 100) ? 0 : -EBUSY;
+	u32 running = sis8300_read(sis, SIS8300_REG_READ_CONTROL) |
+		      sis8300_read(sis, SIS8300_REG_WRITE_CONTROL);
+
+	if (running & SIS8300_DMA_RUNNING)
+		sis8300_write(sis, SIS8300_REG_RESET, SIS8300_RESET_ALL);
+	return sis8300_dma_wait_idle(sis) ? 0 : -EBUSY;
 }
 
 /**
- * sis8300_dma_recover() - the engine hangs: stop it, reset the board
+ * sis8300_dma_recover() - reset a board whose engine hangs
  * @sis: the board, with `recovering` set
  *
- * No bus master meanwhile, so that nothing reaches a buffer that is given back.
- * The manuals know no way to stop an engine; the reset is the one that is known to
- * be thorough. It takes the acquisition's settings along: the next arming sets
- * them anew.
+ * The board is no bus master meanwhile, so that it cannot write to a buffer that is
+ * freed. The manuals describe no way to stop an engine; only the reset is known to
+ * stop it. The reset also clears the acquisition's settings: the next arming writes
+ * them again.
  */
 void sis8300_dma_recover(struct sis8300 *sis)
 {
@@ -372,9 +367,9 @@ void sis8300_dma_recover(struct sis8300 *sis)
 		sis8300_write(sis, SIS8300_REG_RESET, SIS8300_RESET_ALL);
 	}
 	spin_unlock_irq(&sis->lock);
-	idle = sis8300_dma_wait_idle(sis, 100);
+	idle = sis8300_dma_wait_idle(sis);
 	spin_lock_irq(&sis->lock);
-	/* Whoever sets `gone` clears the bus master bit for good after it. */
+	/* The code that sets `gone` clears the bus master bit afterwards. */
 	if (!sis->gone) {
 		if (idle)
 			pci_set_master(sis->pdev);

@@ -5,14 +5,15 @@
  * Locks, outermost first:
  *   sis8300.reader > sis8300_file.lock > sis8300.setup_lock > sis8300.hw >
  *   sis8300.buffers_lock > sis8300.lock
- * mmap() takes sis8300_file.lock below the mmap lock: only `reader` is held
- * while user memory is touched. Nobody sleeps for an event with `hw` held.
+ * mmap() takes sis8300_file.lock while the mmap lock is held. So only `reader` may be
+ * held while user memory is accessed. No task waits for an event with `hw` held.
  */
 #ifndef SIS8300_INTERNAL_H
 #define SIS8300_INTERNAL_H
 
 #include <linux/cdev.h>
 #include <linux/device.h>
+#include <linux/fs.h>
 #include <linux/io.h>
 #include <linux/kref.h>
 #include <linux/list.h>
@@ -29,17 +30,17 @@
 
 #define SIS8300_NAME		"sis8300"
 #define SIS8300_WRITE_MAX	65536u	/* bytes of one DMA towards the card */
-#define SIS8300_TICK_MS		20	/* between two looks for a lost interrupt */
+#define SIS8300_TICK_MS		20	/* between two searches for a lost interrupt */
 #define SIS8300_READ_SLOTS	2
 
-/* How long an interrupt may be on its way after the status register shows the end. */
+/* How late an interrupt may come after the status register shows the end. */
 #define SIS8300_GRACE_NS	(10 * NSEC_PER_MSEC)
 
 struct sis8300;
 struct sis8300_file;
 struct sis8300_ring;
 
-/* Memory that the board's engine reads or writes. */
+/* Memory for the board's DMA. */
 struct sis8300_buffer {
 	void *memory;
 	size_t bytes;
@@ -59,22 +60,22 @@ struct sis8300_dma {
 	bool to_card;
 	/* Under sis8300.lock from here on. */
 	int status;			/* -EINPROGRESS from submit to end */
-	bool lost;			/* found ended without its interrupt */
+	bool lost;			/* its end was found without its interrupt */
 	u64 start_ns;
 	u64 end_ns;
 	u64 expected_ns;		/* its time at the link's nominal rate */
-	u64 idle_ns;			/* when a look found the engine at rest; 0: it was not */
+	u64 idle_ns;			/* when the tick found the engine idle; 0: it was not */
 	/* At its end, with sis8300.lock held and interrupts off. */
 	void (*done)(struct sis8300_dma *dma);
 };
 
 enum sis8300_acq_state {
-	SIS8300_ACQ_NONE,		/* nothing was armed yet, or it was disarmed */
+	SIS8300_ACQ_NONE,		/* not armed yet, or disarmed */
 	SIS8300_ACQ_ARMED,
 	SIS8300_ACQ_ENDED,
 };
 
-/* What a file knows of the acquisition that it armed; under sis8300.lock. */
+/* The state of the acquisition that a file armed; under sis8300.lock. */
 struct sis8300_acq_end {
 	u64 armed;			/* sequence of the last that was armed, 0: none */
 	u64 sequence;			/* of the last that ended */
@@ -87,7 +88,7 @@ struct sis8300_acq_end {
 struct sis8300_acq {
 	enum sis8300_acq_state state;
 	struct sis8300_file *owner;	/* while it is armed */
-	struct sis8300_ring *ring;	/* which hears of its end */
+	struct sis8300_ring *ring;	/* which is told of its end */
 	u64 sequence;
 	u64 armed_ns;
 	u64 irq_ns;			/* of its interrupt, 0: none yet */
@@ -96,19 +97,17 @@ struct sis8300_acq {
 	u32 silent;			/* ends without a signal, one after the other */
 };
 
-/* Of the ESS ioctls: each file waits for what comes after its own last look. */
+/* Types of events of the ESS ioctls. */
 enum { SIS8300_EVENTS = 2 };		/* enum sis8300_wait_type */
 
 struct sis8300 {
 	struct device dev;		/* counts the references */
 	struct cdev cdev;
 	int minor;
-	struct list_head node;		/* sis8300_boards */
 	struct pci_dev *pdev;
 
 	void __iomem *regs;
 	u32 words;			/* registers in BAR 0 */
-	int irq;
 	bool is_msi;
 	bool is_ku;
 	bool is_first;			/* the SIS8300 without a letter */
@@ -120,24 +119,24 @@ struct sis8300 {
 	u64 link_bytes_per_s;
 
 	/*
-	 * Read: registers, mappings and pdev stay. Taken for writing by remove(),
-	 * after `gone` was set, to wait for the last of them.
+	 * Readers keep registers, mappings and pdev in place. remove() takes it for
+	 * writing after it has set `gone`, to wait for the last reader.
 	 */
 	struct rw_semaphore hw;
 
 	struct mutex buffers_lock;	/* buffers */
 	struct list_head buffers;	/* all that are mapped for the device */
 
-	struct mutex reader;		/* the chunks below, and the one who uses them */
-	atomic_t readers;		/* who wait for it, or have it */
+	struct mutex reader;		/* the chunks below, for one reader or writer at a time */
+	atomic_t readers;		/* that wait for it, or hold it */
 	struct sis8300_buffer chunks[SIS8300_READ_SLOTS];
 	struct sis8300_buffer write_buffer;
 
 	struct mutex setup_lock;	/* setup, the AD9510s, ADCs */
 	struct sis8300_setup setup;
-	bool is_set;			/* the registers are as in setup */
+	bool is_set;			/* the registers agree with setup */
 	bool has_adc;			/* the ADCs were set up */
-	bool was_reset;			/* the registers have lost it all; under `lock` */
+	bool was_reset;			/* the registers have lost the setup; under `lock` */
 
 	spinlock_t lock;		/* all below; innermost, taken in the interrupt */
 	bool gone;			/* for good: removed, or all-ones */
@@ -145,7 +144,7 @@ struct sis8300 {
 	bool recovering;
 	struct list_head queue;		/* of DMAs to start */
 	struct sis8300_dma *current_dma;
-	bool is_written;		/* write() has the memory in test mode: nothing is armed */
+	bool is_written;		/* write() uses test mode: nothing is armed */
 	bool advances;			/* SIS8300_REG_READ_FROM moves with the data */
 	u64 interrupts;
 	u32 missed;			/* ends found without the handler, since it last ran */
@@ -179,8 +178,8 @@ extern unsigned int sis8300_write_bytes;
 extern bool sis8300_unsafe_registers;
 
 /*
- * Registers: for who is in sis8300_enter(), or holds sis8300.lock and found the
- * board not gone.
+ * Registers: for code in sis8300_enter(), for code that holds sis8300.lock and
+ * found the board not gone, and for the tick, for which sis8300_teardown() waits.
  */
 static inline u32 sis8300_read(struct sis8300 *sis, u32 word)
 {
@@ -225,6 +224,7 @@ int sis8300_dma_finish(struct sis8300 *sis, struct sis8300_dma *dma);
 void sis8300_dma_interrupt(struct sis8300 *sis, u64 now);
 void sis8300_dma_fail_all(struct sis8300 *sis, int error);
 bool sis8300_dma_tick(struct sis8300 *sis);
+bool sis8300_dma_wait_idle(struct sis8300 *sis);
 int sis8300_dma_halt(struct sis8300 *sis);
 void sis8300_dma_recover(struct sis8300 *sis);
 
@@ -257,15 +257,16 @@ u32 sis8300_block_samples(const struct sis8300 *sis);
 /* transfer.c */
 int sis8300_reader_lock(struct sis8300 *sis);
 void sis8300_reader_unlock(struct sis8300 *sis);
-ssize_t sis8300_read_card(struct sis8300_file *f, char __user *to, size_t count, u64 card);
-ssize_t sis8300_write_card(struct sis8300_file *f, const char __user *from, size_t count, u64 card);
+ssize_t sis8300_read_card(struct file *file, char __user *to, size_t count, loff_t *position);
+ssize_t sis8300_write_card(struct file *file, const char __user *from, size_t count,
+			   loff_t *position);
 
 /* ring.c */
 int sis8300_ring_setup(struct sis8300_file *f, struct sis8300_ring_setup *setup);
 int sis8300_ring_start(struct sis8300_file *f, const struct sis8300_ring_start *start);
 int sis8300_ring_next(struct sis8300_file *f, struct sis8300_ring_next *next);
 int sis8300_ring_stop(struct sis8300_file *f);
-int sis8300_ring_mmap(struct sis8300_file *f, struct vm_area_struct *vma);
+int sis8300_ring_mmap(struct file *file, struct vm_area_struct *vma);
 void sis8300_ring_close(struct sis8300_file *f);
 void sis8300_ring_acq_ended(struct sis8300_ring *ring, u64 time_ns);
 void sis8300_ring_fail(struct sis8300_ring *ring, int error);

@@ -2,9 +2,9 @@
 /*
  * sis8300: Struck SIS8300 digitizers (docs/sis8300.md).
  *
- * This file binds boards and names their nodes. A board's state is counted by
- * its struct device: files and mappings outlive the binding, and find the board
- * gone. Its registers, mappings and interrupt end with the binding.
+ * This file binds boards and names their nodes. Files and mappings hold references to
+ * the board's struct device. They may outlive the binding, and then find the board
+ * gone. Registers, DMA mappings and interrupt end with the binding.
  */
 #include <linux/bitfield.h>
 #include <linux/dma-mapping.h>
@@ -22,6 +22,7 @@
 #define SIS8300_MINORS		64
 #define SIS8300_CHUNK_MIN	SZ_64K
 #define SIS8300_WORDS_MIN	0x300	/* the last register in use is 0x230 */
+#define SIS8300_LANE_MEGABITS	2000ULL	/* of a first-generation lane, each second */
 
 static bool sis8300_intx;
 module_param_named(intx, sis8300_intx, bool, 0444);
@@ -41,7 +42,7 @@ MODULE_PARM_DESC(unsafe_registers, "with CAP_SYS_RAWIO, let user space write the
 
 bool sis8300_serial;
 module_param_named(serial, sis8300_serial, bool, 0644);
-MODULE_PARM_DESC(serial, "read() does DMA and copy one after the other, as the ESS driver (default 0)");
+MODULE_PARM_DESC(serial, "read() does DMA and copy one after the other, as the ESS driver does (default 0)");
 
 int sis8300_check_length = -1;
 module_param_named(check_length, sis8300_check_length, int, 0644);
@@ -63,8 +64,7 @@ struct workqueue_struct *sis8300_wq;
 
 static dev_t sis8300_devt;
 static DEFINE_IDA(sis8300_minors);
-static DEFINE_MUTEX(sis8300_boards_lock);	/* the list, and with it the names */
-static LIST_HEAD(sis8300_boards);
+static DEFINE_MUTEX(sis8300_names_lock);	/* from the choice of a name to its use */
 
 static char *sis8300_devnode(const struct device *dev, umode_t *mode)
 {
@@ -109,7 +109,6 @@ static struct sis8300 *sis8300_new(struct pci_dev *pdev)
 		return NULL;
 	sis->pdev = pci_dev_get(pdev);
 	sis->minor = -1;
-	INIT_LIST_HEAD(&sis->node);
 	init_rwsem(&sis->hw);
 	mutex_init(&sis->buffers_lock);
 	INIT_LIST_HEAD(&sis->buffers);
@@ -129,20 +128,16 @@ static struct sis8300 *sis8300_new(struct pci_dev *pdev)
 	return sis;
 }
 
-/* What the link moves by its speed and width, before all overhead. */
+/* What the slowest link up to the board moves in a second, before the overhead of packets. */
 static u64 sis8300_link_rate(struct pci_dev *pdev)
 {
-	static const u16 lane_mb[] = { 250, 250, 500, 985, 1969, 3938, 7563 };
-	u16 status = 0;
-	u32 speed, width;
+	u64 megabits = pcie_bandwidth_available(pdev, NULL, NULL, NULL);
 
-	pcie_capability_read_word(pdev, PCI_EXP_LNKSTA, &status);
-	speed = min_t(u32, status & PCI_EXP_LNKSTA_CLS, ARRAY_SIZE(lane_mb) - 1);
-	width = max_t(u32, FIELD_GET(PCI_EXP_LNKSTA_NLW, status), 1);
-	return (u64)lane_mb[speed] * width * 1000000;
+	/* Links of virtual machines may not say. */
+	return max(megabits, SIS8300_LANE_MEGABITS) * 1000000 / 8;
 }
 
-/* Two chunks for read(), each as large as memory in one piece can be had. */
+/* Two chunks for read(), as large as contiguous memory is available. */
 static int sis8300_alloc_chunks(struct sis8300 *sis)
 {
 	size_t most = dma_max_mapping_size(&sis->pdev->dev), bytes;
@@ -164,7 +159,7 @@ static int sis8300_alloc_chunks(struct sis8300 *sis)
 	return sis8300_buffer_alloc(sis, &sis->write_buffer, SIS8300_WRITE_MAX, DMA_TO_DEVICE, 0);
 }
 
-/* The number of the slot that the port above the board has; 0: none. */
+/* The physical slot number of the port above the board; 0: none. */
 static u32 sis8300_slot(struct pci_dev *pdev)
 {
 	struct pci_dev *port = pci_upstream_bridge(pdev);
@@ -178,17 +173,13 @@ static u32 sis8300_slot(struct pci_dev *pdev)
 
 static bool sis8300_name_is_taken(const char *name)
 {
-	struct sis8300 *sis;
+	struct device *dev = class_find_device_by_name(&sis8300_class, name);
 
-	lockdep_assert_held(&sis8300_boards_lock);
-	list_for_each_entry(sis, &sis8300_boards, node) {
-		if (!strcmp(dev_name(&sis->dev), name))
-			return true;
-	}
-	return false;
+	put_device(dev);
+	return dev;
 }
 
-/* With sis8300_boards_lock held, so that the name stays free until it is taken. */
+/* With sis8300_names_lock held, so that the name stays free until it is used. */
 static int sis8300_set_name(struct sis8300 *sis)
 {
 	u32 slot = sis8300_slot(sis->pdev);
@@ -211,30 +202,37 @@ static int sis8300_add_node(struct sis8300 *sis)
 	sis->dev.devt = MKDEV(MAJOR(sis8300_devt), MINOR(sis8300_devt) + sis->minor);
 	cdev_init(&sis->cdev, &sis8300_fops);
 	sis->cdev.owner = THIS_MODULE;
-	mutex_lock(&sis8300_boards_lock);
-	ret = sis8300_set_name(sis);
-	if (!ret)
-		ret = cdev_device_add(&sis->cdev, &sis->dev);
-	if (!ret)
-		list_add_tail(&sis->node, &sis8300_boards);
-	mutex_unlock(&sis8300_boards_lock);
+	mutex_lock(&sis8300_names_lock);
+	ret = sis8300_set_name(sis) ?: cdev_device_add(&sis->cdev, &sis->dev);
+	mutex_unlock(&sis8300_names_lock);
 	return ret;
 }
 
-static void sis8300_remove_node(struct sis8300 *sis)
+/* Wakes all tasks that wait for the board. Nobody touches it when this returns. */
+static void sis8300_teardown(void *data)
 {
-	mutex_lock(&sis8300_boards_lock);
-	cdev_device_del(&sis->cdev, &sis->dev);
-	list_del(&sis->node);
-	mutex_unlock(&sis8300_boards_lock);
-}
+	struct sis8300 *sis = data;
 
-/* All who wait for the board are woken; nobody touches it when this returns. */
-static void sis8300_teardown(struct sis8300 *sis)
-{
 	sis8300_stop(sis);
 	cancel_delayed_work_sync(&sis->tick);
 	sis8300_buffer_unmap_all(sis);
+}
+
+static void sis8300_put(void *data)
+{
+	struct sis8300 *sis = data;
+
+	put_device(&sis->dev);
+}
+
+static void sis8300_disable(void *data)
+{
+	pci_disable_device(data);
+}
+
+static void sis8300_free_vectors(void *data)
+{
+	pci_free_irq_vectors(data);
 }
 
 static int sis8300_map(struct sis8300 *sis)
@@ -242,22 +240,15 @@ static int sis8300_map(struct sis8300 *sis)
 	struct pci_dev *pdev = sis->pdev;
 	int ret;
 
-	ret = pci_request_region(pdev, 0, SIS8300_NAME);
+	ret = pci_enable_device_mem(pdev) ?:
+	      devm_add_action_or_reset(&pdev->dev, sis8300_disable, pdev);
 	if (ret)
 		return ret;
 	sis->words = pci_resource_len(pdev, 0) / 4;
-	if (sis->words >= SIS8300_WORDS_MIN && pci_resource_flags(pdev, 0) & IORESOURCE_MEM)
-		sis->regs = pci_iomap(pdev, 0, 0);
-	if (sis->regs)
-		return 0;
-	pci_release_region(pdev, 0);
-	return -ENODEV;
-}
-
-static void sis8300_unmap(struct sis8300 *sis)
-{
-	pci_iounmap(sis->pdev, sis->regs);
-	pci_release_region(sis->pdev, 0);
+	if (sis->words < SIS8300_WORDS_MIN)
+		return -ENODEV;
+	sis->regs = devm_ioremap_resource(&pdev->dev, &pdev->resource[0]);
+	return PTR_ERR_OR_ZERO(sis->regs);
 }
 
 static int sis8300_request_irq(struct sis8300 *sis)
@@ -269,95 +260,74 @@ static int sis8300_request_irq(struct sis8300 *sis)
 	ret = pci_alloc_irq_vectors(pdev, 1, 1, types);
 	if (ret < 0)
 		return ret;
-	sis->is_msi = pdev->msi_enabled;
-	sis->irq = pci_irq_vector(pdev, 0);
-	ret = request_irq(sis->irq, sis8300_interrupt, sis->is_msi ? 0 : IRQF_SHARED,
-			  pci_name(pdev), sis);
+	ret = devm_add_action_or_reset(&pdev->dev, sis8300_free_vectors, pdev);
 	if (ret)
-		pci_free_irq_vectors(pdev);
-	return ret;
+		return ret;
+	sis->is_msi = pdev->msi_enabled;
+	return devm_request_irq(&pdev->dev, pci_irq_vector(pdev, 0), sis8300_interrupt,
+				sis->is_msi ? 0 : IRQF_SHARED, pci_name(pdev), sis);
 }
 
-static void sis8300_free_irq(struct sis8300 *sis)
-{
-	free_irq(sis->irq, sis);
-	pci_free_irq_vectors(sis->pdev);
-}
-
+/* devres frees all in reverse order, after a failure and after remove(). */
 static int sis8300_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 {
+	struct device *dev = &pdev->dev;
 	struct sis8300 *sis;
 	int ret;
 
 	sis = sis8300_new(pdev);
 	if (!sis)
 		return -ENOMEM;
-	ret = pci_enable_device_mem(pdev);
+	ret = devm_add_action_or_reset(dev, sis8300_put, sis);
 	if (ret)
-		goto err_put;
+		return ret;
 	ret = sis8300_map(sis);
 	if (ret) {
 		pci_err(pdev, "BAR 0 cannot be used: %d\n", ret);
-		goto err_disable;
+		return ret;
 	}
 	ret = sis8300_identify(sis);
 	if (ret)
-		goto err_unmap;
-	if (dma_set_mask_and_coherent(&pdev->dev, DMA_BIT_MASK(64)))
-		ret = dma_set_mask_and_coherent(&pdev->dev, DMA_BIT_MASK(32));
+		return ret;
+	if (dma_set_mask_and_coherent(dev, DMA_BIT_MASK(64)))
+		ret = dma_set_mask_and_coherent(dev, DMA_BIT_MASK(32));
 	if (ret)
-		goto err_unmap;
+		return ret;
 	sis->link_bytes_per_s = sis8300_link_rate(pdev);
-	ret = sis8300_alloc_chunks(sis);
-	if (ret)
-		goto err_buffers;
-	/* Silent before the interrupt is shared, and then not master of the bus with an old DMA. */
+	/* No interrupt before the line is shared, and no old DMA before the board is bus master. */
 	sis8300_write(sis, SIS8300_REG_IRQ_ENABLE, SIS8300_IRQ_ALL << 16);
 	ret = sis8300_dma_halt(sis);
 	if (ret) {
 		pci_err(pdev, "not bound: an engine runs and does not stop\n");
-		goto err_buffers;
+		return ret;
 	}
 	ret = sis8300_request_irq(sis);
 	if (ret) {
 		pci_err(pdev, "no interrupt: %d\n", ret);
-		goto err_buffers;
+		return ret;
 	}
 	pci_set_drvdata(pdev, sis);
+	/* Before devres frees the interrupt: the board must not assert its pin any more. */
+	ret = devm_add_action_or_reset(dev, sis8300_teardown, sis) ?: sis8300_alloc_chunks(sis);
+	if (ret)
+		return ret;
 	sis8300_init_registers(sis);
 	pci_set_master(pdev);
 	ret = sis8300_add_node(sis);
 	if (ret)
-		goto err_irq;
+		return ret;
 	pci_info(pdev, "%s: module 0x%08x, serial %u, %llu MiB, %s\n", dev_name(&sis->dev),
 		 sis->module_id, sis->serial & 0xffff, sis->memory_bytes / SZ_1M,
 		 sis->is_msi ? "MSI" : "INTx");
 	return 0;
-
-err_irq:
-	sis8300_teardown(sis);
-	sis8300_free_irq(sis);
-err_buffers:
-	sis8300_buffer_unmap_all(sis);
-err_unmap:
-	sis8300_unmap(sis);
-err_disable:
-	pci_disable_device(pdev);
-err_put:
-	put_device(&sis->dev);
-	return ret;
 }
 
 static void sis8300_remove(struct pci_dev *pdev)
 {
 	struct sis8300 *sis = pci_get_drvdata(pdev);
 
-	sis8300_remove_node(sis);
-	sis8300_teardown(sis);
-	sis8300_free_irq(sis);
-	sis8300_unmap(sis);
-	pci_disable_device(pdev);
-	put_device(&sis->dev);
+	cdev_device_del(&sis->cdev, &sis->dev);
+	devm_release_action(&pdev->dev, sis8300_teardown, sis);
 }
 
 /* No DMA may run into the next kernel's memory. */
@@ -382,7 +352,7 @@ static int sis8300_suspend(struct device *dev)
 	return 0;
 }
 
-/* The registers are as after power-up; the next arming sets the acquisition anew. */
+/* The registers are as after power-up: the next arming writes the setup again. */
 static int sis8300_resume(struct device *dev)
 {
 	struct sis8300 *sis = dev_get_drvdata(dev);
@@ -401,7 +371,7 @@ static int sis8300_resume(struct device *dev)
 
 static DEFINE_SIMPLE_DEV_PM_OPS(sis8300_pm_ops, sis8300_suspend, sis8300_resume);
 
-/* The link is down, or resets: what the board held is not to be trusted. */
+/* The link is down or resets: the content of the board is not valid any more. */
 static pci_ers_result_t sis8300_error_detected(struct pci_dev *pdev, pci_channel_state_t state)
 {
 	struct sis8300 *sis = pci_get_drvdata(pdev);
@@ -417,7 +387,7 @@ static pci_ers_result_t sis8300_error_detected(struct pci_dev *pdev, pci_channel
 	return PCI_ERS_RESULT_DISCONNECT;
 }
 
-/* Somebody resets the function, or its bus: none of the registers will be what they were. */
+/* The function or its bus is reset: all registers lose their values. */
 static void sis8300_reset_prepare(struct pci_dev *pdev)
 {
 	pci_warn(pdev, "reset: out of use until it is bound anew\n");

@@ -51,17 +51,14 @@
 #define SIS8300_REG_AD9510		0x41
 #define   SIS8300_AD9510_RW		BIT(30)
 #define   SIS8300_AD9510_PULSE		BIT(31)	/* of the function pin */
-#define   SIS8300_AD9510_BUSY		BIT(31)	/* when read */
-#define   SIS8300_AD9510_LEVEL		BIT(29)	/* of the function pin at rest */
 #define   SIS8300_AD9510_SYNC_CLOCK	BIT(28)	/* pulse in step with the divided clock */
 #define   SIS8300_AD9510_SECOND		BIT(24)	/* the second chip */
-#define   SIS8300_AD9510_READ		BIT(23)
 #define   SIS8300_AD9510_REGISTER	GENMASK(20, 8)
 #define   SIS8300_AD9510_DATA		GENMASK(7, 0)
 #define SIS8300_REG_LINK_CLOCK		0x43	/* Si5338A: of the transceivers */
 #define SIS8300_REG_FLASH		0x44	/* of the firmware, by SPI */
 #define SIS8300_REG_ADC_SPI		0x48
-#define   SIS8300_ADC_BUSY		BIT(31)
+#define   SIS8300_SPI_BUSY		BIT(31)	/* of both, when read */
 #define   SIS8300_ADC_SELECT		GENMASK(26, 24)
 #define   SIS8300_ADC_REGISTER		GENMASK(20, 8)
 #define   SIS8300_ADC_DATA		GENMASK(7, 0)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The ring: buffers of a file that user space maps, and the engine fills one
- * after the other. The interrupt of one DMA starts the next; nobody has to be
- * awake for it. A file's buffers are mapped by nobody else.
+ * The ring: a file's buffers, which user space maps and the engine fills one
+ * after the other. The interrupt of one DMA starts the next one, so that no task
+ * has to be awake for it. Only the file itself can map its buffers.
  */
 #include <linux/dma-mapping.h>
 #include <linux/ktime.h>
@@ -38,26 +38,26 @@ struct sis8300_ring {
 	u32 buffer_bytes;
 	u32 stride;
 	atomic_t mapped;
-	struct mutex next_lock;		/* handed, and syncs in the order of releases */
+	struct mutex next_lock;		/* handed; keeps syncs in the order of releases */
 	/* Under sis8300.lock from here on. */
 	enum sis8300_ring_state state;
 	bool was_started;
 	bool is_freed;
-	int error;			/* that stopped it */
+	int error;			/* why it stopped */
 	u32 flags;
 	u64 address;
 	u64 bytes;
 	u64 passes;
 	u64 timeout_ns;
-	u64 pass;			/* that is being submitted */
-	u64 offset;			/* in it */
+	u64 pass;			/* being submitted */
+	u64 offset;			/* in this pass */
 	u64 submitted;			/* buffers, since the start */
 	u64 filled;
 	u64 handed;
 	u64 released;
 	u64 trigger_ns;
-	bool is_pass_submitted;		/* triggered: the rest is the next acquisition's */
-	u64 stall_ns;			/* when the engine ran out of buffers, 0: it did not */
+	bool is_pass_submitted;		/* triggered: the next pass needs an acquisition first */
+	u64 stall_ns;			/* when the engine ran out of buffers; 0: it has some */
 	struct sis8300_ring_slot slots[];
 };
 
@@ -77,7 +77,7 @@ static void sis8300_ring_put(struct sis8300_ring *ring)
 	kref_put(&ring->ref, sis8300_ring_free);
 }
 
-/* Lets the engine, and the acquisition, go to others. With sis->lock held. */
+/* Frees the engine and the acquisition for others. With sis->lock held. */
 static void sis8300_ring_end(struct sis8300_ring *ring)
 {
 	struct sis8300 *sis = ring->sis;
@@ -96,7 +96,7 @@ static void sis8300_ring_end(struct sis8300_ring *ring)
 	wake_up_all(&sis->wait);
 }
 
-/* Takes back what the engine has not begun. With sis->lock held. */
+/* Cancels the DMAs that the engine has not begun. With sis->lock held. */
 static void sis8300_ring_cancel(struct sis8300_ring *ring)
 {
 	u32 i;
@@ -107,8 +107,8 @@ static void sis8300_ring_cancel(struct sis8300_ring *ring)
 
 /**
  * sis8300_ring_fail() - an error stops the ring
- * @ring: it; sis->lock is held
- * @error: which
+ * @ring: the ring; sis->lock is held
+ * @error: the error
  */
 void sis8300_ring_fail(struct sis8300_ring *ring, int error)
 {
@@ -125,7 +125,7 @@ static bool sis8300_ring_is_submitted(const struct sis8300_ring *ring)
 	return ring->passes && ring->pass == ring->passes;
 }
 
-/* Of a number, which goes on over all passes. */
+/* The slot of a buffer's number. The numbers continue over all passes. */
 static struct sis8300_ring_slot *sis8300_ring_slot(struct sis8300_ring *ring, u64 number)
 {
 	u32 at;
@@ -157,7 +157,7 @@ static void sis8300_ring_submit(struct sis8300_ring *ring)
 		sis8300_ring_fail(ring, ret);
 }
 
-/* Fills the engine's queue as far as there are free buffers. With sis->lock held. */
+/* Queues a DMA for each free buffer. With sis->lock held. */
 static void sis8300_ring_fill(struct sis8300_ring *ring)
 {
 	struct sis8300_stats *stats = &ring->file->stats;
@@ -172,7 +172,7 @@ static void sis8300_ring_fill(struct sis8300_ring *ring)
 	}
 }
 
-/* The engine has nothing left to do, although the pass goes on: no buffer is free. */
+/* Counts a stall: the engine has nothing to do because no buffer is free. */
 static void sis8300_ring_note_stall(struct sis8300_ring *ring, u64 now)
 {
 	if (ring->submitted != ring->filled || ring->stall_ns)
@@ -185,7 +185,7 @@ static void sis8300_ring_next_pass(struct sis8300_ring *ring, u64 now)
 {
 	struct sis8300 *sis = ring->sis;
 
-	/* The board is at rest, and its start addresses are as written: it can be armed at once. */
+	/* The board is idle, and its start addresses have not changed: it can be armed at once. */
 	ring->state = SIS8300_RING_WAITS;
 	sis8300_acq_begin(ring->file, ring, sis8300_arm_command(sis), now);
 }
@@ -198,7 +198,7 @@ static void sis8300_ring_dma_done(struct sis8300_dma *dma)
 
 	if (dma->status)
 		sis8300_ring_fail(ring, dma->status);
-	/* Behind an error the numbers have a hole. */
+	/* After an error, a number is missing: no further buffer counts as full. */
 	if (dma->status || ring->error)
 		return;
 	/* A stopped ring's last DMA is a full buffer as well. */
@@ -238,7 +238,7 @@ void sis8300_ring_acq_ended(struct sis8300_ring *ring, u64 time_ns)
  * @sis: the board; sis->lock is held
  * @now: the time
  *
- * Return: true as long as there is something to look after.
+ * Return: true while it has to be called again.
  */
 bool sis8300_ring_tick(struct sis8300 *sis, u64 now)
 {
@@ -292,7 +292,7 @@ static struct sis8300_ring *sis8300_ring_new(struct sis8300_file *f, u32 buffers
 	return ERR_PTR(ret);
 }
 
-/* What has not begun is taken back, what runs is let to its end. */
+/* Cancels the DMAs that have not begun, and waits for the one that runs. */
 static void sis8300_ring_drain(struct sis8300_ring *ring)
 {
 	struct sis8300 *sis = ring->sis;
@@ -305,17 +305,7 @@ static void sis8300_ring_drain(struct sis8300_ring *ring)
 		sis8300_dma_finish(sis, &ring->slots[i].dma);
 }
 
-static bool sis8300_ring_is_active(struct sis8300_ring *ring)
-{
-	bool is;
-
-	spin_lock_irq(&ring->sis->lock);
-	is = ring->state != SIS8300_RING_IDLE;
-	spin_unlock_irq(&ring->sis->lock);
-	return is;
-}
-
-/* With the file's lock held, or as the file is closed. */
+/* With the file's lock held, or while the file is being closed. */
 static void sis8300_ring_detach(struct sis8300_file *f)
 {
 	struct sis8300_ring *ring = f->ring;
@@ -332,7 +322,7 @@ static void sis8300_ring_detach(struct sis8300_file *f)
 /**
  * sis8300_ring_setup() - allocate the buffers of a file's ring, or free them
  * @f: the file
- * @setup: how many, of which size; gets the stride
+ * @setup: number and size; the stride is filled in
  *
  * Return: 0; -EINVAL; -EBUSY while they are mapped or filled; -ENOMEM, -EINTR,
  * -ENODEV.
@@ -354,7 +344,8 @@ int sis8300_ring_setup(struct sis8300_file *f, struct sis8300_ring_setup *setup)
 		return -EINTR;
 	if (READ_ONCE(f->sis->gone))
 		ret = -ENODEV;
-	else if (f->ring && (atomic_read(&f->ring->mapped) || sis8300_ring_is_active(f->ring)))
+	else if (f->ring && (atomic_read(&f->ring->mapped) ||
+			     READ_ONCE(f->ring->state) != SIS8300_RING_IDLE))
 		ret = -EBUSY;
 	if (ret)
 		goto out_unlock;
@@ -450,7 +441,7 @@ out:
 /**
  * sis8300_ring_start() - let the engine fill the ring
  * @f: the file
- * @start: from where, how much, how often
+ * @start: address, length and number of passes
  *
  * Return: 0; -EINVAL, or without a ring; -ENODATA if triggered without a setup;
  * -EBUSY, -EINTR, -ENODEV, -ETIMEDOUT.
@@ -462,7 +453,7 @@ int sis8300_ring_start(struct sis8300_file *f, const struct sis8300_ring_start *
 	ret = sis8300_ring_check(f->sis, start);
 	if (ret)
 		return ret;
-	/* The reader under way ends its turn first. */
+	/* Waits until the present reader ends its turn. */
 	ret = sis8300_reader_lock(f->sis);
 	if (ret)
 		return ret;
@@ -492,7 +483,7 @@ int sis8300_ring_stop(struct sis8300_file *f)
 	if (f->ring) {
 		spin_lock_irq(&sis->lock);
 		sis8300_ring_end(f->ring);
-		/* At once: behind one that fails now, the next to end would take its number. */
+		/* Under the same lock: if a DMA failed now, the next one would take its number. */
 		sis8300_ring_cancel(f->ring);
 		spin_unlock_irq(&sis->lock);
 		sis8300_ring_drain(f->ring);
@@ -503,7 +494,7 @@ int sis8300_ring_stop(struct sis8300_file *f)
 	return ret;
 }
 
-/* Gives buffers back to the engine; with ring->next_lock held. */
+/* Returns buffers to the engine; with ring->next_lock held. */
 static int sis8300_ring_release(struct sis8300_ring *ring, u64 release)
 {
 	struct sis8300 *sis = ring->sis;
@@ -521,7 +512,7 @@ static int sis8300_ring_release(struct sis8300_ring *ring, u64 release)
 		sis8300_buffer_for_device(sis, buffer, ring->stride);
 	}
 	spin_lock_irq(&sis->lock);
-	/* RING_START in between began anew. */
+	/* RING_START may have restarted the numbers meanwhile. */
 	if (release < ring->handed && ring->released <= release) {
 		ring->released = release + 1;
 		if (ring->state == SIS8300_RING_READS && !sis->gone)
@@ -531,7 +522,7 @@ static int sis8300_ring_release(struct sis8300_ring *ring, u64 release)
 	return 0;
 }
 
-/* With sis->lock held: 1 when a buffer is full, 0 when one may come, or why none comes. */
+/* With sis->lock held. Return: 1 if a buffer is full, 0 if one may come, else why none comes. */
 static int sis8300_ring_status(const struct sis8300_ring *ring)
 {
 	if (ring->filled > ring->handed)
@@ -557,7 +548,7 @@ static int sis8300_ring_ready(struct sis8300_ring *ring)
 	return ret;
 }
 
-/* Takes the oldest full buffer; with ring->next_lock held. As sis8300_ring_status(). */
+/* Takes the oldest full buffer; with ring->next_lock held. Return: as sis8300_ring_status(). */
 static int sis8300_ring_dequeue(struct sis8300_ring *ring, struct sis8300_ring_next *next)
 {
 	struct sis8300_ring_slot *slot;
@@ -603,9 +594,9 @@ static int sis8300_ring_wait(struct sis8300_ring *ring, struct sis8300_ring_next
 }
 
 /**
- * sis8300_ring_next() - give buffers back, wait for the next full one
+ * sis8300_ring_next() - release buffers, wait for the next full one
  * @f: the file
- * @next: what to give back, how long to wait; gets the buffer
+ * @next: buffers to release and the timeout; the full buffer is filled in
  *
  * Return: 0; -EINVAL, or without a ring, or one that was not started; -EAGAIN,
  * -ETIMEDOUT, -EINTR; -ENODATA at the end; the error that stopped the ring.
@@ -642,8 +633,8 @@ int sis8300_ring_next(struct sis8300_file *f, struct sis8300_ring_next *next)
 
 /**
  * sis8300_ring_poll() - what poll() sees of a ring
- * @ring: it, or NULL; sis->lock is held
- * @events: gets them
+ * @ring: the ring, or NULL; sis->lock is held
+ * @events: poll's events are added
  *
  * Return: false if there is no ring: poll() is about acquisitions then.
  */
@@ -651,7 +642,7 @@ bool sis8300_ring_poll(struct sis8300_ring *ring, __poll_t *events)
 {
 	if (!ring)
 		return false;
-	/* At the end too: RING_NEXT says at once that it is the end. */
+	/* Also at the end of all passes: RING_NEXT returns -ENODATA at once. */
 	if (ring->was_started && sis8300_ring_status(ring))
 		*events |= EPOLLIN | EPOLLRDNORM;
 	if (ring->error)
@@ -660,7 +651,7 @@ bool sis8300_ring_poll(struct sis8300_ring *ring, __poll_t *events)
 }
 
 /**
- * sis8300_ring_close() - the file is closed, its buffers are mapped no more
+ * sis8300_ring_close() - the file is closed, and none of its buffers is mapped
  * @f: the file
  */
 void sis8300_ring_close(struct sis8300_file *f)
@@ -711,7 +702,7 @@ static int sis8300_ring_insert(struct sis8300_ring *ring, struct vm_area_struct 
 
 /**
  * sis8300_ring_mmap() - show a ring's buffers to user space
- * @f: the file
+ * @file: the file
  * @vma: all of them, shared and readable
  *
  * The pages are inserted, not remapped: they can be the source of direct I/O.
@@ -719,8 +710,9 @@ static int sis8300_ring_insert(struct sis8300_ring *ring, struct vm_area_struct 
  * Return: 0; -EINVAL, or without a ring; -EPERM for a writable or executable
  * mapping; -ENODEV, -ENOMEM.
  */
-int sis8300_ring_mmap(struct sis8300_file *f, struct vm_area_struct *vma)
+int sis8300_ring_mmap(struct file *file, struct vm_area_struct *vma)
 {
+	struct sis8300_file *f = file->private_data;
 	struct sis8300_ring *ring;
 	int ret = 0;
 

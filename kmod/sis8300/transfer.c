@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * read() and write(): card memory by way of the board's own buffers. While one
- * chunk is copied out, the DMA of the next one runs.
+ * read() and write(): card memory is copied through the board's own buffers. While
+ * one chunk is copied to user space, the DMA of the next one runs.
  */
 #include <linux/ktime.h>
 #include <linux/log2.h>
@@ -15,7 +15,7 @@
 #define SIS8300_PIECE_MIN	SZ_512K
 #define SIS8300_TURN_PIECES	16	/* before another reader gets its turn */
 
-/* A DMA of read(), and what of it was asked for. */
+/* A DMA of read(), and the part of it that the caller wants. */
 struct sis8300_slot {
 	struct sis8300_dma dma;
 	struct sis8300_buffer *buffer;
@@ -26,18 +26,18 @@ struct sis8300_slot {
 struct sis8300_reading {
 	struct sis8300_file *f;
 	char __user *to;
-	u64 next;		/* card address that is not asked for yet */
+	u64 next;		/* card address of the next DMA */
 	u64 end;
-	u64 done;		/* bytes handed over */
+	u64 done;		/* bytes copied to user space */
 	u32 piece;
 	u32 depth;
-	unsigned int head;	/* slots submitted ever */
-	unsigned int tail;	/* slots handed over ever */
+	unsigned int head;	/* slots submitted since the start */
+	unsigned int tail;	/* slots copied since the start */
 	struct sis8300_slot slots[SIS8300_READ_SLOTS];
 };
 
 /**
- * sis8300_reader_lock() - the board is this reader's until sis8300_reader_unlock()
+ * sis8300_reader_lock() - reserve the board's buffers until sis8300_reader_unlock()
  * @sis: the board
  *
  * Return: 0; -EBUSY if a ring has the engine; -ENODEV, -ERESTARTSYS.
@@ -63,7 +63,7 @@ int sis8300_reader_lock(struct sis8300 *sis)
 }
 
 /**
- * sis8300_reader_unlock() - the next reader's turn
+ * sis8300_reader_unlock() - let the next reader in
  * @sis: the board
  */
 void sis8300_reader_unlock(struct sis8300 *sis)
@@ -72,7 +72,7 @@ void sis8300_reader_unlock(struct sis8300 *sis)
 	atomic_dec(&sis->readers);
 }
 
-/* Eighths, so that the first DMA and the last copy, which nothing overlaps, are short. */
+/* An eighth of all: nothing overlaps the first DMA and the last copy, so they should be short. */
 static u32 sis8300_piece(const struct sis8300 *sis, u64 bytes)
 {
 	if (READ_ONCE(sis8300_serial))
@@ -106,7 +106,7 @@ static int sis8300_submit_piece(struct sis8300_reading *r)
 	return 0;
 }
 
-/* Waits for the oldest DMA and hands its bytes over. */
+/* Waits for the oldest DMA and copies its bytes to user space. */
 static int sis8300_copy_piece(struct sis8300_reading *r)
 {
 	struct sis8300_slot *slot = &r->slots[r->tail % SIS8300_READ_SLOTS];
@@ -141,7 +141,7 @@ static int sis8300_copy_piece(struct sis8300_reading *r)
 	return 0;
 }
 
-/* The engine has let go of all buffers when this returns. */
+/* The engine uses no buffer of this reader when this returns. */
 static void sis8300_drain(struct sis8300_reading *r)
 {
 	struct sis8300 *sis = r->f->sis;
@@ -155,7 +155,7 @@ static void sis8300_drain(struct sis8300_reading *r)
 		sis8300_dma_finish(sis, &r->slots[r->tail % SIS8300_READ_SLOTS].dma);
 }
 
-/* Reads on until all is done, or another reader has waited for long enough. */
+/* Reads until all is done, or until it is another reader's turn. */
 static int sis8300_read_turn(struct sis8300_reading *r)
 {
 	struct sis8300 *sis = r->f->sis;
@@ -179,23 +179,32 @@ static int sis8300_read_turn(struct sis8300_reading *r)
 	}
 }
 
+static bool sis8300_is_aligned(loff_t position, size_t count)
+{
+	return !((position | count) & (SIS8300_ALIGN - 1));
+}
+
 /**
  * sis8300_read_card() - copy card memory to user space
- * @f: the file
- * @to: where to
+ * @file: the file
+ * @to: destination
  * @count: bytes, a multiple of SIS8300_ALIGN
- * @card: address, a multiple of SIS8300_ALIGN
+ * @position: address in the card's memory, a multiple of SIS8300_ALIGN; moves behind what was read
  *
  * Return: the bytes that were read, fewer after an error or a signal; 0 at the end
- * of the memory; -EBUSY, -EFAULT, -EIO, -ENODEV, -ERESTARTSYS, -ETIMEDOUT.
+ * of the memory; -EBUSY, -EFAULT, -EINVAL, -EIO, -ENODEV, -ERESTARTSYS, -ETIMEDOUT.
  */
-ssize_t sis8300_read_card(struct sis8300_file *f, char __user *to, size_t count, u64 card)
+ssize_t sis8300_read_card(struct file *file, char __user *to, size_t count, loff_t *position)
 {
+	struct sis8300_file *f = file->private_data;
 	struct sis8300 *sis = f->sis;
 	struct sis8300_reading *r;
+	u64 card = *position;
 	ssize_t done;
 	int ret = 0;
 
+	if (!sis8300_is_aligned(*position, count))
+		return -EINVAL;
 	if (READ_ONCE(sis->gone))
 		return -ENODEV;
 	if (card >= sis->memory_bytes || !count)
@@ -218,6 +227,7 @@ ssize_t sis8300_read_card(struct sis8300_file *f, char __user *to, size_t count,
 		sis8300_reader_unlock(sis);
 	}
 	done = r->done;
+	*position += done;
 	kfree(r);
 	return done ?: ret;
 }
@@ -246,7 +256,7 @@ static int sis8300_run_dma(struct sis8300_file *f, struct sis8300_buffer *buffer
 	return ret ?: sis8300_dma_finish(f->sis, &dma);
 }
 
-/* The block of which only a part is written is read first. */
+/* Reads a block of which only a part will be written. */
 static int sis8300_read_block(struct sis8300_writing *w, u64 block)
 {
 	struct sis8300 *sis = w->f->sis;
@@ -262,7 +272,7 @@ static int sis8300_read_block(struct sis8300_writing *w, u64 block)
 	return 0;
 }
 
-/* The engine takes powers of two only. */
+/* The engine accepts only powers of two. */
 static u32 sis8300_write_piece(u64 bytes)
 {
 	u32 most = clamp(READ_ONCE(sis8300_write_bytes), SIS8300_DMA_ALIGN, SIS8300_WRITE_MAX);
@@ -321,21 +331,26 @@ static int sis8300_set_test_mode(struct sis8300 *sis, bool open)
 
 /**
  * sis8300_write_card() - copy user space to card memory
- * @f: the file
- * @from: where from
+ * @file: the file
+ * @from: source
  * @count: bytes, a multiple of SIS8300_ALIGN
- * @card: address, a multiple of SIS8300_ALIGN
+ * @position: address in the card's memory, a multiple of SIS8300_ALIGN; moves behind what was
+ *	written
  *
  * Return: the bytes that were written, fewer after an error or a signal; -ENOSPC
- * at the end of the memory; -EBUSY, -EFAULT, -EIO, -ENODEV, -ERESTARTSYS,
+ * at the end of the memory; -EBUSY, -EFAULT, -EINVAL, -EIO, -ENODEV, -ERESTARTSYS,
  * -ETIMEDOUT.
  */
-ssize_t sis8300_write_card(struct sis8300_file *f, const char __user *from, size_t count, u64 card)
+ssize_t sis8300_write_card(struct file *file, const char __user *from, size_t count,
+			   loff_t *position)
 {
-	struct sis8300 *sis = f->sis;
-	struct sis8300_writing w = { .f = f, .from = from, .at = card };
+	struct sis8300_writing w = { .f = file->private_data, .from = from, .at = *position };
+	struct sis8300 *sis = w.f->sis;
+	u64 card = *position;
 	int ret;
 
+	if (!sis8300_is_aligned(*position, count))
+		return -EINVAL;
 	if (READ_ONCE(sis->gone))
 		return -ENODEV;
 	if (!count)
@@ -357,5 +372,6 @@ ssize_t sis8300_write_card(struct sis8300_file *f, const char __user *from, size
 	sis8300_set_test_mode(sis, false);
 out_unlock:
 	sis8300_reader_unlock(sis);
+	*position = w.at;
 	return w.at - card ?: ret;
 }
