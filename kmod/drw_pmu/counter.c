@@ -1,35 +1,34 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The sub-channel's counters: who has which, what they have counted in 64
- * bits, and when the hardware runs. docs/spec/drw.md
+ * The sub-channel's counters: their events, their totals of 64 bits, and the state of
+ * the hardware. docs/spec/drw.md
  *
- * Counters of 32 bits are never written while they count: that would lose
- * what they count between the reading and the write. They pass their end, and
- * their overflow bit is 2^32 that still has to be added. If real counters
- * should stand at their end instead, that is noticed: see drw_saturate().
+ * The driver never writes a 32-bit counter while it counts, because counts between the
+ * reading and the write would be lost. Counters wrap, and a set overflow bit means that
+ * 2^32 has to be added. If real counters should saturate instead, the driver notices
+ * it: see drw_saturate().
  *
- * perf removes and adds events to let others in, and to move them to another
- * CPU. An event that is only rearranged must not lose what comes in between,
- * and a group is to start and stop at one moment. So what perf asks for is
- * noted in the event's state, and takes effect at pmu_enable(), all of it at
- * once: drw_commit(). An event that was removed and added again before that
- * has never stopped. While perf moves the events to another CPU, those that
- * were removed keep their counters until its end.
+ * perf removes events and adds them again to let others in, or to move them to another
+ * CPU. An event that is only rearranged must not lose counts, and a group should start
+ * and stop at one moment. So the functions that perf calls only note the event's new
+ * state. At pmu_enable(), drw_commit() writes all changes at once. An event that was
+ * removed and added again before that has never stopped. During a migration to another
+ * CPU, removed events keep their counters until its end.
  */
 #include "internal.h"
 
-/* A counter that holds at its end is preloaded from here on: far enough from it for a poll. */
+/* Counters that saturate are set back from this value on, which leaves time for a poll. */
 #define DRW_HOLD_LIMIT	BIT(31)
 
 #define DRW_CYCLE_BITS	GENMASK_ULL(55, 0)
 
-/* More carries than this in a row do not happen: 8.6 seconds lie between two. */
+/* Attempts to read the cycles: carries are 8.6 s apart. */
 #define DRW_CYCLE_TRIES	8
 
-/* The counters stand at their end: known from the parameter, or seen. */
+/* The counters saturate: the parameter says so, or it was seen. */
 bool drw_holds;
 
-/* A device that is gone reads all-ones, and no event was ever counted by that. */
+/* A device that is gone reads all-ones, as after a surprise removal: callers count nothing then. */
 static u32 drw_read(struct drw_pmu *drw, unsigned int reg)
 {
 	lockdep_assert_held(&drw->u.lock);
@@ -52,9 +51,9 @@ static void drw_preload(struct drw_pmu *drw, unsigned int n, u32 value)
 }
 
 /*
- * Hardware does not say whether its counters wrap or stand at their end. One
- * that stands there with its overflow bit set tells: then what came since is
- * lost, and from now on counters are preloaded before their end.
+ * No document says whether the counters wrap or saturate. A counter at its end with its
+ * overflow bit set has saturated. Its further counts are lost. From now on, the driver
+ * sets counters back before they reach their end.
  */
 static void drw_saturate(struct drw_pmu *drw, unsigned int n)
 {
@@ -67,7 +66,7 @@ static void drw_saturate(struct drw_pmu *drw, unsigned int n)
 	drw_write(drw, DRW_OVERFLOW_CLEAR, DRW_OVERFLOW(n));
 }
 
-/* The counter's overflow bit is set: it has passed its end, before this was called. */
+/* The counter's overflow bit is set: it has wrapped before this was called. */
 static void drw_update_overflow(struct drw_pmu *drw, unsigned int n)
 {
 	u32 value = drw_read(drw, DRW_COUNTER(n)), later;
@@ -76,7 +75,7 @@ static void drw_update_overflow(struct drw_pmu *drw, unsigned int n)
 	drw_write(drw, DRW_OVERFLOW_CLEAR, DRW_OVERFLOW(n));
 	later = drw_read(drw, DRW_COUNTER(n));
 	if (later == U32_MAX) {
-		/* All-ones from a device that is gone are no count. */
+		/* A device that is gone reads all-ones. */
 		if (drw_read(drw, DRW_OVERFLOW_STATUS) == U32_MAX)
 			return;
 		if (value == U32_MAX) {
@@ -86,7 +85,7 @@ static void drw_update_overflow(struct drw_pmu *drw, unsigned int n)
 	}
 	c->total += BIT_ULL(32) + value - c->last;
 	if (later < value) {
-		/* Again, before or after the bit was cleared. */
+		/* It has wrapped again, before or after the bit was cleared. */
 		c->total += BIT_ULL(32);
 		drw_write(drw, DRW_OVERFLOW_CLEAR, DRW_OVERFLOW(n));
 	}
@@ -95,8 +94,8 @@ static void drw_update_overflow(struct drw_pmu *drw, unsigned int n)
 }
 
 /*
- * The value first, then the bit: a bit that is not set says that the value is
- * from before the end; one that is, that any value read later is from behind.
+ * Reads the value first, then the overflow bit. If the bit is clear, the value is from
+ * before the wrap. If it is set, any value that is read later is from after the wrap.
  */
 static void drw_update_common(struct drw_pmu *drw, unsigned int n)
 {
@@ -104,7 +103,7 @@ static void drw_update_common(struct drw_pmu *drw, unsigned int n)
 	u32 value = drw_read(drw, DRW_COUNTER(n));
 	u32 status = drw_read(drw, DRW_OVERFLOW_STATUS);
 
-	/* The bit may come a little later than the counter's step. */
+	/* The bit may be set a little later than the counter wraps. */
 	if (!(status & DRW_OVERFLOW(n)) && value < c->last)
 		status = drw_read(drw, DRW_OVERFLOW_STATUS);
 	if (status == U32_MAX)
@@ -149,7 +148,7 @@ static void drw_counter_update(struct drw_pmu *drw, unsigned int n)
 /**
  * drw_event_update() - adds to an event's count what its counter has counted
  * @drw: the PMU
- * @event: the event; it counts, or did until now
+ * @event: the event, which counts or has just been stopped
  */
 void drw_event_update(struct drw_pmu *drw, struct perf_event *event)
 {
@@ -172,10 +171,10 @@ static bool drw_counter_is_on(const struct drw_pmu *drw, unsigned int n)
 }
 
 /**
- * drw_handle_overflows() - takes what an interrupt is about, if it is this PMU's
+ * drw_handle_overflows() - handles the PMU's part of an interrupt
  * @drw: the PMU
  *
- * Return: whether it is.
+ * Return: whether the interrupt was this PMU's.
  */
 bool drw_handle_overflows(struct drw_pmu *drw)
 {
@@ -195,7 +194,7 @@ bool drw_handle_overflows(struct drw_pmu *drw)
 }
 
 /**
- * drw_read_counters() - reads all counters in use, in case that an interrupt was lost
+ * drw_read_counters() - reads all counters in use, in case an interrupt was lost
  * @drw: the PMU
  */
 void drw_read_counters(struct drw_pmu *drw)
@@ -226,7 +225,7 @@ static void drw_write_select(struct drw_pmu *drw, unsigned int m, u32 select)
  * @drw: the PMU
  * @event: the event, not idle
  *
- * The hardware runs on: that is for drw_commit().
+ * The hardware still runs: drw_commit() stops it.
  */
 void drw_event_disable(struct drw_pmu *drw, struct perf_event *event)
 {
@@ -241,9 +240,9 @@ void drw_event_disable(struct drw_pmu *drw, struct perf_event *event)
 }
 
 /**
- * drw_counter_put() - an event, which does not count, needs its counter no more
+ * drw_counter_put() - frees an event's counter
  * @drw: the PMU
- * @event: the event
+ * @event: the event, stopped
  */
 void drw_counter_put(struct drw_pmu *drw, struct perf_event *event)
 {
@@ -252,9 +251,9 @@ void drw_counter_put(struct drw_pmu *drw, struct perf_event *event)
 }
 
 /*
- * A free common counter, or that of an event which was removed and is not added
- * again so far. perf adds pinned events first; on their way to another CPU they
- * keep theirs.
+ * A free common counter, or the counter of an event that was removed and not added
+ * again yet. perf adds pinned events first; during a migration they keep their
+ * counters.
  */
 static int drw_find_free(struct drw_pmu *drw)
 {
@@ -277,7 +276,7 @@ static int drw_find_free(struct drw_pmu *drw)
 }
 
 /**
- * drw_counter_get() - gives an idle event a counter, which stands at 0
+ * drw_counter_get() - gives an idle event a counter, set to 0
  * @drw: the PMU
  * @event: the event
  *
@@ -291,7 +290,7 @@ int drw_counter_get(struct drw_pmu *drw, struct perf_event *event)
 		n = drw_find_free(drw);
 		if (n < 0)
 			return n;
-		/* It is disabled: nothing gets lost. */
+		/* The counter is disabled: nothing is lost. */
 		drw_preload(drw, n, 0);
 		drw_write(drw, DRW_OVERFLOW_CLEAR, DRW_OVERFLOW(n));
 		drw->counters[n].event = event;
@@ -302,14 +301,14 @@ int drw_counter_get(struct drw_pmu *drw, struct perf_event *event)
 	return 0;
 }
 
-/* Whether an event is to count after perf's transaction. */
+/* Whether an event has to count after perf's transaction. */
 static bool drw_is_wanted(const struct drw_pmu *drw, const struct perf_event *event)
 {
 	return event->hw.flags == DRW_STARTING || event->hw.flags == DRW_COUNTING ||
 	       (event->hw.flags == DRW_REMOVED && drw->u.is_migrating);
 }
 
-/* What counts is selected, and nothing else. Return: whether anything counts. */
+/* Fills in the selectors of all events that have to count. Return: whether there is one. */
 static bool drw_find_select(const struct drw_pmu *drw, u32 *select)
 {
 	const struct perf_event *event;
@@ -328,11 +327,12 @@ static bool drw_find_select(const struct drw_pmu *drw, u32 *select)
 }
 
 /**
- * drw_commit() - starts and stops what perf's transaction has asked for
+ * drw_commit() - starts and stops counters as perf's transaction wants it
  * @drw: the PMU
  *
- * A group starts and stops at one moment if nobody else counts: with the whole
- * sub-channel. Otherwise with its selectors, because others are not to be stopped.
+ * If no other event counts, a group starts and stops at one moment, with the whole
+ * sub-channel. Otherwise it starts and stops with its selectors, because the other
+ * events must not stop.
  */
 void drw_commit(struct drw_pmu *drw)
 {
@@ -363,7 +363,7 @@ void drw_commit(struct drw_pmu *drw)
 	drw->is_running = is_needed;
 }
 
-/* Leaves the hardware standing, without interrupts and selectors. */
+/* Stops the hardware, without interrupts and selectors. */
 static void drw_quiesce(struct drw_pmu *drw)
 {
 	unsigned int m;
@@ -376,13 +376,13 @@ static void drw_quiesce(struct drw_pmu *drw)
 		drw->select[m] = 0;
 	}
 	drw_write(drw, DRW_OVERFLOW_CLEAR, DRW_OVERFLOW_ALL);
-	/* All of it has arrived when this is answered. */
+	/* The read completes after all writes have arrived. */
 	drw_read(drw, DRW_OVERFLOW_STATUS);
 	drw->is_running = false;
 }
 
 /**
- * drw_resume() - the device is there, or back: programs it for the events that exist
+ * drw_resume() - programs a device that has come for the existing events
  * @u: the PMU
  */
 void drw_resume(struct uncore_pmu *u)
@@ -394,14 +394,14 @@ void drw_resume(struct uncore_pmu *u)
 	drw_quiesce(drw);
 	for (n = 0; n < DRW_COUNTERS; n++)
 		drw_preload(drw, n, 0);
-	/* Nobody has counted what stands there. */
+	/* The present value belongs to no event. */
 	drw_update_cycles(drw);
 	drw->counters[DRW_CYCLES].total = cycles;
 	drw_commit(drw);
 }
 
 /**
- * drw_suspend() - the device is about to go: takes the last counts, and leaves it quiet
+ * drw_suspend() - reads the last counts of a device that will go, and stops it
  * @u: the PMU
  */
 void drw_suspend(struct uncore_pmu *u)

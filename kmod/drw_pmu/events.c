@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/*
- * Which events exist, and what sysfs shows of a PMU: docs/pmu.md and the table
- * of docs/spec/drw.md.
- */
+/* The events, and a PMU's files in sysfs: docs/pmu.md and the table of docs/spec/drw.md. */
 #include "internal.h"
 
 static const struct {
@@ -66,7 +63,7 @@ static const struct {
 
 /**
  * drw_has_event() - whether a number is an event's
- * @id: the number; selectors take its low bits only, so none but ours may reach them
+ * @id: the number; selectors have only its low bits, so no other number may reach them
  *
  * Return: whether it is.
  */
@@ -85,7 +82,7 @@ static struct uncore_events drw_events;
 
 /**
  * drw_events_init() - makes the files of events/
- * @is_seed: also by the names of the seed
+ * @is_seed: also with the names of the seed
  */
 void drw_events_init(bool is_seed)
 {

@@ -13,10 +13,10 @@
 #define DRW_CYCLES	DRW_COUNTERS
 
 /**
- * enum drw_state - where a perf event stands, in its hw.flags
+ * enum drw_state - the state of a perf event, in its hw.flags
  * @DRW_IDLE: it has no counter
- * @DRW_STOPPED: it has one, which does not count
- * @DRW_STARTING: it counts from the end of perf's transaction on
+ * @DRW_STOPPED: it has a counter, which does not count
+ * @DRW_STARTING: it counts after the end of perf's transaction
  * @DRW_COUNTING: it counts
  * @DRW_REMOVED: it counts until the end of perf's transaction, unless it is added again before
  */
@@ -24,9 +24,9 @@ enum drw_state { DRW_IDLE, DRW_STOPPED, DRW_STARTING, DRW_COUNTING, DRW_REMOVED 
 
 /**
  * struct drw_counter - a counter of the hardware
- * @event: whose it is; the cycle counter is everybody's
+ * @event: its event; NULL for the cycle counter, which all events share
  * @total: what it has counted, in 64 bits; it never goes back
- * @last: its value in @total
+ * @last: the hardware's value at the last update of @total
  */
 struct drw_counter {
 	struct perf_event *event;
@@ -38,11 +38,11 @@ struct drw_counter {
  * struct drw_pmu - a sub-channel and its PMU
  * @u: what all PMUs have; its lock protects the following
  * @regs: its window
- * @irq: its interrupt, which it may share; 0: none. Written with CPU hotplug held off
+ * @irq: its interrupt, which it may share; 0: none. Written under cpus_read_lock()
  * @is_running: the sub-channel's counters run
- * @select: the selectors as they are in the hardware
+ * @select: the present values of the selectors
  * @counters: the common counters, and the cycle counter
- * @saturated: times that a counter was found to stand at its end, by event
+ * @saturated: how often a counter was found saturated, by event
  */
 struct drw_pmu {
 	struct uncore_pmu u;

@@ -18,7 +18,7 @@ static char *limit = "wrap";
 module_param(limit, charp, 0444);
 MODULE_PARM_DESC(limit, "counters at their end: wrap (default; that they hold is noticed), or hold");
 
-/* At most 275 million counts a second: from one end to the next it takes 15.6 s. */
+/* At 275 million counts a second, the most possible, a counter wraps every 15.6 s. */
 #define DRW_POLL_MAX_MS	5000
 
 static unsigned int poll_ms = 1000;
@@ -46,7 +46,7 @@ static void drw_poll(struct uncore_pmu *u)
 	raw_spin_unlock_irqrestore(&u->lock, flags);
 }
 
-/* The interrupt may come anywhere; near to who reads the counts is best. */
+/* The interrupt may come to any CPU; best is the one that reads the counts. */
 static void drw_moved(struct uncore_pmu *u)
 {
 	struct drw_pmu *drw = to_drw(&u->pmu);
@@ -77,7 +77,7 @@ static void drw_remove(void *data)
 	mutex_unlock(&drw_pmus.lock);
 }
 
-/* A handler of its own for each PMU: the line is others' too, and they may be taken away first. */
+/* Each PMU has its own handler: PMUs share a line, and each of them may be removed. */
 static int drw_request_irq(struct drw_pmu *drw, int irq)
 {
 	unsigned long flags;
@@ -96,32 +96,19 @@ static int drw_request_irq(struct drw_pmu *drw, int irq)
 	return 0;
 }
 
-/* The PMU of this name: a new one, or that of a device which was here before. */
-static struct drw_pmu *drw_get(struct device *dev, const char *name, void __iomem *regs)
+/* The sub-channel's PMU, registered. */
+static struct drw_pmu *drw_create(struct device *dev, const char *name, void __iomem *regs)
 {
-	struct uncore_pmu *u = uncore_find(&drw_pmus, name);
-	struct drw_pmu *drw;
+	struct drw_pmu *drw = uncore_get(&drw_pmus, name, sizeof(*drw), dev_to_node(dev));
 	int ret;
 
-	if (u && !u->is_gone)
-		return ERR_PTR(-EEXIST);
-	if (u) {
-		to_drw(&u->pmu)->regs = regs;
-		uncore_open(u);
-		return to_drw(&u->pmu);
-	}
-	drw = uncore_alloc(&drw_pmus, sizeof(*drw), dev_to_node(dev));
-	if (!drw)
-		return ERR_PTR(-ENOMEM);
-	strscpy(drw->u.name, name, sizeof(drw->u.name));
+	if (IS_ERR(drw))
+		return drw;
+	if (uncore_is_new(&drw->u))
+		drw_pmu_init(drw);
 	drw->regs = regs;
-	drw_pmu_init(drw);
-	ret = uncore_register(&drw->u);
-	if (ret) {
-		kvfree(drw);
-		return ERR_PTR(ret);
-	}
-	return drw;
+	ret = uncore_open(&drw->u);
+	return ret ? ERR_PTR(ret) : drw;
 }
 
 static int drw_probe(struct platform_device *pdev)
@@ -146,11 +133,11 @@ static int drw_probe(struct platform_device *pdev)
 	if (irq < 0)
 		return irq;
 	address = window->start;
-	/* The lab's windows lie elsewhere than what they stand for. */
+	/* The lab's windows have other addresses than those of the hardware. */
 	device_property_read_u64(dev, "pciescope,address", &address);
 	snprintf(name, sizeof(name), "ali_drw_%llx", address >> 12);
 	mutex_lock(&drw_pmus.lock);
-	drw = drw_get(dev, name, regs);
+	drw = drw_create(dev, name, regs);
 	mutex_unlock(&drw_pmus.lock);
 	if (IS_ERR(drw))
 		return dev_err_probe(dev, PTR_ERR(drw), "cannot register %s\n", name);
@@ -164,8 +151,8 @@ static int drw_probe(struct platform_device *pdev)
 }
 
 /*
- * No aliases: both drivers would be loaded for the same devices. Who wants
- * this one loads it.
+ * No MODULE_DEVICE_TABLE: the in-tree driver has the same devices, and both would be
+ * loaded. Users load this one by hand.
  */
 static const struct acpi_device_id drw_acpi_ids[] = {
 	{ "BABA5000" },

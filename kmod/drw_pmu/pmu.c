@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * perf's side: events that are counted system-wide on one CPU. What perf asks
- * for takes effect at pmu_enable(): see counter.c.
+ * perf's side: events that are counted system-wide on one CPU. The changes that perf
+ * requests take effect at pmu_enable(): see counter.c.
  */
 #include "internal.h"
 
-/* There are so many common counters; the cycle counter is everybody's. */
+/* A group needs a common counter for each event; all events share the cycle counter. */
 static bool drw_fits(struct perf_event *event, void *state)
 {
 	unsigned int *common = state;
@@ -20,7 +20,7 @@ static void drw_event_destroy(struct perf_event *event)
 	unsigned long flags;
 
 	raw_spin_lock_irqsave(&drw->u.lock, flags);
-	/* Closed while it was moved to another CPU. */
+	/* It may be closed during a migration to another CPU. */
 	if (event->hw.flags != DRW_IDLE) {
 		drw_event_disable(drw, event);
 		drw_counter_put(drw, event);
@@ -111,7 +111,7 @@ static void drw_event_stop(struct perf_event *event, int flags)
 	raw_spin_unlock(&drw->u.lock);
 }
 
-/* Nothing: others are counting. */
+/* Empty: other events go on counting. */
 static void drw_pmu_disable(struct pmu *pmu)
 {
 }
@@ -126,7 +126,7 @@ static void drw_pmu_enable(struct pmu *pmu)
 }
 
 /**
- * drw_pmu_init() - fills in what perf is to know of the PMU
+ * drw_pmu_init() - fills in perf's description of the PMU
  * @drw: the PMU
  */
 void drw_pmu_init(struct drw_pmu *drw)

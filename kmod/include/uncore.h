@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the PMUs of rasdes_pmu and drw_pmu share: their events are system-wide
- * and counted on one CPU, and their device may be removed and come back.
+ * What the PMUs of rasdes_pmu and drw_pmu share. Their events are system-wide and
+ * counted on one CPU. Their device may be removed and come back.
  *
- * Most kernels cannot unregister a PMU that has events. So the PMU of a removed
- * device stays while events exist: they keep their counts, and new ones get
- * -ENODEV. If the device comes back, it gets the same PMU, and the events count
- * on. Otherwise the PMU is unregistered when its last event is closed.
+ * Most kernels cannot unregister a PMU that has events. So the PMU of a removed device
+ * stays while it has events. These keep their counts; new events get -ENODEV. If the
+ * device comes back, it gets the same PMU, and the events continue to count. Otherwise
+ * the PMU is unregistered when its last event is closed.
  */
 #ifndef PCIESCOPE_UNCORE_H
 #define PCIESCOPE_UNCORE_H
@@ -34,10 +34,10 @@ struct uncore_pmu;
  * @name: of the module
  * @poll_ms: how often counters in use are read
  * @poll: reads them
- * @resume: the device is there: programs it for the events that exist. Called with the PMU's lock
- * @suspend: the device is about to go: takes its last counts. Called with the PMU's lock. Optional
- * @moved: the PMU's CPU has changed. Optional
- * @lock: protects @pmus and what registers and unregisters them
+ * @resume: programs a device that has come for the existing events. Called with the PMU's lock
+ * @suspend: reads the last counts of a device that will go. Called with the PMU's lock. Optional
+ * @moved: called when the PMU's CPU has changed. Optional
+ * @lock: protects @pmus, and serialises registration and unregistration
  * @pmus: all PMUs
  * @reap: unregisters the PMUs that have neither device nor events
  * @wq: runs @reap and the polls
@@ -70,7 +70,7 @@ struct uncore_driver {
  * @lock: protects the following, and the driver's counters and registers. Taken with interrupts off
  * @events: all events that exist, by their active_entry
  * @is_open: new events are accepted
- * @is_gone: the device is not there
+ * @is_gone: the device is absent
  * @is_migrating: perf is moving the events to another CPU: their counters keep running
  */
 struct uncore_pmu {
@@ -150,12 +150,12 @@ static inline bool uncore_group_check(struct perf_event *event,
 }
 
 /**
- * uncore_event_enter() - an event begins to exist
+ * uncore_event_enter() - adds a new event to its PMU
  * @event: the event; it is counted on the PMU's CPU
  *
- * perf finds a PMU by its number before perf_pmu_register() has given it its
- * contexts: whoever comes in between would write through a null pointer (seen
- * with 6.1). So events are refused until registration has ended.
+ * perf can find a PMU by its number before perf_pmu_register() has allocated its
+ * contexts. An event that is opened then would write through a null pointer (seen
+ * with 6.1). So events are refused until the registration has ended.
  *
  * Return: 0, or -ENODEV if the PMU is not registered yet or the device is gone.
  */
@@ -179,8 +179,8 @@ static inline int uncore_event_enter(struct perf_event *event)
 }
 
 /**
- * uncore_event_leave() - an event exists no more
- * @event: the event; its PMU may be gone when this returns
+ * uncore_event_leave() - removes an event from its PMU
+ * @event: the event; its PMU may be freed when this returns
  */
 static inline void uncore_event_leave(struct perf_event *event)
 {
@@ -218,7 +218,7 @@ static inline unsigned int uncore_count_on(struct uncore_pmu *u, int cpu)
 	return n;
 }
 
-/* On the events' CPU, where it cannot come in the middle of perf's own doings. */
+/* Runs on the events' CPU, so that it cannot interrupt perf's own work on them. */
 static inline void uncore_end_migration(void *data)
 {
 	struct uncore_pmu *u = data;
@@ -230,9 +230,9 @@ static inline void uncore_end_migration(void *data)
 }
 
 /*
- * Moves all events to another CPU, without a gap in what they count. Since 6.2,
- * perf moves the first event or group and then loses its place in the tree that
- * it takes them from (seen with 6.12): it is called once for each.
+ * Moves all events to another CPU, without a gap in their counts. Since 6.2, perf
+ * moves only the first event or group, because it loses its place in the tree of
+ * events (seen with 6.12). So this calls it once for each event.
  */
 static inline void uncore_migrate(struct uncore_pmu *u, int from, int to)
 {
@@ -285,7 +285,7 @@ static inline int uncore_cpu_offline(unsigned int cpu, struct hlist_node *node)
 	}
 	if (u->cpu == cpu && to < nr_cpu_ids)
 		uncore_set_cpu(u, to);
-	/* An event that was opened while the PMU moved may have been left behind. */
+	/* An event that was opened during the move may still be on the old CPU. */
 	if (u->cpu != cpu)
 		uncore_migrate(u, cpu, u->cpu);
 	return 0;
@@ -293,39 +293,6 @@ static inline int uncore_cpu_offline(unsigned int cpu, struct hlist_node *node)
 
 /* PMUs. With the driver's lock held, unless said otherwise. */
 
-/**
- * uncore_alloc() - makes a PMU without a device
- * @drv: the module
- * @bytes: size of the driver's structure
- * @nid: the device's NUMA node
- *
- * The caller fills in the name and perf's functions. kvfree() undoes it. Needs no lock.
- *
- * Return: the PMU, or NULL.
- */
-static inline void *uncore_alloc(struct uncore_driver *drv, size_t bytes, int nid)
-{
-	struct uncore_pmu *u = kvzalloc(bytes, GFP_KERNEL);
-
-	if (!u)
-		return NULL;
-	u->drv = drv;
-	u->nid = nid;
-	u->cpu = cpumask_local_spread(0, nid);
-	u->is_gone = true;
-	raw_spin_lock_init(&u->lock);
-	INIT_LIST_HEAD(&u->events);
-	INIT_DELAYED_WORK(&u->poll, uncore_poll);
-	return u;
-}
-
-/**
- * uncore_find() - a PMU by its name
- * @drv: the module
- * @name: the name
- *
- * Return: the PMU, whose device may be gone, or NULL.
- */
 static inline struct uncore_pmu *uncore_find(struct uncore_driver *drv, const char *name)
 {
 	struct uncore_pmu *u;
@@ -339,26 +306,43 @@ static inline struct uncore_pmu *uncore_find(struct uncore_driver *drv, const ch
 }
 
 /**
- * uncore_open() - the device is there, or back: events count (on)
- * @u: the PMU, registered
+ * uncore_get() - finds the PMU of a device that has come, or makes one
+ * @drv: the module
+ * @name: of the PMU
+ * @bytes: size of the driver's structure, where it is made
+ * @nid: the device's NUMA node
+ *
+ * The caller fills in the device, for a new PMU also perf's functions, and calls uncore_open().
+ *
+ * Return: the PMU; -EEXIST if its device is there; -ENOMEM.
  */
-static inline void uncore_open(struct uncore_pmu *u)
+static inline void *uncore_get(struct uncore_driver *drv, const char *name, size_t bytes, int nid)
 {
-	unsigned long flags;
+	struct uncore_pmu *u = uncore_find(drv, name);
 
-	raw_spin_lock_irqsave(&u->lock, flags);
-	u->is_gone = false;
-	u->drv->resume(u);
-	u->is_open = true;
-	raw_spin_unlock_irqrestore(&u->lock, flags);
+	if (u)
+		return u->is_gone ? u : ERR_PTR(-EEXIST);
+	u = kvzalloc(bytes, GFP_KERNEL);
+	if (!u)
+		return ERR_PTR(-ENOMEM);
+	strscpy(u->name, name, sizeof(u->name));
+	INIT_LIST_HEAD(&u->node);
+	u->drv = drv;
+	u->nid = nid;
+	u->cpu = cpumask_local_spread(0, nid);
+	u->is_gone = true;
+	raw_spin_lock_init(&u->lock);
+	INIT_LIST_HEAD(&u->events);
+	INIT_DELAYED_WORK(&u->poll, uncore_poll);
+	return u;
 }
 
-/**
- * uncore_register() - registers a PMU and opens it
- * @u: the PMU; the caller frees it on failure
- *
- * Return: 0, or a negative error code.
- */
+/* A new PMU has not been registered yet. */
+static inline bool uncore_is_new(const struct uncore_pmu *u)
+{
+	return list_empty(&u->node);
+}
+
 static inline int uncore_register(struct uncore_pmu *u)
 {
 	int ret;
@@ -373,13 +357,35 @@ static inline int uncore_register(struct uncore_pmu *u)
 		return ret;
 	}
 	list_add_tail(&u->node, &u->drv->pmus);
-	uncore_open(u);
+	return 0;
+}
+
+/**
+ * uncore_open() - lets events of a present device count
+ * @u: the PMU, from uncore_get(); it is freed at a failure
+ *
+ * Return: 0, or a negative error code.
+ */
+static inline int uncore_open(struct uncore_pmu *u)
+{
+	int ret = uncore_is_new(u) ? uncore_register(u) : 0;
+	unsigned long flags;
+
+	if (ret) {
+		kvfree(u);
+		return ret;
+	}
+	raw_spin_lock_irqsave(&u->lock, flags);
+	u->is_gone = false;
+	u->drv->resume(u);
+	u->is_open = true;
+	raw_spin_unlock_irqrestore(&u->lock, flags);
 	return 0;
 }
 
 /**
  * uncore_remove() - the device is being removed
- * @u: the PMU; it may be gone when the driver's lock is given back
+ * @u: the PMU; it may be freed when the driver's lock is released
  */
 static inline void uncore_remove(struct uncore_pmu *u)
 {
@@ -405,9 +411,9 @@ static inline void uncore_destroy(struct uncore_pmu *u)
 }
 
 /*
- * perf uses a PMU for a moment after it has destroyed an event of it, without
- * sleeping: no task is there any more after synchronize_rcu_tasks(). Its timer
- * that lets events take turns may be pending for one more interval.
+ * perf uses a PMU for a moment after it has destroyed an event of it, but does not
+ * sleep: after synchronize_rcu_tasks() no task is in that code. perf's timer, which
+ * lets events take turns, may be pending for one more interval.
  */
 static inline void uncore_reap(struct work_struct *work)
 {
@@ -444,7 +450,7 @@ static inline int uncore_init(struct uncore_driver *drv)
 	mutex_init(&drv->lock);
 	INIT_LIST_HEAD(&drv->pmus);
 	INIT_WORK(&drv->reap, uncore_reap);
-	/* Whichever CPU has time: a narrow counter that is read late loses counts. */
+	/* On any CPU that is free: a narrow counter that is read late loses counts. */
 	drv->wq = alloc_workqueue("%s", WQ_UNBOUND | WQ_HIGHPRI, 0, drv->name);
 	if (!drv->wq)
 		return -ENOMEM;
@@ -541,7 +547,7 @@ static inline __printf(4, 5) void uncore_add_event(struct uncore_events *events,
 	events->list[events->n++] = &attr->attr.attr;
 }
 
-/* Empty while the device is gone: that is how user space can tell. */
+/* Empty while the device is gone, so that user space can tell. */
 static inline ssize_t cpumask_show(struct device *dev, struct device_attribute *attr, char *buf)
 {
 	struct uncore_pmu *u = to_uncore(dev_get_drvdata(dev));

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The event counters, behind their viewport. Others may move it between any
- * two accesses (firmware, a management processor, the debugfs files of the
- * DesignWare driver): a value is the counter's only if the select read back
- * after the data is still ours.
+ * The event counters, behind their viewport. Others (firmware, a management processor,
+ * the debugfs files of the DesignWare driver) may move it between any two accesses. So
+ * a value is valid only if the control register, read after the data, still selects
+ * our counter.
  */
 #include "internal.h"
 #include "fold.h"
 
 /*
- * Reads the control word: which counter is selected, and whether that is on.
- * -EBUSY: not @c; -ENODEV: the function does not answer.
+ * Reads the control word: the selected counter, and whether that is enabled. Return: 0;
+ * -EBUSY if it is not @c; -ENODEV if the function does not answer.
  */
 static int rasdes_read_control(struct rasdes_pmu *rp, const struct rasdes_counter *c, bool *is_on)
 {
@@ -26,9 +26,8 @@ static int rasdes_read_control(struct rasdes_pmu *rp, const struct rasdes_counte
 }
 
 /*
- * Selects the counter, with CLEAR and ENABLE in the same word (0: no change),
- * and reads its STATUS. -EBUSY: the viewport was moved; what was written was
- * done nevertheless.
+ * Selects the counter, with CLEAR and ENABLE in the same word (0: no change), and reads
+ * its STATUS. -EBUSY: somebody else moved the viewport, but the command was executed.
  */
 static int rasdes_command(struct rasdes_pmu *rp, const struct rasdes_counter *c, u32 command,
 			  bool *is_on)
@@ -38,7 +37,7 @@ static int rasdes_command(struct rasdes_pmu *rp, const struct rasdes_counter *c,
 	for (try = 0; try < RASDES_TRIES && ret == -EBUSY; try++) {
 		rasdes_write(rp, RASDES_EVENT_CTL, c->select | command);
 		ret = rasdes_read_control(rp, c, is_on);
-		/* Done once is enough; what is left is to read. */
+		/* The command has been executed: only read again. */
 		command = 0;
 	}
 	return ret;
@@ -71,9 +70,9 @@ static bool rasdes_saturates(const struct rasdes_counter *c)
 }
 
 /*
- * A counter that saturates has to be cleared, but rarely: what hits between
- * the reading and the clear is lost. The reading after it guards against
- * hardware that does not clear: its old value must not count again.
+ * Clears a counter that saturates, but only in its upper half: events between the
+ * reading and the clear are lost. The reading afterwards is for hardware that does not
+ * clear: its old value must not count again.
  */
 static void rasdes_counter_clear(struct rasdes_pmu *rp, struct rasdes_counter *c)
 {
@@ -85,7 +84,7 @@ static void rasdes_counter_clear(struct rasdes_pmu *rp, struct rasdes_counter *c
 	rasdes_write(rp, RASDES_EVENT_CTL, c->select |
 		     FIELD_PREP(RASDES_EVENT_CTL_CLEAR, RASDES_CLEAR_ONE));
 	rp->selected = c->select;
-	/* If it cannot be read, the next reading tells whether it was cleared. */
+	/* If it cannot be read now, the next reading shows whether it was cleared. */
 	if (rasdes_counter_read(rp, c, &value, &is_on))
 		return;
 	if (value < c->last)
@@ -108,8 +107,8 @@ static u64 rasdes_delta(const struct rasdes_counter *c, u32 value, bool *is_dist
  * @rp: the PMU, locked
  * @c: the counter
  *
- * If the viewport is moved all the time or the function does not answer,
- * nothing is added, and nothing is lost: the next update finds it.
+ * If somebody else moves the viewport all the time or the function does not answer,
+ * nothing is added. Nothing is lost either: the next update adds it.
  */
 void rasdes_counter_update(struct rasdes_pmu *rp, struct rasdes_counter *c)
 {
@@ -142,7 +141,7 @@ static int rasdes_counter_enable(struct rasdes_pmu *rp, struct rasdes_counter *c
 		ret = -EOPNOTSUPP;
 	if (!ret)
 		ret = rasdes_counter_read(rp, c, &c->last, &is_on);
-	/* The end of an earlier count may still stand there. */
+	/* The counter may still be at its end from an earlier use. */
 	if (!ret)
 		rasdes_counter_clear(rp, c);
 	return ret;
@@ -153,15 +152,15 @@ static int rasdes_counter_enable(struct rasdes_pmu *rp, struct rasdes_counter *c
  * @rp: the PMU, locked
  * @c: the counter
  *
- * Return: 0; -EOPNOTSUPP when the hardware was built without it, -EBUSY when
- * the viewport is moved all the time, -ENODEV when the function is gone.
+ * Return: 0; -EOPNOTSUPP if the hardware was built without it, -EBUSY if somebody else
+ * moves the viewport all the time, -ENODEV if the function is gone.
  */
 int rasdes_counter_get(struct rasdes_pmu *rp, struct rasdes_counter *c)
 {
 	bool is_on;
 	int ret;
 
-	/* Also when it is enabled: the function may be gone by now. */
+	/* Also if the counter is enabled already: the function may be gone by now. */
 	ret = rasdes_command(rp, c, 0, &is_on);
 	if (ret)
 		return ret;
@@ -177,7 +176,7 @@ int rasdes_counter_get(struct rasdes_pmu *rp, struct rasdes_counter *c)
 }
 
 /**
- * rasdes_counter_put() - one perf event less; the last one disables the counter
+ * rasdes_counter_put() - removes one perf event; the last one disables the counter
  * @rp: the PMU, locked
  * @c: the counter
  */
@@ -198,7 +197,7 @@ void rasdes_counters_resume(struct rasdes_pmu *rp)
 
 	rp->selected = U32_MAX;
 	for (c = rp->counters; c < rp->counters + rp->ncounters; c++) {
-		/* One that cannot be had now is enabled by an update. */
+		/* If a counter cannot be reached now, the next update enables it. */
 		if (c->holders && !rasdes_command(rp, c, 0, &is_on))
 			rasdes_counter_enable(rp, c, is_on);
 	}

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Which events exist, and what sysfs shows of a PMU. The names are those of
- * docs/pmu.md: the in-tree driver's, with those that it leaves out, or the
- * seed's words, each with a twin in lower case, as perf 7.3 takes no names of
- * mixed case.
+ * The events, and a PMU's files in sysfs. The names are in docs/pmu.md: those of the
+ * in-tree driver and of the events that it leaves out, or the seed's. Each of the
+ * seed's names has a twin in lower case, because perf 7.3 accepts no mixed case.
  */
 #include <linux/string_helpers.h>
 
@@ -155,7 +154,7 @@ static void rasdes_report_init(struct rasdes_pmu *rp, unsigned int code)
 }
 
 /**
- * rasdes_counters_init() - lays out the counters and reports of a PMU
+ * rasdes_counters_init() - initialises the counters and reports of a PMU
  * @rp: the PMU, with room for rasdes_count_counters()
  */
 void rasdes_counters_init(struct rasdes_pmu *rp)
@@ -197,7 +196,7 @@ static void rasdes_add_event(const struct rasdes_event *event, unsigned int id, 
 }
 
 /**
- * rasdes_events_init() - makes the files of events/, as the parameters want them
+ * rasdes_events_init() - makes the files of events/ according to the parameters
  */
 void rasdes_events_init(void)
 {
@@ -258,7 +257,7 @@ static ssize_t bdf_show(struct device *dev, struct device_attribute *attr, char 
 }
 static DEVICE_ATTR_RO(bdf);
 
-/* A line for each counter whose number at this offset is not 0. */
+/* Writes a line for each counter whose field at @offset is not 0. */
 static int rasdes_emit_counters(struct rasdes_pmu *rp, char *buf, int at, size_t offset)
 {
 	unsigned int i;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What a counter has counted between two looks at it. No kernel includes: a
- * test in user space covers it. Needs <linux/types.h> and <stdbool.h> (or the
- * kernel's bool) before it.
+ * What a counter has counted between two readings. Without kernel includes, so that a
+ * test in user space can include it. <linux/types.h> and <stdbool.h> (or the kernel's
+ * bool) come before it.
  */
 #ifndef RASDES_FOLD_H
 #define RASDES_FOLD_H
@@ -16,9 +16,9 @@ static inline unsigned int rasdes_width(unsigned int group)
 }
 
 /*
- * A counter of @bits (up to 63) that wraps. Half of its range cannot pass
- * between two looks: a value that went back by less than that was cleared by
- * someone else (@cleared), and what it shows came since.
+ * A counter of @bits (up to 63) that wraps. It cannot count half of its range between
+ * two readings. So a lower value that would need more than that means that somebody
+ * else has cleared the counter (@cleared): all of the value was counted since.
  */
 static inline __u64 rasdes_fold_wrap(__u64 last, __u64 now, unsigned int bits, bool *cleared)
 {
@@ -33,13 +33,13 @@ static inline __u64 rasdes_fold_wrap(__u64 last, __u64 now, unsigned int bits, b
 	return now;
 }
 
-/* A narrow counter that wraps: all of its range may pass, so that nothing tells a clear. */
+/* A narrow counter that wraps. It may count its whole range, so a clear cannot be noticed. */
 static inline __u64 rasdes_fold_narrow(__u64 last, __u64 now, unsigned int bits)
 {
 	return (now - last) & ((1ULL << bits) - 1);
 }
 
-/* A counter that stays at its end: it goes back when someone else cleared it. */
+/* A counter that stays at its end. A lower value means that somebody else has cleared it. */
 static inline __u64 rasdes_fold_saturate(__u64 last, __u64 now, bool *cleared)
 {
 	*cleared = now < last;
@@ -47,9 +47,9 @@ static inline __u64 rasdes_fold_saturate(__u64 last, __u64 now, bool *cleared)
 }
 
 /*
- * Time-based data, 64 bits unless known (@bits < 64) to be narrower. A 64-bit
- * value that went back is the wrap of the narrowest counter that could have
- * held the last one, if that is plausible, else somebody's restart.
+ * Time-based data of 64 bits, or of fewer if that is known (@bits < 64). If a 64-bit
+ * value went back, the narrowest counter that could hold the last value may have
+ * wrapped. If that is not plausible, somebody else has restarted it.
  */
 static inline __u64 rasdes_fold_tba(__u64 last, __u64 now, unsigned int bits, bool *restarted)
 {
@@ -65,7 +65,7 @@ static inline __u64 rasdes_fold_tba(__u64 last, __u64 now, unsigned int bits, bo
 		if (last >> plausible[i] == 0)
 			return rasdes_fold_wrap(last, now, plausible[i], restarted);
 	}
-	/* 64 bits do not wrap in a lifetime; a preset may. */
+	/* 64 bits do not wrap from 0, but may wrap from a preset value. */
 	if (now - last < 1ULL << 63)
 		return now - last;
 	*restarted = true;

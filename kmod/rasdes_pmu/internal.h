@@ -9,7 +9,7 @@
 #include "regs.h"
 #include "uncore.h"
 
-/* Attempts at a consistent reading before it is left to the next poll. */
+/* Attempts at a consistent reading. After that, the next poll reads again. */
 #define RASDES_TRIES	8
 
 /* An event's number in perf_event_attr.config. */
@@ -26,7 +26,7 @@
  * @select: event and lane as fields of RASDES_EVENT_CTL, or the report as one of RASDES_TBA_CTL
  * @last: an event counter's value in @total
  * @holders: perf events that need the event counter enabled
- * @was_on: somebody else had enabled it: it is left so
+ * @was_on: somebody else had enabled it: the driver does not disable it
  * @saturated: times it was read at its upper end
  * @disturbed: times that somebody else cleared or disabled it while it was enabled
  */
@@ -47,10 +47,10 @@ struct rasdes_counter {
  * @report: its report, which its holders share
  * @holders: perf events that have it scheduled
  * @running: those of them that count
- * @is_on: it measures, if only because perf might be rearranging its events
- * @is_based: @last is of this measurement
+ * @is_on: it measures, perhaps only because perf may be rearranging its events
+ * @is_based: @last was read in this measurement
  * @ctl: what RASDES_TBA_CTL reads while nobody else changes it
- * @last: the data in the report's total
+ * @last: the data that are in the report's total
  * @disturbed: times that somebody else restarted or changed the measurement
  */
 struct rasdes_tba {

@@ -3,8 +3,9 @@
  * rasdes_pmu: the counters of PCIe root ports with DesignWare RAS D.E.S., as
  * perf PMUs (docs/pmu.md).
  *
- * No driver is bound: root ports belong to the kernel's port driver. This
- * file finds the functions, at load and as they come and go.
+ * The module binds to no device, because root ports belong to the kernel's port
+ * driver. This file finds the functions when the module is loaded, and when they come
+ * and go.
  */
 #include <linux/platform_device.h>
 
@@ -41,7 +42,7 @@ bool rasdes_narrow_wraps;
 /* More vendor-specific capabilities than this do not fit. */
 #define RASDES_MAX_VSECS	((PCI_CFG_SPACE_EXP_SIZE - PCI_CFG_SPACE_SIZE) / 8)
 
-/* Whose functions with this VSEC ID have this block: the ID is each vendor's own. */
+/* Vendors that use this VSEC ID for this block. Each vendor assigns its own IDs. */
 static const u16 rasdes_vendors[] = {
 	0x0720,	/* LeCarc */
 	0x144d,	/* Samsung */
@@ -52,7 +53,7 @@ static const u16 rasdes_vendors[] = {
 	0x20fa,	/* Picoheart */
 };
 
-/* Offset of the capability, or 0. A list that loops is left after as many as could exist. */
+/* The offset of the capability, or 0. A circular list ends after as many entries as fit. */
 static u16 rasdes_find_vsec(struct pci_dev *pdev)
 {
 	unsigned int left = RASDES_MAX_VSECS, i;
@@ -116,14 +117,14 @@ static void rasdes_name(struct pci_dev *pdev, char *name, size_t bytes)
 			 domain << 16 | pdev->bus->number << 8 | pdev->devfn);
 }
 
-/* Reads all counters in use, before narrow ones reach their end and others wrap. */
+/* Reads all counters in use before they saturate or wrap. */
 static void rasdes_poll(struct uncore_pmu *u)
 {
 	struct rasdes_pmu *rp = to_rasdes(&u->pmu);
 	unsigned long flags;
 	unsigned int i;
 
-	/* One at a time: interrupts are off meanwhile. */
+	/* The lock is for one counter at a time, because it keeps interrupts off. */
 	for (i = 0; i < rp->ncounters; i++) {
 		if (!READ_ONCE(rp->counters[i].holders))
 			continue;
@@ -152,58 +153,48 @@ static struct uncore_driver rasdes = {
 	.resume = rasdes_resume,
 };
 
-static void rasdes_create(struct pci_dev *pdev, u16 vsec, const char *name)
+static int rasdes_create(struct pci_dev *pdev, u16 vsec)
 {
 	struct rasdes_pmu *rp;
 	unsigned int lanes, n;
+	char name[32];
 	u32 cap = 0;
-	int ret;
 
+	rasdes_name(pdev, name, sizeof(name));
 	pcie_capability_read_dword(pdev, PCI_EXP_LNKCAP, &cap);
 	lanes = clamp_t(unsigned int, FIELD_GET(PCI_EXP_LNKCAP_MLW, cap), 1, RASDES_MAX_LANES);
 	n = rasdes_count_counters(lanes);
-	rp = uncore_alloc(&rasdes, struct_size(rp, counters, n), dev_to_node(&pdev->dev));
-	if (!rp)
-		return;
-	strscpy(rp->u.name, name, sizeof(rp->u.name));
-	strscpy(rp->bdf, pci_name(pdev), sizeof(rp->bdf));
-	rp->lanes = lanes;
-	rp->ncounters = n;
-	rasdes_counters_init(rp);
-	rasdes_pmu_init(rp);
+	rp = uncore_get(&rasdes, name, struct_size(rp, counters, n), dev_to_node(&pdev->dev));
+	/* While the module is loaded, a port may be found twice. */
+	if (IS_ERR(rp))
+		return PTR_ERR(rp) == -EEXIST ? 0 : PTR_ERR(rp);
+	if (uncore_is_new(&rp->u)) {
+		strscpy(rp->bdf, pci_name(pdev), sizeof(rp->bdf));
+		rp->lanes = lanes;
+		rp->ncounters = n;
+		rasdes_counters_init(rp);
+		rasdes_pmu_init(rp);
+	}
 	rp->pdev = pdev;
 	rp->vsec = vsec;
-	ret = uncore_register(&rp->u);
-	if (ret) {
-		pci_err(pdev, "cannot register %s: %d\n", name, ret);
-		kvfree(rp);
-	}
+	return uncore_open(&rp->u);
 }
 
 static void rasdes_add(struct pci_dev *pdev)
 {
-	struct uncore_pmu *u;
-	struct rasdes_pmu *rp;
-	char name[32];
-	u16 vsec;
+	u16 vsec = rasdes_is_ours(pdev) ? rasdes_find_vsec(pdev) : 0;
+	int ret = 0;
 
-	vsec = rasdes_is_ours(pdev) ? rasdes_find_vsec(pdev) : 0;
 	if (!vsec)
 		return;
-	rasdes_name(pdev, name, sizeof(name));
 	mutex_lock(&rasdes.lock);
-	u = uncore_find(&rasdes, name);
-	if (rasdes_is_served(pdev)) {
+	if (rasdes_is_served(pdev))
 		dev_warn_once(&pdev->dev, "dwc_pcie_pmu serves this port; unload it first\n");
-	} else if (!u) {
-		rasdes_create(pdev, vsec, name);
-	} else if (u->is_gone) {
-		rp = to_rasdes(&u->pmu);
-		rp->pdev = pdev;
-		rp->vsec = vsec;
-		uncore_open(u);
-	}
+	else
+		ret = rasdes_create(pdev, vsec);
 	mutex_unlock(&rasdes.lock);
+	if (ret)
+		pci_err(pdev, "cannot register its PMU: %d\n", ret);
 }
 
 static void rasdes_remove(struct pci_dev *pdev)

@@ -2,29 +2,32 @@
 /*
  * perf's side: events that are counted system-wide on one CPU.
  *
- * The hardware's counters are shared by all events. Each has a total of 64
- * bits, which grows while the counter is enabled: as long as an event of it
- * exists, or while a report runs. An event counts the total's difference since
- * hw.prev_count. To let a new event in, perf removes and adds all others, and
- * to move them to another CPU, too. Those that never stop for their users must
- * not lose what happens in between, which with an access of 1 to 100 us are
- * thousands of TLPs each time: between pmu_disable() and pmu_enable(), which
- * is a pass, and during a migration, counters keep running, and an event that
- * was stopped and is started again keeps its prev_count. hw.last_tag is the
- * pass in which it was stopped. An event that starts while the viewport cannot
- * be had begins with what was last read.
+ * All events share the hardware's counters. Each counter has a total of 64 bits. The
+ * total grows while the counter is enabled: while an event of it exists, or while its
+ * report runs. An event's count is the growth of the total since hw.prev_count.
+ *
+ * perf removes all events and adds them again to let a new event in, or to move them
+ * to another CPU. For the user these events never stop, so they must not lose what
+ * happens meanwhile. An access takes 1 to 100 us, so that would be thousands of TLPs
+ * each time. Therefore counters keep running in a pass, which is the time between
+ * pmu_disable() and pmu_enable(), and during a migration. An event that is stopped and
+ * started in the same pass keeps its prev_count. hw.last_tag is the pass in which it
+ * was stopped.
+ *
+ * If the viewport cannot be reached when an event starts, the event begins with the
+ * total of the last reading.
  */
 #include "internal.h"
 
 /*
- * How long one of several reports runs before perf gives the engine to the
- * next. perf's clock runs on while the engine is switched over, which takes a
- * dozen accesses to configuration space; perf's usual 4 ms would make that loss
- * felt. perf_event_mux_interval_ms in sysfs changes it.
+ * How long one of several reports runs before perf switches the engine to the next.
+ * The switch takes a dozen accesses to configuration space, while perf's clock runs.
+ * With perf's usual 4 ms that loss would matter. perf_event_mux_interval_ms in sysfs
+ * changes the time.
  */
 #define RASDES_TURN_MS	50
 
-/* Stopped during a migration, whichever the pass. */
+/* The event was stopped during a migration, in any pass. */
 #define RASDES_MIGRATED	U64_MAX
 
 static bool rasdes_is_report(const struct rasdes_counter *c)
@@ -237,7 +240,7 @@ static void rasdes_pmu_enable(struct pmu *pmu)
 }
 
 /**
- * rasdes_pmu_init() - fills in what perf is to know of the PMU
+ * rasdes_pmu_init() - fills in perf's description of the PMU
  * @rp: the PMU
  */
 void rasdes_pmu_init(struct rasdes_pmu *rp)

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Time-based analysis: one engine, which runs one report at a time for any
- * number of perf events. It is read while it runs, so that it does not matter
- * whether the hardware keeps the data of a stopped measurement.
+ * Time-based analysis: one engine, which runs one report at a time for any number of
+ * perf events. The driver reads the data while the engine runs, because hardware may
+ * not keep the data of a stopped measurement.
  */
 #include "internal.h"
 #include "fold.h"
 
 /*
- * The hardware does not latch the two halves together: the high one has to be
- * the same before and after the low one. Where the high one is that of the last
- * reading and the low one has not gone back, there was no carry in between, and
- * the third access, which is slow, is saved.
+ * The hardware does not latch the two halves together: the high one has to be the same
+ * before and after the low one. If the high half has not changed since the last reading
+ * and the low half has not gone back, there was no carry. Then the third access, which
+ * is slow, is not needed.
  */
 static int rasdes_tba_read(struct rasdes_pmu *rp, u64 *value)
 {
@@ -40,7 +40,7 @@ static int rasdes_tba_read(struct rasdes_pmu *rp, u64 *value)
 	return 0;
 }
 
-/* The report is selected first and started then: what one write of both does is nowhere said. */
+/* Selects the report, then starts it: no document describes one write that does both. */
 static void rasdes_tba_begin(struct rasdes_pmu *rp)
 {
 	u32 report = rp->tba.report->select, ctl;
@@ -50,7 +50,7 @@ static void rasdes_tba_begin(struct rasdes_pmu *rp)
 	rp->tba.is_on = true;
 	rp->tba.is_based = false;
 	rp->tba.ctl = report | RASDES_TBA_CTL_START;
-	/* Hardware might not show START; what it shows now it has to show later. */
+	/* Some hardware may not show START: later readings are compared with this one. */
 	ctl = rasdes_read(rp, RASDES_TBA_CTL) & RASDES_TBA_CTL_FIELDS;
 	if ((ctl & ~RASDES_TBA_CTL_START) == report)
 		rp->tba.ctl = ctl;
@@ -69,9 +69,9 @@ static void rasdes_tba_add(struct rasdes_pmu *rp, u64 value)
 						      &is_restarted);
 	} else if (value < tba->last) {
 		/*
-		 * The first reading of a measurement, less than the last one ended
-		 * with: hardware has cleared the data at the start, and all of it
-		 * is new. Otherwise that cannot be told, and counting begins here.
+		 * The first reading of a measurement is less than the last value of
+		 * the one before: hardware has cleared the data at the start, so all
+		 * of it is new. Otherwise nobody can tell, and counting begins here.
 		 */
 		tba->report->total += value;
 	}
@@ -84,8 +84,8 @@ static void rasdes_tba_add(struct rasdes_pmu *rp, u64 value)
  * rasdes_tba_update() - adds to the total what the running report has counted
  * @rp: the PMU, locked
  *
- * If somebody else has taken the engine, its measurement is begun again.
- * Nothing is added while the halves never fit or the function does not answer.
+ * If somebody else has changed the engine, this starts the measurement again. Nothing
+ * is added if the two halves never agree or the function does not answer.
  */
 void rasdes_tba_update(struct rasdes_pmu *rp)
 {
@@ -113,7 +113,7 @@ int rasdes_tba_get(struct rasdes_pmu *rp, struct rasdes_counter *report)
 {
 	struct rasdes_tba *tba = &rp->tba;
 
-	/* What runs keeps the engine on its way to another CPU. */
+	/* During a migration, the running report keeps the engine. */
 	if (tba->report != report && (tba->holders || (tba->is_on && rp->u.is_migrating)))
 		return -EAGAIN;
 	if (tba->report != report)
@@ -124,10 +124,10 @@ int rasdes_tba_get(struct rasdes_pmu *rp, struct rasdes_counter *report)
 }
 
 /**
- * rasdes_tba_start() - one running event more; the first begins the measurement
+ * rasdes_tba_start() - adds a running event; the first one begins the measurement
  * @rp: the PMU, locked
  *
- * Return: whether a measurement has begun. Then the caller updates, as a base.
+ * Return: whether a measurement has begun. Then the caller has to read its first value.
  */
 bool rasdes_tba_start(struct rasdes_pmu *rp)
 {
