@@ -45,16 +45,6 @@ static irqreturn_t lab_foreign_handler(int irq, void *data)
 	return IRQ_HANDLED;
 }
 
-static void lab_free_lines(struct lab_board *board)
-{
-	while (board->nlines) {
-		struct lab_line *line = &board->lines[--board->nlines];
-
-		free_irq(line->irq, line);
-	}
-	pci_free_irq_vectors(board->pdev);
-}
-
 static int lab_request_lines(struct lab_board *board, unsigned int count)
 {
 	struct pci_dev *pdev = board->pdev;
@@ -74,14 +64,12 @@ static int lab_request_lines(struct lab_board *board, unsigned int count)
 		line->board = board;
 		line->number = board->nlines;
 		line->irq = pci_irq_vector(pdev, line->number % granted);
-		ret = request_irq(line->irq, lab_foreign_handler, IRQF_SHARED, KBUILD_MODNAME,
-				  line);
-		if (ret) {
-			dev_err(&pdev->dev, "line %u: cannot request interrupt %d\n",
-				line->number, line->irq);
-			lab_free_lines(board);
-			return ret;
-		}
+		ret = devm_request_irq(&pdev->dev, line->irq, lab_foreign_handler, IRQF_SHARED,
+				       KBUILD_MODNAME, line);
+		if (ret)
+			return dev_err_probe(&pdev->dev, ret,
+					     "line %u: cannot request interrupt %d\n",
+					     line->number, line->irq);
 	}
 	return 0;
 }
@@ -120,52 +108,27 @@ static int lab_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	if (!(pci_resource_flags(pdev, LAB_BAR_DIRECTORY) & IORESOURCE_MEM) ||
 	    pci_resource_len(pdev, LAB_BAR_DIRECTORY) < LAB_PAGE(0))
 		return dev_err_probe(&pdev->dev, -ENODEV, "no BAR %u\n", LAB_BAR_DIRECTORY);
-	board = kzalloc(sizeof(*board), GFP_KERNEL);
+	board = devm_kzalloc(&pdev->dev, sizeof(*board), GFP_KERNEL);
 	if (!board)
 		return -ENOMEM;
 	board->pdev = pdev;
-	ret = pci_enable_device_mem(pdev);
-	if (ret)
-		goto err_free;
 	/* BAR 2 is left to the drivers of its windows. */
-	ret = pci_request_region(pdev, LAB_BAR_DIRECTORY, KBUILD_MODNAME);
+	ret = pcim_enable_device(pdev) ?:
+	      pcim_iomap_regions(pdev, BIT(LAB_BAR_DIRECTORY), KBUILD_MODNAME);
 	if (ret)
-		goto err_disable;
-	board->regs = pci_iomap(pdev, LAB_BAR_DIRECTORY, 0);
-	if (!board->regs) {
-		ret = -ENOMEM;
-		goto err_release;
-	}
+		return ret;
+	board->regs = pcim_iomap_table(pdev)[LAB_BAR_DIRECTORY];
 	ret = lab_check_directory(board, &lines);
 	if (ret)
-		goto err_unmap;
+		return ret;
 	pci_set_drvdata(pdev, board);
 	pci_set_master(pdev);
-	ret = lab_request_lines(board, lines);
+	ret = lab_request_lines(board, lines) ?: lab_overlay_attach(board);
 	if (ret)
-		goto err_clear_master;
-	ret = lab_overlay_attach(board);
-	if (ret)
-		goto err_free_lines;
+		return ret;
 	ret = lab_drw_register(board);
 	if (ret)
-		goto err_overlay;
-	return 0;
-
-err_overlay:
-	lab_overlay_detach(board);
-err_free_lines:
-	lab_free_lines(board);
-err_clear_master:
-	pci_clear_master(pdev);
-err_unmap:
-	pci_iounmap(pdev, board->regs);
-err_release:
-	pci_release_region(pdev, LAB_BAR_DIRECTORY);
-err_disable:
-	pci_disable_device(pdev);
-err_free:
-	kfree(board);
+		lab_overlay_detach(board);
 	return ret;
 }
 
@@ -175,12 +138,6 @@ static void lab_remove(struct pci_dev *pdev)
 
 	lab_drw_unregister(board);
 	lab_overlay_detach(board);
-	lab_free_lines(board);
-	pci_clear_master(pdev);
-	pci_iounmap(pdev, board->regs);
-	pci_release_region(pdev, LAB_BAR_DIRECTORY);
-	pci_disable_device(pdev);
-	kfree(board);
 }
 
 static const struct pci_device_id lab_ids[] = {

@@ -13,11 +13,6 @@
 
 #include "lab.h"
 
-struct lab_drw {
-	unsigned int count;
-	struct platform_device *devices[LAB_SUBCHANNELS_MAX];
-};
-
 /**
  * struct lab_subchannel - a directory entry
  * @address: what the PMU's name is made of
@@ -55,8 +50,8 @@ static int lab_read_subchannel(struct lab_board *board, unsigned int number,
 	return 0;
 }
 
-static struct platform_device *lab_add_subchannel(struct lab_board *board,
-						  const struct lab_subchannel *sub)
+static int lab_add_subchannel(struct lab_board *board, unsigned int number,
+			      const struct lab_subchannel *sub)
 {
 	resource_size_t start = pci_resource_start(board->pdev, LAB_BAR_WINDOWS) + sub->window;
 	const struct resource resources[] = {
@@ -71,7 +66,7 @@ static struct platform_device *lab_add_subchannel(struct lab_board *board,
 	int ret;
 
 	if (!pdev)
-		return ERR_PTR(-ENOMEM);
+		return -ENOMEM;
 	pdev->dev.parent = &board->pdev->dev;
 	/* A die that the machine has no node for: memory cannot come from there. */
 	if (sub->node < MAX_NUMNODES && node_online(sub->node))
@@ -81,9 +76,11 @@ static struct platform_device *lab_add_subchannel(struct lab_board *board,
 	      platform_device_add(pdev);
 	if (ret) {
 		platform_device_put(pdev);
-		return ERR_PTR(ret);
+		return dev_err_probe(&board->pdev->dev, ret,
+				     "sub-channel %u: cannot add its platform device\n", number);
 	}
-	return pdev;
+	board->subchannels[board->nsubchannels++] = pdev;
+	return 0;
 }
 
 /**
@@ -96,30 +93,12 @@ int lab_drw_register(struct lab_board *board)
 {
 	u32 i, count = min_t(u32, readl(board->regs + LAB_SUBCHANNELS), LAB_SUBCHANNELS_MAX);
 	struct lab_subchannel sub;
-	struct platform_device *pdev;
-	int ret;
+	int ret = 0;
 
-	if (!count)
-		return 0;
-	board->drw = kzalloc(sizeof(*board->drw), GFP_KERNEL);
-	if (!board->drw)
-		return -ENOMEM;
-	for (i = 0; i < count; i++) {
-		ret = lab_read_subchannel(board, i, &sub);
-		if (ret)
-			goto err_unregister;
-		pdev = lab_add_subchannel(board, &sub);
-		if (IS_ERR(pdev)) {
-			ret = dev_err_probe(&board->pdev->dev, PTR_ERR(pdev),
-					    "sub-channel %u: cannot add its platform device\n", i);
-			goto err_unregister;
-		}
-		board->drw->devices[board->drw->count++] = pdev;
-	}
-	return 0;
-
-err_unregister:
-	lab_drw_unregister(board);
+	for (i = 0; i < count && !ret; i++)
+		ret = lab_read_subchannel(board, i, &sub) ?: lab_add_subchannel(board, i, &sub);
+	if (ret)
+		lab_drw_unregister(board);
 	return ret;
 }
 
@@ -129,10 +108,6 @@ err_unregister:
  */
 void lab_drw_unregister(struct lab_board *board)
 {
-	if (!board->drw)
-		return;
-	while (board->drw->count)
-		platform_device_unregister(board->drw->devices[--board->drw->count]);
-	kfree(board->drw);
-	board->drw = NULL;
+	while (board->nsubchannels)
+		platform_device_unregister(board->subchannels[--board->nsubchannels]);
 }

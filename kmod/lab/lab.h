@@ -45,7 +45,6 @@
 #define LAB_WINDOW_BYTES		0x1000
 
 struct lab_board;
-struct lab_drw;
 
 /**
  * struct lab_line - one interrupt line of the board
@@ -65,14 +64,16 @@ struct lab_line {
  * @regs: BAR 0
  * @nlines: interrupt lines
  * @lines: one per interrupt line
- * @drw: the platform devices, NULL where there are none
+ * @nsubchannels: memory controllers
+ * @subchannels: their platform devices
  */
 struct lab_board {
 	struct pci_dev *pdev;
 	void __iomem *regs;
 	unsigned int nlines;
 	struct lab_line lines[LAB_LINES_MAX];
-	struct lab_drw *drw;
+	unsigned int nsubchannels;
+	struct platform_device *subchannels[LAB_SUBCHANNELS_MAX];
 };
 
 int lab_overlay_attach(struct lab_board *board);

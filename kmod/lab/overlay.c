@@ -25,9 +25,7 @@
 
 /**
  * struct lab_function - a function that gets an overlay
- * @domain: its PCI domain
- * @bus: its bus
- * @devfn: its device and function
+ * @address: its PCI address, as LAB_FUNCTION_ADDRESS has it
  * @vendor: vendor ID it is to show
  * @device: device ID it is to show
  * @first: first byte of the overlay
@@ -37,9 +35,7 @@
  * @page: what answers in the overlay
  */
 struct lab_function {
-	int domain;
-	u8 bus;
-	u8 devfn;
+	u32 address;
 	u16 vendor;
 	u16 device;
 	u16 first;
@@ -85,15 +81,13 @@ static struct pci_ops *lab_original(struct pci_bus *bus)
 static struct lab_function *lab_find(struct lab_overlay *overlay, struct pci_bus *bus,
 				     unsigned int devfn)
 {
-	int domain = pci_domain_nr(bus);
+	u32 address = FIELD_PREP(LAB_ADDRESS_DOMAIN, pci_domain_nr(bus)) |
+		      FIELD_PREP(LAB_ADDRESS_BUS, bus->number) | devfn;
 	unsigned int i;
 
 	for (i = 0; overlay && i < overlay->count; i++) {
-		struct lab_function *function = &overlay->functions[i];
-
-		if (function->devfn == devfn && function->bus == bus->number &&
-		    function->domain == domain)
-			return function;
+		if (overlay->functions[i].address == address)
+			return &overlay->functions[i];
 	}
 	return NULL;
 }
@@ -126,11 +120,11 @@ static struct lab_function *lab_overlaid(struct pci_bus *bus, unsigned int devfn
 }
 
 /* Reads of the two dwords of the function's own that show something else. */
-static int lab_read_changed(const struct lab_function *function, struct pci_ops *original,
-			    struct pci_bus *bus, int where, int size, u32 *value)
+static int lab_read_changed(const struct lab_function *function, struct pci_bus *bus,
+			    unsigned int devfn, int where, int size, u32 *value)
 {
 	u32 dword;
-	int ret = original->read(bus, function->devfn, where & ~3, 4, &dword);
+	int ret = lab_original(bus)->read(bus, devfn, where & ~3, 4, &dword);
 
 	if (ret)
 		return ret;
@@ -159,7 +153,7 @@ static int lab_config_read(struct pci_bus *bus, unsigned int devfn, int where, i
 	if (function && where >= function->first)
 		*value = lab_page_read(function->page + where, size);
 	else if (function && ((where & ~3) == PCI_VENDOR_ID || (link && (where & ~3) == link)))
-		ret = lab_read_changed(function, original, bus, where, size, value);
+		ret = lab_read_changed(function, bus, devfn, where, size, value);
 	else
 		ret = original->read(bus, devfn, where, size, value);
 	rcu_read_unlock();
@@ -334,18 +328,13 @@ static int lab_read_function(struct lab_overlay *overlay, unsigned int number)
 
 	if (first < PCI_CFG_SPACE_SIZE || first > LAB_PAGE_BYTES - 4 || first % 4)
 		return dev_err_probe(dev, -EINVAL, "function %u: overlay at %#x\n", number, first);
-	function->domain = FIELD_GET(LAB_ADDRESS_DOMAIN, address);
-	function->bus = FIELD_GET(LAB_ADDRESS_BUS, address);
-	function->devfn = FIELD_GET(LAB_ADDRESS_DEVFN, address);
+	function->address = address;
 	function->vendor = FIELD_GET(LAB_IDS_VENDOR, ids);
 	function->device = FIELD_GET(LAB_IDS_DEVICE, ids);
 	function->first = first;
 	function->page = overlay->board->regs + LAB_PAGE(number);
 	for (i = 0; i < number; i++) {
-		const struct lab_function *other = &overlay->functions[i];
-
-		if (other->domain == function->domain && other->bus == function->bus &&
-		    other->devfn == function->devfn)
+		if (overlay->functions[i].address == address)
 			return dev_err_probe(dev, -EINVAL,
 					     "functions %u and %u have one address, %#x\n",
 					     i, number, address);
@@ -355,7 +344,9 @@ static int lab_read_function(struct lab_overlay *overlay, unsigned int number)
 
 static struct pci_dev *lab_get_device(const struct lab_function *function)
 {
-	return pci_get_domain_bus_and_slot(function->domain, function->bus, function->devfn);
+	return pci_get_domain_bus_and_slot(FIELD_GET(LAB_ADDRESS_DOMAIN, function->address),
+					   FIELD_GET(LAB_ADDRESS_BUS, function->address),
+					   FIELD_GET(LAB_ADDRESS_DEVFN, function->address));
 }
 
 static int lab_attach_all(struct lab_overlay *overlay)
