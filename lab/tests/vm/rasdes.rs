@@ -383,16 +383,27 @@ fn groups_are_judged_as_a_whole(rig: &Rig) {
     session.end();
 }
 
+/// An event that takes turns counts what its report counted in them, less what comes while the engine is switched.
 fn different_reports_take_turns(rig: &Rig) {
+    let codes = [RX_PAYLOAD, TX_PAYLOAD];
     let session = Session::start(rig, "turns");
-    let opened = session.open_all(PMU, &[RX_PAYLOAD, TX_PAYLOAD]);
+    let before = rig.ledger();
+    // Of different size, so that neither is taken for the other.
+    rig.tell(&format!("port {PORT} rate rx 16000000000"));
+    rig.tell(&format!("port {PORT} rate tx 160000000"));
+    let opened = session.open_all(PMU, &codes);
     std::thread::sleep(Duration::from_millis(500));
-    for reading in session.readings(&opened) {
+    session.do_to("disable", &opened);
+    let truth = rig.ledger();
+    for (reading, code) in session.readings(&opened).into_iter().zip(codes) {
         let share = reading.running_ns as f64 / reading.enabled_ns as f64;
         assert!((0.2..0.8).contains(&share), "{reading:?}");
+        let counted = 16 * (report(&truth, PORT, code) - report(&before, PORT, code));
+        assert!(reading.value <= counted, "{code:#x}: {reading:?}, the board counted {counted}");
+        assert!(reading.value * 2 >= counted, "{code:#x}: {reading:?}, the board counted {counted}");
     }
     session.end();
-    assert_eq!(rig.ledger()["ports"][PORT]["violations"], serde_json::json!([]));
+    assert_eq!(truth["ports"][PORT]["violations"], serde_json::json!([]));
 }
 
 fn an_event_that_the_hardware_lacks_is_refused(rig: &Rig) {
