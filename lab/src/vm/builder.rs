@@ -1,6 +1,6 @@
 //! The description of a guest, and its boot.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
@@ -190,7 +190,8 @@ impl Builder {
             .prefix("pciescope-lab-")
             .tempdir()
             .map_err(LabError::file("create a folder in", std::env::temp_dir()))?;
-        self.fill(folder.path(), &release)?;
+        self.fill(folder.path())?;
+        let initrd = initramfs::with_files(&initrd, &self.guest_files(&release)?, folder.path())?;
 
         let mut command = root.qemu();
         command.args(accel.args()).args(self.args(&root, folder.path())?);
@@ -333,31 +334,30 @@ impl Builder {
         Ok((0..nodes).flat_map(node).collect())
     }
 
-    /// Writes the run's folder: what the guest copies to its root, its set-up script, the devices' files.
-    fn fill(&self, folder: &Path, release: &str) -> Result<(), LabError> {
-        let share = folder.join("share");
-        let files = share.join("files");
-        for path in [share.join("cmd"), files.join("lib/pciescope"), files.join("usr/bin")] {
-            fs::create_dir_all(&path).map_err(LabError::file("create", path))?;
-        }
-        for (host, place) in &self.files {
-            copy(host, &files, place)?;
-        }
+    /// The host's files that this guest has, with their places in it.
+    fn guest_files(&self, release: &str) -> Result<BTreeMap<String, PathBuf>, LabError> {
+        let mut files = BTreeMap::new();
         for program in &self.programs {
             let name = program.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-            copy(program, &files, &format!("/usr/bin/{name}"))?;
-            for library in libraries(program)? {
-                copy(&library, &files, &library.display().to_string())?;
-            }
+            files.insert(format!("/usr/bin/{name}"), program.clone());
+            files.extend(libraries(program)?.into_iter().map(|library| (library.display().to_string(), library)));
         }
-        let own = own_modules(release)?;
         // Modules, and the programs that try their interfaces.
-        for entry in fs::read_dir(&own).into_iter().flatten().flatten() {
+        for entry in fs::read_dir(own_modules(release)?).into_iter().flatten().flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
             if !name.starts_with('.') {
-                copy(&entry.path(), &files, &format!("/lib/pciescope/{name}"))?;
+                files.insert(format!("/lib/pciescope/{name}"), entry.path());
             }
         }
+        files.extend(self.files.iter().map(|(host, place)| (place.clone(), host.clone())));
+        Ok(files)
+    }
+
+    /// Writes the run's folder: the guest's set-up script, the devices' files.
+    fn fill(&self, folder: &Path) -> Result<(), LabError> {
+        let share = folder.join("share");
+        let commands = share.join("cmd");
+        fs::create_dir_all(&commands).map_err(LabError::file("create", commands))?;
         for (name, bytes) in machine::files(&self.slots) {
             let path = folder.join(name);
             fs::File::create(&path).and_then(|file| file.set_len(bytes)).map_err(LabError::file("create", path))?;
@@ -374,15 +374,6 @@ impl Builder {
         let path = share.join("setup.sh");
         fs::write(&path, setup).map_err(LabError::file("write", path))
     }
-}
-
-/// Copies a host file to `place` below `files`, readable by the guest whoever runs the host's side.
-fn copy(host: &Path, files: &Path, place: &str) -> Result<(), LabError> {
-    let target = files.join(place.trim_start_matches('/'));
-    if let Some(parent) = target.parent() {
-        fs::create_dir_all(parent).map_err(LabError::file("create", parent))?;
-    }
-    fs::copy(host, &target).map(drop).map_err(LabError::file("copy", host))
 }
 
 /// The shared libraries and the loader that a program of the host is linked with, by the loader's own account.
