@@ -146,6 +146,8 @@ pub fn reads_writes_and_read_backs_of_every_width_are_counted(rig: &Rig, kernel:
     }
 }
 
+/// Raw records that the module's ring holds: what all CPUs measure within some seconds.
+const RING: u64 = 1 << 18;
 /// Bytes of the largest BAR here: more than 32 bits of address, and nothing that a host must really have.
 const BIG: u64 = 8 << 30;
 
@@ -157,30 +159,32 @@ pub fn a_machine_of_several_devices_is_measured_without_loss_hop_by_hop_and_side
     let model = LatencyEndpoint::without_serial_number(&Default::default());
     let rig = Rig::boot_model(model, Kernel::V6_12, Place::Switch, |builder| {
         builder
-            .module("pcilat")
+            .module(format!("pcilat ring_records={RING}"))
             .served("lab1", &second.served, Place::RootPort)
             .device("big0", Device::Other("ivshmem-plain,memdev=big".into()), Place::RootPort)
             .qemu_args(["-object".into(), {
                 format!("memory-backend-file,id=big,size={BIG},share=on,mem-path={}", file.display())
             }])
     });
-    a_million_samples_on_four_cpus_without_loss(&rig);
+    more_samples_than_the_ring_holds_are_taken_without_loss(&rig);
     the_path_is_read_hop_by_hop_and_a_delay_shows_at_its_hop(&rig);
     two_devices_are_measured_at_once(&rig, &second);
     a_register_at_the_end_of_a_large_bar_is_the_one_that_is_meant(&rig, &file);
     rig.finish();
 }
 
-fn a_million_samples_on_four_cpus_without_loss(rig: &Rig) {
+/// On four CPUs at once: the program empties the ring of raw records while the run fills it again.
+fn more_samples_than_the_ring_holds_are_taken_without_loss(rig: &Rig) {
+    const EACH: u64 = RING * 3 / 8;
     rig.tell("reset");
-    let measured =
-        rig.pciescope(&format!("latency mmio {} --bind --order concurrent --count 250k --raw /tmp/raw.csv", rig.bdf));
+    let run = format!("latency mmio {} --bind --order concurrent --count {EACH} --raw /tmp/raw.csv", rig.bdf);
+    let measured = rig.pciescope(&run);
     let records = measured.expect(0, "mmio-read");
-    assert_eq!(merged(&records, "latency").count(), 1_000_000);
+    assert_eq!(merged(&records, "latency").count(), EACH * CPUS);
     assert_eq!(total(&records, "samples_lost"), 0);
-    assert_eq!(seen(&rig.ledger(), "reads", 0, 0, 4), 1_000_000 + looks(&records));
+    assert_eq!(seen(&rig.ledger(), "reads", 0, 0, 4), EACH * CPUS + looks(&records));
     // The raw samples: a header and one line each.
-    assert_eq!(rig.must("wc -l </tmp/raw.csv; rm /tmp/raw.csv").trim(), "1000001");
+    assert_eq!(rig.must("wc -l </tmp/raw.csv; rm /tmp/raw.csv"), (EACH * CPUS + 1).to_string());
 }
 
 fn the_path_is_read_hop_by_hop_and_a_delay_shows_at_its_hop(rig: &Rig) {
