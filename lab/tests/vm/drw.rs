@@ -1,13 +1,18 @@
 //! drw_pmu tells the truth: on the lab's sub-channels, perf's counts are the board's to the event - at the seed's
 //! rates, through wraps, beside other sessions, in groups, over CPUs that go and devices that are taken away.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use crate::say;
 use crate::support::counters::{Counters, Reading, Truth};
 use crate::support::settle;
 
 /// The seed's counts, as `experiment sub-channel hif_wr hif_rd hif_rmw cycle`.
 const SEED: &str = include_str!("support/drw_seed.txt");
+/// The runs of the seed: reads and writes on each die.
+const EXPERIMENTS: [&str; 4] = ["c0m0-rd", "c1m1-rd", "c0m0-fwr", "c1m1-fwr"];
+/// Reads on one die, writes on the other.
+const READS_AND_WRITES: [&str; 2] = ["c0m0-rd", "c1m1-fwr"];
 const SUB: &str = "21000";
 /// Shares its interrupt line with SUB.
 const SISTER: &str = "21080";
@@ -36,24 +41,31 @@ const CYCLES_PER_SECOND: f64 = 500e6;
 
 /// What depends on the kernel's perf: tried on every one.
 pub fn perf_counts_what_the_sub_channels_counted(rig: &Counters) {
-    what_the_pmus_show(rig);
-    the_seeds_experiments(rig, "");
-    every_counter_wraps(rig);
-    sessions_do_not_disturb_each_other(rig);
-    groups_are_counted_together(rig);
-    more_events_than_counters_take_turns(rig);
-    intervals_add_up(rig);
-    the_cycle_counter_is_not_torn(rig);
-    what_does_not_exist_is_refused(rig);
-    cpus_go_and_come_back(rig);
-    lines_are_shared(rig);
+    let tests: [(&str, fn(&Counters)); 12] = [
+        ("sysfs", what_the_pmus_show),
+        ("reads and writes", |rig| the_seeds_experiments(rig, "", &READS_AND_WRITES)),
+        ("wraps", every_counter_wraps),
+        ("sessions", sessions_do_not_disturb_each_other),
+        ("groups", groups_are_counted_together),
+        ("turns", more_events_than_counters_take_turns),
+        ("intervals", intervals_add_up),
+        ("torn", the_cycle_counter_is_not_torn),
+        ("refusals", what_does_not_exist_is_refused),
+        ("CPUs", cpus_go_and_come_back),
+        ("shared lines", lines_are_shared),
+        ("taken away", a_sub_channel_is_taken_away_while_its_line_fires),
+    ];
+    for (what, test) in tests {
+        let begin = Instant::now();
+        test(rig);
+        say!("{:6.2} s  {what}", begin.elapsed().as_secs_f64());
+    }
     rig.check_log();
-    a_sub_channel_is_taken_away_while_its_line_fires(rig);
 }
 
 /// With `naming=seed limit=hold poll_ms=50`.
 pub fn the_seeds_own_command_lines_work(rig: &Counters) {
-    the_seeds_experiments(rig, "perf_");
+    the_seeds_experiments(rig, "perf_", &EXPERIMENTS);
     counters_that_are_known_to_hold_lose_nothing(rig);
 }
 
@@ -65,7 +77,7 @@ pub fn neither_load_nor_the_hardwares_ways_lose_a_count(rig: &Counters) {
 
 /// With alibaba_uncore_drw_pmu.
 pub fn the_in_tree_driver_counts_the_same(rig: &Counters) {
-    the_seeds_experiments(rig, "");
+    the_seeds_experiments(rig, "", &READS_AND_WRITES);
 }
 
 /// Waits until so many counters of a sub-channel are counting.
@@ -111,12 +123,12 @@ fn what_the_pmus_show(rig: &Counters) {
     assert_eq!(rig.must(count), "53");
 }
 
-/// The four runs of the seed, with its own events and at its rates.
-fn the_seeds_experiments(rig: &Counters, prefix: &str) {
+/// Runs of the seed, with its own events and at its rates.
+fn the_seeds_experiments(rig: &Counters, prefix: &str, experiments: &[&str]) {
     let lines: Vec<Vec<&str>> =
         SEED.lines().filter(|line| !line.starts_with('#')).map(|line| line.split(' ').collect()).collect();
-    for experiment in ["c0m0-rd", "c1m1-rd", "c0m0-fwr", "c1m1-fwr"] {
-        let subs: Vec<&Vec<&str>> = lines.iter().filter(|words| words[0] == experiment).collect();
+    for experiment in experiments {
+        let subs: Vec<&Vec<&str>> = lines.iter().filter(|words| words[0] == *experiment).collect();
         assert_eq!(subs.len(), 8);
         let names = ["hif_wr", "hif_rd", "hif_rmw", "cycle"];
         let mut args = String::new();

@@ -104,11 +104,16 @@ pub fn the_boards_registers_stand_where_hardware_has_them_and_leave_no_trace(ker
     all_is_as_before(&vm, &before, &seen);
 
     vm.must("modprobe pciescope_lab");
-    a_port_that_is_scanned_again_has_its_overlay(&vm, &address);
+    // On the other kernels the suites of both PMUs take ports away and bring them back.
+    if kernel == Kernel::V6_12 {
+        a_port_that_is_scanned_again_has_its_overlay(&vm, &address);
+    }
     the_board_may_go_and_come_back(&vm, &address, &seen);
     vm.must("rmmod pciescope_lab");
     assert_eq!(ids(&vm), "0x1b36:0x000c");
-    loading_does_not_disturb_readers(&vm);
+    if kernel == Kernel::V6_12 {
+        loading_does_not_disturb_readers(&vm);
+    }
     vm.check_log();
     (vm, board)
 }

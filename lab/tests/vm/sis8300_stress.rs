@@ -2,7 +2,7 @@
 //! taken away and plugged in again. Those who read all the while get every sample right, the kernel's log has no line but the
 //! expected ones, no memory is lost, and the module can be unloaded. And a ring at full rate with a slow consumer loses nothing.
 //!
-//! `PCIESCOPE_STRESS_SECONDS` says for how long (60), `PCIESCOPE_RING_SECONDS` for how long the ring (20),
+//! `PCIESCOPE_STRESS_SECONDS` says for how long (15), `PCIESCOPE_RING_SECONDS` for how long the ring (8),
 //! `PCIESCOPE_STRESS_SEED` with which random numbers.
 
 use std::time::{Duration, Instant};
