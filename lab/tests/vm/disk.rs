@@ -10,7 +10,7 @@ use pciescope_lab::device::NvmeDisk;
 use pciescope_lab::device::config::Link;
 use pciescope_lab::device::nvme::{Fill, pattern};
 use pciescope_lab::device::traffic::{PortTotals, Traffic};
-use pciescope_lab::vm::{Builder, Kernel, Output, Place, Running, Vm};
+use pciescope_lab::vm::{Builder, Kernel, Output, Place, Running};
 use serde_json::Value;
 
 use crate::say;
@@ -21,8 +21,8 @@ const CAPACITY: u64 = 8 << 30;
 const MIB: u64 = 1 << 20;
 
 /// A disk that this process serves, and what the guest calls it.
-struct Disk {
-    served: Served,
+struct Disk<'g> {
+    served: &'g Served,
     traffic: Traffic,
     port: Bdf,
     seed: u64,
@@ -39,7 +39,7 @@ struct State {
     port: PortTotals,
 }
 
-impl Disk {
+impl Disk<'_> {
     fn tell(&self, command: &str) -> Value {
         self.served.ask(command).unwrap_or_else(|err| panic!("{command}: {err}"))
     }
@@ -49,7 +49,7 @@ impl Disk {
     }
 }
 
-impl Drop for Disk {
+impl Drop for Disk<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             say!("the ledger of {}: {}", self.bdf, self.served.ask("ledger").unwrap_or_default());
@@ -80,75 +80,89 @@ impl State {
     }
 }
 
-/// A guest with disks, each behind a root port of its own.
-struct Rig {
-    // Dropped in this order: the guest goes before its devices.
-    vm: Guest,
-    disks: Vec<Disk>,
-    /// The guest's clock, in seconds, at a moment of this machine's.
-    clock: (f64, Instant),
+/// Two disks that this process serves; the guest that has them is to be dropped first.
+pub struct Disks {
+    served: Vec<(Served, Bdf, u64)>,
+    traffic: Traffic,
     _folder: tempfile::TempDir,
 }
 
-impl Deref for Rig {
-    type Target = Guest;
-
-    fn deref(&self) -> &Guest {
-        &self.vm
-    }
-}
-
-impl Rig {
-    fn boot(kernel: Kernel, count: u32, more: impl FnOnce(Builder) -> Builder) -> Rig {
+impl Disks {
+    pub fn serve() -> Disks {
         let (folder, traffic) = (tempfile::tempdir().unwrap(), Traffic::new());
-        let mut builder = Vm::builder().kernel(kernel).module("nvme").cmdline("nvme_core.io_timeout=3");
-        let mut served = Vec::new();
-        for serial in 0..count {
-            let (name, seed) = (format!("disk{serial}"), 0x5eed + u64::from(serial));
+        let serve = |serial: u32| {
+            let seed = 0x5eed + u64::from(serial);
             let port: Bdf = format!("0000:00:{:02x}.0", 2 + serial).parse().unwrap();
             let disk = NvmeDisk::new(&Link::default(), traffic.port(port));
             let disk = disk.with_capacity(CAPACITY).with_fill(Fill::Pattern(seed)).with_serial(serial);
-            let disk = Served::spawn(disk, folder.path(), &name).unwrap();
-            builder = builder.served(name, &disk, Place::RootPort);
-            served.push((disk, port, seed));
-        }
-        let vm = Guest::boot(more(builder));
-        let disks = served.into_iter().enumerate().map(|(serial, (served, port, seed))| {
-            let bdf = vm.address_of(&format!("disk{serial}")).unwrap();
+            (Served::spawn(disk, folder.path(), &format!("disk{serial}")).unwrap(), port, seed)
+        };
+        Disks { served: [0, 1].map(serve).into(), traffic, _folder: folder }
+    }
+
+    /// Puts each behind a root port of its own.
+    pub fn add_to(&self, builder: Builder) -> Builder {
+        let builder = builder.module("nvme").cmdline("nvme_core.io_timeout=3");
+        let disks = self.served.iter().enumerate();
+        disks.fold(builder, |builder, (serial, (served, ..))| {
+            builder.served(format!("disk{serial}"), served, Place::RootPort)
+        })
+    }
+}
+
+/// A guest and its disks.
+struct Rig<'g> {
+    vm: &'g Guest,
+    disks: Vec<Disk<'g>>,
+    /// The guest's clock, in seconds, at a moment of this machine's.
+    clock: (f64, Instant),
+}
+
+impl Deref for Rig<'_> {
+    type Target = Guest;
+
+    fn deref(&self) -> &Guest {
+        self.vm
+    }
+}
+
+impl<'g> Rig<'g> {
+    fn of(vm: &'g Guest, disks: &'g Disks) -> Rig<'g> {
+        let find = |(serial, (served, port, seed)): (usize, &'g (Served, Bdf, u64))| {
+            let bdf = vm.address(&format!("disk{serial}"));
             // Linux numbers controllers in the order in which they become ready.
             let find = format!("until ls -d /sys/bus/pci/devices/{bdf}/nvme/nvme*/nvme*n1; do sleep 0.1; done");
             let path = vm.must(&find);
             let parts: Vec<&str> = path.trim().rsplit('/').collect();
             let (node, controller) = (format!("/dev/{}", parts[0]), parts[1].to_owned());
-            Disk { served, traffic: traffic.clone(), port, seed, controller, node, bdf }
-        });
-        let disks = disks.collect();
-        let clock = (uptime(&vm), Instant::now());
-        Rig { vm, disks, clock, _folder: folder }
+            Disk { served, traffic: disks.traffic.clone(), port: *port, seed: *seed, controller, node, bdf }
+        };
+        let disks = disks.served.iter().enumerate().map(find).collect();
+        Rig { vm, disks, clock: (uptime(vm), Instant::now()) }
     }
 
     /// How fast the guest's clock runs, by this machine's. A guest that boots while the machine is busy may take the wrong
     /// frequency for its time stamp counter, and its seconds are then too short or too long.
     fn clock_rate(&self) -> f64 {
-        let rate = (uptime(&self.vm) - self.clock.0) / self.clock.1.elapsed().as_secs_f64();
+        let rate = (uptime(self.vm) - self.clock.0) / self.clock.1.elapsed().as_secs_f64();
         // What the reading itself costs is of this size.
         if (rate - 1.0).abs() < 0.02 { 1.0 } else { rate }
     }
 
     /// Runs fio on a disk and gives its report of each job.
-    fn jobs(&self, disk: &Disk, options: &str) -> Vec<Value> {
+    fn jobs(&self, disk: &Disk<'_>, options: &str) -> Vec<Value> {
         let output = self.run_within(&fio(disk, options), PATIENCE);
         assert_eq!(output.status, 0, "fio {options}: {}\n{}", output.stdout, output.stderr);
         report(&output)
     }
 
     /// As [`Rig::jobs`], for one job.
-    fn fio(&self, disk: &Disk, options: &str) -> Value {
+    fn fio(&self, disk: &Disk<'_>, options: &str) -> Value {
         self.jobs(disk, options).remove(0)
     }
 
     /// What lies on a disk, as the guest sees it.
-    fn content(&self, disk: &Disk, offset: u64, len: u64) -> Vec<u8> {
+    fn content(&self, disk: &Disk<'_>, offset: u64, len: u64) -> Vec<u8> {
         self.must(&format!(
             "dd if={} of=/tmp/content bs=4k iflag=direct skip={} count={} 2>/dev/null",
             disk.node,
@@ -159,7 +173,7 @@ impl Rig {
     }
 
     /// Waits until the disk moves data for whoever is under way.
-    fn wait_for_data(&self, disk: &Disk, running: &Running<'_>) {
+    fn wait_for_data(&self, disk: &Disk<'_>, running: &Running<'_>) {
         let (before, end) = (disk.state(), Instant::now() + PATIENCE);
         let moved =
             |state: &State| state.since(&before, "data_read_bytes") + state.since(&before, "data_written_bytes");
@@ -174,7 +188,7 @@ fn uptime(vm: &Guest) -> f64 {
     text.split_whitespace().next().unwrap().parse().unwrap()
 }
 
-fn fio(disk: &Disk, options: &str) -> String {
+fn fio(disk: &Disk<'_>, options: &str) -> String {
     format!("fio --name=t --filename={} --ioengine=libaio --direct=1 --output-format=json {options}", disk.node)
 }
 
@@ -189,7 +203,7 @@ fn number(job: &Value, pointer: &str) -> u64 {
 }
 
 /// What was never written is the pattern; what fio writes it finds again, and so does the ledger.
-fn the_data_is_right_and_counted(rig: &Rig, disk: &Disk) {
+fn the_data_is_right_and_counted(rig: &Rig<'_>, disk: &Disk<'_>) {
     let offset = 5 * (1 << 30) + 12 * 4096;
     let expected: Vec<u8> =
         (offset..offset + MIB).step_by(8).flat_map(|at| pattern(disk.seed, at).to_le_bytes()).collect();
@@ -253,7 +267,7 @@ const SEED_WORKLOAD: &str = "--bs=1m --iodepth=64 --numjobs=4 --size=2g --time_b
 /// ones. Nothing makes the disk too fast.
 const RATES: [u64; 3] = [542_000_000, 542_000_000, 150_000_000];
 
-fn the_rate_is_kept(rig: &Rig, disk: &Disk, direction: &str, seconds: u64) {
+fn the_rate_is_kept(rig: &Rig<'_>, disk: &Disk<'_>, direction: &str, seconds: u64) {
     let mut idle = 0.0;
     for rate in RATES {
         disk.tell(&format!("rate {}MB", rate / 1_000_000));
@@ -298,7 +312,7 @@ fn the_rate_is_kept(rig: &Rig, disk: &Disk, direction: &str, seconds: u64) {
 }
 
 /// A media error reaches the program that read, and only that.
-fn media_errors_are_io_errors(rig: &Rig, disk: &Disk) {
+fn media_errors_are_io_errors(rig: &Rig<'_>, disk: &Disk<'_>) {
     disk.tell("fail every 3");
     let before = disk.state();
     let script = format!(
@@ -316,7 +330,7 @@ fn media_errors_are_io_errors(rig: &Rig, disk: &Disk) {
 }
 
 /// A reset under load: the driver starts over, and every program gets its data.
-fn a_reset_under_load_loses_nothing(rig: &Rig, disk: &Disk) {
+fn a_reset_under_load_loses_nothing(rig: &Rig<'_>, disk: &Disk<'_>) {
     disk.tell("rate 500MB");
     let before = disk.state();
     let load = rig.start(&fio(disk, "--rw=read --bs=128k --iodepth=32 --size=256m"));
@@ -335,7 +349,7 @@ fn a_reset_under_load_loses_nothing(rig: &Rig, disk: &Disk) {
 
 /// The first disk is unplugged while it is written to (a read beyond the end of what is now an empty disk would be no
 /// error), the second falls silent while it is read from.
-fn removal_under_load_is_an_io_error(rig: &Rig) {
+fn removal_under_load_is_an_io_error(rig: &Rig<'_>) {
     let [unplugged, silent] = &rig.disks[..] else { panic!("two disks") };
     let loads = [(unplugged, "write"), (silent, "read")].map(|(disk, direction)| {
         disk.tell("rate 200MB");
@@ -344,7 +358,7 @@ fn removal_under_load_is_an_io_error(rig: &Rig) {
         load
     });
     silent.tell("remove");
-    rig.vm.unplug("disk0").unwrap_or_else(|err| panic!("the lab failed: {err}"));
+    rig.unplug("disk0").unwrap_or_else(|err| panic!("the lab failed: {err}"));
     for (load, disk) in loads.iter().zip([unplugged, silent]) {
         let output = load.wait_within(PATIENCE).unwrap_or_else(|err| panic!("fio goes on: {err}"));
         // Broken off by a signal it would have ended above 128.
@@ -355,24 +369,30 @@ fn removal_under_load_is_an_io_error(rig: &Rig) {
     assert_eq!(rig.run(&format!("test -e /sys/bus/pci/devices/{}", unplugged.bdf)).status, 1);
 }
 
-pub fn every_kernels_driver_works_with_it() {
-    for kernel in Kernel::ALL {
-        // With interrupt remapping there is a queue for each of the four CPUs, each with its vector, otherwise one.
-        let queues = if kernel == Kernel::Newest { 4 } else { 1 };
-        let rig = Rig::boot(kernel, 2, |builder| builder.interrupt_remapping(queues > 1));
-        let made = rig.must(&format!("cat /sys/class/nvme/{}/queue_count", rig.disks[0].controller));
-        assert_eq!(made.trim(), (queues + 1).to_string(), "I/O queues and the admin queue");
-        let (disk, start) = (&rig.disks[0], Instant::now());
-        let step = |what: &str| say!("{:5.1} s: {what}", start.elapsed().as_secs_f64());
-        the_data_is_right_and_counted(&rig, disk);
-        step("the data is right");
-        the_rate_is_kept(&rig, disk, if kernel == Kernel::V6_12 { "readwrite" } else { "read" }, 3);
+/// Tries both disks of a guest; in the end one is unplugged and the other is silent.
+pub fn the_kernels_driver_works_with_them(vm: &Guest, disks: &Disks, kernel: Kernel) {
+    let (rig, start) = (Rig::of(vm, disks), Instant::now());
+    // With interrupt remapping there is a queue for each of the four CPUs, each with its vector, otherwise one.
+    let queues = if has_remapping(kernel) { 4 } else { 1 };
+    let made = rig.must(&format!("cat /sys/class/nvme/{}/queue_count", rig.disks[0].controller));
+    assert_eq!(made.trim(), (queues + 1).to_string(), "I/O queues and the admin queue");
+    let disk = &rig.disks[0];
+    let step = |what: &str| say!("{:5.1} s: {what}", start.elapsed().as_secs_f64());
+    the_data_is_right_and_counted(&rig, disk);
+    step("the data is right");
+    // With one queue and with four.
+    if kernel != Kernel::V6_1 {
+        the_rate_is_kept(&rig, disk, if queues == 1 { "readwrite" } else { "read" }, 3);
         step("the rate is kept");
-        media_errors_are_io_errors(&rig, disk);
-        a_reset_under_load_loses_nothing(&rig, disk);
-        step("errors and a reset");
-        removal_under_load_is_an_io_error(&rig);
-        step("removal");
-        rig.vm.finish(&[]);
     }
+    media_errors_are_io_errors(&rig, disk);
+    a_reset_under_load_loses_nothing(&rig, disk);
+    step("errors and a reset");
+    removal_under_load_is_an_io_error(&rig);
+    step("removal");
+}
+
+/// Whether the guest of a kernel gets interrupt remapping.
+pub fn has_remapping(kernel: Kernel) -> bool {
+    kernel == Kernel::Newest
 }

@@ -34,6 +34,10 @@ fn on(kernel: Kernel) {
     irq::interrupts_of_every_source_are_counted_where_they_belong(&rig, kernel);
     say!("interrupts are counted");
     surface::the_modules_surfaces_take_what_is_right_and_refuse_the_rest(&rig, kernel);
+    if kernel == Kernel::V6_12 {
+        say!("the module's surfaces hold");
+        faults::signals_kill_9_all_ones_and_removal_leave_the_machine_as_found(&rig);
+    }
     rig.finish();
 }
 

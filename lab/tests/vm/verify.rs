@@ -88,9 +88,18 @@ fn equal(what: &str, count: f64, bytes: u64) {
     );
 }
 
+/// What both seeds did, in one guest.
+pub fn the_seeds_experiments_with_ports_and_dram() {
+    let mut rig = Rig::boot(Kernel::V6_12, "rasdes_pmu naming=seed");
+    the_five_experiments_with_a_port(&rig);
+    say!("the five experiments with a port");
+    rig.counters.load("drw_pmu");
+    verify_dram_compares_rates(&rig);
+    rig.finish(&["drw_pmu", "pciescope_lab"]);
+}
+
 /// Sections 4.1 to 4.4 of the seed, under its own names, from perf's text to the table.
-pub fn the_five_experiments_of_the_seed() {
-    let rig = Rig::boot(Kernel::V6_12, "rasdes_pmu naming=seed");
+fn the_five_experiments_with_a_port(rig: &Rig) {
     let (rx, tx) = ("-e pcie_bdf_200/rx_pcie_tlp_data_payload/", "-e pcie_bdf_200/tx_pcie_tlp_data_payload/");
 
     let (rows, moved) = rig.transcribe(rx, &rig.fio("--rw=read --size=64m"));
@@ -100,7 +109,7 @@ pub fn the_five_experiments_of_the_seed() {
     let error = rows[0].error_percent().unwrap();
     assert!((0.0..0.01).contains(&error), "only completion entries come on top: {error} %");
 
-    past_32_bits(&rig, rx);
+    past_32_bits(rig, rx);
 
     let (rows, moved) = rig.transcribe(rx, &rig.fio("--rw=read --time_based=1 --runtime=3"));
     equal("timed read", rows[0].count, moved[0]);
@@ -129,7 +138,6 @@ pub fn the_five_experiments_of_the_seed() {
         }
         Ok(())
     });
-    rig.finish(&["rasdes_pmu", "pciescope_lab"]);
 }
 
 /// The counter is brought near 2^32 by synthetic payload, and fio carries it across.
@@ -217,8 +225,7 @@ pub fn verify_pcie_agrees_with_the_ledger() {
 }
 
 /// The seed's method for DRAM: a bw_mem that runs on around a window in which the counters are read.
-pub fn verify_dram_compares_rates() {
-    let rig = Rig::boot(Kernel::V6_12, "drw_pmu");
+fn verify_dram_compares_rates(rig: &Rig) {
     let subs = ["21000", "21080", "23000", "23080", "25000", "25080", "27000", "27080"];
     let rate = |event: &str, rate: u64| {
         subs.iter().for_each(|sub| drop(rig.counters.tell(&format!("dram {sub} rate {event} {rate}"))));
@@ -264,5 +271,4 @@ pub fn verify_dram_compares_rates() {
     let rows: Vec<Comparison> = rig.records(&unseen, 1).iter().filter_map(Comparison::from_record).collect();
     assert_eq!(rows.len(), 3, "one way of rd, both of cp");
     assert!(rows.iter().all(|row| row.workload_bytes > 0.0 && row.error_percent().unwrap() < -90.0), "{rows:?}");
-    rig.finish(&["drw_pmu", "pciescope_lab"]);
 }

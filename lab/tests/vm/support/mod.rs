@@ -148,9 +148,9 @@ impl Rig {
     }
 
     /// With the module loaded, and an endpoint that has no MSI-X.
-    pub fn boot_unpluggable(kernel: Kernel) -> Rig {
+    pub fn boot_unpluggable(kernel: Kernel, more: impl FnOnce(Builder) -> Builder) -> Rig {
         let endpoint = LatencyEndpoint::without_msix(&Default::default());
-        Rig::boot_endpoint(endpoint, kernel, Place::RootPort, |builder| builder.module("pcilat"))
+        Rig::boot_endpoint(endpoint, kernel, Place::RootPort, |builder| more(builder.module("pcilat")))
     }
 
     fn boot_endpoint(
