@@ -121,7 +121,7 @@ fn kill_9_ends_a_run_whose_cpu_a_real_time_task_holds(rig: &Rig) {
          kill -KILL $run
          wait $run
          read to rest </proc/uptime
-         kill $task
+         pkill -KILL -f stress-ng
          wait $task
          echo 950000 >/proc/sys/kernel/sched_rt_runtime_us
          echo $from $to",
