@@ -53,6 +53,9 @@ static int rasdes_counter_read(struct rasdes_pmu *rp, const struct rasdes_counte
 			rasdes_write(rp, RASDES_EVENT_CTL, c->select);
 		*value = rasdes_read(rp, RASDES_EVENT_DATA);
 		ret = rasdes_read_control(rp, c, is_on);
+		/* All-ones may be no answer: a count is still there when it is read again. */
+		if (!ret && *value == U32_MAX && rasdes_read(rp, RASDES_EVENT_DATA) != *value)
+			ret = -EBUSY;
 	}
 	return ret;
 }

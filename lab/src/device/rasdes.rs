@@ -126,6 +126,8 @@ pub struct RasdesBank {
     list: List,
     width: u8,
     is_gone: bool,
+    /// Reads of data that are still to be answered by all-ones.
+    mute_reads: u64,
     agent: Option<Agent>,
     /// EVENT_SELECT.
     select: u16,
@@ -156,6 +158,7 @@ impl RasdesBank {
             list: List::default(),
             width: shape.width,
             is_gone: false,
+            mute_reads: 0,
             agent: None,
             select: 0,
             lane: 0,
@@ -324,6 +327,7 @@ impl RasdesBank {
                 of_them.for_each(|(_, _, counter)| counter.is_on = !counter.is_absent);
             }
             PortCommand::Gone(is_gone) => self.is_gone = *is_gone,
+            PortCommand::Mute(reads) => self.mute_reads = *reads,
             PortCommand::VsecRev(rev) => self.list.rev = *rev,
             PortCommand::VsecId(id) => self.list.id = *id,
             PortCommand::ForeignFirst(is_first) => self.list.has_foreign_first = *is_first,
@@ -387,6 +391,11 @@ impl RasdesBank {
     }
 
     fn read_block(&mut self, offset: usize) -> u32 {
+        let is_data = [EVENT_COUNTER_DATA, TIME_BASED_DATA_LOW, TIME_BASED_DATA_HIGH].contains(&offset);
+        if is_data && self.mute_reads > 0 {
+            self.mute_reads -= 1;
+            return u32::MAX;
+        }
         match offset {
             0x00 => {
                 let next = if self.list.is_looped { self.shape.first } else { 0 };

@@ -133,6 +133,7 @@ pub fn on_6_12_every_count_is_the_boards() {
         ("wrap", counters_wrap_at_32_bits),
         ("payload", payload_counts_past_32_bits),
         ("torn", torn_halves_are_noticed),
+        ("mute", data_without_an_answer_are_no_count),
         ("narrow", narrow_data_wrap),
         ("stop", hold_and_zero_lose_nothing),
         ("reports", time_in_states_and_the_clock),
@@ -478,6 +479,25 @@ fn torn_halves_are_noticed(rig: &Rig) {
         let again = session.value(rx);
         assert_eq!(again - before, 64, "{before} {after} {again}");
         assert!(after == again || after == before, "{before} {after} {again}");
+    }
+    session.end();
+}
+
+/// The function is away while its data are read, and back when the control word is.
+fn data_without_an_answer_are_no_count(rig: &Rig) {
+    let session = Session::start(rig, "mute");
+    let payload = session.open(PMU, RX_PAYLOAD);
+    let writes = session.open(PMU, counter(TX_MEMORY_WRITE));
+    let mut expected = (session.value(payload), session.value(writes));
+    // One answer of a counter; of the time-based data one to three: high, low, high again.
+    for (read, mute) in [(writes, 1), (payload, 1), (payload, 2), (payload, 3)] {
+        rig.tell(&format!("port {PORT} mute {mute}"));
+        session.value(read);
+        assert_eq!((session.value(payload), session.value(writes)), expected, "{mute} reads had no answer");
+        rig.tell(&format!("port {PORT} traffic rx 4096"));
+        event(rig, PORT, TX_MEMORY_WRITE, 7);
+        expected = (expected.0 + 4096, expected.1 + 7);
+        assert_eq!((session.value(payload), session.value(writes)), expected, "after {mute} reads had no answer");
     }
     session.end();
 }

@@ -5,7 +5,7 @@ use super::events::{Event, LANES, Limit};
 use super::time_based::{Shares, State, Stop, Variant};
 
 const KNOWN: &str = "traffic, rate, event, set, tba-set, states, variant, stop, limit, width, torn, absent, \
-                     absent-report, agent, firmware, gone, back, vsec or link";
+                     absent-report, agent, firmware, gone, back, mute, vsec or link";
 
 /// A way through the port, seen from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +51,8 @@ pub enum PortCommand {
     Firmware(Vec<Event>),
     /// Whether the function answers all-ones.
     Gone(bool),
+    /// So many reads of counters' data are answered by all-ones.
+    Mute(u64),
     /// VSEC revision.
     VsecRev(u8),
     /// VSEC ID.
@@ -116,6 +118,7 @@ impl PortCommand {
             "firmware" => PortCommand::Firmware(events(words.word("events")?)?),
             "gone" => PortCommand::Gone(true),
             "back" => PortCommand::Gone(false),
+            "mute" => PortCommand::Mute(words.number()?),
             "vsec" => match words.word("rev, id, foreign-first or loop")? {
                 "rev" => PortCommand::VsecRev(words.in_range(0, 15, "a revision from 0 to 15")? as u8),
                 "id" => PortCommand::VsecId(words.in_range(0, 0xffff, "a VSEC ID from 0 to 0xffff")? as u16),
