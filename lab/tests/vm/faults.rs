@@ -1,7 +1,7 @@
 //! What goes wrong with hardware, machine and user in the middle of a run: the record says which it was, what was
 //! measured before stands, and the machine is left as it was found.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::disk::{self, Disks};
 use crate::say;
@@ -108,15 +108,16 @@ fn unbinding_unplugging_and_offline_cpus_end_a_run(rig: &Rig, kernel: Kernel) {
 
 fn kill_9_ends_a_run_whose_cpu_a_real_time_task_holds(rig: &Rig) {
     rig.tell("reset");
-    // The task ends after 20 s, and with it the wait of a run that could not end before.
+    // The task ends after 40 s, and with it the wait of a run that could not end before.
     let script = format!(
         "echo -1 >/proc/sys/kernel/sched_rt_runtime_us
          pciescope {} -o /tmp/r --overwrite >/dev/null 2>&1 &
          run=$!
-         sleep 5
-         stress-ng --cpu 1 --taskset 3 --sched fifo --sched-prio 99 --timeout 20 >/dev/null 2>&1 &
+         while [ ! -e /tmp/has-begun ]; do sleep 0.1; done
+         stress-ng --cpu 1 --taskset 3 --sched fifo --sched-prio 99 --timeout 40 >/dev/null 2>&1 &
          task=$!
-         sleep 3
+         while [ ! -e /tmp/is-held ]; do sleep 0.1; done
+         kill -0 $run || exit 3
          read from rest </proc/uptime
          kill -KILL $run
          wait $run
@@ -127,10 +128,22 @@ fn kill_9_ends_a_run_whose_cpu_a_real_time_task_holds(rig: &Rig) {
          echo $from $to",
         long_run(rig, "--cpus 3")
     );
-    let output = rig.must(&script);
-    let times: Vec<f64> = output.split_whitespace().map(|time| time.parse().unwrap()).collect();
+    rig.must("rm -f /tmp/has-begun /tmp/is-held");
+    let running = rig.vm.start(&script);
+    let reads = || seen(&rig.ledger(), "reads", 0, 0, 4);
+    rig.vm.wait_for("the run to begin", || (reads() >= 500).then_some(()));
+    rig.must("touch /tmp/has-begun");
+    // The task has the CPU once the device sees no read for a second.
+    rig.vm.wait_for("the real-time task to hold the CPU", || {
+        let before = reads();
+        std::thread::sleep(Duration::from_secs(1));
+        (reads() == before).then_some(())
+    });
+    rig.must("touch /tmp/is-held");
+    let output = running.wait_within(PATIENCE).unwrap_or_else(|err| panic!("the script did not end: {err}"));
+    assert!(output.is_success(), "the run was there no more: {} {}", output.status, output.stderr);
+    let times: Vec<f64> = output.stdout.split_whitespace().map(|time| time.parse().unwrap()).collect();
     assert!(times[1] - times[0] < 8.0, "the run ended {} s after the signal", times[1] - times[0]);
-    assert!(seen(&rig.ledger(), "reads", 0, 0, 4) >= 500, "the run had begun");
 }
 
 fn an_interrupt_and_a_path_run_end_too(rig: &Rig) {
