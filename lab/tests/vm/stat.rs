@@ -328,7 +328,7 @@ struct TopPage<'p>(&'p str);
 impl TopPage<'_> {
     /// The line that begins with a name, after the lines that lead to it.
     fn line(&self, name: &str) -> &str {
-        let is_it = |line: &&str| line.trim_start_matches([' ', '`', '|']).starts_with(name);
+        let is_it = |line: &&str| line.trim_start_matches([' ', '`', '|', '>']).starts_with(name);
         self.0.lines().find(is_it).unwrap_or_else(|| panic!("no line of {name}:\n{}", self.0))
     }
 
