@@ -39,9 +39,12 @@ const SIXTEEN: [&str; 16] = [
 ];
 const CYCLES_PER_SECOND: f64 = 500e6;
 
+/// A part of a test, and what it is called.
+type Step = (&'static str, fn(&Counters));
+
 /// What depends on the kernel's perf: tried on every one.
 pub fn perf_counts_what_the_sub_channels_counted(rig: &Counters) {
-    let tests: [(&str, fn(&Counters)); 12] = [
+    let tests: [Step; 12] = [
         ("sysfs", what_the_pmus_show),
         ("reads and writes", |rig| the_seeds_experiments(rig, "", &READS_AND_WRITES)),
         ("wraps", every_counter_wraps),
