@@ -54,7 +54,7 @@ test: unit browser-test vm-test	## every test; sets up what is missing
 demo: build			## boot the virtual hardware, measure it, leave demo/report.html and demo/records.jsonl
 	tools/setup lab
 	lab/build-modules
-	$(PCIESCOPE) lab demo --output demo
+	$(PCIESCOPE) lab demo --dir demo
 
 lint:				## rustfmt, clippy, checkpatch, shellcheck where it is installed
 	tools/setup build

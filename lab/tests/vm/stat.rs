@@ -129,6 +129,8 @@ pub fn what_stat_says_is_what_the_board_counted() {
     usual(&rig);
     steps.step("intervals add up");
     intervals(&rig);
+    steps.step("the first interval");
+    the_first_interval_is_as_long_as_it_says(&rig);
     steps.step("exit codes");
     exit_codes(&rig);
     steps.step("states");
@@ -248,13 +250,36 @@ fn intervals(rig: &Rig) {
     assert_eq!(counted, "3");
 }
 
+/// To let hundreds of groups count takes seconds here. What they count meanwhile is in no interval: the clock of each channel
+/// makes as many cycles a second in the first interval as later, and sums are of what they are sums of.
+fn the_first_interval_is_as_long_as_it_says(rig: &Rig) {
+    rig.0.must("pciescope stat -I 500 -n 3 -j -o /tmp/stat.jsonl --overwrite");
+    let counted = rig.records();
+    let per_second = |record: &Record| record.metrics["cycles"].value / record.interval.unwrap().seconds();
+    let channels: Vec<&Record> = counted.of(rig.0.pmu(SUB)).chain(counted.of(rig.0.pmu(FAR_SUB))).collect();
+    assert_eq!(channels.len(), 6);
+    for interval in channels.chunks(3) {
+        let rates: Vec<f64> = interval.iter().map(|record| per_second(record)).collect();
+        say!("         cycles per second of each interval: {rates:.0?}");
+        assert!(rates[0] < 1.5 * rates[1].max(rates[2]), "{rates:?}");
+    }
+    let sum = |scope: &str| -> Vec<f64> {
+        let all = counted.0.iter().filter(|record| record.instance.as_ref().is_some_and(|i| i.scope == scope));
+        all.map(|record| record.metrics["cycles"].value).collect()
+    };
+    for (total, dies) in sum("total").iter().zip(sum("die").chunks(2)) {
+        assert!((dies.iter().sum::<f64>() / total - 1.0).abs() < 1e-9, "{dies:?} {total}");
+    }
+}
+
 /// The command's exit code is ours, and its signal is 128 more; Ctrl-C shows what was counted.
 fn exit_codes(rig: &Rig) {
     assert_eq!(rig.0.run(&format!("pciescope stat {PMU} -- sh -c 'exit 7'")).status, 7);
+    assert_eq!(rig.0.run(&format!("pciescope stat {PMU} sh -c 'exit 7'")).status, 7);
     assert_eq!(rig.0.run(&format!("pciescope stat {PMU} -- sh -c 'kill -9 $$'")).status, 137);
     let missing = rig.0.run(&format!("pciescope stat {PMU} -- /no/such/program"));
     assert!(missing.status == 2 && missing.stderr.contains("/no/such/program"), "{missing:?}");
-    let running = rig.0.vm.start(&format!("exec pciescope stat {PMU}"));
+    let running = rig.0.vm.start(&format!("exec pciescope stat {PMU} --all"));
     rig.counts();
     running.signal("INT").unwrap();
     let output = running.wait().unwrap();

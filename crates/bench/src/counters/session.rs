@@ -227,9 +227,9 @@ impl Session {
         self.all.iter().flat_map(|one| &one.tallies).any(|tally| tally.running().is_some())
     }
 
-    /// Begins an interval: lets everything count from now on and takes the first reading.
+    /// Lets everything count and takes the first reading: an interval begins here. To let hundreds of groups count takes its
+    /// time, so what they count meanwhile belongs to no interval: the first ones would have counted for longer than the last.
     pub fn start(&mut self, root: &Root) {
-        self.begin_interval();
         for one in &mut self.all {
             one.saturated = if one.is_account() { Vec::new() } else { one.instrument.pmu.saturated(root) };
             one.inode = one.instrument.pmu.inode(root);
@@ -254,6 +254,8 @@ impl Session {
             let last = self.all.iter().map(first).collect();
             self.kept = Some(Kept { polled, at_ns, last });
         }
+        self.read();
+        self.begin_interval();
     }
 
     /// Stops everything; counts stay readable.

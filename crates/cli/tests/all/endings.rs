@@ -50,6 +50,10 @@ fn signals_end_a_run_at_once_with_partial_records_and_128_plus_their_number() {
         assert_eq!(records[1].error.as_ref().unwrap().code, "interrupted");
         let count = records[1].histograms["latency"].count();
         assert!(count > 0 && count < 100_000, "{count}");
+        // All of them, not those of the last call of the probe alone.
+        let all: u64 = records[1..].iter().filter_map(|r| r.histograms.get("latency")).map(|h| h.count()).sum();
+        let text = &records[1].error.as_ref().unwrap().text;
+        assert!(text.contains(&format!("ended after {all} samples")), "{text}: {all}");
         assert!(records.last().unwrap().error.as_ref().unwrap().text.contains("not measured: CPU 1"), "{ended:?}");
         assert!(ended.stderr.starts_with("pciescope: 0000:00:01.0: the run was ended"), "{}", ended.stderr);
     }

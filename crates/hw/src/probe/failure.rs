@@ -37,10 +37,13 @@ pub fn cpu_offline(bdf: Bdf, cpu: Option<u32>) -> Failure {
     )
 }
 
-/// The user ended the run.
+/// The user ended the run after so many samples.
 pub fn interrupted(bdf: Bdf, done: u64) -> Failure {
-    failure("interrupted", format!("{bdf}: the run was ended after {done} samples"), "")
+    failure(INTERRUPTED, format!("{bdf}: the run was ended after {done} samples"), "")
 }
+
+/// The code of [`interrupted`].
+pub const INTERRUPTED: &str = "interrupted";
 
 /// No interrupt came at all.
 pub fn timeout(bdf: Bdf, timeout_ns: u64) -> Failure {
