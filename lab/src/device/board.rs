@@ -13,6 +13,7 @@ use super::drw::{self, DrwBank};
 use super::rasdes::command::PortCommand;
 use super::rasdes::{PAGE, RasdesBank, Shape};
 use super::traffic::Traffic;
+use super::words::number;
 use super::{Bus, Delivery, Device, Layout, Message, Wait};
 
 /// Functions that the directory has room for.
@@ -259,7 +260,7 @@ impl CounterBoard {
             }
             ["split", "none"] => self.traffic.set_split(None),
             ["split", word] => {
-                let address = parse_address(word).filter(|address| address % LINE == 0);
+                let address = number(word).filter(|address| address % LINE == 0);
                 let address =
                     address.ok_or_else(|| wrong("dram", word, "an address at a line of 64 bytes, or none"))?;
                 self.traffic.set_split(Some(address));
@@ -360,14 +361,6 @@ fn absent(command: &str, what: &'static str, word: &str, known: impl Iterator<It
     let known: Vec<String> = known.collect();
     let known = if known.is_empty() { "none".to_owned() } else { format!("{} and all", known.join(", ")) };
     CommandError::Absent { command: command.to_owned(), what, word: word.to_owned(), known }
-}
-
-fn parse_address(word: &str) -> Option<u64> {
-    match word.strip_prefix("0x") {
-        Some(hex) if hex.starts_with(|c: char| c.is_ascii_hexdigit()) => u64::from_str_radix(hex, 16).ok(),
-        None if word.starts_with(|c: char| c.is_ascii_digit()) => word.parse().ok(),
-        _ => None,
-    }
 }
 
 impl Device for CounterBoard {

@@ -3,6 +3,7 @@
 use thiserror::Error;
 
 use super::delay::{Delay, SplitMix64, Strikes};
+use super::words::{TIMES, Words, scaled};
 
 /// The longest delay, in nanoseconds: QEMU takes a device for dead that does not answer for 5 s.
 pub const DELAY_MAX_NS: u64 = 2_000_000_000;
@@ -117,24 +118,22 @@ impl Command {
     /// # Errors
     /// What is wrong with it.
     pub fn parse(line: &str) -> Result<Command, CommandError> {
-        let mut words = line.split_whitespace();
-        let command = words.next().ok_or(CommandError::Empty)?;
-        let mut words = Words { command, rest: words };
-        let parsed = match command {
+        let mut words = Words::of(line).ok_or(CommandError::Empty)?;
+        let parsed = match words.command() {
             "ledger" => Command::Ledger,
-            "read-delay" => Command::ReadDelay(words.delay()?),
-            "write-delay" => Command::WriteDelay(words.delay()?),
-            "config-delay" => Command::ConfigDelay(words.delay()?),
-            "irq-delay" => Command::IrqDelay(words.delay()?),
-            "irq-lose" => Command::IrqLose(words.strikes()?),
+            "read-delay" => Command::ReadDelay(delay(&mut words)?),
+            "write-delay" => Command::WriteDelay(delay(&mut words)?),
+            "config-delay" => Command::ConfigDelay(delay(&mut words)?),
+            "irq-delay" => Command::IrqDelay(delay(&mut words)?),
+            "irq-lose" => Command::IrqLose(strikes(&mut words)?),
             "irq-double" => {
-                let strikes = words.strikes()?;
-                Command::IrqDouble(strikes, words.gap()?)
+                let strikes = strikes(&mut words)?;
+                Command::IrqDouble(strikes, gap(&mut words)?)
             }
-            "all-ones" => Command::AllOnes(words.reads_left()?),
+            "all-ones" => Command::AllOnes(reads_left(&mut words)?),
             "remove" => Command::Remove,
-            "completion-timeout" => Command::CompletionTimeout(words.time("a time")?),
-            "link" => Command::Link(words.link()?),
+            "completion-timeout" => Command::CompletionTimeout(time(&mut words, "a time")?),
+            "link" => Command::Link(link(&mut words)?),
             "reset" => Command::Reset,
             word => return Err(CommandError::Unknown { word: word.to_owned() }),
         };
@@ -143,125 +142,91 @@ impl Command {
     }
 }
 
-/// The words after the first.
-struct Words<'a> {
-    command: &'a str,
-    rest: std::str::SplitWhitespace<'a>,
+fn permille(words: &mut Words) -> Result<u16, CommandError> {
+    let word = words.word("how many of 1000")?;
+    let permille = word.parse().ok().filter(|permille| *permille <= 1000);
+    permille.ok_or_else(|| words.wrong(word, "a whole number from 0 to 1000"))
 }
 
-impl<'a> Words<'a> {
-    fn word(&mut self, what: &'static str) -> Result<&'a str, CommandError> {
-        self.rest.next().ok_or(CommandError::Missing { command: self.command.to_owned(), what })
-    }
+fn random(words: &mut Words) -> Result<SplitMix64, CommandError> {
+    Ok(SplitMix64::new(words.number("the seed")?))
+}
 
-    fn wrong(&self, word: &str, expected: &'static str) -> CommandError {
-        CommandError::Word { command: self.command.to_owned(), word: word.to_owned(), expected }
-    }
+fn time(words: &mut Words, what: &'static str) -> Result<u64, CommandError> {
+    let word = words.word(what)?;
+    parse_time(words, word)
+}
 
-    fn end(&mut self) -> Result<(), CommandError> {
-        match self.rest.next() {
-            None => Ok(()),
-            Some(word) => Err(CommandError::Extra { command: self.command.to_owned(), word: word.to_owned() }),
+fn parse_time(words: &Words, word: &str) -> Result<u64, CommandError> {
+    let time = scaled(word, &TIMES[..3]).filter(|time| *time <= DELAY_MAX_NS);
+    time.ok_or_else(|| words.wrong(word, "a time of at most 2000 ms, in whole ns, us or ms, like 20us"))
+}
+
+/// `as-made`, or a generation and lanes.
+fn link(words: &mut Words) -> Result<Option<(u8, u8)>, CommandError> {
+    let word = words.word("`as-made`, or a generation and lanes")?;
+    if word == "as-made" {
+        return Ok(None);
+    }
+    let generation = word.parse().ok().filter(|generation| (1..=6).contains(generation));
+    let generation = generation.ok_or_else(|| words.wrong(word, "`as-made` or a generation from 1 to 6"))?;
+    let word = words.word("the number of lanes")?;
+    let width = word.parse().ok().filter(|width| [1, 2, 4, 8, 12, 16, 32].contains(width));
+    Ok(Some((generation, width.ok_or_else(|| words.wrong(word, "a number of lanes that a link can have"))?)))
+}
+
+fn delay(words: &mut Words) -> Result<Delay, CommandError> {
+    match words.word("none, fixed, list, two-peak or random")? {
+        "none" => Ok(Delay::None),
+        "fixed" => Ok(Delay::Fixed(time(words, "the delay")?)),
+        "list" => {
+            let list = words.word("the list of delays")?;
+            let times = list.split(',').map(|word| parse_time(words, word)).collect::<Result<_, _>>()?;
+            Ok(Delay::List { times, next: 0 })
         }
-    }
-
-    fn number(&mut self, what: &'static str) -> Result<u64, CommandError> {
-        let word = self.word(what)?;
-        word.parse().map_err(|_| self.wrong(word, "a whole number below 2^64"))
-    }
-
-    fn permille(&mut self) -> Result<u16, CommandError> {
-        let word = self.word("how many of 1000")?;
-        let permille = word.parse().ok().filter(|permille| *permille <= 1000);
-        permille.ok_or_else(|| self.wrong(word, "a whole number from 0 to 1000"))
-    }
-
-    fn random(&mut self) -> Result<SplitMix64, CommandError> {
-        Ok(SplitMix64::new(self.number("the seed")?))
-    }
-
-    fn time(&mut self, what: &'static str) -> Result<u64, CommandError> {
-        let word = self.word(what)?;
-        self.parse_time(word)
-    }
-
-    fn parse_time(&self, word: &str) -> Result<u64, CommandError> {
-        let units = [("ns", 1), ("us", 1_000), ("ms", 1_000_000)];
-        let (digits, factor) = units
-            .iter()
-            .find_map(|(suffix, factor)| word.strip_suffix(suffix).map(|digits| (digits, *factor)))
-            .unwrap_or((word, 1));
-        let time = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(factor));
-        time.filter(|time| *time <= DELAY_MAX_NS)
-            .ok_or_else(|| self.wrong(word, "a time of at most 2000 ms, in whole ns, us or ms, like 20us"))
-    }
-
-    /// `as-made`, or a generation and lanes.
-    fn link(&mut self) -> Result<Option<(u8, u8)>, CommandError> {
-        let word = self.word("`as-made`, or a generation and lanes")?;
-        if word == "as-made" {
-            return Ok(None);
-        }
-        let generation = word.parse().ok().filter(|generation| (1..=6).contains(generation));
-        let generation = generation.ok_or_else(|| self.wrong(word, "`as-made` or a generation from 1 to 6"))?;
-        let word = self.word("the number of lanes")?;
-        let width = word.parse().ok().filter(|width| [1, 2, 4, 8, 12, 16, 32].contains(width));
-        Ok(Some((generation, width.ok_or_else(|| self.wrong(word, "a number of lanes that a link can have"))?)))
-    }
-
-    fn delay(&mut self) -> Result<Delay, CommandError> {
-        match self.word("none, fixed, list, two-peak or random")? {
-            "none" => Ok(Delay::None),
-            "fixed" => Ok(Delay::Fixed(self.time("the delay")?)),
-            "list" => {
-                let list = self.word("the list of delays")?;
-                let times = list.split(',').map(|word| self.parse_time(word)).collect::<Result<_, _>>()?;
-                Ok(Delay::List { times, next: 0 })
+        "two-peak" => Ok(Delay::TwoPeak {
+            first: time(words, "the first peak")?,
+            second: time(words, "the second peak")?,
+            permille: permille(words)?,
+            random: random(words)?,
+        }),
+        "random" => {
+            let (min, max) = (time(words, "the shortest delay")?, time(words, "the longest delay")?);
+            if min > max {
+                return Err(CommandError::Range { command: words.command().to_owned(), min, max });
             }
-            "two-peak" => Ok(Delay::TwoPeak {
-                first: self.time("the first peak")?,
-                second: self.time("the second peak")?,
-                permille: self.permille()?,
-                random: self.random()?,
-            }),
-            "random" => {
-                let (min, max) = (self.time("the shortest delay")?, self.time("the longest delay")?);
-                if min > max {
-                    return Err(CommandError::Range { command: self.command.to_owned(), min, max });
-                }
-                Ok(Delay::Random { min, max, random: self.random()? })
-            }
-            word => Err(self.wrong(word, "none, fixed, list, two-peak or random")),
+            Ok(Delay::Random { min, max, random: random(words)? })
         }
+        word => Err(words.wrong(word, "none, fixed, list, two-peak or random")),
     }
+}
 
-    fn strikes(&mut self) -> Result<Strikes, CommandError> {
-        match self.word("none, every or random")? {
-            "none" => Ok(Strikes::None),
-            "every" => match self.number("the distance")? {
-                0 => Err(self.wrong("0", "a distance of 1 or more")),
-                every => Ok(Strikes::Every { every, passed: 0 }),
-            },
-            "random" => Ok(Strikes::Random { permille: self.permille()?, random: self.random()? }),
-            word => Err(self.wrong(word, "none, every or random")),
-        }
+fn strikes(words: &mut Words) -> Result<Strikes, CommandError> {
+    match words.word("none, every or random")? {
+        "none" => Ok(Strikes::None),
+        "every" => match words.number("the distance")? {
+            0 => Err(words.wrong("0", "a distance of 1 or more")),
+            every => Ok(Strikes::Every { every, passed: 0 }),
+        },
+        "random" => Ok(Strikes::Random { permille: permille(words)?, random: random(words)? }),
+        word => Err(words.wrong(word, "none, every or random")),
     }
+}
 
-    /// `gap T`, or nothing.
-    fn gap(&mut self) -> Result<u64, CommandError> {
-        match self.rest.next() {
-            None => Ok(DOUBLE_GAP_NS),
-            Some("gap") => self.time("the distance of the second message"),
-            Some(word) => Err(self.wrong(word, "`gap`")),
-        }
+/// `gap T`, or nothing.
+fn gap(words: &mut Words) -> Result<u64, CommandError> {
+    match words.optional() {
+        None => Ok(DOUBLE_GAP_NS),
+        Some("gap") => time(words, "the distance of the second message"),
+        Some(word) => Err(words.wrong(word, "`gap`")),
     }
+}
 
-    fn reads_left(&mut self) -> Result<Option<u64>, CommandError> {
-        match self.word("`after N` or `off`")? {
-            "off" => Ok(None),
-            "after" => Ok(Some(self.number("the number of reads")?)),
-            word => Err(self.wrong(word, "`after` or `off`")),
-        }
+fn reads_left(words: &mut Words) -> Result<Option<u64>, CommandError> {
+    match words.word("`after N` or `off`")? {
+        "off" => Ok(None),
+        "after" => Ok(Some(words.number("the number of reads")?)),
+        word => Err(words.wrong(word, "`after` or `off`")),
     }
 }
 

@@ -17,6 +17,7 @@ use self::events::{HIF_RD, HIF_RD_OR_WR, HIF_RMW, HIF_WR};
 use self::pace::Pace;
 use super::command::CommandError;
 use super::traffic::{DramTotals, SubChannelTraffic};
+use super::words::number;
 
 /// Bytes of the register window.
 pub const WINDOW: u64 = 0x1000;
@@ -502,11 +503,7 @@ fn parse_event(word: &str) -> Result<u8, CommandError> {
 }
 
 fn parse_number(word: &str) -> Result<u64, CommandError> {
-    let number = match word.strip_prefix("0x") {
-        Some(hex) => u64::from_str_radix(hex, 16),
-        None => word.parse(),
-    };
-    number.map_err(|_| wrong(word, "a whole number below 2^64"))
+    number(word).ok_or_else(|| wrong(word, "a whole number below 2^64"))
 }
 
 /// What is wrong with words that no form fits.

@@ -219,13 +219,6 @@ impl Sis8300 {
         self
     }
 
-    /// With another subsystem.
-    pub fn with_subsystem(mut self, vendor: u16, device: u16) -> Self {
-        (self.identity.subsystem_vendor, self.identity.subsystem) = (vendor, device);
-        self.config = build_config(&self.identity, &self.link, self.has_msi);
-        self
-    }
-
     /// Without MSI: it interrupts by its pin only.
     pub fn without_msi(mut self) -> Self {
         self.has_msi = false;

@@ -1,6 +1,7 @@
 //! The `port` commands of the control socket: text to meaning. docs/spec/counter-board.md, "Control".
 
 use super::super::command::CommandError;
+use super::super::words::{Words, number};
 use super::events::{Event, LANES, Limit};
 use super::time_based::{Shares, State, Stop, Variant};
 
@@ -69,18 +70,18 @@ impl PortCommand {
     /// # Errors
     /// What is wrong with them.
     pub fn parse(words: &[&str]) -> Result<PortCommand, CommandError> {
-        let mut words = Words { rest: words.iter() };
+        let mut words = Words::after("port", words.iter().copied());
         let command = words.word(KNOWN)?;
         let parsed = match command {
-            "traffic" => PortCommand::Traffic(words.direction()?, words.number()?),
-            "rate" => PortCommand::Rate(words.direction()?, words.number()?),
+            "traffic" => PortCommand::Traffic(direction(&mut words)?, words.number("a number")?),
+            "rate" => PortCommand::Rate(direction(&mut words)?, words.number("a number")?),
             "event" => {
-                let (event, n) = (words.event()?, words.number()?);
-                PortCommand::Happen(event, words.lane(event)?, n)
+                let (event, n) = (event_of(&mut words)?, words.number("a number")?);
+                PortCommand::Happen(event, lane(&mut words, event)?, n)
             }
             "set" => {
-                let (event, word) = (words.event()?, words.word("a value")?);
-                let value = number(word)?;
+                let (event, word) = (event_of(&mut words)?, words.word("a value")?);
+                let value = number(word).ok_or_else(|| wrong(word, "a whole number below 2^64"))?;
                 let value = u32::try_from(value).ok().filter(|value| *value <= event.max());
                 let expected = match event.width() {
                     4 => "a number below 2^4, which is what this counter holds",
@@ -88,9 +89,9 @@ impl PortCommand {
                     _ => "a number below 2^32, which is what this counter holds",
                 };
                 let value = value.ok_or_else(|| wrong(word, expected))?;
-                PortCommand::Set(event, words.lane(event)?, value)
+                PortCommand::Set(event, lane(&mut words, event)?, value)
             }
-            "tba-set" => PortCommand::SetData(words.number()?),
+            "tba-set" => PortCommand::SetData(words.number("a number")?),
             "states" => PortCommand::States(shares(words.word("shares of time, such as L0=70,L1=30")?)?),
             "variant" => PortCommand::Variant(words.choice("seed or old", &[Variant::Seed, Variant::Old])?),
             "stop" => PortCommand::Stop(words.choice("hold or zero", &[Stop::Hold, Stop::Zero])?),
@@ -131,10 +132,8 @@ impl PortCommand {
             }
             word => return Err(wrong(word, KNOWN)),
         };
-        match words.rest.next() {
-            None => Ok(parsed),
-            Some(word) => Err(CommandError::Extra { command: "port".to_owned(), word: (*word).to_owned() }),
-        }
+        words.end()?;
+        Ok(parsed)
     }
 }
 
@@ -142,21 +141,8 @@ fn wrong(word: &str, expected: &'static str) -> CommandError {
     CommandError::Word { command: "port".to_owned(), word: word.to_owned(), expected }
 }
 
-fn parse_number(word: &str) -> Option<u64> {
-    match word.strip_prefix("0x") {
-        // `from_str_radix` and `parse` alone would take a sign.
-        Some(hex) if hex.starts_with(|c: char| c.is_ascii_hexdigit()) => u64::from_str_radix(hex, 16).ok(),
-        None if word.starts_with(|c: char| c.is_ascii_digit()) => word.parse().ok(),
-        _ => None,
-    }
-}
-
-fn number(word: &str) -> Result<u64, CommandError> {
-    parse_number(word).ok_or_else(|| wrong(word, "a whole number below 2^64"))
-}
-
 fn event(word: &str) -> Result<Event, CommandError> {
-    let select = parse_number(word).filter(|_| word.starts_with("0x")).and_then(|select| u16::try_from(select).ok());
+    let select = number(word).filter(|_| word.starts_with("0x")).and_then(|select| u16::try_from(select).ok());
     select.and_then(Event::new).ok_or_else(|| wrong(word, "an event of docs/spec/rasdes.md, such as 0x201"))
 }
 
@@ -165,7 +151,7 @@ fn events(list: &str) -> Result<Vec<Event>, CommandError> {
 }
 
 fn report(word: &str) -> Result<u8, CommandError> {
-    let code = parse_number(word).and_then(|code| u8::try_from(code).ok());
+    let code = number(word).and_then(|code| u8::try_from(code).ok());
     let is_known = |code: &u8| matches!(code, 0x00..=0x09 | 0x10..=0x18 | 0x20..=0x23);
     code.filter(is_known).ok_or_else(|| wrong(word, "a report of docs/spec/rasdes.md, such as 0x21"))
 }
@@ -176,7 +162,7 @@ fn shares(list: &str) -> Result<Shares, CommandError> {
     for word in list.split(',') {
         let parsed = word.split_once('=').and_then(|(name, percent)| {
             let (_, state) = State::ALL.iter().find(|(known, _)| *known == name)?;
-            let percent = parse_number(percent).and_then(|percent| u8::try_from(percent).ok())?;
+            let percent = number(percent).and_then(|percent| u8::try_from(percent).ok())?;
             Some((*state as usize, percent)).filter(|(state, _)| shares[*state].is_none())
         });
         let expected = "a state's share, each state once, such as L1_2=30; the states are TX_L0S, RX_L0S, L0, L1, L1_1, \
@@ -191,50 +177,20 @@ fn shares(list: &str) -> Result<Shares, CommandError> {
     Ok(shares)
 }
 
-struct Words<'a> {
-    rest: std::slice::Iter<'a, &'a str>,
+fn direction(words: &mut Words) -> Result<Direction, CommandError> {
+    words.choice("rx or tx", &[Direction::Rx, Direction::Tx])
 }
 
-impl<'a> Words<'a> {
-    fn word(&mut self, what: &'static str) -> Result<&'a str, CommandError> {
-        self.rest.next().copied().ok_or(CommandError::Missing { command: "port".to_owned(), what })
-    }
+fn event_of(words: &mut Words) -> Result<Event, CommandError> {
+    event(words.word("an event")?)
+}
 
-    fn number(&mut self) -> Result<u64, CommandError> {
-        number(self.word("a number")?)
-    }
-
-    fn in_range(&mut self, min: u64, max: u64, expected: &'static str) -> Result<u64, CommandError> {
-        let word = self.word(expected)?;
-        parse_number(word).filter(|value| (min..=max).contains(value)).ok_or_else(|| wrong(word, expected))
-    }
-
-    fn direction(&mut self) -> Result<Direction, CommandError> {
-        self.choice("rx or tx", &[Direction::Rx, Direction::Tx])
-    }
-
-    fn switch(&mut self) -> Result<bool, CommandError> {
-        self.choice("on or off", &[true, false])
-    }
-
-    /// One of two words, written `this or that` in `expected`.
-    fn choice<T: Copy>(&mut self, expected: &'static str, values: &[T; 2]) -> Result<T, CommandError> {
-        let word = self.word(expected)?;
-        let index = expected.split(" or ").position(|known| known == word);
-        index.and_then(|index| values.get(index).copied()).ok_or_else(|| wrong(word, expected))
-    }
-
-    fn event(&mut self) -> Result<Event, CommandError> {
-        event(self.word("an event")?)
-    }
-
-    /// `lane L`, or nothing, which is lane 0.
-    fn lane(&mut self, event: Event) -> Result<u8, CommandError> {
-        match self.rest.next() {
-            None => Ok(0),
-            Some(&"lane") if !event.is_per_lane() => Err(wrong("lane", "for an event that is common to all lanes")),
-            Some(&"lane") => Ok(self.in_range(0, u64::from(LANES) - 1, "a lane from 0 to 15")? as u8),
-            Some(word) => Err(wrong(word, "`lane L`")),
-        }
+/// `lane L`, or nothing, which is lane 0.
+fn lane(words: &mut Words, event: Event) -> Result<u8, CommandError> {
+    match words.optional() {
+        None => Ok(0),
+        Some("lane") if !event.is_per_lane() => Err(wrong("lane", "for an event that is common to all lanes")),
+        Some("lane") => Ok(words.in_range(0, u64::from(LANES) - 1, "a lane from 0 to 15")? as u8),
+        Some(word) => Err(wrong(word, "`lane L`")),
     }
 }

@@ -2,6 +2,7 @@
 
 use super::interrupts::Source;
 use crate::device::command::{Command, CommandError};
+use crate::device::words::{TIMES, Words, number, scaled};
 
 const KNOWN: &str = "ledger, remove, reset, all-ones, trigger, clock, set, module-id, options, serial, lose, spurious, hang, \
                      short, interrupt, read-delay, write-delay, config-delay, irq-delay, irq-lose, irq-double, \
@@ -166,29 +167,27 @@ pub(super) enum Order {
 impl Order {
     /// Understands a line; `settings` and `clocks` are the current ones.
     pub(super) fn parse(line: &str, settings: &Settings, clocks: &Clocks) -> Result<Order, CommandError> {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        let mut words =
-            Words { command: words.first().copied().unwrap_or_default(), rest: words.get(1..).unwrap_or(&[]) };
-        let order = match words.command {
+        let mut words = Words::of(line).ok_or(CommandError::Empty)?;
+        let order = match words.command() {
             "trigger" => trigger(&mut words)?,
             "clock" => Order::Clocks(set_clock(&mut words, *clocks)?),
             "set" => Order::Set(set(&mut words, *settings)?),
-            "module-id" => Order::ModuleId(words.register()?),
-            "options" => Order::Options(words.register()?),
+            "module-id" => Order::ModuleId(register(&mut words)?),
+            "options" => Order::Options(register(&mut words)?),
             "serial" => {
                 let word = words.word("the number")?;
                 Order::Serial(word.parse().map_err(|_| words.wrong(word, "a whole number below 65536"))?)
             }
             "lose" => lose(&mut words)?,
-            "spurious" => Order::Spurious(words.optional_number(1)?),
+            "spurious" => Order::Spurious(optional_number(&mut words)?),
             "interrupt" => match words.word("user")? {
                 "user" => Order::User,
                 word => return Err(words.wrong(word, "user")),
             },
-            "hang" => Order::Hang(words.unit()?, words.optional_number(1)?),
+            "hang" => Order::Hang(unit(&mut words)?, optional_number(&mut words)?),
             "short" => short(&mut words)?,
-            "all-ones" if words.rest == ["on"] => return Ok(Order::AllOnes(true)),
-            "all-ones" if words.rest == ["off"] => return Ok(Order::AllOnes(false)),
+            "all-ones" if words.rest() == ["on"] => return Ok(Order::AllOnes(true)),
+            "all-ones" if words.rest() == ["off"] => return Ok(Order::AllOnes(false)),
             _ => {
                 return match Command::parse(line) {
                     // The latency endpoint alone shows another link than it has.
@@ -198,29 +197,27 @@ impl Order {
                 };
             }
         };
-        match words.rest {
-            [] => Ok(order),
-            [word, ..] => Err(CommandError::Extra { command: words.command.to_owned(), word: (*word).to_owned() }),
-        }
+        words.end()?;
+        Ok(order)
     }
 }
 
-fn trigger(words: &mut Words<'_>) -> Result<Order, CommandError> {
+fn trigger(words: &mut Words) -> Result<Order, CommandError> {
     Ok(match words.word("rate, shot, mlvds, front or signal")? {
-        "rate" => Order::TriggerRate(words.millihertz()?),
+        "rate" => Order::TriggerRate(millihertz(words)?),
         "shot" => {
-            let count = words.optional_number(1)?;
-            let gap = if words.rest.is_empty() { 0 } else { words.time("the time between them")? };
+            let count = optional_number(words)?;
+            let gap = if words.rest().is_empty() { 0 } else { time(words, "the time between them")? };
             Order::TriggerShots(count, gap)
         }
-        "mlvds" => Order::TriggerMlvds(words.mask(0xff)?),
-        "front" => Order::TriggerFront(words.mask(0xf)?),
+        "mlvds" => Order::TriggerMlvds(mask(words, 0xff)?),
+        "front" => Order::TriggerFront(mask(words, 0xf)?),
         "signal" => Order::TriggerSignal(words.switch()?),
         word => return Err(words.wrong(word, "rate, shot, mlvds, front or signal")),
     })
 }
 
-fn set_clock(words: &mut Words<'_>, mut clocks: Clocks) -> Result<Clocks, CommandError> {
+fn set_clock(words: &mut Words, mut clocks: Clocks) -> Result<Clocks, CommandError> {
     const NAMES: &str = "rtm2, tclka, tclkb, front, sma or multiplier";
     let name = words.word(NAMES)?;
     let hertz = words.number("the frequency in Hz")?;
@@ -236,65 +233,44 @@ fn set_clock(words: &mut Words<'_>, mut clocks: Clocks) -> Result<Clocks, Comman
     Ok(clocks)
 }
 
-fn set(words: &mut Words<'_>, mut settings: Settings) -> Result<Settings, CommandError> {
+fn set(words: &mut Words, mut settings: Settings) -> Result<Settings, CommandError> {
     const NAMES: &str = "latch, message, daq-done, past-end, restart, busy-blocks, flush, align, stop or round-trip";
     match words.word(NAMES)? {
-        "latch" => {
-            settings.latch =
-                words.choice("always or enabled", &[("always", Latch::Always), ("enabled", Latch::Enabled)])?
-        }
-        "message" => {
-            settings.rule =
-                words.choice("edge or each", &[("edge", MessageRule::Edge), ("each", MessageRule::Each)])?;
-        }
+        "latch" => settings.latch = words.choice("always or enabled", &[Latch::Always, Latch::Enabled])?,
+        "message" => settings.rule = words.choice("edge or each", &[MessageRule::Edge, MessageRule::Each])?,
         "daq-done" => {
-            let choices = [
-                ("after-flush", DaqDone::AfterFlush),
-                ("before-flush", DaqDone::BeforeFlush),
-                ("none", DaqDone::Absent),
-            ];
-            settings.daq_done = words.choice("after-flush, before-flush or none", &choices)?;
+            let all = [DaqDone::AfterFlush, DaqDone::BeforeFlush, DaqDone::Absent];
+            settings.daq_done = words.choice("after-flush, before-flush or none", &all)?;
         }
         "past-end" => {
-            let choices = [("zeros", PastEnd::Zeros), ("wrap", PastEnd::Wrap), ("stop", PastEnd::Stop)];
-            settings.past_end = words.choice("zeros, wrap or stop", &choices)?;
+            let all = [PastEnd::Zeros, PastEnd::Wrap, PastEnd::Stop];
+            settings.past_end = words.choice("zeros, wrap or stop", &all)?;
         }
-        "restart" => {
-            let choices = [("ignore", Restart::Ignore), ("restart", Restart::Restart)];
-            settings.restart = words.choice("ignore or restart", &choices)?;
-        }
+        "restart" => settings.restart = words.choice("ignore or restart", &[Restart::Ignore, Restart::Restart])?,
         "busy-blocks" => {
-            let choices =
-                [("progress", BusyBlocks::Progress), ("start", BusyBlocks::Start), ("ones", BusyBlocks::Ones)];
-            settings.busy_blocks = words.choice("progress, start or ones", &choices)?;
+            let all = [BusyBlocks::Progress, BusyBlocks::Start, BusyBlocks::Ones];
+            settings.busy_blocks = words.choice("progress, start or ones", &all)?;
         }
-        "flush" => settings.flush_ns = words.time("the time")?,
-        "align" => settings.is_aligned = words.choice("64 or any", &[("64", true), ("any", false)])?,
+        "flush" => settings.flush_ns = time(words, "the time")?,
+        "align" => settings.is_aligned = words.choice("64 or any", &[true, false])?,
         "stop" => settings.has_stop = words.switch()?,
-        "round-trip" => settings.round_trip_ns = words.time("the time")?.max(1),
+        "round-trip" => settings.round_trip_ns = time(words, "the time")?.max(1),
         word => return Err(words.wrong(word, NAMES)),
     }
     Ok(settings)
 }
 
-fn lose(words: &mut Words<'_>) -> Result<Order, CommandError> {
+fn lose(words: &mut Words) -> Result<Order, CommandError> {
     const NAMES: &str = "dma, dma-write, daq or user";
     let word = words.word(NAMES)?;
     let found = super::interrupts::SOURCES.iter().find(|(_, name)| *name == word);
     let source = found.ok_or_else(|| words.wrong(word, NAMES))?.0;
     let count = words.number("how many")?;
-    let is_event = match words.rest.first() {
-        Some(&"event") => {
-            words.rest = &words.rest[1..];
-            true
-        }
-        _ => false,
-    };
-    Ok(Order::Lose { source, count, is_event })
+    Ok(Order::Lose { source, count, is_event: words.takes("event") })
 }
 
-fn short(words: &mut Words<'_>) -> Result<Order, CommandError> {
-    let unit = words.unit()?;
+fn short(words: &mut Words) -> Result<Order, CommandError> {
+    let unit = unit(words)?;
     if unit == Unit::Daq {
         return Err(words.wrong("daq", "dma or dma-write"));
     }
@@ -304,107 +280,52 @@ fn short(words: &mut Words<'_>) -> Result<Order, CommandError> {
         word => return Err(words.wrong(word, "`after`")),
     }
     let after = words.number("after how many bytes")?;
-    let is_done = match words.rest.first() {
-        Some(&"silent") => {
-            words.rest = &words.rest[1..];
-            false
-        }
-        _ => true,
-    };
-    Ok(Order::Short { unit, count, after, is_done })
+    Ok(Order::Short { unit, count, after, is_done: !words.takes("silent") })
 }
 
-/// The words after the first.
-struct Words<'a> {
-    command: &'a str,
-    rest: &'a [&'a str],
+fn optional_number(words: &mut Words) -> Result<u64, CommandError> {
+    if words.rest().is_empty() { Ok(1) } else { words.number("a number") }
 }
 
-impl<'a> Words<'a> {
-    fn word(&mut self, what: &'static str) -> Result<&'a str, CommandError> {
-        let (first, rest) =
-            self.rest.split_first().ok_or_else(|| CommandError::Missing { command: self.command.to_owned(), what })?;
-        self.rest = rest;
-        Ok(first)
-    }
+fn unit(words: &mut Words) -> Result<Unit, CommandError> {
+    words.choice("dma, dma-write or daq", &[Unit::DmaRead, Unit::DmaWrite, Unit::Daq])
+}
 
-    fn wrong(&self, word: &str, expected: &'static str) -> CommandError {
-        CommandError::Word { command: self.command.to_owned(), word: word.to_owned(), expected }
+fn register(words: &mut Words) -> Result<Option<u32>, CommandError> {
+    match words.word("a number, or default,")? {
+        "default" => Ok(None),
+        word => match number(word).and_then(|value| u32::try_from(value).ok()) {
+            Some(value) => Ok(Some(value)),
+            None => Err(words.wrong(word, "a number of 32 bits, like 0x83021809, or default")),
+        },
     }
+}
 
-    fn number(&mut self, what: &'static str) -> Result<u64, CommandError> {
-        let word = self.word(what)?;
-        word.parse().map_err(|_| self.wrong(word, "a whole number below 2^64"))
-    }
+fn mask(words: &mut Words, most: u8) -> Result<u8, CommandError> {
+    let word = words.word("the lines, by bit,")?;
+    let value = number(word).filter(|value| *value <= most.into());
+    value.map(|value| value as u8).ok_or_else(|| words.wrong(word, "a mask of the lines that there are, like 0x1"))
+}
 
-    fn optional_number(&mut self, otherwise: u64) -> Result<u64, CommandError> {
-        if self.rest.is_empty() { Ok(otherwise) } else { self.number("a number") }
-    }
+fn time(words: &mut Words, what: &'static str) -> Result<u64, CommandError> {
+    let word = words.word(what)?;
+    let time = scaled(word, &TIMES).filter(|time| *time <= 3_600_000_000_000);
+    time.ok_or_else(|| words.wrong(word, "a time of at most an hour, in whole ns, us, ms or s, like 20us"))
+}
 
-    fn choice<T: Copy>(&mut self, expected: &'static str, choices: &[(&str, T)]) -> Result<T, CommandError> {
-        let word = self.word(expected)?;
-        let found = choices.iter().find(|(name, _)| *name == word);
-        found.map(|(_, value)| *value).ok_or_else(|| self.wrong(word, expected))
+/// A rate in Hz with up to 3 decimals, or `off`.
+fn millihertz(words: &mut Words) -> Result<u64, CommandError> {
+    let word = words.word("pulses per second, or off,")?;
+    if word == "off" {
+        return Ok(0);
     }
-
-    fn switch(&mut self) -> Result<bool, CommandError> {
-        self.choice("on or off", &[("on", true), ("off", false)])
-    }
-
-    fn unit(&mut self) -> Result<Unit, CommandError> {
-        let choices = [("dma", Unit::DmaRead), ("dma-write", Unit::DmaWrite), ("daq", Unit::Daq)];
-        self.choice("dma, dma-write or daq", &choices)
-    }
-
-    fn hexadecimal(&self, word: &str) -> Option<u32> {
-        match word.strip_prefix("0x") {
-            Some(digits) => u32::from_str_radix(digits, 16).ok(),
-            None => word.parse().ok(),
-        }
-    }
-
-    fn register(&mut self) -> Result<Option<u32>, CommandError> {
-        match self.word("a number, or default,")? {
-            "default" => Ok(None),
-            word => match self.hexadecimal(word) {
-                Some(value) => Ok(Some(value)),
-                None => Err(self.wrong(word, "a number of 32 bits, like 0x83021809, or default")),
-            },
-        }
-    }
-
-    fn mask(&mut self, most: u8) -> Result<u8, CommandError> {
-        let word = self.word("the lines, by bit,")?;
-        let value = self.hexadecimal(word).filter(|value| *value <= most.into());
-        value.map(|value| value as u8).ok_or_else(|| self.wrong(word, "a mask of the lines that there are, like 0x1"))
-    }
-
-    fn time(&mut self, what: &'static str) -> Result<u64, CommandError> {
-        let word = self.word(what)?;
-        let units = [("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
-        let (digits, factor) = units
-            .iter()
-            .find_map(|(suffix, factor)| word.strip_suffix(suffix).map(|digits| (digits, *factor)))
-            .unwrap_or((word, 1));
-        let time = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(factor));
-        time.filter(|time| *time <= 3_600_000_000_000)
-            .ok_or_else(|| self.wrong(word, "a time of at most an hour, in whole ns, us, ms or s, like 20us"))
-    }
-
-    /// A rate in Hz with up to 3 decimals, or `off`.
-    fn millihertz(&mut self) -> Result<u64, CommandError> {
-        let word = self.word("pulses per second, or off,")?;
-        if word == "off" {
-            return Ok(0);
-        }
-        let (whole, part) = word.split_once('.').unwrap_or((word, ""));
-        let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-        let whole = whole.parse::<u64>().ok().filter(|whole| *whole <= 1_000_000);
-        let part = (part.len() <= 3 && digits(part)).then(|| format!("{part:0<3}").parse::<u64>().unwrap_or(0));
-        let rate =
-            whole.zip(part).map(|(whole, part)| whole * 1000 + part).filter(|rate| (1..=1_000_000_000).contains(rate));
-        rate.ok_or_else(|| self.wrong(word, "a rate from 0.001 to 1000000 per second, like 14, or off"))
-    }
+    let (whole, part) = word.split_once('.').unwrap_or((word, ""));
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let whole = whole.parse::<u64>().ok().filter(|whole| *whole <= 1_000_000);
+    let part = (part.len() <= 3 && digits(part)).then(|| format!("{part:0<3}").parse::<u64>().unwrap_or(0));
+    let rate =
+        whole.zip(part).map(|(whole, part)| whole * 1000 + part).filter(|rate| (1..=1_000_000_000).contains(rate));
+    rate.ok_or_else(|| words.wrong(word, "a rate from 0.001 to 1000000 per second, like 14, or off"))
 }
 
 #[cfg(test)]
