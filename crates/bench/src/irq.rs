@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 
 use pciescope_core::outcome::{LATENCY, TRIGGER_TO_HANDLER};
 use pciescope_core::record::{Failure, Metric, Target, Warning};
-use pciescope_core::{Bdf, CpuList, IrqPlan, IrqSource, MmioPlan, Order, Outcome};
+use pciescope_core::{Bdf, CpuList, IrqPlan, IrqSource, MmioPlan, OrderName, Outcome};
 use pciescope_hw::probe::{Portion, Probe, Taken, Watch};
 use pciescope_hw::registers::{SafeRegister, safe_target};
 
 use crate::online::{Online, OnlineWatch};
-use crate::portion::{PortionWatch, note_raw_lost, order_name, refusal, shift};
+use crate::portion::{PortionWatch, note_raw_lost, refusal, shift};
 use crate::run::{Error, Run};
 
 /// The control arms that can be measured beside the hardware's interrupts, the nearest to them first.
@@ -221,7 +221,7 @@ fn put_arm(
 ) -> Result<(), Error> {
     run.lose_raw(taken.samples_lost);
     note_raw_lost(&mut taken);
-    taken.method.order = order_name(Order::Sequential);
+    taken.method.order = Some(OrderName::Sequential);
     shift(&mut taken, begin_ns);
     run.put_raw(&taken.samples)?;
     let mut has_said_why = false;

@@ -36,15 +36,6 @@ pub(crate) fn portions(cpus: &CpuList, order: Order, count: u64, duration_ns: u6
     all
 }
 
-/// The `order` field of a record.
-pub(crate) fn order_name(order: Order) -> String {
-    match order {
-        Order::Sequential => "sequential".to_owned(),
-        Order::Interleaved { .. } => "interleaved".to_owned(),
-        Order::Concurrent => "concurrent".to_owned(),
-    }
-}
-
 /// The watch of one portion: progress as thousandths of all portions.
 pub(crate) struct PortionWatch<'a> {
     outer: &'a dyn Watch,
@@ -91,7 +82,7 @@ impl Collected {
     pub fn add(&mut self, mut taken: Taken, offset_ns: u64, order: Order) -> Vec<Sample> {
         shift(&mut taken, offset_ns);
         let method = self.method.get_or_insert(taken.method);
-        method.order = order_name(order);
+        method.order = Some(order.into());
         for outcome in taken.outcomes {
             let gathered = self.outcomes.entry((outcome.cpu, outcome.index)).or_default();
             gathered.medians_ns.extend(outcome.histograms.get(LATENCY).and_then(|latency| latency.median_ns()));

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::Cpu;
 
 /// What a reader must know of a machine to judge its figures. `None` means that it could not be found out.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Environment {
     /// Version of pciescope that measured.
@@ -15,18 +16,14 @@ pub struct Environment {
     /// `uname -m`: `x86_64`, `aarch64`.
     pub machine: String,
     /// Vendor and product of the machine (DMI), where readable.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub product: Option<String>,
     /// CPU model in words.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cpu_model: Option<String>,
     /// All online CPUs with their places.
     pub cpus: Vec<Cpu>,
     /// Kernel command line.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cmdline: Option<String>,
     /// Clock source of the kernel (`tsc`, `arch_sys_counter`, `hpet`).
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub clocksource: Option<String>,
     /// Frequency governors in use, each once.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
@@ -35,17 +32,13 @@ pub struct Environment {
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub idle_states: Vec<String>,
     /// ASPM policy of the kernel.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub aspm_policy: Option<String>,
     /// Kernel lockdown: `none`, `integrity`, `confidentiality`.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub lockdown: Option<String>,
     /// Whether any IOMMU translates: the number of IOMMU groups.
     pub iommu_groups: u32,
     /// Why the machine is taken for a guest; `None` where it looks like bare metal.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub hypervisor: Option<String>,
     /// Time stolen by the hypervisor during the run, in nanoseconds, all CPUs.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub steal_ns: Option<u64>,
 }

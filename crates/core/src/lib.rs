@@ -39,9 +39,9 @@ pub use histogram::Histogram;
 pub use identity::Identity;
 pub use live::Live;
 pub use outcome::Outcome;
-pub use plan::{IrqPlan, IrqSource, MmioPlan, MmioTest, Order, PathPlan, Plan, StatPlan};
-pub use readout::{Access, Acquisition, HotSpot, ReadoutPlan, Stream, WaitMode, Work};
-pub use record::{Below, Failure, Instance, Interval, Method, Metric, Record, Target, Warning};
+pub use plan::{IrqPlan, IrqSource, MmioPlan, MmioTest, Order, OrderName, PathPlan, Plan, StatPlan};
+pub use readout::{Access, Acquisition, Check, HotSpot, ReadoutPlan, Stream, StreamKind, SweepPart, WaitMode, Work};
+pub use record::{Below, Failure, Instance, Interval, Method, Metric, Record, Scope, Target, Warning};
 pub use sink::Sink;
 pub use topology::{Bar, Cpu, Device, DeviceErrors, Function, Link, Location};
 

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::{Below, Failure, Function, Record, Warning};
+use crate::{Below, Failure, Function, Record, Scope, Warning};
 
 /// The most ports, channels and PMUs together.
 const MOST_SOURCES: usize = 4096;
@@ -68,8 +68,10 @@ struct Point {
 /// What counts: a root port, a DRAM channel, a sum of channels, or another PMU.
 #[derive(Debug, Clone, Default)]
 pub struct Source {
-    /// `port`, `channel`, `die`, `total` or `pmu`, as in records.
-    pub scope: String,
+    /// What it counts for.
+    pub scope: Scope,
+    /// The kind of PMU in the catalogue, where the records say it.
+    pub kind: Option<String>,
     /// The PMU's name; of a port the one that counted last.
     pub pmu: Option<String>,
     /// The NUMA node.
@@ -148,17 +150,17 @@ impl Source {
 
     /// Whether it counts the payload of a link: then it belongs into the tree of PCIe.
     pub fn is_port(&self) -> bool {
-        self.scope == "port" || self.has("rx_bytes_per_s") || self.has("tx_bytes_per_s")
+        self.scope == Scope::Port || self.has("rx_bytes_per_s") || self.has("tx_bytes_per_s")
     }
 
     /// Whether it is a channel of memory, not a sum of some.
     pub fn is_channel(&self) -> bool {
-        !self.is_port() && !self.is_sum() && (self.scope == "channel" || self.has("read_bytes_per_s"))
+        !self.is_port() && !self.is_sum() && (self.scope == Scope::Channel || self.has("read_bytes_per_s"))
     }
 
     /// Whether it is a sum of channels.
     pub fn is_sum(&self) -> bool {
-        matches!(self.scope.as_str(), "die" | "total")
+        self.scope.is_sum()
     }
 
     /// The share of a link's ceiling that a direction (`rx`, `tx`) has, in percent.
@@ -185,6 +187,7 @@ impl Source {
             self.port.clone_from(&record.device);
             self.below = below.to_vec();
             self.pmu = pmu.cloned();
+            self.kind = instance.and_then(|instance| instance.kind.clone());
         }
         self.failure = record.error.clone().map(|failure| (span, failure));
         self.warnings.clone_from(&record.warnings);
@@ -215,12 +218,11 @@ impl Source {
     }
 }
 
-/// What tells sources apart, in the order in which they are listed: ports, channels, other PMUs, sums; then by node, name and
-/// CPU. A port with an address is the same port whichever of its PMUs counts.
+/// What tells sources apart, in the order in which they are listed: by scope, node, name and CPU. A port with an
+/// address is the same port whichever of its PMUs counts.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
-    rank: u8,
-    scope: String,
+    scope: Scope,
     node: Option<u32>,
     name: String,
     cpu: Option<u32>,
@@ -229,11 +231,9 @@ struct Key {
 impl Key {
     fn of(record: &Record) -> Option<Key> {
         let instance = record.instance.as_ref()?;
-        let scope = instance.scope.clone();
-        let rank = ["port", "channel", "pmu"].iter().position(|one| *one == scope).unwrap_or(3) as u8;
         let bdf = record.device.as_ref().and_then(|port| port.bdf).map(|bdf| bdf.to_string());
-        let name = bdf.filter(|_| rank == 0).or_else(|| instance.pmu.clone()).unwrap_or_default();
-        Some(Key { rank, scope, node: instance.node, name, cpu: record.cpu.as_ref().map(|cpu| cpu.cpu) })
+        let name = bdf.filter(|_| instance.scope == Scope::Port).or_else(|| instance.pmu.clone()).unwrap_or_default();
+        Some(Key { scope: instance.scope, node: instance.node, name, cpu: record.cpu.as_ref().map(|cpu| cpu.cpu) })
     }
 }
 
@@ -320,7 +320,7 @@ impl Live {
             }
             None if self.sources.len() >= MOST_SOURCES => return None,
             None => {
-                let (scope, node, cpu) = (key.scope.clone(), key.node, key.cpu);
+                let (scope, node, cpu) = (key.scope, key.node, key.cpu);
                 self.sources.push(Source { scope, node, cpu, ..Source::default() });
                 self.places.insert(key, self.sources.len() - 1);
                 self.sources.len() - 1
@@ -364,7 +364,7 @@ mod tests {
     fn record(pmu: &str, second: u64, errors: f64) -> Record {
         Record {
             device: Some(Function { bdf: "0000:10:00.0".parse().ok(), ..Function::default() }),
-            instance: Some(Instance { scope: "port".to_owned(), pmu: Some(pmu.to_owned()), ..Instance::default() }),
+            instance: Some(Instance { scope: Scope::Port, pmu: Some(pmu.to_owned()), ..Instance::default() }),
             interval: Some(Interval { start_ns: second, end_ns: second + 1 }),
             metrics: [("layer2_errors".to_owned(), Metric::of(errors, "1"))].into(),
             ..Record::default()

@@ -2,12 +2,14 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use strum::{Display, EnumDiscriminants, IntoStaticStr};
 
 use crate::{Bdf, ConvertPlan, CpuList, ReadoutPlan};
 
 /// The three register tests. They measure different things and are never mixed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, IntoStaticStr)]
 #[serde(rename_all = "kebab-case")]
+#[strum(prefix = "mmio-", serialize_all = "kebab-case")]
 pub enum MmioTest {
     /// Round trip of a non-posted read: what people mean by PCIe latency.
     Read,
@@ -20,17 +22,21 @@ pub enum MmioTest {
 impl MmioTest {
     /// The `test` field of a record.
     pub fn name(self) -> &'static str {
-        match self {
-            MmioTest::Read => "mmio-read",
-            MmioTest::Write => "mmio-write",
-            MmioTest::WriteRead => "mmio-write-read",
-        }
+        self.into()
     }
 }
 
-/// In which order the CPUs measure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+/// In which order the CPUs measure. [`OrderName`] is the same without the number of rounds, as records have it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, EnumDiscriminants)]
 #[serde(rename_all = "kebab-case")]
+#[strum_discriminants(
+    name(OrderName),
+    derive(PartialOrd, Ord, Serialize, Deserialize, JsonSchema, Display),
+    serde(rename_all = "kebab-case"),
+    strum(serialize_all = "kebab-case"),
+    allow(missing_docs),
+    doc = "The order in which the CPUs measured."
+)]
 pub enum Order {
     /// One CPU after the other, each to its end.
     Sequential,
@@ -62,18 +68,16 @@ pub enum Plan {
 }
 
 /// A reading of hardware counters.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StatPlan {
     /// The events as perf writes them, each instance by itself.
     pub events: Vec<String>,
     /// The time between readings, in nanoseconds; `None` for one reading at the end.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub interval_ns: Option<u64>,
     /// How many intervals; `None` for as many as come.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub count: Option<u64>,
     /// The longest time, in nanoseconds.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub duration_ns: Option<u64>,
     /// The command that ran meanwhile, word by word.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
@@ -154,8 +158,9 @@ pub struct PathPlan {
 }
 
 /// What raises the interrupt that is timed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, IntoStaticStr)]
 #[serde(rename_all = "kebab-case")]
+#[strum(prefix = "irq-", serialize_all = "kebab-case")]
 pub enum IrqSource {
     /// A register write makes the device send it: the whole path, PCIe included.
     Hardware,
@@ -170,12 +175,7 @@ pub enum IrqSource {
 impl IrqSource {
     /// The `test` field of a record.
     pub fn name(self) -> &'static str {
-        match self {
-            IrqSource::Hardware => "irq-hardware",
-            IrqSource::Retrigger => "irq-retrigger",
-            IrqSource::Inject => "irq-inject",
-            IrqSource::Loopback => "irq-loopback",
-        }
+        self.into()
     }
 }
 

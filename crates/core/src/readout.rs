@@ -3,8 +3,14 @@
 //! One record ([`TEST`]) is one row of the printed table: what one thread did with one device and one function. One more
 //! ([`SUMMARY`]) per group of devices that ran together holds what belongs to all: CPU utilization, sum of rates, hot spots.
 
+use std::fmt;
+use std::str::FromStr;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use strum::{Display, EnumString};
+
+use crate::record::word;
 
 /// The `test` field of a row's record. `Record::stream` says what it is of; `Record::interval` is from the start of the
 /// first repeat to the end of the last, counted from the moment at which all threads were let go.
@@ -31,24 +37,22 @@ pub const TEST: &str = "readout";
 pub const SUMMARY: &str = "readout-summary";
 
 /// What a row of a readout is of.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Stream {
     /// The device node or file; empty, and not written, of all devices together.
     #[serde(skip_serializing_if = "String::is_empty", default)]
     pub path: String,
-    /// What it is: `sis8300`, `block`, `char`, `file`; empty, and not written, of all devices together.
-    #[serde(skip_serializing_if = "String::is_empty", default)]
-    pub kind: String,
+    /// What it is; `None` of all devices together.
+    #[serde(default, deserialize_with = "word")]
+    pub kind: Option<StreamKind>,
     /// The board or file system in words, where known: `SIS8300-KU`.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub model: Option<String>,
-    /// How it was read: `read`, `mmap`, `ring`, `direct` (pread with O_DIRECT), `io_uring`; empty, and not written, where
-    /// it is not known.
-    #[serde(skip_serializing_if = "String::is_empty", default)]
-    pub access: String,
-    /// How the end of an acquisition was waited for: `poll`, `interrupt`; `None` where nothing was acquired.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub wait: Option<String>,
+    /// How it was read; `None` where it is not known.
+    #[serde(default, deserialize_with = "word")]
+    pub access: Option<Access>,
+    /// How the end of an acquisition was waited for; `None` where nothing was acquired.
+    pub wait: Option<WaitMode>,
     /// The row's function as the seed's tool names it: `func_readout`, `func_sca`, ...; empty, and not written, of all
     /// together.
     #[serde(skip_serializing_if = "String::is_empty", default)]
@@ -60,27 +64,20 @@ pub struct Stream {
     #[serde(skip_serializing_if = "is_zero", default)]
     pub samples: u64,
     /// The most bytes that were handed over at a time: what came of `--block`. `None` where the data was kept whole.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub piece_bytes: Option<u64>,
     /// Buffers of the ring, or requests of io_uring in flight: what came of `--depth`. `None` for other accesses.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub depth: Option<u32>,
-    /// What the bytes were compared with: `none`, `same` (a further reading), `pattern` (of function 100), `lab:SEED`.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub check: Option<String>,
+    /// What the bytes were compared with; `None` where that does not apply.
+    pub check: Option<Check>,
     /// Cycle (triggered acquisition), from 0, where each has a record of its own; else `None`.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cycle: Option<u64>,
     /// Conversion options where the function has them: `f=10 o=0 F=1 O=0`, `Q1.15`, and the instruction set.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub conversion: Option<String>,
     /// Devices that were read at the same time, this one counted; 0, and not written, where it is not known.
     #[serde(skip_serializing_if = "is_zero", default)]
     pub devices: u32,
-    /// Of a sweep: which of its measurements, `size`, `boards`, `function`, `cpu`; with the same `group` number for all
-    /// rows that ran together.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub sweep: Option<String>,
+    /// Of a sweep: which of its measurements; with the same `group` number for all rows that ran together.
+    pub sweep: Option<SweepPart>,
     /// Numbers the groups of a run from 0: rows with one number ran at the same time.
     #[serde(default)]
     pub group: u32,
@@ -115,9 +112,101 @@ pub struct HotSpot {
     pub is_kernel: bool,
 }
 
-/// How a device is read.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+/// What kind of source a readout reads.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Display)]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
+pub enum StreamKind {
+    /// A digitizer by its driver, ours or the seed's.
+    Sis8300,
+    /// A disk or a part of one.
+    Block,
+    /// A character device, which has no end.
+    Char,
+    /// A file.
+    #[default]
+    File,
+}
+
+/// A measurement of a sweep.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema, Display)]
+#[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
+pub enum SweepPart {
+    /// Speed against the number of boards.
+    Boards,
+    /// Time against the size of the data.
+    Size,
+    /// Each conversion.
+    Function,
+    /// CPU time of triggered acquisitions.
+    Cpu,
+}
+
+/// What readings are compared with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum Check {
+    /// Nothing.
+    None,
+    /// One more reading of the same place.
+    Same,
+    /// Byte i is i mod 127, as function 100 writes it.
+    Pattern,
+    /// The samples of the lab's virtual boards: docs/spec/sis8300.md.
+    Lab {
+        /// The board's setting.
+        seed: u64,
+    },
+}
+
+impl FromStr for Check {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once(':').unwrap_or((text, "")) {
+            ("none", "") => Ok(Check::None),
+            ("same", "") => Ok(Check::Same),
+            ("pattern", "") => Ok(Check::Pattern),
+            ("lab", "") => Ok(Check::Lab { seed: 1 }),
+            ("lab", seed) => match seed.parse() {
+                Ok(seed) => Ok(Check::Lab { seed }),
+                Err(_) => Err(format!("{seed:?} is not a seed: it is a number")),
+            },
+            _ => Err("take none, same, pattern, lab or lab:SEED".to_owned()),
+        }
+    }
+}
+
+/// As it is typed.
+impl fmt::Display for Check {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Check::None => f.write_str("none"),
+            Check::Same => f.write_str("same"),
+            Check::Pattern => f.write_str("pattern"),
+            Check::Lab { seed } => write!(f, "lab:{seed}"),
+        }
+    }
+}
+
+impl TryFrom<String> for Check {
+    type Error = String;
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<Check> for String {
+    fn from(check: Check) -> Self {
+        check.to_string()
+    }
+}
+
+/// How a device is read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Display, EnumString)]
+#[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
 pub enum Access {
     /// read() into a buffer of ours: `-B 0`.
     #[default]
@@ -130,41 +219,20 @@ pub enum Access {
     Direct,
     /// io_uring with O_DIRECT where the file system has it.
     #[serde(rename = "io_uring", alias = "io-uring")]
+    #[strum(serialize = "io_uring")]
     IoUring,
 }
 
-impl Access {
-    /// The name in records and on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Access::Read => "read",
-            Access::Mmap => "mmap",
-            Access::Ring => "ring",
-            Access::Direct => "direct",
-            Access::IoUring => "io_uring",
-        }
-    }
-}
-
 /// How the end of an acquisition is waited for.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema, Display)]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
 pub enum WaitMode {
     /// The status register is read by ioctl with 1 us of sleep between, as the seed's tool does.
     #[default]
     Poll,
     /// The thread sleeps until the board's interrupt.
     Interrupt,
-}
-
-impl WaitMode {
-    /// The name in records.
-    pub fn name(self) -> &'static str {
-        match self {
-            WaitMode::Poll => "poll",
-            WaitMode::Interrupt => "interrupt",
-        }
-    }
 }
 
 /// A function of a readout, with the name and number (`-A`) of the seed's tool.
@@ -247,6 +315,7 @@ impl Work {
 }
 
 /// A readout.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ReadoutPlan {
     /// The device nodes and files.
@@ -272,14 +341,11 @@ pub struct ReadoutPlan {
     /// `-i`.
     pub wait: WaitMode,
     /// `--block` as asked, in bytes; `None`: as much at a time as suits.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub block: Option<u64>,
     /// `--depth` as asked; `None`: as many as suit.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub depth: Option<u32>,
-    /// `--check`: `none`, `same`, `pattern`, `lab:SEED`; `None`: as suits the device.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub check: Option<String>,
+    /// `--check`; `None`: as suits the device.
+    pub check: Option<Check>,
     /// Whether every repeat is compared: `--check-all`.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub is_all_checked: bool,
@@ -290,7 +356,6 @@ pub struct ReadoutPlan {
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub is_each: bool,
     /// How boards acquire, where they do.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub acquisition: Option<Acquisition>,
 }
 

@@ -3,15 +3,18 @@
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
+use serde::de::IntoDeserializer;
 use serde::{Deserialize, Deserializer, Serialize};
+use strum::Display;
 
 use crate::readout::{FUSED, is_zero};
-use crate::{Bdf, Checked, Cpu, Environment, Finding, Function, Histogram, HotSpot, Kernel, Plan, Stream};
+use crate::{Bdf, Checked, Cpu, Environment, Finding, Function, Histogram, HotSpot, Kernel, OrderName, Plan, Stream};
 
 /// The version of the record's schema; a reader refuses a newer one.
 pub const SCHEMA: u32 = 2;
 
 /// One result, complete in itself: what was measured, on what, from where, how, and what came out.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Record {
     /// [`SCHEMA`] of the writer.
@@ -23,37 +26,28 @@ pub struct Record {
     /// The command, for example `latency mmio`.
     pub verb: String,
     /// What the user calls this run (`--label`), so that several can be told apart in one page.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub label: Option<String>,
     /// What was done: `mmio-read`, `mmio-write`, `mmio-write-read`, `config-read`, `irq-hardware`,
     /// `irq-retrigger`, `irq-inject`, `irq-loopback`; `environment` for the first record of a run.
     pub test: String,
     /// The function measured.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub device: Option<Function>,
     /// What on the device.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub target: Option<Target>,
     /// The CPU it was measured from, with its place in the machine.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cpu: Option<Cpu>,
     /// What hardware counted.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub instance: Option<Instance>,
     /// What was read, of a row of a readout.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub stream: Option<Stream>,
     /// What converted, of a row of conversions.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub kernel: Option<Kernel>,
     /// Where the time went, the largest part first.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub hot_spots: Vec<HotSpot>,
     /// The time that the figures are of, where they are of a part of the run or of all of it.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub interval: Option<Interval>,
     /// How the figures came about.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub method: Option<Method>,
     /// Histograms by name; see [`crate::outcome`] for the names.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
@@ -62,10 +56,8 @@ pub struct Record {
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub metrics: BTreeMap<String, Metric>,
     /// The machine; in the first record of a run.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub environment: Option<Environment>,
     /// What the run was to do; in the first record of a run.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub plan: Option<Plan>,
     /// What is doubtful about the figures, each with what to do.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
@@ -77,7 +69,6 @@ pub struct Record {
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub checks: Vec<Checked>,
     /// Why it was not measured, or not to its end. Figures taken before stand.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub error: Option<Failure>,
 }
 
@@ -114,52 +105,70 @@ pub fn upgrade(record: &mut Record) {
 }
 
 /// What on a device was measured. Only the fields that apply are there.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Target {
     /// BAR number.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub bar: Option<u8>,
     /// Byte offset in the BAR or in configuration space.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub offset: Option<u64>,
     /// Access width in bytes.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub width: Option<u8>,
     /// Interrupt vector of the device, from 0.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub vector: Option<u16>,
     /// Linux interrupt number of the vector, where known.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub irq: Option<u32>,
     /// Hop number on the path: 0 is the root port.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub hop: Option<u16>,
     /// The function at that hop.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub hop_bdf: Option<Bdf>,
     /// What is read, in words ("STATUS, read only").
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub name: Option<String>,
 }
 
 /// A piece of hardware that counts, or several that were added up.
+#[serde_with::skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Instance {
-    /// What it counts for: `port` (a PCIe root port), `channel` (a DRAM channel or sub-channel), `die` and `total`
-    /// (sums of channels), `pmu` (anything else).
-    pub scope: String,
+    /// What it counts for.
+    pub scope: Scope,
+    /// The kind of PMU in the catalogue, by its `id`; `None` of sums, of events that the user named, and in
+    /// older records.
+    pub kind: Option<String>,
     /// The name of the PMU in sysfs; of a sum none.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub pmu: Option<String>,
     /// The NUMA node it belongs to, where known.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub node: Option<u32>,
     /// How many PMUs a sum adds up.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub parts: Option<u32>,
     /// The functions below a root port, bridges left out.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub below: Vec<Below>,
+}
+
+/// What a piece of hardware counts for, in the order in which views list them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema, Display)]
+#[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
+pub enum Scope {
+    /// A PCIe root port.
+    Port,
+    /// A DRAM channel or sub-channel.
+    Channel,
+    /// Anything else.
+    #[default]
+    Pmu,
+    /// The sum of a die's channels.
+    Die,
+    /// The sum of all channels.
+    Total,
+}
+
+impl Scope {
+    /// Whether it is a sum of channels, not a piece of hardware.
+    pub fn is_sum(self) -> bool {
+        matches!(self, Scope::Die | Scope::Total)
+    }
 }
 
 /// A function below a root port.
@@ -209,9 +218,9 @@ pub struct Method {
     pub batch: u32,
     /// Pause between two samples, in nanoseconds.
     pub gap_ns: u64,
-    /// Order of the CPUs: `sequential`, `interleaved`, `concurrent`; empty, and not written, where it is not known.
-    #[serde(skip_serializing_if = "String::is_empty", default)]
-    pub order: String,
+    /// Order of the CPUs; `None` where it is not known.
+    #[serde(skip_serializing_if = "Option::is_none", default, deserialize_with = "word")]
+    pub order: Option<OrderName>,
     /// Whether interrupts were off while the access was timed.
     pub irqs_off: bool,
     /// Whether the device is emulated (or the machine a guest in which it cannot be told): then the figure
@@ -242,6 +251,12 @@ pub struct Metric {
 /// A number, or null for one that JSON cannot hold.
 pub(crate) fn finite_or_nan<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
     Ok(Option::deserialize(deserializer)?.unwrap_or(f64::NAN))
+}
+
+/// A word of a closed list. Schema 1 wrote an empty text for one that is not known.
+pub(crate) fn word<'de, W: Deserialize<'de>, D: Deserializer<'de>>(deserializer: D) -> Result<Option<W>, D::Error> {
+    let word = Option::<String>::deserialize(deserializer)?.filter(|word| !word.is_empty());
+    word.map(|word| W::deserialize(word.into_deserializer())).transpose()
 }
 
 impl Metric {

@@ -185,29 +185,26 @@ fn line(record: &Record, name: &str, figures: [String; 10], error: &str, metric:
     fields.push(record.label.clone().unwrap_or_default());
     let instance = record.instance.as_ref();
     fields.push(instance.and_then(|instance| instance.pmu.clone()).unwrap_or_default());
-    fields.push(instance.map(|instance| instance.scope.clone()).unwrap_or_default());
+    fields.push(some(instance.map(|instance| instance.scope)));
     fields.push(some(record.interval.map(|interval| interval.start_ns)));
     fields.push(some(record.interval.map(|interval| interval.end_ns)));
     fields.push(number(metric.and_then(|metric| metric.running)));
     fields.push(some(metric.filter(|metric| metric.at_least).map(|metric| metric.at_least)));
     let stream = record.stream.as_ref();
-    let text = |of: fn(&Stream) -> &str| stream.map(|stream| of(stream).to_owned()).unwrap_or_default();
     let known = |number: Option<u64>| some(number.filter(|number| *number > 0));
-    let optional =
-        |of: fn(&Stream) -> &Option<String>| stream.and_then(|stream| of(stream).clone()).unwrap_or_default();
-    fields.push(text(|stream| &stream.path));
-    fields.push(text(|stream| &stream.access));
-    fields.push(optional(|stream| &stream.wait));
+    fields.push(stream.map(|stream| stream.path.clone()).unwrap_or_default());
+    fields.push(some(stream.and_then(|stream| stream.access)));
+    fields.push(some(stream.and_then(|stream| stream.wait)));
     fields.push(stream.map(Stream::function_name).unwrap_or_default());
     fields.push(known(stream.map(|stream| stream.samples)));
     fields.push(some(stream.and_then(|stream| stream.cycle)));
-    fields.push(optional(|stream| &stream.conversion));
+    fields.push(some(stream.and_then(|stream| stream.conversion.as_deref())));
     fields.push(known(stream.map(|stream| stream.devices.into())));
-    fields.push(optional(|stream| &stream.sweep));
+    fields.push(some(stream.and_then(|stream| stream.sweep)));
     fields.push(some(stream.map(|stream| stream.group)));
     fields.push(some(stream.and_then(|stream| stream.piece_bytes)));
     fields.push(some(stream.and_then(|stream| stream.depth)));
-    fields.push(optional(|stream| &stream.check));
+    fields.push(some(stream.and_then(|stream| stream.check)));
     // A spreadsheet runs a field that starts like a formula; an apostrophe keeps it text.
     for field in &mut fields {
         if field.starts_with(['=', '@', '\t', '\r']) || (field.starts_with(['+', '-']) && field.parse::<f64>().is_err())

@@ -86,7 +86,7 @@ fn section_key(record: &Record) -> impl Ord {
         .and_then(|d| d.bdf)
         .filter(|_| kind != Kind::Counters && kind != Kind::Readout && record.test != "doctor");
     let method = record.method.as_ref().filter(|_| kind != Kind::Readout);
-    let method = method.map(|m| (m.backend.clone(), m.order.clone(), m.batch, m.gap_ns, m.irqs_off));
+    let method = method.map(|m| (m.backend.clone(), m.order, m.batch, m.gap_ns, m.irqs_off));
     let test = if kind == Kind::Readout { readout::TEST.to_owned() } else { record.test.clone() };
     (record.run.clone(), record.verb.clone(), bdf, test, method)
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Instant;
 
-use pciescope_core::{Device, DeviceErrors, Link};
+use pciescope_core::{Device, DeviceErrors, Link, Scope};
 
 use crate::series::{Family, Type};
 use crate::state::{Inner, Instance, State};
@@ -139,7 +139,7 @@ pub(crate) fn label(into: &mut String, name: &str, value: &str) {
 fn labels(one: &Instance<'_>) -> String {
     let mut all = String::with_capacity(120);
     let node = one.source.node.map_or_else(String::new, |node| node.to_string());
-    if one.source.scope == "port" {
+    if one.source.scope == Scope::Port {
         let mut below: Vec<String> = one.source.below.iter().map(|below| below.bdf.to_string()).collect();
         below.sort();
         let mut drivers: Vec<&str> = one.source.below.iter().filter_map(|below| below.driver.as_deref()).collect();
@@ -153,7 +153,7 @@ fn labels(one: &Instance<'_>) -> String {
     }
     label(&mut all, "numa_node", &node);
     label_cpu(&mut all, one);
-    if one.source.scope == "channel" {
+    if one.source.scope == Scope::Channel {
         for (word, number) in one.place() {
             label(&mut all, &word, &number.to_string());
         }
@@ -235,7 +235,7 @@ fn hardware(writer: &mut Writer, inner: &Inner) {
             }
         }
     }
-    let ports = || inner.instances().filter(|one| one.source.scope == "port");
+    let ports = || inner.instances().filter(|one| one.source.scope == Scope::Port);
     let help = "A root port with counters: its name, its own driver and the PMU that counts for it.";
     writer.all(
         &Family::new("pciescope_port", Type::Info, "", help),

@@ -4,6 +4,8 @@
 //! group), so a kind of PMU that is added to the catalogue is exported without a change here.
 
 use pciescope_catalogue::{Catalogue, Dimension, Group, Kind, Unit, What};
+use pciescope_core::Scope;
+use pciescope_core::live::Source;
 
 /// Whether a family only grows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,41 +55,40 @@ pub enum Rule {
     Nothing,
 }
 
-/// The kind that counted, as far as a record tells: by the PMU's name and what was counted. Several kinds share a name
-/// (generations of one driver); the one that knows most of the figures is meant.
-pub fn kind<'n>(scope: &str, pmu: &str, names: impl Iterator<Item = &'n str> + Clone) -> Option<&'static Kind> {
+/// The kind of PMU that counted: what the records say of it. Older records do not say it, and several kinds share
+/// a name (generations of one driver): of those, the one that knows most of the figures is meant.
+pub fn kind<'n>(source: &Source, names: impl Iterator<Item = &'n str> + Clone) -> Option<&'static Kind> {
+    if let Some(id) = &source.kind {
+        return Catalogue::builtin().kind(id);
+    }
     let fits = |kind: &&'static Kind| {
-        let is_of_scope = match scope {
-            "port" => kind.what == What::PcieRootPort,
-            "channel" => kind.what == What::DramChannel,
+        let is_of_scope = match source.scope {
+            Scope::Port => kind.what == What::PcieRootPort,
+            Scope::Channel => kind.what == What::DramChannel,
             _ => true,
         };
-        is_of_scope && kind.has_name(pmu)
+        is_of_scope && kind.has_name(source.pmu.as_deref().unwrap_or_default())
     };
     let known = |kind: &Kind| {
         names.clone().filter(|name| kind.events.contains_key(*name) || kind.metric(name).is_some()).count()
     };
-    let kinds = Catalogue::builtin().kinds().iter().filter(fits);
-    kinds
-        .map(|kind| (known(kind), kind))
-        .filter(|(known, _)| *known > 0)
-        .max_by_key(|(known, _)| *known)
-        .map(|(_, k)| k)
+    let kinds = Catalogue::builtin().kinds().iter().filter(fits).map(|kind| (known(kind), kind));
+    kinds.filter(|(known, _)| *known > 0).max_by_key(|(known, _)| *known).map(|(_, kind)| kind)
 }
 
 /// The beginning of the names of a scope.
-fn prefix(scope: &str) -> &'static str {
+fn prefix(scope: Scope) -> &'static str {
     match scope {
-        "port" => "pciescope_port",
-        "channel" => "pciescope_dram",
+        Scope::Port => "pciescope_port",
+        Scope::Channel => "pciescope_dram",
         _ => "pciescope_pmu",
     }
 }
 
 /// What becomes of a figure.
-pub fn rule(scope: &str, kind: Option<&Kind>, name: &str) -> Rule {
+pub fn rule(scope: Scope, kind: Option<&Kind>, name: &str) -> Rule {
     let prefix = prefix(scope);
-    if name == "link_bytes_per_s" && scope == "port" {
+    if name == "link_bytes_per_s" && scope == Scope::Port {
         let help = "Payload that the link can carry in one direction, as it is now (docs/method.md).";
         return Rule::Gauge(
             Family::new("pciescope_port_link_capacity_bytes_per_second", Type::Gauge, "bytes_per_second", help),
@@ -109,7 +110,7 @@ pub fn rule(scope: &str, kind: Option<&Kind>, name: &str) -> Rule {
     let is_share = metric.unit.text == "%";
     let stem = name.strip_suffix("_share").unwrap_or(name);
     if is_share && metric.group == Group::States {
-        let link = if scope == "channel" { "" } else { "link_" };
+        let link = if scope == Scope::Channel { "" } else { "link_" };
         let help = "Time in a state, as the counters saw it: shares of the intervals added up.";
         let family = Family::new(&format!("{prefix}_{link}state_seconds"), Type::Counter, "seconds", help);
         return Rule::State(family, stem.to_owned(), metric.unit.factor);
@@ -203,7 +204,7 @@ mod tests {
 
     use super::*;
 
-    fn of(scope: &str, kind: &str, name: &str) -> Rule {
+    fn of(scope: Scope, kind: &str, name: &str) -> Rule {
         rule(scope, Some(Catalogue::builtin().kind(kind).unwrap()), name)
     }
 
@@ -218,42 +219,42 @@ mod tests {
     #[test]
     fn figures_become_what_their_meaning_says() {
         for (scope, kind, figure, expected) in [
-            ("port", "dwc_rootport", "rx_bytes", "pciescope_port_receive_bytes"),
-            ("port", "dwc_rootport", "tx_bytes", "pciescope_port_transmit_bytes"),
-            ("port", "dwc_rootport", "rx_bytes_per_s", ""),
-            ("port", "dwc_rootport", "rx_link_share", "pciescope_port_receive_link_ratio"),
-            ("port", "dwc_rootport", "tx_link_share", "pciescope_port_transmit_link_ratio"),
-            ("port", "dwc_rootport", "l0_share", "pciescope_port_link_state_seconds"),
-            ("port", "dwc_rootport", "layer2_errors", "pciescope_port_layer2_errors"),
-            ("port", "dwc_rootport", "lcrc_error", "pciescope_port_lcrc_error"),
-            ("port", "dwc_rootport", "retries", ""),
-            ("port", "dwc_rootport", "l1_1_cycles", "pciescope_port_l1_1_cycles"),
-            ("port", "dwc_rootport", "rx_bytes_per_tlp", "pciescope_port_receive_tlp_bytes"),
-            ("port", "dwc_rootport", "link_bytes_per_s", "pciescope_port_link_capacity_bytes_per_second"),
-            ("channel", "ali_drw", "read_bytes", "pciescope_dram_read_bytes"),
-            ("channel", "ali_drw", "cycles", "pciescope_dram_clock_cycles"),
-            ("channel", "ali_drw", "peak_share", "pciescope_dram_peak_ratio"),
-            ("channel", "ali_drw", "peak_bytes_per_s", "pciescope_dram_peak_bytes_per_second"),
-            ("channel", "imx93_ddr", "write_bytes_per_s", "pciescope_dram_write_bytes"),
-            ("pmu", "nvidia_pcie", "dma_read_s", "pciescope_pmu_dma_read_seconds"),
+            (Scope::Port, "dwc_rootport", "rx_bytes", "pciescope_port_receive_bytes"),
+            (Scope::Port, "dwc_rootport", "tx_bytes", "pciescope_port_transmit_bytes"),
+            (Scope::Port, "dwc_rootport", "rx_bytes_per_s", ""),
+            (Scope::Port, "dwc_rootport", "rx_link_share", "pciescope_port_receive_link_ratio"),
+            (Scope::Port, "dwc_rootport", "tx_link_share", "pciescope_port_transmit_link_ratio"),
+            (Scope::Port, "dwc_rootport", "l0_share", "pciescope_port_link_state_seconds"),
+            (Scope::Port, "dwc_rootport", "layer2_errors", "pciescope_port_layer2_errors"),
+            (Scope::Port, "dwc_rootport", "lcrc_error", "pciescope_port_lcrc_error"),
+            (Scope::Port, "dwc_rootport", "retries", ""),
+            (Scope::Port, "dwc_rootport", "l1_1_cycles", "pciescope_port_l1_1_cycles"),
+            (Scope::Port, "dwc_rootport", "rx_bytes_per_tlp", "pciescope_port_receive_tlp_bytes"),
+            (Scope::Port, "dwc_rootport", "link_bytes_per_s", "pciescope_port_link_capacity_bytes_per_second"),
+            (Scope::Channel, "ali_drw", "read_bytes", "pciescope_dram_read_bytes"),
+            (Scope::Channel, "ali_drw", "cycles", "pciescope_dram_clock_cycles"),
+            (Scope::Channel, "ali_drw", "peak_share", "pciescope_dram_peak_ratio"),
+            (Scope::Channel, "ali_drw", "peak_bytes_per_s", "pciescope_dram_peak_bytes_per_second"),
+            (Scope::Channel, "imx93_ddr", "write_bytes_per_s", "pciescope_dram_write_bytes"),
+            (Scope::Pmu, "nvidia_pcie", "dma_read_s", "pciescope_pmu_dma_read_seconds"),
         ] {
             let rule = of(scope, kind, figure);
             assert_eq!(name(&rule), expected, "{figure}: {rule:?}");
         }
-        assert!(matches!(of("pmu", "nvidia_pcie", "dma_read_s"), Rule::Gauge(_, factor) if factor == 1e-9));
+        assert!(matches!(of(Scope::Pmu, "nvidia_pcie", "dma_read_s"), Rule::Gauge(_, factor) if factor == 1e-9));
         assert!(
-            matches!(of("port", "dwc_rootport", "l0_share"), Rule::State(_, state, factor) if state == "l0" && factor == 0.01)
+            matches!(of(Scope::Port, "dwc_rootport", "l0_share"), Rule::State(_, state, factor) if state == "l0" && factor == 0.01)
         );
-        assert!(matches!(of("channel", "imx93_ddr", "write_bytes_per_s"), Rule::Rate(..)));
+        assert!(matches!(of(Scope::Channel, "imx93_ddr", "write_bytes_per_s"), Rule::Rate(..)));
     }
 
     #[test]
     fn every_figure_of_the_catalogue_has_a_name_that_prometheus_takes() {
         for kind in Catalogue::builtin().kinds() {
             let scope = match kind.what {
-                What::PcieRootPort => "port",
-                What::DramChannel => "channel",
-                _ => "pmu",
+                What::PcieRootPort => Scope::Port,
+                What::DramChannel => Scope::Channel,
+                _ => Scope::Pmu,
             };
             let mut types: BTreeMap<String, (Type, &str)> = BTreeMap::new();
             for figure in kind.events.keys().chain(kind.metrics.iter().map(|metric| &metric.name)) {

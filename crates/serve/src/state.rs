@@ -10,7 +10,7 @@ use hyper::body::Bytes;
 use pciescope_catalogue::Kind;
 use pciescope_core::live::Source;
 use pciescope_core::plan::Plan;
-use pciescope_core::{Device, Failure, Live, Record, Sink, Warning};
+use pciescope_core::{Device, Failure, Live, Record, Scope, Sink, Warning};
 use tokio::sync::broadcast;
 
 use crate::feed::{self, Channel, Feed, HISTORY, Other, Port, Reading, Status};
@@ -236,9 +236,9 @@ impl State {
             ..Feed::default()
         };
         for one in inner.instances() {
-            match one.source.scope.as_str() {
-                "port" => feed.ports.push(one.port()),
-                "channel" => feed.channels.push(one.channel()),
+            match one.source.scope {
+                Scope::Port => feed.ports.push(one.port()),
+                Scope::Channel => feed.channels.push(one.channel()),
                 _ => feed.others.push(one.other()),
             }
         }
@@ -263,7 +263,7 @@ impl Inner {
     pub(crate) fn instances(&self) -> impl Iterator<Item = Instance<'_>> {
         let all =
             self.live.places().map(|place| Instance { source: &self.live.sources[place], sums: &self.sums[place] });
-        all.filter(|one| is_instance(&one.source.scope))
+        all.filter(|one| !one.source.is_sum())
     }
 
     /// The first record of a run.
@@ -280,10 +280,9 @@ impl Inner {
         let Some((place, has_changed)) = self.live.take(record) else { return false };
         self.sums.resize_with(self.live.sources.len(), Sums::default);
         let (source, one) = (&self.live.sources[place], &mut self.sums[place]);
-        if !is_instance(&source.scope) {
+        if source.is_sum() {
             return false;
         }
-        let pmu = source.pmu.as_deref().unwrap_or_default();
         let seconds = record.interval.map_or(0.0, |interval| interval.seconds());
         for (name, metric) in &record.metrics {
             // A record of a file may hold anything: a sum that has met NaN never leaves it.
@@ -292,11 +291,11 @@ impl Inner {
                 continue;
             }
             if !one.rules.contains_key(name) {
-                let kind = series::kind(&source.scope, pmu, record.metrics.keys().map(String::as_str));
+                let kind = series::kind(source, record.metrics.keys().map(String::as_str));
                 if kind.is_some_and(|kind| series::is_error(kind, name)) {
                     one.errors.insert(name.clone());
                 }
-                one.rules.insert(name.clone(), series::rule(&source.scope, kind, name));
+                one.rules.insert(name.clone(), series::rule(source.scope, kind, name));
             }
             let rule = &one.rules[name];
             let add = |sum: &mut f64, value: f64| {
@@ -346,11 +345,6 @@ impl Inner {
     }
 }
 
-/// Whether a scope is a piece of hardware, not a sum of some.
-fn is_instance(scope: &str) -> bool {
-    matches!(scope, "port" | "channel" | "pmu")
-}
-
 impl Sums {
     /// The source is not in the reading that begins.
     fn rest(&mut self) {
@@ -368,7 +362,7 @@ impl Instance<'_> {
     /// Its name in readings.
     pub(crate) fn id(&self) -> String {
         let Source { scope, port, node, cpu, .. } = self.source;
-        let bdf = port.as_ref().and_then(|port| port.bdf).filter(|_| scope == "port");
+        let bdf = port.as_ref().and_then(|port| port.bdf).filter(|_| *scope == Scope::Port);
         let name = match (bdf, node) {
             (Some(bdf), _) => bdf.to_string(),
             (None, Some(node)) => format!("{}@{node}", self.pmu()),
@@ -383,7 +377,7 @@ impl Instance<'_> {
 
     /// What counted, by the catalogue.
     fn kind(&self) -> Option<&'static Kind> {
-        series::kind(&self.source.scope, self.pmu(), self.sums.rules.keys().map(String::as_str))
+        series::kind(self.source, self.sums.rules.keys().map(String::as_str))
     }
 
     fn port(&self) -> Port {
@@ -442,8 +436,8 @@ impl Instance<'_> {
         };
         let share = |name: &str| metric(name).map(|metric| metric.value / 100.0);
         let running = self.sums.running.filter(|running| *running < 1.0);
-        match self.source.scope.as_str() {
-            "port" => {
+        match self.source.scope {
+            Scope::Port => {
                 let states = record.metrics.iter().filter_map(|(name, metric)| {
                     let Rule::State(_, state, factor) = self.sums.rules.get(name)? else { return None };
                     Some((state.clone(), metric.value * factor))
@@ -464,7 +458,7 @@ impl Instance<'_> {
                 };
                 reading.ports.insert(self.id(), port);
             }
-            "channel" => {
+            Scope::Channel => {
                 let (read, write, peak_share) = (rate("read"), rate("write"), share("peak_share"));
                 reading.channels.insert(self.id(), feed::ChannelReading { read, write, peak_share, running });
             }

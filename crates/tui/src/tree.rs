@@ -178,7 +178,7 @@ pub fn name(source: &Source) -> String {
     let cpu = source.cpu.map_or_else(String::new, |cpu| format!(" CPU {cpu}"));
     match &source.pmu {
         Some(pmu) => format!("{pmu}{cpu}"),
-        None => source.scope.clone(),
+        None => source.scope.to_string(),
     }
 }
 

@@ -10,7 +10,7 @@ use crate::support::digitizers::Digitizers;
 use crate::support::readout::{Books, count, nodes, number, readout, start};
 use crate::support::{PATIENCE, program, settle};
 use pciescope_core::readout::SUMMARY;
-use pciescope_core::{Plan, Record, Stream};
+use pciescope_core::{Plan, Record, Stream, SweepPart, WaitMode};
 use pciescope_lab::vm::Kernel;
 
 const SLOTS: [u16; 6] = [3, 4, 6, 7, 8, 9];
@@ -60,7 +60,8 @@ fn six_boards_at_once(rig: &Digitizers) {
                 "{access}, slot {slot}, {samples} samples"
             );
             let stream = row.stream.as_ref().unwrap();
-            assert_eq!((stream.access.as_str(), stream.devices, stream.samples), (access, 6, bytes / 2));
+            assert_eq!(stream.access.map(|access| access.to_string()).as_deref(), Some(access));
+            assert_eq!((stream.devices, stream.samples), (6, bytes / 2));
         }
         let summary = run.summary();
         let speeds: f64 = run.rows().iter().map(|row| number(row, "speed")).sum();
@@ -102,8 +103,8 @@ fn polling_and_interrupt_give_the_same(rig: &Digitizers, slot: u16) {
     };
     settle("polling costs CPU time", || {
         let ((polling, polled), (interrupt, looked)) = (measure(""), measure("-i"));
-        let waits = [&polling, &interrupt].map(|row| row.stream.as_ref().unwrap().wait.clone().unwrap());
-        assert_eq!(waits, ["poll", "interrupt"]);
+        let waits = [&polling, &interrupt].map(|row| row.stream.as_ref().unwrap().wait.unwrap());
+        assert_eq!(waits, [WaitMode::Poll, WaitMode::Interrupt]);
         let polls = count(&polling, "polls");
         assert!(polls <= polled && polls + 10 * cycles >= polled, "{polls} polls, the device saw {polled} reads");
         assert!(looked <= 10 * cycles, "{looked} reads of the status register with interrupts");
@@ -239,23 +240,23 @@ fn the_campaign_has_the_seeds_tables(rig: &Digitizers) {
     let records = support::records::parse(std::str::from_utf8(&text).unwrap());
     let streams: Vec<&Stream> = records.iter().filter_map(|record| record.stream.as_ref()).collect();
     let summaries: Vec<&Record> = records.iter().filter(|record| record.test == SUMMARY).collect();
-    let of = |part: &str| summaries.iter().filter(|record| sweep(record) == part).copied().collect::<Vec<_>>();
+    let of = |part| summaries.iter().filter(|record| sweep(record) == Some(part)).copied().collect::<Vec<_>>();
 
     // 7.1: one of each kind, all L and L2, all.
     let devices =
         |records: &[&Record]| records.iter().map(|record| record.stream.as_ref().unwrap().devices).collect::<Vec<_>>();
-    assert_eq!(devices(&of("boards")), [1, 1, 5, 6]);
+    assert_eq!(devices(&of(SweepPart::Boards)), [1, 1, 5, 6]);
     let alone: Vec<&str> = streams
         .iter()
-        .filter(|stream| stream.sweep.as_deref() == Some("boards") && stream.devices == 1 && !stream.path.is_empty())
+        .filter(|stream| stream.sweep == Some(SweepPart::Boards) && stream.devices == 1 && !stream.path.is_empty())
         .map(|stream| stream.model.as_deref().unwrap().split(' ').next().unwrap())
         .collect();
     assert!(alone.contains(&"SIS8300-KU") && alone.iter().any(|model| model.starts_with("SIS8300-L")), "{alone:?}");
     // 7.2: three sizes of five boards. 7.3: eight conversions and decimation by 10.
-    let sizes: Vec<u64> = of("size").iter().map(|record| record.stream.as_ref().unwrap().samples).collect();
-    assert_eq!((sizes, devices(&of("size"))), (vec![30_000, 84_000, 300_000], vec![5; 3]));
+    let sizes: Vec<u64> = of(SweepPart::Size).iter().map(|record| record.stream.as_ref().unwrap().samples).collect();
+    assert_eq!((sizes, devices(&of(SweepPart::Size))), (vec![30_000, 84_000, 300_000], vec![5; 3]));
     let mut functions: BTreeMap<(String, u64), usize> = BTreeMap::new();
-    for record in records.iter().filter(|record| sweep(record) == "function" && record.test != SUMMARY) {
+    for record in records.iter().filter(|record| sweep(record) == Some(SweepPart::Function) && record.test != SUMMARY) {
         let stream = record.stream.as_ref().unwrap();
         let factor = if stream.conversion.as_deref().unwrap_or_default().contains("f=10") { 10 } else { 1 };
         *functions.entry((stream.function.clone(), factor)).or_default() += 1;
@@ -265,18 +266,18 @@ fn the_campaign_has_the_seeds_tables(rig: &Digitizers) {
         assert_eq!(*rows, if function == "func_readout" { 45 } else { 5 }, "{function}");
     }
     // 7.4: two sizes, one and five boards, two functions, two ways to wait.
-    assert_eq!(of("cpu").len(), 16);
-    let mut polls: BTreeMap<&str, f64> = BTreeMap::new();
-    for record in records.iter().filter(|record| sweep(record) == "cpu") {
+    assert_eq!(of(SweepPart::Cpu).len(), 16);
+    let mut polls = BTreeMap::from(["poll", "interrupt"].map(|wait| (wait.to_owned(), 0.0)));
+    for record in records.iter().filter(|record| sweep(record) == Some(SweepPart::Cpu)) {
         let stream = record.stream.as_ref().unwrap();
-        let wait = stream.wait.as_deref().unwrap();
+        let wait = stream.wait.unwrap().to_string();
         if record.test == SUMMARY {
             let Some(Plan::Readout(plan)) = &record.plan else { panic!("a summary has its plan") };
             assert_eq!((plan.cycles, plan.repeats), (3, 1));
             assert!(number(record, "cpu_top") > 0.0);
         } else if stream.function == "func_readout" {
             assert_eq!(count(record, "cycles"), 3);
-            *polls.entry(wait).or_default() += record.metrics.get("polls").map_or(0.0, |polls| polls.value);
+            *polls.get_mut(&wait).unwrap() += record.metrics.get("polls").map_or(0.0, |polls| polls.value);
         }
     }
     assert!(polls["poll"] > 2.0 * polls["interrupt"].max(1.0), "{polls:?}");
@@ -300,8 +301,8 @@ fn the_campaign_has_the_seeds_tables(rig: &Digitizers) {
     assert!(page.matches("<svg").count() >= 4, "{} pictures", page.matches("<svg").count());
 }
 
-fn sweep(record: &Record) -> &str {
-    record.stream.as_ref().and_then(|stream| stream.sweep.as_deref()).unwrap_or_default()
+fn sweep(record: &Record) -> Option<SweepPart> {
+    record.stream.as_ref().and_then(|stream| stream.sweep)
 }
 
 /// What goes wrong with one board is that board's: wrong data, no trigger, an engine that hangs or stops short, a board that is

@@ -7,7 +7,7 @@ use crate::support::counters::Counters;
 use crate::support::digitizers::Digitizers;
 use crate::support::readout::{Books, count, nodes, number, readout};
 use crate::support::{Endpoint, PATIENCE, program, settle};
-use pciescope_core::{Bdf, Comparison};
+use pciescope_core::{Bdf, Comparison, StreamKind};
 use pciescope_lab::Served;
 use pciescope_lab::device::NvmeDisk;
 use pciescope_lab::device::config::Link;
@@ -190,7 +190,7 @@ fn disks_are_read_in_every_way(rig: &Ports) {
         assert!(size >= bytes && size < bytes + 8192, "{size}");
         assert_eq!((verified, wrong), (3 * size, 0), "{access}");
         let stream = row.stream.as_ref().unwrap();
-        assert_eq!((stream.kind.as_str(), stream.access.as_str()), ("block", access));
+        assert_eq!((stream.kind, stream.access.unwrap().to_string().as_str()), (Some(StreamKind::Block), access));
         assert!(came >= moved, "{came} bytes at the port, {moved} of them data");
         say!("{access}: {moved} bytes of data for 3 readings of {size}");
         if matches!(access, "direct" | "io_uring") {

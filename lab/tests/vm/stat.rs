@@ -7,7 +7,7 @@ use crate::say;
 use crate::support;
 use crate::support::counters::{Counters, Truth};
 use crate::support::{PATIENCE, program, settle};
-use pciescope_core::{Metric, Record};
+use pciescope_core::{Metric, Record, Scope};
 use pciescope_lab::vm::{Device, Kernel, Place};
 
 /// A root port of the seed's machine with a device below, and its PMU.
@@ -79,7 +79,7 @@ impl Counted {
 
     /// The record of a sum of channels.
     fn total(&self) -> &Record {
-        let is_total = |record: &&Record| record.instance.as_ref().is_some_and(|i| i.scope == "total");
+        let is_total = |record: &&Record| record.instance.as_ref().is_some_and(|i| i.scope == Scope::Total);
         self.0.iter().find(is_total).unwrap_or_else(|| panic!("there is no record of the total"))
     }
 }
@@ -200,7 +200,7 @@ fn usual(rig: &Rig) {
         assert_eq!(total.metrics["read_bytes"].value, 64_000.0);
         assert_eq!(total.metrics["write_bytes"].value, 64.0 * 510.0);
         assert_eq!(total.instance.as_ref().unwrap().parts, Some(16));
-        let dies = counted.0.iter().filter(|record| record.instance.as_ref().is_some_and(|i| i.scope == "die"));
+        let dies = counted.0.iter().filter(|record| record.instance.as_ref().is_some_and(|i| i.scope == Scope::Die));
         let of_dies: Vec<_> =
             dies.map(|r| (r.instance.as_ref().unwrap().node, r.metrics["write_bytes"].value)).collect();
         assert_eq!(of_dies, [(Some(0), 640.0), (Some(1), 32_000.0)]);

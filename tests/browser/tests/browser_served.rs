@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 
 use pciescope_browser_tests::{Browser, SIZES, program};
 use pciescope_core::record::SCHEMA;
-use pciescope_core::{Below, Function, Instance, Interval, Link, Metric, Record, Sink};
+use pciescope_core::{Below, Function, Instance, Interval, Link, Metric, Record, Scope, Sink};
 use pciescope_report::jsonl::Writer;
 
 /// `pciescope serve`, killed when dropped.
@@ -76,7 +76,7 @@ fn records(seconds: u64) -> Vec<Record> {
                 driver: None,
             };
             let instance = Instance {
-                scope: "port".to_owned(),
+                scope: Scope::Port,
                 pmu: Some(format!("dwc_rootport_{:x}", port << 4)),
                 node: Some(0),
                 below: vec![below],
@@ -88,7 +88,7 @@ fn records(seconds: u64) -> Vec<Record> {
         }
         for channel in 0..2 {
             let instance = Instance {
-                scope: "channel".to_owned(),
+                scope: Scope::Channel,
                 pmu: Some(format!("ali_drw_210{channel}0")),
                 node: Some(0),
                 ..Instance::default()

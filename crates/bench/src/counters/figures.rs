@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use pciescope_catalogue::Input;
-use pciescope_core::Metric;
+use pciescope_core::{Metric, Scope};
 use pciescope_hw::ceiling;
 
 use super::panel::{Panel, ResolvedMetric};
@@ -73,7 +73,7 @@ pub fn put(panel: &Panel, figures: &[Option<Figure>], into: &mut BTreeMap<String
     for resolved in &panel.metrics {
         set(into, &resolved.metric.name, &resolved.unit, metric(panel, resolved, figures, None));
     }
-    if panel.scope == "port" && panel.kind.is_some() {
+    if panel.scope == Scope::Port && panel.kind.is_some() {
         let ceiling = ceiling(panel).map(|value| Figure { value, ..Figure::ZERO });
         set(into, "link_bytes_per_s", "bytes/s", ceiling);
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use pciescope_catalogue::{Event, Kind, Metric, SysfsUnit, What};
-use pciescope_core::{Bdf, Below, Cpu, Function, Link};
+use pciescope_core::{Bdf, Below, Cpu, Function, Link, Scope};
 use pciescope_hw::perf::{self, Pmu};
 use pciescope_hw::{Root, inventory, pci};
 
@@ -13,8 +13,8 @@ use super::session::{Counter, Instrument};
 /// What a PMU is to the user, and what is to be shown of it.
 #[derive(Debug, Clone, Default)]
 pub struct Panel {
-    /// `port`, `channel` or `pmu`, as in a record's `instance`.
-    pub scope: &'static str,
+    /// What it counts for.
+    pub scope: Scope,
     /// What the catalogue knows of it; `None` for events that the user named.
     pub kind: Option<&'static Kind>,
     /// The root port.
@@ -64,9 +64,9 @@ impl Panel {
     pub(super) fn new(machine: &Machine, pmu: &Pmu, cpu: u32, kind: Option<&'static Kind>) -> Self {
         let (function, below) = machine.port(pmu);
         let scope = match kind.map(|kind| kind.what) {
-            Some(What::PcieRootPort) => "port",
-            Some(What::DramChannel) => "channel",
-            Some(What::PcieEndpoint | What::PcieStack | What::Dram | What::Fabric) | None => "pmu",
+            Some(What::PcieRootPort) => Scope::Port,
+            Some(What::DramChannel) => Scope::Channel,
+            Some(What::PcieEndpoint | What::PcieStack | What::Dram | What::Fabric) | None => Scope::Pmu,
         };
         let node = machine.node(pmu, cpu, kind, function.as_ref());
         Panel { scope, kind, node, function, below, ..Panel::default() }

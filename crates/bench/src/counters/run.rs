@@ -5,7 +5,7 @@ use std::io;
 
 use pciescope_core::plan::{Plan, StatPlan};
 use pciescope_core::record::{Failure, Instance, Interval, Method, Record, Warning};
-use pciescope_core::{Environment, Identity, Sink};
+use pciescope_core::{Environment, Identity, Scope, Sink};
 use pciescope_hw::wait::{Woken, now_ns};
 use pciescope_hw::{Root, inventory};
 
@@ -195,7 +195,8 @@ impl Writer {
             .zip(session.instruments())
             .map(|(panel, instrument)| {
                 let instance = Instance {
-                    scope: panel.scope.to_owned(),
+                    scope: panel.scope,
+                    kind: panel.kind.map(|kind| kind.id.clone()),
                     pmu: Some(instrument.pmu.name.clone()),
                     node: panel.node,
                     parts: None,
@@ -206,9 +207,9 @@ impl Writer {
             .collect();
         let sums = sums(&panels);
         for (scope, sum) in &sums {
-            let node = sum.panel.node.filter(|_| *scope == "die");
+            let node = sum.panel.node.filter(|_| *scope == Scope::Die);
             let parts = u32::try_from(sum.members.len()).ok();
-            records.push(record(Instance { scope: (*scope).to_owned(), node, parts, ..Instance::default() }, None));
+            records.push(record(Instance { scope: *scope, node, parts, ..Instance::default() }, None));
         }
         Writer {
             figures: panels.iter().map(|_| Vec::new()).collect(),
@@ -312,9 +313,9 @@ impl Writer {
 }
 
 /// The sums of channels: one per die where there are several, and one of all. Clocks are not added up.
-fn sums(panels: &[Panel]) -> Vec<(&'static str, Sum)> {
+fn sums(panels: &[Panel]) -> Vec<(Scope, Sum)> {
     let mut dies: BTreeMap<Option<u32>, Vec<usize>> = BTreeMap::new();
-    for (number, panel) in panels.iter().enumerate().filter(|(_, panel)| panel.scope == "channel") {
+    for (number, panel) in panels.iter().enumerate().filter(|(_, panel)| panel.scope == Scope::Channel) {
         dies.entry(panel.node).or_default().push(number);
     }
     let all: Vec<usize> = dies.values().flatten().copied().collect();
@@ -326,10 +327,10 @@ fn sums(panels: &[Panel]) -> Vec<(&'static str, Sum)> {
     };
     let mut sums = Vec::new();
     if dies.len() > 1 {
-        sums.extend(dies.into_values().map(|members| ("die", summed(members))));
+        sums.extend(dies.into_values().map(|members| (Scope::Die, summed(members))));
     }
     if all.len() > 1 {
-        sums.push(("total", summed(all)));
+        sums.push((Scope::Total, summed(all)));
     }
     sums
 }

@@ -223,6 +223,7 @@ fn is_usual(kind: &Kind, metric: &Metric) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use pciescope_core::Scope;
 
     /// What is chosen on a tree of tests/sysfs/pmu.
     fn chosen(tree: &str, wanted: &Wanted) -> Result<Choice, Error> {
@@ -244,7 +245,7 @@ mod tests {
         }
         // None per lane, no state of the link, no CCIX.
         assert!(!events.iter().any(|one| one.contains("lane") || one == "L0" || one.contains("ccix")), "{events:?}");
-        assert_eq!(choice.panels[0].scope, "port");
+        assert_eq!(choice.panels[0].scope, Scope::Port);
         assert!(choice.panels[0].missing.is_empty(), "{:?}", choice.panels[0].missing);
     }
 
@@ -296,7 +297,7 @@ mod tests {
         let mut events = events_of(&choice);
         events.sort();
         assert_eq!(events, ["cycle", "hif_rd", "hif_rmw", "hif_wr"]);
-        assert_eq!(choice.panels[0].scope, "channel");
+        assert_eq!(choice.panels[0].scope, Scope::Channel);
         let writes = choice.panels[0].quantities.iter().find(|quantity| quantity.name == "write_bytes").unwrap();
         assert_eq!(writes.parts.iter().map(|part| part.1).collect::<Vec<_>>(), [64.0, 64.0]);
     }

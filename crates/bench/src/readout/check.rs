@@ -1,55 +1,8 @@
 //! Compares the read data with what it should be, outside of the timed window.
 
 use std::fmt;
-use std::str::FromStr;
 
 use pciescope_hw::daq::samples::Origin;
-
-/// What readings are compared with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Check {
-    /// Nothing.
-    None,
-    /// One more reading of the same place.
-    Same,
-    /// Byte i is i mod 127, as function 100 writes it.
-    Pattern,
-    /// The samples of the lab's virtual boards: docs/spec/sis8300.md.
-    Lab {
-        /// The board's setting.
-        seed: u64,
-    },
-}
-
-impl FromStr for Check {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text.split_once(':').unwrap_or((text, "")) {
-            ("none", "") => Ok(Check::None),
-            ("same", "") => Ok(Check::Same),
-            ("pattern", "") => Ok(Check::Pattern),
-            ("lab", "") => Ok(Check::Lab { seed: 1 }),
-            ("lab", seed) => match seed.parse() {
-                Ok(seed) => Ok(Check::Lab { seed }),
-                Err(_) => Err(format!("{seed:?} is not a seed: it is a number")),
-            },
-            _ => Err("take none, same, pattern, lab or lab:SEED".to_owned()),
-        }
-    }
-}
-
-/// As it is typed.
-impl fmt::Display for Check {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Check::None => f.write_str("none"),
-            Check::Same => f.write_str("same"),
-            Check::Pattern => f.write_str("pattern"),
-            Check::Lab { seed } => write!(f, "lab:{seed}"),
-        }
-    }
-}
 
 /// The bytes of function 100's pattern come round after so many, as the seed's tool has it (CHAR_MAX).
 const PATTERN: u64 = 127;
@@ -178,6 +131,8 @@ pub(super) fn compare(expected: Expected<'_>, at: u64, found: &[u8]) -> Finding 
 
 #[cfg(test)]
 mod tests {
+    use pciescope_core::Check;
+
     use super::*;
 
     #[test]

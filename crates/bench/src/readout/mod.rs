@@ -12,6 +12,6 @@ mod row;
 pub mod sweep;
 mod worker;
 
-pub use check::Check;
 pub use group::{Host, Task, measure};
+pub use pciescope_core::Check;
 pub use plan::{Board, Group, Opener, ReadoutOptions, Source, work};

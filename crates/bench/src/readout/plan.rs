@@ -3,10 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use pciescope_convert::{Conversion, Decimation, Isa, Operation, Sample, Store};
-use pciescope_core::{Acquisition, CpuList, ReadoutPlan, Work};
+use pciescope_core::{Acquisition, Check, CpuList, ReadoutPlan, SweepPart, Work};
 use pciescope_hw::daq::{About, Daq, Options, Trigger};
-
-use super::check::Check;
 
 /// Opens a source of data.
 pub type Opener<'o> = dyn Fn(&Path, &Options) -> Result<Box<dyn Daq>, pciescope_hw::Error> + 'o;
@@ -41,8 +39,8 @@ impl Source {
 /// Devices that are read at the same time, and what is done with each.
 #[derive(Debug, Clone)]
 pub struct Group {
-    /// Of a sweep: which of its measurements: `size`, `boards`, `function`, `cpu`.
-    pub sweep: Option<&'static str>,
+    /// Of a sweep: which of its measurements.
+    pub sweep: Option<SweepPart>,
     /// Places among the task's devices.
     pub devices: Vec<usize>,
     /// What each thread does; its `devices` are those of this group.
@@ -105,7 +103,7 @@ impl ReadoutOptions {
         ReadoutPlan {
             block: self.piece.map(|bytes| bytes as u64),
             depth: (self.depth > 0).then_some(self.depth),
-            check: self.check.map(|check| check.to_string()),
+            check: self.check,
             is_all_checked: self.is_all_checked,
             is_fused: self.is_fused,
             is_each: self.is_each,

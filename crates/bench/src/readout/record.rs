@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use pciescope_core::plan::Plan;
 use pciescope_core::readout::{SUMMARY, TEST};
 use pciescope_core::record::{Interval, Warning};
-use pciescope_core::{Access, Bdf, Function, Identity, Link, Method, Metric, Record, Sink, Stream, Work};
+use pciescope_core::{Access, Bdf, Function, Identity, Link, Method, Metric, OrderName, Record, Sink, Stream, Work};
 use pciescope_hw::ceiling;
 
 use super::group::{Outcome, Task};
@@ -123,11 +123,11 @@ fn summary(scene: &Scene<'_>) -> Record {
     Record {
         test: SUMMARY.to_owned(),
         stream: Some(Stream {
-            access: plan.access.name().to_owned(),
-            wait: (plan.cycles > 0).then(|| plan.wait.name().to_owned()),
+            access: Some(plan.access),
+            wait: (plan.cycles > 0).then_some(plan.wait),
             samples: plan.samples,
             devices: scene.group.devices.len() as u32,
-            sweep: scene.group.sweep.map(str::to_owned),
+            sweep: scene.group.sweep,
             group: scene.number,
             ..Stream::default()
         }),
@@ -199,20 +199,20 @@ fn record(scene: &Scene<'_>, source: &Source, row: &Row, origin_ns: u64) -> Reco
         device: about.function.clone(),
         stream: Some(Stream {
             path: source.path.display().to_string(),
-            kind: about.kind.to_owned(),
+            kind: Some(about.kind),
             model: about.model.clone(),
-            access: plan.access.name().to_owned(),
-            wait: (plan.cycles > 0).then(|| plan.wait.name().to_owned()),
+            access: Some(plan.access),
+            wait: (plan.cycles > 0).then_some(plan.wait),
             function: row.function.clone(),
             is_fused: row.is_fused,
             samples: plan.samples,
             piece_bytes: (row.piece_bytes > 0).then_some(row.piece_bytes as u64),
             depth: about.depth.filter(|_| row.is_reading),
-            check: row.check.map(|check| check.to_string()),
+            check: row.check,
             cycle: row.cycle,
             conversion: row.conversion.clone(),
             devices: scene.group.devices.len() as u32,
-            sweep: scene.group.sweep.map(str::to_owned),
+            sweep: scene.group.sweep,
             group: scene.number,
         }),
         method: Some(method(scene, source, row)),
@@ -266,12 +266,12 @@ fn method(scene: &Scene<'_>, source: &Source, row: &Row) -> Method {
         notes.push(format!("Pieces of {asked} bytes were asked for; at most {} came at a time.", row.piece_bytes));
     }
     Method {
-        backend: source.about.kind.to_owned(),
+        backend: source.about.kind.to_string(),
         clock: "monotonic".to_owned(),
         clock_hz: 1_000_000_000,
         quantum_ns: 1.0,
         batch: 1,
-        order: "concurrent".to_owned(),
+        order: Some(OrderName::Concurrent),
         emulated: source.about.function.as_ref().is_some_and(|function: &Function| function.emulated.is_some()),
         notes,
         ..Method::default()

@@ -1,9 +1,9 @@
 //! The figures of one function and one thread: a row of the table before it becomes a record.
 
-use pciescope_core::Histogram;
+use pciescope_core::{Check, Histogram};
 use pciescope_hw::daq::Costs;
 
-use super::check::{Check, Finding};
+use super::check::Finding;
 
 /// Some repeats of a cycle, one after the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pciescope_core::{ReadoutPlan, WaitMode, Work};
+use pciescope_core::{ReadoutPlan, SweepPart, WaitMode, Work};
 
 use super::plan::{Group, Source};
 
@@ -55,7 +55,7 @@ const FUNCTIONS: [(Work, u64); 9] = [
 pub fn groups(sweep: &Sweep, plan: &ReadoutPlan, devices: &[Source]) -> Vec<Group> {
     let crowd = crowd(devices);
     let mut all = Vec::new();
-    let mut add = |kind: &'static str, places: &[usize], change: &dyn Fn(&mut ReadoutPlan)| {
+    let mut add = |part: SweepPart, places: &[usize], change: &dyn Fn(&mut ReadoutPlan)| {
         let mut plan = plan.clone();
         plan.devices = places.iter().map(|place| devices[*place].path.display().to_string()).collect();
         plan.cycles = 0;
@@ -66,17 +66,17 @@ pub fn groups(sweep: &Sweep, plan: &ReadoutPlan, devices: &[Source]) -> Vec<Grou
         change(&mut plan);
         let fits = |place: &usize| devices[*place].about.bytes.is_none_or(|bytes| plan.samples * 2 <= bytes);
         if places.iter().all(fits) {
-            all.push(Group { sweep: Some(kind), devices: places.to_vec(), plan });
+            all.push(Group { sweep: Some(part), devices: places.to_vec(), plan });
         }
     };
     for places in crews(devices) {
-        add("boards", &places, &|plan| plan.samples = sweep.speed_samples);
+        add(SweepPart::Boards, &places, &|plan| plan.samples = sweep.speed_samples);
     }
     for samples in &sweep.sizes {
-        add("size", &crowd, &|plan| plan.samples = *samples);
+        add(SweepPart::Size, &crowd, &|plan| plan.samples = *samples);
     }
     for (work, factor) in FUNCTIONS {
-        add("function", &crowd, &|plan| {
+        add(SweepPart::Function, &crowd, &|plan| {
             plan.samples = sweep.function_samples;
             plan.functions = vec![work.number()];
             plan.decimation_factor = factor;
@@ -89,7 +89,7 @@ pub fn groups(sweep: &Sweep, plan: &ReadoutPlan, devices: &[Source]) -> Vec<Grou
             for samples in &sweep.cpu_samples {
                 for places in &crews {
                     for wait in [WaitMode::Poll, WaitMode::Interrupt] {
-                        add("cpu", places, &|plan| {
+                        add(SweepPart::Cpu, places, &|plan| {
                             plan.samples = *samples;
                             plan.functions = vec![work.number()];
                             (plan.repeats, plan.cycles, plan.wait) = (1, sweep.cycles, wait);
@@ -156,19 +156,19 @@ mod tests {
         let models = ["SIS8300-KU x", "SIS8300-L x", "SIS8300-L2 x", "SIS8300-L x", "SIS8300-L2 x", "SIS8300-L x"];
         let devices: Vec<Source> = models.iter().map(|model| source(model, true)).collect();
         let groups = groups(&Sweep::default(), &ReadoutPlan::default(), &devices);
-        let of = |kind| groups.iter().filter(move |group| group.sweep == Some(kind));
-        let boards: Vec<Vec<usize>> = of("boards").map(|group| group.devices.clone()).collect();
+        let of = |part| groups.iter().filter(move |group| group.sweep == Some(part));
+        let boards: Vec<Vec<usize>> = of(SweepPart::Boards).map(|group| group.devices.clone()).collect();
         assert_eq!(boards, [vec![1], vec![0], vec![1, 2, 3, 4, 5], vec![0, 1, 2, 3, 4, 5]]);
-        assert!(of("boards").all(|group| group.plan.samples == 30_000_000 && group.plan.repeats == 30));
-        let sizes: Vec<u64> = of("size").map(|group| group.plan.samples).collect();
+        assert!(of(SweepPart::Boards).all(|group| group.plan.samples == 30_000_000 && group.plan.repeats == 30));
+        let sizes: Vec<u64> = of(SweepPart::Size).map(|group| group.plan.samples).collect();
         assert_eq!(sizes, [300_000, 840_000, 3_000_000]);
-        assert!(of("size").all(|group| group.devices.len() == 5 && group.plan.devices.len() == 5));
+        assert!(of(SweepPart::Size).all(|group| group.devices.len() == 5 && group.plan.devices.len() == 5));
         let factors: Vec<(u8, u64)> =
-            of("function").map(|group| (group.plan.functions[0], group.plan.decimation_factor)).collect();
+            of(SweepPart::Function).map(|group| (group.plan.functions[0], group.plan.decimation_factor)).collect();
         assert_eq!(factors, [(4, 1), (1, 1), (2, 1), (2, 10), (3, 1), (5, 1), (6, 1), (7, 1), (8, 1)]);
         // Two works, two sizes, one and five boards, two ways of waiting.
-        assert_eq!(of("cpu").count(), 16);
-        assert!(of("cpu").all(|group| group.plan.cycles == 100 && group.plan.repeats == 1));
+        assert_eq!(of(SweepPart::Cpu).count(), 16);
+        assert!(of(SweepPart::Cpu).all(|group| group.plan.cycles == 100 && group.plan.repeats == 1));
     }
 
     #[test]
@@ -176,9 +176,9 @@ mod tests {
         let mut one = source("file", false);
         one.about.bytes = Some(6_000_000);
         let groups = groups(&Sweep::default(), &ReadoutPlan::default(), &[one]);
-        let kinds: Vec<&str> = groups.iter().filter_map(|group| group.sweep).collect();
-        assert_eq!(kinds.iter().filter(|kind| **kind == "size").count(), 3);
-        assert!(!kinds.contains(&"boards") && !kinds.contains(&"cpu"), "{kinds:?}");
+        let parts: Vec<SweepPart> = groups.iter().filter_map(|group| group.sweep).collect();
+        assert_eq!(parts.iter().filter(|part| **part == SweepPart::Size).count(), 3);
+        assert!(!parts.contains(&SweepPart::Boards) && !parts.contains(&SweepPart::Cpu), "{parts:?}");
         assert!(groups.iter().all(|group| group.devices == [0]));
     }
 }

@@ -6,14 +6,14 @@ use std::sync::{Condvar, Mutex, PoisonError};
 
 use pciescope_convert::Progress;
 use pciescope_core::record::Failure;
-use pciescope_core::{Access, WaitMode, Work};
+use pciescope_core::{Access, Check, StreamKind, WaitMode, Work};
 use pciescope_hw::daq::{Costs, Daq, End, Setup, Span};
 use pciescope_hw::memory::Buffer;
 use pciescope_hw::placement::Pinned;
 use pciescope_hw::usage::Usage;
 use pciescope_hw::wait::now_ns;
 
-use super::check::{self, Check, Expected, Lab};
+use super::check::{self, Expected, Lab};
 use super::plan::{Group, Kernel, ReadoutOptions, Source, kernels, work};
 use super::row::{Laps, Row};
 use crate::run::chain;
@@ -164,7 +164,7 @@ impl<'p> Worker<'p> {
             (_, Some(piece), access) => Way::Pieces { bytes: piece.min(bytes), is_copied: access == Access::Mmap },
         };
         let default = match source.about.kind {
-            "char" => Check::None,
+            StreamKind::Char => Check::None,
             // It would be in the way of the next trigger and in the CPU time.
             _ if plan.cycles > 0 => Check::None,
             // Its functions would be among them.

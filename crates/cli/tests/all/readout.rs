@@ -4,8 +4,8 @@
 use std::path::{Path, PathBuf};
 
 use crate::common::{Ended, PROGRAM, folder, parse, pciescope, run};
-use pciescope_core::Record;
 use pciescope_core::plan::Plan;
+use pciescope_core::{Record, SweepPart, WaitMode};
 
 /// A file of so many samples, each with its number in it.
 fn file(folder: &Path, samples: usize) -> PathBuf {
@@ -186,8 +186,8 @@ fn boards_acquire_read_and_convert_every_sample_right() {
                 assert_eq!((metric(row, "verified"), metric(row, "wrong")), (3.0 * 60_000.0, 0.0), "{line}");
                 assert_eq!(row.histograms["acquire"].count(), 3);
                 let stream = row.stream.as_ref().unwrap();
-                assert_eq!(stream.wait.as_deref(), Some(if wait.is_empty() { "poll" } else { "interrupt" }));
-                assert_eq!(stream.access, way);
+                assert_eq!(stream.wait, Some(if wait.is_empty() { WaitMode::Poll } else { WaitMode::Interrupt }));
+                assert_eq!(stream.access.unwrap().to_string(), way);
             }
             let summary = summaries(&records)[0];
             let sum: f64 =
@@ -306,11 +306,9 @@ fn a_campaign_has_the_seeds_measurements_each_in_its_group() {
     let line = format!("readout {devices} --sweep --sweep-sizes 1600,3200 --sweep-cycles 2 -N 2 -j");
     let records = run(&line).expect_code(0).records();
     let summaries = summaries(&records);
-    let of = |kind: &str| {
-        summaries.iter().filter(|record| record.stream.as_ref().unwrap().sweep.as_deref() == Some(kind)).count()
-    };
+    let of = |part| summaries.iter().filter(|record| record.stream.as_ref().unwrap().sweep == Some(part)).count();
     // One board, one KU, two L, all; two sizes; nine conversions; two works, two sizes, one and two boards, two waits.
-    assert_eq!((of("boards"), of("size"), of("function"), of("cpu")), (4, 2, 9, 16));
+    assert_eq!([SweepPart::Boards, SweepPart::Size, SweepPart::Function, SweepPart::Cpu].map(of), [4, 2, 9, 16]);
     for (number, summary) in summaries.iter().enumerate() {
         let stream = summary.stream.as_ref().unwrap();
         assert_eq!(stream.group, number as u32);

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use crate::common::{PROGRAM, folder, run};
 use crate::lab_root::of_the_lab;
 use pciescope_core::record::SCHEMA;
-use pciescope_core::{Function, Instance, Interval, Metric, Record};
+use pciescope_core::{Function, Instance, Interval, Metric, Record, Scope};
 
 /// A port that received a megabyte more in each interval.
 fn records(count: u64) -> String {
@@ -24,7 +24,7 @@ fn records(count: u64) -> String {
             test: "counters".to_owned(),
             device: Some(Function { bdf: Some("0000:00:02.0".parse().unwrap()), ..Function::default() }),
             instance: Some(Instance {
-                scope: "port".to_owned(),
+                scope: Scope::Port,
                 pmu: Some("dwc_rootport_10".to_owned()),
                 ..Instance::default()
             }),

@@ -4,6 +4,8 @@ use std::fs::File;
 use std::ops::ControlFlow;
 use std::os::fd::AsRawFd;
 
+use pciescope_core::StreamKind;
+
 use super::opened::{Opened, of_stream};
 use super::pieces::{Window, pieces, whole};
 use super::{About, Daq, Options, Span, Take};
@@ -57,10 +59,11 @@ pub fn open(root: &Root, path: &std::path::Path, options: &Options) -> Result<(O
         }
         opened => opened?,
     };
-    if opened.about.kind == "char" {
+    if opened.about.kind == StreamKind::Char {
         return Err(why_not("it is neither a block device nor a file"));
     }
-    let align = align_of(&opened.file, opened.about.kind == "block").ok_or_else(|| why_not("this file cannot"))?;
+    let align =
+        align_of(&opened.file, opened.about.kind == StreamKind::Block).ok_or_else(|| why_not("this file cannot"))?;
     opened.about.align = align.offset;
     opened.about.function = opened.about.way.last().cloned();
     Ok((opened, align))

@@ -14,6 +14,8 @@ use std::io;
 use std::ops::Range;
 use std::path::Path;
 
+use pciescope_core::StreamKind;
+
 use self::guard::Guard;
 use super::opened::Opened;
 use super::pieces::pieces;
@@ -50,7 +52,7 @@ impl Mapped {
     /// Opens a file or block device.
     pub fn open(root: &Root, path: &Path, options: &Options) -> Result<Self, Error> {
         let mut opened = Opened::open(root, path, options)?;
-        if opened.about.kind == "char" || opened.is_sequential() {
+        if opened.about.kind == StreamKind::Char || opened.is_sequential() {
             let why = "it is not a file, a block device or a digitizer".to_owned();
             return Err(opened.lacks("be mapped".to_owned(), why, Some("read it by read".to_owned())));
         }
@@ -71,7 +73,7 @@ impl Mapped {
     /// Its size now, which of a file may have changed.
     fn size(&self) -> u64 {
         match self.opened.about.kind {
-            "file" => self.opened.file.metadata().map_or(0, |meta| meta.len()),
+            StreamKind::File => self.opened.file.metadata().map_or(0, |meta| meta.len()),
             _ => self.opened.about.bytes.unwrap_or(0),
         }
     }

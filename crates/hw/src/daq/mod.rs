@@ -17,7 +17,7 @@ mod uring;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
-use pciescope_core::{Access, Function};
+use pciescope_core::{Access, Function, StreamKind};
 
 use crate::{Error, Root};
 
@@ -80,8 +80,8 @@ fn check_aligned(about: &About, at: u64, bytes: u64) -> Result<(), Error> {
 pub struct About {
     /// The node or file as it was given.
     pub path: PathBuf,
-    /// `sis8300`, `block`, `char`, `file`.
-    pub kind: &'static str,
+    /// What kind of source it is.
+    pub kind: StreamKind,
     /// The board or disk in words: `SIS8300-KU firmware 10.01 serial 3`.
     pub model: Option<String>,
     /// Register 0x01 of a digitizer: the samples of a virtual one follow from it.

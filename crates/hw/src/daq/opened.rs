@@ -5,7 +5,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use pciescope_core::{Bdf, Function};
+use pciescope_core::{Bdf, Function, StreamKind};
 
 use super::{About, Options};
 use crate::block::Disk;
@@ -40,7 +40,7 @@ impl Opened {
         let mut about = About { path: path.to_owned(), access: options.access, align: 1, ..About::default() };
         let mut exclusive = 0;
         if kind.is_block_device() {
-            about.kind = "block";
+            about.kind = StreamKind::Block;
             let disk = Disk::of(root, path).ok();
             about.model = disk.as_ref().and_then(|disk| disk_model(root, &disk.name));
             about.way = functions(root, &disk.as_ref().map(|disk| disk.way.clone()).unwrap_or_default());
@@ -50,10 +50,10 @@ impl Opened {
                 exclusive = libc::O_EXCL;
             }
         } else if kind.is_file() {
-            about.kind = "file";
+            about.kind = StreamKind::File;
             about.way = functions(root, &Disk::of(root, path).map(|disk| disk.way).unwrap_or_default());
         } else {
-            about.kind = "char";
+            about.kind = StreamKind::Char;
             about.way = functions(root, &way_of_char(root, meta.rdev()));
         }
         let file = OpenOptions::new()
@@ -65,11 +65,11 @@ impl Opened {
         let mut opened = Opened { file, about, is_sequential: false };
         opened.is_sequential = (&opened.file).stream_position().is_err();
         opened.about.bytes = match opened.about.kind {
-            "file" => Some(meta.len()),
-            "block" => Some((&opened.file).seek(SeekFrom::End(0)).map_err(|err| fail("tell its size", err))?),
+            StreamKind::File => Some(meta.len()),
+            StreamKind::Block => Some((&opened.file).seek(SeekFrom::End(0)).map_err(|err| fail("tell its size", err))?),
             _ => None,
         };
-        if opened.about.kind == "char" {
+        if opened.about.kind == StreamKind::Char {
             opened.about.function = opened.about.way.last().cloned();
         }
         if opened.is_sequential {

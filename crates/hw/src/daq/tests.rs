@@ -20,7 +20,7 @@ fn open_if_there(path: &Path, access: Access) -> Option<Box<dyn Daq>> {
     match try_open(path, access) {
         Ok(daq) => Some(daq),
         Err(Error::Lacks { hint: Some(_), .. }) if matches!(access, Access::Direct | Access::IoUring) => None,
-        Err(error) => panic!("{}: {error}", access.name()),
+        Err(error) => panic!("{}: {error}", access),
     }
 }
 
@@ -57,9 +57,9 @@ proptest! {
             prop_assert_eq!(daq.about().bytes, Some(len as u64));
             let mut to = vec![0; part + shift];
             daq.read(at as u64, &mut to[shift..]).unwrap();
-            prop_assert_eq!(&to[shift..], asked, "read by {}", access.name());
+            prop_assert_eq!(&to[shift..], asked, "read by {}", access);
             let all = collect(&mut *daq, at as u64, part as u64, passes, piece).unwrap();
-            prop_assert_eq!(all, asked.repeat(passes as usize), "stream by {}", access.name());
+            prop_assert_eq!(all, asked.repeat(passes as usize), "stream by {}", access);
         }
     }
 
@@ -72,12 +72,12 @@ proptest! {
             let Some(mut daq) = open_if_there(file.path(), access) else { continue };
             let ended = |result: Result<(), Error>| match result.unwrap_err() {
                 Error::Ended { at: a, got, want, .. } => (a, got, want),
-                other => panic!("{}: {other}", access.name()),
+                other => panic!("{}: {other}", access),
             };
             let expected = (at as u64, left as u64, asked as u64);
-            prop_assert_eq!(ended(daq.read(at as u64, &mut vec![0; asked])), expected, "{}", access.name());
+            prop_assert_eq!(ended(daq.read(at as u64, &mut vec![0; asked])), expected, "{}", access);
             let streamed = collect(&mut *daq, at as u64, asked as u64, 1, 4096).map(|_| ());
-            prop_assert_eq!(ended(streamed), expected, "{}", access.name());
+            prop_assert_eq!(ended(streamed), expected, "{}", access);
             // What is there can be read after it.
             daq.read(0, &mut vec![0; len]).unwrap();
         }
@@ -126,7 +126,7 @@ fn a_file_cut_short_while_it_is_read_is_an_error() {
             ControlFlow::Continue(())
         });
         let error = result.unwrap_err();
-        assert!(matches!(error, Error::Ended { want: 1048576, .. }), "{}: {error}", access.name());
+        assert!(matches!(error, Error::Ended { want: 1048576, .. }), "{}: {error}", access);
         // And the whole of what is left can be read.
         daq.read(0, &mut [0; 5000]).unwrap();
     }
@@ -141,8 +141,8 @@ fn holes_are_zeros() {
         let Some(mut daq) = open_if_there(file.path(), access) else { continue };
         let all = collect(&mut *daq, 0, 1 << 20, 1, 1 << 20).unwrap();
         assert_eq!(all.len(), 1 << 20);
-        assert_eq!(all.iter().position(|byte| *byte != 0), Some(500_000), "{}", access.name());
-        assert_eq!(all.iter().rposition(|byte| *byte != 0), Some(500_000), "{}", access.name());
+        assert_eq!(all.iter().position(|byte| *byte != 0), Some(500_000), "{}", access);
+        assert_eq!(all.iter().rposition(|byte| *byte != 0), Some(500_000), "{}", access);
     }
 }
 
@@ -160,7 +160,7 @@ fn what_cannot_seek_is_read_on_and_on() {
         }
     });
     let mut daq = try_open(&path, Access::Read).unwrap();
-    assert_eq!((daq.about().kind, daq.about().bytes), ("char", None));
+    assert_eq!((daq.about().kind, daq.about().bytes), (StreamKind::Char, None));
     let mut first = [0; 1000];
     daq.read(0, &mut first).unwrap();
     assert_eq!(first, bytes[..1000]);
@@ -175,7 +175,7 @@ fn what_cannot_seek_is_read_on_and_on() {
 #[test]
 fn devices_without_end_and_without_bytes() {
     let mut zero = try_open(Path::new("/dev/zero"), Access::Read).unwrap();
-    assert_eq!((zero.about().kind, zero.about().bytes), ("char", None));
+    assert_eq!((zero.about().kind, zero.about().bytes), (StreamKind::Char, None));
     let mut to = [1; 10_000];
     zero.read(1 << 40, &mut to).unwrap();
     assert_eq!(to, [0; 10_000]);
@@ -201,9 +201,9 @@ fn what_is_no_source_is_refused_with_a_hint() {
         let Some(mut daq) = open_if_there(file.path(), access) else { continue };
         for at in [u64::MAX, i64::MAX as u64] {
             let error = daq.read(at, &mut [0; 16]).unwrap_err();
-            assert!(matches!(error, Error::Source { .. }), "{}: {error}", access.name());
+            assert!(matches!(error, Error::Source { .. }), "{}: {error}", access);
         }
-        assert!(daq.write(0, &[0; 4096]).is_err(), "{}", access.name());
+        assert!(daq.write(0, &[0; 4096]).is_err(), "{}", access);
     }
 }
 
@@ -236,7 +236,7 @@ fn aligned_memory_is_read_into_and_the_end_of_a_file_too() {
             let to = &mut memory.bytes_mut()[..len];
             to.fill(0);
             daq.read(at as u64, to).unwrap();
-            assert!(to == &bytes[at..at + len], "{} from {at}", access.name());
+            assert!(to == &bytes[at..at + len], "{} from {at}", access);
         }
         let error = daq.read(4096, &mut memory.bytes_mut()[..LEN]).unwrap_err();
         let expected = (LEN - 4096) as u64;

@@ -292,17 +292,18 @@ fn key(record: &Record, device: &str, figure: &str, is_histogram: bool) -> Key {
 fn rest(record: &Record) -> String {
     let mut parts: Vec<String> = Vec::new();
     if let Some(instance) = &record.instance {
-        parts.extend(instance.pmu.clone().or_else(|| Some(instance.scope.clone())));
+        parts.extend(instance.pmu.clone().or_else(|| Some(instance.scope.to_string())));
         parts.extend(instance.node.filter(|_| instance.pmu.is_none()).map(|node| format!("node {node}")));
     }
     if let Some(stream) = &record.stream {
         let more = (stream.devices > 1).then(|| format!("{} devices", stream.devices));
-        let words = [Some(stream.function_name()), Some(stream.access.clone()), stream.wait.clone()];
-        parts.extend(words.into_iter().flatten().filter(|word| !word.is_empty()));
+        parts.extend(Some(stream.function_name()).filter(|name| !name.is_empty()));
+        parts.extend(stream.access.map(|access| access.to_string()));
+        parts.extend(stream.wait.map(|wait| wait.to_string()));
         parts.extend((stream.samples > 0).then(|| format!("{} samples", stream.samples)));
         parts.extend(stream.conversion.clone());
         parts.extend(more);
-        parts.extend(stream.sweep.as_ref().map(|sweep| format!("sweep {sweep}")));
+        parts.extend(stream.sweep.map(|sweep| format!("sweep {sweep}")));
     }
     if let Some(kernel) = &record.kernel {
         let samples = record.metrics.get("samples").map(|samples| format!("{} samples", samples.value));

@@ -101,7 +101,7 @@ fn of_method(m: &Method) -> Facts {
         ("method", "clock", m.clock.clone()),
         ("method", "clock's step", format!("{:.2} ns", m.quantum_ns)),
         ("method", "pause between samples", duration(m.gap_ns as f64)),
-        ("method", "order of the CPUs", m.order.clone()),
+        ("method", "order of the CPUs", m.order.map_or_else(String::new, |order| order.to_string())),
         ("method", "interrupts while timing", if m.irqs_off { "off" } else { "on" }.to_owned()),
     ]
 }

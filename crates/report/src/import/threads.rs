@@ -5,7 +5,8 @@
 //! holds for the group behind it; groups after that take samples and repeats from it where their figures agree.
 
 use pciescope_core::{
-    Access, HotSpot, Interval, Method, Metric, Plan, ReadoutPlan, Record, Stream, WaitMode, Warning, Work, readout,
+    Access, HotSpot, Interval, Method, Metric, Plan, ReadoutPlan, Record, Stream, StreamKind, WaitMode, Warning, Work,
+    readout,
 };
 
 use crate::readout::PARAMETERS;
@@ -263,8 +264,8 @@ impl Group {
         paths.dedup();
         let mut plan = self.own.as_ref().and_then(|own| own.plan(paths.clone()));
         let common = Stream {
-            access: self.own.as_ref().map(|own| own.access().name().to_owned()).unwrap_or_default(),
-            wait: self.own.as_ref().filter(|own| own.cycles > Some(0)).map(|own| own.wait().name().to_owned()),
+            access: self.own.as_ref().map(Parameters::access),
+            wait: self.own.as_ref().filter(|own| own.cycles > Some(0)).map(Parameters::wait),
             devices: if paths.is_empty() { known.devices.unwrap_or(0) } else { paths.len() as u32 },
             group: number,
             ..Stream::default()
@@ -323,11 +324,11 @@ impl Row {
             metrics.insert("cycles".to_owned(), Metric::count(1));
         }
         let ns = |ms: f64| (ms * 1e6).round() as u64;
-        let kind = if self.path.contains("sis8300") { "sis8300" } else { "char" };
+        let kind = if self.path.contains("sis8300") { StreamKind::Sis8300 } else { StreamKind::Char };
         Record {
             stream: Some(Stream {
                 path: self.path.clone(),
-                kind: kind.to_owned(),
+                kind: Some(kind),
                 function: self.function.clone(),
                 samples: samples.unwrap_or((size / 2.0) as u64),
                 ..stream

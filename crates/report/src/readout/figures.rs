@@ -3,6 +3,8 @@
 
 use std::collections::BTreeSet;
 
+use pciescope_core::SweepPart;
+
 use super::{Functions, Group, READS, Row, STAGES, cell, groups, megabytes, millions};
 use crate::chart::{Bar, Bars, Lines, Point, number};
 use crate::drawing::Drawing;
@@ -63,7 +65,7 @@ const MIN: Head = ("Min(MB/s)", 9, Align::Right);
 const MAX: Head = ("Max(MB/s)", 9, Align::Right);
 const SUM: Head = ("Sum(MB/s)", 9, Align::Right);
 
-fn swept<'g, 'r>(groups: &'g [Group<'r>], sweep: &str) -> Vec<&'g Group<'r>> {
+fn swept<'g, 'r>(groups: &'g [Group<'r>], sweep: SweepPart) -> Vec<&'g Group<'r>> {
     let own: Vec<&Group> = groups.iter().filter(|group| group.sweep() == Some(sweep)).collect();
     if own.is_empty() { groups.iter().collect() } else { own }
 }
@@ -78,7 +80,7 @@ fn ends_of(values: &[(&str, f64)]) -> Option<(f64, f64)> {
 
 fn rate_against_size(groups: &[Group]) -> Option<Figure> {
     let mut sets: Vec<(String, Vec<(&Group, f64)>)> = Vec::new();
-    for group in swept(groups, "size") {
+    for group in swept(groups, SweepPart::Size) {
         let (Some(size), false) = (group.size(), group.rates().is_empty()) else { continue };
         let name = group.set();
         match sets.iter_mut().find(|set| set.0 == name) {
@@ -129,7 +131,7 @@ fn rate_against_size(groups: &[Group]) -> Option<Figure> {
 }
 
 fn rate_against_boards(groups: &[Group]) -> Option<Figure> {
-    let readings: Vec<&Group> = swept(groups, "boards")
+    let readings: Vec<&Group> = swept(groups, SweepPart::Boards)
         .into_iter()
         .filter(|group| !group.rates().is_empty() && group.size().is_some())
         .collect();
@@ -279,7 +281,7 @@ fn conversions(groups: &[Group]) -> Option<Figure> {
         SUM,
     ]);
     let mut bars = Vec::new();
-    for group in groups.iter().filter(|group| group.sweep() == Some("function")) {
+    for group in groups.iter().filter(|group| group.sweep() == Some(SweepPart::Function)) {
         let mut names: Vec<(String, Option<&str>)> = Vec::new();
         for row in &group.rows {
             let name = (row.stream.function_name(), row.stream.conversion.as_deref());
@@ -341,7 +343,7 @@ fn stages(groups: &[Group]) -> Option<Figure> {
     let mut all: Vec<Stage> = Vec::new();
     let sets: Vec<String> = groups.iter().map(Group::set).collect();
     for (set, row) in groups.iter().zip(&sets).flat_map(|(group, set)| group.rows.iter().map(move |row| (set, row))) {
-        let wait = row.stream.wait.as_deref().map_or("-".to_owned(), clean);
+        let wait = row.stream.wait.map_or("-".to_owned(), |wait| wait.to_string());
         let label = vec![names.name(row), megabytes(row.size()), set.clone(), wait];
         let place = all.iter().position(|stage| stage.label == label).unwrap_or_else(|| {
             all.push(Stage { label, size: row.size(), sums: Default::default() });
@@ -357,7 +359,7 @@ fn stages(groups: &[Group]) -> Option<Figure> {
     all.retain(|stage| stage.sums[1..].iter().any(|sum| sum.1 > 0));
     // Where only conversions are known, their own figure has them.
     let has_transfers = all.iter().any(|stage| stage.sums[1..STAGES.len()].iter().any(|sum| sum.1 > 0));
-    if !has_transfers && groups.iter().any(|group| group.sweep() == Some("function")) {
+    if !has_transfers && groups.iter().any(|group| group.sweep() == Some(SweepPart::Function)) {
         return None;
     }
     let first = all.first()?;
@@ -462,13 +464,13 @@ fn cpu(groups: &[Group]) -> Option<Figure> {
     let mut bars = Vec::new();
     let (mut has_parts, mut has_wait) = (false, false);
     let names = Functions::of(groups);
-    for group in swept(groups, "cpu") {
+    for group in swept(groups, SweepPart::Cpu) {
         let (user, system) = group.cpu_percent();
         let (top, all) = (group.metric("cpu_top"), group.metric("cpu"));
         if [user, system, top, all].iter().all(Option::is_none) {
             continue;
         }
-        let wait = group.stream().wait.as_deref().map_or("-".to_owned(), clean);
+        let wait = group.stream().wait.map_or("-".to_owned(), |wait| wait.to_string());
         let spot = group.summary.iter().flat_map(|summary| &summary.record.hot_spots).next();
         let time = |row: &Row| Some(row.metric("cpu_user").unwrap_or(0.0) + row.metric("cpu_system")?);
         let raw = |row: &Row| Some(row.size()? * row.metric("repeats")?);
@@ -551,7 +553,7 @@ fn hot_spots(groups: &[Group]) -> Option<Figure> {
                 group.work(&names),
                 millions(group.size(), 1),
                 group.devices().to_string(),
-                group.stream().wait.as_deref().map_or("-".to_owned(), clean),
+                group.stream().wait.map_or("-".to_owned(), |wait| wait.to_string()),
                 cell(Some(spot.percent), 2),
                 clean(&spot.object),
                 format!("{kind} {}", clean(&spot.symbol)),

@@ -8,7 +8,7 @@ mod parameters;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pciescope_core::{Interval, Record, Stream, Work, readout};
+use pciescope_core::{Interval, Record, Stream, SweepPart, Work, readout};
 
 use crate::model::Section;
 use crate::text::clean;
@@ -18,9 +18,9 @@ pub(crate) use self::parameters::{NAMES as PARAMETERS, parameters};
 /// The empty stream of a record without one.
 static UNKNOWN: Stream = Stream {
     path: String::new(),
-    kind: String::new(),
+    kind: None,
     model: None,
-    access: String::new(),
+    access: None,
     wait: None,
     function: String::new(),
     is_fused: false,
@@ -109,14 +109,14 @@ pub(crate) struct Group<'r> {
 /// The groups of a section in the order of their first records.
 pub(crate) fn groups<'r>(section: &Section<'r>) -> Vec<Group<'r>> {
     let mut groups: Vec<Group> = Vec::new();
-    let mut places: BTreeMap<(Option<&str>, u32), usize> = BTreeMap::new();
+    let mut places: BTreeMap<(Option<SweepPart>, u32), usize> = BTreeMap::new();
     let mut last = None;
     for record in &section.records {
         let row = Row::new(record);
         let key = match (&record.stream, last) {
             // A summary that does not say of which group is that of the rows before it.
             (None, Some(last)) => last,
-            _ => (row.stream.sweep.as_deref(), row.stream.group),
+            _ => (row.stream.sweep, row.stream.group),
         };
         last = Some(key);
         let place = *places.entry(key).or_insert_with(|| {
@@ -140,8 +140,8 @@ impl<'r> Group<'r> {
     pub fn stream(&self) -> &'r Stream {
         self.first().map_or(&UNKNOWN, |row| row.stream)
     }
-    pub fn sweep(&self) -> Option<&'r str> {
-        self.stream().sweep.as_deref()
+    pub fn sweep(&self) -> Option<SweepPart> {
+        self.stream().sweep
     }
     /// A metric of the whole group.
     pub fn metric(&self, name: &str) -> Option<f64> {

@@ -1,9 +1,8 @@
 //! The parameter block, as the tool of the seed prints it.
 
-use pciescope_core::{Access, Plan, ReadoutPlan, Work};
+use pciescope_core::{Access, Plan, ReadoutPlan, WaitMode, Work};
 
 use super::{Group, Row};
-use crate::text::clean;
 
 /// What a readout was to do, as lines of name and value. A parameter in which the groups differ shows all its values.
 pub(crate) fn parameters(groups: &[Group], run: Option<&Plan>) -> Vec<String> {
@@ -52,7 +51,7 @@ fn of_group(group: &Group, run: Option<&Plan>) -> Vec<(&'static str, String)> {
     let mut values = Vec::new();
     let mut add = |name: &'static str, value: Option<String>| values.extend(value.map(|value| (name, value)));
     add("function", functions(group, own, run));
-    add("access", access(&stream.access).or_else(|| plan.and_then(|plan| access(plan.access.name()))));
+    add("access", stream.access.or(plan.map(|plan| plan.access)).map(access));
     let bytes = |bytes: u64| format!("{bytes} b ({:.1} MB)", bytes as f64 / 1e6);
     let samples = if stream.samples > 0 { Some(stream.samples) } else { plan.map(|plan| plan.samples) };
     if let Some(samples) = samples.filter(|samples| *samples > 0) {
@@ -72,7 +71,7 @@ fn of_group(group: &Group, run: Option<&Plan>) -> Vec<(&'static str, String)> {
         // Printed where something was acquired, and where by interrupt, as the tool's later version has it.
         add("loop", (plan.cycles > 0).then(|| plan.cycles.to_string()));
     }
-    add("daq_intr", (stream.wait.as_deref() == Some("interrupt")).then(|| "1".to_owned()));
+    add("daq_intr", (stream.wait == Some(WaitMode::Interrupt)).then(|| "1".to_owned()));
     add("ndevices", Some(group.devices()).filter(|devices| *devices > 0).map(|devices| devices.to_string()));
     values
 }
@@ -101,11 +100,10 @@ fn functions(group: &Group, own: Option<&ReadoutPlan>, run: Option<&ReadoutPlan>
 }
 
 /// 0 and 1 as the tool's; others by their names.
-fn access(name: &str) -> Option<String> {
-    match name {
-        "" => None,
-        name if name == Access::Read.name() => Some("0".to_owned()),
-        name if name == Access::Mmap.name() || name == Access::Ring.name() => Some("1".to_owned()),
-        name => Some(clean(name)),
+fn access(access: Access) -> String {
+    match access {
+        Access::Read => "0".to_owned(),
+        Access::Mmap | Access::Ring => "1".to_owned(),
+        Access::Direct | Access::IoUring => access.to_string(),
     }
 }

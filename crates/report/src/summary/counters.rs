@@ -65,7 +65,9 @@ pub(super) fn counters(out: &mut Conclusions, number: usize, section: &Section) 
     let name = |record: &Record| {
         let device = record.device.as_ref().map(name_of);
         let instance = record.instance.as_ref();
-        let name = device.or_else(|| instance?.pmu.as_deref().map(quoted)).or_else(|| Some(quoted(&instance?.scope)));
+        let name = device
+            .or_else(|| instance?.pmu.as_deref().map(quoted))
+            .or_else(|| Some(quoted(&instance?.scope.to_string())));
         labelled(&name.unwrap_or_else(|| "counter".to_owned()), record)
     };
     let figures =

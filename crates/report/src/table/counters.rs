@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use pciescope_catalogue::is_state;
-use pciescope_core::{Instance, Metric, Record};
+use pciescope_core::{Instance, Metric, Record, Scope};
 
 use super::Page;
 use super::layout::{Align, Columns};
@@ -116,12 +116,12 @@ impl Row<'_> {
         let node = instance.node.map_or_else(String::new, |node| format!(" {node}"));
         // Instances of one PMU that nothing else tells apart.
         let cpu = self.record.cpu.as_ref().map_or_else(String::new, |cpu| format!(" CPU {}", cpu.cpu));
-        match (instance.scope.as_str(), &instance.pmu) {
-            ("port", _) => match self.record.device.as_ref().and_then(|device| device.bdf) {
+        match (instance.scope, &instance.pmu) {
+            (Scope::Port, _) => match self.record.device.as_ref().and_then(|device| device.bdf) {
                 Some(bdf) => bdf.to_string(),
                 None => clean(instance.pmu.as_deref().unwrap_or("?")),
             },
-            (scope, None) => format!("{}{node}", clean(scope)),
+            (scope, None) => format!("{scope}{node}"),
             (_, Some(pmu)) => clean(pmu) + &cpu,
         }
     }
@@ -137,7 +137,7 @@ const PARTS: [&str; 7] =
 
 fn ports(out: &mut Page, rows: &[Row]) {
     let is_port = |row: &&Row| {
-        row.has_any(&PORT) || row.has_any(&ERRORS) || (row.instance.scope == "port" && row.record.error.is_some())
+        row.has_any(&PORT) || row.has_any(&ERRORS) || (row.instance.scope == Scope::Port && row.record.error.is_some())
     };
     let rows: Vec<&Row> = rows.iter().filter(is_port).collect();
     if rows.is_empty() {
@@ -280,7 +280,7 @@ fn others(out: &mut Page, rows: &[Row]) {
             let is_quiet =
                 (has_errors && metric.unit == "1" && metric.value == 0.0) || (has_states && metric.unit == "cycles");
             let is_shown = is_shown(name) || (is_link && is_state(name));
-            if (row.instance.scope != "pmu" && is_shown) || is_quiet {
+            if (row.instance.scope != Scope::Pmu && is_shown) || is_quiet {
                 continue;
             }
             let per_s = is_amount(&metric.unit) && row.seconds > 0.0;

@@ -153,9 +153,7 @@ fn how(m: &Method) -> Vec<String> {
     if m.gap_ns > 0 {
         parts.push(format!("gap {}", duration(m.gap_ns as f64)));
     }
-    if !m.order.is_empty() {
-        parts.push(format!("CPUs {}", clean(&m.order)));
-    }
+    parts.extend(m.order.map(|order| format!("CPUs {order}")));
     parts.push(format!("interrupts {}", if m.irqs_off { "off around each access" } else { "on" }));
     if m.backend == "import" {
         parts.pop();

@@ -1,6 +1,6 @@
 //! Readouts: the parameter block and the seven columns of the tool that the seed used, then what that tool does not show.
 
-use pciescope_core::{HotSpot, Record};
+use pciescope_core::{HotSpot, Record, SweepPart};
 
 use super::layout::{Align, Columns, wrap};
 use super::{Block, Page, header, summary};
@@ -37,14 +37,12 @@ fn devices(section: &Section) -> Vec<String> {
             continue;
         }
         let mut parts: Vec<String> = Vec::new();
-        parts.extend(row.stream.model.as_deref().or(Some(&row.stream.kind)).filter(|text| !text.is_empty()).map(clean));
+        parts.extend(row.stream.model.as_deref().map(clean).or(row.stream.kind.map(|kind| kind.to_string())));
         if let Some(function) = &row.record.device {
             parts.push(device_name(row.record));
             parts.extend(function.link.as_ref().map(|link| format!("{} GT/s x{}", link.speed_gts, link.width)));
         }
-        if !row.stream.access.is_empty() {
-            parts.push(format!("by {}", clean(&row.stream.access)));
-        }
+        parts.extend(row.stream.access.map(|access| format!("by {access}")));
         lines.push((row.device(), parts.join(", ")));
     }
     let widest = lines.iter().map(|line| line.0.chars().count()).max().unwrap_or(0);
@@ -61,7 +59,7 @@ pub(super) fn write(out: &mut Page, section: &Section) {
         let count = rest.iter().take_while(|group| alike(group)).count().max(1);
         let (part, after) = rest.split_at(count);
         match first.sweep() {
-            Some(sweep) => out.heading(&sweep_title(sweep)),
+            Some(sweep) => out.heading(sweep_title(sweep)),
             None => out.line(""),
         }
         for line in parameters(part, section.plan) {
@@ -83,20 +81,19 @@ pub(super) fn write(out: &mut Page, section: &Section) {
     losses(out, &rows);
 }
 
-fn sweep_title(sweep: &str) -> String {
+fn sweep_title(sweep: SweepPart) -> &'static str {
     match sweep {
-        "boards" => "PCIe transfer speed against boards".to_owned(),
-        "size" => "PCIe transfer time against data size".to_owned(),
-        "function" => "Data conversion".to_owned(),
-        "cpu" => "CPU utilization".to_owned(),
-        other => clean(other),
+        SweepPart::Boards => "PCIe transfer speed against boards",
+        SweepPart::Size => "PCIe transfer time against data size",
+        SweepPart::Function => "Data conversion",
+        SweepPart::Cpu => "CPU utilization",
     }
 }
 
 /// The rows as the tool prints them, and what belongs to all of them.
 fn one_group(out: &mut Page, functions: &Functions, group: &Group) {
     if group.sweep().is_some() {
-        let wait = group.stream().wait.as_deref().map(|wait| format!(", {}", clean(wait))).unwrap_or_default();
+        let wait = group.stream().wait.map(|wait| format!(", {wait}")).unwrap_or_default();
         let (set, size, work) = (group.set(), megabytes(group.size()), group.work(functions));
         out.heading(&format!("{set}, {work}, {size}{wait}"));
     } else if !group.rows.is_empty() {
@@ -187,7 +184,7 @@ fn names(functions: &Functions, group: &Group, row: &Row) -> Vec<String> {
         functions.name(row),
         group.devices().to_string(),
         millions(row.size(), 1),
-        row.stream.wait.as_deref().map_or("-".to_owned(), clean),
+        row.stream.wait.map_or("-".to_owned(), |wait| wait.to_string()),
         row.stream.cycle.map_or("-".to_owned(), |cycle| cycle.to_string()),
     ]
 }

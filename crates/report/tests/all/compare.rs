@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use pciescope_core::record::SCHEMA;
-use pciescope_core::{Cpu, Histogram, Instance, Interval, Method, Metric, Record, Target};
+use pciescope_core::{Cpu, Histogram, Instance, Interval, Method, Metric, Record, Scope, Target};
 use pciescope_report::compare::{Cell, Judgement, Names, Options, Verdict, compare, lines, names, render};
 
 /// Pairs of sides in each row of the table of rates.
@@ -359,7 +359,7 @@ fn counted(run: u64, second: u64, values: &[(&str, f64, &str)]) -> Record {
         run: format!("{run:016x}"),
         verb: "stat".to_owned(),
         test: "counters".to_owned(),
-        instance: Some(Instance { scope: "port".into(), pmu: Some("dwc_rootport_10".into()), ..Instance::default() }),
+        instance: Some(Instance { scope: Scope::Port, pmu: Some("dwc_rootport_10".into()), ..Instance::default() }),
         interval: Some(Interval { start_ns: second * ns, end_ns: (second + 1) * ns }),
         metrics: values.iter().map(|(n, v, u)| ((*n).to_owned(), Metric::of(*v, u))).collect(),
         ..Record::default()

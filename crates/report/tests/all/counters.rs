@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use pciescope_core::record::SCHEMA;
-use pciescope_core::{Below, Failure, Function, Instance, Interval, Link, Metric, Record};
+use pciescope_core::{Below, Failure, Function, Instance, Interval, Link, Metric, Record, Scope};
 use pciescope_report::{csv, table};
 
 fn check(name: &str, got: &str) {
@@ -42,8 +42,7 @@ fn port(bdf: &str, pmu: &str, width: u8, metrics: &[(&str, f64, &str)], second: 
         link: Some(link),
         ..Function::default()
     };
-    let instance =
-        Instance { scope: "port".to_owned(), pmu: Some(pmu.to_owned()), node: Some(0), ..Instance::default() };
+    let instance = Instance { scope: Scope::Port, pmu: Some(pmu.to_owned()), node: Some(0), ..Instance::default() };
     Record { device: Some(function), ..record(instance, metrics, second) }
 }
 
@@ -89,10 +88,10 @@ fn records() -> Vec<Record> {
         if second == 0 {
             all.push(gone);
         }
-        let channel = |scope: &str, pmu: Option<&str>, parts: Option<u32>, times: f64| {
+        let channel = |scope: Scope, pmu: Option<&str>, parts: Option<u32>, times: f64| {
             let pmu = pmu.map(str::to_owned);
-            let node = (scope != "total").then_some(0);
-            let instance = Instance { scope: scope.to_owned(), pmu, node, parts, ..Instance::default() };
+            let node = (scope != Scope::Total).then_some(0);
+            let instance = Instance { scope, pmu, node, parts, ..Instance::default() };
             let metrics = [
                 ("read_bytes", 64e6 * times, "bytes"),
                 ("read_bytes_per_s", 64e6 * times, "bytes/s"),
@@ -103,14 +102,14 @@ fn records() -> Vec<Record> {
             record(instance, &metrics, second)
         };
         // Shares of which only one is time in a state, and that of no link: what no other table has stands by its name.
-        let mut busy = channel("channel", Some("ali_drw_21000"), None, 1.0);
+        let mut busy = channel(Scope::Channel, Some("ali_drw_21000"), None, 1.0);
         for (name, share) in [("page_conflict_share", 12.5), ("self_refresh_rank0_share", 3.0)] {
             busy.metrics.insert(name.to_owned(), Metric::of(share, "%"));
         }
         all.push(busy);
-        all.push(channel("channel", Some("ali_drw_21080"), None, 1.0));
-        all.push(channel("total", None, Some(2), 2.0));
-        let named = Instance { scope: "pmu".to_owned(), pmu: Some("ali_drw_21000".to_owned()), ..Instance::default() };
+        all.push(channel(Scope::Channel, Some("ali_drw_21080"), None, 1.0));
+        all.push(channel(Scope::Total, None, Some(2), 2.0));
+        let named = Instance { scope: Scope::Pmu, pmu: Some("ali_drw_21000".to_owned()), ..Instance::default() };
         all.push(record(named, &[("hif_rd", 1000.0, "1")], second));
     }
     all

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use pciescope_core::{HotSpot, Interval, Metric, Record, Stream, readout};
+use pciescope_core::{HotSpot, Interval, Metric, Record, Stream, SweepPart, WaitMode, readout};
 use pciescope_report::{csv, html, png, summary, svg, table};
 use proptest::prelude::*;
 
@@ -77,8 +77,8 @@ fn the_page_has_the_figures_and_their_data() {
     let cells = cells(&page);
     for record in &records {
         let stream = record.stream.as_ref();
-        if let (Some(speed), Some("boards")) =
-            (record.metrics.get("speed"), stream.and_then(|stream| stream.sweep.as_deref()))
+        if let (Some(speed), Some(SweepPart::Boards)) =
+            (record.metrics.get("speed"), stream.and_then(|stream| stream.sweep))
         {
             let speed = format!("{:.1}", speed.value / 1e6);
             assert!(cells.contains(&speed), "{speed} stands in no table");
@@ -255,8 +255,13 @@ fn any_record() -> impl Strategy<Value = Record> {
         word(&["", "/dev/sis8300-3", "/dev/sis8300-4", "/tmp/a, b\u{1b}[31m<img src=x>"]),
         word(&["", "func_readout", "func_sca", "func_umn2double", "func_sca+fused", "</td>"]),
         prop::option::of(word(&["SIS8300-L2", "SIS8300-KU, serial 5", "<b>disk"])),
-        prop::option::of(word(&["size", "boards", "function", "cpu", "other"])),
-        prop::option::of(word(&["poll", "interrupt"])),
+        prop::option::of(prop::sample::select(vec![
+            SweepPart::Size,
+            SweepPart::Boards,
+            SweepPart::Function,
+            SweepPart::Cpu,
+        ])),
+        prop::option::of(prop::sample::select(vec![WaitMode::Poll, WaitMode::Interrupt])),
         prop_oneof![Just(0), Just(300_000), any::<u64>()],
         (0..4u32, 0..7u32, prop::option::of(any::<u64>())),
     );
@@ -264,8 +269,8 @@ fn any_record() -> impl Strategy<Value = Record> {
         path: path.to_owned(),
         function: function.to_owned(),
         model: model.map(str::to_owned),
-        sweep: sweep.map(str::to_owned),
-        wait: wait.map(str::to_owned),
+        sweep,
+        wait,
         samples,
         group,
         devices,

@@ -4,7 +4,7 @@
 use std::io::Write;
 use std::path::PathBuf;
 
-use pciescope_core::{Identity, Plan, Record, WaitMode, readout};
+use pciescope_core::{Access, Identity, Plan, Record, WaitMode, readout};
 use pciescope_report::import::{self, Format, Imported};
 use pciescope_report::{Error, html, table};
 
@@ -159,20 +159,20 @@ fn profiles_and_remarks_belong_to_the_run_above_them() {
         .map(|record| {
             let (stream, first) = (record.stream.as_ref().unwrap(), &record.hot_spots[0]);
             let top = metric(record, "cpu_top");
-            (stream.devices, stream.samples, stream.wait.as_deref(), top, first.symbol.as_str(), first.percent)
+            (stream.devices, stream.samples, stream.wait, top, first.symbol.as_str(), first.percent)
         })
         .collect();
     let (msr, copy, convert) = ("native_write_msr_safe", "copy_user_enhanced_fast_string", "func_umn2double");
     assert_eq!(
         got[..4],
         [
-            (1, 300_000, Some("poll"), 17.0, msr, 15.82),
-            (1, 300_000, Some("interrupt"), 4.0, copy, 45.91),
-            (5, 3_000_000, Some("poll"), 100.0, copy, 41.04),
-            (5, 3_000_000, Some("interrupt"), 44.0, copy, 78.40),
+            (1, 300_000, Some(WaitMode::Poll), 17.0, msr, 15.82),
+            (1, 300_000, Some(WaitMode::Interrupt), 4.0, copy, 45.91),
+            (5, 3_000_000, Some(WaitMode::Poll), 100.0, copy, 41.04),
+            (5, 3_000_000, Some(WaitMode::Interrupt), 44.0, copy, 78.40),
         ]
     );
-    assert_eq!(got.last(), Some(&(5, 300_000, Some("poll"), 111.0, convert, 37.79)));
+    assert_eq!(got.last(), Some(&(5, 300_000, Some(WaitMode::Poll), 111.0, convert, 37.79)));
     let second = &log.records[1].hot_spots[2];
     assert_eq!(
         (second.object.as_str(), second.symbol.as_str(), second.is_kernel),
@@ -205,7 +205,7 @@ fn cycles_utilization_and_other_words_are_understood() {
     let cycles: Vec<_> = log.records[..2].iter().map(|r| r.stream.as_ref().unwrap().cycle).collect();
     assert_eq!(cycles, [Some(0), Some(1)]);
     let stream = log.records[0].stream.as_ref().unwrap();
-    assert_eq!((stream.access.as_str(), stream.wait.as_deref(), stream.samples), ("mmap", Some("poll"), 16));
+    assert_eq!((stream.access, stream.wait, stream.samples), (Some(Access::Mmap), Some(WaitMode::Poll), 16));
     assert!((metric(&log.records[2], "cpu") - 11.7).abs() < 1e-9);
     let shown = table::render(&log.records, &table::Options::default());
     assert!(shown.contains("CPU utilization was : 0.117"), "{shown}");

@@ -3,7 +3,7 @@
 
 use pciescope_core::comparison::Comparison;
 use pciescope_core::record::SCHEMA;
-use pciescope_core::{Below, Evidence, Finding, Function, Instance, Interval, Link, Metric, Record, Severity};
+use pciescope_core::{Below, Evidence, Finding, Function, Instance, Interval, Link, Metric, Record, Scope, Severity};
 
 use super::readout;
 use super::{Random, Shape};
@@ -44,7 +44,7 @@ pub fn counters(running: Option<f64>) -> Vec<Record> {
         let mut record = blank("00000000000000e1", "stat", "counters");
         record.device = Some(port(bdf, 16.0, width));
         record.instance = Some(Instance {
-            scope: "port".to_owned(),
+            scope: Scope::Port,
             pmu: Some(format!("dwc_rootport_{}", &bdf[5..7])),
             below: vec![Below { bdf: below.parse().unwrap(), name: "Example device".to_owned(), driver: None }],
             ..Instance::default()
@@ -66,7 +66,7 @@ pub fn counters(running: Option<f64>) -> Vec<Record> {
     for (channel, rate) in [(0, 9.8e9), (1, 9.9e9)] {
         let mut record = blank("00000000000000e1", "stat", "counters");
         record.instance = Some(Instance {
-            scope: "channel".to_owned(),
+            scope: Scope::Channel,
             pmu: Some(format!("ali_drw_{channel}")),
             node: Some(0),
             ..Instance::default()

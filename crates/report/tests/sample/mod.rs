@@ -11,7 +11,8 @@ use std::collections::BTreeMap;
 
 use pciescope_core::record::SCHEMA;
 use pciescope_core::{
-    Bar, Bdf, Cpu, Environment, Failure, Function, Histogram, Link, Method, Metric, Record, Target, Warning, outcome,
+    Bar, Bdf, Cpu, Environment, Failure, Function, Histogram, Link, Method, Metric, OrderName, Record, Target, Warning,
+    outcome,
 };
 
 /// SplitMix64: enough randomness for fixtures, the same on every machine.
@@ -101,7 +102,7 @@ fn method(emulated: bool) -> Method {
         quantum_ns: 1e9 / 2.6e9,
         batch: 1,
         gap_ns: 200,
-        order: "interleaved".to_owned(),
+        order: Some(OrderName::Interleaved),
         irqs_off: true,
         emulated,
         notes: vec!["every read is timed by itself between two ordered stamps".to_owned()],

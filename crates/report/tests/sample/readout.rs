@@ -2,7 +2,8 @@
 
 use pciescope_core::record::SCHEMA;
 use pciescope_core::{
-    Access, Histogram, HotSpot, Interval, Metric, Plan, ReadoutPlan, Record, Stream, WaitMode, readout,
+    Access, Histogram, HotSpot, Interval, Metric, Plan, ReadoutPlan, Record, Stream, StreamKind, SweepPart, WaitMode,
+    readout,
 };
 
 /// A board: its slot and its rate when alone, in bytes per second.
@@ -13,11 +14,11 @@ pub const BOARDS: [(u32, f64); 6] =
 #[derive(Clone)]
 pub struct Group<'a> {
     pub number: u32,
-    pub sweep: Option<&'a str>,
+    pub sweep: Option<SweepPart>,
     pub boards: &'a [(u32, f64)],
     pub samples: u64,
     pub function: &'a str,
-    pub wait: Option<&'a str>,
+    pub wait: Option<WaitMode>,
     pub conversion: Option<&'a str>,
 }
 
@@ -29,13 +30,13 @@ fn record(test: &str, group: &Group) -> Record {
         verb: "readout".to_owned(),
         test: test.to_owned(),
         stream: Some(Stream {
-            kind: "sis8300".to_owned(),
-            access: "read".to_owned(),
-            wait: group.wait.map(str::to_owned),
+            kind: Some(StreamKind::Sis8300),
+            access: Some(Access::Read),
+            wait: group.wait,
             function: group.function.to_owned(),
             samples: group.samples,
             devices: group.boards.len() as u32,
-            sweep: group.sweep.map(str::to_owned),
+            sweep: group.sweep,
             group: group.number,
             ..Stream::default()
         }),
@@ -88,14 +89,14 @@ fn row(group: &Group, board: (u32, f64), function: &str, start_ns: u64) -> (Reco
     } else {
         add("convert", duration, "ns");
     }
-    let busy = if group.wait == Some("poll") { 0.9 } else { 0.12 };
+    let busy = if group.wait == Some(WaitMode::Poll) { 0.9 } else { 0.12 };
     let (user, system) = if is_reading { (0.1, 0.9) } else { (0.98, 0.02) };
     add("cpu_user", duration * REPEATS as f64 * busy * user, "ns");
     add("cpu_system", duration * REPEATS as f64 * busy * system, "ns");
     add("cpu_per_gb", duration * busy / bytes, "s/GB");
     if let Some(wait) = group.wait {
         add("acquire", 71.4e6, "ns");
-        add("polls", if wait == "poll" { 1100.0 } else { 0.0 }, "1");
+        add("polls", if wait == WaitMode::Poll { 1100.0 } else { 0.0 }, "1");
     }
     (record, end_ns)
 }
@@ -122,7 +123,7 @@ pub fn group(group: &Group) -> Vec<Record> {
             .map(|r| r.metrics[name].value)
             .sum()
     };
-    let is_polling = group.wait == Some("poll");
+    let is_polling = group.wait == Some(WaitMode::Poll);
     for (name, value, unit) in [
         ("speed", sum("speed"), "bytes/s"),
         ("active_speed", sum("active_speed"), "bytes/s"),
@@ -179,7 +180,7 @@ pub fn run() -> Vec<Record> {
         boards: &BOARDS,
         samples: 3_000_000,
         function: "func_sca",
-        wait: Some("interrupt"),
+        wait: Some(WaitMode::Interrupt),
         conversion: Some("F=1 O=0 f32 avx2"),
     };
     records.extend(group(&of));
@@ -204,11 +205,11 @@ pub fn sweep() -> Vec<Record> {
         conversion: None,
     };
     for boards in [&BOARDS[1..2], &BOARDS[..1], &BOARDS[1..], &BOARDS[..]] {
-        add(Group { sweep: Some("boards"), boards, samples: 30_000_000, ..all });
+        add(Group { sweep: Some(SweepPart::Boards), boards, samples: 30_000_000, ..all });
     }
     for samples in [300_000, 840_000, 3_000_000] {
         for boards in [&BOARDS[1..2], &BOARDS[1..]] {
-            add(Group { sweep: Some("size"), boards, samples, ..all });
+            add(Group { sweep: Some(SweepPart::Size), boards, samples, ..all });
         }
     }
     for (function, conversion) in [
@@ -220,12 +221,12 @@ pub fn sweep() -> Vec<Record> {
         ("func_umn2double", "Q1.15 f64 avx2"),
         ("func_smn2double", "Q3.13 degrees f64 avx2"),
     ] {
-        let (sweep, conversion) = (Some("function"), Some(conversion));
+        let (sweep, conversion) = (Some(SweepPart::Function), Some(conversion));
         add(Group { sweep, boards: &BOARDS[1..], samples: 3_000_000, function, conversion, ..all });
     }
     for (samples, boards) in [(300_000, &BOARDS[5..]), (3_000_000, &BOARDS[1..])] {
-        for wait in [Some("poll"), Some("interrupt")] {
-            add(Group { sweep: Some("cpu"), boards, samples, wait, ..all });
+        for wait in [Some(WaitMode::Poll), Some(WaitMode::Interrupt)] {
+            add(Group { sweep: Some(SweepPart::Cpu), boards, samples, wait, ..all });
         }
     }
     records

@@ -8,8 +8,8 @@ use std::time::Instant;
 
 use crate::support::lab::of_the_lab;
 use crate::support::{self, channel, interval, port, port_pmu, state};
-use pciescope_core::Cpu;
 use pciescope_core::record::Failure;
+use pciescope_core::{Cpu, Scope};
 use pciescope_serve::State;
 use pciescope_serve::metrics::{self, Format, Own};
 
@@ -180,7 +180,7 @@ fn what_was_scaled_or_cut_off_is_said() {
 fn events_that_a_user_named_have_a_family_of_their_own() {
     let state = state(1);
     let mut named = channel(0, 0.0, 1);
-    named.instance.as_mut().unwrap().scope = "pmu".to_owned();
+    named.instance.as_mut().unwrap().scope = Scope::Pmu;
     named.metrics = [("a\"b\n".to_owned(), pciescope_core::Metric::count(7))].into();
     state.put_all(&[named]);
     assert_eq!(

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use pciescope_core::Scope;
 use pciescope_core::live::{Figure, Source};
 use ratatui::style::Style;
 
@@ -29,7 +30,7 @@ fn dies(model: &Model) -> Vec<Die<'_>> {
     let is_single = dies.len() == 1;
     for source in model.live.sources.iter().filter(|source| source.is_sum()) {
         let is_its = |die: &Die<'_>| {
-            (source.scope == "die" && die.node == source.node) || (source.scope == "total" && is_single)
+            (source.scope == Scope::Die && die.node == source.node) || (source.scope == Scope::Total && is_single)
         };
         for die in dies.values_mut().filter(|die| is_its(die)) {
             die.sum = Some(source);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pciescope_core::{Below, Failure, Function, Instance, Interval, Link, Metric, Record};
+use pciescope_core::{Below, Failure, Function, Instance, Interval, Link, Metric, Record, Scope};
 use pciescope_tui::ratatui::Terminal;
 use pciescope_tui::ratatui::backend::TestBackend;
 use pciescope_tui::ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
@@ -62,7 +62,7 @@ fn function() -> impl Strategy<Value = Function> {
 }
 
 fn records() -> impl Strategy<Value = Vec<Record>> {
-    let scope = prop::sample::select(vec!["port", "channel", "die", "total", "pmu", ""]);
+    let scope = prop::sample::select(vec![Scope::Port, Scope::Channel, Scope::Die, Scope::Total, Scope::Pmu]);
     let metrics = prop::collection::btree_map(prop::sample::select(NAMES.to_vec()), figure(), 0..8);
     let one = (
         scope,
@@ -79,7 +79,7 @@ fn records() -> impl Strategy<Value = Vec<Record>> {
                 schema: 1,
                 run: "r".to_owned(),
                 test: "counters".to_owned(),
-                instance: Some(Instance { scope: scope.to_owned(), pmu, node, parts: None, below: below.collect() }),
+                instance: Some(Instance { scope, pmu, node, below: below.collect(), ..Instance::default() }),
                 device,
                 interval: Some(Interval { start_ns: end.saturating_sub(1), end_ns: u64::MAX / 4 * end }),
                 metrics: metrics.into_iter().map(|(name, one)| (name.to_owned(), one)).collect::<BTreeMap<_, _>>(),

@@ -71,7 +71,7 @@ fn fused_or_not_the_numbers_are_the_same() {
                 let (taken, fused) = work_on(access, plan(&[function]), &options);
                 assert_eq!(taken.rows.len(), 1);
                 assert_eq!(taken.rows[0].repeats, 2);
-                assert!(fused == whole, "function {function} by {} in pieces of {piece}", access.name());
+                assert!(fused == whole, "function {function} by {} in pieces of {piece}", access);
             }
         }
     }

@@ -51,7 +51,7 @@ impl Host for Watcher<'_> {
             return;
         }
         let (plan, number) = (&group.plan, number + 1);
-        let what = group.sweep.unwrap_or("readout");
+        let what = group.sweep.map_or_else(|| "readout".to_owned(), |part| part.to_string());
         let cycles = if plan.cycles > 0 { format!(", {} acquisitions", plan.cycles) } else { String::new() };
         self.ctx.note(&format!(
             "{number} of {of}: {what}: {} devices, {} samples, {} times{cycles}",

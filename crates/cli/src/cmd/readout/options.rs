@@ -199,15 +199,15 @@ pub enum Way {
 
 /// Parses `-B`.
 pub fn access(text: &str) -> Result<Way, String> {
-    Ok(match text {
-        "0" | "read" => Way::Named(Access::Read),
-        "1" => Way::ZeroCopy,
-        "mmap" => Way::Named(Access::Mmap),
-        "ring" => Way::Named(Access::Ring),
-        "2" | "direct" => Way::Named(Access::Direct),
-        "3" | "io_uring" => Way::Named(Access::IoUring),
-        _ => return Err("take read (0), ring or mmap (1), direct (2) or io_uring (3)".to_owned()),
-    })
+    let name = match text {
+        "0" => "read",
+        "1" => return Ok(Way::ZeroCopy),
+        "2" => "direct",
+        "3" => "io_uring",
+        name => name,
+    };
+    let unknown = |_| "take read (0), ring or mmap (1), direct (2) or io_uring (3)".to_owned();
+    name.parse().map(Way::Named).map_err(unknown)
 }
 
 fn function(text: &str) -> Result<Work, String> {

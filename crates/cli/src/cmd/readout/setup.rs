@@ -183,12 +183,7 @@ fn plan(args: &Args, access: Access, devices: &[Source]) -> anyhow::Result<Reado
     functions.dedup();
     // Devices of one run are read in one way; where -B 1 means two, each has its own.
     if let Some(other) = devices.iter().find(|device| device.about.access != access) {
-        let text = format!(
-            "{}: -B 1 is {} there and {} elsewhere",
-            other.path.display(),
-            other.about.access.name(),
-            access.name()
-        );
+        let text = format!("{}: -B 1 is {} there and {} elsewhere", other.path.display(), other.about.access, access);
         return Err(Refusal::new(text, "read digitizers and others in two runs").into());
     }
     Ok(ReadoutPlan {

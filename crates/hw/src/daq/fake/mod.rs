@@ -10,7 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use pciescope_core::{Access, Bdf, Function, Link};
+use pciescope_core::{Access, Bdf, Function, Link, StreamKind};
 
 use self::memory::Memory;
 pub use self::options::{KEYS, Model, Options};
@@ -90,7 +90,7 @@ impl Fake {
             Access::Mmap | Access::Ring => Access::Ring,
             other => {
                 let hint = Some("a digitizer is read by read or ring".to_owned());
-                return Err(lacks("be read so", format!("a digitizer has no {}", other.name()), hint));
+                return Err(lacks("be read so", format!("a digitizer has no {other}"), hint));
             }
         };
         if options.refuse {
@@ -376,7 +376,7 @@ fn about(path: PathBuf, access: Access, options: &Options) -> About {
     };
     About {
         path,
-        kind: "sis8300",
+        kind: StreamKind::Sis8300,
         model: Some(format!("{} firmware 10.01 serial {}", options.model.name(), options.serial)),
         serial: Some(options.serial),
         access,

@@ -13,7 +13,7 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
-use pciescope_core::{Access, Bdf};
+use pciescope_core::{Access, Bdf, StreamKind};
 
 use self::ring::Ring;
 use self::uapi::{
@@ -95,7 +95,7 @@ impl Board {
             Some(info) => describe(root, &mut opened.about, info),
             None => ess::describe(&mut opened)?,
         }
-        opened.about.kind = "sis8300";
+        opened.about.kind = StreamKind::Sis8300;
         opened.about.align = SIS8300_ALIGN.into();
         let how = match (options.access, &info) {
             (Access::Read, info) => {
@@ -125,7 +125,7 @@ impl Board {
             (other, _) => {
                 let why = "a digitizer is no disk".to_owned();
                 let hint = Some("read it by read (-B 0) or ring (-B 1)".to_owned());
-                return Err(opened.lacks(format!("be read by {}", other.name()), why, hint));
+                return Err(opened.lacks(format!("be read by {other}"), why, hint));
             }
         };
         Ok(Board { opened, info, how, armed: 0, is_left_armed: false })

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use pciescope_core::plan::{Plan, StatPlan};
 use pciescope_core::record::SCHEMA;
-use pciescope_core::{Below, Device, DeviceErrors, Function, Instance, Interval, Link, Metric, Record, Warning};
+use pciescope_core::{Below, Device, DeviceErrors, Function, Instance, Interval, Link, Metric, Record, Scope, Warning};
 use pciescope_serve::config::Config;
 use pciescope_serve::{Options, Server, Setup, State};
 
@@ -54,7 +54,7 @@ pub fn port(device: u16, rx: f64, number: u64) -> Record {
         driver: Some("nvme".to_owned()),
     };
     let instance = Instance {
-        scope: "port".to_owned(),
+        scope: Scope::Port,
         pmu: Some(port_pmu(device)),
         node: Some(0),
         below: vec![below],
@@ -102,7 +102,7 @@ pub fn channel(number: u32, read: f64, interval: u64) -> Record {
     let (die, channel, half) = (number / 8, number % 8 / 2, number % 2);
     let page = 0x21000 + 0x2000 * channel + 0x80 * half + 0x4000_0000 * die;
     let instance = Instance {
-        scope: "channel".to_owned(),
+        scope: Scope::Channel,
         pmu: Some(format!("ali_drw_{page:x}")),
         node: Some(die),
         ..Instance::default()
@@ -125,7 +125,7 @@ pub fn channel(number: u32, read: f64, interval: u64) -> Record {
 pub fn interval(number: u64) -> Vec<Record> {
     let ports = (1..=18).map(|device| port(device, 3e9 + number as f64, number));
     let channels = (0..16).map(|channel_number| channel(channel_number, 64e6, number));
-    let total = Instance { scope: "total".to_owned(), parts: Some(16), ..Instance::default() };
+    let total = Instance { scope: Scope::Total, parts: Some(16), ..Instance::default() };
     let total = record(total, &[("read_bytes", 16.0 * 64e6, "bytes")], number);
     ports.chain(channels).chain([total]).collect()
 }
