@@ -1,13 +1,54 @@
-//! Charts of readouts as lines, rectangles and words: what the page, SVG and PNG have in common.
+//! Charts as lines, rectangles and words: what the page, SVG and PNG have in common. `chart/curves.rs` has those of
+//! durations, `chart/times.rs` those over time.
 //!
 //! Values that are no numbers, or negative, are not drawn; their table says that they are not known.
 
+mod curves;
+mod times;
+
+pub use self::curves::{Curve, Curves, Span, Spans};
+pub use self::times::{Times, TimesLine};
+
 use crate::drawing::{Anchor, BLACK, CHARACTER, Drawing, GREY, Shape};
 
-/// Width of every chart.
-const WIDTH: f64 = 760.0;
+/// Width of a chart on a page or in a picture, in pixels at a scale of 1.
+pub const WIDE: f64 = 760.0;
+/// Width of the same chart on a telephone.
+pub const NARROW: f64 = 360.0;
+/// Below this width the label of a bar stands above it.
+const LABELS_BESIDE: f64 = 500.0;
+
+/// A chart of any kind.
+#[derive(Debug, Clone)]
+pub enum Chart {
+    /// Rates over sizes.
+    Lines(Lines),
+    /// Amounts.
+    Bars(Bars),
+    /// Where durations lie, one line for each measurement.
+    Spans(Spans),
+    /// Histograms, or their tails, over each other.
+    Curves(Curves),
+    /// Rates over time.
+    Times(Times),
+}
+
+impl Chart {
+    /// The chart, so many pixels wide; `None` where there is nothing to draw.
+    pub fn drawing(&self, width: f64) -> Option<Drawing> {
+        match self {
+            Chart::Lines(chart) => chart.drawing(width),
+            Chart::Bars(chart) => chart.drawing(width),
+            Chart::Spans(chart) => chart.drawing(width),
+            Chart::Curves(chart) => chart.drawing(width),
+            Chart::Times(chart) => chart.drawing(width),
+        }
+    }
+}
 /// Lines that hold no figure.
 pub const RULE: [u8; 3] = [217, 220, 227];
+/// Behind words.
+pub const BOX: [u8; 3] = [236, 238, 243];
 /// A limit that is drawn over figures.
 pub const LIMIT: [u8; 3] = [27, 29, 35];
 /// Colours of the parts. Most people can tell them apart, also in grey; the page has others for dark mode.
@@ -25,7 +66,7 @@ pub const SERIES: [[u8; 3]; 8] = [
 const LINE: f64 = 18.0;
 
 /// The colour of a series.
-fn colour(place: usize) -> [u8; 3] {
+pub(crate) fn colour(place: usize) -> [u8; 3] {
     SERIES[place % SERIES.len()]
 }
 
@@ -78,8 +119,7 @@ pub struct Bar {
 }
 
 impl Lines {
-    /// Whether there is anything to draw.
-    pub fn drawing(&self) -> Option<Drawing> {
+    fn drawing(&self, width: f64) -> Option<Drawing> {
         let points =
             || self.lines.iter().flat_map(|line| &line.1).filter(|p| is_drawable(p.x) && p.x > 0.0 && is_drawable(p.y));
         let (low, high) = points().map(|p| p.x).fold((f64::INFINITY, 0.0f64), |(a, b), x| (a.min(x), b.max(x)));
@@ -90,14 +130,14 @@ impl Lines {
         }
         let steps = steps(most, 5);
         let widest = steps.iter().map(|s| number(*s).len()).max().unwrap_or(1);
-        let (left, right) = (widest as f64 * CHARACTER + 14.0, WIDTH - 24.0);
+        let (left, right) = (widest as f64 * CHARACTER + 14.0, width - 24.0);
         let (top, bottom) = (28.0, 268.0);
         let top_value = steps.last().copied().unwrap_or(most);
         let y = |value: f64| bottom - value / top_value * (bottom - top);
         // A single size stands in the middle.
         let range = if high > low { (low.ln(), high.ln()) } else { (low.ln() - 1.0, low.ln() + 1.0) };
         let x = |value: f64| left + 20.0 + (value.ln() - range.0) / (range.1 - range.0) * (right - left - 40.0);
-        let mut d = Drawing { width: WIDTH, height: 0.0, shapes: Vec::new() };
+        let mut d = Drawing { width, height: 0.0, shapes: Vec::new() };
         d.word(0.0, 10.0, Anchor::Start, false, GREY, self.up.clone());
         for step in &steps {
             d.line([(left, y(*step)), (right, y(*step))], 1.0, RULE, None);
@@ -140,8 +180,7 @@ impl Lines {
 }
 
 impl Bars {
-    /// Whether there is anything to draw.
-    pub fn drawing(&self) -> Option<Drawing> {
+    fn drawing(&self, width: f64) -> Option<Drawing> {
         const HEIGHT: f64 = 16.0;
         let length = |bar: &Bar| bar.parts.iter().map(|part| part.1).filter(|value| is_drawable(*value)).sum::<f64>();
         let mark = |bar: &Bar| bar.mark.as_ref().map(|mark| mark.0).filter(|value| is_drawable(*value));
@@ -149,15 +188,17 @@ impl Bars {
         if !(is_drawable(most) && most > 0.0) {
             return None;
         }
+        let is_beside = width >= LABELS_BESIDE;
         let widest = |texts: &mut dyn Iterator<Item = usize>| texts.max().unwrap_or(0) as f64 * CHARACTER;
-        let left = widest(&mut self.bars.iter().map(|bar| bar.label.chars().count())).min(WIDTH * 0.5) + 10.0;
-        let right = WIDTH - widest(&mut self.bars.iter().map(|bar| bar.figure.chars().count())).min(WIDTH * 0.3) - 12.0;
-        let steps = steps(most, 6);
+        let labels = widest(&mut self.bars.iter().map(|bar| bar.label.chars().count()));
+        let left = if is_beside { labels.min(width * 0.5) + 10.0 } else { 2.0 };
+        let right = width - widest(&mut self.bars.iter().map(|bar| bar.figure.chars().count())).min(width * 0.3) - 12.0;
+        let steps = steps(most, ((right - left) / 70.0).clamp(2.0, 6.0) as usize);
         let top_value = steps.last().copied().unwrap_or(most);
         let x = |value: f64| left + value / top_value * (right - left);
-        let row = LINE + 6.0;
+        let row = if is_beside { LINE + 6.0 } else { 2.0 * LINE + 4.0 };
         let (top, bottom) = (6.0, 6.0 + self.bars.len() as f64 * row + 4.0);
-        let mut d = Drawing { width: WIDTH, height: 0.0, shapes: Vec::new() };
+        let mut d = Drawing { width, height: 0.0, shapes: Vec::new() };
         let mut free = f64::NEG_INFINITY;
         for step in &steps {
             d.line([(x(*step), top), (x(*step), bottom)], 1.0, RULE, None);
@@ -170,10 +211,15 @@ impl Bars {
         }
         d.word(right, bottom + 30.0, Anchor::End, false, GREY, self.across.clone());
         for (place, bar) in self.bars.iter().enumerate() {
-            let y = top + place as f64 * row + 4.0;
-            // The end of a long label says more than its beginning.
-            let label = last(&bar.label, ((left - 10.0) / CHARACTER) as usize);
-            d.word(left - 8.0, y + HEIGHT / 2.0, Anchor::End, false, BLACK, label);
+            let mut y = top + place as f64 * row + 4.0;
+            if is_beside {
+                let label = middle_cut(&bar.label, ((left - 10.0) / CHARACTER) as usize);
+                d.word(left - 8.0, y + HEIGHT / 2.0, Anchor::End, false, BLACK, label);
+            } else {
+                let label = middle_cut(&bar.label, (width / CHARACTER) as usize);
+                d.word(left, y + HEIGHT / 2.0, Anchor::Start, false, BLACK, label);
+                y += LINE;
+            }
             let mut from = 0.0;
             for (series, value, words) in bar.parts.iter().filter(|part| is_drawable(part.1) && part.1 > 0.0) {
                 let (x0, x1) = (x(from), x(from + value));
@@ -192,10 +238,10 @@ impl Bars {
                 d.line([(x(at), y - 3.0), (x(at), y + HEIGHT + 3.0)], 2.5, LIMIT, Some(words.clone()));
             }
             // Behind the bar, unless the mark stands there.
-            let width = (bar.figure.chars().count() as f64 + 1.0) * CHARACTER;
+            let wide = (bar.figure.chars().count() as f64 + 1.0) * CHARACTER;
             let bar_end = x(length(bar)) + 8.0;
             let end = match mark(bar).map(x) {
-                Some(at) if at > bar_end - 12.0 && at < bar_end + width => at + 8.0,
+                Some(at) if at > bar_end - 12.0 && at < bar_end + wide => at + 8.0,
                 _ => bar_end,
             };
             d.word(end, y + HEIGHT / 2.0, Anchor::Start, false, BLACK, bar.figure.clone());
@@ -215,9 +261,9 @@ fn legend(d: &mut Drawing, left: f64, top: f64, names: &[&str], mark: Option<&st
     let entries =
         names.iter().enumerate().map(|(place, name)| (Some(colour(place)), *name)).filter(|entry| !entry.1.is_empty());
     for (fill, name) in entries.chain(mark.map(|name| (None, name))) {
-        let name = last(name, 60);
+        let name = middle_cut(name, (((d.width - left - 16.0) / CHARACTER) as usize).clamp(8, 60));
         let w = 16.0 + (name.chars().count() as f64 + 2.0) * CHARACTER;
-        if x > left && x + w > WIDTH {
+        if x > left && x + w - 2.0 * CHARACTER > d.width {
             (x, y) = (left, y + LINE);
         }
         match fill {
@@ -230,13 +276,17 @@ fn legend(d: &mut Drawing, left: f64, top: f64, names: &[&str], mark: Option<&st
     y + LINE
 }
 
-/// The last `most` characters, with a mark where some are left out.
-fn last(text: &str, most: usize) -> String {
+/// At most `most` characters of a text, with a mark in its middle where some are left out: beginning and end tell labels
+/// apart.
+pub(crate) fn middle_cut(text: &str, most: usize) -> String {
     let count = text.chars().count();
     if count <= most {
         return text.to_owned();
     }
-    format!("..{}", text.chars().skip(count - most.saturating_sub(2)).collect::<String>())
+    let kept = most.saturating_sub(2);
+    let (front, back) = (kept.div_ceil(2), kept / 2);
+    let front: String = text.chars().take(front).collect();
+    format!("{front}..{}", text.chars().skip(count - back).collect::<String>())
 }
 
 /// Round values from 0 to the first that is not below `most`, about as many as wanted.
@@ -292,13 +342,44 @@ mod tests {
     fn what_is_no_number_is_not_drawn() {
         let bar = |value: f64| Bar { parts: vec![(0, value, String::new())], ..Bar::default() };
         for value in [f64::NAN, f64::INFINITY, -1.0, 0.0, 1e300] {
-            assert!(Bars { bars: vec![bar(value)], ..Bars::default() }.drawing().is_none(), "{value}");
+            assert!(Bars { bars: vec![bar(value)], ..Bars::default() }.drawing(WIDE).is_none(), "{value}");
             let point = Point { x: value, y: 1.0, spread: None, words: String::new() };
             let lines = Lines { lines: vec![(String::new(), vec![point])], ..Lines::default() };
-            assert!(lines.drawing().is_none(), "{value}");
+            assert!(lines.drawing(WIDE).is_none(), "{value}");
         }
-        let two = Bars { bars: vec![bar(f64::NAN), bar(1.0)], ..Bars::default() }.drawing().unwrap();
+        let two = Bars { bars: vec![bar(f64::NAN), bar(1.0)], ..Bars::default() }.drawing(WIDE).unwrap();
         let rects = two.shapes.iter().filter(|shape| matches!(shape, Shape::Rect { .. })).count();
         assert_eq!(rects, 1);
+    }
+
+    #[test]
+    fn labels_that_differ_at_either_end_stay_apart() {
+        let long = |first: &str, last: &str| format!("{first}, 30.0 MB, 6 devices of the same kind, {last}");
+        let labels = [long("readout", "poll"), long("readout", "event"), long("convert", "poll")];
+        let cut: Vec<String> = labels.iter().map(|label| middle_cut(label, 20)).collect();
+        assert!(cut[0] != cut[1] && cut[0] != cut[2] && cut[1] != cut[2], "{cut:?}");
+        assert!(cut.iter().all(|label| label.chars().count() == 20), "{cut:?}");
+        assert_eq!(middle_cut("short", 20), "short");
+    }
+
+    #[test]
+    fn on_a_telephone_the_label_stands_above_its_bar() {
+        let bar = Bar { label: "a label".to_owned(), parts: vec![(0, 1.0, String::new())], ..Bar::default() };
+        let chart = Chart::Bars(Bars { bars: vec![bar], ..Bars::default() });
+        let places = |width: f64| {
+            let drawing = chart.drawing(width).unwrap();
+            let label = drawing.shapes.iter().find_map(|shape| match shape {
+                Shape::Text { y, text, .. } if text == "a label" => Some(*y),
+                _ => None,
+            });
+            let bar = drawing.shapes.iter().find_map(|shape| match shape {
+                Shape::Rect { y, w, .. } => Some((*y, *w)),
+                _ => None,
+            });
+            (label.unwrap(), bar.unwrap())
+        };
+        let (wide, narrow) = (places(WIDE), places(NARROW));
+        assert!(wide.0 > wide.1.0, "beside");
+        assert!(narrow.0 < narrow.1.0 && narrow.1.1 > NARROW * 0.8, "above, and the bar has the width: {narrow:?}");
     }
 }

@@ -2,9 +2,9 @@
 
 use pciescope_core::Record;
 
+use crate::figures;
 use crate::heat::{self, HeatMap, colour, ink, share};
 use crate::model;
-use crate::readout::figures;
 use crate::text::duration;
 
 /// Which end of a word its position is.
@@ -42,6 +42,17 @@ pub enum Shape {
         from: (f64, f64),
         /// Where it ends.
         to: (f64, f64),
+        /// How thick it is.
+        thickness: f64,
+        /// Colour.
+        fill: [u8; 3],
+        /// What it stands for.
+        title: Option<String>,
+    },
+    /// A line through many points.
+    Path {
+        /// The points.
+        points: Vec<(f64, f64)>,
         /// How thick it is.
         thickness: f64,
         /// Colour.
@@ -111,6 +122,11 @@ pub fn of(records: &[Record]) -> Drawing {
     drawing
 }
 
+/// Whether there is nothing to draw of these records: a picture would only say so.
+pub fn is_empty(records: &[Record]) -> bool {
+    heat::heat_maps(records).is_empty() && model::sections(records).iter().all(|one| figures::drawn(one).is_empty())
+}
+
 /// The maps one below the other, on white.
 pub fn heat_maps(maps: &[HeatMap]) -> Drawing {
     let mut drawing = Drawing { width: 0.0, height: MARGIN, shapes: Vec::new() };
@@ -118,7 +134,14 @@ pub fn heat_maps(maps: &[HeatMap]) -> Drawing {
         one(&mut drawing, map);
     }
     if maps.is_empty() {
-        drawing.word(MARGIN, MARGIN + 8.0, Anchor::Start, false, GREY, "no record has latencies".to_owned());
+        drawing.word(
+            MARGIN,
+            MARGIN + 8.0,
+            Anchor::Start,
+            false,
+            GREY,
+            "no record has anything that can be drawn".to_owned(),
+        );
         drawing.height += 2.0 * MARGIN;
         drawing.width = 300.0;
     }
@@ -136,7 +159,7 @@ fn one(d: &mut Drawing, map: &HeatMap) {
     let grid_top = top + 44.0;
     // Thousands of cells touch; few have a gap, so that neighbours of one colour stay apart.
     let gap = if cell_w >= 8.0 && cell_h >= 8.0 { 1.0 } else { 0.0 };
-    let range = map.range().unwrap_or((1.0, 1.0));
+    let range = map.scale.unwrap_or((1.0, 1.0));
     for (row, values) in map.values.iter().enumerate() {
         let y = grid_top + row as f64 * cell_h;
         if cell_h >= 12.0 || row % (12.0 / cell_h).ceil() as usize == 0 {
@@ -198,7 +221,7 @@ fn groups(d: &mut Drawing, map: &HeatMap, left: f64, bottom: f64, cell_w: f64) -
 }
 
 fn scale(d: &mut Drawing, map: &HeatMap, left: f64, top: f64) {
-    let Some((low, high)) = map.range() else { return };
+    let Some((low, high)) = map.scale else { return };
     const STEPS: usize = 64;
     for step in 0..STEPS {
         let fill = colour(step as f64 / (STEPS - 1) as f64);
@@ -219,6 +242,10 @@ impl Drawing {
                 let moved = |(x, y)| (x + left, y + top);
                 Shape::Line { from: moved(from), to: moved(to), thickness, fill, title }
             }
+            Shape::Path { points, thickness, fill, title } => {
+                let points = points.into_iter().map(|(x, y)| (x + left, y + top)).collect();
+                Shape::Path { points, thickness, fill, title }
+            }
             Shape::Text { x, y, anchor, is_large, fill, text } => {
                 Shape::Text { x: x + left, y: y + top, anchor, is_large, fill, text }
             }
@@ -227,6 +254,9 @@ impl Drawing {
     /// A line; of no length, a dot.
     pub(crate) fn line(&mut self, ends: [(f64, f64); 2], thickness: f64, fill: [u8; 3], title: Option<String>) {
         self.shapes.push(Shape::Line { from: ends[0], to: ends[1], thickness, fill, title });
+    }
+    pub(crate) fn path(&mut self, points: Vec<(f64, f64)>, thickness: f64, fill: [u8; 3], title: Option<String>) {
+        self.shapes.push(Shape::Path { points, thickness, fill, title });
     }
     pub(crate) fn word(&mut self, x: f64, y: f64, anchor: Anchor, is_large: bool, fill: [u8; 3], text: String) {
         self.shapes.push(Shape::Text { x, y, anchor, is_large, fill, text });

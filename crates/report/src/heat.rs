@@ -50,6 +50,8 @@ pub struct HeatMap {
     pub targets: Vec<String>,
     /// Nanoseconds by target and CPU; `None` where not measured.
     pub values: Vec<Vec<Option<f64>>>,
+    /// The ends of the colour scale, which all maps of one kind of test share; `None` where there is no value.
+    pub scale: Option<(f64, f64)>,
 }
 
 /// Groups of neighbouring columns: the nodes of a heat map, or its packages.
@@ -66,14 +68,25 @@ pub struct Group {
     pub words: Vec<String>,
 }
 
+/// The ends of a colour scale lie at least so many times apart, so that noise is not painted as a pattern.
+pub const LEAST_SPAN: f64 = 2.0;
+
 impl HeatMap {
-    /// The ends of the colour scale: smallest and largest value, but at least 5 % apart, so that noise within
-    /// them does not look like a difference. `None` where there is no value.
-    pub fn range(&self) -> Option<(f64, f64)> {
+    /// The smallest and the largest value; `None` where there is no value.
+    fn ends(&self) -> Option<(f64, f64)> {
         let values = self.values.iter().flatten().flatten();
-        let range =
-            values.fold(None, |range, &v| Some(range.map_or((v, v), |(a, b): (f64, f64)| (a.min(v), b.max(v)))));
-        range.map(|(low, high)| (low, high.max(low * 1.05)))
+        values.fold(None, |ends, &v| Some(ends.map_or((v, v), |(a, b): (f64, f64)| (a.min(v), b.max(v)))))
+    }
+}
+
+/// Gives the maps of one kind of test one scale: from the smallest value of all to the largest, but [`LEAST_SPAN`] at
+/// least.
+fn share_scales(maps: &mut [(Kind, HeatMap)]) {
+    let ends: Vec<(Kind, (f64, f64))> = maps.iter().filter_map(|(kind, map)| Some((*kind, map.ends()?))).collect();
+    for (kind, map) in maps {
+        let own = ends.iter().filter(|(other, _)| other == kind).map(|(_, ends)| *ends);
+        map.scale =
+            own.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1))).map(|(low, high)| (low, high.max(low * LEAST_SPAN)));
     }
 }
 
@@ -115,10 +128,11 @@ pub fn heat_maps(records: &[Record]) -> Vec<HeatMap> {
     let mut maps = Vec::new();
     for section in &model::sections(records) {
         for (name, words) in names(section) {
-            maps.extend(heat_map(section, name, words));
+            maps.extend(heat_map(section, name, words).map(|map| (model::kind(section.test()), map)));
         }
     }
-    maps
+    share_scales(&mut maps);
+    maps.into_iter().map(|(_, map)| map).collect()
 }
 
 fn heat_map(section: &Section, name: &str, words: &str) -> Option<HeatMap> {
@@ -151,6 +165,7 @@ fn heat_map(section: &Section, name: &str, words: &str) -> Option<HeatMap> {
         cpus,
         targets: targets.into_iter().map(|t| t.1).collect(),
         values,
+        scale: None,
     })
 }
 

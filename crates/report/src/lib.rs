@@ -19,10 +19,12 @@
 use std::io;
 use std::path::PathBuf;
 
+mod bins;
 mod chart;
 pub mod compare;
 pub mod csv;
 pub mod drawing;
+mod figures;
 pub mod heat;
 pub mod html;
 pub mod import;

@@ -44,6 +44,9 @@ impl Canvas {
             match shape {
                 Shape::Rect { x, y, w, h, fill, .. } => self.rect([*x, *y, x + w, y + h], *fill),
                 Shape::Line { from, to, thickness, fill, .. } => self.line(*from, *to, *thickness, *fill),
+                Shape::Path { points, thickness, fill, .. } => {
+                    points.windows(2).for_each(|ends| self.line(ends[0], ends[1], *thickness, *fill));
+                }
                 Shape::Text { x, y, anchor, is_large, fill, text } => {
                     let size = if *is_large { RasterHeight::Size32 } else { RasterHeight::Size24 };
                     self.text(x * SCALE, y * SCALE, *anchor, size, *fill, text);

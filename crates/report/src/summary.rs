@@ -11,6 +11,7 @@ use pciescope_core::{Histogram, outcome};
 use crate::model::{self, Kind, Section, cpu_of};
 use crate::text::{device_name, duration, not_zero, thousands};
 
+pub(crate) use self::latency::LOSSES;
 pub use self::verdict::{Conclusions, Place, Statement, conclude, rules, text};
 
 /// The sentences about one section, most important first; empty where it has no latencies.

@@ -48,6 +48,15 @@ pub(crate) fn shapes(svg: &mut String, drawing: &Drawing, colour: &dyn Fn([u8; 3
                      {stroke}>{title}</line>"
                 )
             }
+            Shape::Path { points, thickness, fill, title } => {
+                let (stroke, title) = (colour(*fill, "stroke"), titled(title));
+                let points: Vec<String> = points.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
+                writeln!(
+                    svg,
+                    "<polyline points=\"{}\" fill=\"none\" stroke-width=\"{thickness}\" {stroke}>{title}</polyline>",
+                    points.join(" ")
+                )
+            }
             Shape::Text { x, y, anchor, is_large, fill, text } => {
                 let anchor = match anchor {
                     Anchor::Start => "start",

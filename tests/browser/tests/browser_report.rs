@@ -180,10 +180,54 @@ fn a_thousand_cpus_by_64_vectors_are_drawn() {
 fn counters_and_readouts_are_legible() {
     let folder = tempfile::tempdir().unwrap();
     let browser = Browser::start();
-    for name in ["counters", "readout", "readout-sweep"] {
+    for name in ["counters", "readout", "readout-sweep", "program"] {
         look(&browser, &repository().join(format!("tests/records/v1/{name}.jsonl")), folder.path(), name);
         print(&browser, name);
     }
+}
+
+/// Whether an element can be seen.
+fn is_seen(browser: &Browser, selector: &str) -> bool {
+    let height = format!("document.querySelector({}).getBoundingClientRect().height", serde_json::json!(selector));
+    browser.number(&height) > 0.0
+}
+
+#[test]
+#[ignore = "needs Chromium: make browser-test"]
+fn the_first_screen_answers_at_every_width() {
+    let folder = tempfile::tempdir().unwrap();
+    let records = folder.path().join("runs.jsonl");
+    let mut writer = Writer::new(std::fs::File::create(&records).unwrap());
+    let shape = sample::Shape { cpus: 8, vectors: 4, samples: 3000, emulated: false };
+    for (seed, label) in [(1, "before"), (2, "after")] {
+        for mut record in sample::mmio(&mut sample::Random(seed), &shape, label) {
+            record.label = Some(label.to_owned());
+            writer.put(&record).unwrap();
+        }
+    }
+    writer.into_inner().flush().unwrap();
+    let browser = Browser::start();
+    look(&browser, &records, folder.path(), "runs");
+    for (size, shown, other) in [((1280, 900), "wide", "narrow"), ((420, 900), "narrow", "wide")] {
+        browser.size(size);
+        // Tiles and chart stand within the first screen, and the chart in the size that fits.
+        let bottom = browser.number(
+            "document.querySelector('#first svg.wide, #first svg.narrow').parentElement.getBoundingClientRect().bottom",
+        );
+        assert!(bottom < 900.0 * if size.0 < 700 { 1.2 } else { 1.0 }, "{size:?}: {bottom}");
+        assert!(is_seen(&browser, &format!("#first svg.{shown}")), "{size:?}");
+        assert!(!is_seen(&browser, &format!("#first svg.{other}")), "{size:?}");
+        // Letters are no smaller than 9 pixels on the screen.
+        let text = format!("document.querySelector('#first svg.{shown} text').getBoundingClientRect().height");
+        assert!(browser.number(&text) >= 11.0, "{size:?}: {}", browser.number(&text));
+        assert_eq!(browser.hangs_out(), [""; 0]);
+        browser.screenshot(&format!("report-runs-{}", size.0));
+    }
+    // On a telephone each figure of the device's table stands in sight, with its head.
+    let cell =
+        "[...document.querySelectorAll('table.stack td')].find(c => c.dataset.head === 'Max').getBoundingClientRect()";
+    assert!(browser.number(&format!("{cell}.right")) <= 420.0 && browser.number(&format!("{cell}.width")) > 40.0);
+    assert_eq!(browser.console(), [""; 0]);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use pciescope_core::{Record, Sink};
 use pciescope_report::parquet::Table;
-use pciescope_report::{csv, html, jsonl, parquet, png, summary, svg, table};
+use pciescope_report::{csv, drawing, html, jsonl, parquet, png, summary, svg, table};
 
 use super::{Ctx, Refusal};
 
@@ -113,6 +113,13 @@ impl Kind {
 
 impl Whole {
     fn render(self, records: &[Record], options: &table::Options) -> anyhow::Result<Vec<u8>> {
+        if matches!(self, Whole::Svg | Whole::Png) && drawing::is_empty(records) {
+            return Err(Refusal::new(
+                "the records hold nothing that a picture shows: no latencies, counters, readouts or conversions",
+                "write a page (.html) or the tables (.txt) in its place",
+            )
+            .into());
+        }
         Ok(match self {
             Whole::Html => html::render(records).into_bytes(),
             Whole::Svg => svg::render(records).into_bytes(),

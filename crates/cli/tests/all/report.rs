@@ -48,6 +48,25 @@ fn writes_what_the_extension_says() {
 }
 
 #[test]
+fn a_picture_of_counters_shows_them_and_one_of_nothing_is_refused() {
+    let folder = folder("report-pictures");
+    let counters = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/records/v1/counters.jsonl");
+    let (svg, png) = (path(&folder, "c.svg"), path(&folder, "c.png"));
+    pciescope(&["report", counters, "-o", &svg, "-o", &png]).expect_code(0);
+    let picture = fs::read_to_string(&svg).unwrap();
+    assert!(picture.contains("PCIe") && picture.contains("MB/s"), "{picture}");
+    assert!(fs::metadata(&png).unwrap().len() > 5_000);
+    let empty = path(&folder, "empty.jsonl");
+    fs::write(&empty, "{\"schema\":2,\"run\":\"1\",\"time\":\"\",\"verb\":\"stat\",\"test\":\"environment\"}\n")
+        .unwrap();
+    let (svg, page) = (path(&folder, "e.svg"), path(&folder, "e.html"));
+    let ended = pciescope(&["report", &empty, "-o", &svg]).expect_code(2);
+    assert!(ended.stderr.contains("nothing that a picture shows"), "{}", ended.stderr);
+    assert!(fs::metadata(&svg).is_err(), "no picture that only says so is left");
+    pciescope(&["report", &empty, "-o", &page]).expect_code(0);
+}
+
+#[test]
 fn refuses_what_it_cannot_read_or_write() {
     let folder = folder("report-refusals");
     let (bad, newer, copy) = (path(&folder, "bad.jsonl"), path(&folder, "newer.jsonl"), path(&folder, "copy.jsonl"));

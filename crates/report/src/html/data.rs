@@ -8,12 +8,11 @@ use std::fmt::Write;
 
 use pciescope_core::{Cpu, Histogram};
 
+use crate::bins::{RESOLUTIONS, bins};
 use crate::heat;
-use crate::model::Section;
+use crate::model::{self, Kind, Section, target_id};
 use crate::table::REFERENCES;
 
-/// Bins per octave, finest first: 1.1 % of a value each to 19 %.
-const RESOLUTIONS: [u32; 5] = [64, 32, 16, 8, 4];
 /// How many bins all histograms of a page may have together before they are made coarser.
 const MOST_BINS: usize = 30_000;
 /// From how many cells on they come without histograms and with four digits: a page of 1000 CPUs by 64 vectors stays
@@ -27,6 +26,8 @@ struct Map {
     targets: Vec<String>,
     cells: Vec<Option<Histogram>>,
     all: Histogram,
+    /// Of a path: a histogram for each target, for hops are not mixed.
+    rows: Vec<Histogram>,
 }
 
 /// The data block of these sections.
@@ -34,7 +35,7 @@ pub fn json(sections: &[Section]) -> String {
     let maps: Vec<Vec<Map>> = sections.iter().map(maps_of).collect();
     let cells: usize = maps.iter().flatten().map(|map| map.cells.len()).sum();
     let share = if cells > MANY_CELLS { 0 } else { MOST_BINS / maps.iter().flatten().count().max(1) };
-    let mut out = format!("{{\"perOctave\":{},\"palette\":[", RESOLUTIONS[0]);
+    let mut out = format!("{{\"perOctave\":{},\"leastSpan\":{},\"palette\":[", RESOLUTIONS[0], heat::LEAST_SPAN);
     list(&mut out, heat::PALETTE, |out, [r, g, b]| push(out, format_args!("[{r},{g},{b}]")));
     out.push_str("],\"sections\":[");
     list(&mut out, sections.iter().zip(&maps), |out, (section, maps)| one_section(out, section, maps, share));
@@ -55,15 +56,28 @@ fn maps_of(section: &Section) -> Vec<Map> {
         for (key, _) in &targets {
             ordered.extend(cpus.iter().map(|cpu| cells.remove(&(*key, *cpu))));
         }
+        let is_path = model::kind(section.test()) == Kind::Path;
+        let mut by_target = if is_path { section.merged_by(name, |r| Some(target_id(r))) } else { BTreeMap::new() };
+        let rows = targets.iter().filter_map(|(key, _)| by_target.remove(key)).collect();
         let targets = targets.into_iter().map(|t| t.1).collect();
-        maps.push(Map { name, words, cpus: cpus.into_iter().collect(), targets, cells: ordered, all });
+        maps.push(Map { name, words, cpus: cpus.into_iter().collect(), targets, cells: ordered, all, rows });
     }
     maps
 }
 
 /// No bins at all, where `most_bins` is 0.
 fn one_section(out: &mut String, section: &Section, maps: &[Map], most_bins: usize) {
-    push(out, format_args!("{{\"test\":{},\"emulated\":{},\"places\":{{", text(section.test()), section.is_emulated()));
+    // Maps of the same kind of test share their colours.
+    let kind = format!("{:?}", model::kind(section.test()));
+    push(
+        out,
+        format_args!(
+            "{{\"test\":{},\"scale\":{},\"emulated\":{},\"places\":{{",
+            text(section.test()),
+            text(&kind),
+            section.is_emulated()
+        ),
+    );
     list(out, section.cpus(), |out, cpu: &Cpu| {
         push(out, format_args!("\"{}\":[", cpu.cpu));
         list(out, [cpu.node, cpu.package, cpu.l3, cpu.core, cpu.thread], |out, place| match place {
@@ -97,7 +111,9 @@ fn one_map(out: &mut String, map: &Map, most_bins: usize) {
     list(out, &map.targets, |out, target| out.push_str(&text(target)));
     out.push_str("],\"all\":");
     histogram(out, &map.all, RESOLUTIONS[0], 5);
-    out.push_str(",\"cells\":[");
+    out.push_str(",\"rows\":[");
+    list(out, &map.rows, |out, row| histogram(out, row, RESOLUTIONS[0], 5));
+    out.push_str("],\"cells\":[");
     list(out, &map.cells, |out, cell| match cell {
         Some(h) if most_bins == 0 => histogram(out, h, 0, 4),
         Some(h) => histogram(out, h, per_octave, 5),
@@ -125,18 +141,6 @@ fn histogram(out: &mut String, h: &Histogram, per_octave: u32, digits: i32) {
         last = bin;
     });
     out.push_str("]]");
-}
-
-/// Bin `b` takes what lies from 2^(b/n) to 2^((b+1)/n) picoseconds for n bins per octave; 0 ps goes with 1 ps.
-fn bins(h: &Histogram, per_octave: u32) -> BTreeMap<i64, u64> {
-    let mut bins = BTreeMap::new();
-    for bucket in h.buckets() {
-        let middle = (bucket.low_ps + (bucket.high_ps - bucket.low_ps) / 2).max(1);
-        let bin = ((middle as f64).log2() * f64::from(per_octave)).floor() as i64;
-        let count: &mut u64 = bins.entry(bin).or_default();
-        *count = count.saturating_add(bucket.count);
-    }
-    bins
 }
 
 /// So many significant digits: five are more than a histogram keeps.
@@ -190,13 +194,5 @@ mod tests {
     #[test]
     fn no_string_can_end_the_script() {
         assert_eq!(text("</script>&"), "\"\\u003c/script\\u003e\\u0026\"");
-    }
-
-    #[test]
-    fn rebinning_keeps_every_sample() {
-        let h = Histogram::of_ns([0, 1, 5, 5, 1000, 3_600_000_000_000]).unwrap();
-        for per_octave in RESOLUTIONS {
-            assert_eq!(bins(&h, per_octave).values().sum::<u64>(), 6);
-        }
     }
 }

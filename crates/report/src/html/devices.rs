@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use pciescope_core::{Bdf, Finding, Function, Histogram, Record, Severity, outcome};
 
-use super::{safe, write_table};
+use super::{safe, write_stacked, write_table};
 use crate::model::{self, Host, Kind, Section, cpu_of};
+use crate::table::kind_of_finding;
 use crate::table::layout::{Align, Columns};
 use crate::text::{duration, figure, thousands};
 
@@ -145,7 +146,7 @@ fn list(page: &mut String, node: &Node, devices: &[Device], sections: &[Section]
     page.push_str("</ul>\n");
 }
 
-fn link(function: &Function) -> Option<String> {
+pub(super) fn link(function: &Function) -> Option<String> {
     let link = function.link?;
     Some(match link.width {
         0 => "link down".to_owned(),
@@ -194,12 +195,12 @@ fn about(device: &Device, sections: &[Section]) -> Vec<String> {
     words
 }
 
-fn histogram(section: &Section) -> &'static str {
+pub(super) fn histogram(section: &Section) -> &'static str {
     if model::kind(section.test()) == Kind::Irq { outcome::TRIGGER_TO_HANDLER } else { outcome::LATENCY }
 }
 
 /// All samples; of a path those of the last hop, the device itself.
-fn whole(section: &Section) -> Histogram {
+pub(super) fn whole(section: &Section) -> Histogram {
     let hop = |record: &Record| record.target.as_ref().and_then(|target| target.hop);
     let mut hops = section.merged_by(histogram(section), |record| Some(hop(record)));
     hops.pop_last().map(|(_, histogram)| histogram).unwrap_or_default()
@@ -317,7 +318,7 @@ fn latencies(page: &mut String, device: &Device, sections: &[Section]) {
     if !columns.rows().is_empty() {
         columns.drop_empty();
         page.push_str("<h3>Latency, all CPUs together</h3>\n");
-        write_table(page, &columns);
+        write_stacked(page, &columns);
         let links: Vec<String> = device
             .sections
             .iter()
@@ -407,11 +408,11 @@ fn rows(page: &mut String, device: &Device, sections: &[Section]) {
     }
     columns.drop_empty();
     page.push_str("<h3>Read out</h3>\n");
-    write_table(page, &columns);
+    write_stacked(page, &columns);
     if own.len() > MOST_ROWS {
         *page += &format!("<p class=\"line\">The first {MOST_ROWS} of {} rows; --csv writes all.</p>\n", own.len());
     }
-    if let Some(number) = sections.iter().position(super::readout::is_readout) {
+    if let Some(number) = sections.iter().position(super::charts::is_readout) {
         *page += &format!(
             "<p class=\"line\">Charts, and all devices side by side: <a href=\"#s{number}\">readout</a></p>\n"
         );
@@ -434,6 +435,33 @@ fn found(page: &mut String, device: &Device, devices: &[Device]) {
     }
     page.push_str("<h3>What doctor found here and on the way to the root port</h3>\n");
     write_findings(page, &all);
+}
+
+/// All that doctor found, the worst first; a finding of several functions once, with their addresses.
+pub fn all_findings(page: &mut String, section: &Section) {
+    let mut kinds: Vec<(Vec<String>, &Finding)> = Vec::new();
+    let mut places: BTreeMap<_, usize> = BTreeMap::new();
+    for finding in section.records.iter().flat_map(|record| &record.findings).filter(|finding| !finding.silenced) {
+        let place = *places.entry(kind_of_finding(finding)).or_insert_with(|| {
+            kinds.push((Vec::new(), finding));
+            kinds.len() - 1
+        });
+        kinds[place].0.extend(finding.bdf.map(|bdf| bdf.to_string()));
+    }
+    kinds.sort_by_key(|(_, finding)| std::cmp::Reverse(finding.severity));
+    let about = |places: &[String]| match places {
+        [] => "the machine".to_owned(),
+        few if few.len() <= 3 => few.join(", "),
+        [first, second, rest @ ..] => format!("{first}, {second} and {} more", rest.len()),
+        [one] => one.clone(),
+    };
+    let named: Vec<(String, &Finding)> = kinds.iter().map(|(places, finding)| (about(places), *finding)).collect();
+    if named.is_empty() {
+        page.push_str("<p class=\"line\">Nothing was found.</p>\n");
+        return;
+    }
+    let listed: Vec<(&str, &Finding)> = named.iter().map(|(about, finding)| (about.as_str(), *finding)).collect();
+    write_findings(page, &listed);
 }
 
 /// Findings as a list: what, evidence, consequence, remedy.

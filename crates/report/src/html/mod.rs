@@ -4,19 +4,23 @@
 //! histograms and tails from the data block. Every string of a record goes through [`escape`] or is data that the
 //! script sets as text. Why no chart library: docs/decisions/0002-report-page.md.
 
+mod charts;
 mod data;
 mod devices;
+mod first;
 mod machine;
-mod readout;
 mod runs;
+mod topology;
 
 use std::collections::BTreeSet;
 
 use pciescope_core::Record;
 
 use self::devices::Device;
-use crate::model::{self, Kind, Section};
-use crate::summary;
+use crate::figures;
+use crate::heat;
+use crate::model::{self, Kind, Notice, Section};
+use crate::summary::{self, Conclusions};
 use crate::table::layout::{Align, Columns};
 use crate::table::{self, Block};
 use crate::text::{clean, device_name, escape, test_title};
@@ -35,15 +39,18 @@ pub fn render(records: &[Record]) -> String {
          script-src 'unsafe-inline'; img-src data:\">\n\
          <meta name=\"color-scheme\" content=\"light dark\">\n<title>{}</title>\n<style>\n{CSS}{}</style>\n</head>\n<body>\n",
         safe(&title),
-        if sections.iter().any(readout::is_readout) { readout::CSS } else { "" }
+        charts::CSS
     );
     let hosts = model::hosts(records);
     let devices = devices::devices(&sections, &hosts);
     let together = runs::write(records, &hosts);
+    let conclusions = summary::conclude(records, &sections);
     head(&mut page, records, &sections, &title);
     navigation(&mut page, &devices, &sections, !together.is_empty());
     page.push_str("</header>\n<main>\n<div class=\"page\" id=\"overview\" data-title=\"Summary\">\n");
-    overview(&mut page, records, &sections);
+    first::write(&mut page, &sections, &conclusions);
+    overview(&mut page, &conclusions, &sections);
+    topology::write(&mut page, &devices, &hosts);
     if !devices.is_empty() {
         devices::index(&mut page, &devices, &sections, &hosts);
     }
@@ -144,13 +151,13 @@ fn title(records: &[Record], sections: &[Section]) -> String {
             devices.push(name);
         }
     }
-    let read = readout::devices(sections);
+    let read = charts::devices(sections);
     let named = |what: &str, devices: &[String]| match devices {
         [] => what.to_owned(),
         [one] => format!("{what} of {one}"),
         [first, rest @ ..] => format!("{what} of {first} and {} more", rest.len()),
     };
-    let has_others = sections.iter().any(|section| !readout::is_readout(section));
+    let has_others = sections.iter().any(|section| !charts::is_readout(section));
     let word = |section: &Section| match model::kind(section.test()) {
         Kind::Readout => None,
         Kind::Mmio | Kind::Path | Kind::Irq => Some("PCIe latency"),
@@ -160,7 +167,7 @@ fn title(records: &[Record], sections: &[Section]) -> String {
     let words: BTreeSet<&str> = sections.iter().filter_map(word).collect();
     let what = if words.len() == 1 { words.first().copied() } else { None };
     let others = named(what.unwrap_or("Measurements"), &devices);
-    if !sections.iter().any(readout::is_readout) {
+    if !sections.iter().any(charts::is_readout) {
         return others;
     }
     let readout = named("Readout", &read.into_iter().map(str::to_owned).collect::<Vec<_>>());
@@ -188,8 +195,8 @@ fn head(page: &mut String, records: &[Record], sections: &[Section], title: &str
     if records.iter().any(model::is_emulated) {
         let all = sections.iter().all(Section::is_emulated);
         let which = if all { "" } else { " (the sections marked so)" };
-        let of_readouts = sections.iter().any(|section| section.is_emulated() && readout::is_readout(section))
-            && sections.iter().all(|section| !section.is_emulated() || readout::is_readout(section));
+        let of_readouts = sections.iter().any(|section| section.is_emulated() && charts::is_readout(section))
+            && sections.iter().all(|section| !section.is_emulated() || charts::is_readout(section));
         let figures = if of_readouts {
             "rates and times are those of an emulated device"
         } else {
@@ -213,36 +220,64 @@ fn short_title(section: &Section, sections: &[Section]) -> String {
     let is_of_many = devices::is_of_many(section);
     let device = bdf(section).filter(|_| several && !is_of_many).map(|b| format!(" {b}")).unwrap_or_default();
     let label = section.first().label.as_deref().map(|l| format!(" ({l})")).unwrap_or_default();
-    let test = if readout::is_readout(section) { pciescope_core::readout::TEST } else { section.test() };
+    let test = if charts::is_readout(section) { pciescope_core::readout::TEST } else { section.test() };
     format!("{test}{device}{label}")
 }
 
+/// Each kind of warning and error once, with a count; the other texts of its kind are folded below it.
 fn notices(page: &mut String, records: &[Record]) {
     let notices = model::notices(records);
     if notices.is_empty() {
         return;
     }
+    let mut kinds: Vec<Vec<&Notice>> = Vec::new();
+    for notice in &notices {
+        let is_same = |kind: &&mut Vec<&Notice>| kind[0].code == notice.code && kind[0].is_error == notice.is_error;
+        match kinds.iter_mut().find(is_same) {
+            Some(kind) => kind.push(notice),
+            None => kinds.push(vec![notice]),
+        }
+    }
     page.push_str("<section class=\"card notices\" id=\"notices\">\n<h2>Warnings and errors</h2>\n<ul>\n");
-    for n in &notices {
-        let (class, word) = if n.is_error { ("error", "error") } else { ("warning", "warning") };
-        let times = if n.count > 1 { format!(" ({} records)", n.count) } else { String::new() };
+    for kind in &kinds {
+        let first = kind[0];
+        let (class, word) = if first.is_error { ("error", "error") } else { ("warning", "warning") };
+        let count: usize = kind.iter().map(|notice| notice.count).sum();
+        let times = if count > 1 { format!(" ({count} records)") } else { String::new() };
         *page += &format!(
             "<li class=\"{class}\"><strong>{word}</strong> <code>{}</code>{times}: {}",
-            safe(&n.code),
-            safe(&n.text)
+            safe(&first.code),
+            safe(&first.text)
         );
-        if let Some(hint) = &n.hint {
+        let mut hints: Vec<&str> = kind.iter().filter_map(|notice| notice.hint.as_deref()).collect();
+        hints.dedup();
+        if let Some(hint) = hints.first() {
             *page += &format!("<br><span class=\"hint\">What to do: {}</span>", safe(hint));
+        }
+        if kind.len() > 1 {
+            *page += &format!("\n<details><summary>{} more of its kind</summary>\n<ul>\n", kind.len() - 1);
+            for notice in kind[1..].iter().take(MOST_NOTICES) {
+                let times = if notice.count > 1 { format!(" ({} records)", notice.count) } else { String::new() };
+                let hint = notice.hint.as_deref().filter(|hint| Some(hint) != hints.first());
+                let hint = hint.map(|hint| format!(" What to do: {hint}")).unwrap_or_default();
+                *page += &format!("<li>{}{times}{}</li>\n", safe(&notice.text), safe(&hint));
+            }
+            if kind.len() > MOST_NOTICES + 1 {
+                *page += &format!("<li>And {} more; the records have all.</li>\n", kind.len() - 1 - MOST_NOTICES);
+            }
+            page.push_str("</ul></details>");
         }
         page.push_str("</li>\n");
     }
     page.push_str("</ul>\n</section>\n");
 }
 
+/// So many texts of a kind are listed.
+const MOST_NOTICES: usize = 100;
+
 /// What is good, what is doubtful, what to do; then the figures of each section in words.
-fn overview(page: &mut String, records: &[Record], sections: &[Section]) {
+fn overview(page: &mut String, conclusions: &Conclusions, sections: &[Section]) {
     page.push_str("<section class=\"card\" id=\"summary\">\n<h2>In short</h2>\n<div class=\"verdicts\">\n");
-    let conclusions = summary::conclude(records, sections);
     for ((title, nothing, statements), class) in conclusions.lists().into_iter().zip(["good", "doubtful", "todo"]) {
         *page += &format!("<div class=\"{class}\">\n<h3>{title}</h3>\n");
         if statements.is_empty() {
@@ -284,23 +319,41 @@ fn one(page: &mut String, number: usize, section: &Section, blocks: &[Block]) {
     let badge = if section.is_emulated() { EMULATED } else { "" };
     let label = section.first().label.as_deref().map(|label| format!(": {label}")).unwrap_or_default();
     *page += &format!(
-        "<section class=\"card\" id=\"s{number}\">\n<h2>{}{}{badge}</h2>\n<p class=\"facts\">{}</p>\n",
+        "<section class=\"card\" id=\"s{number}\">\n<h2>{}{}{badge}</h2>\n",
         safe(&test_title(section.test())),
-        safe(&label),
-        safe(&match readout::is_readout(section) {
-            true => readout::devices(std::slice::from_ref(section)).join(", "),
-            false => device_name(section.first()),
-        })
+        safe(&label)
     );
-    if readout::is_readout(section) {
-        readout::write(page, section);
-    } else {
+    let about = about(section);
+    if !about.is_empty() {
+        *page += &format!("<p class=\"facts\">{}</p>\n", safe(&about));
+    }
+    let figures = figures::of(section);
+    charts::figures(page, &figures);
+    let has_maps = !heat::names(section).is_empty();
+    if has_maps {
         *page += &format!("<div class=\"maps\" data-section=\"{number}\"></div>\n");
+    }
+    let is_doctor = section.test() == "doctor";
+    if is_doctor {
+        devices::all_findings(page, section);
     }
     // What comes before the first table is the method; the rest are tables.
     let tables = blocks.iter().position(|b| matches!(b, Block::Heading(_) | Block::Table(_))).unwrap_or(blocks.len());
+    let has_more = !blocks[tables..].is_empty();
+    // Where the tables are all that there is they are open.
+    let is_open = !has_maps && !is_doctor && !charts::is_readout(section);
+    let words = if is_doctor { "The same as text, with what could not be checked" } else { "Tables" };
+    let write_tables = |page: &mut String| {
+        let open = if is_open { " open" } else { "" };
+        *page += &format!("<details class=\"tables\"{open}><summary>{words}</summary>\n");
+        write_blocks(page, &blocks[tables..]);
+        page.push_str("</details>\n");
+    };
+    if is_open && has_more {
+        write_tables(page);
+    }
     let method =
-        if readout::is_readout(section) { "Method and parameters" } else { "Method, references and calibration" };
+        if charts::is_readout(section) { "Method and parameters" } else { "Method, references and calibration" };
     *page += &format!("<details class=\"method\"><summary>{method}</summary>\n<pre>");
     for block in &blocks[..tables] {
         if let Block::Line(line) | Block::Fixed(line) = block {
@@ -309,9 +362,38 @@ fn one(page: &mut String, number: usize, section: &Section, blocks: &[Block]) {
     }
     page.push_str("</pre>\n");
     raw_method(page, section);
-    page.push_str("</details>\n<details class=\"tables\"><summary>Tables</summary>\n");
-    write_blocks(page, &blocks[tables..]);
-    page.push_str("</details>\n</section>\n");
+    page.push_str("</details>\n");
+    if !is_open && has_more {
+        write_tables(page);
+    }
+    page.push_str("</section>\n");
+}
+
+/// What a section is of, in a line: its device, or how much of what.
+fn about(section: &Section) -> String {
+    if charts::is_readout(section) {
+        return charts::devices(std::slice::from_ref(section)).join(", ");
+    }
+    if model::kind(section.test()) == Kind::Counters {
+        let sources = figures::counters::sources(section);
+        let count = |words: &str, count: usize| match count {
+            0 => None,
+            1 => Some(format!("1 {words}")),
+            n => Some(format!("{n} {words}s")),
+        };
+        let ports = sources.iter().filter(|source| source.is_port()).count();
+        let channels = sources.iter().filter(|source| source.scope == "channel").count();
+        let intervals: BTreeSet<u64> = section.records.iter().filter_map(|r| Some(r.interval?.end_ns)).collect();
+        let ends = section.records.iter().filter_map(|r| r.interval).map(|i| (i.start_ns, i.end_ns));
+        let ends = ends.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+        let seconds = ends.map(|(from, to)| format!("{:.1} s", to.saturating_sub(from) as f64 / 1e9));
+        let parts = [count("root port", ports), count("DRAM channel", channels), seconds];
+        return parts.into_iter().flatten().chain(count("interval", intervals.len())).collect::<Vec<_>>().join(", ");
+    }
+    if section.first().device.is_none() || devices::is_of_many(section) {
+        return section.first().time.clone();
+    }
+    device_name(section.first())
 }
 
 /// The first record without its histograms and machine: everything that is said about how it was measured.
@@ -359,18 +441,29 @@ fn write_blocks(page: &mut String, blocks: &[Block]) {
 }
 
 fn write_table(page: &mut String, columns: &Columns) {
-    page.push_str("<div class=\"scroll\"><table>\n<thead><tr>");
-    let mut aligns = Vec::new();
+    table_of(page, columns, false);
+}
+
+/// A table whose rows are cards on a telephone, where a table of that width would show its first column alone.
+fn write_stacked(page: &mut String, columns: &Columns) {
+    table_of(page, columns, true);
+}
+
+fn table_of(page: &mut String, columns: &Columns, is_stacked: bool) {
+    let class = if is_stacked { " class=\"stack\"" } else { "" };
+    *page += &format!("<div class=\"scroll\"><table{class}>\n<thead><tr>");
+    let mut heads = Vec::new();
     for (head, align) in columns.heads() {
         let class = if align == Align::Left { " class=\"left\"" } else { "" };
         *page += &format!("<th scope=\"col\"{class}>{}</th>", safe(head));
-        aligns.push(class);
+        let head = if is_stacked { format!(" data-head=\"{}\"", safe(head)) } else { String::new() };
+        heads.push(format!("{class}{head}"));
     }
     page.push_str("</tr></thead>\n<tbody>\n");
     for row in columns.rows() {
         page.push_str("<tr>");
-        for (cell, class) in row.iter().zip(&aligns) {
-            *page += &format!("<td{class}>{}</td>", safe(cell));
+        for (cell, attributes) in row.iter().zip(&heads) {
+            *page += &format!("<td{attributes}>{}</td>", safe(cell));
         }
         page.push_str("</tr>\n");
     }
@@ -382,7 +475,7 @@ fn foot(page: &mut String, records: &[Record]) {
     runs.dedup();
     *page += &format!(
         "<footer>Runs: {}. Percentiles are shown only where the samples support them; nothing is trimmed or subtracted. \
-         Colours run on a logarithmic scale.</footer>\n",
+         Colours run on a logarithmic scale that neighbouring maps share and that spans a factor of two at least.</footer>\n",
         safe(&runs.join(", "))
     );
 }

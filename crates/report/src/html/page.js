@@ -111,38 +111,54 @@
     return x;
   };
 
-  const histogram = (svg, map, cell, low, high, lines) => {
+  const shareOf = (h, bins) => bins.map(([a, b, n]) => [a, b, n / h[0]]);
+  // The colours of hops, the one at the device last; their names stand where they are highest.
+  const hopColour = (i) => `var(--s${i % 8})`;
+  const names = (svg, map, hops) => hops.forEach((_, i) => {
+    const y = frame.top + 12 + 14 * i;
+    draw(svg, "rect", { x: frame.right - 44, y: y - 8, width: 9, height: 9, style: `fill: ${hopColour(i)}` });
+    draw(svg, "text", { x: frame.right - 31, y }, map.targets[i]);
+  });
+  const outline = (bins, x, y) => {
+    let path = "";
+    let last = null;
+    for (const [a, b, s] of bins) {
+      if (last !== a) path += `${last === null ? "" : `V${frame.bottom}`}M${x(a)} ${frame.bottom}`;
+      path += `V${y(s)}H${x(b)}`;
+      last = b;
+    }
+    return path + `V${frame.bottom}`;
+  };
+
+  const histogram = (svg, map, all, cell, low, high, lines, hops) => {
     const x = across(svg, low, high, lines, true);
-    const shareOf = (h, bins) => bins.map(([a, b, n]) => [a, b, n / h[0]]);
-    const whole = shareOf(map.all, binsOf(map.all, data.perOctave, cell ? map.perOctave : data.perOctave));
+    const whole = shareOf(all, binsOf(all, data.perOctave, cell ? map.perOctave : data.perOctave));
     const shown = cell ? shareOf(cell, binsOf(cell, map.perOctave)) : whole;
-    const most = [...shown, ...whole].reduce((m, b) => Math.max(m, b[2]), 0);
+    // Bins of lines that lie over each other are as wide as the eye can follow.
+    const each = hops && hops.map((hop) => shareOf(hop, binsOf(hop, data.perOctave, 16)));
+    const most = (each ? each.flat() : [...shown, ...whole]).reduce((m, b) => Math.max(m, b[2]), 0);
     const y = (s) => frame.bottom - (s / most) * (frame.bottom - frame.top - 4);
     for (const s of [most, most / 2]) {
       draw(svg, "text", { x: frame.left - 6, y: y(s) + 4, "text-anchor": "end" }, round(s * 100, 2) + " %");
       draw(svg, "line", { class: "axis", x1: frame.left - 3, x2: frame.left, y1: y(s), y2: y(s) });
+    }
+    if (each) {
+      each.forEach((bins, i) => draw(svg, "path", { class: "hop", style: `stroke: ${hopColour(i)}`, d: outline(bins, x, y) }));
+      names(svg, map, hops);
+      return;
     }
     for (const [a, b, s] of shown) {
       // A bin with a single sample stays visible: the tail is why one looks.
       const height = Math.max(frame.bottom - y(s), 2);
       draw(svg, "rect", { class: "bin", x: x(a), width: Math.max(x(b) - x(a), 1), y: frame.bottom - height, height });
     }
-    if (cell) {
-      let path = "";
-      let last = null;
-      for (const [a, b, s] of whole) {
-        if (last !== a) path += `${last === null ? "" : `V${frame.bottom}`}M${x(a)} ${frame.bottom}`;
-        path += `V${y(s)}H${x(b)}`;
-        last = b;
-      }
-      draw(svg, "path", { class: "all", d: path + `V${frame.bottom}` });
-    }
+    if (cell) draw(svg, "path", { class: "all", d: outline(whole, x, y) });
   };
 
   // The share of samples above a duration, on a logarithmic axis: each decade down is one more nine.
-  const tail = (svg, map, cell, low, high, lines) => {
+  const tail = (svg, map, all, cell, low, high, lines, hops) => {
     const x = across(svg, low, high, lines, false);
-    const decades = Math.max(1, Math.ceil(Math.log10(map.all[0])));
+    const decades = Math.max(1, Math.ceil(Math.log10(Math.max(...(hops || [all]).map((h) => h[0])))));
     const y = (share) => frame.top + (-Math.log10(share) / decades) * (frame.bottom - frame.top);
     const every = decades > 8 ? 2 : 1;
     for (let d = 0; d <= decades; d += every) {
@@ -150,7 +166,7 @@
       draw(svg, "text", { x: frame.left - 6, y: y(10 ** -d) + 4, "text-anchor": "end" }, words);
       draw(svg, "line", { class: "axis", x1: frame.left, x2: frame.right, y1: y(10 ** -d), y2: y(10 ** -d) });
     }
-    const curve = (h, perOctave, name) => {
+    const curve = (h, perOctave, name, colour) => {
       let left = h[0];
       let path = `M${frame.left} ${y(1)}`;
       for (const [, b, n] of binsOf(h, perOctave)) {
@@ -159,11 +175,33 @@
         left -= n;
         path += `V${left > 0 ? y(left / h[0]) : frame.bottom}`;
       }
-      draw(svg, "path", { class: name, d: path });
+      draw(svg, "path", colour ? { class: name, style: `stroke: ${colour}`, d: path } : { class: name, d: path });
     };
-    if (cell) curve(map.all, data.perOctave, "all");
+    if (hops) {
+      hops.forEach((hop, i) => curve(hop, data.perOctave, "hop", hopColour(i)));
+      names(svg, map, hops);
+      return;
+    }
+    if (cell) curve(all, data.perOctave, "all");
     if (cell) curve(cell, map.perOctave, "cell");
-    else curve(map.all, data.perOctave, "cell");
+    else curve(all, data.perOctave, "cell");
+  };
+
+  // The smallest and the largest of a statistic over maps.
+  const endsOf = (maps, place) => {
+    let [low, high] = [Infinity, 0];
+    for (const one of maps) for (const cell of one.cells) if (cell && cell[place] > 0) {
+      low = Math.min(low, cell[place]);
+      high = Math.max(high, cell[place]);
+    }
+    return [low, high];
+  };
+  const shared = new Map();
+  const mapsOf = (kind) => data.sections.filter((one) => one.scale === kind).flatMap((one) => one.maps);
+  const sharedEnds = (kind, place) => {
+    const key = `${kind} ${place}`;
+    if (!shared.has(key)) shared.set(key, endsOf(mapsOf(kind), place));
+    return shared.get(key);
   };
 
   const build = (host, section, map) => {
@@ -183,6 +221,7 @@
     };
     const [statisticLabel, statistic] = select("Colour:", offered);
     const [orderLabel, order] = select("CPUs by", [["number", "number"], ["package and node", "topology"], ["speed", "speed"]]);
+    const [scaleLabel, scale] = select("Scale:", [["of all maps of this kind", "shared"], ["of this map", "own"]]);
     statistic.value = String(state.statistic);
     const legend = make("span", { class: "legend" });
     const canvas = make("canvas", { tabindex: "0", role: "application" });
@@ -221,7 +260,8 @@
     })();
     host.append(make("div", { class: "map" },
       make("h3", {}, `${map.words}, CPU by ${{ b: "BAR", h: "hop", i: "interrupt", v: "vector" }[map.targets[0][0]] || "target"}`),
-      make("div", { class: "bar" }, statisticLabel, ...(columns > 2 ? [orderLabel] : []), legend, all, save),
+      make("div", { class: "bar" }, statisticLabel, ...(columns > 2 ? [orderLabel] : []),
+        ...(mapsOf(section.scale).length > 1 ? [scaleLabel] : []), legend, all, save),
       make("div", { class: "grid" }, canvas),
       make("p", { class: "keys" }, single ? "" : "Point at a cell for its histogram, click to keep it; arrow keys move, Escape shows all."
         + (hasSiblings ? " A line above CPU numbers joins the threads of a core." : "")
@@ -255,12 +295,10 @@
       state.pinned = place < 0 ? null : [place, state.pinned[1]];
       state.hovered = null;
     };
-    // The scale spans 5 % at least, so that noise within them does not look like a difference.
+    // Maps of the same kind of test share a scale, which spans a factor of two at least: noise is not a pattern.
     const range = () => {
-      const values = known.map((cell) => cell[state.statistic]).filter((v) => v > 0);
-      const low = values.reduce((a, b) => Math.min(a, b), Infinity);
-      const high = values.reduce((a, b) => Math.max(a, b), 0);
-      return [low, Math.max(high, low * 1.05)];
+      const [low, high] = scale.value === "own" ? endsOf([map], state.statistic) : sharedEnds(section.scale, state.statistic);
+      return [low, Math.max(high, low * data.leastSpan)];
     };
 
     const paint = () => {
@@ -350,8 +388,13 @@
     const detail = () => {
       const at = state.hovered || state.pinned;
       const cell = at && cellAt(at[0], at[1]);
-      const shown = cell || map.all;
-      let words = `All ${total} CPU${total > 1 ? "s" : ""} and ${rows} target${rows > 1 ? "s" : ""} together`;
+      // Hops are not mixed: behind a cell stands its own hop, and without one the device at the end.
+      const isPath = map.rows.length > 1;
+      const whole = isPath ? map.rows[at ? at[1] : rows - 1] : map.all;
+      const shown = cell || whole;
+      const cpus = `All ${total} CPU${total > 1 ? "s" : ""}`;
+      let words = isPath ? `${cpus}, ${map.targets[rows - 1]}, the device itself; the charts have each hop`
+        : `${cpus} and ${rows} target${rows > 1 ? "s" : ""} together`;
       if (at) {
         const cpu = map.cpus[state.order[at[0]]];
         const places = (section.places[cpu] || []).map((p, i) => (p === null ? "" : `${PLACES[i]} ${p}`)).filter(Boolean);
@@ -375,8 +418,9 @@
       const bare = cell && !cell[BINS].length;
       const marks = bare ? [["cell's median", cell[3]], ["cell's slowest", cell[9]]].filter(([, ns]) => ns > 0) : [];
       const lines = [...section.lines, ...marks];
-      histogram(histogramSvg, map, bare ? null : cell, low / pad, high * pad, lines);
-      tail(tailSvg, map, bare ? null : cell, low / pad, high * pad, lines);
+      const hops = isPath && !cell ? map.rows : null;
+      histogram(histogramSvg, map, whole, bare ? null : cell, low / pad, high * pad, lines, hops);
+      tail(tailSvg, map, whole, bare ? null : cell, low / pad, high * pad, lines, hops);
     };
 
     let waiting = false;
@@ -456,6 +500,7 @@
       state.hovered = null;
       refresh(true);
     });
+    scale.addEventListener("change", () => refresh(true));
     statistic.addEventListener("change", () => { state.statistic = Number(statistic.value); refresh(true); });
     const sort = () => {
       const mean = (i) => {

@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use pciescope_core::{Histogram, Record};
 
-use super::safe;
+use super::{charts, first, safe};
+use crate::chart::{Chart, Curves};
 use crate::compare::cells::{self, Cell, LOSSES, Side};
 use crate::compare::{self, Judgement, Key, Shift, Verdict};
 use crate::model::{self, Host};
@@ -16,6 +17,8 @@ use crate::text::{clean, duration, figure};
 const MOST_COLUMNS: usize = 12;
 /// More rows than this no one reads.
 const MOST_ROWS: usize = 300;
+/// So many histograms are drawn over each other, each with its tail.
+const MOST_CHARTS: usize = 6;
 /// The statistics of a histogram: name as `compare` has it, words, percentile.
 const STATISTICS: [(&str, &str, Option<f64>); 4] = [
     ("p50", "median", Some(50.0)),
@@ -75,40 +78,83 @@ pub fn write(records: &[Record], hosts: &[Host]) -> String {
     if common.is_empty() || shown.len() < 2 {
         return String::new();
     }
-    let left_out = shown.len().saturating_sub(MOST_COLUMNS);
-    let shown = &shown[..shown.len() - left_out];
-    let first = shown[0];
-    let judged: Vec<Option<Judgement>> = shown
-        .iter()
-        .map(|place| {
-            (*place != first)
-                .then(|| compare::compare(&all[first].records, &all[*place].records, &compare::Options::default()))
-        })
-        .collect();
+    // What the same runs have stands in one table: no row is full of gaps.
+    let mut groups: Vec<(Vec<usize>, Vec<&Key>)> = Vec::new();
+    let has: Vec<BTreeSet<Key>> = sides.iter().map(keys).collect();
+    for key in common {
+        let own: Vec<usize> = shown.iter().copied().filter(|place| has[*place].contains(key)).collect();
+        match groups.iter_mut().find(|group| group.0 == own) {
+            Some(group) => group.1.push(key),
+            None => groups.push((own, vec![key])),
+        }
+    }
     let mut page = String::from("<section class=\"card\">\n<h2>Runs side by side</h2>\n");
     page += &format!(
         "<p class=\"line\">Differences are against the first column, over the CPUs that both have. Bold: beyond noise \
          (95 %, over {:.0} % of change), as `pciescope compare` judges it; plain: within noise, or too little data to tell.</p>\n",
         compare::Options::default().margin * 100.0
     );
-    if left_out > 0 {
-        page += &format!("<p class=\"line\">The first {MOST_COLUMNS} of {} runs.</p>\n", shown.len() + left_out);
-    }
-    page.push_str("<div class=\"scroll\"><table class=\"runs\">\n<thead><tr><th scope=\"col\" class=\"left\">Device, test, target</th><th scope=\"col\" class=\"left\">Statistic</th>");
-    for place in shown {
-        page += &head(&all[*place]);
-    }
-    page.push_str("</tr></thead>\n<tbody>\n");
-    let mut rows = 0;
-    for key in &common {
-        rows += write_key(&mut page, key, shown, &sides, &judged, MOST_ROWS.saturating_sub(rows));
+    let mut judged: BTreeMap<(usize, usize), Option<Judgement>> = BTreeMap::new();
+    let (mut rows, mut drawn) = (0, 0);
+    for (own, keys) in &groups {
+        let left_out = own.len().saturating_sub(MOST_COLUMNS);
+        if left_out > 0 {
+            page += &format!("<p class=\"line\">The first {MOST_COLUMNS} of {} runs.</p>\n", own.len());
+        }
+        let own = &own[..own.len() - left_out];
+        for key in keys.iter().filter(|key| key.is_histogram) {
+            if drawn < MOST_CHARTS && overlay(&mut page, key, own, &all, &sides) {
+                drawn += 1;
+            }
+        }
+        let judgements: Vec<Option<Judgement>> = own
+            .iter()
+            .map(|place| {
+                let judge = || {
+                    let options = compare::Options::default();
+                    (*place != own[0]).then(|| compare::compare(&all[own[0]].records, &all[*place].records, &options))
+                };
+                judged.entry((own[0], *place)).or_insert_with(judge).clone()
+            })
+            .collect();
+        page.push_str("<div class=\"scroll\"><table class=\"runs\">\n<thead><tr><th scope=\"col\" class=\"left\">Device, test, target</th><th scope=\"col\" class=\"left\">Statistic</th>");
+        for place in own {
+            page += &head(&all[*place]);
+        }
+        page.push_str("</tr></thead>\n<tbody>\n");
+        for key in keys {
+            rows += write_key(&mut page, key, own, &sides, &judgements, MOST_ROWS.saturating_sub(rows));
+        }
+        page.push_str("</tbody></table></div>\n");
         if rows >= MOST_ROWS {
-            page.push_str("</tbody></table></div>\n<p class=\"line\">More rows are left out: `pciescope compare` has all.</p>\n</section>\n");
-            return page;
+            page.push_str("<p class=\"line\">More rows are left out: `pciescope compare` has all.</p>\n");
+            break;
         }
     }
-    page.push_str("</tbody></table></div>\n</section>\n");
+    page.push_str("</section>\n");
     page
+}
+
+/// The histograms of the runs over each other, and their tails; returns whether there was anything to draw.
+fn overlay(page: &mut String, key: &Key, own: &[usize], all: &[Column], sides: &[Side]) -> bool {
+    let named = own.iter().map(|place| {
+        let histogram = self::own(&sides[*place], key).map(|own| own.histogram).unwrap_or_default();
+        (all[*place].title.clone(), histogram)
+    });
+    let lines = first::overlaid(named.filter(|(_, histogram)| !histogram.is_empty()).collect());
+    if lines.len() < 2 {
+        return false;
+    }
+    let place = [clean(&key.device), clean(&key.test), key.target(), clean(&key.figure).replace('_', " ")];
+    let title = place.iter().filter(|part| !part.is_empty() && *part != "-").cloned().collect::<Vec<_>>().join(" ");
+    page.push_str("<div class=\"pair\">\n");
+    for is_tail in [false, true] {
+        let chart = Chart::Curves(Curves { lines: lines.clone(), is_tail, ..Curves::default() });
+        let what = if is_tail { "tail" } else { "histogram" };
+        charts::write_half(page, &format!("{title}: {what}"), &chart);
+    }
+    page.push_str("</div>\n");
+    true
 }
 
 fn head(column: &Column) -> String {

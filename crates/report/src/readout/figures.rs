@@ -4,37 +4,14 @@
 use std::collections::BTreeSet;
 
 use super::{Functions, Group, READS, Row, STAGES, cell, groups, megabytes, millions};
-use crate::chart::{Bar, Bars, Lines, Point, number};
-use crate::drawing::Drawing;
+use crate::chart::{Bar, Bars, Chart, Lines, Point, number};
+use crate::figures::{Figure, drawn_few};
 use crate::model::{self, Kind, Section};
 use crate::table::layout::{Align, Columns};
 use crate::text::clean;
 
-/// No chart has more bars: the table below has them all.
-const MOST_BARS: usize = 48;
 /// How many functions of a profile are listed.
 pub(crate) const MOST_SPOTS: usize = 5;
-
-/// A chart and its figures.
-pub(crate) struct Figure {
-    pub heading: String,
-    /// How to read it.
-    pub note: String,
-    /// `None` where there is too little to draw.
-    pub chart: Option<Drawing>,
-    pub table: Columns,
-    /// Whether the terminal shows the table: the others only repeat rows that it has shown.
-    pub is_digest: bool,
-}
-
-/// The charts of a section with their titles, for a picture.
-pub(crate) fn drawn(section: &Section) -> Vec<(String, Drawing)> {
-    let emulated = if section.is_emulated() { " - EMULATED" } else { "" };
-    let synthetic = if section.is_synthetic() { " - SYNTHETIC" } else { "" };
-    let label = section.first().label.as_ref().map(|label| format!(" ({})", clean(label))).unwrap_or_default();
-    let title = |heading: &str| format!("{heading}{label}{emulated}{synthetic}");
-    of(section).into_iter().filter_map(|figure| Some((title(&figure.heading), figure.chart?))).collect()
-}
 
 /// The figures of a section; none where it is no readout.
 pub(crate) fn of(section: &Section) -> Vec<Figure> {
@@ -122,7 +99,7 @@ fn rate_against_size(groups: &[Group]) -> Option<Figure> {
     Some(Figure {
         heading: "Rate against size".to_owned(),
         note: "The mean of the devices that were read together; a bar goes from the slowest to the fastest.".to_owned(),
-        chart: chart.drawing(),
+        chart: Some(Chart::Lines(chart)),
         table,
         is_digest: true,
     })
@@ -198,18 +175,6 @@ fn rate_against_boards(groups: &[Group]) -> Option<Figure> {
 /// A label without what can be left out beside a bar.
 fn short(label: &str) -> String {
     label.replace("(/dev/", "(")
-}
-
-/// A chart of not too many bars; the note says where some are left out.
-fn drawn_few(mut chart: Bars, note: &str) -> (Option<Drawing>, String) {
-    let count = chart.bars.len();
-    chart.bars.truncate(MOST_BARS);
-    let left_out = if count > MOST_BARS {
-        format!("The chart shows the first {MOST_BARS} of {count} bars; the table has all. ")
-    } else {
-        String::new()
-    };
-    (chart.drawing(), format!("{left_out}{note}").trim_end().to_owned())
 }
 
 /// The rows of runs that were no sweep: each device and function.
@@ -386,7 +351,7 @@ fn stages(groups: &[Group]) -> Option<Figure> {
         ("Convert", 8, r),
         ("Rest", 7, r),
     ]);
-    let mut bars = Vec::new();
+    let (mut bars, mut has_overlap) = (Vec::new(), false);
     for stage in &all {
         let Some(unit) = unit(stage) else { continue };
         let duration = mean(stage.sums[0]);
@@ -413,13 +378,16 @@ fn stages(groups: &[Group]) -> Option<Figure> {
             let place = if place == STAGES.len() { 7 } else { place };
             Some((place, value, format!("{words}: {value:.3} {word}")))
         });
+        // The figure at a bar's end is the bar's: stages that overlap reach beyond the repeat, which is a mark then.
+        let overlapped = duration.filter(|duration| known > duration * 1.005).map(|duration| duration / unit);
+        has_overlap |= overlapped.is_some();
         bars.push(Bar {
             label: short(
                 &wanted.iter().map(|n| &*stage.label[*n]).filter(|w| *w != "-").collect::<Vec<_>>().join(", "),
             ),
             parts: parts.collect(),
-            mark: None,
-            figure: number(duration.unwrap_or(known) / unit),
+            mark: overlapped.map(|repeat| (repeat, format!("the repeat: {repeat:.3} {word}"))),
+            figure: number((known + rest.unwrap_or(0.0)) / unit),
         });
     }
     table.drop_empty();
@@ -431,10 +399,11 @@ fn stages(groups: &[Group]) -> Option<Figure> {
             name.clear();
         }
     }
-    let chart = Bars { across: word.to_owned(), series, bars, mark: None };
+    let mark = has_overlap.then(|| "the repeat: its stages overlap".to_owned());
+    let chart = Bars { across: word.to_owned(), series, bars, mark };
     let (chart, note) = drawn_few(
         chart,
-        "Means over the devices, and over groups that differ in nothing shown. Stages that overlap can be longer together than the repeat.",
+        "Means over the devices, and over groups that differ in nothing shown. Stages that overlap are longer together than the repeat, which is marked then.",
     );
     Some(Figure {
         heading: format!("Time of a repeat by stage, in {word}"),

@@ -17,7 +17,7 @@ const FEW: u64 = 1000;
 /// From which ratio of medians on NUMA nodes are told apart.
 const UNEVEN: f64 = 1.10;
 /// Counts of what went missing.
-pub(super) const LOSSES: [&str; 10] = [
+pub(crate) const LOSSES: [&str; 10] = [
     "lost",
     "extra",
     "wrong_cpu",

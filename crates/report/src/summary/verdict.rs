@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pciescope_core::{Function, Record, convert};
+use pciescope_core::{Bdf, Function, Record, convert};
 
 use super::counters::{counters, verify};
 use super::doctor::doctor;
@@ -49,6 +49,8 @@ const RULES: [(Option<Kind>, &str); 11] = [
 
 /// How many sentences a list has before it says how many more there are.
 const MOST: usize = 12;
+/// So many functions are named of those that a sentence holds for.
+const FEW: usize = 3;
 /// The longest text of a record that is quoted, in characters.
 const LONGEST: usize = 300;
 /// Warnings that a rule says in figures.
@@ -114,6 +116,7 @@ impl Conclusions {
     fn finish(&mut self) {
         for list in [&mut self.good, &mut self.doubtful, &mut self.to_do] {
             list.sort_by_key(|statement| statement.rank);
+            *list = merged(std::mem::take(list));
             let left = list.len().saturating_sub(MOST);
             if left > 0 {
                 list.truncate(MOST);
@@ -123,12 +126,58 @@ impl Conclusions {
     }
 }
 
+/// Sentences that differ in the function's address alone are one, which names the others.
+fn merged(list: Vec<Statement>) -> Vec<Statement> {
+    let mut kept: Vec<(String, Statement, Vec<Bdf>)> = Vec::new();
+    for statement in list {
+        let (pattern, functions) = without_functions(&statement.text);
+        match kept.iter_mut().find(|(known, first, _)| *known == pattern && first.rank == statement.rank) {
+            Some((.., others)) if !functions.is_empty() => others.extend(&functions[..1]),
+            _ => kept.push((pattern, statement, Vec::new())),
+        }
+    }
+    let told = |(_, mut statement, others): (String, Statement, Vec<Bdf>)| {
+        if !others.is_empty() {
+            statement.text += &format!(" The same of {}.", listed(&others));
+        }
+        statement
+    };
+    kept.into_iter().map(told).collect()
+}
+
+/// The first of these, and how many more there are.
+fn listed(functions: &[Bdf]) -> String {
+    let shown: Vec<String> = functions.iter().take(FEW).map(Bdf::to_string).collect();
+    match functions.len() - shown.len() {
+        0 => shown.join(", "),
+        more => format!("{} and {more} more", shown.join(", ")),
+    }
+}
+
+/// A text with the addresses of functions left out, and these.
+fn without_functions(text: &str) -> (String, Vec<Bdf>) {
+    let (mut pattern, mut functions) = (String::new(), Vec::new());
+    let is_part = |c: char| c.is_ascii_hexdigit() || matches!(c, ':' | '.');
+    for word in text.split_inclusive(|c: char| !is_part(c)) {
+        let end = word.trim_end_matches(|c: char| !is_part(c) || matches!(c, ':' | '.'));
+        match end.parse::<Bdf>() {
+            Ok(bdf) if end.len() >= 12 => {
+                functions.push(bdf);
+                pattern.push_str(&word[end.len()..]);
+            }
+            _ => pattern.push_str(word),
+        }
+    }
+    (pattern, functions)
+}
+
 /// The conclusions from records and their sections.
 pub fn conclude(records: &[Record], sections: &[Section]) -> Conclusions {
     let mut out = Conclusions::default();
     losses(&mut out, sections);
+    emulated(&mut out, sections);
     for (number, section) in sections.iter().enumerate() {
-        unreal(&mut out, number, section);
+        made_up(&mut out, number, section);
         match model::kind(section.test()) {
             Kind::Mmio | Kind::Irq => latency(&mut out, number, section, ""),
             Kind::Path => path(&mut out, number, section),
@@ -238,31 +287,44 @@ pub(super) fn is_real(section: &Section) -> bool {
     !section.is_emulated() && !section.is_synthetic()
 }
 
-fn unreal(out: &mut Conclusions, number: usize, section: &Section) {
-    let place = Place::Section(number);
+fn made_up(out: &mut Conclusions, number: usize, section: &Section) {
     if section.is_synthetic() {
         let text =
             format!("{}: {} is made up by the fake backend; nothing was measured.", who(section), section.test());
-        out.doubt(0, place, quoted(&text));
-        return;
+        out.doubt(0, Place::Section(number), quoted(&text));
     }
-    let mut seen = BTreeSet::new();
-    for record in section.records.iter().filter(|record| model::is_emulated(record)) {
-        let Some(function) = &record.device else { continue };
-        let name = name_of(function);
-        let known = out.doubtful.iter().any(|s| s.rank == 1 && s.text.starts_with(&format!("{name} is emulated")));
-        if known || !seen.insert(name.clone()) {
-            continue;
+}
+
+/// One sentence for all devices that are emulated: the reason where they share it.
+fn emulated(out: &mut Conclusions, sections: &[Section]) {
+    let mut names: Vec<String> = Vec::new();
+    let mut reasons: BTreeSet<&str> = BTreeSet::new();
+    let mut first = None;
+    for (number, section) in sections.iter().enumerate().filter(|(_, section)| !section.is_synthetic()) {
+        for function in
+            section.records.iter().filter(|record| model::is_emulated(record)).filter_map(|r| r.device.as_ref())
+        {
+            let name = name_of(function);
+            first.get_or_insert(number);
+            reasons.extend(function.emulated.as_deref());
+            if !names.contains(&name) {
+                names.push(name);
+            }
         }
-        let why = function.emulated.as_deref().map(|why| format!(" ({})", quoted(why))).unwrap_or_default();
-        out.doubt(
-            1,
-            place,
-            format!(
-                "{name} is emulated{why}: its figures are exits to the emulator, not PCIe, and are not judged by speed."
-            ),
-        );
     }
+    let Some(first) = first else { return };
+    let why = match reasons.iter().next() {
+        Some(why) if reasons.len() == 1 => format!(" ({})", quoted(why)),
+        _ => String::new(),
+    };
+    let shown = names.iter().take(FEW).cloned().collect::<Vec<_>>().join(", ");
+    let who = match names.len() {
+        1 => format!("{shown} is emulated{why}: its"),
+        count if count <= FEW => format!("{shown} are emulated{why}: their"),
+        count => format!("{count} devices are emulated{why}, as {shown}: their"),
+    };
+    let text = format!("{who} figures are exits to the emulator, not PCIe, and are not judged by speed.");
+    out.doubt(1, Place::Section(first), text);
 }
 
 fn not_numbers(out: &mut Conclusions, number: usize, section: &Section) {

@@ -103,7 +103,7 @@ fn title(record: &Record) -> String {
 }
 
 /// What makes findings of several functions the same: all but the function's own address.
-fn kind(finding: &Finding) -> (String, Severity, String) {
+pub(crate) fn kind(finding: &Finding) -> (String, Severity, String) {
     let own = finding.bdf.map(|bdf| bdf.to_string()).unwrap_or_default();
     let text = if own.is_empty() { finding.text.clone() } else { finding.text.replace(&own, "") };
     (finding.check.clone(), finding.severity, text)

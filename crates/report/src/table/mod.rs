@@ -23,6 +23,7 @@ use pciescope_core::Record;
 
 pub(crate) use self::header::{REFERENCES, SYNTHETIC};
 
+pub(crate) use self::doctor::kind as kind_of_finding;
 use self::layout::Columns;
 use crate::model::{self, Kind, Section};
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use pciescope_core::record::SCHEMA;
 use pciescope_core::{Below, Failure, Function, Instance, Interval, Link, Metric, Record};
-use pciescope_report::{csv, table};
+use pciescope_report::{csv, html, png, svg, table};
 
 fn check(name: &str, got: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/records").join(name);
@@ -130,4 +130,32 @@ fn the_table_of_one_interval() {
 #[test]
 fn the_fields_of_counters() {
     check("counters.csv", &csv::render(&records()));
+}
+
+#[test]
+fn a_recording_has_charts_over_time_in_page_svg_and_png() {
+    let picture = svg::render(&records());
+    check("counters.svg", &picture);
+    for words in ["PCIe, from the devices (Rx)", "PCIe, to the devices (Tx)", ">DRAM</text>", "Errors and retries"] {
+        assert!(picture.contains(words), "{words}");
+    }
+    assert!(!picture.contains("no record has"));
+    // 3 GB/s in the first second and 4 in the next: the line rises, and stands where the axis says so.
+    let line = picture.split("<polyline points=\"").nth(1).unwrap().split('"').next().unwrap();
+    let heights: Vec<f64> = line.split(' ').map(|point| point.split(',').nth(1).unwrap().parse().unwrap()).collect();
+    assert!(heights.len() == 2 && heights[0] > heights[1], "{line}");
+    // Estimated figures are marked in the legend, and the note says why.
+    assert!(picture.contains("~0000:00:02.0"), "{picture}");
+    assert!(png::render(&records()).unwrap().len() > 10_000);
+    let page = html::render(&records());
+    for words in ["class=\"tiles\"", "Busiest port", "estimated, the counters took turns", "1 root port"] {
+        assert!(page.contains(words), "{words}");
+    }
+}
+
+#[test]
+fn of_counters_the_tables_are_open_and_nothing_is_said_of_a_device() {
+    let page = html::render(&records());
+    assert!(page.contains("<details class=\"tables\" open>"));
+    assert!(!page.contains("(no device named)"));
 }

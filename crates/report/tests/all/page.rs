@@ -141,7 +141,7 @@ fn records_without_latencies_still_make_a_page_and_a_picture() {
     let only_error = sample::whole(&SMALL).pop().unwrap();
     for records in [vec![], vec![Record::default()], vec![only_error]] {
         check_tags(&html::render(&records));
-        assert!(svg::render(&records).contains("no record has latencies"));
+        assert!(svg::render(&records).contains("no record has anything that can be drawn"));
         assert!(png::render(&records).unwrap().len() > 100);
     }
 }
@@ -247,7 +247,8 @@ fn the_index_nests_devices_below_their_root_ports_and_each_has_a_page() {
     assert!(places.is_sorted(), "{index}");
     assert_eq!(index.matches("<ul class=\"tree\">").count(), 3, "each bridge holds what is below it");
     let device = between(&page, "id=\"d-0000:1a:00.0\"", "</section>");
-    for words in ["2.5 GT/s x1", "0000:00:1c.0 &gt; 0000:19:00.0", "MPS 256 bytes", "<td class=\"left\">mmio-read</td>"]
+    for words in
+        ["2.5 GT/s x1", "0000:00:1c.0 &gt; 0000:19:00.0", "MPS 256 bytes", "data-head=\"Measured\">mmio-read</td>"]
     {
         assert!(device.contains(words), "{words}\n{device}");
     }
@@ -326,4 +327,137 @@ fn the_same_records_give_the_same_bytes() {
     let records = mixed::whole();
     assert_eq!(html::render(&records), html::render(&records));
     assert_eq!(summary::text(&records, 100), summary::text(&records, 100));
+}
+
+/// Latencies around `ns` on two CPUs of a device, with a label.
+fn steady(label: &str, device: &str, ns: u64) -> Vec<Record> {
+    let shape = Shape { cpus: 2, vectors: 1, samples: 1000, emulated: false };
+    let mut records = sample::mmio(&mut sample::Random(1), &shape, label);
+    for record in &mut records {
+        record.label = Some(label.to_owned());
+        if let Some(function) = &mut record.device {
+            function.bdf = Some(device.parse().unwrap());
+        }
+        for histogram in record.histograms.values_mut() {
+            *histogram = Histogram::of_ns((0..1000).map(|n| ns + n % 3)).unwrap();
+        }
+    }
+    records
+}
+
+#[test]
+fn noise_is_not_painted_as_a_pattern_and_neighbours_share_a_scale() {
+    let mut records = steady("one", "0000:1a:00.0", 160);
+    records.extend(steady("two", "0000:1b:00.0", 170));
+    let scale = |records: &[Record]| heat::heat_maps(records).iter().map(|map| map.scale.unwrap()).collect::<Vec<_>>();
+    let both = scale(&records);
+    assert_eq!((both.len(), both[0]), (2, both[1]));
+    assert!(both[0].1 >= 2.0 * both[0].0, "{both:?}");
+    // 160 and 170 ns are next to the same colour: no channel differs by a fifth.
+    let [one, two] = [160.0, 170.0].map(|ns| heat::colour(heat::share(ns, both[0])));
+    assert!(one.iter().zip(two).all(|(a, b)| a.abs_diff(b) < 51), "{one:?} {two:?}");
+    // What is twice as slow is not.
+    records.extend(steady("three", "0000:1c:00.0", 400));
+    let scales = scale(&records);
+    assert!(scales.iter().all(|scale| *scale == scales[0]) && scales[0].1 > 399.0, "{scales:?}");
+    let (near, far) = (heat::share(170.0, scales[0]), heat::share(400.0, scales[0]));
+    assert!(near < 0.1 && far > 0.95, "{near} {far}");
+    let page = html::render(&records);
+    let kinds: Vec<String> =
+        data(&page)["sections"].as_array().unwrap().iter().map(|section| section["scale"].to_string()).collect();
+    assert!(kinds.len() == 3 && kinds.iter().all(|kind| *kind == kinds[0]), "{kinds:?}");
+}
+
+/// The tiles of the first screen: name and figure.
+fn tiles(page: &str) -> Vec<(String, String)> {
+    let part = between(page, "<div class=\"tiles\">", "</section>");
+    let inner = |tile: &str, tag: &str| between(tile, &format!("<{tag}>"), &format!("</{tag}>")).to_owned();
+    part.split("<div class=\"tile").skip(1).map(|tile| (inner(tile, "span"), inner(tile, "b"))).collect()
+}
+
+#[test]
+fn the_first_screen_has_the_answer_in_tiles_and_one_chart() {
+    let records = steady("only", "0000:1a:00.0", 600);
+    let page = html::render(&records);
+    let tiles = tiles(&page);
+    let names: Vec<&str> = tiles.iter().map(|tile| tile.0.as_str()).collect();
+    assert_eq!(names, ["Median", "p99", "Worst", "Lost", "Verdict"]);
+    assert!(tiles[0].1.starts_with("60") && tiles[0].1.ends_with(" ns"), "{tiles:?}");
+    let first = between(&page, "id=\"first\"", "</section>");
+    assert!(page.find("id=\"first\"").unwrap() < page.find("id=\"summary\"").unwrap());
+    assert_eq!(first.matches("<figure").count(), 1, "one chart");
+    assert_eq!(first.matches("<svg class=\"wide\"").count(), 1);
+    assert_eq!(first.matches("<svg class=\"narrow\"").count(), 1, "and the same for telephones");
+    // What nobody measured has no tile of its own, and what is emulated no verdict on its speed.
+    let emulated = html::render(&sample::whole(&SMALL));
+    assert_eq!(self::tiles(&emulated).last().unwrap().1, "EMULATED");
+    assert!(!html::render(&[]).contains("class=\"tiles\""));
+    check_tags(&page);
+}
+
+#[test]
+fn two_runs_of_one_measurement_lie_over_each_other() {
+    let mut records = steady("before", "0000:1a:00.0", 600);
+    records.extend(steady("after", "0000:1a:00.0", 900));
+    let page = html::render(&records);
+    let first = between(&page, "id=\"first\"", "</section>");
+    let wide = between(first, "<svg class=\"wide\"", "</svg>");
+    assert_eq!(wide.matches("<polyline").count(), 2, "{wide}");
+    assert!(wide.contains("before</text>") && wide.contains("after</text>"));
+    assert!(first.contains("before 601 ns (+49.9 %)") || first.contains("before 601 ns (+50.0 %)"), "{first:.900}");
+    let runs = between(&page, "id=\"runs\"", "</section>");
+    assert_eq!(runs.matches("<div class=\"pair\">").count(), 2, "histogram and tail, for each BAR");
+    check_tags(&page);
+}
+
+#[test]
+fn runs_of_other_things_do_not_fill_the_table_with_gaps() {
+    let mut records = steady("a1", "0000:1a:00.0", 600);
+    records.extend(steady("a2", "0000:1a:00.0", 610));
+    records.extend(steady("b1", "0000:2b:00.0", 700));
+    records.extend(steady("b2", "0000:2b:00.0", 710));
+    let page = html::render(&records);
+    let runs = between(&page, "id=\"runs\"", "</section>");
+    assert_eq!(runs.matches("<table").count(), 2, "a table for each pair");
+    assert!(!runs.contains("<td>-</td>"), "{runs}");
+}
+
+#[test]
+fn hops_of_a_path_are_never_mixed() {
+    let records: Vec<Record> =
+        sample::whole(&SMALL).into_iter().filter(|r| r.test != "mmio-read" && !r.test.starts_with("irq")).collect();
+    let page = html::render(&records);
+    let maps = &data(&page)["sections"][0]["maps"][0];
+    assert_eq!(maps["rows"].as_array().unwrap().len(), maps["targets"].as_array().unwrap().len());
+    let counts: u64 = maps["rows"].as_array().unwrap().iter().map(|row| row[0].as_u64().unwrap()).sum();
+    assert_eq!(counts, maps["all"][0].as_u64().unwrap());
+    let first = between(&page, "id=\"first\"", "</section>");
+    assert!(first.contains("hop by hop") && first.contains("h0 0000:00:1c.0"), "{first:.600}");
+}
+
+#[test]
+fn on_a_telephone_the_rows_of_a_device_are_cards_with_their_heads() {
+    let page = html::render(&sample::whole(&SMALL));
+    let device = between(&page, "id=\"d-0000:1a:00.0\"", "</section>");
+    assert!(device.contains("<table class=\"stack\">"));
+    for head in ["Median", "P99", "Slowest CPU"] {
+        assert!(device.contains(&format!("data-head=\"{head}\"")), "{head}");
+    }
+}
+
+#[test]
+fn a_warning_stands_once_with_its_count() {
+    let mut records = steady("one", "0000:1a:00.0", 600);
+    for (place, record) in records.iter_mut().enumerate().skip(1) {
+        record.warnings = vec![pciescope_core::Warning {
+            code: "clock-steps".to_owned(),
+            text: format!("CPU {place}: the clock steps"),
+            hint: "look".to_owned(),
+        }];
+    }
+    let page = html::render(&records);
+    let notices = between(&page, "id=\"notices\"", "</section>");
+    assert_eq!(notices.matches("<code>clock-steps</code>").count(), 1, "{notices}");
+    assert_eq!(notices.matches("What to do: look").count(), 1, "{notices}");
+    assert!(notices.contains(&format!("({} records)", records.len() - 1)), "{notices}");
 }

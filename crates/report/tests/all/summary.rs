@@ -65,6 +65,40 @@ fn an_emulated_device_is_said_to_be_one_and_not_judged_by_speed() {
 }
 
 #[test]
+fn what_holds_for_many_devices_is_said_once() {
+    let mut records = Vec::new();
+    for number in 1..=12 {
+        let mut own = mmio(true);
+        for function in own.iter_mut().filter_map(|record| record.device.as_mut()) {
+            function.bdf = Some(format!("0000:{number:02x}:00.0").parse().unwrap());
+            function.emulated = Some(format!("board {number} is QEMU's"));
+        }
+        // Another run: its sections are its own.
+        own.iter_mut().for_each(|record| record.run = format!("{number:016x}"));
+        records.extend(own);
+    }
+    let said = said(&records, DOUBTFUL);
+    assert_eq!(said.matches("emulated").count(), 1, "{said}");
+    fires(&records, DOUBTFUL, "12 devices are emulated, as 0000:01:00.0, 0000:02:00.0, 0000:03:00.0: their figures");
+    // Sentences that differ in the address alone are one.
+    let mut few: Vec<Record> = Vec::new();
+    for number in 1..=5 {
+        let mut own = steady(600, 9000, 999);
+        own.iter_mut().filter_map(|record| record.device.as_mut()).for_each(|function| {
+            function.bdf = Some(format!("0000:0{number}:00.0").parse().unwrap());
+        });
+        few.extend(own);
+    }
+    fires(
+        &few,
+        DOUBTFUL,
+        "0000:01:00.0 mmio-read: 999 samples say nothing of the slowest 1 % (1,000 would). \
+         The same of 0000:02:00.0, 0000:03:00.0, 0000:04:00.0 and 1 more.",
+    );
+    assert_eq!(self::said(&few, DOUBTFUL).matches("say nothing").count(), 1);
+}
+
+#[test]
 fn made_up_figures_are_said_to_be() {
     let mut records = mmio(false);
     is_silent(&records, DOUBTFUL, "made up");

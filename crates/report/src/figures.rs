@@ -1,0 +1,60 @@
+//! Figures of a section: charts, each with its table. What has heat maps has none here.
+
+mod convert;
+pub(crate) mod counters;
+mod verify;
+
+use pciescope_core::{comparison, convert as conversion};
+
+use crate::chart::{Bars, Chart, WIDE};
+use crate::drawing::Drawing;
+use crate::model::{self, Kind, Section};
+use crate::table::layout::Columns;
+use crate::text::clean;
+
+/// No chart has more bars: the table below has them all.
+const MOST_BARS: usize = 48;
+
+/// A chart and its figures.
+pub(crate) struct Figure {
+    pub heading: String,
+    /// How to read it.
+    pub note: String,
+    /// `None` where it has a table only.
+    pub chart: Option<Chart>,
+    pub table: Columns,
+    /// Whether the terminal shows the table: the others only repeat rows that it has shown.
+    pub is_digest: bool,
+}
+
+/// The figures of a section, the most important first.
+pub(crate) fn of(section: &Section) -> Vec<Figure> {
+    match model::kind(section.test()) {
+        Kind::Readout => crate::readout::figures::of(section),
+        Kind::Counters => counters::of(section),
+        Kind::Verify if section.test() == comparison::TEST => verify::of(section),
+        Kind::Other if section.test() == conversion::TEST => convert::of(section),
+        _ => Vec::new(),
+    }
+}
+
+/// The charts of a section with their titles, for a picture.
+pub(crate) fn drawn(section: &Section) -> Vec<(String, Drawing)> {
+    let emulated = if section.is_emulated() { " - EMULATED" } else { "" };
+    let synthetic = if section.is_synthetic() { " - SYNTHETIC" } else { "" };
+    let label = section.first().label.as_ref().map(|label| format!(" ({})", clean(label))).unwrap_or_default();
+    let title = |heading: &str| format!("{heading}{label}{emulated}{synthetic}");
+    of(section).into_iter().filter_map(|figure| Some((title(&figure.heading), figure.chart?.drawing(WIDE)?))).collect()
+}
+
+/// A chart of not too many bars; the note says where some are left out.
+pub(crate) fn drawn_few(mut chart: Bars, note: &str) -> (Option<Chart>, String) {
+    let count = chart.bars.len();
+    chart.bars.truncate(MOST_BARS);
+    let left_out = if count > MOST_BARS {
+        format!("The chart shows the first {MOST_BARS} of {count} bars; the table has all. ")
+    } else {
+        String::new()
+    };
+    (Some(Chart::Bars(chart)), format!("{left_out}{note}").trim_end().to_owned())
+}

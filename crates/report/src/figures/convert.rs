@@ -1,0 +1,46 @@
+//! Conversions by themselves: how fast each is against the loop that only moves as many bytes.
+
+use std::collections::BTreeMap;
+
+use super::{Figure, drawn_few};
+use crate::chart::{Bar, Bars, number};
+use crate::model::Section;
+use crate::table::layout::{Align, Columns};
+use crate::text::{clean, thousands};
+
+/// A chart for each number of samples.
+pub fn of(section: &Section) -> Vec<Figure> {
+    let mut sizes: BTreeMap<u64, Vec<Bar>> = BTreeMap::new();
+    for record in &section.records {
+        let figure = |name: &str| record.metrics.get(name).map(|metric| metric.value).filter(|value| value.is_finite());
+        let (Some(kernel), Some(samples), Some(rate)) = (&record.kernel, figure("samples"), figure("rate")) else {
+            continue;
+        };
+        let threads = if kernel.threads > 1 { format!(", {} threads", kernel.threads) } else { String::new() };
+        let label = clean(&format!("{}, {}, {}{threads}", kernel.name, kernel.isa, kernel.store));
+        let words = format!("{label}: {:.2} GB/s", rate / 1e9);
+        let ceiling = figure("ceiling").map(|ceiling| (ceiling / 1e9, format!("ceiling: {:.2} GB/s", ceiling / 1e9)));
+        sizes.entry(samples as u64).or_default().push(Bar {
+            label,
+            parts: vec![(0, rate / 1e9, words)],
+            mark: ceiling,
+            figure: number(rate / 1e9),
+        });
+    }
+    let one = |(samples, bars): (u64, Vec<Bar>)| {
+        let mut table =
+            Columns::new(&[("Conversion", 20, Align::Left), ("GB/s", 7, Align::Right), ("Ceiling", 7, Align::Right)]);
+        for bar in &bars {
+            let ceiling = bar.mark.as_ref().map_or("-".to_owned(), |mark| format!("{:.2}", mark.0));
+            table.row(vec![bar.label.clone(), format!("{:.2}", bar.parts[0].1), ceiling]);
+        }
+        table.drop_empty();
+        let mark = bars.iter().any(|bar| bar.mark.is_some());
+        let mark = mark.then(|| "a loop that moves as many bytes and does nothing else".to_owned());
+        let chart = Bars { across: "GB/s read and written".to_owned(), bars, mark, ..Bars::default() };
+        let (chart, note) = drawn_few(chart, "");
+        let heading = format!("Rate of conversions, {} samples", thousands(samples));
+        Figure { heading, note, chart, table, is_digest: false }
+    };
+    sizes.into_iter().map(one).collect()
+}
