@@ -84,6 +84,8 @@ pub struct Source {
     pub failure: Option<(u64, Failure)>,
     /// The last doubts about its figures.
     pub warnings: Vec<Warning>,
+    /// Whether its figures are an emulator's or a guest's.
+    pub is_emulated: bool,
     /// Figures ever seen, with their units.
     names: Vec<(String, String)>,
     points: VecDeque<Point>,
@@ -188,6 +190,8 @@ impl Source {
         }
         self.failure = record.error.clone().map(|failure| (span, failure));
         self.warnings.clone_from(&record.warnings);
+        self.is_emulated = record.method.as_ref().is_some_and(|method| method.emulated)
+            || record.device.as_ref().is_some_and(|device| device.emulated.is_some());
         has_changed
     }
 

@@ -41,6 +41,9 @@ pub struct Feed {
     pub others: Vec<Other>,
     /// All PCI functions with a link, also those without counters.
     pub devices: Vec<Device>,
+    /// The bridges above a device, from the root port down, by the device's address, where there are several.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub paths: BTreeMap<String, Vec<Bdf>>,
     /// The last [`HISTORY`] readings, the oldest first.
     pub readings: Vec<Reading>,
 }
@@ -88,6 +91,12 @@ pub struct Port {
     /// Why it no longer counts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<Failure>,
+    /// Whether its figures are an emulator's or a guest's.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_emulated: bool,
+    /// Whether errors of its link are counted: then what a reading does not name is 0.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub counts_errors: bool,
 }
 
 /// A channel or sub-channel of DRAM.
@@ -112,6 +121,9 @@ pub struct Channel {
     /// Why it no longer counts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<Failure>,
+    /// Whether its figures are an emulator's or a guest's.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_emulated: bool,
 }
 
 /// A PMU that is neither a port nor a channel.
@@ -133,6 +145,9 @@ pub struct Other {
     /// Why it no longer counts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<Failure>,
+    /// Whether its figures are an emulator's or a guest's.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_emulated: bool,
 }
 
 /// One interval: an entry of [`Feed::readings`], and the data of an event `reading` of `GET /api/events`. An instance that

@@ -158,7 +158,19 @@ fn labels(one: &Instance<'_>) -> String {
             label(&mut all, &word, &number.to_string());
         }
     }
+    marks(&mut all, one);
     all
+}
+
+/// What a reader must know of the figures of an instance: an emulator's, or scaled to the whole time. What is neither has
+/// no such label.
+fn marks(into: &mut String, one: &Instance<'_>) {
+    if one.source.is_emulated {
+        label(into, "emulated", "true");
+    }
+    if one.sums.is_estimated {
+        label(into, "estimated", "true");
+    }
 }
 
 /// The labels of the families about counting itself.
@@ -229,7 +241,8 @@ fn hardware(writer: &mut Writer, inner: &Inner) {
             }
             if name == "pciescope_pmu_events" {
                 for ((event, unit), value) in &one.sums.named {
-                    let labels = more(&more(&pmu_labels(one), "event", event), "unit", unit);
+                    let mut labels = more(&more(&pmu_labels(one), "event", event), "unit", unit);
+                    marks(&mut labels, one);
                     writer.sample(family, &labels, *value);
                 }
             }

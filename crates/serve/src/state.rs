@@ -10,7 +10,7 @@ use hyper::body::Bytes;
 use pciescope_catalogue::Kind;
 use pciescope_core::live::Source;
 use pciescope_core::plan::Plan;
-use pciescope_core::{Device, Failure, Live, Record, Sink, Warning};
+use pciescope_core::{Bdf, Device, Failure, Live, Record, Sink, Warning};
 use tokio::sync::broadcast;
 
 use crate::feed::{self, Channel, Feed, HISTORY, Other, Port, Reading, Status};
@@ -89,6 +89,8 @@ pub(crate) struct Sums {
     pub(crate) saturated: u64,
     /// The least share of the last interval in which a counter ran; `None` where it was not read.
     pub(crate) running: Option<f64>,
+    /// Whether a counter ever ran for a part of an interval only: then its sums are estimates for good.
+    pub(crate) is_estimated: bool,
     /// What becomes of each figure.
     rules: BTreeMap<String, Rule>,
     /// The figures that are errors.
@@ -232,6 +234,7 @@ impl State {
             status: inner.status.clone(),
             warnings: inner.live.warnings.clone(),
             devices: inner.devices.clone(),
+            paths: paths(&inner.devices),
             readings: inner.readings.iter().cloned().collect(),
             ..Feed::default()
         };
@@ -339,7 +342,9 @@ impl Inner {
         one.saturated += u64::from(record.metrics.values().any(|metric| metric.at_least));
         if record.error.is_none() {
             let shares = record.metrics.values().filter_map(|metric| metric.running).filter(|share| share.is_finite());
-            one.running = Some(shares.fold(1.0, f64::min));
+            let running = shares.fold(1.0, f64::min);
+            one.running = Some(running);
+            one.is_estimated |= running < 1.0;
             Instance { source, sums: one }.show(record, reading);
         }
         has_changed
@@ -399,6 +404,8 @@ impl Instance<'_> {
             ceiling_bytes_per_s: self.source.latest("link_bytes_per_s"),
             below: self.source.below.clone(),
             error: self.error(),
+            is_emulated: self.source.is_emulated,
+            counts_errors: !self.sums.errors.is_empty(),
         }
     }
 
@@ -411,6 +418,7 @@ impl Instance<'_> {
             place: self.place(),
             peak_bytes_per_s: self.source.latest("peak_bytes_per_s"),
             error: self.error(),
+            is_emulated: self.source.is_emulated,
         }
     }
 
@@ -422,6 +430,7 @@ impl Instance<'_> {
             cpu: self.source.cpu,
             title: self.kind().map(|kind| kind.title.clone()),
             error: self.error(),
+            is_emulated: self.source.is_emulated,
         }
     }
 
@@ -475,6 +484,12 @@ impl Instance<'_> {
             }
         }
     }
+}
+
+/// What lies between root ports and devices: where nothing does a device's root port says it all.
+fn paths(devices: &[Device]) -> BTreeMap<String, Vec<Bdf>> {
+    let behind = devices.iter().filter(|device| device.path.len() > 1);
+    behind.map(|device| (device.bdf.to_string(), device.path.clone())).collect()
 }
 
 fn now_ms() -> u64 {

@@ -33,7 +33,8 @@ fn port(number: u32) -> Port {
         } else {
             vec![below(0, "nvme")]
         },
-        error: None,
+        counts_errors: true,
+        ..Port::default()
     }
 }
 
@@ -117,48 +118,50 @@ fn shows_the_figures_sorts_filters_zooms_and_pauses() {
     let last = &reading(199, 6, 0).ports["p1"];
     let rows = browser.text(ROWS);
     let wanted = format!(
-        "0000:10:00.0|16 GT/s x4|{:.2}|{:.1}|{:.2}|{:.1}|L0 {:.1} %|-|0000:11:00.0 nvme",
+        "0000:10:00.0|16 GT/s x4|{:.2}|{:.1}|{:.2}|{:.1}|L0 {:.1} %|0|0000:11:00.0 nvme",
         last.rx.unwrap() / 1e6,
         last.rx_share.unwrap() * 100.0,
         last.tx.unwrap() / 1e6,
         last.tx_share.unwrap() * 100.0,
         last.states["l0"] * 100.0
     );
-    assert_eq!(rows.lines().nth(1).unwrap(), wanted);
+    // The busiest stands first, and each port has more than the one before.
+    assert_eq!(rows.lines().nth(4).unwrap(), wanted);
     // Three times 3 errors of layer 2 in 200 s; what the sum is made of and the retries are not added to it.
-    assert!(rows.lines().nth(4).unwrap().contains("|9|"), "{rows}");
+    assert!(rows.lines().nth(1).unwrap().contains("|9|"), "{rows}");
     assert_eq!(browser.number("document.querySelectorAll('#charts svg').length"), 4.0);
     assert_eq!(browser.number("document.querySelectorAll('#dies svg').length"), 2.0);
     assert_eq!(browser.number("document.querySelectorAll('#dies svg .layer').length"), 64.0);
     browser.screenshot("live-1280-light");
     browser.screenshot_whole("live-1280-light-whole");
 
-    // Sorting: a number from the largest down, then up, then the machine's order again; a word from A.
-    assert_eq!(browser.text(PORTS), "00 10 20 30 40 50");
+    // Sorting: a number from the largest down, then up, then the busiest first again; a word from A.
+    const BUSIEST: &str = "50 40 30 20 10 00";
+    assert_eq!(browser.text(PORTS), BUSIEST);
     let head = |n: u32| format!("#table thead th:nth-child({n}) button");
     browser.click(&head(4));
     let by_rx = browser.text(PORTS);
-    assert_ne!(by_rx, "00 10 20 30 40 50");
     assert_eq!(browser.text("document.querySelector('#table th[aria-sort]').getAttribute('aria-sort')"), "descending");
     browser.click(&head(4));
     assert_eq!(browser.text(PORTS), by_rx.rsplit(' ').collect::<Vec<_>>().join(" "));
     browser.click(&head(4));
-    assert_eq!(browser.text(PORTS), "00 10 20 30 40 50");
+    assert_eq!(browser.text(PORTS), BUSIEST);
     browser.click(&head(2));
+    assert_eq!(browser.text(PORTS), "00 10 20 30 40 50");
     browser.click(&head(2));
     assert_eq!(browser.text(PORTS), "50 40 30 20 10 00");
     browser.click(&head(2));
 
     // Filter: all words, in whatever the row and the port's name say.
     browser.keys("#filter", "MLX5");
-    assert_eq!(browser.text(PORTS), "00 30");
+    assert_eq!(browser.text(PORTS), "30 00");
     assert_eq!(browser.text("document.getElementById('shown').textContent"), "2 of 6 ports");
     browser.run("const f = document.getElementById('filter'); f.value = ''; f.dispatchEvent(new Event('input'))");
-    assert_eq!(browser.text(PORTS), "00 10 20 30 40 50");
+    assert_eq!(browser.text(PORTS), BUSIEST);
 
     // A click on a row zooms on its port; Escape leaves; the keyboard does the same.
     assert!(is_hidden(&browser, "zoom"));
-    browser.click("#table tbody tr:nth-child(5) td:nth-child(3)");
+    browser.click("#table tbody tr:nth-child(2) td:nth-child(3)");
     browser.wait("!document.getElementById('zoom').hidden");
     stage.say(reading(200, 6, 32));
     // The last reading brings the last three of them; the page is live before it has that.
@@ -172,18 +175,18 @@ fn shows_the_figures_sorts_filters_zooms_and_pauses() {
     browser.wait("document.getElementById('zoom').hidden");
     browser.keys("#table tbody tr:nth-child(5) button", "\u{e015}");
     browser.keys("#table tbody tr:nth-child(6) button", "\u{e007}");
-    browser.wait("document.getElementById('zoom-name').textContent === '0000:50:00.0'");
+    browser.wait("document.getElementById('zoom-name').textContent === '0000:00:00.0'");
     browser.click("#back");
     browser.wait("document.getElementById('zoom').hidden");
 
     // A port that is chosen has a chart.
-    browser.click("#table tbody tr:nth-child(1) input");
+    browser.click("#table tbody tr:nth-child(6) input");
     assert_eq!(browser.number("document.querySelectorAll('#charts svg').length"), 5.0);
 
     // A new reading is drawn, but not while the page is paused.
     stage.say(reading(201, 6, 32));
     let rx = |second| format!("{:.2}", reading(second, 6, 0).ports["p0"].rx.unwrap() / 1e6);
-    let shown = "document.querySelector('#table tbody tr td:nth-child(4)').textContent";
+    let shown = "document.querySelector('#table tbody tr:nth-child(6) td:nth-child(4)').textContent";
     browser.wait(&format!("{shown} === '{}'", rx(201)));
     browser.click("#pause");
     stage.say(reading(202, 6, 32));
@@ -240,7 +243,9 @@ fn says_when_the_feed_is_lost_and_goes_on_when_it_is_back() {
     assert!(is_hidden(&browser, "lost"));
     stage.say(reading(41, 2, 2));
     let rx = format!("{:.2}", reading(41, 2, 0).ports["p0"].rx.unwrap() / 1e6);
-    browser.wait(&format!("document.querySelector('#table tbody tr td:nth-child(4)').textContent === '{rx}'"));
+    browser.wait(&format!(
+        "document.querySelector('#table tbody tr:nth-child(2) td:nth-child(4)').textContent === '{rx}'"
+    ));
     // Two stretches with a gap between them.
     assert_eq!(
         browser.number("document.querySelector('#charts path.rx').getAttribute('d').split('M').length - 1"),
@@ -328,4 +333,150 @@ fn a_machine_without_counters_says_so() {
     }
     assert_eq!(browser.console(), [""; 0]);
     browser.screenshot("live-1280-none");
+}
+
+/// A reading of which the test says everything that matters: bytes per second from the devices, and those of DRAM.
+fn plain(second: u64, rx: &[f64], (read, write): (f64, f64), running: Option<f64>) -> Reading {
+    let figures = |rx: &f64| PortReading { rx: Some(*rx), tx: Some(0.0), running, ..PortReading::default() };
+    let dram = ChannelReading { read: Some(read), write: Some(write), running, ..ChannelReading::default() };
+    Reading {
+        time_ms: BEGIN_MS + second * 1000,
+        seconds: 1.0,
+        ports: rx.iter().enumerate().map(|(n, rx)| (format!("p{n}"), figures(rx))).collect(),
+        channels: [("c0".to_owned(), dram)].into(),
+        others: BTreeMap::new(),
+    }
+}
+
+#[test]
+#[ignore = "needs Chromium: make browser-test"]
+fn idle_ports_are_dim_and_last_and_have_no_chart() {
+    let mut quiet = feed(4, 1, 0);
+    quiet.readings = (0..30).map(|second| plain(second, &[0.0, 40.0, 0.0, 3e8], (1e9, 1e9), None)).collect();
+    let stage = Stage::open(quiet, 0);
+    let browser = Browser::start();
+    browser.size(SIZES[0]);
+    browser.media(false, false);
+    browser.open(&stage.url());
+    browser.wait(IS_LIVE);
+    assert_eq!(browser.text(PORTS), "30 00 10 20");
+    assert_eq!(
+        browser.text("[...document.querySelectorAll('#table tbody tr')].map(r => r.classList.contains('idle')).join()"),
+        "false,true,true,true"
+    );
+    assert_eq!(browser.number("document.querySelectorAll('#charts svg').length"), 1.0);
+    // Who wants the chart of an idle port gets one whose axis does not blow up nothing.
+    browser.click("#table tbody tr:nth-child(3) input");
+    let labels = "[...document.querySelectorAll('#charts svg')].flatMap(s => [...s.querySelectorAll('text')].map(t => t.textContent)).join('|')";
+    assert!(
+        !browser.text(labels).contains("1 B/s") && browser.text(labels).contains("100 kB/s"),
+        "{}",
+        browser.text(labels)
+    );
+    browser.screenshot_whole("live-1280-idle");
+
+    // Where nothing moves there is no chart, and the page says so.
+    let mut still = feed(3, 1, 0);
+    still.readings = (0..5).map(|second| plain(second, &[0.0; 3], (0.0, 0.0), None)).collect();
+    let stage = Stage::open(still, 0);
+    browser.open(&stage.url());
+    browser.wait(IS_LIVE);
+    assert_eq!(browser.number("document.querySelectorAll('#charts svg').length"), 0.0);
+    assert!(!is_hidden(&browser, "no-traffic"));
+    assert_eq!(browser.console(), [""; 0]);
+}
+
+#[test]
+#[ignore = "needs Chromium: make browser-test"]
+fn emulated_and_estimated_figures_are_marked() {
+    let mut marked = feed(2, 1, 0);
+    marked.readings = (0..10).map(|second| plain(second, &[5e8, 37.42e6], (1e9, 1e9), Some(0.39))).collect();
+    marked.ports.iter_mut().for_each(|port| port.is_emulated = true);
+    marked.channels[0].is_emulated = true;
+    let stage = Stage::open(marked, 0);
+    let browser = Browser::start();
+    browser.size(SIZES[0]);
+    browser.open(&stage.url());
+    browser.wait(IS_LIVE);
+    assert!(!is_hidden(&browser, "emulated"));
+    assert!(browser.text(ROWS).contains("|~37.42|"), "{}", browser.text(ROWS));
+    for captions in ["#charts figcaption", "#dies figcaption"] {
+        let said = browser.text(&format!("document.querySelector('{captions}').textContent"));
+        assert!(said.contains("EMULATED") && said.contains('~'), "{captions}: {said}");
+    }
+    assert!(browser.text("document.getElementById('tree').textContent").contains('~'));
+    browser.screenshot("live-1280-emulated");
+    // What is neither has no mark.
+    let stage = Stage::open(feed(2, 2, 5), 0);
+    browser.open(&stage.url());
+    browser.wait(IS_LIVE);
+    assert!(is_hidden(&browser, "emulated") && !browser.text(ROWS).contains('~'));
+}
+
+#[test]
+#[ignore = "needs Chromium: make browser-test"]
+fn words_of_an_axis_never_lie_over_each_other() {
+    let browser = Browser::start();
+    browser.size(SIZES[0]);
+    for (read, write) in [(1e6, 9e9), (9e9, 1e6), (4e9, 3e9), (0.0, 8e9)] {
+        let mut one = feed(1, 1, 0);
+        one.readings = (0..10).map(|second| plain(second, &[1e9], (read, write), None)).collect();
+        let stage = Stage::open(one, 0);
+        browser.open(&stage.url());
+        browser.wait(IS_LIVE);
+        let places = "[...document.querySelectorAll('#dies svg text[text-anchor=end]')].map(t => Number(t.getAttribute('y'))).sort((a, b) => a - b)";
+        let least = browser.number(&format!(
+            "(() => {{ const y = {places}; return Math.min(...y.slice(1).map((v, i) => v - y[i])) }})()"
+        ));
+        assert!(least >= 12.0, "{read} read, {write} written: {least} pixels apart");
+        browser.screenshot(&format!("live-1280-dram-{read:.0e}-{write:.0e}"));
+    }
+}
+
+#[test]
+#[ignore = "needs Chromium: make browser-test"]
+fn links_are_drawn_with_speed_width_and_traffic() {
+    let mut tree = feed(3, 1, 0);
+    tree.readings = (0..10).map(|second| plain(second, &[5e9, 0.0, 2e9], (1e9, 1e9), None)).collect();
+    // Behind the second port stands a switch with a disk, which sysfs knows of.
+    let device = |bdf: &str, path: &[&str], driver: &str, width: u8| Device {
+        bdf: bdf.parse().unwrap(),
+        inode: None,
+        name: "Something".to_owned(),
+        class: String::new(),
+        driver: Some(driver.to_owned()),
+        node: Some(0),
+        path: path.iter().map(|one| one.parse().unwrap()).collect(),
+        link: Link { width, ..port(1).link.unwrap() },
+        is_downtrained: None,
+        errors: None,
+    };
+    let (root, up, down) = ("0000:10:00.0", "0000:11:00.0", "0000:12:00.0");
+    tree.devices = vec![
+        device(up, &[root], "pcieport", 4),
+        device(down, &[root, up], "pcieport", 4),
+        device("0000:13:00.0", &[root, up, down], "nvme", 2),
+    ];
+    let above = |path: &[&str]| path.iter().map(|one| one.parse().unwrap()).collect();
+    tree.paths = [(down.to_owned(), above(&[root, up])), ("0000:13:00.0".to_owned(), above(&[root, up, down]))].into();
+    let stage = Stage::open(tree, 0);
+    let browser = Browser::start();
+    browser.media(false, false);
+    for size in [(1280, 900), (420, 900)] {
+        browser.size(size);
+        browser.open(&stage.url());
+        browser.wait(IS_LIVE);
+        browser.wait("document.querySelectorAll('#tree .edge').length === 6");
+        assert_eq!(browser.number("document.querySelectorAll('#tree .edge.busy').length"), 3.0);
+        let words = browser.text("[...document.querySelectorAll('#tree text')].map(t => t.textContent).join('|')");
+        for wanted in ["32 GT/s x16", "16 GT/s x2", "5 GB/s / 0 B/s", "0000:13:00.0|nvme"] {
+            assert!(words.contains(wanted), "{wanted}: {words}");
+        }
+        // The busiest port stands at the top.
+        assert!(words.find("0000:00:00.0").unwrap() < words.find("0000:20:00.0").unwrap(), "{words}");
+        assert_eq!(browser.hangs_out(), [""; 0], "{size:?}");
+        browser.run("document.getElementById('topology').scrollIntoView()");
+        browser.screenshot(&format!("live-{}-topology", size.0));
+    }
+    assert_eq!(browser.console(), [""; 0]);
 }

@@ -1,5 +1,5 @@
 // Charts as SVG, drawn anew for every reading: axes, lines, layers, marks.
-import { NS, clock, count, draw, errorsOf, feed, isNumber, kept, last, make, mb, percent, portOf, rate, readings, share, tidy, title, unitOf, view } from "./known.js";
+import { NS, clock, count, draw, errorsOf, feed, isNumber, kept, last, make, marked, percent, portOf, rate, readings, share, tidy, title, unitOf, view } from "./known.js";
 
 export const nice = (most) => {
   if (!(most > 0)) return 1;
@@ -60,9 +60,13 @@ export class Chart {
     this.svg.setAttribute("viewBox", `0 0 ${width} ${this.height}`);
     this.svg.setAttribute("height", this.height);
     this.svg.setAttribute("aria-label", tidy(label));
+    // The first words stand; later ones only where they do not lie over those.
+    const taken = [];
     for (const tick of ticks) {
       const y = this.y(tick);
       draw(this.svg, "line", { class: "axis", x1: this.left, x2: this.right, y1: y, y2: y });
+      if (taken.some((other) => Math.abs(other - y) < 13)) continue;
+      taken.push(y);
       draw(this.svg, "text", { x: this.left - 6, y: y + 4, "text-anchor": "end" }, words(tick));
     }
     const [from, to] = span();
@@ -147,6 +151,8 @@ export class Chart {
     this.caption.replaceChildren(make("b", {}, first), ...items);
   }
 }
+// An axis reaches at least so far, in bytes per second: next to nothing does not fill a chart.
+export const LEAST = 1e5;
 // Colours of n layers, from one end of the palette to the other.
 const shade = (i, n) => `color-mix(in oklab, var(--fill) ${n < 2 ? 100 : Math.round(100 - (i / (n - 1)) * 100)}%, var(--link))`;
 // Every second layer a little lighter, so that neighbours of similar colour stay apart.
@@ -160,13 +166,13 @@ export const drawTraffic = (chart, port) => {
   const ceiling = port.ceiling_bytes_per_s;
   // What uses a good part of its link is shown against it; what does not would be a flat line there.
   const toLink = ceiling > 0 && (view.scale === "link" || (view.scale === "auto" && most > ceiling / 5));
-  const high = nice(toLink ? Math.max(most, ceiling) : most);
+  const high = nice(Math.max(toLink ? ceiling : LEAST, most));
   const [size, unit] = unitOf(high);
   const now = hovered();
   const words = (way) => {
     const figures = portOf(now, port.id) || {};
     const part = share(port, figures, way);
-    return `${mb(figures[way])} MB/s${isNumber(part) ? ` (${percent(part)} %)` : ""}`;
+    return `${marked(figures[way], figures)} MB/s${isNumber(part) ? ` (${percent(part)} %)` : ""}`;
   };
   chart.begin(`${title(port)}: Rx ${words("rx")}, Tx ${words("tx")}`, 0, high, [0, high / 2, high],
     (v) => `${Number((v / size).toPrecision(3))} ${unit}`);
@@ -182,6 +188,6 @@ export const drawTraffic = (chart, port) => {
     if (errors.length) chart.mark(reading.time_ms, `${clock(reading.time_ms)} ${errors.map(([n, v]) => `${n} ${count(v)}`).join(", ")}`);
   }
   chart.end();
-  chart.say(title(port), [`Rx ${words("rx")}`], [`Tx ${words("tx")}`],
+  chart.say(title(port), ...(port.is_emulated ? [["EMULATED"]] : []), [`Rx ${words("rx")}`], [`Tx ${words("tx")}`],
     [ceiling > 0 ? `ceiling ${rate(ceiling)}` : "ceiling not known"], ...(view.hover !== null && now !== old ? [[clock(now.time_ms)]] : []));
 };

@@ -31,6 +31,9 @@ export const set = (element, text) => {
 
 // Figures as the tables of the tool write them: MB is 10^6 bytes.
 export const mb = (value) => (isNumber(value) ? (value / 1e6).toFixed(2) : "-");
+// Estimated: counters took turns.
+export const isScaled = (reading) => isNumber(reading.running) && reading.running < 1;
+export const marked = (value, reading) => (isNumber(value) && isScaled(reading) ? "~" : "") + mb(value);
 export const percent = (value) => (isNumber(value) ? value.toFixed(1) : "-");
 export const count = (n) => n.toLocaleString("en-US");
 const UNITS = [[1e9, "GB/s"], [1e6, "MB/s"], [1e3, "kB/s"], [1, "B/s"]];
@@ -52,8 +55,8 @@ export const clock = (ms) => {
 export const stateName = (key) => key.replace(/_share$/, "").replace(/_(?=\d)/g, ".").replace(/_/g, " ").replace(/\bl(?=\d)/g, "L");
 
 // ---- what is known ----
-export const feed = { host: "", interval: 1000, ports: [], channels: [], devices: [], warnings: [], status: {}, readings: [] };
-export const view = { sort: null, down: false, filter: "", chosen: null, zoom: null, scale: "auto", frozen: null, hover: null, redraw: null };
+export const feed = { host: "", interval: 1000, ports: [], channels: [], devices: [], paths: {}, warnings: [], status: {}, readings: [] };
+export const view = { sort: null, down: false, filter: "", chosen: null, touched: false, zoom: null, scale: "auto", frozen: null, hover: null, redraw: null };
 // So much is kept and drawn, in ms: more where readings come seldom.
 export const kept = () => Math.max(300e3, 60 * feed.interval);
 export const readings = () => view.frozen || feed.readings;
@@ -73,6 +76,15 @@ export const share = (port, reading, way) => {
   if (isNumber(part)) return part * 100;
   return isNumber(reading[way]) && port.ceiling_bytes_per_s > 0 ? (reading[way] / port.ceiling_bytes_per_s) * 100 : NaN;
 };
+// Less is next to nothing, in bytes per second.
+export const IDLE = 1e3;
+export const both = (reading) => (reading.rx || 0) + (reading.tx || 0);
+// The mean over the time that the charts show: it moves slowly, so that rows keep their places.
+export const busy = (port) => {
+  const known = readings().map((r) => portOf(r, port.id)).filter(Boolean);
+  return known.reduce((sum, r) => sum + both(r), 0) / (known.length || 1);
+};
+export const isIdle = (port) => both(portOf(last(), port.id) || {}) < IDLE;
 export const title = (port) => port.bdf || port.pmu || port.id;
 export const linkWords = (link) => {
   if (!link) return "-";
@@ -106,6 +118,7 @@ export const adopt = (state) => {
   feed.host = [state.host, state.label].filter(Boolean).join(" · ");
   feed.interval = Math.max(50, (state.interval_s || 1) * 1e3);
   feed.status = state.status || {};
+  feed.paths = state.paths || {};
   for (const name of ["ports", "channels", "devices", "warnings"]) feed[name] = state[name] || [];
   const theirs = state.readings || [];
   const first = theirs.length ? theirs[0].time_ms : Infinity;

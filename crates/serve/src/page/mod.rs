@@ -1,6 +1,8 @@
-//! The live page: five files, built into the program, that ask for nothing but the feed beside them.
+//! The live page: six files, built into the program, that ask for nothing but the feed beside them.
 //!
 //! Why its charts are its own script: docs/decisions/0002-report-page.md.
+
+use std::sync::LazyLock;
 
 /// One file of the page.
 #[derive(Debug, Clone, Copy)]
@@ -16,13 +18,23 @@ pub struct Asset {
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 
 /// The files of the page. The first is the page itself.
-pub const ASSETS: [Asset; 5] = [
-    Asset { path: "/", content_type: "text/html; charset=utf-8", body: include_str!("index.html") },
-    Asset { path: "/page.css", content_type: "text/css; charset=utf-8", body: include_str!("page.css") },
-    Asset { path: "/known.js", content_type: SCRIPT, body: include_str!("known.js") },
-    Asset { path: "/chart.js", content_type: SCRIPT, body: include_str!("chart.js") },
-    Asset { path: "/page.js", content_type: SCRIPT, body: include_str!("page.js") },
-];
+pub static ASSETS: LazyLock<[Asset; 6]> = LazyLock::new(|| {
+    let asset = |path, content_type, body: &str| Asset { path, content_type, body: squeezed(body).leak() };
+    [
+        asset("/", "text/html; charset=utf-8", include_str!("index.html")),
+        asset("/page.css", "text/css; charset=utf-8", include_str!("page.css")),
+        asset("/known.js", SCRIPT, include_str!("known.js")),
+        asset("/chart.js", SCRIPT, include_str!("chart.js")),
+        asset("/topology.js", SCRIPT, include_str!("topology.js")),
+        asset("/page.js", SCRIPT, include_str!("page.js")),
+    ]
+});
+
+/// A file without indentation and without lines that are comments: browsers need neither. No text of the page spans lines.
+fn squeezed(body: &str) -> String {
+    let lines = body.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("//"));
+    lines.flat_map(|line| [line, "\n"]).collect()
+}
 
 /// The `Content-Security-Policy` of every answer: own files and the own feed only, and in no one's frame.
 pub const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; \
@@ -36,7 +48,7 @@ mod tests {
     fn the_page_weighs_little_and_asks_for_nothing_outside() {
         let weight: usize = ASSETS.iter().map(|asset| asset.body.len()).sum();
         assert!(weight < 48_000, "{weight} bytes");
-        for asset in ASSETS {
+        for asset in ASSETS.iter() {
             // The name of the SVG language is no address that is asked for.
             let body = asset.body.replace("http://www.w3.org/2000/svg", "");
             assert!(!body.contains("://"), "{} names an address", asset.path);

@@ -1,15 +1,16 @@
 // The page: its table, its charts, the feed that it follows, its switches.
-import { CHOSEN_AT_FIRST, adopt, at, belowWords, clock, count, errorSum, errorsOf, feed, isNumber, last, linkWords, make, mb, mostState, own, percent, portOf, rate, readings, set, share, stateName, take, tidy, title, unitOf, view } from "./known.js";
-import { nice, span, hovered, Chart, layer, drawTraffic } from "./chart.js";
+import { CHOSEN_AT_FIRST, IDLE, adopt, at, belowWords, busy, clock, count, errorSum, errorsOf, feed, isIdle, isNumber, isScaled, last, linkWords, make, marked, mb, mostState, own, percent, portOf, rate, readings, set, share, stateName, take, tidy, title, unitOf, view } from "./known.js";
+import { nice, hovered, Chart, LEAST, layer, drawTraffic } from "./chart.js";
+import { paintTopology } from "./topology.js";
 
 // ---- the table of ports ----
 const COLUMNS = [
   { head: "Draw", label: "Draw a chart of this port" },
   { head: "Port", left: true, of: title },
   { head: "Link", left: true, of: (p) => linkWords(p.link), by: (p) => (p.link ? p.link.speed_gts * p.link.width : -1) },
-  { head: "Rx MB/s", of: (p, r) => mb(r.rx), by: (p, r) => r.rx },
+  { head: "Rx MB/s", of: (p, r) => marked(r.rx, r), by: (p, r) => r.rx },
   { head: "Rx %", of: (p, r) => percent(share(p, r, "rx")), by: (p, r) => share(p, r, "rx"), bar: "rx" },
-  { head: "Tx MB/s", of: (p, r) => mb(r.tx), by: (p, r) => r.tx },
+  { head: "Tx MB/s", of: (p, r) => marked(r.tx, r), by: (p, r) => r.tx },
   { head: "Tx %", of: (p, r) => percent(share(p, r, "tx")), by: (p, r) => share(p, r, "tx"), bar: "tx" },
   { head: "State", of: (p, r) => mostState(r.states) },
   { head: "Errors", title: "Seen in the time that the charts show", of: (p) => errorWords(p), by: (p) => errorTotal.get(p.id) || 0, bad: true },
@@ -19,7 +20,8 @@ const rows = new Map();
 let errorTotal = new Map();
 const errorWords = (port) => {
   const total = errorTotal.get(port.id);
-  return total ? (readings().some((r) => (portOf(r, port.id) || {}).at_least) ? ">=" : "") + count(total) : "-";
+  if (!total) return port.counts_errors ? "0" : "-";
+  return (readings().some((r) => (portOf(r, port.id) || {}).at_least) ? ">=" : "") + count(total);
 };
 const hash = () => { try { return decodeURIComponent(location.hash.replace(/^#port=/, "")); } catch { return ""; } };
 const zoomTo = (id) => { location.hash = id === null ? "" : `port=${encodeURIComponent(id)}`; };
@@ -30,7 +32,7 @@ const heads = COLUMNS.map((column, place) => {
   if (!column.of) { head.textContent = column.head; return head; }
   const button = make("button", { type: "button" }, column.head);
   button.addEventListener("click", () => {
-    // Numbers from the largest down at first, words from A; a third click takes the order of the machine back.
+    // Numbers from the largest down at first, words from A; a third click takes the busiest first again.
     const startsDown = Boolean(column.by);
     if (view.sort !== place) [view.sort, view.down] = [place, startsDown];
     else if (view.down === startsDown) view.down = !startsDown;
@@ -47,7 +49,7 @@ const rowOf = (port) => {
   if (row) return row;
   const cells = COLUMNS.map((c) => make("td", { class: [c.left ? "left" : "", c.cls || "", c.bar ? `share ${c.bar}` : ""].join(" ").trim() }));
   const box = make("input", { type: "checkbox", "aria-label": `${COLUMNS[0].label}: ${title(port)}` });
-  box.addEventListener("change", () => { if (box.checked) view.chosen.add(port.id); else view.chosen.delete(port.id); paint(); });
+  box.addEventListener("change", () => { view.touched = true; if (box.checked) view.chosen.add(port.id); else view.chosen.delete(port.id); paint(); });
   const button = make("button", { type: "button", "aria-label": `Zoom on ${title(port)}` }, title(port));
   cells[0].append(box);
   cells[1].append(button);
@@ -69,7 +71,11 @@ const listed = () => {
   const wanted = view.filter.toLowerCase().split(/\s+/).filter(Boolean);
   const found = feed.ports.filter((port) => { const text = words(port); return wanted.every((word) => text.includes(word)); });
   const column = COLUMNS[view.sort];
-  if (!column) return found;
+  if (!column) {
+    const means = new Map(found.map((port) => [port, busy(port)]));
+    const rank = (port) => (means.get(port) < IDLE ? 0 : means.get(port));
+    return found.sort((a, b) => rank(b) - rank(a));
+  }
   const key = column.by || column.of;
   const reading = last();
   const keyed = found.map((port) => [key(port, portOf(reading, port.id) || {}), port]);
@@ -95,8 +101,9 @@ const paintTable = () => {
   for (const port of ports) {
     const row = rowOf(port);
     const now = portOf(reading, port.id) || {};
-    row.box.checked = view.chosen !== null && view.chosen.has(port.id);
+    row.box.checked = view.chosen.has(port.id);
     row.tr.classList.toggle("chosen", port.id === view.zoom);
+    row.tr.classList.toggle("idle", isIdle(port));
     COLUMNS.forEach((column, i) => {
       if (!column.of || i === 1) return;
       set(row.cells[i], column.of(port, now));
@@ -171,17 +178,19 @@ const paintDram = () => {
   dieCharts(nodes.map(String)).forEach((chart, i) => {
     const list = feed.channels.filter((c) => (isNumber(c.node) ? c.node : null) === nodes[i]);
     const most = (way) => readings().reduce((m, r) => Math.max(m, sum(list, way, r)), 0);
-    const high = nice(most("read"));
-    // The lower half is as high as its figures need, but high enough to be seen.
-    const low = Math.max(nice(most("write")), high / 5);
+    // Each half is as high as its figures need, but high enough to be seen beside the other.
+    const ends = [nice(Math.max(most("read"), LEAST)), nice(Math.max(most("write"), LEAST))];
+    const [high, low] = [Math.max(ends[0], ends[1] / 5), Math.max(ends[1], ends[0] / 5)];
     const [size, unit] = unitOf(Math.max(high, low));
     const name = nodes[i] === null ? "Node not known" : `Node ${nodes[i]}`;
     chart.begin(`${name}: DRAM reads ${rate(sum(list, "read", now))}, writes ${rate(sum(list, "write", now))}`, -low, high,
-      [-low, 0, high / 2, high], (v) => `${Number((Math.abs(v) / size).toPrecision(3))} ${unit}`);
+      [0, high, -low, high / 2], (v) => `${Number((Math.abs(v) / size).toPrecision(3))} ${unit}`);
     chart.stack(list.map((c, j) => [layer(j, list.length), value(c.id, "read")]), 1);
     chart.stack(list.map((c, j) => [layer(j, list.length), value(c.id, "write")]), -1);
     chart.end();
-    chart.say(name, [`read ${mb(sum(list, "read", now))} MB/s`], [`write ${mb(sum(list, "write", now))} MB/s`],
+    const mark = now && list.some((c) => isScaled(own(now.channels, c.id) || {})) ? "~" : "";
+    chart.say(name, ...(list.some((c) => c.is_emulated) ? [["EMULATED"]] : []),
+      [`read ${mark}${mb(sum(list, "read", now))} MB/s`], [`write ${mark}${mb(sum(list, "write", now))} MB/s`],
       [`${list.length} channel${list.length === 1 ? "" : "s"}`]);
   });
   const colour = new Map();
@@ -193,7 +202,7 @@ const paintDram = () => {
     const box = make("i", { class: "box" });
     box.style.background = colour.get(c.id);
     return make("tr", {}, make("td", { class: "left" }, make("span", { class: "legend" }, box), ` ${c.pmu || c.id}${isNumber(c.cpu) ? ` CPU ${c.cpu}` : ""}`), make("td", {}, isNumber(c.node) ? String(c.node) : "-"),
-      make("td", {}, mb(value(c.id, "read")(now))), make("td", {}, mb(value(c.id, "write")(now))));
+      ...["read", "write"].map((way) => make("td", {}, marked(value(c.id, way)(now), own(now && now.channels, c.id) || {}))));
   }));
 };
 
@@ -219,6 +228,7 @@ const paintDevices = () => {
 const paint = () => {
   if (document.hidden || !feed.adopted) return;
   set(at("host"), feed.host);
+  at("emulated").hidden = ![...feed.ports, ...feed.channels].some((one) => one.is_emulated);
   at("none").hidden = feed.ports.length + feed.channels.length > 0 || feed.status.state === "starting";
   if (feed.status.state === "none") {
     if (feed.status.text) set(at("none-text"), feed.status.text);
@@ -227,20 +237,23 @@ const paint = () => {
   paintDevices();
   at("ports").hidden = at("traffic").hidden = !feed.ports.length;
   errorTotal = new Map(feed.ports.map((p) => [p.id, readings().reduce((s, r) => s + errorSum(r, p.id), 0)]));
-  if (view.chosen === null && readings().length) {
-    const busy = (p) => { const r = portOf(last(), p.id) || {}; return (r.rx || 0) + (r.tx || 0); };
-    view.chosen = new Set([...feed.ports].sort((a, b) => busy(b) - busy(a)).slice(0, CHOSEN_AT_FIRST).map((p) => p.id));
-  }
+  // Until the user chooses: the first busy ones, which keep their charts.
+  view.chosen ||= new Set();
+  if (!view.touched)
+    for (const p of feed.ports.filter((p) => busy(p) >= IDLE).sort((a, b) => busy(b) - busy(a)))
+      if (view.chosen.size < CHOSEN_AT_FIRST) view.chosen.add(p.id);
   for (const id of [...rows.keys()]) if (!feed.ports.some((p) => p.id === id)) rows.delete(id);
   const port = feed.ports.find((p) => p.id === view.zoom);
   at("zoom").hidden = !port;
   if (feed.ports.length) paintTable();
   if (port) paintZoom(port);
   if (feed.ports.length) {
-    const chosen = feed.ports.filter((p) => view.chosen !== null && view.chosen.has(p.id));
+    const chosen = feed.ports.filter((p) => view.chosen.has(p.id));
+    at("no-traffic").hidden = chosen.length > 0;
     trafficCharts(chosen.map((p) => p.id)).forEach((chart, i) => drawTraffic(chart, chosen[i]));
   }
   paintDram();
+  paintTopology();
 };
 let waiting = false;
 const later = view.redraw = () => {

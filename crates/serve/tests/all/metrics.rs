@@ -169,11 +169,42 @@ fn what_was_scaled_or_cut_off_is_said() {
     state.put_all(&[scaled, channel(0, 1.0, 1)]);
     let pmu = port_pmu(2);
     assert_eq!(value(&state, &format!("pciescope_pmu_running_ratio{{pmu=\"{pmu}\"")), 0.25);
+    // A sum with an estimate in it stays one; others have no such label.
+    state.put_all(&[port(2, 1e9, 1), channel(0, 1.0, 1)]);
+    assert_eq!(value(&state, &format!("pciescope_pmu_running_ratio{{pmu=\"{pmu}\"")), 1.0);
+    let marked = |text: &str, mark: &str| {
+        let of = |name: &str| text.lines().filter(|line| line.starts_with(name) && line.contains(mark)).count();
+        (of("pciescope_port_receive_bytes_total"), of("pciescope_dram_read_bytes_total"))
+    };
+    assert_eq!(marked(&text(&state, Format::Text), ",estimated=\"true\"}"), (1, 0));
+    assert_eq!(marked(&text(&state, Format::Text), "emulated"), (0, 0));
     assert_eq!(value(&state, &format!("pciescope_pmu_saturated_intervals_total{{pmu=\"{pmu}\"")), 1.0);
     assert_eq!(value(&state, "pciescope_reading_warnings{code=\"not-counted\"}"), 1.0);
     assert_eq!(value(&state, "pciescope_reading_success"), 1.0);
     state.set_status("none", Some("why".to_owned()), None);
     assert_eq!(value(&state, "pciescope_reading_success"), 0.0);
+}
+
+#[test]
+fn figures_of_an_emulator_have_a_label_everywhere() {
+    let state = state(0);
+    let method = pciescope_core::Method { emulated: true, ..Default::default() };
+    let (mut one, mut other) = (port(2, 1e9, 0), channel(0, 1.0, 0));
+    one.method = Some(method.clone());
+    other.method = Some(method);
+    state.put_all(&[one, other, port(3, 1e9, 0)]);
+    let text = text(&state, Format::Text);
+    let lines = |name: &str, has: bool| {
+        text.lines().filter(|line| line.starts_with(name) && line.contains("emulated=\"true\"") == has).count()
+    };
+    for name in ["pciescope_port_receive_bytes_total", "pciescope_port_receive_link_ratio"] {
+        assert_eq!((lines(name, true), lines(name, false)), (1, 1), "{name}\n{text}");
+    }
+    assert_eq!(lines("pciescope_dram_read_bytes_total", true), 1);
+    let feed = state.feed();
+    assert_eq!(feed.ports.iter().map(|port| port.is_emulated).collect::<Vec<_>>(), [true, false]);
+    assert!(feed.channels[0].is_emulated);
+    assert!(feed.ports.iter().all(|port| port.counts_errors), "errors that are 0 are counted");
 }
 
 #[test]
