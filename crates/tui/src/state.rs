@@ -1,7 +1,9 @@
 //! What the user looks at, and how keys change it.
 
 use pciescope_core::{Bdf, Record};
-use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use ratatui::crossterm::event::{
+    KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseButton, MouseEvent, MouseEventKind,
+};
 
 use crate::model::Model;
 use crate::theme::Theme;
@@ -58,6 +60,8 @@ impl View {
 /// What ports are sorted by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sort {
+    /// The traffic in the mean over all intervals that are kept: rows seldom change their places.
+    Busiest,
     /// The address.
     Address,
     /// What arrives.
@@ -74,7 +78,8 @@ pub enum Sort {
 
 impl Sort {
     /// All in the order of the key, with the name that the foot line shows.
-    pub const ALL: [(Sort, &'static str); 6] = [
+    pub const ALL: [(Sort, &'static str); 7] = [
+        (Sort::Busiest, "busiest"),
         (Sort::Address, "address"),
         (Sort::Rx, "rx"),
         (Sort::Tx, "tx"),
@@ -182,7 +187,7 @@ impl State {
             is_help: false,
             filter: String::new(),
             is_typing: false,
-            sort: Sort::Address,
+            sort: Sort::Busiest,
             is_reversed: false,
             shows_devices: true,
             shows_all: false,
@@ -235,6 +240,25 @@ impl State {
         let (rows, place) = self.rows();
         let place = place.saturating_add_signed(by).min(rows.len().saturating_sub(1));
         self.selected = rows.get(place).map(|row| row.id);
+    }
+
+    /// Changes the state as the mouse asks: a click chooses a row, a click on the chosen row zooms on it, the wheel scrolls.
+    /// `size` is that of the terminal.
+    pub fn mouse(&mut self, mouse: MouseEvent, size: (u16, u16)) -> Action {
+        match mouse.kind {
+            MouseEventKind::ScrollUp => self.moved(-1),
+            MouseEventKind::ScrollDown => self.moved(1),
+            MouseEventKind::Down(MouseButton::Left) => {
+                let Some(id) = crate::draw::row_at(self, size, mouse.row) else { return Action::Nothing };
+                if self.selected == Some(id) {
+                    return self.enter();
+                }
+                self.selected = Some(id);
+                Action::Draw
+            }
+            MouseEventKind::Down(MouseButton::Right) => self.back(),
+            _ => Action::Nothing,
+        }
     }
 
     /// Changes the state as a key asks.

@@ -54,8 +54,18 @@ impl Theme {
         self.colour(Color::Yellow)
     }
 
-    /// The selected row.
+    /// The selected row: a mark stands before it, and its colours stay.
     pub fn selected(self) -> Style {
+        Style::new().add_modifier(Modifier::BOLD)
+    }
+
+    /// The mark before that row.
+    pub fn marker(self) -> (&'static str, Style) {
+        (if self.has_unicode { "\u{25b6}" } else { ">" }, self.title())
+    }
+
+    /// Where the next letter goes.
+    pub fn cursor(self) -> Style {
         Style::new().add_modifier(Modifier::REVERSED)
     }
 
@@ -68,9 +78,9 @@ impl Theme {
         })
     }
 
-    /// History.
+    /// History. Plain blue is next to invisible on most dark terminals.
     pub fn history(self) -> Style {
-        self.colour(Color::Blue)
+        self.colour(Color::Cyan)
     }
 }
 

@@ -8,6 +8,15 @@ use pciescope_core::{Bdf, Function, Link};
 use crate::model::Model;
 use crate::state::{RowId, Sort, State};
 
+/// A port that moves less is idle, in bytes per second.
+pub const IDLE: f64 = 1000.0;
+
+/// Whether next to nothing passes a port in an interval; not where that is not known.
+pub fn is_idle(source: &Source, span: u64) -> bool {
+    let known = [source.value("rx_bytes_per_s", span), source.value("tx_bytes_per_s", span)];
+    known.iter().any(Option::is_some) && known.iter().flatten().sum::<f64>() < IDLE
+}
+
 /// A row of the tree.
 #[derive(Debug, Clone)]
 pub struct Row {
@@ -104,6 +113,13 @@ fn key(state: &State, source: &Source, span: u64) -> f64 {
     };
     let value = match state.sort {
         Sort::Address => None,
+        Sort::Busiest => {
+            let both = |number| sum(source.value("rx_bytes_per_s", number), source.value("tx_bytes_per_s", number));
+            let known = state.model.live.history(span, both).into_iter().flatten().filter(|value| value.is_finite());
+            let (total, count) = known.fold((0.0, 0), |(total, count), value| (total + value, count + 1));
+            // Idle ports stand in the order of their addresses.
+            (count > 0).then(|| total / f64::from(count)).map(|mean| if mean < IDLE { 0.0 } else { mean })
+        }
         Sort::Rx => source.value("rx_bytes_per_s", span),
         Sort::Tx => source.value("tx_bytes_per_s", span),
         Sort::Total => sum(source.value("rx_bytes_per_s", span), source.value("tx_bytes_per_s", span)),

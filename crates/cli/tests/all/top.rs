@@ -110,7 +110,7 @@ fn keys_change_the_screen_and_q_gives_the_terminal_back() {
     tmux.wait("echo", |screen| screen.matches("before").count() >= 2);
     let before = tmux.condition();
     tmux.keys(&[&replay(&file), "Enter"]);
-    let screen = tmux.wait_for("0000:00:00.0");
+    let screen = tmux.wait_for("PORT");
     assert!(screen.contains("PORT") && screen.contains("DRAM") && screen.contains("q quit"), "{screen}");
     assert!(!screen.contains("before"), "{screen}");
     assert_ne!(tmux.condition(), before, "keys come one by one, on the other screen");
@@ -120,6 +120,9 @@ fn keys_change_the_screen_and_q_gives_the_terminal_back() {
     tmux.wait_for("this help");
     tmux.keys(&["Escape"]);
     tmux.wait("the tree", |screen| screen.contains("PORT") && !screen.contains("this help"));
+    // From the busiest first to the order of addresses.
+    tmux.keys(&["s"]);
+    tmux.wait_for("sort: address");
     tmux.keys(&["/"]);
     tmux.wait_for("filter:");
     tmux.keys(&["m", "l", "x", "5", "Enter"]);
@@ -145,7 +148,7 @@ fn signals_give_the_terminal_back() {
     for (signal, code) in [("-TERM", 143), ("-HUP", 129), ("-INT", 130), ("-QUIT", 131)] {
         tmux.keys(&["clear", "Enter"]);
         tmux.keys(&[&replay(&file), "Enter"]);
-        tmux.wait_for("0000:00:00.0");
+        tmux.wait_for("PORT");
         let status = Command::new("kill").args([signal, &tmux.child()]).status().unwrap();
         assert!(status.success());
         tmux.wait_for(&format!("code {code}"));
@@ -180,7 +183,7 @@ fn it_can_be_suspended_and_comes_back() {
     tmux.keys(&["set -m", "Enter"]);
     let before = tmux.condition();
     tmux.keys(&[&format!("{PROGRAM} top --replay {file} --speed 5"), "Enter"]);
-    tmux.wait_for("0000:00:00.0");
+    tmux.wait_for("PORT");
     tmux.keys(&["C-z"]);
     tmux.wait("the shell", |screen| screen.contains("ready$") && !screen.contains("q quit"));
     assert_eq!(tmux.condition(), before, "while it is stopped the terminal is the shell's");

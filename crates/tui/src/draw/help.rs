@@ -6,7 +6,7 @@ use super::Pen;
 use crate::state::State;
 
 /// Keys and what they do; docs/top.md has the same table, and a test holds one against the other.
-pub const KEYS: [(&str, &str); 18] = [
+pub const KEYS: [(&str, &str); 19] = [
     ("q F10 Ctrl-C", "quit"),
     ("? h F1", "this help"),
     ("Tab 1-5", "next view; Overview, Links, DRAM, Counters, Warnings"),
@@ -14,7 +14,7 @@ pub const KEYS: [(&str, &str); 18] = [
     ("Enter", "zoom on the chosen port or function; again: back"),
     ("Esc", "back: out of help, zoom, filter, view"),
     ("/ F4", "filter: words that address, driver, name, PMU or node must have"),
-    ("s > F6", "sort ports by the next of address, rx, tx, rx+tx, % of link, errors"),
+    ("s > F6", "sort ports by the next of busiest, address, rx, tx, rx+tx, % of link, errors"),
     ("<", "sort by the one before"),
     ("r", "turn the order around"),
     ("t", "show or hide the devices below ports"),
@@ -25,9 +25,11 @@ pub const KEYS: [(&str, &str); 18] = [
     ("F5", "read the machine's functions again"),
     ("Ctrl-L", "draw the screen anew"),
     ("Ctrl-Z", "suspend (fg comes back)"),
+    ("mouse", "click: choose a row, again: zoom; right: back; wheel: scroll; Shift: select text"),
 ];
 
-const MARKS: [&str; 9] = [
+const MARKS: [&str; 10] = [
+    "EMULATED figures are those of an emulator or a guest; dim: idle, less than 1 kB/s",
     "RX arrives at the root port (a device writes memory), TX leaves it: bytes of payload.",
     "%      of what the link can carry as it is now, payload, one direction",
     "~      scaled to the whole interval: counters took turns",

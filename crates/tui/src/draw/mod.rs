@@ -14,7 +14,7 @@ use ratatui::layout::Rect;
 use ratatui::style::Style;
 
 use crate::bars;
-use crate::state::{Origin, State, View};
+use crate::state::{Origin, RowId, State, View};
 use crate::text::{ascii, clean, clock, duration, fit, percent, period, short, width, wrap};
 use crate::theme::Theme;
 
@@ -128,14 +128,35 @@ fn view(pen: &mut Pen<'_>, state: &State) {
 
 /// The tree, and below it as much of the channels as there is room for.
 fn overview(pen: &mut Pen<'_>, state: &State) {
-    let (rows, _) = state.rows();
-    let wanted = u16::try_from(rows.len()).unwrap_or(u16::MAX).saturating_add(1);
-    let room = pen.height().saturating_sub(wanted);
-    // If both want more than there is, the tree gets two thirds.
-    let lines = dram::wanted(state, room.max(pen.height() / 3));
-    let tree = pen.height() - lines;
+    let tree = tree_lines(state, pen.height());
+    let lines = pen.height() - tree;
     ports::draw(&mut pen.part(0, tree), state, false);
     dram::summary(&mut pen.part(tree, lines), state);
+}
+
+/// How many of these lines of the overview the tree has.
+fn tree_lines(state: &State, height: u16) -> u16 {
+    let (rows, _) = state.rows();
+    let wanted = u16::try_from(rows.len()).unwrap_or(u16::MAX).saturating_add(1);
+    let room = height.saturating_sub(wanted);
+    // If both want more than there is, the tree gets two thirds.
+    height - dram::wanted(state, room.max(height / 3))
+}
+
+/// The row of the tree that stands in line `y` of a terminal of that many columns and lines.
+pub(crate) fn row_at(state: &State, (columns, lines): (u16, u16), y: u16) -> Option<RowId> {
+    let is_tree = matches!(state.view, View::Overview | View::Links) && state.zoom.is_none() && !state.is_help;
+    if !is_tree || columns < LEAST.0 || lines < LEAST.1 {
+        return None;
+    }
+    let area = Rect::new(0, 0, columns, lines);
+    let head = head(&mut Pen { buffer: &mut Buffer::empty(area), area, theme: state.theme }, state);
+    let height = lines - head - 1;
+    let height = if state.view == View::Overview { tree_lines(state, height) } else { height };
+    // The first line has the columns' names.
+    let line = y.checked_sub(head + 1).filter(|line| line + 1 < height)?;
+    let window = ports::window(state, height - 1);
+    window.rows.get(window.first + usize::from(line)).map(|row| row.id)
 }
 
 /// The state as text of `columns`, as many lines as it needs but at most `most`: for pipes and scripts.
@@ -194,7 +215,9 @@ fn head(pen: &mut Pen<'_>, state: &State) -> u16 {
     if let Some(machine) = &state.model.machine {
         x = pen.put(x, 0, room.saturating_sub(x), &clean(machine), Style::new()) + 1;
     }
-    if state.model.is_emulated {
+    if state.model.live.sources.iter().any(|source| source.is_emulated) {
+        pen.put(x, 0, room.saturating_sub(x), "EMULATED", theme.doubtful());
+    } else if state.model.is_emulated {
         pen.put(x, 0, room.saturating_sub(x), "(guest)", theme.doubtful());
     }
     let mut y = 1;
@@ -253,8 +276,8 @@ fn sums(state: &State) -> String {
     let ports: Vec<_> = sources.iter().filter(|source| source.is_port()).collect();
     let channels: Vec<_> = sources.iter().filter(|source| source.is_channel()).collect();
     let sum = |of: &[&Source], name: &str| {
-        let found: Vec<f64> = of.iter().filter_map(|source| source.value(name, span)).collect();
-        if found.is_empty() { "-".to_owned() } else { short(found.iter().sum()) }
+        let sum = of.iter().filter_map(|source| source.figure(name, span)).reduce(Figure::plus);
+        cell(sum)
     };
     let mut parts = Vec::new();
     if !ports.is_empty() {
@@ -301,7 +324,7 @@ fn foot(pen: &mut Pen<'_>, state: &State) {
     if state.is_typing {
         let x = pen.put(0, 0, columns, "filter: ", theme.title());
         let x = pen.put(x, 0, columns, &clean(&state.filter), Style::new());
-        let x = pen.put(x, 0, columns, " ", theme.selected());
+        let x = pen.put(x, 0, columns, " ", theme.cursor());
         pen.put(x + 1, 0, columns, "Enter keep  Esc clear", theme.quiet());
         return;
     }

@@ -116,12 +116,10 @@ fn link_columns(state: &State, width: u16) -> Columns {
 pub fn draw(pen: &mut Pen<'_>, state: &State, is_links: bool) {
     let Some(lines) = pen.height().checked_sub(1) else { return };
     let span = state.shown().unwrap_or(0);
-    let (rows, chosen) = state.rows();
     let has_counters = state.model.live.sources.iter().any(Source::is_port);
     let columns = columns(state, pen.width(), is_links);
+    let Window { rows, chosen, first } = window(state, lines);
     let (shown, all) = (usize::from(lines), rows.len());
-    // The chosen row is kept in the middle, as far as there are rows on both sides.
-    let first = chosen.saturating_sub(shown / 2).min(all.saturating_sub(shown));
     let part = if all > shown { format!(" {}-{}/{all}", first + 1, first + shown) } else { String::new() };
     heading(pen, &columns, has_counters, &part);
     if rows.is_empty() {
@@ -133,13 +131,39 @@ pub fn draw(pen: &mut Pen<'_>, state: &State, is_links: bool) {
         pen.put(1, 1, pen.width(), text, pen.theme.quiet());
         return;
     }
-    for (y, row) in rows.iter().skip(first).take(shown).enumerate() {
-        let y = y as u16 + 1;
+    // What stands below an idle port is as quiet as the port.
+    let mut is_idle = false;
+    for (place, row) in rows.iter().enumerate().take(first + shown) {
+        if row.depth == 0 {
+            let source = row.source.and_then(|place| state.model.live.sources.get(place));
+            is_idle = source.is_some_and(|source| source.failure(span).is_none() && tree::is_idle(source, span));
+        }
+        let Some(y) = place.checked_sub(first).map(|y| y as u16 + 1) else { continue };
         draw_row(pen, y, state, span, row, &columns, has_counters);
-        if first + usize::from(y) - 1 == chosen {
+        if is_idle {
+            pen.paint(y, pen.theme.quiet());
+        }
+        if place == chosen {
+            let (mark, style) = pen.theme.marker();
             pen.paint(y, pen.theme.selected());
+            pen.put(0, y, 1, mark, style);
         }
     }
+}
+
+/// The rows, the chosen one, and the first that is shown.
+pub(super) struct Window {
+    pub rows: Vec<Row>,
+    chosen: usize,
+    pub first: usize,
+}
+
+/// What is seen of the rows in so many lines: the chosen row is kept in the middle, as far as there are rows on both sides.
+pub(super) fn window(state: &State, lines: u16) -> Window {
+    let (rows, chosen) = state.rows();
+    let shown = usize::from(lines);
+    let first = chosen.saturating_sub(shown / 2).min(rows.len().saturating_sub(shown));
+    Window { rows, chosen, first }
 }
 
 fn heading(pen: &mut Pen<'_>, columns: &Columns, has_counters: bool, part: &str) {

@@ -7,8 +7,10 @@ use pciescope_core::{Bar, Failure, Function, Link, Record};
 use pciescope_tui::ratatui::Terminal;
 use pciescope_tui::ratatui::backend::TestBackend;
 use pciescope_tui::ratatui::buffer::Buffer;
-use pciescope_tui::ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-use pciescope_tui::ratatui::style::Color;
+use pciescope_tui::ratatui::crossterm::event::{
+    KeyCode, KeyEvent, KeyModifiers, MouseButton, MouseEvent, MouseEventKind,
+};
+use pciescope_tui::ratatui::style::{Color, Modifier};
 use pciescope_tui::{Action, Origin, State, Theme, draw};
 
 use crate::sample;
@@ -236,6 +238,83 @@ fn figures_that_are_scaled_or_lower_limits_say_so() {
     state.take(&[one]);
     let text = screen(&state, 80, 24);
     assert!(text.contains(" ~") && text.contains(" >0"), "{text}");
+}
+
+#[test]
+fn the_busiest_port_stands_first_and_idle_ones_last_and_dim() {
+    let state = replayed(BLOCKS, 70);
+    let (columns, lines) = (120, 60);
+    let buffer = buffer(&state, columns, lines);
+    let text = screen(&state, columns, lines);
+    let traffic = |line: &str| {
+        let cell =
+            line.split_whitespace().find(|word| word.ends_with(['G', 'M', 'k']) && word.starts_with(char::is_numeric));
+        cell.map(str::to_owned)
+    };
+    let ports: Vec<(usize, &str)> = text.lines().enumerate().filter(|(_, line)| line.contains(" pcieport")).collect();
+    // A busy one of die 1, in the mean over all intervals: not the first by address.
+    assert!(ports[0].1.contains("\u{25b6}0001:20:04.0"), "{text}");
+    assert!(traffic(ports[0].1).is_some_and(|figure| figure.ends_with('G')), "{text}");
+    let idle = ports.iter().position(|(_, line)| line.contains("0000:20:04.0")).unwrap();
+    assert!(ports[idle..].iter().all(|(_, line)| line.matches("  0 ").count() >= 2), "idle ones come last\n{text}");
+    // The border of the text is a line of its own.
+    let is_dim = |line: usize| buffer[(3, line as u16 - 1)].modifier.contains(Modifier::DIM);
+    assert!(is_dim(ports[idle].0) && !is_dim(ports[0].0));
+}
+
+#[test]
+fn history_is_no_dark_blue_and_the_chosen_row_no_block() {
+    let mut state = replayed(BLOCKS, 10);
+    press(&mut state, "\u{2193}");
+    for cell in buffer(&state, 120, 40).content() {
+        assert!(cell.fg != Color::Blue && cell.bg == Color::Reset, "{cell:?}");
+        assert!(!cell.modifier.contains(Modifier::REVERSED), "{cell:?}");
+    }
+    assert_eq!(screen(&state, 120, 40).matches('\u{25b6}').count(), 1);
+    let plain = replayed(PLAIN, 10);
+    assert_eq!(screen(&plain, 80, 24).lines().filter(|line| line.starts_with("|>")).count(), 1);
+}
+
+#[test]
+fn figures_of_an_emulator_say_so_on_every_screen() {
+    let mut state = State::new(BLOCKS, Origin::Live { interval_ns: 1_000_000_000 });
+    let mut one = sample::port(1, 5);
+    one.method = Some(pciescope_core::Method { emulated: true, ..Default::default() });
+    state.take(&[one]);
+    for keys in ["", "2", "3", "4", "5", "1\n"] {
+        press(&mut state, keys);
+        assert!(screen(&state, 80, 24).contains("EMULATED"), "{keys:?}");
+    }
+    assert!(!screen(&replayed(BLOCKS, 3), 80, 24).contains("EMULATED"));
+}
+
+#[test]
+fn the_mouse_chooses_zooms_and_scrolls() {
+    let mut state = replayed(BLOCKS, 10);
+    let size = (80, 24);
+    let mouse = |state: &mut State, kind: MouseEventKind, row: u16| {
+        state.mouse(MouseEvent { kind, column: 5, row, modifiers: KeyModifiers::NONE }, size)
+    };
+    let click = MouseEventKind::Down(MouseButton::Left);
+    let before = screen(&state, 80, 24);
+    // The line of a port in the text has the border above it.
+    let line = before.lines().position(|line| line.contains("0000:10:02.0")).unwrap() as u16 - 1;
+    assert_eq!(mouse(&mut state, click, line), Action::Draw);
+    let chosen = screen(&state, 80, 24);
+    let marked = chosen.lines().find(|line| line.contains('\u{25b6}')).unwrap();
+    assert!(marked.contains("0000:10:02.0"), "{chosen}");
+    mouse(&mut state, MouseEventKind::ScrollDown, 3);
+    let moved = screen(&state, 80, 24);
+    assert!(!moved.lines().find(|line| line.contains('\u{25b6}')).unwrap().contains("0000:10:02.0"), "{moved}");
+    mouse(&mut state, MouseEventKind::ScrollUp, 3);
+    let line = chosen.lines().position(|line| line.contains('\u{25b6}')).unwrap() as u16 - 1;
+    mouse(&mut state, click, line);
+    assert!(state.zoom.is_some(), "a second click zooms");
+    mouse(&mut state, MouseEventKind::Down(MouseButton::Right), 3);
+    assert!(state.zoom.is_none(), "the right button leads back");
+    for outside in [0, 1, 2, 22, 23, 500] {
+        assert_eq!(mouse(&mut state, click, outside), Action::Nothing, "line {outside} is no row of the tree");
+    }
 }
 
 #[test]

@@ -22,7 +22,7 @@ use pciescope_bench::counters::{self, Place, Wanted};
 use pciescope_core::{Bdf, Failure, Function, MmioTest, Record};
 use pciescope_hw::pci;
 use pciescope_hw::probe::open::Backend;
-use pciescope_tui::ratatui::crossterm::event::{self, KeyEvent};
+use pciescope_tui::ratatui::crossterm::event::{self, KeyEvent, MouseEvent, MouseEventKind};
 use pciescope_tui::{Action, Origin, State, Theme, page};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
@@ -139,6 +139,8 @@ fn speed(text: &str) -> Result<f64, String> {
 enum Event {
     /// A key was pressed.
     Key(KeyEvent),
+    /// A button or the wheel of the mouse.
+    Mouse(MouseEvent),
     /// The terminal's size changed.
     Resized,
     /// Keys can no longer be read.
@@ -295,6 +297,8 @@ fn listen(events: SyncSender<Event>) -> io::Result<()> {
         loop {
             let event = match event::read() {
                 Ok(event::Event::Key(key)) => Event::Key(key),
+                // A mouse that only moves asks for nothing.
+                Ok(event::Event::Mouse(mouse)) if !matches!(mouse.kind, MouseEventKind::Moved) => Event::Mouse(mouse),
                 Ok(event::Event::Resize(..)) => Event::Resized,
                 Ok(_) => continue,
                 Err(err) => {
@@ -418,7 +422,14 @@ impl View {
         }
         self.state.skipped = self.skipped.load(Ordering::Relaxed);
         match event {
-            Event::Key(key) => return Ok(self.key(key)),
+            Event::Key(key) => {
+                let action = self.state.key(key);
+                return Ok(self.act(action));
+            }
+            Event::Mouse(mouse) => {
+                let action = self.state.mouse(mouse, screen::size_or_usual());
+                return Ok(self.act(action));
+            }
             Event::Resized => {}
             Event::Signal => return Ok(Next::Renew),
             Event::Deaf(err) => {
@@ -446,8 +457,8 @@ impl View {
         Ok(Next::Draw)
     }
 
-    fn key(&mut self, key: KeyEvent) -> Next {
-        match self.state.key(key) {
+    fn act(&mut self, action: Action) -> Next {
+        match action {
             Action::Nothing => return Next::Wait,
             Action::Draw => {}
             Action::Redraw => return Next::Renew,

@@ -5,6 +5,7 @@ use std::panic;
 use std::sync::{Arc, Mutex};
 
 use pciescope_tui::ratatui::backend::CrosstermBackend;
+use pciescope_tui::ratatui::crossterm::event::{DisableMouseCapture, EnableMouseCapture};
 use pciescope_tui::ratatui::crossterm::terminal::{
     EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
 };
@@ -19,6 +20,11 @@ const USUAL: Rect = Rect::new(0, 0, 80, 24);
 /// The terminal's columns and lines; `None` where it does not know.
 pub fn size() -> Option<(u16, u16)> {
     terminal::size().ok().filter(|(columns, lines)| *columns > 0 && *lines > 0)
+}
+
+/// What is drawn on: the terminal's columns and lines, or the usual ones.
+pub fn size_or_usual() -> (u16, u16) {
+    size().unwrap_or((USUAL.width, USUAL.height))
 }
 
 /// The terminal while it is ours. Dropping it gives it back, also while a panic unwinds.
@@ -52,14 +58,14 @@ impl Screen {
         // Before the first change: what fails half-way is put back by drop.
         self.is_ours = true;
         enable_raw_mode()?;
-        execute!(self.terminal.backend_mut(), EnterAlternateScreen, cursor::Hide)?;
+        execute!(self.terminal.backend_mut(), EnterAlternateScreen, EnableMouseCapture, cursor::Hide)?;
         self.terminal.clear()
     }
 
     /// Gives the terminal back as it was. Errors are ignored: there is nothing left to try.
     pub fn leave(&mut self) {
         if std::mem::take(&mut self.is_ours) {
-            let _ = execute!(self.terminal.backend_mut(), LeaveAlternateScreen, cursor::Show);
+            let _ = execute!(self.terminal.backend_mut(), DisableMouseCapture, LeaveAlternateScreen, cursor::Show);
             let _ = disable_raw_mode();
         }
     }
