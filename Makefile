@@ -9,7 +9,7 @@ PREFIX = /usr/local
 # and would build a third of them again for each further choice.
 TESTED = --release --locked --workspace
 
-.PHONY: help setup build tested test unit vm-test browser-test parquet-test demo lint bench kmod install deb dist test-dist test-fresh test-packages clean distclean
+.PHONY: help setup build tested test unit vm-test browser-test pictures parquet-test demo lint bench kmod install deb dist test-dist test-fresh test-packages clean distclean
 
 help:				## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -44,6 +44,14 @@ browser-test: tested		## the pages in headless Chromium, with screenshots; insta
 	PCIESCOPE=$(abspath $(PCIESCOPE)) $(CARGO) test $(TESTED) --no-fail-fast \
 		--test 'browser_*' -- --ignored --test-threads=1 --nocapture
 	@echo "browser-test: look at target/screenshots/"
+
+pictures: tested		## the pictures of README.md: docs/pictures, of the demo's records where `make demo` has left any
+	tools/setup browser
+	$(CARGO) build $(TESTED) --examples
+	mkdir -p $(TARGET)/pictures
+	$(TARGET)/release/examples/top_records 120 > $(TARGET)/pictures/counters.jsonl
+	PCIESCOPE=$(abspath $(PCIESCOPE)) $(TARGET)/release/examples/pictures \
+		$(firstword $(wildcard demo/records.jsonl) tests/records/demo.jsonl) $(TARGET)/pictures/counters.jsonl docs/pictures
 
 parquet-test: build		## Parquet files read by DuckDB, polars and pandas, which come from PyPI
 	tools/setup parquet
