@@ -319,6 +319,7 @@ mod tests {
             unit: "bytes".to_owned(),
             parts: vec![(0, 1.0)],
             is_state: false,
+            is_least: false,
         };
         let panel = Panel {
             kind: Some(kind),

@@ -24,6 +24,7 @@ files![
     "imx8mp_ddr.toml",
     "imx93_ddr.toml",
     "imx95_ddr.toml",
+    "kernel.toml",
     "meson_ddr.toml",
     "mrvl_ddr.toml",
     "mrvl_pcie_rc.toml",

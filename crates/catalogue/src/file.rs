@@ -69,6 +69,8 @@ struct FileEvent {
     width: Option<u8>,
     #[serde(default)]
     state: bool,
+    #[serde(default)]
+    least: bool,
     shares: Option<String>,
     text: String,
     source: Option<String>,
@@ -211,6 +213,7 @@ fn build_event(name: String, event: FileEvent, problems: &mut Problems<'_>) -> O
         sysfs_unit: sysfs_unit.and_then(|(_, parsed)| parsed),
         width: event.width,
         is_state: event.state,
+        is_least: event.least,
         shares: event.shares,
         text: event.text,
         source: event.source,

@@ -25,6 +25,8 @@ pub enum What {
     Dram,
     /// A fabric or mesh that carries both.
     Fabric,
+    /// One PCI function with all that is below it, by what the kernel itself counted.
+    PciFunction,
 }
 
 impl What {
@@ -37,12 +39,13 @@ impl What {
             What::DramChannel => "DRAM channel",
             What::Dram => "memory",
             What::Fabric => "fabric",
+            What::PciFunction => "PCI function",
         }
     }
 
     /// Whether it counts PCIe: its figures go by `rx_` (device to host) and `tx_` (host to device).
     pub fn is_pcie(self) -> bool {
-        matches!(self, What::PcieRootPort | What::PcieEndpoint | What::PcieStack)
+        matches!(self, What::PcieRootPort | What::PcieEndpoint | What::PcieStack | What::PciFunction)
     }
 
     /// Whether it counts DRAM: its figures go by `read_` and `write_`.
@@ -129,6 +132,8 @@ pub struct Event {
     pub width: Option<u8>,
     /// Whether the value is a state and not a sum: nobody takes differences of it.
     pub is_state: bool,
+    /// Whether the count is a lower bound of what is meant.
+    pub is_least: bool,
     /// Events of the same PMU with the same word here take turns at one counter, unless they are the same event.
     pub shares: Option<String>,
     /// What it counts, a line.

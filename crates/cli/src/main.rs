@@ -37,6 +37,7 @@ fn main() -> ExitCode {
         terminal: io::stderr().is_terminal(),
         verbose: cli.verbose,
         stop: Stop::default(),
+        made: None,
     };
     run(cli.verb, &ctx).unwrap_or_else(|err| report_failure(&err))
 }

@@ -5,7 +5,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::{Below, Failure, Function, Record, Warning};
+use crate::record::ACCOUNTING;
+use crate::{Bdf, Below, Failure, Function, Record, Warning};
 
 /// The most ports, channels and PMUs together.
 const MOST_SOURCES: usize = 4096;
@@ -16,8 +17,8 @@ const MOST_WARNINGS: usize = 200;
 /// The most functions below a port.
 const MOST_BELOW: usize = 256;
 
-/// The counts that are errors of a link.
-const ERRORS: [&str; 3] = ["layer1_errors", "layer2_errors", "layer3_errors"];
+/// The counts that are errors of a link, or that functions reported.
+const ERRORS: [&str; 4] = ["layer1_errors", "layer2_errors", "layer3_errors", "aer_errors"];
 
 /// A figure of an interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -65,20 +66,22 @@ struct Point {
     errors: Option<Figure>,
 }
 
-/// What counts: a root port, a DRAM channel, a sum of channels, or another PMU.
+/// What counts: a root port, a function, a DRAM channel, a sum of channels, or another PMU.
 #[derive(Debug, Clone, Default)]
 pub struct Source {
-    /// `port`, `channel`, `die`, `total` or `pmu`, as in records.
+    /// `port`, `function`, `channel`, `die`, `total` or `pmu`, as in records.
     pub scope: String,
+    /// Who counts, as in records; `None` where hardware does.
+    pub origin: Option<String>,
     /// The PMU's name; of a port the one that counted last.
     pub pmu: Option<String>,
     /// The NUMA node.
     pub node: Option<u32>,
     /// The CPU on which it was counted, where that tells instances of its PMU apart.
     pub cpu: Option<u32>,
-    /// The root port.
+    /// The root port, or the function.
     pub port: Option<Function>,
-    /// The functions below the root port, bridges left out.
+    /// The functions below it, bridges left out.
     pub below: Vec<Below>,
     /// Since which interval nothing counts, and why.
     pub failure: Option<(u64, Failure)>,
@@ -148,14 +151,32 @@ impl Source {
         self.names.iter().map(|(name, _)| name.as_str())
     }
 
+    /// Whether the kernel counted, and not hardware: the bytes are a lower bound.
+    pub fn is_accounting(&self) -> bool {
+        self.origin.as_deref() == Some(ACCOUNTING)
+    }
+
+    /// Whether it is a function by itself, below a port or on a root bus.
+    pub fn is_function(&self) -> bool {
+        self.scope == "function"
+    }
+
     /// Whether it counts the payload of a link: then it belongs into the tree of PCIe.
     pub fn is_port(&self) -> bool {
-        self.scope == "port" || self.has("rx_bytes_per_s") || self.has("tx_bytes_per_s")
+        !self.is_function() && (self.scope == "port" || self.has("rx_bytes_per_s") || self.has("tx_bytes_per_s"))
+    }
+
+    /// Whether it is a root port, or a function on a root bus: nothing above it counts the same.
+    pub fn is_at_root(&self) -> bool {
+        self.is_port() || (self.is_function() && self.port.as_ref().is_some_and(|port| port.path.is_empty()))
     }
 
     /// Whether it is a channel of memory, not a sum of some.
     pub fn is_channel(&self) -> bool {
-        !self.is_port() && !self.is_sum() && (self.scope == "channel" || self.has("read_bytes_per_s"))
+        !self.is_port()
+            && !self.is_function()
+            && !self.is_sum()
+            && (self.scope == "channel" || self.has("read_bytes_per_s"))
     }
 
     /// Whether it is a sum of channels.
@@ -219,8 +240,8 @@ impl Source {
     }
 }
 
-/// What tells sources apart, in the order in which they are listed: ports, channels, other PMUs, sums; then by node, name and
-/// CPU. A port with an address is the same port whichever of its PMUs counts.
+/// What tells sources apart, in the order in which they are listed: ports, functions, channels, other PMUs, sums; then by node,
+/// name and CPU. A port with an address is the same port whichever of its PMUs counts, and another one where the kernel does.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Key {
     rank: u8,
@@ -228,16 +249,18 @@ struct Key {
     node: Option<u32>,
     name: String,
     cpu: Option<u32>,
+    origin: Option<String>,
 }
 
 impl Key {
     fn of(record: &Record) -> Option<Key> {
         let instance = record.instance.as_ref()?;
         let scope = instance.scope.clone();
-        let rank = ["port", "channel", "pmu"].iter().position(|one| *one == scope).unwrap_or(3) as u8;
+        let rank = ["port", "function", "channel", "pmu"].iter().position(|one| *one == scope).unwrap_or(4) as u8;
         let bdf = record.device.as_ref().and_then(|port| port.bdf).map(|bdf| bdf.to_string());
-        let name = bdf.filter(|_| rank == 0).or_else(|| instance.pmu.clone()).unwrap_or_default();
-        Some(Key { rank, scope, node: instance.node, name, cpu: record.cpu.as_ref().map(|cpu| cpu.cpu) })
+        let name = bdf.filter(|_| rank < 2).or_else(|| instance.pmu.clone()).unwrap_or_default();
+        let (node, origin) = (instance.node, instance.source.clone());
+        Some(Key { rank, scope, node, name, cpu: record.cpu.as_ref().map(|cpu| cpu.cpu), origin })
     }
 }
 
@@ -288,9 +311,22 @@ impl Live {
         self.spans.iter().map(|span| span.number).filter(|number| *number <= upto).map(value).collect()
     }
 
-    /// The places of the sources: ports by address, then channels, then the others.
+    /// The places of the sources: ports by address, then functions, then channels, then the others.
     pub fn places(&self) -> impl Iterator<Item = usize> {
         self.places.values().copied()
+    }
+
+    /// Root ports, and functions on a root bus, whose bytes can be added up: of a port with hardware counters these, else the
+    /// kernel's account.
+    pub fn links(&self) -> impl Iterator<Item = &Source> {
+        let bdf = |source: &Source| source.port.as_ref().and_then(|port| port.bdf);
+        let has_hardware = move |at: Option<Bdf>| {
+            at.is_some() && self.sources.iter().any(|one| one.is_port() && !one.is_accounting() && bdf(one) == at)
+        };
+        self.sources.iter().filter(move |source| match source.is_accounting() {
+            true => source.is_at_root() && !has_hardware(bdf(source)),
+            false => source.is_port(),
+        })
     }
 
     /// Adds a warning that is not there yet.
@@ -324,8 +360,8 @@ impl Live {
             }
             None if self.sources.len() >= MOST_SOURCES => return None,
             None => {
-                let (scope, node, cpu) = (key.scope.clone(), key.node, key.cpu);
-                self.sources.push(Source { scope, node, cpu, ..Source::default() });
+                let (scope, node, cpu, origin) = (key.scope.clone(), key.node, key.cpu, key.origin.clone());
+                self.sources.push(Source { scope, node, cpu, origin, ..Source::default() });
                 self.places.insert(key, self.sources.len() - 1);
                 self.sources.len() - 1
             }
@@ -387,6 +423,21 @@ mod tests {
         live.take(&record("pmu", 0, 5.0));
         live.take(&record("pmu", 0, 5.0));
         assert_eq!(live.sources[0].errors(0).map(|figure| figure.value), Some(5.0));
+    }
+
+    #[test]
+    fn the_kernels_account_of_a_port_stands_beside_its_hardware_counters() {
+        let mut live = Live::new(1);
+        let mut account = record("kernel_0000:10:00.0", 0, 2.0);
+        account.instance.as_mut().unwrap().source = Some(ACCOUNTING.to_owned());
+        live.take(&record("dwc_rootport_1000", 0, 1.0));
+        assert_eq!(live.take(&account), Some((1, true)));
+        assert!(live.warnings.is_empty(), "{:?}", live.warnings);
+        assert_eq!(live.places().collect::<Vec<_>>(), [0, 1]);
+        assert_eq!(live.sources.iter().map(Source::is_accounting).collect::<Vec<_>>(), [false, true]);
+        account.instance.as_mut().unwrap().scope = "function".to_owned();
+        assert_eq!(live.take(&account), Some((2, true)));
+        assert!(live.sources[2].is_function() && !live.sources[2].is_port());
     }
 
     #[test]

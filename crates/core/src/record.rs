@@ -142,13 +142,19 @@ pub struct Target {
     pub name: Option<String>,
 }
 
-/// A piece of hardware that counts, or several that were added up.
+/// The [`Instance::source`] of what the kernel itself counted of a PCI function. Its bytes are a lower bound.
+pub const ACCOUNTING: &str = "kernel accounting";
+
+/// A piece of hardware that counts, several that were added up, or what else counts for it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Instance {
-    /// What it counts for: `port` (a PCIe root port), `channel` (a DRAM channel or sub-channel), `die` and `total`
-    /// (sums of channels), `pmu` (anything else).
+    /// What it counts for: `port` (a PCIe root port), `function` (another PCI function with all below it), `channel` (a DRAM
+    /// channel or sub-channel), `die` and `total` (sums of channels), `pmu` (anything else).
     pub scope: String,
-    /// The name of the PMU in sysfs; of a sum none.
+    /// Who counted: [`ACCOUNTING`], the kernel; absent where hardware did.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub source: Option<String>,
+    /// The name of the PMU in sysfs; of a sum none. Of the kernel's account `kernel_` and the function's address.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub pmu: Option<String>,
     /// The NUMA node it belongs to, where known.
@@ -160,6 +166,13 @@ pub struct Instance {
     /// The functions below a root port, bridges left out.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub below: Vec<Below>,
+}
+
+impl Instance {
+    /// Whether the kernel counted, and not hardware: the bytes are a lower bound.
+    pub fn is_accounting(&self) -> bool {
+        self.source.as_deref() == Some(ACCOUNTING)
+    }
 }
 
 /// A function below a root port.
@@ -234,7 +247,7 @@ pub struct Metric {
     /// where nothing was scaled.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub running: Option<f64>,
-    /// Whether the true figure may be larger: a counter of it reached its end.
+    /// Whether the true figure may be larger: a counter of it reached its end, or it is a lower bound by what counts it.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub at_least: bool,
 }

@@ -12,11 +12,13 @@
 //! - `probe/trigger.rs`: a device that can raise its own interrupt, together with kmod/pcilat/trigger.c.
 //! - `daq`: what `readout` reads from, each one file with its `open`, and the ways to read (`-B`, also in
 //!   crates/cli/src/cmd/readout/options.rs).
-//! - `perf`: counters and hot spots.
+//! - `synthetic`: a machine with traffic that does not exist (`--backend fake` of `stat`, `top` and `serve`).
+//! - `perf`: counters and hot spots. `account`: what the kernel itself counted, each source one file.
 //! - `doctor`: each check is a function and its line in `CHECKS`, with tests/doctor/CHECK.fires and .quiet
 //!   (docs/doctor.md). A check that is also a warning of measurements has `warns_as` there and its code in
 //!   docs/record.md.
 
+pub mod account;
 pub mod bind;
 pub mod block;
 pub mod ceiling;
@@ -36,6 +38,7 @@ pub mod perf;
 pub mod placement;
 pub mod probe;
 pub mod registers;
+pub mod synthetic;
 pub mod sysfs;
 pub mod topology;
 pub mod usage;

@@ -2,34 +2,50 @@
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::Error;
+use crate::synthetic::Synthetic;
 
-/// Where `/sys`, `/proc`, `/dev` and `/run` are looked for: `/` on a live machine, a folder for a recorded tree.
+/// Where `/sys`, `/proc`, `/dev` and `/run` are looked for: `/` on a live machine, a folder for a recorded tree or a synthetic
+/// machine.
 #[derive(Debug, Clone)]
-pub struct Root(PathBuf);
+pub struct Root {
+    path: PathBuf,
+    machine: Option<Arc<Synthetic>>,
+}
 
 impl Default for Root {
     fn default() -> Self {
-        Root(PathBuf::from("/"))
+        Root::at("/")
     }
 }
 
 impl Root {
     /// A tree below `path`.
     pub fn at(path: impl Into<PathBuf>) -> Self {
-        Root(path.into())
+        Root { path: path.into(), machine: None }
+    }
+
+    /// A synthetic machine; its files go with the last of these.
+    pub(crate) fn synthetic(machine: Arc<Synthetic>) -> Self {
+        Root { path: machine.path().to_owned(), machine: Some(machine) }
+    }
+
+    /// The synthetic machine that this is.
+    pub fn machine(&self) -> Option<&Arc<Synthetic>> {
+        self.machine.as_ref()
     }
 
     /// The place of an absolute path such as `/sys/bus/pci/devices` in this tree.
     pub fn path(&self, absolute: impl AsRef<Path>) -> PathBuf {
         let absolute = absolute.as_ref();
-        self.0.join(absolute.strip_prefix("/").unwrap_or(absolute))
+        self.path.join(absolute.strip_prefix("/").unwrap_or(absolute))
     }
 
     /// Whether this is the machine's own tree, not a recorded one.
     pub fn is_live(&self) -> bool {
-        self.0 == Path::new("/")
+        self.path == Path::new("/")
     }
 
     /// The text of a file without the white space at its end.

@@ -8,7 +8,7 @@ use std::io::{self, Write};
 use pciescope_core::{Metric, Record, Sink, Stream};
 
 /// The columns, in order; docs/record.md says what each means.
-pub const HEADER: [&str; 53] = [
+pub const HEADER: [&str; 54] = [
     "run",
     "time",
     "verb",
@@ -62,6 +62,7 @@ pub const HEADER: [&str; 53] = [
     "piece_bytes",
     "depth",
     "check",
+    "source",
 ];
 
 /// A sink that writes the header before the first record and flushes after each.
@@ -208,6 +209,7 @@ fn line(record: &Record, name: &str, figures: [String; 10], error: &str, metric:
     fields.push(some(stream.and_then(|stream| stream.piece_bytes)));
     fields.push(some(stream.and_then(|stream| stream.depth)));
     fields.push(optional(|stream| &stream.check));
+    fields.push(instance.and_then(|instance| instance.source.clone()).unwrap_or_default());
     // A spreadsheet runs a field that starts like a formula; an apostrophe keeps it text.
     for field in &mut fields {
         if field.starts_with(['=', '@', '\t', '\r']) || (field.starts_with(['+', '-']) && field.parse::<f64>().is_err())

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 
+use flate2::read::GzDecoder;
 use pciescope_core::record::{SCHEMA, upgrade};
 use pciescope_core::{Record, Sink};
 
@@ -66,7 +67,23 @@ pub struct Contents {
     pub remarks: Vec<String>,
 }
 
-/// Reads a record file; `-` is standard input.
+/// The name that stands for the recording that is built in, where no file has it: half a minute of the synthetic machine.
+pub const SAMPLE: &str = "sample";
+static SAMPLE_GZ: &[u8] = include_bytes!("sample.jsonl.gz");
+
+/// Opens a record file, or [`SAMPLE`].
+///
+/// # Errors
+/// [`Error::Read`].
+pub fn open(path: &Path) -> Result<Box<dyn BufRead + Send>, Error> {
+    if path == Path::new(SAMPLE) && !path.exists() {
+        return Ok(Box::new(BufReader::new(GzDecoder::new(SAMPLE_GZ))));
+    }
+    let file = File::open(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
+    Ok(Box::new(BufReader::with_capacity(1 << 20, file)))
+}
+
+/// Reads a record file; `-` is standard input, `sample` the recording that is built in.
 ///
 /// A last line without its newline that is not a whole record is what a killed run leaves: it is left out and
 /// named in [`Contents::remarks`]. Every other bad line is an error.
@@ -91,8 +108,7 @@ pub fn each<E: From<Error>>(
         if path == Path::new("-") {
             each_of(io::stdin().lock(), Path::new("(standard input)"), &mut remarks, &mut take)?;
         } else {
-            let file = File::open(path).map_err(|source| Error::Read { path: path.to_owned(), source })?;
-            each_of(BufReader::with_capacity(1 << 20, file), path, &mut remarks, &mut take)?;
+            each_of(open(path)?, path, &mut remarks, &mut take)?;
         }
     }
     Ok(remarks)
@@ -211,6 +227,18 @@ mod tests {
         let contents = parse(&bytes).unwrap();
         assert_eq!(contents.records[1].test, "line\nbreak");
         assert!(contents.remarks.is_empty());
+    }
+
+    #[test]
+    fn the_sample_has_traffic_on_both_sources() {
+        let contents = read_records(Path::new(SAMPLE)).unwrap();
+        assert!(contents.remarks.is_empty());
+        let is_account = |record: &&Record| record.instance.as_ref().is_some_and(|one| one.is_accounting());
+        let counted = || contents.records.iter().filter(|record| record.instance.is_some());
+        let (kernel, all) = (counted().filter(is_account).count(), counted().count());
+        assert!(kernel > 100 && all > kernel + 100, "{kernel} of {all}");
+        assert!(counted().all(|record| record.method.as_ref().is_some_and(|method| method.backend == "fake")));
+        assert!(counted().any(|record| record.metrics.get("layer2_errors").is_some_and(|errors| errors.value > 0.0)));
     }
 
     #[test]

@@ -33,8 +33,11 @@ pub struct Feed {
     pub status: Status,
     /// What is doubtful about the last reading, each text once.
     pub warnings: Vec<Warning>,
-    /// Root ports with counters, in ascending order of their addresses.
+    /// Root ports with counters, in ascending order of their addresses, and functions on a root bus with the kernel's account.
     pub ports: Vec<Port>,
+    /// Functions below root ports with the kernel's account, in ascending order of their addresses.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub functions: Vec<Port>,
     /// Channels of DRAM with counters, by node and name.
     pub channels: Vec<Channel>,
     /// PMUs that are neither: PCIe stacks, endpoints, fabrics, memory of a socket.
@@ -61,7 +64,7 @@ pub struct Status {
     pub hint: Option<String>,
 }
 
-/// A root port.
+/// A root port, or a function.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Port {
     /// Its name in readings; opaque, the same for as long as the server runs.
@@ -72,6 +75,9 @@ pub struct Port {
     /// The PMU that counts for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pmu: Option<String>,
+    /// Who counts: `kernel accounting`, then the bytes are a lower bound; absent where hardware does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
     /// Vendor and device in words.
     pub name: String,
     /// The bound driver.
@@ -161,6 +167,9 @@ pub struct Reading {
     /// Ports by [`Port::id`].
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub ports: BTreeMap<String, PortReading>,
+    /// Functions by [`Port::id`].
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub functions: BTreeMap<String, PortReading>,
     /// Channels by [`Channel::id`].
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub channels: BTreeMap<String, ChannelReading>,

@@ -139,13 +139,20 @@ pub(crate) fn label(into: &mut String, name: &str, value: &str) {
 fn labels(one: &Instance<'_>) -> String {
     let mut all = String::with_capacity(120);
     let node = one.source.node.map_or_else(String::new, |node| node.to_string());
-    if one.source.scope == "port" {
+    let port = one.source.port.as_ref();
+    let bdf = port.and_then(|port| port.bdf).map(|bdf| bdf.to_string());
+    if one.source.is_function() {
+        label(&mut all, "device", &bdf.unwrap_or_default());
+        label(&mut all, "driver", port.and_then(|port| port.driver.as_deref()).unwrap_or_default());
+        let root = port.and_then(|port| port.path.first());
+        label(&mut all, "port", &root.map_or_else(String::new, |root| root.to_string()));
+    } else if one.source.scope == "port" {
         let mut below: Vec<String> = one.source.below.iter().map(|below| below.bdf.to_string()).collect();
         below.sort();
         let mut drivers: Vec<&str> = one.source.below.iter().filter_map(|below| below.driver.as_deref()).collect();
         drivers.sort_unstable();
         drivers.dedup();
-        label(&mut all, "port", &one.id());
+        label(&mut all, "port", &bdf.unwrap_or_else(|| one.id()));
         label(&mut all, "device", &below.join(","));
         label(&mut all, "driver", &drivers.join(","));
     } else {
@@ -153,6 +160,7 @@ fn labels(one: &Instance<'_>) -> String {
     }
     label(&mut all, "numa_node", &node);
     label_cpu(&mut all, one);
+    label_source(&mut all, one);
     if one.source.scope == "channel" {
         for (word, number) in one.place() {
             label(&mut all, &word, &number.to_string());
@@ -180,6 +188,13 @@ fn pmu_labels(one: &Instance<'_>) -> String {
     label(&mut all, "numa_node", &one.source.node.map_or_else(String::new, |node| node.to_string()));
     label_cpu(&mut all, one);
     all
+}
+
+/// Who counted, where that was not hardware: then the bytes are a lower bound.
+fn label_source(into: &mut String, one: &Instance<'_>) {
+    if let Some(source) = &one.source.origin {
+        label(into, "source", source);
+    }
 }
 
 /// The CPU of one of several instances that have PMU and node in common.
@@ -255,10 +270,12 @@ fn hardware(writer: &mut Writer, inner: &Inner) {
         ports().map(|one| {
             let device = one.source.port.as_ref();
             let mut all = String::new();
-            label(&mut all, "port", &one.id());
+            let bdf = device.and_then(|device| device.bdf).map_or_else(|| one.id(), |bdf| bdf.to_string());
+            label(&mut all, "port", &bdf);
             label(&mut all, "name", device.map_or("", |device| device.name.as_str()));
             label(&mut all, "port_driver", device.and_then(|device| device.driver.as_deref()).unwrap_or_default());
             label(&mut all, "pmu", one.pmu());
+            label_source(&mut all, &one);
             (all, 1.0)
         }),
     );
@@ -269,7 +286,7 @@ fn counting(writer: &mut Writer, inner: &Inner) {
     // A PMU may be there twice: as a channel, and with events that a user named.
     let by_pmu = |value: &dyn Fn(&Instance<'_>) -> Option<f64>, join: fn(f64, f64) -> f64| {
         let mut all: BTreeMap<String, f64> = BTreeMap::new();
-        for one in inner.instances() {
+        for one in inner.instances().filter(|one| !one.source.is_accounting()) {
             if let Some(value) = value(&one) {
                 all.entry(pmu_labels(&one)).and_modify(|before| *before = join(*before, value)).or_insert(value);
             }

@@ -58,7 +58,8 @@ pub enum Rule {
 pub fn kind<'n>(scope: &str, pmu: &str, names: impl Iterator<Item = &'n str> + Clone) -> Option<&'static Kind> {
     let fits = |kind: &&'static Kind| {
         let is_of_scope = match scope {
-            "port" => kind.what == What::PcieRootPort,
+            "port" => matches!(kind.what, What::PcieRootPort | What::PciFunction),
+            "function" => kind.what == What::PciFunction,
             "channel" => kind.what == What::DramChannel,
             _ => true,
         };
@@ -79,6 +80,7 @@ pub fn kind<'n>(scope: &str, pmu: &str, names: impl Iterator<Item = &'n str> + C
 fn prefix(scope: &str) -> &'static str {
     match scope {
         "port" => "pciescope_port",
+        "function" => "pciescope_device",
         "channel" => "pciescope_dram",
         _ => "pciescope_pmu",
     }
@@ -87,14 +89,18 @@ fn prefix(scope: &str) -> &'static str {
 /// What becomes of a figure.
 pub fn rule(scope: &str, kind: Option<&Kind>, name: &str) -> Rule {
     let prefix = prefix(scope);
-    if name == "link_bytes_per_s" && scope == "port" {
+    if name == "link_bytes_per_s" && matches!(scope, "port" | "function") {
         let help = "Payload that the link can carry in one direction, as it is now (docs/method.md).";
         return Rule::Gauge(
-            Family::new("pciescope_port_link_capacity_bytes_per_second", Type::Gauge, "bytes_per_second", help),
+            Family::new(&format!("{prefix}_link_capacity_bytes_per_second"), Type::Gauge, "bytes_per_second", help),
             1.0,
         );
     }
     let Some(kind) = kind else { return named() };
+    if scope == "function" && is_error(kind, name) {
+        // The families of the inventory have the reports of every function, by severity and kind.
+        return Rule::Nothing;
+    }
     if let Some(event) = kind.events.get(name) {
         if event.is_state {
             return Rule::Nothing;
@@ -236,6 +242,13 @@ mod tests {
             ("channel", "ali_drw", "peak_bytes_per_s", "pciescope_dram_peak_bytes_per_second"),
             ("channel", "imx93_ddr", "write_bytes_per_s", "pciescope_dram_write_bytes"),
             ("pmu", "nvidia_pcie", "dma_read_s", "pciescope_pmu_dma_read_seconds"),
+            ("port", "kernel", "rx_bytes", "pciescope_port_receive_bytes"),
+            ("function", "kernel", "rx_bytes", "pciescope_device_receive_bytes"),
+            ("function", "kernel", "disk_tx_bytes", "pciescope_device_disk_tx_bytes"),
+            ("function", "kernel", "interrupts", "pciescope_device_interrupts"),
+            ("function", "kernel", "interrupts_per_s", ""),
+            ("function", "kernel", "aer_errors", ""),
+            ("function", "kernel", "link_bytes_per_s", "pciescope_device_link_capacity_bytes_per_second"),
         ] {
             let rule = of(scope, kind, figure);
             assert_eq!(name(&rule), expected, "{figure}: {rule:?}");
@@ -253,6 +266,7 @@ mod tests {
             let scope = match kind.what {
                 What::PcieRootPort => "port",
                 What::DramChannel => "channel",
+                What::PciFunction => "function",
                 _ => "pmu",
             };
             let mut types: BTreeMap<String, (Type, &str)> = BTreeMap::new();

@@ -241,6 +241,9 @@ impl State {
         for one in inner.instances() {
             match one.source.scope.as_str() {
                 "port" => feed.ports.push(one.port()),
+                // Without a root port above it, it stands where a port would.
+                "function" if one.source.is_at_root() => feed.ports.push(one.port()),
+                "function" => feed.functions.push(one.port()),
                 "channel" => feed.channels.push(one.channel()),
                 _ => feed.others.push(one.other()),
             }
@@ -262,7 +265,7 @@ impl Sink for &State {
 }
 
 impl Inner {
-    /// The ports, channels and other PMUs with their sums. Sums of channels are left out: a reader adds up better.
+    /// The ports, functions, channels and other PMUs with their sums. Sums of channels are left out: a reader adds up better.
     pub(crate) fn instances(&self) -> impl Iterator<Item = Instance<'_>> {
         let all =
             self.live.places().map(|place| Instance { source: &self.live.sources[place], sums: &self.sums[place] });
@@ -339,7 +342,9 @@ impl Inner {
                 self.families.insert(family.name.clone(), family.clone());
             }
         }
-        one.saturated += u64::from(record.metrics.values().any(|metric| metric.at_least));
+        // A lower bound is no counter at its end.
+        let has_end = !source.is_accounting();
+        one.saturated += u64::from(has_end && record.metrics.values().any(|metric| metric.at_least));
         if record.error.is_none() {
             let shares = record.metrics.values().filter_map(|metric| metric.running).filter(|share| share.is_finite());
             let running = shares.fold(1.0, f64::min);
@@ -353,7 +358,7 @@ impl Inner {
 
 /// Whether a scope is a piece of hardware, not a sum of some.
 fn is_instance(scope: &str) -> bool {
-    matches!(scope, "port" | "channel" | "pmu")
+    matches!(scope, "port" | "function" | "channel" | "pmu")
 }
 
 impl Sums {
@@ -373,8 +378,9 @@ impl Instance<'_> {
     /// Its name in readings.
     pub(crate) fn id(&self) -> String {
         let Source { scope, port, node, cpu, .. } = self.source;
-        let bdf = port.as_ref().and_then(|port| port.bdf).filter(|_| scope == "port");
+        let bdf = port.as_ref().and_then(|port| port.bdf).filter(|_| matches!(scope.as_str(), "port" | "function"));
         let name = match (bdf, node) {
+            (Some(bdf), _) if self.source.is_accounting() => format!("{bdf} kernel"),
             (Some(bdf), _) => bdf.to_string(),
             (None, Some(node)) => format!("{}@{node}", self.pmu()),
             (None, None) => self.pmu().to_owned(),
@@ -397,6 +403,7 @@ impl Instance<'_> {
             id: self.id(),
             bdf: device.bdf,
             pmu: self.source.pmu.clone(),
+            source: self.source.origin.clone(),
             name: device.name,
             driver: device.driver,
             node: self.source.node,
@@ -452,7 +459,7 @@ impl Instance<'_> {
         let share = |name: &str| metric(name).map(|metric| metric.value / 100.0);
         let running = self.sums.running.filter(|running| *running < 1.0);
         match self.source.scope.as_str() {
-            "port" => {
+            "port" | "function" => {
                 let states = record.metrics.iter().filter_map(|(name, metric)| {
                     let Rule::State(_, state, factor) = self.sums.rules.get(name)? else { return None };
                     Some((state.clone(), metric.value * factor))
@@ -469,9 +476,11 @@ impl Instance<'_> {
                     states: states.collect(),
                     errors: errors.map(|(name, metric)| (name.clone(), metric.value)).collect(),
                     running,
-                    at_least: record.metrics.values().any(|metric| metric.at_least),
+                    at_least: !self.source.is_accounting() && record.metrics.values().any(|metric| metric.at_least),
                 };
-                reading.ports.insert(self.id(), port);
+                let is_port = self.source.is_at_root();
+                let all = if is_port { &mut reading.ports } else { &mut reading.functions };
+                all.insert(self.id(), port);
             }
             "channel" => {
                 let (read, write, peak_share) = (rate("read"), rate("write"), share("peak_share"));

@@ -41,8 +41,14 @@ struct Group {
 pub fn rows(state: &State, span: u64) -> Vec<Row> {
     let model = &state.model;
     let functions = model.functions();
-    let ports: Vec<(usize, &Source)> =
-        model.live.sources.iter().enumerate().filter(|(_, source)| source.is_port()).collect();
+    let sources = || model.live.sources.iter().enumerate();
+    let mut ports: Vec<(usize, &Source)> = sources().filter(|(_, source)| source.is_port()).collect();
+    // The kernel's account of a port comes after what hardware counts there.
+    ports.sort_by_key(|(_, source)| source.is_accounting());
+    let accounts: BTreeMap<Bdf, usize> = sources()
+        .filter(|(_, source)| source.is_function())
+        .filter_map(|(place, source)| Some((source.port.as_ref()?.bdf?, place)))
+        .collect();
     let mut children: BTreeMap<Bdf, Vec<Bdf>> = BTreeMap::new();
     for (bdf, function) in functions {
         // Unknown bridges are skipped: records leave switches out, and a tree may have gaps.
@@ -50,8 +56,8 @@ pub fn rows(state: &State, span: u64) -> Vec<Row> {
             children.entry(*above).or_default().push(*bdf);
         }
     }
-    let shows_all = state.shows_all || ports.is_empty();
-    let mut groups = Vec::new();
+    let shows_all = state.shows_all || (ports.is_empty() && accounts.is_empty());
+    let mut groups: Vec<Group> = Vec::new();
     let mut seen: BTreeSet<Bdf> = BTreeSet::new();
     for (place, source) in &ports {
         let bdf = source.port.as_ref().and_then(|port| port.bdf);
@@ -59,22 +65,29 @@ pub fn rows(state: &State, span: u64) -> Vec<Row> {
         // A PMU that is no port may stand at a port's address.
         let is_second = bdf.is_some_and(|bdf| !seen.insert(bdf));
         let id = if is_second { RowId::Source(*place) } else { id };
-        let mut rows = vec![Row { id, source: Some(*place), depth: 0, has_next: false }];
+        let row = Row { id, source: Some(*place), depth: 0, has_next: false };
+        if is_second && source.is_accounting() {
+            if let Some(first) = groups.iter_mut().find(|group| group.address.1 == bdf) {
+                first.rows.insert(1, row);
+                continue;
+            }
+        }
+        let mut rows = vec![row];
         if let Some(bdf) = bdf.filter(|_| state.shows_devices && !is_second) {
-            descend(bdf, 1, &children, &mut seen, &mut rows);
+            descend(bdf, 1, (&children, &accounts), &mut seen, &mut rows);
         }
         groups.push(Group { key: key(state, source, span), address: (0, bdf, name(source)), rows });
     }
-    if shows_all {
-        for (bdf, function) in functions {
-            let is_root = !function.path.iter().any(|above| functions.contains_key(above) && above != bdf);
-            if is_root && seen.insert(*bdf) {
-                let mut rows = vec![Row { id: RowId::Function(*bdf), source: None, depth: 0, has_next: false }];
-                if state.shows_devices {
-                    descend(*bdf, 1, &children, &mut seen, &mut rows);
-                }
-                groups.push(Group { key: f64::NEG_INFINITY, address: (1, Some(*bdf), String::new()), rows });
+    for (bdf, function) in functions {
+        let own = accounts.get(bdf).copied();
+        let is_root = !function.path.iter().any(|above| functions.contains_key(above) && above != bdf);
+        if is_root && (shows_all || own.is_some()) && seen.insert(*bdf) {
+            let mut rows = vec![Row { id: RowId::Function(*bdf), source: own, depth: 0, has_next: false }];
+            if state.shows_devices {
+                descend(*bdf, 1, (&children, &accounts), &mut seen, &mut rows);
             }
+            let key = own.map_or(f64::NEG_INFINITY, |place| key(state, &model.live.sources[place], span));
+            groups.push(Group { key, address: (1, Some(*bdf), String::new()), rows });
         }
     }
     for group in &mut groups {
@@ -92,16 +105,24 @@ pub fn rows(state: &State, span: u64) -> Vec<Row> {
     groups.into_iter().flat_map(|group| group.rows).collect()
 }
 
-/// Adds what is below a function; each function once, however the paths lie.
-fn descend(bdf: Bdf, depth: usize, children: &BTreeMap<Bdf, Vec<Bdf>>, seen: &mut BTreeSet<Bdf>, rows: &mut Vec<Row>) {
+/// Adds what is below a function, by `of` its functions and their accounts; each function once, however the paths lie.
+fn descend(
+    bdf: Bdf,
+    depth: usize,
+    of: (&BTreeMap<Bdf, Vec<Bdf>>, &BTreeMap<Bdf, usize>),
+    seen: &mut BTreeSet<Bdf>,
+    rows: &mut Vec<Row>,
+) {
+    let (children, accounts) = of;
     // No machine has buses this deep: the file is broken.
     if depth > 256 {
         return;
     }
     let below: Vec<Bdf> = children.get(&bdf).into_iter().flatten().copied().filter(|one| seen.insert(*one)).collect();
     for (place, one) in below.iter().enumerate() {
-        rows.push(Row { id: RowId::Function(*one), source: None, depth, has_next: place + 1 < below.len() });
-        descend(*one, depth + 1, children, seen, rows);
+        let source = accounts.get(one).copied();
+        rows.push(Row { id: RowId::Function(*one), source, depth, has_next: place + 1 < below.len() });
+        descend(*one, depth + 1, of, seen, rows);
     }
 }
 
@@ -191,6 +212,9 @@ fn describe(model: &Model, row: &Row) -> String {
 
 /// What a source is called where it has no address.
 pub fn name(source: &Source) -> String {
+    if source.is_accounting() {
+        return "kernel".to_owned();
+    }
     let cpu = source.cpu.map_or_else(String::new, |cpu| format!(" CPU {cpu}"));
     match &source.pmu {
         Some(pmu) => format!("{pmu}{cpu}"),

@@ -2,6 +2,7 @@
 //! have `drw` in them. What they share is in support/; support/harness.rs runs them.
 #![allow(clippy::unwrap_used, reason = "a test may panic; its helpers are tests too")]
 
+mod accounting;
 mod counter_stress;
 mod counters;
 mod digitizer_crate;
@@ -58,6 +59,7 @@ const TESTS: &[harness::Test] = tests![
     latency::on_6_1,
     readout_ports::the_rates_are_those_of_the_links,
     readout_ports::the_ports_have_every_byte,
+    accounting::what_the_kernel_counted_is_what_the_devices_moved,
     rasdes::on_6_1_the_seeds_names_count,
     rasdes::on_the_newest_kernel_counts_are_the_boards,
     doctor::doctor_finds_what_the_lab_spoiled_says_what_it_could_not_look_at_and_changes_nothing,

@@ -178,7 +178,7 @@ pub fn prometheus_says_what_the_ledger_says() {
     });
     rig.must("ip addr add 10.0.2.15/24 dev eth0 && ip link set eth0 up");
     let serve = format!(
-        "exec pciescope serve --listen 0.0.0.0:9713 --config /etc/pciescope/web.yml -I 500 --metric rx_bytes {PORT} {VICTIM} {ABSENT}"
+        "exec pciescope serve --listen 0.0.0.0:9713 --config /etc/pciescope/web.yml -I 500 --source hardware --metric rx_bytes {PORT} {VICTIM} {ABSENT}"
     );
     let running = rig.vm.start(&serve);
     let is_running = || rig.truth().0["ports"][PORT]["tba"]["running"] == true;

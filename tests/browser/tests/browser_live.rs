@@ -23,6 +23,7 @@ fn port(number: u32) -> Port {
         id: format!("p{number}"),
         bdf: Some(format!("0000:{:02x}:00.0", number * 16).parse().unwrap()),
         pmu: Some(format!("dwc_rootport_{:x}", number << 12)),
+        source: None,
         name: "Alibaba (China) Co., Ltd. M1 Root Port".to_owned(),
         driver: Some("pcieport".to_owned()),
         node: Some(number / 6),
@@ -74,6 +75,7 @@ fn reading(second: u64, ports: u32, channels: u32) -> Reading {
         ports: (0..ports).map(|n| (format!("p{n}"), figures(n))).collect(),
         channels: (0..channels).map(|n| (format!("c{n}"), dram(n))).collect(),
         others: BTreeMap::new(),
+        ..Reading::default()
     }
 }
 
@@ -345,6 +347,7 @@ fn plain(second: u64, rx: &[f64], (read, write): (f64, f64), running: Option<f64
         ports: rx.iter().enumerate().map(|(n, rx)| (format!("p{n}"), figures(rx))).collect(),
         channels: [("c0".to_owned(), dram)].into(),
         others: BTreeMap::new(),
+        functions: BTreeMap::new(),
     }
 }
 

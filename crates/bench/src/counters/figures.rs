@@ -61,7 +61,8 @@ pub fn quantities(panel: &Panel, tallies: &[Tally], into: &mut Vec<Option<Figure
     into.clear();
     into.extend(panel.quantities.iter().map(|quantity| {
         let mut parts = quantity.parts.iter().map(|(place, one)| Figure::of(&tallies[*place], *one, quantity.is_state));
-        parts.try_fold(Figure::ZERO, |sum, part| part.map(|part| sum.plus(part)))
+        let sum = parts.try_fold(Figure::ZERO, |sum, part| part.map(|part| sum.plus(part)))?;
+        Some(Figure { at_least: sum.at_least || quantity.is_least, ..sum })
     }));
 }
 
@@ -73,7 +74,9 @@ pub fn put(panel: &Panel, figures: &[Option<Figure>], into: &mut BTreeMap<String
     for resolved in &panel.metrics {
         set(into, &resolved.metric.name, &resolved.unit, metric(panel, resolved, figures, None));
     }
-    if panel.scope == "port" && panel.kind.is_some() {
+    // A function of which the kernel counts nothing has no record, and needs no ceiling.
+    let is_counted = panel.source.is_none() || figures.iter().any(Option::is_some);
+    if matches!(panel.scope, "port" | "function") && panel.kind.is_some() && is_counted {
         let ceiling = ceiling(panel).map(|value| Figure { value, ..Figure::ZERO });
         set(into, "link_bytes_per_s", "bytes/s", ceiling);
     }

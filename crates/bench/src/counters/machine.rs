@@ -1,20 +1,47 @@
 //! The machine as counters see it: its PMUs, what the catalogue knows of each, and what each counts for.
 
+use std::collections::BTreeMap;
+
 use pciescope_catalogue::{Catalogue, Event, Kind, What};
 use pciescope_core::{Bdf, Below, Cpu, Function};
-use pciescope_hw::perf::{self, Pmu};
+use pciescope_hw::account::{self, Sources};
+use pciescope_hw::perf::{self, By, Pmu};
 use pciescope_hw::{Root, ceiling, environment, inventory, pci, topology};
 
 use super::error::Error;
 use super::events::{Place, fits};
 
+/// Whose counts are wanted.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Origin {
+    /// Everybody's.
+    #[default]
+    All,
+    /// Those of hardware.
+    Hardware,
+    /// Those of the kernel: its accounts of functions.
+    Kernel,
+}
+
+impl Origin {
+    fn has(self, by: By) -> bool {
+        match self {
+            Origin::All => true,
+            Origin::Hardware => by == By::Hardware,
+            Origin::Kernel => by == By::Kernel,
+        }
+    }
+}
+
 /// The PMUs of this machine with what the catalogue knows of them.
 #[derive(Debug)]
 pub struct Machine {
-    /// All PMUs.
+    /// All PMUs, hardware's first; then the kernel's accounts of functions, where it has any.
     pub pmus: Vec<(Pmu, Option<&'static Kind>)>,
     pub(super) root: Root,
     pub(super) cpus: Vec<Cpu>,
+    /// What the kernel counts of each function.
+    pub sources: BTreeMap<Bdf, Sources>,
     /// Every function but bridges, with the bridges above it.
     endpoints: Vec<(Vec<Bdf>, Below)>,
     is_guest: bool,
@@ -23,15 +50,21 @@ pub struct Machine {
 impl Machine {
     /// Reads the PMUs and the functions of the machine. Reads no configuration space: that of all functions takes longer
     /// than counting on a large machine.
-    pub fn load(root: &Root) -> Self {
+    pub fn load(root: &Root, origin: Origin) -> Self {
         let with_kind = |pmu: Pmu| {
             let events: Vec<&String> = pmu.events.keys().collect();
             let kind = Catalogue::builtin().find(&pmu.name, pmu.identifier.as_deref(), &events);
             (pmu, kind)
         };
+        let sources = if origin.has(By::Kernel) { account::sources(root) } else { BTreeMap::new() };
+        // On a machine of which the kernel counts nothing, accounts would be empty for good.
+        let accounts = if sources.is_empty() { Vec::new() } else { account::pmus(root) };
+        let hardware = if origin.has(By::Hardware) { perf::pmus(root) } else { Vec::new() };
+        let pmus = hardware.into_iter().chain(accounts);
         Machine {
-            pmus: perf::pmus(root).into_iter().map(with_kind).collect(),
+            pmus: pmus.map(with_kind).collect(),
             root: root.clone(),
+            sources,
             cpus: topology::cpus(root).unwrap_or_default(),
             endpoints: inventory::endpoints(root),
             is_guest: environment::hypervisor(root).is_some(),
@@ -50,6 +83,10 @@ impl Machine {
         let by_port = || port.and_then(|port| port.node);
         // The in-tree driver of a Yitian 710 has no file `die`, but its names tell.
         let by_name = || kind?.place(&pmu.name).get("die").and_then(|die| u32::try_from(*die).ok());
+        if pmu.by == By::Kernel {
+            // It is counted on no CPU.
+            return by_port();
+        }
         let by_cpu = || self.cpus.iter().find(|known| known.cpu == cpu)?.node;
         pmu.die.or_else(by_port).or_else(by_name).or_else(by_cpu)
     }
@@ -90,8 +127,18 @@ impl Machine {
         places.is_empty()
             || places.iter().any(|place| match place {
                 Place::Pmus(pattern) => fits(pattern, &pmu.name),
+                // An account is the function's own, or of what is above or below it: all of the way.
+                Place::Function(bdf) if pmu.by == By::Kernel => {
+                    pmu.bdf.is_some_and(|own| is_below(*bdf, own) || is_below(own, *bdf))
+                }
                 Place::Function(bdf) => pmu.function().is_some_and(|port| is_below(*bdf, port)),
             })
+    }
+
+    /// Whether there is something to count for a PMU now: an account may be of a function of which the kernel counts nothing.
+    fn counts(&self, pmu: &Pmu) -> bool {
+        let Some(own) = pmu.bdf.filter(|_| pmu.by == By::Kernel) else { return true };
+        self.sources.keys().any(|bdf| *bdf == own || pci::path(&self.root, *bdf).contains(&own))
     }
 
     /// The PMUs at these places that the catalogue knows.
@@ -112,7 +159,8 @@ impl Machine {
                     return Err(pciescope_hw::Error::NoSuchFunction { bdf: *bdf }.into());
                 }
                 Place::Function(bdf) => {
-                    if !self.pmus.iter().any(|(pmu, _)| self.is_at(pmu, std::slice::from_ref(place))) {
+                    let counts = |pmu: &Pmu| self.is_at(pmu, std::slice::from_ref(place)) && self.counts(pmu);
+                    if !self.pmus.iter().any(|(pmu, _)| counts(pmu)) {
                         return Err(Error::NotCounted { bdf: *bdf });
                     }
                 }

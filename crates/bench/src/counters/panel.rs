@@ -3,23 +3,27 @@
 use std::collections::BTreeMap;
 
 use pciescope_catalogue::{Event, Kind, Metric, SysfsUnit, What};
+use pciescope_core::record::ACCOUNTING;
 use pciescope_core::{Bdf, Below, Cpu, Function, Link};
-use pciescope_hw::perf::{self, Pmu};
+use pciescope_hw::perf::{self, By, Pmu};
+use pciescope_hw::wait::now_ns;
 use pciescope_hw::{Root, inventory, pci};
 
-use super::machine::{Machine, below};
+use super::machine::{Machine, Origin, below};
 use super::session::{Counter, Instrument};
 
 /// What a PMU is to the user, and what is to be shown of it.
 #[derive(Debug, Clone, Default)]
 pub struct Panel {
-    /// `port`, `channel` or `pmu`, as in a record's `instance`.
+    /// `port`, `function`, `channel` or `pmu`, as in a record's `instance`.
     pub scope: &'static str,
     /// What the catalogue knows of it; `None` for events that the user named.
     pub kind: Option<&'static Kind>,
-    /// The root port.
+    /// Whose account it is; `None` where hardware counts.
+    pub source: Option<&'static str>,
+    /// The root port, or the function.
     pub function: Option<Function>,
-    /// The functions below the root port.
+    /// The functions below it.
     pub below: Vec<Below>,
     /// The NUMA node.
     pub node: Option<u32>,
@@ -57,6 +61,8 @@ pub struct Counted {
     pub parts: Vec<(usize, f64)>,
     /// Whether the figure is the last value and not a difference.
     pub is_state: bool,
+    /// Whether the true figure may be larger, whatever the counters did.
+    pub is_least: bool,
 }
 
 impl Panel {
@@ -66,10 +72,15 @@ impl Panel {
         let scope = match kind.map(|kind| kind.what) {
             Some(What::PcieRootPort) => "port",
             Some(What::DramChannel) => "channel",
+            Some(What::PciFunction) => match &function {
+                Some(function) if function.path.is_empty() && pci::is_bridge(function.class) => "port",
+                _ => "function",
+            },
             Some(What::PcieEndpoint | What::PcieStack | What::Dram | What::Fabric) | None => "pmu",
         };
         let node = machine.node(pmu, cpu, kind, function.as_ref());
-        Panel { scope, kind, node, function, below, ..Panel::default() }
+        let source = (pmu.by == By::Kernel).then_some(ACCOUNTING);
+        Panel { scope, kind, source, node, function, below, ..Panel::default() }
     }
 
     /// Adds metrics of the catalogue: those that `is_chosen` takes, and the events of these `names`.
@@ -96,6 +107,17 @@ impl Panel {
             if let Err(why) = self.add(machine, instrument, &kind.events[&name]) {
                 self.missing.push((name, why));
             }
+        }
+    }
+
+    /// Adds each interrupt vector that a function's account has.
+    pub(super) fn add_vectors(&mut self, instrument: &mut Instrument) {
+        let pmu = instrument.pmu.clone();
+        for name in pmu.events.keys().filter(|name| pmu.by == By::Kernel && name.starts_with("irq_")) {
+            let Ok(event) = pmu.event(name) else { continue };
+            let parts = vec![(instrument.place_of(event, None), 1.0)];
+            let (name, unit) = (name.clone(), "1".to_owned());
+            self.quantities.push(Counted { name, unit, parts, is_state: false, is_least: false });
         }
     }
 
@@ -134,7 +156,7 @@ impl Panel {
             parts.push((instrument.place_of(event, most), one));
         }
         let (name, unit) = (of.name.clone(), of.unit.text.clone());
-        self.quantities.push(Counted { name, unit, parts, is_state: of.is_state });
+        self.quantities.push(Counted { name, unit, parts, is_state: of.is_state, is_least: of.is_least });
         Ok(())
     }
 
@@ -165,7 +187,7 @@ impl Panel {
     /// Reads constants again: the period of a port's clock depends on the link's speed.
     fn renew_constants(&mut self, root: &Root, instrument: &Instrument) {
         let (Some(kind), false) = (self.kind, self.constants.is_empty()) else { return };
-        let (machine, mut instrument) = (Machine::load(root), instrument.clone());
+        let (machine, mut instrument) = (Machine::load(root, Origin::Hardware), instrument.clone());
         for name in std::mem::take(&mut self.constants).into_keys() {
             let Some(event) = kind.events.get(&name) else { continue };
             // Without it, what needs it has no figure.
@@ -176,6 +198,9 @@ impl Panel {
 
 /// Reads a register that perf shows as an event.
 fn constant(root: &Root, pmu: &Pmu, cpu: u32, events: &[perf::Event]) -> Result<u64, perf::Error> {
+    if let Some(machine) = root.machine() {
+        return Ok(machine.count(&pmu.name, &events[0].terms, now_ns()));
+    }
     if !root.is_live() {
         // The numbers of a recorded tree are other PMUs' here.
         return Err(perf::Error::Gone { event: events[0].to_string() });

@@ -63,7 +63,7 @@ pub fn measure(root: &Root, task: Task, host: &mut dyn Host, sink: &mut dyn Sink
     let Task { choice, mut plan, environment, label } = task;
     let Choice { instruments, panels, absent } = choice;
     let mut session = Session::open(root, instruments)?;
-    if session.groups() == 0 {
+    if !session.is_open() {
         return Err(nothing_opened(&session, &panels).into());
     }
     plan.events = session.events().map(ToString::to_string).collect();
@@ -71,6 +71,7 @@ pub fn measure(root: &Root, task: Task, host: &mut dyn Host, sink: &mut dyn Sink
     let mut writer = Writer::new(panels, &session, &environment);
     let mut warnings = absent;
     warnings.append(&mut warnings::not_counted(&writer.panels, &session));
+    warnings.append(&mut warnings::left_out(root, &session));
     journal.put(Record::first(environment, Plan::Stat(plan.clone()), warnings))?;
     if plan.interval_ns.is_some() {
         session.follow_cpus();
@@ -180,14 +181,21 @@ struct Sum {
 
 impl Writer {
     fn new(panels: Vec<Panel>, session: &Session, environment: &Environment) -> Self {
-        let method =
-            Method { backend: "perf".to_owned(), emulated: environment.hypervisor.is_some(), ..Method::default() };
+        let method = |backend: &str| Method {
+            backend: backend.to_owned(),
+            emulated: environment.hypervisor.is_some(),
+            ..Method::default()
+        };
         let record = |instance: Instance, function| Record {
             test: TEST.to_owned(),
             device: function,
-            instance: Some(instance),
             interval: Some(Interval::default()),
-            method: Some(method.clone()),
+            method: Some(method(match (session.is_synthetic(), &instance.source) {
+                (true, _) => "fake",
+                (false, Some(_)) => "kernel",
+                (false, None) => "perf",
+            })),
+            instance: Some(instance),
             ..Record::default()
         };
         let mut records: Vec<Record> = panels
@@ -196,6 +204,7 @@ impl Writer {
             .map(|(panel, instrument)| {
                 let instance = Instance {
                     scope: panel.scope.to_owned(),
+                    source: panel.source.map(str::to_owned),
                     pmu: Some(instrument.pmu.name.clone()),
                     node: panel.node,
                     parts: None,
@@ -254,11 +263,16 @@ impl Writer {
         }
         self.is_first = false;
         // Those that have something to say, without copying the others.
-        let has_ended = |place: usize| self.ended.get(place).copied().unwrap_or(false);
+        let is_silent = |place: usize| {
+            let record = &self.records[place];
+            let is_empty = record.metrics.is_empty() && record.error.is_none() && record.warnings.is_empty();
+            self.ended.get(place).copied().unwrap_or(false)
+                || (is_empty && record.instance.as_ref().is_some_and(Instance::is_accounting))
+        };
         self.batch.clear();
-        if (0..self.records.len()).any(has_ended) {
-            let alive = self.records.iter().enumerate().filter(|(place, _)| !has_ended(*place));
-            self.batch.extend(alive.map(|(_, record)| record.clone()));
+        if (0..self.records.len()).any(is_silent) {
+            let others = self.records.iter().enumerate().filter(|(place, _)| !is_silent(*place));
+            self.batch.extend(others.map(|(_, record)| record.clone()));
             journal.put_all(&mut self.batch)?;
         } else {
             journal.put_all(&mut self.records)?;

@@ -1,14 +1,14 @@
 //! Which PMUs and events are counted: by the catalogue, or as the user names them.
 
-use pciescope_catalogue::{Group, Kind, Metric};
+use pciescope_catalogue::{Group, Kind, Metric, What};
 use pciescope_core::Cpu;
 use pciescope_core::record::Warning;
 use pciescope_hw::Root;
-use pciescope_hw::perf::{self, Pmu};
+use pciescope_hw::perf::{self, By, Pmu};
 
 use super::error::Error;
 use super::events::{Named, Place};
-use super::machine::Machine;
+use super::machine::{Machine, Origin};
 use super::panel::{Counted, Panel};
 use super::session::Instrument;
 
@@ -19,9 +19,15 @@ pub struct Wanted {
     pub places: Vec<Place>,
     /// Events as perf writes them, patterns in the PMU's name allowed; empty for what the catalogue says.
     pub events: Vec<Named>,
-    /// Metrics, groups of metrics or quantities of the catalogue; empty for the usual ones.
+    /// Metrics, groups of metrics or quantities of the catalogue; empty for the usual ones. [`VECTORS`] stands for each interrupt
+    /// vector of functions.
     pub metrics: Vec<String>,
+    /// Whose counts.
+    pub origin: Origin,
 }
+
+/// What the user writes for each interrupt vector of functions by itself: as many figures as there are vectors.
+pub const VECTORS: &str = "vectors";
 
 /// What is to be opened, with the panel of each instrument in the same place.
 #[derive(Debug, Clone, Default)]
@@ -39,7 +45,7 @@ pub struct Choice {
 /// # Errors
 /// [`Error`], before anything is opened.
 pub fn choose(root: &Root, wanted: &Wanted) -> Result<Choice, Error> {
-    Machine::load(root).choose(wanted)
+    Machine::load(root, wanted.origin).choose(wanted)
 }
 
 /// Decides what to count of what is there now: places and metrics that are not are left out, and named in [`Choice::absent`].
@@ -47,7 +53,7 @@ pub fn choose(root: &Root, wanted: &Wanted) -> Result<Choice, Error> {
 /// # Errors
 /// [`Error`], before anything is opened: the first reason, where nothing of what the user named is left.
 pub fn choose_present(root: &Root, wanted: &Wanted) -> Result<Choice, Error> {
-    let machine = Machine::load(root);
+    let machine = Machine::load(root, wanted.origin);
     let (left, mut lacking) = machine.narrow(wanted);
     // An empty list would stand for everything.
     let is_nothing_left = (left.places.is_empty() && !wanted.places.is_empty())
@@ -61,7 +67,7 @@ pub fn choose_present(root: &Root, wanted: &Wanted) -> Result<Choice, Error> {
 /// What the user named and the machine does not have now, as in [`Choice::absent`]. Opens nothing, and reads no configuration
 /// space.
 pub fn absent(root: &Root, wanted: &Wanted) -> Vec<Warning> {
-    let (_, lacking) = Machine::load(root).narrow(wanted);
+    let (_, lacking) = Machine::load(root, wanted.origin).narrow(wanted);
     lacking.iter().map(absence).collect()
 }
 
@@ -99,6 +105,9 @@ impl Machine {
                 let mut instrument = Instrument { pmu: pmu.clone(), cpu, counters: Vec::new() };
                 let mut panel = Panel::new(self, pmu, cpu, Some(kind));
                 panel.add_metrics(self, &mut instrument, &is_chosen, &wanted.metrics);
+                if wanted.metrics.iter().any(|name| name == VECTORS) {
+                    panel.add_vectors(&mut instrument);
+                }
                 if !instrument.counters.is_empty() || !panel.constants.is_empty() {
                     choice.instruments.push(instrument);
                     choice.panels.push(panel);
@@ -133,6 +142,7 @@ impl Machine {
                         unit: event.unit.clone().filter(|_| event.scale.is_some()).unwrap_or_else(|| "1".to_owned()),
                         parts: vec![(part, event.scale.unwrap_or(1.0))],
                         is_state: event.is_snapshot,
+                        is_least: pmu.by == By::Kernel,
                     });
                 }
             }
@@ -193,7 +203,10 @@ fn cpus(pmu: &Pmu) -> Vec<u32> {
 
 /// Refuses a metric that none of these PMUs has.
 fn no_metric(known: &[(&Pmu, &'static Kind)], name: &str) -> Option<Error> {
-    let has = |kind: &Kind| kind.events.contains_key(name) || kind.metrics.iter().any(|metric| is_named(metric, name));
+    let has_vectors = |kind: &Kind| name == VECTORS && kind.what == What::PciFunction;
+    let has = |kind: &Kind| {
+        has_vectors(kind) || kind.events.contains_key(name) || kind.metrics.iter().any(|metric| is_named(metric, name))
+    };
     if known.iter().any(|(_, kind)| has(kind)) {
         return None;
     }
@@ -215,7 +228,7 @@ fn is_named(metric: &Metric, name: &str) -> bool {
 /// (CCIX) or a counter for each lane.
 fn is_usual(kind: &Kind, metric: &Metric) -> bool {
     let is_per_lane = |name: &String| kind.events.get(name).is_some_and(|event| event.each.is_some());
-    matches!(metric.group, Group::Bandwidth | Group::Errors)
+    (matches!(metric.group, Group::Bandwidth | Group::Errors) || metric.name == "interrupts_per_s")
         && !metric.name.contains("ccix")
         && !metric.events().iter().any(is_per_lane)
 }
@@ -277,7 +290,7 @@ mod tests {
         let choice = chosen("uncore_imc-spr", &Wanted::default()).unwrap();
         let cpus: Vec<_> = choice.panels.iter().map(|panel| panel.cpu.as_ref().map(|cpu| cpu.cpu)).collect();
         assert_eq!(cpus, [Some(0), Some(28)]);
-        let mut machine = Machine::load(&Root::at("/no/such/root"));
+        let mut machine = Machine::load(&Root::at("/no/such/root"), Origin::All);
         machine.cpus = [(0, 0), (28, 1)].map(|(cpu, node)| Cpu { cpu, node: Some(node), ..Cpu::default() }).into();
         let mut by_node = choice;
         for (panel, instrument) in by_node.panels.iter_mut().zip(&by_node.instruments) {

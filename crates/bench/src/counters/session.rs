@@ -1,7 +1,12 @@
 //! Open counters and their readings: what was counted since the last time, instance by instance.
 
+use std::sync::Arc;
+
 use pciescope_hw::Root;
-use pciescope_hw::perf::{self, Delta, Event, Group, Pmu, Reading};
+use pciescope_hw::account::{Accounts, Count, Doubt};
+use pciescope_hw::perf::{self, By, Delta, Event, Group, Pmu, Reading};
+use pciescope_hw::synthetic::Synthetic;
+use pciescope_hw::wait::now_ns;
 
 use super::error::Error;
 use super::tally::Tally;
@@ -37,6 +42,61 @@ struct Watched {
     saturated: Vec<(u64, u32, u64)>,
     /// The folder of its PMU at the start ([`Pmu::inode`]).
     inode: Option<u64>,
+    /// What was doubtful about a function's account since the interval began.
+    doubts: Vec<Doubt>,
+}
+
+impl Watched {
+    fn is_account(&self) -> bool {
+        self.instrument.pmu.by == By::Kernel
+    }
+
+    /// Adds what was counted between two readings.
+    fn count(&mut self, kept: &Polled, before: &mut [u64], from_ns: u64, to_ns: u64) {
+        for ((counter, tally), before) in self.instrument.counters.iter().zip(&mut self.tallies).zip(before) {
+            // Without such a counter there is no figure, and not a zero.
+            let Some(value) = kept.value(&self.instrument.pmu, &counter.event, to_ns) else { continue };
+            let at = |value, ns| Reading { value, enabled_ns: ns, running_ns: ns };
+            tally.add(Delta::between(at(*before, from_ns), at(value, to_ns), None), value);
+            *before = value;
+        }
+    }
+}
+
+/// What is read without perf: the kernel's accounts, and all of a synthetic machine.
+struct Polled {
+    accounts: Accounts,
+    machine: Option<Arc<Synthetic>>,
+}
+
+impl Polled {
+    fn open(root: &Root, at_ns: u64) -> Polled {
+        let machine = root.machine().cloned();
+        machine.iter().for_each(|machine| machine.advance(at_ns));
+        Polled { accounts: Accounts::open(root), machine }
+    }
+
+    fn read(&mut self, at_ns: u64) {
+        self.machine.iter().for_each(|machine| machine.advance(at_ns));
+        self.accounts.read();
+    }
+
+    /// What an event counted since some moment; `None` where nothing counts it.
+    fn value(&self, pmu: &Pmu, event: &Event, at_ns: u64) -> Option<u64> {
+        match (pmu.by, &self.machine) {
+            (By::Kernel, _) => self.accounts.value(pmu.bdf?, Count::of(event.config)?),
+            (By::Hardware, machine) => Some(machine.as_ref()?.count(&pmu.name, &event.terms, at_ns)),
+        }
+    }
+}
+
+/// What is polled, with its last reading.
+struct Kept {
+    polled: Polled,
+    /// When it was, on CLOCK_MONOTONIC.
+    at_ns: u64,
+    /// What each counter of each instrument showed.
+    last: Vec<Vec<u64>>,
 }
 
 /// A group with its last reading.
@@ -54,6 +114,10 @@ struct Open {
 pub struct Session {
     all: Vec<Watched>,
     groups: Vec<Open>,
+    /// From the start on, where anything is read without perf.
+    kept: Option<Kept>,
+    /// Whether all of it is synthetic.
+    is_synthetic: bool,
     /// Whether this thread goes to the CPU of the group that is read.
     follows: bool,
     /// Where it is, if it was let there.
@@ -66,25 +130,30 @@ impl Session {
     /// # Errors
     /// [`Error::Recorded`].
     pub fn open(root: &Root, instruments: Vec<Instrument>) -> Result<Self, Error> {
-        if !root.is_live() {
+        let is_synthetic = root.machine().is_some();
+        let needs_perf = !is_synthetic && instruments.iter().any(|instrument| instrument.pmu.by == By::Hardware);
+        if needs_perf && !root.is_live() {
             return Err(Error::Recorded);
         }
-        let mut session = Session::default();
+        let mut session = Session { is_synthetic, ..Session::default() };
         for (number, instrument) in instruments.into_iter().enumerate() {
-            let events: Vec<Event> = instrument.counters.iter().map(|counter| counter.event.clone()).collect();
-            let packed = Group::open_packed(root, &instrument.pmu, instrument.cpu, &events);
-            for (group, places) in packed.groups {
-                let last = vec![Reading::default(); places.len()];
-                session.groups.push(Open { group, instrument: number, places, last });
+            let mut refused: Vec<Option<perf::Error>> = instrument.counters.iter().map(|_| None).collect();
+            if instrument.pmu.by == By::Hardware && !is_synthetic {
+                let events: Vec<Event> = instrument.counters.iter().map(|counter| counter.event.clone()).collect();
+                let packed = Group::open_packed(root, &instrument.pmu, instrument.cpu, &events);
+                for (group, places) in packed.groups {
+                    let last = vec![Reading::default(); places.len()];
+                    session.groups.push(Open { group, instrument: number, places, last });
+                }
+                packed.refused.into_iter().for_each(|(place, error)| refused[place] = Some(error));
             }
-            let mut refused: Vec<Option<perf::Error>> = events.iter().map(|_| None).collect();
-            packed.refused.into_iter().for_each(|(place, error)| refused[place] = Some(error));
             session.all.push(Watched {
-                tallies: vec![Tally::default(); events.len()],
+                tallies: vec![Tally::default(); instrument.counters.len()],
                 refused,
                 gone: None,
                 saturated: Vec::new(),
                 inode: None,
+                doubts: Vec::new(),
                 instrument,
             });
         }
@@ -103,9 +172,19 @@ impl Session {
         &self.all[place].instrument
     }
 
-    /// How many groups are open: so many system calls is a reading.
-    pub fn groups(&self) -> usize {
-        self.groups.len()
+    /// Whether anything is open.
+    pub fn is_open(&self) -> bool {
+        !self.groups.is_empty() || self.all.iter().any(|one| self.is_polled(one))
+    }
+
+    /// Whether an instrument is read without perf.
+    fn is_polled(&self, one: &Watched) -> bool {
+        self.is_synthetic || one.is_account()
+    }
+
+    /// Whether what is counted is made up: a synthetic machine's.
+    pub fn is_synthetic(&self) -> bool {
+        self.is_synthetic
     }
 
     /// From now on each group is read on its own CPU, as perf does: a call to another CPU keeps two busy, since the caller
@@ -120,9 +199,10 @@ impl Session {
         self.all[instrument].refused[counter].as_ref()
     }
 
-    /// The events that are open.
+    /// The events of hardware that are open.
     pub fn events(&self) -> impl Iterator<Item = &Event> {
-        let all = self.all.iter().flat_map(|one| one.instrument.counters.iter().zip(&one.refused));
+        let all = self.all.iter().filter(|one| !one.is_account());
+        let all = all.flat_map(|one| one.instrument.counters.iter().zip(&one.refused));
         all.filter(|(_, why)| why.is_none()).map(|(counter, _)| &counter.event)
     }
 
@@ -138,7 +218,8 @@ impl Session {
 
     /// Whether any instrument still answers.
     pub fn is_alive(&self) -> bool {
-        self.groups.iter().any(|open| self.all[open.instrument].gone.is_none())
+        let has_group = self.groups.iter().any(|open| self.all[open.instrument].gone.is_none());
+        has_group || self.all.iter().any(|one| self.is_polled(one) && one.gone.is_none())
     }
 
     /// Whether any open counter had to share its hardware since the interval began.
@@ -150,7 +231,8 @@ impl Session {
     pub fn start(&mut self, root: &Root) {
         self.begin_interval();
         for one in &mut self.all {
-            (one.saturated, one.inode) = (one.instrument.pmu.saturated(root), one.instrument.pmu.inode(root));
+            one.saturated = if one.is_account() { Vec::new() } else { one.instrument.pmu.saturated(root) };
+            one.inode = one.instrument.pmu.inode(root);
         }
         for open in &mut self.groups {
             let started = open.group.read().map(|values| {
@@ -161,6 +243,16 @@ impl Session {
             if let Err(error) = started.and_then(|()| open.group.enable()) {
                 self.all[open.instrument].gone.get_or_insert(error);
             }
+        }
+        if self.all.iter().any(|one| self.is_polled(one)) {
+            let at_ns = now_ns();
+            let polled = Polled::open(root, at_ns);
+            let value = |one: &Watched, counter: &Counter| polled.value(&one.instrument.pmu, &counter.event, at_ns);
+            let first = |one: &Watched| -> Vec<u64> {
+                one.instrument.counters.iter().map(|counter| value(one, counter).unwrap_or(0)).collect()
+            };
+            let last = self.all.iter().map(first).collect();
+            self.kept = Some(Kept { polled, at_ns, last });
         }
     }
 
@@ -177,10 +269,11 @@ impl Session {
     pub fn begin_interval(&mut self) {
         for one in &mut self.all {
             one.tallies.fill(Tally::default());
+            one.doubts.clear();
         }
     }
 
-    /// Reads everything once, without allocating.
+    /// Reads everything once: hardware's counters without allocating, then the kernel's accounts.
     pub fn read(&mut self) {
         let mut at = None;
         for open in &mut self.groups {
@@ -207,6 +300,23 @@ impl Session {
                 Err(error) => one.gone = Some(error),
             }
         }
+        self.poll();
+    }
+
+    fn poll(&mut self) {
+        let Some(Kept { polled, at_ns, last }) = &mut self.kept else { return };
+        // A synthetic machine's files and counters are of one moment; those of a real one are read until the second.
+        let now = now_ns();
+        polled.read(now);
+        let now = if self.is_synthetic { now } else { now_ns() };
+        let from_ns = std::mem::replace(at_ns, now);
+        let doubts = polled.accounts.take_doubts();
+        for (one, before) in self.all.iter_mut().zip(last) {
+            if (self.is_synthetic || one.is_account()) && one.gone.is_none() {
+                one.count(polled, before, from_ns, *at_ns);
+                one.doubts.extend(doubts.iter().filter(|doubt| one.instrument.pmu.bdf == Some(doubt.bdf)).cloned());
+            }
+        }
     }
 
     /// Checks whether the PMUs are still there, and which of their counters have reached their end since the last check. Closes
@@ -217,6 +327,9 @@ impl Session {
             let pmu = &one.instrument.pmu;
             if one.inode != pmu.inode(root) || !pmu.is_present(root) {
                 one.gone = Some(perf::Error::Gone { event: pmu.name.clone() });
+                continue;
+            }
+            if one.is_account() {
                 continue;
             }
             let now = pmu.saturated(root);
@@ -230,6 +343,11 @@ impl Session {
             one.saturated = now;
         }
         self.groups.retain(|open| self.all[open.instrument].gone.is_none());
+    }
+
+    /// What was doubtful about a function's account in this interval.
+    pub fn account_doubts(&self, instrument: usize) -> &[Doubt] {
+        &self.all[instrument].doubts
     }
 
     /// The tallies of an instrument, in the order of its counters.

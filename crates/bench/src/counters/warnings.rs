@@ -1,7 +1,8 @@
 //! What could not be counted, and which counts are in doubt, as warnings of records.
 
 use pciescope_core::record::Warning;
-use pciescope_hw::perf::Doubt;
+use pciescope_hw::perf::{By, Doubt};
+use pciescope_hw::{Root, account};
 
 use super::panel::Panel;
 use super::session::Session;
@@ -24,8 +25,29 @@ pub(super) fn not_counted(panels: &[Panel], session: &Session) -> Vec<Warning> {
     lacks.iter().map(Lack::warning).collect()
 }
 
+/// Devices that the kernel counts, and that the accounts leave out so that nothing is counted twice or made up.
+pub(super) fn left_out(root: &Root, session: &Session) -> Vec<Warning> {
+    let accounts: Vec<_> = session.instruments().filter(|one| one.pmu.by == By::Kernel).collect();
+    if accounts.is_empty() {
+        return Vec::new();
+    }
+    let is_counted = |bdf| accounts.iter().any(|one| one.pmu.bdf == Some(bdf));
+    let sources = account::sources(root).into_iter().filter(|(bdf, _)| is_counted(*bdf));
+    let all = sources.flat_map(|(bdf, sources)| sources.left_out.into_iter().map(move |one| (bdf, one)));
+    all.map(|(bdf, (name, why))| Warning {
+        code: "not-counted".to_owned(),
+        text: format!("{bdf}: {name}: {why}"),
+        hint: "the figure of the function is a lower bound all the same".to_owned(),
+    })
+    .collect()
+}
+
 /// What is wrong with the counts of an instrument in this interval: those without a figure, and those that may be too low.
 pub(crate) fn doubts(session: &Session, number: usize) -> Vec<Warning> {
+    if session.instrument(number).pmu.by == By::Kernel {
+        // What has no figure there has no counter.
+        return session.account_doubts(number).iter().map(of_account).collect();
+    }
     let mut all = Vec::new();
     for (place, (counter, tally)) in session.instrument(number).counters.iter().zip(session.tallies(number)).enumerate()
     {
@@ -43,6 +65,11 @@ pub(crate) fn doubts(session: &Session, number: usize) -> Vec<Warning> {
         }
     }
     all
+}
+
+fn of_account(doubt: &account::Doubt) -> Warning {
+    let hint = "the bytes since the last reading are left out: the figure is a lower bound all the same";
+    Warning { code: doubt.code.to_owned(), text: doubt.text.clone(), hint: hint.to_owned() }
 }
 
 fn doubtful(event: &str, doubt: Doubt) -> Warning {

@@ -1,5 +1,6 @@
 //! `pciescope doctor`: what spoils performance or a measurement, and what to do about it. Reads only.
 
+mod count;
 mod silence;
 
 use std::collections::BTreeSet;
@@ -9,7 +10,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
 
 use pciescope_core::{Bdf, Environment, Finding, Function, Identity, Metric, Record, Severity, Sink, Warning};
-use pciescope_hw::doctor::{self, CHECKS, Check, Examined, Machine, Readings, Unseen};
+use pciescope_hw::doctor::{self, CHECKS, Check, Counted, Examined, Machine, Readings, Unseen};
 use pciescope_hw::{Root, environment, pci};
 
 use super::output::{FileArgs, Form, Output};
@@ -92,13 +93,17 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     let functions = pci::functions(&ctx.root)?;
     let subjects = subjects(&functions, &args.functions)?;
 
-    let earlier = match args.watch {
-        Some(ns) => Some(watch(ctx, &args, &subjects, Duration::from_nanos(ns))?),
-        None => None,
+    let (earlier, counted) = match args.watch {
+        Some(ns) => {
+            let (readings, time, counted) = watch(ctx, &args, &subjects, Duration::from_nanos(ns))?;
+            (Some((readings, time)), Some(counted))
+        }
+        None => (None, None),
     };
     let environment = environment::read(&ctx.root);
     let mut machine = Machine::new(&ctx.root, &environment, functions);
     machine.earlier = earlier.as_ref().map(|(readings, time)| (readings, *time));
+    machine.counted = counted;
     let examined = doctor::examine(&machine, &subjects, &checks);
     let mut findings: Vec<Finding> = examined.iter().flat_map(Examined::findings).collect();
     for finding in &mut findings {
@@ -225,21 +230,29 @@ fn subjects(functions: &[Function], named: &[Bdf]) -> anyhow::Result<Vec<Bdf>> {
     Ok(subjects)
 }
 
-/// A first reading of what counts up, and how long ago it was made.
-fn watch(ctx: &Ctx, args: &Args, subjects: &[Bdf], time: Duration) -> anyhow::Result<(Readings, Duration)> {
+/// A first reading of what counts up, how long ago it was made, and what counters counted since.
+fn watch(
+    ctx: &Ctx,
+    args: &Args,
+    subjects: &[Bdf],
+    time: Duration,
+) -> anyhow::Result<(Readings, Duration, Vec<Counted>)> {
     if time.is_zero() {
         return Err(Refusal::new("--watch 0: the time must not be zero", "give a time such as 10s").into());
     }
     if let Some(recorded) = &args.watch_root {
-        return Ok((Readings::take(&Root::at(recorded), subjects), time));
+        let counted = count::recorded(ctx).unwrap_or_default();
+        return Ok((Readings::take(&Root::at(recorded), subjects), time, counted));
     }
     let begin = Instant::now();
     let readings = Readings::take(&ctx.root, subjects);
     if ctx.terminal {
         ctx.note(&format!("watching for {:.1} s", time.as_secs_f64()));
     }
-    std::thread::sleep(time);
-    Ok((readings, begin.elapsed()))
+    let counted = count::count(ctx, time.as_nanos() as u64).unwrap_or_default();
+    // Where nothing was counted nobody has waited.
+    std::thread::sleep(time.saturating_sub(begin.elapsed()));
+    Ok((readings, begin.elapsed(), counted))
 }
 
 /// The machine's record with the environment, then one for each function.

@@ -27,13 +27,17 @@ pub mod verify;
 
 use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use anyhow::Context as _;
+use pciescope_hw::probe::open::Backend;
+use pciescope_hw::synthetic::Synthetic;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 /// What every verb gets beside its own arguments.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Ctx {
     /// Where /sys, /proc, /dev and /run are.
     pub root: pciescope_hw::Root,
@@ -43,9 +47,38 @@ pub struct Ctx {
     pub verbose: u8,
     /// Set by a signal, once [`Stop::catch_signals`] was called.
     pub stop: Stop,
+    /// The files of a synthetic machine.
+    #[expect(dead_code, reason = "it is only held until the verb ends")]
+    pub made: Option<Arc<Made>>,
+}
+
+/// The folder of a synthetic machine. It goes with the verb: threads that outlive it may still hold the machine.
+#[derive(Debug)]
+pub struct Made(PathBuf);
+
+impl Drop for Made {
+    fn drop(&mut self) {
+        // The machine removes it as well, where it is the last.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
 }
 
 impl Ctx {
+    /// The same on the machine of a backend: this one, or a synthetic one that lives as long as its root.
+    ///
+    /// # Errors
+    /// When the synthetic machine's files cannot be written.
+    pub fn on(&self, backend: &Backend) -> anyhow::Result<Ctx> {
+        match backend {
+            Backend::Fake(_) => {
+                let root = Synthetic::root().context("cannot write the files of the synthetic machine")?;
+                let made = Some(Arc::new(Made(root.path("/"))));
+                Ok(Ctx { root, made, ..self.clone() })
+            }
+            Backend::Auto | Backend::Real(_) => Ok(self.clone()),
+        }
+    }
+
     /// Tells the user something in passing, on the standard error.
     pub fn note(&self, text: &str) {
         say(&format!("pciescope: {text}\n"));

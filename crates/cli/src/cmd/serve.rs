@@ -10,8 +10,9 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
-use pciescope_bench::counters::{self, Place, Wanted};
+use pciescope_bench::counters::{self, Origin, Place, Wanted};
 use pciescope_hw::inventory;
+use pciescope_hw::probe::open::Backend;
 use pciescope_hw::wait::{Waiter, now_ns};
 use pciescope_report::jsonl;
 use pciescope_serve::config::Config;
@@ -20,7 +21,7 @@ use pciescope_serve::{Options, Server, Setup, State, replay};
 use self::feeder::Feeder;
 use super::{Ctx, ENDING, Refusal, say, wake_on};
 use crate::args::time_ns;
-use crate::cmd::stat::place;
+use crate::cmd::stat::{machine, place, source};
 
 /// The port: Prometheus' list of exporters' ports (9100 to 9999) has been full since 2023.
 const PORT: u16 = 9713;
@@ -50,9 +51,17 @@ pub struct Args {
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', conflicts_with = "replay", value_parser = NonEmptyStringValueParser::new())]
     metric: Vec<String>,
 
+    /// Whose counts: hardware's, the kernel's (a lower bound of the payload of each function), or both
+    #[arg(long, value_name = "SOURCE", default_value = "all", value_parser = source, conflicts_with = "replay")]
+    source: Origin,
+
     /// The time between two readings in milliseconds, or with a unit: 500ms, 10s; with --replay, how long each interval is shown [default: 1000, or as recorded]
     #[arg(short = 'I', long, value_name = "MS", value_parser = interval)]
     interval: Option<u64>,
+
+    /// Where to count: auto is this machine, fake a synthetic one with traffic
+    #[arg(long, value_name = "BACKEND", default_value = "auto", value_parser = machine, conflicts_with = "replay")]
+    backend: Backend,
 
     /// Where to listen: ADDR:PORT, PORT alone for this machine, :PORT for all addresses
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9713", value_parser = listen)]
@@ -62,7 +71,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// Show the records of FILE instead of counting; `-` reads stdin
+    /// Show the records of FILE instead of counting; `-` reads stdin, `sample` is a recording that is built in
     #[arg(long, value_name = "FILE")]
     replay: Option<PathBuf>,
 
@@ -100,6 +109,7 @@ fn listen(text: &str) -> Result<SocketAddr, String> {
 
 /// Runs the verb until a signal comes: 128 and its number is the exit code.
 pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
+    let ctx = &ctx.on(&args.backend)?;
     let config = args.config.as_deref().map(Config::load).transpose()?.unwrap_or_default();
     config.warnings.iter().for_each(|warning| ctx.note(warning));
     let steps = match &args.replay {
@@ -115,7 +125,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         }
         None => None,
     };
-    let wanted = Wanted { places: args.places, events: Vec::new(), metrics: args.metric };
+    let wanted = Wanted { places: args.places, events: Vec::new(), metrics: args.metric, origin: args.source };
     if steps.is_none() {
         check(ctx, &wanted)?;
     }

@@ -1,4 +1,5 @@
-//! `pciescope stat`: bandwidth, link states and errors from hardware counters, by port and channel.
+//! `pciescope stat`: bandwidth, link states and errors from counters of hardware and of the kernel, by port, function and
+//! channel.
 
 mod host;
 mod list;
@@ -8,11 +9,13 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::builder::NonEmptyStringValueParser;
-use pciescope_bench::counters::{self, Named, Place, Task, Wanted};
+use pciescope_bench::counters::{self, Named, Origin, Place, Task, Wanted};
 use pciescope_core::plan::StatPlan;
 use pciescope_hw::environment;
+use pciescope_hw::probe::open::Backend;
 
 use self::host::Command;
+use super::device::backend;
 use super::output::{FileArgs, Form, Output};
 use super::{Ctx, Refusal};
 use crate::args::{positive, time_ns};
@@ -29,6 +32,8 @@ Examples:
   pciescope stat 0000:3b:00.0 -- fio job.fio   the root port of one device while fio runs
   pciescope stat --metric states 0000:00:02.0  how long the link is in which state
   pciescope stat -I 10 -j -o run.jsonl -e 'dwc_rootport_*/rx_pcie_tlp_data_payload/'
+  pciescope stat --source kernel -I 1000       what the kernel itself counted
+  pciescope stat --backend fake -I 1000        a synthetic machine, to try all of this anywhere
   pciescope stat --list                        what can be counted here
 
 Rx is what arrives at the root port (a device writes memory), Tx what leaves it. Every PMU is counted
@@ -44,9 +49,17 @@ pub struct Args {
     #[arg(short, long = "event", value_name = "PMU/EVENT/,...", value_parser = events)]
     events: Vec<Events>,
 
-    /// Metrics, groups of them (bandwidth, states, traffic, errors, efficiency) or events of the catalogue
+    /// Metrics, groups of them (bandwidth, states, traffic, errors, efficiency), events of the catalogue, or `vectors`
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', conflicts_with = "events", value_parser = NonEmptyStringValueParser::new())]
     metric: Vec<String>,
+
+    /// Whose counts: hardware's, the kernel's (a lower bound of the payload of each function), or both
+    #[arg(long, value_name = "SOURCE", default_value = "all", value_parser = source)]
+    source: Origin,
+
+    /// Where to count: auto is this machine, fake a synthetic one with traffic, to try the program
+    #[arg(long, value_name = "BACKEND", default_value = "auto", value_parser = machine)]
+    backend: Backend,
 
     /// Read and show every so many milliseconds (or a time with its unit: 10ms, 2s)
     #[arg(short = 'I', long, value_name = "MS", value_parser = interval)]
@@ -110,6 +123,16 @@ impl OutputArgs {
     }
 }
 
+/// Parses `--source`.
+pub fn source(text: &str) -> Result<Origin, String> {
+    match text {
+        "all" => Ok(Origin::All),
+        "hardware" => Ok(Origin::Hardware),
+        "kernel" => Ok(Origin::Kernel),
+        _ => Err("it is all, hardware or kernel".to_owned()),
+    }
+}
+
 /// The events of one `-e`.
 #[derive(Debug, Clone)]
 pub struct Events(pub Vec<Named>);
@@ -124,10 +147,19 @@ pub fn place(text: &str) -> Result<Place, String> {
     match text.parse() {
         Ok(bdf) => Ok(Place::Function(bdf)),
         Err(_) if text.contains('/') => Err("name events with -e".to_owned()),
-        Err(_) if text.contains(':') => {
+        // A function's account has its address in its name.
+        Err(_) if text.contains(':') && !text.starts_with("kernel_") => {
             Err("not a PCI address; use the form of lspci -D, for example 0000:02:00.0".to_owned())
         }
         Err(_) => Ok(Place::Pmus(text.to_owned())),
+    }
+}
+
+/// Parses the machine on which to count.
+pub fn machine(text: &str) -> Result<Backend, String> {
+    match backend(text)? {
+        Backend::Real(_) => Err("counters are of this machine (auto) or of a synthetic one (fake)".to_owned()),
+        machine => Ok(machine),
     }
 }
 
@@ -155,13 +187,15 @@ fn separator(text: &str) -> Result<u8, String> {
 
 /// Runs the verb. With a command the exit code is the command's; without one 2 where a counter went away.
 pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
+    let ctx = &ctx.on(&args.backend)?;
     if args.list {
-        return list::run(ctx, &args.places);
+        return list::run(ctx, &args.places, args.source);
     }
     let wanted = Wanted {
         places: args.places,
         events: args.events.into_iter().flat_map(|events| events.0).collect(),
         metrics: args.metric,
+        origin: args.source,
     };
     let choice = counters::choose(&ctx.root, &wanted)?;
     let mut output = args.output.open(!args.command.is_empty(), args.interval.is_some())?;

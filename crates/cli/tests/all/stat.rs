@@ -125,3 +125,173 @@ fn refusals_say_what_is_wrong_and_what_to_do() {
         assert!(ended.stdout.is_empty(), "{line}: {}", ended.stdout);
     }
 }
+
+/// A machine of files: a root port, a disk below it with what is stacked on it, and a function of which nothing is counted.
+struct Machine(std::path::PathBuf);
+
+impl Machine {
+    fn new(name: &str) -> Machine {
+        let machine = Machine(folder(name));
+        let (port, disk) = ("pci0000:00/0000:00:02.0", "pci0000:00/0000:00:02.0/0000:02:00.0");
+        for (function, class) in [(port, "0x060400"), (disk, "0x010802"), ("pci0000:00/0000:00:1f.0", "0x060100")] {
+            let at = format!("sys/devices/{function}");
+            for (file, text) in [("vendor", "0x1234"), ("device", "0x5c10"), ("class", class), ("resource", "")] {
+                machine.put(&format!("{at}/{file}"), text);
+            }
+            let bdf = function.rsplit('/').next().unwrap();
+            machine.link(&format!("sys/bus/pci/devices/{bdf}"), &format!("../../../devices/{function}"));
+        }
+        for file in ["current_link_speed", "max_link_speed"] {
+            machine.put(&format!("sys/devices/{port}/{file}"), "8.0 GT/s PCIe");
+        }
+        for file in ["current_link_width", "max_link_width"] {
+            machine.put(&format!("sys/devices/{port}/{file}"), "4");
+        }
+        let namespace = format!("{disk}/nvme/nvme0/nvme0n1");
+        machine.link("sys/class/block/nvme0n1", &format!("../../devices/{namespace}"));
+        machine.link("sys/class/block/dm-0", "../../devices/virtual/block/dm-0");
+        for severity in ["correctable", "nonfatal", "fatal"] {
+            machine.put(&format!("sys/devices/{disk}/aer_dev_{severity}"), "RxErr 0\nTOTAL_ERR 0");
+        }
+        machine.move_data(0);
+        machine
+    }
+
+    fn put(&self, path: &str, text: &str) {
+        let path = self.0.join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, format!("{text}\n")).unwrap();
+    }
+
+    fn link(&self, path: &str, target: &str) {
+        let path = self.0.join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::os::unix::fs::symlink(target, path).unwrap();
+    }
+
+    /// The disk has read so many MiB, and what is stacked on it too.
+    fn move_data(&self, mib: u64) {
+        let stat = format!("1 0 {} 0 1 0 8 0 0 0 0", mib * 2048);
+        for place in ["pci0000:00/0000:00:02.0/0000:02:00.0/nvme/nvme0/nvme0n1", "virtual/block/dm-0"] {
+            self.put(&format!("sys/devices/{place}/stat"), &stat);
+        }
+    }
+
+    fn stat(&self, line: &str) -> Ended {
+        let mut args = vec!["--root", self.0.to_str().unwrap(), "stat"];
+        args.extend(line.split_whitespace());
+        pciescope(&args)
+    }
+}
+
+/// Without counters of hardware the kernel's account is shown, to the byte, with the port's sum.
+#[test]
+fn a_machine_without_counters_shows_what_the_kernel_counted() {
+    let machine = Machine::new("stat-account");
+    let (work, file) = (machine.0.join("work"), machine.0.join("run.jsonl"));
+    let stat = machine.0.join("sys/class/block/nvme0n1/stat");
+    std::fs::write(&work, format!("echo '1 0 6144 0 1 0 9 0 0 0 0' > {}\n", stat.display())).unwrap();
+    let line = format!("-o {} -- sh {}", file.display(), work.display());
+    let ended = machine.stat(&line).expect_code(0);
+    for text in ["kernel", "lower bound", ">=", "0000:00:02.0", "0000:02:00.0", "8 GT/s x4"] {
+        assert!(ended.stderr.contains(text), "{text:?} is missing in {}", ended.stderr);
+    }
+    let records = parse(&std::fs::read_to_string(&file).unwrap());
+    let of = |bdf: &str| {
+        let is_it = |record: &&pciescope_core::Record| {
+            record.instance.is_some() && record.device.as_ref().and_then(|d| d.bdf) == bdf.parse().ok()
+        };
+        records.iter().find(is_it).unwrap_or_else(|| panic!("no record of {bdf}"))
+    };
+    for (bdf, scope) in [("0000:00:02.0", "port"), ("0000:02:00.0", "function")] {
+        let record = of(bdf);
+        let instance = record.instance.as_ref().unwrap();
+        assert_eq!((instance.scope.as_str(), instance.source.as_deref()), (scope, Some("kernel accounting")));
+        assert_eq!(instance.pmu.as_deref(), Some(format!("kernel_{bdf}").as_str()));
+        let bytes = |name: &str| (record.metrics[name].value, record.metrics[name].at_least);
+        assert_eq!((bytes("rx_bytes"), bytes("tx_bytes")), ((3.0 * 1048576.0, true), (512.0, true)), "{bdf}");
+        assert_eq!((record.metrics["aer_errors"].value, record.metrics["aer_errors"].at_least), (0.0, false));
+    }
+    assert!(of("0000:00:02.0").metrics.contains_key("rx_link_share"), "the port has a link");
+    assert!(!of("0000:02:00.0").metrics.contains_key("rx_link_share"), "the disk's link is not known");
+    let counted = records.iter().filter(|record| record.instance.is_some()).count();
+    assert_eq!(counted, 2, "a function of which nothing is counted has no record");
+    // The recording reads like any other.
+    let shown = pciescope(&["report", file.to_str().unwrap()]).expect_code(0);
+    assert!(shown.stdout.contains("lower bound") && !shown.stdout.contains("reached its end"), "{}", shown.stdout);
+    let page = pciescope(&["top", "--replay", file.to_str().unwrap(), "--once", "--ascii"]).expect_code(0);
+    assert!(page.stdout.contains("kernel accounting, lower bound"), "{}", page.stdout);
+    assert!(page.stdout.lines().any(|line| line.contains("0000:02:00.0") && line.contains('>')), "{}", page.stdout);
+    let lines = machine.stat("-x, --duration 20ms").expect_code(0).stdout;
+    assert!(lines.lines().nth(1).unwrap().ends_with(",kernel accounting"), "{lines}");
+}
+
+#[test]
+fn places_metrics_and_sources_choose_accounts_too() {
+    let machine = Machine::new("stat-account-choice");
+    let names = |line: &str| -> Vec<String> {
+        let records = machine.stat(&format!("{line} -j --duration 20ms")).expect_code(0).records();
+        records.iter().filter_map(|record| record.instance.as_ref()?.pmu.clone()).collect()
+    };
+    assert_eq!(names("0000:02:00.0"), ["kernel_0000:00:02.0", "kernel_0000:02:00.0"]);
+    assert_eq!(names("kernel_0000:02:*"), ["kernel_0000:02:00.0"]);
+    assert_eq!(names("--metric errors --source kernel"), ["kernel_0000:00:02.0", "kernel_0000:02:00.0"]);
+    assert_eq!(names("-e kernel_0000:02:00.0/disk_rx_bytes/"), ["kernel_0000:02:00.0"]);
+    let list = machine.stat("--list").expect_code(0).stdout;
+    assert!(list.contains("0000:02:00.0  nvme0n1, error reports"), "{list}");
+    for (line, text) in [
+        ("--source hardware", "no counter of PCIe ports or DRAM channels"),
+        ("0000:00:1f.0", "0000:00:1f.0: no counter counts"),
+        ("--metric states", "states: none of the chosen PMUs"),
+        ("--source nobody", "'nobody'"),
+    ] {
+        let ended = machine.stat(line).expect_code(2);
+        assert!(ended.stderr.contains(text), "{line}: {}", ended.stderr);
+    }
+}
+
+/// The synthetic machine has all kinds of counters, and every verb that counts takes it.
+#[test]
+fn a_synthetic_machine_has_traffic_on_both_sources() {
+    let records = run("stat --backend fake -I 100 --count 3 -j").expect_code(0).records();
+    let environment = records[0].environment.as_ref().unwrap();
+    assert_eq!(environment.product.as_deref(), Some("synthetic machine"));
+    let counted: Vec<_> = records.iter().filter(|record| record.instance.is_some()).collect();
+    assert!(counted.iter().all(|record| record.method.as_ref().unwrap().backend == "fake"));
+    let port = |source: Option<&str>| {
+        let is_it = |record: &&&pciescope_core::Record| {
+            let instance = record.instance.as_ref().unwrap();
+            record.interval.unwrap().start_ns > 0
+                && instance.scope == "port"
+                && instance.source.as_deref() == source
+                && record.device.as_ref().and_then(|device| device.bdf) == "0000:00:02.0".parse().ok()
+        };
+        counted.iter().find(is_it).unwrap_or_else(|| panic!("no port of {source:?}"))
+    };
+    let (hardware, kernel) = (port(None), port(Some("kernel accounting")));
+    for name in ["rx_bytes", "tx_bytes"] {
+        let ratio = hardware.metrics[name].value / kernel.metrics[name].value;
+        assert!((1.0..1.1).contains(&ratio), "{name}: {ratio}");
+        assert!(kernel.metrics[name].at_least && !hardware.metrics[name].at_least);
+    }
+    assert!((1.0..100.0).contains(&hardware.metrics["rx_link_share"].value), "{:?}", hardware.metrics);
+    assert!(counted.iter().any(|record| record.metrics.contains_key("read_bytes_per_s")));
+    let sick =
+        counted.iter().any(|record| record.metrics.get("layer2_errors").is_some_and(|errors| errors.value >= 0.0));
+    assert!(sick, "no port has error counters");
+    let states = run("stat --backend fake --metric states --duration 50ms").expect_code(0).stdout;
+    assert!(states.contains("Link states") && states.contains("97.00"), "{states}");
+    let list = run("stat --backend fake --list").expect_code(0).stdout;
+    assert!(list.contains("dwc_rootport_10") && list.contains("nvme0n1, 4 interrupt vectors"), "{list}");
+    let page = run("top --backend fake -b -n 2 -I 100 --ascii -w 160").expect_code(0).stdout;
+    for text in ["synthetic machine", "0000:81:00.0", "kernel", "DRAM"] {
+        assert!(page.contains(text), "{text:?} is missing in {page}");
+    }
+    let refused = run("stat --backend vfio").expect_code(2).stderr;
+    assert!(refused.contains("auto") && refused.contains("fake"), "{refused}");
+    let left: Vec<_> = std::fs::read_dir(std::env::temp_dir()).unwrap().flatten().collect();
+    let is_ours = |name: &str| name.starts_with("pciescope-fake-");
+    let left = left.iter().filter(|entry| entry.file_name().to_str().is_some_and(is_ours)).count();
+    // Others of this test program may run at the same time.
+    assert!(left < 8, "{left} folders of synthetic machines are left");
+}

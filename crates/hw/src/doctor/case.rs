@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use pciescope_core::{Bdf, Environment, Evidence, Finding, Function, Severity};
 
-use super::Readings;
 use super::registers::{self, Express};
+use super::{Counted, Readings};
 use crate::config::Config;
 use crate::{Root, pci};
 
@@ -26,6 +26,8 @@ pub struct Machine<'a> {
     pub environment: &'a Environment,
     /// An earlier reading of what counts up, and how long ago it was made; `None` where nobody watched.
     pub earlier: Option<(&'a Readings, Duration)>,
+    /// What hardware and the kernel counted at the ports that both count; `None` where nobody watched.
+    pub counted: Option<Vec<Counted>>,
     functions: BTreeMap<Bdf, Known>,
 }
 
@@ -41,7 +43,13 @@ impl<'a> Machine<'a> {
             let bdf = function.bdf?;
             Some((bdf, Known { config: Config::load(root, bdf), function }))
         };
-        Machine { root, environment, earlier: None, functions: functions.into_iter().filter_map(known).collect() }
+        Machine {
+            root,
+            environment,
+            earlier: None,
+            counted: None,
+            functions: functions.into_iter().filter_map(known).collect(),
+        }
     }
 
     /// A function.

@@ -4,6 +4,7 @@
 //! registry that have a warning's code. A check is a function that looks at a [`Case`] (one PCI function) or at the
 //! [`Machine`], and ends with a [`Verdict`]: what it found, or why it did not look. It reads and changes nothing.
 
+mod accounting;
 mod acs;
 mod aspm;
 mod case;
@@ -26,6 +27,7 @@ mod windows;
 
 use pciescope_core::{Bdf, Checked, Ended, Finding};
 
+pub use accounting::Counted;
 pub use case::{Case, Found, Machine, Unseen, Verdict};
 pub use readings::Readings;
 
@@ -133,6 +135,12 @@ pub const CHECKS: &[Check] = &[
     function("interrupt-pin", interrupts::pin, "a driver that uses INTx although the function has MSI or MSI-X"),
     function("vectors-few", interrupts::few, "interrupt vectors in use against receive queues"),
     function("irq-shared", interrupts::shared, "/proc/interrupts: several devices on one interrupt"),
+    function(
+        "accounting-above",
+        accounting::above,
+        "a port's hardware counter below what the kernel moved there (--watch)",
+    ),
+    function("traffic-unseen", accounting::unseen, "traffic of a port that the kernel does not see (--watch)"),
     function("acs-redirect", acs::redirect, "ACS Control of a switch's ports: peer-to-peer sent through the root"),
     machine("guest", identity::guest, "DMI, CPU flags, device tree: marks of a hypervisor").warns_as("guest"),
     machine("deep-idle", cpu::deep_idle, "cpuidle states that take 10 us or more to leave, and cpu_dma_latency")

@@ -273,6 +273,7 @@ mod tests {
         let root = Root::default();
         let pmu = named(&root, "software").unwrap_or(Pmu {
             name: "software".to_owned(),
+            by: crate::perf::By::Hardware,
             number: 1,
             cpus: pciescope_core::CpuList::default(),
             identifier: None,

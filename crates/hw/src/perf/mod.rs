@@ -21,7 +21,7 @@ pub use error::Error;
 pub use event::{Config, Event};
 pub use format::Field;
 pub use group::{Group, Packed, Reading, Values};
-pub use pmu::{Named, Pmu, named, pmus, present};
+pub use pmu::{By, Named, Pmu, named, pmus, present};
 pub use sample::{Kind, Profile, Sampler, Sampling, Whom};
 pub use symbols::Symbols;
 pub use sys::thread_number;

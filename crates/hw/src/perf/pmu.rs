@@ -5,16 +5,29 @@ use std::collections::{BTreeMap, BTreeSet};
 use pciescope_core::{Bdf, CpuList};
 
 use super::{Config, Error, Field};
-use crate::Root;
+use crate::{Root, pci};
 
 const DEVICES: &str = "/sys/bus/event_source/devices";
 
-/// A performance monitoring unit: one instance, never several under one name.
+/// Who counts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum By {
+    /// Hardware, read through perf.
+    #[default]
+    Hardware,
+    /// The kernel, in files: a function's account ([`crate::account`]).
+    Kernel,
+}
+
+/// A performance monitoring unit: one instance, never several under one name. Or what is read like one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pmu {
     /// Its name in sysfs: `dwc_rootport_10`, `ali_drw_21000`.
     pub name: String,
-    /// The number by which the kernel knows it (`type`), from when it is registered until it goes; then it may be another's.
+    /// Who counts.
+    pub by: By,
+    /// The number by which the kernel knows it (`type`), from when it is registered until it goes; then it may be another's. 0 of
+    /// a function's account, which has none.
     pub number: u32,
     /// The CPUs on which its events are opened (`cpumask`, `cpus`); empty where it does not say, as with PMUs that
     /// count per CPU.
@@ -81,6 +94,7 @@ pub fn named(root: &Root, name: &str) -> Result<Pmu, Error> {
     }
     Ok(Pmu {
         name: name.to_owned(),
+        by: By::Hardware,
         number,
         cpus: cpus("cpumask").or_else(|| cpus("cpus")).unwrap_or_default(),
         identifier: root.text(format!("{at}/identifier")),
@@ -114,12 +128,18 @@ fn events(root: &Root, at: &str) -> BTreeMap<String, Named> {
 impl Pmu {
     /// Whether a PMU of this name and number is there, and its device.
     pub fn is_present(&self, root: &Root) -> bool {
+        if let (By::Kernel, Some(bdf)) = (self.by, self.bdf) {
+            return root.exists(pci::folder(bdf));
+        }
         root.number(format!("{DEVICES}/{}/type", self.name)) == Some(u64::from(self.number))
             && !is_gone(root, &self.name)
     }
 
-    /// The inode of its folder: another one is another PMU.
+    /// The inode of its folder, of a function's account that of the function: another one is another PMU.
     pub fn inode(&self, root: &Root) -> Option<u64> {
+        if let (By::Kernel, Some(bdf)) = (self.by, self.bdf) {
+            return root.inode(pci::folder(bdf));
+        }
         root.inode(format!("{DEVICES}/{}", self.name))
     }
 

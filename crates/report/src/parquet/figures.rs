@@ -106,6 +106,7 @@ impl Rows for Figures {
             ("thread", Whole(32, |row: &Row| row.record.cpu.as_ref()?.thread.map(u64::from))),
             ("pmu", Text(|row: &Row| row.record.instance.as_ref()?.pmu.clone())),
             ("scope", Text(|row: &Row| text(&row.record.instance.as_ref()?.scope))),
+            ("source", Text(|row: &Row| row.record.instance.as_ref()?.source.clone())),
             ("pmu_node", Whole(32, |row: &Row| row.record.instance.as_ref()?.node.map(u64::from))),
             ("start_ns", Whole(64, |row: &Row| Some(row.record.interval?.start_ns))),
             ("end_ns", Whole(64, |row: &Row| Some(row.record.interval?.end_ns))),

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use pciescope_core::Record;
 use pciescope_core::comparison::Comparison;
+use pciescope_core::{Instance, Record};
 
 use super::verdict::{Conclusions, Place, are, labelled, largest, metric, name_of, plural, quoted};
 use crate::model::Section;
@@ -95,7 +95,8 @@ pub(super) fn counters(out: &mut Conclusions, number: usize, section: &Section) 
         }
         None => {}
     }
-    let limits = figures().filter(|(_, metric)| metric.at_least).count();
+    let is_account = |record: &Record| record.instance.as_ref().is_some_and(Instance::is_accounting);
+    let limits = figures().filter(|(record, metric)| metric.at_least && !is_account(record)).count();
     if limits > 0 {
         out.doubt(
             3,

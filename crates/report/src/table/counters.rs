@@ -1,4 +1,4 @@
-//! Hardware counters: root ports, DRAM channels with their sums, and everything else by name.
+//! Counters: root ports, functions, DRAM channels with their sums, and everything else by name.
 
 use std::collections::BTreeMap;
 
@@ -17,6 +17,7 @@ pub fn tables(out: &mut Page, records: &[&Record]) {
     let of = if intervals > 1 { format!(" in {intervals} intervals") } else { String::new() };
     out.line(&format!("Time:   {seconds:.6} s{of}"));
     ports(out, &rows);
+    functions(out, &rows);
     states(out, &rows);
     channels(out, &rows);
     others(out, &rows);
@@ -111,13 +112,20 @@ impl Row<'_> {
         names.iter().any(|name| self.metrics.contains_key(*name))
     }
 
+    /// The function's driver, else its name.
+    fn driver(&self) -> String {
+        let device = self.record.device.as_ref();
+        let words = device.map(|device| device.driver.as_deref().unwrap_or(&device.name));
+        words.map_or_else(|| "-".to_owned(), clean)
+    }
+
     fn name(&self) -> String {
         let instance = self.instance;
         let node = instance.node.map_or_else(String::new, |node| format!(" {node}"));
         // Instances of one PMU that nothing else tells apart.
         let cpu = self.record.cpu.as_ref().map_or_else(String::new, |cpu| format!(" CPU {}", cpu.cpu));
         match (instance.scope.as_str(), &instance.pmu) {
-            ("port", _) => match self.record.device.as_ref().and_then(|device| device.bdf) {
+            ("port" | "function", _) => match self.record.device.as_ref().and_then(|device| device.bdf) {
                 Some(bdf) => bdf.to_string(),
                 None => clean(instance.pmu.as_deref().unwrap_or("?")),
             },
@@ -128,7 +136,10 @@ impl Row<'_> {
 }
 
 const PORT: [&str; 4] = ["rx_bytes_per_s", "tx_bytes_per_s", "rx_link_share", "tx_link_share"];
-const ERRORS: [&str; 3] = ["layer1_errors", "layer2_errors", "layer3_errors"];
+const ERRORS: [&str; 4] = ["layer1_errors", "layer2_errors", "layer3_errors", "aer_errors"];
+/// What [`ERRORS`] of the kernel's account are made of.
+const REPORTS: [&str; 3] = ["correctable_errors", "nonfatal_errors", "fatal_errors"];
+const INTERRUPTS: [&str; 2] = ["interrupts", "interrupts_per_s"];
 const RETRIES: [&str; 2] = ["naks", "retries"];
 const CHANNEL: [&str; 5] = ["read_bytes_per_s", "write_bytes_per_s", "total_bytes_per_s", "peak_share", "cycles_per_s"];
 /// What the tables' figures are made of.
@@ -137,16 +148,45 @@ const PARTS: [&str; 7] =
 
 fn ports(out: &mut Page, rows: &[Row]) {
     let is_port = |row: &&Row| {
-        row.has_any(&PORT) || row.has_any(&ERRORS) || (row.instance.scope == "port" && row.record.error.is_some())
+        row.instance.scope != "function"
+            && (row.has_any(&PORT)
+                || row.has_any(&ERRORS)
+                || (row.instance.scope == "port" && row.record.error.is_some()))
     };
-    let rows: Vec<&Row> = rows.iter().filter(is_port).collect();
+    let mut rows: Vec<&Row> = rows.iter().filter(is_port).collect();
+    // Hardware's counters of a port, and then the kernel's account of it.
+    rows.sort_by_key(|row| row.record.device.as_ref().and_then(|device| device.bdf));
+    let bound = if rows.iter().any(|row| row.instance.is_accounting()) { BOUND } else { "" };
+    let title = "PCIe, MB/s of payload (Rx: from the device to the port) and % of the link's ceiling";
+    links(out, &format!("{title}{bound}"), "Port", &rows);
+}
+
+/// What a heading adds where the kernel counted.
+const BOUND: &str = "; kernel accounting is a lower bound";
+
+/// Functions by themselves, as the kernel counted them.
+fn functions(out: &mut Page, rows: &[Row]) {
+    let is_function = |row: &&Row| row.instance.scope == "function";
+    let rows: Vec<&Row> = rows.iter().filter(is_function).collect();
+    links(
+        out,
+        "PCI functions with all below them, MB/s of payload, by kernel accounting: a lower bound",
+        "Function",
+        &rows,
+    );
+}
+
+/// A table of ports or functions.
+fn links(out: &mut Page, title: &str, what: &str, rows: &[&Row]) {
     if rows.is_empty() {
         return;
     }
-    out.heading("PCIe, MB/s of payload (Rx: from the device to the port) and % of the link's ceiling");
+    out.heading(title);
     let (l, r) = (Align::Left, Align::Right);
+    let has_accounts = rows.iter().any(|row| row.instance.is_accounting());
     let mut columns = Columns::new(&[
-        ("Port", 12, l),
+        (what, 12, l),
+        ("Source", 6, l),
         ("Link", 10, l),
         ("Rx(MB/s)", 9, r),
         ("Rx(%)", 5, r),
@@ -156,9 +196,10 @@ fn ports(out: &mut Page, rows: &[Row]) {
         ("Errors", 6, r),
         ("Retries", 7, r),
         ("Recov", 5, r),
+        ("Irq/s", 5, r),
         ("Below it", 8, l),
     ]);
-    for row in &rows {
+    for row in rows {
         let link = row.record.device.as_ref().and_then(|device| device.link);
         let link = link.map_or_else(
             || "-".to_owned(),
@@ -170,11 +211,18 @@ fn ports(out: &mut Page, rows: &[Row]) {
         let below: Vec<String> = row.instance.below.iter().map(below).collect();
         let below = match &row.record.error {
             Some(error) => format!("error: {}", clean(&error.code)),
+            None if row.instance.scope == "function" => row.driver(),
             None if below.is_empty() => "-".to_owned(),
             None => below.join(", "),
         };
+        let source = match has_accounts {
+            true if row.instance.is_accounting() => "kernel",
+            true => "hardware",
+            false => "-",
+        };
         columns.row(vec![
             row.name(),
+            source.to_owned(),
             link,
             row.mega("rx_bytes_per_s"),
             row.percent("rx_link_share"),
@@ -184,6 +232,7 @@ fn ports(out: &mut Page, rows: &[Row]) {
             row.sum(&ERRORS),
             row.sum(&RETRIES),
             row.sum(&["recoveries"]),
+            row.cell("interrupts_per_s", |value| format!("{value:.0}")),
             below,
         ]);
     }
@@ -263,6 +312,8 @@ fn others(out: &mut Page, rows: &[Row]) {
         PORT.contains(&name)
             || ERRORS.contains(&name)
             || RETRIES.contains(&name)
+            || REPORTS.contains(&name)
+            || INTERRUPTS.contains(&name)
             || name == "recoveries"
             || CHANNEL.contains(&name)
             || PARTS.contains(&name)

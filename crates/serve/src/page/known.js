@@ -85,7 +85,8 @@ export const busy = (port) => {
   return known.reduce((sum, r) => sum + both(r), 0) / (known.length || 1);
 };
 export const isIdle = (port) => both(portOf(last(), port.id) || {}) < IDLE;
-export const title = (port) => port.bdf || port.pmu || port.id;
+// What the kernel counted is a lower bound, and says so wherever it is named.
+export const title = (port) => (port.bdf || port.pmu || port.id) + (port.source ? ` >= ${port.source}` : "");
 export const linkWords = (link) => {
   if (!link) return "-";
   if (!link.width) return "down";

@@ -351,3 +351,64 @@ fn promtool_takes_metrics_and_rules() {
     assert!(output.status.success(), "{said}");
     assert!(said.trim().is_empty(), "{said}");
 }
+
+/// The kernel's account of a port and of a disk below it, with a function on the root bus.
+fn accounts(number: u64) -> Vec<pciescope_core::Record> {
+    let account = |bdf: &str, scope: &str, path: &[&str]| {
+        let mut record = port(2, 5e8, number);
+        let own = record.device.as_mut().unwrap();
+        own.bdf = bdf.parse().ok();
+        own.path = path.iter().map(|above| above.parse().unwrap()).collect();
+        let instance = record.instance.as_mut().unwrap();
+        instance.source = Some(pciescope_core::record::ACCOUNTING.to_owned());
+        instance.scope = scope.to_owned();
+        instance.pmu = Some(format!("kernel_{bdf}"));
+        let known = ["rx_bytes", "tx_bytes", "rx_bytes_per_s", "tx_bytes_per_s", "rx_link_share", "link_bytes_per_s"];
+        record.metrics.retain(|name, _| known.contains(&name.as_str()));
+        record.metrics.values_mut().for_each(|metric| metric.at_least = true);
+        for (name, value) in [("interrupts", 7.0), ("correctable_errors", 1.0), ("aer_errors", 1.0), ("irq_45", 7.0)] {
+            record.metrics.insert(name.to_owned(), pciescope_core::Metric::of(value, "1"));
+        }
+        record
+    };
+    vec![
+        account("0000:00:02.0", "port", &[]),
+        account("0000:02:00.0", "function", &["0000:00:02.0"]),
+        account("0000:00:17.0", "function", &[]),
+    ]
+}
+
+#[test]
+fn the_kernels_accounts_stand_beside_hardware_and_say_what_they_are() {
+    let state = state(0);
+    for number in 0..2 {
+        state.put_all(&[vec![port(2, 1e9, number)], accounts(number)].concat());
+    }
+    let text = text(&state, Format::OpenMetrics);
+    let of = |name: &str, labels: &[&str]| -> f64 {
+        let fits =
+            |line: &&str| line.starts_with(&format!("{name}{{")) && labels.iter().all(|label| line.contains(label));
+        let found: Vec<&str> = text.lines().filter(fits).collect();
+        assert_eq!(found.len(), 1, "{name} {labels:?}: {found:?}");
+        found[0].rsplit_once(' ').unwrap().1.parse().unwrap()
+    };
+    let source = "source=\"kernel accounting\"";
+    let rx = "pciescope_port_receive_bytes_total";
+    assert_eq!(of(rx, &["port=\"0000:00:02.0\"", source]), 1e9);
+    let plain: Vec<&str> = text.lines().filter(|line| line.starts_with(rx) && !line.contains("source=")).collect();
+    assert!(plain.len() == 1 && plain[0].ends_with(" 2000000000"), "hardware has no such label: {plain:?}");
+    let disk = ["device=\"0000:02:00.0\"", "port=\"0000:00:02.0\"", source];
+    assert_eq!(of("pciescope_device_receive_bytes_total", &disk), 1e9);
+    assert_eq!(of("pciescope_device_interrupts_total", &["device=\"0000:00:17.0\"", "port=\"\"", source]), 14.0);
+    assert_eq!(of("pciescope_pmu_events_total", &["kernel_0000:02:00.0", "event=\"irq_45\""]), 14.0);
+    // Neither is a lower bound a counter at its end, nor an account a PMU that is up.
+    assert!(text.lines().all(|line| !line.starts_with("pciescope_pmu_up") || !line.contains("kernel_")), "{text}");
+    assert!(!text.contains("pciescope_device_correctable_errors"), "the inventory has them");
+    let feed = state.feed();
+    let ids: Vec<&str> = feed.ports.iter().map(|port| port.id.as_str()).collect();
+    assert_eq!(ids, ["0000:00:02.0", "0000:00:02.0 kernel", "0000:00:17.0 kernel"]);
+    assert_eq!(feed.functions.iter().map(|one| one.id.as_str()).collect::<Vec<_>>(), ["0000:02:00.0 kernel"]);
+    let reading = feed.readings.last().unwrap();
+    assert_eq!((reading.ports["0000:00:02.0 kernel"].rx, reading.ports["0000:00:02.0"].rx), (Some(5e8), Some(1e9)));
+    assert!(!reading.ports["0000:00:02.0 kernel"].at_least && reading.functions.len() == 1);
+}

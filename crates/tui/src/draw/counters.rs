@@ -11,7 +11,8 @@ use crate::tree;
 /// A line for each figure of the sources that are neither port nor channel.
 pub fn lines(state: &State) -> Vec<(String, Style)> {
     let span = state.shown().unwrap_or(0);
-    let is_other = |source: &&Source| !source.is_port() && !source.is_channel() && !source.is_sum();
+    let is_other =
+        |source: &&Source| !source.is_port() && !source.is_function() && !source.is_channel() && !source.is_sum();
     let words: Vec<String> = state.filter.split_whitespace().map(str::to_lowercase).collect();
     let mut lines: Vec<(String, Style)> = Vec::new();
     for source in state.model.live.sources.iter().filter(is_other) {

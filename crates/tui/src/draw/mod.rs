@@ -216,9 +216,12 @@ fn head(pen: &mut Pen<'_>, state: &State) -> u16 {
         x = pen.put(x, 0, room.saturating_sub(x), &clean(machine), Style::new()) + 1;
     }
     if state.model.live.sources.iter().any(|source| source.is_emulated) {
-        pen.put(x, 0, room.saturating_sub(x), "EMULATED", theme.doubtful());
+        x = pen.put(x, 0, room.saturating_sub(x), "EMULATED", theme.doubtful()) + 1;
     } else if state.model.is_emulated {
-        pen.put(x, 0, room.saturating_sub(x), "(guest)", theme.doubtful());
+        x = pen.put(x, 0, room.saturating_sub(x), "(guest)", theme.doubtful()) + 1;
+    }
+    if state.model.live.sources.iter().any(Source::is_accounting) {
+        pen.put(x, 0, room.saturating_sub(x), "> kernel accounting, lower bound", theme.doubtful());
     }
     let mut y = 1;
     if state.shown().is_some() {
@@ -273,7 +276,7 @@ fn when(state: &State) -> String {
 fn sums(state: &State) -> String {
     let Some(span) = state.shown() else { return String::new() };
     let sources = &state.model.live.sources;
-    let ports: Vec<_> = sources.iter().filter(|source| source.is_port()).collect();
+    let ports: Vec<_> = state.model.live.links().collect();
     let channels: Vec<_> = sources.iter().filter(|source| source.is_channel()).collect();
     let sum = |of: &[&Source], name: &str| {
         let sum = of.iter().filter_map(|source| source.figure(name, span)).reduce(Figure::plus);

@@ -116,7 +116,7 @@ fn link_columns(state: &State, width: u16) -> Columns {
 pub fn draw(pen: &mut Pen<'_>, state: &State, is_links: bool) {
     let Some(lines) = pen.height().checked_sub(1) else { return };
     let span = state.shown().unwrap_or(0);
-    let has_counters = state.model.live.sources.iter().any(Source::is_port);
+    let has_counters = state.model.live.sources.iter().any(|source| source.is_port() || source.is_function());
     let columns = columns(state, pen.width(), is_links);
     let Window { rows, chosen, first } = window(state, lines);
     let (shown, all) = (usize::from(lines), rows.len());
@@ -199,8 +199,8 @@ fn draw_row(pen: &mut Pen<'_>, y: u16, state: &State, span: u64, row: &Row, colu
         (RowId::Source(_), None) => "?".to_owned(),
     };
     let name = format!("{}{name}", branch(pen, row));
-    let Some(source) = source else {
-        // A function has no figures of its own: its line describes it.
+    let Some(source) = source.filter(|source| !is_idle(source, span)) else {
+        // A function without figures of its own, or without traffic: its line describes it.
         let end = pen.put(1, y, pen.width(), &name, Style::new());
         let from = (columns.name.max(if has_counters { 0 } else { 19 }) + 2).max(end + 1);
         about(pen, from, y, state, function);
@@ -224,6 +224,15 @@ fn draw_row(pen: &mut Pen<'_>, y: u16, state: &State, span: u64, row: &Row, colu
         pen.put(from, y, pen.width(), &" ".repeat(usize::from(pen.width())), Style::new());
         pen.put(from, y, pen.width(), &text, pen.theme.bad());
     }
+}
+
+/// Whether the kernel's account of a function has neither bytes nor errors.
+fn is_idle(source: &Source, span: u64) -> bool {
+    let is_none = |value: Option<f64>| value.is_none_or(|value| value == 0.0);
+    source.is_function()
+        && source.failure(span).is_none()
+        && ["rx_bytes_per_s", "tx_bytes_per_s"].iter().all(|name| is_none(source.value(name, span)))
+        && is_none(source.errors(span).map(|errors| errors.value))
 }
 
 /// The lines that lead to a function from its parent.

@@ -17,7 +17,9 @@ pub fn draw(pen: &mut Pen<'_>, state: &State, id: RowId) {
     let span = state.shown().unwrap_or(0);
     let source = state.model.live.sources.iter().enumerate().find(|(place, source)| match id {
         RowId::Source(one) => one == *place,
-        RowId::Function(bdf) => source.is_port() && source.port.as_ref().and_then(|port| port.bdf) == Some(bdf),
+        RowId::Function(bdf) => {
+            (source.is_port() || source.is_function()) && source.port.as_ref().and_then(|port| port.bdf) == Some(bdf)
+        }
     });
     let source = source.map(|(_, source)| source);
     let y = title(pen, state, id, source);

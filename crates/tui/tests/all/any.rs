@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use pciescope_core::record::ACCOUNTING;
 use pciescope_core::{Below, Failure, Function, Instance, Interval, Link, Metric, Record};
 use pciescope_tui::ratatui::Terminal;
 use pciescope_tui::ratatui::backend::TestBackend;
@@ -62,7 +63,7 @@ fn function() -> impl Strategy<Value = Function> {
 }
 
 fn records() -> impl Strategy<Value = Vec<Record>> {
-    let scope = prop::sample::select(vec!["port", "channel", "die", "total", "pmu", ""]);
+    let scope = prop::sample::select(vec!["port", "function", "channel", "die", "total", "pmu", ""]);
     let metrics = prop::collection::btree_map(prop::sample::select(NAMES.to_vec()), figure(), 0..8);
     let one = (
         scope,
@@ -71,15 +72,22 @@ fn records() -> impl Strategy<Value = Vec<Record>> {
         prop::option::of(function()),
         metrics,
         0..4u64,
-        any::<bool>(),
+        any::<(bool, bool)>(),
     )
-        .prop_map(|(scope, pmu, node, device, metrics, end, has_failed)| {
+        .prop_map(|(scope, pmu, node, device, metrics, end, (has_failed, is_account))| {
             let below = device.iter().map(|one| Below { bdf: one.bdf.unwrap(), name: one.name.clone(), driver: None });
             Record {
                 schema: 1,
                 run: "r".to_owned(),
                 test: "counters".to_owned(),
-                instance: Some(Instance { scope: scope.to_owned(), pmu, node, parts: None, below: below.collect() }),
+                instance: Some(Instance {
+                    scope: scope.to_owned(),
+                    source: is_account.then(|| ACCOUNTING.to_owned()),
+                    pmu,
+                    node,
+                    parts: None,
+                    below: below.collect(),
+                }),
                 device,
                 interval: Some(Interval { start_ns: end.saturating_sub(1), end_ns: u64::MAX / 4 * end }),
                 metrics: metrics.into_iter().map(|(name, one)| (name.to_owned(), one)).collect::<BTreeMap<_, _>>(),

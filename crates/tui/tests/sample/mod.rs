@@ -89,8 +89,8 @@ pub fn port(place: u64, second: u64) -> Record {
             scope: "port".to_owned(),
             pmu: Some(format!("dwc_rootport_{:x}", place * 0x100 + 0x10)),
             node: Some(die as u32),
-            parts: None,
             below: vec![below],
+            ..Instance::default()
         },
     );
     one.device = Some(Function {

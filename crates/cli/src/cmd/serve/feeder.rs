@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 
-use pciescope_bench::counters::{self, Host, Task, Wanted};
+use pciescope_bench::counters::{self, Host, Origin, Task, Wanted};
 use pciescope_core::CpuList;
 use pciescope_core::plan::StatPlan;
 use pciescope_core::record::Warning;
 use pciescope_hw::wait::{Waiter, Woken, now_ns};
-use pciescope_hw::{Root, environment, perf, topology};
+use pciescope_hw::{Root, account, environment, perf, topology};
 use pciescope_serve::State;
 use pciescope_serve::replay::Step;
 
@@ -33,7 +33,7 @@ impl Feeder {
     /// are skipped; they are added when they appear.
     pub fn count(&self, wanted: &Wanted) {
         while !self.stop.is_set() {
-            let known = perf::present(&self.root);
+            let known = present(&self.root, wanted.origin);
             match self.run(wanted, known) {
                 Ok(true) => continue,
                 Ok(false) => {}
@@ -91,6 +91,15 @@ impl Feeder {
     }
 }
 
+/// What counts on this machine, each with the inode of its folder: PMUs, and functions with the kernel's accounts.
+fn present(root: &Root, origin: Origin) -> BTreeSet<(String, u64)> {
+    let mut all = if origin == Origin::Kernel { BTreeSet::new() } else { perf::present(root) };
+    if origin != Origin::Hardware {
+        all.append(&mut account::present(root));
+    }
+    all
+}
+
 /// Waits for a run of counters, and ends it when a PMU or a CPU appears, or something that the user named appears or goes.
 struct Watch<'f> {
     feeder: &'f Feeder,
@@ -115,7 +124,7 @@ impl Watch<'_> {
         let has_new_cpu = !online.minus(&self.online).is_empty();
         self.online = online;
         // One whose device goes is forgotten: it may come back as the same while somebody else has events of it.
-        let present = perf::present(root);
+        let present = present(root, self.wanted.origin);
         let has_lost = !self.known.is_subset(&present);
         self.known.retain(|one| present.contains(one));
         has_new_cpu

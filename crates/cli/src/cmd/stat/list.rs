@@ -3,17 +3,21 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use pciescope_bench::counters::{Error, Machine, Place};
+use pciescope_bench::counters::{Error, Machine, Origin, Place};
+use pciescope_core::record::ACCOUNTING;
+use pciescope_hw::account::Sources;
+use pciescope_hw::perf::By;
 
 use super::Ctx;
 
-/// Prints every PMU that counts for hardware outside the cores, with what it stands at and how many events it has.
-pub fn run(ctx: &Ctx, places: &[Place]) -> anyhow::Result<ExitCode> {
-    let machine = Machine::load(&ctx.root);
+/// Prints every PMU that counts for hardware outside the cores, with what it stands at and how many events it has; then each
+/// function with what the kernel counts of it; then the names of the PMUs that count for processes and CPUs.
+pub fn run(ctx: &Ctx, places: &[Place], origin: Origin) -> anyhow::Result<ExitCode> {
+    let machine = Machine::load(&ctx.root, origin);
     machine.check(places)?;
     let mut out = io::stdout().lock();
     let mut shown = 0;
-    for (pmu, kind) in &machine.pmus {
+    for (pmu, kind) in machine.pmus.iter().filter(|(pmu, _)| pmu.by == By::Hardware) {
         // PMUs without a mask count for processes and CPUs.
         if (kind.is_none() && pmu.cpus.is_empty()) || !machine.is_at(pmu, places) {
             continue;
@@ -27,9 +31,43 @@ pub fn run(ctx: &Ctx, places: &[Place]) -> anyhow::Result<ExitCode> {
             writeln!(out, "{:<24}  below it {} {}", "", below.bdf, below.name)?;
         }
     }
+    let accounts = machine.pmus.iter().filter(|(pmu, _)| pmu.by == By::Kernel && machine.is_at(pmu, places));
+    let mut is_first = true;
+    for (bdf, sources) in accounts.filter_map(|(pmu, _)| Some((pmu.bdf?, machine.sources.get(&pmu.bdf?)?))) {
+        if std::mem::take(&mut is_first) {
+            let gap = if shown > 0 { "\n" } else { "" };
+            writeln!(out, "{gap}{ACCOUNTING}, lower bound (--source kernel):")?;
+        }
+        shown += 1;
+        writeln!(out, "{bdf}  {}", counted(sources))?;
+        for (name, why) in &sources.left_out {
+            writeln!(out, "{:<12}  not {name}: {why}", "")?;
+        }
+    }
+    let others: Vec<&str> = machine
+        .pmus
+        .iter()
+        .filter(|(pmu, kind)| kind.is_none() && pmu.cpus.is_empty() && places.is_empty())
+        .map(|(pmu, _)| pmu.name.as_str())
+        .collect();
+    if !others.is_empty() {
+        writeln!(out, "\nother PMUs of this machine, of CPUs and processes: {}", others.join(", "))?;
+    }
     out.flush()?;
     if shown == 0 {
         return Err(Error::None { unknown: machine.pmus.len() }.into());
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What the kernel counts of a function, in words: `nvme0n1, 9 interrupt vectors, error reports`.
+fn counted(sources: &Sources) -> String {
+    let mut words = sources.devices.clone();
+    if sources.vectors > 0 {
+        words.push(format!("{} interrupt vector{}", sources.vectors, if sources.vectors == 1 { "" } else { "s" }));
+    }
+    if sources.has_errors {
+        words.push("error reports".to_owned());
+    }
+    words.join(", ")
 }

@@ -18,7 +18,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, s
 use std::thread;
 use std::time::{Duration, Instant};
 
-use pciescope_bench::counters::{self, Place, Wanted};
+use pciescope_bench::counters::{self, Origin as Source, Place, Wanted};
 use pciescope_core::{Bdf, Failure, Function, MmioTest, Record};
 use pciescope_hw::pci;
 use pciescope_hw::probe::open::Backend;
@@ -29,7 +29,7 @@ use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use self::replay::Command;
 use self::screen::Screen;
 use self::worker::Worker;
-use super::stat::{Events, events, interval, place};
+use super::stat::{Events, events, interval, place, source};
 use super::{Ctx, Refusal, Stop, wake_on};
 use crate::args;
 use crate::cmd::device::backend;
@@ -83,15 +83,19 @@ pub struct Args {
     #[arg(short, long = "event", value_name = "PMU/EVENT/,...", value_parser = events, conflicts_with_all = ["metric", "replay"])]
     events: Vec<Events>,
 
+    /// Whose counts: hardware's, the kernel's (a lower bound of the payload of each function), or both
+    #[arg(long, value_name = "SOURCE", default_value = "all", value_parser = source, conflicts_with = "replay")]
+    source: Source,
+
     /// Also measure the register latency of this device, in small batches, once an interval but at most once a second
     #[arg(long, value_name = "BDF", value_parser = args::bdf, conflicts_with = "replay")]
     probe: Option<Bdf>,
 
-    /// How to reach the device of --probe: auto, kmod, vfio, resource, sysfs or fake[:OPTION,...]
+    /// How to reach the device of --probe: auto, kmod, vfio, resource, sysfs; or fake[:OPTION,...], a synthetic machine with traffic
     #[arg(long, value_name = "BACKEND", value_parser = backend, conflicts_with = "replay")]
     backend: Option<Backend>,
 
-    /// Show the records of FILE, written by `stat -I -j`, at the speed of the recording; `-` reads stdin
+    /// Show the records of FILE, written by `stat -I -j`, at the speed of the recording; `-` reads stdin, `sample` is built in
     #[arg(long, value_name = "FILE")]
     replay: Option<PathBuf>,
 
@@ -159,6 +163,7 @@ enum Event {
 
 /// Runs the verb.
 pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
+    let ctx = &ctx.on(args.backend.as_ref().unwrap_or(&Backend::Auto))?;
     let is_text = args.batch || args.once;
     let count = if args.once { Some(1) } else { args.count };
     let has_terminal = io::stdout().is_terminal();
@@ -232,7 +237,8 @@ fn sources(
     live::watch_functions(&ctx.root, asked, events.clone())?;
     sources.refresh = Some(ask);
     let named = args.events.iter().flat_map(|events| events.0.iter().cloned()).collect();
-    let wanted = Wanted { places: args.places.clone(), events: named, metrics: args.metric.clone() };
+    let (places, metrics, origin) = (args.places.clone(), args.metric.clone(), args.source);
+    let wanted = Wanted { places, events: named, metrics, origin };
     // What the user named is counted, or the program refuses.
     let is_named = !(args.places.is_empty() && args.metric.is_empty() && args.events.is_empty());
     match counters::choose(&ctx.root, &wanted) {

@@ -1,7 +1,6 @@
 //! Records of a file, or of the standard input, at the speed at which they were recorded.
 
-use std::fs::File;
-use std::io::{BufRead, BufReader, stdin};
+use std::io::{BufRead, stdin};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
 use std::thread;
@@ -45,7 +44,7 @@ pub fn start(path: &Path, speed: Option<f64>, events: SyncSender<Event>) -> anyh
             .spawn(move || read(stdin().lock(), Path::new("(standard input)"), 1, &records))?;
     } else {
         let fail = |source| Error::Read { path: path.to_owned(), source };
-        let mut input = BufReader::with_capacity(1 << 16, File::open(path).map_err(fail)?);
+        let mut input = jsonl::open(path)?;
         // Anything but a file of records is refused before the screen is taken.
         let mut first = Vec::new();
         input.read_until(b'\n', &mut first).map_err(fail)?;

@@ -4,7 +4,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use anyhow::Context;
-use pciescope_bench::counters::{self, Choice, Wanted};
+use pciescope_bench::counters::{self, Choice, Origin, Wanted};
 use pciescope_bench::verify::{Counter, Experiment, Options, Side, Verified};
 use pciescope_bench::workload::memory::{Generator, Pattern};
 use pciescope_core::Cpu;
@@ -126,7 +126,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
 fn nodes(args: &Args, ctx: &Ctx) -> anyhow::Result<Vec<Node>> {
     let cpus = topology::cpus(&ctx.root)?;
     let metrics = SIDES.map(|(_, metric, _)| metric.to_owned()).into();
-    let choice = match counters::choose(&ctx.root, &Wanted { metrics, ..Wanted::default() }) {
+    let choice = match counters::choose(&ctx.root, &Wanted { metrics, origin: Origin::Hardware, ..Wanted::default() }) {
         Err(counters::Error::None { .. } | counters::Error::NoMetric { .. }) => Choice::default(),
         other => other?,
     };

@@ -7,7 +7,7 @@ mod readout;
 use std::process::ExitCode;
 use std::time::SystemTime;
 
-use pciescope_bench::counters::{self, Choice, Place, Wanted};
+use pciescope_bench::counters::{self, Choice, Origin, Place, Wanted};
 use pciescope_bench::verify::{Counter, Side, Verified};
 use pciescope_core::{Function, Identity, Method, Metric, Record, Sink, Warning};
 use pciescope_hw::environment;
@@ -71,7 +71,10 @@ fn payload(ctx: &Ctx, place: Place, sides: &[Side]) -> anyhow::Result<(Choice, V
         Side::Write => "tx_bytes_per_s",
     };
     let metrics = sides.iter().map(|side| metric(side).to_owned()).collect();
-    let choice = counters::choose(&ctx.root, &Wanted { places: vec![place], metrics, ..Wanted::default() })?;
+    let choice = counters::choose(
+        &ctx.root,
+        &Wanted { places: vec![place], metrics, origin: Origin::Hardware, ..Wanted::default() },
+    )?;
     for number in 0..choice.panels.len() {
         let choice = choice.only(&[number]);
         let counters = sides.iter().map(|side| Counter::of_panel(&choice, 0, *side, metric(side))).collect();

@@ -1,0 +1,58 @@
+//! What hardware and the kernel count at the root ports while `--watch` waits.
+
+use std::io;
+
+use pciescope_bench::counters::{self, Host, Task, Wanted};
+use pciescope_core::plan::StatPlan;
+use pciescope_core::{Record, Sink};
+use pciescope_hw::doctor::Counted;
+use pciescope_hw::environment;
+use pciescope_hw::wait::{Waiter, Woken};
+use pciescope_report::jsonl;
+
+use super::Ctx;
+
+/// Where a recorded tree has the records of `stat` that were written at the same time.
+const RECORDED: &str = "/counted.jsonl";
+
+struct Wait(Waiter);
+
+impl Host for Wait {
+    fn begin(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn until(&mut self, deadline_ns: Option<u64>) -> io::Result<Woken> {
+        self.0.until(deadline_ns)
+    }
+}
+
+/// Keeps all records.
+#[derive(Default)]
+struct Kept(Vec<Record>);
+
+impl Sink for Kept {
+    fn put(&mut self, record: &Record) -> io::Result<()> {
+        self.0.push(record.clone());
+        Ok(())
+    }
+}
+
+/// Counts for a time; `None` where nothing could be counted, without having waited.
+pub fn count(ctx: &Ctx, ns: u64) -> Option<Vec<Counted>> {
+    let metrics = ["rx_bytes_per_s", "tx_bytes_per_s"].map(str::to_owned).into();
+    let choice = counters::choose(&ctx.root, &Wanted { metrics, ..Wanted::default() }).ok()?;
+    // Without hardware counters of a port there is nothing to compare.
+    choice.panels.iter().find(|panel| panel.scope == "port" && panel.source.is_none())?;
+    let plan = StatPlan { duration_ns: Some(ns), ..StatPlan::default() };
+    let task = Task { choice, plan, environment: environment::read(&ctx.root), label: None };
+    let (mut host, mut kept) = (Wait(Waiter::default()), Kept::default());
+    counters::measure(&ctx.root, task, &mut host, &mut kept).ok()?;
+    Some(counters::beside(&kept.0))
+}
+
+/// What a recorded tree has of it.
+pub fn recorded(ctx: &Ctx) -> Option<Vec<Counted>> {
+    let path = ctx.root.path(RECORDED);
+    path.exists().then(|| jsonl::read_records(&path).ok()).flatten().map(|read| counters::beside(&read.records))
+}

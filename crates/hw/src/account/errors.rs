@@ -1,0 +1,27 @@
+//! Error reports: `aer_dev_correctable` and its like (Documentation/ABI/testing/sysfs-bus-pci-devices-aer_stats).
+
+use super::{Count, Item, Look, Place};
+use crate::inventory::{CORRECTABLE, FATAL, NONFATAL, error_counts};
+use crate::{Root, pci};
+
+const FILES: [(&str, Count); 3] =
+    [(CORRECTABLE, Count::Correctable), (NONFATAL, Count::Nonfatal), (FATAL, Count::Fatal)];
+
+pub(super) fn look(root: &Root, functions: &[Place], look: &mut Look) {
+    for place in functions {
+        let Some(bdf) = place.way.last().copied() else { continue };
+        let Some(inode) = root.inode(pci::folder(bdf)) else { continue };
+        for (file, count) in FILES {
+            let Some(counts) = error_counts(root, bdf, file) else { continue };
+            look.items.push(Item {
+                name: file.to_owned(),
+                way: place.way.clone(),
+                count,
+                inode,
+                value: Ok(counts.values().fold(0, |sum, count| sum.saturating_add(*count))),
+                one: 1,
+                wraps_at: None,
+            });
+        }
+    }
+}
