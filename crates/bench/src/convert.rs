@@ -93,7 +93,7 @@ impl Error {
     /// What the user can do about it, where there is something.
     pub fn hint(&self) -> Option<String> {
         match self {
-            Error::Memory { .. } => Some("give a smaller size with --sizes".to_owned()),
+            Error::Memory { .. } => Some("give fewer samples with --samples".to_owned()),
             Error::Cpu { .. } => Some("give a CPU that is online and that this process may use".to_owned()),
             Error::Refused { .. } => Some("`pciescope convert --list` shows what is available".to_owned()),
             Error::Run(error) => error.hint(),

@@ -190,7 +190,7 @@ fn compare(outcome: &mut Outcome, control: &BTreeMap<u16, f64>, arms: &Arms<'_>)
         outcome.warnings.push(Warning {
             code: "no-control-arm".to_owned(),
             text: "the backend cannot raise these interrupts by software: the share of PCIe is not known".to_owned(),
-            hint: "the kernel module has a control arm: `pciescope bind`, then --backend kmod".to_owned(),
+            hint: "the kernel module has a control arm: --backend kmod --bind".to_owned(),
         });
         return;
     }
@@ -242,8 +242,9 @@ fn put_arm(
 }
 
 /// Replaces the stop by its cause: a CPU that went offline.
-fn explain(taken: Option<&mut Taken>, run: &Run<'_>, online: &Online<'_>) {
+fn explain(taken: Option<&mut Taken>, run: &mut Run<'_>, online: &Online<'_>) {
     if let Some(taken) = taken {
+        run.add_samples(taken);
         taken.failure = taken.failure.take().map(|failure| run.stopped_by(failure, online));
     }
 }

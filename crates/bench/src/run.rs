@@ -9,7 +9,8 @@ use pciescope_core::plan::Plan;
 use pciescope_core::record::{Failure, Method, Metric, Record, Target, Warning};
 use pciescope_core::{Cpu, Environment, Function, Identity, Outcome, Sink};
 use pciescope_hw::Root;
-use pciescope_hw::probe::Watch;
+use pciescope_hw::probe::failure::{self, INTERRUPTED};
+use pciescope_hw::probe::{Taken, Watch};
 use pciescope_hw::usage::Machine as CpuTime;
 
 use crate::journal::{Journal, Summary};
@@ -97,6 +98,8 @@ pub struct Run<'a> {
     cpu_time_at_start: BTreeMap<u32, CpuTime>,
     journal: Journal<'a>,
     raw_lost: u64,
+    /// Samples of all calls of the probe so far.
+    samples: u64,
 }
 
 impl<'a> Run<'a> {
@@ -118,6 +121,7 @@ impl<'a> Run<'a> {
             cpu_time_at_start,
             journal,
             raw_lost: 0,
+            samples: 0,
         };
         run.put(Record::first(setup.environment, setup.plan, setup.warnings))?;
         Ok(run)
@@ -202,9 +206,11 @@ impl<'a> Run<'a> {
     /// Why a call of the probe was told to stop: the user, or a CPU that went offline.
     pub(crate) fn stopped_by(&self, failure: Failure, online: &Online<'_>) -> Failure {
         match (online.gone(), self.function.bdf) {
-            (Some(cpu), Some(bdf)) if failure.code == "interrupted" && !self.watch.is_stopped() => {
-                pciescope_hw::probe::failure::cpu_offline(bdf, Some(cpu))
+            (Some(cpu), Some(bdf)) if failure.code == INTERRUPTED && !self.watch.is_stopped() => {
+                failure::cpu_offline(bdf, Some(cpu))
             }
+            // The probe knows of its own call only.
+            (_, Some(bdf)) if failure.code == INTERRUPTED => failure::interrupted(bdf, self.samples),
             _ => failure,
         }
     }
@@ -218,7 +224,16 @@ impl<'a> Run<'a> {
     /// The user's wish to end, noticed between two calls of the probe.
     fn interrupted(&self) -> Failure {
         let who = self.function.bdf.map(|bdf| format!("{bdf}: ")).unwrap_or_default();
-        Failure { code: "interrupted".to_owned(), text: format!("{who}the run was ended by the user"), hint: None }
+        Failure { code: INTERRUPTED.to_owned(), text: format!("{who}the run was ended by the user"), hint: None }
+    }
+
+    /// Counts the samples of a call of the probe.
+    pub(crate) fn add_samples(&mut self, taken: &Taken) {
+        let of = |outcome: &Outcome| {
+            let name = [LATENCY, TRIGGER_TO_HANDLER].into_iter().find(|name| outcome.histograms.contains_key(*name));
+            name.map_or(0, |name| outcome.histograms[name].count())
+        };
+        self.samples += taken.outcomes.iter().map(of).sum::<u64>();
     }
 
     /// Hands raw samples on.
@@ -287,7 +302,7 @@ fn doubts(method: &Method, outcome: &Outcome) -> Vec<Warning> {
         doubts.push(Warning {
             code: "coarse-clock".to_owned(),
             text: format!("the clock's step of {:.1} ns is more than half a percent of the median", method.quantum_ns),
-            hint: format!("for the mean take --batch {batch}; the tail needs single samples"),
+            hint: format!("for the mean take --accesses {batch}; the tail needs single samples"),
         });
     }
     doubts

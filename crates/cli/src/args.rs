@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{CommandFactory, Parser, Subcommand};
 
@@ -16,7 +17,7 @@ pub struct Cli {
     pub root: PathBuf,
 
     /// Say more about what is done and why (standard error)
-    #[arg(short, long, action = clap::ArgAction::Count, global = true)]
+    #[arg(short, long, action = clap::ArgAction::Count, global = true, display_order = 900)]
     pub verbose: u8,
 
     /// What to do.
@@ -28,9 +29,9 @@ pub struct Cli {
 pub const EXIT_CODES: &str = "\
 Exit codes:
   0        fine
-  1        measured, but a check or threshold failed (lost interrupts or samples, wrong data, ...)
+  1        measured, but a check or threshold failed (lost or wrong data, ...)
   2        could not measure, or not to the end; or the command line is wrong
-  128+N    ended by signal N; records are written and the machine is restored (Ctrl-C: 130)
+  128+N    ended by signal N (Ctrl-C: 130); records written, machine restored
   141      the reader of the standard output went away";
 
 /// One verb per question.
@@ -99,14 +100,134 @@ pub fn positive(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Parses a time into nanoseconds: `200ns`, `50us`, `1ms`, `10s`; `0` needs no unit.
-pub fn time_ns(text: &str) -> Result<u64, String> {
-    if text == "0" {
-        return Ok(0);
+/// A length of time, in nanoseconds: what stands as TIME in the help.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Time(pub u64);
+
+impl Time {
+    /// As the standard library has it.
+    pub fn duration(self) -> Duration {
+        Duration::from_nanos(self.0)
     }
-    let time =
-        humantime::parse_duration(text).map_err(|_| "write a time with its unit: ns, us, ms, s or min".to_owned())?;
-    u64::try_from(time.as_nanos()).map_err(|_| format!("the longest time is {} ns", u64::MAX))
+
+    /// The same, where it lies between two bounds in nanoseconds.
+    fn within(self, least_ns: u64, most_ns: u64) -> Result<Time, String> {
+        match self.0 {
+            ns if ns < least_ns => Err(format!("the shortest time here is {}", spoken(least_ns))),
+            ns if ns > most_ns => Err(format!("the longest time here is {}", spoken(most_ns))),
+            _ => Ok(self),
+        }
+    }
+}
+
+/// Nanoseconds with the largest unit that leaves a whole number.
+fn spoken(ns: u64) -> String {
+    let units = [(3_600_000_000_000, "h"), (1_000_000_000, "s"), (1_000_000, "ms"), (1000, "us"), (1, "ns")];
+    let (factor, unit) = units.into_iter().find(|(factor, _)| ns % factor == 0 && ns > 0).unwrap_or((1, "ns"));
+    format!("{} {unit}", ns / factor)
+}
+
+const NS_PER_S: u64 = 1_000_000_000;
+const NS_PER_MS: u64 = 1_000_000;
+
+/// Parses a TIME: `200ns`, `50us`, `1.5ms`, `10s`, `2min`, `1h`; a bare number is seconds.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn time(text: &str) -> Result<Time, String> {
+    time_with(text, NS_PER_S)
+}
+
+/// The same of at least 1 ns.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn some_time(text: &str) -> Result<Time, String> {
+    time(text)?.within(1, u64::MAX)
+}
+
+/// Parses the TIME between two readings, from `least_ns` to an hour. A bare number is milliseconds, as after `perf stat -I`.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn interval(text: &str, least_ns: u64) -> Result<Time, String> {
+    time_with(text, NS_PER_MS)?.within(least_ns, 3600 * NS_PER_S)
+}
+
+/// Parses a time; a number without a unit is worth `bare_ns` each.
+fn time_with(text: &str, bare_ns: u64) -> Result<Time, String> {
+    const HOW: &str = "write a time such as 200ns, 50us, 1.5ms, 10s or 2min";
+    let end = text.bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b'.').count();
+    let (number, unit) = text.split_at(end);
+    let factor = match unit {
+        "" => bare_ns,
+        "ns" => 1,
+        "us" | "\u{b5}s" | "\u{3bc}s" => 1000,
+        "ms" => NS_PER_MS,
+        "s" | "sec" => NS_PER_S,
+        "m" | "min" => 60 * NS_PER_S,
+        "h" => 3600 * NS_PER_S,
+        _ => return Err(HOW.to_owned()),
+    };
+    let too_long = || format!("the longest time is {} ns", u64::MAX);
+    let (whole, part) = number.split_once('.').unwrap_or((number, ""));
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    if whole.is_empty() || !digits(whole) || !digits(part) || number.ends_with('.') {
+        return Err(HOW.to_owned());
+    }
+    let whole: u64 = whole.parse().map_err(|_| too_long())?;
+    // A part of a nanosecond is none that anything here can measure.
+    let part = if part.is_empty() { 0.0 } else { format!("0.{part}").parse::<f64>().map_err(|_| HOW.to_owned())? };
+    let part = (part * factor as f64).round() as u64;
+    whole.checked_mul(factor).and_then(|ns| ns.checked_add(part)).map(Time).ok_or_else(too_long)
+}
+
+/// A number of bytes: what stands as SIZE in the help.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Size(pub u64);
+
+/// Parses a SIZE in bytes: `4096`, `256k`, `1M`, `2G` (powers of 1024, as fio and QEMU have them), also written `256KiB`.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn size(text: &str) -> Result<Size, String> {
+    let end = text.bytes().take_while(u8::is_ascii_digit).count();
+    let (digits, unit) = text.split_at(end);
+    let shift = match unit.strip_suffix("iB").or(unit.strip_suffix('i')).unwrap_or(unit) {
+        "" if unit.is_empty() => 0,
+        "k" | "K" => 10,
+        "M" => 20,
+        "G" => 30,
+        _ => return Err("write a size in bytes such as 4096, 256k, 1M or 2G (powers of 1024)".to_owned()),
+    };
+    let value = digits.parse::<u64>().ok().and_then(|value| value.checked_mul(1 << shift));
+    value.map(Size).ok_or_else(|| "write a size in bytes such as 4096, 256k, 1M or 2G (powers of 1024)".to_owned())
+}
+
+/// Parses a SIZE of memory; a bare number below 1 Mi is MiB, as after QEMU's -m.
+///
+/// # Errors
+/// What is wrong with it, and less than `least_mib` MiB.
+pub fn memory(text: &str, least_mib: u64) -> Result<Size, String> {
+    let size = size(text)?;
+    let is_bare = text.bytes().all(|byte| byte.is_ascii_digit());
+    let size = if is_bare && size.0 < 1 << 20 { Size(size.0 << 20) } else { size };
+    if size.0 < least_mib << 20 { Err(format!("it must be at least {least_mib}M")) } else { Ok(size) }
+}
+
+/// A share in percent: what stands as PERCENT in the help.
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
+pub struct Percent(pub f64);
+
+/// Parses a PERCENT from 0 to 1000: `1`, `0.5` or `0.5%`.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn percent(text: &str) -> Result<Percent, String> {
+    match text.strip_suffix('%').unwrap_or(text).trim().parse::<f64>() {
+        Ok(value) if (0.0..=1000.0).contains(&value) => Ok(Percent(value)),
+        _ => Err("write a share in percent from 0% to 1000%, such as 2%".to_owned()),
+    }
 }
 
 /// Parses a register offset or value: decimal, or hexadecimal after `0x`.
@@ -140,6 +261,59 @@ pub fn refusal(rendered: &str, typed: &[OsString]) -> (String, String) {
     (first.strip_prefix("error: ").unwrap_or(&first).to_owned(), hint)
 }
 
+/// The words that were typed, with `--` before the command of `pciescope stat CMD`, as perf's users leave it out.
+pub fn with_separator(mut typed: Vec<OsString>) -> Vec<OsString> {
+    let mut root = PathBuf::from("/");
+    let cli = Cli::command();
+    let mut command = &cli;
+    let mut place = 1;
+    while let Some(word) = typed.get(place) {
+        let text = word.to_string_lossy();
+        if text == "--" {
+            break;
+        }
+        if text.starts_with('-') && text.len() > 1 {
+            if text == "--root" {
+                root = typed.get(place + 1).map(PathBuf::from).unwrap_or_default();
+            }
+            place += if takes_next(&cli, command, &text) { 2 } else { 1 };
+            continue;
+        }
+        match command.find_subcommand(word) {
+            Some(stat) if stat.get_name() == "stat" => command = stat,
+            // Another verb, or none.
+            _ if command.get_name() != "stat" => break,
+            _ if !cmd::stat::is_place(word, &root) => {
+                typed.insert(place, "--".into());
+                break;
+            }
+            _ => {}
+        }
+        place += 1;
+    }
+    typed
+}
+
+/// Whether an option that was typed takes the word behind it as its value.
+fn takes_next(cli: &clap::Command, command: &clap::Command, typed: &str) -> bool {
+    let all = || command.get_arguments().chain(cli.get_arguments());
+    let takes = |arg: &clap::Arg| arg.get_action().takes_values();
+    if let Some(long) = typed.strip_prefix("--") {
+        let is_named = |arg: &&clap::Arg| {
+            arg.get_long() == Some(long) || arg.get_all_aliases().is_some_and(|all| all.contains(&long))
+        };
+        return all().find(is_named).is_some_and(takes);
+    }
+    // Switches may stand together; the first option with a value has the rest of the word, or the next one.
+    let mut letters = typed.chars().skip(1);
+    while let Some(letter) = letters.next() {
+        if all().find(|arg| arg.get_short() == Some(letter)).is_some_and(takes) {
+            return letters.next().is_none();
+        }
+    }
+    false
+}
+
 /// The verb that was typed, such as `pciescope latency mmio`, as far as it is one.
 fn named(typed: &[OsString]) -> String {
     let cli = Cli::command();
@@ -163,6 +337,32 @@ mod tests {
     }
 
     #[test]
+    fn the_command_of_stat_needs_no_separator() {
+        let words = |line: &str| {
+            let typed = line.split(' ').map(OsString::from).collect();
+            with_separator(typed).into_iter().map(|word| word.into_string().unwrap()).collect::<Vec<_>>().join(" ")
+        };
+        for (typed, taken) in [
+            ("pciescope stat sh -c x", "pciescope stat -- sh -c x"),
+            ("pciescope stat -I 10 3b:00.0 -j sh -I 5", "pciescope stat -I 10 3b:00.0 -j -- sh -I 5"),
+            (
+                "pciescope -v --root / stat --count=3 -e a/b/ /bin/sh",
+                "pciescope -v --root / stat --count=3 -e a/b/ -- /bin/sh",
+            ),
+            ("pciescope stat -jI 10 sh", "pciescope stat -jI 10 -- sh"),
+            ("pciescope stat -I10 sh", "pciescope stat -I10 -- sh"),
+            ("pciescope stat --interval-count 3 sh", "pciescope stat --interval-count 3 -- sh"),
+            ("pciescope stat -- sh", "pciescope stat -- sh"),
+            ("pciescope stat no_such_pmu", "pciescope stat no_such_pmu"),
+            ("pciescope stat dwc_* 3b:00.0", "pciescope stat dwc_* 3b:00.0"),
+            ("pciescope list sh", "pciescope list sh"),
+            ("pciescope sh stat", "pciescope sh stat"),
+        ] {
+            assert_eq!(words(typed), taken);
+        }
+    }
+
+    #[test]
     fn counts_take_suffixes_and_refuse_what_does_not_fit() {
         assert_eq!(count("1_000"), Ok(1000));
         assert_eq!(count("10k"), Ok(10_000));
@@ -175,15 +375,55 @@ mod tests {
     }
 
     #[test]
-    fn times_need_a_unit() {
-        assert_eq!(time_ns("200ns"), Ok(200));
-        assert_eq!(time_ns("50us"), Ok(50_000));
-        assert_eq!(time_ns("1ms"), Ok(1_000_000));
-        assert_eq!(time_ns("10s"), Ok(10_000_000_000));
-        assert_eq!(time_ns("0"), Ok(0));
-        for bad in ["", "10", "-1s", "1 parsec", "99999999999999s"] {
-            assert!(time_ns(bad).is_err(), "{bad:?} was taken");
+    fn times_have_a_unit_and_a_bare_number_is_seconds() {
+        for (text, ns) in [
+            ("200ns", 200),
+            ("50us", 50_000),
+            ("1.5ms", 1_500_000),
+            ("10s", 10_000_000_000),
+            ("10", 10_000_000_000),
+            ("0.5", 500_000_000),
+            ("2min", 120_000_000_000),
+            ("2m", 120_000_000_000),
+            ("1h", 3_600_000_000_000),
+            ("0", 0),
+        ] {
+            assert_eq!(time(text), Ok(Time(ns)), "{text}");
         }
+        for bad in ["", "s", ".5s", "1.s", "-1s", "1 parsec", "1.2.3s", "1e3", "99999999999999s"] {
+            assert!(time(bad).is_err(), "{bad:?} was taken");
+        }
+        assert!(some_time("0").is_err());
+    }
+
+    #[test]
+    fn a_bare_interval_is_milliseconds() {
+        let least = 1_000_000;
+        assert_eq!(interval("10", least), Ok(Time(10_000_000)));
+        assert_eq!(interval("2s", least), Ok(Time(2_000_000_000)));
+        for bad in ["", "0", "500us", "-1", "1x", "2h"] {
+            assert!(interval(bad, least).is_err(), "{bad:?} was taken");
+        }
+        assert_eq!(interval("99", 100_000_000), Err("the shortest time here is 100 ms".to_owned()));
+    }
+
+    #[test]
+    fn sizes_are_bytes_in_powers_of_1024() {
+        for (text, bytes) in [("4096", 4096), ("256k", 256 << 10), ("1M", 1 << 20), ("1MiB", 1 << 20), ("2Gi", 2 << 30)]
+        {
+            assert_eq!(size(text), Ok(Size(bytes)), "{text}");
+        }
+        for bad in ["", "k", "1.5M", "-1", "1MB", "iB", "99999999999999999999k"] {
+            assert!(size(bad).is_err(), "{bad:?} was taken");
+        }
+        assert_eq!((memory("2048", 128), memory("2G", 128)), (Ok(Size(2 << 30)), Ok(Size(2 << 30))));
+        assert!(memory("64M", 128).is_err());
+    }
+
+    #[test]
+    fn shares_are_percent() {
+        assert_eq!((percent("2%"), percent("0.5")), (Ok(Percent(2.0)), Ok(Percent(0.5))));
+        assert!(percent("-1").is_err() && percent("x").is_err() && percent("nan").is_err());
     }
 
     #[test]

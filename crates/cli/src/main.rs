@@ -14,6 +14,8 @@
 
 mod args;
 mod cmd;
+#[cfg(test)]
+mod rules;
 
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
@@ -28,18 +30,24 @@ use cmd::{Ctx, Stop};
 const CLOSED_PIPE: u8 = 141;
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let typed: Vec<_> = std::env::args_os().collect();
+    if cmd::threads::is_meant(typed.first()) {
+        let ctx = context(pciescope_hw::Root::default(), 0);
+        return cmd::threads::run(typed, &ctx).unwrap_or_else(|err| match err.downcast_ref::<clap::Error>() {
+            Some(err) => refuse_arguments(err),
+            None => report_failure(&err),
+        });
+    }
+    let cli = match Cli::try_parse_from(args::with_separator(typed)) {
         Ok(cli) => cli,
         Err(err) => return refuse_arguments(&err),
     };
-    let ctx = Ctx {
-        root: pciescope_hw::Root::at(&cli.root),
-        terminal: io::stderr().is_terminal(),
-        verbose: cli.verbose,
-        stop: Stop::default(),
-        made: None,
-    };
+    let ctx = context(pciescope_hw::Root::at(&cli.root), cli.verbose);
     run(cli.verb, &ctx).unwrap_or_else(|err| report_failure(&err))
+}
+
+fn context(root: pciescope_hw::Root, verbose: u8) -> Ctx {
+    Ctx { root, terminal: io::stderr().is_terminal(), verbose, stop: Stop::default(), made: None }
 }
 
 fn run(verb: Verb, ctx: &Ctx) -> anyhow::Result<ExitCode> {

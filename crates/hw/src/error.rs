@@ -224,9 +224,9 @@ impl Error {
             | Error::Source { hint, .. }
             | Error::Lacks { hint, .. } => hint.clone(),
             Error::Ended { .. } => Some("ask for fewer bytes, or for other addresses".to_owned()),
-            Error::Unsupported { bdf, backend: "resource", .. } => Some(format!(
-                "the vfio backend can, with Secure Boot too: `pciescope bind {bdf} --driver vfio-pci` or --backend vfio --bind"
-            )),
+            Error::Unsupported { backend: "resource", .. } => {
+                Some("the vfio backend can, with Secure Boot too: --backend vfio --bind".to_owned())
+            }
             Error::NoDriver { driver: "pcilat", .. } => {
                 Some("`make kmod` builds it and `insmod kmod/pcilat/pcilat.ko` loads it".to_owned())
             }

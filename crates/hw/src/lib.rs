@@ -5,7 +5,7 @@
 //!
 //! # Where to change what
 //!
-//! - `pci`, `config`, `topology`, `environment`, `inventory`: what the machine has.
+//! - `pci`, `config`, `topology`, `environment`, `inventory`, `nodes`: what the machine has.
 //! - `bind`: drivers of functions. `registers`: the table of safe registers. `floor`, `ceiling`: what a link can do.
 //! - `probe`: the backends that take samples, each one file or folder. `probe/open.rs` judges which of them can measure
 //!   a function, also for `list`.
@@ -33,6 +33,7 @@ pub mod floor;
 mod header;
 pub mod inventory;
 pub mod memory;
+pub mod nodes;
 pub mod pci;
 pub mod perf;
 pub mod placement;

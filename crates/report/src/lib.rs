@@ -13,6 +13,7 @@
 //! - A sentence of the summary (good, doubtful, to do): `summary/` (`latency.rs`, `counters.rs`, `readout.rs`,
 //!   `doctor.rs`, others in `verdict.rs`), its rule in `RULES` there, and crates/report/tests/all/summary.rs.
 //! - A fact on a device's part of the page: `html/devices.rs`.
+//! - What a verb prints by default: `brief/`, one file per kind of measurement; its other tables: `table/`.
 //! - A file format to import: `import/`, one file.
 #![forbid(unsafe_code)]
 
@@ -20,6 +21,7 @@ use std::io;
 use std::path::PathBuf;
 
 mod bins;
+pub mod brief;
 mod chart;
 pub mod compare;
 pub mod csv;
@@ -33,6 +35,7 @@ pub mod model;
 pub mod parquet;
 pub mod png;
 mod readout;
+mod style;
 pub mod summary;
 pub mod svg;
 pub mod table;

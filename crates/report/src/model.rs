@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pciescope_core::{Cpu, Environment, Failure, Histogram, Method, Plan, Record, Target, Warning, readout};
+use pciescope_core::{Bdf, Cpu, Environment, Failure, Histogram, Method, Plan, Record, Target, Warning, readout};
 
 /// The records of one run that measured the same thing on the same device by the same method.
 #[derive(Debug, Clone)]
@@ -307,4 +307,22 @@ pub fn notices(records: &[Record]) -> Vec<Notice> {
     }
     notices.sort_by_key(|n| n.is_error);
     notices
+}
+
+/// The ports of which hardware counted the traffic.
+pub(crate) fn hardware_ports<'r>(records: impl Iterator<Item = &'r Record>) -> BTreeSet<Bdf> {
+    let is_hardware =
+        |record: &&Record| record.instance.as_ref().is_some_and(|one| one.scope == "port" && !one.is_accounting());
+    records.filter(is_hardware).filter_map(|record| record.device.as_ref()?.bdf).collect()
+}
+
+/// Whether the traffic of a record can be added to that of others: it is that of a root port or of a function on a root
+/// bus, and where hardware (`hardware`) and the kernel counted one port it is the hardware's.
+pub(crate) fn is_link(record: &Record, hardware: &BTreeSet<Bdf>) -> bool {
+    let Some(instance) = &record.instance else { return false };
+    let function = record.device.as_ref();
+    let is_at_root = instance.scope != "function" || function.is_some_and(|function| function.path.is_empty());
+    let is_second = instance.is_accounting()
+        && function.and_then(|function| function.bdf).is_some_and(|bdf| hardware.contains(&bdf));
+    is_at_root && !is_second
 }

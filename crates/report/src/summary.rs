@@ -11,7 +11,8 @@ use pciescope_core::{Histogram, outcome};
 use crate::model::{self, Kind, Section, cpu_of};
 use crate::text::{device_name, duration, not_zero, thousands};
 
-pub(crate) use self::latency::LOSSES;
+pub(crate) use self::latency::{FAR_FROM_BEST, LOSSES};
+pub(crate) use self::readout::{FAST, SLOW, UNSTEADY};
 pub use self::verdict::{Conclusions, Place, Statement, conclude, rules, text};
 
 /// The sentences about one section, most important first; empty where it has no latencies.

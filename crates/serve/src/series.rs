@@ -76,9 +76,12 @@ pub fn kind<'n>(scope: &str, pmu: &str, names: impl Iterator<Item = &'n str> + C
         .map(|(_, k)| k)
 }
 
-/// The beginning of the names of a scope.
-fn prefix(scope: &str) -> &'static str {
+/// The beginning of the names of a scope. What the kernel counted of a port has families of its own: it is the same
+/// payload that hardware counts there, and a family's sum must not have it twice.
+fn prefix(scope: &str, kind: Option<&Kind>) -> &'static str {
+    let is_kernel = kind.is_some_and(|kind| kind.id == "kernel");
     match scope {
+        "port" if is_kernel => "pciescope_port_kernel",
         "port" => "pciescope_port",
         "function" => "pciescope_device",
         "channel" => "pciescope_dram",
@@ -88,7 +91,7 @@ fn prefix(scope: &str) -> &'static str {
 
 /// What becomes of a figure.
 pub fn rule(scope: &str, kind: Option<&Kind>, name: &str) -> Rule {
-    let prefix = prefix(scope);
+    let prefix = prefix(scope, kind);
     if name == "link_bytes_per_s" && matches!(scope, "port" | "function") {
         let help = "Payload that the link can carry in one direction, as it is now (docs/method.md).";
         return Rule::Gauge(
@@ -242,7 +245,7 @@ mod tests {
             ("channel", "ali_drw", "peak_bytes_per_s", "pciescope_dram_peak_bytes_per_second"),
             ("channel", "imx93_ddr", "write_bytes_per_s", "pciescope_dram_write_bytes"),
             ("pmu", "nvidia_pcie", "dma_read_s", "pciescope_pmu_dma_read_seconds"),
-            ("port", "kernel", "rx_bytes", "pciescope_port_receive_bytes"),
+            ("port", "kernel", "rx_bytes", "pciescope_port_kernel_receive_bytes"),
             ("function", "kernel", "rx_bytes", "pciescope_device_receive_bytes"),
             ("function", "kernel", "disk_tx_bytes", "pciescope_device_disk_tx_bytes"),
             ("function", "kernel", "interrupts", "pciescope_device_interrupts"),

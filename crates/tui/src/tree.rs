@@ -67,6 +67,9 @@ pub fn rows(state: &State, span: u64) -> Vec<Row> {
         let id = if is_second { RowId::Source(*place) } else { id };
         let row = Row { id, source: Some(*place), depth: 0, has_next: false };
         if is_second && source.is_accounting() {
+            if !tells(source, span) {
+                continue;
+            }
             if let Some(first) = groups.iter_mut().find(|group| group.address.1 == bdf) {
                 first.rows.insert(1, row);
                 continue;
@@ -103,6 +106,13 @@ pub fn rows(state: &State, span: u64) -> Vec<Row> {
         groups.reverse();
     }
     groups.into_iter().flat_map(|group| group.rows).collect()
+}
+
+/// Whether the kernel's account of a port has something to say beside what hardware counted: a device moved bytes, or
+/// reported errors.
+fn tells(source: &Source, span: u64) -> bool {
+    let is_more = |name: &str| source.value(name, span).is_some_and(|value| value > 0.0);
+    ["rx_bytes_per_s", "tx_bytes_per_s", "aer_errors"].into_iter().any(is_more)
 }
 
 /// Adds what is below a function, by `of` its functions and their accounts; each function once, however the paths lie.

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Mutex;
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
@@ -40,6 +41,7 @@ pub struct Builder {
     programs: Vec<PathBuf>,
     qemu: Vec<String>,
     pub(super) interactive: Option<String>,
+    stop: Arc<AtomicUsize>,
 }
 
 impl Default for Builder {
@@ -60,6 +62,7 @@ impl Default for Builder {
             programs: Vec::new(),
             qemu: Vec::new(),
             interactive: None,
+            stop: Arc::default(),
         }
     }
 }
@@ -68,6 +71,12 @@ impl Builder {
     /// The guest kernel; 6.12 if not given.
     pub fn kernel(mut self, kernel: Kernel) -> Self {
         self.kernel = kernel;
+        self
+    }
+
+    /// A number other than 0 in here, such as that of a signal, ends QEMU, and with it whatever waits for the guest.
+    pub fn stop(mut self, stop: &Arc<AtomicUsize>) -> Self {
+        self.stop = Arc::clone(stop);
         self
     }
 
@@ -197,7 +206,7 @@ impl Builder {
         command.args(accel.args()).args(self.args(&root, folder.path())?);
         command.arg("-kernel").arg(root.image(&release)).arg("-initrd").arg(initrd);
         command.arg("-append").arg(self.kernel_cmdline());
-        let process = Process::start(command, &folder.path().join("qemu.log"), self.interactive.is_some())?;
+        let process = Process::start(command, &folder.path().join("qemu.log"), self.interactive.is_some(), &self.stop)?;
         let paths = [folder.path().join("qmp"), folder.path().join("agent")];
         let end = Instant::now() + accel.patience(SOCKETS);
         while !paths.iter().all(|path| path.exists()) {

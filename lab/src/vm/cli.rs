@@ -3,6 +3,8 @@
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use super::guest::quote;
@@ -38,6 +40,8 @@ pub struct RunOptions {
     pub optional_modules: Vec<String>,
     /// The longest the command may take with KVM; twice that without.
     pub wait: Duration,
+    /// A signal's number in here ends the guest.
+    pub stop: Arc<AtomicUsize>,
 }
 
 impl Default for RunOptions {
@@ -55,6 +59,7 @@ impl Default for RunOptions {
             modules: Vec::new(),
             optional_modules: Vec::new(),
             wait: Duration::from_secs(3600),
+            stop: Arc::default(),
         }
     }
 }
@@ -67,6 +72,7 @@ impl RunOptions {
             .cpus(self.cpus)
             .memory_mib(self.memory_mib)
             .intel_iommu(self.has_iommu)
+            .stop(&self.stop)
             .devices(self.devices.iter().cloned());
         if self.is_seed_machine {
             builder = builder.seed_machine();
@@ -91,13 +97,19 @@ impl RunOptions {
     }
 }
 
-/// Boots a guest, runs a command in it with its output passed through as it comes, switches the guest off, and returns the
-/// command's exit status.
+/// Boots a guest, calls `ready` with it, runs a command in it with its output passed through as it comes, switches the guest
+/// off, and returns the command's exit status.
 ///
 /// # Errors
 /// Only the lab's failures; the program then exits with [`super::LAB_FAILED`].
-pub fn run(command: &[String], options: &RunOptions, served: &[(&str, &Served)]) -> Result<u8, LabError> {
+pub fn run(
+    command: &[String],
+    options: &RunOptions,
+    served: &[(&str, &Served)],
+    ready: &dyn Fn(&Vm),
+) -> Result<u8, LabError> {
     let vm = options.builder(served).boot()?;
+    ready(&vm);
     let script = command.iter().map(|word| quote(word)).collect::<Vec<_>>().join(" ");
     let running = vm.start(&format!("exec {script}"))?;
     let [out, err] = running.output_paths();

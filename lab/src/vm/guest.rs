@@ -102,7 +102,8 @@ impl Vm {
 
     pub(super) fn wait_ready(&mut self, wait: Duration) -> Result<(), LabError> {
         let ready = self.wait_for("booting", wait, || self.agent.is_ready(TICK).then_some(()));
-        self.keep |= ready.is_err();
+        // Nobody wants the log of a guest that was told to end.
+        self.keep |= ready.is_err() && !self.process.is_stopped();
         ready
     }
 

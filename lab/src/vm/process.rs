@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -19,6 +19,7 @@ const TICK: Duration = Duration::from_millis(10);
 #[derive(Debug)]
 pub(super) struct Process {
     kill: Arc<AtomicBool>,
+    stop: Arc<AtomicUsize>,
     status: Arc<Mutex<Option<ExitStatus>>>,
     watcher: Option<JoinHandle<()>>,
     errors: std::path::PathBuf,
@@ -26,7 +27,13 @@ pub(super) struct Process {
 
 impl Process {
     /// Starts `command`; its standard error goes to `errors`.
-    pub fn start(mut command: Command, errors: &Path, interactive: bool) -> Result<Process, LabError> {
+    /// A signal's number in `stop` ends it.
+    pub fn start(
+        mut command: Command,
+        errors: &Path,
+        interactive: bool,
+        stop: &Arc<AtomicUsize>,
+    ) -> Result<Process, LabError> {
         let file = fs::File::create(errors).map_err(LabError::file("create", errors))?;
         command.args(["-run-with", "exit-with-parent=on"]).stderr(file);
         if !interactive {
@@ -38,21 +45,23 @@ impl Process {
         let watcher = thread::Builder::new()
             .name("qemu".into())
             .spawn({
-                let (kill, status) = (Arc::clone(&kill), Arc::clone(&status));
+                let (kill, status, stop) = (Arc::clone(&kill), Arc::clone(&status), Arc::clone(stop));
                 move || {
                     let child = command.spawn();
                     let error = child.as_ref().err().map(|error| std::io::Error::new(error.kind(), error.to_string()));
                     // The other side waits for this message before it does anything else.
                     let _ = sender.send(error);
                     if let Ok(child) = child {
-                        let ended = watch(child, &kill);
+                        let ended = watch(child, &kill, &stop);
                         *status.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) = ended;
                     }
                 }
             })
             .map_err(LabError::file("start a thread for", "qemu-system-x86_64"))?;
         match started.recv() {
-            Ok(None) => Ok(Process { kill, status, watcher: Some(watcher), errors: errors.to_owned() }),
+            Ok(None) => {
+                Ok(Process { kill, stop: Arc::clone(stop), status, watcher: Some(watcher), errors: errors.to_owned() })
+            }
             Ok(Some(source)) => Err(LabError::file("start", "qemu-system-x86_64")(source)),
             Err(_) => Err(LabError::Refused("the thread of QEMU ended before it started".into())),
         }
@@ -70,6 +79,11 @@ impl Process {
         let last = words.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
         let status = status.map_or_else(|| "killed".to_owned(), |status| format!("QEMU's {status}"));
         Some(if last.is_empty() { status } else { format!("{status}: {last}") })
+    }
+
+    /// Whether a signal has asked for its end.
+    pub fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed) != 0
     }
 
     /// Waits for QEMU to end by itself; whether it did.
@@ -100,11 +114,12 @@ impl Drop for Process {
     }
 }
 
-fn watch(mut child: Child, kill: &AtomicBool) -> Option<ExitStatus> {
+fn watch(mut child: Child, kill: &AtomicBool, stop: &AtomicUsize) -> Option<ExitStatus> {
+    let is_over = || kill.load(Ordering::Acquire) || stop.load(Ordering::Relaxed) != 0;
     loop {
         match child.try_wait() {
             Ok(Some(status)) => return Some(status),
-            Ok(None) if !kill.load(Ordering::Acquire) => thread::sleep(TICK),
+            Ok(None) if !is_over() => thread::sleep(TICK),
             _ => {
                 let _ = child.kill();
                 return child.wait().ok();

@@ -201,7 +201,7 @@ pub fn what_the_kernel_counted_is_what_the_devices_moved() {
 /// Direct I/O of many sizes on two disks at once.
 fn blocks_are_equal_to_the_byte(vm: &Guest, disk: &Served, own: (&str, &str), other: (&str, &str)) {
     let load = [
-        fio(own.1, "--rw=randrw --bsrange=512-256k --bs_unaligned --size=64m --iodepth=16 --blockalign=512"),
+        fio(own.1, "--rw=randrw --bsrange=512-256k --size=64m --iodepth=16 --blockalign=512"),
         fio(other.1, "--rw=randrw --bs=4k --size=8m --iodepth=4"),
         fio(own.1, "--rw=read --bs=1m --size=48m --iodepth=8"),
     ]

@@ -37,7 +37,7 @@ fn long_run(rig: &Rig, more: &str) -> String {
 }
 
 fn long_irq_run(rig: &Rig, more: &str) -> String {
-    format!("latency irq {} --vectors 0 --count 20M --source hardware --timeout 2s {more}", rig.bdf)
+    format!("latency irq {} --vectors 0 --count 20M --raised-by hardware --timeout 2s {more}", rig.bdf)
 }
 
 pub fn a_disk_unbinding_unplugging_and_offline_cpus_on_6_1() {
@@ -197,9 +197,9 @@ fn a_signal_ends_every_kind_of_run_at_once(rig: &Rig) {
         ("mmio, long gap", format!("latency mmio {bdf} --count 1k --gap 4s")),
         ("path", format!("latency path {bdf} --count 20M")),
         ("path, long gap", format!("latency path {bdf} --count 1k --gap 4s")),
-        ("irq", format!("latency irq {bdf} --vectors 0 --count 20M --source hardware")),
-        ("irq, long interval", format!("latency irq {bdf} --vectors 0 --count 1k --source hardware --interval 8s")),
-        ("irq, none comes", format!("latency irq {bdf} --vectors 0 --count 1k --source hardware --timeout 10s")),
+        ("irq", format!("latency irq {bdf} --vectors 0 --count 20M --raised-by hardware")),
+        ("irq, long interval", format!("latency irq {bdf} --vectors 0 --count 1k --raised-by hardware --period 8s")),
+        ("irq, none comes", format!("latency irq {bdf} --vectors 0 --count 1k --raised-by hardware --timeout 10s")),
     ] {
         rig.tell("reset");
         if kind == "irq, none comes" {

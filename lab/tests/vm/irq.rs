@@ -40,7 +40,7 @@ pub fn vfio_sees_an_injected_delay_and_signals_itself_as_control(rig: &Rig) {
 
     rig.tell("reset");
     let looped = rig.pciescope(&format!(
-        "latency irq {} --backend vfio --vectors 0-1 --count {COUNT} --source loopback --timeout 2s",
+        "latency irq {} --backend vfio --vectors 0-1 --count {COUNT} --raised-by loopback --timeout 2s",
         rig.bdf
     ));
     let records = looped.expect(0, "irq-loopback");
@@ -52,7 +52,7 @@ pub fn vfio_sees_an_injected_delay_and_signals_itself_as_control(rig: &Rig) {
     assert_eq!(ledger["irq"], serde_json::json!([]), "the device raised an interrupt of its own");
     // The module's sources are not VFIO's.
     for (source, what) in [("retrigger", "the interrupt controller repeats"), ("inject", "the kernel injects")] {
-        let run = format!("latency irq {} --backend vfio --count 10 --source {source}", rig.bdf);
+        let run = format!("latency irq {} --backend vfio --count 10 --raised-by {source}", rig.bdf);
         let refused = rig.pciescope(&run);
         assert_eq!(refused.output.status, 2, "{source}");
         assert!(refused.output.stderr.contains(what), "{}", refused.output.stderr);
@@ -65,7 +65,7 @@ fn every_interrupt_is_counted_where_it_belongs(rig: &Rig, kernel: Kernel) {
     let vectors: u16 = if kernel == Kernel::V6_12 { 8 } else { 4 };
     rig.tell("reset");
     let measured = rig.pciescope(&format!(
-        "latency irq {} --bind --vectors 0-{} --count {COUNT} --source both --timeout 2s",
+        "latency irq {} --bind --vectors 0-{} --count {COUNT} --raised-by both --timeout 2s",
         rig.bdf,
         vectors - 1
     ));
@@ -101,7 +101,7 @@ fn injected_interrupts_leave_the_device_alone(rig: &Rig, kernel: Kernel) {
         .run("r=$(uname -r); grep -qs '^CONFIG_GENERIC_IRQ_INJECTION=y' /lab/boot/config-$r /lab/usr/lib/modules/$r/config")
         .is_success();
     rig.tell("reset");
-    let run = format!("latency irq {} --bind --vectors 0-1 --cpus 1-2 --count {COUNT} --source inject", rig.bdf);
+    let run = format!("latency irq {} --bind --vectors 0-1 --cpus 1-2 --count {COUNT} --raised-by inject", rig.bdf);
     let measured = rig.pciescope(&run);
     if has_injection {
         let records = measured.expect(0, "irq-inject");
@@ -122,7 +122,7 @@ fn without_messages_the_wire_is_the_last_resort(rig: &Rig) {
     let edu = rig.vm.address("edu0");
     let measure = |bdf: &str| {
         rig.must(&format!("echo 0 >/sys/bus/pci/devices/{bdf}/msi_bus"));
-        let run = format!("latency irq {bdf} --bind --count {COUNT} --source hardware --timeout 2s");
+        let run = format!("latency irq {bdf} --bind --count {COUNT} --raised-by hardware --timeout 2s");
         let measured = rig.pciescope(&run);
         rig.must(&format!("echo 1 >/sys/bus/pci/devices/{bdf}/msi_bus"));
         measured
@@ -147,7 +147,7 @@ fn lost_and_doubled_interrupts_are_told_apart(rig: &Rig) {
     rig.tell("reset");
     rig.tell("irq-lose every 10");
     let lossy = rig.pciescope(&format!(
-        "latency irq {} --vectors 2 --cpus 0-1 --count {COUNT} --source hardware --timeout 20ms",
+        "latency irq {} --vectors 2 --cpus 0-1 --count {COUNT} --raised-by hardware --timeout 20ms",
         rig.bdf
     ));
     let records = lossy.expect(1, "irq-hardware");
@@ -169,7 +169,7 @@ fn doubled_interrupts_are_extra(rig: &Rig) -> Result<(), String> {
     rig.tell("reset");
     rig.tell("irq-double every 4");
     let doubled = rig.pciescope(&format!(
-        "latency irq {} --vectors 3 --cpus 2 --count {COUNT} --source hardware --interval 10ms",
+        "latency irq {} --vectors 3 --cpus 2 --count {COUNT} --raised-by hardware --period 10ms",
         rig.bdf
     ));
     let records = doubled.expect(1, "irq-hardware");
@@ -189,7 +189,8 @@ fn an_injected_delay_moves_the_trigger_and_not_the_acknowledge(rig: &Rig, backen
     let measure = |delay_us: u32| -> [Histogram; 2] {
         rig.tell("reset");
         rig.tell(&format!("irq-delay fixed {delay_us}us"));
-        let run = format!("latency irq {} {backend} --vectors 1 --count 200 --source hardware --timeout 2s", rig.bdf);
+        let run =
+            format!("latency irq {} {backend} --vectors 1 --count 200 --raised-by hardware --timeout 2s", rig.bdf);
         let measured = rig.pciescope(&run);
         let records = measured.expect(0, "irq-hardware");
         assert_eq!(total(&records, "handled"), 200 * CPUS);
@@ -206,8 +207,8 @@ fn an_injected_delay_moves_the_trigger_and_not_the_acknowledge(rig: &Rig, backen
 
 fn a_fixed_rate_hides_no_waiting_and_counts_what_it_could_not_raise(rig: &Rig) {
     let measure = |interval: &str| {
-        let run = format!("latency irq {} --vectors 0 --cpus 1 --count 200 --source hardware --timeout 1s", rig.bdf);
-        let measured = rig.pciescope(&format!("{run} --interval {interval}"));
+        let run = format!("latency irq {} --vectors 0 --cpus 1 --count 200 --raised-by hardware --timeout 1s", rig.bdf);
+        let measured = rig.pciescope(&format!("{run} --period {interval}"));
         assert!([0, 1].contains(&measured.output.status), "{}", measured.output.stderr);
         let records = measured.of("irq-hardware");
         let ended = ["handled", "lost", "wrong_cpu"].map(|name| total(&records, name)).iter().sum::<u64>();
@@ -231,7 +232,7 @@ fn a_fixed_rate_hides_no_waiting_and_counts_what_it_could_not_raise(rig: &Rig) {
 
 fn a_device_of_qemu_raises_its_interrupts(rig: &Rig, kernel: Kernel, name: &str) {
     let bdf = rig.vm.address(name);
-    let measured = rig.pciescope(&format!("latency irq {bdf} --bind --cpus 0-1 --count 50 --source hardware"));
+    let measured = rig.pciescope(&format!("latency irq {bdf} --bind --cpus 0-1 --count 50 --raised-by hardware"));
     let records = measured.of("irq-hardware");
     assert!(!records.is_empty(), "{kernel}, {name}: no record");
     let [triggers, handled, lost, wrong_cpu] =

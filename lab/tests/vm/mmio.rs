@@ -244,7 +244,7 @@ fn two_devices_are_measured_at_once(rig: &Rig, second: &Endpoint) {
         let args = match first {
             "mmio" => format!("latency mmio {} --count 20k", rig.bdf),
             _ => format!(
-                "latency irq {} --vectors 0-1 --count 100 --interval 5ms --timeout 2s --source hardware",
+                "latency irq {} --vectors 0-1 --count 100 --period 5ms --timeout 2s --raised-by hardware",
                 rig.bdf
             ),
         };

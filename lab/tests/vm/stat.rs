@@ -21,8 +21,6 @@ const SUB: &str = "21000";
 const FAR_SUB: &str = "40023080";
 /// How long a report has its port's engine before the next one gets it.
 const TURN_MS: u32 = 250;
-/// Counters that a channel's bytes take: hif_rd, hif_wr and hif_rmw, enabled one after the other.
-const OF_A_CHANNEL: usize = 3;
 
 struct Rig(Counters);
 
@@ -49,10 +47,12 @@ impl Rig {
         self.records()
     }
 
-    /// Waits until the port's payload is counted.
+    /// Waits until the port's payload is counted, and until the reading with which the first interval begins is over: it
+    /// follows the start of the last counter, and nothing outside shows it.
     fn counts(&self) {
         let is_running = || self.0.truth().0["ports"][PORT]["tba"]["running"] == true;
         self.0.wait_for("pciescope stat counts", || is_running().then_some(()));
+        std::thread::sleep(Duration::from_millis(200));
     }
 
     fn records(&self) -> Counted {
@@ -129,6 +129,8 @@ pub fn what_stat_says_is_what_the_board_counted() {
     usual(&rig);
     steps.step("intervals add up");
     intervals(&rig);
+    steps.step("the first interval");
+    the_first_interval_is_as_long_as_it_says(&rig);
     steps.step("exit codes");
     exit_codes(&rig);
     steps.step("states");
@@ -248,13 +250,42 @@ fn intervals(rig: &Rig) {
     assert_eq!(counted, "3");
 }
 
+/// To let hundreds of groups count takes seconds here. What they count meanwhile is in no interval: the clock of each channel
+/// makes as many cycles a second in the first interval as later, and sums are of what they are sums of.
+fn the_first_interval_is_as_long_as_it_says(rig: &Rig) {
+    let per_second = |record: &Record| record.metrics["cycles"].value / record.interval.unwrap().seconds();
+    settle("the clock in the first interval and later", || {
+        rig.0.must("pciescope stat -I 500 -n 3 -j -o /tmp/stat.jsonl --overwrite");
+        let counted = rig.records();
+        let channels: Vec<&Record> = counted.of(rig.0.pmu(SUB)).chain(counted.of(rig.0.pmu(FAR_SUB))).collect();
+        assert_eq!(channels.len(), 6);
+        for interval in channels.chunks(3) {
+            let rates: Vec<f64> = interval.iter().map(|record| per_second(record)).collect();
+            say!("         cycles per second of each interval: {rates:.0?}");
+            if rates[0] >= 1.5 * rates[1].max(rates[2]) {
+                return Err(format!("{rates:?}"));
+            }
+        }
+        Ok(())
+    });
+    let counted = rig.records();
+    let sum = |scope: &str| -> Vec<f64> {
+        let all = counted.0.iter().filter(|record| record.instance.as_ref().is_some_and(|i| i.scope == scope));
+        all.map(|record| record.metrics["cycles"].value).collect()
+    };
+    for (total, dies) in sum("total").iter().zip(sum("die").chunks(2)) {
+        assert!((dies.iter().sum::<f64>() / total - 1.0).abs() < 1e-9, "{dies:?} {total}");
+    }
+}
+
 /// The command's exit code is ours, and its signal is 128 more; Ctrl-C shows what was counted.
 fn exit_codes(rig: &Rig) {
     assert_eq!(rig.0.run(&format!("pciescope stat {PMU} -- sh -c 'exit 7'")).status, 7);
+    assert_eq!(rig.0.run(&format!("pciescope stat {PMU} sh -c 'exit 7'")).status, 7);
     assert_eq!(rig.0.run(&format!("pciescope stat {PMU} -- sh -c 'kill -9 $$'")).status, 137);
     let missing = rig.0.run(&format!("pciescope stat {PMU} -- /no/such/program"));
     assert!(missing.status == 2 && missing.stderr.contains("/no/such/program"), "{missing:?}");
-    let running = rig.0.vm.start(&format!("exec pciescope stat {PMU}"));
+    let running = rig.0.vm.start(&format!("exec pciescope stat {PMU} --all"));
     rig.counts();
     running.signal("INT").unwrap();
     let output = running.wait().unwrap();
@@ -366,7 +397,8 @@ fn top_pages(rig: &Rig) {
         let script = format!("exec pciescope top -b --ascii -w 60 -n 2 -d {SECONDS}");
         let running = rig.0.vm.start(&script);
         rig.counts();
-        rig.0.wait_for("top counts DRAM", || (rig.0.truth().enabled(FAR_SUB) == OF_A_CHANNEL).then_some(()));
+        // To open all counters takes long here: that the first interval has begun shows at its end.
+        rig.0.wait_for("top shows its first page", || running.stdout().contains("pciescope ").then_some(()));
         rig.0.tell(&format!("dram {SUB} add hif_rd 1000000"));
         rig.0.tell(&format!("dram {SUB} add hif_wr 500000"));
         rig.0.tell(&format!("dram {FAR_SUB} add hif_wr 500000"));
@@ -381,24 +413,23 @@ fn top_pages(rig: &Rig) {
         assert_eq!(pages.len(), 2, "{}", output.stdout);
         let last = &pages[1];
         assert!(last.line(&below).contains("82574L"), "what is below the port:\n{}", last.0);
-        let moved =
-            |pmu: &str, heading: &str| pages.iter().map(|page| page.figure(pmu, heading) * SECONDS).sum::<f64>();
-        // The page shows rates, and its first interval lasts longer than was asked by what opening all counters takes here: no
-        // byte too many, and reads to writes as they were told.
+        let moved = |pmu: &str, heading: &str| last.figure(pmu, heading) * SECONDS;
         let (reads, writes) = (moved(rig.0.pmu(SUB), "READ"), moved(rig.0.pmu(SUB), "WRITE"));
-        for (bytes, told) in [(reads, 64e6), (writes, 32e6), (moved(rig.0.pmu(FAR_SUB), "WRITE"), 32e6)] {
-            assert!(bytes > 0.0 && bytes <= told * 1.05, "{bytes}, not {told}:\n{}", output.stdout);
-        }
+        // The page shows rates. To read all counters takes part of a second here, at one end of the interval more than at the
+        // other: its length is 4 s within 15 %, and reads to writes are as they were told.
         let shown = [
-            ("Rx", last.figure(PORT, "RX B/s"), 300e6),
-            ("Tx", last.figure(PORT, "TX B/s"), 100e6),
-            ("DRAM reads to writes", reads / writes, 2.0),
+            ("Rx", last.figure(PORT, "RX B/s"), 300e6, 5.0),
+            ("Tx", last.figure(PORT, "TX B/s"), 100e6, 5.0),
+            ("DRAM reads", reads, 64e6, 15.0),
+            ("DRAM writes", writes, 32e6, 15.0),
+            ("DRAM writes of the other die", moved(rig.0.pmu(FAR_SUB), "WRITE"), 32e6, 15.0),
+            ("DRAM reads to writes", reads / writes, 2.0, 5.0),
         ];
-        for (what, shown, told) in shown {
+        for (what, shown, told, most) in shown {
             let off = (shown / told - 1.0).abs() * 100.0;
             say!("         {what}: {off:.3} % off");
-            if off > 5.0 {
-                return Err(format!("{what}: {shown}, not {told}"));
+            if off > most {
+                return Err(format!("{what}: {shown}, not {told}:\n{}", output.stdout));
             }
         }
         Ok(())

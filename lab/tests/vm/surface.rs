@@ -26,7 +26,7 @@ pub fn under_lockdown_vfio_measures_and_each_refused_backend_says_why() {
     assert!(all.min_ns().unwrap() >= 30e3);
     rig.tell("read-delay none");
     let irq = rig.pciescope(&format!(
-        "latency irq {} --bind --backend vfio --vectors 0-1 --cpus 0-1 --count 50 --source hardware",
+        "latency irq {} --bind --backend vfio --vectors 0-1 --cpus 0-1 --count 50 --raised-by hardware",
         rig.bdf
     ));
     assert_eq!(merged(&irq.expect(0, "irq-hardware"), "trigger_to_handler").count(), 2 * 2 * 50);

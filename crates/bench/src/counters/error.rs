@@ -22,6 +22,14 @@ pub enum Error {
         /// Names that begin alike.
         alike: Vec<String>,
     },
+    /// No PMU has an event of a name that was given without a PMU.
+    #[error("{name}: {}", match of_cores { Some(pmu) => format!("an event of the CPUs' cores ({pmu}), not of PCIe or DRAM"), None => "no PMU of this machine has an event of this name".to_owned() })]
+    NoEvent {
+        /// The name.
+        name: String,
+        /// The PMU of cores that has it.
+        of_cores: Option<String>,
+    },
     /// The machine has no PMU that the catalogue knows.
     #[error("there is no counter of PCIe ports or DRAM channels on this machine{}", unknown_words(*.unknown))]
     None {
@@ -76,6 +84,11 @@ impl Error {
                 Some(format!("name one of {}, or all of them with a `*`", alike.join(", ")))
             }
             Error::NoPmu { .. } => Some("`pciescope stat --list` shows the PMUs that can be read here".to_owned()),
+            Error::NoEvent { name, of_cores: Some(_) } => Some(format!("`perf stat -e {name}` counts it")),
+            Error::NoEvent { .. } => Some(
+                "write PMU/EVENT/; `pciescope stat --list` shows the PMUs, /sys/bus/event_source/devices/PMU/events their events"
+                    .to_owned(),
+            ),
             Error::None { .. } => Some(
                 "root ports of Synopsys DesignWare cores need the module rasdes_pmu (`modprobe rasdes_pmu`) or dwc_pcie_pmu, DRAM \
                  of a Yitian 710 drw_pmu, other machines their kernel's uncore drivers; virtual machines have none"

@@ -11,12 +11,12 @@ pub enum Place {
     Pmus(String),
 }
 
-/// An event as it was typed: `dwc_rootport_*/rx_pcie_tlp_data_payload/`.
+/// An event as it was typed: `dwc_rootport_*/rx_pcie_tlp_data_payload/`, or by its name alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Named {
-    /// The PMU's name or pattern.
-    pub pmus: String,
-    /// The text between the slashes.
+    /// The PMU's name or pattern; `None` for every PMU that has an event of this name.
+    pub pmus: Option<String>,
+    /// The text between the slashes, or the event's name.
     pub terms: String,
 }
 
@@ -29,16 +29,23 @@ pub fn parse_events(text: &str) -> Result<Vec<Named>, String> {
     let mut rest = text.trim();
     while !rest.is_empty() {
         rest = rest.trim_start_matches(['{', ' ']);
-        let Some((pmus, behind)) = rest.split_once('/') else {
-            return Err(format!("{rest:?} is not an event of a PMU: write PMU/EVENT/"));
-        };
+        let name = &rest[..rest.find([',', '/', '}']).unwrap_or(rest.len())];
+        if !rest[name.len()..].starts_with('/') {
+            if name.is_empty() || name.contains(|c: char| !c.is_ascii_alphanumeric() && !"_-.".contains(c)) {
+                return Err(format!("{name:?} is not the name of an event: write PMU/EVENT/, or EVENT alone"));
+            }
+            all.push(Named { pmus: None, terms: name.to_owned() });
+            rest = rest[name.len()..].trim_start_matches('}').trim_start_matches(',');
+            continue;
+        }
+        let Some((pmus, behind)) = rest.split_once('/') else { break };
         let Some((terms, behind)) = behind.split_once('/') else {
             return Err(format!("{rest:?}: the second / of PMU/EVENT/ is missing"));
         };
         if pmus.is_empty() || terms.trim().is_empty() || pmus.contains(',') {
             return Err(format!("{:?} is not an event of a PMU: write PMU/EVENT/", format!("{pmus}/{terms}/")));
         }
-        all.push(Named { pmus: pmus.to_owned(), terms: terms.trim().to_owned() });
+        all.push(Named { pmus: Some(pmus.to_owned()), terms: terms.trim().to_owned() });
         let behind = behind.trim_start_matches('}');
         rest = match behind.strip_prefix(',') {
             Some(more) => more,
@@ -72,7 +79,7 @@ mod tests {
     use super::*;
 
     fn named(pmus: &str, terms: &str) -> Named {
-        Named { pmus: pmus.to_owned(), terms: terms.to_owned() }
+        Named { pmus: (!pmus.is_empty()).then(|| pmus.to_owned()), terms: terms.to_owned() }
     }
 
     #[test]
@@ -85,7 +92,8 @@ mod tests {
             parse_events("{a_*/x/,b/config=0x2,config1=3/},c/y/").unwrap(),
             [named("a_*", "x"), named("b", "config=0x2,config1=3"), named("c", "y")]
         );
-        for bad in ["", "cycles", "a/b", "/b/", "a//", "a/b/u", "a/b/,cycles"] {
+        assert_eq!(parse_events("x_y,a/b/,z").unwrap(), [named("", "x_y"), named("a", "b"), named("", "z")]);
+        for bad in ["", "a b", "cycles:u", "a/b", "/b/", "a//", "a/b/u", "a/b/,c:k"] {
             assert!(parse_events(bad).is_err(), "{bad:?}");
         }
     }

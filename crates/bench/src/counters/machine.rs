@@ -121,6 +121,19 @@ impl Machine {
         Err(Error::NoPmu { pattern: pattern.to_owned(), alike: alike.take(4).cloned().collect() })
     }
 
+    /// The PMUs outside the cores that have an event of this name.
+    pub(super) fn with_event(&self, name: &str) -> Result<Vec<&Pmu>, Error> {
+        let has = |pmu: &&Pmu| pmu.events.contains_key(name);
+        let all = || self.pmus.iter().map(|(pmu, _)| pmu);
+        // PMUs without a mask count for processes and CPUs.
+        let found: Vec<&Pmu> = all().filter(|pmu| !pmu.cpus.is_empty()).filter(has).collect();
+        if found.is_empty() {
+            let of_cores = all().find(has).map(|pmu| pmu.name.clone());
+            return Err(Error::NoEvent { name: name.to_owned(), of_cores });
+        }
+        Ok(found)
+    }
+
     /// Whether a PMU is at one of the places; at any where there are none.
     pub fn is_at(&self, pmu: &Pmu, places: &[Place]) -> bool {
         let is_below = |bdf: Bdf, port: Bdf| bdf == port || pci::path(&self.root, bdf).contains(&port);

@@ -166,7 +166,8 @@ struct Writer {
     figures: Vec<Vec<Option<Figure>>>,
     /// Instruments whose end was written.
     ended: Vec<bool>,
-    is_first: bool,
+    /// Instruments of which it was said that their counters took turns.
+    warned: Vec<bool>,
     /// When links and drivers are read again, since the run's start, in nanoseconds.
     links_ns: u64,
     batch: Vec<Record>,
@@ -222,10 +223,10 @@ impl Writer {
         Writer {
             figures: panels.iter().map(|_| Vec::new()).collect(),
             ended: vec![false; panels.len()],
+            warned: vec![false; panels.len()],
             panels,
             records,
             sums: sums.into_iter().map(|(_, sum)| sum).collect(),
-            is_first: true,
             links_ns: LINKS_NS,
             batch: Vec::new(),
         }
@@ -261,7 +262,6 @@ impl Writer {
         for record in &mut self.records {
             record.interval = Some(interval);
         }
-        self.is_first = false;
         // Those that have something to say, without copying the others.
         let is_silent = |place: usize| {
             let record = &self.records[place];
@@ -299,11 +299,17 @@ impl Writer {
         figures::quantities(panel, tallies, &mut self.figures[number]);
         figures::put(panel, &self.figures[number], &mut record.metrics);
         record.warnings = warnings::doubts(session, number);
-        if self.is_first && tallies.iter().any(|tally| tally.running().is_some()) {
+        if !self.warned[number] && self.figures[number].iter().flatten().any(is_rough) {
+            self.warned[number] = true;
             record.warnings.push(Warning {
                 code: "multiplexed".to_owned(),
-                text: "counters took turns on the same hardware: their figures are scaled".to_owned(),
-                hint: "count fewer at once for exact figures, for example one direction by -e".to_owned(),
+                text: format!(
+                    "counters took turns on the same hardware: scaled figures may be off by more than {:.0} %",
+                    ROUGH * 100.0
+                ),
+                hint:
+                    "count fewer at once for exact figures, for example one direction by -e, or over longer intervals"
+                        .to_owned(),
             });
         }
     }
@@ -323,6 +329,15 @@ impl Writer {
         let record = &mut self.records[self.panels.len() + number];
         figures::put(&sum.panel, &figures, &mut record.metrics);
     }
+}
+
+/// Up to this share of a figure, what its counters may have missed while others had their turn does not matter.
+const ROUGH: f64 = 0.02;
+
+/// Whether a figure was scaled, and may be wrong by more than [`ROUGH`], or by nobody knows how much. Of nothing nothing was
+/// missed.
+fn is_rough(figure: &Figure) -> bool {
+    figure.running.is_some() && figure.value > 0.0 && figure.bound.is_none_or(|bound| bound > ROUGH * figure.value)
 }
 
 /// The sums of channels: one per die where there are several, and one of all. Clocks are not added up.
@@ -346,4 +361,24 @@ fn sums(panels: &[Panel]) -> Vec<(&'static str, Sum)> {
         sums.push(("total", summed(all)));
     }
     sums
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn turns_matter_where_the_figure_may_be_wrong() {
+        let exact = Figure { value: 100.0, seconds: 1.0, ..Figure::ZERO };
+        let scaled = |bound| Figure { running: Some(0.5), bound, ..exact };
+        for (figure, matters) in [
+            (exact, false),
+            (scaled(Some(1.0)), false),
+            (scaled(Some(3.0)), true),
+            (scaled(None), true),
+            (Figure { value: 0.0, ..scaled(None) }, false),
+        ] {
+            assert_eq!(is_rough(&figure), matters, "{figure:?}");
+        }
+    }
 }

@@ -120,7 +120,11 @@ impl Machine {
     fn choose_by_name(&self, wanted: &Wanted) -> Result<Choice, Error> {
         let mut choice = Choice::default();
         for named in &wanted.events {
-            for pmu in self.named(&named.pmus)?.into_iter().filter(|pmu| self.is_at(pmu, &wanted.places)) {
+            let pmus = match &named.pmus {
+                Some(pattern) => self.named(pattern)?,
+                None => self.with_event(&named.terms)?,
+            };
+            for pmu in pmus.into_iter().filter(|pmu| self.is_at(pmu, &wanted.places)) {
                 let event = pmu.event(&named.terms)?;
                 if let Some(why) = pmu.harm(event.config) {
                     return Err(perf::Error::Harmful { event: event.to_string(), why }.into());
@@ -268,7 +272,8 @@ mod tests {
             assert_eq!(events_of(&choice).len(), 2, "{tree}: payload alone: {:?}", events_of(&choice));
             assert!(choice.panels[0].missing.iter().any(|(name, _)| name == "lcrc_error"), "{tree}");
         }
-        let named = Named { pmus: "dwc_rootport_13018".to_owned(), terms: "type=0x1,eventid=0x201,lane=0".to_owned() };
+        let named =
+            Named { pmus: Some("dwc_rootport_13018".to_owned()), terms: "type=0x1,eventid=0x201,lane=0".to_owned() };
         let wanted = Wanted { events: vec![named], ..Wanted::default() };
         let error = chosen("dwc_rootport-7.3", &wanted).unwrap_err();
         assert!(error.to_string().contains("corrupt"), "{error}");

@@ -227,12 +227,23 @@ impl Session {
         self.all.iter().flat_map(|one| &one.tallies).any(|tally| tally.running().is_some())
     }
 
-    /// Begins an interval: lets everything count from now on and takes the first reading.
+    /// Lets everything count and takes the first reading: an interval begins here. To let hundreds of groups count takes its
+    /// time, so what they count meanwhile belongs to no interval: the first ones would have counted for longer than the last.
     pub fn start(&mut self, root: &Root) {
-        self.begin_interval();
         for one in &mut self.all {
             one.saturated = if one.is_account() { Vec::new() } else { one.instrument.pmu.saturated(root) };
             one.inode = one.instrument.pmu.inode(root);
+        }
+        // This takes longest, so it comes before any counter of hardware runs.
+        if self.all.iter().any(|one| self.is_polled(one)) {
+            let at_ns = now_ns();
+            let polled = Polled::open(root, at_ns);
+            let value = |one: &Watched, counter: &Counter| polled.value(&one.instrument.pmu, &counter.event, at_ns);
+            let first = |one: &Watched| -> Vec<u64> {
+                one.instrument.counters.iter().map(|counter| value(one, counter).unwrap_or(0)).collect()
+            };
+            let last = self.all.iter().map(first).collect();
+            self.kept = Some(Kept { polled, at_ns, last });
         }
         for open in &mut self.groups {
             let started = open.group.read().map(|values| {
@@ -244,16 +255,8 @@ impl Session {
                 self.all[open.instrument].gone.get_or_insert(error);
             }
         }
-        if self.all.iter().any(|one| self.is_polled(one)) {
-            let at_ns = now_ns();
-            let polled = Polled::open(root, at_ns);
-            let value = |one: &Watched, counter: &Counter| polled.value(&one.instrument.pmu, &counter.event, at_ns);
-            let first = |one: &Watched| -> Vec<u64> {
-                one.instrument.counters.iter().map(|counter| value(one, counter).unwrap_or(0)).collect()
-            };
-            let last = self.all.iter().map(first).collect();
-            self.kept = Some(Kept { polled, at_ns, last });
-        }
+        self.read();
+        self.begin_interval();
     }
 
     /// Stops everything; counts stay readable.

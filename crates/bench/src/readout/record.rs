@@ -187,6 +187,29 @@ fn way(source: &Source) -> impl Iterator<Item = (Bdf, Link)> + '_ {
     real.filter_map(|(_, pair)| Some((pair[1].bdf?, pair[1].link?)))
 }
 
+/// What must be said of a rate at which a file or disk was read through the page cache; `None` where it was not.
+fn page_cache(source: &Source, access: Access, speed: f64) -> Option<Warning> {
+    let about = &source.about;
+    let is_cached = matches!(access, Access::Read | Access::Mmap) && matches!(about.kind, "file" | "block");
+    if !is_cached || about.function.is_some() {
+        return None;
+    }
+    let links = about.way.iter().filter_map(|function| function.link);
+    let carries = links.filter_map(|link| ceiling::payload_bytes_per_s(&link)).min_by(f64::total_cmp);
+    let (path, rate) = (source.path.display(), speed / 1e6);
+    let text = match carries.filter(|carries| speed > *carries) {
+        Some(carries) => {
+            let carries = carries / 1e6;
+            format!(
+                "{path}: {rate:.0} MB/s is more than its link carries ({carries:.0} MB/s): the bytes came from the page cache"
+            )
+        }
+        None => format!("{path}: read through the page cache: the rate may be that of memory, not of the device"),
+    };
+    let hint = "read past the page cache, with -B direct or -B io_uring".to_owned();
+    Some(Warning { code: "page-cache".to_owned(), text, hint })
+}
+
 /// What a link of the way can carry at most, in bytes per second: the slowest of them.
 fn ceiling(source: &Source) -> Option<f64> {
     way(source).filter_map(|(_, link)| ceiling::payload_bytes_per_s(&link)).min_by(f64::total_cmp)
@@ -239,6 +262,9 @@ fn record(scene: &Scene<'_>, source: &Source, row: &Row, origin_ns: u64) -> Reco
         if speed > ceiling {
             record.warnings.push(above_ceiling(&source.path.display().to_string(), speed, ceiling));
         }
+    }
+    if let (true, Some(speed)) = (row.is_reading, row.speed()) {
+        record.warnings.extend(page_cache(source, plan.access, speed));
     }
     if let Some(wrong) = &row.finding.first {
         record.warnings.push(Warning {

@@ -345,8 +345,13 @@ impl<'p> Worker<'p> {
                         return Err(interrupted(&self.args));
                     }
                     // A time-out leaves the board armed.
-                    if failure.code != "timeout" || left_ms == 0 {
+                    if failure.code != "timeout" {
                         return Err(failure);
+                    }
+                    if left_ms == 0 {
+                        // The driver knows of the last slice only.
+                        let text = format!("{}; no end within {} ms", failure.text, self.args.options.timeout_ms);
+                        return Err(Failure { text, ..failure });
                     }
                 }
             }

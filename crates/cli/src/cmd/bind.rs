@@ -12,8 +12,9 @@ use crate::args;
 /// The arguments of `pciescope bind`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The former driver is remembered below /run/pciescope/bind, and `pciescope unbind` puts it back.
-`pciescope latency` binds and gives back by itself: this verb is for many runs in a row.
+`pciescope unbind` puts the former driver back, which /run/pciescope/bind names.
+`pciescope latency --bind` binds and gives back by itself: this verb is for
+many runs in a row.
 
 Examples:
   pciescope bind 0000:02:00.0

@@ -8,25 +8,30 @@ use pciescope_core::Record;
 use pciescope_report::compare::{self, Judgement, Limit, Names, Options};
 use pciescope_report::jsonl;
 
+use super::output::{Out, stdout};
 use super::{Ctx, Refusal};
+use crate::args::{Percent, percent};
 
 /// The arguments of `pciescope compare`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
   pciescope compare before.jsonl after.jsonl
-  pciescope compare --base a1.jsonl,a2.jsonl,a3.jsonl --new b1.jsonl,b2.jsonl,b3.jsonl
+  pciescope compare --base a1.jsonl,a2.jsonl --new b1.jsonl,b2.jsonl
   pciescope compare both.jsonl --by label --pick before,after
-  pciescope compare main.jsonl pr.jsonl --fail-if 'p99 > +10%' --fail-if 'loss > 0'
+  pciescope compare main.jsonl new.jsonl --fail-if 'p99 > +10%'
   pciescope compare a.jsonl b.jsonl -j | jq 'select(.is_worse)'
 
-A limit is [HISTOGRAM.]NAME OP VALUE. NAME is mean, median, p90, p99, p99.9 and the like, loss (all
-counts of losses), or a metric such as speed or rx_bytes_per_s. OP is >, >=, < or <=. A VALUE with a
-sign is a change from A (+10%, -5%, +50ns). A VALUE without one is compared with B itself (1500ns,
-2GB/s, 0). A limit is exceeded if the 95 % interval lies beyond it; counts are taken as they are.
+A limit is [HISTOGRAM.]NAME OP VALUE. NAME is mean, median, p90, p99, p99.9 and
+the like, loss (all counts of losses), or a metric such as speed or
+rx_bytes_per_s. OP is >, >=, < or <=. A VALUE with a sign is a change from A
+(+10%, -5%, +50ns). A VALUE without one is compared with B itself (1500ns,
+2GB/s, 0). A limit is exceeded if the 95 % interval lies beyond it; counts are
+taken as they are.
 
-Exit codes: 0 no limit was exceeded (whatever the verdicts); 1 a limit was exceeded; 2 nothing could
-be compared, a limit applies to nothing, or B did not measure what a limit names.")]
+Exit codes: 0 every limit held, or none was set (whatever the verdicts); 1 a
+limit was exceeded; 2 nothing could be compared, a limit applies to nothing, or
+B did not measure what a limit names.")]
 pub struct Args {
     /// Record files of A and of B (of both with --by); `-` is the standard input
     #[arg(value_name = "FILE", required_unless_present_all = ["base", "new"], conflicts_with_all = ["base", "new"])]
@@ -50,11 +55,11 @@ pub struct Args {
 
     /// Ignore a change of up to this share of A
     #[arg(long, value_name = "PERCENT", default_value = "2%", value_parser = percent)]
-    margin: f64,
+    margin: Percent,
 
     /// The standard deviation between runs that is assumed if there are too few runs to tell
     #[arg(long, value_name = "PERCENT", default_value = "0.5%", value_parser = percent)]
-    run_spread: f64,
+    run_spread: Percent,
 
     /// Fail (exit code 1) if this limit is exceeded; may be repeated
     #[arg(long, value_name = "LIMIT")]
@@ -65,8 +70,8 @@ pub struct Args {
     strict: bool,
 
     /// Compare even runs that were measured in incomparable ways
-    #[arg(long)]
-    force: bool,
+    #[arg(long, alias = "force")]
+    anyway: bool,
 
     /// Show every cell and statistic
     #[arg(long)]
@@ -75,14 +80,6 @@ pub struct Args {
     /// Write JSON lines instead of the table: a summary, then every cell and limit
     #[arg(short, long)]
     json: bool,
-}
-
-/// Parses a share in percent: `2%`, `0.5%`, `2`.
-fn percent(text: &str) -> Result<f64, String> {
-    match text.strip_suffix('%').unwrap_or(text).trim().parse::<f64>() {
-        Ok(value) if (0.0..=1000.0).contains(&value) => Ok(value / 100.0),
-        _ => Err("write a share in percent from 0% to 1000%, such as 2%".to_owned()),
-    }
 }
 
 /// Both sides, and what they are called.
@@ -99,9 +96,9 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         None => by_file(&args, ctx)?,
     };
     let options = Options {
-        margin: args.margin,
-        spread: args.run_spread,
-        is_forced: args.force,
+        margin: args.margin.0 / 100.0,
+        spread: args.run_spread.0 / 100.0,
+        is_forced: args.anyway,
         limits: args.fail_if,
         is_strict: args.strict,
     };
@@ -110,11 +107,11 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     if judgement.cells.is_empty() {
         return Err(nothing_common(&judgement).into());
     }
-    let text = match args.json {
-        true => compare::lines(&judgement),
-        false => compare::render(&judgement, &sides.names, args.all),
+    let (text, mut out): (String, Out) = match (args.json, args.all) {
+        (true, _) => (compare::lines(&judgement), Box::new(io::stdout())),
+        (false, true) => (compare::render(&judgement, &sides.names, true), Box::new(stdout())),
+        (false, false) => (compare::brief(&judgement, &sides.names), Box::new(stdout())),
     };
-    let mut out = io::stdout().lock();
     out.write_all(text.as_bytes())?;
     out.flush()?;
     end(&judgement, ctx)
@@ -130,7 +127,7 @@ fn end(judgement: &Judgement, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     }
     if !judgement.is_comparable() {
         ctx.note("nothing could be compared: the sides were measured in ways that make their figures incomparable");
-        ctx.hint("measure both sides in the same way, or compare anyway with --force");
+        ctx.hint("measure both sides in the same way, or compare all the same with --anyway");
         return Ok(ExitCode::from(2));
     }
     let missing = judgement.rulings.iter().find_map(|ruling| Some((ruling, ruling.missing.first()?)));
@@ -147,7 +144,7 @@ fn end(judgement: &Judgement, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         ctx.note(&format!("'{}' applies to no figure", ruling.limit));
         ctx.hint(
             "a percentile p needs 10/(1-p) samples on both sides (p99: 1000), a change something to change from, and \
-             both sides the same way of measuring (or --force)",
+             both sides the same way of measuring (or --anyway)",
         );
         return Ok(ExitCode::from(2));
     }

@@ -13,12 +13,12 @@ use crate::args::Cli;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  pciescope completions bash > ~/.local/share/bash-completion/completions/pciescope
+  pciescope completions bash > /usr/share/bash-completion/completions/pciescope
   pciescope completions zsh > /usr/local/share/zsh/site-functions/_pciescope
   pciescope completions fish > ~/.config/fish/completions/pciescope.fish
   source <(pciescope completions bash)            in this shell only
 
-The Debian package brings those of bash, zsh and fish; nothing need be done then.")]
+The Debian package installs those of bash, zsh and fish by itself.")]
 pub struct Args {
     /// The shell that shall complete
     #[arg(value_enum)]

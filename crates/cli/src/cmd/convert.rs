@@ -2,40 +2,42 @@
 
 use std::io::{self, Write};
 use std::process::ExitCode;
-use std::time::Duration;
 
 use pciescope_bench::convert::{self, SMALLEST, Spec, Task};
 use pciescope_bench::counters::fits;
 use pciescope_convert::{Isa, Store};
+use pciescope_core::Environment;
 use pciescope_hw::environment;
 
+use super::device::CpuChoice;
 use super::latency::progress::bar;
 use super::output::{Output, OutputArgs};
 use super::{Ctx, Refusal};
-use crate::args::{count, time_ns};
+use crate::args::{Time, count, time};
 
 /// The arguments of `pciescope convert`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  pciescope convert                            every kernel, in the cache and far beyond it
-  pciescope convert --kernels '*-f32' --sizes 30M
+  pciescope convert                            every kernel, several sizes
+  pciescope convert --kernels '*-f32' --samples 30M
   pciescope convert --isa all --store cached,streaming --kernels i16-cast-f32
-  pciescope convert --threads 8 --sizes 100M -j -o run.jsonl
+  pciescope convert --threads 8 --samples 100M -j -o run.jsonl
   pciescope convert --list                     what is available here
 
-Passes of a kernel take turns with passes of the ceiling: a loop that reads and writes as many bytes
-and does nothing else. Every kernel is compared with exact arithmetic for all 65,536 samples that
-exist, and for every number that it was measured with. docs/convert.md says what counts, and how these
-kernels compare with other programs' loops.")]
+Passes of a kernel take turns with passes of the ceiling: a loop that reads and
+writes as many bytes and does nothing else. Every kernel is compared with exact
+arithmetic for all 65,536 samples that exist, and for every number that it was
+measured with. docs/convert.md says what counts, and how these kernels compare
+with other programs' loops.")]
 pub struct Args {
     /// Kernels by name (`*` and `?` allowed)
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "*")]
     kernels: Vec<String>,
 
-    /// Samples of input
-    #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "16384,30M", value_parser = size)]
-    sizes: Vec<u64>,
+    /// Samples of input; several sizes with commas between
+    #[arg(short = 'S', long, alias = "sizes", value_name = "N", value_delimiter = ',', default_value = "16384,30M", value_parser = size)]
+    samples: Vec<u64>,
 
     /// Instruction sets: scalar, avx2, avx512, neon, best, or all that are available
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "best", value_parser = isas)]
@@ -50,16 +52,16 @@ pub struct Args {
     threads: u32,
 
     /// The CPU to measure on, with one thread; if not given, the CPU on which the program happens to run
-    #[arg(long, value_name = "CPU")]
-    cpu: Option<u32>,
+    #[arg(long, alias = "cpu", value_name = "CPUS")]
+    cpus: Option<CpuChoice>,
 
     /// For kernels that leave samples out: take one of so many samples
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(2..=SMALLEST as i64))]
-    decimate: u32,
+    #[arg(long, alias = "decimate", value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(2..=SMALLEST as i64))]
+    decimation_factor: u32,
 
     /// The longest time for each row; it ends sooner when its median stands still
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time_ns)]
-    duration: u64,
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time)]
+    duration: Time,
 
     /// Show kernels, instruction sets and ways to store, and measure nothing
     #[arg(long)]
@@ -115,27 +117,29 @@ fn size(text: &str) -> Result<u64, String> {
 
 /// Runs the verb: 1 where a kernel deviates from the reference.
 pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
-    let decimate = args.decimate as usize;
+    let decimate = args.decimation_factor as usize;
     if args.list {
         list(decimate)?;
         return Ok(ExitCode::SUCCESS);
     }
+    let environment = environment::read(&ctx.root);
+    let cpu = args.cpus.as_ref().map(|choice| one_cpu(choice, &environment)).transpose()?;
     let task = Task {
         kernels: kernels(&args.kernels, decimate)?,
-        sizes: once(args.sizes),
+        sizes: once(args.samples),
         isas: once(args.isa.into_iter().flat_map(|isas| isas.0)),
         stores: once(args.store.into_iter().map(StoreName::store)),
         threads: match args.threads {
             0 => std::thread::available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(u32::MAX)),
             threads => threads,
         },
-        cpu: args.cpu,
-        duration: Duration::from_nanos(args.duration),
+        cpu,
+        duration: args.duration.duration(),
         label: args.output.file.label.clone(),
     };
     if task.cpu.is_some() && task.threads != 1 {
         return Err(Refusal::new(
-            format!("--cpu holds one thread, and --threads asks for {}", task.threads),
+            format!("--cpus holds one thread, and --threads asks for {}", task.threads),
             "leave out one of the two; taskset chooses the CPUs of several threads",
         )
         .into());
@@ -152,7 +156,6 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         }
     };
     let is_stopped = || ctx.stop.is_set();
-    let environment = environment::read(&ctx.root);
     let summary = convert::measure(&ctx.root, environment, &task, &is_stopped, &mut progress, &mut output);
     bar.finish_and_clear();
     let summary = summary?;
@@ -169,6 +172,18 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         None if !summary.failed_checks.is_empty() => ExitCode::from(1),
         None => ExitCode::SUCCESS,
     })
+}
+
+/// The one CPU that `--cpus` names.
+fn one_cpu(choice: &CpuChoice, environment: &Environment) -> anyhow::Result<u32> {
+    let list = choice.among(environment, None)?;
+    match list.iter().collect::<Vec<_>>().as_slice() {
+        [cpu] => Ok(*cpu),
+        all => {
+            let text = format!("--cpus names {} CPUs, and one thread is measured on one", all.len());
+            Err(Refusal::new(text, "name one; taskset chooses the CPUs of several threads").into())
+        }
+    }
 }
 
 /// Each once, in the order of their first.

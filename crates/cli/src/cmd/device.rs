@@ -65,6 +65,42 @@ impl std::str::FromStr for CpuChoice {
     }
 }
 
+impl CpuChoice {
+    /// The CPUs that it means on a machine; `near` is the function whose node `local` means.
+    ///
+    /// # Errors
+    /// CPUs that are not online, nodes that do not exist or are not known.
+    pub fn among(&self, environment: &Environment, near: Option<&Function>) -> anyhow::Result<CpuList> {
+        let online: CpuList = environment.cpus.iter().map(|cpu| cpu.cpu).collect();
+        let nodes = topology::nodes(&environment.cpus);
+        let of_node = |node: u32| nodes.iter().find(|(number, _)| *number == node).map(|(_, cpus)| cpus.clone());
+        match self {
+            CpuChoice::All => Ok(online),
+            CpuChoice::List(list) => {
+                let offline = list.minus(&online);
+                if !offline.is_empty() {
+                    let text = format!("CPU {offline} is not online");
+                    return Err(Refusal::new(text, format!("the online CPUs are {online}")).into());
+                }
+                Ok(list.clone())
+            }
+            CpuChoice::Node(node) => of_node(*node).ok_or_else(|| {
+                let numbers: Vec<String> = nodes.iter().map(|(number, _)| number.to_string()).collect();
+                let hint = match numbers.is_empty() {
+                    true => "this machine does not describe its nodes; give the CPUs as a list".to_owned(),
+                    false => format!("the nodes with online CPUs are {}", numbers.join(", ")),
+                };
+                Refusal::new(format!("node {node} has no online CPU"), hint).into()
+            }),
+            CpuChoice::Local => near.and_then(|function| function.node).and_then(of_node).ok_or_else(|| {
+                let who = near.and_then(|function| function.bdf).map(|bdf| format!("{bdf}: ")).unwrap_or_default();
+                let text = format!("{who}the machine does not say which CPUs are near it");
+                Refusal::new(text, "give the CPUs as a list, or --cpus node:N").into()
+            }),
+        }
+    }
+}
+
 /// A function that can be measured. When this is dropped, the function goes back to the driver that it had.
 pub struct Reached {
     // Dropped before `bound`: the module keeps a function that is open.
@@ -92,8 +128,8 @@ pub struct Device {
     pub bdf: Bdf,
     environment: Environment,
     warnings: Vec<Warning>,
-    /// Run and time of the records of a synthetic machine.
-    fixed: Option<(String, String)>,
+    /// The synthetic machine, whose records have a run and a time of their own.
+    fake: Option<FakeMachine>,
 }
 
 impl Device {
@@ -116,7 +152,7 @@ impl Device {
                 bdf: fake.bdf(),
                 environment: fake.environment(),
                 warnings: Vec::new(),
-                fixed: Some((fake.run(), fake.time())),
+                fake: Some(fake),
             });
         }
         let bdf = bdf.ok_or_else(|| {
@@ -128,7 +164,7 @@ impl Device {
         let function = pci::function(&ctx.root, bdf)?;
         let environment = environment::read(&ctx.root);
         let warnings = check::warnings(&ctx.root, &environment, Some(&function));
-        Ok(Device { function, bdf, environment, warnings, fixed: None })
+        Ok(Device { function, bdf, environment, warnings, fake: None })
     }
 
     /// The CPUs that `choice` means.
@@ -136,32 +172,7 @@ impl Device {
     /// # Errors
     /// CPUs that are not online, nodes that do not exist or are not known.
     pub fn cpus(&self, choice: &CpuChoice) -> anyhow::Result<CpuList> {
-        let online: CpuList = self.environment.cpus.iter().map(|cpu| cpu.cpu).collect();
-        let nodes = topology::nodes(&self.environment.cpus);
-        let of_node = |node: u32| nodes.iter().find(|(number, _)| *number == node).map(|(_, cpus)| cpus.clone());
-        match choice {
-            CpuChoice::All => Ok(online),
-            CpuChoice::List(list) => {
-                let offline = list.minus(&online);
-                if !offline.is_empty() {
-                    let text = format!("CPU {offline} is not online");
-                    return Err(Refusal::new(text, format!("the online CPUs are {online}")).into());
-                }
-                Ok(list.clone())
-            }
-            CpuChoice::Node(node) => of_node(*node).ok_or_else(|| {
-                let numbers: Vec<String> = nodes.iter().map(|(number, _)| number.to_string()).collect();
-                let hint = match numbers.is_empty() {
-                    true => "this machine does not describe its nodes; give the CPUs as a list".to_owned(),
-                    false => format!("the nodes with online CPUs are {}", numbers.join(", ")),
-                };
-                Refusal::new(format!("node {node} has no online CPU"), hint).into()
-            }),
-            CpuChoice::Local => self.function.node.and_then(of_node).ok_or_else(|| {
-                let text = format!("{}: the machine does not say which CPUs are near it", self.bdf);
-                Refusal::new(text, "give the CPUs as a list, or --cpus node:N").into()
-            }),
-        }
+        choice.among(&self.environment, Some(&self.function))
     }
 
     /// Opens a backend, and says which if the program chose. If the user asked for that, the function is first handed to
@@ -216,8 +227,9 @@ impl Device {
     /// What the run is about.
     pub fn setup(&self, verb: &str, label: Option<String>, plan: Plan) -> Setup {
         let mut identity = Identity::new(verb, label);
-        if let Some((run, time)) = &self.fixed {
-            identity = Identity { run: run.clone(), time: Some(time.clone()), ..identity };
+        if let Some(fake) = &self.fake {
+            let run = fake.run(&format!("{verb} {:?} {plan:?}", identity.label));
+            identity = Identity { run, time: Some(fake.time()), ..identity };
         }
         Setup {
             identity,

@@ -11,9 +11,11 @@ use std::time::{Duration, Instant, SystemTime};
 
 use pciescope_core::{Bdf, Environment, Finding, Function, Identity, Metric, Record, Severity, Sink, Warning};
 use pciescope_hw::doctor::{self, CHECKS, Check, Counted, Examined, Machine, Readings, Unseen};
+use pciescope_hw::probe::open::Backend;
 use pciescope_hw::{Root, environment, pci};
 
 use super::output::{FileArgs, Form, Output};
+use super::stat::machine;
 use super::{Ctx, Refusal};
 use crate::args;
 use silence::Silences;
@@ -22,18 +24,20 @@ use silence::Silences;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  pciescope doctor                               all functions and the machine; more of it with sudo
-  sudo pciescope doctor 0000:3b:00.0             one function, the bridges above it, and the machine
-  pciescope doctor --watch 60s                   also errors and interrupts that grow in a minute
-  pciescope doctor --only link-width,aspm        these checks alone
-  pciescope doctor --silence governor --silence link-width@3b:00.0='new riser is ordered'
-  pciescope doctor --list                        all checks, with what they read
+  pciescope doctor                         everything; more of it with sudo
+  sudo pciescope doctor 0000:3b:00.0       a function, the bridges above it, and
+                                           the machine
+  pciescope doctor --watch 60s             also what grows within a minute
+  pciescope doctor --only link-width,aspm  these checks alone
+  pciescope doctor --silence link-width@3b:00.0='new riser is ordered'
+  pciescope doctor --list                  all checks, with what they read
 
-A silence file has one NAME[@BDF] a line and the reason after it; # begins a comment. doctor always
-reads /etc/pciescope/doctor.conf if it exists.
+A silence file has one NAME[@BDF] a line and the reason after it; # begins a
+comment. doctor always reads /etc/pciescope/doctor.conf if it exists.
 
-Exit codes: 0 if there are at most notes; 1 if there is a warning or a problem that is not silenced;
-2 if a check named by --only looked at nothing (not allowed to, or nothing of the kind is there).")]
+Exit codes: 0 if there are at most notes; 1 if there is a warning or a problem
+that is not silenced; 2 if a check named by --only looked at nothing (not
+allowed to, or nothing of the kind is there).")]
 pub struct Args {
     /// Check these functions and the bridges above them; all functions if none is named
     #[arg(value_name = "BDF", value_parser = args::bdf)]
@@ -60,16 +64,24 @@ pub struct Args {
     silence_file: Vec<PathBuf>,
 
     /// Read the counts twice, TIME apart, and say what grew
-    #[arg(long, value_name = "TIME", value_parser = args::time_ns)]
-    watch: Option<u64>,
+    #[arg(long, value_name = "TIME", value_parser = args::some_time)]
+    watch: Option<args::Time>,
 
     /// A recorded tree as it was TIME before, so that nothing waits
     #[arg(long, value_name = "DIR", hide = true, requires = "watch")]
     watch_root: Option<PathBuf>,
 
+    /// Which machine: auto is this one, fake a synthetic one with traffic, to try the program
+    #[arg(long, value_name = "BACKEND", default_value = "auto", value_parser = machine)]
+    backend: Backend,
+
     /// Print the records, one JSON object a line
     #[arg(short, long)]
     json: bool,
+
+    /// Print every finding in full, device by device, notes too
+    #[arg(long)]
+    all: bool,
 
     #[command(flatten)]
     file: FileArgs,
@@ -85,17 +97,18 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         list(&mut io::stdout().lock())?;
         return Ok(ExitCode::SUCCESS);
     }
+    let ctx = &ctx.on(&args.backend)?;
     let silences = Silences::read(ctx, &args.silence, &args.silence_file)?;
     let checks = chosen(&args)?;
     let file = args.file.create()?;
-    let form = if args.json { Form::Json } else { Form::Findings };
-    let mut output = Output::new(form, Box::new(io::stdout()), file, args.file.label.clone());
+    let form = if args.json { Form::Json } else { Form::Findings { all: args.all } };
+    let mut output = Output::new(form, form.out(), file, args.file.label.clone());
     let functions = pci::functions(&ctx.root)?;
     let subjects = subjects(&functions, &args.functions)?;
 
     let (earlier, counted) = match args.watch {
-        Some(ns) => {
-            let (readings, time, counted) = watch(ctx, &args, &subjects, Duration::from_nanos(ns))?;
+        Some(time) => {
+            let (readings, time, counted) = watch(ctx, &args, &subjects, time.duration())?;
             (Some((readings, time)), Some(counted))
         }
         None => (None, None),
@@ -237,9 +250,6 @@ fn watch(
     subjects: &[Bdf],
     time: Duration,
 ) -> anyhow::Result<(Readings, Duration, Vec<Counted>)> {
-    if time.is_zero() {
-        return Err(Refusal::new("--watch 0: the time must not be zero", "give a time such as 10s").into());
-    }
     if let Some(recorded) = &args.watch_root {
         let counted = count::recorded(ctx).unwrap_or_default();
         return Ok((Readings::take(&Root::at(recorded), subjects), time, counted));

@@ -14,18 +14,21 @@ use super::output::{Output, OutputArgs};
 #[command(after_help = "\
 Examples:
   pciescope import /dev/pcilatdriver/0000:1a:00.0/interrupt
-  pciescope import interrupt.log -o run.jsonl && pciescope report run.jsonl -o report.html
-  perf stat -a -I 1000 -x, -e cycles sleep 10 2>&1 | pciescope import - --format perf-stat --csv
-  perf stat -a -e dwc_rootport_10/rx_pcie_tlp_data_payload/ fio job.fio 2>&1 | pciescope import -
+  pciescope import interrupt.log -o run.jsonl
+  perf stat -I 1000 -x, -e cycles sleep 9 2>&1 | pciescope import - --csv
+  perf stat -e dwc_rootport_10/rx_pcie_tlp_data_payload/ fio a.fio 2> perf.txt
   pciescope import perf.txt --workload bw_mem.txt
-  pciescope import threads.txt -o old.jsonl && pciescope report old.jsonl new.jsonl -o both.html
+  pciescope import threads.txt -o old.jsonl
+  pciescope report old.jsonl new.jsonl -o both.html
 
 Formats (docs/record.md):
   interrupt        five whole numbers a line:
-                   handler_entry_ns trigger_to_handler_ns entry_to_ack_ns cpu irq
+                   handler_entry_ns trigger_to_handler_ns entry_to_ack_ns cpu
+                   irq
   iomem            four whole numbers a line: timestamp_ns latency_ns cpu bar
-  perf-stat        what perf stat prints. If a report of fio or a line of bw_mem stands beside it,
-                   the counters are compared with what those moved
+  perf-stat        what perf stat prints. If a report of fio or a line of bw_mem
+                   stands beside it, the counters are compared with what those
+                   moved
   sis8300-threads  parameters and rows that the tool sis8300drv_threads prints")]
 pub struct Args {
     /// The log; `-` is the standard input

@@ -19,7 +19,7 @@ use pciescope_lab::vm::{self, Kernel, LAB_FAILED, Place, RunOptions};
 use pciescope_lab::{Served, control};
 
 use super::{Ctx, Refusal};
-use crate::args::time_ns;
+use crate::args::{Size, Time, memory, some_time};
 
 /// The arguments of `pciescope lab`.
 #[derive(Debug, clap::Args)]
@@ -29,9 +29,10 @@ Examples:
   pciescope lab run -- pciescope list
   pciescope lab run --device-control 'ep0 read-delay fixed 20us' -- sh script
 
-The guest is a QEMU machine with a stock Debian kernel and devices whose every answer is known:
-latency endpoints (docs/spec/latency-endpoint.md), network cards, an NVMe drive, edu, shared memory, a
-switch. Figures from it are the emulator's and say nothing about real hardware.")]
+The guest is a QEMU machine with a stock Debian kernel and devices whose every
+answer is known: latency endpoints (docs/spec/latency-endpoint.md), network
+cards, an NVMe drive, edu, shared memory, a switch. Figures from it are the
+emulator's and say nothing about real hardware.")]
 pub struct Args {
     /// What to do.
     #[command(subcommand)]
@@ -58,13 +59,13 @@ struct GuestArgs {
     #[arg(long, value_name = "KERNEL", default_value_t = Kernel::default())]
     kernel: Kernel,
 
-    /// CPUs of the guest
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64), default_value_t = 4)]
-    cpus: u32,
+    /// How many CPUs the guest has
+    #[arg(long, aliases = ["cpus", "smp"], value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64), default_value_t = 4)]
+    guest_cpus: u32,
 
-    /// Memory of the guest, in MiB [default: 1024; with --digitizers 2560, all below 4 GiB]
-    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(128..))]
-    memory: Option<u32>,
+    /// Memory of the guest [default: 1G; with --digitizers 2560M, all below 4 GiB]
+    #[arg(long, value_name = "SIZE", value_parser = of_guest)]
+    memory: Option<Size>,
 
     /// Words for the guest kernel's command line, such as lockdown=integrity
     #[arg(long, value_name = "WORDS")]
@@ -163,11 +164,11 @@ impl DigitizerArgs {
 #[command(after_help = "\
 Examples:
   pciescope lab run -- pciescope list
-  pciescope lab run --kernel newest --cmdline lockdown=integrity --no-module --iommu -- dmesg
+  pciescope lab run --kernel newest --no-module --iommu -- dmesg
   pciescope lab run --bare --endpoints 1 -- sh -c 'lspci -vv | less'
   pciescope lab run --counters -- perf list pmu
   pciescope lab run --digitizers -- sh -c 'ls /dev/sis8300-*'
-  pciescope lab run --digitizers=1 --digitizer-link 1x4 --digitizer-upstream 3x4 -- pciescope list
+  pciescope lab run --digitizers=1 --digitizer-link 1x4 -- pciescope list
 
 The exit code is the command's; 69 if the lab failed and the command has none.")]
 struct RunArgs {
@@ -175,8 +176,8 @@ struct RunArgs {
     guest: GuestArgs,
 
     /// The longest time that the command may take; twice that without KVM
-    #[arg(long, value_name = "TIME", value_parser = time_ns, default_value = "1h")]
-    timeout: u64,
+    #[arg(long, value_name = "TIME", value_parser = some_time, default_value = "1h")]
+    timeout: Time,
 
     /// The command, after `--`; its words reach the guest as they are
     #[arg(required = true, last = true, value_name = "COMMAND")]
@@ -203,8 +204,9 @@ Examples:
   pciescope lab ctl /tmp/lab/board.ctl port 10:03.0 event 0x201 5
   pciescope lab ctl /tmp/lab/sis8300-6.ctl lose dma 1
 
-docs/spec/latency-endpoint.md lists an endpoint's commands, docs/spec/counter-board.md those of the board,
-docs/spec/sis8300.md those of a digitizer. The answer is one line of JSON.")]
+docs/spec/latency-endpoint.md lists an endpoint's commands,
+docs/spec/counter-board.md those of the board, docs/spec/sis8300.md those of a
+digitizer. The answer is one line of JSON.")]
 struct CtlArgs {
     /// The device's control socket
     #[arg(value_name = "SOCKET")]
@@ -218,15 +220,19 @@ struct CtlArgs {
 /// Runs the verb.
 pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     match args.what {
-        What::Run(args) => in_lab(run_command(&args, ctx)),
-        What::Shell(args) => in_lab(shell(&args.guest)),
-        What::Demo(args) => in_lab(demo::run(&args, ctx)),
-        What::Ctl(args) => in_lab(ctl(&args)),
+        What::Run(args) => in_lab(ctx, run_command(&args, ctx)),
+        What::Shell(args) => in_lab(ctx, shell(&args.guest)),
+        What::Demo(args) => in_lab(ctx, demo::run(&args, ctx)),
+        What::Ctl(args) => in_lab(ctx, ctl(&args)),
     }
 }
 
-/// The lab's own failures have an exit code of their own, so that a script can tell them from its command's.
-fn in_lab(ended: anyhow::Result<ExitCode>) -> anyhow::Result<ExitCode> {
+/// The lab's own failures have an exit code of their own, so that a script can tell them from its command's. After a signal
+/// the guest's end is what was asked for: the code says which signal, and nothing is to be complained of.
+fn in_lab(ctx: &Ctx, ended: anyhow::Result<ExitCode>) -> anyhow::Result<ExitCode> {
+    if let Some(code) = ctx.stop.exit_code() {
+        return Ok(ExitCode::from(code));
+    }
     match ended {
         Err(err) if err.chain().any(|cause| cause.is::<vm::LabError>() || cause.is::<pciescope_lab::Error>()) => {
             crate::complain(&err);
@@ -237,12 +243,22 @@ fn in_lab(ended: anyhow::Result<ExitCode>) -> anyhow::Result<ExitCode> {
 }
 
 fn run_command(args: &RunArgs, ctx: &Ctx) -> anyhow::Result<ExitCode> {
+    // A signal ends the guest; then its folders are removed on the way out.
+    ctx.stop.catch_signals()?;
     let devices = Devices::serve(&args.guest)?;
-    let options = options(&args.guest, &devices, Duration::from_nanos(args.timeout))?;
-    if ctx.verbose > 0 {
-        ctx.note(&format!("booting Linux {} with {}", args.guest.kernel, devices.names()));
+    let mut options = options(&args.guest, &devices, args.timeout.duration())?;
+    options.stop = ctx.stop.number();
+    let is_told = ctx.terminal || ctx.verbose > 0;
+    if is_told {
+        ctx.note(&format!("booting Linux {} with {}; Ctrl-C ends it", args.guest.kernel, devices.names()));
     }
-    Ok(ExitCode::from(vm::run(&args.command, &options, &devices.served())?))
+    let ready = |vm: &vm::Vm| {
+        if is_told {
+            let words = args.command.join(" ");
+            ctx.note(&format!("Linux {} is up after {:.1} s: {words}", vm.release(), vm.boot_time().as_secs_f64()));
+        }
+    };
+    Ok(ExitCode::from(vm::run(&args.command, &options, &devices.served(), &ready)?))
 }
 
 fn shell(args: &GuestArgs) -> anyhow::Result<ExitCode> {
@@ -265,8 +281,12 @@ fn options(args: &GuestArgs, devices: &Devices, wait: Duration) -> anyhow::Resul
     let loads_digitizers = has_digitizers && !args.no_module && args.module.is_empty();
     Ok(RunOptions {
         kernel: args.kernel,
-        cpus: args.cpus,
-        memory_mib: args.memory.unwrap_or(if has_digitizers { 2560 } else { default.memory_mib }),
+        cpus: args.guest_cpus,
+        memory_mib: match args.memory {
+            Some(size) => u32::try_from(size.0 >> 20)?,
+            None if has_digitizers => 2560,
+            None => default.memory_mib,
+        },
         cmdline: args.cmdline.clone(),
         has_iommu: args.iommu,
         devices: if args.bare || has_digitizers { Vec::new() } else { default.devices },
@@ -276,7 +296,12 @@ fn options(args: &GuestArgs, devices: &Devices, wait: Duration) -> anyhow::Resul
         modules: modules(args),
         optional_modules: if loads_digitizers { vec!["sis8300".to_owned()] } else { Vec::new() },
         wait,
+        stop: default.stop,
     })
+}
+
+fn of_guest(text: &str) -> Result<Size, String> {
+    memory(text, 128)
 }
 
 /// The modules to load: those that were named, or those that the devices need.

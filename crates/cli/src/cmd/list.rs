@@ -6,21 +6,26 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use pciescope_core::{Bdf, Environment, Function};
-use pciescope_hw::probe::open::{Availability, backends};
+use pciescope_hw::probe::open::{Availability, Backend, backends};
 use pciescope_hw::registers::{self, SafeRegister};
-use pciescope_hw::{check, environment, floor, pci};
+use pciescope_hw::{check, environment, floor, nodes, pci};
 use serde_json::{Value, json};
 
 use super::Ctx;
+use super::output::columns;
+use super::stat::machine;
 use crate::args;
 
 /// The arguments of `pciescope list`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  pciescope list                    every PCI function in a table
-  pciescope list 0000:02:00.0       one function, with what would spoil its latency
-  pciescope list --cpus             the CPUs and their places
+  pciescope list                    every PCI function, a line each
+  pciescope list 0000:02:00.0       one function: what can be measured on it
+  pciescope list --tree             how they hang together
+  pciescope list -d 144d:           those of a vendor
+  pciescope list -s 17:             those of a bus
+  pciescope list --show-cpus        the CPUs and their places
   pciescope list -j | jq .function  one JSON object a line")]
 pub struct Args {
     /// Show these functions in detail instead of the table of all
@@ -31,9 +36,93 @@ pub struct Args {
     #[arg(short, long)]
     json: bool,
 
-    /// Show every CPU with its NUMA node, package, L3 cache, core and thread
+    /// Draw the functions below the ports that lead to them
+    #[arg(short, long, conflicts_with = "functions")]
+    tree: bool,
+
+    /// Only these IDs, in hexadecimal: VENDOR:DEVICE, either may be left out
+    #[arg(short, long, value_name = "VENDOR:DEVICE", value_parser = ids, conflicts_with = "functions")]
+    device: Option<Ids>,
+
+    /// Only these addresses, as lspci -s takes them: DOMAIN:BUS:DEVICE.FUNCTION, any part may be left out or *
+    #[arg(short, long, value_name = "SLOT", value_parser = slot, conflicts_with = "functions")]
+    slot: Option<Slot>,
+
+    /// Which machine: auto is this one, fake a synthetic one with traffic, to try the program
+    #[arg(long, value_name = "BACKEND", default_value = "auto", value_parser = machine)]
+    backend: Backend,
+
+    /// Print every column: payload size, vectors, root port, target, backends
     #[arg(long)]
-    cpus: bool,
+    all: bool,
+
+    /// Show every CPU with its NUMA node, package, L3 cache, core and thread
+    #[arg(long, alias = "cpus")]
+    show_cpus: bool,
+}
+
+/// `-d` as typed; `None` for any.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Ids {
+    vendor: Option<u16>,
+    device: Option<u16>,
+}
+
+fn ids(text: &str) -> Result<Ids, String> {
+    const HOW: &str = "write VENDOR:DEVICE in hexadecimal, for example 8086:1563 or 8086:";
+    let id = |text: &str| match text {
+        "" | "*" => Ok(None),
+        digits if digits.len() <= 4 => u16::from_str_radix(digits, 16).map(Some).map_err(|_| HOW.to_owned()),
+        _ => Err(HOW.to_owned()),
+    };
+    let (vendor, device) = text.split_once(':').ok_or(HOW)?;
+    Ok(Ids { vendor: id(vendor)?, device: id(device)? })
+}
+
+/// `-s` as typed; `None` for any.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Slot {
+    domain: Option<u32>,
+    bus: Option<u32>,
+    device: Option<u32>,
+    function: Option<u32>,
+}
+
+fn slot(text: &str) -> Result<Slot, String> {
+    const HOW: &str = "write DOMAIN:BUS:DEVICE.FUNCTION in hexadecimal, for example 17:00.0, 17: or .1";
+    let part = |text: &str, most: u32| match text {
+        "" | "*" => Ok(None),
+        digits => match u32::from_str_radix(digits, 16) {
+            Ok(number) if number <= most => Ok(Some(number)),
+            _ => Err(HOW.to_owned()),
+        },
+    };
+    let (place, function) = text.split_once('.').unwrap_or((text, ""));
+    let mut parts = place.rsplit(':');
+    let device = part(parts.next().unwrap_or_default(), 0x1f)?;
+    let bus = part(parts.next().unwrap_or_default(), 0xff)?;
+    let domain = part(parts.next().unwrap_or_default(), u32::MAX)?;
+    if text.is_empty() || parts.next().is_some() {
+        return Err(HOW.to_owned());
+    }
+    Ok(Slot { domain, bus, device, function: part(function, 7)? })
+}
+
+impl Args {
+    /// Whether a function passes the filters.
+    fn wants(&self, function: &Function) -> bool {
+        let is = |wanted: Option<u32>, own: u32| wanted.is_none_or(|wanted| wanted == own);
+        let ids = self.device.unwrap_or(Ids { vendor: None, device: None });
+        let slot = self.slot.unwrap_or_default();
+        ids.vendor.is_none_or(|vendor| vendor == function.vendor)
+            && ids.device.is_none_or(|device| device == function.device)
+            && function.bdf.is_some_and(|bdf| {
+                is(slot.domain, bdf.domain)
+                    && is(slot.bus, bdf.bus.into())
+                    && is(slot.device, bdf.device.into())
+                    && is(slot.function, bdf.function.into())
+            })
+    }
 }
 
 /// Everything that is known of one function.
@@ -41,10 +130,13 @@ struct Entry {
     function: Function,
     target: Option<SafeRegister>,
     backends: Vec<Availability>,
+    /// Disks, network interfaces and character devices.
+    nodes: Vec<String>,
 }
 
 /// Runs the verb.
 pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
+    let ctx = &ctx.on(&args.backend)?;
     let environment = environment::read(&ctx.root);
     let all = pci::functions(&ctx.root)?;
     let mut shown = Vec::new();
@@ -53,27 +145,35 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         shown.push(known.cloned().ok_or(pciescope_hw::Error::NoSuchFunction { bdf: *bdf })?);
     }
     let is_detailed = !shown.is_empty();
-    let chosen = if is_detailed { shown } else { all.clone() };
+    let chosen = if is_detailed { shown } else { all.iter().filter(|one| args.wants(one)).cloned().collect() };
     let entry = |function: Function| Entry {
         target: registers::safe_target(&function),
         backends: backends(&ctx.root, &function),
+        nodes: function.bdf.map(|bdf| nodes::of(&ctx.root, bdf)).unwrap_or_default(),
         function,
     };
     let entries: Vec<Entry> = chosen.into_iter().map(entry).collect();
 
     let mut out = io::BufWriter::new(io::stdout().lock());
+    // What is piped is not cut: a name is to be found whole.
+    let width = columns().unwrap_or(usize::MAX);
     if args.json {
-        print_json(&mut out, ctx, &environment, &entries, args.cpus)?;
+        print_json(&mut out, ctx, &environment, &entries, args.show_cpus)?;
     } else if is_detailed {
         for entry in &entries {
             let warnings = check::warnings(&ctx.root, &environment, Some(&entry.function));
             text::detail(&mut out, &environment, &all, entry, &warnings)?;
         }
+    } else if args.tree {
+        text::tree(&mut out, &all, &entries, width)?;
     } else {
         text::machine(&mut out, &environment)?;
-        text::functions(&mut out, &all, &entries)?;
+        match args.all {
+            true => text::every_column(&mut out, &all, &entries)?,
+            false => text::functions(&mut out, &all, &entries, width)?,
+        }
     }
-    if args.cpus && !args.json {
+    if args.show_cpus && !args.json {
         text::cpus(&mut out, &environment.cpus)?;
     }
     out.flush()?;
@@ -108,6 +208,7 @@ fn print_json(
             "target": entry.target.map(target_json),
             "candidate": registers::candidate(&entry.function).map(target_json),
             "backends": entry.backends,
+            "nodes": entry.nodes,
             "floor": floor_json(&entry.function),
             "warnings": check::function_warnings(&ctx.root, environment, &entry.function),
         });
@@ -140,4 +241,26 @@ fn floor_json(function: &Function) -> Option<Value> {
         "best_published_ns": [low, high],
         "source": floor::BEST_SOURCE,
     }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn filters_are_those_of_lspci() {
+        assert_eq!(ids("8086:1563"), Ok(Ids { vendor: Some(0x8086), device: Some(0x1563) }));
+        assert_eq!(ids(":1563"), Ok(Ids { vendor: None, device: Some(0x1563) }));
+        for bad in ["", "8086", "80861:", "x:", "1:2:3"] {
+            assert!(ids(bad).is_err(), "{bad:?} was taken");
+        }
+        let any = Slot::default();
+        assert_eq!(slot("17:"), Ok(Slot { bus: Some(0x17), ..any }));
+        assert_eq!(slot("00.1"), Ok(Slot { device: Some(0), function: Some(1), ..any }));
+        assert_eq!(slot(".1"), Ok(Slot { function: Some(1), ..any }));
+        assert_eq!(slot("10000:e2:*.*"), Ok(Slot { domain: Some(0x10000), bus: Some(0xe2), ..any }));
+        for bad in ["", "20.0", "100:", "00.8", "1:2:3:4", "g:"] {
+            assert!(slot(bad).is_err(), "{bad:?} was taken");
+        }
+    }
 }

@@ -18,12 +18,12 @@ use crate::args::{Cli, EXIT_CODES};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  pciescope man --output target/man
-  pciescope man --output /usr/local/share/man/man1 --date 2026-11-22")]
+  pciescope man --dir target/man
+  pciescope man --dir /usr/local/share/man/man1 --date 2026-11-22")]
 pub struct Args {
     /// The folder for the pages; it is made if it does not exist, and pages of the same names are replaced
-    #[arg(short, long, value_name = "DIR")]
-    output: PathBuf,
+    #[arg(long, alias = "output", short_alias = 'o', value_name = "DIR")]
+    dir: PathBuf,
 
     /// The date in the pages; with a given date, the same program writes the same bytes
     #[arg(long, value_name = "YYYY-MM-DD", value_parser = date)]
@@ -32,10 +32,10 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: Args, _ctx: &Ctx) -> anyhow::Result<ExitCode> {
-    fs::create_dir_all(&args.output).with_context(|| format!("cannot make the folder {}", args.output.display()))?;
+    fs::create_dir_all(&args.dir).with_context(|| format!("cannot make the folder {}", args.dir.display()))?;
     let mut cli = Cli::command().disable_help_subcommand(true);
     cli.build();
-    write_pages(&cli, None, &args.output, args.date.as_deref().unwrap_or_default())?;
+    write_pages(&cli, None, &args.dir, args.date.as_deref().unwrap_or_default())?;
     Ok(ExitCode::SUCCESS)
 }
 

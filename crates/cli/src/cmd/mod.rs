@@ -21,6 +21,7 @@ pub mod reg;
 pub mod report;
 pub mod serve;
 pub mod stat;
+pub mod threads;
 pub mod top;
 pub mod unbind;
 pub mod verify;
@@ -123,6 +124,11 @@ impl Stop {
             signal_hook::flag::register_usize(signal, Arc::clone(&self.signal), signal as usize)?;
         }
         Ok(())
+    }
+
+    /// Where the number of the signal stands once one came; 0 before.
+    pub fn number(&self) -> Arc<AtomicUsize> {
+        Arc::clone(&self.signal)
     }
 
     /// The signal that came, if one did.

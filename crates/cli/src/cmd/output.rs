@@ -8,7 +8,7 @@ use anyhow::Context;
 use clap::builder::NonEmptyStringValueParser;
 use pciescope_core::outcome::{Sample, SampleKind};
 use pciescope_core::{Record, Sink};
-use pciescope_report::{csv, jsonl, table};
+use pciescope_report::{brief, csv, jsonl, table};
 
 use super::Refusal;
 
@@ -27,7 +27,7 @@ pub struct OutputArgs {
     #[command(flatten)]
     pub file: FileArgs,
 
-    /// Show every row of long tables
+    /// Print every table, with all rows, not the answer alone
     #[arg(long)]
     pub all: bool,
 }
@@ -58,7 +58,8 @@ impl FileArgs {
     }
 }
 
-type Out = Box<dyn Write>;
+/// Where what is shown goes.
+pub type Out = Box<dyn Write>;
 
 /// How a verb shows its records, whatever its options are called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,18 +68,35 @@ pub enum Form {
     Json,
     /// One line per figure, with this between the fields.
     Csv(u8),
-    /// Tables of the whole run at its end; every row of long ones if `all`.
+    /// The answer and one table at the run's end; every table if `all`.
     Tables {
-        /// Show every row of long tables.
+        /// Every table with all rows.
         all: bool,
     },
-    /// A table for each interval as it comes, followed by an empty line if there are `several`; warnings at the end.
+    /// A row for each port with traffic of each interval as it comes, or with `all` its tables; warnings at the end.
     Intervals {
-        /// Whether more than one interval is expected.
-        several: bool,
+        /// Every table with all rows.
+        all: bool,
     },
+    /// Mean and spread of several runs.
+    Repeats,
+    /// What sis8300drv_threads prints.
+    Threads,
     /// The findings of `doctor`, as wide as the terminal.
-    Findings,
+    Findings {
+        /// All findings in full, device by device.
+        all: bool,
+    },
+}
+
+impl Form {
+    /// The standard output, with colours where the form has some and the terminal wants them.
+    pub fn out(self) -> Out {
+        match self {
+            Form::Json | Form::Csv(_) => Box::new(io::stdout()),
+            _ => Box::new(stdout()),
+        }
+    }
 }
 
 /// The sinks of a run.
@@ -96,6 +114,13 @@ enum Shown {
     Csv(Box<csv::Writer<Out>>),
     /// Tables in a form, with the records that are shown at the end.
     Table(Out, Form, Vec<Record>),
+    /// Rows or tables of intervals, with the records that have warnings or errors.
+    Intervals {
+        out: Out,
+        all: bool,
+        rows: brief::Intervals,
+        kept: Vec<Record>,
+    },
 }
 
 /// So many records of intervals are kept for their warnings and errors.
@@ -113,7 +138,7 @@ impl Output {
             (_, true) => Form::Csv(b','),
             _ => Form::Tables { all: args.all },
         };
-        Ok(Output::new(form, Box::new(io::stdout()), file, args.file.label.clone()))
+        Ok(Output::new(form, form.out(), file, args.file.label.clone()))
     }
 
     /// The same, with a file for raw samples.
@@ -130,6 +155,9 @@ impl Output {
         let shown = match form {
             Form::Json => Shown::Json(jsonl::Writer::new(out)),
             Form::Csv(separator) => Shown::Csv(Box::new(csv::Writer::with_separator(out, separator))),
+            Form::Intervals { all } => {
+                Shown::Intervals { out, all, rows: brief::Intervals::default(), kept: Vec::new() }
+            }
             tables => Shown::Table(out, tables, Vec::new()),
         };
         Output { label, file: file.map(jsonl::Writer::new), raw: None, shown }
@@ -137,7 +165,7 @@ impl Output {
 
     /// Whether warnings are shown in words.
     pub fn is_table(&self) -> bool {
-        matches!(self.shown, Shown::Table(..))
+        matches!(self.shown, Shown::Table(..) | Shown::Intervals { .. })
     }
 }
 
@@ -153,7 +181,7 @@ impl Sink for Output {
         match &mut self.shown {
             Shown::Json(writer) => writer.put_all(records),
             Shown::Csv(writer) => writer.put_all(records),
-            Shown::Table(out, Form::Intervals { several }, kept) => {
+            Shown::Intervals { out, all, rows, kept } => {
                 let room = NOTICES.saturating_sub(kept.len());
                 let telling = records.iter().filter(|record| !record.warnings.is_empty() || record.error.is_some());
                 kept.extend(telling.take(room).cloned());
@@ -161,10 +189,11 @@ impl Sink for Output {
                 if counted.is_empty() {
                     return Ok(());
                 }
-                out.write_all(table::interval(&counted).as_bytes())?;
-                if *several {
-                    out.write_all(b"\n")?;
-                }
+                let text = match all {
+                    true => table::interval(&counted) + "\n",
+                    false => rows.next(&counted),
+                };
+                out.write_all(text.as_bytes())?;
                 out.flush()
             }
             Shown::Table(_, _, kept) => {
@@ -185,11 +214,18 @@ impl Sink for Output {
         match &mut self.shown {
             Shown::Json(writer) => writer.finish(),
             Shown::Csv(writer) => writer.finish(),
+            Shown::Intervals { out, kept, .. } => {
+                out.write_all(brief::notices(kept).as_bytes())?;
+                out.flush()
+            }
             Shown::Table(out, form, kept) => {
                 let text = match form {
-                    Form::Intervals { .. } => table::notices(kept),
-                    Form::Findings => table::doctor(kept, width()),
-                    form => table::render(kept, &table::Options { all: *form == Form::Tables { all: true } }),
+                    Form::Repeats => brief::repeats(kept) + &brief::notices(kept),
+                    Form::Threads => table::threads(kept),
+                    Form::Findings { all: true } => table::doctor(kept, width()),
+                    Form::Findings { all: false } => brief::doctor(kept, width()),
+                    Form::Tables { all: true } => table::render(kept, &table::Options { all: true }),
+                    _ => brief::render(kept),
                 };
                 out.write_all(text.as_bytes())?;
                 out.flush()
@@ -198,21 +234,40 @@ impl Sink for Output {
     }
 }
 
-/// The columns of the terminal, within what reads well.
-fn width() -> usize {
-    console::Term::stdout().size_checked().map_or(80, |(_, columns)| usize::from(columns).clamp(40, 120))
+/// The columns of the terminal, within what reads well; 80 where there is none.
+pub fn width() -> usize {
+    columns().map_or(80, |columns| columns.clamp(40, 120))
+}
+
+/// The columns of the terminal; without one those of the variable COLUMNS, if it has a number.
+pub fn columns() -> Option<usize> {
+    let of_terminal = console::Term::stdout().size_checked().map(|(_, columns)| usize::from(columns));
+    of_terminal.or_else(|| std::env::var("COLUMNS").ok()?.parse().ok()).filter(|columns| *columns > 0)
+}
+
+/// The standard output. Colours reach it if it is a terminal, unless NO_COLOR or CLICOLOR=0 is set.
+pub fn stdout() -> impl Write + 'static {
+    anstream::AutoStream::auto(io::stdout())
+}
+
+/// Refuses a file that holds something.
+///
+/// # Errors
+/// The [`Refusal`].
+pub fn refuse_to_replace(path: &Path) -> Result<(), Refusal> {
+    match path.metadata().is_ok_and(|meta| meta.is_file() && meta.len() > 0) {
+        true => {
+            Err(Refusal::new(format!("{} exists", path.display()), "give another name, or replace it with --overwrite"))
+        }
+        false => Ok(()),
+    }
 }
 
 /// Creates a file for results. One that holds something is data and is not replaced without being told to;
 /// devices, pipes and empty files are taken as they are.
 fn create(path: &Path, overwrite: bool) -> anyhow::Result<File> {
-    let holds_data = path.metadata().is_ok_and(|meta| meta.is_file() && meta.len() > 0);
-    if holds_data && !overwrite {
-        return Err(Refusal::new(
-            format!("{} exists", path.display()),
-            "give another name, or replace it with --overwrite",
-        )
-        .into());
+    if !overwrite {
+        refuse_to_replace(path)?;
     }
     let file = OpenOptions::new().write(true).create(true).truncate(true).open(path);
     file.with_context(|| format!("cannot create {}", path.display()))

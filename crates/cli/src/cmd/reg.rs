@@ -23,7 +23,8 @@ Examples:
   pciescope reg write 0000:3b:00.0 0:0x8 0x1234 --width 2
   pciescope reg log 0000:3b:00.0
 
-Reading a register can have side effects too. The kernel module logs every access with its time.")]
+Reading a register can have side effects too. The kernel module logs every
+access with its time.")]
 pub struct Args {
     /// What to do.
     #[command(subcommand)]

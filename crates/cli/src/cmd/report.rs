@@ -8,25 +8,27 @@ use std::process::ExitCode;
 use anyhow::Context;
 use pciescope_core::{Record, Sink};
 use pciescope_report::parquet::Table;
-use pciescope_report::{csv, drawing, html, jsonl, parquet, png, summary, svg, table};
+use pciescope_report::{brief, csv, drawing, html, jsonl, parquet, png, summary, svg, table};
 
+use super::output::{refuse_to_replace, stdout};
 use super::{Ctx, Refusal};
 
 /// The arguments of `pciescope report`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  pciescope report run.jsonl                          the tables, in the terminal
-  pciescope report run.jsonl -o report.html           a page that works without a network
-  pciescope report before.jsonl after.jsonl -o both.html --png both.png
-  pciescope report run.jsonl --csv - | column -s, -t
-  pciescope report *.jsonl -o all.parquet             for DuckDB, polars and pandas
-  pciescope report *.jsonl -o all.runs.parquet -o all.findings.parquet
+  pciescope report run.jsonl                  the answers, in the terminal
+  pciescope report run.jsonl --all            with every table
+  pciescope report run.jsonl -o report.html   a page that needs no network
+  pciescope report before.jsonl after.jsonl -o both.html -o both.png
+  pciescope report run.jsonl --csv | column -s, -t
+  pciescope report *.jsonl -o all.parquet     for DuckDB, polars and pandas
 
-The extension of a FILE after -o decides what it becomes: .html, .svg, .png, .csv, .txt (tables),
-.jsonl (all records in one file). For DuckDB, polars and pandas: .parquet has the figures,
-.runs.parquet machine and plan of each run, .findings.parquet what doctor found (docs/record.md has
-queries). CSV, Parquet and JSON lines are written while the records are read, so they need little
+The extension of a FILE after -o decides what it becomes: .html, .svg, .png,
+.csv, .txt (tables), .jsonl (all records in one file). For DuckDB, polars and
+pandas: .parquet has the figures, .runs.parquet machine and plan of each run,
+.findings.parquet what doctor found (docs/record.md has queries). CSV, Parquet
+and JSON lines are written while the records are read, so they need little
 memory for files of any size.")]
 pub struct Args {
     /// Record files, as the measurements write them; `-` is the standard input
@@ -37,29 +39,33 @@ pub struct Args {
     #[arg(short, long, value_name = "FILE")]
     output: Vec<PathBuf>,
 
-    /// Write the heat maps and charts as PNG
-    #[arg(long, value_name = "FILE")]
-    png: Option<PathBuf>,
+    /// Replace FILE if it holds records (.jsonl); what is made from records is replaced without it
+    #[arg(long)]
+    overwrite: bool,
 
-    /// Write the heat maps and charts as SVG
-    #[arg(long, value_name = "FILE")]
-    svg: Option<PathBuf>,
+    /// Print comma-separated values, one line per histogram and figure
+    #[arg(long)]
+    csv: bool,
 
-    /// Write comma-separated values, one line per histogram and figure; `-` is the standard output
-    #[arg(long, value_name = "FILE")]
-    csv: Option<PathBuf>,
-
-    /// Write a Parquet file of the figures: one row per histogram and figure, with types and with all buckets
-    #[arg(long, value_name = "FILE")]
-    parquet: Option<PathBuf>,
-
-    /// Print the tables even though something is written to a file
+    /// Print the answers even though something is written to a file
     #[arg(long)]
     table: bool,
 
-    /// Show every row of long tables
+    /// Print what can be concluded and every table, with all rows
     #[arg(long)]
     all: bool,
+
+    /// `-o FILE.png`, as earlier versions had it
+    #[arg(long, value_name = "FILE", hide = true)]
+    png: Option<PathBuf>,
+
+    /// `-o FILE.svg`, as earlier versions had it
+    #[arg(long, value_name = "FILE", hide = true)]
+    svg: Option<PathBuf>,
+
+    /// `-o FILE.parquet`, as earlier versions had it
+    #[arg(long, value_name = "FILE", hide = true)]
+    parquet: Option<PathBuf>,
 }
 
 /// What can be made of records.
@@ -198,15 +204,23 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     for path in &args.output {
         outputs.push((path.clone(), Kind::of(path)?));
     }
+    let printed = args.csv.then(|| PathBuf::from("-"));
     let named = [
         (args.png, Kind::Whole(Whole::Png)),
         (args.svg, Kind::Whole(Whole::Svg)),
-        (args.csv, Kind::Stream(Stream::Csv)),
+        (printed, Kind::Stream(Stream::Csv)),
         (args.parquet, Kind::Stream(Stream::Parquet(Table::Figures))),
     ];
     outputs.extend(named.into_iter().filter_map(|(path, kind)| Some((path?, kind))));
-    for (path, _) in &outputs {
+    for (path, kind) in &outputs {
         refuse_input(path, &args.files)?;
+        if matches!(kind, Kind::Stream(Stream::Records)) && !args.overwrite {
+            refuse_to_replace(path)?;
+        }
+    }
+    if let Some(file) = args.files.iter().find(|file| args.csv && is_no_input(file)) {
+        let text = format!("{}: it holds no records, and --csv takes no file", file.display());
+        return Err(Refusal::new(text, format!("write CSV to a file with -o {}", file.display())).into());
     }
     let (mut growing, mut whole) = (Vec::new(), Vec::new());
     for (path, kind) in outputs {
@@ -231,14 +245,22 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         ctx.note(remark);
     }
     growing.into_iter().try_for_each(Growing::finish)?;
-    let options = table::Options { all: args.all };
     for (path, kind) in &whole {
-        write(path, &kind.render(&records, &options)?)?;
+        write(path, &kind.render(&records, &table::Options { all: args.all })?)?;
     }
-    if is_table {
-        write(Path::new("-"), text(&records, &options).as_bytes())?;
+    if is_table && args.all {
+        write(Path::new("-"), text(&records, &table::Options { all: true }).as_bytes())?;
+    } else if is_table {
+        let mut out = stdout();
+        out.write_all(brief::render(&records).as_bytes())?;
+        out.flush()?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whether a file named among the records is the CSV file of an earlier version's `--csv FILE`.
+fn is_no_input(file: &Path) -> bool {
+    file.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("csv"))
 }
 
 /// What the records allow to conclude, then the tables.

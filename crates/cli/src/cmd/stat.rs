@@ -4,21 +4,25 @@
 mod host;
 mod list;
 
-use std::ffi::OsString;
-use std::io::{self, Write};
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::builder::NonEmptyStringValueParser;
 use pciescope_bench::counters::{self, Named, Origin, Place, Task, Wanted};
+use pciescope_core::outcome::Sample;
 use pciescope_core::plan::StatPlan;
+use pciescope_core::{Bdf, Failure, Record, Sink};
 use pciescope_hw::environment;
 use pciescope_hw::probe::open::Backend;
 
 use self::host::Command;
 use super::device::backend;
-use super::output::{FileArgs, Form, Output};
+use super::output::{FileArgs, Form, Out, Output};
 use super::{Ctx, Refusal};
-use crate::args::{positive, time_ns};
+use crate::args::{self, Time, positive, some_time};
 
 /// The shortest time between readings, in nanoseconds.
 const SHORTEST_NS: u64 = 1_000_000;
@@ -28,25 +32,28 @@ const SHORTEST_NS: u64 = 1_000_000;
 #[command(after_help = "\
 Examples:
   pciescope stat                               everything until Ctrl-C
-  pciescope stat -I 1000 --count 10            ten times, every second
-  pciescope stat 0000:3b:00.0 -- fio job.fio   the root port of one device while fio runs
-  pciescope stat --metric states 0000:00:02.0  how long the link is in which state
-  pciescope stat -I 10 -j -o run.jsonl -e 'dwc_rootport_*/rx_pcie_tlp_data_payload/'
-  pciescope stat --source kernel -I 1000       what the kernel itself counted
-  pciescope stat --backend fake -I 1000        a synthetic machine, to try all of this anywhere
+  pciescope stat -I 1s -n 10                   ten times, every second
+  pciescope stat fio job.fio                   while a command runs
+  pciescope stat -r 5 3b:00.0 -- fio job.fio   five times, at one device's port
+  pciescope stat --metric states 0000:00:02.0  how long a link is in each state
+  pciescope stat -I 10ms -j -o run.jsonl -e rx_pcie_tlp_data_payload
+  pciescope stat --source kernel -I 1s         what the kernel itself counted
+  pciescope stat --backend fake -I 1s          a synthetic machine, to try it
   pciescope stat --list                        what can be counted here
 
-Rx is what arrives at the root port (a device writes memory), Tx what leaves it. Every PMU is counted
-by itself, even if names are alike. Counters that took turns on the same hardware are scaled; the
-table shows for how much of the time they ran. With a command the output goes to the standard error,
-and the exit code is the command's. docs/method.md, \"Counters\", has the rest.")]
+Rx is what arrives at the root port (a device writes memory), Tx leaves it.
+Rd and Wr are reads and writes of memory. Every PMU is counted by itself, even
+if names are alike. `~` stands before figures of counters that took turns on
+the same hardware and were scaled to the whole time. With a command the output
+goes to the standard error, and the exit code is the command's. `--` before the
+command may be left out. docs/method.md, \"Counters\", has the rest.")]
 pub struct Args {
     /// Root ports, devices below them, or PMUs (`*` and `?` allowed); all if none is given
     #[arg(value_name = "BDF|PMU", value_parser = place)]
     places: Vec<Place>,
 
-    /// Events as perf writes them, `*` allowed in the PMU's name; the catalogue's usual ones if none is given
-    #[arg(short, long = "event", value_name = "PMU/EVENT/,...", value_parser = events)]
+    /// Events as perf writes them (PMU/EVENT/, `*` allowed in the PMU's name), or by name at every PMU that has them; the catalogue's usual ones if none is given
+    #[arg(short, long = "event", value_name = "EVENT,...", value_parser = events)]
     events: Vec<Events>,
 
     /// Metrics, groups of them (bandwidth, states, traffic, errors, efficiency), events of the catalogue, or `vectors`
@@ -61,17 +68,21 @@ pub struct Args {
     #[arg(long, value_name = "BACKEND", default_value = "auto", value_parser = machine)]
     backend: Backend,
 
-    /// Read and show every so many milliseconds (or a time with its unit: 10ms, 2s)
-    #[arg(short = 'I', long, value_name = "MS", value_parser = interval)]
-    interval: Option<u64>,
+    /// Read and show every so often, such as 10ms or 2s
+    #[arg(short = 'I', long, alias = "interval-print", value_name = "TIME", value_parser = interval)]
+    interval: Option<Time>,
 
-    /// End after so many intervals
-    #[arg(long, value_name = "N", value_parser = positive, requires = "interval")]
-    count: Option<u64>,
+    /// End after so many intervals, of a second each without -I
+    #[arg(short = 'n', long, aliases = ["count", "interval-count"], value_name = "N", value_parser = positive)]
+    intervals: Option<u64>,
 
     /// End after this time, such as 10s
-    #[arg(long, value_name = "TIME", value_parser = duration)]
-    duration: Option<u64>,
+    #[arg(long, value_name = "TIME", value_parser = some_time)]
+    duration: Option<Time>,
+
+    /// Run the command so many times; the table has mean and spread
+    #[arg(short = 'r', long, value_name = "N", value_parser = positive, requires = "command", conflicts_with_all = ["interval", "intervals", "duration"])]
+    repeat: Option<u64>,
 
     /// Show what can be counted on this machine, and count nothing
     #[arg(long)]
@@ -85,6 +96,13 @@ pub struct Args {
     command: Vec<OsString>,
 }
 
+impl Args {
+    /// The time between two readings; `None` where the run is one interval.
+    fn interval(&self) -> Option<Time> {
+        self.interval.or(self.intervals.map(|_| Time(1_000_000_000)))
+    }
+}
+
 /// What `-o` does here, other than elsewhere.
 const FILE: &str = "Write to FILE: with -j or -x instead of printing, else the records beside the table";
 
@@ -93,31 +111,43 @@ const FILE: &str = "Write to FILE: with -j or -x instead of printing, else the r
 #[command(next_help_heading = "Output", mut_arg("output", |output| output.help(FILE)))]
 pub struct OutputArgs {
     /// Print the records, one JSON object a line, as they are completed
-    #[arg(short, long, conflicts_with = "separator")]
+    #[arg(short, long, conflicts_with_all = ["csv", "separator"])]
     pub json: bool,
 
-    /// Print one line per figure with SEP between the fields, `-x,` for CSV
-    #[arg(short = 'x', long = "csv", value_name = "SEP", value_parser = separator)]
+    /// Print comma-separated values, one line per figure
+    #[arg(long, conflicts_with = "separator")]
+    pub csv: bool,
+
+    /// The same with SEP between the fields
+    #[arg(short = 'x', long = "field-separator", value_name = "SEP", value_parser = separator)]
     pub separator: Option<u8>,
 
     #[command(flatten)]
     pub file: FileArgs,
+
+    /// Print every table, with idle ports and each channel
+    #[arg(long)]
+    pub all: bool,
 }
 
 impl OutputArgs {
     /// Opens everything, so that a mistake shows before anything is counted. Beside a command the standard output is the
     /// command's.
-    fn open(&self, has_command: bool, several: bool) -> anyhow::Result<Output> {
+    fn open(&self, args: &Args) -> anyhow::Result<Output> {
         let mut file = self.file.create()?;
-        let form = match self.separator {
+        let form = match self.separator.or(self.csv.then_some(b',')) {
             Some(separator) => Form::Csv(separator),
             None if self.json => Form::Json,
-            None => Form::Intervals { several },
+            None if args.repeat.is_some() => Form::Repeats,
+            None if args.interval().is_some() => Form::Intervals { all: self.all },
+            None => Form::Tables { all: self.all },
         };
-        let out: Box<dyn Write> = match file.take_if(|_| !matches!(form, Form::Intervals { .. })) {
+        let is_text = !matches!(form, Form::Json | Form::Csv(_));
+        let out: Out = match file.take_if(|_| !is_text) {
             Some(file) => Box::new(file),
-            None if has_command => Box::new(io::stderr()),
-            None => Box::new(io::stdout()),
+            None if !args.command.is_empty() && is_text => Box::new(anstream::AutoStream::auto(io::stderr())),
+            None if !args.command.is_empty() => Box::new(io::stderr()),
+            None => form.out(),
         };
         Ok(Output::new(form, out, file, self.file.label.clone()))
     }
@@ -163,18 +193,9 @@ pub fn machine(text: &str) -> Result<Backend, String> {
     }
 }
 
-/// A number alone is milliseconds, as perf has it.
-pub fn interval(text: &str) -> Result<u64, String> {
-    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let ns = if is_number { time_ns(&format!("{text}ms"))? } else { time_ns(text)? };
-    if ns < SHORTEST_NS { Err("the shortest interval is 1 ms".to_owned()) } else { Ok(ns) }
-}
-
-fn duration(text: &str) -> Result<u64, String> {
-    match time_ns(text)? {
-        0 => Err("it must be longer than 0".to_owned()),
-        ns => Ok(ns),
-    }
+/// Parses the time between two readings.
+pub fn interval(text: &str) -> Result<Time, String> {
+    args::interval(text, SHORTEST_NS)
 }
 
 fn separator(text: &str) -> Result<u8, String> {
@@ -192,43 +213,101 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         return list::run(ctx, &args.places, args.source);
     }
     let wanted = Wanted {
-        places: args.places,
-        events: args.events.into_iter().flat_map(|events| events.0).collect(),
-        metrics: args.metric,
+        places: args.places.clone(),
+        events: args.events.iter().flat_map(|events| events.0.clone()).collect(),
+        metrics: args.metric.clone(),
         origin: args.source,
     };
     let choice = counters::choose(&ctx.root, &wanted)?;
-    let mut output = args.output.open(!args.command.is_empty(), args.interval.is_some())?;
+    let output = args.output.open(&args)?;
     let words = args.command.iter().map(|word| word.to_string_lossy().into_owned());
     let plan = StatPlan {
         events: Vec::new(),
-        interval_ns: args.interval,
-        count: args.count,
-        duration_ns: args.duration,
+        interval_ns: args.interval().map(|time| time.0),
+        count: args.intervals,
+        duration_ns: args.duration.map(|time| time.0),
         command: words.collect(),
     };
-    let task = Task { choice, plan, environment: environment::read(&ctx.root), label: output.label.clone() };
-    let mut command = Command::new(ctx, args.command)?;
-    let measured = counters::measure(&ctx.root, task, &mut command, &mut output);
-    // The command's end is waited for whatever became of the counters.
-    let code = command.finish();
-    let summary = measured?;
-    for failure in &summary.failures {
+    let mut runs = Runs { output, failures: Vec::new(), is_last: false };
+    let times = args.repeat.unwrap_or(1);
+    let mut code = None;
+    for number in 1..=times {
+        let task = Task {
+            choice: choice.clone(),
+            plan: plan.clone(),
+            environment: environment::read(&ctx.root),
+            label: runs.output.label.clone(),
+        };
+        runs.is_last = number == times;
+        let mut command = Command::new(ctx, args.command.clone())?;
+        let measured = counters::measure(&ctx.root, task, &mut command, &mut runs);
+        // The command's end is waited for whatever became of the counters.
+        let ended = command.finish();
+        runs.failures.extend(measured?.failures);
+        code = ended?;
+        if ctx.stop.is_set() || code.is_some_and(|code| code != 0) || !runs.failures.is_empty() {
+            break;
+        }
+    }
+    if !runs.is_last {
+        runs.output.finish()?;
+    }
+    for failure in &runs.failures {
         ctx.note(&failure.text);
         if let Some(hint) = &failure.hint {
             ctx.hint(hint);
         }
     }
-    Ok(match code? {
+    Ok(match code {
         Some(code) => ExitCode::from(code),
-        None if !summary.failures.is_empty() => ExitCode::from(2),
+        None if !runs.failures.is_empty() => ExitCode::from(2),
         None => ctx.stop.exit_code().map_or(ExitCode::SUCCESS, ExitCode::from),
     })
 }
 
+/// The output of all runs: only the last one ends it.
+struct Runs {
+    output: Output,
+    failures: Vec<Failure>,
+    is_last: bool,
+}
+
+impl Sink for Runs {
+    fn put(&mut self, record: &Record) -> io::Result<()> {
+        self.output.put(record)
+    }
+    fn put_all(&mut self, records: &[Record]) -> io::Result<()> {
+        self.output.put_all(records)
+    }
+    fn put_samples(&mut self, samples: &[Sample]) -> io::Result<()> {
+        self.output.put_samples(samples)
+    }
+    fn finish(&mut self) -> io::Result<()> {
+        if self.is_last { self.output.finish() } else { Ok(()) }
+    }
+}
+
+/// Whether a word before the command is a place to count at, and not the command: an address, a pattern, or a PMU of this
+/// machine; else anything that is no program.
+pub fn is_place(word: &OsStr, root: &Path) -> bool {
+    let Some(text) = word.to_str() else { return false };
+    let is_named = text.parse::<Bdf>().is_ok() || text.contains(['*', '?']);
+    let is_here = || root.join("sys/bus/event_source/devices").join(text).exists();
+    // Nothing with a slash is a place: it is the path of a program, there or not.
+    !text.contains('/') && (is_named || is_here() || !is_program(text))
+}
+
+/// Whether the shell would find a program of this name.
+fn is_program(name: &str) -> bool {
+    let is_executable =
+        |path: &Path| path.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0);
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&folders).any(|folder| is_executable(&folder.join(name)))
+}
+
 impl Refusal {
     /// A refusal about the command that is to run.
-    fn of_command(command: &std::ffi::OsStr, err: &io::Error) -> Self {
+    fn of_command(command: &OsStr, err: &io::Error) -> Self {
         Refusal::new(
             format!("cannot start {}: {err}", command.to_string_lossy()),
             "give a command that the shell would find",
@@ -239,16 +318,6 @@ impl Refusal {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn intervals_are_milliseconds_unless_they_say_otherwise() {
-        assert_eq!(interval("10"), Ok(10_000_000));
-        assert_eq!(interval("2s"), Ok(2_000_000_000));
-        for bad in ["", "0", "500us", "-1", "1x"] {
-            assert!(interval(bad).is_err(), "{bad:?} was taken");
-        }
-        assert!(duration("0").is_err());
-    }
 
     #[test]
     fn separators_are_one_character() {

@@ -16,7 +16,7 @@ Without an address, shows what is handed over at present.
 
 Examples:
   pciescope unbind 0000:02:00.0
-  pciescope unbind --restore        everything that was handed over, also by a run that was killed")]
+  pciescope unbind --restore   all that was handed over, also by a killed run")]
 pub struct Args {
     /// The function to give back
     #[arg(value_name = "BDF", value_parser = args::bdf)]

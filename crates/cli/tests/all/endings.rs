@@ -50,6 +50,10 @@ fn signals_end_a_run_at_once_with_partial_records_and_128_plus_their_number() {
         assert_eq!(records[1].error.as_ref().unwrap().code, "interrupted");
         let count = records[1].histograms["latency"].count();
         assert!(count > 0 && count < 100_000, "{count}");
+        // All of them, not those of the last call of the probe alone.
+        let all: u64 = records[1..].iter().filter_map(|r| r.histograms.get("latency")).map(|h| h.count()).sum();
+        let text = &records[1].error.as_ref().unwrap().text;
+        assert!(text.contains(&format!("ended after {all} samples")), "{text}: {all}");
         assert!(records.last().unwrap().error.as_ref().unwrap().text.contains("not measured: CPU 1"), "{ended:?}");
         assert!(ended.stderr.starts_with("pciescope: 0000:00:01.0: the run was ended"), "{}", ended.stderr);
     }
@@ -127,8 +131,9 @@ fn lost_doubled_and_misdirected_interrupts_fail_the_run_with_code_1() {
         ("double=10", "extra", "nobody triggered"),
         ("wrong-cpu=10", "wrong_cpu", "another CPU"),
     ] {
-        let line =
-            format!("latency irq --backend fake:{options} --cpus 0 --vectors 0 --source hardware --count 100 --json");
+        let line = format!(
+            "latency irq --backend fake:{options} --cpus 0 --vectors 0 --raised-by hardware --count 100 --json"
+        );
         let ended = run(&line).expect_code(1);
         assert_eq!(ended.records()[1].metrics[metric].value, 10.0);
         assert!(
@@ -145,7 +150,7 @@ fn an_interrupt_that_never_comes_is_a_timeout_and_the_control_arm_is_measured_st
     let ended = run("latency irq --backend fake:lose=1 --cpus 0 --count 10 --json").expect_code(2);
     let records = ended.records();
     assert_eq!(records[1].error.as_ref().unwrap().code, "timeout");
-    assert!(ended.stderr.contains("hint: ") && ended.stderr.contains("--source retrigger"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("hint: ") && ended.stderr.contains("--raised-by retrigger"), "{}", ended.stderr);
 }
 
 #[test]
@@ -225,7 +230,7 @@ fn a_closed_pipe_ends_the_program_quietly() {
 fn a_closed_standard_error_changes_nothing() {
     let (reader, writer) = std::os::unix::net::UnixStream::pair().unwrap();
     drop(reader);
-    let line = "latency irq -v --backend fake:lose=10 --cpus 0 --vectors 0 --source hardware --count 100 --json";
+    let line = "latency irq -v --backend fake:lose=10 --cpus 0 --vectors 0 --raised-by hardware --count 100 --json";
     let output = Command::new(PROGRAM)
         .args(line.split(' '))
         .stdout(Stdio::piped())

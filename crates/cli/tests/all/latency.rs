@@ -83,7 +83,7 @@ fn every_option_reaches_the_plan() {
 #[test]
 fn every_option_of_interrupts_and_paths_reaches_the_plan() {
     let Plan::Irq(irq) = plan(
-        "latency irq --backend fake --json --vectors 1,3-4 --source hardware --interval 1ms --timeout 5ms \
+        "latency irq --backend fake --json --vectors 1,3-4 --raised-by hardware --period 1ms --timeout 5ms \
          --trigger-cpu 2 --cpus node:1 --count 7",
     ) else {
         panic!("not an interrupt plan")
@@ -107,7 +107,7 @@ fn a_label_is_in_every_record_and_above_the_table() {
         let records = pciescope(&[&line[..], &["--json"]].concat()).expect_code(0).records();
         assert!(records.iter().all(|record| record.label.as_deref() == Some("after the BIOS update")), "{verb}");
         let table = pciescope(&line).expect_code(0).stdout;
-        assert!(table.contains("Run:    after the BIOS update\n"), "{verb}: {table}");
+        assert!(table.lines().next().unwrap().contains("[after the BIOS update]"), "{verb}: {table}");
     }
     assert!(run("latency mmio --backend fake --count 10 --json").records().iter().all(|record| record.label.is_none()));
 }
@@ -161,7 +161,7 @@ fn side_effects_can_be_accepted() {
 fn a_coarse_clock_is_a_warning_that_names_the_batch() {
     let records = measured("latency mmio --backend fake:quantum=41667ps --count 1k --cpus 0 --json");
     let warning = records[0].warnings.iter().find(|warning| warning.code == "coarse-clock").unwrap();
-    assert!(warning.text.contains("41.7 ns") && warning.hint.contains("--batch"), "{warning:?}");
+    assert!(warning.text.contains("41.7 ns") && warning.hint.contains("--accesses"), "{warning:?}");
     let line = "latency mmio --backend fake:quantum=41667ps --count 1k --cpus 0 --batch 64 --json";
     assert!(measured(line)[0].warnings.iter().all(|warning| warning.code != "coarse-clock"));
 }
@@ -196,7 +196,7 @@ fn interrupts_are_measured_twice_and_the_difference_is_given() {
 #[test]
 fn a_single_source_is_measured_alone() {
     for source in ["hardware", "retrigger", "inject", "loopback"] {
-        let line = format!("latency irq --backend fake --cpus 0 --count 10 --json --source {source}");
+        let line = format!("latency irq --backend fake --cpus 0 --count 10 --json --raised-by {source}");
         let tests: BTreeSet<String> = measured(&line).into_iter().map(|record| record.test).collect();
         assert_eq!(tests, BTreeSet::from([format!("irq-{source}")]));
     }
@@ -227,13 +227,33 @@ fn the_same_options_print_the_same_bytes() {
 }
 
 #[test]
-fn the_table_names_device_method_and_every_cpu() {
-    let table = run("latency mmio --backend fake:cpus=3,nodes=1 --count 1k").expect_code(0).stdout;
+fn the_answer_comes_first_and_fits_the_terminal() {
+    for (verb, answer) in [
+        ("mmio", "Register reads of 0000:03:00.0 BAR0+0x0: 16,000 samples from 16 CPUs\n"),
+        ("path", "Configuration reads to 0000:03:00.0, 4 hops: 64,000 samples from 16 CPUs\n"),
+        ("irq", "Interrupts of 0000:03:00.0: 128,000 triggers, 128,000 handled\n"),
+    ] {
+        let text = run(&format!("latency {verb} --backend fake:cpus=16 --count 1k")).expect_code(0).stdout;
+        assert!(text.starts_with(answer), "{text}");
+        let blank = text.lines().position(str::is_empty).unwrap();
+        assert!(blank <= 5, "{blank} lines before the table:\n{text}");
+        for word in ["median ", "p99 ", "worst ", "nothing lost", "fastest CPU 0", "slowest CPU "] {
+            assert!(text.lines().take(blank).any(|line| line.contains(word)), "{word:?} is missing in\n{text}");
+        }
+        assert!(text.lines().skip(1).all(|line| line.chars().count() <= 80), "{text}");
+        assert!(text.lines().count() <= 24, "{} lines", text.lines().count());
+        assert!(!text.contains('\x1b'), "colours in a pipe");
+    }
+}
+
+#[test]
+fn the_tables_name_device_method_and_every_cpu() {
+    let table = run("latency mmio --backend fake:cpus=3,nodes=1 --count 1k --all").expect_code(0).stdout;
     for text in ["0000:03:00.0", "1234:5c0e", "BAR0", "ID", "backend fake", "Calibration", "wire's floor", "3,000"] {
         assert!(table.contains(text), "{text:?} is missing in\n{table}");
     }
     assert!(table.lines().all(|line| line.trim_end() == line));
-    let emulated = run("latency mmio --backend fake:emulated --count 1k").expect_code(0).stdout;
+    let emulated = run("latency mmio --backend fake:emulated --count 1k --all").expect_code(0).stdout;
     assert!(emulated.to_lowercase().contains("emulated"), "{emulated}");
 }
 

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 /// The pages by name (`pciescope-latency-mmio`), written into a folder of the test's own.
 fn pages(test: &str) -> (PathBuf, BTreeMap<String, String>) {
     let folder = folder(test);
-    let ended = pciescope(&["man", "--output", folder.to_str().unwrap(), "--date", "2026-11-22"]).expect_code(0);
+    let ended = pciescope(&["man", "--dir", folder.to_str().unwrap(), "--date", "2026-11-22"]).expect_code(0);
     assert!(ended.stdout.is_empty() && ended.stderr.is_empty(), "{ended:?}");
     let files = std::fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().path());
     let pages = files.map(|file| {
@@ -104,10 +104,10 @@ fn the_same_program_and_date_write_the_same_bytes() {
 
 #[test]
 fn a_folder_that_cannot_be_written_and_a_wrong_date_are_refused() {
-    let ended = run("man --output /proc/nowhere").expect_code(2);
+    let ended = run("man --dir /proc/nowhere").expect_code(2);
     assert!(ended.stderr.starts_with("pciescope: cannot make the folder /proc/nowhere"), "{}", ended.stderr);
     for date in ["22.11.2026", "2026-11-2x", "2026-1-22"] {
-        run(&format!("man --output /proc/nowhere --date {date}"))
+        run(&format!("man --dir /proc/nowhere --date {date}"))
             .expect_code(2)
             .stderr
             .find("write a date as")
@@ -174,5 +174,5 @@ fn man_shows_a_page_as_it_is_meant() {
         return;
     }
     assert!(text.contains("SYNOPSIS\n       pciescope unbind [OPTIONS]"), "{text}");
-    assert!(text.contains("\n       pciescope unbind --restore        everything that was handed over"), "{text}");
+    assert!(text.contains("\n       pciescope unbind --restore   all that was handed over"), "{text}");
 }

@@ -89,7 +89,7 @@ fn a_row_has_the_seeds_columns_and_arithmetic() {
         assert_eq!((row.stream.as_ref().unwrap().samples, metric(row, "size")), (100_000, 200_000.0));
         assert_eq!(row.histograms["duration"].count(), 7);
     }
-    let table = pciescope(&["readout", path, "-S", "1000", "-N", "2", "-A", "sca"]).expect_code(0).stdout;
+    let table = pciescope(&["readout", path, "-S", "1000", "-N", "2", "-A", "sca", "--all"]).expect_code(0).stdout;
     let header = table.lines().find(|line| line.contains("size [MB]")).unwrap();
     let columns: Vec<&str> = header.split(',').map(str::trim).collect();
     assert_eq!(columns, ["func", "dev", "size [MB]", "start [ms]", "end [ms]", "dur [ms]", "speed [MB/s]"]);
@@ -259,13 +259,16 @@ fn what_makes_no_sense_is_refused() {
     refused("readout /nonexistent", "/nonexistent");
     refused(&format!("readout {file} -S 1001"), "it holds 2000 bytes");
     refused(&format!("readout {file} -S 0"), "--samples");
-    refused(&format!("readout {file} -S 100 -N 0"), "--repeats");
-    refused(&format!("readout {file} -S 100 -f 0"), "--decimation-factor");
-    refused(&format!("readout {file} -S 100 -o 112 -A 2"), "-o 112");
+    refused(&format!("readout {file} -S 100 -r 0"), "--repeat");
+    refused(&format!("readout {file} -S 100 --decimation-factor 0"), "--decimation-factor");
+    refused(&format!("readout {file} -S 100 --decimation-offset 112 -A 2"), "--decimation-offset 112");
+    // The option of the seed's tool would name a file here.
+    refused(&format!("readout {file} -S 100 -o 112 -A 2"), "--decimation-offset 112");
+    assert!(!Path::new("112").exists(), "a refused command left its file");
     refused(&format!("readout {file} -S 100 -A 9"), "there is no such function");
     refused(&format!("readout {file} -S 100 -B 7"), "--access");
     refused(&format!("readout {file} -S 100 -B ring"), "ring");
-    refused(&format!("readout {file} -S 100 -F x"), "--scale-factor");
+    refused(&format!("readout {file} -S 100 --scale-factor x"), "--scale-factor");
     refused(&format!("readout {file} -S 100 -l 3"), "-l is for digitizers");
     refused(&format!("readout {file} -S 100 --fuse"), "--fuse");
     refused(&format!("readout {file} -S 100 --block 100"), "--block");
@@ -279,7 +282,7 @@ fn what_makes_no_sense_is_refused() {
     for idle in ["-i", "--each", "--channels 0", "--divider 4", "--trigger now", "--timeout 2s"] {
         refused(&format!("readout fake:digitizer -S 100 {idle}"), "acquisitions");
     }
-    for idle in ["-f 3", "-o 3"] {
+    for idle in ["-f 3", "--decimation-offset 3"] {
         refused(&format!("readout fake:digitizer --sweep {idle}"), "--sweep");
     }
 }
@@ -324,7 +327,7 @@ fn a_campaign_has_the_seeds_measurements_each_in_its_group() {
     }
     // A campaign that was stopped or printed is one of records that can be read again.
     let table = run(&line.replace(" -j", "")).expect_code(0).stdout;
-    assert!(table.contains("func_smn2double"), "{table}");
+    assert!(table.contains("smn2double"), "{table}");
 }
 
 #[test]
@@ -332,8 +335,23 @@ fn records_go_to_a_file_beside_the_table() {
     let folder = folder("readout-file");
     let (data, out) = (file(&folder, 4096), folder.join("run.jsonl"));
     let (data, out) = (data.to_str().unwrap(), out.to_str().unwrap());
-    let ended =
-        pciescope(&["readout", data, "-S", "4k", "-o", "16", "-O", "-1.5", "-A", "1", "--output", out, "--label", "x"]);
+    let ended = pciescope(&[
+        "readout",
+        data,
+        "-S",
+        "4k",
+        "--decimation-offset",
+        "16",
+        "-O",
+        "-1.5",
+        "-A",
+        "1",
+        "-o",
+        out,
+        "--label",
+        "x",
+        "--all",
+    ]);
     let table = ended.expect_code(0).stdout;
     assert!(table.contains(" dec_offset      16\n") && table.contains(" scale_offset    -1.500000\n"), "{table}");
     let records = parse(&std::fs::read_to_string(out).unwrap());
@@ -362,4 +380,59 @@ fn ctrl_c_leaves_what_was_measured() {
         assert!(metric(row, "cycles") >= 1.0);
     }
     assert_eq!(rows(&records).len(), 2);
+}
+
+#[test]
+fn a_synthetic_board_is_a_backend_as_everywhere() {
+    let records = run("readout --backend fake:model=ku,rate=0 -S 32k -r 2 -j").expect_code(0).records();
+    assert!(rows(&records)[0].stream.as_ref().unwrap().model.as_deref().unwrap().contains("SIS8300-KU"));
+    refused("readout", "required");
+    refused("readout /dev/null --backend fake", "cannot be used with");
+    refused("readout --backend kmod", "fake[:OPTION,...]");
+}
+
+#[test]
+fn what_is_read_through_the_page_cache_says_so() {
+    let file = folder("page-cache").join("data");
+    std::fs::write(&file, vec![7; 1 << 20]).unwrap();
+    let ended = run(&format!("readout {} -S 64k -r 2", file.display())).expect_code(0);
+    assert!(ended.stdout.contains("[page-cache]") && ended.stdout.contains("-B direct"), "{}", ended.stdout);
+    assert!(ended.stdout.starts_with("Readout of "), "{}", ended.stdout);
+    assert!(
+        ended.stdout.lines().skip(1).all(|line| line.chars().count() <= 80 || line.contains('/')),
+        "{}",
+        ended.stdout
+    );
+}
+
+#[test]
+fn by_the_name_of_the_seeds_tool_it_takes_its_options_and_prints_what_it_prints() {
+    let link = folder("threads").join("sis8300drv_threads");
+    std::os::unix::fs::symlink(PROGRAM, &link).unwrap();
+    let tool = |line: &str| {
+        let output = std::process::Command::new(&link).args(line.split_whitespace()).output().unwrap();
+        Ended::of(output)
+    };
+    let ended = tool("fake:digitizer -S 0x640 -N 2 -o 1 -f 2 -A 2").expect_code(0);
+    let lines: Vec<&str> = ended.stdout.lines().collect();
+    assert_eq!(lines[..4], ["Parameters:", " function        2", " access          0", " nsamples        1600"]);
+    assert_eq!(lines[7..9], [" dec_offset      1", " dec_factor      2"]);
+    assert_eq!(lines[11..13], [" ndevices        1", ""]);
+    let head = "           func,             dev,       size [MB],      start [ms],        end [ms],        dur [ms],    speed [MB/s]";
+    assert_eq!(lines[13], head);
+    assert!(lines[14].starts_with("   func_readout,") && lines[15].starts_with("       func_dec,"), "{}", ended.stdout);
+    assert_eq!(lines.len(), 16, "{}", ended.stdout);
+    // What reads the tool's output reads this.
+    let log = link.with_file_name("log.txt");
+    std::fs::write(&log, &ended.stdout).unwrap();
+    let records = run(&format!("import {} -j", log.display())).expect_code(0).records();
+    assert_eq!(rows(&records).len(), 2);
+    let cycles = tool("fake:digitizer?rate=20 -S 1000000 -l 2 -i").expect_code(0).stdout;
+    assert!(
+        cycles.contains(" loop            2\n daq_intr        1\n") && cycles.contains("CPU utilization was : "),
+        "{cycles}"
+    );
+    assert_eq!(cycles.matches("func_readout,").count(), 2, "each acquisition has its row: {cycles}");
+    assert!(tool("fake:digitizer -B 2").expect_code(2).stderr.contains("2 is not in 0..=1"));
+    assert!(tool("-h").expect_code(0).stdout.contains("Usage: sis8300drv_threads device(s) [args..]"));
 }

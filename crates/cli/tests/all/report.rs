@@ -14,8 +14,15 @@ fn path(folder: &Path, name: &str) -> String {
 }
 
 #[test]
-fn prints_the_tables_by_default() {
+fn prints_the_answers_by_default_and_every_table_with_all() {
     let shown = pciescope(&["report", &demo()]).expect_code(0);
+    assert!(
+        shown.stdout.starts_with("Register reads of") && !shown.stdout.contains("Per CPU+IRQ Latency"),
+        "{}",
+        shown.stdout
+    );
+    let shown = pciescope(&["report", &demo(), "--all"]).expect_code(0);
+    assert!(shown.stdout.starts_with("What is good\n"), "{}", shown.stdout);
     assert!(shown.stdout.contains("Per CPU+IRQ Latency"), "{}", shown.stdout);
     assert!(shown.stderr.is_empty(), "{}", shown.stderr);
 }
@@ -42,8 +49,8 @@ fn writes_what_the_extension_says() {
     }
     assert_eq!(fs::read(&outputs[5]).unwrap(), fs::read(demo()).unwrap());
     let (png, svg) = (path(&folder, "a"), path(&folder, "b"));
-    let ended = pciescope(&["report", &demo(), "--png", &png, "--svg", &svg, "--csv", "-", "--table"]).expect_code(0);
-    assert!(ended.stdout.contains("run,time,verb") && ended.stdout.contains("Machine: "));
+    let ended = pciescope(&["report", &demo(), "--png", &png, "--svg", &svg, "--csv", "--table"]).expect_code(0);
+    assert!(ended.stdout.contains("run,time,verb") && ended.stdout.contains("Register reads of"));
     assert!(fs::read(png).unwrap().starts_with(b"\x89PNG") && fs::read(svg).unwrap().starts_with(b"<svg "));
 }
 
@@ -120,7 +127,7 @@ fn a_mistake_in_the_records_leaves_what_was_there() {
     }
     assert_eq!(there().len(), 6, "{:?}", there());
     // A link stays one, and a pipe is written to and not replaced.
-    let (link, pipe) = (path(&folder, "link.csv"), path(&folder, "pipe"));
+    let (link, pipe) = (path(&folder, "link.csv"), path(&folder, "pipe.csv"));
     std::os::unix::fs::symlink("r.csv", &link).unwrap();
     assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     fs::write(&outputs[0], "old").unwrap();
@@ -128,7 +135,7 @@ fn a_mistake_in_the_records_leaves_what_was_there() {
         let pipe = pipe.clone();
         move || fs::read(pipe).unwrap()
     });
-    pciescope(&["report", &demo(), "-o", &link, "--csv", &pipe]).expect_code(0);
+    pciescope(&["report", &demo(), "-o", &link, "-o", &pipe]).expect_code(0);
     assert!(std::os::unix::fs::FileTypeExt::is_fifo(&fs::symlink_metadata(&pipe).unwrap().file_type()), "a pipe still");
     assert!(fs::symlink_metadata(&link).unwrap().is_symlink(), "a link still");
     let written = fs::read(&outputs[0]).unwrap();
@@ -143,7 +150,7 @@ fn an_unfinished_last_record_is_told_and_left_out() {
     fs::write(&cut, &whole[..whole.len() - 30]).unwrap();
     let ended = pciescope(&["report", &cut]).expect_code(0);
     assert!(ended.stderr.contains("the last record is unfinished"), "{}", ended.stderr);
-    assert!(ended.stdout.contains("Per CPU+IRQ Latency"));
+    assert!(ended.stdout.contains("Interrupts of"), "{}", ended.stdout);
 }
 
 #[test]
@@ -152,9 +159,20 @@ fn imports_a_log_to_records_that_report_takes() {
     let (log, out) = (path(&folder, "irq.log"), path(&folder, "run.jsonl"));
     fs::write(&log, "# pcilat\n100 1500 900 0 69\n200 1700 950 1 69\n").unwrap();
     let shown = pciescope(&["import", &log, "-o", &out]).expect_code(0);
-    assert!(shown.stdout.contains("c1/i69") && shown.stdout.contains("Total samples: 2"), "{}", shown.stdout);
+    assert!(shown.stdout.starts_with("Interrupts of an unnamed device: 2 samples from 2 CPUs\n"), "{}", shown.stdout);
     let report = pciescope(&["report", &out]).expect_code(0);
-    assert!(report.stdout.starts_with("What is good\n") && report.stdout.ends_with(&shown.stdout), "{}", report.stdout);
+    assert_eq!(report.stdout, shown.stdout);
+    let all = pciescope(&["import", &log, "--all"]).expect_code(0);
+    assert!(all.stdout.contains("c1/i69") && all.stdout.contains("Total samples: 2"), "{}", all.stdout);
+    // Records are not replaced in silence, what is made of them is.
+    let copy = path(&folder, "copy.jsonl");
+    pciescope(&["report", &out, "-o", &copy]).expect_code(0);
+    assert!(pciescope(&["report", &out, "-o", &copy]).expect_code(2).stderr.contains("--overwrite"));
+    pciescope(&["report", &out, "-o", &copy, "--overwrite"]).expect_code(0);
+    // The file of an earlier version's --csv FILE would be read as records.
+    let table = path(&folder, "run.csv");
+    let ended = pciescope(&["report", &out, "--csv", &table]).expect_code(2);
+    assert!(ended.stderr.contains("hint: write CSV to a file with -o"), "{}", ended.stderr);
     let records = pciescope(&["import", &log, "--json", "--format", "interrupt"]).expect_code(0).records();
     assert_eq!((records.len(), records[0].verb.as_str(), records[0].run.len()), (2, "import", 16));
     assert!(pciescope(&["import", &log, "--csv"]).expect_code(0).stdout.starts_with("run,time,verb"));

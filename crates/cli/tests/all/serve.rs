@@ -211,7 +211,7 @@ fn what_cannot_be_served_is_refused_with_a_hint() {
         (format!("serve --listen 127.0.0.1:0 --config {config}"), "line 1: unknown field `tls_server_conf`"),
         (format!("serve --listen 127.0.0.1:0 --replay {file}"), "no record of it counts"),
         ("serve --listen nowhere".to_owned(), "write an IP address and a port"),
-        ("serve -I 1ms".to_owned(), "the shortest interval is 100 ms"),
+        ("serve -I 1ms".to_owned(), "the shortest time here is 100 ms"),
         ("serve --listen 127.0.0.1:0 no_such_pmu".to_owned(), "no_such_pmu"),
     ] {
         let ended = run(&line).expect_code(2);

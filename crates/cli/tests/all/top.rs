@@ -215,7 +215,7 @@ fn records_of_a_pipe_are_shown_while_keys_come_from_the_terminal() {
 fn without_a_terminal_there_are_pages_or_a_refusal() {
     let (at, file) = files("top-pages", 3);
     let refused = pciescope(&["top"]).expect_code(2);
-    assert!(refused.stderr.contains("stat -I 1000") && refused.stderr.contains("hint: "), "{}", refused.stderr);
+    assert!(refused.stderr.contains("stat -I 1s") && refused.stderr.contains("hint: "), "{}", refused.stderr);
     let pages = pciescope(&["top", "-b", "--ascii", "--replay", &file]).expect_code(0);
     assert_eq!(pages.stdout.matches("PORT").count(), 3, "{}", pages.stdout);
     assert!(pages.stdout.contains("ali_drw_21080") && pages.stdout.is_ascii(), "{}", pages.stdout);

@@ -69,7 +69,7 @@ fn a_read_wider_than_the_safe_register_takes_in_what_is_not_known() {
 fn a_device_of_another_driver_is_named_with_every_reason_and_the_way_out() {
     let root = machine("other", ("0x8086", "0x1533"), Some("igb"), NONE);
     let ended = at(&root, &format!("latency mmio {BDF} --count 1")).expect_code(2);
-    for text in ["kmod: the function is bound to igb", "vfio: ", "hint: `pciescope bind 0000:02:00.0"] {
+    for text in ["kmod: the function is bound to igb", "vfio: ", "hint: add --bind to hand it over"] {
         assert!(ended.stderr.contains(text), "{text:?} is missing in {}", ended.stderr);
     }
     assert_eq!(ended.stdout, "");

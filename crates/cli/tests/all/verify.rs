@@ -28,7 +28,7 @@ fn a_pmu_or_machine_without_counters_is_told() {
     std::fs::create_dir_all(&cpus).unwrap();
     std::fs::write(cpus.join("online"), "0\n").unwrap();
     refused(&format!("--root {} verify dram", root.path().display()), "no DRAM counter", "drw_pmu");
-    refused("verify pcie --target /proc/self/stat --tolerance none", "--tolerance", "verify pcie --help");
-    let ended = run("verify pcie --target /nonexistent").expect_code(2);
+    refused("verify pcie /proc/self/stat --tolerance none", "--tolerance", "verify pcie --help");
+    let ended = run("verify pcie /nonexistent").expect_code(2);
     assert!(ended.stderr.contains("/nonexistent"), "{}", ended.stderr);
 }

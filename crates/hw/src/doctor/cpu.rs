@@ -105,7 +105,7 @@ pub fn smt(machine: &Machine) -> Verdict {
         text: "two or more threads share each core (SMT)".to_owned(),
         evidence: vec![machine.seen(path)],
         consequence: "a busy sibling slows the measuring thread".to_owned(),
-        remedy: "keep the siblings of measuring CPUs idle (`pciescope list --cpus` shows them), or echo off > /sys/devices/system/cpu/smt/control"
+        remedy: "keep the siblings of measuring CPUs idle (`pciescope list --show-cpus` shows them), or echo off > /sys/devices/system/cpu/smt/control"
             .to_owned(),
     })
 }

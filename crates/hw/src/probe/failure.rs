@@ -37,17 +37,20 @@ pub fn cpu_offline(bdf: Bdf, cpu: Option<u32>) -> Failure {
     )
 }
 
-/// The user ended the run.
+/// The user ended the run after so many samples.
 pub fn interrupted(bdf: Bdf, done: u64) -> Failure {
-    failure("interrupted", format!("{bdf}: the run was ended after {done} samples"), "")
+    failure(INTERRUPTED, format!("{bdf}: the run was ended after {done} samples"), "")
 }
+
+/// The code of [`interrupted`].
+pub const INTERRUPTED: &str = "interrupted";
 
 /// No interrupt came at all.
 pub fn timeout(bdf: Bdf, timeout_ns: u64) -> Failure {
     failure(
         "timeout",
         format!("{bdf}: no interrupt came within {timeout_ns} ns of its trigger"),
-        "try --source retrigger to see whether the vector works at all, or a longer --timeout",
+        "try --raised-by retrigger to see whether the vector works at all, or a longer --timeout",
     )
 }
 

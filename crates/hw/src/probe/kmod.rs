@@ -51,7 +51,9 @@ impl Kmod {
         let node = node(root, bdf);
         let file = OpenOptions::new().read(true).write(true).open(&node).map_err(|source| {
             let hint = match source.raw_os_error() {
-                Some(libc::ENOENT) => Some(format!("`pciescope bind {bdf} --driver pcilat` makes it")),
+                Some(libc::ENOENT) => {
+                    Some(format!("add --bind, or for many runs `pciescope bind {bdf} --driver pcilat`"))
+                }
                 Some(libc::EACCES | libc::EPERM) => Some("the node needs root with CAP_SYS_RAWIO".to_owned()),
                 _ => None,
             };

@@ -148,7 +148,9 @@ fn first_that_can(root: &Root, function: &Function, bdf: Bdf, need: Need) -> Res
         }
     }
     let driver = need.driver(root).unwrap_or(Driver::Pcilat);
-    let hint = Some(format!("`pciescope bind {bdf} --driver {driver}` hands it over; `unbind` gives it back"));
+    let hint = Some(format!(
+        "add --bind to hand it over for this run (for many runs: `pciescope bind {bdf} --driver {driver}`)"
+    ));
     Err(Error::NoBackend { bdf, what: need.what(), reasons: refused, hint })
 }
 

@@ -36,7 +36,7 @@ pub fn lines(judgement: &Judgement) -> String {
             "is_undecided": ruling.is_undecided(),
             "checked": ruling.checked,
             "undecided": ruling.undecided,
-            "passed": named(&ruling.passed),
+            "exceeded": named(&ruling.exceeded),
             "unproven": named(&ruling.unproven),
             "only_in_b": ruling.alone.iter().map(of_alone).collect::<Vec<_>>(),
             "not_measured_in_b": ruling.missing.iter().map(|key| with_key(json!({}), key)).collect::<Vec<_>>(),

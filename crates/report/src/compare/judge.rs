@@ -66,7 +66,7 @@ struct Found {
 }
 
 /// A figure that passes a limit as it stands: cell and statistic by place, and how probable it is by chance.
-type Passed = (usize, usize, f64);
+type Exceeded = (usize, usize, f64);
 
 /// Compares two sides.
 pub fn judge(a: &[Record], b: &[Record], options: &Options) -> Judgement {
@@ -78,13 +78,13 @@ pub fn judge(a: &[Record], b: &[Record], options: &Options) -> Judgement {
     let keys: Vec<&Key> = left.cells.keys().filter(|key| right.cells.contains_key(*key)).collect();
     let groups = groups(&keys, &left, &right);
     let mut rulings: Vec<Ruling> = options.limits.iter().map(Ruling::of).collect();
-    let mut passed: Vec<Vec<Passed>> = vec![Vec::new(); rulings.len()];
+    let mut exceeded: Vec<Vec<Exceeded>> = vec![Vec::new(); rulings.len()];
     let mut cells = Vec::new();
     // Samples of a cell are freed before the next cell.
     let mut add = |figures: Figures, is_summed: bool| {
-        for (ruling, passed) in rulings.iter_mut().zip(&mut passed) {
+        for (ruling, exceeded) in rulings.iter_mut().zip(&mut exceeded) {
             let found = ruling.check(&figures, is_summed);
-            passed.extend(found.into_iter().map(|(statistic, p)| (cells.len(), statistic, p)));
+            exceeded.extend(found.into_iter().map(|(statistic, p)| (cells.len(), statistic, p)));
         }
         let is_comparable = figures.cell.verdict != Verdict::Incomparable;
         cells.push(figures.cell);
@@ -114,10 +114,10 @@ pub fn judge(a: &[Record], b: &[Record], options: &Options) -> Judgement {
         here.cells.keys().filter(|key| !there.cells.contains_key(key)).cloned().collect()
     };
     let (only_a, only_b) = (only(&left, &right), only(&right, &left));
-    for (ruling, passed) in rulings.iter_mut().zip(passed) {
+    for (ruling, exceeded) in rulings.iter_mut().zip(exceeded) {
         ruling.find_missing(&only_a, &groups, &right);
         ruling.check_alone(&only_b, &right, options);
-        ruling.decide(passed, options.is_strict);
+        ruling.decide(exceeded, options.is_strict);
     }
     raise_alarms(&mut cells);
     Judgement {
@@ -190,7 +190,7 @@ impl Ruling {
             limit: limit.clone(),
             checked: 0,
             undecided: 0,
-            passed: Vec::new(),
+            exceeded: Vec::new(),
             unproven: Vec::new(),
             alone: Vec::new(),
             missing: Vec::new(),
@@ -209,23 +209,23 @@ impl Ruling {
         self.undecided += figures.too_few.iter().filter(|name| limit.is_of(key, name)).count();
         let unit = if key.is_histogram { "ns" } else { cell.unit.as_str() };
         let is_sum = limit.is_absolute() && LOSSES.contains(&key.figure.as_str());
-        let mut passed = Vec::new();
+        let mut exceeded = Vec::new();
         if !limit.fits(unit) || (is_sum && is_summed) {
-            return passed;
+            return exceeded;
         }
         for (place, (shift, estimate)) in cell.shifts.iter().zip(&figures.estimates).enumerate() {
-            match limit.is_of(key, &shift.name).then(|| limit.is_passed(shift.a, shift.b)) {
+            match limit.is_of(key, &shift.name).then(|| limit.is_exceeded(shift.a, shift.b)) {
                 None => {}
                 Some(None) => self.undecided += 1,
-                Some(Some(is_passed)) => {
+                Some(Some(is_exceeded)) => {
                     self.checked += 1;
-                    if is_passed {
-                        passed.push((place, estimate.as_ref().map_or(0.0, |estimate| limit.probability(estimate))));
+                    if is_exceeded {
+                        exceeded.push((place, estimate.as_ref().map_or(0.0, |estimate| limit.probability(estimate))));
                     }
                 }
             }
         }
-        passed
+        exceeded
     }
 
     /// Notes cells that the limit speaks of and that B did not measure. Other CPUs or vectors of what B did measure are a
@@ -252,12 +252,12 @@ impl Ruling {
     }
 
     /// Tells what is proven from what is not, once it is known how many figures the limit was checked against.
-    fn decide(&mut self, passed: Vec<Passed>, is_strict: bool) {
+    fn decide(&mut self, exceeded: Vec<Exceeded>, is_strict: bool) {
         let checked = self.checked as f64;
         let is_proven = |p: f64| is_strict || p <= ALPHA / checked;
         self.alone.iter_mut().for_each(|alone| alone.is_proven = is_proven(alone.p));
-        for (cell, statistic, p) in passed {
-            let list = if is_proven(p) { &mut self.passed } else { &mut self.unproven };
+        for (cell, statistic, p) in exceeded {
+            let list = if is_proven(p) { &mut self.exceeded } else { &mut self.unproven };
             list.push((cell, statistic));
         }
     }

@@ -227,7 +227,7 @@ impl Limit {
     }
 
     /// Whether B's figure as it stands exceeds it; `None` if a change from 0 has no size.
-    pub fn is_passed(&self, a: f64, b: f64) -> Option<bool> {
+    pub fn is_exceeded(&self, a: f64, b: f64) -> Option<bool> {
         let (figure, value) = match self.value {
             Value::Absolute(value) => (b, value),
             Value::Difference(value) => (b - a, value),
@@ -305,9 +305,9 @@ mod tests {
 
     #[test]
     fn figures_without_an_interval_are_held_as_they_stand() {
-        assert_eq!(limit("loss > 0").is_passed(0.0, 1.0), Some(true));
-        assert_eq!(limit("loss > 0").is_passed(5.0, 0.0), Some(false));
-        assert_eq!(limit("loss > +10%").is_passed(0.0, 1.0), None);
-        assert_eq!(limit("speed <= -5%").is_passed(100.0, 95.0), Some(true));
+        assert_eq!(limit("loss > 0").is_exceeded(0.0, 1.0), Some(true));
+        assert_eq!(limit("loss > 0").is_exceeded(5.0, 0.0), Some(false));
+        assert_eq!(limit("loss > +10%").is_exceeded(0.0, 1.0), None);
+        assert_eq!(limit("speed <= -5%").is_exceeded(100.0, 95.0), Some(true));
     }
 }

@@ -21,7 +21,7 @@ pub use self::cells::Key;
 pub use self::doubts::Doubt;
 pub use self::json::lines;
 pub use self::limit::{BadLimit, Limit, STATISTICS};
-pub use self::render::{Names, render};
+pub use self::render::{Names, brief, render};
 
 /// The share of comparisons that may raise an alarm though nothing changed, if the margin were 0.
 pub const ALPHA: f64 = 0.05;
@@ -182,7 +182,7 @@ pub struct Ruling {
     /// Figures that could not be compared with it: too few samples, or no change from 0.
     pub undecided: usize,
     /// Figures that exceed it with confidence: cell and statistic by place.
-    pub passed: Vec<(usize, usize)>,
+    pub exceeded: Vec<(usize, usize)>,
     /// Figures that exceed it, but whose interval does not.
     pub unproven: Vec<(usize, usize)>,
     /// Figures of cells that only B has and that exceed it.
@@ -194,7 +194,7 @@ pub struct Ruling {
 impl Ruling {
     /// Whether a figure exceeds it, with confidence.
     pub fn is_failed(&self) -> bool {
-        !self.passed.is_empty() || self.alone.iter().any(|alone| alone.is_proven)
+        !self.exceeded.is_empty() || self.alone.iter().any(|alone| alone.is_proven)
     }
     /// Whether it could not be compared with the figures that it names.
     pub fn is_undecided(&self) -> bool {

@@ -2,7 +2,8 @@
 
 use super::cells::{self, Better, Key};
 use super::{ALPHA, Alone, Cell, Judgement, Need, Ruling, Shift, Verdict};
-use crate::table::layout::{Align, Columns};
+use crate::style::{Tone, paint};
+use crate::table::layout::{Align, Columns, wrap};
 use crate::text::{clean, duration, figure, thousands};
 
 /// How many cells of single CPUs are shown where not all are wanted.
@@ -38,6 +39,145 @@ pub fn render(judgement: &Judgement, names: &Names, all: bool) -> String {
     table(&mut lines, judgement, all);
     legend(&mut lines, judgement);
     lines.iter().map(|line| format!("{}\n", line.trim_end())).collect()
+}
+
+/// The answer: how many groups got slower or faster, the worst of them, and what became of each limit; then a table of the
+/// groups and what else differs. Every line but those of limits fits 80 columns. Ends with a newline.
+pub fn brief(judgement: &Judgement, names: &Names) -> String {
+    let groups = by_weight(judgement.overall());
+    let title = format!(
+        "A: {} ({}); B: {} ({})",
+        clean(&names.a),
+        many(judgement.runs.0, "run"),
+        clean(&names.b),
+        many(judgement.runs.1, "run")
+    );
+    let mut lines: Vec<String> = wrap(&title, BRIEF, "", "  ").iter().map(|line| paint(Tone::Strong, line)).collect();
+    lines.push(format!("  {} of figures: {}", many(groups.len(), "group"), tally(groups.iter().copied())));
+    if let Some(worst) = groups.first() {
+        let word = worst.verdict.word().to_uppercase();
+        let tone = match (worst.is_worse, worst.verdict.is_alarm()) {
+            (true, _) => Tone::Bad,
+            (false, true) => Tone::Doubt,
+            (false, false) => Tone::Good,
+        };
+        let short: Vec<String> = match worst.verdict {
+            Verdict::Incomparable => vec!["measured in ways that cannot be compared (--anyway)".to_owned()],
+            _ => worst
+                .shifts
+                .iter()
+                .filter(|shift| matters(worst, shift))
+                .take(2)
+                .map(|shift| change_of(worst, shift))
+                .collect(),
+        };
+        let text = format!("{}: {}", worst.key.title(), short.join(", "));
+        let mut wrapped = wrap(&text, BRIEF, &format!("  {word}: "), "    ").into_iter();
+        if let Some(first) = wrapped.next() {
+            lines.push(first.replacen(&word, &paint(tone, &word), 1));
+        }
+        lines.extend(wrapped);
+    }
+    for ruling in &judgement.rulings {
+        let (word, tone) = match (ruling.is_failed(), ruling.is_undecided()) {
+            (true, _) => ("EXCEEDED", Tone::Bad),
+            (false, true) => ("UNDECIDED", Tone::Doubt),
+            (false, false) => ("held", Tone::Good),
+        };
+        let by = ruling.exceeded.len() + ruling.alone.iter().filter(|alone| alone.is_proven).count();
+        let by = if by > 0 { format!("{by} of ") } else { String::new() };
+        let checked = many(ruling.checked, "figure");
+        lines.push(format!("  {}: --fail-if '{}': {by}{checked}", paint(tone, word), clean(&ruling.limit.text)));
+        if !ruling.missing.is_empty() {
+            lines.extend(wrap(&unmatched(&ruling.missing), BRIEF, "    not measured in B: ", "    "));
+        }
+    }
+    for (side, keys) in [("A", &judgement.only_a), ("B", &judgement.only_b)] {
+        if !keys.is_empty() {
+            lines.extend(wrap(&unmatched(keys), BRIEF, &format!("  Only in {side}, not compared: "), "    "));
+        }
+    }
+    brief_table(&mut lines, &groups);
+    if !judgement.doubts.is_empty() {
+        lines.push(String::new());
+        for doubt in judgement.doubts.iter().take(SHOWN_DOUBTS) {
+            lines.extend(wrap(&doubt.text, BRIEF, "differs too: ", "  "));
+        }
+        let more = judgement.doubts.len().saturating_sub(SHOWN_DOUBTS);
+        if more > 0 {
+            lines.push(format!("and {more} more: --all shows them"));
+        }
+    }
+    lines.iter().map(|line| format!("{}\n", line.trim_end())).collect()
+}
+
+/// The columns of a brief text.
+const BRIEF: usize = 80;
+/// So many rows has its table.
+const SHOWN_ROWS: usize = 20;
+/// So many of the other differences are named.
+const SHOWN_DOUBTS: usize = 3;
+
+/// The statistics of a cell that a reader wants first: the main one, p99, and what raised an alarm.
+fn matters(cell: &Cell, shift: &Shift) -> bool {
+    let is_first = cell.shifts.first().is_some_and(|first| first.name == shift.name);
+    is_first || shift.name == "p99" || (shift.verdict.is_alarm() && shift.name != "mean")
+}
+
+/// `median +3.0 % (1.00 us to 1.03 us)`.
+fn change_of(cell: &Cell, shift: &Shift) -> String {
+    let values = format!("{} to {}", value(&cell.unit, shift.a), value(&cell.unit, shift.b));
+    match shift.change {
+        Some(change) => format!("{} {} ({values})", name(shift), percent(change)),
+        None => format!("{} {values}", name(shift)),
+    }
+}
+
+fn brief_table(lines: &mut Vec<String>, groups: &[&Cell]) {
+    let rows = groups
+        .iter()
+        .flat_map(|cell| cell.shifts.iter().filter(|shift| matters(cell, shift)).map(move |shift| (*cell, shift)));
+    let rows: Vec<(&Cell, &Shift)> = rows.collect();
+    if rows.is_empty() {
+        return;
+    }
+    let (l, r) = (Align::Left, Align::Right);
+    let heads = [("Device", l), ("Test", l), ("Target", l), ("Figure", l)];
+    let keys: Vec<[String; 4]> = rows
+        .iter()
+        .map(|(cell, _)| {
+            [dash(&clean(&cell.key.device)), clean(&cell.key.test), cell.key.target(), clean(&cell.key.figure)]
+        })
+        .collect();
+    // What all rows have in common stands in the answer.
+    let differs: Vec<bool> = (0..4).map(|place| keys.iter().any(|key| key[place] != keys[0][place])).collect();
+    let mut columns: Vec<(&str, usize, Align)> = heads
+        .iter()
+        .zip(&differs)
+        .filter(|(_, differs)| **differs)
+        .map(|((head, align), _)| (*head, 0, *align))
+        .collect();
+    columns.extend([("", 4, l), ("A", 8, r), ("B", 8, r), ("Change", 8, r), ("Verdict", 7, l)]);
+    let mut table = Columns::new(&columns);
+    for ((cell, shift), key) in rows.iter().zip(&keys).take(SHOWN_ROWS) {
+        let mut row: Vec<String> =
+            key.iter().zip(&differs).filter(|(_, differs)| **differs).map(|(part, _)| part.clone()).collect();
+        row.extend([
+            if shift.name == "value" { "-".to_owned() } else { shift.name.clone() },
+            value(&cell.unit, shift.a),
+            value(&cell.unit, shift.b),
+            shift.change.map_or_else(|| "-".to_owned(), percent),
+            shift.verdict.word().to_owned(),
+        ]);
+        table.row(row);
+    }
+    lines.push(String::new());
+    let mut rows_of = table.lines().into_iter();
+    lines.extend(rows_of.next().map(|head| paint(Tone::Dim, &head)));
+    lines.extend(rows_of);
+    let more = rows.len().saturating_sub(SHOWN_ROWS);
+    let more = if more > 0 { format!("{} more rows, and e", thousands(more as u64)) } else { "E".to_owned() };
+    lines.push(paint(Tone::Dim, &format!("{more}ach CPU and target with 95 % intervals: --all")));
 }
 
 fn many(n: usize, what: &str) -> String {
@@ -134,7 +274,7 @@ fn reason(cell: &Cell) -> String {
     let alarms: Vec<&Shift> = cell.shifts.iter().filter(|shift| shift.verdict.is_alarm()).collect();
     if cell.verdict == Verdict::Incomparable {
         return "measured in ways that cannot be compared (emulated, made up, or another number of accesses per sample); \
-                --force compares all the same."
+                --anyway compares all the same."
             .to_owned();
     }
     if !alarms.is_empty() {
@@ -216,7 +356,7 @@ fn rulings(lines: &mut Vec<String>, judgement: &Judgement) {
     lines.push(String::new());
     for ruling in &judgement.rulings {
         lines.push(ruling_line(ruling));
-        for (list, word) in [(&ruling.passed, "exceeded"), (&ruling.unproven, "not proven")] {
+        for (list, word) in [(&ruling.exceeded, "exceeded"), (&ruling.unproven, "not proven")] {
             for &(cell, shift) in list.iter().take(SHOWN_CELLS) {
                 let cell = &judgement.cells[cell];
                 let cpu = match (cell.merged, cell.key.cpu) {
@@ -258,9 +398,9 @@ fn alone(lines: &mut Vec<String>, ruling: &Ruling) {
 
 fn ruling_line(ruling: &Ruling) -> String {
     let word = match (ruling.is_failed(), ruling.is_undecided()) {
-        (true, _) => "FAILED",
+        (true, _) => "EXCEEDED",
         (false, true) => "UNDECIDED",
-        (false, false) => "ok",
+        (false, false) => "held",
     };
     let mut parts = vec![format!("compared with {}", many(ruling.checked, "figure"))];
     if ruling.undecided > 0 {

@@ -7,7 +7,7 @@ use pciescope_core::Record;
 
 use super::{Figure, drawn_few};
 use crate::chart::{Bar, Bars, Chart, Times, TimesLine, number};
-use crate::model::Section;
+use crate::model::{self, Section};
 use crate::table::layout::{Align, Columns};
 use crate::text::{clean, figure};
 
@@ -100,8 +100,13 @@ impl Source<'_> {
 pub(crate) fn sources<'r>(section: &Section<'r>) -> Vec<Source<'r>> {
     let mut sources: Vec<Source> = Vec::new();
     let mut places: BTreeMap<(&str, String, Option<u32>), usize> = BTreeMap::new();
+    let hardware = model::hardware_ports(section.records.iter().copied());
     for record in section.records.iter().copied() {
         let (Some(instance), Some(interval)) = (&record.instance, record.interval) else { continue };
+        // What counted the same bytes again would be added up twice.
+        if record.device.is_some() && !model::is_link(record, &hardware) {
+            continue;
+        }
         let (name, cpu) = (name(record), record.cpu.as_ref().map(|cpu| cpu.cpu));
         let place =
             *places.entry((instance.scope.as_str(), name.clone(), cpu.or(instance.node))).or_insert_with(|| {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pciescope_core::{Bdf, Function};
+use pciescope_core::{Bdf, Function, Instance, Record};
 
 use super::devices::Device;
 use super::{charts, safe};
@@ -105,7 +105,14 @@ fn words(function: &Function) -> String {
 
 /// The mean traffic of a port over its records, and its share of the link.
 fn counted(device: &Device) -> Option<((f64, f64, bool), f64)> {
-    let records = || device.records.iter().filter(|record| model::kind(&record.test) == Kind::Counters);
+    let hardware = model::hardware_ports(device.records.iter().copied());
+    // Of a port that both hardware and the kernel counted, the hardware's figures.
+    let is_second = |record: &Record| {
+        record.instance.as_ref().is_some_and(Instance::is_accounting)
+            && device.function.and_then(|function| function.bdf).is_some_and(|bdf| hardware.contains(&bdf))
+    };
+    let is_shown = |record: &&&Record| model::kind(&record.test) == Kind::Counters && !is_second(record);
+    let records = || device.records.iter().filter(is_shown);
     let mean = |name: &str| {
         let known: Vec<f64> =
             records().filter_map(|r| r.metrics.get(name)).map(|m| m.value).filter(|v| v.is_finite()).collect();

@@ -9,7 +9,7 @@ use crate::model::{self, Kind, Section, cpu_of, target_of};
 use crate::text::{duration, figure, target_key, thousands};
 
 /// From how many times the best published figure on a median is doubtful.
-const FAR_FROM_BEST: f64 = 1.5;
+pub(crate) const FAR_FROM_BEST: f64 = 1.5;
 /// From how many times the median on the slowest sample is doubtful.
 const LONG_TAIL: f64 = 10.0;
 /// The fewest samples that say something of the slowest 1 %.

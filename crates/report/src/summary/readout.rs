@@ -10,10 +10,10 @@ use crate::model::{self, Section};
 use crate::text::figure;
 
 /// From which share of its link's ceiling on a readout is good, and below which it is doubtful, in percent.
-const FAST: f64 = 80.0;
-const SLOW: f64 = 50.0;
+pub(crate) const FAST: f64 = 80.0;
+pub(crate) const SLOW: f64 = 50.0;
 /// Above which standard deviation over the mean repeats vary, in percent.
-const UNSTEADY: f64 = 5.0;
+pub(crate) const UNSTEADY: f64 = 5.0;
 
 pub(super) fn read_out(out: &mut Conclusions, number: usize, section: &Section) {
     let place = Place::Section(number);

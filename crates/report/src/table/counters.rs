@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use pciescope_catalogue::is_state;
-use pciescope_core::{Instance, Metric, Record};
+use pciescope_core::{Bdf, Instance, Metric, Record};
 
 use super::Page;
 use super::layout::{Align, Columns};
 use crate::text::{clean, figure};
 
 /// The tables of records of counters; several of one instance are its intervals and are joined.
-pub fn tables(out: &mut Page, records: &[&Record]) {
+pub(super) fn tables(out: &mut Page, records: &[&Record]) {
     let rows = rows(records);
     let seconds: f64 = rows.iter().map(|row| row.seconds).fold(0.0, f64::max);
     let intervals = rows.iter().map(|row| row.intervals).max().unwrap_or(0);
@@ -18,18 +18,24 @@ pub fn tables(out: &mut Page, records: &[&Record]) {
     out.line(&format!("Time:   {seconds:.6} s{of}"));
     ports(out, &rows);
     functions(out, &rows);
-    states(out, &rows);
+    if let Some(columns) = states(&rows) {
+        out.heading("Link states, % of the time");
+        out.table(columns);
+    }
     channels(out, &rows);
-    others(out, &rows);
+    if let Some(columns) = others(&rows) {
+        out.heading("By name");
+        out.table(columns);
+    }
 }
 
 /// An instance over all its intervals.
-struct Row<'r> {
-    record: &'r Record,
-    instance: &'r Instance,
-    metrics: BTreeMap<&'r str, Metric>,
-    seconds: f64,
-    intervals: usize,
+pub(crate) struct Row<'r> {
+    pub(crate) record: &'r Record,
+    pub(crate) instance: &'r Instance,
+    pub(crate) metrics: BTreeMap<&'r str, Metric>,
+    pub(crate) seconds: f64,
+    pub(crate) intervals: usize,
 }
 
 /// Amounts are added up, anything else is the mean over time.
@@ -37,7 +43,8 @@ fn is_amount(unit: &str) -> bool {
     !unit.contains('/') && unit != "%"
 }
 
-fn rows<'r>(records: &[&'r Record]) -> Vec<Row<'r>> {
+/// The instances of records, each with its intervals joined; ports by their addresses, others as they come.
+pub(crate) fn rows<'r>(records: &[&'r Record]) -> Vec<Row<'r>> {
     let mut rows: Vec<Row> = Vec::new();
     for record in records {
         let Some(instance) = &record.instance else { continue };
@@ -58,6 +65,7 @@ fn rows<'r>(records: &[&'r Record]) -> Vec<Row<'r>> {
         row.seconds += seconds;
         row.intervals += 1;
     }
+    rows.sort_by_key(|row| (row.bdf().is_none(), row.bdf()));
     rows
 }
 
@@ -75,8 +83,13 @@ fn join(sum: &mut Metric, before: f64, metric: &Metric, seconds: f64) {
 }
 
 impl Row<'_> {
+    /// The function that it counts at; `None` for what is no port.
+    pub(crate) fn bdf(&self) -> Option<Bdf> {
+        self.record.device.as_ref()?.bdf
+    }
+
     /// A figure as a cell: `-` where there is none, `>=` before one that may be larger.
-    fn cell(&self, name: &str, show: impl Fn(f64) -> String) -> String {
+    pub(crate) fn cell(&self, name: &str, show: impl Fn(f64) -> String) -> String {
         match self.metrics.get(name) {
             Some(metric) if metric.at_least => format!(">={}", show(metric.value)),
             Some(metric) => show(metric.value),
@@ -108,18 +121,18 @@ impl Row<'_> {
         shares.reduce(f64::min).map_or_else(|| "-".to_owned(), |share| format!("{:.1}", share * 100.0))
     }
 
-    fn has_any(&self, names: &[&str]) -> bool {
+    pub(crate) fn has_any(&self, names: &[&str]) -> bool {
         names.iter().any(|name| self.metrics.contains_key(*name))
     }
 
     /// The function's driver, else its name.
-    fn driver(&self) -> String {
+    pub(crate) fn driver(&self) -> String {
         let device = self.record.device.as_ref();
         let words = device.map(|device| device.driver.as_deref().unwrap_or(&device.name));
         words.map_or_else(|| "-".to_owned(), clean)
     }
 
-    fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         let instance = self.instance;
         let node = instance.node.map_or_else(String::new, |node| format!(" {node}"));
         // Instances of one PMU that nothing else tells apart.
@@ -135,13 +148,14 @@ impl Row<'_> {
     }
 }
 
-const PORT: [&str; 4] = ["rx_bytes_per_s", "tx_bytes_per_s", "rx_link_share", "tx_link_share"];
-const ERRORS: [&str; 4] = ["layer1_errors", "layer2_errors", "layer3_errors", "aer_errors"];
+pub(crate) const PORT: [&str; 4] = ["rx_bytes_per_s", "tx_bytes_per_s", "rx_link_share", "tx_link_share"];
+pub(crate) const ERRORS: [&str; 4] = ["layer1_errors", "layer2_errors", "layer3_errors", "aer_errors"];
 /// What [`ERRORS`] of the kernel's account are made of.
 const REPORTS: [&str; 3] = ["correctable_errors", "nonfatal_errors", "fatal_errors"];
 const INTERRUPTS: [&str; 2] = ["interrupts", "interrupts_per_s"];
-const RETRIES: [&str; 2] = ["naks", "retries"];
-const CHANNEL: [&str; 5] = ["read_bytes_per_s", "write_bytes_per_s", "total_bytes_per_s", "peak_share", "cycles_per_s"];
+pub(crate) const RETRIES: [&str; 2] = ["naks", "retries"];
+pub(crate) const CHANNEL: [&str; 5] =
+    ["read_bytes_per_s", "write_bytes_per_s", "total_bytes_per_s", "peak_share", "cycles_per_s"];
 /// What the tables' figures are made of.
 const PARTS: [&str; 7] =
     ["rx_bytes", "tx_bytes", "read_bytes", "write_bytes", "cycles", "link_bytes_per_s", "peak_bytes_per_s"];
@@ -248,16 +262,16 @@ fn below(below: &pciescope_core::Below) -> String {
     }
 }
 
-fn states(out: &mut Page, rows: &[Row]) {
+/// The shares of time that links were in each state; `None` where nobody counted them.
+pub(crate) fn states(rows: &[Row]) -> Option<Columns> {
     let rows: Vec<&Row> = rows.iter().filter(|row| row.record.device.is_some()).collect();
     let mut names: Vec<&str> =
         rows.iter().flat_map(|row| row.metrics.keys().copied()).filter(|name| is_state(name)).collect();
     names.sort_unstable();
     names.dedup();
     if names.is_empty() {
-        return;
+        return None;
     }
-    out.heading("Link states, % of the time");
     let titles: Vec<String> = names.iter().map(|name| name.trim_end_matches("_share").to_owned()).collect();
     let mut heads = vec![("Port", 12, Align::Left)];
     heads.extend(titles.iter().map(|title| (title.as_str(), 6, Align::Right)));
@@ -270,7 +284,7 @@ fn states(out: &mut Page, rows: &[Row]) {
         columns.row(cells);
     }
     columns.drop_empty();
-    out.table(columns);
+    Some(columns)
 }
 
 fn channels(out: &mut Page, rows: &[Row]) {
@@ -306,8 +320,8 @@ fn channels(out: &mut Page, rows: &[Row]) {
     out.table(columns);
 }
 
-/// What no table above shows, by name.
-fn others(out: &mut Page, rows: &[Row]) {
+/// What no other table shows, by name; `None` where there is nothing.
+pub(crate) fn others(rows: &[Row]) -> Option<Columns> {
     let is_shown = |name: &str| {
         PORT.contains(&name)
             || ERRORS.contains(&name)
@@ -345,9 +359,8 @@ fn others(out: &mut Page, rows: &[Row]) {
         }
     }
     if columns.rows().is_empty() {
-        return;
+        return None;
     }
-    out.heading("By name");
     columns.drop_empty();
-    out.table(columns);
+    Some(columns)
 }

@@ -20,11 +20,11 @@ const CHECKS: &str = "checks";
 /// From so many functions on with the same finding only the first is shown in full.
 const SAME: usize = 3;
 
-pub fn heading(out: &mut Page, section: &Section) {
+pub(super) fn heading(out: &mut Page, section: &Section) {
     out.blocks.push(Block::Section(format!("{}, {}", text::test_title(TEST), clean(&section.first().time))));
 }
 
-pub fn write(out: &mut Page, section: &Section) {
+pub(super) fn write(out: &mut Page, section: &Section) {
     for piece in pieces(&section.records, WIDTH) {
         match piece {
             Piece::Heading(title) => out.heading(&title),
@@ -81,8 +81,14 @@ fn pieces(records: &[&Record], width: usize) -> Vec<Piece> {
             one(&mut pieces, finding, same.get(&kind(finding)).map_or(&[][..], Vec::as_slice), width);
         }
     }
-    silenced(&mut pieces, &ordered, width);
-    not_checked(&mut pieces, &ordered, width);
+    for (title, lines) in
+        [("Silenced", silenced_lines(&ordered, width)), ("Not checked", not_checked_lines(&ordered, width))]
+    {
+        if !lines.is_empty() {
+            pieces.push(Piece::Heading(title.to_owned()));
+            pieces.extend(lines.into_iter().map(Piece::Line));
+        }
+    }
     pieces.push(Piece::Line(String::new()));
     pieces.extend(wrap(&summary(records), width, "", "  ").into_iter().map(Piece::Line));
     pieces
@@ -152,23 +158,20 @@ fn at(finding: &Finding) -> String {
     finding.bdf.map(|bdf| format!("@{bdf}")).unwrap_or_default()
 }
 
-fn silenced(pieces: &mut Vec<Piece>, records: &[&Record], width: usize) {
-    let all: Vec<&Finding> =
-        records.iter().flat_map(|record| &record.findings).filter(|finding| finding.silenced).collect();
-    if all.is_empty() {
-        return;
-    }
-    pieces.push(Piece::Heading("Silenced".to_owned()));
-    for finding in all {
+/// What was silenced, and by whom and why. Empty where nothing was.
+pub(crate) fn silenced_lines(records: &[&Record], width: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    for finding in records.iter().flat_map(|record| &record.findings).filter(|finding| finding.silenced) {
         // Whoever silenced it left the reason as the last evidence.
         let why = finding.evidence.last().map(|seen| format!(" ({}: {})", seen.source, seen.value)).unwrap_or_default();
         let line = clean(&format!("{}{}{why}", finding.check, at(finding)));
-        pieces.extend(wrap(&line, width, "   ", "     ").into_iter().map(Piece::Line));
+        lines.extend(wrap(&line, width, "   ", "     "));
     }
+    lines
 }
 
-/// The checks that could not look, with how often, by why and what to do.
-fn not_checked(pieces: &mut Vec<Piece>, records: &[&Record], width: usize) {
+/// The checks that could not look, with how often, by why and what to do. Empty where all could.
+pub(crate) fn not_checked_lines(records: &[&Record], width: usize) -> Vec<String> {
     // By why and what to do: the checks, and where.
     type Unchecked<'r> = (BTreeSet<&'r str>, BTreeSet<String>);
     let mut reasons: BTreeMap<(&str, &str), Unchecked> = BTreeMap::new();
@@ -179,10 +182,7 @@ fn not_checked(pieces: &mut Vec<Piece>, records: &[&Record], width: usize) {
             places.extend(record.device.as_ref().and_then(|device| device.bdf).map(|bdf| bdf.to_string()));
         }
     }
-    if reasons.is_empty() {
-        return;
-    }
-    pieces.push(Piece::Heading("Not checked".to_owned()));
+    let mut lines = Vec::new();
     for ((why, hint), (checks, places)) in reasons {
         let names: Vec<&str> = checks.into_iter().collect();
         let at = match places.len() {
@@ -191,9 +191,10 @@ fn not_checked(pieces: &mut Vec<Piece>, records: &[&Record], width: usize) {
             many => format!(" at {many} functions"),
         };
         let line = clean(&format!("{}{at}: {why}", names.join(", ")));
-        pieces.extend(wrap(&line, width, "?  ", "   ").into_iter().map(Piece::Line));
-        pieces.extend(wrap(&clean(hint), width, "   do      ", &" ".repeat(11)).into_iter().map(Piece::Line));
+        lines.extend(wrap(&line, width, "?  ", "   "));
+        lines.extend(wrap(&clean(hint), width, "   do      ", &" ".repeat(11)));
     }
+    lines
 }
 
 /// Check, reason and remedy of what a record says was not checked.
@@ -206,7 +207,7 @@ fn unchecked(record: &Record) -> impl Iterator<Item = (&str, &str, &str)> {
 }
 
 /// `54 checks of 8 functions and the machine: 1 problem, no warning, 2 notes, 1 silenced, 3 not checked`.
-fn summary(records: &[&Record]) -> String {
+pub(crate) fn summary(records: &[&Record]) -> String {
     let functions = records.iter().filter(|record| record.device.is_some()).count();
     let checks = records.iter().find_map(|record| record.metrics.get(CHECKS)).map_or(0.0, |metric| metric.value);
     let findings = || records.iter().flat_map(|record| &record.findings);

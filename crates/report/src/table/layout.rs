@@ -85,9 +85,14 @@ impl Columns {
 /// A bar of 28 characters, `#` for the value's share of the largest and `.` for the rest.
 pub fn bar(value: f64, largest: f64) -> String {
     const LENGTH: usize = 28;
+    bar_of(value, largest, LENGTH)
+}
+
+/// The same of so many characters.
+pub fn bar_of(value: f64, largest: f64, length: usize) -> String {
     let share = if largest > 0.0 { (value / largest).clamp(0.0, 1.0) } else { 0.0 };
-    let filled = (share * LENGTH as f64).floor() as usize;
-    format!("{}{}", "#".repeat(filled), ".".repeat(LENGTH - filled))
+    let filled = (share * length as f64).floor() as usize;
+    format!("{}{}", "#".repeat(filled), ".".repeat(length - filled))
 }
 
 /// Words in lines of at most `width` columns, the first after `first`, the others after `next`. A word that is longer

@@ -6,8 +6,8 @@
 
 mod compare;
 mod convert;
-mod counters;
-mod doctor;
+pub(crate) mod counters;
+pub(crate) mod doctor;
 mod header;
 mod irq;
 pub(crate) mod layout;
@@ -21,7 +21,9 @@ mod verify;
 
 use pciescope_core::Record;
 
-pub(crate) use self::header::{REFERENCES, SYNTHETIC};
+pub(crate) use self::header::{EMULATED, LOSSES, REFERENCES, SYNTHETIC};
+pub(crate) use self::plain::figures as plain_figures;
+pub(crate) use self::readout::EMULATED as EMULATED_READOUT;
 
 pub(crate) use self::doctor::kind as kind_of_finding;
 use self::layout::Columns;
@@ -67,6 +69,16 @@ pub fn doctor(records: &[Record], width: usize) -> String {
     doctor::text(records, width)
 }
 
+/// What sis8300drv_threads prints of a readout: its parameters, its columns, and with acquisitions the CPU utilization.
+pub fn threads(records: &[Record]) -> String {
+    let mut page = Page::new(Options::default());
+    let sections = model::sections(records);
+    for section in sections.iter().filter(|section| model::kind(section.test()) == Kind::Readout) {
+        readout::as_the_tool(&mut page, section);
+    }
+    text_of(&page.blocks)
+}
+
 /// The warnings and errors of records, each once. Empty, or ends with a newline.
 pub fn notices(records: &[Record]) -> String {
     let mut page = Page::new(Options::default());
@@ -97,7 +109,7 @@ fn one_section(out: &mut Page, section: &Section, with_legend: bool) {
     let kind = model::kind(section.test());
     match kind {
         // Counters of many devices have no single one to name.
-        Kind::Counters => header::title(out, section, header::EMULATED),
+        Kind::Counters => header::title(out, section, EMULATED),
         Kind::Readout => readout::heading(out, section),
         Kind::Other if section.test() == doctor::TEST => doctor::heading(out, section),
         _ => header::section(out, section),

@@ -16,7 +16,14 @@ pub fn write(out: &mut Page, section: &Section) {
     names.dedup();
     let rows: Vec<_> = names.into_iter().map(|name| (clean(name), section.merged(name))).collect();
     summary::table(out, "Histograms", &rows);
+    if let Some(columns) = figures(section) {
+        out.heading("Figures");
+        out.table(columns);
+    }
+}
 
+/// The figures by name; `None` where there is none.
+pub(crate) fn figures(section: &Section) -> Option<Columns> {
     let mut figures: BTreeMap<(String, Option<u32>), Vec<Figure>> = BTreeMap::new();
     for record in &section.records {
         for (name, metric) in &record.metrics {
@@ -25,9 +32,8 @@ pub fn write(out: &mut Page, section: &Section) {
         }
     }
     if figures.is_empty() {
-        return;
+        return None;
     }
-    out.heading("Figures");
     let r = Align::Right;
     let mut columns = Columns::new(&[
         ("CPU", 4, r),
@@ -54,5 +60,5 @@ pub fn write(out: &mut Page, section: &Section) {
         columns.row(vec![cpu, value, unit, values.len().to_string(), name.clone()]);
     }
     columns.drop_empty();
-    out.table(columns);
+    Some(columns)
 }

@@ -83,6 +83,21 @@ pub(super) fn write(out: &mut Page, section: &Section) {
     losses(out, &rows);
 }
 
+/// The groups as the tool of the seed prints each of its runs.
+pub(super) fn as_the_tool(out: &mut Page, section: &Section) {
+    for group in &groups(section) {
+        for line in parameters(std::slice::from_ref(group), section.plan) {
+            out.fixed(&line);
+        }
+        out.line("");
+        out.table(rows(&group.rows));
+        let has_cycles = group.rows.iter().any(|row| row.stream.cycle.is_some());
+        if let Some(cpu) = group.metric("cpu").filter(|_| has_cycles) {
+            out.line(&format!("CPU utilization was : {:.3}", cpu / 100.0));
+        }
+    }
+}
+
 fn sweep_title(sweep: &str) -> String {
     match sweep {
         "boards" => "PCIe transfer speed against boards".to_owned(),

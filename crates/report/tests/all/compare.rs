@@ -438,11 +438,11 @@ fn a_verified_counter_is_compared_by_its_ratio() {
 fn limited(a: &[Record], b: &[Record], limit: &str) -> (usize, usize, usize) {
     let judgement = compare(a, b, &Options { limits: vec![limit.parse().unwrap()], ..Options::default() });
     let ruling = &judgement.rulings[0];
-    (ruling.passed.len(), ruling.unproven.len(), ruling.undecided)
+    (ruling.exceeded.len(), ruling.unproven.len(), ruling.undecided)
 }
 
 #[test]
-fn a_limit_is_passed_only_beyond_the_interval() {
+fn a_limit_is_exceeded_only_beyond_the_interval() {
     let (a, b) = (Made::of(Form::Tail).side(2, 1, 1), Made { factor: 1.05, ..Made::of(Form::Tail) }.side(3, 1, 1));
     assert_eq!(limited(&a, &b, "median > +2%"), (1, 0, 0));
     assert_eq!(limited(&a, &b, "median > +4.5%"), (0, 1, 0), "not proven");
@@ -495,7 +495,7 @@ fn a_figure_that_only_b_has_is_held_against_limits_on_itself() {
     let ruled = |limit: &str| {
         let judgement = compare(&a, &b, &Options { limits: vec![limit.parse().unwrap()], ..Options::default() });
         let text = render(&judgement, &Names { a: "a".to_owned(), b: "b".to_owned() }, false);
-        assert_eq!(judgement.is_failed(), text.contains("FAILED: --fail-if"), "{text}");
+        assert_eq!(judgement.is_failed(), text.contains("EXCEEDED: --fail-if"), "{text}");
         assert_eq!(judgement.is_failed(), text.contains("exceeded: mmio-read"), "{text}");
         (judgement.is_failed(), judgement.rulings[0].alone.len(), judgement.rulings[0].checked)
     };

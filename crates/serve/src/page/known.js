@@ -86,6 +86,8 @@ export const busy = (port) => {
 };
 export const isIdle = (port) => both(portOf(last(), port.id) || {}) < IDLE;
 // What the kernel counted is a lower bound, and says so wherever it is named.
+// The kernel's account of a port that hardware counts too.
+export const isSecond = (port) => !!port.source && feed.ports.some((p) => !p.source && p.bdf && p.bdf === port.bdf);
 export const title = (port) => (port.bdf || port.pmu || port.id) + (port.source ? ` >= ${port.source}` : "");
 export const linkWords = (link) => {
   if (!link) return "-";

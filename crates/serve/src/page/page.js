@@ -1,5 +1,5 @@
 // The page: its table, its charts, the feed that it follows, its switches.
-import { CHOSEN_AT_FIRST, IDLE, adopt, at, belowWords, busy, clock, count, errorSum, errorsOf, feed, isIdle, isNumber, isScaled, last, linkWords, make, marked, mb, mostState, own, percent, portOf, rate, readings, set, share, stateName, take, tidy, title, unitOf, view } from "./known.js";
+import { CHOSEN_AT_FIRST, IDLE, adopt, at, belowWords, busy, clock, count, errorSum, errorsOf, feed, isIdle, isNumber, isScaled, isSecond, last, linkWords, make, marked, mb, mostState, own, percent, portOf, rate, readings, set, share, stateName, take, tidy, title, unitOf, view } from "./known.js";
 import { nice, hovered, Chart, LEAST, layer, drawTraffic } from "./chart.js";
 import { paintTopology } from "./topology.js";
 
@@ -241,7 +241,7 @@ const paint = () => {
   view.chosen ||= new Set();
   if (!view.touched)
     for (const p of feed.ports.filter((p) => busy(p) >= IDLE).sort((a, b) => busy(b) - busy(a)))
-      if (view.chosen.size < CHOSEN_AT_FIRST) view.chosen.add(p.id);
+      if (view.chosen.size < CHOSEN_AT_FIRST && !isSecond(p)) view.chosen.add(p.id);
   for (const id of [...rows.keys()]) if (!feed.ports.some((p) => p.id === id)) rows.delete(id);
   const port = feed.ports.find((p) => p.id === view.zoom);
   at("zoom").hidden = !port;

@@ -122,7 +122,7 @@ impl Run {
     }
 
     /// The arithmetic of the seed's tool, on the columns as printed, as far as one decimal goes, and on the records exactly. A
-    /// device's rows follow each other.
+    /// device's rows follow each other. The columns are there with `--all`.
     pub fn adds_up(&self, repeats: f64) {
         let (printed, rows) = (self.printed(), self.rows());
         assert_eq!(printed.len(), rows.len(), "a row for each record:\n{}", self.output.stdout);

@@ -22,15 +22,17 @@ use crate::cmd::Ctx;
 #[command(after_help = "\
 Examples:
   pciescope lab demo
-  pciescope lab demo --kernel newest --output /tmp/demo")]
+  pciescope lab demo --kernel newest --dir /tmp/demo
+
+What an earlier demo left in the folder is replaced.")]
 pub struct Args {
     /// Guest kernel: 6.1, 6.12 or newest
     #[arg(long, value_name = "KERNEL", default_value_t = Kernel::default())]
     kernel: Kernel,
 
     /// Folder for report.html and records.jsonl
-    #[arg(short, long, value_name = "DIR", default_value = "demo")]
-    output: PathBuf,
+    #[arg(long, alias = "output", short_alias = 'o', value_name = "DIR", default_value = "demo")]
+    dir: PathBuf,
 }
 
 /// One measurement of the demo.
@@ -109,7 +111,7 @@ const STEPS: [Step; 8] = [
     Step {
         label: "interrupts, 200 us injected",
         device: &["irq-delay fixed 200us"],
-        args: "latency irq {endpoint} --bind --vectors 0-3 --count 200 --source hardware --timeout 2s",
+        args: "latency irq {endpoint} --bind --vectors 0-3 --count 200 --raised-by hardware --timeout 2s",
         test: "irq-hardware",
         histogram: "trigger_to_handler",
         injected_ns: 200e3,
@@ -124,9 +126,9 @@ pub fn run(args: &Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     let start = Instant::now();
     // Progress for a person; the closing table is the only thing on the standard output.
     let say = |text: &str| ctx.note(&format!("[{:5.1} s] {text}", start.elapsed().as_secs_f64()));
-    std::fs::create_dir_all(&args.output).with_context(|| format!("cannot create {}", args.output.display()))?;
-    let records_path = args.output.join("records.jsonl");
-    let report_path = args.output.join("report.html");
+    std::fs::create_dir_all(&args.dir).with_context(|| format!("cannot create {}", args.dir.display()))?;
+    let records_path = args.dir.join("records.jsonl");
+    let report_path = args.dir.join("report.html");
     let file = File::create(&records_path).with_context(|| format!("cannot create {}", records_path.display()))?;
     let mut file = jsonl::Writer::new(file);
 
@@ -137,7 +139,10 @@ pub fn run(args: &Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     // QEMU itself would answer for the first extended capability: without one, the last hop is the device's own answer.
     let behind = serve(LatencyEndpoint::without_serial_number(&link), "ep1")?;
     say(&format!("booting Debian's kernel {} with two virtual endpoints, one of them behind a switch", args.kernel));
+    // A signal ends the guest; then its folders are removed on the way out.
+    ctx.stop.catch_signals()?;
     let vm = Vm::builder()
+        .stop(&ctx.stop.number())
         .kernel(args.kernel)
         .devices(standard_machine())
         .served("ep0", &endpoint, Place::RootPort)

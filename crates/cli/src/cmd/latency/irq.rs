@@ -12,7 +12,7 @@ use pciescope_core::{CpuList, IrqPlan, IrqSource};
 use pciescope_hw::probe::open::Need;
 
 use super::task::{DeviceArgs, Task};
-use crate::args::{positive, time_ns};
+use crate::args::{Time, positive, some_time, time};
 use crate::cmd::device::{CpuChoice, Device};
 use crate::cmd::output::{Output, OutputArgs};
 use crate::cmd::{Ctx, Refusal};
@@ -25,12 +25,13 @@ const MOST_VECTORS: u32 = 2048;
 #[command(after_help = "\
 Examples:
   pciescope latency irq 0000:3b:00.0 --bind
-  pciescope latency irq 0000:3b:00.0 --vectors 0-3 --cpus local --count 10k -o irq.jsonl
-  pciescope latency irq 0000:3b:00.0 --interval 1ms --trigger-cpu 0
+  pciescope latency irq 0000:3b:00.0 --vectors 0-3 --cpus local -o irq.jsonl
+  pciescope latency irq 0000:3b:00.0 --period 1ms --trigger-cpu 0
   pciescope latency irq --backend fake:lose=100; echo $?
 
-By default each CPU and vector is measured twice: with interrupts that the device sends, and with interrupts that
-the interrupt controller repeats. The difference is the share of PCIe and the device.")]
+By default each CPU and vector is measured twice: with interrupts that the
+device sends, and with interrupts that the interrupt controller repeats. The
+difference is the share of PCIe and the device.")]
 pub struct Args {
     #[command(flatten)]
     device: DeviceArgs,
@@ -40,20 +41,20 @@ pub struct Args {
     vectors: Option<Vectors>,
 
     /// What raises the interrupts
-    #[arg(long, value_enum, default_value = "both")]
-    source: Source,
+    #[arg(long, alias = "source", value_enum, value_name = "WHAT", default_value = "both")]
+    raised_by: RaisedBy,
 
     /// Interrupts per CPU and vector
     #[arg(long, value_name = "N", value_parser = positive, default_value = "1k")]
     count: u64,
 
     /// Trigger at a fixed rate, this time apart; missed, merged and late triggers are counted
-    #[arg(long, value_name = "TIME", value_parser = time_ns, default_value = "0")]
-    interval: u64,
+    #[arg(long, alias = "interval", value_name = "TIME", value_parser = time, default_value = "0")]
+    period: Time,
 
     /// An interrupt later than this counts as lost
-    #[arg(long, value_name = "TIME", value_parser = time_ns, default_value = "100ms")]
-    timeout: u64,
+    #[arg(long, value_name = "TIME", value_parser = some_time, default_value = "100ms")]
+    timeout: Time,
 
     /// The CPU that triggers [default: the one that handles]
     #[arg(long, value_name = "CPU")]
@@ -82,9 +83,9 @@ impl FromStr for Vectors {
     }
 }
 
-/// `--source` as typed.
+/// `--raised-by` as typed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Source {
+enum RaisedBy {
     /// The device, and a control arm in software on the same vectors and CPUs
     Both,
     /// The device sends them: a register write triggers it
@@ -100,18 +101,15 @@ enum Source {
 /// Measures.
 pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     let device = Device::find(ctx, args.device.bdf, &args.device.access)?;
-    let (source, with_control) = match args.source {
-        Source::Both => (IrqSource::Hardware, true),
-        Source::Hardware => (IrqSource::Hardware, false),
-        Source::Retrigger => (IrqSource::Retrigger, false),
-        Source::Inject => (IrqSource::Inject, false),
-        Source::Loopback => (IrqSource::Loopback, false),
+    let (source, with_control) = match args.raised_by {
+        RaisedBy::Both => (IrqSource::Hardware, true),
+        RaisedBy::Hardware => (IrqSource::Hardware, false),
+        RaisedBy::Retrigger => (IrqSource::Retrigger, false),
+        RaisedBy::Inject => (IrqSource::Inject, false),
+        RaisedBy::Loopback => (IrqSource::Loopback, false),
     };
     if let Some(cpu) = args.trigger_cpu {
         device.cpus(&CpuChoice::List(CpuList::from_iter([cpu])))?;
-    }
-    if args.timeout == 0 {
-        return Err(Refusal::new("--timeout 0: every interrupt would be lost", "give it a time such as 100ms").into());
     }
     let plan = IrqPlan {
         bdf: device.bdf,
@@ -120,8 +118,8 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         cpus: device.cpus(&args.device.cpus)?,
         trigger_cpu: args.trigger_cpu,
         count: args.count,
-        interval_ns: args.interval,
-        timeout_ns: args.timeout,
+        interval_ns: args.period.0,
+        timeout_ns: args.timeout.0,
         raw: args.raw.is_some(),
     };
     let task = Task {

@@ -9,7 +9,7 @@ use pciescope_hw::probe::open::Need;
 
 use super::target::{TargetArgs, choose};
 use super::task::{DeviceArgs, Task, order};
-use crate::args::{positive, time_ns};
+use crate::args::{Time, positive, some_time, time};
 use crate::cmd::Ctx;
 use crate::cmd::device::Device;
 use crate::cmd::output::{Output, OutputArgs};
@@ -21,14 +21,15 @@ const COUNT: u64 = 100_000;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  pciescope latency mmio 0000:3b:00.0
+  pciescope latency mmio 0000:3b:00.0 --bind
   pciescope latency mmio 0000:3b:00.0 --cpus node:1 --count 10M -o run.jsonl
-  pciescope latency mmio 0000:3b:00.0 --bar 2 --offset 0x1000 --accept-side-effects
+  pciescope latency mmio 3b:00.0 --bar 2 --offset 0x1000 --accept-side-effects
   pciescope latency mmio 0000:3b:00.0 --duration 1min --order interleaved:20
-  pciescope latency mmio --backend fake:delay=20us --json | jq .histograms.latency.p50_ns
+  pciescope latency mmio --backend fake:delay=20us
 
-The default target is a register that is known to be harmless to read. A write says nothing about arrival:
-`--test write` is what it costs the CPU, `--test write-read` a read that waits behind a write.")]
+The default target is a register that is known to be harmless to read. A write
+says nothing about arrival: `--test write` is what it costs the CPU, and
+`--test write-read` a read that waits behind a write.")]
 pub struct Args {
     #[command(flatten)]
     device: DeviceArgs,
@@ -45,16 +46,16 @@ pub struct Args {
     count: Option<u64>,
 
     /// End the run after this time, such as 10s
-    #[arg(long, value_name = "TIME", value_parser = time_ns)]
-    duration: Option<u64>,
+    #[arg(long, value_name = "TIME", value_parser = some_time)]
+    duration: Option<Time>,
 
     /// Pause between two samples, such as 200ns
-    #[arg(long, value_name = "TIME", value_parser = gap_ns, default_value = "0")]
-    gap: u32,
+    #[arg(long, value_name = "TIME", value_parser = gap, default_value = "0")]
+    gap: Time,
 
     /// Accesses between two stamps: the mean on a coarse clock, at the price of the tail
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), default_value_t = 1)]
-    batch: u32,
+    #[arg(long, alias = "batch", value_name = "N", value_parser = clap::value_parser!(u32).range(1..), default_value_t = 1)]
+    accesses: u32,
 
     /// Order of the CPUs: sequential, interleaved[:ROUNDS] or concurrent
     #[arg(long, value_name = "ORDER", value_parser = order, default_value = "interleaved")]
@@ -69,19 +70,27 @@ pub struct Args {
 }
 
 /// Parses a pause between two samples.
-pub fn gap_ns(text: &str) -> Result<u32, String> {
-    u32::try_from(time_ns(text)?).map_err(|_| format!("the longest gap is {} ns", u32::MAX))
+pub fn gap(text: &str) -> Result<Time, String> {
+    match time(text)? {
+        Time(ns) if ns > u32::MAX.into() => Err(format!("the longest gap is {} ns", u32::MAX)),
+        gap => Ok(gap),
+    }
+}
+
+/// A pause as plans have it.
+pub fn gap_ns(gap: Time) -> u32 {
+    u32::try_from(gap.0).expect("`gap` took nothing longer")
 }
 
 /// Measures.
 pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     let device = Device::find(ctx, args.device.bdf, &args.device.access)?;
-    let duration_ns = args.duration.unwrap_or(0);
+    let duration_ns = args.duration.map_or(0, |time| time.0);
     let plan = MmioPlan {
         count: args.count.unwrap_or(if duration_ns > 0 { 0 } else { COUNT }),
         duration_ns,
-        gap_ns: args.gap,
-        batch: args.batch,
+        gap_ns: gap_ns(args.gap),
+        batch: args.accesses,
         order: args.order,
         cpus: device.cpus(&args.device.cpus)?,
         ones_ok: args.ones_ok,

@@ -6,9 +6,9 @@ use pciescope_core::plan::Plan;
 use pciescope_core::{Order, PathPlan};
 use pciescope_hw::probe::open::Need;
 
-use super::mmio::gap_ns;
+use super::mmio::{gap, gap_ns};
 use super::task::{DeviceArgs, Task, order};
-use crate::args::{number, positive};
+use crate::args::{Time, number, positive};
 use crate::cmd::device::Device;
 use crate::cmd::output::{Output, OutputArgs};
 use crate::cmd::{Ctx, Refusal};
@@ -24,8 +24,9 @@ Examples:
   pciescope latency path 0000:3b:00.0 --cpus local --count 100k -o path.jsonl
   pciescope latency path --backend fake:hops=6
 
-Configuration reads have no side effects and need no unbinding: the production driver stays. Bridges answer them by
-other logic than memory reads, so compare hops with hops, not with `latency mmio`.")]
+Configuration reads have no side effects and need no unbinding: the production
+driver stays. Bridges answer them by other logic than memory reads, so compare
+hops with hops, not with `latency mmio`.")]
 pub struct Args {
     #[command(flatten)]
     device: DeviceArgs,
@@ -39,8 +40,8 @@ pub struct Args {
     count: u64,
 
     /// Pause between two samples, such as 200ns
-    #[arg(long, value_name = "TIME", value_parser = gap_ns, default_value = "0")]
-    gap: u32,
+    #[arg(long, value_name = "TIME", value_parser = gap, default_value = "0")]
+    gap: Time,
 
     /// Order of the CPUs: sequential, interleaved[:ROUNDS] or concurrent
     #[arg(long, value_name = "ORDER", value_parser = order, default_value = "interleaved")]
@@ -57,7 +58,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         bdf: device.bdf,
         offset: config_offset(device.bdf, args.offset)?,
         count: args.count,
-        gap_ns: args.gap,
+        gap_ns: gap_ns(args.gap),
         order: args.order,
         cpus: device.cpus(&args.device.cpus)?,
     };

@@ -41,41 +41,170 @@ pub fn machine(out: &mut impl Write, environment: &Environment) -> io::Result<()
     writeln!(out)
 }
 
-/// `0-127 online: 2 packages, 2 NUMA nodes, 4 L3 caches, 64 cores, 2 threads a core`.
+/// `0-127: 2 packages, 2 nodes, 4 L3 caches, 64 cores, 2 threads each`.
 fn summary(cpus: &[Cpu]) -> String {
     let online: CpuList = cpus.iter().map(|cpu| cpu.cpu).collect();
     let count = |place: fn(&Cpu) -> Option<u32>, one: &str, many: &str| {
         let different: BTreeSet<u32> = cpus.iter().filter_map(place).collect();
         match different.len() {
-            0 => format!("{many} unknown"),
+            0 => format!("? {many}"),
             1 => format!("1 {one}"),
             n => format!("{n} {many}"),
         }
     };
     let threads = cpus.iter().filter_map(|cpu| cpu.thread).max().map_or(1, |most| most + 1);
     format!(
-        "{online} online: {}, {}, {}, {}, {threads} {} a core",
+        "{online}: {}, {}, {}, {}, {threads} {} each",
         count(|cpu| cpu.package, "package", "packages"),
-        count(|cpu| cpu.node, "NUMA node", "NUMA nodes"),
+        count(|cpu| cpu.node, "node", "nodes"),
         count(|cpu| cpu.l3, "L3 cache", "L3 caches"),
         count(|cpu| cpu.core, "core", "cores"),
         if threads == 1 { "thread" } else { "threads" }
     )
 }
 
-/// One line for every function.
-pub fn functions(out: &mut impl Write, all: &[Function], entries: &[Entry]) -> io::Result<()> {
-    if entries.is_empty() {
-        return writeln!(out, "This machine has no PCI functions.");
+/// A text in at most so many columns, at least 8.
+fn cut(text: &str, width: usize) -> String {
+    let width = width.max(8);
+    match text.char_indices().nth(width) {
+        None => text.to_owned(),
+        Some(_) => text.chars().take(width - 3).chain("...".chars()).collect(),
     }
-    let heading = ["ADDRESS", "NODE", "DRIVER", "LINK", "MPS", "VECTORS", "ROOT PORT", "TARGET", "BACKENDS", "NAME"];
+}
+
+/// What a list says where there is nothing in it.
+fn nothing(out: &mut impl Write, all: &[Function]) -> io::Result<()> {
+    match all.is_empty() {
+        true => writeln!(out, "This machine has no PCI functions."),
+        false => writeln!(out, "None of {} functions fits.", all.len()),
+    }
+}
+
+/// One line for every function, names cut so that it fits into `width` columns.
+pub fn functions(out: &mut impl Write, all: &[Function], entries: &[Entry], width: usize) -> io::Result<()> {
+    if entries.is_empty() {
+        return nothing(out, all);
+    }
+    let mut rows = vec![["ADDRESS", "NODE", "LINK", "DRIVER", "DEVICE", "NAME"].map(str::to_owned).to_vec()];
+    for Entry { function, nodes, .. } in entries {
+        rows.push(vec![
+            or_dash(function.bdf),
+            or_dash(function.node),
+            short_link(all, function),
+            or_dash(function.driver.as_ref()),
+            short_nodes(nodes),
+            name(function),
+        ]);
+    }
+    // A column that says nothing is left to the names.
+    for column in (1..5).rev() {
+        if rows[1..].iter().all(|row| row[column] == "-") {
+            rows.iter_mut().for_each(|row| drop(row.remove(column)));
+        }
+    }
+    let last = rows[0].len() - 1;
+    let before: usize =
+        (0..last).map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0) + 2).sum();
+    rows.iter_mut().for_each(|row| row[last] = cut(&row[last], width.saturating_sub(before)));
+    table(out, &rows)?;
+    legend(out, legend_of(all, entries))
+}
+
+/// The marks that the rows have.
+fn legend_of(all: &[Function], entries: &[Entry]) -> (bool, bool, bool) {
+    let has = |test: &dyn Fn(&Function) -> bool| entries.iter().any(|entry| test(&entry.function));
+    (
+        has(&|function| link_cell(all, function).contains('!')),
+        has(&|function| function.emulated.is_some()),
+        has(&|function| function.limited.is_some()),
+    )
+}
+
+/// The link as it is, with a mark where it should be faster or wider.
+fn short_link(all: &[Function], function: &Function) -> String {
+    let cell = link_cell(all, function);
+    let mark = if cell.contains('!') { " !" } else { "" };
+    let now = cell.split(['!', '(']).next().unwrap_or_default().trim_end();
+    format!("{now}{mark}")
+}
+
+/// The first node without its folder, and how many more there are.
+fn short_nodes(nodes: &[String]) -> String {
+    let Some(first) = nodes.first() else { return "-".to_owned() };
+    let more = if nodes.len() > 1 { format!(" +{}", nodes.len() - 1) } else { String::new() };
+    format!("{}{more}", first.strip_prefix("/dev/").unwrap_or(first))
+}
+
+/// The name with the IDs, marked where the function is emulated.
+fn name(function: &Function) -> String {
+    let mark = if function.emulated.is_some() { "* " } else { "" };
+    let what = if pci::is_bridge(function.class) { "bridge " } else { "" };
+    // What makes a maker's name long says little.
+    let mut name = function.name.clone();
+    for words in [" Corporation", ", Inc.", " Co Ltd", " Technologies", " Electronics", " Semiconductor"] {
+        name = name.replacen(words, "", 1);
+    }
+    format!("{mark}{what}{name} [{:04x}:{:04x}]", function.vendor, function.device)
+}
+
+/// The functions, each below the port that leads to it; ports that lead to none of `entries` are left out if those are not all.
+pub fn tree(out: &mut impl Write, all: &[Function], entries: &[Entry], width: usize) -> io::Result<()> {
+    if entries.is_empty() {
+        return nothing(out, all);
+    }
+    let wanted: BTreeSet<_> =
+        entries.iter().flat_map(|entry| entry.function.path.iter().copied().chain(entry.function.bdf)).collect();
+    let shown: Vec<&Function> = all.iter().filter(|one| one.bdf.is_some_and(|bdf| wanted.contains(&bdf))).collect();
+    let is_top = |one: &&&Function| !one.path.last().is_some_and(|port| wanted.contains(port));
+    for top in shown.iter().filter(is_top) {
+        branch(out, all, &shown, entries, top, &mut Vec::new(), width)?;
+    }
+    legend(out, legend_of(all, entries))
+}
+
+/// A function and what is below it. `rails` says of each level above whether more follows there.
+fn branch(
+    out: &mut impl Write,
+    all: &[Function],
+    shown: &[&Function],
+    entries: &[Entry],
+    function: &Function,
+    rails: &mut Vec<bool>,
+    width: usize,
+) -> io::Result<()> {
+    let mut line = String::new();
+    for (level, more) in rails.iter().enumerate() {
+        line += match (level + 1 == rails.len(), more) {
+            (true, true) => "+-",
+            (true, false) => "\\-",
+            (false, true) => "| ",
+            (false, false) => "  ",
+        };
+    }
+    let link = short_link(all, function);
+    let nodes = entries.iter().find(|entry| entry.function.bdf == function.bdf).map(|entry| entry.nodes.as_slice());
+    let parts = [or_dash(function.bdf), link, short_nodes(nodes.unwrap_or_default()), name(function)];
+    line += &parts.into_iter().filter(|part| part != "-").collect::<Vec<_>>().join("  ");
+    writeln!(out, "{}", cut(&line, width))?;
+    let below: Vec<&&Function> = shown.iter().filter(|one| one.path.last().copied() == function.bdf).collect();
+    for (number, one) in below.iter().enumerate() {
+        rails.push(number + 1 < below.len());
+        branch(out, all, shown, entries, one, rails, width)?;
+        rails.pop();
+    }
+    Ok(())
+}
+
+/// One line for every function, with all columns, however wide.
+pub fn every_column(out: &mut impl Write, all: &[Function], entries: &[Entry]) -> io::Result<()> {
+    if entries.is_empty() {
+        return nothing(out, all);
+    }
+    let heading =
+        ["ADDRESS", "NODE", "DRIVER", "LINK", "MPS", "VECTORS", "ROOT PORT", "TARGET", "BACKENDS", "DEVICES", "NAME"];
     let mut rows = vec![heading.map(str::to_owned).to_vec()];
-    let mut has = (false, false, false);
-    for Entry { function, target, backends } in entries {
+    for Entry { function, target, backends, nodes } in entries {
         let link = link_cell(all, function);
-        has.0 |= link.contains('!');
-        has.1 |= function.emulated.is_some();
-        has.2 |= function.limited.is_some();
         let usable: Vec<&str> = backends.iter().filter(|a| a.usable).map(|a| a.backend).collect();
         let mark = if function.emulated.is_some() { "* " } else { "" };
         rows.push(vec![
@@ -91,11 +220,12 @@ pub fn functions(out: &mut impl Write, all: &[Function], entries: &[Entry]) -> i
             or_dash(function.path.first()),
             target.map_or_else(|| "-".to_owned(), |t| format!("BAR{}+{:#x} {}", t.bar, t.offset, t.name)),
             if usable.is_empty() { "-".to_owned() } else { usable.join(",") },
+            if nodes.is_empty() { "-".to_owned() } else { nodes.join(",") },
             format!("{mark}{}", title(function)),
         ]);
     }
     table(out, &rows)?;
-    legend(out, has)
+    legend(out, legend_of(all, entries))
 }
 
 fn legend(out: &mut impl Write, (downtrained, emulated, limited): (bool, bool, bool)) -> io::Result<()> {
@@ -103,10 +233,10 @@ fn legend(out: &mut impl Write, (downtrained, emulated, limited): (bool, bool, b
         writeln!(out)?;
     }
     if downtrained {
-        writeln!(out, "! the link is slower or narrower than both its ends can do")?;
+        writeln!(out, "! the link is slower or narrower than both its ends can do: `list BDF`")?;
     }
     if emulated {
-        writeln!(out, "* emulated, or in a guest, where it cannot be told: figures would be the emulator's")?;
+        writeln!(out, "* emulated, or in a guest: figures would be the emulator's")?;
     }
     if limited {
         writeln!(out, "? not readable: `pciescope list BDF` says why")?;
@@ -170,6 +300,9 @@ pub fn detail(
     let mut line = |key: &str, value: String| writeln!(out, "  {key:<9} {value}");
     line("subsystem", format!("{:04x}:{:04x}", function.subsystem_vendor, function.subsystem_device))?;
     line("driver", or_dash(function.driver.as_ref()))?;
+    if !entry.nodes.is_empty() {
+        line("device", entry.nodes.join(", "))?;
+    }
     line("node", node(environment, function))?;
     if let Some(group) = function.iommu_group {
         line("group", format!("IOMMU group {group}"))?;

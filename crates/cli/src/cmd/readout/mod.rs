@@ -15,11 +15,18 @@ use super::{Ctx, Stop};
 
 /// Reads.
 pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
+    // A file that was named by mistake is not to be left behind.
+    setup::refuse_nonsense(&args)?;
+    let output = Output::open(&args.output.output)?;
+    run_with(args, output, ctx)
+}
+
+/// The same with an output of the caller's.
+pub fn run_with(args: Args, mut output: Output, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     let open = |path: &std::path::Path, options: &pciescope_hw::daq::Options| {
         pciescope_hw::daq::open(&ctx.root, path, options)
     };
     let wanted = setup::prepare(&args, ctx, &open)?;
-    let mut output = Output::open(&args.output.output)?;
     ctx.stop.catch_signals()?;
     let task = Task {
         devices: wanted.devices,

@@ -1,19 +1,29 @@
-//! What was typed. Short options are those of the seed's tool, sis8300drv_threads.
+//! What was typed.
 
 use std::path::PathBuf;
 
 use pciescope_bench::readout::{Check, work};
-use pciescope_core::{Access, CpuList, Work};
+use pciescope_core::{Access, Work};
 use pciescope_hw::daq::Trigger;
 
-use crate::args::{count, positive, time_ns};
+use crate::args::{Size, Time, count, positive, size, time};
+use crate::cmd::device::CpuChoice;
 use crate::cmd::output::OutputArgs;
 
 /// The arguments of `pciescope readout`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
+Examples:
+  pciescope readout /dev/sis8300-6 -S 30M -r 30
+  pciescope readout /dev/sis8300-{4,6,7,8,9} -S 3M -r 30 -A 99 -o run.jsonl
+  pciescope readout /dev/sis8300-6 -S 300000 -l 100 -i -A 5 --hot-spots
+  pciescope readout /dev/sis8300-* --sweep -o campaign.jsonl
+  pciescope readout /dev/nvme0n1 -B io_uring -S 32M --block 256k -r 10
+  pciescope readout data.raw -S 1M -r 100 -A sca --scale-factor 0.5 --fuse
+  pciescope readout --backend fake:model=ku -S 3M -r 5       without hardware
+
 Functions (-A), by number or name; each but 0 and 100 reads first and then
-converts what was read, -N times over:
+converts what was read, -r times over:
   0  readout     read only
   1  decsca      every f-th sample from o on, times F plus O, to f32
   2  dec         every f-th sample from o on, to f32
@@ -24,51 +34,46 @@ converts what was read, -N times over:
   7  umn2float   unsigned Q1.15 to f32
   8  smn2float   signed Q3.13 to f32
   99 all         1, 2, 3, 4, 6, 5, 8, 7, one after the other
-  100 writepatt  write byte i mod 127 to the card's memory, -N times
+  100 writepatt  write byte i mod 127 to the card's memory, -r times
 
-Columns, as sis8300drv_threads has them, in MB of 10^6 bytes: size is the raw
-input of one read; start and end are counted from the moment at which the
-threads are let go, dur is (end - start) / N, speed is size / dur, of raw
-input for conversions too. Unlike there, all threads are ready before any
-starts; rows stand in the order of the devices; f64 results have 8 bytes each.
--o and -O are decimation and scaling, so the file of records has no short
-option. docs/readout.md has the rest.
-
-Examples:
-  pciescope readout /dev/sis8300-6 -S 30M -N 30
-  pciescope readout /dev/sis8300-{4,6,7,8,9} -S 3M -N 30 -A 99
-  pciescope readout /dev/sis8300-6 -S 300000 -l 100 -i -A 5 --hot-spots
-  pciescope readout /dev/sis8300-* --sweep --output campaign.jsonl
-  pciescope readout /dev/nvme0n1 -B io_uring -S 32M --block 256k -N 10 --min-rate 3000
-  pciescope readout data.raw -S 1M -N 100 -A sca -F 0.5 --fuse")]
+Rates are in MB/s of 10^6 bytes of raw input, for conversions too. A row begins
+when the threads are let go; all of them are ready before any starts. With
+--all the rows have the columns of sis8300drv_threads. A link of that name to
+this program takes that tool's options and prints what it prints.
+docs/readout.md has the rest.")]
+#[command(group(clap::ArgGroup::new("source").args(["devices", "backend"]).required(true)))]
 #[command(group(clap::ArgGroup::new("acquiring").args(["acquisitions", "sweep"]).multiple(true)))]
 pub struct Args {
     /// Device nodes and files, one thread each
-    #[arg(value_name = "DEV", required = true)]
+    #[arg(value_name = "DEV")]
     pub devices: Vec<PathBuf>,
+
+    /// In place of a device: fake[:OPTION,...], a synthetic board
+    #[arg(long, value_name = "BACKEND", value_parser = backend)]
+    pub backend: Option<PathBuf>,
 
     /// Samples of 2 bytes to read, rounded up to a multiple of 16
     #[arg(short = 'S', long, value_name = "N", value_parser = positive, default_value = "1048576")]
     pub samples: u64,
 
     /// Reads (and conversions) one after the other [default: 1, of the campaign 30]
-    #[arg(short = 'N', long, value_name = "N", value_parser = positive)]
-    pub repeats: Option<u64>,
+    #[arg(short = 'r', long, alias = "repeats", short_alias = 'N', value_name = "N", value_parser = positive)]
+    pub repeat: Option<u64>,
 
     /// Decimation: samples left out at the beginning
-    #[arg(short = 'o', long, value_name = "N", value_parser = count, default_value = "0")]
+    #[arg(long, value_name = "N", value_parser = count, default_value = "0")]
     pub decimation_offset: u64,
 
     /// Decimation: one of so many samples is taken
-    #[arg(short = 'f', long, value_name = "N", value_parser = positive, default_value = "1")]
+    #[arg(long, short_alias = 'f', value_name = "N", value_parser = positive, default_value = "1")]
     pub decimation_factor: u64,
 
     /// Scaling: added to each sample
-    #[arg(short = 'O', long, value_name = "X", value_parser = finite, default_value = "0", allow_negative_numbers = true)]
+    #[arg(long, short_alias = 'O', value_name = "X", value_parser = finite, default_value = "0", allow_negative_numbers = true)]
     pub scale_offset: f64,
 
     /// Scaling: each sample is multiplied by it
-    #[arg(short = 'F', long, value_name = "X", value_parser = finite, default_value = "1", allow_negative_numbers = true)]
+    #[arg(long, short_alias = 'F', value_name = "X", value_parser = finite, default_value = "1", allow_negative_numbers = true)]
     pub scale_factor: f64,
 
     /// How to read: 0 read; 1 ring (a digitizer's DMA buffers) or mmap; 2 direct; 3 io_uring; or the name
@@ -87,12 +92,12 @@ pub struct Args {
     #[arg(short = 'i', long, requires = "acquisitions")]
     pub interrupt: bool,
 
-    /// Bytes of a piece (k, M: powers of 1024): the data is handed over in pieces and not kept
-    #[arg(long, value_name = "BYTES", value_parser = block)]
-    pub block: Option<usize>,
+    /// Bytes of a piece: the data is handed over in pieces and not kept
+    #[arg(long, alias = "bs", value_name = "SIZE", value_parser = block)]
+    pub block: Option<Size>,
 
     /// Buffers of a ring or requests of io_uring in flight
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    #[arg(long, alias = "iodepth", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub depth: Option<u32>,
 
     /// Convert each piece as it comes, while it is in the cache and the next one is on its way
@@ -111,13 +116,13 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = count, requires = "sweep")]
     pub sweep_cycles: Option<u64>,
 
-    /// CPUs for the threads, one for each device in turn
+    /// CPUs for the threads, one for each device in turn: a list as 0-3,8, node:N, local (the device's node) or all
     #[arg(long, value_name = "CPUS")]
-    pub cpus: Option<CpuList>,
+    pub cpus: Option<CpuChoice>,
 
     /// NUMA node of buffers and threads: a number, or `device` for that of each device
-    #[arg(long, value_name = "NODE", value_parser = node)]
-    pub numa: Option<Node>,
+    #[arg(long, alias = "numa", value_name = "NODE", value_parser = node)]
+    pub node: Option<Node>,
 
     #[command(flatten)]
     pub board: BoardArgs,
@@ -147,7 +152,7 @@ pub struct BoardArgs {
 
     /// The longest wait for the end of an acquisition
     #[arg(long, value_name = "TIME", value_parser = timeout, default_value = "1s", requires = "acquiring")]
-    pub timeout: u32,
+    pub timeout: Time,
 
     /// Let function 100 overwrite the memory of the cards
     #[arg(long)]
@@ -176,9 +181,9 @@ pub struct JudgeArgs {
     pub hot_spots: Option<u64>,
 }
 
-/// Where the results go. `-o` is the decimation's offset here.
+/// Where the results go.
 #[derive(Debug, clap::Args)]
-#[command(next_help_heading = "Output", mut_arg("output", |output| output.short(None)))]
+#[command(next_help_heading = "Output")]
 pub struct OutArgs {
     /// A row for each acquisition instead of one for all
     #[arg(long, requires = "acquiring")]
@@ -231,19 +236,34 @@ fn rate(text: &str) -> Result<f64, String> {
     finite(text).ok().filter(|rate| *rate > 0.0).ok_or_else(|| "write a rate in MB/s such as 600".to_owned())
 }
 
-fn block(text: &str) -> Result<usize, String> {
-    let (digits, shift) = match text.as_bytes().last() {
-        Some(b'k' | b'K') => (&text[..text.len() - 1], 10),
-        Some(b'M') => (&text[..text.len() - 1], 20),
-        _ => (text, 0),
-    };
-    let bytes = digits.parse::<usize>().ok().and_then(|count| count.checked_mul(1 << shift));
-    bytes
-        .filter(|bytes| *bytes > 0 && bytes % 64 == 0 && *bytes <= 1 << 30)
-        .ok_or_else(|| "write bytes, a multiple of 64 up to 1024M, such as 4096, 256k or 1M".to_owned())
+/// The largest piece, in bytes, and what a piece is a multiple of.
+const LARGEST_BLOCK: u64 = 1 << 30;
+const BLOCK_STEP: u64 = 64;
+
+fn block(text: &str) -> Result<Size, String> {
+    match size(text)? {
+        Size(bytes) if bytes == 0 || bytes % BLOCK_STEP != 0 || bytes > LARGEST_BLOCK => {
+            Err("write a multiple of 64 bytes up to 1G, such as 4096, 256k or 1M".to_owned())
+        }
+        size => Ok(size),
+    }
 }
 
-/// `--numa` as typed.
+/// Parses `fake[:OPTION,...]` into what the readout opens.
+fn backend(text: &str) -> Result<PathBuf, String> {
+    match text.split_once(':').unwrap_or((text, "")) {
+        ("fake", options) => Ok(fake_board(options)),
+        _ => Err("a readout has the backend fake[:OPTION,...]; devices are named by their nodes".to_owned()),
+    }
+}
+
+/// The path by which a synthetic board is opened.
+fn fake_board(options: &str) -> PathBuf {
+    let question = if options.is_empty() { "" } else { "?" };
+    PathBuf::from(format!("fake:digitizer{question}{options}"))
+}
+
+/// `--node` as typed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Node {
     /// That of each device.
@@ -292,10 +312,10 @@ fn trigger(text: &str) -> Result<Trigger, String> {
     }
 }
 
-fn timeout(text: &str) -> Result<u32, String> {
-    match time_ns(text)? / 1_000_000 {
-        ms @ 1..=3_600_000 => Ok(ms as u32),
-        _ => Err("take 1ms to 1h".to_owned()),
+fn timeout(text: &str) -> Result<Time, String> {
+    match time(text)? {
+        Time(ns) if !(1_000_000..=3_600_000_000_000).contains(&ns) => Err("take 1ms to 1h".to_owned()),
+        time => Ok(time),
     }
 }
 
@@ -323,15 +343,15 @@ mod tests {
 
     #[test]
     fn values_are_refused_where_they_make_no_sense() {
-        assert_eq!((block("256k"), block("1M"), block("4096")), (Ok(256 << 10), Ok(1 << 20), Ok(4096)));
-        for bad in ["", "0", "63", "k", "2G", "99999999999999999999k"] {
+        assert_eq!((block("256k"), block("4096")), (Ok(Size(256 << 10)), Ok(Size(4096))));
+        for bad in ["", "0", "63", "k", "2G"] {
             assert!(block(bad).is_err(), "{bad:?}");
         }
         assert_eq!((channels("0-9"), channels("3")), (Ok(0x3ff), Ok(8)));
         assert!(channels("10").is_err() && channels("").is_err());
         assert_eq!((trigger("now"), trigger("backplane:7")), (Ok(Trigger::Now), Ok(Trigger::Backplane(7))));
         assert!(trigger("backplane:8").is_err() && trigger("front").is_err() && trigger("now:1").is_err());
-        assert_eq!((timeout("1s"), divider("keep")), (Ok(1000), Ok(Divider(None))));
+        assert_eq!((timeout("1s"), divider("keep")), (Ok(Time(1_000_000_000)), Ok(Divider(None))));
         assert!(timeout("10us").is_err() && divider("1").is_err() && divider("33").is_err());
         assert!(finite("nan").is_err() && finite("inf").is_err() && rate("0").is_err());
     }

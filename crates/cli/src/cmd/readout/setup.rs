@@ -36,7 +36,7 @@ pub fn prepare(args: &Args, ctx: &Ctx, open: &Opener<'_>) -> anyhow::Result<Want
     refuse_nonsense(args)?;
     let environment = environment::read(&ctx.root);
     let mut devices = Vec::new();
-    for path in &args.devices {
+    for path in args.devices.iter().chain(&args.backend) {
         devices.push(survey(args, path, open)?);
     }
     let access = devices[0].about.access;
@@ -61,10 +61,10 @@ pub fn prepare(args: &Args, ctx: &Ctx, open: &Opener<'_>) -> anyhow::Result<Want
         is_all_checked: args.judge.check_all,
         is_each: args.output.each,
         is_fused: args.fuse,
-        piece: args.block,
+        piece: args.block.map(|block| usize::try_from(block.0)).transpose()?,
         depth: args.depth.unwrap_or(0),
         board: Board { channels: args.board.channels, divider: args.board.divider.0, trigger: args.board.trigger },
-        timeout_ms: args.board.timeout,
+        timeout_ms: u32::try_from(args.board.timeout.duration().as_millis())?,
         hot_spots: args.judge.hot_spots.map(|spots| spots as usize),
         min_bytes_per_s: args.judge.min_rate.map(|rate| rate * 1e6),
         isa: None,
@@ -81,7 +81,15 @@ pub fn prepare(args: &Args, ctx: &Ctx, open: &Opener<'_>) -> anyhow::Result<Want
 }
 
 /// What no device can make sense of.
-fn refuse_nonsense(args: &Args) -> anyhow::Result<()> {
+pub(super) fn refuse_nonsense(args: &Args) -> anyhow::Result<()> {
+    let file = args.output.output.file.output.as_deref().and_then(Path::to_str).unwrap_or_default();
+    if !file.is_empty() && file.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(Refusal::new(
+            format!("-o {file}: -o is the file of records, and this looks like sis8300drv_threads's offset"),
+            format!("write --decimation-offset {file}, or -o ./{file} for a file of that name"),
+        )
+        .into());
+    }
     let is_writing = args.function.contains(&Work::WritePattern);
     if is_writing && args.function.len() > 1 {
         return Err(Refusal::new("-A 100 writes and is not part of a readout", "run it by itself").into());
@@ -104,7 +112,7 @@ fn refuse_nonsense(args: &Args) -> anyhow::Result<()> {
     let samples = args.samples.next_multiple_of(BLOCK_SAMPLES);
     if !args.sweep && args.decimation_offset >= samples {
         return Err(Refusal::new(
-            format!("-o {}: of {samples} samples none would be left", args.decimation_offset),
+            format!("--decimation-offset {}: of {samples} samples none would be left", args.decimation_offset),
             "the offset is in samples and less than -S",
         )
         .into());
@@ -138,18 +146,9 @@ fn survey(args: &Args, path: &Path, open: &Opener<'_>) -> anyhow::Result<Source>
 
 /// CPUs and nodes of the threads.
 fn place(args: &Args, environment: &Environment, devices: &mut [Source]) -> anyhow::Result<()> {
-    let online: CpuList = environment.cpus.iter().map(|cpu| cpu.cpu).collect();
-    if let Some(cpus) = &args.cpus {
-        let offline = cpus.minus(&online);
-        if cpus.is_empty() || !offline.is_empty() {
-            let text =
-                if cpus.is_empty() { "--cpus names no CPU".to_owned() } else { format!("CPU {offline} is not online") };
-            return Err(Refusal::new(text, format!("the online CPUs are {online}")).into());
-        }
-    }
     let nodes = topology::nodes(&environment.cpus);
     for (place, device) in devices.iter_mut().enumerate() {
-        let node = match args.numa {
+        let node = match args.node {
             None => None,
             Some(Node::Number(node)) => Some(node),
             Some(Node::OfDevice) => {
@@ -169,9 +168,13 @@ fn place(args: &Args, environment: &Environment, devices: &mut [Source]) -> anyh
                 Refusal::new(format!("node {node} has no online CPU"), "name CPUs as well, with --cpus")
             })?),
         };
+        let near = device.about.function.as_ref().or(device.about.way.last());
         device.cpus = match &args.cpus {
             // One CPU for each in turn.
-            Some(cpus) => cpus.iter().nth(place % cpus.len()).map(|cpu| CpuList::from_iter([cpu])),
+            Some(choice) => {
+                let cpus = choice.among(environment, near)?;
+                cpus.iter().nth(place % cpus.len()).map(|cpu| CpuList::from_iter([cpu]))
+            }
             None => of_its_node,
         };
     }
@@ -194,7 +197,7 @@ fn plan(args: &Args, access: Access, devices: &[Source]) -> anyhow::Result<Reado
     Ok(ReadoutPlan {
         devices: devices.iter().map(|device| device.path.display().to_string()).collect(),
         samples: args.samples.next_multiple_of(unit(devices)),
-        repeats: args.repeats.unwrap_or(1),
+        repeats: args.repeat.unwrap_or(1),
         decimation_offset: args.decimation_offset,
         decimation_factor: args.decimation_factor,
         scale_offset: args.scale_offset,
@@ -242,7 +245,7 @@ fn campaign(args: &Args) -> Sweep {
     }
     sweep.speed_samples = sweep.speed_samples.next_multiple_of(BLOCK_SAMPLES);
     sweep.function_samples = sweep.function_samples.next_multiple_of(BLOCK_SAMPLES);
-    if let Some(repeats) = args.repeats {
+    if let Some(repeats) = args.repeat {
         sweep.repeats = repeats;
     }
     if let Some(cycles) = args.sweep_cycles {

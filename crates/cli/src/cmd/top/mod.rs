@@ -31,7 +31,7 @@ use self::screen::Screen;
 use self::worker::Worker;
 use super::stat::{Events, events, interval, place, source};
 use super::{Ctx, Refusal, Stop, wake_on};
-use crate::args;
+use crate::args::{self, Time};
 use crate::cmd::device::backend;
 
 /// The signals that end `top`. SIGQUIT is one of them: it would leave the terminal on the other screen.
@@ -52,35 +52,36 @@ const PROBE_EVERY: Duration = Duration::from_secs(1);
 #[command(after_help = "\
 Examples:
   pciescope top                                   this machine, every second
-  pciescope top -I 250 0000:3b:00.0               one port, four times a second
+  pciescope top -I 250ms 0000:3b:00.0             one port, four times a second
   pciescope top --metric bandwidth,states,errors  with the states of the links
-  pciescope top --probe 0000:3b:00.0              with a device's register latency, once a second
-  pciescope stat -I 1000 -j -o run.jsonl          record now ...
-  pciescope top --replay run.jsonl --speed 10     ... and watch it later, ten times as fast
-  ssh host pciescope stat -I 1000 -j | pciescope top --replay -
-  pciescope top -b -n 1                           one screen as text, for scripts
+  pciescope top --probe 0000:3b:00.0              with a device's latency
+  pciescope stat -I 1s -j -o run.jsonl            record now ...
+  pciescope top --replay run.jsonl --speed 10     ... and watch it later
+  ssh host pciescope stat -I 1s -j | pciescope top --replay -
+  pciescope top -b -n 1                           one screen as text
 
-`?` shows the keys. The terminal needs 30 columns and 6 lines. NO_COLOR turns colours off; without a UTF-8 locale
-top draws in ASCII. docs/top.md describes the views.")]
+`?` shows the keys. The terminal needs 30 columns and 6 lines. NO_COLOR turns
+colours off; without a UTF-8 locale top draws in ASCII. docs/top.md describes
+the views.")]
 pub struct Args {
     /// Root ports, devices below them, or PMUs (`*` and `?` allowed); all if none is given
     #[arg(value_name = "BDF|PMU", value_parser = place, conflicts_with = "replay")]
     places: Vec<Place>,
 
-    /// The time between two readings in milliseconds, or with a unit: 250ms, 2s
-    #[arg(short = 'I', long, value_name = "MS", value_parser = interval, default_value = "1000", conflicts_with = "delay")]
-    interval: u64,
+    /// The time between two readings, such as 250ms or 2s
+    #[arg(short = 'I', long, value_name = "TIME", value_parser = interval, default_value = "1s", conflicts_with = "delay")]
+    interval: Time,
 
-    /// The same in seconds, as in top: 0.5
-    #[arg(short, long, value_name = "SECONDS", value_parser = delay)]
-    delay: Option<u64>,
+    /// The same as top has it: a bare number is seconds
+    #[arg(short, long, value_name = "TIME", value_parser = delay, hide = true)]
+    delay: Option<Time>,
 
     /// Metrics, groups of them (bandwidth, states, traffic, errors, efficiency) or events, as `stat` takes them
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', conflicts_with = "replay")]
     metric: Vec<String>,
 
     /// Events in perf's syntax instead of metrics, as `stat` takes them; the view Counters shows them
-    #[arg(short, long = "event", value_name = "PMU/EVENT/,...", value_parser = events, conflicts_with_all = ["metric", "replay"])]
+    #[arg(short, long = "event", value_name = "EVENT,...", value_parser = events, conflicts_with_all = ["metric", "replay"])]
     events: Vec<Events>,
 
     /// Whose counts: hardware's, the kernel's (a lower bound of the payload of each function), or both
@@ -108,27 +109,26 @@ pub struct Args {
     batch: bool,
 
     /// End after N intervals
-    #[arg(short = 'n', long, value_name = "N", value_parser = args::positive)]
-    count: Option<u64>,
+    #[arg(short = 'n', long, aliases = ["count", "iterations"], value_name = "N", value_parser = args::positive)]
+    intervals: Option<u64>,
 
     /// Print one page of text and end: -b -n 1
-    #[arg(long, conflicts_with_all = ["count", "batch"])]
+    #[arg(long, conflicts_with_all = ["intervals", "batch"])]
     once: bool,
 
     /// Columns of a page of text [default: the terminal's, else 120]
-    #[arg(short, long, value_name = "COLUMNS", value_parser = clap::value_parser!(u16).range(30..=1000))]
-    width: Option<u16>,
+    #[arg(short = 'w', long, alias = "width", value_name = "N", value_parser = clap::value_parser!(u16).range(30..=1000))]
+    columns: Option<u16>,
 
     /// Draw with ASCII only, in any locale
     #[arg(long)]
     ascii: bool,
 }
 
-/// Seconds, with parts of them, as nanoseconds.
-fn delay(text: &str) -> Result<u64, String> {
-    match text.parse::<f64>() {
-        Ok(seconds) if (0.001..=86_400.0).contains(&seconds) => Ok((seconds * 1e9) as u64),
-        _ => Err("give seconds from 0.001 to 86400".to_owned()),
+fn delay(text: &str) -> Result<Time, String> {
+    match args::time(text)? {
+        Time(ns) if !(1_000_000..=86_400_000_000_000).contains(&ns) => Err("take 1ms to 24h".to_owned()),
+        time => Ok(time),
     }
 }
 
@@ -165,12 +165,12 @@ enum Event {
 pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     let ctx = &ctx.on(args.backend.as_ref().unwrap_or(&Backend::Auto))?;
     let is_text = args.batch || args.once;
-    let count = if args.once { Some(1) } else { args.count };
+    let count = if args.once { Some(1) } else { args.intervals };
     let has_terminal = io::stdout().is_terminal();
     if !is_text && !has_terminal {
         return Err(Refusal::new(
             "top needs a terminal on stdout",
-            "`pciescope top -b` prints screens as text, `pciescope stat -I 1000` tables and records",
+            "`pciescope top -b` prints screens as text, `pciescope stat -I 1s` tables and records",
         )
         .into());
     }
@@ -187,7 +187,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     ctx.stop.catch(&ENDING)?;
     // Other programs may have written to the terminal while this one was stopped.
     let wake = wake_on(&[&ENDING[..], &[SIGCONT]].concat())?;
-    let interval_ns = args.delay.unwrap_or(args.interval);
+    let interval_ns = args.delay.unwrap_or(args.interval).0;
     let skipped = Arc::new(AtomicU64::new(0));
     let origin = match &args.replay {
         Some(path) => {
@@ -211,7 +211,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     };
     watch(wake, events.clone())?;
     if is_text {
-        let columns = args.width.or_else(|| screen::size().filter(|_| has_terminal).map(|(columns, _)| columns));
+        let columns = args.columns.or_else(|| screen::size().filter(|_| has_terminal).map(|(columns, _)| columns));
         return view.print(columns.unwrap_or(PAGE_COLUMNS));
     }
     let mut screen = Screen::open().map_err(|err| {
@@ -491,9 +491,9 @@ mod tests {
 
     #[test]
     fn delays_are_seconds_and_speeds_factors() {
-        assert_eq!(delay("0.5"), Ok(500_000_000));
+        assert_eq!(delay("0.5"), Ok(Time(500_000_000)));
         assert_eq!(speed("10"), Ok(10.0));
-        for bad in ["", "0", "-1", "nan", "inf", "1e9", "1s"] {
+        for bad in ["", "0", "-1", "nan", "inf", "1e9"] {
             assert!(delay(bad).is_err() && speed(bad).is_err(), "{bad:?} was taken");
         }
     }

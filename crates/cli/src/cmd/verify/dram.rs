@@ -11,7 +11,8 @@ use pciescope_core::Cpu;
 use pciescope_hw::topology;
 use pciescope_report::import::workload::{self, Amount, Direction};
 
-use super::{Journal, percent};
+use super::{Journal, seconds};
+use crate::args::{Percent, Size, Time, memory, percent};
 use crate::cmd::output::OutputArgs;
 use crate::cmd::{Ctx, Refusal};
 
@@ -20,16 +21,17 @@ use crate::cmd::{Ctx, Refusal};
 #[command(after_help = "\
 Examples:
   pciescope verify dram
-  pciescope verify dram --node 0 --patterns rd --threads 8 --seconds 10
-  pciescope verify dram --node 1 --with 'numactl --cpubind=1 --membind=1 bw_mem 4096M rd 2>&1'
+  pciescope verify dram --node 0 --patterns rd --threads 8 --duration 10s
+  pciescope verify dram --with 'numactl -N 1 -m 1 bw_mem 4096M rd 2>&1' --node 1
 
-Patterns, as bw_mem calls them: rd reads every word, fwr stores every word around the cache (no line
-is read for ownership), cp copies that way. Threads are pinned to CPUs of the node; their memory is
-bound to the node and touched before. `--with` runs lmbench's bw_mem instead and compares its rate
-with that of the counters.")]
+Patterns, as bw_mem calls them: rd reads every word, fwr stores every word
+around the cache (no line is read for ownership), cp copies that way. Threads
+are pinned to CPUs of the node; their memory is bound to the node and touched
+before. `--with` runs lmbench's bw_mem instead and compares its rate with that
+of the counters.")]
 pub struct Args {
     /// NUMA node; if not given, all nodes one after the other
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "NODE")]
     node: Option<u32>,
 
     /// What to do
@@ -40,17 +42,17 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), default_value_t = 4)]
     threads: u32,
 
-    /// Memory of each thread, in MiB: much more than its share of the caches
-    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u32).range(1..), default_value_t = 256)]
-    size: u32,
+    /// Memory of each thread: much more than its share of the caches
+    #[arg(long, value_name = "SIZE", value_parser = of_thread, default_value = "256M")]
+    size: Size,
 
-    /// How long each pattern takes, in seconds
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), default_value_t = 5)]
-    seconds: u32,
+    /// How long each pattern takes
+    #[arg(long, alias = "seconds", value_name = "TIME", value_parser = seconds, default_value = "5s")]
+    duration: Time,
 
-    /// The error that is allowed, in percent
-    #[arg(long, value_name = "PERCENT", value_parser = percent, default_value = "2")]
-    tolerance: f64,
+    /// The error that is allowed
+    #[arg(long, value_name = "PERCENT", value_parser = percent, default_value = "2%")]
+    tolerance: Percent,
 
     /// Run this instead: a command that prints what bw_mem prints
     #[arg(long, value_name = "COMMAND", conflicts_with_all = ["patterns", "threads", "size"])]
@@ -81,6 +83,10 @@ impl PatternName {
     }
 }
 
+fn of_thread(text: &str) -> Result<Size, String> {
+    memory(text, 1)
+}
+
 /// How long after the start of a command it is watched: its memory is touched by then.
 const LEAD: Duration = Duration::from_secs(1);
 
@@ -102,8 +108,8 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     let nodes = nodes(&args, ctx)?;
     let mut journal = Journal::open(ctx, &args.output, "verify dram")?;
     let is_stopped = || ctx.stop.is_set();
-    let options = Options { tolerance_percent: args.tolerance, is_stopped: &is_stopped };
-    let duration = Duration::from_secs(args.seconds.into());
+    let options = Options { tolerance_percent: args.tolerance.0, is_stopped: &is_stopped };
+    let duration = args.duration.duration();
     for node in &nodes {
         let open = || Experiment::open(&ctx.root, &node.choice, &node.counters, options);
         if let Some(command) = &args.with {
@@ -112,7 +118,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         }
         for pattern in args.patterns.iter().take_while(|_| !ctx.stop.is_set()) {
             let cpus: Vec<u32> = node.cpus.iter().copied().take(args.threads as usize).collect();
-            let bytes = (args.size as usize) << 20;
+            let bytes = usize::try_from(args.size.0)?;
             let mut generator = Generator::new(pattern.pattern(), &cpus, node.number, bytes)?;
             let name = generator.pattern().name();
             let verified = open()?.run(name, || generator.run(duration, &is_stopped))?;
@@ -208,7 +214,7 @@ fn with(command: &str, mut experiment: Experiment, window: Duration, ctx: &Ctx) 
     if had_ended {
         return Err(refuse(
             format!("ended within {} s, while it was being watched", (LEAD + window).as_secs()),
-            "give it more memory to go through, or watch for less with --seconds",
+            "give it more memory to go through, or watch for less with --duration",
         )
         .into());
     }

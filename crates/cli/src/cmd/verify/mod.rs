@@ -14,18 +14,20 @@ use pciescope_hw::environment;
 
 use super::output::{Output, OutputArgs};
 use super::{Ctx, Refusal};
+use crate::args::{Time, time};
 
 /// The arguments of `pciescope verify`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  pciescope verify pcie --target /dev/nvme0n1
-  pciescope verify pcie --target /dev/nvme1n1 --write --seconds 60
+  pciescope verify pcie /dev/nvme0n1
+  pciescope verify pcie /dev/nvme1n1 --write --duration 1min
   pciescope verify dram --node 0
   pciescope verify readout /dev/sis8300-6
   pciescope verify dram --with 'bw_mem 4096M rd 2>&1'
 
-The exit code is 1 when an error exceeds the tolerance and, for a counter that took turns, also its stated bound.")]
+The exit code is 1 when an error exceeds the tolerance and, for a counter that
+took turns, also its stated bound.")]
 pub struct Args {
     /// What to verify.
     #[command(subcommand)]
@@ -55,13 +57,12 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
 /// Traffic before the workload that is this share of it makes the figure doubtful, in percent.
 const LOUD_PERCENT: f64 = 0.5;
 
-/// A percentage as typed: `1`, `0.5` or `0.5%`.
-fn percent(text: &str) -> Result<f64, String> {
-    let value = text.strip_suffix('%').unwrap_or(text).parse::<f64>();
-    value
-        .ok()
-        .filter(|value| value.is_finite() && *value >= 0.0)
-        .ok_or_else(|| "write a percentage such as 1 or 0.5".to_owned())
+/// Parses how long an experiment takes: at least a second.
+fn seconds(text: &str) -> Result<Time, String> {
+    match time(text)? {
+        Time(ns) if ns < 1_000_000_000 => Err("the shortest time here is 1 s".to_owned()),
+        time => Ok(time),
+    }
 }
 
 /// The payload counters of a root port for these sides: the first PMU at a place that has all of them.
@@ -138,7 +139,7 @@ impl<'j> Journal<'j> {
                 record.warnings.push(Warning {
                     code: "no-bound".to_owned(),
                     text: format!("{}: too few readings to say how wrong a scaled count can be", row.counter),
-                    hint: "run longer, with --seconds".to_owned(),
+                    hint: "run longer, with --duration".to_owned(),
                 });
             }
             self.is_wrong |= row.is_right() == Some(false);

@@ -1,6 +1,6 @@
 //! `pciescope verify pcie`: the payload counters of a disk's root port against fio.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use pciescope_bench::counters::Place;
@@ -9,7 +9,8 @@ use pciescope_bench::workload;
 use pciescope_bench::workload::fio::{Job, Way};
 use pciescope_hw::block::{self, Disk};
 
-use super::{Journal, payload, percent};
+use super::{Journal, payload, seconds};
+use crate::args::{Percent, Time, percent};
 use crate::cmd::output::OutputArgs;
 use crate::cmd::{Ctx, Refusal};
 
@@ -17,19 +18,25 @@ use crate::cmd::{Ctx, Refusal};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  pciescope verify pcie --target /dev/nvme0n1
-  pciescope verify pcie --target /mnt/fast/file --seconds 60 -o verify.jsonl
-  pciescope verify pcie --target /dev/nvme1n1 --write
-  pciescope verify pcie --target /dev/nvme0n1 -- --rate=200m
+  pciescope verify pcie /dev/nvme0n1
+  pciescope verify pcie /mnt/fast/file --duration 1min -o verify.jsonl
+  pciescope verify pcie /dev/nvme1n1 --write
+  pciescope verify pcie /dev/nvme0n1 -- --rate=200m
 
-fio reads, and with --write also writes and mixes both: four processes of 64 requests of 1 MiB around
-the page cache, unless options after `--` say otherwise. If both directions are counted at once on a
-port with one time-based counter, they take turns; the table then has the share of the time and a
-bound of the error.")]
+fio reads, and with --write also writes and mixes both: four processes of 64
+requests of 1 MiB around the page cache, unless options after `--` say
+otherwise. If both directions are counted at once on a port with one time-based
+counter, they take turns; the table then has the share of the time and a bound
+of the error.")]
+#[command(group(clap::ArgGroup::new("disk").args(["device", "target"]).required(true)))]
 pub struct Args {
-    /// The disk or the file that fio works on
-    #[arg(long, value_name = "DISK")]
-    target: PathBuf,
+    /// The disk, or a file on it, that fio works on
+    #[arg(value_name = "DEV")]
+    device: Option<PathBuf>,
+
+    /// The same, as earlier versions had it
+    #[arg(long, value_name = "DEV", hide = true)]
+    target: Option<PathBuf>,
 
     /// Also write, and read and write at once; what the target holds is overwritten
     #[arg(long)]
@@ -39,13 +46,13 @@ pub struct Args {
     #[arg(long, requires = "write")]
     destroy_data: bool,
 
-    /// How long each experiment takes, in seconds
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), default_value_t = 20)]
-    seconds: u32,
+    /// How long each experiment takes
+    #[arg(long, alias = "seconds", value_name = "TIME", value_parser = seconds, default_value = "20s")]
+    duration: Time,
 
-    /// The error that is allowed, in percent
-    #[arg(long, value_name = "PERCENT", value_parser = percent, default_value = "1")]
-    tolerance: f64,
+    /// The error that is allowed
+    #[arg(long, value_name = "PERCENT", value_parser = percent, default_value = "1%")]
+    tolerance: Percent,
 
     /// The PMU, if it is not the one of the disk's root port
     #[arg(long, value_name = "PMU")]
@@ -65,9 +72,10 @@ pub struct Args {
 
 /// Runs the experiments.
 pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
-    let disk = Disk::of(&ctx.root, &args.target)?;
+    let target = args.device.as_ref().or(args.target.as_ref()).expect("clap asks for one of the two");
+    let disk = Disk::of(&ctx.root, target)?;
     if args.write {
-        refuse_to_destroy(&args, ctx, &disk)?;
+        refuse_to_destroy(&args, target, ctx, &disk)?;
     }
     let place = place(&args, &disk)?;
     let ways: &[(Way, &[Side])] =
@@ -76,12 +84,13 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     let counted = ways.iter().map(|(_, sides)| payload(ctx, place.clone(), sides)).collect::<Result<Vec<_>, _>>()?;
     let mut journal = Journal::open(ctx, &args.output, "verify pcie")?;
     let is_stopped = || ctx.stop.is_set();
-    let options = Options { tolerance_percent: args.tolerance, is_stopped: &is_stopped };
+    let options = Options { tolerance_percent: args.tolerance.0, is_stopped: &is_stopped };
+    let seconds = u32::try_from(args.duration.duration().as_secs()).unwrap_or(u32::MAX);
     for ((way, _), (choice, counters)) in ways.iter().zip(&counted).take_while(|_| !ctx.stop.is_set()) {
         if ctx.terminal {
-            ctx.note(&format!("{}: fio {} for {} s", choice.instruments[0].pmu.name, way.name(), args.seconds));
+            ctx.note(&format!("{}: fio {} for {} s", choice.instruments[0].pmu.name, way.name(), seconds));
         }
-        let mut job = Job::new(&args.target, *way, args.seconds);
+        let mut job = Job::new(target, *way, seconds);
         job.program.clone_from(&args.fio);
         job.more.clone_from(&args.more);
         let experiment = Experiment::open(&ctx.root, choice, counters, options)?;
@@ -92,18 +101,18 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
 }
 
 /// A disk or file that holds something is not written to by mistake. A file system that is not mounted is something too.
-fn refuse_to_destroy(args: &Args, ctx: &Ctx, disk: &Disk) -> anyhow::Result<()> {
+fn refuse_to_destroy(args: &Args, target: &Path, ctx: &Ctx, disk: &Disk) -> anyhow::Result<()> {
     if args.destroy_data {
         return Ok(());
     }
     let mut holds = if disk.is_whole { disk.holds(&ctx.root) } else { Vec::new() };
-    if !block::is_blank(&args.target)? {
+    if !block::is_blank(target)? {
         holds.push("its first MiB is not blank".to_owned());
     }
     if holds.is_empty() {
         return Ok(());
     }
-    let (target, why) = (args.target.display().to_string(), holds.join("; "));
+    let (target, why) = (target.display().to_string(), holds.join("; "));
     Err(workload::Error::Destructive { target, why }.into())
 }
 

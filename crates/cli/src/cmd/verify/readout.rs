@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use pciescope_bench::counters::Place;
 use pciescope_bench::verify::{self, Experiment, Side};
@@ -11,8 +10,8 @@ use pciescope_core::{Access, Bdf};
 use pciescope_hw::daq::{self, Options};
 use pciescope_hw::memory::Buffer;
 
-use super::{Journal, payload, percent};
-use crate::args::{bdf, positive};
+use super::{Journal, payload, seconds};
+use crate::args::{Percent, Time, bdf, percent, positive};
 use crate::cmd::output::OutputArgs;
 use crate::cmd::readout::options::{Way, access};
 use crate::cmd::{Ctx, Refusal};
@@ -22,12 +21,12 @@ use crate::cmd::{Ctx, Refusal};
 #[command(after_help = "\
 Examples:
   pciescope verify readout /dev/sis8300-6
-  pciescope verify readout /dev/sis8300-6 -B ring -S 30M --seconds 60 --port 0000:00:1c.0
+  pciescope verify readout /dev/sis8300-6 -B ring -S 30M --duration 1min
   pciescope verify readout /dev/nvme0n1 -B direct -o verify.jsonl
 
-This reads the first samples of the device again and again and compares the bytes that arrived with
-the bytes that the root port counted. A digitizer moves multiples of 64 bytes, so -S is rounded up to
-32 samples.")]
+This reads the first samples of the device again and again and compares the
+bytes that arrived with the bytes that the root port counted. A digitizer moves
+multiples of 64 bytes, so -S is rounded up to 32 samples.")]
 pub struct Args {
     /// The device node
     #[arg(value_name = "DEV")]
@@ -41,13 +40,13 @@ pub struct Args {
     #[arg(short = 'B', long, value_name = "HOW", value_parser = access, default_value = "read")]
     access: Way,
 
-    /// How long, in seconds
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), default_value_t = 20)]
-    seconds: u32,
+    /// How long
+    #[arg(long, alias = "seconds", value_name = "TIME", value_parser = seconds, default_value = "20s")]
+    duration: Time,
 
-    /// The error that is allowed, in percent
-    #[arg(long, value_name = "PERCENT", value_parser = percent, default_value = "1")]
-    tolerance: f64,
+    /// The error that is allowed
+    #[arg(long, value_name = "PERCENT", value_parser = percent, default_value = "1%")]
+    tolerance: Percent,
 
     /// The root port, if it is not the one above the device
     #[arg(long, value_name = "BDF", value_parser = bdf)]
@@ -95,12 +94,13 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     let mut buffer = Buffer::on_node(usize::try_from(bytes)?, None).map_err(no_memory)?;
     let mut journal = Journal::open(ctx, &args.output, "verify readout")?;
     let is_stopped = || ctx.stop.is_set();
-    let options = verify::Options { tolerance_percent: args.tolerance, is_stopped: &is_stopped };
+    let options = verify::Options { tolerance_percent: args.tolerance.0, is_stopped: &is_stopped };
+    let duration = args.duration.duration();
     if ctx.terminal {
-        ctx.note(&format!("{}: reading {device} for {} s", choice.instruments[0].pmu.name, args.seconds));
+        ctx.note(&format!("{}: reading {device} for {:.1} s", choice.instruments[0].pmu.name, duration.as_secs_f64()));
     }
     let experiment = Experiment::open(&ctx.root, &choice, &counters, options)?;
-    let (into, duration) = (&mut buffer.bytes_mut()[..bytes as usize], Duration::from_secs(args.seconds.into()));
+    let into = &mut buffer.bytes_mut()[..bytes as usize];
     let verified = experiment.run("readout", || readout::run(&mut *daq, into, duration, &is_stopped))?;
     journal.put(verified, choice.panels[0].function.as_ref())?;
     journal.finish()

@@ -82,7 +82,7 @@ impl Digitizer for Board {
                 }
                 // A signal takes nothing of the time.
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(self.opened.failed(format!("{WAIT} within {timeout_ms} ms"), error)),
+                Err(error) => return Err(self.opened.failed(WAIT.to_owned(), error)),
             }
         }
     }
@@ -111,7 +111,7 @@ impl Digitizer for Board {
                 }
             };
             let error = io::Error::from_raw_os_error(errno);
-            return Err(self.opened.failed(format!("{WAIT} within {timeout_ms} ms"), error));
+            return Err(self.opened.failed(WAIT.to_owned(), error));
         }
     }
 

@@ -124,7 +124,7 @@ fn stop(board: &Board) -> Result<(), Error> {
 /// tells.
 pub fn wait(board: &mut Board, timeout_ms: u32) -> Result<End, Error> {
     let mut wait = Wait { timeout_ms: timeout_ms.max(1), kind: SIS8300_WAIT_DAQ, status: 0 };
-    let what = format!("wait for the end of its acquisition within {timeout_ms} ms");
+    let what = "wait for the end of its acquisition".to_owned();
     // SAFETY: the request's argument is this structure, which holds no address.
     unsafe { call(&board.opened, SIS8300_WAIT, &mut wait, &what)? };
     let is_over = board.register(CONTROL)? & AT_WORK == 0;

@@ -104,7 +104,7 @@ impl Device {
         }
         let group_path = root.path(format!("/dev/vfio/{group_name}"));
         let group = open_rw(&group_path).map_err(|error| {
-            let bind = format!("`pciescope bind {bdf} --driver vfio-pci` makes it");
+            let bind = format!("add --bind, or for many runs `pciescope bind {bdf} --driver vfio-pci`");
             let hint = match error.raw_os_error() {
                 Some(libc::EBUSY) => "another process uses this IOMMU group",
                 Some(libc::ENOENT) => &bind,

@@ -113,7 +113,7 @@ pub fn measure(vfio: &mut Vfio, plan: &IrqPlan, cpu: u32, watch: &dyn Watch) -> 
     let cannot = |why: String| Error::Unsupported { bdf, backend: "vfio", what: plan.source.name(), why };
     clock::check().map_err(cannot)?;
     if matches!(plan.source, IrqSource::Retrigger | IrqSource::Inject) {
-        return Err(cannot("only the kernel module can; --source loopback is VFIO's control arm".to_owned()));
+        return Err(cannot("only the kernel module can; --raised-by loopback is VFIO's control arm".to_owned()));
     }
     let (kind, index, granted) = vfio.interrupts().ok_or_else(|| cannot("the device has no interrupt".to_owned()))?;
     let trigger = vfio.trigger();

@@ -1,0 +1,101 @@
+//! Conversions by themselves: how near they come to what memory can carry, and whether they are right; a row for each
+//! kernel, a rate for each size.
+
+use std::collections::BTreeMap;
+
+use pciescope_core::{Kernel, Record};
+
+use super::{Answer, headed, label_unreal};
+use crate::model::Section;
+use crate::style::{Tone, paint};
+use crate::table::layout::{Align, Columns};
+use crate::text::{clean, thousands};
+
+pub(super) fn answer(section: &Section) -> Answer {
+    let all: Vec<(&Record, &Kernel)> =
+        section.records.iter().filter_map(|record| Some((*record, record.kernel.as_ref()?))).collect();
+    let mut sizes: Vec<u64> = all.iter().filter_map(|(record, _)| Some(metric(record, "samples")? as u64)).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    let threads = all.first().map_or(1, |(_, kernel)| kernel.threads);
+    let on = if threads == 1 { "1 thread".to_owned() } else { format!("{threads} threads") };
+    let names: std::collections::BTreeSet<&str> = all.iter().map(|(_, kernel)| kernel.name.as_str()).collect();
+    let mut answer = Answer::new(&headed(section, &format!("Conversion of samples: {} kernels, {on}", names.len())));
+    for size in sizes.iter().rev().take(2) {
+        let of_size = all.iter().filter(|(record, _)| metric(record, "samples") == Some(*size as f64));
+        let shares: Vec<(f64, &str)> = of_size
+            .filter_map(|(record, kernel)| Some((metric(record, "of_ceiling")?, kernel.name.as_str())))
+            .collect();
+        let low = shares.iter().min_by(|a, b| a.0.total_cmp(&b.0));
+        if let (Some(low), Some(high)) = (low, shares.iter().max_by(|a, b| a.0.total_cmp(&b.0))) {
+            answer.line(format!(
+                "{} samples: {:.0} to {:.0} % of what memory carries (least: {})",
+                thousands(*size),
+                low.0,
+                high.0,
+                clean(low.1)
+            ));
+        }
+    }
+    let judged = all.iter().filter_map(|(record, _)| metric(record, "wrong"));
+    let (rows, wrong) = judged.fold((0, 0), |(rows, wrong), value| (rows + 1, wrong + usize::from(value > 0.0)));
+    answer.line(match wrong {
+        0 => format!("{}: all {rows} rows agree with exact arithmetic", paint(Tone::Good, "right")),
+        wrong => paint(Tone::Bad, &format!("WRONG: {wrong} of {rows} rows deviate from exact arithmetic")),
+    });
+    label_unreal(&mut answer, section);
+    answer.table = Some(columns(&all, &sizes));
+    answer
+}
+
+fn metric(record: &Record, name: &str) -> Option<f64> {
+    record.metrics.get(name).map(|metric| metric.value).filter(|value| value.is_finite())
+}
+
+/// The largest number of sizes that have columns of their own in 80 columns.
+const MOST_SIZES: usize = 2;
+
+fn columns(all: &[(&Record, &Kernel)], sizes: &[u64]) -> Columns {
+    let (l, r) = (Align::Left, Align::Right);
+    let shown = &sizes[sizes.len().saturating_sub(MOST_SIZES)..];
+    let title = |size: u64| match size {
+        size if size % 1_000_000 == 0 => format!("{}M", size / 1_000_000),
+        size => size.to_string(),
+    };
+    let titles: Vec<(String, String)> =
+        shown.iter().map(|size| (format!("{}: GB/s", title(*size)), "of max(%)".to_owned())).collect();
+    let mut heads = vec![("Kernel", 18, l), ("ISA", 6, l), ("Store", 6, l)];
+    heads.extend(titles.iter().flat_map(|(rate, share)| [(rate.as_str(), 8, r), (share.as_str(), 6, r)]));
+    let mut columns = Columns::new(&heads);
+    let mut order: Vec<(&str, &str, &str)> = Vec::new();
+    let mut cells: BTreeMap<(&str, &str, &str, u64), (String, String)> = BTreeMap::new();
+    // Where the size alone decides how is stored, that is no other row.
+    let kind = |(record, kernel): &(&Record, &Kernel)| {
+        (kernel.name.clone(), kernel.isa.clone(), metric(record, "samples").map(|samples| samples as u64))
+    };
+    let mut kinds: Vec<_> = all.iter().map(kind).collect();
+    kinds.sort_unstable();
+    let has_stores = kinds.windows(2).any(|pair| pair[0] == pair[1]);
+    for (record, kernel) in all {
+        let store = if has_stores { kernel.store.as_str() } else { "" };
+        let key = (kernel.name.as_str(), kernel.isa.as_str(), store);
+        if !order.contains(&key) {
+            order.push(key);
+        }
+        let Some(size) = metric(record, "samples") else { continue };
+        let cell = |name: &str, per: f64, digits: usize| {
+            metric(record, name).map_or("-".to_owned(), |value| format!("{:.digits$}", value / per))
+        };
+        cells.insert((key.0, key.1, key.2, size as u64), (cell("rate", 1e9, 2), cell("of_ceiling", 1.0, 1)));
+    }
+    for (name, isa, store) in order {
+        let mut row = vec![clean(name), clean(isa), if store.is_empty() { "-".to_owned() } else { clean(store) }];
+        for size in shown {
+            let (rate, share) = cells.remove(&(name, isa, store, *size)).unwrap_or(("-".to_owned(), "-".to_owned()));
+            row.extend([rate, share]);
+        }
+        columns.row(row);
+    }
+    columns.drop_empty();
+    columns
+}

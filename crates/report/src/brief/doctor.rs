@@ -1,0 +1,168 @@
+//! What `doctor` found: counts and the worst first; then each kind of finding once, with all places where it stands. Notes
+//! have a line each.
+
+use std::collections::BTreeSet;
+
+use pciescope_core::{Finding, Record, Severity};
+
+use super::Answer;
+use crate::model::Section;
+use crate::style::{Tone, paint};
+use crate::table::doctor::{kind, not_checked_lines, silenced_lines, summary};
+use crate::table::layout::wrap;
+use crate::text::clean;
+
+pub(super) use crate::table::doctor::TEST;
+
+/// So many findings are named in the summary.
+const WORST: usize = 3;
+/// So many places of a finding are named.
+const PLACES: usize = 8;
+
+/// The answer among those of other records.
+pub(super) fn answer(section: &Section) -> Answer {
+    let mut answer = Answer::new(&summary(&section.records));
+    for line in worst(&Kinds::of(&section.records), super::WIDTH) {
+        answer.line(line.trim_start());
+    }
+    answer.below = Some("--all shows each finding with what was seen and what to do".to_owned());
+    answer
+}
+
+/// The findings of records as text of at most `width` columns where words allow. Ends with a newline.
+pub fn text(records: &[Record], width: usize) -> String {
+    let records: Vec<&Record> = records.iter().filter(|record| record.test == TEST).collect();
+    let kinds = Kinds::of(&records);
+    let mut lines: Vec<String> = wrap(&summary(&records), width, "", "  ");
+    lines.iter_mut().for_each(|line| *line = paint(Tone::Strong, line));
+    lines.extend(worst(&kinds, width));
+    for (severity, title) in [(Severity::Problem, "Problems"), (Severity::Warning, "Warnings")] {
+        let own: Vec<&Kind> = kinds.0.iter().filter(|kind| kind.finding.severity == severity).collect();
+        if !own.is_empty() {
+            lines.extend([String::new(), paint(Tone::Strong, title)]);
+        }
+        for (number, kind) in own.into_iter().enumerate() {
+            if number > 0 {
+                lines.push(String::new());
+            }
+            in_full(&mut lines, kind, width);
+        }
+    }
+    let notes: Vec<&Kind> = kinds.0.iter().filter(|kind| kind.finding.severity == Severity::Note).collect();
+    if !notes.is_empty() {
+        lines.extend([String::new(), paint(Tone::Strong, "Notes (--all has what was seen and what to do)")]);
+    }
+    for kind in notes {
+        let text = format!("{}: {}{}", clean(&kind.finding.check), clean(&kind.finding.text), kind.more());
+        lines.extend(wrap(&text, width, "-  ", "   "));
+    }
+    for (title, own) in
+        [("Silenced", silenced_lines(&records, width)), ("Not checked", not_checked_lines(&records, width))]
+    {
+        if !own.is_empty() {
+            lines.extend([String::new(), paint(Tone::Strong, title)]);
+            lines.extend(own);
+        }
+    }
+    lines.into_iter().map(|line| line.trim_end().to_owned() + "\n").collect()
+}
+
+/// Findings that say the same of several functions.
+struct Kind<'r> {
+    finding: &'r Finding,
+    /// The functions; none for the machine.
+    places: Vec<String>,
+    /// Name and driver of the first.
+    name: String,
+}
+
+impl Kind<'_> {
+    /// How many functions more than the first there are.
+    fn more(&self) -> String {
+        match self.places.len() {
+            0 | 1 => String::new(),
+            many => format!(" (and {} more)", many - 1),
+        }
+    }
+}
+
+/// The kinds of findings that are not silenced, the worst first, and those of more functions before those of fewer.
+struct Kinds<'r>(Vec<Kind<'r>>);
+
+impl<'r> Kinds<'r> {
+    fn of(records: &[&'r Record]) -> Self {
+        let mut kinds: Vec<Kind> = Vec::new();
+        let mut keys = Vec::new();
+        for record in records {
+            for finding in record.findings.iter().filter(|finding| !finding.silenced) {
+                let key = kind(finding);
+                let place = keys.iter().position(|known| *known == key).unwrap_or_else(|| {
+                    keys.push(key);
+                    let device = record.device.as_ref();
+                    let driver = device.and_then(|device| device.driver.as_deref());
+                    let driver = driver.map(|driver| format!(", driver {driver}")).unwrap_or_default();
+                    let name = device.map(|device| clean(&format!("{}{driver}", device.name))).unwrap_or_default();
+                    kinds.push(Kind { finding, places: Vec::new(), name });
+                    kinds.len() - 1
+                });
+                kinds[place].places.extend(finding.bdf.map(|bdf| bdf.to_string()));
+            }
+        }
+        kinds.sort_by_key(|kind| std::cmp::Reverse((kind.finding.severity, kind.places.len())));
+        Kinds(kinds)
+    }
+}
+
+fn mark(severity: Severity) -> String {
+    match severity {
+        Severity::Problem => paint(Tone::Bad, "!!"),
+        Severity::Warning => paint(Tone::Doubt, "! "),
+        Severity::Note => "- ".to_owned(),
+    }
+}
+
+/// A line for each of the worst findings.
+fn worst(kinds: &Kinds, width: usize) -> Vec<String> {
+    let bad = kinds.0.iter().filter(|kind| kind.finding.severity > Severity::Note);
+    let line = |kind: &Kind| {
+        let words = format!("{}: {}{}", clean(&kind.finding.check), clean(&kind.finding.text), kind.more());
+        let mut lines = wrap(&words, width.saturating_sub(9), "", "").into_iter();
+        let first = lines.next().unwrap_or_default();
+        let more = if lines.next().is_some() { " ..." } else { "" };
+        format!("  {} {first}{more}", mark(kind.finding.severity))
+    };
+    bad.take(WORST).map(line).collect()
+}
+
+fn in_full(lines: &mut Vec<String>, kind: &Kind, width: usize) {
+    let finding = kind.finding;
+    let at = match kind.places.as_slice() {
+        [] => String::new(),
+        [one] => format!("  {one} {}", kind.name),
+        many => format!("  {} functions", many.len()),
+    };
+    let check = clean(&finding.check);
+    let mut heading = wrap(&clean(at.trim()), width, &format!("   {check}  "), "           ").into_iter();
+    let first = heading.next().unwrap_or_default();
+    let behind = first.get(3 + check.len()..).unwrap_or_default();
+    lines.push(format!("{} {}{behind}", mark(finding.severity), paint(Tone::Strong, &check)));
+    lines.extend(heading);
+    let mut put = |label: &str, text: &str| {
+        let (first, next) = (format!("   {label:<8}"), " ".repeat(11));
+        lines.extend(wrap(&clean(text), width, &first, &next));
+    };
+    put("", &finding.text);
+    for (number, seen) in finding.evidence.iter().enumerate() {
+        let value = if seen.value.trim().is_empty() { "(empty)" } else { &seen.value };
+        put(if number == 0 { "seen" } else { "" }, &format!("{}: {value}", seen.source));
+    }
+    put("effect", &finding.consequence);
+    put("do", &finding.remedy);
+    if kind.places.len() > 1 {
+        let unique: BTreeSet<&str> = kind.places.iter().map(String::as_str).collect();
+        let more = unique.len().saturating_sub(PLACES);
+        let named: Vec<&str> = unique.into_iter().take(PLACES).collect();
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        put("at", &format!("{}{more}", named.join(", ")));
+    }
+}

@@ -1,0 +1,62 @@
+//! Counters beside workloads of known traffic: whether they agree, and by how much not.
+
+use pciescope_core::Comparison;
+
+use super::{Answer, headed, label_unreal};
+use crate::model::Section;
+use crate::style::{Tone, paint};
+use crate::table::layout::{Align, Columns};
+use crate::text::clean;
+
+pub(super) fn answer(section: &Section) -> Answer {
+    let rows: Vec<Comparison> = section.records.iter().filter_map(|record| Comparison::from_record(record)).collect();
+    let right = rows.iter().filter(|row| row.is_right() == Some(true)).count();
+    let wrong = rows.iter().filter(|row| row.is_right() == Some(false)).count();
+    let mut answer = Answer::new(&headed(section, "Counters against workloads of known traffic"));
+    let of = rows.len();
+    answer.line(match (wrong, right) {
+        (0, 0) => "no verdict: nothing says which error is allowed".to_owned(),
+        (0, right) => format!("{}: {right} of {of} within what is allowed", paint(Tone::Good, "right")),
+        (wrong, _) => format!("{}: {wrong} of {of} beyond what is allowed", paint(Tone::Bad, "WRONG")),
+    });
+    let errors = rows.iter().filter_map(|row| Some((row.error_percent()?, row)));
+    if let Some((error, row)) = errors.max_by(|a, b| a.0.abs().total_cmp(&b.0.abs())) {
+        let allowed = row.allowed_percent().map(|allowed| format!(", {allowed:.3} % allowed")).unwrap_or_default();
+        let how = if row.is_scaled() {
+            format!(", scaled from {:.1} % of the time", row.running * 100.0)
+        } else {
+            ", exact".to_owned()
+        };
+        answer.line(format!("largest error {error:+.3} %{allowed}{how}"));
+    }
+    label_unreal(&mut answer, section);
+    let (l, r) = (Align::Left, Align::Right);
+    let mut columns = Columns::new(&[
+        ("Counter", 16, l),
+        ("Workload", 8, l),
+        ("Counted(MB)", 11, r),
+        ("Moved(MB)", 9, r),
+        ("Error(%)", 8, r),
+        ("Allowed", 7, r),
+        ("", 5, l),
+    ]);
+    for row in &rows {
+        columns.row(vec![
+            clean(&row.counter),
+            clean(&row.workload),
+            format!("{:.2}", row.counter_bytes() / 1e6),
+            format!("{:.2}", row.workload_bytes / 1e6),
+            row.error_percent().map_or("-".to_owned(), |error| format!("{error:+.3}")),
+            row.allowed_percent().map_or("-".to_owned(), |allowed| format!("{allowed:.2}")),
+            match row.is_right() {
+                Some(true) => "right",
+                Some(false) => "WRONG",
+                None => "-",
+            }
+            .to_owned(),
+        ]);
+    }
+    columns.drop_empty();
+    answer.table = Some(columns);
+    answer
+}

@@ -1,0 +1,31 @@
+//! Colours of text for a terminal. Whoever writes the text decides whether they reach it: a stream that is no terminal, or
+//! NO_COLOR, takes them out again.
+
+use anstyle::{AnsiColor, Effects, Style};
+
+/// What a piece of text is to a reader.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tone {
+    /// A heading.
+    Strong,
+    /// As it should be.
+    Good,
+    /// Doubtful.
+    Doubt,
+    /// Wrong, lost or failed.
+    Bad,
+    /// Beside the point.
+    Dim,
+}
+
+/// A text in its tone.
+pub(crate) fn paint(tone: Tone, text: &str) -> String {
+    let style = match tone {
+        Tone::Strong => Style::new().effects(Effects::BOLD),
+        Tone::Good => AnsiColor::Green.on_default(),
+        Tone::Doubt => AnsiColor::Yellow.on_default(),
+        Tone::Bad => AnsiColor::Red.on_default().effects(Effects::BOLD),
+        Tone::Dim => Style::new().effects(Effects::DIMMED),
+    };
+    format!("{style}{text}{style:#}")
+}
