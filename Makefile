@@ -9,7 +9,7 @@ PREFIX = /usr/local
 # and would build a third of them again for each further choice.
 TESTED = --release --locked --workspace
 
-.PHONY: help setup build tested test unit vm-test browser-test parquet-test demo lint bench kmod install deb dist test-dist test-fresh test-packages clean distclean
+.PHONY: help setup build tested test unit vm-test browser-test pictures parquet-test demo lint bench kmod install deb dist test-dist test-fresh test-packages clean distclean
 
 help:				## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -45,6 +45,12 @@ browser-test: tested		## the pages in headless Chromium, with screenshots; insta
 		--test 'browser_*' -- --ignored --test-threads=1 --nocapture
 	@echo "browser-test: look at target/screenshots/"
 
+pictures: tested		## the pictures of README.md: docs/pictures, of the demo's records where `make demo` has left any
+	tools/setup browser
+	$(CARGO) build $(TESTED) --examples
+	PCIESCOPE=$(abspath $(PCIESCOPE)) $(TARGET)/release/examples/pictures \
+		$(firstword $(wildcard demo/records.jsonl) tests/records/demo.jsonl) docs/pictures
+
 parquet-test: build		## Parquet files read by DuckDB, polars and pandas, which come from PyPI
 	tools/setup parquet
 	tests/parquet/run $(PCIESCOPE) $(TARGET)/parquet
@@ -54,7 +60,7 @@ test: unit browser-test vm-test	## every test; sets up what is missing
 demo: build			## boot the virtual hardware, measure it, leave demo/report.html and demo/records.jsonl
 	tools/setup lab
 	lab/build-modules
-	$(PCIESCOPE) lab demo --output demo
+	$(PCIESCOPE) lab demo --dir demo
 
 lint:				## rustfmt, clippy, checkpatch, shellcheck where it is installed
 	tools/setup build

@@ -21,6 +21,7 @@ mod serve;
 mod stat;
 mod top;
 mod trees;
+mod tutorial;
 mod verify;
 
 mod common;
