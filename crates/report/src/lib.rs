@@ -31,6 +31,7 @@ pub mod heat;
 pub mod html;
 pub mod import;
 pub mod jsonl;
+pub mod markdown;
 pub mod model;
 pub mod parquet;
 pub mod png;

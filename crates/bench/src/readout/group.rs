@@ -1,8 +1,10 @@
 //! The groups of a run, one after the other: all threads of a group start together.
 
 use std::collections::BTreeMap;
-use std::sync::mpsc::channel;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
+use std::time::Duration;
 
 use pciescope_core::record::{Failure, Warning};
 use pciescope_core::{Environment, Metric, Sink};
@@ -43,6 +45,12 @@ pub trait Host: Sync {
     fn is_stopped(&self) -> bool;
     /// Group `number` of `of` begins.
     fn begin(&self, number: usize, of: usize, group: &Group);
+    /// How often [`Host::moved`] is called; `None` for never. The thread that calls waits meanwhile and reads nothing.
+    fn period(&self) -> Option<Duration> {
+        None
+    }
+    /// All devices of the group together have read so many bytes, so many nanoseconds after they began.
+    fn moved(&self, _bytes: u64, _ns: u64) {}
 }
 
 /// Carries out the groups, and writes the records of each when it has ended: its devices in their order, each with its
@@ -82,21 +90,29 @@ fn carry_out(root: &Root, task: &Task<'_>, group: &Group, host: &dyn Host) -> Ou
     let opened: Vec<Result<Box<dyn Daq>, Failure>> = sources.iter().map(|source| open(task, group, source)).collect();
     let gate = Gate::default();
     let is_stopped = || host.is_stopped();
+    let moved = AtomicU64::new(0);
     let (mut origin_ns, mut before, mut sampler) = (0, None, None);
     let taken: Vec<Taken> = thread::scope(|scope| {
         let (ready, is_ready) = channel();
+        // Each thread of a device holds one end until it ends.
+        let (alive, ended) = channel::<()>();
         let threads: Vec<_> = opened
             .into_iter()
             .zip(&sources)
             .map(|(daq, source)| {
-                let (ready, gate, is_stopped) = (ready.clone(), &gate, &is_stopped);
+                let (ready, alive, gate, is_stopped, moved) =
+                    (ready.clone(), alive.clone(), &gate, &is_stopped, &moved);
                 daq.map(|daq| {
-                    let args = WorkerArgs { daq, source, group, options: &task.options, gate, is_stopped };
-                    scope.spawn(move || worker::run(args, ready))
+                    let args = WorkerArgs { daq, source, group, options: &task.options, gate, is_stopped, moved };
+                    scope.spawn(move || {
+                        let _alive = alive;
+                        worker::run(args, ready)
+                    })
                 })
             })
             .collect();
         drop(ready);
+        drop(alive);
         // A thread that panics before it is ready drops its end.
         let running = threads.iter().filter(|thread| thread.is_ok()).count();
         let _ = is_ready.iter().take(running).count();
@@ -105,6 +121,11 @@ fn carry_out(root: &Root, task: &Task<'_>, group: &Group, host: &dyn Host) -> Ou
         before = Some((Machine::load(root).ok(), Usage::process()));
         origin_ns = now_ns();
         gate.open();
+        if let Some(period) = host.period() {
+            while ended.recv_timeout(period) == Err(RecvTimeoutError::Timeout) {
+                host.moved(moved.load(Ordering::Relaxed), now_ns() - origin_ns);
+            }
+        }
         let end = |thread: Result<thread::ScopedJoinHandle<'_, Taken>, Failure>| {
             let taken = thread.and_then(|thread| thread.join().map_err(|_| panicked()));
             taken.unwrap_or_else(|failure| Taken { failure: Some((0, failure)), ..Taken::default() })

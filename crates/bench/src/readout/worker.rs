@@ -1,6 +1,7 @@
 //! What the thread of one device does: set up, wait for the others, read, convert, compare.
 
 use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Condvar, Mutex, PoisonError};
 
@@ -45,6 +46,8 @@ pub(super) struct WorkerArgs<'p> {
     pub options: &'p ReadoutOptions,
     pub gate: &'p Gate,
     pub is_stopped: &'p (dyn Fn() -> bool + Sync),
+    /// Bytes that all devices of the group have read so far.
+    pub moved: &'p AtomicU64,
 }
 
 /// What it brings back.
@@ -387,6 +390,7 @@ impl<'p> Worker<'p> {
             self.args.daq.read(0, &mut raw.bytes_mut()[..self.bytes]).map_err(|err| failure(&err))?;
             let end_ns = now_ns();
             row.repeat(cycle, start_ns, end_ns);
+            self.args.moved.fetch_add(self.bytes as u64, Ordering::Relaxed);
             // From where the row begins: a thread may lose its CPU before its first repeat.
             row.busy_ns = end_ns.saturating_sub(row.start_ns).saturating_sub(left_out_ns);
             if self.args.options.is_all_checked && repeat + 1 < repeats {
@@ -428,13 +432,14 @@ impl<'p> Worker<'p> {
         let kernel = self.kernels.get(reading).filter(|_| self.args.options.is_fused);
         let (mut stream, mut produced) = (kernel.map(|kernel| kernel.conversion.stream()), 0);
         let mut hot = self.other.as_mut().filter(|_| is_copied).map(|other| &mut other.bytes_mut()[..piece]);
-        let (out, is_stopped) = (&mut self.out, self.args.is_stopped);
+        let (out, is_stopped, moved) = (&mut self.out, self.args.is_stopped, self.args.moved);
         let (mut filled, mut odd) = (0, None);
         let (mut convert_ns, mut checking) = (0, Usage::default());
         let begun_ns = now_ns();
         let mut start_ns = begun_ns;
         let mut take = |data: &[u8]| {
             row.piece_bytes = row.piece_bytes.max(data.len());
+            moved.fetch_add(data.len() as u64, Ordering::Relaxed);
             if let (Some(kernel), Some(stream), Some(out)) = (kernel, stream.as_mut(), out.as_mut()) {
                 let from_ns = now_ns();
                 match convert_piece(kernel, stream, data, out, produced) {

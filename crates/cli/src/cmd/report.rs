@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use anyhow::Context;
 use pciescope_core::{Record, Sink};
 use pciescope_report::parquet::Table;
-use pciescope_report::{brief, csv, drawing, html, jsonl, parquet, png, summary, svg, table};
+use pciescope_report::{brief, csv, drawing, html, jsonl, markdown, parquet, png, summary, svg, table};
 
 use super::output::{refuse_to_replace, stdout};
 use super::{Ctx, Refusal};
@@ -25,11 +25,11 @@ Examples:
   pciescope report *.jsonl -o all.parquet     for DuckDB, polars and pandas
 
 The extension of a FILE after -o decides what it becomes: .html, .svg, .png,
-.csv, .txt (tables), .jsonl (all records in one file). For DuckDB, polars and
-pandas: .parquet has the figures, .runs.parquet machine and plan of each run,
-.findings.parquet what doctor found (docs/record.md has queries). CSV, Parquet
-and JSON lines are written while the records are read, so they need little
-memory for files of any size.")]
+.md (the answers, for issues and wikis), .txt (tables), .csv, .jsonl (all
+records in one file). For DuckDB, polars and pandas: .parquet has the figures,
+.runs.parquet machine and plan of each run, .findings.parquet what doctor found
+(docs/record.md has queries). CSV, Parquet and JSON lines are written while the
+records are read, so they need little memory for files of any size.")]
 pub struct Args {
     /// Record files, as the measurements write them; `-` is the standard input
     #[arg(required = true, value_name = "FILE")]
@@ -83,6 +83,7 @@ enum Whole {
     Svg,
     Png,
     Text,
+    Markdown,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -101,6 +102,7 @@ impl Kind {
             Some("svg") => Ok(Kind::Whole(Whole::Svg)),
             Some("png") => Ok(Kind::Whole(Whole::Png)),
             Some("txt") => Ok(Kind::Whole(Whole::Text)),
+            Some("md") => Ok(Kind::Whole(Whole::Markdown)),
             Some("csv") => Ok(Kind::Stream(Stream::Csv)),
             Some("parquet") if name.ends_with(".runs.parquet") => Ok(Kind::Stream(Stream::Parquet(Table::Runs))),
             Some("parquet") if name.ends_with(".findings.parquet") => {
@@ -110,7 +112,7 @@ impl Kind {
             Some("jsonl") => Ok(Kind::Stream(Stream::Records)),
             _ => Err(Refusal::new(
                 format!("{}: the extension says nothing about what to write", path.display()),
-                "end the name in .html, .svg, .png, .csv, .parquet, .runs.parquet, .findings.parquet, .txt or .jsonl",
+                "end the name in .html, .svg, .png, .csv, .parquet, .runs.parquet, .findings.parquet, .md, .txt or .jsonl",
             )
             .into()),
         }
@@ -130,6 +132,7 @@ impl Whole {
             Whole::Html => html::render(records).into_bytes(),
             Whole::Svg => svg::render(records).into_bytes(),
             Whole::Png => png::render(records)?,
+            Whole::Markdown => markdown::render(records).into_bytes(),
             Whole::Text => text(records, options).into_bytes(),
         })
     }

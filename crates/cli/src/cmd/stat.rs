@@ -11,7 +11,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::builder::NonEmptyStringValueParser;
-use pciescope_bench::counters::{self, Named, Origin, Place, Task, Wanted};
+use pciescope_bench::counters::{self, Host as _, Named, Origin, Place, Task, Wanted};
 use pciescope_core::outcome::Sample;
 use pciescope_core::plan::StatPlan;
 use pciescope_core::{Bdf, Failure, Record, Sink};
@@ -35,6 +35,7 @@ Examples:
   pciescope stat -I 1s -n 10                   ten times, every second
   pciescope stat fio job.fio                   while a command runs
   pciescope stat -r 5 3b:00.0 -- fio job.fio   five times, at one device's port
+  pciescope stat --warmup 1 -r 5 fio job.fio   and once before, uncounted
   pciescope stat --metric states 0000:00:02.0  how long a link is in each state
   pciescope stat -I 10ms -j -o run.jsonl -e rx_pcie_tlp_data_payload
   pciescope stat --source kernel -I 1s         what the kernel itself counted
@@ -83,6 +84,10 @@ pub struct Args {
     /// Run the command so many times; the table has mean and spread
     #[arg(short = 'r', long, value_name = "N", value_parser = positive, requires = "command", conflicts_with_all = ["interval", "intervals", "duration"])]
     repeat: Option<u64>,
+
+    /// Run the command so many times before, uncounted, to fill caches
+    #[arg(long, value_name = "N", value_parser = positive, requires = "command")]
+    warmup: Option<u64>,
 
     /// Show what can be counted on this machine, and count nothing
     #[arg(long)]
@@ -231,6 +236,17 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     let mut runs = Runs { output, failures: Vec::new(), is_last: false };
     let times = args.repeat.unwrap_or(1);
     let mut code = None;
+    for _ in 0..args.warmup.unwrap_or(0) {
+        let mut command = Command::new(ctx, args.command.clone())?;
+        command.begin()?;
+        if let Some(failed) = command.finish()?.filter(|code| *code != 0) {
+            ctx.note(&format!("the command failed in a warm-up run, with exit code {failed}: nothing was counted"));
+            return Ok(ExitCode::from(failed));
+        }
+        if let Some(code) = ctx.stop.exit_code() {
+            return Ok(ExitCode::from(code));
+        }
+    }
     for number in 1..=times {
         let task = Task {
             choice: choice.clone(),

@@ -260,6 +260,17 @@ fn a_terminal_shows_progress_and_time_left() {
 }
 
 #[test]
+fn a_terminal_shows_the_rate_of_a_readout_while_it_reads() {
+    // 40 reads of 2 MB at 40 MB/s take two seconds.
+    let line = format!("{PROGRAM} readout --backend fake:rate=40 -S 1M -r 40 --json > /dev/null");
+    let (shown, code) = on_a_terminal(&line);
+    assert_eq!(code, 0, "{shown}");
+    let since = shown.split(" MB/s now, ").skip(1).filter_map(|part| part.split(" MB/s").next()?.parse::<f64>().ok());
+    let last = since.last().unwrap_or_else(|| panic!("no rate is shown: {shown:?}"));
+    assert!((10.0..=44.0).contains(&last), "{last} MB/s, and the device gives 40: {shown:?}");
+}
+
+#[test]
 fn without_a_terminal_there_is_no_progress() {
     let ended = run("latency mmio --backend fake:slow,hops=1,cpus=2 --count 300 --json").expect_code(0);
     assert_eq!(ended.stderr, "");

@@ -30,7 +30,7 @@ fn prints_the_answers_by_default_and_every_table_with_all() {
 #[test]
 fn writes_what_the_extension_says() {
     let folder = folder("report-outputs");
-    let outputs = ["r.html", "r.svg", "r.png", "r.csv", "r.txt", "r.jsonl"].map(|name| path(&folder, name));
+    let outputs = ["r.html", "r.svg", "r.png", "r.csv", "r.txt", "r.jsonl", "r.md"].map(|name| path(&folder, name));
     let mut args = vec!["report".to_owned(), demo()];
     args.extend(outputs.iter().flat_map(|output| ["-o".to_owned(), output.clone()]));
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
@@ -43,6 +43,7 @@ fn writes_what_the_extension_says() {
         b"run,time,verb",
         b"What is good",
         b"{\"schema\":2",
+        b"### ",
     ]) {
         let bytes = fs::read(output).unwrap();
         assert!(bytes.starts_with(start), "{output}: {:?}", &bytes[..20]);

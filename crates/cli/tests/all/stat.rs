@@ -268,6 +268,19 @@ fn places_metrics_and_sources_choose_accounts_too() {
     }
 }
 
+#[test]
+fn warm_up_runs_are_not_counted() {
+    let folder = folder("stat-warmup");
+    let log = folder.join("log");
+    let command = format!("echo run >> {}", log.display());
+    let line = ["stat", "--backend", "fake", "--warmup", "2", "-r", "3", "--", "sh", "-c", &command];
+    let ended = pciescope(&line).expect_code(0);
+    assert!(ended.stderr.contains("3 runs of the command"), "{}", ended.stderr);
+    assert_eq!(std::fs::read_to_string(&log).unwrap().lines().count(), 5);
+    let failed = pciescope(&["stat", "--backend", "fake", "--warmup", "1", "--", "sh", "-c", "exit 7"]).expect_code(7);
+    assert!(failed.stderr.contains("warm-up") && failed.stdout.is_empty(), "{}", failed.stderr);
+}
+
 /// The synthetic machine has all kinds of counters, and every verb that counts takes it.
 #[test]
 fn a_synthetic_machine_has_traffic_on_both_sources() {

@@ -31,16 +31,23 @@ const ERRORS: usize = 5;
 
 /// The answers of all measurements, each with its table, then warnings and errors. Ends with a newline, or is empty.
 pub fn render(records: &[Record]) -> String {
+    let texts: Vec<String> = answers(records).iter().map(Answer::text).collect();
+    texts.join("\n") + &notices(records)
+}
+
+/// The answers of all measurements.
+pub(crate) fn answers(records: &[Record]) -> Vec<Answer> {
     let sections = model::sections(records);
-    let mut text = String::new();
-    for section in sections.iter().filter(|section| !is_control(section, &sections)) {
-        let answer = answer(section, &sections);
-        if !text.is_empty() {
-            text.push('\n');
-        }
-        text += &answer.text();
-    }
-    text + &notices(records)
+    sections
+        .iter()
+        .filter(|section| !is_control(section, &sections))
+        .map(|section| answer(section, &sections))
+        .collect()
+}
+
+/// A text without the colours of [`crate::style`].
+pub(crate) fn without_colours(text: &str) -> String {
+    anstream::adapter::strip_str(text).to_string()
 }
 
 /// The answer of one measurement.
@@ -48,6 +55,8 @@ pub fn render(records: &[Record]) -> String {
 pub(crate) struct Answer {
     /// At most five lines, the first of them the heading (two where the label of the run is long).
     lines: Vec<String>,
+    /// How many of them are the heading.
+    heading_lines: usize,
     table: Option<Columns>,
     /// A line below the table.
     below: Option<String>,
@@ -56,12 +65,35 @@ pub(crate) struct Answer {
 impl Answer {
     fn new(heading: &str) -> Self {
         let lines = wrap(heading, WIDTH, "", "  ");
-        Answer { lines: lines.iter().map(|line| paint(Tone::Strong, line)).collect(), ..Answer::default() }
+        let heading_lines = lines.len();
+        Answer {
+            lines: lines.iter().map(|line| paint(Tone::Strong, line)).collect(),
+            heading_lines,
+            ..Answer::default()
+        }
     }
 
     /// Adds a line.
     fn line(&mut self, text: impl AsRef<str>) {
         self.lines.push(format!("  {}", text.as_ref()));
+    }
+
+    /// The heading, and the other lines, without colours and indentation.
+    pub(crate) fn words(&self) -> (String, Vec<String>) {
+        let all = self.lines.iter().map(|line| without_colours(line).trim().to_owned());
+        let mut heading: Vec<String> = all.collect();
+        let rest = heading.split_off(self.heading_lines.min(heading.len()));
+        (heading.join(" "), rest)
+    }
+
+    /// The table.
+    pub(crate) fn table(&self) -> Option<&Columns> {
+        self.table.as_ref()
+    }
+
+    /// The line below the table.
+    pub(crate) fn below(&self) -> Option<&str> {
+        self.below.as_deref()
     }
 
     fn text(&self) -> String {

@@ -39,6 +39,7 @@ fn work_on(access: Access, plan: ReadoutPlan, options: &ReadoutOptions) -> (Take
         options,
         gate: &gate,
         is_stopped: &|| false,
+        moved: &AtomicU64::new(0),
     };
     let mut taken = Taken::default();
     let mut worker = Worker::prepare(args).unwrap();
@@ -124,8 +125,15 @@ fn a_board_without_a_trigger_ends_in_time() {
     let options = ReadoutOptions { timeout_ms: 30, ..DEFAULT };
     let gate = Gate::default();
     gate.open();
-    let args =
-        WorkerArgs { daq, source: &source, group: &group, options: &options, gate: &gate, is_stopped: &|| false };
+    let args = WorkerArgs {
+        daq,
+        source: &source,
+        group: &group,
+        options: &options,
+        gate: &gate,
+        is_stopped: &|| false,
+        moved: &AtomicU64::new(0),
+    };
     let taken = run(args, std::sync::mpsc::channel().0);
     let (place, failure) = taken.failure.unwrap();
     assert_eq!((place, failure.code.as_str()), (0, "timeout"));

@@ -4,12 +4,17 @@ pub mod options;
 mod setup;
 
 use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use indicatif::ProgressBar;
 
 use pciescope_bench::readout::{self, Group, Host, Task};
 
 pub use options::Args;
 
 use super::conclusion::conclude;
+use super::latency::progress::bar;
 use super::output::Output;
 use super::{Ctx, Stop};
 
@@ -37,8 +42,10 @@ pub fn run_with(args: Args, mut output: Output, ctx: &Ctx) -> anyhow::Result<Exi
         label: output.label.clone(),
         open: &open,
     };
-    let watcher = Watcher { ctx, stop: ctx.stop.clone() };
-    let summary = readout::measure(&ctx.root, task, &watcher, &mut output)?;
+    let watcher = Watcher { ctx, stop: ctx.stop.clone(), bar: bar(ctx, "{msg}"), last: Mutex::default() };
+    let summary = readout::measure(&ctx.root, task, &watcher, &mut output);
+    watcher.bar.finish_and_clear();
+    let summary = summary?;
     Ok(conclude(ctx, &summary, output.is_table()))
 }
 
@@ -46,14 +53,38 @@ pub fn run_with(args: Args, mut output: Output, ctx: &Ctx) -> anyhow::Result<Exi
 struct Watcher<'w> {
     ctx: &'w Ctx,
     stop: Stop,
+    /// The rate while a group reads.
+    bar: ProgressBar,
+    /// Bytes and nanoseconds at the last call.
+    last: Mutex<(u64, u64)>,
 }
+
+/// How often the rate is shown.
+const PERIOD: Duration = Duration::from_millis(500);
 
 impl Host for Watcher<'_> {
     fn is_stopped(&self) -> bool {
         self.stop.is_set()
     }
 
+    fn period(&self) -> Option<Duration> {
+        self.ctx.terminal.then_some(PERIOD)
+    }
+
+    fn moved(&self, bytes: u64, ns: u64) {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let rate = |bytes: u64, ns: u64| bytes as f64 / 1e6 / (ns.max(1) as f64 / 1e9);
+        let now = rate(bytes.saturating_sub(last.0), ns.saturating_sub(last.1));
+        *last = (bytes, ns);
+        let (mean, gigabytes) = (rate(bytes, ns), bytes as f64 / 1e9);
+        self.bar.set_message(format!("{now:.1} MB/s now, {mean:.1} MB/s since the start, {gigabytes:.3} GB read"));
+        self.bar.tick();
+    }
+
     fn begin(&self, number: usize, of: usize, group: &Group) {
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = (0, 0);
+        self.bar.finish_and_clear();
+        self.bar.reset();
         if !self.ctx.terminal || of < 2 {
             return;
         }
