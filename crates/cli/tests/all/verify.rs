@@ -16,7 +16,12 @@ fn a_target_that_holds_something_is_not_written_to() {
     // Next to the test, since temporary folders may lie in memory and so on no disk.
     let file = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     std::fs::write(file.path(), "not blank").unwrap();
-    refused(&format!("verify pcie --write --target {}", file.path().display()), "not blank", "--destroy-data");
+    let line = format!("verify pcie --write --target {}", file.path().display());
+    if run(&line).stderr.contains("lies on no disk") {
+        eprintln!("skipped: {} lies on no disk (overlay, memory, network)", file.path().display());
+    } else {
+        refused(&line, "not blank", "--destroy-data");
+    }
     assert_eq!(std::fs::read(file.path()).unwrap(), b"not blank");
 }
 
