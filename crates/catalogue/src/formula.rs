@@ -72,7 +72,7 @@ impl Formula {
             None => {}
             Some(other) => return Err(format!("{other:?} is not expected here: {:?}", parser.rest)),
         }
-        let (node, dimension) = resolve(node, meaning)?;
+        let (node, dimension) = resolve(node, &mut Names { meaning, left: MOST })?;
         Ok(Formula { node, dimension })
     }
 
@@ -174,11 +174,33 @@ fn value(node: &Node, input: &dyn Fn(&str) -> Input) -> Option<f64> {
     })
 }
 
+/// What names mean, and how many terms may still be written out.
+struct Names<'m, 'a> {
+    meaning: &'m dyn Fn(&str) -> Option<Meaning<'a>>,
+    left: usize,
+}
+
+impl<'a> Names<'_, 'a> {
+    /// What a name means. A metric is written out, and its terms count: metrics of metrics would grow without a bound.
+    fn look_up(&mut self, name: &str) -> Result<Option<Meaning<'a>>, String> {
+        let meaning = (self.meaning)(name);
+        let mut terms = 1;
+        if let Some(Meaning::Formula(formula)) = &meaning {
+            walk(&formula.node, false, &mut |_, _| terms += 1);
+        }
+        self.left = self
+            .left
+            .checked_sub(terms)
+            .ok_or_else(|| format!("{name}: more than {MOST} terms where the metrics in it are written out"))?;
+        Ok(meaning)
+    }
+}
+
 /// Looks up the names and adds up the units.
-fn resolve<'a>(node: Node, meaning: &dyn Fn(&str) -> Option<Meaning<'a>>) -> Result<(Node, Dimension), String> {
+fn resolve(node: Node, names: &mut Names<'_, '_>) -> Result<(Node, Dimension), String> {
     Ok(match node {
         Node::Number(number, dimension) => (Node::Number(number, dimension), dimension),
-        Node::Name(name) => match meaning(&name) {
+        Node::Name(name) => match names.look_up(&name)? {
             Some(Meaning::Event(unit)) => (Node::Event(name, unit.factor), unit.dimension),
             Some(Meaning::Input(unit)) => (Node::Input(name, unit.factor), unit.dimension),
             Some(Meaning::Formula(formula)) => (formula.node.clone(), formula.dimension),
@@ -186,11 +208,11 @@ fn resolve<'a>(node: Node, meaning: &dyn Fn(&str) -> Option<Meaning<'a>>) -> Res
         },
         Node::Event(..) | Node::Input(..) => return Err("a name is looked up twice".to_owned()),
         Node::Negative(of) => {
-            let (of, dimension) = resolve(*of, meaning)?;
+            let (of, dimension) = resolve(*of, names)?;
             (Node::Negative(Box::new(of)), dimension)
         }
         Node::Two(how, a, b) => {
-            let ((a, of_a), (b, of_b)) = (resolve(*a, meaning)?, resolve(*b, meaning)?);
+            let ((a, of_a), (b, of_b)) = (resolve(*a, names)?, resolve(*b, names)?);
             let dimension = match how {
                 '*' => of_a.times(of_b),
                 '/' => of_a.times(of_b.inverse()),
@@ -200,11 +222,11 @@ fn resolve<'a>(node: Node, meaning: &dyn Fn(&str) -> Option<Meaning<'a>>) -> Res
             (Node::Two(how, Box::new(a), Box::new(b)), dimension)
         }
         Node::Sum(of) => {
-            let (of, dimension) = resolve_all(of, meaning)?;
+            let (of, dimension) = resolve_all(of, names)?;
             (Node::Sum(of), dimension)
         }
         Node::Present(of) => {
-            let (of, dimension) = resolve_all(of, meaning)?;
+            let (of, dimension) = resolve_all(of, names)?;
             if !of.iter().all(|node| matches!(node, Node::Event(..))) {
                 return Err("present(...) takes names of events only".to_owned());
             }
@@ -213,13 +235,10 @@ fn resolve<'a>(node: Node, meaning: &dyn Fn(&str) -> Option<Meaning<'a>>) -> Res
     })
 }
 
-fn resolve_all<'a>(
-    nodes: Vec<Node>,
-    meaning: &dyn Fn(&str) -> Option<Meaning<'a>>,
-) -> Result<(Vec<Node>, Dimension), String> {
+fn resolve_all(nodes: Vec<Node>, names: &mut Names<'_, '_>) -> Result<(Vec<Node>, Dimension), String> {
     let (mut all, mut dimension) = (Vec::new(), None);
     for node in nodes {
-        let (node, of) = resolve(node, meaning)?;
+        let (node, of) = resolve(node, names)?;
         if let Some(before) = dimension.filter(|before| *before != of) {
             return Err(format!("{before} + {of} does not add up"));
         }
@@ -233,6 +252,8 @@ fn resolve_all<'a>(
 /// stack.
 const DEEPEST: u32 = 32;
 const LONGEST: usize = 4096;
+/// How many terms a formula may have once the metrics in it are written out. The longest that is built in has some 40.
+const MOST: usize = 4096;
 
 struct Parser<'t> {
     rest: &'t str,
@@ -361,6 +382,22 @@ mod tests {
             "tx" => Input::Absent,
             _ => Input::Unknown,
         }
+    }
+
+    /// Each metric names the one before twice: 2 kB of text would become gigabytes of terms.
+    #[test]
+    fn metrics_of_metrics_cannot_grow_without_a_bound() {
+        let mut last = parse("1").unwrap();
+        let mut refused = None;
+        for _ in 0..40 {
+            let next = Formula::parse("m + m", &|name| (name == "m").then_some(Meaning::Formula(&last)));
+            match next {
+                Ok(formula) => last = formula,
+                Err(text) => refused = Some(text),
+            }
+        }
+        let text = refused.expect("it grows without a bound");
+        assert!(text.contains("more than 4096 terms"), "{text}");
     }
 
     #[test]

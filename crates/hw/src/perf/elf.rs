@@ -33,10 +33,19 @@ pub(super) struct Function<'f> {
     pub owner: u32,
 }
 
+/// A longer name, in bytes, is none: those of the largest C++ programs have some thousand.
+const LONGEST_NAME: usize = 16 << 10;
+/// So many bytes of names are kept. A browser with all its symbols has less than half of it.
+const MOST_NAMES: usize = 256 << 20;
+
 impl Functions {
-    /// Adds one; a length of 0 means up to the next.
+    /// Adds one; a length of 0 means up to the next. One with a name of more than 16 KiB, or beyond 256 MiB of names, is left
+    /// out.
     pub fn add(&mut self, start: u64, len: u64, is_global: bool, name: &str, owner: u32) {
-        // 4 GiB of names are no names.
+        // Symbols of a broken file may all share one name that is as long as the file.
+        if name.len() > LONGEST_NAME || self.names.len() > MOST_NAMES {
+            return;
+        }
         let (Ok(at), Ok(bytes)) = (u32::try_from(self.names.len()), u32::try_from(name.len())) else { return };
         let underscores = name.bytes().take_while(|byte| *byte == b'_').count().min(50) as u8;
         let rank = underscores + if is_global { 0 } else { 100 };
@@ -174,6 +183,17 @@ mod tests {
         assert_eq!((name(0x27f), name(0x280)), (Some("second"), None));
         assert_eq!((name(0x3ff), name(0x400), name(u64::MAX)), (Some("open"), None, None));
         assert_eq!(Functions::default().find(7, 100), None);
+    }
+
+    #[test]
+    fn names_that_no_program_has_take_no_memory() {
+        let long = "n".repeat(1 << 20);
+        let mut functions = Functions::default();
+        (0..5000).for_each(|number| functions.add(number, 1, true, &long, 0));
+        assert!(functions.is_empty(), "a name of 1 MiB was taken");
+        let name = "n".repeat(16 << 10);
+        (0..40_000).for_each(|number| functions.add(number, 1, true, &name, 0));
+        assert!(functions.names.len() <= (256 << 20) + (16 << 10), "{} bytes of names", functions.names.len());
     }
 
     #[test]
