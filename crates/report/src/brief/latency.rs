@@ -16,7 +16,7 @@ const MOST_ROWS: usize = 16;
 /// So many rows of each end.
 const END: usize = 6;
 /// Characters of a bar.
-const BAR: usize = 10;
+const BAR: usize = 8;
 
 /// Register reads and writes.
 pub(super) fn mmio(section: &Section) -> Answer {
