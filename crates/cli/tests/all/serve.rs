@@ -92,7 +92,7 @@ fn prometheus_has_the_sum_of_the_file() {
     let (_server, port) = serve(&at.join("run.jsonl"), &["-I", "500"]);
     let own = free_port();
     let config = format!(
-        "global: {{scrape_interval: 2s, scrape_timeout: 2s}}\nscrape_configs:\n- job_name: p\n  static_configs: [{{targets: ['localhost:{port}']}}]\n"
+        "global: {{scrape_interval: 2s, scrape_timeout: 2s}}\nscrape_configs:\n- job_name: p\n  static_configs: [{{targets: ['127.0.0.1:{port}']}}]\n"
     );
     std::fs::write(at.join("prometheus.yml"), config).unwrap();
     let log = std::fs::File::create(at.join("log")).unwrap();
