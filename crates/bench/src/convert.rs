@@ -391,20 +391,6 @@ mod tests {
 
     use super::*;
 
-    /// Keeps what it is given.
-    #[derive(Default)]
-    struct Kept(Vec<Record>);
-
-    impl Sink for Kept {
-        fn put(&mut self, record: &Record) -> io::Result<()> {
-            self.0.push(record.clone());
-            Ok(())
-        }
-        fn finish(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
     fn task() -> Task {
         Task {
             kernels: all(10)[..2].to_vec(),
@@ -420,7 +406,7 @@ mod tests {
 
     #[test]
     fn a_number_that_is_wrong_is_a_failed_check() {
-        let (task, mut kept) = (task(), Kept::default());
+        let (task, mut kept) = (task(), Vec::<Record>::new());
         let mut run = Run { cpu: None, journal: Journal::new(Identity::new("convert", None), &mut kept) };
         let row = Row::new(&task.kernels[0], Isa::Scalar, Store::Auto, 1).unwrap();
         let mut memory = Memory::new(&task, SMALLEST).unwrap();
@@ -432,12 +418,12 @@ mod tests {
         let summary = run.journal.finish().unwrap();
         assert_eq!(summary.failed_checks.len(), 1, "{:?}", summary.failed_checks);
         assert!(summary.failed_checks[0].starts_with("u16-cast-f32 (scalar, cached): 3 numbers are not"));
-        assert_eq!(kept.0[1].metrics["wrong"].value, 3.0);
+        assert_eq!(kept[1].metrics["wrong"].value, 3.0);
     }
 
     #[test]
     fn a_run_that_is_stopped_says_so_and_keeps_what_it_had() {
-        let (root, mut kept) = (Root::at("/nonexistent"), Kept::default());
+        let (root, mut kept) = (Root::at("/nonexistent"), Vec::<Record>::new());
         let rows = Cell::new(0);
         // Ended by the user while the second row is measured.
         let is_stopped = || rows.get() == 2;
@@ -446,10 +432,10 @@ mod tests {
             rows.set(rows.get() + 1);
         };
         let summary = measure(&root, Environment::default(), &task(), &is_stopped, &mut progress, &mut kept).unwrap();
-        let tests: Vec<&str> = kept.0.iter().map(|record| record.test.as_str()).collect();
+        let tests: Vec<&str> = kept.iter().map(|record| record.test.as_str()).collect();
         assert_eq!(tests, ["environment", TEST, TEST]);
-        assert!(kept.0[1].metrics.contains_key("rate"));
-        assert_eq!(kept.0[2].error.as_ref().map(|failure| failure.code.as_str()), Some("interrupted"));
+        assert!(kept[1].metrics.contains_key("rate"));
+        assert_eq!(kept[2].error.as_ref().map(|failure| failure.code.as_str()), Some("interrupted"));
         assert_eq!((summary.failures.len(), summary.records), (1, 3));
     }
 

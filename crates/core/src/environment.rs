@@ -49,3 +49,13 @@ pub struct Environment {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub steal_ns: Option<u64>,
 }
+
+impl Environment {
+    /// The product of a machine that the fake backend makes up.
+    pub const SYNTHETIC: &str = "synthetic machine";
+
+    /// Whether the fake backend makes the machine up.
+    pub fn is_synthetic(&self) -> bool {
+        self.product.as_deref() == Some(Self::SYNTHETIC)
+    }
+}

@@ -39,3 +39,11 @@ pub trait Sink {
         Ok(())
     }
 }
+
+/// Keeps all records.
+impl Sink for Vec<Record> {
+    fn put(&mut self, record: &Record) -> std::io::Result<()> {
+        self.push(record.clone());
+        Ok(())
+    }
+}

@@ -4,7 +4,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pciescope_core::{Bdf, Cpu, Environment, Failure, Histogram, Method, Plan, Record, Target, Warning, readout};
+use pciescope_core::{
+    Bdf, Cpu, Environment, Failure, Histogram, Instance, Method, Plan, Record, Target, Warning, readout,
+};
 
 /// The records of one run that measured the same thing on the same device by the same method.
 #[derive(Debug, Clone)]
@@ -110,7 +112,7 @@ impl<'a> Section<'a> {
     }
     /// Whether the figures come from the fake backend, which makes them up.
     pub fn is_synthetic(&self) -> bool {
-        self.method().is_some_and(|m| m.backend == "fake")
+        self.records.iter().any(|r| is_synthetic(r))
     }
     /// Whether the records name more than one place within a BAR, so that the key needs the offset.
     pub fn has_many_offsets(&self) -> bool {
@@ -322,7 +324,17 @@ pub(crate) fn is_link(record: &Record, hardware: &BTreeSet<Bdf>) -> bool {
     let Some(instance) = &record.instance else { return false };
     let function = record.device.as_ref();
     let is_at_root = instance.scope != "function" || function.is_some_and(|function| function.path.is_empty());
-    let is_second = instance.is_accounting()
-        && function.and_then(|function| function.bdf).is_some_and(|bdf| hardware.contains(&bdf));
-    is_at_root && !is_second
+    is_at_root && !is_second(record, hardware)
+}
+
+/// Whether the kernel counted what hardware counted too (`hardware`: the ports of which it did).
+pub(crate) fn is_second(record: &Record, hardware: &BTreeSet<Bdf>) -> bool {
+    record.instance.as_ref().is_some_and(Instance::is_accounting)
+        && record.device.as_ref().and_then(|device| device.bdf).is_some_and(|bdf| hardware.contains(&bdf))
+}
+
+/// Whether the figures of a record come from the fake backend, which makes them up.
+pub fn is_synthetic(record: &Record) -> bool {
+    record.method.as_ref().is_some_and(|method| method.backend == "fake")
+        || record.environment.as_ref().is_some_and(Environment::is_synthetic)
 }

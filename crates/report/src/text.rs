@@ -61,6 +61,19 @@ pub fn figure(value: f64) -> String {
     }
 }
 
+/// `1 port`, `2,000 ports`.
+pub fn counted(count: usize, word: &str) -> String {
+    format!("{} {word}{}", thousands(count as u64), if count == 1 { "" } else { "s" })
+}
+
+/// A text of at most `width` characters, `~` in place of what is cut off.
+pub fn cut(text: &str, width: usize) -> String {
+    match text.char_indices().nth(width) {
+        None => text.to_owned(),
+        Some(_) => text.chars().take(width - 1).chain(['~']).collect(),
+    }
+}
+
 /// A number with its thousands apart: `1,234,567`.
 pub fn thousands(n: u64) -> String {
     let digits = n.to_string();

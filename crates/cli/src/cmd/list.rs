@@ -165,6 +165,9 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
             text::detail(&mut out, &environment, &all, entry, &warnings)?;
         }
     } else if args.tree {
+        if environment.is_synthetic() {
+            writeln!(out, "SYNTHETIC: made up by the fake backend\n")?;
+        }
         text::tree(&mut out, &all, &entries, width)?;
     } else {
         text::machine(&mut out, &environment)?;

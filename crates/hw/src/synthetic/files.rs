@@ -5,6 +5,8 @@ use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
+use pciescope_core::Environment;
+
 use super::traffic::{FLOWS, INTERRUPTS, REPAIRED};
 
 /// A PCI function: where it lies, what it is, its link and how many interrupt vectors it uses.
@@ -95,7 +97,7 @@ pub fn make(at: &Path) -> io::Result<()> {
     put(at, "proc/sys/kernel/osrelease", "0.0.0-fake")?;
     put(at, "proc/sys/kernel/hostname", "synthetic")?;
     put(at, "proc/cmdline", "quiet")?;
-    put(at, "sys/class/dmi/id/product_name", "synthetic machine")?;
+    put(at, "sys/class/dmi/id/product_name", Environment::SYNTHETIC)?;
     cpus(at)?;
     let mut irq = 24;
     for function in &FUNCTIONS {

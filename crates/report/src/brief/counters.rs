@@ -9,7 +9,7 @@ use crate::model::{self, Section};
 use crate::style::{Tone, paint};
 use crate::table::counters::{CHANNEL, ERRORS, PORT, RETRIES, Row, others, rows, states};
 use crate::table::layout::{Align, Columns};
-use crate::text::{clean, figure, thousands};
+use crate::text::{clean, counted, cut, figure, thousands};
 
 /// So many rows stand below a heading before it is written again.
 const HEAD_EVERY: usize = 20;
@@ -52,7 +52,11 @@ impl Intervals {
         let all = rows(&records.iter().collect::<Vec<_>>());
         let end_s = records.iter().filter_map(|record| record.interval).map(|interval| interval.end_ns).max();
         let time = format!("{:.3}", end_s.unwrap_or(0) as f64 / 1e9);
-        let emulated = if records.iter().any(model::is_emulated) { " EMULATED" } else { "" };
+        let unreal = match records.iter() {
+            mut all if all.any(model::is_synthetic) => " SYNTHETIC",
+            mut all if all.any(model::is_emulated) => " EMULATED",
+            _ => "",
+        };
         let view = View::of(&all);
         let mut lines = Vec::new();
         let columns = view.columns(false);
@@ -60,7 +64,7 @@ impl Intervals {
             let mut table = columns.lines().into_iter();
             let head = table.next().unwrap_or_default();
             if self.rows.is_none_or(|rows| rows >= HEAD_EVERY) {
-                lines.push(paint(Tone::Dim, &format!("{:>8}  {head}{emulated}", "Time(s)")));
+                lines.push(paint(Tone::Dim, &format!("{:>8}  {head}{unreal}", "Time(s)")));
                 self.rows = Some(0);
             }
             lines.extend(table.enumerate().map(|(number, row)| match number {
@@ -68,7 +72,7 @@ impl Intervals {
                 _ => format!("{:>8}  {row}", ""),
             }));
         } else {
-            lines.push(paint(Tone::Dim, &format!("{time:>8} s{emulated}")));
+            lines.push(paint(Tone::Dim, &format!("{time:>8} s{unreal}")));
         }
         if view.idle() > 0 {
             lines.push(paint(Tone::Dim, &format!("{:>8}  {}", "", counted(view.idle(), "idle port"))));
@@ -238,13 +242,6 @@ impl<'a, 'r> View<'a, 'r> {
 /// Columns that are left for the devices below a port.
 const WHAT: usize = WIDTH - 10 - (12 + 10 + 10 + 8 + 6 + 5 * 2);
 
-fn cut(text: &str, width: usize) -> String {
-    match text.char_indices().nth(width) {
-        None => text.to_owned(),
-        Some(_) => text.chars().take(width - 1).chain(['~']).collect(),
-    }
-}
-
 fn value(row: &Row, name: &str) -> Option<f64> {
     row.metrics.get(name).map(|metric| metric.value).filter(|value| value.is_finite())
 }
@@ -310,10 +307,6 @@ fn counted_first(count: usize, words: &str) -> String {
     format!("{} {rest}", counted(count, first)).trim_end().to_owned()
 }
 
-fn counted(count: usize, word: &str) -> String {
-    format!("{} {word}{}", thousands(count as u64), if count == 1 { "" } else { "s" })
-}
-
 /// Mean and spread of the runs of one command, each a run of the records, in the order of their first records. Ends with a
 /// newline.
 pub fn repeats(records: &[Record]) -> String {
@@ -355,7 +348,9 @@ pub fn repeats(records: &[Record]) -> String {
     let (mean, spread) = mean_and_spread(&times);
     let mut answer = Answer::new(&format!("{} of the command", counted(runs.len(), "run")));
     answer.line(format!("elapsed {mean:.4} s +- {spread:.2} % (standard deviation)"));
-    if records.iter().any(model::is_emulated) {
+    if records.iter().any(model::is_synthetic) {
+        answer.line(paint(Tone::Doubt, crate::table::SYNTHETIC));
+    } else if records.iter().any(model::is_emulated) {
         answer.line(paint(Tone::Doubt, crate::table::EMULATED));
     }
     let (l, r) = (Align::Left, Align::Right);

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use pciescope_core::{Finding, Record, Severity};
 
 use super::Answer;
-use crate::model::Section;
+use crate::model::{Section, is_synthetic};
 use crate::style::{Tone, paint};
 use crate::table::doctor::{kind, not_checked_lines, silenced_lines, summary};
 use crate::table::layout::wrap;
@@ -14,6 +14,8 @@ use crate::text::clean;
 
 pub(super) use crate::table::doctor::TEST;
 
+/// What is said of the machine of the fake backend.
+const UNREAL: &str = "SYNTHETIC: the machine is made up by the fake backend";
 /// So many findings are named in the summary.
 const WORST: usize = 3;
 /// So many places of a finding are named.
@@ -22,6 +24,9 @@ const PLACES: usize = 8;
 /// The answer among those of other records.
 pub(super) fn answer(section: &Section) -> Answer {
     let mut answer = Answer::new(&summary(&section.records));
+    if section.is_synthetic() {
+        answer.line(paint(Tone::Doubt, UNREAL));
+    }
     for line in worst(&Kinds::of(&section.records), super::WIDTH) {
         answer.line(line.trim_start());
     }
@@ -35,6 +40,9 @@ pub fn text(records: &[Record], width: usize) -> String {
     let kinds = Kinds::of(&records);
     let mut lines: Vec<String> = wrap(&summary(&records), width, "", "  ");
     lines.iter_mut().for_each(|line| *line = paint(Tone::Strong, line));
+    if records.iter().any(|record| is_synthetic(record)) {
+        lines.push(paint(Tone::Doubt, &format!("  {UNREAL}")));
+    }
     lines.extend(worst(&kinds, width));
     for (severity, title) in [(Severity::Problem, "Problems"), (Severity::Warning, "Warnings")] {
         let own: Vec<&Kind> = kinds.0.iter().filter(|kind| kind.finding.severity == severity).collect();

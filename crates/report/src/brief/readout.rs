@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 
 use super::{Answer, headed, label_unreal};
 use crate::model::Section;
-use crate::readout::{Functions, Group, LOSSES, Row, cell, counted, groups, megabytes, millions};
+use crate::readout::{Functions, Group, LOSSES, Row, cell, groups, megabytes, millions};
 use crate::style::{Tone, paint};
 use crate::summary::{FAST, SLOW, UNSTEADY};
 use crate::table::layout::{Align, Columns};
-use crate::text::{clean, not_zero, thousands};
+use crate::text::{clean, counted, cut, not_zero, thousands};
 
 /// The most rows of the table.
 const MOST_ROWS: usize = 40;
@@ -142,14 +142,6 @@ fn table(functions: &Functions, rows: &[(&Group, Row)]) -> Columns {
     }
     columns.drop_empty();
     columns
-}
-
-/// A text of at most so many characters.
-fn cut(text: &str, width: usize) -> String {
-    match text.chars().count() {
-        count if count <= width => text.to_owned(),
-        _ => text.chars().take(width - 1).chain(['~']).collect(),
-    }
 }
 
 /// A row for each group of a campaign.

@@ -4,7 +4,7 @@ use super::cells::{self, Better, Key};
 use super::{ALPHA, Alone, Cell, Judgement, Need, Ruling, Shift, Verdict};
 use crate::style::{Tone, paint};
 use crate::table::layout::{Align, Columns, wrap};
-use crate::text::{clean, duration, figure, thousands};
+use crate::text::{clean, counted, duration, figure, thousands};
 
 /// How many cells of single CPUs are shown where not all are wanted.
 const SHOWN_CELLS: usize = 10;
@@ -26,7 +26,7 @@ pub fn render(judgement: &Judgement, names: &Names, all: bool) -> String {
     for (side, name, runs, records) in
         [("A", &names.a, judgement.runs.0, judgement.records.0), ("B", &names.b, judgement.runs.1, judgement.records.1)]
     {
-        lines.push(format!("{side}: {} ({}, {})", clean(name), many(runs, "run"), many(records, "record")));
+        lines.push(format!("{side}: {} ({}, {})", clean(name), counted(runs, "run"), counted(records, "record")));
     }
     if !judgement.doubts.is_empty() {
         lines.push(String::new());
@@ -48,12 +48,12 @@ pub fn brief(judgement: &Judgement, names: &Names) -> String {
     let title = format!(
         "A: {} ({}); B: {} ({})",
         clean(&names.a),
-        many(judgement.runs.0, "run"),
+        counted(judgement.runs.0, "run"),
         clean(&names.b),
-        many(judgement.runs.1, "run")
+        counted(judgement.runs.1, "run")
     );
     let mut lines: Vec<String> = wrap(&title, BRIEF, "", "  ").iter().map(|line| paint(Tone::Strong, line)).collect();
-    lines.push(format!("  {} of figures: {}", many(groups.len(), "group"), tally(groups.iter().copied())));
+    lines.push(format!("  {} of figures: {}", counted(groups.len(), "group"), tally(groups.iter().copied())));
     if let Some(worst) = groups.first() {
         let word = worst.verdict.word().to_uppercase();
         let tone = match (worst.is_worse, worst.verdict.is_alarm()) {
@@ -86,7 +86,7 @@ pub fn brief(judgement: &Judgement, names: &Names) -> String {
         };
         let by = ruling.exceeded.len() + ruling.alone.iter().filter(|alone| alone.is_proven).count();
         let by = if by > 0 { format!("{by} of ") } else { String::new() };
-        let checked = many(ruling.checked, "figure");
+        let checked = counted(ruling.checked, "figure");
         lines.push(format!("  {}: --fail-if '{}': {by}{checked}", paint(tone, word), clean(&ruling.limit.text)));
         if !ruling.missing.is_empty() {
             lines.extend(wrap(&unmatched(&ruling.missing), BRIEF, "    not measured in B: ", "    "));
@@ -180,10 +180,6 @@ fn brief_table(lines: &mut Vec<String>, groups: &[&Cell]) {
     lines.push(paint(Tone::Dim, &format!("{more}ach CPU and target with 95 % intervals: --all")));
 }
 
-fn many(n: usize, what: &str) -> String {
-    format!("{} {what}{}", thousands(n as u64), if n == 1 { "" } else { "s" })
-}
-
 /// Cells that are worth a line: losses that both sides are free of are not.
 fn is_shown(cell: &Cell) -> bool {
     cells::better(&cell.key) != Better::Fewer || cell.shifts.iter().any(|shift| shift.a != 0.0 || shift.b != 0.0)
@@ -209,14 +205,18 @@ fn verdicts(lines: &mut Vec<String>, judgement: &Judgement) {
     }
     let rest = spoken.len().saturating_sub(SHOWN_WORDS);
     if rest > 0 {
-        lines.push(format!("and {} more (--all shows them)", many(rest, "verdict")));
+        lines.push(format!("and {} more (--all shows them)", counted(rest, "verdict")));
     }
     if !quiet.is_empty() {
-        lines.push(format!("No change was found in {}: {}.", many(quiet.len(), "group"), tally(quiet.iter().copied())));
+        lines.push(format!(
+            "No change was found in {}: {}.",
+            counted(quiet.len(), "group"),
+            tally(quiet.iter().copied())
+        ));
     }
     let single: Vec<&Cell> = judgement.cells.iter().filter(|cell| !cell.is_overall && is_shown(cell)).collect();
     if !single.is_empty() {
-        lines.push(format!("By CPU and target, {}: {}.", many(single.len(), "cell"), tally(single.into_iter())));
+        lines.push(format!("By CPU and target, {}: {}.", counted(single.len(), "cell"), tally(single.into_iter())));
     }
     for (side, keys) in [("A", &judgement.only_a), ("B", &judgement.only_b)] {
         if !keys.is_empty() {
@@ -224,7 +224,7 @@ fn verdicts(lines: &mut Vec<String>, judgement: &Judgement) {
         }
     }
     if judgement.not_numbers > 0 {
-        lines.push(format!("{} were no numbers and were left out.", many(judgement.not_numbers as usize, "figure")));
+        lines.push(format!("{} were no numbers and were left out.", counted(judgement.not_numbers as usize, "figure")));
     }
 }
 
@@ -402,7 +402,7 @@ fn ruling_line(ruling: &Ruling) -> String {
         (false, true) => "UNDECIDED",
         (false, false) => "held",
     };
-    let mut parts = vec![format!("compared with {}", many(ruling.checked, "figure"))];
+    let mut parts = vec![format!("compared with {}", counted(ruling.checked, "figure"))];
     if ruling.undecided > 0 {
         parts.push(format!(
             "{} could not be decided (too few samples, nothing in A, or incomparable)",
@@ -478,7 +478,7 @@ fn table(lines: &mut Vec<String>, judgement: &Judgement, all: bool) {
     lines.extend(columns.lines());
     let left = groups.len() - shown_groups + single.len() - shown_single;
     if left > 0 {
-        lines.push(format!("{} not shown; --all shows every one", many(left, "cell")));
+        lines.push(format!("{} not shown; --all shows every one", counted(left, "cell")));
     }
 }
 

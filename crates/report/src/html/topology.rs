@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pciescope_core::{Bdf, Function, Instance, Record};
+use pciescope_core::{Bdf, Function, Record};
 
 use super::devices::Device;
 use super::{charts, safe};
@@ -107,11 +107,8 @@ fn words(function: &Function) -> String {
 fn counted(device: &Device) -> Option<((f64, f64, bool), f64)> {
     let hardware = model::hardware_ports(device.records.iter().copied());
     // Of a port that both hardware and the kernel counted, the hardware's figures.
-    let is_second = |record: &Record| {
-        record.instance.as_ref().is_some_and(Instance::is_accounting)
-            && device.function.and_then(|function| function.bdf).is_some_and(|bdf| hardware.contains(&bdf))
-    };
-    let is_shown = |record: &&&Record| model::kind(&record.test) == Kind::Counters && !is_second(record);
+    let is_shown =
+        |record: &&&Record| model::kind(&record.test) == Kind::Counters && !model::is_second(record, &hardware);
     let records = || device.records.iter().filter(is_shown);
     let mean = |name: &str| {
         let known: Vec<f64> =

@@ -8,7 +8,7 @@ use crate::chart::{Bar, Bars, Chart, Lines, Point, number};
 use crate::figures::{Figure, drawn_few};
 use crate::model::{self, Kind, Section};
 use crate::table::layout::{Align, Columns};
-use crate::text::clean;
+use crate::text::{clean, counted};
 
 /// How many functions of a profile are listed.
 pub(crate) const MOST_SPOTS: usize = 5;
@@ -463,7 +463,7 @@ fn cpu(groups: &[Group]) -> Option<Figure> {
         ]);
         has_wait |= wait != "-";
         let wait = if wait == "-" { String::new() } else { format!(", {wait}") };
-        let devices = super::counted(group.devices(), "device");
+        let devices = counted(group.devices(), "device");
         let label = format!("{work}, {}, {devices}{wait}", megabytes(group.size()));
         let own = user.iter().chain(&system).copied().reduce(|a, b| a + b);
         let figure = own.or(top).or(all);

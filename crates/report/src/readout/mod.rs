@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use pciescope_core::{Interval, Record, Stream, Work, readout};
 
 use crate::model::Section;
-use crate::text::clean;
+use crate::text::{clean, counted};
 
 pub(crate) use self::parameters::{NAMES as PARAMETERS, parameters};
 
@@ -288,11 +288,6 @@ impl<'r> Functions<'r> {
             _ => row.function(),
         }
     }
-}
-
-/// `1 device`, `5 devices`.
-pub(crate) fn counted(count: usize, word: &str) -> String {
-    format!("{count} {word}{}", if count == 1 { "" } else { "s" })
 }
 
 /// A figure as the tables print it: `-` where there is none.

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use pciescope_core::comparison::Comparison;
 use pciescope_core::{Instance, Record};
 
-use super::verdict::{Conclusions, Place, are, labelled, largest, metric, name_of, plural, quoted};
+use super::verdict::{Conclusions, Place, are, labelled, largest, metric, name_of, quoted};
 use crate::model::Section;
-use crate::text::figure;
+use crate::text::{counted, figure};
 
 /// Above which share of a ceiling, in percent, little is left.
 const BUSY: f64 = 90.0;
@@ -46,7 +46,7 @@ pub(super) fn verify(out: &mut Conclusions, number: usize, section: &Section) {
             number,
             format!(
                 "{}{of} of a counter with known traffic within what is allowed; the largest error is {error:+.3} % ({what}; {:.3} % allowed).",
-                plural(right.len(), "comparison"),
+                counted(right.len(), "comparison"),
                 row.allowed_percent().unwrap_or_default()
             ),
         );
@@ -55,7 +55,7 @@ pub(super) fn verify(out: &mut Conclusions, number: usize, section: &Section) {
         out.doubt(
             5,
             place,
-            format!("{} of a counter with known traffic without a tolerance: no verdict.", plural(open, "comparison")),
+            format!("{} of a counter with known traffic without a tolerance: no verdict.", counted(open, "comparison")),
         );
     }
 }
@@ -146,6 +146,6 @@ fn errors(out: &mut Conclusions, number: usize, section: &Section, name: &dyn Fn
         );
     }
     if !ports.is_empty() && ports.values().all(|count| *count == 0.0) {
-        out.good(number, format!("No link error and no retry was counted at {}.", plural(ports.len(), "port")));
+        out.good(number, format!("No link error and no retry was counted at {}.", counted(ports.len(), "port")));
     }
 }

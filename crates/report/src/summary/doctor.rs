@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 
 use pciescope_core::Severity;
 
-use super::verdict::{Conclusions, Place, are, plural, quoted};
+use super::verdict::{Conclusions, Place, are, quoted};
 use crate::model::Section;
+use crate::text::counted;
 
 pub(super) fn doctor(out: &mut Conclusions, number: usize, section: &Section) {
     let place = Place::Section(number);
@@ -38,7 +39,7 @@ pub(super) fn doctor(out: &mut Conclusions, number: usize, section: &Section) {
         }
         (false, 0, _) => {}
         (false, blind, _) => {
-            out.doubt(6, place, format!("{} of doctor could not look everywhere.", plural(blind, "check")));
+            out.doubt(6, place, format!("{} of doctor could not look everywhere.", counted(blind, "check")));
         }
     }
     if silenced > 0 {

@@ -12,7 +12,7 @@ use super::doctor::doctor;
 use super::latency::{latency, losses, path};
 use super::readout::{conversions, read_out};
 use crate::model::{self, Kind, Section};
-use crate::text::{clean, thousands};
+use crate::text::{clean, counted};
 
 /// The rules, for the reader who asks what a sentence rests on.
 const RULES: [(Option<Kind>, &str); 11] = [
@@ -268,10 +268,6 @@ pub(super) fn largest<'r>(records: &[&'r Record], name: &str) -> Option<(f64, &'
     known.max_by(|a, b| a.0.total_cmp(&b.0))
 }
 
-pub(super) fn plural(count: usize, one: &str) -> String {
-    format!("{} {one}{}", thousands(count as u64), if count == 1 { "" } else { "s" })
-}
-
 /// A count of things with the verb that they take.
 pub(super) fn are(count: usize, one: &str, verb: &str) -> String {
     let verb = match (verb, count) {
@@ -280,7 +276,7 @@ pub(super) fn are(count: usize, one: &str, verb: &str) -> String {
         (verb, 1) => format!("{verb}s"),
         _ => verb.to_owned(),
     };
-    format!("{} {verb}", plural(count, one))
+    format!("{} {verb}", counted(count, one))
 }
 
 pub(super) fn is_real(section: &Section) -> bool {

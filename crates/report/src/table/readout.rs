@@ -6,8 +6,8 @@ use super::layout::{Align, Columns, wrap};
 use super::{Block, Page, header, summary};
 use crate::model::Section;
 use crate::readout::figures::{self, MOST_SPOTS};
-use crate::readout::{Functions, Group, LOSSES, Row, STAGES, cell, counted, groups, megabytes, millions, parameters};
-use crate::text::{clean, device_name, not_zero, thousands};
+use crate::readout::{Functions, Group, LOSSES, Row, STAGES, cell, groups, megabytes, millions, parameters};
+use crate::text::{clean, counted, device_name, not_zero, thousands};
 
 /// The label that tells a rate of the lab from one of real hardware.
 pub(crate) const EMULATED: &str = "EMULATED: rates and times are those of an emulated device, not of hardware";

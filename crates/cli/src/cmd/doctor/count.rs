@@ -3,8 +3,8 @@
 use std::io;
 
 use pciescope_bench::counters::{self, Host, Task, Wanted};
+use pciescope_core::Record;
 use pciescope_core::plan::StatPlan;
-use pciescope_core::{Record, Sink};
 use pciescope_hw::doctor::Counted;
 use pciescope_hw::environment;
 use pciescope_hw::wait::{Waiter, Woken};
@@ -27,17 +27,6 @@ impl Host for Wait {
     }
 }
 
-/// Keeps all records.
-#[derive(Default)]
-struct Kept(Vec<Record>);
-
-impl Sink for Kept {
-    fn put(&mut self, record: &Record) -> io::Result<()> {
-        self.0.push(record.clone());
-        Ok(())
-    }
-}
-
 /// Counts for a time; `None` where nothing could be counted, without having waited.
 pub fn count(ctx: &Ctx, ns: u64) -> Option<Vec<Counted>> {
     let metrics = ["rx_bytes_per_s", "tx_bytes_per_s"].map(str::to_owned).into();
@@ -46,9 +35,9 @@ pub fn count(ctx: &Ctx, ns: u64) -> Option<Vec<Counted>> {
     choice.panels.iter().find(|panel| panel.scope == "port" && panel.source.is_none())?;
     let plan = StatPlan { duration_ns: Some(ns), ..StatPlan::default() };
     let task = Task { choice, plan, environment: environment::read(&ctx.root), label: None };
-    let (mut host, mut kept) = (Wait(Waiter::default()), Kept::default());
+    let (mut host, mut kept) = (Wait(Waiter::default()), Vec::<Record>::new());
     counters::measure(&ctx.root, task, &mut host, &mut kept).ok()?;
-    Some(counters::beside(&kept.0))
+    Some(counters::beside(&kept))
 }
 
 /// What a recorded tree has of it.

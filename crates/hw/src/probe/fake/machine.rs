@@ -126,7 +126,7 @@ impl Machine {
             tool: env!("CARGO_PKG_VERSION").to_owned(),
             kernel: "0.0.0-fake".to_owned(),
             machine: "x86_64".to_owned(),
-            product: Some("synthetic machine".to_owned()),
+            product: Some(Environment::SYNTHETIC.to_owned()),
             cpu_model: Some("synthetic CPU at 2.6 GHz".to_owned()),
             cpus: self.cpus(),
             cmdline: Some("quiet".to_owned()),
