@@ -144,7 +144,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         )
         .into());
     }
-    let mut output = Output::open(&args.output)?;
+    let mut output = Output::open(&args.output, &[])?;
     ctx.stop.catch_signals()?;
     let bar = bar(ctx, "{bar:40} {percent:>3} %, {eta} left: {msg}");
     let mut progress = |name: &str, done: usize, rows: usize| {

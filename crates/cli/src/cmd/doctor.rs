@@ -5,7 +5,7 @@ mod silence;
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -100,7 +100,8 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     let ctx = &ctx.on(&args.backend)?;
     let silences = Silences::read(ctx, &args.silence, &args.silence_file)?;
     let checks = chosen(&args)?;
-    let file = args.file.create()?;
+    let inputs: Vec<&Path> = args.silence_file.iter().map(PathBuf::as_path).collect();
+    let file = args.file.create(&inputs)?;
     let form = if args.json { Form::Json } else { Form::Findings { all: args.all } };
     let mut output = Output::new(form, form.out(), file, args.file.label.clone());
     let functions = pci::functions(&ctx.root)?;

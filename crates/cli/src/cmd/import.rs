@@ -1,6 +1,6 @@
 //! `pciescope import`: foreign logs to records.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use pciescope_core::{Identity, Sink};
@@ -71,7 +71,8 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         Kind::PerfStat => Format::PerfStat,
         Kind::Threads => Format::Threads,
     });
-    let mut output = Output::open(&args.output)?;
+    let inputs: Vec<&Path> = std::iter::once(&args.file).chain(&args.workload).map(PathBuf::as_path).collect();
+    let mut output = Output::open(&args.output, &inputs)?;
     let identity = Identity::new("import", output.label.clone());
     let log = import::read_beside(&args.file, format, &identity, args.workload.as_deref())?;
     output.put_all(&log.records)?;

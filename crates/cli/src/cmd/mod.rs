@@ -10,6 +10,7 @@ pub mod conclusion;
 pub mod convert;
 pub mod device;
 pub mod doctor;
+pub mod files;
 pub mod import;
 pub mod lab;
 pub mod latency;

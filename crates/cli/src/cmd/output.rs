@@ -1,6 +1,6 @@
 //! Where records go: a table, JSON lines or CSV as they are shown, a file of records and one of raw samples beside them.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
@@ -10,7 +10,7 @@ use pciescope_core::outcome::{Sample, SampleKind};
 use pciescope_core::{Record, Sink};
 use pciescope_report::{brief, csv, jsonl, table};
 
-use super::Refusal;
+use super::files::{self, Opened, Place};
 
 /// The options of all measurements that say where the results go.
 #[derive(Debug, clap::Args)]
@@ -49,12 +49,14 @@ pub struct FileArgs {
 }
 
 impl FileArgs {
-    /// Creates the file, if one is asked for.
+    /// Creates the file, if one is asked for. `inputs` are what the verb reads.
     ///
     /// # Errors
-    /// A file that holds something already or cannot be created.
-    pub fn create(&self) -> anyhow::Result<Option<File>> {
-        self.output.as_deref().map(|path| create(path, self.overwrite)).transpose()
+    /// A file that is one of the inputs, that holds something already, or that cannot be created.
+    pub fn create(&self, inputs: &[&Path]) -> anyhow::Result<Option<Opened>> {
+        let output: Vec<&Path> = self.output.as_deref().into_iter().collect();
+        files::refuse_same(&output, inputs)?;
+        self.output.as_deref().map(|path| files::create(path, self.overwrite)).transpose()
     }
 }
 
@@ -106,6 +108,47 @@ pub struct Output {
     file: Option<jsonl::Writer<File>>,
     raw: Option<RawFile>,
     shown: Shown,
+    kept: Kept,
+}
+
+/// The files of a run, and whether they are worth the ones that they replace: a run that is refused, or ends before it has
+/// measured anything, leaves those.
+#[derive(Default)]
+struct Kept {
+    places: Vec<Place>,
+    has_figures: bool,
+    has_error: bool,
+}
+
+impl Kept {
+    /// Takes note of what was written.
+    fn note(&mut self, records: &[Record]) {
+        for record in records {
+            self.has_error |= record.error.is_some();
+            self.has_figures |= !record.metrics.is_empty() || record.histograms.values().any(|one| !one.is_empty());
+        }
+    }
+
+    /// The run has ended as it should.
+    fn finish(&mut self) -> io::Result<()> {
+        if !self.has_figures && self.has_error {
+            return Ok(());
+        }
+        self.places.iter_mut().try_for_each(|place| {
+            place
+                .keep()
+                .map_err(|err| io::Error::new(err.kind(), format!("cannot replace {}: {err}", place.path().display())))
+        })
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        if self.has_figures {
+            // What was measured before the run failed. That failure is told; a second one would say no more.
+            let _ = self.finish();
+        }
+    }
 }
 
 /// What is shown.
@@ -127,12 +170,12 @@ enum Shown {
 const NOTICES: usize = 1000;
 
 impl Output {
-    /// Opens what the options ask for, so that a mistake shows before the measurement.
+    /// Opens what the options ask for, so that a mistake shows before the measurement. `inputs` are what the verb reads.
     ///
     /// # Errors
-    /// A file that exists already or cannot be created.
-    pub fn open(args: &OutputArgs) -> anyhow::Result<Self> {
-        let file = args.file.create()?;
+    /// A file that is one of the inputs, that exists already, or that cannot be created.
+    pub fn open(args: &OutputArgs, inputs: &[&Path]) -> anyhow::Result<Self> {
+        let file = args.file.create(inputs)?;
         let form = match (args.json, args.csv) {
             (true, _) => Form::Json,
             (_, true) => Form::Csv(b','),
@@ -146,12 +189,23 @@ impl Output {
     /// # Errors
     /// As for [`Output::open`].
     pub fn with_raw(args: &OutputArgs, raw: Option<&Path>) -> anyhow::Result<Self> {
-        let output = Output::open(args)?;
-        Ok(Output { raw: raw.map(|path| RawFile::create(path, args.file.overwrite)).transpose()?, ..output })
+        // Nothing is opened while one of the two is refused.
+        let both: Vec<&Path> = args.file.output.as_deref().into_iter().chain(raw).collect();
+        files::refuse_same(&both, &[])?;
+        if let Some(raw) = raw.filter(|_| !args.file.overwrite) {
+            files::refuse_to_replace(raw)?;
+        }
+        let mut output = Output::open(args, &[])?;
+        if let Some(path) = raw {
+            let (raw, place) = RawFile::create(path, args.file.overwrite)?;
+            output.raw = Some(raw);
+            output.kept.places.push(place);
+        }
+        Ok(output)
     }
 
     /// Shows records in `form` on `out`, and writes them to `file` too.
-    pub fn new(form: Form, out: Out, file: Option<File>, label: Option<String>) -> Self {
+    pub fn new(form: Form, out: Out, file: Option<Opened>, label: Option<String>) -> Self {
         let shown = match form {
             Form::Json => Shown::Json(jsonl::Writer::new(out)),
             Form::Csv(separator) => Shown::Csv(Box::new(csv::Writer::with_separator(out, separator))),
@@ -160,7 +214,15 @@ impl Output {
             }
             tables => Shown::Table(out, tables, Vec::new()),
         };
-        Output { label, file: file.map(jsonl::Writer::new), raw: None, shown }
+        let (file, place) = file.map(|Opened { file, place }| (jsonl::Writer::new(file), place)).unzip();
+        let kept = Kept { places: place.into_iter().collect(), ..Kept::default() };
+        Output { label, file, raw: None, shown, kept }
+    }
+
+    /// The same where `out` is a file, which gets its name at the end.
+    pub fn with_place(mut self, place: Option<Place>) -> Self {
+        self.kept.places.extend(place);
+        self
     }
 
     /// Whether warnings are shown in words.
@@ -169,15 +231,9 @@ impl Output {
     }
 }
 
-impl Sink for Output {
-    fn put(&mut self, record: &Record) -> io::Result<()> {
-        self.put_all(std::slice::from_ref(record))
-    }
-
-    fn put_all(&mut self, records: &[Record]) -> io::Result<()> {
-        if let Some(file) = &mut self.file {
-            file.put_all(records)?;
-        }
+impl Output {
+    /// Shows records as they come, where the form does.
+    fn show(&mut self, records: &[Record]) -> io::Result<()> {
         match &mut self.shown {
             Shown::Json(writer) => writer.put_all(records),
             Shown::Csv(writer) => writer.put_all(records),
@@ -203,14 +259,8 @@ impl Sink for Output {
         }
     }
 
-    fn put_samples(&mut self, samples: &[Sample]) -> io::Result<()> {
-        self.raw.as_mut().map_or(Ok(()), |raw| raw.put(samples))
-    }
-
-    fn finish(&mut self) -> io::Result<()> {
-        if let Some(file) = &mut self.file {
-            file.finish()?;
-        }
+    /// Shows what is shown at the end.
+    fn show_end(&mut self) -> io::Result<()> {
         match &mut self.shown {
             Shown::Json(writer) => writer.finish(),
             Shown::Csv(writer) => writer.finish(),
@@ -234,6 +284,40 @@ impl Sink for Output {
     }
 }
 
+impl Sink for Output {
+    fn put(&mut self, record: &Record) -> io::Result<()> {
+        self.put_all(std::slice::from_ref(record))
+    }
+
+    fn put_all(&mut self, records: &[Record]) -> io::Result<()> {
+        if let Some(file) = &mut self.file {
+            file.put_all(records)?;
+        }
+        let is_written = self.file.is_some();
+        if is_written {
+            self.kept.note(records);
+        }
+        self.show(records)?;
+        if !is_written {
+            self.kept.note(records);
+        }
+        Ok(())
+    }
+
+    fn put_samples(&mut self, samples: &[Sample]) -> io::Result<()> {
+        self.raw.as_mut().map_or(Ok(()), |raw| raw.put(samples))
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        if let Some(file) = &mut self.file {
+            file.finish()?;
+        }
+        let shown = self.show_end();
+        self.kept.finish()?;
+        shown
+    }
+}
+
 /// The columns of the terminal, within what reads well; 80 where there is none.
 pub fn width() -> usize {
     columns().map_or(80, |columns| columns.clamp(40, 120))
@@ -250,29 +334,6 @@ pub fn stdout() -> impl Write + 'static {
     anstream::AutoStream::auto(io::stdout())
 }
 
-/// Refuses a file that holds something.
-///
-/// # Errors
-/// The [`Refusal`].
-pub fn refuse_to_replace(path: &Path) -> Result<(), Refusal> {
-    match path.metadata().is_ok_and(|meta| meta.is_file() && meta.len() > 0) {
-        true => {
-            Err(Refusal::new(format!("{} exists", path.display()), "give another name, or replace it with --overwrite"))
-        }
-        false => Ok(()),
-    }
-}
-
-/// Creates a file for results. One that holds something is data and is not replaced without being told to;
-/// devices, pipes and empty files are taken as they are.
-fn create(path: &Path, overwrite: bool) -> anyhow::Result<File> {
-    if !overwrite {
-        refuse_to_replace(path)?;
-    }
-    let file = OpenOptions::new().write(true).create(true).truncate(true).open(path);
-    file.with_context(|| format!("cannot create {}", path.display()))
-}
-
 /// Raw samples as text: one line each, in the order of time.
 struct RawFile {
     out: BufWriter<File>,
@@ -280,12 +341,13 @@ struct RawFile {
 
 impl RawFile {
     /// Creates the file and writes its heading.
-    fn create(path: &Path, overwrite: bool) -> anyhow::Result<Self> {
-        let mut out = BufWriter::with_capacity(1 << 20, create(path, overwrite)?);
+    fn create(path: &Path, overwrite: bool) -> anyhow::Result<(Self, Place)> {
+        let Opened { file, place } = files::create(path, overwrite)?;
+        let mut out = BufWriter::with_capacity(1 << 20, file);
         writeln!(out, "at_ns,value_ps,cpu,index,kind")
             .and_then(|()| out.flush())
             .with_context(|| format!("cannot write {}", path.display()))?;
-        Ok(RawFile { out })
+        Ok((RawFile { out }, place))
     }
 
     /// Writes samples.

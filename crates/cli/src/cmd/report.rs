@@ -1,6 +1,5 @@
 //! `pciescope report`: records to tables, pages and pictures.
 
-use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -10,7 +9,8 @@ use pciescope_core::{Record, Sink};
 use pciescope_report::parquet::Table;
 use pciescope_report::{brief, csv, drawing, html, jsonl, markdown, parquet, png, summary, svg, table};
 
-use super::output::{refuse_to_replace, stdout};
+use super::files::{self, Opened, Place};
+use super::output::stdout;
 use super::{Ctx, Refusal};
 
 /// The arguments of `pciescope report`.
@@ -151,52 +151,25 @@ impl Stream {
 /// A file that is written while the records are read.
 struct Growing {
     path: PathBuf,
-    /// Where it grows until it is whole, so that a mistake in the records leaves what was there before; `None` where it
-    /// grows in its place: the standard output, a device, a pipe, or a folder that takes no other file.
-    part: Option<PathBuf>,
+    /// Where it grows until it is whole; `None` for the standard output.
+    place: Option<Place>,
     sink: Box<dyn Sink>,
 }
 
 impl Growing {
     fn create(path: &Path, kind: Stream) -> anyhow::Result<Self> {
-        let shown = path.display().to_string();
-        let failed = || format!("cannot write {shown}");
+        let failed = || format!("cannot write {}", path.display());
         if path == Path::new("-") {
-            return Ok(Growing { path: path.to_owned(), part: None, sink: kind.sink(Box::new(io::stdout()))? });
+            return Ok(Growing { path: path.to_owned(), place: None, sink: kind.sink(Box::new(io::stdout()))? });
         }
-        let (mut path, is_other) = (path.to_owned(), path.exists() && !path.is_file());
-        if path.is_file() {
-            // A file that may not be written may not be replaced either; for a link, the file behind it counts.
-            OpenOptions::new().append(true).open(&path).with_context(failed)?;
-            path = path.canonicalize().with_context(failed)?;
-        }
-        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        let part = path.with_file_name(format!(".{name}.{}.part", std::process::id()));
-        let grown = if is_other { None } else { File::create(&part).ok() };
-        let (file, part) = match grown {
-            Some(file) => (file, Some(part)),
-            None => (File::create(&path).with_context(failed)?, None),
-        };
-        Ok(Growing { path, part, sink: kind.sink(Box::new(file))? })
+        let Opened { file, place } = files::beside(path).with_context(failed)?;
+        Ok(Growing { path: path.to_owned(), place: Some(place), sink: kind.sink(Box::new(file))? })
     }
 
     fn finish(mut self) -> anyhow::Result<()> {
         let failed = || format!("cannot write {}", self.path.display());
         self.sink.finish().with_context(failed)?;
-        if let Some(part) = &self.part {
-            fs::rename(part, &self.path).with_context(failed)?;
-        }
-        self.part = None;
-        Ok(())
-    }
-}
-
-impl Drop for Growing {
-    fn drop(&mut self) {
-        if let Some(part) = &self.part {
-            // The file is of no use; an error from removing it changes nothing.
-            let _ = fs::remove_file(part);
-        }
+        self.place.as_mut().map_or(Ok(()), Place::keep).with_context(failed)
     }
 }
 
@@ -215,10 +188,11 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         (args.parquet, Kind::Stream(Stream::Parquet(Table::Figures))),
     ];
     outputs.extend(named.into_iter().filter_map(|(path, kind)| Some((path?, kind))));
+    let names: Vec<&Path> = outputs.iter().map(|(path, _)| path.as_path()).collect();
+    files::refuse_same(&names, &args.files.iter().map(PathBuf::as_path).collect::<Vec<_>>())?;
     for (path, kind) in &outputs {
-        refuse_input(path, &args.files)?;
         if matches!(kind, Kind::Stream(Stream::Records)) && !args.overwrite {
-            refuse_to_replace(path)?;
+            files::refuse_to_replace(path)?;
         }
     }
     if let Some(file) = args.files.iter().find(|file| args.csv && is_no_input(file)) {
@@ -271,25 +245,15 @@ fn text(records: &[Record], options: &table::Options) -> String {
     format!("{}{}", summary::text(records, 100), table::render(records, options))
 }
 
-/// Writes a file whole, or the standard output for `-`.
+/// Writes a file, which gets its name when it is whole, or the standard output for `-`.
 fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     if path == Path::new("-") {
         let mut out = io::stdout().lock();
         out.write_all(bytes)?;
         return Ok(out.flush()?);
     }
-    fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))
-}
-
-/// Records are the product; a report must not be written over them.
-fn refuse_input(path: &Path, files: &[PathBuf]) -> anyhow::Result<()> {
-    let Ok(place) = path.canonicalize() else { return Ok(()) };
-    if path.is_file() && files.iter().any(|file| file.canonicalize().is_ok_and(|file| file == place)) {
-        return Err(Refusal::new(
-            format!("{} is one of the record files and would be overwritten", path.display()),
-            "give the report another name",
-        )
-        .into());
-    }
-    Ok(())
+    let failed = || format!("cannot write {}", path.display());
+    let Opened { mut file, mut place } = files::beside(path).with_context(failed)?;
+    file.write_all(bytes).with_context(failed)?;
+    place.keep().with_context(failed)
 }

@@ -139,7 +139,7 @@ impl OutputArgs {
     /// Opens everything, so that a mistake shows before anything is counted. Beside a command the standard output is the
     /// command's.
     fn open(&self, args: &Args) -> anyhow::Result<Output> {
-        let mut file = self.file.create()?;
+        let mut file = self.file.create(&[])?;
         let form = match self.separator.or(self.csv.then_some(b',')) {
             Some(separator) => Form::Csv(separator),
             None if self.json => Form::Json,
@@ -148,13 +148,17 @@ impl OutputArgs {
             None => Form::Tables { all: self.all },
         };
         let is_text = !matches!(form, Form::Json | Form::Csv(_));
+        let mut place = None;
         let out: Out = match file.take_if(|_| !is_text) {
-            Some(file) => Box::new(file),
+            Some(opened) => {
+                place = Some(opened.place);
+                Box::new(opened.file)
+            }
             None if !args.command.is_empty() && is_text => Box::new(anstream::AutoStream::auto(io::stderr())),
             None if !args.command.is_empty() => Box::new(io::stderr()),
             None => form.out(),
         };
-        Ok(Output::new(form, out, file, self.file.label.clone()))
+        Ok(Output::new(form, out, file, self.file.label.clone()).with_place(place))
     }
 }
 

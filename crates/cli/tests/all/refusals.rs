@@ -156,3 +156,114 @@ fn a_file_that_holds_something_is_not_replaced_in_silence() {
     pciescope(&line).expect_code(0);
     assert_eq!(parse(&std::fs::read_to_string(path).unwrap()).len(), 9);
 }
+
+/// What a folder holds.
+fn names(folder: &std::path::Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).unwrap();
+    let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn what_a_verb_reads_is_not_written_over_by_whatever_name() {
+    let folder = folder("own-input");
+    let at = |name: &str| folder.join(name).display().to_string();
+    let (log, link, hard) = (at("log.txt"), at("link.txt"), at("hard.txt"));
+    let text = "100 1500 900 0 69\n200 1700 950 1 69\n";
+    std::fs::write(&log, text).unwrap();
+    std::os::unix::fs::symlink("log.txt", &link).unwrap();
+    std::fs::hard_link(&log, &hard).unwrap();
+    for output in [&log, &link, &hard] {
+        for line in [
+            vec!["import", &log, "-o", output, "--overwrite"],
+            vec!["import", "/dev/null", "--workload", &log, "-o", output, "--overwrite"],
+            vec!["readout", &log, "-S", "16", "-o", output, "--overwrite"],
+        ] {
+            let ended = pciescope(&line).expect_code(2);
+            assert!(ended.stderr.contains("would be overwritten\nhint: "), "{line:?}: {}", ended.stderr);
+            assert_eq!(std::fs::read_to_string(&log).unwrap(), text, "{line:?}");
+        }
+    }
+    assert_eq!(names(&folder), ["hard.txt", "link.txt", "log.txt"]);
+    std::fs::write(&log, "# none\n").unwrap();
+    let line = ["doctor", "--silence-file", &log, "-o", &hard, "--overwrite"];
+    assert!(pciescope(&line).expect_code(2).stderr.contains("would be overwritten"));
+}
+
+#[test]
+fn a_command_that_is_refused_leaves_the_old_file() {
+    let folder = folder("refused-overwrite");
+    let path = folder.join("good.jsonl");
+    let path = path.to_str().unwrap();
+    std::fs::write(path, "precious\n").unwrap();
+    for line in [
+        "import /nonexistent",
+        "doctor 0000:ff:1f.7",
+        "readout /nonexistent -S 16",
+        "latency irq --backend fake:vectors=0",
+        "latency mmio --backend fake:refuse",
+        "latency mmio --backend fake:ones-after=1",
+    ] {
+        let words = line.split(' ').chain(["-o", path, "--overwrite"]).collect::<Vec<_>>();
+        pciescope(&words).expect_code(2);
+        assert_eq!(std::fs::read_to_string(path).unwrap(), "precious\n", "{line}");
+        assert_eq!(names(&folder), ["good.jsonl"], "{line}");
+    }
+    // What was measured before the device went is kept, in a file whose mode stays.
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o640)).unwrap();
+    let line = ["latency", "mmio", "--backend", "fake:remove-after=50,hops=1", "-o", path, "--overwrite"];
+    pciescope(&line).expect_code(2);
+    let records = parse(&std::fs::read_to_string(path).unwrap());
+    assert!(records.iter().any(|record| record.histograms.get("latency").is_some_and(|one| one.count() > 0)));
+    assert_eq!(std::fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o640);
+    assert_eq!(names(&folder), ["good.jsonl"]);
+    let line = ["stat", "--backend", "fake", "-I", "10", "-n", "2", "--csv", "-o", path, "--overwrite"];
+    pciescope(&line).expect_code(0);
+    assert!(std::fs::read_to_string(path).unwrap().starts_with("run,time,verb"));
+}
+
+#[test]
+fn two_outputs_of_a_command_are_two_files() {
+    let folder = folder("same-outputs");
+    let at = |name: &str| folder.join(name).display().to_string();
+    let (new, dotted, link, old) = (at("new"), at("./new"), at("link"), at("old"));
+    std::os::unix::fs::symlink("new", &link).unwrap();
+    std::fs::write(&old, "precious\n").unwrap();
+    for (file, raw) in [(&new, &new), (&new, &dotted), (&new, &link), (&link, &new), (&old, &old)] {
+        let line = ["latency", "mmio", "--backend", "fake", "--count", "10", "--overwrite", "-o", file, "--raw", raw];
+        let ended = pciescope(&line).expect_code(2);
+        assert!(ended.stderr.contains("two outputs would go to this one file\nhint: "), "{}", ended.stderr);
+    }
+    assert_eq!(names(&folder), ["link", "old"], "nothing was opened");
+    assert_eq!(std::fs::read_to_string(&old).unwrap(), "precious\n");
+    // An output that is refused keeps the other from being made.
+    pciescope(&["latency", "mmio", "--backend", "fake", "-o", &new, "--raw", &old]).expect_code(2);
+    assert_eq!(names(&folder), ["link", "old"]);
+    pciescope(&["latency", "mmio", "--backend", "fake", "--count", "10", "-o", "/dev/null", "--raw", "/dev/null"])
+        .expect_code(0);
+}
+
+#[test]
+fn of_two_processes_one_writes_a_file() {
+    let folder = folder("two-writers");
+    for number in 0..10 {
+        let path = folder.join(format!("{number}.jsonl"));
+        let begin = || {
+            let mut command = std::process::Command::new(crate::common::PROGRAM);
+            command.args(["latency", "mmio", "--backend", "fake:hops=1,cpus=2", "--count", "10", "-o"]).arg(&path);
+            command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::piped()).spawn().unwrap()
+        };
+        let both = [begin(), begin()].map(|child| child.wait_with_output().unwrap());
+        let refused: Vec<_> = both.iter().filter(|output| !output.status.success()).collect();
+        assert_eq!(refused.len(), 1, "{both:?}");
+        let words = String::from_utf8_lossy(&refused[0].stderr);
+        assert!(words.contains("exists") || words.contains("is writing to it"), "{words}");
+        assert_eq!(parse(&std::fs::read_to_string(&path).unwrap()).len(), 3);
+    }
+    // An empty file that somebody made beforehand is taken.
+    let path = folder.join("made.jsonl");
+    std::fs::write(&path, "").unwrap();
+    pciescope(&["latency", "mmio", "--backend", "fake", "--count", "10", "-o", path.to_str().unwrap()]).expect_code(0);
+}

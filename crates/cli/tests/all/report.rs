@@ -144,6 +144,23 @@ fn a_mistake_in_the_records_leaves_what_was_there() {
 }
 
 #[test]
+fn a_full_disk_leaves_the_old_report_and_two_outputs_are_two_files() {
+    let folder = folder("report-full");
+    let names = ["r.html", "r.png", "r.svg", "r.txt", "r.md", "r.csv"].map(|name| path(&folder, name));
+    for name in &names {
+        fs::write(name, "old").unwrap();
+        // A limit on the size of files stands for a full disk.
+        let line = format!("trap '' XFSZ; ulimit -f 1; exec {} report {} -o {name}", crate::common::PROGRAM, demo());
+        let ended = std::process::Command::new("sh").args(["-c", &line]).output().unwrap();
+        assert_eq!(ended.status.code(), Some(2), "{ended:?}");
+        assert_eq!(fs::read_to_string(name).unwrap(), "old", "{name}");
+        let ended = pciescope(&["report", &demo(), "-o", name, "-o", name]).expect_code(2);
+        assert!(ended.stderr.contains("two outputs would go to this one file"), "{}", ended.stderr);
+    }
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), names.len(), "no part is left");
+}
+
+#[test]
 fn an_unfinished_last_record_is_told_and_left_out() {
     let folder = folder("report-unfinished");
     let cut = path(&folder, "cut.jsonl");

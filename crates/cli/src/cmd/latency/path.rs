@@ -66,7 +66,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         verb: "latency path",
         need: Need::Path,
         plan: Plan::Path(plan.clone()),
-        output: Output::open(&args.output)?,
+        output: Output::open(&args.output, &[])?,
         experiment: &|probe, run| pciescope_bench::path::measure(&plan, probe, run),
     };
     task.carry_out(ctx, device, &args.device.access)

@@ -3,6 +3,7 @@
 pub mod options;
 mod setup;
 
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -22,15 +23,14 @@ use super::{Ctx, Stop};
 pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     // A file that was named by mistake is not to be left behind.
     setup::refuse_nonsense(&args)?;
-    let output = Output::open(&args.output.output)?;
+    let inputs: Vec<&Path> = args.devices.iter().map(PathBuf::as_path).collect();
+    let output = Output::open(&args.output.output, &inputs)?;
     run_with(args, output, ctx)
 }
 
 /// The same with an output of the caller's.
 pub fn run_with(args: Args, mut output: Output, ctx: &Ctx) -> anyhow::Result<ExitCode> {
-    let open = |path: &std::path::Path, options: &pciescope_hw::daq::Options| {
-        pciescope_hw::daq::open(&ctx.root, path, options)
-    };
+    let open = |path: &Path, options: &pciescope_hw::daq::Options| pciescope_hw::daq::open(&ctx.root, path, options);
     let wanted = setup::prepare(&args, ctx, &open)?;
     ctx.stop.catch_signals()?;
     let task = Task {

@@ -106,7 +106,7 @@ const SIDES: [(Side, &str, &str); 2] =
 /// Runs the experiments.
 pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     let nodes = nodes(&args, ctx)?;
-    let mut journal = Journal::open(ctx, &args.output, "verify dram")?;
+    let mut journal = Journal::open(ctx, &args.output, &[], "verify dram")?;
     let is_stopped = || ctx.stop.is_set();
     let options = Options { tolerance_percent: args.tolerance.0, is_stopped: &is_stopped };
     let duration = args.duration.duration();

@@ -4,6 +4,7 @@ mod dram;
 mod pcie;
 mod readout;
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::SystemTime;
 
@@ -101,9 +102,9 @@ struct Journal<'j> {
 }
 
 impl<'j> Journal<'j> {
-    /// Opens the outputs and catches signals.
-    fn open(ctx: &'j Ctx, output: &OutputArgs, verb: &str) -> anyhow::Result<Self> {
-        let output = Output::open(output)?;
+    /// Opens the outputs and catches signals. `inputs` are what the verb reads.
+    fn open(ctx: &'j Ctx, output: &OutputArgs, inputs: &[&Path], verb: &str) -> anyhow::Result<Self> {
+        let output = Output::open(output, inputs)?;
         let identity = Identity::new(verb, output.label.clone());
         let journal = Journal { ctx, output, identity, is_wrong: false, rows: 0 };
         ctx.stop.catch_signals()?;

@@ -82,7 +82,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         &[(Way::Read, &[Side::Read]), (Way::Write, &[Side::Write]), (Way::Both, &[Side::Read, Side::Write])];
     let ways = if args.write { ways } else { &ways[..1] };
     let counted = ways.iter().map(|(_, sides)| payload(ctx, place.clone(), sides)).collect::<Result<Vec<_>, _>>()?;
-    let mut journal = Journal::open(ctx, &args.output, "verify pcie")?;
+    let mut journal = Journal::open(ctx, &args.output, &[target], "verify pcie")?;
     let is_stopped = || ctx.stop.is_set();
     let options = Options { tolerance_percent: args.tolerance.0, is_stopped: &is_stopped };
     let seconds = u32::try_from(args.duration.duration().as_secs()).unwrap_or(u32::MAX);

@@ -92,7 +92,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     let no_memory =
         |err| Refusal::new(format!("cannot allocate a buffer of {bytes} bytes: {err}"), "take a smaller -S");
     let mut buffer = Buffer::on_node(usize::try_from(bytes)?, None).map_err(no_memory)?;
-    let mut journal = Journal::open(ctx, &args.output, "verify readout")?;
+    let mut journal = Journal::open(ctx, &args.output, &[&args.device], "verify readout")?;
     let is_stopped = || ctx.stop.is_set();
     let options = verify::Options { tolerance_percent: args.tolerance.0, is_stopped: &is_stopped };
     let duration = args.duration.duration();

@@ -1,0 +1,237 @@
+//! Files for results: never over what a command reads, never two in one, and an old one stays until the new one is whole.
+
+use std::fs::{self, File, Metadata, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, fchown};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+
+use super::Refusal;
+
+/// A file that is open for results.
+#[derive(Debug)]
+pub struct Opened {
+    /// What is written to.
+    pub file: File,
+    /// Where it is.
+    pub place: Place,
+}
+
+/// Where a file grows, and the name that it gets when it is whole. What is not kept is removed.
+#[derive(Debug)]
+pub struct Place {
+    /// The name that was asked for; for a link, that of the file behind it.
+    path: PathBuf,
+    /// Where it grows, so that a mistake leaves what was there before; `None` where it grows in its place: a new file, the
+    /// standard output, a device, a pipe, or one in a folder that takes no other file.
+    part: Option<PathBuf>,
+}
+
+impl Opened {
+    fn in_place(file: File, path: &Path) -> Self {
+        Opened { file, place: Place { path: path.to_owned(), part: None } }
+    }
+}
+
+impl Place {
+    /// The name that was asked for.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Puts the file in the place of the old one.
+    ///
+    /// # Errors
+    /// When it cannot be renamed: the old one stays.
+    pub fn keep(&mut self) -> io::Result<()> {
+        if let Some(part) = &self.part {
+            fs::rename(part, &self.path)?;
+        }
+        self.part = None;
+        Ok(())
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Some(part) = &self.part {
+            // The file is of no use; an error from removing it changes nothing.
+            let _ = fs::remove_file(part);
+        }
+    }
+}
+
+/// Refuses outputs of a command that are one of its inputs or of each other, by whatever names: links count. `-` is the
+/// standard input among the inputs, and no file among the outputs.
+///
+/// # Errors
+/// The [`Refusal`].
+pub fn refuse_same(outputs: &[&Path], inputs: &[&Path]) -> Result<(), Refusal> {
+    let files: Vec<&Path> = outputs.iter().copied().filter(|path| *path != Path::new("-")).collect();
+    for (number, output) in files.iter().enumerate() {
+        let input = |input: &&&Path| match **input == Path::new("-") {
+            true => is_same(output, Path::new("/dev/stdin")),
+            false => is_same(output, input),
+        };
+        if inputs.iter().any(|path| input(&path)) {
+            let text = format!("{} is one of the files to be read and would be overwritten", output.display());
+            return Err(Refusal::new(text, "give the output another name"));
+        }
+        if files[..number].iter().any(|other| is_same(output, other)) {
+            let text = format!("{}: two outputs would go to this one file", output.display());
+            return Err(Refusal::new(text, "give each output its own name"));
+        }
+    }
+    Ok(())
+}
+
+/// Whether two names are of one file or device that would be spoilt. Terminals and /dev/null take what comes.
+fn is_same(one: &Path, other: &Path) -> bool {
+    match (one.metadata(), other.metadata()) {
+        (Ok(a), Ok(b)) => (a.dev(), a.ino()) == (b.dev(), b.ino()) && is_spoilt(one, &a),
+        // Neither is there yet: what counts is where they would be.
+        (Err(_), Err(_)) => new_place(one).is_some_and(|place| new_place(other) == Some(place)),
+        _ => false,
+    }
+}
+
+/// Whether to write to it changes what is read from it.
+fn is_spoilt(path: &Path, meta: &Metadata) -> bool {
+    let kind = meta.file_type();
+    let whole = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let takes_all = ["/dev/pts", "/dev/tty", "/dev/console", "/dev/null"];
+    let is_device = kind.is_char_device() && !takes_all.iter().any(|name| whole.starts_with(name));
+    kind.is_file() || kind.is_block_device() || is_device
+}
+
+/// The folder without links, and the name in it, of a file that is not there.
+fn new_place(path: &Path) -> Option<(PathBuf, PathBuf)> {
+    let path = behind(path);
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    Some((folder.canonicalize().ok()?, path.file_name()?.into()))
+}
+
+/// The name behind a link to a file that is not there yet.
+fn behind(path: &Path) -> PathBuf {
+    let mut path = path.to_owned();
+    // As many links as the kernel follows.
+    for _ in 0..40 {
+        match fs::read_link(&path) {
+            Ok(link) if !path.exists() => path = path.parent().unwrap_or(Path::new("")).join(link),
+            _ => break,
+        }
+    }
+    path
+}
+
+/// Refuses a file that holds something.
+///
+/// # Errors
+/// The [`Refusal`].
+pub fn refuse_to_replace(path: &Path) -> Result<(), Refusal> {
+    match path.metadata().is_ok_and(|meta| meta.is_file() && meta.len() > 0) {
+        true => Err(exists(path)),
+        false => Ok(()),
+    }
+}
+
+fn exists(path: &Path) -> Refusal {
+    Refusal::new(format!("{} exists", path.display()), "give another name, or replace it with --overwrite")
+}
+
+/// The name is too long.
+const ENAMETOOLONG: i32 = 36;
+
+/// Creates a file for what cannot be had again. A new one is written in its place, so that whatever ends the run leaves what
+/// was written; one that holds something is not replaced without being told to, and then grows beside. Devices, pipes and
+/// empty files are taken as they are.
+///
+/// # Errors
+/// A file that holds something, that another run has just created, or that cannot be created.
+pub fn create(path: &Path, overwrite: bool) -> anyhow::Result<Opened> {
+    if !overwrite {
+        refuse_to_replace(path)?;
+    }
+    let failed = || format!("cannot create {}", path.display());
+    let whole = behind(path);
+    match whole.metadata() {
+        Ok(meta) if meta.is_file() && meta.len() > 0 => beside(&whole).with_context(failed),
+        Ok(meta) if meta.is_file() => {
+            let file = OpenOptions::new().write(true).open(&whole).with_context(failed)?;
+            if let Some(process) = writer(&meta) {
+                let text = format!("{}: process {process} is writing to it", path.display());
+                return Err(Refusal::new(text, "give another name, or wait until that ends").into());
+            }
+            // Another may have written to it and ended since.
+            refuse_to_replace(&whole)?;
+            Ok(Opened::in_place(file, &whole))
+        }
+        Ok(_) => Ok(Opened::in_place(File::create(&whole).with_context(failed)?, &whole)),
+        // Of two runs that begin at once one creates the file.
+        Err(_) => match OpenOptions::new().write(true).create_new(true).open(&whole) {
+            Ok(file) => Ok(Opened::in_place(file, &whole)),
+            Err(err) if err.kind() == io::ErrorKind::AlreadyExists => Err(exists(path).into()),
+            Err(err) => Err(err).with_context(failed),
+        },
+    }
+}
+
+/// Another process of this program that has a file open to write: one that has not written its first record yet leaves the
+/// file as empty as one that nobody uses. Processes of other users are not seen.
+fn writer(meta: &Metadata) -> Option<u32> {
+    let name = fs::read("/proc/self/comm").ok()?;
+    let is_open = |process: &u32| {
+        let is_ours = fs::read(format!("/proc/{process}/comm")).is_ok_and(|other| other == name);
+        let files = fs::read_dir(format!("/proc/{process}/fd")).ok().filter(|_| is_ours);
+        // The mode of such a link says what the file is open for.
+        files.into_iter().flatten().flatten().any(|entry| {
+            let is_written = entry.metadata().is_ok_and(|link| link.mode() & 0o200 != 0);
+            let file = fs::metadata(entry.path()).map(|file| (file.dev(), file.ino()));
+            is_written && file.is_ok_and(|file| file == (meta.dev(), meta.ino()))
+        })
+    };
+    let entries = fs::read_dir("/proc").ok()?.flatten();
+    let processes = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    processes.filter(|process| *process != std::process::id()).find(is_open)
+}
+
+/// Creates a file beside the one at `path`, or the one that is to be there, until it is whole.
+///
+/// # Errors
+/// A file that cannot be created, or one that may not be replaced.
+pub fn beside(path: &Path) -> io::Result<Opened> {
+    let (mut path, meta) = (behind(path), path.metadata().ok());
+    if meta.as_ref().is_some_and(|meta| !meta.is_file()) {
+        return Ok(Opened::in_place(File::create(&path)?, &path));
+    }
+    if meta.is_some() {
+        // A file that may not be written may not be replaced either; for a link, the file behind it counts.
+        OpenOptions::new().append(true).open(&path)?;
+        path = path.canonicalize()?;
+    }
+    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let part = path.with_file_name(format!(".{name}.{}.part", std::process::id()));
+    let create = || OpenOptions::new().write(true).create_new(true).open(&part);
+    let grown = create().or_else(|err| match err.kind() {
+        // What a killed run of the same number left.
+        io::ErrorKind::AlreadyExists => fs::remove_file(&part).and_then(|()| create()),
+        _ => Err(err),
+    });
+    let file = match grown {
+        Ok(file) => file,
+        Err(err) => {
+            let is_folder = matches!(err.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem);
+            return match is_folder || err.raw_os_error() == Some(ENAMETOOLONG) {
+                true => Ok(Opened::in_place(File::create(&path)?, &path)),
+                false => Err(err),
+            };
+        }
+    };
+    if let Some(old) = meta {
+        // Whose it was and who may read it stays, as far as the system lets us.
+        let _ = fchown(&file, Some(old.uid()), Some(old.gid()));
+        let _ = file.set_permissions(old.permissions());
+    }
+    Ok(Opened { file, place: Place { path, part: Some(part) } })
+}
