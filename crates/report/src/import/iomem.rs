@@ -7,11 +7,12 @@ use pciescope_core::{Histogram, Record, Target, outcome};
 
 use super::lines::Row;
 
+/// A function has BARs 0 to 5.
+const LAST_BAR: u32 = 5;
+
 /// `timestamp_ns latency_ns cpu bar`.
 pub fn meaning([at_ns, latency_ns, cpu, bar]: [u64; 4]) -> Row<1> {
-    // A function has BARs 0 to 5; any other number is no BAR and is refused as one.
-    let target = if bar <= 5 { bar } else { u64::MAX };
-    Row { at_ns, cpu, target, values_ns: [latency_ns] }
+    Row { at_ns, cpu, target: bar, last_target: LAST_BAR, values_ns: [latency_ns] }
 }
 
 /// The record of one CPU and BAR.

@@ -20,6 +20,8 @@ pub struct Row<const V: usize> {
     pub at_ns: u64,
     pub cpu: u64,
     pub target: u64,
+    /// The largest target that there can be.
+    pub last_target: u32,
     pub values_ns: [u64; V],
 }
 
@@ -156,14 +158,15 @@ impl<const V: usize> Part<V> {
     #[inline(always)]
     fn sample(&mut self, row: Row<V>) {
         let is_cpu = row.cpu <= u64::from(pciescope_core::cpulist::MAX_CPU);
-        if is_cpu && row.target <= u64::from(u32::MAX) && row.values_ns.iter().all(|v| *v <= MAX_NS) {
+        if is_cpu && row.target <= u64::from(row.last_target) && row.values_ns.iter().all(|v| *v <= MAX_NS) {
             self.samples += 1;
             self.tally.add(row.at_ns, row.cpu as u32, row.target as u32, row.values_ns);
         } else {
             self.malform(match row.values_ns.iter().find(|v| **v > MAX_NS) {
                 Some(v) => format!("{v} ns is longer than the hour a histogram holds"),
                 None if !is_cpu => format!("{} is no CPU number", row.cpu),
-                None => format!("{} is no interrupt or BAR number", row.target),
+                None if row.last_target == u32::MAX => format!("{} is no interrupt number", row.target),
+                None => format!("{} is no BAR number from 0 to {}", row.target, row.last_target),
             });
         }
     }
