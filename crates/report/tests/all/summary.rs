@@ -57,6 +57,17 @@ fn losses_are_counted_and_their_place_is_named() {
 }
 
 #[test]
+fn counts_beyond_all_numbers_end_no_summary() {
+    let shape = Shape { cpus: 2, vectors: 1, samples: 1000, emulated: false };
+    let of = |test: &str| sample::irq(&mut Random(2), &shape, "2", test, 2000);
+    let mut records = [of("irq-hardware"), of("irq-retrigger")].concat();
+    for record in &mut records {
+        record.metrics.insert("triggers".to_owned(), Metric::of(1e300, "1"));
+    }
+    fires(&records, GOOD, "None of 18,446,744,073,709,551,615 samples of 2 measurements was lost");
+}
+
+#[test]
 fn an_emulated_device_is_said_to_be_one_and_not_judged_by_speed() {
     fires(&mmio(true), DOUBTFUL, "0000:1a:00.0 is emulated (subsystem 1af4:1100 is QEMU's)");
     is_silent(&mmio(true), GOOD, "best published");
