@@ -90,8 +90,10 @@ pub type Way = (bool, bool, u32);
 pub struct Side<'r> {
     /// Its cells.
     pub cells: BTreeMap<Key, Cell<'r>>,
-    /// Figures that were no numbers and were left out.
+    /// Figures that were no numbers, or losses below 0, and were left out.
     pub not_numbers: u64,
+    /// The losses among these: nobody knows whether there were any.
+    pub unknown_losses: BTreeSet<Key>,
     /// Its runs, with how many records each has.
     pub runs: BTreeMap<&'r str, usize>,
     /// Functions by the name that keys have.
@@ -386,8 +388,11 @@ fn metrics<'r>(side: &mut Side<'r>, record: &'r Record, device: &str) {
         if !is_wanted || record.histograms.contains_key(name) {
             continue;
         }
-        if !metric.value.is_finite() {
+        if !metric.value.is_finite() || (is_loss && metric.value < 0.0) {
             side.not_numbers += 1;
+            if is_loss {
+                side.unknown_losses.insert(key(record, device, name, false));
+            }
             continue;
         }
         // Intervals may differ in length: sums become rates.

@@ -234,6 +234,10 @@ impl Ruling {
         let is_missing =
             |key: &&Key| self.limit.is_about(key) && (!groups.contains_key(&key.merged()) || right.has_error(key));
         self.missing = only_a.iter().filter(is_missing).cloned().collect();
+        // A loss that is no number is none that was measured, whatever else of B is.
+        let unknown = right.unknown_losses.iter().filter(|key| self.limit.is_about(key));
+        let unknown: Vec<Key> = unknown.filter(|key| !self.missing.contains(key)).cloned().collect();
+        self.missing.extend(unknown);
     }
 
     /// Checks the cells that only B has against a limit on B itself.

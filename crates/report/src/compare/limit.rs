@@ -156,14 +156,18 @@ fn split_figure(name: &str) -> (Option<String>, String) {
 
 /// One name for what has several.
 fn canonical(name: &str) -> String {
-    match name {
-        "p50" => "median",
+    let name = match name {
         "p999" => "p99.9",
         "p9999" => "p99.99",
         "losses" => "loss",
         other => other,
+    };
+    match parse_percentile(name).and(name.strip_prefix('p')).and_then(|percent| percent.parse::<f64>().ok()) {
+        Some(50.0) => "median".to_owned(),
+        // `p99.0` is p99.
+        Some(percent) => format!("p{percent}"),
+        None => name.to_owned(),
     }
-    .to_owned()
 }
 
 /// The share that a percentile's name stands for: 0.99 of `p99`.
@@ -281,6 +285,10 @@ mod tests {
         assert_eq!((one.figure.as_deref(), one.name.as_str()), (Some("trigger_to_handler"), "p99.9"));
         assert_eq!((limit("p99.9 > +1%").figure, limit("p999 > +1%").name.as_str()), (None, "p99.9"));
         assert_eq!(limit("p50 > +1%").name, "median");
+        for (written, meant) in [("p99.0", "p99"), ("p50.00", "median"), ("p99.90", "p99.9"), ("p09", "p9")] {
+            assert_eq!(limit(&format!("{written} > +1%")).name, meant);
+            assert_eq!(limit(&format!("latency.{written} > +1%")).name, meant);
+        }
     }
 
     #[test]

@@ -446,6 +446,8 @@ fn a_limit_is_exceeded_only_beyond_the_interval() {
     let (a, b) = (Made::of(Form::Tail).side(2, 1, 1), Made { factor: 1.05, ..Made::of(Form::Tail) }.side(3, 1, 1));
     assert_eq!(limited(&a, &b, "median > +2%"), (1, 0, 0));
     assert_eq!(limited(&a, &b, "median > +4.5%"), (0, 1, 0), "not proven");
+    let p99 = limited(&a, &b, "p99 > +1%");
+    assert!(p99 != (0, 0, 0) && limited(&a, &b, "p99.0 > +1%") == p99, "one figure by two spellings: {p99:?}");
     assert_eq!(limited(&a, &b, "median > +10%"), (0, 0, 0));
     assert_eq!(limited(&b, &a, "median < -2%"), (1, 0, 0));
     assert_eq!(limited(&a, &b, "median > 800ns"), (1, 0, 0));
@@ -466,6 +468,27 @@ fn losses_are_held_as_they_stand() {
     assert_eq!(limited(&lost(2, 0.0), &lost(3, 0.0), "loss > 0"), (0, 0, 0));
     assert!(!has_alarm(&plain(&lost(2, 0.0), &lost(3, 1.0))), "one loss is no trend");
     assert!(has_alarm(&plain(&lost(2, 0.0), &lost(3, 500.0))));
+}
+
+#[test]
+fn a_loss_that_is_no_number_decides_nothing() {
+    let side = |run, lost: f64| {
+        let mut records = Made::of(Form::Tail).side(run, 1, 2);
+        for record in &mut records {
+            record.metrics.insert("samples_lost".to_owned(), Metric::of(0.0, "1"));
+        }
+        records[1].metrics.insert("samples_lost".to_owned(), Metric::of(lost, "1"));
+        records
+    };
+    let options = Options { limits: vec!["loss > 0".parse().unwrap()], ..Options::default() };
+    for (lost, is_undecided) in [(0.0, false), (f64::NAN, true), (f64::INFINITY, true), (-1.0, true)] {
+        let judgement = compare(&side(2, 0.0), &side(3, lost), &options);
+        assert_eq!(judgement.rulings[0].is_undecided(), is_undecided, "{lost}");
+        assert!(!judgement.is_failed(), "{lost}");
+        assert_eq!(judgement.not_numbers, u64::from(is_undecided), "{lost}");
+    }
+    let judgement = compare(&side(2, f64::NAN), &side(3, 0.0), &options);
+    assert!(!judgement.rulings[0].is_undecided(), "the limit is on B");
 }
 
 /// Programs write such a count only where there is one.
