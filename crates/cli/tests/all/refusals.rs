@@ -93,6 +93,11 @@ const REFUSALS: &[(&str, &[&str])] = &[
     ("latency irq --backend fake --vectors=", &["--vectors"]),
     ("latency irq --backend fake --timeout 0", &["'0'", "--timeout", "shortest"]),
     ("latency irq --backend fake --raised-by magic", &["'magic'", "retrigger"]),
+    // Readouts.
+    (
+        "readout fake:digitizer -S 18446744073709551615",
+        &["-S 18446744073709551615: more than 2 TiB", "hint: take fewer"],
+    ),
     // Single registers.
     ("reg read 0000:03:00.0 0 --backend fake", &["'0'", "BAR:OFFSET"]),
     ("reg read 0000:03:00.0 7:0 --backend fake", &["\"7\" is not a BAR number from 0 to 5"]),

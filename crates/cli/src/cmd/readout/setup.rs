@@ -109,6 +109,10 @@ pub(super) fn refuse_nonsense(args: &Args) -> anyhow::Result<()> {
     if args.fuse && !converts {
         return Err(Refusal::new("--fuse: there is no conversion", "name one with -A, such as -A 3").into());
     }
+    // Before arithmetic with it: the largest numbers have no next multiple.
+    if args.samples > 1 << 40 {
+        return Err(Refusal::new(format!("-S {}: more than 2 TiB", args.samples), "take fewer samples").into());
+    }
     let samples = args.samples.next_multiple_of(BLOCK_SAMPLES);
     if !args.sweep && args.decimation_offset >= samples {
         return Err(Refusal::new(
@@ -116,9 +120,6 @@ pub(super) fn refuse_nonsense(args: &Args) -> anyhow::Result<()> {
             "the offset is in samples and less than -S",
         )
         .into());
-    }
-    if samples > 1 << 40 {
-        return Err(Refusal::new(format!("-S {}: more than 2 TiB", args.samples), "take fewer samples").into());
     }
     Ok(())
 }
