@@ -117,6 +117,26 @@ pub enum Error {
         /// How many workloads it reports on.
         found: usize,
     },
+    /// A number in perf's text may be a fraction or thousands.
+    #[error("{}:{line}: {text:?}: the number is of another locale than C, so it may be a fraction or thousands", path.display())]
+    Locale {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: u64,
+        /// Its beginning.
+        text: String,
+    },
+    /// A text has two readings of one counter, or two tables, and does not say which is meant.
+    #[error("{}:{line}: {what}: which reading is meant is not known", path.display())]
+    Twice {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: u64,
+        /// What stands there a second time.
+        what: String,
+    },
     /// A file holds no record at all.
     #[error("{}: holds no record", path.display())]
     NoRecord {
@@ -144,6 +164,8 @@ impl Error {
             Error::NoWorkload { .. } => Some(
                 "count rx_pcie_tlp_data_payload for reads and tx_... for writes; hif_rd, and hif_wr with hif_rmw, for DRAM",
             ),
+            Error::Locale { .. } => Some("LC_ALL=C: run `LC_ALL=C perf stat ...` and import what that prints"),
+            Error::Twice { .. } => Some("import each table of perf stat by itself, with the workload that it counted"),
             Error::TooLarge { .. } => Some("draw fewer runs at a time, or write SVG"),
             Error::Read { .. } | Error::Write { .. } => None,
         }

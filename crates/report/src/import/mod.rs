@@ -19,6 +19,7 @@ use std::time::SystemTime;
 use pciescope_core::{Cpu, Histogram, Identity, Method, Metric, Record, Warning};
 
 use self::lines::{Part, Row};
+use self::perf_stat::Refused;
 use self::tally::Tally;
 use crate::Error;
 use crate::text::thousands;
@@ -77,7 +78,7 @@ pub fn read(path: &Path, format: Option<Format>, identity: &Identity) -> Result<
 /// Where the log holds both, as when `perf stat` runs the workload, it is found there.
 ///
 /// # Errors
-/// As [`read`]; [`Error::NoWorkload`] where `workload` holds none, or none of the counted events sees its traffic.
+/// As [`read`]; [`Error::Locale`] and [`Error::Twice`] for text of perf that can be read in two ways; [`Error::NoWorkload`] where `workload` holds none, or none of the counted events sees its traffic.
 pub fn read_beside(
     path: &Path,
     format: Option<Format>,
@@ -245,21 +246,39 @@ fn threads(path: &Path, mut input: impl Read) -> Result<Imported, Error> {
     })
 }
 
+/// Refuses a text with several runs of bw_mem: which of them the counters saw is not known.
+fn one_bw_mem(path: &Path, text: &str) -> Result<(), Error> {
+    let lines = workload::bw_mem_lines(text);
+    if lines <= 1 {
+        return Ok(());
+    }
+    Err(Error::Twice { path: path.to_owned(), line: 1, what: format!("the text holds {lines} results of bw_mem") })
+}
+
 fn perf(path: &Path, mut input: impl Read, workload: Option<&Path>) -> Result<Imported, Error> {
     let mut text = Vec::new();
     input.read_to_end(&mut text).map_err(|source| Error::Read { path: path.to_owned(), source })?;
     let text = String::from_utf8_lossy(&text);
-    let read = perf_stat::parse(&text);
+    let read = perf_stat::parse(&text).map_err(|refused| match refused {
+        Refused::Locale { line, text } => Error::Locale { path: path.to_owned(), line, text },
+        Refused::Twice { line, what } => Error::Twice { path: path.to_owned(), line, what },
+    })?;
     let named = placed(path, &read.named);
     if read.figures == 0 {
         let format = Format::PerfStat.name();
         return Err(Error::NoSample { path: path.to_owned(), format, first: named.into_iter().next() });
     }
     let compared = match workload {
-        None => verify::records(&read, &workload::parse(&text)),
+        None => {
+            one_bw_mem(path, &text)?;
+            verify::records(&read, &workload::parse(&text))
+        }
         Some(file) => {
             let fail = |source| Error::Read { path: file.to_owned(), source };
-            let moved = workload::parse(&String::from_utf8_lossy(&std::fs::read(file).map_err(fail)?));
+            let bytes = std::fs::read(file).map_err(fail)?;
+            let text = String::from_utf8_lossy(&bytes);
+            one_bw_mem(file, &text)?;
+            let moved = workload::parse(&text);
             let compared = verify::records(&read, &moved);
             if compared.is_empty() {
                 return Err(Error::NoWorkload { path: file.to_owned(), found: moved.len() });

@@ -1,6 +1,6 @@
 //! What `perf stat` prints: the table, the lines of `-I`, and the separated values of `-x`, also per CPU (`-A`).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use pciescope_core::{Cpu, Method, Metric, Record, Warning};
 
@@ -22,11 +22,22 @@ pub struct Read {
     pub elapsed_s: Option<f64>,
 }
 
+/// Why a text is refused as a whole: a figure of it could be taken for another one.
+#[derive(Debug, PartialEq)]
+pub enum Refused {
+    /// A number of a locale in which it may be a fraction or thousands.
+    Locale { line: u64, text: String },
+    /// A second reading of a counter, or a second table.
+    Twice { line: u64, what: String },
+}
+
 /// An event's count over the whole text.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Counted {
     /// As perf writes it.
     pub event: String,
+    /// The control group it was counted in; such a count is a part of the traffic.
+    pub cgroup: Option<String>,
     /// The sum; in bytes where perf gives a unit of bytes.
     pub value: f64,
     /// Whether perf has turned it into bytes.
@@ -42,6 +53,8 @@ struct Figure {
     at_ps: Option<u64>,
     cpu: Option<u32>,
     event: String,
+    /// The control group of `-G` and `--for-each-cgroup`.
+    cgroup: Option<String>,
     unit: String,
     /// `None` where perf could not count it.
     value: Option<f64>,
@@ -61,13 +74,42 @@ pub fn is_perf_stat(text: &str) -> bool {
 }
 
 /// Takes every line that is a figure, skips words, and names what is neither.
-pub fn parse(text: &str) -> Read {
+pub fn parse(text: &str) -> Result<Read, Refused> {
     let mut read = Read::default();
-    let mut figures = Vec::new();
+    let mut figures: Vec<Figure> = Vec::new();
+    let mut seen = HashSet::new();
+    let (mut tables, mut last_ps) = (0, None);
     for (number, line) in text.lines().enumerate() {
         read.lines += 1;
+        let twice = |what: String| Err(Refused::Twice { line: number as u64 + 1, what });
+        if line.contains("Performance counter stats for") {
+            tables += 1;
+            if tables > 1 {
+                return twice("a second table of perf stat begins".to_owned());
+            }
+        }
+        if is_of_locale(line) {
+            let text = crate::text::clean(&line.trim().chars().take(60).collect::<String>());
+            return Err(Refused::Locale { line: number as u64 + 1, text });
+        }
+        if let Some(seconds) = elapsed(line) {
+            if read.elapsed_s.is_some() {
+                return twice("a second time elapsed stands here".to_owned());
+            }
+            read.elapsed_s = Some(seconds);
+        }
         match separated(line).or_else(|| columns(line)) {
-            Some(figure) => figures.push(figure),
+            Some(figure) => {
+                if !seen.insert((figure.at_ps, figure.cpu, figure.cgroup.clone(), figure.event.clone())) {
+                    return twice(format!("{} was counted before", crate::text::clean(&figure.name())));
+                }
+                // The intervals of one run follow each other.
+                if figure.at_ps.is_some() && figure.at_ps < last_ps {
+                    return twice("the intervals of a second run begin".to_owned());
+                }
+                last_ps = figure.at_ps.or(last_ps);
+                figures.push(figure);
+            }
             None if starts_like_a_figure(line) => {
                 read.malformed += 1;
                 let shown: String = line.trim().chars().take(60).collect();
@@ -77,18 +119,77 @@ pub fn parse(text: &str) -> Read {
         }
     }
     read.figures = figures.len() as u64;
-    read.elapsed_s = text.lines().find_map(elapsed);
     for figure in &figures {
         count(&mut read.counted, figure);
     }
     read.records = records(figures);
-    read
+    Ok(read)
 }
 
-/// `16.207362782 seconds time elapsed`.
+/// `16.207362782 seconds time elapsed`, with `-r` the mean `0.02267 +- 0.00176 seconds time elapsed  ( +-  7.77% )`.
 fn elapsed(line: &str) -> Option<f64> {
-    let seconds = line.trim().strip_suffix("seconds time elapsed")?;
-    seconds.trim().replace(',', "").parse().ok()
+    let (seconds, _) = line.split_once("seconds time elapsed")?;
+    seconds.split_ascii_whitespace().next()?.parse().ok()
+}
+
+/// Whether the line's number is written so that it may be a fraction or thousands: `167,98 msec`, `14.901 page-faults`,
+/// `16,207 seconds time elapsed`, `0,53,msec,task-clock` and a share of `100,00`.
+fn is_of_locale(line: &str) -> bool {
+    let line = line.trim();
+    if !line.starts_with(|c: char| c.is_ascii_digit()) || bw_mem_rate(line).is_some() {
+        return false;
+    }
+    let first = line.split([' ', '\t', ';', '|']).next().unwrap_or_default();
+    if line.contains("seconds time elapsed") {
+        return first.parse::<f64>().is_err();
+    }
+    let fields: Vec<&str> = line.split(',').map(str::trim).collect();
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    // Values divided by commas have no blank up to the event; a table's line has.
+    let at = fields.iter().position(|field| is_event(field)).unwrap_or(0);
+    if fields.len() >= 5 && at > 0 && !fields[..at].iter().any(|field| field.contains(char::is_whitespace)) {
+        // Values divided by commas: a unit that is a number, or a share of whole percent, with its decimals behind.
+        let from = usize::from(is_end(fields[0]));
+        return (is_number(fields[from]) && is_number(fields[from + 1]) && cpu(fields[from]).is_none())
+            || (share(&fields[at..]).is_none()
+                && fields[at..].windows(2).any(|two| is_number(two[0]) && two[1].len() == 2 && is_number(two[1])));
+    }
+    // The first word, and behind an interval's end the next: letters behind it are no number of any locale.
+    let mut words = line.split_ascii_whitespace();
+    let mut first = words.next().unwrap_or_default();
+    if is_end(first) && line.split_ascii_whitespace().count() > 2 {
+        first = words.next().unwrap_or_default();
+    }
+    let digits = first.split([';', '|']).next().unwrap_or_default();
+    let has_mark = digits.contains(|c: char| !c.is_ascii_alphanumeric());
+    let is_figure = digits.bytes().all(|b| b.is_ascii_digit() || b.is_ascii_punctuation() || !b.is_ascii())
+        && digits.starts_with(|c: char| c.is_ascii_digit());
+    is_figure && has_mark && words.any(is_event) | first.contains([';', '|']) && number(digits).is_none()
+}
+
+/// A number as perf's table has it: two decimals, or six, never three. Groups of three digits may be divided by commas, by
+/// apostrophes or by blanks of the locale.
+fn number(text: &str) -> Option<f64> {
+    let (whole, decimals) = text.split_once('.').unwrap_or((text, "0"));
+    if decimals.len() == 3 || decimals.is_empty() || !decimals.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    let mut groups = whole.split([',', '\'', '\u{2019}', '\u{202f}', '\u{2009}', '\u{a0}']);
+    let first = groups.next()?;
+    let mut digits = first.to_owned();
+    for group in groups {
+        if group.len() != 3 || first.len() > 3 {
+            return None;
+        }
+        digits.push_str(group);
+    }
+    let is_digits = !first.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+    is_digits.then(|| format!("{digits}.{decimals}").parse().ok()).flatten()
+}
+
+/// Whether this is the end of an interval of `-I`: seconds with nine decimals.
+fn is_end(text: &str) -> bool {
+    text.split_once('.').is_some_and(|(_, decimals)| decimals.len() == 9)
 }
 
 /// Adds a figure to those of its event.
@@ -96,12 +197,18 @@ fn count(counted: &mut Vec<Counted>, figure: &Figure) {
     let Some(value) = figure.value else { return };
     let (value, unit) = base_unit(value, &figure.unit);
     let running = figure.counted_percent.filter(|percent| *percent > 0.0).unwrap_or(100.0) / 100.0;
-    match counted.iter_mut().find(|counted| counted.event == figure.event) {
+    match counted.iter_mut().find(|counted| counted.event == figure.event && counted.cgroup == figure.cgroup) {
         Some(counted) => {
             counted.value += value;
             counted.running = counted.running.min(running);
         }
-        None => counted.push(Counted { event: figure.event.clone(), value, is_bytes: unit == "bytes", running }),
+        None => counted.push(Counted {
+            event: figure.event.clone(),
+            cgroup: figure.cgroup.clone(),
+            value,
+            is_bytes: unit == "bytes",
+            running,
+        }),
     }
 }
 
@@ -112,7 +219,18 @@ fn starts_like_a_figure(line: &str) -> bool {
     is_figure && !line.contains(" elapsed") && !line.contains("seconds ")
 }
 
-/// `value,unit,event,run time,percent,...` with the interval's end and the CPU before it, where asked for.
+impl Figure {
+    /// The event, and the control group that it was counted in.
+    fn name(&self) -> String {
+        match &self.cgroup {
+            Some(cgroup) => format!("{} in {cgroup}", self.event),
+            None => self.event.clone(),
+        }
+    }
+}
+
+/// `value,unit,event,run time,percent,...` with the interval's end and the CPU before it, where asked for. Behind the event
+/// may stand the control group and the spread of `-r`.
 /// The separator is what follows the first value.
 fn separated(line: &str) -> Option<Figure> {
     let line = line.trim();
@@ -127,8 +245,7 @@ fn separated_by(line: &str, separator: char) -> Option<Figure> {
     // An interval's end has nine decimals, and a figure follows it, or a CPU and a figure.
     let is_value = |t: &str| t.parse::<f64>().is_ok() || NOT_COUNTED.iter().any(|n| n.0 == t);
     let mut at_ps = None;
-    if fields[0].split_once('.').is_some_and(|(_, d)| d.len() == 9) && (is_value(fields[1]) || cpu(fields[1]).is_some())
-    {
+    if is_end(fields[0]) && (is_value(fields[1]) || cpu(fields[1]).is_some()) {
         at_ps = Some(seconds_to_ps(fields[0])?);
         fields.remove(0);
     }
@@ -136,7 +253,8 @@ fn separated_by(line: &str, separator: char) -> Option<Figure> {
     if on.is_some() {
         fields.remove(0);
     }
-    let [value, unit, event, _, percent, ..] = fields[..] else { return None };
+    let [value, unit, event, ..] = fields[..] else { return None };
+    let (cgroup, percent) = share(&fields[2..])?;
     if !is_value(value) || !is_event(event) {
         return None;
     }
@@ -145,11 +263,29 @@ fn separated_by(line: &str, separator: char) -> Option<Figure> {
         at_ps,
         cpu: on,
         event: event.to_owned(),
+        cgroup,
         unit: unit.to_owned(),
         value: value.parse().ok().filter(|v: &f64| v.is_finite()),
         why_not,
-        counted_percent: percent.parse().ok(),
+        counted_percent: Some(percent),
     })
+}
+
+/// Of `event[,control group][,spread %],run time,percent,...` the control group and the percent, which has two decimals.
+fn share(fields: &[&str]) -> Option<(Option<String>, f64)> {
+    let is_share = |text: &str| text.split_once('.').is_some_and(|(_, decimals)| decimals.len() == 2);
+    let is_run = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    let is_spread = |text: &str| text.strip_suffix('%').is_some_and(|spread| spread.trim().parse::<f64>().is_ok());
+    let (cgroup, percent) = match fields.get(1..)? {
+        [run, percent, ..] if is_run(run) && is_share(percent) => (None, percent),
+        [spread, run, percent, ..] if is_spread(spread) && is_run(run) && is_share(percent) => (None, percent),
+        [cgroup, run, percent, ..] if is_run(run) && is_share(percent) => (Some(*cgroup), percent),
+        [cgroup, spread, run, percent, ..] if is_spread(spread) && is_run(run) && is_share(percent) => {
+            (Some(*cgroup), percent)
+        }
+        _ => return None,
+    };
+    Some((cgroup.filter(|name| !name.is_empty()).map(str::to_owned), percent.parse().ok()?))
 }
 
 /// `value [unit] event # remark (percent)` in columns; commas or blanks of the locale separate thousands.
@@ -158,9 +294,10 @@ fn columns(line: &str) -> Option<Figure> {
         Some((figure, remark)) => (figure, percent(remark)),
         None => (line.split_once('(').map_or(line, |(f, _)| f), percent(line)),
     };
-    let mut words: Vec<&str> = figure.split_whitespace().collect();
+    // Blanks of the locale divide thousands, not words.
+    let mut words: Vec<&str> = figure.split_ascii_whitespace().collect();
     let mut at_ps = None;
-    if words.len() > 2 && words[0].split_once('.').is_some_and(|(_, d)| d.len() == 9) {
+    if words.len() > 2 && is_end(words[0]) {
         at_ps = Some(seconds_to_ps(words.remove(0))?);
     }
     let on = words.first().and_then(|w| cpu(w));
@@ -169,21 +306,39 @@ fn columns(line: &str) -> Option<Figure> {
     }
     if let ["<not", rest, event, ..] = words[..] {
         let why_not = NOT_COUNTED.iter().find(|n| n.0.ends_with(rest)).map(|n| n.1)?;
-        let (unit, event) = (String::new(), words.get(3).map_or(event, |last| last).to_owned());
-        return Some(Figure { at_ps, cpu: on, event, unit, value: None, why_not, counted_percent: None });
+        let (_, event, cgroup) = of_columns(event, &words[3..])?;
+        let (event, unit) = (event.to_owned(), String::new());
+        return Some(Figure { at_ps, cpu: on, event, cgroup, unit, value: None, why_not, counted_percent: None });
     }
-    let (value, unit, event) = match words[..] {
-        [value, event] => (value, "", event),
-        [value, unit, event] => (value, unit, event),
+    let (value, (unit, event, cgroup)) = match words[..] {
+        [value, first, ref rest @ ..] => (value, of_columns(first, rest)?),
         _ => return None,
     };
-    let value: f64 = value.replace([',', '\u{202f}', '\u{a0}'], "").parse().ok()?;
+    let value = number(value)?;
     if !is_event(event) || !value.is_finite() || unit == "+-" {
         return None;
     }
     let (event, unit) = (event.to_owned(), unit.to_owned());
-    Some(Figure { at_ps, cpu: on, event, unit, value: Some(value), why_not: "", counted_percent: percent })
+    Some(Figure { at_ps, cpu: on, event, cgroup, unit, value: Some(value), why_not: "", counted_percent: percent })
 }
+
+/// Of `[unit] event [control group]` in columns the three. A word before an event of a PMU, or a known one, is a unit.
+fn of_columns<'a>(first: &'a str, rest: &[&'a str]) -> Option<(&'a str, &'a str, Option<String>)> {
+    let is_unit = |unit: &str| UNITS.contains(&unit) || unit == "+-";
+    match *rest {
+        [] => Some(("", first, None)),
+        [event] if is_unit(first) || event.find('/').is_some_and(|at| at > 0 && event.ends_with('/')) => {
+            Some((first, event, None))
+        }
+        [cgroup] => Some(("", first, Some(cgroup.to_owned()))),
+        [event, cgroup] if is_unit(first) => Some((first, event, Some(cgroup.to_owned()))),
+        _ => None,
+    }
+}
+
+/// Units that perf and the kernel's PMUs write.
+const UNITS: [&str; 15] =
+    ["msec", "ns", "Bytes", "B", "KiB", "MiB", "GiB", "KB", "MB", "GB", "Joules", "Watts", "C", "MHz", "GHz"];
 
 /// `(83.31%)` at the end of a line: the share of the time that a multiplexed event was counted.
 fn percent(text: &str) -> Option<f64> {
@@ -231,18 +386,18 @@ fn record(at_ps: Option<u64>, on: Option<u32>, figures: Vec<Figure>) -> Record {
         match figure.value {
             Some(value) => {
                 let (value, unit) = base_unit(value, &figure.unit);
-                record.metrics.insert(figure.event.clone(), Metric::of(value, &unit));
+                record.metrics.insert(figure.name(), Metric::of(value, &unit));
             }
             None => record.warnings.push(Warning {
                 code: "not-counted".to_owned(),
-                text: format!("{} was {}", figure.event, figure.why_not),
+                text: format!("{} was {}", figure.name(), figure.why_not),
                 hint: "count fewer events at once, or see `perf list` for what this machine has".to_owned(),
             }),
         }
         if let Some(percent) = figure.counted_percent.filter(|p| *p > 0.0 && *p < 99.995 && figure.value.is_some()) {
             record.warnings.push(Warning {
                 code: "multiplexed".to_owned(),
-                text: format!("{} was counted {percent} % of the time and scaled", figure.event),
+                text: format!("{} was counted {percent} % of the time and scaled", figure.name()),
                 hint: "count fewer events at once for exact figures".to_owned(),
             });
         }
@@ -293,7 +448,7 @@ mod tests {
 
     #[test]
     fn reads_the_table() {
-        let read = parse(TABLE);
+        let read = parse(TABLE).unwrap();
         assert_eq!((read.figures, read.malformed, read.records.len()), (6, 0, 1), "{:?}", read.named);
         let record = &read.records[0];
         assert_eq!(record.metrics["cycles"], Metric::of(1_234_567.0, "1"));
@@ -313,10 +468,10 @@ mod tests {
      2.000234567          3,000      cycles
 ";
         assert!(is_perf_stat(text));
-        let read = parse(text);
+        let read = parse(text).unwrap();
         assert_eq!((read.figures, read.records.len()), (3, 2));
         assert_eq!(read.records[1].metrics["interval_end_ns"].value, 2_000_234_567.0);
-        let read = parse("CPU0               1,234      cycles\nCPU1               5,678      cycles\n");
+        let read = parse("CPU0               1,234      cycles\nCPU1               5,678      cycles\n").unwrap();
         assert_eq!(read.records[1].cpu.as_ref().unwrap().cpu, 1);
     }
 
@@ -329,21 +484,79 @@ mod tests {
             ("CPU7,1234,,cycles,1000000,50.00,,", None, Some(7)),
         ] {
             assert!(is_perf_stat(line), "{line}");
-            let read = parse(line);
+            let read = parse(line).unwrap();
             assert_eq!(read.records.len(), 1, "{line}");
             let record = &read.records[0];
             assert_eq!(record.metrics["cycles"].value, 1234.0, "{line}");
             assert_eq!(record.metrics.get("interval_end_ns").map(|m| m.value), at, "{line}");
             assert_eq!(record.cpu.as_ref().map(|c| c.cpu), cpu, "{line}");
         }
-        let read = parse("<not counted>,,cycles,0,0.00,,");
+        let read = parse("<not counted>,,cycles,0,0.00,,").unwrap();
         assert_eq!(read.records[0].warnings[0].code, "not-counted");
     }
 
     #[test]
     fn names_what_is_no_counter() {
-        let read = parse("# started on x\n1234 5678 9 10 11\nwords\n");
+        let read = parse("# started on x\n1234 5678 9 10 11\nwords\n").unwrap();
         assert_eq!((read.figures, read.malformed, read.words), (0, 1, 2));
         assert!(!is_perf_stat("100 200 300 1 69\n"));
+    }
+
+    #[test]
+    fn a_number_of_another_locale_is_read_right_or_refused() {
+        for line in [
+            "            167,98 msec task-clock                #    0,9 CPUs utilized",
+            "            14.901      page-faults               #   88,7 K/sec",
+            "     1,000123456          1.000      cycles",
+            "     1.000123456          1.000      cycles",
+            "0,53,msec,task-clock,932612,100,00,0,041,CPUs utilized",
+            "0,53;msec;task-clock;932612;100,00;0,041;CPUs utilized",
+            "536910432,,cycles,16207362782,50,00,,",
+            "536910432,,cycles,0,50%,16207362782,50,00,,",
+            "      16,207362782 seconds time elapsed",
+        ] {
+            let refused = parse(line).err();
+            assert!(matches!(refused, Some(Refused::Locale { line: 1, .. })), "{line}: {refused:?}");
+        }
+        for gap in [',', '\'', '\u{2019}', '\u{202f}', '\u{a0}'] {
+            let read = parse(&format!("   14{gap}883      page-faults   #  88 K/sec\n")).unwrap();
+            assert_eq!(read.records[0].metrics["page-faults"], Metric::of(14_883.0, "1"), "{gap:?}");
+        }
+    }
+
+    #[test]
+    fn the_spread_of_repeats_and_control_groups_are_told_from_the_share() {
+        for (line, name) in [
+            ("536910432,,rx/p/,0.50%,16207362782,50.00,,", "rx/p/"),
+            ("536910432,,rx/p/,user.slice,16207362782,50.00,,", "rx/p/ in user.slice"),
+            ("536910432,,rx/p/,user.slice,0.50%,16207362782,50.00,,", "rx/p/ in user.slice"),
+        ] {
+            let read = parse(line).unwrap();
+            assert_eq!(read.counted[0].running, 0.5, "{line}");
+            assert_eq!(read.records[0].metrics[name].value, 536_910_432.0, "{line}");
+            assert_eq!(read.records[0].warnings[0].code, "multiplexed", "{line}");
+        }
+        let both =
+            "10,,cycles,a,1,100.00,,\n20,,cycles,b,1,100.00,,\n 30  cycles  c  (50.00%)\n 1.50 msec task-clock c\n";
+        let read = parse(both).unwrap();
+        let metrics = &read.records[0].metrics;
+        let values = ["cycles in a", "cycles in b", "cycles in c", "task-clock in c"].map(|name| metrics[name].value);
+        assert_eq!((values, read.counted.len()), ([10.0, 20.0, 30.0, 1.5e6], 4));
+        let repeated = "  60  page-faults  #  67.526 K/sec  ( +-  0.96% )\n  0.022 +- 0.00176 seconds time elapsed  ( +-  7.77% )\n";
+        assert_eq!(parse(repeated).unwrap().elapsed_s, Some(0.022));
+    }
+
+    #[test]
+    fn a_second_reading_of_a_counter_is_refused() {
+        for (text, line) in [
+            ("10,,cycles,1,100.00,,\n20,,cycles,1,100.00,,\n".to_owned(), 2),
+            (" 10  cycles\n 20  cycles\n".to_owned(), 2),
+            (format!("{TABLE}{}", TABLE.replace("cycles", "other")), 17),
+            ("1.000000001,1,,a,1,100.00,,\n2.000000001,1,,a,1,100.00,,\n1.000000002,1,,a,1,100.00,,\n".to_owned(), 3),
+            ("  1  a\n  1.5 seconds time elapsed\n  1  b\n  1.5 seconds time elapsed\n".to_owned(), 4),
+        ] {
+            let refused = parse(&text).err();
+            assert!(matches!(refused, Some(Refused::Twice { line: at, .. }) if at == line), "{text}: {refused:?}");
+        }
     }
 }

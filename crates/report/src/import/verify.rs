@@ -25,7 +25,8 @@ fn compare(perf: &Read, moved: &Moved) -> Vec<Comparison> {
     let mut rows = Vec::new();
     // By die: each sub-channel's counts by its PMU's name.
     let mut dies: BTreeMap<u32, Vec<(String, Comparison)>> = BTreeMap::new();
-    for counted in &perf.counted {
+    // A control group's count is a part of the traffic.
+    for counted in perf.counted.iter().filter(|counted| counted.cgroup.is_none()) {
         let Some(meaning) = meaning(counted).filter(|meaning| meaning.direction == moved.direction) else { continue };
         let row = Comparison {
             counter: counted.event.clone(),

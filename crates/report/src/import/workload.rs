@@ -127,6 +127,11 @@ fn bw_mem(text: &str) -> Option<Moved> {
     Some(Moved { name: format!("bw_mem {test}"), direction, amount: Amount::Rate(rate * 1e6) })
 }
 
+/// How many lines of bw_mem a text holds: with more than one it does not say which of them the counters saw.
+pub fn bw_mem_lines(text: &str) -> usize {
+    text.lines().filter(|line| bw_mem_rate(line).is_some()).count()
+}
+
 /// The rate in a line of bw_mem, in MB/s: two figures with two decimals each.
 pub fn bw_mem_rate(line: &str) -> Option<f64> {
     let (size, rate) = line.trim().split_once(' ')?;
@@ -178,6 +183,11 @@ mod tests {
         let text = format!("# numactl --cpubind=0 --membind=0 ./bw_mem 40960M rd\n{line}");
         let amount = Amount::Rate(20_507.82e6);
         assert_eq!(parse(&text), [Moved { name: "bw_mem rd".to_owned(), direction: Direction::Read, amount }]);
+    }
+
+    #[test]
+    fn lines_of_bw_mem_are_counted() {
+        assert_eq!(bw_mem_lines("bw_mem 1M rd\n1.00 2.00\nbw_mem 1M fwr\n1.00 3.00\n"), 2);
     }
 
     #[test]
