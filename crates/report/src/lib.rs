@@ -117,6 +117,20 @@ pub enum Error {
         /// How many workloads it reports on.
         found: usize,
     },
+    /// A workload's rate stands beside counts of perf stat that do not say how long they took.
+    #[error("{}: no comparison: bw_mem says a rate, and the text of perf stat no \"seconds time elapsed\"", path.display())]
+    NoElapsed {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A log has more pairs of a CPU and an interrupt or BAR than an import takes.
+    #[error("{}: the log has more than {bound} pairs of a CPU and an interrupt or BAR, the bound of an import", path.display())]
+    TooManyCells {
+        /// The file.
+        path: PathBuf,
+        /// How many it may have.
+        bound: usize,
+    },
     /// A number in perf's text may be a fraction or thousands.
     #[error("{}:{line}: {text:?}: the number is of another locale than C, so it may be a fraction or thousands", path.display())]
     Locale {
@@ -164,6 +178,12 @@ impl Error {
             Error::NoWorkload { .. } => Some(
                 "count rx_pcie_tlp_data_payload for reads and tx_... for writes; hif_rd, and hif_wr with hif_rmw, for DRAM",
             ),
+            Error::NoElapsed { .. } => {
+                Some("keep the line \"seconds time elapsed\" that perf stat prints below its table")
+            }
+            Error::TooManyCells { .. } => {
+                Some("see whether it is a log of interrupts or register reads; else split it")
+            }
             Error::Locale { .. } => Some("LC_ALL=C: run `LC_ALL=C perf stat ...` and import what that prints"),
             Error::Twice { .. } => Some("import each table of perf stat by itself, with the workload that it counted"),
             Error::TooLarge { .. } => Some("draw fewer runs at a time, or write SVG"),

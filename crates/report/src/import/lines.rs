@@ -12,6 +12,8 @@ use super::tally::{MAX_NS, Tally};
 const BLOCK: usize = 1 << 20;
 /// A part is not made smaller than this: a thread costs more than it saves.
 const LEAST_PART: u64 = 4 << 20;
+/// The mark that some editors put at the beginning of a text.
+pub const BOM: &[u8] = b"\xef\xbb\xbf";
 /// How many malformed lines are named.
 pub const NAMED: usize = 5;
 
@@ -48,7 +50,9 @@ pub fn read_file<const F: usize, const V: usize>(
     let mut file = File::open(path)?;
     let length = file.metadata()?.len();
     let threads = thread::available_parallelism().map_or(1, |n| n.get() as u64).min(length / LEAST_PART + 1).min(64);
-    let mut cuts = vec![0];
+    let mut beginning = Vec::new();
+    (&mut file).take(BOM.len() as u64).read_to_end(&mut beginning)?;
+    let mut cuts = vec![if beginning == BOM { BOM.len() as u64 } else { 0 }];
     for part in 1..threads {
         let cut = line_start(&mut file, length / threads * part, length)?;
         if cut > *cuts.last().unwrap_or(&0) {
@@ -128,6 +132,10 @@ pub fn read<const F: usize, const V: usize>(
         }
         let whole = block[..end].iter().rposition(|b| *b == b'\n').map_or(0, |at| at + 1);
         part.take(&block[..whole], meaning);
+        if part.tally.is_full() {
+            // The log is refused: the rest of it need not be read.
+            return Ok(part);
+        }
         block.copy_within(whole..end, 0);
         kept = end - whole;
         if kept == BLOCK {

@@ -104,6 +104,9 @@ pub fn read_beside(
     };
     let mut head = Vec::new();
     (&mut input).take(HEAD).read_to_end(&mut head).map_err(fail)?;
+    if head.starts_with(lines::BOM) {
+        head.drain(..lines::BOM.len());
+    }
     let format = format.or_else(|| detect(&head)).ok_or_else(|| Error::UnknownFormat { path: path.to_owned() })?;
     let rest = io::Cursor::new(head).chain(input);
     // A regular file is opened again by every thread; anything else is read on from where it is.
@@ -114,9 +117,14 @@ pub fn read_beside(
         Format::PerfStat => perf(path, rest, workload),
         Format::Threads => threads(path, rest),
     }?;
-    let now = SystemTime::now();
+    let now = markable(SystemTime::now());
     imported.records.iter_mut().for_each(|record| identity.mark(record, now));
     Ok(imported)
+}
+
+/// A time that a record can have: a clock before 1970 is taken for 1970.
+fn markable(now: SystemTime) -> SystemTime {
+    now.max(SystemTime::UNIX_EPOCH)
 }
 
 /// How much of a log is read to find out what it is.
@@ -171,6 +179,9 @@ fn log<const F: usize, const V: usize>(
         return Err(Error::NoSample { path: path.to_owned(), format: format.name(), first: named.into_iter().next() });
     }
     let tallies: Vec<Tally<V>> = parts.iter_mut().map(|p| std::mem::take(&mut p.tally)).collect();
+    if Tally::are_too_many(&tallies) {
+        return Err(Error::TooManyCells { path: path.to_owned(), bound: tally::MAX_CELLS });
+    }
     for ((cpu, target), histograms) in Tally::histograms(&tallies) {
         imported.records.push(Record {
             cpu: Some(Cpu { cpu, ..Cpu::default() }),
@@ -268,10 +279,13 @@ fn perf(path: &Path, mut input: impl Read, workload: Option<&Path>) -> Result<Im
         let format = Format::PerfStat.name();
         return Err(Error::NoSample { path: path.to_owned(), format, first: named.into_iter().next() });
     }
+    let lacks_elapsed;
     let compared = match workload {
         None => {
             one_bw_mem(path, &text)?;
-            verify::records(&read, &workload::parse(&text))
+            let moved = workload::parse(&text);
+            lacks_elapsed = verify::lacks_elapsed(&read, &moved);
+            verify::records(&read, &moved)
         }
         Some(file) => {
             let fail = |source| Error::Read { path: file.to_owned(), source };
@@ -280,6 +294,10 @@ fn perf(path: &Path, mut input: impl Read, workload: Option<&Path>) -> Result<Im
             one_bw_mem(file, &text)?;
             let moved = workload::parse(&text);
             let compared = verify::records(&read, &moved);
+            lacks_elapsed = verify::lacks_elapsed(&read, &moved);
+            if compared.is_empty() && lacks_elapsed {
+                return Err(Error::NoElapsed { path: path.to_owned() });
+            }
             if compared.is_empty() {
                 return Err(Error::NoWorkload { path: file.to_owned(), found: moved.len() });
             }
@@ -290,6 +308,14 @@ fn perf(path: &Path, mut input: impl Read, workload: Option<&Path>) -> Result<Im
     if let (Some(first), true) = (records.first_mut(), read.malformed > 0) {
         first.warnings.push(malformed(path, read.malformed, &named));
     }
+    if let (Some(first), true) = (records.first_mut(), lacks_elapsed) {
+        let error = Error::NoElapsed { path: path.to_owned() };
+        first.warnings.push(Warning {
+            code: "no-elapsed".to_owned(),
+            hint: error.hint().unwrap_or_default().to_owned(),
+            text: format!("{error}"),
+        });
+    }
     Ok(Imported {
         format: Format::PerfStat,
         records,
@@ -298,4 +324,17 @@ fn perf(path: &Path, mut input: impl Read, workload: Option<&Path>) -> Result<Im
         words: read.words,
         malformed: read.malformed,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_before_1970_marks_records_as_of_1970() {
+        let before = SystemTime::UNIX_EPOCH - std::time::Duration::from_secs(60);
+        let mut record = Record::default();
+        Identity::new("import", None).mark(&mut record, markable(before));
+        assert_eq!(record.time, "1970-01-01T00:00:00.000Z");
+    }
 }

@@ -3,7 +3,7 @@
 //! The counters are the buckets of [`Histogram`] in pages of one power of two each: adding a value is a few
 //! instructions, and a pair takes only the pages that its values lie in.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use pciescope_core::Histogram;
 use pciescope_core::histogram::MAX_PS;
@@ -16,6 +16,8 @@ const PAGES: usize = MAX_PS.ilog2() as usize - 9 + 1;
 const LOOSE: usize = 256;
 /// Slots of the direct-mapped table in front of the hash map.
 const SLOTS: usize = 4096;
+/// How many pairs of a CPU and an interrupt or BAR a log may have: each becomes a record with its histograms.
+pub const MAX_CELLS: usize = 65_536;
 /// The longest duration in nanoseconds that a histogram takes.
 pub const MAX_NS: u64 = MAX_PS / 1000;
 
@@ -108,12 +110,19 @@ pub struct Tally<const V: usize> {
     /// Pair and place of the last cell that fell into the slot.
     slots: Vec<((u32, u32), usize)>,
     first_ns: u64,
+    is_full: bool,
 }
 
 impl<const V: usize> Default for Tally<V> {
     fn default() -> Self {
         let empty = ((u32::MAX, u32::MAX), usize::MAX);
-        Tally { cells: Vec::new(), places: HashMap::new(), slots: vec![empty; SLOTS], first_ns: u64::MAX }
+        Tally {
+            cells: Vec::new(),
+            places: HashMap::new(),
+            slots: vec![empty; SLOTS],
+            first_ns: u64::MAX,
+            is_full: false,
+        }
     }
 }
 
@@ -136,12 +145,29 @@ impl<const V: usize> Tally<V> {
 
     #[cold]
     fn find(&mut self, pair: (u32, u32), slot: usize) -> usize {
+        if self.cells.len() >= MAX_CELLS && !self.places.contains_key(&pair) {
+            // The sample goes anywhere: whoever finds the tally full refuses it as a whole.
+            self.is_full = true;
+            return 0;
+        }
         let place = *self.places.entry(pair).or_insert_with(|| {
             self.cells.push((pair, std::array::from_fn(|_| Counters::default())));
             self.cells.len() - 1
         });
         self.slots[slot] = (pair, place);
         place
+    }
+
+    /// Whether a pair beyond [`MAX_CELLS`] came: what it holds is then no longer right.
+    pub fn is_full(&self) -> bool {
+        self.is_full
+    }
+
+    /// Whether several tallies of one log together have more pairs than [`MAX_CELLS`].
+    pub fn are_too_many(tallies: &[Self]) -> bool {
+        let pairs = || tallies.iter().flat_map(|tally| tally.places.keys());
+        tallies.iter().any(Self::is_full)
+            || (pairs().count() > MAX_CELLS && pairs().collect::<HashSet<_>>().len() > MAX_CELLS)
     }
 
     /// The histograms of several tallies of one log by pair, with the times of extremes since the log's first line.

@@ -21,7 +21,15 @@ pub fn records(perf: &Read, moved: &[Moved]) -> Vec<Record> {
     moved.iter().flat_map(|moved| compare(perf, moved)).map(|comparison| comparison.to_record()).collect()
 }
 
+/// Whether a workload says a rate, and the text not how long it was counted: the two cannot be compared.
+pub fn lacks_elapsed(perf: &Read, moved: &[Moved]) -> bool {
+    perf.elapsed_s.is_none() && moved.iter().any(|moved| matches!(moved.amount, Amount::Rate(_)))
+}
+
 fn compare(perf: &Read, moved: &Moved) -> Vec<Comparison> {
+    if lacks_elapsed(perf, std::slice::from_ref(moved)) {
+        return Vec::new();
+    }
     let mut rows = Vec::new();
     // By die: each sub-channel's counts by its PMU's name.
     let mut dies: BTreeMap<u32, Vec<(String, Comparison)>> = BTreeMap::new();
@@ -80,7 +88,7 @@ fn of_workload(moved: &Moved, elapsed_s: Option<f64>) -> Comparison {
             ..Comparison::default()
         },
         Amount::Rate(rate) => {
-            let seconds = elapsed_s.unwrap_or(1.0);
+            let seconds = elapsed_s.unwrap_or_default();
             Comparison {
                 workload,
                 workload_bytes: rate * seconds,

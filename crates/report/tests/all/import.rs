@@ -184,3 +184,33 @@ fn the_text_of_perf_stat_becomes_figures() {
     let shown = table::render(&log.records, &table::Options::default());
     assert!(shown.contains("1234567  1") && shown.contains("[multiplexed]"), "{shown}");
 }
+
+#[test]
+fn a_byte_order_mark_costs_no_sample() {
+    let log = imported(b"\xef\xbb\xbf1 500 0 0\n2 600 0 0\n", None).unwrap();
+    assert_eq!((log.format, log.samples, log.malformed, log.words), (Format::Iomem, 2, 0, 0));
+}
+
+#[test]
+fn a_log_of_more_cells_than_the_bound_is_refused() {
+    let log = |cells: u32| (0..cells).map(|cell| format!("1 500 600 {} {}\n", cell % 7, cell / 7)).collect::<String>();
+    assert_eq!(imported(log(65_536).as_bytes(), None).unwrap().records.len(), 65_536);
+    // Both in one part, and in several that have fewer each.
+    for text in [log(65_537), log(65_537) + &"1 500 600 0 0\n".repeat(900_000), log(400_000)] {
+        let refused = imported(text.as_bytes(), None).unwrap_err();
+        assert!(refused.to_string().contains("more than 65536 pairs"), "{refused}");
+    }
+}
+
+#[test]
+fn a_rate_without_the_time_elapsed_is_not_compared() {
+    let perf = " Performance counter stats for 'system wide':\n\n  40160751  ali_drw_21000/perf_hif_rd/\n\n";
+    let bw_mem = "$ ./bw_mem 40960M rd\n40960.00 20507.82\n";
+    let log = imported(format!("{bw_mem}{perf}").as_bytes(), None).unwrap();
+    assert_eq!((log.records.len(), log.records[0].warnings[0].code.as_str()), (1, "no-elapsed"));
+    let [mut perf_file, mut workload] = [(); 2].map(|()| tempfile::NamedTempFile::new().unwrap());
+    perf_file.write_all(perf.as_bytes()).unwrap();
+    workload.write_all(bw_mem.as_bytes()).unwrap();
+    let refused = import::read_beside(perf_file.path(), None, &identity(), Some(workload.path())).unwrap_err();
+    assert!(matches!(refused, Error::NoElapsed { .. }), "{refused}");
+}
