@@ -6,6 +6,8 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 
 use super::Refusal;
 
@@ -130,70 +132,43 @@ fn behind(path: &Path) -> PathBuf {
 /// # Errors
 /// The [`Refusal`].
 pub fn refuse_to_replace(path: &Path) -> Result<(), Refusal> {
-    match path.metadata().is_ok_and(|meta| meta.is_file() && meta.len() > 0) {
-        true => Err(exists(path)),
+    match is_full(path) {
+        true => {
+            Err(Refusal::new(format!("{} exists", path.display()), "give another name, or replace it with --overwrite"))
+        }
         false => Ok(()),
     }
 }
 
-fn exists(path: &Path) -> Refusal {
-    Refusal::new(format!("{} exists", path.display()), "give another name, or replace it with --overwrite")
+fn is_full(path: &Path) -> bool {
+    path.metadata().is_ok_and(|meta| meta.is_file() && meta.len() > 0)
 }
-
-/// The name is too long.
-const ENAMETOOLONG: i32 = 36;
 
 /// Creates a file for what cannot be had again. A new one is written in its place, so that whatever ends the run leaves what
 /// was written; one that holds something is not replaced without being told to, and then grows beside. Devices, pipes and
-/// empty files are taken as they are.
+/// empty files are taken as they are. The lock of a file goes with it: a second run with the same file is refused.
 ///
 /// # Errors
-/// A file that holds something, that another run has just created, or that cannot be created.
+/// A file that holds something, that another run writes to, or that cannot be created.
 pub fn create(path: &Path, overwrite: bool) -> anyhow::Result<Opened> {
     if !overwrite {
         refuse_to_replace(path)?;
     }
     let failed = || format!("cannot create {}", path.display());
     let whole = behind(path);
-    match whole.metadata() {
-        Ok(meta) if meta.is_file() && meta.len() > 0 => beside(&whole).with_context(failed),
-        Ok(meta) if meta.is_file() => {
-            let file = OpenOptions::new().write(true).open(&whole).with_context(failed)?;
-            if let Some(process) = writer(&meta) {
-                let text = format!("{}: process {process} is writing to it", path.display());
-                return Err(Refusal::new(text, "give another name, or wait until that ends").into());
-            }
-            // Another may have written to it and ended since.
-            refuse_to_replace(&whole)?;
-            Ok(Opened::in_place(file, &whole))
-        }
-        Ok(_) => Ok(Opened::in_place(File::create(&whole).with_context(failed)?, &whole)),
-        // Of two runs that begin at once one creates the file.
-        Err(_) => match OpenOptions::new().write(true).create_new(true).open(&whole) {
-            Ok(file) => Ok(Opened::in_place(file, &whole)),
-            Err(err) if err.kind() == io::ErrorKind::AlreadyExists => Err(exists(path).into()),
-            Err(err) => Err(err).with_context(failed),
-        },
+    if is_full(&whole) {
+        return beside(&whole).with_context(failed);
     }
-}
-
-/// Another process of this program that has a file open to write: one that has not written its first record yet leaves the
-/// file as empty as one that nobody uses. Processes of other users are not seen.
-fn writer(meta: &Metadata) -> Option<u32> {
-    let name = fs::read("/proc/self/comm").ok()?;
-    let is_open = |process: &u32| {
-        let is_ours = fs::read(format!("/proc/{process}/comm")).is_ok_and(|other| other == name);
-        let files = fs::read_dir(format!("/proc/{process}/fd")).ok().filter(|_| is_ours);
-        // The mode of such a link says what the file is open for.
-        files.into_iter().flatten().flatten().any(|entry| {
-            let is_written = entry.metadata().is_ok_and(|link| link.mode() & 0o200 != 0);
-            let file = fs::metadata(entry.path()).map(|file| (file.dev(), file.ino()));
-            is_written && file.is_ok_and(|file| file == (meta.dev(), meta.ino()))
-        })
-    };
-    let entries = fs::read_dir("/proc").ok()?.flatten();
-    let processes = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    processes.filter(|process| *process != std::process::id()).find(is_open)
+    let file = OpenOptions::new().write(true).create(true).truncate(false).open(&whole).with_context(failed)?;
+    // Devices take what comes, and so does a file system without locks.
+    let is_file = file.metadata().with_context(failed)?.is_file();
+    if is_file && flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
+        let text = format!("{}: another run is writing to it", path.display());
+        return Err(Refusal::new(text, "give another name, or wait until that ends").into());
+    }
+    // Another run may have written to it, and have ended, since it was looked at.
+    refuse_to_replace(&whole)?;
+    Ok(Opened::in_place(file, &whole))
 }
 
 /// Creates a file beside the one at `path`, or the one that is to be there, until it is whole.
@@ -222,7 +197,7 @@ pub fn beside(path: &Path) -> io::Result<Opened> {
         Ok(file) => file,
         Err(err) => {
             let is_folder = matches!(err.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem);
-            return match is_folder || err.raw_os_error() == Some(ENAMETOOLONG) {
+            return match is_folder || Errno::from_io_error(&err) == Some(Errno::NAMETOOLONG) {
                 true => Ok(Opened::in_place(File::create(&path)?, &path)),
                 false => Err(err),
             };
