@@ -7,9 +7,10 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use pciescope_core::outcome::{LATENCY, Sample};
+use pciescope_core::histogram::design_effect;
+use pciescope_core::outcome::{DESIGN_BATCHES, DESIGN_EFFECT, LATENCY, Sample, SampleKind, TRIGGER_TO_HANDLER};
 use pciescope_core::record::{Failure, Method, Metric, Target, Warning};
-use pciescope_core::{CpuList, Order, Outcome};
+use pciescope_core::{CpuList, Histogram, Order, Outcome};
 use pciescope_hw::probe::{Portion, Taken, Watch};
 
 use crate::online::{Online, OnlineWatch};
@@ -84,6 +85,34 @@ pub(crate) struct Collected {
 struct Gathered {
     outcome: Outcome,
     medians_ns: Vec<f64>,
+    /// What is measured, portion by portion.
+    batches: Vec<Histogram>,
+    /// The raw samples of that in batches, where one portion has them all.
+    raw: Vec<Histogram>,
+}
+
+/// The histogram of what is measured.
+fn main_of(outcome: &Outcome) -> Option<(&Histogram, SampleKind)> {
+    let named = |name, kind| outcome.histograms.get(name).map(|histogram| (histogram, kind));
+    named(LATENCY, SampleKind::Latency).or_else(|| named(TRIGGER_TO_HANDLER, SampleKind::TriggerToHandler))
+}
+
+/// So many batches are made of raw samples.
+const BATCHES: usize = 10;
+
+/// The raw samples of an outcome in batches; none where not all of them are there.
+fn batches(samples: &[Sample], outcome: &Outcome) -> Vec<Histogram> {
+    let Some((histogram, kind)) = main_of(outcome) else { return Vec::new() };
+    let is_own = |sample: &&Sample| (sample.cpu, sample.index, sample.kind) == (outcome.cpu, outcome.index, kind);
+    let own: Vec<u64> = samples.iter().filter(is_own).map(|sample| sample.value_ps).collect();
+    if own.len() as u64 != histogram.count() || own.len() < BATCHES {
+        return Vec::new();
+    }
+    let batch = |values: &[u64]| {
+        let mut batch = Histogram::default();
+        values.iter().try_for_each(|value| batch.record_ps(*value, 1)).map(|()| batch)
+    };
+    own.chunks(own.len().div_ceil(BATCHES)).filter_map(|values| batch(values).ok()).collect()
 }
 
 impl Collected {
@@ -94,6 +123,10 @@ impl Collected {
         method.order = order_name(order);
         for outcome in taken.outcomes {
             let gathered = self.outcomes.entry((outcome.cpu, outcome.index)).or_default();
+            if order == Order::Sequential && !taken.samples.is_empty() {
+                gathered.raw = batches(&taken.samples, &outcome);
+            }
+            gathered.batches.extend(main_of(&outcome).map(|(histogram, _)| histogram.clone()));
             gathered.medians_ns.extend(outcome.histograms.get(LATENCY).and_then(|latency| latency.median_ns()));
             gathered.merge(outcome);
         }
@@ -135,8 +168,14 @@ impl Gathered {
         }
     }
 
-    /// Adds the spread of the rounds.
+    /// Adds the spread of the rounds, and what it says of neighbouring samples.
     fn finish(mut self) -> Outcome {
+        let batches = if self.raw.is_empty() { &self.batches } else { &self.raw };
+        if let Some(effect) = design_effect(batches) {
+            let metrics = &mut self.outcome.metrics;
+            metrics.insert(DESIGN_EFFECT.to_owned(), Metric::of(effect, "1"));
+            metrics.insert(DESIGN_BATCHES.to_owned(), Metric::count(batches.len() as u64));
+        }
         let rounds = self.medians_ns.len();
         if rounds < 2 {
             return self.outcome;
@@ -311,7 +350,6 @@ pub(crate) fn refusal(err: &pciescope_hw::Error) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use pciescope_core::Histogram;
 
     fn cpus(text: &str) -> CpuList {
         text.parse().unwrap()
@@ -364,6 +402,26 @@ mod tests {
             ..Outcome::default()
         };
         Taken { outcomes: vec![outcome], ..Taken::default() }
+    }
+
+    #[test]
+    fn samples_that_resemble_their_neighbours_count_less() {
+        let rounds = |of: &dyn Fn(u64, u64) -> u64| {
+            let mut all = Collected::default();
+            for round in 0..5 {
+                let mut one = taken(3, 100..101);
+                let values = (0..1000).map(|n| of(round, n));
+                one.outcomes[0].histograms.insert(LATENCY.to_owned(), Histogram::of_ns(values).unwrap());
+                all.add(one, 0, Order::Interleaved { rounds: 5 });
+            }
+            all.take(&cpus("3")).remove(0).metrics
+        };
+        let calm = rounds(&|round, n| 500 + (n * 7919 + round * 31) % 97);
+        assert_eq!(calm[DESIGN_BATCHES].value, 5.0);
+        assert!(calm[DESIGN_EFFECT].value < 2.0, "{}", calm[DESIGN_EFFECT].value);
+        // Each round has a level of its own: 5000 samples say no more than 5.
+        let levels = rounds(&|round, n| 500 + 100 * round + n % 7);
+        assert!(levels[DESIGN_EFFECT].value > 500.0, "{}", levels[DESIGN_EFFECT].value);
     }
 
     #[test]

@@ -207,6 +207,47 @@ impl Histogram {
     }
 }
 
+/// How many samples of a run say as much as one that is independent of its neighbours: the design effect, 1 where all are
+/// independent. From batches of the run in the order of time: the variance of the batches' shares of samples below the
+/// 10th, 25th, 50th, 75th and 90th percentile of all, over the variance of so many independent samples. It is a mean of
+/// `batches.len() - 1` degrees of freedom. `None` of fewer than 3 batches that hold a sample, and where all samples are
+/// alike.
+pub fn design_effect(batches: &[Histogram]) -> Option<f64> {
+    let batches: Vec<&Histogram> = batches.iter().filter(|batch| !batch.is_empty()).collect();
+    if batches.len() < 3 {
+        return None;
+    }
+    let mut all = Histogram::default();
+    batches.iter().for_each(|batch| all.merge(batch));
+    let count = all.count() as f64;
+    let mut edges_ps = Vec::new();
+    let (mut below, mut wanted) = (0.0, [0.1, 0.25, 0.5, 0.75, 0.9].into_iter().peekable());
+    for bucket in all.buckets() {
+        below += bucket.count as f64 / count;
+        if wanted.next_if(|share| below >= *share - 1e-9).is_some() {
+            while wanted.next_if(|share| below >= *share - 1e-9).is_some() {}
+            edges_ps.push((bucket.low_ps, below));
+        }
+    }
+    let of_edge = |(low_ps, share): (u64, f64)| {
+        let variance = share * (1.0 - share);
+        let spread: f64 = batches
+            .iter()
+            .map(|batch| {
+                let below = batch
+                    .buckets()
+                    .take_while(|bucket| bucket.low_ps <= low_ps)
+                    .map(|bucket| bucket.count)
+                    .sum::<u64>();
+                batch.count() as f64 * (below as f64 / batch.count() as f64 - share).powi(2)
+            })
+            .sum();
+        (variance > 1e-6).then(|| spread / variance / (batches.len() - 1) as f64)
+    };
+    let effects: Vec<f64> = edges_ps.into_iter().filter_map(of_edge).collect();
+    (!effects.is_empty()).then(|| effects.iter().sum::<f64>() / effects.len() as f64)
+}
+
 /// Two ascending lists of buckets as one.
 fn merged(a: &[(u64, u64)], b: &[(u64, u64)]) -> Vec<(u64, u64)> {
     let mut all = Vec::with_capacity(a.len() + b.len());

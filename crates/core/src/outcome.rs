@@ -16,6 +16,11 @@ pub const ENTRY_TO_ACK: &str = "entry_to_ack";
 /// The name of the histogram of the empty stamp pair on the same CPU in the same interrupt state.
 pub const CALIBRATION: &str = "calibration";
 
+/// The name of the metric that says how many neighbouring samples count as one: [`crate::histogram::design_effect`].
+pub const DESIGN_EFFECT: &str = "design_effect";
+/// The name of the metric that says from how many batches that was estimated.
+pub const DESIGN_BATCHES: &str = "design_batches";
+
 /// The figures of one CPU for one target (a BAR offset, a hop or a vector).
 ///
 /// Nothing is subtracted from the histograms: [`CALIBRATION`] stands beside them.

@@ -5,6 +5,9 @@ use std::fmt::Write as _;
 
 use pciescope_core::{Comparison, Histogram, Method, Record, Target, comparison, convert, outcome, readout};
 
+use super::ALPHA;
+use super::dist::CORRELATION;
+use super::interval::quantile;
 use crate::model::{self, Kind};
 use crate::text::clean;
 
@@ -55,11 +58,32 @@ impl Key {
     }
 }
 
+/// The samples of a record.
+#[derive(Debug, Clone, Copy)]
+pub struct Samples<'r> {
+    /// What they are.
+    pub histogram: &'r Histogram,
+    /// How many of them count as one, where the record says it.
+    effect: Option<f64>,
+}
+
+impl Samples<'_> {
+    /// How many of them count.
+    pub fn effective(&self) -> f64 {
+        self.histogram.count() as f64 / self.effect.map_or(CORRELATION, |effect| effect.max(CORRELATION))
+    }
+
+    /// Whether the record says how many count.
+    pub fn is_known(&self) -> bool {
+        self.effect.is_some()
+    }
+}
+
 /// What one run says of a cell.
 #[derive(Debug, Default)]
 pub struct Run<'r> {
     /// Its histograms, to be added up.
-    pub histograms: Vec<&'r Histogram>,
+    pub samples: Vec<Samples<'r>>,
     /// Its values, in the order of the file.
     pub values: Vec<f64>,
     /// The total that counts of losses refer to: interrupts triggered, or samples.
@@ -103,6 +127,12 @@ pub struct Side<'r> {
 }
 
 impl Side<'_> {
+    /// Histograms of which nothing says how many samples count.
+    pub fn unordered(&self) -> u64 {
+        let samples = self.cells.values().flat_map(|cell| cell.runs.values()).flat_map(|run| &run.samples);
+        samples.filter(|samples| !samples.is_known()).count() as u64
+    }
+
     /// Whether records say that something went wrong with the test and device of a cell.
     pub fn has_error(&self, key: &Key) -> bool {
         let has = |device: &str| self.errors.contains(&(device.to_owned(), key.test.clone()));
@@ -138,7 +168,7 @@ fn without_figure(key: &Key) -> Key {
 fn fill(side: &mut Side, key: &Key, other: &Key) {
     let Some(measured) = side.cells.get(other) else { return };
     let exposure = |run: &Run| {
-        let samples = run.histograms.iter().map(|h| h.count()).sum::<u64>() as f64;
+        let samples = run.samples.iter().map(|s| s.histogram.count()).sum::<u64>() as f64;
         if run.exposure > 0.0 { run.exposure } else { samples.max(1.0) }
     };
     let runs: Vec<_> = measured.runs.iter().map(|(name, run)| (*name, exposure(run))).collect();
@@ -341,11 +371,22 @@ fn is_control(name: &str) -> bool {
 
 fn histograms<'r>(side: &mut Side<'r>, record: &'r Record, device: &str) {
     for (name, histogram) in record.histograms.iter().filter(|(name, h)| !is_control(name) && !h.is_empty()) {
-        let error = rounds(record).unwrap_or(0.0);
+        let effect = effect(record);
+        // The effect has what the rounds say.
+        let error = if effect.is_some() { 0.0 } else { rounds(record).unwrap_or(0.0) };
         let run = run_of(side, key(record, device, name, true), record, "ns");
-        run.histograms.push(histogram);
+        run.samples.push(Samples { histogram, effect });
         run.error = run.error.max(error);
     }
+}
+
+/// The design effect that a record states, larger by what so few batches can be wrong: an interval from it is to be as wide
+/// as Student's.
+fn effect(record: &Record) -> Option<f64> {
+    let metric = |name: &str| record.metrics.get(name).map(|m| m.value).filter(|v| v.is_finite() && *v >= 0.0);
+    let (effect, batches) = (metric(outcome::DESIGN_EFFECT)?, metric(outcome::DESIGN_BATCHES)?);
+    let student = |freedom: f64| quantile(ALPHA, freedom);
+    (batches >= 3.0).then(|| effect * (student(batches - 1.0) / student(f64::INFINITY)).powi(2))
 }
 
 /// The relative standard error of a figure by the medians of its rounds: from their range, as control charts do.
@@ -417,7 +458,7 @@ fn metrics<'r>(side: &mut Side<'r>, record: &'r Record, device: &str) {
 /// not say it.
 fn lone_error(record: &Record, name: &str) -> f64 {
     let metric = |name: &str| record.metrics.get(name).map(|m| m.value).filter(|v| v.is_finite() && *v > 0.0);
-    let of = |spread: f64, count: f64| spread / 100.0 * (super::dist::CORRELATION / count).sqrt().min(1.0);
+    let of = |spread: f64, count: f64| spread / 100.0 * (CORRELATION / count).sqrt().min(1.0);
     match (record.test.as_str(), name) {
         (readout::TEST, "speed" | "duration" | "active_speed") => {
             metric("cv").zip(metric("repeats")).map_or(0.0, |(cv, repeats)| of(cv, repeats))

@@ -2,9 +2,9 @@
 
 use pciescope_core::Histogram;
 
-/// Samples behind one sample that counts. Neighbours in a run resemble each other (a timer tick, a refresh, a busy
-/// core), and a histogram does not keep their order, so the design effect cannot be measured: 10 is what a first-order
-/// autocorrelation of 0.82 costs the mean, (1 + r) / (1 - r). docs/compare.md.
+/// Samples behind one sample that counts, at least. Neighbours in a run resemble each other (a timer tick, a refresh, a busy
+/// core), and a histogram does not keep their order: 10 is what a first-order autocorrelation of 0.82 costs the mean,
+/// (1 + r) / (1 - r). Where the record knows its design effect, that counts if it is larger. docs/compare.md.
 pub const CORRELATION: f64 = 10.0;
 
 /// The relative width of a bucket of a histogram: 2^-10. No quantile is known better.
@@ -16,6 +16,7 @@ pub struct Dist {
     /// Lower and upper edge in picoseconds, and how many samples lie in this bucket or below.
     buckets: Vec<(u64, u64, u64)>,
     count: u64,
+    effective: f64,
     mean_ps: f64,
     deviation_ps: f64,
 }
@@ -34,7 +35,13 @@ impl Dist {
             squares += off * off * bucket.count as f64;
             buckets.push((bucket.low_ps, bucket.high_ps.min(max_ps.max(bucket.low_ps)), count));
         }
-        Some(Dist { buckets, count, mean_ps, deviation_ps: (squares / count as f64).sqrt() })
+        let effective = count as f64 / CORRELATION;
+        Some(Dist { buckets, count, effective, mean_ps, deviation_ps: (squares / count as f64).sqrt() })
+    }
+
+    /// The same where so many of its samples count.
+    pub fn with_effective(self, effective: f64) -> Self {
+        Dist { effective, ..self }
     }
 
     /// Samples.
@@ -43,7 +50,7 @@ impl Dist {
     }
     /// Samples that count once neighbours are taken into account; at least 1.
     pub fn effective(&self) -> f64 {
-        (self.count as f64 / CORRELATION).max(1.0)
+        self.effective.max(1.0)
     }
     /// The mean in nanoseconds.
     pub fn mean_ns(&self) -> f64 {

@@ -63,6 +63,7 @@ fn summary(judgement: &Judgement) -> Value {
         "only_a": judgement.only_a.len(),
         "only_b": judgement.only_b.len(),
         "not_numbers": judgement.not_numbers,
+        "unordered": judgement.unordered,
         "is_failed": judgement.is_failed(),
     })
 }

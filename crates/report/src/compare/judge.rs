@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use pciescope_core::{Histogram, Record};
 
-use super::cells::{self, Better, Cell as Raw, Key, LOSSES, Run, Side};
+use super::cells::{self, Better, Cell as Raw, Key, LOSSES, Run, Samples, Side};
 use super::dist::{self, CORRELATION, Dist};
 use super::doubts;
 use super::interval::{Estimate, Single, batch_means, holm, quantile};
@@ -126,6 +126,7 @@ pub fn judge(a: &[Record], b: &[Record], options: &Options) -> Judgement {
         only_a,
         only_b,
         not_numbers: left.not_numbers + right.not_numbers,
+        unordered: left.unordered() + right.unordered(),
         cells,
         rulings,
         runs: (left.runs.len(), right.runs.len()),
@@ -175,7 +176,7 @@ fn together<'r>(keys: &[&Key], side: &Side<'r>) -> Raw<'r> {
         all.quantum_ns = all.quantum_ns.max(cell.quantum_ns);
         for (name, run) in &cell.runs {
             let into: &mut Run = all.runs.entry(name).or_default();
-            into.histograms.extend(&run.histograms);
+            into.samples.extend(&run.samples);
             into.values.extend(&run.values);
             into.exposure += run.exposure;
             into.error = into.error.max(run.error);
@@ -423,7 +424,13 @@ fn shape(
         (dist::displaced(a, b, moved, allowed, quantum), down)
     };
     let (of_a, of_b) = typical.all;
-    let (up, down) = apart(all_a, all_b, of_b / of_a);
+    // The figures lie somewhere in the interval of their distance: only what no distance in it explains is another form.
+    // Between two modes that interval is wide, and a sample more in one of them decides where the figure lies.
+    let (low, high) = median.map_or((f64::NEG_INFINITY, f64::INFINITY), |estimate| estimate.bounds(ALPHA));
+    let moved = (of_b / of_a).ln();
+    let could_be = [moved, low, high, 0.0f64.clamp(low, high)].into_iter().filter(|moved| moved.is_finite());
+    let all = could_be.map(|moved| apart(all_a, all_b, moved.exp()));
+    let (up, down) = all.min_by(|a, b| a.0.max(a.1).total_cmp(&b.0.max(b.1))).unwrap_or_default();
     let distance = up.max(down);
     // Runs of one side that lie as far from each other are no reason for an alarm.
     let within = |runs: &[Rc<Dist>], values: &[f64], all: &Dist, value: f64| {
@@ -622,17 +629,20 @@ fn direction(better: Better, is_more: bool) -> Verdict {
 
 /// One distribution per run.
 fn dists(side: &Raw) -> Vec<Rc<Dist>> {
-    side.runs.values().filter_map(|run| Dist::of(&sum(&run.histograms))).map(Rc::new).collect()
+    side.runs.values().filter_map(|run| dist(&run.samples)).map(Rc::new).collect()
 }
 
-fn sum(histograms: &[&Histogram]) -> Histogram {
-    match histograms {
-        [one] => (*one).clone(),
-        many => many.iter().fold(Histogram::default(), |mut all, one| {
-            all.merge(one);
+/// All of these samples as one distribution.
+fn dist(samples: &[Samples]) -> Option<Dist> {
+    let effective = samples.iter().map(Samples::effective).sum();
+    let dist = match samples {
+        [one] => Dist::of(one.histogram),
+        many => Dist::of(&many.iter().fold(Histogram::default(), |mut all, one| {
+            all.merge(one.histogram);
             all
-        }),
-    }
+        })),
+    };
+    dist.map(|dist| dist.with_effective(effective))
 }
 
 /// All runs of a side as one distribution.
@@ -640,8 +650,8 @@ fn merged(runs: &[Rc<Dist>], side: &Raw) -> Option<Rc<Dist>> {
     if let [one] = runs {
         return Some(Rc::clone(one));
     }
-    let all: Vec<&Histogram> = side.runs.values().flat_map(|run| run.histograms.iter().copied()).collect();
-    Dist::of(&sum(&all)).map(Rc::new)
+    let all: Vec<Samples> = side.runs.values().flat_map(|run| run.samples.iter().copied()).collect();
+    dist(&all).map(Rc::new)
 }
 
 /// A quantile of each run of A and of B, taken of each cell by itself; `None` of less than two cells, and where a run lacks a
@@ -655,11 +665,9 @@ fn by_cell(parts: &[(&Raw, &Raw)], share: f64) -> Option<(Vec<Single>, Vec<Singl
         if cells.iter().any(|cell| !cell.runs.keys().eq(names())) {
             return None;
         }
-        let quantile = |histograms: &[&Histogram]| {
-            Dist::of(&sum(histograms)).map(|dist| Single::Quantile { dist: Rc::new(dist), share })
-        };
+        let quantile = |samples: &[Samples]| dist(samples).map(|dist| Single::Quantile { dist: Rc::new(dist), share });
         names()
-            .map(|name| Single::of_cells(cells.iter().filter_map(|cell| quantile(&cell.runs[name].histograms))))
+            .map(|name| Single::of_cells(cells.iter().filter_map(|cell| quantile(&cell.runs[name].samples))))
             .collect()
     };
     let (a, b) = parts.iter().copied().unzip::<_, _, Vec<_>, Vec<_>>();

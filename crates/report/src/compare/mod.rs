@@ -234,6 +234,8 @@ pub struct Judgement {
     pub only_b: Vec<Key>,
     /// Figures that were no numbers and were left out.
     pub not_numbers: u64,
+    /// Histograms of which nothing says how much neighbouring samples resemble each other: ten are taken for one.
+    pub unordered: u64,
     /// What became of the limits.
     pub rulings: Vec<Ruling>,
     /// Runs of A and B.

@@ -1,6 +1,7 @@
 //! A judgement as text for a terminal: doubts, verdicts in plain words, then the table.
 
 use super::cells::{self, Better, Key};
+use super::dist::CORRELATION;
 use super::{ALPHA, Alone, Cell, Judgement, Need, Ruling, Shift, Verdict};
 use crate::style::{Tone, paint};
 use crate::table::layout::{Align, Columns, wrap};
@@ -507,6 +508,12 @@ fn legend(lines: &mut Vec<String>, judgement: &Judgement) {
             "The median of several cells together is the geometric mean of the cells' own, each weighing the same."
                 .to_owned(),
         );
+    }
+    if judgement.unordered > 0 {
+        let of = counted(judgement.unordered as usize, "histogram");
+        lines.push(format!(
+            "How much samples resemble their neighbours is not known of {of}: {CORRELATION} were taken for one."
+        ));
     }
     if judgement.runs == (1, 1) {
         lines.push(format!(

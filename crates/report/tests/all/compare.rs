@@ -200,6 +200,102 @@ fn rates_of_detection() {
     }
 }
 
+/// How the samples of a run follow each other, in shapes that a comparison got wrong: 20,000 samples in 5 rounds.
+#[derive(Debug, Clone, Copy)]
+enum Course {
+    /// 500 and 900 ns, this share of the samples in the lower mode.
+    Modes(f64),
+    /// The same without width: ties that no clock's step explains.
+    Tied,
+    /// First-order autocorrelation 0.99, standard deviation 2 %.
+    Regressive,
+    /// Modes 15 % apart; it stays in one for 100 samples on average.
+    Dwelling,
+    /// A random walk whose end is 3 % off, by its standard deviation.
+    Drifting,
+}
+
+const COURSES: [Course; 6] =
+    [Course::Modes(0.5), Course::Modes(0.52), Course::Tied, Course::Regressive, Course::Dwelling, Course::Drifting];
+
+impl Course {
+    const SAMPLES: usize = 20_000;
+
+    /// A run on so many CPUs, each sample `factor` times as long.
+    fn side(self, seed: u64, cpus: u32, factor: f64) -> Vec<Record> {
+        let mut random = Random(seed);
+        (0..cpus).map(|cpu| self.record(&mut random, seed, cpu, factor)).collect()
+    }
+
+    fn record(self, random: &mut Random, run: u64, cpu: u32, factor: f64) -> Record {
+        let mut last = if matches!(self, Course::Drifting) { 0.0 } else { random.normal() };
+        let mut is_low = random.share() < 0.5;
+        let mut rounds = vec![Histogram::default(); 5];
+        for n in 0..Self::SAMPLES {
+            let fresh = random.normal();
+            let ns = match self {
+                Course::Modes(low) => (if random.share() < low { 500.0 } else { 900.0 }) * (0.01 * fresh).exp(),
+                Course::Tied => {
+                    if random.share() < 0.5 {
+                        500.0
+                    } else {
+                        900.0
+                    }
+                }
+                Course::Regressive => {
+                    last = 0.99 * last + (1.0f64 - 0.99 * 0.99).sqrt() * fresh;
+                    800.0 * (0.02 * last).exp()
+                }
+                Course::Dwelling => {
+                    is_low ^= random.share() < 0.01;
+                    (if is_low { 800.0 } else { 920.0 }) * (0.01 * fresh).exp()
+                }
+                Course::Drifting => {
+                    last += fresh * 0.03 / (Self::SAMPLES as f64).sqrt();
+                    800.0 * (last + 0.005 * random.normal()).exp()
+                }
+            };
+            rounds[n * 5 / Self::SAMPLES].record_ps((ns * factor * 1000.0) as u64, 1).unwrap();
+        }
+        let mut all = Histogram::default();
+        rounds.iter().for_each(|round| all.merge(round));
+        let mut record = latency(all, run, cpu, 0.0);
+        let effect = pciescope_core::histogram::design_effect(&rounds).unwrap();
+        record.metrics.insert("design_effect".to_owned(), Metric::of(effect, "1"));
+        record.metrics.insert("design_batches".to_owned(), Metric::count(5));
+        record
+    }
+}
+
+#[test]
+fn rates_of_courses_that_neighbours_share() {
+    for course in COURSES {
+        for cpus in [1, 8] {
+            let alarms = |factor: f64, is_found: &dyn Fn(&Judgement) -> bool| {
+                let pair = |n: u64| plain(&course.side(2 * n, cpus, 1.0), &course.side(2 * n + 1, cpus, factor));
+                (0..PAIRS).filter(|&n| is_found(&pair(n))).count() as u64
+            };
+            let equal = alarms(1.0, &has_alarm);
+            let slower = alarms(1.05, &|judgement| has_alarm(judgement));
+            println!("| {course:?}, {cpus} CPUs | equal: {equal} of {PAIRS} | 5 % slower: {slower} of {PAIRS} |");
+            assert!(equal <= PAIRS / 20, "{course:?}, {cpus} CPUs: {equal}");
+        }
+    }
+}
+
+/// A few samples more in one of two modes put the median at either end of the gap.
+#[test]
+fn a_median_between_two_modes_is_no_change_of_form() {
+    let of = |run, low: u64, high: u64| {
+        let values = (0..low).map(|_| 500).chain((0..high).map(|_| 900));
+        [latency(Histogram::of_ns(values).unwrap(), run, 0, 0.0)]
+    };
+    let judgement = plain(&of(1, 1001, 999), &of(2, 999, 1001));
+    assert!(!has_alarm(&judgement), "{:?}", judgement.cells[0]);
+    assert_eq!(judgement.unordered, 2);
+    assert!(has_alarm(&plain(&of(1, 1200, 800), &of(2, 800, 1200))), "a fifth of the samples moved");
+}
+
 /// Two NUMA nodes of as many CPUs: the median of all samples together lies in the gap between both.
 #[test]
 fn a_group_of_two_halves_is_as_clear_as_its_cells() {
