@@ -8,7 +8,7 @@ use flate2::read::GzDecoder;
 use pciescope_core::record::{SCHEMA, upgrade};
 use pciescope_core::{Record, Sink};
 
-use crate::Error;
+use crate::{Error, bounded};
 
 /// A sink that writes one record a line and flushes it, so that a killed run keeps what it had.
 ///
@@ -148,7 +148,7 @@ fn each_of<E: From<Error>>(
     for number in 1.. {
         line.clear();
         let read =
-            input.read_until(b'\n', &mut line).map_err(|source| Error::Read { path: path.to_owned(), source })?;
+            bounded::line(&mut input, &mut line).map_err(|source| Error::Read { path: path.to_owned(), source })?;
         if read == 0 {
             break;
         }

@@ -21,6 +21,7 @@ use std::io;
 use std::path::PathBuf;
 
 mod bins;
+pub mod bounded;
 pub mod brief;
 mod chart;
 pub mod compare;

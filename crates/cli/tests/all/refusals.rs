@@ -1,6 +1,6 @@
 //! Bad input: one line that says who, what, which value and why, and a hint where the user can mend it.
 
-use crate::common::{folder, parse, pciescope};
+use crate::common::{folder, parse, pciescope, run};
 
 /// Command line, and what its refusal must say.
 const REFUSALS: &[(&str, &[&str])] = &[
@@ -124,6 +124,26 @@ const REFUSALS: &[(&str, &[&str])] = &[
     ("lab ctl", &["SOCKET"]),
     ("reg log fffe:ff:1f.7", &["fffe:ff:1f.7: has no log", "hint: ", "pciescope bind"]),
 ];
+
+/// Reading without an end, each where it is refused and not when memory ends.
+const ENDLESS: &[(&str, &str)] = &[
+    ("report /dev/zero", "/dev/zero: a line is longer than 64 MiB"),
+    ("compare /dev/zero /dev/zero", "/dev/zero: a line is longer than 64 MiB"),
+    ("top --replay /dev/zero --once", "/dev/zero: a line is longer than 64 MiB"),
+    ("serve --replay /dev/zero", "/dev/zero: a line is longer than 64 MiB"),
+    ("import --format perf-stat /dev/zero", "/dev/zero: the text is longer than 256 MiB"),
+    ("import --format sis8300-threads /dev/zero", "/dev/zero: the text is longer than 256 MiB"),
+    ("import --format perf-stat --workload /dev/zero /dev/null", "holds no line of format perf-stat"),
+    ("doctor --silence-file /dev/zero", "/dev/zero: the text is longer than 256 MiB"),
+];
+
+#[test]
+fn every_reader_has_a_bound() {
+    for (line, words) in ENDLESS {
+        let ended = run(line).expect_code(2);
+        assert!(ended.stderr.contains(words) && is_one_refusal(&ended.stderr), "{line}: {}", ended.stderr);
+    }
+}
 
 /// One line that says what is wrong, and at most one that says what to do.
 fn is_one_refusal(stderr: &str) -> bool {

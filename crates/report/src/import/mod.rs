@@ -21,8 +21,8 @@ use pciescope_core::{Cpu, Histogram, Identity, Method, Metric, Record, Warning};
 use self::lines::{Part, Row};
 use self::perf_stat::Refused;
 use self::tally::Tally;
-use crate::Error;
 use crate::text::thousands;
+use crate::{Error, bounded};
 
 /// A kind of foreign log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -234,9 +234,8 @@ fn placed(path: &Path, named: &[(u64, String)]) -> Vec<String> {
     named.iter().map(|(line, why)| format!("{}:{line}: {why}", path.display())).take(lines::NAMED).collect()
 }
 
-fn threads(path: &Path, mut input: impl Read) -> Result<Imported, Error> {
-    let mut text = Vec::new();
-    input.read_to_end(&mut text).map_err(|source| Error::Read { path: path.to_owned(), source })?;
+fn threads(path: &Path, input: impl Read) -> Result<Imported, Error> {
+    let text = bounded::text(input).map_err(|source| Error::Read { path: path.to_owned(), source })?;
     let read = threads::parse(&String::from_utf8_lossy(&text));
     let named = placed(path, &read.named);
     if read.records.is_empty() {
@@ -266,9 +265,8 @@ fn one_bw_mem(path: &Path, text: &str) -> Result<(), Error> {
     Err(Error::Twice { path: path.to_owned(), line: 1, what: format!("the text holds {lines} results of bw_mem") })
 }
 
-fn perf(path: &Path, mut input: impl Read, workload: Option<&Path>) -> Result<Imported, Error> {
-    let mut text = Vec::new();
-    input.read_to_end(&mut text).map_err(|source| Error::Read { path: path.to_owned(), source })?;
+fn perf(path: &Path, input: impl Read, workload: Option<&Path>) -> Result<Imported, Error> {
+    let text = bounded::text(input).map_err(|source| Error::Read { path: path.to_owned(), source })?;
     let text = String::from_utf8_lossy(&text);
     let read = perf_stat::parse(&text).map_err(|refused| match refused {
         Refused::Locale { line, text } => Error::Locale { path: path.to_owned(), line, text },
@@ -289,7 +287,7 @@ fn perf(path: &Path, mut input: impl Read, workload: Option<&Path>) -> Result<Im
         }
         Some(file) => {
             let fail = |source| Error::Read { path: file.to_owned(), source };
-            let bytes = std::fs::read(file).map_err(fail)?;
+            let bytes = File::open(file).and_then(bounded::text).map_err(fail)?;
             let text = String::from_utf8_lossy(&bytes);
             one_bw_mem(file, &text)?;
             let moved = workload::parse(&text);

@@ -6,6 +6,7 @@ use std::path::Path;
 use anyhow::Context;
 use pciescope_core::{Bdf, Evidence, Finding};
 use pciescope_hw::doctor;
+use pciescope_report::bounded;
 
 use crate::cmd::{Ctx, Refusal};
 
@@ -37,7 +38,9 @@ impl Silences {
             all.push(parse(subject, reason, "--silence".to_owned())?);
         }
         for path in files.iter().map(AsRef::as_ref) {
-            let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+            let failed = || format!("cannot read {}", path.display());
+            let text = bounded::text(fs::File::open(path).with_context(failed)?).with_context(failed)?;
+            let text = String::from_utf8(text).with_context(failed)?;
             all.extend(lines(&text, &path.display().to_string())?);
         }
         // Found where the tree is: a recorded one has its own, or none.

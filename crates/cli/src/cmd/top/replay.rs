@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use pciescope_core::Record;
-use pciescope_report::{Error, jsonl};
+use pciescope_report::{Error, bounded, jsonl};
 
 use super::Event;
 
@@ -47,7 +47,7 @@ pub fn start(path: &Path, speed: Option<f64>, events: SyncSender<Event>) -> anyh
         let mut input = jsonl::open(path)?;
         // Anything but a file of records is refused before the screen is taken.
         let mut first = Vec::new();
-        input.read_until(b'\n', &mut first).map_err(fail)?;
+        bounded::line(&mut input, &mut first).map_err(fail)?;
         if first.is_empty() {
             return Err(Error::NoRecord { path: path.to_owned() }.into());
         }
@@ -69,7 +69,7 @@ fn read(mut input: impl BufRead, path: &Path, first: usize, records: &SyncSender
     let mut line = Vec::new();
     for number in first.. {
         line.clear();
-        let taken = match input.read_until(b'\n', &mut line) {
+        let taken = match bounded::line(&mut input, &mut line) {
             Ok(0) => return,
             Ok(_) if line.iter().all(u8::is_ascii_whitespace) => continue,
             Ok(_) => jsonl::parse_line(&line, path, number).map_err(|err| match line.last() {
