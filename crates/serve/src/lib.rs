@@ -20,6 +20,7 @@ pub mod config;
 pub mod feed;
 pub mod metrics;
 pub mod page;
+mod places;
 mod reload;
 pub mod replay;
 mod series;

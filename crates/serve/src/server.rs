@@ -3,38 +3,30 @@
 //! One thread with one reactor answers all; only bcrypt goes to threads of its own. Limits are of this side: a client that
 //! sends its request slowly, reads its answer slowly, or comes too often loses its connection.
 
-use std::collections::HashMap;
 use std::convert::Infallible;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use hyper::StatusCode;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::time::{Sleep, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
 use crate::answer::Site;
 use crate::config::Config;
+use crate::places::{Place, Places};
 use crate::reload::Current;
 use crate::state::State;
 
-/// Connections at the same time; those that come then are closed at once.
-const CONNECTIONS: usize = 64;
-/// Connections of one address at the same time, so that no one client has them all. Of IPv6 a network of 64 bits counts as one
-/// address: whoever has one address there has all of them.
-const OF_A_PEER: usize = 16;
-/// The part of an IPv6 address that is its network's.
-const NETWORK: u128 = !0 << 64;
-/// The same of this machine, through which others may come (`ssh -L`).
-const OF_LOOPBACK: usize = 48;
 /// Threads for bcrypt, of which `answer.rs` lets two run.
 const BLOCKING: usize = 4;
 /// For so long a client may take to send a request's head, or to agree on TLS.
@@ -187,8 +179,7 @@ impl Drop for Server {
 
 /// Takes connections until it is told to stop.
 async fn accept(listener: TcpListener, site: Arc<Site>, mut stop: watch::Receiver<bool>) {
-    let permits = Arc::new(Semaphore::new(CONNECTIONS));
-    let peers = Peers::default();
+    let places = Places::default();
     loop {
         let accepted = tokio::select! {
             _ = stop.changed() => break,
@@ -202,8 +193,7 @@ async fn accept(listener: TcpListener, site: Arc<Site>, mut stop: watch::Receive
                 continue;
             }
         };
-        let place = peers.place(peer.ip());
-        let (Some(place), Ok(permit)) = (place, Arc::clone(&permits).try_acquire_owned()) else {
+        let Some(place) = places.take(peer.ip()) else {
             site.count_refused();
             continue;
         };
@@ -213,67 +203,34 @@ async fn accept(listener: TcpListener, site: Arc<Site>, mut stop: watch::Receive
         tokio::spawn(async move {
             // A small answer must not wait for another.
             let _ = stream.set_nodelay(true);
-            connection(stream, config, site, stop).await;
-            drop((place, permit));
+            tokio::select! {
+                () = connection(stream, config, site, &place, stop) => {}
+                () = place.leave() => {}
+            }
         });
     }
     drop(listener);
-    let _ = timeout(END, permits.acquire_many(CONNECTIONS as u32)).await;
-}
-
-/// Connections by the address at their other end.
-#[derive(Debug, Clone, Default)]
-struct Peers(Arc<Mutex<HashMap<IpAddr, usize>>>);
-
-/// A connection that counts until this is dropped.
-struct Place {
-    peers: Peers,
-    peer: IpAddr,
-}
-
-impl Peers {
-    /// A place for one more connection of an address; `None` where it has as many as it may.
-    fn place(&self, peer: IpAddr) -> Option<Place> {
-        let peer = peer.to_canonical();
-        // All of 127.0.0.0/8 is this machine.
-        let (peer, most) = match peer {
-            peer if peer.is_loopback() => (IpAddr::V4(Ipv4Addr::LOCALHOST), OF_LOOPBACK),
-            IpAddr::V6(peer) => (IpAddr::V6(Ipv6Addr::from_bits(peer.to_bits() & NETWORK)), OF_A_PEER),
-            IpAddr::V4(_) => (peer, OF_A_PEER),
-        };
-        let mut counts = self.counts();
-        let count = counts.entry(peer).or_default();
-        if *count >= most {
-            return None;
+    let all_ended = async {
+        while !places.is_empty() {
+            sleep(Duration::from_millis(10)).await;
         }
-        *count += 1;
-        Some(Place { peers: self.clone(), peer })
-    }
-
-    fn counts(&self) -> MutexGuard<'_, HashMap<IpAddr, usize>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+    };
+    let _ = timeout(END, all_ended).await;
 }
 
-impl Drop for Place {
-    fn drop(&mut self) {
-        let mut counts = self.peers.counts();
-        if let Some(count) = counts.get_mut(&self.peer) {
-            *count -= 1;
-            if *count == 0 {
-                counts.remove(&self.peer);
-            }
-        }
-    }
-}
-
-async fn connection(stream: TcpStream, config: Arc<Config>, site: Arc<Site>, stop: watch::Receiver<bool>) {
+async fn connection(
+    stream: TcpStream,
+    config: Arc<Config>,
+    site: Arc<Site>,
+    place: &Place,
+    stop: watch::Receiver<bool>,
+) {
     let stream = Impatient::new(stream, UNREAD);
     match config.tls.clone().map(TlsAcceptor::from) {
-        None => talk(stream, config, site, stop).await,
+        None => talk(stream, config, site, place, stop).await,
         Some(acceptor) => {
             if let Ok(Ok(stream)) = timeout(HEAD, acceptor.accept(stream)).await {
-                talk(stream, config, site, stop).await;
+                talk(stream, config, site, place, stop).await;
             }
         }
     }
@@ -284,11 +241,18 @@ async fn talk(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     config: Arc<Config>,
     site: Arc<Site>,
+    place: &Place,
     mut stop: watch::Receiver<bool>,
 ) {
     let service = service_fn(move |request| {
         let (site, config) = (Arc::clone(&site), Arc::clone(&config));
-        async move { Ok::<_, Infallible>(site.answer(&config, request).await) }
+        async move {
+            let response = site.answer(&config, request).await;
+            if !matches!(response.status(), StatusCode::UNAUTHORIZED | StatusCode::MISDIRECTED_REQUEST) {
+                place.know();
+            }
+            Ok::<_, Infallible>(response)
+        }
     });
     let mut http = hyper::server::conn::http1::Builder::new();
     http.timer(TokioTimer::new()).header_read_timeout(HEAD).max_buf_size(HEAD_BYTES).half_close(false);
@@ -361,27 +325,6 @@ mod tests {
     use super::*;
     use crate::state::Setup;
 
-    #[test]
-    fn an_address_has_so_many_connections_and_leaves_the_others_alone() {
-        let peers = Peers::default();
-        let of = |text: &str| peers.place(text.parse().unwrap());
-        let mut all: Vec<_> = (0..OF_A_PEER).map(|_| of("192.0.2.1").unwrap()).collect();
-        assert!(of("192.0.2.1").is_none() && of("::ffff:192.0.2.1").is_none());
-        assert!(of("192.0.2.2").is_some() && of("2001:db8::1").is_some());
-        all.pop();
-        assert!(of("192.0.2.1").is_some());
-        // Whoever has an address of IPv6 has 2^64 of them.
-        let of_a_network: Vec<_> =
-            (0..OF_A_PEER).map(|number| of(&format!("2001:db8:0:1::{number:x}")).unwrap()).collect();
-        assert!(of("2001:db8:0:1::1").is_none() && of("2001:db8:0:1:ffff:ffff:ffff:ffff").is_none());
-        assert!(of("2001:db8:0:2::1").is_some() && of("2001:db8:0:0:ffff::").is_some());
-        drop(of_a_network);
-        let local: Vec<_> = (0..OF_LOOPBACK).map(|number| of(&format!("127.0.0.{}", number + 1)).unwrap()).collect();
-        assert!(of("127.0.0.1").is_none() && of("::1").is_none());
-        drop((all, local));
-        assert!(peers.counts().is_empty(), "addresses that left are forgotten");
-    }
-
     /// Serves one connection of a client that asks for far more than the sockets hold, reads now and then for a while if it is
     /// to, and then no more. How long the server then kept the connection; `None` where it did not wait for the reading.
     fn keeps(unread: Duration, reads_for: Duration) -> Option<Duration> {
@@ -396,7 +339,8 @@ mod tests {
                 let (_stop, stopped) = watch::channel(false);
                 let current = Current::new(Config::default(), |_| ());
                 let site = Site::new(Arc::new(State::new(Setup::default())), current, true, stopped.clone());
-                talk(stream, site.config(), Arc::new(site), stopped).await;
+                let place = Places::default().take(std::net::Ipv4Addr::LOCALHOST.into()).unwrap();
+                talk(stream, site.config(), Arc::new(site), &place, stopped).await;
             });
         });
         let requests = "GET /page.js HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(1500);

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use pciescope_core::{Bdf, Environment, Function};
 use pciescope_hw::probe::open::{Availability, Backend, backends};
 use pciescope_hw::registers::{self, SafeRegister};
-use pciescope_hw::{check, environment, floor, nodes, pci};
+use pciescope_hw::{check, environment, floor, nodes, pci, topology};
 use serde_json::{Value, json};
 
 use super::Ctx;
@@ -170,7 +170,8 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         }
         text::tree(&mut out, &all, &entries, width)?;
     } else {
-        text::machine(&mut out, &environment)?;
+        let why = topology::cpus(&ctx.root).err().map(|err| format!("{:#}", anyhow::Error::from(err)));
+        text::machine(&mut out, &environment, why.as_deref())?;
         match args.all {
             true => text::every_column(&mut out, &all, &entries)?,
             false => text::functions(&mut out, &all, &entries, width)?,

@@ -54,6 +54,15 @@ fn check(name: &str, lines: &[&str]) {
 }
 
 #[test]
+fn a_list_of_cpus_that_is_not_understood_is_named() {
+    let tree = unpack("server-2s");
+    std::fs::write(tree.path().join("sys/devices/system/cpu/online"), "0-99999\n").unwrap();
+    let answer = session(tree.path(), "list --all");
+    let line = answer.lines().find(|line| line.starts_with("CPUs ")).unwrap();
+    assert!(line.starts_with("CPUs     unknown: ") && line.contains("99999"), "{line}");
+}
+
+#[test]
 fn two_socket_server_with_a_switch_and_a_downtrained_gpu() {
     check(
         "server-2s",

@@ -417,13 +417,24 @@ fn so_many_streams_and_connections_and_no_more() {
     assert_eq!(get(server.address(), "/api/events").status, 503);
     // Scrapes go on beside.
     assert!(get(server.address(), "/metrics").body.contains("\npciescope_event_streams 32\n"));
-    // 48 of one peer; the rest is others'.
-    let idle: Vec<_> = (0..16).map(|_| TcpStream::connect(server.address()).unwrap()).collect();
+    // 48 of one peer; the rest is others'. Those that only hold a connection make room.
+    let silent: Vec<_> = (0..200).map(|_| TcpStream::connect(server.address()).unwrap()).collect();
+    for _ in 0..5 {
+        assert_eq!(get(server.address(), "/metrics").status, 200);
+    }
+    let idle: Vec<_> = (0..16)
+        .map(|_| {
+            let mut stream = TcpStream::connect(server.address()).unwrap();
+            stream.write_all(b"GET /page.css HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+            assert!(stream.read(&mut [0; 16]).unwrap() > 0);
+            stream
+        })
+        .collect();
     let until = Instant::now() + Duration::from_secs(10);
     while get(server.address(), "/metrics").status == 200 {
         assert!(Instant::now() < until, "one connection more is always answered");
     }
-    drop((idle, open));
+    drop((idle, open, silent));
     while get(server.address(), "/metrics").status != 200 {
         assert!(Instant::now() < until + Duration::from_secs(10), "connections that ended are still counted");
     }

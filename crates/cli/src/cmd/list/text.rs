@@ -24,8 +24,8 @@ fn or_dash(value: Option<impl ToString>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| value.to_string())
 }
 
-/// The machine in a few lines.
-pub fn machine(out: &mut impl Write, environment: &Environment) -> io::Result<()> {
+/// The machine in a few lines; `why` its CPUs are not known.
+pub fn machine(out: &mut impl Write, environment: &Environment, why: Option<&str>) -> io::Result<()> {
     let unknown = || "unknown".to_owned();
     writeln!(out, "machine  {}", environment.product.clone().unwrap_or_else(unknown))?;
     writeln!(out, "kernel   {} {}", environment.kernel, environment.machine)?;
@@ -33,7 +33,10 @@ pub fn machine(out: &mut impl Write, environment: &Environment) -> io::Result<()
         writeln!(out, "guest    {why}")?;
     }
     writeln!(out, "CPU      {}", environment.cpu_model.clone().unwrap_or_else(unknown))?;
-    writeln!(out, "CPUs     {}", summary(&environment.cpus))?;
+    match why {
+        Some(why) => writeln!(out, "CPUs     unknown: {why}")?,
+        None => writeln!(out, "CPUs     {}", summary(&environment.cpus))?,
+    }
     let nodes = topology::nodes(&environment.cpus);
     for (node, cpus) in &nodes {
         writeln!(out, "node {node:<3} CPUs {cpus}")?;
