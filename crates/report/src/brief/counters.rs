@@ -52,10 +52,11 @@ impl Intervals {
         let all = rows(&records.iter().collect::<Vec<_>>());
         let end_s = records.iter().filter_map(|record| record.interval).map(|interval| interval.end_ns).max();
         let time = format!("{:.3}", end_s.unwrap_or(0) as f64 / 1e9);
-        let unreal = match records.iter() {
-            mut all if all.any(model::is_synthetic) => " SYNTHETIC",
-            mut all if all.any(model::is_emulated) => " EMULATED",
-            _ => "",
+        let is = |what: fn(&Record) -> bool| records.iter().any(what);
+        let unreal = match (is(model::is_synthetic), is(model::is_emulated)) {
+            (true, _) => " SYNTHETIC",
+            (false, true) => " EMULATED",
+            (false, false) => "",
         };
         let view = View::of(&all);
         let mut lines = Vec::new();

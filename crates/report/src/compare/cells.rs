@@ -63,19 +63,21 @@ impl Key {
 pub struct Samples<'r> {
     /// What they are.
     pub histogram: &'r Histogram,
-    /// How many of them count as one, where the record says it.
-    effect: Option<f64>,
+    /// The design effect that the record states, and its degrees of freedom.
+    stated: Option<(f64, f64)>,
+    /// How many of them count as one.
+    effect: f64,
 }
 
 impl Samples<'_> {
     /// How many of them count.
     pub fn effective(&self) -> f64 {
-        self.histogram.count() as f64 / self.effect.map_or(CORRELATION, |effect| effect.max(CORRELATION))
+        self.histogram.count() as f64 / self.effect
     }
 
     /// Whether the record says how many count.
     pub fn is_known(&self) -> bool {
-        self.effect.is_some()
+        self.stated.is_some()
     }
 }
 
@@ -290,6 +292,7 @@ pub fn side(records: &[Record], by_kind: bool) -> Side<'_> {
         histograms(&mut side, record, &device);
         metrics(&mut side, record, &device);
     }
+    take_effects(&mut side);
     side
 }
 
@@ -371,22 +374,47 @@ fn is_control(name: &str) -> bool {
 
 fn histograms<'r>(side: &mut Side<'r>, record: &'r Record, device: &str) {
     for (name, histogram) in record.histograms.iter().filter(|(name, h)| !is_control(name) && !h.is_empty()) {
-        let effect = effect(record);
+        let stated = stated_effect(record);
         // The effect has what the rounds say.
-        let error = if effect.is_some() { 0.0 } else { rounds(record).unwrap_or(0.0) };
+        let error = if stated.is_some() { 0.0 } else { rounds(record).unwrap_or(0.0) };
         let run = run_of(side, key(record, device, name, true), record, "ns");
-        run.samples.push(Samples { histogram, effect });
+        run.samples.push(Samples { histogram, stated, effect: CORRELATION });
         run.error = run.error.max(error);
     }
 }
 
-/// The design effect that a record states, larger by what so few batches can be wrong: an interval from it is to be as wide
-/// as Student's.
-fn effect(record: &Record) -> Option<f64> {
+/// The design effect that a record states, and its degrees of freedom.
+fn stated_effect(record: &Record) -> Option<(f64, f64)> {
     let metric = |name: &str| record.metrics.get(name).map(|m| m.value).filter(|v| v.is_finite() && *v >= 0.0);
     let (effect, batches) = (metric(outcome::DESIGN_EFFECT)?, metric(outcome::DESIGN_BATCHES)?);
+    (batches >= 3.0).then_some((effect, batches - 1.0))
+}
+
+/// Says of all samples how many count as one. A few rounds of one CPU estimate their effect badly, and those of all CPUs of a
+/// run well: the mean of all counts, larger by what so many rounds can be wrong (an interval from it is to be as wide as
+/// Student's), and a CPU's own where that is larger still.
+fn take_effects(side: &mut Side) {
+    let mut of_runs: BTreeMap<(String, Key), (f64, f64)> = BTreeMap::new();
+    let place = |run: &str, key: &Key| (run.to_owned(), key.merged());
+    for (key, cell) in &side.cells {
+        for (run, own) in &cell.runs {
+            for (effect, freedom) in own.samples.iter().filter_map(|samples| samples.stated) {
+                let sum = of_runs.entry(place(run, key)).or_default();
+                *sum = (sum.0 + effect * freedom, sum.1 + freedom);
+            }
+        }
+    }
     let student = |freedom: f64| quantile(ALPHA, freedom);
-    (batches >= 3.0).then(|| effect * (student(batches - 1.0) / student(f64::INFINITY)).powi(2))
+    for (key, cell) in &mut side.cells {
+        for (run, own) in &mut cell.runs {
+            let Some((sum, freedom)) = of_runs.get(&place(run, key)) else { continue };
+            let mean = sum / freedom * (student(*freedom) / student(f64::INFINITY)).powi(2);
+            for samples in &mut own.samples {
+                let stated = samples.stated.map_or(0.0, |(effect, _)| effect);
+                samples.effect = CORRELATION.max(mean).max(stated);
+            }
+        }
+    }
 }
 
 /// The relative standard error of a figure by the medians of its rounds: from their range, as control charts do.

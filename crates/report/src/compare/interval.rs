@@ -55,8 +55,8 @@ pub enum Single {
     Cells {
         /// Its logarithm.
         log: f64,
-        /// The possible error of that in both directions by chance of the samples alone, at [`KNOWN`].
-        reach: (f64, f64),
+        /// The possible error of that by chance of the samples alone, at [`KNOWN`].
+        reach: f64,
     },
 }
 
@@ -68,17 +68,17 @@ impl Single {
     /// figure: it would lie in the gap between both. The cells of the CPUs have one each. `None` if a cell has too few
     /// samples for an interval; that depends only on their number, not on their values.
     pub fn of_cells(cells: impl Iterator<Item = Single>) -> Option<Self> {
-        // Chance moves each cell by itself, so squares add up, separately for both sides (Zou and Donner's method, of a
-        // sum of many).
-        let (mut count, mut log, mut squares) = (0.0, 0.0, (0.0, 0.0));
+        // Chance moves each cell by itself, so squares add up (Zou and Donner's method, of a sum of many). Of a cell whose
+        // figure lies at one end of a gap only one side is far, and which one is chance: the farther side counts for both.
+        let (mut count, mut log, mut squares) = (0.0, 0.0, 0.0);
         for cell in cells {
             let (low, high) = cell.reach(KNOWN);
             count += 1.0;
             log += cell.value().ln();
-            squares = (squares.0 + low * low, squares.1 + high * high);
+            squares += low.max(high).powi(2);
         }
-        let (log, reach) = (log / count, (squares.0.sqrt() / count, squares.1.sqrt() / count));
-        (log.is_finite() && reach.0.is_finite() && reach.1.is_finite()).then_some(Single::Cells { log, reach })
+        let (log, reach) = (log / count, squares.sqrt() / count);
+        (log.is_finite() && reach.is_finite()).then_some(Single::Cells { log, reach })
     }
 
     /// The figure.
@@ -104,9 +104,9 @@ impl Single {
                 (reach, reach)
             }
             // A mean of cells is normal long before the cells are, and few samples a cell have no bounds far out.
-            Single::Cells { reach: (low, high), .. } => {
-                let times = quantile(alpha, f64::INFINITY) / quantile(KNOWN, f64::INFINITY);
-                (low * times, high * times)
+            Single::Cells { reach, .. } => {
+                let reach = reach * quantile(alpha, f64::INFINITY) / quantile(KNOWN, f64::INFINITY);
+                (reach, reach)
             }
         }
     }

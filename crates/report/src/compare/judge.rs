@@ -15,6 +15,8 @@ use super::{ALPHA, Alone, Cell, Judgement, Need, Options, Ruling, Shape, Shift, 
 
 /// Quantiles that a verdict is made of, with their names.
 const TESTED: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)];
+/// Quantiles by which the distributions of both sides are laid over each other.
+const LAID_BY: [f64; 4] = [0.1, 0.25, 0.75, 0.9];
 /// The form has not changed if a smaller share of the samples than this lies elsewhere.
 const LEAST_DISPLACED: f64 = 0.02;
 
@@ -424,12 +426,10 @@ fn shape(
         (dist::displaced(a, b, moved, allowed, quantum), down)
     };
     let (of_a, of_b) = typical.all;
-    // The figures lie somewhere in the interval of their distance: only what no distance in it explains is another form.
-    // Between two modes that interval is wide, and a sample more in one of them decides where the figure lies.
-    let (low, high) = median.map_or((f64::NEG_INFINITY, f64::INFINITY), |estimate| estimate.bounds(ALPHA));
-    let moved = (of_b / of_a).ln();
-    let could_be = [moved, low, high, 0.0f64.clamp(low, high)].into_iter().filter(|moved| moved.is_finite());
-    let all = could_be.map(|moved| apart(all_a, all_b, moved.exp()));
+    // Between two modes a sample more in one of them decides where the median lies. So the distributions are laid over each
+    // other as each of several quantiles says, and as they are: only what none of these explains is another form.
+    let by_quantile = LAID_BY.map(|share| all_b.quantile_ns(share) / all_a.quantile_ns(share));
+    let all = by_quantile.into_iter().chain([of_b / of_a, 1.0]).map(|moved| apart(all_a, all_b, moved));
     let (up, down) = all.min_by(|a, b| a.0.max(a.1).total_cmp(&b.0.max(b.1))).unwrap_or_default();
     let distance = up.max(down);
     // Runs of one side that lie as far from each other are no reason for an alarm.

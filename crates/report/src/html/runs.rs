@@ -187,7 +187,7 @@ fn own(side: &Side, key: &Key) -> Option<Own> {
         own.unit.clone_from(&cell.unit);
         own.cpus.extend(known.cpu);
         for run in cell.runs.values() {
-            run.histograms.iter().for_each(|histogram| own.histogram.merge(histogram));
+            run.samples.iter().for_each(|samples| own.histogram.merge(samples.histogram));
             own.values.extend(&run.values);
         }
     }
