@@ -237,6 +237,7 @@ struct pcilat_device {
 	struct list_head node;			/* in pcilat_devices */
 	struct rw_semaphore hw;			/* read: touches the device; write: takes it away */
 	bool gone;				/* set with lock held, before hw is waited for */
+	bool resetting;				/* likewise; or the system sleeps */
 	unsigned long busy;			/* bit 0: a run is under way */
 	u32 claimed;				/* BARs that are ours, a bit each */
 	u32 irq_type;
@@ -269,6 +270,7 @@ extern struct mutex pcilat_devices_lock;
 extern struct class pcilat_class;
 bool pcilat_get(struct pcilat_device *pl);
 void pcilat_put(struct pcilat_device *pl);
+int pcilat_check_usable(const struct pcilat_device *pl);
 int pcilat_enter(struct pcilat_device *pl);
 void pcilat_leave(struct pcilat_device *pl);
 int pcilat_check_lockdown(void);
@@ -315,6 +317,7 @@ void pcilat_segment(struct pcilat_worker *w, u32 samples, u32 kind);
 
 /* irq.c */
 int pcilat_irq_init(struct pcilat_device *pl, unsigned int max_vectors);
+void pcilat_irq_restore(struct pcilat_device *pl);
 void pcilat_irq_exit(struct pcilat_device *pl);
 int pcilat_irq_prepare(struct pcilat_job *job);
 void pcilat_irq_finish(struct pcilat_job *job);

@@ -587,6 +587,25 @@ static u32 pcilat_irq_allocate(struct pcilat_device *pl, unsigned int max_vector
 	return granted;
 }
 
+/* The device is quiet, and knows the type of its interrupts. */
+static void pcilat_trigger_setup(struct pcilat_device *pl)
+{
+	pl->trigger->enable(pl, false);
+	if (pl->trigger->setup)
+		pl->trigger->setup(pl);
+}
+
+/* After a reset or a sleep, with hw held for writing. */
+void pcilat_irq_restore(struct pcilat_device *pl)
+{
+	if (!pl->trigger)
+		return;
+	pcilat_trigger_setup(pl);
+	/* By the text command, until it is taken back. */
+	if (pl->irq_enabled)
+		pl->trigger->enable(pl, true);
+}
+
 int pcilat_irq_init(struct pcilat_device *pl, unsigned int max_vectors)
 {
 	u32 granted;
@@ -597,9 +616,7 @@ int pcilat_irq_init(struct pcilat_device *pl, unsigned int max_vectors)
 	if (pl->trigger) {
 		/* The device is quiet before the handlers are there. */
 		pl->nvectors = granted;
-		pl->trigger->enable(pl, false);
-		if (pl->trigger->setup)
-			pl->trigger->setup(pl);
+		pcilat_trigger_setup(pl);
 		pl->nvectors = 0;
 	}
 	if (granted) {

@@ -59,13 +59,22 @@ void pcilat_put(struct pcilat_device *pl)
 }
 
 /* Keeps the device bound until pcilat_leave(). */
+int pcilat_check_usable(const struct pcilat_device *pl)
+{
+	if (READ_ONCE(pl->gone))
+		return -ENODEV;
+	return READ_ONCE(pl->resetting) ? -ECANCELED : 0;
+}
+
 int pcilat_enter(struct pcilat_device *pl)
 {
+	int ret;
+
 	down_read(&pl->hw);
-	if (!READ_ONCE(pl->gone))
-		return 0;
-	up_read(&pl->hw);
-	return -ENODEV;
+	ret = pcilat_check_usable(pl);
+	if (ret)
+		up_read(&pl->hw);
+	return ret;
 }
 
 void pcilat_leave(struct pcilat_device *pl)
@@ -201,6 +210,59 @@ static void pcilat_disconnect(struct pcilat_device *pl)
 	up_write(&pl->hw);
 }
 
+/*
+ * The device is about to lose its registers. Ends the run under way, and waits for all code
+ * that accesses the device; whoever comes until pcilat_restart() gets ECANCELED.
+ */
+static void pcilat_quiesce(struct pcilat_device *pl)
+{
+	mutex_lock(&pl->lock);
+	WRITE_ONCE(pl->resetting, true);
+	if (pl->job)
+		pcilat_job_end(pl->job, -ECANCELED, -1, 0);
+	mutex_unlock(&pl->lock);
+	down_write(&pl->hw);
+	up_write(&pl->hw);
+}
+
+/* The PCI core has restored what is its own: the BARs, and the table of vectors. */
+static void pcilat_restart(struct pcilat_device *pl)
+{
+	down_write(&pl->hw);
+	pcilat_irq_restore(pl);
+	WRITE_ONCE(pl->resetting, false);
+	up_write(&pl->hw);
+}
+
+static int pcilat_suspend(struct device *dev)
+{
+	pcilat_quiesce(dev_get_drvdata(dev));
+	return 0;
+}
+
+static int pcilat_resume(struct device *dev)
+{
+	pcilat_restart(dev_get_drvdata(dev));
+	return 0;
+}
+
+static DEFINE_SIMPLE_DEV_PM_OPS(pcilat_pm_ops, pcilat_suspend, pcilat_resume);
+
+static void pcilat_reset_prepare(struct pci_dev *pdev)
+{
+	pcilat_quiesce(pci_get_drvdata(pdev));
+}
+
+static void pcilat_reset_done(struct pci_dev *pdev)
+{
+	pcilat_restart(pci_get_drvdata(pdev));
+}
+
+static const struct pci_error_handlers pcilat_err_handlers = {
+	.reset_prepare = pcilat_reset_prepare,
+	.reset_done = pcilat_reset_done,
+};
+
 static int pcilat_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 {
 	struct pcilat_device *pl;
@@ -313,6 +375,8 @@ static struct pci_driver pcilat_driver = {
 	.id_table = pcilat_ids,
 	.probe = pcilat_probe,
 	.remove = pcilat_remove,
+	.err_handler = &pcilat_err_handlers,
+	.driver.pm = pm_sleep_ptr(&pcilat_pm_ops),
 };
 
 static int __init pcilat_check_clock(void)

@@ -428,11 +428,13 @@ static void pcilat_job_finish(struct pcilat_job *job)
 static int pcilat_job_publish(struct pcilat_job *job)
 {
 	struct pcilat_device *pl = job->pl;
+	int ret;
 
 	mutex_lock(&pl->lock);
-	if (READ_ONCE(pl->gone)) {
+	ret = pcilat_check_usable(pl);
+	if (ret) {
 		mutex_unlock(&pl->lock);
-		return -ENODEV;
+		return ret;
 	}
 	if (job->req.flags & PCILAT_RUN_RAW)
 		pcilat_ring_reset(&pl->ring);

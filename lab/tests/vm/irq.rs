@@ -1,7 +1,7 @@
 //! Interrupt latency on virtual hardware: counts equal the device's, and an injected delay shows where it belongs.
 
 use crate::say;
-use crate::support::{Rig, merged, moved, settle, stayed, total, vector};
+use crate::support::{PATIENCE, Rig, merged, moved, settle, stayed, total, vector};
 use pciescope_core::{Histogram, Record};
 use pciescope_lab::vm::Kernel;
 
@@ -25,6 +25,7 @@ pub fn interrupts_of_every_source_are_counted_where_they_belong(rig: &Rig, kerne
         a_device_of_qemu_raises_its_interrupts(rig, kernel, name);
     }
     if kernel == Kernel::V6_12 {
+        a_reset_ends_a_run_and_the_next_works(rig);
         rig.must(&format!("pciescope bind {} --driver pcilat", rig.bdf));
         lost_and_doubled_interrupts_are_told_apart(rig);
         a_fixed_rate_hides_no_waiting_and_counts_what_it_could_not_raise(rig);
@@ -246,4 +247,22 @@ fn a_device_of_qemu_raises_its_interrupts(rig: &Rig, kernel: Kernel, name: &str)
     } else {
         assert_eq!((lost, wrong_cpu, measured.output.status), (0, 0, 0), "{kernel}, {name}");
     }
+}
+
+/// A reset takes the registers by which igb raises and tells its interrupts; without them none comes.
+fn a_reset_ends_a_run_and_the_next_works(rig: &Rig) {
+    const FILE: &str = "/tmp/reset.jsonl";
+    let bdf = rig.vm.address("igb0");
+    rig.must(&format!("pciescope bind {bdf} --driver pcilat"));
+    let run = |count: &str| format!("latency irq {bdf} --cpus 0-1 --count {count} --raised-by hardware --timeout 1s");
+    let running = rig.start(&run("20M"), FILE);
+    rig.vm.wait_until("the run has begun", "ls -l /proc/$(pidof pciescope)/fd | grep -q /dev/pcilat/ && sleep 1");
+    rig.must(&format!("echo 1 >/sys/bus/pci/devices/{bdf}/reset"));
+    let ended = rig.end(&running, FILE, PATIENCE);
+    assert_eq!((ended.output.status, ended.failure()), (2, Some("reset")), "{}", ended.output.stderr);
+    assert!(total(&ended.of("irq-hardware"), "handled") >= 1, "what was measured stands");
+    let next = rig.pciescope(&run("50"));
+    let records = next.expect(0, "irq-hardware");
+    assert_eq!(total(&records, "handled"), 50 * records.len() as u64);
+    rig.must(&format!("pciescope unbind {bdf}"));
 }

@@ -27,6 +27,11 @@ pub fn unbound(bdf: Bdf) -> Failure {
     failure("unbound", format!("{bdf}: the driver was unbound during the run"), "")
 }
 
+/// The function was reset, or the machine slept.
+pub fn reset(bdf: Bdf) -> Failure {
+    failure("reset", format!("{bdf}: the function was reset, or the machine slept, during the run"), "")
+}
+
 /// A CPU is not online, or went offline.
 pub fn cpu_offline(bdf: Bdf, cpu: Option<u32>) -> Failure {
     let who = cpu.map(|c| format!("CPU {c}")).unwrap_or_else(|| "a CPU of the plan".to_owned());

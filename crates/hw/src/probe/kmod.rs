@@ -279,6 +279,7 @@ impl Kmod {
             }
             Some(libc::ENODEV) if status.is_some_and(|s| s.present != 0) => failure::unbound(self.bdf),
             Some(libc::ENODEV) => failure::removed(self.bdf),
+            Some(libc::ECANCELED) => failure::reset(self.bdf),
             Some(libc::ENXIO) => failure::cpu_offline(self.bdf, cpu),
             Some(libc::ETIMEDOUT) => failure::timeout(self.bdf, request.timeout_ns),
             Some(libc::ERANGE) => {
