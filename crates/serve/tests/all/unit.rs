@@ -63,8 +63,8 @@ fn systemd_takes_the_unit_and_finds_it_safe() {
     let (is_fine, said) = analyze(&["verify"]);
     let about: Vec<_> = said.lines().filter(|line| line.contains("pciescope")).collect();
     assert!(is_fine && about.is_empty(), "{said}");
-    // 0 is locked up, 100 is bare; what this service needs leaves it below 20.
-    let (is_safe, said) = analyze(&["security", "--offline=true", "--threshold=20"]);
+    // 0 is locked up, 100 is bare; what this service needs leaves it at 15.
+    let (is_safe, said) = analyze(&["security", "--offline=true", "--threshold=15"]);
     assert!(is_safe, "{said}");
     eprintln!("{}", said.lines().last().unwrap_or_default());
 }
