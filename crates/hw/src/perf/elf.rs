@@ -75,7 +75,7 @@ impl Functions {
 
 /// What is kept of an ELF file.
 #[derive(Debug, Default)]
-pub(super) struct Image {
+pub struct Image {
     /// Where bytes of the file come to lie: their place in the file, and the address of the first.
     segments: Vec<(Range<u64>, u64)>,
     functions: Functions,

@@ -5,7 +5,8 @@
 //! module's. docs/pmu.md describes our own drivers' PMUs.
 
 mod delta;
-mod elf;
+#[doc(hidden)]
+pub mod elf;
 mod error;
 mod event;
 mod format;
