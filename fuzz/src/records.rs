@@ -18,7 +18,7 @@ pub fn run(data: &[u8]) {
     let _ = writer.put_all(&records);
     // What is written is read again.
     let mut again = jsonl::Writer::new(Vec::new());
-    if again.put_all(&records).is_ok() {
+    if !records.is_empty() && again.put_all(&records).is_ok() {
         let bytes = again.into_inner();
         let read = jsonl::parse_records(bytes.as_slice(), Path::new("again"));
         assert!(read.is_ok_and(|read| read.records.len() == records.len()), "a record that was written is not read");
