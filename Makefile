@@ -72,7 +72,7 @@ lint:				## rustfmt, clippy, checkpatch, shellcheck where it is installed
 	tools/lint-sh
 
 fuzz:				## fuzz all that anybody may write, 20 s a target (docs/fuzzing.md)
-	tools/setup build
+	tools/setup fuzz
 	tools/fuzz
 
 bench: build			## benchmarks: each a ratio to a peer or limit taken in the same run
