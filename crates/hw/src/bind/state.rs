@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use pciescope_core::Bdf;
 use rustix::fs::{FlockOperation, flock};
+use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
 
 use crate::{Error, Root};
@@ -53,7 +54,7 @@ impl StateFile {
         })?;
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false).mode(0o644);
-        StateFile::open(root, bdf, &options)
+        StateFile::open(root, bdf, &mut options)
     }
 
     /// Opens the file of a function that was handed over.
@@ -61,8 +62,11 @@ impl StateFile {
         StateFile::open(root, bdf, OpenOptions::new().read(true).write(true))
     }
 
-    fn open(root: &Root, bdf: Bdf, options: &OpenOptions) -> Result<StateFile, Error> {
+    fn open(root: &Root, bdf: Bdf, options: &mut OpenOptions) -> Result<StateFile, Error> {
         let path = root.path(place(bdf));
+        is_own(root)?;
+        // What is written here is what is believed later: nothing that another user put there is followed.
+        options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
         let fail = |source: io::Error| match source.kind() {
             io::ErrorKind::NotFound => Error::NotBound { bdf },
             _ => Error::Write { path: path.clone(), value: String::new(), source },
@@ -113,10 +117,29 @@ impl StateFile {
     }
 }
 
+/// Refuses a folder that others can write to: they could say what is put back.
+fn is_own(root: &Root) -> Result<(), Error> {
+    let path = root.path(FOLDER);
+    match path.metadata() {
+        Ok(meta) if meta.mode() & 0o022 != 0 || (geteuid().is_root() && meta.uid() != 0) => {
+            let why = "other users can write there: remove the folder, or make it root's own with mode 755";
+            Err(Error::Write {
+                path,
+                value: String::new(),
+                source: io::Error::new(io::ErrorKind::PermissionDenied, why),
+            })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// No state is longer.
+const LONGEST: u64 = 64 << 10;
+
 fn parse(mut file: &File) -> Option<State> {
     let mut text = String::new();
     io::Seek::rewind(&mut file).ok()?;
-    file.read_to_string(&mut text).ok()?;
+    file.take(LONGEST).read_to_string(&mut text).ok()?;
     let state = serde_json::from_str(&text).ok();
     io::Seek::rewind(&mut file).ok()?;
     state

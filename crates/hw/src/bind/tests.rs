@@ -207,6 +207,26 @@ fn a_run_killed_halfway_is_repaired_too() {
 }
 
 #[test]
+fn what_another_user_planted_is_not_followed() {
+    use std::os::unix::fs::PermissionsExt;
+    let machine = machine(Some("nvme"), "(null)");
+    let folder = machine.root.path(FOLDER);
+    fs::create_dir_all(&folder).unwrap();
+    let (victim, state) = (folder.join("victim"), folder.join(format!("{BDF}.json")));
+    fs::write(&victim, "precious").unwrap();
+    symlink(&victim, &state).unwrap();
+    machine.take().unwrap_err();
+    assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
+    assert_eq!(machine.now().0, owned("nvme"));
+    fs::remove_file(&state).unwrap();
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).unwrap();
+    let error = machine.take().unwrap_err();
+    assert!(std::error::Error::source(&error).unwrap().to_string().contains("other users can write"), "{error}");
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o755)).unwrap();
+    machine.take().unwrap();
+}
+
+#[test]
 fn two_hands_on_one_function_are_told_apart() {
     let machine = machine(Some("nvme"), "(null)");
     let bound = machine.take().unwrap();
