@@ -9,7 +9,7 @@ PREFIX = /usr/local
 # and would build a third of them again for each further choice.
 TESTED = --release --locked --workspace
 
-.PHONY: help setup build tested test unit vm-test browser-test pictures parquet-test demo lint bench kmod install deb dist test-dist test-fresh test-packages clean distclean
+.PHONY: help setup build tested test unit vm-test browser-test pictures parquet-test demo lint fuzz bench kmod install deb dist test-dist test-fresh test-packages clean distclean
 
 help:				## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
