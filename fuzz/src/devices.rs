@@ -3,7 +3,6 @@
 
 use pciescope_lab::device::bus::{Bus, DmaError, Message};
 use pciescope_lab::device::config::Link;
-use pciescope_lab::device::drw::DrwBank;
 use pciescope_lab::device::endpoint::LatencyEndpoint;
 use pciescope_lab::device::nvme::NvmeDisk;
 use pciescope_lab::device::sis8300::{Model, Sis8300};
@@ -48,17 +47,13 @@ impl Bus for Memory<'_> {
 fn device(kind: u8) -> Box<dyn Device> {
     let (traffic, link) = (Traffic::new(), Link::default());
     let port = traffic.port("0000:00:02.0".parse().expect("an address"));
-    match kind % 7 {
+    match kind % 6 {
         0 => Box::new(LatencyEndpoint::new(&link)),
         1 => Box::new(NvmeDisk::new(&link, port)),
         2 => Box::new(Sis8300::new(Model::Sis8300, &link, port)),
         3 => Box::new(Sis8300::new(Model::L, &link, port)),
         4 => Box::new(Sis8300::new(Model::L2, &link, port)),
-        5 => Box::new(Sis8300::new(Model::Ku, &link, port)),
-        _ => {
-            let _ = DrwBank::new(traffic.sub_channel(0, "21000"));
-            Box::new(LatencyEndpoint::new(&link))
-        }
+        _ => Box::new(Sis8300::new(Model::Ku, &link, port)),
     }
 }
 

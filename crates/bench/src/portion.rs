@@ -85,10 +85,41 @@ pub(crate) struct Collected {
 struct Gathered {
     outcome: Outcome,
     medians_ns: Vec<f64>,
-    /// What is measured, portion by portion.
-    batches: Vec<Histogram>,
+    /// What is measured, in batches of portions.
+    batches: Batches,
     /// The raw samples of that in batches, where one portion has them all.
     raw: Vec<Histogram>,
+}
+
+/// Portions in batches of equal length, at most [`MOST_BATCHES`]: a run may have 10,000 rounds on each of many CPUs.
+#[derive(Default)]
+struct Batches {
+    all: Vec<Histogram>,
+    /// Portions that a batch holds, as a power of two.
+    doublings: u32,
+    portions: u64,
+}
+
+/// When there are so many batches, each two become one.
+const MOST_BATCHES: usize = 64;
+
+impl Batches {
+    fn add(&mut self, portion: &Histogram) {
+        match self.all.last_mut() {
+            Some(last) if self.portions % (1 << self.doublings) != 0 => last.merge(portion),
+            _ => self.all.push(portion.clone()),
+        }
+        self.portions += 1;
+        if self.all.len() == MOST_BATCHES && self.portions % (1 << self.doublings) == 0 {
+            let pairs = self.all.chunks(2).map(|pair| {
+                let mut both = pair[0].clone();
+                pair[1..].iter().for_each(|other| both.merge(other));
+                both
+            });
+            self.all = pairs.collect();
+            self.doublings += 1;
+        }
+    }
 }
 
 /// The histogram of what is measured.
@@ -126,7 +157,9 @@ impl Collected {
             if order == Order::Sequential && !taken.samples.is_empty() {
                 gathered.raw = batches(&taken.samples, &outcome);
             }
-            gathered.batches.extend(main_of(&outcome).map(|(histogram, _)| histogram.clone()));
+            if let Some((histogram, _)) = main_of(&outcome) {
+                gathered.batches.add(histogram);
+            }
             gathered.medians_ns.extend(outcome.histograms.get(LATENCY).and_then(|latency| latency.median_ns()));
             gathered.merge(outcome);
         }
@@ -170,7 +203,7 @@ impl Gathered {
 
     /// Adds the spread of the rounds, and what it says of neighbouring samples.
     fn finish(mut self) -> Outcome {
-        let batches = if self.raw.is_empty() { &self.batches } else { &self.raw };
+        let batches = if self.raw.is_empty() { &self.batches.all } else { &self.raw };
         if let Some(effect) = design_effect(batches) {
             let metrics = &mut self.outcome.metrics;
             metrics.insert(DESIGN_EFFECT.to_owned(), Metric::of(effect, "1"));
@@ -422,6 +455,19 @@ mod tests {
         // Each round has a level of its own: 5000 samples say no more than 5.
         let levels = rounds(&|round, n| 500 + 100 * round + n % 7);
         assert!(levels[DESIGN_EFFECT].value > 500.0, "{}", levels[DESIGN_EFFECT].value);
+    }
+
+    #[test]
+    fn ten_thousand_rounds_are_few_batches_of_equal_length() {
+        let mut batches = Batches::default();
+        for round in 0..10_000 {
+            batches.add(&Histogram::of_ns([round]).unwrap());
+        }
+        let counts: Vec<u64> = batches.all.iter().map(Histogram::count).collect();
+        let (last, whole) = counts.split_last().unwrap();
+        assert!((32..MOST_BATCHES).contains(&counts.len()), "{counts:?}");
+        assert!(whole.iter().all(|count| *count == 256) && *last <= 256, "{counts:?}");
+        assert_eq!(counts.iter().sum::<u64>(), 10_000);
     }
 
     #[test]

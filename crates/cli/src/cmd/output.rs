@@ -293,6 +293,7 @@ impl Sink for Output {
         if let Some(file) = &mut self.file {
             file.put_all(records)?;
         }
+        // Figures count as kept once they are in the file, or where there is none, once they are shown.
         let is_written = self.file.is_some();
         if is_written {
             self.kept.note(records);

@@ -64,7 +64,7 @@ impl StateFile {
 
     fn open(root: &Root, bdf: Bdf, options: &mut OpenOptions) -> Result<StateFile, Error> {
         let path = root.path(place(bdf));
-        is_own(root)?;
+        refuse_open_folder(root)?;
         // What is written here is what is believed later: nothing that another user put there is followed.
         options.custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK);
         let fail = |source: io::Error| match source.kind() {
@@ -118,7 +118,7 @@ impl StateFile {
 }
 
 /// Refuses a folder that others can write to: they could say what is put back.
-fn is_own(root: &Root) -> Result<(), Error> {
+fn refuse_open_folder(root: &Root) -> Result<(), Error> {
     let path = root.path(FOLDER);
     match path.metadata() {
         Ok(meta) if meta.mode() & 0o022 != 0 || (geteuid().is_root() && meta.uid() != 0) => {
