@@ -9,6 +9,7 @@ use pciescope_core::{Bdf, Environment, Function};
 use pciescope_hw::probe::open::{Availability, Backend, backends};
 use pciescope_hw::registers::{self, SafeRegister};
 use pciescope_hw::{check, environment, floor, nodes, pci, topology};
+use pciescope_report::table::SYNTHETIC;
 use serde_json::{Value, json};
 
 use super::Ctx;
@@ -166,7 +167,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         }
     } else if args.tree {
         if environment.is_synthetic() {
-            writeln!(out, "SYNTHETIC: made up by the fake backend\n")?;
+            writeln!(out, "{SYNTHETIC}\n")?;
         }
         text::tree(&mut out, &all, &entries, width)?;
     } else {

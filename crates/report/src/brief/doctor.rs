@@ -8,14 +8,13 @@ use pciescope_core::{Finding, Record, Severity};
 use super::Answer;
 use crate::model::{Section, is_synthetic};
 use crate::style::{Tone, paint};
+use crate::table::SYNTHETIC;
 use crate::table::doctor::{kind, not_checked_lines, silenced_lines, summary};
 use crate::table::layout::wrap;
 use crate::text::clean;
 
 pub(super) use crate::table::doctor::TEST;
 
-/// What is said of the machine of the fake backend.
-const UNREAL: &str = "SYNTHETIC: the machine is made up by the fake backend";
 /// So many findings are named in the summary.
 const WORST: usize = 3;
 /// So many places of a finding are named.
@@ -25,7 +24,7 @@ const PLACES: usize = 8;
 pub(super) fn answer(section: &Section) -> Answer {
     let mut answer = Answer::new(&summary(&section.records));
     if section.is_synthetic() {
-        answer.line(paint(Tone::Doubt, UNREAL));
+        answer.line(paint(Tone::Doubt, SYNTHETIC));
     }
     for line in worst(&Kinds::of(&section.records), super::WIDTH) {
         answer.line(line.trim_start());
@@ -41,7 +40,7 @@ pub fn text(records: &[Record], width: usize) -> String {
     let mut lines: Vec<String> = wrap(&summary(&records), width, "", "  ");
     lines.iter_mut().for_each(|line| *line = paint(Tone::Strong, line));
     if records.iter().any(|record| is_synthetic(record)) {
-        lines.push(paint(Tone::Doubt, &format!("  {UNREAL}")));
+        lines.push(paint(Tone::Doubt, &format!("  {SYNTHETIC}")));
     }
     lines.extend(worst(&kinds, width));
     for (severity, title) in [(Severity::Problem, "Problems"), (Severity::Warning, "Warnings")] {

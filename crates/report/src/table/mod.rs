@@ -21,7 +21,8 @@ mod verify;
 
 use pciescope_core::Record;
 
-pub(crate) use self::header::{EMULATED, LOSSES, REFERENCES, SYNTHETIC};
+pub use self::header::SYNTHETIC;
+pub(crate) use self::header::{EMULATED, LOSSES, REFERENCES};
 pub(crate) use self::plain::figures as plain_figures;
 pub(crate) use self::readout::EMULATED as EMULATED_READOUT;
 
