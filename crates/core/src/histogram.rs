@@ -460,7 +460,7 @@ impl<'de> Deserialize<'de> for Histogram {
         }
         histogram.min_at_ns = wire.min_at_ns;
         histogram.max_at_ns = wire.max_at_ns;
-        
+        histogram.filled = Filled::packed(histogram.filled.open());
         Ok(histogram)
     }
 }

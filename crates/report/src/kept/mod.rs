@@ -317,7 +317,7 @@ pub struct Keeper {
 type Place = (Rc<str>, Option<Box<str>>, Option<u32>, Option<u32>);
 
 /// An interval is compared with so many predecessors of its place: more are there only if a device changed so often.
-const PREDECESSORS: usize = 0;
+const PREDECESSORS: usize = 8;
 
 impl Keeper {
     /// Keeps a record.
