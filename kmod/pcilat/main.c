@@ -258,7 +258,39 @@ static void pcilat_reset_done(struct pci_dev *pdev)
 	pcilat_restart(pci_get_drvdata(pdev));
 }
 
+/* The function cannot be reached; the link may be reset next, for the sake of any function behind it. */
+static pci_ers_result_t pcilat_error_detected(struct pci_dev *pdev, pci_channel_state_t state)
+{
+	if (state == pci_channel_io_normal)
+		return PCI_ERS_RESULT_CAN_RECOVER;
+	if (state == pci_channel_io_perm_failure) {
+		pcilat_disconnect(pci_get_drvdata(pdev));
+		return PCI_ERS_RESULT_DISCONNECT;
+	}
+	pcilat_quiesce(pci_get_drvdata(pdev));
+	return PCI_ERS_RESULT_NEED_RESET;
+}
+
+/* Unlike a reset that somebody asks for, this one leaves configuration space to the driver. */
+static pci_ers_result_t pcilat_slot_reset(struct pci_dev *pdev)
+{
+	pci_restore_state(pdev);
+	pci_save_state(pdev);
+	return PCI_ERS_RESULT_RECOVERED;
+}
+
+static void pcilat_error_resume(struct pci_dev *pdev)
+{
+	struct pcilat_device *pl = pci_get_drvdata(pdev);
+
+	if (READ_ONCE(pl->resetting))
+		pcilat_restart(pl);
+}
+
 static const struct pci_error_handlers pcilat_err_handlers = {
+	.error_detected = pcilat_error_detected,
+	.slot_reset = pcilat_slot_reset,
+	.resume = pcilat_error_resume,
 	.reset_prepare = pcilat_reset_prepare,
 	.reset_done = pcilat_reset_done,
 };
@@ -291,6 +323,8 @@ static int pcilat_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 		goto err_release_bars;
 	pcilat_fill_info(pl);
 	pci_set_drvdata(pdev, pl);
+	/* For pcilat_slot_reset(). */
+	pci_save_state(pdev);
 	ret = pcilat_text_init(pl);
 	if (ret)
 		goto err_irq;

@@ -9,6 +9,7 @@
  * on any CPU, so that a real-time task that occupies a CPU cannot delay the end.
  */
 #include <linux/cpumask.h>
+#include <linux/freezer.h>
 #include <linux/kthread.h>
 #include <linux/sched.h>
 #include <linux/sched/signal.h>
@@ -205,7 +206,10 @@ static void pcilat_worker_unbind(struct pcilat_worker *w)
 	set_cpus_allowed_ptr(w->task, cpu_possible_mask);
 }
 
-/* Waits for a worker's turn to end; a signal ends the run and with it the turn. */
+/*
+ * Waits for a worker's turn to end; a signal ends the run and with it the turn. Tasks
+ * are frozen, by what looks like a signal, before pcilat_suspend() is called.
+ */
 static void pcilat_turn_wait(struct pcilat_worker *w)
 {
 	struct pcilat_job *job = w->job;
@@ -213,7 +217,7 @@ static void pcilat_turn_wait(struct pcilat_worker *w)
 	/* Both pair with pcilat_worker_main(). */
 	if (wait_event_interruptible(job->wait, !smp_load_acquire(&w->turn) ||
 				     pcilat_job_stopped(job)))
-		pcilat_job_end(job, -EINTR, -1, 0);
+		pcilat_job_end(job, freezing(current) ? -ECANCELED : -EINTR, -1, 0);
 	if (pcilat_job_stopped(job))
 		pcilat_worker_unbind(w);
 	/* As above. */
