@@ -96,6 +96,29 @@ bool pcilat_check_present(struct pcilat_device *pl)
 	return present;
 }
 
+/*
+ * Whether the registers can be reached. Somebody may reset a function, or put it to
+ * sleep, without telling its driver: by the bridge above it, or by its own registers.
+ * What is measured then is the way to nobody. 0; -ENODEV: the function does not answer;
+ * -ECANCELED: it answers, but its memory does not.
+ */
+int pcilat_check_alive(struct pcilat_device *pl, bool needs_memory)
+{
+	struct pci_dev *pdev = pl->pdev;
+	u16 command = 0, power = 0;
+
+	if (!pcilat_check_present(pl))
+		return -ENODEV;
+	if (!needs_memory)
+		return 0;
+	pci_read_config_word(pdev, PCI_COMMAND, &command);
+	if (pdev->pm_cap)
+		pci_read_config_word(pdev, pdev->pm_cap + PCI_PM_CTRL, &power);
+	if (!(command & PCI_COMMAND_MEMORY) || power & PCI_PM_CTRL_STATE_MASK)
+		return -ECANCELED;
+	return 0;
+}
+
 static void pcilat_claim_bars(struct pcilat_device *pl)
 {
 	int bar;

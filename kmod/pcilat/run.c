@@ -108,11 +108,12 @@ static void pcilat_worker_fault(struct pcilat_worker *w)
 {
 	struct pcilat_job *job = w->job;
 	u64 offset = job->req.offset;
+	int ret;
 
 	if (job->req.kind == PCILAT_KIND_CONFIG)
 		offset = job->pl->hops[w->ones_target].offset;
-	pcilat_check_present(job->pl);
-	pcilat_job_end(job, -EIO, w->cpu, offset);
+	ret = pcilat_check_alive(job->pl, pcilat_needs_memory(job->pl, job->req.kind));
+	pcilat_job_end(job, ret == -ECANCELED ? ret : -EIO, w->cpu, offset);
 }
 
 static void pcilat_calibrate(struct pcilat_worker *w)
@@ -477,6 +478,12 @@ static int pcilat_job_run(struct pcilat_job *job)
 		pcilat_all_at_once(job);
 	else
 		pcilat_take_turns(job);
+	/* Not every bus answers all-ones for nobody: also what looked well may have been none. */
+	if (!pcilat_job_stopped(job)) {
+		ret = pcilat_check_alive(pl, pcilat_needs_memory(pl, job->req.kind));
+		if (ret)
+			pcilat_job_end(job, ret, -1, 0);
+	}
 	if (job->req.kind == PCILAT_KIND_IRQ && !pcilat_job_stopped(job))
 		pcilat_irq_check_result(job);
 	mutex_lock(&pl->lock);
@@ -543,8 +550,8 @@ int pcilat_run(struct pcilat_device *pl, const struct pcilat_run *req, const u32
 	if (req->kind <= PCILAT_KIND_WRITE_READ)
 		ret = pcilat_check_access(pl, req->bar, req->width, req->offset,
 					  req->kind != PCILAT_KIND_READ);
-	if (!ret && !pcilat_check_present(pl))
-		ret = -ENODEV;
+	if (!ret)
+		ret = pcilat_check_alive(pl, pcilat_needs_memory(pl, req->kind));
 	if (!ret)
 		ret = pcilat_run_exclusive(pl, req, cpus, vectors, text);
 	pcilat_leave(pl);

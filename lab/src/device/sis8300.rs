@@ -344,6 +344,7 @@ impl Sis8300 {
                 self.stand_still();
                 self.faults.set(command);
             }
+            Order::PowerCycle => self.reset(),
             Order::AllOnes(is_on) => {
                 self.stand_still();
                 self.faults.set(Command::AllOnes(is_on.then_some(0)));
