@@ -44,9 +44,11 @@ pub fn that_sleeps(builder: Builder) -> Builder {
 /// Puts the guest to sleep down to a level of pm_test, does something while it sleeps, and waits until it is awake; whether
 /// it slept.
 fn sleep_to(vm: &Guest, level: &str, meanwhile: impl FnOnce()) -> bool {
+    // Time for what is to happen meanwhile.
+    let seconds = if size_of_val(&meanwhile) == 0 { 1 } else { 3 };
     let mark = vm.console_mark();
     let running = vm.start(&format!(
-        "echo 2 >/sys/module/suspend/parameters/pm_test_delay && echo {level} >/sys/power/pm_test
+        "echo {seconds} >/sys/module/suspend/parameters/pm_test_delay && echo {level} >/sys/power/pm_test
          echo freeze >/sys/power/state"
     ));
     let sleeps = vm.wait_for("the guest sleeps, or does not want to", || {
@@ -75,7 +77,15 @@ fn inject(vm: &Guest, address: &str, error: u32) {
         record.extend(word.to_le_bytes());
     }
     let text: String = record.iter().map(|byte| format!("\\{byte:03o}")).collect();
-    vm.must(&format!("modprobe aer_inject && printf '{text}' >/dev/aer_inject"));
+    vm.must(&format!("modprobe aer_inject; printf '{text}' >/dev/aer_inject"));
+}
+
+/// As [`inject`], and waits until Linux has got over it.
+fn recovered(vm: &Guest, address: &str, error: u32) {
+    let count = || vm.must("dmesg | grep -c 'device recovery successful' || true");
+    let before = count();
+    inject(vm, address, error);
+    vm.wait_for("the recovery", || (count() != before).then_some(()));
 }
 
 pub fn sleep_resets_and_errors_on_6_12() {
@@ -83,7 +93,7 @@ pub fn sleep_resets_and_errors_on_6_12() {
     rig.counts_leave_the_sleep_out();
     say!("counts leave the sleep out");
     rig.a_sleep_ends_runs();
-    if std::env::var("REAL").is_ok() { rig.a_real_sleep_ends(); }
+    rig.a_real_sleep_ends();
     say!("it sleeps and wakes");
     rig.resets_end_runs();
     say!("resets end runs");
@@ -195,7 +205,7 @@ impl Machine {
         let bdf = &self.rig.bdf;
         [
             format!("latency mmio {bdf} --count 20M"),
-            format!("latency irq {bdf} --vectors 0 --count 20M --raised-by hardware --timeout 2s"),
+            format!("latency irq {bdf} --vectors 0 --count 20M --raised-by hardware --timeout 300ms"),
         ]
     }
 
@@ -255,37 +265,34 @@ impl Machine {
     /// kind of sleep.
     fn a_real_sleep_ends(&self) {
         let mark = self.rig.console_mark();
+        self.rig.must("modprobe button");
         let running = self.rig.vm.start("echo none >/sys/power/pm_test; echo freeze >/sys/power/state");
         let is_asleep =
             || self.rig.console_since(mark).unwrap_or_default().contains("remaining freezable tasks completed");
         self.rig.wait_for("the guest sleeps", || is_asleep().then_some(()));
-        std::thread::sleep(Duration::from_secs(2));
+        std::thread::sleep(Duration::from_secs(1));
         assert!(running.status().is_none(), "it did not sleep");
         self.rig.qmp("system_powerdown", json!({})).unwrap_or_else(|err| panic!("the lab failed: {err}"));
-        let output = running.wait_within(PATIENCE).unwrap_or_else(|err| panic!("the guest does not wake: {err}"));
+        let output =
+            running.wait_within(Duration::from_secs(20)).unwrap_or_else(|err| panic!("the guest does not wake: {err}"));
         assert!(output.is_success(), "{}", output.stderr);
         self.works();
     }
 
     fn resets_end_runs(&self) {
-        let folder = format!("/sys/bus/pci/devices/{}", self.rig.bdf);
-        for method in ["flr", "bus"] {
-            for run in self.runs() {
-                let reset = format!("echo {method} >{folder}/reset_method && echo 1 >{folder}/reset");
-                self.ends_by_reset(&run, || drop(self.rig.must(&reset)));
-            }
-            self.works();
-        }
-        let folder = format!("/sys/bus/pci/devices/{}", self.igb);
-        let run = format!("latency irq {} --cpus 0-1 --count 20M --raised-by hardware --timeout 1s", self.igb);
-        for method in ["flr", "bus"] {
-            let running = self.rig.start(&run, "/tmp/igb.jsonl");
-            self.rig
-                .wait_until("the run has begun", "ls -l /proc/$(pidof pciescope)/fd | grep -q /dev/pcilat/ && sleep 1");
+        let by = |bdf: &str, method: &str| {
+            let folder = format!("/sys/bus/pci/devices/{bdf}");
             self.rig.must(&format!("echo {method} >{folder}/reset_method && echo 1 >{folder}/reset"));
-            let ended = self.rig.end(&running, "/tmp/igb.jsonl", PATIENCE);
-            assert_eq!((ended.output.status, ended.failure()), (2, Some("reset")), "igb: {}", ended.output.stderr);
+        };
+        for (run, method) in self.runs().iter().zip(["bus", "flr"]) {
+            self.ends_by_reset(run, || by(&self.rig.bdf, method));
         }
+        let run = format!("latency irq {} --cpus 0-1 --count 20M --raised-by hardware --timeout 1s", self.igb);
+        let running = self.rig.start(&run, "/tmp/igb.jsonl");
+        self.rig.wait_until("the run has begun", "ls -l /proc/$(pidof pciescope)/fd | grep -q /dev/pcilat/ && sleep 1");
+        by(&self.igb, "bus");
+        let ended = self.rig.end(&running, "/tmp/igb.jsonl", PATIENCE);
+        assert_eq!((ended.output.status, ended.failure()), (2, Some("reset")), "igb: {}", ended.output.stderr);
         self.works();
     }
 
@@ -297,8 +304,8 @@ impl Machine {
             let refused = self.rig.pciescope(&format!("latency mmio {bdf} --count 100"));
             assert_eq!((refused.output.status, refused.failure()), (2, Some("reset")), "{}", refused.output.stderr);
             self.rig.must(&format!("setpci -s {bdf} CAP_PM+4.w=0:3"));
-            self.works();
         }
+        self.works();
         let [_, irqs] = self.runs();
         let reset = format!(
             "setpci -s {PORT} BRIDGE_CONTROL=40:40; sleep 0.01; setpci -s {PORT} BRIDGE_CONTROL=0:40; sleep 0.1"
@@ -325,22 +332,18 @@ impl Machine {
             let mut before = 0;
             self.ends_by_reset(&run, || {
                 before = resets();
-                inject(&self.rig, PORT, FATAL);
-                self.rig.wait_until("the recovery", "dmesg | grep -q 'device recovery successful'");
+                recovered(&self.rig, PORT, FATAL);
             });
             assert!(resets() > before, "the link was not reset");
-            self.rig.must("dmesg -C");
-            self.works();
         }
+        self.works();
         // igb reports one that does not break its link: nobody need stop.
         let run = format!("latency irq {} --cpus 0 --vectors 0 --count 3k --raised-by hardware", self.igb);
         let running = self.rig.start(&run, "/tmp/igb.jsonl");
         self.rig.wait_until("the run has begun", "ls -l /proc/$(pidof pciescope)/fd | grep -q /dev/pcilat/");
-        inject(&self.rig, &self.igb, NOT_FATAL);
+        recovered(&self.rig, &self.igb, NOT_FATAL);
         let ended = self.rig.end(&running, "/tmp/igb.jsonl", PATIENCE);
         assert_eq!(total(&ended.expect(0, "irq-hardware"), "handled"), 3000);
-        self.rig.wait_until("the recovery", "dmesg | grep -q 'device recovery successful'");
-        self.works();
         // What is on the port's near side counts on.
         self.happen(1, 2, 160, 3);
         assert_eq!(session.values(&opened), [101, 22, 1_760, 43]);
@@ -365,7 +368,7 @@ pub fn digitizers_sleep_and_recover(rig: &Digitizers, board: &Board, other: &Boa
     let ways: [(&str, String, &str); 3] = [
         ("a bus reset", format!("echo bus >{folder}/reset_method && echo 1 >{folder}/reset"), "true"),
         ("D3", format!("setpci -s {address} CAP_PM+4.w=3:3"), &format!("setpci -s {address} CAP_PM+4.w=0:3")),
-        ("a fatal error", String::new(), "dmesg | grep -q 'device recovery successful'"),
+        ("a fatal error", String::new(), "true"),
     ];
     for (way, disturb, undo) in ways {
         let reading = start(rig, board, &["read-on 0x10000000 1048576 0", "stats"]);
@@ -373,14 +376,14 @@ pub fn digitizers_sleep_and_recover(rig: &Digitizers, board: &Board, other: &Boa
         let before = board.count("/dma_read/bytes");
         rig.wait_for("reading", || (board.count("/dma_read/bytes") > before + (4 << 20)).then_some(()));
         if disturb.is_empty() {
-            inject(rig, &port, FATAL)
+            recovered(rig, &port, FATAL)
         } else {
             drop(rig.must(&disturb))
         }
         let answers = reading.end();
         answers.all_right();
         assert_eq!(answers.errno("read-on"), "ENODEV", "{way}");
-        rig.wait_until("it can be bound anew", undo);
+        rig.must(undo);
         sis8300_faults::bind_anew(rig, board);
         sis8300_faults::works(rig, board);
         let answers = beside.end();
