@@ -371,8 +371,8 @@ pub fn digitizers_sleep_and_recover(rig: &Digitizers, board: &Board, other: &Boa
         ("a fatal error", String::new(), "true"),
     ];
     for (way, disturb, undo) in ways {
-        let reading = start(rig, board, &["read-on 0x10000000 1048576 0", "stats"]);
-        let beside = start(rig, other, &["read-on 0x10000000 1048576 20", "stats"]);
+        let reading = start(rig, board, &["read-on 0x30000000 1048576 0", "stats"]);
+        let beside = start(rig, other, &["read-on 0x30000000 1048576 20", "stats"]);
         let before = board.count("/dma_read/bytes");
         rig.wait_for("reading", || (board.count("/dma_read/bytes") > before + (4 << 20)).then_some(()));
         if disturb.is_empty() {
@@ -407,7 +407,7 @@ fn a_board_sleeps_only_at_rest(rig: &Digitizers, board: &Board) {
             "setup samples=4096",
             "ring-setup 4 1048576",
             "map",
-            "ring-start at=0x20000000 bytes=0x8000000",
+            "ring-start at=0x20000000 bytes=0x8000000 passes=3",
             "drain ms=60000",
             "stats",
         ],
@@ -416,11 +416,12 @@ fn a_board_sleeps_only_at_rest(rig: &Digitizers, board: &Board) {
     assert!(!sleep_to(rig, "platform", || ()), "it slept with a ring");
     let answers = ring.end();
     answers.all_right();
-    assert_eq!((answers.errno("drain"), answers.number("drain", "bytes")), ("ENODATA", 0x800_0000));
+    assert_eq!((answers.errno("drain"), answers.number("drain", "bytes")), ("ENODATA", 3 * 0x800_0000));
     let waiting = start(rig, board, &[NEVER, "arm", "wait 1000", "disarm"]);
     waiting.wait_for(rig, "arm");
     assert!(!sleep_to(rig, "platform", || ()), "it slept while it was armed");
     let answers = waiting.end();
-    assert_eq!((answers.errno("wait"), answers.errno("disarm")), ("ETIMEDOUT", ""));
+    // Tasks are frozen by what looks like a signal; the acquisition is still armed.
+    assert_eq!((answers.errno("wait"), answers.errno("disarm")), ("EINTR", ""));
     sis8300_faults::works(rig, board);
 }
