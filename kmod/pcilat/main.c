@@ -251,6 +251,8 @@ static void pcilat_quiesce(struct pcilat_device *pl)
 /* The PCI core has restored what is its own: the BARs, and the table of vectors. */
 static void pcilat_restart(struct pcilat_device *pl)
 {
+	/* For pcilat_slot_reset(): restoring a state forgets it. */
+	pci_save_state(pl->pdev);
 	down_write(&pl->hw);
 	pcilat_irq_restore(pl);
 	WRITE_ONCE(pl->resetting, false);
@@ -298,7 +300,6 @@ static pci_ers_result_t pcilat_error_detected(struct pci_dev *pdev, pci_channel_
 static pci_ers_result_t pcilat_slot_reset(struct pci_dev *pdev)
 {
 	pci_restore_state(pdev);
-	pci_save_state(pdev);
 	return PCI_ERS_RESULT_RECOVERED;
 }
 

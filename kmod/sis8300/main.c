@@ -359,6 +359,8 @@ static int sis8300_resume(struct device *dev)
 {
 	struct sis8300 *sis = dev_get_drvdata(dev);
 
+	/* For sis8300_slot_reset(): restoring a state forgets it. */
+	pci_save_state(sis->pdev);
 	mutex_lock(&sis->setup_lock);
 	sis->has_adc = false;
 	mutex_unlock(&sis->setup_lock);
@@ -406,10 +408,18 @@ static void sis8300_reset_prepare(struct pci_dev *pdev)
 	sis8300_shutdown(pdev);
 }
 
+static void sis8300_reset_done(struct pci_dev *pdev)
+{
+	/* As after a sleep. */
+	pci_save_state(pdev);
+	pci_clear_master(pdev);
+}
+
 static const struct pci_error_handlers sis8300_err_handlers = {
 	.error_detected = sis8300_error_detected,
 	.slot_reset = sis8300_slot_reset,
 	.reset_prepare = sis8300_reset_prepare,
+	.reset_done = sis8300_reset_done,
 };
 
 /* 0022 (SIS8325) and 0023 (SIS8800) are other cards with other registers. */
