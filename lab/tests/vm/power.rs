@@ -126,6 +126,7 @@ struct Machine {
     rig: Rig,
     board: Endpoint,
     igb: String,
+    is_short: bool,
 }
 
 impl Machine {
@@ -149,7 +150,7 @@ impl Machine {
         });
         let igb = rig.address("igb0");
         rig.must(&format!("pciescope bind {} --driver pcilat && pciescope bind {igb} --driver pcilat", rig.bdf));
-        Machine { rig, board, igb }
+        Machine { rig, board, igb, is_short: kernel != Kernel::V6_12 }
     }
 
     fn finish(self) {
@@ -201,12 +202,14 @@ impl Machine {
         assert_eq!(ledger["dram"][SUB]["running"], false, "nobody counts");
     }
 
-    fn runs(&self) -> [String; 2] {
+    /// Both kinds on one kernel; the others show that theirs is no different.
+    fn runs(&self) -> Vec<String> {
         let bdf = &self.rig.bdf;
-        [
+        let all = [
             format!("latency mmio {bdf} --count 20M"),
             format!("latency irq {bdf} --vectors 0 --count 20M --raised-by hardware --timeout 300ms"),
-        ]
+        ];
+        all.into_iter().skip(usize::from(self.is_short)).collect()
     }
 
     /// Begins a run, disturbs it once the device sees it, and waits for its end.
@@ -255,7 +258,9 @@ impl Machine {
     fn a_sleep_ends_runs(&self) {
         for run in self.runs() {
             // Tasks are frozen first, and devices are not asked if one refuses; then the whole way.
-            self.ends_by_reset(&run, || assert!(sleep_to(&self.rig, "freezer", || ())));
+            if !self.is_short {
+                self.ends_by_reset(&run, || assert!(sleep_to(&self.rig, "freezer", || ())));
+            }
             self.ends_by_reset(&run, || sleep(&self.rig, || ()));
         }
         self.works();
@@ -306,11 +311,11 @@ impl Machine {
             self.rig.must(&format!("setpci -s {bdf} CAP_PM+4.w=0:3"));
         }
         self.works();
-        let [_, irqs] = self.runs();
+        let irqs = &self.runs()[1];
         let reset = format!(
             "setpci -s {PORT} BRIDGE_CONTROL=40:40; sleep 0.01; setpci -s {PORT} BRIDGE_CONTROL=0:40; sleep 0.1"
         );
-        self.ends_by_reset(&irqs, || drop(self.rig.must(&reset)));
+        self.ends_by_reset(irqs, || drop(self.rig.must(&reset)));
         let refused = self.rig.pciescope(&format!("latency mmio {bdf} --count 100"));
         assert_eq!((refused.output.status, refused.failure()), (2, Some("reset")), "{}", refused.output.stderr);
         // Its addresses are gone: the kernel has to find it anew.
@@ -338,12 +343,15 @@ impl Machine {
         }
         self.works();
         // igb reports one that does not break its link: nobody need stop.
-        let run = format!("latency irq {} --cpus 0 --vectors 0 --count 3k --raised-by hardware", self.igb);
+        let run = format!("latency irq {} --cpus 0 --vectors 0 --count 20M --raised-by hardware", self.igb);
         let running = self.rig.start(&run, "/tmp/igb.jsonl");
         self.rig.wait_until("the run has begun", "ls -l /proc/$(pidof pciescope)/fd | grep -q /dev/pcilat/");
         recovered(&self.rig, &self.igb, NOT_FATAL);
+        running.signal("INT").unwrap_or_else(|err| panic!("the lab failed: {err}"));
         let ended = self.rig.end(&running, "/tmp/igb.jsonl", PATIENCE);
-        assert_eq!(total(&ended.expect(0, "irq-hardware"), "handled"), 3000);
+        assert_eq!(ended.failure(), Some("interrupted"), "{}", ended.output.stderr);
+        let records = ended.of("irq-hardware");
+        assert!(total(&records, "handled") >= 100 && total(&records, "lost") == 0, "all were answered");
         // What is on the port's near side counts on.
         self.happen(1, 2, 160, 3);
         assert_eq!(session.values(&opened), [101, 22, 1_760, 43]);
