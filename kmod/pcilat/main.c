@@ -283,7 +283,7 @@ static void pcilat_reset_done(struct pci_dev *pdev)
 	pcilat_restart(pci_get_drvdata(pdev));
 }
 
-/* The function cannot be reached; next the link may be reset, whoever of those behind it is at fault. */
+/* The link may be reset next, whichever function behind it is at fault. */
 static pci_ers_result_t pcilat_error_detected(struct pci_dev *pdev, pci_channel_state_t state)
 {
 	if (state == pci_channel_io_normal)
