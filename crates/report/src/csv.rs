@@ -163,7 +163,7 @@ fn line(record: &Record, name: &str, figures: [String; 10], error: &str, metric:
         record.verb.clone(),
         record.test.clone(),
         method.map(|m| m.backend.clone()).unwrap_or_default(),
-        crate::model::is_emulated(record).to_string(),
+        crate::model::is_emulation(record.method.as_ref(), record.device.as_ref()).to_string(),
         some(device.and_then(|d| d.bdf)),
         device.map(|d| format!("{:04x}", d.vendor)).unwrap_or_default(),
         device.map(|d| format!("{:04x}", d.device)).unwrap_or_default(),

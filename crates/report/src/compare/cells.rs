@@ -3,11 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use pciescope_core::{Comparison, Histogram, Method, Record, Target, comparison, convert, outcome, readout};
+use pciescope_core::{Histogram, Target, comparison, convert, outcome, readout};
 
 use super::ALPHA;
 use super::dist::CORRELATION;
 use super::interval::quantile;
+use crate::kept::{Kept, Series};
 use crate::model::{self, Kind};
 use crate::text::clean;
 
@@ -81,13 +82,50 @@ impl Samples<'_> {
     }
 }
 
+/// The values of a figure in the order of the file.
+#[derive(Debug, Default, Clone)]
+pub struct Values {
+    /// Each; of a long series the means of several.
+    pub list: Vec<f64>,
+    sum: f64,
+    count: u64,
+}
+
+impl Values {
+    fn push(&mut self, value: f64, weight: usize) {
+        self.list.push(value);
+        self.sum += value * weight as f64;
+        self.count += weight as u64;
+    }
+
+    /// Adds others behind.
+    pub fn extend(&mut self, other: &Values) {
+        self.list.extend(&other.list);
+        self.sum += other.sum;
+        self.count += other.count;
+    }
+
+    /// How many.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+    /// Their sum.
+    pub fn sum(&self) -> f64 {
+        if self.count == self.list.len() as u64 { self.list.iter().sum() } else { self.sum }
+    }
+    /// Their mean; 0 of none.
+    pub fn mean(&self) -> f64 {
+        self.sum() / (self.count as f64).max(1.0)
+    }
+}
+
 /// What one run says of a cell.
 #[derive(Debug, Default)]
 pub struct Run<'r> {
     /// Its histograms, to be added up.
     pub samples: Vec<Samples<'r>>,
-    /// Its values, in the order of the file.
-    pub values: Vec<f64>,
+    /// Its values.
+    pub values: Values,
     /// The total that counts of losses refer to: interrupts triggered, or samples.
     pub exposure: f64,
     /// Relative standard error of the run's figure by what its rounds, repeats or passes say, of [`RATIO`] by what its run
@@ -182,7 +220,11 @@ fn fill(side: &mut Side, key: &Key, other: &Key) {
         cell.ways = ways;
     }
     for (name, exposure) in runs {
-        cell.runs.entry(name).or_insert_with(|| Run { values: vec![0.0], exposure, ..Run::default() });
+        cell.runs.entry(name).or_insert_with(|| {
+            let mut values = Values::default();
+            values.push(0.0, 1);
+            Run { values, exposure, ..Run::default() }
+        });
     }
 }
 
@@ -230,7 +272,7 @@ pub const RATIO: &str = "ratio";
 
 /// Whether a cell's figure is [`RATIO`].
 pub fn is_ratio(key: &Key) -> bool {
-    key.test == comparison::TEST && key.figure == RATIO
+    &*key.test == comparison::TEST && key.figure == RATIO
 }
 
 /// Which direction of a figure is the better one.
@@ -271,18 +313,30 @@ fn is_bench(test: &str) -> bool {
 }
 
 /// Sorts records into the cells of a side. With `by_kind` functions are named by vendor and device, not by address.
-pub fn side(records: &[Record], by_kind: bool) -> Side<'_> {
+pub fn side<'r>(records: &[&'r Kept], by_kind: bool) -> Side<'r> {
     let mut side = Side::default();
-    for record in records {
-        *side.runs.entry(&record.run).or_default() += 1;
+    // In the order of the file: each record, and each point of a series.
+    let mut points: Vec<(u64, usize, usize)> = Vec::new();
+    for (number, record) in records.iter().enumerate() {
+        match &record.series {
+            None => points.push((record.at, number, 0)),
+            Some(series) => {
+                points.extend(series.points().iter().enumerate().map(|(place, point)| (point.at, number, place)));
+            }
+        }
+    }
+    points.sort_unstable();
+    for (_, number, place) in points {
+        let record = records[number];
+        *side.runs.entry(&record.run).or_default() += record.series.as_ref().map_or(1, |series| series.weight(place));
         let Some(device) = device(record, by_kind) else { continue };
         if let Some(function) = &record.device {
             side.devices.entry(device.clone()).or_insert((function.vendor, function.device));
         }
         if record.error.is_some() {
-            side.errors.insert((device.clone(), record.test.clone()));
+            side.errors.insert((device.clone(), record.test.to_string()));
         }
-        if record.test == "environment" {
+        if &*record.test == "environment" {
             continue;
         }
         if model::kind(&record.test) == Kind::Verify {
@@ -290,15 +344,18 @@ pub fn side(records: &[Record], by_kind: bool) -> Side<'_> {
             continue;
         }
         histograms(&mut side, record, &device);
-        metrics(&mut side, record, &device);
+        match &record.series {
+            None => metrics(&mut side, record, &device),
+            Some(series) => intervals(&mut side, record, series, place, &device),
+        }
     }
     take_effects(&mut side);
     side
 }
 
-fn device(record: &Record, by_kind: bool) -> Option<String> {
+fn device(record: &Kept, by_kind: bool) -> Option<String> {
     let Some(function) = &record.device else {
-        return Some(record.stream.as_ref().map(|stream| stream.path.clone()).unwrap_or_default());
+        return Some(record.stream.as_deref().map(|stream| stream.path.clone()).unwrap_or_default());
     };
     let kind = || format!("{:04x}:{:04x}", function.vendor, function.device);
     Some(match function.bdf {
@@ -307,7 +364,7 @@ fn device(record: &Record, by_kind: bool) -> Option<String> {
     })
 }
 
-fn key(record: &Record, device: &str, figure: &str, is_histogram: bool) -> Key {
+fn key(record: &Kept, device: &str, figure: &str, is_histogram: bool) -> Key {
     let kind = model::kind(&record.test);
     let target = record.target.clone().unwrap_or_default();
     let irq = target.irq.filter(|_| target.vector.is_none());
@@ -315,16 +372,16 @@ fn key(record: &Record, device: &str, figure: &str, is_histogram: bool) -> Key {
     let has_cpu = !is_bench(&record.test) && kind != Kind::Counters;
     Key {
         device: device.to_owned(),
-        test: record.test.clone(),
+        test: record.test.to_string(),
         figure: figure.to_owned(),
         is_histogram,
         place: (target.bar, target.offset, target.width, target.hop, target.vector, irq),
         rest: rest(record),
-        cpu: record.cpu.as_ref().map(|cpu| cpu.cpu).filter(|_| has_cpu),
+        cpu: record.cpu.as_deref().map(|cpu| cpu.cpu).filter(|_| has_cpu),
     }
 }
 
-fn rest(record: &Record) -> String {
+fn rest(record: &Kept) -> String {
     let mut parts: Vec<String> = Vec::new();
     if let Some(instance) = &record.instance {
         parts.extend(instance.pmu.clone().or_else(|| Some(instance.scope.clone())));
@@ -346,19 +403,19 @@ fn rest(record: &Record) -> String {
         parts.extend((kernel.threads > 1).then(|| format!("{} threads", kernel.threads)));
     }
     if parts.is_empty() && matches!(model::kind(&record.test), Kind::Other | Kind::Verify) {
-        parts.extend(record.target.as_ref().and_then(|target| target.name.clone()));
+        parts.extend(record.target.as_deref().and_then(|target| target.name.clone()));
     }
     parts.join(" ")
 }
 
 /// The cell and run of a record's figure.
-fn run_of<'s, 'r>(side: &'s mut Side<'r>, key: Key, record: &'r Record, unit: &str) -> &'s mut Run<'r> {
+fn run_of<'s, 'r>(side: &'s mut Side<'r>, key: Key, record: &'r Kept, unit: &str) -> &'s mut Run<'r> {
     let cell = side.cells.entry(key).or_default();
     if cell.unit.is_empty() {
         unit.clone_into(&mut cell.unit);
     }
-    let method = record.method.as_ref();
-    let batch = method.map_or(1, |method: &Method| method.batch.max(1));
+    let method = record.method.as_deref();
+    let batch = method.map_or(1, |method| method.batch.max(1));
     cell.ways.insert((model::is_emulated(record), method.is_some_and(|m| m.backend == "fake"), batch));
     let step = method.map_or(0.0, |method| method.quantum_ns / f64::from(batch));
     if step.is_finite() && step > cell.quantum_ns {
@@ -372,7 +429,7 @@ fn is_control(name: &str) -> bool {
     name == outcome::CALIBRATION || name == "ceiling"
 }
 
-fn histograms<'r>(side: &mut Side<'r>, record: &'r Record, device: &str) {
+fn histograms<'r>(side: &mut Side<'r>, record: &'r Kept, device: &str) {
     for (name, histogram) in record.histograms.iter().filter(|(name, h)| !is_control(name) && !h.is_empty()) {
         let stated = stated_effect(record);
         // The effect has what the rounds say.
@@ -384,7 +441,7 @@ fn histograms<'r>(side: &mut Side<'r>, record: &'r Record, device: &str) {
 }
 
 /// The design effect that a record states, and its degrees of freedom.
-fn stated_effect(record: &Record) -> Option<(f64, f64)> {
+fn stated_effect(record: &Kept) -> Option<(f64, f64)> {
     let metric = |name: &str| record.metrics.get(name).map(|m| m.value).filter(|v| v.is_finite() && *v >= 0.0);
     let (effect, batches) = (metric(outcome::DESIGN_EFFECT)?, metric(outcome::DESIGN_BATCHES)?);
     (batches >= 3.0).then_some((effect, batches - 1.0))
@@ -418,7 +475,7 @@ fn take_effects(side: &mut Side) {
 }
 
 /// The relative standard error of a figure by the medians of its rounds: from their range, as control charts do.
-fn rounds(record: &Record) -> Option<f64> {
+fn rounds(record: &Kept) -> Option<f64> {
     /// Expected range of so many normal values in standard deviations, from 2 on.
     const RANGE: [f64; 9] = [1.128, 1.693, 2.059, 2.326, 2.534, 2.704, 2.847, 2.970, 3.078];
     let metric = |name: &str| record.metrics.get(name).map(|m| m.value).filter(|v| v.is_finite() && *v > 0.0);
@@ -430,27 +487,27 @@ fn rounds(record: &Record) -> Option<f64> {
 
 /// Of a counter beside a workload only the ratio is kept: the moved bytes, and with them the count, differ from run to
 /// run.
-fn ratio<'r>(side: &mut Side<'r>, record: &'r Record, device: &str) {
-    let Some(known) = Comparison::from_record(record) else { return };
+fn ratio<'r>(side: &mut Side<'r>, record: &'r Kept, device: &str) {
+    let Some(known) = record.comparison() else { return };
     let ratio = known.counter_bytes() / known.workload_bytes;
     if !ratio.is_finite() {
         side.not_numbers += 1;
         return;
     }
     let run = run_of(side, key(record, device, RATIO, false), record, "1");
-    run.values.push(ratio);
+    run.values.push(ratio, 1);
     // The allowed error is taken as an interval of 95 %.
     run.error = run.error.max(known.allowed_percent().unwrap_or(0.0) / 100.0 / 1.96);
 }
 
-fn metrics<'r>(side: &mut Side<'r>, record: &'r Record, device: &str) {
+fn metrics<'r>(side: &mut Side<'r>, record: &'r Kept, device: &str) {
     let kind = model::kind(&record.test);
     let seconds = record.interval.map_or(0.0, |interval| interval.seconds());
-    for (name, metric) in &record.metrics {
-        let is_loss = LOSSES.contains(&name.as_str());
+    for (name, metric) in record.metrics.iter() {
+        let is_loss = LOSSES.contains(&name);
         let is_wanted = match kind {
             Kind::Mmio | Kind::Path | Kind::Irq => is_loss,
-            _ if is_bench(&record.test) => is_loss || RATES.contains(&name.as_str()) || COSTS.contains(&name.as_str()),
+            _ if is_bench(&record.test) => is_loss || RATES.contains(&name) || COSTS.contains(&name),
             // A sum over a time says the same as its rate.
             _ => !record.metrics.contains_key(&format!("{name}_per_s")) && name != "interval_end_ns",
         };
@@ -465,29 +522,60 @@ fn metrics<'r>(side: &mut Side<'r>, record: &'r Record, device: &str) {
             continue;
         }
         // Intervals may differ in length: sums become rates.
-        let is_sum = kind == Kind::Counters && matches!(metric.unit.as_str(), "1" | "bytes") && seconds > 0.0;
-        let unit = match metric.unit.as_str() {
-            "1" if is_sum => "1/s",
-            "bytes" if is_sum => "bytes/s",
-            unit => unit,
-        };
+        let (unit, is_sum) = as_rate(metric.unit, kind == Kind::Counters && seconds > 0.0);
         let error = lone_error(record, name);
         let samples: u64 =
             record.histograms.iter().filter(|h| !is_control(h.0)).map(|h| h.1.count()).max().unwrap_or(0);
         let exposure = record.metrics.get("triggers").map_or(samples as f64, |triggers| triggers.value);
         let run = run_of(side, key(record, device, name, false), record, unit);
-        run.values.push(if is_sum { metric.value / seconds } else { metric.value });
+        run.values.push(if is_sum { metric.value / seconds } else { metric.value }, 1);
         run.exposure += if exposure.is_finite() && exposure > 0.0 { exposure } else { 1.0 };
         run.error = run.error.max(error);
     }
 }
 
+/// The unit in which a figure is compared, and whether it is divided by the time: sums of intervals become rates.
+fn as_rate(unit: &str, is_interval: bool) -> (&str, bool) {
+    match unit {
+        "1" if is_interval => ("1/s", true),
+        "bytes" if is_interval => ("bytes/s", true),
+        unit => (unit, false),
+    }
+}
+
+/// As [`metrics`], of a point of a counter's intervals.
+fn intervals<'r>(side: &mut Side<'r>, record: &'r Kept, series: &Series, place: usize, device: &str) {
+    let (seconds, weight) = (series.points()[place].length, series.weight(place));
+    for (name, joined) in series.figures() {
+        let is_loss = LOSSES.contains(&name);
+        // A sum over a time says the same as its rate.
+        if name == "interval_end_ns" || series.figure(&format!("{name}_per_s")).is_some() {
+            continue;
+        }
+        let value = joined.value(place).filter(|value| !is_loss || *value >= 0.0);
+        if place == 0 {
+            side.not_numbers += joined.not_finite as u64;
+        }
+        if is_loss && (joined.not_finite > 0 || joined.range.0 < 0.0) {
+            side.unknown_losses.insert(key(record, device, name, false));
+        }
+        if value.is_none() && joined.value(place).is_some() {
+            side.not_numbers += weight as u64;
+        }
+        let Some(value) = value else { continue };
+        let (unit, is_sum) = as_rate(&joined.metric.unit, seconds > 0.0);
+        let run = run_of(side, key(record, device, name, false), record, unit);
+        run.values.push(if is_sum { value / seconds } else { value }, weight);
+        run.exposure += weight as f64;
+    }
+}
+
 /// The relative standard error of a figure that is itself a mean of repeats or a median of passes; 0 if its record does
 /// not say it.
-fn lone_error(record: &Record, name: &str) -> f64 {
+fn lone_error(record: &Kept, name: &str) -> f64 {
     let metric = |name: &str| record.metrics.get(name).map(|m| m.value).filter(|v| v.is_finite() && *v > 0.0);
     let of = |spread: f64, count: f64| spread / 100.0 * (CORRELATION / count).sqrt().min(1.0);
-    match (record.test.as_str(), name) {
+    match (&*record.test, name) {
         (readout::TEST, "speed" | "duration" | "active_speed") => {
             metric("cv").zip(metric("repeats")).map_or(0.0, |(cv, repeats)| of(cv, repeats))
         }

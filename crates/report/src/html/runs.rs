@@ -4,12 +4,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pciescope_core::{Histogram, Record};
+use pciescope_core::Histogram;
 
 use super::{charts, first, safe};
 use crate::chart::{Chart, Curves};
-use crate::compare::cells::{self, Cell, LOSSES, Side};
+use crate::compare::cells::{self, Cell, LOSSES, Side, Values};
 use crate::compare::{self, Judgement, Key, Shift, Verdict};
+use crate::kept::Kept;
 use crate::model::{self, Host};
 use crate::text::{clean, duration, figure};
 
@@ -28,14 +29,14 @@ const STATISTICS: [(&str, &str, Option<f64>); 4] = [
 ];
 
 /// Runs that stand in one column: those of one label, or a single one without.
-struct Column {
+struct Column<'r> {
     title: String,
     host: String,
-    records: Vec<Record>,
+    records: Vec<&'r Kept>,
     runs: BTreeSet<String>,
 }
 
-fn columns(records: &[Record], hosts: &[Host]) -> Vec<Column> {
+fn columns<'r>(records: &'r [Kept], hosts: &[Host]) -> Vec<Column<'r>> {
     let mut columns: Vec<Column> = Vec::new();
     let mut places: BTreeMap<(Option<usize>, Option<&str>, &str), usize> = BTreeMap::new();
     // A run may have its label in some of its records only.
@@ -53,15 +54,15 @@ fn columns(records: &[Record], hosts: &[Host]) -> Vec<Column> {
             });
             columns.len() - 1
         });
-        columns[place].records.push(record.clone());
-        columns[place].runs.insert(record.run.clone());
+        columns[place].records.push(record);
+        columns[place].runs.insert(record.run.to_string());
     }
     columns
 }
 
 /// The table, or nothing where no two runs measured the same.
-pub fn write(records: &[Record], hosts: &[Host]) -> String {
-    // Most files have one run, and 64,000 records need not be copied to see that.
+pub fn write(records: &[Kept], hosts: &[Host]) -> String {
+    // Most files have one run.
     if records.windows(2).all(|pair| pair[0].run == pair[1].run) {
         return String::new();
     }
@@ -112,7 +113,7 @@ pub fn write(records: &[Record], hosts: &[Host]) -> String {
             .map(|place| {
                 let judge = || {
                     let options = compare::Options::default();
-                    (*place != own[0]).then(|| compare::compare(&all[own[0]].records, &all[*place].records, &options))
+                    (*place != own[0]).then(|| compare::judge(&all[own[0]].records, &all[*place].records, &options))
                 };
                 judged.entry((own[0], *place)).or_insert_with(judge).clone()
             })
@@ -158,7 +159,7 @@ fn overlay(page: &mut String, key: &Key, own: &[usize], all: &[Column], sides: &
 }
 
 fn head(column: &Column) -> String {
-    let mut times: Vec<&str> = column.records.iter().map(|r| r.time.as_str()).filter(|time| !time.is_empty()).collect();
+    let mut times: Vec<&str> = column.records.iter().flat_map(|r| r.times()).filter(|time| !time.is_empty()).collect();
     times.sort_unstable();
     let runs = if column.runs.len() > 1 { format!("<br>{} runs", column.runs.len()) } else { String::new() };
     format!(
@@ -173,7 +174,7 @@ fn head(column: &Column) -> String {
 #[derive(Default)]
 struct Own {
     histogram: Histogram,
-    values: Vec<f64>,
+    values: Values,
     unit: String,
     cpus: BTreeSet<u32>,
 }
@@ -243,8 +244,8 @@ fn value(own: &Own, key: &Key, percentile: Option<f64>) -> Option<f64> {
         (true, Some(50.0)) => own.histogram.median_ns(),
         (true, Some(percentile)) => own.histogram.percentile_ns(percentile),
         (true, None) => own.histogram.max_ns(),
-        (false, _) if LOSSES.contains(&key.figure.as_str()) => Some(own.values.iter().sum()),
-        (false, _) => (!own.values.is_empty()).then(|| own.values.iter().sum::<f64>() / own.values.len() as f64),
+        (false, _) if LOSSES.contains(&key.figure.as_str()) => Some(own.values.sum()),
+        (false, _) => (own.values.count() > 0).then(|| own.values.mean()),
     };
     value.filter(|value| value.is_finite())
 }
