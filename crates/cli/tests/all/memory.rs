@@ -47,7 +47,7 @@ fn all(folder: &Path, file: &Path) -> String {
 fn days_of_intervals_are_joined_as_they_are_read() {
     let folder = folder("memory-intervals");
     let (path, lines) = file(&folder, "run.jsonl", |text, number| {
-        let (second, port) = (number / 8, number % 8);
+        let (second, port) = (1 + number / 8, number % 8);
         let _ = write!(
             text,
             "{{\"schema\":2,\"run\":\"00000000000000c1\",\"time\":\"2026-01-01T00:00:00Z\",\"verb\":\"stat\",\

@@ -93,6 +93,10 @@ pub struct Values {
 
 impl Values {
     fn push(&mut self, value: f64, weight: usize) {
+        // Mostly it stays the only one.
+        if self.list.is_empty() {
+            self.list.reserve_exact(1);
+        }
         self.list.push(value);
         self.sum += value * weight as f64;
         self.count += weight as u64;
@@ -133,11 +137,59 @@ pub struct Run<'r> {
     pub error: f64,
 }
 
+/// Runs by name, ascending. A cell has few, and there are many cells: a map would be ten times as large.
+#[derive(Debug, Default)]
+pub struct Runs<'r>(Vec<(&'r str, Run<'r>)>);
+
+impl<'r> Runs<'r> {
+    fn place(&self, name: &str) -> Result<usize, usize> {
+        self.0.binary_search_by(|known| known.0.cmp(name))
+    }
+    /// The run of this name.
+    pub fn get(&self, name: &str) -> Option<&Run<'r>> {
+        self.place(name).ok().map(|place| &self.0[place].1)
+    }
+    /// The same, new where it is not there.
+    pub fn get_or_insert(&mut self, name: &'r str, new: impl FnOnce() -> Run<'r>) -> &mut Run<'r> {
+        let place = self.place(name).unwrap_or_else(|place| {
+            if self.0.is_empty() {
+                self.0.reserve_exact(1);
+            }
+            self.0.insert(place, (name, new()));
+            place
+        });
+        &mut self.0[place].1
+    }
+    /// All of them with their names.
+    pub fn iter(&self) -> impl Iterator<Item = (&'r str, &Run<'r>)> {
+        self.0.iter().map(|(name, run)| (*name, run))
+    }
+    fn iter_mut(&mut self) -> impl Iterator<Item = (&'r str, &mut Run<'r>)> {
+        self.0.iter_mut().map(|(name, run)| (*name, run))
+    }
+    /// Their names.
+    pub fn keys(&self) -> impl Iterator<Item = &'r str> {
+        self.0.iter().map(|run| run.0)
+    }
+    /// The runs alone.
+    pub fn values(&self) -> impl Iterator<Item = &Run<'r>> {
+        self.0.iter().map(|run| &run.1)
+    }
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
 /// One cell of one side: its runs by name.
 #[derive(Debug, Default)]
 pub struct Cell<'r> {
     /// The runs, by the records' `run`.
-    pub runs: BTreeMap<&'r str, Run<'r>>,
+    pub runs: Runs<'r>,
     /// The unit of the values.
     pub unit: String,
     /// Ways of measuring that make figures incomparable where they differ.
@@ -186,13 +238,19 @@ pub fn fill_losses<'r>(left: &mut Side<'r>, right: &mut Side<'r>) {
     let is_loss = |key: &&Key| LOSSES.contains(&key.figure.as_str()) && !key.is_histogram;
     let keys: BTreeSet<Key> = left.cells.keys().chain(right.cells.keys()).filter(is_loss).cloned().collect();
     for side in [left, right] {
+        // Nothing is missing where all runs of the side counted.
+        let is_missing = |key: &&Key| side.cells.get(*key).is_none_or(|cell| cell.runs.len() < side.runs.len());
+        let missing: Vec<&Key> = keys.iter().filter(is_missing).collect();
+        if missing.is_empty() {
+            continue;
+        }
         let mut measured: BTreeMap<Key, Vec<Key>> = BTreeMap::new();
         for key in side.cells.keys() {
             measured.entry(without_figure(key)).or_default().push(key.clone());
         }
         // Metrics know the total that losses refer to; histograms have only the samples.
         measured.values_mut().for_each(|keys| keys.sort_by_key(|key| key.is_histogram));
-        for key in &keys {
+        for key in missing {
             for other in measured.get(&without_figure(key)).into_iter().flatten().filter(|other| *other != key) {
                 fill(side, key, other);
             }
@@ -211,7 +269,7 @@ fn fill(side: &mut Side, key: &Key, other: &Key) {
         let samples = run.samples.iter().map(|s| s.histogram.count()).sum::<u64>() as f64;
         if run.exposure > 0.0 { run.exposure } else { samples.max(1.0) }
     };
-    let runs: Vec<_> = measured.runs.iter().map(|(name, run)| (*name, exposure(run))).collect();
+    let runs: Vec<_> = measured.runs.iter().map(|(name, run)| (name, exposure(run))).collect();
     let (ways, quantum_ns) = (measured.ways.clone(), measured.quantum_ns);
     let cell = side.cells.entry(key.clone()).or_default();
     if cell.runs.is_empty() {
@@ -220,7 +278,7 @@ fn fill(side: &mut Side, key: &Key, other: &Key) {
         cell.ways = ways;
     }
     for (name, exposure) in runs {
-        cell.runs.entry(name).or_insert_with(|| {
+        cell.runs.get_or_insert(name, || {
             let mut values = Values::default();
             values.push(0.0, 1);
             Run { values, exposure, ..Run::default() }
@@ -421,7 +479,7 @@ fn run_of<'s, 'r>(side: &'s mut Side<'r>, key: Key, record: &'r Kept, unit: &str
     if step.is_finite() && step > cell.quantum_ns {
         cell.quantum_ns = step;
     }
-    cell.runs.entry(&record.run).or_default()
+    cell.runs.get_or_insert(&record.run, Run::default)
 }
 
 /// Histograms that say something about the way of measuring and not about what is measured.
@@ -435,6 +493,9 @@ fn histograms<'r>(side: &mut Side<'r>, record: &'r Kept, device: &str) {
         // The effect has what the rounds say.
         let error = if stated.is_some() { 0.0 } else { rounds(record).unwrap_or(0.0) };
         let run = run_of(side, key(record, device, name, true), record, "ns");
+        if run.samples.is_empty() {
+            run.samples.reserve_exact(1);
+        }
         run.samples.push(Samples { histogram, stated, effect: CORRELATION });
         run.error = run.error.max(error);
     }
@@ -454,7 +515,7 @@ fn take_effects(side: &mut Side) {
     let mut of_runs: BTreeMap<(String, Key), (f64, f64)> = BTreeMap::new();
     let place = |run: &str, key: &Key| (run.to_owned(), key.merged());
     for (key, cell) in &side.cells {
-        for (run, own) in &cell.runs {
+        for (run, own) in cell.runs.iter() {
             for (effect, freedom) in own.samples.iter().filter_map(|samples| samples.stated) {
                 let sum = of_runs.entry(place(run, key)).or_default();
                 *sum = (sum.0 + effect * freedom, sum.1 + freedom);
@@ -462,13 +523,14 @@ fn take_effects(side: &mut Side) {
         }
     }
     let student = |freedom: f64| quantile(ALPHA, freedom);
+    let mean = |(sum, freedom): (f64, f64)| sum / freedom * (student(freedom) / student(f64::INFINITY)).powi(2);
+    let means: BTreeMap<(String, Key), f64> = of_runs.into_iter().map(|(place, sums)| (place, mean(sums))).collect();
     for (key, cell) in &mut side.cells {
-        for (run, own) in &mut cell.runs {
-            let Some((sum, freedom)) = of_runs.get(&place(run, key)) else { continue };
-            let mean = sum / freedom * (student(*freedom) / student(f64::INFINITY)).powi(2);
+        for (run, own) in cell.runs.iter_mut() {
+            let Some(mean) = means.get(&place(run, key)) else { continue };
             for samples in &mut own.samples {
                 let stated = samples.stated.map_or(0.0, |(effect, _)| effect);
-                samples.effect = CORRELATION.max(mean).max(stated);
+                samples.effect = CORRELATION.max(*mean).max(stated);
             }
         }
     }

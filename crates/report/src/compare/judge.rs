@@ -182,8 +182,8 @@ fn together<'r>(keys: &[&Key], side: &Side<'r>) -> Raw<'r> {
         all.unit.clone_from(&cell.unit);
         all.ways.extend(&cell.ways);
         all.quantum_ns = all.quantum_ns.max(cell.quantum_ns);
-        for (name, run) in &cell.runs {
-            let into: &mut Run = all.runs.entry(name).or_default();
+        for (name, run) in cell.runs.iter() {
+            let into = all.runs.get_or_insert(name, Run::default);
             into.samples.extend(&run.samples);
             into.values.extend(&run.values);
             into.exposure += run.exposure;
@@ -673,7 +673,7 @@ fn by_cell(parts: &[(&Raw, &Raw)], share: f64) -> Option<(Vec<Single>, Vec<Singl
         }
         let quantile = |samples: &[Samples]| dist(samples).map(|dist| Single::Quantile { dist: Rc::new(dist), share });
         names()
-            .map(|name| Single::of_cells(cells.iter().filter_map(|cell| quantile(&cell.runs[name].samples))))
+            .map(|name| Single::of_cells(cells.iter().filter_map(|cell| quantile(&cell.runs.get(name)?.samples))))
             .collect()
     };
     let (a, b) = parts.iter().copied().unzip::<_, _, Vec<_>, Vec<_>>();

@@ -1,7 +1,7 @@
 //! Records as outputs keep them while they read a file: what records share is there once, and the intervals of counters are
 //! joined as they come. So the memory depends on how many devices, CPUs and targets a file tells of, and little on how long.
 //!
-//! docs/report.md states the bounds; crates/cli/tests/all/memory.rs holds the program to them.
+//! docs/record.md ("How long a file may be") states the bounds; crates/cli/tests/all/memory.rs holds the program to them.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
