@@ -69,6 +69,7 @@ pub const HEADER: [&str; 54] = [
 pub struct Writer<W: Write> {
     out: csv::Writer<W>,
     has_header: bool,
+    is_file: bool,
 }
 
 impl<W: Write> Writer<W> {
@@ -78,7 +79,15 @@ impl<W: Write> Writer<W> {
     }
     /// A sink onto `out` with another separator than a comma.
     pub fn with_separator(out: W, separator: u8) -> Self {
-        Writer { out: csv::WriterBuilder::new().delimiter(separator).from_writer(out), has_header: false }
+        Writer {
+            out: csv::WriterBuilder::new().delimiter(separator).from_writer(out),
+            has_header: false,
+            is_file: false,
+        }
+    }
+    /// The same for a file that nobody reads before it is whole: it is flushed at the end alone.
+    pub fn of_file(out: W) -> Self {
+        Writer { is_file: true, ..Writer::new(out) }
     }
     fn head(&mut self) -> io::Result<()> {
         if !self.has_header {
@@ -92,10 +101,8 @@ impl<W: Write> Writer<W> {
 impl<W: Write> Sink for Writer<W> {
     fn put(&mut self, record: &Record) -> io::Result<()> {
         self.head()?;
-        for line in lines(record) {
-            self.out.write_record(&line)?;
-        }
-        self.out.flush()
+        lines(record, &mut |line| Ok(self.out.write_record(line)?))?;
+        if self.is_file { Ok(()) } else { self.out.flush() }
     }
     fn finish(&mut self) -> io::Result<()> {
         self.head()?;
@@ -115,9 +122,18 @@ pub fn render(records: &[Record]) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-fn lines(record: &Record) -> Vec<Vec<String>> {
-    let error = record.error.as_ref().map(|e| e.code.clone()).unwrap_or_default();
-    let mut lines = Vec::new();
+/// Hands each line of a record to `put`. What its lines share is made once.
+fn lines(record: &Record, put: &mut dyn FnMut(&[String]) -> io::Result<()>) -> io::Result<()> {
+    let mut line = shared(record);
+    let mut fill = |name: &str, figures: [String; 10], metric: Option<&Metric>| {
+        set(&mut line[NAME], name.to_owned());
+        for (field, figure) in line[NAME + 1..].iter_mut().zip(figures) {
+            set(field, figure);
+        }
+        set(&mut line[RUNNING], number(metric.and_then(|metric| metric.running)));
+        set(&mut line[RUNNING + 1], some(metric.filter(|metric| metric.at_least).map(|metric| metric.at_least)));
+        put(&line)
+    };
     for (name, h) in &record.histograms {
         let p = |percent| number(h.percentile_ns(percent));
         let figures = [
@@ -132,28 +148,34 @@ fn lines(record: &Record) -> Vec<Vec<String>> {
             p(99.99),
             number(h.max_ns()),
         ];
-        lines.push(line(record, name, figures, &error, None));
+        fill(name, figures, None)?;
     }
     // A figure has no distribution: its value stands in the mean's column.
     for (name, m) in &record.metrics {
         let mut figures: [String; 10] = Default::default();
         figures[0] = m.unit.clone();
         figures[3] = number(Some(m.value));
-        lines.push(line(record, name, figures, &error, Some(m)));
+        fill(name, figures, Some(m))?;
     }
     for spot in &record.hot_spots {
         let mut figures: [String; 10] = Default::default();
         figures[0] = "%".to_owned();
         figures[3] = number(Some(spot.percent));
-        lines.push(line(record, &format!("hot spot {} {}", spot.object, spot.symbol), figures, &error, None));
+        fill(&format!("hot spot {} {}", spot.object, spot.symbol), figures, None)?;
     }
-    if lines.is_empty() && record.error.is_some() {
-        lines.push(line(record, "", Default::default(), &error, None));
+    let is_empty = record.histograms.is_empty() && record.metrics.is_empty() && record.hot_spots.is_empty();
+    if is_empty && record.error.is_some() {
+        fill("", Default::default(), None)?;
     }
-    lines
+    Ok(())
 }
 
-fn line(record: &Record, name: &str, figures: [String; 10], error: &str, metric: Option<&Metric>) -> Vec<String> {
+/// The places of the fields that differ among the lines of a record: the name, ten figures behind it, and two marks.
+const NAME: usize = 21;
+const RUNNING: usize = NAME + 10 + 7;
+
+/// The fields that all lines of a record share; the others are empty.
+fn shared(record: &Record) -> Vec<String> {
     let (device, method) = (record.device.as_ref(), record.method.as_ref());
     let target = record.target.clone().unwrap_or_default();
     let cpu = record.cpu.clone().unwrap_or_default();
@@ -179,18 +201,18 @@ fn line(record: &Record, name: &str, figures: [String; 10], error: &str, metric:
         some(cpu.package),
         some(cpu.l3),
         some(cpu.thread),
-        name.to_owned(),
     ];
-    fields.extend(figures);
-    fields.push(error.to_owned());
+    debug_assert_eq!(fields.len(), NAME);
+    fields.resize(NAME + 11, String::new());
+    fields.push(record.error.as_ref().map(|e| e.code.clone()).unwrap_or_default());
     fields.push(record.label.clone().unwrap_or_default());
     let instance = record.instance.as_ref();
     fields.push(instance.and_then(|instance| instance.pmu.clone()).unwrap_or_default());
     fields.push(instance.map(|instance| instance.scope.clone()).unwrap_or_default());
     fields.push(some(record.interval.map(|interval| interval.start_ns)));
     fields.push(some(record.interval.map(|interval| interval.end_ns)));
-    fields.push(number(metric.and_then(|metric| metric.running)));
-    fields.push(some(metric.filter(|metric| metric.at_least).map(|metric| metric.at_least)));
+    debug_assert_eq!(fields.len(), RUNNING);
+    fields.resize(RUNNING + 2, String::new());
     let stream = record.stream.as_ref();
     let text = |of: fn(&Stream) -> &str| stream.map(|stream| of(stream).to_owned()).unwrap_or_default();
     let known = |number: Option<u64>| some(number.filter(|number| *number > 0));
@@ -210,14 +232,19 @@ fn line(record: &Record, name: &str, figures: [String; 10], error: &str, metric:
     fields.push(some(stream.and_then(|stream| stream.depth)));
     fields.push(optional(|stream| &stream.check));
     fields.push(instance.and_then(|instance| instance.source.clone()).unwrap_or_default());
-    // A spreadsheet runs a field that starts like a formula; an apostrophe keeps it text.
     for field in &mut fields {
-        if field.starts_with(['=', '@', '\t', '\r']) || (field.starts_with(['+', '-']) && field.parse::<f64>().is_err())
-        {
-            field.insert(0, '\'');
-        }
+        let text = std::mem::take(field);
+        set(field, text);
     }
     fields
+}
+
+/// Sets a field. A spreadsheet runs one that starts like a formula; an apostrophe keeps it text.
+fn set(field: &mut String, mut text: String) {
+    if text.starts_with(['=', '@', '\t', '\r']) || (text.starts_with(['+', '-']) && text.parse::<f64>().is_err()) {
+        text.insert(0, '\'');
+    }
+    *field = text;
 }
 
 fn some(value: Option<impl ToString>) -> String {

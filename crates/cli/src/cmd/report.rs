@@ -140,8 +140,9 @@ impl Whole {
 }
 
 impl Stream {
-    fn sink(self, out: Box<dyn Write + Send>) -> io::Result<Box<dyn Sink>> {
+    fn sink(self, out: Box<dyn Write + Send>, is_file: bool) -> io::Result<Box<dyn Sink>> {
         Ok(match self {
+            Stream::Csv if is_file => Box::new(csv::Writer::of_file(out)),
             Stream::Csv => Box::new(csv::Writer::new(out)),
             Stream::Parquet(table) => Box::new(parquet::Writer::new(table, out)?),
             Stream::Records => Box::new(jsonl::Writer::new(out)),
@@ -161,10 +162,10 @@ impl Growing {
     fn create(path: &Path, kind: Stream) -> anyhow::Result<Self> {
         let failed = || format!("cannot write {}", path.display());
         if path == Path::new("-") {
-            return Ok(Growing { path: path.to_owned(), place: None, sink: kind.sink(Box::new(io::stdout()))? });
+            return Ok(Growing { path: path.to_owned(), place: None, sink: kind.sink(Box::new(io::stdout()), false)? });
         }
         let Opened { file, place } = files::beside(path).with_context(failed)?;
-        Ok(Growing { path: path.to_owned(), place: Some(place), sink: kind.sink(Box::new(file))? })
+        Ok(Growing { path: path.to_owned(), place: Some(place), sink: kind.sink(Box::new(file), true)? })
     }
 
     fn finish(mut self) -> anyhow::Result<()> {

@@ -1,7 +1,10 @@
 //! Sorts records into cells. A cell is what was measured, on which target, from which CPU, for each run of a side.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
+use std::ops::Deref;
+use std::rc::Rc;
 
 use pciescope_core::{Histogram, Target, comparison, convert, outcome, readout};
 
@@ -12,21 +15,76 @@ use crate::kept::{Kept, Series};
 use crate::model::{self, Kind};
 use crate::text::clean;
 
+/// A text that many keys share.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Text(Rc<str>);
+
+impl Text {
+    /// The text itself.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Default for Text {
+    fn default() -> Self {
+        Text(Rc::from(""))
+    }
+}
+
+impl Deref for Text {
+    type Target = str;
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl PartialEq<str> for Text {
+    fn eq(&self, other: &str) -> bool {
+        *self.0 == *other
+    }
+}
+
+impl PartialEq<&str> for Text {
+    fn eq(&self, other: &&str) -> bool {
+        *self.0 == **other
+    }
+}
+
+impl PartialOrd for Text {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Text {
+    fn cmp(&self, other: &Self) -> Ordering {
+        // Mostly it is the same one.
+        if Rc::ptr_eq(&self.0, &other.0) { Ordering::Equal } else { self.0.cmp(&other.0) }
+    }
+}
+
+impl fmt::Debug for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
 /// What is compared with what: cells of A and B with the same key.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
     /// The function's address, or its name where it has none; empty where the records name none.
-    pub device: String,
+    pub device: Text,
     /// The record's test.
-    pub test: String,
+    pub test: Text,
     /// Name of the histogram or metric.
-    pub figure: String,
+    pub figure: Text,
     /// Whether `figure` is a histogram.
     pub is_histogram: bool,
     /// BAR, offset, width, hop, vector, and the interrupt's number where there is no vector.
     pub place: Place,
     /// Anything else that tells targets apart: a PMU, a stream, a kernel.
-    pub rest: String,
+    pub rest: Text,
     /// The CPU; `None` if the figure belongs to no CPU, or to all CPUs together.
     pub cpu: Option<u32>,
 }
@@ -152,8 +210,8 @@ impl<'r> Runs<'r> {
     /// The same, new where it is not there.
     pub fn get_or_insert(&mut self, name: &'r str, new: impl FnOnce() -> Run<'r>) -> &mut Run<'r> {
         let place = self.place(name).unwrap_or_else(|place| {
-            if self.0.is_empty() {
-                self.0.reserve_exact(1);
+            if self.0.len() == self.0.capacity() {
+                self.0.reserve_exact(1 + self.0.len() / 4);
             }
             self.0.insert(place, (name, new()));
             place
@@ -191,9 +249,9 @@ pub struct Cell<'r> {
     /// The runs, by the records' `run`.
     pub runs: Runs<'r>,
     /// The unit of the values.
-    pub unit: String,
-    /// Ways of measuring that make figures incomparable where they differ.
-    pub ways: BTreeSet<Way>,
+    pub unit: &'r str,
+    /// Ways of measuring that make figures incomparable where they differ, each once, ascending.
+    pub ways: Vec<Way>,
     /// The clock's step as it is in a sample, in nanoseconds; 0 where not known.
     pub quantum_ns: f64,
 }
@@ -216,6 +274,8 @@ pub struct Side<'r> {
     pub devices: BTreeMap<String, (u16, u16)>,
     /// Device and test of what was not measured, or not to the end; the device is empty if it is not known.
     errors: BTreeSet<(String, String)>,
+    /// The texts of keys.
+    texts: BTreeSet<Rc<str>>,
 }
 
 impl Side<'_> {
@@ -227,7 +287,7 @@ impl Side<'_> {
 
     /// Whether records say that something went wrong with the test and device of a cell.
     pub fn has_error(&self, key: &Key) -> bool {
-        let has = |device: &str| self.errors.contains(&(device.to_owned(), key.test.clone()));
+        let has = |device: &str| self.errors.contains(&(device.to_owned(), key.test.to_string()));
         has(&key.device) || has("")
     }
 }
@@ -259,7 +319,7 @@ pub fn fill_losses<'r>(left: &mut Side<'r>, right: &mut Side<'r>) {
 }
 
 fn without_figure(key: &Key) -> Key {
-    Key { figure: String::new(), is_histogram: false, ..key.clone() }
+    Key { figure: Text::default(), is_histogram: false, ..key.clone() }
 }
 
 /// Adds a 0 to the losses `key` for each run of `other` that has none.
@@ -273,7 +333,7 @@ fn fill(side: &mut Side, key: &Key, other: &Key) {
     let (ways, quantum_ns) = (measured.ways.clone(), measured.quantum_ns);
     let cell = side.cells.entry(key.clone()).or_default();
     if cell.runs.is_empty() {
-        cell.unit = "1".to_owned();
+        cell.unit = "1";
         cell.quantum_ns = quantum_ns;
         cell.ways = ways;
     }
@@ -398,13 +458,15 @@ pub fn side<'r>(records: &[&'r Kept], by_kind: bool) -> Side<'r> {
             continue;
         }
         if model::kind(&record.test) == Kind::Verify {
-            ratio(&mut side, record, &device);
+            let base = base(&mut side, record, &device);
+            ratio(&mut side, record, &base);
             continue;
         }
-        histograms(&mut side, record, &device);
+        let base = base(&mut side, record, &device);
+        histograms(&mut side, record, &base);
         match &record.series {
-            None => metrics(&mut side, record, &device),
-            Some(series) => intervals(&mut side, record, series, place, &device),
+            None => metrics(&mut side, record, &base),
+            Some(series) => intervals(&mut side, record, series, place, &base),
         }
     }
     take_effects(&mut side);
@@ -422,19 +484,20 @@ fn device(record: &Kept, by_kind: bool) -> Option<String> {
     })
 }
 
-fn key(record: &Kept, device: &str, figure: &str, is_histogram: bool) -> Key {
+/// The key of a record's figures, without their name.
+fn base(side: &mut Side, record: &Kept, device: &str) -> Key {
     let kind = model::kind(&record.test);
     let target = record.target.clone().unwrap_or_default();
     let irq = target.irq.filter(|_| target.vector.is_none());
     // A readout's and a conversion's CPU is where the thread happened to run.
     let has_cpu = !is_bench(&record.test) && kind != Kind::Counters;
     Key {
-        device: device.to_owned(),
-        test: record.test.to_string(),
-        figure: figure.to_owned(),
-        is_histogram,
+        device: side.text(device),
+        test: side.text(&record.test),
+        figure: Text::default(),
+        is_histogram: false,
         place: (target.bar, target.offset, target.width, target.hop, target.vector, irq),
-        rest: rest(record),
+        rest: side.text(&rest(record)),
         cpu: record.cpu.as_deref().map(|cpu| cpu.cpu).filter(|_| has_cpu),
     }
 }
@@ -466,15 +529,30 @@ fn rest(record: &Kept) -> String {
     parts.join(" ")
 }
 
+impl Side<'_> {
+    fn text(&mut self, text: &str) -> Text {
+        if let Some(known) = self.texts.get(text) {
+            return Text(Rc::clone(known));
+        }
+        let new: Rc<str> = Rc::from(text);
+        self.texts.insert(Rc::clone(&new));
+        Text(new)
+    }
+
+    fn key(&mut self, base: &Key, figure: &str, is_histogram: bool) -> Key {
+        Key { figure: self.text(figure), is_histogram, ..base.clone() }
+    }
+}
+
 /// The cell and run of a record's figure.
-fn run_of<'s, 'r>(side: &'s mut Side<'r>, key: Key, record: &'r Kept, unit: &str) -> &'s mut Run<'r> {
+fn run_of<'s, 'r>(side: &'s mut Side<'r>, key: Key, record: &'r Kept, unit: &'r str) -> &'s mut Run<'r> {
     let cell = side.cells.entry(key).or_default();
     if cell.unit.is_empty() {
-        unit.clone_into(&mut cell.unit);
+        cell.unit = unit;
     }
     let method = record.method.as_deref();
     let batch = method.map_or(1, |method| method.batch.max(1));
-    cell.ways.insert((model::is_emulated(record), method.is_some_and(|m| m.backend == "fake"), batch));
+    add_way(&mut cell.ways, (model::is_emulated(record), method.is_some_and(|m| m.backend == "fake"), batch));
     let step = method.map_or(0.0, |method| method.quantum_ns / f64::from(batch));
     if step.is_finite() && step > cell.quantum_ns {
         cell.quantum_ns = step;
@@ -482,17 +560,28 @@ fn run_of<'s, 'r>(side: &'s mut Side<'r>, key: Key, record: &'r Kept, unit: &str
     cell.runs.get_or_insert(&record.run, Run::default)
 }
 
+/// Adds a way to others, where it is new.
+pub fn add_way(ways: &mut Vec<Way>, way: Way) {
+    if let Err(place) = ways.binary_search(&way) {
+        if ways.is_empty() {
+            ways.reserve_exact(1);
+        }
+        ways.insert(place, way);
+    }
+}
+
 /// Histograms that say something about the way of measuring and not about what is measured.
 fn is_control(name: &str) -> bool {
     name == outcome::CALIBRATION || name == "ceiling"
 }
 
-fn histograms<'r>(side: &mut Side<'r>, record: &'r Kept, device: &str) {
+fn histograms<'r>(side: &mut Side<'r>, record: &'r Kept, base: &Key) {
     for (name, histogram) in record.histograms.iter().filter(|(name, h)| !is_control(name) && !h.is_empty()) {
         let stated = stated_effect(record);
         // The effect has what the rounds say.
         let error = if stated.is_some() { 0.0 } else { rounds(record).unwrap_or(0.0) };
-        let run = run_of(side, key(record, device, name, true), record, "ns");
+        let key = side.key(base, name, true);
+        let run = run_of(side, key, record, "ns");
         if run.samples.is_empty() {
             run.samples.reserve_exact(1);
         }
@@ -549,20 +638,21 @@ fn rounds(record: &Kept) -> Option<f64> {
 
 /// Of a counter beside a workload only the ratio is kept: the moved bytes, and with them the count, differ from run to
 /// run.
-fn ratio<'r>(side: &mut Side<'r>, record: &'r Kept, device: &str) {
+fn ratio<'r>(side: &mut Side<'r>, record: &'r Kept, base: &Key) {
     let Some(known) = record.comparison() else { return };
     let ratio = known.counter_bytes() / known.workload_bytes;
     if !ratio.is_finite() {
         side.not_numbers += 1;
         return;
     }
-    let run = run_of(side, key(record, device, RATIO, false), record, "1");
+    let key = side.key(base, RATIO, false);
+    let run = run_of(side, key, record, "1");
     run.values.push(ratio, 1);
     // The allowed error is taken as an interval of 95 %.
     run.error = run.error.max(known.allowed_percent().unwrap_or(0.0) / 100.0 / 1.96);
 }
 
-fn metrics<'r>(side: &mut Side<'r>, record: &'r Kept, device: &str) {
+fn metrics<'r>(side: &mut Side<'r>, record: &'r Kept, base: &Key) {
     let kind = model::kind(&record.test);
     let seconds = record.interval.map_or(0.0, |interval| interval.seconds());
     for (name, metric) in record.metrics.iter() {
@@ -579,7 +669,8 @@ fn metrics<'r>(side: &mut Side<'r>, record: &'r Kept, device: &str) {
         if !metric.value.is_finite() || (is_loss && metric.value < 0.0) {
             side.not_numbers += 1;
             if is_loss {
-                side.unknown_losses.insert(key(record, device, name, false));
+                let key = side.key(base, name, false);
+                side.unknown_losses.insert(key);
             }
             continue;
         }
@@ -589,7 +680,8 @@ fn metrics<'r>(side: &mut Side<'r>, record: &'r Kept, device: &str) {
         let samples: u64 =
             record.histograms.iter().filter(|h| !is_control(h.0)).map(|h| h.1.count()).max().unwrap_or(0);
         let exposure = record.metrics.get("triggers").map_or(samples as f64, |triggers| triggers.value);
-        let run = run_of(side, key(record, device, name, false), record, unit);
+        let key = side.key(base, name, false);
+        let run = run_of(side, key, record, unit);
         run.values.push(if is_sum { metric.value / seconds } else { metric.value }, 1);
         run.exposure += if exposure.is_finite() && exposure > 0.0 { exposure } else { 1.0 };
         run.error = run.error.max(error);
@@ -606,7 +698,7 @@ fn as_rate(unit: &str, is_interval: bool) -> (&str, bool) {
 }
 
 /// As [`metrics`], of a point of a counter's intervals.
-fn intervals<'r>(side: &mut Side<'r>, record: &'r Kept, series: &Series, place: usize, device: &str) {
+fn intervals<'r>(side: &mut Side<'r>, record: &'r Kept, series: &'r Series, place: usize, base: &Key) {
     let (seconds, weight) = (series.points()[place].length, series.weight(place));
     for (name, joined) in series.figures() {
         let is_loss = LOSSES.contains(&name);
@@ -619,14 +711,16 @@ fn intervals<'r>(side: &mut Side<'r>, record: &'r Kept, series: &Series, place: 
             side.not_numbers += joined.not_finite as u64;
         }
         if is_loss && (joined.not_finite > 0 || joined.range.0 < 0.0) {
-            side.unknown_losses.insert(key(record, device, name, false));
+            let key = side.key(base, name, false);
+            side.unknown_losses.insert(key);
         }
         if value.is_none() && joined.value(place).is_some() {
             side.not_numbers += weight as u64;
         }
         let Some(value) = value else { continue };
         let (unit, is_sum) = as_rate(&joined.metric.unit, seconds > 0.0);
-        let run = run_of(side, key(record, device, name, false), record, unit);
+        let key = side.key(base, name, false);
+        let run = run_of(side, key, record, unit);
         run.values.push(if is_sum { value / seconds } else { value }, weight);
         run.exposure += weight as f64;
     }

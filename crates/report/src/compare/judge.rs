@@ -179,8 +179,8 @@ fn together<'r>(keys: &[&Key], side: &Side<'r>) -> Raw<'r> {
     let mut all = Raw::default();
     for key in keys {
         let cell = &side.cells[*key];
-        all.unit.clone_from(&cell.unit);
-        all.ways.extend(&cell.ways);
+        all.unit = cell.unit;
+        cell.ways.iter().for_each(|way| cells::add_way(&mut all.ways, *way));
         all.quantum_ns = all.quantum_ns.max(cell.quantum_ns);
         for (name, run) in cell.runs.iter() {
             let into = all.runs.get_or_insert(name, Run::default);
@@ -296,7 +296,7 @@ fn figures(key: &Key, pair: &Pair, is_overall: bool, options: &Options) -> Figur
         is_overall,
         runs: (a.runs.len(), b.runs.len()),
         counts: found.counts,
-        unit: a.unit.clone(),
+        unit: a.unit.to_owned(),
         shifts,
         shape: found.shape,
         verdict: if is_comparable { Verdict::Unclear } else { Verdict::Incomparable },

@@ -187,7 +187,7 @@ fn owns(side: &Side) -> BTreeMap<Key, Own> {
     let mut owns: BTreeMap<Key, Own> = BTreeMap::new();
     for (known, cell) in &side.cells {
         let own = owns.entry(known.merged()).or_default();
-        own.unit.clone_from(&cell.unit);
+        cell.unit.clone_into(&mut own.unit);
         own.cpus.extend(known.cpu);
         for run in cell.runs.values() {
             run.samples.iter().for_each(|samples| own.histogram.merge(samples.histogram));
