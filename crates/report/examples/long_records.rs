@@ -97,7 +97,9 @@ fn histograms(random: &mut Random, number: u64) -> Record {
     let mut of = |samples: u64, base_ns: u64| {
         let mut histogram = Histogram::default();
         for _ in 0..samples {
-            // A duration of some seconds at most is never refused.
+            // Over an octave, so that there are about as many buckets as a loaded machine fills. A duration of some seconds is
+            // never refused.
+            let base_ns = base_ns + random.below(base_ns);
             let _ = histogram.record_ps(random.latency_ps(base_ns), 1);
         }
         histogram

@@ -3,6 +3,7 @@
 //! The header is fixed: columns are only ever added at the end. Durations are nanoseconds. An empty field means
 //! "does not apply" or "too few samples for this percentile".
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 
 use pciescope_core::{Metric, Record, Sink, Stream};
@@ -67,10 +68,15 @@ pub const HEADER: [&str; 54] = [
 
 /// A sink that writes the header before the first record and flushes after each.
 pub struct Writer<W: Write> {
-    out: csv::Writer<W>,
+    out: W,
+    text: Vec<u8>,
+    separator: u8,
     has_header: bool,
     is_file: bool,
 }
+
+/// A file is written in pieces of so many bytes.
+const PIECE: usize = 256 << 10;
 
 impl<W: Write> Writer<W> {
     /// A sink onto `out`.
@@ -79,35 +85,56 @@ impl<W: Write> Writer<W> {
     }
     /// A sink onto `out` with another separator than a comma.
     pub fn with_separator(out: W, separator: u8) -> Self {
-        Writer {
-            out: csv::WriterBuilder::new().delimiter(separator).from_writer(out),
-            has_header: false,
-            is_file: false,
-        }
+        Writer { out, text: Vec::new(), separator, has_header: false, is_file: false }
     }
-    /// The same for a file that nobody reads before it is whole: it is flushed at the end alone.
+    /// The same for a file that nobody reads before it is whole: it is written in large pieces.
     pub fn of_file(out: W) -> Self {
         Writer { is_file: true, ..Writer::new(out) }
     }
-    fn head(&mut self) -> io::Result<()> {
+    fn head(&mut self) {
         if !self.has_header {
-            self.out.write_record(HEADER)?;
             self.has_header = true;
+            put(&mut self.text, HEADER, self.separator);
+            end(&mut self.text);
         }
-        Ok(())
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.write_all(&self.text)?;
+        self.text.clear();
+        self.out.flush()
     }
 }
 
 impl<W: Write> Sink for Writer<W> {
     fn put(&mut self, record: &Record) -> io::Result<()> {
-        self.head()?;
-        lines(record, &mut |line| Ok(self.out.write_record(line)?))?;
-        if self.is_file { Ok(()) } else { self.out.flush() }
+        self.head();
+        lines(record, &mut self.text, self.separator);
+        if self.is_file && self.text.len() < PIECE { Ok(()) } else { self.flush() }
     }
     fn finish(&mut self) -> io::Result<()> {
-        self.head()?;
-        self.out.flush()
+        self.head();
+        self.flush()
     }
+}
+
+/// Appends fields, each with the separator behind it.
+fn put<'f>(text: &mut Vec<u8>, fields: impl IntoIterator<Item = &'f str>, separator: u8) {
+    for field in fields {
+        if field.bytes().any(|byte| byte == separator || matches!(byte, b'"' | b'\n' | b'\r')) {
+            text.push(b'"');
+            text.extend(field.replace('"', "\"\"").into_bytes());
+            text.push(b'"');
+        } else {
+            text.extend(field.as_bytes());
+        }
+        text.push(separator);
+    }
+}
+
+/// Ends a line: no separator stands behind its last field.
+fn end(text: &mut Vec<u8>) {
+    text.pop();
+    text.push(b'\n');
 }
 
 /// All records as one text.
@@ -122,17 +149,25 @@ pub fn render(records: &[Record]) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Hands each line of a record to `put`. What its lines share is made once.
-fn lines(record: &Record, put: &mut dyn FnMut(&[String]) -> io::Result<()>) -> io::Result<()> {
-    let mut line = shared(record);
-    let mut fill = |name: &str, figures: [String; 10], metric: Option<&Metric>| {
-        set(&mut line[NAME], name.to_owned());
-        for (field, figure) in line[NAME + 1..].iter_mut().zip(figures) {
-            set(field, figure);
-        }
-        set(&mut line[RUNNING], number(metric.and_then(|metric| metric.running)));
-        set(&mut line[RUNNING + 1], some(metric.filter(|metric| metric.at_least).map(|metric| metric.at_least)));
-        put(&line)
+/// Appends the lines of a record. What they share is made once.
+fn lines(record: &Record, text: &mut Vec<u8>, separator: u8) {
+    let shared = shared(record);
+    let [before, between, behind] =
+        [&shared[..NAME], &shared[NAME + 11..RUNNING], &shared[RUNNING + 2..]].map(|part| {
+            let mut text = Vec::new();
+            put(&mut text, part.iter().map(String::as_str), separator);
+            text
+        });
+    let mut line = |name: &str, figures: [String; 10], metric: Option<&Metric>| {
+        text.extend(&before);
+        put(text, [&*harmless(name.into())], separator);
+        put(text, figures.map(|figure| harmless(figure.into())).iter().map(|figure| &**figure), separator);
+        text.extend(&between);
+        let running = number(metric.and_then(|metric| metric.running));
+        let at_least = some(metric.filter(|metric| metric.at_least).map(|metric| metric.at_least));
+        put(text, [&*running, &at_least], separator);
+        text.extend(&behind);
+        end(text);
     };
     for (name, h) in &record.histograms {
         let p = |percent| number(h.percentile_ns(percent));
@@ -148,26 +183,25 @@ fn lines(record: &Record, put: &mut dyn FnMut(&[String]) -> io::Result<()>) -> i
             p(99.99),
             number(h.max_ns()),
         ];
-        fill(name, figures, None)?;
+        line(name, figures, None);
     }
     // A figure has no distribution: its value stands in the mean's column.
     for (name, m) in &record.metrics {
         let mut figures: [String; 10] = Default::default();
         figures[0] = m.unit.clone();
         figures[3] = number(Some(m.value));
-        fill(name, figures, Some(m))?;
+        line(name, figures, Some(m));
     }
     for spot in &record.hot_spots {
         let mut figures: [String; 10] = Default::default();
         figures[0] = "%".to_owned();
         figures[3] = number(Some(spot.percent));
-        fill(&format!("hot spot {} {}", spot.object, spot.symbol), figures, None)?;
+        line(&format!("hot spot {} {}", spot.object, spot.symbol), figures, None);
     }
     let is_empty = record.histograms.is_empty() && record.metrics.is_empty() && record.hot_spots.is_empty();
     if is_empty && record.error.is_some() {
-        fill("", Default::default(), None)?;
+        line("", Default::default(), None);
     }
-    Ok(())
 }
 
 /// The places of the fields that differ among the lines of a record: the name, ten figures behind it, and two marks.
@@ -232,19 +266,15 @@ fn shared(record: &Record) -> Vec<String> {
     fields.push(some(stream.and_then(|stream| stream.depth)));
     fields.push(optional(|stream| &stream.check));
     fields.push(instance.and_then(|instance| instance.source.clone()).unwrap_or_default());
-    for field in &mut fields {
-        let text = std::mem::take(field);
-        set(field, text);
-    }
-    fields
+    fields.into_iter().map(|field| harmless(field.into()).into_owned()).collect()
 }
 
-/// Sets a field. A spreadsheet runs one that starts like a formula; an apostrophe keeps it text.
-fn set(field: &mut String, mut text: String) {
+/// A field that no spreadsheet runs: before one that starts like a formula an apostrophe keeps it text.
+fn harmless(text: Cow<'_, str>) -> Cow<'_, str> {
     if text.starts_with(['=', '@', '\t', '\r']) || (text.starts_with(['+', '-']) && text.parse::<f64>().is_err()) {
-        text.insert(0, '\'');
+        return Cow::Owned(format!("'{text}"));
     }
-    *field = text;
+    text
 }
 
 fn some(value: Option<impl ToString>) -> String {
