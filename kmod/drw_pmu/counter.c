@@ -32,13 +32,13 @@ bool drw_holds;
 static u32 drw_read(struct drw_pmu *drw, unsigned int reg)
 {
 	lockdep_assert_held(&drw->u.lock);
-	return drw->u.is_gone ? U32_MAX : readl(drw->regs + reg);
+	return uncore_is_away(&drw->u) ? U32_MAX : readl(drw->regs + reg);
 }
 
 static void drw_write(struct drw_pmu *drw, unsigned int reg, u32 value)
 {
 	lockdep_assert_held(&drw->u.lock);
-	if (!drw->u.is_gone)
+	if (!uncore_is_away(&drw->u))
 		writel(value, drw->regs + reg);
 }
 
@@ -382,7 +382,7 @@ static void drw_quiesce(struct drw_pmu *drw)
 }
 
 /**
- * drw_resume() - programs a device that has come for the existing events
+ * drw_resume() - programs a device that has come, or has slept, for the existing events
  * @u: the PMU
  */
 void drw_resume(struct uncore_pmu *u)
@@ -397,11 +397,14 @@ void drw_resume(struct uncore_pmu *u)
 	/* The present value belongs to no event. */
 	drw_update_cycles(drw);
 	drw->counters[DRW_CYCLES].total = cycles;
+	/* Without a handler nobody would answer: drw_request_irq() comes later. */
+	if (drw->irq)
+		drw_write(drw, DRW_OVERFLOW_ENABLE, DRW_OVERFLOW_COMMON);
 	drw_commit(drw);
 }
 
 /**
- * drw_suspend() - reads the last counts of a device that will go, and stops it
+ * drw_suspend() - reads the last counts of a device that will go or sleep, and stops it
  * @u: the PMU
  */
 void drw_suspend(struct uncore_pmu *u)

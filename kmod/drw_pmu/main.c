@@ -96,6 +96,23 @@ static int drw_request_irq(struct drw_pmu *drw, int irq)
 	return 0;
 }
 
+/* While interrupts of devices are off: nobody else is about to use the device. */
+static int drw_sleep(struct device *dev)
+{
+	uncore_sleep(dev_get_drvdata(dev));
+	return 0;
+}
+
+static int drw_wake(struct device *dev)
+{
+	uncore_wake(dev_get_drvdata(dev));
+	return 0;
+}
+
+static const struct dev_pm_ops drw_pm_ops = {
+	NOIRQ_SYSTEM_SLEEP_PM_OPS(drw_sleep, drw_wake)
+};
+
 /* The sub-channel's PMU, registered. */
 static struct drw_pmu *drw_create(struct device *dev, const char *name, void __iomem *regs)
 {
@@ -147,6 +164,7 @@ static int drw_probe(struct platform_device *pdev)
 		drw_remove(drw);
 		return ret;
 	}
+	dev_set_drvdata(dev, &drw->u);
 	return devm_add_action_or_reset(dev, drw_remove, drw);
 }
 
@@ -169,6 +187,7 @@ static struct platform_driver drw_driver = {
 	.driver = {
 		.name = KBUILD_MODNAME,
 		.acpi_match_table = drw_acpi_ids,
+		.pm = pm_sleep_ptr(&drw_pm_ops),
 	},
 	.id_table = drw_platform_ids,
 	.probe = drw_probe,

@@ -34,8 +34,9 @@ struct uncore_pmu;
  * @name: of the module
  * @poll_ms: how often counters in use are read
  * @poll: reads them
- * @resume: programs a device that has come for the existing events. Called with the PMU's lock
- * @suspend: reads the last counts of a device that will go. Called with the PMU's lock. Optional
+ * @resume: programs a device that has come, or has slept, for the existing events. Called with
+ *	the PMU's lock
+ * @suspend: reads the last counts of a device that will go or sleep. Called with the PMU's lock
  * @moved: called when the PMU's CPU has changed. Optional
  * @lock: protects @pmus, and serialises registration and unregistration
  * @pmus: all PMUs
@@ -71,6 +72,7 @@ struct uncore_driver {
  * @events: all events that exist, by their active_entry
  * @is_open: new events are accepted
  * @is_gone: the device is absent
+ * @is_asleep: the system sleeps, or is about to: the device may not answer, and loses its registers
  * @is_migrating: perf is moving the events to another CPU: their counters keep running
  */
 struct uncore_pmu {
@@ -86,6 +88,7 @@ struct uncore_pmu {
 	struct list_head events;
 	bool is_open;
 	bool is_gone;
+	bool is_asleep;
 	bool is_migrating;
 };
 
@@ -392,12 +395,47 @@ static inline void uncore_remove(struct uncore_pmu *u)
 	unsigned long flags;
 
 	raw_spin_lock_irqsave(&u->lock, flags);
-	if (u->drv->suspend)
-		u->drv->suspend(u);
+	u->drv->suspend(u);
 	u->is_gone = true;
 	u->is_open = false;
 	if (list_empty(&u->events))
 		queue_work(u->drv->wq, &u->drv->reap);
+	raw_spin_unlock_irqrestore(&u->lock, flags);
+}
+
+/* Nobody accesses the device: it is gone, or sleeps. */
+static inline bool uncore_is_away(const struct uncore_pmu *u)
+{
+	return u->is_gone || u->is_asleep;
+}
+
+/**
+ * uncore_sleep() - the device goes to sleep with the system
+ * @u: the PMU, whose device is not gone
+ *
+ * Tasks are frozen, but perf's timers and the poll may still come.
+ */
+static inline void uncore_sleep(struct uncore_pmu *u)
+{
+	unsigned long flags;
+
+	raw_spin_lock_irqsave(&u->lock, flags);
+	u->drv->suspend(u);
+	u->is_asleep = true;
+	raw_spin_unlock_irqrestore(&u->lock, flags);
+}
+
+/**
+ * uncore_wake() - the device is awake again, perhaps without what its registers held
+ * @u: the PMU, after uncore_sleep()
+ */
+static inline void uncore_wake(struct uncore_pmu *u)
+{
+	unsigned long flags;
+
+	raw_spin_lock_irqsave(&u->lock, flags);
+	u->is_asleep = false;
+	u->drv->resume(u);
 	raw_spin_unlock_irqrestore(&u->lock, flags);
 }
 

@@ -275,6 +275,7 @@ int pcilat_enter(struct pcilat_device *pl);
 void pcilat_leave(struct pcilat_device *pl);
 int pcilat_check_lockdown(void);
 bool pcilat_check_present(struct pcilat_device *pl);
+int pcilat_check_alive(struct pcilat_device *pl, bool needs_memory);
 int pcilat_register_node(struct pcilat_device *pl, struct miscdevice *misc,
 			 const struct file_operations *fops, const char *name, const char *path);
 
@@ -299,6 +300,12 @@ static inline void pcilat_relax(void)
 static inline bool pcilat_job_stopped(const struct pcilat_job *job)
 {
 	return READ_ONCE(job->stop);
+}
+
+/* A trigger has registers in memory; the other sources of interrupts do without. */
+static inline bool pcilat_needs_memory(const struct pcilat_device *pl, u32 kind)
+{
+	return kind <= PCILAT_KIND_WRITE_READ || (kind == PCILAT_KIND_IRQ && pl->trigger_regs);
 }
 
 static inline struct pcilat_slot_state *pcilat_slot_of(const struct pcilat_worker *w, u32 target)

@@ -205,9 +205,12 @@ static bool pcilat_wait_answer(struct pcilat_worker *w, struct pcilat_vector *v)
 /* Counts a lost interrupt, which may be the first sign of a lost device. */
 static void pcilat_lost(struct pcilat_worker *w, struct pcilat_slot_state *slot)
 {
+	struct pcilat_job *job = w->job;
+	int ret = pcilat_check_alive(job->pl, pcilat_needs_memory(job->pl, job->req.kind));
+
 	slot->counts.lost++;
-	if (!pcilat_check_present(w->job->pl))
-		pcilat_job_end(w->job, -ENODEV, w->cpu, 0);
+	if (ret)
+		pcilat_job_end(job, ret, w->cpu, 0);
 }
 
 /*

@@ -96,6 +96,29 @@ bool pcilat_check_present(struct pcilat_device *pl)
 	return present;
 }
 
+/*
+ * Whether the registers can be reached. Somebody may reset a function, or put it to
+ * sleep, without telling its driver: by the bridge above it, or by its own registers.
+ * What is measured then is the way to nobody. 0; -ENODEV: the function does not answer;
+ * -ECANCELED: it answers, but its memory does not.
+ */
+int pcilat_check_alive(struct pcilat_device *pl, bool needs_memory)
+{
+	struct pci_dev *pdev = pl->pdev;
+	u16 command = 0, power = 0;
+
+	if (!pcilat_check_present(pl))
+		return -ENODEV;
+	if (!needs_memory)
+		return 0;
+	pci_read_config_word(pdev, PCI_COMMAND, &command);
+	if (pdev->pm_cap)
+		pci_read_config_word(pdev, pdev->pm_cap + PCI_PM_CTRL, &power);
+	if (!(command & PCI_COMMAND_MEMORY) || power & PCI_PM_CTRL_STATE_MASK)
+		return -ECANCELED;
+	return 0;
+}
+
 static void pcilat_claim_bars(struct pcilat_device *pl)
 {
 	int bar;
@@ -228,6 +251,8 @@ static void pcilat_quiesce(struct pcilat_device *pl)
 /* The PCI core has restored what is its own: the BARs, and the table of vectors. */
 static void pcilat_restart(struct pcilat_device *pl)
 {
+	/* For pcilat_slot_reset(): restoring a state forgets it. */
+	pci_save_state(pl->pdev);
 	down_write(&pl->hw);
 	pcilat_irq_restore(pl);
 	WRITE_ONCE(pl->resetting, false);
@@ -258,7 +283,38 @@ static void pcilat_reset_done(struct pci_dev *pdev)
 	pcilat_restart(pci_get_drvdata(pdev));
 }
 
+/* The link may be reset next, whichever function behind it is at fault. */
+static pci_ers_result_t pcilat_error_detected(struct pci_dev *pdev, pci_channel_state_t state)
+{
+	if (state == pci_channel_io_normal)
+		return PCI_ERS_RESULT_CAN_RECOVER;
+	if (state == pci_channel_io_perm_failure) {
+		pcilat_disconnect(pci_get_drvdata(pdev));
+		return PCI_ERS_RESULT_DISCONNECT;
+	}
+	pcilat_quiesce(pci_get_drvdata(pdev));
+	return PCI_ERS_RESULT_NEED_RESET;
+}
+
+/* Unlike a reset that somebody asks for, this one leaves configuration space to the driver. */
+static pci_ers_result_t pcilat_slot_reset(struct pci_dev *pdev)
+{
+	pci_restore_state(pdev);
+	return PCI_ERS_RESULT_RECOVERED;
+}
+
+static void pcilat_error_resume(struct pci_dev *pdev)
+{
+	struct pcilat_device *pl = pci_get_drvdata(pdev);
+
+	if (READ_ONCE(pl->resetting))
+		pcilat_restart(pl);
+}
+
 static const struct pci_error_handlers pcilat_err_handlers = {
+	.error_detected = pcilat_error_detected,
+	.slot_reset = pcilat_slot_reset,
+	.resume = pcilat_error_resume,
 	.reset_prepare = pcilat_reset_prepare,
 	.reset_done = pcilat_reset_done,
 };
@@ -291,6 +347,8 @@ static int pcilat_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 		goto err_release_bars;
 	pcilat_fill_info(pl);
 	pci_set_drvdata(pdev, pl);
+	/* For pcilat_slot_reset(). */
+	pci_save_state(pdev);
 	ret = pcilat_text_init(pl);
 	if (ret)
 		goto err_irq;

@@ -9,6 +9,7 @@
  * on any CPU, so that a real-time task that occupies a CPU cannot delay the end.
  */
 #include <linux/cpumask.h>
+#include <linux/freezer.h>
 #include <linux/kthread.h>
 #include <linux/sched.h>
 #include <linux/sched/signal.h>
@@ -107,11 +108,12 @@ static void pcilat_worker_fault(struct pcilat_worker *w)
 {
 	struct pcilat_job *job = w->job;
 	u64 offset = job->req.offset;
+	int ret;
 
 	if (job->req.kind == PCILAT_KIND_CONFIG)
 		offset = job->pl->hops[w->ones_target].offset;
-	pcilat_check_present(job->pl);
-	pcilat_job_end(job, -EIO, w->cpu, offset);
+	ret = pcilat_check_alive(job->pl, pcilat_needs_memory(job->pl, job->req.kind));
+	pcilat_job_end(job, ret == -ECANCELED ? ret : -EIO, w->cpu, offset);
 }
 
 static void pcilat_calibrate(struct pcilat_worker *w)
@@ -205,7 +207,10 @@ static void pcilat_worker_unbind(struct pcilat_worker *w)
 	set_cpus_allowed_ptr(w->task, cpu_possible_mask);
 }
 
-/* Waits for a worker's turn to end; a signal ends the run and with it the turn. */
+/*
+ * Waits for a worker's turn to end; a signal ends the run and with it the turn. Tasks
+ * are frozen, by what looks like a signal, before pcilat_suspend() is called.
+ */
 static void pcilat_turn_wait(struct pcilat_worker *w)
 {
 	struct pcilat_job *job = w->job;
@@ -213,7 +218,7 @@ static void pcilat_turn_wait(struct pcilat_worker *w)
 	/* Both pair with pcilat_worker_main(). */
 	if (wait_event_interruptible(job->wait, !smp_load_acquire(&w->turn) ||
 				     pcilat_job_stopped(job)))
-		pcilat_job_end(job, -EINTR, -1, 0);
+		pcilat_job_end(job, freezing(current) ? -ECANCELED : -EINTR, -1, 0);
 	if (pcilat_job_stopped(job))
 		pcilat_worker_unbind(w);
 	/* As above. */
@@ -473,6 +478,12 @@ static int pcilat_job_run(struct pcilat_job *job)
 		pcilat_all_at_once(job);
 	else
 		pcilat_take_turns(job);
+	/* Not every bus answers all-ones for nobody: also what looked well may have been none. */
+	if (!pcilat_job_stopped(job)) {
+		ret = pcilat_check_alive(pl, pcilat_needs_memory(pl, job->req.kind));
+		if (ret)
+			pcilat_job_end(job, ret, -1, 0);
+	}
 	if (job->req.kind == PCILAT_KIND_IRQ && !pcilat_job_stopped(job))
 		pcilat_irq_check_result(job);
 	mutex_lock(&pl->lock);
@@ -539,8 +550,8 @@ int pcilat_run(struct pcilat_device *pl, const struct pcilat_run *req, const u32
 	if (req->kind <= PCILAT_KIND_WRITE_READ)
 		ret = pcilat_check_access(pl, req->bar, req->width, req->offset,
 					  req->kind != PCILAT_KIND_READ);
-	if (!ret && !pcilat_check_present(pl))
-		ret = -ENODEV;
+	if (!ret)
+		ret = pcilat_check_alive(pl, pcilat_needs_memory(pl, req->kind));
 	if (!ret)
 		ret = pcilat_run_exclusive(pl, req, cpus, vectors, text);
 	pcilat_leave(pl);

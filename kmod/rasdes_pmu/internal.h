@@ -68,6 +68,7 @@ struct rasdes_tba {
  * struct rasdes_pmu - a function with the capability, and its PMU
  * @u: what all PMUs have; its lock protects the following
  * @pdev: the function; not to be used once it is gone
+ * @sleeper: its child, by which the driver learns that it will sleep
  * @bdf: its address
  * @vsec: offset of the capability
  * @lanes: the link's width capability
@@ -81,6 +82,7 @@ struct rasdes_tba {
 struct rasdes_pmu {
 	struct uncore_pmu u;
 	struct pci_dev *pdev;
+	struct platform_device *sleeper;
 	char bdf[16];
 	u16 vsec;
 	unsigned int lanes;
@@ -124,7 +126,7 @@ static inline u32 rasdes_read(struct rasdes_pmu *rp, unsigned int reg)
 	u32 value;
 
 	lockdep_assert_held(&rp->u.lock);
-	if (rp->u.is_gone || pci_read_config_dword(rp->pdev, rp->vsec + reg, &value))
+	if (uncore_is_away(&rp->u) || pci_read_config_dword(rp->pdev, rp->vsec + reg, &value))
 		return U32_MAX;
 	return value;
 }
@@ -132,7 +134,7 @@ static inline u32 rasdes_read(struct rasdes_pmu *rp, unsigned int reg)
 static inline void rasdes_write(struct rasdes_pmu *rp, unsigned int reg, u32 value)
 {
 	lockdep_assert_held(&rp->u.lock);
-	if (!rp->u.is_gone)
+	if (!uncore_is_away(&rp->u))
 		pci_write_config_dword(rp->pdev, rp->vsec + reg, value);
 }
 

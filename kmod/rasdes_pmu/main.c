@@ -3,9 +3,10 @@
  * rasdes_pmu: the counters of PCIe root ports with DesignWare RAS D.E.S., as
  * perf PMUs (docs/pmu.md).
  *
- * The module binds to no device, because root ports belong to the kernel's port
+ * The module binds to no function, because root ports belong to the kernel's port
  * driver. This file finds the functions when the module is loaded, and when they come
- * and go.
+ * and go. Each gets a child, a platform device, for one purpose: the system puts a
+ * child to sleep before its parent, and wakes it after it.
  */
 #include <linux/platform_device.h>
 
@@ -117,6 +118,12 @@ static void rasdes_name(struct pci_dev *pdev, char *name, size_t bytes)
 			 domain << 16 | pdev->bus->number << 8 | pdev->devfn);
 }
 
+static void rasdes_update_reports(struct rasdes_pmu *rp)
+{
+	if (rp->tba.running)
+		rasdes_tba_update(rp);
+}
+
 /* Reads all counters in use before they saturate or wrap. */
 static void rasdes_poll(struct uncore_pmu *u)
 {
@@ -134,9 +141,20 @@ static void rasdes_poll(struct uncore_pmu *u)
 		raw_spin_unlock_irqrestore(&u->lock, flags);
 	}
 	raw_spin_lock_irqsave(&u->lock, flags);
-	if (rp->tba.running)
-		rasdes_tba_update(rp);
+	rasdes_update_reports(rp);
 	raw_spin_unlock_irqrestore(&u->lock, flags);
+}
+
+static void rasdes_suspend(struct uncore_pmu *u)
+{
+	struct rasdes_pmu *rp = to_rasdes(&u->pmu);
+	unsigned int i;
+
+	for (i = 0; i < rp->ncounters; i++) {
+		if (rp->counters[i].holders)
+			rasdes_counter_update(rp, &rp->counters[i]);
+	}
+	rasdes_update_reports(rp);
 }
 
 static void rasdes_resume(struct uncore_pmu *u)
@@ -151,7 +169,59 @@ static struct uncore_driver rasdes = {
 	.name = KBUILD_MODNAME,
 	.poll = rasdes_poll,
 	.resume = rasdes_resume,
+	.suspend = rasdes_suspend,
 };
+
+/* While interrupts of devices are off: nobody else is about to use the function. */
+static int rasdes_sleep(struct device *dev)
+{
+	uncore_sleep(dev_get_drvdata(dev));
+	return 0;
+}
+
+static int rasdes_wake(struct device *dev)
+{
+	uncore_wake(dev_get_drvdata(dev));
+	return 0;
+}
+
+static const struct dev_pm_ops rasdes_pm_ops = {
+	NOIRQ_SYSTEM_SLEEP_PM_OPS(rasdes_sleep, rasdes_wake)
+};
+
+static struct platform_driver rasdes_driver = {
+	.driver = {
+		.name = KBUILD_MODNAME,
+		.pm = pm_sleep_ptr(&rasdes_pm_ops),
+		.suppress_bind_attrs = true,
+	},
+};
+
+static int rasdes_add_sleeper(struct rasdes_pmu *rp)
+{
+	struct platform_device *sleeper;
+	int ret;
+
+	sleeper = platform_device_alloc(KBUILD_MODNAME, PLATFORM_DEVID_AUTO);
+	if (!sleeper)
+		return -ENOMEM;
+	sleeper->dev.parent = &rp->pdev->dev;
+	platform_set_drvdata(sleeper, &rp->u);
+	ret = platform_device_add(sleeper);
+	if (ret) {
+		platform_device_put(sleeper);
+		return ret;
+	}
+	rp->sleeper = sleeper;
+	return 0;
+}
+
+static void rasdes_forget(struct rasdes_pmu *rp)
+{
+	platform_device_unregister(rp->sleeper);
+	rp->sleeper = NULL;
+	uncore_remove(&rp->u);
+}
 
 static int rasdes_create(struct pci_dev *pdev, u16 vsec)
 {
@@ -159,6 +229,7 @@ static int rasdes_create(struct pci_dev *pdev, u16 vsec)
 	unsigned int lanes, n;
 	char name[32];
 	u32 cap = 0;
+	int ret;
 
 	rasdes_name(pdev, name, sizeof(name));
 	pcie_capability_read_dword(pdev, PCI_EXP_LNKCAP, &cap);
@@ -177,7 +248,13 @@ static int rasdes_create(struct pci_dev *pdev, u16 vsec)
 	}
 	rp->pdev = pdev;
 	rp->vsec = vsec;
-	return uncore_open(&rp->u);
+	ret = uncore_open(&rp->u);
+	if (ret)
+		return ret;
+	ret = rasdes_add_sleeper(rp);
+	if (ret)
+		rasdes_forget(rp);
+	return ret;
 }
 
 static void rasdes_add(struct pci_dev *pdev)
@@ -204,7 +281,7 @@ static void rasdes_remove(struct pci_dev *pdev)
 	mutex_lock(&rasdes.lock);
 	list_for_each_entry(u, &rasdes.pmus, node) {
 		if (!u->is_gone && to_rasdes(&u->pmu)->pdev == pdev)
-			uncore_remove(u);
+			rasdes_forget(to_rasdes(&u->pmu));
 	}
 	mutex_unlock(&rasdes.lock);
 }
@@ -241,19 +318,33 @@ static int __init rasdes_init(void)
 	ret = uncore_init(&rasdes);
 	if (ret)
 		return ret;
+	ret = platform_driver_register(&rasdes_driver);
+	if (ret)
+		goto err_uncore;
 	ret = bus_register_notifier(&pci_bus_type, &rasdes_notifier);
-	if (ret) {
-		uncore_exit(&rasdes);
-		return ret;
-	}
+	if (ret)
+		goto err_driver;
 	for_each_pci_dev(pdev)
 		rasdes_add(pdev);
 	return 0;
+
+err_driver:
+	platform_driver_unregister(&rasdes_driver);
+err_uncore:
+	uncore_exit(&rasdes);
+	return ret;
 }
 
 static void __exit rasdes_exit(void)
 {
+	struct uncore_pmu *u;
+
 	bus_unregister_notifier(&pci_bus_type, &rasdes_notifier);
+	mutex_lock(&rasdes.lock);
+	list_for_each_entry(u, &rasdes.pmus, node)
+		platform_device_unregister(to_rasdes(&u->pmu)->sleeper);
+	mutex_unlock(&rasdes.lock);
+	platform_driver_unregister(&rasdes_driver);
 	uncore_exit(&rasdes);
 }
 

@@ -313,6 +313,8 @@ static int sis8300_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 		return ret;
 	sis8300_init_registers(sis);
 	pci_set_master(pdev);
+	/* For sis8300_slot_reset(). */
+	pci_save_state(pdev);
 	ret = sis8300_add_node(sis);
 	if (ret)
 		return ret;
@@ -357,6 +359,8 @@ static int sis8300_resume(struct device *dev)
 {
 	struct sis8300 *sis = dev_get_drvdata(dev);
 
+	/* For sis8300_slot_reset(): restoring a state forgets it. */
+	pci_save_state(sis->pdev);
 	mutex_lock(&sis->setup_lock);
 	sis->has_adc = false;
 	mutex_unlock(&sis->setup_lock);
@@ -371,7 +375,7 @@ static int sis8300_resume(struct device *dev)
 
 static DEFINE_SIMPLE_DEV_PM_OPS(sis8300_pm_ops, sis8300_suspend, sis8300_resume);
 
-/* The link is down or resets: the content of the board is not valid any more. */
+/* The link is down or will be reset: the content of the board is not valid any more. */
 static pci_ers_result_t sis8300_error_detected(struct pci_dev *pdev, pci_channel_state_t state)
 {
 	struct sis8300 *sis = pci_get_drvdata(pdev);
@@ -384,7 +388,17 @@ static pci_ers_result_t sis8300_error_detected(struct pci_dev *pdev, pci_channel
 		sis8300_disconnect_locked(sis);
 	}
 	spin_unlock_irq(&sis->lock);
-	return PCI_ERS_RESULT_DISCONNECT;
+	return state == pci_channel_io_frozen ? PCI_ERS_RESULT_NEED_RESET :
+						PCI_ERS_RESULT_DISCONNECT;
+}
+
+/* The board stays out of use, but it can be bound anew, and the others behind the link recover. */
+static pci_ers_result_t sis8300_slot_reset(struct pci_dev *pdev)
+{
+	pci_restore_state(pdev);
+	pci_save_state(pdev);
+	pci_clear_master(pdev);
+	return PCI_ERS_RESULT_RECOVERED;
 }
 
 /* The function or its bus is reset: all registers lose their values. */
@@ -394,9 +408,18 @@ static void sis8300_reset_prepare(struct pci_dev *pdev)
 	sis8300_shutdown(pdev);
 }
 
+static void sis8300_reset_done(struct pci_dev *pdev)
+{
+	/* As after a sleep. */
+	pci_save_state(pdev);
+	pci_clear_master(pdev);
+}
+
 static const struct pci_error_handlers sis8300_err_handlers = {
 	.error_detected = sis8300_error_detected,
+	.slot_reset = sis8300_slot_reset,
 	.reset_prepare = sis8300_reset_prepare,
+	.reset_done = sis8300_reset_done,
 };
 
 /* 0022 (SIS8325) and 0023 (SIS8800) are other cards with other registers. */

@@ -3,6 +3,7 @@
 //! The header is fixed: columns are only ever added at the end. Durations are nanoseconds. An empty field means
 //! "does not apply" or "too few samples for this percentile".
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 
 use pciescope_core::{Metric, Record, Sink, Stream};
@@ -67,9 +68,15 @@ pub const HEADER: [&str; 54] = [
 
 /// A sink that writes the header before the first record and flushes after each.
 pub struct Writer<W: Write> {
-    out: csv::Writer<W>,
+    out: W,
+    text: Vec<u8>,
+    separator: u8,
     has_header: bool,
+    is_file: bool,
 }
+
+/// A file is written in pieces of so many bytes.
+const PIECE: usize = 256 << 10;
 
 impl<W: Write> Writer<W> {
     /// A sink onto `out`.
@@ -78,29 +85,56 @@ impl<W: Write> Writer<W> {
     }
     /// A sink onto `out` with another separator than a comma.
     pub fn with_separator(out: W, separator: u8) -> Self {
-        Writer { out: csv::WriterBuilder::new().delimiter(separator).from_writer(out), has_header: false }
+        Writer { out, text: Vec::new(), separator, has_header: false, is_file: false }
     }
-    fn head(&mut self) -> io::Result<()> {
+    /// The same for a file that nobody reads before it is whole: it is written in large pieces.
+    pub fn of_file(out: W) -> Self {
+        Writer { is_file: true, ..Writer::new(out) }
+    }
+    fn head(&mut self) {
         if !self.has_header {
-            self.out.write_record(HEADER)?;
             self.has_header = true;
+            put(&mut self.text, HEADER, self.separator);
+            end(&mut self.text);
         }
-        Ok(())
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.write_all(&self.text)?;
+        self.text.clear();
+        self.out.flush()
     }
 }
 
 impl<W: Write> Sink for Writer<W> {
     fn put(&mut self, record: &Record) -> io::Result<()> {
-        self.head()?;
-        for line in lines(record) {
-            self.out.write_record(&line)?;
-        }
-        self.out.flush()
+        self.head();
+        lines(record, &mut self.text, self.separator);
+        if self.is_file && self.text.len() < PIECE { Ok(()) } else { self.flush() }
     }
     fn finish(&mut self) -> io::Result<()> {
-        self.head()?;
-        self.out.flush()
+        self.head();
+        self.flush()
     }
+}
+
+/// Appends fields, each with the separator behind it.
+fn put<'f>(text: &mut Vec<u8>, fields: impl IntoIterator<Item = &'f str>, separator: u8) {
+    for field in fields {
+        if field.bytes().any(|byte| byte == separator || matches!(byte, b'"' | b'\n' | b'\r')) {
+            text.push(b'"');
+            text.extend(field.replace('"', "\"\"").into_bytes());
+            text.push(b'"');
+        } else {
+            text.extend(field.as_bytes());
+        }
+        text.push(separator);
+    }
+}
+
+/// Ends a line: no separator stands behind its last field.
+fn end(text: &mut Vec<u8>) {
+    text.pop();
+    text.push(b'\n');
 }
 
 /// All records as one text.
@@ -115,9 +149,26 @@ pub fn render(records: &[Record]) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-fn lines(record: &Record) -> Vec<Vec<String>> {
-    let error = record.error.as_ref().map(|e| e.code.clone()).unwrap_or_default();
-    let mut lines = Vec::new();
+/// Appends the lines of a record. What they share is made once.
+fn lines(record: &Record, text: &mut Vec<u8>, separator: u8) {
+    let shared = shared(record);
+    let [before, between, behind] =
+        [&shared[..NAME], &shared[NAME + 11..RUNNING], &shared[RUNNING + 2..]].map(|part| {
+            let mut text = Vec::new();
+            put(&mut text, part.iter().map(String::as_str), separator);
+            text
+        });
+    let mut line = |name: &str, figures: [String; 10], metric: Option<&Metric>| {
+        text.extend(&before);
+        put(text, [&*harmless(name.into())], separator);
+        put(text, figures.map(|figure| harmless(figure.into())).iter().map(|figure| &**figure), separator);
+        text.extend(&between);
+        let running = number(metric.and_then(|metric| metric.running));
+        let at_least = some(metric.filter(|metric| metric.at_least).map(|metric| metric.at_least));
+        put(text, [&*running, &at_least], separator);
+        text.extend(&behind);
+        end(text);
+    };
     for (name, h) in &record.histograms {
         let p = |percent| number(h.percentile_ns(percent));
         let figures = [
@@ -132,28 +183,33 @@ fn lines(record: &Record) -> Vec<Vec<String>> {
             p(99.99),
             number(h.max_ns()),
         ];
-        lines.push(line(record, name, figures, &error, None));
+        line(name, figures, None);
     }
     // A figure has no distribution: its value stands in the mean's column.
     for (name, m) in &record.metrics {
         let mut figures: [String; 10] = Default::default();
         figures[0] = m.unit.clone();
         figures[3] = number(Some(m.value));
-        lines.push(line(record, name, figures, &error, Some(m)));
+        line(name, figures, Some(m));
     }
     for spot in &record.hot_spots {
         let mut figures: [String; 10] = Default::default();
         figures[0] = "%".to_owned();
         figures[3] = number(Some(spot.percent));
-        lines.push(line(record, &format!("hot spot {} {}", spot.object, spot.symbol), figures, &error, None));
+        line(&format!("hot spot {} {}", spot.object, spot.symbol), figures, None);
     }
-    if lines.is_empty() && record.error.is_some() {
-        lines.push(line(record, "", Default::default(), &error, None));
+    let is_empty = record.histograms.is_empty() && record.metrics.is_empty() && record.hot_spots.is_empty();
+    if is_empty && record.error.is_some() {
+        line("", Default::default(), None);
     }
-    lines
 }
 
-fn line(record: &Record, name: &str, figures: [String; 10], error: &str, metric: Option<&Metric>) -> Vec<String> {
+/// The places of the fields that differ among the lines of a record: the name, ten figures behind it, and two marks.
+const NAME: usize = 21;
+const RUNNING: usize = NAME + 10 + 7;
+
+/// The fields that all lines of a record share; the others are empty.
+fn shared(record: &Record) -> Vec<String> {
     let (device, method) = (record.device.as_ref(), record.method.as_ref());
     let target = record.target.clone().unwrap_or_default();
     let cpu = record.cpu.clone().unwrap_or_default();
@@ -163,7 +219,7 @@ fn line(record: &Record, name: &str, figures: [String; 10], error: &str, metric:
         record.verb.clone(),
         record.test.clone(),
         method.map(|m| m.backend.clone()).unwrap_or_default(),
-        crate::model::is_emulated(record).to_string(),
+        crate::model::is_emulation(record.method.as_ref(), record.device.as_ref()).to_string(),
         some(device.and_then(|d| d.bdf)),
         device.map(|d| format!("{:04x}", d.vendor)).unwrap_or_default(),
         device.map(|d| format!("{:04x}", d.device)).unwrap_or_default(),
@@ -179,18 +235,18 @@ fn line(record: &Record, name: &str, figures: [String; 10], error: &str, metric:
         some(cpu.package),
         some(cpu.l3),
         some(cpu.thread),
-        name.to_owned(),
     ];
-    fields.extend(figures);
-    fields.push(error.to_owned());
+    debug_assert_eq!(fields.len(), NAME);
+    fields.resize(NAME + 11, String::new());
+    fields.push(record.error.as_ref().map(|e| e.code.clone()).unwrap_or_default());
     fields.push(record.label.clone().unwrap_or_default());
     let instance = record.instance.as_ref();
     fields.push(instance.and_then(|instance| instance.pmu.clone()).unwrap_or_default());
     fields.push(instance.map(|instance| instance.scope.clone()).unwrap_or_default());
     fields.push(some(record.interval.map(|interval| interval.start_ns)));
     fields.push(some(record.interval.map(|interval| interval.end_ns)));
-    fields.push(number(metric.and_then(|metric| metric.running)));
-    fields.push(some(metric.filter(|metric| metric.at_least).map(|metric| metric.at_least)));
+    debug_assert_eq!(fields.len(), RUNNING);
+    fields.resize(RUNNING + 2, String::new());
     let stream = record.stream.as_ref();
     let text = |of: fn(&Stream) -> &str| stream.map(|stream| of(stream).to_owned()).unwrap_or_default();
     let known = |number: Option<u64>| some(number.filter(|number| *number > 0));
@@ -210,14 +266,15 @@ fn line(record: &Record, name: &str, figures: [String; 10], error: &str, metric:
     fields.push(some(stream.and_then(|stream| stream.depth)));
     fields.push(optional(|stream| &stream.check));
     fields.push(instance.and_then(|instance| instance.source.clone()).unwrap_or_default());
-    // A spreadsheet runs a field that starts like a formula; an apostrophe keeps it text.
-    for field in &mut fields {
-        if field.starts_with(['=', '@', '\t', '\r']) || (field.starts_with(['+', '-']) && field.parse::<f64>().is_err())
-        {
-            field.insert(0, '\'');
-        }
+    fields.into_iter().map(|field| harmless(field.into()).into_owned()).collect()
+}
+
+/// A field that no spreadsheet runs: before one that starts like a formula an apostrophe keeps it text.
+fn harmless(text: Cow<'_, str>) -> Cow<'_, str> {
+    if text.starts_with(['=', '@', '\t', '\r']) || (text.starts_with(['+', '-']) && text.parse::<f64>().is_err()) {
+        return Cow::Owned(format!("'{text}"));
     }
-    fields
+    text
 }
 
 fn some(value: Option<impl ToString>) -> String {

@@ -1,9 +1,8 @@
 //! Heat maps and charts as rectangles, lines and words: what SVG and PNG have in common.
 
-use pciescope_core::Record;
-
 use crate::figures;
 use crate::heat::{self, HeatMap, colour, ink, share};
+use crate::kept::Keep;
 use crate::model;
 use crate::text::duration;
 
@@ -102,7 +101,8 @@ const STRIPS: [[u8; 3]; 2] = [[190, 192, 200], [124, 132, 148]];
 const GRID_WIDTH: f64 = 1000.0;
 
 /// Everything that can be drawn of these records: heat maps, then the charts of readouts.
-pub fn of(records: &[Record]) -> Drawing {
+pub fn of(records: &(impl Keep + ?Sized)) -> Drawing {
+    let records = &*records.kept();
     let sections = model::sections(records);
     let charts: Vec<(String, Drawing)> = sections.iter().flat_map(figures::drawn).collect();
     let maps = heat::heat_maps(records);
@@ -123,7 +123,8 @@ pub fn of(records: &[Record]) -> Drawing {
 }
 
 /// Whether there is nothing to draw of these records: a picture would only say so.
-pub fn is_empty(records: &[Record]) -> bool {
+pub fn is_empty(records: &(impl Keep + ?Sized)) -> bool {
+    let records = &*records.kept();
     heat::heat_maps(records).is_empty() && model::sections(records).iter().all(|one| figures::drawn(one).is_empty())
 }
 

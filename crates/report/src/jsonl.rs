@@ -8,6 +8,7 @@ use flate2::read::GzDecoder;
 use pciescope_core::record::{SCHEMA, upgrade};
 use pciescope_core::{Record, Sink};
 
+use crate::kept::{Keeper, Kept};
 use crate::{Error, bounded};
 
 /// A sink that writes one record a line and flushes it, so that a killed run keeps what it had.
@@ -125,6 +126,19 @@ pub fn read_files(paths: &[PathBuf]) -> Result<Contents, Error> {
         Ok(())
     })?;
     Ok(Contents { records, remarks })
+}
+
+/// As [`read_files`], for outputs: what the records share is kept once, and intervals of counters are joined.
+///
+/// # Errors
+/// As [`read_records`], for the first file that has one.
+pub fn keep_files(paths: &[PathBuf]) -> Result<(Vec<Kept>, Vec<String>), Error> {
+    let mut keeper = Keeper::default();
+    let remarks = each(paths, |record| -> Result<(), Error> {
+        keeper.add(record);
+        Ok(())
+    })?;
+    Ok((keeper.finish(), remarks))
 }
 
 /// Reads records from `input`; `path` names it in messages. Errors as [`read_records`].

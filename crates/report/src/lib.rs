@@ -32,6 +32,7 @@ pub mod heat;
 pub mod html;
 pub mod import;
 pub mod jsonl;
+pub mod kept;
 pub mod markdown;
 pub mod model;
 pub mod parquet;

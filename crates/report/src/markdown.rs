@@ -5,14 +5,14 @@
 
 use std::fmt::Write as _;
 
-use pciescope_core::Record;
-
 use crate::brief;
+use crate::kept::Keep;
 use crate::table::layout::{Align, Columns};
 
 /// The records as Markdown: a heading, the answer's lines as a list and a table for each measurement, then warnings and
 /// errors as they stand below a terminal's tables. Ends with a newline, or is empty.
-pub fn render(records: &[Record]) -> String {
+pub fn render(records: &(impl Keep + ?Sized)) -> String {
+    let records = &*records.kept();
     let mut text = String::new();
     for answer in brief::answers(records) {
         let (heading, lines) = answer.words();

@@ -2,17 +2,19 @@
 //!
 //! Merging adds histograms, so nothing of a tail is lost and no average of averages is taken.
 
+use crate::kept::Kept;
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use pciescope_core::{
-    Bdf, Cpu, Environment, Failure, Histogram, Instance, Method, Plan, Record, Target, Warning, readout,
+    Bdf, Cpu, Environment, Failure, Function, Histogram, Instance, Method, Plan, Target, Warning, readout,
 };
 
 /// The records of one run that measured the same thing on the same device by the same method.
 #[derive(Debug, Clone)]
 pub struct Section<'a> {
     /// The records in the order of the file; never empty.
-    pub records: Vec<&'a Record>,
+    pub records: Vec<&'a Kept>,
     /// What the run was to do, where its first record says.
     pub plan: Option<&'a Plan>,
 }
@@ -57,18 +59,18 @@ pub fn kind(test: &str) -> Kind {
 
 /// Puts records into sections, in the order in which each section's first record appears. Records without
 /// histogram and metric (the environment's, and those that only say why nothing was measured) are in none.
-pub fn sections(records: &[Record]) -> Vec<Section<'_>> {
+pub fn sections(records: &[Kept]) -> Vec<Section<'_>> {
     let mut order: Vec<Section> = Vec::new();
     let mut places = BTreeMap::new();
     // Several runs have several plans; only one of a run's records has it.
     let plans: BTreeMap<&str, &Plan> = records
         .iter()
         .rev()
-        .filter(|r| r.test == "environment")
-        .filter_map(|r| Some((&*r.run, r.plan.as_ref()?)))
+        .filter(|r| &*r.test == "environment")
+        .filter_map(|r| Some((&*r.run, r.plan.as_deref()?)))
         .collect();
     let is_empty =
-        |r: &Record| r.histograms.is_empty() && r.metrics.is_empty() && r.hot_spots.is_empty() && r.test != "doctor";
+        |r: &Kept| r.histograms.is_empty() && r.metrics.is_empty() && r.hot_spots.is_empty() && &*r.test != "doctor";
     for record in records.iter().filter(|r| !is_empty(r)) {
         let place = *places.entry(section_key(record)).or_insert_with(|| {
             order.push(Section { records: Vec::new(), plan: plans.get(&*record.run).copied() });
@@ -79,23 +81,23 @@ pub fn sections(records: &[Record]) -> Vec<Section<'_>> {
     order
 }
 
-fn section_key(record: &Record) -> impl Ord {
+fn section_key(record: &Kept) -> impl Ord {
     let kind = kind(&record.test);
     // Counters of all devices stand in one table, and rows of a readout with what belongs to all of them.
     let bdf = record
         .device
-        .as_ref()
+        .as_deref()
         .and_then(|d| d.bdf)
-        .filter(|_| kind != Kind::Counters && kind != Kind::Readout && record.test != "doctor");
-    let method = record.method.as_ref().filter(|_| kind != Kind::Readout);
+        .filter(|_| kind != Kind::Counters && kind != Kind::Readout && &*record.test != "doctor");
+    let method = record.method.as_deref().filter(|_| kind != Kind::Readout);
     let method = method.map(|m| (m.backend.clone(), m.order.clone(), m.batch, m.gap_ns, m.irqs_off));
-    let test = if kind == Kind::Readout { readout::TEST.to_owned() } else { record.test.clone() };
+    let test = if kind == Kind::Readout { readout::TEST.into() } else { record.test.clone() };
     (record.run.clone(), record.verb.clone(), bdf, test, method)
 }
 
 impl<'a> Section<'a> {
     /// The first record: it speaks for test, device and method of all.
-    pub fn first(&self) -> &'a Record {
+    pub fn first(&self) -> &'a Kept {
         self.records[0]
     }
     /// What was tested.
@@ -104,7 +106,7 @@ impl<'a> Section<'a> {
     }
     /// How the figures came about, where said.
     pub fn method(&self) -> Option<&'a Method> {
-        self.first().method.as_ref()
+        self.first().method.as_deref()
     }
     /// Whether any record's device is emulated.
     pub fn is_emulated(&self) -> bool {
@@ -117,16 +119,20 @@ impl<'a> Section<'a> {
     /// Whether the records name more than one place within a BAR, so that the key needs the offset.
     pub fn has_many_offsets(&self) -> bool {
         let places: BTreeSet<_> =
-            self.records.iter().filter_map(|r| r.target.as_ref()).map(|t| (t.bar, t.offset, t.width)).collect();
+            self.records.iter().filter_map(|r| r.target.as_deref()).map(|t| (t.bar, t.offset, t.width)).collect();
         let bars: BTreeSet<_> = places.iter().map(|p| p.0).collect();
         places.len() > bars.len()
     }
     /// The histograms named `name` merged by `key`, ascending; records without the histogram or key are left out.
-    pub fn merged_by<K: Ord>(&self, name: &str, key: impl Fn(&Record) -> Option<K>) -> BTreeMap<K, Histogram> {
+    pub fn merged_by<K: Ord>(&self, name: &str, key: impl Fn(&Kept) -> Option<K>) -> BTreeMap<K, Histogram> {
         let mut merged: BTreeMap<K, Histogram> = BTreeMap::new();
         for record in &self.records {
             let (Some(histogram), Some(key)) = (record.histograms.get(name), key(record)) else { continue };
-            merged.entry(key).or_default().merge(histogram);
+            match merged.entry(key) {
+                // One that stands alone stays packed.
+                Entry::Vacant(place) => drop(place.insert(histogram.clone())),
+                Entry::Occupied(mut known) => known.get_mut().merge(histogram),
+            }
         }
         merged
     }
@@ -136,13 +142,20 @@ impl<'a> Section<'a> {
     }
     /// The sum of the metric `name`, where any record has it.
     pub fn sum(&self, name: &str) -> Option<f64> {
-        let values: Vec<f64> = self.records.iter().filter_map(|r| r.metrics.get(name)).map(|m| m.value).collect();
+        let of = |record: &Kept| match &record.series {
+            Some(series) => series.figure(name).map(|joined| joined.sum),
+            None => record.metrics.get(name).map(|metric| metric.value),
+        };
+        let values: Vec<f64> = self.records.iter().filter_map(|record| of(record)).collect();
         (!values.is_empty()).then(|| values.iter().sum())
     }
     /// Smallest and largest of the metric `name`, where any record has it.
     pub fn range(&self, name: &str) -> Option<(f64, f64)> {
-        let values = self.records.iter().filter_map(|r| r.metrics.get(name)).map(|m| m.value);
-        values.fold(None, |range, v| Some(range.map_or((v, v), |(a, b): (f64, f64)| (a.min(v), b.max(v)))))
+        let of = |record: &Kept| match &record.series {
+            Some(series) => series.figure(name).map(|joined| joined.range),
+            None => record.metrics.get(name).map(|metric| (metric.value, metric.value)),
+        };
+        self.records.iter().filter_map(|record| of(record)).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
     }
     /// The measured CPUs with their places, each once, ascending.
     pub fn cpus(&self) -> Vec<&'a Cpu> {
@@ -157,23 +170,23 @@ impl<'a> Section<'a> {
 }
 
 /// The CPU number of a record.
-pub fn cpu_of(record: &Record) -> Option<u32> {
-    record.cpu.as_ref().map(|c| c.cpu)
+pub fn cpu_of(record: &Kept) -> Option<u32> {
+    record.cpu.as_deref().map(|c| c.cpu)
 }
 
 /// The target of a record, an empty one where it names none.
-pub fn target_of(record: &Record) -> Target {
-    record.target.clone().unwrap_or_default()
+pub fn target_of(record: &Kept) -> Target {
+    record.target.as_deref().cloned().unwrap_or_default()
 }
 
 /// What orders and tells apart the targets of one section.
 pub type TargetKey = (Option<u8>, Option<u64>, Option<u8>, Option<u16>, Option<u32>, Option<u16>);
 
 /// The key of a record's target.
-pub fn target_id(record: &Record) -> TargetKey {
+pub fn target_id(record: &Kept) -> TargetKey {
     record
         .target
-        .as_ref()
+        .as_deref()
         .map_or((None, None, None, None, None, None), |t| (t.bar, t.offset, t.width, t.hop, t.irq, t.vector))
 }
 
@@ -183,14 +196,19 @@ pub fn target_from(key: &TargetKey) -> Target {
 }
 
 /// Whether a record's figure is that of an emulator.
-pub fn is_emulated(record: &Record) -> bool {
-    record.method.as_ref().is_some_and(|m| m.emulated) || record.device.as_ref().is_some_and(|d| d.emulated.is_some())
+pub fn is_emulated(record: &Kept) -> bool {
+    is_emulation(record.method.as_deref(), record.device.as_deref())
+}
+
+/// Whether a figure of this method and device is that of an emulator.
+pub(crate) fn is_emulation(method: Option<&Method>, device: Option<&Function>) -> bool {
+    method.is_some_and(|method| method.emulated) || device.is_some_and(|device| device.emulated.is_some())
 }
 
 /// The environments of the runs, each once.
-pub fn environments(records: &[Record]) -> Vec<&Environment> {
+pub fn environments(records: &[Kept]) -> Vec<&Environment> {
     let mut seen: Vec<&Environment> = Vec::new();
-    for environment in records.iter().filter_map(|r| r.environment.as_ref()) {
+    for environment in records.iter().filter_map(|r| r.environment.as_deref()) {
         if !seen.contains(&environment) {
             seen.push(environment);
         }
@@ -209,7 +227,7 @@ pub struct Host<'a> {
 
 /// The machines that the records come from. Runs are of the same one where product, CPU model and CPUs are the same:
 /// records carry no host's name.
-pub fn hosts(records: &[Record]) -> Vec<Host<'_>> {
+pub fn hosts(records: &[Kept]) -> Vec<Host<'_>> {
     let mut hosts: Vec<Host> = Vec::new();
     for record in records {
         let Some(e) = &record.environment else { continue };
@@ -282,7 +300,7 @@ pub struct Notice {
 }
 
 /// All warnings and errors, errors last, equal ones counted.
-pub fn notices(records: &[Record]) -> Vec<Notice> {
+pub fn notices(records: &[Kept]) -> Vec<Notice> {
     let mut notices: Vec<Notice> = Vec::new();
     let mut places: BTreeMap<(bool, String, String), usize> = BTreeMap::new();
     let mut add = |is_error: bool, code: &str, text: &str, hint: Option<&str>| {
@@ -300,10 +318,10 @@ pub fn notices(records: &[Record]) -> Vec<Notice> {
     };
     for record in records {
         // What `doctor` could not check stands in its own table.
-        for Warning { code, text, hint } in record.warnings.iter().filter(|_| record.test != "doctor") {
+        for Warning { code, text, hint } in record.warnings().iter().filter(|_| &*record.test != "doctor") {
             add(false, code, text, Some(hint));
         }
-        if let Some(Failure { code, text, hint }) = &record.error {
+        if let Some(Failure { code, text, hint }) = record.error.as_deref() {
             add(true, code, text, hint.as_deref());
         }
     }
@@ -312,29 +330,29 @@ pub fn notices(records: &[Record]) -> Vec<Notice> {
 }
 
 /// The ports of which hardware counted the traffic.
-pub(crate) fn hardware_ports<'r>(records: impl Iterator<Item = &'r Record>) -> BTreeSet<Bdf> {
+pub(crate) fn hardware_ports<'r>(records: impl Iterator<Item = &'r Kept>) -> BTreeSet<Bdf> {
     let is_hardware =
-        |record: &&Record| record.instance.as_ref().is_some_and(|one| one.scope == "port" && !one.is_accounting());
-    records.filter(is_hardware).filter_map(|record| record.device.as_ref()?.bdf).collect()
+        |record: &&Kept| record.instance.as_deref().is_some_and(|one| one.scope == "port" && !one.is_accounting());
+    records.filter(is_hardware).filter_map(|record| record.device.as_deref()?.bdf).collect()
 }
 
 /// Whether the traffic of a record can be added to that of others: it is that of a root port or of a function on a root
 /// bus, and where hardware (`hardware`) and the kernel counted one port it is the hardware's.
-pub(crate) fn is_link(record: &Record, hardware: &BTreeSet<Bdf>) -> bool {
+pub(crate) fn is_link(record: &Kept, hardware: &BTreeSet<Bdf>) -> bool {
     let Some(instance) = &record.instance else { return false };
-    let function = record.device.as_ref();
+    let function = record.device.as_deref();
     let is_at_root = instance.scope != "function" || function.is_some_and(|function| function.path.is_empty());
     is_at_root && !is_second(record, hardware)
 }
 
 /// Whether the kernel counted what hardware counted too (`hardware`: the ports of which it did).
-pub(crate) fn is_second(record: &Record, hardware: &BTreeSet<Bdf>) -> bool {
-    record.instance.as_ref().is_some_and(Instance::is_accounting)
-        && record.device.as_ref().and_then(|device| device.bdf).is_some_and(|bdf| hardware.contains(&bdf))
+pub(crate) fn is_second(record: &Kept, hardware: &BTreeSet<Bdf>) -> bool {
+    record.instance.as_deref().is_some_and(Instance::is_accounting)
+        && record.device.as_deref().and_then(|device| device.bdf).is_some_and(|bdf| hardware.contains(&bdf))
 }
 
 /// Whether the figures of a record come from the fake backend, which makes them up.
-pub fn is_synthetic(record: &Record) -> bool {
-    record.method.as_ref().is_some_and(|method| method.backend == "fake")
-        || record.environment.as_ref().is_some_and(Environment::is_synthetic)
+pub fn is_synthetic(record: &Kept) -> bool {
+    record.method.as_deref().is_some_and(|method| method.backend == "fake")
+        || record.environment.as_deref().is_some_and(Environment::is_synthetic)
 }

@@ -8,6 +8,7 @@ mod verdict;
 
 use pciescope_core::{Histogram, outcome};
 
+use crate::kept::Keep;
 use crate::model::{self, Kind, Section, cpu_of};
 use crate::text::{device_name, duration, not_zero, thousands};
 
@@ -60,7 +61,7 @@ fn irq(section: &Section) -> Vec<String> {
 }
 
 fn path(section: &Section) -> Vec<String> {
-    let hops = section.merged_by(outcome::LATENCY, |r| r.target.as_ref().and_then(|t| Some((t.hop?, t.hop_bdf))));
+    let hops = section.merged_by(outcome::LATENCY, |r| r.target.as_deref().and_then(|t| Some((t.hop?, t.hop_bdf))));
     let medians: Vec<(String, f64)> = hops
         .iter()
         .filter_map(|((hop, bdf), h)| Some((bdf.map_or(format!("hop {hop}"), |b| b.to_string()), h.median_ns()?)))
@@ -119,9 +120,9 @@ fn losses(section: &Section) -> Option<String> {
 }
 
 /// The whole result as text for a terminal: a heading per section and its sentences.
-pub fn render(records: &[pciescope_core::Record]) -> String {
+pub fn render(records: &(impl Keep + ?Sized)) -> String {
     let mut text = String::new();
-    for section in &model::sections(records) {
+    for section in &model::sections(&records.kept()) {
         let words = sentences(section);
         if words.is_empty() {
             continue;

@@ -2,13 +2,13 @@
 
 use std::fmt::Write;
 
-use pciescope_core::Record;
-
 use crate::drawing::{self, Anchor, Drawing, Shape};
+use crate::kept::Keep;
 use crate::text::{clean, escape};
 
 /// The heat maps and charts of these records, one below the other.
-pub fn render(records: &[Record]) -> String {
+pub fn render(records: &(impl Keep + ?Sized)) -> String {
+    let records = &*records.kept();
     let drawing = drawing::of(records);
     let (w, h) = (drawing.width.ceil(), drawing.height.ceil());
     let mut svg = format!(

@@ -88,6 +88,7 @@ pub struct ConfigSpace {
     next: usize,
     extended_link: Option<usize>,
     extended_next: usize,
+    power: Option<usize>,
     pcie: Option<usize>,
     has_reset: bool,
     msi: Option<usize>,
@@ -105,6 +106,7 @@ impl ConfigSpace {
             next: FIRST_CAPABILITY,
             extended_link: None,
             extended_next: FIRST_EXTENDED,
+            power: None,
             pcie: None,
             has_reset: true,
             msi: None,
@@ -154,10 +156,12 @@ impl ConfigSpace {
         self
     }
 
-    /// Adds power management: D0 and D3hot, state kept in D3hot.
+    /// Adds power management: D0 and D3hot, state kept in D3hot. In any state but D0 the function answers in configuration
+    /// space only, and sends nothing.
     pub fn with_power_management(mut self) -> Self {
         let at = self.add_capability(CAP_POWER, &[0x03, 0x00, 0x08, 0x00, 0, 0]);
         self.allow(at + 4, &[0x03]);
+        self.power = Some(at);
         self
     }
 
@@ -304,12 +308,17 @@ impl ConfigSpace {
 
     /// Whether the function answers accesses to its memory BARs.
     pub fn is_memory_enabled(&self) -> bool {
-        self.word(COMMAND) & COMMAND_MEMORY != 0
+        self.is_awake() && self.word(COMMAND) & COMMAND_MEMORY != 0
+    }
+
+    /// Whether the function is in D0.
+    fn is_awake(&self) -> bool {
+        self.power.is_none_or(|at| self.word(at + 4) & 3 == 0)
     }
 
     /// Whether the function may send messages and transfer data.
     pub fn is_bus_master(&self) -> bool {
-        self.word(COMMAND) & COMMAND_MASTER != 0
+        self.is_awake() && self.word(COMMAND) & COMMAND_MASTER != 0
     }
 
     /// Largest payload and largest read request that the guest set in Device Control, in bytes: 128 and 512 after reset.
@@ -327,7 +336,8 @@ impl ConfigSpace {
 
     /// Whether an interrupt can leave the function, by message or by its pin.
     pub fn can_interrupt(&self) -> bool {
-        if self.has_messages() { self.is_bus_master() } else { self.word(COMMAND) & COMMAND_INTX_DISABLE == 0 }
+        let has_pin = self.is_awake() && self.word(COMMAND) & COMMAND_INTX_DISABLE == 0;
+        if self.has_messages() { self.is_bus_master() } else { has_pin }
     }
 }
 
@@ -442,6 +452,19 @@ mod tests {
         assert!(config.can_interrupt() && config.is_bus_master() && !config.is_memory_enabled());
         let _ = config.write(4, &0x0002u16.to_le_bytes());
         assert!(!config.can_interrupt() && config.is_memory_enabled());
+    }
+
+    #[test]
+    fn in_d3hot_it_answers_in_configuration_space_only() {
+        let mut config = config();
+        let power = find(&config, 0x01) as u64 + 4;
+        let _ = config.write(4, &0x0006u16.to_le_bytes());
+        assert!(config.is_memory_enabled() && config.is_bus_master() && config.can_interrupt());
+        let _ = config.write(power, &[3]);
+        assert!(!config.is_memory_enabled() && !config.is_bus_master() && !config.can_interrupt());
+        assert_eq!(read::<2>(&config, 4), 6, "what was set stays");
+        let _ = config.write(power, &[0]);
+        assert!(config.is_memory_enabled() && config.is_bus_master() && config.can_interrupt());
     }
 
     #[test]

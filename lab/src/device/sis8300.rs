@@ -344,6 +344,11 @@ impl Sis8300 {
                 self.stand_still();
                 self.faults.set(command);
             }
+            // Configuration space stays: QEMU has a copy of its own, and the guest's kernel would not find it lost.
+            Order::PowerCycle => {
+                self.reset_registers();
+                self.sampler.phase = Phase::Idle;
+            }
             Order::AllOnes(is_on) => {
                 self.stand_still();
                 self.faults.set(Command::AllOnes(is_on.then_some(0)));

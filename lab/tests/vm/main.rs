@@ -13,6 +13,7 @@ mod faults;
 mod irq;
 mod latency;
 mod mmio;
+mod power;
 mod rasdes;
 mod readout;
 mod readout_ports;
@@ -53,12 +54,15 @@ const TESTS: &[harness::Test] = tests![
     faults::a_disk_unbinding_unplugging_and_offline_cpus_on_the_newest_kernel,
     serve::prometheus_says_what_the_ledger_says,
     sis8300_faults::each_fault_gets_its_error_and_the_next_one_works,
+    power::sleep_resets_and_errors_on_6_12,
     sis8300_stress::a_ring_at_full_rate_and_everything_at_random_lose_nothing,
     sis8300::every_sample_is_the_boards_in_every_mode,
     latency::on_the_newest_kernel,
     latency::on_6_1,
     readout_ports::the_rates_are_those_of_the_links,
     readout_ports::the_ports_have_every_byte,
+    power::sleep_on_6_1,
+    power::sleep_on_the_newest_kernel,
     accounting::what_the_kernel_counted_is_what_the_devices_moved,
     rasdes::on_6_1_the_seeds_names_count,
     rasdes::on_the_newest_kernel_counts_are_the_boards,

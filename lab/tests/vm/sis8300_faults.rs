@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use crate::digitizer_crate;
+use crate::power;
 use crate::support;
 use crate::support::digitizers::{Board, Digitizers};
 use crate::support::drive::{Answers, drive, start};
@@ -17,7 +18,7 @@ const NEVER: &str = "setup samples=4096 trigger=3 lines=8";
 const PARAMETERS: &str = "/sys/module/sis8300/parameters";
 
 /// The next acquisition and the next read, whatever came before.
-fn works(rig: &Digitizers, board: &Board) {
+pub fn works(rig: &Digitizers, board: &Board) {
     settle(&format!("{} works", board.name), || {
         let lines = ["setup samples=4096", "arm", "wait 5000", "pread 0 81920", "pread 0x70000010 600000", "stats"];
         let answers = drive(rig, board, &lines);
@@ -46,7 +47,8 @@ fn in_log(rig: &Digitizers, board: &Board, text: &str) -> u64 {
 
 pub fn each_fault_gets_its_error_and_the_next_one_works() {
     let seed = Crate::seed(6);
-    let rig = Digitizers::boot_crate(Kernel::V6_12, &seed, |builder| builder.program(support::program()));
+    let rig =
+        Digitizers::boot_crate(Kernel::V6_12, &seed, |builder| power::that_sleeps(builder.program(support::program())));
     digitizer_crate::six_boards_sit_at_the_seeds_slots(&rig, &seed);
     rig.must("modprobe sis8300");
     rig.must(&format!("echo 150 >{PARAMETERS}/dma_timeout_ms"));
@@ -64,6 +66,7 @@ pub fn each_fault_gets_its_error_and_the_next_one_works() {
     }
     all_ones_last_until_it_is_bound_anew(&rig, rig.board(7));
     no_late_dma_reaches_freed_memory(&rig, rig.board(7));
+    power::digitizers_sleep_and_recover(&rig, rig.board(6), rig.board(4));
     taken_away_in_the_middle_of_a_dma(&rig, rig.board(8));
     unplugged_while_it_is_used(&rig);
     rig.must("rmmod sis8300");
@@ -255,7 +258,7 @@ fn interrupts_without_a_reason(rig: &Digitizers, board: &Board) {
 }
 
 /// Binds a board anew by its driver's files.
-fn bind_anew(rig: &Digitizers, board: &Board) {
+pub fn bind_anew(rig: &Digitizers, board: &Board) {
     let address = rig.address(board.slot);
     rig.must(&format!("cd /sys/bus/pci/drivers/sis8300; echo {address} >unbind; echo {address} >bind"));
     rig.must(&format!("test -c {}", board.node()));

@@ -4,9 +4,9 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use pciescope_core::Record;
 use pciescope_report::compare::{self, Judgement, Limit, Names, Options};
 use pciescope_report::jsonl;
+use pciescope_report::kept::Kept;
 
 use super::output::{Out, stdout};
 use super::{Ctx, Refusal};
@@ -84,8 +84,8 @@ pub struct Args {
 
 /// Both sides, and what they are called.
 struct Sides {
-    a: Vec<Record>,
-    b: Vec<Record>,
+    a: Vec<Kept>,
+    b: Vec<Kept>,
     names: Names,
 }
 
@@ -180,9 +180,9 @@ fn by_file(args: &Args, ctx: &Ctx) -> anyhow::Result<Sides> {
 fn by_field(args: &Args, field: &str, ctx: &Ctx) -> anyhow::Result<Sides> {
     let files: Vec<PathBuf> = args.files.iter().chain(&args.base).chain(&args.new).cloned().collect();
     let records = read(&files, ctx)?;
-    let value = |record: &Record| match field {
-        "run" => Some(record.run.clone()),
-        _ => record.label.clone(),
+    let value = |record: &Kept| match field {
+        "run" => Some(record.run.to_string()),
+        _ => record.label.as_deref().map(str::to_owned),
     };
     let mut known: Vec<String> = Vec::new();
     for value in records.iter().filter_map(value) {
@@ -224,12 +224,12 @@ fn quoted(names: &[String]) -> String {
     names.iter().take(SHOWN).map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ") + more
 }
 
-fn read(paths: &[PathBuf], ctx: &Ctx) -> anyhow::Result<Vec<Record>> {
-    let contents = jsonl::read_files(paths)?;
-    for remark in &contents.remarks {
+fn read(paths: &[PathBuf], ctx: &Ctx) -> anyhow::Result<Vec<Kept>> {
+    let (kept, remarks) = jsonl::keep_files(paths)?;
+    for remark in &remarks {
         ctx.note(remark);
     }
-    Ok(contents.records)
+    Ok(kept)
 }
 
 /// A limit on a figure that no record has is a mistake: it would never fail.

@@ -28,11 +28,13 @@ pub struct Place {
     /// Where it grows, so that a mistake leaves what was there before; `None` where it grows in its place: a new file, the
     /// standard output, a device, a pipe, or one in a folder that takes no other file.
     part: Option<PathBuf>,
+    /// The old file, whose lock tells other runs that this one will replace it.
+    old: Option<File>,
 }
 
 impl Opened {
     fn in_place(file: File, path: &Path) -> Self {
-        Opened { file, place: Place { path: path.to_owned(), part: None } }
+        Opened { file, place: Place { path: path.to_owned(), part: None, old: None } }
     }
 }
 
@@ -51,6 +53,7 @@ impl Place {
             fs::rename(part, &self.path)?;
         }
         self.part = None;
+        self.old = None;
         Ok(())
     }
 }
@@ -156,9 +159,6 @@ pub fn create(path: &Path, overwrite: bool) -> anyhow::Result<Opened> {
     }
     let failed = || format!("cannot create {}", path.display());
     let whole = behind(path);
-    if is_full(&whole) {
-        return beside(&whole).with_context(failed);
-    }
     let file = OpenOptions::new().write(true).create(true).truncate(false).open(&whole).with_context(failed)?;
     // Devices take what comes, and so does a file system without locks.
     let is_file = file.metadata().with_context(failed)?.is_file();
@@ -166,9 +166,16 @@ pub fn create(path: &Path, overwrite: bool) -> anyhow::Result<Opened> {
         let text = format!("{}: another run is writing to it", path.display());
         return Err(Refusal::new(text, "give another name, or wait until that ends").into());
     }
-    // Another run may have written to it, and have ended, since it was looked at.
-    refuse_to_replace(&whole)?;
-    Ok(Opened::in_place(file, &whole))
+    // Another run may have written to it, and have ended, before this one had the lock.
+    if !is_full(&whole) {
+        return Ok(Opened::in_place(file, &whole));
+    }
+    if !overwrite {
+        refuse_to_replace(path)?;
+    }
+    let mut opened = beside(&whole).with_context(failed)?;
+    opened.place.old = Some(file);
+    Ok(opened)
 }
 
 /// Creates a file beside the one at `path`, or the one that is to be there, until it is whole.
@@ -208,5 +215,38 @@ pub fn beside(path: &Path) -> io::Result<Opened> {
         let _ = fchown(&file, Some(old.uid()), Some(old.gid()));
         let _ = file.set_permissions(old.permissions());
     }
-    Ok(Opened { file, place: Place { path, part: Some(part) } })
+    Ok(Opened { file, place: Place { path, part: Some(part), old: None } })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::thread;
+
+    use super::*;
+
+    /// Two runs at once, many times: one of them gets the file, whether it is new or to be replaced.
+    #[test]
+    fn one_of_two_gets_a_file() {
+        let folder = tempfile::tempdir().unwrap();
+        for number in 0..2000 {
+            let (path, overwrite) = (folder.path().join(number.to_string()), number % 2 == 1);
+            if overwrite {
+                fs::write(&path, "old").unwrap();
+            }
+            let writes = || match create(&path, overwrite) {
+                Ok(mut opened) => {
+                    opened.file.write_all(b"new").unwrap();
+                    // A place that is kept frees the file for the next run.
+                    Some(opened)
+                }
+                Err(_) => None,
+            };
+            let both = thread::scope(|scope| [scope.spawn(writes), scope.spawn(writes)].map(|run| run.join().unwrap()));
+            let [one, other] = both;
+            assert!(one.is_some() != other.is_some(), "{number}: {one:?} {other:?}");
+            one.or(other).unwrap().place.keep().unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), "new");
+        }
+    }
 }

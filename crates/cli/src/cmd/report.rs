@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
-use pciescope_core::{Record, Sink};
+use pciescope_core::Sink;
+use pciescope_report::kept::{Keeper, Kept};
 use pciescope_report::parquet::Table;
 use pciescope_report::{brief, csv, drawing, html, jsonl, markdown, parquet, png, summary, svg, table};
 
@@ -120,7 +121,7 @@ impl Kind {
 }
 
 impl Whole {
-    fn render(self, records: &[Record], options: &table::Options) -> anyhow::Result<Vec<u8>> {
+    fn render(self, records: &[Kept], options: &table::Options) -> anyhow::Result<Vec<u8>> {
         if matches!(self, Whole::Svg | Whole::Png) && drawing::is_empty(records) {
             return Err(Refusal::new(
                 "the records hold nothing that a picture shows: no latencies, counters, readouts or conversions",
@@ -139,8 +140,9 @@ impl Whole {
 }
 
 impl Stream {
-    fn sink(self, out: Box<dyn Write + Send>) -> io::Result<Box<dyn Sink>> {
+    fn sink(self, out: Box<dyn Write + Send>, is_file: bool) -> io::Result<Box<dyn Sink>> {
         Ok(match self {
+            Stream::Csv if is_file => Box::new(csv::Writer::of_file(out)),
             Stream::Csv => Box::new(csv::Writer::new(out)),
             Stream::Parquet(table) => Box::new(parquet::Writer::new(table, out)?),
             Stream::Records => Box::new(jsonl::Writer::new(out)),
@@ -160,10 +162,10 @@ impl Growing {
     fn create(path: &Path, kind: Stream) -> anyhow::Result<Self> {
         let failed = || format!("cannot write {}", path.display());
         if path == Path::new("-") {
-            return Ok(Growing { path: path.to_owned(), place: None, sink: kind.sink(Box::new(io::stdout()))? });
+            return Ok(Growing { path: path.to_owned(), place: None, sink: kind.sink(Box::new(io::stdout()), false)? });
         }
         let Opened { file, place } = files::beside(path).with_context(failed)?;
-        Ok(Growing { path: path.to_owned(), place: Some(place), sink: kind.sink(Box::new(file))? })
+        Ok(Growing { path: path.to_owned(), place: Some(place), sink: kind.sink(Box::new(file), true)? })
     }
 
     fn finish(mut self) -> anyhow::Result<()> {
@@ -207,20 +209,21 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         }
     }
     let is_table = args.table || (growing.is_empty() && whole.is_empty());
-    // Files of any length fit where nothing needs all of their records.
-    let mut records = Vec::new();
+    // What is written while records are read needs none of them, the others what is left of them once they are joined.
+    let mut keeper = Keeper::default();
     let remarks = jsonl::each(&args.files, |record| -> anyhow::Result<()> {
         for file in &mut growing {
             file.sink.put(&record).with_context(|| format!("cannot write {}", file.path.display()))?;
         }
         if is_table || !whole.is_empty() {
-            records.push(record);
+            keeper.add(record);
         }
         Ok(())
     })?;
     for remark in &remarks {
         ctx.note(remark);
     }
+    let records = keeper.finish();
     growing.into_iter().try_for_each(Growing::finish)?;
     for (path, kind) in &whole {
         write(path, &kind.render(&records, &table::Options { all: args.all })?)?;
@@ -241,7 +244,7 @@ fn is_no_input(file: &Path) -> bool {
 }
 
 /// What the records allow to conclude, then the tables.
-fn text(records: &[Record], options: &table::Options) -> String {
+fn text(records: &[Kept], options: &table::Options) -> String {
     format!("{}{}", summary::text(records, 100), table::render(records, options))
 }
 

@@ -13,6 +13,7 @@ mod latency;
 mod layers;
 mod list;
 mod man;
+mod memory;
 mod readout;
 mod refusals;
 mod reg;

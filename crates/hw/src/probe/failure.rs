@@ -27,9 +27,13 @@ pub fn unbound(bdf: Bdf) -> Failure {
     failure("unbound", format!("{bdf}: the driver was unbound during the run"), "")
 }
 
-/// The function was reset, or the machine slept.
+/// The function was reset, or it or the machine slept.
 pub fn reset(bdf: Bdf) -> Failure {
-    failure("reset", format!("{bdf}: the function was reset, or the machine slept, during the run"), "")
+    failure(
+        "reset",
+        format!("{bdf}: the function was reset, or it or the machine slept, before the end of the run"),
+        "",
+    )
 }
 
 /// A CPU is not online, or went offline.

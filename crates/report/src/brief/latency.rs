@@ -1,9 +1,10 @@
 //! Latencies: median, tail and worst, what was lost, the CPUs at both ends, and how that compares with known figures.
 
 use pciescope_core::outcome::{ENTRY_TO_ACK, LATENCY, TRIGGER_TO_HANDLER};
-use pciescope_core::{Bdf, Histogram, Record};
+use pciescope_core::{Bdf, Histogram};
 
 use super::{Answer, headed, label_unreal};
+use crate::kept::Kept;
 use crate::model::{Section, cpu_of};
 use crate::style::{Tone, paint};
 use crate::summary::FAR_FROM_BEST;
@@ -45,11 +46,11 @@ pub(super) fn mmio(section: &Section) -> Answer {
 
 /// Configuration reads hop by hop.
 pub(super) fn path(section: &Section) -> Answer {
-    let hop = |record: &Record| record.target.as_ref().and_then(|target| Some((target.hop?, target.hop_bdf)));
+    let hop = |record: &Kept| record.target.as_deref().and_then(|target| Some((target.hop?, target.hop_bdf)));
     let hops = section.merged_by(LATENCY, hop);
     let all = section.merged(LATENCY);
     let last = hops.keys().next_back().map(|key| key.0);
-    let is_last = |record: &Record| hop(record).map(|key| key.0) == last;
+    let is_last = |record: &Kept| hop(record).map(|key| key.0) == last;
     let of_last = hops.values().next_back().cloned().unwrap_or_default();
     let heading = format!("Configuration reads to {}, {} hops", device(section), hops.len());
     let mut answer = Answer::new(&format!("{}: {}", headed(section, &heading), samples(section, &all)));
@@ -141,7 +142,7 @@ fn device(section: &Section) -> String {
 /// The device with the register, where there is one only.
 fn target(section: &Section) -> String {
     let device = device(section);
-    let register = section.first().target.as_ref().filter(|_| !section.has_many_offsets());
+    let register = section.first().target.as_deref().filter(|_| !section.has_many_offsets());
     let place = register.and_then(|target| Some((target.bar?, target.offset?)));
     place.map_or_else(|| device.clone(), |(bar, offset)| format!("{device} BAR{bar}+{offset:#x}"))
 }
@@ -173,7 +174,7 @@ fn figures(section: &Section, all: &Histogram) -> String {
 }
 
 /// The CPUs with the lowest and the highest median.
-fn ends(answer: &mut Answer, section: &Section, name: &str, is_wanted: impl Fn(&Record) -> bool) {
+fn ends(answer: &mut Answer, section: &Section, name: &str, is_wanted: impl Fn(&Kept) -> bool) {
     let by_cpu = section.merged_by(name, |record| cpu_of(record).filter(|_| is_wanted(record)));
     let mut medians: Vec<(u32, f64)> = by_cpu.into_iter().filter_map(|(cpu, h)| Some((cpu, h.median_ns()?))).collect();
     medians.sort_by(|a, b| a.1.total_cmp(&b.1));

@@ -11,11 +11,10 @@ mod latency;
 mod readout;
 mod verify;
 
-use pciescope_core::Record;
-
 pub use self::counters::{Intervals, repeats};
 pub use self::doctor::text as doctor;
 
+use crate::kept::{Keep, Kept};
 use crate::model::{self, Kind, Section};
 use crate::style::{Tone, paint};
 use crate::table;
@@ -30,13 +29,14 @@ const WARNINGS: usize = 3;
 const ERRORS: usize = 5;
 
 /// The answers of all measurements, each with its table, then warnings and errors. Ends with a newline, or is empty.
-pub fn render(records: &[Record]) -> String {
+pub fn render(records: &(impl Keep + ?Sized)) -> String {
+    let records = &*records.kept();
     let texts: Vec<String> = answers(records).iter().map(Answer::text).collect();
     texts.join("\n") + &notices(records)
 }
 
 /// The answers of all measurements.
-pub(crate) fn answers(records: &[Record]) -> Vec<Answer> {
+pub(crate) fn answers(records: &[Kept]) -> Vec<Answer> {
     let sections = model::sections(records);
     sections
         .iter()
@@ -164,7 +164,8 @@ pub(crate) fn label_unreal(answer: &mut Answer, section: &Section) {
 
 /// The warnings and errors of records, each once, in lines of 80 columns; of many warnings the first. Empty, or ends with a
 /// newline.
-pub fn notices(records: &[Record]) -> String {
+pub fn notices(records: &(impl Keep + ?Sized)) -> String {
+    let records = &*records.kept();
     let all = model::notices(records);
     let mut text = String::new();
     let mut put = |tone: Tone, word: &str, notice: &model::Notice| {

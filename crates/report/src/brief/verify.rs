@@ -9,7 +9,7 @@ use crate::table::layout::{Align, Columns};
 use crate::text::clean;
 
 pub(super) fn answer(section: &Section) -> Answer {
-    let rows: Vec<Comparison> = section.records.iter().filter_map(|record| Comparison::from_record(record)).collect();
+    let rows: Vec<Comparison> = section.records.iter().filter_map(|record| record.comparison()).collect();
     let right = rows.iter().filter(|row| row.is_right() == Some(true)).count();
     let wrong = rows.iter().filter(|row| row.is_right() == Some(false)).count();
     let mut answer = Answer::new(&headed(section, "Counters against workloads of known traffic"));

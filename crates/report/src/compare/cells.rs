@@ -1,31 +1,90 @@
 //! Sorts records into cells. A cell is what was measured, on which target, from which CPU, for each run of a side.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
+use std::ops::Deref;
+use std::rc::Rc;
 
-use pciescope_core::{Comparison, Histogram, Method, Record, Target, comparison, convert, outcome, readout};
+use pciescope_core::{Histogram, Target, comparison, convert, outcome, readout};
 
 use super::ALPHA;
 use super::dist::CORRELATION;
 use super::interval::quantile;
+use crate::kept::{Kept, Series};
 use crate::model::{self, Kind};
 use crate::text::clean;
+
+/// A text that many keys share.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Text(Rc<str>);
+
+impl Text {
+    /// The text itself.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl Default for Text {
+    fn default() -> Self {
+        Text(Rc::from(""))
+    }
+}
+
+impl Deref for Text {
+    type Target = str;
+    fn deref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl PartialEq<str> for Text {
+    fn eq(&self, other: &str) -> bool {
+        *self.0 == *other
+    }
+}
+
+impl PartialEq<&str> for Text {
+    fn eq(&self, other: &&str) -> bool {
+        *self.0 == **other
+    }
+}
+
+impl PartialOrd for Text {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Text {
+    fn cmp(&self, other: &Self) -> Ordering {
+        // Mostly it is the same one.
+        if Rc::ptr_eq(&self.0, &other.0) { Ordering::Equal } else { self.0.cmp(&other.0) }
+    }
+}
+
+impl fmt::Debug for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
 
 /// What is compared with what: cells of A and B with the same key.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Key {
     /// The function's address, or its name where it has none; empty where the records name none.
-    pub device: String,
+    pub device: Text,
     /// The record's test.
-    pub test: String,
+    pub test: Text,
     /// Name of the histogram or metric.
-    pub figure: String,
+    pub figure: Text,
     /// Whether `figure` is a histogram.
     pub is_histogram: bool,
     /// BAR, offset, width, hop, vector, and the interrupt's number where there is no vector.
     pub place: Place,
     /// Anything else that tells targets apart: a PMU, a stream, a kernel.
-    pub rest: String,
+    pub rest: Text,
     /// The CPU; `None` if the figure belongs to no CPU, or to all CPUs together.
     pub cpu: Option<u32>,
 }
@@ -81,13 +140,54 @@ impl Samples<'_> {
     }
 }
 
+/// The values of a figure in the order of the file.
+#[derive(Debug, Default, Clone)]
+pub struct Values {
+    /// Each; of a long series the means of several.
+    pub list: Vec<f64>,
+    sum: f64,
+    count: u64,
+}
+
+impl Values {
+    fn push(&mut self, value: f64, weight: usize) {
+        // Mostly it stays the only one.
+        if self.list.is_empty() {
+            self.list.reserve_exact(1);
+        }
+        self.list.push(value);
+        self.sum += value * weight as f64;
+        self.count += weight as u64;
+    }
+
+    /// Adds others behind.
+    pub fn extend(&mut self, other: &Values) {
+        self.list.extend(&other.list);
+        self.sum += other.sum;
+        self.count += other.count;
+    }
+
+    /// How many.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+    /// Their sum.
+    pub fn sum(&self) -> f64 {
+        if self.count == self.list.len() as u64 { self.list.iter().sum() } else { self.sum }
+    }
+    /// Their mean; 0 of none.
+    pub fn mean(&self) -> f64 {
+        self.sum() / (self.count as f64).max(1.0)
+    }
+}
+
 /// What one run says of a cell.
 #[derive(Debug, Default)]
 pub struct Run<'r> {
     /// Its histograms, to be added up.
     pub samples: Vec<Samples<'r>>,
-    /// Its values, in the order of the file.
-    pub values: Vec<f64>,
+    /// Its values.
+    pub values: Values,
     /// The total that counts of losses refer to: interrupts triggered, or samples.
     pub exposure: f64,
     /// Relative standard error of the run's figure by what its rounds, repeats or passes say, of [`RATIO`] by what its run
@@ -95,15 +195,63 @@ pub struct Run<'r> {
     pub error: f64,
 }
 
+/// Runs by name, ascending. A cell has few, and there are many cells: a map would be ten times as large.
+#[derive(Debug, Default)]
+pub struct Runs<'r>(Vec<(&'r str, Run<'r>)>);
+
+impl<'r> Runs<'r> {
+    fn place(&self, name: &str) -> Result<usize, usize> {
+        self.0.binary_search_by(|known| known.0.cmp(name))
+    }
+    /// The run of this name.
+    pub fn get(&self, name: &str) -> Option<&Run<'r>> {
+        self.place(name).ok().map(|place| &self.0[place].1)
+    }
+    /// The same, new where it is not there.
+    pub fn get_or_insert(&mut self, name: &'r str, new: impl FnOnce() -> Run<'r>) -> &mut Run<'r> {
+        let place = self.place(name).unwrap_or_else(|place| {
+            if self.0.len() == self.0.capacity() {
+                self.0.reserve_exact(1 + self.0.len() / 4);
+            }
+            self.0.insert(place, (name, new()));
+            place
+        });
+        &mut self.0[place].1
+    }
+    /// All of them with their names.
+    pub fn iter(&self) -> impl Iterator<Item = (&'r str, &Run<'r>)> {
+        self.0.iter().map(|(name, run)| (*name, run))
+    }
+    fn iter_mut(&mut self) -> impl Iterator<Item = (&'r str, &mut Run<'r>)> {
+        self.0.iter_mut().map(|(name, run)| (*name, run))
+    }
+    /// Their names.
+    pub fn keys(&self) -> impl Iterator<Item = &'r str> {
+        self.0.iter().map(|run| run.0)
+    }
+    /// The runs alone.
+    pub fn values(&self) -> impl Iterator<Item = &Run<'r>> {
+        self.0.iter().map(|run| &run.1)
+    }
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
 /// One cell of one side: its runs by name.
 #[derive(Debug, Default)]
 pub struct Cell<'r> {
     /// The runs, by the records' `run`.
-    pub runs: BTreeMap<&'r str, Run<'r>>,
+    pub runs: Runs<'r>,
     /// The unit of the values.
-    pub unit: String,
-    /// Ways of measuring that make figures incomparable where they differ.
-    pub ways: BTreeSet<Way>,
+    pub unit: &'r str,
+    /// Ways of measuring that make figures incomparable where they differ, each once, ascending.
+    pub ways: Vec<Way>,
     /// The clock's step as it is in a sample, in nanoseconds; 0 where not known.
     pub quantum_ns: f64,
 }
@@ -126,6 +274,8 @@ pub struct Side<'r> {
     pub devices: BTreeMap<String, (u16, u16)>,
     /// Device and test of what was not measured, or not to the end; the device is empty if it is not known.
     errors: BTreeSet<(String, String)>,
+    /// The texts of keys.
+    texts: BTreeSet<Rc<str>>,
 }
 
 impl Side<'_> {
@@ -137,7 +287,7 @@ impl Side<'_> {
 
     /// Whether records say that something went wrong with the test and device of a cell.
     pub fn has_error(&self, key: &Key) -> bool {
-        let has = |device: &str| self.errors.contains(&(device.to_owned(), key.test.clone()));
+        let has = |device: &str| self.errors.contains(&(device.to_owned(), key.test.to_string()));
         has(&key.device) || has("")
     }
 }
@@ -148,13 +298,19 @@ pub fn fill_losses<'r>(left: &mut Side<'r>, right: &mut Side<'r>) {
     let is_loss = |key: &&Key| LOSSES.contains(&key.figure.as_str()) && !key.is_histogram;
     let keys: BTreeSet<Key> = left.cells.keys().chain(right.cells.keys()).filter(is_loss).cloned().collect();
     for side in [left, right] {
+        // Nothing is missing where all runs of the side counted.
+        let is_missing = |key: &&Key| side.cells.get(*key).is_none_or(|cell| cell.runs.len() < side.runs.len());
+        let missing: Vec<&Key> = keys.iter().filter(is_missing).collect();
+        if missing.is_empty() {
+            continue;
+        }
         let mut measured: BTreeMap<Key, Vec<Key>> = BTreeMap::new();
         for key in side.cells.keys() {
             measured.entry(without_figure(key)).or_default().push(key.clone());
         }
         // Metrics know the total that losses refer to; histograms have only the samples.
         measured.values_mut().for_each(|keys| keys.sort_by_key(|key| key.is_histogram));
-        for key in &keys {
+        for key in missing {
             for other in measured.get(&without_figure(key)).into_iter().flatten().filter(|other| *other != key) {
                 fill(side, key, other);
             }
@@ -163,7 +319,7 @@ pub fn fill_losses<'r>(left: &mut Side<'r>, right: &mut Side<'r>) {
 }
 
 fn without_figure(key: &Key) -> Key {
-    Key { figure: String::new(), is_histogram: false, ..key.clone() }
+    Key { figure: Text::default(), is_histogram: false, ..key.clone() }
 }
 
 /// Adds a 0 to the losses `key` for each run of `other` that has none.
@@ -173,16 +329,20 @@ fn fill(side: &mut Side, key: &Key, other: &Key) {
         let samples = run.samples.iter().map(|s| s.histogram.count()).sum::<u64>() as f64;
         if run.exposure > 0.0 { run.exposure } else { samples.max(1.0) }
     };
-    let runs: Vec<_> = measured.runs.iter().map(|(name, run)| (*name, exposure(run))).collect();
+    let runs: Vec<_> = measured.runs.iter().map(|(name, run)| (name, exposure(run))).collect();
     let (ways, quantum_ns) = (measured.ways.clone(), measured.quantum_ns);
     let cell = side.cells.entry(key.clone()).or_default();
     if cell.runs.is_empty() {
-        cell.unit = "1".to_owned();
+        cell.unit = "1";
         cell.quantum_ns = quantum_ns;
         cell.ways = ways;
     }
     for (name, exposure) in runs {
-        cell.runs.entry(name).or_insert_with(|| Run { values: vec![0.0], exposure, ..Run::default() });
+        cell.runs.get_or_insert(name, || {
+            let mut values = Values::default();
+            values.push(0.0, 1);
+            Run { values, exposure, ..Run::default() }
+        });
     }
 }
 
@@ -230,7 +390,7 @@ pub const RATIO: &str = "ratio";
 
 /// Whether a cell's figure is [`RATIO`].
 pub fn is_ratio(key: &Key) -> bool {
-    key.test == comparison::TEST && key.figure == RATIO
+    &*key.test == comparison::TEST && key.figure == RATIO
 }
 
 /// Which direction of a figure is the better one.
@@ -271,34 +431,51 @@ fn is_bench(test: &str) -> bool {
 }
 
 /// Sorts records into the cells of a side. With `by_kind` functions are named by vendor and device, not by address.
-pub fn side(records: &[Record], by_kind: bool) -> Side<'_> {
+pub fn side<'r>(records: &[&'r Kept], by_kind: bool) -> Side<'r> {
     let mut side = Side::default();
-    for record in records {
-        *side.runs.entry(&record.run).or_default() += 1;
+    // In the order of the file: each record, and each point of a series.
+    let mut points: Vec<(u64, usize, usize)> = Vec::new();
+    for (number, record) in records.iter().enumerate() {
+        match &record.series {
+            None => points.push((record.at, number, 0)),
+            Some(series) => {
+                points.extend(series.points().iter().enumerate().map(|(place, point)| (point.at, number, place)));
+            }
+        }
+    }
+    points.sort_unstable();
+    for (_, number, place) in points {
+        let record = records[number];
+        *side.runs.entry(&record.run).or_default() += record.series.as_ref().map_or(1, |series| series.weight(place));
         let Some(device) = device(record, by_kind) else { continue };
         if let Some(function) = &record.device {
             side.devices.entry(device.clone()).or_insert((function.vendor, function.device));
         }
         if record.error.is_some() {
-            side.errors.insert((device.clone(), record.test.clone()));
+            side.errors.insert((device.clone(), record.test.to_string()));
         }
-        if record.test == "environment" {
+        if &*record.test == "environment" {
             continue;
         }
         if model::kind(&record.test) == Kind::Verify {
-            ratio(&mut side, record, &device);
+            let base = base(&mut side, record, &device);
+            ratio(&mut side, record, &base);
             continue;
         }
-        histograms(&mut side, record, &device);
-        metrics(&mut side, record, &device);
+        let base = base(&mut side, record, &device);
+        histograms(&mut side, record, &base);
+        match &record.series {
+            None => metrics(&mut side, record, &base),
+            Some(series) => intervals(&mut side, record, series, place, &base),
+        }
     }
     take_effects(&mut side);
     side
 }
 
-fn device(record: &Record, by_kind: bool) -> Option<String> {
+fn device(record: &Kept, by_kind: bool) -> Option<String> {
     let Some(function) = &record.device else {
-        return Some(record.stream.as_ref().map(|stream| stream.path.clone()).unwrap_or_default());
+        return Some(record.stream.as_deref().map(|stream| stream.path.clone()).unwrap_or_default());
     };
     let kind = || format!("{:04x}:{:04x}", function.vendor, function.device);
     Some(match function.bdf {
@@ -307,24 +484,25 @@ fn device(record: &Record, by_kind: bool) -> Option<String> {
     })
 }
 
-fn key(record: &Record, device: &str, figure: &str, is_histogram: bool) -> Key {
+/// The key of a record's figures, without their name.
+fn base(side: &mut Side, record: &Kept, device: &str) -> Key {
     let kind = model::kind(&record.test);
     let target = record.target.clone().unwrap_or_default();
     let irq = target.irq.filter(|_| target.vector.is_none());
     // A readout's and a conversion's CPU is where the thread happened to run.
     let has_cpu = !is_bench(&record.test) && kind != Kind::Counters;
     Key {
-        device: device.to_owned(),
-        test: record.test.clone(),
-        figure: figure.to_owned(),
-        is_histogram,
+        device: side.text(device),
+        test: side.text(&record.test),
+        figure: Text::default(),
+        is_histogram: false,
         place: (target.bar, target.offset, target.width, target.hop, target.vector, irq),
-        rest: rest(record),
-        cpu: record.cpu.as_ref().map(|cpu| cpu.cpu).filter(|_| has_cpu),
+        rest: side.text(&rest(record)),
+        cpu: record.cpu.as_deref().map(|cpu| cpu.cpu).filter(|_| has_cpu),
     }
 }
 
-fn rest(record: &Record) -> String {
+fn rest(record: &Kept) -> String {
     let mut parts: Vec<String> = Vec::new();
     if let Some(instance) = &record.instance {
         parts.extend(instance.pmu.clone().or_else(|| Some(instance.scope.clone())));
@@ -346,25 +524,50 @@ fn rest(record: &Record) -> String {
         parts.extend((kernel.threads > 1).then(|| format!("{} threads", kernel.threads)));
     }
     if parts.is_empty() && matches!(model::kind(&record.test), Kind::Other | Kind::Verify) {
-        parts.extend(record.target.as_ref().and_then(|target| target.name.clone()));
+        parts.extend(record.target.as_deref().and_then(|target| target.name.clone()));
     }
     parts.join(" ")
 }
 
+impl Side<'_> {
+    fn text(&mut self, text: &str) -> Text {
+        if let Some(known) = self.texts.get(text) {
+            return Text(Rc::clone(known));
+        }
+        let new: Rc<str> = Rc::from(text);
+        self.texts.insert(Rc::clone(&new));
+        Text(new)
+    }
+
+    fn key(&mut self, base: &Key, figure: &str, is_histogram: bool) -> Key {
+        Key { figure: self.text(figure), is_histogram, ..base.clone() }
+    }
+}
+
 /// The cell and run of a record's figure.
-fn run_of<'s, 'r>(side: &'s mut Side<'r>, key: Key, record: &'r Record, unit: &str) -> &'s mut Run<'r> {
+fn run_of<'s, 'r>(side: &'s mut Side<'r>, key: Key, record: &'r Kept, unit: &'r str) -> &'s mut Run<'r> {
     let cell = side.cells.entry(key).or_default();
     if cell.unit.is_empty() {
-        unit.clone_into(&mut cell.unit);
+        cell.unit = unit;
     }
-    let method = record.method.as_ref();
-    let batch = method.map_or(1, |method: &Method| method.batch.max(1));
-    cell.ways.insert((model::is_emulated(record), method.is_some_and(|m| m.backend == "fake"), batch));
+    let method = record.method.as_deref();
+    let batch = method.map_or(1, |method| method.batch.max(1));
+    add_way(&mut cell.ways, (model::is_emulated(record), method.is_some_and(|m| m.backend == "fake"), batch));
     let step = method.map_or(0.0, |method| method.quantum_ns / f64::from(batch));
     if step.is_finite() && step > cell.quantum_ns {
         cell.quantum_ns = step;
     }
-    cell.runs.entry(&record.run).or_default()
+    cell.runs.get_or_insert(&record.run, Run::default)
+}
+
+/// Adds a way to others, where it is new.
+pub fn add_way(ways: &mut Vec<Way>, way: Way) {
+    if let Err(place) = ways.binary_search(&way) {
+        if ways.is_empty() {
+            ways.reserve_exact(1);
+        }
+        ways.insert(place, way);
+    }
 }
 
 /// Histograms that say something about the way of measuring and not about what is measured.
@@ -372,19 +575,23 @@ fn is_control(name: &str) -> bool {
     name == outcome::CALIBRATION || name == "ceiling"
 }
 
-fn histograms<'r>(side: &mut Side<'r>, record: &'r Record, device: &str) {
+fn histograms<'r>(side: &mut Side<'r>, record: &'r Kept, base: &Key) {
     for (name, histogram) in record.histograms.iter().filter(|(name, h)| !is_control(name) && !h.is_empty()) {
         let stated = stated_effect(record);
         // The effect has what the rounds say.
         let error = if stated.is_some() { 0.0 } else { rounds(record).unwrap_or(0.0) };
-        let run = run_of(side, key(record, device, name, true), record, "ns");
+        let key = side.key(base, name, true);
+        let run = run_of(side, key, record, "ns");
+        if run.samples.is_empty() {
+            run.samples.reserve_exact(1);
+        }
         run.samples.push(Samples { histogram, stated, effect: CORRELATION });
         run.error = run.error.max(error);
     }
 }
 
 /// The design effect that a record states, and its degrees of freedom.
-fn stated_effect(record: &Record) -> Option<(f64, f64)> {
+fn stated_effect(record: &Kept) -> Option<(f64, f64)> {
     let metric = |name: &str| record.metrics.get(name).map(|m| m.value).filter(|v| v.is_finite() && *v >= 0.0);
     let (effect, batches) = (metric(outcome::DESIGN_EFFECT)?, metric(outcome::DESIGN_BATCHES)?);
     (batches >= 3.0).then_some((effect, batches - 1.0))
@@ -397,7 +604,7 @@ fn take_effects(side: &mut Side) {
     let mut of_runs: BTreeMap<(String, Key), (f64, f64)> = BTreeMap::new();
     let place = |run: &str, key: &Key| (run.to_owned(), key.merged());
     for (key, cell) in &side.cells {
-        for (run, own) in &cell.runs {
+        for (run, own) in cell.runs.iter() {
             for (effect, freedom) in own.samples.iter().filter_map(|samples| samples.stated) {
                 let sum = of_runs.entry(place(run, key)).or_default();
                 *sum = (sum.0 + effect * freedom, sum.1 + freedom);
@@ -405,20 +612,21 @@ fn take_effects(side: &mut Side) {
         }
     }
     let student = |freedom: f64| quantile(ALPHA, freedom);
+    let mean = |(sum, freedom): (f64, f64)| sum / freedom * (student(freedom) / student(f64::INFINITY)).powi(2);
+    let means: BTreeMap<(String, Key), f64> = of_runs.into_iter().map(|(place, sums)| (place, mean(sums))).collect();
     for (key, cell) in &mut side.cells {
-        for (run, own) in &mut cell.runs {
-            let Some((sum, freedom)) = of_runs.get(&place(run, key)) else { continue };
-            let mean = sum / freedom * (student(*freedom) / student(f64::INFINITY)).powi(2);
+        for (run, own) in cell.runs.iter_mut() {
+            let Some(mean) = means.get(&place(run, key)) else { continue };
             for samples in &mut own.samples {
                 let stated = samples.stated.map_or(0.0, |(effect, _)| effect);
-                samples.effect = CORRELATION.max(mean).max(stated);
+                samples.effect = CORRELATION.max(*mean).max(stated);
             }
         }
     }
 }
 
 /// The relative standard error of a figure by the medians of its rounds: from their range, as control charts do.
-fn rounds(record: &Record) -> Option<f64> {
+fn rounds(record: &Kept) -> Option<f64> {
     /// Expected range of so many normal values in standard deviations, from 2 on.
     const RANGE: [f64; 9] = [1.128, 1.693, 2.059, 2.326, 2.534, 2.704, 2.847, 2.970, 3.078];
     let metric = |name: &str| record.metrics.get(name).map(|m| m.value).filter(|v| v.is_finite() && *v > 0.0);
@@ -430,27 +638,28 @@ fn rounds(record: &Record) -> Option<f64> {
 
 /// Of a counter beside a workload only the ratio is kept: the moved bytes, and with them the count, differ from run to
 /// run.
-fn ratio<'r>(side: &mut Side<'r>, record: &'r Record, device: &str) {
-    let Some(known) = Comparison::from_record(record) else { return };
+fn ratio<'r>(side: &mut Side<'r>, record: &'r Kept, base: &Key) {
+    let Some(known) = record.comparison() else { return };
     let ratio = known.counter_bytes() / known.workload_bytes;
     if !ratio.is_finite() {
         side.not_numbers += 1;
         return;
     }
-    let run = run_of(side, key(record, device, RATIO, false), record, "1");
-    run.values.push(ratio);
+    let key = side.key(base, RATIO, false);
+    let run = run_of(side, key, record, "1");
+    run.values.push(ratio, 1);
     // The allowed error is taken as an interval of 95 %.
     run.error = run.error.max(known.allowed_percent().unwrap_or(0.0) / 100.0 / 1.96);
 }
 
-fn metrics<'r>(side: &mut Side<'r>, record: &'r Record, device: &str) {
+fn metrics<'r>(side: &mut Side<'r>, record: &'r Kept, base: &Key) {
     let kind = model::kind(&record.test);
     let seconds = record.interval.map_or(0.0, |interval| interval.seconds());
-    for (name, metric) in &record.metrics {
-        let is_loss = LOSSES.contains(&name.as_str());
+    for (name, metric) in record.metrics.iter() {
+        let is_loss = LOSSES.contains(&name);
         let is_wanted = match kind {
             Kind::Mmio | Kind::Path | Kind::Irq => is_loss,
-            _ if is_bench(&record.test) => is_loss || RATES.contains(&name.as_str()) || COSTS.contains(&name.as_str()),
+            _ if is_bench(&record.test) => is_loss || RATES.contains(&name) || COSTS.contains(&name),
             // A sum over a time says the same as its rate.
             _ => !record.metrics.contains_key(&format!("{name}_per_s")) && name != "interval_end_ns",
         };
@@ -460,34 +669,69 @@ fn metrics<'r>(side: &mut Side<'r>, record: &'r Record, device: &str) {
         if !metric.value.is_finite() || (is_loss && metric.value < 0.0) {
             side.not_numbers += 1;
             if is_loss {
-                side.unknown_losses.insert(key(record, device, name, false));
+                let key = side.key(base, name, false);
+                side.unknown_losses.insert(key);
             }
             continue;
         }
         // Intervals may differ in length: sums become rates.
-        let is_sum = kind == Kind::Counters && matches!(metric.unit.as_str(), "1" | "bytes") && seconds > 0.0;
-        let unit = match metric.unit.as_str() {
-            "1" if is_sum => "1/s",
-            "bytes" if is_sum => "bytes/s",
-            unit => unit,
-        };
+        let (unit, is_sum) = as_rate(metric.unit, kind == Kind::Counters && seconds > 0.0);
         let error = lone_error(record, name);
         let samples: u64 =
             record.histograms.iter().filter(|h| !is_control(h.0)).map(|h| h.1.count()).max().unwrap_or(0);
         let exposure = record.metrics.get("triggers").map_or(samples as f64, |triggers| triggers.value);
-        let run = run_of(side, key(record, device, name, false), record, unit);
-        run.values.push(if is_sum { metric.value / seconds } else { metric.value });
+        let key = side.key(base, name, false);
+        let run = run_of(side, key, record, unit);
+        run.values.push(if is_sum { metric.value / seconds } else { metric.value }, 1);
         run.exposure += if exposure.is_finite() && exposure > 0.0 { exposure } else { 1.0 };
         run.error = run.error.max(error);
     }
 }
 
+/// The unit in which a figure is compared, and whether it is divided by the time: sums of intervals become rates.
+fn as_rate(unit: &str, is_interval: bool) -> (&str, bool) {
+    match unit {
+        "1" if is_interval => ("1/s", true),
+        "bytes" if is_interval => ("bytes/s", true),
+        unit => (unit, false),
+    }
+}
+
+/// As [`metrics`], of a point of a counter's intervals.
+fn intervals<'r>(side: &mut Side<'r>, record: &'r Kept, series: &'r Series, place: usize, base: &Key) {
+    let (seconds, weight) = (series.points()[place].length, series.weight(place));
+    for (name, joined) in series.figures() {
+        let is_loss = LOSSES.contains(&name);
+        // A sum over a time says the same as its rate.
+        if name == "interval_end_ns" || series.figure(&format!("{name}_per_s")).is_some() {
+            continue;
+        }
+        let value = joined.value(place).filter(|value| !is_loss || *value >= 0.0);
+        if place == 0 {
+            side.not_numbers += joined.not_finite as u64;
+        }
+        if is_loss && (joined.not_finite > 0 || joined.range.0 < 0.0) {
+            let key = side.key(base, name, false);
+            side.unknown_losses.insert(key);
+        }
+        if value.is_none() && joined.value(place).is_some() {
+            side.not_numbers += weight as u64;
+        }
+        let Some(value) = value else { continue };
+        let (unit, is_sum) = as_rate(&joined.metric.unit, seconds > 0.0);
+        let key = side.key(base, name, false);
+        let run = run_of(side, key, record, unit);
+        run.values.push(if is_sum { value / seconds } else { value }, weight);
+        run.exposure += weight as f64;
+    }
+}
+
 /// The relative standard error of a figure that is itself a mean of repeats or a median of passes; 0 if its record does
 /// not say it.
-fn lone_error(record: &Record, name: &str) -> f64 {
+fn lone_error(record: &Kept, name: &str) -> f64 {
     let metric = |name: &str| record.metrics.get(name).map(|m| m.value).filter(|v| v.is_finite() && *v > 0.0);
     let of = |spread: f64, count: f64| spread / 100.0 * (CORRELATION / count).sqrt().min(1.0);
-    match (record.test.as_str(), name) {
+    match (&*record.test, name) {
         (readout::TEST, "speed" | "duration" | "active_speed") => {
             metric("cv").zip(metric("repeats")).map_or(0.0, |(cv, repeats)| of(cv, repeats))
         }

@@ -79,12 +79,6 @@ impl Dist {
         let high = (share + off < 1.0).then(|| self.quantile_ns(share + off));
         (low, high)
     }
-
-    /// How many samples are at or below `ps`, a bucket that it cuts counted whole.
-    fn up_to(&self, ps: f64) -> u64 {
-        let place = self.buckets.partition_point(|bucket| bucket.0 as f64 <= ps);
-        if place == 0 { 0 } else { self.buckets[place - 1].2 }
-    }
 }
 
 /// The share of the samples of `b` that lie above those of `a` by more than the factor `1 + allowed` and `quantum_ns`, from
@@ -94,9 +88,14 @@ impl Dist {
 pub fn displaced(a: &Dist, b: &Dist, moved: f64, allowed: f64, quantum_ns: f64) -> f64 {
     let factor = moved * (1.0 + allowed);
     let (a_count, b_count) = (a.count as f64, b.count as f64);
+    // Samples of B up to the reach, a bucket that it cuts counted whole. The reach only grows.
+    let (mut rest, mut up_to) = (b.buckets.iter().peekable(), 0);
     let shares = a.buckets.iter().map(|&(_, high, count)| {
         let reach = (high as f64 + 1.0) * factor + quantum_ns * 1e3;
-        count as f64 / a_count - b.up_to(reach) as f64 / b_count
+        while let Some(bucket) = rest.next_if(|bucket| bucket.0 as f64 <= reach) {
+            up_to = bucket.2;
+        }
+        count as f64 / a_count - up_to as f64 / b_count
     });
     shares.fold(0.0, f64::max)
 }

@@ -1,5 +1,6 @@
 //! The distance of a figure of B from that of A, and how sure it is. docs/compare.md has the reasons and sources.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 
 use statrs::distribution::{Continuous, ContinuousCDF, Normal, StudentsT};
@@ -12,11 +13,25 @@ const PRIOR: f64 = 2.0;
 /// The two-sided quantile of the normal distribution (`freedom` infinite) or Student's t.
 pub fn quantile(alpha: f64, freedom: f64) -> f64 {
     let share = 1.0 - alpha / 2.0;
-    if freedom.is_finite() {
-        StudentsT::new(0.0, 1.0, freedom.max(1.0)).map_or(f64::INFINITY, |t| refined(&t, share))
-    } else {
-        Normal::standard().inverse_cdf(share)
+    if !freedom.is_finite() {
+        return Normal::standard().inverse_cdf(share);
     }
+    let student = || StudentsT::new(0.0, 1.0, freedom.max(1.0)).map_or(f64::INFINITY, |t| refined(&t, share));
+    // The same is asked for again and again, and takes 60 steps.
+    LAST.with_borrow_mut(|last| match last.iter().find(|known| known.0 == (alpha, freedom)) {
+        Some(known) => known.1,
+        None => {
+            let found = student();
+            last.rotate_right(1);
+            last[0] = ((alpha, freedom), found);
+            found
+        }
+    })
+}
+
+thread_local! {
+    /// What [`quantile`] found last: level and degrees of freedom, and the quantile.
+    static LAST: RefCell<[((f64, f64), f64); 8]> = const { RefCell::new([((f64::NAN, f64::NAN), f64::NAN); 8]) };
 }
 
 /// The quantile by bisection: the library's own loses digits far out.

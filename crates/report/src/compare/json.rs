@@ -121,10 +121,10 @@ fn of_alone(alone: &Alone) -> Value {
 /// `value` with the fields of a key.
 fn with_key(mut value: Value, key: &Key) -> Value {
     if let Some(fields) = value.as_object_mut() {
-        fields.insert("device".to_owned(), key.device.clone().into());
-        fields.insert("test".to_owned(), key.test.clone().into());
+        fields.insert("device".to_owned(), key.device.as_str().into());
+        fields.insert("test".to_owned(), key.test.as_str().into());
         fields.insert("target".to_owned(), key.target().into());
-        fields.insert("figure".to_owned(), key.figure.clone().into());
+        fields.insert("figure".to_owned(), key.figure.as_str().into());
         fields.insert("cpu".to_owned(), key.cpu.into());
     }
     value

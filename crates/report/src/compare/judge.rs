@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use pciescope_core::{Histogram, Record};
+use pciescope_core::Histogram;
 
 use super::cells::{self, Better, Cell as Raw, Key, LOSSES, Run, Samples, Side};
 use super::dist::{self, CORRELATION, Dist};
@@ -12,6 +12,7 @@ use super::doubts;
 use super::interval::{Estimate, Single, batch_means, holm, quantile};
 use super::limit::{Limit, parse_percentile};
 use super::{ALPHA, Alone, Cell, Judgement, Need, Options, Ruling, Shape, Shift, Verdict};
+use crate::kept::Kept;
 
 /// Quantiles that a verdict is made of, with their names.
 const TESTED: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)];
@@ -71,7 +72,7 @@ struct Found {
 type Exceeded = (usize, usize, f64);
 
 /// Compares two sides.
-pub fn judge(a: &[Record], b: &[Record], options: &Options) -> Judgement {
+pub(crate) fn judge(a: &[&Kept], b: &[&Kept], options: &Options) -> Judgement {
     let (mut left, mut right) = (cells::side(a, false), cells::side(b, false));
     if is_moved(&left, &right) {
         (left, right) = (cells::side(a, true), cells::side(b, true));
@@ -109,7 +110,7 @@ pub fn judge(a: &[Record], b: &[Record], options: &Options) -> Judgement {
     for key in keys.iter().filter(|key| !single.contains(**key)) {
         let group = key.merged();
         // Limits are checked on the sum of losses of the group instead, where it has one.
-        let is_summed = groups[&group].contains(key) && comparable.contains(&&group);
+        let is_summed = groups[&group].binary_search(key).is_ok() && comparable.contains(&&group);
         add(figures(key, &Pair::of(&left.cells[*key], &right.cells[*key]), false, options), is_summed);
     }
     let only = |here: &Side, there: &Side| -> Vec<Key> {
@@ -132,8 +133,13 @@ pub fn judge(a: &[Record], b: &[Record], options: &Options) -> Judgement {
         cells,
         rulings,
         runs: (left.runs.len(), right.runs.len()),
-        records: (a.len(), b.len()),
+        records: (count(a), count(b)),
     }
+}
+
+/// How many records these stand for.
+fn count(kept: &[&Kept]) -> usize {
+    kept.iter().map(|one| one.count()).sum()
 }
 
 /// Whether both sides measured one device of the same kind at different addresses: another slot, or another host.
@@ -173,11 +179,11 @@ fn together<'r>(keys: &[&Key], side: &Side<'r>) -> Raw<'r> {
     let mut all = Raw::default();
     for key in keys {
         let cell = &side.cells[*key];
-        all.unit.clone_from(&cell.unit);
-        all.ways.extend(&cell.ways);
+        all.unit = cell.unit;
+        cell.ways.iter().for_each(|way| cells::add_way(&mut all.ways, *way));
         all.quantum_ns = all.quantum_ns.max(cell.quantum_ns);
-        for (name, run) in &cell.runs {
-            let into: &mut Run = all.runs.entry(name).or_default();
+        for (name, run) in cell.runs.iter() {
+            let into = all.runs.get_or_insert(name, Run::default);
             into.samples.extend(&run.samples);
             into.values.extend(&run.values);
             into.exposure += run.exposure;
@@ -290,7 +296,7 @@ fn figures(key: &Key, pair: &Pair, is_overall: bool, options: &Options) -> Figur
         is_overall,
         runs: (a.runs.len(), b.runs.len()),
         counts: found.counts,
-        unit: a.unit.clone(),
+        unit: a.unit.to_owned(),
         shifts,
         shape: found.shape,
         verdict: if is_comparable { Verdict::Unclear } else { Verdict::Incomparable },
@@ -451,7 +457,7 @@ fn shape(
 }
 
 fn losses(key: &Key, a: &Raw, b: &Raw) -> Found {
-    let sum = |side: &Raw| side.runs.values().flat_map(|run| &run.values).sum::<f64>().max(0.0);
+    let sum = |side: &Raw| side.runs.values().map(|run| run.values.sum()).sum::<f64>().max(0.0);
     let exposure = |side: &Raw| side.runs.values().map(|run| run.exposure).sum::<f64>().max(1.0);
     let (a_lost, b_lost) = (sum(a), sum(b));
     let ratio = exposure(b) / exposure(a);
@@ -468,13 +474,13 @@ fn losses(key: &Key, a: &Raw, b: &Raw) -> Found {
 
 /// Values of A and of B.
 fn counts(a: &Raw, b: &Raw) -> (u64, u64) {
-    let values = |side: &Raw| side.runs.values().map(|run| run.values.len() as u64).sum();
+    let values = |side: &Raw| side.runs.values().map(|run| run.values.count()).sum();
     (values(a), values(b))
 }
 
 fn values(key: &Key, a: &Raw, b: &Raw, options: &Options) -> Found {
     let mut found = Found { counts: counts(a, b), ..Found::default() };
-    let runs = |side: &Raw| side.runs.values().map(|run| mean(&run.values)).collect::<Vec<f64>>();
+    let runs = |side: &Raw| side.runs.values().map(|run| run.values.mean()).collect::<Vec<f64>>();
     let (runs_a, runs_b) = (runs(a), runs(b));
     // The runs state how far their ratios may lie apart, so the assumed spread of runs does not apply.
     let allowed = a.runs.values().chain(b.runs.values()).map(|run| run.error).fold(0.0, f64::max);
@@ -484,11 +490,11 @@ fn values(key: &Key, a: &Raw, b: &Raw, options: &Options) -> Found {
         return found;
     }
     let single = |run: &Run| {
-        let value = mean(&run.values);
+        let value = run.values.mean();
         if allowed.is_some() {
             return Single::Mean { value, error: 0.0, freedom: f64::INFINITY };
         }
-        match batch_means(&run.values) {
+        match batch_means(&run.values.list) {
             Some((error, freedom)) => Single::Mean { value, error: error / value, freedom },
             None => Single::Mean { value, error: run.error, freedom: f64::INFINITY },
         }
@@ -517,8 +523,8 @@ fn values(key: &Key, a: &Raw, b: &Raw, options: &Options) -> Found {
 /// Values that have no logarithm: their difference, by the t test of Welch.
 fn around_zero(a: &Raw, b: &Raw, allowed: Option<f64>) -> Shift {
     let values = |side: &Raw| {
-        let runs: Vec<f64> = side.runs.values().map(|run| mean(&run.values)).collect();
-        if runs.len() > 1 { runs } else { side.runs.values().flat_map(|run| run.values.clone()).collect() }
+        let runs: Vec<f64> = side.runs.values().map(|run| run.values.mean()).collect();
+        if runs.len() > 1 { runs } else { side.runs.values().flat_map(|run| run.values.list.clone()).collect() }
     };
     let (left, right) = (values(a), values(b));
     let (mean_a, mean_b) = (mean(&left), mean(&right));
@@ -667,7 +673,7 @@ fn by_cell(parts: &[(&Raw, &Raw)], share: f64) -> Option<(Vec<Single>, Vec<Singl
         }
         let quantile = |samples: &[Samples]| dist(samples).map(|dist| Single::Quantile { dist: Rc::new(dist), share });
         names()
-            .map(|name| Single::of_cells(cells.iter().filter_map(|cell| quantile(&cell.runs[name].samples))))
+            .map(|name| Single::of_cells(cells.iter().filter_map(|cell| quantile(&cell.runs.get(name)?.samples))))
             .collect()
     };
     let (a, b) = parts.iter().copied().unzip::<_, _, Vec<_>, Vec<_>>();

@@ -189,15 +189,15 @@ impl Limit {
     /// Whether it speaks of this statistic of this cell. `statistic` is `value` for a metric.
     pub fn is_of(&self, key: &Key, statistic: &str) -> bool {
         if let Some(figure) = &self.figure {
-            if *figure != key.figure {
+            if **figure != *key.figure {
                 return false;
             }
         }
         if key.is_histogram {
             return canonical(statistic) == self.name
-                || (self.figure.is_none() && self.name == key.figure && statistic == "mean");
+                || (self.figure.is_none() && *self.name == *key.figure && statistic == "mean");
         }
-        self.name == key.figure || (self.name == "loss" && LOSSES.contains(&key.figure.as_str()))
+        *self.name == *key.figure || (self.name == "loss" && LOSSES.contains(&key.figure.as_str()))
     }
 
     /// Whether it speaks of any statistic of this cell.

@@ -13,13 +13,13 @@ mod render;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pciescope_core::Record;
-
+use crate::kept::Keep;
 use crate::text;
 
 pub use self::cells::Key;
 pub use self::doubts::Doubt;
 pub use self::json::lines;
+pub(crate) use self::judge::judge;
 pub use self::limit::{BadLimit, Limit, STATISTICS};
 pub use self::render::{Names, brief, render};
 
@@ -268,14 +268,16 @@ impl Judgement {
 }
 
 /// Compares the records of B with those of A.
-pub fn compare(a: &[Record], b: &[Record], options: &Options) -> Judgement {
-    judge::judge(a, b, options)
+pub fn compare(a: &(impl Keep + ?Sized), b: &(impl Keep + ?Sized), options: &Options) -> Judgement {
+    let (a, b) = (a.kept(), b.kept());
+    judge(&a.iter().collect::<Vec<_>>(), &b.iter().collect::<Vec<_>>(), options)
 }
 
 /// The names that a limit can have with these records: statistics, metrics, and the histograms that may stand before a
 /// statistic.
-pub fn names(a: &[Record], b: &[Record]) -> Vec<String> {
-    let sides = [cells::side(a, false), cells::side(b, false)];
+pub fn names(a: &(impl Keep + ?Sized), b: &(impl Keep + ?Sized)) -> Vec<String> {
+    let both = [a.kept(), b.kept()];
+    let sides = both.each_ref().map(|side| cells::side(&side.iter().collect::<Vec<_>>(), false));
     let keys = || sides.iter().flat_map(|side| side.cells.keys());
     let mut names = Vec::new();
     if keys().any(|key| key.is_histogram) {

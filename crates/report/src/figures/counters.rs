@@ -3,10 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use pciescope_core::Record;
-
 use super::{Figure, drawn_few};
 use crate::chart::{Bar, Bars, Chart, Times, TimesLine, number};
+use crate::kept::Kept;
 use crate::model::{self, Section};
 use crate::table::layout::{Align, Columns};
 use crate::text::{clean, figure};
@@ -27,7 +26,7 @@ const EVENTS: [&str; 6] = ["layer1_errors", "layer2_errors", "layer3_errors", "n
 /// The figures of a run in the order in which they matter.
 pub fn of(section: &Section) -> Vec<Figure> {
     let sources = sources(section);
-    let intervals = sources.iter().map(|source| source.seconds.len()).max().unwrap_or(0);
+    let intervals = sources.iter().map(Source::count).max().unwrap_or(0);
     let mut figures = Vec::new();
     if intervals > 1 {
         figures.extend(over_time(&sources, ("rx", "Rx"), "PCIe, from the devices (Rx)"));
@@ -47,29 +46,46 @@ pub(crate) struct Source<'r> {
     pub node: Option<u32>,
     /// `port`, `channel` and others, as in records.
     pub scope: &'r str,
-    /// The ends of its intervals, in seconds since the run's beginning.
-    seconds: Vec<f64>,
-    lengths: Vec<f64>,
-    figures: BTreeMap<&'r str, Vec<Option<f64>>>,
+    /// The records that it is of.
+    kept: Vec<&'r Kept>,
+    /// What is known of each figure.
+    figures: BTreeMap<&'r str, Known>,
     /// The least share of the time in which the counters of a figure ran, where that was not all.
     running: BTreeMap<&'r str, f64>,
+}
+
+/// What is known of a figure over all intervals: only what is finite.
+#[derive(Debug, Clone, Copy, Default)]
+struct Known {
+    /// Values times seconds, and seconds.
+    weighted: (f64, f64),
+    most: Option<f64>,
+    sum: f64,
+    count: usize,
 }
 
 impl Source<'_> {
     /// The mean of a rate over the time in which it is known.
     pub fn mean(&self, name: &str) -> Option<f64> {
-        let known = self.figures.get(name)?.iter().zip(&self.lengths).filter_map(|(value, s)| Some(((*value)?, *s)));
-        let (sum, time) = known.fold((0.0, 0.0), |(sum, time), (value, s)| (sum + value * s, time + s));
+        let (sum, time) = self.figures.get(name)?.weighted;
         (time > 0.0).then(|| sum / time)
     }
     /// The largest of an interval.
     pub fn most(&self, name: &str) -> Option<f64> {
-        self.figures.get(name)?.iter().copied().flatten().reduce(f64::max)
+        self.figures.get(name)?.most
     }
     /// The sum over the intervals.
     pub fn sum(&self, name: &str) -> Option<f64> {
-        let values = self.figures.get(name)?;
-        values.iter().any(Option::is_some).then(|| values.iter().flatten().sum())
+        let known = self.figures.get(name)?;
+        (known.count > 0).then_some(known.sum)
+    }
+    /// How many points its course has.
+    fn count(&self) -> usize {
+        self.kept.iter().map(|one| one.series.as_ref().map_or(1, |series| series.points().len())).sum()
+    }
+    /// How many intervals a point of its course is the mean of.
+    fn per_point(&self) -> usize {
+        self.kept.iter().filter_map(|one| Some(one.series.as_ref()?.per_point())).max().unwrap_or(1)
     }
     /// Both directions together in the mean; 0 where neither is known.
     pub fn traffic(&self) -> f64 {
@@ -89,10 +105,31 @@ impl Source<'_> {
     fn title(&self, names: &[&str]) -> String {
         if self.running(names).is_some() { format!("~{}", self.name) } else { self.name.clone() }
     }
+    /// The course of a figure: the ends of its intervals in seconds since the run's beginning, and its values.
     fn points(&self, name: &str, per: f64) -> Vec<(f64, Option<f64>)> {
-        let values = self.figures.get(name);
-        let value = |n: usize| values.and_then(|values| values.get(n).copied().flatten()).map(|value| value / per);
-        self.seconds.iter().enumerate().map(|(n, second)| (*second, value(n))).collect()
+        let mut points = Vec::with_capacity(self.count());
+        for one in &self.kept {
+            match (&one.series, one.interval) {
+                (Some(series), _) => {
+                    let joined = series.figure(name);
+                    let value = |place| joined.and_then(|joined| joined.value(place));
+                    points.extend(
+                        series
+                            .points()
+                            .iter()
+                            .enumerate()
+                            .map(|(n, point)| (point.at, point.end_ns as f64 / 1e9, value(n))),
+                    );
+                }
+                (None, Some(interval)) => {
+                    let value = one.metrics.get(name).map(|figure| figure.value).filter(|value| value.is_finite());
+                    points.push((one.at, interval.end_ns as f64 / 1e9, value));
+                }
+                (None, None) => {}
+            }
+        }
+        points.sort_by_key(|point| point.0);
+        points.into_iter().map(|(_, second, value)| (second, value.map(|value| value / per))).collect()
     }
 }
 
@@ -107,40 +144,56 @@ pub(crate) fn sources<'r>(section: &Section<'r>) -> Vec<Source<'r>> {
         if record.device.is_some() && !model::is_link(record, &hardware) {
             continue;
         }
-        let (name, cpu) = (name(record), record.cpu.as_ref().map(|cpu| cpu.cpu));
+        let (name, cpu) = (name(record), record.cpu.as_deref().map(|cpu| cpu.cpu));
         let place =
             *places.entry((instance.scope.as_str(), name.clone(), cpu.or(instance.node))).or_insert_with(|| {
                 sources.push(Source {
                     name,
                     node: instance.node,
                     scope: &instance.scope,
-                    seconds: Vec::new(),
-                    lengths: Vec::new(),
+                    kept: Vec::new(),
                     figures: BTreeMap::new(),
                     running: BTreeMap::new(),
                 });
                 sources.len() - 1
             });
         let source = &mut sources[place];
-        let before = source.seconds.len();
-        source.seconds.push(interval.end_ns as f64 / 1e9);
-        source.lengths.push(interval.seconds());
-        for (name, metric) in &record.metrics {
-            let values = source.figures.entry(name.as_str()).or_default();
-            values.resize(before, None);
-            values.push(Some(metric.value).filter(|value| value.is_finite()));
-            if let Some(running) = metric.running.filter(|running| *running < 1.0) {
-                let least = source.running.entry(name.as_str()).or_insert(running);
+        source.kept.push(record);
+        let mut put = |name: &'r str, one: Known, running: Option<f64>| {
+            let known = source.figures.entry(name).or_default();
+            known.weighted = (known.weighted.0 + one.weighted.0, known.weighted.1 + one.weighted.1);
+            known.most = known.most.into_iter().chain(one.most).reduce(f64::max);
+            (known.sum, known.count) = (known.sum + one.sum, known.count + one.count);
+            if let Some(running) = running.filter(|running| *running < 1.0) {
+                let least = source.running.entry(name).or_insert(running);
                 *least = least.min(running);
             }
+        };
+        if let Some(series) = &record.series {
+            for (name, joined) in series.figures() {
+                let (sum, count) = joined.finite;
+                let most = joined.most.map(|most| most.0);
+                put(name, Known { weighted: joined.weighted, most, sum, count }, joined.running);
+            }
+            continue;
+        }
+        for (name, figure) in record.metrics.iter() {
+            let one = match figure.value {
+                value if value.is_finite() => {
+                    let seconds = interval.seconds();
+                    Known { weighted: (value * seconds, seconds), most: Some(value), sum: value, count: 1 }
+                }
+                _ => Known::default(),
+            };
+            put(name, one, figure.running);
         }
     }
     sources
 }
 
-fn name(record: &Record) -> String {
-    let bdf = record.device.as_ref().and_then(|device| device.bdf).map(|bdf| bdf.to_string());
-    let instance = record.instance.as_ref();
+fn name(record: &Kept) -> String {
+    let bdf = record.device.as_deref().and_then(|device| device.bdf).map(|bdf| bdf.to_string());
+    let instance = record.instance.as_deref();
     let pmu = || instance.and_then(|instance| instance.pmu.as_deref()).map(clean);
     let scope = || instance.map_or(String::new(), |instance| clean(&instance.scope));
     bdf.or_else(pmu).unwrap_or_else(scope)
@@ -164,6 +217,12 @@ pub(crate) fn busiest<'s, 'r>(sources: &'s [Source<'r>]) -> (Vec<&'s Source<'r>>
     (busy, idle)
 }
 
+/// What the points of a long run are.
+fn thinned<'s>(sources: impl IntoIterator<Item = &'s Source<'s>>) -> Option<String> {
+    let per = sources.into_iter().map(Source::per_point).max().filter(|per| *per > 1)?;
+    Some(format!("A point is the mean of {per} intervals; the table is of all of them."))
+}
+
 /// What was left out, and what marks mean.
 fn note(idle: usize, others: usize, sources: &[&Source], names: &[&str]) -> String {
     let mut parts = Vec::new();
@@ -179,6 +238,7 @@ fn note(idle: usize, others: usize, sources: &[&Source], names: &[&str]) -> Stri
         parts
             .push(format!("~: estimated, the counters took turns and ran {:.0} % of the time or more.", least * 100.0));
     }
+    parts.extend(thinned(sources.iter().copied()));
     parts.join(" ")
 }
 
@@ -292,7 +352,7 @@ fn events_over_time(sources: &[Source]) -> Option<Figure> {
     }
     (!lines.is_empty()).then(|| Figure {
         heading: "Errors and retries by interval".to_owned(),
-        note: String::new(),
+        note: thinned(sources).unwrap_or_default(),
         chart: Some(Chart::Times(Times { up: "events in an interval".to_owned(), lines, least: 1.0 })),
         table,
         is_digest: false,

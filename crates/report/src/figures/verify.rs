@@ -1,7 +1,5 @@
 //! Counters beside known traffic: how far each is off, against what is allowed.
 
-use pciescope_core::comparison::Comparison;
-
 use super::{Figure, drawn_few};
 use crate::chart::{Bar, Bars};
 use crate::model::Section;
@@ -13,7 +11,7 @@ pub fn of(section: &Section) -> Vec<Figure> {
     let (l, r) = (Align::Left, Align::Right);
     let mut table = Columns::new(&[("Workload", 12, l), ("Counter", 12, l), ("Error(%)", 8, r), ("Allowed(%)", 10, r)]);
     let mut bars = Vec::new();
-    for row in section.records.iter().filter_map(|record| Comparison::from_record(record)) {
+    for row in section.records.iter().filter_map(|record| record.comparison()) {
         let (Some(error), allowed) = (row.error_percent(), row.allowed_percent()) else { continue };
         let label = clean(&format!("{}: {}", row.workload, row.counter));
         let words = format!("{label}: {error:+.3} %");

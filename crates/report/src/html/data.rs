@@ -96,7 +96,11 @@ fn one_section(out: &mut String, section: &Section, maps: &[Map], most_bins: usi
 
 fn one_map(out: &mut String, map: &Map, most_bins: usize) {
     let cells = || map.cells.iter().flatten();
-    let fits = |per_octave: &u32| cells().map(|h| bins(h, *per_octave).len()).sum::<usize>() <= most_bins;
+    // Of many cells the first ones show that all do not fit.
+    let fits = |per_octave: &u32| {
+        let rest = cells().try_fold(most_bins, |rest, h| rest.checked_sub(bins(h, *per_octave).len()));
+        rest.is_some()
+    };
     let per_octave = RESOLUTIONS.into_iter().find(fits).unwrap_or(RESOLUTIONS[RESOLUTIONS.len() - 1]);
     push(
         out,

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use pciescope_core::{Bdf, Finding, Function, Histogram, Record, Severity, outcome};
+use pciescope_core::{Bdf, Finding, Function, Histogram, Severity, outcome};
 
 use super::{safe, write_stacked, write_table};
+use crate::kept::Kept;
 use crate::model::{self, Host, Kind, Section, cpu_of};
 use crate::table::kind_of_finding;
 use crate::table::layout::{Align, Columns};
@@ -26,7 +27,7 @@ pub struct Device<'r> {
     /// The sections that are its own, by place.
     pub sections: Vec<usize>,
     /// All records about it.
-    pub records: Vec<&'r Record>,
+    pub records: Vec<&'r Kept>,
 }
 
 impl Device<'_> {
@@ -61,8 +62,8 @@ pub fn devices<'r>(sections: &[Section<'r>], hosts: &[Host]) -> Vec<Device<'r>> 
     let mut places: BTreeMap<(Option<usize>, String), usize> = BTreeMap::new();
     for (number, section) in sections.iter().enumerate() {
         for record in &section.records {
-            let path = record.stream.as_ref().map(|stream| stream.path.as_str()).filter(|path| !path.is_empty());
-            let function = record.device.as_ref();
+            let path = record.stream.as_deref().map(|stream| stream.path.as_str()).filter(|path| !path.is_empty());
+            let function = record.device.as_deref();
             let name = match (function, path) {
                 (Some(f), _) => f.bdf.map_or_else(|| f.name.clone(), |bdf| bdf.to_string()),
                 (None, Some(path)) => path.to_owned(),
@@ -177,9 +178,8 @@ fn about(device: &Device, sections: &[Section]) -> Vec<String> {
         n => words.push(format!("{} measurements more", n - 3)),
     }
     for (name, title) in [("rx_bytes_per_s", "Rx"), ("tx_bytes_per_s", "Tx"), ("speed", "read")] {
-        let is_wanted = |r: &&&Record| name != "speed" || crate::readout::Row::new(r).is_reading();
-        let known = device.records.iter().filter(is_wanted).filter_map(|r| r.metrics.get(name)).map(|m| m.value);
-        let known = known.filter(|value| value.is_finite());
+        let is_wanted = |r: &&&Kept| name != "speed" || crate::readout::Row::new(r).is_reading();
+        let known = device.records.iter().filter(is_wanted).filter_map(|r| r.most(name)).map(|most| most.0);
         if let Some(most) = known.reduce(f64::max) {
             words.push(format!("{title} up to {:.1} MB/s", most / 1e6));
         }
@@ -201,7 +201,7 @@ pub(super) fn histogram(section: &Section) -> &'static str {
 
 /// All samples; of a path those of the last hop, the device itself.
 pub(super) fn whole(section: &Section) -> Histogram {
-    let hop = |record: &Record| record.target.as_ref().and_then(|target| target.hop);
+    let hop = |record: &Kept| record.target.as_deref().and_then(|target| target.hop);
     let mut hops = section.merged_by(histogram(section), |record| Some(hop(record)));
     hops.pop_last().map(|(_, histogram)| histogram).unwrap_or_default()
 }
@@ -291,8 +291,8 @@ fn latencies(page: &mut String, device: &Device, sections: &[Section]) {
         if all.is_empty() {
             continue;
         }
-        let last = section.records.iter().filter_map(|record| record.target.as_ref()?.hop).max();
-        let is_last = |record: &Record| record.target.as_ref().and_then(|target| target.hop) == last;
+        let last = section.records.iter().filter_map(|record| record.target.as_deref()?.hop).max();
+        let is_last = |record: &Kept| record.target.as_deref().and_then(|target| target.hop) == last;
         let by_cpu = section.merged_by(name, |record| cpu_of(record).filter(|_| is_last(record)));
         let mut cpus: Vec<(f64, u32)> = by_cpu.into_iter().filter_map(|(cpu, h)| Some((h.median_ns()?, cpu))).collect();
         cpus.sort_by(|a, b| a.0.total_cmp(&b.0));
@@ -345,17 +345,17 @@ fn counted(page: &mut String, device: &Device, devices: &[Device]) {
         .filter(|other| other.host == device.host && other.bdf().is_some_and(|b| Some(b) == device.bdf() || b == root));
     for port in ports {
         let records = port.records.iter().filter(|record| model::kind(&record.test) == Kind::Counters);
-        for record in records.rev().take(1) {
-            let names = |record: &Record| record.label.clone().unwrap_or_else(|| record.run.clone());
-            let mine = record.metrics.iter().filter(|(_, metric)| metric.value != 0.0);
+        if let Some(record) = records.max_by_key(|record| record.last().1) {
+            let names = |record: &Kept| record.label.as_ref().unwrap_or(&record.run).to_string();
+            let mine = record.last().0.iter().filter(|(_, metric)| metric.value != 0.0);
             for (name, metric) in mine {
                 let value =
                     if metric.unit == "bytes/s" { format!("{:.2}", metric.value / 1e6) } else { figure(metric.value) };
                 columns.row(vec![
                     port.name.clone(),
-                    name.clone(),
+                    name.to_owned(),
                     if metric.at_least { format!(">={value}") } else { value },
-                    if metric.unit == "bytes/s" { "MB/s".to_owned() } else { metric.unit.clone() },
+                    if metric.unit == "bytes/s" { "MB/s".to_owned() } else { metric.unit.to_owned() },
                     metric.running.map_or("-".to_owned(), |share| format!("{:.1}", share * 100.0)),
                     names(record),
                 ]);
@@ -384,13 +384,13 @@ fn rows(page: &mut String, device: &Device, sections: &[Section]) {
         ("Lost", 4, r),
         ("Run", 4, l),
     ]);
-    let own: Vec<&&Record> =
-        device.records.iter().filter(|record| record.test == pciescope_core::readout::TEST).collect();
+    let own: Vec<&&Kept> =
+        device.records.iter().filter(|record| &*record.test == pciescope_core::readout::TEST).collect();
     for record in own.iter().take(MOST_ROWS) {
         let metric = |name: &str| record.metrics.get(name).map(|metric| metric.value).filter(|value| value.is_finite());
         let mega = |name: &str| metric(name).map_or("-".to_owned(), |value| format!("{:.1}", value / 1e6));
         let plain = |name: &str| metric(name).map_or("-".to_owned(), figure);
-        let stream = record.stream.as_ref();
+        let stream = record.stream.as_deref();
         columns.row(vec![
             stream.map_or("-".to_owned(), |stream| stream.function_name().to_string()),
             stream.map_or("-".to_owned(), |stream| stream.devices.to_string()),
@@ -400,7 +400,7 @@ fn rows(page: &mut String, device: &Device, sections: &[Section]) {
             mega("verified"),
             plain("wrong"),
             plain("lost_interrupts"),
-            record.label.clone().unwrap_or_else(|| record.run.clone()),
+            record.label.as_ref().unwrap_or(&record.run).to_string(),
         ]);
     }
     if own.is_empty() {

@@ -19,6 +19,7 @@ use pciescope_core::Record;
 use self::devices::Device;
 use crate::figures;
 use crate::heat;
+use crate::kept::{Keep, Kept};
 use crate::model::{self, Kind, Notice, Section};
 use crate::summary::{self, Conclusions};
 use crate::table::layout::{Align, Columns};
@@ -29,7 +30,8 @@ const CSS: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 
 /// The page.
-pub fn render(records: &[Record]) -> String {
+pub fn render(records: &(impl Keep + ?Sized)) -> String {
+    let records = &*records.kept();
     let sections = model::sections(records);
     let title = title(records, &sections);
     let mut page = format!(
@@ -142,9 +144,9 @@ fn safe(text: &str) -> String {
     escape(&clean(text))
 }
 
-fn title(records: &[Record], sections: &[Section]) -> String {
+fn title(records: &[Kept], sections: &[Section]) -> String {
     let mut devices: Vec<String> = Vec::new();
-    let is_other = |r: &&Record| r.device.is_some() && model::kind(&r.test) != Kind::Readout;
+    let is_other = |r: &&Kept| r.device.is_some() && model::kind(&r.test) != Kind::Readout;
     for record in records.iter().filter(is_other) {
         let name = device_name(record);
         if !devices.contains(&name) {
@@ -174,9 +176,9 @@ fn title(records: &[Record], sections: &[Section]) -> String {
     if has_others { format!("{others}; {}", readout.replacen("Readout", "readout", 1)) } else { readout }
 }
 
-fn head(page: &mut String, records: &[Record], sections: &[Section], title: &str) {
+fn head(page: &mut String, records: &[Kept], sections: &[Section], title: &str) {
     *page += &format!("<header>\n<h1>{}</h1>\n", safe(title));
-    let mut times: Vec<&str> = records.iter().map(|r| r.time.as_str()).filter(|t| !t.is_empty()).collect();
+    let mut times: Vec<&str> = records.iter().flat_map(Kept::times).filter(|t| !t.is_empty()).collect();
     times.sort_unstable();
     let mut facts = Vec::new();
     if let (Some(first), Some(last)) = (times.first(), times.last()) {
@@ -190,7 +192,7 @@ fn head(page: &mut String, records: &[Record], sections: &[Section], title: &str
             facts.push(fact);
         }
     }
-    facts.push(format!("{} records", records.len()));
+    facts.push(format!("{} records", records.iter().map(Kept::count).sum::<usize>()));
     *page += &format!("<p class=\"facts\">{}</p>\n", safe(&facts.join(" · ")));
     if records.iter().any(model::is_emulated) {
         let all = sections.iter().all(Section::is_emulated);
@@ -214,7 +216,7 @@ fn head(page: &mut String, records: &[Record], sections: &[Section], title: &str
 
 /// The test's name, with the device where the page shows several.
 fn short_title(section: &Section, sections: &[Section]) -> String {
-    let bdf = |s: &Section| s.first().device.as_ref().and_then(|d| d.bdf);
+    let bdf = |s: &Section| s.first().device.as_deref().and_then(|d| d.bdf);
     let several = sections.iter().any(|s| bdf(s) != bdf(section));
     // Counters, readouts and findings are of many.
     let is_of_many = devices::is_of_many(section);
@@ -225,7 +227,7 @@ fn short_title(section: &Section, sections: &[Section]) -> String {
 }
 
 /// Each kind of warning and error once, with a count; the other texts of its kind are folded below it.
-fn notices(page: &mut String, records: &[Record]) {
+fn notices(page: &mut String, records: &[Kept]) {
     let notices = model::notices(records);
     if notices.is_empty() {
         return;
@@ -383,15 +385,28 @@ fn about(section: &Section) -> String {
         };
         let ports = sources.iter().filter(|source| source.is_port()).count();
         let channels = sources.iter().filter(|source| source.scope == "channel").count();
-        let intervals: BTreeSet<u64> = section.records.iter().filter_map(|r| Some(r.interval?.end_ns)).collect();
-        let ends = section.records.iter().filter_map(|r| r.interval).map(|i| (i.start_ns, i.end_ns));
+        let (mut ends, mut longest) = (BTreeSet::new(), 0);
+        for record in &section.records {
+            match &record.series {
+                // Of a series that is kept as means the number of its intervals stands for all.
+                Some(series) if series.per_point() > 1 => longest = longest.max(series.count()),
+                Some(series) => ends.extend(series.points().iter().map(|point| point.end_ns)),
+                None => ends.extend(record.interval.map(|interval| interval.end_ns)),
+            }
+        }
+        let intervals = longest.max(ends.len());
+        let span = |record: &Kept| match &record.series {
+            Some(series) => Some(series.span_ns()),
+            None => record.interval.map(|interval| (interval.start_ns, interval.end_ns)),
+        };
+        let ends = section.records.iter().filter_map(|record| span(record));
         let ends = ends.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
         let seconds = ends.map(|(from, to)| format!("{:.1} s", to.saturating_sub(from) as f64 / 1e9));
         let parts = [count("root port", ports), count("DRAM channel", channels), seconds];
-        return parts.into_iter().flatten().chain(count("interval", intervals.len())).collect::<Vec<_>>().join(", ");
+        return parts.into_iter().flatten().chain(count("interval", intervals)).collect::<Vec<_>>().join(", ");
     }
     if section.first().device.is_none() || devices::is_of_many(section) {
-        return section.first().time.clone();
+        return section.first().time.to_string();
     }
     device_name(section.first())
 }
@@ -399,11 +414,10 @@ fn about(section: &Section) -> String {
 /// The first record without its histograms and machine: everything that is said about how it was measured.
 fn raw_method(page: &mut String, section: &Section) {
     let first = section.first();
-    let mut value =
-        match serde_json::to_value(Record { histograms: Default::default(), environment: None, ..first.clone() }) {
-            Ok(value) => value,
-            Err(_) => return,
-        };
+    let mut value = match serde_json::to_value(Record { environment: None, ..first.to_record() }) {
+        Ok(value) => value,
+        Err(_) => return,
+    };
     if let Some(fields) = value.as_object_mut() {
         fields.remove("warnings");
     }
@@ -470,8 +484,8 @@ fn table_of(page: &mut String, columns: &Columns, is_stacked: bool) {
     page.push_str("</tbody></table></div>\n");
 }
 
-fn foot(page: &mut String, records: &[Record]) {
-    let mut runs: Vec<&str> = records.iter().map(|r| r.run.as_str()).filter(|r| !r.is_empty()).collect();
+fn foot(page: &mut String, records: &[Kept]) {
+    let mut runs: Vec<&str> = records.iter().map(|r| &*r.run).filter(|r| !r.is_empty()).collect();
     runs.dedup();
     *page += &format!(
         "<footer>Runs: {}. Percentiles are shown only where the samples support them; nothing is trimmed or subtracted. \

@@ -4,12 +4,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pciescope_core::{Histogram, Record};
+use pciescope_core::Histogram;
 
 use super::{charts, first, safe};
 use crate::chart::{Chart, Curves};
-use crate::compare::cells::{self, Cell, LOSSES, Side};
+use crate::compare::cells::{self, LOSSES, Side, Values};
 use crate::compare::{self, Judgement, Key, Shift, Verdict};
+use crate::kept::Kept;
 use crate::model::{self, Host};
 use crate::text::{clean, duration, figure};
 
@@ -28,14 +29,14 @@ const STATISTICS: [(&str, &str, Option<f64>); 4] = [
 ];
 
 /// Runs that stand in one column: those of one label, or a single one without.
-struct Column {
+struct Column<'r> {
     title: String,
     host: String,
-    records: Vec<Record>,
+    records: Vec<&'r Kept>,
     runs: BTreeSet<String>,
 }
 
-fn columns(records: &[Record], hosts: &[Host]) -> Vec<Column> {
+fn columns<'r>(records: &'r [Kept], hosts: &[Host]) -> Vec<Column<'r>> {
     let mut columns: Vec<Column> = Vec::new();
     let mut places: BTreeMap<(Option<usize>, Option<&str>, &str), usize> = BTreeMap::new();
     // A run may have its label in some of its records only.
@@ -53,36 +54,34 @@ fn columns(records: &[Record], hosts: &[Host]) -> Vec<Column> {
             });
             columns.len() - 1
         });
-        columns[place].records.push(record.clone());
-        columns[place].runs.insert(record.run.clone());
+        columns[place].records.push(record);
+        columns[place].runs.insert(record.run.to_string());
     }
     columns
 }
 
 /// The table, or nothing where no two runs measured the same.
-pub fn write(records: &[Record], hosts: &[Host]) -> String {
-    // Most files have one run, and 64,000 records need not be copied to see that.
+pub fn write(records: &[Kept], hosts: &[Host]) -> String {
+    // Most files have one run.
     if records.windows(2).all(|pair| pair[0].run == pair[1].run) {
         return String::new();
     }
     let all = columns(records, hosts);
-    let sides: Vec<Side> = all.iter().map(|column| cells::side(&column.records, false)).collect();
-    let keys = |side: &Side| side.cells.keys().map(Key::merged).collect::<BTreeSet<Key>>();
-    let mut count: BTreeMap<Key, usize> = BTreeMap::new();
-    for key in sides.iter().flat_map(keys) {
+    let sides: Vec<BTreeMap<Key, Own>> = all.iter().map(|column| owns(&cells::side(&column.records, false))).collect();
+    let mut count: BTreeMap<&Key, usize> = BTreeMap::new();
+    for key in sides.iter().flat_map(BTreeMap::keys) {
         *count.entry(key).or_default() += 1;
     }
-    let common: Vec<&Key> = count.iter().filter(|(_, n)| **n > 1).map(|(key, _)| key).collect();
+    let common: Vec<&Key> = count.iter().filter(|(_, n)| **n > 1).map(|(key, _)| *key).collect();
     let shown: Vec<usize> =
-        (0..all.len()).filter(|place| keys(&sides[*place]).iter().any(|key| common.contains(&key))).collect();
+        (0..all.len()).filter(|place| common.iter().any(|key| sides[*place].contains_key(*key))).collect();
     if common.is_empty() || shown.len() < 2 {
         return String::new();
     }
     // What the same runs have stands in one table: no row is full of gaps.
     let mut groups: Vec<(Vec<usize>, Vec<&Key>)> = Vec::new();
-    let has: Vec<BTreeSet<Key>> = sides.iter().map(keys).collect();
     for key in common {
-        let own: Vec<usize> = shown.iter().copied().filter(|place| has[*place].contains(key)).collect();
+        let own: Vec<usize> = shown.iter().copied().filter(|place| sides[*place].contains_key(key)).collect();
         match groups.iter_mut().find(|group| group.0 == own) {
             Some(group) => group.1.push(key),
             None => groups.push((own, vec![key])),
@@ -112,7 +111,12 @@ pub fn write(records: &[Record], hosts: &[Host]) -> String {
             .map(|place| {
                 let judge = || {
                     let options = compare::Options::default();
-                    (*place != own[0]).then(|| compare::compare(&all[own[0]].records, &all[*place].records, &options))
+                    (*place != own[0]).then(|| {
+                        let mut judgement = compare::judge(&all[own[0]].records, &all[*place].records, &options);
+                        // Of many CPUs and vectors the groups alone are shown.
+                        judgement.cells.retain(|cell| cell.is_overall);
+                        judgement
+                    })
                 };
                 judged.entry((own[0], *place)).or_insert_with(judge).clone()
             })
@@ -136,9 +140,9 @@ pub fn write(records: &[Record], hosts: &[Host]) -> String {
 }
 
 /// The histograms of the runs over each other, and their tails; returns whether there was anything to draw.
-fn overlay(page: &mut String, key: &Key, own: &[usize], all: &[Column], sides: &[Side]) -> bool {
+fn overlay(page: &mut String, key: &Key, own: &[usize], all: &[Column], sides: &[BTreeMap<Key, Own>]) -> bool {
     let named = own.iter().map(|place| {
-        let histogram = self::own(&sides[*place], key).map(|own| own.histogram).unwrap_or_default();
+        let histogram = sides[*place].get(key).map(|own| own.histogram.clone()).unwrap_or_default();
         (all[*place].title.clone(), histogram)
     });
     let lines = first::overlaid(named.filter(|(_, histogram)| !histogram.is_empty()).collect());
@@ -158,7 +162,7 @@ fn overlay(page: &mut String, key: &Key, own: &[usize], all: &[Column], sides: &
 }
 
 fn head(column: &Column) -> String {
-    let mut times: Vec<&str> = column.records.iter().map(|r| r.time.as_str()).filter(|time| !time.is_empty()).collect();
+    let mut times: Vec<&str> = column.records.iter().flat_map(|r| r.times()).filter(|time| !time.is_empty()).collect();
     times.sort_unstable();
     let runs = if column.runs.len() > 1 { format!("<br>{} runs", column.runs.len()) } else { String::new() };
     format!(
@@ -173,25 +177,24 @@ fn head(column: &Column) -> String {
 #[derive(Default)]
 struct Own {
     histogram: Histogram,
-    values: Vec<f64>,
+    values: Values,
     unit: String,
     cpus: BTreeSet<u32>,
 }
 
-fn own(side: &Side, key: &Key) -> Option<Own> {
-    let mut own = Own::default();
-    let mut is_there = false;
-    for (known, cell) in side.cells.iter().filter(|(known, _)| known.merged() == *key) {
-        let cell: &Cell = cell;
-        is_there = true;
-        own.unit.clone_from(&cell.unit);
+/// What a side has, by the keys of groups.
+fn owns(side: &Side) -> BTreeMap<Key, Own> {
+    let mut owns: BTreeMap<Key, Own> = BTreeMap::new();
+    for (known, cell) in &side.cells {
+        let own = owns.entry(known.merged()).or_default();
+        cell.unit.clone_into(&mut own.unit);
         own.cpus.extend(known.cpu);
         for run in cell.runs.values() {
             run.samples.iter().for_each(|samples| own.histogram.merge(samples.histogram));
             own.values.extend(&run.values);
         }
     }
-    is_there.then_some(own)
+    owns
 }
 
 /// The rows of one cell; returns how many.
@@ -199,16 +202,16 @@ fn write_key(
     page: &mut String,
     key: &Key,
     shown: &[usize],
-    sides: &[Side],
+    sides: &[BTreeMap<Key, Own>],
     judged: &[Option<Judgement>],
     room: usize,
 ) -> usize {
-    let owns: Vec<Option<Own>> = shown.iter().map(|place| own(&sides[*place], key)).collect();
+    let owns: Vec<Option<&Own>> = shown.iter().map(|place| sides[*place].get(key)).collect();
     let statistics: Vec<(&str, &str, Option<f64>)> =
         if key.is_histogram { STATISTICS.to_vec() } else { vec![("value", "", None)] };
     let mut rows = 0;
     for (name, words, percentile) in statistics.into_iter().take(room) {
-        let values: Vec<Option<f64>> = owns.iter().map(|own| value(own.as_ref()?, key, percentile)).collect();
+        let values: Vec<Option<f64>> = owns.iter().map(|own| value((*own)?, key, percentile)).collect();
         let is_quiet = LOSSES.contains(&key.figure.as_str()) && values.iter().flatten().all(|value| *value == 0.0);
         if is_quiet || values.iter().flatten().count() < 2 {
             continue;
@@ -243,8 +246,8 @@ fn value(own: &Own, key: &Key, percentile: Option<f64>) -> Option<f64> {
         (true, Some(50.0)) => own.histogram.median_ns(),
         (true, Some(percentile)) => own.histogram.percentile_ns(percentile),
         (true, None) => own.histogram.max_ns(),
-        (false, _) if LOSSES.contains(&key.figure.as_str()) => Some(own.values.iter().sum()),
-        (false, _) => (!own.values.is_empty()).then(|| own.values.iter().sum::<f64>() / own.values.len() as f64),
+        (false, _) if LOSSES.contains(&key.figure.as_str()) => Some(own.values.sum()),
+        (false, _) => (own.values.count() > 0).then(|| own.values.mean()),
     };
     value.filter(|value| value.is_finite())
 }

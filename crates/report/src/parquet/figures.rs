@@ -83,7 +83,10 @@ impl Rows for Figures {
             ("label", Text(|row: &Row| row.record.label.clone())),
             ("test", Text(|row: &Row| Some(row.record.test.clone()))),
             ("backend", Text(|row: &Row| text(&row.record.method.as_ref()?.backend))),
-            ("emulated", Bool(|row: &Row| Some(model::is_emulated(row.record)))),
+            (
+                "emulated",
+                Bool(|row: &Row| Some(model::is_emulation(row.record.method.as_ref(), row.record.device.as_ref()))),
+            ),
             ("device", Text(|row: &Row| Some(row.record.device.as_ref()?.bdf?.to_string()))),
             ("device_name", Text(|row: &Row| text(&row.record.device.as_ref()?.name))),
             ("vendor_id", Whole(16, |row: &Row| Some(row.record.device.as_ref()?.vendor.into()))),

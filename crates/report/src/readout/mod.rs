@@ -8,8 +8,9 @@ mod parameters;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pciescope_core::{Interval, Record, Stream, Work, readout};
+use pciescope_core::{Interval, Stream, Work, readout};
 
+use crate::kept::Kept;
 use crate::model::Section;
 use crate::text::{clean, counted};
 
@@ -53,13 +54,13 @@ pub(crate) const LOSSES: [(&str, &str); 4] = [
 /// A row of the table: what one thread did with one device and one function.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Row<'r> {
-    pub record: &'r Record,
+    pub record: &'r Kept,
     pub stream: &'r Stream,
 }
 
 impl<'r> Row<'r> {
-    pub fn new(record: &'r Record) -> Self {
-        Row { record, stream: record.stream.as_ref().unwrap_or(&UNKNOWN) }
+    pub fn new(record: &'r Kept) -> Self {
+        Row { record, stream: record.stream.as_deref().unwrap_or(&UNKNOWN) }
     }
     /// A metric, where it is known and a number.
     pub fn metric(&self, name: &str) -> Option<f64> {
@@ -123,7 +124,7 @@ pub(crate) fn groups<'r>(section: &Section<'r>) -> Vec<Group<'r>> {
             groups.push(Group { rows: Vec::new(), summary: None });
             groups.len() - 1
         });
-        if record.test == readout::SUMMARY {
+        if &*record.test == readout::SUMMARY {
             groups[place].summary = Some(row);
         } else {
             groups[place].rows.push(row);

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use pciescope_core::Instance;
 use pciescope_core::comparison::Comparison;
-use pciescope_core::{Instance, Record};
 
 use super::verdict::{Conclusions, Place, are, labelled, largest, metric, name_of, quoted};
+use crate::kept::{Kept, Marks};
 use crate::model::Section;
 use crate::text::{counted, figure};
 
@@ -14,7 +15,7 @@ const BUSY: f64 = 90.0;
 
 pub(super) fn verify(out: &mut Conclusions, number: usize, section: &Section) {
     let place = Place::Section(number);
-    let rows: Vec<Comparison> = section.records.iter().filter_map(|record| Comparison::from_record(record)).collect();
+    let rows: Vec<Comparison> = section.records.iter().filter_map(|record| record.comparison()).collect();
     let (mut right, mut open) = (Vec::new(), 0);
     for row in &rows {
         let error = row.error_percent();
@@ -62,19 +63,19 @@ pub(super) fn verify(out: &mut Conclusions, number: usize, section: &Section) {
 
 pub(super) fn counters(out: &mut Conclusions, number: usize, section: &Section) {
     let place = Place::Section(number);
-    let name = |record: &Record| {
-        let device = record.device.as_ref().map(name_of);
-        let instance = record.instance.as_ref();
+    let name = |record: &Kept| {
+        let device = record.device.as_deref().map(name_of);
+        let instance = record.instance.as_deref();
         let name = device.or_else(|| instance?.pmu.as_deref().map(quoted)).or_else(|| Some(quoted(&instance?.scope)));
         labelled(&name.unwrap_or_else(|| "counter".to_owned()), record)
     };
-    let figures =
-        || section.records.iter().flat_map(|record| record.metrics.values().map(move |metric| (*record, metric)));
-    let shares = figures().filter_map(|(record, metric)| Some((metric.running?, record)));
-    let total = figures().count();
-    match shares.min_by(|a, b| a.0.total_cmp(&b.0)) {
-        Some((least, record)) => {
-            let scaled = figures().filter(|(_, metric)| metric.running.is_some()).count();
+    let marks: Vec<(Marks, &Kept)> = section.records.iter().map(|record| (record.marks(), *record)).collect();
+    let shares = marks.iter().filter_map(|(marks, record)| Some((marks.least?, *record)));
+    let total: usize = marks.iter().map(|one| one.0.count).sum();
+    // Of equal ones the first in the file.
+    match shares.min_by(|a, b| a.0.0.total_cmp(&b.0.0).then(a.0.1.cmp(&b.0.1))) {
+        Some(((least, _), record)) => {
+            let scaled: usize = marks.iter().map(|one| one.0.scaled).sum();
             out.doubt(
                 4,
                 place,
@@ -95,8 +96,8 @@ pub(super) fn counters(out: &mut Conclusions, number: usize, section: &Section) 
         }
         None => {}
     }
-    let is_account = |record: &Record| record.instance.as_ref().is_some_and(Instance::is_accounting);
-    let limits = figures().filter(|(record, metric)| metric.at_least && !is_account(record)).count();
+    let is_account = |record: &Kept| record.instance.as_deref().is_some_and(Instance::is_accounting);
+    let limits: usize = marks.iter().filter(|(_, record)| !is_account(record)).map(|one| one.0.at_least).sum();
     if limits > 0 {
         out.doubt(
             3,
@@ -124,11 +125,15 @@ pub(super) fn counters(out: &mut Conclusions, number: usize, section: &Section) 
 }
 
 /// Errors and retries of links.
-fn errors(out: &mut Conclusions, number: usize, section: &Section, name: &dyn Fn(&Record) -> String) {
+fn errors(out: &mut Conclusions, number: usize, section: &Section, name: &dyn Fn(&Kept) -> String) {
     const ERRORS: [&str; 5] = ["layer1_errors", "layer2_errors", "layer3_errors", "naks", "retries"];
     let mut ports: BTreeMap<String, f64> = BTreeMap::new();
     for record in &section.records {
-        let known: Vec<f64> = ERRORS.iter().filter_map(|error| metric(record, error)).collect();
+        let finite = |error: &str| match &record.series {
+            Some(series) => series.figure(error).map(|joined| joined.finite).filter(|one| one.1 > 0).map(|one| one.0),
+            None => metric(record, error),
+        };
+        let known: Vec<f64> = ERRORS.iter().filter_map(|error| finite(error)).collect();
         if !known.is_empty() {
             *ports.entry(name(record)).or_default() += known.iter().sum::<f64>();
         }

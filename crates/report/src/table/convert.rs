@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use pciescope_core::{Kernel, Record};
+use pciescope_core::Kernel;
 
 use super::Page;
 use super::layout::{Align, Columns};
+use crate::kept::Kept;
 use crate::model::Section;
 use crate::text::{clean, thousands};
 
@@ -14,7 +15,7 @@ pub fn write(out: &mut Page, section: &Section) {
     out.line(
         "        to write over them do not count. Ceiling: a loop that moves as many bytes and does nothing else.",
     );
-    let mut sizes: BTreeMap<u64, Vec<(&Record, &Kernel)>> = BTreeMap::new();
+    let mut sizes: BTreeMap<u64, Vec<(&Kept, &Kernel)>> = BTreeMap::new();
     for record in &section.records {
         if let (Some(kernel), Some(samples)) = (&record.kernel, record.metrics.get("samples")) {
             sizes.entry(samples.value as u64).or_default().push((record, kernel));
@@ -34,7 +35,7 @@ pub fn write(out: &mut Page, section: &Section) {
     }
 }
 
-fn columns(rows: &[(&Record, &Kernel)]) -> Columns {
+fn columns(rows: &[(&Kept, &Kernel)]) -> Columns {
     let (l, r) = (Align::Left, Align::Right);
     let mut columns = Columns::new(&[
         ("Kernel", 18, l),
@@ -76,7 +77,7 @@ fn columns(rows: &[(&Record, &Kernel)]) -> Columns {
 
 #[cfg(test)]
 mod tests {
-    use pciescope_core::{Metric, convert};
+    use pciescope_core::{Metric, Record, convert};
 
     use crate::table::{Options, render};
 

@@ -3,14 +3,15 @@
 use std::collections::BTreeMap;
 
 use pciescope_catalogue::is_state;
-use pciescope_core::{Bdf, Instance, Metric, Record};
+use pciescope_core::{Bdf, Instance, Metric};
 
 use super::Page;
 use super::layout::{Align, Columns};
+use crate::kept::{Figure, Kept, is_amount, join};
 use crate::text::{clean, figure};
 
 /// The tables of records of counters; several of one instance are its intervals and are joined.
-pub(super) fn tables(out: &mut Page, records: &[&Record]) {
+pub(super) fn tables(out: &mut Page, records: &[&Kept]) {
     let rows = rows(records);
     let seconds: f64 = rows.iter().map(|row| row.seconds).fold(0.0, f64::max);
     let intervals = rows.iter().map(|row| row.intervals).max().unwrap_or(0);
@@ -31,61 +32,46 @@ pub(super) fn tables(out: &mut Page, records: &[&Record]) {
 
 /// An instance over all its intervals.
 pub(crate) struct Row<'r> {
-    pub(crate) record: &'r Record,
+    pub(crate) record: &'r Kept,
     pub(crate) instance: &'r Instance,
     pub(crate) metrics: BTreeMap<&'r str, Metric>,
     pub(crate) seconds: f64,
     pub(crate) intervals: usize,
 }
 
-/// Amounts are added up, anything else is the mean over time.
-fn is_amount(unit: &str) -> bool {
-    !unit.contains('/') && unit != "%"
-}
-
 /// The instances of records, each with its intervals joined; ports by their addresses, others as they come.
-pub(crate) fn rows<'r>(records: &[&'r Record]) -> Vec<Row<'r>> {
+pub(crate) fn rows<'r>(records: &[&'r Kept]) -> Vec<Row<'r>> {
     let mut rows: Vec<Row> = Vec::new();
     for record in records {
         let Some(instance) = &record.instance else { continue };
-        let seconds = record.interval.map_or(0.0, |interval| interval.seconds());
-        let cpu = record.cpu.as_ref().map(|cpu| cpu.cpu);
-        let same = |row: &Row| *row.instance == *instance && row.record.cpu.as_ref().map(|cpu| cpu.cpu) == cpu;
+        let alone = || record.interval.map_or(0.0, |interval| interval.seconds());
+        let seconds = record.series.as_ref().map_or_else(alone, |series| series.seconds());
+        let cpu = record.cpu.as_deref().map(|cpu| cpu.cpu);
+        let same = |row: &Row| *row.instance == **instance && row.record.cpu.as_deref().map(|cpu| cpu.cpu) == cpu;
         let place = rows.iter().position(same).unwrap_or_else(|| {
             rows.push(Row { record, instance, metrics: BTreeMap::new(), seconds: 0.0, intervals: 0 });
             rows.len() - 1
         });
         let row = &mut rows[place];
-        for (name, metric) in &record.metrics {
-            match row.metrics.get_mut(name.as_str()) {
-                None => drop(row.metrics.insert(name, metric.clone())),
-                Some(sum) => join(sum, row.seconds, metric, seconds),
-            }
+        let mut put = |name: &'r str, figure: Figure| match row.metrics.get_mut(name) {
+            None => drop(row.metrics.insert(name, figure.to_metric())),
+            Some(sum) => join(sum, row.seconds, &figure, seconds),
+        };
+        match &record.series {
+            Some(series) => series.figures().for_each(|(name, joined)| put(name, Figure::of(&joined.metric))),
+            None => record.metrics.iter().for_each(|(name, figure)| put(name, figure)),
         }
         row.seconds += seconds;
-        row.intervals += 1;
+        row.intervals += record.count();
     }
     rows.sort_by_key(|row| (row.bdf().is_none(), row.bdf()));
     rows
 }
 
-fn join(sum: &mut Metric, before: f64, metric: &Metric, seconds: f64) {
-    if is_amount(&sum.unit) {
-        sum.value += metric.value;
-    } else if before + seconds > 0.0 {
-        sum.value = (sum.value * before + metric.value * seconds) / (before + seconds);
-    }
-    let share = |metric: &Metric| metric.running.unwrap_or(1.0);
-    if (sum.running.is_some() || metric.running.is_some()) && before + seconds > 0.0 {
-        sum.running = Some((share(sum) * before + share(metric) * seconds) / (before + seconds));
-    }
-    sum.at_least |= metric.at_least;
-}
-
 impl Row<'_> {
     /// The function that it counts at; `None` for what is no port.
     pub(crate) fn bdf(&self) -> Option<Bdf> {
-        self.record.device.as_ref()?.bdf
+        self.record.device.as_deref()?.bdf
     }
 
     /// A figure as a cell: `-` where there is none, `>=` before one that may be larger.
@@ -127,7 +113,7 @@ impl Row<'_> {
 
     /// The function's driver, else its name.
     pub(crate) fn driver(&self) -> String {
-        let device = self.record.device.as_ref();
+        let device = self.record.device.as_deref();
         let words = device.map(|device| device.driver.as_deref().unwrap_or(&device.name));
         words.map_or_else(|| "-".to_owned(), clean)
     }
@@ -136,9 +122,9 @@ impl Row<'_> {
         let instance = self.instance;
         let node = instance.node.map_or_else(String::new, |node| format!(" {node}"));
         // Instances of one PMU that nothing else tells apart.
-        let cpu = self.record.cpu.as_ref().map_or_else(String::new, |cpu| format!(" CPU {}", cpu.cpu));
+        let cpu = self.record.cpu.as_deref().map_or_else(String::new, |cpu| format!(" CPU {}", cpu.cpu));
         match (instance.scope.as_str(), &instance.pmu) {
-            ("port" | "function", _) => match self.record.device.as_ref().and_then(|device| device.bdf) {
+            ("port" | "function", _) => match self.record.device.as_deref().and_then(|device| device.bdf) {
                 Some(bdf) => bdf.to_string(),
                 None => clean(instance.pmu.as_deref().unwrap_or("?")),
             },
@@ -169,7 +155,7 @@ fn ports(out: &mut Page, rows: &[Row]) {
     };
     let mut rows: Vec<&Row> = rows.iter().filter(is_port).collect();
     // Hardware's counters of a port, and then the kernel's account of it.
-    rows.sort_by_key(|row| row.record.device.as_ref().and_then(|device| device.bdf));
+    rows.sort_by_key(|row| row.record.device.as_deref().and_then(|device| device.bdf));
     let bound = if rows.iter().any(|row| row.instance.is_accounting()) { BOUND } else { "" };
     let title = "PCIe, MB/s of payload (Rx: from the device to the port) and % of the link's ceiling";
     links(out, &format!("{title}{bound}"), "Port", &rows);
@@ -214,7 +200,7 @@ fn links(out: &mut Page, title: &str, what: &str, rows: &[&Row]) {
         ("Below it", 8, l),
     ]);
     for row in rows {
-        let link = row.record.device.as_ref().and_then(|device| device.link);
+        let link = row.record.device.as_deref().and_then(|device| device.link);
         let link = link.map_or_else(
             || "-".to_owned(),
             |link| match link.width {

@@ -19,8 +19,6 @@ pub(crate) mod readout;
 mod summary;
 mod verify;
 
-use pciescope_core::Record;
-
 pub use self::header::SYNTHETIC;
 pub(crate) use self::header::{EMULATED, LOSSES, REFERENCES};
 pub(crate) use self::plain::figures as plain_figures;
@@ -28,6 +26,7 @@ pub(crate) use self::readout::EMULATED as EMULATED_READOUT;
 
 pub(crate) use self::doctor::kind as kind_of_finding;
 use self::layout::Columns;
+use crate::kept::Keep;
 use crate::model::{self, Kind, Section};
 
 /// How many rows a table may have before only the fastest and slowest are shown.
@@ -46,7 +45,8 @@ pub struct Options {
 
 /// The tables of all records: one section per run, device and test, then comparisons between sections, then
 /// warnings and errors. Ends with a newline.
-pub fn render(records: &[Record], options: &Options) -> String {
+pub fn render(records: &(impl Keep + ?Sized), options: &Options) -> String {
+    let records = &*records.kept();
     let sections = model::sections(records);
     let mut page = Page::new(*options);
     header::machines(&mut page, records);
@@ -59,19 +59,21 @@ pub fn render(records: &[Record], options: &Options) -> String {
 }
 
 /// The tables of one interval's records of counters, without heading, for output as it comes. Ends with a newline.
-pub fn interval(records: &[Record]) -> String {
+pub fn interval(records: &(impl Keep + ?Sized)) -> String {
+    let records = &*records.kept();
     let mut page = Page::new(Options::default());
     counters::tables(&mut page, &records.iter().collect::<Vec<_>>());
     text_of(&page.blocks)
 }
 
 /// What `doctor` found, as text of at most `width` columns where words allow. Ends with a newline.
-pub fn doctor(records: &[Record], width: usize) -> String {
+pub fn doctor(records: &(impl Keep + ?Sized), width: usize) -> String {
     doctor::text(records, width)
 }
 
 /// What sis8300drv_threads prints of a readout: its parameters, its columns, and with acquisitions the CPU utilization.
-pub fn threads(records: &[Record]) -> String {
+pub fn threads(records: &(impl Keep + ?Sized)) -> String {
+    let records = &*records.kept();
     let mut page = Page::new(Options::default());
     let sections = model::sections(records);
     for section in sections.iter().filter(|section| model::kind(section.test()) == Kind::Readout) {
@@ -81,7 +83,8 @@ pub fn threads(records: &[Record]) -> String {
 }
 
 /// The warnings and errors of records, each once. Empty, or ends with a newline.
-pub fn notices(records: &[Record]) -> String {
+pub fn notices(records: &(impl Keep + ?Sized)) -> String {
+    let records = &*records.kept();
     let mut page = Page::new(Options::default());
     notices::write(&mut page, records);
     text_of(&page.blocks)

@@ -1,12 +1,11 @@
 //! Warnings and errors at the end, where they are read, each once with its hint.
 
-use pciescope_core::Record;
-
 use super::Page;
+use crate::kept::Kept;
 use crate::model;
 use crate::text::clean;
 
-pub fn write(out: &mut Page, records: &[Record]) {
+pub fn write(out: &mut Page, records: &[Kept]) {
     let notices = model::notices(records);
     if notices.is_empty() {
         return;

@@ -11,7 +11,7 @@ use crate::text::{clean, figure};
 type Figure<'a> = (f64, &'a str);
 
 pub fn write(out: &mut Page, section: &Section) {
-    let mut names: Vec<&String> = section.records.iter().flat_map(|r| r.histograms.keys()).collect();
+    let mut names: Vec<&str> = section.records.iter().flat_map(|r| r.histograms.keys()).collect();
     names.sort();
     names.dedup();
     let rows: Vec<_> = names.into_iter().map(|name| (clean(name), section.merged(name))).collect();
@@ -26,9 +26,9 @@ pub fn write(out: &mut Page, section: &Section) {
 pub(crate) fn figures(section: &Section) -> Option<Columns> {
     let mut figures: BTreeMap<(String, Option<u32>), Vec<Figure>> = BTreeMap::new();
     for record in &section.records {
-        for (name, metric) in &record.metrics {
-            let key = (clean(name), record.cpu.as_ref().map(|c| c.cpu));
-            figures.entry(key).or_default().push((metric.value, &metric.unit));
+        for (name, metric) in record.metrics.iter() {
+            let key = (clean(name), record.cpu.as_deref().map(|c| c.cpu));
+            figures.entry(key).or_default().push((metric.value, metric.unit));
         }
     }
     if figures.is_empty() {

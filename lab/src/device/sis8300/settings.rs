@@ -3,7 +3,7 @@
 use super::interrupts::Source;
 use crate::device::command::{Command, CommandError};
 
-const KNOWN: &str = "ledger, remove, reset, all-ones, trigger, clock, set, module-id, options, serial, lose, spurious, hang, \
+const KNOWN: &str = "ledger, remove, reset, power-cycle, all-ones, trigger, clock, set, module-id, options, serial, lose, spurious, hang, \
                      short, interrupt, read-delay, write-delay, config-delay, irq-delay, irq-lose, irq-double, \
                      completion-timeout";
 
@@ -161,6 +161,8 @@ pub(super) enum Order {
         is_done: bool,
     },
     AllOnes(bool),
+    /// Power goes and comes back.
+    PowerCycle,
 }
 
 impl Order {
@@ -187,6 +189,7 @@ impl Order {
             },
             "hang" => Order::Hang(words.unit()?, words.optional_number(1)?),
             "short" => short(&mut words)?,
+            "power-cycle" => Order::PowerCycle,
             "all-ones" if words.rest == ["on"] => return Ok(Order::AllOnes(true)),
             "all-ones" if words.rest == ["off"] => return Ok(Order::AllOnes(false)),
             _ => {
@@ -424,6 +427,7 @@ mod tests {
             ("all-ones after 3", Order::Common(Command::AllOnes(Some(3)))),
             ("all-ones on", Order::AllOnes(true)),
             ("all-ones off", Order::AllOnes(false)),
+            ("power-cycle", Order::PowerCycle),
             ("trigger rate 14", Order::TriggerRate(14_000)),
             ("trigger rate 0.05", Order::TriggerRate(50)),
             ("trigger rate off", Order::TriggerRate(0)),

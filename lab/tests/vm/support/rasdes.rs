@@ -112,7 +112,7 @@ impl PerfLine {
 
 /// A process in the guest that holds perf events (kmod/selftest/perf_events.c).
 pub struct Session<'a> {
-    rig: &'a Rig,
+    vm: &'a Guest,
     running: Running<'a>,
     name: &'static str,
     lines: Cell<usize>,
@@ -128,12 +128,12 @@ pub struct Reading {
 
 impl<'a> Session<'a> {
     /// Starts the process; no other that runs has its name.
-    pub fn start(rig: &'a Rig, name: &'static str) -> Session<'a> {
-        rig.must(&format!("cd /tmp; rm -f {name}.in {name}.out; mkfifo {name}.in; touch {name}.out"));
+    pub fn start(vm: &'a Guest, name: &'static str) -> Session<'a> {
+        vm.must(&format!("cd /tmp; rm -f {name}.in {name}.out; mkfifo {name}.in; touch {name}.out"));
         // Opened for reading and writing: so there is always somebody who writes, and no end.
         let script = format!("exec /lib/pciescope/perf_events <>/tmp/{name}.in >/tmp/{name}.out");
-        let running = rig.vm.start(&script);
-        Session { rig, running, name, lines: Cell::new(0) }
+        let running = vm.start(&script);
+        Session { vm, running, name, lines: Cell::new(0) }
     }
 
     /// Gives commands, and gets one line for each.
@@ -141,7 +141,7 @@ impl<'a> Session<'a> {
         let (name, before) = (self.name, self.lines.get());
         let after = before + commands.len();
         let text: String = commands.iter().map(|command| format!("{}\n", command.as_ref())).collect();
-        let answers = self.rig.must(&format!(
+        let answers = self.vm.must(&format!(
             "cat >/tmp/{name}.in <<'END'\n{text}END\n\
              until [ $(wc -l </tmp/{name}.out) -ge {after} ]; do sleep 0.01; n=$((n+1)); [ $n -lt 2000 ] || exit 1; done; \
              tail -n +{} /tmp/{name}.out",

@@ -1,0 +1,98 @@
+//! How much memory `report` and `compare` need for long files (docs/record.md, "How long a file may be"). Before their
+//! records were joined as they are read, both files below took more than the limit.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::common::{Ended, PROGRAM, folder};
+
+/// What the program may take, in KiB, its own code and libraries counted.
+const LIMIT_KIB: u64 = 72 << 10;
+/// The size of each file, in bytes. As records they are several times as much.
+const SIZE: usize = 32 << 20;
+
+/// Runs the program where it gets no more memory than [`LIMIT_KIB`].
+#[track_caller]
+fn limited(words: &str) -> Ended {
+    let shell = format!("ulimit -v {LIMIT_KIB}; exec {PROGRAM} {words}");
+    let output = Command::new("sh").args(["-c", &shell]).output().expect("there is a shell");
+    Ended::of(output).expect_code(0)
+}
+
+/// Writes a file of lines until it has [`SIZE`] bytes; gives its name and how many there are.
+fn file(folder: &Path, name: &str, line: impl Fn(&mut String, usize)) -> (PathBuf, usize) {
+    let (mut text, mut count) = (String::new(), 0);
+    while text.len() < SIZE {
+        line(&mut text, count);
+        text.push('\n');
+        count += 1;
+    }
+    let path = folder.join(name);
+    fs::write(&path, text).expect("the folder can be written");
+    (path, count)
+}
+
+/// The three answers that are not written while the records are read. Returns what `report` prints.
+fn all(folder: &Path, file: &Path) -> String {
+    let (file, page) = (file.display(), folder.join("page.html"));
+    limited(&format!("report {file} -o {}", page.display()));
+    assert!(fs::metadata(page).expect("the page was written").len() < 8 << 20);
+    limited(&format!("compare {file} {file}"));
+    limited(&format!("report {file}")).stdout
+}
+
+#[test]
+fn days_of_intervals_are_joined_as_they_are_read() {
+    let folder = folder("memory-intervals");
+    let (path, lines) = file(&folder, "run.jsonl", |text, number| {
+        let (second, port) = (1 + number / 8, number % 8);
+        let _ = write!(
+            text,
+            "{{\"schema\":2,\"run\":\"00000000000000c1\",\"time\":\"2026-01-01T00:00:00Z\",\"verb\":\"stat\",\
+             \"test\":\"counters\",\"device\":{{\"bdf\":\"0000:00:{port:02x}.0\",\"vendor\":4660,\"device\":1,\
+             \"subsystem_vendor\":0,\"subsystem_device\":0,\"class\":394240,\"name\":\"port\",\"bars\":[],\"path\":[],\
+             \"msix_vectors\":0,\"msi_vectors\":0}},\"instance\":{{\"scope\":\"port\",\"pmu\":\"p{port}\"}},\
+             \"interval\":{{\"start_ns\":{second}000000000,\"end_ns\":{}000000000}},\"metrics\":{{",
+            second + 1
+        );
+        for name in ["rx_bytes", "tx_bytes"] {
+            let value = 1_000_000 + (number * 7919) % 1000;
+            let _ = write!(text, "\"{name}\":{{\"value\":{value}.0,\"unit\":\"bytes\"}},");
+            let _ = write!(text, "\"{name}_per_s\":{{\"value\":{value}.0,\"unit\":\"bytes/s\"}},");
+        }
+        text.push_str("\"naks\":{\"value\":0.0,\"unit\":\"1\"}}}");
+    });
+    let shown = all(&folder, &path);
+    // The last second may have some of the ports only.
+    assert!(shown.contains(" intervals") && shown.contains("8 ports"), "{shown}");
+    let page = fs::read_to_string(folder.join("page.html")).expect("the page was written");
+    let per = (lines / 8).div_ceil(4096).next_power_of_two();
+    assert!(per > 1 && page.contains(&format!("A point is the mean of {per} intervals")), "{per}");
+}
+
+#[test]
+fn many_cpus_and_vectors_keep_their_histograms_packed() {
+    let folder = folder("memory-histograms");
+    let buckets: Vec<String> = (1000..2000).map(|n| format!("[{},{}]", n * 1024, 1 + n % 90)).collect();
+    let count: u64 = (1000..2000).map(|n| 1 + n % 90).sum();
+    let latency = format!(
+        "{{\"count\":{count},\"sum_ps\":\"70000000000\",\"min_ps\":1024000,\"max_ps\":2046976,\"buckets\":[{}]}}",
+        buckets.join(",")
+    );
+    let (path, lines) = file(&folder, "run.jsonl", |text, number| {
+        let _ = write!(
+            text,
+            "{{\"schema\":2,\"run\":\"00000000000000c2\",\"time\":\"2026-01-01T00:00:00Z\",\"verb\":\"latency irq\",\
+             \"test\":\"irq-hardware\",\"target\":{{\"vector\":{}}},\"cpu\":{{\"cpu\":{}}},\
+             \"histograms\":{{\"trigger_to_handler\":{latency}}},\
+             \"metrics\":{{\"lost\":{{\"value\":0.0,\"unit\":\"1\"}}}}}}",
+            number / 64,
+            number % 64
+        );
+    });
+    let shown = all(&folder, &path);
+    let samples = pciescope_report::text::thousands(lines as u64 * count);
+    assert!(shown.contains(&samples), "{samples}: {shown}");
+}
