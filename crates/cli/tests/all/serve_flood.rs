@@ -268,7 +268,9 @@ fn ten_thousand_connections_keep_no_good_client_out() {
     let exporter = Exporter::start(&config);
     let clients = Clients { address: exporter.address, tls };
     let stop = Arc::new(AtomicBool::new(false));
-    let good = |last: u8, user, lasts| Good { from: Ipv4Addr::new(127, 0, 0, last), user, lasts }.start(clients.clone(), &stop);
+    let good = |last: u8, user, lasts| {
+        Good { from: Ipv4Addr::new(127, 0, 0, last), user, lasts }.start(clients.clone(), &stop)
+    };
     let mut asking: BTreeMap<_, _> = [
         ("on a connection that lasts", good(1, "prometheus", true)),
         ("on a new connection each time", good(200, "prometheus", false)),
@@ -301,9 +303,16 @@ fn ten_thousand_connections_keep_no_good_client_out() {
     thread::sleep(EVERY);
     stop.store(true, Ordering::Relaxed);
     let after = exporter.held();
-    eprintln!("{CONNECTIONS} connections in {took:?}, {ended} ended; before {before:?}, most {most:?}, after {after:?}");
+    eprintln!(
+        "{CONNECTIONS} connections in {took:?}, {ended} ended; before {before:?}, most {most:?}, after {after:?}"
+    );
     for (who, thread) in asking {
         let answers = thread.join().unwrap();
-        eprintln!("{who}: {} answers, the slowest after {:?}; failed: {:?}", answers.waited.len(), answers.worst(), answers.failures);
+        eprintln!(
+            "{who}: {} answers, the slowest after {:?}; failed: {:?}",
+            answers.waited.len(),
+            answers.worst(),
+            answers.failures
+        );
     }
 }
