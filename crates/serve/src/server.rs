@@ -230,7 +230,6 @@ async fn connection(
         None => talk(stream, config, site, place, stop).await,
         Some(acceptor) => {
             if let Ok(Ok(stream)) = timeout(HEAD, acceptor.accept(stream)).await {
-                place.stands(Standing::Agreed);
                 talk(stream, config, site, place, stop).await;
             }
         }

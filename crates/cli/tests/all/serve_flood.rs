@@ -1,6 +1,5 @@
 //! `pciescope serve` while strangers open ten thousand connections: who has the right password is answered all the same.
 
-use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{Child, Command, Stdio};
@@ -27,6 +26,8 @@ const FLOOD: Duration = Duration::from_secs(6);
 const ADDRESSES: u8 = 16;
 /// The password `love`, by bcrypt of the cost that docs/serve.md names.
 const HASH: &str = "$2b$10$N9qo8uLOickgx2ZMRZoMyeYvMrgpkW028Wu9PwIfkzvKbLmmfJPrO";
+/// The connections that the server has of this machine at most.
+const PLACES: usize = 48;
 /// A good client asks this often.
 const EVERY: Duration = Duration::from_secs(1);
 /// Prometheus waits this long for an answer.
@@ -179,11 +180,14 @@ async fn slowly(stream: &mut (impl AsyncWrite + Unpin), begin: &[u8]) -> io::Res
 }
 
 /// A client with the right password.
+#[derive(Clone, Copy)]
 struct Good {
     from: Ipv4Addr,
     user: &'static str,
     /// Whether its connection lasts from one scrape to the next.
     lasts: bool,
+    /// Whether it asks again at once where it gets no answer.
+    insists: bool,
 }
 
 /// How long it waited for its answers, and why it got none.
@@ -193,43 +197,42 @@ struct Answers {
     failures: Vec<String>,
 }
 
-impl Answers {
-    fn worst(&self) -> Duration {
-        self.waited.iter().max().copied().unwrap_or_default()
-    }
-}
-
 impl Good {
     /// Asks every second until it is told to stop.
     fn start(self, clients: Clients, stop: &Arc<AtomicBool>) -> JoinHandle<Answers> {
         let stop = Arc::clone(stop);
         thread::spawn(move || {
             runtime().block_on(async {
-                let header = basic(self.user, "love");
-                let (mut answers, mut last) = (Answers::default(), None);
+                let (mut answers, mut stream) = (Answers::default(), None);
                 while !stop.load(Ordering::Relaxed) {
                     let begin = Instant::now();
-                    let asked = timeout(PATIENCE, async {
-                        let mut stream = match last.take() {
-                            Some(stream) => stream,
-                            None => clients.secured(self.from).await?,
-                        };
-                        scrape(&mut stream, &header).await.map(|answer| (answer, stream))
-                    });
-                    match asked.await {
-                        Ok(Ok(((200, body), stream))) if body.contains("\npciescope_port_receive_bytes_total") => {
-                            answers.waited.push(begin.elapsed());
-                            last = Some(stream).filter(|_| self.lasts);
+                    while let Err(error) = self.ask(&clients, &mut stream).await {
+                        answers.failures.push(error.to_string());
+                        if !self.insists || begin.elapsed() > PATIENCE {
+                            break;
                         }
-                        Ok(Ok(((status, _), _))) => answers.failures.push(format!("status {status}")),
-                        Ok(Err(error)) => answers.failures.push(error.to_string()),
-                        Err(_) => answers.failures.push(format!("no answer within {PATIENCE:?}")),
                     }
+                    answers.waited.push(begin.elapsed());
                     sleep(EVERY.saturating_sub(begin.elapsed())).await;
                 }
                 answers
             })
         })
+    }
+
+    /// One scrape, on the last one's connection if that lasts.
+    async fn ask(self, clients: &Clients, last: &mut Option<TlsStream<TcpStream>>) -> io::Result<()> {
+        let asked = timeout(PATIENCE, async {
+            let mut stream = match last.take() {
+                Some(stream) => stream,
+                None => clients.secured(self.from).await?,
+            };
+            let (status, body) = scrape(&mut stream, &basic(self.user, "love")).await?;
+            let has_counts = body.contains("\npciescope_port_receive_bytes_total");
+            *last = Some(stream).filter(|_| self.lasts);
+            if status == 200 && has_counts { Ok(()) } else { Err(io::Error::other(format!("status {status}: {body}"))) }
+        });
+        asked.await?
     }
 }
 
@@ -267,16 +270,18 @@ fn ten_thousand_connections_keep_no_good_client_out() {
     let (config, tls) = configured();
     let exporter = Exporter::start(&config);
     let clients = Clients { address: exporter.address, tls };
+    let good = |last: u8, user, lasts, insists| Good { from: Ipv4Addr::new(127, 0, 0, last), user, lasts, insists };
+    let lasting = good(1, "prometheus", true, false);
+    let until = Instant::now() + PATIENCE;
+    while let Err(error) = runtime().block_on(lasting.ask(&clients, &mut None)) {
+        assert!(Instant::now() < until, "before the strangers come: {error}");
+        thread::sleep(Duration::from_millis(100));
+    }
     let stop = Arc::new(AtomicBool::new(false));
-    let good = |last: u8, user, lasts| {
-        Good { from: Ipv4Addr::new(127, 0, 0, last), user, lasts }.start(clients.clone(), &stop)
-    };
-    let mut asking: BTreeMap<_, _> = [
-        ("on a connection that lasts", good(1, "prometheus", true)),
-        ("on a new connection each time", good(200, "prometheus", false)),
-        ("from an address of strangers", good(2, "prometheus", false)),
-    ]
-    .into();
+    let mut asking = vec![("on a connection that lasts", lasting, lasting.start(clients.clone(), &stop))];
+    let mut begin_asking = |who, good: Good| asking.push((who, good, good.start(clients.clone(), &stop)));
+    begin_asking("on a new connection each time", good(200, "prometheus", false, false));
+    begin_asking("on a new connection each time, from an address of strangers", good(2, "prometheus", false, true));
     thread::sleep(2 * EVERY);
     let before = exporter.held();
     let mut most = before;
@@ -286,33 +291,34 @@ fn ten_thousand_connections_keep_no_good_client_out() {
     runtime().block_on(async {
         for number in 0..CONNECTIONS {
             tokio::spawn(stranger(clients.clone(), number, Arc::clone(&ended)));
-            let due = FLOOD * number as u32 / CONNECTIONS as u32;
             if number % 50 == 0 {
                 most = most.most(exporter.held());
+                let due = FLOOD * number as u32 / CONNECTIONS as u32;
                 sleep(due.saturating_sub(begin.elapsed())).await;
             }
-            if number == CONNECTIONS / 2 {
-                asking.insert("for the first time meanwhile", good(201, "late", false));
+            if number == CONNECTIONS / 3 {
+                begin_asking("for the first time meanwhile", good(201, "late", false, false));
             }
         }
-        while ended.load(Ordering::Relaxed) < CONNECTIONS - 64 && begin.elapsed() < 10 * FLOOD {
+        // The last ones hold their places until something else comes, or until they took too long.
+        while ended.load(Ordering::Relaxed) < CONNECTIONS - PLACES && begin.elapsed() < 10 * FLOOD {
             sleep(Duration::from_millis(20)).await;
         }
     });
-    let (took, ended) = (begin.elapsed(), ended.load(Ordering::Relaxed));
-    thread::sleep(EVERY);
+    let took = begin.elapsed();
     stop.store(true, Ordering::Relaxed);
+    let asked: Vec<_> = asking.into_iter().map(|(who, good, thread)| (who, good, thread.join().unwrap())).collect();
     let after = exporter.held();
     eprintln!(
-        "{CONNECTIONS} connections in {took:?}, {ended} ended; before {before:?}, most {most:?}, after {after:?}"
+        "{CONNECTIONS} connections in {took:?}; the server before: {before:?}, at most {most:?}, after {after:?}"
     );
-    for (who, thread) in asking {
-        let answers = thread.join().unwrap();
-        eprintln!(
-            "{who}: {} answers, the slowest after {:?}; failed: {:?}",
-            answers.waited.len(),
-            answers.worst(),
-            answers.failures
-        );
+    for (who, good, Answers { waited, failures }) in &asked {
+        let slowest = waited.iter().max().unwrap();
+        eprintln!("{who}: {} answers, the slowest after {slowest:?}; {} tries failed", waited.len(), failures.len());
+        assert!(good.insists || failures.is_empty(), "{who}: {failures:?}");
+        assert!(*slowest < PATIENCE && waited.len() >= 3, "{who}: {waited:?}");
     }
+    assert!(ended.load(Ordering::Relaxed) >= CONNECTIONS - PLACES, "connections last that nobody wants");
+    assert!(most.descriptors <= before.descriptors + PLACES, "{most:?}");
+    assert!(most.threads <= before.threads + 4 && most.rss_kib <= before.rss_kib + (16 << 10), "{most:?}");
 }
