@@ -149,7 +149,7 @@ async fn scrape(stream: &mut (impl AsyncRead + AsyncWrite + Unpin), header: &str
 /// A stranger's connection, until the server ends it: silent, slow in two ways, or with wrong passwords.
 async fn stranger(clients: Clients, number: usize, ended: Arc<AtomicUsize>) {
     let from = Ipv4Addr::new(127, 0, 0, 1 + (number % usize::from(ADDRESSES)) as u8);
-    // What a stranger gets is not looked at.
+    // What a stranger gets is ignored.
     let _: io::Result<()> = async {
         match number / usize::from(ADDRESSES) % 4 {
             0 => drop(clients.connect(from).await?.read(&mut [0; 1]).await?),
