@@ -70,7 +70,7 @@ impl Places {
         let mut all = self.all();
         let has_most = all.iter().filter(|one| one.peer == peer).count() >= most;
         if has_most || all.len() >= CONNECTIONS {
-            let leaving = last_served(&all, |one| !has_most || one.peer == peer)?;
+            let leaving = who_leaves(&all, |one| !has_most || one.peer == peer)?;
             all.remove(leaving).leave.notify_one();
         }
         let standing = AtomicU8::new(Standing::New as u8);
@@ -91,7 +91,7 @@ impl Places {
 
 /// Which of these connections has to leave, if any may: of the address that has most of them, the one that has come the least
 /// far, and of such ones the oldest.
-fn last_served(all: &[Arc<Taken>], is_meant: impl Fn(&Taken) -> bool) -> Option<usize> {
+fn who_leaves(all: &[Arc<Taken>], is_meant: impl Fn(&Taken) -> bool) -> Option<usize> {
     let may_leave = |one: &&Arc<Taken>| !one.is(Standing::Known) && is_meant(one);
     let of_its_address = |address| all.iter().filter(may_leave).filter(|one| one.address == address).count();
     let meant = all.iter().enumerate().filter(|(_, one)| may_leave(one));
