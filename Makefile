@@ -9,7 +9,7 @@ PREFIX = /usr/local
 # and would build a third of them again for each further choice.
 TESTED = --release --locked --workspace
 
-.PHONY: help setup build tested test unit vm-test browser-test pictures parquet-test demo lint fuzz bench kmod install deb dist test-dist test-fresh test-packages clean distclean
+.PHONY: help setup build tested test unit vm-test browser-test pictures parquet-test demo lint fuzz bench kmod install deb dist test-dist test-fresh test-packages test-systemd clean distclean
 
 help:				## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -101,6 +101,11 @@ test-fresh:			## `make demo` and the unit tests in bare systems of Debian 12 and
 test-packages: build		## install, upgrade and purge the packages in clean systems of Debian 12 and 13
 	tools/setup packages
 	packaging/test-packages
+
+test-systemd: build		## the exporter as a service of systemd 252 and 257, in a guest whose clock jumps
+	tools/setup lab
+	lab/build-modules 6.12
+	packaging/test-systemd
 
 clean:				## remove what was built (not the lab's root folder)
 	rm -rf target demo

@@ -1,9 +1,10 @@
 //! The answers to requests. Requests only read: nothing that a client sends changes anything, and no path leads to a
 //! device.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use http_body_util::channel::{Channel, Sender};
@@ -12,7 +13,7 @@ use hyper::body::{Bytes, Incoming};
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use tokio::sync::broadcast::error::RecvError;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::timeout;
 
 use crate::access::Verdict;
@@ -42,7 +43,7 @@ pub(crate) struct Site {
     is_loopback: bool,
     stop: watch::Receiver<bool>,
     streams: Arc<Semaphore>,
-    bcrypts: Arc<Semaphore>,
+    bcrypts: Bcrypts,
     scrapes: AtomicU64,
     refused: AtomicU64,
 }
@@ -55,7 +56,7 @@ impl Site {
             is_loopback,
             stop,
             streams: Arc::new(Semaphore::new(STREAMS)),
-            bcrypts: Arc::new(Semaphore::new(BCRYPTS)),
+            bcrypts: Bcrypts::default(),
             scrapes: AtomicU64::new(0),
             refused: AtomicU64::new(0),
         }
@@ -72,9 +73,14 @@ impl Site {
     }
 
     /// The answer to a request, with the headers that all answers have.
-    /// `made_under` is the configuration under which the connection was made.
-    pub(crate) async fn answer(self: Arc<Self>, made_under: &Config, request: Request<Incoming>) -> Response<Body> {
-        let mut response = self.judge(made_under, &request).await;
+    /// `made_under` is the configuration under which the connection was made, `from` the address that made it.
+    pub(crate) async fn answer(
+        self: Arc<Self>,
+        made_under: &Config,
+        from: IpAddr,
+        request: Request<Incoming>,
+    ) -> Response<Body> {
+        let mut response = self.judge(made_under, from, &request).await;
         // HEAD gets no endless body; the length of a whole answer is still sent.
         if request.method() == Method::HEAD && matches!(response.body(), Either::Right(_)) {
             *response.body_mut() = full("");
@@ -82,7 +88,7 @@ impl Site {
         with_policy(response)
     }
 
-    async fn judge(self: &Arc<Self>, made_under: &Config, request: &Request<Incoming>) -> Response<Body> {
+    async fn judge(self: &Arc<Self>, made_under: &Config, from: IpAddr, request: &Request<Incoming>) -> Response<Body> {
         let config = self.config();
         if config.client_authorities.is_some() && config.client_authorities != made_under.client_authorities {
             let mut response = text(StatusCode::MISDIRECTED_REQUEST, "client certificates changed: connect again\n");
@@ -93,7 +99,7 @@ impl Site {
             // DNS rebinding: a page of another site, whose name now leads to this address, sends its own name.
             return text(StatusCode::MISDIRECTED_REQUEST, "unknown host name: see `hosts` in docs/serve.md\n");
         }
-        if !self.may_read(&config, request.headers()).await {
+        if !self.may_read(&config, from, request.headers()).await {
             let mut response = text(StatusCode::UNAUTHORIZED, "authentication required\n");
             let asked =
                 HeaderValue::from_static("Basic realm=\"pciescope\", charset=\"UTF-8\", Bearer realm=\"pciescope\"");
@@ -140,13 +146,13 @@ impl Site {
         name == "localhost" || is_address() || config.hosts.contains(&name)
     }
 
-    async fn may_read(&self, config: &Arc<Config>, headers: &HeaderMap) -> bool {
+    async fn may_read(&self, config: &Arc<Config>, from: IpAddr, headers: &HeaderMap) -> bool {
         let shown = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
         match config.access.judge(shown) {
             Verdict::Yes => true,
             Verdict::No => false,
             Verdict::Ask(credentials) => {
-                let Ok(permit) = Arc::clone(&self.bcrypts).acquire_owned().await else { return false };
+                let Some(permit) = self.bcrypts.turn(from).await else { return false };
                 let config = Arc::clone(config);
                 let work = move || {
                     // Held until bcrypt ends: it continues after the client hangs up.
@@ -211,6 +217,33 @@ impl Site {
         set(&mut response, header::CONTENT_TYPE, "text/event-stream");
         set(&mut response, header::CACHE_CONTROL, "no-store");
         response
+    }
+}
+
+/// Turns at bcrypt: so many at the same time, and one of each address. Who guesses from one address waits for its own guesses,
+/// and others wait for one of them at most.
+struct Bcrypts {
+    all: Arc<Semaphore>,
+    of_addresses: Mutex<HashMap<IpAddr, Arc<Semaphore>>>,
+}
+
+impl Default for Bcrypts {
+    fn default() -> Self {
+        Bcrypts { all: Arc::new(Semaphore::new(BCRYPTS)), of_addresses: Mutex::default() }
+    }
+}
+
+impl Bcrypts {
+    /// Waits for a turn, which ends when what this gives is dropped.
+    async fn turn(&self, address: IpAddr) -> Option<[OwnedSemaphorePermit; 2]> {
+        let own = {
+            let mut of_addresses = self.of_addresses.lock().unwrap_or_else(PoisonError::into_inner);
+            // Those that nobody waits for, or holds, are forgotten.
+            of_addresses.retain(|_, one| Arc::strong_count(one) > 1);
+            Arc::clone(of_addresses.entry(address).or_insert_with(|| Arc::new(Semaphore::new(1))))
+        };
+        let own = own.acquire_owned().await.ok()?;
+        Some([own, Arc::clone(&self.all).acquire_owned().await.ok()?])
     }
 }
 
@@ -303,6 +336,27 @@ fn with_policy(mut response: Response<Body>) -> Response<Body> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn guesses_of_one_address_wait_for_each_other_and_leave_the_others_alone() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(async {
+            let bcrypts = Bcrypts::default();
+            let turn = async |last: u8| {
+                let address = Ipv4Addr::new(192, 0, 2, last).into();
+                timeout(Duration::from_millis(50), bcrypts.turn(address)).await.ok().flatten()
+            };
+            let first = turn(1).await;
+            assert!(first.is_some() && turn(1).await.is_none(), "one of each address");
+            let second = turn(2).await;
+            assert!(second.is_some() && turn(3).await.is_none(), "two at the same time");
+            drop(first);
+            assert!(turn(1).await.is_some() && turn(3).await.is_some());
+            drop(second);
+            assert!(turn(4).await.is_some());
+            assert_eq!(bcrypts.of_addresses.lock().unwrap().len(), 1, "who guessed before is forgotten");
+        });
+    }
 
     #[test]
     fn a_host_loses_its_port_and_nothing_else() {

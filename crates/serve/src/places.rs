@@ -1,7 +1,9 @@
-//! Who is connected: so many places, and so many for one address. Where all are taken, the oldest connection that has not
-//! made a request that it may make has to leave. So nobody who only holds connections keeps others out.
+//! Who is connected: so many places, and so many for one address. Where all are taken, a connection that has not made a
+//! request that it may make has to leave: one of the address that has most of them, so that who opens many closes its own.
 
+use std::cmp::Reverse;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
@@ -22,9 +24,26 @@ pub(crate) struct Places(Arc<Mutex<Vec<Arc<Taken>>>>);
 
 #[derive(Debug)]
 struct Taken {
+    /// The address, or the network, that has so many places.
     peer: IpAddr,
+    /// The same, but each address of this machine by itself.
+    address: IpAddr,
     leave: Notify,
-    is_known: std::sync::atomic::AtomicBool,
+    standing: AtomicU8,
+}
+
+/// How far a connection has come. Of two of the same address the lower one has to leave first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub(crate) enum Standing {
+    /// It showed nothing, or the wrong thing, by which it might read.
+    Refused,
+    /// It has not made a request yet.
+    New,
+    /// Its request is being judged.
+    Asking,
+    /// It made a request that it may make: it stays.
+    Known,
 }
 
 /// A connection that counts until this is dropped.
@@ -36,21 +55,26 @@ pub(crate) struct Place {
 
 impl Places {
     /// A place for one more connection of an address; `None` where all are taken by connections that may stay.
-    pub fn take(&self, peer: IpAddr) -> Option<Place> {
+    pub fn take(&self, address: IpAddr) -> Option<Place> {
+        let address = match address.to_canonical() {
+            IpAddr::V6(address) if !address.is_loopback() => {
+                IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & NETWORK))
+            }
+            address => address,
+        };
         // All of 127.0.0.0/8 is this machine.
-        let (peer, most) = match peer.to_canonical() {
-            peer if peer.is_loopback() => (IpAddr::V4(Ipv4Addr::LOCALHOST), OF_LOOPBACK),
-            IpAddr::V6(peer) => (IpAddr::V6(Ipv6Addr::from_bits(peer.to_bits() & NETWORK)), OF_A_PEER),
-            peer @ IpAddr::V4(_) => (peer, OF_A_PEER),
+        let (peer, most) = match address.is_loopback() {
+            true => (IpAddr::V4(Ipv4Addr::LOCALHOST), OF_LOOPBACK),
+            false => (address, OF_A_PEER),
         };
         let mut all = self.all();
         let has_most = all.iter().filter(|one| one.peer == peer).count() >= most;
         if has_most || all.len() >= CONNECTIONS {
-            let may_leave = |one: &Arc<Taken>| !one.is_known() && (!has_most || one.peer == peer);
-            let oldest = all.iter().position(may_leave)?;
-            all.remove(oldest).leave.notify_one();
+            let leaving = who_leaves(&all, |one| !has_most || one.peer == peer)?;
+            all.remove(leaving).leave.notify_one();
         }
-        let own = Arc::new(Taken { peer, leave: Notify::new(), is_known: false.into() });
+        let standing = AtomicU8::new(Standing::New as u8);
+        let own = Arc::new(Taken { peer, address, leave: Notify::new(), standing });
         all.push(Arc::clone(&own));
         Some(Place { places: self.clone(), own })
     }
@@ -65,16 +89,35 @@ impl Places {
     }
 }
 
+/// Which of these connections has to leave, if any may: of the address that has most of them, the one that has come the least
+/// far, and of such ones the oldest.
+fn who_leaves(all: &[Arc<Taken>], is_meant: impl Fn(&Taken) -> bool) -> Option<usize> {
+    let may_leave = |one: &&Arc<Taken>| !one.is(Standing::Known) && is_meant(one);
+    let of_its_address = |address| all.iter().filter(may_leave).filter(|one| one.address == address).count();
+    let meant = all.iter().enumerate().filter(|(_, one)| may_leave(one));
+    let leaving = meant.max_by_key(|(at, one)| {
+        (of_its_address(one.address), Reverse(one.standing.load(Ordering::Relaxed)), Reverse(*at))
+    });
+    leaving.map(|(at, _)| at)
+}
+
 impl Taken {
-    fn is_known(&self) -> bool {
-        self.is_known.load(std::sync::atomic::Ordering::Relaxed)
+    fn is(&self, standing: Standing) -> bool {
+        self.standing.load(Ordering::Relaxed) == standing as u8
     }
 }
 
 impl Place {
-    /// It made a request that it may make: it stays.
-    pub fn know(&self) {
-        self.own.is_known.store(true, std::sync::atomic::Ordering::Relaxed);
+    /// How far it has come. Who made a request that it may make stays.
+    pub fn stands(&self, standing: Standing) {
+        if !self.own.is(Standing::Known) {
+            self.own.standing.store(standing as u8, Ordering::Relaxed);
+        }
+    }
+
+    /// Whose it is: an address, or a network of IPv6.
+    pub fn address(&self) -> IpAddr {
+        self.own.address
     }
 
     /// Waits until it has to leave.
@@ -98,7 +141,7 @@ mod tests {
         let places = Places::default();
         let of = |text: &str| {
             let place = places.take(text.parse().unwrap());
-            place.iter().for_each(Place::know);
+            place.iter().for_each(|place| place.stands(Standing::Known));
             place
         };
         let mut all: Vec<_> = (0..OF_A_PEER).map(|_| of("192.0.2.1").unwrap()).collect();
@@ -118,20 +161,59 @@ mod tests {
         assert!(places.is_empty(), "connections that ended are forgotten");
     }
 
+    /// Whether a connection was told to leave.
+    fn told(place: &Place) -> bool {
+        !place.places.all().iter().any(|one| Arc::ptr_eq(one, &place.own))
+    }
+
     #[test]
     fn who_asks_for_nothing_makes_room() {
         let places = Places::default();
-        let of = |text: &str| places.take(text.parse().unwrap());
-        let known = of("192.0.2.1").unwrap();
-        known.know();
-        let idle: Vec<_> = (1..OF_A_PEER).map(|_| of("192.0.2.1").unwrap()).collect();
-        let other = of("192.0.2.2").unwrap();
-        let next = of("192.0.2.1").unwrap();
-        let told = |place: &Place| !places.all().iter().any(|one| Arc::ptr_eq(one, &place.own));
+        let of = |text: &str| places.take(text.parse().unwrap()).unwrap();
+        let known = of("192.0.2.1");
+        known.stands(Standing::Known);
+        known.stands(Standing::Refused);
+        let idle: Vec<_> = (1..OF_A_PEER).map(|_| of("192.0.2.1")).collect();
+        let other = of("192.0.2.2");
+        let next = of("192.0.2.1");
         assert!(told(&idle[0]) && !told(&idle[1]) && !told(&known) && !told(&other) && !told(&next));
-        // Where all places are taken, the oldest of any address.
-        let more: Vec<_> = (0..CONNECTIONS).map(|number| of(&format!("192.0.3.{number}")).unwrap()).collect();
+        // Where all places are taken, those of the address that has most of them, and then the oldest of any address.
+        let more: Vec<_> = (0..CONNECTIONS - 3).map(|number| of(&format!("192.0.3.{number}"))).collect();
         assert_eq!(places.all().len(), CONNECTIONS);
-        assert!(told(&other) && !told(&known) && !told(&more[CONNECTIONS - 1]));
+        assert!(idle.iter().all(told) && !told(&next) && !told(&other) && !told(&known));
+        let last = of("192.0.4.1");
+        assert!(told(&other) && !told(&next) && !told(&known) && !told(&last) && !more.iter().any(told));
+    }
+
+    #[test]
+    fn who_opens_many_closes_its_own() {
+        let places = Places::default();
+        let of = |text: &str| places.take(text.parse().unwrap()).unwrap();
+        // This machine's places are counted together, and shared by its addresses.
+        let good = of("127.0.0.1");
+        let many: Vec<_> = (0..1000).map(|number| of(&format!("127.0.0.{}", 2 + number % 16))).collect();
+        assert!(!told(&good));
+        assert_eq!(many.iter().filter(|place| !told(place)).count(), OF_LOOPBACK - 1);
+    }
+
+    #[test]
+    fn of_one_address_who_has_come_the_least_far_leaves_first() {
+        let places = Places::default();
+        let of = || places.take("192.0.2.1".parse().unwrap()).unwrap();
+        let order = [Standing::Asking, Standing::New, Standing::New, Standing::Refused];
+        let all: Vec<_> = (0..OF_A_PEER).map(|_| of()).collect();
+        all.iter().enumerate().for_each(|(number, place)| place.stands(order[number / 4]));
+        // Who comes asks at once.
+        let come =
+            |count: usize| (0..count).map(|_| of()).inspect(|one| one.stands(Standing::Asking)).collect::<Vec<_>>();
+        let left = || all.iter().filter(|place| told(place)).count();
+        let first = come(3);
+        assert!(left() == 3 && all[12..15].iter().all(told), "of those that were refused, the oldest");
+        let then = come(8);
+        assert!(
+            left() == 11 && all[15..].iter().chain(&all[4..11]).all(told),
+            "then those that asked for nothing, the oldest"
+        );
+        drop((first, then));
     }
 }

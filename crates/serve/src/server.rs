@@ -23,7 +23,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::answer::Site;
 use crate::config::Config;
-use crate::places::{Place, Places};
+use crate::places::{Place, Places, Standing};
 use crate::reload::Current;
 use crate::state::State;
 
@@ -247,10 +247,12 @@ async fn talk(
     let service = service_fn(move |request| {
         let (site, config) = (Arc::clone(&site), Arc::clone(&config));
         async move {
-            let response = site.answer(&config, request).await;
-            if !matches!(response.status(), StatusCode::UNAUTHORIZED | StatusCode::MISDIRECTED_REQUEST) {
-                place.know();
-            }
+            place.stands(Standing::Asking);
+            let response = site.answer(&config, place.address(), request).await;
+            place.stands(match response.status() {
+                StatusCode::UNAUTHORIZED | StatusCode::MISDIRECTED_REQUEST => Standing::Refused,
+                _ => Standing::Known,
+            });
             Ok::<_, Infallible>(response)
         }
     });

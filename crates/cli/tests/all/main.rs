@@ -19,6 +19,7 @@ mod refusals;
 mod reg;
 mod report;
 mod serve;
+mod serve_flood;
 mod stat;
 mod top;
 mod trees;
