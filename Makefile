@@ -4,6 +4,14 @@ CARGO = tools/cargo
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 PCIESCOPE = $(TARGET)/release/pciescope
 PREFIX = /usr/local
+# What `build` builds for, and the architecture of the lab's guests: nothing (this machine's) or arm64.
+ARCH =
+ifeq ($(ARCH),arm64)
+export PCIESCOPE_LAB_ARCH = arm64
+export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER = aarch64-linux-gnu-gcc
+else ifneq ($(ARCH),)
+$(error ARCH=$(ARCH): arm64, or nothing for this machine's own architecture)
+endif
 
 # Everything that is tested, in one build: cargo chooses the features of dependencies for all that it is asked for at once,
 # and would build a third of them again for each further choice.
@@ -17,9 +25,14 @@ help:				## this list
 setup:				## install what building and testing need (uses sudo when not root)
 	tools/setup
 
-build:				## build the program: target/release/pciescope
+build:				## build the program: target/release/pciescope; ARCH=arm64: target/aarch64-unknown-linux-gnu/release/pciescope
 	tools/setup build
+ifeq ($(ARCH),arm64)
+	tools/setup cross
+	$(CARGO) build --release --locked -p pciescope-cli --target aarch64-unknown-linux-gnu
+else
 	$(CARGO) build --release --locked --workspace
+endif
 
 kmod:				## build the kernel modules for the running kernel: kmod/*/*.ko
 	$(MAKE) -C kmod
@@ -57,9 +70,16 @@ parquet-test: build		## Parquet files read by DuckDB, polars and pandas, which c
 
 test: unit browser-test vm-test	## every test; sets up what is missing
 
-demo: build			## boot the virtual hardware, measure it, leave demo/report.html and demo/records.jsonl
+demo:				## boot the virtual hardware, measure it, leave demo/report.html and demo/records.jsonl; ARCH=arm64: an arm64 guest
+	$(MAKE) ARCH= build
+ifeq ($(ARCH),arm64)
+	$(MAKE) build
+	tools/setup lab arm64
+	lab/build-modules --arch arm64 6.12
+else
 	tools/setup lab
 	lab/build-modules
+endif
 	$(PCIESCOPE) lab demo --dir demo
 
 lint:				## rustfmt, clippy, checkpatch, shellcheck where it is installed

@@ -23,8 +23,9 @@ as_root() {
 	fi
 }
 
-# The stamp holds the recipe, so a change of the scripts makes the folder anew.
-recipe() { cat "$self" "$debian_root_library" | sha256sum | cut -d' ' -f1; }
+# The stamp holds the recipe, so a change of the scripts makes the folder anew. `recipe_parts` are further files of it.
+recipe_parts=()
+recipe() { cat "$self" "$debian_root_library" "${recipe_parts[@]}" | sha256sum | cut -d' ' -f1; }
 is_current() { [ "$(cat "$dir/$mark" 2>/dev/null)" = "$(recipe)" ]; }
 
 # This machine's own Debian mirror, or nothing where it is not Debian: mmdebstrap then takes its default.
@@ -53,6 +54,7 @@ check_tools() {
 }
 
 # Makes $dir anew of suite $1 with mmdebstrap's further options $2...: beside what is there, and in its place once it is complete.
+# `variant` and `architecture` are mmdebstrap's; minbase and amd64 if they are not set.
 bootstrap() {
 	local release=$1 uri settings=() mirror_line=() line
 	shift
@@ -60,7 +62,8 @@ bootstrap() {
 	[ -z "$uri" ] || mirror_line=("deb [signed-by=$keyring] $uri $release main")
 	while read -r line; do settings+=("--aptopt=$line"); done < <(apt_settings)
 	as_root rm -rf --one-file-system "$dir.partial"
-	if ! as_root mmdebstrap --mode=root --variant=minbase --architectures=amd64 "${settings[@]}" \
+	if ! as_root mmdebstrap --mode=root --variant="${variant:-minbase}" \
+		--architectures="${architecture:-amd64}" "${settings[@]}" \
 		--aptopt='Acquire::Languages "none"' --dpkgopt=force-unsafe-io "$@" \
 		"$release" "$dir.partial" "${mirror_line[@]}" 9>&- >"$dir.log" 2>&1; then
 		tail -n 15 "$dir.log" >&2

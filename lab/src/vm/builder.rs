@@ -10,10 +10,11 @@ use std::{fs, thread};
 
 use super::accel::Accel;
 use super::agent::Agent;
+use super::arch::Arch;
 use super::machine::{self, Device, Place, RootPort, Slot};
 use super::process::Process;
 use super::qmp::Monitor;
-use super::root::{Kernel, Root, own_modules};
+use super::root::{Kernel, Root, own_modules, own_program};
 use super::{LabError, Vm, initramfs};
 use crate::Served;
 
@@ -26,6 +27,8 @@ const SOCKETS: Duration = Duration::from_secs(20);
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct Builder {
+    arch: Option<Arch>,
+    is_device_tree: bool,
     kernel: Kernel,
     cpus: u32,
     memory_mib: u32,
@@ -47,6 +50,8 @@ pub struct Builder {
 impl Default for Builder {
     fn default() -> Self {
         Builder {
+            arch: None,
+            is_device_tree: false,
             kernel: Kernel::default(),
             cpus: 4,
             memory_mib: 1024,
@@ -68,6 +73,18 @@ impl Default for Builder {
 }
 
 impl Builder {
+    /// The guest's architecture; that of `PCIESCOPE_LAB_ARCH` if not given.
+    pub fn arch(mut self, arch: Arch) -> Self {
+        self.arch = Some(arch);
+        self
+    }
+
+    /// An arm64 guest without UEFI and ACPI: a DeviceTree describes the machine.
+    pub fn device_tree(mut self) -> Self {
+        self.is_device_tree = true;
+        self
+    }
+
     /// The guest kernel; 6.12 if not given.
     pub fn kernel(mut self, kernel: Kernel) -> Self {
         self.kernel = kernel;
@@ -134,8 +151,8 @@ impl Builder {
         self.device(name, Device::VfioUser(socket), place)
     }
 
-    /// An Intel IOMMU that translates, as vfio needs it.
-    pub fn intel_iommu(mut self, has_iommu: bool) -> Self {
+    /// An IOMMU that translates, as vfio needs it: Intel's, or an SMMUv3.
+    pub fn iommu(mut self, has_iommu: bool) -> Self {
         self.has_iommu = has_iommu;
         self
     }
@@ -165,7 +182,8 @@ impl Builder {
         self
     }
 
-    /// A program of the host that is to run in the guest, as `/usr/bin/NAME`, with the libraries it is linked with.
+    /// A program of the host that is to run in the guest, as `/usr/bin/NAME`, with the libraries it is linked with. A guest
+    /// of another architecture gets the program of that name that was built for it (`make build ARCH=arm64`).
     pub fn program(mut self, host: impl Into<PathBuf>) -> Self {
         self.programs.push(host.into());
         self
@@ -191,7 +209,8 @@ impl Builder {
 
     /// Starts QEMU without waiting for the guest.
     pub(super) fn start(self) -> Result<Vm, LabError> {
-        let root = Root::find()?;
+        let arch = self.arch.map_or_else(Arch::chosen, Ok)?;
+        let root = Root::find(arch)?;
         let release = root.release(self.kernel)?;
         let accel = Accel::detect(&root)?;
         let initrd = initramfs::build(&root, &release)?;
@@ -200,12 +219,12 @@ impl Builder {
             .tempdir()
             .map_err(LabError::file("create a folder in", std::env::temp_dir()))?;
         self.fill(folder.path())?;
-        let initrd = initramfs::with_files(&initrd, &self.guest_files(&release)?, folder.path())?;
+        let initrd = initramfs::with_files(&initrd, &self.guest_files(arch, &release)?, folder.path())?;
 
         let mut command = root.qemu();
-        command.args(accel.args()).args(self.args(&root, folder.path())?);
+        command.args(accel.args(arch)).args(self.args(&root, folder.path())?);
         command.arg("-kernel").arg(root.image(&release)).arg("-initrd").arg(initrd);
-        command.arg("-append").arg(self.kernel_cmdline());
+        command.arg("-append").arg(self.kernel_cmdline(arch));
         let process = Process::start(command, &folder.path().join("qemu.log"), self.interactive.is_some(), &self.stop)?;
         let paths = [folder.path().join("qmp"), folder.path().join("agent")];
         let end = Instant::now() + accel.patience(SOCKETS);
@@ -236,21 +255,21 @@ impl Builder {
         })
     }
 
-    fn kernel_cmdline(&self) -> String {
+    fn kernel_cmdline(&self, arch: Arch) -> String {
+        let console = format!("console={}", arch.serial_ports()[0]);
         // The terminal of a person wants the kernel's messages as they come; scripts read the log.
-        let mut words = vec![
-            "console=ttyS0",
-            "quiet",
-            "panic=-1",
-            "oops=panic",
-            "tsc=reliable",
-            "no_timer_check",
-            "log_buf_len=4M",
-        ];
-        if self.has_iommu {
-            words.extend(["intel_iommu=on", "iommu=nopt"]);
-        } else if self.has_interrupt_remapping {
-            words.push("intel_iommu=off");
+        let mut words = vec![console.as_str(), "quiet", "panic=-1", "oops=panic", "log_buf_len=4M"];
+        match arch {
+            Arch::Amd64 => {
+                words.extend(["tsc=reliable", "no_timer_check"]);
+                if self.has_iommu {
+                    words.extend(["intel_iommu=on", "iommu=nopt"]);
+                } else if self.has_interrupt_remapping {
+                    words.push("intel_iommu=off");
+                }
+            }
+            Arch::Arm64 if self.has_iommu => words.push("iommu.passthrough=0"),
+            Arch::Arm64 => {}
         }
         words.extend(self.cmdline.iter().map(String::as_str));
         words.join(" ")
@@ -258,8 +277,14 @@ impl Builder {
 
     fn args(&self, root: &Root, folder: &Path) -> Result<Vec<String>, LabError> {
         let text = |path: &Path| path.display().to_string();
-        let has_iommu = self.has_iommu || self.has_interrupt_remapping;
-        let iommu = if has_iommu { ",kernel-irqchip=split" } else { "" };
+        // The ITS of an Arm tells functions apart as it is.
+        let is_intel = root.arch() == Arch::Amd64 && (self.has_iommu || self.has_interrupt_remapping);
+        let machine = match (root.arch(), self.has_iommu) {
+            (Arch::Amd64, _) if is_intel => "q35,kernel-irqchip=split",
+            (Arch::Amd64, _) => "q35",
+            (Arch::Arm64, true) => "virt,gic-version=3,iommu=smmuv3",
+            (Arch::Arm64, false) => "virt,gic-version=3",
+        };
         let serial = if self.interactive.is_some() {
             format!("stdio,id=serial,mux=on,signal=off,logfile={}", text(&folder.join("serial.log")))
         } else {
@@ -275,7 +300,7 @@ impl Builder {
             "none",
             "-no-reboot",
             "-M",
-            &format!("q35{iommu}"),
+            machine,
             "-m",
             &format!("{}M", self.memory_mib),
             "-smp",
@@ -291,7 +316,10 @@ impl Builder {
         .map(String::from)
         .into();
         args.extend(self.memory_args()?);
-        if has_iommu {
+        if root.arch() == Arch::Arm64 && !self.is_device_tree {
+            args.extend(["-bios".to_owned(), text(&root.firmware())]);
+        }
+        if is_intel {
             // Before every device that it translates. caching-mode: a device in another process learns of new mappings.
             args.extend(["-device", "intel-iommu,intremap=on,caching-mode=on"].map(String::from));
         }
@@ -344,10 +372,14 @@ impl Builder {
     }
 
     /// The host's files that this guest has, with their places in it.
-    fn guest_files(&self, release: &str) -> Result<BTreeMap<String, PathBuf>, LabError> {
+    fn guest_files(&self, arch: Arch, release: &str) -> Result<BTreeMap<String, PathBuf>, LabError> {
         let mut files = BTreeMap::new();
         for program in &self.programs {
             let name = program.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+            if arch != Arch::Amd64 {
+                files.insert(format!("/usr/bin/{name}"), own_program(arch, &name)?);
+                continue;
+            }
             files.insert(format!("/usr/bin/{name}"), program.clone());
             files.extend(libraries(program)?.into_iter().map(|library| (library.display().to_string(), library)));
         }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
+use super::arch::Arch;
 use super::guest::quote;
 use super::machine::{Place, Slot};
 use super::root::Kernel;
@@ -16,6 +17,10 @@ use crate::Served;
 /// How a guest for the command line is made.
 #[derive(Debug, Clone)]
 pub struct RunOptions {
+    /// The guest's architecture; `None` is that of `PCIESCOPE_LAB_ARCH`, or x86-64.
+    pub arch: Option<Arch>,
+    /// Whether an arm64 guest has a DeviceTree in place of UEFI and ACPI.
+    pub is_device_tree: bool,
     /// The guest kernel.
     pub kernel: Kernel,
     /// Number of CPUs.
@@ -47,6 +52,8 @@ pub struct RunOptions {
 impl Default for RunOptions {
     fn default() -> Self {
         RunOptions {
+            arch: None,
+            is_device_tree: false,
             kernel: Kernel::default(),
             cpus: 4,
             memory_mib: 1024,
@@ -71,9 +78,15 @@ impl RunOptions {
             .kernel(self.kernel)
             .cpus(self.cpus)
             .memory_mib(self.memory_mib)
-            .intel_iommu(self.has_iommu)
+            .iommu(self.has_iommu)
             .stop(&self.stop)
             .devices(self.devices.iter().cloned());
+        if let Some(arch) = self.arch {
+            builder = builder.arch(arch);
+        }
+        if self.is_device_tree {
+            builder = builder.device_tree();
+        }
         if self.is_seed_machine {
             builder = builder.seed_machine();
         }

@@ -11,13 +11,14 @@ use std::{fs, io, process};
 use cpio::newc;
 
 use super::LabError;
+use super::arch::Arch;
 use super::root::{Root, cache_dir, source_dir};
 
 /// What the guest needs before it can reach the host's folders: the transport and the file system.
 const MODULES: [&str; 3] = ["virtio_pci", "9pnet_virtio", "9p"];
 
 /// Programs of the root folder that the guest finds under their own names.
-const TOOLS: [&str; 15] = [
+const TOOLS: [&str; 16] = [
     "sh",
     "bash",
     "lspci",
@@ -33,6 +34,7 @@ const TOOLS: [&str; 15] = [
     "modinfo",
     "rmmod",
     "taskset",
+    "fallocate",
 ];
 
 /// Scripts of `lab/guest` and where they go.
@@ -75,7 +77,7 @@ const FOLDERS: [&str; 19] = [
 
 /// The initramfs for a kernel release, made if it is not in the cache.
 pub(super) fn build(root: &Root, release: &str) -> Result<PathBuf, LabError> {
-    let scripts = read_scripts()?;
+    let scripts = read_scripts(root.arch())?;
     let mut hash = DefaultHasher::new();
     (release, root.stamp(), &scripts, MODULES, TOOLS, FOLDERS, env!("CARGO_PKG_VERSION")).hash(&mut hash);
     let folder = cache_dir()?.join("initramfs");
@@ -116,13 +118,17 @@ pub(super) fn with_files(base: &Path, files: &BTreeMap<String, PathBuf>, folder:
     Ok(path)
 }
 
-fn read_scripts() -> Result<Vec<(&'static str, Vec<u8>)>, LabError> {
+/// The guest's scripts, with what depends on the architecture.
+fn read_scripts(arch: Arch) -> Result<Vec<(&'static str, Vec<u8>)>, LabError> {
     let guest = source_dir()?.join("guest");
     SCRIPTS
         .iter()
         .map(|(name, place)| {
             let path = guest.join(name);
-            Ok((*place, fs::read(&path).map_err(LabError::file("read", path))?))
+            let text = fs::read_to_string(&path).map_err(LabError::file("read", path))?;
+            let text = text.replace("@LOADER@", &format!("/lab/{}", arch.loader()));
+            let text = text.replace("@LIBRARIES@", &format!("/lab/{}", arch.libraries()));
+            Ok((*place, text.replace("@PORT@", arch.serial_ports()[1]).into_bytes()))
         })
         .collect()
 }
@@ -150,6 +156,13 @@ fn fill(archive: &mut Archive, root: &Root, release: &str, scripts: &[(&str, Vec
     archive.link("bin/sh", "/lib/lab/tool")?;
     for ending in ENDINGS {
         archive.link(&format!("bin/{ending}"), "/lib/lab/poweroff")?;
+    }
+    if root.arch() != Arch::Amd64 {
+        // Programs find the libraries of the root folder by themselves.
+        for path in [root.arch().loader(), root.arch().libraries()] {
+            let name = path.rsplit('/').next().unwrap_or_default();
+            archive.link(&format!("lib/{name}"), &format!("/lab/{path}"))?;
+        }
     }
     archive.link("usr/bin/modprobe", "/sbin/modprobe")?;
     archive.link("lib/modules", "/lab/usr/lib/modules")?;

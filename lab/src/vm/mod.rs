@@ -9,6 +9,7 @@
 
 mod accel;
 mod agent;
+mod arch;
 mod builder;
 mod cli;
 pub mod digitizers;
@@ -22,6 +23,7 @@ mod qmp;
 mod root;
 
 pub use accel::Accel;
+pub use arch::Arch;
 pub use builder::Builder;
 pub use cli::{RunOptions, run, shell};
 pub use error::{LAB_FAILED, LabError};

@@ -6,6 +6,7 @@ use std::str::FromStr;
 use std::{env, fmt, fs};
 
 use super::LabError;
+use super::arch::Arch;
 
 /// A guest kernel: the newest of one Debian suite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
@@ -56,32 +57,47 @@ impl FromStr for Kernel {
 /// The lab's root folder.
 #[derive(Debug, Clone)]
 pub struct Root {
+    arch: Arch,
+    /// The guest's kernels and tools.
     path: PathBuf,
+    /// What runs here: for an x86-64 guest the same folder.
+    host: PathBuf,
 }
 
-/// The loader, the libraries and QEMU inside the root folder. Debian's layout for amd64.
-const LOADER: &str = "lib64/ld-linux-x86-64.so.2";
-const LIBRARIES: &str = "usr/lib/x86_64-linux-gnu";
-const QEMU: &str = "usr/bin/qemu-system-x86_64";
+/// The architecture of this machine.
+const HOST: Arch = Arch::Amd64;
 const KERNELS: &str = "usr/share/pciescope/kernels";
 const STAMP: &str = ".pciescope-lab";
 
 impl Root {
-    /// The root folder of `PCIESCOPE_LAB_ROOT`, else `pciescope/lab-root` in the user's cache folder.
+    /// The root folder of `PCIESCOPE_LAB_ROOT`, else `pciescope/lab-root` in the user's cache folder; the one of another
+    /// architecture lies beside it, with `-arm64` behind its name.
     ///
     /// # Errors
     /// [`LabError::NoRoot`] when it is missing or incomplete.
-    pub fn find() -> Result<Root, LabError> {
-        let path = match env::var_os("PCIESCOPE_LAB_ROOT") {
+    pub fn find(arch: Arch) -> Result<Root, LabError> {
+        let host = match env::var_os("PCIESCOPE_LAB_ROOT") {
             Some(path) => PathBuf::from(path),
             None => cache_dir()?.join("lab-root"),
         };
-        for needed in [STAMP, LOADER, QEMU, KERNELS] {
-            if !path.join(needed).exists() {
-                return Err(LabError::NoRoot { root: path, missing: needed.into() });
+        let mut path = host.clone().into_os_string();
+        path.push(arch.suffix());
+        let path = PathBuf::from(path);
+        let needed = [
+            (&host, [STAMP, HOST.loader(), HOST.qemu(), KERNELS]),
+            (&path, [STAMP, arch.loader(), arch.qemu(), KERNELS]),
+        ];
+        for (folder, files) in needed {
+            if let Some(missing) = files.into_iter().find(|file| folder.join(file).symlink_metadata().is_err()) {
+                return Err(LabError::NoRoot { root: folder.clone(), missing: missing.into() });
             }
         }
-        Ok(Root { path })
+        Ok(Root { arch, path, host })
+    }
+
+    /// The architecture of its guests.
+    pub fn arch(&self) -> Arch {
+        self.arch
     }
 
     /// Path of the folder.
@@ -120,21 +136,30 @@ impl Root {
         fs::read_to_string(self.path.join(STAMP)).unwrap_or_default()
     }
 
-    /// A command that runs one of the folder's programs with the folder's own libraries, without chroot.
+    /// A command that runs one of the folder's programs for this machine with the folder's own libraries, without chroot.
     pub fn command(&self, program: &str) -> Command {
-        let mut command = Command::new(self.path.join(LOADER));
-        command.arg("--library-path").arg(self.path.join(LIBRARIES)).arg(self.path.join(program));
+        self.loaded(&self.host.join(program))
+    }
+
+    fn loaded(&self, program: &Path) -> Command {
+        let mut command = Command::new(self.host.join(HOST.loader()));
+        command.arg("--library-path").arg(self.host.join(HOST.libraries())).arg(program);
         command
     }
 
     /// QEMU, told where its modules and firmware are.
     pub fn qemu(&self) -> Command {
-        let mut command = self.command(QEMU);
-        command.env("QEMU_MODULE_DIR", self.path.join(LIBRARIES).join("qemu"));
+        let mut command = self.loaded(&self.path.join(self.arch.qemu()));
+        command.env("QEMU_MODULE_DIR", self.host.join(HOST.libraries()).join("qemu"));
         for firmware in ["usr/share/qemu", "usr/share/seabios"] {
-            command.arg("-L").arg(self.path.join(firmware));
+            command.arg("-L").arg(self.host.join(firmware));
         }
         command
+    }
+
+    /// The UEFI firmware of arm64 guests, which brings ACPI.
+    pub fn firmware(&self) -> PathBuf {
+        self.path.join("usr/share/qemu-efi-aarch64/QEMU_EFI.fd")
     }
 }
 
@@ -171,6 +196,15 @@ pub(super) fn own_modules(release: &str) -> Result<PathBuf, LabError> {
         None => source_dir()?.join("../target/lab/modules"),
     };
     Ok(base.join(release))
+}
+
+/// A program of ours that was built for another architecture.
+///
+/// # Errors
+/// [`LabError::Missing`] when it was not.
+pub(super) fn own_program(arch: Arch, name: &str) -> Result<PathBuf, LabError> {
+    let path = source_dir()?.join("../target").join(arch.triple()).join("release").join(name);
+    if path.exists() { Ok(path) } else { Err(LabError::Missing { path, hint: format!("make build ARCH={arch}") }) }
 }
 
 #[cfg(test)]

@@ -44,7 +44,7 @@ fn on(kernel: Kernel) {
 /// Every backend on one machine: what they tell of a device does not depend on the kernel.
 pub fn every_backend_behind_an_iommu() {
     let rig = Rig::boot_at(Kernel::V6_12, Place::Switch, |builder| {
-        builder.intel_iommu(true).module("pcilat").module("vfio-pci").device("edu0", Device::Edu, Place::RootPort)
+        builder.iommu(true).module("pcilat").module("vfio-pci").device("edu0", Device::Edu, Place::RootPort)
     });
     smoke::vfio_takes_emulated_and_served_devices(&rig);
     surface::registers_are_read_and_written(&rig);

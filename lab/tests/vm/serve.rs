@@ -12,7 +12,7 @@ use std::time::Duration;
 use crate::say;
 use crate::support::counters::{Counters, Truth};
 use crate::support::program;
-use pciescope_lab::vm::{Device, Kernel, Place, Root};
+use pciescope_lab::vm::{Arch, Device, Kernel, Place, Root};
 use serde_json::Value;
 
 /// A root port of the seed's machine; the network card below it carries the scrapes.
@@ -44,7 +44,7 @@ impl Prometheus {
         let file = folder.join("prometheus.yml");
         fs::write(&file, config).unwrap();
         let port = free_port();
-        let root = Root::find().unwrap_or_else(|err| panic!("the lab failed: {err}"));
+        let root = Arch::chosen().and_then(Root::find).unwrap_or_else(|err| panic!("the lab failed: {err}"));
         let log = fs::File::create(folder.join("prometheus.log")).unwrap();
         let child = root
             .command("usr/bin/prometheus")

@@ -4,9 +4,8 @@ use crate::support::{PATIENCE, Rig, merged, seen};
 use pciescope_lab::vm::Kernel;
 
 pub fn under_lockdown_vfio_measures_and_each_refused_backend_says_why() {
-    let rig = Rig::boot_with(Kernel::V6_12, |builder| {
-        builder.intel_iommu(true).module("vfio-pci").cmdline("lockdown=integrity")
-    });
+    let rig =
+        Rig::boot_with(Kernel::V6_12, |builder| builder.iommu(true).module("vfio-pci").cmdline("lockdown=integrity"));
     assert!(rig.must("cat /sys/kernel/security/lockdown").contains("[integrity]"));
     // An unsigned module is refused by the kernel; the hint leads to vfio.
     let refused = rig.vm.run("insmod /lib/pciescope/pcilat.ko");

@@ -15,7 +15,7 @@ use pciescope_lab::device::config::Link;
 use pciescope_lab::device::traffic::Traffic;
 use pciescope_lab::device::{CounterBoard, Device, LatencyEndpoint, NvmeDisk};
 use pciescope_lab::vm::digitizers::{Crate, Lanes, SEED_BOARDS};
-use pciescope_lab::vm::{self, Kernel, LAB_FAILED, Place, RunOptions};
+use pciescope_lab::vm::{self, Arch, Kernel, LAB_FAILED, Place, RunOptions};
 use pciescope_lab::{Served, control};
 
 use super::{Ctx, Refusal};
@@ -55,6 +55,14 @@ enum What {
 /// The guest and its devices.
 #[derive(Debug, clap::Args)]
 struct GuestArgs {
+    /// Architecture of the guest: amd64 or arm64 [default: $PCIESCOPE_LAB_ARCH, else amd64]
+    #[arg(long, value_name = "ARCH")]
+    arch: Option<Arch>,
+
+    /// An arm64 guest without UEFI and ACPI: a DeviceTree describes the machine
+    #[arg(long)]
+    device_tree: bool,
+
     /// Guest kernel: 6.1, 6.12 or newest
     #[arg(long, value_name = "KERNEL", default_value_t = Kernel::default())]
     kernel: Kernel,
@@ -165,6 +173,7 @@ impl DigitizerArgs {
 Examples:
   pciescope lab run -- pciescope list
   pciescope lab run --kernel newest --no-module --iommu -- dmesg
+  pciescope lab run --arch arm64 -- pciescope doctor
   pciescope lab run --bare --endpoints 1 -- sh -c 'lspci -vv | less'
   pciescope lab run --counters -- perf list pmu
   pciescope lab run --digitizers -- sh -c 'ls /dev/sis8300-*'
@@ -280,6 +289,8 @@ fn options(args: &GuestArgs, devices: &Devices, wait: Duration) -> anyhow::Resul
     let has_digitizers = args.digitizers.digitizers.is_some();
     let loads_digitizers = has_digitizers && !args.no_module && args.module.is_empty();
     Ok(RunOptions {
+        arch: args.arch,
+        is_device_tree: args.device_tree,
         kernel: args.kernel,
         cpus: args.guest_cpus,
         memory_mib: match args.memory {

@@ -11,7 +11,7 @@ use pciescope_core::{Histogram, Record, Sink};
 use pciescope_lab::Served;
 use pciescope_lab::device::LatencyEndpoint;
 use pciescope_lab::device::config::Link;
-use pciescope_lab::vm::{Kernel, Place, Vm, standard_machine};
+use pciescope_lab::vm::{Arch, Kernel, Place, Vm, standard_machine};
 use pciescope_report::{html, jsonl};
 use serde_json::Value;
 
@@ -26,6 +26,10 @@ Examples:
 
 What an earlier demo left in the folder is replaced.")]
 pub struct Args {
+    /// Architecture of the guest: amd64 or arm64 [default: $PCIESCOPE_LAB_ARCH, else amd64]
+    #[arg(long, value_name = "ARCH")]
+    arch: Option<Arch>,
+
     /// Guest kernel: 6.1, 6.12 or newest
     #[arg(long, value_name = "KERNEL", default_value_t = Kernel::default())]
     kernel: Kernel,
@@ -143,6 +147,7 @@ pub fn run(args: &Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     ctx.stop.catch_signals()?;
     let vm = Vm::builder()
         .stop(&ctx.stop.number())
+        .arch(args.arch.map_or_else(Arch::chosen, Ok)?)
         .kernel(args.kernel)
         .devices(standard_machine())
         .served("ep0", &endpoint, Place::RootPort)

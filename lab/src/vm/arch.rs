@@ -1,0 +1,102 @@
+//! The processor architecture of a guest: what differs between x86-64 and arm64 in the lab stands here.
+
+use std::str::FromStr;
+use std::{env, fmt};
+
+use super::LabError;
+
+/// The architecture of a guest, by Debian's names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Arch {
+    /// x86-64: QEMU's machine `q35`.
+    #[default]
+    Amd64,
+    /// 64-bit Arm: QEMU's machine `virt` with GICv3, ITS and, where an IOMMU is asked for, SMMUv3.
+    Arm64,
+}
+
+impl Arch {
+    /// Every architecture.
+    pub const ALL: [Arch; 2] = [Arch::Amd64, Arch::Arm64];
+
+    /// The architecture of `PCIESCOPE_LAB_ARCH` (`amd64` or `arm64`); x86-64 where it is not set.
+    ///
+    /// # Errors
+    /// The variable holds another word.
+    pub fn chosen() -> Result<Arch, LabError> {
+        match env::var("PCIESCOPE_LAB_ARCH") {
+            Ok(text) if !text.is_empty() => text
+                .parse()
+                .map_err(|_| LabError::Refused(format!("PCIESCOPE_LAB_ARCH={text}: neither amd64 nor arm64"))),
+            _ => Ok(Arch::default()),
+        }
+    }
+
+    /// The compiler's name for programs of this architecture.
+    pub fn triple(self) -> &'static str {
+        match self {
+            Arch::Amd64 => "x86_64-unknown-linux-gnu",
+            Arch::Arm64 => "aarch64-unknown-linux-gnu",
+        }
+    }
+
+    /// Ending of the name of its root folder.
+    pub(super) fn suffix(self) -> &'static str {
+        match self {
+            Arch::Amd64 => "",
+            Arch::Arm64 => "-arm64",
+        }
+    }
+
+    /// The loader in a Debian tree.
+    pub(super) fn loader(self) -> &'static str {
+        match self {
+            Arch::Amd64 => "lib64/ld-linux-x86-64.so.2",
+            Arch::Arm64 => "lib/ld-linux-aarch64.so.1",
+        }
+    }
+
+    /// The libraries in a Debian tree.
+    pub(super) fn libraries(self) -> &'static str {
+        match self {
+            Arch::Amd64 => "usr/lib/x86_64-linux-gnu",
+            Arch::Arm64 => "usr/lib/aarch64-linux-gnu",
+        }
+    }
+
+    /// QEMU in the root folder.
+    pub(super) fn qemu(self) -> &'static str {
+        match self {
+            Arch::Amd64 => "usr/bin/qemu-system-x86_64",
+            Arch::Arm64 => "host/usr/bin/qemu-system-aarch64",
+        }
+    }
+
+    /// The guest's first and second serial port: the console and the agent's.
+    pub(super) fn serial_ports(self) -> [&'static str; 2] {
+        match self {
+            Arch::Amd64 => ["ttyS0", "ttyS1"],
+            Arch::Arm64 => ["ttyAMA0", "ttyAMA1"],
+        }
+    }
+}
+
+impl fmt::Display for Arch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Arch::Amd64 => "amd64",
+            Arch::Arm64 => "arm64",
+        })
+    }
+}
+
+impl FromStr for Arch {
+    type Err = LabError;
+
+    fn from_str(text: &str) -> Result<Self, LabError> {
+        Arch::ALL
+            .into_iter()
+            .find(|arch| arch.to_string() == text)
+            .ok_or_else(|| LabError::Refused(format!("{text}: no such architecture (amd64, arm64)")))
+    }
+}
