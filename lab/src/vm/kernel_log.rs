@@ -1,7 +1,7 @@
 //! What the kernel's log must never show, whatever a test does.
 
 /// Text that marks a fault of the kernel or of a driver.
-const FAULTS: [&str; 21] = [
+const FAULTS: [&str; 28] = [
     "WARNING:",
     "BUG:",
     "BUG at",
@@ -23,6 +23,13 @@ const FAULTS: [&str; 21] = [
     "nobody cared",
     "scheduling while atomic",
     "sysfs: cannot create duplicate",
+    "suspected memory leaks",
+    "DMA-API: ",
+    "ODEBUG: ",
+    "memory corruption",
+    "Invalid wait context",
+    "nested lock was not taken",
+    "blocked for more than",
 ];
 
 /// So many lines before a fault are shown with it, and so many after it: registers, modules and the call trace.

@@ -17,6 +17,7 @@ mod power;
 mod rasdes;
 mod readout;
 mod readout_ports;
+mod sanitize;
 mod serve;
 mod shim;
 mod sis8300;
@@ -33,8 +34,15 @@ use std::process::ExitCode;
 use support::harness;
 
 fn main() -> ExitCode {
-    harness::run(TESTS)
+    if support::sanitize::has_kasan() { harness::run(&[TESTS, FAILURES].concat()) } else { harness::run(TESTS) }
 }
+
+/// What needs a kernel that lets allocations fail.
+const FAILURES: &[harness::Test] = tests![
+    sanitize::pmus_survive_every_failed_allocation,
+    sanitize::sis8300_survives_every_failed_allocation,
+    sanitize::pcilat_survives_every_failed_allocation,
+];
 
 /// Every test. The long ones stand first.
 const TESTS: &[harness::Test] = tests![
