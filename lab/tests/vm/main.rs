@@ -25,6 +25,7 @@ mod sis8300_faults;
 mod sis8300_stress;
 mod smoke;
 mod stat;
+mod storm;
 mod support;
 mod surface;
 mod verify;
@@ -71,6 +72,7 @@ const TESTS: &[harness::Test] = tests![
     readout_ports::the_ports_have_every_byte,
     power::sleep_on_6_1,
     power::sleep_on_the_newest_kernel,
+    storm::a_storm_of_calls_leaves_all_modules_as_they_were,
     accounting::what_the_kernel_counted_is_what_the_devices_moved,
     rasdes::on_6_1_the_seeds_names_count,
     rasdes::on_the_newest_kernel_counts_are_the_boards,
