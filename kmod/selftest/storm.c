@@ -463,8 +463,8 @@ static void take_argument(const char *word)
 		pmus[npmus++] = word + 4;
 		/* The last root port that is named is the one that is taken away. */
 		if (sscanf(word, "pmu=dwc_rootport_%x", &bdf) == 1)
-			snprintf(port, sizeof(port), "%04x:%02x:%02x.%x", bdf >> 16, bdf >> 8 & 0xff,
-				 bdf >> 3 & 0x1f, bdf & 7);
+			snprintf(port, sizeof(port), "%04x:%02x:%02x.%x", bdf >> 16,
+				 bdf >> 8 & 0xff, bdf >> 3 & 0x1f, bdf & 7);
 	} else {
 		fail("what is %s?", word);
 	}

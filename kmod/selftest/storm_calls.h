@@ -172,10 +172,22 @@ static int open_target(enum target target)
 	return open(path, O_RDWR | O_CLOEXEC);
 }
 
-/* The file that the bytes choose, opened where it is not; -1: there is none. */
+/* The file that the bytes choose: a device's first one mostly, and an event that is open. */
+static int *place_of(enum target target)
+{
+	unsigned int n = next(), i;
+
+	if (target != PMU)
+		return &files[target][n > 0xc0];
+	for (i = 0; i < 3 && files[PMU][n % 4] < 0; i++)
+		n++;
+	return &files[PMU][n % 4];
+}
+
+/* Opened where it is not; -1: it cannot be. */
 static int file_of(enum target target)
 {
-	int *fd = &files[target][next() % 4 / (target == PMU ? 1 : 2)];
+	int *fd = place_of(target);
 
 	if (*fd < 0 && target != PMU) {
 		*fd = open_target(target);
@@ -185,6 +197,8 @@ static int file_of(enum target target)
 	}
 	return *fd;
 }
+
+static size_t ring_length;	/* of the last ring that was set up */
 
 static long call_ioctl(const struct op *op)
 {
@@ -210,6 +224,8 @@ static long call_ioctl(const struct op *op)
 		argument = (void *)0xffff888000000000ul;
 	ret = ioctl(fd, op->number, argument);
 	error = errno;
+	if (!ret && op->number == SIS8300_IOC_RING_SETUP)
+		ring_length = r.ring.buffers * r.ring.stride;
 	if (memcmp(r.words + size / 4, zeros, sizeof(zeros)))
 		fail("%s wrote beyond its structure", op->name);
 	errno = error;
@@ -271,7 +287,7 @@ static long call_poll(const struct op *op)
 
 static long call_close(const struct op *op)
 {
-	int *fd = &files[op->target][next() % 4 / (op->target == PMU ? 1 : 2)], was = *fd;
+	int *fd = place_of(op->target), was = *fd;
 
 	*fd = -1;
 	return was < 0 ? SKIPPED : close(was);
@@ -286,6 +302,8 @@ static long call_mmap(const struct op *op)
 
 	if (fd < 0 || maps[n].from)
 		return SKIPPED;
+	if (op->target == SIS8300 && how & 0x60 && ring_length)
+		length = ring_length;
 	from = mmap(NULL, length, prot, how & 8 && how & 16 ? MAP_PRIVATE : MAP_SHARED, fd,
 		    how > 0xf0 ? 4096 : 0);
 	if (from == MAP_FAILED)
