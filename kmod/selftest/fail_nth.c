@@ -71,6 +71,42 @@ static void put(const char *path, const char *text)
 	close(fd);
 }
 
+/* Only failures count whose call trace has an address from @text on. */
+static void count_from(const char *text)
+{
+	static const char * const kinds[] = { "failslab", "fail_page_alloc", "fail_usercopy" };
+	char path[96];
+	unsigned int i;
+
+	for (i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
+		snprintf(path, sizeof(path), "/sys/kernel/debug/%s/require-start", kinds[i]);
+		put(path, text);
+		snprintf(path, sizeof(path), "/sys/kernel/debug/%s/stacktrace-depth", kinds[i]);
+		put(path, "32");
+	}
+}
+
+/*
+ * Loading and binding make hundreds of allocations in the kernel's own code before and
+ * after a module's function runs. Those failures are not the module's, and each try takes
+ * a second. A trace that goes through a module has an address beyond the kernel's text.
+ */
+static void count_in_modules(void)
+{
+	FILE *from = fopen("/proc/kallsyms", "re");
+	char line[512], text[32] = "";
+
+	while (from && !*text && fgets(line, sizeof(line), from)) {
+		if (strstr(line, " _etext\n"))
+			snprintf(text, sizeof(text), "0x%.16s", line);
+	}
+	if (from)
+		fclose(from);
+	if (!*text)
+		die("_etext in /proc/kallsyms");
+	count_from(text);
+}
+
 /*
  * What a failed allocation or user copy may come out as. EBUSY: a region of a BAR that
  * could not be requested, for whatever reason; one that stays requested fails the last
@@ -498,6 +534,10 @@ int main(int argc, char **argv)
 	nth_fd = open("/proc/self/fail-nth", O_RDWR);
 	if (nth_fd < 0)
 		die("/proc/self/fail-nth");
+	if (!strcmp(what, "module") || !strcmp(what, "driver"))
+		count_in_modules();
+	else
+		count_from("0");
 	if (!strcmp(what, "module")) {
 		try_module(argv + 2);
 	} else if (!strcmp(what, "driver") && argc == 4) {
