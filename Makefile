@@ -17,7 +17,7 @@ endif
 # and would build a third of them again for each further choice.
 TESTED = --release --locked --workspace
 
-.PHONY: help setup build tested test unit vm-test browser-test pictures parquet-test demo lint fuzz bench kmod install deb dist test-dist test-fresh test-packages test-systemd clean distclean
+.PHONY: help setup build tested test unit vm-test browser-test pictures parquet-test demo lint fuzz sanitize bench kmod install deb dist test-dist test-fresh test-packages test-systemd clean distclean
 
 help:				## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -94,6 +94,11 @@ lint:				## rustfmt, clippy, checkpatch, shellcheck where it is installed
 fuzz:				## fuzz all that anybody may write, 20 s a target (docs/fuzzing.md)
 	tools/setup fuzz
 	tools/fuzz
+
+sanitize: tested		## the suites on guest kernels that look for faults (docs/sanitizers.md); hours
+	tools/setup lab
+	lab/setup-sanitize
+	tools/sanitize $(ONLY)
 
 bench: build			## benchmarks: each a ratio to a peer or limit taken in the same run
 	bench/all

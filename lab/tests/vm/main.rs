@@ -17,6 +17,7 @@ mod power;
 mod rasdes;
 mod readout;
 mod readout_ports;
+mod sanitize;
 mod serve;
 mod shim;
 mod sis8300;
@@ -24,6 +25,7 @@ mod sis8300_faults;
 mod sis8300_stress;
 mod smoke;
 mod stat;
+mod storm;
 mod support;
 mod surface;
 mod verify;
@@ -33,8 +35,15 @@ use std::process::ExitCode;
 use support::harness;
 
 fn main() -> ExitCode {
-    harness::run(TESTS)
+    if support::sanitize::has_kasan() { harness::run(&[TESTS, FAILURES].concat()) } else { harness::run(TESTS) }
 }
+
+/// What needs a kernel that lets allocations fail.
+const FAILURES: &[harness::Test] = tests![
+    sanitize::pmus_survive_every_failed_allocation,
+    sanitize::sis8300_survives_every_failed_allocation,
+    sanitize::pcilat_survives_every_failed_allocation,
+];
 
 /// Every test. The long ones stand first.
 const TESTS: &[harness::Test] = tests![
@@ -63,6 +72,7 @@ const TESTS: &[harness::Test] = tests![
     readout_ports::the_ports_have_every_byte,
     power::sleep_on_6_1,
     power::sleep_on_the_newest_kernel,
+    storm::a_storm_of_calls_leaves_all_modules_as_they_were,
     accounting::what_the_kernel_counted_is_what_the_devices_moved,
     rasdes::on_6_1_the_seeds_names_count,
     rasdes::on_the_newest_kernel_counts_are_the_boards,

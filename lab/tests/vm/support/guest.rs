@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use pciescope_lab::vm::{Builder, LabError, Output, Running, Vm};
 
 use super::harness::{booted, work};
-use super::{PATIENCE, lab_failed};
+use super::{PATIENCE, lab_failed, sanitize};
 use crate::say;
 
 /// A guest, with the commands that suites give it.
@@ -99,9 +99,11 @@ impl Guest {
 
     /// Ends the test: the modules can be unloaded, the kernel's log is clean, the guest switches off.
     pub fn finish(self, modules: &[&str]) {
+        sanitize::look_for_leaks(&self.vm);
         for module in modules {
             self.must(&format!("if [ -d /sys/module/{module} ]; then rmmod {module}; fi"));
         }
+        sanitize::keep_lines(&self.vm);
         self.check_log();
         let _work = work();
         self.vm.poweroff().unwrap_or_else(|err: LabError| lab_failed(err));

@@ -11,6 +11,7 @@ pub mod harness;
 pub mod rasdes;
 pub mod readout;
 pub mod records;
+pub mod sanitize;
 
 use std::cell::RefCell;
 use std::ops::Deref;

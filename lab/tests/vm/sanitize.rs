@@ -1,0 +1,67 @@
+//! What only a kernel that looks for faults can try: each memory allocation and user copy of the modules fails in turn.
+//! `make sanitize` runs these beside the other suites (docs/sanitizers.md).
+//!
+//! The truth is the kernel's: KASAN, lockdep and the others report into its log, kmemleak what was lost.
+
+use std::time::Duration;
+
+use crate::say;
+use crate::support::Rig;
+use crate::support::counters::Counters;
+use crate::support::digitizers::Digitizers;
+use crate::support::guest::Guest;
+use pciescope_lab::vm::Kernel;
+
+/// How long all the failures of one call may take: a thousand tries of a second.
+const BOUND: Duration = Duration::from_secs(400);
+const SLOT: u16 = 6;
+
+/// Lets every allocation of what `what` names fail, and expects `least` calls to have been tried.
+fn fails_well(vm: &Guest, what: &str, least: usize) {
+    let output = vm.run_within(&format!("/lib/pciescope/fail_nth {what}"), BOUND);
+    for line in output.stdout.lines() {
+        say!("{what}: {line}");
+    }
+    assert!(output.is_success(), "fail_nth {what}: {}", output.stderr);
+    let tried = output.stdout.lines().filter(|line| line.starts_with("ok ") && !line.contains(" # 0 failures")).count();
+    assert!(tried >= least, "fail_nth {what}: failures hit {tried} of at least {least} calls");
+}
+
+pub fn pcilat_survives_every_failed_allocation() {
+    let rig = Rig::boot_with(Kernel::V6_12, |builder| builder.module("pcilat"));
+    rig.must(&format!("pciescope bind {} --driver pcilat", rig.bdf));
+    fails_well(&rig.vm, &format!("pcilat {}", rig.bdf), 12);
+    fails_well(&rig.vm, &format!("driver pcilat {}", rig.bdf), 1);
+    rig.pciescope(&format!("latency mmio {} --count 100", rig.bdf)).expect(0, "mmio-read");
+    rig.must("rmmod pcilat");
+    fails_well(&rig.vm, "module /lib/pciescope/pcilat.ko", 1);
+    rig.must("modprobe pcilat");
+    rig.finish();
+}
+
+pub fn sis8300_survives_every_failed_allocation() {
+    let rig = Digitizers::boot(Kernel::V6_12, 1, |builder| builder);
+    fails_well(&rig, &format!("sis8300 {}", rig.board(SLOT).node()), 8);
+    fails_well(&rig, &format!("driver sis8300 {}", rig.address(SLOT)), 1);
+    rig.must("rmmod sis8300");
+    // Binding is tried above; each of hundreds of tries would wait for the board.
+    rig.must("echo 0 >/sys/bus/pci/drivers_autoprobe");
+    fails_well(&rig, "module /lib/pciescope/sis8300.ko", 1);
+    rig.must("echo 1 >/sys/bus/pci/drivers_autoprobe; modprobe sis8300");
+    rig.finish();
+}
+
+pub fn pmus_survive_every_failed_allocation() {
+    let rig = Counters::boot(Kernel::V6_12, "rasdes_pmu", |builder| builder.module("drw_pmu"));
+    for event in ["0x21", "0x1070c 0x10700"] {
+        fails_well(&rig, &format!("event dwc_rootport_1000 {event}"), 1);
+    }
+    fails_well(&rig, "event ali_drw_21000 0x02 0x0f", 1);
+    fails_well(&rig, "write /sys/devices/system/cpu/cpu1/online 0 1", 1);
+    for module in ["rasdes_pmu", "drw_pmu"] {
+        rig.must(&format!("rmmod {module}"));
+        fails_well(&rig, &format!("module /lib/pciescope/{module}.ko"), 1);
+        rig.must(&format!("modprobe {module}"));
+    }
+    rig.finish(&["rasdes_pmu", "drw_pmu", "pciescope_lab"]);
+}
