@@ -24,7 +24,10 @@ static GUESTS: AtomicU32 = AtomicU32::new(0);
 
 /// Whether the lab's guest kernels are those with KASAN.
 pub fn has_kasan() -> bool {
-    Arch::chosen().and_then(Root::find).and_then(|root| root.release(Kernel::V6_12)).is_ok_and(|release| release.ends_with(KASAN))
+    Arch::chosen()
+        .and_then(Root::find)
+        .and_then(|root| root.release(Kernel::V6_12))
+        .is_ok_and(|release| release.ends_with(KASAN))
 }
 
 /// Looks for leaks of memory, before the modules go. The kernel's log tells.
