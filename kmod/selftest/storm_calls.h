@@ -369,7 +369,8 @@ static long call_show(const struct op *op)
 	if (how & 1)
 		snprintf(path, sizeof(path), "/dev/pcilatdriver/%s/%s", pcilat, nodes[which]);
 	else
-		snprintf(path, sizeof(path), "/sys/class/pcilat/%s/pcilat_%s", pcilat, nodes[which]);
+		snprintf(path, sizeof(path), "/sys/class/pcilat/%s/pcilat_%s", pcilat,
+			 nodes[which]);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return SKIPPED;
