@@ -52,7 +52,11 @@ static inline int sized_copy_from_user(void *to, size_t size, const void __user 
 static inline bool compat_is_overridden(struct pci_dev *pdev, const struct device_driver *drv)
 {
 #ifdef COMPAT_HAS_device_driver_override
-	return device_match_driver_override(&pdev->dev, drv) > 0;
+	bool match = device_match_driver_override(&pdev->dev, drv) > 0;
+
+	/* For sparse, which does not see that the guard in there ends; nothing to compilers. */
+	__release(&pdev->dev.driver_override.lock);
+	return match;
 #else
 	device_lock_assert(&pdev->dev);
 	return pdev->driver_override && !strcmp(pdev->driver_override, drv->name);
