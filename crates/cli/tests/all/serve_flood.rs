@@ -68,6 +68,8 @@ impl Exporter {
     fn start(config: &str) -> Exporter {
         let mut child = Command::new(PROGRAM)
             .args(["serve", "--backend", "fake", "-I", "500ms", "--listen", "127.0.0.1:0", "--config", config])
+            // It is killed, and leaves its synthetic machine behind.
+            .env("TMPDIR", std::path::Path::new(config).parent().unwrap())
             .stdin(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
