@@ -82,7 +82,7 @@ struct rasdes_tba {
 struct rasdes_pmu {
 	struct uncore_pmu u;
 	struct pci_dev *pdev;
-	struct platform_device *sleeper;
+	struct device *sleeper;
 	char bdf[16];
 	u16 vsec;
 	unsigned int lanes;

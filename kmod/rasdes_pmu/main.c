@@ -5,10 +5,12 @@
  *
  * The module binds to no function, because root ports belong to the kernel's port
  * driver. This file finds the functions when the module is loaded, and when they come
- * and go. Each gets a child, a platform device, for one purpose: the system puts a
- * child to sleep before its parent, and wakes it after it.
+ * and go. Each gets a child, a device of no bus, for one purpose: the system puts a
+ * child to sleep before its parent, and wakes it after it. A bus would call its
+ * notifiers under our lock, which we take in those of another bus.
  */
 #include <linux/platform_device.h>
+#include <linux/slab.h>
 
 #include "internal.h"
 
@@ -189,37 +191,48 @@ static const struct dev_pm_ops rasdes_pm_ops = {
 	NOIRQ_SYSTEM_SLEEP_PM_OPS(rasdes_sleep, rasdes_wake)
 };
 
-static struct platform_driver rasdes_driver = {
-	.driver = {
-		.name = KBUILD_MODNAME,
-		.pm = pm_sleep_ptr(&rasdes_pm_ops),
-		.suppress_bind_attrs = true,
-	},
+static const struct device_type rasdes_sleeper_type = {
+	.name = KBUILD_MODNAME,
+	.pm = pm_sleep_ptr(&rasdes_pm_ops),
 };
+
+static void rasdes_release_sleeper(struct device *dev)
+{
+	kfree(dev);
+}
 
 static int rasdes_add_sleeper(struct rasdes_pmu *rp)
 {
-	struct platform_device *sleeper;
+	struct device *sleeper;
 	int ret;
 
-	sleeper = platform_device_alloc(KBUILD_MODNAME, PLATFORM_DEVID_AUTO);
+	sleeper = kzalloc(sizeof(*sleeper), GFP_KERNEL);
 	if (!sleeper)
 		return -ENOMEM;
-	sleeper->dev.parent = &rp->pdev->dev;
-	platform_set_drvdata(sleeper, &rp->u);
-	ret = platform_device_add(sleeper);
+	device_initialize(sleeper);
+	sleeper->parent = &rp->pdev->dev;
+	sleeper->type = &rasdes_sleeper_type;
+	sleeper->release = rasdes_release_sleeper;
+	dev_set_drvdata(sleeper, &rp->u);
+	ret = dev_set_name(sleeper, KBUILD_MODNAME) ?: device_add(sleeper);
 	if (ret) {
-		platform_device_put(sleeper);
+		put_device(sleeper);
 		return ret;
 	}
 	rp->sleeper = sleeper;
 	return 0;
 }
 
+static void rasdes_forget_sleeper(struct rasdes_pmu *rp)
+{
+	if (rp->sleeper)
+		device_unregister(rp->sleeper);
+	rp->sleeper = NULL;
+}
+
 static void rasdes_forget(struct rasdes_pmu *rp)
 {
-	platform_device_unregister(rp->sleeper);
-	rp->sleeper = NULL;
+	rasdes_forget_sleeper(rp);
 	uncore_remove(&rp->u);
 }
 
@@ -318,21 +331,14 @@ static int __init rasdes_init(void)
 	ret = uncore_init(&rasdes);
 	if (ret)
 		return ret;
-	ret = platform_driver_register(&rasdes_driver);
-	if (ret)
-		goto err_uncore;
 	ret = bus_register_notifier(&pci_bus_type, &rasdes_notifier);
-	if (ret)
-		goto err_driver;
+	if (ret) {
+		uncore_exit(&rasdes);
+		return ret;
+	}
 	for_each_pci_dev(pdev)
 		rasdes_add(pdev);
 	return 0;
-
-err_driver:
-	platform_driver_unregister(&rasdes_driver);
-err_uncore:
-	uncore_exit(&rasdes);
-	return ret;
 }
 
 static void __exit rasdes_exit(void)
@@ -342,9 +348,8 @@ static void __exit rasdes_exit(void)
 	bus_unregister_notifier(&pci_bus_type, &rasdes_notifier);
 	mutex_lock(&rasdes.lock);
 	list_for_each_entry(u, &rasdes.pmus, node)
-		platform_device_unregister(to_rasdes(&u->pmu)->sleeper);
+		rasdes_forget_sleeper(to_rasdes(&u->pmu));
 	mutex_unlock(&rasdes.lock);
-	platform_driver_unregister(&rasdes_driver);
 	uncore_exit(&rasdes);
 }
 
