@@ -361,15 +361,16 @@ static long call_command(const struct op *op)
 static long call_show(const struct op *op)
 {
 	unsigned int which = next() % 3, how = next(), error, n;
+	const char *node = nodes[which];
 	char path[128];
 	long ret = 0;
 	int fd;
 
 	(void)op;
 	if (how & 1)
-		snprintf(path, sizeof(path), "/dev/pcilatdriver/%s/%s", pcilat, nodes[which]);
+		snprintf(path, sizeof(path), "/dev/pcilatdriver/%s/%s", pcilat, node);
 	else
-		snprintf(path, sizeof(path), "/sys/class/pcilat/%s/pcilat_%s", pcilat, nodes[which]);
+		snprintf(path, sizeof(path), "/sys/class/pcilat/%s/pcilat_%s", pcilat, node);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return SKIPPED;
