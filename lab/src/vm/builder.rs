@@ -210,6 +210,9 @@ impl Builder {
     /// Starts QEMU without waiting for the guest.
     pub(super) fn start(self) -> Result<Vm, LabError> {
         let arch = self.arch.map_or_else(Arch::chosen, Ok)?;
+        if self.is_device_tree && arch != Arch::Arm64 {
+            return Err(LabError::Refused(format!("a guest of {arch} has no DeviceTree; only arm64 guests have one")));
+        }
         let root = Root::find(arch)?;
         let release = root.release(self.kernel)?;
         let accel = Accel::detect(&root)?;

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use thiserror::Error;
 
+use super::arch::Arch;
+
 /// Exit code of `pciescope lab run` when the lab failed, not the command in the guest (EX_UNAVAILABLE of sysexits.h).
 pub const LAB_FAILED: u8 = 69;
 
@@ -107,6 +109,9 @@ impl LabError {
     /// What the user can do about it.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
+            LabError::NoRoot { root, .. } if root.to_string_lossy().ends_with(Arch::Arm64.suffix()) => {
+                Some("tools/setup lab arm64 (PCIESCOPE_LAB_ROOT names another root folder, to which -arm64 is added)")
+            }
             LabError::NoRoot { .. } => Some("make setup (PCIESCOPE_LAB_ROOT names another root folder)"),
             LabError::Missing { .. } => Some(
                 "the lab needs the source tree: run it from there, or set PCIESCOPE_LAB_DIR to the tree's lab folder",
