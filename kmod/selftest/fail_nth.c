@@ -71,39 +71,52 @@ static void put(const char *path, const char *text)
 	close(fd);
 }
 
-/* Only failures count whose call trace has an address from @text on. */
-static void count_from(const char *text)
+/* Puts @text to a setting of each kind of failure. */
+static void set(const char *setting, const char *text)
 {
 	static const char * const kinds[] = { "failslab", "fail_page_alloc", "fail_usercopy" };
 	char path[96];
 	unsigned int i;
 
 	for (i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
-		snprintf(path, sizeof(path), "/sys/kernel/debug/%s/require-start", kinds[i]);
+		snprintf(path, sizeof(path), "/sys/kernel/debug/%s/%s", kinds[i], setting);
 		put(path, text);
-		snprintf(path, sizeof(path), "/sys/kernel/debug/%s/stacktrace-depth", kinds[i]);
-		put(path, "32");
 	}
+}
+
+/* Only failures count whose call trace has an address from @text on. */
+static void count_from(const char *text)
+{
+	set("require-start", text);
+	set("stacktrace-depth", "32");
 }
 
 /*
  * Loading and binding make hundreds of allocations in the kernel's own code before and
  * after a module's function runs. Those failures are not the module's, and each try takes
  * a second. A trace that goes through a module has an address beyond the kernel's text.
+ * Nor do failures count in register_irq_proc(): the kernel goes on without the entry in
+ * /proc/irq, and warns later that it is not there to be removed.
  */
 static void count_in_modules(void)
 {
+	char line[512], text[32] = "", start[32] = "", end[32] = "";
 	FILE *from = fopen("/proc/kallsyms", "re");
-	char line[512], text[32] = "";
 
 	while (from && !*text && fgets(line, sizeof(line), from)) {
+		if (*start && !*end)
+			snprintf(end, sizeof(end), "0x%.16s", line);
+		if (strstr(line, " register_irq_proc\n"))
+			snprintf(start, sizeof(start), "0x%.16s", line);
 		if (strstr(line, " _etext\n"))
 			snprintf(text, sizeof(text), "0x%.16s", line);
 	}
 	if (from)
 		fclose(from);
-	if (!*text)
-		die("_etext in /proc/kallsyms");
+	if (!*text || !*end)
+		die("_etext and register_irq_proc in /proc/kallsyms");
+	set("reject-start", start);
+	set("reject-end", end);
 	count_from(text);
 }
 

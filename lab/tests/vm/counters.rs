@@ -6,7 +6,7 @@ use pciescope_lab::vm::Kernel;
 use crate::support::counters::Counters;
 use crate::{counter_stress, drw, say, shim};
 
-pub fn on_6_1() {
+pub fn on_the_oldest_kernel() {
     on(Kernel::V6_1);
 }
 
@@ -32,7 +32,7 @@ fn on(kernel: Kernel) {
         drw::the_seeds_own_command_lines_work(&rig);
         say!("the seed's own command lines work");
     }
-    if kernel != Kernel::V6_1 {
+    if shim::has_in_tree_drivers(kernel) {
         rig.load("alibaba_uncore_drw_pmu");
         drw::the_in_tree_driver_counts_the_same(&rig);
         say!("the in-tree driver counts the same");

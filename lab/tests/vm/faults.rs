@@ -40,7 +40,7 @@ fn long_irq_run(rig: &Rig, more: &str) -> String {
     format!("latency irq {} --vectors 0 --count 20M --raised-by hardware --timeout 2s {more}", rig.bdf)
 }
 
-pub fn a_disk_unbinding_unplugging_and_offline_cpus_on_6_1() {
+pub fn a_disk_unbinding_unplugging_and_offline_cpus_on_the_oldest_kernel() {
     disk_and_faults_on(Kernel::V6_1);
 }
 

@@ -6,7 +6,7 @@ use pciescope_lab::vm::{Device, Kernel, Place, standard_machine};
 use crate::support::Rig;
 use crate::{faults, irq, mmio, say, smoke, surface};
 
-pub fn on_6_1() {
+pub fn on_the_oldest_kernel() {
     on(Kernel::V6_1);
 }
 

@@ -104,7 +104,7 @@ pub fn sleep_resets_and_errors_on_6_12() {
     rig.finish();
 }
 
-pub fn sleep_on_6_1() {
+pub fn sleep_on_the_oldest_kernel() {
     short(Kernel::V6_1);
 }
 

@@ -83,7 +83,7 @@ pub fn every_sample_is_the_boards_in_every_mode() {
     ends_without_a_violation(rig);
 }
 
-pub fn boards_that_share_a_pin_are_told_apart_on_6_1() {
+pub fn boards_that_share_a_pin_are_told_apart_on_the_oldest_kernel() {
     let mut boards = Crate::seed(0);
     boards.has_msi = false;
     // Four slots apart: the same pin of the switch.
