@@ -3,9 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-use crate::say;
-use crate::shim;
 use crate::support::rasdes::{Rig, Session};
+use crate::{say, shim};
 use pciescope_core::Bdf;
 use pciescope_lab::device::CounterBoard;
 use pciescope_lab::device::rasdes::Shape;
