@@ -354,12 +354,13 @@ impl DrwBank {
             let counted: Map<_, _> = of_event.map(|((_, counter), n)| (counter.to_string(), json!(n))).collect();
             events.insert(events::name(code), json!({"happened": happened, "counted": counted}));
         }
-        let counters = self.registers.counters.iter().enumerate().filter(|(_, counter)| counter.is_enabled());
+        let counters = || self.registers.counters.iter().enumerate().filter(|(_, counter)| counter.is_enabled());
         let enabled: Map<_, _> =
-            counters.map(|(number, counter)| (number.to_string(), json!(events::name(counter.event())))).collect();
+            counters().map(|(number, counter)| (number.to_string(), json!(events::name(counter.event())))).collect();
+        let values: Map<_, _> = counters().map(|(number, counter)| (number.to_string(), json!(counter.value))).collect();
         json!({"events": events, "cycles": ledger.cycles, "overflows": ledger.overflows, "resets": ledger.resets,
                "starts": ledger.starts, "stops": ledger.stops, "running": self.registers.is_running,
-               "enabled": enabled, "asserted": self.is_asserted()})
+               "enabled": enabled, "values": values, "asserted": self.is_asserted()})
     }
 
     fn read_register(&mut self, register: u64) -> u32 {

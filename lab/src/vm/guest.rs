@@ -84,6 +84,11 @@ impl Vm {
         self.folder.as_ref().map(TempDir::path).expect("the folder is taken only when the guest is dropped")
     }
 
+    /// A wait that was meant for a guest with KVM, as long as this guest needs it; `PCIESCOPE_LAB_PATIENCE` is in it.
+    pub fn patience(&self, wait: Duration) -> Duration {
+        self.accel.patience(wait)
+    }
+
     /// The host's side of the folder that the guest sees as `/host`.
     pub fn share(&self) -> PathBuf {
         self.folder().join("share")
@@ -109,7 +114,7 @@ impl Vm {
 
     /// Polls `answer` (which may itself wait up to a tick) until it has one, QEMU ends, or the bound is over.
     fn wait_for<T>(&self, doing: &str, wait: Duration, answer: impl Fn() -> Option<T>) -> Result<T, LabError> {
-        let waited = self.accel.patience(wait);
+        let waited = self.patience(wait);
         let end = Instant::now() + waited;
         loop {
             if let Some(answer) = answer() {
@@ -227,13 +232,18 @@ impl Vm {
         self.must(&format!("mkdir -p \"$(dirname {0})\" && cp /host/push {0}", quote(place))).map(drop)
     }
 
-    /// Reads a file of the guest.
+    /// Reads a file of the guest. A file in `/host` costs the guest nothing: it lies on this side.
     ///
     /// # Errors
     /// There is no such file, or the guest does not give it.
     pub fn pull_file(&self, place: &str) -> Result<Vec<u8>, LabError> {
-        self.must(&format!("cat {} >/host/pull", quote(place)))?;
-        let path = self.share().join("pull");
+        let path = match place.strip_prefix("/host/") {
+            Some(name) => self.share().join(name),
+            None => {
+                self.must(&format!("cat {} >/host/pull", quote(place)))?;
+                self.share().join("pull")
+            }
+        };
         fs::read(&path).map_err(LabError::file("read", path))
     }
 
@@ -264,7 +274,7 @@ impl Vm {
     }
 
     pub(super) fn wait_end(&self, wait: Duration) -> Result<(), LabError> {
-        let waited = self.accel.patience(wait);
+        let waited = self.patience(wait);
         if self.process.wait(waited) {
             return Ok(());
         }

@@ -31,11 +31,11 @@ const RX_PAYLOAD: u64 = 0x21;
 /// that time, and on other kernels, which bear it.
 const KNOCKING: [u64; 2] = [10, 5];
 /// How often an event is asked for with random attributes: at least, and for each second of the stress.
-const ATTEMPTS: [u64; 2] = [10_000, 700];
+const ATTEMPTS: [u64; 2] = [5_000, 700];
 
 /// With drw_pmu and rasdes_pmu loaded.
 pub fn who_counts_all_the_while_misses_nothing(rig: &Counters) {
-    let seconds = number("PCIESCOPE_STRESS_SECONDS", 15);
+    let seconds = number("PCIESCOPE_STRESS_SECONDS", 5);
     let seed = number("PCIESCOPE_STRESS_SEED", 3);
     say!("stress for {seconds} s, seed {seed}");
     let said = what_drivers_said(rig);

@@ -174,7 +174,7 @@ impl<'g> Rig<'g> {
 
     /// Waits until the disk moves data for whoever is under way.
     fn wait_for_data(&self, disk: &Disk<'_>, running: &Running<'_>) {
-        let (before, end) = (disk.state(), Instant::now() + PATIENCE);
+        let (before, end) = (disk.state(), Instant::now() + self.vm.patience(PATIENCE));
         let moved =
             |state: &State| state.since(&before, "data_read_bytes") + state.since(&before, "data_written_bytes");
         while moved(&disk.state()) < 8 * MIB {

@@ -2,7 +2,7 @@
 //! errors that QEMU injects, the machine's nodes, control registers, settings of the kernel. Each check has to speak where
 //! the lab did something, to be silent beside it and when it is undone, and to change nothing by looking.
 
-use crate::support::{Endpoint, Rig};
+use crate::support::{Endpoint, RECORDS, Rig};
 use pciescope_core::{Ended, Finding, Record};
 use pciescope_lab::device::LatencyEndpoint;
 use pciescope_lab::vm::{Kernel, Place, RootPort};
@@ -76,7 +76,7 @@ impl Ward {
     }
 
     fn answer(&self, command: &str) -> Answer {
-        let done = self.rig.sh(&format!("{command} >/tmp/records.jsonl"));
+        let done = self.rig.sh(&format!("{command} >{RECORDS}"));
         Answer { status: done.output.status, stderr: done.output.stderr, records: done.records }
     }
 

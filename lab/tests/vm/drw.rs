@@ -212,13 +212,16 @@ fn wraps_beside_readers(rig: &Counters) {
     let session = |name: &str| {
         let script = format!(
             "{{ for code in 0x04 0x07 0x08 0x0c 0x0d 0x0f; do echo open {pmu} $code; done; \
-             for n in $(seq 300); do for n in 0 1 2 3 4 5; do echo read $n; done; sleep 0.02; done; \
+             until [ -e /tmp/enough ]; do for n in 0 1 2 3 4 5; do echo read $n; done; sleep 0.02; done; \
              for n in 0 1 2 3 4 5; do echo disable $n; echo read $n; done; }} | /lib/pciescope/perf_events >/tmp/{name}.out"
         );
         rig.vm.start(&script)
     };
+    rig.must("rm -f /tmp/enough");
     let before = rig.truth();
     let sessions = [session("first"), session("second")];
+    rig.wait_for("each counter passes its end", || (rig.truth().gained(&before, SUB, "overflows") >= 12).then_some(()));
+    rig.must("touch /tmp/enough");
     let ended = sessions.iter().map(|session| session.wait().unwrap_or_else(|err| panic!("the lab failed: {err}")));
     ended.for_each(|output| assert!(output.is_success(), "{}", output.stderr));
     let truth = rig.truth();
@@ -236,7 +239,6 @@ fn wraps_beside_readers(rig: &Counters) {
         assert_eq!(read, counted, "event {code:#x}");
         rig.tell(&format!("dram {SUB} rate {event} 0"));
     }
-    assert!(truth.gained(&before, SUB, "overflows") >= 4);
 }
 
 /// Two sessions with the same event, one of which begins later and ends earlier.
@@ -366,8 +368,7 @@ fn counters_that_hold_are_noticed(rig: &Counters) {
         for event in ["op_is_rd", "op_is_wr"] {
             rig.tell(&format!("dram {SUB} add {event} 2000000000"));
         }
-        // Longer than the driver leaves between two looks.
-        std::thread::sleep(Duration::from_millis(2500));
+        set_back(rig);
     }
     let read = perf.end();
     let truth = rig.truth();
@@ -379,6 +380,14 @@ fn counters_that_hold_are_noticed(rig: &Counters) {
     assert_eq!(truth.gained(&before, SUB, "overflows"), 1);
 }
 
+/// Waits until the driver has looked: it sets a counter in its upper half back.
+fn set_back(rig: &Counters) {
+    rig.wait_for("the driver keeps its counters away from their end", || {
+        let values = &rig.truth().0["dram"][SUB]["values"];
+        values.as_object()?.values().all(|value| value.as_u64() < Some(1 << 31)).then_some(())
+    });
+}
+
 /// As before, with a driver that was told.
 fn counters_that_are_known_to_hold_lose_nothing(rig: &Counters) {
     rig.tell("dram all limit hold");
@@ -388,7 +397,7 @@ fn counters_that_are_known_to_hold_lose_nothing(rig: &Counters) {
     for _ in 0..6 {
         rig.tell(&format!("dram {SUB} add hif_rd 2000000000"));
         rig.tell(&format!("dram {SUB} add hif_wr 1000000000"));
-        std::thread::sleep(Duration::from_millis(500));
+        set_back(rig);
     }
     let read = perf.end();
     let truth = rig.truth();
@@ -420,10 +429,11 @@ fn what_does_not_exist_is_refused(rig: &Counters) {
     for attribute in attributes {
         assert_eq!(rig.open(&format!("{SUB}:{attribute}"), ["0x02".to_owned()]), ["EINVAL"], "{attribute}");
     }
-    // perf's own ways of asking for the same.
-    let pmu = rig.pmu(SUB);
-    let sampled = rig.run(&format!("perf record -o /dev/null -a -c 1000 -e {pmu}/hif_rd/ -- true"));
-    assert!(!sampled.is_success(), "{}", sampled.stderr);
+    // perf's own way of asking for the same, once: it takes perf ten seconds to find out, and the kernel's answer stands above.
+    if rig.release().starts_with("6.12") {
+        let sampled = rig.run(&format!("perf record -o /dev/null -a -c 1000 -e {}/hif_rd/ -- true", rig.pmu(SUB)));
+        assert!(!sampled.is_success(), "{}", sampled.stderr);
+    }
     // A user's mistake is no news to the kernel's log.
     assert_eq!(log(), before, "{}", rig.must("dmesg | tail"));
     assert_eq!(rig.truth().enabled(SUB), 0);

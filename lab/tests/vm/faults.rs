@@ -5,15 +5,14 @@ use std::time::{Duration, Instant};
 
 use crate::disk::{self, Disks};
 use crate::say;
-use crate::support::{Measured, PATIENCE, Rig, merged, seen, total, vector};
+use crate::support::{Measured, PATIENCE, RECORDS, Rig, merged, seen, total, vector};
 use pciescope_lab::vm::{Kernel, Running};
 
 /// Starts a run that would take minutes, does something to it once the device sees it, and waits for its end.
 fn disturb(rig: &Rig, command: &str, disturbance: impl FnOnce(&Rig, &Running<'_>)) -> Measured {
-    const FILE: &str = "/tmp/records.jsonl";
-    rig.tell("reset");
-    let running = rig.start(command, FILE);
-    let end = Instant::now() + PATIENCE;
+        rig.tell("reset");
+    let running = rig.start(command, RECORDS);
+    let end = Instant::now() + rig.patience(PATIENCE);
     let has_begun = || {
         let ledger = rig.ledger();
         match command.split(' ').nth(1) {
@@ -29,7 +28,7 @@ fn disturb(rig: &Rig, command: &str, disturbance: impl FnOnce(&Rig, &Running<'_>
         assert!(running.status().is_none() && Instant::now() < end, "the run did not begin: {:?}", running.wait());
     }
     disturbance(rig, &running);
-    rig.end(&running, FILE, PATIENCE)
+    rig.end(&running, RECORDS, PATIENCE)
 }
 
 fn long_run(rig: &Rig, more: &str) -> String {

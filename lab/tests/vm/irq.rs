@@ -220,11 +220,15 @@ fn a_fixed_rate_hides_no_waiting_and_counts_what_it_could_not_raise(rig: &Rig) {
     };
     rig.tell("reset");
     measure("2ms");
-    // A trigger is open for 3 ms: two of three times find it so, and no figure is mixed up with the next trigger's.
+    // A trigger is open for 3 ms: two of three times find it so, and no figure is mixed up with the next trigger's. A machine that
+    // is slow leaves more of them open.
     rig.tell("irq-delay fixed 3ms");
-    let (not_raised, delayed) = measure("1ms");
-    assert!((120..180).contains(&not_raised), "{not_raised} of 200 times were not raised");
-    assert!(delayed.min_ns().unwrap() >= 3e6);
+    settle("times that find a trigger open", || {
+        let (not_raised, delayed) = measure("1ms");
+        assert!(not_raised >= 120, "{not_raised} of 200 times were not raised");
+        assert!(delayed.min_ns().unwrap() >= 3e6);
+        if not_raised < 180 { Ok(()) } else { Err(format!("{not_raised} of 200 times were not raised")) }
+    });
     // No emulator raises an interrupt every microsecond.
     rig.tell("reset");
     let (not_raised, _) = measure("1us");

@@ -233,7 +233,7 @@ fn a_pattern_is_written(rig: &Digitizers) {
 /// The campaign in small: the seed's four tables have their rows, and the page its figures.
 fn the_campaign_has_the_seeds_tables(rig: &Digitizers) {
     let file = "/tmp/campaign.jsonl";
-    let args = "--sweep --sweep-sizes 30000,84000,300000 -N 2 --sweep-cycles 3";
+    let args = "--sweep --sweep-sizes 10000,28000,100000 -N 2 --sweep-cycles 3";
     let command = format!("pciescope readout {} {args} --output {file}", nodes(rig));
     let before = Books::of(rig);
     let output = rig.vm.run_within(&command, PATIENCE);
@@ -257,7 +257,7 @@ fn the_campaign_has_the_seeds_tables(rig: &Digitizers) {
     assert!(alone.contains(&"SIS8300-KU") && alone.iter().any(|model| model.starts_with("SIS8300-L")), "{alone:?}");
     // 7.2: three sizes of five boards. 7.3: eight conversions and decimation by 10.
     let sizes: Vec<u64> = of("size").iter().map(|record| record.stream.as_ref().unwrap().samples).collect();
-    assert_eq!((sizes, devices(&of("size"))), (vec![30_000, 84_000, 300_000], vec![5; 3]));
+    assert_eq!((sizes, devices(&of("size"))), (vec![10_000, 28_000, 100_000], vec![5; 3]));
     let mut functions: BTreeMap<(String, u64), usize> = BTreeMap::new();
     for record in records.iter().filter(|record| sweep(record) == "function" && record.test != SUMMARY) {
         let stream = record.stream.as_ref().unwrap();

@@ -2,7 +2,7 @@
 //! taken away and plugged in again. Those who read all the while get every sample right, the kernel's log has no line but the
 //! expected ones, no memory is lost, and the module can be unloaded. And a ring at full rate with a slow consumer loses nothing.
 //!
-//! `PCIESCOPE_STRESS_SECONDS` says for how long (15), `PCIESCOPE_RING_SECONDS` for how long the ring (8),
+//! `PCIESCOPE_STRESS_SECONDS` says for how long (6), `PCIESCOPE_RING_SECONDS` for how long the ring (4),
 //! `PCIESCOPE_STRESS_SEED` with which random numbers.
 
 use std::time::{Duration, Instant};
@@ -30,12 +30,12 @@ fn number(name: &str, otherwise: u64) -> u64 {
 }
 
 pub fn a_ring_at_full_rate_and_everything_at_random_lose_nothing() {
-    let (seconds, seed) = (number("PCIESCOPE_STRESS_SECONDS", 15), number("PCIESCOPE_STRESS_SEED", 3));
+    let (seconds, seed) = (number("PCIESCOPE_STRESS_SECONDS", 6), number("PCIESCOPE_STRESS_SEED", 3));
     say!("{seconds} s, seed {seed}");
     let rig = Digitizers::boot(Kernel::V6_12, 6, |builder| builder);
     a_ring_at_full_rate_loses_nothing(&rig);
     // A first cycle: what is allocated once and kept is there before.
-    everything(&rig, 6, seed);
+    everything(&rig, 5, seed);
     rig.must("rmmod sis8300");
     let before = available_kib(&rig);
     rig.must("modprobe sis8300");
@@ -227,7 +227,7 @@ fn everything(rig: &Digitizers, seconds: u64, seed: u64) -> u64 {
 /// The engine goes as fast as the link does; the consumer looks at each sample, and rests. What cannot be taken is not read: the
 /// engine waits, and says how often and how long.
 fn a_ring_at_full_rate_loses_nothing(rig: &Digitizers) {
-    let seconds = number("PCIESCOPE_RING_SECONDS", 8);
+    let seconds = number("PCIESCOPE_RING_SECONDS", 4);
     let board = rig.board(6);
     for (what, us) in [("quick", 0), ("slow", 25_000)] {
         let before = board.ledger();

@@ -22,6 +22,9 @@ const FAR_SUB: &str = "40023080";
 /// How long a report has its port's engine before the next one gets it.
 const TURN_MS: u32 = 250;
 
+/// Where its records lie in the guest.
+const RECORDS: &str = "/host/stat.jsonl";
+
 struct Rig(Counters);
 
 /// The records of one `pciescope stat`.
@@ -30,18 +33,16 @@ struct Counted(Vec<Record>);
 impl Rig {
     /// Starts `pciescope stat ARGS` with a command that lasts until it is told to end, and waits until it counts.
     fn stat(&self, args: &str, meanwhile: impl FnOnce()) -> Counted {
-        self.0.must("rm -f /tmp/go /tmp/stop");
-        let wait = "sh -c 'touch /tmp/go; until [ -e /tmp/stop ]; do sleep 0.05; done'";
-        let script = format!("exec pciescope stat {args} -j -o /tmp/stat.jsonl --overwrite -- {wait}");
+        let script = format!("exec pciescope stat {args} -j -o {RECORDS} --overwrite -- {}", self.0.hold());
         let running = self.0.vm.start(&script);
         self.0.wait_for("pciescope stat counts", || {
             if let Some(status) = running.status() {
                 panic!("pciescope stat {args} ended with {status}: {}", running.wait().unwrap().stderr);
             }
-            self.0.run("test -e /tmp/go").is_success().then_some(())
+            self.0.has_begun().then_some(())
         });
         meanwhile();
-        self.0.must("touch /tmp/stop");
+        self.0.let_go();
         let output = running.wait().unwrap();
         assert_eq!(output.status, 0, "pciescope stat {args}: {}", output.stderr);
         self.records()
@@ -56,7 +57,7 @@ impl Rig {
     }
 
     fn records(&self) -> Counted {
-        let text = self.0.read("/tmp/stat.jsonl");
+        let text = self.0.read(RECORDS);
         Counted(support::records::parse(&text))
     }
 }
@@ -255,7 +256,7 @@ fn intervals(rig: &Rig) {
 fn the_first_interval_is_as_long_as_it_says(rig: &Rig) {
     let per_second = |record: &Record| record.metrics["cycles"].value / record.interval.unwrap().seconds();
     settle("the clock in the first interval and later", || {
-        rig.0.must("pciescope stat -I 500 -n 3 -j -o /tmp/stat.jsonl --overwrite");
+        rig.0.must(&format!("pciescope stat -I 500 -n 3 -j -o {RECORDS} --overwrite"));
         let counted = rig.records();
         let channels: Vec<&Record> = counted.of(rig.0.pmu(SUB)).chain(counted.of(rig.0.pmu(FAR_SUB))).collect();
         assert_eq!(channels.len(), 6);
@@ -517,7 +518,7 @@ fn top_terminal(rig: &Rig) {
 
 /// One port's end is an error of that port; the others go on and their counts are whole.
 fn removed(rig: &Rig) {
-    let script = format!("exec pciescope stat -I 100 -j -o /tmp/stat.jsonl --overwrite {PMU} {VICTIM_PMU}");
+    let script = format!("exec pciescope stat -I 100 -j -o {RECORDS} --overwrite {PMU} {VICTIM_PMU}");
     let running = rig.0.vm.start(&script);
     rig.counts();
     // Beside it a view of that port alone, which has nothing left to show then.

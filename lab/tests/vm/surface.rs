@@ -1,6 +1,6 @@
 //! The surfaces of the module and the program: Secure Boot, hostile callers, the seed's text nodes, registers, list.
 
-use crate::support::{PATIENCE, Rig, merged, seen};
+use crate::support::{PATIENCE, RECORDS, Rig, merged, seen};
 use pciescope_lab::vm::Kernel;
 
 pub fn under_lockdown_vfio_measures_and_each_refused_backend_says_why() {
@@ -74,7 +74,7 @@ fn the_seeds_text_nodes_work_as_its_users_know_them(rig: &Rig) {
     rig.must(&format!("cat {nodes}/iomem >/tmp/iomem.txt"));
     assert_eq!(rig.must("grep -c '^[0-9]' /tmp/iomem.txt").trim(), "4000");
     // What the nodes give, `import` takes.
-    let imported = rig.sh("pciescope import /tmp/iomem.txt --format iomem -o /tmp/records.jsonl >/dev/null");
+    let imported = rig.sh(&format!("pciescope import /tmp/iomem.txt --format iomem -o {RECORDS} >/dev/null"));
     assert_eq!(imported.output.status, 0, "{}", imported.output.stderr);
     let samples: u64 = imported.records.iter().filter_map(|r| r.histograms.get("latency")).map(|h| h.count()).sum();
     assert_eq!(samples, 4000);
@@ -85,7 +85,7 @@ fn the_seeds_text_nodes_work_as_its_users_know_them(rig: &Rig) {
     let status = rig.must(&format!("cat {class}/pcilat_interrupt"));
     assert!(status.contains("Interrupt Latency Data (1600 samples)") && status.contains("Enabled: 1"), "{status}");
     rig.must(&format!("cat {nodes}/interrupt >/tmp/irq.txt"));
-    let imported = rig.sh("pciescope import /tmp/irq.txt --format interrupt -o /tmp/records.jsonl >/dev/null");
+    let imported = rig.sh(&format!("pciescope import /tmp/irq.txt --format interrupt -o {RECORDS} >/dev/null"));
     let samples: u64 =
         imported.records.iter().filter_map(|r| r.histograms.get("trigger_to_handler")).map(|h| h.count()).sum();
     assert_eq!((imported.output.status, samples), (0, 1600), "{}", imported.output.stderr);

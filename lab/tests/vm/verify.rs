@@ -122,7 +122,7 @@ fn the_five_experiments_with_a_port(rig: &Rig) {
     rig.take_turns_of("pcie_bdf_200", 200);
     settle("read and write by turns", || {
         let (rows, moved) =
-            rig.transcribe(&format!("{rx} {tx}"), &rig.fio("--rw=readwrite --time_based=1 --runtime=8 --bs=64k"));
+            rig.transcribe(&format!("{rx} {tx}"), &rig.fio("--rw=readwrite --time_based=1 --runtime=6 --bs=64k"));
         assert_eq!(rows.len(), 2);
         for (row, bytes) in rows.iter().zip(moved) {
             if !(0.3..0.7).contains(&row.running) {
@@ -143,15 +143,12 @@ fn the_five_experiments_with_a_port(rig: &Rig) {
 /// The counter is brought near 2^32 by synthetic payload, and fio carries it across.
 fn past_32_bits(rig: &Rig, event: &str) {
     let before = rig.payload();
-    let script = "touch /tmp/begun; while [ ! -e /tmp/go ]; do sleep 0.05; done; exec ";
-    rig.counters.must("rm -f /tmp/begun /tmp/go");
-    let perf = rig
-        .counters
-        .perf_start("edge", &format!("{event} -- sh -c '{script} {} >/dev/null'", rig.fio("--rw=read --size=64m")));
-    rig.counters.wait_for("perf counts", || rig.counters.run("test -e /tmp/begun").is_success().then_some(()));
+    let (hold, fio) = (rig.counters.hold(), rig.fio("--rw=read --size=64m"));
+    let perf = rig.counters.perf_start("edge", &format!("{event} -- sh -c \"{hold}; exec {fio} >/dev/null\""));
+    rig.counters.wait_for("perf counts", || rig.counters.has_begun().then_some(()));
     let short = (1u64 << 32) - 1_000_000;
     rig.counters.tell(&format!("port {PORT} traffic rx {}", short * 16));
-    rig.counters.must("touch /tmp/go");
+    rig.counters.let_go();
     let read = perf.wait();
     let bytes = rig.payload()[0] - before[0];
     assert!(read[0].counted() > 1 << 32, "{read:?}");
@@ -164,7 +161,7 @@ pub fn verify_pcie_agrees_with_the_ledger() {
     rig.disk.tell("rate 200MB");
     rig.take_turns_of("dwc_rootport_10", 200);
     let command =
-        format!("pciescope verify pcie --target {} --write --destroy-data --seconds 10 --json -- --bs=64k", rig.node);
+        format!("pciescope verify pcie --target {} --write --destroy-data --seconds 6 --json -- --bs=64k", rig.node);
     settle("verify pcie", || {
         let before = rig.payload();
         let output = rig.counters.vm.run_within(&command, PATIENCE);

@@ -190,7 +190,7 @@ impl Counters {
 
     /// Starts `perf stat -a ARGS`, which counts until it is ended. `name` tells it from others at the same time.
     pub fn perf_start(&self, name: &str, args: &str) -> Perf<'_> {
-        let file = format!("/tmp/perf-{name}.txt");
+        let file = format!("/host/perf-{name}.txt");
         let script = format!("rm -f {file}; exec perf stat -x '|' -o {file} -a {args}");
         let running = self.vm.start(&script);
         Perf { rig: self, running, file }

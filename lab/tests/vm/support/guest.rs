@@ -73,6 +73,25 @@ impl Guest {
         String::from_utf8_lossy(&self.vm.pull_file(file).unwrap_or_default()).into_owned()
     }
 
+    /// A command that a test measures beside: it says that it has begun ([`Guest::has_begun`]), and lasts until
+    /// [`Guest::let_go`]. Waiting costs the guest nothing.
+    pub fn hold(&self) -> &'static str {
+        // It is not there the first time.
+        let _ = std::fs::remove_file(self.vm.share().join("begun"));
+        self.must("rm -f /tmp/end; mkfifo /tmp/end");
+        "sh -c 'echo >/host/begun; read end </tmp/end'"
+    }
+
+    /// Whether the command of [`Guest::hold`] runs.
+    pub fn has_begun(&self) -> bool {
+        self.vm.share().join("begun").exists()
+    }
+
+    /// Ends the command of [`Guest::hold`].
+    pub fn let_go(&self) {
+        self.must("echo >/tmp/end");
+    }
+
     /// Waits until a script succeeds in the guest.
     pub fn wait_until(&self, what: &str, script: &str) {
         self.wait_for(what, || self.succeeds(script).then_some(()));
@@ -80,12 +99,12 @@ impl Guest {
 
     /// Waits until something is true of what this side sees.
     pub fn wait_for<T>(&self, what: &str, mut seen: impl FnMut() -> Option<T>) -> T {
-        let end = Instant::now() + PATIENCE;
+        let (begin, most) = (Instant::now(), self.vm.patience(PATIENCE));
         loop {
             if let Some(seen) = seen() {
                 return seen;
             }
-            assert!(Instant::now() < end, "{what}: not within {PATIENCE:?}");
+            assert!(begin.elapsed() < most, "{what}: not within {most:?}");
             std::thread::sleep(Duration::from_millis(20));
         }
     }

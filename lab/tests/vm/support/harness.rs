@@ -1,4 +1,4 @@
-//! What runs the suites: two guests at a time, a line for each boot and each test with its time, and what took longest.
+//! What runs the suites: three guests at a time, a line for each boot and each test with its time, and what took longest.
 //!
 //! Tests say what they do with [`say!`](crate::say), which puts the time and the test's name before it. A place that
 //! compares durations runs in [`quiet`]: no other test begins anything in its guest meanwhile. A test that does not end
@@ -17,7 +17,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 /// How long one test may take; twice as long without KVM, and `PCIESCOPE_LAB_PATIENCE` times as long.
 const HANG: Duration = Duration::from_secs(300);
 /// How many guests run at the same time: a guest waits more than it works.
-const GUESTS: usize = 2;
+const GUESTS: usize = 3;
 /// How many tests the closing lines name.
 const SLOWEST: usize = 10;
 /// Exit status of a run that the lab itself broke off.

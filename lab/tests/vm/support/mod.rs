@@ -32,6 +32,9 @@ use harness::quiet;
 /// still for many seconds; no test measures by this.
 pub const PATIENCE: Duration = Duration::from_secs(150);
 
+/// Where records of a run lie in the guest: on this side of the shared folder, so that reading them costs no command.
+pub const RECORDS: &str = "/host/records.jsonl";
+
 /// How much of a ledger a failing test shows, in characters.
 const LEDGER_SHOWN: usize = 4000;
 
@@ -187,14 +190,14 @@ impl Rig {
 
     /// Runs `pciescope ARGS` in the guest and reads the records it wrote.
     pub fn pciescope(&self, args: &str) -> Measured {
-        self.sh(&format!("pciescope {args} -o /tmp/records.jsonl --overwrite >/tmp/table.txt"))
+        self.sh(&format!("pciescope {args} -o {RECORDS} --overwrite >/tmp/table.txt"))
     }
 
-    /// Runs a script that leaves records in /tmp/records.jsonl.
+    /// Runs a script that leaves records in [`RECORDS`].
     pub fn sh(&self, script: &str) -> Measured {
-        let output = self.run_within(&format!("rm -f /tmp/records.jsonl; {script}"), PATIENCE);
+        let output = self.run_within(&format!("rm -f {RECORDS}; {script}"), PATIENCE);
         self.remember(script, &output);
-        Measured { records: self.records("/tmp/records.jsonl"), output }
+        Measured { records: self.records(RECORDS), output }
     }
 
     /// Starts `pciescope ARGS`, whose records go to `file`, and does not wait.

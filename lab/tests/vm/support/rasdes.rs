@@ -5,14 +5,13 @@
 
 use std::cell::Cell;
 use std::ops::Deref;
-use std::time::Instant;
 
 use pciescope_lab::device::CounterBoard;
 use pciescope_lab::vm::{Builder, Kernel, Place, Running, Vm};
 use serde_json::Value;
 
 use super::guest::Guest;
-use super::{Endpoint, PATIENCE, lab_failed};
+use super::{Endpoint, lab_failed};
 
 /// A guest with the counter board and its shim.
 pub struct Rig {
@@ -56,25 +55,19 @@ impl Rig {
 
     /// What `perf stat OPTIONS` counts while `meanwhile` runs.
     pub fn perf_stat(&self, options: &str, meanwhile: impl FnOnce()) -> Vec<PerfLine> {
-        self.must("rm -f /tmp/go /tmp/stop");
-        let script = format!(
-            "exec perf stat -x '|' -o /tmp/perf.txt {options} -- \
-             sh -c 'touch /tmp/go; until [ -e /tmp/stop ]; do sleep 0.02; done'"
-        );
-        let running = self.vm.start(&script);
-        let end = Instant::now() + PATIENCE;
-        while !self.succeeds("test -e /tmp/go") {
+        let running = self.vm.start(&format!("exec perf stat -x '|' -o /host/perf.txt {options} -- {}", self.hold()));
+        self.wait_for("perf stat begins", || {
             if let Some(status) = running.status() {
                 let output = running.wait().unwrap_or_else(|err| lab_failed(err));
                 panic!("perf stat {options} ended with {status}: {}{}", output.stdout, output.stderr);
             }
-            assert!(Instant::now() < end, "perf stat {options} did not begin within {PATIENCE:?}");
-        }
+            self.has_begun().then_some(())
+        });
         meanwhile();
-        self.must("touch /tmp/stop");
+        self.let_go();
         let output = running.wait().unwrap_or_else(|err| lab_failed(err));
         assert!(output.is_success(), "perf stat {options}: {}", output.stderr);
-        self.must("cat /tmp/perf.txt").lines().filter_map(PerfLine::parse).collect()
+        self.read("/host/perf.txt").lines().filter_map(PerfLine::parse).collect()
     }
 
     /// [`Guest::finish`]; the modules are unloaded already, or stay.
