@@ -357,7 +357,8 @@ impl DrwBank {
         let counters = || self.registers.counters.iter().enumerate().filter(|(_, counter)| counter.is_enabled());
         let enabled: Map<_, _> =
             counters().map(|(number, counter)| (number.to_string(), json!(events::name(counter.event())))).collect();
-        let values: Map<_, _> = counters().map(|(number, counter)| (number.to_string(), json!(counter.value))).collect();
+        let values: Map<_, _> =
+            counters().map(|(number, counter)| (number.to_string(), json!(counter.value))).collect();
         json!({"events": events, "cycles": ledger.cycles, "overflows": ledger.overflows, "resets": ledger.resets,
                "starts": ledger.starts, "stops": ledger.stops, "running": self.registers.is_running,
                "enabled": enabled, "values": values, "asserted": self.is_asserted()})

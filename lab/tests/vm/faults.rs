@@ -10,7 +10,7 @@ use pciescope_lab::vm::{Kernel, Running};
 
 /// Starts a run that would take minutes, does something to it once the device sees it, and waits for its end.
 fn disturb(rig: &Rig, command: &str, disturbance: impl FnOnce(&Rig, &Running<'_>)) -> Measured {
-        rig.tell("reset");
+    rig.tell("reset");
     let running = rig.start(command, RECORDS);
     let end = Instant::now() + rig.patience(PATIENCE);
     let has_begun = || {
