@@ -157,7 +157,7 @@ fn a_counter_counts_while_the_pmu_runs_and_it_is_enabled() {
         json!({"events": {"hif_rd": {"happened": 111_111, "counted": {"3": 100}},
                           "hif_rd_or_wr": {"happened": 111_111, "counted": {}}},
                "cycles": 0, "overflows": 0, "resets": 0, "starts": 1, "stops": 1,
-               "running": false, "enabled": {"3": "hif_rd"}, "asserted": false})
+               "running": false, "enabled": {"3": "hif_rd"}, "values": {"3": 100}, "asserted": false})
     );
 }
 
@@ -468,7 +468,7 @@ fn a_function_reset_keeps_settings_and_ledger_and_a_reset_keeps_nothing() {
     bench.bank.reset();
     bench.pass(SECOND);
     let nothing = json!({"events": {}, "cycles": 0, "overflows": 0, "resets": 0, "starts": 0, "stops": 0,
-                         "running": false, "enabled": {}, "asserted": false});
+                         "running": false, "enabled": {}, "values": {}, "asserted": false});
     assert_eq!(bench.bank.ledger(), nothing);
 }
 
