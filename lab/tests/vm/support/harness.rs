@@ -1,5 +1,7 @@
 //! What runs the suites: three guests at a time, a line for each boot and each test with its time, and what took longest.
 //!
+//! A test takes one of three seats. One that compares rates or durations takes two.
+//!
 //! Tests say what they do with [`say!`](crate::say), which puts the time and the test's name before it. A place that
 //! compares durations runs in [`quiet`]: no other test begins anything in its guest meanwhile. A test that does not end
 //! within [`HANG`] is the lab's failure: the run ends, and the guests' serial logs are kept.
@@ -8,7 +10,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::panic;
 use std::process::ExitCode;
-use std::sync::{Mutex, RwLock, RwLockReadGuard};
+use std::sync::{Condvar, Mutex, RwLock, RwLockReadGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -16,21 +18,25 @@ use libtest_mimic::{Arguments, Failed, Trial};
 
 /// How long one test may take; twice as long without KVM, and `PCIESCOPE_LAB_PATIENCE` times as long.
 const HANG: Duration = Duration::from_secs(300);
-/// How many guests run at the same time: a guest waits more than it works.
-const GUESTS: usize = 3;
+/// How many seats tests share, and so how many guests run at the same time at most: a guest waits more than it works.
+const SEATS: usize = 3;
 /// How many tests the closing lines name.
 const SLOWEST: usize = 10;
 /// Exit status of a run that the lab itself broke off.
 const LAB_FAILED: i32 = 69;
 
-/// A test: its name, and what it does. It fails by a panic.
-pub type Test = (&'static str, fn());
+/// A test: its name, what it does, and how many seats it takes, of [`SEATS`]. It fails by a panic.
+pub type Test = (&'static str, fn(), usize);
 
-/// Lists tests by their paths.
+/// Lists tests by their paths; `seats N` after a path where a test takes more than one.
 #[macro_export]
 macro_rules! tests {
-    ($($suite:ident :: $test:ident),* $(,)?) => {
-        &[$((concat!(stringify!($suite), "::", stringify!($test)), $suite::$test as fn())),*]
+    ($($suite:ident :: $test:ident $(seats $seats:literal)?),* $(,)?) => {
+        &[$((
+            concat!(stringify!($suite), "::", stringify!($test)),
+            $suite::$test as fn(),
+            1 $(- 1 + $seats)?,
+        )),*]
     };
 }
 
@@ -53,8 +59,45 @@ struct Took {
 static START: Mutex<Option<Instant>> = Mutex::new(None);
 static TOOK: Mutex<BTreeMap<String, Took>> = Mutex::new(BTreeMap::new());
 static RUNNING: Mutex<BTreeMap<String, Instant>> = Mutex::new(BTreeMap::new());
+/// Who waits for seats, in the order of their coming, and how many seats are free.
+static QUEUE: Mutex<Queue> = Mutex::new(Queue { next: 0, called: 0, free: SEATS });
+static MOVED_UP: Condvar = Condvar::new();
 /// Held for reading while a guest does something, for writing while something is timed.
 static WORK: RwLock<()> = RwLock::new(());
+
+struct Queue {
+    /// The number that the next test draws, and the number whose turn it is.
+    next: u64,
+    called: u64,
+    free: usize,
+}
+
+/// Seats that a test has taken; they are free again when it ends.
+struct Seats(usize);
+
+impl Seats {
+    /// Waits for a test's turn and its seats. A test that takes many is not overtaken by those that take few.
+    fn take(count: usize) -> Seats {
+        let count = count.min(SEATS);
+        let mut queue = lock(&QUEUE);
+        let own = queue.next;
+        queue.next += 1;
+        while queue.called != own || queue.free < count {
+            queue = MOVED_UP.wait(queue).unwrap_or_else(|poisoned| poisoned.into_inner());
+        }
+        queue.called += 1;
+        queue.free -= count;
+        MOVED_UP.notify_all();
+        Seats(count)
+    }
+}
+
+impl Drop for Seats {
+    fn drop(&mut self) {
+        lock(&QUEUE).free += self.0;
+        MOVED_UP.notify_all();
+    }
+}
 
 thread_local! {
     static NAME: RefCell<String> = const { RefCell::new(String::new()) };
@@ -65,12 +108,13 @@ thread_local! {
 /// to run alone at the end.
 pub fn run(tests: &[Test]) -> ExitCode {
     let mut arguments = Arguments::from_args();
-    arguments.test_threads.get_or_insert(GUESTS);
+    arguments.test_threads.get_or_insert(SEATS);
     *lock(&START) = Some(Instant::now());
     panic::set_hook(Box::new(|info| say(&format!("panicked: {info}"))));
-    let trial = |(name, test): &Test| {
-        let (name, test) = (*name, *test);
+    let trial = |(name, test, seats): &Test| {
+        let (name, test, seats) = (*name, *test, *seats);
         Trial::test(name, move || {
+            let _seats = Seats::take(seats);
             one(name, test);
             Ok::<(), Failed>(())
         })
