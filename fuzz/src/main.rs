@@ -10,6 +10,7 @@ mod elf;
 mod http;
 mod import;
 mod records;
+mod trees;
 mod vfio_user;
 mod web;
 
@@ -19,7 +20,7 @@ use std::sync::LazyLock;
 
 type Target = fn(&[u8]);
 
-const TARGETS: [(&str, Target); 9] = [
+const TARGETS: [(&str, Target); 10] = [
     ("catalogue", catalogue::run),
     ("configuration", configuration::run),
     ("devices", devices::run),
@@ -27,6 +28,7 @@ const TARGETS: [(&str, Target); 9] = [
     ("http", http::run),
     ("import", import::run),
     ("records", records::run),
+    ("trees", trees::run),
     ("vfio-user", vfio_user::run),
     ("web", web::run),
 ];

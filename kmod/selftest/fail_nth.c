@@ -7,12 +7,15 @@
  * errno that does not come from what failed, or did not work again in the end.
  * Whoever calls it looks for warnings and leaks.
  *
- *   fail_nth module FILE [PARAMETER=VALUE...]      load, unload
+ *   fail_nth [-x FUNCTION] module FILE [PARAMETER=VALUE...]    load, unload
  *   fail_nth driver DRIVER BDF                     unbind, bind; bound before and after
  *   fail_nth pcilat BDF                            each ioctl of a function, ring, text nodes
  *   fail_nth sis8300 /dev/sis8300-6                each ioctl of a board, ring, read, write
  *   fail_nth event PMU CONFIG...                   perf_event_open of each as a group; read
  *   fail_nth write FILE TEXT [UNDO]                write(), as `echo TEXT >FILE`; after it UNDO
+ *
+ * Of loading and binding count only failures whose call trace goes through a module, and
+ * not through FUNCTION of the kernel (register_irq_proc).
  *
  * Needs CONFIG_FAULT_INJECTION with failslab, fail_page_alloc and fail_usercopy
  * (Documentation/fault-injection/fault-injection.rst, "/proc/<pid>/fail-nth").
@@ -95,18 +98,22 @@ static void count_from(const char *text)
  * Loading and binding make hundreds of allocations in the kernel's own code before and
  * after a module's function runs. Those failures are not the module's, and each try takes
  * a second. A trace that goes through a module has an address beyond the kernel's text.
- * Nor do failures count in register_irq_proc(): the kernel goes on without the entry in
- * /proc/irq, and warns later that it is not there to be removed.
+ * Nor do failures count in one function of the kernel. Usually that is register_irq_proc():
+ * the kernel goes on without the entry in /proc/irq, and warns later that it is not there
+ * to be removed.
  */
+static const char *excepted = "register_irq_proc";
+
 static void count_in_modules(void)
 {
-	char line[512], text[32] = "", start[32] = "", end[32] = "";
+	char line[512], text[32] = "", start[32] = "", end[32] = "", name[128];
 	FILE *from = fopen("/proc/kallsyms", "re");
 
+	snprintf(name, sizeof(name), " %s\n", excepted);
 	while (from && !*text && fgets(line, sizeof(line), from)) {
 		if (*start && !*end)
 			snprintf(end, sizeof(end), "0x%.16s", line);
-		if (strstr(line, " register_irq_proc\n"))
+		if (strstr(line, name))
 			snprintf(start, sizeof(start), "0x%.16s", line);
 		if (strstr(line, " _etext\n"))
 			snprintf(text, sizeof(text), "0x%.16s", line);
@@ -114,7 +121,7 @@ static void count_in_modules(void)
 	if (from)
 		fclose(from);
 	if (!*text || !*end)
-		die("_etext and register_irq_proc in /proc/kallsyms");
+		die("/proc/kallsyms has no _etext, or not the function that is excepted");
 	set("reject-start", start);
 	set("reject-end", end);
 	count_from(text);
@@ -533,8 +540,14 @@ static void try_events(char **args)
 int main(int argc, char **argv)
 {
 	struct action action = { "write", file_write, file_back, NULL };
-	const char *what = argc > 2 ? argv[1] : "";
+	const char *what;
 
+	if (argc > 2 && !strcmp(argv[1], "-x")) {
+		excepted = argv[2];
+		argv += 2;
+		argc -= 2;
+	}
+	what = argc > 2 ? argv[1] : "";
 	/* Allocations that may wait are the most: failslab and fail_page_alloc leave them alone. */
 	put("/sys/kernel/debug/failslab/ignore-gfp-wait", "N");
 	put("/sys/kernel/debug/fail_page_alloc/ignore-gfp-wait", "N");
@@ -567,7 +580,7 @@ int main(int argc, char **argv)
 		file_undo = argv[4];
 		try_all(&action);
 	} else {
-		fprintf(stderr, "fail_nth module|driver|pcilat|sis8300|event|write WHAT...\n");
+		fprintf(stderr, "fail_nth [-x FUNCTION] module|driver|pcilat|sis8300|event|write WHAT...\n");
 		return 2;
 	}
 	printf("1..%u\n", tests);

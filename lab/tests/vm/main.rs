@@ -58,7 +58,7 @@ const TESTS: &[harness::Test] = tests![
     mmio::a_machine_of_several_devices_is_measured_without_loss_hop_by_hop_and_side_by_side seats 2,
     latency::every_backend_behind_an_iommu seats 2,
     verify::the_seeds_experiments_with_ports_and_dram seats 2,
-    verify::verify_pcie_agrees_with_the_ledger seats 2,
+    verify::verify_pcie_agrees_with_the_ledger_on_the_newest_kernel seats 2,
     faults::a_disk_unbinding_unplugging_and_offline_cpus_on_6_12,
     faults::a_disk_unbinding_unplugging_and_offline_cpus_on_the_oldest_kernel,
     faults::a_disk_unbinding_unplugging_and_offline_cpus_on_the_newest_kernel,

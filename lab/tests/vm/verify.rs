@@ -156,7 +156,7 @@ fn past_32_bits(rig: &Rig, event: &str) {
 }
 
 /// `verify pcie` as a user has it: exit code, table, and errors that are what the ledger says they are.
-pub fn verify_pcie_agrees_with_the_ledger() {
+pub fn verify_pcie_agrees_with_the_ledger_on_the_newest_kernel() {
     let rig = Rig::boot(Kernel::Newest, "rasdes_pmu");
     rig.disk.tell("rate 200MB");
     rig.take_turns_of("dwc_rootport_10", 200);

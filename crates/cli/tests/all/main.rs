@@ -22,6 +22,7 @@ mod serve;
 mod serve_flood;
 mod stat;
 mod top;
+mod tree;
 mod trees;
 mod tutorial;
 mod verify;

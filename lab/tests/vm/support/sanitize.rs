@@ -22,12 +22,11 @@ const LINES: &str = "cd /sys/kernel/debug/gcov || exit 0; find . -name '*.gcda' 
 /// Numbers the folders of the guests.
 static GUESTS: AtomicU32 = AtomicU32::new(0);
 
-/// Whether the lab's guest kernels are those with KASAN.
+/// Whether the lab's guest kernels are those with KASAN. Such a root has one kernel.
 pub fn has_kasan() -> bool {
-    Arch::chosen()
-        .and_then(Root::find)
-        .and_then(|root| root.release(Kernel::V6_12))
-        .is_ok_and(|release| release.ends_with(KASAN))
+    let Ok(root) = Arch::chosen().and_then(Root::find) else { return false };
+    let mut releases = [Kernel::V6_12, Kernel::Newest].into_iter().filter_map(|kernel| root.release(kernel).ok());
+    releases.any(|release| release.ends_with(KASAN))
 }
 
 /// Looks for leaks of memory, before the modules go. The kernel's log tells.
