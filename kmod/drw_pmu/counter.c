@@ -21,6 +21,8 @@
 #define DRW_HOLD_LIMIT	BIT(31)
 
 #define DRW_CYCLE_BITS	GENMASK_ULL(55, 0)
+/* Without this bit they are a year away from their end. */
+#define DRW_CYCLE_UPPER	BIT_ULL(55)
 
 /* Attempts to read the cycles: carries are 8.6 s apart. */
 #define DRW_CYCLE_TRIES	8
@@ -64,6 +66,23 @@ static void drw_saturate(struct drw_pmu *drw, unsigned int n)
 	c->total += U32_MAX - c->last;
 	drw_preload(drw, n, 0);
 	drw_write(drw, DRW_OVERFLOW_CLEAR, DRW_OVERFLOW(n));
+}
+
+/*
+ * Whether the sub-channel has lost its registers, as after a reset by firmware: a
+ * selector is not what was written. What was counted since the last reading is lost.
+ */
+static bool drw_was_reset(struct drw_pmu *drw)
+{
+	unsigned int m;
+	u32 select;
+
+	for (m = 0; m < DRW_SELECTS; m++) {
+		select = drw->select[m] ? drw_read(drw, DRW_SELECT(m)) : 0;
+		if (select != drw->select[m])
+			return select != U32_MAX;
+	}
+	return false;
 }
 
 /* The counter's overflow bit is set: it has wrapped before this was called. */
@@ -112,7 +131,8 @@ static void drw_update_common(struct drw_pmu *drw, unsigned int n)
 		drw_update_overflow(drw, n);
 		return;
 	}
-	c->total += (u32)(value - c->last);
+	if (value >= c->last || !drw_was_reset(drw))
+		c->total += (u32)(value - c->last);
 	c->last = value;
 }
 
@@ -133,7 +153,8 @@ static void drw_update_cycles(struct drw_pmu *drw)
 	if (high == U32_MAX || again != high)
 		return;
 	cycles = (u64)(high & DRW_CYCLE_HIGH_BITS) << 32 | low;
-	c->total += (cycles - c->last) & DRW_CYCLE_BITS;
+	if (cycles >= c->last || c->last & DRW_CYCLE_UPPER)
+		c->total += (cycles - c->last) & DRW_CYCLE_BITS;
 	c->last = cycles;
 }
 
@@ -196,11 +217,18 @@ bool drw_handle_overflows(struct drw_pmu *drw)
 /**
  * drw_read_counters() - reads all counters in use, in case an interrupt was lost
  * @drw: the PMU
+ *
+ * A sub-channel that has lost its registers is programmed again.
  */
 void drw_read_counters(struct drw_pmu *drw)
 {
 	unsigned int n;
 
+	if (drw_was_reset(drw)) {
+		pr_warn_ratelimited(KBUILD_MODNAME ": %s was reset: its last counts are lost\n",
+				    drw->u.name);
+		drw_resume(&drw->u);
+	}
 	for (n = 0; n < DRW_COUNTERS; n++) {
 		if (!drw_counter_is_on(drw, n))
 			continue;

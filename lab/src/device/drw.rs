@@ -339,6 +339,7 @@ impl DrwBank {
             ["limit", "hold"] => self.settings.limit = Limit::Hold,
             ["torn", "on"] => (self.settings.is_torn, self.settings.half_reads) = (true, 0),
             ["torn", "off"] => self.settings.is_torn = false,
+            ["power-cycle"] => self.function_reset(now_ns),
             _ => return Err(refuse(words)),
         }
         Ok(Value::Null)

@@ -35,6 +35,13 @@ const FAULTS: [&str; 28] = [
 /// What a kernel that looks for faults says of itself at boot.
 const OF_ITSELF: [&str; 2] = ["DMA-API: preallocated ", "DMA-API: debugging enabled "];
 
+/// What begins a report of a data race, and what stands above and below each report.
+const RACE: &str = "BUG: KCSAN: ";
+const RULE: &str = "==================================================================";
+
+/// How a call trace names the modules of this project.
+const OURS: [&str; 6] = ["[pcilat]", "[sis8300]", "[rasdes_pmu]", "[drw_pmu]", "[pciescope_lab]", "[pciescope_awake]"];
+
 /// So many lines before a fault are shown with it, and so many after it: registers, modules and the call trace.
 const BEFORE: usize = 3;
 const AFTER: usize = 40;
@@ -44,7 +51,7 @@ const SHOWN: usize = 200;
 
 /// The faults in `log` with the lines around them, which say how each came about; `None` where there are none.
 pub(super) fn faults_with_context(log: &str) -> Option<String> {
-    let lines: Vec<&str> = log.lines().collect();
+    let lines = without_races_of_others(log);
     let mut shown: Vec<&str> = Vec::new();
     let mut next = 0;
     for (at, line) in lines.iter().enumerate() {
@@ -61,8 +68,35 @@ pub(super) fn faults_with_context(log: &str) -> Option<String> {
 
 /// The lines of `log` that report a fault.
 pub fn kernel_faults(log: &str) -> Vec<&str> {
-    let has = |line: &str, words: &[&str]| words.iter().any(|word| line.contains(word));
-    log.lines().filter(|line| has(line, &FAULTS) && !has(line, &OF_ITSELF)).collect()
+    without_races_of_others(log)
+        .into_iter()
+        .filter(|line| has(line, &FAULTS) && !has(line, &OF_ITSELF))
+        .collect()
+}
+
+fn has(line: &str, words: &[&str]) -> bool {
+    words.iter().any(|word| line.contains(word))
+}
+
+/// The lines of `log` without the data races in which no module of ours takes part: the kernel has some of its own, and KCSAN
+/// looks at all of it. A report without its end stays.
+fn without_races_of_others(log: &str) -> Vec<&str> {
+    let lines: Vec<&str> = log.lines().collect();
+    let mut kept = Vec::new();
+    let mut at = 0;
+    while at < lines.len() {
+        let length = lines[at..].iter().position(|line| line.contains(RULE)).map(|length| length + 1);
+        match length {
+            Some(length) if lines[at].contains(RACE) && !lines[at..at + length].iter().any(|line| has(line, &OURS)) => {
+                at += length;
+            }
+            _ => {
+                kept.push(lines[at]);
+                at += 1;
+            }
+        }
+    }
+    kept
 }
 
 #[cfg(test)]
@@ -79,6 +113,24 @@ mod tests {
         let expected: Vec<&str> = log[47..100].iter().chain(&log[195..]).map(String::as_str).collect();
         assert_eq!(shown, expected);
         assert_eq!(faults_with_context("all is well\n"), None);
+    }
+
+    #[test]
+    fn a_data_race_counts_where_a_module_of_ours_takes_part() {
+        let report = |frame: &str| {
+            format!(
+                "[ 1.0] {RULE}\n[ 1.0] BUG: KCSAN: data-race in tick / tock\n[ 1.0]  tick+0x1/0x2\n[ 1.0] and\n\
+                 [ 1.0]  {frame}\n[ 1.0] Reported by Kernel Concurrency Sanitizer on:\n[ 1.0] {RULE}\n"
+            )
+        };
+        let others = report("tock+0x1/0x2 [nvme]");
+        let ours = report("tock+0x1/0x2 [drw_pmu]");
+        assert!(kernel_faults(&others).is_empty());
+        assert_eq!(kernel_faults(&format!("{others}{ours}{others}")).len(), 2, "the race, and its reporter");
+        // What follows is not left out, nor is a report whose end is missing.
+        assert_eq!(kernel_faults(&format!("{others}[ 2.0] WARNING: CPU: 0 PID: 1")).len(), 1);
+        let cut = others.rsplit_once(RULE).expect("it ends with a rule").0;
+        assert_eq!(kernel_faults(cut).len(), 1);
     }
 
     #[test]

@@ -195,6 +195,14 @@ impl Machine {
         assert_eq!(session.value(opened[3]), 3_000_000_099 + (1 << 32));
         let is_answered = || (self.board.ledger()["dram"][SUB]["asserted"] != json!(true)).then_some(());
         self.rig.wait_for("the interrupt is answered", is_answered);
+        // A reset that nobody tells of: what came before was counted, and counting goes on.
+        self.board.tell(&format!("dram {SUB} power-cycle"));
+        let counted = 3_000_000_099 + (1 << 32);
+        assert_eq!(session.value(opened[3]), counted);
+        let is_counting = || self.board.ledger()["dram"][SUB]["enabled"].as_object().is_some_and(|on| !on.is_empty());
+        self.rig.wait_for("the sub-channel counts again", || is_counting().then_some(()));
+        self.happen(0, 0, 0, 11);
+        assert_eq!(session.value(opened[3]), counted + 11);
         session.end();
         let ledger = self.board.ledger();
         let violations = &ledger["ports"][PORT]["violations"];
@@ -284,14 +292,24 @@ impl Machine {
         self.works();
     }
 
+    /// The port of which counters are open is above what is reset: its counts are right before, meanwhile and after.
     fn resets_end_runs(&self) {
+        let session = Session::start(&self.rig, "resets");
+        let opened = session.open_all(PMU, &[TX_WRITE, LCRC, RX_PAYLOAD]);
+        self.happen(100, 20, 1_600, 0);
         let by = |bdf: &str, method: &str| {
             let folder = format!("/sys/bus/pci/devices/{bdf}");
             self.rig.must(&format!("echo {method} >{folder}/reset_method && echo 1 >{folder}/reset"));
         };
         for (run, method) in self.runs().iter().zip(["bus", "flr"]) {
-            self.ends_by_reset(run, || by(&self.rig.bdf, method));
+            self.ends_by_reset(run, || {
+                by(&self.rig.bdf, method);
+                self.happen(1, 1, 16, 0);
+            });
         }
+        self.happen(10, 3, 160, 0);
+        assert_eq!(session.values(&opened), [112, 25, 1_792]);
+        session.end();
         let run = format!("latency irq {} --cpus 0-1 --count 20M --raised-by hardware --timeout 1s", self.igb);
         let running = self.rig.start(&run, "/tmp/igb.jsonl");
         self.rig.wait_until("the run has begun", "ls -l /proc/$(pidof pciescope)/fd | grep -q /dev/pcilat/ && sleep 1");
@@ -373,10 +391,26 @@ pub fn digitizers_sleep_and_recover(rig: &Digitizers, board: &Board, other: &Boa
     let address = rig.address(board.slot);
     let folder = format!("/sys/bus/pci/devices/{address}");
     let port = port(board);
-    let ways: [(&str, String, &str); 3] = [
+    // A report that breaks no link: the readout goes on.
+    let reading = start(rig, board, &["read-on 0x30000000 1048576 60", "stats"]);
+    let before = board.count("/dma_read/bytes");
+    rig.wait_for("reading", || (board.count("/dma_read/bytes") > before + (4 << 20)).then_some(()));
+    recovered(rig, &port, NOT_FATAL);
+    let answers = reading.end();
+    answers.all_well();
+    assert_eq!(answers.number("stats", "dma_bytes"), 60 << 20);
+    say!("an error that is not fatal stops nothing");
+    let bridge = format!("setpci -s {port} BRIDGE_CONTROL");
+    let ways: [(&str, String, &str); 4] = [
         ("a bus reset", format!("echo bus >{folder}/reset_method && echo 1 >{folder}/reset"), "true"),
         ("D3", format!("setpci -s {address} CAP_PM+4.w=3:3"), &format!("setpci -s {address} CAP_PM+4.w=0:3")),
         ("a fatal error", String::new(), "true"),
+        (
+            "a reset that nobody told of",
+            format!("{bridge}=40:40; sleep 0.01; {bridge}=0:40; sleep 0.1"),
+            // Its addresses are gone: the kernel has to find it anew.
+            &format!("echo 1 >{folder}/remove; echo 1 >/sys/bus/pci/rescan"),
+        ),
     ];
     for (way, disturb, undo) in ways {
         let reading = start(rig, board, &["read-on 0x30000000 1048576 0", "stats"]);
@@ -391,7 +425,8 @@ pub fn digitizers_sleep_and_recover(rig: &Digitizers, board: &Board, other: &Boa
         let answers = reading.end();
         answers.all_right();
         // QEMU answers 0 for what has no address any more, where hardware has all-ones: that is a short DMA.
-        let is_error = answers.errno("read-on") == "ENODEV" || way == "D3" && answers.errno("read-on") == "EIO";
+        let is_short = disturb.contains("setpci") && answers.errno("read-on") == "EIO";
+        let is_error = answers.errno("read-on") == "ENODEV" || is_short;
         assert!(is_error, "{way}: {}", answers.errno("read-on"));
         rig.must(undo);
         sis8300_faults::bind_anew(rig, board);
