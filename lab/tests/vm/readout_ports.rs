@@ -6,7 +6,7 @@ use crate::support;
 use crate::support::counters::Counters;
 use crate::support::digitizers::Digitizers;
 use crate::support::readout::{Books, count, nodes, number, readout};
-use crate::support::{Endpoint, PATIENCE, program, settle};
+use crate::support::{Endpoint, PATIENCE, program, sanitize, settle};
 use pciescope_core::{Bdf, Comparison};
 use pciescope_lab::Served;
 use pciescope_lab::device::NvmeDisk;
@@ -52,6 +52,10 @@ pub fn the_rates_are_those_of_the_links() {
             say!("slot {slot}: ring at {speed:.1} MB/s, a quarter at {quick:.1} and more, the link has {link:.1}");
             if (quick / link - 1.0).abs() > 0.1 { Err(format!("slot {slot}: {quick} of {link} MB/s")) } else { Ok(()) }
         });
+    }
+    if sanitize::has_kasan() {
+        say!("six boards are left out: with KASAN the guest is slower than their joint link");
+        return rig.finish();
     }
     let joint = payload_rate(2, 1);
     settle("the joint link", || {
