@@ -60,7 +60,9 @@ impl Tree {
         match &SOURCES[number] {
             Source::Archive(archive) => {
                 let file = fs::File::open(archive).expect("a tree");
-                tar::Archive::new(flate2::read::GzDecoder::new(file)).unpack(&folder).expect("the tree can be unpacked");
+                tar::Archive::new(flate2::read::GzDecoder::new(file))
+                    .unpack(&folder)
+                    .expect("the tree can be unpacked");
             }
             Source::Text(name) => tree::Tree::read(name).write(&folder),
         }
@@ -107,7 +109,8 @@ impl Tree {
                     let made = match kind {
                         5 => Ok(()),
                         6 => fs::create_dir(path),
-                        _ => symlink(if bytes.get(2).is_some() { target.parent().unwrap_or(target) } else { target }, path),
+                        _ if bytes.len() > 2 => symlink(target.parent().unwrap_or(target), path),
+                        _ => symlink(target, path),
                     };
                     made.expect("the folder can be written");
                     continue;

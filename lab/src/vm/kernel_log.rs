@@ -68,10 +68,7 @@ pub(super) fn faults_with_context(log: &str) -> Option<String> {
 
 /// The lines of `log` that report a fault.
 pub fn kernel_faults(log: &str) -> Vec<&str> {
-    without_races_of_others(log)
-        .into_iter()
-        .filter(|line| has(line, &FAULTS) && !has(line, &OF_ITSELF))
-        .collect()
+    without_races_of_others(log).into_iter().filter(|line| has(line, &FAULTS) && !has(line, &OF_ITSELF)).collect()
 }
 
 fn has(line: &str, words: &[&str]) -> bool {
