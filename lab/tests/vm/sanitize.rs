@@ -66,7 +66,7 @@ pub fn pmus_survive_every_failed_allocation() {
     rig.finish(&["rasdes_pmu", "drw_pmu", "pciescope_lab"]);
 }
 
-/// On a machine with few root ports: each takes part in each try. A port has hundreds of files for its events, and the kernel
+/// On a machine with few root ports: each takes part in each try. A port has a hundred files for its events, and the kernel
 /// makes them all in one function, each with allocations of its own. That function fails as a whole.
 pub fn loading_rasdes_pmu_survives_every_failed_allocation() {
     let rig = rasdes::boot(Kernel::V6_12, |builder| builder);
