@@ -3,7 +3,7 @@
 use std::io::Read;
 
 use super::*;
-use crate::usage::Usage;
+use crate::usage::{Machine, Usage};
 
 /// Computes for `time` of its thread's CPU time, and gives what it used. Operators only, so that it calls nothing without optimization either.
 #[inline(never)]
@@ -55,7 +55,9 @@ fn sampled_work(mut sampler: impl FnMut(i32) -> Option<Sampler>, work: fn() -> U
 #[test]
 fn a_busy_loop_of_a_thread_is_at_the_top() {
     let open = |thread| sampler(Whom::Threads(&[thread]), &Sampling::default());
+    let before = Machine::load(&Root::default()).unwrap();
     let Some((mut sampler, used)) = sampled_work(open, || the_busy_one(Duration::from_millis(500))) else { return };
+    let stolen_ns = Machine::load(&Root::default()).unwrap().since(&before).steal_ns;
     let mut symbols = Symbols::of(&Root::default());
     let profile = sampler.take(&mut symbols);
     let top = &profile.spots[0];
@@ -65,7 +67,8 @@ fn a_busy_loop_of_a_thread_is_at_the_top() {
     assert!((expected / 2..=expected * 5 / 4).contains(&profile.samples), "{expected} {used:?} {profile:?}");
     assert_eq!((profile.lost, profile.kind), (0, sampler.kind().name()));
     let difference = profile.cpu_ns.abs_diff(used.total_ns);
-    assert!(difference < used.total_ns / 20 + 2_000_000, "{used:?} {profile:?}");
+    // The scheduler's account leaves out what a hypervisor took meanwhile; the sampler's clock does not.
+    assert!(difference < used.total_ns / 20 + 2_000_000 + stolen_ns, "{stolen_ns} {used:?} {profile:?}");
     // Nothing is counted twice, and it can go on.
     assert_eq!(sampler.take(&mut symbols).samples, 0);
 }
