@@ -580,7 +580,8 @@ int main(int argc, char **argv)
 		file_undo = argv[4];
 		try_all(&action);
 	} else {
-		fprintf(stderr, "fail_nth [-x FUNCTION] module|driver|pcilat|sis8300|event|write WHAT...\n");
+		fprintf(stderr,
+			"fail_nth [-x FUNCTION] module|driver|pcilat|sis8300|event|write WHAT...\n");
 		return 2;
 	}
 	printf("1..%u\n", tests);
