@@ -59,43 +59,56 @@ struct Took {
 static START: Mutex<Option<Instant>> = Mutex::new(None);
 static TOOK: Mutex<BTreeMap<String, Took>> = Mutex::new(BTreeMap::new());
 static RUNNING: Mutex<BTreeMap<String, Instant>> = Mutex::new(BTreeMap::new());
-/// Who waits for seats, in the order of their coming, and how many seats are free.
-static QUEUE: Mutex<Queue> = Mutex::new(Queue { next: 0, called: 0, free: SEATS });
-static MOVED_UP: Condvar = Condvar::new();
+static SEATING: Mutex<Seating> = Mutex::new(Seating { free: SEATS, waiting: BTreeMap::new(), wide: 0 });
+/// Woken when a seat was taken or became free.
+static CHANGED: Condvar = Condvar::new();
 /// Held for reading while a guest does something, for writing while something is timed.
 static WORK: RwLock<()> = RwLock::new(());
 
-struct Queue {
-    /// The number that the next test draws, and the number whose turn it is.
-    next: u64,
-    called: u64,
+struct Seating {
     free: usize,
+    /// Tests that wait, by their place in the list of tests, with the seats they need.
+    waiting: BTreeMap<usize, usize>,
+    /// How many tests run that took more than one seat.
+    wide: usize,
+}
+
+impl Seating {
+    /// Who comes next: the first of the list. While a wide test runs and the first needs its seats too, a narrow one may sit
+    /// beside it; else no wide test is overtaken, so that none is left to the end.
+    fn next(&self) -> Option<usize> {
+        let fits = |(_, seats): &(&usize, &usize)| **seats <= self.free;
+        let first = self.waiting.iter().next().filter(fits);
+        first.or_else(|| self.waiting.iter().find(fits).filter(|_| self.wide > 0)).map(|(place, _)| *place)
+    }
 }
 
 /// Seats that a test has taken; they are free again when it ends.
 struct Seats(usize);
 
 impl Seats {
-    /// Waits for a test's turn and its seats. A test that takes many is not overtaken by those that take few.
-    fn take(count: usize) -> Seats {
+    /// Waits for `count` seats for the test at `place` of the list.
+    fn take(place: usize, count: usize) -> Seats {
         let count = count.min(SEATS);
-        let mut queue = lock(&QUEUE);
-        let own = queue.next;
-        queue.next += 1;
-        while queue.called != own || queue.free < count {
-            queue = MOVED_UP.wait(queue).unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut seating = lock(&SEATING);
+        seating.waiting.insert(place, count);
+        while seating.next() != Some(place) {
+            seating = CHANGED.wait(seating).unwrap_or_else(|poisoned| poisoned.into_inner());
         }
-        queue.called += 1;
-        queue.free -= count;
-        MOVED_UP.notify_all();
+        seating.waiting.remove(&place);
+        seating.free -= count;
+        seating.wide += usize::from(count > 1);
+        CHANGED.notify_all();
         Seats(count)
     }
 }
 
 impl Drop for Seats {
     fn drop(&mut self) {
-        lock(&QUEUE).free += self.0;
-        MOVED_UP.notify_all();
+        let mut seating = lock(&SEATING);
+        seating.free += self.0;
+        seating.wide -= usize::from(self.0 > 1);
+        CHANGED.notify_all();
     }
 }
 
@@ -108,18 +121,19 @@ thread_local! {
 /// to run alone at the end.
 pub fn run(tests: &[Test]) -> ExitCode {
     let mut arguments = Arguments::from_args();
-    arguments.test_threads.get_or_insert(SEATS);
+    // A thread for each: those without a seat wait.
+    arguments.test_threads.get_or_insert(tests.len());
     *lock(&START) = Some(Instant::now());
     panic::set_hook(Box::new(|info| say(&format!("panicked: {info}"))));
-    let trial = |(name, test, seats): &Test| {
+    let trial = |(place, (name, test, seats)): (usize, &Test)| {
         let (name, test, seats) = (*name, *test, *seats);
         Trial::test(name, move || {
-            let _seats = Seats::take(seats);
+            let _seats = Seats::take(place, seats);
             one(name, test);
             Ok::<(), Failed>(())
         })
     };
-    let trials = tests.iter().map(trial).collect();
+    let trials = tests.iter().enumerate().map(trial).collect();
     thread::spawn(watch);
     let conclusion = libtest_mimic::run(&arguments, trials);
     summarize();
