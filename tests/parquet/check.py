@@ -49,7 +49,8 @@ def strange_records():
     yield {**base, "time": "2026-11-22T08:00:00.5Z", "verb": "v", "error": {"code": "removed", "text": "gone\n\"for good\""}}
     # No figures and no error: no row. Its run is another, and described.
     yield {**base, "run": "00000000000000f2", "verb": "environment", "test": "environment", "label": "a \"b\"\n",
-           "environment": {"tool": "0.1.0", "kernel": "6.12 \u00e9", "machine": "x86_64", "cpus": [{"cpu": 0, "node": 0, "package": 0},
+           "environment": {"tool": "0.1.0", "kernel": "6.12 \u00e9", "machine": "x86_64", "host": {"name": "n\u00e9", "serial": "S \"1\""},
+                           "bios_version": "2.1", "cpus": [{"cpu": 0, "node": 0, "package": 0},
                            {"cpu": 2**32 - 1, "node": 1, "package": 0}], "governors": ["performance", "powersave"],
                            "iommu_groups": 2**32 - 1, "steal_ns": 2**64 - 1},
            "plan": {"stat": {"events": ["a/b/", "\"c\""], "interval_ns": 5}}}
@@ -126,8 +127,10 @@ def runs_of(records):
     for run in runs.values():
         times, environment = run.pop("times"), run["environment"] or {}
         run["first_time"], run["last_time"] = min(times, default=None), max(times, default=None)
-        for field in ("tool", "kernel", "machine", "product", "cpu_model", "cmdline", "clocksource", "aspm_policy", "lockdown",
-                      "hypervisor", "iommu_groups", "steal_ns"):
+        host = environment.get("host", {})
+        run.update(host=host.get("name"), host_id=host.get("id"), serial=host.get("serial"))
+        for field in ("tool", "kernel", "machine", "product", "bios_version", "bios_date", "cpu_model", "cmdline", "clocksource",
+                      "aspm_policy", "lockdown", "hypervisor", "iommu_groups", "steal_ns"):
             run[field] = environment.get(field)
         for field in ("governors", "idle_states"):
             run[field] = " ".join(environment.get(field, [])) or None

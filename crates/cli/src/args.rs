@@ -20,6 +20,10 @@ pub struct Cli {
     #[arg(short, long, action = clap::ArgAction::Count, global = true, display_order = 900)]
     pub verbose: u8,
 
+    /// Write the machine's serial number into the records (only root can read it)
+    #[arg(long, global = true, display_order = 901)]
+    pub serial: bool,
+
     /// What to do.
     #[command(subcommand)]
     pub verb: Verb,

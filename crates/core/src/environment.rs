@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::Cpu;
+use crate::{Bdf, Cpu};
 
 /// What a reader must know of a machine to judge its figures. `None` means that it could not be found out.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -17,6 +17,21 @@ pub struct Environment {
     /// Vendor and product of the machine (DMI), where readable.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub product: Option<String>,
+    /// Which machine it is.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub host: Option<Host>,
+    /// Version of the machine's firmware (BIOS, UEFI).
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub bios_version: Option<String>,
+    /// Its date, as the firmware writes it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub bios_date: Option<String>,
+    /// Firmware of devices, where their drivers show it.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub firmware: Vec<Firmware>,
+    /// Names of the slots that hold a device.
+    #[serde(skip_serializing_if = "Vec::is_empty", default)]
+    pub slots: Vec<Slot>,
     /// CPU model in words.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cpu_model: Option<String>,
@@ -58,4 +73,39 @@ impl Environment {
     pub fn is_synthetic(&self) -> bool {
         self.product.as_deref() == Some(Self::SYNTHETIC)
     }
+}
+
+/// A machine among others.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Host {
+    /// Its host name.
+    pub name: String,
+    /// The same as long as the system is not installed anew: made of the machine-id, which cannot be had back from it.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub id: Option<String>,
+    /// Its serial number, where the user asked for it (`--serial`).
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub serial: Option<String>,
+}
+
+/// The firmware of a device.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Firmware {
+    /// The function.
+    pub bdf: Bdf,
+    /// Its version in the maker's words.
+    pub version: String,
+}
+
+/// A slot, by the function in it or the port above it, as the machine's firmware says. At least one name is there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Slot {
+    /// The function.
+    pub bdf: Bdf,
+    /// The kernel's name (`/sys/bus/pci/slots`).
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub name: Option<String>,
+    /// What is printed beside the slot (SMBIOS, type 9), which only root may read.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub designation: Option<String>,
 }

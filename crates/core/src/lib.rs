@@ -33,7 +33,7 @@ pub use address::Bdf;
 pub use comparison::Comparison;
 pub use convert::{ConvertPlan, Kernel};
 pub use cpulist::CpuList;
-pub use environment::Environment;
+pub use environment::{Environment, Firmware, Host, Slot};
 pub use finding::{Checked, Ended, Evidence, Finding, Severity};
 pub use histogram::Histogram;
 pub use identity::Identity;

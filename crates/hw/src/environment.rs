@@ -2,7 +2,7 @@
 
 use pciescope_core::{Environment, Function};
 
-use crate::{Root, pci, topology};
+use crate::{Root, host, pci, topology};
 
 /// Everything about the machine that moves a latency, as far as it can be found out.
 ///
@@ -13,6 +13,11 @@ pub fn read(root: &Root) -> Environment {
         kernel: root.text("/proc/sys/kernel/osrelease").unwrap_or_default(),
         machine: machine(root),
         product: product(root),
+        host: host::host(root),
+        bios_version: dmi(root, "bios_version"),
+        bios_date: dmi(root, "bios_date"),
+        firmware: host::firmware(root),
+        slots: host::slots(root),
         cpu_model: cpu_model(root),
         cpus: topology::cpus(root).unwrap_or_default(),
         cmdline: root.text("/proc/cmdline"),
@@ -82,7 +87,8 @@ fn machine(root: &Root) -> String {
     }
 }
 
-fn dmi(root: &Root, field: &str) -> Option<String> {
+/// What the machine's firmware says of it.
+pub(crate) fn dmi(root: &Root, field: &str) -> Option<String> {
     root.text(format!("/sys/class/dmi/id/{field}")).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty())
 }
 

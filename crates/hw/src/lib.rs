@@ -31,6 +31,7 @@ pub mod error;
 pub mod floor;
 #[cfg(test)]
 mod header;
+pub mod host;
 pub mod inventory;
 pub mod memory;
 pub mod nodes;

@@ -13,6 +13,8 @@ use crate::synthetic::Synthetic;
 pub struct Root {
     path: PathBuf,
     machine: Option<Arc<Synthetic>>,
+    /// Whether the machine's serial number may be read.
+    pub shows_serial: bool,
 }
 
 impl Default for Root {
@@ -24,12 +26,12 @@ impl Default for Root {
 impl Root {
     /// A tree below `path`.
     pub fn at(path: impl Into<PathBuf>) -> Self {
-        Root { path: path.into(), machine: None }
+        Root { path: path.into(), machine: None, shows_serial: false }
     }
 
     /// A synthetic machine; its files go with the last of these.
     pub(crate) fn synthetic(machine: Arc<Synthetic>) -> Self {
-        Root { path: machine.path().to_owned(), machine: Some(machine) }
+        Root { machine: Some(Arc::clone(&machine)), ..Root::at(machine.path()) }
     }
 
     /// The synthetic machine that this is.

@@ -225,21 +225,26 @@ pub struct Host<'a> {
     pub runs: Vec<(&'a str, &'a Environment)>,
 }
 
-/// The machines that the records come from. Runs are of the same one where product, CPU model and CPUs are the same:
-/// records carry no host's name.
+/// The machines that the records come from. Runs are of the same one where identity or name, product, CPU model and CPUs
+/// are the same; older records have neither identity nor name.
 pub fn hosts(records: &[Kept]) -> Vec<Host<'_>> {
     let mut hosts: Vec<Host> = Vec::new();
     for record in records {
         let Some(e) = &record.environment else { continue };
+        let who = |e: &Environment| e.host.as_ref().map(|host| host.id.clone().unwrap_or_else(|| host.name.clone()));
         let same = |host: &&mut Host| {
             host.runs.first().is_some_and(|(_, known)| {
-                known.product == e.product && known.cpu_model == e.cpu_model && known.cpus.len() == e.cpus.len()
+                who(known) == who(e)
+                    && known.product == e.product
+                    && known.cpu_model == e.cpu_model
+                    && known.cpus.len() == e.cpus.len()
             })
         };
-        let name = e.product.as_deref().or(e.cpu_model.as_deref()).unwrap_or("machine without a name");
+        let kind = e.product.as_deref().or(e.cpu_model.as_deref()).unwrap_or("machine without a name");
+        let name = e.host.as_ref().map_or_else(|| kind.to_owned(), |host| format!("{}: {kind}", host.name));
         match hosts.iter_mut().find(same) {
             Some(host) => host.runs.push((&record.run, e)),
-            None => hosts.push(Host { name: name.to_owned(), runs: vec![(&record.run, e)] }),
+            None => hosts.push(Host { name, runs: vec![(&record.run, e)] }),
         }
     }
     hosts

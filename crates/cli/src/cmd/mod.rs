@@ -72,8 +72,8 @@ impl Ctx {
     /// When the synthetic machine's files cannot be written.
     pub fn on(&self, backend: &Backend) -> anyhow::Result<Ctx> {
         match backend {
-            Backend::Fake(_) => {
-                let root = Synthetic::root().context("cannot write the files of the synthetic machine")?;
+            Backend::Fake(options) => {
+                let root = Synthetic::root(options).context("cannot write the files of the synthetic machine")?;
                 let made = Some(Arc::new(Made(root.path("/"))));
                 Ok(Ctx { root, made, ..self.clone() })
             }

@@ -275,3 +275,34 @@ fn without_a_terminal_there_is_no_progress() {
     let ended = run("latency mmio --backend fake:slow,hops=1,cpus=2 --count 300 --json").expect_code(0);
     assert_eq!(ended.stderr, "");
 }
+
+/// What a fleet's tests plant: the program is killed, or hangs until somebody kills it; what was written before stays.
+#[test]
+fn a_synthetic_machine_can_kill_the_program_or_hang_it() {
+    let line = |fault: &str| format!("latency mmio --backend fake:host=n7,{fault} --count 1k --json");
+    let ended = run(&line("die-after=100"));
+    assert_eq!((ended.code, ended.stderr.as_str()), (-1, ""));
+    let records = ended.records();
+    assert_eq!(records[0].environment.as_ref().unwrap().host.as_ref().unwrap().name, "n7");
+    let words = line("hang-after=100");
+    let ended = Command::new("timeout").args(["-k", "1", "1", PROGRAM]).args(words.split(' ')).output();
+    let ended = ended.unwrap();
+    assert_eq!(parse(&String::from_utf8(ended.stdout).unwrap()).len(), records.len());
+    assert!(!ended.status.success());
+}
+
+#[test]
+fn machines_of_a_fleet_differ_and_have_the_faults_that_were_asked_for_alone() {
+    let median = |options: &str| {
+        let records = run(&format!("latency mmio --backend fake:host={options} --cpus 0 --count 1k --json")).records();
+        records[1].histograms["latency"].median_ns().unwrap()
+    };
+    let (one, other) = (median("n1"), median("n2"));
+    assert!(one != other && (one / other - 1.0).abs() < 0.05, "{one} {other}");
+    let slower = median("n1,downtrained") - one;
+    assert!((30.0..45.0).contains(&slower), "{slower}");
+    for (options, code) in [("n1", 0), ("n1,downtrained", 1)] {
+        run(&format!("doctor --backend fake:host={options} --only link-speed,link-width")).expect_code(code);
+    }
+    run("doctor --backend fake --only link-speed").expect_code(1);
+}

@@ -90,11 +90,15 @@ impl Fake {
         let o = self.options();
         let far = u64::from(self.machine.node_of(cpu)) * 95_000;
         let core = u64::from(cpu % 5) * 1_500;
-        far + core + if o.outlier == Some(cpu) { 2_000_000 } else { 0 }
+        // Machines of one kind differ a little.
+        let own = o.salt() % 8_000;
+        // 50 bytes, there and back over one link at 2.5 instead of 8 GT/s with four lanes.
+        let link = if o.downtrained { 37_000 } else { 0 };
+        far + core + own + link + if o.outlier == Some(cpu) { 2_000_000 } else { 0 }
     }
 
     fn noise(&self, cpu: u32, what: u64, n: u64) -> Noise {
-        Noise(mix(self.options().seed ^ mix(u64::from(cpu) << 32 ^ what << 48 ^ mix(n))))
+        Noise(mix(self.options().seed ^ self.options().salt() ^ mix(u64::from(cpu) << 32 ^ what << 48 ^ mix(n))))
     }
 
     /// The CPUs up to the first that this machine does not have, and the failure of that one.
@@ -177,6 +181,15 @@ impl<'a> Run<'a> {
         }
         if let Some(gone) = self.gone() {
             return Some(gone);
+        }
+        if self.number() == self.options.hang_after {
+            loop {
+                std::thread::park();
+            }
+        }
+        if self.number() == self.options.die_after {
+            // As the kernel ends a program for want of memory: nothing is written or put back any more.
+            let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
         }
         if slow > 0 || self.done % 1024 == 0 {
             self.watch.progress(self.done, self.total);

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 
 use pciescope_core::Environment;
 
+use crate::probe::fake::Options;
+
 use super::traffic::{FLOWS, INTERRUPTS, REPAIRED};
 
 /// A PCI function: where it lies, what it is, its link and how many interrupt vectors it uses.
@@ -93,9 +95,9 @@ fn folder(device: &(&str, usize, &str)) -> PathBuf {
 }
 
 /// Writes what does not change.
-pub fn make(at: &Path) -> io::Result<()> {
+pub fn make(at: &Path, options: &Options) -> io::Result<()> {
     put(at, "proc/sys/kernel/osrelease", "0.0.0-fake")?;
-    put(at, "proc/sys/kernel/hostname", "synthetic")?;
+    put(at, "proc/sys/kernel/hostname", options.host.as_deref().unwrap_or("synthetic"))?;
     put(at, "proc/cmdline", "quiet")?;
     put(at, "sys/class/dmi/id/product_name", Environment::SYNTHETIC)?;
     cpus(at)?;
@@ -108,7 +110,10 @@ pub fn make(at: &Path) -> io::Result<()> {
         }
         put(at, &format!("{own}/resource"), "0x0 0x0 0x0")?;
         put(at, &format!("{own}/numa_node"), &function.node.to_string())?;
-        if let Some([now, most]) = function.link {
+        if let Some([mut now, most]) = function.link {
+            if options.host.is_some() && !options.downtrained && function.link == SLOW {
+                now = most;
+            }
             for (word, (speed, lanes)) in [("current", now), ("max", most)] {
                 put(at, &format!("{own}/{word}_link_speed"), &format!("{speed} GT/s PCIe"))?;
                 put(at, &format!("{own}/{word}_link_width"), &lanes.to_string())?;
@@ -176,7 +181,7 @@ fn cpus(at: &Path) -> io::Result<()> {
 }
 
 /// Writes the kernel's counts after a time.
-pub fn advance(at: &Path, seconds: f64) -> io::Result<()> {
+pub fn advance(at: &Path, seconds: f64, is_sick: bool) -> io::Result<()> {
     for device in &DEVICES {
         let (class, name) = device.0.split_once('/').unwrap_or_default();
         let Some(flow) = FLOWS.iter().find(|flow| flow.name == name) else { continue };
@@ -192,7 +197,7 @@ pub fn advance(at: &Path, seconds: f64) -> io::Result<()> {
     }
     let repaired = REPAIRED.sum(seconds) as u64;
     for function in &FUNCTIONS {
-        let is_sick = function.place.ends_with(SICK);
+        let is_sick = is_sick && function.place.ends_with(SICK);
         let own = at.join("sys/devices").join(function.place);
         let count = if is_sick { repaired } else { 0 };
         put(&own, "aer_dev_correctable", &format!("RxErr 0\nBadTLP {count}\nTOTAL_ERR_COR {count}"))?;

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use tempfile::TempDir;
 
 use crate::Root;
+use crate::probe::fake::Options;
 use crate::wait::now_ns;
 
 /// The machine.
@@ -21,6 +22,10 @@ pub struct Synthetic {
     folder: TempDir,
     /// When its traffic began, on CLOCK_MONOTONIC.
     begun_ns: u64,
+    /// Whether the link of the second disk repairs errors.
+    is_sick: bool,
+    /// Where its traffic began, in the seconds of its waves: machines of one kind are not busy at the same time.
+    ahead_s: f64,
 }
 
 impl Synthetic {
@@ -28,10 +33,11 @@ impl Synthetic {
     ///
     /// # Errors
     /// When no folder can be made for its files, or no file.
-    pub fn root() -> io::Result<Root> {
+    pub fn root(options: &Options) -> io::Result<Root> {
         let folder = tempfile::Builder::new().prefix("pciescope-fake-").tempdir()?;
-        files::make(folder.path())?;
-        let machine = Synthetic { folder, begun_ns: now_ns() };
+        files::make(folder.path(), options)?;
+        let is_sick = options.host.is_none() || options.replays;
+        let machine = Synthetic { folder, begun_ns: now_ns(), is_sick, ahead_s: (options.salt() % 100) as f64 };
         machine.advance(machine.begun_ns);
         Ok(Root::synthetic(Arc::new(machine)))
     }
@@ -44,17 +50,17 @@ impl Synthetic {
     /// Brings the files in which the kernel counts to a moment of CLOCK_MONOTONIC.
     pub fn advance(&self, at_ns: u64) {
         // A file that cannot be written keeps its last count.
-        let _ = files::advance(self.folder.path(), self.seconds(at_ns));
+        let _ = files::advance(self.folder.path(), self.seconds(at_ns), self.is_sick);
     }
 
     /// What an event of a PMU of hardware has counted up to a moment, in what the driver counts in.
     pub fn count(&self, pmu: &str, terms: &str, at_ns: u64) -> u64 {
-        traffic::count(pmu, terms, self.seconds(at_ns))
+        traffic::count(pmu, terms, self.seconds(at_ns), self.is_sick)
     }
 
     /// Since the traffic began.
     fn seconds(&self, at_ns: u64) -> f64 {
-        at_ns.saturating_sub(self.begun_ns) as f64 / 1e9
+        self.ahead_s + at_ns.saturating_sub(self.begun_ns) as f64 / 1e9
     }
 }
 
@@ -69,7 +75,7 @@ mod tests {
     /// What hardware counts is never less than what the kernel counts, and not much more where the kernel sees all.
     #[test]
     fn hardware_counts_what_the_kernel_counts_and_a_little_more() {
-        let root = Synthetic::root().unwrap();
+        let root = Synthetic::root(&Options::default()).unwrap();
         let machine = root.machine().unwrap();
         let start = machine.begun_ns;
         let mut accounts = Accounts::open(&root);
@@ -96,7 +102,7 @@ mod tests {
 
     #[test]
     fn its_folder_goes_with_it() {
-        let root = Synthetic::root().unwrap();
+        let root = Synthetic::root(&Options::default()).unwrap();
         let path = root.path("/");
         let other = root.clone();
         drop(root);
@@ -107,7 +113,7 @@ mod tests {
 
     #[test]
     fn counts_never_fall() {
-        let root = Synthetic::root().unwrap();
+        let root = Synthetic::root(&Options::default()).unwrap();
         let machine = root.machine().unwrap();
         for pmu in perf::pmus(&root) {
             for event in pmu.events.keys().filter(|event| *event != "one_cycle") {

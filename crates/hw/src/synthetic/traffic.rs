@@ -73,7 +73,7 @@ const CHANNEL_HZ: f64 = 1.1e9;
 const CORE_PS: u64 = 1000;
 
 /// What an event of a PMU has counted in a time.
-pub fn count(pmu: &str, terms: &str, seconds: f64) -> u64 {
+pub fn count(pmu: &str, terms: &str, seconds: f64, is_sick: bool) -> u64 {
     let event = terms.split(',').next().unwrap_or_default();
     let whole = |sum: f64| sum.max(0.0) as u64;
     if pmu.starts_with("ali_drw_") {
@@ -92,7 +92,7 @@ pub fn count(pmu: &str, terms: &str, seconds: f64) -> u64 {
         let seen: f64 = flows.map(|flow| direction(flow).times(1.0 + OVERHEAD).sum(seconds)).sum();
         seen + if UNSEEN.port == pmu { direction(&UNSEEN).sum(seconds) } else { 0.0 }
     };
-    let is_sick = pmu == "dwc_rootport_18";
+    let is_sick = is_sick && pmu == "dwc_rootport_18";
     match event {
         "rx_pcie_tlp_data_payload" => whole(of_port(|flow| flow.rx)),
         "tx_pcie_tlp_data_payload" => whole(of_port(|flow| flow.tx)),

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pciescope_core::{Cpu, Environment, Plan, Record};
+use pciescope_core::{Cpu, Environment, Host, Plan, Record};
 
 use super::table::Get::{Text, Time, Whole};
 use super::table::{Column, micros, text};
@@ -65,6 +65,11 @@ pub fn columns() -> Vec<Column<Run>> {
         ("tool", Text(|run: &Run| text(&run.environment.as_ref()?.tool))),
         ("kernel", Text(|run: &Run| text(&run.environment.as_ref()?.kernel))),
         ("machine", Text(|run: &Run| text(&run.environment.as_ref()?.machine))),
+        ("host", Text(|run: &Run| Some(host(run)?.name.clone()))),
+        ("host_id", Text(|run: &Run| host(run)?.id.clone())),
+        ("serial", Text(|run: &Run| host(run)?.serial.clone())),
+        ("bios_version", Text(|run: &Run| run.environment.as_ref()?.bios_version.clone())),
+        ("bios_date", Text(|run: &Run| run.environment.as_ref()?.bios_date.clone())),
         ("product", Text(|run: &Run| run.environment.as_ref()?.product.clone())),
         ("cpu_model", Text(|run: &Run| run.environment.as_ref()?.cpu_model.clone())),
         ("cpus", Whole(32, |run: &Run| Some(run.environment.as_ref()?.cpus.len() as u64))),
@@ -82,6 +87,10 @@ pub fn columns() -> Vec<Column<Run>> {
         ("environment", Text(|run: &Run| json(run.environment.as_ref()?))),
         ("plan", Text(|run: &Run| json(run.plan.as_ref()?))),
     ]
+}
+
+fn host(run: &Run) -> Option<&Host> {
+    run.environment.as_ref()?.host.as_ref()
 }
 
 /// How many groups the machine's CPUs fall into; `None` where no CPU's is known.

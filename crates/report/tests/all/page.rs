@@ -1,6 +1,6 @@
 //! The page and the pictures: whole, self-contained, and deaf to hostile records.
 
-use pciescope_core::{Histogram, Record, outcome};
+use pciescope_core::{Histogram, Host, Record, outcome};
 use pciescope_report::{heat, html, png, summary, svg};
 
 use crate::sample::{self, Shape, mixed};
@@ -460,4 +460,27 @@ fn a_warning_stands_once_with_its_count() {
     assert_eq!(notices.matches("<code>clock-steps</code>").count(), 1, "{notices}");
     assert_eq!(notices.matches("What to do: look").count(), 1, "{notices}");
     assert!(notices.contains(&format!("({} records)", records.len() - 1)), "{notices}");
+}
+
+#[test]
+fn hosts_of_one_model_are_machines_of_their_own_and_one_without_a_name_stays() {
+    let (mut one, mut other) = (sample::whole(&SMALL), sample::whole(&SMALL));
+    let headings = |records: &[Record]| {
+        let page = html::render(records);
+        let machine = between(&page, "id=\"environment\"", "</section>").to_owned();
+        machine.matches("<h3>").count().max(1)
+    };
+    let named = |records: &mut [Record], name: &str| {
+        for (number, record) in records.iter_mut().enumerate() {
+            record.run = format!("{name}{number:08}");
+            if let Some(environment) = &mut record.environment {
+                environment.host = Some(Host { name: name.to_owned(), ..Host::default() });
+            }
+        }
+    };
+    one.append(&mut other.clone());
+    assert_eq!(headings(&one), 1);
+    named(&mut other, "n7");
+    one.append(&mut other);
+    assert_eq!(headings(&one), 2);
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use ::parquet::basic::{ConvertedType, Type as Physical};
 use ::parquet::file::reader::{FileReader, SerializedFileReader};
 use ::parquet::record::{Field, Row};
-use pciescope_core::{Evidence, Finding, Histogram, Metric, Plan, Record, Severity, Sink, StatPlan};
+use pciescope_core::{Evidence, Finding, Histogram, Host, Metric, Plan, Record, Severity, Sink, StatPlan};
 use pciescope_report::parquet::{TABLES, Table};
 use pciescope_report::{csv, jsonl, parquet};
 
@@ -216,6 +216,8 @@ fn a_run_is_a_row_with_its_machine_and_plan() {
     let mut records = demo();
     let plan = Plan::Stat(StatPlan { events: vec!["a/b/".to_owned()], ..StatPlan::default() });
     records[0].plan = Some(plan.clone());
+    let host = Host { name: "n7".to_owned(), id: Some("0f".to_owned()), serial: None };
+    records[0].environment.as_mut().unwrap().host = Some(host);
     let (first, environment) = (records[0].run.clone(), records[0].environment.clone().unwrap());
     let rows = rows_of(Table::Runs, &records);
     let runs: std::collections::BTreeSet<&str> = records.iter().map(|record| record.run.as_str()).collect();
@@ -223,6 +225,7 @@ fn a_run_is_a_row_with_its_machine_and_plan() {
     let of = |name: &str| field(&rows[0], name).clone();
     let is = |text: &str| Field::Str(text.to_owned());
     assert_eq!((of("run"), of("kernel")), (is(&first), is(&environment.kernel)));
+    assert_eq!((of("host"), of("host_id"), of("serial")), (is("n7"), is("0f"), Field::Null));
     assert_eq!((of("cpus"), of("nodes"), of("packages")), (Field::UInt(4), Field::UInt(2), Field::UInt(2)));
     let count = records.iter().filter(|record| record.run == first).count() as u64;
     assert_eq!((of("records"), of("errors")), (Field::ULong(count), Field::ULong(0)));

@@ -1,8 +1,9 @@
 //! The machine around the synthetic device: its CPUs, the functions on the path, its environment and its clock.
 
-use pciescope_core::{Bar, Bdf, Cpu, Environment, Function, Link};
+use pciescope_core::{Bar, Bdf, Cpu, Environment, Function, Host, Link};
 
 use super::Options;
+use super::options::hash;
 
 /// What the program sees of a machine that does not exist, the same in every run with the same options.
 #[derive(Debug, Clone)]
@@ -25,12 +26,7 @@ impl Machine {
     /// The value of a record's `run`: the same for runs on the same machine that are alike in `what` they do, since their
     /// figures are, and another one otherwise.
     pub fn run(&self, what: &str) -> String {
-        // FNV-1a: the same in every build, unlike the standard library's hashes.
-        let text = format!("{:?} {what}", self.options);
-        let hash = text
-            .bytes()
-            .fold(0xcbf2_9ce4_8422_2325u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
-        format!("{hash:016x}")
+        format!("{:016x}", hash(&format!("{:?} {what}", self.options)))
     }
 
     /// The measured function.
@@ -56,7 +52,7 @@ impl Machine {
     fn function_at(&self, hop: u16) -> Function {
         let is_device = hop + 1 == self.options.hops;
         let link = Link {
-            speed_gts: 8.0,
+            speed_gts: if self.options.downtrained && is_device { 2.5 } else { 8.0 },
             width: 4,
             max_speed_gts: 8.0,
             max_width: 4,
@@ -127,6 +123,7 @@ impl Machine {
             kernel: "0.0.0-fake".to_owned(),
             machine: "x86_64".to_owned(),
             product: Some(Environment::SYNTHETIC.to_owned()),
+            host: self.options.host.clone().map(|name| Host { name, ..Host::default() }),
             cpu_model: Some("synthetic CPU at 2.6 GHz".to_owned()),
             cpus: self.cpus(),
             cmdline: Some("quiet".to_owned()),

@@ -9,6 +9,8 @@ use crate::Error;
 pub struct Options {
     /// Seed of all values.
     pub seed: u64,
+    /// The machine's name among others of its kind. Each has values of its own, and no fault that was not asked for.
+    pub host: Option<String>,
     /// CPUs of the machine, 1 to 4096; two threads share a core from 4 CPUs up.
     pub cpus: u32,
     /// NUMA nodes, 1 to 64; the device stands at node 0.
@@ -43,6 +45,14 @@ pub struct Options {
     pub raw_lost: u64,
     /// Real time that a sample takes, in nanoseconds.
     pub slow_ns: u64,
+    /// After so many samples the device never answers again.
+    pub hang_after: u64,
+    /// After so many samples the program is killed.
+    pub die_after: u64,
+    /// A link is slower than both of its ends can do.
+    pub downtrained: bool,
+    /// A link repairs errors all the time.
+    pub replays: bool,
     /// Opening is refused.
     pub refuse: bool,
     /// The function is reported as an emulated one.
@@ -53,6 +63,7 @@ impl Default for Options {
     fn default() -> Self {
         Options {
             seed: 1,
+            host: None,
             cpus: 8,
             nodes: 2,
             vectors: 8,
@@ -70,6 +81,10 @@ impl Default for Options {
             outlier: None,
             raw_lost: 0,
             slow_ns: 0,
+            hang_after: 0,
+            die_after: 0,
+            downtrained: false,
+            replays: false,
             refuse: false,
             emulated: false,
         }
@@ -77,8 +92,9 @@ impl Default for Options {
 }
 
 /// The keys with what they do, for help texts.
-pub const KEYS: [(&str, &str); 20] = [
+pub const KEYS: [(&str, &str); 25] = [
     ("seed=N", "another set of values"),
+    ("host=NAME", "this machine of many, without fault"),
     ("cpus=N", "CPUs of the machine (8)"),
     ("nodes=N", "NUMA nodes (2)"),
     ("vectors=N", "MSI-X vectors (8)"),
@@ -96,6 +112,10 @@ pub const KEYS: [(&str, &str); 20] = [
     ("outlier=CPU", "this CPU is slower by 2 us"),
     ("raw-lost=N", "N raw samples are overwritten"),
     ("slow[=T]", "a sample takes this real time (1ms)"),
+    ("hang-after=N", "no answer after N samples"),
+    ("die-after=N", "the program is killed after N samples"),
+    ("downtrained", "a link is slower than it can be"),
+    ("replays", "a link repairs errors"),
     ("refuse", "opening is refused"),
     ("emulated", "the device is labelled emulated"),
 ];
@@ -130,6 +150,8 @@ impl Options {
         let some = || within(1, u64::MAX);
         match key {
             "seed" => self.seed = within(0, u64::MAX)?,
+            "host" if text.is_empty() => return Err(format!("{part:?}: host takes a name")),
+            "host" => self.host = Some(text.to_owned()),
             "cpus" => self.cpus = within(1, 4096)? as u32,
             "nodes" => self.nodes = within(1, 64)? as u32,
             "vectors" => self.vectors = within(0, 2048)? as u16,
@@ -147,7 +169,13 @@ impl Options {
             "outlier" => self.outlier = Some(within(0, 8191)? as u32),
             "raw-lost" => self.raw_lost = some()?,
             "slow" => self.slow_ns = if value.is_some() { parse_ps(part, text)? / 1000 } else { 1_000_000 },
-            "refuse" | "emulated" if value.is_some() => return Err(format!("{part:?}: {key} takes no value")),
+            "hang-after" => self.hang_after = some()?,
+            "die-after" => self.die_after = some()?,
+            "downtrained" | "replays" | "refuse" | "emulated" if value.is_some() => {
+                return Err(format!("{part:?}: {key} takes no value"));
+            }
+            "downtrained" => self.downtrained = true,
+            "replays" => self.replays = true,
             "refuse" => self.refuse = true,
             "emulated" => self.emulated = true,
             _ => {
@@ -157,6 +185,16 @@ impl Options {
         }
         Ok(())
     }
+
+    /// What tells the values of this machine from those of another: 0 for the one without a name.
+    pub fn salt(&self) -> u64 {
+        self.host.as_deref().map_or(0, hash)
+    }
+}
+
+/// FNV-1a: the same in every build, unlike the standard library's hashes.
+pub fn hash(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))
 }
 
 /// A duration such as `20us` in picoseconds; at most an hour.
@@ -213,6 +251,7 @@ mod tests {
             ("delay=2000000000s", "an hour"),
             ("refuse=1", "takes no value"),
             ("lose", "takes a number"),
+            ("host=", "takes a name"),
         ] {
             let text = bad.parse::<Options>().unwrap_err().to_string();
             assert!(text.contains(part), "{bad}: {text}");
