@@ -42,7 +42,8 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(err) => return refuse_arguments(&err),
     };
-    let root = pciescope_hw::Root { shows_serial: cli.serial, ..pciescope_hw::Root::at(&cli.root) };
+    let mut root = pciescope_hw::Root::at(&cli.root);
+    root.shows_serial = cli.serial;
     let ctx = context(root, cli.verbose);
     run(cli.verb, &ctx).unwrap_or_else(|err| report_failure(&err))
 }
