@@ -7,15 +7,16 @@
  * errno that does not come from what failed, or did not work again in the end.
  * Whoever calls it looks for warnings and leaks.
  *
- *   fail_nth [-x FUNCTION] module FILE [PARAMETER=VALUE...]    load, unload
+ *   fail_nth module FILE [PARAMETER=VALUE...]      load, unload
  *   fail_nth driver DRIVER BDF                     unbind, bind; bound before and after
  *   fail_nth pcilat BDF                            each ioctl of a function, ring, text nodes
  *   fail_nth sis8300 /dev/sis8300-6                each ioctl of a board, ring, read, write
  *   fail_nth event PMU CONFIG...                   perf_event_open of each as a group; read
  *   fail_nth write FILE TEXT [UNDO]                write(), as `echo TEXT >FILE`; after it UNDO
  *
- * Of loading and binding count only failures whose call trace goes through a module, and
- * not through FUNCTION of the kernel (register_irq_proc).
+ * While a module is loaded or a device is bound, a failure counts if its call trace goes
+ * through a module. It does not count if the trace goes through one function of the kernel:
+ * register_irq_proc, or the one that `fail_nth -x FUNCTION ...` names.
  *
  * Needs CONFIG_FAULT_INJECTION with failslab, fail_page_alloc and fail_usercopy
  * (Documentation/fault-injection/fault-injection.rst, "/proc/<pid>/fail-nth").
@@ -98,7 +99,7 @@ static void count_from(const char *text)
  * Loading and binding make hundreds of allocations in the kernel's own code before and
  * after a module's function runs. Those failures are not the module's, and each try takes
  * a second. A trace that goes through a module has an address beyond the kernel's text.
- * Nor do failures count in one function of the kernel. Usually that is register_irq_proc():
+ * Failures in one function of the kernel do not count either, usually register_irq_proc():
  * the kernel goes on without the entry in /proc/irq, and warns later that it is not there
  * to be removed.
  */

@@ -35,7 +35,7 @@ macro_rules! tests {
         &[$((
             concat!(stringify!($suite), "::", stringify!($test)),
             $suite::$test as fn(),
-            1 $(- 1 + $seats)?,
+            [$($seats,)? 1][0],
         )),*]
     };
 }
@@ -74,8 +74,8 @@ struct Seating {
 }
 
 impl Seating {
-    /// Who comes next: the first of the list. While a wide test runs and the first needs its seats too, a narrow one may sit
-    /// beside it; else no wide test is overtaken, so that none is left to the end.
+    /// Who comes next: the first of the list that waits. While a wide test runs, another wide one has to wait for its end, and
+    /// a narrow one may sit down beside it. At other times nobody overtakes a wide test: it would wait until the end.
     fn next(&self) -> Option<usize> {
         let fits = |(_, seats): &(&usize, &usize)| **seats <= self.free;
         let first = self.waiting.iter().next().filter(fits);
@@ -243,7 +243,7 @@ fn summarize() {
     eprintln!("the slowest tests:");
     for (name, took) in tests.iter().take(SLOWEST) {
         eprintln!(
-            "{:7.1} s  {name} ({} boots in {:.1} s, waited {:.1} s for the other guest)",
+            "{:7.1} s  {name} ({} boots in {:.1} s, waited {:.1} s for other guests)",
             took.test.as_secs_f64(),
             took.boots,
             took.booting.as_secs_f64(),

@@ -45,9 +45,9 @@ pub struct Options {
     pub raw_lost: u64,
     /// Real time that a sample takes, in nanoseconds.
     pub slow_ns: u64,
-    /// After so many samples the device never answers again.
+    /// After so many samples the device never answers again; 0 is never.
     pub hang_after: u64,
-    /// After so many samples the program is killed.
+    /// After so many samples the program is killed; 0 is never.
     pub die_after: u64,
     /// A link is slower than both of its ends can do.
     pub downtrained: bool,
