@@ -87,6 +87,7 @@ lint:				## rustfmt, clippy, checkpatch, shellcheck where it is installed
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy $(TESTED) --all-targets -- -D warnings
 	$(CARGO) clippy $(TESTED) --test vm -- -D warnings
+	$(CARGO) fetch --quiet --locked --manifest-path fuzz/Cargo.toml
 	tools/lint-words
 	tools/lint-kmod
 	tools/lint-sh
