@@ -12,6 +12,8 @@
 #include <linux/pci.h>
 #include <linux/uaccess.h>
 
+#include "include/older.h"
+
 /* The ioctl of a table with the number of @cmd, whose size is not checked; 0 if there is none. */
 static inline unsigned int sized_ioctl_find(const unsigned int *table, size_t entries,
 					    unsigned int cmd)

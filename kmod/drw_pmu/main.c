@@ -52,7 +52,7 @@ static void drw_moved(struct uncore_pmu *u)
 	struct drw_pmu *drw = to_drw(&u->pmu);
 
 	if (drw->irq)
-		irq_set_affinity(drw->irq, cpumask_of(u->cpu));
+		older_irq_set_affinity(drw->irq, cpumask_of(u->cpu));
 }
 
 static struct uncore_driver drw_pmus = {

@@ -27,6 +27,8 @@
 #include <linux/topology.h>
 #include <linux/workqueue.h>
 
+#include "older.h"
+
 struct uncore_pmu;
 
 /**

@@ -27,6 +27,16 @@ struct lab_subchannel {
 	u32 node;
 };
 
+/* Before 5.11, platform_device_unregister() removes the properties by itself. */
+static int lab_add_properties(struct device *dev, const struct property_entry *properties)
+{
+#ifdef COMPAT_HAS_device_create_managed_software_node
+	return device_create_managed_software_node(dev, properties, NULL);
+#else
+	return device_add_properties(dev, properties);
+#endif
+}
+
 static int lab_read_subchannel(struct lab_board *board, unsigned int number,
 			       struct lab_subchannel *sub)
 {
@@ -72,7 +82,7 @@ static int lab_add_subchannel(struct lab_board *board, unsigned int number,
 	if (sub->node < MAX_NUMNODES && node_online(sub->node))
 		set_dev_node(&pdev->dev, sub->node);
 	ret = platform_device_add_resources(pdev, resources, ARRAY_SIZE(resources)) ?:
-	      device_create_managed_software_node(&pdev->dev, properties, NULL) ?:
+	      lab_add_properties(&pdev->dev, properties) ?:
 	      platform_device_add(pdev);
 	if (ret) {
 		platform_device_put(pdev);

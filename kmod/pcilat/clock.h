@@ -7,9 +7,11 @@
  * x86: RDTSC may execute before earlier and after later instructions; LFENCE
  * waits for all earlier loads and holds back what follows. CPUID, the other
  * fence, traps in every virtual machine.
- * arm64: the counter's reading is preceded by ISB and followed by a false
- * dependency; readl() ends with a control dependency, so that the ISB of the
- * second reading waits for the load.
+ * arm64: the DSB waits for earlier loads, the first ISB lets the counter be read
+ * only then, the second one holds back what follows. It is the virtual counter in
+ * every case: where the kernel runs at EL2, its offset reads as zero (HCR_EL2.E2H),
+ * and it is the counter that user space reads. arch_timer_read_counter() may read
+ * the physical or the self-synchronised counter instead, and does not say which.
  */
 #ifndef PCILAT_CLOCK_H
 #define PCILAT_CLOCK_H
@@ -62,7 +64,7 @@ static __always_inline u64 pcilat_clock(void)
 #elif defined(CONFIG_ARM64)
 
 #include <asm/arch_timer.h>
-#include <clocksource/arm_arch_timer.h>
+#include <asm/sysreg.h>
 
 #define PCILAT_CLOCK		PCILAT_CLOCK_CNTVCT
 
@@ -73,17 +75,21 @@ static inline u64 pcilat_clock_hz(void)
 
 static __always_inline u64 pcilat_clock_begin(void)
 {
-	return arch_timer_read_counter();
+	u64 ticks;
+
+	asm volatile("dsb ld\n\tisb\n\tmrs %0, cntvct_el0\n\tisb" : "=r" (ticks) : : "memory");
+	return ticks;
 }
 
 static __always_inline u64 pcilat_clock_end(void)
 {
-	return arch_timer_read_counter();
+	return pcilat_clock_begin();
 }
 
+/* Not ordered: for limits, not for figures. */
 static __always_inline u64 pcilat_clock(void)
 {
-	return arch_timer_read_counter();
+	return read_sysreg(cntvct_el0);
 }
 
 #else

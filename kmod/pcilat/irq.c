@@ -378,7 +378,7 @@ static int pcilat_irq_slot(struct pcilat_worker *w, struct pcilat_vector *v,
 		pcilat_job_end(w->job, -ENXIO, w->cpu, 0);
 		return 0;
 	}
-	ret = irq_set_affinity(v->irq, cpumask_of(w->cpu));
+	ret = older_irq_set_affinity(v->irq, cpumask_of(w->cpu));
 	if (ret)
 		return -EINVAL;
 	ret = pcilat_warm_up(w, v, slot);
@@ -466,7 +466,7 @@ static void pcilat_restore_vector(struct pcilat_vector *v)
 	pcilat_count_extra(v);
 	v->slot = NULL;
 	irq_modify_status(v->irq, IRQ_NO_BALANCING, 0);
-	if (irq_set_affinity(v->irq, v->affinity))
+	if (older_irq_set_affinity(v->irq, v->affinity))
 		pci_warn(v->pl->pdev, "cannot put back the affinity of interrupt %d\n", v->irq);
 	else
 		pcilat_finish_move(v);

@@ -4,6 +4,7 @@
  * in-tree driver and of the events that it leaves out, or the seed's. Each of the
  * seed's names has a twin in lower case, because perf 7.3 accepts no mixed case.
  */
+#include <linux/string.h>
 #include <linux/string_helpers.h>
 
 #include "internal.h"

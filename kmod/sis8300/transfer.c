@@ -275,7 +275,8 @@ static int sis8300_read_block(struct sis8300_writing *w, u64 block)
 /* The engine accepts only powers of two. */
 static u32 sis8300_write_piece(u64 bytes)
 {
-	u32 most = clamp(READ_ONCE(sis8300_write_bytes), SIS8300_DMA_ALIGN, SIS8300_WRITE_MAX);
+	u32 most = clamp_t(u32, READ_ONCE(sis8300_write_bytes), SIS8300_DMA_ALIGN,
+			   SIS8300_WRITE_MAX);
 
 	return rounddown_pow_of_two(min_t(u64, bytes, most));
 }

@@ -29,7 +29,8 @@ const READS: u64 = 200;
 /// [`Error::Probe`] if nothing could be measured (a record says so too), [`Error::Sink`] and [`Error::Raw`].
 pub fn measure(plan: &IrqPlan, with_control: bool, probe: &mut dyn Probe, run: &mut Run<'_>) -> Result<(), Error> {
     let register = safe_target(&run.function);
-    let mut arms = Arms { plan, control: None, has_hardware: true, lacking: Vec::new() };
+    let is_arm = run.environment.machine == "aarch64";
+    let mut arms = Arms { plan, is_arm, control: None, has_hardware: true, lacking: Vec::new() };
     let with_control = with_control && plan.source == IrqSource::Hardware;
     let steps = plan.cpus.len() * if with_control { 2 } else { 1 };
     let mut left = plan.cpus.clone();
@@ -97,6 +98,8 @@ pub fn measure(plan: &IrqPlan, with_control: bool, probe: &mut dyn Probe, run: &
 /// Which sources there are, as the first CPU finds out.
 struct Arms<'p> {
     plan: &'p IrqPlan,
+    /// Software raises interrupts through the queue of the interrupt translation service there.
+    is_arm: bool,
     control: Option<IrqSource>,
     has_hardware: bool,
     /// The refusals of sources that do not exist here.
@@ -197,7 +200,16 @@ fn compare(outcome: &mut Outcome, control: &BTreeMap<u16, f64>, arms: &Arms<'_>)
     let own = outcome.histograms.get(TRIGGER_TO_HANDLER).and_then(|histogram| histogram.median_ns());
     let Some(control) = control.get(&outcome.index) else { return };
     outcome.metrics.insert("control_median_ns".to_owned(), Metric::ns(*control));
-    if let Some(own) = own {
+    if arms.is_arm && arms.control != Some(IrqSource::Loopback) {
+        outcome.warnings.push(Warning {
+            code: "control-differs".to_owned(),
+            text: "the kernel raises interrupts through the command queue of Arm's interrupt translation service and waits for it: \
+                   the difference to the device's own is not the share of PCIe"
+                .to_owned(),
+            hint: "compare runs of the device's own interrupts; --backend vfio has a control arm without that queue"
+                .to_owned(),
+        });
+    } else if let Some(own) = own {
         outcome.metrics.insert("hardware_minus_control_ns".to_owned(), Metric::ns(own - control));
     }
 }

@@ -1,7 +1,7 @@
 //! Where the time goes, hop by hop: configuration reads from the root port down.
 
-use pciescope_core::PathPlan;
-use pciescope_core::record::Target;
+use pciescope_core::record::{Target, Warning};
+use pciescope_core::{Order, PathPlan};
 use pciescope_hw::probe::Probe;
 
 use crate::portion::Course;
@@ -12,6 +12,8 @@ use crate::run::{Error, Run};
 /// # Errors
 /// [`Error::Probe`] if nothing could be measured (a record says so too), [`Error::Sink`] and [`Error::Raw`].
 pub fn measure(plan: &PathPlan, probe: &mut dyn Probe, run: &mut Run<'_>) -> Result<(), Error> {
+    // Off x86, Linux takes `pci_lock` for each of them.
+    let is_serial = run.environment.machine == "aarch64" && plan.order == Order::Concurrent && plan.cpus.len() > 1;
     let course = Course {
         test: "config-read",
         cpus: &plan.cpus,
@@ -25,7 +27,14 @@ pub fn measure(plan: &PathPlan, probe: &mut dyn Probe, run: &mut Run<'_>) -> Res
             hop_bdf: Some(outcome.hop.unwrap_or(plan.bdf)),
             ..Target::default()
         },
-        complete: &|_, _| {},
+        complete: &|outcome, _| {
+            outcome.warnings.extend(is_serial.then(|| Warning {
+                code: "serialized".to_owned(),
+                text: "the kernel lets one CPU at a time read configuration space on this architecture: the wait for the others is in the figures"
+                    .to_owned(),
+                hint: "leave out --order concurrent".to_owned(),
+            }));
+        },
     };
     course.run(run, &mut |portion, watch| probe.path(plan, portion, watch))
 }

@@ -93,6 +93,11 @@ pub(crate) fn load(root: &Root, bdf: Bdf, guest: Option<&str>) -> Result<Functio
     Ok(function)
 }
 
+/// Whether a function may get its IOMMU group only when a driver probes it: so does Linux before 6.15 with Arm's SMMUs.
+pub(crate) fn is_grouped_by_probe(root: &Root) -> bool {
+    root.names("/sys/class/iommu").iter().any(|name| name.starts_with("smmu"))
+}
+
 /// Vendor and device in words, or the numbers of what the list does not know.
 pub(crate) fn name(vendor: u16, device: u16) -> String {
     let maker = match pci_ids::Vendor::from_id(vendor) {

@@ -157,6 +157,10 @@ impl<'a> Section<'a> {
         };
         self.records.iter().filter_map(|record| of(record)).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
     }
+    /// Whether interrupts that software raises tell the share of PCIe: by the record's own word they do not on every machine.
+    pub fn has_control(&self) -> bool {
+        self.records.iter().all(|record| record.warnings().iter().all(|warning| warning.code != "control-differs"))
+    }
     /// The measured CPUs with their places, each once, ascending.
     pub fn cpus(&self) -> Vec<&'a Cpu> {
         let mut cpus: BTreeMap<u32, &Cpu> = BTreeMap::new();

@@ -173,12 +173,8 @@ fn refuse(root: &Root, function: &Function, bdf: Bdf, driver: Driver, force: boo
     }
     if driver == Driver::VfioPci {
         let Some(group) = function.iommu_group else {
-            return refused(
-                "it is in no IOMMU group, so VFIO cannot open it".to_owned(),
-                Some(
-                    "switch the IOMMU on in the BIOS and boot with intel_iommu=on or amd_iommu=on, or use the module pcilat",
-                ),
-            );
+            // The kernel answers when vfio-pci probes.
+            return if pci::is_grouped_by_probe(root) { Ok(()) } else { Err(no_group(bdf)) };
         };
         let others = group_mates(root, bdf, group);
         if !others.is_empty() {
@@ -189,6 +185,18 @@ fn refuse(root: &Root, function: &Function, bdf: Bdf, driver: Driver, force: boo
         }
     }
     Ok(())
+}
+
+fn no_group(bdf: Bdf) -> Error {
+    Error::Refused {
+        bdf,
+        driver: Driver::VfioPci.name(),
+        why: "it is in no IOMMU group, so VFIO cannot open it".to_owned(),
+        hint: Some(
+            "switch the IOMMU on in the firmware (x86-64: boot with intel_iommu=on or amd_iommu=on), or use the module pcilat"
+                .to_owned(),
+        ),
+    }
 }
 
 /// The other functions of an IOMMU group whose drivers keep VFIO from it.
@@ -243,7 +251,10 @@ impl Bound {
         if self.state.former_driver.is_some() {
             self.hand.write(&at.join("driver/unbind"), &address)?;
         }
-        self.hand.write(&driver_file(&self.state.driver, "bind"), &address)?;
+        if let Err(error) = self.hand.write(&driver_file(&self.state.driver, "bind"), &address) {
+            let has_group = self.root.exists(at.join("iommu_group"));
+            return Err(if has_group || self.state.driver != Driver::VfioPci.name() { error } else { no_group(bdf) });
+        }
         match pci::driver(&self.root, bdf) {
             Some(driver) if driver == self.state.driver => Ok(()),
             other => Err(Error::NotTaken { bdf, driver: self.state.driver.clone(), now: other }),

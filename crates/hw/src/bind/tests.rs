@@ -56,6 +56,10 @@ impl Hand for Kernel {
             if driver != "nvme" && overridden.as_deref() != driver.to_str() {
                 return fail(io::ErrorKind::NotFound);
             }
+            let has_group = self.root.exists("/sys/kernel/iommu_groups/7");
+            if driver == "vfio-pci" && self.root.exists("/sys/class/iommu") && !has_group {
+                return fail(io::ErrorKind::InvalidInput);
+            }
             symlink(self.root.path(DRIVERS).join(driver), link).unwrap();
         }
         Ok(())
@@ -314,6 +318,29 @@ fn refuses_bridges_missing_drivers_and_what_is_bound_by_others() {
     for machine in [fresh, bridge, ours] {
         assert!(machine.kernel.log.lock().unwrap().is_empty() && states(&machine.root).unwrap().is_empty());
     }
+}
+
+#[test]
+fn a_group_that_comes_only_when_a_driver_probes_is_waited_for() {
+    let machine = machine(Some("nvme"), "(null)");
+    let take = || {
+        take_by(&machine.root, Arc::<Kernel>::clone(&machine.kernel), machine.bdf, Driver::VfioPci, false).map(drop)
+    };
+    let refused = |is_tried: bool| {
+        let error = take().unwrap_err();
+        assert!(error.to_string().contains("no IOMMU group"), "{error}");
+        assert_eq!(!machine.kernel.log.lock().unwrap().is_empty(), is_tried, "{error}");
+        assert_eq!(machine.now(), (owned("nvme"), None, false));
+    };
+    // Without an IOMMU, or with one that would have named the group by now: nothing is touched.
+    refused(false);
+    fs::create_dir_all(machine.root.path("/sys/class/iommu/dmar0")).unwrap();
+    refused(false);
+    // With an SMMU only the kernel knows.
+    fs::create_dir_all(machine.root.path("/sys/class/iommu/smmu3.0x0000000009050000")).unwrap();
+    refused(true);
+    fs::create_dir_all(machine.root.path("/sys/kernel/iommu_groups/7")).unwrap();
+    take().unwrap();
 }
 
 #[test]

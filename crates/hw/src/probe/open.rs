@@ -251,7 +251,14 @@ impl Kind {
             Kind::Kmod if !kmod::node(root, bdf).exists() => never("the module made no node for it"),
             Kind::Kmod => bound(),
             Kind::Vfio => {
-                let Some(group) = function.iommu_group else { return never("the function is in no IOMMU group") };
+                let Some(group) = function.iommu_group else {
+                    let may_come = pci::is_grouped_by_probe(root) && driver != Driver::VfioPci.name();
+                    return if may_come {
+                        Verdict::Needs(Driver::VfioPci)
+                    } else {
+                        never("the function is in no IOMMU group")
+                    };
+                };
                 // Also the drivers of vendors, such as mlx5-vfio-pci.
                 if driver.contains("vfio") {
                     return bound();

@@ -109,10 +109,11 @@ impl Answer {
     }
 }
 
-/// Whether a section is the control arm of another one, whose answer names it.
+/// Whether a section is the control arm of another one, whose answer names it: where the difference means something.
 fn is_control(section: &Section, sections: &[Section]) -> bool {
     let is_arm = matches!(section.test(), "irq-retrigger" | "irq-inject" | "irq-loopback");
-    is_arm && sections.iter().any(|other| other.test() == "irq-hardware" && other.first().run == section.first().run)
+    let is_hardware = |other: &&Section| other.test() == "irq-hardware" && other.first().run == section.first().run;
+    is_arm && sections.iter().find(is_hardware).is_some_and(Section::has_control)
 }
 
 fn answer(section: &Section, sections: &[Section]) -> Answer {

@@ -10,7 +10,7 @@ use crate::model::{Section, cpu_of, target_id};
 use crate::text::{device_name, us};
 
 pub fn hardware_and_software(out: &mut Page, sections: &[Section]) {
-    for hardware in sections.iter().filter(|s| s.test() == "irq-hardware") {
+    for hardware in sections.iter().filter(|s| s.test() == "irq-hardware" && s.has_control()) {
         let bdf = |s: &Section| s.first().device.as_deref().and_then(|d| d.bdf);
         let backend = |s: &Section| s.method().map(|m| m.backend.clone());
         // Of several runs of the control arm the last before or after counts: the one of the same run, else the last.

@@ -28,7 +28,7 @@
 
 enum pcilat_clock {
 	PCILAT_CLOCK_TSC	= 1,	/* x86: lfence; rdtsc; lfence ... rdtscp; lfence */
-	PCILAT_CLOCK_CNTVCT	= 2,	/* arm64: isb; cntvct */
+	PCILAT_CLOCK_CNTVCT	= 2,	/* arm64: dsb ld; isb; cntvct; isb, twice */
 };
 
 enum pcilat_irq_type {
