@@ -244,7 +244,11 @@ impl Builder {
             }
             thread::sleep(Duration::from_millis(5));
         }
-        let monitor = Monitor::connect(&paths[0], accel.patience(SOCKETS))?;
+        let monitor = Monitor::connect(&paths[0], accel.patience(SOCKETS)).map_err(|error| {
+            // A QEMU that has ended says why; its socket only says that nobody is there.
+            process.wait(Duration::from_secs(1));
+            process.ended().map_or(error, |status| LabError::Ended { doing: "starting QEMU".into(), status, log: None })
+        })?;
         let agent = Agent::connect(&paths[1], &folder.path().join("share"))?;
         Ok(Vm {
             process,
