@@ -29,6 +29,7 @@ link() {
 }
 
 for f in /proc/sys/kernel/osrelease /proc/sys/kernel/arch /proc/cmdline /proc/cpuinfo /proc/stat \
+	/proc/interrupts \
 	/sys/devices/system/clocksource/clocksource0/current_clocksource /sys/kernel/security/lockdown \
 	/sys/module/pcie_aspm/parameters/policy /sys/class/dmi/id/sys_vendor /sys/class/dmi/id/product_name \
 	/proc/device-tree/model /sys/hypervisor/type /sys/devices/system/cpu/online; do
@@ -37,6 +38,7 @@ done
 
 for cpu in /sys/devices/system/cpu/cpu[0-9]*; do
 	for f in "$cpu"/topology/physical_package_id "$cpu"/topology/core_cpus_list "$cpu"/topology/thread_siblings_list \
+		"$cpu"/topology/cluster_cpus_list \
 		"$cpu"/cache/index*/level "$cpu"/cache/index*/shared_cpu_list; do
 		file "$f"
 	done
@@ -64,6 +66,9 @@ for short in /sys/bus/pci/devices/*; do
 done
 for driver in /sys/bus/pci/drivers/*; do
 	[ -d "$driver" ] && mkdir -p "$top$driver"
+done
+for iommu in /sys/class/iommu/*; do
+	[ ! -e "$iommu" ] || mkdir -p "$top$iommu"
 done
 for member in /sys/kernel/iommu_groups/*/devices/*; do
 	link "$member"

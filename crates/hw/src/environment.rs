@@ -1,5 +1,7 @@
 //! The machine as a reader of its figures must know it. [`crate::check`] says what of it spoils a measurement.
 
+use std::collections::BTreeSet;
+
 use pciescope_core::{Environment, Function};
 
 use crate::{Root, host, pci, topology};
@@ -117,22 +119,59 @@ fn cpu_model(root: &Root) -> Option<String> {
     field("model name").or_else(|| Some(arm_model(&field("CPU implementer")?, &field("CPU part")?)))
 }
 
-/// Arm CPUs have numbers only. Source: arch/arm64/include/asm/cputype.h.
+/// Arm CPUs have numbers only: implementer, part, name. Source: arch/arm64/include/asm/cputype.h; QEMU's docs/system/arm.
+const ARM_MODELS: &[(&str, &str, &str)] = &[
+    ("0x00", "0x051", "QEMU's Arm CPU `max`"),
+    ("0x41", "0xd03", "Arm Cortex-A53"),
+    ("0x41", "0xd05", "Arm Cortex-A55"),
+    ("0x41", "0xd07", "Arm Cortex-A57"),
+    ("0x41", "0xd08", "Arm Cortex-A72"),
+    ("0x41", "0xd09", "Arm Cortex-A73"),
+    ("0x41", "0xd0b", "Arm Cortex-A76"),
+    ("0x41", "0xd0c", "Arm Neoverse N1"),
+    ("0x41", "0xd40", "Arm Neoverse V1"),
+    ("0x41", "0xd49", "Arm Neoverse N2"),
+    ("0x41", "0xd4f", "Arm Neoverse V2"),
+    ("0x41", "0xd83", "Arm Neoverse V3AE"),
+    ("0x41", "0xd84", "Arm Neoverse V3"),
+    ("0x41", "0xd8e", "Arm Neoverse N3"),
+    ("0x43", "0x0a1", "Cavium ThunderX"),
+    ("0x43", "0x0af", "Cavium ThunderX2"),
+    ("0x46", "0x001", "Fujitsu A64FX"),
+    ("0x48", "0xd01", "HiSilicon TSV110"),
+    ("0x48", "0xd02", "HiSilicon HIP09"),
+    ("0x50", "0x000", "APM X-Gene"),
+    ("0x51", "0xc00", "Qualcomm Falkor"),
+    ("0x6d", "0xd49", "Microsoft Azure Cobalt 100"),
+    ("0xc0", "0xac3", "Ampere-1"),
+    ("0xc0", "0xac4", "Ampere-1a"),
+];
+
 fn arm_model(implementer: &str, part: &str) -> String {
-    let name = match (implementer, part) {
-        ("0x41", "0xd08") => "Arm Cortex-A72",
-        ("0x41", "0xd0b") => "Arm Cortex-A76",
-        ("0x41", "0xd0c") => "Arm Neoverse N1",
-        ("0x41", "0xd40") => "Arm Neoverse V1",
-        ("0x41", "0xd49") => "Arm Neoverse N2",
-        ("0x41", "0xd4f") => "Arm Neoverse V2",
-        ("0x43", "0x0af") => "Cavium ThunderX2",
-        ("0x48", "0xd01") => "HiSilicon TSV110",
-        ("0xc0", "0xac3") => "Ampere-1",
-        ("0xc0", "0xac4") => "Ampere-1a",
-        _ => return format!("Arm CPU, implementer {implementer} part {part}"),
+    let known = ARM_MODELS.iter().find(|model| (model.0, model.1) == (implementer, part));
+    known.map_or_else(|| format!("Arm CPU, implementer {implementer} part {part}"), |model| model.2.to_owned())
+}
+
+/// The kinds of IOMMU that the kernel drives, each once.
+pub fn iommus(root: &Root) -> Vec<&'static str> {
+    let kind = |name: &String| match name {
+        name if name.starts_with("dmar") => Some("Intel VT-d"),
+        name if name.starts_with("ivhd") => Some("AMD-Vi"),
+        name if name.starts_with("smmu3.") => Some("Arm SMMUv3"),
+        name if name.starts_with("smmu.") => Some("Arm SMMU"),
+        name if name.starts_with("virtio") => Some("virtio-iommu"),
+        _ => None,
     };
-    name.to_owned()
+    let kinds: BTreeSet<&str> = root.names("/sys/class/iommu").iter().filter_map(kind).collect();
+    kinds.into_iter().collect()
+}
+
+/// Arm's interrupt controllers by the kernel's names, `GICv3` and `ITS` (which takes message interrupts); empty elsewhere.
+pub fn interrupt_controllers(root: &Root) -> Vec<String> {
+    let text = root.text("/proc/interrupts").unwrap_or_default();
+    let names = text.split_whitespace().filter(|word| word.starts_with("GIC") || word.starts_with("ITS-"));
+    let names: BTreeSet<String> = names.map(|name| name.split('-').next().unwrap_or(name).to_owned()).collect();
+    names.into_iter().collect()
 }
 
 /// DMI vendors and products of machines that are guests; the product is matched as a part.
@@ -263,6 +302,17 @@ mod tests {
             let (_folder, root) = tree(&files);
             assert_eq!(hypervisor(&root), None, "{files:?}");
         }
+    }
+
+    #[test]
+    fn names_iommus_and_arms_interrupt_controllers() {
+        let interrupts = "           CPU0\n 11:  7 GICv3  27 Level     arch_timer\n 48:  2 ITS-PCI-MSIX-0000:00:1d.0   0 Edge virtio0\nIPI0: 3 Rescheduling\n";
+        let (folder, root) = tree(&[("/proc/interrupts", interrupts), ("/sys/class/iommu/smmu3.0x9050000/type", "")]);
+        std::fs::create_dir(folder.path().join("sys/class/iommu/smmu3.0xa000000")).unwrap();
+        assert_eq!(interrupt_controllers(&root), ["GICv3", "ITS"]);
+        assert_eq!(iommus(&root), ["Arm SMMUv3"]);
+        let (_folder, root) = tree(&[("/proc/interrupts", " 0: 7 IO-APIC 2-edge timer\n")]);
+        assert!(interrupt_controllers(&root).is_empty() && iommus(&root).is_empty());
     }
 
     #[test]

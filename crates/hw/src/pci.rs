@@ -93,9 +93,10 @@ pub(crate) fn load(root: &Root, bdf: Bdf, guest: Option<&str>) -> Result<Functio
     Ok(function)
 }
 
-/// Whether a function may get its IOMMU group only when a driver probes it: so does Linux before 6.15 with Arm's SMMUs.
+/// Whether a function may get its IOMMU group only when a driver probes it: so does Linux before 6.15 with IOMMUs that
+/// are not x86's.
 pub(crate) fn is_grouped_by_probe(root: &Root) -> bool {
-    root.names("/sys/class/iommu").iter().any(|name| name.starts_with("smmu"))
+    environment::iommus(root).iter().any(|kind| !kind.starts_with("Intel") && !kind.starts_with("AMD"))
 }
 
 /// Vendor and device in words, or the numbers of what the list does not know.

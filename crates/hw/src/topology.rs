@@ -1,5 +1,6 @@
 //! The CPUs of the machine and their places.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use pciescope_core::{Cpu, CpuList};
@@ -31,6 +32,17 @@ pub fn nodes(cpus: &[Cpu]) -> Vec<(u32, CpuList)> {
     numbers.dedup();
     let members = |node| cpus.iter().filter(|cpu| cpu.node == Some(node)).map(|cpu| cpu.cpu).collect();
     numbers.into_iter().map(|node| (node, members(node))).collect()
+}
+
+/// How many clusters of cores an Arm machine describes: cores that share a cache or an interconnect's port.
+pub fn clusters(root: &Root) -> usize {
+    // x86 calls what shares an L2 cache a cluster.
+    if root.text("/proc/sys/kernel/arch").is_none_or(|arch| arch != "aarch64") {
+        return 0;
+    }
+    let folder = |cpu| PathBuf::from(CPUS).join(format!("cpu{cpu}/topology"));
+    let cluster = |cpu| list(root, folder(cpu).join("cluster_cpus_list")).ok()?.iter().next();
+    online(root).map_or(0, |cpus| cpus.iter().filter_map(cluster).collect::<BTreeSet<u32>>().len())
 }
 
 fn place(root: &Root, number: u32) -> Cpu {

@@ -173,6 +173,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     } else {
         let why = topology::cpus(&ctx.root).err().map(|err| format!("{:#}", anyhow::Error::from(err)));
         text::machine(&mut out, &environment, why.as_deref())?;
+        text::controllers(&mut out, &ctx.root)?;
         match args.all {
             true => text::every_column(&mut out, &all, &entries)?,
             false => text::functions(&mut out, &all, &entries, width)?,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use pciescope_core::{Cpu, CpuList, Environment, Function, Link, Warning};
-use pciescope_hw::{floor, pci, registers, topology};
+use pciescope_hw::{Root, environment, floor, pci, registers, topology};
 
 use super::Entry;
 
@@ -40,6 +40,23 @@ pub fn machine(out: &mut impl Write, environment: &Environment, why: Option<&str
     let nodes = topology::nodes(&environment.cpus);
     for (node, cpus) in &nodes {
         writeln!(out, "node {node:<3} CPUs {cpus}")?;
+    }
+    Ok(())
+}
+
+/// What of the machine stands between CPUs and devices, where the kernel tells.
+pub fn controllers(out: &mut impl Write, root: &Root) -> io::Result<()> {
+    let clusters = topology::clusters(root);
+    if clusters > 1 {
+        writeln!(out, "clusters {clusters}")?;
+    }
+    for (what, names) in [
+        ("IOMMU", environment::iommus(root).join(", ")),
+        ("IRQs", environment::interrupt_controllers(root).join(", ")),
+    ] {
+        if !names.is_empty() {
+            writeln!(out, "{what:<8} {names}")?;
+        }
     }
     writeln!(out)
 }
