@@ -252,6 +252,8 @@ static int rasdes_create(struct pci_dev *pdev, u16 vsec)
 	/* While the module is loaded, a port may be found twice. */
 	if (IS_ERR(rp))
 		return PTR_ERR(rp) == -EEXIST ? 0 : PTR_ERR(rp);
+	rp->pdev = pdev;
+	rp->vsec = vsec;
 	if (uncore_is_new(&rp->u)) {
 		strscpy(rp->bdf, pci_name(pdev), sizeof(rp->bdf));
 		rp->lanes = lanes;
@@ -259,8 +261,6 @@ static int rasdes_create(struct pci_dev *pdev, u16 vsec)
 		rasdes_counters_init(rp);
 		rasdes_pmu_init(rp);
 	}
-	rp->pdev = pdev;
-	rp->vsec = vsec;
 	ret = uncore_open(&rp->u);
 	if (ret)
 		return ret;

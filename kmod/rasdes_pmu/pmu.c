@@ -17,6 +17,9 @@
  * If the viewport cannot be reached when an event starts, the event begins with the
  * total of the last reading.
  */
+#include <linux/ktime.h>
+#include <linux/math64.h>
+
 #include "internal.h"
 
 /*
@@ -25,7 +28,11 @@
  * With perf's usual 4 ms that loss would matter. perf_event_mux_interval_ms in sysfs
  * changes the time.
  */
-#define RASDES_TURN_MS	50
+#define RASDES_TURN_MS		50
+#define RASDES_TURN_MAX_MS	1000
+#define RASDES_SWITCH_ACCESSES	12
+/* As many ports as a large machine has: perf switches all of them on one CPU. */
+#define RASDES_PORTS		32
 
 /* The event was stopped during a migration, in any pass. */
 #define RASDES_MIGRATED	U64_MAX
@@ -239,9 +246,29 @@ static void rasdes_pmu_enable(struct pmu *pmu)
 	raw_spin_unlock(&rp->u.lock);
 }
 
+/*
+ * All ports' switches may take a tenth of a CPU's time. Where each access traps to a
+ * hypervisor or to firmware, turns of 50 ms could leave that CPU no time for anything
+ * else: its timer's interrupt would take longer than a turn.
+ */
+static unsigned int rasdes_turn_ms(struct rasdes_pmu *rp)
+{
+	u64 best = NSEC_PER_MSEC, begin;
+	unsigned int i;
+	u32 header;
+
+	for (i = 0; i < 8; i++) {
+		begin = ktime_get_ns();
+		pci_read_config_dword(rp->pdev, rp->vsec + PCI_VNDR_HEADER, &header);
+		best = min(best, ktime_get_ns() - begin);
+	}
+	return clamp_t(u64, div_u64(best * RASDES_SWITCH_ACCESSES * RASDES_PORTS * 10, NSEC_PER_MSEC),
+		       RASDES_TURN_MS, RASDES_TURN_MAX_MS);
+}
+
 /**
  * rasdes_pmu_init() - fills in perf's description of the PMU
- * @rp: the PMU
+ * @rp: the PMU, with its function
  */
 void rasdes_pmu_init(struct rasdes_pmu *rp)
 {
@@ -250,7 +277,7 @@ void rasdes_pmu_init(struct rasdes_pmu *rp)
 		.attr_groups = rasdes_groups,
 		.capabilities = PERF_PMU_CAP_NO_EXCLUDE | PERF_PMU_CAP_NO_INTERRUPT,
 		.task_ctx_nr = perf_invalid_context,
-		.hrtimer_interval_ms = RASDES_TURN_MS,
+		.hrtimer_interval_ms = rasdes_turn_ms(rp),
 		.pmu_disable = rasdes_pmu_disable,
 		.pmu_enable = rasdes_pmu_enable,
 		.event_init = rasdes_event_init,
