@@ -6,9 +6,11 @@ PCIESCOPE = $(TARGET)/release/pciescope
 PREFIX = /usr/local
 # What `build` builds for, and the architecture of the lab's guests: nothing (this machine's) or arm64.
 ARCH =
+export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER = aarch64-linux-gnu-gcc
+# Statically linked, as `make dist` wants it: one build is good for both.
+ARM64 = --locked -p pciescope-cli --target aarch64-unknown-linux-gnu
 ifeq ($(ARCH),arm64)
 export PCIESCOPE_LAB_ARCH = arm64
-export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER = aarch64-linux-gnu-gcc
 else ifneq ($(ARCH),)
 $(error ARCH=$(ARCH): arm64, or nothing for this machine's own architecture)
 endif
@@ -17,7 +19,7 @@ endif
 # and would build a third of them again for each further choice.
 TESTED = --release --locked --workspace
 
-.PHONY: help setup build tested test unit vm-test browser-test pictures parquet-test demo lint fuzz sanitize bench kmod install deb dist test-dist test-fresh test-packages test-systemd clean distclean
+.PHONY: help setup build tested test unit vm-test arm64-test browser-test pictures parquet-test demo lint fuzz sanitize bench kmod install deb dist test-dist test-fresh test-packages test-systemd clean distclean
 
 help:				## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -29,7 +31,7 @@ build:				## build the program: target/release/pciescope; ARCH=arm64: target/aar
 	tools/setup build
 ifeq ($(ARCH),arm64)
 	tools/setup cross
-	$(CARGO) build --release --locked -p pciescope-cli --target aarch64-unknown-linux-gnu
+	RUSTFLAGS="-C target-feature=+crt-static" $(CARGO) build --release $(ARM64)
 else
 	$(CARGO) build --release --locked --workspace
 endif
@@ -46,11 +48,22 @@ tested:
 	$(CARGO) build $(TESTED) --bins --tests
 	$(CARGO) build $(TESTED) --test vm
 
-vm-test: tested			## the tests on virtual hardware, on every guest kernel; ONLY=NAME: those with NAME in theirs
+vm-test: tested			## the tests on virtual hardware, on every guest kernel; ONLY=NAME: those with NAME in theirs; ARCH=arm64
 	tools/setup lab
+ifeq ($(ARCH),arm64)
+	tools/setup cross arm64
+	RUSTFLAGS="-C target-feature=+crt-static" $(CARGO) build --release $(ARM64)
+else
 	lab/build-modules
+endif
 	lab/build-modules --arch arm64
 	$(CARGO) test $(TESTED) --test vm -- $(ONLY)
+
+arm64-test: tested		## the condensed pass on arm64: one guest, each module, an experiment of each seed
+	tools/setup lab cross arm64
+	$(CARGO) build --profile guest $(ARM64)
+	lab/build-modules --arch arm64 6.12
+	PCIESCOPE_LAB_ARCH=arm64 PCIESCOPE_LAB_PROFILE=guest $(CARGO) test $(TESTED) --test vm -- arm64::
 
 browser-test: tested		## the pages in headless Chromium, with screenshots; installs Debian's chromium where there is none
 	tools/setup browser
@@ -107,14 +120,26 @@ bench: build			## benchmarks: each a ratio to a peer or limit taken in the same 
 install:			## the program, its manual pages and completions to PREFIX=/usr/local below DESTDIR=
 	packaging/install program "$(DESTDIR)" "$(PREFIX)"
 
-deb:				## Debian packages: target/deb/*.deb
+deb:				## Debian packages: target/deb/*.deb; ARCH=arm64: those of arm64, after `make build`
 	tools/setup build
+ifeq ($(ARCH),arm64)
+	tools/setup cross
+	$(CARGO) build --profile packaged $(ARM64)
+	PCIESCOPE_HERE=$(PCIESCOPE) PCIESCOPE=$(TARGET)/aarch64-unknown-linux-gnu/packaged/pciescope \
+		packaging/build-deb --arch arm64 --output $(TARGET)/deb-arm64
+else
 	$(CARGO) build --profile packaged --locked -p pciescope-cli
 	PCIESCOPE=$(TARGET)/packaged/pciescope packaging/build-deb
+endif
 
-dist:				## a tarball with a static program for any Linux of this architecture: target/dist/
+dist:				## a tarball with a static program for any Linux of this architecture: target/dist/; ARCH=arm64
 	tools/setup build dist
+ifeq ($(ARCH),arm64)
+	tools/setup cross
+	PCIESCOPE_HERE=$(PCIESCOPE) packaging/build-dist --machine aarch64
+else
 	packaging/build-dist
+endif
 
 test-dist: dist			## unpack and run that tarball in bare systems of Debian 11, 12 and 13
 	tools/setup packages

@@ -198,12 +198,13 @@ pub(super) fn own_modules(release: &str) -> Result<PathBuf, LabError> {
     Ok(base.join(release))
 }
 
-/// A program of ours that was built for another architecture.
+/// A program of ours that was built for another architecture, in the profile of `PCIESCOPE_LAB_PROFILE`, else `release`.
 ///
 /// # Errors
 /// [`LabError::Missing`] when it was not.
 pub(super) fn own_program(arch: Arch, name: &str) -> Result<PathBuf, LabError> {
-    let path = source_dir()?.join("../target").join(arch.triple()).join("release").join(name);
+    let profile = env::var_os("PCIESCOPE_LAB_PROFILE").unwrap_or_else(|| "release".into());
+    let path = source_dir()?.join("../target").join(arch.triple()).join(profile).join(name);
     if path.exists() { Ok(path) } else { Err(LabError::Missing { path, hint: format!("make build ARCH={arch}") }) }
 }
 

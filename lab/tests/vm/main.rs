@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic; its helpers are tests too")]
 
 mod accounting;
+mod arm64;
 mod counter_stress;
 mod counters;
 mod digitizer_crate;
@@ -32,11 +33,33 @@ mod verify;
 
 use std::process::ExitCode;
 
+use pciescope_lab::vm::Arch;
 use support::harness;
 
 fn main() -> ExitCode {
-    if support::sanitize::has_kasan() { harness::run(&[TESTS, FAILURES].concat()) } else { harness::run(TESTS) }
+    match Arch::chosen() {
+        Ok(Arch::Arm64) => on_arm64(),
+        _ if support::sanitize::has_kasan() => harness::run(&[TESTS, FAILURES].concat()),
+        _ => harness::run(TESTS),
+    }
 }
+
+/// Those that can run there, and one that only runs there; the others are named.
+fn on_arm64() -> ExitCode {
+    NOT_ON_ARM64.iter().for_each(|(name, why)| eprintln!("not on arm64: {name}: {why}"));
+    let runs = |test: &&harness::Test| NOT_ON_ARM64.iter().all(|(name, _)| *name != test.0);
+    harness::run(&ARM64.iter().chain(TESTS.iter().filter(runs)).copied().collect::<Vec<_>>())
+}
+
+/// What needs an arm64 guest.
+const ARM64: &[harness::Test] = tests![arm64::every_module_and_an_experiment_of_each_seed];
+
+/// What cannot run on arm64, and why.
+const NOT_ON_ARM64: &[(&str, &str)] = &[
+    ("latency::every_backend_behind_an_iommu", SMMU),
+    ("surface::under_lockdown_vfio_measures_and_each_refused_backend_says_why", SMMU),
+];
+const SMMU: &str = "QEMU's SMMUv3 tells no device in another process of new mappings (\"requires iommu MAP notifier\")";
 
 /// What needs a kernel that lets allocations fail.
 const FAILURES: &[harness::Test] = tests![

@@ -1,0 +1,185 @@
+//! The condensed pass on arm64: one guest in which each module is loaded, one experiment of each seed is made and the
+//! conversions are compared. The other suites run there too (`make vm-test ARCH=arm64`).
+
+use pciescope_core::{Bdf, Record};
+use pciescope_lab::Served;
+use pciescope_lab::device::traffic::Traffic;
+use pciescope_lab::device::{CounterBoard, LatencyEndpoint};
+use pciescope_lab::vm::digitizers::Crate;
+use pciescope_lab::vm::{Device, Kernel, Place, Vm};
+
+use crate::say;
+use crate::support::counters::Counters;
+use crate::support::guest::Guest;
+use crate::support::{Endpoint, PATIENCE, looks, merged, program, records, seen, total, vector};
+
+/// The root port of the digitizer, its PMU, and the port of the latency endpoint.
+const PORT: &str = "0000:00:02.0";
+const PMU: &str = "dwc_rootport_10";
+const ENDPOINT_PORT: &str = "0000:10:00.0";
+const EDU_PORT: &str = "0000:10:01.0";
+/// The step of the guest's counter: a server's, and so coarse that the program has to say so.
+const HZ: u64 = 25_000_000;
+const COUNT: u64 = 200;
+const CPUS: u64 = 4;
+
+pub fn every_module_and_an_experiment_of_each_seed() {
+    let traffic = Traffic::new();
+    let seed = Crate { traffic: traffic.clone(), ..Crate::seed(1) };
+    let (name, digitizer, place) = seed.behind_ports(&[PORT.parse::<Bdf>().unwrap()]).remove(0);
+    let folder = tempfile::tempdir().unwrap();
+    let digitizer = Served::spawn(digitizer, folder.path(), &name).unwrap();
+    let endpoint = Endpoint::serve(LatencyEndpoint::default(), "lab0");
+    let board = Endpoint::serve(CounterBoard::seed_machine(traffic), "board");
+    let port = |text: &str| Place::Port(text.parse().unwrap());
+    let vm = Guest::boot(
+        Vm::builder()
+            .kernel(Kernel::V6_12)
+            .seed_machine()
+            .served("board", &board.served, Place::RootBus)
+            .served("lab0", &endpoint.served, port(ENDPOINT_PORT))
+            .served(&name, &digitizer, place)
+            .device("edu0", Device::Edu, port(EDU_PORT))
+            .module("pcilat")
+            .module("sis8300")
+            .program(program())
+            .qemu_args(["-cpu", &format!("max,pauth-impdef=on,cntfrq={HZ}")]),
+    );
+    let mut rig = Counters::of(vm, board);
+    rig.load("drw_pmu");
+    rig.must("modprobe rasdes_pmu");
+    say!("the modules are loaded");
+    facts(&rig);
+    registers(&rig, &endpoint);
+    interrupts(&rig, &endpoint);
+    say!("latencies are the endpoint's");
+    samples(&rig, &name);
+    conversions(&rig);
+    say!("samples and conversions are exact");
+    channels(&rig);
+    ports(&rig, &name);
+    say!("counters are the board's");
+    rig.load("alibaba_uncore_drw_pmu");
+    channels(&rig);
+    rig.must("modprobe dwc_pcie_pmu");
+    rig.must(&format!("perf stat -a -e {PMU}/rx_pcie_tlp_data_payload/ true"));
+    rig.finish(&["dwc_pcie_pmu", "alibaba_uncore_drw_pmu", "pciescope_lab", "sis8300", "pcilat"]);
+}
+
+/// Runs the program, and gives the records it wrote.
+fn records_of(rig: &Counters, args: &str) -> Vec<Record> {
+    let output = rig.run_within(&format!("pciescope {args} -j"), PATIENCE);
+    assert_eq!(output.status, 0, "{args}\n{}\n{}", output.stdout, output.stderr);
+    records::parse(&output.stdout)
+}
+
+fn of<'r>(records: &'r [Record], test: &str) -> Vec<&'r Record> {
+    let all: Vec<_> = records.iter().filter(|record| record.test == test).collect();
+    assert!(!all.is_empty(), "no record of {test}");
+    all
+}
+
+/// What the program says of the machine: nothing that can be known is unknown.
+fn facts(rig: &Counters) {
+    let list = rig.must("pciescope list");
+    for part in ["aarch64", "QEMU", "GICv3, ITS", "2 nodes", "node 1   CPUs 2-3"] {
+        assert!(list.contains(part), "{part:?} is missing:\n{list}");
+    }
+    assert!(!list.contains("implementer") && !list.contains("machine  unknown"), "{list}");
+    let doctor = rig.run_within("pciescope doctor --all", PATIENCE);
+    assert!(doctor.stdout.contains("clocksource") && doctor.status <= 1, "{doctor:?}");
+}
+
+fn has_warning(record: &Record, code: &str) -> bool {
+    record.warnings.iter().any(|warning| warning.code == code)
+}
+
+/// A delay is recovered, every read is the device's, and the clock is said for what it is.
+fn registers(rig: &Counters, endpoint: &Endpoint) {
+    let bdf = rig.address("lab0");
+    endpoint.tell("reset");
+    endpoint.tell("read-delay fixed 200us");
+    let all = records_of(rig, &format!("latency mmio {bdf} --bind --count {COUNT}"));
+    let reads = of(&all, "mmio-read");
+    endpoint.tell("read-delay none");
+    let latency = merged(&reads, "latency");
+    assert_eq!(latency.count(), COUNT * CPUS);
+    assert_eq!(seen(&endpoint.ledger(), "reads", 0, 0, 4), COUNT * CPUS + looks(&reads));
+    let (least, median) = (latency.min_ns().unwrap(), latency.median_ns().unwrap());
+    assert!(least >= 200e3 && median < 2e6, "{least} ns, median {median} ns");
+    let method = reads[0].method.as_ref().unwrap();
+    assert_eq!((method.clock.as_str(), method.clock_hz, method.quantum_ns), ("cntvct", HZ, 1e9 / HZ as f64));
+    assert!(reads.iter().all(|record| !has_warning(record, "coarse-clock")), "a step of 40 ns in {median} ns");
+    // A device of QEMU's own answers in a microsecond or two.
+    let all = records_of(rig, &format!("latency mmio {} --bind --count {COUNT}", rig.address("edu0")));
+    for record in of(&all, "mmio-read") {
+        let median = record.histograms["latency"].median_ns().unwrap();
+        assert_eq!(has_warning(record, "coarse-clock"), 1e9 / HZ as f64 / median > 0.005, "{median} ns");
+    }
+}
+
+/// Through the ITS, to the CPU that was asked for, and without a difference that means nothing here.
+fn interrupts(rig: &Counters, endpoint: &Endpoint) {
+    endpoint.tell("reset");
+    let run =
+        format!("latency irq {} --bind --vectors 0-1 --count 50 --raised-by both --timeout 2s", rig.address("lab0"));
+    let all = records_of(rig, &run);
+    let hardware = of(&all, "irq-hardware");
+    assert_eq!(total(&hardware, "handled"), 2 * 50 * CPUS);
+    assert_eq!(total(&hardware, "lost") + total(&hardware, "extra") + total(&hardware, "wrong_cpu"), 0);
+    let sent = [0, 1].map(|number| vector(&endpoint.ledger(), number, "sent")).iter().sum::<u64>();
+    assert_eq!(sent, 2 * 50 * CPUS + total(&hardware, "warmup_triggers"));
+    for record in hardware {
+        assert!(has_warning(record, "control-differs") && !record.metrics.contains_key("hardware_minus_control_ns"));
+    }
+    assert_eq!(total(&of(&all, "irq-retrigger"), "handled"), 2 * 50 * CPUS);
+}
+
+/// DRAM: perf's counts are the board's to the event, on both dies.
+fn channels(rig: &Counters) {
+    let subs = ["21000", "40021000"];
+    for sub in subs {
+        rig.tell(&format!("dram {sub} rate hif_rd 40159522"));
+        rig.tell(&format!("dram {sub} rate hif_wr 1000003"));
+    }
+    let events = subs.map(|sub| rig.events(sub, &["hif_rd", "hif_wr"])).join(" -e ");
+    let before = rig.truth();
+    let read = rig.perf(&format!("-e {events} sleep 1"));
+    assert_eq!(read.len(), 4);
+    rig.equals(&read, &before, &rig.truth());
+    subs.iter().for_each(|sub| {
+        ["hif_rd", "hif_wr"].iter().for_each(|event| drop(rig.tell(&format!("dram {sub} rate {event} 0"))))
+    });
+}
+
+/// Root ports: what was read of the digitizer is what its port counted, and all ports and channels can be counted at once.
+fn ports(rig: &Counters, name: &str) {
+    let received = || rig.truth().0["ports"][PORT]["rx_payload"].as_u64().unwrap();
+    let before = received();
+    let all = records_of(rig, &format!("verify readout /dev/{name} -S 300000 --seconds 2"));
+    let rows: Vec<_> = all.iter().filter_map(pciescope_core::Comparison::from_record).collect();
+    let (row, moved) = (&rows[0], (received() - before) as f64);
+    assert!(row.workload_bytes > 1e6 && row.workload_bytes <= moved && row.counter_bytes() <= moved, "{row:?}");
+    assert!((0.0..0.1).contains(&row.error_percent().unwrap()), "{row:?}");
+    let all = records_of(rig, "stat --duration 2s");
+    let scope = |scope: &str| {
+        all.iter().filter(|r| r.instance.as_ref().is_some_and(|i| i.scope == scope && !i.is_accounting())).count()
+    };
+    assert_eq!((scope("port"), scope("channel")), (18, 16));
+}
+
+/// Every sample is the board's, by the formula.
+fn samples(rig: &Counters, name: &str) {
+    let check = rig.run_within(&format!("/lib/pciescope/sis8300_check /dev/{name} 1 0"), PATIENCE);
+    assert!(check.is_success(), "{}\n{}", check.stdout, check.stderr);
+}
+
+/// NEON and plain code give the reference's numbers for all 65,536 samples.
+fn conversions(rig: &Counters) {
+    let all = records_of(rig, "convert --isa all --samples 16384 --duration 1ms");
+    let rows: Vec<&Record> = all.iter().filter(|record| record.metrics.contains_key("wrong")).collect();
+    assert!(rows.len() >= 10, "{} rows", rows.len());
+    let sum = |name: &str| rows.iter().map(|record| record.metrics[name].value).sum::<f64>();
+    assert_eq!((sum("wrong"), sum("largest_error")), (0.0, 0.0));
+    assert!(serde_json::to_string(&all).unwrap().contains("neon"), "no kernel of NEON ran");
+}
