@@ -19,10 +19,10 @@ endif
 # and would build a third of them again for each further choice.
 TESTED = --release --locked --workspace
 
-.PHONY: help setup build tested test unit vm-test arm64-test browser-test pictures parquet-test demo lint fuzz sanitize bench kmod install deb dist test-dist test-fresh test-packages test-systemd clean distclean
+.PHONY: help setup build tested test unit vm-test test-5.10 arm64-test browser-test pictures parquet-test demo lint fuzz sanitize bench kmod install deb dist test-dist test-fresh test-packages test-systemd clean distclean
 
 help:				## this list
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
+	@sed -n 's/^\([a-z0-9.-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
 
 setup:				## install what building and testing need (uses sudo when not root)
 	tools/setup
@@ -58,6 +58,12 @@ else
 endif
 	lab/build-modules --arch arm64
 	$(CARGO) test $(TESTED) --test vm -- $(ONLY)
+
+test-5.10: tested		## the core suites on Debian 11's kernel, which is added to the lab's root folder
+	tools/setup lab
+	lab/setup-5.10
+	lab/build-modules 5.10
+	PCIESCOPE_LAB_KERNEL=5.10 $(CARGO) test $(TESTED) --test vm -- $(ONLY)
 
 arm64-test: tested		## the condensed pass on arm64: one guest, each module, an experiment of each seed
 	tools/setup lab cross arm64

@@ -11,6 +11,8 @@ use super::arch::Arch;
 /// A guest kernel: the newest of one Debian suite.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub enum Kernel {
+    /// Debian bullseye's, where `lab/setup-5.10` has added it.
+    V5_10,
     /// Debian bookworm's.
     V6_1,
     /// Debian trixie's.
@@ -22,10 +24,11 @@ pub enum Kernel {
 
 impl Kernel {
     /// Every guest kernel, the oldest first.
-    pub const ALL: [Kernel; 3] = [Kernel::V6_1, Kernel::V6_12, Kernel::Newest];
+    pub const ALL: [Kernel; 4] = [Kernel::V5_10, Kernel::V6_1, Kernel::V6_12, Kernel::Newest];
 
     fn suite(self) -> &'static str {
         match self {
+            Kernel::V5_10 => "bullseye",
             Kernel::V6_1 => "bookworm",
             Kernel::V6_12 => "trixie",
             Kernel::Newest => "trixie-backports",
@@ -36,6 +39,7 @@ impl Kernel {
 impl fmt::Display for Kernel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Kernel::V5_10 => "5.10",
             Kernel::V6_1 => "6.1",
             Kernel::V6_12 => "6.12",
             Kernel::Newest => "newest",
@@ -50,7 +54,7 @@ impl FromStr for Kernel {
         Kernel::ALL
             .into_iter()
             .find(|kernel| kernel.to_string() == text)
-            .ok_or_else(|| LabError::Refused(format!("{text}: no such guest kernel (6.1, 6.12, newest)")))
+            .ok_or_else(|| LabError::Refused(format!("{text}: no such guest kernel (5.10, 6.1, 6.12, newest)")))
     }
 }
 

@@ -6,6 +6,10 @@ use pciescope_lab::vm::Kernel;
 use crate::support::counters::Counters;
 use crate::{counter_stress, drw, say, shim};
 
+pub fn on_5_10() {
+    on(Kernel::V5_10);
+}
+
 pub fn on_the_oldest_kernel() {
     on(Kernel::V6_1);
 }

@@ -6,6 +6,10 @@ use pciescope_lab::vm::{Device, Kernel, Place, standard_machine};
 use crate::support::Rig;
 use crate::{faults, irq, mmio, say, smoke, surface};
 
+pub fn on_5_10() {
+    on(Kernel::V5_10);
+}
+
 pub fn on_the_oldest_kernel() {
     on(Kernel::V6_1);
 }

@@ -39,6 +39,7 @@ use support::harness;
 fn main() -> ExitCode {
     match Arch::chosen() {
         Ok(Arch::Arm64) => on_arm64(),
+        _ if std::env::var("PCIESCOPE_LAB_KERNEL").is_ok_and(|kernel| kernel == "5.10") => harness::run(ON_5_10),
         _ if support::sanitize::has_kasan() => harness::run(&[TESTS, FAILURES].concat()),
         _ => harness::run(TESTS),
     }
@@ -50,6 +51,10 @@ fn on_arm64() -> ExitCode {
     let runs = |test: &&harness::Test| NOT_ON_ARM64.iter().all(|(name, _)| *name != test.0);
     harness::run(&ARM64.iter().chain(TESTS.iter().filter(runs)).copied().collect::<Vec<_>>())
 }
+
+/// The core suites on Debian 11's kernel.
+const ON_5_10: &[harness::Test] =
+    tests![counters::on_5_10, latency::on_5_10, sis8300::on_5_10_it_reads_the_same, rasdes::on_5_10_counts_are_the_boards];
 
 /// What needs an arm64 guest.
 const ARM64: &[harness::Test] = tests![arm64::every_module_and_an_experiment_of_each_seed];

@@ -162,8 +162,16 @@ pub fn on_6_12_every_count_is_the_boards() {
     rig.finish();
 }
 
+pub fn on_5_10_counts_are_the_boards() {
+    seeds_names_and_ours(Kernel::V5_10);
+}
+
 pub fn on_the_oldest_kernel_the_seeds_names_count() {
-    let rig = boot(Kernel::V6_1, |builder| builder.module("rasdes_pmu naming=seed"));
+    seeds_names_and_ours(Kernel::V6_1);
+}
+
+fn seeds_names_and_ours(kernel: Kernel) {
+    let rig = boot(kernel, |builder| builder.module("rasdes_pmu naming=seed"));
     the_seeds_names_and_units(&rig);
     rig.tell("reset");
     rig.must("rmmod rasdes_pmu && modprobe rasdes_pmu");

@@ -98,8 +98,16 @@ pub fn boards_that_share_a_pin_are_told_apart_on_the_oldest_kernel() {
     ends_without_a_violation(rig);
 }
 
+pub fn on_5_10_it_reads_the_same() {
+    reads_the_same(Kernel::V5_10);
+}
+
 pub fn the_newest_kernel_reads_the_same() {
-    let rig = boot(Kernel::Newest, &mut Crate::seed(0));
+    reads_the_same(Kernel::Newest);
+}
+
+fn reads_the_same(kernel: Kernel) {
+    let rig = boot(kernel, &mut Crate::seed(0));
     short_set(&rig, true);
     passes(&rig, rig.board(6), "sis8300_abuse", "7 2000");
     ends_without_a_violation(rig);
