@@ -319,6 +319,24 @@ static const struct pci_error_handlers pcilat_err_handlers = {
 	.reset_done = pcilat_reset_done,
 };
 
+/* As the original program does: the BARs that can be read, and the interrupt of each vector. */
+static void pcilat_say_ready(struct pcilat_device *pl)
+{
+	char bars[2 * PCI_STD_NUM_BARS + 1] = "";
+	unsigned int bar, at = 0;
+	u32 i;
+
+	for (bar = 0; bar < PCI_STD_NUM_BARS; bar++) {
+		if (pl->info.bars[bar].flags & PCILAT_BAR_MEMORY)
+			at += scnprintf(bars + at, sizeof(bars) - at, " %u", bar);
+	}
+	pci_info(pl->pdev, "ready: usable BARs:%s; %u vectors, %u hops, trigger %s\n",
+		 at ? bars : " none", pl->nvectors, pl->nhops,
+		 pl->trigger ? pl->trigger->name : "none");
+	for (i = 0; i < pl->nvectors; i++)
+		pci_info(pl->pdev, "vector %u: IRQ %d\n", i, pl->vectors[i].irq);
+}
+
 static int pcilat_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 {
 	struct pcilat_device *pl;
@@ -358,8 +376,7 @@ static int pcilat_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	mutex_lock(&pcilat_devices_lock);
 	list_add_tail(&pl->node, &pcilat_devices);
 	mutex_unlock(&pcilat_devices_lock);
-	pci_info(pdev, "ready: %u vectors, %u hops, trigger %s\n", pl->nvectors, pl->nhops,
-		 pl->trigger ? pl->trigger->name : "none");
+	pcilat_say_ready(pl);
 	return 0;
 
 err_text:

@@ -9,6 +9,7 @@
 #include <linux/cpumask.h>
 #include <linux/device.h>
 #include <linux/fs.h>
+#include <linux/irq.h>
 #include <linux/kernel.h>
 #include <linux/module.h>
 #include <linux/seq_file.h>
@@ -150,8 +151,11 @@ static int text_irq_all(struct pcilat_device *pl, const struct text_numbers *num
 	u64 mask = text_number(numbers, 1, TEXT_ALL_VECTORS);
 	struct pcilat_run run = { .order = numbers->mode, .count = iterations };
 
-	if (!text_is_count(iterations) || !mask)
+	if (!text_is_count(iterations))
 		return -EINVAL;
+	/* The original calls the mask a list of numbers too: 0 can only be the first vector. */
+	if (!mask)
+		mask = BIT(0);
 	if (!pl->info.vectors)
 		return -EOPNOTSUPP;
 	if (numbers->given > 1 && pl->info.vectors < 64 && mask >> pl->info.vectors)
@@ -183,15 +187,31 @@ static int text_irq_one(struct pcilat_device *pl, const struct text_numbers *num
 	return text_irq_run(pl, &run, PCILAT_SOURCE_RETRIGGER, cpu, vector, 1);
 }
 
+/* Where smp_affinity_list sends a vector's interrupts now. */
+static u64 text_cpu_of(struct pcilat_device *pl, u32 vector)
+{
+	struct irq_data *data = irq_get_irq_data(pl->vectors[vector].irq);
+	unsigned int cpu = cpumask_any_and(irq_data_get_affinity_mask(data), cpu_online_mask);
+	unsigned int near = raw_smp_processor_id();
+
+	/* The CPU that writes, where it is one of several. */
+	return cpumask_test_cpu(near, irq_data_get_affinity_mask(data)) ? near : cpu;
+}
+
 /* trigger: one hardware interrupt on each vector that the device can raise. */
 static int text_irq_trigger(struct pcilat_device *pl, const struct text_numbers *numbers)
 {
-	struct pcilat_run run = { .order = PCILAT_ORDER_SEQUENTIAL, .count = 1 };
+	int ret = 0;
+	u32 i;
 
 	if (!(pl->sources & BIT(PCILAT_SOURCE_HARDWARE)))
 		return -EOPNOTSUPP;
-	return text_irq_run(pl, &run, PCILAT_SOURCE_HARDWARE, raw_smp_processor_id(), 0,
-			    GENMASK_ULL(pl->trigger->vectors - 1, 0));
+	for (i = 0; i < pl->trigger->vectors && !ret; i++) {
+		struct pcilat_run run = { .order = PCILAT_ORDER_SEQUENTIAL, .count = 1 };
+
+		ret = text_irq_run(pl, &run, PCILAT_SOURCE_HARDWARE, text_cpu_of(pl, i), i, 1);
+	}
+	return ret;
 }
 
 /* 1, 0: lets the device send interrupts, or not. */

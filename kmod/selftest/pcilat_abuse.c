@@ -299,7 +299,6 @@ static void bad_text(void)
 		{ "pcilat_interrupt", "trigger 1", EINVAL },
 		{ "pcilat_interrupt", "swtrigger x", EINVAL },
 		{ "pcilat_interrupt", "swloop 0", EINVAL },
-		{ "pcilat_interrupt", "swloop 10 0x0", EINVAL },
 		{ "pcilat_interrupt", "swmatrix 10 xyz", EINVAL },
 		{ "pcilat_interrupt", "swmatrix 1 1 1", EINVAL },
 		{ "pcilat_interrupt", "iterations 0", EINVAL },

@@ -93,6 +93,13 @@ fn the_seeds_text_nodes_work_as_its_users_know_them(rig: &Rig) {
     rig.must(&format!("echo clear >{class}/pcilat_interrupt; echo 'iterations 50' >{class}/pcilat_interrupt; echo trigger >{class}/pcilat_interrupt"));
     assert!(rig.must(&format!("cat {class}/pcilat_interrupt")).contains("Batch iterations: 50"));
 
+    // One interrupt on each vector, where its smp_affinity_list sends it.
+    let moved = "for i in $(sed -n 's/.*IRQs: //p' pcilat_interrupt); do echo 2 >/proc/irq/$i/smp_affinity_list; done";
+    rig.must(&format!("cd {class}; {moved}; echo clear >pcilat_interrupt; echo trigger >pcilat_interrupt"));
+    let cpus = rig.must(&format!("grep '^[0-9]' {nodes}/interrupt | cut -d' ' -f4 | sort | uniq -c"));
+    assert!(cpus.ends_with(" 2") && cpus.lines().count() == 1, "{cpus}");
+    assert!(rig.must("dmesg").contains(&format!("pcilat {}: ready: usable BARs: 0 2;", rig.bdf)));
+
     rig.must(&format!(
         "echo 0x4 >{class}/pcilat_devreg; echo '0x8 0x1234' >{class}/pcilat_devreg; echo 0x8 >{class}/pcilat_devreg"
     ));
