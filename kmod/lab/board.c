@@ -16,6 +16,10 @@
 
 #include "lab.h"
 
+static bool acpi;
+module_param(acpi, bool, 0444);
+MODULE_PARM_DESC(acpi, "the firmware declares the memory controllers: add none");
+
 static atomic_t lab_foreign_handled = ATOMIC_INIT(0);
 
 static int lab_foreign_get(char *buffer, const struct kernel_param *kp)
@@ -52,10 +56,13 @@ static int lab_request_lines(struct lab_board *board, unsigned int count)
 
 	if (!count)
 		return 0;
-	granted = pci_alloc_irq_vectors(pdev, 1, count, PCI_IRQ_MSI);
+	granted = pci_alloc_irq_vectors(pdev, 1, count, PCI_IRQ_ALL_TYPES);
 	if (granted < 0)
 		return dev_err_probe(&pdev->dev, granted, "no interrupt vector\n");
-	/* x86 grants one without interrupt remapping: the board then sends all lines there. */
+	/*
+	 * x86 grants one without interrupt remapping: the board then sends all lines there. A
+	 * board with a pin has that alone.
+	 */
 	if (granted < count)
 		dev_info(&pdev->dev, "%u interrupt lines share %d vectors\n", count, granted);
 	for (; board->nlines < count; board->nlines++) {
@@ -126,7 +133,7 @@ static int lab_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	ret = lab_request_lines(board, lines) ?: lab_overlay_attach(board);
 	if (ret)
 		return ret;
-	ret = lab_drw_register(board);
+	ret = acpi ? 0 : lab_drw_register(board);
 	if (ret)
 		lab_overlay_detach(board);
 	return ret;

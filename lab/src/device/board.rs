@@ -66,24 +66,36 @@ pub struct CounterBoard {
     functions: Vec<Function>,
     sub_channels: Vec<SubChannel>,
     lines: Vec<Line>,
+    /// All lines come on the function's pin, not as messages.
+    has_pin: bool,
     now_ns: u64,
+}
+
+/// Its configuration space, without MSI.
+fn space(has_pin: bool) -> ConfigSpace {
+    ConfigSpace::new(&IDENTITY, has_pin)
+        .with_bar64(0, BAR_BYTES, false)
+        .with_bar64(2, BAR_BYTES, false)
+        .with_power_management()
 }
 
 impl CounterBoard {
     /// A board without functions and sub-channels.
     pub fn new(traffic: Traffic) -> Self {
         CounterBoard {
-            config: ConfigSpace::new(&IDENTITY, false)
-                .with_bar64(0, BAR_BYTES, false)
-                .with_bar64(2, BAR_BYTES, false)
-                .with_power_management()
-                .with_msi(LINES_MAX as u16),
+            config: space(false).with_msi(LINES_MAX as u16),
             traffic,
             functions: Vec::new(),
             sub_channels: Vec::new(),
             lines: Vec::new(),
+            has_pin: false,
             now_ns: 0,
         }
+    }
+
+    /// The same board with an interrupt pin, which stands for all lines: a level, as hardware has it.
+    pub fn with_pin(self) -> Self {
+        CounterBoard { config: space(true), has_pin: true, ..self }
     }
 
     /// The seed's machine as far as QEMU allows: 18 root ports of Gen5, 16 sub-channels on 2 dies. Which bridges there
@@ -372,7 +384,8 @@ fn parse_address(word: &str) -> Option<u64> {
 
 impl Device for CounterBoard {
     fn layout(&self) -> Layout {
-        Layout { bars: [BAR_BYTES, 0, BAR_BYTES, 0, 0, 0], intx: false, msi: LINES_MAX as u16, msix: 0 }
+        let msi = if self.has_pin { 0 } else { LINES_MAX as u16 };
+        Layout { bars: [BAR_BYTES, 0, BAR_BYTES, 0, 0, 0], intx: self.has_pin, msi, msix: 0 }
     }
 
     fn config_read(&mut self, offset: u64, to: &mut [u8]) -> Wait {
@@ -440,7 +453,7 @@ impl Device for CounterBoard {
     }
 
     fn intx(&self) -> bool {
-        false
+        self.has_pin && self.lines.iter().any(Line::is_high)
     }
 
     /// The blocks' registers are sticky; those of the Driveway PMUs are not.

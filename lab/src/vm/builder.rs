@@ -42,6 +42,7 @@ pub struct Builder {
     optional_modules: Vec<String>,
     files: Vec<(PathBuf, String)>,
     programs: Vec<PathBuf>,
+    acpi_tables: Vec<String>,
     qemu: Vec<String>,
     pub(super) interactive: Option<String>,
     stop: Arc<AtomicUsize>,
@@ -65,6 +66,7 @@ impl Default for Builder {
             optional_modules: Vec::new(),
             files: Vec::new(),
             programs: Vec::new(),
+            acpi_tables: Vec::new(),
             qemu: Vec::new(),
             interactive: None,
             stop: Arc::default(),
@@ -186,6 +188,12 @@ impl Builder {
     /// of another architecture gets the program of that name that was built for it (`make build ARCH=arm64`).
     pub fn program(mut self, host: impl Into<PathBuf>) -> Self {
         self.programs.push(host.into());
+        self
+    }
+
+    /// An ACPI table of `lab/guest` that the kernel of an arm64 guest is to load, such as `drw`.
+    pub fn acpi_table(mut self, name: impl Into<String>) -> Self {
+        self.acpi_tables.push(name.into());
         self
     }
 
@@ -393,7 +401,12 @@ impl Builder {
         // Modules, and the programs that try their interfaces.
         for entry in fs::read_dir(own_modules(release)?).into_iter().flatten().flatten() {
             let name = entry.file_name().to_string_lossy().into_owned();
-            if !name.starts_with('.') {
+            if let Some(table) = name.strip_suffix(".aml") {
+                // Where the kernel looks in its initramfs before it has one.
+                if self.acpi_tables.iter().any(|wanted| wanted == table) {
+                    files.insert(format!("/kernel/firmware/acpi/{name}"), entry.path());
+                }
+            } else if !name.starts_with('.') {
                 files.insert(format!("/lib/pciescope/{name}"), entry.path());
             }
         }

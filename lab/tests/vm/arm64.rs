@@ -30,12 +30,13 @@ pub fn every_module_and_an_experiment_of_each_seed() {
     let folder = tempfile::tempdir().unwrap();
     let digitizer = Served::spawn(digitizer, folder.path(), &name).unwrap();
     let endpoint = Endpoint::serve(LatencyEndpoint::default(), "lab0");
-    let board = Endpoint::serve(CounterBoard::seed_machine(traffic), "board");
+    let board = Endpoint::serve(CounterBoard::seed_machine(traffic).with_pin(), "board");
     let port = |text: &str| Place::Port(text.parse().unwrap());
     let vm = Guest::boot(
         Vm::builder()
             .kernel(Kernel::V6_12)
             .seed_machine()
+            .acpi_table("drw")
             .served("board", &board.served, Place::RootBus)
             .served("lab0", &endpoint.served, port(ENDPOINT_PORT))
             .served(&name, &digitizer, place)
@@ -46,8 +47,10 @@ pub fn every_module_and_an_experiment_of_each_seed() {
             .qemu_args(["-cpu", &format!("max,pauth-impdef=on,cntfrq={HZ}")]),
     );
     let mut rig = Counters::of(vm, board);
-    rig.load("drw_pmu");
-    rig.must("modprobe rasdes_pmu");
+    rig.must("modprobe pciescope_lab acpi=1 && modprobe drw_pmu && modprobe rasdes_pmu");
+    rig.list_pmus();
+    let bound = rig.must("cd /sys/bus/platform/drivers/drw_pmu; ls -d ARMHD700:* BABA5000:* | wc -l");
+    assert_eq!(bound, "16", "sub-channels that ACPI declares");
     say!("the modules are loaded");
     facts(&rig);
     registers(&rig, &endpoint);
@@ -59,9 +62,9 @@ pub fn every_module_and_an_experiment_of_each_seed() {
     channels(&rig);
     ports(&rig, &name);
     say!("counters are the board's");
-    rig.load("alibaba_uncore_drw_pmu");
+    rig.must("rmmod drw_pmu && rmmod rasdes_pmu && modprobe alibaba_uncore_drw_pmu && modprobe dwc_pcie_pmu");
+    rig.list_pmus();
     channels(&rig);
-    rig.must("modprobe dwc_pcie_pmu");
     rig.must(&format!("perf stat -a -e {PMU}/rx_pcie_tlp_data_payload/ true"));
     rig.finish(&["dwc_pcie_pmu", "alibaba_uncore_drw_pmu", "pciescope_lab", "sis8300", "pcilat"]);
 }

@@ -44,6 +44,10 @@ impl Line {
         self.is_foreign
     }
 
+    pub(super) fn is_high(&self) -> bool {
+        self.is_high
+    }
+
     pub(super) fn has_message(&self) -> bool {
         self.is_due
     }

@@ -121,7 +121,8 @@ impl Counters {
         self.list_pmus();
     }
 
-    fn list_pmus(&mut self) {
+    /// Looks for the PMUs of the sub-channels.
+    pub fn list_pmus(&mut self) {
         // The in-tree driver knows no other name than the window's; the windows lie in the order of the names.
         let listed = self.must("cd /sys/bus/event_source/devices; ls -d ali_drw_* 2>/dev/null | sort || true");
         let subs = self.truth().0["dram"].as_object().expect("the ledger has sub-channels").clone();
