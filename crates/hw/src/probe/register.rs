@@ -19,13 +19,21 @@ pub struct Window {
     mapping: Mapping,
     /// Offset of the window's first byte in its BAR.
     from: u64,
+    /// Bytes of the mapping before that.
+    skipped: u64,
 }
 
 impl Window {
     /// Takes a mapping whose first byte is byte `from` of its BAR.
     pub fn new(mapping: Mapping, from: u64) -> Self {
         let guard = Guard::new(mapping.at(0, 0).as_ptr(), mapping.len());
-        Window { guard, mapping, from }
+        Window { guard, mapping, from, skipped: 0 }
+    }
+
+    /// The same window where the mapping begins so many bytes before the BAR: one that is smaller than a page may begin
+    /// anywhere in it.
+    pub fn skipping(self, skipped: u64) -> Self {
+        Window { skipped, ..self }
     }
 
     /// Whether an access found the device gone.
@@ -36,11 +44,11 @@ impl Window {
     /// Whether an access lies inside.
     pub fn holds(&self, offset: u64, width: u8) -> bool {
         let end = offset.checked_add(width.into());
-        offset >= self.from && end.is_some_and(|end| end <= self.from + self.mapping.len() as u64)
+        offset >= self.from && end.is_some_and(|end| end <= self.from + self.mapping.len() as u64 - self.skipped)
     }
 
     fn at<W>(&self, offset: u64) -> NonNull<W> {
-        self.mapping.at((offset - self.from) as usize, size_of::<W>()).cast()
+        self.mapping.at((offset - self.from + self.skipped) as usize, size_of::<W>()).cast()
     }
 
     /// Reads once at a place that is checked and inside.
@@ -254,6 +262,15 @@ mod tests {
                 assert_eq!(window.read(0x1018, 8), 0);
             }
         }
+    }
+
+    #[test]
+    fn a_bar_that_begins_inside_its_page_is_read_where_it_is() {
+        let file = tempfile::tempfile().unwrap();
+        window(&file).write(0x1804, 4, 0x5c0e);
+        let small = Window::new(Mapping::new(&file, 4096, 4096, true).unwrap(), 0).skipping(0x800);
+        assert_eq!(small.read(4, 4), 0x5c0e);
+        assert!(small.holds(0x7fc, 4) && !small.holds(0x7fe, 4));
     }
 
     #[test]

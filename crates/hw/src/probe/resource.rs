@@ -93,8 +93,9 @@ impl Resource {
             let page = sys::page_bytes();
             let from = offset / page * page;
             let len = page.min(found.size_bytes.next_multiple_of(page) - from);
+            let skipped = if found.size_bytes < page { start(&self.folder, bar)? % page } else { 0 };
             self.window = None;
-            self.window = Some((bar, Window::new(self.map(bar, from, len as usize)?, from)));
+            self.window = Some((bar, Window::new(self.map(bar, from, len as usize)?, from).skipping(skipped)));
         }
         Ok(&self.window.as_ref().expect("just made").1)
     }
@@ -122,6 +123,15 @@ impl Resource {
             }
         })
     }
+}
+
+/// The address of a BAR.
+fn start(folder: &Path, bar: u8) -> Result<u64, Error> {
+    let path = folder.join("resource");
+    let text = std::fs::read_to_string(&path).map_err(|source| Error::Read { path: path.clone(), source })?;
+    let line = text.lines().nth(bar.into()).unwrap_or_default().to_owned();
+    let first = line.split_whitespace().next().unwrap_or_default().trim_start_matches("0x");
+    u64::from_str_radix(first, 16).map_err(|_| Error::Parse { path, text: line, what: "start, end and flags" })
 }
 
 /// Why a device does not answer configuration reads; `None` where it does.
