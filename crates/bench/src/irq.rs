@@ -29,8 +29,7 @@ const READS: u64 = 200;
 /// [`Error::Probe`] if nothing could be measured (a record says so too), [`Error::Sink`] and [`Error::Raw`].
 pub fn measure(plan: &IrqPlan, with_control: bool, probe: &mut dyn Probe, run: &mut Run<'_>) -> Result<(), Error> {
     let register = safe_target(&run.function);
-    let is_arm = run.environment.machine == "aarch64";
-    let mut arms = Arms { plan, is_arm, control: None, has_hardware: true, lacking: Vec::new() };
+    let mut arms = Arms { plan, is_arm: run.is_arm, control: None, has_hardware: true, lacking: Vec::new() };
     let with_control = with_control && plan.source == IrqSource::Hardware;
     let steps = plan.cpus.len() * if with_control { 2 } else { 1 };
     let mut left = plan.cpus.clone();

@@ -13,7 +13,7 @@ use crate::run::{Error, Run};
 /// [`Error::Probe`] if nothing could be measured (a record says so too), [`Error::Sink`] and [`Error::Raw`].
 pub fn measure(plan: &PathPlan, probe: &mut dyn Probe, run: &mut Run<'_>) -> Result<(), Error> {
     // Off x86, Linux takes `pci_lock` for each of them.
-    let is_serial = run.environment.machine == "aarch64" && plan.order == Order::Concurrent && plan.cpus.len() > 1;
+    let is_serial = run.is_arm && plan.order == Order::Concurrent && plan.cpus.len() > 1;
     let course = Course {
         test: "config-read",
         cpus: &plan.cpus,

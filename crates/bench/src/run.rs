@@ -94,6 +94,8 @@ pub struct Run<'a> {
     pub(crate) watch: &'a dyn Watch,
     pub(crate) function: Function,
     pub(crate) started: Instant,
+    /// The machine is an arm64 one: Linux does some things in another way there.
+    pub(crate) is_arm: bool,
     cpus: BTreeMap<u32, Cpu>,
     cpu_time_at_start: BTreeMap<u32, CpuTime>,
     journal: Journal<'a>,
@@ -117,6 +119,7 @@ impl<'a> Run<'a> {
             watch,
             function: setup.function,
             started: Instant::now(),
+            is_arm: setup.environment.machine == "aarch64",
             cpus,
             cpu_time_at_start,
             journal,

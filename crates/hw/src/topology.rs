@@ -40,8 +40,8 @@ pub fn clusters(root: &Root) -> usize {
     if root.text("/proc/sys/kernel/arch").is_none_or(|arch| arch != "aarch64") {
         return 0;
     }
-    let folder = |cpu| PathBuf::from(CPUS).join(format!("cpu{cpu}/topology"));
-    let cluster = |cpu| list(root, folder(cpu).join("cluster_cpus_list")).ok()?.iter().next();
+    let folder = |cpu: u32| PathBuf::from(CPUS).join(format!("cpu{cpu}/topology"));
+    let cluster = |cpu: u32| list(root, folder(cpu).join("cluster_cpus_list")).ok()?.iter().next();
     online(root).map_or(0, |cpus| cpus.iter().filter_map(cluster).collect::<BTreeSet<u32>>().len())
 }
 
