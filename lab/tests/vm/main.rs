@@ -53,8 +53,12 @@ fn on_arm64() -> ExitCode {
 }
 
 /// The core suites on Debian 11's kernel.
-const ON_5_10: &[harness::Test] =
-    tests![counters::on_5_10, latency::on_5_10, sis8300::on_5_10_it_reads_the_same, rasdes::on_5_10_counts_are_the_boards];
+const ON_5_10: &[harness::Test] = tests![
+    counters::on_5_10,
+    latency::on_5_10,
+    sis8300::on_5_10_it_reads_the_same,
+    rasdes::on_5_10_counts_are_the_boards
+];
 
 /// What needs an arm64 guest.
 const ARM64: &[harness::Test] = tests![arm64::every_module_and_an_experiment_of_each_seed];

@@ -323,9 +323,8 @@ fn refuses_bridges_missing_drivers_and_what_is_bound_by_others() {
 #[test]
 fn a_group_that_comes_only_when_a_driver_probes_is_waited_for() {
     let machine = machine(Some("nvme"), "(null)");
-    let take = || {
-        take_by(&machine.root, Arc::<Kernel>::clone(&machine.kernel), machine.bdf, Driver::VfioPci, false).map(drop)
-    };
+    let take =
+        || take_by(&machine.root, Arc::<Kernel>::clone(&machine.kernel), machine.bdf, Driver::VfioPci, false).map(drop);
     let refused = |is_tried: bool| {
         let error = take().unwrap_err();
         assert!(error.to_string().contains("no IOMMU group"), "{error}");

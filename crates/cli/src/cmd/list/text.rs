@@ -50,10 +50,9 @@ pub fn controllers(out: &mut impl Write, root: &Root) -> io::Result<()> {
     if clusters > 1 {
         writeln!(out, "clusters {clusters}")?;
     }
-    for (what, names) in [
-        ("IOMMU", environment::iommus(root).join(", ")),
-        ("IRQs", environment::interrupt_controllers(root).join(", ")),
-    ] {
+    for (what, names) in
+        [("IOMMU", environment::iommus(root).join(", ")), ("IRQs", environment::interrupt_controllers(root).join(", "))]
+    {
         if !names.is_empty() {
             writeln!(out, "{what:<8} {names}")?;
         }
