@@ -15,6 +15,7 @@
 #include <linux/cpuhotplug.h>
 #include <linux/delay.h>
 #include <linux/device.h>
+#include <linux/ktime.h>
 #include <linux/list.h>
 #include <linux/mm.h>
 #include <linux/module.h>
@@ -43,7 +44,7 @@ struct uncore_pmu;
  * @lock: protects @pmus, and serialises registration and unregistration
  * @pmus: all PMUs
  * @reap: unregisters the PMUs that have neither device nor events
- * @wq: runs @reap and the polls
+ * @wq: runs @reap and the polls, one at a time
  * @cpuhp: the state of CPU hotplug
  */
 struct uncore_driver {
@@ -199,13 +200,22 @@ static inline void uncore_event_leave(struct perf_event *event)
 	raw_spin_unlock_irqrestore(&u->lock, flags);
 }
 
+/*
+ * A PMU's polls take no more than a fiftieth of a CPU's time: where an access traps to a
+ * hypervisor, the polls of many PMUs would else take all of it. But they come once in a
+ * second, before a counter of 32 bits can wrap.
+ */
 static inline void uncore_poll(struct work_struct *work)
 {
 	struct uncore_pmu *u = container_of(to_delayed_work(work), struct uncore_pmu, poll);
+	ktime_t begin = ktime_get();
+	s64 rest_ms;
 
 	u->drv->poll(u);
+	rest_ms = min_t(s64, ktime_ms_delta(ktime_get(), begin) * 50, MSEC_PER_SEC);
 	if (!list_empty_careful(&u->events))
-		queue_delayed_work(u->drv->wq, &u->poll, msecs_to_jiffies(u->drv->poll_ms));
+		queue_delayed_work(u->drv->wq, &u->poll,
+				   msecs_to_jiffies(max_t(s64, rest_ms, u->drv->poll_ms)));
 }
 
 /* CPUs */
@@ -491,7 +501,11 @@ static inline int uncore_init(struct uncore_driver *drv)
 	INIT_LIST_HEAD(&drv->pmus);
 	INIT_WORK(&drv->reap, uncore_reap);
 	/* On any CPU that is free: a narrow counter that is read late loses counts. */
-	drv->wq = alloc_workqueue("%s", WQ_UNBOUND | WQ_HIGHPRI, 0, drv->name);
+	/*
+	 * One poll at a time: off x86, accesses to configuration space share a spinlock, and
+	 * polls on several CPUs would wait for each other with interrupts off.
+	 */
+	drv->wq = alloc_ordered_workqueue("%s", WQ_HIGHPRI, drv->name);
 	if (!drv->wq)
 		return -ENOMEM;
 	ret = cpuhp_setup_state_multi(CPUHP_AP_ONLINE_DYN, drv->name, uncore_cpu_online,

@@ -73,6 +73,8 @@ struct rasdes_tba {
  * @vsec: offset of the capability
  * @lanes: the link's width capability
  * @pass: number of perf's last operation on its events
+ * @is_in_pass: that operation has not ended
+ * @unread: events that it has stopped, whose counters were not read for that
  * @selected: what the viewport was last seen to select
  * @tba: the time-based engine
  * @reports: its reports by their codes
@@ -87,6 +89,8 @@ struct rasdes_pmu {
 	u16 vsec;
 	unsigned int lanes;
 	u64 pass;
+	bool is_in_pass;
+	unsigned int unread;
 	u32 selected;
 	struct rasdes_tba tba;
 	struct rasdes_counter reports[RASDES_REPORTS];

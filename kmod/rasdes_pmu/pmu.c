@@ -12,7 +12,10 @@
  * each time. Therefore counters keep running in a pass, which is the time between
  * pmu_disable() and pmu_enable(), and during a migration. An event that is stopped and
  * started in the same pass keeps its prev_count. hw.last_tag is the pass in which it
- * was stopped.
+ * was stopped. Its counter is not read then: with 18 ports and all their counters, perf
+ * would read thousands of registers with interrupts off for each event that it lets in,
+ * and at each turn of the reports. pmu_enable() reads for those that have not started
+ * again. They lack PERF_HES_UPTODATE until then.
  *
  * If the viewport cannot be reached when an event starts, the event begins with the
  * total of the last reading.
@@ -169,8 +172,10 @@ static void rasdes_event_start(struct perf_event *event, int flags)
 
 	if (!(event->hw.state & PERF_HES_STOPPED))
 		return;
-	event->hw.state = 0;
 	raw_spin_lock(&rp->u.lock);
+	if (!(event->hw.state & PERF_HES_UPTODATE))
+		rp->unread--;
+	event->hw.state = 0;
 	goes_on = event->hw.last_tag == rp->pass ||
 		  (rp->u.is_migrating && event->hw.last_tag == RASDES_MIGRATED);
 	if (rasdes_is_report(c))
@@ -189,12 +194,33 @@ static void rasdes_event_stop(struct perf_event *event, int flags)
 	if (event->hw.state & PERF_HES_STOPPED)
 		return;
 	raw_spin_lock(&rp->u.lock);
-	rasdes_event_update(rp, event);
+	event->hw.state = PERF_HES_STOPPED;
 	event->hw.last_tag = rp->u.is_migrating ? RASDES_MIGRATED : rp->pass;
+	if (rp->is_in_pass && !rp->u.is_migrating && !rasdes_is_report(event->pmu_private)) {
+		rp->unread++;
+	} else {
+		rasdes_event_update(rp, event);
+		event->hw.state |= PERF_HES_UPTODATE;
+	}
 	if (rasdes_is_report(event->pmu_private))
 		rp->tba.running--;
 	raw_spin_unlock(&rp->u.lock);
-	event->hw.state = PERF_HES_STOPPED | PERF_HES_UPTODATE;
+}
+
+/* Reads for the events that were stopped in this pass. */
+static void rasdes_update_stopped(struct rasdes_pmu *rp)
+{
+	struct perf_event *event;
+
+	if (!rp->unread)
+		return;
+	list_for_each_entry(event, &rp->u.events, active_entry) {
+		if (event->hw.state != PERF_HES_STOPPED)
+			continue;
+		rasdes_event_update(rp, event);
+		event->hw.state |= PERF_HES_UPTODATE;
+	}
+	rp->unread = 0;
 }
 
 static int rasdes_event_add(struct perf_event *event, int flags)
@@ -234,6 +260,7 @@ static void rasdes_pmu_disable(struct pmu *pmu)
 
 	raw_spin_lock(&rp->u.lock);
 	rp->pass++;
+	rp->is_in_pass = true;
 	raw_spin_unlock(&rp->u.lock);
 }
 
@@ -242,6 +269,8 @@ static void rasdes_pmu_enable(struct pmu *pmu)
 	struct rasdes_pmu *rp = to_rasdes(pmu);
 
 	raw_spin_lock(&rp->u.lock);
+	rp->is_in_pass = false;
+	rasdes_update_stopped(rp);
 	rasdes_tba_stop_unused(rp);
 	raw_spin_unlock(&rp->u.lock);
 }

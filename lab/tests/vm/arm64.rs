@@ -56,11 +56,13 @@ pub fn every_module_and_an_experiment_of_each_seed() {
     registers(&rig, &endpoint);
     interrupts(&rig, &endpoint);
     say!("latencies are the endpoint's");
-    samples(&rig, &name);
+    // Its root port has no slot number, so the node is named by the address.
+    let node = rig.must("ls /dev/sis8300-*");
+    samples(&rig, &node);
     conversions(&rig);
     say!("samples and conversions are exact");
     channels(&rig);
-    ports(&rig, &name);
+    ports(&rig, &node);
     say!("counters are the board's");
     rig.must("rmmod drw_pmu && rmmod rasdes_pmu && modprobe alibaba_uncore_drw_pmu && modprobe dwc_pcie_pmu");
     rig.list_pmus();
@@ -90,7 +92,9 @@ fn facts(rig: &Counters) {
     }
     assert!(!list.contains("implementer") && !list.contains("machine  unknown"), "{list}");
     let doctor = rig.run_within("pciescope doctor --all", PATIENCE);
-    assert!(doctor.stdout.contains("clocksource") && doctor.status <= 1, "{doctor:?}");
+    assert!(doctor.stdout.contains("the machine calls itself QEMU") && doctor.status <= 1, "{doctor:?}");
+    // The architecture's counter is the right clock here, so nothing is said of it.
+    assert!(!doctor.stdout.contains("clocksource"), "{}", doctor.stdout);
 }
 
 fn has_warning(record: &Record, code: &str) -> bool {
@@ -156,10 +160,10 @@ fn channels(rig: &Counters) {
 }
 
 /// Root ports: what was read of the digitizer is what its port counted, and all ports and channels can be counted at once.
-fn ports(rig: &Counters, name: &str) {
+fn ports(rig: &Counters, node: &str) {
     let received = || rig.truth().0["ports"][PORT]["rx_payload"].as_u64().unwrap();
     let before = received();
-    let all = records_of(rig, &format!("verify readout /dev/{name} -S 300000 --seconds 2"));
+    let all = records_of(rig, &format!("verify readout {node} -S 300000 --seconds 2"));
     let rows: Vec<_> = all.iter().filter_map(pciescope_core::Comparison::from_record).collect();
     let (row, moved) = (&rows[0], (received() - before) as f64);
     assert!(row.workload_bytes > 1e6 && row.workload_bytes <= moved && row.counter_bytes() <= moved, "{row:?}");
@@ -172,8 +176,8 @@ fn ports(rig: &Counters, name: &str) {
 }
 
 /// Every sample is the board's, by the formula.
-fn samples(rig: &Counters, name: &str) {
-    let check = rig.run_within(&format!("/lib/pciescope/sis8300_check /dev/{name} 1 0"), PATIENCE);
+fn samples(rig: &Counters, node: &str) {
+    let check = rig.run_within(&format!("/lib/pciescope/sis8300_check {node} 1 0"), PATIENCE);
     assert!(check.is_success(), "{}\n{}", check.stdout, check.stderr);
 }
 
