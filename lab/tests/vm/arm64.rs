@@ -67,7 +67,7 @@ pub fn every_module_and_an_experiment_of_each_seed() {
     rig.must("rmmod drw_pmu && rmmod rasdes_pmu && modprobe alibaba_uncore_drw_pmu && modprobe dwc_pcie_pmu");
     rig.list_pmus();
     channels(&rig);
-    rig.must(&format!("perf stat -a -e {PMU}/rx_pcie_tlp_data_payload/ true"));
+    the_kernels_driver_counts_a_port(&rig, &node);
     rig.finish(&["dwc_pcie_pmu", "alibaba_uncore_drw_pmu", "pciescope_lab", "sis8300", "pcilat"]);
 }
 
@@ -173,6 +173,15 @@ fn ports(rig: &Counters, node: &str) {
         all.iter().filter(|r| r.instance.as_ref().is_some_and(|i| i.scope == scope && !i.is_accounting())).count()
     };
     assert_eq!((scope("port"), scope("channel")), (18, 16));
+}
+
+/// `dwc_pcie_pmu` counts what the board says that its port received while a digitizer was read.
+fn the_kernels_driver_counts_a_port(rig: &Counters, node: &str) {
+    let received = || rig.truth().0["ports"][PORT]["rx_payload"].as_u64().unwrap() as f64;
+    let before = received();
+    let read = rig.perf(&format!("-e {PMU}/eventid=0x21,type=0x0/ /lib/pciescope/sis8300_check {node} 1 0"));
+    let (counted, moved) = (read[0].count.unwrap() as f64, received() - before);
+    assert!(moved > 1e6 && counted <= moved && counted > 0.99 * moved, "{counted} of {moved} bytes");
 }
 
 /// Every sample is the board's, by the formula.
