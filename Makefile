@@ -7,7 +7,6 @@ PREFIX = /usr/local
 # What `build` builds for, and the architecture of the lab's guests: nothing (this machine's) or arm64.
 ARCH =
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER = aarch64-linux-gnu-gcc
-# Statically linked, as `make dist` wants it: one build is good for both.
 ARM64 = --locked -p pciescope-cli --target aarch64-unknown-linux-gnu
 ifeq ($(ARCH),arm64)
 export PCIESCOPE_LAB_ARCH = arm64
@@ -19,7 +18,7 @@ endif
 # and would build a third of them again for each further choice.
 TESTED = --release --locked --workspace
 
-.PHONY: help setup build tested test unit vm-test test-5.10 arm64-test browser-test pictures parquet-test demo lint fuzz sanitize bench kmod install deb dist test-dist test-fresh test-packages test-systemd clean distclean
+.PHONY: help setup build tested test unit vm-test test-5.10 arm64-program arm64-test browser-test pictures parquet-test demo lint fuzz sanitize bench kmod install deb dist test-dist test-fresh test-packages test-systemd clean distclean
 
 help:				## this list
 	@sed -n 's/^\([a-z0-9.-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -59,15 +58,18 @@ endif
 	lab/build-modules --arch arm64
 	$(CARGO) test $(TESTED) --test vm -- $(ONLY)
 
-test-5.10: tested		## the core suites on Debian 11's kernel, which is added to the lab's root folder
+test-5.10: tested		## the core suites on Debian 11's kernel, which joins the lab's root folder and, from then on, vm-test
 	tools/setup lab
 	lab/setup-5.10
 	lab/build-modules 5.10
-	PCIESCOPE_LAB_KERNEL=5.10 $(CARGO) test $(TESTED) --test vm -- $(ONLY)
+	$(CARGO) test $(TESTED) --test vm -- on_5_10
 
-arm64-test: tested		## the condensed pass on arm64: one guest, each module, an experiment of each seed
-	tools/setup lab cross arm64
+arm64-program:
+	tools/setup cross
 	$(CARGO) build --profile guest $(ARM64)
+
+arm64-test: tested arm64-program	## the condensed pass on arm64: one guest, each module, an experiment of each seed
+	tools/setup lab arm64
 	lab/build-modules --arch arm64 6.12
 	PCIESCOPE_LAB_ARCH=arm64 PCIESCOPE_LAB_PROFILE=guest $(CARGO) test $(TESTED) --test vm -- arm64::
 

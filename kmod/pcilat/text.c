@@ -187,15 +187,23 @@ static int text_irq_one(struct pcilat_device *pl, const struct text_numbers *num
 	return text_irq_run(pl, &run, PCILAT_SOURCE_RETRIGGER, cpu, vector, 1);
 }
 
-/* Where smp_affinity_list sends a vector's interrupts now. */
+/* What smp_affinity_list shows. x86 moves an interrupt when it next comes: until then the mask is pending. */
+static const struct cpumask *text_affinity(struct irq_data *data)
+{
+#ifdef CONFIG_GENERIC_PENDING_IRQ
+	if (irqd_is_setaffinity_pending(data))
+		return irq_data_to_desc(data)->pending_mask;
+#endif
+	return irq_data_get_affinity_mask(data);
+}
+
+/* A CPU to which a vector's interrupts go: the one that writes, where it is among several. */
 static u64 text_cpu_of(struct pcilat_device *pl, u32 vector)
 {
-	struct irq_data *data = irq_get_irq_data(pl->vectors[vector].irq);
-	unsigned int cpu = cpumask_any_and(irq_data_get_affinity_mask(data), cpu_online_mask);
+	const struct cpumask *cpus = text_affinity(irq_get_irq_data(pl->vectors[vector].irq));
 	unsigned int near = raw_smp_processor_id();
 
-	/* The CPU that writes, where it is one of several. */
-	return cpumask_test_cpu(near, irq_data_get_affinity_mask(data)) ? near : cpu;
+	return cpumask_test_cpu(near, cpus) ? near : cpumask_any_and(cpus, cpu_online_mask);
 }
 
 /* trigger: one hardware interrupt on each vector that the device can raise. */

@@ -33,16 +33,18 @@ mod verify;
 
 use std::process::ExitCode;
 
-use pciescope_lab::vm::Arch;
+use pciescope_lab::vm::{Arch, Kernel, Root};
 use support::harness;
 
 fn main() -> ExitCode {
-    match Arch::chosen() {
-        Ok(Arch::Arm64) => on_arm64(),
-        _ if std::env::var("PCIESCOPE_LAB_KERNEL").is_ok_and(|kernel| kernel == "5.10") => harness::run(ON_5_10),
-        _ if support::sanitize::has_kasan() => harness::run(&[TESTS, FAILURES].concat()),
-        _ => harness::run(TESTS),
+    if Arch::chosen().is_ok_and(|arch| arch == Arch::Arm64) {
+        return on_arm64();
     }
+    let has_5_10 = Root::find(Arch::Amd64).and_then(|root| root.release(Kernel::V5_10)).is_ok();
+    let has_kasan = support::sanitize::has_kasan();
+    harness::run(
+        &[TESTS, if has_5_10 { ON_5_10 } else { &[] }, if has_kasan { FAILURES } else { &[] }].concat(),
+    )
 }
 
 /// Those that can run there, and one that only runs there; the others are named.
@@ -52,7 +54,7 @@ fn on_arm64() -> ExitCode {
     harness::run(&ARM64.iter().chain(TESTS.iter().filter(runs)).copied().collect::<Vec<_>>())
 }
 
-/// The core suites on Debian 11's kernel.
+/// The core suites on Debian 11's kernel, where lab/setup-5.10 has added it to the root folder.
 const ON_5_10: &[harness::Test] = tests![
     counters::on_5_10,
     latency::on_5_10,

@@ -105,6 +105,14 @@ fn qemu_guest_whose_devices_are_all_emulated() {
     check("qemu-q35", &["list", "list 01:00.0 05:00.0 00:05.0", "list --cpus"]);
 }
 
+/// Recorded in guests of the lab: `lab run --arch arm64 --counters`, once by UEFI and ACPI, once with `--device-tree`.
+#[test]
+fn arm64_guests_described_by_acpi_and_by_a_device_tree() {
+    for name in ["virt-acpi", "virt-devicetree"] {
+        check(name, &["list", "list --cpus", "doctor"]);
+    }
+}
+
 #[test]
 fn machine_without_pci() {
     check("board-no-pci", &["list", "list --cpus", "list 00:00.0"]);
