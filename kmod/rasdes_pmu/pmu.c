@@ -291,8 +291,8 @@ static unsigned int rasdes_turn_ms(struct rasdes_pmu *rp)
 		pci_read_config_dword(rp->pdev, rp->vsec + PCI_VNDR_HEADER, &header);
 		best = min(best, ktime_get_ns() - begin);
 	}
-	return clamp_t(u64, div_u64(best * RASDES_SWITCH_ACCESSES * RASDES_PORTS * 10, NSEC_PER_MSEC),
-		       RASDES_TURN_MS, RASDES_TURN_MAX_MS);
+	best *= RASDES_SWITCH_ACCESSES * RASDES_PORTS * 10;
+	return clamp_t(u64, div_u64(best, NSEC_PER_MSEC), RASDES_TURN_MS, RASDES_TURN_MAX_MS);
 }
 
 /**
