@@ -187,7 +187,7 @@ static int text_irq_one(struct pcilat_device *pl, const struct text_numbers *num
 	return text_irq_run(pl, &run, PCILAT_SOURCE_RETRIGGER, cpu, vector, 1);
 }
 
-/* What smp_affinity_list shows: x86 moves an interrupt when it next comes, as the pending mask says. */
+/* What smp_affinity_list shows: x86 moves an interrupt when it next comes, to the pending mask. */
 static const struct cpumask *text_affinity(struct irq_data *data)
 {
 #ifdef CONFIG_GENERIC_PENDING_IRQ
