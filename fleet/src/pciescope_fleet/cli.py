@@ -1,0 +1,74 @@
+"""The command `pciescope-fleet`: turns what was typed into a call of one verb, and what comes back into an exit code.
+
+Everything else is in `cmd/VERB.py`. No verb prints an error or ends the program itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import pkgutil
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from pciescope_fleet import __version__, cmd
+from pciescope_fleet.errors import Exit, FleetError, report
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose refusals have the main program's form."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raises the refusal, for `main` to print."""
+        raise FleetError(message, f"{self.prog} --help")
+
+
+def parser() -> Parser:
+    """The parser with all verbs: those that stand in `cmd`."""
+    top = Parser(
+        prog="pciescope-fleet",
+        description="Runs pciescope on many hosts, keeps the records, and finds the hosts that differ from their like.",
+        allow_abbrev=False,
+    )
+    top.add_argument("--version", action="version", version=f"pciescope-fleet {__version__}")
+    verbs = top.add_subparsers(title="verbs", metavar="VERB", required=True, parser_class=Parser)
+    for module in sorted(pkgutil.iter_modules(cmd.__path__), key=lambda found: found.name):
+        importlib.import_module(f"{cmd.__name__}.{module.name}").register(verbs)
+    return top
+
+
+def main(typed: Sequence[str] | None = None) -> int:
+    """Runs what was typed and returns the exit code."""
+    try:
+        args = parser().parse_args(typed)
+        code = int(args.run(args))
+        sys.stdout.flush()
+        return code
+    except FleetError as error:
+        sys.stderr.write(report(error))
+        return Exit.FAILED
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith(__package__ or "pciescope_fleet"):
+            raise
+        needs = FleetError(f"the Python module {error.name} is not installed", f"pip install {package_of(error.name)}")
+        sys.stderr.write(report(needs))
+        return Exit.FAILED
+    except KeyboardInterrupt:
+        return Exit.INTERRUPTED
+    except BrokenPipeError:
+        # Python would complain of the same again when it flushes at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return Exit.CLOSED_PIPE
+
+
+def package_of(module: str) -> str:
+    """The package on PyPI that brings a module."""
+    top = module.split(".", maxsplit=1)[0]
+    return {"ibis": "'ibis-framework[duckdb]'"}.get(top, top)
+
+
+def entry() -> NoReturn:
+    """The command."""
+    sys.exit(main())
