@@ -1,0 +1,105 @@
+"""Histograms of records: merged, their percentiles, and their form.
+
+Buckets are pairs of a lower edge in picoseconds and a count, as records have them: HdrHistogram with three significant
+digits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+PERCENTILES = {"p50": 50.0, "p90": 90.0, "p99": 99.0, "p999": 99.9}
+"""The percentiles that hosts are compared by."""
+
+SUB_BUCKETS = 2048
+"""Buckets are one picosecond wide below, and twice as wide from here on and from each further power of two."""
+
+
+@dataclass
+class Histogram:
+    """Counts by the lower edge of their bucket, and the exact ends."""
+
+    counts: dict[int, int]
+    min_ps: int
+    max_ps: int
+
+    @classmethod
+    def parse(cls, told: Mapping[str, Any]) -> Histogram:
+        """From a record. `ValueError` where it is not a histogram."""
+        try:
+            counts = {int(low): int(count) for low, count in told["buckets"]}
+            least, most = int(told["min_ps"]), int(told["max_ps"])
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"not a histogram: {error!r}") from error
+        if any(low < 0 or count < 0 for low, count in counts.items()):
+            raise ValueError("not a histogram: a bucket with a negative edge or count")
+        return cls(counts, least, most)
+
+    @property
+    def count(self) -> int:
+        """How many samples."""
+        return sum(self.counts.values())
+
+    def percentile_ns(self, percent: float) -> float | None:
+        """The upper edge of the bucket that holds that rank; nothing where the count does not support it."""
+        count = self.count
+        needed = 10 if percent <= 50 else 10 / (1 - percent / 100)
+        if count < needed * (1 - 1e-9):
+            return None
+        rank, below = max(1, math.ceil(percent / 100 * count * (1 - 1e-12))), 0
+        for low in sorted(self.counts):
+            below += self.counts[low]
+            if below >= rank:
+                return min(max(low + width(low) - 1, self.min_ps), self.max_ps) / 1000
+        return None
+
+
+def width(low: int) -> int:
+    """How many picoseconds the bucket with this lower edge spans."""
+    return 1 if low < SUB_BUCKETS else 1 << (low.bit_length() - 11)
+
+
+def merge(parts: Iterable[Histogram]) -> Histogram:
+    """All samples together."""
+    counts: dict[int, int] = {}
+    filled = []
+    for part in parts:
+        for low, count in part.counts.items():
+            counts[low] = counts.get(low, 0) + count
+        if part.counts:
+            filled.append(part)
+    return Histogram(
+        counts, min((part.min_ps for part in filled), default=0), max((part.max_ps for part in filled), default=0)
+    )
+
+
+FORM_STEP = 0.01
+"""Bins of a form are about this wide (on a logarithmic scale) at the median, and wider with the distance from it."""
+FORM_BINS = 4.0
+"""Bins for each e-fold of the distance."""
+
+
+def form_bin(ratio: float) -> int:
+    """The bin of a duration of so many times the median."""
+    return round(math.asinh(math.log(ratio) / FORM_STEP) * FORM_BINS)
+
+
+def form(histogram: Histogram) -> list[tuple[int, float]] | None:
+    """The share of the samples by their distance from the histogram's own median.
+
+    Forms of different hosts can be averaged: that is their histograms merged after each was moved to the same median.
+    Nothing where the count is too small for a median, or the median is 0.
+    """
+    median = histogram.percentile_ns(50.0)
+    if median is None or median <= 0:
+        return None
+    shares: dict[int, int] = {}
+    for low, count in histogram.counts.items():
+        middle = max(low + (width(low) - 1) / 2, 0.5) / 1000
+        place = form_bin(middle / median)
+        shares[place] = shares.get(place, 0) + count
+    count = histogram.count
+    return [(place, shares[place] / count) for place in sorted(shares)]
