@@ -7,12 +7,14 @@ an exit code. It raises `FleetError` where it cannot. It imports what is heavy i
 from __future__ import annotations
 
 import argparse
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from pciescope_fleet.errors import FleetError
 
 if TYPE_CHECKING:
     from pciescope_fleet.dataset.store import Store
+    from pciescope_fleet.engine import Engine
 
     Verbs = argparse._SubParsersAction[argparse.ArgumentParser]
 
@@ -51,3 +53,28 @@ def store_of(args: argparse.Namespace) -> Store:
             raise FleetError(f"--store-option {option}: not KEY=VALUE", "--store-option endpoint_url=http://127.0.0.1:5000")
         options[key] = value
     return Store(args.dataset, options)
+
+
+def add_engine_options(parser: argparse.ArgumentParser) -> None:
+    """Adds what says where to count."""
+    parser.add_argument("--spark", metavar="MASTER", help="count on Spark: spark://HOST:7077 or local[2]; without it, DuckDB")
+    parser.add_argument("--memory", metavar="SIZE", help="DuckDB's memory: 4GB; beyond it uses the disk")
+    parser.add_argument("--threads", type=int, metavar="N", help="DuckDB's threads")
+
+
+def engine_of(args: argparse.Namespace) -> AbstractContextManager[Engine]:
+    """The engine that was asked for."""
+    from pciescope_fleet.engine import open_engine
+
+    return open_engine(args.spark, args.memory, args.threads)
+
+
+def share(text: str) -> float:
+    """A share: `2` or `2%`, as in the main program."""
+    try:
+        value = float(text.removesuffix("%")) / 100
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text}: not a percentage") from error
+    if not 0 < value < 1:
+        raise argparse.ArgumentTypeError(f"{text}: not between 0 and 100 %")
+    return value

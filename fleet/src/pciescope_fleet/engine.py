@@ -1,0 +1,129 @@
+"""The engines that count: DuckDB in this process, or a cluster of Spark. Both take the same Ibis expressions.
+
+Nothing else in the package knows which of them it talks to.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import ibis
+import ibis.expr.types as ir
+
+from pciescope_fleet.dataset.schema import TABLES
+from pciescope_fleet.dataset.store import Store
+from pciescope_fleet.errors import FleetError
+
+
+class Engine:
+    """A connection of Ibis, and how it reads a dataset's files."""
+
+    def __init__(self, connection: Any, name: str) -> None:
+        """Takes a connection of Ibis; `name` is `duckdb` or `spark`."""
+        self.connection = connection
+        self.name = name
+        self._kept: list[Any] = []
+
+    def keep(self, table: ir.Table) -> ir.Table:
+        """The table, counted once and kept until the engine is closed."""
+        if self.name == "duckdb":
+            kept: ir.Table = self.connection.create_table(ibis.util.gen_name("fleet_kept"), table, temp=True)
+            return kept
+        cached = table.cache()
+        self._kept.append(cached)
+        return cached
+
+    def release(self) -> None:
+        """Drops what was kept."""
+        for kept in self._kept:
+            kept.release()
+        self._kept = []
+
+    def table(self, store: Store, table: str, paths: Sequence[str]) -> ir.Table:
+        """These files as a table with the columns of today: those that older files lack are null."""
+        schema = ibis.Schema.from_pyarrow(TABLES[table])
+        if not paths:
+            return ibis.memtable(TABLES[table].empty_table())
+        found = self._read(store, list(paths))
+        known = found.columns
+        return found.select(
+            [(found[name].cast(kind) if name in known else ibis.null(kind)).name(name) for name, kind in schema.items()]
+        )
+
+    def _read(self, store: Store, paths: list[str]) -> ir.Table:
+        if self.name == "spark":
+            return _spark_table(self.connection, store, paths)
+        if not store.is_local:
+            self.connection.register_filesystem(store.fs)
+            paths = [store.fs.unstrip_protocol(path) for path in paths]
+        found: ir.Table = self.connection.read_parquet(paths, union_by_name=True, hive_partitioning=False)
+        return found
+
+
+def _spark_table(connection: Any, store: Store, paths: list[str]) -> ir.Table:
+    """Spark reads the files itself: every worker must reach the store by the same address."""
+    urls = [store.fs.unstrip_protocol(path).replace("s3://", "s3a://", 1) for path in paths]
+    frame = connection._session.read.option("mergeSchema", "true").parquet(*urls)
+    name = ibis.util.gen_name("fleet_read")
+    frame.createOrReplaceTempView(name)
+    found: ir.Table = connection.table(name)
+    return found
+
+
+@contextmanager
+def open_engine(address: str | None, memory: str | None = None, threads: int | None = None) -> Iterator[Engine]:
+    """DuckDB, or Spark at an address such as `spark://HOST:7077` or `local[2]`. Closes it in the end."""
+    if address is None:
+        connection = ibis.duckdb.connect()
+        engine = Engine(connection, "duckdb")
+        try:
+            if memory is not None:
+                connection.raw_sql(f"SET memory_limit = '{memory}'")
+            if threads is not None:
+                connection.raw_sql(f"SET threads = {threads}")
+            yield engine
+        except Exception as error:
+            import duckdb
+
+            if isinstance(error, duckdb.OutOfMemoryException):
+                raise FleetError(f"DuckDB: {str(error).splitlines()[0]}", "--memory, or --spark") from error
+            raise
+        finally:
+            engine.release()
+            connection.disconnect()
+        return
+    session = _session(address)
+    engine = Engine(ibis.pyspark.connect(session), "spark")
+    try:
+        yield engine
+    finally:
+        engine.release()
+        session.stop()
+
+
+def _session(address: str) -> Any:
+    # Ibis 12 asks for what pandas 3 has no more only where it is told to.
+    from pyspark.sql import SparkSession
+
+    os.environ.setdefault("PYSPARK_PYTHON", os.sys.executable)  # type: ignore[attr-defined]
+    builder = SparkSession.builder.master(address).appName("pciescope-fleet")
+    for key, value in SPARK.items():
+        builder = builder.config(key, value)
+    try:
+        return builder.getOrCreate()
+    except Exception as error:
+        raise FleetError(f"Spark at {address}: {str(error).splitlines()[0]}", "the address of the master, and a Java runtime") from error
+
+
+SPARK = {
+    "spark.ui.enabled": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # Texts of Java are read as they are; a NaN and a null are no error in a median.
+    "spark.sql.ansi.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+"""How a session of ours is set; what a cluster's own files say of memory and cores stays."""

@@ -1,0 +1,89 @@
+"""Judgements in words: what people read. Scripts read JSON."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from pciescope_fleet.judge.outliers import WORDS, Judged
+
+FEW = 8
+"""So many hosts are named; the rest is counted."""
+
+
+def amount(value: float, unit: str) -> str:
+    """A figure in three digits with a unit that suits it."""
+    steps = {"ns": (("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)),
+             "bytes/s": (("bytes/s", 1.0), ("kB/s", 1e3), ("MB/s", 1e6), ("GB/s", 1e9))}.get(unit, ((unit, 1.0),))  # fmt: skip
+    name, factor = next(((n, f) for n, f in reversed(steps) if abs(value) >= f), steps[0])
+    return f"{value / factor:.{max(0, 2 - math.floor(math.log10(abs(value / factor) or 1)))}f} {name}"
+
+
+def hosts_in_words(hosts: list[str]) -> str:
+    """The hosts' names; of very many only the first."""
+    short = [shown(host, hosts) for host in hosts]
+    return ", ".join(short[:FEW]) + (f" and {len(hosts) - FEW} more" if len(hosts) > FEW else "")
+
+
+def shown(host_key: str, among: list[str]) -> str:
+    """A host's name; with its machine where another machine has the same name."""
+    name = host_key.split("~")[0]
+    alike = {other for other in among if other.split("~")[0] == name}
+    return host_key if len(alike) > 1 else name
+
+
+def outlier_in_words(worst: dict[str, Any]) -> str:
+    """What is wrong with one figure, in one line."""
+    statistic = WORDS[worst["statistic"]]
+    if worst["statistic"] == "form":
+        return f"{worst['figure']}: its distribution differs, {worst['effect']:.1%} beyond the group's usual distance"
+    if worst["statistic"] == "cpu":
+        return f"{worst['figure']}: CPU {worst['cpu']} {worst['effect']:+.1%} from its place among its machine's CPUs"
+    group, own = amount(worst["group_median"], worst["unit"]), amount(worst["value"], worst["unit"])
+    return f"{worst['figure']}: {statistic} {own}, group {group} ({worst['effect']:+.1%})"
+
+
+def report(judged: Judged) -> str:
+    """The answer first, then each finding."""
+    found = judged.findings
+    hosts = {host for each in found for host in each["hosts"]}
+    lines = [
+        f"{len(hosts)} of {judged.hosts} hosts differ from their like: {len(found)} findings, "
+        f"{len(judged.outliers)} outliers among {judged.tests} figures",
+        f"  at most {judged.plan.level:.0%} of the outliers are expected to be false alarms; "
+        f"shifts below {judged.plan.least_effect:.0%} are left out",
+    ]
+    if judged.unjudged:
+        lines.append(
+            f"  not judged: {judged.unjudged} figures with fewer than {judged.plan.least_hosts} hosts of their like "
+            f"({hosts_in_words(judged.unjudged_hosts)})"
+        )
+    lines += [f"  {each['figures']} figures were judged in coarser groups, without {', '.join(each['without'])}" for each in judged.coarser]
+    for each in found:
+        lines.append("")
+        lines += finding_in_words(each)
+    return "\n".join(lines) + "\n"
+
+
+def finding_in_words(each: dict[str, Any]) -> list[str]:
+    """One finding."""
+    names = hosts_in_words(each["hosts"])
+    title = f"{each['direction']}: {names}" if len(each["hosts"]) == 1 else f"{each['direction']}: {len(each['hosts'])} hosts: {names}"
+    label = "" if each["origin"] == "measured" else f"  {each['origin'].upper()}: not measured on hardware"
+    worst = each["worst"]
+    lines = [title + label, f"  {each['device_name'] or each['model']} at {worst['device']}" if worst["device"] else "", f"  {outlier_in_words(worst)}"]
+    share = each["shared"]
+    if share is not None:
+        lines.append(
+            f"  they share {share['attribute']} {share['value']}; of the {share['healthy']} other hosts "
+            f"{share['healthy_with']} have it (p {share['p']:.1g})"
+        )
+    more = len(each["figures"]) - 1
+    if more:
+        lines.append(f"  and {more} more figures")
+    if worst["group_without"]:
+        lines.append(f"  compared with {worst['group_hosts']} hosts, without regard to {', '.join(worst['group_without'])}")
+    else:
+        lines.append(f"  compared with {worst['group_hosts']} hosts; q {worst['q']:.1g}, {worst['z']:+.1f} times the group's noise")
+    lines += [f"  {beside['severity']} {beside['check']}: {beside['text']}" for beside in each["beside"]]
+    return [line for line in lines if line]
