@@ -10,6 +10,7 @@ import importlib
 import os
 import pkgutil
 import sys
+import traceback
 from collections.abc import Sequence
 from typing import NoReturn
 
@@ -50,17 +51,26 @@ def main(typed: Sequence[str] | None = None) -> int:
         sys.stderr.write(report(error))
         return Exit.FAILED
     except ModuleNotFoundError as error:
-        if error.name is None or error.name.startswith(__package__ or "pciescope_fleet"):
-            raise
+        if error.name is None or error.name.startswith("pciescope_fleet"):
+            return fault()
         needs = FleetError(f"the Python module {error.name} is not installed", f"pip install {package_of(error.name)}")
         sys.stderr.write(report(needs))
         return Exit.FAILED
-    except KeyboardInterrupt:
-        return Exit.INTERRUPTED
     except BrokenPipeError:
         # Python would complain of the same again when it flushes at the end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Exit.CLOSED_PIPE
+    except Exception:  # noqa: BLE001 # all that remains are faults of ours
+        return fault()
+    except KeyboardInterrupt:
+        return Exit.INTERRUPTED
+
+
+def fault() -> int:
+    """Tells of a fault of this program. Python's own exit code would be 1, which means that something was found."""
+    sys.stderr.write(traceback.format_exc())
+    sys.stderr.write(report(FleetError("this is a fault of pciescope-fleet itself", "report it with the lines above")))
+    return Exit.FAILED
 
 
 def package_of(module: str) -> str:

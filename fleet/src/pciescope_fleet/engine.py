@@ -113,7 +113,10 @@ def _session(address: str) -> Any:
     for key, value in SPARK.items():
         builder = builder.config(key, value)
     try:
-        return builder.getOrCreate()
+        session = builder.getOrCreate()
+        # Spark's default is 200, each with a cost of its own: too many for a small cluster.
+        session.conf.set("spark.sql.shuffle.partitions", str(max(4, 2 * session.sparkContext.defaultParallelism)))
+        return session
     except Exception as error:
         raise FleetError(f"Spark at {address}: {str(error).splitlines()[0]}", "the address of the master, and a Java runtime") from error
 
