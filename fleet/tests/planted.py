@@ -61,37 +61,56 @@ class Shape:
     """Healthy hosts' medians differ by Student's t with 4 degrees of freedom in place of a normal distribution."""
 
 
-def make(shape: Shape, faults: dict[tuple[int, int], tuple[str, float]], day: str = "2026-11-22", run_of: Any = None, kernel: str = "6.12.1",
+def make(shape: Shape, faults: dict[tuple[int, int], tuple[str, float]], day: str = "2026-11-22", run: int = 0,
          attributes: dict[str, Any] | None = None) -> Fleet:  # fmt: skip
-    """A fleet. `faults` says for a host and figure which kind and how strong (0.1: a tenth)."""
+    """A fleet. `faults` says for a host and figure which kind and how strong (0.1: a tenth).
+
+    `attributes` are columns that differ from the usual: a value for all, or a list with one for each host.
+    """
     rng = np.random.default_rng(shape.seed)
     base = rng.lognormal(6.5, 0.3, shape.figures)
-    drawn = rng.standard_t(4, (shape.hosts, shape.figures)) / np.sqrt(2) if shape.heavy else rng.normal(size=(shape.hosts, shape.figures))
+    size = (shape.hosts, shape.figures)
+    drawn = rng.standard_t(4, size) / np.sqrt(2) if shape.heavy else rng.normal(size=size)
     level = np.log(base)[None, :] + shape.noise * drawn
+    parts = [_part(shape, rng, level, faults, first) for first in range(0, shape.hosts, CHUNK)]
+    figures = pa.concat_tables([_figures(shape, part, day, run, attributes or {}) for part in parts])
+    return Fleet(figures, _runs(shape, day, run, attributes or {}), {key: kind for key, (kind, _) in faults.items()})
+
+
+CHUNK = 100
+"""Hosts that are drawn at a time."""
+
+
+@dataclass
+class _Part:
+    """Some hosts' figures as they were measured."""
+
+    first: int
+    quantiles: dict[str, Array]
+    cpu_medians: Array
+    forms: pa.Array
+
+
+def _part(shape: Shape, rng: np.random.Generator, level: Array, faults: dict[tuple[int, int], tuple[str, float]], first: int) -> _Part:
+    hosts = min(CHUNK, shape.hosts - first)
     per_cpu = shape.samples // shape.cpus
-    rows = {name: np.full((shape.hosts, shape.figures), np.nan) for name in PERCENTILES}
-    cpu_medians = np.full((shape.hosts, shape.figures, shape.cpus), np.nan)
-    forms: list[list[list[dict[str, Any]]]] = []
     # The far node's CPUs are slower, on each host.
     place = np.where(np.arange(shape.cpus) >= shape.cpus / 2, 0.1, 0.0)
-    for host in range(shape.hosts):
-        x = rng.normal(0, shape.within, (shape.figures, shape.cpus, per_cpu)) + level[host][:, None, None] + place[None, :, None]
-        # A tail that every host has: one sample in 200 takes 1.2 to 2 times as long.
-        late = rng.random(x.shape) < 0.005
-        x = x + late * rng.uniform(0.2, 0.7, x.shape)
-        for figure in range(shape.figures):
-            if (host, figure) in faults:
-                kind, strength = faults[host, figure]
-                x[figure] = fault(rng, x[figure], kind, strength)
-        values = np.exp(x)
-        flat = np.sort(values.reshape(shape.figures, -1), axis=1)
-        for name, share in PERCENTILES.items():
-            if shape.cpus * per_cpu >= (10 if share == 0.5 else 10 / (1 - share)) * (1 - 1e-9):
-                rows[name][host] = flat[:, int(np.ceil(share * flat.shape[1])) - 1]
-        cpu_medians[host] = np.median(values, axis=2)
-        forms.append(forms_of(flat, rows["p50"][host]))
-    return Fleet(*tables(shape, rows, cpu_medians, forms, day, run_of or (lambda host: f"{host:016x}"), kernel, attributes or {}),
-                 planted={key: kind for key, (kind, _) in faults.items()})  # fmt: skip
+    x = rng.normal(0, shape.within, (hosts, shape.figures, shape.cpus, per_cpu))
+    x += level[first : first + hosts, :, None, None] + place[None, None, :, None]
+    # A tail that every host has: one sample in 200 takes 1.2 to 2 times as long.
+    x += (rng.random(x.shape) < 0.005) * rng.uniform(0.2, 0.7, x.shape)
+    for (host, figure), (kind, strength) in sorted(faults.items()):
+        if first <= host < first + hosts:
+            x[host - first, figure] = fault(rng, x[host - first, figure], kind, strength)
+    cpu_medians = np.exp(np.median(x, axis=3))
+    flat = np.sort(x.reshape(hosts * shape.figures, -1), axis=1)
+    count = flat.shape[1]
+    quantiles = {}
+    for name, share in PERCENTILES.items():
+        if count >= (10 if share == 0.5 else 10 / (1 - share)) * (1 - 1e-9):
+            quantiles[name] = np.exp(flat[:, int(np.ceil(share * count)) - 1]).reshape(hosts, shape.figures)
+    return _Part(first, quantiles, cpu_medians, forms_of(flat, np.log(quantiles["p50"]).ravel()))
 
 
 def fault(rng: np.random.Generator, x: Array, kind: str, strength: float) -> Array:
@@ -115,45 +134,82 @@ def fault(rng: np.random.Generator, x: Array, kind: str, strength: float) -> Arr
     raise ValueError(kind)
 
 
-def forms_of(values: Array, medians: Array) -> list[list[dict[str, Any]]]:
-    """The forms of all figures of a host, by the definition in docs/fleet.md."""
-    bins = np.rint(np.arcsinh(np.log(values / medians[:, None]) / FORM_STEP) * FORM_BINS).astype(int)
-    found = []
-    for row in bins:
-        places, counts = np.unique(row, return_counts=True)
-        found.append([{"bin": int(b), "share": float(c) / len(row)} for b, c in zip(places, counts, strict=True)])
-    return found
+def forms_of(x: Array, medians: Array) -> pa.Array:
+    """The forms of rows of samples (logarithms), by the definition in docs/fleet.md."""
+    bins = np.rint(np.arcsinh((x - medians[:, None]) / FORM_STEP) * FORM_BINS).astype(np.int64)
+    keys, counts = np.unique((bins + 500) + 1000 * np.arange(len(x))[:, None], return_counts=True)
+    offsets = np.searchsorted(keys, 1000 * np.arange(len(x) + 1))
+    pieces = pa.StructArray.from_arrays(
+        [pa.array((keys % 1000 - 500).astype(np.int16)), pa.array((counts / x.shape[1]).astype(np.float32))], ["bin", "share"]
+    )
+    return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pieces)
 
 
-def tables(shape: Shape, rows: dict[str, Array], cpu_medians: Array, forms: Any, day: str, run_of: Any, kernel: str,
-           attributes: dict[str, Any]) -> tuple[pa.Table, pa.Table]:  # fmt: skip
-    """The tables `figures` and `runs`."""
+USUAL = {"verb": "latency mmio", "origin": "measured", "backend": "kmod", "batch": 1, "device": "0000:3b:00.0",
+         "model": "144d:a80a:144d:a801", "device_name": "Example NVMe", "driver": "nvme", "firmware": "1.0", "link": "16 GT/s x4",
+         "slot": "3", "hops": 1, "topology": "1 packages, 2 nodes, 4 CPUs", "cpu_model": "Example CPU", "kernel": "6.12.1",
+         "unit": "ns", "judged": True}  # fmt: skip
+
+
+def _run_name(host: int, run: int) -> str:
+    return f"{run:08x}{host:08x}"
+
+
+def _value(attributes: dict[str, Any], name: str, host: int) -> Any:
+    told = attributes[name]
+    return told[host] if isinstance(told, list) else told
+
+
+def _figures(shape: Shape, part: _Part, day: str, run: int, attributes: dict[str, Any]) -> pa.Table:
+    """Rows of the table `figures`: all hosts and figures over all CPUs, then each CPU by itself."""
+    hosts = part.cpu_medians.shape[0]
+    host_of = np.repeat(np.arange(hosts), shape.figures)
+    figure_of = np.tile(np.arange(shape.figures), hosts)
+    whole = {"p50": part.quantiles["p50"].ravel(), **{name: values.ravel() for name, values in part.quantiles.items()}}
+    columns: dict[str, Any] = {name: pa.array(values) for name, values in whole.items()}
+    columns["form"] = part.forms
+    columns["cpus"], columns["count"] = pa.array([shape.cpus] * len(host_of)), pa.array([shape.samples] * len(host_of))
+    over_all = _table(shape, columns, host_of + part.first, figure_of, day, run, attributes)
+    if shape.cpus == 1:
+        return over_all
+    each = {"p50": pa.array(part.cpu_medians.ravel()), "cpu": pa.array(np.tile(np.arange(shape.cpus), len(host_of)))}
+    of_cpus = np.repeat(np.arange(len(host_of)), shape.cpus)
+    return pa.concat_tables([over_all, _table(shape, each, host_of[of_cpus] + part.first, figure_of[of_cpus], day, run, attributes)])
+
+
+def _table(shape: Shape, columns: dict[str, Any], host_of: Any, figure_of: Any, day: str, run: int, attributes: dict[str, Any]) -> pa.Table:
+    count = len(host_of)
+    take = {
+        "host_key": [host_name(host) for host in range(shape.hosts)],
+        "run": [_run_name(host, run) for host in range(shape.hosts)],
+    }
+    take["host"] = take["host_key"]
     time = datetime.datetime.fromisoformat(f"{day}T08:00:00+00:00")
-    hosts = [host_name(host) for host in range(shape.hosts)]
-    runs = [run_of(host) for host in range(shape.hosts)]
-    common = {"time": time, "date": day, "verb": "latency mmio", "origin": "measured", "backend": "kmod", "batch": 1,
-              "device": "0000:3b:00.0", "model": "144d:a80a:144d:a801", "device_name": "Example NVMe", "driver": "nvme",
-              "firmware": "1.0", "link": "16 GT/s x4", "slot": "3", "hops": 1, "topology": "1 packages, 2 nodes, 4 CPUs",
-              "cpu_model": "Example CPU", "kernel": kernel, "unit": "ns", "judged": True}  # fmt: skip
-    by_host = {key: value for key, value in attributes.items() if callable(value)}
+    usual: dict[str, Any] = {**USUAL, "time": time, "date": day, **attributes}
     made = []
-    names = [figure_name(figure) for figure in range(shape.figures)]
-    for host in range(shape.hosts):
-        own = {**common, **{key: value for key, value in attributes.items() if not callable(value)}, "host_key": hosts[host],
-               "host": hosts[host], "run": runs[host], **{key: value(host) for key, value in by_host.items()}}  # fmt: skip
-        for figure in range(shape.figures):
-            known = {name: float(rows[name][host, figure]) for name in PERCENTILES if np.isfinite(rows[name][host, figure])}
-            made.append({**own, "figure": names[figure], "cpus": shape.cpus, "count": shape.samples, **known, "form": forms[host][figure]})
-            made += [{**own, "figure": names[figure], "cpu": cpu, "cpus": 1, "count": shape.samples // shape.cpus,
-                      "p50": float(cpu_medians[host, figure, cpu])} for cpu in range(shape.cpus)]  # fmt: skip
-    told = [
-        {"host_key": hosts[host], "host": hosts[host], "host_from": "record", "run": runs[host], "date": day, "time": time,
-         "last_time": time, "ingested": time, "verb": "latency mmio", "content": "c", "origin": "measured", "records": 1, "errors": 0,
-         "schema": 2, "source": f"{hosts[host]}.jsonl", "kernel": kernel, "bios": "1.0",
-         **{key: (value(host) if callable(value) else value) for key, value in attributes.items()}}
-        for host in range(shape.hosts)
-    ]  # fmt: skip
-    return pa.Table.from_pylist(made, schema=FIGURES), pa.Table.from_pylist(told, schema=RUNS)
+    for field in FIGURES:
+        if field.name in columns:
+            made.append(columns[field.name].cast(field.type))
+        elif field.name in take or isinstance(usual.get(field.name), list):
+            made.append(pa.array(take.get(field.name) or usual[field.name], field.type).take(pa.array(host_of)))
+        elif field.name == "figure":
+            made.append(pa.array([figure_name(figure) for figure in range(shape.figures)]).take(pa.array(figure_of)))
+        elif field.name in usual:
+            made.append(pa.repeat(pa.scalar(usual[field.name], field.type), count))
+        else:
+            made.append(pa.nulls(count, field.type))
+    return pa.Table.from_arrays(made, schema=FIGURES)
+
+
+def _runs(shape: Shape, day: str, run: int, attributes: dict[str, Any]) -> pa.Table:
+    time = datetime.datetime.fromisoformat(f"{day}T08:00:00+00:00")
+    usual = {"kernel": "6.12.1", "bios": "1.0", **attributes}
+    return pa.Table.from_pylist(
+        [{"host_key": host_name(host), "host": host_name(host), "host_from": "record", "run": _run_name(host, run), "date": day,
+          "time": time, "last_time": time, "ingested": time, "verb": "latency mmio", "content": "c", "origin": "measured",
+          "records": 1, "errors": 0, "schema": 2, "source": f"{host_name(host)}.jsonl",
+          **{name: _value(usual, name, host) for name in usual if name in RUNS.names}}
+         for host in range(shape.hosts)], schema=RUNS)  # fmt: skip
 
 
 def keep(store: Store, fleet: Fleet) -> None:
