@@ -87,6 +87,7 @@ class _Part:
 
     first: int
     quantiles: dict[str, Array]
+    errors: dict[str, Array]
     cpu_medians: Array
     forms: pa.Array
 
@@ -106,11 +107,17 @@ def _part(shape: Shape, rng: np.random.Generator, level: Array, faults: dict[tup
     cpu_medians = np.exp(np.median(x, axis=3))
     flat = np.sort(x.reshape(hosts * shape.figures, -1), axis=1)
     count = flat.shape[1]
-    quantiles = {}
+    quantiles: dict[str, Array] = {}
+    errors: dict[str, Array] = {}
     for name, share in PERCENTILES.items():
         if count >= (10 if share == 0.5 else 10 / (1 - share)) * (1 - 1e-9):
-            quantiles[name] = np.exp(flat[:, int(np.ceil(share * count)) - 1]).reshape(hosts, shape.figures)
-    return _Part(first, quantiles, cpu_medians, forms_of(flat, np.log(quantiles["p50"]).ravel()))
+            rank = int(np.ceil(share * count * (1 - 1e-12)))
+            quantiles[name] = np.exp(flat[:, rank - 1]).reshape(hosts, shape.figures)
+            half = 2 * np.sqrt(count * share * (1 - share))
+            low, high = max(1, int(np.floor(rank - half))), min(count, int(np.ceil(rank + half)))
+            errors[f"{name}_down"] = (flat[:, rank - 1] - flat[:, low - 1]) / 2
+            errors[f"{name}_up"] = (flat[:, high - 1] - flat[:, rank - 1]) / 2
+    return _Part(first, quantiles, errors, cpu_medians, forms_of(flat, np.log(quantiles["p50"]).ravel()))
 
 
 def fault(rng: np.random.Generator, x: Array, kind: str, strength: float) -> Array:
@@ -167,6 +174,7 @@ def _figures(shape: Shape, part: _Part, day: str, run: int, attributes: dict[str
     figure_of = np.tile(np.arange(shape.figures), hosts)
     whole = {"p50": part.quantiles["p50"].ravel(), **{name: values.ravel() for name, values in part.quantiles.items()}}
     columns: dict[str, Any] = {name: pa.array(values) for name, values in whole.items()}
+    columns.update({name: pa.array(values) for name, values in part.errors.items()})
     columns["form"] = part.forms
     columns["cpus"], columns["count"] = pa.array([shape.cpus] * len(host_of)), pa.array([shape.samples] * len(host_of))
     over_all = _table(shape, columns, host_of + part.first, figure_of, day, run, attributes)

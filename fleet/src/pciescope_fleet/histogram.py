@@ -49,12 +49,31 @@ class Histogram:
         needed = 10 if percent <= 50 else 10 / (1 - percent / 100)
         if count < needed * (1 - 1e-9):
             return None
-        rank, below = max(1, math.ceil(percent / 100 * count * (1 - 1e-12))), 0
+        return self._at(max(1, math.ceil(percent / 100 * count * (1 - 1e-12))))
+
+    def errors(self, percent: float) -> tuple[float, float] | None:
+        """The standard error of a percentile downwards and upwards, on a logarithmic scale.
+
+        The rank of a percentile is binomial, whatever the distribution. These are half the distances to the values two
+        standard errors of the rank away: where a tail begins near the percentile, they are as large as its step.
+        """
+        value = self.percentile_ns(percent)
+        if value is None or value <= 0:
+            return None
+        count, share = self.count, percent / 100
+        half = 2 * math.sqrt(count * share * (1 - share))
+        rank = max(1, math.ceil(share * count * (1 - 1e-12)))
+        low, high = self._at(max(1, math.floor(rank - half))), self._at(min(count, math.ceil(rank + half)))
+        return (math.log(value / max(low, 1e-3)) / 2, math.log(high / value) / 2)
+
+    def _at(self, rank: int) -> float:
+        """The upper edge of the bucket with that rank, in nanoseconds, within the exact ends."""
+        below, low = 0, 0
         for low in sorted(self.counts):
             below += self.counts[low]
             if below >= rank:
-                return min(max(low + width(low) - 1, self.min_ps), self.max_ps) / 1000
-        return None
+                break
+        return min(max(low + width(low) - 1, self.min_ps), self.max_ps) / 1000
 
 
 def width(low: int) -> int:

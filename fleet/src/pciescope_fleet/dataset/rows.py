@@ -238,6 +238,9 @@ def _figure_rows(gathered: dict[tuple[str, str, int | None], _Figure]) -> list[R
 
 def _histogram_row(common: Row, whole: Histogram, judged: bool, cpu: int | None, cpus: int) -> Row:
     shares = histogram.form(whole) if cpu is None else None
+    errors = {}
+    for column, percent in histogram.PERCENTILES.items():
+        errors[f"{column}_down"], errors[f"{column}_up"] = (whole.errors(percent) if cpu is None else None) or (None, None)
     lows = sorted(whole.counts)
     fits = not lows or (lows[-1] <= GREATEST and max(whole.counts.values()) <= GREATEST)
     return {
@@ -248,6 +251,7 @@ def _histogram_row(common: Row, whole: Histogram, judged: bool, cpu: int | None,
         "cpus": cpus,
         "count": min(whole.count, GREATEST),
         **{column: whole.percentile_ns(percent) for column, percent in histogram.PERCENTILES.items()},
+        **errors,
         "form": None if shares is None else [{"bin": place, "share": share} for place, share in shares],
         "bucket_low_ps": lows if fits else None,
         "bucket_count": [whole.counts[low] for low in lows] if fits else None,

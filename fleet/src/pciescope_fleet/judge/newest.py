@@ -13,7 +13,8 @@ from pciescope_fleet.errors import FleetError
 from pciescope_fleet.judge.groups import ATTRIBUTES
 
 KEPT = ("host_key", "host", "run", "time", "device", "device_name", "driver", "firmware", "link", "figure", "unit",
-        "cpu", "cpus", "count", "p50", "p90", "p99", "p999", "value", "form")  # fmt: skip
+        "cpu", "cpus", "count", "p50", "p90", "p99", "p999", "value", "form",
+        *(f"{name}_{way}" for name in ("p50", "p90", "p99", "p999") for way in ("down", "up")))  # fmt: skip
 """What judging needs of a figure beside its attributes."""
 
 

@@ -23,6 +23,8 @@ from pciescope_fleet.judge import null
 
 QUANTILES = ("p50", "p90", "p99", "p999", "value")
 STATISTICS = (*QUANTILES, "form", "cpu")
+WITH_ERROR = ("p50", "p90", "p99", "p999")
+"""Those whose own uncertainty is known from the histogram."""
 
 LEAST_FORM = 1e-6
 """Distances below are rounding."""
@@ -74,8 +76,10 @@ def _cpus(rows: ir.Table) -> ir.Table:
     keys = ["host_key", "device", "figure", "g"]
     each = rows.filter(rows.cpu.notnull() & (rows.p50 > 0))
     each = each.select(*keys, "cpu", l=each.p50.ln())
-    own = each.group_by(keys).agg(own=each.l.median())
-    each = each.join(own, keys).mutate(r=lambda t: t.l - t.own)
+    own = each.group_by(keys).agg(total=each.l.sum(), cpus=each.count())
+    # Beside the mean of the machine's other CPUs.
+    each = each.join(own, keys).filter(lambda t: t.cpus > 1)
+    each = each.mutate(r=each.l - (each.total - each.l) / (each.cpus - 1))
     usual = each.group_by(["g", "cpu"]).agg(usual=each.r.median(), hosts=each.count())
     each = each.join(usual, ["g", "cpu"]).mutate(d=lambda t: t.r - t.usual)
     wide = each.group_by("g").agg(w_cpu=each.d.abs().median(), tail_cpu=each.d.abs().quantile(0.9))
@@ -94,9 +98,9 @@ def measure(engine: Engine, figures: ir.Table, level: int, limit: float) -> Dist
     if tests == 0:
         return Distances(level, groups, 0, pd.DataFrame())
     _moderate(groups, table)
-    columns = ["g", *(f"{kind}_{name}" for name in STATISTICS for kind in ("med", "sigma"))]
+    columns = ["g", *(f"{kind}_{name}" for name in STATISTICS for kind in ("med", "sigma")), *(f"own_{name}" for name in WITH_ERROR)]
     scaled = judged.join(ibis.memtable(groups[columns]), "g")
-    z = {f"z_{name}": (scaled[f"x_{name}"] - scaled[f"med_{name}"]) / scaled[f"sigma_{name}"] for name in STATISTICS}
+    z = {f"z_{name}": _z(scaled, name) for name in STATISTICS}
     scaled = scaled.mutate(**z)
     heavy = _tails(scaled, groups)
     dof = {name: np.minimum(groups[f"dof_{name}"].to_numpy(), heavy[name]) for name in STATISTICS}
@@ -115,6 +119,25 @@ def measure(engine: Engine, figures: ir.Table, level: int, limit: float) -> Dist
     return Distances(level, groups, tests, _p_values(far, groups))
 
 
+def _own_error(table: Any, name: str) -> ir.Column:
+    """The standard error of a unit's own percentile, towards the group's median."""
+    down, up = table[f"{name}_down"].cast("float64"), table[f"{name}_up"].cast("float64")
+    return (table[f"x_{name}"] > table[f"med_{name}"]).ifelse(down, up).fill_null(0.0)
+
+
+def _z(table: ir.Table, name: str) -> ir.Column:
+    """The distance from the group's median in noises.
+
+    The group's noise has the usual sampling error in it. What a unit's own percentile is more uncertain than that is added.
+    """
+    noise = table[f"sigma_{name}"]
+    if name in WITH_ERROR:
+        own, usual = _own_error(table, name), table[f"own_{name}"]
+        excess = own * own - usual * usual
+        noise = (noise * noise + (excess > 0).ifelse(excess, 0.0)).sqrt()
+    return (table[f"x_{name}"] - table[f"med_{name}"]) / noise
+
+
 def _groups(table: ir.Table) -> pd.DataFrame:
     """Size, median and MAD of each group, for each statistic."""
     shifts = [name for name in STATISTICS if name != "cpu"]
@@ -128,7 +151,8 @@ def _groups(table: ir.Table) -> pd.DataFrame:
     )
     joined = table.join(centre.select("g", *(f"med_{name}" for name in shifts)), "g")
     spread = joined.group_by("g").agg(
-        **{f"mad_{name}": (joined[f"x_{name}"] - joined[f"med_{name}"]).abs().median() for name in shifts}
+        **{f"mad_{name}": (joined[f"x_{name}"] - joined[f"med_{name}"]).abs().median() for name in shifts},
+        **{f"own_{name}": _own_error(joined, name).median() for name in WITH_ERROR},
     )
     found: pd.DataFrame = centre.join(spread, "g").execute()
     # A CPU's distance is from its usual place already.
