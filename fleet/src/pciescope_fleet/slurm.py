@@ -1,7 +1,7 @@
 """Slurm: nodes, an array of jobs with one task a node, what became of each, and draining.
 
-Everything goes by Slurm's own commands. The run's folder must lie where submitting host and nodes see it: a task writes its
-files there itself, so that an answer is kept even where Slurm or this program goes away meanwhile.
+Everything goes by Slurm's own commands. The run's folder must lie where submitting host and nodes see it: a task writes
+its files there itself, so that an answer is kept even where Slurm or this program goes away meanwhile.
 """
 
 from __future__ import annotations
@@ -127,7 +127,9 @@ class Run:
         pinned = {one.get("ArrayTaskId"): one.get("ReqNodeList") for one in shown(job)}
         for place, host in enumerate(names):
             if pinned.get(str(place)) != host:
-                raise FleetError(f"job {job}: Slurm does not take node {host} for task {place}", f"scontrol show job {job}")
+                raise FleetError(
+                    f"job {job}: Slurm does not take node {host} for task {place}", f"scontrol show job {job}"
+                )
         command("scontrol", "release", job)
 
     def watch(self) -> None:

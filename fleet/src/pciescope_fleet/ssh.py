@@ -45,7 +45,17 @@ class Run:
         folder.put_aside(host)
         # The user's shell there may be any; its word is one for sh.
         remote = f"sh -c {shlex.quote(f'host={host}; ' + folder.task.line('$host'))}"
-        words = [*self.ssh, "-o", "BatchMode=yes", "-o", "ConnectTimeout=15", "-o", "ServerAliveInterval=15", host, remote]
+        words = [
+            *self.ssh,
+            "-o",
+            "BatchMode=yes",
+            "-o",
+            "ConnectTimeout=15",
+            "-o",
+            "ServerAliveInterval=15",
+            host,
+            remote,
+        ]
         began = time.monotonic()
         with folder.file(host, ".jsonl").open("wb") as records, folder.file(host, ".err").open("wb") as errors:
             try:

@@ -46,7 +46,7 @@ class Task:
         return (
             f"code={NOTHING_OF_THE_CLASS}; end=$(($(date +%s) + {self.seconds})); "
             "for at in /sys/bus/pci/devices/*; do "
-            f"case $(cat \"$at/class\") in 0x{class_code(self.function_class)}*) ;; *) continue ;; esac; "
+            f'case $(cat "$at/class") in 0x{class_code(self.function_class)}*) ;; *) continue ;; esac; '
             "left=$((end - $(date +%s))); [ $left -gt 0 ] || left=1; "
             f"bdf=${{at##*/}}; one=0; {command} || one=$?; "
             f"if [ $code = {NOTHING_OF_THE_CLASS} ] || [ $one -gt $code ]; then code=$one; fi; done; (exit $code)"

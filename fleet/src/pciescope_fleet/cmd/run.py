@@ -38,17 +38,27 @@ Exit codes: 0 if every host answered; 1 if one did not, or a check failed there;
 def register(verbs: Verbs) -> None:
     """Adds the verb."""
     parser = add_verb(verbs, "run", "run pciescope on many hosts, by Slurm or ssh", EPILOG)
-    parser.add_argument("--dir", type=Path, required=True, metavar="DIR", help="the folder for the records, one file a host")
+    parser.add_argument(
+        "--dir", type=Path, required=True, metavar="DIR", help="the folder for the records, one file a host"
+    )
     parser.add_argument("--partition", metavar="NAME", help="Slurm's partition; its own default where none is named")
     parser.add_argument("--nodes", metavar="LIST", help="these nodes, as n[1-8],gpu1 or @FILE; all where none is named")
     parser.add_argument("--ssh", metavar="HOSTS", help="by ssh, without Slurm, on these hosts: n[1-8],gpu1 or @FILE")
     parser.add_argument("--ssh-command", metavar="CMD", default="ssh", help="ssh with options: 'ssh -F FILE -l root'")
     parser.add_argument("--program", metavar="CMD", default="pciescope", help="the program there: 'sudo -n pciescope'")
-    parser.add_argument("--class", dest="function_class", metavar="CLASS", help="once for each function of a class: nvme, net")
-    parser.add_argument("--timeout", type=seconds, default=600, metavar="TIME", help="the longest time on a host (10min)")
-    parser.add_argument("--wait", type=seconds, default=3600, metavar="TIME", help="how long to wait for busy nodes (1h)")
+    parser.add_argument(
+        "--class", dest="function_class", metavar="CLASS", help="once for each function of a class: nvme, net"
+    )
+    parser.add_argument(
+        "--timeout", type=seconds, default=600, metavar="TIME", help="the longest time on a host (10min)"
+    )
+    parser.add_argument(
+        "--wait", type=seconds, default=3600, metavar="TIME", help="how long to wait for busy nodes (1h)"
+    )
     parser.add_argument("--at-once", type=int, metavar="N", help="so many hosts at a time (Slurm: all, ssh: 32)")
-    parser.add_argument("--sbatch", action="append", default=[], metavar="OPTION", help="a further option of sbatch: --sbatch=--qos=x")
+    parser.add_argument(
+        "--sbatch", action="append", default=[], metavar="OPTION", help="a further option of sbatch: --sbatch=--qos=x"
+    )
     parser.add_argument("-j", "--json", action="store_true", help="print a JSON object for each host")
     parser.add_argument("words", nargs=argparse.REMAINDER, metavar="-- VERB ...", help="what pciescope is to do")
     parser.set_defaults(run=run)
@@ -91,8 +101,10 @@ def words_of(args: argparse.Namespace) -> list[str]:
     if args.function_class is not None:
         class_code(args.function_class)
         if not any("{bdf}" in word for word in words):
-            raise FleetError(f"--class {args.function_class}: the command does not say where the function's address stands",
-                             "latency mmio {bdf}")
+            raise FleetError(
+                f"--class {args.function_class}: the command does not say where the function's address stands",
+                "latency mmio {bdf}",
+            )
     return words
 
 
@@ -125,7 +137,9 @@ class locked:  # noqa: N801
             fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             os.close(self.file)
-            raise FleetError(f"{self.path}: another run is at work in this folder", "wait for it, or name another") from error
+            raise FleetError(
+                f"{self.path}: another run is at work in this folder", "wait for it, or name another"
+            ) from error
 
     def __exit__(self, *_: object) -> None:
         """Gives it back."""
