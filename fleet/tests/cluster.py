@@ -17,6 +17,9 @@ NEEDED = ("slurmctld", "slurmd", "munged", "sbatch")
 class Slurm:
     """The cluster; it starts with `start` and leaves nothing behind after `stop`."""
 
+    calls: Path
+    """Where a test notes what Slurm called, if it does."""
+
     def __init__(self, nodes: int, settings: str = "") -> None:
         missing = [program for program in NEEDED if shutil.which(program, path=search_path()) is None]
         assert not missing, f"{', '.join(missing)} missing; run: tools/setup cluster"

@@ -72,7 +72,7 @@ def read(name: str, is_any_origin: bool) -> dict[str, list[str]]:
             if finding["origin"] != "measured" and not is_any_origin:
                 note(f"{', '.join(hosts)}: left alone, {finding['origin']} figures (--any-origin takes them)")
                 continue
-            if finding["direction"] == "faster":
+            if finding["direction"].endswith("faster"):
                 note(f"{', '.join(hosts)}: left alone, faster than their like")
                 continue
             worst = finding["worst"]
