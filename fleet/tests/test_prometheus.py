@@ -25,6 +25,8 @@ pytestmark = pytest.mark.slow
 HERE = Path(__file__).parents[2]
 PCIESCOPE = os.environ.get("PCIESCOPE", str(HERE / "target/release/pciescope"))
 RULES = HERE / "packaging/prometheus/pciescope-fleet.rules.yml"
+OTHER_RULES = HERE / "packaging/prometheus/pciescope.rules.yml"
+DASHBOARD = HERE / "packaging/grafana/pciescope-fleet.json"
 HOSTS = 50
 NAMES = [f"h{number}" for number in range(1, HOSTS + 1)]
 SLOW, SICK = "h17", "h33"
@@ -127,6 +129,25 @@ def test_what_is_no_outlier_fires_nothing(tmp_path: Path, why: str, series: list
     assert not any(fired(tmp_path, hour).values()), why
 
 
+def panels() -> dict[str, str]:
+    """The expressions of the dashboard, by the title of their panel and letter."""
+    board = json.loads(DASHBOARD.read_text())
+    return {
+        f"{panel['title']} {target['refId']}": target["expr"].replace("$job", ".*")
+        for panel in board["panels"]
+        for target in panel["targets"]
+    }
+
+
+def test_the_dashboard_is_understood_by_prometheus(tmp_path: Path) -> None:
+    rules = [f"  - {{record: 'a:b', expr: {json.dumps(expression)}}}" for expression in panels().values()]
+    (tmp_path / "board.yml").write_text("\n".join(["groups:", "- name: board", "  rules:", *rules]) + "\n")
+    words = [program("promtool"), "check", "rules", "--lint=none", str(tmp_path / "board.yml"), str(RULES)]
+    told = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert told.returncode == 0, told.stdout + told.stderr
+    assert len(rules) > 8
+
+
 @pytest.fixture(scope="module")
 def exporters() -> Iterator[dict[str, str]]:
     """Fifty exporters of synthetic machines, by host."""
@@ -171,6 +192,16 @@ def samples(text: str) -> dict[str, float]:
     return {name: float(value) for name, _, value in lines if name.partition("{")[0] in asked}
 
 
+def test_rules_and_dashboard_ask_for_what_there_is(exporters: dict[str, str]) -> None:
+    text = RULES.read_text() + "".join(panels().values())
+    exported = set(re.findall(r"^(\w+)", metrics(exporters[SICK]), re.MULTILINE))
+    recorded = set(re.findall(r"record: (\S+)", RULES.read_text() + OTHER_RULES.read_text()))
+    expressions = re.sub(r"(summary|description): [^\n]*|#[^\n]*", "", text)
+    asked = set(re.findall(r"\bpciescope(?:_fleet)?(?::\w+)+|\bpciescope_\w+(?!:)\b", expressions))
+    assert len(asked) > 12
+    assert asked - exported - recorded == set()
+
+
 def test_an_hour_of_fifty_exporters_fires_both_alerts_and_no_other(exporters: dict[str, str], tmp_path: Path) -> None:
     begun = {host: (time.monotonic(), samples(metrics(address))) for host, address in exporters.items()}
     time.sleep(31)  # one turn of the synthetic machine's waves
@@ -200,7 +231,7 @@ def test_a_prometheus_that_scrapes_them_fires_both_alerts_and_no_other(
         json.dumps(
             {
                 "global": {"scrape_interval": "2s", "evaluation_interval": "2s"},
-                "rule_files": ["fast.rules.yml"],
+                "rule_files": ["fast.rules.yml", "other.rules.yml"],
                 "scrape_configs": [{"job_name": "p", "static_configs": targets}],
             }
         )
@@ -217,9 +248,16 @@ def test_a_prometheus_that_scrapes_them_fires_both_alerts_and_no_other(
             time.sleep(2)
             found = firing(address)
         assert found == {("PcieFleetLinkSlower", SLOW), ("PcieFleetReplays", SICK)}
-        # Nothing follows.
+        # Nothing follows; the alerts of a host by itself are of these two as well.
         time.sleep(70)
         assert firing(address) == found
+        assert {host for _, host in firing(address, "")} <= {SLOW, SICK}
+        # Each panel has something to draw, and says what is so.
+        shown = {title: query(address, expression) for title, expression in panels().items()}
+        assert all(shown.values()), shown
+        assert shown["Hosts A"] == {"": HOSTS}
+        assert min(shown["Links, the farthest below their group A"].items(), key=lambda one: one[1]) == (SLOW, 0.5)
+        assert max(shown["Replays, the farthest above their group A"].items(), key=lambda one: one[1])[0] == SICK
     finally:
         server.terminate()
         server.wait(60)
@@ -239,7 +277,7 @@ def query(address: str, expression: str) -> dict[str, float]:
     return {one["metric"].get("instance", ""): float(one["value"][1]) for one in data["result"]} if data else {}
 
 
-def firing(address: str) -> set[tuple[str, str]]:
+def firing(address: str, prefix: str = "PcieFleet") -> set[tuple[str, str]]:
     """Alerts that fire, with their host."""
-    all_alerts = get(address, "alerts")["alerts"]
-    return {(one["labels"]["alertname"], one["labels"]["instance"]) for one in all_alerts if one["state"] == "firing"}
+    labels = [one["labels"] for one in get(address, "alerts")["alerts"] if one["state"] == "firing"]
+    return {(one["alertname"], one.get("instance", "")) for one in labels if one["alertname"].startswith(prefix)}
