@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -85,7 +86,7 @@ def test_a_check_that_cannot_look_says_so_and_ends_with_2(tmp_path: Path, typed:
 
 def test_findings_count_that_are_no_notes_and_not_silenced() -> None:
     finding = {"check": "link-width", "severity": "problem", "bdf": "0000:03:00.0", "text": "x4 of x8"}
-    records = [
+    records: list[dict[str, Any]] = [
         {"findings": [finding, {**finding, "bdf": "0000:04:00.0", "silenced": True}]},
         {
             "findings": [

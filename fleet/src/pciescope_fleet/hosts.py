@@ -57,7 +57,7 @@ def expand_one(text: str) -> list[str]:
             raise FleetError(f"{text!r}: [{found[1]}] is no list of numbers", "write n[1-3,7]")
         first, last = ends[1], ends[2] or ends[1]
         if int(last) < int(first) or int(last) - int(first) > MOST:
-            raise FleetError(f"{text!r}: {first}-{last} is no range")
+            raise FleetError(f"{text!r}: {first}-{last} is not a range")
         for number in range(int(first), int(last) + 1):
             names += expand_one(f"{text[: found.start()]}{number:0{len(first)}}{text[found.end() :]}")
     return names

@@ -40,7 +40,7 @@ def find(program: Sequence[str], words: Sequence[str], measure: Sequence[str], s
 
 def of_doctor(records: Sequence[dict[str, Any]]) -> dict[str, str]:
     """Findings that are more than notes, and not silenced."""
-    found = {}
+    found: dict[str, str] = {}
     for finding in (finding for record in records for finding in record.get("findings", [])):
         if finding["severity"] != "note" and not finding.get("silenced", False):
             where = finding.get("bdf", "machine")
@@ -50,7 +50,7 @@ def of_doctor(records: Sequence[dict[str, Any]]) -> dict[str, str]:
 
 def of_compare(lines: Sequence[dict[str, Any]]) -> dict[str, str]:
     """Limits that are exceeded, one for each device and figure."""
-    found = {}
+    found: dict[str, str] = {}
     for line in (line for line in lines if line.get("type") == "limit"):
         for one in line.get("exceeded", []):
             where, figure = one.get("device") or "machine", f"{one['figure']} {one['name']}"

@@ -41,8 +41,8 @@ def register(verbs: Verbs) -> None:
     parser.add_argument(
         "--dir", type=Path, required=True, metavar="DIR", help="the folder for the records, one file a host"
     )
-    parser.add_argument("--partition", metavar="NAME", help="Slurm's partition; its own default where none is named")
-    parser.add_argument("--nodes", metavar="LIST", help="these nodes, as n[1-8],gpu1 or @FILE; all where none is named")
+    parser.add_argument("--partition", metavar="NAME", help="Slurm's partition; its own default if none is given")
+    parser.add_argument("--nodes", metavar="LIST", help="these nodes, as n[1-8],gpu1 or @FILE; all if none is given")
     parser.add_argument("--ssh", metavar="HOSTS", help="by ssh, without Slurm, on these hosts: n[1-8],gpu1 or @FILE")
     parser.add_argument("--ssh-command", metavar="CMD", default="ssh", help="ssh with options: 'ssh -F FILE -l root'")
     parser.add_argument("--program", metavar="CMD", default="pciescope", help="the program there: 'sudo -n pciescope'")
