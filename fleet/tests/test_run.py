@@ -114,3 +114,24 @@ def test_times_are_written_as_in_the_main_program() -> None:
     for bad in ("", "x", "0", "1d", "-1s", "200h"):
         with pytest.raises(Exception, match="time"):
             seconds(bad)
+
+
+def test_a_command_runs_for_each_function_of_its_class_within_one_time(tmp_path: Path) -> None:
+    for bdf, code in (("0000:01:00.0", "0x010802"), ("0000:02:00.0", "0x020000"), ("0000:03:00.0", "0x010802")):
+        (tmp_path / bdf).mkdir()
+        (tmp_path / bdf / "class").write_text(f"{code}\n")
+
+    def run(script: str, function_class: str, time: int = 30) -> tuple[int, str]:
+        line = Task(["sh", "-c", script, "x"], ["{bdf}"], time, function_class).line("$host")
+        told = shell(line.replace("/sys/bus/pci/devices", str(tmp_path)), "n1")
+        return told.returncode, told.stdout
+
+    assert run("echo $1 $2", "nvme") == (0, "0000:01:00.0 --json\n0000:03:00.0 --json\n")
+    assert run("echo $1", "02") == (0, "0000:02:00.0\n")
+    # The worst of them is how the host ended.
+    assert run("case $1 in *:01:*) exit 2 ;; *) exit 1 ;; esac", "nvme") == (2, "")
+    assert run("case $1 in *:01:*) exit 0 ;; *) exit 1 ;; esac", "nvme") == (1, "")
+    # Both together have two seconds: the second has what the first left, and at least one.
+    assert run("echo $1; exec sleep 30", "nvme", 2) == (124, "0000:01:00.0\n0000:03:00.0\n")
+    with pytest.raises(FleetError, match="no such class"):
+        run("", "disk")
