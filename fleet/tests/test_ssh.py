@@ -6,6 +6,7 @@ import getpass
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -90,3 +91,14 @@ exec '{PCIESCOPE}' "$1" "$2" --json "$3" "$4$fault"
     assert str(told["h4"]["why"]).startswith("killed by signal 9 after ")
     assert str(told["h5"]["why"]).startswith("ssh failed: ")
     assert "refused" in str(told["h5"]["why"])
+
+
+def test_ctrl_c_waits_for_no_host(config: Path, tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    program.write_text(f"#!/bin/sh\ntouch '{tmp_path}/reached'\nexec sleep 60\n")
+    program.chmod(0o755)
+    typed = ["run", "--dir", str(tmp_path / "run"), "--ssh", "h[1-4]", "--ssh-command", f"ssh -F {config}"]
+    running = subprocess.Popen([sys.executable, "-m", "pciescope_fleet", *typed, "--program", str(program), "--", "x"])
+    wait_for("a host", (tmp_path / "reached").exists)
+    running.send_signal(signal.SIGINT)
+    assert running.wait(20) == 130
