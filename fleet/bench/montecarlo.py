@@ -3,13 +3,13 @@
     python bench/montecarlo.py run FILE [--sizes 8,20,50,100,500,2000] [--seeds 200] [--kind null|faults|heavy]
     python bench/montecarlo.py table FILE...
 
-`run` appends a line for each fleet and goes on where it was ended. A fleet has 10 figures for each host and 1000 samples
-for each figure from 4 CPUs; healthy medians differ by 2 % (standard deviation), a host's samples by 3 %. In `faults` and
-`heavy` one host in 20 (one at least) has a fault in all of its figures, the six kinds by turns. In `heavy` healthy
-medians differ by Student's t with 4 degrees of freedom. In `null` no host has a fault.
+`run` appends a line for each fleet and goes on where it was ended. A fleet has 10 figures for each host and 1000
+samples for each figure from 4 CPUs; healthy medians differ by 2 % (standard deviation), a host's samples by 3 %. In
+`faults` and `heavy` one host in 20 (one at least) has a fault in all of its figures, the six kinds by turns. In `heavy`
+healthy medians differ by Student's t with 4 degrees of freedom. In `null` no host has a fault.
 
-Beside it the rule of SuperBench's baseline generation, re-expressed from its documentation and source ("fix threshold"):
-the mean of all hosts; hosts whose p50 is more than 5 % above it are removed; again, until none is.
+Beside it the rule of SuperBench's baseline generation, re-expressed from its documentation and source ("fix
+threshold"): the mean of all hosts; hosts whose p50 is more than 5 % above it are removed; again, until none is.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ from scipy import stats
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 import planted
-
 from pciescope_fleet.dataset.store import Store
 from pciescope_fleet.engine import open_engine
 from pciescope_fleet.judge import outliers
@@ -62,20 +61,32 @@ def one(kind: str, size: int, seed: int) -> dict[str, Any]:
         started = time.monotonic()
         judged = outliers.judge(engine, store, outliers.Plan())
         took = time.monotonic() - started
-    found = set(zip(judged.outliers["host_key"], judged.outliers["figure"], strict=True)) if len(judged.outliers) else set()
+    found = (
+        set(zip(judged.outliers["host_key"], judged.outliers["figure"], strict=True)) if len(judged.outliers) else set()
+    )
     other: set[tuple[str, str]] = set()
     table = fleet.figures.select(["host_key", "figure", "cpu", "p50"]).to_pandas()
     for figure, part in table[table["cpu"].isna()].groupby("figure"):
         other |= {(host, str(figure)) for host in part["host_key"][superbench(part["p50"].to_numpy())]}
-    return {"kind": kind, "size": size, "seed": seed, "tests": judged.tests, "seconds": round(took, 3),
-            "planted": dict(collections.Counter(truth.values())), "ours": count(found, truth), "superbench": count(other, truth)}  # fmt: skip
+    return {
+        "kind": kind,
+        "size": size,
+        "seed": seed,
+        "tests": judged.tests,
+        "seconds": round(took, 3),
+        "planted": dict(collections.Counter(truth.values())),
+        "ours": count(found, truth),
+        "superbench": count(other, truth),
+    }
 
 
 def count(found: set[tuple[str, str]], truth: dict[tuple[str, str], str]) -> dict[str, Any]:
     hosts = {host for host, _ in truth}
     return {
         "found": dict(collections.Counter(truth[key] for key in found if key in truth)),
-        "hosts": dict(collections.Counter(truth_of for _, truth_of in {(h, truth[h, f]) for h, f in found if (h, f) in truth})),
+        "hosts": dict(
+            collections.Counter(truth_of for _, truth_of in {(h, truth[h, f]) for h, f in found if (h, f) in truth})
+        ),
         "false": sum(key not in truth for key in found),
         "false_hosts": len({host for host, _ in found} - hosts),
     }
@@ -114,7 +125,9 @@ def table(files: list[Path]) -> None:
     for kind in sorted({r["kind"] for r in records}):
         for who in ("ours", "superbench"):
             print(f"\n{kind}, {who}")
-            print("| hosts | fleets | " + " | ".join(STRENGTHS) + " | false discovery rate | fleets with a false alarm |")
+            print(
+                "| hosts | fleets | " + " | ".join(STRENGTHS) + " | false discovery rate | fleets with a false alarm |"
+            )
             print("|---|---|" + "---|" * (len(STRENGTHS) + 2))
             for size in sorted({r["size"] for r in records if r["kind"] == kind}):
                 own = [r for r in records if r["kind"] == kind and r["size"] == size]
@@ -125,8 +138,14 @@ def table(files: list[Path]) -> None:
                     cells.append(interval(sum(r[who]["hosts"].get(fault, 0) for r in own), hosts) if hosts else "-")
                 share = [r[who]["false"] / max(1, r[who]["false"] + sum(r[who]["found"].values())) for r in own]
                 any_false = sum(r[who]["false"] > 0 for r in own)
-                figures = sum(sum(r[who]["found"].values()) for r in own) / max(1, sum(sum(r["planted"].values()) for r in own))
-                print(f"| {size} | {len(own)} | " + " | ".join(cells) + f" | {of_mean(share)} | {interval(any_false, len(own))} | {figures:.1%}")
+                figures = sum(sum(r[who]["found"].values()) for r in own) / max(
+                    1, sum(sum(r["planted"].values()) for r in own)
+                )
+                print(
+                    f"| {size} | {len(own)} | "
+                    + " | ".join(cells)
+                    + f" | {of_mean(share)} | {interval(any_false, len(own))} | {figures:.1%}"
+                )
 
 
 def main() -> None:
@@ -134,7 +153,9 @@ def main() -> None:
     verbs = parser.add_subparsers(required=True)
     runs = verbs.add_parser("run")
     runs.add_argument("file", type=Path)
-    runs.add_argument("--sizes", type=lambda text: [int(size) for size in text.split(",")], default=[8, 20, 50, 100, 500, 2000])
+    runs.add_argument(
+        "--sizes", type=lambda text: [int(size) for size in text.split(",")], default=[8, 20, 50, 100, 500, 2000]
+    )
     runs.add_argument("--seeds", type=int, default=200)
     runs.add_argument("--kind", choices=["null", "faults", "heavy"], default="faults")
     runs.set_defaults(run=run)

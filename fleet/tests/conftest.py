@@ -24,4 +24,6 @@ def program() -> Path:
 def fleet(*typed: object) -> subprocess.CompletedProcess[str]:
     """Runs the command."""
     words = [str(word) for word in typed]
-    return subprocess.run([sys.executable, "-m", "pciescope_fleet", *words], capture_output=True, text=True, check=False)
+    return subprocess.run(
+        [sys.executable, "-m", "pciescope_fleet", *words], capture_output=True, text=True, check=False
+    )

@@ -1,4 +1,4 @@
-"""Fleets whose faults are known: figures of hosts, drawn from a distribution, some of them with a fault that was planted.
+"""Fleets whose faults are known: figures of hosts, drawn from a distribution, some with a fault that was planted.
 
 The truth is what was planted; nothing here asks the code under test. Benchmarks use it too.
 """
@@ -61,8 +61,13 @@ class Shape:
     """Healthy hosts' medians differ by Student's t with 4 degrees of freedom in place of a normal distribution."""
 
 
-def make(shape: Shape, faults: dict[tuple[int, int], tuple[str, float]], day: str = "2026-11-22", run: int = 0,
-         attributes: dict[str, Any] | None = None) -> Fleet:  # fmt: skip
+def make(
+    shape: Shape,
+    faults: dict[tuple[int, int], tuple[str, float]],
+    day: str = "2026-11-22",
+    run: int = 0,
+    attributes: dict[str, Any] | None = None,
+) -> Fleet:
     """A fleet. `faults` says for a host and figure which kind and how strong (0.1: a tenth).
 
     `attributes` are columns that differ from the usual: a value for all, or a list with one for each host.
@@ -92,7 +97,9 @@ class _Part:
     forms: pa.Array
 
 
-def _part(shape: Shape, rng: np.random.Generator, level: Array, faults: dict[tuple[int, int], tuple[str, float]], first: int) -> _Part:
+def _part(
+    shape: Shape, rng: np.random.Generator, level: Array, faults: dict[tuple[int, int], tuple[str, float]], first: int
+) -> _Part:
     hosts = min(CHUNK, shape.hosts - first)
     per_cpu = shape.samples // shape.cpus
     # The far node's CPUs are slower, on each host.
@@ -124,11 +131,11 @@ def fault(rng: np.random.Generator, x: Array, kind: str, strength: float) -> Arr
     """The samples (logarithms, by CPU) of one figure with a fault."""
     match kind:
         case "median":
-            return x + np.log1p(strength)
+            return np.asarray(x + np.log1p(strength))
         case "tail":  # one sample in 20 takes up to 4 times as long
-            return x + (rng.random(x.shape) < strength) * rng.uniform(0.2, 1.4, x.shape)
+            return np.asarray(x + (rng.random(x.shape) < strength) * rng.uniform(0.2, 1.4, x.shape))
         case "mode":  # a part of the samples takes half as long again
-            return x + (rng.random(x.shape) < strength) * np.log(1.5)
+            return np.asarray(x + (rng.random(x.shape) < strength) * np.log(1.5))
         case "link":  # the wire's share of the time doubles: all samples by a constant, not by a factor
             return np.asarray(np.log(np.exp(x) + np.exp(np.median(x)) * strength))
         case "cpu":
@@ -147,15 +154,31 @@ def forms_of(x: Array, medians: Array) -> pa.Array:
     keys, counts = np.unique((bins + 500) + 1000 * np.arange(len(x))[:, None], return_counts=True)
     offsets = np.searchsorted(keys, 1000 * np.arange(len(x) + 1))
     pieces = pa.StructArray.from_arrays(
-        [pa.array((keys % 1000 - 500).astype(np.int16)), pa.array((counts / x.shape[1]).astype(np.float32))], ["bin", "share"]
+        [pa.array((keys % 1000 - 500).astype(np.int16)), pa.array((counts / x.shape[1]).astype(np.float32))],
+        ["bin", "share"],
     )
     return pa.ListArray.from_arrays(pa.array(offsets.astype(np.int32)), pieces)
 
 
-USUAL = {"verb": "latency mmio", "origin": "measured", "backend": "kmod", "batch": 1, "device": "0000:3b:00.0",
-         "model": "144d:a80a:144d:a801", "device_name": "Example NVMe", "driver": "nvme", "firmware": "1.0", "link": "16 GT/s x4",
-         "slot": "3", "hops": 1, "topology": "1 packages, 2 nodes, 4 CPUs", "cpu_model": "Example CPU", "kernel": "6.12.1",
-         "unit": "ns", "judged": True}  # fmt: skip
+USUAL = {
+    "verb": "latency mmio",
+    "origin": "measured",
+    "backend": "kmod",
+    "batch": 1,
+    "device": "0000:3b:00.0",
+    "model": "144d:a80a:144d:a801",
+    "device_name": "Example NVMe",
+    "driver": "nvme",
+    "firmware": "1.0",
+    "link": "16 GT/s x4",
+    "slot": "3",
+    "hops": 1,
+    "topology": "1 packages, 2 nodes, 4 CPUs",
+    "cpu_model": "Example CPU",
+    "kernel": "6.12.1",
+    "unit": "ns",
+    "judged": True,
+}
 
 
 def _run_name(host: int, run: int) -> str:
@@ -182,10 +205,14 @@ def _figures(shape: Shape, part: _Part, day: str, run: int, attributes: dict[str
         return over_all
     each = {"p50": pa.array(part.cpu_medians.ravel()), "cpu": pa.array(np.tile(np.arange(shape.cpus), len(host_of)))}
     of_cpus = np.repeat(np.arange(len(host_of)), shape.cpus)
-    return pa.concat_tables([over_all, _table(shape, each, host_of[of_cpus] + part.first, figure_of[of_cpus], day, run, attributes)])
+    return pa.concat_tables(
+        [over_all, _table(shape, each, host_of[of_cpus] + part.first, figure_of[of_cpus], day, run, attributes)]
+    )
 
 
-def _table(shape: Shape, columns: dict[str, Any], host_of: Any, figure_of: Any, day: str, run: int, attributes: dict[str, Any]) -> pa.Table:
+def _table(
+    shape: Shape, columns: dict[str, Any], host_of: Any, figure_of: Any, day: str, run: int, attributes: dict[str, Any]
+) -> pa.Table:
     count = len(host_of)
     take = {
         "host_key": [host_name(host) for host in range(shape.hosts)],
@@ -195,17 +222,17 @@ def _table(shape: Shape, columns: dict[str, Any], host_of: Any, figure_of: Any, 
     time = datetime.datetime.fromisoformat(f"{day}T08:00:00+00:00")
     usual: dict[str, Any] = {**USUAL, "time": time, "date": day, **attributes}
     made = []
-    for field in FIGURES:
-        if field.name in columns:
-            made.append(columns[field.name].cast(field.type))
-        elif field.name in take or isinstance(usual.get(field.name), list):
-            made.append(pa.array(take.get(field.name) or usual[field.name], field.type).take(pa.array(host_of)))
-        elif field.name == "figure":
+    for column in FIGURES:
+        if column.name in columns:
+            made.append(columns[column.name].cast(column.type))
+        elif column.name in take or isinstance(usual.get(column.name), list):
+            made.append(pa.array(take.get(column.name) or usual[column.name], column.type).take(pa.array(host_of)))
+        elif column.name == "figure":
             made.append(pa.array([figure_name(figure) for figure in range(shape.figures)]).take(pa.array(figure_of)))
-        elif field.name in usual:
-            made.append(pa.repeat(pa.scalar(usual[field.name], field.type), count))
+        elif column.name in usual:
+            made.append(pa.repeat(pa.scalar(usual[column.name], column.type), count))
         else:
-            made.append(pa.nulls(count, field.type))
+            made.append(pa.nulls(count, column.type))
     return pa.Table.from_arrays(made, schema=FIGURES)
 
 
@@ -213,11 +240,29 @@ def _runs(shape: Shape, day: str, run: int, attributes: dict[str, Any]) -> pa.Ta
     time = datetime.datetime.fromisoformat(f"{day}T08:00:00+00:00")
     usual = {"kernel": "6.12.1", "bios": "1.0", **attributes}
     return pa.Table.from_pylist(
-        [{"host_key": host_name(host), "host": host_name(host), "host_from": "record", "run": _run_name(host, run), "date": day,
-          "time": time, "last_time": time, "ingested": time, "verb": "latency mmio", "content": "c", "origin": "measured",
-          "records": 1, "errors": 0, "schema": 2, "source": f"{host_name(host)}.jsonl",
-          **{name: _value(usual, name, host) for name in usual if name in RUNS.names}}
-         for host in range(shape.hosts)], schema=RUNS)  # fmt: skip
+        [
+            {
+                "host_key": host_name(host),
+                "host": host_name(host),
+                "host_from": "record",
+                "run": _run_name(host, run),
+                "date": day,
+                "time": time,
+                "last_time": time,
+                "ingested": time,
+                "verb": "latency mmio",
+                "content": "c",
+                "origin": "measured",
+                "records": 1,
+                "errors": 0,
+                "schema": 2,
+                "source": f"{host_name(host)}.jsonl",
+                **{name: _value(usual, name, host) for name in usual if name in RUNS.names},
+            }
+            for host in range(shape.hosts)
+        ],
+        schema=RUNS,
+    )
 
 
 def keep(store: Store, fleet: Fleet) -> None:
@@ -228,11 +273,17 @@ def keep(store: Store, fleet: Fleet) -> None:
     store.write_many("runs", date, named, fleet.runs, [])
 
 
-def plant(shape: Shape, kinds: dict[str, float], share: float, seed: int | None = None) -> dict[tuple[int, int], tuple[str, float]]:
+def plant(
+    shape: Shape, kinds: dict[str, float], share: float, seed: int | None = None
+) -> dict[tuple[int, int], tuple[str, float]]:
     """Faults in this share of the hosts (one at least), each in all figures of its host, by turns of these kinds."""
     rng = np.random.default_rng(shape.seed + 1_000_003 if seed is None else seed)
     hosts = rng.choice(shape.hosts, max(1, round(shape.hosts * share)), replace=False)
     names = list(kinds)
     first = rng.integers(len(names))
     chosen = [names[(first + i) % len(names)] for i in range(len(hosts))]
-    return {(int(host), figure): (kind, kinds[kind]) for host, kind in zip(hosts, chosen, strict=True) for figure in range(shape.figures)}
+    return {
+        (int(host), figure): (kind, kinds[kind])
+        for host, kind in zip(hosts, chosen, strict=True)
+        for figure in range(shape.figures)
+    }

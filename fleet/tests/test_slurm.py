@@ -125,8 +125,8 @@ def test_each_node_measures_itself_and_those_that_did_not_answer_are_named(
     (tmp_path / "found.json").write_text(judged.stdout)
     # No node is drained for what no hardware measured, unless one says so.
     assert fleet(slurm, "slurm-drain", str(tmp_path / "found.json")).returncode == 0
-    told = fleet(slurm, "slurm-drain", "--any-origin", str(tmp_path / "found.json")).stdout
-    assert sorted(re.findall(r"NodeName=(\w+)", told)) == ["n3", "n5"]
+    commands = fleet(slurm, "slurm-drain", "--any-origin", str(tmp_path / "found.json")).stdout
+    assert sorted(re.findall(r"NodeName=(\w+)", commands)) == ["n3", "n5"]
 
 
 def test_a_node_that_dies_during_the_run_is_named(slurm: Slurm, tmp_path: Path) -> None:

@@ -10,18 +10,24 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from conftest import fleet
-from planted import figure_name, host_name
 
+from conftest import fleet
 from pciescope_fleet.dataset.schema import FIGURES, RUNS
 from pciescope_fleet.dataset.store import Store
 from pciescope_fleet.judge.trend import segments
+from planted import figure_name, host_name
 
 DAYS = 20
 
 
-def past(store: Store, change: dict[int, tuple[int, float]], kernel_day: int | None = None, seed: int = 3, days: int = DAYS,
-         hosts: int = 12) -> None:  # fmt: skip
+def past(
+    store: Store,
+    change: dict[int, tuple[int, float]],
+    kernel_day: int | None = None,
+    seed: int = 3,
+    days: int = DAYS,
+    hosts: int = 12,
+) -> None:
     """Runs of several hosts on each day. `change` says for a host from which day on its median is how much larger."""
     rng = np.random.default_rng(seed)
     level = rng.normal(6.6, 0.02, (hosts, 3))
@@ -37,11 +43,36 @@ def past(store: Store, change: dict[int, tuple[int, float]], kernel_day: int | N
             common = {"host_key": name, "host": name, "run": run, "time": time, "date": date}
             for figure in range(3):
                 p50 = float(np.exp(level[host, figure] + shift + rng.normal(0, 0.005)))
-                figures.append({**common, "verb": "latency mmio", "origin": "measured", "backend": "kmod", "batch": 1, "unit": "ns",
-                                "device": "0000:3b:00.0", "model": "144d:a80a:0:0", "figure": figure_name(figure), "judged": True,
-                                "cpus": 4, "count": 1000, "p50": p50, "p99": p50 * 1.1})  # fmt: skip
-            runs.append({**common, "last_time": time, "verb": "latency mmio", "content": "c", "records": 1, "origin": "measured",
-                         "kernel": "6.12.2" if new else "6.12.1", "bios": "1.0"})  # fmt: skip
+                figures.append(
+                    {
+                        **common,
+                        "verb": "latency mmio",
+                        "origin": "measured",
+                        "backend": "kmod",
+                        "batch": 1,
+                        "unit": "ns",
+                        "device": "0000:3b:00.0",
+                        "model": "144d:a80a:0:0",
+                        "figure": figure_name(figure),
+                        "judged": True,
+                        "cpus": 4,
+                        "count": 1000,
+                        "p50": p50,
+                        "p99": p50 * 1.1,
+                    }
+                )
+            runs.append(
+                {
+                    **common,
+                    "last_time": time,
+                    "verb": "latency mmio",
+                    "content": "c",
+                    "records": 1,
+                    "origin": "measured",
+                    "kernel": "6.12.2" if new else "6.12.1",
+                    "bios": "1.0",
+                }
+            )
         named = [(row["host_key"], row["run"], 1) for row in runs]
         store.write_many("figures", date, named, pa.Table.from_pylist(figures, schema=FIGURES), [])
         store.write_many("runs", date, named, pa.Table.from_pylist(runs, schema=RUNS), [])

@@ -118,7 +118,9 @@ def _session(address: str) -> Any:
         session.conf.set("spark.sql.shuffle.partitions", str(max(4, 2 * session.sparkContext.defaultParallelism)))
         return session
     except Exception as error:
-        raise FleetError(f"Spark at {address}: {str(error).splitlines()[0]}", "the address of the master, and a Java runtime") from error
+        raise FleetError(
+            f"Spark at {address}: {str(error).splitlines()[0]}", "the address of the master, and a Java runtime"
+        ) from error
 
 
 SPARK = {

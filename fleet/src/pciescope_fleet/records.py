@@ -73,7 +73,7 @@ def read(path: Path | str) -> tuple[list[Run], list[Problem]]:
 def _lines(path: Path, problems: list[Problem]) -> Iterator[tuple[int, Any]]:
     """The lines that are JSON, with their numbers."""
     try:
-        stream = gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
+        stream = (gzip.open if path.suffix == ".gz" else open)(path, "rb")
     except OSError as error:
         raise FleetError(f"{path}: cannot be read: {error.strerror}") from error
     with stream:
@@ -102,6 +102,9 @@ def _lines(path: Path, problems: list[Problem]) -> Iterator[tuple[int, Any]]:
 
 RUN = re.compile(r"[0-9a-f]{16}")
 
+OBJECTS = "device target cpu method histograms metrics environment stream kernel instance".split()  # noqa: SIM905
+"""Fields that are objects where a record has them."""
+
 
 def _refuse(record: Any) -> str | None:
     """Why this is not a record that can be taken; nothing where it is one."""
@@ -118,7 +121,7 @@ def _refuse(record: Any) -> str | None:
     for name in ("time", "verb", "test"):
         if not isinstance(record.get(name), str):
             return f"not a record: {name} is {json.dumps(record.get(name))}"
-    for name in ("device", "target", "cpu", "method", "histograms", "metrics", "environment", "stream", "kernel", "instance"):
+    for name in OBJECTS:
         if not isinstance(record.get(name, {}), dict):
             return f"not a record: {name} is not an object"
     return None

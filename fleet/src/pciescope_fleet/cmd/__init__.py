@@ -50,14 +50,18 @@ def store_of(args: argparse.Namespace) -> Store:
     for option in args.store_option:
         key, sign, value = option.partition("=")
         if not sign:
-            raise FleetError(f"--store-option {option}: not KEY=VALUE", "--store-option endpoint_url=http://127.0.0.1:5000")
+            raise FleetError(
+                f"--store-option {option}: not KEY=VALUE", "--store-option endpoint_url=http://127.0.0.1:5000"
+            )
         options[key] = value
     return Store(args.dataset, options)
 
 
 def add_engine_options(parser: argparse.ArgumentParser) -> None:
     """Adds what says where to count."""
-    parser.add_argument("--spark", metavar="MASTER", help="count on Spark: spark://HOST:7077 or local[2]; without it, DuckDB")
+    parser.add_argument(
+        "--spark", metavar="MASTER", help="count on Spark: spark://HOST:7077 or local[2]; without it, DuckDB"
+    )
     parser.add_argument("--memory", metavar="SIZE", help="DuckDB's memory: 4GB; beyond it uses the disk")
     parser.add_argument("--threads", type=int, metavar="N", help="DuckDB's threads")
 

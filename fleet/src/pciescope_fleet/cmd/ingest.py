@@ -61,7 +61,9 @@ def run(args: argparse.Namespace) -> int:
         sys.stderr.write(f"not taken, or doubtful: {problem}\n")
     if taken.guessed and args.host is None:
         names = ", ".join(sorted(taken.guessed)[:5]) + (", ..." if len(taken.guessed) > 5 else "")
-        sys.stderr.write(f"{len(taken.guessed)} hosts are called after their files, as the records do not name them: {names}\n")
+        sys.stderr.write(
+            f"{len(taken.guessed)} hosts are called after their files, as the records do not name them: {names}\n"
+        )
         sys.stderr.write("hint: --host NAME, or measure with a pciescope that names its host\n")
     return Exit.FOUND if taken.problems else Exit.FINE
 

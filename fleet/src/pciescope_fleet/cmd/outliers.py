@@ -33,13 +33,27 @@ def register(verbs: Verbs) -> None:
     """Adds the verb."""
     parser = add_verb(verbs, "outliers", "find the hosts that differ from their like", EPILOG)
     parser.add_argument("dataset", metavar="DATASET", help="what `ingest` made")
-    parser.add_argument("--level", type=share, default=0.05, metavar="PERCENT", help="false alarms that are allowed among all outliers (5%%)")
-    parser.add_argument("--least-hosts", type=int, default=8, metavar="N", help="a group has at least so many hosts (8)")
-    parser.add_argument("--least-effect", type=share, default=0.05, metavar="PERCENT", help="a shift below does not matter (5%%)")
+    parser.add_argument(
+        "--level",
+        type=share,
+        default=0.05,
+        metavar="PERCENT",
+        help="false alarms that are allowed among all outliers (5%%)",
+    )
+    parser.add_argument(
+        "--least-hosts", type=int, default=8, metavar="N", help="a group has at least so many hosts (8)"
+    )
+    parser.add_argument(
+        "--least-effect", type=share, default=0.05, metavar="PERCENT", help="a shift below does not matter (5%%)"
+    )
     parser.add_argument("--since", metavar="DATE", help="only runs of this day and later: 2026-11-22")
     parser.add_argument("--until", metavar="DATE", help="only runs of this day and earlier")
-    parser.add_argument("--racks", type=Path, metavar="FILE.csv", help="a column `host` and others (rack, room) that hosts may share")
-    parser.add_argument("--prom", type=Path, metavar="FILE", help="write verdicts for node_exporter's textfile collector")
+    parser.add_argument(
+        "--racks", type=Path, metavar="FILE.csv", help="a column `host` and others (rack, room) that hosts may share"
+    )
+    parser.add_argument(
+        "--prom", type=Path, metavar="FILE", help="write verdicts for node_exporter's textfile collector"
+    )
     parser.add_argument("-j", "--json", action="store_true", help="print the findings as JSON")
     add_engine_options(parser)
     add_store_options(parser)
@@ -49,18 +63,25 @@ def register(verbs: Verbs) -> None:
 def run(args: argparse.Namespace) -> int:
     """Judges, prints and writes."""
     if args.least_hosts < 5:
-        raise FleetError(f"--least-hosts {args.least_hosts}: fewer than 5 hosts tell nothing of what is usual", "--least-hosts 8")
+        raise FleetError(
+            f"--least-hosts {args.least_hosts}: fewer than 5 hosts tell nothing of what is usual", "--least-hosts 8"
+        )
     extra = read_racks(args.racks) if args.racks else None
     from pciescope_fleet.judge import outliers, prometheus, words
 
     plan = outliers.Plan(
-        level=args.level, least_hosts=args.least_hosts, least_effect=args.least_effect, since=args.since, until=args.until
+        level=args.level,
+        least_hosts=args.least_hosts,
+        least_effect=args.least_effect,
+        since=args.since,
+        until=args.until,
     )
     with engine_of(args) as engine:
         judged = outliers.judge(engine, store_of(args), plan, extra)
     if judged.tests == 0:
         raise FleetError(
-            f"{args.dataset}: no figure has {args.least_hosts} hosts of its like: {judged.hosts} hosts, {judged.unjudged} figures",
+            f"{args.dataset}: no figure has {args.least_hosts} hosts of its like: "
+            f"{judged.hosts} hosts, {judged.unjudged} figures",
             "--least-hosts, or records of more hosts",
         )
     if args.prom:
@@ -95,7 +116,9 @@ def read_racks(path: Path) -> pd.DataFrame:
     except (OSError, ValueError) as error:
         raise FleetError(f"{path}: cannot be read as CSV: {error}") from error
     if "host" not in table.columns or len(table.columns) < 2:
-        raise FleetError(f"{path}: its columns are {', '.join(table.columns)}; `host` and another are needed", "host,rack")
+        raise FleetError(
+            f"{path}: its columns are {', '.join(table.columns)}; `host` and another are needed", "host,rack"
+        )
     twice = table["host"][table["host"].duplicated()]
     if len(twice):
         raise FleetError(f"{path}: host {twice.iloc[0]} stands there twice")

@@ -27,8 +27,16 @@ def register(verbs: Verbs) -> None:
     parser = add_verb(verbs, "trend", "find since when hosts differ from their own past, and what changed then", EPILOG)
     parser.add_argument("dataset", metavar="DATASET", help="what `ingest` made")
     parser.add_argument("--host", action="append", default=[], metavar="NAME", help="only this host; may be repeated")
-    parser.add_argument("--level", type=share, default=0.05, metavar="PERCENT", help="false alarms that are allowed among all changes (5%%)")
-    parser.add_argument("--least-effect", type=share, default=0.05, metavar="PERCENT", help="a shift below does not matter (5%%)")
+    parser.add_argument(
+        "--level",
+        type=share,
+        default=0.05,
+        metavar="PERCENT",
+        help="false alarms that are allowed among all changes (5%%)",
+    )
+    parser.add_argument(
+        "--least-effect", type=share, default=0.05, metavar="PERCENT", help="a shift below does not matter (5%%)"
+    )
     parser.add_argument("--since", metavar="DATE", help="only runs of this day and later: 2026-11-22")
     parser.add_argument("--until", metavar="DATE", help="only runs of this day and earlier")
     parser.add_argument("-j", "--json", action="store_true", help="print the changes as JSON")
@@ -41,15 +49,23 @@ def run(args: argparse.Namespace) -> int:
     """Judges and prints."""
     from pciescope_fleet.judge.trend import Plan, trend
 
-    plan = Plan(level=args.level, least_effect=args.least_effect, hosts=tuple(args.host), since=args.since, until=args.until)
+    plan = Plan(
+        level=args.level, least_effect=args.least_effect, hosts=tuple(args.host), since=args.since, until=args.until
+    )
     with engine_of(args) as engine:
         found = trend(engine, store_of(args), plan)
     if found.series == 0:
         raise FleetError(
-            f"{args.dataset}: no series has 6 runs; {found.short} are shorter" + (f", of host {', '.join(args.host)}" if args.host else ""),
+            f"{args.dataset}: no series has 6 runs; {found.short} are shorter"
+            + (f", of host {', '.join(args.host)}" if args.host else ""),
             "runs of more days",
         )
-    told: dict[str, Any] = {"series": found.series, "short": found.short, "findings": found.findings, "changes": found.changes}
+    told: dict[str, Any] = {
+        "series": found.series,
+        "short": found.short,
+        "findings": found.findings,
+        "changes": found.changes,
+    }
     sys.stdout.write(json.dumps(told) + "\n" if args.json else _words(found))
     return Exit.FOUND if found.findings else Exit.FINE
 
@@ -58,15 +74,24 @@ def _words(found: Trend) -> str:
     from pciescope_fleet.judge.outliers import WORDS
     from pciescope_fleet.judge.words import amount, hosts_in_words
 
-    lines = [f"{len(found.changes)} changes in {found.series} series" + (f"; {found.short} series have fewer than 6 runs" if found.short else "")]
+    lines = [
+        f"{len(found.changes)} changes in {found.series} series"
+        + (f"; {found.short} series have fewer than 6 runs" if found.short else "")
+    ]
     for each in found.findings:
         worst = each["worst"]
-        title = hosts_in_words(each["hosts"]) if len(each["hosts"]) == 1 else f"{len(each['hosts'])} hosts: {hosts_in_words(each['hosts'])}"
-        days = each["first"][:10] if each["first"][:10] == each["last"][:10] else f"{each['first'][:10]} to {each['last'][:10]}"
+        title = (
+            hosts_in_words(each["hosts"])
+            if len(each["hosts"]) == 1
+            else f"{len(each['hosts'])} hosts: {hosts_in_words(each['hosts'])}"
+        )
+        first, last = each["first"][:10], each["last"][:10]
+        days = first if first == last else f"{first} to {last}"
         label = "" if worst["origin"] == "measured" else f"  {worst['origin'].upper()}: not measured on hardware"
         lines += ["", f"since {days}: {title}{label}"]
+        old, new = (amount(worst[side], worst["unit"]) for side in ("from", "to"))
         lines.append(
-            f"  {worst['figure']}: {WORDS[worst['statistic']]} {amount(worst['from'], worst['unit'])} -> {amount(worst['to'], worst['unit'])} "
+            f"  {worst['figure']}: {WORDS[worst['statistic']]} {old} -> {new} "
             f"({worst['effect']:+.1%}), q {worst['q']:.1g}"
         )
         if len(each["figures"]) > 1:

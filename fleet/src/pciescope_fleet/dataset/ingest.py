@@ -117,7 +117,9 @@ def _forget(store: Store, runs: set[RunKey]) -> None:
             keys = zip(found["host_key"].to_pylist(), found["run"].to_pylist(), strict=True)
             found = found.filter([key not in runs for key in keys])
             if remain:
-                store.write_many(table, listed["date"], [tuple(run) for run in remain], found, [_below(store, table, path)])
+                store.write_many(
+                    table, listed["date"], [tuple(run) for run in remain], found, [_below(store, table, path)]
+                )
             store.remove([path])
 
 

@@ -67,8 +67,13 @@ def rows(run: Run, host: str | None, ingested: datetime.datetime) -> Rows:
         problems.append(
             Problem(run.source, None, f"run {run.run}: host {name}'s clock is ahead: {max(times):%Y-%m-%d %H:%M} UTC")
         )
-    identity = {"host_key": f"{name}~{machine[:12]}" if machine else name, "host": name, "run": run.run,
-                "date": f"{min(times):%Y-%m-%d}", "time": min(times)}  # fmt: skip
+    identity = {
+        "host_key": f"{name}~{machine[:12]}" if machine else name,
+        "host": name,
+        "run": run.run,
+        "date": f"{min(times):%Y-%m-%d}",
+        "time": min(times),
+    }
     gathered: dict[tuple[str, str, int | None], _Figure] = {}
     result = Rows({}, problems=problems)
     origins = set()
@@ -83,9 +88,15 @@ def rows(run: Run, host: str | None, ingested: datetime.datetime) -> Rows:
     if "synthetic" in origins:
         for row in result.figures:
             row["origin"] = "synthetic"
-    result.run = {**identity, "host_from": host_from, "last_time": max(times), "ingested": ingested,
-                  "origin": "synthetic" if "synthetic" in origins else " ".join(sorted(origins)),
-                  "content": _content(result.figures), **_run_row(run, environment)}  # fmt: skip
+    result.run = {
+        **identity,
+        "host_from": host_from,
+        "last_time": max(times),
+        "ingested": ingested,
+        "origin": "synthetic" if "synthetic" in origins else " ".join(sorted(origins)),
+        "content": _content(result.figures),
+        **_run_row(run, environment),
+    }
     return result
 
 
@@ -115,8 +126,11 @@ def _run_row(run: Run, environment: Record) -> Row:
         "governors": " ".join(map(str, environment.get("governors") or [])) or None,
         "environment": json.dumps(environment, separators=(",", ":")) if environment else None,
         "plan": None if plan is None else json.dumps(plan, separators=(",", ":")),
-        **{key: _text(environment.get(key)) for key in ("tool", "kernel", "product", "cpu_model", "cmdline", "aspm_policy")},
-    }  # fmt: skip
+        **{
+            key: _text(environment.get(key))
+            for key in ("tool", "kernel", "product", "cpu_model", "cmdline", "aspm_policy")
+        },
+    }
 
 
 def topology(environment: Record) -> str | None:
@@ -144,8 +158,13 @@ def _common(record: Record, environment: Record) -> Row:
         "backend": _text(method.get("backend")),
         # Schema 1 wrote 0 where it is not known.
         "batch": method.get("batch") or None,
-        "device": bdf or _text(record.get("stream", {}).get("path")) or _text(record.get("instance", {}).get("pmu")) or "",
-        "model": ":".join(f"{number or 0:04x}" for number in numbers) if known else _text(record.get("stream", {}).get("model")),
+        "device": bdf
+        or _text(record.get("stream", {}).get("path"))
+        or _text(record.get("instance", {}).get("pmu"))
+        or "",
+        "model": ":".join(f"{number or 0:04x}" for number in numbers)
+        if known
+        else _text(record.get("stream", {}).get("model")),
         "device_name": _text(device.get("name")),
         "driver": _text(device.get("driver")),
         "firmware": _by_bdf(environment.get("firmware"), [bdf], ("version",)),
@@ -155,7 +174,7 @@ def _common(record: Record, environment: Record) -> Row:
         "topology": topology(environment),
         "cpu_model": _text(environment.get("cpu_model")),
         "kernel": _text(environment.get("kernel")),
-    }  # fmt: skip
+    }
 
 
 def _by_bdf(listed: Any, places: list[str | None], keys: tuple[str, ...]) -> str | None:
@@ -180,18 +199,19 @@ def _target(record: Record) -> str:
         words.append(f"vector {target['vector']}")
     if record["test"] == "verify" and "name" in target:
         words.append(str(target["name"]))
-    for key in ("function", "access", "wait", "conversion", "samples", "devices", "sweep"):
-        if key in stream:
-            words.append(f"{stream[key]} {key}" if isinstance(stream[key], int) else str(stream[key]))
-    for key in ("name", "isa", "store", "threads"):
-        if key in kernel:
-            words.append(f"{kernel[key]} {key}" if isinstance(kernel[key], int) else str(kernel[key]))
+    told = (
+        (stream, ("function", "access", "wait", "conversion", "samples", "devices", "sweep")),
+        (kernel, ("name", "isa", "store", "threads")),
+    )
+    for part, keys in told:
+        words += [f"{part[key]} {key}" if isinstance(part[key], int) else str(part[key]) for key in keys if key in part]
     samples = record.get("metrics", {}).get("samples", {}).get("value") if kernel else None
     return " ".join(words + ([f"{samples:g} samples"] if samples else []))
 
 
-def _gather(gathered: dict[tuple[str, str, int | None], _Figure], record: Record, run: Run, common: Row,
-            problems: list[Problem]) -> None:  # fmt: skip
+def _gather(
+    gathered: dict[tuple[str, str, int | None], _Figure], record: Record, run: Run, common: Row, problems: list[Problem]
+) -> None:
     target = _target(record)
     cpu = record.get("cpu", {}).get("cpu") if record["test"] != "counters" else None
 
@@ -231,16 +251,25 @@ def _figure_rows(gathered: dict[tuple[str, str, int | None], _Figure]) -> list[R
         values = sorted(value for figure in figures for value in figure.values)
         if values:
             middle = (values[(len(values) - 1) // 2] + values[len(values) // 2]) / 2
-            made.append({**first.common, "unit": first.unit, "judged": name in JUDGED_METRICS and middle > 0,
-                         "cpus": len(figures), "count": len(values), "value": middle})  # fmt: skip
+            made.append(
+                {
+                    **first.common,
+                    "unit": first.unit,
+                    "judged": name in JUDGED_METRICS and middle > 0,
+                    "cpus": len(figures),
+                    "count": len(values),
+                    "value": middle,
+                }
+            )
     return made
 
 
 def _histogram_row(common: Row, whole: Histogram, judged: bool, cpu: int | None, cpus: int) -> Row:
     shares = histogram.form(whole) if cpu is None else None
-    errors = {}
+    errors: Row = {}
     for column, percent in histogram.PERCENTILES.items():
-        errors[f"{column}_down"], errors[f"{column}_up"] = (whole.errors(percent) if cpu is None else None) or (None, None)
+        known = whole.errors(percent) if cpu is None else None
+        errors[f"{column}_down"], errors[f"{column}_up"] = known or (None, None)
     lows = sorted(whole.counts)
     fits = not lows or (lows[-1] <= GREATEST and max(whole.counts.values()) <= GREATEST)
     return {
@@ -264,8 +293,18 @@ def _content(figures: list[Row]) -> str:
     return hashlib.sha256("\n".join(names).encode()).hexdigest()[:16]
 
 
-LINK_WARNINGS = {"link-downtrained", "link-limited", "aspm", "steal", "clocksource", "governor", "irqbalance", "drift",
-                 "wrong-data", "deep-idle"}  # fmt: skip
+LINK_WARNINGS = {
+    "link-downtrained",
+    "link-limited",
+    "aspm",
+    "steal",
+    "clocksource",
+    "governor",
+    "irqbalance",
+    "drift",
+    "wrong-data",
+    "deep-idle",
+}
 """Warnings of a measurement that may be the cause of what it shows; `doctor` has findings of the same names."""
 
 
@@ -273,16 +312,31 @@ def _findings(record: Record, identity: Row) -> list[Row]:
     """What `doctor` found, and what a measurement warned of."""
     device = _text(record.get("device", {}).get("bdf"))
     found = [
-        {**identity, "check": _text(finding.get("check")), "severity": _text(finding.get("severity")),
-         "silenced": bool(finding.get("silenced", False)), "device": _text(finding.get("bdf")),
-         "text": _text(finding.get("text")), "remedy": _text(finding.get("remedy"))}
-        for finding in record.get("findings") or [] if isinstance(finding, dict)
-    ]  # fmt: skip
+        {
+            **identity,
+            "check": _text(finding.get("check")),
+            "severity": _text(finding.get("severity")),
+            "silenced": bool(finding.get("silenced", False)),
+            "device": _text(finding.get("bdf")),
+            "text": _text(finding.get("text")),
+            "remedy": _text(finding.get("remedy")),
+        }
+        for finding in record.get("findings") or []
+        if isinstance(finding, dict)
+    ]
     warned = [
-        {**identity, "check": warning["code"], "severity": "warning", "silenced": False, "device": device,
-         "text": _text(warning.get("text")), "remedy": _text(warning.get("hint"))}
-        for warning in record.get("warnings") or [] if isinstance(warning, dict) and warning.get("code") in LINK_WARNINGS
-    ]  # fmt: skip
+        {
+            **identity,
+            "check": warning["code"],
+            "severity": "warning",
+            "silenced": False,
+            "device": device,
+            "text": _text(warning.get("text")),
+            "remedy": _text(warning.get("hint")),
+        }
+        for warning in record.get("warnings") or []
+        if isinstance(warning, dict) and warning.get("code") in LINK_WARNINGS
+    ]
     return found + warned
 
 

@@ -85,9 +85,13 @@ class Store:
         try:
             self.fs, root = fsspec.core.url_to_fs(url, **(options or {}))
         except ImportError as error:
-            raise FleetError(f"{url}: this store needs another Python module: {error}", "pip install 'pciescope-fleet[s3]'") from error
+            raise FleetError(
+                f"{url}: this store needs another Python module: {error}", "pip install 'pciescope-fleet[s3]'"
+            ) from error
         except ValueError as error:
-            raise FleetError(f"{url}: not a place for a dataset: {error}", "a folder, or a URL such as s3://BUCKET/FOLDER") from error
+            raise FleetError(
+                f"{url}: not a place for a dataset: {error}", "a folder, or a URL such as s3://BUCKET/FOLDER"
+            ) from error
         self.root = root.rstrip("/")
 
     @property
@@ -123,15 +127,21 @@ class Store:
         """The same; a refusal where there is nothing."""
         kept = self.kept(table)
         if not kept.parts and not kept.compacted:
-            raise FleetError(f"{self.url}: there is no dataset here, or it is empty", f"pciescope-fleet ingest FILES... {self.url}")
+            raise FleetError(
+                f"{self.url}: there is no dataset here, or it is empty", f"pciescope-fleet ingest FILES... {self.url}"
+            )
         return kept
 
-    def write_part(self, table: str, date: str, host_key: str, run: str, records: int, rows: Sequence[dict[str, Any]]) -> None:
+    def write_part(
+        self, table: str, date: str, host_key: str, run: str, records: int, rows: Sequence[dict[str, Any]]
+    ) -> None:
         """Writes the rows of one run."""
         host = urllib.parse.quote(host_key, safe="~")
         self._write(f"{table}/date={date}/host={host}/{run}-{records}.parquet", to_table(table, rows))
 
-    def write_many(self, table: str, date: str, runs: Sequence[tuple[str, str, int]], rows: pa.Table, replaces: Sequence[str]) -> str:
+    def write_many(
+        self, table: str, date: str, runs: Sequence[tuple[str, str, int]], rows: pa.Table, replaces: Sequence[str]
+    ) -> str:
         """Writes the rows of many runs, and the list that makes them count. `replaces` are paths below the table."""
         content = json.dumps({"runs": sorted(runs), "replaces": sorted(replaces)}, separators=(",", ":"))
         name = hashlib.sha256(content.encode()).hexdigest()[:24]

@@ -47,8 +47,8 @@ class Cells:
     """Every combination of attributes and figure that occurs, and the groups that it belongs to."""
 
     table: pd.DataFrame
-    """The attributes and figure; `own`: the level at which its units are judged, -1 where none has enough hosts; `at_L`:
-    its group at each level L that is used; `hosts_L`: how many hosts that group has."""
+    """The attributes and figure; `own`: the level at which its units are judged, -1 where none has enough hosts;
+    `at_L`: its group at each level L that is used; `hosts_L`: how many hosts that group has."""
     used: list[int]
     """The levels that are used."""
 

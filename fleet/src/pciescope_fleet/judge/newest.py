@@ -53,5 +53,7 @@ def newest(engine: Engine, store: Store, since: str | None = None, until: str | 
     window = ibis.window(
         group_by=["host_key", "device", "figure", "cpu"], order_by=[figures.time.desc(), figures.run.desc()]
     )
-    figures = engine.keep(figures.mutate(place=ibis.row_number().over(window)).filter(lambda t: t.place == 0).drop("place"))
+    figures = engine.keep(
+        figures.mutate(place=ibis.row_number().over(window)).filter(lambda t: t.place == 0).drop("place")
+    )
     return Newest(figures, runs, dates)

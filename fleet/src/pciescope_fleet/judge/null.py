@@ -2,8 +2,8 @@
 
 The noise of a figure is the median absolute deviation (MAD) of its group. In a small group that is itself uncertain.
 Figures of one kind have similar noise, so each takes some of what all show together: an empirical Bayes estimate, as
-limma does for genes (Smyth 2004). What is left of the uncertainty is in the degrees of freedom of Student's t. Where the
-middle of all distances has heavier tails than that t, the t is made as heavy.
+limma does for genes (Smyth 2004). What is left of the uncertainty is in the degrees of freedom of Student's t. Where
+the middle of all distances has heavier tails than that t, the t is made as heavy.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MAD_TO_SIGMA = 1.4826022185056018
 """A normal distribution's standard deviation, in MADs."""
 
 EFFICIENCY = 0.3675
-"""How many samples a standard deviation would need for the certainty that a MAD has of one, in a normal distribution."""
+"""How many samples a standard deviation needs for the certainty that one MAD has, in a normal distribution."""
 
 FINEST = 0.001
 """A histogram keeps 0.1 %: no noise is taken for smaller."""
@@ -68,8 +68,8 @@ class Noise:
 def moderate(own: Array, hosts: Array) -> Noise:
     """Draws noises of one kind towards what they show together, the more the less sure each is.
 
-    Its prior has the median and the spread of the logarithms, both robust: a figure whose noise is of another kind moves
-    neither.
+    Its prior has the median and the spread of the logarithms, both robust: a figure whose noise is of another kind
+    moves neither.
     """
     own = np.maximum(own, FINEST)
     dof = freedom(hosts)
@@ -104,8 +104,8 @@ RATIOS = stats.t.ppf(0.5 + 0.45 * _WITHIN, TAILS) / stats.t.ppf(0.5 + 0.25 * _WI
 def tail(ratio: float, count: int) -> float:
     """The degrees of freedom of the t whose tails are as heavy as what was seen.
 
-    `ratio` is the 0.9 quantile over the median of the distances below the cut, `count` how many there are. Only what two
-    standard errors of the ratio do not explain makes tails heavier than a normal distribution's.
+    `ratio` is the 0.9 quantile over the median of the distances below the cut, `count` how many there are. Only what
+    two standard errors of the ratio do not explain makes tails heavier than a normal distribution's.
     """
     if count < 40 or not np.isfinite(ratio):
         return np.inf

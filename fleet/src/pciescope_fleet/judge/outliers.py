@@ -66,7 +66,9 @@ def judge(engine: Engine, store: Store, plan: Plan, attributes: pd.DataFrame | N
         tests=tests,
         unjudged=int(alone.count().execute()),
         unjudged_hosts=sorted(alone.host_key.topk(20).execute()["host_key"]) if -1 in set(found.table["own"]) else [],
-        coarser=[{"without": groups.left_out(each.level), "figures": each.tests} for each in measured if each.level > 0],
+        coarser=[
+            {"without": groups.left_out(each.level), "figures": each.tests} for each in measured if each.level > 0
+        ],
         outliers=outliers,
     )
     if len(outliers):
@@ -102,10 +104,18 @@ def _discover(far: pd.DataFrame, tests: int, plan: Plan) -> pd.DataFrame:
 def _effect(far: pd.DataFrame, name: str) -> np.ndarray[Any, np.dtype[np.float64]]:
     """By how much, on a logarithmic scale; of a form the distance beyond the group's usual one."""
     x, middle = far[f"x_{name}"].to_numpy(dtype=float), far[f"med_{name}"].to_numpy(dtype=float)
-    return np.exp(x) - np.exp(middle) if name == "form" else x - middle
+    return np.asarray(np.exp(x) - np.exp(middle) if name == "form" else x - middle)
 
 
-WORDS = {"p50": "median", "p90": "p90", "p99": "p99", "p999": "p99.9", "value": "value", "form": "form", "cpu": "one CPU"}
+WORDS = {
+    "p50": "median",
+    "p90": "p90",
+    "p99": "p99",
+    "p999": "p99.9",
+    "value": "value",
+    "form": "form",
+    "cpu": "one CPU",
+}
 
 
 def direction(row: Any) -> str:
@@ -118,7 +128,9 @@ def direction(row: Any) -> str:
     return f"one CPU {word}" if row["statistic"] == "cpu" else word
 
 
-def _findings(engine: Engine, store: Store, new: Newest, outliers: pd.DataFrame, extra: pd.DataFrame | None) -> list[dict[str, Any]]:
+def _findings(
+    engine: Engine, store: Store, new: Newest, outliers: pd.DataFrame, extra: pd.DataFrame | None
+) -> list[dict[str, Any]]:
     known = _known_attributes(new, outliers, extra)
     seen = _seen_findings(engine, store, new, outliers)
     rows = outliers.assign(direction=[direction(row) for row in outliers.to_dict("records")])
@@ -160,7 +172,10 @@ def _finding(part: pd.DataFrame, way: str, seen: pd.DataFrame, share: causes.Sha
 
 def _outlier(row: Any) -> dict[str, Any]:
     """One outlier, for JSON."""
-    told = {key: row[key] for key in ("host_key", "host", "device", "figure", "unit", "statistic", "link", "driver", "firmware", "run")}
+    told = {
+        key: row[key]
+        for key in ("host_key", "host", "device", "figure", "unit", "statistic", "link", "driver", "firmware", "run")
+    }
     told = {key: None if not isinstance(value, str) else value for key, value in told.items()}
     told.update({key: float(row[key]) for key in ("effect", "z", "q", "p")})
     told["group_hosts"] = int(row["hosts"])

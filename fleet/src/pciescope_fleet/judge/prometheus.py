@@ -40,7 +40,8 @@ def render(judged: Judged, now: float) -> str:
         rows = judged.outliers.assign(direction=[direction(row) for row in judged.outliers.to_dict("records")])
         for (host, device, way), part in rows.groupby(["host_key", "device", "direction"], sort=True):
             labels = ",".join(
-                f'{name}="{escape(str(value))}"' for name, value in (("host", host), ("device", device), ("direction", way))
+                f'{name}="{escape(str(value))}"'
+                for name, value in (("host", host), ("device", device), ("direction", way))
             )
             lines.append(f"pciescope_fleet_outlier_figures{{{labels}}} {len(part)}")
             worst = part.sort_values("p").iloc[0]
@@ -51,7 +52,9 @@ def render(judged: Judged, now: float) -> str:
 def write(path: Path, text: str) -> None:
     """Writes the file whole or not at all: the collector reads at any moment."""
     try:
-        with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=f".{path.name}.", suffix=".part", delete=False) as beside:
+        with tempfile.NamedTemporaryFile(
+            "w", dir=path.parent, prefix=f".{path.name}.", suffix=".part", delete=False
+        ) as beside:
             name = Path(beside.name)
             try:
                 beside.write(text)

@@ -47,7 +47,9 @@ def level_table(figures: ir.Table, level: int) -> ir.Table:
     """All units that have a group at this level, with `x_S` for each statistic."""
     rows = figures.mutate(g=figures[f"at_{level}"].cast("int64")).filter(lambda t: t.g.notnull())
     whole = rows.filter(rows.cpu.isnull())
-    whole = whole.mutate(**{f"x_{name}": (whole[name] > 0).ifelse(whole[name], ibis.null("float64")).ln() for name in QUANTILES})
+    whole = whole.mutate(
+        **{f"x_{name}": (whole[name] > 0).ifelse(whole[name], ibis.null("float64")).ln() for name in QUANTILES}
+    )
     keys = ["host_key", "device", "figure", "g"]
     whole = whole.left_join(_forms(whole), keys).drop([f"{key}_right" for key in keys])
     whole = whole.left_join(_cpus(rows), keys).drop([f"{key}_right" for key in keys])
@@ -72,7 +74,7 @@ def _forms(whole: ir.Table) -> ir.Table:
 
 
 def _cpus(rows: ir.Table) -> ir.Table:
-    """For each unit the CPU that lies farthest from its place, and how far. `w_cpu` is the group's MAD over all CPUs."""
+    """For each unit the CPU that lies farthest from its place, and how far. `w_cpu`: the group's MAD over all CPUs."""
     keys = ["host_key", "device", "figure", "g"]
     each = rows.filter(rows.cpu.notnull() & (rows.p50 > 0))
     each = each.select(*keys, "cpu", l=each.p50.ln())
@@ -98,7 +100,11 @@ def measure(engine: Engine, figures: ir.Table, level: int, limit: float) -> Dist
     if tests == 0:
         return Distances(level, groups, 0, pd.DataFrame())
     _moderate(groups, table)
-    columns = ["g", *(f"{kind}_{name}" for name in STATISTICS for kind in ("med", "sigma")), *(f"own_{name}" for name in WITH_ERROR)]
+    columns = [
+        "g",
+        *(f"{kind}_{name}" for name in STATISTICS for kind in ("med", "sigma")),
+        *(f"own_{name}" for name in WITH_ERROR),
+    ]
     scaled = judged.join(ibis.memtable(groups[columns]), "g")
     z = {f"z_{name}": _z(scaled, name) for name in STATISTICS}
     scaled = scaled.mutate(**z)
@@ -128,7 +134,8 @@ def _own_error(table: Any, name: str) -> ir.Column:
 def _z(table: ir.Table, name: str) -> ir.Column:
     """The distance from the group's median in noises.
 
-    The group's noise has the usual sampling error in it. What a unit's own percentile is more uncertain than that is added.
+    The group's noise has the usual sampling error in it. What a unit's own percentile is more uncertain than that
+    is added.
     """
     noise = table[f"sigma_{name}"]
     if name in WITH_ERROR:
@@ -193,7 +200,11 @@ def _tails(scaled: ir.Table, groups: pd.DataFrame) -> dict[str, float]:
         heavy[name] = null.tail(float(seen[f"q_{name}"] / seen[f"m_{name}"]), count) if count else np.inf
     # Of CPUs the engine has the quantiles over all of them, by group.
     have = groups[groups["mad_cpu"] > 0]
-    heavy["cpu"] = null.tail(float((have["tail_cpu"] / have["mad_cpu"]).median()), int(have["n_cpu"].sum())) if len(have) else np.inf
+    heavy["cpu"] = (
+        null.tail(float((have["tail_cpu"] / have["mad_cpu"]).median()), int(have["n_cpu"].sum()))
+        if len(have)
+        else np.inf
+    )
     return heavy
 
 

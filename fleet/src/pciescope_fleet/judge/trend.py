@@ -63,8 +63,10 @@ def trend(engine: Engine, store: Store, plan: Plan) -> Trend:
     listed = store.need("figures")
     days = [day for day in listed.dates() if (plan.since or day) <= day <= (plan.until or day)]
     if not days:
-        raise FleetError(f"{store.url}: no figures between {plan.since} and {plan.until}",
-                         f"days with figures: {listed.dates()[0]} to {listed.dates()[-1]}")  # fmt: skip
+        raise FleetError(
+            f"{store.url}: no figures between {plan.since} and {plan.until}",
+            f"days with figures: {listed.dates()[0]} to {listed.dates()[-1]}",
+        )
     points = _points(engine, store, listed.files(days), plan)
     scores = engine.keep(_scores(points)).execute().sort_values("series", ignore_index=True)
     enough = scores[scores["runs"] >= 2 * LEAST]
@@ -97,8 +99,12 @@ def _points(engine: Engine, store: Store, files: list[str], plan: Plan) -> ir.Ta
     figures = figures.filter(figures.judged & figures.cpu.isnull())
     if plan.hosts:
         figures = figures.filter(figures.host.isin(plan.hosts) | figures.host_key.isin(plan.hosts))
-    figures = figures.mutate(device=figures.device.fill_null(""), model=figures.model.fill_null(""),
-                             backend=figures.backend.fill_null(""), batch=figures.batch.fill_null(-1))  # fmt: skip
+    figures = figures.mutate(
+        device=figures.device.fill_null(""),
+        model=figures.model.fill_null(""),
+        backend=figures.backend.fill_null(""),
+        batch=figures.batch.fill_null(-1),
+    )
     kept = [name for name in SERIES if name != "statistic"] + ["run", "time", *OF_UNIT]
     parts = [
         figures.filter(figures[name] > 0).select(*kept, statistic=ibis.literal(name), x=figures[name].ln())
@@ -117,11 +123,14 @@ def _scores(points: ir.Table) -> ir.Table:
     window = ibis.window(group_by="series", order_by=[points.time, points.run])
     so_far = ibis.cumulative_window(group_by="series", order_by=[points.time, points.run])
     rows = points.select(
-        "series", "unit", "statistic", "runs",
+        "series",
+        "unit",
+        "statistic",
+        "runs",
         place=ibis.row_number().over(window) + 1,
         total=points.off.sum().over(so_far),
         step=points.x - points.x.lag().over(window),
-    )  # fmt: skip
+    )
     split = rows.place.cast("float64") * (rows.runs - rows.place) / rows.runs
     inner = (rows.place >= LEAST) & (rows.runs - rows.place >= LEAST)
     score = inner.ifelse(rows.total.abs() / (inner.ifelse(split, 1.0)).sqrt(), ibis.null("float64"))
@@ -210,14 +219,25 @@ def _findings(changes: list[dict[str, Any]]) -> list[dict[str, Any]]:
     for change in changes:
         changed = tuple((each["what"], each["from"], each["to"]) for each in change["changed"])
         way = change["effect"] > 0
-        key = (change["model"], way, changed, "") if changed else (change["model"], way, (), f"{change['host_key']} {change['since'][:10]}")
+        key = (
+            (change["model"], way, changed, "")
+            if changed
+            else (change["model"], way, (), f"{change['host_key']} {change['since'][:10]}")
+        )
         together.setdefault(key, []).append(change)
     findings = []
     for part in together.values():
         worst = max(part, key=lambda change: abs(np.log1p(change["effect"])))
         hosts = sorted({change["host_key"] for change in part})
-        findings.append({"hosts": hosts, "figures": sorted({change["figure"] for change in part}),
-                         "first": min(change["since"] for change in part), "last": max(change["since"] for change in part),
-                         "changed": worst["changed"], "worst": worst})  # fmt: skip
+        findings.append(
+            {
+                "hosts": hosts,
+                "figures": sorted({change["figure"] for change in part}),
+                "first": min(change["since"] for change in part),
+                "last": max(change["since"] for change in part),
+                "changed": worst["changed"],
+                "worst": worst,
+            }
+        )
     findings.sort(key=lambda each: (-len(each["hosts"]), each["first"], each["hosts"]))
     return findings

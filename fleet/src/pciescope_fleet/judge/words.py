@@ -13,8 +13,10 @@ FEW = 8
 
 def amount(value: float, unit: str) -> str:
     """A figure in three digits with a unit that suits it."""
-    steps = {"ns": (("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)),
-             "bytes/s": (("bytes/s", 1.0), ("kB/s", 1e3), ("MB/s", 1e6), ("GB/s", 1e9))}.get(unit, ((unit, 1.0),))  # fmt: skip
+    steps = {
+        "ns": (("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)),
+        "bytes/s": (("bytes/s", 1.0), ("kB/s", 1e3), ("MB/s", 1e6), ("GB/s", 1e9)),
+    }.get(unit, ((unit, 1.0),))
     name, factor = next(((n, f) for n, f in reversed(steps) if abs(value) >= f), steps[0])
     return f"{value / factor:.{max(0, 2 - math.floor(math.log10(abs(value / factor) or 1)))}f} {name}"
 
@@ -58,7 +60,10 @@ def report(judged: Judged) -> str:
             f"  not judged: {judged.unjudged} figures with fewer than {judged.plan.least_hosts} hosts of their like "
             f"({hosts_in_words(judged.unjudged_hosts)})"
         )
-    lines += [f"  {each['figures']} figures were judged in coarser groups, without {', '.join(each['without'])}" for each in judged.coarser]
+    lines += [
+        f"  {each['figures']} figures were judged in coarser groups, without {', '.join(each['without'])}"
+        for each in judged.coarser
+    ]
     for each in found:
         lines.append("")
         lines += finding_in_words(each)
@@ -68,10 +73,18 @@ def report(judged: Judged) -> str:
 def finding_in_words(each: dict[str, Any]) -> list[str]:
     """One finding."""
     names = hosts_in_words(each["hosts"])
-    title = f"{each['direction']}: {names}" if len(each["hosts"]) == 1 else f"{each['direction']}: {len(each['hosts'])} hosts: {names}"
+    title = (
+        f"{each['direction']}: {names}"
+        if len(each["hosts"]) == 1
+        else f"{each['direction']}: {len(each['hosts'])} hosts: {names}"
+    )
     label = "" if each["origin"] == "measured" else f"  {each['origin'].upper()}: not measured on hardware"
     worst = each["worst"]
-    lines = [title + label, f"  {each['device_name'] or each['model']} at {worst['device']}" if worst["device"] else "", f"  {outlier_in_words(worst)}"]
+    lines = [
+        title + label,
+        f"  {each['device_name'] or each['model']} at {worst['device']}" if worst["device"] else "",
+        f"  {outlier_in_words(worst)}",
+    ]
     share = each["shared"]
     if share is not None:
         lines.append(
@@ -82,8 +95,13 @@ def finding_in_words(each: dict[str, Any]) -> list[str]:
     if more:
         lines.append(f"  and {more} more figures")
     if worst["group_without"]:
-        lines.append(f"  compared with {worst['group_hosts']} hosts, without regard to {', '.join(worst['group_without'])}")
+        lines.append(
+            f"  compared with {worst['group_hosts']} hosts, without regard to {', '.join(worst['group_without'])}"
+        )
     else:
-        lines.append(f"  compared with {worst['group_hosts']} hosts; q {worst['q']:.1g}, {worst['z']:+.1f} times the group's noise")
+        lines.append(
+            f"  compared with {worst['group_hosts']} hosts; q {worst['q']:.1g}, "
+            f"{worst['z']:+.1f} times the group's noise"
+        )
     lines += [f"  {beside['severity']} {beside['check']}: {beside['text']}" for beside in each["beside"]]
     return [line for line in lines if line]
