@@ -12,6 +12,7 @@ from typing import Any
 
 import ibis
 import ibis.expr.types as ir
+from pyarrow.dataset import dataset
 
 from pciescope_fleet.dataset.schema import TABLES
 from pciescope_fleet.dataset.store import Store
@@ -47,27 +48,31 @@ class Engine:
         schema = ibis.Schema.from_pyarrow(TABLES[table])
         if not paths:
             return ibis.memtable(TABLES[table].empty_table())
-        found = self._read(store, list(paths))
+        found = self._read(store, table, list(paths))
         known = found.columns
         return found.select(
             [(found[name].cast(kind) if name in known else ibis.null(kind)).name(name) for name, kind in schema.items()]
         )
 
-    def _read(self, store: Store, paths: list[str]) -> ir.Table:
+    def _read(self, store: Store, table: str, paths: list[str]) -> ir.Table:
+        name = ibis.util.gen_name("fleet_read")
         if self.name == "spark":
-            return _spark_table(self.connection, store, paths)
-        if not store.is_local:
-            self.connection.register_filesystem(store.fs)
-            paths = [store.fs.unstrip_protocol(path) for path in paths]
-        found: ir.Table = self.connection.read_parquet(paths, union_by_name=True, hive_partitioning=False)
+            return _spark_table(self.connection, name, store, paths)
+        duck = self.connection.con
+        if store.is_local:
+            duck.read_parquet(paths, union_by_name=True, hive_partitioning=False).create_view(name)
+        else:
+            # DuckDB's own driver for S3 is an extension that it downloads; with one of fsspec's its threads wait for
+            # each other.
+            duck.register(name, dataset(paths, TABLES[table], filesystem=store.fs, format="parquet"))
+        found: ir.Table = self.connection.table(name)
         return found
 
 
-def _spark_table(connection: Any, store: Store, paths: list[str]) -> ir.Table:
+def _spark_table(connection: Any, name: str, store: Store, paths: list[str]) -> ir.Table:
     """Spark reads the files itself: every worker must reach the store by the same address."""
     urls = [store.fs.unstrip_protocol(path).replace("s3://", "s3a://", 1) for path in paths]
     frame = connection._session.read.option("mergeSchema", "true").parquet(*urls)
-    name = ibis.util.gen_name("fleet_read")
     frame.createOrReplaceTempView(name)
     found: ir.Table = connection.table(name)
     return found
@@ -90,6 +95,8 @@ def open_engine(address: str | None, memory: str | None = None, threads: int | N
 
             if isinstance(error, duckdb.OutOfMemoryException):
                 raise FleetError(f"DuckDB: {str(error).splitlines()[0]}", "--memory, or --spark") from error
+            if isinstance(error, duckdb.IOException | duckdb.InvalidInputException):
+                raise FleetError(f"DuckDB cannot read: {str(error).splitlines()[0]}", "ingest that day anew") from error
             raise
         finally:
             engine.release()

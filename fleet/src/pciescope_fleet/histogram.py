@@ -14,6 +14,9 @@ from typing import Any
 PERCENTILES = {"p50": 50.0, "p90": 90.0, "p99": 99.0, "p999": 99.9}
 """The percentiles that hosts are compared by."""
 
+GREATEST = 2**63 - 1
+"""Parquet's integers end here."""
+
 SUB_BUCKETS = 2048
 """Buckets are one picosecond wide below, and twice as wide from here on and from each further power of two."""
 
@@ -32,10 +35,12 @@ class Histogram:
         try:
             counts = {int(low): int(count) for low, count in told["buckets"]}
             least, most = int(told["min_ps"]), int(told["max_ps"])
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise ValueError(f"not a histogram: {error!r}") from error
-        if any(low < 0 or count < 0 for low, count in counts.items()):
-            raise ValueError("not a histogram: a bucket with a negative edge or count")
+        if any(not 0 <= low <= GREATEST or not 0 <= count <= GREATEST for low, count in counts.items()):
+            raise ValueError("not a histogram: the edge or count of a bucket is negative, or above 2^63")
+        if sum(counts.values()) > GREATEST or not 0 <= least <= most <= GREATEST:
+            raise ValueError("not a histogram: its count, smallest or greatest value cannot be")
         return cls(counts, least, most)
 
     @property

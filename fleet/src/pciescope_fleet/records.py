@@ -9,12 +9,11 @@ from __future__ import annotations
 import gzip
 import json
 import re
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-
-from pciescope_fleet.errors import FleetError
 
 SCHEMA = 2
 """The newest schema that is known."""
@@ -75,14 +74,15 @@ def _lines(path: Path, problems: list[Problem]) -> Iterator[tuple[int, Any]]:
     try:
         stream = (gzip.open if path.suffix == ".gz" else open)(path, "rb")
     except OSError as error:
-        raise FleetError(f"{path}: cannot be read: {error.strerror}") from error
+        problems.append(Problem(str(path), None, f"cannot be read: {error.strerror}"))
+        return
     with stream:
         number = 0
         while True:
             number += 1
             try:
                 line = stream.readline(LONGEST_LINE + 1)
-            except (OSError, EOFError) as error:
+            except (OSError, EOFError, zlib.error) as error:
                 problems.append(Problem(str(path), number, f"the file ends in the middle or is damaged: {error}"))
                 return
             if not line:

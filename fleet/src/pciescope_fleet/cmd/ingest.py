@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import sys
 from pathlib import Path
@@ -21,6 +22,10 @@ examples:
 
 A run that the dataset has already is not taken again. Of a torn file what is whole is taken, and the rest is named.
 Exit codes: 0 all was taken; 1 something could not be taken, or is doubtful; 2 nothing was done."""
+
+
+SHOWN = 5
+"""So many problems of a file are told; the rest is counted."""
 
 
 def register(verbs: Verbs) -> None:
@@ -57,8 +62,12 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(told))  # noqa: T201
     else:
         sys.stdout.write(_words(told))
-    for problem in taken.problems:
-        sys.stderr.write(f"not taken, or doubtful: {problem}\n")
+    for file, problems in itertools.groupby(taken.problems, key=lambda problem: problem.file):
+        told_of = list(problems)
+        for problem in told_of[:SHOWN]:
+            sys.stderr.write(f"not taken, or doubtful: {problem}\n")
+        if len(told_of) > SHOWN:
+            sys.stderr.write(f"not taken, or doubtful: {file}: {len(told_of) - SHOWN} more; --json tells all\n")
     if taken.guessed and args.host is None:
         names = ", ".join(sorted(taken.guessed)[:5]) + (", ..." if len(taken.guessed) > 5 else "")
         sys.stderr.write(

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from pciescope_fleet import records
 from pciescope_fleet.dataset import rows
 from pciescope_fleet.dataset.rows import Rows
@@ -42,8 +44,8 @@ def ingest(store: Store, paths: Sequence[Path], host: str | None = None) -> Take
     """Takes the runs of these files."""
     taken = Taken()
     now = datetime.datetime.now(datetime.UTC)
-    has = store.kept("runs").runs()
-    waiting: dict[RunKey, Rows] = {}
+    has = _Known(store)
+    waiting: dict[RunKey, Made] = {}
     for path in paths:
         runs, problems = records.read(path)
         taken.files += 1
@@ -51,12 +53,21 @@ def ingest(store: Store, paths: Sequence[Path], host: str | None = None) -> Take
         if not runs and not problems:
             taken.problems.append(Problem(str(path), None, "no record in it"))
         for run in runs:
-            made = rows.rows(run, host, now)
+            try:
+                made = Made.of(rows.rows(run, host, now))
+            except (TypeError, ValueError, KeyError, AttributeError, OverflowError, pa.ArrowException) as error:
+                # Anybody may have written the file: a field of the wrong kind is no reason to lose the others.
+                why = f"run {run.run}: a field is not what docs/record.md says: {type(error).__name__}: {error}"
+                taken.problems.append(Problem(str(path), None, why))
+                continue
             taken.problems += made.problems
             if made.run["host_from"] == "file name":
                 taken.guessed[made.run["host"]] = str(path)
-            key: RunKey = (made.run["host_key"], made.run["run"])
-            before = max(has[key][1] if key in has else 0, waiting[key].run["records"] if key in waiting else 0)
+            key = made.key
+            before = max(has.runs.get(key, 0), waiting[key].run["records"] if key in waiting else 0)
+            if before < made.run["records"] and (other := has.namesake(made)):
+                why = f"host {made.run['host']} is two machines: {key[0]} beside {other}; they are kept apart"
+                taken.problems.append(Problem(str(path), None, why))
             if before >= made.run["records"]:
                 taken.known += 1
                 continue
@@ -69,13 +80,52 @@ def ingest(store: Store, paths: Sequence[Path], host: str | None = None) -> Take
     return taken
 
 
-def _write(store: Store, waiting: dict[RunKey, Rows], has: dict[RunKey, tuple[str, int, str]], taken: Taken) -> None:
+@dataclass
+class Made:
+    """A run's rows as tables: they take a tenth of the memory."""
+
+    run: dict[str, Any]
+    tables: dict[str, pa.Table]
+    problems: list[Problem]
+
+    @classmethod
+    def of(cls, made: Rows) -> Made:
+        """From rows. Raises where a value does not fit its column."""
+        found = {"figures": made.figures, "findings": made.findings, "runs": [made.run]}
+        return cls(made.run, {name: to_table(name, each) for name, each in found.items()}, made.problems)
+
+    @property
+    def key(self) -> RunKey:
+        """Which run it is."""
+        return (self.run["host_key"], self.run["run"])
+
+
+class _Known:
+    """What the dataset has."""
+
+    def __init__(self, store: Store) -> None:
+        self.runs = {key: records for key, (_, records, _) in store.kept("runs").runs().items()}
+        # A writer that was killed leaves figures of runs that do not count as taken.
+        self.strays = {key for table in TABLES for key in store.kept(table).runs()} - self.runs.keys()
+        self._machines: dict[str, set[str]] = {}
+        for host_key, _ in self.runs:
+            self._machines.setdefault(host_key.split("~")[0], set()).add(host_key)
+
+    def namesake(self, made: Made) -> str | None:
+        """Another machine of the same name, where this one is new."""
+        machines = self._machines.setdefault(made.run["host"], set())
+        other = min(machines, default=None) if made.run["host_key"] not in machines else None
+        machines.add(made.run["host_key"])
+        return other
+
+
+def _write(store: Store, waiting: dict[RunKey, Made], has: _Known, taken: Taken) -> None:
     if not waiting:
         return
-    outdated = {key for key in waiting if key in has}
+    outdated = {key for key in waiting if key in has.runs or key in has.strays}
     if outdated:
         _forget(store, outdated)
-    by_date: dict[str, list[Rows]] = {}
+    by_date: dict[str, list[Made]] = {}
     for made in waiting.values():
         by_date.setdefault(made.run["date"], []).append(made)
     for date, together in by_date.items():
@@ -83,25 +133,19 @@ def _write(store: Store, waiting: dict[RunKey, Rows], has: dict[RunKey, tuple[st
         for table in ("figures", "findings", "runs"):
             _write_table(store, table, date, together)
     for key, made in waiting.items():
-        has[key] = (made.run["date"], made.run["records"], "")
+        has.runs[key] = made.run["records"]
         taken.runs += 1
-        taken.figures += len(made.figures)
+        taken.figures += len(made.tables["figures"])
 
 
-def _rows_of(table: str, made: Rows) -> list[dict[str, Any]]:
-    return {"figures": made.figures, "findings": made.findings, "runs": [made.run]}[table]
-
-
-def _write_table(store: Store, table: str, date: str, together: list[Rows]) -> None:
+def _write_table(store: Store, table: str, date: str, together: list[Made]) -> None:
     if len(together) < MANY:
         for made in together:
-            found = _rows_of(table, made)
-            if found:
-                store.write_part(table, date, made.run["host_key"], made.run["run"], made.run["records"], found)
+            if len(made.tables[table]):
+                store.write_part(table, date, *made.key, made.run["records"], made.tables[table])
         return
-    named = [(made.run["host_key"], made.run["run"], made.run["records"]) for made in together]
-    found = [row for made in together for row in _rows_of(table, made)]
-    store.write_many(table, date, named, to_table(table, found), [])
+    named = [(*made.key, made.run["records"]) for made in together]
+    store.write_many(table, date, named, pa.concat_tables(made.tables[table] for made in together), [])
 
 
 def _forget(store: Store, runs: set[RunKey]) -> None:
@@ -115,7 +159,7 @@ def _forget(store: Store, runs: set[RunKey]) -> None:
                 continue
             found = store.read(table, [path])
             keys = zip(found["host_key"].to_pylist(), found["run"].to_pylist(), strict=True)
-            found = found.filter([key not in runs for key in keys])
+            found = found.filter(pa.array([key not in runs for key in keys], pa.bool_()))
             if remain:
                 store.write_many(
                     table, listed["date"], [tuple(run) for run in remain], found, [_below(store, table, path)]

@@ -27,7 +27,9 @@ CONTROLS = {"calibration", "ceiling"}
 JUDGED_METRICS = {"speed", "active_speed", "rate", "samples_per_s", "cpu_per_gb"}
 """Metrics that hosts are compared by, the same as `pciescope compare` takes; the others are kept."""
 
-GREATEST = 2**63 - 1
+
+LONGEST_NAME = 64
+"""Linux allows no longer name of a host."""
 
 
 @dataclass
@@ -105,6 +107,8 @@ def _host(run: Run, told: Record, given: str | None) -> tuple[str, str]:
     if given is not None:
         return given, "user"
     name = _text(told.get("name"))
+    if name and len(name) > LONGEST_NAME:
+        raise ValueError(f"the host's name has {len(name)} letters")
     if name:
         return name, "record"
     return Path(run.source).name.split(".")[0] or "unknown", "file name"
@@ -271,19 +275,18 @@ def _histogram_row(common: Row, whole: Histogram, judged: bool, cpu: int | None,
         known = whole.errors(percent) if cpu is None else None
         errors[f"{column}_down"], errors[f"{column}_up"] = known or (None, None)
     lows = sorted(whole.counts)
-    fits = not lows or (lows[-1] <= GREATEST and max(whole.counts.values()) <= GREATEST)
     return {
         **common,
         "unit": "ns",
         "judged": judged,
         "cpu": cpu,
         "cpus": cpus,
-        "count": min(whole.count, GREATEST),
+        "count": whole.count,
         **{column: whole.percentile_ns(percent) for column, percent in histogram.PERCENTILES.items()},
         **errors,
         "form": None if shares is None else [{"bin": place, "share": share} for place, share in shares],
-        "bucket_low_ps": lows if fits else None,
-        "bucket_count": [whole.counts[low] for low in lows] if fits else None,
+        "bucket_low_ps": lows,
+        "bucket_count": [whole.counts[low] for low in lows],
     }
 
 

@@ -17,7 +17,8 @@ import posixpath
 import re
 import urllib.parse
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -99,18 +100,32 @@ class Store:
         """Whether the files lie in this machine's file system."""
         return "file" in (self.fs.protocol if isinstance(self.fs.protocol, tuple) else (self.fs.protocol,))
 
+    @contextmanager
+    def _asked(self) -> Iterator[None]:
+        """Around what the store is asked for: tells what it refuses. Drivers have errors of their own kinds."""
+        try:
+            yield
+        except Exception as error:
+            if self.is_local and not isinstance(error, OSError | pa.ArrowException | ValueError):
+                raise
+            raise FleetError(
+                f"{self.url}: the store refuses: {error}", "its address, the keys, --store-option"
+            ) from error
+
     def kept(self, table: str) -> Kept:
         """What there is of a table."""
-        self.fs.invalidate_cache()
         top = f"{self.root}/{table}"
-        paths = sorted(self.fs.find(top)) if self.fs.exists(top) else []
+        with self._asked():
+            self.fs.invalidate_cache()
+            paths = sorted(self.fs.find(top)) if self.fs.exists(top) else []
         lists, parts, many, other = {}, [], [], []
         for path in paths:
             place = PLACE.search(path)
             if place is None or place["name"].startswith("."):
                 continue
             if place["host"] == "all" and path.endswith(".json"):
-                listed = json.loads(self.fs.cat_file(path))
+                with self._asked():
+                    listed = json.loads(self.fs.cat_file(path))
                 lists[path.removesuffix(".json") + ".parquet"] = {**listed, "date": place["date"]}
             elif place["host"] == "all" and path.endswith(".parquet"):
                 many.append(path)
@@ -132,12 +147,11 @@ class Store:
             )
         return kept
 
-    def write_part(
-        self, table: str, date: str, host_key: str, run: str, records: int, rows: Sequence[dict[str, Any]]
-    ) -> None:
+    def write_part(self, table: str, date: str, host_key: str, run: str, records: int, rows: pa.Table) -> None:
         """Writes the rows of one run."""
-        host = urllib.parse.quote(host_key, safe="~")
-        self._write(f"{table}/date={date}/host={host}/{run}-{records}.parquet", to_table(table, rows))
+        # `all` is the folder of files with many runs.
+        host = "%61ll" if host_key == "all" else urllib.parse.quote(host_key, safe="~")
+        self._write(f"{table}/date={date}/host={host}/{run}-{records}.parquet", rows)
 
     def write_many(
         self, table: str, date: str, runs: Sequence[tuple[str, str, int]], rows: pa.Table, replaces: Sequence[str]
@@ -148,21 +162,24 @@ class Store:
         folder = f"{table}/date={date}/host=all"
         rows = rows.sort_by([(key, "ascending") for key in ("host_key", "run")])
         self._write(f"{folder}/{name}.parquet", rows)
-        self._put(f"{folder}/{name}.json", content.encode())
+        with self._asked():
+            self._put(f"{folder}/{name}.json", content.encode())
         return f"{self.root}/{folder}/{name}.parquet"
 
     def _write(self, path: str, rows: pa.Table) -> None:
         sink = pa.BufferOutputStream()
         pq.write_table(rows, sink, compression="zstd", row_group_size=256 * 1024)
-        self._put(path, sink.getvalue().to_pybytes())
+        with self._asked():
+            self._put(path, sink.getvalue().to_pybytes())
 
     def _put(self, path: str, content: bytes) -> None:
         """Writes a file so that it is there whole or not at all."""
         whole = f"{self.root}/{path}"
-        self.fs.makedirs(posixpath.dirname(whole), exist_ok=True)
         if not self.is_local:
+            # Object stores have no folders; s3fs would make a bucket for a slip of the pen.
             self.fs.pipe_file(whole, content)
             return
+        self.fs.makedirs(posixpath.dirname(whole), exist_ok=True)
         beside = f"{posixpath.dirname(whole)}/.{uuid.uuid4().hex}.part"
         try:
             self.fs.pipe_file(beside, content)
@@ -177,17 +194,18 @@ class Store:
         schema = TABLES[table]
         parts = []
         for path in paths:
-            with self.fs.open(path, "rb") as stream:
+            with self._asked(), self.fs.open(path, "rb") as stream:
                 parts.append(conform(pq.read_table(stream), schema))
         return pa.concat_tables(parts) if parts else schema.empty_table()
 
     def remove(self, paths: Iterable[str]) -> None:
         """Removes files, and the lists beside those with many runs."""
-        for path in paths:
-            self.fs.rm_file(path)
-            beside = path.removesuffix(".parquet") + ".json"
-            if "/host=all/" in path and self.fs.exists(beside):
-                self.fs.rm_file(beside)
+        with self._asked():
+            for path in paths:
+                self.fs.rm_file(path)
+                beside = path.removesuffix(".parquet") + ".json"
+                if "/host=all/" in path and self.fs.exists(beside):
+                    self.fs.rm_file(beside)
 
 
 def to_table(table: str, rows: Sequence[dict[str, Any]]) -> pa.Table:
