@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,3 +31,33 @@ def fleet(*typed: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "pciescope_fleet", *words], capture_output=True, text=True, check=False
     )
+
+
+@dataclass(frozen=True)
+class Told:
+    """How a verb ended in this process, and what it wrote."""
+
+    code: int
+    out: str
+    err: str
+
+    def json(self) -> Any:
+        assert self.code in (0, 1), self.err
+        return json.loads(self.out)
+
+
+Call = Callable[..., Told]
+
+
+@pytest.fixture
+def call(capsys: pytest.CaptureFixture[str]) -> Call:
+    """Runs the command in this process: a new one takes a second to load its libraries."""
+    from pciescope_fleet import cli
+
+    def runs(*typed: object) -> Told:
+        capsys.readouterr()
+        code = cli.main([str(word) for word in typed])
+        told = capsys.readouterr()
+        return Told(code, told.out, told.err)
+
+    return runs

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from conftest import fleet
+from conftest import Call
 from pciescope_fleet.dataset.schema import FIGURES, RUNS
 from pciescope_fleet.dataset.store import Store
 from pciescope_fleet.judge.trend import segments
@@ -78,11 +78,11 @@ def past(
         store.write_many("runs", date, named, pa.Table.from_pylist(runs, schema=RUNS), [])
 
 
-def test_names_the_day_the_kernel_and_the_hosts_of_a_change(tmp_path: Path) -> None:
+def test_names_the_day_the_kernel_and_the_hosts_of_a_change(tmp_path: Path, call: Call) -> None:
     past(Store(str(tmp_path)), {2: (11, 0.1), 5: (11, 0.1), 9: (11, 0.1)}, kernel_day=11)
-    told = fleet("trend", tmp_path, "-j")
-    assert told.returncode == 1, told.stderr
-    found = json.loads(told.stdout)
+    told = call("trend", tmp_path, "-j")
+    assert told.code == 1, told.err
+    found = json.loads(told.out)
     assert found["series"] == 12 * 3 * 2
     [finding] = found["findings"]
     assert finding["hosts"] == [host_name(host) for host in (2, 5, 9)]
@@ -91,27 +91,27 @@ def test_names_the_day_the_kernel_and_the_hosts_of_a_change(tmp_path: Path) -> N
     assert finding["worst"]["effect"] == pytest.approx(0.1, abs=0.02)
 
 
-def test_finds_nothing_where_nothing_changed(tmp_path: Path) -> None:
+def test_finds_nothing_where_nothing_changed(tmp_path: Path, call: Call) -> None:
     past(Store(str(tmp_path)), {})
-    told = fleet("trend", tmp_path)
-    assert told.returncode == 0, told.stdout
-    assert told.stdout.startswith("0 changes in 72 series")
+    told = call("trend", tmp_path)
+    assert told.code == 0, told.out
+    assert told.out.startswith("0 changes in 72 series")
 
 
-def test_says_that_nothing_known_changed_with_it(tmp_path: Path) -> None:
+def test_says_that_nothing_known_changed_with_it(tmp_path: Path, call: Call) -> None:
     past(Store(str(tmp_path)), {4: (7, -0.2)})
-    told = fleet("trend", tmp_path)
-    assert told.returncode == 1
-    assert f"since 2026-11-08: {host_name(4)}" in told.stdout
-    assert "nothing that the records tell of changed then" in told.stdout
+    told = call("trend", tmp_path)
+    assert told.code == 1
+    assert f"since 2026-11-08: {host_name(4)}" in told.out
+    assert "nothing that the records tell of changed then" in told.out
 
 
-def test_refuses_series_that_are_too_short(tmp_path: Path) -> None:
+def test_refuses_series_that_are_too_short(tmp_path: Path, call: Call) -> None:
     past(Store(str(tmp_path)), {}, days=5)
-    told = fleet("trend", tmp_path)
-    assert told.returncode == 2
-    assert "no series has 6 runs; 72 are shorter" in told.stderr
-    assert "hint:" in told.stderr
+    told = call("trend", tmp_path)
+    assert told.code == 2
+    assert "no series has 6 runs; 72 are shorter" in told.err
+    assert "hint:" in told.err
 
 
 def test_a_series_with_two_steps_has_two_places() -> None:

@@ -36,6 +36,19 @@ def sigma(mad: Array, hosts: Array) -> Array:
     return np.asarray(mad) * MAD_TO_SIGMA * small
 
 
+NEAR = 3.0
+"""Distances of more noises are left out where the noise is refined: there the faults are."""
+
+
+def refined(mean_square: Array, hosts: Array) -> Array:
+    """The noise that the mean square of the near distances from their median speaks of.
+
+    A normal distribution cut at `NEAR` has 0.9733 of its variance, and the median follows its sample (simulated for 5
+    to 300 hosts). Such an estimate is nearly as sure as a standard deviation: a MAD has a third of that.
+    """
+    return np.asarray(np.sqrt(np.asarray(mean_square) / (0.9733 * (1 - 0.65 / np.maximum(hosts, 2)))))
+
+
 def freedom(hosts: Array) -> Array:
     """The degrees of freedom of such an estimate."""
     return np.maximum(EFFICIENCY * (np.asarray(hosts) - 1), 1.0)
@@ -57,6 +70,10 @@ def trigamma_inverse(value: float) -> float:
     return float(x)
 
 
+WINSORISED = 0.679
+"""What is left of a normal distribution's variance with its outer tenths drawn to their edge."""
+
+
 @dataclass(frozen=True)
 class Noise:
     """The noise of each group's figure after it took from the others, and how sure it is."""
@@ -65,21 +82,20 @@ class Noise:
     freedom: Array
 
 
-def moderate(own: Array, hosts: Array) -> Noise:
+def moderate(own: Array, dof: Array) -> Noise:
     """Draws noises of one kind towards what they show together, the more the less sure each is.
 
-    Its prior has the median and the spread of the logarithms, both robust: a figure whose noise is of another kind
-    moves neither.
+    `dof` says how sure, in degrees of freedom. Its prior has the median and the winsorised spread of the logarithms: a
+    figure whose noise is of another kind moves the one not, and the other little.
     """
     own = np.maximum(own, FINEST)
-    dof = freedom(hosts)
     if len(own) < 3:
         return Noise(own, dof)
     log_variance = 2 * np.log(own)
     expected = special.digamma(dof / 2) - np.log(dof / 2)
     centred = log_variance - expected
     middle = float(np.median(centred))
-    spread = (MAD_TO_SIGMA * float(np.median(np.abs(centred - middle)))) ** 2
+    spread = float(np.clip(centred, *np.quantile(centred, [0.1, 0.9])).var(ddof=1)) / WINSORISED
     excess = spread - float(np.mean(special.polygamma(1, dof / 2)))
     if excess <= 0:
         # They differ no more than by chance: one noise for all. It is as sure as all of them together.
@@ -101,18 +117,18 @@ RATIOS = stats.t.ppf(0.5 + 0.45 * _WITHIN, TAILS) / stats.t.ppf(0.5 + 0.25 * _WI
 """The 0.9 quantile over the median of |t| below the cut, for each of `TAILS`."""
 
 
-def tail(ratio: float, count: int) -> float:
+def tail(ratio: float, count: int, hosts: float) -> float:
     """The degrees of freedom of the t whose tails are as heavy as what was seen.
 
-    `ratio` is the 0.9 quantile over the median of the distances below the cut, `count` how many there are. Only what
-    two standard errors of the ratio do not explain makes tails heavier than a normal distribution's.
+    `ratio` is the 0.9 quantile over the median of the distances below the cut, `count` how many there are, `hosts` how
+    many a group usually has. A small group's median lies among its own hosts, so the ratio is larger there, and less
+    sure (both simulated for 5 to 100 hosts). What one standard error explains makes no tail heavy.
     """
     if count < 40 or not np.isfinite(ratio):
         return np.inf
-    error = 2.6 / np.sqrt(count)
-    if ratio <= RATIOS[-1] + 2 * error:
-        return np.inf
-    return float(TAILS[np.argmin(np.abs(RATIOS - ratio))])
+    error = 2.9 / np.sqrt(count) * (1 + 3 / hosts)
+    sure = ratio / (1 + 1.4 / hosts) - error
+    return np.inf if sure <= RATIOS[-1] else float(TAILS[np.argmin(np.abs(RATIOS - sure))])
 
 
 def two_sided(z: Array, dof: Array) -> Array:

@@ -16,6 +16,7 @@ from typing import Any
 import ibis
 import ibis.expr.types as ir
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from pciescope_fleet.engine import Engine
@@ -23,8 +24,12 @@ from pciescope_fleet.judge import null
 
 QUANTILES = ("p50", "p90", "p99", "p999", "value")
 STATISTICS = (*QUANTILES, "form", "cpu")
+SHIFTS = (*QUANTILES, "form")
+"""Those that are a distance from the group's median; a CPU's is from its usual place."""
 WITH_ERROR = ("p50", "p90", "p99", "p999")
 """Those whose own uncertainty is known from the histogram."""
+
+Numbers = npt.NDArray[np.int64]
 
 LEAST_FORM = 1e-6
 """Distances below are rounding."""
@@ -48,12 +53,17 @@ def level_table(figures: ir.Table, level: int) -> ir.Table:
     rows = figures.mutate(g=figures[f"at_{level}"].cast("int64")).filter(lambda t: t.g.notnull())
     whole = rows.filter(rows.cpu.isnull())
     whole = whole.mutate(
-        **{f"x_{name}": (whole[name] > 0).ifelse(whole[name], ibis.null("float64")).ln() for name in QUANTILES}
+        **{f"x_{name}": _number(whole[name]).ifelse(whole[name], ibis.null("float64")).ln() for name in QUANTILES}
     )
     keys = ["host_key", "device", "figure", "g"]
     whole = whole.left_join(_forms(whole), keys).drop([f"{key}_right" for key in keys])
     whole = whole.left_join(_cpus(rows), keys).drop([f"{key}_right" for key in keys])
     return whole.drop("form")
+
+
+def _number(column: ir.Column) -> ir.Column:
+    """Whether a figure has a logarithm. Both engines sort NaN above infinity."""
+    return (column > 0) & (column < 1e300)
 
 
 def _forms(whole: ir.Table) -> ir.Table:
@@ -76,7 +86,7 @@ def _forms(whole: ir.Table) -> ir.Table:
 def _cpus(rows: ir.Table) -> ir.Table:
     """For each unit the CPU that lies farthest from its place, and how far. `w_cpu`: the group's MAD over all CPUs."""
     keys = ["host_key", "device", "figure", "g"]
-    each = rows.filter(rows.cpu.notnull() & (rows.p50 > 0))
+    each = rows.filter(rows.cpu.notnull() & _number(rows.p50))
     each = each.select(*keys, "cpu", l=each.p50.ln())
     own = each.group_by(keys).agg(total=each.l.sum(), cpus=each.count())
     # Beside the mean of the machine's other CPUs.
@@ -147,18 +157,17 @@ def _z(table: ir.Table, name: str) -> ir.Column:
 
 def _groups(table: ir.Table) -> pd.DataFrame:
     """Size, median and MAD of each group, for each statistic."""
-    shifts = [name for name in STATISTICS if name != "cpu"]
     centre = table.group_by("g").agg(
         hosts=table.host_key.nunique(),
         mad_cpu=table.w_cpu.max(),
         tail_cpu=table.tail_cpu.max(),
         n_cpu=table.x_cpu.count(),
-        **{f"med_{name}": table[f"x_{name}"].median() for name in shifts},
-        **{f"n_{name}": table[f"x_{name}"].count() for name in shifts},
+        **{f"med_{name}": table[f"x_{name}"].median() for name in SHIFTS},
+        **{f"n_{name}": table[f"x_{name}"].count() for name in SHIFTS},
     )
-    joined = table.join(centre.select("g", *(f"med_{name}" for name in shifts)), "g")
+    joined = table.join(centre.select("g", *(f"med_{name}" for name in SHIFTS)), "g")
     spread = joined.group_by("g").agg(
-        **{f"mad_{name}": (joined[f"x_{name}"] - joined[f"med_{name}"]).abs().median() for name in shifts},
+        **{f"mad_{name}": (joined[f"x_{name}"] - joined[f"med_{name}"]).abs().median() for name in SHIFTS},
         **{f"own_{name}": _own_error(joined, name).median() for name in WITH_ERROR},
     )
     found: pd.DataFrame = centre.join(spread, "g").execute()
@@ -167,44 +176,76 @@ def _groups(table: ir.Table) -> pd.DataFrame:
 
 
 def _moderate(groups: pd.DataFrame, table: ir.Table) -> None:
-    """Adds `sigma_S` and `dof_S`. Figures of one unit and kind of latency have noise of one kind."""
+    """Adds `sigma_S` and `dof_S`. Figures of one unit and kind of latency have noise of one kind.
+
+    The MADs give a first noise. What lies near in terms of it gives the second, which is surer.
+    """
     kinds = table.select("g", "origin", "backend", "model", "unit").distinct().execute().sort_values("g")
     kinds = kinds.drop_duplicates("g").set_index("g").loc[groups["g"]]
     kind = kinds.groupby(["origin", "backend", "model", "unit"], sort=True).ngroup().to_numpy()
     for name in STATISTICS:
-        mad, count = groups[f"mad_{name}"].to_numpy(dtype=float), groups[f"n_{name}"].to_numpy()
-        sigma, dof = np.full(len(groups), np.nan), np.full(len(groups), np.nan)
-        for number in np.unique(kind):
-            rows = np.flatnonzero((kind == number) & np.isfinite(mad) & (count > 1))
-            if len(rows):
-                noise = null.moderate(null.sigma(mad[rows], count[rows]), count[rows])
-                # The median that distances are from is itself uncertain.
-                sigma[rows] = noise.sigma * np.sqrt(1 + np.pi / (2 * count[rows]))
-                dof[rows] = noise.freedom
-        groups[f"sigma_{name}"], groups[f"dof_{name}"] = sigma, dof
+        count = groups[f"n_{name}"].to_numpy(dtype=float)
+        first = null.sigma(groups[f"mad_{name}"].to_numpy(dtype=float), count)
+        groups[f"sigma_{name}"], groups[f"dof_{name}"] = _by_kind(kind, first, null.freedom(count), count)
+    near = _near(groups, table).set_index("g").reindex(groups["g"])
+    for name in SHIFTS:
+        count, left = groups[f"n_{name}"].to_numpy(dtype=float), near[f"k_{name}"].to_numpy(dtype=float)
+        second = null.refined(near[f"v_{name}"].to_numpy(dtype=float), count)
+        groups[f"sigma_{name}"], groups[f"dof_{name}"] = _by_kind(kind, second, np.maximum(left - 1, 1), count)
+    for name in STATISTICS:
+        # The median that distances are from is itself uncertain.
+        groups[f"sigma_{name}"] *= np.sqrt(1 + np.pi / (2 * np.maximum(groups[f"n_{name}"], 1)))
+
+
+def _by_kind(kind: Numbers, own: null.Array, dof: null.Array, count: null.Array) -> tuple[null.Array, null.Array]:
+    """Noises and their certainty, those of each kind moderated."""
+    sigma, sure = np.full(len(own), np.nan), np.full(len(own), np.nan)
+    for number in np.unique(kind):
+        rows = np.flatnonzero((kind == number) & np.isfinite(own) & (count > 1))
+        if len(rows):
+            noise = null.moderate(own[rows], dof[rows])
+            sigma[rows], sure[rows] = noise.sigma, noise.freedom
+    return sigma, sure
+
+
+def _near(groups: pd.DataFrame, table: ir.Table) -> pd.DataFrame:
+    """By group: how many distances are near, and their mean square."""
+    known = ibis.memtable(groups[["g", *(f"{what}_{name}" for name in SHIFTS for what in ("med", "sigma"))]])
+    joined = table.join(known, "g")
+    square = {}
+    for name in SHIFTS:
+        away = joined[f"x_{name}"] - joined[f"med_{name}"]
+        near = away.abs() <= null.NEAR * joined[f"sigma_{name}"]
+        square[name] = near.ifelse(away * away, ibis.null("float64"))
+    found: pd.DataFrame = (
+        joined.group_by("g")
+        .agg(
+            **{f"k_{name}": square[name].count() for name in SHIFTS},
+            **{f"v_{name}": square[name].mean() for name in SHIFTS},
+        )
+        .execute()
+    )
+    return found
 
 
 def _tails(scaled: ir.Table, groups: pd.DataFrame) -> dict[str, float]:
     """For each statistic the degrees of freedom that the middle of all distances speaks of."""
-    shifts = [name for name in STATISTICS if name != "cpu"]
-    size = {name: scaled[f"z_{name}"].abs() for name in shifts}
-    near = {name: (size[name] < null.CUT).ifelse(size[name], ibis.null("float64")) for name in shifts}
+    size = {name: scaled[f"z_{name}"].abs() for name in SHIFTS}
+    near = {name: (size[name] < null.CUT).ifelse(size[name], ibis.null("float64")) for name in SHIFTS}
     seen = scaled.agg(
-        **{f"q_{name}": near[name].quantile(0.9) for name in shifts},
-        **{f"m_{name}": near[name].median() for name in shifts},
-        **{f"n_{name}": near[name].count() for name in shifts},
+        **{f"q_{name}": near[name].quantile(0.9) for name in SHIFTS},
+        **{f"m_{name}": near[name].median() for name in SHIFTS},
+        **{f"n_{name}": near[name].count() for name in SHIFTS},
     ).execute().iloc[0]  # fmt: skip
+    hosts = float(groups["hosts"].median())
     heavy = {}
-    for name in shifts:
-        count = int(seen[f"n_{name}"])
-        heavy[name] = null.tail(float(seen[f"q_{name}"] / seen[f"m_{name}"]), count) if count else np.inf
+    for name in SHIFTS:
+        count, middle = int(seen[f"n_{name}"]), float(seen[f"m_{name}"] or 0)
+        heavy[name] = null.tail(float(seen[f"q_{name}"]) / middle, count, hosts) if count and middle > 0 else np.inf
     # Of CPUs the engine has the quantiles over all of them, by group.
     have = groups[groups["mad_cpu"] > 0]
-    heavy["cpu"] = (
-        null.tail(float((have["tail_cpu"] / have["mad_cpu"]).median()), int(have["n_cpu"].sum()))
-        if len(have)
-        else np.inf
-    )
+    ratio = float((have["tail_cpu"] / have["mad_cpu"]).median()) if len(have) else np.nan
+    heavy["cpu"] = null.tail(ratio, int(have["n_cpu"].sum()), hosts)
     return heavy
 
 

@@ -107,7 +107,9 @@ def _points(engine: Engine, store: Store, files: list[str], plan: Plan) -> ir.Ta
     )
     kept = [name for name in SERIES if name != "statistic"] + ["run", "time", *OF_UNIT]
     parts = [
-        figures.filter(figures[name] > 0).select(*kept, statistic=ibis.literal(name), x=figures[name].ln())
+        figures.filter((figures[name] > 0) & (figures[name] < 1e300)).select(
+            *kept, statistic=ibis.literal(name), x=figures[name].ln()
+        )
         for name in STATISTICS
     ]
     rows = ibis.union(*parts)
@@ -147,7 +149,7 @@ def _noise(series: pd.DataFrame) -> null.Noise:
     steps, runs = series["step"].to_numpy(), series["runs"].to_numpy()
     for kind in np.unique(kinds):
         rows = kinds == kind
-        noise = null.moderate(null.sigma(steps[rows], runs[rows] - 1) / np.sqrt(2), runs[rows] - 1)
+        noise = null.moderate(null.sigma(steps[rows], runs[rows] - 1) / np.sqrt(2), null.freedom(runs[rows] - 1))
         sigma[rows], dof[rows] = noise.sigma, noise.freedom
     return null.Noise(sigma, dof)
 
