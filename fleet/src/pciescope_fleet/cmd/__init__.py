@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pciescope_fleet.errors import FleetError
@@ -64,6 +65,29 @@ def add_engine_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--memory", metavar="SIZE", help="DuckDB's memory: 4GB; beyond it uses the disk")
     parser.add_argument("--threads", type=int, metavar="N", help="DuckDB's threads")
+
+
+def add_judging_options(parser: argparse.ArgumentParser) -> None:
+    """Adds the dataset, and what says how hosts are judged."""
+    parser.add_argument("dataset", metavar="DATASET", help="what `ingest` made")
+    parser.add_argument(
+        "--level",
+        type=share,
+        default=0.05,
+        metavar="PERCENT",
+        help="false alarms that are allowed among all outliers (5%%)",
+    )
+    parser.add_argument(
+        "--least-hosts", type=int, default=8, metavar="N", help="a group has at least so many hosts (8)"
+    )
+    parser.add_argument(
+        "--least-effect", type=share, default=0.05, metavar="PERCENT", help="a shift below does not matter (5%%)"
+    )
+    parser.add_argument("--since", metavar="DATE", help="only runs of this day and later: 2026-11-22")
+    parser.add_argument("--until", metavar="DATE", help="only runs of this day and earlier")
+    parser.add_argument(
+        "--racks", type=Path, metavar="FILE.csv", help="a column `host` and others (rack, room) that hosts may share"
+    )
 
 
 def engine_of(args: argparse.Namespace) -> AbstractContextManager[Engine]:

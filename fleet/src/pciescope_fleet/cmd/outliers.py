@@ -9,14 +9,21 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pciescope_fleet.cmd import add_engine_options, add_store_options, add_verb, engine_of, share, store_of
+from pciescope_fleet.cmd import (
+    add_engine_options,
+    add_judging_options,
+    add_store_options,
+    add_verb,
+    engine_of,
+    store_of,
+)
 from pciescope_fleet.errors import Exit, FleetError
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from pciescope_fleet.cmd import Verbs
-    from pciescope_fleet.judge.outliers import Judged
+    from pciescope_fleet.judge.outliers import Judged, Plan
 
 EPILOG = """\
 examples:
@@ -32,25 +39,7 @@ Exit codes: 0 no host differs; 1 some do; 2 nothing could be judged."""
 def register(verbs: Verbs) -> None:
     """Adds the verb."""
     parser = add_verb(verbs, "outliers", "find the hosts that differ from their like", EPILOG)
-    parser.add_argument("dataset", metavar="DATASET", help="what `ingest` made")
-    parser.add_argument(
-        "--level",
-        type=share,
-        default=0.05,
-        metavar="PERCENT",
-        help="false alarms that are allowed among all outliers (5%%)",
-    )
-    parser.add_argument(
-        "--least-hosts", type=int, default=8, metavar="N", help="a group has at least so many hosts (8)"
-    )
-    parser.add_argument(
-        "--least-effect", type=share, default=0.05, metavar="PERCENT", help="a shift below does not matter (5%%)"
-    )
-    parser.add_argument("--since", metavar="DATE", help="only runs of this day and later: 2026-11-22")
-    parser.add_argument("--until", metavar="DATE", help="only runs of this day and earlier")
-    parser.add_argument(
-        "--racks", type=Path, metavar="FILE.csv", help="a column `host` and others (rack, room) that hosts may share"
-    )
+    add_judging_options(parser)
     parser.add_argument(
         "--prom", type=Path, metavar="FILE", help="write verdicts for node_exporter's textfile collector"
     )
@@ -62,32 +51,44 @@ def register(verbs: Verbs) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Judges, prints and writes."""
+    plan = plan_of(args)
+    extra = read_racks(args.racks) if args.racks else None
+    from pciescope_fleet.judge import outliers, prometheus, words
+
+    with engine_of(args) as engine:
+        judged = outliers.judge(engine, store_of(args), plan, extra)
+    refuse_nothing(args, judged)
+    if args.prom:
+        prometheus.write(args.prom, prometheus.render(judged, time.time()))
+    sys.stdout.write(json.dumps(as_json(judged)) + "\n" if args.json else words.report(judged))
+    return Exit.FOUND if judged.findings else Exit.FINE
+
+
+def plan_of(args: argparse.Namespace) -> Plan:
+    """What was typed, as what is meant."""
     if args.least_hosts < 5:
         raise FleetError(
             f"--least-hosts {args.least_hosts}: fewer than 5 hosts tell nothing of what is usual", "--least-hosts 8"
         )
-    extra = read_racks(args.racks) if args.racks else None
-    from pciescope_fleet.judge import outliers, prometheus, words
+    from pciescope_fleet.judge.outliers import Plan
 
-    plan = outliers.Plan(
+    return Plan(
         level=args.level,
         least_hosts=args.least_hosts,
         least_effect=args.least_effect,
         since=args.since,
         until=args.until,
     )
-    with engine_of(args) as engine:
-        judged = outliers.judge(engine, store_of(args), plan, extra)
+
+
+def refuse_nothing(args: argparse.Namespace, judged: Judged) -> None:
+    """Raises where no figure could be judged."""
     if judged.tests == 0:
         raise FleetError(
             f"{args.dataset}: no figure has {args.least_hosts} hosts of its like: "
             f"{judged.hosts} hosts, {judged.unjudged} figures",
             "--least-hosts, or records of more hosts",
         )
-    if args.prom:
-        prometheus.write(args.prom, prometheus.render(judged, time.time()))
-    sys.stdout.write(json.dumps(as_json(judged)) + "\n" if args.json else words.report(judged))
-    return Exit.FOUND if judged.findings else Exit.FINE
 
 
 def as_json(judged: Judged) -> dict[str, Any]:

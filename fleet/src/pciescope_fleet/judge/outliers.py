@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+import ibis.expr.types as ir
 import numpy as np
 import pandas as pd
 
@@ -49,11 +50,33 @@ class Judged:
     """Outliers put together: by host, or by what several hosts share."""
 
 
-def judge(engine: Engine, store: Store, plan: Plan, attributes: pd.DataFrame | None = None) -> Judged:
-    """Judges the newest figures. `attributes` has further columns by host name: rack, room."""
+@dataclass
+class Prepared:
+    """What is judged, and who is compared with whom."""
+
+    new: Newest
+    cells: groups.Cells
+    numbered: ir.Table
+    """The newest figures with the numbers of their groups."""
+
+
+def prepare(engine: Engine, store: Store, plan: Plan) -> Prepared:
+    """Takes the newest figures and makes groups."""
     new = newest(engine, store, plan.since, plan.until)
     found = groups.cells(new.figures, plan.least_hosts)
-    numbered = engine.keep(groups.numbered(new.figures, found))
+    return Prepared(new, found, engine.keep(groups.numbered(new.figures, found)))
+
+
+def judge(
+    engine: Engine,
+    store: Store,
+    plan: Plan,
+    attributes: pd.DataFrame | None = None,
+    prepared: Prepared | None = None,
+) -> Judged:
+    """Judges the newest figures. `attributes` has further columns by host name: rack, room."""
+    prepared = prepared or prepare(engine, store, plan)
+    new, found, numbered = prepared.new, prepared.cells, prepared.numbered
     measured = [measure(engine, numbered, level, plan.level) for level in found.used]
     tests = sum(each.tests for each in measured)
     far = [each.far.assign(level=each.level) for each in measured if len(each.far)]
@@ -160,7 +183,7 @@ def _finding(part: pd.DataFrame, way: str, seen: pd.DataFrame, share: causes.Sha
         "device_name": worst["device_name"],
         "origin": worst["origin"],
         "figures": sorted(part["figure"].unique()),
-        "worst": _outlier(worst),
+        "worst": outlier(worst),
         "q": float(worst["q"]),
         "shared": None if share is None else {
             "attribute": share.attribute, "value": share.value, "healthy_with": share.healthy_with,
@@ -170,7 +193,7 @@ def _finding(part: pd.DataFrame, way: str, seen: pd.DataFrame, share: causes.Sha
     }  # fmt: skip
 
 
-def _outlier(row: Any) -> dict[str, Any]:
+def outlier(row: Any) -> dict[str, Any]:
     """One outlier, for JSON."""
     told = {
         key: row[key]
@@ -191,7 +214,7 @@ def _outlier(row: Any) -> dict[str, Any]:
 
 def as_json(outliers: pd.DataFrame) -> list[dict[str, Any]]:
     """All outliers, for JSON."""
-    return [_outlier(row) for row in outliers.to_dict("records")]
+    return [outlier(row) for row in outliers.to_dict("records")]
 
 
 RUN_ATTRIBUTES = ("bios", "kernel", "product", "tool", "cmdline", "aspm_policy", "governors")

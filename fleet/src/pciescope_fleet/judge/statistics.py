@@ -53,7 +53,7 @@ def level_table(figures: ir.Table, level: int) -> ir.Table:
     rows = figures.mutate(g=figures[f"at_{level}"].cast("int64")).filter(lambda t: t.g.notnull())
     whole = rows.filter(rows.cpu.isnull())
     whole = whole.mutate(
-        **{f"x_{name}": _number(whole[name]).ifelse(whole[name], ibis.null("float64")).ln() for name in QUANTILES}
+        **{f"x_{name}": number(whole[name]).ifelse(whole[name], ibis.null("float64")).ln() for name in QUANTILES}
     )
     keys = ["host_key", "device", "figure", "g"]
     whole = whole.left_join(_forms(whole), keys).drop([f"{key}_right" for key in keys])
@@ -61,7 +61,7 @@ def level_table(figures: ir.Table, level: int) -> ir.Table:
     return whole.drop("form")
 
 
-def _number(column: ir.Column) -> ir.Column:
+def number(column: ir.Column) -> ir.Column:
     """Whether a figure has a logarithm. Both engines sort NaN above infinity."""
     return (column > 0) & (column < 1e300)
 
@@ -86,7 +86,7 @@ def _forms(whole: ir.Table) -> ir.Table:
 def _cpus(rows: ir.Table) -> ir.Table:
     """For each unit the CPU that lies farthest from its place, and how far. `w_cpu`: the group's MAD over all CPUs."""
     keys = ["host_key", "device", "figure", "g"]
-    each = rows.filter(rows.cpu.notnull() & _number(rows.p50))
+    each = rows.filter(rows.cpu.notnull() & number(rows.p50))
     each = each.select(*keys, "cpu", l=each.p50.ln())
     own = each.group_by(keys).agg(total=each.l.sum(), cpus=each.count())
     # Beside the mean of the machine's other CPUs.

@@ -23,8 +23,9 @@ def amount(value: float, unit: str) -> str:
 
 def hosts_in_words(hosts: list[str]) -> str:
     """The hosts' names; of very many only the first."""
-    short = [shown(host, hosts) for host in hosts]
-    return ", ".join(short[:FEW]) + (f" and {len(hosts) - FEW} more" if len(hosts) > FEW else "")
+    return ", ".join(shown(host, hosts) for host in hosts[:FEW]) + (
+        f" and {len(hosts) - FEW} more" if len(hosts) > FEW else ""
+    )
 
 
 def shown(host_key: str, among: list[str]) -> str:
