@@ -87,7 +87,7 @@ class Elements(HTMLParser):
 
 def test_hostile_names_stay_text_and_nothing_is_loaded(tmp_path: Path, call: Call) -> None:
     bad = "</script><img src=x onerror=alert(1)>\x1b[2J"
-    dataset(tmp_path / "d", Shape(hosts=60, figures=2), device_name=bad, firmware=bad)
+    dataset(tmp_path / "d", Shape(hosts=60, figures=2), device_name=bad, firmware=bad, unit=bad)
     call("matrix", tmp_path / "d", "-o", tmp_path / "m.html", "--title", bad)
     page = (tmp_path / "m.html").read_text()
     seen = Elements()
@@ -137,9 +137,11 @@ told.rows = rows();
 told.sick = pixel(170, 8);
 press("End");
 told.last = document.getElementById("said").textContent;
+press("Home");
 const find = document.getElementById("find");
 find.value = "node07777"; find.dispatchEvent(new Event("input"));
 told.found = document.querySelector("#said a").textContent;
+told.top = first === at.row;
 const middle = [...Array(12).keys()].map((i) => pixel(150 + (i + 0.5) * cell(), 8));
 told.pale = middle.filter((colour) => Math.min(...colour.slice(0, 3)) > 0.6 * Math.max(...colour.slice(0, 3))).length;
 document.getElementById("only").checked = true;
@@ -178,6 +180,7 @@ def test_a_browser_draws_ten_thousand_hosts_and_finds_one(tmp_path: Path, call: 
     red, green, blue, _ = told["sick"]
     assert red > 1.5 * green
     assert red > 1.5 * blue
+    assert told["top"]
     assert told["pale"] >= 8
     assert told["last"].startswith("node09999")
     assert told["found"] == "node07777"
