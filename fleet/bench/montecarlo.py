@@ -1,6 +1,7 @@
 """What `outliers` finds of faults that were planted, and how much of what it finds was not: over many drawn fleets.
 
     python bench/montecarlo.py run FILE [--sizes 8,20,50,100,500,2000] [--seeds 200] [--kind null|faults|heavy]
+                                        [--only KIND]
     python bench/montecarlo.py table FILE...
 
 `run` appends a line for each fleet and goes on where it was ended. A fleet has 10 figures for each host and 1000
@@ -49,10 +50,10 @@ def superbench(values: np.ndarray[Any, Any], higher_is_worse: bool = True) -> np
     return ~left
 
 
-def one(kind: str, size: int, seed: int) -> dict[str, Any]:
-    """Draws a fleet, judges it, and counts."""
+def one(kind: str, size: int, seed: int, only: str | None = None) -> dict[str, Any]:
+    """Draws a fleet, judges it, and counts. `only` is the one kind of fault that it has."""
     shape = planted.Shape(hosts=size, seed=seed * 10_007 + size, heavy=kind == "heavy")
-    faults = {} if kind == "null" else planted.plant(shape, STRENGTHS, 0.05)
+    faults = {} if kind == "null" else planted.plant(shape, {only: STRENGTHS[only]} if only else STRENGTHS, 0.05)
     fleet = planted.make(shape, faults)
     truth = {(planted.host_name(h), planted.figure_name(f)): kind for (h, f), (kind, _) in faults.items()}
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder, open_engine(None, threads=2) as engine:
@@ -101,7 +102,7 @@ def run(args: argparse.Namespace) -> None:
         for size in args.sizes:
             if (args.kind, size, seed) not in done:
                 with args.file.open("a") as out:
-                    out.write(json.dumps(one(args.kind, size, seed)) + "\n")
+                    out.write(json.dumps(one(args.kind, size, seed, args.only)) + "\n")
 
 
 def interval(found: float, of: int) -> str:
@@ -158,6 +159,7 @@ def main() -> None:
     )
     runs.add_argument("--seeds", type=int, default=200)
     runs.add_argument("--kind", choices=["null", "faults", "heavy"], default="faults")
+    runs.add_argument("--only", choices=sorted(STRENGTHS), help="faults of this kind alone")
     runs.set_defaults(run=run)
     tables = verbs.add_parser("table")
     tables.add_argument("file", type=Path, nargs="+")

@@ -20,12 +20,10 @@ import datetime
 import hashlib
 import json
 import os
-import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +34,7 @@ import pyarrow as pa
 import planted
 import sample
 from pciescope_fleet.dataset.store import Store
+from spark_cluster import cluster
 
 FIGURES, DAYS = 100, 30
 ROWS = [100_000, 300_000, 1_000_000, 3_000_000, 10_000_000, 30_000_000]
@@ -78,7 +77,7 @@ def measured(*typed: str) -> dict[str, Any]:
     took = time.monotonic() - before
     code = os.waitstatus_to_exitcode(status)
     assert code in (0, 1), f"{typed}: exit code {code}"
-    result = {
+    result: dict[str, Any] = {
         "seconds": round(took, 1),
         "cpu_seconds": round(used.ru_utime + used.ru_stime, 1),
         "mb": used.ru_maxrss // 1000,
@@ -90,50 +89,6 @@ def measured(*typed: str) -> dict[str, Any]:
         digest = hashlib.sha256(json.dumps(found).encode()).hexdigest()[:12]
         result.update(hosts=len(hosts), outliers=len(found), digest=digest)
     return result
-
-
-@contextlib.contextmanager
-def cluster(workers: int = 2) -> Iterator[str]:
-    """A master of Spark and its workers, as processes on this machine; the master's address."""
-    import pyspark
-
-    home = Path(pyspark.__file__).parent
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    with tempfile.TemporaryDirectory() as work:
-        environment = {**os.environ, "SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOCAL_DIRS": work,
-                       "PYSPARK_PYTHON": sys.executable, "SPARK_LOG_DIR": work}  # fmt: skip
-        address = f"spark://127.0.0.1:{port}"
-        start = [str(home / "bin" / "spark-class")]
-        master = [
-            *start,
-            "org.apache.spark.deploy.master.Master",
-            "--host",
-            "127.0.0.1",
-            "--port",
-            str(port),
-            "--webui-port",
-            "0",
-        ]
-        worker = [*start, "org.apache.spark.deploy.worker.Worker", "--cores", "1", "--memory", "3g", "--work-dir", work,
-                  "--webui-port", "0", address]  # fmt: skip
-        with (Path(work) / "log").open("w") as log:
-            processes = [
-                subprocess.Popen(line, env=environment, stdout=log, stderr=log)
-                for line in [master, *[worker] * workers]
-            ]
-            try:
-                deadline = time.monotonic() + 300
-                while (Path(work) / "log").read_text().count("Successfully registered with master") < workers:
-                    if time.monotonic() > deadline or any(process.poll() is not None for process in processes):
-                        raise RuntimeError(f"no cluster: {(Path(work) / 'log').read_text()[-2000:]}")
-                    time.sleep(0.5)
-                yield address
-            finally:
-                for process in reversed(processes):
-                    process.terminate()
-                    process.wait(60)
 
 
 def run(args: argparse.Namespace) -> None:
