@@ -71,7 +71,7 @@ parquet-test: build		## Parquet files read by DuckDB, polars and pandas, which c
 fleet-test: tested		## the package for many hosts (docs/fleet.md); ALL=1: also with Spark, S3, a browser; ONLY=NAME: some
 	tools/setup fleet $(if $(ALL),cluster spark browser)
 	PCIESCOPE=$(abspath $(PCIESCOPE)) fleet/tests/run $(if $(ALL),--all) \
-		pytest $(if $(ALL),,-m 'not slow') $(if $(ONLY),-k '$(ONLY)')
+		pytest $(if $(ALL),,-n 2 -m 'not slow') $(if $(ONLY),-k '$(ONLY)')
 
 fleet-lint:			## ruff and mypy on that package
 	tools/setup fleet

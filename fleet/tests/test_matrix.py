@@ -85,9 +85,9 @@ class Elements(HTMLParser):
         assert not [name for name in told if name.startswith("on")]
 
 
-def test_hostile_names_stay_text_and_nothing_is_loaded(tmp_path: Path, call: Call) -> None:
+def test_hostile_names_stay_text_nothing_is_loaded_and_what_is_made_up_is_labelled(tmp_path: Path, call: Call) -> None:
     bad = "</script><img src=x onerror=alert(1)>\x1b[2J"
-    dataset(tmp_path / "d", Shape(hosts=60, figures=2), device_name=bad, firmware=bad, unit=bad)
+    dataset(tmp_path / "d", Shape(hosts=60, figures=2), device_name=bad, firmware=bad, unit=bad, origin="synthetic")
     call("matrix", tmp_path / "d", "-o", tmp_path / "m.html", "--title", bad)
     page = (tmp_path / "m.html").read_text()
     seen = Elements()
@@ -99,14 +99,7 @@ def test_hostile_names_stay_text_and_nothing_is_loaded(tmp_path: Path, call: Cal
     assert f"{host_name(SICK)}.html" in seen.links
     assert "default-src 'none'" in page
     assert not re.search(r"https?://", page)
-
-
-def test_made_up_figures_are_labelled(tmp_path: Path, call: Call) -> None:
-    planted.keep(
-        Store(str(tmp_path / "d")), planted.make(Shape(hosts=20, figures=1), {}, attributes={"origin": "synthetic"})
-    )
-    call("matrix", tmp_path / "d", "-o", tmp_path / "m.html")
-    assert "<strong>SYNTHETIC</strong>: not measured on hardware." in (tmp_path / "m.html").read_text()
+    assert "<strong>SYNTHETIC</strong>: not measured on hardware." in page
 
 
 def test_a_report_without_a_host_is_refused(tmp_path: Path, call: Call) -> None:
