@@ -72,10 +72,10 @@ def run(args: argparse.Namespace) -> int:
 
 def _words(found: Trend) -> str:
     from pciescope_fleet.judge.outliers import WORDS
-    from pciescope_fleet.judge.words import amount, hosts_in_words
+    from pciescope_fleet.judge.words import amount, counted, hosts_in_words
 
     lines = [
-        f"{len(found.changes)} changes in {found.series} series"
+        f"{counted(len(found.changes), 'change')} in {found.series} series"
         + (f"; {found.short} series have fewer than 6 runs" if found.short else "")
     ]
     for each in found.findings:
@@ -95,7 +95,7 @@ def _words(found: Trend) -> str:
             f"({worst['effect']:+.1%}), q {worst['q']:.1g}"
         )
         if len(each["figures"]) > 1:
-            lines.append(f"  and {len(each['figures']) - 1} more figures")
+            lines.append(f"  and {counted(len(each['figures']) - 1, 'more figure')}")
         lines += [f"  changed then: {change['what']} {change['from']} -> {change['to']}" for change in each["changed"]]
         if not each["changed"]:
             lines.append("  nothing that the records tell of changed then")

@@ -11,6 +11,11 @@ FEW = 8
 """So many hosts are named; the rest is counted."""
 
 
+def counted(number: int, what: str) -> str:
+    """`1 finding`, `2 findings`."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
 def amount(value: float, unit: str) -> str:
     """A figure in three digits with a unit that suits it."""
     steps = {
@@ -51,8 +56,8 @@ def report(judged: Judged) -> str:
     found = judged.findings
     hosts = {host for each in found for host in each["hosts"]}
     lines = [
-        f"{len(hosts)} of {judged.hosts} hosts differ from their like: {len(found)} findings, "
-        f"{len(judged.outliers)} outliers among {judged.tests} figures",
+        f"{len(hosts)} of {judged.hosts} hosts differ from their like: {counted(len(found), 'finding')}, "
+        f"{counted(len(judged.outliers), 'outlier')} among {counted(judged.tests, 'figure')}",
         f"  at most {judged.plan.level:.0%} of the outliers are expected to be false alarms; "
         f"shifts below {judged.plan.least_effect:.0%} are left out",
     ]
@@ -94,7 +99,7 @@ def finding_in_words(each: dict[str, Any]) -> list[str]:
         )
     more = len(each["figures"]) - 1
     if more:
-        lines.append(f"  and {more} more figures")
+        lines.append(f"  and {counted(more, 'more figure')}")
     if worst["group_without"]:
         lines.append(
             f"  compared with {worst['group_hosts']} hosts, without regard to {', '.join(worst['group_without'])}"
