@@ -26,22 +26,20 @@ class Engine:
         """Takes a connection of Ibis; `name` is `duckdb` or `spark`."""
         self.connection = connection
         self.name = name
-        self._kept: list[Any] = []
 
     def keep(self, table: ir.Table) -> ir.Table:
         """The table, counted once and kept until the engine is closed."""
         if self.name == "duckdb":
             kept: ir.Table = self.connection.create_table(ibis.util.gen_name("fleet_kept"), table, temp=True)
             return kept
-        cached = table.cache()
-        self._kept.append(cached)
-        return cached
-
-    def release(self) -> None:
-        """Drops what was kept."""
-        for kept in self._kept:
-            kept.release()
-        self._kept = []
+        # Ibis's own cache() forgets tables of this process that the expression joins. A checkpoint also cuts the plan,
+        # which else grows with each step until Spark takes longer to read it than to count.
+        name = ibis.util.gen_name("fleet_kept")
+        self.connection.create_view(f"{name}_plan", table)
+        session = self.connection._session
+        session.table(f"{name}_plan").localCheckpoint().createTempView(name)
+        found: ir.Table = self.connection.table(name)
+        return found
 
     def table(self, store: Store, table: str, paths: Sequence[str]) -> ir.Table:
         """These files as a table with the columns of today: those that older files lack are null."""
@@ -99,7 +97,6 @@ def open_engine(address: str | None, memory: str | None = None, threads: int | N
                 raise FleetError(f"DuckDB cannot read: {str(error).splitlines()[0]}", "ingest that day anew") from error
             raise
         finally:
-            engine.release()
             connection.disconnect()
         return
     session = _session(address)
@@ -107,7 +104,6 @@ def open_engine(address: str | None, memory: str | None = None, threads: int | N
     try:
         yield engine
     finally:
-        engine.release()
         session.stop()
 
 

@@ -122,12 +122,12 @@ def tail(ratio: float, count: int, hosts: float) -> float:
 
     `ratio` is the 0.9 quantile over the median of the distances below the cut, `count` how many there are, `hosts` how
     many a group usually has. A small group's median lies among its own hosts, so the ratio is larger there, and less
-    sure (both simulated for 5 to 100 hosts). What one standard error explains makes no tail heavy.
+    sure (both simulated for 5 to 100 hosts). What 1.7 standard errors explain makes no tail heavy.
     """
     if count < 40 or not np.isfinite(ratio):
         return np.inf
     error = 2.9 / np.sqrt(count) * (1 + 3 / hosts)
-    sure = ratio / (1 + 1.4 / hosts) - error
+    sure = ratio / (1 + 1.4 / hosts) - 1.7 * error
     return np.inf if sure <= RATIOS[-1] else float(TAILS[np.argmin(np.abs(RATIOS - sure))])
 
 
