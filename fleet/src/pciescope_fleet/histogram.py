@@ -6,6 +6,9 @@ digits.
 
 from __future__ import annotations
 
+import bisect
+import functools
+import itertools
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -43,10 +46,16 @@ class Histogram:
             raise ValueError("not a histogram: its count, smallest or greatest value cannot be")
         return cls(counts, least, most)
 
-    @property
+    @functools.cached_property
     def count(self) -> int:
         """How many samples."""
         return sum(self.counts.values())
+
+    @functools.cached_property
+    def _cumulated(self) -> tuple[list[int], list[int]]:
+        """The edges in order, and how many samples lie in the buckets up to each."""
+        lows = sorted(self.counts)
+        return lows, list(itertools.accumulate(self.counts[low] for low in lows))
 
     def percentile_ns(self, percent: float) -> float | None:
         """The upper edge of the bucket that holds that rank; nothing where the count does not support it."""
@@ -73,11 +82,9 @@ class Histogram:
 
     def _at(self, rank: int) -> float:
         """The upper edge of the bucket with that rank, in nanoseconds, within the exact ends."""
-        below, low = 0, 0
-        for low in sorted(self.counts):
-            below += self.counts[low]
-            if below >= rank:
-                break
+        lows, below = self._cumulated
+        place = bisect.bisect_left(below, rank)
+        low = lows[min(place, len(lows) - 1)] if lows else 0
         return min(max(low + width(low) - 1, self.min_ps), self.max_ps) / 1000
 
 
