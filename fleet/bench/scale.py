@@ -6,7 +6,7 @@
 A dataset of N rows is N/3000 hosts with 100 figures on 30 days: rows of `figures`, each with percentiles, their errors
 and a form, one file a day, as `ingest --compact` leaves it. One host in 200 is a tenth slower. Each day has runs of its
 own; `outliers` must find the newest. `run` makes a dataset once, then runs the command in a process of its own:
-`--threads 2 --memory 4GB`, on Spark a cluster of a master and two workers with one core each, also processes. It notes
+`--threads 2 --memory 3GB`, on Spark a cluster of a master and two workers with one core each, also processes. It notes
 time, the process's greatest memory and what was found, and goes on where it was ended.
 
 `ingest` is measured on files of records: 200 hosts with 100 figures of 1000 samples.
@@ -103,7 +103,7 @@ def run(args: argparse.Namespace) -> None:
     if args.engine == "duckdb" and ("ingest", 20_000) not in known:
         note({"engine": "ingest", "rows": 20_000, **ingest(200)})
     with contextlib.ExitStack() as stack:
-        options = ["--threads", "2", "--memory", "4GB"]
+        options = ["--threads", "2", "--memory", "3GB"]
         if args.engine == "spark":
             options = ["--spark", stack.enter_context(cluster())]
         for rows in args.rows:

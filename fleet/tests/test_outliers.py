@@ -265,6 +265,24 @@ def test_verdicts_for_node_exporter(tmp_path: Path, call: Call) -> None:
         prometheus.write(tmp_path / "none" / "x.prom", "")
 
 
+def test_a_damaged_file_and_too_little_memory_are_told(
+    tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    keep(tmp_path / "d", SMALL)
+    told = call("outliers", tmp_path / "d", "--memory", "1MB")
+    assert told.code == 2
+    assert "fault of pciescope-fleet" not in told.err
+    assert [path.name for path in tmp_path.iterdir()] == ["d"]
+    assert "not a size" in call("outliers", tmp_path / "d", "--memory", "much").err
+    [file] = (tmp_path / "d" / "figures").rglob("*.parquet")
+    file.write_bytes(file.read_bytes()[:5000])
+    told = call("outliers", tmp_path / "d")
+    assert told.code == 2
+    assert "DuckDB cannot read: " in told.err
+    assert "fault of pciescope-fleet" not in told.err
+
+
 @pytest.mark.slow
 def test_promtool_takes_the_verdicts(tmp_path: Path, call: Call) -> None:
     keep(tmp_path / "d", SMALL, on([17], "median", 0.2, SMALL))

@@ -6,6 +6,7 @@ Nothing else in the package knows which of them it talks to.
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -80,24 +81,8 @@ def _spark_table(connection: Any, name: str, store: Store, paths: list[str]) -> 
 def open_engine(address: str | None, memory: str | None = None, threads: int | None = None) -> Iterator[Engine]:
     """DuckDB, or Spark at an address such as `spark://HOST:7077` or `local[2]`. Closes it in the end."""
     if address is None:
-        connection = ibis.duckdb.connect()
-        engine = Engine(connection, "duckdb")
-        try:
-            if memory is not None:
-                connection.raw_sql(f"SET memory_limit = '{memory}'")
-            if threads is not None:
-                connection.raw_sql(f"SET threads = {threads}")
-            yield engine
-        except Exception as error:
-            import duckdb
-
-            if isinstance(error, duckdb.OutOfMemoryException):
-                raise FleetError(f"DuckDB: {str(error).splitlines()[0]}", "--memory, or --spark") from error
-            if isinstance(error, duckdb.IOException | duckdb.InvalidInputException):
-                raise FleetError(f"DuckDB cannot read: {str(error).splitlines()[0]}", "ingest that day anew") from error
-            raise
-        finally:
-            connection.disconnect()
+        with tempfile.TemporaryDirectory(prefix="pciescope-fleet-") as spilled:
+            yield from _duckdb(memory, threads, spilled)
         return
     session = _session(address)
     engine = Engine(ibis.pyspark.connect(session), "spark")
@@ -107,12 +92,36 @@ def open_engine(address: str | None, memory: str | None = None, threads: int | N
         session.stop()
 
 
+def _duckdb(memory: str | None, threads: int | None, spilled: str) -> Iterator[Engine]:
+    connection = ibis.duckdb.connect()
+    try:
+        # What does not fit into memory would else go to a folder in the current one.
+        connection.raw_sql(f"SET temp_directory = '{spilled}'")
+        if memory is not None:
+            connection.raw_sql(f"SET memory_limit = '{memory}'")
+        if threads is not None:
+            connection.raw_sql(f"SET threads = {threads}")
+        yield Engine(connection, "duckdb")
+    except Exception as error:
+        import duckdb
+
+        if isinstance(error, duckdb.OutOfMemoryException):
+            raise FleetError(f"DuckDB: {str(error).splitlines()[0]}", "--memory, or --spark") from error
+        if isinstance(error, duckdb.IOException | duckdb.InvalidInputException):
+            raise FleetError(f"DuckDB cannot read: {str(error).splitlines()[0]}", "ingest that day anew") from error
+        raise
+    finally:
+        connection.disconnect()
+
+
 def _session(address: str) -> Any:
     # Ibis 12 asks for what pandas 3 has no more only where it is told to.
     from pyspark.sql import SparkSession
 
     os.environ.setdefault("PYSPARK_PYTHON", os.sys.executable)  # type: ignore[attr-defined]
     builder = SparkSession.builder.master(address).appName("pciescope-fleet")
+    # Nothing is kept there; by default Spark makes a folder in the current one.
+    builder = builder.config("spark.sql.warehouse.dir", tempfile.gettempdir())
     for key, value in SPARK.items():
         builder = builder.config(key, value)
     try:

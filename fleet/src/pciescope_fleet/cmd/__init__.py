@@ -7,6 +7,7 @@ an exit code. It raises `FleetError` where it cannot. It imports what is heavy i
 from __future__ import annotations
 
 import argparse
+import re
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -63,7 +64,7 @@ def add_engine_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--spark", metavar="MASTER", help="count on Spark: spark://HOST:7077 or local[2]; without it, DuckDB"
     )
-    parser.add_argument("--memory", metavar="SIZE", help="DuckDB's memory: 4GB; beyond it uses the disk")
+    parser.add_argument("--memory", type=size, metavar="SIZE", help="DuckDB's memory: 4GB; beyond it uses the disk")
     parser.add_argument("--threads", type=int, metavar="N", help="DuckDB's threads")
 
 
@@ -95,6 +96,13 @@ def engine_of(args: argparse.Namespace) -> AbstractContextManager[Engine]:
     from pciescope_fleet.engine import open_engine
 
     return open_engine(args.spark, args.memory, args.threads)
+
+
+def size(text: str) -> str:
+    """A size as DuckDB takes it: 4GB."""
+    if re.fullmatch(r"\d+(\.\d+)?(MB|GB|MiB|GiB)", text) is None:
+        raise argparse.ArgumentTypeError(f"{text}: not a size; write 4GB or 500MB")
+    return text
 
 
 def share(text: str) -> float:

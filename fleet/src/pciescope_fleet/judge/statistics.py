@@ -94,7 +94,7 @@ def _cpus(rows: ir.Table) -> ir.Table:
     each = each.mutate(r=each.l - (each.total - each.l) / (each.cpus - 1))
     usual = each.group_by(["g", "cpu"]).agg(usual=each.r.median(), hosts=each.count())
     each = each.join(usual, ["g", "cpu"]).mutate(d=lambda t: t.r - t.usual)
-    wide = each.group_by("g").agg(w_cpu=each.d.abs().median(), tail_cpu=each.d.abs().quantile(0.9))
+    wide = each.group_by("g").agg(w_cpu=each.d.abs().median(), tail_cpu=each.d.abs().quantile(0.95))
     far = each.group_by(keys).agg(
         x_cpu=each.d.argmax(each.d.abs()), worst_cpu=each.cpu.argmax(each.d.abs()), cpus_judged=each.count()
     )
@@ -233,7 +233,7 @@ def _tails(scaled: ir.Table, groups: pd.DataFrame) -> dict[str, float]:
     size = {name: scaled[f"z_{name}"].abs() for name in SHIFTS}
     near = {name: (size[name] < null.CUT).ifelse(size[name], ibis.null("float64")) for name in SHIFTS}
     seen = scaled.agg(
-        **{f"q_{name}": near[name].quantile(0.9) for name in SHIFTS},
+        **{f"q_{name}": near[name].quantile(0.95) for name in SHIFTS},
         **{f"m_{name}": near[name].median() for name in SHIFTS},
         **{f"n_{name}": near[name].count() for name in SHIFTS},
     ).execute().iloc[0]  # fmt: skip
