@@ -124,7 +124,9 @@ def _part(
             low, high = max(1, int(np.floor(rank - half))), min(count, int(np.ceil(rank + half)))
             errors[f"{name}_down"] = (flat[:, rank - 1] - flat[:, low - 1]) / 2
             errors[f"{name}_up"] = (flat[:, high - 1] - flat[:, rank - 1]) / 2
-    return _Part(first, quantiles, errors, cpu_medians, forms_of(flat, np.log(quantiles["p50"]).ravel()))
+    # Each CPU's samples by their own median.
+    own = (x - np.median(x, axis=3, keepdims=True)).reshape(flat.shape)
+    return _Part(first, quantiles, errors, cpu_medians, forms_of(own))
 
 
 def fault(rng: np.random.Generator, x: Array, kind: str, strength: float) -> Array:
@@ -148,9 +150,9 @@ def fault(rng: np.random.Generator, x: Array, kind: str, strength: float) -> Arr
     raise ValueError(kind)
 
 
-def forms_of(x: Array, medians: Array) -> pa.Array:
-    """The forms of rows of samples (logarithms), by the definition in docs/fleet.md."""
-    bins = np.rint(np.arcsinh((x - medians[:, None]) / FORM_STEP) * FORM_BINS).astype(np.int64)
+def forms_of(x: Array) -> pa.Array:
+    """The forms of rows of samples (logarithms, less the median), by the definition in docs/fleet.md."""
+    bins = np.rint(np.arcsinh(x / FORM_STEP) * FORM_BINS).astype(np.int64)
     keys, counts = np.unique((bins + 500) + 1000 * np.arange(len(x))[:, None], return_counts=True)
     offsets = np.searchsorted(keys, 1000 * np.arange(len(x) + 1))
     pieces = pa.StructArray.from_arrays(

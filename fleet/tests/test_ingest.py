@@ -91,6 +91,27 @@ def test_histograms_of_all_cpus_are_one_with_every_sample(tmp_path: Path, ingest
     assert 0.5 * usual < by_cpu[None]["p99_up"] < 2 * usual
 
 
+def test_two_nodes_are_not_two_modes(tmp_path: Path, ingest: Ingest) -> None:
+    """One host in which a sample more lies on the far node has the same form as the others, and is no outlier."""
+    files = []
+    for number in range(1, 13):
+        records = sample.run(number, f"n{number}", cpus=2)
+        for record, median, count in zip(
+            records[1:], (500.0, 600.0), (1000, 1001 if number != 5 else 999), strict=True
+        ):
+            drawn = median * np.exp(np.random.default_rng([number, count]).normal(0, 0.01, count))
+            record["histograms"]["latency"] = sample.histogram(drawn)
+        files.append(sample.write(tmp_path / f"{number}.jsonl", records))
+    ingest(*files, tmp_path / "d")
+    whole = [row for row in rows(tmp_path / "d") if row["figure"].endswith("latency") and row["cpu"] is None]
+    # The median lies on either side of the gap; the form does not know of it.
+    assert {round(row["p50"] / 100) for row in whole} == {5, 6}
+    for row in whole:
+        centre = sum(piece["share"] for piece in row["form"] if abs(piece["bin"]) <= 8)
+        assert centre > 0.95
+    assert cli.main(["outliers", str(tmp_path / "d")]) == 0
+
+
 def test_a_run_twice_is_one_run(tmp_path: Path, ingest: Ingest) -> None:
     file = sample.write(tmp_path / "n1.jsonl", sample.run(1), sample.run(2, time="2026-11-23T08:00:00Z"))
     code, told = ingest(file, tmp_path / "d")

@@ -118,19 +118,21 @@ def form_bin(ratio: float) -> int:
     return round(math.asinh(math.log(ratio) / FORM_STEP) * FORM_BINS)
 
 
-def form(histogram: Histogram) -> list[tuple[int, float]] | None:
-    """The share of the samples by their distance from the histogram's own median.
+def form(parts: Iterable[Histogram]) -> list[tuple[int, float]] | None:
+    """The share of all samples by their distance from the median of their own part.
 
-    Forms of different hosts can be averaged: that is their histograms merged after each was moved to the same median.
-    Nothing where the count is too small for a median, or the median is 0.
+    A part is what one CPU measured. CPUs of two nodes make two modes together: the median of both lies between, and
+    moves from one to the other by chance. Forms of different hosts can be averaged: that is their histograms
+    merged after each was moved to the same median. Nothing where no part has the count for a median, or a median is 0.
     """
-    median = histogram.percentile_ns(50.0)
-    if median is None or median <= 0:
-        return None
     shares: dict[int, int] = {}
-    for low, count in histogram.counts.items():
-        middle = max(low + (width(low) - 1) / 2, 0.5) / 1000
-        place = form_bin(middle / median)
-        shares[place] = shares.get(place, 0) + count
-    count = histogram.count
-    return [(place, shares[place] / count) for place in sorted(shares)]
+    for part in parts:
+        median = part.percentile_ns(50.0)
+        if median is None or median <= 0:
+            continue
+        for low, count in part.counts.items():
+            middle = max(low + (width(low) - 1) / 2, 0.5) / 1000
+            place = form_bin(middle / median)
+            shares[place] = shares.get(place, 0) + count
+    count = sum(shares.values())
+    return [(place, shares[place] / count) for place in sorted(shares)] if count else None

@@ -42,6 +42,9 @@ class Rows:
     problems: list[Problem] = field(default_factory=list)
 
 
+Form = list[tuple[int, float]] | None
+
+
 @dataclass
 class _Figure:
     """What belongs to one figure of one device and CPU, gathered over the records of the run."""
@@ -249,7 +252,8 @@ def _figure_rows(gathered: dict[tuple[str, str, int | None], _Figure]) -> list[R
         if measured:
             judged = name not in CONTROLS
             whole = histogram.merge(part for _, part in measured)
-            made.append(_histogram_row(first.common, whole, judged, None, len(measured)))
+            shares = histogram.form(part for _, part in measured)
+            made.append(_histogram_row(first.common, whole, judged, None, len(measured), shares))
             if len(measured) > 1:
                 made += [_histogram_row(each.common, part, judged, each.cpu, 1) for each, part in measured]
         values = sorted(value for figure in figures for value in figure.values)
@@ -268,8 +272,7 @@ def _figure_rows(gathered: dict[tuple[str, str, int | None], _Figure]) -> list[R
     return made
 
 
-def _histogram_row(common: Row, whole: Histogram, judged: bool, cpu: int | None, cpus: int) -> Row:
-    shares = histogram.form(whole) if cpu is None else None
+def _histogram_row(common: Row, whole: Histogram, judged: bool, cpu: int | None, cpus: int, shares: Form = None) -> Row:
     errors: Row = {}
     for column, percent in histogram.PERCENTILES.items():
         known = whole.errors(percent) if cpu is None else None

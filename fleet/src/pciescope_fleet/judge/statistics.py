@@ -3,7 +3,8 @@
 What a unit is judged by, each on a logarithmic scale:
 
 - `p50`, `p90`, `p99`, `p999`: percentiles of a latency; `value`: a rate or cost
-- `form`: the squared Hellinger distance of its distribution from that of the rest of its group, medians on each other:
+- `form`: the squared Hellinger distance of its distribution from that of the rest of its group, CPUs' medians on each
+  other:
   a second mode, a longer tail, more noise
 - `cpu`: the CPU whose median lies farthest from where the group has it beside its machine's other CPUs
 """
@@ -144,13 +145,14 @@ def _own_error(table: Any, name: str) -> ir.Column:
 def _z(table: ir.Table, name: str) -> ir.Column:
     """The distance from the group's median in noises.
 
-    The group's noise has the usual sampling error in it. What a unit's own percentile is more uncertain than that
-    is added.
+    The group's noise has the usual sampling error in it, as far as it is as large. What a unit's own percentile is more
+    uncertain than that is added: a median between two modes goes to the other by chance, which no MAD sees.
     """
     noise = table[f"sigma_{name}"]
     if name in WITH_ERROR:
         own, usual = _own_error(table, name), table[f"own_{name}"]
-        excess = own * own - usual * usual
+        within = (usual < noise).ifelse(usual, noise)
+        excess = own * own - within * within
         noise = (noise * noise + (excess > 0).ifelse(excess, 0.0)).sqrt()
     return (table[f"x_{name}"] - table[f"med_{name}"]) / noise
 
