@@ -143,3 +143,8 @@ def wait_for(what: str, is_there: object, seconds: float = 120) -> None:
     while not is_there():
         assert time.monotonic() < until, f"{what}: not there after {seconds} s"
         time.sleep(0.1)
+
+
+def hears_ctrl_c() -> None:
+    """For `preexec_fn`: what a shell runs in the background ignores SIGINT, and so would all that it starts."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)

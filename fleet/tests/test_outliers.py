@@ -19,7 +19,7 @@ from pciescope_fleet.dataset.schema import FINDINGS
 from pciescope_fleet.dataset.store import Store
 from pciescope_fleet.engine import open_engine
 from pciescope_fleet.errors import FleetError
-from pciescope_fleet.judge import outliers, prometheus, words
+from pciescope_fleet.judge import null, outliers, prometheus, words
 from planted import Shape, host_name
 
 Faults = dict[tuple[int, int], tuple[str, float]]
@@ -37,9 +37,9 @@ def keep(place: Path, shape: Shape, faults: Faults | None = None, **attributes: 
 
 
 def judged(place: Path) -> tuple[dict[str, Any], str]:
-    """What --json and what the text tell, judged once."""
+    """What --json and what the text tell, judged once, at a level that leaves hardly a false alarm."""
     with open_engine(None) as engine:
-        found = outliers.judge(engine, Store(str(place)), outliers.Plan())
+        found = outliers.judge(engine, Store(str(place)), outliers.Plan(level=0.01))
     return as_json(found), words.report(found)
 
 
@@ -207,8 +207,8 @@ def test_the_newest_run_of_each_host_counts_whatever_its_clock(tmp_path: Path, c
     planted.keep(store, planted.make(shape, on([4], "median", 0.2, shape), "2026-11-20", 0))
     planted.keep(store, planted.make(shape, on([7], "median", 0.2, shape), "2026-11-21", 1))
     assert len(early) == 30
-    assert hosts_of(call("outliers", tmp_path, "-j").json()) == {host_name(7)}
-    assert hosts_of(call("outliers", tmp_path, "-j", "--until", "2026-11-20").json()) == {host_name(4)}
+    assert hosts_of(call("outliers", tmp_path, "-j", "--level", "1%").json()) == {host_name(7)}
+    assert hosts_of(call("outliers", tmp_path, "-j", "--level", "1%", "--until", "2026-11-20").json()) == {host_name(4)}
     told = call("outliers", tmp_path, "--since", "2027-01-01")
     assert told.code == 2
     assert "no run between 2027-01-01" in told.err
@@ -295,15 +295,45 @@ def test_promtool_takes_the_verdicts(tmp_path: Path, call: Call) -> None:
 
 @pytest.mark.slow
 def test_a_shift_of_a_tenth_among_twenty_hosts_is_found(tmp_path: Path, call: Call) -> None:
-    found = false = 0
+    hosts = right = false = 0
     for seed in range(20):
         shape = Shape(hosts=20, seed=1000 + seed)
         keep(tmp_path / str(seed), shape, on([seed], "median", 0.1, shape))
-        hosts = hosts_of(call("outliers", tmp_path / str(seed), "-j").json())
-        found += host_name(seed) in hosts
-        false += len(hosts - {host_name(seed)})
-    assert found >= 19
-    assert false <= 2
+        told = call("outliers", tmp_path / str(seed), "-j").json()
+        hosts += host_name(seed) in hosts_of(told)
+        right += sum(each["host_key"] == host_name(seed) for each in told["outliers"])
+        false += sum(each["host_key"] != host_name(seed) for each in told["outliers"])
+    assert hosts >= 19
+    # An ideal test, to which mean and noise are known, would find 96 %.
+    assert right >= 0.7 * 200
+    assert false <= 0.05 * (right + false)
+
+
+def test_heavy_tails_are_told_from_a_normal_distribution_and_from_faults() -> None:
+    rng = np.random.default_rng(7)
+
+    def counts(z: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        return np.histogram(np.abs(z), null.BINS, (0, null.CUT))[0].astype(float)
+
+    draws = 300
+    normal = [null.heaviness(counts(rng.normal(0, 0.9, 200))) for _ in range(draws)]
+    assert np.isinf(normal).mean() > 0.97
+    heavy = [null.heaviness(counts(rng.standard_t(4, 2000) / 1.4)) for _ in range(draws)]
+    assert np.isinf(heavy).mean() < 0.01
+    assert 3 < np.median(heavy) < 6
+    # Of too few nothing is said.
+    assert null.heaviness(counts(rng.standard_t(2, 30))) == np.inf
+
+
+def test_noise_of_eight_with_a_faulty_one_is_nearly_that_of_the_healthy(tmp_path: Path) -> None:
+    """The faulty host must not hide itself: it is found in most of its figures."""
+    found = 0
+    for seed in range(4):
+        shape = Shape(hosts=8, seed=50 + seed)
+        keep(tmp_path / str(seed), shape, on([seed], "median", 0.12, shape))
+        told, _ = judged(tmp_path / str(seed))
+        found += sum(each["host_key"] == host_name(seed) for each in told["outliers"])
+    assert found >= 20
 
 
 def test_json_has_what_the_page_says(tmp_path: Path, call: Call) -> None:

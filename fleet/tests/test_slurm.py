@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster import Slurm, wait_for
+from cluster import Slurm, hears_ctrl_c, wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -214,26 +214,19 @@ def test_ctrl_c_takes_everything_out_of_the_queue(slurm: Slurm, tmp_path: Path) 
     script = tmp_path / "program"
     script.write_text(f"#!/bin/sh\ntouch '{tmp_path}/reached'\nsleep 300\n")
     script.chmod(0o755)
+    typed = ["run", "--dir", str(tmp_path / "run"), "--program", str(script), "--", "x"]
     running = subprocess.Popen(
-        [
-            sys.executable,
-            "-m",
-            "pciescope_fleet",
-            "run",
-            "--dir",
-            str(tmp_path / "run"),
-            "--program",
-            str(script),
-            "--",
-            "x",
-        ],
-        env=slurm.environment(),
+        [sys.executable, "-m", "pciescope_fleet", *typed], env=slurm.environment(), preexec_fn=hears_ctrl_c
     )
-    wait_for("a task", (tmp_path / "reached").exists)
-    running.send_signal(signal.SIGINT)
-    assert running.wait(60) == 130
-    wait_for("an empty queue", lambda: not slurm.command("squeue", "-h").strip())
-    wait_for("idle nodes", lambda: set(slurm.states().values()) == {"idle"})
+    try:
+        wait_for("a task", (tmp_path / "reached").exists)
+        running.send_signal(signal.SIGINT)
+        assert running.wait(60) == 130
+        wait_for("an empty queue", lambda: not slurm.command("squeue", "-h").strip())
+        wait_for("idle nodes", lambda: set(slurm.states().values()) == {"idle"})
+    finally:
+        running.kill()
+        slurm.command("scancel", "--me")
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster import free_ports, search_path, wait_for
+from cluster import free_ports, hears_ctrl_c, search_path, wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -98,7 +98,8 @@ def test_ctrl_c_waits_for_no_host(config: Path, tmp_path: Path) -> None:
     program.write_text(f"#!/bin/sh\ntouch '{tmp_path}/reached'\nexec sleep 60\n")
     program.chmod(0o755)
     typed = ["run", "--dir", str(tmp_path / "run"), "--ssh", "h[1-4]", "--ssh-command", f"ssh -F {config}"]
-    running = subprocess.Popen([sys.executable, "-m", "pciescope_fleet", *typed, "--program", str(program), "--", "x"])
+    words = [sys.executable, "-m", "pciescope_fleet", *typed, "--program", str(program), "--", "x"]
+    running = subprocess.Popen(words, preexec_fn=hears_ctrl_c)
     wait_for("a host", (tmp_path / "reached").exists)
     running.send_signal(signal.SIGINT)
     assert running.wait(20) == 130

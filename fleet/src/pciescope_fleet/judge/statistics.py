@@ -95,11 +95,17 @@ def _cpus(rows: ir.Table) -> ir.Table:
     each = each.mutate(r=each.l - (each.total - each.l) / (each.cpus - 1))
     usual = each.group_by(["g", "cpu"]).agg(usual=each.r.median(), hosts=each.count())
     each = each.join(usual, ["g", "cpu"]).mutate(d=lambda t: t.r - t.usual)
-    wide = each.group_by("g").agg(w_cpu=each.d.abs().median(), tail_cpu=each.d.abs().quantile(0.95))
+    wide = each.group_by("g").agg(w_cpu=each.d.abs().median())
     far = each.group_by(keys).agg(
         x_cpu=each.d.argmax(each.d.abs()), worst_cpu=each.cpu.argmax(each.d.abs()), cpus_judged=each.count()
     )
-    return far.join(wide, "g").select(*keys, "x_cpu", "worst_cpu", "cpus_judged", "w_cpu", "tail_cpu")
+    far = far.join(wide, "g").select(*keys, "x_cpu", "worst_cpu", "cpus_judged", "w_cpu")
+    # One slow CPU of a machine moves what its others lie beside: how far CPUs usually go is asked of other machines.
+    near = far.filter(far.x_cpu.abs() < null.CUT * null.MAD_TO_SIGMA * far.w_cpu).select(keys)
+    usually = each.join(near, keys)
+    tails = usually.group_by("g").agg(tail_cpu=usually.d.abs().quantile(0.95))
+    joined = far.left_join(tails, "g")
+    return joined.select(*keys, "x_cpu", "worst_cpu", "cpus_judged", "w_cpu", "tail_cpu")
 
 
 def measure(engine: Engine, figures: ir.Table, level: int, limit: float) -> Distances:
@@ -180,7 +186,7 @@ def _groups(table: ir.Table) -> pd.DataFrame:
 def _moderate(groups: pd.DataFrame, table: ir.Table) -> None:
     """Adds `sigma_S` and `dof_S`. Figures of one unit and kind of latency have noise of one kind.
 
-    The MADs give a first noise. What lies near in terms of it gives the second, which is surer.
+    The MADs give a first noise. What lies near in terms of it gives the next, which is surer, and so on.
     """
     kinds = table.select("g", "origin", "backend", "model", "unit").distinct().execute().sort_values("g")
     kinds = kinds.drop_duplicates("g").set_index("g").loc[groups["g"]]
@@ -189,14 +195,14 @@ def _moderate(groups: pd.DataFrame, table: ir.Table) -> None:
         count = groups[f"n_{name}"].to_numpy(dtype=float)
         first = null.sigma(groups[f"mad_{name}"].to_numpy(dtype=float), count)
         groups[f"sigma_{name}"], groups[f"dof_{name}"] = _by_kind(kind, first, null.freedom(count), count)
-    near = _near(groups, table).set_index("g").reindex(groups["g"])
-    for name in SHIFTS:
-        count, left = groups[f"n_{name}"].to_numpy(dtype=float), near[f"k_{name}"].to_numpy(dtype=float)
-        second = null.refined(near[f"v_{name}"].to_numpy(dtype=float), count)
-        groups[f"sigma_{name}"], groups[f"dof_{name}"] = _by_kind(kind, second, np.maximum(left - 1, 1), count)
+    for _ in range(null.PASSES):
+        near = _near(groups, table).set_index("g").reindex(groups["g"])
+        for name in SHIFTS:
+            count, left = groups[f"n_{name}"].to_numpy(dtype=float), near[f"k_{name}"].to_numpy(dtype=float)
+            again = null.refined(near[f"v_{name}"].to_numpy(dtype=float), count)
+            groups[f"sigma_{name}"], groups[f"dof_{name}"] = _by_kind(kind, again, np.maximum(left - 1, 1), count)
     for name in STATISTICS:
-        # The median that distances are from is itself uncertain.
-        groups[f"sigma_{name}"] *= np.sqrt(1 + np.pi / (2 * np.maximum(groups[f"n_{name}"], 1)))
+        groups[f"sigma_{name}"] *= null.of_median(groups[f"n_{name}"].to_numpy(dtype=float))
 
 
 def _by_kind(kind: Numbers, own: null.Array, dof: null.Array, count: null.Array) -> tuple[null.Array, null.Array]:
@@ -232,20 +238,30 @@ def _near(groups: pd.DataFrame, table: ir.Table) -> pd.DataFrame:
 
 def _tails(scaled: ir.Table, groups: pd.DataFrame) -> dict[str, float]:
     """For each statistic the degrees of freedom that the middle of all distances speaks of."""
-    size = {name: scaled[f"z_{name}"].abs() for name in SHIFTS}
-    near = {name: (size[name] < null.CUT).ifelse(size[name], ibis.null("float64")) for name in SHIFTS}
-    seen = scaled.agg(
-        **{f"q_{name}": near[name].quantile(0.95) for name in SHIFTS},
-        **{f"m_{name}": near[name].median() for name in SHIFTS},
-        **{f"n_{name}": near[name].count() for name in SHIFTS},
-    ).execute().iloc[0]  # fmt: skip
+    unit = ["host_key", "device"]
+    usual = scaled.group_by(unit).agg(
+        **{f"u_{name}": scaled[f"z_{name}"].abs().median() for name in SHIFTS},
+        **{f"f_{name}": scaled[f"z_{name}"].count() for name in SHIFTS},
+    )
+    joined = scaled.select(*unit, *(f"z_{name}" for name in SHIFTS)).join(usual, unit)
+    parts = []
+    for name in SHIFTS:
+        size = joined[f"z_{name}"].abs()
+        is_far = (joined[f"u_{name}"] > null.FAR_UNIT) & (joined[f"f_{name}"] >= null.LEAST_FIGURES)
+        near = joined.filter((size < null.CUT) & ~is_far).select(
+            statistic=ibis.literal(name), bin=(size * (null.BINS / null.CUT)).floor().cast("int64")
+        )
+        parts.append(near.group_by(["statistic", "bin"]).agg(times=near.count()))
+    seen = ibis.union(*parts).execute()
     hosts = float(groups["hosts"].median())
     heavy = {}
     for name in SHIFTS:
-        count, middle = int(seen[f"n_{name}"]), float(seen[f"m_{name}"] or 0)
-        heavy[name] = null.tail(float(seen[f"q_{name}"]) / middle, count, hosts) if count and middle > 0 else np.inf
+        own = seen[seen["statistic"] == name]
+        counts = np.zeros(null.BINS)
+        counts[own["bin"].to_numpy(dtype=np.int64)] = own["times"]
+        heavy[name] = null.heaviness(counts)
     # Of CPUs the engine has the quantiles over all of them, by group.
-    have = groups[groups["mad_cpu"] > 0]
+    have = groups[(groups["mad_cpu"] > 0) & groups["tail_cpu"].notna()]
     ratio = float((have["tail_cpu"] / have["mad_cpu"]).median()) if len(have) else np.nan
     heavy["cpu"] = null.tail(ratio, int(have["n_cpu"].sum()), hosts)
     return heavy
