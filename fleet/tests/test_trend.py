@@ -95,7 +95,7 @@ def test_finds_nothing_where_nothing_changed(tmp_path: Path, call: Call) -> None
     past(Store(str(tmp_path)), {})
     told = call("trend", tmp_path)
     assert told.code == 0, told.out
-    assert told.out.startswith("0 changes in 72 series")
+    assert told.out.startswith("no host changed: 0 findings, 0 changes in 72 series of 6 runs or more")
 
 
 def test_says_that_nothing_known_changed_with_it(tmp_path: Path, call: Call) -> None:

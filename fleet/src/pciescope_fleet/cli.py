@@ -17,6 +17,19 @@ from typing import NoReturn
 from pciescope_fleet import __version__, cmd
 from pciescope_fleet.errors import Exit, FleetError, report
 
+EPILOG = """\
+one night, from measuring to the answer:
+  pciescope-fleet run --dir night --ssh 'n[1-64]' -- latency mmio 3b:00.0
+  pciescope-fleet ingest night fleet
+  pciescope-fleet outliers fleet
+  pciescope-fleet matrix fleet -o fleet.html
+
+`pciescope-fleet VERB --help` tells of one verb, docs/fleet.md of all.
+Exit codes: 0 nothing is wrong; 1 something was found; 2 it could not be done."""
+
+ORDER = ("run", "ingest", "outliers", "trend", "matrix", "health", "slurm_drain")
+"""The verbs in the help: as they are needed one after the other."""
+
 
 class Parser(argparse.ArgumentParser):
     """A parser whose refusals have the main program's form."""
@@ -30,13 +43,17 @@ def parser() -> Parser:
     """The parser with all verbs: those that stand in `cmd`."""
     top = Parser(
         prog="pciescope-fleet",
+        usage="pciescope-fleet VERB [OPTION]...",
         description="Runs pciescope on many hosts, keeps the records, and finds the hosts that differ from their like.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     top.add_argument("--version", action="version", version=f"pciescope-fleet {__version__}")
     verbs = top.add_subparsers(title="verbs", metavar="VERB", required=True, parser_class=Parser)
-    for module in sorted(pkgutil.iter_modules(cmd.__path__), key=lambda found: found.name):
-        importlib.import_module(f"{cmd.__name__}.{module.name}").register(verbs)
+    names = {module.name for module in pkgutil.iter_modules(cmd.__path__)}
+    for name in sorted(names, key=lambda name: (ORDER.index(name) if name in ORDER else len(ORDER), name)):
+        importlib.import_module(f"{cmd.__name__}.{name}").register(verbs)
     return top
 
 

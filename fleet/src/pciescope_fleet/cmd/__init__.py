@@ -21,12 +21,16 @@ if TYPE_CHECKING:
     Verbs = argparse._SubParsersAction[argparse.ArgumentParser]
 
 
-def add_verb(verbs: Verbs, name: str, help_line: str, epilog: str = "") -> argparse.ArgumentParser:
-    """Adds a verb's parser, with the form that all have. `help_line` is a sentence with a small first letter."""
+def add_verb(verbs: Verbs, name: str, takes: str, help_line: str, epilog: str) -> argparse.ArgumentParser:
+    """Adds a verb's parser, with the form that all have.
+
+    `takes` is what it cannot do without, `help_line` a sentence with a small first letter.
+    """
     from pciescope_fleet.cli import Parser
 
     parser = verbs.add_parser(
         name,
+        usage=f"pciescope-fleet {name} [OPTION]... {takes}",
         help=help_line,
         description=f"{help_line[0].upper()}{help_line[1:]}.",
         epilog=epilog,
@@ -76,18 +80,25 @@ def add_judging_options(parser: argparse.ArgumentParser) -> None:
         type=share,
         default=0.05,
         metavar="PERCENT",
-        help="false alarms that are allowed among all outliers (5%%)",
+        help="the share of false alarms among all outliers that is allowed (5%%)",
     )
     parser.add_argument(
-        "--least-hosts", type=int, default=8, metavar="N", help="a group has at least so many hosts (8)"
+        "--least-hosts",
+        type=int,
+        default=8,
+        metavar="N",
+        help="compare a host with at least so many, itself among them (8)",
     )
     parser.add_argument(
-        "--least-effect", type=share, default=0.05, metavar="PERCENT", help="a shift below does not matter (5%%)"
+        "--least-effect", type=share, default=0.05, metavar="PERCENT", help="leave out shifts below, however sure (5%%)"
     )
     parser.add_argument("--since", metavar="DATE", help="only runs of this day and later: 2026-11-22")
     parser.add_argument("--until", metavar="DATE", help="only runs of this day and earlier")
     parser.add_argument(
-        "--racks", type=Path, metavar="FILE.csv", help="a column `host` and others (rack, room) that hosts may share"
+        "--racks",
+        type=Path,
+        metavar="FILE.csv",
+        help="a table with the column `host` and others (rack, room), which several faulty hosts may share",
     )
 
 

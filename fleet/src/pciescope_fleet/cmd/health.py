@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pciescope_fleet.cmd import Verbs
 
 EPILOG = """\
+examples:
   pciescope-fleet health --after 3 --drain -- doctor --only link-speed,link-width
   pciescope-fleet health --measure 'latency mmio 3b:00.0 --bind' -- \\
       compare /var/lib/base.jsonl {new} --fail-if 'p50 > +10%'
@@ -35,7 +36,9 @@ LONGEST_REASON = 200
 
 def register(verbs: Verbs) -> None:
     """Adds the verb."""
-    parser = add_verb(verbs, "health", "check this node, for Slurm and for Node Health Check", EPILOG)
+    parser = add_verb(
+        verbs, "health", "-- doctor|compare ...", "check this node, for Slurm and for Node Health Check", EPILOG
+    )
     parser.add_argument("--after", type=int, default=3, metavar="N", help="how often in a row before it counts (3)")
     parser.add_argument("--drain", action="store_true", help="drain the node in Slurm once a problem counts")
     parser.add_argument("--node", metavar="NAME", help="its name in Slurm; the host name up to the first dot if absent")

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 EPILOG = """\
 examples:
-  pciescope-fleet ingest gathered/*.jsonl fleet
-  pciescope-fleet ingest gathered s3://measurements/fleet --compact
+  pciescope-fleet ingest night/*.jsonl fleet
+  pciescope-fleet ingest night s3://measurements/fleet --compact
 
 A run that the dataset has already is not taken again. Of a torn file what is whole is taken, and the rest is named.
 Exit codes: 0 all was taken; 1 something could not be taken, or is doubtful; 2 nothing was done."""
@@ -30,7 +30,7 @@ SHOWN = 5
 
 def register(verbs: Verbs) -> None:
     """Adds the verb."""
-    parser = add_verb(verbs, "ingest", "take files of records into a dataset", EPILOG)
+    parser = add_verb(verbs, "ingest", "FILE... DATASET", "take files of records into a dataset", EPILOG)
     parser.add_argument("paths", nargs="+", type=Path, metavar="FILE", help="files of records, or folders with them")
     parser.add_argument("dataset", metavar="DATASET", help="a folder, or a URL that fsspec knows (s3://BUCKET/FOLDER)")
     parser.add_argument("--host", metavar="NAME", help="the host that all these files are from")

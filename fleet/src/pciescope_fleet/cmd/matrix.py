@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 
 EPILOG = """\
 examples:
+  mkdir -p reports
+  for f in night/*.jsonl; do pciescope report "$f" -o "reports/$(basename "$f" .jsonl).html"; done
   pciescope-fleet matrix fleet -o fleet.html --report 'reports/{host}.html'
-  for f in night/*.jsonl; do pciescope report $f -o reports/$(basename $f .jsonl).html; done
 
 Each cell leads to the report of its host: --report says where that is, from the page.
 Exit codes: 0 no host differs; 1 some do; 2 there is no page."""
@@ -31,7 +32,9 @@ Exit codes: 0 no host differs; 1 some do; 2 there is no page."""
 
 def register(verbs: Verbs) -> None:
     """Adds the verb."""
-    parser = add_verb(verbs, "matrix", "draw hosts by figures as a heat map in one page", EPILOG)
+    parser = add_verb(
+        verbs, "matrix", "DATASET -o FILE.html", "draw hosts by figures as a heat map in one page", EPILOG
+    )
     add_judging_options(parser)
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FILE.html", help="the page")
     parser.add_argument(

@@ -23,9 +23,9 @@ EPILOG = """\
 Behind -- stands what pciescope is to do; {host} in it is the host's name, {bdf}
 (with --class) the address of a function.
 
-  pciescope-fleet run --dir night -- latency mmio --class nvme {bdf} --bind
-  pciescope-fleet run --dir night --partition gpu --class nvme -- \\
-      latency mmio {bdf} --bind
+examples:
+  pciescope-fleet run --dir night --class nvme -- latency mmio {bdf} --bind
+  pciescope-fleet run --dir night --partition gpu --nodes 'n[1-8]' -- doctor
   pciescope-fleet run --dir night --ssh 'n[1-8],n12' -- doctor
 
 With the same --dir and command it goes on: hosts that have answered are left
@@ -37,7 +37,7 @@ Exit codes: 0 if every host answered; 1 if one did not, or a check failed there;
 
 def register(verbs: Verbs) -> None:
     """Adds the verb."""
-    parser = add_verb(verbs, "run", "run pciescope on many hosts, by Slurm or ssh", EPILOG)
+    parser = add_verb(verbs, "run", "--dir DIR -- VERB...", "run pciescope on many hosts, by Slurm or ssh", EPILOG)
     parser.add_argument(
         "--dir", type=Path, required=True, metavar="DIR", help="the folder for the records, one file a host"
     )

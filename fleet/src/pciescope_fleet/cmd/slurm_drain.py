@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pciescope_fleet.cmd import Verbs
 
 EPILOG = """\
+examples:
   pciescope-fleet outliers DATASET --json > found.json
   pciescope-fleet slurm-drain found.json          prints the commands
   pciescope-fleet slurm-drain found.json --yes    runs them
@@ -30,9 +31,11 @@ Exit codes: 0 if there is nothing to drain; 1 if there is; 2 if it failed."""
 
 def register(verbs: Verbs) -> None:
     """Adds the verb."""
-    parser = add_verb(verbs, "slurm-drain", "drain the nodes that `outliers` found", EPILOG)
+    parser = add_verb(
+        verbs, "slurm-drain", "FILE", "print or run the commands that drain what `outliers` found", EPILOG
+    )
     parser.add_argument("file", metavar="FILE", help="what `outliers --json` printed; - is the standard input")
-    parser.add_argument("--yes", action="store_true", help="run the commands")
+    parser.add_argument("--yes", action="store_true", help="run the commands; without it they are only printed")
     parser.add_argument(
         "--most", type=int, default=10, metavar="N", help="run nothing if it were more nodes than N (10)"
     )

@@ -24,7 +24,9 @@ Exit codes: 0 no change; 1 some changed; 2 nothing could be judged: a series nee
 
 def register(verbs: Verbs) -> None:
     """Adds the verb."""
-    parser = add_verb(verbs, "trend", "find since when hosts differ from their own past, and what changed then", EPILOG)
+    parser = add_verb(
+        verbs, "trend", "DATASET", "find since when hosts differ from their own past, and what changed then", EPILOG
+    )
     parser.add_argument("dataset", metavar="DATASET", help="what `ingest` made")
     parser.add_argument("--host", action="append", default=[], metavar="NAME", help="only this host; may be repeated")
     parser.add_argument(
@@ -32,10 +34,10 @@ def register(verbs: Verbs) -> None:
         type=share,
         default=0.05,
         metavar="PERCENT",
-        help="false alarms that are allowed among all changes (5%%)",
+        help="the share of false alarms among all changes that is allowed (5%%)",
     )
     parser.add_argument(
-        "--least-effect", type=share, default=0.05, metavar="PERCENT", help="a shift below does not matter (5%%)"
+        "--least-effect", type=share, default=0.05, metavar="PERCENT", help="leave out shifts below, however sure (5%%)"
     )
     parser.add_argument("--since", metavar="DATE", help="only runs of this day and later: 2026-11-22")
     parser.add_argument("--until", metavar="DATE", help="only runs of this day and earlier")
@@ -74,10 +76,15 @@ def _words(found: Trend) -> str:
     from pciescope_fleet.judge.outliers import WORDS
     from pciescope_fleet.judge.words import amount, counted, hosts_in_words
 
+    hosts = {host for each in found.findings for host in each["hosts"]}
     lines = [
-        f"{counted(len(found.changes), 'change')} in {found.series} series"
-        + (f"; {found.short} series have fewer than 6 runs" if found.short else "")
+        f"{counted(len(hosts), 'host') if hosts else 'no host'} changed: {counted(len(found.findings), 'finding')}, "
+        f"{counted(len(found.changes), 'change')} in {found.series} series of 6 runs or more",
+        f"  at most {found.plan.level:.0%} of the changes are expected to be false alarms; "
+        f"shifts below {found.plan.least_effect:.0%} are left out",
     ]
+    if found.short:
+        lines.append(f"  not judged: {found.short} series with fewer than 6 runs")
     for each in found.findings:
         worst = each["worst"]
         title = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,6 +38,8 @@ class Matrix:
     """By host key: the host's name."""
     origins: list[str]
     """Whether all is measured."""
+    dates: list[str]
+    """The days of the runs."""
 
 
 def matrix(engine: Engine, store: Store, plan: Plan, attributes: pd.DataFrame | None = None) -> Matrix:
@@ -48,6 +51,8 @@ def matrix(engine: Engine, store: Store, plan: Plan, attributes: pd.DataFrame | 
     found["device_name"] = found["device_name"].fillna("")
     key = ["model", "figure", "unit"]
     columns = found.groupby(key, sort=True, as_index=False).agg(device_name=("device_name", "max"))
+    columns = columns.sort_values("figure", key=lambda names: names.map(natural), kind="stable", ignore_index=True)
+    columns = columns.sort_values("model", kind="stable", ignore_index=True)
     names = found.drop_duplicates("host_key").set_index("host_key")["host"].to_dict()
     bad = judged.outliers.groupby("host_key").size() if len(judged.outliers) else pd.Series(dtype=int)
     hosts = sorted(names, key=lambda key: (-int(bad.get(key, 0)), key))
@@ -56,7 +61,12 @@ def matrix(engine: Engine, store: Store, plan: Plan, attributes: pd.DataFrame | 
     away = np.full((len(hosts), len(columns)), np.nan)
     away[rows, places] = found["away"].to_numpy(dtype=float)
     told = [{str(key): value for key, value in row.items()} for row in columns.to_dict("records")]
-    return Matrix(judged, hosts, told, away, names, sorted(found["origin"].unique()))
+    return Matrix(judged, hosts, told, away, names, sorted(found["origin"].unique()), prepared.new.dates)
+
+
+def natural(name: str) -> str:
+    """A key that sorts `BAR0+0x8` before `BAR0+0x10`."""
+    return re.sub(r"0x([0-9a-f]+)|(\d+)", lambda found: (found[1] or found[2]).rjust(20, "0"), name)
 
 
 def _distances(prepared: Prepared, level: int) -> ir.Table:

@@ -11,6 +11,10 @@ FEW = 8
 """So many hosts are named; the rest is counted."""
 
 
+FORMS = ": a second mode, a longer tail or more noise"
+"""What makes another distribution."""
+
+
 def counted(number: int, what: str) -> str:
     """`1 finding`, `2 findings`."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
@@ -40,11 +44,18 @@ def shown(host_key: str, among: list[str]) -> str:
     return host_key if len(alike) > 1 else name
 
 
+def direction_in_words(direction: str) -> str:
+    """A finding's direction as people read it."""
+    return "another distribution" if direction == "other form" else direction
+
+
 def outlier_in_words(worst: dict[str, Any]) -> str:
     """What is wrong with one figure, in one line."""
     statistic = WORDS[worst["statistic"]]
     if worst["statistic"] == "form":
-        return f"{worst['figure']}: its distribution differs, {worst['effect']:.1%} beyond the group's usual distance"
+        # Shares of samples that do not overlap make half that distance.
+        share = 1 - (1 - worst["effect"]) ** 2
+        return f"{worst['figure']}: as if {share:.0%} of its samples lay where its like have none"
     if worst["statistic"] == "cpu":
         return f"{worst['figure']}: CPU {worst['cpu']} {worst['effect']:+.1%} from its place among its machine's CPUs"
     group, own = amount(worst["group_median"], worst["unit"]), amount(worst["value"], worst["unit"])
@@ -76,20 +87,29 @@ def report(judged: Judged) -> str:
     return "\n".join(lines) + "\n"
 
 
+def finding_in_short(each: dict[str, Any]) -> str:
+    """The same in one line, without the hosts' names and direction."""
+    share, beside = each["shared"], each["beside"]
+    told = outlier_in_words(each["worst"])
+    if share is not None:
+        told += f"; they share {share['attribute']} {share['value']}"
+    return told + (f"; {beside[0]['check']}: {beside[0]['text']}" if beside else "")
+
+
 def finding_in_words(each: dict[str, Any]) -> list[str]:
     """One finding."""
     names = hosts_in_words(each["hosts"])
     title = (
-        f"{each['direction']}: {names}"
+        f"{direction_in_words(each['direction'])}: {names}"
         if len(each["hosts"]) == 1
-        else f"{each['direction']}: {len(each['hosts'])} hosts: {names}"
+        else f"{direction_in_words(each['direction'])}: {len(each['hosts'])} hosts: {names}"
     )
     label = "" if each["origin"] == "measured" else f"  {each['origin'].upper()}: not measured on hardware"
     worst = each["worst"]
     lines = [
         title + label,
         f"  {each['device_name'] or each['model']} at {worst['device']}" if worst["device"] else "",
-        f"  {outlier_in_words(worst)}",
+        f"  {outlier_in_words(worst)}{FORMS if worst['statistic'] == 'form' else ''}",
     ]
     share = each["shared"]
     if share is not None:
@@ -100,14 +120,10 @@ def finding_in_words(each: dict[str, Any]) -> list[str]:
     more = len(each["figures"]) - 1
     if more:
         lines.append(f"  and {counted(more, 'more figure')}")
-    if worst["group_without"]:
-        lines.append(
-            f"  compared with {worst['group_hosts']} hosts, without regard to {', '.join(worst['group_without'])}"
-        )
-    else:
-        lines.append(
-            f"  compared with {worst['group_hosts']} hosts; q {worst['q']:.1g}, "
-            f"{worst['z']:+.1f} times the group's noise"
-        )
+    regard = f", without regard to {', '.join(worst['group_without'])}" if worst["group_without"] else ""
+    lines.append(
+        f"  compared with {worst['group_hosts']} hosts{regard}: "
+        f"{abs(worst['z']):.1f} times their usual spread away (q {worst['q']:.1g})"
+    )
     lines += [f"  {beside['severity']} {beside['check']}: {beside['text']}" for beside in each["beside"]]
     return [line for line in lines if line]

@@ -22,6 +22,9 @@ from pciescope_fleet.judge.matrix import HIGH_IS_GOOD, Matrix
 NONE = -32768
 """Stands for a figure that a host does not have, or that has no group."""
 
+MOST_FIRST = 5
+"""So many findings stand above the map, a line each."""
+
 MOST_FINDINGS = 100
 """So many findings stand on the page; the rest is counted."""
 
@@ -107,7 +110,8 @@ def _column(figure: dict[str, Any], several: bool) -> str:
 
 def _facts(matrix: Matrix) -> str:
     judged = matrix.judged
-    facts = [f"{len(matrix.hosts)} hosts", f"{len(matrix.figures)} figures", f"{judged.tests} judged"]
+    days = matrix.dates[:1] + (["to", matrix.dates[-1]] if len(matrix.dates) > 1 else [])
+    facts = [f"each host's newest run, {' '.join(days)}", f"{judged.tests} figures of hosts judged"]
     if judged.unjudged:
         facts.append(f"{judged.unjudged} not judged: fewer than {judged.plan.least_hosts} hosts of their like")
     return " · ".join(facts)
@@ -133,7 +137,21 @@ def _tiles(matrix: Matrix) -> str:
     inner = "".join(
         f'<div class="tile {tone}"><b>{safe(n)}</b><span>{safe(what)}</span></div>\n' for tone, n, what in tiles
     )
-    return f'<section class="card"><div class="tiles">\n{inner}</div></section>'
+    first = judged.findings[:MOST_FIRST]
+    lines = "".join(
+        f"<li><a href='#finding-{number}'>{safe(words.direction_in_words(each['direction']))}: "
+        f'{safe(_who(each["hosts"]))}</a> <span class="soft">{safe(words.finding_in_short(each))}</span></li>\n'
+        for number, each in enumerate(first, 1)
+    )
+    more = len(judged.findings) - len(first)
+    if more:
+        lines += f"<li><a href='#findings'>and {words.counted(more, 'more finding')}</a></li>\n"
+    return f'<section class="card"><div class="tiles">\n{inner}</div>\n<ul class="first">\n{lines}</ul></section>'
+
+
+def _who(hosts: list[str]) -> str:
+    """A host by its name, several by their number."""
+    return words.shown(hosts[0], hosts) if len(hosts) == 1 else f"{len(hosts)} hosts"
 
 
 def _map(matrix: Matrix) -> str:
@@ -163,7 +181,7 @@ def _findings(matrix: Matrix, report: str) -> str:
     if not found:
         return '<section class="card"><h2>Findings</h2><p>No host differs from its like.</p></section>'
     items = []
-    for each in found[:MOST_FINDINGS]:
+    for number, each in enumerate(found[:MOST_FINDINGS], 1):
         lines = words.finding_in_words(each)
         keys = each["hosts"][: words.FEW]
         names = {key: words.shown(key, each["hosts"]) for key in keys}
@@ -173,6 +191,7 @@ def _findings(matrix: Matrix, report: str) -> str:
         )
         more = f" and {len(each['hosts']) - len(keys)} more" if len(each["hosts"]) > len(keys) else ""
         rest = "".join(f'<br><span class="soft">{safe(line.strip())}</span>' for line in lines[1:])
-        items.append(f"<li><strong>{safe(each['direction'])}</strong>: {links}{more}{rest}</li>")
+        way = safe(words.direction_in_words(each["direction"]))
+        items.append(f'<li id="finding-{number}"><strong>{way}</strong>: {links}{more}{rest}</li>')
     left = f"<p>and {len(found) - MOST_FINDINGS} more findings</p>" if len(found) > MOST_FINDINGS else ""
-    return f'<section class="card"><h2>Findings</h2>\n<ol class="findings">\n{"".join(items)}\n</ol>{left}</section>'
+    return f'<section class="card" id="findings"><h2>Findings</h2>\n<ol class="findings">\n{"".join(items)}\n</ol>{left}</section>'

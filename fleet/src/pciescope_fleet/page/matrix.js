@@ -3,7 +3,7 @@
 const data = JSON.parse(document.getElementById("data").textContent);
 const get = (id) => document.getElementById(id);
 const NONE = -32768;
-const ROW = 16, NAME = 150, STRIP = 90, ROWS = 36;
+const ROW = 16, NAME = 150, STRIP = 90, ROWS = 36, HEAD = 170;
 const hosts = data.hosts, figures = data.figures, width = figures.length;
 
 const bytes = Uint8Array.from(atob(data.away), (letter) => letter.charCodeAt(0));
@@ -115,16 +115,16 @@ function draw() {
 // The figures' names stand above their columns, slanted; of very many each few.
 function heads(ink, soft, wide) {
   const every = Math.max(1, Math.ceil(13 / wide));
-  const pen = surface(get("heads"), NAME + wide * width + STRIP, 150);
+  const pen = surface(get("heads"), NAME + wide * width + STRIP, HEAD);
   pen.font = "11px system-ui, sans-serif";
   for (let column = 0; column < width; column += 1) {
     if (column % every && column !== at.column) continue;
     if (every > 1 && column !== at.column && Math.abs(column - at.column) < every) continue;
     pen.save();
-    pen.translate(NAME + (column + 0.6) * wide, 146);
+    pen.translate(NAME + (column + 0.6) * wide, HEAD - 4);
     pen.rotate(-Math.PI / 3);
     pen.fillStyle = column === at.column ? ink : soft;
-    pen.fillText(fit(pen, figures[column], 160, true), 0, 0);
+    pen.fillText(fit(pen, figures[column], HEAD + 20, true), 0, 0);
     pen.restore();
   }
 }
@@ -164,7 +164,7 @@ function strip(high, ink, accent) {
 
 const percent = (thousandths) => {
   const share = (Math.exp(Math.abs(thousandths) / 1000) - 1) * 100;
-  return `${share.toFixed(share < 10 ? 1 : 0)} %`;
+  return `${share.toFixed(share < 10 ? 1 : 0)}%`;
 };
 
 function text(row, column) {
@@ -172,7 +172,7 @@ function text(row, column) {
   if (found) return `${found}: an outlier`;
   if (value === NONE) return `${figures[column]}: not measured, or too few hosts of its like`;
   const share = ((Math.exp(value / 1000) - 1) * 100).toFixed(1);
-  return `${figures[column]}: ${value >= 0 ? "+" : ""}${share} % beside its group's median`;
+  return `${figures[column]}: ${value >= 0 ? "+" : ""}${share}% beside its group's median`;
 }
 
 function say() {
