@@ -140,7 +140,7 @@ def _tiles(matrix: Matrix) -> str:
     first = judged.findings[:MOST_FIRST]
     lines = "".join(
         f"<li><a href='#finding-{number}'>{safe(words.direction_in_words(each['direction']))}: "
-        f'{safe(_who(each["hosts"]))}</a> <span class="soft">{safe(words.finding_in_short(each))}</span></li>\n'
+        f'{safe(_who(each["hosts"]))}</a> · <span class="soft">{safe(words.finding_in_short(each))}</span></li>\n'
         for number, each in enumerate(first, 1)
     )
     more = len(judged.findings) - len(first)
@@ -194,4 +194,5 @@ def _findings(matrix: Matrix, report: str) -> str:
         way = safe(words.direction_in_words(each["direction"]))
         items.append(f'<li id="finding-{number}"><strong>{way}</strong>: {links}{more}{rest}</li>')
     left = f"<p>and {len(found) - MOST_FINDINGS} more findings</p>" if len(found) > MOST_FINDINGS else ""
-    return f'<section class="card" id="findings"><h2>Findings</h2>\n<ol class="findings">\n{"".join(items)}\n</ol>{left}</section>'
+    told = f'<ol class="findings">\n{"".join(items)}\n</ol>{left}'
+    return f'<section class="card" id="findings"><h2>Findings</h2>\n{told}</section>'
