@@ -127,9 +127,11 @@ def table(files: list[Path]) -> None:
         for who in ("ours", "superbench"):
             print(f"\n{kind}, {who}")
             print(
-                "| hosts | fleets | " + " | ".join(STRENGTHS) + " | false discovery rate | fleets with a false alarm |"
+                "| hosts | fleets | "
+                + " | ".join(STRENGTHS)
+                + " | false discovery rate | fleets with a false alarm | faulty figures found |"
             )
-            print("|---|---|" + "---|" * (len(STRENGTHS) + 2))
+            print("|---|---|" + "---|" * (len(STRENGTHS) + 3))
             for size in sorted({r["size"] for r in records if r["kind"] == kind}):
                 own = [r for r in records if r["kind"] == kind and r["size"] == size]
                 cells = []
@@ -145,7 +147,7 @@ def table(files: list[Path]) -> None:
                 print(
                     f"| {size} | {len(own)} | "
                     + " | ".join(cells)
-                    + f" | {of_mean(share)} | {interval(any_false, len(own))} | {figures:.1%}"
+                    + f" | {of_mean(share)} | {interval(any_false, len(own))} | {figures:.1%} |"
                 )
 
 

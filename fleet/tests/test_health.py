@@ -104,7 +104,7 @@ def test_findings_count_that_are_no_notes_and_not_silenced() -> None:
 
 
 def test_a_reason_is_a_line_that_no_shell_reads_otherwise() -> None:
-    assert reason_of(["a\n'b' $(c) `d` \x1b[2J; e|f"]) == "pciescope: a b (c) d [2J e f"
+    assert reason_of(["a\n'b' $(c) `d` \x1b[2J; e|f"]) == "pciescope: a b (c) d [2J, e f"
     assert reason_of(["x" * 1000, "y"]) == f"pciescope: {'x' * 200} (and 1 more)"
 
 

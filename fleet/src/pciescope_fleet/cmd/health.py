@@ -80,5 +80,6 @@ def run(args: argparse.Namespace) -> int:
 def reason_of(texts: list[str]) -> str:
     """Problems as the reason of a drained node: one line without what a shell or Slurm reads otherwise."""
     more = f" (and {len(texts) - 1} more)" if len(texts) > 1 else ""
-    plain = "".join(letter if letter.isprintable() and letter not in "\"'`$\\|;" else " " for letter in texts[0])
+    text = texts[0].replace(";", ",")
+    plain = "".join(letter if letter.isprintable() and letter not in "\"'`$\\|" else " " for letter in text)
     return f"pciescope: {' '.join(plain.split())[:LONGEST_REASON]}{more}"

@@ -51,7 +51,7 @@ def run(args: argparse.Namespace) -> int:
     from pciescope_fleet.cmd.outliers import plan_of, read_racks, refuse_nothing
     from pciescope_fleet.judge.matrix import matrix
     from pciescope_fleet.judge.prometheus import write
-    from pciescope_fleet.page import render
+    from pciescope_fleet.page import render, size_in_words
 
     if "{host}" not in args.report and "{key}" not in args.report:
         raise FleetError(f"--report {args.report}: {{host}} is not in it", "--report 'reports/{host}.html'")
@@ -61,5 +61,5 @@ def run(args: argparse.Namespace) -> int:
         found = matrix(engine, store_of(args), plan, extra)
     refuse_nothing(args, found.judged)
     write(args.output, render(found, args.title, args.report))
-    sys.stdout.write(f"{len(found.hosts)} hosts by {len(found.figures)} figures: {args.output}\n")
+    sys.stdout.write(f"{size_in_words(found)}: {args.output}\n")
     return Exit.FOUND if found.judged.findings else Exit.FINE

@@ -146,13 +146,18 @@ class locked:  # noqa: N801
         os.close(self.file)
 
 
+def counted(records: int) -> str:
+    """`1 record`, `2 records`."""
+    return f"{records} record" if records == 1 else f"{records} records"
+
+
 def tell(answers: list[Answer], path: Path) -> list[str]:
     """The answer for a person: how many, and who did not and why."""
     whole = sum(answer.is_whole for answer in answers)
     records = sum(answer.records for answer in answers)
-    lines = [f"{whole} of {len(answers)} hosts answered; {records} records in {path}"]
+    lines = [f"{whole} of {len(answers)} hosts answered; {counted(records)} in {path}"]
     wide = max((len(answer.host) for answer in answers), default=0)
     for answer in (answer for answer in answers if answer.why is not None):
-        kept = f" ({answer.records} records came)" if answer.records and not answer.is_whole else ""
+        kept = f" ({counted(answer.records)} came)" if answer.records and not answer.is_whole else ""
         lines.append(f"  {answer.host:<{wide}}  {answer.why}{kept}")
     return lines

@@ -60,7 +60,7 @@ def run(args: argparse.Namespace) -> int:
         raise FleetError(
             f"{args.dataset}: no series has 6 runs; {found.short} are shorter"
             + (f", of host {', '.join(args.host)}" if args.host else ""),
-            "runs of more days",
+            "ingest the runs of more days",
         )
     told: dict[str, Any] = {
         "series": found.series,

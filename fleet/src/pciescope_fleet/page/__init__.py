@@ -67,6 +67,11 @@ judged.</footer>
 """
 
 
+def size_in_words(matrix: Matrix) -> str:
+    """`60 hosts by 12 figures`."""
+    return f"{words.counted(len(matrix.hosts), 'host')} by {words.counted(len(matrix.figures), 'figure')}"
+
+
 def safe(text: object) -> str:
     """Text of records, which may be hostile."""
     return html.escape("".join(letter if letter.isprintable() else "?" for letter in str(text)))
@@ -156,7 +161,7 @@ def _who(hosts: list[str]) -> str:
 
 def _map(matrix: Matrix) -> str:
     return f"""<section class="card" id="map">
-<h2>{len(matrix.hosts)} hosts by {len(matrix.figures)} figures</h2>
+<h2>{size_in_words(matrix)}</h2>
 <div class="bar">
 <label>Host <input id="find" type="search" size="14" placeholder="name" autocomplete="off"></label>
 <label><input id="only" type="checkbox"> only hosts with outliers</label>
