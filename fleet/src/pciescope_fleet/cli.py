@@ -70,7 +70,10 @@ def main(typed: Sequence[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("pciescope_fleet"):
             return fault()
-        needs = FleetError(f"the Python module {error.name} is not installed", f"pip install {package_of(error.name)}")
+        needs = FleetError(
+            f"the Python module {error.name} is not installed",
+            f"pip install {package_of(error.name)}; on Debian into a virtual environment (docs/fleet.md)",
+        )
         sys.stderr.write(report(needs))
         return Exit.FAILED
     except BrokenPipeError:
