@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import importlib
+import pkgutil
+import re
+import shlex
 import subprocess
 import sys
 
 import pytest
 
-from pciescope_fleet import cli
+from conftest import ROOT
+from pciescope_fleet import cli, cmd
+from pciescope_fleet.cmd.run import words_of
 from pciescope_fleet.errors import FleetError
 
 
@@ -21,7 +27,10 @@ def run(*typed: str) -> subprocess.CompletedProcess[str]:
 def test_help_names_every_verb_and_ends_with_0() -> None:
     told = run("--help")
     assert told.returncode == 0
-    assert "VERB" in told.stdout
+    verbs = ["run", "ingest", "outliers", "trend", "matrix", "health", "slurm-drain"]
+    # In the order in which they are needed.
+    assert re.findall(r"^    ([a-z-]+)(?:  |$)", told.stdout, re.MULTILINE) == verbs
+    assert "Exit codes:" in told.stdout
 
 
 def test_refuses_an_unknown_verb_with_a_hint() -> None:
@@ -61,3 +70,30 @@ def test_a_missing_module_is_told_with_the_package_that_brings_it(
 
 def test_ctrl_c_ends_with_130(monkeypatch: pytest.MonkeyPatch) -> None:
     assert with_verb(monkeypatch, KeyboardInterrupt()) == 130
+
+
+def printed_commands() -> list[tuple[str, str]]:
+    """Every command line of ours that the pages and the verbs' help print, and where."""
+    texts = {name: (ROOT / name).read_text() for name in ("docs/fleet.md", "docs/fleet-run.md", "README.md")}
+    for verb in sorted(module.name for module in pkgutil.iter_modules(cmd.__path__)):
+        texts[f"{verb} --help"] = importlib.import_module(f"{cmd.__name__}.{verb}").EPILOG
+    texts["--help"] = cli.EPILOG
+    found = []
+    for place, text in texts.items():
+        lines = (line.strip() for line in re.sub(r"\\\n\s*", " ", text).splitlines())
+        found += [(place, line) for line in lines if line.startswith("pciescope-fleet ") and "VERB" not in line]
+    return found
+
+
+def test_every_printed_command_is_one_that_the_program_takes() -> None:
+    lines = printed_commands()
+    assert {place for place, _ in lines} > {"docs/fleet.md", "docs/fleet-run.md", "run --help", "health --help"}
+    for place, line in lines:
+        # The help explains some beside them, two blanks away.
+        words = shlex.split(line.split("   ")[0].split("  prints")[0].split("  runs")[0], comments=True)
+        words = words[1 : words.index(">") if ">" in words else None]
+        args = cli.parser().parse_args(words)
+        if words[0] == "run":
+            assert words_of(args), place
+        if words[0] == "health":
+            assert args.words[1] in ("doctor", "compare"), place

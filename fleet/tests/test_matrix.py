@@ -54,6 +54,8 @@ def test_the_cells_are_what_was_measured_beside_the_median(tmp_path: Path, call:
     assert away == pytest.approx(right.loc[data["hosts"], data["figures"]].to_numpy(), abs=0.0006)
     assert {(row, column) for row, column, _ in data["outliers"]} >= {(0, column) for column in range(5)}
     assert "an outlier" not in data["outliers"][0][2]
+    # 0x8 stands before 0x10.
+    assert data["figures"] == [planted.figure_name(figure) for figure in range(5)]
 
 
 def test_a_figure_that_a_host_does_not_have_is_empty(tmp_path: Path, call: Call) -> None:
@@ -100,6 +102,18 @@ def test_hostile_names_stay_text_nothing_is_loaded_and_what_is_made_up_is_labell
     assert "default-src 'none'" in page
     assert not re.search(r"https?://", page)
     assert "<strong>SYNTHETIC</strong>: not measured on hardware." in page
+
+
+def test_the_answer_stands_above_the_map_with_its_cause(tmp_path: Path, call: Call) -> None:
+    dataset(tmp_path / "d")
+    call("matrix", tmp_path / "d", "-o", tmp_path / "m.html")
+    page = (tmp_path / "m.html").read_text()
+    first, rest = page.split('id="map"')
+    assert "each host's newest run, 2026-11-22" in first.replace("&#x27;", "'")
+    [line] = re.findall(r"<li><a href='#finding-1'>(.*?)</li>", first)
+    assert line.startswith(f"slower: {host_name(SICK)}</a> ")
+    assert re.search(r"[0-9.]+ [nu]s, group [0-9.]+ [nu]s \(\+\d+\.\d%\)", line)
+    assert '<li id="finding-1">' in rest
 
 
 def test_a_report_without_a_host_is_refused(tmp_path: Path, call: Call) -> None:

@@ -61,7 +61,8 @@ def of_median(hosts: Array) -> Array:
     """By how much the median's own uncertainty makes distances larger, where a host lies far.
 
     A median of others would have a variance of pi/2 over their number. This one has the far host among its own, which
-    draws it near: p-values from 0.01 to 0.001 are true within a tenth for 8 to 60 hosts (simulated).
+    draws it near. Simulated, of healthy hosts with normal noise: 1 % and 0.1 % of p-values lie below 0.01 and 0.001
+    within 12 % from 20 hosts on; of 8 hosts 0.7 % and 0.09 % do.
     """
     return np.asarray(np.sqrt(1 + 0.7 / np.maximum(hosts, 1)))
 
@@ -136,8 +137,8 @@ FAR_UNIT, LEAST_FIGURES = 2.5, 4
 """A unit whose distances have a larger median, over so many figures at least, is left out there: all of it is far."""
 
 NEEDED = 3.0
-"""So much more likely (logarithm) than a normal distribution a heavier one must be. Of healthy fleets with normal noise
-1 in 140 is taken for heavy-tailed then, and hides faults; at 1 it were 1 in 12."""
+"""So much more likely (logarithm) than a normal distribution a heavier one must be. By the theory of likelihood ratios
+a statistic with normal noise is taken for heavy-tailed in 1 fleet of 140 then, and hides faults; at 1: 1 of 12."""
 
 
 @functools.cache
