@@ -18,7 +18,7 @@ endif
 # and would build a third of them again for each further choice.
 TESTED = --release --locked --workspace
 
-.PHONY: help setup build tested test unit vm-test test-5.10 arm64-program arm64-test browser-test pictures parquet-test demo lint fuzz sanitize bench kmod install deb dist test-dist test-fresh test-packages test-systemd clean distclean
+.PHONY: help setup build tested test unit vm-test test-5.10 arm64-program arm64-test browser-test pictures parquet-test fleet-test fleet-lint fleet-bench demo lint fuzz sanitize bench kmod install deb dist test-dist test-fresh test-packages test-systemd clean distclean
 
 help:				## this list
 	@sed -n 's/^\([a-z0-9.-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -89,7 +89,20 @@ parquet-test: build		## Parquet files read by DuckDB, polars and pandas, which c
 	tools/setup parquet
 	tests/parquet/run $(PCIESCOPE) $(TARGET)/parquet
 
-test: unit browser-test vm-test	## every test; sets up what is missing
+fleet-test: tested		## the package for many hosts (docs/fleet.md); ALL=1: also with Spark, S3, a browser; ONLY=NAME: some
+	tools/setup fleet $(if $(ALL),cluster spark browser)
+	PCIESCOPE=$(abspath $(PCIESCOPE)) fleet/tests/run $(if $(ALL),--all) \
+		pytest $(if $(ALL),,-n 2 -m 'not slow') $(if $(ONLY),-k '$(ONLY)')
+
+fleet-lint:			## ruff and mypy on that package
+	tools/setup fleet
+	fleet/tests/run sh -c 'ruff format --check && ruff check && mypy'
+
+fleet-bench: tested		## what that package finds and how it grows (docs/fleet.md); hours
+	tools/setup fleet spark
+	PCIESCOPE=$(abspath $(PCIESCOPE)) fleet/tests/run --all bench/all
+
+test: unit browser-test fleet-test vm-test	## every test; sets up what is missing
 
 demo:				## boot the virtual hardware, measure it, leave demo/report.html and demo/records.jsonl; ARCH=arm64: an arm64 guest
 	$(MAKE) ARCH= build
@@ -109,6 +122,7 @@ lint:				## rustfmt, clippy, checkpatch, shellcheck where it is installed
 	$(CARGO) clippy $(TESTED) --all-targets -- -D warnings
 	$(CARGO) clippy $(TESTED) --test vm -- -D warnings
 	$(CARGO) fetch --quiet --locked --manifest-path fuzz/Cargo.toml
+	$(MAKE) fleet-lint
 	tools/lint-words
 	tools/lint-kmod
 	tools/lint-sh

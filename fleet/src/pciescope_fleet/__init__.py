@@ -1,0 +1,3 @@
+"""Runs pciescope on many hosts, keeps their records, and finds the hosts that differ from their like."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,127 @@
+"""The verbs: one module each, with `register(verbs)`.
+
+`register` adds a parser for the verb and sets its default `run`: a function that takes the parsed arguments and returns
+an exit code. It raises `FleetError` where it cannot. It imports what is heavy inside of functions.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pciescope_fleet.errors import FleetError
+
+if TYPE_CHECKING:
+    from pciescope_fleet.dataset.store import Store
+    from pciescope_fleet.engine import Engine
+
+    Verbs = argparse._SubParsersAction[argparse.ArgumentParser]
+
+
+def add_verb(verbs: Verbs, name: str, takes: str, help_line: str, epilog: str) -> argparse.ArgumentParser:
+    """Adds a verb's parser, with the form that all have.
+
+    `takes` is what it cannot do without, `help_line` a sentence with a small first letter.
+    """
+    from pciescope_fleet.cli import Parser
+
+    parser = verbs.add_parser(
+        name,
+        usage=f"pciescope-fleet {name} [OPTION]... {takes}",
+        help=help_line,
+        description=f"{help_line[0].upper()}{help_line[1:]}.",
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    assert isinstance(parser, Parser)
+    return parser
+
+
+def add_store_options(parser: argparse.ArgumentParser) -> None:
+    """Adds what a dataset on another store needs."""
+    parser.add_argument(
+        "--store-option", action="append", default=[], metavar="KEY=VALUE",
+        help="an option of the store's fsspec driver, such as endpoint_url=http://127.0.0.1:5000; may be repeated",
+    )  # fmt: skip
+
+
+def store_of(args: argparse.Namespace) -> Store:
+    """The dataset that was named."""
+    from pciescope_fleet.dataset.store import Store
+
+    options = {}
+    for option in args.store_option:
+        key, sign, value = option.partition("=")
+        if not sign:
+            raise FleetError(
+                f"--store-option {option}: not KEY=VALUE", "--store-option endpoint_url=http://127.0.0.1:5000"
+            )
+        options[key] = value
+    return Store(args.dataset, options)
+
+
+def add_engine_options(parser: argparse.ArgumentParser) -> None:
+    """Adds what says where to count."""
+    parser.add_argument(
+        "--spark", metavar="MASTER", help="count on Spark: spark://HOST:7077 or local[2]; without it, DuckDB"
+    )
+    parser.add_argument("--memory", type=size, metavar="SIZE", help="DuckDB's memory: 4GB; beyond it uses the disk")
+    parser.add_argument("--threads", type=int, metavar="N", help="DuckDB's threads")
+
+
+def add_judging_options(parser: argparse.ArgumentParser) -> None:
+    """Adds the dataset, and what says how hosts are judged."""
+    parser.add_argument("dataset", metavar="DATASET", help="what `ingest` made")
+    parser.add_argument(
+        "--level",
+        type=share,
+        default=0.05,
+        metavar="PERCENT",
+        help="the share of false alarms among all outliers that is allowed (5%%)",
+    )
+    parser.add_argument(
+        "--least-hosts",
+        type=int,
+        default=8,
+        metavar="N",
+        help="compare a host with at least so many, itself among them (8)",
+    )
+    parser.add_argument(
+        "--least-effect", type=share, default=0.05, metavar="PERCENT", help="leave out shifts below, however sure (5%%)"
+    )
+    parser.add_argument("--since", metavar="DATE", help="only runs of this day and later: 2026-11-22")
+    parser.add_argument("--until", metavar="DATE", help="only runs of this day and earlier")
+    parser.add_argument(
+        "--racks",
+        type=Path,
+        metavar="FILE.csv",
+        help="a table with the column `host` and others (rack, room), which several faulty hosts may share",
+    )
+
+
+def engine_of(args: argparse.Namespace) -> AbstractContextManager[Engine]:
+    """The engine that was asked for."""
+    from pciescope_fleet.engine import open_engine
+
+    return open_engine(args.spark, args.memory, args.threads)
+
+
+def size(text: str) -> str:
+    """A size as DuckDB takes it: 4GB."""
+    if re.fullmatch(r"\d+(\.\d+)?(MB|GB|MiB|GiB)", text) is None:
+        raise argparse.ArgumentTypeError(f"{text}: not a size; write 4GB or 500MB")
+    return text
+
+
+def share(text: str) -> float:
+    """A share: `2` or `2%`, as in the main program."""
+    try:
+        value = float(text.removesuffix("%")) / 100
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text}: not a percentage") from error
+    if not 0 < value < 1:
+        raise argparse.ArgumentTypeError(f"{text}: not between 0 and 100 %")
+    return value

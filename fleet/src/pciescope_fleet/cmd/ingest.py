@@ -1,0 +1,100 @@
+"""`pciescope-fleet ingest`: takes files of records into a dataset."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pciescope_fleet.cmd import add_store_options, add_verb, store_of
+from pciescope_fleet.errors import Exit, FleetError
+
+if TYPE_CHECKING:
+    from pciescope_fleet.cmd import Verbs
+
+EPILOG = """\
+examples:
+  pciescope-fleet ingest night/*.jsonl fleet
+  pciescope-fleet ingest night s3://measurements/fleet --compact
+
+A run that the dataset has already is not taken again. Of a torn file what is whole is taken, and the rest is named.
+Exit codes: 0 all was taken; 1 something could not be taken, or is doubtful; 2 nothing was done."""
+
+
+SHOWN = 5
+"""So many problems of a file are told; the rest is counted."""
+
+
+def register(verbs: Verbs) -> None:
+    """Adds the verb."""
+    parser = add_verb(verbs, "ingest", "FILE... DATASET", "take files of records into a dataset", EPILOG)
+    parser.add_argument("paths", nargs="+", type=Path, metavar="FILE", help="files of records, or folders with them")
+    parser.add_argument("dataset", metavar="DATASET", help="a folder, or a URL that fsspec knows (s3://BUCKET/FOLDER)")
+    parser.add_argument("--host", metavar="NAME", help="the host that all these files are from")
+    parser.add_argument("--compact", action="store_true", help="make one file of each day")
+    parser.add_argument("-j", "--json", action="store_true", help="print what was done as JSON")
+    add_store_options(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Takes the files, and says what it did."""
+    from pciescope_fleet.dataset.ingest import compact, ingest
+
+    store = store_of(args)
+    taken = ingest(store, list(_files(args.paths)), args.host)
+    compacted = compact(store) if args.compact else None
+    told: dict[str, Any] = {
+        "files": taken.files,
+        "runs": taken.runs,
+        "figures": taken.figures,
+        "known": taken.known,
+        "renewed": taken.renewed,
+        "hosts_by_file_name": sorted(taken.guessed),
+        "problems": [{"file": p.file, "line": p.line, "why": p.why} for p in taken.problems],
+    }
+    if compacted is not None:
+        told["compacted"] = {"files_before": compacted.before, "files": compacted.after}
+    if args.json:
+        print(json.dumps(told))  # noqa: T201
+    else:
+        sys.stdout.write(_words(told))
+    for file, problems in itertools.groupby(taken.problems, key=lambda problem: problem.file):
+        told_of = list(problems)
+        for problem in told_of[:SHOWN]:
+            sys.stderr.write(f"not taken, or doubtful: {problem}\n")
+        if len(told_of) > SHOWN:
+            sys.stderr.write(f"not taken, or doubtful: {file}: {len(told_of) - SHOWN} more; --json tells all\n")
+    if taken.guessed and args.host is None:
+        names = ", ".join(sorted(taken.guessed)[:5]) + (", ..." if len(taken.guessed) > 5 else "")
+        sys.stderr.write(
+            f"{len(taken.guessed)} hosts are called after their files, as the records do not name them: {names}\n"
+        )
+        sys.stderr.write("hint: --host NAME, or measure with a pciescope that names its host\n")
+    return Exit.FOUND if taken.problems else Exit.FINE
+
+
+def _files(paths: list[Path]) -> list[Path]:
+    found: list[Path] = []
+    for path in paths:
+        if not path.exists():
+            raise FleetError(f"{path}: there is no such file")
+        inside = [each for end in ("*.jsonl", "*.jsonl.gz") for each in path.rglob(end)] if path.is_dir() else [path]
+        if not inside:
+            raise FleetError(f"{path}: the folder has no file *.jsonl or *.jsonl.gz")
+        found += sorted(inside)
+    return found
+
+
+def _words(told: dict[str, Any]) -> str:
+    text = f"{told['runs']} runs taken, {told['figures']} figures of {told['files']} files"
+    if told["known"]:
+        text += f"; {told['known']} runs were there already"
+    if told["renewed"]:
+        text += f"; of {told['renewed']} runs more records came"
+    if "compacted" in told:
+        text += f"\n{told['compacted']['files_before']} files made into {told['compacted']['files']}"
+    return text + "\n"

@@ -1,0 +1,126 @@
+"""`pciescope-fleet outliers`: which hosts differ from their like."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pciescope_fleet.cmd import (
+    add_engine_options,
+    add_judging_options,
+    add_store_options,
+    add_verb,
+    engine_of,
+    store_of,
+)
+from pciescope_fleet.errors import Exit, FleetError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from pciescope_fleet.cmd import Verbs
+    from pciescope_fleet.judge.outliers import Judged, Plan
+
+EPILOG = """\
+examples:
+  pciescope-fleet outliers fleet
+  pciescope-fleet outliers fleet --racks racks.csv --prom /var/lib/node_exporter/fleet.prom
+  pciescope-fleet outliers s3://measurements/fleet --spark spark://master:7077 -j
+
+A host is compared with those of the same device model, slot, topology, CPU model and kernel; where there are fewer than
+--least-hosts, in a coarser group, which is said.
+Exit codes: 0 no host differs; 1 some do; 2 nothing could be judged."""
+
+
+def register(verbs: Verbs) -> None:
+    """Adds the verb."""
+    parser = add_verb(verbs, "outliers", "DATASET", "find the hosts that differ from their like", EPILOG)
+    add_judging_options(parser)
+    parser.add_argument(
+        "--prom", type=Path, metavar="FILE", help="write verdicts for node_exporter's textfile collector"
+    )
+    parser.add_argument("-j", "--json", action="store_true", help="print the findings as JSON")
+    add_engine_options(parser)
+    add_store_options(parser)
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Judges, prints and writes."""
+    plan = plan_of(args)
+    extra = read_racks(args.racks) if args.racks else None
+    from pciescope_fleet.judge import outliers, prometheus, words
+
+    with engine_of(args) as engine:
+        judged = outliers.judge(engine, store_of(args), plan, extra)
+    refuse_nothing(args, judged)
+    if args.prom:
+        prometheus.write(args.prom, prometheus.render(judged, time.time()))
+    sys.stdout.write(json.dumps(as_json(judged)) + "\n" if args.json else words.report(judged))
+    return Exit.FOUND if judged.findings else Exit.FINE
+
+
+def plan_of(args: argparse.Namespace) -> Plan:
+    """What was typed, as what is meant."""
+    if args.least_hosts < 5:
+        raise FleetError(
+            f"--least-hosts {args.least_hosts}: fewer than 5 hosts tell nothing of what is usual", "--least-hosts 8"
+        )
+    from pciescope_fleet.judge.outliers import Plan
+
+    return Plan(
+        level=args.level,
+        least_hosts=args.least_hosts,
+        least_effect=args.least_effect,
+        since=args.since,
+        until=args.until,
+    )
+
+
+def refuse_nothing(args: argparse.Namespace, judged: Judged) -> None:
+    """Raises where no figure could be judged."""
+    if judged.tests == 0:
+        raise FleetError(
+            f"{args.dataset}: no figure has {args.least_hosts} hosts of its like: "
+            f"{judged.hosts} hosts, {judged.unjudged} figures",
+            "--least-hosts, or records of more hosts",
+        )
+
+
+def as_json(judged: Judged) -> dict[str, Any]:
+    """What `--json` prints; docs/fleet.md describes it."""
+    from pciescope_fleet.judge import outliers
+
+    return {
+        "hosts": judged.hosts,
+        "tests": judged.tests,
+        "unjudged": judged.unjudged,
+        "unjudged_hosts": judged.unjudged_hosts,
+        "coarser": judged.coarser,
+        "level": judged.plan.level,
+        "least_effect": judged.plan.least_effect,
+        "findings": judged.findings,
+        "outliers": outliers.as_json(judged.outliers),
+    }
+
+
+def read_racks(path: Path) -> pd.DataFrame:
+    """Further attributes by host name."""
+    import pandas as pd
+
+    try:
+        table = pd.read_csv(path, dtype=str, keep_default_na=False)
+    except (OSError, ValueError) as error:
+        raise FleetError(f"{path}: cannot be read as CSV: {error}") from error
+    if "host" not in table.columns or len(table.columns) < 2:
+        raise FleetError(
+            f"{path}: its columns are {', '.join(table.columns)}; `host` and another are needed", "host,rack"
+        )
+    twice = table["host"][table["host"].duplicated()]
+    if len(twice):
+        raise FleetError(f"{path}: host {twice.iloc[0]} stands there twice")
+    return table.set_index("host")

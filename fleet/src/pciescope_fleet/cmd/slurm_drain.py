@@ -1,0 +1,95 @@
+"""`pciescope-fleet slurm-drain`: from the findings of `outliers` to commands that drain the nodes."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pciescope_fleet import slurm
+from pciescope_fleet.cmd import add_verb
+from pciescope_fleet.cmd.health import reason_of
+from pciescope_fleet.errors import Exit, FleetError
+
+if TYPE_CHECKING:
+    from pciescope_fleet.cmd import Verbs
+
+EPILOG = """\
+examples:
+  pciescope-fleet outliers DATASET --json > found.json
+  pciescope-fleet slurm-drain found.json          prints the commands
+  pciescope-fleet slurm-drain found.json --yes    runs them
+
+Nodes that are drained already keep their reason. Hosts that Slurm does not know,
+and findings of figures that no hardware made, are named and left alone.
+
+Exit codes: 0 if there is nothing to drain; 1 if there is; 2 if it failed."""
+
+
+def register(verbs: Verbs) -> None:
+    """Adds the verb."""
+    parser = add_verb(
+        verbs, "slurm-drain", "FILE", "print or run the commands that drain what `outliers` found", EPILOG
+    )
+    parser.add_argument("file", metavar="FILE", help="what `outliers --json` printed; - is the standard input")
+    parser.add_argument("--yes", action="store_true", help="run the commands; without it they are only printed")
+    parser.add_argument(
+        "--most", type=int, default=10, metavar="N", help="run nothing if it were more nodes than N (10)"
+    )
+    parser.add_argument("--any-origin", action="store_true", help="also for figures of synthetic and emulated devices")
+    parser.set_defaults(run=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs the verb."""
+    reasons = read(args.file, args.any_origin)
+    known = slurm.nodes(None, None) if reasons else {}
+    commands = []
+    for host, texts in reasons.items():
+        if host not in known:
+            note(f"{host}: Slurm has no such node")
+        elif slurm.is_drained(host):
+            note(f"{host}: drained or down already")
+        else:
+            commands.append(slurm.drain(host, reason_of(texts)))
+    if args.yes and len(commands) > args.most:
+        raise FleetError(f"{len(commands)} nodes would be drained, more than {args.most}", f"--most {len(commands)}")
+    for words in commands:
+        print(shlex.join(words), flush=True)  # noqa: T201
+        if args.yes:
+            slurm.command(*words)
+    return Exit.FOUND if commands else Exit.FINE
+
+
+def read(name: str, is_any_origin: bool) -> dict[str, list[str]]:
+    """Why each host is to be drained: what `outliers` found that is not to its credit."""
+    try:
+        judged: Any = json.loads(sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8"))
+        findings = judged["findings"]
+        reasons: dict[str, list[str]] = {}
+        for finding in findings:
+            hosts = [str(host).partition("~")[0] for host in finding["hosts"]]
+            if finding["origin"] != "measured" and not is_any_origin:
+                note(f"{', '.join(hosts)}: left alone, {finding['origin']} figures (--any-origin takes them)")
+                continue
+            if finding["direction"].endswith("faster"):
+                note(f"{', '.join(hosts)}: left alone, faster than their like")
+                continue
+            worst = finding["worst"]
+            text = f"{finding['direction']} {worst['device']} {worst['figure']} {worst['effect']:+.1%}"
+            for host in hosts:
+                reasons.setdefault(host, []).append(text)
+    except OSError as error:
+        raise FleetError(f"{name} cannot be read: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError) as error:
+        hint = "pciescope-fleet outliers DATASET --json > FILE"
+        raise FleetError(f"{name} is not what `outliers --json` prints: {error!r}", hint) from error
+    return reasons
+
+
+def note(text: str) -> None:
+    """Tells the user something in passing."""
+    sys.stderr.write(f"pciescope-fleet: {text}\n")

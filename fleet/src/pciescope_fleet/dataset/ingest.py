@@ -1,0 +1,201 @@
+"""Takes files of records into a dataset, each run once, and compacts it."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from pciescope_fleet import records
+from pciescope_fleet.dataset import rows
+from pciescope_fleet.dataset.rows import Rows
+from pciescope_fleet.dataset.schema import TABLES
+from pciescope_fleet.dataset.store import RunKey, Store, to_table
+from pciescope_fleet.records import Problem
+
+MANY = 64
+"""So many runs of one day are written to one file; fewer get a file each, below their host."""
+
+BATCH = 4000
+"""Runs that are kept in memory before they are written."""
+
+
+@dataclass
+class Taken:
+    """What `ingest` did."""
+
+    files: int = 0
+    runs: int = 0
+    figures: int = 0
+    known: int = 0
+    """Runs that the dataset had already."""
+    renewed: int = 0
+    """Runs of which the dataset had fewer records: a torn file came first."""
+    guessed: dict[str, str] = field(default_factory=dict)
+    """Hosts that the records do not name, by the file that they are called after."""
+    problems: list[Problem] = field(default_factory=list)
+
+
+def ingest(store: Store, paths: Sequence[Path], host: str | None = None) -> Taken:
+    """Takes the runs of these files."""
+    taken = Taken()
+    now = datetime.datetime.now(datetime.UTC)
+    has = _Known(store)
+    waiting: dict[RunKey, Made] = {}
+    for path in paths:
+        runs, problems = records.read(path)
+        taken.files += 1
+        taken.problems += problems
+        if not runs and not problems:
+            taken.problems.append(Problem(str(path), None, "no record in it"))
+        for run in runs:
+            try:
+                made = Made.of(rows.rows(run, host, now))
+            except (TypeError, ValueError, KeyError, AttributeError, OverflowError, pa.ArrowException) as error:
+                # Anybody may have written the file: a field of the wrong kind is no reason to lose the others.
+                why = f"run {run.run}: a field is not what docs/record.md says: {type(error).__name__}: {error}"
+                taken.problems.append(Problem(str(path), None, why))
+                continue
+            taken.problems += made.problems
+            if made.run["host_from"] == "file name":
+                taken.guessed[made.run["host"]] = str(path)
+            key = made.key
+            before = max(has.runs.get(key, 0), waiting[key].run["records"] if key in waiting else 0)
+            if before < made.run["records"] and (other := has.namesake(made)):
+                why = f"host {made.run['host']} is two machines: {key[0]} beside {other}; they are kept apart"
+                taken.problems.append(Problem(str(path), None, why))
+            if before >= made.run["records"]:
+                taken.known += 1
+                continue
+            taken.renewed += before > 0
+            waiting[key] = made
+        if len(waiting) >= BATCH:
+            _write(store, waiting, has, taken)
+            waiting = {}
+    _write(store, waiting, has, taken)
+    return taken
+
+
+@dataclass
+class Made:
+    """A run's rows as tables: they take a tenth of the memory."""
+
+    run: dict[str, Any]
+    tables: dict[str, pa.Table]
+    problems: list[Problem]
+
+    @classmethod
+    def of(cls, made: Rows) -> Made:
+        """From rows. Raises where a value does not fit its column."""
+        found = {"figures": made.figures, "findings": made.findings, "runs": [made.run]}
+        return cls(made.run, {name: to_table(name, each) for name, each in found.items()}, made.problems)
+
+    @property
+    def key(self) -> RunKey:
+        """Which run it is."""
+        return (self.run["host_key"], self.run["run"])
+
+
+class _Known:
+    """What the dataset has."""
+
+    def __init__(self, store: Store) -> None:
+        self.runs = {key: records for key, (_, records, _) in store.kept("runs").runs().items()}
+        # A writer that was killed leaves figures of runs that do not count as taken.
+        self.strays = {key for table in TABLES for key in store.kept(table).runs()} - self.runs.keys()
+        self._machines: dict[str, set[str]] = {}
+        for host_key, _ in self.runs:
+            self._machines.setdefault(host_key.split("~")[0], set()).add(host_key)
+
+    def namesake(self, made: Made) -> str | None:
+        """Another machine of the same name, where this one is new."""
+        machines = self._machines.setdefault(made.run["host"], set())
+        other = min(machines, default=None) if made.run["host_key"] not in machines else None
+        machines.add(made.run["host_key"])
+        return other
+
+
+def _write(store: Store, waiting: dict[RunKey, Made], has: _Known, taken: Taken) -> None:
+    if not waiting:
+        return
+    outdated = {key for key in waiting if key in has.runs or key in has.strays}
+    if outdated:
+        _forget(store, outdated)
+    by_date: dict[str, list[Made]] = {}
+    for made in waiting.values():
+        by_date.setdefault(made.run["date"], []).append(made)
+    for date, together in by_date.items():
+        # The runs come last: what they do not name does not count as taken.
+        for table in ("figures", "findings", "runs"):
+            _write_table(store, table, date, together)
+    for key, made in waiting.items():
+        has.runs[key] = made.run["records"]
+        taken.runs += 1
+        taken.figures += len(made.tables["figures"])
+
+
+def _write_table(store: Store, table: str, date: str, together: list[Made]) -> None:
+    if len(together) < MANY:
+        for made in together:
+            if len(made.tables[table]):
+                store.write_part(table, date, *made.key, made.run["records"], made.tables[table])
+        return
+    named = [(*made.key, made.run["records"]) for made in together]
+    store.write_many(table, date, named, pa.concat_tables(made.tables[table] for made in together), [])
+
+
+def _forget(store: Store, runs: set[RunKey]) -> None:
+    """Takes runs out of the dataset, of which more records have come."""
+    for table in TABLES:
+        kept = store.kept(table)
+        store.remove(part.path for part in kept.parts if (part.host_key, part.run) in runs)
+        for path, listed in kept.compacted.items():
+            remain = [run for run in listed["runs"] if (run[0], run[1]) not in runs]
+            if len(remain) == len(listed["runs"]):
+                continue
+            found = store.read(table, [path])
+            keys = zip(found["host_key"].to_pylist(), found["run"].to_pylist(), strict=True)
+            found = found.filter(pa.array([key not in runs for key in keys], pa.bool_()))
+            if remain:
+                store.write_many(
+                    table, listed["date"], [tuple(run) for run in remain], found, [_below(store, table, path)]
+                )
+            store.remove([path])
+
+
+def _below(store: Store, table: str, path: str) -> str:
+    return path.removeprefix(f"{store.root}/{table}/")
+
+
+@dataclass
+class Compacted:
+    """What `compact` did."""
+
+    before: int = 0
+    after: int = 0
+    leftover: int = 0
+
+
+def compact(store: Store, dates: Iterable[str] | None = None) -> Compacted:
+    """Makes one file of each day and table, and removes what killed writers left."""
+    done = Compacted()
+    for table in TABLES:
+        kept = store.kept(table)
+        store.remove(kept.leftover)
+        done.leftover += len(kept.leftover)
+        by_run = kept.runs()
+        for date in kept.dates() if dates is None else dates:
+            paths = kept.files([date])
+            done.before += len(paths)
+            done.after += bool(paths)
+            if len(paths) < 2:
+                continue
+            named = [(host_key, run, count) for (host_key, run), (day, count, _) in by_run.items() if day == date]
+            replaces = [_below(store, table, path) for path in paths]
+            store.write_many(table, date, named, store.read(table, paths), replaces)
+            store.remove(paths)
+    return done

@@ -1,0 +1,358 @@
+"""Makes the rows of the dataset's tables of one run's records.
+
+A figure is what hosts are compared by: one histogram of one target of a device, or one metric. Its name is the same on
+each host; the device's address and the CPU stand beside it. Histograms of several CPUs make a row for each CPU, and one
+for all of them together, whose `cpu` is null.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import json
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pciescope_fleet import histogram, records
+from pciescope_fleet.histogram import Histogram
+from pciescope_fleet.records import Problem, Record, Run
+
+Row = dict[str, Any]
+
+CONTROLS = {"calibration", "ceiling"}
+"""Histograms that stand beside a figure and are none."""
+
+JUDGED_METRICS = {"speed", "active_speed", "rate", "samples_per_s", "cpu_per_gb"}
+"""Metrics that hosts are compared by, the same as `pciescope compare` takes; the others are kept."""
+
+
+LONGEST_NAME = 64
+"""Linux allows no longer name of a host."""
+
+
+@dataclass
+class Rows:
+    """The rows of one run."""
+
+    run: Row
+    figures: list[Row] = field(default_factory=list)
+    findings: list[Row] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+
+
+Form = list[tuple[int, float]] | None
+
+
+@dataclass
+class _Figure:
+    """What belongs to one figure of one device and CPU, gathered over the records of the run."""
+
+    common: Row
+    unit: str
+    cpu: int | None
+    histograms: list[Histogram] = field(default_factory=list)
+    values: list[float] = field(default_factory=list)
+
+
+def rows(run: Run, host: str | None, ingested: datetime.datetime) -> Rows:
+    """The rows of a run. `host` is the host's name where the user gave it."""
+    environment = run.environment
+    told = environment.get("host") if isinstance(environment.get("host"), dict) else {}
+    assert told is not None
+    name, host_from = _host(run, told, host)
+    machine = _text(told.get("id")) or ""
+    problems: list[Problem] = []
+    times = [time for record in run.records if (time := _time(record["time"])) is not None]
+    if not times:
+        problems.append(Problem(run.source, None, f"run {run.run}: no record has a time; it is kept under 1970-01-01"))
+        times = [datetime.datetime.fromtimestamp(0, datetime.UTC)]
+    elif max(times) > ingested + datetime.timedelta(days=1):
+        problems.append(
+            Problem(run.source, None, f"run {run.run}: host {name}'s clock is ahead: {max(times):%Y-%m-%d %H:%M} UTC")
+        )
+    identity = {
+        "host_key": f"{name}~{machine[:12]}" if machine else name,
+        "host": name,
+        "run": run.run,
+        "date": f"{min(times):%Y-%m-%d}",
+        "time": min(times),
+    }
+    gathered: dict[tuple[str, str, int | None], _Figure] = {}
+    result = Rows({}, problems=problems)
+    origins = set()
+    for record in run.records:
+        origins.add(records.origin(record, environment))
+        _gather(gathered, record, run, {**identity, **_common(record, environment)}, problems)
+        result.findings += _findings(record, identity)
+    # A run of many CPUs warns of the same for each.
+    result.findings = list({(row["check"], row["device"], row["text"]): row for row in result.findings}.values())
+    result.figures = _figure_rows(gathered)
+    # One sign of a made-up machine is enough for the whole run.
+    if "synthetic" in origins:
+        for row in result.figures:
+            row["origin"] = "synthetic"
+    result.run = {
+        **identity,
+        "host_from": host_from,
+        "last_time": max(times),
+        "ingested": ingested,
+        "origin": "synthetic" if "synthetic" in origins else " ".join(sorted(origins)),
+        "content": _content(result.figures),
+        **_run_row(run, environment),
+    }
+    return result
+
+
+def _host(run: Run, told: Record, given: str | None) -> tuple[str, str]:
+    """The host's name, and where it is from."""
+    if given is not None:
+        return given, "user"
+    name = _text(told.get("name"))
+    if name and len(name) > LONGEST_NAME:
+        raise ValueError(f"the host's name has {len(name)} letters")
+    if name:
+        return name, "record"
+    return Path(run.source).name.split(".")[0] or "unknown", "file name"
+
+
+def _run_row(run: Run, environment: Record) -> Row:
+    first = run.records[0]
+    plan = next((record["plan"] for record in run.records if "plan" in record), None)
+    bios = " ".join(text for key in ("bios_version", "bios_date") if (text := _text(environment.get(key))))
+    return {
+        "verb": first["verb"],
+        "label": next((text for record in run.records if (text := _text(record.get("label")))), None),
+        "records": len(run.records),
+        "errors": sum("error" in record for record in run.records),
+        "schema": max(record["schema"] for record in run.records),
+        "source": run.source,
+        "topology": topology(environment),
+        "bios": bios or None,
+        "governors": " ".join(map(str, environment.get("governors") or [])) or None,
+        "environment": json.dumps(environment, separators=(",", ":")) if environment else None,
+        "plan": None if plan is None else json.dumps(plan, separators=(",", ":")),
+        **{
+            key: _text(environment.get(key))
+            for key in ("tool", "kernel", "product", "cpu_model", "cmdline", "aspm_policy")
+        },
+    }
+
+
+def topology(environment: Record) -> str | None:
+    """How a machine is built: `2 packages, 4 nodes, 128 CPUs`, and whether it is a guest."""
+    cpus = environment.get("cpus")
+    if not isinstance(cpus, list) or not cpus:
+        return None
+    parts = [f"{len(cpus)} CPUs"]
+    for key, word in (("node", "nodes"), ("package", "packages")):
+        parts.insert(0, f"{len({cpu.get(key) for cpu in cpus if isinstance(cpu, dict)})} {word}")
+    return ", ".join(parts + (["guest"] if environment.get("hypervisor") else []))
+
+
+def _common(record: Record, environment: Record) -> Row:
+    """What a row says of the device, the machine and the method."""
+    device, method = record.get("device", {}), record.get("method", {})
+    bdf, link = _text(device.get("bdf")), device.get("link") or {}
+    path = [step for step in device.get("path") or [] if isinstance(step, str)]
+    places = [bdf, *reversed(path)]
+    numbers = [device.get(key) for key in ("vendor", "device", "subsystem_vendor", "subsystem_device")]
+    known = all(isinstance(number, int) for number in numbers[:2])
+    return {
+        "verb": record["verb"],
+        "origin": records.origin(record, environment),
+        "backend": _text(method.get("backend")),
+        # Schema 1 wrote 0 where it is not known.
+        "batch": method.get("batch") or None,
+        "device": bdf
+        or _text(record.get("stream", {}).get("path"))
+        or _text(record.get("instance", {}).get("pmu"))
+        or "",
+        "model": ":".join(f"{number or 0:04x}" for number in numbers)
+        if known
+        else _text(record.get("stream", {}).get("model")),
+        "device_name": _text(device.get("name")),
+        "driver": _text(device.get("driver")),
+        "firmware": _by_bdf(environment.get("firmware"), [bdf], ("version",)),
+        "link": f"{link['speed_gts']:g} GT/s x{link['width']}" if {"speed_gts", "width"} <= link.keys() else None,
+        "slot": _by_bdf(environment.get("slots"), places, ("designation", "name")) or bdf,
+        "hops": len(path) if known else None,
+        "topology": topology(environment),
+        "cpu_model": _text(environment.get("cpu_model")),
+        "kernel": _text(environment.get("kernel")),
+    }
+
+
+def _by_bdf(listed: Any, places: list[str | None], keys: tuple[str, ...]) -> str | None:
+    """What a list of the environment says of the first of these functions that it names."""
+    named = {entry.get("bdf"): entry for entry in listed or [] if isinstance(entry, dict)}
+    for place in places:
+        for key in keys:
+            if text := _text(named.get(place, {}).get(key)):
+                return text
+    return None
+
+
+def _target(record: Record) -> str:
+    """The target in words that are the same on each host."""
+    target, stream, kernel = (record.get(key, {}) for key in ("target", "stream", "kernel"))
+    words = []
+    if "bar" in target:
+        words.append(f"BAR{target['bar']}+{target.get('offset', 0):#x}/{target.get('width', '?')}")
+    if "hop" in target:
+        words.append(f"hop {target['hop']}")
+    if "vector" in target:
+        words.append(f"vector {target['vector']}")
+    if record["test"] == "verify" and "name" in target:
+        words.append(str(target["name"]))
+    told = (
+        (stream, ("function", "access", "wait", "conversion", "samples", "devices", "sweep")),
+        (kernel, ("name", "isa", "store", "threads")),
+    )
+    for part, keys in told:
+        words += [f"{part[key]} {key}" if isinstance(part[key], int) else str(part[key]) for key in keys if key in part]
+    samples = record.get("metrics", {}).get("samples", {}).get("value") if kernel else None
+    return " ".join(words + ([f"{samples:g} samples"] if samples else []))
+
+
+def _gather(
+    gathered: dict[tuple[str, str, int | None], _Figure], record: Record, run: Run, common: Row, problems: list[Problem]
+) -> None:
+    target = _target(record)
+    cpu = record.get("cpu", {}).get("cpu") if record["test"] != "counters" else None
+
+    def figure(name: str, unit: str) -> _Figure:
+        words = " ".join(part for part in (record["test"], target, name) if part)
+        return gathered.setdefault((common["device"], words, cpu), _Figure({**common, "figure": words}, unit, cpu))
+
+    for name, told in record.get("histograms", {}).items():
+        try:
+            parsed = Histogram.parse(told)
+        except ValueError as error:
+            problems.append(Problem(run.source, None, f"run {run.run}, {record['test']} {target} {name}: {error}"))
+            continue
+        figure(name, "ns").histograms.append(parsed)
+    for name, told in record.get("metrics", {}).items():
+        value = told.get("value") if isinstance(told, dict) else None
+        # Null is a figure that is not finite; Python's reader of JSON also takes NaN, which JSON does not have.
+        if isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):
+            figure(name, str(told.get("unit", "1"))).values.append(float(value))
+
+
+def _figure_rows(gathered: dict[tuple[str, str, int | None], _Figure]) -> list[Row]:
+    together: dict[tuple[str, str], list[_Figure]] = {}
+    for (device, words, _), figure in gathered.items():
+        together.setdefault((device, words), []).append(figure)
+    made = []
+    for (_, words), figures in together.items():
+        name = words.rsplit(" ", maxsplit=1)[-1]
+        first = figures[0]
+        measured = [(figure, histogram.merge(figure.histograms)) for figure in figures if figure.histograms]
+        if measured:
+            judged = name not in CONTROLS
+            whole = histogram.merge(part for _, part in measured)
+            shares = histogram.form(part for _, part in measured)
+            made.append(_histogram_row(first.common, whole, judged, None, len(measured), shares))
+            if len(measured) > 1:
+                made += [_histogram_row(each.common, part, judged, each.cpu, 1) for each, part in measured]
+        values = sorted(value for figure in figures for value in figure.values)
+        if values:
+            middle = (values[(len(values) - 1) // 2] + values[len(values) // 2]) / 2
+            made.append(
+                {
+                    **first.common,
+                    "unit": first.unit,
+                    "judged": name in JUDGED_METRICS and middle > 0,
+                    "cpus": len(figures),
+                    "count": len(values),
+                    "value": middle,
+                }
+            )
+    return made
+
+
+def _histogram_row(common: Row, whole: Histogram, judged: bool, cpu: int | None, cpus: int, shares: Form = None) -> Row:
+    errors: Row = {}
+    for column, percent in histogram.PERCENTILES.items():
+        known = whole.errors(percent) if cpu is None else None
+        errors[f"{column}_down"], errors[f"{column}_up"] = known or (None, None)
+    lows = sorted(whole.counts)
+    return {
+        **common,
+        "unit": "ns",
+        "judged": judged,
+        "cpu": cpu,
+        "cpus": cpus,
+        "count": whole.count,
+        **{column: whole.percentile_ns(percent) for column, percent in histogram.PERCENTILES.items()},
+        **errors,
+        "form": None if shares is None else [{"bin": place, "share": share} for place, share in shares],
+        "bucket_low_ps": lows,
+        "bucket_count": [whole.counts[low] for low in lows],
+    }
+
+
+def _content(figures: list[Row]) -> str:
+    """A digest of what a run measured: runs with the same one follow each other."""
+    names = sorted({f"{row['device']} {row['figure']}" for row in figures})
+    return hashlib.sha256("\n".join(names).encode()).hexdigest()[:16]
+
+
+LINK_WARNINGS = {
+    "link-downtrained",
+    "link-limited",
+    "aspm",
+    "steal",
+    "clocksource",
+    "governor",
+    "irqbalance",
+    "drift",
+    "wrong-data",
+    "deep-idle",
+}
+"""Warnings of a measurement that may be the cause of what it shows; `doctor` has findings of the same names."""
+
+
+def _findings(record: Record, identity: Row) -> list[Row]:
+    """What `doctor` found, and what a measurement warned of."""
+    device = _text(record.get("device", {}).get("bdf"))
+    found = [
+        {
+            **identity,
+            "check": _text(finding.get("check")),
+            "severity": _text(finding.get("severity")),
+            "silenced": bool(finding.get("silenced", False)),
+            "device": _text(finding.get("bdf")),
+            "text": _text(finding.get("text")),
+            "remedy": _text(finding.get("remedy")),
+        }
+        for finding in record.get("findings") or []
+        if isinstance(finding, dict)
+    ]
+    warned = [
+        {
+            **identity,
+            "check": warning["code"],
+            "severity": "warning",
+            "silenced": False,
+            "device": device,
+            "text": _text(warning.get("text")),
+            "remedy": _text(warning.get("hint")),
+        }
+        for warning in record.get("warnings") or []
+        if isinstance(warning, dict) and warning.get("code") in LINK_WARNINGS
+    ]
+    return found + warned
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _time(told: str) -> datetime.datetime | None:
+    try:
+        time = datetime.datetime.fromisoformat(told)
+    except ValueError:
+        return None
+    return time.astimezone(datetime.UTC) if time.tzinfo is not None else None

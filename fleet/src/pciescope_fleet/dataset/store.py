@@ -1,0 +1,222 @@
+"""Keeps the tables' files on a store that fsspec reaches.
+
+    TABLE/date=2026-11-22/host=NODE/RUN-RECORDS.parquet     one run of one host
+    TABLE/date=2026-11-22/host=all/DIGEST.parquet           many runs of many hosts
+    TABLE/date=2026-11-22/host=all/DIGEST.json              its runs, and the files that it replaces
+
+A file with many runs counts once its list is there, and what the list replaces does not count any more. So a reader
+sees each run once at any moment, also after a writer was killed between two steps. Two writers may add runs at the same
+time; only one may compact.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import posixpath
+import re
+import urllib.parse
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import fsspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pciescope_fleet.dataset.schema import TABLES
+from pciescope_fleet.errors import FleetError
+
+PART = re.compile(r"(?P<run>[0-9a-f]{16})-(?P<records>\d+)\.parquet")
+PLACE = re.compile(r"/date=(?P<date>\d{4}-\d\d-\d\d)/host=(?P<host>[^/]+)/(?P<name>[^/]+)$")
+
+RunKey = tuple[str, str]
+"""Host key and run."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One file of one run."""
+
+    path: str
+    date: str
+    host_key: str
+    run: str
+    records: int
+
+
+@dataclass
+class Kept:
+    """What a table of the dataset holds, as its file names and lists say."""
+
+    parts: list[Part]
+    compacted: dict[str, Any]
+    """By the path of the file: its list."""
+    leftover: list[str]
+    """Files that a list replaces, and files without a list: a writer was killed before it removed them."""
+
+    def runs(self) -> dict[RunKey, tuple[str, int, str]]:
+        """By run: its date, how many records it has, and the file that it is in."""
+        found = {(part.host_key, part.run): (part.date, part.records, part.path) for part in self.parts}
+        for path, listed in self.compacted.items():
+            for host_key, run, records in listed["runs"]:
+                found[host_key, run] = (listed["date"], records, path)
+        return found
+
+    def files(self, dates: Iterable[str] | None = None) -> list[str]:
+        """The files that count, of these days or of all."""
+        wanted = None if dates is None else set(dates)
+        paths = [part.path for part in self.parts if wanted is None or part.date in wanted]
+        paths += [path for path, listed in self.compacted.items() if wanted is None or listed["date"] in wanted]
+        return sorted(paths)
+
+    def dates(self) -> list[str]:
+        """The days that have files."""
+        return sorted({part.date for part in self.parts} | {listed["date"] for listed in self.compacted.values()})
+
+
+class Store:
+    """A dataset's folder, by path or URL."""
+
+    def __init__(self, url: str, options: dict[str, Any] | None = None) -> None:
+        """Opens nothing yet. `options` are for fsspec: keys, an endpoint."""
+        self.url = url
+        try:
+            self.fs, root = fsspec.core.url_to_fs(url, **(options or {}))
+        except ImportError as error:
+            raise FleetError(
+                f"{url}: this store needs another Python module: {error}", "pip install 'pciescope-fleet[s3]'"
+            ) from error
+        except ValueError as error:
+            raise FleetError(
+                f"{url}: not a place for a dataset: {error}", "a folder, or a URL such as s3://BUCKET/FOLDER"
+            ) from error
+        self.root = root.rstrip("/")
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the files lie in this machine's file system."""
+        return "file" in (self.fs.protocol if isinstance(self.fs.protocol, tuple) else (self.fs.protocol,))
+
+    @contextmanager
+    def _asked(self) -> Iterator[None]:
+        """Around what the store is asked for: tells what it refuses. Drivers have errors of their own kinds."""
+        try:
+            yield
+        except Exception as error:
+            if self.is_local and not isinstance(error, OSError | pa.ArrowException | ValueError):
+                raise
+            raise FleetError(
+                f"{self.url}: the store refuses: {error}", "its address, the keys, --store-option"
+            ) from error
+
+    def kept(self, table: str) -> Kept:
+        """What there is of a table."""
+        top = f"{self.root}/{table}"
+        with self._asked():
+            self.fs.invalidate_cache()
+            paths = sorted(self.fs.find(top)) if self.fs.exists(top) else []
+        lists, parts, many, other = {}, [], [], []
+        for path in paths:
+            place = PLACE.search(path)
+            if place is None or place["name"].startswith("."):
+                continue
+            if place["host"] == "all" and path.endswith(".json"):
+                with self._asked():
+                    listed = json.loads(self.fs.cat_file(path))
+                lists[path.removesuffix(".json") + ".parquet"] = {**listed, "date": place["date"]}
+            elif place["host"] == "all" and path.endswith(".parquet"):
+                many.append(path)
+            elif named := PART.fullmatch(place["name"]):
+                host_key = urllib.parse.unquote(place["host"])
+                parts.append(Part(path, place["date"], host_key, named["run"], int(named["records"])))
+        replaced = {posixpath.join(top, path) for listed in lists.values() for path in listed["replaces"]}
+        other = [path for path in many if path not in lists or path in replaced]
+        other += [part.path for part in parts if part.path in replaced]
+        counted = {path: lists[path] for path in many if path in lists and path not in replaced}
+        return Kept([part for part in parts if part.path not in replaced], counted, other)
+
+    def need(self, table: str) -> Kept:
+        """The same; a refusal where there is nothing."""
+        kept = self.kept(table)
+        if not kept.parts and not kept.compacted:
+            raise FleetError(
+                f"{self.url}: there is no dataset here, or it is empty", f"pciescope-fleet ingest FILES... {self.url}"
+            )
+        return kept
+
+    def write_part(self, table: str, date: str, host_key: str, run: str, records: int, rows: pa.Table) -> None:
+        """Writes the rows of one run."""
+        # `all` is the folder of files with many runs.
+        host = "%61ll" if host_key == "all" else urllib.parse.quote(host_key, safe="~")
+        self._write(f"{table}/date={date}/host={host}/{run}-{records}.parquet", rows)
+
+    def write_many(
+        self, table: str, date: str, runs: Sequence[tuple[str, str, int]], rows: pa.Table, replaces: Sequence[str]
+    ) -> str:
+        """Writes the rows of many runs, and the list that makes them count. `replaces` are paths below the table."""
+        content = json.dumps({"runs": sorted(runs), "replaces": sorted(replaces)}, separators=(",", ":"))
+        name = hashlib.sha256(content.encode()).hexdigest()[:24]
+        folder = f"{table}/date={date}/host=all"
+        rows = rows.sort_by([(key, "ascending") for key in ("host_key", "run")])
+        self._write(f"{folder}/{name}.parquet", rows)
+        with self._asked():
+            self._put(f"{folder}/{name}.json", content.encode())
+        return f"{self.root}/{folder}/{name}.parquet"
+
+    def _write(self, path: str, rows: pa.Table) -> None:
+        sink = pa.BufferOutputStream()
+        pq.write_table(rows, sink, compression="zstd", row_group_size=256 * 1024)
+        with self._asked():
+            self._put(path, sink.getvalue().to_pybytes())
+
+    def _put(self, path: str, content: bytes) -> None:
+        """Writes a file so that it is there whole or not at all."""
+        whole = f"{self.root}/{path}"
+        if not self.is_local:
+            # Object stores have no folders; s3fs would make a bucket for a slip of the pen.
+            self.fs.pipe_file(whole, content)
+            return
+        self.fs.makedirs(posixpath.dirname(whole), exist_ok=True)
+        beside = f"{posixpath.dirname(whole)}/.{uuid.uuid4().hex}.part"
+        try:
+            self.fs.pipe_file(beside, content)
+            self.fs.mv(beside, whole)
+        except BaseException:
+            if self.fs.exists(beside):
+                self.fs.rm_file(beside)
+            raise
+
+    def read(self, table: str, paths: Sequence[str]) -> pa.Table:
+        """These files, with the columns of today: those that a file lacks are null."""
+        schema = TABLES[table]
+        parts = []
+        for path in paths:
+            with self._asked(), self.fs.open(path, "rb") as stream:
+                parts.append(conform(pq.read_table(stream), schema))
+        return pa.concat_tables(parts) if parts else schema.empty_table()
+
+    def remove(self, paths: Iterable[str]) -> None:
+        """Removes files, and the lists beside those with many runs."""
+        with self._asked():
+            for path in paths:
+                self.fs.rm_file(path)
+                beside = path.removesuffix(".parquet") + ".json"
+                if "/host=all/" in path and self.fs.exists(beside):
+                    self.fs.rm_file(beside)
+
+
+def to_table(table: str, rows: Sequence[dict[str, Any]]) -> pa.Table:
+    """Rows as a table with the columns of today."""
+    return pa.Table.from_pylist(list(rows), schema=TABLES[table])
+
+
+def conform(found: pa.Table, schema: pa.Schema) -> pa.Table:
+    """A table of an older or newer file with the columns of today."""
+    columns = [
+        found[field.name].cast(field.type) if field.name in found.column_names else pa.nulls(len(found), field.type)
+        for field in schema
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)

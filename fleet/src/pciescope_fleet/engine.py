@@ -1,0 +1,146 @@
+"""The engines that count: DuckDB in this process, or a cluster of Spark. Both take the same Ibis expressions.
+
+Nothing else in the package knows which of them it talks to.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import ibis
+import ibis.expr.types as ir
+from pyarrow.dataset import dataset
+
+from pciescope_fleet.dataset.schema import TABLES
+from pciescope_fleet.dataset.store import Store
+from pciescope_fleet.errors import FleetError
+
+
+class Engine:
+    """A connection of Ibis, and how it reads a dataset's files."""
+
+    def __init__(self, connection: Any, name: str) -> None:
+        """Takes a connection of Ibis; `name` is `duckdb` or `spark`."""
+        self.connection = connection
+        self.name = name
+
+    def keep(self, table: ir.Table) -> ir.Table:
+        """The table, counted once and kept until the engine is closed."""
+        if self.name == "duckdb":
+            kept: ir.Table = self.connection.create_table(ibis.util.gen_name("fleet_kept"), table, temp=True)
+            return kept
+        # Ibis's own cache() forgets tables of this process that the expression joins. A checkpoint also cuts the plan,
+        # which else grows with each step until Spark takes longer to read it than to count.
+        name = ibis.util.gen_name("fleet_kept")
+        self.connection.create_view(f"{name}_plan", table)
+        session = self.connection._session
+        session.table(f"{name}_plan").localCheckpoint().createTempView(name)
+        found: ir.Table = self.connection.table(name)
+        return found
+
+    def table(self, store: Store, table: str, paths: Sequence[str]) -> ir.Table:
+        """These files as a table with the columns of today: those that older files lack are null."""
+        schema = ibis.Schema.from_pyarrow(TABLES[table])
+        if not paths:
+            return ibis.memtable(TABLES[table].empty_table())
+        found = self._read(store, table, list(paths))
+        known = found.columns
+        return found.select(
+            [(found[name].cast(kind) if name in known else ibis.null(kind)).name(name) for name, kind in schema.items()]
+        )
+
+    def _read(self, store: Store, table: str, paths: list[str]) -> ir.Table:
+        name = ibis.util.gen_name("fleet_read")
+        if self.name == "spark":
+            return _spark_table(self.connection, name, store, paths)
+        duck = self.connection.con
+        if store.is_local:
+            duck.read_parquet(paths, union_by_name=True, hive_partitioning=False).create_view(name)
+        else:
+            # DuckDB's own driver for S3 is an extension that it downloads; with one of fsspec's its threads wait for
+            # each other.
+            duck.register(name, dataset(paths, TABLES[table], filesystem=store.fs, format="parquet"))
+        found: ir.Table = self.connection.table(name)
+        return found
+
+
+def _spark_table(connection: Any, name: str, store: Store, paths: list[str]) -> ir.Table:
+    """Spark reads the files itself: every worker must reach the store by the same address."""
+    urls = [store.fs.unstrip_protocol(path).replace("s3://", "s3a://", 1) for path in paths]
+    frame = connection._session.read.option("mergeSchema", "true").parquet(*urls)
+    frame.createOrReplaceTempView(name)
+    found: ir.Table = connection.table(name)
+    return found
+
+
+@contextmanager
+def open_engine(address: str | None, memory: str | None = None, threads: int | None = None) -> Iterator[Engine]:
+    """DuckDB, or Spark at an address such as `spark://HOST:7077` or `local[2]`. Closes it in the end."""
+    if address is None:
+        with tempfile.TemporaryDirectory(prefix="pciescope-fleet-") as spilled:
+            yield from _duckdb(memory, threads, spilled)
+        return
+    session = _session(address)
+    engine = Engine(ibis.pyspark.connect(session), "spark")
+    try:
+        yield engine
+    finally:
+        session.stop()
+
+
+def _duckdb(memory: str | None, threads: int | None, spilled: str) -> Iterator[Engine]:
+    connection = ibis.duckdb.connect()
+    try:
+        # What does not fit into memory would else go to a folder in the current one.
+        connection.raw_sql(f"SET temp_directory = '{spilled}'")
+        if memory is not None:
+            connection.raw_sql(f"SET memory_limit = '{memory}'")
+        if threads is not None:
+            connection.raw_sql(f"SET threads = {threads}")
+        yield Engine(connection, "duckdb")
+    except Exception as error:
+        import duckdb
+
+        if isinstance(error, duckdb.OutOfMemoryException):
+            raise FleetError(f"DuckDB: {str(error).splitlines()[0]}", "--memory, or --spark") from error
+        if isinstance(error, duckdb.IOException | duckdb.InvalidInputException):
+            raise FleetError(f"DuckDB cannot read: {str(error).splitlines()[0]}", "ingest that day anew") from error
+        raise
+    finally:
+        connection.disconnect()
+
+
+def _session(address: str) -> Any:
+    # Ibis 12 asks for what pandas 3 has no more only where it is told to.
+    from pyspark.sql import SparkSession
+
+    os.environ.setdefault("PYSPARK_PYTHON", os.sys.executable)  # type: ignore[attr-defined]
+    builder = SparkSession.builder.master(address).appName("pciescope-fleet")
+    # Nothing is kept there; by default Spark makes a folder in the current one.
+    builder = builder.config("spark.sql.warehouse.dir", tempfile.gettempdir())
+    for key, value in SPARK.items():
+        builder = builder.config(key, value)
+    try:
+        session = builder.getOrCreate()
+        # Spark's default is 200, each with a cost of its own: too many for a small cluster.
+        session.conf.set("spark.sql.shuffle.partitions", str(max(4, 2 * session.sparkContext.defaultParallelism)))
+        return session
+    except Exception as error:
+        raise FleetError(
+            f"Spark at {address}: {str(error).splitlines()[0]}", "the address of the master, and a Java runtime"
+        ) from error
+
+
+SPARK = {
+    "spark.ui.enabled": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    # Texts of Java are read as they are; a NaN and a null are no error in a median.
+    "spark.sql.ansi.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+}
+"""How a session of ours is set; what a cluster's own files say of memory and cores stays."""

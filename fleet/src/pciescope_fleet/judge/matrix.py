@@ -1,0 +1,83 @@
+"""How far every host lies from its like in every figure: what the heat map shows."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import ibis
+import ibis.expr.types as ir
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from pciescope_fleet.dataset.store import Store
+from pciescope_fleet.engine import Engine
+from pciescope_fleet.judge import outliers
+from pciescope_fleet.judge.outliers import Judged, Plan, Prepared
+from pciescope_fleet.judge.statistics import number
+
+HIGH_IS_GOOD = ("bytes/s", "1/s")
+"""Units of which more is better; of all others less is."""
+
+
+@dataclass
+class Matrix:
+    """Hosts by figures."""
+
+    judged: Judged
+    hosts: list[str]
+    """Host keys: those with the most outliers first, then by name."""
+    figures: list[dict[str, Any]]
+    """The columns: `figure`, `model`, `device_name`, `unit`."""
+    away: npt.NDArray[np.float64]
+    """By host and figure: the logarithm of median or value over the group's, of the device that lies farthest. NaN
+    where there is none, or no group."""
+    names: dict[str, str]
+    """By host key: the host's name."""
+    origins: list[str]
+    """Whether all is measured."""
+    dates: list[str]
+    """The days of the runs."""
+
+
+def matrix(engine: Engine, store: Store, plan: Plan, attributes: pd.DataFrame | None = None) -> Matrix:
+    """Judges, and keeps the distances of all."""
+    prepared = outliers.prepare(engine, store, plan)
+    judged = outliers.judge(engine, store, plan, attributes, prepared)
+    parts = [_distances(prepared, level).execute() for level in prepared.cells.used]
+    found = pd.concat(parts, ignore_index=True)
+    found["device_name"] = found["device_name"].fillna("")
+    key = ["model", "figure", "unit"]
+    columns = found.groupby(key, sort=True, as_index=False).agg(device_name=("device_name", "max"))
+    columns = columns.sort_values("figure", key=lambda names: names.map(natural), kind="stable", ignore_index=True)
+    columns = columns.sort_values("model", kind="stable", ignore_index=True)
+    names = found.drop_duplicates("host_key").set_index("host_key")["host"].to_dict()
+    bad = judged.outliers.groupby("host_key").size() if len(judged.outliers) else pd.Series(dtype=int)
+    hosts = sorted(names, key=lambda key: (-int(bad.get(key, 0)), key))
+    rows = pd.Index(hosts).get_indexer(found["host_key"])
+    places = pd.MultiIndex.from_frame(columns[key]).get_indexer(pd.MultiIndex.from_frame(found[key]))
+    away = np.full((len(hosts), len(columns)), np.nan)
+    away[rows, places] = found["away"].to_numpy(dtype=float)
+    told = [{str(key): value for key, value in row.items()} for row in columns.to_dict("records")]
+    return Matrix(judged, hosts, told, away, names, sorted(found["origin"].unique()), prepared.new.dates)
+
+
+def natural(name: str) -> str:
+    """A key that sorts `BAR0+0x8` before `BAR0+0x10`."""
+    return re.sub(r"0x([0-9a-f]+)|(\d+)", lambda found: (found[1] or found[2]).rjust(20, "0"), name)
+
+
+def _distances(prepared: Prepared, level: int) -> ir.Table:
+    """For each host and figure that is judged at this level, the device that lies farthest."""
+    rows = prepared.numbered.filter(prepared.numbered.cpu.isnull())
+    rows = rows.mutate(g=rows[f"at_{level}"]).filter(lambda t: t.g.notnull())
+    told = ibis.coalesce(rows.p50, rows["value"])
+    rows = rows.mutate(x=number(told).ifelse(told, ibis.null("float64")).ln()).filter(lambda t: t.x.notnull())
+    middle = rows.group_by("g").agg(middle=rows.x.median())
+    own = rows.filter(rows.own == level).join(middle, "g")
+    own = own.mutate(off=own.x - own.middle)
+    return own.group_by(["host_key", "host", "model", "figure", "unit", "origin"]).agg(
+        away=own.off.argmax(own.off.abs()), device_name=own.device_name.max()
+    )

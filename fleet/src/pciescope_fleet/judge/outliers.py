@@ -1,0 +1,249 @@
+"""Which hosts differ from their like, by how much, how sure that is, and what they share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import ibis.expr.types as ir
+import numpy as np
+import pandas as pd
+
+from pciescope_fleet.dataset.store import Store
+from pciescope_fleet.engine import Engine
+from pciescope_fleet.judge import causes, groups, null
+from pciescope_fleet.judge.newest import Newest, newest
+from pciescope_fleet.judge.statistics import STATISTICS, measure
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What was asked for."""
+
+    level: float = 0.05
+    """The share of false alarms among all outliers that is allowed."""
+    least_hosts: int = 8
+    least_effect: float = 0.05
+    """A shift of a percentile or rate that matters, as a share."""
+    least_form: float = 0.005
+    """A distance of forms that matters: about the share of samples that lie where the group has none."""
+    since: str | None = None
+    until: str | None = None
+
+
+@dataclass
+class Judged:
+    """The outliers, and how they were found."""
+
+    plan: Plan
+    hosts: int
+    tests: int
+    """Units times figures that were judged."""
+    unjudged: int
+    """Units times figures whose group has too few hosts."""
+    unjudged_hosts: list[str]
+    coarser: list[dict[str, Any]]
+    """Levels that leave something out, and how many units times figures were judged there."""
+    outliers: pd.DataFrame
+    """One row for each: who, figure, the statistic that shows it most, effect, q; the worst first."""
+    findings: list[dict[str, Any]] = field(default_factory=list)
+    """Outliers put together: by host, or by what several hosts share."""
+
+
+@dataclass
+class Prepared:
+    """What is judged, and who is compared with whom."""
+
+    new: Newest
+    cells: groups.Cells
+    numbered: ir.Table
+    """The newest figures with the numbers of their groups."""
+
+
+def prepare(engine: Engine, store: Store, plan: Plan) -> Prepared:
+    """Takes the newest figures and makes groups."""
+    new = newest(engine, store, plan.since, plan.until)
+    found = groups.cells(new.figures, plan.least_hosts)
+    return Prepared(new, found, engine.keep(groups.numbered(new.figures, found)))
+
+
+def judge(
+    engine: Engine,
+    store: Store,
+    plan: Plan,
+    attributes: pd.DataFrame | None = None,
+    prepared: Prepared | None = None,
+) -> Judged:
+    """Judges the newest figures. `attributes` has further columns by host name: rack, room."""
+    prepared = prepared or prepare(engine, store, plan)
+    new, found, numbered = prepared.new, prepared.cells, prepared.numbered
+    measured = [measure(engine, numbered, level, plan.level) for level in found.used]
+    tests = sum(each.tests for each in measured)
+    far = [each.far.assign(level=each.level) for each in measured if len(each.far)]
+    together = pd.concat(far, ignore_index=True) if far else pd.DataFrame()
+    outliers = _discover(together, tests, plan) if len(together) else together
+    alone = numbered.filter(numbered.cpu.isnull() & (numbered.own < 0))
+    judged = Judged(
+        plan=plan,
+        hosts=int(new.figures.host_key.nunique().execute()),
+        tests=tests,
+        unjudged=int(alone.count().execute()),
+        unjudged_hosts=sorted(alone.host_key.topk(20).execute()["host_key"]) if -1 in set(found.table["own"]) else [],
+        coarser=[
+            {"without": groups.left_out(each.level), "figures": each.tests} for each in measured if each.level > 0
+        ],
+        outliers=outliers,
+    )
+    if len(outliers):
+        judged.findings = _findings(engine, store, new, outliers, attributes)
+    return judged
+
+
+def _discover(far: pd.DataFrame, tests: int, plan: Plan) -> pd.DataFrame:
+    """The outliers among those that lie far, with `q`, the statistic and its effect."""
+    p = np.column_stack([far[f"p_{name}"].to_numpy(dtype=float) for name in STATISTICS])
+    effect = np.column_stack([_effect(far, name) for name in STATISTICS])
+    least = np.array([plan.least_form if name == "form" else np.log1p(plan.least_effect) for name in STATISTICS])
+    small = np.where(np.array(STATISTICS) == "form", effect < least, np.abs(effect) < least)
+    # A shift that does not matter is not tested: its p-value can only grow, so the bound on false alarms holds.
+    usable = np.where(np.isnan(p) | small, 1.0, p)
+    tested = (~np.isnan(p)).sum(axis=1).astype(float)
+    owner = np.repeat(np.arange(len(far)), len(STATISTICS))
+    combined = null.simes(usable.ravel(), owner, tested)
+    q = null.benjamini_hochberg(combined, tests, plan.level)
+    best = usable.argmin(axis=1)
+    rows = np.arange(len(far))
+    told = far.assign(
+        p=combined,
+        q=q,
+        statistic=np.array(STATISTICS)[best],
+        effect=np.where(np.array(STATISTICS)[best] == "form", effect[rows, best], np.expm1(effect[rows, best])),
+        z=np.column_stack([far[f"z_{name}"].to_numpy(dtype=float) for name in STATISTICS])[rows, best],
+    )
+    told = told[(q <= plan.level) & (usable.min(axis=1) < 1)]
+    return told.sort_values(["q", "p", "host_key", "device", "figure"], ignore_index=True)
+
+
+def _effect(far: pd.DataFrame, name: str) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """By how much, on a logarithmic scale; of a form the distance beyond the group's usual one."""
+    x, middle = far[f"x_{name}"].to_numpy(dtype=float), far[f"med_{name}"].to_numpy(dtype=float)
+    return np.asarray(np.exp(x) - np.exp(middle) if name == "form" else x - middle)
+
+
+WORDS = {
+    "p50": "median",
+    "p90": "p90",
+    "p99": "p99",
+    "p999": "p99.9",
+    "value": "value",
+    "form": "form",
+    "cpu": "one CPU",
+}
+
+
+def direction(row: Any) -> str:
+    """In a word: slower or faster, or what else differs."""
+    if row["statistic"] == "form":
+        return "other form"
+    good_high = row["unit"] in ("bytes/s", "1/s")
+    worse = (row["effect"] < 0) == good_high
+    word = "slower" if worse else "faster"
+    return f"one CPU {word}" if row["statistic"] == "cpu" else word
+
+
+def _findings(
+    engine: Engine, store: Store, new: Newest, outliers: pd.DataFrame, extra: pd.DataFrame | None
+) -> list[dict[str, Any]]:
+    known = _known_attributes(new, outliers, extra)
+    seen = _seen_findings(engine, store, new, outliers)
+    rows = outliers.assign(direction=[direction(row) for row in outliers.to_dict("records")])
+    result: list[dict[str, Any]] = []
+    for (model, way), part in rows.groupby(["model", "direction"], sort=True):
+        alike = known[known["model"] == model].drop(columns="model")
+        alike = alike[~alike.index.duplicated()]
+        explained: set[str] = set()
+        for share in causes.shared(part["host_key"], alike):
+            explained |= set(share.hosts)
+            result.append(_finding(part[part["host_key"].isin(share.hosts)], str(way), seen, share))
+        for _, own in part[~part["host_key"].isin(explained)].groupby("host_key", sort=True):
+            result.append(_finding(own, str(way), seen, None))
+    result.sort(key=lambda each: (-len(each["hosts"]), each["q"], each["hosts"]))
+    return result
+
+
+def _finding(part: pd.DataFrame, way: str, seen: pd.DataFrame, share: causes.Shared | None) -> dict[str, Any]:
+    """One finding: of one host, or of several with what they share."""
+    worst = part.sort_values("p").iloc[0]
+    hosts = sorted(part["host_key"].unique())
+    beside = causes.beside(seen, worst["host_key"], worst["device"])
+    return {
+        "hosts": hosts,
+        "direction": way,
+        "model": worst["model"],
+        "device_name": worst["device_name"],
+        "origin": worst["origin"],
+        "figures": sorted(part["figure"].unique()),
+        "worst": outlier(worst),
+        "q": float(worst["q"]),
+        "shared": None if share is None else {
+            "attribute": share.attribute, "value": share.value, "healthy_with": share.healthy_with,
+            "healthy": share.healthy, "p": share.p,
+        },
+        "beside": beside,
+    }  # fmt: skip
+
+
+def outlier(row: Any) -> dict[str, Any]:
+    """One outlier, for JSON."""
+    told = {
+        key: row[key]
+        for key in ("host_key", "host", "device", "figure", "unit", "statistic", "link", "driver", "firmware", "run")
+    }
+    told = {key: None if not isinstance(value, str) else value for key, value in told.items()}
+    told.update({key: float(row[key]) for key in ("effect", "z", "q", "p")})
+    told["group_hosts"] = int(row["hosts"])
+    told["group_without"] = groups.left_out(int(row["level"]))
+    name = row["statistic"]
+    if name not in ("form", "cpu"):
+        told["value"] = float(np.exp(row[f"x_{name}"]))
+        told["group_median"] = float(np.exp(row[f"med_{name}"]))
+    if name == "cpu":
+        told["cpu"] = int(row["worst_cpu"])
+    return told
+
+
+def as_json(outliers: pd.DataFrame) -> list[dict[str, Any]]:
+    """All outliers, for JSON."""
+    return [outlier(row) for row in outliers.to_dict("records")]
+
+
+RUN_ATTRIBUTES = ("bios", "kernel", "product", "tool", "cmdline", "aspm_policy", "governors")
+UNIT_ATTRIBUTES = ("firmware", "driver", "link", "slot", "topology", "cpu_model")
+
+
+def _known_attributes(new: Newest, outliers: pd.DataFrame, extra: pd.DataFrame | None) -> pd.DataFrame:
+    """A row for each host and device model that has outliers: what may be shared, by host key."""
+    models = sorted(outliers["model"].unique())
+    units = new.figures.filter(new.figures.model.isin(models) & new.figures.cpu.isnull())
+    told = units.group_by(["host_key", "host", "model"]).agg(
+        **{name: units[name].max() for name in UNIT_ATTRIBUTES}, run=units.run.max()
+    )
+    runs = new.runs.select("host_key", "run", *RUN_ATTRIBUTES)
+    joined = told.join(runs, ["host_key", "run"]).drop("run").execute()
+    joined = joined.sort_values(["host_key", "model"], ignore_index=True)
+    if extra is not None:
+        joined = joined.merge(extra, how="left", left_on="host", right_index=True)
+    return joined.drop(columns="host").set_index("host_key")
+
+
+def _seen_findings(engine: Engine, store: Store, new: Newest, outliers: pd.DataFrame) -> pd.DataFrame:
+    """What the outlying hosts' newest runs found and is not silenced; without a device as an empty text."""
+    columns = ["host_key", "check", "severity", "device", "text"]
+    paths = store.kept("findings").files(new.dates)
+    if not paths:
+        return pd.DataFrame(columns=columns)
+    table = engine.table(store, "findings", paths)
+    hosts = sorted(outliers["host_key"].unique())
+    table = table.filter(table.host_key.isin(hosts) & ~table.silenced.fill_null(False))
+    found: pd.DataFrame = table.semi_join(new.runs, ["host_key", "run"]).select(columns).distinct().execute()
+    return found.assign(device=found["device"].fillna("")).sort_values(columns, ignore_index=True)

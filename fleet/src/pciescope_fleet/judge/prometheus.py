@@ -1,0 +1,68 @@
+"""Verdicts for node_exporter's textfile collector."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+from pciescope_fleet.errors import FleetError
+from pciescope_fleet.judge.outliers import Judged
+
+
+def escape(text: str) -> str:
+    """A label's value."""
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def render(judged: Judged, now: float) -> str:
+    """The text: one series for each outlying host and direction, and totals."""
+    lines = [
+        "# HELP pciescope_fleet_hosts Hosts that were judged.",
+        "# TYPE pciescope_fleet_hosts gauge",
+        f"pciescope_fleet_hosts {judged.hosts}",
+        "# HELP pciescope_fleet_figures_unjudged Figures whose group has too few hosts.",
+        "# TYPE pciescope_fleet_figures_unjudged gauge",
+        f"pciescope_fleet_figures_unjudged {judged.unjudged}",
+        "# HELP pciescope_fleet_judged_timestamp_seconds When the hosts were judged.",
+        "# TYPE pciescope_fleet_judged_timestamp_seconds gauge",
+        f"pciescope_fleet_judged_timestamp_seconds {now:.0f}",
+        "# HELP pciescope_fleet_outlier_figures Figures in which a host differs from its like.",
+        "# TYPE pciescope_fleet_outlier_figures gauge",
+    ]
+    effects = [
+        "# HELP pciescope_fleet_outlier_effect_ratio The effect that is surest, as a share: 0.1 is 10 % more.",
+        "# TYPE pciescope_fleet_outlier_effect_ratio gauge",
+    ]
+    if len(judged.outliers):
+        from pciescope_fleet.judge.outliers import direction
+
+        rows = judged.outliers.assign(direction=[direction(row) for row in judged.outliers.to_dict("records")])
+        for (host, device, way), part in rows.groupby(["host_key", "device", "direction"], sort=True):
+            labels = ",".join(
+                f'{name}="{escape(str(value))}"'
+                for name, value in (("host", host), ("device", device), ("direction", way))
+            )
+            lines.append(f"pciescope_fleet_outlier_figures{{{labels}}} {len(part)}")
+            worst = part.sort_values("p").iloc[0]
+            effects.append(f"pciescope_fleet_outlier_effect_ratio{{{labels}}} {worst['effect']:.6g}")
+    return "\n".join(lines + effects) + "\n"
+
+
+def write(path: Path, text: str) -> None:
+    """Writes the file whole or not at all: the collector reads at any moment."""
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", dir=path.parent, prefix=f".{path.name}.", suffix=".part", delete=False
+        ) as beside:
+            name = Path(beside.name)
+            try:
+                beside.write(text)
+                beside.flush()
+                os.fchmod(beside.fileno(), 0o644)
+                name.rename(path)
+            except BaseException:
+                name.unlink(missing_ok=True)
+                raise
+    except OSError as error:
+        raise FleetError(f"{path}: cannot be written: {error.strerror}") from error

@@ -1,0 +1,293 @@
+"""How far each unit lies from its group: one Ibis expression for all engines.
+
+What a unit is judged by, each on a logarithmic scale:
+
+- `p50`, `p90`, `p99`, `p999`: percentiles of a latency; `value`: a rate or cost
+- `form`: the squared Hellinger distance of its distribution from that of the rest of its group, CPUs' medians on each
+  other:
+  a second mode, a longer tail, more noise
+- `cpu`: the CPU whose median lies farthest from where the group has it beside its machine's other CPUs
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import ibis
+import ibis.expr.types as ir
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from pciescope_fleet.engine import Engine
+from pciescope_fleet.judge import null
+
+QUANTILES = ("p50", "p90", "p99", "p999", "value")
+STATISTICS = (*QUANTILES, "form", "cpu")
+SHIFTS = (*QUANTILES, "form")
+"""Those that are a distance from the group's median; a CPU's is from its usual place."""
+WITH_ERROR = ("p50", "p90", "p99", "p999")
+"""Those whose own uncertainty is known from the histogram."""
+
+Numbers = npt.NDArray[np.int64]
+
+LEAST_FORM = 1e-6
+"""Distances below are rounding."""
+
+
+@dataclass
+class Distances:
+    """What the engine found at one level."""
+
+    level: int
+    groups: pd.DataFrame
+    """By group `g`: `hosts`, and of each statistic S `n_S`, `med_S`, `mad_S`, then `sigma_S` and `dof_S`."""
+    tests: int
+    """Units times figures that were judged at this level."""
+    far: pd.DataFrame
+    """Those with a small p-value in at least one statistic: who, what, `x_S` and `p_S`."""
+
+
+def level_table(figures: ir.Table, level: int) -> ir.Table:
+    """All units that have a group at this level, with `x_S` for each statistic."""
+    rows = figures.mutate(g=figures[f"at_{level}"].cast("int64")).filter(lambda t: t.g.notnull())
+    whole = rows.filter(rows.cpu.isnull())
+    whole = whole.mutate(
+        **{f"x_{name}": number(whole[name]).ifelse(whole[name], ibis.null("float64")).ln() for name in QUANTILES}
+    )
+    keys = ["host_key", "device", "figure", "g"]
+    whole = whole.left_join(_forms(whole), keys).drop([f"{key}_right" for key in keys])
+    whole = whole.left_join(_cpus(rows), keys).drop([f"{key}_right" for key in keys])
+    return whole.drop("form")
+
+
+def number(column: ir.Column) -> ir.Column:
+    """Whether a figure has a logarithm. Both engines sort NaN above infinity."""
+    return (column > 0) & (column < 1e300)
+
+
+def _forms(whole: ir.Table) -> ir.Table:
+    """The distance of each unit's form from the mean of the others' of its group."""
+    keys = ["host_key", "device", "figure", "g"]
+    have = whole.filter(whole.form.notnull())
+    counted = have.group_by("g").agg(units=have.count())
+    bins = have.select(*keys, piece=have.form.unnest())
+    bins = bins.select(*keys, bin=bins.piece["bin"], share=bins.piece["share"].cast("float64"))
+    merged = bins.group_by(["g", "bin"]).agg(total=bins.share.sum())
+    joined = bins.join(merged, ["g", "bin"]).join(counted, "g")
+    others = (joined.total - joined.share) / (joined.units - 1)
+    # Rounding can leave a little less than nothing.
+    part = ((others > 0).ifelse(others, 0.0) * joined.share).sqrt()
+    overlap = joined.filter(joined.units > 1).mutate(part=part).group_by(keys).agg(overlap=lambda t: t.part.sum())
+    distance = 1 - overlap.overlap
+    return overlap.select(*keys, x_form=(distance > LEAST_FORM).ifelse(distance, LEAST_FORM).ln())
+
+
+def _cpus(rows: ir.Table) -> ir.Table:
+    """For each unit the CPU that lies farthest from its place, and how far. `w_cpu`: the group's MAD over all CPUs."""
+    keys = ["host_key", "device", "figure", "g"]
+    each = rows.filter(rows.cpu.notnull() & number(rows.p50))
+    each = each.select(*keys, "cpu", l=each.p50.ln())
+    own = each.group_by(keys).agg(total=each.l.sum(), cpus=each.count())
+    # Beside the mean of the machine's other CPUs.
+    each = each.join(own, keys).filter(lambda t: t.cpus > 1)
+    each = each.mutate(r=each.l - (each.total - each.l) / (each.cpus - 1))
+    usual = each.group_by(["g", "cpu"]).agg(usual=each.r.median(), hosts=each.count())
+    each = each.join(usual, ["g", "cpu"]).mutate(d=lambda t: t.r - t.usual)
+    wide = each.group_by("g").agg(w_cpu=each.d.abs().median())
+    far = each.group_by(keys).agg(
+        x_cpu=each.d.argmax(each.d.abs()), worst_cpu=each.cpu.argmax(each.d.abs()), cpus_judged=each.count()
+    )
+    far = far.join(wide, "g").select(*keys, "x_cpu", "worst_cpu", "cpus_judged", "w_cpu")
+    # One slow CPU of a machine moves what its others lie beside: how far CPUs usually go is asked of other machines.
+    near = far.filter(far.x_cpu.abs() < null.CUT * null.MAD_TO_SIGMA * far.w_cpu).select(keys)
+    usually = each.join(near, keys)
+    tails = usually.group_by("g").agg(tail_cpu=usually.d.abs().quantile(0.95))
+    joined = far.left_join(tails, "g")
+    return joined.select(*keys, "x_cpu", "worst_cpu", "cpus_judged", "w_cpu", "tail_cpu")
+
+
+def measure(engine: Engine, figures: ir.Table, level: int, limit: float) -> Distances:
+    """The p-values of all units that are judged at a level, those above `limit` left out."""
+    table = engine.keep(level_table(figures, level))
+    groups = _groups(table)
+    judged = table.filter(table.own == level)
+    tests = int(judged.count().execute())
+    if tests == 0:
+        return Distances(level, groups, 0, pd.DataFrame())
+    _moderate(groups, table)
+    columns = [
+        "g",
+        *(f"{kind}_{name}" for name in STATISTICS for kind in ("med", "sigma")),
+        *(f"own_{name}" for name in WITH_ERROR),
+    ]
+    scaled = judged.join(ibis.memtable(groups[columns]), "g")
+    z = {f"z_{name}": _z(scaled, name) for name in STATISTICS}
+    scaled = scaled.mutate(**z)
+    heavy = _tails(scaled, groups)
+    dof = {name: np.minimum(groups[f"dof_{name}"].to_numpy(), heavy[name]) for name in STATISTICS}
+    for name in STATISTICS:
+        groups[f"dof_{name}"] = dof[name]
+    nearest = {name: _least_z(name, groups, limit) for name in STATISTICS}
+    away: Any = ibis.literal(False)
+    for name in STATISTICS:
+        size = scaled[f"z_{name}"] if name == "form" else scaled[f"z_{name}"].abs()
+        away = away | (size >= nearest[name]).fill_null(False)
+    kept = ["host_key", "host", "run", "time", "device", "device_name", "driver", "firmware", "link", "figure", "unit",
+            "count", "g", "worst_cpu", "cpus_judged", "model", "origin", "slot", "topology", "cpu_model", "kernel",
+            *QUANTILES, *(f"x_{name}" for name in STATISTICS), *(f"z_{name}" for name in STATISTICS)]  # fmt: skip
+    far = scaled.filter(away).select(kept).execute()
+    far = far.sort_values(["host_key", "device", "figure"], ignore_index=True)
+    return Distances(level, groups, tests, _p_values(far, groups))
+
+
+def _own_error(table: Any, name: str) -> ir.Column:
+    """The standard error of a unit's own percentile, towards the group's median."""
+    down, up = table[f"{name}_down"].cast("float64"), table[f"{name}_up"].cast("float64")
+    return (table[f"x_{name}"] > table[f"med_{name}"]).ifelse(down, up).fill_null(0.0)
+
+
+def _z(table: ir.Table, name: str) -> ir.Column:
+    """The distance from the group's median in noises.
+
+    The group's noise has the usual sampling error in it, as far as it is as large. What a unit's own percentile is more
+    uncertain than that is added: a median between two modes goes to the other by chance, which no MAD sees.
+    """
+    noise = table[f"sigma_{name}"]
+    if name in WITH_ERROR:
+        own, usual = _own_error(table, name), table[f"own_{name}"]
+        within = (usual < noise).ifelse(usual, noise)
+        excess = own * own - within * within
+        noise = (noise * noise + (excess > 0).ifelse(excess, 0.0)).sqrt()
+    return (table[f"x_{name}"] - table[f"med_{name}"]) / noise
+
+
+def _groups(table: ir.Table) -> pd.DataFrame:
+    """Size, median and MAD of each group, for each statistic."""
+    centre = table.group_by("g").agg(
+        hosts=table.host_key.nunique(),
+        mad_cpu=table.w_cpu.max(),
+        tail_cpu=table.tail_cpu.max(),
+        n_cpu=table.x_cpu.count(),
+        **{f"med_{name}": table[f"x_{name}"].median() for name in SHIFTS},
+        **{f"n_{name}": table[f"x_{name}"].count() for name in SHIFTS},
+    )
+    joined = table.join(centre.select("g", *(f"med_{name}" for name in SHIFTS)), "g")
+    spread = joined.group_by("g").agg(
+        **{f"mad_{name}": (joined[f"x_{name}"] - joined[f"med_{name}"]).abs().median() for name in SHIFTS},
+        **{f"own_{name}": _own_error(joined, name).median() for name in WITH_ERROR},
+    )
+    found: pd.DataFrame = centre.join(spread, "g").execute()
+    # A CPU's distance is from its usual place already.
+    return found.assign(med_cpu=0.0).sort_values("g", ignore_index=True)
+
+
+def _moderate(groups: pd.DataFrame, table: ir.Table) -> None:
+    """Adds `sigma_S` and `dof_S`. Figures of one unit and kind of latency have noise of one kind.
+
+    The MADs give a first noise. What lies near in terms of it gives the next, which is surer, and so on.
+    """
+    kinds = table.select("g", "origin", "backend", "model", "unit").distinct().execute().sort_values("g")
+    kinds = kinds.drop_duplicates("g").set_index("g").loc[groups["g"]]
+    kind = kinds.groupby(["origin", "backend", "model", "unit"], sort=True).ngroup().to_numpy()
+    for name in STATISTICS:
+        count = groups[f"n_{name}"].to_numpy(dtype=float)
+        first = null.sigma(groups[f"mad_{name}"].to_numpy(dtype=float), count)
+        groups[f"sigma_{name}"], groups[f"dof_{name}"] = _by_kind(kind, first, null.freedom(count), count)
+    for _ in range(null.PASSES):
+        near = _near(groups, table).set_index("g").reindex(groups["g"])
+        for name in SHIFTS:
+            count, left = groups[f"n_{name}"].to_numpy(dtype=float), near[f"k_{name}"].to_numpy(dtype=float)
+            again = null.refined(near[f"v_{name}"].to_numpy(dtype=float), count)
+            groups[f"sigma_{name}"], groups[f"dof_{name}"] = _by_kind(kind, again, np.maximum(left - 1, 1), count)
+    for name in STATISTICS:
+        groups[f"sigma_{name}"] *= null.of_median(groups[f"n_{name}"].to_numpy(dtype=float))
+
+
+def _by_kind(kind: Numbers, own: null.Array, dof: null.Array, count: null.Array) -> tuple[null.Array, null.Array]:
+    """Noises and their certainty, those of each kind moderated."""
+    sigma, sure = np.full(len(own), np.nan), np.full(len(own), np.nan)
+    for number in np.unique(kind):
+        rows = np.flatnonzero((kind == number) & np.isfinite(own) & (count > 1))
+        if len(rows):
+            noise = null.moderate(own[rows], dof[rows])
+            sigma[rows], sure[rows] = noise.sigma, noise.freedom
+    return sigma, sure
+
+
+def _near(groups: pd.DataFrame, table: ir.Table) -> pd.DataFrame:
+    """By group: how many distances are near, and their mean square."""
+    known = ibis.memtable(groups[["g", *(f"{what}_{name}" for name in SHIFTS for what in ("med", "sigma"))]])
+    joined = table.join(known, "g")
+    square = {}
+    for name in SHIFTS:
+        away = joined[f"x_{name}"] - joined[f"med_{name}"]
+        near = away.abs() <= null.NEAR * joined[f"sigma_{name}"]
+        square[name] = near.ifelse(away * away, ibis.null("float64"))
+    found: pd.DataFrame = (
+        joined.group_by("g")
+        .agg(
+            **{f"k_{name}": square[name].count() for name in SHIFTS},
+            **{f"v_{name}": square[name].mean() for name in SHIFTS},
+        )
+        .execute()
+    )
+    return found
+
+
+def _tails(scaled: ir.Table, groups: pd.DataFrame) -> dict[str, float]:
+    """For each statistic the degrees of freedom that the middle of all distances speaks of."""
+    unit = ["host_key", "device"]
+    usual = scaled.group_by(unit).agg(
+        **{f"u_{name}": scaled[f"z_{name}"].abs().median() for name in SHIFTS},
+        **{f"f_{name}": scaled[f"z_{name}"].count() for name in SHIFTS},
+    )
+    joined = scaled.select(*unit, *(f"z_{name}" for name in SHIFTS)).join(usual, unit)
+    parts = []
+    for name in SHIFTS:
+        size = joined[f"z_{name}"].abs()
+        is_far = (joined[f"u_{name}"] > null.FAR_UNIT) & (joined[f"f_{name}"] >= null.LEAST_FIGURES)
+        near = joined.filter((size < null.CUT) & ~is_far).select(
+            statistic=ibis.literal(name), bin=(size * (null.BINS / null.CUT)).floor().cast("int64")
+        )
+        parts.append(near.group_by(["statistic", "bin"]).agg(times=near.count()))
+    seen = ibis.union(*parts).execute()
+    hosts = float(groups["hosts"].median())
+    heavy = {}
+    for name in SHIFTS:
+        own = seen[seen["statistic"] == name]
+        counts = np.zeros(null.BINS)
+        counts[own["bin"].to_numpy(dtype=np.int64)] = own["times"]
+        heavy[name] = null.heaviness(counts)
+    # Of CPUs the engine has the quantiles over all of them, by group.
+    have = groups[(groups["mad_cpu"] > 0) & groups["tail_cpu"].notna()]
+    ratio = float((have["tail_cpu"] / have["mad_cpu"]).median()) if len(have) else np.nan
+    heavy["cpu"] = null.tail(ratio, int(have["n_cpu"].sum()), hosts)
+    return heavy
+
+
+def _least_z(name: str, groups: pd.DataFrame, limit: float) -> float:
+    """Distances below are not worth carrying out of the engine: their p-value is above the limit in every group."""
+    dof = groups[f"dof_{name}"].to_numpy()
+    dof = dof[np.isfinite(dof)]
+    if not len(dof):
+        return float("inf")
+    from scipy import stats
+
+    return float(stats.t.isf(limit if name == "form" else limit / 2, dof.max()))
+
+
+def _p_values(far: pd.DataFrame, groups: pd.DataFrame) -> pd.DataFrame:
+    """Adds `p_S`, null where the unit has no such statistic."""
+    own = groups.set_index("g").loc[far["g"]]
+    for name in STATISTICS:
+        z, dof = far[f"z_{name}"].to_numpy(dtype=float), own[f"dof_{name}"].to_numpy()
+        p = null.upper(z, dof) if name == "form" else null.two_sided(z, dof)
+        if name == "cpu":
+            # The farthest of many CPUs goes far by chance alone.
+            p = np.minimum(p * far["cpus_judged"].to_numpy(dtype=float), 1.0)
+        far[f"p_{name}"] = p
+        far[f"med_{name}"] = own[f"med_{name}"].to_numpy()
+    far["hosts"] = own["hosts"].to_numpy()
+    return far

@@ -1,0 +1,245 @@
+"""A host against its own past: since when it differs, and what changed then.
+
+A series is one figure of one device of one host over its runs. A change point splits it in two whose means differ by
+more than the series' own noise explains. The noise is that of differences between neighbouring runs, so a change does
+not hide itself. Series of one kind lend each other certainty, and false alarms are bounded over all series (`null`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import ibis
+import ibis.expr.types as ir
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from scipy import stats
+
+from pciescope_fleet.dataset.store import Store
+from pciescope_fleet.engine import Engine
+from pciescope_fleet.errors import FleetError
+from pciescope_fleet.judge import null
+
+LEAST = 3
+"""So many runs at least stand on each side of a change: one strange run is none."""
+
+STATISTICS = ("p50", "p99", "value")
+
+SERIES = ["host_key", "host", "device", "model", "origin", "backend", "batch", "figure", "unit", "statistic"]
+OF_RUN = ("kernel", "bios", "tool", "cmdline", "aspm_policy", "governors")
+OF_UNIT = ("firmware", "driver", "link", "slot")
+
+Array = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What was asked for."""
+
+    level: float = 0.05
+    least_effect: float = 0.05
+    hosts: tuple[str, ...] = ()
+    since: str | None = None
+    until: str | None = None
+
+
+@dataclass
+class Trend:
+    """The changes that were found."""
+
+    plan: Plan
+    series: int
+    """Series that were long enough to be judged."""
+    short: int
+    """Series that were too short."""
+    changes: list[dict[str, Any]]
+    findings: list[dict[str, Any]]
+
+
+def trend(engine: Engine, store: Store, plan: Plan) -> Trend:
+    """Looks for changes in all series, or in those of some hosts."""
+    listed = store.need("figures")
+    days = [day for day in listed.dates() if (plan.since or day) <= day <= (plan.until or day)]
+    if not days:
+        raise FleetError(
+            f"{store.url}: no figures between {plan.since} and {plan.until}",
+            f"days with figures: {listed.dates()[0]} to {listed.dates()[-1]}",
+        )
+    points = _points(engine, store, listed.files(days), plan)
+    scores = engine.keep(_scores(points)).execute().sort_values("series", ignore_index=True)
+    enough = scores[scores["runs"] >= 2 * LEAST]
+    trend_of = Trend(plan, len(enough), len(scores) - len(enough), [], [])
+    if not len(enough):
+        return trend_of
+    noise = _noise(enough)
+    p = split_p(enough["score"].to_numpy() / noise.sigma, enough["runs"].to_numpy(), noise.freedom)
+    q = null.benjamini_hochberg(p, len(enough), plan.level)
+    found = enough.assign(sigma=noise.sigma, dof=noise.freedom, q=q)[q <= plan.level]
+    if not len(found):
+        return trend_of
+    known = points.join(ibis.memtable(found[["series"]]), "series").execute()
+    known = known.sort_values(["series", "time", "run"], ignore_index=True)
+    by_series = found.set_index("series")
+    for number, part in known.groupby("series", sort=True):
+        own = by_series.loc[number]
+        for place in segments(part["x"].to_numpy(), float(own["sigma"]), float(own["dof"])):
+            change = _change(part, place, float(own["q"]))
+            if abs(np.log1p(change["effect"])) >= np.log1p(plan.least_effect):
+                trend_of.changes.append(change)
+    _what_changed(engine, store, trend_of.changes)
+    trend_of.findings = _findings(trend_of.changes)
+    return trend_of
+
+
+def _points(engine: Engine, store: Store, files: list[str], plan: Plan) -> ir.Table:
+    """A row for each run of each series; `series` is its number, the same on every engine."""
+    figures = engine.table(store, "figures", files)
+    figures = figures.filter(figures.judged & figures.cpu.isnull())
+    if plan.hosts:
+        figures = figures.filter(figures.host.isin(plan.hosts) | figures.host_key.isin(plan.hosts))
+    figures = figures.mutate(
+        device=figures.device.fill_null(""),
+        model=figures.model.fill_null(""),
+        backend=figures.backend.fill_null(""),
+        batch=figures.batch.fill_null(-1),
+    )
+    kept = [name for name in SERIES if name != "statistic"] + ["run", "time", *OF_UNIT]
+    parts = [
+        figures.filter((figures[name] > 0) & (figures[name] < 1e300)).select(
+            *kept, statistic=ibis.literal(name), x=figures[name].ln()
+        )
+        for name in STATISTICS
+    ]
+    rows = ibis.union(*parts)
+    number = ibis.dense_rank().over(order_by=[rows[name] for name in SERIES])
+    return engine.keep(rows.mutate(series=number))
+
+
+def _scores(points: ir.Table) -> ir.Table:
+    """For each series: how many runs, the MAD of differences, and how far the best split's halves differ."""
+    means = points.group_by("series").agg(runs=points.count(), mean=points.x.mean())
+    points = points.select("series", "unit", "statistic", "time", "run", "x").join(means, "series")
+    points = points.mutate(off=points.x - points["mean"])
+    window = ibis.window(group_by="series", order_by=[points.time, points.run])
+    so_far = ibis.cumulative_window(group_by="series", order_by=[points.time, points.run])
+    rows = points.select(
+        "series",
+        "unit",
+        "statistic",
+        "runs",
+        place=ibis.row_number().over(window) + 1,
+        total=points.off.sum().over(so_far),
+        step=points.x - points.x.lag().over(window),
+    )
+    split = rows.place.cast("float64") * (rows.runs - rows.place) / rows.runs
+    inner = (rows.place >= LEAST) & (rows.runs - rows.place >= LEAST)
+    score = inner.ifelse(rows.total.abs() / (inner.ifelse(split, 1.0)).sqrt(), ibis.null("float64"))
+    rows = rows.mutate(score=score)
+    return rows.group_by(["series", "unit", "statistic"]).agg(
+        runs=rows.runs.max(), score=rows.score.max(), step=rows.step.abs().median()
+    )
+
+
+def _noise(series: pd.DataFrame) -> null.Noise:
+    """The noise of one run of each series: differences of two have the square root of two times as much."""
+    sigma, dof = np.empty(len(series)), np.empty(len(series))
+    kinds = series.groupby(["unit", "statistic"], sort=True).ngroup().to_numpy()
+    steps, runs = series["step"].to_numpy(), series["runs"].to_numpy()
+    for kind in np.unique(kinds):
+        rows = kinds == kind
+        noise = null.moderate(null.sigma(steps[rows], runs[rows] - 1) / np.sqrt(2), null.freedom(runs[rows] - 1))
+        sigma[rows], dof[rows] = noise.sigma, noise.freedom
+    return null.Noise(sigma, dof)
+
+
+def split_p(z: Array, runs: npt.NDArray[np.int64], dof: Array) -> Array:
+    """How often chance alone splits a series as well: at the best of its places (Bonferroni)."""
+    return np.asarray(np.minimum(2 * stats.t.sf(z, dof) * (runs - 2 * LEAST + 1), 1.0))
+
+
+def segments(x: Array, sigma: float, dof: float, level: float = 0.01, first: int = 0) -> list[int]:
+    """The places of a series' changes, by binary segmentation: the index of the first run after each."""
+    count = len(x)
+    if count < 2 * LEAST:
+        return []
+    places = np.arange(LEAST, count - LEAST + 1)
+    sums = np.cumsum(x - x.mean())[places - 1]
+    scores = np.abs(sums) / np.sqrt(places * (count - places) / count) / sigma
+    best = int(np.argmax(scores))
+    if split_p(scores[best : best + 1], np.array([count]), np.array([dof]))[0] > level:
+        return []
+    place = int(places[best])
+    left = segments(x[:place], sigma, dof, level, first)
+    return [*left, first + place, *segments(x[place:], sigma, dof, level, first + place)]
+
+
+def _change(part: pd.DataFrame, place: int, q: float) -> dict[str, Any]:
+    before, after = part.iloc[place - 1], part.iloc[place]
+    x = part["x"].to_numpy()
+    shift = float(np.median(x[place:]) - np.median(x[:place]))
+    told = {name: after[name] for name in SERIES if name != "batch"}
+    return {
+        **told,
+        "since": f"{after['time']:%Y-%m-%dT%H:%M:%SZ}",
+        "before": f"{before['time']:%Y-%m-%dT%H:%M:%SZ}",
+        "run_before": before["run"],
+        "run_after": after["run"],
+        "from": float(np.exp(np.median(x[:place]))),
+        "to": float(np.exp(np.median(x[place:]))),
+        "effect": float(np.expm1(shift)),
+        "q": q,
+        "changed": [
+            {"what": name, "from": before[name], "to": after[name]}
+            for name in OF_UNIT
+            if isinstance(before[name], str) and isinstance(after[name], str) and before[name] != after[name]
+        ],
+    }
+
+
+def _what_changed(engine: Engine, store: Store, changes: list[dict[str, Any]]) -> None:
+    """Adds what the machine itself had different between the run before a change and the one after."""
+    if not changes:
+        return
+    runs = engine.table(store, "runs", store.need("runs").files())
+    wanted = sorted({(change["host_key"], change[side]) for change in changes for side in ("run_before", "run_after")})
+    asked = ibis.memtable(pd.DataFrame(wanted, columns=["host_key", "run"]))
+    told = runs.join(asked, ["host_key", "run"]).select("host_key", "run", *OF_RUN).distinct().execute()
+    by_run = {(row["host_key"], row["run"]): row for row in told.to_dict("records")}
+    for change in changes:
+        before, after = (by_run.get((change["host_key"], change[side]), {}) for side in ("run_before", "run_after"))
+        for name in OF_RUN:
+            old, new = before.get(name), after.get(name)
+            if isinstance(old, str) and isinstance(new, str) and old != new:
+                change["changed"].append({"what": name, "from": old, "to": new})
+
+
+def _findings(changes: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Changes put together: of several hosts with the same change of the machine, else of each host and day."""
+    together: dict[tuple[Any, ...], list[dict[str, Any]]] = {}
+    for change in changes:
+        changed = tuple((each["what"], each["from"], each["to"]) for each in change["changed"])
+        way = change["effect"] > 0
+        key = (
+            (change["model"], way, changed, "")
+            if changed
+            else (change["model"], way, (), f"{change['host_key']} {change['since'][:10]}")
+        )
+        together.setdefault(key, []).append(change)
+    findings = []
+    for part in together.values():
+        worst = max(part, key=lambda change: abs(np.log1p(change["effect"])))
+        hosts = sorted({change["host_key"] for change in part})
+        findings.append(
+            {
+                "hosts": hosts,
+                "figures": sorted({change["figure"] for change in part}),
+                "first": min(change["since"] for change in part),
+                "last": max(change["since"] for change in part),
+                "changed": worst["changed"],
+                "worst": worst,
+            }
+        )
+    findings.sort(key=lambda each: (-len(each["hosts"]), each["first"], each["hosts"]))
+    return findings

@@ -1,0 +1,129 @@
+"""Judgements in words: what people read. Scripts read JSON."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from pciescope_fleet.judge.outliers import WORDS, Judged
+
+FEW = 8
+"""So many hosts are named; the rest is counted."""
+
+
+FORMS = ": a second mode, a longer tail or more noise"
+"""What makes another distribution."""
+
+
+def counted(number: int, what: str) -> str:
+    """`1 finding`, `2 findings`."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def amount(value: float, unit: str) -> str:
+    """A figure in three digits with a unit that suits it."""
+    steps = {
+        "ns": (("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)),
+        "bytes/s": (("bytes/s", 1.0), ("kB/s", 1e3), ("MB/s", 1e6), ("GB/s", 1e9)),
+    }.get(unit, ((unit, 1.0),))
+    name, factor = next(((n, f) for n, f in reversed(steps) if abs(value) >= f), steps[0])
+    return f"{value / factor:.{max(0, 2 - math.floor(math.log10(abs(value / factor) or 1)))}f} {name}"
+
+
+def hosts_in_words(hosts: list[str]) -> str:
+    """The hosts' names; of very many only the first."""
+    return ", ".join(shown(host, hosts) for host in hosts[:FEW]) + (
+        f" and {len(hosts) - FEW} more" if len(hosts) > FEW else ""
+    )
+
+
+def shown(host_key: str, among: list[str]) -> str:
+    """A host's name; with its machine where another machine has the same name."""
+    name = host_key.split("~")[0]
+    alike = {other for other in among if other.split("~")[0] == name}
+    return host_key if len(alike) > 1 else name
+
+
+def direction_in_words(direction: str) -> str:
+    """A finding's direction as people read it."""
+    return "another distribution" if direction == "other form" else direction
+
+
+def outlier_in_words(worst: dict[str, Any]) -> str:
+    """What is wrong with one figure, in one line."""
+    statistic = WORDS[worst["statistic"]]
+    if worst["statistic"] == "form":
+        # Shares of samples that do not overlap make half that distance.
+        share = 1 - (1 - worst["effect"]) ** 2
+        return f"{worst['figure']}: as if {share:.0%} of its samples lay where its like have none"
+    if worst["statistic"] == "cpu":
+        return f"{worst['figure']}: CPU {worst['cpu']} {worst['effect']:+.1%} from its place among its machine's CPUs"
+    group, own = amount(worst["group_median"], worst["unit"]), amount(worst["value"], worst["unit"])
+    return f"{worst['figure']}: {statistic} {own}, group {group} ({worst['effect']:+.1%})"
+
+
+def report(judged: Judged) -> str:
+    """The answer first, then each finding."""
+    found = judged.findings
+    hosts = {host for each in found for host in each["hosts"]}
+    lines = [
+        f"{len(hosts)} of {judged.hosts} hosts differ from their like: {counted(len(found), 'finding')}, "
+        f"{counted(len(judged.outliers), 'outlier')} among {counted(judged.tests, 'figure')}",
+        f"  at most {judged.plan.level:.0%} of the outliers are expected to be false alarms; "
+        f"shifts below {judged.plan.least_effect:.0%} are left out",
+    ]
+    if judged.unjudged:
+        lines.append(
+            f"  not judged: {judged.unjudged} figures with fewer than {judged.plan.least_hosts} hosts of their like "
+            f"({hosts_in_words(judged.unjudged_hosts)})"
+        )
+    lines += [
+        f"  {each['figures']} figures were judged in coarser groups, without {', '.join(each['without'])}"
+        for each in judged.coarser
+    ]
+    for each in found:
+        lines.append("")
+        lines += finding_in_words(each)
+    return "\n".join(lines) + "\n"
+
+
+def finding_in_short(each: dict[str, Any]) -> str:
+    """The same in one line, without the hosts' names and direction."""
+    share, beside = each["shared"], each["beside"]
+    told = outlier_in_words(each["worst"])
+    if share is not None:
+        told += f"; they share {share['attribute']} {share['value']}"
+    return told + (f"; {beside[0]['check']}: {beside[0]['text']}" if beside else "")
+
+
+def finding_in_words(each: dict[str, Any]) -> list[str]:
+    """One finding."""
+    names = hosts_in_words(each["hosts"])
+    title = (
+        f"{direction_in_words(each['direction'])}: {names}"
+        if len(each["hosts"]) == 1
+        else f"{direction_in_words(each['direction'])}: {len(each['hosts'])} hosts: {names}"
+    )
+    label = "" if each["origin"] == "measured" else f"  {each['origin'].upper()}: not measured on hardware"
+    worst = each["worst"]
+    lines = [
+        title + label,
+        f"  {each['device_name'] or each['model']} at {worst['device']}" if worst["device"] else "",
+        f"  {outlier_in_words(worst)}{FORMS if worst['statistic'] == 'form' else ''}",
+    ]
+    share = each["shared"]
+    if share is not None:
+        lines.append(
+            f"  they share {share['attribute']} {share['value']}; of the {share['healthy']} other hosts "
+            f"{share['healthy_with']} have it (p {share['p']:.1g})"
+        )
+    more = len(each["figures"]) - 1
+    if more:
+        lines.append(f"  and {counted(more, 'more figure')}")
+    regard = f", without regard to {', '.join(worst['group_without'])}" if worst["group_without"] else ""
+    lines.append(
+        f"  compared with {worst['group_hosts']} hosts{regard}: "
+        f"{abs(worst['z']):.1f} times their usual spread away (q {worst['q']:.1g})"
+    )
+    lines += [f"  {beside['severity']} {beside['check']}: {beside['text']}" for beside in each["beside"]]
+    return [line for line in lines if line]

@@ -1,0 +1,140 @@
+"""Reads files of records (docs/record.md), and takes what is whole out of torn ones.
+
+A reader names what it cannot take: `Problem`. It knows every schema up to `SCHEMA`; a newer one is a problem, since
+its fields may mean something else.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+SCHEMA = 2
+"""The newest schema that is known."""
+
+LONGEST_LINE = 64 * 2**20
+"""A line that is longer is not a record, as in the main program."""
+
+SYNTHETIC = "synthetic machine"
+"""The product of a machine that the fake backend makes up."""
+
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something in a file that was not taken, and why."""
+
+    file: str
+    line: int | None
+    why: str
+
+    def __str__(self) -> str:
+        """Where and why, in one line."""
+        place = self.file if self.line is None else f"{self.file}:{self.line}"
+        return f"{place}: {self.why}"
+
+
+@dataclass
+class Run:
+    """The records of one invocation in one file, with the machine and the plan of the first that has them."""
+
+    run: str
+    source: str
+    records: list[Record] = field(default_factory=list)
+
+    @property
+    def environment(self) -> Record:
+        """The machine; empty where the run does not describe it."""
+        found = (record["environment"] for record in self.records if isinstance(record.get("environment"), dict))
+        return next(found, {})
+
+
+def read(path: Path | str) -> tuple[list[Run], list[Problem]]:
+    """The runs of a file of records, in the order in which they begin, and what could not be taken."""
+    runs: dict[str, Run] = {}
+    problems: list[Problem] = []
+    for number, record in _lines(Path(path), problems):
+        why = _refuse(record)
+        if why is not None:
+            problems.append(Problem(str(path), number, why))
+            continue
+        runs.setdefault(record["run"], Run(record["run"], str(path))).records.append(record)
+    return list(runs.values()), problems
+
+
+def _lines(path: Path, problems: list[Problem]) -> Iterator[tuple[int, Any]]:
+    """The lines that are JSON, with their numbers."""
+    try:
+        stream = (gzip.open if path.suffix == ".gz" else open)(path, "rb")
+    except OSError as error:
+        problems.append(Problem(str(path), None, f"cannot be read: {error.strerror}"))
+        return
+    with stream:
+        number = 0
+        while True:
+            number += 1
+            try:
+                line = stream.readline(LONGEST_LINE + 1)
+            except (OSError, EOFError, zlib.error) as error:
+                problems.append(Problem(str(path), number, f"the file ends in the middle or is damaged: {error}"))
+                return
+            if not line:
+                return
+            if len(line) > LONGEST_LINE:
+                problems.append(Problem(str(path), number, f"the line has more than {LONGEST_LINE} bytes"))
+                return
+            if not line.strip():
+                continue
+            try:
+                yield number, json.loads(line)
+            except (ValueError, RecursionError) as error:
+                torn = not line.endswith(b"\n")
+                why = "the last line is unfinished: the run was killed" if torn else f"not JSON: {error}"
+                problems.append(Problem(str(path), number, why))
+
+
+RUN = re.compile(r"[0-9a-f]{16}")
+
+OBJECTS = "device target cpu method histograms metrics environment stream kernel instance".split()  # noqa: SIM905
+"""Fields that are objects where a record has them."""
+
+
+def _refuse(record: Any) -> str | None:
+    """Why this is not a record that can be taken; nothing where it is one."""
+    if not isinstance(record, dict):
+        return "not a record: not a JSON object"
+    schema = record.get("schema")
+    if not isinstance(schema, int) or isinstance(schema, bool) or schema < 1:
+        return f"not a record: schema is {json.dumps(schema)}"
+    if schema > SCHEMA:
+        return f"schema {schema} is newer than {SCHEMA}, the newest that this version knows"
+    run = record.get("run")
+    if not isinstance(run, str) or not RUN.fullmatch(run):
+        return f"not a record: run is {json.dumps(run)}, not 16 hexadecimal digits"
+    for name in ("time", "verb", "test"):
+        if not isinstance(record.get(name), str):
+            return f"not a record: {name} is {json.dumps(record.get(name))}"
+    for name in OBJECTS:
+        if not isinstance(record.get(name, {}), dict):
+            return f"not a record: {name} is not an object"
+    return None
+
+
+def origin(record: Record, environment: Record) -> str:
+    """Where the figures of a record come from: `measured`, `emulated`, `synthetic` or `imported`.
+
+    One sign is enough: figures that the fake backend made up are synthetic, whatever else the record says.
+    """
+    method = record.get("method", {})
+    if method.get("backend") == "fake" or environment.get("product") == SYNTHETIC:
+        return "synthetic"
+    if method.get("emulated") or record.get("device", {}).get("emulated"):
+        return "emulated"
+    return "imported" if method.get("backend") == "import" else "measured"

@@ -1,0 +1,232 @@
+"""Slurm: nodes, an array of jobs with one task a node, what became of each, and draining.
+
+Everything goes by Slurm's own commands. The run's folder must lie where submitting host and nodes see it: a task writes
+its files there itself, so that an answer is kept even where Slurm or this program goes away meanwhile.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pciescope_fleet import hosts
+from pciescope_fleet.answers import Folder
+from pciescope_fleet.errors import FleetError
+from pciescope_fleet.task import GRACE_S, Task
+
+POLL_S = 2.0
+ARRIVAL_S = 10.0
+"""So long a file may take from a node through a shared file system."""
+MOST_TASKS = 1000
+"""Of an array: Slurm's own default for MaxArraySize is 1001."""
+UNFIT = ("down", "drain", "fail", "maint", "power", "unknown", "future", "reboot", "inval")
+
+
+def command(*words: str, given: str | None = None) -> str:
+    """What one of Slurm's commands prints."""
+    try:
+        done = subprocess.run(words, input=given, capture_output=True, text=True, check=False, timeout=120)
+    except FileNotFoundError as error:
+        hint = "install Slurm's commands here (Debian: slurm-client), or run by ssh alone: --ssh HOSTS"
+        raise FleetError(f"there is no {words[0]} on this machine", hint) from error
+    except subprocess.TimeoutExpired as error:
+        raise FleetError(f"{words[0]} did not answer in 120 s", "scontrol ping") from error
+    if done.returncode != 0:
+        told = (done.stderr.strip() or done.stdout.strip() or f"exit code {done.returncode}").splitlines()[-1]
+        raise FleetError(f"{' '.join(words[:2])}: {told}", "scontrol ping")
+    return done.stdout
+
+
+def nodes(partition: str | None, wanted: str | None) -> dict[str, str | None]:
+    """The nodes of a partition, or those of a list, each with why it takes no job now."""
+    words = ["sinfo", "--noheader", "--Node", "--format=%N|%T|%E", *(["--partition", partition] if partition else [])]
+    known: dict[str, str | None] = {}
+    for line in command(*words).splitlines():
+        name, state, why = [*line.strip().split("|", 2), "", ""][:3]
+        is_unfit = any(word in state for word in UNFIT) or state.endswith("*")
+        said = f": {why}" if why not in ("", "none") else ""
+        known[name] = f"Slurm: the node is {state}{said}" if is_unfit else None
+    where = f"the partition {partition}" if partition else "Slurm"
+    if not known:
+        raise FleetError(f"{where} has no node", "sinfo")
+    if wanted is None:
+        return known
+    chosen = hosts.expand(wanted)
+    for host in chosen:
+        if host not in known:
+            raise FleetError(f"{where} has no node {host}", "sinfo --Node")
+    return {host: known[host] for host in chosen}
+
+
+def script(task: Task, folder: Path) -> str:
+    """What each task of the array runs."""
+    return f"""#!/bin/sh
+host=$SLURMD_NODENAME
+cd {shlex.quote(str(folder))} || exit 73
+began=$(date +%s)
+sh -c {shlex.quote("host=$1; " + task.line("$host"))} sh "$host" >"$host.jsonl" 2>"$host.err" </dev/null
+code=$?
+echo "$code $(($(date +%s) - began))" >".$host.end.part" && mv ".$host.end.part" "$host.end"
+exit $code
+"""
+
+
+@dataclass
+class Run:
+    """A run by Slurm."""
+
+    folder: Folder
+    partition: str | None
+    at_once: int | None
+    """So many nodes at the same time."""
+    wait_s: float
+    """So long a task may wait for its node."""
+    more: Sequence[str] = ()
+    """Further options of sbatch."""
+    jobs: dict[str, list[str]] = field(default_factory=dict)
+    """The hosts of each array, in the order of its tasks."""
+
+    def do(self, names: Sequence[str]) -> None:
+        """Runs the task on these hosts, and returns when each has ended or will not any more."""
+        path = self.folder.path.resolve()
+        file = path / "job" / "task.sh"
+        file.write_text(script(self.folder.task, path), encoding="utf-8")
+        most = min(MOST_TASKS, largest_array())
+        try:
+            for start in range(0, len(names), most):
+                self.submit(file, list(names[start : start + most]))
+            self.watch()
+        except BaseException:
+            # Nothing of ours stays in the queue, whatever the reason to leave.
+            cancel(self.jobs)
+            raise
+        self.explain()
+
+    def submit(self, file: Path, names: list[str]) -> None:
+        """Submits an array of one task a host."""
+        for host in names:
+            self.folder.put_aside(host)
+        minutes = -(-(self.folder.task.seconds + GRACE_S) // 60) + 1
+        throttle = f"%{self.at_once}" if self.at_once else ""
+        words = [
+            "sbatch", "--parsable", "--hold", "--nodes=1", "--ntasks=1", "--exclusive", "--no-requeue",
+            f"--array=0-{len(names) - 1}{throttle}", f"--time={minutes}", "--job-name=pciescope-fleet",
+            f"--output={file.parent}/%A_%a.out",
+            *([f"--partition={self.partition}"] if self.partition else []), *self.more, str(file),
+        ]  # fmt: skip
+        job = command(*words).strip().split(";")[0]
+        self.jobs[job] = names
+        # An array has one list of nodes; each of its tasks gets its own here, before it may start.
+        lines = [f"update JobId={job}_{place} ReqNodeList={host}" for place, host in enumerate(names)]
+        command("scontrol", given="\n".join([*lines, "quit"]) + "\n")
+        pinned = {one.get("ArrayTaskId"): one.get("ReqNodeList") for one in shown(job)}
+        for place, host in enumerate(names):
+            if pinned.get(str(place)) != host:
+                raise FleetError(
+                    f"job {job}: Slurm does not take node {host} for task {place}", f"scontrol show job {job}"
+                )
+        command("scontrol", "release", job)
+
+    def watch(self) -> None:
+        """Waits until no task is in the queue, and cancels those that did not start in time."""
+        begun = time.monotonic()
+        while True:
+            queue = self.queue()
+            waiting = {task: why for task, (state, why) in queue.items() if state == "PENDING"}
+            if not queue:
+                return
+            if waiting and time.monotonic() - begun > self.wait_s:
+                for task, why in waiting.items():
+                    job, place = task.split("_")
+                    host = self.jobs[job][int(place)]
+                    self.folder.silent[host] = f"did not start within {self.wait_s:.0f} s: {why.strip('()')}"
+                cancel(waiting)
+            time.sleep(POLL_S)
+
+    def queue(self) -> dict[str, tuple[str, str]]:
+        """State and reason of the tasks that are in the queue."""
+        words = ["squeue", "--noheader", "--array", "--jobs", ",".join(self.jobs), "--format=%i|%T|%R"]
+        try:
+            lines = command(*words).splitlines()
+        except FleetError as error:
+            if "Invalid job id" in error.text:  # all of them are over and forgotten
+                return {}
+            raise
+        parts = [line.strip().split("|", 2) for line in lines if line.count("|") >= 2]
+        return {task: (state, why) for task, state, why in parts if "_" in task}
+
+    def explain(self) -> None:
+        """Finds out why hosts did not answer."""
+        until = time.monotonic() + ARRIVAL_S
+        for job, names in self.jobs.items():
+            while not all(map(self.folder.has_ended, names)) and time.monotonic() < until:
+                time.sleep(0.2)
+            tasks = {one.get("ArrayTaskId"): one for one in shown(job)}
+            for place, host in enumerate(names):
+                if not self.folder.has_ended(host) and host not in self.folder.silent:
+                    self.folder.silent[host] = why(job, place, tasks.get(str(place)), self.folder.path)
+
+
+def why(job: str, place: int, task: dict[str, str] | None, folder: Path) -> str:
+    """Why a task of a job left no answer, in words."""
+    if task is None:
+        return f"Slurm no longer knows job {job}_{place}"
+    state, reason, code = task.get("JobState", "?"), task.get("Reason", "None"), task.get("ExitCode", "?")
+    said = f", {reason}" if reason not in ("None", state) else ""
+    match state:
+        case "NODE_FAIL":
+            return f"the node failed during the run (job {job}_{place}{said})"
+        case "TIMEOUT" | "DEADLINE":
+            return f"Slurm ended job {job}_{place} at its limit of {task.get('TimeLimit', '?')}"
+        case "COMPLETED":
+            return f"job {job}_{place} ended, and its files are not in {folder}: the nodes need to share that folder"
+        case _:
+            told = last_line(folder / "job" / f"{job}_{place}.out")
+            return f"job {job}_{place} is {state}, exit code {code}{said}{told}"
+
+
+def last_line(path: Path) -> str:
+    """The last line that Slurm or the task's shell wrote."""
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
+    except OSError:
+        return ""
+    told = [line for line in lines if line.strip()]
+    return f": {told[-1][:200]}" if told else ""
+
+
+def shown(job: str) -> list[dict[str, str]]:
+    """What Slurm says of each task of a job."""
+    try:
+        lines = command("scontrol", "--oneliner", "show", "job", job).splitlines()
+    except FleetError:
+        return []  # forgotten: MinJobAge is 5 minutes where nobody changed it
+    return [dict(re.findall(r"(\w+)=(\S*)", line)) for line in lines]
+
+
+def cancel(jobs: Iterable[str]) -> None:
+    """Takes jobs out of the queue, as far as they are still there."""
+    if all_jobs := list(jobs):
+        subprocess.run(["scancel", "--quiet", *all_jobs], capture_output=True, check=False)
+
+
+def largest_array() -> int:
+    """The most tasks that an array may have here."""
+    found = re.search(r"^MaxArraySize\s*=\s*(\d+)", command("scontrol", "show", "config"), re.MULTILINE)
+    return max(int(found[1]) - 1, 1) if found else MOST_TASKS
+
+
+def drain(node: str, reason: str) -> list[str]:
+    """The command that drains a node, for a person to read or for `command`."""
+    return ["scontrol", "update", f"NodeName={node}", "State=DRAIN", f"Reason={reason}"]
+
+
+def is_drained(node: str) -> bool:
+    """Whether a node is drained or about to be: its reason then is somebody's."""
+    found = re.search(r"\bState=(\S+)", command("scontrol", "--oneliner", "show", "node", node))
+    return found is not None and ("DRAIN" in found[1] or "DOWN" in found[1])

@@ -1,0 +1,63 @@
+"""What the tests share."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(Path(__file__).parent))
+
+
+@pytest.fixture(scope="session")
+def program() -> Path:
+    """The program pciescope, which `make fleet-test` builds."""
+    path = Path(os.environ.get("PCIESCOPE") or ROOT / "target" / "release" / "pciescope")
+    assert path.exists(), f"{path} is not built: make build, or PCIESCOPE=..."
+    return path
+
+
+def fleet(*typed: object) -> subprocess.CompletedProcess[str]:
+    """Runs the command."""
+    words = [str(word) for word in typed]
+    return subprocess.run(
+        [sys.executable, "-m", "pciescope_fleet", *words], capture_output=True, text=True, check=False
+    )
+
+
+@dataclass(frozen=True)
+class Told:
+    """How a verb ended in this process, and what it wrote."""
+
+    code: int
+    out: str
+    err: str
+
+    def json(self) -> Any:
+        assert self.code in (0, 1), self.err
+        return json.loads(self.out)
+
+
+Call = Callable[..., Told]
+
+
+@pytest.fixture
+def call(capsys: pytest.CaptureFixture[str]) -> Call:
+    """Runs the command in this process: a new one takes a second to load its libraries."""
+    from pciescope_fleet import cli
+
+    def runs(*typed: object) -> Told:
+        capsys.readouterr()
+        code = cli.main([str(word) for word in typed])
+        told = capsys.readouterr()
+        return Told(code, told.out, told.err)
+
+    return runs

@@ -1,0 +1,99 @@
+"""The command: its help, its refusals and its exit codes."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import pkgutil
+import re
+import shlex
+import subprocess
+import sys
+
+import pytest
+
+from conftest import ROOT
+from pciescope_fleet import cli, cmd
+from pciescope_fleet.cmd.run import words_of
+from pciescope_fleet.errors import FleetError
+
+
+def run(*typed: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "pciescope_fleet", *typed], capture_output=True, text=True, check=False
+    )
+
+
+def test_help_names_every_verb_and_ends_with_0() -> None:
+    told = run("--help")
+    assert told.returncode == 0
+    verbs = ["run", "ingest", "outliers", "trend", "matrix", "health", "slurm-drain"]
+    # In the order in which they are needed.
+    assert re.findall(r"^    ([a-z-]+)(?:  |$)", told.stdout, re.MULTILINE) == verbs
+    assert "Exit codes:" in told.stdout
+
+
+def test_refuses_an_unknown_verb_with_a_hint() -> None:
+    told = run("no-such-verb")
+    assert told.returncode == 2
+    assert told.stdout == ""
+    assert told.stderr.startswith("pciescope-fleet: ")
+    assert "no-such-verb" in told.stderr
+    assert told.stderr.splitlines()[-1] == "hint: pciescope-fleet --help"
+
+
+def with_verb(monkeypatch: pytest.MonkeyPatch, error: BaseException) -> int:
+    """The exit code of a verb that raises."""
+
+    def raises(_: argparse.Namespace) -> int:
+        raise error
+
+    class Fixed:
+        def parse_args(self, _: object) -> argparse.Namespace:
+            return argparse.Namespace(run=raises)
+
+    monkeypatch.setattr(cli, "parser", Fixed)
+    return cli.main([])
+
+
+def test_an_error_is_told_with_its_hint(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert with_verb(monkeypatch, FleetError("node7: no answer in 60 s", "ping node7")) == 2
+    assert capsys.readouterr().err == "pciescope-fleet: node7: no answer in 60 s\nhint: ping node7\n"
+
+
+def test_a_missing_module_is_told_with_the_package_that_brings_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert with_verb(monkeypatch, ModuleNotFoundError("no", name="ibis.expr")) == 2
+    assert "hint: pip install 'ibis-framework[duckdb]'" in capsys.readouterr().err
+
+
+def test_ctrl_c_ends_with_130(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert with_verb(monkeypatch, KeyboardInterrupt()) == 130
+
+
+def printed_commands() -> list[tuple[str, str]]:
+    """Every command line of ours that the pages and the verbs' help print, and where."""
+    texts = {name: (ROOT / name).read_text() for name in ("docs/fleet.md", "docs/fleet-run.md", "README.md")}
+    for verb in sorted(module.name for module in pkgutil.iter_modules(cmd.__path__)):
+        texts[f"{verb} --help"] = importlib.import_module(f"{cmd.__name__}.{verb}").EPILOG
+    texts["--help"] = cli.EPILOG
+    found = []
+    for place, text in texts.items():
+        lines = (line.strip() for line in re.sub(r"\\\n\s*", " ", text).splitlines())
+        found += [(place, line) for line in lines if line.startswith("pciescope-fleet ") and "VERB" not in line]
+    return found
+
+
+def test_every_printed_command_is_one_that_the_program_takes() -> None:
+    lines = printed_commands()
+    assert {place for place, _ in lines} > {"docs/fleet.md", "docs/fleet-run.md", "run --help", "health --help"}
+    for place, line in lines:
+        # The help explains some beside them, two blanks away.
+        words = shlex.split(line.split("   ")[0].split("  prints")[0].split("  runs")[0], comments=True)
+        words = words[1 : words.index(">") if ">" in words else None]
+        args = cli.parser().parse_args(words)
+        if words[0] == "run":
+            assert words_of(args), place
+        if words[0] == "health":
+            assert args.words[1] in ("doctor", "compare"), place

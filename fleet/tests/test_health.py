@@ -1,0 +1,281 @@
+"""`health`: by itself, as Slurm's HealthCheckProgram on a real Slurm, and as a check of NHC; and `slurm-drain`."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cluster import Slurm, wait_for
+from pciescope_fleet.cmd.health import reason_of
+from pciescope_fleet.errors import FleetError
+from pciescope_fleet.patience import Patience
+from pciescope_fleet.problems import of_compare, of_doctor
+
+HERE = Path(__file__).parents[2]
+PCIESCOPE = os.environ.get("PCIESCOPE", str(HERE / "target/release/pciescope"))
+PACKAGED = HERE / "packaging/slurm"
+
+
+def health(*typed: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "pciescope_fleet", "health", *typed],
+        env=env, capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+
+
+def doctor(state: Path, host: str, *options: str) -> tuple[int, str]:
+    """A check of a synthetic machine by `doctor`."""
+    told = health("--state", str(state), "--node", "n1", "--program", PCIESCOPE, *options,
+                  "--", "doctor", "--backend", f"fake:{host}", "--only", "link-speed,link-width")  # fmt: skip
+    return told.returncode, told.stdout + told.stderr
+
+
+def test_a_problem_counts_once_it_was_seen_so_often_in_a_row(tmp_path: Path) -> None:
+    sick, well = "host=n1,downtrained", "host=n1"
+    codes = [doctor(tmp_path / "state", host)[0] for host in (sick, sick, well, sick, sick, sick, sick, well)]
+    assert codes == [0, 0, 0, 0, 0, 1, 1, 0]
+
+
+def test_the_problem_is_told_in_a_line(tmp_path: Path) -> None:
+    code, told = doctor(tmp_path / "state", "host=n1,downtrained", "--after", "1")
+    assert code == 1
+    assert told.startswith("pciescope: link-speed 0000:03:00.0: the link of 0000:03:00.0 runs at 16 GT/s")
+    assert told.count("\n") == 1
+
+
+def test_a_limit_of_compare_is_a_problem_and_a_new_measurement_can_come_before(tmp_path: Path) -> None:
+    base = tmp_path / "base.jsonl"
+    words = [PCIESCOPE, "latency", "mmio", "--count", "2000", "--backend"]
+    subprocess.run([*words, "fake:host=n1", "-o", str(base)], check=True, capture_output=True)
+
+    def check(fault: str) -> subprocess.CompletedProcess[str]:
+        return health("--state", str(tmp_path / "state"), "--after", "1", "--program", PCIESCOPE,
+                      "--measure", f"latency mmio --count 2000 --backend fake:host=n1,seed=2{fault}",
+                      "--", "compare", str(base), "{new}", "--fail-if", "p50 > +5%")  # fmt: skip
+
+    assert (check("").returncode, check(",delay=60ns").returncode) == (0, 1)
+    assert "latency p50 is" in check(",delay=60ns").stdout
+
+
+@pytest.mark.parametrize(
+    ("typed", "text"),
+    [
+        (["--", "latency", "mmio"], "a check is `doctor ...` or `compare"),
+        (["--after", "0", "--", "doctor"], "--after 0"),
+        (["--program", "/no/such/program", "--", "doctor"], "there is no /no/such/program"),
+        (["--program", "sh -c 'sleep 60' x", "--timeout", "1s", "--", "doctor"], "did not end within 1 s"),
+        (["--program", "sh -c 'echo no json' x", "--", "doctor"], "printed what is no JSON"),
+        (["--program", "false", "--", "doctor"], "ended with 1 and named 0 problems"),
+        (["--program", PCIESCOPE, "--", "doctor", "--only", "no-such-check"], "doctor --only no-such-check"),
+    ],
+)
+def test_a_check_that_cannot_look_says_so_and_ends_with_2(tmp_path: Path, typed: list[str], text: str) -> None:
+    told = health("--state", str(tmp_path / "state"), *typed)
+    assert (told.returncode, told.stdout) == (2, "")
+    assert text in told.stderr
+
+
+def test_findings_count_that_are_no_notes_and_not_silenced() -> None:
+    finding = {"check": "link-width", "severity": "problem", "bdf": "0000:03:00.0", "text": "x4 of x8"}
+    records: list[dict[str, Any]] = [
+        {"findings": [finding, {**finding, "bdf": "0000:04:00.0", "silenced": True}]},
+        {
+            "findings": [
+                {"check": "smt", "severity": "note", "text": "on"},
+                {"check": "aspm", "severity": "warning", "text": "on"},
+            ]
+        },
+        {"test": "doctor"},
+    ]
+    assert of_doctor(records) == {
+        "link-width@0000:03:00.0": "link-width 0000:03:00.0: x4 of x8",
+        "aspm@machine": "aspm machine: on",
+    }
+    assert of_compare([{"type": "summary"}, {"type": "limit", "limit": "p50 > +5%", "exceeded": []}]) == {}
+
+
+def test_a_reason_is_a_line_that_no_shell_reads_otherwise() -> None:
+    assert reason_of(["a\n'b' $(c) `d` \x1b[2J; e|f"]) == "pciescope: a b (c) d [2J, e f"
+    assert reason_of(["x" * 1000, "y"]) == f"pciescope: {'x' * 200} (and 1 more)"
+
+
+def test_others_links_and_folders_are_not_followed(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    state = tmp_path / "state"
+    with Patience(state, "check") as patience:
+        assert patience.count({"a": ""}) == {"a": 1}
+    # A link in place of the file, and of the file that is written beside it.
+    (state / "check.json").unlink()
+    (state / "check.json").symlink_to(victim)
+    with Patience(state, "check") as patience, pytest.raises(FleetError, match="cannot be opened"):
+        patience.count({"a": ""})
+    (state / "check.json").unlink()
+    (state / ".check.json.part").symlink_to(victim)
+    with Patience(state, "check") as patience:
+        patience.count({"a": ""})
+    assert victim.read_text() == "mine"
+    # A pipe in its place does not hold the check up.
+    (state / "check.json").unlink()
+    os.mkfifo(state / "check.json")
+    with Patience(state, "check") as patience, pytest.raises(FleetError, match="no file of this user"):
+        patience.count({"a": ""})
+    # The folder is a link, or others may write to it, or it is another's.
+    (tmp_path / "link").symlink_to(state)
+    with pytest.raises(FleetError, match="cannot be opened"):
+        Patience(tmp_path / "link", "check").__enter__()
+    state.chmod(0o777)
+    with pytest.raises(FleetError, match="others may write"):
+        Patience(state, "check").__enter__()
+    state.chmod(0o700)
+    if os.geteuid() == 0:
+        os.chown(state, 12345, 12345)
+        with pytest.raises(FleetError, match="others may write"):
+            Patience(state, "check").__enter__()
+
+
+def test_a_state_that_makes_no_sense_begins_anew(tmp_path: Path) -> None:
+    for text in ("", "{", "[1]", '{"a": "many"}', "x" * 3_000_000):
+        (tmp_path / "check.json").write_text(text)
+        tmp_path.chmod(0o700)
+        with Patience(tmp_path, "check") as patience:
+            assert patience.count({"a": ""}) == {"a": 1}
+
+
+def test_checks_at_the_same_time_lose_no_count(tmp_path: Path) -> None:
+    script = "import sys; from pathlib import Path; from pciescope_fleet.patience import Patience\n"
+    script += (
+        f"for _ in range(50):\n with Patience(Path({str(tmp_path / 'state')!r}), 'c') as p: p.count({{'a': ''}})\n"
+    )
+    running = [subprocess.Popen([sys.executable, "-c", script]) for _ in range(4)]
+    assert [one.wait(120) for one in running] == [0] * 4
+    assert json.loads((tmp_path / "state/c.json").read_text()) == {"a": 200}
+
+
+def nhc(state: Path, fault: str) -> str:
+    """What NHC's own functions are told by the check: `die` and `log` are NHC's."""
+    doctor = f"doctor --backend fake:host=n1{fault} --only link-speed"
+    check = f"--state {state} --after 2 --node n1 --program {PCIESCOPE} -- {doctor}"
+    script = f"""
+die() {{ shift; echo "died: $*"; exit 0; }}
+log() {{ echo "logged: $*"; }}
+pciescope-fleet() {{ {shlex.quote(sys.executable)} -m pciescope_fleet "$@"; }}
+. {PACKAGED}/pciescope.nhc
+check_pciescope {check} && echo fine
+"""
+    return subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True).stdout
+
+
+def test_nhc_is_told_of_a_lasting_problem_and_of_no_other(tmp_path: Path) -> None:
+    told = [nhc(tmp_path / "state", fault) for fault in ("", ",downtrained", ",downtrained", ",no-such-option")]
+    assert told[:2] == ["fine\n", "fine\n"]
+    assert told[2].startswith("died: check_pciescope:  pciescope: link-speed 0000:03:00.0")
+    assert told[3].startswith("logged: check_pciescope:  not checked:")
+    assert told[3].endswith("fine\n")
+
+
+@pytest.fixture(scope="module")
+def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
+    """Three nodes that Slurm has checked every two seconds; the second has a slow link."""
+    folder = tmp_path_factory.mktemp("health")
+    folder.chmod(0o700)
+    settings = folder / "settings"
+    settings.write_text(
+        f"HEALTH_OPTIONS='--after 3 --drain --state {folder}/state --program \"{PCIESCOPE}\"'\n"
+        'fault=; [ "$SLURMD_NODENAME" != n2 ] || fault=,downtrained\n'
+        'HEALTH_CHECK="doctor --backend fake:host=$SLURMD_NODENAME$fault --only link-speed,link-width"\n'
+    )
+    program, command = folder / "health", folder / "bin" / "pciescope-fleet"
+    command.parent.mkdir()
+    command.write_text(
+        f"#!/bin/sh\necho \"$SLURMD_NODENAME\" >>'{folder}/calls'\n"
+        f"export PYTHONPATH={shlex.quote(os.environ.get('PYTHONPATH', ''))}\n"
+        f"exec '{sys.executable}' -m pciescope_fleet \"$@\"\n"
+    )
+    cluster = Slurm(3, f"HealthCheckProgram={program}\nHealthCheckInterval=2\nHealthCheckNodeState=ANY")
+    program.write_text(
+        f"#!/bin/sh\nexport SLURM_CONF='{cluster.conf}' PCIESCOPE_FLEET_SETTINGS='{settings}'\n"
+        f"export PATH='{command.parent}':/usr/sbin:/usr/bin:/sbin:/bin\nexec '{PACKAGED}/pciescope-health'\n"
+    )
+    for file in (program, command):
+        file.chmod(0o755)
+    cluster.calls = folder / "calls"
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.stop()
+
+
+@pytest.mark.slow
+def test_slurm_drains_a_node_with_the_finding_as_its_reason_after_three_checks(slurm: Slurm) -> None:
+    wait_for("the drained node", lambda: slurm.states().get("n2") == "drained")
+    calls = slurm.calls.read_text().split()
+    assert calls.count("n2") >= 3
+    shown = slurm.command("scontrol", "--oneliner", "show", "node", "n2")
+    assert "Reason=pciescope: link-speed 0000:03:00.0: the link of 0000:03:00.0 runs at 16 GT/s" in shown
+    # Others are checked as often and stay; and a reason that stands is kept.
+    slurm.command("scontrol", "update", "NodeName=n2", "State=DRAIN", "Reason=new riser")
+    before = slurm.calls.read_text().split().count("n2")
+    wait_for("two more checks", lambda: slurm.calls.read_text().split().count("n2") >= before + 2)
+    time.sleep(1)
+    assert slurm.states() == {"n1": "idle", "n2": "drained", "n3": "idle"}
+    assert "Reason=new riser" in slurm.command("scontrol", "--oneliner", "show", "node", "n2")
+
+
+def found(hosts: list[str], **more: object) -> dict[str, object]:
+    """A finding as `outliers --json` prints it."""
+    worst = {"device": "0000:03:00.0", "figure": "latency", "effect": 0.12}
+    return {"hosts": hosts, "origin": "measured", "direction": "slower", "worst": worst, **more}
+
+
+def drain(slurm: Slurm, file: Path, findings: list[dict[str, object]], *typed: str) -> subprocess.CompletedProcess[str]:
+    file.write_text(json.dumps({"hosts": 100, "findings": findings}))
+    return subprocess.run(
+        [sys.executable, "-m", "pciescope_fleet", "slurm-drain", str(file), *typed],
+        env=slurm.environment(), capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+def test_slurm_drain_prints_commands_and_runs_them_only_with_yes(slurm: Slurm, tmp_path: Path) -> None:
+    wait_for("the drained node", lambda: slurm.states().get("n2") == "drained")
+    findings = [
+        found(["n1~3f2a", "n2", "other"]),
+        found(["n3"], direction="faster"),
+        found(["n3"], origin="synthetic"),
+    ]
+    told = drain(slurm, tmp_path / "found.json", findings)
+    command = "scontrol update NodeName=n1 State=DRAIN 'Reason=pciescope: slower 0000:03:00.0 latency +12.0%'\n"
+    assert (told.returncode, told.stdout) == (1, command)
+    for text in (
+        "other: Slurm has no such node",
+        "n2: drained or down already",
+        "n3: left alone, faster",
+        "synthetic figures",
+    ):
+        assert text in told.stderr
+    assert slurm.states()["n1"] == "idle"
+    try:
+        many = drain(slurm, tmp_path / "found.json", [found(["n1", "n3"])], "--yes", "--most", "1")
+        assert (many.returncode, slurm.states()["n1"]) == (2, "idle")
+        assert drain(slurm, tmp_path / "found.json", findings, "--yes").stdout == command
+        assert slurm.states() == {"n1": "drained", "n2": "drained", "n3": "idle"}
+        assert "slower 0000:03:00.0 latency" in slurm.command("scontrol", "--oneliner", "show", "node", "n1")
+    finally:
+        slurm.command("scontrol", "update", "NodeName=n1", "State=RESUME")
+    assert drain(slurm, tmp_path / "found.json", []).returncode == 0
+    (tmp_path / "other.json").write_text("[]")
+    wrong = subprocess.run([sys.executable, "-m", "pciescope_fleet", "slurm-drain", str(tmp_path / "other.json")],
+                           capture_output=True, text=True, check=False)  # fmt: skip
+    assert wrong.returncode == 2
+    assert "is not what `outliers --json` prints" in wrong.stderr

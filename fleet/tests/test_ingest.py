@@ -1,0 +1,441 @@
+"""`ingest`: each run once, what is torn or strange is named and nothing beside it lost, made-up figures stay apart."""
+
+from __future__ import annotations
+
+import copy
+import gzip
+import json
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import sample
+from pciescope_fleet import cli
+from pciescope_fleet.dataset import ingest as writer
+from pciescope_fleet.dataset.schema import TABLES
+from pciescope_fleet.dataset.store import Store
+
+RECORDS = Path(__file__).resolve().parents[2] / "tests" / "records"
+
+Ingest = Callable[..., tuple[int, dict[str, Any]]]
+
+
+@pytest.fixture
+def ingest(capsys: pytest.CaptureFixture[str]) -> Ingest:
+    """Runs the verb: its exit code and what `--json` printed."""
+
+    def runs(*typed: object) -> tuple[int, dict[str, Any]]:
+        code = cli.main(["ingest", "--json", *map(str, typed)])
+        told = capsys.readouterr()
+        assert code in (0, 1), told.err
+        return code, json.loads(told.out)
+
+    return runs
+
+
+def rows(dataset: Path | Store, table: str = "figures") -> list[dict[str, Any]]:
+    """What a reader sees."""
+    store = dataset if isinstance(dataset, Store) else Store(str(dataset))
+    found = store.read(table, store.kept(table).files())
+    return sorted(
+        found.to_pylist(), key=lambda row: tuple(str(row.get(k)) for k in ("host_key", "run", "figure", "cpu"))
+    )
+
+
+def without_times(told: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{key: value for key, value in row.items() if key not in ("ingested", "source")} for row in told]
+
+
+def test_percentiles_are_those_that_the_program_printed(tmp_path: Path, ingest: Ingest) -> None:
+    ingest(RECORDS / "demo.jsonl", tmp_path / "d")
+    told = rows(tmp_path / "d")
+    seen = 0
+    for line in (RECORDS / "demo.jsonl").read_text().splitlines():
+        record = json.loads(line)
+        if record["test"] != "mmio-read" or "histograms" not in record:
+            continue
+        latency = record["histograms"]["latency"]
+        at = f"BAR{record['target']['bar']}+{record['target']['offset']:#x}/"
+        key = (record["run"], record["device"]["bdf"], record["cpu"]["cpu"])
+        [row] = [row for row in told if (row["run"], row["device"], row["cpu"]) == key and at in row["figure"]
+                 and row["figure"].endswith(" latency")]  # fmt: skip
+        assert row["p50"] == pytest.approx(latency["p50_ns"], rel=1e-12)
+        assert row["count"] == latency["count"]
+        if row["p99"] is not None:
+            assert row["p99"] == pytest.approx(latency["p99_ns"], rel=1e-12)
+            seen += 1
+    assert seen >= 4
+
+
+def test_histograms_of_all_cpus_are_one_with_every_sample(tmp_path: Path, ingest: Ingest) -> None:
+    ingest(sample.write(tmp_path / "n1.jsonl", sample.run(1, cpus=3)), tmp_path / "d")
+    told = [row for row in rows(tmp_path / "d") if row["figure"].endswith("latency")]
+    rng = np.random.default_rng(1)
+    drawn = [800.0 * np.exp(rng.normal(0, 0.02, 1000)) for _ in range(3)]
+    by_cpu = {row["cpu"]: row for row in told}
+    assert set(by_cpu) == {None, 0, 1, 2}
+    assert by_cpu[None]["count"] == 3000
+    assert sum(by_cpu[None]["bucket_count"]) == 3000
+    for cpu, samples in [(None, np.concatenate(drawn)), *enumerate(drawn)]:
+        assert by_cpu[cpu]["p50"] == pytest.approx(np.sort(samples)[len(samples) // 2 - 1], rel=2e-3)
+        assert by_cpu[cpu]["p99"] == pytest.approx(np.sort(samples)[int(len(samples) * 0.99) - 1], rel=2e-3)
+    assert sum(piece["share"] for piece in by_cpu[None]["form"]) == pytest.approx(1, abs=1e-6)
+    # The rank of p99 is binomial: a normal distribution has that error (Stuart and Ord).
+    usual = 0.02 * np.sqrt(0.99 * 0.01 / 3000) / 0.0267
+    assert 0.5 * usual < by_cpu[None]["p99_up"] < 2 * usual
+
+
+def test_two_nodes_are_not_two_modes(tmp_path: Path, ingest: Ingest) -> None:
+    """One host in which a sample more lies on the far node has the same form as the others, and is no outlier."""
+    files = []
+    for number in range(1, 13):
+        records = sample.run(number, f"n{number}", cpus=2)
+        for record, median, count in zip(
+            records[1:], (500.0, 600.0), (1000, 1001 if number != 5 else 999), strict=True
+        ):
+            drawn = median * np.exp(np.random.default_rng([number, count]).normal(0, 0.01, count))
+            record["histograms"]["latency"] = sample.histogram(drawn)
+        files.append(sample.write(tmp_path / f"{number}.jsonl", records))
+    ingest(*files, tmp_path / "d")
+    whole = [row for row in rows(tmp_path / "d") if row["figure"].endswith("latency") and row["cpu"] is None]
+    # The median lies on either side of the gap; the form does not know of it.
+    assert {round(row["p50"] / 100) for row in whole} == {5, 6}
+    for row in whole:
+        centre = sum(piece["share"] for piece in row["form"] if abs(piece["bin"]) <= 8)
+        assert centre > 0.95
+    assert cli.main(["outliers", str(tmp_path / "d")]) == 0
+
+
+def test_a_run_twice_is_one_run(tmp_path: Path, ingest: Ingest) -> None:
+    file = sample.write(tmp_path / "n1.jsonl", sample.run(1), sample.run(2, time="2026-11-23T08:00:00Z"))
+    code, told = ingest(file, tmp_path / "d")
+    assert (code, told["runs"], told["known"]) == (0, 2, 0)
+    before = rows(tmp_path / "d"), rows(tmp_path / "d", "runs")
+    sample.write(tmp_path / "copy" / "other.jsonl", sample.run(1))
+    for again in ([file], [tmp_path / "copy"], [file, tmp_path / "copy" / "other.jsonl"]):
+        code, told = ingest(*again, tmp_path / "d")
+        assert (code, told["runs"], told["figures"], told["known"]) == (0, 0, 0, len(again) + (file in again) * (1))
+        assert (rows(tmp_path / "d"), rows(tmp_path / "d", "runs")) == before
+    assert sorted(path.name for path in (tmp_path / "d" / "runs").iterdir()) == ["date=2026-11-22", "date=2026-11-23"]
+
+
+@pytest.mark.parametrize("compacted", [False, True])
+def test_the_whole_run_takes_the_place_of_a_torn_one(tmp_path: Path, ingest: Ingest, compacted: bool) -> None:
+    whole = sample.write(tmp_path / "n1.jsonl", sample.run(1, cpus=3)).read_text()
+    others = sample.write(tmp_path / "n2.jsonl", sample.run(2, "n2"))
+    torn = tmp_path / "torn.jsonl"
+    torn.write_text(whole[: whole.rindex("\n", 0, -1) + 200])
+    code, told = ingest(torn, others, tmp_path / "d", *(["--compact"] if compacted else []))
+    assert (code, told["runs"]) == (1, 2)
+    [problem] = told["problems"]
+    assert (problem["file"], problem["line"]) == (str(torn), 4)
+    assert "unfinished" in problem["why"]
+    assert {row["cpu"] for row in rows(tmp_path / "d") if row["host"] == "n1"} == {None, 0, 1}
+    code, told = ingest(tmp_path / "n1.jsonl", tmp_path / "d")
+    assert (code, told["runs"], told["renewed"]) == (0, 1, 1)
+    fresh = tmp_path / "fresh"
+    ingest(tmp_path / "n1.jsonl", others, fresh)
+    assert without_times(rows(tmp_path / "d")) == without_times(rows(fresh))
+    assert without_times(rows(tmp_path / "d", "runs")) == without_times(rows(fresh, "runs"))
+
+
+def test_what_is_torn_or_strange_is_named_and_the_rest_taken(tmp_path: Path, ingest: Ingest) -> None:
+    first, second = sample.run(1), sample.run(2)
+    newer = {**sample.run(3)[1], "schema": 3}
+    lines = [json.dumps(record) for record in first] + ["{not json", "7", json.dumps(newer), '{"schema": true}']
+    lines += [json.dumps(record) for record in second]
+    file = tmp_path / "n1.jsonl"
+    file.write_text("\n".join(lines) + "\n")
+    code, told = ingest(file, tmp_path / "d")
+    assert (code, told["runs"]) == (1, 2)
+    assert [problem["line"] for problem in told["problems"]] == [4, 5, 6, 7]
+    assert "schema 3 is newer than 2" in told["problems"][2]["why"]
+    assert {row["run"] for row in rows(tmp_path / "d")} == {f"{name:016x}" for name in (1, 2)}
+
+
+def test_damaged_archives_and_files_that_cannot_be_read_are_named(tmp_path: Path, ingest: Ingest) -> None:
+    text = sample.write(tmp_path / "n1.jsonl", *(sample.run(name) for name in range(1, 5))).read_bytes()
+    packed = gzip.compress(text)
+    (tmp_path / "cut.jsonl.gz").write_bytes(packed[: len(packed) // 2])
+    (tmp_path / "bad.jsonl.gz").write_bytes(packed[:-2000] + bytes(1500) + packed[-500:])
+    (tmp_path / "no.jsonl.gz").write_bytes(b"no archive")
+    (tmp_path / "empty.jsonl").write_bytes(b"")
+    (tmp_path / "folder.jsonl").mkdir()
+    names = ["cut.jsonl.gz", "bad.jsonl.gz", "no.jsonl.gz", "empty.jsonl"]
+    code, told = ingest("--host", "n1", *(tmp_path / name for name in [*names, "n1.jsonl"]), tmp_path / "d")
+    assert code == 1
+    assert {Path(problem["file"]).name for problem in told["problems"]} == set(names)
+    assert {row["run"] for row in rows(tmp_path / "d", "runs")} == {f"{name:016x}" for name in range(1, 5)}
+    assert all(row["cpu"] is None or row["count"] == 1000 for row in rows(tmp_path / "d") if row["p50"])
+
+
+def test_what_is_not_a_number_is_no_figure(tmp_path: Path, ingest: Ingest) -> None:
+    records = sample.run(1)
+    values = {"nan": float("nan"), "infinite": float("inf"), "null": None, "text": "7", "true": True}
+    for name, value in values.items():
+        records[1]["metrics"][name] = {"value": value, "unit": "1"}
+    code, _ = ingest(sample.write(tmp_path / "n1.jsonl", records), tmp_path / "d")
+    assert code == 0
+    assert {row["figure"].split()[-1] for row in rows(tmp_path / "d")} == {"latency", "samples_lost", "speed"}
+
+
+def test_a_record_that_lies_about_its_histogram_is_named(tmp_path: Path, ingest: Ingest) -> None:
+    wrong = [
+        [[-5, 1]],
+        [[5, -1]],
+        [[2**64, 1]],
+        [[5, 2**63], [6, 2**63]],
+        "5",
+        [[1, 2, 3]],
+        [[float("nan"), 1]],
+        [[1e999, 1]],
+    ]
+    runs = []
+    for number, buckets in enumerate(wrong, 1):
+        runs.append(sample.run(number))
+        runs[-1][1]["histograms"]["latency"]["buckets"] = buckets
+    code, told = ingest(sample.write(tmp_path / "n1.jsonl", *runs), tmp_path / "d")
+    assert (code, told["runs"]) == (1, len(wrong))
+    assert len(told["problems"]) == len(wrong)
+    assert all("not a histogram" in problem["why"] for problem in told["problems"]), told["problems"]
+    # The other CPU's histogram is whole.
+    assert [row["cpus"] for row in rows(tmp_path / "d") if row["figure"].endswith("latency")] == [1] * len(wrong)
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Each place in a record."""
+    if path:
+        yield path
+    for key, inner in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        yield from places(inner, (*path, key))
+
+
+def test_no_field_of_the_wrong_kind_loses_a_neighbour(tmp_path: Path, ingest: Ingest) -> None:
+    good = sample.run(0xFFFF, firmware=[{"bdf": "0000:3b:00.0", "version": "1"}], governors=["powersave"],
+                      slots=[{"bdf": "0000:3b:00.0", "name": "3"}])  # fmt: skip
+    for record in good[1:]:
+        record["histograms"]["latency"]["buckets"] = record["histograms"]["latency"]["buckets"][:2]
+        record["findings"] = [{"check": "link-speed", "severity": "warning", "bdf": "0000:3b:00.0", "text": "slow"}]
+        record["warnings"] = [{"code": "aspm", "text": "on"}]
+    chance = random.Random(7)
+    odd: list[Any] = [
+        None,
+        True,
+        -1,
+        2**70,
+        1.5,
+        float("nan"),
+        1e999,
+        "",
+        "x" * 300,
+        "\x00",
+        "\ud800",
+        [],
+        [1],
+        [None],
+        {},
+        {"a": 1},
+        [[]],
+    ]
+    files = []
+    for number, path in enumerate([place for place in places(good) for _ in range(3)]):
+        made = copy.deepcopy(good)
+        part: Any = made
+        for step in path[:-1]:
+            part = part[step]
+        part[path[-1]] = chance.choice(odd)
+        for record in made:
+            if isinstance(record, dict) and record.get("run") == f"{0xFFFF:016x}":
+                record["run"] = f"{number:016x}"
+        files.append(sample.write(tmp_path / "in" / f"{number}.jsonl", made))
+    assert len(files) > 250
+    code, told = ingest(*files, sample.write(tmp_path / "in" / "good.jsonl", good), tmp_path / "d")
+    assert code == 1
+    assert told["problems"]
+    assert f"{0xFFFF:016x}" in {row["run"] for row in rows(tmp_path / "d", "runs")}
+    named = {Path(problem["file"]).name for problem in told["problems"]}
+    taken = {Path(row["source"]).name for row in rows(tmp_path / "d", "runs")}
+    assert {path.name for path in files} <= named | taken
+
+
+def test_older_records_read_as_today(tmp_path: Path, ingest: Ingest) -> None:
+    code, told = ingest(*sorted((RECORDS / "v1").glob("*.jsonl")), tmp_path / "d")
+    assert (code, told["problems"]) == (0, [])
+    runs = rows(tmp_path / "d", "runs")
+    assert {row["schema"] for row in runs} == {1}
+    # Schema 1 wrote 0 where a batch is not known.
+    assert 0 not in {row["batch"] for row in rows(tmp_path / "d")}
+    first = json.loads((RECORDS / "v1" / "demo.jsonl").read_text().splitlines()[0])
+    [row] = [row for row in runs if row["run"] == first["run"]]
+    assert (row["kernel"], row["host_from"]) == (first["environment"]["kernel"], "file name")
+
+
+def test_files_of_an_older_dataset_have_todays_columns_as_null(tmp_path: Path, ingest: Ingest) -> None:
+    ingest(sample.write(tmp_path / "n1.jsonl", sample.run(1)), tmp_path / "d")
+    [old] = (tmp_path / "d" / "figures").rglob("*.parquet")
+    table = pq.read_table(old, partitioning=None)
+    pq.write_table(
+        table.drop_columns(["p50_down", "slot", "hops"]).append_column("later", pa.array([1] * len(table))), old
+    )
+    ingest(sample.write(tmp_path / "n2.jsonl", sample.run(2, "n2")), tmp_path / "d", "--compact")
+    told = rows(tmp_path / "d")
+    assert set(told[0]) == set(TABLES["figures"].names)
+    assert {row["hops"] for row in told if row["host"] == "n1"} == {None}
+    assert {row["hops"] for row in told if row["host"] == "n2"} == {1}
+
+
+def test_two_machines_of_one_name_are_told_and_kept_apart(tmp_path: Path, ingest: Ingest) -> None:
+    ingest(sample.write(tmp_path / "a.jsonl", sample.run(1, "n1", "aaaaaaaaaaaaaaaa")), tmp_path / "d")
+    two = sample.write(tmp_path / "b.jsonl", sample.run(2, "n1", "bbbbbbbbbbbbbbbb"))
+    code, told = ingest(two, tmp_path / "d")
+    assert code == 1
+    [problem] = told["problems"]
+    assert "host n1 is two machines" in problem["why"]
+    assert {row["host_key"] for row in rows(tmp_path / "d")} == {"n1~aaaaaaaaaaaa", "n1~bbbbbbbbbbbb"}
+    # Told once: the next night it is known.
+    assert ingest(sample.write(tmp_path / "c.jsonl", sample.run(3, "n1", "bbbbbbbbbbbbbbbb")), tmp_path / "d")[0] == 0
+
+
+def test_another_clock_is_told_and_the_run_kept(tmp_path: Path, ingest: Ingest) -> None:
+    ahead = sample.write(tmp_path / "n1.jsonl", sample.run(1, time="2093-01-01T00:00:00Z"))
+    zone = sample.write(tmp_path / "n2.jsonl", sample.run(2, "n2", time="2026-11-22T01:30:00+09:00"))
+    none = sample.write(tmp_path / "n3.jsonl", sample.run(3, "n3", time="yesterday"))
+    code, told = ingest(ahead, zone, none, tmp_path / "d")
+    assert (code, told["runs"]) == (1, 3)
+    assert "n1's clock is ahead: 2093-01-01 00:00 UTC" in told["problems"][0]["why"]
+    assert "no record has a time" in told["problems"][1]["why"]
+    dates = {row["host"]: row["date"] for row in rows(tmp_path / "d")}
+    assert dates == {"n1": "2093-01-01", "n2": "2026-11-21", "n3": "1970-01-01"}
+
+
+def test_one_sign_of_a_made_up_machine_makes_all_of_a_run_made_up(
+    tmp_path: Path, ingest: Ingest, program: Path
+) -> None:
+    import subprocess
+
+    made = tmp_path / "made.jsonl"
+    subprocess.run([program, "latency", "mmio", "--backend", "fake", "-o", made], check=True, capture_output=True)
+    lies = [json.loads(line) for line in made.read_text().splitlines()]
+    for record in lies:
+        record["run"] = f"{9:016x}"
+        # A host that lies: of what says that it is made up only the machine's product is left.
+        if "method" in record:
+            record["method"]["backend"] = "kmod"
+    mixed = sample.run(8, "n8")
+    mixed[2]["method"]["backend"] = "fake"
+    honest = sample.run(7, "n7")
+    ingest(
+        made, *(sample.write(tmp_path / f"{run[0]['run']}.jsonl", run) for run in (lies, mixed, honest)), tmp_path / "d"
+    )
+    origins = {(row["run"], row["origin"]) for row in rows(tmp_path / "d")}
+    name = json.loads(made.read_text().splitlines()[0])["run"]
+    synthetic = {(name, "synthetic"), (f"{8:016x}", "synthetic"), (f"{9:016x}", "synthetic")}
+    assert origins == {*synthetic, (f"{7:016x}", "measured")}
+    assert {(row["run"], row["origin"]) for row in rows(tmp_path / "d", "runs")} == origins
+
+
+def test_compaction_keeps_every_row_and_leaves_a_file_a_day(tmp_path: Path, ingest: Ingest) -> None:
+    days = [f"2026-11-2{day}T08:00:00Z" for day in (1, 2)]
+    files = [sample.write(tmp_path / f"{number}.jsonl", sample.run(number, f"n{number % 5}", time=days[number % 2]))
+             for number in range(1, 21)]  # fmt: skip
+    ingest(*files[:10], tmp_path / "d", "--compact")
+    ingest(*files[10:], tmp_path / "d")
+    before = rows(tmp_path / "d"), rows(tmp_path / "d", "runs")
+    assert len(before[1]) == 20
+    _, told = ingest(files[0], tmp_path / "d", "--compact")
+    assert told["compacted"]["files"] == 4
+    assert (rows(tmp_path / "d"), rows(tmp_path / "d", "runs")) == before
+    assert len(list((tmp_path / "d" / "figures").rglob("*.parquet"))) == 2
+    assert ingest(*files, tmp_path / "d")[1]["known"] == 20
+
+
+class Killed(BaseException):
+    """What a test throws in place of a kill."""
+
+
+@pytest.mark.parametrize("verb", ["ingest", "compact", "renew"])
+def test_a_writer_killed_at_any_step_loses_nothing(
+    tmp_path: Path, ingest: Ingest, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    """After each step of a writer that is killed there, the next one makes the dataset whole, with each run once."""
+    many = [
+        sample.write(tmp_path / f"{number}.jsonl", sample.run(number, f"n{number}", cpus=2, seed=1))
+        for number in range(1, 5)
+    ]
+    extra = sample.write(tmp_path / "9.jsonl", sample.run(9, "n9"))
+    torn = [
+        sample.write(tmp_path / f"torn{number}.jsonl", sample.run(number, f"n{number}", cpus=1, seed=1))
+        for number in range(1, 5)
+    ]
+    ingest(*many, extra, tmp_path / "right")
+    monkeypatch.setattr(writer, "MANY", 3)
+    right = without_times(rows(tmp_path / "right")), without_times(rows(tmp_path / "right", "runs"))
+    steps = 0
+    while True:
+        place = tmp_path / f"d{steps}"
+        if verb != "ingest":
+            ingest(*(torn if verb == "renew" else many), place)
+        left = steps
+
+        def dies(real: Callable[..., Any]) -> Callable[..., Any]:
+            def step(*args: Any, **kwargs: Any) -> Any:
+                nonlocal left
+                if left == 0:
+                    raise Killed
+                left -= 1
+                return real(*args, **kwargs)
+
+            return step
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Store, "_put", dies(Store._put))
+            store = Store(str(place))
+            patched.setattr(store.fs, "rm_file", dies(store.fs.rm_file))
+            try:
+                writer.ingest(Store(str(place)), many if verb != "compact" else [extra])
+                if verb != "ingest":
+                    writer.compact(Store(str(place)))
+                whole = True
+            except Killed:
+                whole = False
+        seen = [(row["host_key"], row["run"]) for row in rows(place, "runs")]
+        assert len(seen) == len(set(seen)), f"after step {steps} a run counts twice"
+        if verb == "compact":
+            assert len(seen) >= 4, f"after step {steps} a run is lost"
+        ingest(*many, extra, place, "--compact")
+        assert without_times(rows(place)) == right[0], f"after step {steps}"
+        assert without_times(rows(place, "runs")) == right[1]
+        assert not [path for path in place.rglob("*") if path.name.startswith(".")]
+        if whole:
+            break
+        steps += 1
+    assert steps > 5
+
+
+def test_a_host_that_is_called_all_is_a_host(tmp_path: Path, ingest: Ingest) -> None:
+    ingest(sample.write(tmp_path / "1.jsonl", sample.run(1, "all"), sample.run(2, "../up/n1")), tmp_path / "d")
+    assert {row["host"] for row in rows(tmp_path / "d")} == {"all", "../up/n1"}
+    assert not (tmp_path / "up").exists()
+    assert ingest(tmp_path / "1.jsonl", tmp_path / "d", "--compact")[1]["known"] == 2
+    assert {row["host"] for row in rows(tmp_path / "d")} == {"all", "../up/n1"}
+
+
+def test_refuses_what_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["ingest", str(tmp_path / "none.jsonl"), str(tmp_path / "d")]) == 2
+    assert capsys.readouterr().err == f"pciescope-fleet: {tmp_path / 'none.jsonl'}: there is no such file\n"
+    assert cli.main(["outliers", str(tmp_path / "d")]) == 2
+    assert "there is no dataset here" in capsys.readouterr().err
+
+
+def test_many_problems_of_a_file_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "n1.jsonl").write_text("no record\n" * 40)
+    assert cli.main(["ingest", str(tmp_path / "n1.jsonl"), str(tmp_path / "d")]) == 1
+    assert capsys.readouterr().err.splitlines()[5:] == [
+        f"not taken, or doubtful: {tmp_path / 'n1.jsonl'}: 35 more; --json tells all"
+    ]

@@ -1,0 +1,352 @@
+"""`outliers`: planted faults are found with what they share and the likely cause, healthy hosts are not."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import planted
+import sample
+from conftest import Call
+from pciescope_fleet.cmd.outliers import as_json
+from pciescope_fleet.dataset.schema import FINDINGS
+from pciescope_fleet.dataset.store import Store
+from pciescope_fleet.engine import open_engine
+from pciescope_fleet.errors import FleetError
+from pciescope_fleet.judge import null, outliers, prometheus, statistics, words
+from planted import Shape, host_name
+
+Faults = dict[tuple[int, int], tuple[str, float]]
+
+
+def on(hosts: list[int], kind: str, strength: float, shape: Shape) -> Faults:
+    """One fault in all figures of these hosts."""
+    return {(host, figure): (kind, strength) for host in hosts for figure in range(shape.figures)}
+
+
+def keep(place: Path, shape: Shape, faults: Faults | None = None, **attributes: Any) -> Store:
+    store = Store(str(place))
+    planted.keep(store, planted.make(shape, faults or {}, attributes=attributes))
+    return store
+
+
+def judged(place: Path) -> tuple[dict[str, Any], str]:
+    """What --json and what the text tell, judged once, at a level that leaves hardly a false alarm."""
+    with open_engine(None) as engine:
+        found = outliers.judge(engine, Store(str(place)), outliers.Plan(level=0.01))
+    return as_json(found), words.report(found)
+
+
+def hosts_of(told: Any) -> set[str]:
+    return {host for finding in told["findings"] for host in finding["hosts"]}
+
+
+SMALL = Shape(hosts=40, figures=4)
+
+
+KINDS = {
+    3: ("median", 0.1, "slower"), 11: ("median", -0.1, "faster"), 17: ("tail", 0.05, "other form"),
+    23: ("mode", 0.1, "other form"), 31: ("link", 0.1, "slower"), 37: ("cpu", 0.15, "one CPU slower"),
+    43: ("noise", 0.6, "other form"),
+}  # fmt: skip
+
+
+def test_finds_each_kind_of_fault_and_no_healthy_host(tmp_path: Path, call: Call) -> None:
+    shape = Shape(hosts=100, figures=4)
+    faults = {
+        key: what for host, (kind, size, _) in KINDS.items() for key, what in on([host], kind, size, shape).items()
+    }
+    keep(tmp_path, shape, faults)
+    told = call("outliers", tmp_path, "-j").json()
+    planted_in = {host_name(host) for host in KINDS}
+    assert hosts_of(told) >= planted_in
+    # The level is 5 % of some 30 discoveries.
+    assert len(hosts_of(told) - planted_in) <= 1
+    assert (told["hosts"], told["tests"]) == (100, 400)
+    for host, (kind, strength, direction) in KINDS.items():
+        found = {finding["direction"]: finding for finding in told["findings"] if finding["hosts"] == [host_name(host)]}
+        assert direction in found, (kind, list(found))
+        if kind == "median":
+            assert found[direction]["worst"]["effect"] == pytest.approx(strength, abs=0.05)
+            assert len(found[direction]["figures"]) == 4
+
+
+def test_healthy_hosts_are_no_outliers_and_the_exit_code_says_so(tmp_path: Path, call: Call) -> None:
+    keep(tmp_path, Shape(hosts=300, figures=10))
+    told = call("outliers", tmp_path)
+    assert told.code == 0, told.out
+    assert told.out.startswith("0 of 300 hosts differ from their like")
+
+
+def test_a_group_of_eight_shows_a_clear_fault(tmp_path: Path, call: Call) -> None:
+    shape = Shape(hosts=8, figures=10)
+    keep(tmp_path, shape, on([3], "median", 0.15, shape))
+    told = call("outliers", tmp_path, "-j")
+    assert told.code == 1
+    assert hosts_of(told.json()) == {host_name(3)}
+
+
+def test_five_bogus_hosts_among_a_hundred_are_the_outliers(tmp_path: Path, call: Call) -> None:
+    """By SuperBench's rule the mean follows the bogus ones; five far lower ones make the 95 others "defect"."""
+    shape = Shape(hosts=100, figures=2)
+    keep(tmp_path, shape, on([1, 2, 3, 4, 5], "median", -0.9, shape))
+    told = call("outliers", tmp_path, "-j").json()
+    assert hosts_of(told) == {host_name(host) for host in range(1, 6)}
+
+
+def test_hosts_with_one_firmware_are_one_finding(tmp_path: Path) -> None:
+    shape = Shape(hosts=60, figures=3)
+    faulty = list(range(10, 18))
+    firmware = ["2.0" if host in faulty else "1.0" for host in range(60)]
+    keep(tmp_path, shape, on(faulty, "median", 0.12, shape), firmware=firmware)
+    told, text = judged(tmp_path)
+    [finding] = told["findings"]
+    assert finding["hosts"] == [host_name(host) for host in faulty]
+    assert (finding["shared"]["attribute"], finding["shared"]["value"]) == ("firmware", "2.0")
+    assert (finding["shared"]["healthy_with"], finding["shared"]["healthy"]) == (0, 52)
+    assert "slower: 8 hosts: " in text
+    assert "they share firmware 2.0; of the 52 other hosts 0 have it" in text
+
+
+def test_a_rack_is_named_where_a_file_tells_of_it(tmp_path: Path, call: Call) -> None:
+    shape = Shape(hosts=60, figures=3)
+    keep(tmp_path / "d", shape, on([5, 15, 25, 35], "median", 0.12, shape))
+    racks = tmp_path / "racks.csv"
+    racks.write_text("host,rack\n" + "".join(f"{host_name(n)},r{n % 10}\n" for n in range(60)))
+    told = call("outliers", tmp_path / "d", "-j", "--racks", racks).json()
+    [finding] = told["findings"]
+    # Racks r5 has healthy hosts too, 45 and 55: it is named all the same.
+    assert (finding["shared"]["attribute"], finding["shared"]["value"], finding["shared"]["healthy_with"]) == (
+        "rack",
+        "r5",
+        2,
+    )
+    racks.write_text("name,rack\nn1,r1\n")
+    refused = call("outliers", tmp_path / "d", "--racks", racks)
+    assert refused.code == 2
+    assert "`host` and another are needed" in refused.err
+
+
+def test_a_coarser_group_is_said_and_hosts_without_one_are_named(tmp_path: Path) -> None:
+    shape = Shape(hosts=40, figures=2)
+    kernel = ["6.13.0" if host < 5 else "6.12.1" for host in range(40)]
+    model = ["1234:1:0:0" if host >= 37 else "144d:a80a:0:0" for host in range(40)]
+    keep(tmp_path, shape, on([2], "median", 0.15, shape), kernel=kernel, model=model)
+    told, text = judged(tmp_path)
+    assert told["coarser"] == [{"without": ["slot", "kernel"], "figures": 10}]
+    assert (told["unjudged"], told["unjudged_hosts"]) == (6, [host_name(host) for host in (37, 38, 39)])
+    [finding] = told["findings"]
+    assert finding["hosts"] == [host_name(2)]
+    assert finding["worst"]["group_hosts"] == 37
+    assert finding["worst"]["group_without"] == ["slot", "kernel"]
+    assert "10 figures were judged in coarser groups, without slot, kernel" in text
+    assert "not judged: 6 figures with fewer than 8 hosts of their like (node00037, node00038, node00039)" in text
+    assert "compared with 37 hosts, without regard to slot, kernel" in text
+
+
+def test_a_group_of_too_few_hosts_is_refused(tmp_path: Path, call: Call) -> None:
+    keep(tmp_path, Shape(hosts=6, figures=2))
+    told = call("outliers", tmp_path)
+    assert told.code == 2
+    assert "no figure has 8 hosts of its like: 6 hosts, 12 figures" in told.err
+    assert "hint: " in told.err
+    assert call("outliers", tmp_path, "--least-hosts", 6).code == 0
+    assert "fewer than 5 hosts tell nothing" in call("outliers", tmp_path, "--least-hosts", 4).err
+
+
+def test_made_up_figures_are_never_compared_with_measured_ones(tmp_path: Path, call: Call) -> None:
+    shape = Shape(hosts=40, figures=2)
+    origin = ["synthetic" if host < 20 else "measured" for host in range(40)]
+    keep(tmp_path, shape, on(list(range(20)), "median", 1.0, shape), origin=origin)
+    told = call("outliers", tmp_path, "-j")
+    assert (told.code, told.json()["findings"]) == (0, [])
+    keep(tmp_path / "lone", shape, {}, origin=["synthetic" if host == 0 else "measured" for host in range(40)])
+    assert call("outliers", tmp_path / "lone", "-j").json()["unjudged_hosts"] == [host_name(0)]
+
+
+def test_what_doctor_found_on_the_host_stands_beside(tmp_path: Path) -> None:
+    shape = Shape(hosts=30, figures=2)
+    link = ["8 GT/s x4" if host == 9 else "16 GT/s x4" for host in range(30)]
+    store = keep(tmp_path, shape, on([9], "link", 0.15, shape), link=link, origin="synthetic")
+    rows = [("0000:3b:00.0", "link-speed", "problem", "runs at 8 GT/s of 16"), ("", "irqbalance", "note", "runs"),
+            ("0000:5e:00.0", "aspm", "warning", "of another device")]  # fmt: skip
+    day = {
+        "date": "2026-11-22",
+        "host_key": host_name(9),
+        "host": host_name(9),
+        "run": f"{0:08x}{9:08x}",
+        "silenced": False,
+    }
+    found = [
+        {**day, "device": device or None, "check": check, "severity": severity, "text": text}
+        for device, check, severity, text in rows
+    ]
+    found.append({**found[0], "check": "silent", "silenced": True})
+    store.write_part(
+        "findings", "2026-11-22", host_name(9), f"{0:08x}{9:08x}", 1, pa.Table.from_pylist(found, schema=FINDINGS)
+    )
+    told, text = judged(tmp_path)
+    [finding] = told["findings"]
+    assert [beside["check"] for beside in finding["beside"]] == ["link-speed", "irqbalance"]
+    assert finding["worst"]["link"] == "8 GT/s x4"
+    assert "problem link-speed: runs at 8 GT/s of 16" in text
+    assert "SYNTHETIC: not measured on hardware" in text
+
+
+def test_the_newest_run_of_each_host_counts_whatever_its_clock(tmp_path: Path, call: Call) -> None:
+    """One host was slow and is well; one is slow now; clocks of two are years wrong."""
+    store = Store(str(tmp_path))
+    shape = Shape(hosts=30, figures=2)
+    early = np.where(np.arange(30) == 7, "2020-01-01", "2026-11-20")
+    planted.keep(store, planted.make(shape, on([4], "median", 0.2, shape), "2026-11-20", 0))
+    planted.keep(store, planted.make(shape, on([7], "median", 0.2, shape), "2026-11-21", 1))
+    assert len(early) == 30
+    assert hosts_of(call("outliers", tmp_path, "-j", "--level", "1%").json()) == {host_name(7)}
+    assert hosts_of(call("outliers", tmp_path, "-j", "--level", "1%", "--until", "2026-11-20").json()) == {host_name(4)}
+    told = call("outliers", tmp_path, "--since", "2027-01-01")
+    assert told.code == 2
+    assert "no run between 2027-01-01" in told.err
+    assert "hint: days with runs: 2026-11-20 to 2026-11-21" in told.err
+
+
+def test_wrong_clocks_hide_no_host_and_machines_of_one_name_are_told_apart(tmp_path: Path, call: Call) -> None:
+    times = {3: "1999-12-31T23:00:00Z", 5: "2093-01-01T00:00:00Z"}
+    machines = {1: "aaaaaaaaaaaaaaaa", 2: "bbbbbbbbbbbbbbbb"}
+    runs = [
+        sample.run(
+            n,
+            "twin" if n in machines else f"n{n}",
+            machines.get(n),
+            median=920 if n in (1, 3) else 800 * (1 + n % 4 / 400),
+            time=times.get(n, f"2026-11-{10 + n}T08:00:00Z"),
+        )
+        for n in range(1, 16)
+    ]
+    call("ingest", sample.write(tmp_path / "all.jsonl", *runs), tmp_path / "d")
+    told = call("outliers", tmp_path / "d", "-j").json()
+    assert told["hosts"] == 15
+    assert hosts_of(told) == {"twin~aaaaaaaaaaaa", "n3"}
+
+
+def test_figures_that_are_not_numbers_are_not_judged(tmp_path: Path, call: Call) -> None:
+    shape = Shape(hosts=30, figures=2)
+    fleet = planted.make(shape, on([4], "median", 0.2, shape))
+    odd = {0: float("nan"), 1: float("inf"), 2: 0.0, 3: -1.0}
+    for name in ("p50", "p90", "p99", "value"):
+        values = fleet.figures[name].to_pylist()
+        for place, value in odd.items():
+            values[place] = value
+        fleet.figures = fleet.figures.set_column(
+            fleet.figures.schema.get_field_index(name), name, pa.array(values, pa.float64())
+        )
+    planted.keep(Store(str(tmp_path)), fleet)
+    assert hosts_of(call("outliers", tmp_path, "-j").json()) == {host_name(4)}
+
+
+def test_verdicts_for_node_exporter(tmp_path: Path, call: Call) -> None:
+    keep(tmp_path / "d", SMALL, on([17], "median", 0.2, SMALL), device='a"b\\c')
+    file = tmp_path / "fleet.prom"
+    assert call("outliers", tmp_path / "d", "--prom", file).code == 1
+    lines = file.read_text().splitlines()
+    label = 'host="node00017",device="a\\"b\\\\c",direction="slower"'
+    assert f"pciescope_fleet_outlier_figures{{{label}}} 4" in lines
+    [effect] = [line for line in lines if line.startswith(f"pciescope_fleet_outlier_effect_ratio{{{label}}} ")]
+    assert float(effect.split()[-1]) == pytest.approx(0.2, abs=0.07)
+    assert "pciescope_fleet_hosts 40" in lines
+    assert [path.name for path in tmp_path.iterdir() if path.suffix != ""] == ["fleet.prom"]
+    assert file.stat().st_mode & 0o777 == 0o644
+    with pytest.raises(FleetError, match="cannot be written"):
+        prometheus.write(tmp_path / "none" / "x.prom", "")
+
+
+def test_a_damaged_file_and_too_little_memory_are_told(
+    tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    keep(tmp_path / "d", SMALL)
+    told = call("outliers", tmp_path / "d", "--memory", "1MB")
+    assert told.code == 2
+    assert "fault of pciescope-fleet" not in told.err
+    assert [path.name for path in tmp_path.iterdir()] == ["d"]
+    assert "not a size" in call("outliers", tmp_path / "d", "--memory", "much").err
+    [file] = (tmp_path / "d" / "figures").rglob("*.parquet")
+    file.write_bytes(file.read_bytes()[:5000])
+    told = call("outliers", tmp_path / "d")
+    assert told.code == 2
+    assert "DuckDB cannot read: " in told.err
+    assert "fault of pciescope-fleet" not in told.err
+
+
+@pytest.mark.slow
+def test_promtool_takes_the_verdicts(tmp_path: Path, call: Call) -> None:
+    keep(tmp_path / "d", SMALL, on([17], "median", 0.2, SMALL))
+    call("outliers", tmp_path / "d", "--prom", tmp_path / "fleet.prom")
+    told = subprocess.run(
+        ["promtool", "check", "metrics"], input=(tmp_path / "fleet.prom").read_bytes(), capture_output=True, check=False
+    )
+    assert (told.returncode, told.stderr) == (0, b"")
+
+
+@pytest.mark.slow
+def test_a_shift_of_a_tenth_among_twenty_hosts_is_found(tmp_path: Path, call: Call) -> None:
+    hosts = right = false = 0
+    for seed in range(20):
+        shape = Shape(hosts=20, seed=1000 + seed)
+        keep(tmp_path / str(seed), shape, on([seed], "median", 0.1, shape))
+        told = call("outliers", tmp_path / str(seed), "-j").json()
+        hosts += host_name(seed) in hosts_of(told)
+        right += sum(each["host_key"] == host_name(seed) for each in told["outliers"])
+        false += sum(each["host_key"] != host_name(seed) for each in told["outliers"])
+    assert hosts >= 19
+    # An ideal test, to which mean and noise are known, would find 96 %.
+    assert right >= 0.7 * 200
+    assert false <= 0.05 * (right + false)
+
+
+def test_heavy_tails_are_told_from_a_normal_distribution_and_from_faults() -> None:
+    rng = np.random.default_rng(7)
+
+    def counts(z: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        return np.histogram(np.abs(z), null.BINS, (0, null.CUT))[0].astype(float)
+
+    draws = 300
+    normal = [null.heaviness(counts(rng.normal(0, 0.9, 200))) for _ in range(draws)]
+    assert np.isinf(normal).mean() > 0.97
+    heavy = [null.heaviness(counts(rng.standard_t(4, 2000) / 1.4)) for _ in range(draws)]
+    assert np.isinf(heavy).mean() < 0.01
+    assert 3 < np.median(heavy) < 6
+    # Of too few nothing is said.
+    assert null.heaviness(counts(rng.standard_t(2, 30))) == np.inf
+
+
+def test_a_faulty_host_among_eight_hides_less_in_the_noise_after_three_passes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shape = Shape(hosts=8, seed=51)
+    keep(tmp_path, shape, on([1], "median", 0.1, shape))
+    sigma = []
+    with open_engine(None) as engine:
+        prepared = outliers.prepare(engine, Store(str(tmp_path)), outliers.Plan())
+        for passes in (1, null.PASSES):
+            monkeypatch.setattr(null, "PASSES", passes)
+            groups = statistics.measure(engine, prepared.numbered, 0, 0.05).groups
+            sigma.append(float((groups["sigma_p90"] / null.of_median(groups["n_p90"])).mean()))
+    # The healthy seven were drawn with 0.0235.
+    assert sigma[0] > 0.032
+    assert 0.0235 < sigma[1] < 0.029
+
+
+def test_json_has_what_the_page_says(tmp_path: Path, call: Call) -> None:
+    keep(tmp_path, SMALL, on([17], "median", 0.2, SMALL))
+    told = call("outliers", tmp_path, "-j")
+    assert told.code == 1
+    page = (Path(__file__).resolve().parents[2] / "docs" / "fleet.md").read_text()
+    names = set(told.json()) | set(told.json()["findings"][0]) | set(told.json()["findings"][0]["worst"])
+    assert not [name for name in sorted(names) if f"`{name}`" not in page]
+    assert json.loads(told.out) == told.json()

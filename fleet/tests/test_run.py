@@ -1,0 +1,137 @@
+"""`run` without a cluster: names, the line for a host's shell, what became of hosts."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from pciescope_fleet import hosts
+from pciescope_fleet.answers import Folder
+from pciescope_fleet.errors import FleetError
+from pciescope_fleet.task import NOTHING_OF_THE_CLASS, Task
+from pciescope_fleet.units import seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("n1", ["n1"]),
+        ("n[1-3,7],gpu12", ["n1", "n2", "n3", "n7", "gpu12"]),
+        ("r[1-2]n[08-10]", ["r1n08", "r1n09", "r1n10", "r2n08", "r2n09", "r2n10"]),
+        ("a, b a", ["a", "b"]),
+        ("node-1.rack2.example", ["node-1.rack2.example"]),
+    ],
+)
+def test_lists_of_hosts_are_read_as_slurm_reads_them(text: str, names: list[str]) -> None:
+    assert hosts.expand(text) == names
+
+
+@pytest.mark.parametrize(
+    "text", ["", ",", "n[", "n[]", "n[3-1]", "n[a-b]", "n1;x", "../n", "-n", "n$(x)", "n[1-999999]", "n]"]
+)
+def test_what_is_no_list_of_hosts_is_refused(text: str) -> None:
+    with pytest.raises(FleetError):
+        hosts.expand(text)
+
+
+def test_a_file_of_hosts(tmp_path: Path) -> None:
+    (tmp_path / "list").write_text("# rack 1\nn[1-2] # the old ones\n\nn9\n")
+    assert hosts.expand(f"@{tmp_path}/list") == ["n1", "n2", "n9"]
+    with pytest.raises(FleetError, match="cannot be read"):
+        hosts.expand(f"@{tmp_path}/none")
+
+
+def shell(line: str, host: str) -> subprocess.CompletedProcess[str]:
+    """What a host's shell makes of a line."""
+    return subprocess.run(["sh", "-c", f"host={host}; {line}"], capture_output=True, text=True, check=False, timeout=60)
+
+
+@pytest.mark.parametrize("word", ["a b", "it's", "$HOME", "`x`", "$(x)", "a\nb", "*", "{}", '"', "\\", ""])
+def test_no_word_is_changed_on_its_way_to_the_program(word: str) -> None:
+    told = shell(Task(["printf", "<%s>"], [word, "{host}", "x{host}'y"], 10).line("$host"), "n7")
+    assert told.stdout == f"<{word}><n7><xn7'y><--json>"
+
+
+def test_a_line_ends_at_its_time_with_a_code_that_says_so(tmp_path: Path) -> None:
+    # It does not heed the wish to end, so it is killed.
+    task = Task(["sh", "-c", "trap '' TERM; while :; do sleep 0.1; done", "--"], [], 1)
+    told = shell(task.line("$host"), "n1")
+    assert told.returncode == 137
+    (tmp_path / "n1.end").write_text("137 6\n")
+    (tmp_path / "n2.end").write_text("137 0\n")
+    folder = Folder(tmp_path, task, ["n1", "n2"])
+    assert folder.answer("n1").why == "did not end within 1 s"
+    assert folder.answer("n2").why == "killed by signal 9 after 0 s"
+
+
+def test_a_host_without_a_function_of_the_class_is_told_from_one_that_failed(tmp_path: Path) -> None:
+    told = shell(Task(["echo"], ["{bdf}"], 10, "ffffff").line("$host"), "n1")
+    assert (told.returncode, told.stdout) == (NOTHING_OF_THE_CLASS, "")
+    (tmp_path / "n1.end").write_text(f"{NOTHING_OF_THE_CLASS} 0\n")
+    answer = Folder(tmp_path, Task(["x"], ["y"], 1, "ffffff"), ["n1"]).answer("n1")
+    assert (answer.is_whole, answer.why) == (False, "has no function of the class ffffff")
+
+
+@pytest.mark.parametrize(
+    ("end", "records", "said", "is_whole", "why"),
+    [
+        ("0 3", '{"a":1}\n', "", True, None),
+        ("1 3", '{"a":1}\n', "pciescope: link slow\nhint: look\n", True, "a check failed: pciescope: link slow"),
+        ("2 3", "", "pciescope: no\x1b[2J device\n", False, "exit code 2: pciescope: no?[2J device"),
+        ("0 3", '{"a":1}\n{"b', "", False, "1 lines of its records are no records"),
+        ("139 3", '{"a":1}\n', "", False, "killed by signal 11 after 3 s"),
+        ("127 0", "", "", False, "x is not there"),
+        ("what", "", "", False, None),
+    ],
+)
+def test_how_a_host_ended_is_told_in_words(
+    tmp_path: Path, end: str, records: str, said: str, is_whole: bool, why: str | None
+) -> None:
+    for ending, text in ((".end", end), (".jsonl", records), (".err", said)):
+        (tmp_path / f"n1{ending}").write_text(text)
+    answer = Folder(tmp_path, Task(["x"], ["y"], 60), ["n1"]).answer("n1")
+    assert answer.is_whole == is_whole
+    assert answer.why == why or (why is None and "cannot be read" in str(answer.why))
+
+
+def test_a_folder_goes_on_with_its_own_command_alone(tmp_path: Path) -> None:
+    first = Folder(tmp_path, Task(["x"], ["latency", "mmio"], 60), ["n1", "n2"])
+    assert first.prepare() == ["n1", "n2"]
+    (tmp_path / "n1.end").write_text("0 1\n")
+    (tmp_path / "n1.jsonl").write_text("{}\n")
+    assert Folder(tmp_path, Task(["y"], ["latency", "mmio"], 5), ["n1", "n2", "n3"]).prepare() == ["n2", "n3"]
+    with pytest.raises(FleetError, match="another command: latency mmio"):
+        Folder(tmp_path, Task(["x"], ["doctor"], 60), ["n1"]).prepare()
+    (tmp_path / "run.json").write_text("{")
+    with pytest.raises(FleetError, match="cannot be read"):
+        first.prepare()
+
+
+def test_times_are_written_as_in_the_main_program() -> None:
+    assert [seconds(text) for text in ("90", "90s", "1.5min", "1h")] == [90, 90, 90, 3600]
+    for bad in ("", "x", "0", "1d", "-1s", "200h"):
+        with pytest.raises(Exception, match="time"):
+            seconds(bad)
+
+
+def test_a_command_runs_for_each_function_of_its_class_within_one_time(tmp_path: Path) -> None:
+    for bdf, code in (("0000:01:00.0", "0x010802"), ("0000:02:00.0", "0x020000"), ("0000:03:00.0", "0x010802")):
+        (tmp_path / bdf).mkdir()
+        (tmp_path / bdf / "class").write_text(f"{code}\n")
+
+    def run(script: str, function_class: str, time: int = 30) -> tuple[int, str]:
+        line = Task(["sh", "-c", script, "x"], ["{bdf}"], time, function_class).line("$host")
+        told = shell(line.replace("/sys/bus/pci/devices", str(tmp_path)), "n1")
+        return told.returncode, told.stdout
+
+    assert run("echo $1 $2", "nvme") == (0, "0000:01:00.0 --json\n0000:03:00.0 --json\n")
+    assert run("echo $1", "02") == (0, "0000:02:00.0\n")
+    # The worst of them is how the host ended.
+    assert run("case $1 in *:01:*) exit 2 ;; *) exit 1 ;; esac", "nvme") == (2, "")
+    assert run("case $1 in *:01:*) exit 0 ;; *) exit 1 ;; esac", "nvme") == (1, "")
+    # Both together have two seconds: the second has what the first left, and at least one.
+    assert run("echo $1; exec sleep 30", "nvme", 2) == (124, "0000:01:00.0\n0000:03:00.0\n")
+    with pytest.raises(FleetError, match="no such class"):
+        run("", "disk")

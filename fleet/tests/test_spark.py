@@ -1,0 +1,53 @@
+"""The same judgement by a cluster of Spark as by DuckDB."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import planted
+from conftest import fleet
+from pciescope_fleet.dataset.store import Store
+from planted import Shape, host_name
+from spark_cluster import cluster
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[str]:
+    with cluster() as address:
+        yield address
+
+
+def alike(a: Any, b: Any, place: str = "") -> None:
+    """Raises where two answers differ by more than rounding."""
+    if isinstance(a, float) and isinstance(b, float):
+        assert a == pytest.approx(b, rel=1e-6, abs=1e-12), place
+    elif isinstance(a, dict) and isinstance(b, dict):
+        assert a.keys() == b.keys(), place
+        for key in a:
+            alike(a[key], b[key], f"{place}.{key}")
+    elif isinstance(a, list) and isinstance(b, list):
+        assert len(a) == len(b), place
+        for number, (one, other) in enumerate(zip(a, b, strict=True)):
+            alike(one, other, f"{place}[{number}]")
+    else:
+        assert a == b, place
+
+
+def test_both_engines_find_the_same(tmp_path: Path, spark: str) -> None:
+    shape = Shape(hosts=60, figures=3)
+    kinds = {4: ("median", 0.1), 14: ("mode", 0.1), 24: ("cpu", 0.2), 34: ("tail", 0.05)}
+    faults = {(host, figure): kind for host, kind in kinds.items() for figure in range(3)}
+    kernel = ["6.13.0" if host < 5 else "6.12.1" for host in range(60)]
+    planted.keep(Store(str(tmp_path)), planted.make(shape, faults, attributes={"kernel": kernel}))
+    told = [fleet("outliers", tmp_path, "-j", *options) for options in ([], ["--spark", spark])]
+    assert [each.returncode for each in told] == [1, 1], told[1].stderr[-3000:]
+    here, there = (json.loads(each.stdout) for each in told)
+    assert {host for finding in here["findings"] for host in finding["hosts"]} >= {host_name(host) for host in kinds}
+    alike(here, there)

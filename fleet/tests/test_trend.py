@@ -1,0 +1,124 @@
+"""`trend`: changes that were planted are found with their day and what changed then; noise is not."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from conftest import Call
+from pciescope_fleet.dataset.schema import FIGURES, RUNS
+from pciescope_fleet.dataset.store import Store
+from pciescope_fleet.judge.trend import segments
+from planted import figure_name, host_name
+
+DAYS = 20
+
+
+def past(
+    store: Store,
+    change: dict[int, tuple[int, float]],
+    kernel_day: int | None = None,
+    seed: int = 3,
+    days: int = DAYS,
+    hosts: int = 12,
+) -> None:
+    """Runs of several hosts on each day. `change` says for a host from which day on its median is how much larger."""
+    rng = np.random.default_rng(seed)
+    level = rng.normal(6.6, 0.02, (hosts, 3))
+    for day in range(days):
+        date = f"{datetime.date(2026, 11, 1) + datetime.timedelta(days=day)}"
+        time = datetime.datetime.fromisoformat(f"{date}T06:00:00+00:00")
+        figures: list[dict[str, Any]] = []
+        runs: list[dict[str, Any]] = []
+        for host in range(hosts):
+            name, run = host_name(host), f"{day:08x}{host:08x}"
+            shift = np.log1p(change[host][1]) if host in change and day >= change[host][0] else 0.0
+            new = kernel_day is not None and host in change and day >= kernel_day
+            common = {"host_key": name, "host": name, "run": run, "time": time, "date": date}
+            for figure in range(3):
+                p50 = float(np.exp(level[host, figure] + shift + rng.normal(0, 0.005)))
+                figures.append(
+                    {
+                        **common,
+                        "verb": "latency mmio",
+                        "origin": "measured",
+                        "backend": "kmod",
+                        "batch": 1,
+                        "unit": "ns",
+                        "device": "0000:3b:00.0",
+                        "model": "144d:a80a:0:0",
+                        "figure": figure_name(figure),
+                        "judged": True,
+                        "cpus": 4,
+                        "count": 1000,
+                        "p50": p50,
+                        "p99": p50 * 1.1,
+                    }
+                )
+            runs.append(
+                {
+                    **common,
+                    "last_time": time,
+                    "verb": "latency mmio",
+                    "content": "c",
+                    "records": 1,
+                    "origin": "measured",
+                    "kernel": "6.12.2" if new else "6.12.1",
+                    "bios": "1.0",
+                }
+            )
+        named = [(row["host_key"], row["run"], 1) for row in runs]
+        store.write_many("figures", date, named, pa.Table.from_pylist(figures, schema=FIGURES), [])
+        store.write_many("runs", date, named, pa.Table.from_pylist(runs, schema=RUNS), [])
+
+
+def test_names_the_day_the_kernel_and_the_hosts_of_a_change(tmp_path: Path, call: Call) -> None:
+    past(Store(str(tmp_path)), {2: (11, 0.1), 5: (11, 0.1), 9: (11, 0.1)}, kernel_day=11)
+    told = call("trend", tmp_path, "-j")
+    assert told.code == 1, told.err
+    found = json.loads(told.out)
+    assert found["series"] == 12 * 3 * 2
+    [finding] = found["findings"]
+    assert finding["hosts"] == [host_name(host) for host in (2, 5, 9)]
+    assert finding["first"] == finding["last"] == "2026-11-12T06:00:00Z"
+    assert finding["changed"] == [{"what": "kernel", "from": "6.12.1", "to": "6.12.2"}]
+    assert finding["worst"]["effect"] == pytest.approx(0.1, abs=0.02)
+
+
+def test_finds_nothing_where_nothing_changed(tmp_path: Path, call: Call) -> None:
+    past(Store(str(tmp_path)), {})
+    told = call("trend", tmp_path)
+    assert told.code == 0, told.out
+    assert told.out.startswith("no host changed: 0 findings, 0 changes in 72 series of 6 runs or more")
+
+
+def test_says_that_nothing_known_changed_with_it(tmp_path: Path, call: Call) -> None:
+    past(Store(str(tmp_path)), {4: (7, -0.2)})
+    told = call("trend", tmp_path)
+    assert told.code == 1
+    assert f"since 2026-11-08: {host_name(4)}" in told.out
+    assert "nothing that the records tell of changed then" in told.out
+
+
+def test_refuses_series_that_are_too_short(tmp_path: Path, call: Call) -> None:
+    past(Store(str(tmp_path)), {}, days=5)
+    told = call("trend", tmp_path)
+    assert told.code == 2
+    assert "no series has 6 runs; 72 are shorter" in told.err
+    assert "hint:" in told.err
+
+
+def test_a_series_with_two_steps_has_two_places() -> None:
+    rng = np.random.default_rng(5)
+    x = np.r_[np.zeros(9), np.full(7, 0.3), np.full(14, 0.1)] + rng.normal(0, 0.01, 30)
+    assert segments(x, 0.01, 30.0) == [9, 16]
+    assert segments(rng.normal(0, 0.01, 30), 0.01, 30.0) == []
+    spike = np.zeros(30) + rng.normal(0, 0.01, 30)
+    spike[12] += 0.02
+    assert segments(spike, 0.01, 30.0) == []
