@@ -3,6 +3,8 @@
  * drw_pmu: the counters of the Yitian 710's DRAM sub-channels, as perf PMUs
  * (docs/pmu.md). This file has the devices and their interrupts.
  */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
 #include <linux/acpi.h>
 #include <linux/interrupt.h>
 #include <linux/platform_device.h>
@@ -193,6 +195,29 @@ static struct platform_driver drw_driver = {
 	.probe = drw_probe,
 };
 
+/* Counts the sub-channels that another driver has. */
+static int drw_count_taken(struct device *dev, void *data)
+{
+	unsigned int *taken = data;
+
+	if (dev->driver && dev->driver != &drw_driver.driver &&
+	    (acpi_match_device(drw_acpi_ids, dev) ||
+	     !strcmp(to_platform_device(dev)->name, drw_platform_ids[0].name)))
+		++*taken;
+	return 0;
+}
+
+/* The kernel asks this driver for none of them, so nothing else would tell. */
+static void drw_say_taken(void)
+{
+	unsigned int taken = 0;
+
+	bus_for_each_dev(&platform_bus_type, NULL, &taken, drw_count_taken);
+	if (taken)
+		pr_info("%u sub-channels stay with another driver: rmmod it first, or use its PMUs\n",
+			taken);
+}
+
 static int __init drw_init(void)
 {
 	bool is_seed;
@@ -211,6 +236,8 @@ static int __init drw_init(void)
 	ret = platform_driver_register(&drw_driver);
 	if (ret)
 		uncore_exit(&drw_pmus);
+	else
+		drw_say_taken();
 	return ret;
 }
 

@@ -81,6 +81,12 @@ pub fn neither_load_nor_the_hardwares_ways_lose_a_count(rig: &Counters) {
 /// With alibaba_uncore_drw_pmu.
 pub fn the_in_tree_driver_counts_the_same(rig: &Counters) {
     the_seeds_experiments(rig, "", &READS_AND_WRITES);
+    // Ours gets none of them then, and says so.
+    let said = "dmesg | grep -c 'drw_pmu: 16 sub-channels stay with another driver' || true";
+    let before = rig.must(said);
+    rig.must("modprobe drw_pmu");
+    assert_eq!((before.as_str(), rig.must(said).as_str()), ("0", "1"));
+    rig.must("rmmod drw_pmu");
 }
 
 /// Waits until so many counters of a sub-channel are counting.
