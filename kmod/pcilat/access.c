@@ -52,7 +52,11 @@ int pcilat_first_bar(const struct pcilat_device *pl)
 	return -1;
 }
 
-/* The MSI-X table and its pending bits belong to the kernel. */
+/*
+ * The MSI-X table and its pending bits belong to the kernel. The PCI Express Base
+ * Specification (7.7.2) defines only accesses of 4 and 8 bytes there. A device may refuse
+ * others, and on arm64 a refused read may be an external abort, which ends the kernel.
+ */
 static bool pcilat_hits_msix(struct pci_dev *pdev, u32 bar, u32 width, u64 offset)
 {
 	static const struct { int reg; u32 entry_bits; } part[] = {
@@ -96,7 +100,7 @@ int pcilat_check_access(struct pcilat_device *pl, u32 bar, u32 width, u64 offset
 		return -ERANGE;
 	if (!(pl->claimed & BIT(bar)))
 		return -EBUSY;
-	if (write && pcilat_hits_msix(pl->pdev, bar, width, offset))
+	if ((write || width < 4) && pcilat_hits_msix(pl->pdev, bar, width, offset))
 		return -EACCES;
 	return 0;
 }

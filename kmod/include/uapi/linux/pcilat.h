@@ -104,11 +104,11 @@ enum pcilat_order {
  * what was measured before can still be fetched.
  *
  * errno: EINVAL a field, E2BIG a field that this module does not know, ERANGE
- * outside the BAR, EACCES a write to the MSI-X table, ENODEV unbound or removed,
- * EIO all-ones read, ENXIO a CPU is offline or went offline, EOPNOTSUPP the
- * device or kernel lacks the source, the width or the vectors, ETIMEDOUT no
- * interrupt ever came, EPERM locked down, EBUSY a run is under way or the BAR
- * belongs to someone else, EFAULT, ENOMEM, EINTR.
+ * outside the BAR, EACCES a write to the MSI-X table or a read of 1 or 2 bytes
+ * there, ENODEV unbound or removed, EIO all-ones read, ENXIO a CPU is offline or
+ * went offline, EOPNOTSUPP the device or kernel lacks the source, the width or
+ * the vectors, ETIMEDOUT no interrupt ever came, EPERM locked down, EBUSY a run
+ * is under way or the BAR belongs to someone else, EFAULT, ENOMEM, EINTR.
  */
 struct pcilat_run {
 	__u32 size;
