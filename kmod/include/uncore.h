@@ -202,8 +202,8 @@ static inline void uncore_event_leave(struct perf_event *event)
 
 /*
  * A PMU's polls take no more than a fiftieth of a CPU's time: where an access traps to a
- * hypervisor, the polls of many PMUs would else take all of it. But they come once in a
- * second, before a counter of 32 bits can wrap.
+ * hypervisor, the polls of many PMUs would else take all of it. This lengthens the time
+ * between two polls to a second at most, because counters of 32 bits must not wrap.
  */
 static inline void uncore_poll(struct work_struct *work)
 {
@@ -500,9 +500,9 @@ static inline int uncore_init(struct uncore_driver *drv)
 	mutex_init(&drv->lock);
 	INIT_LIST_HEAD(&drv->pmus);
 	INIT_WORK(&drv->reap, uncore_reap);
-	/* On any CPU that is free: a narrow counter that is read late loses counts. */
 	/*
-	 * One poll at a time: off x86, accesses to configuration space share a spinlock, and
+	 * On any CPU that is free, because a narrow counter that is read late loses counts. But
+	 * one poll at a time: off x86, accesses to configuration space share a spinlock, and
 	 * polls on several CPUs would wait for each other with interrupts off.
 	 */
 	drv->wq = alloc_ordered_workqueue("%s", WQ_HIGHPRI, drv->name);

@@ -187,7 +187,11 @@ static int text_irq_one(struct pcilat_device *pl, const struct text_numbers *num
 	return text_irq_run(pl, &run, PCILAT_SOURCE_RETRIGGER, cpu, vector, 1);
 }
 
-/* What smp_affinity_list shows: x86 moves an interrupt when it next comes, to the pending mask. */
+/*
+ * What smp_affinity_list shows: x86 moves an interrupt when it next comes, to the pending
+ * mask. Read without the descriptor's lock, as /proc does. Where another CPU is chosen
+ * meanwhile, the run goes to the one or the other.
+ */
 static const struct cpumask *text_affinity(struct irq_data *data)
 {
 #ifdef CONFIG_GENERIC_PENDING_IRQ

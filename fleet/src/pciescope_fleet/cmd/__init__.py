@@ -72,16 +72,26 @@ def add_engine_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--threads", type=int, metavar="N", help="DuckDB's threads")
 
 
-def add_judging_options(parser: argparse.ArgumentParser) -> None:
-    """Adds the dataset, and what says how hosts are judged."""
+def add_bound_options(parser: argparse.ArgumentParser, found: str) -> None:
+    """Adds the dataset, its days, and how sure and how large the outliers or changes (`found`) must be."""
     parser.add_argument("dataset", metavar="DATASET", help="what `ingest` made")
     parser.add_argument(
         "--level",
         type=share,
         default=0.05,
         metavar="PERCENT",
-        help="the share of false alarms among all outliers that is allowed (5%%)",
+        help=f"the share of false alarms among all {found} that is allowed (5%%)",
     )
+    parser.add_argument(
+        "--least-effect", type=share, default=0.05, metavar="PERCENT", help="leave out shifts below, however sure (5%%)"
+    )
+    parser.add_argument("--since", metavar="DATE", help="only runs of this day and later: 2026-11-22")
+    parser.add_argument("--until", metavar="DATE", help="only runs of this day and earlier")
+
+
+def add_judging_options(parser: argparse.ArgumentParser) -> None:
+    """Adds the dataset, and what says how hosts are judged."""
+    add_bound_options(parser, "outliers")
     parser.add_argument(
         "--least-hosts",
         type=int,
@@ -89,11 +99,6 @@ def add_judging_options(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="compare a host with at least so many, itself among them (8)",
     )
-    parser.add_argument(
-        "--least-effect", type=share, default=0.05, metavar="PERCENT", help="leave out shifts below, however sure (5%%)"
-    )
-    parser.add_argument("--since", metavar="DATE", help="only runs of this day and later: 2026-11-22")
-    parser.add_argument("--until", metavar="DATE", help="only runs of this day and earlier")
     parser.add_argument(
         "--racks",
         type=Path,

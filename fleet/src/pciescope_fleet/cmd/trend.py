@@ -7,7 +7,7 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-from pciescope_fleet.cmd import add_engine_options, add_store_options, add_verb, engine_of, share, store_of
+from pciescope_fleet.cmd import add_bound_options, add_engine_options, add_store_options, add_verb, engine_of, store_of
 from pciescope_fleet.errors import Exit, FleetError
 
 if TYPE_CHECKING:
@@ -27,20 +27,8 @@ def register(verbs: Verbs) -> None:
     parser = add_verb(
         verbs, "trend", "DATASET", "find since when hosts differ from their own past, and what changed then", EPILOG
     )
-    parser.add_argument("dataset", metavar="DATASET", help="what `ingest` made")
+    add_bound_options(parser, "changes")
     parser.add_argument("--host", action="append", default=[], metavar="NAME", help="only this host; may be repeated")
-    parser.add_argument(
-        "--level",
-        type=share,
-        default=0.05,
-        metavar="PERCENT",
-        help="the share of false alarms among all changes that is allowed (5%%)",
-    )
-    parser.add_argument(
-        "--least-effect", type=share, default=0.05, metavar="PERCENT", help="leave out shifts below, however sure (5%%)"
-    )
-    parser.add_argument("--since", metavar="DATE", help="only runs of this day and later: 2026-11-22")
-    parser.add_argument("--until", metavar="DATE", help="only runs of this day and earlier")
     parser.add_argument("-j", "--json", action="store_true", help="print the changes as JSON")
     add_engine_options(parser)
     add_store_options(parser)
