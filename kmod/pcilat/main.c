@@ -454,6 +454,25 @@ static struct pci_driver pcilat_driver = {
 	.driver.pm = pm_sleep_ptr(&pcilat_pm_ops),
 };
 
+/* The stamps are single reads of the register: what the kernel does about errata is not done. */
+static void __init pcilat_say_errata(void)
+{
+#ifdef CONFIG_ARM_ARCH_TIMER_OOL_WORKAROUND
+	unsigned int cpu;
+
+	for_each_possible_cpu(cpu) {
+		const struct arch_timer_erratum_workaround *erratum =
+			per_cpu(timer_unstable_counter_workaround, cpu);
+
+		if (!erratum || !erratum->read_cntvct_el0)
+			continue;
+		pr_warn(PCILAT_NAME ": single times may be wrong on CPU %u: %s\n", cpu,
+			erratum->desc);
+		return;
+	}
+#endif
+}
+
 static int __init pcilat_check_clock(void)
 {
 	if (!pcilat_clock_hz()) {
@@ -476,6 +495,7 @@ static int __init pcilat_init(void)
 	ret = pcilat_check_clock();
 	if (ret)
 		return ret;
+	pcilat_say_errata();
 	if (ring_records < PCILAT_RING_MIN || ring_records > PCILAT_RING_MAX) {
 		pr_err(PCILAT_NAME ": ring_records=%u is not within %u..%u\n", ring_records,
 		       PCILAT_RING_MIN, PCILAT_RING_MAX);

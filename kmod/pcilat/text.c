@@ -210,20 +210,25 @@ static u64 text_cpu_of(struct pcilat_device *pl, u32 vector)
 	return cpumask_test_cpu(near, cpus) ? near : cpumask_any_and(cpus, cpu_online_mask);
 }
 
-/* trigger: one hardware interrupt on each vector that the device can raise. */
+/*
+ * trigger: one hardware interrupt on each vector that the device can raise and the kernel
+ * has granted. One that is lost keeps none of the others from being raised.
+ */
 static int text_irq_trigger(struct pcilat_device *pl, const struct text_numbers *numbers)
 {
-	int ret = 0;
-	u32 i;
+	int ret = 0, first = 0;
+	u32 i, n;
 
 	if (!(pl->sources & BIT(PCILAT_SOURCE_HARDWARE)))
 		return -EOPNOTSUPP;
-	for (i = 0; i < pl->trigger->vectors && !ret; i++) {
+	n = min(pl->trigger->vectors, pl->info.vectors);
+	for (i = 0; i < n && (!ret || ret == -ETIMEDOUT); i++) {
 		struct pcilat_run run = { .order = PCILAT_ORDER_SEQUENTIAL, .count = 1 };
 
 		ret = text_irq_run(pl, &run, PCILAT_SOURCE_HARDWARE, text_cpu_of(pl, i), i, 1);
+		first = first ?: ret;
 	}
-	return ret;
+	return first;
 }
 
 /* 1, 0: lets the device send interrupts, or not. */

@@ -1,6 +1,6 @@
 //! The surfaces of the module and the program: Secure Boot, hostile callers, the seed's text nodes, registers, list.
 
-use crate::support::{PATIENCE, RECORDS, Rig, merged, seen};
+use crate::support::{PATIENCE, RECORDS, Rig, merged, seen, vector};
 use pciescope_lab::vm::Kernel;
 
 pub fn under_lockdown_vfio_measures_and_each_refused_backend_says_why() {
@@ -110,7 +110,19 @@ fn the_seeds_text_nodes_work_as_its_users_know_them(rig: &Rig) {
     for bad in ["run 9", "run 0 0", "run x", "walk", ""] {
         assert!(!rig.vm.run(&format!("echo '{bad}' >{class}/pcilat_iomem")).is_success(), "{bad:?} was taken");
     }
-    rig.must(&format!("pciescope unbind {}", rig.bdf));
+    let raised = || -> u32 { rig.must(&format!("grep -c '^[0-9]' {nodes}/interrupt || true")).parse().unwrap() };
+    // Where the kernel grants fewer vectors than the device has, as many are raised.
+    rig.must(&format!("pciescope unbind {}; rmmod pcilat; modprobe pcilat max_vectors=3", rig.bdf));
+    rig.must(&format!("pciescope bind {} --driver pcilat && echo trigger >{class}/pcilat_interrupt", rig.bdf));
+    assert_eq!(raised(), 3);
+    // One that is lost keeps none of the others from being raised.
+    rig.tell("reset");
+    rig.tell("irq-lose every 1");
+    let lost = rig.vm.run(&format!("echo trigger >{class}/pcilat_interrupt"));
+    rig.tell("irq-lose none");
+    let ledger = rig.ledger();
+    assert!(!lost.is_success() && (0..3).all(|number| vector(&ledger, number, "lost") > 0), "{lost:?}: {ledger}");
+    rig.must(&format!("pciescope unbind {}; rmmod pcilat; modprobe pcilat", rig.bdf));
 }
 
 /// By every backend, with checks.
