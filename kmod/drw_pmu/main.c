@@ -39,13 +39,17 @@ static irqreturn_t drw_interrupt(int irq, void *data)
 	return is_ours ? IRQ_HANDLED : IRQ_NONE;
 }
 
-static void drw_poll(struct uncore_pmu *u)
+static u64 drw_poll(struct uncore_pmu *u)
 {
 	unsigned long flags;
+	u64 begin, busy_ns;
 
 	raw_spin_lock_irqsave(&u->lock, flags);
+	begin = ktime_get_ns();
 	drw_read_counters(to_drw(&u->pmu));
+	busy_ns = ktime_get_ns() - begin;
 	raw_spin_unlock_irqrestore(&u->lock, flags);
+	return busy_ns;
 }
 
 /* The interrupt may come to any CPU; best is the one that reads the counts. */

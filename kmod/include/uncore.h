@@ -17,6 +17,7 @@
 #include <linux/device.h>
 #include <linux/ktime.h>
 #include <linux/list.h>
+#include <linux/math64.h>
 #include <linux/mm.h>
 #include <linux/module.h>
 #include <linux/mutex.h>
@@ -36,7 +37,7 @@ struct uncore_pmu;
  * struct uncore_driver - a module and its PMUs
  * @name: of the module
  * @poll_ms: how often counters in use are read
- * @poll: reads them
+ * @poll: reads them. Returns for how long it accessed registers, in ns
  * @resume: programs a device that has come, or has slept, for the existing events. Called with
  *	the PMU's lock
  * @suspend: reads the last counts of a device that will go or sleep. Called with the PMU's lock
@@ -44,13 +45,13 @@ struct uncore_pmu;
  * @lock: protects @pmus, and serialises registration and unregistration
  * @pmus: all PMUs
  * @reap: unregisters the PMUs that have neither device nor events
- * @wq: runs @reap and the polls, one at a time
+ * @wq: runs the polls, one at a time
  * @cpuhp: the state of CPU hotplug
  */
 struct uncore_driver {
 	const char *name;
 	unsigned int poll_ms;
-	void (*poll)(struct uncore_pmu *u);
+	u64 (*poll)(struct uncore_pmu *u);
 	void (*resume)(struct uncore_pmu *u);
 	void (*suspend)(struct uncore_pmu *u);
 	void (*moved)(struct uncore_pmu *u);
@@ -77,6 +78,7 @@ struct uncore_driver {
  * @is_gone: the device is absent
  * @is_asleep: the system sleeps, or is about to: the device may not answer, and loses its registers
  * @is_migrating: perf is moving the events to another CPU: their counters keep running
+ * @migrations: how often it has begun to
  */
 struct uncore_pmu {
 	struct pmu pmu;
@@ -93,6 +95,7 @@ struct uncore_pmu {
 	bool is_gone;
 	bool is_asleep;
 	bool is_migrating;
+	u64 migrations;
 };
 
 static inline struct uncore_pmu *to_uncore(struct pmu *pmu)
@@ -196,26 +199,24 @@ static inline void uncore_event_leave(struct perf_event *event)
 	raw_spin_lock_irqsave(&u->lock, flags);
 	list_del_init(&event->active_entry);
 	if (u->is_gone && list_empty(&u->events))
-		queue_work(u->drv->wq, &u->drv->reap);
+		queue_work(system_long_wq, &u->drv->reap);
 	raw_spin_unlock_irqrestore(&u->lock, flags);
 }
 
 /*
- * A PMU's polls take no more than a fiftieth of a CPU's time: where an access traps to a
- * hypervisor, the polls of many PMUs would else take all of it. This lengthens the time
- * between two polls to a second at most, because counters of 32 bits must not wrap.
+ * The accesses of a PMU's polls take no more than a fiftieth of a CPU's time: where each
+ * traps to a hypervisor, the polls of many PMUs would else take all of it. This lengthens
+ * the time between two polls to a second at most, because counters of 32 bits must not
+ * wrap. A poll that waits for a CPU or for the lock is not put off for that.
  */
 static inline void uncore_poll(struct work_struct *work)
 {
 	struct uncore_pmu *u = container_of(to_delayed_work(work), struct uncore_pmu, poll);
-	ktime_t begin = ktime_get();
-	s64 rest_ms;
+	u64 rest_ms = min_t(u64, div_u64(u->drv->poll(u) * 50, NSEC_PER_MSEC), MSEC_PER_SEC);
 
-	u->drv->poll(u);
-	rest_ms = min_t(s64, ktime_ms_delta(ktime_get(), begin) * 50, MSEC_PER_SEC);
 	if (!list_empty_careful(&u->events))
 		queue_delayed_work(u->drv->wq, &u->poll,
-				   msecs_to_jiffies(max_t(s64, rest_ms, u->drv->poll_ms)));
+				   msecs_to_jiffies(max_t(u64, rest_ms, u->drv->poll_ms)));
 }
 
 /* CPUs */
@@ -257,6 +258,7 @@ static inline void uncore_migrate(struct uncore_pmu *u, int from, int to)
 		return;
 	raw_spin_lock_irq(&u->lock);
 	u->is_migrating = true;
+	u->migrations++;
 	raw_spin_unlock_irq(&u->lock);
 	while (tries-- && uncore_count_on(u, from))
 		perf_pmu_migrate_context(&u->pmu, from, to);
@@ -411,7 +413,7 @@ static inline void uncore_remove(struct uncore_pmu *u)
 	u->is_gone = true;
 	u->is_open = false;
 	if (list_empty(&u->events))
-		queue_work(u->drv->wq, &u->drv->reap);
+		queue_work(system_long_wq, &u->drv->reap);
 	raw_spin_unlock_irqrestore(&u->lock, flags);
 }
 
@@ -463,25 +465,29 @@ static inline void uncore_destroy(struct uncore_pmu *u)
 /*
  * perf uses a PMU for a moment after it has destroyed an event of it, but does not
  * sleep: after synchronize_rcu_tasks() no task is in that code. perf's timer, which
- * lets events take turns, may be pending for one more interval.
+ * lets events take turns, may be pending for one more interval. The lock is held all the
+ * while: a device that comes back must not get a second PMU of the same name.
  */
 static inline void uncore_reap(struct work_struct *work)
 {
 	struct uncore_driver *drv = container_of(work, struct uncore_driver, reap);
 	struct uncore_pmu *u, *next;
+	int interval_ms = 0;
 	LIST_HEAD(unused);
 
 	mutex_lock(&drv->lock);
 	list_for_each_entry_safe(u, next, &drv->pmus, node) {
-		if (u->is_gone && list_empty_careful(&u->events))
+		if (u->is_gone && list_empty_careful(&u->events)) {
 			list_move(&u->node, &unused);
+			interval_ms = max(interval_ms, u->pmu.hrtimer_interval_ms);
+		}
 	}
-	if (!list_empty(&unused))
+	if (!list_empty(&unused)) {
 		synchronize_rcu_tasks();
-	list_for_each_entry_safe(u, next, &unused, node) {
-		msleep(u->pmu.hrtimer_interval_ms);
-		uncore_destroy(u);
+		msleep(interval_ms);
 	}
+	list_for_each_entry_safe(u, next, &unused, node)
+		uncore_destroy(u);
 	mutex_unlock(&drv->lock);
 }
 
@@ -540,7 +546,7 @@ static inline int uncore_parse_word(const char *name, const char *value, const c
 	*is_second = sysfs_streq(value, second);
 	if (*is_second || sysfs_streq(value, first))
 		return 0;
-	pr_err(KBUILD_MODNAME ": %s=%s is neither %s nor %s\n", name, value, first, second);
+	pr_err("%s=%s is neither %s nor %s\n", name, value, first, second);
 	return -EINVAL;
 }
 
@@ -549,7 +555,7 @@ static inline int uncore_check_range(const char *name, unsigned int value, unsig
 {
 	if (value >= min && value <= max)
 		return 0;
-	pr_err(KBUILD_MODNAME ": %s=%u is not within %u..%u\n", name, value, min, max);
+	pr_err("%s=%u is not within %u..%u\n", name, value, min, max);
 	return -EINVAL;
 }
 

@@ -110,16 +110,19 @@ static u64 rasdes_delta(const struct rasdes_counter *c, u32 value, bool *is_dist
  * @rp: the PMU, locked
  * @c: the counter
  *
- * If somebody else moves the viewport all the time or the function does not answer,
- * nothing is added. Nothing is lost either: the next update adds it.
+ * Return: 0; -EBUSY if somebody else moves the viewport all the time; -ENODEV if the
+ * function does not answer. Nothing is added then, and nothing is lost: the next update
+ * adds it.
  */
-void rasdes_counter_update(struct rasdes_pmu *rp, struct rasdes_counter *c)
+int rasdes_counter_update(struct rasdes_pmu *rp, struct rasdes_counter *c)
 {
 	bool is_on, is_disturbed;
 	u32 value;
+	int ret;
 
-	if (rasdes_counter_read(rp, c, &value, &is_on))
-		return;
+	ret = rasdes_counter_read(rp, c, &value, &is_on);
+	if (ret)
+		return ret;
 	c->total += rasdes_delta(c, value, &is_disturbed);
 	if (rasdes_saturates(c) && value == BIT(c->bits) - 1 && value != c->last)
 		c->saturated++;
@@ -131,6 +134,7 @@ void rasdes_counter_update(struct rasdes_pmu *rp, struct rasdes_counter *c)
 	if (is_disturbed)
 		c->disturbed++;
 	rasdes_counter_clear(rp, c);
+	return 0;
 }
 
 static int rasdes_counter_enable(struct rasdes_pmu *rp, struct rasdes_counter *c, bool is_on)

@@ -144,7 +144,7 @@ static inline void rasdes_write(struct rasdes_pmu *rp, unsigned int reg, u32 val
 
 int rasdes_counter_get(struct rasdes_pmu *rp, struct rasdes_counter *c);
 void rasdes_counter_put(struct rasdes_pmu *rp, struct rasdes_counter *c);
-void rasdes_counter_update(struct rasdes_pmu *rp, struct rasdes_counter *c);
+int rasdes_counter_update(struct rasdes_pmu *rp, struct rasdes_counter *c);
 void rasdes_counters_resume(struct rasdes_pmu *rp);
 int rasdes_tba_get(struct rasdes_pmu *rp, struct rasdes_counter *report);
 bool rasdes_tba_start(struct rasdes_pmu *rp);

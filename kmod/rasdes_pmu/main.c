@@ -9,6 +9,8 @@
  * child to sleep before its parent, and wakes it after it. A bus would call its
  * notifiers under our lock, which we take in those of another bus.
  */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
 #include <linux/platform_device.h>
 #include <linux/slab.h>
 
@@ -126,25 +128,37 @@ static void rasdes_update_reports(struct rasdes_pmu *rp)
 		rasdes_tba_update(rp);
 }
 
-/* Reads all counters in use before they saturate or wrap. */
-static void rasdes_poll(struct uncore_pmu *u)
+/*
+ * Reads all counters in use before they saturate or wrap, until one does not answer: an
+ * access to a function that is gone may take long, and other PMUs wait for their poll.
+ */
+static u64 rasdes_poll(struct uncore_pmu *u)
 {
 	struct rasdes_pmu *rp = to_rasdes(&u->pmu);
+	u64 begin, busy_ns = 0;
 	unsigned long flags;
 	unsigned int i;
+	int ret = 0;
 
 	/* The lock is for one counter at a time, because it keeps interrupts off. */
-	for (i = 0; i < rp->ncounters; i++) {
+	for (i = 0; i < rp->ncounters && ret != -ENODEV; i++) {
 		if (!READ_ONCE(rp->counters[i].holders))
 			continue;
 		raw_spin_lock_irqsave(&u->lock, flags);
+		begin = ktime_get_ns();
 		if (rp->counters[i].holders)
-			rasdes_counter_update(rp, &rp->counters[i]);
+			ret = rasdes_counter_update(rp, &rp->counters[i]);
+		busy_ns += ktime_get_ns() - begin;
 		raw_spin_unlock_irqrestore(&u->lock, flags);
 	}
+	if (ret == -ENODEV)
+		return busy_ns;
 	raw_spin_lock_irqsave(&u->lock, flags);
+	begin = ktime_get_ns();
 	rasdes_update_reports(rp);
+	busy_ns += ktime_get_ns() - begin;
 	raw_spin_unlock_irqrestore(&u->lock, flags);
+	return busy_ns;
 }
 
 static void rasdes_suspend(struct uncore_pmu *u)

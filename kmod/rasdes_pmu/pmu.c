@@ -14,8 +14,11 @@
  * started in the same pass keeps its prev_count. hw.last_tag is the pass in which it
  * was stopped. Its counter is not read then: with 18 ports and all their counters, perf
  * would read thousands of registers with interrupts off for each event that it lets in,
- * and at each turn of the reports. pmu_enable() reads for those that have not started
- * again. They lack PERF_HES_UPTODATE until then.
+ * and at each turn of the reports. Such an event is unread: it lacks PERF_HES_UPTODATE.
+ * pmu_enable() reads for those that have not started again. A pass of another CPU may
+ * begin meanwhile, because perf counts its passes by CPU, and newer kernels keep an
+ * empty context of the PMU where its events once were. So an unread event goes on
+ * counting when it starts, whatever pass it is.
  *
  * If the viewport cannot be reached when an event starts, the event begins with the
  * total of the last reading.
@@ -37,8 +40,11 @@
 /* As many ports as a large machine has: perf switches all of them on one CPU. */
 #define RASDES_PORTS		32
 
-/* The event was stopped during a migration, in any pass. */
-#define RASDES_MIGRATED	U64_MAX
+/* The tag of an event that was stopped during a migration, in any pass: no pass has it. */
+static u64 rasdes_migration(const struct rasdes_pmu *rp)
+{
+	return U64_MAX - rp->u.migrations;
+}
 
 static bool rasdes_is_report(const struct rasdes_counter *c)
 {
@@ -139,18 +145,23 @@ static void rasdes_update_total(struct rasdes_pmu *rp, struct rasdes_counter *c)
 		rasdes_counter_update(rp, c);
 }
 
+/* Adds to an event what its counter's total has grown. */
+static void rasdes_event_fold(struct perf_event *event, const struct rasdes_counter *c)
+{
+	u64 prev = local64_xchg(&event->hw.prev_count, c->total);
+
+	local64_add((c->total - prev) * c->unit, &event->count);
+}
+
 static void rasdes_event_update(struct rasdes_pmu *rp, struct perf_event *event)
 {
 	struct rasdes_counter *c = event->pmu_private;
-	u64 prev;
 
 	rasdes_update_total(rp, c);
-	if (c == &rp->reports[RASDES_REPORT_ONE_CYCLE]) {
+	if (c == &rp->reports[RASDES_REPORT_ONE_CYCLE])
 		local64_set(&event->count, c->total);
-		return;
-	}
-	prev = local64_xchg(&event->hw.prev_count, c->total);
-	local64_add((c->total - prev) * c->unit, &event->count);
+	else
+		rasdes_event_fold(event, c);
 }
 
 static void rasdes_event_read(struct perf_event *event)
@@ -168,16 +179,17 @@ static void rasdes_event_start(struct perf_event *event, int flags)
 {
 	struct rasdes_pmu *rp = to_rasdes(event->pmu);
 	struct rasdes_counter *c = event->pmu_private;
-	bool has_begun = false, goes_on;
+	bool has_begun = false, is_unread, goes_on;
 
 	if (!(event->hw.state & PERF_HES_STOPPED))
 		return;
 	raw_spin_lock(&rp->u.lock);
-	if (!(event->hw.state & PERF_HES_UPTODATE))
+	is_unread = !(event->hw.state & PERF_HES_UPTODATE);
+	if (is_unread)
 		rp->unread--;
 	event->hw.state = 0;
-	goes_on = event->hw.last_tag == rp->pass ||
-		  (rp->u.is_migrating && event->hw.last_tag == RASDES_MIGRATED);
+	goes_on = is_unread || event->hw.last_tag == rp->pass ||
+		  (rp->u.is_migrating && event->hw.last_tag == rasdes_migration(rp));
 	if (rasdes_is_report(c))
 		has_begun = rasdes_tba_start(rp);
 	if (has_begun || !goes_on)
@@ -195,9 +207,11 @@ static void rasdes_event_stop(struct perf_event *event, int flags)
 		return;
 	raw_spin_lock(&rp->u.lock);
 	event->hw.state = PERF_HES_STOPPED;
-	event->hw.last_tag = rp->u.is_migrating ? RASDES_MIGRATED : rp->pass;
+	event->hw.last_tag = rp->u.is_migrating ? rasdes_migration(rp) : rp->pass;
 	if (rp->is_in_pass && !rp->u.is_migrating && !rasdes_is_report(event->pmu_private)) {
 		rp->unread++;
+		/* Who reads the event before pmu_enable() sees at least the last poll. */
+		rasdes_event_fold(event, event->pmu_private);
 	} else {
 		rasdes_event_update(rp, event);
 		event->hw.state |= PERF_HES_UPTODATE;
@@ -219,6 +233,7 @@ static void rasdes_update_stopped(struct rasdes_pmu *rp)
 			continue;
 		rasdes_event_update(rp, event);
 		event->hw.state |= PERF_HES_UPTODATE;
+		perf_event_update_userpage(event);
 	}
 	rp->unread = 0;
 }
@@ -235,7 +250,9 @@ static int rasdes_event_add(struct perf_event *event, int flags)
 	raw_spin_unlock(&rp->u.lock);
 	if (ret)
 		return ret;
-	event->hw.state = PERF_HES_STOPPED | PERF_HES_UPTODATE;
+	/* An unread event stays so. */
+	if (event->hw.state != PERF_HES_STOPPED)
+		event->hw.state = PERF_HES_STOPPED | PERF_HES_UPTODATE;
 	if (flags & PERF_EF_START)
 		rasdes_event_start(event, PERF_EF_RELOAD);
 	perf_event_update_userpage(event);
