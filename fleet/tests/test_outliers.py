@@ -81,7 +81,7 @@ def test_healthy_hosts_are_no_outliers_and_the_exit_code_says_so(tmp_path: Path,
     keep(tmp_path, Shape(hosts=300, figures=10))
     told = call("outliers", tmp_path)
     assert told.code == 0, told.out
-    assert told.out.startswith("0 of 300 hosts differ from their like")
+    assert told.out.startswith("0 of 300 hosts differ from similar hosts")
 
 
 def test_a_group_of_eight_shows_a_clear_fault(tmp_path: Path, call: Call) -> None:
@@ -146,7 +146,7 @@ def test_a_coarser_group_is_said_and_hosts_without_one_are_named(tmp_path: Path)
     assert finding["worst"]["group_hosts"] == 37
     assert finding["worst"]["group_without"] == ["slot", "kernel"]
     assert "10 figures were judged in coarser groups, without slot, kernel" in text
-    assert "not judged: 6 figures with fewer than 8 hosts of their like (node00037, node00038, node00039)" in text
+    assert "not judged: 6 figures with fewer than 8 similar hosts (node00037, node00038, node00039)" in text
     assert "compared with 37 hosts, without regard to slot, kernel" in text
 
 

@@ -76,7 +76,7 @@ def read(name: str, is_any_origin: bool) -> dict[str, list[str]]:
                 note(f"{', '.join(hosts)}: left alone, {finding['origin']} figures (--any-origin takes them)")
                 continue
             if finding["direction"].endswith("faster"):
-                note(f"{', '.join(hosts)}: left alone, faster than their like")
+                note(f"{', '.join(hosts)}: left alone, faster than similar hosts")
                 continue
             worst = finding["worst"]
             text = f"{finding['direction']} {worst['device']} {worst['figure']} {worst['effect']:+.1%}"
