@@ -328,7 +328,7 @@ impl Run<'_> {
             warnings.push(Warning {
                 code: "noisy".to_owned(),
                 text: format!("the quartiles of a row's passes are more than {NOISY_PERCENT} % apart (spread)"),
-                hint: "end what else runs on the machine; compare shares of the ceiling rather than rates".to_owned(),
+                hint: "stop other programs on this machine; compare shares of the ceiling rather than rates".to_owned(),
             });
         }
         Ok(self.journal.put(Record {

@@ -351,7 +351,7 @@ impl Live {
                     let warning = Warning {
                         code: "counted-twice".to_owned(),
                         text: format!("{}: {pmu} counts what {first} counts, and is left out", key.name),
-                        hint: "unload one of the two drivers, or name the PMUs that are to be counted".to_owned(),
+                        hint: "unload one of the two drivers, or name the PMUs to count".to_owned(),
                     };
                     self.warn(&warning);
                     return None;

@@ -120,7 +120,7 @@ pub enum Error {
         found: usize,
     },
     /// A workload's rate stands beside counts of perf stat that do not say how long they took.
-    #[error("{}: no comparison: bw_mem says a rate, and the text of perf stat no \"seconds time elapsed\"", path.display())]
+    #[error("{}: cannot compare: bw_mem prints a rate, but the text of perf stat has no \"seconds time elapsed\"", path.display())]
     NoElapsed {
         /// The file.
         path: PathBuf,
@@ -144,7 +144,7 @@ pub enum Error {
         text: String,
     },
     /// A text has two readings of one counter, or two tables, and does not say which is meant.
-    #[error("{}:{line}: {what}: which reading is meant is not known", path.display())]
+    #[error("{}:{line}: {what}: it is not clear which reading is meant", path.display())]
     Twice {
         /// The file.
         path: PathBuf,

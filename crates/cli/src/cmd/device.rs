@@ -19,7 +19,7 @@ pub struct AccessArgs {
     #[arg(long, value_name = "BACKEND", default_value = "auto", value_parser = backend)]
     pub backend: Backend,
 
-    /// Hand the function to the backend's driver for this run and give it back afterwards
+    /// Bind the function to the backend's driver for this run, and restore its former driver afterwards
     #[arg(long)]
     pub bind: bool,
 }

@@ -27,7 +27,7 @@ pub struct OutputArgs {
     #[command(flatten)]
     pub file: FileArgs,
 
-    /// Print every table, with all rows, not the answer alone
+    /// Print every table, with all rows, not only the answer
     #[arg(long)]
     pub all: bool,
 }
@@ -35,7 +35,7 @@ pub struct OutputArgs {
 /// The options of every verb that writes records to a file.
 #[derive(Debug, clap::Args)]
 pub struct FileArgs {
-    /// Write the records (JSON lines) to FILE too; it is created before anything is measured
+    /// Also write the records (JSON lines) to FILE; the file is created before the measurement
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 
@@ -43,7 +43,7 @@ pub struct FileArgs {
     #[arg(long)]
     pub overwrite: bool,
 
-    /// What to call this run: records, tables and pages carry it
+    /// A name for this run, shown in records, tables and pages
     #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
     pub label: Option<String>,
 }

@@ -35,8 +35,8 @@ FUNCTIONS
  99                   All of the above
  100                  Write pattern to memory
 
-This is pciescope under another name: `pciescope readout` measures the same and
-more.")]
+This is the program pciescope under another name. `pciescope readout` measures
+the same and more.")]
 struct Args {
     /// One or many /dev/sis8300-x
     #[arg(value_name = "device", required = true)]

@@ -69,7 +69,7 @@ impl Uring {
             Ok(direct) => direct,
             Err(Error::Lacks { what, why, .. }) if what.contains("O_DIRECT") => {
                 let mut opened = Opened::open(root, path, options)?;
-                opened.about.notes.push(format!("It goes through the page cache: O_DIRECT cannot be had ({why})."));
+                opened.about.notes.push(format!("It goes through the page cache: O_DIRECT is not possible ({why})."));
                 (opened, Align { memory: 1, offset: 1 })
             }
             Err(error) => return Err(error),

@@ -57,7 +57,10 @@ pub fn setup(board: &mut Board, setup: &Setup) -> Result<u64, Error> {
     };
     if setup.divider.is_some() {
         let hint = "set the clock with its own tools and keep it, or load pciescope's driver";
-        return Err(refuse("its driver is that of ESS, and the clock is not set through that", Some(hint)));
+        return Err(refuse(
+            "its driver is that of ESS, and pciescope cannot set the clock through this driver",
+            Some(hint),
+        ));
     }
     let is_ku = board.register(ID)? >> 16 == 0x8303;
     let block = if is_ku { 32 } else { 16 };
