@@ -1,4 +1,4 @@
-//! How results are written: through the cache or past it.
+//! How results are written: through the cache, or bypassing it.
 
 use std::fs;
 use std::sync::OnceLock;

@@ -1,7 +1,7 @@
 //! Records of counters as they come: which ports, channels and PMUs count, their last figures, and what went wrong. Live
 //! views (`top`, `serve`) are made of this.
 //!
-//! A file of records may be broken or hostile. What exceeds the limits here is left out, and [`Live::take`] says so.
+//! A file of records may be broken or hostile. [`Live::take`] leaves out what exceeds the limits here, and says so.
 
 use std::collections::{BTreeMap, VecDeque};
 

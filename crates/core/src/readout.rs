@@ -1,7 +1,8 @@
 //! A readout: bytes fetched from devices, converted, and what that cost.
 //!
-//! One record ([`TEST`]) is one row of the printed table: what one thread did with one device and one function. One more
-//! ([`SUMMARY`]) per group of devices that ran together holds what belongs to all: CPU utilization, sum of rates, hot spots.
+//! One record ([`TEST`]) is one row of the printed table: what one thread did with one device and one function. Each
+//! group of devices that ran together has one more record ([`SUMMARY`]) with the figures of all of them: CPU
+//! utilization, sum of rates, hot spots.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -1,5 +1,5 @@
-//! Warnings about a machine or a device that spoils a latency: the checks of [`crate::doctor`] that have a warning's
-//! code.
+//! Warnings about a machine or a device that harms a latency measurement: the checks of [`crate::doctor`] that have a
+//! warning's code.
 
 use pciescope_core::{Environment, Function, Warning};
 

@@ -1,4 +1,4 @@
-//! Where a thread runs: held on CPUs, and put back afterwards.
+//! The CPUs on which a thread runs: pins the thread, and restores its CPUs afterwards.
 //!
 //! libc and not rustix or nix, because their CPU sets end at 1024 CPUs.
 

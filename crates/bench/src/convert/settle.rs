@@ -1,4 +1,4 @@
-//! Timing until the median stands still.
+//! Times the passes of a kernel until their median no longer changes.
 
 use std::time::{Duration, Instant};
 

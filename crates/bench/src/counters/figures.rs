@@ -1,4 +1,4 @@
-//! From counts to figures: quantities in their units, and what the catalogue works out from them.
+//! Turns counts into figures: quantities in their units, and the metrics that the catalogue computes from them.
 
 use std::collections::BTreeMap;
 

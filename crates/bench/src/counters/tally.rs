@@ -1,8 +1,8 @@
 //! What a counter counted over an interval, and how wrong that can be.
 //!
-//! perf scales with one factor over the whole run: a load that begins late or breaks off is scaled as if it had lasted. Here
-//! an interval is read in pieces and each piece is scaled by its own factor, so that only what changes within a piece is
-//! guessed.
+//! perf scales with one factor over the whole run: a load that begins late or ends early is scaled as if it had lasted
+//! for the whole run. Here an interval is read in pieces, and each piece is scaled by its own factor. So only changes
+//! within a piece are estimated.
 
 use pciescope_hw::perf::{Delta, Doubt};
 

@@ -1,4 +1,4 @@
-//! What is read, of what and how: the parts that a [`super::Task`] is made of.
+//! The parts of a [`super::Task`]: what to read, from which devices, and how.
 
 use std::path::{Path, PathBuf};
 

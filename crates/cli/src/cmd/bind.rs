@@ -1,4 +1,4 @@
-//! `pciescope bind`: hand a device to the driver that measures, beyond the end of the program.
+//! `pciescope bind`: binds a device to the driver that measures, until `pciescope unbind`.
 
 use std::io::{self, Write};
 use std::process::ExitCode;

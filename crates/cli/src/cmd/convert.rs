@@ -1,4 +1,5 @@
-//! `pciescope convert`: how fast samples are converted, against what memory can carry, and whether to the last bit.
+//! `pciescope convert`: measures how fast samples are converted, compared with the rate of the memory, and checks the
+//! results to the last bit.
 
 use std::io::{self, Write};
 use std::process::ExitCode;

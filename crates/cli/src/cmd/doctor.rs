@@ -1,4 +1,4 @@
-//! `pciescope doctor`: what spoils performance or a measurement, and what to do about it. Reads only.
+//! `pciescope doctor`: finds what harms performance or a measurement, and says what to do about it. Reads only.
 
 mod count;
 mod silence;

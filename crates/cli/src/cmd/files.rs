@@ -1,4 +1,5 @@
-//! Files for results: never over what a command reads, never two in one, and an old one stays until the new one is whole.
+//! Files for results. An output never overwrites an input of the command, two outputs are never the same file, and an
+//! old file stays until the new one is complete.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;

@@ -1,4 +1,4 @@
-//! `pciescope unbind`: give devices back to the drivers they had, also after a killed run.
+//! `pciescope unbind`: binds devices to their former drivers, also after a killed run.
 
 use std::io::{self, Write};
 use std::process::ExitCode;

@@ -1,13 +1,13 @@
 //! What the kernel itself has counted of each PCI function: bytes of disks, network interfaces and RDMA ports, interrupts and
 //! error reports. Reads files of sysfs and procfs that every user may read. docs/accounting.md says what the figures mean.
 //!
-//! Each source is a file of this folder: it lists [`Item`]s, counters with the functions that their data passes. [`Accounts`]
-//! takes differences and adds them up for each of these functions. [`pmu`] shows a function's account as a PMU, so that
-//! whoever reads counters reads it too.
+//! Each source is a file of this folder: it lists [`Item`]s, which are counters with the functions that their data
+//! passes. [`Accounts`] takes differences and adds them up for each of these functions. [`pmu`] shows a function's
+//! account as a PMU, so that all code that reads counters can read it too.
 //!
-//! The bytes are a lower bound of a function's payload: descriptors, peer-to-peer traffic and drivers in user space are not in
-//! them. So nothing is counted that is not certain: a counter that is new, fell, or cannot be, begins anew with what it
-//! shows.
+//! The bytes are a lower bound of a function's payload: they do not include descriptors, peer-to-peer traffic and
+//! drivers in user space. So only certain bytes are counted: if a counter is new, fell, or has an impossible value,
+//! counting starts again from its present value.
 
 mod block;
 mod errors;

@@ -1,7 +1,7 @@
-//! Handing a function to the driver that measures, and giving it back exactly as it was.
+//! Binds a function to the driver that measures, and later restores its exact former state.
 //!
-//! What must be put back is on disk before anything is changed ([`State`]), so that every way out restores:
-//! [`Bound::release`], its drop, and after a `kill -9` [`restore`] from the file.
+//! The former state is on disk before anything is changed ([`State`]). So it can always be restored: by
+//! [`Bound::release`], by its drop, and after a `kill -9` by [`restore`] from the file.
 
 pub(crate) mod in_use;
 mod state;

@@ -1,4 +1,4 @@
-//! What must be put back, on disk before anything is changed, and locked while somebody works with it.
+//! The state to restore. It is on disk before anything is changed, and locked while a process works with it.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};

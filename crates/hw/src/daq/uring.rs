@@ -1,4 +1,4 @@
-//! io_uring: several reads on their way while the oldest is worked on.
+//! io_uring: several reads are in flight while the program uses the oldest one.
 
 use std::io;
 use std::ops::ControlFlow;

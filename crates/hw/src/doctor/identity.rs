@@ -1,4 +1,4 @@
-//! What is not what it seems, or not there.
+//! Checks: devices that do not answer, emulated devices, guests.
 
 use pciescope_core::Severity;
 

@@ -1,4 +1,4 @@
-//! What is counted beside timed interrupts; the kernel's interrupt numbers, their counts per CPU and their affinity.
+//! Counts that accompany timed interrupts; the kernel's interrupt numbers, their counts per CPU and their affinity.
 
 use std::path::PathBuf;
 

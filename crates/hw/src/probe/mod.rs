@@ -1,7 +1,7 @@
 //! Probes: what takes samples from a device.
 //!
-//! A probe measures one [`Portion`] in a call: so many samples, or so much time, from these CPUs. In which order the
-//! CPUs measure and in how many rounds is decided by the caller (crates/bench), alike for every backend.
+//! In one call a probe measures one [`Portion`]: a number of samples, or a time, from given CPUs. The caller
+//! (crates/bench) decides the order of the CPUs and the number of rounds, in the same way for every backend.
 
 pub mod clock;
 pub mod failure;

@@ -1,4 +1,4 @@
-//! Which backend measures, and why the others do not.
+//! Chooses the backend that measures, and says why the others cannot.
 
 use std::error::Error as _;
 use std::fmt;

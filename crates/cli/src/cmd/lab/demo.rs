@@ -1,4 +1,5 @@
-//! `pciescope lab demo`: every measurement on virtual hardware, with what the hardware was told beside what was measured.
+//! `pciescope lab demo`: does every measurement on virtual hardware, and shows the settings of the hardware beside the
+//! results.
 
 use std::fs::File;
 use std::io::{self, Write};

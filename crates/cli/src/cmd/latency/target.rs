@@ -1,4 +1,4 @@
-//! Which register is measured, and whether that is known to do no harm.
+//! Chooses the register to measure, and refuses one that is not known to be harmless.
 
 use clap::ValueEnum;
 use pciescope_core::{Bdf, Function, MmioPlan, MmioTest};

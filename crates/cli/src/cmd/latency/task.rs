@@ -1,4 +1,4 @@
-//! What all three measurements do before and after: open, measure, put back, and report.
+//! The steps that all three measurements share: open the device, measure, restore it, and report.
 
 use std::process::ExitCode;
 

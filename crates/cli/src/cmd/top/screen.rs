@@ -1,4 +1,4 @@
-//! The terminal: taken for the full screen, and given back on every way out.
+//! The terminal: switches to the full screen, and restores it however the program ends.
 
 use std::io::{self, BufWriter, Stdout, Write, stdout};
 use std::panic;

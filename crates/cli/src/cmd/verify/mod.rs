@@ -1,4 +1,4 @@
-//! `pciescope verify`: are the counters right? A workload of known traffic beside them, with an error figure.
+//! `pciescope verify`: checks whether the counters are right. It runs a workload of known traffic and shows the error.
 
 mod dram;
 mod pcie;

@@ -1,7 +1,7 @@
 //! A synthetic digitizer: `fake:digitizer?...`, for trying the program and its tests without a board.
 //!
-//! Its samples are those of docs/spec/sis8300.md, its times are real but of its own choice, its faults come when they are
-//! asked for. Each time that it is opened it is a new board.
+//! Its samples are those of docs/spec/sis8300.md. Its delays pass in real time, with lengths that the options set. Its
+//! faults come when the options ask for them. Each time it is opened, it is a new board.
 
 mod memory;
 mod options;

@@ -1,7 +1,7 @@
-//! What the ESS driver's node can: registers, reads, and the wait for the interrupt.
+//! Uses the node of the ESS driver: registers, reads, and the wait for the interrupt.
 //!
-//! Its clock chips are not programmed from here: the setup has to keep the clock. Not tried on that driver; its ioctls were
-//! tried on our driver's node, which has them too.
+//! This code does not program the clock chips: the setup has to keep the clock. It was not tested with that driver; its
+//! ioctls were tested on our driver's node, which has them too.
 
 use std::io;
 use std::time::{Duration, Instant};
