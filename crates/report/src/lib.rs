@@ -1,7 +1,7 @@
-//! Records to files, tables, pages and pictures, and foreign logs to records. Cannot measure.
+//! Turns records into files, tables, pages and pictures, and logs of other programs into records. It cannot measure.
 //!
-//! Every output is a pure function of records: the same records give the same text, whatever the machine or
-//! the time. What a record holds is described in docs/record.md.
+//! Every output is a pure function of records: the same records give the same text on every machine and at every time.
+//! docs/record.md describes a record.
 //!
 //! # Where to change what
 //!

@@ -1,4 +1,5 @@
-//! Who may read: basic authentication with bcrypt, bearer tokens. Comparisons take the same time whatever they find.
+//! Decides who may read: basic authentication with bcrypt, bearer tokens. A comparison takes the same time for every
+//! result.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, PoisonError};

@@ -1,8 +1,8 @@
 //! What `/api/state` and `/api/events` say: the types are the contract between the exporter and the page. docs/serve.md,
 //! "JSON", describes them to users.
 //!
-//! Strings come from devices and users and are hostile: whoever shows them has to escape them. Fields that are not known are
-//! left out, never 0. Shares are parts of one, from 0 to 1; rates are per second.
+//! Strings come from devices and users and are hostile: code that shows them must escape them. Unknown fields are left
+//! out, never 0. Shares are from 0 to 1; rates are per second.
 
 use std::collections::BTreeMap;
 

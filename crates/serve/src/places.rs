@@ -1,5 +1,6 @@
-//! Who is connected: so many places, and so many for one address. Where all are taken, a connection that has not made a
-//! request that it may make has to leave: one of the address that has most of them, so that who opens many closes its own.
+//! The connections: their number is limited, in total and for each address. If all places are in use, a connection that
+//! has not yet made an allowed request must leave. It is one of the address that has most of these, so a client that
+//! opens many connections loses only its own.
 
 use std::cmp::Reverse;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

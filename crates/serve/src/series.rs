@@ -1,7 +1,7 @@
 //! From the names of records to the names of Prometheus: base units, `_total`, and the catalogue's words.
 //!
-//! No table of names: what a figure becomes follows from what the catalogue says of it (an event or a metric, its unit, its
-//! group), so a kind of PMU that is added to the catalogue is exported without a change here.
+//! There is no table of names: the name of a figure follows from the catalogue (an event or a metric, its unit, its
+//! group). So a kind of PMU that is added to the catalogue is exported without a change here.
 
 use pciescope_catalogue::{Catalogue, Dimension, Group, Kind, Unit, What};
 

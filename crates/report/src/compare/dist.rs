@@ -1,4 +1,5 @@
-//! Histograms as distributions: quantiles by rank, how much of one lies beyond the other, and who wins a pair.
+//! Histograms as distributions: quantiles by rank, the share of one that lies beyond the other, and the probability
+//! that a sample of one is larger than a sample of the other.
 
 use pciescope_core::Histogram;
 

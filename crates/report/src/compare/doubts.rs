@@ -1,4 +1,4 @@
-//! What differs between the sides beside the figures: machines, kernels, links, clocks, ways of measuring.
+//! Differences between the sides other than the figures: machines, kernels, links, clocks, methods of measurement.
 
 use std::collections::{BTreeMap, BTreeSet};
 

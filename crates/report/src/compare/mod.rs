@@ -1,6 +1,6 @@
 //! Compares two sides of records: whether they differ, by how much, and how sure that is.
 //!
-//! Pure: records in, a [`Judgement`] out, no randomness. docs/compare.md says why each step is as it is.
+//! A pure function: records in, a [`Judgement`] out, no random numbers. docs/compare.md gives the reason for each step.
 
 pub(crate) mod cells;
 mod dist;

@@ -1,8 +1,8 @@
-//! What `sis8300drv_threads` prints: parameter block, rows of seven columns, CPU utilization; and below it the lines of
-//! `perf report` and the remark on CPU time that people note beside them.
+//! The output of `sis8300drv_threads`: parameter block, rows of seven columns, CPU utilization. Below it there may be
+//! lines of `perf report`, and the remark on CPU time that people add.
 //!
-//! Rows that stand together ran together: a block of parameters, a header or another line begins a new group. A block
-//! holds for the group behind it; groups after that take samples and repeats from it where their figures agree.
+//! Neighbouring rows are from devices that ran together: a block of parameters, a header or another line begins a new
+//! group. A block applies to the group after it. Later groups take samples and repeats from it if their figures agree.
 
 use pciescope_core::{
     Access, HotSpot, Interval, Method, Metric, Plan, ReadoutPlan, Record, Stream, WaitMode, Warning, Work, readout,

@@ -1,7 +1,8 @@
-//! Records as outputs keep them while they read a file: what records share is there once, and the intervals of counters are
-//! joined as they come. So the memory depends on how many devices, CPUs and targets a file tells of, and little on how long.
+//! The records that outputs keep in memory while they read a file. Data that records share is kept once, and intervals
+//! of counters are joined while they are read. So the memory depends on the number of devices, CPUs and targets in a
+//! file, and little on its length.
 //!
-//! docs/record.md ("How long a file may be") states the bounds; crates/cli/tests/all/memory.rs holds the program to them.
+//! docs/record.md ("How long a file may be") states the bounds; crates/cli/tests/all/memory.rs tests them.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
