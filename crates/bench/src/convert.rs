@@ -101,8 +101,8 @@ impl Error {
     }
 }
 
-/// Measures each kernel at each size with each instruction set and way to store, and hands a record of each to the sink.
-/// `progress` is told the name of the row that begins, and how many rows lie before it, of how many.
+/// Measures each kernel at each size with each instruction set and way to store, and hands a record of each to the
+/// sink. `progress` gets the name of the row that begins, the number of rows before it, and the number of all rows.
 ///
 /// # Errors
 /// See [`Error`]. A run that is stopped ends with a record that says so.

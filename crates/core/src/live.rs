@@ -71,7 +71,7 @@ struct Point {
 pub struct Source {
     /// `port`, `function`, `channel`, `die`, `total` or `pmu`, as in records.
     pub scope: String,
-    /// Who counts, as in records; `None` where hardware does.
+    /// The source of the counts, as in records; `None` if hardware counts.
     pub origin: Option<String>,
     /// The PMU's name; of a port the one that counted last.
     pub pmu: Option<String>,

@@ -7,8 +7,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The `test` field of a row's record. `Record::stream` says what it is of; `Record::interval` is from the start of the
-/// first repeat to the end of the last, counted from the moment at which all threads were let go.
+/// The `test` field of a row's record. `Record::stream` says what was read. `Record::interval` is from the start of the
+/// first repeat to the end of the last, counted from the moment at which all threads were started.
 ///
 /// Metrics, each left out where it is not known (means are over the repeats; `bytes/s` are of raw input, 10^6 to a MB):
 /// - `size` (bytes): raw input of one repeat. `repeats` (1): N times cycles. `cycles` (1).

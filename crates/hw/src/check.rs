@@ -36,7 +36,7 @@ pub fn function_warnings(root: &Root, environment: &Environment, function: &Func
     warnings
 }
 
-/// What of this machine does, whatever the function.
+/// The warnings about this machine, for every function.
 pub fn machine_warnings(root: &Root, environment: &Environment) -> Vec<Warning> {
     let machine = Machine::new(root, environment, Vec::new());
     let mut warnings = Vec::new();

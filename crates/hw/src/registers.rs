@@ -36,7 +36,7 @@ pub struct SafeRegister {
     pub expect: Option<(u64, u64)>,
     /// Where the register's harmlessness is stated.
     pub source: &'static str,
-    /// Whether the entry was checked against its source; one that was not is only proposed, never taken.
+    /// Whether the entry was checked against its source. An unchecked entry is only proposed, never used.
     pub verified: bool,
 }
 

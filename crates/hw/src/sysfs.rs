@@ -90,8 +90,8 @@ impl Root {
         names
     }
 
-    /// The inode number of a folder, links followed; `None` where there is none. sysfs gives none out twice (64 bits, since Linux
-    /// 5.5), so that a device that went and came back is told from one that stayed.
+    /// The inode number of a folder, links followed; `None` if there is no such folder. sysfs never uses an inode
+    /// number twice (64 bits, since Linux 5.5). So the number shows whether a device went away and came back.
     pub fn inode(&self, absolute: impl AsRef<Path>) -> Option<u64> {
         std::fs::metadata(self.path(absolute)).ok().map(|metadata| metadata.ino())
     }

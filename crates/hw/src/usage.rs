@@ -82,9 +82,9 @@ fn nanos(time: libc::timeval) -> u64 {
 
 /// A line of /proc/stat: where the time of a CPU, or of all CPUs together, went, in nanoseconds, in steps of [`STAT_TICK_NS`].
 ///
-/// Two readings differ from the truth by up to a step in each figure, whatever the number of CPUs: over a second of two CPUs
-/// that is 0.5 % of the time. What a CPU does is found by the tick, as above; interrupts that the tick cannot see (CONFIG_IRQ_TIME_ACCOUNTING
-/// off) stand in what they interrupted.
+/// The difference of two readings is wrong by up to a step in each figure, for any number of CPUs: over a second of two
+/// CPUs that is 0.5 % of the time. The tick finds what a CPU does, as above. Interrupts that the tick cannot see
+/// (CONFIG_IRQ_TIME_ACCOUNTING off) are included in the time of what they interrupted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Machine {
     /// User space, guests among it.

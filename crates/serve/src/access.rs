@@ -47,7 +47,7 @@ impl std::fmt::Debug for Credentials {
     }
 }
 
-/// Who may read. Without users and tokens everybody.
+/// Decides who may read. Without users and tokens everybody may.
 pub struct Access {
     users: BTreeMap<String, String>,
     tokens: Vec<[u8; 32]>,

@@ -75,7 +75,7 @@ pub struct Port {
     /// The PMU that counts for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pmu: Option<String>,
-    /// Who counts: `kernel accounting`, then the bytes are a lower bound; absent where hardware does.
+    /// The source of the counts: `kernel accounting`, for which the bytes are a lower bound; absent if hardware counts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
     /// Vendor and device in words.

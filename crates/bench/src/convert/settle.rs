@@ -115,8 +115,9 @@ pub fn faster(pass: &mut dyn FnMut(Which)) -> ratio::Store {
     if best[1] < best[0] { stores[1] } else { stores[0] }
 }
 
-/// Lets passes of the kernel and of the ceiling take turns until both medians stand still, or `duration` is over (each is
-/// passed [`FEWEST`] times all the same), or the user ends it. The first turn warms up and is left out.
+/// Runs passes of the kernel and of the ceiling in turn until both medians no longer change, or `duration` is over, or
+/// the user ends it. Each has at least [`FEWEST`] passes, also after `duration`. The first turn warms up and is left
+/// out.
 pub fn settle(
     duration: Duration,
     ceiling: Option<ratio::Store>,

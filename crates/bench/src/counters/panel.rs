@@ -61,7 +61,7 @@ pub struct Counted {
     pub parts: Vec<(usize, f64)>,
     /// Whether the figure is the last value and not a difference.
     pub is_state: bool,
-    /// Whether the true figure may be larger, whatever the counters did.
+    /// Whether the true figure may be larger, even if the counters are exact.
     pub is_least: bool,
 }
 

@@ -48,10 +48,10 @@ pub fn choose(root: &Root, wanted: &Wanted) -> Result<Choice, Error> {
     Machine::load(root, wanted.origin).choose(wanted)
 }
 
-/// Decides what to count of what is there now: places and metrics that are not are left out, and named in [`Choice::absent`].
+/// Chooses what to count among the places and metrics that are present now. It leaves out absent ones, and names them
+/// in [`Choice::absent`].
 ///
-/// # Errors
-/// [`Error`], before anything is opened: the first reason, where nothing of what the user named is left.
+/// # Errors [`Error`], before anything is opened: the first reason, if nothing that the user named is present.
 pub fn choose_present(root: &Root, wanted: &Wanted) -> Result<Choice, Error> {
     let machine = Machine::load(root, wanted.origin);
     let (left, mut lacking) = machine.narrow(wanted);

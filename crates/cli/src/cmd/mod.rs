@@ -54,7 +54,8 @@ pub struct Ctx {
     pub made: Option<Arc<Made>>,
 }
 
-/// The folder of a synthetic machine. It goes with the verb: threads that outlive it may still hold the machine.
+/// The folder of a synthetic machine. It is removed when the verb ends, because threads that live longer may still use
+/// the machine.
 #[derive(Debug)]
 pub struct Made(PathBuf);
 
@@ -92,8 +93,8 @@ impl Ctx {
     }
 }
 
-/// Writes to the standard error. Where that is closed there is nobody left to tell, and a run goes on and puts the
-/// machine back all the same; `eprintln!` would end it in a panic.
+/// Writes to the standard error. If it is closed, the text is lost, but the run goes on and restores the machine;
+/// `eprintln!` would panic.
 pub fn say(text: &str) {
     let _ = io::stderr().lock().write_all(text.as_bytes());
 }

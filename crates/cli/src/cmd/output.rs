@@ -111,8 +111,8 @@ pub struct Output {
     kept: Kept,
 }
 
-/// The files of a run, and whether they are worth the ones that they replace: a run that is refused, or ends before it has
-/// measured anything, leaves those.
+/// The files of a run, and whether they may replace the old ones: a run that is refused, or ends before it has measured
+/// anything, keeps the old files.
 #[derive(Default)]
 struct Kept {
     places: Vec<Place>,

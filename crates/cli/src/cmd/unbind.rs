@@ -48,7 +48,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Goes on after a failure, so that one bad function does not keep the others; fails in the end.
+/// Goes on after a failure, so that one function does not prevent the restoration of the others; fails at the end.
 fn restore_all(ctx: &Ctx) -> anyhow::Result<ExitCode> {
     let outcomes = bind::restore_all(&ctx.root)?;
     if outcomes.is_empty() {

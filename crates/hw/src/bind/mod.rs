@@ -293,7 +293,8 @@ fn restore_by(root: &Root, hand: &dyn Hand, bdf: Bdf) -> Result<Restored, Error>
     }
 }
 
-/// [`restore`] for every function that has a state file; one that fails does not keep the others.
+/// Calls [`restore`] for every function that has a state file. A failure does not prevent the restoration of the
+/// others.
 ///
 /// # Errors
 /// [`Error::Read`] if the folder of state files may not be read.

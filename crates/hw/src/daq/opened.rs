@@ -173,7 +173,7 @@ impl Opened {
         Error::Ended { path: self.path().to_owned(), at, got, want }
     }
 
-    /// The refusal of what it cannot do.
+    /// The error for something that it cannot do.
     pub fn lacks(&self, what: String, why: String, hint: Option<String>) -> Error {
         Error::Lacks { path: self.path().to_owned(), what, why, hint }
     }

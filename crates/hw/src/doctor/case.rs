@@ -24,9 +24,9 @@ pub struct Machine<'a> {
     pub root: &'a Root,
     /// What [`crate::environment::read`] says of it.
     pub environment: &'a Environment,
-    /// An earlier reading of what counts up, and how long ago it was made; `None` where nobody watched.
+    /// An earlier reading of counts that may grow, and its age; `None` without `--watch`.
     pub earlier: Option<(&'a Readings, Duration)>,
-    /// What hardware and the kernel counted at the ports that both count; `None` where nobody watched.
+    /// What hardware and the kernel counted at the ports that both count; `None` without `--watch`.
     pub counted: Option<Vec<Counted>>,
     functions: BTreeMap<Bdf, Known>,
 }

@@ -15,7 +15,7 @@ pub struct Counts {
     pub handled: u64,
     /// Those that did not arrive within the time-out.
     pub lost: u64,
-    /// Interrupts that nobody asked for.
+    /// Interrupts without a trigger.
     pub extra: u64,
     /// Interrupts that another CPU handled.
     pub wrong_cpu: u64,

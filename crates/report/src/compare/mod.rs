@@ -37,7 +37,7 @@ pub struct Options {
     pub is_forced: bool,
     /// Limits, each of which may fail the comparison.
     pub limits: Vec<Limit>,
-    /// Compare limits with the figures as they stand, whatever their intervals.
+    /// Compare limits with the figures alone, without their intervals.
     pub is_strict: bool,
 }
 
@@ -91,9 +91,9 @@ impl Verdict {
 /// What would make an unclear figure clear.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
-    /// So many samples a side, in as many runs.
+    /// This number of samples on each side, in the same number of runs.
     Samples(u64),
-    /// So many runs a side.
+    /// This number of runs on each side.
     Runs(u64),
     /// The change is about as large as the margin: no amount of data decides it.
     Margin,

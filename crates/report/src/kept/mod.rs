@@ -107,12 +107,12 @@ pub(crate) struct Figure<'k> {
 }
 
 impl<'k> Figure<'k> {
-    /// It as outputs keep it.
+    /// The figure as outputs keep it.
     pub fn of(metric: &'k Metric) -> Self {
         Figure { value: metric.value, unit: &metric.unit, running: metric.running, at_least: metric.at_least }
     }
 
-    /// It as it stands in a record.
+    /// The figure as a record has it.
     pub fn to_metric(self) -> Metric {
         Metric { value: self.value, unit: self.unit.to_owned(), running: self.running, at_least: self.at_least }
     }
@@ -263,7 +263,7 @@ impl Kept {
     }
 }
 
-/// What is to be said of counted figures, whatever their names.
+/// Remarks on counted figures that do not depend on their names.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Marks {
     /// Figures.
@@ -399,7 +399,7 @@ impl Keeper {
     }
 }
 
-/// The newest of what records may share.
+/// The newest values that records may share.
 #[derive(Debug)]
 struct Pool<T: ?Sized>(Vec<Rc<T>>);
 
