@@ -158,8 +158,8 @@ impl Conversion {
         self.convert_channels(input, outputs)
     }
 
-    /// As [`to_f32`](Self::to_f32), by up to `threads` threads, the caller's among them; 0 stands for as many as the
-    /// process may run at once. Small inputs take fewer: a thread that is started costs as much as some 100 kB.
+    /// As [`to_f32`](Self::to_f32), by up to `threads` threads, including the caller's; 0 means as many as the process
+    /// may run at the same time. Small inputs use fewer: to start a thread takes as long as to convert some 100 kB.
     ///
     /// # Errors
     /// As [`to_f32`](Self::to_f32).

@@ -23,7 +23,7 @@ pub const DESIGN_BATCHES: &str = "design_batches";
 
 /// The figures of one CPU for one target (a BAR offset, a hop or a vector).
 ///
-/// Nothing is subtracted from the histograms: [`CALIBRATION`] stands beside them.
+/// Nothing is subtracted from the histograms: [`CALIBRATION`] is a separate histogram.
 #[derive(Debug, Clone, Default)]
 pub struct Outcome {
     /// The CPU that measured (for interrupts: the CPU that handled).

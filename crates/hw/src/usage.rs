@@ -57,7 +57,7 @@ impl Usage {
         Usage { total_ns, user_ns: nanos(usage.ru_utime), system_ns: nanos(usage.ru_stime) }
     }
 
-    /// What was used from `earlier` to this. The kernel lets none of the three run backwards.
+    /// The time used from `earlier` to this. In the kernel none of the three runs backwards.
     pub fn since(&self, earlier: &Usage) -> Usage {
         Usage {
             total_ns: self.total_ns.saturating_sub(earlier.total_ns),

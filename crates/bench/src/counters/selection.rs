@@ -26,7 +26,7 @@ pub struct Wanted {
     pub origin: Origin,
 }
 
-/// What the user writes for each interrupt vector of functions by itself: as many figures as there are vectors.
+/// The word for a separate figure of each interrupt vector: there are as many figures as vectors.
 pub const VECTORS: &str = "vectors";
 
 /// What is to be opened, with the panel of each instrument in the same place.

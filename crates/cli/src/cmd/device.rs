@@ -110,7 +110,8 @@ pub struct Reached {
 }
 
 impl Reached {
-    /// Closes the probe and gives the function back; returns what could not be put back and why that is no failure.
+    /// Closes the probe and restores the function's driver; returns what could not be restored, and why that is not a
+    /// failure.
     ///
     /// # Errors
     /// What the kernel answered.

@@ -38,7 +38,7 @@ use pciescope_hw::probe::open::Backend;
 use pciescope_hw::synthetic::Synthetic;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-/// What every verb gets beside its own arguments.
+/// What every verb gets in addition to its own arguments.
 #[derive(Debug, Clone)]
 pub struct Ctx {
     /// Where /sys, /proc, /dev and /run are.
@@ -82,7 +82,7 @@ impl Ctx {
         }
     }
 
-    /// Tells the user something in passing, on the standard error.
+    /// Prints a note for the user on the standard error.
     pub fn note(&self, text: &str) {
         say(&format!("pciescope: {text}\n"));
     }

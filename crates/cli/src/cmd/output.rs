@@ -319,7 +319,7 @@ impl Sink for Output {
     }
 }
 
-/// The columns of the terminal, within what reads well; 80 where there is none.
+/// The columns of the terminal, within limits in which text is easy to read; 80 without a terminal.
 pub fn width() -> usize {
     columns().map_or(80, |columns| columns.clamp(40, 120))
 }

@@ -89,7 +89,8 @@ struct Item {
     wraps_at: Option<u64>,
 }
 
-/// What a source has beside its items: devices that are left out, so that nothing is counted twice or made up.
+/// What a source has in addition to its items: the devices that it leaves out, so that nothing is counted twice or
+/// invented.
 #[derive(Debug)]
 struct LeftOut {
     name: String,

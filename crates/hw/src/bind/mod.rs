@@ -87,7 +87,7 @@ pub struct Restored {
     pub bdf: Bdf,
     /// The driver it has now.
     pub driver: Option<String>,
-    /// What could not be put back and why that is no failure, each a sentence; empty when all is as before.
+    /// What could not be restored, and why that is not a failure, each as a sentence; empty if everything is as before.
     pub notes: Vec<String>,
 }
 
@@ -222,7 +222,7 @@ fn driver_file(driver: &str, file: &str) -> PathBuf {
 }
 
 impl Bound {
-    /// What will be put back.
+    /// The state to restore.
     pub fn state(&self) -> &State {
         &self.state
     }

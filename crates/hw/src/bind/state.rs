@@ -22,7 +22,7 @@ pub struct State {
     pub version: u32,
     /// The function.
     pub bdf: Bdf,
-    /// Its vendor ID: another card may sit there when it is put back.
+    /// Its vendor ID, because another card may be there when the state is restored.
     pub vendor: u16,
     /// Its device ID.
     pub device: u16,

@@ -40,7 +40,7 @@ impl Dist {
         Some(Dist { buckets, count, effective, mean_ps, deviation_ps: (squares / count as f64).sqrt() })
     }
 
-    /// The same where so many of its samples count.
+    /// The same if only a part of its samples counts.
     pub fn with_effective(self, effective: f64) -> Self {
         Dist { effective, ..self }
     }

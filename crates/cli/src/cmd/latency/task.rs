@@ -43,7 +43,7 @@ pub fn order(text: &str) -> Result<Order, String> {
     }
 }
 
-/// What a measurement needs beside its plan.
+/// What a measurement needs in addition to its plan.
 pub struct Task<'t> {
     /// The `verb` of the records.
     pub verb: &'static str,

@@ -69,9 +69,8 @@ pub fn arguments(path: &Path) -> Option<&str> {
 impl Fake {
     /// Makes the board that `path` describes.
     ///
-    /// # Errors
-    /// [`Error::Lacks`] where an option is not understood or the way of access is none of a digitizer's;
-    /// [`Error::Source`] where it was asked to refuse.
+    /// # Errors [`Error::Lacks`] if an option is not understood, or a digitizer has no such way of access;
+    /// [`Error::Source`] if an option asks for a refusal.
     pub fn open(path: &Path, how: &super::Options) -> Result<Self, Error> {
         let lacks = |what: &str, why: String, hint: Option<String>| Error::Lacks {
             path: path.to_owned(),
