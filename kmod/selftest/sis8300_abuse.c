@@ -2,8 +2,8 @@
 /*
  * Misuses a SIS8300's node, and checks that each misuse gets its error and
  * nothing else happens: first a table, then a seeded random run. KTAP on
- * standard output, exit status 1 if a test fails. Whoever calls it looks for
- * warnings in the kernel's log.
+ * standard output, exit status 1 if a test fails. The caller checks the kernel's
+ * log for warnings.
  *
  *   sis8300_abuse /dev/sis8300-6 [SEED [CALLS]]
  *
