@@ -121,7 +121,7 @@ def test_a_rack_is_named_where_a_file_tells_of_it(tmp_path: Path, call: Call) ->
     racks.write_text("host,rack\n" + "".join(f"{host_name(n)},r{n % 10}\n" for n in range(60)))
     told = call("outliers", tmp_path / "d", "-j", "--racks", racks).json()
     [finding] = told["findings"]
-    # Racks r5 has healthy hosts too, 45 and 55: it is named all the same.
+    # Rack r5 also has healthy hosts, 45 and 55, but it is still named.
     assert (finding["shared"]["attribute"], finding["shared"]["value"], finding["shared"]["healthy_with"]) == (
         "rack",
         "r5",

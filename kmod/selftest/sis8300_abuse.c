@@ -220,7 +220,7 @@ static void larger_structures(void)
 
 static void wrong_order(void)
 {
-	/* Whoever changes the registers by hand has to set the board up again. */
+	/* After a change of registers by hand, the board must be set up again. */
 	CALL("reg-write: 0x12b", 0, SIS8300_REG_WRITE, (&(struct sis8300_reg){ 0x12b, 0 }));
 	BAD("get-setup: before setup", ENODATA, sis8300_setup, SIS8300_IOC_GET_SETUP, good_setup,
 	    (void)r);

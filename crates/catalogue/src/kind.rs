@@ -15,7 +15,7 @@ use crate::unit::Unit;
 pub enum What {
     /// One root port of PCIe.
     PcieRootPort,
-    /// One endpoint of PCIe, seen from the host all the same: rx is device to host.
+    /// One endpoint of PCIe, also seen from the host: rx is device to host.
     PcieEndpoint,
     /// A controller, stack or root complex with several root ports.
     PcieStack,

@@ -180,7 +180,7 @@ impl Conversion {
         Progress::new(*self)
     }
 
-    /// Where the wanted words lie. What does not fit into memory saturates: it lies behind every input all the same.
+    /// The places of the wanted words. A place that does not fit into memory saturates: it is behind every input anyway.
     pub(crate) fn layout(&self) -> Layout {
         let Interleave { channels, channel } = self.interleave;
         Layout {

@@ -249,7 +249,7 @@ impl Histogram {
 
     /// The duration that `percent` of the samples do not exceed, in nanoseconds, to 0.1 %.
     ///
-    /// `None` where the count cannot support it: a percentile p needs 10/(1-p) samples (p99 needs 1000), and the
+    /// `None` if there are too few samples: a percentile p needs 10/(1-p) samples (p99 needs 1000), and the
     /// median 10. A histogram of fewer samples still has its smallest and largest.
     pub fn percentile_ns(&self, percent: f64) -> Option<f64> {
         let above = 1.0 - percent / 100.0;
@@ -383,7 +383,7 @@ pub(crate) struct Wire {
     /// The arithmetic mean, exact.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     mean_ns: Option<f64>,
-    /// Median and percentiles, to 0.1 %; there only where the count supports them.
+    /// Median and percentiles, to 0.1 %; present only if there are enough samples.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     p50_ns: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none", default)]

@@ -119,7 +119,7 @@ pub enum Error {
         /// How many workloads it reports on.
         found: usize,
     },
-    /// A workload's rate stands beside counts of perf stat that do not say how long they took.
+    /// A workload reports a rate, but the counts of perf stat do not say how long they took.
     #[error("{}: cannot compare: bw_mem prints a rate, but the text of perf stat has no \"seconds time elapsed\"", path.display())]
     NoElapsed {
         /// The file.

@@ -60,7 +60,7 @@ pub enum Error {
         /// What there is not.
         lacking: &'static str,
     },
-    /// The address cannot be had.
+    /// The server cannot listen on the address.
     #[error("cannot listen on {listen}")]
     Listen {
         /// The address.

@@ -18,7 +18,7 @@ pub enum Which {
 const BATCH: Duration = Duration::from_micros(50);
 /// Fewer stamped batches say nothing about a median.
 const FEWEST: usize = 15;
-/// The median stands still when its bounds (95 %, by order) are no farther from it than this share.
+/// The median counts as stable when its bounds (95 %, by order) are no farther from it than this share.
 const STILL: f64 = 0.005;
 /// Stamped batches of a row at most: a row in the cache is not measured a hundred thousand times.
 const MOST: usize = 4000;
@@ -65,13 +65,13 @@ impl Settled {
     pub fn histogram(&self) -> Histogram {
         let mut histogram = Histogram::default();
         for ns in &self.sorted_ns {
-            // A pass of over two hours is longer than any bucket; the median says it all the same.
+            // A pass of over two hours is longer than any bucket; the median shows it anyway.
             let _ = histogram.record_ps((ns * 1e3) as u64, 1);
         }
         histogram
     }
 
-    /// Whether the median stands still: its bounds at 95 %, which are the values a standard deviation of ranks away.
+    /// Whether the median is stable: its bounds at 95 %, which are the values a standard deviation of ranks away.
     fn is_still(&self) -> bool {
         let count = self.sorted_ns.len();
         if count < FEWEST {

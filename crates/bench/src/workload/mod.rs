@@ -64,7 +64,7 @@ pub enum Error {
     /// The device that is read failed.
     #[error(transparent)]
     Device(#[from] pciescope_hw::Error),
-    /// Memory on a node cannot be had.
+    /// Memory on a node cannot be allocated.
     #[error("cannot allocate {bytes} bytes{}", node.map(|node| format!(" on NUMA node {node}")).unwrap_or_default())]
     Memory {
         /// Bytes.

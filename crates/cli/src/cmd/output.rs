@@ -63,7 +63,7 @@ impl FileArgs {
 /// Where what is shown goes.
 pub type Out = Box<dyn Write>;
 
-/// How a verb shows its records, whatever its options are called.
+/// How a verb shows its records, independent of the names of its options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// JSON lines.

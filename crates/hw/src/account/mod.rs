@@ -79,7 +79,7 @@ struct Item {
     /// The functions that its data passes, from the root port down; never empty.
     way: Arc<[Bdf]>,
     count: Count,
-    /// The inode of its file: another one is another counter, whatever its name.
+    /// The inode of its file: a new inode is a new counter, even with the same name.
     inode: u64,
     /// What it shows, or why it cannot be read.
     value: Result<u64, String>,

@@ -74,7 +74,7 @@ pub trait Probe {
     /// # Guarantees
     /// - Each sample covers exactly `plan.batch` accesses of the target, made by the CPU of its [`Outcome`].
     /// - Between two accesses nothing is allocated, logged or formatted.
-    /// - Nothing is subtracted: the histogram of the empty stamp pair stands beside that of the latency.
+    /// - Nothing is subtracted: the empty stamp pair has a separate histogram.
     /// - The call ends within 0.1 s after [`Watch::is_stopped`] became true, and keeps the samples taken until then.
     fn mmio(&mut self, plan: &MmioPlan, portion: &Portion, watch: &dyn Watch) -> Result<Taken, Error> {
         let _ = (plan, portion, watch);

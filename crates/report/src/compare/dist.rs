@@ -71,7 +71,7 @@ impl Dist {
     }
 
     /// Lowest and highest value that the quantile at `share` can have, `z` standard errors of its rank to both sides, in
-    /// nanoseconds. The rank of a quantile is binomial whatever the distribution, so this needs no assumption on its
+    /// nanoseconds. The rank of a quantile is binomial for every distribution, so this needs no assumption on its
     /// form. An end is `None` where the samples do not reach so far.
     pub fn quantile_bounds_ns(&self, share: f64, z: f64) -> (Option<f64>, Option<f64>) {
         let effective = self.effective();

@@ -197,7 +197,7 @@ fn parameter(line: &str) -> Option<(&str, &str)> {
 }
 
 impl Parameters {
-    /// `None` where the value is none of this parameter.
+    /// `None` if the parameter cannot have this value.
     fn take(&mut self, name: &str, value: &str) -> Option<()> {
         let finite = || value.parse().ok().filter(|v: &f64| v.is_finite());
         match name {
@@ -243,7 +243,7 @@ impl Parameters {
 }
 
 impl Group {
-    /// Takes a line that stands beside rows; says whether it was one. A second remark is of another run.
+    /// Takes a line that belongs to rows; returns true if it was one. A second remark is of another run.
     fn around(&mut self, line: &str) -> bool {
         if let (None, Some(cpu)) = (self.cpu, utilization(line)) {
             self.cpu = Some(cpu);

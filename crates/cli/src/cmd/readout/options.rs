@@ -198,7 +198,7 @@ pub struct OutArgs {
 pub enum Way {
     /// As named.
     Named(Access),
-    /// `1`: without a copy, whatever the device calls it.
+    /// `1`: without a copy, by the way that the device has for it.
     ZeroCopy,
 }
 
