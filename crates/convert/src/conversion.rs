@@ -180,7 +180,7 @@ impl Conversion {
         Progress::new(*self)
     }
 
-    /// The places of the wanted words. A place that does not fit into memory saturates: it is behind every input anyway.
+    /// The places of the wanted words. A place that does not fit into memory saturates, as it is behind any input.
     pub(crate) fn layout(&self) -> Layout {
         let Interleave { channels, channel } = self.interleave;
         Layout {

@@ -39,8 +39,8 @@ pub struct Args {
     #[arg(long, value_enum, value_name = "FORMAT")]
     format: Option<Kind>,
 
-    /// What a workload printed while perf stat counted: fio's report, or bw_mem's command and its line. Not needed if the
-    /// log itself has it
+    /// What a workload printed while perf stat counted: fio's report, or bw_mem's command and its line. Not needed if
+    /// the log itself has it
     #[arg(long, value_name = "FILE")]
     workload: Option<PathBuf>,
 

@@ -84,7 +84,7 @@ pub struct Args {
     #[arg(short = 'A', long, value_name = "FUNC,...", value_parser = function, value_delimiter = ',', default_value = "0")]
     pub function: Vec<Work>,
 
-    /// Number of triggered acquisitions: arm, wait for the end, read and convert; with 0 only read what the memory holds
+    /// Number of triggered acquisitions: arm, wait for the end, read and convert; with 0 only read the memory's contents
     #[arg(short = 'l', long, value_name = "N", value_parser = count, default_value = "0")]
     pub acquisitions: u64,
 
@@ -163,8 +163,8 @@ pub struct BoardArgs {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Checks")]
 pub struct JudgeArgs {
-    /// Compare the last read of each cycle, outside of the timed window: none, same (with a further read), pattern (of function
-    /// 100), lab[:SEED] (of the lab's boards) [default: same, if the data stays the same]
+    /// Compare the last read of each cycle, outside of the timed window: none, same (with a further read), pattern (of
+    /// function 100), lab[:SEED] (of the lab's boards) [default: same, if the data stays the same]
     #[arg(long, value_name = "WITH")]
     pub check: Option<Check>,
 
