@@ -130,8 +130,8 @@ impl<'a> Experiment<'a> {
         self.count_beside(wait).map(drop)
     }
 
-    /// Counts while a workload runs, and compares each counter with what it moved. Counters of a side that it did not move are
-    /// left out.
+    /// Counts while a workload runs, and compares each counter with the bytes that the workload moved. Counters of a
+    /// direction in which it moved nothing are left out.
     ///
     /// # Errors
     /// [`Error::Workload`]; [`Error::Counters`] for a counter without a figure.
@@ -155,7 +155,8 @@ impl<'a> Experiment<'a> {
         Ok(all)
     }
 
-    /// Compares what was counted in the last watch with a rate one way, in bytes per second. The name says which way.
+    /// Compares the counts of the last watch with a rate in one direction, in bytes per second. The name says which
+    /// direction.
     ///
     /// # Errors
     /// [`Error::Counters`] for a counter without a figure.

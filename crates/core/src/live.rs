@@ -316,8 +316,8 @@ impl Live {
         self.places.values().copied()
     }
 
-    /// Root ports, and functions on a root bus, whose bytes can be added up: of a port with hardware counters these, else the
-    /// kernel's account.
+    /// Root ports, and functions on a root bus, whose bytes can be added up. For a port with hardware counters their
+    /// bytes are used, else the kernel's account.
     pub fn links(&self) -> impl Iterator<Item = &Source> {
         let bdf = |source: &Source| source.port.as_ref().and_then(|port| port.bdf);
         let has_hardware = move |at: Option<Bdf>| {

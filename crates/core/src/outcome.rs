@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::record::{Failure, Metric, Warning};
 use crate::{Bdf, Histogram};
 
-/// The name of the histogram of what is measured: register, configuration or write latency.
+/// The name of the histogram of the measured latency: register, configuration or write latency.
 pub const LATENCY: &str = "latency";
 /// The name of the histogram from an interrupt's trigger to its handler's first stamp.
 pub const TRIGGER_TO_HANDLER: &str = "trigger_to_handler";

@@ -76,7 +76,7 @@ impl Root {
         }
     }
 
-    /// The last part of what a symbolic link points to, such as the driver's name; `None` where there is no link.
+    /// The last part of the target of a symbolic link, such as the driver's name; `None` if there is no link.
     pub fn link_name(&self, absolute: impl AsRef<Path>) -> Option<String> {
         let target = std::fs::read_link(self.path(absolute)).ok()?;
         Some(target.file_name()?.to_str()?.to_owned())

@@ -100,7 +100,7 @@ pub struct Port {
     /// Whether its figures are an emulator's or a guest's.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_emulated: bool,
-    /// Whether errors of its link are counted: then what a reading does not name is 0.
+    /// Whether errors of its link are counted: then an error that a reading does not name is 0.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub counts_errors: bool,
 }
@@ -187,10 +187,10 @@ pub struct PortReading {
     /// Payload from host to device, in bytes per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tx: Option<f64>,
-    /// `rx` as a part of what the link can carry.
+    /// `rx` divided by what the link can carry.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rx_share: Option<f64>,
-    /// `tx` as a part of what the link can carry.
+    /// `tx` divided by what the link can carry.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tx_share: Option<f64>,
     /// Parts of the time by state of the link: `l0`, `l1`, `recovery`.

@@ -53,8 +53,8 @@ pub enum Rule {
     Nothing,
 }
 
-/// The kind that counted, as far as a record tells: by the PMU's name and what was counted. Several kinds share a name
-/// (generations of one driver); the one that knows most of the figures is meant.
+/// The kind of PMU that counted, as far as a record shows it: by the PMU's name and the figures. Several kinds share a
+/// name (generations of one driver); then it is the kind that knows most of the figures.
 pub fn kind<'n>(scope: &str, pmu: &str, names: impl Iterator<Item = &'n str> + Clone) -> Option<&'static Kind> {
     let fits = |kind: &&'static Kind| {
         let is_of_scope = match scope {

@@ -12,7 +12,7 @@ use pciescope_hw::{Root, inventory, pci};
 use super::machine::{Machine, Origin, below};
 use super::session::{Counter, Instrument};
 
-/// What a PMU is to the user, and what is to be shown of it.
+/// The meaning of a PMU for the user, and the figures to show of it.
 #[derive(Debug, Clone, Default)]
 pub struct Panel {
     /// `port`, `function`, `channel` or `pmu`, as in a record's `instance`.

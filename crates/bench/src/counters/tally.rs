@@ -86,7 +86,7 @@ const JUMP: f64 = 0.5;
 /// Standard deviations of the bound.
 const DEVIATIONS: f64 = 3.0;
 
-/// How the rate changed from piece to piece, of those in which the counter ran: what the bound is made of.
+/// How the rate changed between pieces in which the counter ran. The bound is computed from this.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Rates {
     /// How many pieces.

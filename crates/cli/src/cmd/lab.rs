@@ -91,8 +91,8 @@ struct GuestArgs {
     #[arg(long)]
     bare: bool,
 
-    /// The machine of the counters' seed: 18 root ports with RAS D.E.S. counters, 16 DRAM sub-channels with counters, and
-    /// a disk behind 10:03.0 whose traffic they count. `lab ctl` calls them `board` and `disk0`
+    /// The machine of the counters' seed: 18 root ports with RAS D.E.S. counters, 16 DRAM sub-channels with counters,
+    /// and a disk behind 10:03.0 whose traffic they count. `lab ctl` calls them `board` and `disk0`
     #[arg(long)]
     counters: bool,
 
@@ -130,8 +130,8 @@ struct DigitizerArgs {
           value_parser = clap::value_parser!(u8).range(1..=6))]
     digitizers: Option<u8>,
 
-    /// Link of each L or L2, as GENERATIONxLANES. The real boards have 1x4; the lab has a quarter, because few cores copy
-    /// the bytes
+    /// Link of each L or L2, as GENERATIONxLANES. The real boards have 1x4; the lab has a quarter, because few cores
+    /// copy the bytes
     #[arg(long, value_name = "LINK", default_value = "1x1", requires = "digitizers")]
     digitizer_link: Lanes,
 

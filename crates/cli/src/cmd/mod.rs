@@ -87,7 +87,7 @@ impl Ctx {
         say(&format!("pciescope: {text}\n"));
     }
 
-    /// Tells the user what to do about what was just said.
+    /// Prints a hint for the message before it.
     pub fn hint(&self, text: &str) {
         say(&format!("hint: {text}\n"));
     }

@@ -60,7 +60,7 @@ impl FileArgs {
     }
 }
 
-/// Where what is shown goes.
+/// The place for the output that is shown.
 pub type Out = Box<dyn Write>;
 
 /// How a verb shows its records, independent of the names of its options.

@@ -272,7 +272,7 @@ impl Drop for Bound {
     }
 }
 
-/// Gives a function back that an earlier run handed over and kept, or left behind when it was killed.
+/// Restores a function that an earlier run bound and kept, or did not restore because it was killed.
 ///
 /// # Errors
 /// [`Error::NotBound`] if there is no state of it, [`Error::Held`] while another process works with it, or what the

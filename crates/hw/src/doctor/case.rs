@@ -231,8 +231,8 @@ pub enum Unseen {
     },
 }
 
-/// How a check ends at one subject: what it found, which is nothing where all is well, or why it did not look. What it
-/// found stands even where it could look at a part alone.
+/// The result of a check for one subject: what it found (nothing if all is well), or why it did not look. A finding is
+/// valid even if the check could look only at a part.
 pub type Verdict = Result<Vec<Found>, Unseen>;
 
 /// The check looked, and all is well.

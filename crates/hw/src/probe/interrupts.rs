@@ -23,7 +23,7 @@ pub struct Counts {
     pub late: u64,
     /// At a fixed rate: times that passed without a trigger.
     pub missed: u64,
-    /// At a fixed rate: triggers whose interrupt became one with that before.
+    /// At a fixed rate: times at which the last trigger was still unanswered, so no interrupt was raised.
     pub merged: u64,
     /// Interrupts that were asked for after a move of affinity and are not in the counts above.
     pub warmup_triggers: u64,

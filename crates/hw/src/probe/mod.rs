@@ -43,7 +43,7 @@ pub struct Portion {
     pub duration_ns: u64,
 }
 
-/// What a call of a probe yields. A portion that ended early has `failure` and keeps what was taken before.
+/// The result of a call of a probe. A portion that ended early has `failure`, and keeps the samples until then.
 #[derive(Debug, Clone, Default)]
 pub struct Taken {
     /// How the samples were taken. The caller, who decides the order of the CPUs, adds it.

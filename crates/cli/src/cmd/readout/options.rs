@@ -84,7 +84,7 @@ pub struct Args {
     #[arg(short = 'A', long, value_name = "FUNC,...", value_parser = function, value_delimiter = ',', default_value = "0")]
     pub function: Vec<Work>,
 
-    /// Number of triggered acquisitions: arm, wait for the end, read and convert; with 0 only read the memory's contents
+    /// Number of triggered acquisitions: arm, wait for the end, read and convert; 0 only reads the memory's contents
     #[arg(short = 'l', long, value_name = "N", value_parser = count, default_value = "0")]
     pub acquisitions: u64,
 

@@ -187,7 +187,8 @@ impl Options {
         Ok(())
     }
 
-    /// What tells the values of this machine from those of another: 0 for the one without a name.
+    /// A number that makes the values of this machine different from those of other machines: 0 for the one without a
+    /// name.
     pub fn salt(&self) -> u64 {
         self.host.as_deref().map_or(0, hash)
     }
