@@ -83,7 +83,7 @@ def add_bound_options(parser: argparse.ArgumentParser, found: str) -> None:
         help=f"the allowed share of false alarms among all {found} (5%%)",
     )
     parser.add_argument(
-        "--least-effect", type=share, default=0.05, metavar="PERCENT", help="leave out smaller shifts, even certain ones (5%%)"
+        "--least-effect", type=share, default=0.05, metavar="PERCENT", help="skip shifts below this, even certain (5%%)"
     )
     parser.add_argument("--since", metavar="DATE", help="only runs of this day and later: 2026-11-22")
     parser.add_argument("--until", metavar="DATE", help="only runs of this day and earlier")

@@ -60,7 +60,7 @@ def register(verbs: Verbs) -> None:
         "--sbatch", action="append", default=[], metavar="OPTION", help="a further option of sbatch: --sbatch=--qos=x"
     )
     parser.add_argument("-j", "--json", action="store_true", help="print a JSON object for each host")
-    parser.add_argument("words", nargs=argparse.REMAINDER, metavar="-- VERB ...", help="the verb of pciescope and its options")
+    parser.add_argument("words", nargs=argparse.REMAINDER, metavar="-- VERB ...", help="verb and options of pciescope")
     parser.set_defaults(run=run)
 
 
