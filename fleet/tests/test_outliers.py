@@ -81,7 +81,7 @@ def test_healthy_hosts_are_no_outliers_and_the_exit_code_says_so(tmp_path: Path,
     keep(tmp_path, Shape(hosts=300, figures=10))
     told = call("outliers", tmp_path)
     assert told.code == 0, told.out
-    assert told.out.startswith("0 of 300 hosts differ from their like")
+    assert told.out.startswith("0 of 300 hosts differ from similar hosts")
 
 
 def test_a_group_of_eight_shows_a_clear_fault(tmp_path: Path, call: Call) -> None:
@@ -121,7 +121,7 @@ def test_a_rack_is_named_where_a_file_tells_of_it(tmp_path: Path, call: Call) ->
     racks.write_text("host,rack\n" + "".join(f"{host_name(n)},r{n % 10}\n" for n in range(60)))
     told = call("outliers", tmp_path / "d", "-j", "--racks", racks).json()
     [finding] = told["findings"]
-    # Racks r5 has healthy hosts too, 45 and 55: it is named all the same.
+    # Rack r5 also has healthy hosts, 45 and 55, but it is still named.
     assert (finding["shared"]["attribute"], finding["shared"]["value"], finding["shared"]["healthy_with"]) == (
         "rack",
         "r5",
@@ -146,7 +146,7 @@ def test_a_coarser_group_is_said_and_hosts_without_one_are_named(tmp_path: Path)
     assert finding["worst"]["group_hosts"] == 37
     assert finding["worst"]["group_without"] == ["slot", "kernel"]
     assert "10 figures were judged in coarser groups, without slot, kernel" in text
-    assert "not judged: 6 figures with fewer than 8 hosts of their like (node00037, node00038, node00039)" in text
+    assert "not judged: 6 figures with fewer than 8 similar hosts (node00037, node00038, node00039)" in text
     assert "compared with 37 hosts, without regard to slot, kernel" in text
 
 

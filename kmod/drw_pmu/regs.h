@@ -8,7 +8,7 @@
 #define DRW_CTRL		0xc00
 #define   DRW_CTRL_START	BIT(0)
 #define   DRW_CTRL_STOP		BIT(1)
-/* The whole range goes to the counter whose number plus 19 stands here. */
+/* The number plus 19 of the counter that gets the whole range. */
 #define DRW_TEST		0xc08
 #define   DRW_TEST_COMMON	19
 #define DRW_PRELOAD		0xc0c

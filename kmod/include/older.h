@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What Linux before 5.17 lacks.
+ * Functions that Linux before 5.17 does not have.
  */
 #ifndef PCIESCOPE_OLDER_H
 #define PCIESCOPE_OLDER_H

@@ -3,9 +3,9 @@
  * Keeps the guest's shared folders awake while the system sleeps.
  *
  * The guest's root folder and the commands' output are 9p over virtio. Linux has no
- * suspend for that transport: virtio resets the device, nobody sets its queue up anew,
- * and after the resume every access to a folder waits for ever. So the sleep leaves out
- * the functions that carry the folders. All others sleep as on any machine.
+ * suspend for that transport: virtio resets the device, nothing sets its queue up again,
+ * and after the resume every access to a folder waits for ever. So this module excludes
+ * the functions of the folders from the sleep. All others sleep as on any machine.
  */
 #include <linux/device.h>
 #include <linux/module.h>

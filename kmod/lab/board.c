@@ -2,8 +2,8 @@
 /*
  * Binds to the lab's counter board and places its models where hardware has
  * them: see overlay.c for root ports and drw.c for memory controllers. This
- * file holds the board's function itself, its interrupt lines and the foreign
- * source on them.
+ * file has the board's function itself, its interrupt lines, and the other
+ * device that shares these lines.
  *
  * A removed board answers all-ones: this file checks what it reads against the
  * bounds of its own arrays.

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Configuration accesses of some functions of the machine, answered in part by
- * the counter board.
+ * Lets the counter board answer a part of the configuration accesses to some
+ * functions of the machine.
  *
- * The accessors of the functions' buses are replaced (pci_bus_set_ops). Several
- * buses may share their accessors, and buses made later inherit ours from their
- * parent: the replacement keeps the original beside it, finds the function in a
- * table for each access, and hands on what is not in the table.
+ * It replaces the accessors of the functions' buses (pci_bus_set_ops). Several
+ * buses may share their accessors, and new buses inherit ours from their parent.
+ * So the replacement keeps the original accessors, looks up the function in a table
+ * for each access, and passes on accesses to functions that are not in the table.
  *
  * Accessors run in atomic context. The table is under RCU: while it is in use,
  * only an entry's link and state change.

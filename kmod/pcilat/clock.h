@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * The clock that latencies are taken with, and its ordering: what stands
- * between pcilat_clock_begin() and pcilat_clock_end() is executed between the
- * two readings, and nothing else is.
+ * The clock of all latencies, and its ordering: exactly the instructions between
+ * pcilat_clock_begin() and pcilat_clock_end() are executed between the two readings.
  *
- * x86: RDTSC may execute before earlier and after later instructions; LFENCE
- * waits for all earlier loads and holds back what follows. CPUID, the other
- * fence, traps in every virtual machine.
- * arm64: the DSB waits for earlier loads, the first ISB lets the counter be read
- * only then, the second one holds back what follows. It is the virtual counter in
- * every case: where the kernel runs at EL2, its offset reads as zero (HCR_EL2.E2H),
- * and it is the counter that user space reads. arch_timer_read_counter() may read
- * the physical or the self-synchronised counter instead, and does not say which.
+ * x86: RDTSC may execute before earlier and after later instructions. LFENCE waits
+ * for all earlier loads and delays later instructions. CPUID, the other fence, traps
+ * in every virtual machine.
+ * arm64: the DSB waits for earlier loads. The first ISB delays the reading of the
+ * counter until then, and the second one delays later instructions. It is always the
+ * virtual counter, which user space reads too. If the kernel runs at EL2, its offset
+ * reads as zero (HCR_EL2.E2H). arch_timer_read_counter() may read the physical or the
+ * self-synchronised counter instead, and does not say which.
  */
 #ifndef PCILAT_CLOCK_H
 #define PCILAT_CLOCK_H

@@ -6,7 +6,7 @@
 #ifndef PCILAT_HIST_H
 #define PCILAT_HIST_H
 
-/* Buckets between two powers of two: what is allocated at a time. */
+/* Buckets between two powers of two; they are allocated together. */
 #define PCILAT_HIST_CHUNKS	(PCILAT_HIST_MAX_BITS - PCILAT_HIST_SUB_BITS + 1)
 #define PCILAT_HIST_CHUNK	(PCILAT_HIST_BUCKETS / PCILAT_HIST_CHUNKS)
 

@@ -166,7 +166,7 @@ static int pcilat_fire(struct pcilat_worker *w, struct pcilat_vector *v)
 		writel(value, reg);
 	else
 		ret = pcilat_raise_by_core(data, source);
-	/* It may have been answered all the same. */
+	/* It may have been answered anyway. */
 	if (ret && !pcilat_cancel(v))
 		ret = 0;
 	local_irq_restore(flags);

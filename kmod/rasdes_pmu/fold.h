@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What a counter has counted between two readings. Without kernel includes, so that a
- * test in user space can include it. <linux/types.h> and <stdbool.h> (or the kernel's
- * bool) come before it.
+ * Computes what a counter has counted between two readings. It has no kernel includes,
+ * so that a test in user space can include it. Include <linux/types.h> and <stdbool.h>
+ * (or the kernel's bool) before it.
  */
 #ifndef RASDES_FOLD_H
 #define RASDES_FOLD_H
@@ -17,8 +17,8 @@ static inline unsigned int rasdes_width(unsigned int group)
 
 /*
  * A counter of @bits (up to 63) that wraps. It cannot count half of its range between
- * two readings. So a lower value that would need more than that means that somebody
- * else has cleared the counter (@cleared): all of the value was counted since.
+ * two readings. So if a lower value would need more than that, another agent has
+ * cleared the counter (@cleared), and all of the value was counted since then.
  */
 static inline __u64 rasdes_fold_wrap(__u64 last, __u64 now, unsigned int bits, bool *cleared)
 {
@@ -39,7 +39,7 @@ static inline __u64 rasdes_fold_narrow(__u64 last, __u64 now, unsigned int bits)
 	return (now - last) & ((1ULL << bits) - 1);
 }
 
-/* A counter that stays at its end. A lower value means that somebody else has cleared it. */
+/* A counter that stops at its highest value. If the value is lower, another agent cleared it. */
 static inline __u64 rasdes_fold_saturate(__u64 last, __u64 now, bool *cleared)
 {
 	*cleared = now < last;

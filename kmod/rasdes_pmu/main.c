@@ -5,9 +5,10 @@
  *
  * The module binds to no function, because root ports belong to the kernel's port
  * driver. This file finds the functions when the module is loaded, and when they come
- * and go. Each gets a child, a device of no bus, for one purpose: the system puts a
- * child to sleep before its parent, and wakes it after it. A bus would call its
- * notifiers under our lock, which we take in those of another bus.
+ * and go. Each gets a child device for one purpose: the system suspends a child before
+ * its parent, and resumes it after its parent. The child is on no bus, because a bus
+ * would call its notifiers under our lock, and we take this lock in the notifiers of
+ * another bus.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 

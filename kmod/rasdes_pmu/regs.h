@@ -14,8 +14,8 @@
 #define RASDES_VSEC_LENGTH		0x1c	/* up to the last register below */
 
 /*
- * A viewport: one word picks an event and a lane, and everything else of it,
- * and the data, is about the picked counter. CLEAR and ENABLE read 0.
+ * A viewport: one word selects an event and a lane. The other fields of the word, and
+ * the data register, belong to the selected counter. CLEAR and ENABLE read 0.
  */
 #define RASDES_EVENT_CTL		0x08
 #define   RASDES_EVENT_CTL_CLEAR	GENMASK(1, 0)

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Several ways to disturb programs that count, from a seed, and a way to count
- * meanwhile. One line of JSON for each session, at its begin and its end.
+ * Disturbs programs that count, in several ways that depend on a seed, and counts
+ * during that. It prints one line of JSON for each session, at its begin and its end.
  *
  *   hold PMU:CONFIG...		counts, always on hardware, until a signal comes
  *   come-and-go SEED SECONDS SPARED...
  *				opens, enables, disables, reads, resets and closes
- *				events of all counters' PMUs; those of the numbers
- *				SPARED not at all
+ *				events of all counters' PMUs except those with the
+ *				numbers SPARED
  *   knock SEED SECONDS PMU:CONFIG...
  *				opens and closes events by the number that each PMU
- *				had at the beginning, whether it is there or not: a
- *				PMU that comes back gets it again
+ *				had at the beginning, also while the PMU is absent:
+ *				a PMU that comes back gets this number again
  *   disturb SEED SECONDS cpu:N|drw:DEVICE|port:ADDRESS...
  *				takes CPUs offline, devices from their driver and
  *				ports from the machine, and brings them back

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Lets every memory allocation and user copy of a system call fail in turn: the
- * first of the first try, the second of the second, until a try needs no more.
- * A call that succeeds although something failed is right too: the kernel had
- * another way. KTAP on standard output; exit status 1 if a call failed with an
- * errno that does not come from what failed, or did not work again in the end.
- * Whoever calls it looks for warnings and leaks.
+ * Lets every memory allocation and user copy of a system call fail in turn: in the
+ * first try the first one, in the second try the second one, until a try has no
+ * further one. A call may also succeed although something failed, if the kernel has
+ * another way. KTAP on standard output. The exit status is 1 if a call failed with an
+ * errno that does not fit the failure, or did not work again at the end. The caller
+ * checks for warnings and leaks.
  *
  *   fail_nth module FILE [PARAMETER=VALUE...]      load, unload
  *   fail_nth driver DRIVER BDF                     unbind, bind; bound before and after

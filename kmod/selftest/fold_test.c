@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-only
-/* What counters count between two looks, in user space. KTAP; exit status 1 if a test fails. */
+/* Tests the arithmetic of fold.h in user space. KTAP; exit status 1 if a test fails. */
 #include <stdbool.h>
 #include <stdio.h>
 

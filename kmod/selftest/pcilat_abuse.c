@@ -2,8 +2,8 @@
 /*
  * Sends malformed requests to a device that is bound to pcilat, and checks that
  * each gets its error and nothing else happens: first a table, then a seeded
- * random run. KTAP on standard output, exit status 1 if a test fails. Whoever
- * calls it looks for warnings in the kernel's log.
+ * random run. KTAP on standard output, exit status 1 if a test fails. The caller
+ * checks the kernel's log for warnings.
  *
  *   pcilat_abuse 0000:01:00.0 [SEED [CALLS]]
  *

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Asks the counters' PMUs for what they do not have, from a seed, and does to
- * their events what perf's system calls allow: pmu_abuse SEED TIMES.
+ * Asks the counters' PMUs for events that they do not have, and makes all calls on
+ * their events that perf's system calls allow: pmu_abuse SEED TIMES.
  *
- * Each answer is success or one of a few errnos. What docs/pmu.md refuses must
- * not succeed. Else: a message and status 1.
+ * Each answer must be success or one of a few errnos. A request that docs/pmu.md
+ * refuses must not succeed. Otherwise it ends with a message and status 1.
  */
 #define _GNU_SOURCE
 #include <dirent.h>

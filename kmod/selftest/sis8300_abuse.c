@@ -2,8 +2,8 @@
 /*
  * Misuses a SIS8300's node, and checks that each misuse gets its error and
  * nothing else happens: first a table, then a seeded random run. KTAP on
- * standard output, exit status 1 if a test fails. Whoever calls it looks for
- * warnings in the kernel's log.
+ * standard output, exit status 1 if a test fails. The caller checks the kernel's
+ * log for warnings.
  *
  *   sis8300_abuse /dev/sis8300-6 [SEED [CALLS]]
  *
@@ -220,7 +220,7 @@ static void larger_structures(void)
 
 static void wrong_order(void)
 {
-	/* Whoever changes the registers by hand has to set the board up again. */
+	/* After a change of registers by hand, the board must be set up again. */
 	CALL("reg-write: 0x12b", 0, SIS8300_REG_WRITE, (&(struct sis8300_reg){ 0x12b, 0 }));
 	BAD("get-setup: before setup", ENODATA, sis8300_setup, SIS8300_IOC_GET_SETUP, good_setup,
 	    (void)r);

@@ -6,8 +6,8 @@
  *
  *   sis8300_check /dev/sis8300-6 [SEED [ACQUISITIONS]]
  *
- * ACQUISITIONS: how many the board has begun before the driver was bound. The
- * board needs a trigger at backplane line 0.
+ * ACQUISITIONS is the number of acquisitions that the board began before the driver
+ * was bound. The board needs a trigger at backplane line 0.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -35,7 +35,7 @@ static struct sis8300_setup setup;
 static char why[256];
 static unsigned int tests, failed;
 
-/* Says why, where something is not as it should be. */
+/* Prints why a check failed. */
 static bool check(bool is, const char *format, ...)
 {
 	va_list list;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Does with a virtual SIS8300 what lines on standard input say, and answers each
- * with a JSON object on a line of its own. Whatever is read is compared, sample
- * by sample, with the formula of docs/spec/sis8300.md; "bad" counts the samples
- * that differ. Exit status 0 if every line was understood.
+ * Executes commands on a virtual SIS8300, one per line of standard input, and
+ * answers each with one line of JSON. It compares every sample that it reads with
+ * the formula of docs/spec/sis8300.md; "bad" counts the samples that differ. Exit
+ * status 0 if every line was understood.
  *
  *   sis8300_drive /dev/sis8300-6 [SEED]
  *
- * The formula depends on the number of the acquisition, which the caller knows
- * from the board's own account: `acq N` says which one is armed next.
+ * The formula depends on the number of the acquisition. The caller knows it from the
+ * board's ledger: `acq N` says which acquisition is armed next.
  */
 #define _GNU_SOURCE
 #include <errno.h>

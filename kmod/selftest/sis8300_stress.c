@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Opens, reads, arms, rings, maps, signals and kills at random, in processes of
- * its own, for a time; every call may fail, none may hang. Meanwhile whoever
- * calls it may unbind, bind or unplug the board. Exit status 0 if all processes
- * could be ended, and the last line says what was done.
+ * Makes random calls in several processes for some time: open, read, arm, ring, map,
+ * signal and kill. Every call may fail, but none may hang. During this the caller may
+ * unbind, bind or unplug the board. Exit status 0 if all processes could be ended; the
+ * last line counts the calls.
  *
  *   sis8300_stress SECONDS SEED /dev/sis8300-6...
  */

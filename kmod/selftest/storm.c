@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A storm of calls on the modules' interfaces, steered by what code they reach.
+ * Makes many calls on the modules' interfaces, guided by the code that they reach.
  *
  *   storm SECONDS SEED CORPUS [pcilat=BDF] [sis8300=NODE,BDF] [pmu=NAME]... [cpu=N]
  *
  * A sequence of calls is a string of bytes, from which each call takes its number
- * and its arguments; bytes that are missing are 0. A line of CORPUS is a sequence
- * in hexadecimal. Three processes carry out those of CORPUS, then changed ones;
- * the first also takes drivers, devices and CPU N away and brings them back. Where
- * the kernel has KCOV, a sequence that reaches a new edge between two places of the
- * modules joins CORPUS. SECONDS 0: one process carries out CORPUS once, and lines
- * that reach nothing new go.
+ * and its arguments; missing bytes are 0. A line of CORPUS is a sequence in
+ * hexadecimal. Three processes execute the sequences of CORPUS, and then changed
+ * ones. The first process also removes drivers, devices and CPU N and brings them
+ * back. If the kernel has KCOV, a sequence that reaches a new edge between two places
+ * of the modules is added to CORPUS. With SECONDS 0 one process executes CORPUS once,
+ * and removes lines that reach nothing new.
  *
- * One line of JSON at the end. An errno that the interface's description has not,
- * or a byte written where none may be, ends it with a message and status 1.
- * Whoever calls it looks at the kernel's log.
+ * At the end it prints one line of JSON. If a call returns an errno that the
+ * description of the interface does not have, or writes a byte where it must not, it
+ * ends with a message and status 1. The caller checks the kernel's log.
  */
 #define _GNU_SOURCE
 #include <dirent.h>

@@ -152,7 +152,7 @@ static bool sis8300_take_event(struct sis8300_file *f, struct sis8300_wait *wait
  * @f: the file
  * @wait: type and timeout; the status is filled in
  *
- * Return: 0, whatever the status; -EINVAL, -EINTR; -ENODEV if the board was gone
+ * Return: 0 for every status; -EINVAL, -EINTR; -ENODEV if the board was gone
  * before.
  */
 int sis8300_wait_event(struct sis8300_file *f, struct sis8300_wait *wait)

@@ -101,8 +101,8 @@ impl Error {
     }
 }
 
-/// Measures each kernel at each size with each instruction set and way to store, and hands a record of each to the sink.
-/// `progress` is told the name of the row that begins, and how many rows lie before it, of how many.
+/// Measures each kernel at each size with each instruction set and way to store, and hands a record of each to the
+/// sink. `progress` gets the name of the row that begins, the number of rows before it, and the number of all rows.
 ///
 /// # Errors
 /// See [`Error`]. A run that is stopped ends with a record that says so.
@@ -328,7 +328,7 @@ impl Run<'_> {
             warnings.push(Warning {
                 code: "noisy".to_owned(),
                 text: format!("the quartiles of a row's passes are more than {NOISY_PERCENT} % apart (spread)"),
-                hint: "end what else runs on the machine; compare shares of the ceiling rather than rates".to_owned(),
+                hint: "stop other programs on this machine; compare shares of the ceiling rather than rates".to_owned(),
             });
         }
         Ok(self.journal.put(Record {

@@ -1,6 +1,7 @@
 //! Interrupt latency per CPU and vector, with a control arm that leaves PCIe out.
 //!
-//! Hardware minus control, on the same vector and CPU, is what the PCIe path and the device add.
+//! The difference of hardware and control arm, on the same vector and CPU, is the time that the PCIe path and the
+//! device add.
 
 use std::collections::BTreeMap;
 

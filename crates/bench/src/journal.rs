@@ -1,4 +1,4 @@
-//! The way of a run's records: each gets the run's identity, goes to the sink, and is counted in the summary.
+//! Passes on the records of a run: each gets the run's identity, goes to the sink, and is counted in the summary.
 
 use std::time::SystemTime;
 

@@ -1,8 +1,8 @@
 //! The experiments: a plan and a probe in, records out.
 //!
-//! An experiment decides in which portions the probe measures, adds what a reader needs to judge the figures (the
-//! machine, floors, warnings, spread over rounds) and hands each record to a [`pciescope_core::Sink`] as soon as it is
-//! complete, so that a killed run keeps what it had. It prints nothing and writes no file.
+//! An experiment decides in which portions the probe measures. It adds what a reader needs to judge the figures: the
+//! machine, floors, warnings, the spread over rounds. It hands each record to a [`pciescope_core::Sink`] as soon as it
+//! is complete, so that a killed run keeps the records until then. It prints nothing and writes no file.
 //!
 //! # Where to change what
 //!

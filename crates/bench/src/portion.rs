@@ -1,8 +1,8 @@
 //! A run in portions: which CPUs measure how much, one call of the probe after the other.
 //!
-//! The experiments go round the CPUs, and the probes do not. Every backend therefore interleaves in the same way. Each
-//! round has its own median, and the spread of these tells drift from topology. In sequential order the record of a CPU
-//! is written before the next CPU begins.
+//! The experiments visit the CPUs in turn; the probes do not. So every backend interleaves in the same way. Each round
+//! has its own median, and the spread of these medians distinguishes drift from topology. In sequential order the
+//! record of a CPU is written before the next CPU begins.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

@@ -1,9 +1,9 @@
-//! Counters compared with workloads whose traffic is known by their own account.
+//! Compares counters with workloads that report their own traffic.
 //!
-//! The counters are read by the engine of `stat` ([`crate::counters`]), so that its pieces, doubts and figures are what is
-//! verified. A counter is on before the workload starts and after it has ended, and everything between is compared: bytes with
-//! bytes, not rates with rates, so that no window has to be cut out. Other traffic before the workload stands beside it as the
-//! idle rate and is not subtracted.
+//! The code of `stat` ([`crate::counters`]) reads the counters, so this verifies its pieces, doubts and figures. A
+//! counter starts before the workload and stops after it has ended. Bytes are compared with bytes, not rates with
+//! rates, so that no time window has to be chosen. Other traffic before the workload is shown as the idle rate and is
+//! not subtracted.
 
 use std::io;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
@@ -130,8 +130,8 @@ impl<'a> Experiment<'a> {
         self.count_beside(wait).map(drop)
     }
 
-    /// Counts while a workload runs, and compares each counter with what it moved. Counters of a side that it did not move are
-    /// left out.
+    /// Counts while a workload runs, and compares each counter with the bytes that the workload moved. Counters of a
+    /// direction in which it moved nothing are left out.
     ///
     /// # Errors
     /// [`Error::Workload`]; [`Error::Counters`] for a counter without a figure.
@@ -155,7 +155,8 @@ impl<'a> Experiment<'a> {
         Ok(all)
     }
 
-    /// Compares what was counted in the last watch with a rate one way, in bytes per second. The name says which way.
+    /// Compares the counts of the last watch with a rate in one direction, in bytes per second. The name says which
+    /// direction.
     ///
     /// # Errors
     /// [`Error::Counters`] for a counter without a figure.

@@ -1,4 +1,4 @@
-//! The files that are built in. A test holds this list against the folder.
+//! The files that are built in. A test compares this list with the folder.
 
 macro_rules! files {
     ($($name:literal),* $(,)?) => {

@@ -1,6 +1,6 @@
-//! The language of formulas: numbers, `+ - * / ( )`, names of events, metrics and inputs, `sum(...)` and `present(...)`.
-//! catalogue/README.md describes it. A formula is checked for its units when it is read and cannot fail later, only lack
-//! an input.
+//! The language of formulas: numbers, `+ - * / ( )`, names of events, metrics and inputs, `sum(...)` and
+//! `present(...)`. catalogue/README.md describes it. The units of a formula are checked when it is read. Later it
+//! cannot fail; only an input can be missing.
 
 use std::collections::BTreeSet;
 

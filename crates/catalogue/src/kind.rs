@@ -15,7 +15,7 @@ use crate::unit::Unit;
 pub enum What {
     /// One root port of PCIe.
     PcieRootPort,
-    /// One endpoint of PCIe, seen from the host all the same: rx is device to host.
+    /// One endpoint of PCIe, also seen from the host: rx is device to host.
     PcieEndpoint,
     /// A controller, stack or root complex with several root ports.
     PcieStack,
@@ -130,9 +130,9 @@ pub struct Event {
     pub sysfs_unit: Option<Unit>,
     /// Width of the hardware's counter in bits, where known; the driver may make more of it.
     pub width: Option<u8>,
-    /// Whether the value is a state and not a sum: nobody takes differences of it.
+    /// Whether the value is a state and not a sum: no differences are taken of it.
     pub is_state: bool,
-    /// Whether the count is a lower bound of what is meant.
+    /// Whether the count is a lower bound of the quantity.
     pub is_least: bool,
     /// Events of the same PMU with the same word here take turns at one counter, unless they are the same event.
     pub shares: Option<String>,

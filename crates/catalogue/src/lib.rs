@@ -1,7 +1,8 @@
 //! What hardware counters mean, as data: the files of `catalogue/`, one per kind of PMU, with the events under names that
 //! are the same for all kinds, their units, and formulas whose units are checked. catalogue/README.md describes the files.
 //!
-//! No input or output: a reader hands in what it found in sysfs and gets back what to open and what it means.
+//! The crate does no input or output. Its user passes in what it found in sysfs. The crate answers which events to open
+//! and what they mean.
 //!
 //! ```
 //! use pciescope_catalogue::{Catalogue, Input};

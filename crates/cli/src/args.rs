@@ -8,7 +8,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::cmd;
 
-/// Measure the path between CPUs, memory and PCIe devices, and prove the numbers.
+/// Measure the path between CPUs, memory and PCIe devices, and show how each number was obtained.
 #[derive(Debug, Parser)]
 #[command(name = "pciescope", version, after_help = EXIT_CODES, subcommand_required = true, arg_required_else_help = true)]
 pub struct Cli {
@@ -34,9 +34,9 @@ pub const EXIT_CODES: &str = "\
 Exit codes:
   0        fine
   1        measured, but a check or threshold failed (lost or wrong data, ...)
-  2        could not measure, or not to the end; or the command line is wrong
+  2        could not measure, or ended early; or the command line is wrong
   128+N    ended by signal N (Ctrl-C: 130); records written, machine restored
-  141      the reader of the standard output went away";
+  141      the reader of the standard output closed it";
 
 /// One verb per question.
 #[derive(Debug, Subcommand)]
@@ -53,9 +53,9 @@ pub enum Verb {
     Convert(cmd::convert::Args),
     /// Read, write and log device registers
     Reg(cmd::reg::Args),
-    /// Hand a device to the driver that measures
+    /// Bind a device to the driver that measures
     Bind(cmd::bind::Args),
-    /// Give a device back to the driver it had
+    /// Bind a device to the driver that it had before
     Unbind(cmd::unbind::Args),
     /// Compare the counters with workloads whose traffic is known
     Verify(cmd::verify::Args),
@@ -63,20 +63,20 @@ pub enum Verb {
     Top(cmd::top::Args),
     /// Serve metrics to Prometheus and a live page to browsers
     Serve(cmd::serve::Args),
-    /// Find what spoils performance or a measurement, and what to do about it
+    /// Find what harms performance or a measurement, and what to do about it
     Doctor(cmd::doctor::Args),
-    /// Say whether two runs differ, by how much, and fail where they may not
+    /// Say whether two runs differ, and by how much; fail if a limit is exceeded
     Compare(cmd::compare::Args),
     /// Turn records into tables, pages and pictures
     Report(cmd::report::Args),
-    /// Turn foreign logs into records
+    /// Turn logs of other programs into records
     Import(cmd::import::Args),
     /// Print the completions of a shell
     Completions(cmd::completions::Args),
     /// Write the manual pages
     #[command(hide = true)]
     Man(cmd::man::Args),
-    /// The virtual hardware: run programs against devices whose answers are known
+    /// Run programs on virtual hardware, whose right answers are known
     Lab(cmd::lab::Args),
 }
 

@@ -158,8 +158,8 @@ impl Conversion {
         self.convert_channels(input, outputs)
     }
 
-    /// As [`to_f32`](Self::to_f32), by up to `threads` threads, the caller's among them; 0 stands for as many as the
-    /// process may run at once. Small inputs take fewer: a thread that is started costs as much as some 100 kB.
+    /// As [`to_f32`](Self::to_f32), by up to `threads` threads, including the caller's; 0 means as many as the process
+    /// may run at the same time. Small inputs use fewer: to start a thread takes as long as to convert some 100 kB.
     ///
     /// # Errors
     /// As [`to_f32`](Self::to_f32).
@@ -180,7 +180,7 @@ impl Conversion {
         Progress::new(*self)
     }
 
-    /// Where the wanted words lie. What does not fit into memory saturates: it lies behind every input all the same.
+    /// The places of the wanted words. A place that does not fit into memory saturates, as it is behind any input.
     pub(crate) fn layout(&self) -> Layout {
         let Interleave { channels, channel } = self.interleave;
         Layout {

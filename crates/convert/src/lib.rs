@@ -1,8 +1,8 @@
 //! Conversion of a digitizer's 16-bit samples to `f32` and `f64`.
 //!
 //! A [`Conversion`] is made once: from the type of a sample ([`Sample`]), the operation on it ([`Operation`]) and, if
-//! wanted, the choice of samples ([`Decimation`], [`Interleave`]). It then turns the caller's words into the caller's
-//! numbers and allocates nothing.
+//! needed, the choice of samples ([`Decimation`], [`Interleave`]). It then converts the words in the caller's buffer to
+//! numbers in another buffer of the caller, and allocates nothing.
 //!
 //! ```
 //! use pciescope_convert::{Conversion, Operation, Sample};

@@ -1,4 +1,4 @@
-//! Words that do not lie one after the other: decimation and channels.
+//! Conversion of words that are not consecutive: decimation and channels.
 
 use crate::{Error, Isa, kernel};
 

@@ -69,7 +69,7 @@ impl Plan {
         }
     }
 
-    /// Looks for a quicker arithmetic that is right all the same, by trying all 65,536 words with the kernel: some ten
+    /// Looks for a quicker arithmetic that is still right, by trying all 65,536 words with the kernel: some ten
     /// microseconds. The quicker ones round twice; whether that ever shows depends on factor and offset.
     pub fn settle(self, isa: Isa) -> Self {
         if self.arithmetic != Arithmetic::Scale || isa == Isa::Scalar {

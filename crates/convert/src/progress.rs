@@ -4,8 +4,8 @@ use crate::Error;
 use crate::conversion::{Conversion, Layout};
 use crate::kernel::Real;
 
-/// A conversion of data that comes in chunks of any length: the numbers of all calls together are those that one call
-/// with all the data would have given. Made by [`Conversion::stream`].
+/// A conversion of data that comes in chunks of any length. All calls together give the same numbers as one call with
+/// all the data. Made by [`Conversion::stream`].
 ///
 /// A group of a decimation, or a frame of channels, may lie across the border of two chunks; its number comes with the
 /// chunk that ends it. [`Store::Auto`](crate::Store::Auto) sees only the output of one call: a caller who fills a large

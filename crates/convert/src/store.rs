@@ -1,14 +1,14 @@
-//! How results are written: through the cache or past it.
+//! How results are written: through the cache, or bypassing it.
 
 use std::fs;
 use std::sync::OnceLock;
 
 /// How results are written.
 ///
-/// A store through the cache first reads the line it writes to, and throws out of the cache what was there. Where the
-/// output is larger than the cache nothing of it will be found there anyway, and writing past the cache (non-temporal
-/// stores) saves the reading: two thirds more speed for 16-bit samples to `f32`. Where the output is small it costs:
-/// whoever reads it next has to fetch it from memory.
+/// A store through the cache first reads the line that it writes to, and evicts another line from the cache. If the
+/// output is larger than the cache, none of it will stay there anyway. Then stores that bypass the cache (non-temporal
+/// stores) save the reads: two thirds more speed for 16-bit samples to `f32`. If the output is small, bypassing is
+/// slower, because the next reader has to read it from memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Store {
     /// Past the cache when one call's output is larger than [`Store::threshold`], else through it.

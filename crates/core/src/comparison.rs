@@ -7,7 +7,7 @@ use crate::{Metric, Record, Target};
 /// The `test` field of the record of a [`Comparison`].
 pub const TEST: &str = "verify";
 
-/// What a workload moved by its own account, and what a counter saw of it.
+/// What a workload moved by its own report, and what a counter counted of it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Comparison {
     /// The workload and the direction: `fio read`, `bw_mem fwr`.

@@ -36,7 +36,7 @@ pub struct Kernel {
     pub operation: String,
     /// `f32` or `f64`.
     pub output: String,
-    /// Every so many-th sample is converted.
+    /// Every nth sample is converted, with this n.
     pub decimation: u64,
     /// The instruction set that was used: `scalar`, `avx2`, `avx512`, `neon`.
     pub isa: String,

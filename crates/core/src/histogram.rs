@@ -190,8 +190,8 @@ impl Histogram {
         Ok(())
     }
 
-    /// Replaces what the buckets say of sum, smallest and largest by values known exactly (the kernel module
-    /// keeps them beside its buckets).
+    /// Replaces sum, smallest and largest, which are computed from the buckets, by exact values (the kernel module
+    /// keeps them in addition to its buckets).
     ///
     /// # Errors
     /// [`Error::TooLong`] if `max_ps` is over [`MAX_PS`].
@@ -249,7 +249,7 @@ impl Histogram {
 
     /// The duration that `percent` of the samples do not exceed, in nanoseconds, to 0.1 %.
     ///
-    /// `None` where the count cannot support it: a percentile p needs 10/(1-p) samples (p99 needs 1000), and the
+    /// `None` if there are too few samples: a percentile p needs 10/(1-p) samples (p99 needs 1000), and the
     /// median 10. A histogram of fewer samples still has its smallest and largest.
     pub fn percentile_ns(&self, percent: f64) -> Option<f64> {
         let above = 1.0 - percent / 100.0;
@@ -289,11 +289,12 @@ impl Histogram {
     }
 }
 
-/// How many samples of a run say as much as one that is independent of its neighbours: the design effect, 1 where all are
-/// independent. From batches of the run in the order of time: the variance of the batches' shares of samples below a decile
-/// of all, over the variance of so many independent samples, at the decile where that is largest (between two modes it is,
-/// within one it is not). It has `batches.len() - 1` degrees of freedom. `None` of fewer than 3 batches that hold a sample,
-/// and where all samples are alike.
+/// The design effect: how many samples of a run count as one independent sample. It is 1 if all samples are
+/// independent. It is computed from batches of the run in the order of time. For each decile of all samples, each batch
+/// has a share of samples below this decile. The effect is the variance of these shares divided by the variance that
+/// independent samples would have, at the decile with the largest ratio (for two modes this decile lies between them).
+/// It has `batches.len() - 1` degrees of freedom. `None` for fewer than 3 batches with a sample, and if all samples are
+/// equal.
 pub fn design_effect(batches: &[Histogram]) -> Option<f64> {
     let batches: Vec<&Histogram> = batches.iter().filter(|batch| !batch.is_empty()).collect();
     if batches.len() < 3 {
@@ -382,7 +383,7 @@ pub(crate) struct Wire {
     /// The arithmetic mean, exact.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     mean_ns: Option<f64>,
-    /// Median and percentiles, to 0.1 %; there only where the count supports them.
+    /// Median and percentiles, to 0.1 %; present only if there are enough samples.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     p50_ns: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none", default)]

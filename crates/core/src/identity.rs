@@ -1,4 +1,4 @@
-//! What tells the records of one run from those of another.
+//! The identity of a run, which distinguishes its records from those of other runs.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::SystemTime;

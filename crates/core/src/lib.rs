@@ -62,7 +62,7 @@ pub enum Error {
         /// Which part of it is wrong.
         why: String,
     },
-    /// A duration lies outside what a histogram holds.
+    /// A duration is too long for a histogram.
     #[error("{value_ps} ps is longer than a histogram can hold ({max_ps} ps)")]
     TooLong {
         /// The value, in picoseconds.

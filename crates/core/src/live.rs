@@ -1,7 +1,7 @@
 //! Records of counters as they come: which ports, channels and PMUs count, their last figures, and what went wrong. Live
 //! views (`top`, `serve`) are made of this.
 //!
-//! A file of records may be broken or hostile. What exceeds the limits here is left out, and [`Live::take`] says so.
+//! A file of records may be broken or hostile. [`Live::take`] leaves out what exceeds the limits here, and says so.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -71,7 +71,7 @@ struct Point {
 pub struct Source {
     /// `port`, `function`, `channel`, `die`, `total` or `pmu`, as in records.
     pub scope: String,
-    /// Who counts, as in records; `None` where hardware does.
+    /// The source of the counts, as in records; `None` if hardware counts.
     pub origin: Option<String>,
     /// The PMU's name; of a port the one that counted last.
     pub pmu: Option<String>,
@@ -316,8 +316,8 @@ impl Live {
         self.places.values().copied()
     }
 
-    /// Root ports, and functions on a root bus, whose bytes can be added up: of a port with hardware counters these, else the
-    /// kernel's account.
+    /// Root ports, and functions on a root bus, whose bytes can be added up. For a port with hardware counters their
+    /// bytes are used, else the kernel's account.
     pub fn links(&self) -> impl Iterator<Item = &Source> {
         let bdf = |source: &Source| source.port.as_ref().and_then(|port| port.bdf);
         let has_hardware = move |at: Option<Bdf>| {
@@ -351,7 +351,7 @@ impl Live {
                     let warning = Warning {
                         code: "counted-twice".to_owned(),
                         text: format!("{}: {pmu} counts what {first} counts, and is left out", key.name),
-                        hint: "unload one of the two drivers, or name the PMUs that are to be counted".to_owned(),
+                        hint: "unload one of the two drivers, or name the PMUs to count".to_owned(),
                     };
                     self.warn(&warning);
                     return None;

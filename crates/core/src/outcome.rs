@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::record::{Failure, Metric, Warning};
 use crate::{Bdf, Histogram};
 
-/// The name of the histogram of what is measured: register, configuration or write latency.
+/// The name of the histogram of the measured latency: register, configuration or write latency.
 pub const LATENCY: &str = "latency";
 /// The name of the histogram from an interrupt's trigger to its handler's first stamp.
 pub const TRIGGER_TO_HANDLER: &str = "trigger_to_handler";
@@ -23,7 +23,7 @@ pub const DESIGN_BATCHES: &str = "design_batches";
 
 /// The figures of one CPU for one target (a BAR offset, a hop or a vector).
 ///
-/// Nothing is subtracted from the histograms: [`CALIBRATION`] stands beside them.
+/// Nothing is subtracted from the histograms: [`CALIBRATION`] is a separate histogram.
 #[derive(Debug, Clone, Default)]
 pub struct Outcome {
     /// The CPU that measured (for interrupts: the CPU that handled).

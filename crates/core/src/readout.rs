@@ -1,13 +1,14 @@
 //! A readout: bytes fetched from devices, converted, and what that cost.
 //!
-//! One record ([`TEST`]) is one row of the printed table: what one thread did with one device and one function. One more
-//! ([`SUMMARY`]) per group of devices that ran together holds what belongs to all: CPU utilization, sum of rates, hot spots.
+//! One record ([`TEST`]) is one row of the printed table: what one thread did with one device and one function. Each
+//! group of devices that ran together has one more record ([`SUMMARY`]) with the figures of all of them: CPU
+//! utilization, sum of rates, hot spots.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The `test` field of a row's record. `Record::stream` says what it is of; `Record::interval` is from the start of the
-/// first repeat to the end of the last, counted from the moment at which all threads were let go.
+/// The `test` field of a row's record. `Record::stream` says what was read. `Record::interval` is from the start of the
+/// first repeat to the end of the last, counted from the moment at which all threads were started.
 ///
 /// Metrics, each left out where it is not known (means are over the repeats; `bytes/s` are of raw input, 10^6 to a MB):
 /// - `size` (bytes): raw input of one repeat. `repeats` (1): N times cycles. `cycles` (1).

@@ -151,7 +151,7 @@ pub struct Instance {
     /// What it counts for: `port` (a PCIe root port), `function` (another PCI function with all below it), `channel` (a DRAM
     /// channel or sub-channel), `die` and `total` (sums of channels), `pmu` (anything else).
     pub scope: String,
-    /// Who counted: [`ACCOUNTING`], the kernel; absent where hardware did.
+    /// The source of the counts: [`ACCOUNTING`] for the kernel; absent if hardware counted.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub source: Option<String>,
     /// The name of the PMU in sysfs; of a sum none. Of the kernel's account `kernel_` and the function's address.
@@ -288,7 +288,7 @@ pub struct Warning {
 pub struct Failure {
     /// A short stable name: `all-ones`, `removed`, `unbound`, `cpu-offline`, `interrupted`, `timeout`, `refused`.
     pub code: String,
-    /// Who, what, which value, why.
+    /// The failure in words: which device, what, which value, why.
     pub text: String,
     /// What the user can do, where there is something.
     #[serde(skip_serializing_if = "Option::is_none", default)]

@@ -1,7 +1,7 @@
 //! How much payload a link can carry in one direction: the figure that "% of the link" is a part of.
 //!
-//! docs/method.md, "The link's ceiling", has the derivation. It is an upper limit: nothing that carries payload gets past
-//! it, and a real stream stays some percent below.
+//! docs/method.md, "The link's ceiling", has the derivation. It is an upper limit: no payload exceeds it, and a real
+//! stream stays some percent below.
 
 use pciescope_core::Link;
 

@@ -1,5 +1,5 @@
-//! Warnings about a machine or a device that spoils a latency: the checks of [`crate::doctor`] that have a warning's
-//! code.
+//! Warnings about a machine or a device that harms a latency measurement: the checks of [`crate::doctor`] that have a
+//! warning's code.
 
 use pciescope_core::{Environment, Function, Warning};
 
@@ -36,7 +36,7 @@ pub fn function_warnings(root: &Root, environment: &Environment, function: &Func
     warnings
 }
 
-/// What of this machine does, whatever the function.
+/// The warnings about this machine, for every function.
 pub fn machine_warnings(root: &Root, environment: &Environment) -> Vec<Warning> {
     let machine = Machine::new(root, environment, Vec::new());
     let mut warnings = Vec::new();

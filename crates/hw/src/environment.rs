@@ -1,4 +1,5 @@
-//! The machine as a reader of its figures must know it. [`crate::check`] says what of it spoils a measurement.
+//! The properties of the machine that a reader of its figures must know. [`crate::check`] says which of them harm a
+//! measurement.
 
 use std::collections::BTreeSet;
 

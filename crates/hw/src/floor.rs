@@ -1,8 +1,8 @@
 //! Lower bounds of a read: the wire's floor, and the best published figure.
 //!
-//! Serialisation and propagation are exact but small; more than nine tenths of a real round trip are silicon at
-//! both ends. So two lines are drawn: the wire's, which shows what a downtrained link costs, and the best
-//! published for as many switches, which a good machine comes near.
+//! Serialisation and propagation are exact but small; the logic at both ends takes more than nine tenths of a real
+//! round trip. So charts have two lines. The wire's floor shows what a downtrained link costs. The best published
+//! figure for the same number of switches shows what a good machine nearly reaches.
 
 /// Framing, sequence number and link CRC of a TLP, in bytes (8b/10b and 128b/130b alike).
 const LINK_BYTES: f64 = 8.0;

@@ -1,5 +1,5 @@
-//! What can be said of every function with a link without a counter, and again and again: link, driver and the kernel's
-//! account of errors (AER). Reads files of sysfs only, no configuration space, and wakes no device that sleeps.
+//! What can be read of every function with a link, repeatedly and without a counter: link, driver and the kernel's
+//! counts of errors (AER). It reads only files of sysfs, no configuration space, and does not wake a sleeping device.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
 //! Memory traffic of known size: reads, non-temporal fills and copies of a buffer on a chosen NUMA node.
 //!
-//! Each pass moves exactly the buffer's bytes, as lmbench's bw_mem does with `rd`, `fwr` and `cp`. Fills and copies store
-//! around the cache (MOVNTDQ on x86-64, STNP on arm64), so that a byte stored is a byte written to DRAM and no line is
-//! read first for ownership. Reads come from DRAM if the buffer is larger than the caches.
+//! Each pass moves exactly the buffer's bytes, as lmbench's bw_mem does with `rd`, `fwr` and `cp`. Fills and copies use
+//! stores that bypass the cache (MOVNTDQ on x86-64, STNP on arm64). So each stored byte is written to DRAM once, and no
+//! line is read first for ownership. Reads come from DRAM if the buffer is larger than the caches.
 
 pub mod ratio;
 

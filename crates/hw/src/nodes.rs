@@ -1,4 +1,4 @@
-//! What the kernel made of a function for programs: disks, network interfaces, character devices.
+//! What programs use of a function: its disks, network interfaces, character devices.
 
 use std::path::{Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! Where a thread runs: held on CPUs, and put back afterwards.
+//! The CPUs on which a thread runs: pins the thread, and restores its CPUs afterwards.
 //!
 //! libc and not rustix or nix, because their CPU sets end at 1024 CPUs.
 
@@ -45,9 +45,8 @@ impl Pinned {
 
     /// Lets this thread run on `cpus` only.
     ///
-    /// # Errors
-    /// EINVAL where none of them is online and allowed to this process; another error, with their numbers, where only some are:
-    /// the kernel alone would take the rest in silence.
+    /// # Errors EINVAL if none of them is online and allowed for this process. If only some are, another error names
+    /// the missing ones; the kernel itself would silently use the others.
     pub fn on(cpus: &CpuList) -> io::Result<Self> {
         let pinned = Pinned::by(&mask(cpus.iter())?)?;
         let missing = cpus.minus(&list(&affinity()?));

@@ -36,7 +36,7 @@ pub struct SafeRegister {
     pub expect: Option<(u64, u64)>,
     /// Where the register's harmlessness is stated.
     pub source: &'static str,
-    /// Whether the entry was checked against its source; one that was not is only proposed, never taken.
+    /// Whether the entry was checked against its source. An unchecked entry is only proposed, never used.
     pub verified: bool,
 }
 
@@ -238,7 +238,7 @@ pub fn safe_target(function: &Function) -> Option<SafeRegister> {
     SAFE.iter().filter(|register| register.verified).find_map(|register| of(register, function))
 }
 
-/// The safe register that a read of `width` bytes at a place touches, and nothing beside it; `None` where there is none.
+/// The safe register that a read of `width` bytes at a place covers, if the read covers nothing else; otherwise `None`.
 pub fn safe_read(function: &Function, bar: u8, offset: u64, width: u8) -> Option<SafeRegister> {
     safe_target(function).filter(|safe| (safe.bar, safe.offset) == (bar, offset) && width <= safe.width)
 }

@@ -76,7 +76,7 @@ impl Root {
         }
     }
 
-    /// The last part of what a symbolic link points to, such as the driver's name; `None` where there is no link.
+    /// The last part of the target of a symbolic link, such as the driver's name; `None` if there is no link.
     pub fn link_name(&self, absolute: impl AsRef<Path>) -> Option<String> {
         let target = std::fs::read_link(self.path(absolute)).ok()?;
         Some(target.file_name()?.to_str()?.to_owned())
@@ -90,8 +90,8 @@ impl Root {
         names
     }
 
-    /// The inode number of a folder, links followed; `None` where there is none. sysfs gives none out twice (64 bits, since Linux
-    /// 5.5), so that a device that went and came back is told from one that stayed.
+    /// The inode number of a folder, links followed; `None` if there is no such folder. sysfs never uses an inode
+    /// number twice (64 bits, since Linux 5.5). So the number shows whether a device went away and came back.
     pub fn inode(&self, absolute: impl AsRef<Path>) -> Option<u64> {
         std::fs::metadata(self.path(absolute)).ok().map(|metadata| metadata.ino())
     }

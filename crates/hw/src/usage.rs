@@ -1,13 +1,14 @@
 //! CPU time: of a thread, of the process, and of the machine.
 //!
-//! A thread's and a process's **sum** comes from their CPU clocks, which the scheduler keeps to the nanosecond at every switch.
-//! How much of it was **user and system** is an estimate on most kernels: with CONFIG_TICK_CPU_ACCOUNTING the tick (CONFIG_HZ,
-//! 1 to 10 ms) looks once where the CPU is, and getrusage divides the exact sum by these counts. Work that keeps step with
-//! the tick, or lasts less than some hundred ticks, is divided wrongly. With CONFIG_VIRT_CPU_ACCOUNTING_GEN at work
-//! (`nohz_full=`) each entry into the kernel is timed, and the division is right to the microsecond of getrusage.
+//! A thread's and a process's **sum** comes from their CPU clocks, which the scheduler keeps to the nanosecond at every
+//! switch. How much of it was **user and system** is an estimate on most kernels: with CONFIG_TICK_CPU_ACCOUNTING the
+//! tick (CONFIG_HZ, 1 to 10 ms) looks whether the CPU runs user or kernel code, and getrusage divides the exact sum in
+//! the ratio of these counts. The division is wrong for work that is synchronous with the tick, or that lasts less than
+//! some hundred ticks. With CONFIG_VIRT_CPU_ACCOUNTING_GEN at work (`nohz_full=`) each entry into the kernel is timed,
+//! and the division is right to the microsecond of getrusage.
 //!
-//! getrusage(RUSAGE_THREAD) by itself is as coarse in its sum: it takes what the scheduler last wrote down, at a tick or a
-//! switch (measured at 250 Hz: steps of 4 ms). Reading the thread's clock makes the scheduler write it down, so the
+//! The sum of getrusage(RUSAGE_THREAD) alone is coarse too: it is the value that the scheduler last updated, at a tick
+//! or a switch (measured at 250 Hz: steps of 4 ms). A read of the thread's clock makes the scheduler update it, so the
 //! clock is read first.
 
 use std::collections::BTreeMap;
@@ -56,7 +57,7 @@ impl Usage {
         Usage { total_ns, user_ns: nanos(usage.ru_utime), system_ns: nanos(usage.ru_stime) }
     }
 
-    /// What was used from `earlier` to this. The kernel lets none of the three run backwards.
+    /// The time used from `earlier` to this. In the kernel none of the three runs backwards.
     pub fn since(&self, earlier: &Usage) -> Usage {
         Usage {
             total_ns: self.total_ns.saturating_sub(earlier.total_ns),
@@ -81,9 +82,9 @@ fn nanos(time: libc::timeval) -> u64 {
 
 /// A line of /proc/stat: where the time of a CPU, or of all CPUs together, went, in nanoseconds, in steps of [`STAT_TICK_NS`].
 ///
-/// Two readings differ from the truth by up to a step in each figure, whatever the number of CPUs: over a second of two CPUs
-/// that is 0.5 % of the time. What a CPU does is found by the tick, as above; interrupts that the tick cannot see (CONFIG_IRQ_TIME_ACCOUNTING
-/// off) stand in what they interrupted.
+/// The difference of two readings is wrong by up to a step in each figure, for any number of CPUs: over a second of two
+/// CPUs that is 0.5 % of the time. The tick finds what a CPU does, as above. Interrupts that the tick cannot see
+/// (CONFIG_IRQ_TIME_ACCOUNTING off) are included in the time of what they interrupted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Machine {
     /// User space, guests among it.

@@ -24,8 +24,8 @@ pub fn signal(child: &Child, number: i32) -> io::Result<()> {
     Ok(kill_process(Pid::from_child(child), signal)?)
 }
 
-/// Stops the process group that this process is in, as Ctrl-Z does where the terminal makes the signal. Returns when it goes
-/// on; at once where nobody could continue it (the kernel passes such a stop over).
+/// Stops the process group of this process, as Ctrl-Z does if the terminal makes the signal. Returns when the group is
+/// continued. Returns immediately if nobody could continue it (the kernel ignores such a stop).
 ///
 /// # Errors
 /// As kill(2).

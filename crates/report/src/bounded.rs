@@ -1,4 +1,4 @@
-//! Reading what anybody may have written: no line and no text without a bound, so that a wrong file costs no memory.
+//! Reads input from outside with a limit for each line and each text, so that a wrong file cannot use all memory.
 
 use std::io::{self, BufRead, Read};
 

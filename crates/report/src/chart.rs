@@ -1,7 +1,7 @@
 //! Charts as lines, rectangles and words: what the page, SVG and PNG have in common. `chart/curves.rs` has those of
 //! durations, `chart/times.rs` those over time.
 //!
-//! Values that are no numbers, or negative, are not drawn; their table says that they are not known.
+//! Values that are negative or not a number are not drawn; their table says that they are not known.
 
 mod curves;
 mod times;

@@ -87,7 +87,7 @@ impl<W: Write> Writer<W> {
     pub fn with_separator(out: W, separator: u8) -> Self {
         Writer { out, text: Vec::new(), separator, has_header: false, is_file: false }
     }
-    /// The same for a file that nobody reads before it is whole: it is written in large pieces.
+    /// The same for a file that nobody reads before it is complete: it is written in large pieces.
     pub fn of_file(out: W) -> Self {
         Writer { is_file: true, ..Writer::new(out) }
     }

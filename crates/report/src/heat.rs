@@ -69,7 +69,7 @@ pub struct Group {
     pub words: Vec<String>,
 }
 
-/// The ends of a colour scale lie at least so many times apart, so that noise is not painted as a pattern.
+/// The smallest ratio between the two ends of a colour scale, so that noise does not look like a pattern.
 pub const LEAST_SPAN: f64 = 2.0;
 
 impl HeatMap {

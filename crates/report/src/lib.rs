@@ -1,7 +1,7 @@
-//! Records to files, tables, pages and pictures, and foreign logs to records. Cannot measure.
+//! Turns records into files, tables, pages and pictures, and logs of other programs into records. It cannot measure.
 //!
-//! Every output is a pure function of records: the same records give the same text, whatever the machine or
-//! the time. What a record holds is described in docs/record.md.
+//! Every output is a pure function of records: the same records give the same text on every machine and at every time.
+//! docs/record.md describes a record.
 //!
 //! # Where to change what
 //!
@@ -119,8 +119,8 @@ pub enum Error {
         /// How many workloads it reports on.
         found: usize,
     },
-    /// A workload's rate stands beside counts of perf stat that do not say how long they took.
-    #[error("{}: no comparison: bw_mem says a rate, and the text of perf stat no \"seconds time elapsed\"", path.display())]
+    /// A workload reports a rate, but the counts of perf stat do not say how long they took.
+    #[error("{}: cannot compare: bw_mem prints a rate, but the text of perf stat has no \"seconds time elapsed\"", path.display())]
     NoElapsed {
         /// The file.
         path: PathBuf,
@@ -144,7 +144,7 @@ pub enum Error {
         text: String,
     },
     /// A text has two readings of one counter, or two tables, and does not say which is meant.
-    #[error("{}:{line}: {what}: which reading is meant is not known", path.display())]
+    #[error("{}:{line}: {what}: it is not clear which reading is meant", path.display())]
     Twice {
         /// The file.
         path: PathBuf,

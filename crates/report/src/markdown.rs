@@ -1,5 +1,5 @@
-//! Markdown, for issues, pull requests and wikis: the answer of each measurement, its table, and the warnings. It is what
-//! a terminal shows, without colours.
+//! Markdown, for issues, pull requests and wikis: the answer of each measurement, its table, and the warnings. It has
+//! the same text as on a terminal, without colours.
 //!
 //! Tables are those of [GitHub Flavored Markdown](https://github.github.com/gfm/#tables-extension-), section 4.10.
 

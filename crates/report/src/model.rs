@@ -1,6 +1,6 @@
-//! Records put in order: which belong to one table, and their histograms merged by CPU, target or group.
+//! Sorts records into tables, and merges their histograms by CPU, target or group.
 //!
-//! Merging adds histograms, so nothing of a tail is lost and no average of averages is taken.
+//! Merging adds histograms, so the tail is complete and no averages are averaged.
 
 use crate::kept::Kept;
 use std::collections::btree_map::Entry;

@@ -1,5 +1,5 @@
-//! Colours of text for a terminal. Whoever writes the text decides whether they reach it: a stream that is no terminal, or
-//! NO_COLOR, takes them out again.
+//! Colours of text for a terminal. The code that writes the text decides whether to keep them: it removes them if the
+//! stream is not a terminal, or if NO_COLOR is set.
 
 use anstyle::{AnsiColor, Effects, Style};
 

@@ -1,4 +1,5 @@
-//! Who may read: basic authentication with bcrypt, bearer tokens. Comparisons take the same time whatever they find.
+//! Decides who may read: basic authentication with bcrypt, bearer tokens. A comparison takes the same time for every
+//! result.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Mutex, PoisonError};
@@ -46,7 +47,7 @@ impl std::fmt::Debug for Credentials {
     }
 }
 
-/// Who may read. Without users and tokens everybody.
+/// Decides who may read. Without users and tokens everybody may.
 pub struct Access {
     users: BTreeMap<String, String>,
     tokens: Vec<[u8; 32]>,

@@ -1,5 +1,4 @@
-//! The answers to requests. Requests only read: nothing that a client sends changes anything, and no path leads to a
-//! device.
+//! The answers to requests. Requests only read: a client cannot change anything, and no request accesses a device.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

@@ -1,6 +1,7 @@
-//! The configuration file: the `web-config` of Prometheus' exporters, with bearer tokens and host names beside.
+//! The configuration file: the `web-config` of Prometheus' exporters, with two additional keys: bearer tokens and host
+//! names.
 //!
-//! An unknown key is an error: a misspelled one would weaken access control in silence.
+//! An unknown key is an error, because a misspelled key would silently weaken access control.
 
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -1,8 +1,8 @@
 //! What `/api/state` and `/api/events` say: the types are the contract between the exporter and the page. docs/serve.md,
 //! "JSON", describes them to users.
 //!
-//! Strings come from devices and users and are hostile: whoever shows them has to escape them. Fields that are not known are
-//! left out, never 0. Shares are parts of one, from 0 to 1; rates are per second.
+//! Strings come from devices and users and are hostile: code that shows them must escape them. Unknown fields are left
+//! out, never 0. Shares are from 0 to 1; rates are per second.
 
 use std::collections::BTreeMap;
 
@@ -75,7 +75,7 @@ pub struct Port {
     /// The PMU that counts for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pmu: Option<String>,
-    /// Who counts: `kernel accounting`, then the bytes are a lower bound; absent where hardware does.
+    /// The source of the counts: `kernel accounting`, for which the bytes are a lower bound; absent if hardware counts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
     /// Vendor and device in words.
@@ -100,7 +100,7 @@ pub struct Port {
     /// Whether its figures are an emulator's or a guest's.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub is_emulated: bool,
-    /// Whether errors of its link are counted: then what a reading does not name is 0.
+    /// Whether errors of its link are counted: then an error that a reading does not name is 0.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub counts_errors: bool,
 }
@@ -187,10 +187,10 @@ pub struct PortReading {
     /// Payload from host to device, in bytes per second.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tx: Option<f64>,
-    /// `rx` as a part of what the link can carry.
+    /// `rx` divided by what the link can carry.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rx_share: Option<f64>,
-    /// `tx` as a part of what the link can carry.
+    /// `tx` divided by what the link can carry.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tx_share: Option<f64>,
     /// Parts of the time by state of the link: `l0`, `l1`, `recovery`.

@@ -1,7 +1,7 @@
-//! Records to a Prometheus exporter and a live web page.
+//! Turns records into a Prometheus exporter and a live web page.
 //!
-//! Reads nothing but records and what it is handed of the machine's inventory: it cannot measure, and no request changes
-//! anything.
+//! It reads only records and the inventory of the machine that its caller passes in. It cannot measure, and no request
+//! changes anything.
 //!
 //! # Where to change what
 //!

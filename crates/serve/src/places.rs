@@ -1,5 +1,6 @@
-//! Who is connected: so many places, and so many for one address. Where all are taken, a connection that has not made a
-//! request that it may make has to leave: one of the address that has most of them, so that who opens many closes its own.
+//! The connections: their number is limited, in total and for each address. If all places are in use, a connection that
+//! has not yet made an allowed request must leave. It is one of the address that has most of these, so a client that
+//! opens many connections loses only its own.
 
 use std::cmp::Reverse;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -36,13 +37,13 @@ struct Taken {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub(crate) enum Standing {
-    /// It showed nothing, or the wrong thing, by which it might read.
+    /// It showed no password or token, or a wrong one.
     Refused,
     /// It has not made a request yet.
     New,
-    /// Its request is being judged.
+    /// Its request is being checked.
     Asking,
-    /// It made a request that it may make: it stays.
+    /// It made an allowed request: it stays.
     Known,
 }
 
@@ -89,8 +90,8 @@ impl Places {
     }
 }
 
-/// Which of these connections has to leave, if any may: of the address that has most of them, the one that has come the least
-/// far, and of such ones the oldest.
+/// Which of these connections has to leave, if one may: of the address with most of them, the one in the lowest state,
+/// and the oldest of these.
 fn who_leaves(all: &[Arc<Taken>], is_meant: impl Fn(&Taken) -> bool) -> Option<usize> {
     let may_leave = |one: &&Arc<Taken>| !one.is(Standing::Known) && is_meant(one);
     let of_its_address = |address| all.iter().filter(may_leave).filter(|one| one.address == address).count();
@@ -108,7 +109,7 @@ impl Taken {
 }
 
 impl Place {
-    /// How far it has come. Who made a request that it may make stays.
+    /// Sets the state of the connection. A connection that made an allowed request stays.
     pub fn stands(&self, standing: Standing) {
         if !self.own.is(Standing::Known) {
             self.own.standing.store(standing as u8, Ordering::Relaxed);

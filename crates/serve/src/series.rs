@@ -1,7 +1,7 @@
 //! From the names of records to the names of Prometheus: base units, `_total`, and the catalogue's words.
 //!
-//! No table of names: what a figure becomes follows from what the catalogue says of it (an event or a metric, its unit, its
-//! group), so a kind of PMU that is added to the catalogue is exported without a change here.
+//! There is no table of names: the name of a figure follows from the catalogue (an event or a metric, its unit, its
+//! group). So a kind of PMU that is added to the catalogue is exported without a change here.
 
 use pciescope_catalogue::{Catalogue, Dimension, Group, Kind, Unit, What};
 
@@ -53,8 +53,8 @@ pub enum Rule {
     Nothing,
 }
 
-/// The kind that counted, as far as a record tells: by the PMU's name and what was counted. Several kinds share a name
-/// (generations of one driver); the one that knows most of the figures is meant.
+/// The kind of PMU that counted, as far as a record shows it: by the PMU's name and the figures. Several kinds share a
+/// name (generations of one driver); then it is the kind that knows most of the figures.
 pub fn kind<'n>(scope: &str, pmu: &str, names: impl Iterator<Item = &'n str> + Clone) -> Option<&'static Kind> {
     let fits = |kind: &&'static Kind| {
         let is_of_scope = match scope {

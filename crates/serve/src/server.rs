@@ -1,7 +1,7 @@
-//! The listening side: connections, their limits and their end. What is answered stands in `answer.rs`.
+//! The listening side: connections, their limits and their end. `answer.rs` makes the answers.
 //!
-//! One thread with one reactor answers all; only bcrypt goes to threads of its own. Limits are of this side: a client that
-//! sends its request slowly, reads its answer slowly, or comes too often loses its connection.
+//! One thread with one reactor answers all requests; only bcrypt runs in other threads. The limits are here: a client
+//! loses its connection if it sends its request slowly, reads its answer slowly, or connects too often.
 
 use std::convert::Infallible;
 use std::io;
@@ -60,7 +60,7 @@ pub enum Error {
         /// What there is not.
         lacking: &'static str,
     },
-    /// The address cannot be had.
+    /// The server cannot listen on the address.
     #[error("cannot listen on {listen}")]
     Listen {
         /// The address.

@@ -1,5 +1,5 @@
-//! The state of the server: the last readings and sums that only grow. Records go in; [`Feed`] and families of samples come
-//! out.
+//! The state of the server: the last readings, and sums that only grow. It takes records, and gives a [`Feed`] and
+//! families of samples.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;

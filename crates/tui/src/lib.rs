@@ -1,5 +1,5 @@
-//! Records to a live view of a terminal: what they say is kept by a [`Model`], what the user looks at by a [`State`], and
-//! [`draw`] makes a screen of both.
+//! Turns records into a live view on a terminal: a [`Model`] keeps the figures, a [`State`] keeps what the user looks
+//! at, and [`draw`] makes a screen from both.
 //!
 //! Nothing here reads hardware, files or the clock, and nothing writes to a terminal: the screens of a recorded run are the
 //! same on every machine. Strings of records are hostile and pass [`text::clean`] on their way to the screen.

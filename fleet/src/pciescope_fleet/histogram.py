@@ -58,7 +58,7 @@ class Histogram:
         return lows, list(itertools.accumulate(self.counts[low] for low in lows))
 
     def percentile_ns(self, percent: float) -> float | None:
-        """The upper edge of the bucket that holds that rank; nothing where the count does not support it."""
+        """The upper edge of the bucket that holds that rank; nothing if there are too few samples."""
         count = self.count
         needed = 10 if percent <= 50 else 10 / (1 - percent / 100)
         if count < needed * (1 - 1e-9):
@@ -68,7 +68,7 @@ class Histogram:
     def errors(self, percent: float) -> tuple[float, float] | None:
         """The standard error of a percentile downwards and upwards, on a logarithmic scale.
 
-        The rank of a percentile is binomial, whatever the distribution. These are half the distances to the values two
+        The rank of a percentile is binomial for every distribution. These are half the distances to the values two
         standard errors of the rank away: where a tail begins near the percentile, they are as large as its step.
         """
         value = self.percentile_ns(percent)

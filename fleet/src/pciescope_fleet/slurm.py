@@ -102,7 +102,7 @@ class Run:
                 self.submit(file, list(names[start : start + most]))
             self.watch()
         except BaseException:
-            # Nothing of ours stays in the queue, whatever the reason to leave.
+            # None of our jobs stays in the queue, for any reason of the end.
             cancel(self.jobs)
             raise
         self.explain()

@@ -28,7 +28,7 @@ const CAP_PCIE: u8 = 0x10;
 const CAP_MSIX: u8 = 0x11;
 const EXT_SERIAL_NUMBER: u16 = 0x0003;
 
-/// Who a function says it is.
+/// The identity of a function: vendor, device and class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// Vendor.

@@ -1,8 +1,8 @@
 //! The Driveway PMU of one DRAM sub-channel, register by register as docs/spec/drw.md has it.
 //!
-//! It counts what comes in from outside: the accesses that the traffic ledger has for the sub-channel, and the
-//! events that the control socket's `dram` commands ask for. Its clock is the board's; between two calls the device
-//! stands still, and every call first catches up with the time it is given.
+//! It counts the accesses that the traffic ledger has for the sub-channel, and the events that the `dram` commands of
+//! the control socket add. Its clock is the board's. Between two calls nothing happens in the device; every call first
+//! advances it to the given time.
 
 pub mod events;
 mod pace;

@@ -69,8 +69,8 @@ impl Faults {
         self.is_removed || self.reads_left == Some(0)
     }
 
-    /// A read of a BAR: how long it waits, or `None` if the device has gone. A read that `is_answered` by nobody takes
-    /// the completion time-out in place of a delay.
+    /// A read of a BAR: how long it waits, or `None` if the device has gone. A read without an answer (`is_answered` is
+    /// false) takes the completion time-out instead of a delay.
     pub fn admit_read(&mut self, is_answered: bool, ledger: &mut Ledger) -> Option<Wait> {
         if self.is_gone() {
             ledger.all_ones_reads += 1;

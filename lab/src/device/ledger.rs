@@ -1,4 +1,5 @@
-//! The truth: what a device saw and did, counted by the model itself and out of the guest's reach.
+//! The right answer of a test: what a device received and did. The model itself counts it, and the guest cannot change
+//! it.
 
 use std::collections::BTreeMap;
 

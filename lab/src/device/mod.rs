@@ -1,7 +1,8 @@
-//! The models: what a device's registers do, as values in and values out.
+//! The models of devices: they compute what the registers do.
 //!
-//! A model does no input or output, starts no thread and reads no clock: time, accesses and commands come in, and
-//! it answers with values, waits and messages. `crate::server` and `crate::control` connect it to the world.
+//! A model does no input or output, starts no thread and reads no clock. Its caller passes in time, accesses and
+//! commands, and it answers with values, waits and messages. `crate::server` and `crate::control` connect it to the
+//! guest and the tests.
 
 pub mod board;
 pub mod bus;

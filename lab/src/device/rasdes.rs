@@ -1,7 +1,7 @@
 //! The RAS D.E.S. block of one PCI function, and the list of capabilities that it is found by. docs/spec/rasdes.md.
 //!
-//! It counts what comes in from outside: what the traffic ledger has for the port, and what the control socket asks
-//! for. Its clock is the board's; every access first catches up with the time it is given.
+//! It counts the traffic that the traffic ledger has for the port, and the events that the control socket adds. Its
+//! clock is the board's; every access first advances the block to the given time.
 
 pub mod command;
 pub mod events;

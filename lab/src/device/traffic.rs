@@ -15,9 +15,9 @@ use serde_json::{Map, Value, json};
 const PAGE: u128 = 4096;
 /// Bytes of one access of the DRAM's host interface, and of a DRAM line.
 const LINE: u128 = 64;
-/// Largest payload of a link that nobody set up, in bytes: the value of Device Control after reset.
+/// Largest payload of a link before software sets it, in bytes: the value of Device Control after reset.
 pub const MPS_DEFAULT: u32 = 128;
-/// Largest read request of a link that nobody set up, in bytes: the value of Device Control after reset.
+/// Largest read request of a link before software sets it, in bytes: the value of Device Control after reset.
 pub const MRRS_DEFAULT: u32 = 512;
 
 /// Everything the devices of one lab process moved. Clones share one ledger.

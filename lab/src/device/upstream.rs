@@ -1,9 +1,9 @@
 //! The link that several boards share on their way to the root port, such as that of a crate's switch.
 //!
-//! Its wire bytes are divided among the transfers that are under way: none takes more than its own link carries, and what one
-//! leaves the others share in equal parts (max-min fairness). Boards are served by different threads, each with a clock of its
-//! own, so the link keeps no time: whoever moves data asks for its rate when it looks at its progress. Between two looks it
-//! takes the mean of the rates at both; docs/spec/sis8300.md, "Shared links", says what that leaves as an error.
+//! Its wire bytes are divided among the current transfers: none takes more than its own link can carry, and the others
+//! share the rest in equal parts (max-min fairness). Different threads, each with its own clock, serve the boards, so
+//! the link keeps no time: a transfer asks for its rate when it checks its progress. Between two checks it uses the
+//! mean of the rates at both; docs/spec/sis8300.md, "Shared links", states the resulting error.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

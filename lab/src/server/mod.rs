@@ -1,7 +1,7 @@
 //! Serves a [`Device`] to a vfio-user client, which in the lab is QEMU's `vfio-user-pci`.
 //!
-//! Four threads per device: one answers the client, one sends delayed messages, one has the device do what it does by
-//! itself, one answers the control socket.
+//! Each device has four threads: one answers the client, one sends delayed messages, one runs the device's own work,
+//! one answers the control socket.
 
 mod irq;
 mod memory;

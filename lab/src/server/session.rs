@@ -1,4 +1,4 @@
-//! One connection: takes the client's messages, has the model answer them, waits as long as the model says.
+//! One connection: it takes the client's messages, lets the model answer them, and waits as long as the model says.
 
 use std::fs::File;
 use std::io::{self, IoSliceMut, Write};

@@ -1,4 +1,4 @@
-//! What a device does by itself: the thread that has it done on time, and the way from there to the guest.
+//! The work that a device does by itself, such as DMA: the thread that runs it on time, and its access to the guest.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
 use std::sync::{Condvar, Mutex, MutexGuard};

@@ -1,7 +1,7 @@
 //! KVM where it boots a guest, TCG elsewhere.
 //!
-//! `/dev/kvm` can open and yet never run a guest (nested virtualization that is switched off below us), so a tiny guest is
-//! booted once with a bound; the answer is kept until the host reboots.
+//! `/dev/kvm` may open although no guest can run (nested virtualization may be switched off in the host below). So a
+//! tiny guest is booted once with a bound; the answer is kept until the host reboots.
 
 use std::path::Path;
 use std::process::Stdio;

@@ -4,7 +4,8 @@
 //! comes back when it has ended. Output is written to the shared folder as it comes, so what a guest that dies has said
 //! is not lost.
 //!
-//! A plain serial port: it needs no driver that a test could break, and adds no PCI function to what is measured.
+//! The channel is a plain serial port, because it needs no driver that a test could break, and adds no PCI function to
+//! the machine that is measured.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Write};

@@ -93,7 +93,7 @@ impl Builder {
         self
     }
 
-    /// A number other than 0 in here, such as that of a signal, ends QEMU, and with it whatever waits for the guest.
+    /// A number other than 0 in here, such as that of a signal, ends QEMU, and every wait for the guest.
     pub fn stop(mut self, stop: &Arc<AtomicUsize>) -> Self {
         self.stop = Arc::clone(stop);
         self

@@ -250,7 +250,7 @@ impl Vm {
     /// Runs a command that cannot fail unless the lab does.
     ///
     /// # Errors
-    /// [`LabError::Setup`] when it fails all the same.
+    /// [`LabError::Setup`] if it fails.
     pub fn must(&self, script: &str) -> Result<Output, LabError> {
         let output = self.run(script)?;
         if output.is_success() {

@@ -1,4 +1,4 @@
-//! What the kernel's log must never show, whatever a test does.
+//! The messages that the kernel's log must not have after any test.
 
 /// Text that marks a fault of the kernel or of a driver.
 const FAULTS: [&str; 28] = [

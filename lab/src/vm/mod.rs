@@ -1,8 +1,9 @@
 //! The guest: a QEMU virtual machine with a stock Debian kernel beside the virtual devices.
 //!
-//! [`Vm::builder`] describes a guest, [`Builder::boot`] boots it, [`Vm::run`] runs commands in it. Every wait is bounded and
-//! twice as long without KVM; a guest that dies is noticed at once. What goes wrong with the guest itself is a [`LabError`],
-//! so a test can tell "the lab failed" from "the answer is wrong"; the serial log is then kept and named.
+//! [`Vm::builder`] describes a guest, [`Builder::boot`] boots it, [`Vm::run`] runs commands in it. Every wait has a
+//! bound, which is doubled without KVM; a dead guest is noticed immediately. A failure of the guest itself is a
+//! [`LabError`], so a test can distinguish "the lab failed" from "the answer is wrong"; the serial log is then kept and
+//! named.
 //!
 //! Both sides see one folder (`/host` in the guest), by which commands, their output and files travel; a second serial
 //! port only says that a command is to start or has ended. The console belongs to the kernel's log.

@@ -14,8 +14,8 @@ use super::LabError;
 /// How often the watching thread looks.
 const TICK: Duration = Duration::from_millis(10);
 
-/// A running QEMU. A thread of its own starts it and waits for it: QEMU is told to end with the thread that started it
-/// (`-run-with exit-with-parent`), and that must not be whichever thread happened to call.
+/// A running QEMU. A separate thread starts it and waits for it. QEMU ends with the thread that started it
+/// (`-run-with exit-with-parent`), so the caller's thread must not start it.
 #[derive(Debug)]
 pub(super) struct Process {
     kill: Arc<AtomicBool>,

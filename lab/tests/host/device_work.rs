@@ -286,7 +286,7 @@ fn messages_that_merge_do_not_wait_for_the_one_before() {
         if is_merging {
             assert_eq!(came, 3, "all were sent at once");
         } else if start.elapsed() < Duration::from_millis(15) {
-            // After 20 ms they go out all the same; this machine may have been busy for so long.
+            // After 20 ms they still go out; this machine may have been busy for so long.
             assert_eq!(came, 1, "the others wait");
         }
     }

@@ -322,7 +322,7 @@ fn messages_wait_for_the_one_before_to_be_taken() {
     guest.trigger(0);
     std::thread::sleep(Duration::from_millis(2));
     let sent = guest.read8(0x180);
-    // After 20 ms it goes out all the same; this machine may have been busy for so long.
+    // After 20 ms it still goes out; this machine may have been busy for so long.
     if start.elapsed() < Duration::from_millis(15) {
         assert_eq!(sent, 1);
     }

@@ -170,7 +170,7 @@ fn conditions(ward: &Ward) -> Vec<Condition<'_>> {
 const DEVICE_CONTROL: &str = "CAP_EXP+8.w";
 const DEVICE_CONTROL_MASK: u32 = 0x71f0;
 
-/// As a machine is to be, whatever the kernel and the firmware left.
+/// The state that a machine should have, independent of kernel and firmware.
 fn heal(ward: &Ward) {
     ward.rig.tell("link as-made");
     for bdf in [&ward.well, &ward.set] {
@@ -327,7 +327,7 @@ fn it_changes_nothing(ward: &Ward) {
     assert!(changes.is_empty(), "{changes:#?}");
 }
 
-/// Without privilege the capabilities cannot be read: what needs them says so, what stands in sysfs is found all the same.
+/// Without privilege the capabilities cannot be read: checks that need them say so. What sysfs shows is still found.
 fn a_user_is_told_what_could_not_be_looked_at(ward: &Ward) {
     let answer = ward.doctor_of_user("");
     assert_eq!(answer.status, 1, "{}", answer.stderr);

@@ -244,8 +244,8 @@ fn a_device_of_qemu_raises_its_interrupts(rig: &Rig, kernel: Kernel, name: &str)
         ["triggers", "handled", "lost", "wrong_cpu"].map(|figure| total(&records, figure));
     assert_eq!(triggers, 50 * records.len() as u64, "{kernel}, {name}");
     assert_eq!(handled + lost + wrong_cpu, triggers, "{kernel}, {name}");
-    // QEMU's e1000e throttles whatever the driver asks for, and repeats or swallows what it held back; what it repeats
-    // can come while the vector moves to another CPU.
+    // QEMU's e1000e throttles although the driver turns it off. It repeats or drops interrupts that it held back; a
+    // repeated one can come while the vector moves to another CPU.
     if name == "e1000e0" {
         assert!(handled * 10 >= triggers * 9, "{kernel}, {name}: {handled} of {triggers}");
     } else {

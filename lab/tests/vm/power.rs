@@ -185,7 +185,7 @@ impl Machine {
         assert_eq!(session.values(&opened), [3_000_000_000, 200, 3_200_000_000, 3_000_000_000]);
         self.happen(7, 8, 1_600, 9);
         assert_eq!(session.values(&opened), [3_000_000_007, 208, 3_200_001_600, 3_000_000_009]);
-        // The power stays: what comes meanwhile is left out all the same.
+        // The power stays, but what comes meanwhile is still left out.
         sleep(&self.rig, || self.happen(1_000, 10, 16_000, 1_000));
         assert_eq!(session.values(&opened), [3_000_000_007, 208, 3_200_001_600, 3_000_000_009]);
         self.happen(70, 3, 160, 90);

@@ -154,7 +154,7 @@ fn shows_the_figures_sorts_filters_zooms_and_pauses() {
     assert_eq!(browser.text(PORTS), "50 40 30 20 10 00");
     browser.click(&head(2));
 
-    // Filter: all words, in whatever the row and the port's name say.
+    // Filter: all words, anywhere in the text of the row and the port's name.
     browser.keys("#filter", "MLX5");
     assert_eq!(browser.text(PORTS), "30 00");
     assert_eq!(browser.text("document.getElementById('shown').textContent"), "2 of 6 ports");
@@ -324,7 +324,7 @@ fn a_machine_without_counters_says_so() {
     browser.open(&stage.url());
     browser.wait("document.getElementById('state').textContent === 'no counters'");
     assert_eq!(browser.text("document.getElementById('none-text').textContent"), text);
-    // What sysfs says of links is shown all the same.
+    // What sysfs says about links is still shown.
     assert_eq!(
         browser.text("[...document.querySelectorAll('#devices tbody td')].map(c => c.innerText).join('|')"),
         "0000:11:00.0|0000:10:00.0|16 GT/s x2 (can 32 GT/s x16)|correctable BadTLP 1,234|nvme|\

@@ -57,7 +57,7 @@ fn look(browser: &Browser, records: &Path, folder: &Path, name: &str) -> PathBuf
 
 fn print(browser: &Browser, name: &str) {
     browser.media(true, true);
-    // Paper is white whatever the screen prefers, and the words on it are dark.
+    // Paper is white for every preference of the screen, and the words on it are dark.
     assert_eq!(browser.text("getComputedStyle(document.body).backgroundColor"), "rgb(255, 255, 255)", "{name}");
     let ink = browser.text("getComputedStyle(document.querySelector('h1')).color");
     let light: u32 =

@@ -1,4 +1,4 @@
-//! Timing until the median stands still.
+//! Times the passes of a kernel until their median no longer changes.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ pub enum Which {
 const BATCH: Duration = Duration::from_micros(50);
 /// Fewer stamped batches say nothing about a median.
 const FEWEST: usize = 15;
-/// The median stands still when its bounds (95 %, by order) are no farther from it than this share.
+/// The median counts as stable when its bounds (95 %, by order) are no farther from it than this share.
 const STILL: f64 = 0.005;
 /// Stamped batches of a row at most: a row in the cache is not measured a hundred thousand times.
 const MOST: usize = 4000;
@@ -65,13 +65,13 @@ impl Settled {
     pub fn histogram(&self) -> Histogram {
         let mut histogram = Histogram::default();
         for ns in &self.sorted_ns {
-            // A pass of over two hours is longer than any bucket; the median says it all the same.
+            // A pass of over two hours is longer than any bucket; the median shows it anyway.
             let _ = histogram.record_ps((ns * 1e3) as u64, 1);
         }
         histogram
     }
 
-    /// Whether the median stands still: its bounds at 95 %, which are the values a standard deviation of ranks away.
+    /// Whether the median is stable: its bounds at 95 %, which are the values a standard deviation of ranks away.
     fn is_still(&self) -> bool {
         let count = self.sorted_ns.len();
         if count < FEWEST {
@@ -115,8 +115,9 @@ pub fn faster(pass: &mut dyn FnMut(Which)) -> ratio::Store {
     if best[1] < best[0] { stores[1] } else { stores[0] }
 }
 
-/// Lets passes of the kernel and of the ceiling take turns until both medians stand still, or `duration` is over (each is
-/// passed [`FEWEST`] times all the same), or the user ends it. The first turn warms up and is left out.
+/// Runs passes of the kernel and of the ceiling in turn until both medians no longer change, or `duration` is over, or
+/// the user ends it. Each has at least [`FEWEST`] passes, also after `duration`. The first turn warms up and is left
+/// out.
 pub fn settle(
     duration: Duration,
     ceiling: Option<ratio::Store>,

@@ -39,7 +39,7 @@ pub struct Spec {
     pub operation: Operation,
     /// What is written.
     pub output: Output,
-    /// Every so many-th sample is converted; at least 1.
+    /// Every nth sample is converted, with this n; at least 1.
     pub decimation: usize,
 }
 

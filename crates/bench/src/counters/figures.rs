@@ -1,4 +1,4 @@
-//! From counts to figures: quantities in their units, and what the catalogue works out from them.
+//! Turns counts into figures: quantities in their units, and the metrics that the catalogue computes from them.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ pub struct Figure {
     pub seconds: f64,
     /// The share of the time in which its counters ran, where it was not all.
     pub running: Option<f64>,
-    /// By how much it may be wrong either way ([`Tally::bound`]), in the quantity's unit; `None` where nobody can tell.
+    /// The largest error in either direction ([`Tally::bound`]), in the quantity's unit; `None` if it is not known.
     pub bound: Option<f64>,
     /// Whether more may have happened.
     pub at_least: bool,

@@ -12,7 +12,7 @@ use pciescope_hw::{Root, inventory, pci};
 use super::machine::{Machine, Origin, below};
 use super::session::{Counter, Instrument};
 
-/// What a PMU is to the user, and what is to be shown of it.
+/// The meaning of a PMU for the user, and the figures to show of it.
 #[derive(Debug, Clone, Default)]
 pub struct Panel {
     /// `port`, `function`, `channel` or `pmu`, as in a record's `instance`.
@@ -61,7 +61,7 @@ pub struct Counted {
     pub parts: Vec<(usize, f64)>,
     /// Whether the figure is the last value and not a difference.
     pub is_state: bool,
-    /// Whether the true figure may be larger, whatever the counters did.
+    /// Whether the true figure may be larger, even if the counters are exact.
     pub is_least: bool,
 }
 

@@ -26,7 +26,7 @@ pub struct Wanted {
     pub origin: Origin,
 }
 
-/// What the user writes for each interrupt vector of functions by itself: as many figures as there are vectors.
+/// The word for a separate figure of each interrupt vector: there are as many figures as vectors.
 pub const VECTORS: &str = "vectors";
 
 /// What is to be opened, with the panel of each instrument in the same place.
@@ -48,10 +48,10 @@ pub fn choose(root: &Root, wanted: &Wanted) -> Result<Choice, Error> {
     Machine::load(root, wanted.origin).choose(wanted)
 }
 
-/// Decides what to count of what is there now: places and metrics that are not are left out, and named in [`Choice::absent`].
+/// Chooses what to count among the places and metrics that are present now. It leaves out absent ones, and names them
+/// in [`Choice::absent`].
 ///
-/// # Errors
-/// [`Error`], before anything is opened: the first reason, where nothing of what the user named is left.
+/// # Errors [`Error`], before anything is opened: the first reason, if nothing that the user named is present.
 pub fn choose_present(root: &Root, wanted: &Wanted) -> Result<Choice, Error> {
     let machine = Machine::load(root, wanted.origin);
     let (left, mut lacking) = machine.narrow(wanted);
@@ -73,7 +73,7 @@ pub fn absent(root: &Root, wanted: &Wanted) -> Vec<Warning> {
 
 fn absence(error: &Error) -> Warning {
     let text = crate::run::chain(error);
-    let hint = "the rest of what was named is counted; this is added when it appears".to_owned();
+    let hint = "the others are counted; this one is added when it appears".to_owned();
     Warning { code: "absent".to_owned(), text, hint }
 }
 

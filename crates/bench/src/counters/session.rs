@@ -182,7 +182,7 @@ impl Session {
         self.is_synthetic || one.is_account()
     }
 
-    /// Whether what is counted is made up: a synthetic machine's.
+    /// Whether the counts are those of a synthetic machine.
     pub fn is_synthetic(&self) -> bool {
         self.is_synthetic
     }

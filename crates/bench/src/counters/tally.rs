@@ -1,8 +1,8 @@
 //! What a counter counted over an interval, and how wrong that can be.
 //!
-//! perf scales with one factor over the whole run: a load that begins late or breaks off is scaled as if it had lasted. Here
-//! an interval is read in pieces and each piece is scaled by its own factor, so that only what changes within a piece is
-//! guessed.
+//! perf scales with one factor over the whole run: a load that begins late or ends early is scaled as if it had lasted
+//! for the whole run. Here an interval is read in pieces, and each piece is scaled by its own factor. So only changes
+//! within a piece are estimated.
 
 use pciescope_hw::perf::{Delta, Doubt};
 
@@ -86,7 +86,7 @@ const JUMP: f64 = 0.5;
 /// Standard deviations of the bound.
 const DEVIATIONS: f64 = 3.0;
 
-/// How the rate changed from piece to piece, of those in which the counter ran: what the bound is made of.
+/// How the rate changed between pieces in which the counter ran. The bound is computed from this.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Rates {
     /// How many pieces.

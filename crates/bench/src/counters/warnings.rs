@@ -37,7 +37,7 @@ pub(super) fn left_out(root: &Root, session: &Session) -> Vec<Warning> {
     all.map(|(bdf, (name, why))| Warning {
         code: "not-counted".to_owned(),
         text: format!("{bdf}: {name}: {why}"),
-        hint: "the figure of the function is a lower bound all the same".to_owned(),
+        hint: "the figure of the function is still a lower bound".to_owned(),
     })
     .collect()
 }
@@ -68,7 +68,7 @@ pub(crate) fn doubts(session: &Session, number: usize) -> Vec<Warning> {
 }
 
 fn of_account(doubt: &account::Doubt) -> Warning {
-    let hint = "the bytes since the last reading are left out: the figure is a lower bound all the same";
+    let hint = "the bytes since the last reading are left out: the figure is still a lower bound";
     Warning { code: doubt.code.to_owned(), text: doubt.text.clone(), hint: hint.to_owned() }
 }
 
@@ -77,7 +77,7 @@ fn doubtful(event: &str, doubt: Doubt) -> Warning {
         Doubt::Backwards | Doubt::Impossible => {
             "end the other session that resets it, or use the module of this project"
         }
-        Doubt::NeverRan | Doubt::NotEnabled => "count fewer events at once, or end what else counts here",
+        Doubt::NeverRan | Doubt::NotEnabled => "count fewer events at once, or stop other programs that count here",
     };
     Warning { code: doubt.code().to_owned(), text: format!("{event}: {}", doubt.text()), hint: hint.to_owned() }
 }

@@ -76,7 +76,7 @@ pub fn measure(root: &Root, task: Task<'_>, host: &dyn Host, sink: &mut dyn Sink
 pub(super) struct Outcome {
     /// In the order of the group's devices.
     pub taken: Vec<Taken>,
-    /// Just before the threads were let go.
+    /// Just before the threads were started.
     pub origin_ns: u64,
     pub active: Active,
     /// Figures of the summary.

@@ -1,8 +1,9 @@
-//! Readouts: bytes fetched from devices by a thread each, converted, and what that cost.
+//! Readouts: a thread for each device reads bytes and converts them; the records show how long that takes and what it
+//! costs.
 //!
-//! `plan.rs` has what is read of what, `worker.rs` what a thread does, `row.rs` its figures, `check.rs` whether the data is
-//! right, `record.rs` the records, `sweep.rs` the seed's campaign. Nothing here knows a device: all come as
-//! [`pciescope_hw::daq::Daq`].
+//! `plan.rs` says what to read from which device, `worker.rs` is the work of a thread, `row.rs` its figures, `check.rs`
+//! compares the data, `record.rs` makes the records, `sweep.rs` is the seed's campaign. Nothing here depends on a kind
+//! of device: each is a [`pciescope_hw::daq::Daq`].
 
 mod check;
 mod group;

@@ -1,4 +1,4 @@
-//! What is read, of what and how: the parts that a [`super::Task`] is made of.
+//! The parts of a [`super::Task`]: what to read, from which devices, and how.
 
 use std::path::{Path, PathBuf};
 
@@ -115,7 +115,7 @@ impl ReadoutOptions {
     }
 
     /// Bytes of the pieces of a fused conversion. For files and disks a piece and its result fit the second-level
-    /// cache. For a board, where each piece is a DMA of its own, it is more.
+    /// cache. For a board it is more, because each piece is a separate DMA.
     pub fn fused_piece(&self, source: &Source) -> usize {
         self.piece.unwrap_or(if source.is_digitizer { 1 << 20 } else { 128 << 10 })
     }

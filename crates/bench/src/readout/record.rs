@@ -172,7 +172,7 @@ fn above_ceiling(who: &str, speed: f64, ceiling: f64) -> Warning {
         text: format!(
             "{who}: {speed:.1} MB/s cannot have come over a link that carries {ceiling:.1} MB/s: the figure is invalid"
         ),
-        hint: "was a cache read? Is the link that is shown the one in use?".to_owned(),
+        hint: "check whether the data came from a cache, and whether the device uses the link that is shown".to_owned(),
     }
 }
 
@@ -270,7 +270,9 @@ fn record(scene: &Scene<'_>, source: &Source, row: &Row, origin_ns: u64) -> Reco
         record.warnings.push(Warning {
             code: "wrong-data".to_owned(),
             text: format!("{}: {} bytes are wrong, the first {wrong}", source.path.display(), row.finding.wrong),
-            hint: "the figures are of wrong data; another access (-B) or fewer devices at once may tell why".to_owned(),
+            hint:
+                "the figures are from wrong data; to find the cause, try another access (-B) or fewer devices at once"
+                    .to_owned(),
         });
     }
     record

@@ -17,7 +17,7 @@ pub(super) struct Lap {
 /// The most laps that are kept; with more, two neighbours become one.
 const LAPS: usize = 1 << 16;
 
-/// When the bytes came. Of so many cycles that none can be joined, only the first are kept.
+/// The times at which the bytes came. If there are too many cycles to keep all, only the first are kept.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Laps {
     kept: Vec<Lap>,

@@ -81,7 +81,8 @@ impl Job {
         all
     }
 
-    /// Runs fio. When `is_stopped` says so, it is interrupted as by Ctrl-C and reports what it had moved.
+    /// Runs fio. If `is_stopped` returns true, fio is interrupted as by Ctrl-C, and reports what it has moved until
+    /// then.
     ///
     /// # Errors
     /// [`Error::Start`]; [`Error::Ended`] where it failed; [`Error::Report`] where its report is not fio's.

@@ -65,8 +65,8 @@ impl Generator {
         self.pattern
     }
 
-    /// Moves data for `duration`, or until the run shall end: passes that have begun are ended, so that what is counted is what
-    /// was moved.
+    /// Moves data for `duration`, or until the run must end. A pass that has begun is completed, so that all moved
+    /// bytes are counted.
     ///
     /// # Errors
     /// [`Error::Cpu`] where a thread cannot be pinned.

@@ -1,6 +1,7 @@
-//! Workloads of known traffic, with which counters are compared.
+//! Workloads of known traffic. Counters are compared with them.
 //!
-//! Each says in bytes what it moved each way, by its own account and not by any counter.
+//! Each workload reports how many bytes it moved in each direction. The number comes from the workload itself and not
+//! from a counter.
 
 pub mod fio;
 pub mod memory;
@@ -63,7 +64,7 @@ pub enum Error {
     /// The device that is read failed.
     #[error(transparent)]
     Device(#[from] pciescope_hw::Error),
-    /// Memory on a node cannot be had.
+    /// Memory on a node cannot be allocated.
     #[error("cannot allocate {bytes} bytes{}", node.map(|node| format!(" on NUMA node {node}")).unwrap_or_default())]
     Memory {
         /// Bytes.

@@ -1,4 +1,4 @@
-//! `pciescope bind`: hand a device to the driver that measures, beyond the end of the program.
+//! `pciescope bind`: binds a device to the driver that measures, until `pciescope unbind`.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -12,23 +12,23 @@ use crate::args;
 /// The arguments of `pciescope bind`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-`pciescope unbind` puts the former driver back, which /run/pciescope/bind names.
-`pciescope latency --bind` binds and gives back by itself: this verb is for
-many runs in a row.
+`pciescope unbind` binds the former driver again; /run/pciescope/bind names it.
+`pciescope latency --bind` binds for one run and unbinds at its end. Use this
+verb for many runs in a row.
 
 Examples:
   pciescope bind 0000:02:00.0
   pciescope bind 0000:02:00.0 --driver vfio-pci")]
 pub struct Args {
-    /// The function to hand over
+    /// The function to bind
     #[arg(value_name = "BDF", value_parser = args::bdf)]
     bdf: Bdf,
 
-    /// The driver that takes it: pcilat or vfio-pci
+    /// The driver to bind it to: pcilat or vfio-pci
     #[arg(long, value_name = "DRIVER", default_value = "pcilat")]
     driver: Driver,
 
-    /// Take it even from a mounted disk or a network interface with an address
+    /// Bind it even if it is in use, such as a mounted disk or a network interface with an address
     #[arg(long)]
     force: bool,
 }

@@ -26,30 +26,30 @@ A limit is [HISTOGRAM.]NAME OP VALUE. NAME is mean, median, p90, p99, p99.9 and
 the like, loss (all counts of losses), or a metric such as speed or
 rx_bytes_per_s. OP is >, >=, < or <=. A VALUE with a sign is a change from A
 (+10%, -5%, +50ns). A VALUE without one is compared with B itself (1500ns,
-2GB/s, 0). A limit is exceeded if the 95 % interval lies beyond it; counts are
-taken as they are.
+2GB/s, 0). A limit is exceeded if the whole 95 % interval lies beyond it; a
+count has no interval and is compared directly.
 
-Exit codes: 0 every limit held, or none was set (whatever the verdicts); 1 a
+Exit codes: 0 every limit held, or no limit was set (with any verdict); 1 a
 limit was exceeded; 2 nothing could be compared, a limit applies to nothing, or
 B did not measure what a limit names.")]
 pub struct Args {
-    /// Record files of A and of B (of both with --by); `-` is the standard input
+    /// The record files of A and of B (with --by, files that have both); `-` is the standard input
     #[arg(value_name = "FILE", required_unless_present_all = ["base", "new"], conflicts_with_all = ["base", "new"])]
     files: Vec<PathBuf>,
 
-    /// Record files of A, with commas between: several runs show how far runs lie from each other
+    /// The record files of A, separated by commas: several runs show how much runs differ
     #[arg(long, value_name = "FILES", value_delimiter = ',', requires = "new")]
     base: Vec<PathBuf>,
 
-    /// Record files of B, with commas between
+    /// The record files of B, separated by commas
     #[arg(long, value_name = "FILES", value_delimiter = ',', requires = "base")]
     new: Vec<PathBuf>,
 
-    /// Tell A from B by the records' label or run, not by the file
+    /// Distinguish A and B by the records' label or run, not by the file
     #[arg(long, value_name = "FIELD", value_parser = ["label", "run"])]
     by: Option<String>,
 
-    /// Of more than two labels or runs, which is A and which is B
+    /// Which label or run is A and which is B, if there are more than two
     #[arg(long, value_name = "A,B", value_delimiter = ',', num_args = 1..=2, requires = "by")]
     pick: Vec<String>,
 
@@ -57,7 +57,7 @@ pub struct Args {
     #[arg(long, value_name = "PERCENT", default_value = "2%", value_parser = percent)]
     margin: Percent,
 
-    /// The standard deviation between runs that is assumed if there are too few runs to tell
+    /// The standard deviation between runs to assume if there are too few runs to measure it
     #[arg(long, value_name = "PERCENT", default_value = "0.5%", value_parser = percent)]
     run_spread: Percent,
 
@@ -65,7 +65,7 @@ pub struct Args {
     #[arg(long, value_name = "LIMIT")]
     fail_if: Vec<Limit>,
 
-    /// Compare limits with the figures as they stand, whatever their intervals
+    /// Compare limits with the figures alone, without their intervals
     #[arg(long, requires = "fail_if")]
     strict: bool,
 
@@ -127,7 +127,7 @@ fn end(judgement: &Judgement, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     }
     if !judgement.is_comparable() {
         ctx.note("nothing could be compared: the sides were measured in ways that make their figures incomparable");
-        ctx.hint("measure both sides in the same way, or compare all the same with --anyway");
+        ctx.hint("measure both sides in the same way, or use --anyway to compare them");
         return Ok(ExitCode::from(2));
     }
     let missing = judgement.rulings.iter().find_map(|ruling| Some((ruling, ruling.missing.first()?)));
@@ -143,8 +143,8 @@ fn end(judgement: &Judgement, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     if let Some(ruling) = judgement.rulings.iter().find(|ruling| ruling.checked == 0) {
         ctx.note(&format!("'{}' applies to no figure", ruling.limit));
         ctx.hint(
-            "a percentile p needs 10/(1-p) samples on both sides (p99: 1000), a change something to change from, and \
-             both sides the same way of measuring (or --anyway)",
+            "a percentile p needs 10/(1-p) samples on both sides (p99: 1000); a change needs a figure in A; both sides \
+             must be measured in the same way (or use --anyway)",
         );
         return Ok(ExitCode::from(2));
     }
@@ -170,7 +170,7 @@ fn by_file(args: &Args, ctx: &Ctx) -> anyhow::Result<Sides> {
     }
     let place = |path: &PathBuf| path.canonicalize().unwrap_or_else(|_| path.clone());
     if let Some(path) = base.iter().find(|path| new.iter().any(|other| place(other) == place(path))) {
-        ctx.note(&format!("{} is on both sides: it can only equal itself", path.display()));
+        ctx.note(&format!("{} is on both sides: a file does not differ from itself", path.display()));
     }
     let name = |paths: &[PathBuf]| paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ");
     let names = Names { a: name(&base), b: name(&new) };

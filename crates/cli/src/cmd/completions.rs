@@ -18,9 +18,9 @@ Examples:
   pciescope completions fish > ~/.config/fish/completions/pciescope.fish
   source <(pciescope completions bash)            in this shell only
 
-The Debian package installs those of bash, zsh and fish by itself.")]
+The Debian package installs the completions of bash, zsh and fish.")]
 pub struct Args {
-    /// The shell that shall complete
+    /// The shell to print completions for
     #[arg(value_enum)]
     shell: Shell,
 }

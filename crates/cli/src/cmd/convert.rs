@@ -1,4 +1,5 @@
-//! `pciescope convert`: how fast samples are converted, against what memory can carry, and whether to the last bit.
+//! `pciescope convert`: measures how fast samples are converted, compared with the rate of the memory, and checks the
+//! results to the last bit.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -25,17 +26,17 @@ Examples:
   pciescope convert --threads 8 --samples 100M -j -o run.jsonl
   pciescope convert --list                     what is available here
 
-Passes of a kernel take turns with passes of the ceiling: a loop that reads and
-writes as many bytes and does nothing else. Every kernel is compared with exact
-arithmetic for all 65,536 samples that exist, and for every number that it was
-measured with. docs/convert.md says what counts, and how these kernels compare
-with other programs' loops.")]
+Passes of a kernel take turns with passes of the ceiling: a loop that only reads
+and writes the same number of bytes. Every kernel is compared with exact
+arithmetic for all 65,536 possible samples, and for every number that it was
+measured with. docs/convert.md says which bytes count, and compares these
+kernels with the loops of other programs.")]
 pub struct Args {
     /// Kernels by name (`*` and `?` allowed)
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "*")]
     kernels: Vec<String>,
 
-    /// Samples of input; several sizes with commas between
+    /// Samples of input; several sizes are separated by commas
     #[arg(short = 'S', long, alias = "sizes", value_name = "N", value_delimiter = ',', default_value = "16384,30M", value_parser = size)]
     samples: Vec<u64>,
 
@@ -43,11 +44,11 @@ pub struct Args {
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', default_value = "best", value_parser = isas)]
     isa: Vec<Isas>,
 
-    /// How the output is stored: through the cache, around it, or as its size suggests
+    /// How to store the output: through the cache, bypassing it, or auto, which decides by the size
     #[arg(long, value_name = "HOW,...", value_delimiter = ',', default_value = "auto", value_enum)]
     store: Vec<StoreName>,
 
-    /// Threads; 0 for as many as there are CPUs to run on
+    /// Threads; 0 is one for each CPU that the program may use
     #[arg(long, value_name = "N", default_value_t = 1)]
     threads: u32,
 
@@ -55,11 +56,11 @@ pub struct Args {
     #[arg(long, alias = "cpu", value_name = "CPUS")]
     cpus: Option<CpuChoice>,
 
-    /// For kernels that leave samples out: take one of so many samples
+    /// For kernels that decimate: use one of N samples
     #[arg(long, alias = "decimate", value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(2..=SMALLEST as i64))]
     decimation_factor: u32,
 
-    /// The longest time for each row; it ends sooner when its median stands still
+    /// The longest time for each row; a row ends earlier when its median no longer changes
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = time)]
     duration: Time,
 
@@ -74,11 +75,11 @@ pub struct Args {
 /// A way to store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum StoreName {
-    /// Around the cache if the output is larger than the cache
+    /// Bypass the cache if the output is larger than the cache
     Auto,
-    /// Through the cache
+    /// Store through the cache
     Cached,
-    /// Around the cache, if the instruction set can
+    /// Bypass the cache, if the instruction set can
     Streaming,
 }
 
@@ -110,7 +111,9 @@ fn isas(text: &str) -> Result<Isas, String> {
 
 fn size(text: &str) -> Result<u64, String> {
     match count(text)? {
-        few if few < SMALLEST => Err(format!("below {SMALLEST} samples it is calls that are measured")),
+        few if few < SMALLEST => {
+            Err(format!("with fewer than {SMALLEST} samples convert would time calls, not conversions"))
+        }
         samples => Ok(samples),
     }
 }

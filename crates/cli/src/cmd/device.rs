@@ -19,7 +19,7 @@ pub struct AccessArgs {
     #[arg(long, value_name = "BACKEND", default_value = "auto", value_parser = backend)]
     pub backend: Backend,
 
-    /// Hand the function to the backend's driver for this run and give it back afterwards
+    /// Bind the function to the backend's driver for this run, and restore its former driver afterwards
     #[arg(long)]
     pub bind: bool,
 }
@@ -110,7 +110,8 @@ pub struct Reached {
 }
 
 impl Reached {
-    /// Closes the probe and gives the function back; returns what could not be put back and why that is no failure.
+    /// Closes the probe and restores the function's driver; returns what could not be restored, and why that is not a
+    /// failure.
     ///
     /// # Errors
     /// What the kernel answered.

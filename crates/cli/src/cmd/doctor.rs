@@ -1,4 +1,4 @@
-//! `pciescope doctor`: what spoils performance or a measurement, and what to do about it. Reads only.
+//! `pciescope doctor`: finds what harms performance or a measurement, and says what to do about it. Reads only.
 
 mod count;
 mod silence;
@@ -24,20 +24,20 @@ use silence::Silences;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  pciescope doctor                         everything; more of it with sudo
+  pciescope doctor                         everything; sudo allows more checks
   sudo pciescope doctor 0000:3b:00.0       a function, the bridges above it, and
                                            the machine
   pciescope doctor --watch 60s             also what grows within a minute
-  pciescope doctor --only link-width,aspm  these checks alone
+  pciescope doctor --only link-width,aspm  only these checks
   pciescope doctor --silence link-width@3b:00.0='new riser is ordered'
   pciescope doctor --list                  all checks, with what they read
 
-A silence file has one NAME[@BDF] a line and the reason after it; # begins a
+A silence file has one NAME[@BDF] a line, followed by the reason; # begins a
 comment. doctor always reads /etc/pciescope/doctor.conf if it exists.
 
 Exit codes: 0 if there are at most notes; 1 if there is a warning or a problem
-that is not silenced; 2 if a check named by --only looked at nothing (not
-allowed to, or nothing of the kind is there).")]
+that is not silenced; 2 if a check named by --only looked at nothing (it lacks
+permission, or there is nothing that it could look at).")]
 pub struct Args {
     /// Check these functions and the bridges above them; all functions if none is named
     #[arg(value_name = "BDF", value_parser = args::bdf)]
@@ -47,23 +47,23 @@ pub struct Args {
     #[arg(long, conflicts_with_all = ["functions", "watch", "output", "json"])]
     list: bool,
 
-    /// Run these checks alone
+    /// Run only these checks
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = check)]
     only: Vec<&'static Check>,
 
-    /// Leave these checks out
+    /// Skip these checks
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = check)]
     skip: Vec<&'static Check>,
 
-    /// Do not show this check's findings, at all or of one function; they are counted, and stay in the records
+    /// Silence this check's findings, all or those of one function; they are counted, and stay in the records
     #[arg(long, value_name = "NAME[@BDF][=REASON]")]
     silence: Vec<String>,
 
-    /// Read more silences from FILE
+    /// Also read a silence file
     #[arg(long, value_name = "FILE")]
     silence_file: Vec<PathBuf>,
 
-    /// Read the counts twice, TIME apart, and say what grew
+    /// Read the counts twice, TIME apart, and report counts that grew
     #[arg(long, value_name = "TIME", value_parser = args::some_time)]
     watch: Option<args::Time>,
 

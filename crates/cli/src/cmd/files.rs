@@ -1,4 +1,5 @@
-//! Files for results: never over what a command reads, never two in one, and an old one stays until the new one is whole.
+//! Files for results. An output never overwrites an input of the command, two outputs are never the same file, and an
+//! old file stays until the new one is complete.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
@@ -147,9 +148,10 @@ fn is_full(path: &Path) -> bool {
     path.metadata().is_ok_and(|meta| meta.is_file() && meta.len() > 0)
 }
 
-/// Creates a file for what cannot be had again. A new one is written in its place, so that whatever ends the run leaves what
-/// was written; one that holds something is not replaced without being told to, and then grows beside. Devices, pipes and
-/// empty files are taken as they are. The lock of a file goes with it: a second run with the same file is refused.
+/// Creates a file for data that cannot be measured again. A new file is written directly, so that its data stays
+/// however the run ends. A file with contents is replaced only if `overwrite` is set; then the new one is written
+/// beside it until it is complete. Devices, pipes and empty files are used directly. The file is locked: a second run
+/// with the same file is refused.
 ///
 /// # Errors
 /// A file that holds something, that another run writes to, or that cannot be created.
@@ -178,7 +180,7 @@ pub fn create(path: &Path, overwrite: bool) -> anyhow::Result<Opened> {
     Ok(opened)
 }
 
-/// Creates a file beside the one at `path`, or the one that is to be there, until it is whole.
+/// Creates a file beside `path`, which replaces the file at `path` when it is complete.
 ///
 /// # Errors
 /// A file that cannot be created, or one that may not be replaced.

@@ -26,25 +26,25 @@ Formats (docs/record.md):
                    handler_entry_ns trigger_to_handler_ns entry_to_ack_ns cpu
                    irq
   iomem            four whole numbers a line: timestamp_ns latency_ns cpu bar
-  perf-stat        what perf stat prints. If a report of fio or a line of bw_mem
-                   stands beside it, the counters are compared with what those
-                   moved
+  perf-stat        what perf stat prints. If the log also has a report of fio or
+                   a line of bw_mem, the counters are compared with the bytes
+                   that these moved
   sis8300-threads  parameters and rows that the tool sis8300drv_threads prints")]
 pub struct Args {
     /// The log; `-` is the standard input
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
-    /// What the log is; if not given, its beginning decides
+    /// The format of the log; if not given, import detects it from the beginning of the log
     #[arg(long, value_enum, value_name = "FORMAT")]
     format: Option<Kind>,
 
-    /// What a workload printed while perf stat counted: fio's report, or bw_mem's command and its line. If the log
-    /// itself holds it, it is found there
+    /// What a workload printed while perf stat counted: fio's report, or bw_mem's command and its line. Not needed if
+    /// the log itself has it
     #[arg(long, value_name = "FILE")]
     workload: Option<PathBuf>,
 
-    /// Where the records go
+    /// Write the records to FILE
     #[command(flatten)]
     output: OutputArgs,
 }

@@ -29,10 +29,10 @@ Examples:
   pciescope lab run -- pciescope list
   pciescope lab run --device-control 'ep0 read-delay fixed 20us' -- sh script
 
-The guest is a QEMU machine with a stock Debian kernel and devices whose every
-answer is known: latency endpoints (docs/spec/latency-endpoint.md), network
-cards, an NVMe drive, edu, shared memory, a switch. Figures from it are the
-emulator's and say nothing about real hardware.")]
+The guest is a QEMU machine with a stock Debian kernel. The right answers of its
+devices are known: latency endpoints (docs/spec/latency-endpoint.md), network
+cards, an NVMe drive, edu, shared memory, a switch. Its figures are those of the
+emulator and say nothing about real hardware.")]
 pub struct Args {
     /// What to do.
     #[command(subcommand)]
@@ -42,13 +42,13 @@ pub struct Args {
 /// What to do with the lab.
 #[derive(Debug, clap::Subcommand)]
 enum What {
-    /// Boot a guest, run a command in it, and exit as the command does
+    /// Boot a guest, run a command in it, and exit with the command's exit code
     Run(RunArgs),
-    /// Boot a guest and give its console to this terminal
+    /// Boot a guest and connect this terminal to its console
     Shell(ShellArgs),
-    /// Measure virtual devices end to end and leave a page and the records
+    /// Measure virtual devices end to end, and write a page and the records
     Demo(demo::Args),
-    /// Send a command to a virtual device: delays, faults, the ledger of what it saw
+    /// Send a command to a virtual device: delays, faults, its ledger of what the guest did
     Ctl(CtlArgs),
 }
 
@@ -79,7 +79,7 @@ struct GuestArgs {
     #[arg(long, value_name = "WORDS")]
     cmdline: Vec<String>,
 
-    /// Give the guest an IOMMU, as vfio needs it
+    /// Give the guest an IOMMU, which vfio needs
     #[arg(long)]
     iommu: bool,
 
@@ -91,8 +91,8 @@ struct GuestArgs {
     #[arg(long)]
     bare: bool,
 
-    /// The machine of the counters' seed: 18 root ports with RAS D.E.S. counters, 16 DRAM sub-channels with theirs, and a disk
-    /// behind 10:03.0 whose traffic they count; `board` and `disk0` for `lab ctl`
+    /// The machine of the counters' seed: 18 root ports with RAS D.E.S. counters, 16 DRAM sub-channels with counters,
+    /// and a disk behind 10:03.0 whose traffic they count. `lab ctl` calls them `board` and `disk0`
     #[arg(long)]
     counters: bool,
 
@@ -130,7 +130,8 @@ struct DigitizerArgs {
           value_parser = clap::value_parser!(u8).range(1..=6))]
     digitizers: Option<u8>,
 
-    /// Link of each L or L2, as GENERATIONxLANES. The real ones have 1x4; the lab copies the bytes on few cores, so it has a quarter
+    /// Link of each L or L2, as GENERATIONxLANES. The real boards have 1x4; the lab has a quarter, because few cores
+    /// copy the bytes
     #[arg(long, value_name = "LINK", default_value = "1x1", requires = "digitizers")]
     digitizer_link: Lanes,
 
@@ -146,7 +147,7 @@ struct DigitizerArgs {
     #[arg(long, value_name = "HZ", default_value = "14", requires = "digitizers")]
     digitizer_trigger: String,
 
-    /// The boards interrupt by their pins: they have no MSI
+    /// The boards have no MSI and use interrupt pins
     #[arg(long, requires = "digitizers")]
     digitizer_intx: bool,
 }
@@ -179,16 +180,16 @@ Examples:
   pciescope lab run --digitizers -- sh -c 'ls /dev/sis8300-*'
   pciescope lab run --digitizers=1 --digitizer-link 1x4 -- pciescope list
 
-The exit code is the command's; 69 if the lab failed and the command has none.")]
+The exit code is that of the command. It is 69 if the lab failed.")]
 struct RunArgs {
     #[command(flatten)]
     guest: GuestArgs,
 
-    /// The longest time that the command may take; twice that without KVM
+    /// The longest time that the command may take; it is doubled without KVM
     #[arg(long, value_name = "TIME", value_parser = some_time, default_value = "1h")]
     timeout: Time,
 
-    /// The command, after `--`; its words reach the guest as they are
+    /// The command, after `--`; its words reach the guest unchanged
     #[arg(required = true, last = true, value_name = "COMMAND")]
     command: Vec<String>,
 }
@@ -213,7 +214,7 @@ Examples:
   pciescope lab ctl /tmp/lab/board.ctl port 10:03.0 event 0x201 5
   pciescope lab ctl /tmp/lab/sis8300-6.ctl lose dma 1
 
-docs/spec/latency-endpoint.md lists an endpoint's commands,
+docs/spec/latency-endpoint.md lists the commands of an endpoint,
 docs/spec/counter-board.md those of the board, docs/spec/sis8300.md those of a
 digitizer. The answer is one line of JSON.")]
 struct CtlArgs {

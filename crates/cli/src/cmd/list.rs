@@ -23,10 +23,10 @@ use crate::args;
 Examples:
   pciescope list                    every PCI function, a line each
   pciescope list 0000:02:00.0       one function: what can be measured on it
-  pciescope list --tree             how they hang together
-  pciescope list -d 144d:           those of a vendor
-  pciescope list -s 17:             those of a bus
-  pciescope list --show-cpus        the CPUs and their places
+  pciescope list --tree             how the functions are connected
+  pciescope list -d 144d:           the functions of a vendor
+  pciescope list -s 17:             the functions on a bus
+  pciescope list --show-cpus        the CPUs and their NUMA nodes and cores
   pciescope list -j | jq .function  one JSON object a line")]
 pub struct Args {
     /// Show these functions in detail instead of the table of all
@@ -37,7 +37,7 @@ pub struct Args {
     #[arg(short, long)]
     json: bool,
 
-    /// Draw the functions below the ports that lead to them
+    /// Draw each function below its port, as a tree
     #[arg(short, long, conflicts_with = "functions")]
     tree: bool,
 

@@ -1,7 +1,7 @@
 //! `pciescope man`: the manual pages, one for each verb, from the one definition of the arguments.
 //!
-//! Options come from clap_mangen. The other sections are written here: what a verb's help says after its options
-//! is examples, sections of its own ("Exit codes:") and plain sentences, and a manual page has a place for each.
+//! Options come from clap_mangen. The other sections are written here. After its options the help of a verb has
+//! examples, sections of its own ("Exit codes:") and plain sentences; a manual page has a place for each.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -38,7 +38,7 @@ use pciescope_hw::probe::open::Backend;
 use pciescope_hw::synthetic::Synthetic;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
-/// What every verb gets beside its own arguments.
+/// What every verb gets in addition to its own arguments.
 #[derive(Debug, Clone)]
 pub struct Ctx {
     /// Where /sys, /proc, /dev and /run are.
@@ -54,7 +54,8 @@ pub struct Ctx {
     pub made: Option<Arc<Made>>,
 }
 
-/// The folder of a synthetic machine. It goes with the verb: threads that outlive it may still hold the machine.
+/// The folder of a synthetic machine. It is removed when the verb ends, because threads that live longer may still use
+/// the machine.
 #[derive(Debug)]
 pub struct Made(PathBuf);
 
@@ -81,19 +82,19 @@ impl Ctx {
         }
     }
 
-    /// Tells the user something in passing, on the standard error.
+    /// Prints a note for the user on the standard error.
     pub fn note(&self, text: &str) {
         say(&format!("pciescope: {text}\n"));
     }
 
-    /// Tells the user what to do about what was just said.
+    /// Prints a hint for the message before it.
     pub fn hint(&self, text: &str) {
         say(&format!("hint: {text}\n"));
     }
 }
 
-/// Writes to the standard error. Where that is closed there is nobody left to tell, and a run goes on and puts the
-/// machine back all the same; `eprintln!` would end it in a panic.
+/// Writes to the standard error. If it is closed, the text is lost, but the run goes on and restores the machine;
+/// `eprintln!` would panic.
 pub fn say(text: &str) {
     let _ = io::stderr().lock().write_all(text.as_bytes());
 }

@@ -27,7 +27,7 @@ pub struct OutputArgs {
     #[command(flatten)]
     pub file: FileArgs,
 
-    /// Print every table, with all rows, not the answer alone
+    /// Print every table, with all rows, not only the answer
     #[arg(long)]
     pub all: bool,
 }
@@ -35,7 +35,7 @@ pub struct OutputArgs {
 /// The options of every verb that writes records to a file.
 #[derive(Debug, clap::Args)]
 pub struct FileArgs {
-    /// Write the records (JSON lines) to FILE too; it is created before anything is measured
+    /// Also write the records (JSON lines) to FILE; the file is created before the measurement
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 
@@ -43,7 +43,7 @@ pub struct FileArgs {
     #[arg(long)]
     pub overwrite: bool,
 
-    /// What to call this run: records, tables and pages carry it
+    /// A name for this run, shown in records, tables and pages
     #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
     pub label: Option<String>,
 }
@@ -60,10 +60,10 @@ impl FileArgs {
     }
 }
 
-/// Where what is shown goes.
+/// The place for the output that is shown.
 pub type Out = Box<dyn Write>;
 
-/// How a verb shows its records, whatever its options are called.
+/// How a verb shows its records, independent of the names of its options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
     /// JSON lines.
@@ -111,8 +111,8 @@ pub struct Output {
     kept: Kept,
 }
 
-/// The files of a run, and whether they are worth the ones that they replace: a run that is refused, or ends before it has
-/// measured anything, leaves those.
+/// The files of a run, and whether they may replace the old ones: a run that is refused, or ends before it has measured
+/// anything, keeps the old files.
 #[derive(Default)]
 struct Kept {
     places: Vec<Place>,
@@ -319,7 +319,7 @@ impl Sink for Output {
     }
 }
 
-/// The columns of the terminal, within what reads well; 80 where there is none.
+/// The columns of the terminal, within limits in which text is easy to read; 80 without a terminal.
 pub fn width() -> usize {
     columns().map_or(80, |columns| columns.clamp(40, 120))
 }

@@ -53,7 +53,7 @@ struct Place {
     #[arg(value_name = "BAR:OFFSET", value_parser = location)]
     location: (u8, u64),
 
-    /// Bytes at once
+    /// Bytes of the access
     #[arg(long, value_name = "BYTES", value_parser = width, default_value = "4")]
     width: u8,
 
@@ -76,7 +76,7 @@ struct WriteArgs {
     #[command(flatten)]
     place: Place,
 
-    /// What to write
+    /// The value to write
     #[arg(value_name = "VALUE", value_parser = number)]
     value: u64,
 }

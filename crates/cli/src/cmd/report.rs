@@ -36,11 +36,11 @@ pub struct Args {
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
 
-    /// Write a page, picture or table to FILE, as its extension says; may be repeated
+    /// Write a page, picture or table to FILE; its extension selects the format; may be repeated
     #[arg(short, long, value_name = "FILE")]
     output: Vec<PathBuf>,
 
-    /// Replace FILE if it holds records (.jsonl); what is made from records is replaced without it
+    /// Replace FILE even if it is a file of records (.jsonl); other files are replaced without this option
     #[arg(long)]
     overwrite: bool,
 
@@ -48,11 +48,11 @@ pub struct Args {
     #[arg(long)]
     csv: bool,
 
-    /// Print the answers even though something is written to a file
+    /// Print the answers too when writing to a file
     #[arg(long)]
     table: bool,
 
-    /// Print what can be concluded and every table, with all rows
+    /// Print the conclusions and every table, with all rows
     #[arg(long)]
     all: bool,
 

@@ -35,12 +35,12 @@ const REFRESH_NS: u64 = 10_000_000_000;
 #[command(after_help = "\
 Examples:
   pciescope serve                            /metrics and a page on port 9713
-  pciescope serve -I 10s                     less often, for monitoring alone
+  pciescope serve -I 10s                     less often, enough for monitoring
   pciescope serve --metric bandwidth,states  count these figures only
   pciescope serve --replay run.jsonl         a file of `stat -I`, as if live
   pciescope serve --listen :9713 --config web.yml   for other machines, with TLS
 
-No request changes anything or reaches a device. Without counters, serve still
+No request changes anything or accesses a device. Without counters, serve still
 exports links, drivers and error counts. docs/serve.md describes the metrics,
 the configuration file and the service.")]
 pub struct Args {
@@ -52,7 +52,7 @@ pub struct Args {
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', conflicts_with = "replay", value_parser = NonEmptyStringValueParser::new())]
     metric: Vec<String>,
 
-    /// Whose counts: hardware's, the kernel's (a lower bound of the payload of each function), or both
+    /// Whose counts to use: those of hardware, of the kernel (a lower bound of each function's payload), or both
     #[arg(long, value_name = "SOURCE", default_value = "all", value_parser = source, conflicts_with = "replay")]
     source: Origin,
 
@@ -76,7 +76,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     replay: Option<PathBuf>,
 
-    /// What to call this run: the page and the records carry it
+    /// A name for this run, shown on the page and in the records
     #[arg(long, value_name = "TEXT", value_parser = NonEmptyStringValueParser::new())]
     label: Option<String>,
 }

@@ -43,11 +43,12 @@ Examples:
   pciescope stat --list                        what can be counted here
 
 Rx is what arrives at the root port (a device writes memory), Tx leaves it.
-Rd and Wr are reads and writes of memory. Every PMU is counted by itself, even
-if names are alike. `~` stands before figures of counters that took turns on
-the same hardware and were scaled to the whole time. With a command the output
-goes to the standard error, and the exit code is the command's. `--` before the
-command may be left out. docs/method.md, \"Counters\", has the rest.")]
+Rd and Wr are reads and writes of memory. Every PMU is counted separately, even
+if names are similar. `~` before a figure says that its counter shared hardware
+with others, ran for a part of the time, and was scaled to the whole time. With
+a command the output goes to the standard error, and the exit code is that of
+the command. `--` before the command may be left out. docs/method.md,
+\"Counters\", says more.")]
 pub struct Args {
     /// Root ports, devices below them, or PMUs (`*` and `?` allowed); all if none is given
     #[arg(value_name = "BDF|PMU", value_parser = place)]
@@ -61,7 +62,7 @@ pub struct Args {
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', conflicts_with = "events", value_parser = NonEmptyStringValueParser::new())]
     metric: Vec<String>,
 
-    /// Whose counts: hardware's, the kernel's (a lower bound of the payload of each function), or both
+    /// Whose counts to use: those of hardware, of the kernel (a lower bound of each function's payload), or both
     #[arg(long, value_name = "SOURCE", default_value = "all", value_parser = source)]
     source: Origin,
 
@@ -69,11 +70,11 @@ pub struct Args {
     #[arg(long, value_name = "BACKEND", default_value = "auto", value_parser = machine)]
     backend: Backend,
 
-    /// Read and show every so often, such as 10ms or 2s
+    /// Read and show the counters each time this interval ends, such as 10ms or 2s
     #[arg(short = 'I', long, alias = "interval-print", value_name = "TIME", value_parser = interval)]
     interval: Option<Time>,
 
-    /// End after so many intervals, of a second each without -I
+    /// End after N intervals; without -I an interval is a second
     #[arg(short = 'n', long, aliases = ["count", "interval-count"], value_name = "N", value_parser = positive)]
     intervals: Option<u64>,
 
@@ -81,15 +82,15 @@ pub struct Args {
     #[arg(long, value_name = "TIME", value_parser = some_time)]
     duration: Option<Time>,
 
-    /// Run the command so many times; the table has mean and spread
+    /// Run the command N times; the table has mean and spread
     #[arg(short = 'r', long, value_name = "N", value_parser = positive, requires = "command", conflicts_with_all = ["interval", "intervals", "duration"])]
     repeat: Option<u64>,
 
-    /// Run the command so many times before, uncounted, to fill caches
+    /// First run the command N times without counting, to fill caches
     #[arg(long, value_name = "N", value_parser = positive, requires = "command")]
     warmup: Option<u64>,
 
-    /// Show what can be counted on this machine, and count nothing
+    /// List what can be counted on this machine, and count nothing
     #[arg(long)]
     list: bool,
 

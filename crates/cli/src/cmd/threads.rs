@@ -1,6 +1,7 @@
-//! `sis8300drv_threads`: the program under that name (a link) takes the options of ESS's tool and prints what it prints.
+//! `sis8300drv_threads`: if the program is called by this name (a link), it takes the options of ESS's tool and prints
+//! the same.
 //!
-//! All of the work is `pciescope readout`'s; docs/readout.md says what it does otherwise.
+//! `pciescope readout` does all of the work; docs/readout.md lists the differences from ESS's tool.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -35,8 +36,8 @@ FUNCTIONS
  99                   All of the above
  100                  Write pattern to memory
 
-This is pciescope under another name: `pciescope readout` measures the same and
-more.")]
+This is the program pciescope under another name. `pciescope readout` measures
+the same and more.")]
 struct Args {
     /// One or many /dev/sis8300-x
     #[arg(value_name = "device", required = true)]

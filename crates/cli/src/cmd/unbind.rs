@@ -1,4 +1,4 @@
-//! `pciescope unbind`: give devices back to the drivers they had, also after a killed run.
+//! `pciescope unbind`: binds devices to their former drivers, also after a killed run.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -12,17 +12,17 @@ use crate::args;
 /// The arguments of `pciescope unbind`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Without an address, shows what is handed over at present.
+Without an address, unbind lists the functions that bind or a run has bound.
 
 Examples:
   pciescope unbind 0000:02:00.0
-  pciescope unbind --restore   all that was handed over, also by a killed run")]
+  pciescope unbind --restore   all functions, also those of a killed run")]
 pub struct Args {
-    /// The function to give back
+    /// The function to bind to its former driver
     #[arg(value_name = "BDF", value_parser = args::bdf)]
     bdf: Option<Bdf>,
 
-    /// Give back everything that was handed over, or with BDF only that function; no error if there is nothing
+    /// Restore all functions, or with BDF only that one; no error if there is nothing to restore
     #[arg(long)]
     restore: bool,
 }
@@ -48,7 +48,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Goes on after a failure, so that one bad function does not keep the others; fails in the end.
+/// Goes on after a failure, so that one function does not prevent the restoration of the others; fails at the end.
 fn restore_all(ctx: &Ctx) -> anyhow::Result<ExitCode> {
     let outcomes = bind::restore_all(&ctx.root)?;
     if outcomes.is_empty() {

@@ -42,7 +42,7 @@ fn every_verb_has_help_with_examples() {
         assert!(help.stdout.contains("Usage: pciescope"), "{command}: {}", help.stdout);
         assert!(help.stdout.contains("Examples:\n  pciescope "), "{command} has no examples:\n{}", help.stdout);
         assert!(help.stderr.is_empty(), "{command}: {}", help.stderr);
-        // The text of an option stands beside it or, indented, on the next line.
+        // The text of an option is on its line or, indented, on the next line.
         let lines: Vec<&str> = help.stdout.lines().take_while(|line| *line != "Examples:").collect();
         for (place, line) in lines.iter().enumerate().filter(|(_, line)| line.trim_start().starts_with("--")) {
             let is_alone = !line.trim_start().contains("  ");

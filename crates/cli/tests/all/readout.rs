@@ -278,7 +278,7 @@ fn what_makes_no_sense_is_refused() {
     refused(&format!("readout {file} -S 100 --check crc"), "--check");
     refused("readout fake:digitizer?refuse -S 100", "fake:digitizer");
     refused("readout fake:digitizer -S 100 -l 1 --channels 10", "--channels");
-    // What would do nothing is not taken in silence.
+    // An option that would do nothing is not accepted silently.
     for idle in ["-i", "--each", "--channels 0", "--divider 4", "--trigger now", "--timeout 2s"] {
         refused(&format!("readout fake:digitizer -S 100 {idle}"), "acquisitions");
     }

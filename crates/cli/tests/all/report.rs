@@ -182,7 +182,7 @@ fn imports_a_log_to_records_that_report_takes() {
     assert_eq!(report.stdout, shown.stdout);
     let all = pciescope(&["import", &log, "--all"]).expect_code(0);
     assert!(all.stdout.contains("c1/i69") && all.stdout.contains("Total samples: 2"), "{}", all.stdout);
-    // Records are not replaced in silence, what is made of them is.
+    // Records are not replaced silently; files that are made from them are.
     let copy = path(&folder, "copy.jsonl");
     pciescope(&["report", &out, "-o", &copy]).expect_code(0);
     assert!(pciescope(&["report", &out, "-o", &copy]).expect_code(2).stderr.contains("--overwrite"));

@@ -1,4 +1,5 @@
-//! `pciescope serve` while strangers open ten thousand connections: who has the right password is answered all the same.
+//! `pciescope serve` while strangers open ten thousand connections: a client with the right password still gets its
+//! answers.
 
 use std::io::{self, BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr};

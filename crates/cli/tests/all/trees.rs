@@ -121,5 +121,5 @@ fn virtio_is_measured_where_its_capability_says_and_a_user_without_privilege_is_
     let shown = at(&root, &format!("list {BDF}")).expect_code(0).stdout;
     assert!(shown.contains("unknown: only the first 64 bytes of configuration space can be read"), "{shown}");
     let refused = at(&root, &format!("latency mmio {BDF} --count 1")).expect_code(2).stderr;
-    assert!(refused.contains("hint: where its safe register is cannot be told: only the first 64 bytes"), "{refused}");
+    assert!(refused.contains("hint: its safe register cannot be found: only the first 64 bytes"), "{refused}");
 }

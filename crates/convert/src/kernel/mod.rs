@@ -1,7 +1,7 @@
-//! The kernels: words that lie one after the other to numbers that do, for each instruction set.
+//! The kernels: they convert consecutive words to consecutive numbers, for each instruction set.
 //!
-//! What the instruction sets share is here and in `walk`; `avx2`, `avx512` and `neon` say how some words become as many
-//! numbers.
+//! The code that all instruction sets share is here and in `walk`; `avx2`, `avx512` and `neon` convert a few words at a
+//! time.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;

@@ -1,4 +1,4 @@
-//! Disks: `/sys/class/block/*/stat` (Documentation/block/stat.rst), in sectors of 512 bytes whatever the disk's own are.
+//! Disks: `/sys/class/block/*/stat` (Documentation/block/stat.rst), in sectors of 512 bytes for every disk.
 //!
 //! A disk counts where its device lies below a PCI function: NVMe, SCSI, ATA, USB, virtio. Of a multipath NVMe namespace these are
 //! its hidden paths (`nvme0c1n1`), one for each controller; the namespace itself lies on no bus. Neither do loop, device mapper,

@@ -1,13 +1,13 @@
 //! What the kernel itself has counted of each PCI function: bytes of disks, network interfaces and RDMA ports, interrupts and
 //! error reports. Reads files of sysfs and procfs that every user may read. docs/accounting.md says what the figures mean.
 //!
-//! Each source is a file of this folder: it lists [`Item`]s, counters with the functions that their data passes. [`Accounts`]
-//! takes differences and adds them up for each of these functions. [`pmu`] shows a function's account as a PMU, so that
-//! whoever reads counters reads it too.
+//! Each source is a file of this folder: it lists [`Item`]s, which are counters with the functions that their data
+//! passes. [`Accounts`] takes differences and adds them up for each of these functions. [`pmu`] shows a function's
+//! account as a PMU, so that all code that reads counters can read it too.
 //!
-//! The bytes are a lower bound of a function's payload: descriptors, peer-to-peer traffic and drivers in user space are not in
-//! them. So nothing is counted that is not certain: a counter that is new, fell, or cannot be, begins anew with what it
-//! shows.
+//! The bytes are a lower bound of a function's payload: they do not include descriptors, peer-to-peer traffic and
+//! drivers in user space. So only certain bytes are counted: if a counter is new, fell, or has an impossible value,
+//! counting starts again from its present value.
 
 mod block;
 mod errors;
@@ -79,7 +79,7 @@ struct Item {
     /// The functions that its data passes, from the root port down; never empty.
     way: Arc<[Bdf]>,
     count: Count,
-    /// The inode of its file: another one is another counter, whatever its name.
+    /// The inode of its file: a new inode is a new counter, even with the same name.
     inode: u64,
     /// What it shows, or why it cannot be read.
     value: Result<u64, String>,
@@ -89,7 +89,8 @@ struct Item {
     wraps_at: Option<u64>,
 }
 
-/// What a source has beside its items: devices that are left out, so that nothing is counted twice or made up.
+/// What a source has in addition to its items: the devices that it leaves out, so that nothing is counted twice or
+/// invented.
 #[derive(Debug)]
 struct LeftOut {
     name: String,

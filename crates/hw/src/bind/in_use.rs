@@ -62,7 +62,7 @@ fn uses(root: &Root, mut disks: Vec<String>) -> Vec<String> {
     let mounts = mounts(root);
     let mut reasons: Vec<String> = disks.iter().filter_map(|disk| usage(root, disk, &mounts)).collect();
     if !disks.is_empty() && mounts.iter().any(|mount| mount.kind == "zfs") {
-        reasons.push(format!("a ZFS pool is mounted, and it cannot be told whether it lies on {}", disks[0]));
+        reasons.push(format!("a ZFS pool is mounted, and pciescope cannot find out whether it is on {}", disks[0]));
     }
     reasons
 }

@@ -1,7 +1,7 @@
-//! Handing a function to the driver that measures, and giving it back exactly as it was.
+//! Binds a function to the driver that measures, and later restores its exact former state.
 //!
-//! What must be put back is on disk before anything is changed ([`State`]), so that every way out restores:
-//! [`Bound::release`], its drop, and after a `kill -9` [`restore`] from the file.
+//! The former state is on disk before anything is changed ([`State`]). So it can always be restored: by
+//! [`Bound::release`], by its drop, and after a `kill -9` by [`restore`] from the file.
 
 pub(crate) mod in_use;
 mod state;
@@ -87,7 +87,7 @@ pub struct Restored {
     pub bdf: Bdf,
     /// The driver it has now.
     pub driver: Option<String>,
-    /// What could not be put back and why that is no failure, each a sentence; empty when all is as before.
+    /// What could not be restored, and why that is not a failure, each as a sentence; empty if everything is as before.
     pub notes: Vec<String>,
 }
 
@@ -222,7 +222,7 @@ fn driver_file(driver: &str, file: &str) -> PathBuf {
 }
 
 impl Bound {
-    /// What will be put back.
+    /// The state to restore.
     pub fn state(&self) -> &State {
         &self.state
     }
@@ -272,7 +272,7 @@ impl Drop for Bound {
     }
 }
 
-/// Gives a function back that an earlier run handed over and kept, or left behind when it was killed.
+/// Restores a function that an earlier run bound and kept, or did not restore because it was killed.
 ///
 /// # Errors
 /// [`Error::NotBound`] if there is no state of it, [`Error::Held`] while another process works with it, or what the
@@ -293,7 +293,8 @@ fn restore_by(root: &Root, hand: &dyn Hand, bdf: Bdf) -> Result<Restored, Error>
     }
 }
 
-/// [`restore`] for every function that has a state file; one that fails does not keep the others.
+/// Calls [`restore`] for every function that has a state file. A failure does not prevent the restoration of the
+/// others.
 ///
 /// # Errors
 /// [`Error::Read`] if the folder of state files may not be read.

@@ -1,4 +1,4 @@
-//! What must be put back, on disk before anything is changed, and locked while somebody works with it.
+//! The state to restore. It is on disk before anything is changed, and locked while a process works with it.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -22,7 +22,7 @@ pub struct State {
     pub version: u32,
     /// The function.
     pub bdf: Bdf,
-    /// Its vendor ID: another card may sit there when it is put back.
+    /// Its vendor ID, because another card may be there when the state is restored.
     pub vendor: u16,
     /// Its device ID.
     pub device: u16,

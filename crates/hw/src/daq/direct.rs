@@ -1,4 +1,4 @@
-//! pread() with O_DIRECT: past the page cache, from where the bytes lie.
+//! pread() with O_DIRECT: it bypasses the page cache and reads from the device.
 
 use std::fs::File;
 use std::ops::ControlFlow;

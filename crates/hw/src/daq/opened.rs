@@ -173,7 +173,7 @@ impl Opened {
         Error::Ended { path: self.path().to_owned(), at, got, want }
     }
 
-    /// The refusal of what it cannot do.
+    /// The error for something that it cannot do.
     pub fn lacks(&self, what: String, why: String, hint: Option<String>) -> Error {
         Error::Lacks { path: self.path().to_owned(), what, why, hint }
     }
@@ -183,7 +183,7 @@ impl Opened {
 pub fn failed(path: &Path, what: String, source: io::Error) -> Error {
     let hint = match source.raw_os_error() {
         Some(libc::EACCES | libc::EPERM) => Some(format!(
-            "`ls -l {}` shows who may: join the node's group, have a udev rule give it one, or run as root",
+            "`ls -l {}` shows who may open it: join the group of the node, let a udev rule set a group, or run as root",
             path.display()
         )),
         Some(libc::ENODEV | libc::ENXIO) => {

@@ -1,4 +1,4 @@
-//! io_uring: several reads on their way while the oldest is worked on.
+//! io_uring: several reads are in flight while the program uses the oldest one.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -69,7 +69,7 @@ impl Uring {
             Ok(direct) => direct,
             Err(Error::Lacks { what, why, .. }) if what.contains("O_DIRECT") => {
                 let mut opened = Opened::open(root, path, options)?;
-                opened.about.notes.push(format!("It goes through the page cache: O_DIRECT cannot be had ({why})."));
+                opened.about.notes.push(format!("It goes through the page cache: O_DIRECT is not possible ({why})."));
                 (opened, Align { memory: 1, offset: 1 })
             }
             Err(error) => return Err(error),

@@ -63,7 +63,7 @@ pub fn above(case: &Case) -> Verdict {
         evidence: evidence(one, at),
         consequence: "that cannot be: the counter counts another port, in another unit, or not all of the time"
             .to_owned(),
-        remedy: "pciescope verify pcie holds the counter against known traffic".to_owned(),
+        remedy: "pciescope verify pcie compares the counter with known traffic".to_owned(),
     })
 }
 

@@ -1,4 +1,4 @@
-//! Access control that sends peer-to-peer traffic the long way.
+//! Check: access control (ACS) sends peer-to-peer traffic through the root complex.
 
 use pciescope_core::Severity;
 

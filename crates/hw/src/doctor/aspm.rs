@@ -1,4 +1,4 @@
-//! Links that sleep.
+//! Checks: links that enter power-saving states (ASPM).
 
 use pciescope_core::Severity;
 

@@ -24,9 +24,9 @@ pub struct Machine<'a> {
     pub root: &'a Root,
     /// What [`crate::environment::read`] says of it.
     pub environment: &'a Environment,
-    /// An earlier reading of what counts up, and how long ago it was made; `None` where nobody watched.
+    /// An earlier reading of counts that may grow, and its age; `None` without `--watch`.
     pub earlier: Option<(&'a Readings, Duration)>,
-    /// What hardware and the kernel counted at the ports that both count; `None` where nobody watched.
+    /// What hardware and the kernel counted at the ports that both count; `None` without `--watch`.
     pub counted: Option<Vec<Counted>>,
     functions: BTreeMap<Bdf, Known>,
 }
@@ -231,8 +231,8 @@ pub enum Unseen {
     },
 }
 
-/// How a check ends at one subject: what it found, which is nothing where all is well, or why it did not look. What it
-/// found stands even where it could look at a part alone.
+/// The result of a check for one subject: what it found (nothing if all is well), or why it did not look. A finding is
+/// valid even if the check could look only at a part.
 pub type Verdict = Result<Vec<Found>, Unseen>;
 
 /// The check looked, and all is well.

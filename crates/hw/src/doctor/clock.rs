@@ -55,7 +55,7 @@ pub fn unstable(machine: &Machine) -> Verdict {
         severity: Severity::Warning,
         text,
         evidence: vec![evidence],
-        consequence: "durations in ticks are no durations in time: every latency is doubtful".to_owned(),
+        consequence: "a number of ticks is not a duration in time: every latency is doubtful".to_owned(),
         remedy: "in a guest, have the host pass the flags on (QEMU: -cpu host,+invtsc); otherwise measure on another machine".to_owned(),
     })
 }

@@ -1,4 +1,4 @@
-//! What CPUs do while they wait, and how fast they run.
+//! Checks: idle states and clock frequencies of CPUs.
 
 use std::io::Read;
 

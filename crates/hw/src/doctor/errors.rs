@@ -1,4 +1,4 @@
-//! Errors that were counted or left standing.
+//! Checks: errors that were counted, and error bits that nobody has cleared.
 
 use std::collections::BTreeMap;
 

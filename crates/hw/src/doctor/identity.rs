@@ -1,4 +1,4 @@
-//! What is not what it seems, or not there.
+//! Checks: devices that do not answer, emulated devices, guests.
 
 use pciescope_core::Severity;
 
@@ -64,7 +64,7 @@ pub fn guest(machine: &Machine) -> Verdict {
         severity: Severity::Warning,
         text: format!("the machine is a guest: {why}"),
         evidence,
-        consequence: "times contain what the host does beside; links and errors may be the host's invention".to_owned(),
+        consequence: "times include the host's other work; the host may invent links and errors".to_owned(),
         remedy: "the hypervisor can take a CPU away in the middle of a sample; measure on bare metal, or pin the virtual CPUs"
             .to_owned(),
     })

@@ -1,4 +1,4 @@
-//! How interrupts come, and who moves them.
+//! Checks: the kind of interrupts, and programs that move them.
 
 use pciescope_core::Severity;
 

@@ -1,4 +1,4 @@
-//! What the kernel was told, and what it allows.
+//! Checks: the kernel's command line, and what the kernel permits.
 
 use std::io::ErrorKind;
 

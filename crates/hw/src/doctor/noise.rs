@@ -1,4 +1,4 @@
-//! What takes a CPU away in passing.
+//! Checks: events that take a CPU away for a short time.
 
 use pciescope_core::Severity;
 

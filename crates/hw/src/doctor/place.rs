@@ -1,4 +1,4 @@
-//! Where a device is in the machine.
+//! Checks: the place of a device in the machine.
 
 use pciescope_core::{CpuList, Severity};
 

@@ -1,4 +1,4 @@
-//! Devices that sleep.
+//! Checks: devices that enter power-saving states.
 
 use pciescope_core::Severity;
 

@@ -1,4 +1,4 @@
-//! What counts up while one watches.
+//! Counts that may grow during `--watch`.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::FileExt;

@@ -1,4 +1,4 @@
-//! How an endpoint's requests are ordered, told apart and given up.
+//! Checks: ordering, tags and time-outs of an endpoint's requests.
 
 use pciescope_core::Severity;
 

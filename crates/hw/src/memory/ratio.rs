@@ -1,9 +1,9 @@
 //! The memory's ceiling for a loop that reads and writes in a given ratio: whole lines are loaded and stored again, and nothing
 //! else is done.
 //!
-//! A conversion of 16-bit samples to `f32` writes two bytes for each that it reads, one to `f64` four, and a decimation reads more
-//! than it writes: a plain copy is no limit for any of them. What is stored is what was loaded, for zeros are written faster than
-//! anything else on some CPUs (seen on a Zen 5: 1.5 times).
+//! A conversion of 16-bit samples to `f32` writes two bytes for each byte that it reads, one to `f64` writes four, and
+//! a decimation reads more than it writes. So the rate of a plain copy is not the limit of any of them. The loop stores
+//! what it has loaded, because some CPUs write zeros faster than other values (seen on a Zen 5: 1.5 times).
 //!
 //! The widest registers of the CPU are used, by inline assembly: the compiler can neither leave a load out nor turn the loop into
 //! a call of memcpy, and AVX-512 needs no compiler newer than ours.

@@ -1,4 +1,4 @@
-//! What a counter did between two readings, and whether that can be.
+//! The difference of two readings of a counter, and whether it is plausible.
 
 use super::Reading;
 

@@ -162,8 +162,10 @@ impl Error {
             Error::CpuOffline { cpu, .. } => {
                 Some(format!("`echo 1 > /sys/devices/system/cpu/cpu{cpu}/online` brings it back"))
             }
-            Error::NoSpace { .. } => Some("count fewer events at once, or end what else counts here".to_owned()),
-            Error::Busy { .. } => Some("end what else uses these counters, or wait for it".to_owned()),
+            Error::NoSpace { .. } => {
+                Some("count fewer events at once, or stop other programs that count here".to_owned())
+            }
+            Error::Busy { .. } => Some("stop other programs that use these counters, or wait for their end".to_owned()),
             Error::Files { .. } => Some("`ulimit -n` raises how many files may be open".to_owned()),
             Error::Absent { .. } | Error::Invalid { .. } | Error::Call { .. } => None,
         }

@@ -77,14 +77,14 @@ impl Group {
         Ok(group)
     }
 
-    /// Opens `events` in as few groups as the PMU takes: each goes to the first group that does not refuse it, at last
-    /// to one of its own. Gives the groups with the places of their events, and the events that could not be opened at
-    /// all with the reason.
+    /// Opens `events` in as few groups as the PMU accepts: each event goes to the first group that does not refuse it,
+    /// or to a new group. Returns the groups with the places of their events, and the events that could not be opened,
+    /// with the reason.
     ///
-    /// Events that take turns ([`Pmu::takes_turns`]) get a group each where there are several, and the others one that is
-    /// pinned: perf schedules nothing behind a group that has to wait, so that otherwise they would wait too. A group that
-    /// opens but never runs (the in-tree driver of root ports takes two time-based events into one) is found by a trial
-    /// and its events are opened apart.
+    /// If there are several events that take turns ([`Pmu::takes_turns`]), each of them gets its own group, and the
+    /// others get a pinned group: perf schedules no group behind one that has to wait, so without pinning they would
+    /// wait too. A trial finds a group that opens but never runs (the in-tree driver of root ports accepts two
+    /// time-based events in one group); its events are then opened separately.
     pub fn open_packed(root: &Root, pmu: &Pmu, cpu: u32, events: &[Event]) -> Packed {
         let takes_turns: Vec<bool> = events.iter().map(|event| pmu.takes_turns(event.config)).collect();
         let has_turns = takes_turns.iter().filter(|turns| **turns).count() > 1;

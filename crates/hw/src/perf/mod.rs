@@ -1,8 +1,8 @@
 //! Hardware counters through perf: which PMUs the machine has, and reading their counts.
 //!
-//! A PMU is opened by its `type` number and one CPU of its `cpumask`, so instances with like names stay apart (perf
-//! itself strips a numeric suffix and adds them up). Which events mean what is the catalogue's business, not this
-//! module's. docs/pmu.md describes our own drivers' PMUs.
+//! A PMU is opened by its `type` number and one CPU of its `cpumask`, so instances with similar names stay separate
+//! (perf itself strips a numeric suffix and adds them up). The catalogue, not this module, knows what events mean.
+//! docs/pmu.md describes our own drivers' PMUs.
 
 mod delta;
 #[doc(hidden)]

@@ -57,7 +57,8 @@ pub struct Named {
     pub is_snapshot: bool,
 }
 
-/// The PMUs that are there with their devices, each with the inode of its folder: one that went and came back is another.
+/// The PMUs whose devices are present, each with the inode of its folder. A PMU that went away and came back has a new
+/// inode.
 pub fn present(root: &Root) -> BTreeSet<(String, u64)> {
     let names = root.names(DEVICES).into_iter().filter(|name| !is_gone(root, name));
     names.filter_map(|name| root.inode(format!("{DEVICES}/{name}")).map(|inode| (name, inode))).collect()

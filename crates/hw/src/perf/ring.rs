@@ -1,4 +1,4 @@
-//! Samples out of the kernel's ring buffers: where the CPU was, and what was lost.
+//! Reads samples from the kernel's ring buffers: which code the CPU executed, and how many samples were lost.
 
 use std::collections::HashMap;
 use std::fs::File;

@@ -1,6 +1,6 @@
-//! What happens when a mapped device goes away under an access: the kernel takes the pages back and the access
-//! raises SIGBUS. Here it finds a page of all-ones instead, which is what the bus would have answered, and the run
-//! ends by the name of what happened.
+//! Handles the removal of a mapped device during an access: the kernel unmaps the pages and the access raises SIGBUS.
+//! Here the access finds a page of all-ones instead, as the bus would have answered, and the run ends with the failure
+//! that happened.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -1,4 +1,4 @@
-//! What is counted beside timed interrupts; the kernel's interrupt numbers, their counts per CPU and their affinity.
+//! Counts that accompany timed interrupts; the kernel's interrupt numbers, their counts per CPU and their affinity.
 
 use std::path::PathBuf;
 
@@ -15,7 +15,7 @@ pub struct Counts {
     pub handled: u64,
     /// Those that did not arrive within the time-out.
     pub lost: u64,
-    /// Interrupts that nobody asked for.
+    /// Interrupts without a trigger.
     pub extra: u64,
     /// Interrupts that another CPU handled.
     pub wrong_cpu: u64,
@@ -23,7 +23,7 @@ pub struct Counts {
     pub late: u64,
     /// At a fixed rate: times that passed without a trigger.
     pub missed: u64,
-    /// At a fixed rate: triggers whose interrupt became one with that before.
+    /// At a fixed rate: times at which the last trigger was still unanswered, so no interrupt was raised.
     pub merged: u64,
     /// Interrupts that were asked for after a move of affinity and are not in the counts above.
     pub warmup_triggers: u64,

@@ -1,7 +1,7 @@
 //! Probes: what takes samples from a device.
 //!
-//! A probe measures one [`Portion`] in a call: so many samples, or so much time, from these CPUs. In which order the
-//! CPUs measure and in how many rounds is decided by the caller (crates/bench), alike for every backend.
+//! In one call a probe measures one [`Portion`]: a number of samples, or a time, from given CPUs. The caller
+//! (crates/bench) decides the order of the CPUs and the number of rounds, in the same way for every backend.
 
 pub mod clock;
 pub mod failure;
@@ -43,7 +43,7 @@ pub struct Portion {
     pub duration_ns: u64,
 }
 
-/// What a call of a probe yields. A portion that ended early has `failure` and keeps what was taken before.
+/// The result of a call of a probe. A portion that ended early has `failure`, and keeps the samples until then.
 #[derive(Debug, Clone, Default)]
 pub struct Taken {
     /// How the samples were taken. The caller, who decides the order of the CPUs, adds it.
@@ -74,7 +74,7 @@ pub trait Probe {
     /// # Guarantees
     /// - Each sample covers exactly `plan.batch` accesses of the target, made by the CPU of its [`Outcome`].
     /// - Between two accesses nothing is allocated, logged or formatted.
-    /// - Nothing is subtracted: the histogram of the empty stamp pair stands beside that of the latency.
+    /// - Nothing is subtracted: the empty stamp pair has a separate histogram.
     /// - The call ends within 0.1 s after [`Watch::is_stopped`] became true, and keeps the samples taken until then.
     fn mmio(&mut self, plan: &MmioPlan, portion: &Portion, watch: &dyn Watch) -> Result<Taken, Error> {
         let _ = (plan, portion, watch);

@@ -1,4 +1,4 @@
-//! Which backend measures, and why the others do not.
+//! Chooses the backend that measures, and says why the others cannot.
 
 use std::error::Error as _;
 use std::fmt;
@@ -78,7 +78,7 @@ impl Need {
             Need::Irq(IrqSource::Loopback) => Some(Driver::VfioPci),
             Need::Irq(IrqSource::Retrigger | IrqSource::Inject) => Some(Driver::Pcilat),
             _ if Driver::Pcilat.is_loaded(root) => Some(Driver::Pcilat),
-            // VFIO has no timed configuration reads; sysfs has them, whatever the driver.
+            // VFIO has no timed configuration reads; sysfs has them with every driver.
             Need::Path => None,
             _ if Driver::VfioPci.is_loaded(root) || resource::is_locked_down(root) => Some(Driver::VfioPci),
             _ => Some(Driver::Pcilat),

@@ -30,8 +30,8 @@ impl Window {
         Window { guard, mapping, from, skipped: 0 }
     }
 
-    /// The same window where the mapping begins so many bytes before the BAR: one that is smaller than a page may begin
-    /// anywhere in it.
+    /// The same window for a mapping that begins `skipped` bytes before the BAR: a BAR that is smaller than a page may
+    /// begin anywhere in the page.
     pub fn skipping(self, skipped: u64) -> Self {
         Window { skipped, ..self }
     }

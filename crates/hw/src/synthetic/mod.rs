@@ -1,8 +1,9 @@
-//! A machine that does not exist, with traffic: `--backend fake` of whatever counts.
+//! A synthetic machine with traffic: `--backend fake` of all verbs that count.
 //!
-//! It is a folder of files as sysfs and procfs would show them, so that all that reads a machine reads this one too: the
-//! kernel's accounts come from its files. What hardware would count is worked out when it is read ([`Synthetic::count`]).
-//! Both follow from the same traffic ([`traffic`]). The folder goes with the last [`Root`] of it.
+//! It is a folder of files as sysfs and procfs would show them, so that all code that reads a machine can read this one
+//! too: the kernel's accounts come from its files. The counts of hardware are computed when they are read
+//! ([`Synthetic::count`]). Both follow from the same traffic ([`traffic`]). The folder is removed with its last
+//! [`Root`].
 
 mod files;
 mod traffic;

@@ -1,5 +1,5 @@
-//! Conversions by themselves: how near they come to what memory can carry, and whether they are right; a row for each
-//! kernel, a rate for each size.
+//! Conversions alone: how near they come to the rate of the memory, and whether they are right; a row for each kernel,
+//! a rate for each size.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
-//! Hardware counters: what moved in all and at the busiest port, then a row for each port with traffic and for memory.
+//! Hardware counters: the traffic in total and at the busiest port, then a row for each port with traffic and for
+//! memory.
 
 use std::collections::BTreeMap;
 

@@ -1,8 +1,8 @@
-//! What a measurement says to a person at a terminal of 80 columns: the answer in at most five lines, then one table. All
+//! The result of a measurement for a terminal of 80 columns: the answer in at most five lines, then one table. All
 //! other tables are in [`crate::table`].
 //!
-//! Text has colours as ANSI sequences, which [`anstream`](https://docs.rs/anstream) and the like take out where they do not
-//! belong.
+//! Text has colours as ANSI sequences. Crates such as [`anstream`](https://docs.rs/anstream) remove them if the output
+//! is not a terminal.
 
 mod convert;
 mod counters;

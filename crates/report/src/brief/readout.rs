@@ -1,5 +1,5 @@
-//! Readouts: how fast, against what the link carries, whether the data is right and what was lost; a row for each device
-//! and function, or for each group of a campaign.
+//! Readouts: the rate compared with what the link can carry, whether the data is right, and losses; a row for each
+//! device and function, or for each group of a campaign.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Counters beside workloads of known traffic: whether they agree, and by how much not.
+//! Counters compared with workloads of known traffic: whether they agree, and how large the errors are.
 
 use pciescope_core::Comparison;
 

@@ -266,7 +266,7 @@ pub struct Side<'r> {
     pub cells: BTreeMap<Key, Cell<'r>>,
     /// Figures that were no numbers, or losses below 0, and were left out.
     pub not_numbers: u64,
-    /// The losses among these: nobody knows whether there were any.
+    /// The losses among these: it is not known whether there were any.
     pub unknown_losses: BTreeSet<Key>,
     /// Its runs, with how many records each has.
     pub runs: BTreeMap<&'r str, usize>,

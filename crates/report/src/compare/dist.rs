@@ -1,4 +1,5 @@
-//! Histograms as distributions: quantiles by rank, how much of one lies beyond the other, and who wins a pair.
+//! Histograms as distributions: quantiles by rank, the share of one that lies beyond the other, and the probability
+//! that a sample of one is larger than a sample of the other.
 
 use pciescope_core::Histogram;
 
@@ -39,7 +40,7 @@ impl Dist {
         Some(Dist { buckets, count, effective, mean_ps, deviation_ps: (squares / count as f64).sqrt() })
     }
 
-    /// The same where so many of its samples count.
+    /// The same if only a part of its samples counts.
     pub fn with_effective(self, effective: f64) -> Self {
         Dist { effective, ..self }
     }
@@ -70,7 +71,7 @@ impl Dist {
     }
 
     /// Lowest and highest value that the quantile at `share` can have, `z` standard errors of its rank to both sides, in
-    /// nanoseconds. The rank of a quantile is binomial whatever the distribution, so this needs no assumption on its
+    /// nanoseconds. The rank of a quantile is binomial for every distribution, so this needs no assumption on its
     /// form. An end is `None` where the samples do not reach so far.
     pub fn quantile_bounds_ns(&self, share: f64, z: f64) -> (Option<f64>, Option<f64>) {
         let effective = self.effective();

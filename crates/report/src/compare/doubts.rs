@@ -1,4 +1,4 @@
-//! What differs between the sides beside the figures: machines, kernels, links, clocks, ways of measuring.
+//! Differences between the sides other than the figures: machines, kernels, links, clocks, methods of measurement.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -137,7 +137,7 @@ fn listed(values: &BTreeSet<String>) -> String {
 fn same_runs(a: &[&Kept], b: &[&Kept]) -> Option<Doubt> {
     let runs = |records: &[&Kept]| records.iter().map(|r| r.run.to_string()).collect::<BTreeSet<_>>();
     let both: BTreeSet<String> = runs(a).intersection(&runs(b)).cloned().collect();
-    let text = format!("the same run stands on both sides ({}): it can only be equal to itself", listed(&both));
+    let text = format!("the same run is on both sides ({}): a run does not differ from itself", listed(&both));
     (!both.is_empty()).then_some(Doubt { code: "same-run", text })
 }
 

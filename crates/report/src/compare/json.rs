@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::cells::Key;
 use super::{Alone, Cell, Judgement, Need, Shift};
 
-/// The lines, each ending with a newline. Every cell is there, whatever a table would show.
+/// The lines, each ending with a newline. They have every cell, also those that a table would not show.
 pub fn lines(judgement: &Judgement) -> String {
     let mut text = String::new();
     let mut put = |value: Value| {

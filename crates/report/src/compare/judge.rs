@@ -1,5 +1,5 @@
-//! From cells of two sides to verdicts, in three steps: the statistics of each cell by itself, the limits that speak of it, and
-//! last the alarms, for which the number of all tests must be known.
+//! Turns cells of two sides into verdicts, in three steps: the statistics of each single cell, then the limits that
+//! apply to it, and last the alarms, for which the number of all tests must be known.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;

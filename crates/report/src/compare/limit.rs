@@ -186,7 +186,7 @@ impl Limit {
         matches!(self.value, Value::Absolute(_))
     }
 
-    /// Whether it speaks of this statistic of this cell. `statistic` is `value` for a metric.
+    /// Whether it applies to this statistic of this cell. `statistic` is `value` for a metric.
     pub fn is_of(&self, key: &Key, statistic: &str) -> bool {
         if let Some(figure) = &self.figure {
             if **figure != *key.figure {
@@ -200,7 +200,7 @@ impl Limit {
         *self.name == *key.figure || (self.name == "loss" && LOSSES.contains(&key.figure.as_str()))
     }
 
-    /// Whether it speaks of any statistic of this cell.
+    /// Whether it applies to any statistic of this cell.
     pub fn is_about(&self, key: &Key) -> bool {
         self.is_of(key, if self.is_statistic() { &self.name } else { "mean" })
     }
@@ -209,7 +209,7 @@ impl Limit {
         parse_percentile(&self.name).is_some() || STATISTICS.contains(&self.name.as_str())
     }
 
-    /// Whether records that have these names ([`super::names`]) have what it speaks of.
+    /// Whether records that have these names ([`super::names`]) have the figure that it limits.
     pub fn is_known(&self, names: &[String]) -> bool {
         let has = |name: &str| names.iter().any(|known| known == name);
         let is_statistic = self.is_statistic();
@@ -230,7 +230,7 @@ impl Limit {
         }
     }
 
-    /// Whether B's figure as it stands exceeds it; `None` if a change from 0 has no size.
+    /// Whether B's figure itself, without its interval, exceeds it; `None` for a change from 0, which has no size.
     pub fn is_exceeded(&self, a: f64, b: f64) -> Option<bool> {
         let (figure, value) = match self.value {
             Value::Absolute(value) => (b, value),

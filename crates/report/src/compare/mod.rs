@@ -1,6 +1,6 @@
 //! Compares two sides of records: whether they differ, by how much, and how sure that is.
 //!
-//! Pure: records in, a [`Judgement`] out, no randomness. docs/compare.md says why each step is as it is.
+//! A pure function: records in, a [`Judgement`] out, no random numbers. docs/compare.md gives the reason for each step.
 
 pub(crate) mod cells;
 mod dist;
@@ -37,7 +37,7 @@ pub struct Options {
     pub is_forced: bool,
     /// Limits, each of which may fail the comparison.
     pub limits: Vec<Limit>,
-    /// Compare limits with the figures as they stand, whatever their intervals.
+    /// Compare limits with the figures alone, without their intervals.
     pub is_strict: bool,
 }
 
@@ -91,9 +91,9 @@ impl Verdict {
 /// What would make an unclear figure clear.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Need {
-    /// So many samples a side, in as many runs.
+    /// This number of samples on each side, in the same number of runs.
     Samples(u64),
-    /// So many runs a side.
+    /// This number of runs on each side.
     Runs(u64),
     /// The change is about as large as the margin: no amount of data decides it.
     Margin,

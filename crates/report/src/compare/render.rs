@@ -275,7 +275,7 @@ fn reason(cell: &Cell) -> String {
     let alarms: Vec<&Shift> = cell.shifts.iter().filter(|shift| shift.verdict.is_alarm()).collect();
     if cell.verdict == Verdict::Incomparable {
         return "measured in ways that cannot be compared (emulated, made up, or another number of accesses per sample); \
-                --anyway compares all the same."
+                --anyway compares them."
             .to_owned();
     }
     if !alarms.is_empty() {
@@ -322,8 +322,8 @@ fn by(cell: &Cell, shift: &Shift) -> String {
 /// What would make an unclear verdict clear.
 fn help(need: Need) -> String {
     match need {
-        Need::Samples(n) => format!("about {} samples a side would tell", thousands(n)),
-        Need::Runs(n) => format!("about {} runs a side would tell", thousands(n)),
+        Need::Samples(n) => format!("about {} samples on each side would decide", thousands(n)),
+        Need::Runs(n) => format!("about {} runs on each side would decide", thousands(n)),
         Need::Margin => "the change is about as large as the margin".to_owned(),
     }
 }
@@ -505,19 +505,19 @@ fn legend(lines: &mut Vec<String>, judgement: &Judgement) {
     }
     if judgement.cells.iter().flat_map(|cell| &cell.shifts).any(|shift| shift.is_of_cells) {
         lines.push(
-            "The median of several cells together is the geometric mean of the cells' own, each weighing the same."
+            "The median of several cells together is the geometric mean of the cells' medians, with equal weights."
                 .to_owned(),
         );
     }
     if judgement.unordered > 0 {
         let of = counted(judgement.unordered as usize, "histogram");
         lines.push(format!(
-            "How much samples resemble their neighbours is not known of {of}: {CORRELATION} were taken for one."
+            "The correlation of neighbouring samples is not known for {of}: {CORRELATION} samples count as one."
         ));
     }
     if judgement.runs == (1, 1) {
         lines.push(format!(
-            "One run a side: how far runs lie from each other is not known and was taken as {:.1} % (--run-spread).",
+            "One run on each side: the spread between runs is not known; {:.1} % is assumed (--run-spread).",
             options.spread * 100.0
         ));
     }

@@ -1,4 +1,4 @@
-//! Conversions by themselves: how fast each is against the loop that only moves as many bytes.
+//! Conversions alone: the rate of each, compared with the loop that only moves the same number of bytes.
 
 use std::collections::BTreeMap;
 

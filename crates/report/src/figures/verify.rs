@@ -1,4 +1,4 @@
-//! Counters beside known traffic: how far each is off, against what is allowed.
+//! Counters compared with known traffic: the error of each, and the allowed error.
 
 use super::{Figure, drawn_few};
 use crate::chart::{Bar, Bars};

@@ -1,7 +1,8 @@
 //! The figures that page.js draws from, as compact JSON that cannot end its script element.
 //!
-//! Histograms are rebinned to a whole number of bins per octave: the cells' to as many as keep the page small, and the
-//! page says how many; the whole's always finely. Percentiles, smallest, largest and mean are taken from the full histogram before.
+//! Histograms are rebinned to a whole number of bins per octave. Those of cells get only so many bins that the page
+//! stays small, and the page says how many; the merged histogram always has fine bins. Percentiles, smallest, largest
+//! and mean come from the full histogram.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;

@@ -110,7 +110,7 @@ fn run(section: &Section) -> String {
     section.first().label.as_ref().unwrap_or(&section.first().run).to_string()
 }
 
-/// What was measured, whatever the run.
+/// What was measured, independent of the run.
 fn measure(section: &Section) -> String {
     let device = section.first().device.as_deref().map(|f| f.bdf.map_or_else(|| f.name.clone(), |bdf| bdf.to_string()));
     format!("{} {}", device.unwrap_or_default(), section.test()).trim().to_owned()
@@ -213,7 +213,7 @@ fn spans(sections: &[&Section]) -> (String, Chart, String) {
             measures.push(measure(section));
         }
     }
-    // The runs of a measurement stand below each other.
+    // The runs of a measurement are one below the other.
     let mut ordered: Vec<&&Section> = sections.iter().collect();
     ordered.sort_by_key(|section| measures.iter().position(|name| *name == measure(section)));
     let is_compared = ordered.windows(2).any(|pair| measure(pair[0]) == measure(pair[1]));

@@ -1,4 +1,4 @@
-//! One page that needs nothing else: no network, no library, no font.
+//! One page that loads nothing else: no network, no library, no font.
 //!
 //! Words and tables are written here, so they are there without scripts and in print; page.js draws heat maps,
 //! histograms and tails from the data block. Every string of a record goes through [`escape`] or is data that the

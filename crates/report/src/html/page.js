@@ -547,7 +547,7 @@
   const isShown = (part) => !part.hasAttribute("hidden");
   const redraw = () => redraws.forEach(([part, one]) => isShown(part) && one());
 
-  // With several devices the parts of the page become tabs that the address's # chooses; otherwise all stand below each other.
+  // With several devices the parts of the page become tabs that the address's # chooses; otherwise they form one column.
   const parts = [...document.querySelectorAll(".page")];
   const links = [...document.querySelectorAll("nav a")];
   let whole = parts.filter((part) => part.classList.contains("device")).length < 2;

@@ -173,7 +173,7 @@ fn head(column: &Column) -> String {
     )
 }
 
-/// What one side has of a cell, all CPUs and vectors together.
+/// The part of one side in a cell, with all CPUs and vectors together.
 #[derive(Default)]
 struct Own {
     histogram: Histogram,

@@ -1,5 +1,5 @@
-//! The register read log of pcilat: four whole numbers a line. The original does not document its order; this one is
-//! ours, written in docs/record.md, and the one our module prints.
+//! The register read log of pcilat: four whole numbers a line. The original does not document their order. We chose
+//! this order; docs/record.md describes it, and our module prints it.
 
 use std::collections::BTreeMap;
 

@@ -74,8 +74,8 @@ pub fn read(path: &Path, format: Option<Format>, identity: &Identity) -> Result<
     read_beside(path, format, identity, None)
 }
 
-/// As [`read`], with what a workload printed while `perf stat` counted (fio's report, or bw_mem's line) where that is a file of its own.
-/// Where the log holds both, as when `perf stat` runs the workload, it is found there.
+/// As [`read`], with a separate file of what a workload printed while `perf stat` counted (fio's report, or bw_mem's
+/// line). If the log has both, for example because `perf stat` ran the workload, the text is found there.
 ///
 /// # Errors
 /// As [`read`]; [`Error::Locale`] and [`Error::Twice`] for text of perf that can be read in two ways; [`Error::NoWorkload`] where `workload` holds none, or none of the counted events sees its traffic.

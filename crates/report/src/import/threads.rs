@@ -1,8 +1,8 @@
-//! What `sis8300drv_threads` prints: parameter block, rows of seven columns, CPU utilization; and below it the lines of
-//! `perf report` and the remark on CPU time that people note beside them.
+//! The output of `sis8300drv_threads`: parameter block, rows of seven columns, CPU utilization. Below it there may be
+//! lines of `perf report`, and the remark on CPU time that people add.
 //!
-//! Rows that stand together ran together: a block of parameters, a header or another line begins a new group. A block
-//! holds for the group behind it; groups after that take samples and repeats from it where their figures agree.
+//! Neighbouring rows are from devices that ran together: a block of parameters, a header or another line begins a new
+//! group. A block applies to the group after it. Later groups take samples and repeats from it if their figures agree.
 
 use pciescope_core::{
     Access, HotSpot, Interval, Method, Metric, Plan, ReadoutPlan, Record, Stream, WaitMode, Warning, Work, readout,
@@ -197,7 +197,7 @@ fn parameter(line: &str) -> Option<(&str, &str)> {
 }
 
 impl Parameters {
-    /// `None` where the value is none of this parameter.
+    /// `None` if the parameter cannot have this value.
     fn take(&mut self, name: &str, value: &str) -> Option<()> {
         let finite = || value.parse().ok().filter(|v: &f64| v.is_finite());
         match name {
@@ -243,7 +243,7 @@ impl Parameters {
 }
 
 impl Group {
-    /// Takes a line that stands beside rows; says whether it was one. A second remark is of another run.
+    /// Takes a line that belongs to rows; returns true if it was one. A second remark is of another run.
     fn around(&mut self, line: &str) -> bool {
         if let (None, Some(cpu)) = (self.cpu, utilization(line)) {
             self.cpu = Some(cpu);

@@ -1,4 +1,5 @@
-//! A transcript of `perf stat` around a workload of known traffic, as comparisons: what the seeds' authors did by hand.
+//! Turns a transcript of `perf stat` with a workload of known traffic into comparisons, as the authors of the seeds did
+//! by hand.
 
 use std::collections::BTreeMap;
 

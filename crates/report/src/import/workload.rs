@@ -1,4 +1,4 @@
-//! What workloads of known traffic say they moved: the end of fio's report, and the line of lmbench's bw_mem.
+//! Reads how many bytes a workload reports to have moved: the end of fio's report, and the line of lmbench's bw_mem.
 
 /// Which way the data went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

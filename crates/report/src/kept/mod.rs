@@ -1,7 +1,8 @@
-//! Records as outputs keep them while they read a file: what records share is there once, and the intervals of counters are
-//! joined as they come. So the memory depends on how many devices, CPUs and targets a file tells of, and little on how long.
+//! The records that outputs keep in memory while they read a file. Data that records share is kept once, and intervals
+//! of counters are joined while they are read. So the memory depends on the number of devices, CPUs and targets in a
+//! file, and little on its length.
 //!
-//! docs/record.md ("How long a file may be") states the bounds; crates/cli/tests/all/memory.rs holds the program to them.
+//! docs/record.md ("How long a file may be") states the bounds; crates/cli/tests/all/memory.rs tests them.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -106,12 +107,12 @@ pub(crate) struct Figure<'k> {
 }
 
 impl<'k> Figure<'k> {
-    /// It as outputs keep it.
+    /// The figure as outputs keep it.
     pub fn of(metric: &'k Metric) -> Self {
         Figure { value: metric.value, unit: &metric.unit, running: metric.running, at_least: metric.at_least }
     }
 
-    /// It as it stands in a record.
+    /// The figure as a record has it.
     pub fn to_metric(self) -> Metric {
         Metric { value: self.value, unit: self.unit.to_owned(), running: self.running, at_least: self.at_least }
     }
@@ -262,7 +263,7 @@ impl Kept {
     }
 }
 
-/// What is to be said of counted figures, whatever their names.
+/// Remarks on counted figures that do not depend on their names.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Marks {
     /// Figures.
@@ -398,7 +399,7 @@ impl Keeper {
     }
 }
 
-/// The newest of what records may share.
+/// The newest values that records may share.
 #[derive(Debug)]
 struct Pool<T: ?Sized>(Vec<Rc<T>>);
 

@@ -1,5 +1,5 @@
-//! The intervals of one counting instance, joined as they come: sums, means and extremes are of all of them, and their course
-//! is kept in at most [`MOST_POINTS`] points.
+//! The intervals of one counting instance, joined while they are read. Sums, means and extremes are those of all
+//! intervals. For charts at most [`MOST_POINTS`] points are kept.
 
 use pciescope_core::Metric;
 

@@ -1,7 +1,7 @@
 //! Records as Parquet files, for DuckDB, polars and pandas: a table of figures, one of runs and one of findings, each a file.
 //!
-//! docs/record.md says what each column means. What is not known is null; so is a figure that is not finite. Records are
-//! taken one by one and let go of with each row group, so a file of any length needs little memory.
+//! docs/record.md says what each column means. An unknown value is null; so is a figure that is not finite. Records are
+//! processed one by one and freed with each row group, so a file of any length needs little memory.
 
 mod figures;
 mod findings;

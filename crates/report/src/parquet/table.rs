@@ -172,7 +172,7 @@ fn plain(err: ParquetError) -> io::Error {
     }
 }
 
-/// A file of a table that is being written: records come one by one, and are let go of with each row group.
+/// A file of a table that is being written: records come one by one, and are freed with each row group.
 pub struct Growing<T: Rows, W: Write + Send> {
     out: SerializedFileWriter<W>,
     /// Records of the next group, with their places among all.

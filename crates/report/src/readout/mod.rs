@@ -1,7 +1,7 @@
 //! Records of readouts put in order: rows, the groups of rows that ran together, and what a group's parameters were.
 //!
-//! docs/record.md says what a record of a readout holds. A figure that is not known stays unknown: no row gets a 0
-//! that nobody measured.
+//! docs/record.md describes the records of a readout. An unknown figure stays unknown: no row gets a 0 that was not
+//! measured.
 
 pub(crate) mod figures;
 mod parameters;

@@ -1,4 +1,4 @@
-//! What counters allow to conclude, by themselves and beside known traffic.
+//! Conclusions from counters, alone and compared with known traffic.
 
 use std::collections::BTreeMap;
 

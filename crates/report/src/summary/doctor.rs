@@ -1,4 +1,4 @@
-//! What the findings of `doctor` allow to conclude.
+//! Conclusions from the findings of `doctor`.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! What latencies allow to conclude: losses, medians, tails, NUMA nodes.
+//! Conclusions from latencies: losses, medians, tails, NUMA nodes.
 
 use std::collections::BTreeSet;
 

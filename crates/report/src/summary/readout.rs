@@ -1,4 +1,4 @@
-//! What readouts and conversions allow to conclude.
+//! Conclusions from readouts and conversions.
 
 use std::collections::BTreeSet;
 

@@ -1,7 +1,7 @@
-//! What records allow to conclude: what is good, what is doubtful, what to do.
+//! Conclusions from records: what is good, what is doubtful, what to do.
 //!
-//! Every sentence follows from figures in the records by a rule whose threshold stands in the sentence and in [`rules`].
-//! Where no rule applies nothing is said, and the list says that.
+//! Every sentence follows from figures in the records by a rule. The threshold of the rule is in the sentence and in
+//! [`rules`]. If no rule applies, there is no sentence, and the list says so.
 
 use std::collections::{BTreeMap, BTreeSet};
 

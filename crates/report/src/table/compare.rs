@@ -1,5 +1,5 @@
-//! Hardware trigger against software trigger of the same interrupt on the same CPU: what remains is the
-//! device's and the link's share.
+//! Compares the hardware trigger and the software trigger of the same interrupt on the same CPU: the difference is the
+//! share of the device and the link.
 
 use pciescope_core::outcome::TRIGGER_TO_HANDLER;
 

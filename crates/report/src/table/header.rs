@@ -1,4 +1,4 @@
-//! What stands above and below the figures of a section: machine, device, method, references, losses.
+//! The text above and below the figures of a section: machine, device, method, references, losses.
 
 use pciescope_core::{Environment, Function, Method};
 

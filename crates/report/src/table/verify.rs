@@ -1,4 +1,5 @@
-//! Counters beside workloads of known traffic: once by hand, as one checks it on paper, and once exactly.
+//! Counters compared with workloads of known traffic: once with the arithmetic that people do by hand, and once
+//! exactly.
 
 use pciescope_core::Comparison;
 

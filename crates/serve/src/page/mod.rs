@@ -1,4 +1,4 @@
-//! The live page: six files, built into the program, that ask for nothing but the feed beside them.
+//! The live page: six files, built into the program. They load only the feed of the same server.
 //!
 //! Why its charts are its own script: docs/decisions/0002-report-page.md.
 

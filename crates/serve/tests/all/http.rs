@@ -110,7 +110,7 @@ fn an_open_door_to_the_network_is_refused() {
     }
     let both = load(folder.path(), &format!("{tls}{users}")).unwrap();
     Server::start(Options { listen: "0.0.0.0:0".parse().unwrap(), config: both, note }, state(0)).unwrap();
-    // Written as IPv6 it is the loopback all the same.
+    // Written as IPv6 it is still the loopback address.
     let mapped = Options { listen: "[::ffff:127.0.0.1]:0".parse().unwrap(), config: Config::default(), note };
     assert!(!matches!(Server::start(mapped, state(0)), Err(Error::Open { .. })));
 }

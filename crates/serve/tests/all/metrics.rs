@@ -239,7 +239,7 @@ fn links_and_errors_need_no_counter() {
     }
 }
 
-/// Words of an expression that are names of ours, each with the labels that stand beside it.
+/// Words of an expression that are names of ours, each with its labels.
 fn names(expression: &str) -> BTreeMap<String, BTreeSet<String>> {
     let mut all: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let mut rest = expression;

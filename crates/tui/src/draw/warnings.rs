@@ -1,4 +1,4 @@
-//! Everything that is doubtful, each with what to do.
+//! Everything that is doubtful, and what to do about it.
 
 use ratatui::style::Style;
 

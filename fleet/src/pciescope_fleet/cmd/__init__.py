@@ -74,16 +74,16 @@ def add_engine_options(parser: argparse.ArgumentParser) -> None:
 
 def add_bound_options(parser: argparse.ArgumentParser, found: str) -> None:
     """Adds the dataset, its days, and how sure and how large the outliers or changes (`found`) must be."""
-    parser.add_argument("dataset", metavar="DATASET", help="what `ingest` made")
+    parser.add_argument("dataset", metavar="DATASET", help="the dataset that `ingest` made")
     parser.add_argument(
         "--level",
         type=share,
         default=0.05,
         metavar="PERCENT",
-        help=f"the share of false alarms among all {found} that is allowed (5%%)",
+        help=f"the allowed share of false alarms among all {found} (5%%)",
     )
     parser.add_argument(
-        "--least-effect", type=share, default=0.05, metavar="PERCENT", help="leave out shifts below, however sure (5%%)"
+        "--least-effect", type=share, default=0.05, metavar="PERCENT", help="skip shifts below this, even certain (5%%)"
     )
     parser.add_argument("--since", metavar="DATE", help="only runs of this day and later: 2026-11-22")
     parser.add_argument("--until", metavar="DATE", help="only runs of this day and earlier")
@@ -97,7 +97,7 @@ def add_judging_options(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=8,
         metavar="N",
-        help="compare a host with at least so many, itself among them (8)",
+        help="the smallest group in which a host is compared, the host included (8)",
     )
     parser.add_argument(
         "--racks",

@@ -39,11 +39,11 @@ def register(verbs: Verbs) -> None:
     parser = add_verb(
         verbs, "health", "-- doctor|compare ...", "check this node, for Slurm and for Node Health Check", EPILOG
     )
-    parser.add_argument("--after", type=int, default=3, metavar="N", help="how often in a row before it counts (3)")
+    parser.add_argument("--after", type=int, default=3, metavar="N", help="checks in a row before a problem counts (3)")
     parser.add_argument("--drain", action="store_true", help="drain the node in Slurm once a problem counts")
     parser.add_argument("--node", metavar="NAME", help="its name in Slurm; the host name up to the first dot if absent")
     parser.add_argument("--state", type=Path, metavar="DIR", help="where counts are kept (/var/lib/pciescope-fleet)")
-    parser.add_argument("--name", metavar="NAME", help="what to call the check; several on one node have a name each")
+    parser.add_argument("--name", metavar="NAME", help="a name for the check, if there are several on one node")
     parser.add_argument("--measure", metavar="CMD", help="measure this first; {new} stands for the records")
     parser.add_argument("--program", metavar="CMD", default="pciescope", help="the program: 'sudo -n pciescope'")
     parser.add_argument(

@@ -40,7 +40,7 @@ def register(verbs: Verbs) -> None:
     parser.add_argument(
         "--report", default="{host}.html", metavar="URL", help="a host's report, with {host} or {key} ({host}.html)"
     )
-    parser.add_argument("--title", default="Hosts beside their like", help="the page's title")
+    parser.add_argument("--title", default="Hosts compared with similar hosts", help="the page's title")
     add_engine_options(parser)
     add_store_options(parser)
     parser.set_defaults(run=run)

@@ -1,4 +1,4 @@
-"""`pciescope-fleet outliers`: which hosts differ from their like."""
+"""`pciescope-fleet outliers`: which hosts differ from similar hosts."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Exit codes: 0 no host differs; 1 some do; 2 nothing could be judged."""
 
 def register(verbs: Verbs) -> None:
     """Adds the verb."""
-    parser = add_verb(verbs, "outliers", "DATASET", "find the hosts that differ from their like", EPILOG)
+    parser = add_verb(verbs, "outliers", "DATASET", "find the hosts that differ from similar hosts", EPILOG)
     add_judging_options(parser)
     parser.add_argument(
         "--prom", type=Path, metavar="FILE", help="write verdicts for node_exporter's textfile collector"

@@ -55,12 +55,12 @@ def register(verbs: Verbs) -> None:
     parser.add_argument(
         "--wait", type=seconds, default=3600, metavar="TIME", help="how long to wait for busy nodes (1h)"
     )
-    parser.add_argument("--at-once", type=int, metavar="N", help="so many hosts at a time (Slurm: all, ssh: 32)")
+    parser.add_argument("--at-once", type=int, metavar="N", help="how many hosts at a time (Slurm: all, ssh: 32)")
     parser.add_argument(
         "--sbatch", action="append", default=[], metavar="OPTION", help="a further option of sbatch: --sbatch=--qos=x"
     )
     parser.add_argument("-j", "--json", action="store_true", help="print a JSON object for each host")
-    parser.add_argument("words", nargs=argparse.REMAINDER, metavar="-- VERB ...", help="what pciescope is to do")
+    parser.add_argument("words", nargs=argparse.REMAINDER, metavar="-- VERB ...", help="verb and options of pciescope")
     parser.set_defaults(run=run)
 
 

@@ -32,12 +32,12 @@ Exit codes: 0 if there is nothing to drain; 1 if there is; 2 if it failed."""
 def register(verbs: Verbs) -> None:
     """Adds the verb."""
     parser = add_verb(
-        verbs, "slurm-drain", "FILE", "print or run the commands that drain what `outliers` found", EPILOG
+        verbs, "slurm-drain", "FILE", "print or run the commands that drain the hosts that `outliers` found", EPILOG
     )
-    parser.add_argument("file", metavar="FILE", help="what `outliers --json` printed; - is the standard input")
+    parser.add_argument("file", metavar="FILE", help="the output of `outliers --json`; - is the standard input")
     parser.add_argument("--yes", action="store_true", help="run the commands; without it they are only printed")
     parser.add_argument(
-        "--most", type=int, default=10, metavar="N", help="run nothing if it were more nodes than N (10)"
+        "--most", type=int, default=10, metavar="N", help="run nothing if there are more than N nodes (10)"
     )
     parser.add_argument("--any-origin", action="store_true", help="also for figures of synthetic and emulated devices")
     parser.set_defaults(run=run)
@@ -76,7 +76,7 @@ def read(name: str, is_any_origin: bool) -> dict[str, list[str]]:
                 note(f"{', '.join(hosts)}: left alone, {finding['origin']} figures (--any-origin takes them)")
                 continue
             if finding["direction"].endswith("faster"):
-                note(f"{', '.join(hosts)}: left alone, faster than their like")
+                note(f"{', '.join(hosts)}: left alone, faster than similar hosts")
                 continue
             worst = finding["worst"]
             text = f"{finding['direction']} {worst['device']} {worst['figure']} {worst['effect']:+.1%}"

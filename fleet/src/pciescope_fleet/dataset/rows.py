@@ -1,8 +1,8 @@
 """Makes the rows of the dataset's tables of one run's records.
 
 A figure is what hosts are compared by: one histogram of one target of a device, or one metric. Its name is the same on
-each host; the device's address and the CPU stand beside it. Histograms of several CPUs make a row for each CPU, and one
-for all of them together, whose `cpu` is null.
+each host; the row also has the device's address and the CPU. Histograms of several CPUs make a row for each CPU, and
+one for all of them together, whose `cpu` is null.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pciescope_fleet.records import Problem, Record, Run
 Row = dict[str, Any]
 
 CONTROLS = {"calibration", "ceiling"}
-"""Histograms that stand beside a figure and are none."""
+"""Histograms that accompany a figure and are not figures."""
 
 JUDGED_METRICS = {"speed", "active_speed", "rate", "samples_per_s", "cpu_per_gb"}
 """Metrics that hosts are compared by, the same as `pciescope compare` takes; the others are kept."""

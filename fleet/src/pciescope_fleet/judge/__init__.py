@@ -1,4 +1,4 @@
-"""Judges hosts by their like: which differ, since when, and what those that differ share.
+"""Compares each host with similar hosts: which differ, since when, and what those that differ share.
 
 `newest` takes each host's newest figures, `groups` says who is compared with whom, `statistics` counts in the engine,
 `null` turns distances into p-values and bounds false alarms, `causes` looks for what outliers share. `outliers` puts

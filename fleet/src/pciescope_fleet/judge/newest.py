@@ -1,4 +1,4 @@
-"""Each host's newest figures, whatever its clock says beside others'."""
+"""Each host's newest figures by its own clock, also if the clock differs from those of other hosts."""
 
 from __future__ import annotations
 

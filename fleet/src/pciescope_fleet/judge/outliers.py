@@ -1,4 +1,4 @@
-"""Which hosts differ from their like, by how much, how sure that is, and what they share."""
+"""Which hosts differ from similar hosts, by how much, how sure that is, and what they share."""
 
 from __future__ import annotations
 

@@ -67,14 +67,14 @@ def report(judged: Judged) -> str:
     found = judged.findings
     hosts = {host for each in found for host in each["hosts"]}
     lines = [
-        f"{len(hosts)} of {judged.hosts} hosts differ from their like: {counted(len(found), 'finding')}, "
+        f"{len(hosts)} of {judged.hosts} hosts differ from similar hosts: {counted(len(found), 'finding')}, "
         f"{counted(len(judged.outliers), 'outlier')} among {counted(judged.tests, 'figure')}",
         f"  at most {judged.plan.level:.0%} of the outliers are expected to be false alarms; "
         f"shifts below {judged.plan.least_effect:.0%} are left out",
     ]
     if judged.unjudged:
         lines.append(
-            f"  not judged: {judged.unjudged} figures with fewer than {judged.plan.least_hosts} hosts of their like "
+            f"  not judged: {judged.unjudged} figures with fewer than {judged.plan.least_hosts} similar hosts "
             f"({hosts_in_words(judged.unjudged_hosts)})"
         )
     lines += [

@@ -118,7 +118,7 @@ def _facts(matrix: Matrix) -> str:
     days = matrix.dates[:1] + (["to", matrix.dates[-1]] if len(matrix.dates) > 1 else [])
     facts = [f"each host's newest run, {' '.join(days)}", f"{judged.tests} figures of hosts judged"]
     if judged.unjudged:
-        facts.append(f"{judged.unjudged} not judged: fewer than {judged.plan.least_hosts} hosts of their like")
+        facts.append(f"{judged.unjudged} not judged: fewer than {judged.plan.least_hosts} similar hosts")
     return " · ".join(facts)
 
 
@@ -134,7 +134,7 @@ def _tiles(matrix: Matrix) -> str:
     judged = matrix.judged
     hosts = {host for finding in judged.findings for host in finding["hosts"]}
     tiles = [
-        ("bad" if hosts else "good", f"{len(hosts)} of {judged.hosts}", "hosts differ from their like"),
+        ("bad" if hosts else "good", f"{len(hosts)} of {judged.hosts}", "hosts differ from similar hosts"),
         ("", str(len(judged.findings)), "findings"),
         ("", str(len(judged.outliers)), f"outliers among {judged.tests} figures"),
         ("", f"{judged.plan.least_effect:.0%}", "shifts below are left out"),

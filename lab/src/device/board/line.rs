@@ -1,4 +1,4 @@
-//! One interrupt line of the board: a level on the inside, messages on the outside.
+//! One interrupt line of the board: a level for the models, messages to the guest.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! What a sub-channel's counters can be told to count: the names of docs/spec/drw.md by their codes.
+//! The events that a sub-channel's counters can count: the names of docs/spec/drw.md by their codes.
 
 /// Codes are six bits.
 pub const CODES: usize = 64;

@@ -1,4 +1,5 @@
-//! Steady events in whole numbers: after any time, split into any steps, as many have happened as the rate says.
+//! Events at a steady rate, in whole numbers: after any time, split into any steps, their number is the one that the
+//! rate gives.
 
 const NANOS: u128 = 1_000_000_000;
 

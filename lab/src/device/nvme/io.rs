@@ -1,5 +1,5 @@
-//! What the disk does by itself: it takes commands, lets their bytes pass at the set rate, and completes them.
-//! NVM Express Base Specification 1.4, sections 4, 6 and 7.2.
+//! The work of the disk: it takes commands, moves their bytes at the set rate, and completes them. NVM Express Base
+//! Specification 1.4, sections 4, 6 and 7.2.
 
 use crate::device::bus::{Bus, Message};
 

@@ -1,4 +1,4 @@
-//! The truth about a disk: what it moved and did, out of the guest's reach.
+//! The right answer of a test with a disk: what the disk moved and did. The guest cannot change it.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The medium: bytes of any number, of which only those that were written take memory.
+//! The medium: it may have any size, and only bytes that were written take memory.
 
 use std::collections::HashMap;
 

@@ -380,7 +380,7 @@ fn what_is_not_served_is_refused_with_its_own_status() {
     for (opcode, namespace, prps, dwords, code, what) in cases {
         assert_eq!(driver.run(1, opcode, namespace, prps, dwords).code, code, "{what}");
     }
-    assert_eq!(driver.transfer(0x02, end - 1, 1, [DATA, 0]), 0, "it goes on all the same");
+    assert_eq!(driver.transfer(0x02, end - 1, 1, [DATA, 0]), 0, "it still goes on");
     assert_eq!(driver.ledger()["errors_total"], 25 + 12);
 }
 
@@ -476,7 +476,7 @@ fn a_rate_takes_its_time_and_no_more() {
     driver.now = start + 999_999;
     driver.settle();
     assert_eq!(driver.take(1), None);
-    // The first is looked at late: the second is on time all the same.
+    // The first is looked at late: the second is still on time.
     driver.now = start + 1_500_000;
     driver.settle();
     assert_eq!(driver.take(1).map(|done| (done.id, done.code)), Some((0, 0)));

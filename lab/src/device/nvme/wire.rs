@@ -1,4 +1,4 @@
-//! What lies in the queues: commands, completions and their status. NVM Express Base Specification 1.4, section 4.
+//! The entries of the queues: commands, completions and their status. NVM Express Base Specification 1.4, section 4.
 
 /// Bytes of a submission queue entry.
 pub(super) const SQE_BYTES: usize = 64;

@@ -1,4 +1,4 @@
-//! Error injection: which errors a port makes on purpose, and which of its own counters see them.
+//! Error injection: which errors a port makes on purpose, and which of its own counters count them.
 //! docs/spec/rasdes.md, "Error injection".
 
 use super::super::traffic::PortTotals;

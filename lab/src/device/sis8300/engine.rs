@@ -1,7 +1,7 @@
 //! The DMA engines: one towards the host's memory, one from there. Registers 0x200 to 0x205 and 0x210 to 0x215.
 //!
-//! Data move while their time passes, in steps that end on page boundaries of the host's memory, so that they are cut into
-//! the same TLPs as a transfer in one go.
+//! Data moves gradually as the time of a transfer passes, in steps that end on page boundaries of the host's memory. So
+//! it is cut into the same TLPs as in a single transfer.
 
 use super::memory::Memory;
 use crate::device::bus::Bus;

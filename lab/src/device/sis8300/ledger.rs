@@ -1,4 +1,4 @@
-//! The truth about a board: what it sampled, moved and signalled, out of the guest's reach.
+//! The right answer of a test with a board: what the board sampled, moved and signalled. The guest cannot change it.
 
 use std::collections::VecDeque;
 

@@ -1,5 +1,5 @@
-//! The card's memory. What acquisitions stored is not kept but computed when it is read; only what DMA wrote takes memory, in
-//! pieces of 64 KiB.
+//! The card's memory. Samples of acquisitions are not stored but computed when they are read. Only data that DMA wrote
+//! takes memory, in pieces of 64 KiB.
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -1,4 +1,5 @@
-//! `pciescope lab demo`: every measurement on virtual hardware, with what the hardware was told beside what was measured.
+//! `pciescope lab demo`: does every measurement on virtual hardware, and shows the settings of the hardware beside the
+//! results.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -24,7 +25,7 @@ Examples:
   pciescope lab demo
   pciescope lab demo --kernel newest --dir /tmp/demo
 
-What an earlier demo left in the folder is replaced.")]
+The files of an earlier demo in the folder are replaced.")]
 pub struct Args {
     /// Architecture of the guest: amd64 or arm64 [default: $PCIESCOPE_LAB_ARCH, else amd64]
     #[arg(long, value_name = "ARCH")]

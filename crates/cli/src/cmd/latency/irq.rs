@@ -40,7 +40,7 @@ pub struct Args {
     #[arg(long, value_name = "LIST")]
     vectors: Option<Vectors>,
 
-    /// What raises the interrupts
+    /// The source that raises the interrupts
     #[arg(long, alias = "source", value_enum, value_name = "WHAT", default_value = "both")]
     raised_by: RaisedBy,
 
@@ -48,15 +48,15 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = positive, default_value = "1k")]
     count: u64,
 
-    /// Trigger at a fixed rate, this time apart; missed, merged and late triggers are counted
+    /// Trigger at a fixed rate, with this time between triggers; missed, merged and late triggers are counted
     #[arg(long, alias = "interval", value_name = "TIME", value_parser = time, default_value = "0")]
     period: Time,
 
-    /// An interrupt later than this counts as lost
+    /// An interrupt that comes later than this counts as lost
     #[arg(long, value_name = "TIME", value_parser = some_time, default_value = "100ms")]
     timeout: Time,
 
-    /// The CPU that triggers [default: the one that handles]
+    /// The CPU that triggers [default: the CPU that handles the interrupt]
     #[arg(long, value_name = "CPU")]
     trigger_cpu: Option<u32>,
 
@@ -86,9 +86,9 @@ impl FromStr for Vectors {
 /// `--raised-by` as typed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum RaisedBy {
-    /// The device, and a control arm in software on the same vectors and CPUs
+    /// The device, and then a control arm in software on the same vectors and CPUs
     Both,
-    /// The device sends them: a register write triggers it
+    /// The device sends them; a register write triggers it
     Hardware,
     /// The interrupt controller repeats them
     Retrigger,

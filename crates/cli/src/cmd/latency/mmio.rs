@@ -27,9 +27,10 @@ Examples:
   pciescope latency mmio 0000:3b:00.0 --duration 1min --order interleaved:20
   pciescope latency mmio --backend fake:delay=20us
 
-The default target is a register that is known to be harmless to read. A write
-says nothing about arrival: `--test write` is what it costs the CPU, and
-`--test write-read` a read that waits behind a write.")]
+The default target is a register that is known to be harmless to read. A CPU
+cannot see when a write arrives: `--test write` measures how long the write
+occupies the CPU, and `--test write-read` measures a read that waits for a
+write before it.")]
 pub struct Args {
     #[command(flatten)]
     device: DeviceArgs,
@@ -41,7 +42,7 @@ pub struct Args {
     #[arg(long)]
     ones_ok: bool,
 
-    /// Samples per CPU, such as 10k or 1M [default: 100k, or what --duration allows]
+    /// Samples per CPU, such as 10k or 1M [default: 100k, or as many as --duration allows]
     #[arg(long, value_name = "N", value_parser = positive)]
     count: Option<u64>,
 
@@ -53,7 +54,7 @@ pub struct Args {
     #[arg(long, value_name = "TIME", value_parser = gap, default_value = "0")]
     gap: Time,
 
-    /// Accesses between two stamps: the mean on a coarse clock, at the price of the tail
+    /// Accesses between two stamps: gives the mean if the clock is coarse, but hides the tail
     #[arg(long, alias = "batch", value_name = "N", value_parser = clap::value_parser!(u32).range(1..), default_value_t = 1)]
     accesses: u32,
 

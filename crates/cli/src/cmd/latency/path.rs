@@ -24,14 +24,14 @@ Examples:
   pciescope latency path 0000:3b:00.0 --cpus local --count 100k -o path.jsonl
   pciescope latency path --backend fake:hops=6
 
-Configuration reads have no side effects and need no unbinding: the production
-driver stays. Bridges answer them by other logic than memory reads, so compare
-hops with hops, not with `latency mmio`.")]
+Configuration reads have no side effects, and the device keeps its driver.
+Bridges use different logic for configuration reads and for memory reads, so
+compare hops with hops, not with `latency mmio`.")]
 pub struct Args {
     #[command(flatten)]
     device: DeviceArgs,
 
-    /// Configuration offset to read; from 0x100 on x86 reads it as memory (ECAM)
+    /// Configuration offset to read; x86 reads offsets from 0x100 on as memory (ECAM)
     #[arg(long, value_name = "OFFSET", value_parser = number, default_value = "0x100")]
     offset: u64,
 

@@ -5,8 +5,8 @@ use pciescope_hw::probe::Watch;
 
 use crate::cmd::{Ctx, Stop};
 
-/// A bar that looks like `template`, hidden where the standard error is no terminal. It has no ticker, whose thread would
-/// wake up beside the measurement.
+/// A bar that looks like `template`, hidden if the standard error is not a terminal. It has no ticker, because the
+/// ticker's thread would wake up during the measurement.
 ///
 /// # Panics
 /// If indicatif does not take the template.

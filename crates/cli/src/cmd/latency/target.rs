@@ -1,4 +1,4 @@
-//! Which register is measured, and whether that is known to do no harm.
+//! Chooses the register to measure, and refuses one that is not known to be harmless.
 
 use clap::ValueEnum;
 use pciescope_core::{Bdf, Function, MmioPlan, MmioTest};
@@ -10,7 +10,7 @@ use crate::cmd::Refusal;
 /// What the user said about the target.
 #[derive(Debug, Clone, Default, clap::Args)]
 pub struct TargetArgs {
-    /// What to time
+    /// The test: what to time
     #[arg(long, value_enum, default_value = "read")]
     pub test: Test,
 
@@ -26,11 +26,11 @@ pub struct TargetArgs {
     #[arg(long, value_name = "BYTES", value_parser = width)]
     pub width: Option<u8>,
 
-    /// What the write tests write
+    /// The value that the write tests write
     #[arg(long, value_name = "VALUE", value_parser = number)]
     pub value: Option<u64>,
 
-    /// Access a register although it is not known what that does
+    /// Access a register that is not known to be harmless
     #[arg(long)]
     pub accept_side_effects: bool,
 }
@@ -41,9 +41,9 @@ pub enum Test {
     /// The round trip of a read
     #[default]
     Read,
-    /// What issuing a posted write costs the CPU
+    /// How long a posted write occupies the CPU
     Write,
-    /// A write and a read of the same register behind it
+    /// A write, and then a read of the same register
     WriteRead,
 }
 
@@ -86,7 +86,7 @@ pub fn choose(function: &Function, args: &TargetArgs) -> anyhow::Result<MmioPlan
 fn default_read(bdf: Bdf, function: &Function, args: &TargetArgs) -> Result<MmioPlan, Refusal> {
     let register = safe_target(function).ok_or_else(|| {
         let hint = match (candidate(function), hidden(function)) {
-            (_, Some(why)) => format!("where its safe register is cannot be told: {why}; try as root"),
+            (_, Some(why)) => format!("its safe register cannot be found: {why}; try as root"),
             (Some(register), _) => format!(
                 "{} is said to be harmless, but that was not checked: --bar {} --offset {:#x} --accept-side-effects",
                 register.name, register.bar, register.offset

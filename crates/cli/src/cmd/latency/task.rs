@@ -1,4 +1,4 @@
-//! What all three measurements do before and after: open, measure, put back, and report.
+//! The steps that all three measurements share: open the device, measure, restore it, and report.
 
 use std::process::ExitCode;
 
@@ -43,7 +43,7 @@ pub fn order(text: &str) -> Result<Order, String> {
     }
 }
 
-/// What a measurement needs beside its plan.
+/// What a measurement needs in addition to its plan.
 pub struct Task<'t> {
     /// The `verb` of the records.
     pub verb: &'static str,

@@ -22,8 +22,8 @@ Examples:
   pciescope readout data.raw -S 1M -r 100 -A sca --scale-factor 0.5 --fuse
   pciescope readout --backend fake:model=ku -S 3M -r 5       without hardware
 
-Functions (-A), by number or name; each but 0 and 100 reads first and then
-converts what was read, -r times over:
+Functions (-A), by number or name. Each except 0 and 100 first reads and then
+converts the data, each -r times:
   0  readout     read only
   1  decsca      every f-th sample from o on, times F plus O, to f32
   2  dec         every f-th sample from o on, to f32
@@ -36,11 +36,11 @@ converts what was read, -r times over:
   99 all         1, 2, 3, 4, 6, 5, 8, 7, one after the other
   100 writepatt  write byte i mod 127 to the card's memory, -r times
 
-Rates are in MB/s of 10^6 bytes of raw input, for conversions too. A row begins
-when the threads are let go; all of them are ready before any starts. With
---all the rows have the columns of sis8300drv_threads. A link of that name to
-this program takes that tool's options and prints what it prints.
-docs/readout.md has the rest.")]
+Rates are in MB/s of 10^6 bytes of raw input, for conversions too. All threads
+are ready before any of them starts; times count from their common start. With
+--all the rows have the columns of sis8300drv_threads. If a link to this program
+has that name, it takes that tool's options and prints the same.
+docs/readout.md says more.")]
 #[command(group(clap::ArgGroup::new("source").args(["devices", "backend"]).required(true)))]
 #[command(group(clap::ArgGroup::new("acquiring").args(["acquisitions", "sweep"]).multiple(true)))]
 pub struct Args {
@@ -48,7 +48,7 @@ pub struct Args {
     #[arg(value_name = "DEV")]
     pub devices: Vec<PathBuf>,
 
-    /// In place of a device: fake[:OPTION,...], a synthetic board
+    /// Read a synthetic board instead of a device: fake[:OPTION,...]
     #[arg(long, value_name = "BACKEND", value_parser = backend)]
     pub backend: Option<PathBuf>,
 
@@ -56,23 +56,23 @@ pub struct Args {
     #[arg(short = 'S', long, value_name = "N", value_parser = positive, default_value = "1048576")]
     pub samples: u64,
 
-    /// Reads (and conversions) one after the other [default: 1, of the campaign 30]
+    /// Number of reads (and conversions), one after the other [default: 1, for the campaign 30]
     #[arg(short = 'r', long, alias = "repeats", short_alias = 'N', value_name = "N", value_parser = positive)]
     pub repeat: Option<u64>,
 
-    /// Decimation: samples left out at the beginning
+    /// Decimation: the number of samples to leave out at the beginning
     #[arg(long, value_name = "N", value_parser = count, default_value = "0")]
     pub decimation_offset: u64,
 
-    /// Decimation: one of so many samples is taken
+    /// Decimation: use one of N samples
     #[arg(long, short_alias = 'f', value_name = "N", value_parser = positive, default_value = "1")]
     pub decimation_factor: u64,
 
-    /// Scaling: added to each sample
+    /// Scaling: the value to add to each sample
     #[arg(long, short_alias = 'O', value_name = "X", value_parser = finite, default_value = "0", allow_negative_numbers = true)]
     pub scale_offset: f64,
 
-    /// Scaling: each sample is multiplied by it
+    /// Scaling: the factor to multiply each sample with
     #[arg(long, short_alias = 'F', value_name = "X", value_parser = finite, default_value = "1", allow_negative_numbers = true)]
     pub scale_factor: f64,
 
@@ -84,7 +84,7 @@ pub struct Args {
     #[arg(short = 'A', long, value_name = "FUNC,...", value_parser = function, value_delimiter = ',', default_value = "0")]
     pub function: Vec<Work>,
 
-    /// Triggered acquisitions: arm, wait for the end, read and convert, so many times; 0: read what is there
+    /// Number of triggered acquisitions: arm, wait for the end, read and convert; 0 only reads the memory's contents
     #[arg(short = 'l', long, value_name = "N", value_parser = count, default_value = "0")]
     pub acquisitions: u64,
 
@@ -92,7 +92,7 @@ pub struct Args {
     #[arg(short = 'i', long, requires = "acquisitions")]
     pub interrupt: bool,
 
-    /// Bytes of a piece: the data is handed over in pieces and not kept
+    /// Bytes of a piece: the data is processed in pieces and not kept
     #[arg(long, alias = "bs", value_name = "SIZE", value_parser = block)]
     pub block: Option<Size>,
 
@@ -100,7 +100,7 @@ pub struct Args {
     #[arg(long, alias = "iodepth", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub depth: Option<u32>,
 
-    /// Convert each piece as it comes, while it is in the cache and the next one is on its way
+    /// Convert each piece when it arrives, while it is in the cache and the next one is being read
     #[arg(long)]
     pub fuse: bool,
 
@@ -112,7 +112,7 @@ pub struct Args {
     #[arg(long, value_name = "N,...", value_delimiter = ',', value_parser = positive, requires = "sweep")]
     pub sweep_sizes: Vec<u64>,
 
-    /// Triggered acquisitions of the campaign's table of CPU time; 0 leaves it out
+    /// Triggered acquisitions for the campaign's table of CPU time; 0 skips this table
     #[arg(long, value_name = "N", value_parser = count, requires = "sweep")]
     pub sweep_cycles: Option<u64>,
 
@@ -120,7 +120,7 @@ pub struct Args {
     #[arg(long, value_name = "CPUS")]
     pub cpus: Option<CpuChoice>,
 
-    /// NUMA node of buffers and threads: a number, or `device` for that of each device
+    /// NUMA node of buffers and threads: a number, or `device` for the node of each device
     #[arg(long, alias = "numa", value_name = "NODE", value_parser = node)]
     pub node: Option<Node>,
 
@@ -146,7 +146,7 @@ pub struct BoardArgs {
     #[arg(long, value_name = "N", value_parser = divider, default_value = "3", requires = "acquiring")]
     pub divider: Divider,
 
-    /// What starts an acquisition: now, or backplane:LINE
+    /// The trigger that starts an acquisition: now, or backplane:LINE
     #[arg(long, value_name = "WHAT", value_parser = trigger, default_value = "backplane:0", requires = "acquiring")]
     pub trigger: Trigger,
 
@@ -163,8 +163,8 @@ pub struct BoardArgs {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Checks")]
 pub struct JudgeArgs {
-    /// Compare the last read of each cycle, outside of the timed window: none, same (a further read), pattern (of function 100),
-    /// lab[:SEED] (of the lab's boards) [default: same, where data stays]
+    /// Compare the last read of each cycle, outside of the timed window: none, same (with a further read), pattern (of
+    /// function 100), lab[:SEED] (of the lab's boards) [default: same, if the data stays the same]
     #[arg(long, value_name = "WITH")]
     pub check: Option<Check>,
 
@@ -172,11 +172,11 @@ pub struct JudgeArgs {
     #[arg(long)]
     pub check_all: bool,
 
-    /// Exit code 1 if a device is read slower than so many MB/s
+    /// Exit with code 1 if a device is read slower than this, in MB/s
     #[arg(long, value_name = "MB/s", value_parser = rate)]
     pub min_rate: Option<f64>,
 
-    /// Show the N functions in which most of the time went
+    /// Show the N functions that used most of the CPU time
     #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "5", value_parser = positive)]
     pub hot_spots: Option<u64>,
 }
@@ -185,7 +185,7 @@ pub struct JudgeArgs {
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Output")]
 pub struct OutArgs {
-    /// A row for each acquisition instead of one for all
+    /// Print a row for each acquisition instead of one row for all
     #[arg(long, requires = "acquiring")]
     pub each: bool,
 
@@ -198,7 +198,7 @@ pub struct OutArgs {
 pub enum Way {
     /// As named.
     Named(Access),
-    /// `1`: without a copy, whatever the device calls it.
+    /// `1`: without a copy, by the way that the device has for it.
     ZeroCopy,
 }
 

@@ -10,8 +10,8 @@ use pciescope_hw::perf::By;
 
 use super::Ctx;
 
-/// Prints every PMU that counts for hardware outside the cores, with what it stands at and how many events it has; then each
-/// function with what the kernel counts of it; then the names of the PMUs that count for processes and CPUs.
+/// Prints every PMU that counts for hardware outside the cores, with its place and the number of its events. Then it
+/// prints each function with the kernel's counts for it, and the names of the PMUs that count for processes and CPUs.
 pub fn run(ctx: &Ctx, places: &[Place], origin: Origin) -> anyhow::Result<ExitCode> {
     let machine = Machine::load(&ctx.root, origin);
     machine.check(places)?;

@@ -72,7 +72,7 @@ pub struct Args {
     #[arg(short = 'I', long, value_name = "TIME", value_parser = interval, default_value = "1s", conflicts_with = "delay")]
     interval: Time,
 
-    /// The same as top has it: a bare number is seconds
+    /// The interval in the form of top: a number without a unit is seconds
     #[arg(short, long, value_name = "TIME", value_parser = delay, hide = true)]
     delay: Option<Time>,
 
@@ -84,7 +84,7 @@ pub struct Args {
     #[arg(short, long = "event", value_name = "EVENT,...", value_parser = events, conflicts_with_all = ["metric", "replay"])]
     events: Vec<Events>,
 
-    /// Whose counts: hardware's, the kernel's (a lower bound of the payload of each function), or both
+    /// Whose counts to use: those of hardware, of the kernel (a lower bound of each function's payload), or both
     #[arg(long, value_name = "SOURCE", default_value = "all", value_parser = source, conflicts_with = "replay")]
     source: Source,
 

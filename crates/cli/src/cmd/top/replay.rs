@@ -15,7 +15,7 @@ use super::Event;
 const WHOLE: Duration = Duration::from_millis(100);
 /// More records of one interval than any machine has.
 const MOST: usize = 10_000;
-/// The longest wait between two intervals, whatever the records say.
+/// The longest wait between two intervals, also if the records have a longer one.
 const LONGEST: Duration = Duration::from_secs(3600);
 
 /// What the user wants of a replay.

@@ -1,4 +1,4 @@
-//! The terminal: taken for the full screen, and given back on every way out.
+//! The terminal: switches to the full screen, and restores it however the program ends.
 
 use std::io::{self, BufWriter, Stdout, Write, stdout};
 use std::panic;
@@ -79,7 +79,8 @@ impl Screen {
         self.terminal.backend_mut().flush()
     }
 
-    /// Forgets what is on the terminal, so that the next drawing draws all; takes it anew, as it may have been changed.
+    /// Forgets the contents of the terminal, so that the next drawing draws everything. It also sets up the terminal
+    /// again, because its settings may have changed.
     ///
     /// # Errors
     /// When the terminal is gone.

@@ -92,7 +92,7 @@ impl Watch for Quit {
     }
 }
 
-/// Sends records on without ever waiting: those that find no room are left out, and counted in `skipped`.
+/// Passes on records and never waits: records for which there is no room are left out, and counted in `skipped`.
 pub struct Sending {
     pub events: SyncSender<Event>,
     pub skipped: Arc<AtomicU64>,

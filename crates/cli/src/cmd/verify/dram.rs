@@ -24,21 +24,21 @@ Examples:
   pciescope verify dram --node 0 --patterns rd --threads 8 --duration 10s
   pciescope verify dram --with 'numactl -N 1 -m 1 bw_mem 4096M rd 2>&1' --node 1
 
-Patterns, as bw_mem calls them: rd reads every word, fwr stores every word
-around the cache (no line is read for ownership), cp copies that way. Threads
-are pinned to CPUs of the node; their memory is bound to the node and touched
-before. `--with` runs lmbench's bw_mem instead and compares its rate with that
-of the counters.")]
+The patterns have bw_mem's names: rd reads every word, fwr stores every word
+with stores that bypass the cache (no line is read for ownership), cp copies
+with such stores. Threads are pinned to CPUs of the node. Their memory is bound
+to the node, and every page is touched before. `--with` runs lmbench's bw_mem
+instead and compares its rate with that of the counters.")]
 pub struct Args {
     /// NUMA node; if not given, all nodes one after the other
     #[arg(long, value_name = "NODE")]
     node: Option<u32>,
 
-    /// What to do
+    /// The patterns to run
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "rd,fwr,cp", value_enum)]
     patterns: Vec<PatternName>,
 
-    /// Threads per node, on as many of its CPUs
+    /// Threads per node, each on its own CPU
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), default_value_t = 4)]
     threads: u32,
 
@@ -46,11 +46,11 @@ pub struct Args {
     #[arg(long, value_name = "SIZE", value_parser = of_thread, default_value = "256M")]
     size: Size,
 
-    /// How long each pattern takes
+    /// The time for each pattern
     #[arg(long, alias = "seconds", value_name = "TIME", value_parser = seconds, default_value = "5s")]
     duration: Time,
 
-    /// The error that is allowed
+    /// The allowed error
     #[arg(long, value_name = "PERCENT", value_parser = percent, default_value = "2%")]
     tolerance: Percent,
 
@@ -67,9 +67,9 @@ pub struct Args {
 enum PatternName {
     /// Read every word
     Rd,
-    /// Store every word around the cache
+    /// Store every word with stores that bypass the cache
     Fwr,
-    /// Copy, storing around the cache
+    /// Copy with stores that bypass the cache
     Cp,
 }
 

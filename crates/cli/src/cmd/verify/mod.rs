@@ -1,4 +1,4 @@
-//! `pciescope verify`: are the counters right? A workload of known traffic beside them, with an error figure.
+//! `pciescope verify`: checks whether the counters are right. It runs a workload of known traffic and shows the error.
 
 mod dram;
 mod pcie;
@@ -27,8 +27,8 @@ Examples:
   pciescope verify readout /dev/sis8300-6
   pciescope verify dram --with 'bw_mem 4096M rd 2>&1'
 
-The exit code is 1 when an error exceeds the tolerance and, for a counter that
-took turns, also its stated bound.")]
+The exit code is 1 if an error exceeds the tolerance. For a multiplexed counter
+the error must also exceed the stated bound.")]
 pub struct Args {
     /// What to verify.
     #[command(subcommand)]
@@ -133,7 +133,8 @@ impl<'j> Journal<'j> {
                         "{}: before the workload began, there was traffic of {share:.2} % of the workload's",
                         row.counter
                     ),
-                    hint: "end what else uses the device or memory; nothing is subtracted".to_owned(),
+                    hint: "stop other programs that use the device or memory; verify does not subtract their traffic"
+                        .to_owned(),
                 });
             }
             if row.is_scaled() && row.bound_percent.is_none() {

@@ -23,22 +23,22 @@ Examples:
   pciescope verify pcie /dev/nvme1n1 --write
   pciescope verify pcie /dev/nvme0n1 -- --rate=200m
 
-fio reads, and with --write also writes and mixes both: four processes of 64
-requests of 1 MiB around the page cache, unless options after `--` say
-otherwise. If both directions are counted at once on a port with one time-based
-counter, they take turns; the table then has the share of the time and a bound
-of the error.")]
+fio reads; with --write it also writes, and then reads and writes together. By
+default it uses four processes with 64 requests of 1 MiB each and bypasses the
+page cache; options after `--` change this. A port with only one time-based
+counter counts the two directions in turn; the table then has the share of the
+time and a bound of the error.")]
 #[command(group(clap::ArgGroup::new("disk").args(["device", "target"]).required(true)))]
 pub struct Args {
-    /// The disk, or a file on it, that fio works on
+    /// The disk, or a file on it, that fio reads and writes
     #[arg(value_name = "DEV")]
     device: Option<PathBuf>,
 
-    /// The same, as earlier versions had it
+    /// The disk or file, in the form of earlier versions
     #[arg(long, value_name = "DEV", hide = true)]
     target: Option<PathBuf>,
 
-    /// Also write, and read and write at once; what the target holds is overwritten
+    /// Also write, and then read and write together; this overwrites the contents of the target
     #[arg(long)]
     write: bool,
 
@@ -46,11 +46,11 @@ pub struct Args {
     #[arg(long, requires = "write")]
     destroy_data: bool,
 
-    /// How long each experiment takes
+    /// The time for each experiment
     #[arg(long, alias = "seconds", value_name = "TIME", value_parser = seconds, default_value = "20s")]
     duration: Time,
 
-    /// The error that is allowed
+    /// The allowed error
     #[arg(long, value_name = "PERCENT", value_parser = percent, default_value = "1%")]
     tolerance: Percent,
 

@@ -40,11 +40,11 @@ pub struct Args {
     #[arg(short = 'B', long, value_name = "HOW", value_parser = access, default_value = "read")]
     access: Way,
 
-    /// How long
+    /// How long to read
     #[arg(long, alias = "seconds", value_name = "TIME", value_parser = seconds, default_value = "20s")]
     duration: Time,
 
-    /// The error that is allowed
+    /// The allowed error
     #[arg(long, value_name = "PERCENT", value_parser = percent, default_value = "1%")]
     tolerance: Percent,
 

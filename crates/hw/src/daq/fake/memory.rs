@@ -1,4 +1,4 @@
-//! The card memory of a synthetic board: kept as where its bytes come from, so that gigabytes cost nothing.
+//! The card memory of a synthetic board. It stores only the origin of its bytes, so that gigabytes take no memory.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! A synthetic digitizer: `fake:digitizer?...`, for trying the program and its tests without a board.
 //!
-//! Its samples are those of docs/spec/sis8300.md, its times are real but of its own choice, its faults come when they are
-//! asked for. Each time that it is opened it is a new board.
+//! Its samples are those of docs/spec/sis8300.md. Its delays pass in real time, with lengths that the options set. Its
+//! faults come when the options ask for them. Each time it is opened, it is a new board.
 
 mod memory;
 mod options;
@@ -69,9 +69,8 @@ pub fn arguments(path: &Path) -> Option<&str> {
 impl Fake {
     /// Makes the board that `path` describes.
     ///
-    /// # Errors
-    /// [`Error::Lacks`] where an option is not understood or the way of access is none of a digitizer's;
-    /// [`Error::Source`] where it was asked to refuse.
+    /// # Errors [`Error::Lacks`] if an option is not understood, or a digitizer has no such way of access;
+    /// [`Error::Source`] if an option asks for a refusal.
     pub fn open(path: &Path, how: &super::Options) -> Result<Self, Error> {
         let lacks = |what: &str, why: String, hint: Option<String>| Error::Lacks {
             path: path.to_owned(),

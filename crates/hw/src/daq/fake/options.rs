@@ -29,11 +29,11 @@ pub struct Options {
     pub timeout: u64,
     /// This DMA stops before its end.
     pub short: u64,
-    /// After so many DMAs the board is gone.
+    /// After this number of DMAs the board is gone.
     pub gone_after: u64,
     /// This DMA brings one wrong byte.
     pub wrong: u64,
-    /// Every so many-th end of an acquisition comes without its interrupt.
+    /// Every nth end of an acquisition comes without its interrupt.
     pub lose: u64,
     /// Opening is refused.
     pub refuse: bool,

@@ -1,7 +1,8 @@
-//! The signal of a mapped page that cannot be read (SIGBUS): zeros take its place, and the one who mapped it is told.
+//! Handles the signal of a mapped page that cannot be read (SIGBUS): it replaces the page with zeros, and reports this
+//! to the owner of the mapping.
 //!
-//! A handler belongs to the process, so the mappings that it answers for stand in a table of the process. A fault anywhere
-//! else goes to whoever had the signal before.
+//! A signal handler belongs to the process, so a table of the process lists the mappings that it handles. A fault at
+//! any other address goes to the handler that was installed before.
 
 use std::io;
 use std::sync::Once;

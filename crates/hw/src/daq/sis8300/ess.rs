@@ -1,7 +1,7 @@
-//! What the ESS driver's node can: registers, reads, and the wait for the interrupt.
+//! Uses the node of the ESS driver: registers, reads, and the wait for the interrupt.
 //!
-//! Its clock chips are not programmed from here: the setup has to keep the clock. Not tried on that driver; its ioctls were
-//! tried on our driver's node, which has them too.
+//! This code does not program the clock chips: the setup has to keep the clock. It was not tested with that driver; its
+//! ioctls were tested on our driver's node, which has them too.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -57,7 +57,10 @@ pub fn setup(board: &mut Board, setup: &Setup) -> Result<u64, Error> {
     };
     if setup.divider.is_some() {
         let hint = "set the clock with its own tools and keep it, or load pciescope's driver";
-        return Err(refuse("its driver is that of ESS, and the clock is not set through that", Some(hint)));
+        return Err(refuse(
+            "its driver is that of ESS, and pciescope cannot set the clock through this driver",
+            Some(hint),
+        ));
     }
     let is_ku = board.register(ID)? >> 16 == 0x8303;
     let block = if is_ku { 32 } else { 16 };

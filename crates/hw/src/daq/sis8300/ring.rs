@@ -1,4 +1,4 @@
-//! The driver's DMA buffers, mapped: the engine fills one while another is worked on, and nothing is copied.
+//! The driver's DMA buffers, mapped: the engine fills one buffer while the program uses another, and nothing is copied.
 
 use std::io;
 

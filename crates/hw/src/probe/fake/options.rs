@@ -9,7 +9,8 @@ use crate::Error;
 pub struct Options {
     /// Seed of all values.
     pub seed: u64,
-    /// The machine's name among others of its kind. Each has values of its own, and no fault that was not asked for.
+    /// The machine's name, if there are several synthetic machines. Each has its own values, and only the faults that
+    /// options ask for.
     pub host: Option<String>,
     /// CPUs of the machine, 1 to 4096; two threads share a core from 4 CPUs up.
     pub cpus: u32,
@@ -25,17 +26,17 @@ pub struct Options {
     pub irq_delay_ns: u64,
     /// Step of the clock in picoseconds; 385 (a 2.6 GHz counter) by default.
     pub quantum_ps: u64,
-    /// After so many reads every read is all-ones.
+    /// After this number of reads every read is all-ones.
     pub ones_after: u64,
-    /// After so many samples the device is gone.
+    /// After this number of samples the device is gone.
     pub remove_after: u64,
-    /// After so many samples the driver is unbound.
+    /// After this number of samples the driver is unbound.
     pub unbind_after: u64,
-    /// Every so many-th interrupt is not sent.
+    /// Every nth interrupt is not sent.
     pub lose: u64,
-    /// Every so many-th interrupt is sent twice.
+    /// Every nth interrupt is sent twice.
     pub double: u64,
-    /// Every so many-th interrupt lands on another CPU.
+    /// Every nth interrupt lands on another CPU.
     pub wrong_cpu: u64,
     /// This CPU is offline.
     pub offline: Option<u32>,
@@ -45,9 +46,9 @@ pub struct Options {
     pub raw_lost: u64,
     /// Real time that a sample takes, in nanoseconds.
     pub slow_ns: u64,
-    /// After so many samples the device never answers again; 0 is never.
+    /// After this number of samples the device never answers again; 0 is never.
     pub hang_after: u64,
-    /// After so many samples the program is killed; 0 is never.
+    /// After this number of samples the program is killed; 0 is never.
     pub die_after: u64,
     /// A link is slower than both of its ends can do.
     pub downtrained: bool,
@@ -186,7 +187,8 @@ impl Options {
         Ok(())
     }
 
-    /// What tells the values of this machine from those of another: 0 for the one without a name.
+    /// A number that makes the values of this machine different from those of other machines: 0 for the one without a
+    /// name.
     pub fn salt(&self) -> u64 {
         self.host.as_deref().map_or(0, hash)
     }

@@ -108,7 +108,7 @@ impl Device {
             let hint = match error.raw_os_error() {
                 Some(libc::EBUSY) => "another process uses this IOMMU group",
                 Some(libc::ENOENT) => &bind,
-                _ => "it needs root, or the group's node made yours",
+                _ => "run as root, or change the owner of the group's node to you",
             };
             fail(format!("open {}", group_path.display()), error, Some(hint))
         })?;
