@@ -8,6 +8,9 @@ PREFIX = /usr/local
 ARCH =
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER = aarch64-linux-gnu-gcc
 ARM64 = --locked -p pciescope-cli --target aarch64-unknown-linux-gnu
+# Its packages, of a program in this folder of the target.
+ARM64_DEB = PCIESCOPE_HERE=$(PCIESCOPE) PCIESCOPE=$(1)/pciescope packaging/build-deb --arch arm64 --output $(2)
+ARM64_GUEST = $(TARGET)/aarch64-unknown-linux-gnu/guest
 ifeq ($(ARCH),arm64)
 export PCIESCOPE_LAB_ARCH = arm64
 else ifneq ($(ARCH),)
@@ -52,11 +55,12 @@ vm-test: tested			## the tests on virtual hardware, on every guest kernel; ONLY=
 ifeq ($(ARCH),arm64)
 	tools/setup cross arm64
 	RUSTFLAGS="-C target-feature=+crt-static" $(CARGO) build --release $(ARM64)
+	$(MAKE) deb ARCH=arm64
 else
 	lab/build-modules
 endif
 	lab/build-modules --arch arm64
-	$(CARGO) test $(TESTED) --test vm -- $(ONLY)
+	PCIESCOPE_LAB_PACKAGES=$(abspath $(TARGET)/deb-arm64) $(CARGO) test $(TESTED) --test vm -- $(ONLY)
 
 test-5.10: tested		## the core suites on Debian 11's kernel, which joins the lab's root folder and, from then on, vm-test
 	tools/setup lab
@@ -71,7 +75,9 @@ arm64-program:
 arm64-test: tested arm64-program	## the condensed pass on arm64: one guest, each module, an experiment of each seed
 	tools/setup lab arm64
 	lab/build-modules --arch arm64 6.12
-	PCIESCOPE_LAB_ARCH=arm64 PCIESCOPE_LAB_PROFILE=guest $(CARGO) test $(TESTED) --test vm -- arm64::
+	$(call ARM64_DEB,$(ARM64_GUEST),$(ARM64_GUEST)/deb)
+	PCIESCOPE_LAB_ARCH=arm64 PCIESCOPE_LAB_PROFILE=guest PCIESCOPE_LAB_PACKAGES=$(abspath $(ARM64_GUEST)/deb) \
+		$(CARGO) test $(TESTED) --test vm -- arm64::
 
 browser-test: tested		## the pages in headless Chromium, with screenshots; installs Debian's chromium where there is none
 	tools/setup browser
@@ -147,8 +153,7 @@ deb:				## Debian packages: target/deb/*.deb; ARCH=arm64: those of arm64, after 
 ifeq ($(ARCH),arm64)
 	tools/setup cross
 	$(CARGO) build --profile packaged $(ARM64)
-	PCIESCOPE_HERE=$(PCIESCOPE) PCIESCOPE=$(TARGET)/aarch64-unknown-linux-gnu/packaged/pciescope \
-		packaging/build-deb --arch arm64 --output $(TARGET)/deb-arm64
+	$(call ARM64_DEB,$(TARGET)/aarch64-unknown-linux-gnu/packaged,$(TARGET)/deb-arm64)
 else
 	$(CARGO) build --profile packaged --locked -p pciescope-cli
 	PCIESCOPE=$(TARGET)/packaged/pciescope packaging/build-deb

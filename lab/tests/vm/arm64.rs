@@ -1,5 +1,9 @@
-//! The condensed pass on arm64: one guest in which each module is loaded, one experiment of each seed is made and the
-//! conversions are compared. The other suites run there too (`make vm-test ARCH=arm64`).
+//! The condensed pass on arm64: one guest in which each module is loaded, one experiment of each seed is made, the
+//! conversions are compared and the package of the program is installed. The other suites run there too
+//! (`make vm-test ARCH=arm64`).
+
+use std::fs;
+use std::path::PathBuf;
 
 use pciescope_core::{Bdf, Record};
 use pciescope_lab::Served;
@@ -61,6 +65,8 @@ pub fn every_module_and_an_experiment_of_each_seed() {
     samples(&rig, &node);
     conversions(&rig);
     say!("samples and conversions are exact");
+    package(&rig);
+    say!("the package works");
     channels(&rig);
     ports(&rig, &node);
     say!("counters are the board's");
@@ -198,4 +204,34 @@ fn conversions(rig: &Counters) {
     let sum = |name: &str| rows.iter().map(|record| record.metrics[name].value).sum::<f64>();
     assert_eq!((sum("wrong"), sum("largest_error")), (0.0, 0.0));
     assert!(serde_json::to_string(&all).unwrap().contains("neon"), "no kernel of NEON ran");
+}
+
+/// dpkg installs the package of the program, of the folder `PCIESCOPE_LAB_PACKAGES`. What it brought runs and is unchanged.
+fn package(rig: &Counters) {
+    let folder = std::env::var_os("PCIESCOPE_LAB_PACKAGES").map(PathBuf::from);
+    let folder = folder.expect("PCIESCOPE_LAB_PACKAGES names the folder of the arm64 packages: run `make arm64-test`");
+    let is_the_programs = |path: &PathBuf| {
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        name.starts_with("pciescope_") && name.ends_with("_arm64.deb")
+    };
+    let files = fs::read_dir(&folder).unwrap_or_else(|err| panic!("{}: {err}", folder.display()));
+    let package = files.map(|file| file.unwrap().path()).find(is_the_programs);
+    let package = package.unwrap_or_else(|| panic!("no pciescope_*_arm64.deb in {}", folder.display()));
+    fs::copy(package, rig.share().join("pciescope.deb")).unwrap();
+    let root = "/tmp/installed";
+    rig.must(&format!(
+        "mkdir -p {root}/var/lib/dpkg/info {root}/var/lib/dpkg/updates && touch {root}/var/lib/dpkg/status"
+    ));
+    // By its path: busybox has one of this name.
+    let dpkg = format!("PATH=/lab/usr/bin:$PATH /lab/usr/bin/dpkg --root={root} --force-bad-path --log=/dev/null");
+    // The C library that it depends on is the guest's.
+    rig.must(&format!("{dpkg} --force-depends -i /host/pciescope.deb"));
+    assert_eq!(rig.must(&format!("{dpkg} --verify pciescope")), "");
+    let program = format!("{root}/usr/bin/pciescope");
+    assert_eq!(rig.must(&format!("{program} --version")), concat!("pciescope ", env!("CARGO_PKG_VERSION")));
+    let measured = rig.must(&format!("{program} latency mmio --backend fake --count 1000 -j"));
+    // The synthetic machine has eight CPUs.
+    assert_eq!(merged(&of(&records::parse(&measured), "mmio-read"), "latency").count(), 1000 * 8);
+    rig.must(&format!("zcat {root}/usr/share/man/man1/pciescope-stat.1.gz | grep -q pciescope"));
+    rig.must(&format!("{dpkg} -r pciescope && [ ! -e {program} ]"));
 }

@@ -112,7 +112,7 @@ fn isas(text: &str) -> Result<Isas, String> {
 fn size(text: &str) -> Result<u64, String> {
     match count(text)? {
         few if few < SMALLEST => {
-            Err(format!("with fewer than {SMALLEST} samples convert would time calls, not conversions"))
+            Err(format!("with fewer than {SMALLEST} samples, convert would time calls and not conversions"))
         }
         samples => Ok(samples),
     }

@@ -103,7 +103,7 @@ fn what_makes_no_sense_is_refused_with_a_hint() {
     for (options, text, hint) in [
         ("--kernels u8-cast-f32", "no kernel is called u8-cast-f32", "--list"),
         ("--kernels *-d3", "no kernel is called *-d3", "--list"),
-        ("--samples 1000", "below 1024 samples", "--help"),
+        ("--samples 1000", "fewer than 1024 samples", "--help"),
         ("--isa mmx", "names no instruction set", "--help"),
         ("--store warm", "invalid value 'warm'", "--help"),
         ("--decimate 1", "1 is not in 2..=1024", "--help"),

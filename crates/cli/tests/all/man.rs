@@ -174,5 +174,5 @@ fn man_shows_a_page_as_it_is_meant() {
         return;
     }
     assert!(text.contains("SYNOPSIS\n       pciescope unbind [OPTIONS]"), "{text}");
-    assert!(text.contains("\n       pciescope unbind --restore   all that was handed over"), "{text}");
+    assert!(text.contains("\n       pciescope unbind --restore   all functions, also those of a killed run"), "{text}");
 }
