@@ -45,30 +45,24 @@ const DMA_ALIGN: u64 = 64;
 /// What of each channel the FIFO still holds when sampling ends, in bytes.
 const FIFO_BYTES: u64 = 1024;
 
-/// Which board it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Model {
-    /// The first one, with a Virtex-5.
-    Sis8300,
-    /// SIS8300-L.
-    L,
-    /// SIS8300-L2.
-    L2,
-    /// SIS8300-KU.
-    Ku,
+pciescope_core::named! {
+    /// Which board it is.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Model {
+        /// The first one, with a Virtex-5.
+        Sis8300 => "SIS8300",
+        /// SIS8300-L.
+        L => "SIS8300L",
+        /// SIS8300-L2.
+        L2 => "SIS8300L2",
+        /// SIS8300-KU.
+        Ku => "SIS8300KU",
+    }
+    /// The name that people use.
+    fn name
 }
 
 impl Model {
-    /// The name that people use.
-    pub fn name(self) -> &'static str {
-        match self {
-            Model::Sis8300 => "SIS8300",
-            Model::L => "SIS8300L",
-            Model::L2 => "SIS8300L2",
-            Model::Ku => "SIS8300KU",
-        }
-    }
-
     /// The device number; L and L2 share theirs.
     pub fn device(self) -> u16 {
         match self {
