@@ -3,21 +3,19 @@
 //! A mapped page that cannot be read is a signal (SIGBUS), where read() has an error. So each piece is brought in by
 //! MADV_POPULATE_READ before it is first handed over, which answers with an error instead (Linux 5.14 and later), and makes
 //! sure that the bytes are there at all even where nobody looks at them. What remains is a file that is cut short, or a
-//! disk that fails, while a piece is worked on: [`guard`] takes that signal.
+//! disk that fails, while a piece is worked on: [`Guard`] takes that signal.
 //!
 //! Tried: bringing a piece in on every pass costs 0.02 s of CPU time per GB on pages that are there already (4 KiB each);
 //! leaving it to the faults saves 0.01 s on the first pass alone, and then reads nothing where nobody looks.
-
-mod guard;
 
 use std::io;
 use std::ops::Range;
 use std::path::Path;
 
-use self::guard::Guard;
 use super::opened::Opened;
 use super::pieces::pieces;
 use super::{About, Daq, Options, Span, Take};
+use crate::guard::Guard;
 use crate::probe::sys::{Mapping, page_bytes};
 use crate::{Error, Root};
 
@@ -94,7 +92,7 @@ impl Mapped {
         let mapping = Mapping::new(&self.opened.file, start, len, false).map_err(fail)?;
         // SAFETY: our own mapping; advice changes nothing that can be seen.
         unsafe { libc::madvise(mapping.at(0, len).as_ptr().cast(), len, libc::MADV_SEQUENTIAL) };
-        let guard = Guard::new(mapping.at(0, len).as_ptr().addr(), len).map_err(fail)?;
+        let guard = Guard::new(mapping.at(0, len).as_ptr().addr(), len, 0).map_err(fail)?;
         self.view = Some(View { guard, mapping, start, here: at..at });
         Ok(())
     }
