@@ -32,7 +32,6 @@ pub(crate) fn of(section: &Section) -> Vec<Figure> {
     figures
 }
 
-/// The groups of one measurement of a sweep, or all where there was no such sweep.
 /// A column: its head, width and side.
 type Head = (&'static str, usize, Align);
 
@@ -42,6 +41,7 @@ const MIN: Head = ("Min(MB/s)", 9, Right);
 const MAX: Head = ("Max(MB/s)", 9, Right);
 const SUM: Head = ("Sum(MB/s)", 9, Right);
 
+/// The groups of one measurement of a sweep, or all where there was no such sweep.
 fn swept<'g, 'r>(groups: &'g [Group<'r>], sweep: &str) -> Vec<&'g Group<'r>> {
     let own: Vec<&Group> = groups.iter().filter(|group| group.sweep() == Some(sweep)).collect();
     if own.is_empty() { groups.iter().collect() } else { own }
