@@ -9,40 +9,31 @@ use crate::formula::{Formula, Input};
 use crate::pattern::{Bits, Pattern};
 use crate::unit::Unit;
 
-/// What the hardware behind one PMU is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum What {
-    /// One root port of PCIe.
-    PcieRootPort,
-    /// One endpoint of PCIe, also seen from the host: rx is device to host.
-    PcieEndpoint,
-    /// A controller, stack or root complex with several root ports.
-    PcieStack,
-    /// A channel or sub-channel of DRAM, or the controller of one.
-    DramChannel,
-    /// All memory of a socket or node at once.
-    Dram,
-    /// A fabric or mesh that carries both.
-    Fabric,
-    /// One PCI function with all that is below it, by what the kernel itself counted.
-    PciFunction,
+pciescope_core::named! {
+    /// What the hardware behind one PMU is.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum What {
+        /// One root port of PCIe.
+        PcieRootPort => "PCIe root port",
+        /// One endpoint of PCIe, also seen from the host: rx is device to host.
+        PcieEndpoint => "PCIe endpoint",
+        /// A controller, stack or root complex with several root ports.
+        PcieStack => "PCIe controller",
+        /// A channel or sub-channel of DRAM, or the controller of one.
+        DramChannel => "DRAM channel",
+        /// All memory of a socket or node at once.
+        Dram => "memory",
+        /// A fabric or mesh that carries both.
+        Fabric => "fabric",
+        /// One PCI function with all that is below it, by what the kernel itself counted.
+        PciFunction => "PCI function",
+    }
+    /// In words, singular.
+    fn text
 }
 
 impl What {
-    /// In words, singular.
-    pub fn text(self) -> &'static str {
-        match self {
-            What::PcieRootPort => "PCIe root port",
-            What::PcieEndpoint => "PCIe endpoint",
-            What::PcieStack => "PCIe controller",
-            What::DramChannel => "DRAM channel",
-            What::Dram => "memory",
-            What::Fabric => "fabric",
-            What::PciFunction => "PCI function",
-        }
-    }
-
     /// Whether it counts PCIe: its figures go by `rx_` (device to host) and `tx_` (host to device).
     pub fn is_pcie(self) -> bool {
         matches!(self, What::PcieRootPort | What::PcieEndpoint | What::PcieStack | What::PciFunction)
@@ -54,20 +45,24 @@ impl What {
     }
 }
 
-/// What a metric is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Group {
-    /// Bytes per second, and as part of what is possible.
-    Bandwidth,
-    /// Time in the states of a link or of DRAM.
-    States,
-    /// Transactions and packets per second.
-    Traffic,
-    /// Errors and retries.
-    Errors,
-    /// How well the hardware is used: page hits, turnarounds, latency.
-    Efficiency,
+pciescope_core::named! {
+    /// What a metric is about.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Group {
+        /// Bytes per second, and as part of what is possible.
+        Bandwidth => "bandwidth",
+        /// Time in the states of a link or of DRAM.
+        States => "states",
+        /// Transactions and packets per second.
+        Traffic => "traffic",
+        /// Errors and retries.
+        Errors => "errors",
+        /// How well the hardware is used: page hits, turnarounds, latency.
+        Efficiency => "efficiency",
+    }
+    /// Its name, as a file has it.
+    fn text
 }
 
 /// A kind of PMU: one file of the catalogue.
@@ -169,19 +164,6 @@ pub struct Metric {
     /// What is not proven of it, in words.
     pub unverified: Option<String>,
     pub(crate) formula: Formula,
-}
-
-impl Group {
-    /// Its name, as a file has it.
-    pub fn text(self) -> &'static str {
-        match self {
-            Group::Bandwidth => "bandwidth",
-            Group::States => "states",
-            Group::Traffic => "traffic",
-            Group::Errors => "errors",
-            Group::Efficiency => "efficiency",
-        }
-    }
 }
 
 impl Kind {

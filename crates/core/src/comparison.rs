@@ -61,10 +61,7 @@ impl Comparison {
     /// is wider. `None` where nothing was said.
     pub fn allowed_percent(&self) -> Option<f64> {
         let bound = self.bound_percent.filter(|_| self.is_scaled());
-        match (self.tolerance_percent, bound) {
-            (Some(tolerance), Some(bound)) => Some(tolerance.max(bound)),
-            (tolerance, bound) => tolerance.or(bound),
-        }
+        crate::joined(self.tolerance_percent, bound, f64::max)
     }
 
     /// Whether the error lies in what is allowed; `None` where no limit was given. Without a workload there is no

@@ -21,6 +21,7 @@ pub mod finding;
 pub mod histogram;
 pub mod identity;
 pub mod live;
+pub mod named;
 pub mod outcome;
 pub mod plan;
 pub mod readout;
@@ -44,6 +45,25 @@ pub use readout::{Access, Acquisition, HotSpot, ReadoutPlan, Stream, WaitMode, W
 pub use record::{Below, Failure, Instance, Interval, Method, Metric, Record, Target, Warning};
 pub use sink::Sink;
 pub use topology::{Bar, Cpu, Device, DeviceErrors, Function, Link, Location};
+
+/// What there is of the two; where there are both, what `join` makes of them.
+pub fn joined<T>(one: Option<T>, other: Option<T>, join: impl FnOnce(T, T) -> T) -> Option<T> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(join(one, other)),
+        (one, other) => one.or(other),
+    }
+}
+
+/// Each once, in the order of their first.
+pub fn once<T: PartialEq>(all: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut kept = Vec::new();
+    all.into_iter().for_each(|one| {
+        if !kept.contains(&one) {
+            kept.push(one);
+        }
+    });
+    kept
+}
 
 /// A refusal by this crate: text that could not be understood, or a value outside its range.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]

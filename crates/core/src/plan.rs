@@ -5,27 +5,20 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Bdf, ConvertPlan, CpuList, ReadoutPlan};
 
-/// The three register tests. They measure different things and are never mixed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum MmioTest {
-    /// Round trip of a non-posted read: what people mean by PCIe latency.
-    Read,
-    /// What a posted write costs the CPU that issues it; it says nothing about arrival.
-    Write,
-    /// A write and a read behind it of the same register: a read that ordering delays.
-    WriteRead,
-}
-
-impl MmioTest {
-    /// The `test` field of a record.
-    pub fn name(self) -> &'static str {
-        match self {
-            MmioTest::Read => "mmio-read",
-            MmioTest::Write => "mmio-write",
-            MmioTest::WriteRead => "mmio-write-read",
-        }
+crate::named! {
+    /// The three register tests. They measure different things and are never mixed.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum MmioTest {
+        /// Round trip of a non-posted read: what people mean by PCIe latency.
+        Read => "mmio-read",
+        /// What a posted write costs the CPU that issues it; it says nothing about arrival.
+        Write => "mmio-write",
+        /// A write and a read behind it of the same register: a read that ordering delays.
+        WriteRead => "mmio-write-read",
     }
+    /// The `test` field of a record.
+    fn name
 }
 
 /// In which order the CPUs measure.
@@ -153,30 +146,22 @@ pub struct PathPlan {
     pub cpus: CpuList,
 }
 
-/// What raises the interrupt that is timed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum IrqSource {
-    /// A register write makes the device send it: the whole path, PCIe included.
-    Hardware,
-    /// The interrupt controller is asked to raise the vector again: the control arm, without PCIe.
-    Retrigger,
-    /// `irq_inject_interrupt`, where the kernel has it: a second control arm.
-    Inject,
-    /// VFIO's own eventfd trigger: wake-up cost of user space alone.
-    Loopback,
-}
-
-impl IrqSource {
-    /// The `test` field of a record.
-    pub fn name(self) -> &'static str {
-        match self {
-            IrqSource::Hardware => "irq-hardware",
-            IrqSource::Retrigger => "irq-retrigger",
-            IrqSource::Inject => "irq-inject",
-            IrqSource::Loopback => "irq-loopback",
-        }
+crate::named! {
+    /// What raises the interrupt that is timed.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum IrqSource {
+        /// A register write makes the device send it: the whole path, PCIe included.
+        Hardware => "irq-hardware",
+        /// The interrupt controller is asked to raise the vector again: the control arm, without PCIe.
+        Retrigger => "irq-retrigger",
+        /// `irq_inject_interrupt`, where the kernel has it: a second control arm.
+        Inject => "irq-inject",
+        /// VFIO's own eventfd trigger: wake-up cost of user space alone.
+        Loopback => "irq-loopback",
     }
+    /// The `test` field of a record.
+    fn name
 }
 
 /// An interrupt latency measurement: every chosen vector on every chosen CPU.

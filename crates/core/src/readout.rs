@@ -116,134 +116,79 @@ pub struct HotSpot {
     pub is_kernel: bool,
 }
 
-/// How a device is read.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Access {
-    /// read() into a buffer of ours: `-B 0`.
-    #[default]
-    Read,
-    /// Memory mapped: a file's pages, or the driver's buffer. `-B 1` where the device has no ring.
-    Mmap,
-    /// The driver's DMA buffers, mapped and handed over one by one: `-B 1` of a digitizer.
-    Ring,
-    /// pread() with O_DIRECT.
-    Direct,
-    /// io_uring with O_DIRECT where the file system has it.
-    #[serde(rename = "io_uring", alias = "io-uring")]
-    IoUring,
-}
-
-impl Access {
+crate::named! {
+    /// How a device is read.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Access {
+        /// read() into a buffer of ours: `-B 0`.
+        #[default]
+        Read => "read",
+        /// Memory mapped: a file's pages, or the driver's buffer. `-B 1` where the device has no ring.
+        Mmap => "mmap",
+        /// The driver's DMA buffers, mapped and handed over one by one: `-B 1` of a digitizer.
+        Ring => "ring",
+        /// pread() with O_DIRECT.
+        Direct => "direct",
+        /// io_uring with O_DIRECT where the file system has it.
+        #[serde(rename = "io_uring", alias = "io-uring")]
+        IoUring => "io_uring",
+    }
     /// The name in records and on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Access::Read => "read",
-            Access::Mmap => "mmap",
-            Access::Ring => "ring",
-            Access::Direct => "direct",
-            Access::IoUring => "io_uring",
-        }
+    fn name
+}
+
+crate::named! {
+    /// How the end of an acquisition is waited for.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum WaitMode {
+        /// The status register is read by ioctl with 1 us of sleep between, as the seed's tool does.
+        #[default]
+        Poll => "poll",
+        /// The thread sleeps until the board's interrupt.
+        Interrupt => "interrupt",
     }
-}
-
-/// How the end of an acquisition is waited for.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum WaitMode {
-    /// The status register is read by ioctl with 1 us of sleep between, as the seed's tool does.
-    #[default]
-    Poll,
-    /// The thread sleeps until the board's interrupt.
-    Interrupt,
-}
-
-impl WaitMode {
     /// The name in records.
-    pub fn name(self) -> &'static str {
-        match self {
-            WaitMode::Poll => "poll",
-            WaitMode::Interrupt => "interrupt",
-        }
-    }
+    fn name
 }
 
-/// A function of a readout, with the name and number (`-A`) of the seed's tool.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum Work {
-    /// 0: read only.
-    Readout,
-    /// 1: decimation and scaling.
-    DecimateScale,
-    /// 2: decimation.
-    Decimate,
-    /// 3: scaling.
-    Scale,
-    /// 4: cast to f32.
-    Cast,
-    /// 5: unsigned fixed point to f64.
-    UnsignedF64,
-    /// 6: signed fixed point to f64, in degrees.
-    SignedF64,
-    /// 7: unsigned fixed point to f32.
-    UnsignedF32,
-    /// 8: signed fixed point to f32.
-    SignedF32,
-    /// 99: all conversions, one after the other.
-    All,
-    /// 100: write a pattern to the card's memory.
-    WritePattern,
+crate::named! {
+    /// A function of a readout, with the name and number (`-A`) of the seed's tool.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Work {
+        /// 0: read only.
+        Readout => "func_readout",
+        /// 1: decimation and scaling.
+        DecimateScale => "func_decsca",
+        /// 2: decimation.
+        Decimate => "func_dec",
+        /// 3: scaling.
+        Scale => "func_sca",
+        /// 4: cast to f32.
+        Cast => "func_no_decsca",
+        /// 5: unsigned fixed point to f64.
+        UnsignedF64 => "func_umn2double",
+        /// 6: signed fixed point to f64, in degrees.
+        SignedF64 => "func_smn2double",
+        /// 7: unsigned fixed point to f32.
+        UnsignedF32 => "func_umn2float",
+        /// 8: signed fixed point to f32.
+        SignedF32 => "func_smn2float",
+        /// 99: all conversions, one after the other.
+        All = 99 => "func_all",
+        /// 100: write a pattern to the card's memory.
+        WritePattern = 100 => "func_writepatt",
+    }
+    /// The name in the table, as the seed's tool prints it; of [`Work::All`] none of its rows has.
+    fn row_name
 }
 
 impl Work {
-    /// All of them, by number.
-    pub const ALL: [Work; 11] = [
-        Work::Readout,
-        Work::DecimateScale,
-        Work::Decimate,
-        Work::Scale,
-        Work::Cast,
-        Work::UnsignedF64,
-        Work::SignedF64,
-        Work::UnsignedF32,
-        Work::SignedF32,
-        Work::All,
-        Work::WritePattern,
-    ];
-
     /// The number of `-A`.
     pub fn number(self) -> u8 {
-        match self {
-            Work::Readout => 0,
-            Work::DecimateScale => 1,
-            Work::Decimate => 2,
-            Work::Scale => 3,
-            Work::Cast => 4,
-            Work::UnsignedF64 => 5,
-            Work::SignedF64 => 6,
-            Work::UnsignedF32 => 7,
-            Work::SignedF32 => 8,
-            Work::All => 99,
-            Work::WritePattern => 100,
-        }
-    }
-
-    /// The name in the table, as the seed's tool prints it; of [`Work::All`] none of its rows has.
-    pub fn row_name(self) -> &'static str {
-        match self {
-            Work::Readout => "func_readout",
-            Work::DecimateScale => "func_decsca",
-            Work::Decimate => "func_dec",
-            Work::Scale => "func_sca",
-            Work::Cast => "func_no_decsca",
-            Work::UnsignedF64 => "func_umn2double",
-            Work::SignedF64 => "func_smn2double",
-            Work::UnsignedF32 => "func_umn2float",
-            Work::SignedF32 => "func_smn2float",
-            Work::All => "func_all",
-            Work::WritePattern => "func_writepatt",
-        }
+        self as u8
     }
 }
 

@@ -29,6 +29,7 @@ pub mod doctor;
 pub mod environment;
 pub mod error;
 pub mod floor;
+mod guard;
 #[cfg(test)]
 mod header;
 pub mod host;

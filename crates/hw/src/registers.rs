@@ -4,6 +4,7 @@
 //! comes, so an unknown device has no default: the user must name an offset and accept the side effects.
 
 use pciescope_core::Function;
+use serde::Serialize;
 
 /// How a table entry finds its devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,9 +21,10 @@ pub enum Match {
 }
 
 /// A register that is safe to read again and again.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct SafeRegister {
     /// Which functions have it.
+    #[serde(skip)]
     pub matches: Match,
     /// What it is, in words.
     pub name: &'static str,
@@ -33,6 +35,7 @@ pub struct SafeRegister {
     /// Access width in bytes.
     pub width: u8,
     /// Mask and value: `read & mask == value` on a device that is what it says; `None` where nothing is fixed.
+    #[serde(skip)]
     pub expect: Option<(u64, u64)>,
     /// Where the register's harmlessness is stated.
     pub source: &'static str,

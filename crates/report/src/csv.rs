@@ -6,65 +6,78 @@
 use std::borrow::Cow;
 use std::io::{self, Write};
 
-use pciescope_core::{Metric, Record, Sink, Stream};
+use pciescope_core::{Record, Sink, Stream};
+
+/// A column: its name, and what is in it of a record; `None` where the lines of a record differ in it.
+type Column = (&'static str, Option<fn(&Record) -> String>);
 
 /// The columns, in order; docs/record.md says what each means.
-pub const HEADER: [&str; 54] = [
-    "run",
-    "time",
-    "verb",
-    "test",
-    "backend",
-    "emulated",
-    "device",
-    "vendor_id",
-    "device_id",
-    "bar",
-    "offset",
-    "width",
-    "vector",
-    "irq",
-    "hop",
-    "hop_bdf",
-    "cpu",
-    "node",
-    "package",
-    "l3",
-    "thread",
-    "name",
-    "unit",
-    "count",
-    "min",
-    "mean",
-    "p50",
-    "p95",
-    "p99",
-    "p999",
-    "p9999",
-    "max",
-    "error",
-    "label",
-    "pmu",
-    "scope",
-    "start_ns",
-    "end_ns",
-    "running",
-    "at_least",
-    "path",
-    "access",
-    "wait",
-    "function",
-    "samples",
-    "cycle",
-    "conversion",
-    "devices",
-    "sweep",
-    "group",
-    "piece_bytes",
-    "depth",
-    "check",
-    "source",
+const COLUMNS: [Column; 54] = [
+    ("run", Some(|r| r.run.clone())),
+    ("time", Some(|r| r.time.clone())),
+    ("verb", Some(|r| r.verb.clone())),
+    ("test", Some(|r| r.test.clone())),
+    ("backend", Some(|r| some(r.method.as_ref().map(|method| &method.backend)))),
+    ("emulated", Some(|r| crate::model::is_emulation(r.method.as_ref(), r.device.as_ref()).to_string())),
+    ("device", Some(|r| some(r.device.as_ref().and_then(|device| device.bdf)))),
+    ("vendor_id", Some(|r| some(r.device.as_ref().map(|device| format!("{:04x}", device.vendor))))),
+    ("device_id", Some(|r| some(r.device.as_ref().map(|device| format!("{:04x}", device.device))))),
+    ("bar", Some(|r| some(r.target.as_ref().and_then(|target| target.bar)))),
+    ("offset", Some(|r| some(r.target.as_ref().and_then(|target| Some(format!("{:#x}", target.offset?)))))),
+    ("width", Some(|r| some(r.target.as_ref().and_then(|target| target.width)))),
+    ("vector", Some(|r| some(r.target.as_ref().and_then(|target| target.vector)))),
+    ("irq", Some(|r| some(r.target.as_ref().and_then(|target| target.irq)))),
+    ("hop", Some(|r| some(r.target.as_ref().and_then(|target| target.hop)))),
+    ("hop_bdf", Some(|r| some(r.target.as_ref().and_then(|target| target.hop_bdf)))),
+    ("cpu", Some(|r| some(r.cpu.as_ref().map(|cpu| cpu.cpu)))),
+    ("node", Some(|r| some(r.cpu.as_ref().and_then(|cpu| cpu.node)))),
+    ("package", Some(|r| some(r.cpu.as_ref().and_then(|cpu| cpu.package)))),
+    ("l3", Some(|r| some(r.cpu.as_ref().and_then(|cpu| cpu.l3)))),
+    ("thread", Some(|r| some(r.cpu.as_ref().and_then(|cpu| cpu.thread)))),
+    ("name", None),
+    ("unit", None),
+    ("count", None),
+    ("min", None),
+    ("mean", None),
+    ("p50", None),
+    ("p95", None),
+    ("p99", None),
+    ("p999", None),
+    ("p9999", None),
+    ("max", None),
+    ("error", Some(|r| some(r.error.as_ref().map(|error| &error.code)))),
+    ("label", Some(|r| some(r.label.as_ref()))),
+    ("pmu", Some(|r| some(r.instance.as_ref().and_then(|instance| instance.pmu.as_ref())))),
+    ("scope", Some(|r| some(r.instance.as_ref().map(|instance| &instance.scope)))),
+    ("start_ns", Some(|r| some(r.interval.map(|interval| interval.start_ns)))),
+    ("end_ns", Some(|r| some(r.interval.map(|interval| interval.end_ns)))),
+    ("running", None),
+    ("at_least", None),
+    ("path", Some(|r| some(r.stream.as_ref().map(|stream| &stream.path)))),
+    ("access", Some(|r| some(r.stream.as_ref().map(|stream| &stream.access)))),
+    ("wait", Some(|r| some(r.stream.as_ref().and_then(|stream| stream.wait.as_ref())))),
+    ("function", Some(|r| some(r.stream.as_ref().map(Stream::function_name)))),
+    ("samples", Some(|r| some(r.stream.as_ref().map(|stream| stream.samples).filter(|samples| *samples > 0)))),
+    ("cycle", Some(|r| some(r.stream.as_ref().and_then(|stream| stream.cycle)))),
+    ("conversion", Some(|r| some(r.stream.as_ref().and_then(|stream| stream.conversion.as_ref())))),
+    ("devices", Some(|r| some(r.stream.as_ref().map(|stream| stream.devices).filter(|devices| *devices > 0)))),
+    ("sweep", Some(|r| some(r.stream.as_ref().and_then(|stream| stream.sweep.as_ref())))),
+    ("group", Some(|r| some(r.stream.as_ref().map(|stream| stream.group)))),
+    ("piece_bytes", Some(|r| some(r.stream.as_ref().and_then(|stream| stream.piece_bytes)))),
+    ("depth", Some(|r| some(r.stream.as_ref().and_then(|stream| stream.depth)))),
+    ("check", Some(|r| some(r.stream.as_ref().and_then(|stream| stream.check.as_ref())))),
+    ("source", Some(|r| some(r.instance.as_ref().and_then(|instance| instance.source.as_ref())))),
 ];
+
+/// The names of the columns.
+pub const HEADER: [&str; COLUMNS.len()] = {
+    let (mut names, mut place) = ([""; COLUMNS.len()], 0);
+    while place < names.len() {
+        names[place] = COLUMNS[place].0;
+        place += 1;
+    }
+    names
+};
 
 /// A sink that writes the header before the first record and flushes after each.
 pub struct Writer<W: Write> {
@@ -149,124 +162,53 @@ pub fn render(records: &[Record]) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
+/// The name, the unit, the figures, `running` and `at_least` of a line: the columns in which lines differ.
+type Own = [String; 13];
+
 /// Appends the lines of a record. What they share is made once.
 fn lines(record: &Record, text: &mut Vec<u8>, separator: u8) {
-    let shared = shared(record);
-    let [before, between, behind] =
-        [&shared[..NAME], &shared[NAME + 11..RUNNING], &shared[RUNNING + 2..]].map(|part| {
-            let mut text = Vec::new();
-            put(&mut text, part.iter().map(String::as_str), separator);
-            text
-        });
-    let mut line = |name: &str, figures: [String; 10], metric: Option<&Metric>| {
-        text.extend(&before);
-        put(text, [&*harmless(name.into())], separator);
-        put(text, figures.map(|figure| harmless(figure.into())).iter().map(|figure| &**figure), separator);
-        text.extend(&between);
-        let running = number(metric.and_then(|metric| metric.running));
-        let at_least = some(metric.filter(|metric| metric.at_least).map(|metric| metric.at_least));
-        put(text, [&*running, &at_least], separator);
-        text.extend(&behind);
+    // What stands before each of a line's own fields, and behind the last.
+    let mut shared = vec![Vec::new()];
+    for (_, of) in COLUMNS {
+        match (of, shared.last_mut()) {
+            (Some(of), Some(part)) => put(part, [&*harmless(of(record).into())], separator),
+            _ => shared.push(Vec::new()),
+        }
+    }
+    let mut line = |own: Own| {
+        let mut own = own.into_iter();
+        for part in &shared {
+            text.extend(part);
+            own.next().into_iter().for_each(|field| put(text, [&*harmless(field.into())], separator));
+        }
         end(text);
     };
     for (name, h) in &record.histograms {
+        let mut own = Own::default();
         let p = |percent| number(h.percentile_ns(percent));
-        let figures = [
-            "ns".to_owned(),
-            h.count().to_string(),
-            number(h.min_ns()),
-            number(h.mean_ns()),
-            p(50.0),
-            p(95.0),
-            p(99.0),
-            p(99.9),
-            p(99.99),
-            number(h.max_ns()),
-        ];
-        line(name, figures, None);
+        own[..3].clone_from_slice(&[name.clone(), "ns".to_owned(), h.count().to_string()]);
+        own[3..5].clone_from_slice(&[number(h.min_ns()), number(h.mean_ns())]);
+        own[5..11].clone_from_slice(&[p(50.0), p(95.0), p(99.0), p(99.9), p(99.99), number(h.max_ns())]);
+        line(own);
     }
     // A figure has no distribution: its value stands in the mean's column.
+    let figure = |name: String, unit: &str, value: f64| {
+        let mut own = Own::default();
+        (own[0], own[1], own[4]) = (name, unit.to_owned(), number(Some(value)));
+        own
+    };
     for (name, m) in &record.metrics {
-        let mut figures: [String; 10] = Default::default();
-        figures[0] = m.unit.clone();
-        figures[3] = number(Some(m.value));
-        line(name, figures, Some(m));
+        let mut own = figure(name.clone(), &m.unit, m.value);
+        (own[11], own[12]) = (number(m.running), some(m.at_least.then_some(true)));
+        line(own);
     }
     for spot in &record.hot_spots {
-        let mut figures: [String; 10] = Default::default();
-        figures[0] = "%".to_owned();
-        figures[3] = number(Some(spot.percent));
-        line(&format!("hot spot {} {}", spot.object, spot.symbol), figures, None);
+        line(figure(format!("hot spot {} {}", spot.object, spot.symbol), "%", spot.percent));
     }
     let is_empty = record.histograms.is_empty() && record.metrics.is_empty() && record.hot_spots.is_empty();
     if is_empty && record.error.is_some() {
-        line("", Default::default(), None);
+        line(Own::default());
     }
-}
-
-/// The places of the fields that differ among the lines of a record: the name, ten figures behind it, and two marks.
-const NAME: usize = 21;
-const RUNNING: usize = NAME + 10 + 7;
-
-/// The fields that all lines of a record share; the others are empty.
-fn shared(record: &Record) -> Vec<String> {
-    let (device, method) = (record.device.as_ref(), record.method.as_ref());
-    let target = record.target.clone().unwrap_or_default();
-    let cpu = record.cpu.clone().unwrap_or_default();
-    let mut fields = vec![
-        record.run.clone(),
-        record.time.clone(),
-        record.verb.clone(),
-        record.test.clone(),
-        method.map(|m| m.backend.clone()).unwrap_or_default(),
-        crate::model::is_emulation(record.method.as_ref(), record.device.as_ref()).to_string(),
-        some(device.and_then(|d| d.bdf)),
-        device.map(|d| format!("{:04x}", d.vendor)).unwrap_or_default(),
-        device.map(|d| format!("{:04x}", d.device)).unwrap_or_default(),
-        some(target.bar),
-        target.offset.map(|o| format!("{o:#x}")).unwrap_or_default(),
-        some(target.width),
-        some(target.vector),
-        some(target.irq),
-        some(target.hop),
-        some(target.hop_bdf),
-        some(record.cpu.as_ref().map(|c| c.cpu)),
-        some(cpu.node),
-        some(cpu.package),
-        some(cpu.l3),
-        some(cpu.thread),
-    ];
-    debug_assert_eq!(fields.len(), NAME);
-    fields.resize(NAME + 11, String::new());
-    fields.push(record.error.as_ref().map(|e| e.code.clone()).unwrap_or_default());
-    fields.push(record.label.clone().unwrap_or_default());
-    let instance = record.instance.as_ref();
-    fields.push(instance.and_then(|instance| instance.pmu.clone()).unwrap_or_default());
-    fields.push(instance.map(|instance| instance.scope.clone()).unwrap_or_default());
-    fields.push(some(record.interval.map(|interval| interval.start_ns)));
-    fields.push(some(record.interval.map(|interval| interval.end_ns)));
-    debug_assert_eq!(fields.len(), RUNNING);
-    fields.resize(RUNNING + 2, String::new());
-    let stream = record.stream.as_ref();
-    let text = |of: fn(&Stream) -> &str| stream.map(|stream| of(stream).to_owned()).unwrap_or_default();
-    let known = |number: Option<u64>| some(number.filter(|number| *number > 0));
-    let optional =
-        |of: fn(&Stream) -> &Option<String>| stream.and_then(|stream| of(stream).clone()).unwrap_or_default();
-    fields.push(text(|stream| &stream.path));
-    fields.push(text(|stream| &stream.access));
-    fields.push(optional(|stream| &stream.wait));
-    fields.push(stream.map(Stream::function_name).unwrap_or_default());
-    fields.push(known(stream.map(|stream| stream.samples)));
-    fields.push(some(stream.and_then(|stream| stream.cycle)));
-    fields.push(optional(|stream| &stream.conversion));
-    fields.push(known(stream.map(|stream| stream.devices.into())));
-    fields.push(optional(|stream| &stream.sweep));
-    fields.push(some(stream.map(|stream| stream.group)));
-    fields.push(some(stream.and_then(|stream| stream.piece_bytes)));
-    fields.push(some(stream.and_then(|stream| stream.depth)));
-    fields.push(optional(|stream| &stream.check));
-    fields.push(instance.and_then(|instance| instance.source.clone()).unwrap_or_default());
-    fields.into_iter().map(|field| harmless(field.into()).into_owned()).collect()
 }
 
 /// A field that no spreadsheet runs: before one that starts like a formula an apostrophe keeps it text.

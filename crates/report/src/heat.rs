@@ -8,23 +8,20 @@ use crate::kept::{Keep, Kept};
 use crate::model::{self, Kind, Section, TargetKey, cpu_of, target_from, target_id};
 use crate::text::{self, target_key};
 
-/// Which figure of a histogram a cell shows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Statistic {
-    /// The median; it needs 10 samples.
-    Median,
-    /// The mean.
-    Mean,
+pciescope_core::named! {
+    /// Which figure of a histogram a cell shows.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Statistic {
+        /// The median; it needs 10 samples.
+        Median => "median",
+        /// The mean.
+        Mean => "mean",
+    }
+    /// In a word.
+    fn name
 }
 
 impl Statistic {
-    /// In a word.
-    pub fn name(self) -> &'static str {
-        match self {
-            Statistic::Median => "median",
-            Statistic::Mean => "mean",
-        }
-    }
     /// The figure, in nanoseconds.
     pub fn of(self, h: &Histogram) -> Option<f64> {
         match self {

@@ -7,7 +7,7 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use pciescope_core::{
-    Bdf, Cpu, Environment, Failure, Function, Histogram, Instance, Method, Plan, Target, Warning, readout,
+    Bdf, Cpu, Environment, Failure, Function, Histogram, Instance, Method, Plan, Target, Warning, once, readout,
 };
 
 /// The records of one run that measured the same thing on the same device by the same method.
@@ -123,6 +123,13 @@ impl<'a> Section<'a> {
         let bars: BTreeSet<_> = places.iter().map(|p| p.0).collect();
         places.len() > bars.len()
     }
+    /// The medians of a histogram by CPU, the lowest first; of the records that are wanted.
+    pub fn medians_by_cpu(&self, name: &str, is_wanted: impl Fn(&Kept) -> bool) -> Vec<(u32, f64)> {
+        let by_cpu = self.merged_by(name, |record| cpu_of(record).filter(|_| is_wanted(record)));
+        let mut medians: Vec<_> = by_cpu.into_iter().filter_map(|(cpu, h)| Some((cpu, h.median_ns()?))).collect();
+        medians.sort_by(|a: &(u32, f64), b| a.1.total_cmp(&b.1));
+        medians
+    }
     /// The histograms named `name` merged by `key`, ascending; records without the histogram or key are left out.
     pub fn merged_by<K: Ord>(&self, name: &str, key: impl Fn(&Kept) -> Option<K>) -> BTreeMap<K, Histogram> {
         let mut merged: BTreeMap<K, Histogram> = BTreeMap::new();
@@ -211,13 +218,7 @@ pub(crate) fn is_emulation(method: Option<&Method>, device: Option<&Function>) -
 
 /// The environments of the runs, each once.
 pub fn environments(records: &[Kept]) -> Vec<&Environment> {
-    let mut seen: Vec<&Environment> = Vec::new();
-    for environment in records.iter().filter_map(|r| r.environment.as_deref()) {
-        if !seen.contains(&environment) {
-            seen.push(environment);
-        }
-    }
-    seen
+    once(records.iter().filter_map(|r| r.environment.as_deref()))
 }
 
 /// A machine, with what its runs say of it.

@@ -9,7 +9,7 @@ mod verdict;
 use pciescope_core::{Histogram, outcome};
 
 use crate::kept::Keep;
-use crate::model::{self, Kind, Section, cpu_of};
+use crate::model::{self, Kind, Section};
 use crate::text::{device_name, duration, not_zero, thousands};
 
 pub(crate) use self::latency::{FAR_FROM_BEST, LOSSES};
@@ -93,10 +93,7 @@ fn typical(section: &Section, all: &Histogram, what: &str, name: &str) -> Vec<St
         duration(median),
         duration(max)
     )];
-    let mut cpus: Vec<(u32, f64)> =
-        section.merged_by(name, cpu_of).into_iter().filter_map(|(c, h)| Some((c, h.median_ns()?))).collect();
-    cpus.sort_by(|a, b| a.1.total_cmp(&b.1));
-    if let ([fast, .., slow], true) = (cpus.as_slice(), cpus.len() > 1) {
+    if let [fast, .., slow] = section.medians_by_cpu(name, |_| true).as_slice() {
         let slower = (slow.1 / fast.1 - 1.0) * 100.0;
         sentences.push(format!(
             "CPU {} is the fastest ({}), CPU {} the slowest ({}, {slower:+.0} %).",

@@ -57,45 +57,32 @@ impl View {
     ];
 }
 
-/// What ports are sorted by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sort {
-    /// The traffic in the mean over all intervals that are kept: rows seldom change their places.
-    Busiest,
-    /// The address.
-    Address,
-    /// What arrives.
-    Rx,
-    /// What leaves.
-    Tx,
-    /// Both together.
-    Total,
-    /// The fuller direction's share of the link.
-    Share,
-    /// Errors since the beginning.
-    Errors,
+pciescope_core::named! {
+    /// What ports are sorted by, in the order of the key.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Sort {
+        /// The traffic in the mean over all intervals that are kept: rows seldom change their places.
+        Busiest => "busiest",
+        /// The address.
+        Address => "address",
+        /// What arrives.
+        Rx => "rx",
+        /// What leaves.
+        Tx => "tx",
+        /// Both together.
+        Total => "rx+tx",
+        /// The fuller direction's share of the link.
+        Share => "% of link",
+        /// Errors since the beginning.
+        Errors => "errors",
+    }
+    /// Its name, as the foot line shows it.
+    fn name
 }
 
 impl Sort {
-    /// All in the order of the key, with the name that the foot line shows.
-    pub const ALL: [(Sort, &'static str); 7] = [
-        (Sort::Busiest, "busiest"),
-        (Sort::Address, "address"),
-        (Sort::Rx, "rx"),
-        (Sort::Tx, "tx"),
-        (Sort::Total, "rx+tx"),
-        (Sort::Share, "% of link"),
-        (Sort::Errors, "errors"),
-    ];
-
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        Sort::ALL.iter().find(|(sort, _)| *sort == self).map_or("", |(_, name)| name)
-    }
-
     fn moved(self, by: usize) -> Sort {
-        let place = Sort::ALL.iter().position(|(sort, _)| *sort == self).unwrap_or(0);
-        Sort::ALL[(place + by) % Sort::ALL.len()].0
+        Sort::ALL[(self as usize + by) % Sort::ALL.len()]
     }
 }
 

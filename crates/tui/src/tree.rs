@@ -1,9 +1,10 @@
 //! The rows of the PCIe tree: root ports with what is below them, sorted and filtered.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Add;
 
 use pciescope_core::live::Source;
-use pciescope_core::{Bdf, Function, Link};
+use pciescope_core::{Bdf, Function, Link, joined};
 
 use crate::model::Model;
 use crate::state::{RowId, Sort, State};
@@ -138,10 +139,7 @@ fn descend(
 
 /// The figure that groups are sorted by, the largest first. Groups without one come last.
 fn key(state: &State, source: &Source, span: u64) -> f64 {
-    let sum = |one: Option<f64>, other: Option<f64>| match (one, other) {
-        (Some(one), Some(other)) => Some(one + other),
-        (one, other) => one.or(other),
-    };
+    let sum = |one: Option<f64>, other: Option<f64>| joined(one, other, f64::add);
     let value = match state.sort {
         Sort::Address => None,
         Sort::Busiest => {

@@ -13,6 +13,7 @@ use super::drw::{self, DrwBank};
 use super::rasdes::command::PortCommand;
 use super::rasdes::{PAGE, RasdesBank, Shape};
 use super::traffic::Traffic;
+use super::words::{Words, parse_number};
 use super::{Bus, Delivery, Device, Layout, Message, Wait};
 
 /// Functions that the directory has room for.
@@ -246,8 +247,8 @@ impl CounterBoard {
     }
 
     fn command_ports(&mut self, words: &[&str]) -> Result<(), CommandError> {
-        let missing = CommandError::Missing { command: "port".to_owned(), what: "a root port's address, or all" };
-        let (name, rest) = words.split_first().ok_or(missing)?;
+        let missing = || CommandError::missing("port", "a root port's address, or all");
+        let (name, rest) = words.split_first().ok_or_else(missing)?;
         let is_all = *name == "all";
         let bdf = name.parse::<Bdf>().ok();
         if !is_all && !self.functions.iter().any(|function| Some(function.bdf) == bdf) {
@@ -266,23 +267,22 @@ impl CounterBoard {
         match *words {
             ["data-rate", rate] => {
                 let parsed = rate.parse().ok().filter(|rate| (1..=100_000).contains(rate));
-                let rate = parsed.ok_or_else(|| wrong("dram", rate, "a data rate in MT/s, from 1 to 100000"))?;
+                let rate =
+                    parsed.ok_or_else(|| CommandError::wrong("dram", rate, "a data rate in MT/s, from 1 to 100000"))?;
                 self.sub_channels.iter_mut().for_each(|sub| sub.bank.set_data_rate(now_ns, rate));
             }
             ["split", "none"] => self.traffic.set_split(None),
             ["split", word] => {
-                let address = parse_address(word).filter(|address| address % LINE == 0);
-                let address =
-                    address.ok_or_else(|| wrong("dram", word, "an address at a line of 64 bytes, or none"))?;
-                self.traffic.set_split(Some(address));
+                let address = parse_number(word).filter(|address| address % LINE == 0);
+                let expected = "an address at a line of 64 bytes, or none";
+                address.ok_or_else(|| CommandError::wrong("dram", word, expected))?;
+                self.traffic.set_split(address);
             }
             [command @ ("data-rate" | "split")] => {
                 let what = if command == "split" { "an address" } else { "a data rate" };
-                return Err(CommandError::Missing { command: format!("dram {command}"), what });
+                return Err(CommandError::missing(&format!("dram {command}"), what));
             }
-            ["data-rate" | "split", _, extra, ..] => {
-                return Err(CommandError::Extra { command: "dram".to_owned(), word: extra.to_owned() });
-            }
+            ["data-rate" | "split", _, extra, ..] => return Err(CommandError::extra("dram", extra)),
             [name, ref rest @ ..] => {
                 let is_all = name == "all";
                 if !is_all && !self.sub_channels.iter().any(|sub| sub.bank.name() == name) {
@@ -294,20 +294,15 @@ impl CounterBoard {
                     sub.bank.command(now_ns, rest)?;
                 }
             }
-            [] => {
-                let what = "a sub-channel, all, data-rate or split";
-                return Err(CommandError::Missing { command: "dram".to_owned(), what });
-            }
+            [] => return Err(CommandError::missing("dram", "a sub-channel, all, data-rate or split")),
         }
         Ok(())
     }
 
     fn command_foreign(&mut self, words: &[&str]) -> Result<(), CommandError> {
-        let command = || "foreign".to_owned();
-        let (word, rest) = words.split_first().ok_or(CommandError::Missing { command: command(), what: "a line" })?;
-        if let Some(extra) = rest.first() {
-            return Err(CommandError::Extra { command: command(), word: (*extra).to_owned() });
-        }
+        let mut words = Words { command: "foreign", rest: words };
+        let word = words.word("a line")?;
+        words.end()?;
         let count = self.lines.len();
         let line = word.parse::<usize>().ok().and_then(|number| self.lines.get_mut(number));
         line.ok_or_else(|| absent("foreign", "line", word, (0..count).map(|n| n.to_string())))?.assert_foreign();
@@ -364,22 +359,10 @@ fn seed_ports() -> impl Iterator<Item = Bdf> {
     })
 }
 
-fn wrong(command: &str, word: &str, expected: &'static str) -> CommandError {
-    CommandError::Word { command: command.to_owned(), word: word.to_owned(), expected }
-}
-
 fn absent(command: &str, what: &'static str, word: &str, known: impl Iterator<Item = String>) -> CommandError {
     let known: Vec<String> = known.collect();
     let known = if known.is_empty() { "none".to_owned() } else { format!("{} and all", known.join(", ")) };
     CommandError::Absent { command: command.to_owned(), what, word: word.to_owned(), known }
-}
-
-fn parse_address(word: &str) -> Option<u64> {
-    match word.strip_prefix("0x") {
-        Some(hex) if hex.starts_with(|c: char| c.is_ascii_hexdigit()) => u64::from_str_radix(hex, 16).ok(),
-        None if word.starts_with(|c: char| c.is_ascii_digit()) => word.parse().ok(),
-        _ => None,
-    }
 }
 
 impl Device for CounterBoard {
@@ -493,9 +476,7 @@ impl Device for CounterBoard {
             ["port", ref rest @ ..] => self.command_ports(rest)?,
             ["dram", ref rest @ ..] => self.command_dram(rest)?,
             ["foreign", ref rest @ ..] => self.command_foreign(rest)?,
-            [command @ ("ledger" | "reset"), word, ..] => {
-                return Err(CommandError::Extra { command: command.to_owned(), word: word.to_owned() });
-            }
+            [command @ ("ledger" | "reset"), word, ..] => return Err(CommandError::extra(command, word)),
             _ => {
                 let word = words.first().copied().unwrap_or_default().to_owned();
                 return Err(CommandError::Foreign { word, known: KNOWN });

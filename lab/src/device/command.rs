@@ -3,6 +3,7 @@
 use thiserror::Error;
 
 use super::delay::{Delay, SplitMix64, Strikes};
+use super::words::{Words, parse_scaled};
 
 /// The longest delay, in nanoseconds: QEMU takes a device for dead that does not answer for 5 s.
 pub const DELAY_MAX_NS: u64 = 2_000_000_000;
@@ -11,6 +12,7 @@ pub const DOUBLE_GAP_NS: u64 = 200_000;
 
 const KNOWN: &str = "ledger, read-delay, write-delay, config-delay, irq-delay, irq-lose, irq-double, all-ones, remove, \
                      completion-timeout, link, reset";
+const TIME: &str = "a time of at most 2000 ms, in whole ns, us or ms, like 20us";
 
 /// A command, understood.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -111,16 +113,30 @@ pub enum CommandError {
     },
 }
 
+impl CommandError {
+    pub(super) fn missing(command: &str, what: &'static str) -> Self {
+        CommandError::Missing { command: command.to_owned(), what }
+    }
+
+    pub(super) fn extra(command: &str, word: &str) -> Self {
+        CommandError::Extra { command: command.to_owned(), word: word.to_owned() }
+    }
+
+    pub(super) fn wrong(command: &str, word: &str, expected: &'static str) -> Self {
+        CommandError::Word { command: command.to_owned(), word: word.to_owned(), expected }
+    }
+}
+
 impl Command {
     /// Understands one line.
     ///
     /// # Errors
     /// What is wrong with it.
     pub fn parse(line: &str) -> Result<Command, CommandError> {
-        let mut words = line.split_whitespace();
-        let command = words.next().ok_or(CommandError::Empty)?;
-        let mut words = Words { command, rest: words };
-        let parsed = match command {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let (command, rest) = words.split_first().ok_or(CommandError::Empty)?;
+        let mut words = Words { command, rest };
+        let parsed = match *command {
             "ledger" => Command::Ledger,
             "read-delay" => Command::ReadDelay(words.delay()?),
             "write-delay" => Command::WriteDelay(words.delay()?),
@@ -143,37 +159,11 @@ impl Command {
     }
 }
 
-/// The words after the first.
-struct Words<'a> {
-    command: &'a str,
-    rest: std::str::SplitWhitespace<'a>,
-}
-
-impl<'a> Words<'a> {
-    fn word(&mut self, what: &'static str) -> Result<&'a str, CommandError> {
-        self.rest.next().ok_or(CommandError::Missing { command: self.command.to_owned(), what })
-    }
-
-    fn wrong(&self, word: &str, expected: &'static str) -> CommandError {
-        CommandError::Word { command: self.command.to_owned(), word: word.to_owned(), expected }
-    }
-
-    fn end(&mut self) -> Result<(), CommandError> {
-        match self.rest.next() {
-            None => Ok(()),
-            Some(word) => Err(CommandError::Extra { command: self.command.to_owned(), word: word.to_owned() }),
-        }
-    }
-
-    fn number(&mut self, what: &'static str) -> Result<u64, CommandError> {
-        let word = self.word(what)?;
-        word.parse().map_err(|_| self.wrong(word, "a whole number below 2^64"))
-    }
-
+impl Words<'_> {
     fn permille(&mut self) -> Result<u16, CommandError> {
-        let word = self.word("how many of 1000")?;
-        let permille = word.parse().ok().filter(|permille| *permille <= 1000);
-        permille.ok_or_else(|| self.wrong(word, "a whole number from 0 to 1000"))
+        self.parsed("how many of 1000", "a whole number from 0 to 1000", |word| {
+            word.parse().ok().filter(|permille| *permille <= 1000)
+        })
     }
 
     fn random(&mut self) -> Result<SplitMix64, CommandError> {
@@ -181,32 +171,22 @@ impl<'a> Words<'a> {
     }
 
     fn time(&mut self, what: &'static str) -> Result<u64, CommandError> {
-        let word = self.word(what)?;
-        self.parse_time(word)
-    }
-
-    fn parse_time(&self, word: &str) -> Result<u64, CommandError> {
-        let units = [("ns", 1), ("us", 1_000), ("ms", 1_000_000)];
-        let (digits, factor) = units
-            .iter()
-            .find_map(|(suffix, factor)| word.strip_suffix(suffix).map(|digits| (digits, *factor)))
-            .unwrap_or((word, 1));
-        let time = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(factor));
-        time.filter(|time| *time <= DELAY_MAX_NS)
-            .ok_or_else(|| self.wrong(word, "a time of at most 2000 ms, in whole ns, us or ms, like 20us"))
+        self.parsed(what, TIME, parse_time)
     }
 
     /// `as-made`, or a generation and lanes.
     fn link(&mut self) -> Result<Option<(u8, u8)>, CommandError> {
-        let word = self.word("`as-made`, or a generation and lanes")?;
-        if word == "as-made" {
+        if self.takes("as-made") {
             return Ok(None);
         }
-        let generation = word.parse().ok().filter(|generation| (1..=6).contains(generation));
-        let generation = generation.ok_or_else(|| self.wrong(word, "`as-made` or a generation from 1 to 6"))?;
-        let word = self.word("the number of lanes")?;
-        let width = word.parse().ok().filter(|width| [1, 2, 4, 8, 12, 16, 32].contains(width));
-        Ok(Some((generation, width.ok_or_else(|| self.wrong(word, "a number of lanes that a link can have"))?)))
+        let expected = "`as-made` or a generation from 1 to 6";
+        let generation = self.parsed("`as-made`, or a generation and lanes", expected, |word| {
+            word.parse().ok().filter(|generation| (1..=6).contains(generation))
+        })?;
+        let width = self.parsed("the number of lanes", "a number of lanes that a link can have", |word| {
+            word.parse().ok().filter(|width| [1, 2, 4, 8, 12, 16, 32].contains(width))
+        })?;
+        Ok(Some((generation, width)))
     }
 
     fn delay(&mut self) -> Result<Delay, CommandError> {
@@ -215,7 +195,8 @@ impl<'a> Words<'a> {
             "fixed" => Ok(Delay::Fixed(self.time("the delay")?)),
             "list" => {
                 let list = self.word("the list of delays")?;
-                let times = list.split(',').map(|word| self.parse_time(word)).collect::<Result<_, _>>()?;
+                let time = |word| parse_time(word).ok_or_else(|| self.wrong(word, TIME));
+                let times = list.split(',').map(time).collect::<Result<_, _>>()?;
                 Ok(Delay::List { times, next: 0 })
             }
             "two-peak" => Ok(Delay::TwoPeak {
@@ -249,7 +230,7 @@ impl<'a> Words<'a> {
 
     /// `gap T`, or nothing.
     fn gap(&mut self) -> Result<u64, CommandError> {
-        match self.rest.next() {
+        match self.next() {
             None => Ok(DOUBLE_GAP_NS),
             Some("gap") => self.time("the distance of the second message"),
             Some(word) => Err(self.wrong(word, "`gap`")),
@@ -263,6 +244,11 @@ impl<'a> Words<'a> {
             word => Err(self.wrong(word, "`after` or `off`")),
         }
     }
+}
+
+fn parse_time(word: &str) -> Option<u64> {
+    let time = parse_scaled(word, &[("ns", 1), ("us", 1_000), ("ms", 1_000_000)])?;
+    (time <= DELAY_MAX_NS).then_some(time)
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ use self::events::{HIF_RD, HIF_RD_OR_WR, HIF_RMW, HIF_WR};
 use self::pace::Pace;
 use super::command::CommandError;
 use super::traffic::{DramTotals, SubChannelTraffic};
+use super::words;
 
 /// Bytes of the register window.
 pub const WINDOW: u64 = 0x1000;
@@ -497,7 +498,7 @@ fn for_each_dword(offset: u64, len: usize, mut each: impl FnMut(u64, usize, usiz
 }
 
 fn wrong(word: &str, expected: &'static str) -> CommandError {
-    CommandError::Word { command: "dram".to_owned(), word: word.to_owned(), expected }
+    CommandError::wrong("dram", word, expected)
 }
 
 fn parse_event(word: &str) -> Result<u8, CommandError> {
@@ -505,11 +506,7 @@ fn parse_event(word: &str) -> Result<u8, CommandError> {
 }
 
 fn parse_number(word: &str) -> Result<u64, CommandError> {
-    let number = match word.strip_prefix("0x") {
-        Some(hex) => u64::from_str_radix(hex, 16),
-        None => word.parse(),
-    };
-    number.map_err(|_| wrong(word, "a whole number below 2^64"))
+    words::parse_number(word).ok_or_else(|| wrong(word, "a whole number below 2^64"))
 }
 
 /// What is wrong with words that no form fits.
@@ -521,16 +518,15 @@ fn refuse(words: &[&str]) -> CommandError {
         ("limit", "wrap or hold", 2),
         ("torn", "on or off", 2),
     ];
-    let command = "dram".to_owned();
     let Some(first) = words.first() else {
-        return CommandError::Missing { command, what: "add, rate, set, limit or torn" };
+        return CommandError::missing("dram", "add, rate, set, limit or torn");
     };
     let Some((_, what, len)) = FORMS.iter().find(|(form, _, _)| form == first) else {
         return wrong(first, "add, rate, set, limit or torn");
     };
     match words.get(*len) {
-        Some(extra) => CommandError::Extra { command, word: (*extra).to_owned() },
-        None if words.len() < *len => CommandError::Missing { command, what },
+        Some(extra) => CommandError::extra("dram", extra),
+        None if words.len() < *len => CommandError::missing("dram", what),
         None => wrong(words[1], what),
     }
 }

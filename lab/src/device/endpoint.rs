@@ -136,9 +136,7 @@ impl LatencyEndpoint {
     /// Shows the link as told, or as it was made.
     fn set_link(&mut self, to: Option<(u8, u8)>) -> Result<(), CommandError> {
         let (generation, width) = to.unwrap_or((self.link.generation, self.link.width));
-        let too_much = |number: u8, expected| {
-            Err(CommandError::Word { command: "link".to_owned(), word: number.to_string(), expected })
-        };
+        let too_much = |number: u8, expected| Err(CommandError::wrong("link", &number.to_string(), expected));
         if generation > self.link.max_generation {
             return too_much(generation, "a generation that the device can do");
         }

@@ -18,6 +18,7 @@ pub mod rasdes;
 pub mod sis8300;
 pub mod traffic;
 pub mod upstream;
+mod words;
 
 pub use board::CounterBoard;
 pub use bus::{Bus, Delivery, DmaError, Message};

@@ -406,9 +406,9 @@ impl Device for NvmeDisk {
     fn delivered(&mut self, message: &Message, sent: bool) {
         self.in_flight &= !(1 << (message.vector & 31));
         if sent {
-            self.ledger.interrupts_sent += 1;
+            self.ledger.interrupts.sent += 1;
         } else {
-            self.ledger.interrupts_undelivered += 1;
+            self.ledger.interrupts.undelivered += 1;
         }
     }
 

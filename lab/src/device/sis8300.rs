@@ -45,30 +45,24 @@ const DMA_ALIGN: u64 = 64;
 /// What of each channel the FIFO still holds when sampling ends, in bytes.
 const FIFO_BYTES: u64 = 1024;
 
-/// Which board it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Model {
-    /// The first one, with a Virtex-5.
-    Sis8300,
-    /// SIS8300-L.
-    L,
-    /// SIS8300-L2.
-    L2,
-    /// SIS8300-KU.
-    Ku,
+pciescope_core::named! {
+    /// Which board it is.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Model {
+        /// The first one, with a Virtex-5.
+        Sis8300 => "SIS8300",
+        /// SIS8300-L.
+        L => "SIS8300L",
+        /// SIS8300-L2.
+        L2 => "SIS8300L2",
+        /// SIS8300-KU.
+        Ku => "SIS8300KU",
+    }
+    /// The name that people use.
+    fn name
 }
 
 impl Model {
-    /// The name that people use.
-    pub fn name(self) -> &'static str {
-        match self {
-            Model::Sis8300 => "SIS8300",
-            Model::L => "SIS8300L",
-            Model::L2 => "SIS8300L2",
-            Model::Ku => "SIS8300KU",
-        }
-    }
-
     /// The device number; L and L2 share theirs.
     pub fn device(self) -> u16 {
         match self {
@@ -117,7 +111,6 @@ impl Model {
 pub struct Sis8300 {
     model: Model,
     link: Link,
-    identity: Identity,
     has_msi: bool,
     seed: u64,
     serial: u16,
@@ -161,23 +154,14 @@ impl Sis8300 {
     /// A board on a link of this kind, which enters what it moves into the account of its root port. It has MSI, seed 1 and
     /// serial number 1; nothing triggers it.
     pub fn new(model: Model, link: &Link, port: PortTraffic) -> Self {
-        let identity = Identity {
-            vendor: VENDOR,
-            device: model.device(),
-            subsystem_vendor: VENDOR,
-            subsystem: model.device(),
-            class: model.class(),
-            revision: 0,
-        };
         let mut board = Sis8300 {
             model,
             link: *link,
-            identity,
             has_msi: true,
             seed: 1,
             serial: 1,
             upstream: None,
-            config: build_config(&identity, link, true),
+            config: build_config(model, link, true),
             port,
             faults: Faults::default(),
             ledger: Ledger::new(1),
@@ -219,17 +203,10 @@ impl Sis8300 {
         self
     }
 
-    /// With another subsystem.
-    pub fn with_subsystem(mut self, vendor: u16, device: u16) -> Self {
-        (self.identity.subsystem_vendor, self.identity.subsystem) = (vendor, device);
-        self.config = build_config(&self.identity, &self.link, self.has_msi);
-        self
-    }
-
     /// Without MSI: it interrupts by its pin only.
     pub fn without_msi(mut self) -> Self {
         self.has_msi = false;
-        self.config = build_config(&self.identity, &self.link, false);
+        self.config = build_config(self.model, &self.link, false);
         self
     }
 
@@ -391,8 +368,11 @@ fn take(left: &mut u64) -> bool {
     is_any
 }
 
-fn build_config(identity: &Identity, link: &Link, has_msi: bool) -> ConfigSpace {
-    let mut config = ConfigSpace::new(identity, true).with_bar32(0, BAR0_BYTES as u32).with_power_management();
+fn build_config(model: Model, link: &Link, has_msi: bool) -> ConfigSpace {
+    let (vendor, device) = (VENDOR, model.device());
+    let (subsystem_vendor, subsystem) = (vendor, device);
+    let identity = Identity { vendor, device, subsystem_vendor, subsystem, class: model.class(), revision: 0 };
+    let mut config = ConfigSpace::new(&identity, true).with_bar32(0, BAR0_BYTES as u32).with_power_management();
     if has_msi {
         config = config.with_msi(1);
     }

@@ -1,9 +1,10 @@
 //! The guest's memory as the client shares it, and DMA into it.
 
 use std::fs::File;
+use std::ops::Range;
 
 use rustix::io::Errno;
-use vm_memory::{Bytes, FileOffset, MmapRegion, VolatileMemory};
+use vm_memory::{Bytes, FileOffset, MmapRegion, VolatileMemory, VolatileSlice};
 
 use crate::device::DmaError;
 
@@ -81,31 +82,30 @@ impl Memory {
     }
 
     pub(super) fn read(&self, address: u64, to: &mut [u8]) -> Result<(), DmaError> {
-        let unmapped = DmaError::Unmapped { address, len: to.len() };
-        self.check(address, to.len(), false)?;
-        let (mut next, mut rest) = (address, to);
-        while !rest.is_empty() {
-            let (mapping, at, room) = self.find(next).ok_or(unmapped)?;
-            let (part, after) = rest.split_at_mut(room.min(rest.len()));
-            let slice = mapping.region.get_slice(at, part.len()).map_err(|_| unmapped)?;
-            slice.read_slice(part, 0).map_err(|_| unmapped)?;
-            next += part.len() as u64;
-            rest = after;
-        }
-        Ok(())
+        self.each(address, to.len(), false, |slice, part| slice.read_slice(&mut to[part], 0))
     }
 
     pub(super) fn write(&self, address: u64, from: &[u8]) -> Result<(), DmaError> {
-        let unmapped = DmaError::Unmapped { address, len: from.len() };
-        self.check(address, from.len(), true)?;
-        let (mut next, mut rest) = (address, from);
-        while !rest.is_empty() {
-            let (mapping, at, room) = self.find(next).ok_or(unmapped)?;
-            let (part, after) = rest.split_at(room.min(rest.len()));
-            let slice = mapping.region.get_slice(at, part.len()).map_err(|_| unmapped)?;
-            slice.write_slice(part, 0).map_err(|_| unmapped)?;
-            next += part.len() as u64;
-            rest = after;
+        self.each(address, from.len(), true, |slice, part| slice.write_slice(&from[part], 0))
+    }
+
+    /// Calls `with` with the memory that each part of a transfer lies in.
+    fn each<E>(
+        &self,
+        address: u64,
+        len: usize,
+        is_write: bool,
+        mut with: impl FnMut(VolatileSlice<'_>, Range<usize>) -> Result<(), E>,
+    ) -> Result<(), DmaError> {
+        let unmapped = DmaError::Unmapped { address, len };
+        self.check(address, len, is_write)?;
+        let mut done = 0;
+        while done < len {
+            let (mapping, at, room) = self.find(address + done as u64).ok_or(unmapped)?;
+            let part = room.min(len - done);
+            let slice = mapping.region.get_slice(at, part).map_err(|_| unmapped)?;
+            with(slice, done..done + part).map_err(|_| unmapped)?;
+            done += part;
         }
         Ok(())
     }

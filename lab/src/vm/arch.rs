@@ -5,20 +5,21 @@ use std::{env, fmt};
 
 use super::LabError;
 
-/// The architecture of a guest, by Debian's names.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub enum Arch {
-    /// x86-64: QEMU's machine `q35`.
-    #[default]
-    Amd64,
-    /// 64-bit Arm: QEMU's machine `virt` with GICv3, ITS and, where an IOMMU is asked for, SMMUv3.
-    Arm64,
+pciescope_core::named! {
+    /// The architecture of a guest, by Debian's names.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+    pub enum Arch {
+        /// x86-64: QEMU's machine `q35`.
+        #[default]
+        Amd64 => "amd64",
+        /// 64-bit Arm: QEMU's machine `virt` with GICv3, ITS and, where an IOMMU is asked for, SMMUv3.
+        Arm64 => "arm64",
+    }
+    /// Debian's name for it.
+    fn name
 }
 
 impl Arch {
-    /// Every architecture.
-    pub const ALL: [Arch; 2] = [Arch::Amd64, Arch::Arm64];
-
     /// The architecture of `PCIESCOPE_LAB_ARCH` (`amd64` or `arm64`); x86-64 where it is not set.
     ///
     /// # Errors
@@ -83,10 +84,7 @@ impl Arch {
 
 impl fmt::Display for Arch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Arch::Amd64 => "amd64",
-            Arch::Arm64 => "arm64",
-        })
+        f.write_str(self.name())
     }
 }
 
@@ -96,7 +94,7 @@ impl FromStr for Arch {
     fn from_str(text: &str) -> Result<Self, LabError> {
         Arch::ALL
             .into_iter()
-            .find(|arch| arch.to_string() == text)
+            .find(|arch| arch.name() == text)
             .ok_or_else(|| LabError::Refused(format!("{text}: no such architecture (amd64, arm64)")))
     }
 }

@@ -26,7 +26,7 @@ mod root;
 pub use accel::Accel;
 pub use arch::Arch;
 pub use builder::Builder;
-pub use cli::{RunOptions, run, shell};
+pub use cli::{run, shell};
 pub use error::{LAB_FAILED, LabError};
 pub use guest::{Output, Running, Vm};
 pub use kernel_log::kernel_faults;

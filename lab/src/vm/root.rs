@@ -8,24 +8,25 @@ use std::{env, fmt, fs};
 use super::LabError;
 use super::arch::Arch;
 
-/// A guest kernel: the newest of one Debian suite.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
-pub enum Kernel {
-    /// Debian bullseye's, where `lab/setup-5.10` has added it.
-    V5_10,
-    /// Debian bookworm's.
-    V6_1,
-    /// Debian trixie's.
-    #[default]
-    V6_12,
-    /// The newest in trixie-backports.
-    Newest,
+pciescope_core::named! {
+    /// A guest kernel: the newest of one Debian suite; the oldest comes first.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
+    pub enum Kernel {
+        /// Debian bullseye's, where `lab/setup-5.10` has added it.
+        V5_10 => "5.10",
+        /// Debian bookworm's.
+        V6_1 => "6.1",
+        /// Debian trixie's.
+        #[default]
+        V6_12 => "6.12",
+        /// The newest in trixie-backports.
+        Newest => "newest",
+    }
+    /// As it is typed.
+    fn name
 }
 
 impl Kernel {
-    /// Every guest kernel, the oldest first.
-    pub const ALL: [Kernel; 4] = [Kernel::V5_10, Kernel::V6_1, Kernel::V6_12, Kernel::Newest];
-
     fn suite(self) -> &'static str {
         match self {
             Kernel::V5_10 => "bullseye",
@@ -38,12 +39,7 @@ impl Kernel {
 
 impl fmt::Display for Kernel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Kernel::V5_10 => "5.10",
-            Kernel::V6_1 => "6.1",
-            Kernel::V6_12 => "6.12",
-            Kernel::Newest => "newest",
-        })
+        f.write_str(self.name())
     }
 }
 
@@ -53,7 +49,7 @@ impl FromStr for Kernel {
     fn from_str(text: &str) -> Result<Self, LabError> {
         Kernel::ALL
             .into_iter()
-            .find(|kernel| kernel.to_string() == text)
+            .find(|kernel| kernel.name() == text)
             .ok_or_else(|| LabError::Refused(format!("{text}: no such guest kernel (5.10, 6.1, 6.12, newest)")))
     }
 }

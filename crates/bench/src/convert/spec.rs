@@ -3,24 +3,20 @@
 use pciescope_convert::{Operation, Sample, Store};
 use pciescope_hw::memory::ratio::LINE;
 
-/// What a conversion writes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Output {
-    /// Single precision.
-    F32,
-    /// Double precision.
-    F64,
+pciescope_core::named! {
+    /// What a conversion writes.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Output {
+        /// Single precision.
+        F32 => "f32",
+        /// Double precision.
+        F64 => "f64",
+    }
+    /// `f32` or `f64`.
+    fn name
 }
 
 impl Output {
-    /// `f32` or `f64`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Output::F32 => "f32",
-            Output::F64 => "f64",
-        }
-    }
-
     /// Bytes of a number.
     pub fn size(self) -> usize {
         match self {

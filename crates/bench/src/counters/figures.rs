@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use pciescope_catalogue::Input;
-use pciescope_core::Metric;
+use pciescope_core::{Metric, joined};
 use pciescope_hw::ceiling;
 
 use super::panel::{Panel, ResolvedMetric};
@@ -30,14 +30,10 @@ impl Figure {
 
     /// The sum of two figures: as certain as the less certain of them, and bounds add up, as they may err the same way.
     pub fn plus(self, other: Figure) -> Figure {
-        let running = match (self.running, other.running) {
-            (Some(one), Some(other)) => Some(one.min(other)),
-            (one, other) => one.or(other),
-        };
         Figure {
             value: self.value + other.value,
             seconds: self.seconds.max(other.seconds),
-            running,
+            running: joined(self.running, other.running, f64::min),
             bound: self.bound.zip(other.bound).map(|(one, other)| one + other),
             at_least: self.at_least || other.at_least,
         }

@@ -46,7 +46,9 @@ pub trait Host {
     ///
     /// # Errors
     /// Why it cannot be started; the run is over then.
-    fn begin(&mut self) -> io::Result<()>;
+    fn begin(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 
     /// Waits until a time of CLOCK_MONOTONIC. [`Woken::Child`] and [`Woken::Signal`] end the run.
     ///

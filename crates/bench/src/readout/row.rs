@@ -1,6 +1,8 @@
 //! The figures of one function and one thread: a row of the table before it becomes a record.
 
-use pciescope_core::Histogram;
+use std::ops::Add;
+
+use pciescope_core::{Histogram, joined};
 use pciescope_hw::daq::Costs;
 
 use super::check::{Check, Finding};
@@ -116,10 +118,7 @@ impl Row {
 
     /// What transfers of this row cost.
     pub fn add_costs(&mut self, costs: Option<Costs>) {
-        self.costs = match (self.costs, costs) {
-            (Some(one), Some(more)) => Some(add(one, more)),
-            (one, more) => one.or(more),
-        };
+        self.costs = joined(self.costs, costs, add);
     }
 
     /// Mean duration of a repeat in nanoseconds; `None` where none ended.
@@ -154,25 +153,15 @@ impl Row {
         self.busy_ns += other.busy_ns;
         self.durations.merge(&other.durations);
         self.squares += other.squares;
-        self.convert_ns = sum(self.convert_ns, other.convert_ns);
+        self.convert_ns = joined(self.convert_ns, other.convert_ns, u64::add);
         self.add_costs(other.costs);
         self.acquire.merge(&other.acquire);
-        self.polls = sum(self.polls, other.polls);
-        self.cpu_ns = match (self.cpu_ns, other.cpu_ns) {
-            (Some(one), Some(more)) => Some((one.0 + more.0, one.1 + more.1)),
-            (one, more) => one.or(more),
-        };
+        self.polls = joined(self.polls, other.polls, u64::add);
+        self.cpu_ns = joined(self.cpu_ns, other.cpu_ns, |one, more| (one.0 + more.0, one.1 + more.1));
         self.finding.merge(&other.finding);
         for lap in other.laps.kept {
             self.laps.push(lap);
         }
-    }
-}
-
-fn sum(one: Option<u64>, other: Option<u64>) -> Option<u64> {
-    match (one, other) {
-        (Some(one), Some(other)) => Some(one + other),
-        (one, other) => one.or(other),
     }
 }
 

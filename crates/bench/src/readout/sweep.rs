@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use pciescope_core::{ReadoutPlan, WaitMode, Work};
+use pciescope_core::{ReadoutPlan, WaitMode, Work, once};
 
 use super::plan::{Group, Source};
 
@@ -132,13 +132,7 @@ fn crews(devices: &[Source]) -> Vec<Vec<usize>> {
     crews.extend(by_kind(devices).into_values().map(|places| places[..1].to_vec()));
     crews.push(crowd);
     crews.push((0..devices.len()).collect());
-    let mut once: Vec<Vec<usize>> = Vec::new();
-    for crew in crews {
-        if !once.contains(&crew) {
-            once.push(crew);
-        }
-    }
-    once
+    once(crews)
 }
 
 #[cfg(test)]

@@ -14,26 +14,19 @@ use super::{Error, IsStopped, Moved};
 /// So often a run is looked at for its end.
 const TICK: Duration = Duration::from_millis(50);
 
-/// Which way the data goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
-    /// fio's `read`.
-    Read,
-    /// fio's `write`.
-    Write,
-    /// fio's `readwrite`, half and half.
-    Both,
-}
-
-impl Way {
-    /// fio's word for it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Way::Read => "read",
-            Way::Write => "write",
-            Way::Both => "readwrite",
-        }
+pciescope_core::named! {
+    /// Which way the data goes.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Way {
+        /// fio's `read`.
+        Read => "read",
+        /// fio's `write`.
+        Write => "write",
+        /// fio's `readwrite`, half and half.
+        Both => "readwrite",
     }
+    /// fio's word for it.
+    fn name
 }
 
 /// A run of fio: as in the seed, four processes of 64 requests of 1 MiB each around the page cache, unless said otherwise.

@@ -8,26 +8,19 @@ use pciescope_hw::memory::{self, Buffer, Pinned};
 
 use super::{Error, IsStopped, Moved};
 
-/// What the threads do.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Pattern {
-    /// Every word is read.
-    Read,
-    /// Every word is stored around the cache: no line is read for ownership.
-    Fill,
-    /// Every word of one buffer is stored around the cache into another.
-    Copy,
-}
-
-impl Pattern {
-    /// As it is called in tables: bw_mem's word for it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Pattern::Read => "rd",
-            Pattern::Fill => "fwr",
-            Pattern::Copy => "cp",
-        }
+pciescope_core::named! {
+    /// What the threads do.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Pattern {
+        /// Every word is read.
+        Read => "rd",
+        /// Every word is stored around the cache: no line is read for ownership.
+        Fill => "fwr",
+        /// Every word of one buffer is stored around the cache into another.
+        Copy => "cp",
     }
+    /// As it is called in tables: bw_mem's word for it.
+    fn name
 }
 
 /// One thread's share: a CPU and its buffers.

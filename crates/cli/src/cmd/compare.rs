@@ -8,6 +8,8 @@ use pciescope_report::compare::{self, Judgement, Limit, Names, Options};
 use pciescope_report::jsonl;
 use pciescope_report::kept::Kept;
 
+use pciescope_core::once;
+
 use super::output::{Out, stdout};
 use super::{Ctx, Refusal};
 use crate::args::{Percent, percent};
@@ -184,12 +186,7 @@ fn by_field(args: &Args, field: &str, ctx: &Ctx) -> anyhow::Result<Sides> {
         "run" => Some(record.run.to_string()),
         _ => record.label.as_deref().map(str::to_owned),
     };
-    let mut known: Vec<String> = Vec::new();
-    for value in records.iter().filter_map(value) {
-        if !known.contains(&value) {
-            known.push(value);
-        }
-    }
+    let known = once(records.iter().filter_map(value));
     let picked = if args.pick.is_empty() { known.clone() } else { args.pick.clone() };
     let [a, b] = picked.as_slice() else {
         let names = if known.is_empty() { "none".to_owned() } else { quoted(&known) };

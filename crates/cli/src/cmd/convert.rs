@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use pciescope_bench::convert::{self, SMALLEST, Spec, Task};
 use pciescope_bench::counters::fits;
 use pciescope_convert::{Isa, Store};
-use pciescope_core::Environment;
+use pciescope_core::{Environment, once};
 use pciescope_hw::environment;
 
 use super::device::CpuChoice;
@@ -187,17 +187,6 @@ fn one_cpu(choice: &CpuChoice, environment: &Environment) -> anyhow::Result<u32>
             Err(Refusal::new(text, "name one; taskset chooses the CPUs of several threads").into())
         }
     }
-}
-
-/// Each once, in the order of their first.
-fn once<T: PartialEq>(all: impl IntoIterator<Item = T>) -> Vec<T> {
-    let mut kept = Vec::new();
-    all.into_iter().for_each(|one| {
-        if !kept.contains(&one) {
-            kept.push(one);
-        }
-    });
-    kept
 }
 
 /// The kernels that fit one of the patterns, in the order of the list.

@@ -7,7 +7,6 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
 
 use anyhow::Context;
 use pciescope_core::Bdf;
@@ -15,7 +14,7 @@ use pciescope_lab::device::config::Link;
 use pciescope_lab::device::traffic::Traffic;
 use pciescope_lab::device::{CounterBoard, Device, LatencyEndpoint, NvmeDisk};
 use pciescope_lab::vm::digitizers::{Crate, Lanes, SEED_BOARDS};
-use pciescope_lab::vm::{self, Arch, Kernel, LAB_FAILED, Place, RunOptions};
+use pciescope_lab::vm::{self, Arch, Builder, Kernel, LAB_FAILED, Place, standard_machine};
 use pciescope_lab::{Served, control};
 
 use super::{Ctx, Refusal};
@@ -256,8 +255,7 @@ fn run_command(args: &RunArgs, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     // A signal ends the guest; then its folders are removed on the way out.
     ctx.stop.catch_signals()?;
     let devices = Devices::serve(&args.guest)?;
-    let mut options = options(&args.guest, &devices, args.timeout.duration())?;
-    options.stop = ctx.stop.number();
+    let guest = guest(&args.guest, &devices)?.stop(&ctx.stop.number());
     let is_told = ctx.terminal || ctx.verbose > 0;
     if is_told {
         ctx.note(&format!("booting Linux {} with {}; Ctrl-C ends it", args.guest.kernel, devices.names()));
@@ -268,13 +266,12 @@ fn run_command(args: &RunArgs, ctx: &Ctx) -> anyhow::Result<ExitCode> {
             ctx.note(&format!("Linux {} is up after {:.1} s: {words}", vm.release(), vm.boot_time().as_secs_f64()));
         }
     };
-    Ok(ExitCode::from(vm::run(&args.command, &options, &devices.served(), &ready)?))
+    Ok(ExitCode::from(vm::run(&args.command, guest, args.timeout.duration(), &ready)?))
 }
 
 fn shell(args: &GuestArgs) -> anyhow::Result<ExitCode> {
     let devices = Devices::serve(args)?;
-    let options = options(args, &devices, RunOptions::default().wait)?;
-    vm::shell(&devices.greeting(), &options, &devices.served())?;
+    vm::shell(&devices.greeting(), guest(args, &devices)?)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -284,32 +281,37 @@ fn ctl(args: &CtlArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn options(args: &GuestArgs, devices: &Devices, wait: Duration) -> anyhow::Result<RunOptions> {
+/// The guest that was asked for, with the served devices, each in its place and by its name.
+fn guest(args: &GuestArgs, devices: &Devices) -> anyhow::Result<Builder> {
     let own = std::env::current_exe().context("cannot find the program's own file")?;
-    let default = RunOptions::default();
     let has_digitizers = args.digitizers.digitizers.is_some();
-    let loads_digitizers = has_digitizers && !args.no_module && args.module.is_empty();
-    Ok(RunOptions {
-        arch: args.arch,
-        is_device_tree: args.device_tree,
-        kernel: args.kernel,
-        cpus: args.guest_cpus,
-        memory_mib: match args.memory {
-            Some(size) => u32::try_from(size.0 >> 20)?,
-            None if has_digitizers => 2560,
-            None => default.memory_mib,
-        },
-        cmdline: args.cmdline.clone(),
-        has_iommu: args.iommu,
-        devices: if args.bare || has_digitizers { Vec::new() } else { default.devices },
-        programs: std::iter::once(own).chain(args.program.iter().cloned()).collect(),
-        is_seed_machine: args.counters,
-        places: devices.places.clone(),
-        modules: modules(args),
-        optional_modules: if loads_digitizers { vec!["sis8300".to_owned()] } else { Vec::new() },
-        wait,
-        stop: default.stop,
-    })
+    let mut guest = vm::Vm::builder().kernel(args.kernel).cpus(args.guest_cpus).iommu(args.iommu).program(own);
+    if let Some(arch) = args.arch {
+        guest = guest.arch(arch);
+    }
+    if args.device_tree {
+        guest = guest.device_tree();
+    }
+    match args.memory {
+        Some(size) => guest = guest.memory_mib(u32::try_from(size.0 >> 20)?),
+        None if has_digitizers => guest = guest.memory_mib(2560),
+        None => {}
+    }
+    if !args.bare && !has_digitizers {
+        guest = guest.devices(standard_machine());
+    }
+    if args.counters {
+        guest = guest.seed_machine();
+    }
+    if has_digitizers && !args.no_module && args.module.is_empty() {
+        guest = guest.module_if_built("sis8300");
+    }
+    guest = args.cmdline.iter().fold(guest, |guest, words| guest.cmdline(words));
+    guest = args.program.iter().fold(guest, |guest, program| guest.program(program));
+    guest = modules(args).into_iter().fold(guest, |guest, module| guest.module(module));
+    let place = |name: &str| devices.places.iter().find(|(placed, _)| placed == name).map(|(_, place)| *place);
+    let served = devices.served.iter();
+    Ok(served.fold(guest, |guest, (name, served)| guest.served(name, served, place(name).unwrap_or_default())))
 }
 
 fn of_guest(text: &str) -> Result<Size, String> {
@@ -413,10 +415,6 @@ impl Devices {
         };
         served.ask(command).with_context(|| format!("--device-control {line:?}"))?;
         Ok(())
-    }
-
-    fn served(&self) -> Vec<(&str, &Served)> {
-        self.served.iter().map(|(name, served)| (name.as_str(), served)).collect()
     }
 
     fn names(&self) -> String {

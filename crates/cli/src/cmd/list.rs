@@ -211,8 +211,8 @@ fn print_json(
         let line = json!({
             "function": entry.function,
             "class_name": pci::class_name(entry.function.class),
-            "target": entry.target.map(target_json),
-            "candidate": registers::candidate(&entry.function).map(target_json),
+            "target": entry.target,
+            "candidate": registers::candidate(&entry.function),
             "backends": entry.backends,
             "nodes": entry.nodes,
             "floor": floor_json(&entry.function),
@@ -221,17 +221,6 @@ fn print_json(
         writeln!(out, "{line}")?;
     }
     Ok(())
-}
-
-fn target_json(register: SafeRegister) -> Value {
-    json!({
-        "name": register.name,
-        "bar": register.bar,
-        "offset": register.offset,
-        "width": register.width,
-        "source": register.source,
-        "verified": register.verified,
-    })
 }
 
 fn floor_json(function: &Function) -> Option<Value> {

@@ -9,32 +9,8 @@ pub(super) fn is_available() -> bool {
     is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma")
 }
 
-/// Converts `words` into `output`.
-///
-/// # Safety
-/// The processor has the features, and `words` is as long as `output`.
-#[target_feature(enable = "avx2,fma")]
-pub(super) unsafe fn to_f32(plan: &Plan, is_streaming: bool, words: &[u16], output: &mut [f32]) {
-    #[cfg(test)]
-    super::taken::note(crate::isa::Isa::Avx2);
-    // SAFETY: the caller's promise.
-    unsafe { walk::convert::<Singles>(plan, is_streaming, words, output) }
-}
-
-/// Converts `words` into `output`.
-///
-/// # Safety
-/// The processor has the features, and `words` is as long as `output`.
-#[target_feature(enable = "avx2,fma")]
-pub(super) unsafe fn to_f64(plan: &Plan, is_streaming: bool, words: &[u16], output: &mut [f64]) {
-    #[cfg(test)]
-    super::taken::note(crate::isa::Isa::Avx2);
-    // SAFETY: the caller's promise.
-    unsafe { walk::convert::<Doubles>(plan, is_streaming, words, output) }
-}
-
-walk::steps!(Singles, f32, Single);
-walk::steps!(Doubles, f64, Double);
+walk::steps!(to_f32: Avx2 "avx2,fma", Singles, f32, Single);
+walk::steps!(to_f64: Avx2 "avx2,fma", Doubles, f64, Double);
 
 /// To `f32`.
 #[derive(Clone, Copy)]

@@ -14,32 +14,8 @@ pub(super) fn is_available() -> bool {
         && super::avx2::is_available()
 }
 
-/// Converts `words` into `output`.
-///
-/// # Safety
-/// The processor has the features, and `words` is as long as `output`.
-#[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl")]
-pub(super) unsafe fn to_f32(plan: &Plan, is_streaming: bool, words: &[u16], output: &mut [f32]) {
-    #[cfg(test)]
-    super::taken::note(crate::isa::Isa::Avx512);
-    // SAFETY: the caller's promise.
-    unsafe { walk::convert::<Singles>(plan, is_streaming, words, output) }
-}
-
-/// Converts `words` into `output`.
-///
-/// # Safety
-/// The processor has the features, and `words` is as long as `output`.
-#[target_feature(enable = "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl")]
-pub(super) unsafe fn to_f64(plan: &Plan, is_streaming: bool, words: &[u16], output: &mut [f64]) {
-    #[cfg(test)]
-    super::taken::note(crate::isa::Isa::Avx512);
-    // SAFETY: the caller's promise.
-    unsafe { walk::convert::<Doubles>(plan, is_streaming, words, output) }
-}
-
-walk::steps!(Singles, f32, Single);
-walk::steps!(Doubles, f64, Double);
+walk::steps!(to_f32: Avx512 "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl", Singles, f32, Single);
+walk::steps!(to_f64: Avx512 "avx2,fma,avx512f,avx512bw,avx512dq,avx512vl", Doubles, f64, Double);
 
 /// To `f32`.
 #[derive(Clone, Copy)]

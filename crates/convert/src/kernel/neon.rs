@@ -11,32 +11,8 @@ pub(super) fn is_available() -> bool {
     is_aarch64_feature_detected!("neon")
 }
 
-/// Converts `words` into `output`.
-///
-/// # Safety
-/// The processor has the features, and `words` is as long as `output`.
-#[target_feature(enable = "neon")]
-pub(super) unsafe fn to_f32(plan: &Plan, is_streaming: bool, words: &[u16], output: &mut [f32]) {
-    #[cfg(test)]
-    super::taken::note(crate::isa::Isa::Neon);
-    // SAFETY: the caller's promise.
-    unsafe { walk::convert::<Singles>(plan, is_streaming, words, output) }
-}
-
-/// Converts `words` into `output`.
-///
-/// # Safety
-/// The processor has the features, and `words` is as long as `output`.
-#[target_feature(enable = "neon")]
-pub(super) unsafe fn to_f64(plan: &Plan, is_streaming: bool, words: &[u16], output: &mut [f64]) {
-    #[cfg(test)]
-    super::taken::note(crate::isa::Isa::Neon);
-    // SAFETY: the caller's promise.
-    unsafe { walk::convert::<Doubles>(plan, is_streaming, words, output) }
-}
-
-walk::steps!(Singles, f32, Single);
-walk::steps!(Doubles, f64, Double);
+walk::steps!(to_f32: Neon "neon", Singles, f32, Single);
+walk::steps!(to_f64: Neon "neon", Doubles, f64, Double);
 
 /// To `f32`.
 #[derive(Clone, Copy)]

@@ -140,9 +140,22 @@ pub(super) trait Steps {
     unsafe fn step<const A: u8, const SIGNED: bool>(plan: &Plan) -> Self::Step<A, SIGNED>;
 }
 
-/// The steps of the instruction set of a module: a name for them all, what comes out, and the type of one.
+/// The kernel `to` of an instruction set with these features, and its steps: a name for them all, what comes out, and the type
+/// of one.
 macro_rules! steps {
-    ($all:ident, $number:ty, $one:ident) => {
+    ($to:ident: $isa:ident $features:literal, $all:ident, $number:ty, $one:ident) => {
+        /// Converts `words` into `output`.
+        ///
+        /// # Safety
+        /// The processor has the features, and `words` is as long as `output`.
+        #[target_feature(enable = $features)]
+        pub(super) unsafe fn $to(plan: &Plan, is_streaming: bool, words: &[u16], output: &mut [$number]) {
+            #[cfg(test)]
+            $crate::kernel::taken::note($crate::isa::Isa::$isa);
+            // SAFETY: the caller's promise.
+            unsafe { walk::convert::<$all>(plan, is_streaming, words, output) }
+        }
+
         struct $all;
 
         impl $crate::kernel::walk::Steps for $all {

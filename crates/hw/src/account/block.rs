@@ -40,15 +40,8 @@ pub(super) fn look(root: &Root, ways: &mut Ways, ports: &BTreeSet<Bdf>, look: &m
         let Ok((inode, text)) = read(root, at(BLOCK, &place, "stat")) else { continue };
         let fields: Vec<&str> = text.split_whitespace().collect();
         for (field, count) in FIELDS {
-            look.items.push(Item {
-                name: place.name.clone(),
-                way: place.way.clone(),
-                count,
-                inode,
-                value: number(fields.get(field).copied().unwrap_or_default()),
-                one: SECTOR_BYTES,
-                wraps_at: None,
-            });
+            let value = number(fields.get(field).copied().unwrap_or_default());
+            look.items.push(Item { one: SECTOR_BYTES, ..Item::of(&place, count, inode, value) });
         }
     }
 }

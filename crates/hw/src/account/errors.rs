@@ -13,15 +13,8 @@ pub(super) fn look(root: &Root, functions: &[Place], look: &mut Look) {
         let Some(inode) = root.inode(pci::folder(bdf)) else { continue };
         for (file, count) in FILES {
             let Some(counts) = error_counts(root, bdf, file) else { continue };
-            look.items.push(Item {
-                name: file.to_owned(),
-                way: place.way.clone(),
-                count,
-                inode,
-                value: Ok(counts.values().fold(0, |sum, count| sum.saturating_add(*count))),
-                one: 1,
-                wraps_at: None,
-            });
+            let value = counts.values().fold(0, |sum: u64, count| sum.saturating_add(*count));
+            look.items.push(Item { name: file.to_owned(), ..Item::of(place, count, inode, Ok(value)) });
         }
     }
 }

@@ -26,15 +26,8 @@ pub(super) fn look(root: &Root, functions: &[Place], look: &mut Look) {
         for entry in entries.flatten() {
             let Some(number) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
             let Some(value) = counts.get(number as usize).and_then(|count| count.parse().ok()) else { continue };
-            look.items.push(Item {
-                name: format!("interrupt {number}"),
-                way: place.way.clone(),
-                count: Count::Vector(number),
-                inode: entry.ino(),
-                value: Ok(value),
-                one: 1,
-                wraps_at: Some(WRAPS_AT),
-            });
+            let item = Item::of(place, Count::Vector(number), entry.ino(), Ok(value));
+            look.items.push(Item { name: format!("interrupt {number}"), wraps_at: Some(WRAPS_AT), ..item });
         }
     }
 }

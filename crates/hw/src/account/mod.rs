@@ -89,6 +89,13 @@ struct Item {
     wraps_at: Option<u64>,
 }
 
+impl Item {
+    /// A counter of what lies at a place, with that one's name. It counts by 1 and never begins anew.
+    fn of(place: &Place, count: Count, inode: u64, value: Result<u64, String>) -> Item {
+        Item { name: place.name.clone(), way: place.way.clone(), count, inode, value, one: 1, wraps_at: None }
+    }
+}
+
 /// What a source has in addition to its items: the devices that it leaves out, so that nothing is counted twice or
 /// invented.
 #[derive(Debug)]

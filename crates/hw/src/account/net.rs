@@ -38,15 +38,7 @@ pub(super) fn look(root: &Root, ways: &mut Ways, ports: &BTreeSet<Bdf>, look: &m
         }
         for (file, count) in FILES {
             let Ok((inode, text)) = read(root, at(NET, &place, file)) else { continue };
-            look.items.push(Item {
-                name: place.name.clone(),
-                way: place.way.clone(),
-                count,
-                inode,
-                value: number(&text),
-                one: 1,
-                wraps_at: None,
-            });
+            look.items.push(Item::of(&place, count, inode, number(&text)));
         }
     }
 }

@@ -44,18 +44,12 @@ pub(super) fn look(root: &Root, ways: &mut Ways, look: &mut Look) -> BTreeSet<Bd
                     continue;
                 };
                 counted.insert(*function);
-                look.items.push(Item {
-                    name: name.clone(),
-                    way: place.way.clone(),
-                    count,
-                    inode,
-                    value: number(&text).and_then(|value| match value {
-                        STUCK => Err("it stands at the end of its 32 bits".to_owned()),
-                        value => Ok(value),
-                    }),
-                    one: WORD_BYTES,
-                    wraps_at: None,
+                let value = number(&text).and_then(|value| match value {
+                    STUCK => Err("it stands at the end of its 32 bits".to_owned()),
+                    value => Ok(value),
                 });
+                let item = Item::of(&place, count, inode, value);
+                look.items.push(Item { name: name.clone(), one: WORD_BYTES, ..item });
             }
         }
     }

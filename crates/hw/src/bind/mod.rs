@@ -21,24 +21,20 @@ pub use state::{FOLDER, State, state};
 
 const DRIVERS: &str = "/sys/bus/pci/drivers";
 
-/// The drivers that a function can be handed to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Driver {
-    /// Our kernel module.
-    Pcilat,
-    /// The kernel's VFIO driver.
-    VfioPci,
+pciescope_core::named! {
+    /// The drivers that a function can be handed to.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Driver {
+        /// Our kernel module.
+        Pcilat => "pcilat",
+        /// The kernel's VFIO driver.
+        VfioPci => "vfio-pci",
+    }
+    /// The driver's name in sysfs.
+    fn name
 }
 
 impl Driver {
-    /// The driver's name in sysfs.
-    pub fn name(self) -> &'static str {
-        match self {
-            Driver::Pcilat => "pcilat",
-            Driver::VfioPci => "vfio-pci",
-        }
-    }
-
     /// Whether the driver is loaded, or built into the kernel.
     pub fn is_loaded(self, root: &Root) -> bool {
         root.exists(Path::new(DRIVERS).join(self.name()))
@@ -55,11 +51,8 @@ impl FromStr for Driver {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "pcilat" => Ok(Driver::Pcilat),
-            "vfio-pci" => Ok(Driver::VfioPci),
-            _ => Err(format!("{text:?} is not pcilat or vfio-pci")),
-        }
+        let driver = Driver::ALL.into_iter().find(|driver| driver.name() == text);
+        driver.ok_or_else(|| format!("{text:?} is not pcilat or vfio-pci"))
     }
 }
 

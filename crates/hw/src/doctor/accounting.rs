@@ -61,9 +61,8 @@ pub fn above(case: &Case) -> Verdict {
         severity: Severity::Warning,
         text: format!("{}: the kernel moved more than its hardware counter saw ({})", case.bdf, DIRECTIONS[at]),
         evidence: evidence(one, at),
-        consequence: "that cannot be: the counter counts another port, in another unit, or not all of the time"
-            .to_owned(),
-        remedy: "pciescope verify pcie compares the counter with known traffic".to_owned(),
+        consequence: "that cannot be: the counter counts another port, in another unit, or not all of the time",
+        remedy: "pciescope verify pcie compares the counter with known traffic",
     })
 }
 
@@ -76,8 +75,7 @@ pub fn unseen(case: &Case) -> Verdict {
         severity: Severity::Note,
         text: format!("{}: {rate:.0} MB/s that the kernel does not see ({})", case.bdf, DIRECTIONS[at]),
         evidence: evidence(one, at),
-        consequence: "kernel accounting of this port is far too low: a driver in user space, a GPU, device to device"
-            .to_owned(),
-        remedy: "rely on the hardware counters here: pciescope stat --source hardware".to_owned(),
+        consequence: "kernel accounting of this port is far too low: a driver in user space, a GPU, device to device",
+        remedy: "rely on the hardware counters here: pciescope stat --source hardware",
     })
 }

@@ -28,9 +28,7 @@ pub fn redirect(case: &Case) -> Verdict {
         severity: Severity::Warning,
         text: format!("the switch port {} sends peer-to-peer traffic through the root complex", case.bdf),
         evidence: vec![case.register("ACS Control", at + 6, control)],
-        consequence:
-            "two devices below the switch talk over the upstream link and the root port: slower, and they share it"
-                .to_owned(),
+        consequence: "two devices below the switch talk over the upstream link and the root port: slower, and they share it",
         remedy: format!(
             "boot with pci=disable_acs_redir={}; what is below the switch is then one IOMMU group, not to be given to different guests",
             case.bdf

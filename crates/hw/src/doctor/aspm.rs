@@ -48,10 +48,8 @@ pub fn enabled(case: &Case) -> Verdict {
         severity: Severity::Warning,
         text: format!("the link may sleep between reads: ASPM is on at {}", on.join(", ")),
         evidence,
-        consequence: "the first access after a pause waits until the link is awake: up to some microseconds for L0s, tens for L1"
-            .to_owned(),
-        remedy: "boot with pcie_aspm.policy=performance, or write 0 to the files l0s_aspm and l1_aspm in the function's folder `link` in sysfs"
-            .to_owned(),
+        consequence: "the first access after a pause waits until the link is awake: up to some microseconds for L0s, tens for L1",
+        remedy: "boot with pcie_aspm.policy=performance, or write 0 to the files l0s_aspm and l1_aspm in the function's folder `link` in sysfs",
     })
 }
 
@@ -66,8 +64,7 @@ pub fn policy(machine: &Machine) -> Verdict {
         severity: Severity::Warning,
         text: format!("the kernel's ASPM policy is {policy}"),
         evidence: vec![machine.seen(POLICY)],
-        consequence: "links sleep as deep as they can between accesses, those of devices plugged in later too"
-            .to_owned(),
+        consequence: "links sleep as deep as they can between accesses, those of devices plugged in later too",
         remedy: format!("echo performance > {POLICY}, or boot with pcie_aspm.policy=performance"),
     })
 }

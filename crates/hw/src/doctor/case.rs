@@ -241,8 +241,9 @@ pub(super) fn fine() -> Verdict {
 }
 
 /// The check found something.
-pub(super) fn found(found: Found) -> Verdict {
-    Ok(vec![found])
+pub(super) fn found(found: Found<impl Into<String>, impl Into<String>, impl Into<String>>) -> Verdict {
+    let Found { severity, text, evidence, consequence, remedy } = found;
+    Ok(vec![Found { severity, text: text.into(), evidence, consequence: consequence.into(), remedy: remedy.into() }])
 }
 
 /// There is nothing here that the check could look at.
@@ -257,17 +258,17 @@ pub(super) fn not_checked<T>(why: impl Into<String>, remedy: impl Into<String>) 
 
 /// What a check found; the registry adds its name and subject.
 #[derive(Debug, Clone)]
-pub struct Found {
+pub struct Found<T = String, C = String, R = String> {
     /// How much it matters.
     pub severity: Severity,
     /// What was found, in one sentence.
-    pub text: String,
+    pub text: T,
     /// What was read where.
     pub evidence: Vec<Evidence>,
     /// What it does to performance or to a measurement.
-    pub consequence: String,
+    pub consequence: C,
     /// What to do about it.
-    pub remedy: String,
+    pub remedy: R,
 }
 
 impl Found {

@@ -21,10 +21,8 @@ pub fn source(machine: &Machine) -> Verdict {
         severity: Severity::Warning,
         text: format!("the kernel's clock source is {source}, not {expected}"),
         evidence: vec![machine.seen(SOURCE), machine.seen(available)],
-        consequence: "reading the time is slow, a system call or worse, and the CPU's counter may not be trusted"
-            .to_owned(),
-        remedy: "look for `clocksource` in the kernel log: the kernel may have found the CPU's counter unstable"
-            .to_owned(),
+        consequence: "reading the time is slow, a system call or worse, and the CPU's counter may not be trusted",
+        remedy: "look for `clocksource` in the kernel log: the kernel may have found the CPU's counter unstable",
     })
 }
 
@@ -55,7 +53,7 @@ pub fn unstable(machine: &Machine) -> Verdict {
         severity: Severity::Warning,
         text,
         evidence: vec![evidence],
-        consequence: "a number of ticks is not a duration in time: every latency is doubtful".to_owned(),
-        remedy: "in a guest, have the host pass the flags on (QEMU: -cpu host,+invtsc); otherwise measure on another machine".to_owned(),
+        consequence: "a number of ticks is not a duration in time: every latency is doubtful",
+        remedy: "in a guest, have the host pass the flags on (QEMU: -cpu host,+invtsc); otherwise measure on another machine",
     })
 }

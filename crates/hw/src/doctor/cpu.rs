@@ -47,9 +47,8 @@ pub fn deep_idle(machine: &Machine) -> Verdict {
         severity: Severity::Warning,
         text: format!("deep idle states are on: {}", deep.join(", ")),
         evidence,
-        consequence: "an interrupt to a sleeping CPU waits that long, and package states slow the root complex too".to_owned(),
-        remedy: "hold /dev/cpu_dma_latency at 0 or boot with cpuidle.off=1 (intel_idle.max_cstate=1): an interrupt to a sleeping CPU waits, and the uncore slows down"
-            .to_owned(),
+        consequence: "an interrupt to a sleeping CPU waits that long, and package states slow the root complex too",
+        remedy: "hold /dev/cpu_dma_latency at 0 or boot with cpuidle.off=1 (intel_idle.max_cstate=1): an interrupt to a sleeping CPU waits, and the uncore slows down",
     })
 }
 
@@ -69,8 +68,8 @@ pub fn governor(machine: &Machine) -> Verdict {
             "/sys/devices/system/cpu/cpufreq/policy*/scaling_governor",
             &machine.environment.governors.join(", "),
         )],
-        consequence: "clocks follow the load with a delay: the first samples are slower than the last".to_owned(),
-        remedy: "cpupower frequency-set -g performance".to_owned(),
+        consequence: "clocks follow the load with a delay: the first samples are slower than the last",
+        remedy: "cpupower frequency-set -g performance",
     })
 }
 
@@ -88,9 +87,9 @@ pub fn boost(machine: &Machine) -> Verdict {
     };
     found(Found {
         severity: Severity::Note,
-        text: "CPUs may run above their nominal clock".to_owned(),
+        text: "CPUs may run above their nominal clock",
         evidence: vec![machine.seen(path)],
-        consequence: "the clock depends on temperature and on how many CPUs are busy, and figures with it".to_owned(),
+        consequence: "the clock depends on temperature and on how many CPUs are busy, and figures with it",
         remedy,
     })
 }
@@ -102,11 +101,10 @@ pub fn smt(machine: &Machine) -> Verdict {
     }
     found(Found {
         severity: Severity::Note,
-        text: "two or more threads share each core (SMT)".to_owned(),
+        text: "two or more threads share each core (SMT)",
         evidence: vec![machine.seen(path)],
-        consequence: "a busy sibling slows the measuring thread".to_owned(),
-        remedy: "keep the siblings of measuring CPUs idle (`pciescope list --show-cpus` shows them), or echo off > /sys/devices/system/cpu/smt/control"
-            .to_owned(),
+        consequence: "a busy sibling slows the measuring thread",
+        remedy: "keep the siblings of measuring CPUs idle (`pciescope list --show-cpus` shows them), or echo off > /sys/devices/system/cpu/smt/control",
     })
 }
 
@@ -127,9 +125,8 @@ pub fn isolation(machine: &Machine) -> Verdict {
         severity: Severity::Note,
         text: text.to_owned(),
         evidence: vec![machine.seen(isolated), machine.seen(nohz)],
-        consequence: "the far tail of a latency holds the scheduler's and the timer's work".to_owned(),
-        remedy: "boot with isolcpus=LIST nohz_full=LIST rcu_nocbs=LIST and measure on those CPUs (--cpus LIST)"
-            .to_owned(),
+        consequence: "the far tail of a latency holds the scheduler's and the timer's work",
+        remedy: "boot with isolcpus=LIST nohz_full=LIST rcu_nocbs=LIST and measure on those CPUs (--cpus LIST)",
     })
 }
 
@@ -154,7 +151,7 @@ pub fn throttle(machine: &Machine) -> Verdict {
         severity: Severity::Warning,
         text: format!("{hot} CPUs were slowed down by heat {sum} times since boot"),
         evidence: vec![first],
-        consequence: "a run under load gets slower as it goes on".to_owned(),
-        remedy: "check cooling and power limits (turbostat shows both)".to_owned(),
+        consequence: "a run under load gets slower as it goes on",
+        remedy: "check cooling and power limits (turbostat shows both)",
     })
 }

@@ -38,10 +38,8 @@ pub fn correctable(case: &Case) -> Verdict {
         severity: Severity::Warning,
         text: format!("{}: {sum} correctable errors since boot", case.bdf),
         evidence: evidence(case, CORRECTABLE, &words),
-        consequence: "each was repaired by sending again, which costs time; many of them foretell a failing link"
-            .to_owned(),
-        remedy: "see with --watch 60s whether they grow; then reseat the card, check riser, cable and cooling"
-            .to_owned(),
+        consequence: "each was repaired by sending again, which costs time; many of them foretell a failing link",
+        remedy: "see with --watch 60s whether they grow; then reseat the card, check riser, cable and cooling",
     })
 }
 
@@ -51,9 +49,8 @@ pub fn nonfatal(case: &Case) -> Verdict {
         severity: Severity::Problem,
         text: format!("{}: {sum} non-fatal errors since boot", case.bdf),
         evidence: evidence(case, NONFATAL, &words),
-        consequence: "each is a transaction that was lost or refused: wrong data, all-ones or a timeout".to_owned(),
-        remedy: "journalctl -k -g AER says which transactions; a driver or firmware fault more often than a bad link"
-            .to_owned(),
+        consequence: "each is a transaction that was lost or refused: wrong data, all-ones or a timeout",
+        remedy: "journalctl -k -g AER says which transactions; a driver or firmware fault more often than a bad link",
     })
 }
 
@@ -63,8 +60,8 @@ pub fn fatal(case: &Case) -> Verdict {
         severity: Severity::Problem,
         text: format!("{}: {sum} fatal errors since boot", case.bdf),
         evidence: evidence(case, FATAL, &words),
-        consequence: "the link was reset, and what was under way is lost".to_owned(),
-        remedy: "journalctl -k -g AER; reseat or replace the card, update its firmware".to_owned(),
+        consequence: "the link was reset, and what was under way is lost",
+        remedy: "journalctl -k -g AER; reseat or replace the card, update its firmware",
     })
 }
 
@@ -91,10 +88,8 @@ pub fn replay_growth(case: &Case) -> Verdict {
         severity: Severity::Problem,
         text: format!("{}: {sum} replays and bad packets in {} ({rate:.1} a second)", case.bdf, seconds(time)),
         evidence: evidence(case, CORRECTABLE, &format!("{words} more")),
-        consequence: "each packet that is sent again delays all that follow by microseconds".to_owned(),
-        remedy:
-            "reseat the card, check riser, cable and cooling; set the slot one speed lower to see whether it goes away"
-                .to_owned(),
+        consequence: "each packet that is sent again delays all that follow by microseconds",
+        remedy: "reseat the card, check riser, cable and cooling; set the slot one speed lower to see whether it goes away",
     })
 }
 
@@ -119,9 +114,7 @@ pub fn latched(case: &Case) -> Verdict {
         severity: Severity::Warning,
         text: format!("{} has seen {what} that nobody has cleared", case.bdf),
         evidence: vec![case.register("DevSta", express.at + 0x0a, status)],
-        consequence:
-            "it says nothing about when; a probe of an address that nobody answers is a common, harmless cause"
-                .to_owned(),
+        consequence: "it says nothing about when; a probe of an address that nobody answers is a common, harmless cause",
         remedy: format!("setpci -s {} CAP_EXP+0a.w=000f clears it; look whether it comes back", case.bdf),
     })
 }
@@ -146,8 +139,7 @@ pub fn unreported(case: &Case) -> Verdict {
             seen(&case.path(CORRECTABLE).to_string_lossy(), "(no such file)"),
             case.register("DevCtl", express.at + 8, express.device_control()),
         ],
-        consequence: "a link that repairs itself all the time looks healthy here".to_owned(),
-        remedy: "boot without pci=noaer; where the firmware keeps AER to itself, look into its event log (pcie_ports=native overrides it)"
-            .to_owned(),
+        consequence: "a link that repairs itself all the time looks healthy here",
+        remedy: "boot without pci=noaer; where the firmware keeps AER to itself, look into its event log (pcie_ports=native overrides it)",
     })
 }

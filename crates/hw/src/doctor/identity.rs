@@ -15,10 +15,8 @@ pub fn not_answering(case: &Case) -> Verdict {
         severity: Severity::Problem,
         text: format!("{} does not answer: its configuration space reads all-ones", case.bdf),
         evidence: vec![case.register("Vendor and Device ID", 0, 0xffff_ffff_u32), case.seen("power_state")],
-        consequence: "it is gone, powered down, or its link is down; nothing of it can be used".to_owned(),
-        remedy:
-            "look into the kernel log; remove it (echo 1 > remove in its folder) and write 1 to /sys/bus/pci/rescan"
-                .to_owned(),
+        consequence: "it is gone, powered down, or its link is down; nothing of it can be used",
+        remedy: "look into the kernel log; remove it (echo 1 > remove in its folder) and write 1 to /sys/bus/pci/rescan",
     })
 }
 
@@ -40,11 +38,8 @@ pub fn emulated(case: &Case) -> Verdict {
             seen(&format!("IDs of {}", case.bdf), &ids),
             seen(&format!("subsystem IDs of {}", case.bdf), &subsystem),
         ],
-        consequence: "an access costs an exit to the hypervisor, thousands of cycles, and no link carries it"
-            .to_owned(),
-        remedy:
-            "read the figures as the cost of an exit to the emulator, not as PCIe; measure a real device on bare metal"
-                .to_owned(),
+        consequence: "an access costs an exit to the hypervisor, thousands of cycles, and no link carries it",
+        remedy: "read the figures as the cost of an exit to the emulator, not as PCIe; measure a real device on bare metal",
     })
 }
 
@@ -64,8 +59,7 @@ pub fn guest(machine: &Machine) -> Verdict {
         severity: Severity::Warning,
         text: format!("the machine is a guest: {why}"),
         evidence,
-        consequence: "times include the host's other work; the host may invent links and errors".to_owned(),
-        remedy: "the hypervisor can take a CPU away in the middle of a sample; measure on bare metal, or pin the virtual CPUs"
-            .to_owned(),
+        consequence: "times include the host's other work; the host may invent links and errors",
+        remedy: "the hypervisor can take a CPU away in the middle of a sample; measure on bare metal, or pin the virtual CPUs",
     })
 }

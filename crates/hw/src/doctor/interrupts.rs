@@ -52,8 +52,8 @@ pub fn pin(case: &Case) -> Verdict {
         severity: Severity::Warning,
         text: format!("{} interrupts by INTx, although it has MSI or MSI-X ({driver})", case.bdf),
         evidence: vec![case.register("Command", COMMAND, command), seen("/proc/interrupts", &line)],
-        consequence: "one interrupt for all queues, shared with others, and a register read in each handler".to_owned(),
-        remedy: "look at the driver's parameters (modinfo) and at pci=nomsi on the kernel's command line".to_owned(),
+        consequence: "one interrupt for all queues, shared with others, and a register read in each handler",
+        remedy: "look at the driver's parameters (modinfo) and at pci=nomsi on the kernel's command line",
     })
 }
 
@@ -83,9 +83,8 @@ pub fn few(case: &Case) -> Verdict {
             seen(&case.path("msi_irqs").to_string_lossy(), &format!("{vectors} vectors")),
             seen(&case.path("net").to_string_lossy(), &format!("{queues} receive queues")),
         ],
-        consequence: "queues share a vector, and so a CPU: one waits for the other".to_owned(),
-        remedy: "ethtool -l and -L: as many queues as vectors; look in the kernel log why the driver got few"
-            .to_owned(),
+        consequence: "queues share a vector, and so a CPU: one waits for the other",
+        remedy: "ethtool -l and -L: as many queues as vectors; look in the kernel log why the driver got few",
     })
 }
 
@@ -109,8 +108,8 @@ pub fn shared(case: &Case) -> Verdict {
         severity: Severity::Warning,
         text: format!("{} shares interrupt {irq} with others: {}", case.bdf, handlers.join(", ")),
         evidence: vec![case.seen("irq"), seen("/proc/interrupts", &line)],
-        consequence: "each interrupt runs all their handlers, which read a register of their devices".to_owned(),
-        remedy: "unload a driver that is not needed, or move the card to a slot with another interrupt".to_owned(),
+        consequence: "each interrupt runs all their handlers, which read a register of their devices",
+        remedy: "unload a driver that is not needed, or move the card to a slot with another interrupt",
     })
 }
 
@@ -126,7 +125,7 @@ pub fn balance(machine: &Machine) -> Verdict {
         severity: Severity::Warning,
         text: format!("irqbalance is running (process {pid}) and may move interrupts during a run"),
         evidence: vec![machine.seen(&format!("/proc/{pid}/comm"))],
-        consequence: "a series of interrupts is spread over CPUs, near and far ones".to_owned(),
-        remedy: "systemctl stop irqbalance for the time of the measurement".to_owned(),
+        consequence: "a series of interrupts is spread over CPUs, near and far ones",
+        remedy: "systemctl stop irqbalance for the time of the measurement",
     })
 }

@@ -19,10 +19,8 @@ pub fn mitigations(machine: &Machine) -> Verdict {
         severity: Severity::Note,
         text: format!("{} mitigations of CPU faults are on", on.len()),
         evidence: vec![seen(&format!("{folder}/{name}"), text)],
-        consequence: "system calls and interrupts cost more than on a machine without; reads of registers hardly"
-            .to_owned(),
-        remedy: "compare only runs with the same setting; mitigations=off is for machines that nobody else uses"
-            .to_owned(),
+        consequence: "system calls and interrupts cost more than on a machine without; reads of registers hardly",
+        remedy: "compare only runs with the same setting; mitigations=off is for machines that nobody else uses",
     })
 }
 
@@ -67,9 +65,8 @@ pub fn lockdown(machine: &Machine) -> Verdict {
         severity: Severity::Note,
         text: format!("the kernel is locked down ({level})"),
         evidence: vec![machine.seen(LOCKDOWN)],
-        consequence: "registers cannot be mapped by `resource`, setpci cannot write, and modules must be signed".to_owned(),
-        remedy: "measure with a signed pcilat or through vfio; lockdown ends with Secure Boot off and without lockdown= at boot"
-            .to_owned(),
+        consequence: "registers cannot be mapped by `resource`, setpci cannot write, and modules must be signed",
+        remedy: "measure with a signed pcilat or through vfio; lockdown ends with Secure Boot off and without lockdown= at boot",
     })
 }
 
@@ -104,12 +101,10 @@ pub fn module_unsigned(machine: &Machine) -> Verdict {
         }
         return found(Found {
             severity: Severity::Warning,
-            text: "Secure Boot is on and the module pcilat is not signed".to_owned(),
+            text: "Secure Boot is on and the module pcilat is not signed",
             evidence: vec![seen(SECURE_BOOT, "1"), seen(&path, "no signature at its end")],
-            consequence: "the kernel refuses the module, and with it the exact way to measure".to_owned(),
-            remedy:
-                "mokutil --import /var/lib/dkms/mok.pub, reboot, enrol the key, then dkms install --force pciescope"
-                    .to_owned(),
+            consequence: "the kernel refuses the module, and with it the exact way to measure",
+            remedy: "mokutil --import /var/lib/dkms/mok.pub, reboot, enrol the key, then dkms install --force pciescope",
         });
     }
     not_applicable("the module pcilat is not installed for this kernel")
@@ -124,8 +119,7 @@ pub fn perf_paranoid(machine: &Machine) -> Verdict {
             "only root and CAP_PERFMON may read counters of ports and memory (perf_event_paranoid is {level})"
         ),
         evidence: vec![machine.seen(path)],
-        consequence: "`pciescope stat` and `top` show nothing to other users".to_owned(),
-        remedy: "sysctl kernel.perf_event_paranoid=0, or give the program CAP_PERFMON (setcap cap_perfmon+ep)"
-            .to_owned(),
+        consequence: "`pciescope stat` and `top` show nothing to other users",
+        remedy: "sysctl kernel.perf_event_paranoid=0, or give the program CAP_PERFMON (setcap cap_perfmon+ep)",
     })
 }

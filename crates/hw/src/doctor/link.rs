@@ -101,9 +101,7 @@ pub fn width(case: &Case) -> Verdict {
         ),
         evidence: seen(case, &port, "width"),
         consequence: share((now.speed_gts, now.width), (now.speed_gts, lanes)),
-        remedy:
-            "reseat the card, check the slot's bifurcation and the cable; a lane that stays missing is a broken contact"
-                .to_owned(),
+        remedy: "reseat the card, check the slot's bifurcation and the cable; a lane that stays missing is a broken contact",
     })
 }
 
@@ -124,7 +122,7 @@ pub fn limited(case: &Case) -> Verdict {
         ),
         evidence,
         consequence: share((speed, lanes), (now.max_speed_gts, now.max_width)),
-        remedy: "a faster or wider slot would use what the card can do".to_owned(),
+        remedy: "a faster or wider slot would use what the card can do",
     })
 }
 
@@ -160,7 +158,7 @@ pub fn target(case: &Case) -> Verdict {
             case.bdf, link.max_speed_gts
         ),
         evidence: vec![case.register("LnkCtl2", express.at + 0x30, control), case.seen("max_link_speed")],
-        consequence: "its link stays that slow whatever is plugged in".to_owned(),
+        consequence: "its link stays that slow whatever is plugged in",
         remedy: format!(
             "set the slot's speed to auto in the firmware setup; until the next boot: setpci -s {} CAP_EXP+30.w={code}:f, then CAP_EXP+10.w=20:20 (retrains the link)",
             case.bdf
@@ -207,8 +205,7 @@ pub fn retrained(case: &Case) -> Verdict {
         severity: Severity::Warning,
         text: format!("the port {} retrained its link in {:.1} s of watching", case.bdf, time.as_secs_f64()),
         evidence: vec![case.register("LnkSta", express.at + 0x12, now)],
-        consequence: "nothing passes meanwhile; a port does it when it was told to, or to mend an unreliable link, which it may leave slower or narrower"
-            .to_owned(),
+        consequence: "nothing passes meanwhile; a port does it when it was told to, or to mend an unreliable link, which it may leave slower or narrower",
         remedy: format!(
             "setpci -s {} CAP_EXP+12.w=4000:4000 clears it; if it comes back by itself, reseat the card, check riser, cable and cooling",
             case.bdf

@@ -36,8 +36,7 @@ pub fn smi(machine: &Machine) -> Verdict {
         severity,
         text,
         evidence: vec![seen(&register, &now.to_string())],
-        consequence: "the firmware stops all CPUs for tens to hundreds of microseconds, and no program sees it"
-            .to_owned(),
+        consequence: "the firmware stops all CPUs for tens to hundreds of microseconds, and no program sees it",
         remedy: match before {
             Some(_) => {
                 "switch off USB legacy support, power capping and memory error polling in the firmware setup".to_owned()
@@ -66,8 +65,8 @@ pub fn steal(machine: &Machine) -> Verdict {
         severity: Severity::Warning,
         text: format!("the hypervisor took {percent:.1} % of the CPUs' time {since}"),
         evidence: vec![seen("/proc/stat, line cpu, 8th figure", &format!("{stolen} of {all} ticks"))],
-        consequence: "a sample in which the CPU was away is as long as its absence".to_owned(),
-        remedy: "pin the virtual CPUs to CPUs of their own, or measure on bare metal".to_owned(),
+        consequence: "a sample in which the CPU was away is as long as its absence",
+        remedy: "pin the virtual CPUs to CPUs of their own, or measure on bare metal",
     })
 }
 
@@ -78,12 +77,10 @@ pub fn nmi_watchdog(machine: &Machine) -> Verdict {
     }
     found(Found {
         severity: Severity::Note,
-        text: "the NMI watchdog is on".to_owned(),
+        text: "the NMI watchdog is on",
         evidence: vec![machine.seen(path)],
-        consequence:
-            "it takes one hardware counter of each CPU and interrupts every few seconds, interrupts off or not"
-                .to_owned(),
-        remedy: "sysctl kernel.nmi_watchdog=0 for the time of the measurement".to_owned(),
+        consequence: "it takes one hardware counter of each CPU and interrupts every few seconds, interrupts off or not",
+        remedy: "sysctl kernel.nmi_watchdog=0 for the time of the measurement",
     })
 }
 
@@ -100,7 +97,7 @@ pub fn numa_balancing(machine: &Machine) -> Verdict {
         severity: Severity::Note,
         text: format!("the kernel moves pages between {nodes} nodes by itself"),
         evidence: vec![machine.seen(path)],
-        consequence: "page faults while a buffer is in use, and its node may change during a run".to_owned(),
-        remedy: "sysctl kernel.numa_balancing=0, and place memory by hand (numactl)".to_owned(),
+        consequence: "page faults while a buffer is in use, and its node may change during a run",
+        remedy: "sysctl kernel.numa_balancing=0, and place memory by hand (numactl)",
     })
 }

@@ -45,7 +45,7 @@ pub fn mismatch(case: &Case) -> Verdict {
             port.register("DevCtl", above.at + 8, above.device_control()),
         ],
         consequence: format!("the {smaller} drops what the {larger} sends in full: malformed TLP, a fatal error"),
-        remedy: "boot with pci=pcie_bus_safe, or re-plug the device so that the kernel sets it up anew".to_owned(),
+        remedy: "boot with pci=pcie_bus_safe, or re-plug the device so that the kernel sets it up anew",
     })
 }
 
@@ -72,8 +72,7 @@ pub fn low(case: &Case) -> Verdict {
             efficiency(now),
             efficiency(most)
         ),
-        remedy: "boot with pci=pcie_bus_safe (the largest that all on the path can do), or look for Max Payload Size in the firmware setup"
-            .to_owned(),
+        remedy: "boot with pci=pcie_bus_safe (the largest that all on the path can do), or look for Max Payload Size in the firmware setup",
     })
 }
 
@@ -98,7 +97,7 @@ pub fn read_request(case: &Case) -> Verdict {
         severity: Severity::Warning,
         text: format!("{} reads at most {size} bytes per request", case.bdf),
         evidence: vec![case.register("DevCtl", express.at + 8, express.device_control())],
-        consequence: "reads by the device need more requests, and its tags run out before the link is full".to_owned(),
+        consequence: "reads by the device need more requests, and its tags run out before the link is full",
         remedy: format!(
             "setpci -s {} CAP_EXP+08.w=2000:7000 (512 bytes); with pci=pcie_bus_perf the kernel sets it to the payload size at boot",
             case.bdf

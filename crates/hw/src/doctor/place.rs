@@ -22,9 +22,8 @@ pub fn unknown(case: &Case) -> Verdict {
         severity: Severity::Warning,
         text: format!("{}: the firmware does not say to which of {nodes} NUMA nodes it belongs", case.bdf),
         evidence: vec![case.seen("numa_node")],
-        consequence: "the kernel places its memory and interrupts anywhere, and nobody knows which CPUs are near"
-            .to_owned(),
-        remedy: "find the near CPUs in the table by node; a BIOS update or another PXM setting may help".to_owned(),
+        consequence: "the kernel places its memory and interrupts anywhere, and nobody knows which CPUs are near",
+        remedy: "find the near CPUs in the table by node; a BIOS update or another PXM setting may help",
     })
 }
 
@@ -39,8 +38,8 @@ pub fn without_cpus(case: &Case) -> Verdict {
         severity: Severity::Warning,
         text: format!("{} belongs to node {node}, of which no CPU is online", case.bdf),
         evidence: vec![case.seen("numa_node"), case.machine.seen("/sys/devices/system/cpu/online")],
-        consequence: "every access crosses the interconnect between nodes".to_owned(),
-        remedy: "bring a CPU of that node online (chcpu -e), or move the card to another slot".to_owned(),
+        consequence: "every access crosses the interconnect between nodes",
+        remedy: "bring a CPU of that node online (chcpu -e), or move the card to another slot",
     })
 }
 
@@ -97,7 +96,7 @@ pub fn irq_remote(case: &Case) -> Verdict {
             case.bdf
         ),
         evidence,
-        consequence: "each interrupt and what it handles crosses the interconnect between nodes".to_owned(),
+        consequence: "each interrupt and what it handles crosses the interconnect between nodes",
         remedy: format!(
             "echo {near} > /proc/irq/{}/smp_affinity_list, and so on; irqbalance may set it back, and a driver that manages its vectors itself refuses (EIO)",
             remote[0]

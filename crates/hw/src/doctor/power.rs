@@ -18,7 +18,7 @@ pub fn state(case: &Case) -> Verdict {
         severity,
         text: format!("{} sleeps in {state}", case.bdf),
         evidence: vec![case.seen("power_state"), case.seen("power/control")],
-        consequence: "its registers read all-ones, or the first access waits milliseconds until it is awake".to_owned(),
+        consequence: "its registers read all-ones, or the first access waits milliseconds until it is awake",
         remedy: format!("echo on > {}", case.path("power/control").display()),
     })
 }
@@ -38,7 +38,7 @@ pub fn runtime(case: &Case) -> Verdict {
         severity: Severity::Note,
         text: format!("the kernel may put {} to sleep while nothing uses it", case.bdf),
         evidence: vec![case.seen("power/control"), case.seen("power/runtime_status")],
-        consequence: "an access after a pause waits until the device is awake".to_owned(),
+        consequence: "an access after a pause waits until the device is awake",
         remedy: format!("echo on > {}", case.path("power/control").display()),
     })
 }

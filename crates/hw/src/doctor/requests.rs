@@ -45,9 +45,7 @@ pub fn relaxed_ordering(case: &Case) -> Verdict {
         severity: Severity::Note,
         text: format!("{} may not use relaxed ordering", case.bdf),
         evidence: vec![case.register("DevCtl", express.at + 8, control)],
-        consequence:
-            "its writes wait for each other in the root complex, which costs most on machines with several dies"
-                .to_owned(),
+        consequence: "its writes wait for each other in the root complex, which costs most on machines with several dies",
         remedy: format!(
             "setpci -s {} CAP_EXP+08.w=0010:0010, where the driver allows it (some kernels switch it off for root ports that mix up data)",
             case.bdf
@@ -79,8 +77,7 @@ pub fn extended_tags(case: &Case) -> Verdict {
         consequence: format!(
             "32 reads at a time: at {request} bytes and 1 us each the device reads no more than {rate:.1} GB/s"
         ),
-        remedy: "leave it: Linux switches them on, unless it knows that something above answers them wrongly (`journalctl -k -g 'Extended Tags'` names it), or a driver or the firmware switched them off since"
-            .to_owned(),
+        remedy: "leave it: Linux switches them on, unless it knows that something above answers them wrongly (`journalctl -k -g 'Extended Tags'` names it), or a driver or the firmware switched them off since",
     })
 }
 
@@ -108,8 +105,8 @@ pub fn ten_bit_tags(case: &Case) -> Verdict {
             case.register("DevCtl2", express.at + 0x28, control),
             case.register("DevCap2", express.at + 0x24, capabilities),
         ],
-        consequence: "256 reads at a time instead of 768: long paths are not filled at 16 GT/s and above".to_owned(),
-        remedy: "look for 10-bit tags in the firmware setup; Linux leaves this bit as the firmware set it".to_owned(),
+        consequence: "256 reads at a time instead of 768: long paths are not filled at 16 GT/s and above",
+        remedy: "look for 10-bit tags in the firmware setup; Linux leaves this bit as the firmware set it",
     })
 }
 
@@ -178,9 +175,8 @@ pub fn atomics(case: &Case) -> Verdict {
                 port.register("DevCap2", above.at + 0x24, above.device_capabilities_2().unwrap_or(0)),
                 port.register("DevCtl2", above.at + 0x28, above.device_control_2().unwrap_or(0)),
             ],
-            consequence: "an AtomicOp to the machine's memory ends as an error there: what waits for it fails".to_owned(),
-            remedy: "look for AtomicOps in the firmware setup, or move the card to a slot whose path has them; a driver that asks the kernel first (pci_enable_atomic_ops_to_root) does without"
-                .to_owned(),
+            consequence: "an AtomicOp to the machine's memory ends as an error there: what waits for it fails",
+            remedy: "look for AtomicOps in the firmware setup, or move the card to a slot whose path has them; a driver that asks the kernel first (pci_enable_atomic_ops_to_root) does without",
         });
     }
     fine()

@@ -225,7 +225,7 @@ pub fn memory_off(case: &Case) -> Verdict {
         severity,
         text: format!("{} does not answer to its memory BARs: decoding is off, {who}", case.bdf),
         evidence: vec![case.register("Command", COMMAND, command)],
-        consequence: "reads of its registers give all-ones".to_owned(),
+        consequence: "reads of its registers give all-ones",
         remedy: format!("bind the driver anew; for a measurement setpci -s {} COMMAND=0002:0002", case.bdf),
     })
 }

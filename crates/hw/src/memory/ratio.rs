@@ -8,23 +8,17 @@
 //! The widest registers of the CPU are used, by inline assembly: the compiler can neither leave a load out nor turn the loop into
 //! a call of memcpy, and AVX-512 needs no compiler newer than ours.
 
-/// How lines are stored.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Store {
-    /// Into the cache; a line that is not there is read first.
-    Cached,
-    /// Around the cache.
-    Streaming,
-}
-
-impl Store {
-    /// The name in records.
-    pub fn name(self) -> &'static str {
-        match self {
-            Store::Cached => "cached",
-            Store::Streaming => "streaming",
-        }
+pciescope_core::named! {
+    /// How lines are stored.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Store {
+        /// Into the cache; a line that is not there is read first.
+        Cached => "cached",
+        /// Around the cache.
+        Streaming => "streaming",
     }
+    /// The name in records.
+    fn name
 }
 
 /// Bytes of a cache line, as far as this loop is concerned.

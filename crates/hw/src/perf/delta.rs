@@ -2,30 +2,24 @@
 
 use super::Reading;
 
-/// What is wrong with a difference of two readings. A doubtful count is shown as none, never as a number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Doubt {
-    /// The count went backwards: somebody reset it.
-    Backwards,
-    /// More was counted than the hardware can do, or than a counter holds: it was reset, or torn while it was read.
-    Impossible,
-    /// It never ran: something else held the hardware all the time.
-    NeverRan,
-    /// It was never to run: the event was taken from its CPU or PMU.
-    NotEnabled,
+pciescope_core::named! {
+    /// What is wrong with a difference of two readings. A doubtful count is shown as none, never as a number.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Doubt {
+        /// The count went backwards: somebody reset it.
+        Backwards => "the count went backwards: something else reset it",
+        /// More was counted than the hardware can do, or than a counter holds: it was reset, or torn while it was read.
+        Impossible => "the count is more than the hardware can have counted: it was reset or misread",
+        /// It never ran: something else held the hardware all the time.
+        NeverRan => "it never ran: something else held the hardware",
+        /// It was never to run: the event was taken from its CPU or PMU.
+        NotEnabled => "it was not counted at all: its CPU or its PMU went away",
+    }
+    /// In words, for the text of a warning.
+    fn text
 }
 
 impl Doubt {
-    /// In words, for the text of a warning.
-    pub fn text(self) -> &'static str {
-        match self {
-            Doubt::Backwards => "the count went backwards: something else reset it",
-            Doubt::Impossible => "the count is more than the hardware can have counted: it was reset or misread",
-            Doubt::NeverRan => "it never ran: something else held the hardware",
-            Doubt::NotEnabled => "it was not counted at all: its CPU or its PMU went away",
-        }
-    }
-
     /// A stable code for records (docs/record.md).
     pub fn code(self) -> &'static str {
         match self {

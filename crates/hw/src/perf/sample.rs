@@ -21,24 +21,20 @@ use super::symbols::{Place, Symbols};
 use super::{Error, sys};
 use crate::Root;
 
-/// What makes the samples.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// The CPU's counter of its cycles: sees code that has interrupts off too, on x86 and where the kernel has NMIs.
-    Cycles,
-    /// A timer of the kernel's: works everywhere. Code that has interrupts off is not seen, and what turns them on again gets its samples.
-    Clock,
+pciescope_core::named! {
+    /// What makes the samples.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Kind {
+        /// The CPU's counter of its cycles: sees code that has interrupts off too, on x86 and where the kernel has NMIs.
+        Cycles => "cycles",
+        /// A timer of the kernel's: works everywhere. Code that has interrupts off is not seen, and what turns them on again gets its samples.
+        Clock => "cpu-clock",
+    }
+    /// perf's name of the event.
+    fn name
 }
 
 impl Kind {
-    /// perf's name of the event.
-    pub fn name(self) -> &'static str {
-        match self {
-            Kind::Cycles => "cycles",
-            Kind::Clock => "cpu-clock",
-        }
-    }
-
     fn event(self) -> (u32, u64) {
         match self {
             Kind::Cycles => (perf::PERF_TYPE_HARDWARE, perf::PERF_COUNT_HW_CPU_CYCLES.into()),

@@ -6,7 +6,6 @@
 pub mod clock;
 pub mod failure;
 pub mod fake;
-pub mod guard;
 pub mod interrupts;
 pub mod kmod;
 pub mod open;

@@ -179,17 +179,21 @@ pub fn backends(root: &Root, function: &Function) -> Vec<Availability> {
     judged.collect()
 }
 
-/// The backends of real machines.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// The kernel module pcilat.
-    Kmod,
-    /// VFIO from user space.
-    Vfio,
-    /// The BAR mapped through sysfs.
-    Resource,
-    /// Configuration space read through sysfs.
-    Sysfs,
+pciescope_core::named! {
+    /// The backends of real machines, in the order in which they are tried.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Kind {
+        /// The kernel module pcilat.
+        Kmod => "kmod",
+        /// VFIO from user space.
+        Vfio => "vfio",
+        /// The BAR mapped through sysfs.
+        Resource => "resource",
+        /// Configuration space read through sysfs.
+        Sysfs => "sysfs",
+    }
+    /// The name on the command line and in records.
+    fn name
 }
 
 /// Whether a backend can measure a function as it is now.
@@ -203,19 +207,6 @@ enum Verdict {
 }
 
 impl Kind {
-    /// In the order in which they are tried.
-    pub const ALL: [Kind; 4] = [Kind::Kmod, Kind::Vfio, Kind::Resource, Kind::Sysfs];
-
-    /// The name on the command line and in records.
-    pub fn name(self) -> &'static str {
-        match self {
-            Kind::Kmod => "kmod",
-            Kind::Vfio => "vfio",
-            Kind::Resource => "resource",
-            Kind::Sysfs => "sysfs",
-        }
-    }
-
     /// The driver that it works through, if it does.
     pub fn driver(self) -> Option<Driver> {
         match self {

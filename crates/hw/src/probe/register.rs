@@ -5,11 +5,11 @@ use std::ptr::NonNull;
 use pciescope_core::record::Failure;
 use pciescope_core::{Bdf, MmioPlan, MmioTest};
 
-use super::guard::Guard;
 use super::sys::Mapping;
 use super::userspace::{Job, Target, measure};
 use super::{Portion, Taken, Watch, failure};
 use crate::Error;
+use crate::guard::Guard;
 
 /// A mapped window of a BAR that can be accessed.
 #[derive(Debug)]
@@ -26,7 +26,8 @@ pub struct Window {
 impl Window {
     /// Takes a mapping whose first byte is byte `from` of its BAR.
     pub fn new(mapping: Mapping, from: u64) -> Self {
-        let guard = Guard::new(mapping.at(0, 0).as_ptr(), mapping.len());
+        // A table that is full leaves it without: a removal then kills the program.
+        let guard = Guard::new(mapping.at(0, 0).as_ptr().addr(), mapping.len(), 0xff).ok();
         Window { guard, mapping, from, skipped: 0 }
     }
 
@@ -38,7 +39,7 @@ impl Window {
 
     /// Whether an access found the device gone.
     pub fn is_gone(&self) -> bool {
-        self.guard.as_ref().is_some_and(Guard::is_gone)
+        self.guard.as_ref().is_some_and(Guard::was_hit)
     }
 
     /// Whether an access lies inside.

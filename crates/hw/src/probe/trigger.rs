@@ -32,19 +32,23 @@ pub enum Acknowledge {
     Read(u64),
 }
 
-/// A family of devices.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Trigger {
-    /// The endpoint of the lab.
-    LatencyEndpoint,
-    /// QEMU's teaching device.
-    Edu,
-    /// Intel 8254x to 8257x: interrupt cause set.
-    E1000,
-    /// Intel 82574: the same with MSI-X.
-    E82574,
-    /// Intel 82575 to I350, I210, I225 and I226: extended interrupt cause set.
-    Igb,
+pciescope_core::named! {
+    /// A family of devices.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Trigger {
+        /// The endpoint of the lab.
+        LatencyEndpoint => "TRIGGER of the latency endpoint",
+        /// QEMU's teaching device.
+        Edu => "interrupt raise of edu",
+        /// Intel 8254x to 8257x: interrupt cause set.
+        E1000 => "ICS of e1000",
+        /// Intel 82574: the same with MSI-X.
+        E82574 => "ICS of 82574",
+        /// Intel 82575 to I350, I210, I225 and I226: extended interrupt cause set.
+        Igb => "EICS of igb and igc",
+    }
+    /// Its name.
+    fn name
 }
 
 /// The cause "other": hardware does not set this bit by itself while the link is down.
@@ -67,17 +71,6 @@ impl Trigger {
             | (0x8086, 0x15f2 | 0x15f3 | 0x15f8 | 0x3100 | 0x125b..=0x125f | 0x0d9f) => Trigger::Igb,
             _ => return None,
         })
-    }
-
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            Trigger::LatencyEndpoint => "TRIGGER of the latency endpoint",
-            Trigger::Edu => "interrupt raise of edu",
-            Trigger::E1000 => "ICS of e1000",
-            Trigger::E82574 => "ICS of 82574",
-            Trigger::Igb => "EICS of igb and igc",
-        }
     }
 
     /// How many vectors it can raise.

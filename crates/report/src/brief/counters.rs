@@ -10,7 +10,7 @@ use crate::kept::{Keep, Kept};
 use crate::model::{self, Section};
 use crate::style::{Tone, paint};
 use crate::table::counters::{CHANNEL, ERRORS, PORT, RETRIES, Row, others, rows, states};
-use crate::table::layout::{Align, Columns};
+use crate::table::layout::{Columns, Left, Right, Rows};
 use crate::text::{clean, counted, cut, figure, thousands};
 
 /// So many rows stand below a heading before it is written again.
@@ -191,15 +191,6 @@ impl<'a, 'r> View<'a, 'r> {
 
     /// One row for each port with traffic and for memory; `beside` adds what counted the same bytes again.
     fn columns(&self, beside: bool) -> Columns {
-        let (l, r) = (Align::Left, Align::Right);
-        let mut columns = Columns::new(&[
-            ("Where", 12, l),
-            ("Rx,Rd MB/s", 10, r),
-            ("Tx,Wr MB/s", 10, r),
-            ("Of max %", 8, r),
-            ("Errors", 6, r),
-            ("What", 4, l),
-        ]);
         let mut rows: Vec<&Row> = self.busy().copied().collect();
         if beside {
             rows.extend(self.again.iter().filter(|row| self.is_telling(row)));
@@ -207,20 +198,15 @@ impl<'a, 'r> View<'a, 'r> {
         // The kernel's count of a port stands below that of hardware.
         rows.sort_by_key(|row| (row.bdf().is_none(), row.bdf(), row.instance.is_accounting()));
         let mut before = None;
-        for row in rows {
+        let links = rows.into_iter().map(|row| {
             let is_second = row.bdf().is_some() && row.bdf() == before;
             before = row.bdf();
+            let name = if is_second && row.instance.is_accounting() { "  kernel".to_owned() } else { row.name() };
             let error = row.record.error.as_deref().map(|error| format!("error: {}", clean(&error.code)));
-            columns.row(vec![
-                if is_second && row.instance.is_accounting() { "  kernel".to_owned() } else { row.name() },
-                rate(row, "rx_bytes_per_s"),
-                rate(row, "tx_bytes_per_s"),
-                share(row).map_or("-".to_owned(), |share| format!("{share:.1}")),
-                errors(row).map_or("-".to_owned(), figure),
-                cut(&error.unwrap_or_else(|| below(row)), WHAT),
-            ]);
-        }
-        for row in &self.memory {
+            let what = cut(&error.unwrap_or_else(|| below(row)), WHAT);
+            (row, name, ["rx_bytes_per_s", "tx_bytes_per_s"], share(row), errors(row), what)
+        });
+        let memory = self.memory.iter().map(|row| {
             let what = match (row.instance.scope.as_str(), row.instance.parts) {
                 ("channel", _) => "channel".to_owned(),
                 (_, Some(parts)) => counted(parts as usize, "channel"),
@@ -230,16 +216,16 @@ impl<'a, 'r> View<'a, 'r> {
                 "die" | "total" => format!("DRAM {}", row.name()),
                 _ => row.name(),
             };
-            columns.row(vec![
-                name,
-                rate(row, "read_bytes_per_s"),
-                rate(row, "write_bytes_per_s"),
-                value(row, "peak_share").map_or("-".to_owned(), |share| format!("{share:.1}")),
-                "-".to_owned(),
-                what,
-            ]);
-        }
-        columns
+            (*row, name, ["read_bytes_per_s", "write_bytes_per_s"], value(row, "peak_share"), None, what)
+        });
+        Rows::of(links.chain(memory)).columns(&[
+            ("Where", 12, Left, &|(_, name, ..)| name.clone()),
+            ("Rx,Rd MB/s", 10, Right, &|(row, _, [from, _], ..)| rate(row, from)),
+            ("Tx,Wr MB/s", 10, Right, &|(row, _, [_, to], ..)| rate(row, to)),
+            ("Of max %", 8, Right, &|(.., share, _, _)| share.map_or("-".to_owned(), |share| format!("{share:.1}"))),
+            ("Errors", 6, Right, &|(.., errors, _)| errors.map_or("-".to_owned(), figure)),
+            ("What", 4, Left, &|(.., what)| what.clone()),
+        ])
     }
 }
 
@@ -358,27 +344,22 @@ pub fn repeats(records: &[Record]) -> String {
     } else if records.iter().any(model::is_emulated) {
         answer.line(paint(Tone::Doubt, crate::table::EMULATED));
     }
-    let (l, r) = (Align::Left, Align::Right);
-    let mut columns = Columns::new(&[
-        ("Mean", 14, r),
-        ("+-(%)", 6, r),
-        ("Min", 12, r),
-        ("Max", 12, r),
-        ("Unit", 5, l),
-        ("What", 4, l),
-    ]);
-    for name in order {
-        let Some((unit, values)) = figures.get(&name) else { continue };
+    let rows = order.iter().filter_map(|name| {
+        let (unit, values) = figures.get(name)?;
         let is_quiet = values.iter().all(|value| *value == 0.0);
-        if is_quiet {
-            continue;
-        }
-        let (mean, spread) = mean_and_spread(values);
-        let low = values.iter().copied().fold(f64::INFINITY, f64::min);
-        let high = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let show = |value: f64| if unit == "MB/s" { format!("{value:.2}") } else { figure(value) };
-        columns.row(vec![show(mean), format!("{spread:.2}"), show(low), show(high), clean(unit), name]);
-    }
+        (!is_quiet).then(|| (name, unit, values, mean_and_spread(values)))
+    });
+    let show = |value: f64, unit: &str| if unit == "MB/s" { format!("{value:.2}") } else { figure(value) };
+    let columns = Rows::of(rows).columns(&[
+        ("Mean", 14, Right, &|(_, unit, _, (mean, _))| show(*mean, unit)),
+        ("+-(%)", 6, Right, &|(.., (_, spread))| format!("{spread:.2}")),
+        ("Min", 12, Right, &|(_, unit, values, _)| show(values.iter().copied().fold(f64::INFINITY, f64::min), unit)),
+        ("Max", 12, Right, &|(_, unit, values, _)| {
+            show(values.iter().copied().fold(f64::NEG_INFINITY, f64::max), unit)
+        }),
+        ("Unit", 5, Left, &|(_, unit, ..)| clean(unit)),
+        ("What", 4, Left, &|(name, ..)| (*name).clone()),
+    ]);
     answer.table = (!columns.rows().is_empty()).then_some(columns);
     answer.text()
 }

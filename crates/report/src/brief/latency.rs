@@ -9,7 +9,8 @@ use crate::model::{Section, cpu_of};
 use crate::style::{Tone, paint};
 use crate::summary::FAR_FROM_BEST;
 use crate::table::LOSSES;
-use crate::table::layout::{Align, Columns, bar_of};
+use crate::table::layout::{Columns, Left, Right, Rows, bar_of};
+use crate::table::path::with_steps;
 use crate::text::{clean, duration, not_zero, thousands, us};
 
 /// A table of more rows than this has its ends only.
@@ -63,34 +64,16 @@ pub(super) fn path(section: &Section) -> Answer {
     }
     ends(&mut answer, section, LATENCY, is_last);
     label_unreal(&mut answer, section);
-    let (l, r) = (Align::Left, Align::Right);
-    let mut columns = Columns::new(&[
-        ("Hop", 3, r),
-        ("Function", 12, l),
-        ("Samples", 8, r),
-        ("Median(us)", 8, r),
-        ("Step(us)", 8, r),
-        ("P99(us)", 8, r),
-        ("Worst(us)", 8, r),
+    let columns = Rows::of(with_steps(&hops, Histogram::median_ns)).columns(&[
+        ("Hop", 3, Right, &|((hop, _), ..)| hop.to_string()),
+        ("Function", 12, Left, &|((_, bdf), ..)| bdf.map(|bdf| bdf.to_string()).unwrap_or_default()),
+        ("Samples", 8, Right, &|(_, h, _)| h.count().to_string()),
+        ("Median(us)", 8, Right, &|(_, h, _)| us(h.median_ns())),
+        ("Step(us)", 8, Right, &|(.., step)| step.clone()),
+        ("P99(us)", 8, Right, &|(_, h, _)| us(h.percentile_ns(99.0))),
+        ("Worst(us)", 8, Right, &|(_, h, _)| us(h.max_ns())),
     ]);
-    let mut above: Option<f64> = None;
-    for (key, h) in &hops {
-        let median = h.median_ns();
-        let step =
-            above.zip(median).map_or("-".to_owned(), |(above, median)| format!("{:+.3}", (median - above) / 1e3));
-        above = median;
-        columns.row(vec![
-            key.0.to_string(),
-            key.1.map(|bdf| bdf.to_string()).unwrap_or_default(),
-            h.count().to_string(),
-            us(median),
-            step,
-            us(h.percentile_ns(99.0)),
-            us(h.max_ns()),
-        ]);
-    }
-    columns.drop_empty();
-    answer.table = Some(columns);
+    answer.table = Some(columns.without_empty());
     answer
 }
 
@@ -175,10 +158,7 @@ fn figures(section: &Section, all: &Histogram) -> String {
 
 /// The CPUs with the lowest and the highest median.
 fn ends(answer: &mut Answer, section: &Section, name: &str, is_wanted: impl Fn(&Kept) -> bool) {
-    let by_cpu = section.merged_by(name, |record| cpu_of(record).filter(|_| is_wanted(record)));
-    let mut medians: Vec<(u32, f64)> = by_cpu.into_iter().filter_map(|(cpu, h)| Some((cpu, h.median_ns()?))).collect();
-    medians.sort_by(|a, b| a.1.total_cmp(&b.1));
-    if let [(fast, low), .., (slow, high)] = medians.as_slice() {
+    if let [(fast, low), .., (slow, high)] = section.medians_by_cpu(name, is_wanted).as_slice() {
         let more = if *low > 0.0 { format!(" ({:+.0} %)", (high / low - 1.0) * 100.0) } else { String::new() };
         answer.line(format!(
             "fastest CPU {fast}: {} in the median; slowest CPU {slow}: {}{more}",
@@ -230,69 +210,38 @@ fn per_cpu(section: &Section, name: &str, below: &mut Option<String>) -> Columns
     let rows: Vec<(u32, Histogram)> = section.merged_by(name, cpu_of).into_iter().collect();
     let medians = || rows.iter().filter_map(|(_, h)| h.median_ns());
     let (best, worst) = (medians().fold(f64::INFINITY, f64::min), medians().fold(0.0, f64::max));
-    let (l, r) = (Align::Left, Align::Right);
-    let mut columns = Columns::new(&[
-        ("CPU", 4, r),
-        ("Node", 4, r),
-        ("Samples", 7, r),
-        ("Median(us)", 10, r),
-        ("P99(us)", 8, r),
-        ("P99.9(us)", 9, r),
-        ("Worst(us)", 9, r),
-        ("+(%)", 5, r),
-        ("", BAR, l),
+    let above = |median: f64| format!("{:.1}", (median / best - 1.0) * 100.0);
+    let shown = shown(&rows, below);
+    let columns = Rows::of(shown.into_iter().map(|place| &rows[place])).columns(&[
+        ("CPU", 4, Right, &|(cpu, _)| cpu.to_string()),
+        ("Node", 4, Right, &|(cpu, _)| node(section, *cpu)),
+        ("Samples", 7, Right, &|(_, h)| h.count().to_string()),
+        ("Median(us)", 10, Right, &|(_, h)| us(h.median_ns())),
+        ("P99(us)", 8, Right, &|(_, h)| us(h.percentile_ns(99.0))),
+        ("P99.9(us)", 9, Right, &|(_, h)| us(h.percentile_ns(99.9))),
+        ("Worst(us)", 9, Right, &|(_, h)| us(h.max_ns())),
+        ("+(%)", 5, Right, &|(_, h)| h.median_ns().filter(|_| best > 0.0).map_or("-".to_owned(), above)),
+        ("", BAR, Left, &|(_, h)| h.median_ns().map_or_else(String::new, |median| bar_of(median, worst, BAR))),
     ]);
-    for place in shown(&rows, below) {
-        let (cpu, h) = &rows[place];
-        let median = h.median_ns();
-        columns.row(vec![
-            cpu.to_string(),
-            node(section, *cpu),
-            h.count().to_string(),
-            us(median),
-            us(h.percentile_ns(99.0)),
-            us(h.percentile_ns(99.9)),
-            us(h.max_ns()),
-            median
-                .filter(|_| best > 0.0)
-                .map_or("-".to_owned(), |median| format!("{:.1}", (median / best - 1.0) * 100.0)),
-            median.map_or_else(String::new, |median| bar_of(median, worst, BAR)),
-        ]);
-    }
-    columns.drop_empty();
-    columns
+    columns.without_empty()
 }
 
 fn interrupts(section: &Section, control: Option<&Section>, below: &mut Option<String>) -> Columns {
     let rows: Vec<(u32, Histogram)> = section.merged_by(TRIGGER_TO_HANDLER, cpu_of).into_iter().collect();
     let acknowledge = section.merged_by(ENTRY_TO_ACK, cpu_of);
     let software = control.map(|control| control.merged_by(TRIGGER_TO_HANDLER, cpu_of)).unwrap_or_default();
-    let r = Align::Right;
-    let mut columns = Columns::new(&[
-        ("CPU", 4, r),
-        ("Node", 4, r),
-        ("Samples", 7, r),
-        ("Median(us)", 10, r),
-        ("P99(us)", 8, r),
-        ("Worst(us)", 9, r),
-        ("Ack(us)", 7, r),
-        ("PCIe share(us)", 14, r),
+    let other = |cpu: &u32| software.get(cpu).and_then(|h| h.median_ns());
+    let share = |(own, other): (f64, f64)| format!("{:+.3}", (own - other) / 1e3);
+    let shown = shown(&rows, below);
+    let columns = Rows::of(shown.into_iter().map(|place| &rows[place])).columns(&[
+        ("CPU", 4, Right, &|(cpu, _)| cpu.to_string()),
+        ("Node", 4, Right, &|(cpu, _)| node(section, *cpu)),
+        ("Samples", 7, Right, &|(_, h)| h.count().to_string()),
+        ("Median(us)", 10, Right, &|(_, h)| us(h.median_ns())),
+        ("P99(us)", 8, Right, &|(_, h)| us(h.percentile_ns(99.0))),
+        ("Worst(us)", 9, Right, &|(_, h)| us(h.max_ns())),
+        ("Ack(us)", 7, Right, &|(cpu, _)| us(acknowledge.get(cpu).and_then(|h| h.median_ns()))),
+        ("PCIe share(us)", 14, Right, &|(cpu, h)| h.median_ns().zip(other(cpu)).map_or("-".to_owned(), share)),
     ]);
-    for place in shown(&rows, below) {
-        let (cpu, h) = &rows[place];
-        let median = h.median_ns();
-        let other = software.get(cpu).and_then(|h| h.median_ns());
-        columns.row(vec![
-            cpu.to_string(),
-            node(section, *cpu),
-            h.count().to_string(),
-            us(median),
-            us(h.percentile_ns(99.0)),
-            us(h.max_ns()),
-            us(acknowledge.get(cpu).and_then(|h| h.median_ns())),
-            median.zip(other).map_or("-".to_owned(), |(own, other)| format!("{:+.3}", (own - other) / 1e3)),
-        ]);
-    }
-    columns.drop_empty();
-    columns
+    columns.without_empty()
 }

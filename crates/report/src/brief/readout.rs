@@ -8,7 +8,7 @@ use crate::model::Section;
 use crate::readout::{Functions, Group, LOSSES, Row, cell, groups, megabytes, millions};
 use crate::style::{Tone, paint};
 use crate::summary::{FAST, SLOW, UNSTEADY};
-use crate::table::layout::{Align, Columns};
+use crate::table::layout::{Columns, Left, Right, Rows};
 use crate::text::{clean, counted, cut, not_zero, thousands};
 
 /// The most rows of the table.
@@ -114,63 +114,34 @@ fn limit(rows: &[(&Group, Row)], section: &Section) -> Option<String> {
 }
 
 fn table(functions: &Functions, rows: &[(&Group, Row)]) -> Columns {
-    let (l, r) = (Align::Left, Align::Right);
-    let mut columns = Columns::new(&[
-        ("Device", 14, l),
-        ("Function", 12, l),
-        ("Cycle", 5, r),
-        ("Each(ms)", 8, r),
-        ("P99(ms)", 7, r),
-        ("MB/s", 8, r),
-        ("CV(%)", 5, r),
-        ("CPU(s/GB)", 9, r),
-        ("Wrong", 5, r),
+    let columns = Rows::of(rows.iter().take(MOST_ROWS).map(|(_, row)| row)).columns(&[
+        ("Device", 14, Left, &|row| row.device()),
+        ("Function", 12, Left, &|row| functions.name(row).trim_start_matches("func_").to_owned()),
+        ("Cycle", 5, Right, &|row| row.stream.cycle.map_or("-".to_owned(), |cycle| cycle.to_string())),
+        ("Each(ms)", 8, Right, &|row| millions(row.metric("duration"), 3)),
+        ("P99(ms)", 7, Right, &|row| {
+            let repeats = row.record.histograms.get("duration");
+            millions(repeats.and_then(|repeats| repeats.percentile_ns(99.0)), 3)
+        }),
+        ("MB/s", 8, Right, &|row| millions(row.metric("speed"), 1)),
+        ("CV(%)", 5, Right, &|row| cell(row.metric("cv"), 1)),
+        ("CPU(s/GB)", 9, Right, &|row| cell(row.metric("cpu_per_gb"), 3)),
+        ("Wrong", 5, Right, &|row| row.metric("wrong").map_or("-".to_owned(), |wrong| thousands(wrong as u64))),
     ]);
-    for (_, row) in rows.iter().take(MOST_ROWS) {
-        let repeats = row.record.histograms.get("duration");
-        columns.row(vec![
-            row.device(),
-            functions.name(row).trim_start_matches("func_").to_owned(),
-            row.stream.cycle.map_or("-".to_owned(), |cycle| cycle.to_string()),
-            millions(row.metric("duration"), 3),
-            millions(repeats.and_then(|repeats| repeats.percentile_ns(99.0)), 3),
-            millions(row.metric("speed"), 1),
-            cell(row.metric("cv"), 1),
-            cell(row.metric("cpu_per_gb"), 3),
-            row.metric("wrong").map_or("-".to_owned(), |wrong| thousands(wrong as u64)),
-        ]);
-    }
-    columns.drop_empty();
-    columns
+    columns.without_empty()
 }
 
 /// A row for each group of a campaign.
 fn campaign(groups: &[Group], functions: &Functions) -> Columns {
-    let (l, r) = (Align::Left, Align::Right);
-    let mut columns = Columns::new(&[
-        ("Part", 8, l),
-        ("Devices", 16, l),
-        ("Function", 12, l),
-        ("Wait", 4, l),
-        ("MB", 5, r),
-        ("MB/s", 8, r),
-        ("CPU(%)", 6, r),
+    let rate = |group: &Group| group.sum().or_else(|| group.rows.iter().find_map(|row| row.metric("speed")));
+    let columns = Rows::of(groups).columns(&[
+        ("Part", 8, Left, &|group| group.sweep().map_or("-".to_owned(), clean)),
+        ("Devices", 16, Left, &|group| cut(&group.set(), 24)),
+        ("Function", 12, Left, &|group| cut(group.work(functions).trim_start_matches("func_"), 14)),
+        ("Wait", 4, Left, &|group| group.stream().wait.as_deref().map_or("-".to_owned(), clean)),
+        ("MB", 5, Right, &|group| millions(group.size(), 1)),
+        ("MB/s", 8, Right, &|group| millions(rate(group), 1)),
+        ("CPU(%)", 6, Right, &|group| cell(group.metric("cpu_top").or(group.metric("cpu")), 1)),
     ]);
-    for group in groups {
-        let sum = match group.sum() {
-            Some(sum) => Some(sum),
-            None => group.rows.iter().find_map(|row| row.metric("speed")),
-        };
-        columns.row(vec![
-            group.sweep().map_or("-".to_owned(), clean),
-            cut(&group.set(), 24),
-            cut(group.work(functions).trim_start_matches("func_"), 14),
-            group.stream().wait.as_deref().map_or("-".to_owned(), clean),
-            millions(group.size(), 1),
-            millions(sum, 1),
-            cell(group.metric("cpu_top").or(group.metric("cpu")), 1),
-        ]);
-    }
-    columns.drop_empty();
-    columns
+    columns.without_empty()
 }

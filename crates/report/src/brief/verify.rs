@@ -5,7 +5,8 @@ use pciescope_core::Comparison;
 use super::{Answer, headed, label_unreal};
 use crate::model::Section;
 use crate::style::{Tone, paint};
-use crate::table::layout::{Align, Columns};
+use crate::table::layout::{Left, Right, Rows};
+use crate::table::verify::{error, verdict};
 use crate::text::clean;
 
 pub(super) fn answer(section: &Section) -> Answer {
@@ -30,33 +31,15 @@ pub(super) fn answer(section: &Section) -> Answer {
         answer.line(format!("largest error {error:+.3} %{allowed}{how}"));
     }
     label_unreal(&mut answer, section);
-    let (l, r) = (Align::Left, Align::Right);
-    let mut columns = Columns::new(&[
-        ("Counter", 16, l),
-        ("Workload", 8, l),
-        ("Counted(MB)", 11, r),
-        ("Moved(MB)", 9, r),
-        ("Error(%)", 8, r),
-        ("Allowed", 7, r),
-        ("", 5, l),
+    let columns = Rows::of(&rows).columns(&[
+        ("Counter", 16, Left, &|row| clean(&row.counter)),
+        ("Workload", 8, Left, &|row| clean(&row.workload)),
+        ("Counted(MB)", 11, Right, &|row| format!("{:.2}", row.counter_bytes() / 1e6)),
+        ("Moved(MB)", 9, Right, &|row| format!("{:.2}", row.workload_bytes / 1e6)),
+        ("Error(%)", 8, Right, &|row| error(row)),
+        ("Allowed", 7, Right, &|row| row.allowed_percent().map_or("-".to_owned(), |allowed| format!("{allowed:.2}"))),
+        ("", 5, Left, &|row| verdict(row)),
     ]);
-    for row in &rows {
-        columns.row(vec![
-            clean(&row.counter),
-            clean(&row.workload),
-            format!("{:.2}", row.counter_bytes() / 1e6),
-            format!("{:.2}", row.workload_bytes / 1e6),
-            row.error_percent().map_or("-".to_owned(), |error| format!("{error:+.3}")),
-            row.allowed_percent().map_or("-".to_owned(), |allowed| format!("{allowed:.2}")),
-            match row.is_right() {
-                Some(true) => "right",
-                Some(false) => "WRONG",
-                None => "-",
-            }
-            .to_owned(),
-        ]);
-    }
-    columns.drop_empty();
-    answer.table = Some(columns);
+    answer.table = Some(columns.without_empty());
     answer
 }

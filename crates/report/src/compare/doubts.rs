@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pciescope_core::{Environment, Function, Histogram, Method, outcome};
+use serde::Serialize;
 
 use crate::kept::Kept;
 use crate::model;
 use crate::text::{clean, duration};
 
 /// A difference that a reader must know of before the figures.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Doubt {
     /// A short stable name.
     pub code: &'static str,

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::cells::Key;
-use super::{Alone, Cell, Judgement, Need, Shift};
+use super::{Alone, Cell, Judgement};
 
 /// The lines, each ending with a newline. They have every cell, also those that a table would not show.
 pub fn lines(judgement: &Judgement) -> String {
@@ -25,7 +25,7 @@ pub fn lines(judgement: &Judgement) -> String {
         let named = |places: &[(usize, usize)]| -> Vec<Value> {
             let of = |&(cell, shift): &(usize, usize)| {
                 let cell = &judgement.cells[cell];
-                with_key(of_shift(&cell.shifts[shift]), &cell.key)
+                with_key(json!(cell.shifts[shift]), &cell.key)
             };
             places.iter().map(of).collect()
         };
@@ -50,14 +50,13 @@ fn summary(judgement: &Judgement) -> Value {
         let counts = judgement.counts(is_overall).into_iter().map(|(verdict, n)| (verdict.word().to_owned(), n.into()));
         Value::Object(counts.collect())
     };
-    let doubts: Vec<Value> = judgement.doubts.iter().map(|d| json!({"code": d.code, "text": d.text})).collect();
     json!({
         "type": "summary",
         "runs": {"a": judgement.runs.0, "b": judgement.runs.1},
         "records": {"a": judgement.records.0, "b": judgement.records.1},
         "margin": judgement.options.margin,
         "run_spread": judgement.options.spread,
-        "doubts": doubts,
+        "doubts": judgement.doubts,
         "groups": counts(true),
         "cells": counts(false),
         "only_a": judgement.only_a.len(),
@@ -87,30 +86,9 @@ fn of_cell(cell: &Cell) -> Value {
         "samples": {"a": cell.counts.0, "b": cell.counts.1},
         "unit": cell.unit,
         "shape": shape,
-        "statistics": cell.shifts.iter().map(of_shift).collect::<Vec<_>>(),
+        "statistics": cell.shifts,
     });
     with_key(value, &cell.key)
-}
-
-fn of_shift(shift: &Shift) -> Value {
-    let need = shift.need.map(|need| match need {
-        Need::Samples(n) => json!({"samples": n}),
-        Need::Runs(n) => json!({"runs": n}),
-        Need::Margin => json!("margin"),
-    });
-    json!({
-        "name": shift.name,
-        "a": shift.a,
-        "b": shift.b,
-        "change": shift.change,
-        "low": shift.low,
-        "high": shift.high,
-        "margin": shift.margin,
-        "verdict": shift.verdict.word(),
-        "p": shift.p,
-        "need": need,
-        "is_of_cells": shift.is_of_cells,
-    })
 }
 
 fn of_alone(alone: &Alone) -> Value {

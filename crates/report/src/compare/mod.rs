@@ -13,6 +13,8 @@ mod render;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use serde::Serialize;
+
 use crate::kept::Keep;
 use crate::text;
 
@@ -47,41 +49,33 @@ impl Default for Options {
     }
 }
 
-/// The result for a figure or a cell.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Verdict {
-    /// The whole interval lies within the margin.
-    Same,
-    /// The interval is too wide, or lies across the margin.
-    Unclear,
-    /// B is proven to be better by more than the margin: faster.
-    Faster,
-    /// B is proven to be less, where less is neither better nor worse; of losses: fewer.
-    Less,
-    /// B is proven to be more, where more is neither better nor worse; of losses: more, which is worse.
-    More,
-    /// The distributions differ without a direction.
-    Differs,
-    /// B is proven to be worse by more than the margin: slower.
-    Slower,
-    /// Measured in ways that make the figures incomparable.
-    Incomparable,
+pciescope_core::named! {
+    /// The result for a figure or a cell.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+    #[serde(rename_all = "lowercase")]
+    pub enum Verdict {
+        /// The whole interval lies within the margin.
+        Same => "same",
+        /// The interval is too wide, or lies across the margin.
+        Unclear => "unclear",
+        /// B is proven to be better by more than the margin: faster.
+        Faster => "faster",
+        /// B is proven to be less, where less is neither better nor worse; of losses: fewer.
+        Less => "less",
+        /// B is proven to be more, where more is neither better nor worse; of losses: more, which is worse.
+        More => "more",
+        /// The distributions differ without a direction.
+        Differs => "differs",
+        /// B is proven to be worse by more than the margin: slower.
+        Slower => "slower",
+        /// Measured in ways that make the figures incomparable.
+        Incomparable => "incomparable",
+    }
+    /// The word for it, in output for people and programs.
+    fn word
 }
 
 impl Verdict {
-    /// The word for it, in output for people and programs.
-    pub fn word(self) -> &'static str {
-        match self {
-            Verdict::Same => "same",
-            Verdict::Unclear => "unclear",
-            Verdict::Faster => "faster",
-            Verdict::Less => "less",
-            Verdict::More => "more",
-            Verdict::Differs => "differs",
-            Verdict::Slower => "slower",
-            Verdict::Incomparable => "incomparable",
-        }
-    }
     /// Whether it says that something changed.
     pub fn is_alarm(self) -> bool {
         !matches!(self, Verdict::Same | Verdict::Unclear | Verdict::Incomparable)
@@ -89,7 +83,8 @@ impl Verdict {
 }
 
 /// What would make an unclear figure clear.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Need {
     /// This number of samples on each side, in the same number of runs.
     Samples(u64),
@@ -100,7 +95,7 @@ pub enum Need {
 }
 
 /// One statistic of a cell, of both sides.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize)]
 pub struct Shift {
     /// `p50`, `mean` and so on; of a metric `value`.
     pub name: String,

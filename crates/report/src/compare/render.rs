@@ -4,7 +4,7 @@ use super::cells::{self, Better, Key};
 use super::dist::CORRELATION;
 use super::{ALPHA, Alone, Cell, Judgement, Need, Ruling, Shift, Verdict};
 use crate::style::{Tone, paint};
-use crate::table::layout::{Align, Columns, wrap};
+use crate::table::layout::{Align, Columns, Left, Right, Rows, wrap};
 use crate::text::{clean, counted, duration, figure, thousands};
 
 /// How many cells of single CPUs are shown where not all are wanted.
@@ -142,8 +142,7 @@ fn brief_table(lines: &mut Vec<String>, groups: &[&Cell]) {
     if rows.is_empty() {
         return;
     }
-    let (l, r) = (Align::Left, Align::Right);
-    let heads = [("Device", l), ("Test", l), ("Target", l), ("Figure", l)];
+    let heads = [("Device", Left), ("Test", Left), ("Target", Left), ("Figure", Left)];
     let keys: Vec<[String; 4]> = rows
         .iter()
         .map(|(cell, _)| {
@@ -158,13 +157,13 @@ fn brief_table(lines: &mut Vec<String>, groups: &[&Cell]) {
         .filter(|(_, differs)| **differs)
         .map(|((head, align), _)| (*head, 0, *align))
         .collect();
-    columns.extend([("", 4, l), ("A", 8, r), ("B", 8, r), ("Change", 8, r), ("Verdict", 7, l)]);
+    columns.extend([("", 4, Left), ("A", 8, Right), ("B", 8, Right), ("Change", 8, Right), ("Verdict", 7, Left)]);
     let mut table = Columns::new(&columns);
     for ((cell, shift), key) in rows.iter().zip(&keys).take(SHOWN_ROWS) {
         let mut row: Vec<String> =
             key.iter().zip(&differs).filter(|(_, differs)| **differs).map(|(part, _)| part.clone()).collect();
         row.extend([
-            if shift.name == "value" { "-".to_owned() } else { shift.name.clone() },
+            statistic(shift),
             value(&cell.unit, shift.a),
             value(&cell.unit, shift.b),
             shift.change.map_or_else(|| "-".to_owned(), percent),
@@ -429,58 +428,46 @@ fn table(lines: &mut Vec<String>, judgement: &Judgement, all: bool) {
         return;
     }
     lines.push(String::new());
-    let mut columns = Columns::new(&[
-        ("Device", 0, Align::Left),
-        ("Test", 0, Align::Left),
-        ("Target", 0, Align::Left),
-        ("Figure", 0, Align::Left),
-        ("CPU", 0, Align::Right),
-        ("", 0, Align::Left),
-        ("A", 0, Align::Right),
-        ("B", 0, Align::Right),
-        ("Change", 0, Align::Right),
-        ("95 % interval", 0, Align::Right),
-        ("P(B>A)", 0, Align::Right),
-        ("Verdict", 0, Align::Left),
-    ]);
-    for cell in shown {
-        let cpu = match (cell.merged, cell.key.cpu) {
+    let is_wanted = |place: usize, shift: &Shift| {
+        all || place == 0 || shift.name == "p99" || (shift.verdict.is_alarm() && shift.name != "mean")
+    };
+    let rows = shown.into_iter().flat_map(|cell| {
+        let shifts = cell.shifts.iter().enumerate().filter(move |(place, shift)| is_wanted(*place, shift));
+        shifts.map(move |(place, shift)| (cell, shift, cell.shape.filter(|_| place == 0)))
+    });
+    let columns = Rows::of(rows).columns(&[
+        ("Device", 0, Left, &|(cell, ..)| dash(&clean(&cell.key.device))),
+        ("Test", 0, Left, &|(cell, ..)| clean(&cell.key.test)),
+        ("Target", 0, Left, &|(cell, ..)| cell.key.target()),
+        ("Figure", 0, Left, &|(cell, ..)| clean(&cell.key.figure)),
+        ("CPU", 0, Right, &|(cell, ..)| match (cell.merged, cell.key.cpu) {
             (1, Some(cpu)) => cpu.to_string(),
             (1, None) => "-".to_owned(),
             _ => "all".to_owned(),
-        };
-        let is_wanted = |place: usize, shift: &Shift| {
-            all || place == 0 || shift.name == "p99" || (shift.verdict.is_alarm() && shift.name != "mean")
-        };
-        for (place, shift) in cell.shifts.iter().enumerate().filter(|(place, shift)| is_wanted(*place, shift)) {
-            let superiority = cell.shape.filter(|_| place == 0).map(|shape| format!("{:.2}", shape.superiority));
-            let form = if place == 0 && cell.shape.is_some_and(|s| s.is_alarm) && !shift.verdict.is_alarm() {
-                " (form differs)"
-            } else {
-                ""
-            };
-            columns.row(vec![
-                dash(&clean(&cell.key.device)),
-                clean(&cell.key.test),
-                cell.key.target(),
-                clean(&cell.key.figure),
-                cpu.clone(),
-                if shift.name == "value" { "-".to_owned() } else { shift.name.clone() },
-                value(&cell.unit, shift.a),
-                value(&cell.unit, shift.b),
-                shift.change.map_or_else(|| "-".to_owned(), percent),
-                dash(&interval(shift)),
-                superiority.unwrap_or_else(|| "-".to_owned()),
-                format!("{}{form}", shift.verdict.word()),
-            ]);
-        }
-    }
-    columns.drop_empty();
-    lines.extend(columns.lines());
+        }),
+        ("", 0, Left, &|(_, shift, _)| statistic(shift)),
+        ("A", 0, Right, &|(cell, shift, _)| value(&cell.unit, shift.a)),
+        ("B", 0, Right, &|(cell, shift, _)| value(&cell.unit, shift.b)),
+        ("Change", 0, Right, &|(_, shift, _)| shift.change.map_or_else(|| "-".to_owned(), percent)),
+        ("95 % interval", 0, Right, &|(_, shift, _)| dash(&interval(shift))),
+        ("P(B>A)", 0, Right, &|(.., shape)| {
+            shape.map_or_else(|| "-".to_owned(), |shape| format!("{:.2}", shape.superiority))
+        }),
+        ("Verdict", 0, Left, &|(_, shift, shape)| {
+            let is_hidden = shape.is_some_and(|shape| shape.is_alarm) && !shift.verdict.is_alarm();
+            format!("{}{}", shift.verdict.word(), if is_hidden { " (form differs)" } else { "" })
+        }),
+    ]);
+    lines.extend(columns.without_empty().lines());
     let left = groups.len() - shown_groups + single.len() - shown_single;
     if left > 0 {
         lines.push(format!("{} not shown; --all shows every one", counted(left, "cell")));
     }
+}
+
+/// The statistic's name; a metric has none.
+fn statistic(shift: &Shift) -> String {
+    if shift.name == "value" { "-".to_owned() } else { shift.name.clone() }
 }
 
 fn dash(text: &str) -> String {

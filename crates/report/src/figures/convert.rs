@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{Figure, drawn_few};
 use crate::chart::{Bar, Bars, number};
 use crate::model::Section;
-use crate::table::layout::{Align, Columns};
+use crate::table::layout::{Left, Right, Rows};
 use crate::text::{clean, thousands};
 
 /// A chart for each number of samples.
@@ -28,13 +28,12 @@ pub fn of(section: &Section) -> Vec<Figure> {
         });
     }
     let one = |(samples, bars): (u64, Vec<Bar>)| {
-        let mut table =
-            Columns::new(&[("Conversion", 20, Align::Left), ("GB/s", 7, Align::Right), ("Ceiling", 7, Align::Right)]);
-        for bar in &bars {
-            let ceiling = bar.mark.as_ref().map_or("-".to_owned(), |mark| format!("{:.2}", mark.0));
-            table.row(vec![bar.label.clone(), format!("{:.2}", bar.parts[0].1), ceiling]);
-        }
-        table.drop_empty();
+        let table = Rows::of(&bars).columns(&[
+            ("Conversion", 20, Left, &|bar| bar.label.clone()),
+            ("GB/s", 7, Right, &|bar| format!("{:.2}", bar.parts[0].1)),
+            ("Ceiling", 7, Right, &|bar| bar.mark.as_ref().map_or("-".to_owned(), |mark| format!("{:.2}", mark.0))),
+        ]);
+        let table = table.without_empty();
         let mark = bars.iter().any(|bar| bar.mark.is_some());
         let mark = mark.then(|| "a loop that moves as many bytes and does nothing else".to_owned());
         let chart = Bars { across: "GB/s read and written".to_owned(), bars, mark, ..Bars::default() };

@@ -3,11 +3,13 @@
 
 use std::collections::BTreeMap;
 
+use pciescope_core::joined;
+
 use super::{Figure, drawn_few};
 use crate::chart::{Bar, Bars, Chart, Times, TimesLine, number};
 use crate::kept::Kept;
 use crate::model::{self, Section};
-use crate::table::layout::{Align, Columns};
+use crate::table::layout::{Columns, Left, Right, Rows};
 use crate::text::{clean, figure};
 
 /// So many of the busiest have a line of their own; the others are added up.
@@ -245,16 +247,15 @@ fn note(idle: usize, others: usize, sources: &[&Source], names: &[&str]) -> Stri
 fn over_time(sources: &[Source], (way, word): (&str, &str), heading: &str) -> Option<Figure> {
     let metric = format!("{way}_bytes_per_s");
     let (busy, idle) = busiest(sources);
-    let (l, r) = (Align::Left, Align::Right);
     let (mean, most) = (format!("{word} mean(MB/s)"), format!("{word} most(MB/s)"));
     let share = format!("{word} most(% of link)");
-    let mut table =
-        Columns::new(&[("Port", 12, l), (mean.as_str(), 9, r), (most.as_str(), 9, r), (share.as_str(), 7, r)]);
-    for port in &busy {
-        let of_link = port.most(&format!("{way}_link_share")).map_or("-".to_owned(), |share| format!("{share:.1}"));
-        table.row(vec![port.title(&[&metric]), mega(port.mean(&metric)), mega(port.most(&metric)), of_link]);
-    }
-    table.drop_empty();
+    let of_link = |port: &Source| port.most(&format!("{way}_link_share")).map(|share| format!("{share:.1}"));
+    let table = Rows::of(&busy).columns(&[
+        ("Port", 12, Left, &|port| port.title(&[&metric])),
+        (&mean, 9, Right, &|port| mega(port.mean(&metric))),
+        (&most, 9, Right, &|port| mega(port.most(&metric))),
+        (&share, 7, Right, &|port| of_link(port).unwrap_or_else(|| "-".to_owned())),
+    ]);
     let (per, unit) = unit(busy.iter().filter_map(|port| port.most(&metric)).fold(0.0, f64::max));
     let own = busy.len().min(MOST_LINES);
     let mut lines: Vec<TimesLine> = busy[..own]
@@ -268,7 +269,7 @@ fn over_time(sources: &[Source], (way, word): (&str, &str), heading: &str) -> Op
         heading: heading.to_owned(),
         note: note(idle, busy.len() - own, &busy, &[&metric]),
         chart: Some(Chart::Times(Times { up: unit.to_owned(), lines, least: LEAST * 1e6 / per })),
-        table,
+        table: table.without_empty(),
         is_digest: false,
     })
 }
@@ -278,10 +279,7 @@ fn sum(name: &str, sources: &[&Source], metric: &str, per: f64) -> TimesLine {
     let mut sums: BTreeMap<u64, Option<f64>> = BTreeMap::new();
     for (second, value) in sources.iter().flat_map(|source| source.points(metric, per)) {
         let sum = sums.entry((second * 1e9).round() as u64).or_default();
-        *sum = match (*sum, value) {
-            (Some(sum), Some(value)) => Some(sum + value),
-            (sum, value) => sum.or(value),
-        };
+        *sum = joined(*sum, value, |sum, value| sum + value);
     }
     let points = sums.into_iter().map(|(ns, value)| (ns as f64 / 1e9, value)).collect();
     TimesLine { name: name.to_owned(), points }
@@ -303,9 +301,6 @@ fn called(node: Option<u32>, channels: &[&Source]) -> String {
 
 fn memory_over_time(sources: &[Source]) -> Option<Figure> {
     let nodes = nodes(sources);
-    let (l, r) = (Align::Left, Align::Right);
-    let mut table =
-        Columns::new(&[("DRAM", 8, l), ("Channels", 8, r), ("Read mean(MB/s)", 9, r), ("Write mean(MB/s)", 9, r)]);
     let mut lines = Vec::new();
     let add = |channels: &[&Source], name: &str| channels.iter().filter_map(|one| one.mean(name)).reduce(|a, b| a + b);
     let most = nodes.values().flat_map(|channels| {
@@ -315,16 +310,16 @@ fn memory_over_time(sources: &[Source]) -> Option<Figure> {
     let (per, unit) = unit(most.fold(0.0, f64::max));
     for (node, channels) in &nodes {
         let name = called(*node, channels);
-        table.row(vec![
-            name.clone(),
-            channels.len().to_string(),
-            mega(add(channels, "read_bytes_per_s")),
-            mega(add(channels, "write_bytes_per_s")),
-        ]);
         for way in ["read", "write"] {
             lines.push(sum(&format!("{name} {way}"), channels, &format!("{way}_bytes_per_s"), per));
         }
     }
+    let table = Rows::of(&nodes).columns(&[
+        ("DRAM", 8, Left, &|(node, channels)| called(**node, channels)),
+        ("Channels", 8, Right, &|(_, channels)| channels.len().to_string()),
+        ("Read mean(MB/s)", 9, Right, &|(_, channels)| mega(add(channels, "read_bytes_per_s"))),
+        ("Write mean(MB/s)", 9, Right, &|(_, channels)| mega(add(channels, "write_bytes_per_s"))),
+    ]);
     let all: Vec<&Source> = nodes.values().flatten().copied().collect();
     (!lines.is_empty()).then(|| Figure {
         heading: "DRAM".to_owned(),
@@ -337,7 +332,7 @@ fn memory_over_time(sources: &[Source]) -> Option<Figure> {
 
 /// Errors, retries and recoveries of the ports that had any.
 fn events_over_time(sources: &[Source]) -> Option<Figure> {
-    let mut table = Columns::new(&[("Port", 12, Align::Left), ("What", 14, Align::Left), ("Count", 7, Align::Right)]);
+    let mut table = Columns::new(&[("Port", 12, Left), ("What", 14, Left), ("Count", 7, Right)]);
     let mut lines = Vec::new();
     for source in sources {
         for name in EVENTS {
@@ -361,13 +356,15 @@ fn events_over_time(sources: &[Source]) -> Option<Figure> {
 
 fn by_port(sources: &[Source]) -> Option<Figure> {
     let (busy, idle) = busiest(sources);
-    let mut table =
-        Columns::new(&[("Port", 12, Align::Left), ("Rx(MB/s)", 9, Align::Right), ("Tx(MB/s)", 9, Align::Right)]);
+    let table = Rows::of(&busy).columns(&[
+        ("Port", 12, Left, &|port| port.title(&TRAFFIC)),
+        ("Rx(MB/s)", 9, Right, &|port| mega(port.mean(TRAFFIC[0]))),
+        ("Tx(MB/s)", 9, Right, &|port| mega(port.mean(TRAFFIC[1]))),
+    ]);
     let (per, unit) = unit(busy.iter().map(|port| port.traffic()).fold(0.0, f64::max));
     let mut bars = Vec::new();
     for port in &busy {
         let (rx, tx) = (port.mean("rx_bytes_per_s"), port.mean("tx_bytes_per_s"));
-        table.row(vec![port.title(&TRAFFIC), mega(rx), mega(tx)]);
         let part = |place, word: &str, value: Option<f64>| {
             Some((place, value? / per, format!("{} {word}: {} MB/s", port.name, mega(value))))
         };
@@ -387,12 +384,6 @@ fn by_port(sources: &[Source]) -> Option<Figure> {
 
 fn memory(sources: &[Source]) -> Option<Figure> {
     let nodes = nodes(sources);
-    let mut table = Columns::new(&[
-        ("DRAM", 8, Align::Left),
-        ("Channels", 8, Align::Right),
-        ("Read(MB/s)", 9, Align::Right),
-        ("Write(MB/s)", 9, Align::Right),
-    ]);
     let rate = |channels: &[&Source], name: &str| channels.iter().filter_map(|one| one.mean(name)).reduce(|a, b| a + b);
     let rates: Vec<(String, usize, Option<f64>, Option<f64>)> = nodes
         .iter()
@@ -401,12 +392,17 @@ fn memory(sources: &[Source]) -> Option<Figure> {
             (called(*node, channels), channels.len(), read, write)
         })
         .collect();
+    let table = Rows::of(&rates).columns(&[
+        ("DRAM", 8, Left, &|(name, ..)| name.clone()),
+        ("Channels", 8, Right, &|(_, channels, ..)| channels.to_string()),
+        ("Read(MB/s)", 9, Right, &|(.., read, _)| mega(*read)),
+        ("Write(MB/s)", 9, Right, &|(.., write)| mega(*write)),
+    ]);
     let both = |row: &(String, usize, Option<f64>, Option<f64>)| row.2.unwrap_or(0.0) + row.3.unwrap_or(0.0);
     let (per, unit) = unit(rates.iter().map(both).fold(0.0, f64::max));
     let mut bars = Vec::new();
     for row in &rates {
-        let (name, channels, read, write) = row;
-        table.row(vec![name.clone(), channels.to_string(), mega(*read), mega(*write)]);
+        let (name, _, read, write) = row;
         let part = |place, word: &str, value: &Option<f64>| {
             Some((place, (*value)? / per, format!("{name} {word}: {} MB/s", mega(*value))))
         };

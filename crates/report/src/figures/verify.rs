@@ -1,37 +1,40 @@
 //! Counters compared with known traffic: the error of each, and the allowed error.
 
+use pciescope_core::Comparison;
+
 use super::{Figure, drawn_few};
 use crate::chart::{Bar, Bars};
 use crate::model::Section;
-use crate::table::layout::{Align, Columns};
+use crate::table::layout::{Left, Right, Rows};
 use crate::text::clean;
 
 /// One chart with a bar for each comparison.
 pub fn of(section: &Section) -> Vec<Figure> {
-    let (l, r) = (Align::Left, Align::Right);
-    let mut table = Columns::new(&[("Workload", 12, l), ("Counter", 12, l), ("Error(%)", 8, r), ("Allowed(%)", 10, r)]);
+    let rows = section.records.iter().filter_map(|record| record.comparison());
+    let rows: Vec<(f64, Comparison)> = rows.filter_map(|row| Some((row.error_percent()?, row))).collect();
+    let table = Rows::of(&rows).columns(&[
+        ("Workload", 12, Left, &|(_, row)| clean(&row.workload)),
+        ("Counter", 12, Left, &|(_, row)| clean(&row.counter)),
+        ("Error(%)", 8, Right, &|(error, _)| format!("{error:+.3}")),
+        ("Allowed(%)", 10, Right, &|(_, row)| {
+            row.allowed_percent().map_or("-".to_owned(), |allowed| format!("{allowed:.3}"))
+        }),
+    ]);
     let mut bars = Vec::new();
-    for row in section.records.iter().filter_map(|record| record.comparison()) {
-        let (Some(error), allowed) = (row.error_percent(), row.allowed_percent()) else { continue };
+    for (error, row) in &rows {
         let label = clean(&format!("{}: {}", row.workload, row.counter));
         let words = format!("{label}: {error:+.3} %");
-        table.row(vec![
-            clean(&row.workload),
-            clean(&row.counter),
-            format!("{error:+.3}"),
-            allowed.map_or("-".to_owned(), |allowed| format!("{allowed:.3}")),
-        ]);
         bars.push(Bar {
             label,
             parts: vec![(if row.is_right() == Some(false) { 3 } else { 0 }, error.abs(), words)],
-            mark: allowed.map(|allowed| (allowed, format!("allowed: {allowed:.3} %"))),
+            mark: row.allowed_percent().map(|allowed| (allowed, format!("allowed: {allowed:.3} %"))),
             figure: format!("{error:+.3}"),
         });
     }
     if bars.is_empty() {
         return Vec::new();
     }
-    table.drop_empty();
+    let table = table.without_empty();
     let mark = bars.iter().any(|bar| bar.mark.is_some()).then(|| "what is allowed".to_owned());
     let chart = Bars { across: "% off, without sign".to_owned(), bars, mark, ..Bars::default() };
     let (chart, note) = drawn_few(chart, "");

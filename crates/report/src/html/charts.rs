@@ -1,5 +1,7 @@
 //! Charts as SVG that takes the page's colours, each with its table below: once for wide views and once for telephones.
 
+use pciescope_core::once;
+
 use crate::chart::{BOX, Chart, LIMIT, NARROW, RULE, SERIES, WIDE};
 use crate::drawing::{BLACK, Drawing, GREY};
 use crate::figures::Figure;
@@ -17,15 +19,8 @@ pub fn is_readout(section: &Section) -> bool {
 
 /// The devices of the sections that are readouts, each once.
 pub fn devices<'r>(sections: &[Section<'r>]) -> Vec<&'r str> {
-    let mut paths: Vec<&str> = Vec::new();
-    for section in sections.iter().filter(|section| is_readout(section)) {
-        for path in groups(section).iter().flat_map(|group| group.paths()) {
-            if !paths.contains(&path) {
-                paths.push(path);
-            }
-        }
-    }
-    paths
+    let readouts = sections.iter().filter(|section| is_readout(section));
+    once(readouts.flat_map(groups).flat_map(|group| group.paths()))
 }
 
 /// The figures of a section, each with its table.

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use pciescope_core::{Bdf, Finding, Function, Histogram, Severity, outcome};
 
 use super::{safe, write_stacked, write_table};
-use crate::kept::Kept;
-use crate::model::{self, Host, Kind, Section, cpu_of};
+use crate::kept::{Figure, Kept};
+use crate::model::{self, Host, Kind, Section};
 use crate::table::kind_of_finding;
-use crate::table::layout::{Align, Columns};
+use crate::table::layout::{Left, Right, Rows};
 use crate::text::{duration, figure, thousands};
 
 /// A function, or a device node of which no function is known.
@@ -271,54 +271,33 @@ fn identity(f: &Function) -> Vec<(&'static str, String)> {
 
 /// Its latencies: a row for each measurement, with the CPUs at both ends.
 fn latencies(page: &mut String, device: &Device, sections: &[Section]) {
-    let (l, r) = (Align::Left, Align::Right);
-    let mut columns = Columns::new(&[
-        ("Measured", 10, l),
-        ("Samples", 7, r),
-        ("Min", 5, r),
-        ("Median", 6, r),
-        ("P99", 5, r),
-        ("P99.9", 5, r),
-        ("Max", 5, r),
-        ("Lost", 4, r),
-        ("Fastest CPU", 11, l),
-        ("Slowest CPU", 11, l),
-    ]);
-    for number in &device.sections {
-        let section = &sections[*number];
-        let name = histogram(section);
-        let all = whole(section);
-        if all.is_empty() {
-            continue;
-        }
+    let measured = device.sections.iter().map(|number| &sections[*number]);
+    let measured = measured.map(|section| (section, whole(section))).filter(|(_, all)| !all.is_empty());
+    let rows = measured.map(|(section, all)| {
         let last = section.records.iter().filter_map(|record| record.target.as_deref()?.hop).max();
         let is_last = |record: &Kept| record.target.as_deref().and_then(|target| target.hop) == last;
-        let by_cpu = section.merged_by(name, |record| cpu_of(record).filter(|_| is_last(record)));
-        let mut cpus: Vec<(f64, u32)> = by_cpu.into_iter().filter_map(|(cpu, h)| Some((h.median_ns()?, cpu))).collect();
-        cpus.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let end = |end: Option<&(f64, u32)>| {
-            end.map_or("-".to_owned(), |(median, cpu)| format!("{cpu}: {}", duration(*median)))
-        };
-        let time = |ns: Option<f64>| ns.map_or("-".to_owned(), duration);
-        let label = section.first().label.as_deref().map(|label| format!(" ({label})")).unwrap_or_default();
-        let lost = section.sum("lost").or_else(|| section.sum("samples_lost"));
-        columns.row(vec![
-            format!("{}{label}", section.test()),
-            thousands(all.count()),
-            time(all.min_ns()),
-            time(all.median_ns()),
-            time(all.percentile_ns(99.0)),
-            time(all.percentile_ns(99.9)),
-            time(all.max_ns()),
-            lost.map_or("-".to_owned(), figure),
-            end(cpus.first()),
-            end(cpus.last()),
-        ]);
-    }
+        (section, all, section.medians_by_cpu(histogram(section), is_last))
+    });
+    let end =
+        |end: Option<&(u32, f64)>| end.map_or("-".to_owned(), |(cpu, median)| format!("{cpu}: {}", duration(*median)));
+    let time = |ns: Option<f64>| ns.map_or("-".to_owned(), duration);
+    let label = |section: &Section| section.first().label.as_deref().map(|label| format!(" ({label})"));
+    let lost = |section: &Section| section.sum("lost").or_else(|| section.sum("samples_lost"));
+    let columns = Rows::of(rows).columns(&[
+        ("Measured", 10, Left, &|row| format!("{}{}", row.0.test(), label(row.0).unwrap_or_default())),
+        ("Samples", 7, Right, &|row| thousands(row.1.count())),
+        ("Min", 5, Right, &|row| time(row.1.min_ns())),
+        ("Median", 6, Right, &|row| time(row.1.median_ns())),
+        ("P99", 5, Right, &|row| time(row.1.percentile_ns(99.0))),
+        ("P99.9", 5, Right, &|row| time(row.1.percentile_ns(99.9))),
+        ("Max", 5, Right, &|row| time(row.1.max_ns())),
+        ("Lost", 4, Right, &|row| lost(row.0).map_or("-".to_owned(), figure)),
+        ("Fastest CPU", 11, Left, &|row| end(row.2.first())),
+        ("Slowest CPU", 11, Left, &|row| end(row.2.last())),
+    ]);
     if !columns.rows().is_empty() {
-        columns.drop_empty();
         page.push_str("<h3>Latency, all CPUs together</h3>\n");
-        write_stacked(page, &columns);
+        write_stacked(page, &columns.without_empty());
         let links: Vec<String> = device
             .sections
             .iter()
@@ -331,84 +310,66 @@ fn latencies(page: &mut String, device: &Device, sections: &[Section]) {
 /// Counters of the device itself and of its root port.
 fn counted(page: &mut String, device: &Device, devices: &[Device]) {
     let Some(root) = device.function.and_then(|f| f.path.first().copied().or(f.bdf)) else { return };
-    let (l, r) = (Align::Left, Align::Right);
-    let mut columns = Columns::new(&[
-        ("Port", 12, l),
-        ("Counted", 8, l),
-        ("Figure", 8, r),
-        ("Unit", 4, l),
-        ("Ran(%)", 6, r),
-        ("Run", 4, l),
-    ]);
     let ports = devices
         .iter()
         .filter(|other| other.host == device.host && other.bdf().is_some_and(|b| Some(b) == device.bdf() || b == root));
-    for port in ports {
+    let counted = ports.flat_map(|port| {
         let records = port.records.iter().filter(|record| model::kind(&record.test) == Kind::Counters);
-        if let Some(record) = records.max_by_key(|record| record.last().1) {
-            let names = |record: &Kept| record.label.as_ref().unwrap_or(&record.run).to_string();
-            let mine = record.last().0.iter().filter(|(_, metric)| metric.value != 0.0);
-            for (name, metric) in mine {
-                let value =
-                    if metric.unit == "bytes/s" { format!("{:.2}", metric.value / 1e6) } else { figure(metric.value) };
-                columns.row(vec![
-                    port.name.clone(),
-                    name.to_owned(),
-                    if metric.at_least { format!(">={value}") } else { value },
-                    if metric.unit == "bytes/s" { "MB/s".to_owned() } else { metric.unit.to_owned() },
-                    metric.running.map_or("-".to_owned(), |share| format!("{:.1}", share * 100.0)),
-                    names(record),
-                ]);
-            }
-        }
-    }
+        let last = records.max_by_key(|record| record.last().1);
+        let figures = last.into_iter().flat_map(|record| record.last().0.iter().map(move |figure| (record, figure)));
+        figures.map(move |(record, (name, metric))| (port, record, name, metric))
+    });
+    let is_rate = |metric: &Figure| metric.unit == "bytes/s";
+    let columns = Rows::of(counted.filter(|row| row.3.value != 0.0)).columns(&[
+        ("Port", 12, Left, &|(port, ..)| port.name.clone()),
+        ("Counted", 8, Left, &|(_, _, name, _)| (*name).to_owned()),
+        ("Figure", 8, Right, &|(_, _, _, metric)| {
+            let value = if is_rate(metric) { format!("{:.2}", metric.value / 1e6) } else { figure(metric.value) };
+            if metric.at_least { format!(">={value}") } else { value }
+        }),
+        ("Unit", 4, Left, &|(_, _, _, metric)| if is_rate(metric) { "MB/s" } else { metric.unit }.to_owned()),
+        ("Ran(%)", 6, Right, &|(_, _, _, metric)| {
+            metric.running.map_or("-".to_owned(), |share| format!("{:.1}", share * 100.0))
+        }),
+        ("Run", 4, Left, &|(_, record, ..)| record.label.as_ref().unwrap_or(&record.run).to_string()),
+    ]);
     if columns.rows().is_empty() {
         return;
     }
-    columns.drop_empty();
     page.push_str("<h3>Counters of its root port, last interval, what is not 0</h3>\n");
-    write_table(page, &columns);
+    write_table(page, &columns.without_empty());
 }
 
 /// What was read out of it.
 fn rows(page: &mut String, device: &Device, sections: &[Section]) {
-    let (l, r) = (Align::Left, Align::Right);
-    let mut columns = Columns::new(&[
-        ("Function", 8, l),
-        ("Devices", 7, r),
-        ("MB", 6, r),
-        ("MB/s", 6, r),
-        ("of ceiling(%)", 6, r),
-        ("Compared(MB)", 6, r),
-        ("Wrong(bytes)", 5, r),
-        ("Lost", 4, r),
-        ("Run", 4, l),
-    ]);
     let own: Vec<&&Kept> =
         device.records.iter().filter(|record| &*record.test == pciescope_core::readout::TEST).collect();
-    for record in own.iter().take(MOST_ROWS) {
-        let metric = |name: &str| record.metrics.get(name).map(|metric| metric.value).filter(|value| value.is_finite());
-        let mega = |name: &str| metric(name).map_or("-".to_owned(), |value| format!("{:.1}", value / 1e6));
-        let plain = |name: &str| metric(name).map_or("-".to_owned(), figure);
-        let stream = record.stream.as_deref();
-        columns.row(vec![
-            stream.map_or("-".to_owned(), |stream| stream.function_name().to_string()),
-            stream.map_or("-".to_owned(), |stream| stream.devices.to_string()),
-            mega("size"),
-            mega("speed"),
-            metric("of_ceiling").map_or("-".to_owned(), |share| format!("{share:.1}")),
-            mega("verified"),
-            plain("wrong"),
-            plain("lost_interrupts"),
-            record.label.as_ref().unwrap_or(&record.run).to_string(),
-        ]);
-    }
     if own.is_empty() {
         return;
     }
-    columns.drop_empty();
+    let metric = |record: &Kept, name: &str| {
+        record.metrics.get(name).map(|metric| metric.value).filter(|value| value.is_finite())
+    };
+    let mega =
+        |record: &Kept, name: &str| metric(record, name).map_or("-".to_owned(), |value| format!("{:.1}", value / 1e6));
+    let plain = |record: &Kept, name: &str| metric(record, name).map_or("-".to_owned(), figure);
+    let share = |record: &Kept| metric(record, "of_ceiling").map(|share| format!("{share:.1}"));
+    let function = |record: &Kept| record.stream.as_deref().map(|stream| stream.function_name().to_string());
+    let devices = |record: &Kept| record.stream.as_deref().map(|stream| stream.devices.to_string());
+    let dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+    let columns = Rows::of(own.iter().take(MOST_ROWS)).columns(&[
+        ("Function", 8, Left, &|record| dash(function(record))),
+        ("Devices", 7, Right, &|record| dash(devices(record))),
+        ("MB", 6, Right, &|record| mega(record, "size")),
+        ("MB/s", 6, Right, &|record| mega(record, "speed")),
+        ("of ceiling(%)", 6, Right, &|record| dash(share(record))),
+        ("Compared(MB)", 6, Right, &|record| mega(record, "verified")),
+        ("Wrong(bytes)", 5, Right, &|record| plain(record, "wrong")),
+        ("Lost", 4, Right, &|record| plain(record, "lost_interrupts")),
+        ("Run", 4, Left, &|record| record.label.as_ref().unwrap_or(&record.run).to_string()),
+    ]);
     page.push_str("<h3>Read out</h3>\n");
-    write_stacked(page, &columns);
+    write_stacked(page, &columns.without_empty());
     if own.len() > MOST_ROWS {
         *page += &format!("<p class=\"line\">The first {MOST_ROWS} of {} rows; --csv writes all.</p>\n", own.len());
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use pciescope_core::{Histogram, Severity, comparison::Comparison, convert};
+use pciescope_core::{Histogram, Severity, comparison::Comparison, convert, once};
 
 use super::devices::{histogram, whole};
 use super::{charts, safe};
@@ -201,18 +201,8 @@ const READ_SPANS: &str = "The mark is the median, which stands at the end; the b
                           the line to the slowest.";
 
 fn spans(sections: &[&Section]) -> (String, Chart, String) {
-    let mut runs: Vec<String> = Vec::new();
-    for section in sections {
-        if !runs.contains(&run(section)) {
-            runs.push(run(section));
-        }
-    }
-    let mut measures: Vec<String> = Vec::new();
-    for section in sections {
-        if !measures.contains(&measure(section)) {
-            measures.push(measure(section));
-        }
-    }
+    let runs = once(sections.iter().map(|section| run(section)));
+    let measures = once(sections.iter().map(|section| measure(section)));
     // The runs of a measurement are one below the other.
     let mut ordered: Vec<&&Section> = sections.iter().collect();
     ordered.sort_by_key(|section| measures.iter().position(|name| *name == measure(section)));

@@ -14,7 +14,7 @@ mod topology;
 
 use std::collections::BTreeSet;
 
-use pciescope_core::Record;
+use pciescope_core::{Record, once};
 
 use self::devices::Device;
 use crate::figures;
@@ -145,14 +145,8 @@ fn safe(text: &str) -> String {
 }
 
 fn title(records: &[Kept], sections: &[Section]) -> String {
-    let mut devices: Vec<String> = Vec::new();
     let is_other = |r: &&Kept| r.device.is_some() && model::kind(&r.test) != Kind::Readout;
-    for record in records.iter().filter(is_other) {
-        let name = device_name(record);
-        if !devices.contains(&name) {
-            devices.push(name);
-        }
-    }
+    let devices = once(records.iter().filter(is_other).map(device_name));
     let read = charts::devices(sections);
     let named = |what: &str, devices: &[String]| match devices {
         [] => what.to_owned(),
@@ -185,13 +179,10 @@ fn head(page: &mut String, records: &[Kept], sections: &[Section], title: &str) 
         let span = if first == last { (*first).to_owned() } else { format!("{first} to {last}") };
         facts.push(span);
     }
-    for e in model::environments(records) {
+    facts.extend(once(model::environments(records).into_iter().map(|e| {
         let machine = e.product.as_deref().or(e.cpu_model.as_deref()).unwrap_or("machine without a name");
-        let fact = format!("{machine}, {} CPUs, Linux {}", e.cpus.len(), e.kernel);
-        if !facts.contains(&fact) {
-            facts.push(fact);
-        }
-    }
+        format!("{machine}, {} CPUs, Linux {}", e.cpus.len(), e.kernel)
+    })));
     facts.push(format!("{} records", records.iter().map(Kept::count).sum::<usize>()));
     *page += &format!("<p class=\"facts\">{}</p>\n", safe(&facts.join(" · ")));
     if records.iter().any(model::is_emulated) {

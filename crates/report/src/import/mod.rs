@@ -12,41 +12,33 @@ mod verify;
 pub mod workload;
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read as _};
 use std::path::Path;
 use std::time::SystemTime;
 
 use pciescope_core::{Cpu, Histogram, Identity, Method, Metric, Record, Warning};
 
 use self::lines::{Part, Row};
-use self::perf_stat::Refused;
+use self::perf_stat::{Counted, Refused};
 use self::tally::Tally;
-use crate::text::thousands;
+use crate::text::{clean, thousands};
 use crate::{Error, bounded};
 
-/// A kind of foreign log.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
-    /// `handler_entry_ns trigger_to_handler_ns entry_to_ack_ns cpu irq`, one interrupt a line.
-    Interrupt,
-    /// `timestamp_ns latency_ns cpu bar`, one register read a line.
-    Iomem,
-    /// What `perf stat` prints, also with `-I` and `-x`.
-    PerfStat,
-    /// What `sis8300drv_threads` prints.
-    Threads,
-}
-
-impl Format {
-    /// As it is written on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Format::Interrupt => "interrupt",
-            Format::Iomem => "iomem",
-            Format::PerfStat => "perf-stat",
-            Format::Threads => "sis8300-threads",
-        }
+pciescope_core::named! {
+    /// A kind of foreign log.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Format {
+        /// `handler_entry_ns trigger_to_handler_ns entry_to_ack_ns cpu irq`, one interrupt a line.
+        Interrupt => "interrupt",
+        /// `timestamp_ns latency_ns cpu bar`, one register read a line.
+        Iomem => "iomem",
+        /// What `perf stat` prints, also with `-I` and `-x`.
+        PerfStat => "perf-stat",
+        /// What `sis8300drv_threads` prints.
+        Threads => "sis8300-threads",
     }
+    /// As it is written on the command line.
+    fn name
 }
 
 /// An imported log.
@@ -98,7 +90,7 @@ pub fn read_beside(
         }
         None => false,
     };
-    let mut input: Box<dyn Read> = match file {
+    let mut input: Box<dyn io::Read> = match file {
         Some(file) => Box::new(file),
         None => Box::new(io::stdin().lock()),
     };
@@ -155,7 +147,7 @@ fn detect(head: &[u8]) -> Option<Format> {
 fn log<const F: usize, const V: usize>(
     path: &Path,
     file: Option<&Path>,
-    rest: impl Read,
+    rest: impl io::Read,
     format: Format,
     meaning: fn([u64; F]) -> Row<V>,
     record: fn(u32, [Histogram; V]) -> Record,
@@ -229,31 +221,62 @@ fn method(format: Format) -> Method {
     }
 }
 
-/// The lines that were not taken, by file and number.
-fn placed(path: &Path, named: &[(u64, String)]) -> Vec<String> {
-    named.iter().map(|(line, why)| format!("{}:{line}: {why}", path.display())).take(lines::NAMED).collect()
+/// What a text held.
+#[derive(Default)]
+struct Read {
+    records: Vec<Record>,
+    lines: u64,
+    /// Counters; rows, parameters and lines of a profile.
+    figures: u64,
+    words: u64,
+    malformed: u64,
+    /// Line number and what is wrong.
+    named: Vec<(u64, String)>,
+    /// Of perf: every event that was counted, in the text's order; the intervals of `-I` added up.
+    counted: Vec<Counted>,
+    /// Of perf: how long it all took, in seconds, where the text says.
+    elapsed_s: Option<f64>,
 }
 
-fn threads(path: &Path, input: impl Read) -> Result<Imported, Error> {
+impl Read {
+    /// Does not take the line that was read last.
+    fn refuse(&mut self, line: &str, why: &str) {
+        self.malformed += 1;
+        let shown: String = line.trim().chars().take(60).collect();
+        self.named.push((self.lines, format!("{:?} {why}", clean(&shown))));
+    }
+
+    /// The lines that were not taken, by file and number.
+    fn placed(&self, path: &Path) -> Vec<String> {
+        let named = self.named.iter().take(lines::NAMED);
+        named.map(|(line, why)| format!("{}:{line}: {why}", path.display())).collect()
+    }
+
+    /// The refusal of a text that holds nothing of its format.
+    fn no_sample(&self, path: &Path, format: Format) -> Error {
+        let first = self.placed(path).into_iter().next();
+        Error::NoSample { path: path.to_owned(), format: format.name(), first }
+    }
+
+    /// The log; its first record says where lines were not taken.
+    fn imported(mut self, path: &Path, format: Format) -> Imported {
+        let named = self.placed(path);
+        if let (Some(first), true) = (self.records.first_mut(), self.malformed > 0) {
+            first.warnings.push(malformed(path, self.malformed, &named));
+        }
+        let Read { records, lines, figures: samples, words, malformed, .. } = self;
+        Imported { format, records, lines, samples, words, malformed }
+    }
+}
+
+fn threads(path: &Path, input: impl io::Read) -> Result<Imported, Error> {
     let text = bounded::text(input).map_err(|source| Error::Read { path: path.to_owned(), source })?;
     let read = threads::parse(&String::from_utf8_lossy(&text));
-    let named = placed(path, &read.named);
     if read.records.is_empty() {
-        let format = Format::Threads.name();
-        return Err(Error::NoSample { path: path.to_owned(), format, first: named.into_iter().next() });
+        Err(read.no_sample(path, Format::Threads))
+    } else {
+        Ok(read.imported(path, Format::Threads))
     }
-    let mut records = read.records;
-    if let (Some(first), true) = (records.first_mut(), read.malformed > 0) {
-        first.warnings.push(malformed(path, read.malformed, &named));
-    }
-    Ok(Imported {
-        format: Format::Threads,
-        records,
-        lines: read.lines,
-        samples: read.figures,
-        words: read.words,
-        malformed: read.malformed,
-    })
 }
 
 /// Refuses a text with several runs of bw_mem: which of them the counters saw is not known.
@@ -265,17 +288,15 @@ fn one_bw_mem(path: &Path, text: &str) -> Result<(), Error> {
     Err(Error::Twice { path: path.to_owned(), line: 1, what: format!("the text holds {lines} results of bw_mem") })
 }
 
-fn perf(path: &Path, input: impl Read, workload: Option<&Path>) -> Result<Imported, Error> {
+fn perf(path: &Path, input: impl io::Read, workload: Option<&Path>) -> Result<Imported, Error> {
     let text = bounded::text(input).map_err(|source| Error::Read { path: path.to_owned(), source })?;
     let text = String::from_utf8_lossy(&text);
-    let read = perf_stat::parse(&text).map_err(|refused| match refused {
+    let mut read = perf_stat::parse(&text).map_err(|refused| match refused {
         Refused::Locale { line, text } => Error::Locale { path: path.to_owned(), line, text },
         Refused::Twice { line, what } => Error::Twice { path: path.to_owned(), line, what },
     })?;
-    let named = placed(path, &read.named);
     if read.figures == 0 {
-        let format = Format::PerfStat.name();
-        return Err(Error::NoSample { path: path.to_owned(), format, first: named.into_iter().next() });
+        return Err(read.no_sample(path, Format::PerfStat));
     }
     let lacks_elapsed;
     let compared = match workload {
@@ -302,11 +323,9 @@ fn perf(path: &Path, input: impl Read, workload: Option<&Path>) -> Result<Import
             compared
         }
     };
-    let mut records: Vec<Record> = read.records.into_iter().chain(compared).collect();
-    if let (Some(first), true) = (records.first_mut(), read.malformed > 0) {
-        first.warnings.push(malformed(path, read.malformed, &named));
-    }
-    if let (Some(first), true) = (records.first_mut(), lacks_elapsed) {
+    read.records.extend(compared);
+    let mut imported = read.imported(path, Format::PerfStat);
+    if let (Some(first), true) = (imported.records.first_mut(), lacks_elapsed) {
         let error = Error::NoElapsed { path: path.to_owned() };
         first.warnings.push(Warning {
             code: "no-elapsed".to_owned(),
@@ -314,14 +333,7 @@ fn perf(path: &Path, input: impl Read, workload: Option<&Path>) -> Result<Import
             text: format!("{error}"),
         });
     }
-    Ok(Imported {
-        format: Format::PerfStat,
-        records,
-        lines: read.lines,
-        samples: read.figures,
-        words: read.words,
-        malformed: read.malformed,
-    })
+    Ok(imported)
 }
 
 #[cfg(test)]

@@ -4,23 +4,8 @@ use std::collections::{BTreeMap, HashSet};
 
 use pciescope_core::{Cpu, Method, Metric, Record, Warning};
 
+use super::Read;
 use super::workload::bw_mem_rate;
-
-/// What a text held.
-#[derive(Default)]
-pub struct Read {
-    pub records: Vec<Record>,
-    pub lines: u64,
-    pub figures: u64,
-    pub words: u64,
-    pub malformed: u64,
-    /// Line number and what is wrong.
-    pub named: Vec<(u64, String)>,
-    /// Every event that was counted, in the text's order; the intervals of `-I` added up.
-    pub counted: Vec<Counted>,
-    /// How long it all took, in seconds, where the text says.
-    pub elapsed_s: Option<f64>,
-}
 
 /// Why a text is refused as a whole: a figure of it could be taken for another one.
 #[derive(Debug, PartialEq)]
@@ -110,11 +95,7 @@ pub fn parse(text: &str) -> Result<Read, Refused> {
                 last_ps = figure.at_ps.or(last_ps);
                 figures.push(figure);
             }
-            None if starts_like_a_figure(line) => {
-                read.malformed += 1;
-                let shown: String = line.trim().chars().take(60).collect();
-                read.named.push((number as u64 + 1, format!("{:?} is no counter", crate::text::clean(&shown))));
-            }
+            None if starts_like_a_figure(line) => read.refuse(line, "is no counter"),
             None => read.words += 1,
         }
     }

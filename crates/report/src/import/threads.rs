@@ -8,21 +8,9 @@ use pciescope_core::{
     Access, HotSpot, Interval, Method, Metric, Plan, ReadoutPlan, Record, Stream, WaitMode, Warning, Work, readout,
 };
 
+use super::Read;
 use crate::readout::PARAMETERS;
 use crate::text::clean;
-
-/// What a text held.
-#[derive(Default)]
-pub struct Read {
-    pub records: Vec<Record>,
-    pub lines: u64,
-    /// Rows, parameters and lines of a profile.
-    pub figures: u64,
-    pub words: u64,
-    pub malformed: u64,
-    /// Line number and what is wrong.
-    pub named: Vec<(u64, String)>,
-}
 
 /// A row as printed.
 #[derive(Debug, PartialEq)]
@@ -138,14 +126,6 @@ pub fn parse(text: &str) -> Read {
         read.records.extend(records);
     }
     read
-}
-
-impl Read {
-    fn refuse(&mut self, line: &str, why: &str) {
-        self.malformed += 1;
-        let shown: String = line.trim().chars().take(60).collect();
-        self.named.push((self.lines, format!("{:?} {why}", clean(&shown))));
-    }
 }
 
 fn is_header(line: &str) -> bool {

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use pciescope_catalogue::{Catalogue, Event};
 use pciescope_core::{Comparison, Record};
 
-use super::perf_stat::{Counted, Read};
+use super::Read;
+use super::perf_stat::Counted;
 use super::workload::{Amount, Direction, Moved};
 
 /// What an event of a counter counts.

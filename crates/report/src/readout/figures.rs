@@ -3,11 +3,13 @@
 
 use std::collections::BTreeSet;
 
+use pciescope_core::{HotSpot, once};
+
 use super::{Functions, Group, READS, Row, STAGES, cell, groups, megabytes, millions};
 use crate::chart::{Bar, Bars, Chart, Lines, Point, number};
 use crate::figures::{Figure, drawn_few};
 use crate::model::{self, Kind, Section};
-use crate::table::layout::{Align, Columns};
+use crate::table::layout::{Align, Columns, Left, Right, Rows};
 use crate::text::{clean, counted};
 
 /// How many functions of a profile are listed.
@@ -30,16 +32,16 @@ pub(crate) fn of(section: &Section) -> Vec<Figure> {
     figures
 }
 
-/// The groups of one measurement of a sweep, or all where there was no such sweep.
 /// A column: its head, width and side.
 type Head = (&'static str, usize, Align);
 
 /// Columns of the devices' rates.
-const MEAN: Head = ("Mean(MB/s)", 10, Align::Right);
-const MIN: Head = ("Min(MB/s)", 9, Align::Right);
-const MAX: Head = ("Max(MB/s)", 9, Align::Right);
-const SUM: Head = ("Sum(MB/s)", 9, Align::Right);
+const MEAN: Head = ("Mean(MB/s)", 10, Right);
+const MIN: Head = ("Min(MB/s)", 9, Right);
+const MAX: Head = ("Max(MB/s)", 9, Right);
+const SUM: Head = ("Sum(MB/s)", 9, Right);
 
+/// The groups of one measurement of a sweep, or all where there was no such sweep.
 fn swept<'g, 'r>(groups: &'g [Group<'r>], sweep: &str) -> Vec<&'g Group<'r>> {
     let own: Vec<&Group> = groups.iter().filter(|group| group.sweep() == Some(sweep)).collect();
     if own.is_empty() { groups.iter().collect() } else { own }
@@ -67,8 +69,8 @@ fn rate_against_size(groups: &[Group]) -> Option<Figure> {
     if sets.is_empty() {
         return None;
     }
-    let (l, r) = (Align::Left, Align::Right);
-    let mut table = Columns::new(&[("Devices", 12, l), ("Size(MB)", 8, r), ("Dur(ms)", 8, r), MEAN, MIN, MAX, SUM]);
+    let mut table =
+        Columns::new(&[("Devices", 12, Left), ("Size(MB)", 8, Right), ("Dur(ms)", 8, Right), MEAN, MIN, MAX, SUM]);
     let mut lines = Vec::new();
     for (name, mut points) in sets {
         points.sort_by(|a, b| a.1.total_cmp(&b.1));
@@ -127,9 +129,15 @@ fn rate_against_boards(groups: &[Group]) -> Option<Figure> {
     let mut paths: Vec<&str> = shown.iter().flat_map(|group| group.rates()).map(|rate| rate.0).collect();
     paths.sort_unstable();
     paths.dedup();
-    let (l, r) = (Align::Left, Align::Right);
-    let mut table =
-        Columns::new(&[("Devices", 12, l), MEAN, MIN, MAX, SUM, ("Active(MB/s)", 12, r), ("Ceiling(MB/s)", 13, r)]);
+    let mut table = Columns::new(&[
+        ("Devices", 12, Left),
+        MEAN,
+        MIN,
+        MAX,
+        SUM,
+        ("Active(MB/s)", 12, Right),
+        ("Ceiling(MB/s)", 13, Right),
+    ]);
     let mut bars = Vec::new();
     for group in &shown {
         let rates = group.rates();
@@ -187,28 +195,19 @@ fn rate_by_row(groups: &[Group]) -> Option<Figure> {
         .collect();
     let differs = rows.iter().any(|(group, _)| group.devices() != rows[0].0.devices());
     let sizes_differ = rows.iter().any(|(_, row)| row.size() != rows[0].1.size());
-    let (l, r) = (Align::Left, Align::Right);
-    let mut table = Columns::new(&[
-        ("Device", 14, l),
-        ("Function", 15, l),
-        ("Devices", 7, r),
-        ("Size(MB)", 8, r),
-        ("Speed(MB/s)", 11, r),
-        ("Ceiling(MB/s)", 13, r),
+    let ceiling = |row: &Row| row.metric("ceiling").filter(|_| row.is_reading());
+    let table = Rows::of(&rows).columns(&[
+        ("Device", 14, Left, &|(_, row)| row.device()),
+        ("Function", 15, Left, &|(_, row)| row.function()),
+        ("Devices", 7, Right, &|(group, _)| if differs { group.devices().to_string() } else { "-".to_owned() }),
+        ("Size(MB)", 8, Right, &|(_, row)| millions(row.size(), 1)),
+        ("Speed(MB/s)", 11, Right, &|(_, row)| millions(row.metric("speed"), 1)),
+        ("Ceiling(MB/s)", 13, Right, &|(_, row)| millions(ceiling(row), 1)),
     ]);
     let mut bars = Vec::new();
     let functions: BTreeSet<String> = rows.iter().map(|(_, row)| row.function()).collect();
     for (group, row) in &rows {
-        let (speed, ceiling) = (row.metric("speed"), row.metric("ceiling").filter(|_| row.is_reading()));
-        table.row(vec![
-            row.device(),
-            row.function(),
-            if differs { group.devices().to_string() } else { "-".to_owned() },
-            millions(row.size(), 1),
-            millions(speed, 1),
-            millions(ceiling, 1),
-        ]);
-        let Some(speed) = speed else { continue };
+        let Some(speed) = row.metric("speed") else { continue };
         let label = if functions.len() > 1 { format!("{} {}", row.device(), row.function()) } else { row.device() };
         let label = if differs { format!("{label}, 1 of {}", group.devices()) } else { label };
         let label = if sizes_differ { format!("{label}, {}", megabytes(row.size())) } else { label };
@@ -216,11 +215,11 @@ fn rate_by_row(groups: &[Group]) -> Option<Figure> {
         bars.push(Bar {
             label,
             parts: vec![(usize::from(!row.is_reading()), speed / 1e6, words)],
-            mark: ceiling.map(|c| (c / 1e6, format!("ceiling: {:.1} MB/s", c / 1e6))),
+            mark: ceiling(row).map(|c| (c / 1e6, format!("ceiling: {:.1} MB/s", c / 1e6))),
             figure: millions(Some(speed), 1),
         });
     }
-    table.drop_empty();
+    let table = table.without_empty();
     let converts = functions.iter().any(|function| function != READS) && functions.contains(READS);
     let names = if converts { vec!["readout".to_owned(), "conversion".to_owned()] } else { Vec::new() };
     let mark = bars.iter().any(|bar| bar.mark.is_some()).then(|| "what the link can carry".to_owned());
@@ -231,13 +230,12 @@ fn rate_by_row(groups: &[Group]) -> Option<Figure> {
 
 /// The functions of a sweep against each other: how long each takes, as the mean over its devices.
 fn conversions(groups: &[Group]) -> Option<Figure> {
-    let (l, r) = (Align::Left, Align::Right);
     let mut table = Columns::new(&[
-        ("Function", 15, l),
-        ("Conversion", 10, l),
-        ("Devices", 12, l),
-        ("Size(MB)", 8, r),
-        ("Dur(ms)", 8, r),
+        ("Function", 15, Left),
+        ("Conversion", 10, Left),
+        ("Devices", 12, Left),
+        ("Size(MB)", 8, Right),
+        ("Dur(ms)", 8, Right),
         MEAN,
         MIN,
         MAX,
@@ -245,13 +243,8 @@ fn conversions(groups: &[Group]) -> Option<Figure> {
     ]);
     let mut bars = Vec::new();
     for group in groups.iter().filter(|group| group.sweep() == Some("function")) {
-        let mut names: Vec<(String, Option<&str>)> = Vec::new();
-        for row in &group.rows {
-            let name = (row.stream.function_name(), row.stream.conversion.as_deref());
-            if !names.contains(&name) {
-                names.push(name);
-            }
-        }
+        let named = group.rows.iter().map(|row| (row.stream.function_name(), row.stream.conversion.as_deref()));
+        let mut names = once(named);
         // Each conversion reads before; the reading is shown where there is nothing else.
         if names.len() > 1 {
             names.retain(|name| name.0 != READS);
@@ -337,19 +330,18 @@ fn stages(groups: &[Group]) -> Option<Figure> {
     // What all have in common need not stand before every bar.
     let differs = |place: usize| all.iter().any(|stage| stage.label[place] != first.label[place]);
     let wanted: Vec<usize> = (0..4).filter(|place| *place == 0 || differs(*place)).collect();
-    let (l, r) = (Align::Left, Align::Right);
     let mut table = Columns::new(&[
-        ("Function", 15, l),
-        ("Size", 8, r),
-        ("Devices", 12, l),
-        ("Wait", 4, l),
-        ("Repeat", 8, r),
-        ("Setup", 6, r),
-        ("DMA", 8, r),
-        ("Wake-up", 7, r),
-        ("Copy", 8, r),
-        ("Convert", 8, r),
-        ("Rest", 7, r),
+        ("Function", 15, Left),
+        ("Size", 8, Right),
+        ("Devices", 12, Left),
+        ("Wait", 4, Left),
+        ("Repeat", 8, Right),
+        ("Setup", 6, Right),
+        ("DMA", 8, Right),
+        ("Wake-up", 7, Right),
+        ("Copy", 8, Right),
+        ("Convert", 8, Right),
+        ("Rest", 7, Right),
     ]);
     let (mut bars, mut has_overlap) = (Vec::new(), false);
     for stage in &all {
@@ -415,18 +407,17 @@ fn stages(groups: &[Group]) -> Option<Figure> {
 }
 
 fn cpu(groups: &[Group]) -> Option<Figure> {
-    let (l, r) = (Align::Left, Align::Right);
     let mut table = Columns::new(&[
-        ("Work", 15, l),
-        ("Size(MB)", 8, r),
-        ("Devices", 7, r),
-        ("Wait", 9, l),
-        ("User(%)", 7, r),
-        ("System(%)", 9, r),
-        ("Top(%)", 6, r),
-        ("CPU(s/GB)", 9, r),
-        ("All CPUs(%)", 11, r),
-        ("Most time in", 12, l),
+        ("Work", 15, Left),
+        ("Size(MB)", 8, Right),
+        ("Devices", 7, Right),
+        ("Wait", 9, Left),
+        ("User(%)", 7, Right),
+        ("System(%)", 9, Right),
+        ("Top(%)", 6, Right),
+        ("CPU(s/GB)", 9, Right),
+        ("All CPUs(%)", 11, Right),
+        ("Most time in", 12, Left),
     ]);
     let mut bars = Vec::new();
     let (mut has_parts, mut has_wait) = (false, false);
@@ -499,34 +490,29 @@ fn cpu(groups: &[Group]) -> Option<Figure> {
 }
 
 fn hot_spots(groups: &[Group]) -> Option<Figure> {
-    let mut table = Columns::new(&[
-        ("Work", 15, Align::Left),
-        ("Size(MB)", 8, Align::Right),
-        ("Devices", 7, Align::Right),
-        ("Wait", 9, Align::Left),
-        ("Percent", 7, Align::Right),
-        ("Object", 8, Align::Left),
-        ("Symbol", 8, Align::Left),
-    ]);
-    let mut some = false;
     let names = Functions::of(groups);
-    for group in groups {
-        let spots =
-            group.summary.iter().chain(&group.rows).map(|row| &row.record.hot_spots).find(|spots| !spots.is_empty());
-        for spot in spots.into_iter().flatten().take(MOST_SPOTS) {
-            some = true;
-            let kind = if spot.is_kernel { "[k]" } else { "[.]" };
-            table.row(vec![
-                group.work(&names),
-                millions(group.size(), 1),
-                group.devices().to_string(),
-                group.stream().wait.as_deref().map_or("-".to_owned(), clean),
-                cell(Some(spot.percent), 2),
-                clean(&spot.object),
-                format!("{kind} {}", clean(&spot.symbol)),
-            ]);
-        }
-    }
-    table.drop_empty();
-    some.then(|| Figure { heading: "Hot spots".to_owned(), note: String::new(), chart: None, table, is_digest: false })
+    let spots = groups.iter().flat_map(|group| {
+        let known = group.summary.iter().chain(&group.rows).map(|row| &row.record.hot_spots);
+        let spots = known.into_iter().find(|spots| !spots.is_empty());
+        spots.into_iter().flatten().take(MOST_SPOTS).map(move |spot| (group, spot))
+    });
+    let kind = |spot: &HotSpot| if spot.is_kernel { "[k]" } else { "[.]" };
+    let table = Rows::of(spots).columns(&[
+        ("Work", 15, Left, &|(group, _)| group.work(&names)),
+        ("Size(MB)", 8, Right, &|(group, _)| millions(group.size(), 1)),
+        ("Devices", 7, Right, &|(group, _)| group.devices().to_string()),
+        ("Wait", 9, Left, &|(group, _)| group.stream().wait.as_deref().map_or("-".to_owned(), clean)),
+        ("Percent", 7, Right, &|(_, spot)| cell(Some(spot.percent), 2)),
+        ("Object", 8, Left, &|(_, spot)| clean(&spot.object)),
+        ("Symbol", 8, Left, &|(_, spot)| format!("{} {}", kind(spot), clean(&spot.symbol))),
+    ]);
+    let is_any = !table.rows().is_empty();
+    let table = table.without_empty();
+    is_any.then(|| Figure {
+        heading: "Hot spots".to_owned(),
+        note: String::new(),
+        chart: None,
+        table,
+        is_digest: false,
+    })
 }

@@ -8,7 +8,7 @@ mod parameters;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pciescope_core::{Interval, Stream, Work, readout};
+use pciescope_core::{Interval, Stream, Work, once, readout};
 
 use crate::kept::Kept;
 use crate::model::Section;
@@ -161,13 +161,7 @@ impl<'r> Group<'r> {
     }
     /// The devices' paths, each once, in the order of the rows.
     pub fn paths(&self) -> Vec<&'r str> {
-        let mut paths = Vec::new();
-        for path in self.rows.iter().map(|row| row.stream.path.as_str()).filter(|path| !path.is_empty()) {
-            if !paths.contains(&path) {
-                paths.push(path);
-            }
-        }
-        paths
+        once(self.rows.iter().map(|row| row.stream.path.as_str()).filter(|path| !path.is_empty()))
     }
     /// The devices in words: `5x SIS8300-L2 + 1x SIS8300-KU`, a single one with its path.
     pub fn set(&self) -> String {

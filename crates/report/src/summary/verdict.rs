@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pciescope_core::{Bdf, Function, convert};
+use pciescope_core::{Bdf, Function, convert, once};
 
 use super::counters::{counters, verify};
 use super::doctor::doctor;
@@ -13,6 +13,7 @@ use super::latency::{latency, losses, path};
 use super::readout::{conversions, read_out};
 use crate::kept::{Keep, Kept};
 use crate::model::{self, Kind, Section};
+use crate::table::layout::wrap;
 use crate::text::{clean, counted};
 
 /// The rules, for the reader who asks what a sentence rests on.
@@ -206,27 +207,10 @@ pub fn text(records: &(impl Keep + ?Sized), width: usize) -> String {
         text += &format!("{title}\n");
         let words: Vec<&str> = statements.iter().map(|statement| statement.text.as_str()).collect();
         for sentence in if words.is_empty() { vec![nothing] } else { words } {
-            text += &hanging(sentence, width);
+            text.extend(wrap(sentence, width, "  - ", "    ").into_iter().map(|line| line + "\n"));
         }
         text.push('\n');
     }
-    text
-}
-
-/// A sentence behind a dash, broken between words, further lines indented.
-fn hanging(sentence: &str, width: usize) -> String {
-    let mut text = String::from("  -");
-    let mut column = 3;
-    for word in sentence.split(' ') {
-        let length = word.chars().count();
-        if column + 1 + length > width && column > 4 {
-            text += "\n   ";
-            column = 3;
-        }
-        text += &format!(" {word}");
-        column += 1 + length;
-    }
-    text.push('\n');
     text
 }
 
@@ -297,22 +281,14 @@ fn made_up(out: &mut Conclusions, number: usize, section: &Section) {
 
 /// One sentence for all devices that are emulated: the reason where they share it.
 fn emulated(out: &mut Conclusions, sections: &[Section]) {
-    let mut names: Vec<String> = Vec::new();
-    let mut reasons: BTreeSet<&str> = BTreeSet::new();
-    let mut first = None;
-    for (number, section) in sections.iter().enumerate().filter(|(_, section)| !section.is_synthetic()) {
-        for function in
-            section.records.iter().filter(|record| model::is_emulated(record)).filter_map(|r| r.device.as_deref())
-        {
-            let name = name_of(function);
-            first.get_or_insert(number);
-            reasons.extend(function.emulated.as_deref());
-            if !names.contains(&name) {
-                names.push(name);
-            }
-        }
-    }
-    let Some(first) = first else { return };
+    let real = sections.iter().enumerate().filter(|(_, section)| !section.is_synthetic());
+    let records = real.flat_map(|(number, section)| section.records.iter().map(move |record| (number, record)));
+    let emulated = records.filter(|(_, record)| model::is_emulated(record));
+    let all: Vec<(usize, &Function)> =
+        emulated.filter_map(|(number, record)| Some((number, record.device.as_deref()?))).collect();
+    let Some((first, _)) = all.first().copied() else { return };
+    let names = once(all.iter().map(|(_, function)| name_of(function)));
+    let reasons: BTreeSet<&str> = all.iter().filter_map(|(_, function)| function.emulated.as_deref()).collect();
     let why = match reasons.iter().next() {
         Some(why) if reasons.len() == 1 => format!(" ({})", quoted(why)),
         _ => String::new(),

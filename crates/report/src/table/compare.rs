@@ -1,9 +1,10 @@
 //! Compares the hardware trigger and the software trigger of the same interrupt on the same CPU: the difference is the
 //! share of the device and the link.
 
+use pciescope_core::Histogram;
 use pciescope_core::outcome::TRIGGER_TO_HANDLER;
 
-use super::layout::{Align, Columns};
+use super::layout::{Right, Rows};
 use super::{Page, summary};
 use crate::kept::Kept;
 use crate::model::{Section, cpu_of, target_id};
@@ -39,35 +40,22 @@ fn one(out: &mut Page, hardware: &Section, software: &Section) {
     out.heading(&format!("Hardware minus Software Trigger ({})", software.test()));
     out.line(&format!("Device: {}", device_name(hardware.first())));
     out.line("Trigger to handler. The difference is the device's and the link's share; CPU and kernel are in both.");
-    let r = Align::Right;
-    let mut columns = Columns::new(&[
-        ("CPU", 5, r),
-        ("Vector", 7, r),
-        ("HwP50(us)", 9, r),
-        ("SwP50(us)", 9, r),
-        ("Diff(us)", 9, r),
-        ("HwAvg(us)", 9, r),
-        ("SwAvg(us)", 9, r),
-        ("Diff(us)", 9, r),
-    ]);
     let difference =
         |a: Option<f64>, b: Option<f64>| a.zip(b).map_or("-".to_owned(), |(a, b)| format!("{:+.3}", (a - b) / 1e3));
+    let median = |h: &Histogram| h.percentile_ns(50.0);
     let shown = summary::ends(&rows, out.options.all, |(_, h, _)| h.mean_ns().unwrap_or(f64::INFINITY));
-    for &place in &shown {
-        let ((cpu, vector, irq), h, s) = &rows[place];
-        let name = vector.map(|v| v.to_string()).or(irq.map(|i| format!("i{i}"))).unwrap_or_default();
-        let (h50, s50) = (h.percentile_ns(50.0), s.percentile_ns(50.0));
-        columns.row(vec![
-            cpu.to_string(),
-            name,
-            us(h50),
-            us(s50),
-            difference(h50, s50),
-            us(h.mean_ns()),
-            us(s.mean_ns()),
-            difference(h.mean_ns(), s.mean_ns()),
-        ]);
-    }
+    let columns = Rows::of(shown.iter().map(|place| &rows[*place])).columns(&[
+        ("CPU", 5, Right, &|((cpu, ..), ..)| cpu.to_string()),
+        ("Vector", 7, Right, &|((_, vector, irq), ..)| {
+            vector.map(|v| v.to_string()).or(irq.map(|i| format!("i{i}"))).unwrap_or_default()
+        }),
+        ("HwP50(us)", 9, Right, &|(_, h, _)| us(median(h))),
+        ("SwP50(us)", 9, Right, &|(_, _, s)| us(median(s))),
+        ("Diff(us)", 9, Right, &|(_, h, s)| difference(median(h), median(s))),
+        ("HwAvg(us)", 9, Right, &|(_, h, _)| us(h.mean_ns())),
+        ("SwAvg(us)", 9, Right, &|(_, _, s)| us(s.mean_ns())),
+        ("Diff(us)", 9, Right, &|(_, h, s)| difference(h.mean_ns(), s.mean_ns())),
+    ]);
     out.table(columns);
     summary::left_out(out, rows.len(), shown.len());
 }

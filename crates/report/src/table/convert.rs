@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use pciescope_core::Kernel;
 
 use super::Page;
-use super::layout::{Align, Columns};
+use super::layout::{Columns, Left, Right, Rows};
 use crate::kept::Kept;
 use crate::model::Section;
 use crate::text::{clean, thousands};
@@ -36,43 +36,26 @@ pub fn write(out: &mut Page, section: &Section) {
 }
 
 fn columns(rows: &[(&Kept, &Kernel)]) -> Columns {
-    let (l, r) = (Align::Left, Align::Right);
-    let mut columns = Columns::new(&[
-        ("Kernel", 18, l),
-        ("ISA", 6, l),
-        ("Store", 9, l),
-        ("Threads", 7, r),
-        ("Time(us)", 9, r),
-        ("GS/s", 6, r),
-        ("GB/s", 7, r),
-        ("Ceiling", 7, r),
-        ("of it(%)", 8, r),
-        ("Spread(%)", 9, r),
-        ("Error(ULP)", 10, r),
-        ("Operation", 9, l),
+    let cell = |record: &Kept, name: &str, per: f64, decimals: usize| {
+        let value = record.metrics.get(name).map(|metric| metric.value / per);
+        value.map_or_else(|| "-".to_owned(), |value| format!("{value:.decimals$}"))
+    };
+    let threads = |threads: u32| if threads == 1 { "-".to_owned() } else { threads.to_string() };
+    let columns = Rows::of(rows).columns(&[
+        ("Kernel", 18, Left, &|(_, kernel)| clean(&kernel.name)),
+        ("ISA", 6, Left, &|(_, kernel)| clean(&kernel.isa)),
+        ("Store", 9, Left, &|(_, kernel)| clean(&kernel.store)),
+        ("Threads", 7, Right, &|(_, kernel)| threads(kernel.threads)),
+        ("Time(us)", 9, Right, &|(record, _)| cell(record, "duration", 1e3, 2)),
+        ("GS/s", 6, Right, &|(record, _)| cell(record, "samples_per_s", 1e9, 2)),
+        ("GB/s", 7, Right, &|(record, _)| cell(record, "rate", 1e9, 2)),
+        ("Ceiling", 7, Right, &|(record, _)| cell(record, "ceiling", 1e9, 2)),
+        ("of it(%)", 8, Right, &|(record, _)| cell(record, "of_ceiling", 1.0, 1)),
+        ("Spread(%)", 9, Right, &|(record, _)| cell(record, "spread", 1.0, 1)),
+        ("Error(ULP)", 10, Right, &|(record, _)| cell(record, "largest_error", 1.0, 0)),
+        ("Operation", 9, Left, &|(_, kernel)| clean(&kernel.operation)),
     ]);
-    for (record, kernel) in rows {
-        let cell = |name: &str, per: f64, decimals: usize| {
-            let value = record.metrics.get(name).map(|metric| metric.value / per);
-            value.map_or_else(|| "-".to_owned(), |value| format!("{value:.decimals$}"))
-        };
-        columns.row(vec![
-            clean(&kernel.name),
-            clean(&kernel.isa),
-            clean(&kernel.store),
-            if kernel.threads == 1 { "-".to_owned() } else { kernel.threads.to_string() },
-            cell("duration", 1e3, 2),
-            cell("samples_per_s", 1e9, 2),
-            cell("rate", 1e9, 2),
-            cell("ceiling", 1e9, 2),
-            cell("of_ceiling", 1.0, 1),
-            cell("spread", 1.0, 1),
-            cell("largest_error", 1.0, 0),
-            clean(&kernel.operation),
-        ]);
-    }
-    columns.drop_empty();
-    columns
+    columns.without_empty()
 }
 
 #[cfg(test)]

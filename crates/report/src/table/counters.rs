@@ -6,7 +6,7 @@ use pciescope_catalogue::is_state;
 use pciescope_core::{Bdf, Instance, Metric};
 
 use super::Page;
-use super::layout::{Align, Columns};
+use super::layout::{Columns, Left, Right, Rows};
 use crate::kept::{Figure, Kept, is_amount, join};
 use crate::text::{clean, figure};
 
@@ -182,62 +182,39 @@ fn links(out: &mut Page, title: &str, what: &str, rows: &[&Row]) {
         return;
     }
     out.heading(title);
-    let (l, r) = (Align::Left, Align::Right);
     let has_accounts = rows.iter().any(|row| row.instance.is_accounting());
-    let mut columns = Columns::new(&[
-        (what, 12, l),
-        ("Source", 6, l),
-        ("Link", 10, l),
-        ("Rx(MB/s)", 9, r),
-        ("Rx(%)", 5, r),
-        ("Tx(MB/s)", 9, r),
-        ("Tx(%)", 5, r),
-        ("Run(%)", 6, r),
-        ("Errors", 6, r),
-        ("Retries", 7, r),
-        ("Recov", 5, r),
-        ("Irq/s", 5, r),
-        ("Below it", 8, l),
-    ]);
-    for row in rows {
-        let link = row.record.device.as_deref().and_then(|device| device.link);
-        let link = link.map_or_else(
-            || "-".to_owned(),
-            |link| match link.width {
-                0 => "down".to_owned(),
-                width => format!("{} GT/s x{width}", link.speed_gts),
-            },
-        );
-        let below: Vec<String> = row.instance.below.iter().map(below).collect();
-        let below = match &row.record.error {
+    let columns = Rows::of(rows).columns(&[
+        (what, 12, Left, &|row| row.name()),
+        ("Source", 6, Left, &|row| {
+            match has_accounts {
+                true if row.instance.is_accounting() => "kernel",
+                true => "hardware",
+                false => "-",
+            }
+            .to_owned()
+        }),
+        ("Link", 10, Left, &|row| match row.record.device.as_deref().and_then(|device| device.link) {
+            None => "-".to_owned(),
+            Some(link) if link.width == 0 => "down".to_owned(),
+            Some(link) => format!("{} GT/s x{}", link.speed_gts, link.width),
+        }),
+        ("Rx(MB/s)", 9, Right, &|row| row.mega("rx_bytes_per_s")),
+        ("Rx(%)", 5, Right, &|row| row.percent("rx_link_share")),
+        ("Tx(MB/s)", 9, Right, &|row| row.mega("tx_bytes_per_s")),
+        ("Tx(%)", 5, Right, &|row| row.percent("tx_link_share")),
+        ("Run(%)", 6, Right, &|row| row.running(PORT.into_iter())),
+        ("Errors", 6, Right, &|row| row.sum(&ERRORS)),
+        ("Retries", 7, Right, &|row| row.sum(&RETRIES)),
+        ("Recov", 5, Right, &|row| row.sum(&["recoveries"])),
+        ("Irq/s", 5, Right, &|row| row.cell("interrupts_per_s", |value| format!("{value:.0}"))),
+        ("Below it", 8, Left, &|row| match &row.record.error {
             Some(error) => format!("error: {}", clean(&error.code)),
             None if row.instance.scope == "function" => row.driver(),
-            None if below.is_empty() => "-".to_owned(),
-            None => below.join(", "),
-        };
-        let source = match has_accounts {
-            true if row.instance.is_accounting() => "kernel",
-            true => "hardware",
-            false => "-",
-        };
-        columns.row(vec![
-            row.name(),
-            source.to_owned(),
-            link,
-            row.mega("rx_bytes_per_s"),
-            row.percent("rx_link_share"),
-            row.mega("tx_bytes_per_s"),
-            row.percent("tx_link_share"),
-            row.running(PORT.into_iter()),
-            row.sum(&ERRORS),
-            row.sum(&RETRIES),
-            row.sum(&["recoveries"]),
-            row.cell("interrupts_per_s", |value| format!("{value:.0}")),
-            below,
-        ]);
-    }
-    columns.drop_empty();
-    out.table(columns);
+            None if row.instance.below.is_empty() => "-".to_owned(),
+            None => row.instance.below.iter().map(below).collect::<Vec<_>>().join(", "),
+        }),
+    ]);
+    out.table(columns.without_empty());
 }
 
 /// A device in few words: address, driver or name.
@@ -259,9 +236,9 @@ pub(crate) fn states(rows: &[Row]) -> Option<Columns> {
         return None;
     }
     let titles: Vec<String> = names.iter().map(|name| name.trim_end_matches("_share").to_owned()).collect();
-    let mut heads = vec![("Port", 12, Align::Left)];
-    heads.extend(titles.iter().map(|title| (title.as_str(), 6, Align::Right)));
-    heads.push(("Run(%)", 6, Align::Right));
+    let mut heads = vec![("Port", 12, Left)];
+    heads.extend(titles.iter().map(|title| (title.as_str(), 6, Right)));
+    heads.push(("Run(%)", 6, Right));
     let mut columns = Columns::new(&heads);
     for row in rows.iter().filter(|row| row.has_any(&names)) {
         let mut cells = vec![row.name()];
@@ -279,74 +256,44 @@ fn channels(out: &mut Page, rows: &[Row]) {
         return;
     }
     out.heading("DRAM, MB/s and % of what the channel can carry");
-    let (l, r) = (Align::Left, Align::Right);
-    let mut columns = Columns::new(&[
-        ("Channel", 16, l),
-        ("Node", 4, r),
-        ("Read(MB/s)", 10, r),
-        ("Write(MB/s)", 11, r),
-        ("Total(MB/s)", 11, r),
-        ("Peak(%)", 7, r),
-        ("Clock(MHz)", 10, r),
-        ("Run(%)", 6, r),
+    let columns = Rows::of(rows).columns(&[
+        ("Channel", 16, Left, &|row| row.name()),
+        ("Node", 4, Right, &|row| row.instance.node.map_or_else(|| "-".to_owned(), |node| node.to_string())),
+        ("Read(MB/s)", 10, Right, &|row| row.mega("read_bytes_per_s")),
+        ("Write(MB/s)", 11, Right, &|row| row.mega("write_bytes_per_s")),
+        ("Total(MB/s)", 11, Right, &|row| row.mega("total_bytes_per_s")),
+        ("Peak(%)", 7, Right, &|row| row.percent("peak_share")),
+        ("Clock(MHz)", 10, Right, &|row| row.cell("cycles_per_s", |value| format!("{:.1}", value / 1e6))),
+        ("Run(%)", 6, Right, &|row| row.running(CHANNEL.into_iter())),
     ]);
-    for row in &rows {
-        columns.row(vec![
-            row.name(),
-            row.instance.node.map_or_else(|| "-".to_owned(), |node| node.to_string()),
-            row.mega("read_bytes_per_s"),
-            row.mega("write_bytes_per_s"),
-            row.mega("total_bytes_per_s"),
-            row.percent("peak_share"),
-            row.cell("cycles_per_s", |value| format!("{:.1}", value / 1e6)),
-            row.running(CHANNEL.into_iter()),
-        ]);
-    }
-    columns.drop_empty();
-    out.table(columns);
+    out.table(columns.without_empty());
 }
 
 /// What no other table shows, by name; `None` where there is nothing.
 pub(crate) fn others(rows: &[Row]) -> Option<Columns> {
-    let is_shown = |name: &str| {
-        PORT.contains(&name)
-            || ERRORS.contains(&name)
-            || RETRIES.contains(&name)
-            || REPORTS.contains(&name)
-            || INTERRUPTS.contains(&name)
-            || name == "recoveries"
-            || CHANNEL.contains(&name)
-            || PARTS.contains(&name)
-    };
-    let (l, r) = (Align::Left, Align::Right);
-    let mut columns =
-        Columns::new(&[("Value", 16, r), ("Unit", 7, l), ("Per s", 14, r), ("Run(%)", 6, r), ("What", 4, l)]);
-    for row in rows {
+    let shown: [&[&str]; 7] = [&PORT, &ERRORS, &RETRIES, &REPORTS, &INTERRUPTS, &CHANNEL, &PARTS];
+    let is_shown = |name: &str| name == "recoveries" || shown.iter().any(|names| names.contains(&name));
+    let is_other = |row: &Row, name: &str, metric: &Metric| {
         // Errors by kind are many and mostly 0; those that happened are named.
         let has_errors = row.has_any(&ERRORS);
         let has_states = row.metrics.keys().any(|name| is_state(name));
+        let is_quiet =
+            (has_errors && metric.unit == "1" && metric.value == 0.0) || (has_states && metric.unit == "cycles");
         // The table of states has those of links only.
         let is_link = row.record.device.is_some();
-        for (name, metric) in &row.metrics {
-            let is_quiet =
-                (has_errors && metric.unit == "1" && metric.value == 0.0) || (has_states && metric.unit == "cycles");
-            let is_shown = is_shown(name) || (is_link && is_state(name));
-            if (row.instance.scope != "pmu" && is_shown) || is_quiet {
-                continue;
-            }
+        let is_shown = is_shown(name) || (is_link && is_state(name));
+        (row.instance.scope == "pmu" || !is_shown) && !is_quiet
+    };
+    let figures = rows.iter().flat_map(|row| row.metrics.iter().map(move |(name, metric)| (row, *name, metric)));
+    let columns = Rows::of(figures.filter(|(row, name, metric)| is_other(row, name, metric))).columns(&[
+        ("Value", 16, Right, &|(row, name, _)| row.cell(name, figure)),
+        ("Unit", 7, Left, &|(.., metric)| clean(&metric.unit)),
+        ("Per s", 14, Right, &|(row, _, metric)| {
             let per_s = is_amount(&metric.unit) && row.seconds > 0.0;
-            columns.row(vec![
-                row.cell(name, figure),
-                clean(&metric.unit),
-                if per_s { format!("{:.1}", metric.value / row.seconds) } else { "-".to_owned() },
-                row.running(std::iter::once(*name)),
-                format!("{} {}", row.name(), clean(name)),
-            ]);
-        }
-    }
-    if columns.rows().is_empty() {
-        return None;
-    }
-    columns.drop_empty();
-    Some(columns)
+            if per_s { format!("{:.1}", metric.value / row.seconds) } else { "-".to_owned() }
+        }),
+        ("Run(%)", 6, Right, &|(row, name, _)| row.running(std::iter::once(*name))),
+        ("What", 4, Left, &|(row, name, _)| format!("{} {}", row.name(), clean(name))),
+    ]);
+    (!columns.rows().is_empty()).then(|| columns.without_empty())
 }

@@ -1,6 +1,6 @@
 //! The text above and below the figures of a section: machine, device, method, references, losses.
 
-use pciescope_core::{Environment, Function, Method};
+use pciescope_core::{Environment, Function, Method, once};
 
 use super::{Block, Page, WIDTH, summary};
 use crate::kept::Kept;
@@ -120,17 +120,13 @@ fn place(f: &Function) -> Vec<String> {
 }
 
 fn targets(out: &mut Page, section: &Section) {
-    let mut names: Vec<String> = Vec::new();
-    for target in section.records.iter().filter_map(|r| r.target.as_deref()) {
-        let Some(bar) = target.bar else { continue };
+    let names = once(section.records.iter().filter_map(|r| r.target.as_deref()).filter_map(|target| {
+        let bar = target.bar?;
         let offset = target.offset.map(|o| format!(" offset {o:#x}")).unwrap_or_default();
         let width = target.width.map(|w| format!(", {w} bytes wide")).unwrap_or_default();
         let name = target.name.as_deref().map(|n| format!(": {}", clean(n))).unwrap_or_default();
-        let text = format!("BAR{bar}{offset}{width}{name}");
-        if !names.contains(&text) {
-            names.push(text);
-        }
-    }
+        Some(format!("BAR{bar}{offset}{width}{name}"))
+    }));
     for (i, name) in names.iter().enumerate() {
         out.line(&format!("{} {name}", if i == 0 { "Target:" } else { "       " }));
     }

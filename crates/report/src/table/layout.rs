@@ -3,6 +3,8 @@
 //! Own code, because the table crates draw boxes or pad with one rule for all; here columns keep the widths of
 //! the original scripts' tables until a figure needs more.
 
+pub use Align::{Left, Right};
+
 /// How a column is aligned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Align {
@@ -10,6 +12,26 @@ pub enum Align {
     Right,
     /// Words and bars.
     Left,
+}
+
+/// A column: head, least width, alignment, and the cell of a row.
+pub type Column<'c, T> = (&'c str, usize, Align, &'c dyn Fn(&T) -> String);
+
+/// Rows that are to become a table.
+pub struct Rows<T>(Vec<T>);
+
+impl<T> Rows<T> {
+    /// These, in their order.
+    pub fn of(rows: impl IntoIterator<Item = T>) -> Self {
+        Rows(rows.into_iter().collect())
+    }
+    /// The table of them with these columns.
+    pub fn columns(&self, columns: &[Column<T>]) -> Columns {
+        let heads: Vec<_> = columns.iter().map(|(head, width, align, _)| (*head, *width, *align)).collect();
+        let mut table = Columns::new(&heads);
+        self.0.iter().for_each(|row| table.row(columns.iter().map(|column| (column.3)(row)).collect()));
+        table
+    }
 }
 
 /// A table under construction.
@@ -48,6 +70,11 @@ impl Columns {
             }
         }
     }
+    /// The table without them.
+    pub fn without_empty(mut self) -> Self {
+        self.drop_empty();
+        self
+    }
     /// The heads with their alignment.
     pub fn heads(&self) -> impl Iterator<Item = (&str, Align)> {
         self.heads.iter().map(|h| (h.0.as_str(), h.2))
@@ -74,8 +101,8 @@ impl Columns {
             .zip(widths)
             .zip(&self.heads)
             .map(|((cell, &width), head)| match head.2 {
-                Align::Right => format!("{cell:>width$}"),
-                Align::Left => format!("{cell:<width$}"),
+                Right => format!("{cell:>width$}"),
+                Left => format!("{cell:<width$}"),
             })
             .collect();
         cells.join(self.between).trim_end().to_owned()
@@ -140,7 +167,7 @@ mod tests {
 
     #[test]
     fn columns_grow_and_empty_ones_go() {
-        let mut t = Columns::new(&[("Key", 5, Align::Right), ("P99", 0, Align::Right), ("Name", 0, Align::Left)]);
+        let mut t = Columns::new(&[("Key", 5, Right), ("P99", 0, Right), ("Name", 0, Left)]);
         t.row(vec!["1".into(), "-".into(), "a".into()]);
         t.row(vec!["1234567".into(), "-".into(), "bc".into()]);
         t.drop_empty();

@@ -13,11 +13,11 @@ mod irq;
 pub(crate) mod layout;
 mod mmio;
 mod notices;
-mod path;
+pub(crate) mod path;
 mod plain;
 pub(crate) mod readout;
 mod summary;
-mod verify;
+pub(crate) mod verify;
 
 pub use self::header::SYNTHETIC;
 pub(crate) use self::header::{EMULATED, LOSSES, REFERENCES};

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use pciescope_core::outcome::LATENCY;
 use pciescope_core::{Bdf, Histogram};
 
-use super::layout::{Align, Columns};
+use super::layout::{Left, Right, Rows};
 use super::{Page, summary};
 use crate::kept::Kept;
 use crate::model::{Section, cpu_of};
 use crate::text::us;
 
-pub fn write(out: &mut Page, section: &Section) {
+pub(super) fn write(out: &mut Page, section: &Section) {
     summary::total(out, section, LATENCY);
     let hop = |r: &Kept| r.target.as_deref().and_then(|t| Some((t.hop?, t.hop_bdf)));
     hops(out, &section.merged_by(LATENCY, hop));
@@ -38,36 +38,33 @@ fn hops(out: &mut Page, hops: &BTreeMap<(u16, Option<Bdf>), Histogram>) {
         return;
     }
     out.heading("Hop by hop, from the root port down (Step: median against the hop above)");
-    let r = Align::Right;
-    let mut columns = Columns::new(&[
-        ("Hop", 4, r),
-        ("Function", 12, Align::Left),
-        ("Count", 7, r),
-        ("Min(us)", 7, r),
-        ("Avg(us)", 7, r),
-        ("P50(us)", 7, r),
-        ("Step(us)", 8, r),
-        ("P95(us)", 7, r),
-        ("P99(us)", 7, r),
-        ("Max(us)", 7, r),
+    let columns = Rows::of(with_steps(hops, |h| h.percentile_ns(50.0))).columns(&[
+        ("Hop", 4, Right, &|((hop, _), ..)| hop.to_string()),
+        ("Function", 12, Left, &|((_, bdf), ..)| bdf.map(|bdf| bdf.to_string()).unwrap_or_default()),
+        ("Count", 7, Right, &|(_, h, _)| h.count().to_string()),
+        ("Min(us)", 7, Right, &|(_, h, _)| us(h.min_ns())),
+        ("Avg(us)", 7, Right, &|(_, h, _)| us(h.mean_ns())),
+        ("P50(us)", 7, Right, &|(_, h, _)| us(h.percentile_ns(50.0))),
+        ("Step(us)", 8, Right, &|(.., step)| step.clone()),
+        ("P95(us)", 7, Right, &|(_, h, _)| us(h.percentile_ns(95.0))),
+        ("P99(us)", 7, Right, &|(_, h, _)| us(h.percentile_ns(99.0))),
+        ("Max(us)", 7, Right, &|(_, h, _)| us(h.max_ns())),
     ]);
-    let mut above: Option<f64> = None;
-    for ((hop, bdf), h) in hops {
-        let median = h.percentile_ns(50.0);
-        let step = above.zip(median).map_or("-".to_owned(), |(a, m)| format!("{:+.3}", (m - a) / 1e3));
-        above = median;
-        columns.row(vec![
-            hop.to_string(),
-            bdf.map(|b| b.to_string()).unwrap_or_default(),
-            h.count().to_string(),
-            us(h.min_ns()),
-            us(h.mean_ns()),
-            us(median),
-            step,
-            us(h.percentile_ns(95.0)),
-            us(h.percentile_ns(99.0)),
-            us(h.max_ns()),
-        ]);
-    }
     out.table(columns);
+}
+
+/// A hop with its histogram, and by how much its median lies above that of the hop before, in us.
+type Step<'h> = (&'h (u16, Option<Bdf>), &'h Histogram, String);
+
+/// The hops with their steps.
+pub(crate) fn with_steps(
+    hops: &BTreeMap<(u16, Option<Bdf>), Histogram>,
+    median: impl Fn(&Histogram) -> Option<f64>,
+) -> impl Iterator<Item = Step<'_>> {
+    let mut above = None;
+    hops.iter().map(move |(hop, h)| {
+        let known = above.zip(median(h));
+        above = median(h);
+        (hop, h, known.map_or("-".to_owned(), |(above, median): (f64, f64)| format!("{:+.3}", (median - above) / 1e3)))
+    })
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::layout::{Align, Columns};
+use super::layout::{Columns, Left, Right, Rows};
 use super::{Page, summary};
 use crate::model::Section;
 use crate::text::{clean, figure};
@@ -34,31 +34,21 @@ pub(crate) fn figures(section: &Section) -> Option<Columns> {
     if figures.is_empty() {
         return None;
     }
-    let r = Align::Right;
-    let mut columns = Columns::new(&[
-        ("CPU", 4, r),
-        ("Value", 14, r),
-        ("Unit", 8, Align::Left),
-        ("Records", 7, r),
-        ("Name", 4, Align::Left),
-    ]);
-    for ((name, cpu), values) in &figures {
-        // Several records of one figure are its intervals: the sum of counts, the mean of anything else.
+    // Several records of one figure are its intervals: the sum of counts, the mean of anything else.
+    let is_count = |values: &[Figure]| matches!(values[0].1, "1" | "bytes");
+    let value = |values: &[Figure]| {
         let sum: f64 = values.iter().map(|v| v.0).sum();
-        let unit = values[0].1;
-        let is_count = unit == "1" || unit == "bytes";
-        let value = if is_count { sum } else { sum / values.len() as f64 };
-        let value = figure(value);
-        let unit = if is_count {
-            clean(unit)
-        } else if values.len() > 1 {
-            format!("{} mean", clean(unit))
-        } else {
-            clean(unit)
-        };
-        let cpu = cpu.map_or("-".to_owned(), |c| c.to_string());
-        columns.row(vec![cpu, value, unit, values.len().to_string(), name.clone()]);
-    }
-    columns.drop_empty();
-    Some(columns)
+        if is_count(values) { sum } else { sum / values.len() as f64 }
+    };
+    let columns = Rows::of(&figures).columns(&[
+        ("CPU", 4, Right, &|((_, cpu), _)| cpu.map_or("-".to_owned(), |cpu| cpu.to_string())),
+        ("Value", 14, Right, &|(_, values)| figure(value(values))),
+        ("Unit", 8, Left, &|(_, values)| {
+            let mean = if values.len() > 1 && !is_count(values) { " mean" } else { "" };
+            clean(values[0].1) + mean
+        }),
+        ("Records", 7, Right, &|(_, values)| values.len().to_string()),
+        ("Name", 4, Left, &|((name, _), _)| name.clone()),
+    ]);
+    Some(columns.without_empty())
 }

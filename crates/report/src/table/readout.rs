@@ -1,8 +1,8 @@
 //! Readouts: the parameter block and the seven columns of the tool that the seed used, then what that tool does not show.
 
-use pciescope_core::HotSpot;
+use pciescope_core::{HotSpot, once};
 
-use super::layout::{Align, Columns, wrap};
+use super::layout::{Align, Columns, Left, Right, Rows, wrap};
 use super::{Block, Page, header, summary};
 use crate::kept::Kept;
 use crate::model::Section;
@@ -20,13 +20,9 @@ pub(super) fn heading(out: &mut Page, section: &Section) {
         out.line(&format!("{} {line}", if number == 0 { "Device:" } else { "       " }));
     }
     let notes = section.records.iter().filter_map(|record| record.method.as_deref()).flat_map(|method| &method.notes);
-    let mut seen: Vec<&String> = Vec::new();
-    for note in notes {
-        if !seen.contains(&note) {
-            seen.push(note);
-            let label = if seen.len() == 1 { "Method: " } else { "        " };
-            wrap(&clean(note), 80, label, "        ").iter().for_each(|line| out.line(line));
-        }
+    for (number, note) in once(notes).into_iter().enumerate() {
+        let label = if number == 0 { "Method: " } else { "        " };
+        wrap(&clean(note), 80, label, "        ").iter().for_each(|line| out.line(line));
     }
 }
 
@@ -126,22 +122,18 @@ fn one_group(out: &mut Page, functions: &Functions, group: &Group) {
 
 /// The seven columns. Where names are no longer than the tool's columns, a line is the tool's to the byte.
 pub(crate) fn rows(rows: &[Row]) -> Columns {
-    let r = Align::Right;
-    let heads = ["func", "dev", "size [MB]", "start [ms]", "end [ms]", "dur [ms]", "speed [MB/s]"];
-    let mut columns = Columns::new(&heads.map(|head| (head, 15, r))).with_between(", ");
-    for row in rows {
-        let interval = row.interval();
-        columns.row(vec![
-            row.function(),
-            row.device(),
-            millions(row.size(), 1),
-            millions(interval.map(|interval| interval.start_ns as f64), 1),
-            millions(interval.map(|interval| interval.end_ns as f64), 1),
-            millions(row.metric("duration"), 1),
-            millions(row.metric("speed"), 1),
-        ]);
-    }
-    columns
+    let start = |row: &Row| row.interval().map(|interval| interval.start_ns as f64);
+    let end = |row: &Row| row.interval().map(|interval| interval.end_ns as f64);
+    let columns = Rows::of(rows).columns(&[
+        ("func", 15, Right, &|row| row.function()),
+        ("dev", 15, Right, &|row| row.device()),
+        ("size [MB]", 15, Right, &|row| millions(row.size(), 1)),
+        ("start [ms]", 15, Right, &|row| millions(start(row), 1)),
+        ("end [ms]", 15, Right, &|row| millions(end(row), 1)),
+        ("dur [ms]", 15, Right, &|row| millions(row.metric("duration"), 1)),
+        ("speed [MB/s]", 15, Right, &|row| millions(row.metric("speed"), 1)),
+    ]);
+    columns.with_between(", ")
 }
 
 /// What a group's devices did together: their rates added up, CPU time, and where it went.
@@ -209,12 +201,12 @@ fn names(functions: &Functions, group: &Group, row: &Row) -> Vec<String> {
 }
 
 const NAMES: [(&str, usize, Align); 6] = [
-    ("Device", 14, Align::Left),
-    ("Function", 15, Align::Left),
-    ("Devs", 4, Align::Right),
-    ("MB", 4, Align::Right),
-    ("Wait", 4, Align::Left),
-    ("Cycle", 5, Align::Right),
+    ("Device", 14, Left),
+    ("Function", 15, Left),
+    ("Devs", 4, Right),
+    ("MB", 4, Right),
+    ("Wait", 4, Left),
+    ("Cycle", 5, Right),
 ];
 
 /// A table with the names of the rows and more columns; not written where none of those has a figure.
@@ -232,7 +224,7 @@ fn detail(
         return;
     }
     let heads: Vec<(&str, usize, Align)> =
-        NAMES.into_iter().chain(heads.iter().map(|(head, width)| (*head, *width, Align::Right))).collect();
+        NAMES.into_iter().chain(heads.iter().map(|(head, width)| (*head, *width, Right))).collect();
     let mut columns = Columns::new(&heads);
     let all: Vec<Vec<String>> = known.iter().map(|(group, row)| names(functions, group, row)).collect();
     // Device and function stand always; what else all have in common is left out.

@@ -2,7 +2,7 @@
 
 use pciescope_core::{Histogram, outcome};
 
-use super::layout::{Align, Columns, bar};
+use super::layout::{Left, Right, Rows, bar};
 use super::{MOST_ROWS, Page, SHOWN_ENDS};
 use crate::kept::Kept;
 use crate::model::{GROUPINGS, Grouping, Section, cpu_of, target_from, target_id};
@@ -14,29 +14,20 @@ pub fn table(out: &mut Page, title: &str, rows: &[(String, Histogram)]) {
         return;
     }
     out.heading(title);
-    let r = Align::Right;
-    let mut columns = Columns::new(&[
-        ("Key", 12, r),
-        ("Count", 7, r),
-        ("Min(us)", 7, r),
-        ("Avg(us)", 7, r),
-        ("P50(us)", 7, r),
-        ("P95(us)", 7, r),
-        ("P99(us)", 7, r),
-        ("P99.9(us)", 7, r),
-        ("P99.99(us)", 7, r),
-        ("Max(us)", 7, r),
-    ]);
     let shown = ends(rows, out.options.all, |(_, h)| h.mean_ns().unwrap_or(f64::INFINITY));
-    for &place in &shown {
-        let (key, h) = &rows[place];
-        let mut cells = vec![key.clone(), h.count().to_string(), us(h.min_ns()), us(h.mean_ns())];
-        cells.extend([50.0, 95.0, 99.0, 99.9, 99.99].map(|p| us(h.percentile_ns(p))));
-        cells.push(us(h.max_ns()));
-        columns.row(cells);
-    }
-    columns.drop_empty();
-    out.table(columns);
+    let columns = Rows::of(shown.iter().map(|place| &rows[*place])).columns(&[
+        ("Key", 12, Right, &|(key, _)| key.clone()),
+        ("Count", 7, Right, &|(_, h)| h.count().to_string()),
+        ("Min(us)", 7, Right, &|(_, h)| us(h.min_ns())),
+        ("Avg(us)", 7, Right, &|(_, h)| us(h.mean_ns())),
+        ("P50(us)", 7, Right, &|(_, h)| us(h.percentile_ns(50.0))),
+        ("P95(us)", 7, Right, &|(_, h)| us(h.percentile_ns(95.0))),
+        ("P99(us)", 7, Right, &|(_, h)| us(h.percentile_ns(99.0))),
+        ("P99.9(us)", 7, Right, &|(_, h)| us(h.percentile_ns(99.9))),
+        ("P99.99(us)", 7, Right, &|(_, h)| us(h.percentile_ns(99.99))),
+        ("Max(us)", 7, Right, &|(_, h)| us(h.max_ns())),
+    ]);
+    out.table(columns.without_empty());
     left_out(out, rows.len(), shown.len());
 }
 
@@ -106,30 +97,19 @@ pub fn comparison(out: &mut Page, section: &Section, name: &str, title: &str, pr
     let best = averages.iter().copied().fold(f64::INFINITY, f64::min);
     let worst = averages.iter().copied().fold(0.0, f64::max);
     out.heading(title);
-    let r = Align::Right;
     let (avg, p95, bars) = (format!("{prefix}Avg(us)"), format!("{prefix}P95(us)"), format!("{prefix}AvgBar"));
-    let mut columns = Columns::new(&[
-        ("CPU", 5, r),
-        ("Samples", 7, r),
-        (&avg, 11, r),
-        (&p95, 11, r),
-        ("vsBest%", 8, r),
-        (&bars, 28, Align::Left),
-    ]);
+    let average = |h: &Histogram| h.mean_ns().unwrap_or(f64::NAN);
     let shown = ends(&cpus, out.options.all, |(_, h)| h.mean_ns().unwrap_or(f64::INFINITY));
-    for &place in &shown {
-        let (cpu, h) = &cpus[place];
-        let average = h.mean_ns().unwrap_or(f64::NAN);
-        let slower = if best > 0.0 { format!("{:.1}%", (average / best - 1.0) * 100.0) } else { "-".to_owned() };
-        columns.row(vec![
-            cpu.to_string(),
-            h.count().to_string(),
-            us(h.mean_ns()),
-            us(h.percentile_ns(95.0)),
-            slower,
-            bar(average, worst),
-        ]);
-    }
+    let columns = Rows::of(shown.iter().map(|place| &cpus[*place])).columns(&[
+        ("CPU", 5, Right, &|(cpu, _)| cpu.to_string()),
+        ("Samples", 7, Right, &|(_, h)| h.count().to_string()),
+        (&avg, 11, Right, &|(_, h)| us(h.mean_ns())),
+        (&p95, 11, Right, &|(_, h)| us(h.percentile_ns(95.0))),
+        ("vsBest%", 8, Right, &|(_, h)| {
+            if best > 0.0 { format!("{:.1}%", (average(h) / best - 1.0) * 100.0) } else { "-".to_owned() }
+        }),
+        (&bars, 28, Left, &|(_, h)| bar(average(h), worst)),
+    ]);
     out.table(columns);
     left_out(out, cpus.len(), shown.len());
 }

@@ -3,12 +3,12 @@
 
 use pciescope_core::Comparison;
 
-use super::layout::{Align, Columns};
-use super::{Block, Page};
+use super::Page;
+use super::layout::{Left, Right, Rows};
 use crate::model::Section;
 use crate::text::{clean, thousands};
 
-pub fn write(out: &mut Page, section: &Section) {
+pub(super) fn write(out: &mut Page, section: &Section) {
     let rows: Vec<Comparison> = section.records.iter().filter_map(|record| record.comparison()).collect();
     by_hand(out, &rows);
     exactly(out, &rows);
@@ -21,35 +21,25 @@ pub fn write(out: &mut Page, section: &Section) {
 /// Count times bytes in megabytes, beside what the workload prints.
 fn by_hand(out: &mut Page, rows: &[Comparison]) {
     out.heading("By hand: count x bytes, in MB (10^6 bytes)");
-    let (l, r) = (Align::Left, Align::Right);
-    let mut columns = Columns::new(&[
-        ("Counter", 20, l),
-        ("Count", 13, r),
-        ("x B", 6, r),
-        ("Counter(MB)", 11, r),
-        ("Workload(MB)", 12, r),
-        ("Diff(%)", 7, r),
-        ("MB/s", 8, r),
-    ]);
-    for row in rows {
-        let hand = ByHand::of(row);
-        let factor = if row.parts > 1.0 {
-            format!("{}x{}", row.parts, row.bytes_per_count)
-        } else {
-            row.bytes_per_count.to_string()
-        };
-        let workload = if hand.is_rate { format!("{:.2}/s", hand.workload) } else { hand.workload.to_string() };
-        columns.row(vec![
-            clean(&row.counter),
-            thousands(row.count.round() as u64),
-            factor,
-            if hand.is_rate { format!("{:.3}", hand.counter) } else { hand.counter.to_string() },
-            workload,
-            hand.diff.map_or("-".to_owned(), |diff| format!("{diff:.2}")),
-            hand.rate.map_or("-".to_owned(), |rate| format!("{rate:.2}")),
-        ]);
-    }
-    out.table(columns);
+    let of = |amount: f64, decimals: usize, is_rate: bool| {
+        if is_rate { format!("{amount:.decimals$}") } else { amount.to_string() }
+    };
+    let two = |figure: Option<f64>| figure.map_or("-".to_owned(), |figure| format!("{figure:.2}"));
+    let rows = rows.iter().map(|row| (row, ByHand::of(row)));
+    out.table(Rows::of(rows).columns(&[
+        ("Counter", 20, Left, &|(row, _)| clean(&row.counter)),
+        ("Count", 13, Right, &|(row, _)| thousands(row.count.round() as u64)),
+        ("x B", 6, Right, &|(row, _)| {
+            let parts = if row.parts > 1.0 { format!("{}x", row.parts) } else { String::new() };
+            format!("{parts}{}", row.bytes_per_count)
+        }),
+        ("Counter(MB)", 11, Right, &|(_, hand)| of(hand.counter, 3, hand.is_rate)),
+        ("Workload(MB)", 12, Right, &|(_, hand)| {
+            of(hand.workload, 2, hand.is_rate) + if hand.is_rate { "/s" } else { "" }
+        }),
+        ("Diff(%)", 7, Right, &|(_, hand)| two(hand.diff)),
+        ("MB/s", 8, Right, &|(_, hand)| two(hand.rate)),
+    ]));
 }
 
 /// The arithmetic of a person with a calculator, digits cut off where they end.
@@ -87,37 +77,34 @@ fn cut(value: f64, decimals: i32) -> f64 {
 
 fn exactly(out: &mut Page, rows: &[Comparison]) {
     out.heading("Exactly: by all digits, rates over the counters' own time");
-    let (l, r) = (Align::Left, Align::Right);
-    let mut columns = Columns::new(&[
-        ("Counter", 20, l),
-        ("Workload", 10, l),
-        ("Counter(MB)", 11, r),
-        ("Workload(MB)", 12, r),
-        ("Error(%)", 8, r),
-        ("Running(%)", 10, r),
-        ("Bound(%)", 8, r),
-        ("Allowed(%)", 10, r),
-        ("Verdict", 7, l),
+    let percent = |value: Option<f64>| value.map_or("-".to_owned(), |value| format!("{value:.3}"));
+    let columns = Rows::of(rows).columns(&[
+        ("Counter", 20, Left, &|row| clean(&row.counter)),
+        ("Workload", 10, Left, &|row| clean(&row.workload)),
+        ("Counter(MB)", 11, Right, &|row| format!("{:.3}", row.counter_bytes() / 1e6)),
+        ("Workload(MB)", 12, Right, &|row| format!("{:.3}", row.workload_bytes / 1e6)),
+        ("Error(%)", 8, Right, &|row| error(row)),
+        ("Running(%)", 10, Right, &|row| {
+            if row.is_scaled() { format!("{:.2}", row.running * 100.0) } else { "exact".to_owned() }
+        }),
+        ("Bound(%)", 8, Right, &|row| percent(row.bound_percent)),
+        ("Allowed(%)", 10, Right, &|row| percent(row.allowed_percent())),
+        ("Verdict", 7, Left, &|row| verdict(row)),
     ]);
-    let percent = |value: Option<f64>, decimals: usize| value.map_or("-".to_owned(), |v| format!("{v:.decimals$}"));
-    for row in rows {
-        let verdict = match row.is_right() {
-            Some(true) => "right",
-            Some(false) => "WRONG",
-            None => "-",
-        };
-        columns.row(vec![
-            clean(&row.counter),
-            clean(&row.workload),
-            format!("{:.3}", row.counter_bytes() / 1e6),
-            format!("{:.3}", row.workload_bytes / 1e6),
-            row.error_percent().map_or("-".to_owned(), |error| format!("{error:+.3}")),
-            if row.is_scaled() { format!("{:.2}", row.running * 100.0) } else { "exact".to_owned() },
-            percent(row.bound_percent, 3),
-            percent(row.allowed_percent(), 3),
-            verdict.to_owned(),
-        ]);
+    out.table(columns.without_empty());
+}
+
+/// The error in percent, with its sign.
+pub(crate) fn error(row: &Comparison) -> String {
+    row.error_percent().map_or("-".to_owned(), |error| format!("{error:+.3}"))
+}
+
+/// Whether the error is allowed, in a word.
+pub(crate) fn verdict(row: &Comparison) -> String {
+    match row.is_right() {
+        Some(true) => "right",
+        Some(false) => "WRONG",
+        None => "-",
     }
-    columns.drop_empty();
-    out.blocks.push(Block::Table(columns));
+    .to_owned()
 }

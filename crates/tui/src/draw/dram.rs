@@ -1,7 +1,9 @@
 //! DRAM: a line for each die with its channels as levels, or a line for each channel.
 
 use std::collections::BTreeMap;
+use std::ops::Add;
 
+use pciescope_core::joined;
 use pciescope_core::live::{Figure, Source};
 use ratatui::style::Style;
 
@@ -65,12 +67,9 @@ impl Die<'_> {
 
 /// Reads and writes of a channel together.
 fn total(source: &Source, span: u64) -> Option<f64> {
-    source.value("total_bytes_per_s", span).or_else(|| {
-        match (source.value("read_bytes_per_s", span), source.value("write_bytes_per_s", span)) {
-            (Some(read), Some(write)) => Some(read + write),
-            (read, write) => read.or(write),
-        }
-    })
+    let rate = |name| source.value(name, span);
+    let both = || joined(rate("read_bytes_per_s"), rate("write_bytes_per_s"), f64::add);
+    rate("total_bytes_per_s").or_else(both)
 }
 
 /// How many of `room` lines the summary uses; 0 without channels of memory.

@@ -1,8 +1,10 @@
 //! The tree of PCIe: one line for each port with bars, one for each function below it.
 
+use std::ops::Add;
+
 use pciescope_catalogue::is_state;
 use pciescope_core::live::{Figure, Source};
-use pciescope_core::{Function, Link};
+use pciescope_core::{Function, Link, joined};
 use ratatui::style::Style;
 
 use super::{Pen, cell, share};
@@ -331,10 +333,8 @@ fn draw_cell(
             pen.put_right(x, y, wide, &text, Style::new());
         }
         Column::History => {
-            let both = |number| match (source.value("rx_bytes_per_s", number), source.value("tx_bytes_per_s", number)) {
-                (Some(rx), Some(tx)) => Some(rx + tx),
-                (rx, tx) => rx.or(tx),
-            };
+            let rate = |name, number| source.value(name, number);
+            let both = |number| joined(rate("rx_bytes_per_s", number), rate("tx_bytes_per_s", number), f64::add);
             let values = state.model.live.history(span, both);
             pen.put(x, y, wide, &bars::history(theme, &values, wide), theme.history());
         }

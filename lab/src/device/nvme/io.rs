@@ -265,7 +265,7 @@ impl NvmeDisk {
         let bit = 1 << vector;
         if self.masked & bit == 0 && self.in_flight & bit == 0 {
             self.in_flight |= bit;
-            self.ledger.interrupts_raised += 1;
+            self.ledger.interrupts.raised += 1;
             bus.send(Message { vector, delay_ns: 0, is_copy: false });
         }
     }

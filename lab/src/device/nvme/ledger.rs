@@ -2,32 +2,27 @@
 
 use std::collections::BTreeMap;
 
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::wire::Status;
 
-/// What commands ask for, as far as they are counted apart.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    Admin,
-    Read,
-    Write,
-    Flush,
-    WriteZeroes,
-    Other,
+pciescope_core::named! {
+    /// What commands ask for, as far as they are counted apart.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(super) enum Kind {
+        Admin => "admin",
+        Read => "read",
+        Write => "write",
+        Flush => "flush",
+        WriteZeroes => "write_zeroes",
+        Other => "other",
+    }
+    fn name
 }
 
-const KINDS: [(Kind, &str); 6] = [
-    (Kind::Admin, "admin"),
-    (Kind::Read, "read"),
-    (Kind::Write, "write"),
-    (Kind::Flush, "flush"),
-    (Kind::WriteZeroes, "write_zeroes"),
-    (Kind::Other, "other"),
-];
-
 /// Everything that is counted for one disk, since it was made or `reset`.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub(super) struct Ledger {
     /// Bytes of read commands that reached the guest's memory.
     pub(super) data_read_bytes: u64,
@@ -51,19 +46,27 @@ pub(super) struct Ledger {
     pub(super) config_reads: u64,
     pub(super) config_writes: u64,
     pub(super) doorbells: u64,
-    pub(super) commands: [u64; KINDS.len()],
+    #[serde(skip)]
+    pub(super) commands: [u64; Kind::ALL.len()],
     pub(super) completions: u64,
     /// By status type and code.
+    #[serde(skip)]
     errors: BTreeMap<u16, u64>,
     pub(super) media_errors: u64,
-    pub(super) interrupts_raised: u64,
-    pub(super) interrupts_sent: u64,
-    pub(super) interrupts_undelivered: u64,
+    pub(super) interrupts: Interrupts,
     /// How long the pipe was busy, at a rate.
     pub(super) busy_ns: u64,
     pub(super) enables: u64,
     pub(super) resets: u64,
     pub(super) violations: Vec<String>,
+}
+
+/// Messages of all vectors.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct Interrupts {
+    pub(super) raised: u64,
+    pub(super) sent: u64,
+    pub(super) undelivered: u64,
 }
 
 /// So many violations are kept.
@@ -94,23 +97,13 @@ impl Ledger {
     /// The fields of the answer to `ledger`.
     pub(super) fn to_json(&self) -> Value {
         let commands: Map<String, Value> =
-            KINDS.iter().map(|(kind, name)| ((*name).to_owned(), self.commands_of(*kind).into())).collect();
+            Kind::ALL.iter().map(|kind| (kind.name().to_owned(), self.commands_of(*kind).into())).collect();
         let errors: Map<String, Value> =
             self.errors.iter().map(|(code, count)| (format!("{code:#05x}"), (*count).into())).collect();
-        json!({
-            "data_read_bytes": self.data_read_bytes, "data_written_bytes": self.data_written_bytes,
-            "sqe_bytes": self.sqe_bytes, "cqe_bytes": self.cqe_bytes, "prp_bytes": self.prp_bytes,
-            "admin_bytes": self.admin_bytes,
-            "dma_write_bytes": self.dma_write_bytes, "dma_read_bytes": self.dma_read_bytes,
-            "mmio_reads": self.mmio_reads, "mmio_read_bytes": self.mmio_read_bytes,
-            "mmio_writes": self.mmio_writes, "mmio_write_bytes": self.mmio_write_bytes,
-            "all_ones_reads": self.all_ones_reads, "dropped_writes": self.dropped_writes, "refused": self.refused,
-            "config_reads": self.config_reads, "config_writes": self.config_writes,
-            "doorbells": self.doorbells, "commands": commands, "completions": self.completions,
-            "errors": errors, "errors_total": self.errors.values().sum::<u64>(), "media_errors": self.media_errors,
-            "interrupts": {"raised": self.interrupts_raised, "sent": self.interrupts_sent,
-                           "undelivered": self.interrupts_undelivered},
-            "busy_ns": self.busy_ns, "enables": self.enables, "resets": self.resets, "violations": self.violations,
-        })
+        let mut ledger = json!(self);
+        ledger["commands"] = commands.into();
+        ledger["errors"] = errors.into();
+        ledger["errors_total"] = self.errors.values().sum::<u64>().into();
+        ledger
     }
 }

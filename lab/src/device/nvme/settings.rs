@@ -3,6 +3,7 @@
 use std::num::NonZeroU64;
 
 use crate::device::command::CommandError;
+use crate::device::words::{Words, parse_scaled};
 
 const KNOWN: &str = "ledger, rate, fail, remove or reset";
 
@@ -21,45 +22,36 @@ pub(super) enum Order {
 impl Order {
     pub(super) fn parse(line: &str) -> Result<Order, CommandError> {
         let words: Vec<&str> = line.split_whitespace().collect();
-        let missing = |what| Err(CommandError::Missing { command: words.first().unwrap_or(&"disk").to_string(), what });
-        let (order, used) = match words[..] {
-            [] => return missing(KNOWN),
-            ["ledger", ..] => (Order::Ledger, 1),
-            ["remove", ..] => (Order::Remove, 1),
-            ["reset", ..] => (Order::Reset, 1),
-            ["rate"] => return missing("bytes per second, or none,"),
-            ["rate", "none", ..] => (Order::Rate(None), 2),
-            ["rate", rate, ..] => (Order::Rate(Some(parse_rate(rate)?)), 2),
-            ["fail"] => return missing("`every N` or `none`"),
-            ["fail", "none", ..] => (Order::Fail(None), 2),
-            ["fail", "every"] => return missing("the distance"),
-            ["fail", "every", every, ..] => {
-                let every = every.parse().map_err(|_| wrong("fail", every, "a whole number from 1 to 2^64 - 1"))?;
-                (Order::Fail(Some(every)), 3)
+        let (command, rest) = words.split_first().ok_or_else(|| CommandError::missing("disk", KNOWN))?;
+        let mut words = Words { command, rest };
+        let order = match *command {
+            "ledger" => Order::Ledger,
+            "remove" => Order::Remove,
+            "reset" => Order::Reset,
+            "rate" if words.takes("none") => Order::Rate(None),
+            "rate" => {
+                let expected = "a rate above 0, in whole bytes, kB, MB or GB per second, like 542MB";
+                Order::Rate(Some(words.parsed("bytes per second, or none,", expected, parse_rate)?))
             }
-            ["fail", word, ..] => return Err(wrong("fail", word, "`every` or `none`")),
-            [word, ..] => return Err(wrong("disk", word, KNOWN)),
+            "fail" => match words.word("`every N` or `none`")? {
+                "none" => Order::Fail(None),
+                "every" => {
+                    let expected = "a whole number from 1 to 2^64 - 1";
+                    Order::Fail(Some(words.parsed("the distance", expected, |word| word.parse().ok())?))
+                }
+                word => return Err(words.wrong(word, "`every` or `none`")),
+            },
+            word => return Err(CommandError::wrong("disk", word, KNOWN)),
         };
-        match words.get(used) {
-            None => Ok(order),
-            Some(word) => Err(CommandError::Extra { command: words[0].to_owned(), word: (*word).to_owned() }),
-        }
+        words.end()?;
+        Ok(order)
     }
 }
 
-fn wrong(command: &str, word: &str, expected: &'static str) -> CommandError {
-    CommandError::Word { command: command.to_owned(), word: word.to_owned(), expected }
-}
-
 /// Bytes per second: a whole number, with kB, MB or GB of 1000, 10^6 or 10^9.
-fn parse_rate(word: &str) -> Result<NonZeroU64, CommandError> {
+fn parse_rate(word: &str) -> Option<NonZeroU64> {
     let units = [("kB", 1_000), ("MB", 1_000_000), ("GB", 1_000_000_000), ("B", 1)];
-    let (digits, factor) = units
-        .iter()
-        .find_map(|(suffix, factor)| word.strip_suffix(suffix).map(|digits| (digits, *factor)))
-        .unwrap_or((word, 1));
-    let rate = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(factor)).and_then(NonZeroU64::new);
-    rate.ok_or_else(|| wrong("rate", word, "a rate above 0, in whole bytes, kB, MB or GB per second, like 542MB"))
+    parse_scaled(word, &units).and_then(NonZeroU64::new)
 }
 
 #[cfg(test)]

@@ -1,11 +1,13 @@
 //! The `port` commands of the control socket: text to meaning. docs/spec/counter-board.md, "Control".
 
 use super::super::command::CommandError;
+use super::super::words::{Words, parse_number};
 use super::events::{Event, LANES, Limit};
 use super::time_based::{Shares, State, Stop, Variant};
 
 const KNOWN: &str = "traffic, rate, event, set, tba-set, states, variant, stop, limit, width, torn, absent, \
                      absent-report, agent, firmware, gone, back, mute, vsec or link";
+const NUMBER: &str = "a whole number below 2^64";
 
 /// A way through the port, seen from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,18 +73,18 @@ impl PortCommand {
     /// # Errors
     /// What is wrong with them.
     pub fn parse(words: &[&str]) -> Result<PortCommand, CommandError> {
-        let mut words = Words { rest: words.iter() };
+        let mut words = Words { command: "port", rest: words };
         let command = words.word(KNOWN)?;
         let parsed = match command {
-            "traffic" => PortCommand::Traffic(words.direction()?, words.number()?),
-            "rate" => PortCommand::Rate(words.direction()?, words.number()?),
+            "traffic" => PortCommand::Traffic(words.direction()?, words.count()?),
+            "rate" => PortCommand::Rate(words.direction()?, words.count()?),
             "event" => {
-                let (event, n) = (words.event()?, words.number()?);
+                let (event, n) = (words.event()?, words.count()?);
                 PortCommand::Happen(event, words.lane(event)?, n)
             }
             "set" => {
                 let (event, word) = (words.event()?, words.word("a value")?);
-                let value = number(word)?;
+                let value = parse_number(word).ok_or_else(|| wrong(word, NUMBER))?;
                 let value = u32::try_from(value).ok().filter(|value| *value <= event.max());
                 let expected = match event.width() {
                     4 => "a number below 2^4, which is what this counter holds",
@@ -92,7 +94,7 @@ impl PortCommand {
                 let value = value.ok_or_else(|| wrong(word, expected))?;
                 PortCommand::Set(event, words.lane(event)?, value)
             }
-            "tba-set" => PortCommand::SetData(words.number()?),
+            "tba-set" => PortCommand::SetData(words.count()?),
             "states" => PortCommand::States(shares(words.word("shares of time, such as L0=70,L1=30")?)?),
             "variant" => PortCommand::Variant(words.choice("seed or old", &[Variant::Seed, Variant::Old])?),
             "stop" => PortCommand::Stop(words.choice("hold or zero", &[Stop::Hold, Stop::Zero])?),
@@ -118,7 +120,7 @@ impl PortCommand {
             "firmware" => PortCommand::Firmware(events(words.word("events")?)?),
             "gone" => PortCommand::Gone(true),
             "back" => PortCommand::Gone(false),
-            "mute" => PortCommand::Mute(words.number()?),
+            "mute" => PortCommand::Mute(words.count()?),
             "vsec" => match words.word("rev, id, foreign-first or loop")? {
                 "rev" => PortCommand::VsecRev(words.in_range(0, 15, "a revision from 0 to 15")? as u8),
                 "id" => PortCommand::VsecId(words.in_range(0, 0xffff, "a VSEC ID from 0 to 0xffff")? as u16),
@@ -128,34 +130,20 @@ impl PortCommand {
             },
             "link" => {
                 let generation = words.in_range(1, 6, "a generation from 1 to 6")?;
-                let width = words.word("the link's width")?;
-                let lanes = width.parse().ok().filter(|lanes| [1, 2, 4, 8, 16].contains(lanes));
-                PortCommand::Link(generation as u8, lanes.ok_or_else(|| wrong(width, "1, 2, 4, 8 or 16 lanes"))?)
+                let lanes = words.parsed("the link's width", "1, 2, 4, 8 or 16 lanes", |word| {
+                    word.parse().ok().filter(|lanes| [1, 2, 4, 8, 16].contains(lanes))
+                })?;
+                PortCommand::Link(generation as u8, lanes)
             }
             word => return Err(wrong(word, KNOWN)),
         };
-        match words.rest.next() {
-            None => Ok(parsed),
-            Some(word) => Err(CommandError::Extra { command: "port".to_owned(), word: (*word).to_owned() }),
-        }
+        words.end()?;
+        Ok(parsed)
     }
 }
 
 fn wrong(word: &str, expected: &'static str) -> CommandError {
-    CommandError::Word { command: "port".to_owned(), word: word.to_owned(), expected }
-}
-
-fn parse_number(word: &str) -> Option<u64> {
-    match word.strip_prefix("0x") {
-        // `from_str_radix` and `parse` alone would take a sign.
-        Some(hex) if hex.starts_with(|c: char| c.is_ascii_hexdigit()) => u64::from_str_radix(hex, 16).ok(),
-        None if word.starts_with(|c: char| c.is_ascii_digit()) => word.parse().ok(),
-        _ => None,
-    }
-}
-
-fn number(word: &str) -> Result<u64, CommandError> {
-    parse_number(word).ok_or_else(|| wrong(word, "a whole number below 2^64"))
+    CommandError::wrong("port", word, expected)
 }
 
 fn event(word: &str) -> Result<Event, CommandError> {
@@ -178,9 +166,9 @@ fn shares(list: &str) -> Result<Shares, CommandError> {
     let mut shares = [None; State::ALL.len()];
     for word in list.split(',') {
         let parsed = word.split_once('=').and_then(|(name, percent)| {
-            let (_, state) = State::ALL.iter().find(|(known, _)| *known == name)?;
+            let state = State::ALL.into_iter().find(|state| state.name() == name)?;
             let percent = parse_number(percent).and_then(|percent| u8::try_from(percent).ok())?;
-            Some((*state as usize, percent)).filter(|(state, _)| shares[*state].is_none())
+            Some((state as usize, percent)).filter(|(state, _)| shares[*state].is_none())
         });
         let expected = "a state's share, each state once, such as L1_2=30; the states are TX_L0S, RX_L0S, L0, L1, L1_1, \
                         L1_2, CFG_RCVRY, L1_AUX and TX_RX_L0S";
@@ -194,37 +182,17 @@ fn shares(list: &str) -> Result<Shares, CommandError> {
     Ok(shares)
 }
 
-struct Words<'a> {
-    rest: std::slice::Iter<'a, &'a str>,
-}
-
-impl<'a> Words<'a> {
-    fn word(&mut self, what: &'static str) -> Result<&'a str, CommandError> {
-        self.rest.next().copied().ok_or(CommandError::Missing { command: "port".to_owned(), what })
-    }
-
-    fn number(&mut self) -> Result<u64, CommandError> {
-        number(self.word("a number")?)
+impl Words<'_> {
+    fn count(&mut self) -> Result<u64, CommandError> {
+        self.parsed("a number", NUMBER, parse_number)
     }
 
     fn in_range(&mut self, min: u64, max: u64, expected: &'static str) -> Result<u64, CommandError> {
-        let word = self.word(expected)?;
-        parse_number(word).filter(|value| (min..=max).contains(value)).ok_or_else(|| wrong(word, expected))
+        self.parsed(expected, expected, |word| parse_number(word).filter(|value| (min..=max).contains(value)))
     }
 
     fn direction(&mut self) -> Result<Direction, CommandError> {
         self.choice("rx or tx", &[Direction::Rx, Direction::Tx])
-    }
-
-    fn switch(&mut self) -> Result<bool, CommandError> {
-        self.choice("on or off", &[true, false])
-    }
-
-    /// One of two words, written `this or that` in `expected`.
-    fn choice<T: Copy>(&mut self, expected: &'static str, values: &[T; 2]) -> Result<T, CommandError> {
-        let word = self.word(expected)?;
-        let index = expected.split(" or ").position(|known| known == word);
-        index.and_then(|index| values.get(index).copied()).ok_or_else(|| wrong(word, expected))
     }
 
     fn event(&mut self) -> Result<Event, CommandError> {
@@ -233,10 +201,10 @@ impl<'a> Words<'a> {
 
     /// `lane L`, or nothing, which is lane 0.
     fn lane(&mut self, event: Event) -> Result<u8, CommandError> {
-        match self.rest.next() {
+        match self.next() {
             None => Ok(0),
-            Some(&"lane") if !event.is_per_lane() => Err(wrong("lane", "for an event that is common to all lanes")),
-            Some(&"lane") => Ok(self.in_range(0, u64::from(LANES) - 1, "a lane from 0 to 15")? as u8),
+            Some("lane") if !event.is_per_lane() => Err(wrong("lane", "for an event that is common to all lanes")),
+            Some("lane") => Ok(self.in_range(0, u64::from(LANES) - 1, "a lane from 0 to 15")? as u8),
             Some(word) => Err(wrong(word, "`lane L`")),
         }
     }

@@ -18,43 +18,34 @@ const PAYLOAD_UNIT: u64 = 16;
 /// Length of a cycle of the auxiliary clock, in picoseconds: 25 MHz.
 pub const AUX_CYCLE_PS: u64 = 40_000;
 
-/// States of the link whose time can be measured, as `port PORT states` names them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum State {
-    /// Transmitter in L0s.
-    TxL0s,
-    /// Receiver in L0s.
-    RxL0s,
-    /// Active.
-    L0,
-    /// L1 on the core clock.
-    L1,
-    /// L1.1.
-    L11,
-    /// L1.2.
-    L12,
-    /// Configuration and Recovery.
-    CfgRcvry,
-    /// L1 on the auxiliary clock.
-    L1Aux,
-    /// Both directions in L0s.
-    TxRxL0s,
+pciescope_core::named! {
+    /// States of the link whose time can be measured, as `port PORT states` names them.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum State {
+        /// Transmitter in L0s.
+        TxL0s => "TX_L0S",
+        /// Receiver in L0s.
+        RxL0s => "RX_L0S",
+        /// Active.
+        L0 => "L0",
+        /// L1 on the core clock.
+        L1 => "L1",
+        /// L1.1.
+        L11 => "L1_1",
+        /// L1.2.
+        L12 => "L1_2",
+        /// Configuration and Recovery.
+        CfgRcvry => "CFG_RCVRY",
+        /// L1 on the auxiliary clock.
+        L1Aux => "L1_AUX",
+        /// Both directions in L0s.
+        TxRxL0s => "TX_RX_L0S",
+    }
+    /// As the control socket has it.
+    fn name
 }
 
 impl State {
-    /// All of them, with their names.
-    pub const ALL: [(&'static str, State); 9] = [
-        ("TX_L0S", State::TxL0s),
-        ("RX_L0S", State::RxL0s),
-        ("L0", State::L0),
-        ("L1", State::L1),
-        ("L1_1", State::L11),
-        ("L1_2", State::L12),
-        ("CFG_RCVRY", State::CfgRcvry),
-        ("L1_AUX", State::L1Aux),
-        ("TX_RX_L0S", State::TxRxL0s),
-    ];
-
     fn of_report(report: u8, variant: Variant) -> Option<State> {
         Some(match (report, variant) {
             (0x01, _) => State::TxL0s,

@@ -12,24 +12,16 @@ const EXTERNAL: u32 = 1 << 11;
 /// Registers 0x100 to 0x109: the channel takes part in the internal trigger.
 const CHANNEL_TRIGGER: u32 = 1 << 26;
 
-/// What began an acquisition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Cause {
-    Now,
-    Signal,
-    Mlvds,
-    Front,
-}
-
-impl Cause {
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Cause::Now => "now",
-            Cause::Signal => "signal",
-            Cause::Mlvds => "mlvds",
-            Cause::Front => "front",
-        }
+pciescope_core::named! {
+    /// What began an acquisition.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(super) enum Cause {
+        Now => "now",
+        Signal => "signal",
+        Mlvds => "mlvds",
+        Front => "front",
     }
+    fn name
 }
 
 /// An acquisition that began.

@@ -1,18 +1,20 @@
 //! The interrupt logic: registers 0x220 to 0x223.
 
+use serde::Serialize;
+
 use super::settings::{Latch, MessageRule};
 
-/// What interrupts, with its bit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Source {
-    DmaRead,
-    DmaWrite,
-    Daq,
-    User,
+pciescope_core::named! {
+    /// What interrupts, with its bit.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(super) enum Source {
+        DmaRead => "dma",
+        DmaWrite => "dma-write",
+        Daq => "daq",
+        User => "user",
+    }
+    fn name
 }
-
-pub(super) const SOURCES: [(Source, &str); 4] =
-    [(Source::DmaRead, "dma"), (Source::DmaWrite, "dma-write"), (Source::Daq, "daq"), (Source::User, "user")];
 
 impl Source {
     fn bit(self) -> u32 {
@@ -29,7 +31,7 @@ impl Source {
 const BITS: u32 = 0xc003;
 
 /// Interrupts of one source.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(super) struct Count {
     /// What happened.
     pub(super) raised: u64,

@@ -2,12 +2,13 @@
 
 use std::collections::VecDeque;
 
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::Sis8300;
 use super::acquisition::{BLOCK_BYTES, BLOCK_SAMPLES, Phase, Run};
 use super::engine::Transfer;
-use super::interrupts::SOURCES;
+use super::interrupts::Source;
 use crate::device::upstream::Direction;
 
 /// So many of the last acquisitions and transfers are kept one by one.
@@ -16,7 +17,7 @@ const LAST: usize = 64;
 const VIOLATIONS_MAX: usize = 32;
 
 /// Transfers of one engine.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(super) struct DmaCount {
     pub(super) started: u64,
     pub(super) ended: u64,
@@ -122,14 +123,6 @@ impl Moved {
     }
 }
 
-impl DmaCount {
-    fn to_json(self) -> Value {
-        json!({"started": self.started, "ended": self.ended, "bytes": self.bytes, "busy_ns": self.busy_ns,
-               "late_ns": self.late_ns, "late_max_ns": self.late_max_ns,
-               "short": self.short, "hung": self.hung, "aborted": self.aborted, "ignored": self.ignored})
-    }
-}
-
 impl Sis8300 {
     /// The answer to `ledger`.
     pub(super) fn to_json(&self) -> Value {
@@ -142,10 +135,8 @@ impl Sis8300 {
             Phase::Flushing { .. } => "flushing",
         };
         let mut interrupts = Map::new();
-        for (source, name) in SOURCES {
-            let count = self.interrupts.counts[source as usize];
-            let value = json!({"raised": count.raised, "lost": count.lost, "disabled": count.disabled});
-            interrupts.insert(name.to_owned(), value);
+        for source in Source::ALL {
+            interrupts.insert(source.name().to_owned(), json!(self.interrupts.counts[source as usize]));
         }
         interrupts.insert("spurious".to_owned(), self.interrupts.spurious.into());
         interrupts.insert("sent".to_owned(), self.ledger.irq[0].sent.into());
@@ -158,7 +149,7 @@ impl Sis8300 {
                              "last": books.last.iter().map(Acquired::to_json).collect::<Value>()},
             "triggers": {"seen": self.generator.seen, "taken": books.triggers_taken, "missed": books.triggers_missed,
                          "millihertz": self.generator.millihertz()},
-            "dma_read": books.dma[0].to_json(), "dma_write": books.dma[1].to_json(),
+            "dma_read": books.dma[0], "dma_write": books.dma[1],
             "dmas": books.last_dma.iter().map(|moved| moved.to_json()).collect::<Value>(),
             "unmapped_bytes": books.unmapped_bytes, "stored_bytes": self.memory.stored(),
             "interrupts": interrupts,

@@ -2,6 +2,7 @@
 
 use super::interrupts::Source;
 use crate::device::command::{Command, CommandError};
+use crate::device::words::{Words, parse_number, parse_scaled};
 
 const KNOWN: &str = "ledger, remove, reset, power-cycle, all-ones, trigger, clock, set, module-id, options, serial, lose, spurious, hang, \
                      short, interrupt, read-delay, write-delay, config-delay, irq-delay, irq-lose, irq-double, \
@@ -178,16 +179,13 @@ impl Order {
             "module-id" => Order::ModuleId(words.register()?),
             "options" => Order::Options(words.register()?),
             "serial" => {
-                let word = words.word("the number")?;
-                Order::Serial(word.parse().map_err(|_| words.wrong(word, "a whole number below 65536"))?)
+                let expected = "a whole number below 65536";
+                Order::Serial(words.parsed("the number", expected, |word| word.parse().ok())?)
             }
             "lose" => lose(&mut words)?,
-            "spurious" => Order::Spurious(words.optional_number(1)?),
-            "interrupt" => match words.word("user")? {
-                "user" => Order::User,
-                word => return Err(words.wrong(word, "user")),
-            },
-            "hang" => Order::Hang(words.unit()?, words.optional_number(1)?),
+            "spurious" => Order::Spurious(words.optional_number()?),
+            "interrupt" => words.choice("user", &[Order::User])?,
+            "hang" => Order::Hang(words.unit()?, words.optional_number()?),
             "short" => short(&mut words)?,
             "power-cycle" => Order::PowerCycle,
             "all-ones" if words.rest == ["on"] => return Ok(Order::AllOnes(true)),
@@ -201,10 +199,8 @@ impl Order {
                 };
             }
         };
-        match words.rest {
-            [] => Ok(order),
-            [word, ..] => Err(CommandError::Extra { command: words.command.to_owned(), word: (*word).to_owned() }),
-        }
+        words.end()?;
+        Ok(order)
     }
 }
 
@@ -212,8 +208,8 @@ fn trigger(words: &mut Words<'_>) -> Result<Order, CommandError> {
     Ok(match words.word("rate, shot, mlvds, front or signal")? {
         "rate" => Order::TriggerRate(words.millihertz()?),
         "shot" => {
-            let count = words.optional_number(1)?;
-            let gap = if words.rest.is_empty() { 0 } else { words.time("the time between them")? };
+            let count = words.optional_number()?;
+            let gap = if words.rest.is_empty() { 0 } else { words.long_time("the time between them")? };
             Order::TriggerShots(count, gap)
         }
         "mlvds" => Order::TriggerMlvds(words.mask(0xff)?),
@@ -242,58 +238,35 @@ fn set_clock(words: &mut Words<'_>, mut clocks: Clocks) -> Result<Clocks, Comman
 fn set(words: &mut Words<'_>, mut settings: Settings) -> Result<Settings, CommandError> {
     const NAMES: &str = "latch, message, daq-done, past-end, restart, busy-blocks, flush, align, stop or round-trip";
     match words.word(NAMES)? {
-        "latch" => {
-            settings.latch =
-                words.choice("always or enabled", &[("always", Latch::Always), ("enabled", Latch::Enabled)])?
-        }
-        "message" => {
-            settings.rule =
-                words.choice("edge or each", &[("edge", MessageRule::Edge), ("each", MessageRule::Each)])?;
-        }
+        "latch" => settings.latch = words.choice("always or enabled", &[Latch::Always, Latch::Enabled])?,
+        "message" => settings.rule = words.choice("edge or each", &[MessageRule::Edge, MessageRule::Each])?,
         "daq-done" => {
-            let choices = [
-                ("after-flush", DaqDone::AfterFlush),
-                ("before-flush", DaqDone::BeforeFlush),
-                ("none", DaqDone::Absent),
-            ];
+            let choices = [DaqDone::AfterFlush, DaqDone::BeforeFlush, DaqDone::Absent];
             settings.daq_done = words.choice("after-flush, before-flush or none", &choices)?;
         }
         "past-end" => {
-            let choices = [("zeros", PastEnd::Zeros), ("wrap", PastEnd::Wrap), ("stop", PastEnd::Stop)];
+            let choices = [PastEnd::Zeros, PastEnd::Wrap, PastEnd::Stop];
             settings.past_end = words.choice("zeros, wrap or stop", &choices)?;
         }
         "restart" => {
-            let choices = [("ignore", Restart::Ignore), ("restart", Restart::Restart)];
-            settings.restart = words.choice("ignore or restart", &choices)?;
+            settings.restart = words.choice("ignore or restart", &[Restart::Ignore, Restart::Restart])?;
         }
         "busy-blocks" => {
-            let choices =
-                [("progress", BusyBlocks::Progress), ("start", BusyBlocks::Start), ("ones", BusyBlocks::Ones)];
+            let choices = [BusyBlocks::Progress, BusyBlocks::Start, BusyBlocks::Ones];
             settings.busy_blocks = words.choice("progress, start or ones", &choices)?;
         }
-        "flush" => settings.flush_ns = words.time("the time")?,
-        "align" => settings.is_aligned = words.choice("64 or any", &[("64", true), ("any", false)])?,
+        "flush" => settings.flush_ns = words.long_time("the time")?,
+        "align" => settings.is_aligned = words.choice("64 or any", &[true, false])?,
         "stop" => settings.has_stop = words.switch()?,
-        "round-trip" => settings.round_trip_ns = words.time("the time")?.max(1),
+        "round-trip" => settings.round_trip_ns = words.long_time("the time")?.max(1),
         word => return Err(words.wrong(word, NAMES)),
     }
     Ok(settings)
 }
 
 fn lose(words: &mut Words<'_>) -> Result<Order, CommandError> {
-    const NAMES: &str = "dma, dma-write, daq or user";
-    let word = words.word(NAMES)?;
-    let found = super::interrupts::SOURCES.iter().find(|(_, name)| *name == word);
-    let source = found.ok_or_else(|| words.wrong(word, NAMES))?.0;
-    let count = words.number("how many")?;
-    let is_event = match words.rest.first() {
-        Some(&"event") => {
-            words.rest = &words.rest[1..];
-            true
-        }
-        _ => false,
-    };
-    Ok(Order::Lose { source, count, is_event })
+    let source = words.choice("dma, dma-write, daq or user", &Source::ALL)?;
+    Ok(Order::Lose { source, count: words.number("how many")?, is_event: words.takes("event") })
 }
 
 fn short(words: &mut Words<'_>) -> Result<Order, CommandError> {
@@ -302,96 +275,40 @@ fn short(words: &mut Words<'_>) -> Result<Order, CommandError> {
         return Err(words.wrong("daq", "dma or dma-write"));
     }
     let count = words.number("how many")?;
-    match words.word("`after BYTES`")? {
-        "after" => {}
-        word => return Err(words.wrong(word, "`after`")),
-    }
+    words.parsed("`after BYTES`", "`after`", |word| (word == "after").then_some(()))?;
     let after = words.number("after how many bytes")?;
-    let is_done = match words.rest.first() {
-        Some(&"silent") => {
-            words.rest = &words.rest[1..];
-            false
-        }
-        _ => true,
-    };
-    Ok(Order::Short { unit, count, after, is_done })
+    Ok(Order::Short { unit, count, after, is_done: !words.takes("silent") })
 }
 
-/// The words after the first.
-struct Words<'a> {
-    command: &'a str,
-    rest: &'a [&'a str],
-}
-
-impl<'a> Words<'a> {
-    fn word(&mut self, what: &'static str) -> Result<&'a str, CommandError> {
-        let (first, rest) =
-            self.rest.split_first().ok_or_else(|| CommandError::Missing { command: self.command.to_owned(), what })?;
-        self.rest = rest;
-        Ok(first)
-    }
-
-    fn wrong(&self, word: &str, expected: &'static str) -> CommandError {
-        CommandError::Word { command: self.command.to_owned(), word: word.to_owned(), expected }
-    }
-
-    fn number(&mut self, what: &'static str) -> Result<u64, CommandError> {
-        let word = self.word(what)?;
-        word.parse().map_err(|_| self.wrong(word, "a whole number below 2^64"))
-    }
-
-    fn optional_number(&mut self, otherwise: u64) -> Result<u64, CommandError> {
-        if self.rest.is_empty() { Ok(otherwise) } else { self.number("a number") }
-    }
-
-    fn choice<T: Copy>(&mut self, expected: &'static str, choices: &[(&str, T)]) -> Result<T, CommandError> {
-        let word = self.word(expected)?;
-        let found = choices.iter().find(|(name, _)| *name == word);
-        found.map(|(_, value)| *value).ok_or_else(|| self.wrong(word, expected))
-    }
-
-    fn switch(&mut self) -> Result<bool, CommandError> {
-        self.choice("on or off", &[("on", true), ("off", false)])
+impl Words<'_> {
+    fn optional_number(&mut self) -> Result<u64, CommandError> {
+        if self.rest.is_empty() { Ok(1) } else { self.number("a number") }
     }
 
     fn unit(&mut self) -> Result<Unit, CommandError> {
-        let choices = [("dma", Unit::DmaRead), ("dma-write", Unit::DmaWrite), ("daq", Unit::Daq)];
-        self.choice("dma, dma-write or daq", &choices)
-    }
-
-    fn hexadecimal(&self, word: &str) -> Option<u32> {
-        match word.strip_prefix("0x") {
-            Some(digits) => u32::from_str_radix(digits, 16).ok(),
-            None => word.parse().ok(),
-        }
+        self.choice("dma, dma-write or daq", &[Unit::DmaRead, Unit::DmaWrite, Unit::Daq])
     }
 
     fn register(&mut self) -> Result<Option<u32>, CommandError> {
-        match self.word("a number, or default,")? {
-            "default" => Ok(None),
-            word => match self.hexadecimal(word) {
-                Some(value) => Ok(Some(value)),
-                None => Err(self.wrong(word, "a number of 32 bits, like 0x83021809, or default")),
-            },
+        if self.takes("default") {
+            return Ok(None);
         }
+        let expected = "a number of 32 bits, like 0x83021809, or default";
+        self.parsed("a number, or default,", expected, |word| parse_number(word)?.try_into().ok().map(Some))
     }
 
     fn mask(&mut self, most: u8) -> Result<u8, CommandError> {
-        let word = self.word("the lines, by bit,")?;
-        let value = self.hexadecimal(word).filter(|value| *value <= most.into());
-        value.map(|value| value as u8).ok_or_else(|| self.wrong(word, "a mask of the lines that there are, like 0x1"))
+        self.parsed("the lines, by bit,", "a mask of the lines that there are, like 0x1", |word| {
+            u8::try_from(parse_number(word)?).ok().filter(|mask| *mask <= most)
+        })
     }
 
-    fn time(&mut self, what: &'static str) -> Result<u64, CommandError> {
-        let word = self.word(what)?;
-        let units = [("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)];
-        let (digits, factor) = units
-            .iter()
-            .find_map(|(suffix, factor)| word.strip_suffix(suffix).map(|digits| (digits, *factor)))
-            .unwrap_or((word, 1));
-        let time = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(factor));
-        time.filter(|time| *time <= 3_600_000_000_000)
-            .ok_or_else(|| self.wrong(word, "a time of at most an hour, in whole ns, us, ms or s, like 20us"))
+    fn long_time(&mut self, what: &'static str) -> Result<u64, CommandError> {
+        let expected = "a time of at most an hour, in whole ns, us, ms or s, like 20us";
+        self.parsed(what, expected, |word| {
+            let time = parse_scaled(word, &[("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)])?;
+            (time <= 3_600_000_000_000).then_some(time)
+        })
     }
 
     /// A rate in Hz with up to 3 decimals, or `off`.

@@ -18,10 +18,6 @@ const RECORDED: &str = "/counted.jsonl";
 struct Wait(Waiter);
 
 impl Host for Wait {
-    fn begin(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-
     fn until(&mut self, deadline_ns: Option<u64>) -> io::Result<Woken> {
         self.0.until(deadline_ns)
     }

@@ -56,62 +56,45 @@ struct Step {
     injected_ns: f64,
 }
 
+/// Reads of registers without a delay, as far as a step does not say otherwise.
+const READS: Step =
+    Step { label: "", device: &[], args: "", test: "mmio-read", histogram: "latency", injected_ns: 0.0 };
+
 const STEPS: [Step; 8] = [
     Step {
         label: "path to the endpoint behind the switch",
-        device: &[],
         args: "latency path {behind} --bind --count 1000",
         test: "config-read",
-        histogram: "latency",
-        injected_ns: 0.0,
+        ..READS
     },
-    Step {
-        label: "register reads, no delay",
-        device: &[],
-        args: "latency mmio {endpoint} --bind --count 5000",
-        test: "mmio-read",
-        histogram: "latency",
-        injected_ns: 0.0,
-    },
+    Step { label: "register reads, no delay", args: "latency mmio {endpoint} --bind --count 5000", ..READS },
     Step {
         label: "register reads, 20 us injected",
         device: &["read-delay fixed 20us"],
         args: "latency mmio {endpoint} --bind --count 5000",
-        test: "mmio-read",
-        histogram: "latency",
         injected_ns: 20e3,
+        ..READS
     },
     Step {
         label: "register reads, two peaks: 20 us, and 60 us for 5 %",
         device: &["read-delay two-peak 20us 60us 50 7"],
         args: "latency mmio {endpoint} --bind --count 5000",
-        test: "mmio-read",
-        histogram: "latency",
         injected_ns: 20e3,
+        ..READS
     },
     Step {
         label: "register writes (what issuing costs the CPU)",
-        device: &[],
         args: "latency mmio {endpoint} --bind --test write --count 2000",
         test: "mmio-write",
-        histogram: "latency",
-        injected_ns: 0.0,
+        ..READS
     },
-    Step {
-        label: "registers of QEMU's NVMe drive",
-        device: &[],
-        args: "latency mmio {nvme} --bind --count 2000",
-        test: "mmio-read",
-        histogram: "latency",
-        injected_ns: 0.0,
-    },
+    Step { label: "registers of QEMU's NVMe drive", args: "latency mmio {nvme} --bind --count 2000", ..READS },
     Step {
         label: "interrupts, no delay, with the control arm",
-        device: &[],
         args: "latency irq {endpoint} --bind --vectors 0-7 --count 200 --timeout 2s",
         test: "irq-hardware",
         histogram: "trigger_to_handler",
-        injected_ns: 0.0,
+        ..READS
     },
     Step {
         label: "interrupts, 200 us injected",

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use pciescope_bench::readout::sweep::{self, Sweep};
 use pciescope_bench::readout::{Board, Group, Opener, ReadoutOptions, Source};
-use pciescope_core::{Access, CpuList, Environment, ReadoutPlan, WaitMode, Warning, Work};
+use pciescope_core::{Access, CpuList, Environment, ReadoutPlan, WaitMode, Warning, Work, once};
 use pciescope_hw::daq::Options;
 use pciescope_hw::{check, environment, topology};
 
@@ -69,14 +69,10 @@ pub fn prepare(args: &Args, ctx: &Ctx, open: &Opener<'_>) -> anyhow::Result<Want
         min_bytes_per_s: args.judge.min_rate.map(|rate| rate * 1e6),
         isa: None,
     };
-    let mut warnings = check::machine_warnings(&ctx.root, &environment);
-    for function in devices.iter().filter_map(|device| device.about.function.as_ref()) {
-        for warning in check::function_warnings(&ctx.root, &environment, function) {
-            if !warnings.contains(&warning) {
-                warnings.push(warning);
-            }
-        }
-    }
+    let of_machine = check::machine_warnings(&ctx.root, &environment);
+    let functions = devices.iter().filter_map(|device| device.about.function.as_ref());
+    let of_functions = functions.flat_map(|function| check::function_warnings(&ctx.root, &environment, function));
+    let warnings = once(of_machine.into_iter().chain(of_functions));
     Ok(Wanted { devices, groups, options, environment, warnings })
 }
 

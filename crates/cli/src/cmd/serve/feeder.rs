@@ -134,10 +134,6 @@ impl Watch<'_> {
 }
 
 impl Host for Watch<'_> {
-    fn begin(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-
     fn until(&mut self, deadline_ns: Option<u64>) -> io::Result<Woken> {
         loop {
             if self.feeder.stop.is_set() {

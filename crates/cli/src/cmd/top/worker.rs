@@ -69,10 +69,6 @@ impl Quit {
 }
 
 impl Host for Quit {
-    fn begin(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-
     fn until(&mut self, deadline_ns: Option<u64>) -> io::Result<Woken> {
         // The main thread handles signals.
         loop {

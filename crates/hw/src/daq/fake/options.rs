@@ -41,15 +41,19 @@ pub struct Options {
     pub busy: bool,
 }
 
-/// A board of the family.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Model {
-    /// SIS8300-L.
-    L,
-    /// SIS8300-L2.
-    L2,
-    /// SIS8300-KU.
-    Ku,
+pciescope_core::named! {
+    /// A board of the family.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum Model {
+        /// SIS8300-L.
+        L => "SIS8300-L",
+        /// SIS8300-L2.
+        L2 => "SIS8300-L2",
+        /// SIS8300-KU.
+        Ku => "SIS8300-KU",
+    }
+    /// As About::model has it.
+    fn name
 }
 
 /// The keys with what they do, for help texts.
@@ -160,15 +164,6 @@ impl Options {
 }
 
 impl Model {
-    /// As About::model has it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Model::L => "SIS8300-L",
-            Model::L2 => "SIS8300-L2",
-            Model::Ku => "SIS8300-KU",
-        }
-    }
-
     /// PCI device number.
     pub fn device(self) -> u16 {
         if self == Model::Ku { 0x0024 } else { 0x0019 }

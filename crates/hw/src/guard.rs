@@ -1,17 +1,19 @@
-//! Handles the signal of a mapped page that cannot be read (SIGBUS): it replaces the page with zeros, and reports this
-//! to the owner of the mapping.
+//! Handles the signal of a mapped page that is not there (SIGBUS): it replaces the page, and reports this to the owner of
+//! the mapping. Where a device went away the new page is all-ones, which is what the bus would have answered.
 //!
 //! A signal handler belongs to the process, so a table of the process lists the mappings that it handles. A fault at
 //! any other address goes to the handler that was installed before.
 
 use std::io;
 use std::sync::Once;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 
 /// A mapping that is answered for; `start` 0: the place is free, 1: it is being filled.
 struct Place {
     start: AtomicUsize,
     len: AtomicUsize,
+    /// What the bytes of a page are that takes the place of one.
+    fill: AtomicU8,
     is_hit: AtomicBool,
 }
 
@@ -19,25 +21,27 @@ struct Place {
 const PLACES: usize = 256;
 const FILLING: usize = 1;
 
-#[expect(clippy::declare_interior_mutable_const, reason = "an initial value; every place of the table has its own")]
-const FREE: Place = Place { start: AtomicUsize::new(0), len: AtomicUsize::new(0), is_hit: AtomicBool::new(false) };
-static TABLE: [Place; PLACES] = [FREE; PLACES];
+static TABLE: [Place; PLACES] = [const {
+    let (start, len) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    Place { start, len, fill: AtomicU8::new(0), is_hit: AtomicBool::new(false) }
+}; PLACES];
 
 /// A mapping's place in the table, until dropped. It has to be dropped before the mapping.
 #[derive(Debug)]
 pub struct Guard(usize);
 
 impl Guard {
-    /// Answers for `len` bytes from `start` from now on.
+    /// Answers for `len` bytes from `start` from now on, with pages of `fill`.
     ///
     /// # Errors
     /// ENOMEM when 256 mappings are answered for.
-    pub fn new(start: usize, len: usize) -> io::Result<Self> {
+    pub fn new(start: usize, len: usize, fill: u8) -> io::Result<Self> {
         install();
         for (index, place) in TABLE.iter().enumerate() {
             if place.start.compare_exchange(0, FILLING, Ordering::Acquire, Ordering::Relaxed).is_ok() {
                 place.is_hit.store(false, Ordering::Relaxed);
                 place.len.store(len, Ordering::Relaxed);
+                place.fill.store(fill, Ordering::Relaxed);
                 place.start.store(start, Ordering::Release);
                 return Ok(Guard(index));
             }
@@ -45,7 +49,7 @@ impl Guard {
         Err(io::Error::from_raw_os_error(libc::ENOMEM))
     }
 
-    /// Whether a page could not be read.
+    /// Whether a page was not there.
     pub fn was_hit(&self) -> bool {
         TABLE[self.0].is_hit.load(Ordering::Acquire)
     }
@@ -84,7 +88,11 @@ extern "C" fn on_bus_error(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut l
     let address = unsafe { (*info).si_addr() }.addr();
     for place in &TABLE {
         let (start, len) = (place.start.load(Ordering::Acquire), place.len.load(Ordering::Relaxed));
-        if start > FILLING && address >= start && address - start < len && put_zeros(address) {
+        if start > FILLING
+            && address >= start
+            && address - start < len
+            && put_page(address, place.fill.load(Ordering::Relaxed))
+        {
             place.is_hit.store(true, Ordering::Release);
             return;
         }
@@ -93,13 +101,39 @@ extern "C" fn on_bus_error(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut l
     unsafe { libc::sigaction(libc::SIGBUS, (*BEFORE.0.get()).as_ptr(), std::ptr::null_mut()) };
 }
 
-/// Puts a page of zeros where the page of `address` is.
-fn put_zeros(address: usize) -> bool {
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
-    // SAFETY: the page lies in a mapping of ours that its owner is reading from; zeros may stand there.
+/// Puts a page of this byte where the page of `address` is.
+fn put_page(address: usize, fill: u8) -> bool {
+    let (access, flags) =
+        (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED);
+    // SAFETY: the page lies in a mapping that its owner is accessing and has said so, so nothing else is overwritten; the
+    // fill stays inside the page that was just mapped.
     unsafe {
         let page = libc::sysconf(libc::_SC_PAGESIZE) as usize;
         let start = std::ptr::without_provenance_mut(address - address % page);
-        libc::mmap(start, page, libc::PROT_READ, flags, -1, 0) != libc::MAP_FAILED
+        let mapped = libc::mmap(start, page, access, flags, -1, 0);
+        if mapped != libc::MAP_FAILED && fill != 0 {
+            std::ptr::write_bytes(mapped.cast::<u8>(), fill, page);
+        }
+        mapped != libc::MAP_FAILED
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::probe::sys::Mapping;
+
+    #[test]
+    fn a_page_that_went_away_reads_all_ones_and_is_noticed() {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(8192).unwrap();
+        let mapping = Mapping::new(&file, 0, 8192, true).unwrap();
+        let at = mapping.at(4096 + 8, 4).cast::<u32>();
+        let guard = Guard::new(mapping.at(0, 8192).as_ptr().addr(), 8192, 0xff).unwrap();
+        // SAFETY: inside the mapping, aligned.
+        let read = || unsafe { at.as_ptr().read_volatile() };
+        assert_eq!((read(), guard.was_hit()), (0, false));
+        file.set_len(0).unwrap();
+        assert_eq!((read(), guard.was_hit()), (u32::MAX, true));
     }
 }
