@@ -44,7 +44,9 @@ def parser() -> Parser:
     top = Parser(
         prog="pciescope-fleet",
         usage="pciescope-fleet VERB [OPTION]...",
-        description="Runs pciescope on many hosts, keeps the records and finds the hosts that differ from similar hosts.",
+        description=(
+            "Runs pciescope on many hosts, keeps the records and finds the hosts that differ from similar hosts."
+        ),
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
