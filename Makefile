@@ -64,7 +64,7 @@ endif
 
 test-5.10: tested		## the core suites on Debian 11's kernel, which joins the lab's root folder and, from then on, vm-test
 	tools/setup lab
-	lab/setup-5.10
+	lab/setup-kernel 5.10
 	lab/build-modules 5.10
 	$(CARGO) test $(TESTED) --test vm -- on_5_10
 

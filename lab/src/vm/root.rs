@@ -12,13 +12,15 @@ pciescope_core::named! {
     /// A guest kernel: the newest of one Debian suite; the oldest comes first.
     #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
     pub enum Kernel {
-        /// Debian bullseye's, where `lab/setup-5.10` has added it.
+        /// Debian bullseye's, for x86-64, where `lab/setup-kernel` has added it.
         V5_10 => "5.10",
         /// Debian bookworm's.
         V6_1 => "6.1",
         /// Debian trixie's.
         #[default]
         V6_12 => "6.12",
+        /// Debian trixie's with pages of 16 KiB, for arm64, where `lab/setup-kernel` has added it.
+        V6_12Pages16k => "6.12-16k",
         /// The newest in trixie-backports.
         Newest => "newest",
     }
@@ -32,6 +34,7 @@ impl Kernel {
             Kernel::V5_10 => "bullseye",
             Kernel::V6_1 => "bookworm",
             Kernel::V6_12 => "trixie",
+            Kernel::V6_12Pages16k => "trixie-16k",
             Kernel::Newest => "trixie-backports",
         }
     }
@@ -47,10 +50,10 @@ impl FromStr for Kernel {
     type Err = LabError;
 
     fn from_str(text: &str) -> Result<Self, LabError> {
-        Kernel::ALL
-            .into_iter()
-            .find(|kernel| kernel.name() == text)
-            .ok_or_else(|| LabError::Refused(format!("{text}: no such guest kernel (5.10, 6.1, 6.12, newest)")))
+        Kernel::ALL.into_iter().find(|kernel| kernel.name() == text).ok_or_else(|| {
+            let names = Kernel::ALL.map(Kernel::name).join(", ");
+            LabError::Refused(format!("{text}: no such guest kernel ({names})"))
+        })
     }
 }
 

@@ -13,6 +13,7 @@ use pciescope_lab::vm::digitizers::Crate;
 use pciescope_lab::vm::{Device, Kernel, Place, Vm};
 
 use crate::say;
+use crate::shim;
 use crate::support::counters::Counters;
 use crate::support::guest::Guest;
 use crate::support::{Endpoint, PATIENCE, looks, merged, program, records, seen, total, vector};
@@ -28,6 +29,14 @@ const COUNT: u64 = 200;
 const CPUS: u64 = 4;
 
 pub fn every_module_and_an_experiment_of_each_seed() {
+    on(Kernel::V6_12);
+}
+
+pub fn with_pages_of_16_kib() {
+    on(Kernel::V6_12Pages16k);
+}
+
+fn on(kernel: Kernel) {
     let traffic = Traffic::new();
     let seed = Crate { traffic: traffic.clone(), ..Crate::seed(1) };
     let (name, digitizer, place) = seed.behind_ports(&[PORT.parse::<Bdf>().unwrap()]).remove(0);
@@ -38,7 +47,7 @@ pub fn every_module_and_an_experiment_of_each_seed() {
     let port = |text: &str| Place::Port(text.parse().unwrap());
     let vm = Guest::boot(
         Vm::builder()
-            .kernel(Kernel::V6_12)
+            .kernel(kernel)
             .seed_machine()
             .acpi_table("drw")
             .served("board", &board.served, Place::RootBus)
@@ -59,6 +68,11 @@ pub fn every_module_and_an_experiment_of_each_seed() {
     facts(&rig);
     registers(&rig, &endpoint);
     interrupts(&rig, &endpoint);
+    if kernel == Kernel::V6_12Pages16k {
+        let page = rig.must("grep -m 1 KernelPageSize /proc/self/smaps");
+        assert!(page.ends_with(" 16 kB"), "{page}");
+        a_bar_of_a_quarter_page(&rig, &endpoint);
+    }
     say!("latencies are the endpoint's");
     // Its root port has no slot number, so the node is named by the address.
     let node = rig.must("ls /dev/sis8300-*");
@@ -70,11 +84,21 @@ pub fn every_module_and_an_experiment_of_each_seed() {
     channels(&rig);
     ports(&rig, &node);
     say!("counters are the board's");
-    rig.must("rmmod drw_pmu && rmmod rasdes_pmu && modprobe alibaba_uncore_drw_pmu && modprobe dwc_pcie_pmu");
-    rig.list_pmus();
-    channels(&rig);
-    the_kernels_driver_counts_a_port(&rig, &node);
-    rig.finish(&["dwc_pcie_pmu", "alibaba_uncore_drw_pmu", "pciescope_lab", "sis8300", "pcilat"]);
+    if shim::has_in_tree_drivers(kernel) {
+        rig.must("rmmod drw_pmu && rmmod rasdes_pmu && modprobe alibaba_uncore_drw_pmu && modprobe dwc_pcie_pmu");
+        rig.list_pmus();
+        channels(&rig);
+        the_kernels_driver_counts_a_port(&rig, &node);
+    }
+    rig.finish(&[
+        "dwc_pcie_pmu",
+        "alibaba_uncore_drw_pmu",
+        "drw_pmu",
+        "rasdes_pmu",
+        "pciescope_lab",
+        "sis8300",
+        "pcilat",
+    ]);
 }
 
 /// Runs the program, and gives the records it wrote.
@@ -146,6 +170,16 @@ fn interrupts(rig: &Counters, endpoint: &Endpoint) {
         assert!(has_warning(record, "control-differs") && !record.metrics.contains_key("hardware_minus_control_ns"));
     }
     assert_eq!(total(&of(&all, "irq-retrigger"), "handled"), 2 * 50 * CPUS);
+}
+
+/// The resource file maps whole pages; every read reaches the register of the BAR.
+fn a_bar_of_a_quarter_page(rig: &Counters, endpoint: &Endpoint) {
+    endpoint.tell("reset");
+    let target = "--bar 4 --offset 0x800 --width 4 --accept-side-effects";
+    let run = format!("latency mmio {} --backend resource {target} --count 50", rig.address("lab0"));
+    let all = records_of(rig, &run);
+    let reads = of(&all, "mmio-read");
+    assert_eq!(seen(&endpoint.ledger(), "reads", 4, 0x800, 4), 50 * CPUS + looks(&reads));
 }
 
 /// DRAM: perf's counts are the board's to the event, on both dies.

@@ -91,7 +91,7 @@ fn unbinding_unplugging_and_offline_cpus_end_a_run(rig: &Rig, kernel: Kernel) {
     match kernel {
         // The newer kernels leave other tasks a share of a CPU that a real-time task holds.
         Kernel::V5_10 | Kernel::V6_1 => kill_9_ends_a_run_whose_cpu_a_real_time_task_holds(rig),
-        Kernel::V6_12 => an_interrupt_and_a_path_run_end_too(rig),
+        Kernel::V6_12 | Kernel::V6_12Pages16k => an_interrupt_and_a_path_run_end_too(rig),
         Kernel::Newest => {}
     }
 

@@ -49,10 +49,12 @@ fn main() -> ExitCode {
 fn on_arm64() -> ExitCode {
     NOT_ON_ARM64.iter().for_each(|(name, why)| eprintln!("not on arm64: {name}: {why}"));
     let runs = |test: &&harness::Test| NOT_ON_ARM64.iter().all(|(name, _)| *name != test.0);
-    harness::run(&ARM64.iter().chain(TESTS.iter().filter(runs)).copied().collect::<Vec<_>>())
+    let has_16k = Root::find(Arch::Arm64).and_then(|root| root.release(Kernel::V6_12Pages16k)).is_ok();
+    let arm64 = ARM64.iter().chain(if has_16k { ARM64_16K } else { &[] });
+    harness::run(&arm64.chain(TESTS.iter().filter(runs)).copied().collect::<Vec<_>>())
 }
 
-/// The core suites on Debian 11's kernel, where lab/setup-5.10 has added it to the root folder.
+/// The core suites on Debian 11's kernel, where lab/setup-kernel has added it to the root folder.
 const ON_5_10: &[harness::Test] = tests![
     counters::on_5_10,
     latency::on_5_10,
@@ -62,6 +64,9 @@ const ON_5_10: &[harness::Test] = tests![
 
 /// What needs an arm64 guest.
 const ARM64: &[harness::Test] = tests![arm64::every_module_and_an_experiment_of_each_seed];
+
+/// The same on a kernel with larger pages, where lab/setup-kernel has added it to the root folder.
+const ARM64_16K: &[harness::Test] = tests![arm64::with_pages_of_16_kib];
 
 /// What cannot run on arm64, and why.
 const NOT_ON_ARM64: &[(&str, &str)] = &[

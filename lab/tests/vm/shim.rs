@@ -219,7 +219,7 @@ fn in_tree_drivers_bind(vm: &Guest, kernel: Kernel) {
 /// kept. A kernel that looks for faults reports both: `ali_drw_pmu_probe` calls `smp_processor_id()` where it can be
 /// preempted, `dwc_pcie_pmu_event_init` walks siblings without the lock that the list asks for.
 pub fn has_in_tree_drivers(kernel: Kernel) -> bool {
-    !matches!(kernel, Kernel::V5_10 | Kernel::V6_1) && !sanitize::has_kasan()
+    !matches!(kernel, Kernel::V5_10 | Kernel::V6_1 | Kernel::V6_12Pages16k) && !sanitize::has_kasan()
 }
 
 fn all_is_as_before(vm: &Guest, before: &[Config], seen: &str) {

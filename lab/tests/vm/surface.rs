@@ -39,7 +39,7 @@ pub fn the_modules_surfaces_take_what_is_right_and_refuse_the_rest(rig: &Rig, ke
         // Debian 11 is near the kernel that the seed was written for.
         Kernel::V5_10 => the_seeds_text_nodes_work_as_its_users_know_them(rig),
         Kernel::V6_1 => {}
-        Kernel::V6_12 => {
+        Kernel::V6_12 | Kernel::V6_12Pages16k => {
             the_seeds_text_nodes_work_as_its_users_know_them(rig);
             a_bridge_and_an_unknown_device_are_refused(rig);
         }

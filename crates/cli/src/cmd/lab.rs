@@ -62,7 +62,7 @@ struct GuestArgs {
     #[arg(long)]
     device_tree: bool,
 
-    /// Guest kernel: 6.1, 6.12, newest, or 5.10 after lab/setup-5.10
+    /// Guest kernel: 6.1, 6.12, newest; or 5.10 or 6.12-16k, which lab/setup-kernel adds
     #[arg(long, value_name = "KERNEL", default_value_t = Kernel::default())]
     kernel: Kernel,
 

@@ -31,7 +31,7 @@ pub struct Args {
     #[arg(long, value_name = "ARCH")]
     arch: Option<Arch>,
 
-    /// Guest kernel: 6.1, 6.12, newest, or 5.10 after lab/setup-5.10
+    /// Guest kernel: 6.1, 6.12, newest; or 5.10 or 6.12-16k, which lab/setup-kernel adds
     #[arg(long, value_name = "KERNEL", default_value_t = Kernel::default())]
     kernel: Kernel,
 
