@@ -454,7 +454,7 @@ static struct pci_driver pcilat_driver = {
 	.driver.pm = pm_sleep_ptr(&pcilat_pm_ops),
 };
 
-/* The stamps are single reads of the register: what the kernel does about errata is not done. */
+/* A stamp reads the register once, without the workaround that the kernel may need. */
 static void __init pcilat_say_errata(void)
 {
 #ifdef CONFIG_ARM_ARCH_TIMER_OOL_WORKAROUND
