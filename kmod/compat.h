@@ -65,14 +65,24 @@ static inline bool compat_is_overridden(struct pci_dev *pdev, const struct devic
 #endif
 }
 
-/* The mapping can never be made writable. */
-static inline void compat_vm_never_writable(struct vm_area_struct *vma)
+/* mprotect() can never give the mapping what @flags allow, such as VM_MAYWRITE. */
+static inline void compat_vm_forbid(struct vm_area_struct *vma, unsigned long flags)
 {
 #ifdef COMPAT_HAS_vm_flags_clear
-	vm_flags_clear(vma, VM_MAYWRITE);
+	vm_flags_clear(vma, flags);
 #else
-	vma->vm_flags &= ~VM_MAYWRITE;
+	vma->vm_flags &= ~flags;
 #endif
 }
+
+/*
+ * For pages that user space maps. Before 5.11 a page that is charged to a memory cgroup
+ * has a page type, and vm_insert_page() refuses it.
+ */
+#ifdef PG_kmemcg
+#define COMPAT_GFP_MAPPED	GFP_KERNEL
+#else
+#define COMPAT_GFP_MAPPED	GFP_KERNEL_ACCOUNT
+#endif
 
 #endif /* PCIESCOPE_COMPAT_H */

@@ -155,6 +155,8 @@ static void drw_update_cycles(struct drw_pmu *drw)
 	cycles = (u64)(high & DRW_CYCLE_HIGH_BITS) << 32 | low;
 	if (cycles >= c->last || c->last & DRW_CYCLE_UPPER)
 		c->total += (cycles - c->last) & DRW_CYCLE_BITS;
+	else
+		drw->is_lost = true;
 	c->last = cycles;
 }
 
@@ -224,7 +226,10 @@ void drw_read_counters(struct drw_pmu *drw)
 {
 	unsigned int n;
 
-	if (drw_was_reset(drw)) {
+	/* With selectors that are all 0, only the cycles can tell. */
+	if (drw->is_running)
+		drw_update_cycles(drw);
+	if (drw->is_lost || drw_was_reset(drw)) {
 		pr_warn_ratelimited(KBUILD_MODNAME ": %s was reset: its last counts are lost\n",
 				    drw->u.name);
 		drw_resume(&drw->u);
@@ -425,6 +430,7 @@ void drw_resume(struct uncore_pmu *u)
 	/* The present value belongs to no event. */
 	drw_update_cycles(drw);
 	drw->counters[DRW_CYCLES].total = cycles;
+	drw->is_lost = false;
 	/* Without a handler nobody would answer: drw_request_irq() comes later. */
 	if (drw->irq)
 		drw_write(drw, DRW_OVERFLOW_ENABLE, DRW_OVERFLOW_COMMON);

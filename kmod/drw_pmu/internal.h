@@ -40,6 +40,7 @@ struct drw_counter {
  * @regs: its window
  * @irq: its interrupt, which it may share; 0: none. Written under cpus_read_lock()
  * @is_running: the sub-channel's counters run
+ * @is_lost: the cycle counter has fallen: the sub-channel has lost its registers
  * @select: the present values of the selectors
  * @counters: the common counters, and the cycle counter
  * @saturated: how often a counter was found saturated, by event
@@ -49,6 +50,7 @@ struct drw_pmu {
 	void __iomem *regs;
 	int irq;
 	bool is_running;
+	bool is_lost;
 	u32 select[DRW_SELECTS];
 	struct drw_counter counters[DRW_COUNTERS + 1];
 	u32 saturated[DRW_SELECT_EVENT + 1];

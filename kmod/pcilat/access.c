@@ -154,6 +154,7 @@ struct access {
 	u64 value;
 	u64 budget;
 	u32 batch;
+	bool ones_ok;
 	struct pci_bus *bus;
 	u32 devfn;
 	int offset;
@@ -178,6 +179,7 @@ static __always_inline bool access_once(const struct access *a, const u32 kind, 
 /*
  * The accesses between two stamps. A batch that would keep interrupts off for too
  * long enables them for a moment. Its value then includes the interrupts' time.
+ * All-ones that the caller does not expect end it: it is no sample then.
  */
 static __always_inline bool access_batch(const struct access *a, const struct pcilat_job *job,
 					 unsigned long *flags, u64 *off, const u32 kind,
@@ -186,7 +188,7 @@ static __always_inline bool access_batch(const struct access *a, const struct pc
 	bool good = access_once(a, kind, width);
 	u32 left = a->batch;
 
-	while (--left && good) {
+	while (--left && (good || a->ones_ok)) {
 		if (pcilat_clock() - *off > a->budget) {
 			if (pcilat_job_stopped(job))
 				break;
@@ -208,12 +210,12 @@ static __always_inline void segment(struct pcilat_worker *w, u32 samples, const 
 				    const u32 width)
 {
 	const struct pcilat_job *job = w->job;
-	bool ones_ok = job->req.flags & PCILAT_RUN_ONES_OK;
 	struct access a = {
 		.reg = job->reg,
 		.value = job->req.value,
 		.budget = job->budget,
 		.batch = job->req.batch,
+		.ones_ok = job->req.flags & PCILAT_RUN_ONES_OK,
 	};
 	u64 begin, end, off, longest = 0;
 	unsigned long flags;
@@ -243,7 +245,7 @@ static __always_inline void segment(struct pcilat_worker *w, u32 samples, const 
 		end = pcilat_clock_end();
 		if (a.batch > 1 && pcilat_job_stopped(job))
 			break;	/* the batch may have been cut short */
-		if (!good && !ones_ok) {
+		if (!good && !a.ones_ok) {
 			w->ones = true;
 			w->ones_target = s->target;
 			break;

@@ -394,7 +394,7 @@ static int pcilat_mmap(struct file *file, struct vm_area_struct *vma)
 		return -EPERM;
 	if (vma->vm_pgoff)
 		return -EINVAL;
-	compat_vm_never_writable(vma);
+	compat_vm_forbid(vma, VM_MAYWRITE);
 	ret = pcilat_ring_allocate(pl, &pl->ring);
 	if (ret)
 		return ret;

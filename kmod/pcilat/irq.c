@@ -226,7 +226,7 @@ static int pcilat_warm_up(struct pcilat_worker *w, struct pcilat_vector *v,
 
 	if (!warmup)
 		return 0;
-	for (n = 0; n < most && (n < warmup || !right) && !pcilat_job_stopped(w->job); n++) {
+	for (n = 0; n < most && (n < warmup || !right) && !pcilat_turn_is_over(w); n++) {
 		ret = pcilat_fire_retry(w, v);
 		if (ret)
 			return ret;
@@ -237,7 +237,7 @@ static int pcilat_warm_up(struct pcilat_worker *w, struct pcilat_vector *v,
 		answered = true;
 		right = v->event.cpu == w->cpu;
 	}
-	if (right || pcilat_job_stopped(w->job))
+	if (right || pcilat_turn_is_over(w))
 		return 0;
 	return answered ? -EINVAL : -ETIMEDOUT;
 }
@@ -410,6 +410,8 @@ void pcilat_irq_turn(struct pcilat_worker *w)
 		if (end)
 			w->deadline = end <= begin ? end :
 				begin + mul_u64_u64_div_u64(end - begin, i + 1, job->targets);
+		if (pcilat_turn_is_over(w))
+			continue;
 		ret = pcilat_irq_slot(w, v, slot);
 		/* -ENXIO is the run's error already: the worker is not on its CPU. */
 		if (ret != -ENXIO)
@@ -495,12 +497,18 @@ int pcilat_irq_prepare(struct pcilat_job *job)
 	return 0;
 }
 
+/* A read of a device that does not answer may crash an arm64 machine. */
+static bool pcilat_can_trigger(struct pcilat_device *pl)
+{
+	return pl->trigger && !pcilat_check_alive(pl, true);
+}
+
 void pcilat_irq_finish(struct pcilat_job *job)
 {
 	struct pcilat_device *pl = job->pl;
 	u32 i;
 
-	if (pl->trigger)
+	if (pcilat_can_trigger(pl))
 		pl->trigger->enable(pl, pl->irq_enabled);
 	for (i = 0; i < job->req.nvectors; i++)
 		pcilat_restore_vector(&pl->vectors[job->vectors[i]]);
@@ -601,7 +609,7 @@ static void pcilat_trigger_setup(struct pcilat_device *pl)
 /* After a reset or a sleep, with hw held for writing. */
 void pcilat_irq_restore(struct pcilat_device *pl)
 {
-	if (!pl->trigger)
+	if (!pcilat_can_trigger(pl))
 		return;
 	pcilat_trigger_setup(pl);
 	/* By the text command, until it is taken back. */
@@ -640,7 +648,7 @@ void pcilat_irq_exit(struct pcilat_device *pl)
 {
 	u32 i;
 
-	if (pl->trigger)
+	if (pcilat_can_trigger(pl))
 		pl->trigger->enable(pl, false);
 	for (i = 0; i < pl->nvectors; i++) {
 		free_irq(pl->vectors[i].irq, &pl->vectors[i]);

@@ -100,7 +100,8 @@ bool pcilat_check_present(struct pcilat_device *pl)
  * Whether the registers can be reached. Somebody may reset a function, or put it to
  * sleep, without telling its driver: by the bridge above it, or by its own registers.
  * What is measured then is the way to nobody. 0; -ENODEV: the function does not answer;
- * -ECANCELED: it answers, but its memory does not.
+ * -ECANCELED: it answers, but its memory does not. A virtual function has no bit of its
+ * own for its memory: it reads 0 (PCIe 6.0, 9.3.4.1.3).
  */
 int pcilat_check_alive(struct pcilat_device *pl, bool needs_memory)
 {
@@ -114,7 +115,7 @@ int pcilat_check_alive(struct pcilat_device *pl, bool needs_memory)
 	pci_read_config_word(pdev, PCI_COMMAND, &command);
 	if (pdev->pm_cap)
 		pci_read_config_word(pdev, pdev->pm_cap + PCI_PM_CTRL, &power);
-	if (!(command & PCI_COMMAND_MEMORY) || power & PCI_PM_CTRL_STATE_MASK)
+	if ((!pdev->is_virtfn && !(command & PCI_COMMAND_MEMORY)) || power & PCI_PM_CTRL_STATE_MASK)
 		return -ECANCELED;
 	return 0;
 }
@@ -219,6 +220,13 @@ static struct pcilat_device *pcilat_new_device(struct pci_dev *pdev)
 	return pl;
 }
 
+/* With pl->lock held. A run that has ended keeps its result. */
+static void pcilat_end_run(struct pcilat_device *pl, int error)
+{
+	if (pl->job && pl->job->running)
+		pcilat_job_end(pl->job, error, -1, 0);
+}
+
 /* Ends the run under way, and waits for all code that accesses the device. */
 static void pcilat_disconnect(struct pcilat_device *pl)
 {
@@ -226,8 +234,7 @@ static void pcilat_disconnect(struct pcilat_device *pl)
 	pcilat_check_present(pl);
 	mutex_lock(&pl->lock);
 	WRITE_ONCE(pl->gone, true);
-	if (pl->job)
-		pcilat_job_end(pl->job, -ENODEV, -1, 0);
+	pcilat_end_run(pl, -ENODEV);
 	mutex_unlock(&pl->lock);
 	down_write(&pl->hw);
 	up_write(&pl->hw);
@@ -241,8 +248,7 @@ static void pcilat_quiesce(struct pcilat_device *pl)
 {
 	mutex_lock(&pl->lock);
 	WRITE_ONCE(pl->resetting, true);
-	if (pl->job)
-		pcilat_job_end(pl->job, -ECANCELED, -1, 0);
+	pcilat_end_run(pl, -ECANCELED);
 	mutex_unlock(&pl->lock);
 	down_write(&pl->hw);
 	up_write(&pl->hw);
@@ -296,9 +302,13 @@ static pci_ers_result_t pcilat_error_detected(struct pci_dev *pdev, pci_channel_
 	return PCI_ERS_RESULT_NEED_RESET;
 }
 
-/* Unlike a reset that somebody asks for, this one leaves configuration space to the driver. */
+/*
+ * Unlike a reset that somebody asks for, this one leaves configuration space to the driver.
+ * It may follow an error that was none for this function: another one on the bus asked for it.
+ */
 static pci_ers_result_t pcilat_slot_reset(struct pci_dev *pdev)
 {
+	pcilat_quiesce(pci_get_drvdata(pdev));
 	pci_restore_state(pdev);
 	return PCI_ERS_RESULT_RECOVERED;
 }
@@ -345,6 +355,11 @@ static int pcilat_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	/* By name only: an ID that is written to new_id could match other devices too. */
 	if (!compat_is_overridden(pdev, pdev->dev.driver)) {
 		pci_err(pdev, "not bound: write " PCILAT_NAME " to its driver_override first\n");
+		return -ENODEV;
+	}
+	/* To unbind it would end the DMA of all functions behind it. */
+	if (pdev->hdr_type != PCI_HEADER_TYPE_NORMAL) {
+		pci_err(pdev, "not bound: a bridge has no registers to measure\n");
 		return -ENODEV;
 	}
 	pl = pcilat_new_device(pdev);

@@ -225,6 +225,11 @@ static void pcilat_turn_wait(struct pcilat_worker *w)
 	wait_event(job->wait, !smp_load_acquire(&w->turn));
 }
 
+static bool pcilat_job_is_over(const struct pcilat_job *job)
+{
+	return pcilat_job_stopped(job) || (job->deadline && pcilat_clock() >= job->deadline);
+}
+
 /* CPUs in turn. Each turn ends after its share of the time, so that every CPU has a turn. */
 static void pcilat_take_turns(struct pcilat_job *job)
 {
@@ -234,12 +239,12 @@ static void pcilat_take_turns(struct pcilat_job *job)
 	u64 time = job->deadline - job->start, deadline = 0, quota;
 	u32 round, i;
 
-	for (round = 0; round < rounds && !pcilat_job_stopped(job); round++) {
+	for (round = 0; round < rounds && !pcilat_job_is_over(job); round++) {
 		quota = div_u64(count, rounds);
 		quota += round < count - quota * rounds;
 		if (!quota)
 			break;	/* there are more rounds than samples */
-		for (i = 0; i < job->req.ncpus && !pcilat_job_stopped(job); i++) {
+		for (i = 0; i < job->req.ncpus && !pcilat_job_is_over(job); i++) {
 			if (job->deadline)
 				deadline = job->start + mul_u64_u64_div_u64(time, ++turn, turns);
 			pcilat_turn_start(job->workers[i], quota, deadline);

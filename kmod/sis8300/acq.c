@@ -117,8 +117,7 @@ static void sis8300_write_setup(struct sis8300 *sis, const struct sis8300_setup 
 	sis8300_write(sis, SIS8300_REG_PRETRIGGER, s->pretrigger);
 }
 
-/* In sis8300_enter(), with setup_lock held. @has_clock: clock and divider are set already. */
-static int sis8300_apply_setup(struct sis8300 *sis, const struct sis8300_setup *s, bool has_clock)
+static int sis8300_write_chips(struct sis8300 *sis, const struct sis8300_setup *s)
 {
 	int ret;
 
@@ -128,13 +127,47 @@ static int sis8300_apply_setup(struct sis8300 *sis, const struct sis8300_setup *
 			return ret;
 		sis->has_adc = true;
 	}
-	if (!has_clock && s->clock != SIS8300_CLOCK_KEEP) {
-		ret = sis8300_set_clock(sis, s->clock, s->divider);
+	if (s->clock != SIS8300_CLOCK_KEEP &&
+	    (s->clock != sis->clock || s->divider != sis->divider)) {
+		sis->clock = s->clock;
+		sis->divider = s->divider;
+		sis->has_clock = false;
+	}
+	if (!sis->has_clock && sis->clock != SIS8300_CLOCK_KEEP) {
+		ret = sis8300_set_clock(sis, sis->clock, sis->divider);
 		if (ret)
 			return ret;
+		sis->has_clock = true;
 	}
-	sis8300_write_setup(sis, s);
 	return 0;
+}
+
+/*
+ * In sis8300_enter(), with setup_lock held. After a reset the chips need their settings again.
+ * SIS8300_CLOCK_KEEP then means the clock that this driver has set last. If somebody else has
+ * set it, nobody can set it again.
+ */
+static int sis8300_apply_setup(struct sis8300 *sis, const struct sis8300_setup *s, bool was_reset)
+{
+	int ret;
+
+	if (was_reset) {
+		sis->has_adc = false;
+		sis->has_clock = false;
+	}
+	if (was_reset && s->clock == SIS8300_CLOCK_KEEP && sis->clock == SIS8300_CLOCK_KEEP)
+		ret = -EIO;
+	else
+		ret = sis8300_write_chips(sis, s);
+	if (!ret) {
+		sis8300_write_setup(sis, s);
+	} else if (was_reset) {
+		/* The next SETUP or ARM tries it again. */
+		spin_lock_irq(&sis->lock);
+		sis->was_reset = true;
+		spin_unlock_irq(&sis->lock);
+	}
+	return ret;
 }
 
 /**
@@ -142,12 +175,12 @@ static int sis8300_apply_setup(struct sis8300 *sis, const struct sis8300_setup *
  * @f: the file
  * @setup: the wanted setup; what was set is filled in
  *
- * Return: 0; -EINVAL, -EOPNOTSUPP, -EBUSY, -EINTR, -ENODEV, -ETIMEDOUT.
+ * Return: 0; -EINVAL, -EOPNOTSUPP, -EBUSY, -EINTR, -EIO, -ENODEV, -ETIMEDOUT.
  */
 int sis8300_setup(struct sis8300_file *f, struct sis8300_setup *setup)
 {
 	struct sis8300 *sis = f->sis;
-	bool has_clock, busy;
+	bool was_reset, busy;
 	int ret;
 
 	ret = sis8300_check_setup(sis, setup);
@@ -157,20 +190,17 @@ int sis8300_setup(struct sis8300_file *f, struct sis8300_setup *setup)
 	ret = sis8300_setup_begin(sis);
 	if (ret)
 		return ret;
-	has_clock = sis->is_set && sis->setup.clock == setup->clock &&
-		    sis->setup.divider == setup->divider;
 	spin_lock_irq(&sis->lock);
 	busy = sis->acq.owner;
-	if (!busy) {
-		has_clock &= !sis->was_reset;
+	was_reset = sis->was_reset;
+	if (!busy)
 		sis->was_reset = false;
-	}
 	spin_unlock_irq(&sis->lock);
 	if (busy) {
 		ret = -EBUSY;
 	} else {
 		sis->is_set = false;
-		ret = sis8300_apply_setup(sis, setup, has_clock);
+		ret = sis8300_apply_setup(sis, setup, was_reset);
 	}
 	if (!ret) {
 		sis->setup = *setup;
@@ -309,15 +339,8 @@ int sis8300_acq_prepare(struct sis8300_file *f)
 	if (busy)
 		return -EBUSY;
 	if (was_reset)
-		ret = sis8300_apply_setup(sis, &sis->setup, false);
-	if (ret) {
-		/* The next arming tries it again. */
-		spin_lock_irq(&sis->lock);
-		sis->was_reset = true;
-		spin_unlock_irq(&sis->lock);
-		return ret;
-	}
-	return sis8300_acq_stop(sis);
+		ret = sis8300_apply_setup(sis, &sis->setup, true);
+	return ret ?: sis8300_acq_stop(sis);
 }
 
 /**

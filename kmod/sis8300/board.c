@@ -381,9 +381,11 @@ irqreturn_t sis8300_interrupt(int irq, void *data)
 		spin_unlock_irqrestore(&sis->lock, flags);
 		return sis8300_interrupt_of_lost(sis);
 	}
-	sis->missed = 0;
 	status = sis8300_read(sis, SIS8300_REG_IRQ_STATUS);
 	status = sis8300_check_dead_locked(sis, status) ? 0 : status & SIS8300_IRQ_ALL;
+	/* A line that is shared may have come from another device. */
+	if (status || sis->is_msi)
+		sis->missed = 0;
 	if (!status) {
 		spin_unlock_irqrestore(&sis->lock, flags);
 		return none;

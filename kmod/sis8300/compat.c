@@ -102,6 +102,8 @@ static int sis8300_write_checked(struct sis8300_file *f, u32 word, u32 value)
 	spin_unlock_irq(&sis->lock);
 	if (!ret && is_setup)
 		sis->is_set = false;
+	if (!ret && word >= SIS8300_REG_CLOCK_MUX && word <= SIS8300_REG_AD9510)
+		sis->clock = SIS8300_CLOCK_KEEP;
 	return ret;
 }
 

@@ -339,9 +339,13 @@ bool sis8300_dma_wait_idle(struct sis8300 *sis)
  */
 int sis8300_dma_halt(struct sis8300 *sis)
 {
-	u32 running = sis8300_read(sis, SIS8300_REG_READ_CONTROL) |
-		      sis8300_read(sis, SIS8300_REG_WRITE_CONTROL);
+	u32 running;
 
+	/* An acquisition that ends later must not start a DMA. */
+	sis8300_write(sis, SIS8300_REG_CHAIN, 0);
+	sis8300_write(sis, SIS8300_REG_CONTROL, SIS8300_CONTROL_RESET);
+	running = sis8300_read(sis, SIS8300_REG_READ_CONTROL) |
+		  sis8300_read(sis, SIS8300_REG_WRITE_CONTROL);
 	if (running & SIS8300_DMA_RUNNING)
 		sis8300_write(sis, SIS8300_REG_RESET, SIS8300_RESET_ALL);
 	return sis8300_dma_wait_idle(sis) ? 0 : -EBUSY;

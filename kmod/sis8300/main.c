@@ -114,6 +114,7 @@ static struct sis8300 *sis8300_new(struct pci_dev *pdev)
 	INIT_LIST_HEAD(&sis->buffers);
 	mutex_init(&sis->reader);
 	mutex_init(&sis->setup_lock);
+	sis->clock = SIS8300_CLOCK_KEEP;
 	spin_lock_init(&sis->lock);
 	INIT_LIST_HEAD(&sis->queue);
 	sis->acq.signals = sis8300_daq_irq != 0;
@@ -344,7 +345,8 @@ static int sis8300_suspend(struct device *dev)
 	bool busy;
 
 	spin_lock_irq(&sis->lock);
-	busy = sis->current_dma || sis->ring || sis->acq.owner || sis->is_written;
+	busy = !sis->gone &&
+	       (sis->current_dma || sis->ring || sis->acq.owner || sis->is_written);
 	if (!busy && !sis->gone)
 		sis8300_write(sis, SIS8300_REG_IRQ_ENABLE, SIS8300_IRQ_ALL << 16);
 	spin_unlock_irq(&sis->lock);
@@ -361,9 +363,6 @@ static int sis8300_resume(struct device *dev)
 
 	/* For sis8300_slot_reset(): restoring a state forgets it. */
 	pci_save_state(sis->pdev);
-	mutex_lock(&sis->setup_lock);
-	sis->has_adc = false;
-	mutex_unlock(&sis->setup_lock);
 	spin_lock_irq(&sis->lock);
 	if (!sis->gone && !sis8300_check_dead_locked(sis, sis8300_read(sis, SIS8300_REG_ID))) {
 		sis8300_acq_reset(sis);
@@ -395,17 +394,31 @@ static pci_ers_result_t sis8300_error_detected(struct pci_dev *pdev, pci_channel
 /* The board stays out of use, but it can be bound anew, and the others behind the link recover. */
 static pci_ers_result_t sis8300_slot_reset(struct pci_dev *pdev)
 {
+	struct sis8300 *sis = pci_get_drvdata(pdev);
+
+	/* The error may have been none for this board: another function on the bus asked for the reset. */
+	spin_lock_irq(&sis->lock);
+	sis8300_disconnect_locked(sis);
+	spin_unlock_irq(&sis->lock);
 	pci_restore_state(pdev);
 	pci_save_state(pdev);
 	pci_clear_master(pdev);
 	return PCI_ERS_RESULT_RECOVERED;
 }
 
-/* The function or its bus is reset: all registers lose their values. */
+/*
+ * The function or its bus is reset: all registers lose their values. Waits for all code that
+ * accesses them: while the board does not answer, a read may crash an arm64 machine.
+ */
 static void sis8300_reset_prepare(struct pci_dev *pdev)
 {
+	struct sis8300 *sis = pci_get_drvdata(pdev);
+
 	pci_warn(pdev, "reset: out of use until it is bound anew\n");
-	sis8300_shutdown(pdev);
+	sis8300_stop(sis);
+	cancel_delayed_work_sync(&sis->tick);
+	down_write(&sis->hw);
+	up_write(&sis->hw);
 }
 
 static void sis8300_reset_done(struct pci_dev *pdev)

@@ -276,7 +276,7 @@ static struct sis8300_ring *sis8300_ring_new(struct sis8300_file *f, u32 buffers
 		if (ret)
 			break;
 		ret = sis8300_buffer_alloc(sis, &slot->buffer, ring->stride, DMA_FROM_DEVICE,
-					   __GFP_ACCOUNT | __GFP_RETRY_MAYFAIL);
+					   COMPAT_GFP_MAPPED | __GFP_RETRY_MAYFAIL);
 		sis8300_leave(sis);
 		slot->ring = ring;
 		INIT_LIST_HEAD(&slot->dma.node);
@@ -722,7 +722,7 @@ int sis8300_ring_mmap(struct file *file, struct vm_area_struct *vma)
 		return -EINVAL;
 	if (READ_ONCE(f->sis->gone))
 		return -ENODEV;
-	compat_vm_never_writable(vma);
+	compat_vm_forbid(vma, VM_MAYWRITE | VM_MAYEXEC);
 	mutex_lock(&f->lock);
 	ring = f->ring;
 	if (!ring || vma->vm_end - vma->vm_start != (u64)ring->buffers * ring->stride)

@@ -31,6 +31,7 @@ const TX_WRITE: u64 = 1 << 16 | 0x700;
 const LCRC: u64 = 1 << 16 | 0x201;
 const RX_PAYLOAD: u64 = 0x21;
 const HIF_RD: u64 = 0x02;
+const CYCLE: u64 = 0x80;
 
 /// Uncorrectable and fatal: Data Link Protocol Error. Uncorrectable, not fatal: Completion Timeout.
 const FATAL: u32 = 1 << 4;
@@ -203,6 +204,14 @@ impl Machine {
         self.rig.wait_for("the sub-channel counts again", || is_counting().then_some(()));
         self.happen(0, 0, 0, 11);
         assert_eq!(session.value(opened[3]), counted + 11);
+        session.end();
+        // With cycles alone all selectors are 0: only the cycles themselves can tell.
+        let session = Session::start(&self.rig, "cycles");
+        let cycles = session.open(SUB_PMU, CYCLE);
+        self.rig.wait_for("cycles are counted", || (session.value(cycles) > 0).then_some(()));
+        self.board.tell(&format!("dram {SUB} power-cycle"));
+        let before = session.value(cycles);
+        self.rig.wait_for("cycles are counted again", || (session.value(cycles) > before).then_some(()));
         session.end();
         let ledger = self.board.ledger();
         let violations = &ledger["ports"][PORT]["violations"];

@@ -147,11 +147,14 @@ fn a_short_dma_is_an_error(rig: &Digitizers, board: &Board) {
     works(rig, board);
 }
 
+const KEEP: &str = "setup samples=4096 clock=6 divider=0";
+
 fn a_dma_that_never_ends(rig: &Digitizers, board: &Board) {
-    // A ring's setup of before is there after the board was reset.
+    // The setup of before is there after the board was reset, also a clock that was kept.
     board.tell("hang dma 1");
     let lines = [
         "setup samples=8192 channels=0x3f trigger=2 lines=1",
+        "setup samples=8192 channels=0x3f trigger=2 lines=1 clock=6 divider=0",
         "pread 0x10000000 1048576",
         "stats reset=1",
         "pread 0x10000000 1048592",
@@ -170,6 +173,18 @@ fn a_dma_that_never_ends(rig: &Digitizers, board: &Board) {
     }
     assert_eq!(board.count("/dma_read/hung"), 1);
     assert_eq!(in_log(rig, board, "a DMA hung"), 1);
+    works(rig, board);
+    // A clock that this driver has not set cannot be set again: nobody samples with another one unknowingly.
+    bind_anew(rig, board);
+    board.tell("hang dma 1");
+    let lines = [KEEP, "pread 0x10000000 1048576", "arm", KEEP, "setup samples=4096", "arm", "wait 5000", "pread 0 81920"];
+    let answers = drive(rig, board, &lines);
+    let errnos = |words| answers.all(words).iter().map(|answer| answer["errno"].clone()).collect::<Vec<_>>();
+    assert_eq!(errnos(KEEP), ["", "EIO"]);
+    assert_eq!(errnos("arm"), ["EIO", ""]);
+    for line in ["setup samples=4096", "wait 5000", "pread 0 81920"] {
+        assert_eq!(errnos(line).last().unwrap(), "", "{line}");
+    }
     works(rig, board);
 }
 

@@ -114,8 +114,14 @@ impl Driving<'_> {
 
 /// Starts lines on a board's node.
 pub fn start<'a>(rig: &'a Digitizers, board: &Board, lines: &[&str]) -> Driving<'a> {
+    start_after(rig, board, "", lines)
+}
+
+/// As [`start`], in a shell that runs a command before.
+pub fn start_after<'a>(rig: &'a Digitizers, board: &Board, first: &str, lines: &[&str]) -> Driving<'a> {
     let next = board.count("/acquisitions/number") + 1;
-    let mut script = format!("exec /lib/pciescope/sis8300_drive {} {SEED} <<'END'\nacq {next}\n", board.node());
+    let mut script =
+        format!("{first}\nexec /lib/pciescope/sis8300_drive {} {SEED} <<'END'\nacq {next}\n", board.node());
     lines.iter().for_each(|line| writeln!(script, "{line}").expect("a string takes all"));
     script.push_str("END\n");
     Driving { running: rig.vm.start(&script) }
