@@ -118,7 +118,7 @@ const TESTS: &[harness::Test] = tests![
     doctor::doctor_finds_what_the_lab_spoiled_says_what_it_could_not_look_at_and_changes_nothing,
     sis8300::boards_that_share_a_pin_are_told_apart_on_the_oldest_kernel,
     sis8300::the_newest_kernel_reads_the_same,
-    sis8300_faults::a_board_given_up_does_not_take_the_line_from_others,
+    sis8300_faults::on_the_newest_kernel_a_board_given_up_leaves_the_line_to_others,
     shim::a_board_that_makes_no_sense_is_refused_and_one_that_is_gone_does_no_harm,
     surface::under_lockdown_vfio_measures_and_each_refused_backend_says_why,
     smoke::a_command_gives_output_errors_and_status,
