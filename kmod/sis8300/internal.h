@@ -135,8 +135,9 @@ struct sis8300 {
 	struct mutex setup_lock;	/* setup, the AD9510s, ADCs */
 	struct sis8300_setup setup;
 	bool is_set;			/* the registers agree with setup */
-	u32 clock, divider;		/* that this driver set; CLOCK_KEEP: none, or others' since */
-	bool has_clock;			/* the AD9510s have them */
+	u32 clock;			/* that this driver set; CLOCK_KEEP: unknown */
+	u32 divider;
+	bool has_clock;			/* the AD9510s have both */
 	bool has_adc;			/* the ADCs were set up */
 	bool was_reset;			/* the registers have lost the setup; under `lock` */
 

@@ -396,7 +396,7 @@ static pci_ers_result_t sis8300_slot_reset(struct pci_dev *pdev)
 {
 	struct sis8300 *sis = pci_get_drvdata(pdev);
 
-	/* The error may have been none for this board: another function on the bus asked for the reset. */
+	/* Another function may have asked for it, after an error that was none for this board. */
 	spin_lock_irq(&sis->lock);
 	sis8300_disconnect_locked(sis);
 	spin_unlock_irq(&sis->lock);
