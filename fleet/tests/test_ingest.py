@@ -340,6 +340,52 @@ def test_one_sign_of_a_made_up_machine_makes_all_of_a_run_made_up(
     assert {(row["run"], row["origin"]) for row in rows(tmp_path / "d", "runs")} == origins
 
 
+def readout(number: int, host: str, stream: dict[str, Any], **more: Any) -> list[dict[str, Any]]:
+    """A readout of one device or file, and the summary, which has no device of its own."""
+    common = {"schema": 2, "run": f"{number:016x}", "time": "2026-11-22T08:00:00Z", "verb": "readout"}
+    metrics = {"speed": {"value": 1e9, "unit": "bytes/s"}}
+    told = {"access": "read", "samples": 1024, "devices": 1, "group": 0}
+    row = {"test": "readout", "stream": {**stream, **told, "function": "func_readout"}, "method": {"backend": "x"}}
+    return [
+        {**common, "test": "environment", "environment": sample.environment(host)},
+        {**common, **row, "metrics": metrics, **more},
+        {**common, "test": "readout-summary", "stream": told, "metrics": metrics},
+    ]
+
+
+def test_a_summary_has_the_origin_and_the_model_of_what_it_sums(
+    tmp_path: Path, ingest: Ingest, program: Path
+) -> None:
+    import subprocess
+
+    made = tmp_path / "made.jsonl"
+    subprocess.run([program, "readout", "--backend", "fake", "-o", made], check=True, capture_output=True)
+    board = {"vendor": 0x1796, "device": 0x19, "emulated": "its subsystem is QEMU's", "bdf": "0000:06:00.0"}
+    runs = [
+        readout(1, "n1", {"kind": "sis8300", "path": "/dev/sis8300-0"}, device=board),
+        readout(2, "n2", {"kind": "sis8300", "path": "/dev/sis8300-0"}, device={**board, "emulated": None}),
+        readout(3, "n3", {"kind": "file", "path": "/data/file"}),
+        readout(4, "n4", {"kind": "block", "path": "/dev/sda", "model": "Example Disk"}),
+        readout(5, "n5", {"kind": "file", "path": "/data/file"}, method={"backend": "import"}),
+    ]
+    ingest(made, *(sample.write(tmp_path / f"{each[0]['run']}.jsonl", each) for each in runs), tmp_path / "d")
+    told: dict[str, set[tuple[Any, Any]]] = {}
+    for row in rows(tmp_path / "d"):
+        told.setdefault(row["run"], set()).add((row["origin"], row["model"]))
+    numbers = "1796:0019:0000:0000"
+    name = json.loads(made.read_text().splitlines()[0])["run"]
+    assert told == {
+        name: {("synthetic", numbers)},
+        f"{1:016x}": {("emulated", numbers)},
+        f"{2:016x}": {("measured", numbers)},
+        f"{3:016x}": {("measured", "file")},
+        f"{4:016x}": {("measured", "Example Disk")},
+        f"{5:016x}": {("imported", "file")},
+    }
+    origins = {row["run"]: row["origin"] for row in rows(tmp_path / "d", "runs")}
+    assert origins == {run: next(iter(pairs))[0] for run, pairs in told.items()}
+
+
 def test_compaction_keeps_every_row_and_leaves_a_file_a_day(tmp_path: Path, ingest: Ingest) -> None:
     days = [f"2026-11-2{day}T08:00:00Z" for day in (1, 2)]
     files = [sample.write(tmp_path / f"{number}.jsonl", sample.run(number, f"n{number % 5}", time=days[number % 2]))

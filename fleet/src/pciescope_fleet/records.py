@@ -24,6 +24,9 @@ LONGEST_LINE = 64 * 2**20
 SYNTHETIC = "synthetic machine"
 """The product of a machine that the fake backend makes up."""
 
+MADE_UP = "it is synthetic"
+"""What `emulated` says of a digitizer that the fake backend makes up on a machine that is real."""
+
 Record = dict[str, Any]
 
 
@@ -127,14 +130,34 @@ def _refuse(record: Any) -> str | None:
     return None
 
 
+ORIGINS = ("synthetic", "emulated", "imported", "measured")
+"""Where figures come from, the least real first."""
+
+
 def origin(record: Record, environment: Record) -> str:
-    """Where the figures of a record come from: `measured`, `emulated`, `synthetic` or `imported`.
+    """Where the figures of a record come from, by its own signs alone.
 
     One sign is enough: figures that the fake backend made up are synthetic, whatever else the record says.
     """
-    method = record.get("method", {})
-    if method.get("backend") == "fake" or environment.get("product") == SYNTHETIC:
+    method, device = record.get("method", {}), record.get("device", {})
+    made_up = method.get("backend") == "fake" or device.get("emulated") == MADE_UP
+    if made_up or environment.get("product") == SYNTHETIC:
         return "synthetic"
-    if method.get("emulated") or record.get("device", {}).get("emulated"):
+    if method.get("emulated") or device.get("emulated"):
         return "emulated"
     return "imported" if method.get("backend") == "import" else "measured"
+
+
+def origins(run: Run) -> list[str]:
+    """Where the figures of each record of a run come from.
+
+    One synthetic record makes the whole run synthetic. A record without a device and a method of its own, such as a
+    summary of several devices, has the least real origin of the others.
+    """
+    own = [origin(record, run.environment) for record in run.records]
+    if "synthetic" in own:
+        return ["synthetic"] * len(own)
+    tells = [bool(record.get("device") or record.get("method")) for record in run.records]
+    others = {each for each, is_told in zip(own, tells, strict=True) if is_told}
+    whole = next((each for each in ORIGINS if each in others), "measured")
+    return [each if is_told else whole for each, is_told in zip(own, tells, strict=True)]

@@ -81,24 +81,24 @@ def rows(run: Run, host: str | None, ingested: datetime.datetime) -> Rows:
     }
     gathered: dict[tuple[str, str, int | None], _Figure] = {}
     result = Rows({}, problems=problems)
-    origins = set()
-    for record in run.records:
-        origins.add(records.origin(record, environment))
-        _gather(gathered, record, run, {**identity, **_common(record, environment)}, problems)
+    origins = records.origins(run)
+    # What has no device of its own, a summary, is compared with summaries of the same devices.
+    models = " + ".join(sorted({model for record in run.records if (model := _model(record))})) or None
+    for record, origin in zip(run.records, origins, strict=True):
+        common = {**identity, **_common(record, environment), "origin": origin}
+        if "stream" in record and common["model"] is None:
+            common["model"] = models
+        _gather(gathered, record, run, common, problems)
         result.findings += _findings(record, identity)
     # A run of many CPUs warns of the same for each.
     result.findings = list({(row["check"], row["device"], row["text"]): row for row in result.findings}.values())
     result.figures = _figure_rows(gathered)
-    # One sign of a made-up machine is enough for the whole run.
-    if "synthetic" in origins:
-        for row in result.figures:
-            row["origin"] = "synthetic"
     result.run = {
         **identity,
         "host_from": host_from,
         "last_time": max(times),
         "ingested": ingested,
-        "origin": "synthetic" if "synthetic" in origins else " ".join(sorted(origins)),
+        "origin": " ".join(sorted(set(origins))),
         "content": _content(result.figures),
         **_run_row(run, environment),
     }
@@ -157,11 +157,8 @@ def _common(record: Record, environment: Record) -> Row:
     bdf, link = _text(device.get("bdf")), device.get("link") or {}
     path = [step for step in device.get("path") or [] if isinstance(step, str)]
     places = [bdf, *reversed(path)]
-    numbers = [device.get(key) for key in ("vendor", "device", "subsystem_vendor", "subsystem_device")]
-    known = all(isinstance(number, int) for number in numbers[:2])
     return {
         "verb": record["verb"],
-        "origin": records.origin(record, environment),
         "backend": _text(method.get("backend")),
         # Schema 1 wrote 0 where it is not known.
         "batch": method.get("batch") or None,
@@ -169,19 +166,30 @@ def _common(record: Record, environment: Record) -> Row:
         or _text(record.get("stream", {}).get("path"))
         or _text(record.get("instance", {}).get("pmu"))
         or "",
-        "model": ":".join(f"{number or 0:04x}" for number in numbers)
-        if known
-        else _text(record.get("stream", {}).get("model")),
+        "model": _model(record),
         "device_name": _text(device.get("name")),
         "driver": _text(device.get("driver")),
         "firmware": _by_bdf(environment.get("firmware"), [bdf], ("version",)),
         "link": f"{link['speed_gts']:g} GT/s x{link['width']}" if {"speed_gts", "width"} <= link.keys() else None,
         "slot": _by_bdf(environment.get("slots"), places, ("designation", "name")) or bdf,
-        "hops": len(path) if known else None,
+        "hops": len(path) if _has_numbers(device) else None,
         "topology": topology(environment),
         "cpu_model": _text(environment.get("cpu_model")),
         "kernel": _text(environment.get("kernel")),
     }
+
+
+def _model(record: Record) -> str | None:
+    """What kind of device a record is of: its numbers, else what a readout says of it."""
+    device, stream = record.get("device", {}), record.get("stream", {})
+    if _has_numbers(device):
+        numbers = [device.get(key) for key in ("vendor", "device", "subsystem_vendor", "subsystem_device")]
+        return ":".join(f"{number or 0:04x}" for number in numbers)
+    return _text(stream.get("model")) or _text(stream.get("kind"))
+
+
+def _has_numbers(device: Record) -> bool:
+    return isinstance(device.get("vendor"), int) and isinstance(device.get("device"), int)
 
 
 def _by_bdf(listed: Any, places: list[str | None], keys: tuple[str, ...]) -> str | None:
