@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -353,9 +354,7 @@ def readout(number: int, host: str, stream: dict[str, Any], **more: Any) -> list
     ]
 
 
-def test_a_summary_has_the_origin_and_the_model_of_what_it_sums(
-    tmp_path: Path, ingest: Ingest, program: Path
-) -> None:
+def test_a_summary_has_the_origin_and_the_model_of_what_it_sums(tmp_path: Path, ingest: Ingest, program: Path) -> None:
     import subprocess
 
     made = tmp_path / "made.jsonl"
@@ -477,6 +476,58 @@ def test_refuses_what_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture
     assert capsys.readouterr().err == f"pciescope-fleet: {tmp_path / 'none.jsonl'}: there is no such file\n"
     assert cli.main(["outliers", str(tmp_path / "d")]) == 2
     assert "there is no dataset here" in capsys.readouterr().err
+
+
+def test_no_name_and_no_time_of_a_host_hides_it_or_stops_the_others(tmp_path: Path, ingest: Ingest) -> None:
+    names = ["\U0001f600" * 64, "\U0001f600" * 63 + "x", "ä" * 64, "../" * 20, "good"]
+    machines = ["\U0001f600" * 40, "\U0001f600" * 40, "ü" * 12, None, None]
+    runs = [sample.run(number, *pair) for number, pair in enumerate(zip(names, machines, strict=True), 1)]
+    times = ["0001-01-02T00:00:00+09:00", "0999-01-02T00:00:00Z", "9999-12-31T23:59:59-09:00", "2026-11-22T00:00:00Z"]
+    runs += [sample.run(number, f"t{number}", time=time) for number, time in enumerate(times)]
+    files = [sample.write(tmp_path / f"{number}.jsonl", each) for number, each in enumerate(runs)]
+    code, told = ingest(*files, tmp_path / "d")
+    assert (code, told["runs"]) == (1, len(runs))
+    # What was told as taken is there, and is known the next time.
+    seen = rows(tmp_path / "d", "runs")
+    assert {row["host"] for row in seen} == {*names, "t0", "t1", "t2", "t3"}
+    assert len({row["host_key"] for row in seen}) == len(runs)
+    assert {row["date"] for row in seen if row["host"] in ("t0", "t1", "t2")} == {"1970-01-01"}
+    assert [problem["file"] for problem in told["problems"]] == [str(file) for file in files[5:8]]
+    assert ingest(*files, tmp_path / "d", "--compact")[1]["known"] == len(runs)
+    assert len(rows(tmp_path / "d", "runs")) == len(runs)
+
+
+def test_names_and_texts_of_hosts_do_not_reach_the_terminal_as_they_are(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from pciescope_fleet.cmd import outliers, trend
+    from pciescope_fleet.judge import words
+    from pciescope_fleet.judge.outliers import Judged
+    from pciescope_fleet.judge.outliers import Plan as OutliersPlan
+    from pciescope_fleet.judge.trend import Plan, Trend
+
+    bad = "n\x1b[2J\n9 of 9 hosts"
+    file = sample.write(tmp_path / f"{bad}.jsonl", sample.run(1, None, time="no time"))
+    assert cli.main(["ingest", str(file), str(tmp_path / "d")]) == 1
+    cli.main(["ingest", str(tmp_path / f"{bad}.none"), str(tmp_path / "d")])
+    worst = {
+        "device": bad, "figure": bad, "unit": "ns", "statistic": "p50", "effect": 0.1, "q": 0.01, "z": 9.0,
+        "value": 1.0, "group_median": 1.0, "group_hosts": 9, "group_without": [], "origin": "measured",
+        "from": 1.0, "to": 2.0,
+    }  # fmt: skip
+    finding = {
+        "hosts": [bad], "direction": "slower", "model": bad, "device_name": bad, "origin": "measured",
+        "figures": [bad], "beside": [{"severity": "note", "check": "x", "text": bad}], "worst": worst,
+        "shared": {"attribute": "rack", "value": bad, "healthy": 1, "healthy_with": 0, "p": 0.1},
+        "first": "2026-11-22", "last": "2026-11-22", "changed": [{"what": "kernel", "from": bad, "to": bad}],
+    }  # fmt: skip
+    judged = Judged(OutliersPlan(), 9, 9, 1, [bad], [], pd.DataFrame(), [finding])
+    told = words.report(outliers.printable(judged)) + trend._words(Trend(Plan(), 1, 0, [], [finding]))
+    captured = capsys.readouterr()
+    told += captured.out + captured.err
+    assert told.count("n?[2J?9 of 9 hosts") >= 12
+    assert "\x1b" not in told
+    assert not [line for line in told.splitlines() if line.startswith("9 of 9")]
 
 
 def test_many_problems_of_a_file_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

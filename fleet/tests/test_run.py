@@ -81,6 +81,7 @@ def test_a_host_without_a_function_of_the_class_is_told_from_one_that_failed(tmp
         ("1 3", '{"a":1}\n', "pciescope: link slow\nhint: look\n", True, "a check failed: pciescope: link slow"),
         ("2 3", "", "pciescope: no\x1b[2J device\n", False, "exit code 2: pciescope: no?[2J device"),
         ("0 3", '{"a":1}\n{"b', "", False, "1 lines of its records are no records"),
+        ("0 3", "[" * 100_000 + "\n", "", False, "1 lines of its records are no records"),
         ("139 3", '{"a":1}\n', "", False, "killed by signal 11 after 3 s"),
         ("127 0", "", "", False, "x is not there"),
         ("what", "", "", False, None),

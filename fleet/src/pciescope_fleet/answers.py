@@ -21,6 +21,7 @@ from typing import Any
 
 from pciescope_fleet.errors import FleetError
 from pciescope_fleet.task import NOTHING_OF_THE_CLASS, Task
+from pciescope_fleet.text import plain
 
 ENDINGS = (".jsonl", ".err", ".end")
 SCHEMA = 1
@@ -158,7 +159,7 @@ def count(path: Path) -> tuple[int, int]:
             for line in lines:
                 try:
                     is_record = line.endswith(b"\n") and isinstance(json.loads(line), dict)
-                except ValueError:
+                except (ValueError, RecursionError):
                     is_record = False
                 records, torn = records + is_record, torn + (not is_record)
     except FileNotFoundError:
@@ -173,8 +174,7 @@ def last_words(path: Path) -> str:
     except OSError:
         return ""
     told = [line for line in lines if line.strip() and not line.startswith("hint:")]
-    shown = "".join(letter if letter.isprintable() else "?" for letter in told[-1]) if told else ""
-    return f": {shown[:200]}" if shown else ""
+    return f": {plain(told[-1])[:200]}" if told else ""
 
 
 def replace(path: Path, text: str) -> None:

@@ -13,6 +13,7 @@ from pciescope_fleet import slurm
 from pciescope_fleet.cmd import add_verb
 from pciescope_fleet.cmd.health import reason_of
 from pciescope_fleet.errors import Exit, FleetError
+from pciescope_fleet.text import plain
 
 if TYPE_CHECKING:
     from pciescope_fleet.cmd import Verbs
@@ -92,4 +93,4 @@ def read(name: str, is_any_origin: bool) -> dict[str, list[str]]:
 
 def note(text: str) -> None:
     """Tells the user something in passing."""
-    sys.stderr.write(f"pciescope-fleet: {text}\n")
+    sys.stderr.write(f"pciescope-fleet: {plain(text)}\n")

@@ -23,6 +23,9 @@ MANY = 64
 BATCH = 4000
 """Runs that are kept in memory before they are written."""
 
+WRONG = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError, pa.ArrowException)
+"""What a field of the wrong kind may raise."""
+
 
 @dataclass
 class Taken:
@@ -55,7 +58,7 @@ def ingest(store: Store, paths: Sequence[Path], host: str | None = None) -> Take
         for run in runs:
             try:
                 made = Made.of(rows.rows(run, host, now))
-            except (TypeError, ValueError, KeyError, AttributeError, OverflowError, pa.ArrowException) as error:
+            except WRONG as error:
                 # Anybody may have written the file: a field of the wrong kind is no reason to lose the others.
                 why = f"run {run.run}: a field is not what docs/record.md says: {type(error).__name__}: {error}"
                 taken.problems.append(Problem(str(path), None, why))

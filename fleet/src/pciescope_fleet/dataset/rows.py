@@ -11,6 +11,8 @@ import datetime
 import hashlib
 import json
 import math
+import re
+import urllib.parse
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,6 +32,12 @@ JUDGED_METRICS = {"speed", "active_speed", "rate", "samples_per_s", "cpu_per_gb"
 
 LONGEST_NAME = 64
 """Linux allows no longer name of a host."""
+
+LONGEST_KEY = 200
+"""Bytes of a host's key as the name of a folder: a file system takes 255."""
+
+YEARS = range(1970, 2262)
+"""Years that engines can count in nanoseconds."""
 
 
 @dataclass
@@ -66,17 +74,18 @@ def rows(run: Run, host: str | None, ingested: datetime.datetime) -> Rows:
     problems: list[Problem] = []
     times = [time for record in run.records if (time := _time(record["time"])) is not None]
     if not times:
-        problems.append(Problem(run.source, None, f"run {run.run}: no record has a time; it is kept under 1970-01-01"))
+        why = f"run {run.run}: no record has a time between 1970 and 2261; it is kept under 1970-01-01"
+        problems.append(Problem(run.source, None, why))
         times = [datetime.datetime.fromtimestamp(0, datetime.UTC)]
     elif max(times) > ingested + datetime.timedelta(days=1):
         problems.append(
             Problem(run.source, None, f"run {run.run}: host {name}'s clock is ahead: {max(times):%Y-%m-%d %H:%M} UTC")
         )
     identity = {
-        "host_key": f"{name}~{machine[:12]}" if machine else name,
+        "host_key": host_key(name, machine),
         "host": name,
         "run": run.run,
-        "date": f"{min(times):%Y-%m-%d}",
+        "date": min(times).date().isoformat(),
         "time": min(times),
     }
     gathered: dict[tuple[str, str, int | None], _Figure] = {}
@@ -115,6 +124,18 @@ def _host(run: Run, told: Record, given: str | None) -> tuple[str, str]:
     if name:
         return name, "record"
     return Path(run.source).name.split(".")[0] or "unknown", "file name"
+
+
+def host_key(name: str, machine: str) -> str:
+    """What tells a machine from all others: its name, and a part of its id where that is known.
+
+    It becomes the name of a folder. Where that would be too long, a digest stands for a part of it.
+    """
+    key = f"{name}~{machine[:12]}" if machine else name
+    if len(urllib.parse.quote(key, safe="~")) <= LONGEST_KEY:
+        return key
+    digest = hashlib.sha256(key.encode()).hexdigest()
+    return f"{re.sub('[^A-Za-z0-9._-]', '_', name)[:40]}~{digest[:12]}"
 
 
 def _run_row(run: Run, environment: Record) -> Row:
@@ -361,6 +382,7 @@ def _text(value: Any) -> str | None:
 def _time(told: str) -> datetime.datetime | None:
     try:
         time = datetime.datetime.fromisoformat(told)
-    except ValueError:
+        utc = time.astimezone(datetime.UTC) if time.tzinfo is not None else None
+    except (ValueError, OverflowError):
         return None
-    return time.astimezone(datetime.UTC) if time.tzinfo is not None else None
+    return utc if utc is not None and utc.year in YEARS else None
