@@ -451,8 +451,11 @@ def test_a_writer_killed_at_any_step_loses_nothing(
                 whole = False
         seen = [(row["host_key"], row["run"]) for row in rows(place, "runs")]
         assert len(seen) == len(set(seen)), f"after step {steps} a run counts twice"
-        if verb == "compact":
+        if verb != "ingest":
             assert len(seen) >= 4, f"after step {steps} a run is lost"
+        assert set(seen) <= {(row["host_key"], row["run"]) for row in rows(place)}, (
+            f"after step {steps} figures are lost"
+        )
         ingest(*many, extra, place, "--compact")
         assert without_times(rows(place)) == right[0], f"after step {steps}"
         assert without_times(rows(place, "runs")) == right[1]
@@ -461,6 +464,83 @@ def test_a_writer_killed_at_any_step_loses_nothing(
             break
         steps += 1
     assert steps > 5
+
+
+def test_two_ingests_of_the_same_files_at_once_are_one(
+    tmp_path: Path, ingest: Ingest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pciescope_fleet.engine import open_engine
+
+    def files(folder: str, numbers: range, cpus: int = 2) -> list[Path]:
+        return [sample.write(tmp_path / folder / f"{number}.jsonl", sample.run(number, f"n{number}", cpus=cpus, seed=1))
+                for number in numbers]  # fmt: skip
+
+    whole = files("whole", range(1, 9))
+    ingest(*whole, tmp_path / "right")
+    right = [without_times(rows(tmp_path / "right", table)) for table in ("figures", "runs")]
+    place = tmp_path / "d"
+    nothing = writer._Known(Store(str(place)))
+    # Each of them looked before the other wrote: files of many runs, of one, and one that was cut off.
+    for many, taken in ((3, whole[:5]), (3, whole[3:]), (100, whole[4:7]), (2, files("cut", range(6, 9), 1))):
+        with monkeypatch.context() as patched:
+            patched.setattr(writer, "MANY", many)
+            patched.setattr(writer, "_Known", lambda _: copy.deepcopy(nothing))
+            assert writer.ingest(Store(str(place)), taken).runs == len(taken)
+    for _ in range(2):
+        store = Store(str(place))
+        for table, expected in zip(("figures", "runs"), right, strict=True):
+            assert without_times(rows(place, table)) == expected
+            with open_engine(None) as engine:
+                seen = engine.table(store, table, store.kept(table).files()).select("host_key", "run").execute()
+            assert sorted(map(tuple, seen.to_numpy())) == [(row["host_key"], row["run"]) for row in expected]
+        # The next compaction also keeps one copy alone.
+        writer.compact(store)
+    assert len(list((place / "figures").rglob("*.parquet"))) == 1
+
+
+def test_compaction_beside_an_ingest_removes_nothing_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = [sample.write(tmp_path / f"{number}.jsonl", sample.run(number, f"n{number}")) for number in range(1, 7)]
+    monkeypatch.setattr(writer, "MANY", 2)
+    place, real = tmp_path / "d", Store._put
+    compacts = 0
+
+    def compacts_before(store: Store, path: str, content: bytes) -> None:
+        nonlocal compacts
+        compacts += 1
+        with monkeypatch.context() as within:
+            within.setattr(Store, "_put", real)
+            writer.compact(Store(str(place)))
+        real(store, path, content)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Store, "_put", compacts_before)
+        writer.ingest(Store(str(place)), files[:3])
+        writer.ingest(Store(str(place)), files[3:])
+    assert compacts >= 8
+    assert [row["host"] for row in rows(place, "runs")] == [f"n{number}" for number in range(1, 7)]
+    assert {row["host"] for row in rows(place)} == {f"n{number}" for number in range(1, 7)}
+
+
+def test_what_killed_writers_left_goes_after_a_day(tmp_path: Path, ingest: Ingest) -> None:
+    import os
+    import time
+
+    ingest(sample.write(tmp_path / "n1.jsonl", sample.run(1)), tmp_path / "d")
+    [part] = (tmp_path / "d" / "figures").rglob("*.parquet")
+    folder = part.parent.parent / "host=all"
+    folder.mkdir()
+    left = [folder / f"{'a' * 24}.parquet", folder / f".{'b' * 32}.part", part.parent / f".{'c' * 32}.part"]
+    other = folder / ".note"
+    for path in (*left, other):
+        path.write_bytes(part.read_bytes())
+    assert ingest(tmp_path / "n1.jsonl", tmp_path / "d", "--compact")[0] == 0
+    assert all(path.exists() for path in left)
+    for path in (*left, other):
+        os.utime(path, (time.time() - 90_000,) * 2)
+    ingest(tmp_path / "n1.jsonl", tmp_path / "d", "--compact")
+    assert not [path for path in left if path.exists()]
+    assert other.exists()
+    assert len(rows(tmp_path / "d", "runs")) == 1
 
 
 def test_a_host_that_is_called_all_is_a_host(tmp_path: Path, ingest: Ingest) -> None:

@@ -108,8 +108,6 @@ class _Known:
 
     def __init__(self, store: Store) -> None:
         self.runs = {key: records for key, (_, records, _) in store.kept("runs").runs().items()}
-        # A writer that was killed leaves figures of runs that do not count as taken.
-        self.strays = {key for table in TABLES for key in store.kept(table).runs()} - self.runs.keys()
         self._machines: dict[str, set[str]] = {}
         for host_key, _ in self.runs:
             self._machines.setdefault(host_key.split("~")[0], set()).add(host_key)
@@ -125,9 +123,6 @@ class _Known:
 def _write(store: Store, waiting: dict[RunKey, Made], has: _Known, taken: Taken) -> None:
     if not waiting:
         return
-    outdated = {key for key in waiting if key in has.runs or key in has.strays}
-    if outdated:
-        _forget(store, outdated)
     by_date: dict[str, list[Made]] = {}
     for made in waiting.values():
         by_date.setdefault(made.run["date"], []).append(made)
@@ -151,25 +146,6 @@ def _write_table(store: Store, table: str, date: str, together: list[Made]) -> N
     store.write_many(table, date, named, pa.concat_tables(made.tables[table] for made in together), [])
 
 
-def _forget(store: Store, runs: set[RunKey]) -> None:
-    """Takes runs out of the dataset, of which more records have come."""
-    for table in TABLES:
-        kept = store.kept(table)
-        store.remove(part.path for part in kept.parts if (part.host_key, part.run) in runs)
-        for path, listed in kept.compacted.items():
-            remain = [run for run in listed["runs"] if (run[0], run[1]) not in runs]
-            if len(remain) == len(listed["runs"]):
-                continue
-            found = store.read(table, [path])
-            keys = zip(found["host_key"].to_pylist(), found["run"].to_pylist(), strict=True)
-            found = found.filter(pa.array([key not in runs for key in keys], pa.bool_()))
-            if remain:
-                store.write_many(
-                    table, listed["date"], [tuple(run) for run in remain], found, [_below(store, table, path)]
-                )
-            store.remove([path])
-
-
 def _below(store: Store, table: str, path: str) -> str:
     return path.removeprefix(f"{store.root}/{table}/")
 
@@ -188,14 +164,15 @@ def compact(store: Store, dates: Iterable[str] | None = None) -> Compacted:
     done = Compacted()
     for table in TABLES:
         kept = store.kept(table)
-        store.remove(kept.leftover)
-        done.leftover += len(kept.leftover)
+        left = [*kept.leftover, *kept.abandoned]
+        store.remove(left)
+        done.leftover += len(left)
         by_run = kept.runs()
         for date in kept.dates() if dates is None else dates:
             paths = kept.files([date])
             done.before += len(paths)
             done.after += bool(paths)
-            if len(paths) < 2:
+            if len(paths) < 2 and not kept.doubled.keys() & set(paths):
                 continue
             named = [(host_key, run, count) for (host_key, run), (day, count, _) in by_run.items() if day == date]
             replaces = [_below(store, table, path) for path in paths]
