@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import subprocess
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from pciescope_fleet import hosts
+from pciescope_fleet import hosts, slurm
 from pciescope_fleet.answers import Folder
 from pciescope_fleet.errors import FleetError
 from pciescope_fleet.task import NOTHING_OF_THE_CLASS, Task
@@ -79,6 +81,7 @@ def test_a_host_without_a_function_of_the_class_is_told_from_one_that_failed(tmp
     [
         ("0 3", '{"a":1}\n', "", True, None),
         ("1 3", '{"a":1}\n', "pciescope: link slow\nhint: look\n", True, "a check failed: pciescope: link slow"),
+        ("0 3", "", "", False, "ended with exit code 0, and no record of it is here"),
         ("2 3", "", "pciescope: no\x1b[2J device\n", False, "exit code 2: pciescope: no?[2J device"),
         ("0 3", '{"a":1}\n{"b', "", False, "1 lines of its records are no records"),
         ("0 3", "[" * 100_000 + "\n", "", False, "1 lines of its records are no records"),
@@ -136,3 +139,70 @@ def test_a_command_runs_for_each_function_of_its_class_within_one_time(tmp_path:
     assert run("echo $1; exec sleep 30", "nvme", 2) == (124, "0000:01:00.0\n0000:03:00.0\n")
     with pytest.raises(FleetError, match="no such class"):
         run("", "disk")
+
+
+class Queue:
+    """Slurm's queue as `squeue` prints it, a text each 100 seconds; a `None` is a controller that does not answer."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, texts: list[str | None]) -> None:
+        self.now, self.texts, self.cancelled = 0.0, iter(texts), list[str]()
+        monkeypatch.setattr(slurm, "command", self.command)
+        monkeypatch.setattr(slurm, "cancel", self.cancelled.extend)
+        monkeypatch.setattr(slurm, "time", SimpleNamespace(monotonic=lambda: self.now, sleep=self.sleep))
+
+    def command(self, *_: str) -> str:
+        text = next(self.texts)
+        if text is None:
+            raise FleetError("squeue: Unable to contact slurm controller")
+        return text
+
+    def sleep(self, _: float) -> None:
+        self.now += 100
+
+
+def watched(folder: Path, wait_s: float) -> dict[str, str]:
+    """Why hosts are silent once the run's tasks are out of the queue."""
+    run = slurm.Run(Folder(folder, Task(["x"], ["y"], 60), ["n1", "n2"]), None, 1, wait_s, jobs={"7": ["n1", "n2"]})
+    run.watch()
+    return run.folder.silent
+
+
+def test_a_controller_that_is_away_for_minutes_ends_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = "7_0|RUNNING|n1\n"
+    queue = Queue(monkeypatch, [None, runs, None, None, runs, None, None, runs, ""])
+    assert watched(tmp_path, 60) == {}
+    assert queue.cancelled == []
+    Queue(monkeypatch, [runs, *[None] * 9])
+    with pytest.raises(FleetError, match="Unable to contact"):
+        watched(tmp_path, 60)
+
+
+def test_a_task_that_waits_for_others_of_its_run_does_not_wait_for_its_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = "7_0|RUNNING|n1\n7_1|PENDING|(JobArrayTaskLimit)\n"
+    busy = "7_1|PENDING|(Resources)\n"
+    queue = Queue(monkeypatch, [held] * 9 + [busy, busy, "7_1|RUNNING|n2\n", ""])
+    assert watched(tmp_path, 250) == {}
+    assert queue.cancelled == []
+    queue = Queue(monkeypatch, [held] * 9 + [busy] * 4 + [""])
+    assert watched(tmp_path, 250) == {"n2": "did not start within 250 s: Resources"}
+    assert queue.cancelled == ["7_1"]
+
+
+def test_the_end_of_an_earlier_task_is_not_that_of_the_next(tmp_path: Path) -> None:
+    """The run was killed, its task went on and ended after the next run had put its files aside."""
+    (tmp_path / "n1.end").write_text("0 9\n")
+    file = tmp_path / "task.sh"
+    program = ["sh", "-c", "echo '{}'; sleep 1", "x"]
+    file.write_text(slurm.script(Task(program, ["y"], 60), tmp_path))
+    running = subprocess.Popen(["sh", str(file)], env={"SLURMD_NODENAME": "n1", "PATH": "/usr/bin:/bin"})
+    folder = Folder(tmp_path, Task(["x"], ["y"], 60), ["n1"])
+    until = time.monotonic() + 60
+    while folder.answer("n1").records == 0 and time.monotonic() < until:
+        time.sleep(0.05)
+    # The node dies.
+    running.kill()
+    running.wait()
+    answer = folder.answer("n1")
+    assert (answer.is_whole, answer.why, answer.records) == (False, "no answer", 1)

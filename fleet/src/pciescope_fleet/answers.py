@@ -113,7 +113,7 @@ class Folder:
             answer.why = f"{self.file(host, '.end')} cannot be read: {error}"
             return answer
         answer.why = self.why(host, answer)
-        answer.is_whole = answer.exit_code in (0, 1) and torn == 0
+        answer.is_whole = answer.exit_code in (0, 1) and torn == 0 and records > 0
         return answer
 
     def why(self, host: str, answer: Answer) -> str | None:
@@ -126,9 +126,11 @@ class Folder:
             return f"did not end within {self.task.seconds} s"
         if code in (0, 1) and answer.torn:
             return f"{answer.torn} lines of its records are no records"
+        said = last_words(self.file(host, ".err"))
+        if code in (0, 1) and not answer.records:
+            return f"ended with exit code {code}, and no record of it is here{said}"
         if code == 0:
             return None
-        said = last_words(self.file(host, ".err"))
         if code == 1:
             return f"a check failed{said}"
         if code == 127:
