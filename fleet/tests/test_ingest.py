@@ -204,6 +204,7 @@ def test_a_record_that_lies_about_its_histogram_is_named(tmp_path: Path, ingest:
     code, told = ingest(sample.write(tmp_path / "n1.jsonl", *runs), tmp_path / "d")
     assert (code, told["runs"]) == (1, len(wrong))
     assert len(told["problems"]) == len(wrong)
+    assert [problem["line"] for problem in told["problems"]] == [2 + 3 * number for number in range(len(wrong))]
     assert all("not a histogram" in problem["why"] for problem in told["problems"]), told["problems"]
     # The other CPU's histogram is whole.
     assert [row["cpus"] for row in rows(tmp_path / "d") if row["figure"].endswith("latency")] == [1] * len(wrong)
@@ -263,6 +264,49 @@ def test_no_field_of_the_wrong_kind_loses_a_neighbour(tmp_path: Path, ingest: In
     named = {Path(problem["file"]).name for problem in told["problems"]}
     taken = {Path(row["source"]).name for row in rows(tmp_path / "d", "runs")}
     assert {path.name for path in files} <= named | taken
+
+
+def test_a_field_of_the_wrong_kind_is_named_with_its_line_and_the_rest_of_the_run_taken(
+    tmp_path: Path, ingest: Ingest
+) -> None:
+    records = sample.run(1, "n1", cpus=4, product="synthetic machine", firmware=[{"bdf": []}], bios_version="2.1")
+    records[2]["cpu"]["cpu"] = 2**70
+    records[3]["device"] = {**sample.DEVICE, "link": {"speed_gts": "fast", "width": 4}}
+    other = sample.run(2, "n1")
+    code, told = ingest(sample.write(tmp_path / "x.jsonl", records, other), tmp_path / "d")
+    assert (code, told["runs"]) == (1, 2)
+    assert [problem["line"] for problem in told["problems"]] == [1, 3, 4], told["problems"]
+    assert [problem["file"] for problem in told["problems"]] == [str(tmp_path / "x.jsonl")] * 3
+    assert "environment.firmware is not what docs/record.md says" in told["problems"][0]["why"]
+    [run] = [row for row in rows(tmp_path / "d", "runs") if row["run"] == f"{1:016x}"]
+    assert (run["host"], run["bios"], run["origin"], run["records"]) == ("n1", "2.1", "synthetic", 3)
+    figures = [row for row in rows(tmp_path / "d") if row["run"] == run["run"] and row["figure"].endswith("latency")]
+    assert {row["cpu"] for row in figures} == {None, 0, 3}
+    # The same file again is known.
+    assert ingest(tmp_path / "x.jsonl", tmp_path / "d")[1]["known"] == 2
+
+
+def test_a_record_that_stands_in_a_file_twice_is_one(tmp_path: Path, ingest: Ingest) -> None:
+    once = sample.write(tmp_path / "n1.jsonl", sample.run(1), sample.run(2))
+    twice = tmp_path / "twice" / "n1.jsonl"
+    twice.parent.mkdir()
+    twice.write_text(once.read_text() * 2)
+    for file, place in ((once, "a"), (twice, "b")):
+        assert ingest(file, tmp_path / place)[0] == 0
+    for table in ("figures", "runs"):
+        assert without_times(rows(tmp_path / "b", table)) == without_times(rows(tmp_path / "a", table))
+    assert ingest(once, tmp_path / "b")[1]["known"] == 2
+
+
+def test_a_run_without_a_host_is_one_run_under_any_file_name(tmp_path: Path, ingest: Ingest) -> None:
+    a, b = (sample.write(tmp_path / name, sample.run(1, None)) for name in ("a.jsonl", "b.jsonl"))
+    whole = sample.write(tmp_path / "c.jsonl", sample.run(1, None, cpus=3))
+    _, told = ingest(a, b, tmp_path / "d")
+    assert (told["runs"], told["known"]) == (1, 1)
+    assert ingest(b, tmp_path / "d")[1]["known"] == 1
+    assert ingest(whole, tmp_path / "d")[1]["renewed"] == 1
+    [run] = rows(tmp_path / "d", "runs")
+    assert (run["host_key"], run["host_from"], run["records"]) == ("a", "file name", 4)
 
 
 def test_older_records_read_as_today(tmp_path: Path, ingest: Ingest) -> None:

@@ -7,6 +7,7 @@ its fields may mean something else.
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 import re
 import zlib
@@ -51,6 +52,13 @@ class Run:
     run: str
     source: str
     records: list[Record] = field(default_factory=list)
+    lines: list[int] = field(default_factory=list)
+    """Of each record: its line in the file."""
+
+    def add(self, record: Record, line: int) -> None:
+        """Takes one more record."""
+        self.records.append(record)
+        self.lines.append(line)
 
     @property
     def environment(self) -> Record:
@@ -60,20 +68,27 @@ class Run:
 
 
 def read(path: Path | str) -> tuple[list[Run], list[Problem]]:
-    """The runs of a file of records, in the order in which they begin, and what could not be taken."""
+    """The runs of a file of records, in the order in which they begin, and what could not be taken.
+
+    A record that stands there twice is one record.
+    """
     runs: dict[str, Run] = {}
     problems: list[Problem] = []
-    for number, record in _lines(Path(path), problems):
+    seen: set[bytes] = set()
+    for number, digest, record in _lines(Path(path), problems):
+        if digest in seen:
+            continue
+        seen.add(digest)
         why = _refuse(record)
         if why is not None:
             problems.append(Problem(str(path), number, why))
             continue
-        runs.setdefault(record["run"], Run(record["run"], str(path))).records.append(record)
+        runs.setdefault(record["run"], Run(record["run"], str(path))).add(record, number)
     return list(runs.values()), problems
 
 
-def _lines(path: Path, problems: list[Problem]) -> Iterator[tuple[int, Any]]:
-    """The lines that are JSON, with their numbers."""
+def _lines(path: Path, problems: list[Problem]) -> Iterator[tuple[int, bytes, Any]]:
+    """The lines that are JSON, each with its number and a digest."""
     try:
         stream = (gzip.open if path.suffix == ".gz" else open)(path, "rb")
     except OSError as error:
@@ -96,11 +111,13 @@ def _lines(path: Path, problems: list[Problem]) -> Iterator[tuple[int, Any]]:
             if not line.strip():
                 continue
             try:
-                yield number, json.loads(line)
+                record = json.loads(line)
             except (ValueError, RecursionError) as error:
                 torn = not line.endswith(b"\n")
                 why = "the last line is unfinished: the run was killed" if torn else f"not JSON: {error}"
                 problems.append(Problem(str(path), number, why))
+                continue
+            yield number, hashlib.blake2b(line.strip(), digest_size=16).digest(), record
 
 
 RUN = re.compile(r"[0-9a-f]{16}")

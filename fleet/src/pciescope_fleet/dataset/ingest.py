@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from pciescope_fleet.dataset import rows
 from pciescope_fleet.dataset.rows import Rows
 from pciescope_fleet.dataset.schema import TABLES
 from pciescope_fleet.dataset.store import RunKey, Store, to_table
-from pciescope_fleet.records import Problem
+from pciescope_fleet.records import Problem, Record, Run
 
 MANY = 64
 """So many runs of one day are written to one file; fewer get a file each, below their host."""
@@ -56,12 +56,10 @@ def ingest(store: Store, paths: Sequence[Path], host: str | None = None) -> Take
         if not runs and not problems:
             taken.problems.append(Problem(str(path), None, "no record in it"))
         for run in runs:
-            try:
-                made = Made.of(rows.rows(run, host, now))
-            except WRONG as error:
-                # Anybody may have written the file: a field of the wrong kind is no reason to lose the others.
-                why = f"run {run.run}: a field is not what docs/record.md says: {type(error).__name__}: {error}"
-                taken.problems.append(Problem(str(path), None, why))
+            known = has.hosts.get(run.run)
+            made, wrong = make(run, lambda part, known=known: Made.of(rows.rows(part, host, now, known)))
+            taken.problems += wrong
+            if made is None:
                 continue
             taken.problems += made.problems
             if made.run["host_from"] == "file name":
@@ -76,6 +74,7 @@ def ingest(store: Store, paths: Sequence[Path], host: str | None = None) -> Take
                 continue
             taken.renewed += before > 0
             waiting[key] = made
+            has.hosts.setdefault(run.run, key[0])
         if len(waiting) >= BATCH:
             _write(store, waiting, has, taken)
             waiting = {}
@@ -103,11 +102,57 @@ class Made:
         return (self.run["host_key"], self.run["run"])
 
 
+def make(run: Run, tables: Callable[[Run], Made]) -> tuple[Made | None, list[Problem]]:
+    """A run as tables, and what of it could not be taken.
+
+    Anybody may have written the file: a field of the wrong kind loses its record, or its part of the machine's
+    description, and nothing beside it.
+    """
+    try:
+        return tables(run), []
+    except WRONG:
+        pass
+    problems: list[Problem] = []
+
+    def is_right(record: Record, line: int, what: str) -> bool:
+        one = Run(run.run, run.source)
+        one.add(record, line)
+        try:
+            tables(one)
+        except WRONG as error:
+            why = f"run {run.run}: {what} is not what docs/record.md says: {type(error).__name__}: {error}"
+            problems.append(Problem(run.source, line, why))
+            return False
+        return True
+
+    left = Run(run.run, run.source)
+    for line, record in zip(run.lines, run.records, strict=True):
+        whole = dict(record)
+        if "environment" in record:
+            bare = {name: record[name] for name in ("schema", "run", "time", "verb", "test")}
+            whole["environment"] = {
+                name: value
+                for name, value in record["environment"].items()
+                if is_right({**bare, "environment": {name: value}}, line, f"environment.{name}")
+            }
+        if is_right(whole, line, "a field"):
+            left.add(whole, line)
+    if not left.records:
+        return None, problems
+    try:
+        return tables(left), problems
+    except WRONG as error:
+        why = f"run {run.run}: its records do not fit together: {type(error).__name__}: {error}"
+        return None, [*problems, Problem(run.source, None, why)]
+
+
 class _Known:
     """What the dataset has."""
 
     def __init__(self, store: Store) -> None:
         self.runs = {key: records for key, (_, records, _) in store.kept("runs").runs().items()}
+        self.hosts = {run: host_key for host_key, run in self.runs}
+        """By run: a host that has it."""
         self._machines: dict[str, set[str]] = {}
         for host_key, _ in self.runs:
             self._machines.setdefault(host_key.split("~")[0], set()).add(host_key)

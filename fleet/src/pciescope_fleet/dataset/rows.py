@@ -64,13 +64,19 @@ class _Figure:
     values: list[float] = field(default_factory=list)
 
 
-def rows(run: Run, host: str | None, ingested: datetime.datetime) -> Rows:
-    """The rows of a run. `host` is the host's name where the user gave it."""
+def rows(run: Run, host: str | None, ingested: datetime.datetime, known: str | None = None) -> Rows:
+    """The rows of a run. `host` is the host's name where the user gave it.
+
+    `known` is the key of the host that has a run of this name: it counts where neither user nor records name the host.
+    """
     environment = run.environment
     told = environment.get("host") if isinstance(environment.get("host"), dict) else {}
     assert told is not None
     name, host_from = _host(run, told, host)
     machine = _text(told.get("id")) or ""
+    key = host_key(name, machine)
+    if host_from == "file name" and known is not None:
+        key, name = known, known.split("~")[0]
     problems: list[Problem] = []
     times = [time for record in run.records if (time := _time(record["time"])) is not None]
     if not times:
@@ -82,7 +88,7 @@ def rows(run: Run, host: str | None, ingested: datetime.datetime) -> Rows:
             Problem(run.source, None, f"run {run.run}: host {name}'s clock is ahead: {max(times):%Y-%m-%d %H:%M} UTC")
         )
     identity = {
-        "host_key": host_key(name, machine),
+        "host_key": key,
         "host": name,
         "run": run.run,
         "date": min(times).date().isoformat(),
@@ -93,11 +99,11 @@ def rows(run: Run, host: str | None, ingested: datetime.datetime) -> Rows:
     origins = records.origins(run)
     # What has no device of its own, a summary, is compared with summaries of the same devices.
     models = " + ".join(sorted({model for record in run.records if (model := _model(record))})) or None
-    for record, origin in zip(run.records, origins, strict=True):
+    for line, record, origin in zip(run.lines, run.records, origins, strict=True):
         common = {**identity, **_common(record, environment), "origin": origin}
         if "stream" in record and common["model"] is None:
             common["model"] = models
-        _gather(gathered, record, run, common, problems)
+        _gather(gathered, record, run, line, common, problems)
         result.findings += _findings(record, identity)
     # A run of many CPUs warns of the same for each.
     result.findings = list({(row["check"], row["device"], row["text"]): row for row in result.findings}.values())
@@ -246,10 +252,17 @@ def _target(record: Record) -> str:
 
 
 def _gather(
-    gathered: dict[tuple[str, str, int | None], _Figure], record: Record, run: Run, common: Row, problems: list[Problem]
+    gathered: dict[tuple[str, str, int | None], _Figure],
+    record: Record,
+    run: Run,
+    line: int,
+    common: Row,
+    problems: list[Problem],
 ) -> None:
     target = _target(record)
     cpu = record.get("cpu", {}).get("cpu") if record["test"] != "counters" else None
+    if cpu is not None and (not isinstance(cpu, int) or isinstance(cpu, bool) or not 0 <= cpu < 2**31):
+        raise ValueError(f"cpu.cpu is {cpu}")
 
     def figure(name: str, unit: str) -> _Figure:
         words = " ".join(part for part in (record["test"], target, name) if part)
@@ -259,7 +272,8 @@ def _gather(
         try:
             parsed = Histogram.parse(told)
         except ValueError as error:
-            problems.append(Problem(run.source, None, f"run {run.run}, {record['test']} {target} {name}: {error}"))
+            why = f"run {run.run}, {record['test']} {target} {name}: {error}"
+            problems.append(Problem(run.source, line, why))
             continue
         figure(name, "ns").histograms.append(parsed)
     for name, told in record.get("metrics", {}).items():
