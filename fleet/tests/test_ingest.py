@@ -444,6 +444,31 @@ def test_compaction_keeps_every_row_and_leaves_a_file_a_day(tmp_path: Path, inge
     assert ingest(*files, tmp_path / "d")[1]["known"] == 20
 
 
+def test_batches_and_compacted_files_are_bounded_in_bytes(
+    tmp_path: Path, ingest: Ingest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = [sample.write(tmp_path / f"{number}.jsonl", sample.run(number, f"n{number:02}")) for number in range(1, 13)]
+    ingest(*files, tmp_path / "right")
+    right = [without_times(rows(tmp_path / "right", table)) for table in ("figures", "runs")]
+    place = tmp_path / "d"
+    one = Store(str(tmp_path / "right")).read(
+        "figures", [str(next((tmp_path / "right" / "figures").rglob("*.parquet")))]
+    )
+    monkeypatch.setattr(writer, "MANY", 1)
+    monkeypatch.setattr(writer, "BATCH_BYTES", 3 * one.nbytes)
+    ingest(*files, place)
+    assert len(list((place / "figures").rglob("*.parquet"))) == 4
+    monkeypatch.setattr(writer, "LARGEST_BYTES", 7 * one.nbytes)
+    writer.compact(Store(str(place)))
+    names = {path: path.stat().st_mtime_ns for path in (place / "figures").rglob("*.parquet")}
+    assert [len(set(pq.read_table(path, partitioning=None)["host"].to_pylist())) for path in names] == [6, 6]
+    for table, expected in zip(("figures", "runs"), right, strict=True):
+        assert without_times(rows(place, table)) == expected
+    # Full files are left alone.
+    writer.compact(Store(str(place)))
+    assert {path: path.stat().st_mtime_ns for path in (place / "figures").rglob("*.parquet")} == names
+
+
 class Killed(BaseException):
     """What a test throws in place of a kill."""
 

@@ -35,7 +35,7 @@ def register(verbs: Verbs) -> None:
     parser.add_argument("paths", nargs="+", type=Path, metavar="FILE", help="files of records, or folders with them")
     parser.add_argument("dataset", metavar="DATASET", help="a folder, or a URL that fsspec knows (s3://BUCKET/FOLDER)")
     parser.add_argument("--host", metavar="NAME", help="the host that all these files are from")
-    parser.add_argument("--compact", action="store_true", help="make one file of each day")
+    parser.add_argument("--compact", action="store_true", help="merge the files of each day")
     parser.add_argument("-j", "--json", action="store_true", help="print what was done as JSON")
     add_store_options(parser)
     parser.set_defaults(run=run)

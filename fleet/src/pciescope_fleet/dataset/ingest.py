@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ from pciescope_fleet import records
 from pciescope_fleet.dataset import rows
 from pciescope_fleet.dataset.rows import Rows
 from pciescope_fleet.dataset.schema import TABLES
-from pciescope_fleet.dataset.store import RunKey, Store, to_table
+from pciescope_fleet.dataset.store import Kept, RunKey, Store, to_table
 from pciescope_fleet.records import Problem, Record, Run
 
 MANY = 64
@@ -22,6 +22,12 @@ MANY = 64
 
 BATCH = 4000
 """Runs that are kept in memory before they are written."""
+
+BATCH_BYTES = 128 * 2**20
+"""The same in bytes of their tables."""
+
+LARGEST_BYTES = 128 * 2**20
+"""Compaction makes no larger table out of smaller ones, and leaves those alone that have half of it."""
 
 WRONG = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError, pa.ArrowException)
 """What a field of the wrong kind may raise."""
@@ -49,6 +55,7 @@ def ingest(store: Store, paths: Sequence[Path], host: str | None = None) -> Take
     now = datetime.datetime.now(datetime.UTC)
     has = _Known(store)
     waiting: dict[RunKey, Made] = {}
+    size = 0
     for path in paths:
         runs, problems = records.read(path)
         taken.files += 1
@@ -75,9 +82,10 @@ def ingest(store: Store, paths: Sequence[Path], host: str | None = None) -> Take
             taken.renewed += before > 0
             waiting[key] = made
             has.hosts.setdefault(run.run, key[0])
-        if len(waiting) >= BATCH:
-            _write(store, waiting, has, taken)
-            waiting = {}
+            size += made.size
+            if len(waiting) >= BATCH or size >= BATCH_BYTES:
+                _write(store, waiting, has, taken)
+                waiting, size = {}, 0
     _write(store, waiting, has, taken)
     return taken
 
@@ -95,6 +103,11 @@ class Made:
         """From rows. Raises where a value does not fit its column."""
         found = {"figures": made.figures, "findings": made.findings, "runs": [made.run]}
         return cls(made.run, {name: to_table(name, each) for name, each in found.items()}, made.problems)
+
+    @property
+    def size(self) -> int:
+        """Bytes of its tables."""
+        return sum(table.nbytes for table in self.tables.values())
 
     @property
     def key(self) -> RunKey:
@@ -205,22 +218,43 @@ class Compacted:
 
 
 def compact(store: Store, dates: Iterable[str] | None = None) -> Compacted:
-    """Makes one file of each day and table, and removes what killed writers left."""
+    """Makes few files of each day and table, and removes what does not count any more."""
     done = Compacted()
     for table in TABLES:
         kept = store.kept(table)
         left = [*kept.leftover, *kept.abandoned]
         store.remove(left)
         done.leftover += len(left)
-        by_run = kept.runs()
+        within: dict[str, list[tuple[str, str, int]]] = {}
+        for (host_key, run), (_, count, path) in kept.runs().items():
+            within.setdefault(path, []).append((host_key, run, count))
         for date in kept.dates() if dates is None else dates:
-            paths = kept.files([date])
+            paths = sorted(kept.files([date]), key=lambda path: (min(within[path]), path))
             done.before += len(paths)
-            done.after += bool(paths)
-            if len(paths) < 2 and not kept.doubled.keys() & set(paths):
-                continue
-            named = [(host_key, run, count) for (host_key, run), (day, count, _) in by_run.items() if day == date]
-            replaces = [_below(store, table, path) for path in paths]
-            store.write_many(table, date, named, store.read(table, paths), replaces)
-            store.remove(paths)
+            done.after += len(paths)
+            for together, found in _together(store, table, kept, paths):
+                if len(together) == 1 and together[0] not in kept.doubled:
+                    continue
+                named = [run for path in together for run in within[path]]
+                replaces = [_below(store, table, path) for path in together]
+                store.write_many(table, date, named, found, replaces)
+                store.remove(together)
+                done.after -= len(together) - 1
     return done
+
+
+def _together(store: Store, table: str, kept: Kept, paths: Sequence[str]) -> Iterator[tuple[list[str], pa.Table]]:
+    """Which files become one, and its rows: neighbours by host, so that each file has a range of hosts."""
+    part: list[str] = []
+    tables: list[pa.Table] = []
+    for path in paths:
+        if path not in kept.doubled and kept.compacted.get(path, {}).get("bytes", 0) >= LARGEST_BYTES / 2:
+            continue
+        found = store.read(table, [path])
+        if part and sum(each.nbytes for each in tables) + found.nbytes > LARGEST_BYTES:
+            yield part, pa.concat_tables(tables)
+            part, tables = [], []
+        part.append(path)
+        tables.append(found)
+    if part:
+        yield part, pa.concat_tables(tables)

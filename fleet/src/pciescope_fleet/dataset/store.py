@@ -2,7 +2,7 @@
 
     TABLE/date=2026-11-22/host=NODE/RUN-RECORDS.parquet     one run of one host
     TABLE/date=2026-11-22/host=all/DIGEST.parquet           many runs of many hosts
-    TABLE/date=2026-11-22/host=all/DIGEST.json              its runs, and the files that it replaces
+    TABLE/date=2026-11-22/host=all/DIGEST.json              its runs, the files that it replaces, its bytes in memory
 
 A file with many runs counts once its list is there, and what the list replaces does not count any more. Of several
 copies of a run the one with the most records counts, and of equal ones one. So a reader sees each run once at any
@@ -67,8 +67,6 @@ class Kept:
     """Files that do not count any more: others have all of their runs."""
     abandoned: list[str]
     """Files that were never finished, or got no list, for a day: their writer was killed."""
-    sizes: dict[str, int]
-    """Of the files that count, in bytes."""
     doubled: dict[str, set[RunKey]]
     """By the path of a file with many runs: those that do not count, as another file has them."""
 
@@ -174,8 +172,7 @@ class Store:
         doubled = {path: runs for path, runs in doubled.items() if path in counted}
         self._doubled[table] = doubled
         abandoned = [path for path in abandoned if _age_s(found[path]) > ABANDONED_S]
-        sizes = {path: int(found[path].get("size") or 0) for path in [*(part.path for part in parts), *counted]}
-        return Kept(parts, counted, leftover, abandoned, sizes, doubled)
+        return Kept(parts, counted, leftover, abandoned, doubled)
 
     def doubled(self, table: str, paths: Iterable[str]) -> dict[str, set[RunKey]]:
         """By path: runs that a reader must leave out of these files, as `kept` saw them last."""
@@ -201,7 +198,8 @@ class Store:
         self, table: str, date: str, runs: Sequence[tuple[str, str, int]], rows: pa.Table, replaces: Sequence[str]
     ) -> str:
         """Writes the rows of many runs, and the list that makes them count. `replaces` are paths below the table."""
-        content = json.dumps({"runs": sorted(runs), "replaces": sorted(replaces)}, separators=(",", ":"))
+        listed = {"runs": sorted(runs), "replaces": sorted(replaces), "bytes": rows.nbytes}
+        content = json.dumps(listed, separators=(",", ":"))
         name = hashlib.sha256(content.encode()).hexdigest()[:24]
         folder = f"{table}/date={date}/host=all"
         rows = rows.sort_by([(key, "ascending") for key in ("host_key", "run")])
