@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import time
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from pciescope_fleet import hosts, slurm
 from pciescope_fleet.answers import Folder
 from pciescope_fleet.errors import FleetError
-from pciescope_fleet.task import NOTHING_OF_THE_CLASS, Task
+from pciescope_fleet.task import NOTHING_OF_THE_CLASS, Task, behind_sudo
 from pciescope_fleet.units import seconds
 
 
@@ -66,6 +67,40 @@ def test_a_line_ends_at_its_time_with_a_code_that_says_so(tmp_path: Path) -> Non
     folder = Folder(tmp_path, task, ["n1", "n2"])
     assert folder.answer("n1").why == "did not end within 1 s"
     assert folder.answer("n2").why == "killed by signal 9 after 0 s"
+
+
+@pytest.mark.parametrize(
+    ("program", "before"),
+    [
+        (["pciescope"], 0),
+        (["sudo", "pciescope"], 1),
+        (["sudo", "-n", "/usr/bin/pciescope"], 2),
+        (["/usr/bin/sudo", "-nu", "root", "pciescope"], 3),
+        (["sudo", "-n", "-u", "root", "A=b", "pciescope", "-v"], 5),
+        (["sudo", "--user=root", "--", "pciescope"], 3),
+        (["sudo", "-uroot", "--group", "wheel", "pciescope"], 4),
+        (["doas", "-n", "pciescope"], 2),
+        (["sudo", "-u"], 1),
+        (["env", "sudo=1", "pciescope"], 0),
+    ],
+)
+def test_where_the_program_begins_behind_sudo(program: list[str], before: int) -> None:
+    assert behind_sudo(program) == before
+
+
+@pytest.mark.parametrize("function_class", [None, "nvme"])
+def test_the_bound_of_time_is_a_process_of_root_where_the_program_is(
+    tmp_path: Path, function_class: str | None
+) -> None:
+    sudo = tmp_path / "sudo"
+    sudo.write_text("#!/bin/sh\nprintf '<%s>' \"$@\"\n")
+    sudo.chmod(0o755)
+    (tmp_path / "0000:01:00.0").mkdir()
+    (tmp_path / "0000:01:00.0/class").write_text("0x010802\n")
+    line = Task([str(sudo), "-n", "pciescope"], ["doctor"], 60, function_class).line("$host")
+    told = shell(line.replace("/sys/bus/pci/devices", str(tmp_path)), "n1")
+    # The clock may strike between the two looks at it.
+    assert re.sub("<59>", "<60>", told.stdout) == "<-n><timeout><-k><5><60><pciescope><doctor><--json>"
 
 
 def test_a_host_without_a_function_of_the_class_is_told_from_one_that_failed(tmp_path: Path) -> None:
