@@ -133,6 +133,15 @@ def test_a_rack_is_named_where_a_file_tells_of_it(tmp_path: Path, call: Call) ->
     assert "`host` and another are needed" in refused.err
 
 
+@pytest.mark.parametrize("column", ["model", "firmware", "link", "kernel", "host_key", "run"])
+def test_a_column_of_racks_with_the_name_of_a_property_is_refused(tmp_path: Path, call: Call, column: str) -> None:
+    (tmp_path / "racks.csv").write_text(f"host,rack,{column}\nn1,r1,x\n")
+    told = call("outliers", tmp_path / "d", "--racks", tmp_path / "racks.csv")
+    assert told.code == 2
+    assert f"the column {column} has the name of a property" in told.err
+    assert told.err.endswith(f"hint: another name, such as my_{column}\n")
+
+
 def test_a_coarser_group_is_said_and_hosts_without_one_are_named(tmp_path: Path) -> None:
     shape = Shape(hosts=40, figures=2)
     kernel = ["6.13.0" if host < 5 else "6.12.1" for host in range(40)]

@@ -128,6 +128,14 @@ def read_racks(path: Path) -> pd.DataFrame:
         raise FleetError(
             f"{path}: its columns are {', '.join(table.columns)}; `host` and another are needed", "host,rack"
         )
+    from pciescope_fleet.judge.outliers import RUN_ATTRIBUTES, UNIT_ATTRIBUTES
+
+    own = {"host_key", "model", "run", *RUN_ATTRIBUTES, *UNIT_ATTRIBUTES}
+    if taken := [name for name in table.columns if name in own]:
+        raise FleetError(
+            f"{path}: the column {taken[0]} has the name of a property that the records have",
+            f"another name, such as my_{taken[0]}",
+        )
     twice = table["host"][table["host"].duplicated()]
     if len(twice):
         raise FleetError(f"{path}: host {twice.iloc[0]} stands there twice")
