@@ -612,6 +612,24 @@ def test_what_killed_writers_left_goes_after_a_day(tmp_path: Path, ingest: Inges
     assert len(rows(tmp_path / "d", "runs")) == 1
 
 
+def test_a_store_that_is_not_a_folder_keeps_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = [sample.write(tmp_path / f"{number}.jsonl", sample.run(number, f"n{number}")) for number in range(1, 4)]
+    store, right = Store("memory://fleet"), Store(str(tmp_path / "right"))
+    for place in (store, right):
+        writer.ingest(place, files)
+    assert without_times(rows(store)) == without_times(rows(right))
+    [first, *_] = store.kept("figures").files()
+    stray = f"{store.root}/figures/date=2026-11-22/host=all/{'a' * 24}.parquet"
+    store.fs.pipe_file(stray, store.fs.cat_file(first))
+    writer.compact(store)
+    assert store.fs.exists(stray)
+    monkeypatch.setattr("pciescope_fleet.dataset.store.ABANDONED_S", -1.0)
+    writer.compact(store)
+    assert not store.fs.exists(stray)
+    assert without_times(rows(store)) == without_times(rows(right))
+    assert len(store.kept("figures").files()) == 1
+
+
 def test_a_host_that_is_called_all_is_a_host(tmp_path: Path, ingest: Ingest) -> None:
     ingest(sample.write(tmp_path / "1.jsonl", sample.run(1, "all"), sample.run(2, "../up/n1")), tmp_path / "d")
     assert {row["host"] for row in rows(tmp_path / "d")} == {"all", "../up/n1"}

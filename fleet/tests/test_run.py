@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -179,7 +180,7 @@ def test_a_command_runs_for_each_function_of_its_class_within_one_time(tmp_path:
 class Queue:
     """Slurm's queue as `squeue` prints it, a text each 100 seconds; a `None` is a controller that does not answer."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, texts: list[str | None]) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, texts: Sequence[str | None]) -> None:
         self.now, self.texts, self.cancelled = 0.0, iter(texts), list[str]()
         monkeypatch.setattr(slurm, "command", self.command)
         monkeypatch.setattr(slurm, "cancel", self.cancelled.extend)

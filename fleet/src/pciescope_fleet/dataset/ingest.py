@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -63,8 +64,7 @@ def ingest(store: Store, paths: Sequence[Path], host: str | None = None) -> Take
         if not runs and not problems:
             taken.problems.append(Problem(str(path), None, "no record in it"))
         for run in runs:
-            known = has.hosts.get(run.run)
-            made, wrong = make(run, lambda part, known=known: Made.of(rows.rows(part, host, now, known)))
+            made, wrong = make(run, functools.partial(_tables, host, now, has.hosts.get(run.run)))
             taken.problems += wrong
             if made is None:
                 continue
@@ -113,6 +113,10 @@ class Made:
     def key(self) -> RunKey:
         """Which run it is."""
         return (self.run["host_key"], self.run["run"])
+
+
+def _tables(host: str | None, now: datetime.datetime, known: str | None, run: Run) -> Made:
+    return Made.of(rows.rows(run, host, now, known))
 
 
 def make(run: Run, tables: Callable[[Run], Made]) -> tuple[Made | None, list[Problem]]:

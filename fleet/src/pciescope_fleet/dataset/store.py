@@ -257,7 +257,7 @@ class Store:
 
 def _age_s(info: dict[str, Any]) -> float:
     """How old a file is; 0 where its store does not say."""
-    written = info.get("mtime", info.get("LastModified"))
+    written = next((info[key] for key in ("mtime", "LastModified", "last_modified", "created") if key in info), None)
     if isinstance(written, datetime):
         written = written.timestamp()
     return time.time() - written if isinstance(written, int | float) else 0.0
