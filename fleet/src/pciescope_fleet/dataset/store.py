@@ -154,22 +154,8 @@ class Store:
         abandoned += [path for path in many if path not in lists and path not in replaced]
         parts = [part for part in parts if part.path not in replaced]
         counted = {path: lists[path] for path in many if path in lists and path not in replaced}
-        best: dict[RunKey, tuple[int, str]] = {}
-        copies = [((part.host_key, part.run), (part.records, part.path)) for part in parts]
-        copies += [((run[0], run[1]), (run[2], path)) for path, listed in counted.items() for run in listed["runs"]]
-        for key, copy in copies:
-            best[key] = max(best.get(key, copy), copy)
-        leftover += [part.path for part in parts if best[part.host_key, part.run][1] != part.path]
-        parts = [part for part in parts if best[part.host_key, part.run][1] == part.path]
-        doubled = {}
-        for path, listed in counted.items():
-            own = [run for run in listed["runs"] if best[run[0], run[1]][1] == path]
-            if len(own) < len(listed["runs"]):
-                doubled[path] = {(run[0], run[1]) for run in listed["runs"]} - {(run[0], run[1]) for run in own}
-                counted[path] = {**listed, "runs": own}
-        leftover += [path for path in doubled if not counted[path]["runs"]]
-        counted = {path: listed for path, listed in counted.items() if path not in doubled or listed["runs"]}
-        doubled = {path: runs for path, runs in doubled.items() if path in counted}
+        parts, counted, doubled, copies = _one_copy_each(parts, counted)
+        leftover += copies
         self._doubled[table] = doubled
         abandoned = [path for path in abandoned if _age_s(found[path]) > ABANDONED_S]
         return Kept(parts, counted, leftover, abandoned, doubled)
@@ -253,6 +239,36 @@ class Store:
                 beside = path.removesuffix(".parquet") + ".json"
                 if "/host=all/" in path and self.fs.exists(beside):
                     self.fs.rm_file(beside)
+
+
+def _one_copy_each(
+    parts: list[Part], counted: dict[str, Any]
+) -> tuple[list[Part], dict[str, Any], dict[str, set[RunKey]], list[str]]:
+    """Of several copies of a run the one with the most records, and of equal ones that with the last path.
+
+    Returns the parts and the lists with the runs that count, by path the runs that do not count there, and the files in
+    which none counts.
+    """
+    copies = [((part.host_key, part.run), (part.records, part.path)) for part in parts]
+    copies += [((run[0], run[1]), (run[2], path)) for path, listed in counted.items() for run in listed["runs"]]
+    best: dict[RunKey, tuple[int, str]] = {}
+    for key, copy in copies:
+        best[key] = max(best.get(key, copy), copy)
+    place = {key: path for key, (_, path) in best.items()}
+    leftover = [part.path for part in parts if place[part.host_key, part.run] != part.path]
+    parts = [part for part in parts if place[part.host_key, part.run] == part.path]
+    lists: dict[str, Any] = {}
+    doubled: dict[str, set[RunKey]] = {}
+    for path, listed in counted.items():
+        own = [run for run in listed["runs"] if place[run[0], run[1]] == path]
+        others = {(run[0], run[1]) for run in listed["runs"] if place[run[0], run[1]] != path}
+        if others and not own:
+            leftover.append(path)
+            continue
+        lists[path] = {**listed, "runs": own}
+        if others:
+            doubled[path] = others
+    return parts, lists, doubled, leftover
 
 
 def _age_s(info: dict[str, Any]) -> float:
