@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute
 import pytest
 
 import planted
@@ -307,6 +308,34 @@ def test_a_shift_of_a_tenth_among_twenty_hosts_is_found(tmp_path: Path, call: Ca
     # An ideal test, to which mean and noise are known, would find 96 %.
     assert right >= 0.7 * 200
     assert false <= 0.05 * (right + false)
+
+
+def of_two(one: planted.Fleet, other: planted.Fleet, hosts: list[int]) -> planted.Fleet:
+    """The fleet `one` with these hosts of the other."""
+    names = pa.array([host_name(host) for host in hosts])
+    inside = [pa.compute.is_in(fleet.figures["host_key"], names) for fleet in (one, other)]
+    parts = [one.figures.filter(pa.compute.invert(inside[0])), other.figures.filter(inside[1])]
+    return planted.Fleet(pa.concat_tables(parts), one.runs, {**one.planted, **other.planted})
+
+
+def test_a_host_with_fewer_samples_has_no_other_form_because_of_that(tmp_path: Path) -> None:
+    """Of a quarter of the samples a healthy form lies four times as far from the others' by chance alone."""
+    few, sick = [3, 13, 23], 13
+    more = Shape(hosts=40, figures=4, cpus=1)
+    less = Shape(hosts=40, figures=4, cpus=1, samples=250)
+    fleet = of_two(planted.make(more, {}), planted.make(less, on([sick], "mode", 0.15, less)), few)
+    planted.keep(Store(str(tmp_path)), fleet)
+    with open_engine(None) as engine:
+        prepared = outliers.prepare(engine, Store(str(tmp_path)), outliers.Plan())
+        far = statistics.measure(engine, prepared.numbered, 0, 1.0).far
+        found = outliers.judge(engine, Store(str(tmp_path)), outliers.Plan(), None, prepared)
+    form = far.groupby("host_key")["z_form"].mean()
+    healthy = form[[host_name(host) for host in few if host != sick]]
+    assert healthy.abs().max() < 1.5, healthy
+    assert {*found.outliers["host_key"]} == {host_name(sick)}
+    forms = found.outliers[found.outliers["statistic"] == "form"]
+    # 15 % of the samples where the others have none are a distance of 1 - sqrt(0.85).
+    assert forms["effect"].mean() == pytest.approx(0.078, abs=0.03)
 
 
 def test_heavy_tails_are_told_from_a_normal_distribution_and_from_faults() -> None:

@@ -125,9 +125,11 @@ def _discover(far: pd.DataFrame, tests: int, plan: Plan) -> pd.DataFrame:
 
 
 def _effect(far: pd.DataFrame, name: str) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """By how much, on a logarithmic scale; of a form the distance beyond the group's usual one."""
+    """By how much, on a logarithmic scale; of a form the distance beyond that of a healthy unit with so many samples."""
     x, middle = far[f"x_{name}"].to_numpy(dtype=float), far[f"med_{name}"].to_numpy(dtype=float)
-    return np.asarray(np.exp(x) - np.exp(middle) if name == "form" else x - middle)
+    if name == "form":
+        return np.asarray((np.exp(x) - np.exp(middle)) * far["usual_form"].to_numpy(dtype=float))
+    return np.asarray(x - middle)
 
 
 WORDS = {

@@ -4,8 +4,7 @@ What a unit is judged by, each on a logarithmic scale:
 
 - `p50`, `p90`, `p99`, `p999`: percentiles of a latency; `value`: a rate or cost
 - `form`: the squared Hellinger distance of its distribution from that of the rest of its group, CPUs' medians on each
-  other:
-  a second mode, a longer tail, more noise
+  other, over what a healthy unit with so many samples has: a second mode, a longer tail, more noise
 - `cpu`: the CPU whose median lies farthest from where the group has it beside its machine's other CPUs
 """
 
@@ -34,6 +33,9 @@ Numbers = npt.NDArray[np.int64]
 
 LEAST_FORM = 1e-6
 """Distances below are rounding."""
+
+FEW_SAMPLES, FEW_DECAY = 0.71, 1.4
+"""What a bin of few expected samples adds to the distance that chance makes: fitted to a Poisson distribution."""
 
 
 @dataclass
@@ -68,10 +70,18 @@ def number(column: ir.Column) -> ir.Column:
 
 
 def _forms(whole: ir.Table) -> ir.Table:
-    """The distance of each unit's form from the mean of the others' of its group."""
+    """How far each unit's form lies from the mean of the others' of its group, beside how far it would lie by chance.
+
+    `usual_form` is the distance that a healthy unit with so many samples has: what its group's units differ by, and
+    what chance adds. `x_form` is the logarithm of the distance over that.
+    """
     keys = ["host_key", "device", "figure", "g"]
     have = whole.filter(whole.form.notnull())
-    counted = have.group_by("g").agg(units=have.count())
+    count = have["count"].cast("float64")
+    have = have.mutate(
+        inverse=(count > 0).ifelse(1 / count, 0.0), size=(count > 0).ifelse((count.log2() * 4).round(), 0.0).cast("int64")
+    )
+    counted = have.group_by("g").agg(units=have.count(), inverses=have.inverse.sum())
     bins = have.select(*keys, piece=have.form.unnest())
     bins = bins.select(*keys, bin=bins.piece["bin"], share=bins.piece["share"].cast("float64"))
     merged = bins.group_by(["g", "bin"]).agg(total=bins.share.sum())
@@ -80,8 +90,32 @@ def _forms(whole: ir.Table) -> ir.Table:
     # Rounding can leave a little less than nothing.
     part = ((others > 0).ifelse(others, 0.0) * joined.share).sqrt()
     overlap = joined.filter(joined.units > 1).mutate(part=part).group_by(keys).agg(overlap=lambda t: t.part.sum())
-    distance = 1 - overlap.overlap
-    return overlap.select(*keys, x_form=(distance > LEAST_FORM).ifelse(distance, LEAST_FORM).ln())
+    known = have.select(*keys, "size", "inverse").join(overlap, keys).join(counted, "g")
+    known = known.join(_chance(have, merged, counted), ["g", "size"])
+    left = (known.inverses - known.inverse) / ((known.units - 1) * (known.units - 1))
+    known = known.select(*keys, distance=1 - known.overlap, chance=known.loss * (known.inverse + left))
+    middle = known.group_by("g").agg(middle=known.distance.median(), by_chance=known.chance.median())
+    known = known.join(middle, "g")
+    really = known.middle - known.by_chance
+    usual = (really > 0).ifelse(really, 0.0) + known.chance
+    known = known.mutate(usual_form=(usual > LEAST_FORM).ifelse(usual, LEAST_FORM))
+    distance = (known.distance > LEAST_FORM).ifelse(known.distance, LEAST_FORM)
+    return known.select(*keys, "usual_form", x_form=(distance / known.usual_form).ln())
+
+
+def _chance(have: ir.Table, merged: ir.Table, counted: ir.Table) -> ir.Table:
+    """`loss`: the expected distance of a sample from its own distribution, times the number of samples.
+
+    A bin in which many samples are expected adds 1/8. One in which few are adds up to 0.23 and, below one half, less
+    (a Poisson distribution's; the formula is within a sixth). The number of samples is rounded to a quarter of an octave.
+    """
+    sizes = have.select("g", "size").distinct()
+    bins = merged.join(counted, "g")
+    bins = bins.select("g", share=bins.total / bins.units).join(sizes, "g")
+    expected = bins.share * ibis.literal(2.0) ** (bins["size"] / 4.0)
+    loss = (1 - (-expected).exp()) / 8 + FEW_SAMPLES * expected * (-FEW_DECAY * expected).exp()
+    bins = bins.mutate(loss=loss)
+    return bins.group_by(["g", "size"]).agg(loss=bins.loss.sum())
 
 
 def _cpus(rows: ir.Table) -> ir.Table:
@@ -135,7 +169,7 @@ def measure(engine: Engine, figures: ir.Table, level: int, limit: float) -> Dist
         size = scaled[f"z_{name}"] if name == "form" else scaled[f"z_{name}"].abs()
         away = away | (size >= nearest[name]).fill_null(False)
     kept = ["host_key", "host", "run", "time", "device", "device_name", "driver", "firmware", "link", "figure", "unit",
-            "count", "g", "worst_cpu", "cpus_judged", "model", "origin", "slot", "topology", "cpu_model", "kernel",
+            "count", "g", "usual_form", "worst_cpu", "cpus_judged", "model", "origin", "slot", "topology", "cpu_model", "kernel",
             *QUANTILES, *(f"x_{name}" for name in STATISTICS), *(f"z_{name}" for name in STATISTICS)]  # fmt: skip
     far = scaled.filter(away).select(kept).execute()
     far = far.sort_values(["host_key", "device", "figure"], ignore_index=True)
