@@ -84,10 +84,11 @@ def trend(engine: Engine, store: Store, plan: Plan) -> Trend:
     by_series = found.set_index("series")
     for number, part in known.groupby("series", sort=True):
         own = by_series.loc[number]
-        for place in segments(part["x"].to_numpy(), float(own["sigma"]), float(own["dof"])):
-            change = _change(part, place, float(own["q"]))
-            if abs(np.log1p(change["effect"])) >= np.log1p(plan.least_effect):
-                trend_of.changes.append(change)
+        x = part["x"].to_numpy()
+        places = segments(x, float(own["sigma"]), float(own["dof"]))
+        trend_of.changes += [
+            _change(part, *each, float(own["q"])) for each in steps(x, places, float(np.log1p(plan.least_effect)))
+        ]
     _what_changed(engine, store, trend_of.changes)
     trend_of.findings = _findings(trend_of.changes)
     return trend_of
@@ -175,10 +176,28 @@ def segments(x: Array, sigma: float, dof: float, level: float = 0.01, first: int
     return [*left, first + place, *segments(x[place:], sigma, dof, level, first + place)]
 
 
-def _change(part: pd.DataFrame, place: int, q: float) -> dict[str, Any]:
+def steps(x: Array, places: list[int], least: float) -> list[tuple[int, int, int]]:
+    """The changes that matter: each with the first run of the segment before, of the one after, and the latter's end.
+
+    The smallest step is left out and its two segments joined, until all steps are large enough: many small steps
+    in one direction are then told as one.
+    """
+    left = list(places)
+    while left:
+        ends = [0, *left, len(x)]
+        found = list(zip(ends, ends[1:], ends[2:], strict=False))
+        sizes = [abs(float(np.median(x[place:end]) - np.median(x[first:place]))) for first, place, end in found]
+        smallest = int(np.argmin(sizes))
+        if sizes[smallest] >= least:
+            return found
+        del left[smallest]
+    return []
+
+
+def _change(part: pd.DataFrame, first: int, place: int, end: int, q: float) -> dict[str, Any]:
     before, after = part.iloc[place - 1], part.iloc[place]
     x = part["x"].to_numpy()
-    shift = float(np.median(x[place:]) - np.median(x[:place]))
+    old, new = float(np.median(x[first:place])), float(np.median(x[place:end]))
     told = {name: after[name] for name in SERIES if name != "batch"}
     return {
         **told,
@@ -186,9 +205,9 @@ def _change(part: pd.DataFrame, place: int, q: float) -> dict[str, Any]:
         "before": f"{before['time']:%Y-%m-%dT%H:%M:%SZ}",
         "run_before": before["run"],
         "run_after": after["run"],
-        "from": float(np.exp(np.median(x[:place]))),
-        "to": float(np.exp(np.median(x[place:]))),
-        "effect": float(np.expm1(shift)),
+        "from": float(np.exp(old)),
+        "to": float(np.exp(new)),
+        "effect": float(np.expm1(new - old)),
         "q": q,
         "changed": [
             {"what": name, "from": before[name], "to": after[name]}
