@@ -310,6 +310,33 @@ def test_a_shift_of_a_tenth_among_twenty_hosts_is_found(tmp_path: Path, call: Ca
     assert false <= 0.05 * (right + false)
 
 
+def test_a_figure_that_is_noisier_than_its_kind_keeps_its_noise() -> None:
+    rng = np.random.default_rng(11)
+    right = np.array([0.02] * 19 + [0.2])
+    ratios = []
+    for _ in range(100):
+        own = right * np.sqrt(rng.chisquare(19, 20) / 19)
+        noise = null.moderate(own, np.full(20, 19.0))
+        ratios.append(noise.sigma / right)
+        assert noise.sigma[-1] == own[-1]
+        assert noise.freedom[-1] == 19
+    # The others lend each other certainty as before; an estimate alone would be off by 16 %.
+    assert np.abs(np.array(ratios)[:, :-1] - 1).mean() < 0.06
+
+
+def test_kinds_of_figures_are_told_apart() -> None:
+    names = ["mmio-read BAR0+0x10/4 latency", "mmio-read BAR2+0x0/8 latency", "irq vector 3 trigger_to_handler"]
+    assert [null.kind(name) for name in names] == ["mmio-read latency"] * 2 + ["irq trigger_to_handler"]
+    assert null.kind("") == ""
+
+
+def test_unequal_noise_makes_no_healthy_host_an_outlier(tmp_path: Path, call: Call) -> None:
+    """One figure of twenty has ten times the noise, another three times, and all are of one kind."""
+    keep(tmp_path, Shape(hosts=20, figures=20, cpus=1, noise=(0.02,) * 18 + (0.06, 0.2)))
+    told = call("outliers", tmp_path, "-j").json()
+    assert told["outliers"] == []
+
+
 def of_two(one: planted.Fleet, other: planted.Fleet, hosts: list[int]) -> planted.Fleet:
     """The fleet `one` with these hosts of the other."""
     names = pa.array([host_name(host) for host in hosts])

@@ -21,6 +21,7 @@ import pandas as pd
 
 from pciescope_fleet.engine import Engine
 from pciescope_fleet.judge import null
+from pciescope_fleet.judge.groups import ALWAYS
 
 QUANTILES = ("p50", "p90", "p99", "p999", "value")
 STATISTICS = (*QUANTILES, "form", "cpu")
@@ -218,13 +219,14 @@ def _groups(table: ir.Table) -> pd.DataFrame:
 
 
 def _moderate(groups: pd.DataFrame, table: ir.Table) -> None:
-    """Adds `sigma_S` and `dof_S`. Figures of one unit and kind of latency have noise of one kind.
+    """Adds `sigma_S` and `dof_S`. Figures of one model and method that measure the same have noise of one kind.
 
     The MADs give a first noise. What lies near in terms of it gives the next, which is surer, and so on.
     """
-    kinds = table.select("g", "origin", "backend", "model", "unit").distinct().execute().sort_values("g")
+    kinds = table.select("g", *ALWAYS, "unit", "figure").distinct().execute().sort_values(["g", "unit"])
     kinds = kinds.drop_duplicates("g").set_index("g").loc[groups["g"]]
-    kind = kinds.groupby(["origin", "backend", "model", "unit"], sort=True).ngroup().to_numpy()
+    kinds["figure"] = kinds["figure"].map(null.kind)
+    kind = kinds.groupby([*ALWAYS, "unit", "figure"], sort=True).ngroup().to_numpy()
     for name in STATISTICS:
         count = groups[f"n_{name}"].to_numpy(dtype=float)
         first = null.sigma(groups[f"mad_{name}"].to_numpy(dtype=float), count)

@@ -28,6 +28,8 @@ LEAST = 3
 STATISTICS = ("p50", "p99", "value")
 
 SERIES = ["host_key", "host", "device", "model", "origin", "backend", "batch", "figure", "unit", "statistic"]
+KIND = ("model", "origin", "backend", "batch", "figure", "unit", "statistic")
+"""Series that agree in these, and in the kind of figure, have noise of one kind."""
 OF_RUN = ("kernel", "bios", "tool", "cmdline", "aspm_policy", "governors")
 OF_UNIT = ("firmware", "driver", "link", "slot")
 
@@ -121,14 +123,13 @@ def _points(engine: Engine, store: Store, files: list[str], plan: Plan) -> ir.Ta
 def _scores(points: ir.Table) -> ir.Table:
     """For each series: how many runs, the MAD of differences, and how far the best split's halves differ."""
     means = points.group_by("series").agg(runs=points.count(), mean=points.x.mean())
-    points = points.select("series", "unit", "statistic", "time", "run", "x").join(means, "series")
+    points = points.select("series", *KIND, "time", "run", "x").join(means, "series")
     points = points.mutate(off=points.x - points["mean"])
     window = ibis.window(group_by="series", order_by=[points.time, points.run])
     so_far = ibis.cumulative_window(group_by="series", order_by=[points.time, points.run])
     rows = points.select(
         "series",
-        "unit",
-        "statistic",
+        *KIND,
         "runs",
         place=ibis.row_number().over(window) + 1,
         total=points.off.sum().over(so_far),
@@ -138,7 +139,7 @@ def _scores(points: ir.Table) -> ir.Table:
     inner = (rows.place >= LEAST) & (rows.runs - rows.place >= LEAST)
     score = inner.ifelse(rows.total.abs() / (inner.ifelse(split, 1.0)).sqrt(), ibis.null("float64"))
     rows = rows.mutate(score=score)
-    return rows.group_by(["series", "unit", "statistic"]).agg(
+    return rows.group_by(["series", *KIND]).agg(
         runs=rows.runs.max(), score=rows.score.max(), step=rows.step.abs().median()
     )
 
@@ -146,7 +147,7 @@ def _scores(points: ir.Table) -> ir.Table:
 def _noise(series: pd.DataFrame) -> null.Noise:
     """The noise of one run of each series: differences of two have the square root of two times as much."""
     sigma, dof = np.empty(len(series)), np.empty(len(series))
-    kinds = series.groupby(["unit", "statistic"], sort=True).ngroup().to_numpy()
+    kinds = series.assign(figure=series["figure"].map(null.kind)).groupby([*KIND], sort=True).ngroup().to_numpy()
     steps, runs = series["step"].to_numpy(), series["runs"].to_numpy()
     for kind in np.unique(kinds):
         rows = kinds == kind
