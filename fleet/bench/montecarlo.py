@@ -8,7 +8,7 @@
 samples for each figure from 4 CPUs; healthy medians differ by 2 % (standard deviation), a host's samples by 3 %. In
 `faults` and `heavy` one host in 20 (one at least) has a fault in all of its figures, the six kinds by turns. In `heavy`
 healthy medians differ by Student's t with 4 degrees of freedom. In `null` and `unequal` no host has a fault; in
-`unequal` of each ten figures one has ten times as much noise between hosts, one three times and one one and a half.
+`unequal` of 20 figures one has ten times as much noise between hosts, and one has one and a half times as much.
 
 Beside it the rule of SuperBench's baseline generation, re-expressed from its documentation and source ("fix
 threshold"): the mean of all hosts; hosts whose p50 is more than 5 % above it are removed; again, until none is.
@@ -56,8 +56,9 @@ def one(kind: str, size: int, seed: int, only: str | None = None) -> dict[str, A
     """Draws a fleet, judges it, and counts. `only` is the one kind of fault that it has."""
     shape = planted.Shape(hosts=size, seed=seed * 10_007 + size, heavy=kind == "heavy")
     if kind == "unequal":
-        shape = dataclasses.replace(shape, noise=(0.2, 0.06, 0.03, *[0.02] * 7))
-    faults = {} if kind in ("null", "unequal") else planted.plant(shape, {only: STRENGTHS[only]} if only else STRENGTHS, 0.05)
+        shape = dataclasses.replace(shape, figures=20, noise=(0.2, 0.03, *[0.02] * 18))
+    strengths = {only: STRENGTHS[only]} if only else STRENGTHS
+    faults = {} if kind in ("null", "unequal") else planted.plant(shape, strengths, 0.05)
     fleet = planted.make(shape, faults)
     truth = {(planted.host_name(h), planted.figure_name(f)): kind for (h, f), (kind, _) in faults.items()}
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder, open_engine(None, threads=2) as engine:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute
 import pytest
@@ -15,12 +17,13 @@ import pytest
 import planted
 import sample
 from conftest import Call
+from pciescope_fleet.cmd import slurm_drain
 from pciescope_fleet.cmd.outliers import as_json
 from pciescope_fleet.dataset.schema import FINDINGS
 from pciescope_fleet.dataset.store import Store
 from pciescope_fleet.engine import open_engine
 from pciescope_fleet.errors import FleetError
-from pciescope_fleet.judge import null, outliers, prometheus, statistics, words
+from pciescope_fleet.judge import causes, null, outliers, prometheus, statistics, words
 from planted import Shape, host_name
 
 Faults = dict[tuple[int, int], tuple[str, float]]
@@ -169,6 +172,45 @@ def test_made_up_figures_are_never_compared_with_measured_ones(tmp_path: Path, c
     assert (told.code, told.json()["findings"]) == (0, [])
     keep(tmp_path / "lone", shape, {}, origin=["synthetic" if host == 0 else "measured" for host in range(40)])
     assert call("outliers", tmp_path / "lone", "-j").json()["unjudged_hosts"] == [host_name(0)]
+
+
+def test_a_finding_has_hosts_of_one_origin(tmp_path: Path, call: Call) -> None:
+    shape = Shape(hosts=80, figures=2, cpus=1)
+    origin = ["synthetic" if host >= 40 else "measured" for host in range(80)]
+    faulty = [5, 6, 45, 46, 47]
+    firmware = ["2.0" if host in faulty else "1.0" for host in range(80)]
+    keep(tmp_path / "d", shape, on(faulty, "median", 0.2, shape), origin=origin, firmware=firmware)
+    told = call("outliers", tmp_path / "d", "-j", "--level", "1%").json()
+    assert hosts_of(told) == {host_name(host) for host in faulty}
+    for finding in told["findings"]:
+        assert {origin[int(host[4:])] for host in finding["hosts"]} == {finding["origin"]}
+    assert [finding["hosts"] for finding in told["findings"] if finding["shared"]] == [
+        [host_name(host) for host in (45, 46, 47)]
+    ]
+    call("matrix", tmp_path / "d", "-o", tmp_path / "m.html")
+    page = (tmp_path / "m.html").read_text()
+    names = [planted.figure_name(figure) for figure in range(2)]
+    assert f'"figures":{json.dumps([*names, *(f"SYNTHETIC {name}" for name in names)], separators=(",", ":"))}' in page
+
+
+def test_a_finding_without_a_check_stands_beside() -> None:
+    row = {"host_key": "n1", "severity": "warning", "device": ""}
+    seen = pd.DataFrame([{**row, "check": None, "text": "odd"}, {**row, "check": "aspm", "text": "on"}])
+    assert [each["check"] for each in causes.beside(seen, "n1", "0000:3b:00.0")] == ["", "aspm"]
+
+
+def test_a_narrower_distribution_is_told_from_a_wider_one_and_drains_no_host(tmp_path: Path, call: Call) -> None:
+    shape = Shape(hosts=40, figures=4, cpus=1)
+    keep(tmp_path / "d", shape, {**on([7], "noise", -0.5, shape), **on([9], "noise", 1.0, shape)})
+    told = call("outliers", tmp_path / "d", "-j", "--level", "1%")
+    ways = {(each["hosts"][0], each["direction"]) for each in told.json()["findings"]}
+    assert (host_name(7), "narrower form") in ways
+    assert (host_name(9), "other form") in ways
+    (tmp_path / "found.json").write_text(told.out)
+    reasons = slurm_drain.read(str(tmp_path / "found.json"), False)
+    assert not [text for text in reasons.get(host_name(7), []) if "form" in text]
+    [form] = [text for text in reasons[host_name(9)] if text.startswith("other form")]
+    assert re.search(r"latency \(\d+% of its samples where others have none\)$", form), form
 
 
 def test_what_doctor_found_on_the_host_stands_beside(tmp_path: Path) -> None:

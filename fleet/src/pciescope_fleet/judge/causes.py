@@ -81,6 +81,7 @@ RANK = {"problem": 0, "warning": 1, "note": 2}
 def beside(findings: pd.DataFrame, host_key: str, device: str, limit: int = 3) -> list[dict[str, str]]:
     """What `doctor` and the measurement said of that host and device: the likely cause, the worst first."""
     own = findings[(findings["host_key"] == host_key) & (findings["device"].isin(["", device]))]
-    rows = own.drop_duplicates(["check", "device"]).to_dict("records")
+    # A record may tell of something without saying which check found it.
+    rows = own.fillna("").drop_duplicates(["check", "device"]).to_dict("records")
     rows.sort(key=lambda row: (RANK.get(row["severity"], 3), row["device"] == "", row["check"]))
     return [{key: row[key] for key in ("check", "severity", "device", "text")} for row in rows[:limit]]

@@ -125,7 +125,7 @@ def _discover(far: pd.DataFrame, tests: int, plan: Plan) -> pd.DataFrame:
 
 
 def _effect(far: pd.DataFrame, name: str) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """By how much, on a logarithmic scale; of a form the distance beyond that of a healthy unit with so many samples."""
+    """By how much, on a logarithmic scale; of a form the distance beyond a healthy unit's with so many samples."""
     x, middle = far[f"x_{name}"].to_numpy(dtype=float), far[f"med_{name}"].to_numpy(dtype=float)
     if name == "form":
         return np.asarray((np.exp(x) - np.exp(middle)) * far["usual_form"].to_numpy(dtype=float))
@@ -146,11 +146,18 @@ WORDS = {
 def direction(row: Any) -> str:
     """In a word: slower or faster, or what else differs."""
     if row["statistic"] == "form":
-        return "other form"
+        return "narrower form" if _is_narrower(row) else "other form"
     good_high = row["unit"] in ("bytes/s", "1/s")
     worse = (row["effect"] < 0) == good_high
     word = "slower" if worse else "faster"
     return f"one CPU {word}" if row["statistic"] == "cpu" else word
+
+
+def _is_narrower(row: Any) -> bool:
+    """Whether all upper percentiles lie nearer to the median than they do in the group."""
+    far = [(row[f"x_{name}"] - row["x_p50"]) - (row[f"med_{name}"] - row["med_p50"]) for name in ("p90", "p99", "p999")]
+    known = [each for each in far if np.isfinite(each)]
+    return bool(known) and max(known) < 0
 
 
 def _findings(
@@ -160,8 +167,8 @@ def _findings(
     seen = _seen_findings(engine, store, new, outliers)
     rows = outliers.assign(direction=[direction(row) for row in outliers.to_dict("records")])
     result: list[dict[str, Any]] = []
-    for (model, way), part in rows.groupby(["model", "direction"], sort=True):
-        alike = known[known["model"] == model].drop(columns="model")
+    for (origin, model, way), part in rows.groupby(["origin", "model", "direction"], sort=True):
+        alike = known[(known["origin"] == origin) & (known["model"] == model)].drop(columns=["origin", "model"])
         alike = alike[~alike.index.duplicated()]
         explained: set[str] = set()
         for share in causes.shared(part["host_key"], alike):
@@ -224,15 +231,15 @@ UNIT_ATTRIBUTES = ("firmware", "driver", "link", "slot", "topology", "cpu_model"
 
 
 def _known_attributes(new: Newest, outliers: pd.DataFrame, extra: pd.DataFrame | None) -> pd.DataFrame:
-    """A row for each host and device model that has outliers: what may be shared, by host key."""
+    """A row for each host, origin and device model that has outliers: what may be shared, by host key."""
     models = sorted(outliers["model"].unique())
     units = new.figures.filter(new.figures.model.isin(models) & new.figures.cpu.isnull())
-    told = units.group_by(["host_key", "host", "model"]).agg(
+    told = units.group_by(["host_key", "host", "origin", "model"]).agg(
         **{name: units[name].max() for name in UNIT_ATTRIBUTES}, run=units.run.max()
     )
     runs = new.runs.select("host_key", "run", *RUN_ATTRIBUTES)
     joined = told.join(runs, ["host_key", "run"]).drop("run").execute()
-    joined = joined.sort_values(["host_key", "model"], ignore_index=True)
+    joined = joined.sort_values(["host_key", "origin", "model"], ignore_index=True)
     if extra is not None:
         joined = joined.merge(extra, how="left", left_on="host", right_index=True)
     return joined.drop(columns="host").set_index("host_key")

@@ -80,7 +80,8 @@ def _forms(whole: ir.Table) -> ir.Table:
     have = whole.filter(whole.form.notnull())
     count = have["count"].cast("float64")
     have = have.mutate(
-        inverse=(count > 0).ifelse(1 / count, 0.0), size=(count > 0).ifelse((count.log2() * 4).round(), 0.0).cast("int64")
+        inverse=(count > 0).ifelse(1 / count, 0.0),
+        size=(count > 0).ifelse((count.log2() * 4).round(), 0.0).cast("int64"),
     )
     counted = have.group_by("g").agg(units=have.count(), inverses=have.inverse.sum())
     bins = have.select(*keys, piece=have.form.unnest())
@@ -108,7 +109,8 @@ def _chance(have: ir.Table, merged: ir.Table, counted: ir.Table) -> ir.Table:
     """`loss`: the expected distance of a sample from its own distribution, times the number of samples.
 
     A bin in which many samples are expected adds 1/8. One in which few are adds up to 0.23 and, below one half, less
-    (a Poisson distribution's; the formula is within a sixth). The number of samples is rounded to a quarter of an octave.
+    (a Poisson distribution's; the formula is within a sixth). The number of samples is rounded to a quarter of an
+    octave.
     """
     sizes = have.select("g", "size").distinct()
     bins = merged.join(counted, "g")
@@ -170,8 +172,9 @@ def measure(engine: Engine, figures: ir.Table, level: int, limit: float) -> Dist
         size = scaled[f"z_{name}"] if name == "form" else scaled[f"z_{name}"].abs()
         away = away | (size >= nearest[name]).fill_null(False)
     kept = ["host_key", "host", "run", "time", "device", "device_name", "driver", "firmware", "link", "figure", "unit",
-            "count", "g", "usual_form", "worst_cpu", "cpus_judged", "model", "origin", "slot", "topology", "cpu_model", "kernel",
-            *QUANTILES, *(f"x_{name}" for name in STATISTICS), *(f"z_{name}" for name in STATISTICS)]  # fmt: skip
+            "count", "g", "usual_form", "worst_cpu", "cpus_judged", "model", "origin", "slot", "topology", "cpu_model",
+            "kernel", *QUANTILES,
+            *(f"x_{name}" for name in STATISTICS), *(f"z_{name}" for name in STATISTICS)]  # fmt: skip
     far = scaled.filter(away).select(kept).execute()
     far = far.sort_values(["host_key", "device", "figure"], ignore_index=True)
     return Distances(level, groups, tests, _p_values(far, groups))

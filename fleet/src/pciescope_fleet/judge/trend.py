@@ -242,9 +242,9 @@ def _findings(changes: list[dict[str, Any]]) -> list[dict[str, Any]]:
         changed = tuple((each["what"], each["from"], each["to"]) for each in change["changed"])
         way = change["effect"] > 0
         key = (
-            (change["model"], way, changed, "")
+            (change["origin"], change["model"], way, changed, "")
             if changed
-            else (change["model"], way, (), f"{change['host_key']} {change['since'][:10]}")
+            else (change["origin"], change["model"], way, (), f"{change['host_key']} {change['since'][:10]}")
         )
         together.setdefault(key, []).append(change)
     findings = []
