@@ -258,6 +258,26 @@ def test_the_newest_run_of_each_host_counts_whatever_its_clock(tmp_path: Path, c
     assert "hint: days with runs: 2026-11-20 to 2026-11-21" in told.err
 
 
+@pytest.mark.parametrize("other", ["backend", "batch", "verb", "origin"])
+def test_a_run_by_another_method_does_not_replace_the_nights(tmp_path: Path, call: Call, other: str) -> None:
+    """Host n3 is slow in the night's run; someone then measures it in another way, by which it is like the others."""
+    night = [
+        sample.run(n, f"n{n}", median=920 if n == 3 else 800 * (1 + n % 4 / 400), time=f"2026-11-10T0{n % 8}:00:00Z")
+        for n in range(1, 16)
+    ]
+    by_hand = sample.run(99, "n3", median=800, time="2026-11-11T09:00:00Z")
+    for record in by_hand:
+        match other:
+            case "verb":
+                record["verb"] = "survey"
+            case "origin":
+                record.setdefault("method", {})["emulated"] = True
+            case _:
+                record.setdefault("method", {})[other] = {"backend": "vfio", "batch": 8}[other]
+    call("ingest", sample.write(tmp_path / "all.jsonl", *night, by_hand), tmp_path / "d")
+    assert hosts_of(call("outliers", tmp_path / "d", "-j").json()) == {"n3"}
+
+
 def test_wrong_clocks_hide_no_host_and_machines_of_one_name_are_told_apart(tmp_path: Path, call: Call) -> None:
     times = {3: "1999-12-31T23:00:00Z", 5: "2093-01-01T00:00:00Z"}
     machines = {1: "aaaaaaaaaaaaaaaa", 2: "bbbbbbbbbbbbbbbb"}

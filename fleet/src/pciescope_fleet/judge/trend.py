@@ -27,8 +27,8 @@ LEAST = 3
 
 STATISTICS = ("p50", "p99", "value")
 
-SERIES = ["host_key", "host", "device", "model", "origin", "backend", "batch", "figure", "unit", "statistic"]
-KIND = ("model", "origin", "backend", "batch", "figure", "unit", "statistic")
+SERIES = ["host_key", "host", "device", "model", "origin", "verb", "backend", "batch", "figure", "unit", "statistic"]
+KIND = ("model", "origin", "verb", "backend", "batch", "figure", "unit", "statistic")
 """Series that agree in these, and in the kind of figure, have noise of one kind."""
 OF_RUN = ("kernel", "bios", "tool", "cmdline", "aspm_policy", "governors")
 OF_UNIT = ("firmware", "driver", "link", "slot")
@@ -105,6 +105,7 @@ def _points(engine: Engine, store: Store, files: list[str], plan: Plan) -> ir.Ta
     figures = figures.mutate(
         device=figures.device.fill_null(""),
         model=figures.model.fill_null(""),
+        verb=figures.verb.fill_null(""),
         backend=figures.backend.fill_null(""),
         batch=figures.batch.fill_null(-1),
     )
