@@ -115,7 +115,7 @@ def test_hosts_with_one_firmware_are_one_finding(tmp_path: Path) -> None:
     assert (finding["shared"]["attribute"], finding["shared"]["value"]) == ("firmware", "2.0")
     assert (finding["shared"]["healthy_with"], finding["shared"]["healthy"]) == (0, 52)
     assert "slower: 8 hosts: " in text
-    assert "they share firmware 2.0; of the 52 other hosts 0 have it" in text
+    assert "they share firmware 2.0; of the 52 others 0 have it" in text
 
 
 def test_a_rack_is_named_where_a_file_tells_of_it(tmp_path: Path, call: Call) -> None:
@@ -399,6 +399,79 @@ def test_unequal_noise_makes_no_healthy_host_an_outlier(tmp_path: Path, call: Ca
     assert told["outliers"] == []
 
 
+def replaced(table: pa.Table, name: str, values: list[Any]) -> pa.Table:
+    place = table.schema.get_field_index(name)
+    return table.set_column(place, table.schema.field(place), pa.array(values, table.schema.field(place).type))
+
+
+def with_devices(fleet: planted.Fleet, devices: dict[int, int]) -> planted.Fleet:
+    """These hosts with so many devices more, which measure the same as the first."""
+    parts = [fleet.figures]
+    for host, more in devices.items():
+        own = fleet.figures.filter(pa.compute.equal(fleet.figures["host_key"], host_name(host)))
+        parts += [replaced(own, "device", [f"0000:{0x40 + n:02x}:00.0"] * len(own)) for n in range(more)]
+    return planted.Fleet(pa.concat_tables(parts), fleet.runs, fleet.planted)
+
+
+def test_the_devices_of_one_host_do_not_outvote_the_other_hosts(tmp_path: Path, call: Call) -> None:
+    shape = Shape(hosts=15, figures=4)
+    faults = {**on([3], "median", 0.2, shape)}
+    planted.keep(Store(str(tmp_path)), with_devices(planted.make(shape, faults), {3: 15}))
+    told = call("outliers", tmp_path, "-j", "--level", "0.1%").json()
+    assert hosts_of(told) == {host_name(3)}
+    assert len({each["device"] for each in told["outliers"]}) == 16
+    assert {each["group_hosts"] for each in told["outliers"]} == {15}
+
+
+def test_equal_devices_make_nothing_surer(tmp_path: Path) -> None:
+    """With three devices that measure the same, each host counts as it does with one."""
+    fleet = planted.make(Shape(hosts=10, figures=3), {})
+    told = []
+    for name, more in (("one", 0), ("three", 2)):
+        store = Store(str(tmp_path / name))
+        planted.keep(store, with_devices(fleet, dict.fromkeys(range(10), more)))
+        with open_engine(None) as engine:
+            prepared = outliers.prepare(engine, store, outliers.Plan())
+            told.append(statistics.measure(engine, prepared.numbered, 0, 1.0, 8))
+    one, three = (each.groups.drop(columns=["tail_cpu"]) for each in told)
+    assert (told[0].tests, told[1].tests) == (30, 90)
+    # Samples of several devices are more samples: what chance adds to the distance of forms, and so its median, differs.
+    columns = [name for name in one.columns if not name.startswith("dof_") and name != "med_form"]
+    pd.testing.assert_frame_equal(three[columns], one[columns], rtol=1e-6)
+    for name in ("p50", "p90", "form"):
+        assert (three[f"dof_{name}"] <= one[f"dof_{name}"] + 1e-6).all()
+
+
+def test_what_too_few_hosts_have_is_not_judged(tmp_path: Path, call: Call) -> None:
+    """Four hosts of twenty have a p99, three a CPU 3; one of them has both far too slow."""
+    shape = Shape(hosts=20, figures=3)
+    figures = planted.make(shape, {}).figures
+    rows = figures.select(["host_key", "cpu", "p50", "p90", "p99"]).to_pylist()
+    number = [int(row["host_key"][4:]) for row in rows]
+    p99 = [(row["p99"] or 0) * (1.5 if n == 0 else 1) if n < 4 and row["cpu"] is None else None
+           for n, row in zip(number, rows, strict=True)]  # fmt: skip
+    p50 = [row["p50"] * (1.5 if n == 0 and row["cpu"] == 3 else 1) for n, row in zip(number, rows, strict=True)]
+    figures = replaced(replaced(figures, "p99", p99), "p50", p50)
+    figures = figures.filter(pa.array([n < 3 or row["cpu"] != 3 for n, row in zip(number, rows, strict=True)]))
+    planted.keep(Store(str(tmp_path)), planted.Fleet(figures, planted.make(shape, {}).runs))
+    told = call("outliers", tmp_path, "-j").json()
+    assert [each for each in told["outliers"] if each["statistic"] == "p99" or each.get("cpu") == 3] == []
+
+
+def test_a_cause_is_looked_for_on_the_device_that_differs(tmp_path: Path, call: Call) -> None:
+    """Each host has two devices of one model; the second ones of six hosts have an older firmware and are slow."""
+    shape = Shape(hosts=40, figures=2, cpus=1)
+    first, faulty = planted.make(shape, {}), list(range(10, 16))
+    firmware = ["0.9" if host in faulty else "1.0" for host in range(40)]
+    second = planted.make(shape, on(faulty, "median", 0.2, shape), attributes={"firmware": firmware})
+    moved = replaced(second.figures, "device", ["0000:40:00.0"] * len(second.figures))
+    planted.keep(Store(str(tmp_path)), planted.Fleet(pa.concat_tables([first.figures, moved]), first.runs))
+    [finding] = call("outliers", tmp_path, "-j", "--level", "1%").json()["findings"]
+    assert finding["hosts"] == [host_name(host) for host in faulty]
+    share = finding["shared"]
+    assert (share["attribute"], share["value"], share["healthy_with"], share["healthy"]) == ("firmware", "0.9", 0, 40)
+
+
 def of_two(one: planted.Fleet, other: planted.Fleet, hosts: list[int]) -> planted.Fleet:
     """The fleet `one` with these hosts of the other."""
     names = pa.array([host_name(host) for host in hosts])
@@ -416,7 +489,7 @@ def test_a_host_with_fewer_samples_has_no_other_form_because_of_that(tmp_path: P
     planted.keep(Store(str(tmp_path)), fleet)
     with open_engine(None) as engine:
         prepared = outliers.prepare(engine, Store(str(tmp_path)), outliers.Plan())
-        far = statistics.measure(engine, prepared.numbered, 0, 1.0).far
+        far = statistics.measure(engine, prepared.numbered, 0, 1.0, 8).far
         found = outliers.judge(engine, Store(str(tmp_path)), outliers.Plan(), None, prepared)
     form = far.groupby("host_key")["z_form"].mean()
     healthy = form[[host_name(host) for host in few if host != sick]]
@@ -453,7 +526,7 @@ def test_a_faulty_host_among_eight_hides_less_in_the_noise_after_three_passes(
         prepared = outliers.prepare(engine, Store(str(tmp_path)), outliers.Plan())
         for passes in (1, null.PASSES):
             monkeypatch.setattr(null, "PASSES", passes)
-            groups = statistics.measure(engine, prepared.numbered, 0, 0.05).groups
+            groups = statistics.measure(engine, prepared.numbered, 0, 0.05, 8).groups
             sigma.append(float((groups["sigma_p90"] / null.of_median(groups["n_p90"])).mean()))
     # The healthy seven were drawn with 0.0235.
     assert sigma[0] > 0.032

@@ -16,7 +16,7 @@ from pciescope_fleet.dataset.store import Store
 from pciescope_fleet.engine import Engine
 from pciescope_fleet.judge import outliers
 from pciescope_fleet.judge.outliers import Judged, Plan, Prepared
-from pciescope_fleet.judge.statistics import number
+from pciescope_fleet.judge.statistics import by_host, has_several, number
 
 HIGH_IS_GOOD = ("bytes/s", "1/s")
 """Units of which more is better; of all others less is."""
@@ -77,7 +77,8 @@ def _distances(prepared: Prepared, level: int) -> ir.Table:
     rows = rows.mutate(g=rows[f"at_{level}"]).filter(lambda t: t.g.notnull())
     told = ibis.coalesce(rows.p50, rows["value"])
     rows = rows.mutate(x=number(told).ifelse(told, ibis.null("float64")).ln()).filter(lambda t: t.x.notnull())
-    middle = rows.group_by("g").agg(middle=rows.x.median())
+    hosts = by_host(rows, ["x"], has_several(rows))
+    middle = hosts.group_by("g").agg(middle=hosts.x.median())
     own = rows.filter(rows.own == level).join(middle, "g")
     own = own.mutate(off=own.x - own.middle)
     return own.group_by(["host_key", "host", "model", "figure", "unit", "origin"]).agg(

@@ -77,7 +77,7 @@ def judge(
     """Judges the newest figures. `attributes` has further columns by host name: rack, room."""
     prepared = prepared or prepare(engine, store, plan)
     new, found, numbered = prepared.new, prepared.cells, prepared.numbered
-    measured = [measure(engine, numbered, level, plan.level) for level in found.used]
+    measured = [measure(engine, numbered, level, plan.level, plan.least_hosts) for level in found.used]
     tests = sum(each.tests for each in measured)
     far = [each.far.assign(level=each.level) for each in measured if len(each.far)]
     together = pd.concat(far, ignore_index=True) if far else pd.DataFrame()
@@ -171,7 +171,8 @@ def _findings(
         alike = known[(known["origin"] == origin) & (known["model"] == model)].drop(columns=["origin", "model"])
         alike = alike[~alike.index.duplicated()]
         explained: set[str] = set()
-        for share in causes.shared(part["host_key"], alike):
+        units = zip(part["host_key"], part["device"], strict=True)
+        for share in causes.shared(units, alike, DEVICE_ATTRIBUTES):
             explained |= set(share.hosts)
             result.append(_finding(part[part["host_key"].isin(share.hosts)], str(way), seen, share))
         for _, own in part[~part["host_key"].isin(explained)].groupby("host_key", sort=True):
@@ -227,22 +228,23 @@ def as_json(outliers: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 RUN_ATTRIBUTES = ("bios", "kernel", "product", "tool", "cmdline", "aspm_policy", "governors")
-UNIT_ATTRIBUTES = ("firmware", "driver", "link", "slot", "topology", "cpu_model")
+DEVICE_ATTRIBUTES = ("firmware", "driver", "link", "slot")
+UNIT_ATTRIBUTES = (*DEVICE_ATTRIBUTES, "topology", "cpu_model")
 
 
 def _known_attributes(new: Newest, outliers: pd.DataFrame, extra: pd.DataFrame | None) -> pd.DataFrame:
-    """A row for each host, origin and device model that has outliers: what may be shared, by host key."""
+    """A row for each device and origin of the models that have outliers: what may be shared, by host key and device."""
     models = sorted(outliers["model"].unique())
     units = new.figures.filter(new.figures.model.isin(models) & new.figures.cpu.isnull())
-    told = units.group_by(["host_key", "host", "origin", "model"]).agg(
-        **{name: units[name].max() for name in UNIT_ATTRIBUTES}, run=units.run.max()
+    told = units.group_by(["host_key", "host", "device", "origin", "model"]).agg(
+        **{name: units[name].max() for name in UNIT_ATTRIBUTES}, run=units.run.argmax(units.time)
     )
     runs = new.runs.select("host_key", "run", *RUN_ATTRIBUTES)
     joined = told.join(runs, ["host_key", "run"]).drop("run").execute()
-    joined = joined.sort_values(["host_key", "origin", "model"], ignore_index=True)
+    joined = joined.sort_values(["host_key", "device", "origin", "model"], ignore_index=True)
     if extra is not None:
         joined = joined.merge(extra, how="left", left_on="host", right_index=True)
-    return joined.drop(columns="host").set_index("host_key")
+    return joined.drop(columns="host").set_index(["host_key", "device"])
 
 
 def _seen_findings(engine: Engine, store: Store, new: Newest, outliers: pd.DataFrame) -> pd.DataFrame:

@@ -114,7 +114,7 @@ def finding_in_words(each: dict[str, Any]) -> list[str]:
     share = each["shared"]
     if share is not None:
         lines.append(
-            f"  they share {share['attribute']} {share['value']}; of the {share['healthy']} other hosts "
+            f"  they share {share['attribute']} {share['value']}; of the {share['healthy']} others "
             f"{share['healthy_with']} have it (p {share['p']:.1g})"
         )
     more = len(each["figures"]) - 1
