@@ -382,8 +382,8 @@ def test_a_figure_that_is_noisier_than_its_kind_keeps_its_noise() -> None:
         ratios.append(noise.sigma / right)
         assert noise.sigma[-1] == own[-1]
         assert noise.freedom[-1] == 19
-    # The others lend each other certainty as before; an estimate alone would be off by 16 %.
-    assert np.abs(np.array(ratios)[:, :-1] - 1).mean() < 0.06
+    # The others lend each other certainty as before; an estimate alone would be off by 13 % in the mean.
+    assert np.abs(np.array(ratios)[:, :-1] - 1).mean() < 0.08
 
 
 def test_kinds_of_figures_are_told_apart() -> None:
@@ -435,7 +435,7 @@ def test_equal_devices_make_nothing_surer(tmp_path: Path) -> None:
             told.append(statistics.measure(engine, prepared.numbered, 0, 1.0, 8))
     one, three = (each.groups.drop(columns=["tail_cpu"]) for each in told)
     assert (told[0].tests, told[1].tests) == (30, 90)
-    # Samples of several devices are more samples: what chance adds to the distance of forms, and so its median, differs.
+    # Samples of several devices are more samples: what chance adds to the distance of forms differs, and so its median.
     columns = [name for name in one.columns if not name.startswith("dof_") and name != "med_form"]
     pd.testing.assert_frame_equal(three[columns], one[columns], rtol=1e-6)
     for name in ("p50", "p90", "form"):

@@ -101,9 +101,11 @@ class Noise:
     freedom: Array
 
 
-NOISIER = 0.05
-"""A figure keeps its own noise where so large a one is less likely than this in its kind. Of figures that are as noisy
-as their kind so many keep theirs, which costs little: only what the others would have lent."""
+NOISIER = 0.1
+"""A figure keeps its own noise where so large a one is less likely than this in its kind. Simulated with one normal
+statistic (20 hosts, seed 1): of the figures of a host that is 10 % slower 90 % are found in place of 92 %, as
+figures with usual noise keep theirs by chance. If one of 20 figures has one and a half times the noise, 9 of 100 fleets
+without a fault have a false alarm; with 0.05 there are 10, with 0.2 there are 7, and 17 if no figure keeps its own."""
 
 
 def moderate(own: Array, dof: Array) -> Noise:
