@@ -337,8 +337,8 @@ def _histogram_row(common: Row, whole: Histogram, judged: bool, cpu: int | None,
 
 
 def _content(figures: list[Row]) -> str:
-    """A digest of what a run measured: runs with the same one follow each other."""
-    names = sorted({f"{row['device']} {row['figure']}" for row in figures})
+    """A digest of what a run measured, and by which method: runs with the same one follow each other."""
+    names = sorted({f"{row['device']} {row['figure']} {row['backend']} {row['batch']}" for row in figures})
     return hashlib.sha256("\n".join(names).encode()).hexdigest()[:16]
 
 
