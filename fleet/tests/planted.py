@@ -52,8 +52,8 @@ class Shape:
     figures: int = 10
     samples: int = 1000
     cpus: int = 4
-    noise: float = 0.02
-    """Healthy hosts' medians differ by so much (standard deviation of the logarithm)."""
+    noise: float | tuple[float, ...] = 0.02
+    """Healthy hosts' medians differ by so much (standard deviation of the logarithm), in all figures or in each."""
     within: float = 0.03
     """Samples of one host differ by so much."""
     seed: int = 1
@@ -76,7 +76,7 @@ def make(
     base = rng.lognormal(6.5, 0.3, shape.figures)
     size = (shape.hosts, shape.figures)
     drawn = rng.standard_t(4, size) / np.sqrt(2) if shape.heavy else rng.normal(size=size)
-    level = np.log(base)[None, :] + shape.noise * drawn
+    level = np.log(base)[None, :] + np.asarray(shape.noise) * drawn
     parts = [_part(shape, rng, level, faults, first) for first in range(0, shape.hosts, CHUNK)]
     figures = pa.concat_tables([_figures(shape, part, day, run, attributes or {}) for part in parts])
     return Fleet(figures, _runs(shape, day, run, attributes or {}), {key: kind for key, (kind, _) in faults.items()})

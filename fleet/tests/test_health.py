@@ -18,7 +18,7 @@ from cluster import Slurm, wait_for
 from pciescope_fleet.cmd.health import reason_of
 from pciescope_fleet.errors import FleetError
 from pciescope_fleet.patience import Patience
-from pciescope_fleet.problems import of_compare, of_doctor
+from pciescope_fleet.problems import find, of_compare, of_doctor
 
 HERE = Path(__file__).parents[2]
 PCIESCOPE = os.environ.get("PCIESCOPE", str(HERE / "target/release/pciescope"))
@@ -82,6 +82,11 @@ def test_a_check_that_cannot_look_says_so_and_ends_with_2(tmp_path: Path, typed:
     told = health("--state", str(tmp_path / "state"), *typed)
     assert (told.returncode, told.stdout) == (2, "")
     assert text in told.stderr
+
+
+def test_measuring_and_checking_share_one_time() -> None:
+    with pytest.raises(FleetError, match="compare x --json did not end within 3 s"):
+        find(["sh", "-c", "exec sleep 2", "sh"], ["compare", "x"], ["latency", "mmio"], 3)
 
 
 def test_findings_count_that_are_no_notes_and_not_silenced() -> None:

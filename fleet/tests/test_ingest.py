@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -203,6 +204,7 @@ def test_a_record_that_lies_about_its_histogram_is_named(tmp_path: Path, ingest:
     code, told = ingest(sample.write(tmp_path / "n1.jsonl", *runs), tmp_path / "d")
     assert (code, told["runs"]) == (1, len(wrong))
     assert len(told["problems"]) == len(wrong)
+    assert [problem["line"] for problem in told["problems"]] == [2 + 3 * number for number in range(len(wrong))]
     assert all("not a histogram" in problem["why"] for problem in told["problems"]), told["problems"]
     # The other CPU's histogram is whole.
     assert [row["cpus"] for row in rows(tmp_path / "d") if row["figure"].endswith("latency")] == [1] * len(wrong)
@@ -262,6 +264,49 @@ def test_no_field_of_the_wrong_kind_loses_a_neighbour(tmp_path: Path, ingest: In
     named = {Path(problem["file"]).name for problem in told["problems"]}
     taken = {Path(row["source"]).name for row in rows(tmp_path / "d", "runs")}
     assert {path.name for path in files} <= named | taken
+
+
+def test_a_field_of_the_wrong_kind_is_named_with_its_line_and_the_rest_of_the_run_taken(
+    tmp_path: Path, ingest: Ingest
+) -> None:
+    records = sample.run(1, "n1", cpus=4, product="synthetic machine", firmware=[{"bdf": []}], bios_version="2.1")
+    records[2]["cpu"]["cpu"] = 2**70
+    records[3]["device"] = {**sample.DEVICE, "link": {"speed_gts": "fast", "width": 4}}
+    other = sample.run(2, "n1")
+    code, told = ingest(sample.write(tmp_path / "x.jsonl", records, other), tmp_path / "d")
+    assert (code, told["runs"]) == (1, 2)
+    assert [problem["line"] for problem in told["problems"]] == [1, 3, 4], told["problems"]
+    assert [problem["file"] for problem in told["problems"]] == [str(tmp_path / "x.jsonl")] * 3
+    assert "environment.firmware is not what docs/record.md says" in told["problems"][0]["why"]
+    [run] = [row for row in rows(tmp_path / "d", "runs") if row["run"] == f"{1:016x}"]
+    assert (run["host"], run["bios"], run["origin"], run["records"]) == ("n1", "2.1", "synthetic", 3)
+    figures = [row for row in rows(tmp_path / "d") if row["run"] == run["run"] and row["figure"].endswith("latency")]
+    assert {row["cpu"] for row in figures} == {None, 0, 3}
+    # The same file again is known.
+    assert ingest(tmp_path / "x.jsonl", tmp_path / "d")[1]["known"] == 2
+
+
+def test_a_record_that_stands_in_a_file_twice_is_one(tmp_path: Path, ingest: Ingest) -> None:
+    once = sample.write(tmp_path / "n1.jsonl", sample.run(1), sample.run(2))
+    twice = tmp_path / "twice" / "n1.jsonl"
+    twice.parent.mkdir()
+    twice.write_text(once.read_text() * 2)
+    for file, place in ((once, "a"), (twice, "b")):
+        assert ingest(file, tmp_path / place)[0] == 0
+    for table in ("figures", "runs"):
+        assert without_times(rows(tmp_path / "b", table)) == without_times(rows(tmp_path / "a", table))
+    assert ingest(once, tmp_path / "b")[1]["known"] == 2
+
+
+def test_a_run_without_a_host_is_one_run_under_any_file_name(tmp_path: Path, ingest: Ingest) -> None:
+    a, b = (sample.write(tmp_path / name, sample.run(1, None)) for name in ("a.jsonl", "b.jsonl"))
+    whole = sample.write(tmp_path / "c.jsonl", sample.run(1, None, cpus=3))
+    _, told = ingest(a, b, tmp_path / "d")
+    assert (told["runs"], told["known"]) == (1, 1)
+    assert ingest(b, tmp_path / "d")[1]["known"] == 1
+    assert ingest(whole, tmp_path / "d")[1]["renewed"] == 1
+    [run] = rows(tmp_path / "d", "runs")
+    assert (run["host_key"], run["host_from"], run["records"]) == ("a", "file name", 4)
 
 
 def test_older_records_read_as_today(tmp_path: Path, ingest: Ingest) -> None:
@@ -340,6 +385,50 @@ def test_one_sign_of_a_made_up_machine_makes_all_of_a_run_made_up(
     assert {(row["run"], row["origin"]) for row in rows(tmp_path / "d", "runs")} == origins
 
 
+def readout(number: int, host: str, stream: dict[str, Any], **more: Any) -> list[dict[str, Any]]:
+    """A readout of one device or file, and the summary, which has no device of its own."""
+    common = {"schema": 2, "run": f"{number:016x}", "time": "2026-11-22T08:00:00Z", "verb": "readout"}
+    metrics = {"speed": {"value": 1e9, "unit": "bytes/s"}}
+    told = {"access": "read", "samples": 1024, "devices": 1, "group": 0}
+    row = {"test": "readout", "stream": {**stream, **told, "function": "func_readout"}, "method": {"backend": "x"}}
+    return [
+        {**common, "test": "environment", "environment": sample.environment(host)},
+        {**common, **row, "metrics": metrics, **more},
+        {**common, "test": "readout-summary", "stream": told, "metrics": metrics},
+    ]
+
+
+def test_a_summary_has_the_origin_and_the_model_of_what_it_sums(tmp_path: Path, ingest: Ingest, program: Path) -> None:
+    import subprocess
+
+    made = tmp_path / "made.jsonl"
+    subprocess.run([program, "readout", "--backend", "fake", "-o", made], check=True, capture_output=True)
+    board = {"vendor": 0x1796, "device": 0x19, "emulated": "its subsystem is QEMU's", "bdf": "0000:06:00.0"}
+    runs = [
+        readout(1, "n1", {"kind": "sis8300", "path": "/dev/sis8300-0"}, device=board),
+        readout(2, "n2", {"kind": "sis8300", "path": "/dev/sis8300-0"}, device={**board, "emulated": None}),
+        readout(3, "n3", {"kind": "file", "path": "/data/file"}),
+        readout(4, "n4", {"kind": "block", "path": "/dev/sda", "model": "Example Disk"}),
+        readout(5, "n5", {"kind": "file", "path": "/data/file"}, method={"backend": "import"}),
+    ]
+    ingest(made, *(sample.write(tmp_path / f"{each[0]['run']}.jsonl", each) for each in runs), tmp_path / "d")
+    told: dict[str, set[tuple[Any, Any]]] = {}
+    for row in rows(tmp_path / "d"):
+        told.setdefault(row["run"], set()).add((row["origin"], row["model"]))
+    numbers = "1796:0019:0000:0000"
+    name = json.loads(made.read_text().splitlines()[0])["run"]
+    assert told == {
+        name: {("synthetic", numbers)},
+        f"{1:016x}": {("emulated", numbers)},
+        f"{2:016x}": {("measured", numbers)},
+        f"{3:016x}": {("measured", "file")},
+        f"{4:016x}": {("measured", "Example Disk")},
+        f"{5:016x}": {("imported", "file")},
+    }
+    origins = {row["run"]: row["origin"] for row in rows(tmp_path / "d", "runs")}
+    assert origins == {run: next(iter(pairs))[0] for run, pairs in told.items()}
+
+
 def test_compaction_keeps_every_row_and_leaves_a_file_a_day(tmp_path: Path, ingest: Ingest) -> None:
     days = [f"2026-11-2{day}T08:00:00Z" for day in (1, 2)]
     files = [sample.write(tmp_path / f"{number}.jsonl", sample.run(number, f"n{number % 5}", time=days[number % 2]))
@@ -353,6 +442,31 @@ def test_compaction_keeps_every_row_and_leaves_a_file_a_day(tmp_path: Path, inge
     assert (rows(tmp_path / "d"), rows(tmp_path / "d", "runs")) == before
     assert len(list((tmp_path / "d" / "figures").rglob("*.parquet"))) == 2
     assert ingest(*files, tmp_path / "d")[1]["known"] == 20
+
+
+def test_batches_and_compacted_files_are_bounded_in_bytes(
+    tmp_path: Path, ingest: Ingest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = [sample.write(tmp_path / f"{number}.jsonl", sample.run(number, f"n{number:02}")) for number in range(1, 13)]
+    ingest(*files, tmp_path / "right")
+    right = [without_times(rows(tmp_path / "right", table)) for table in ("figures", "runs")]
+    place = tmp_path / "d"
+    one = Store(str(tmp_path / "right")).read(
+        "figures", [str(next((tmp_path / "right" / "figures").rglob("*.parquet")))]
+    )
+    monkeypatch.setattr(writer, "MANY", 1)
+    monkeypatch.setattr(writer, "BATCH_BYTES", 3 * one.nbytes)
+    ingest(*files, place)
+    assert len(list((place / "figures").rglob("*.parquet"))) == 4
+    monkeypatch.setattr(writer, "LARGEST_BYTES", 7 * one.nbytes)
+    writer.compact(Store(str(place)))
+    names = {path: path.stat().st_mtime_ns for path in (place / "figures").rglob("*.parquet")}
+    assert [len(set(pq.read_table(path, partitioning=None)["host"].to_pylist())) for path in names] == [6, 6]
+    for table, expected in zip(("figures", "runs"), right, strict=True):
+        assert without_times(rows(place, table)) == expected
+    # Full files are left alone.
+    writer.compact(Store(str(place)))
+    assert {path: path.stat().st_mtime_ns for path in (place / "figures").rglob("*.parquet")} == names
 
 
 class Killed(BaseException):
@@ -406,8 +520,11 @@ def test_a_writer_killed_at_any_step_loses_nothing(
                 whole = False
         seen = [(row["host_key"], row["run"]) for row in rows(place, "runs")]
         assert len(seen) == len(set(seen)), f"after step {steps} a run counts twice"
-        if verb == "compact":
+        if verb != "ingest":
             assert len(seen) >= 4, f"after step {steps} a run is lost"
+        assert set(seen) <= {(row["host_key"], row["run"]) for row in rows(place)}, (
+            f"after step {steps} figures are lost"
+        )
         ingest(*many, extra, place, "--compact")
         assert without_times(rows(place)) == right[0], f"after step {steps}"
         assert without_times(rows(place, "runs")) == right[1]
@@ -416,6 +533,101 @@ def test_a_writer_killed_at_any_step_loses_nothing(
             break
         steps += 1
     assert steps > 5
+
+
+def test_two_ingests_of_the_same_files_at_once_are_one(
+    tmp_path: Path, ingest: Ingest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pciescope_fleet.engine import open_engine
+
+    def files(folder: str, numbers: range, cpus: int = 2) -> list[Path]:
+        return [sample.write(tmp_path / folder / f"{number}.jsonl", sample.run(number, f"n{number}", cpus=cpus, seed=1))
+                for number in numbers]  # fmt: skip
+
+    whole = files("whole", range(1, 9))
+    ingest(*whole, tmp_path / "right")
+    right = [without_times(rows(tmp_path / "right", table)) for table in ("figures", "runs")]
+    place = tmp_path / "d"
+    nothing = writer._Known(Store(str(place)))
+    # Each of them looked before the other wrote: files of many runs, of one, and one that was cut off.
+    for many, taken in ((3, whole[:5]), (3, whole[3:]), (100, whole[4:7]), (2, files("cut", range(6, 9), 1))):
+        with monkeypatch.context() as patched:
+            patched.setattr(writer, "MANY", many)
+            patched.setattr(writer, "_Known", lambda _: copy.deepcopy(nothing))
+            assert writer.ingest(Store(str(place)), taken).runs == len(taken)
+    for _ in range(2):
+        store = Store(str(place))
+        for table, expected in zip(("figures", "runs"), right, strict=True):
+            assert without_times(rows(place, table)) == expected
+            with open_engine(None) as engine:
+                seen = engine.table(store, table, store.kept(table).files()).select("host_key", "run").execute()
+            assert sorted(map(tuple, seen.to_numpy())) == [(row["host_key"], row["run"]) for row in expected]
+        # The next compaction also keeps one copy alone.
+        writer.compact(store)
+    assert len(list((place / "figures").rglob("*.parquet"))) == 1
+
+
+def test_compaction_beside_an_ingest_removes_nothing_of_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = [sample.write(tmp_path / f"{number}.jsonl", sample.run(number, f"n{number}")) for number in range(1, 7)]
+    monkeypatch.setattr(writer, "MANY", 2)
+    place, real = tmp_path / "d", Store._put
+    compacts = 0
+
+    def compacts_before(store: Store, path: str, content: bytes) -> None:
+        nonlocal compacts
+        compacts += 1
+        with monkeypatch.context() as within:
+            within.setattr(Store, "_put", real)
+            writer.compact(Store(str(place)))
+        real(store, path, content)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Store, "_put", compacts_before)
+        writer.ingest(Store(str(place)), files[:3])
+        writer.ingest(Store(str(place)), files[3:])
+    assert compacts >= 8
+    assert [row["host"] for row in rows(place, "runs")] == [f"n{number}" for number in range(1, 7)]
+    assert {row["host"] for row in rows(place)} == {f"n{number}" for number in range(1, 7)}
+
+
+def test_what_killed_writers_left_goes_after_a_day(tmp_path: Path, ingest: Ingest) -> None:
+    import os
+    import time
+
+    ingest(sample.write(tmp_path / "n1.jsonl", sample.run(1)), tmp_path / "d")
+    [part] = (tmp_path / "d" / "figures").rglob("*.parquet")
+    folder = part.parent.parent / "host=all"
+    folder.mkdir()
+    left = [folder / f"{'a' * 24}.parquet", folder / f".{'b' * 32}.part", part.parent / f".{'c' * 32}.part"]
+    other = folder / ".note"
+    for path in (*left, other):
+        path.write_bytes(part.read_bytes())
+    assert ingest(tmp_path / "n1.jsonl", tmp_path / "d", "--compact")[0] == 0
+    assert all(path.exists() for path in left)
+    for path in (*left, other):
+        os.utime(path, (time.time() - 90_000,) * 2)
+    ingest(tmp_path / "n1.jsonl", tmp_path / "d", "--compact")
+    assert not [path for path in left if path.exists()]
+    assert other.exists()
+    assert len(rows(tmp_path / "d", "runs")) == 1
+
+
+def test_a_store_that_is_not_a_folder_keeps_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = [sample.write(tmp_path / f"{number}.jsonl", sample.run(number, f"n{number}")) for number in range(1, 4)]
+    store, right = Store("memory://fleet"), Store(str(tmp_path / "right"))
+    for place in (store, right):
+        writer.ingest(place, files)
+    assert without_times(rows(store)) == without_times(rows(right))
+    [first, *_] = store.kept("figures").files()
+    stray = f"{store.root}/figures/date=2026-11-22/host=all/{'a' * 24}.parquet"
+    store.fs.pipe_file(stray, store.fs.cat_file(first))
+    writer.compact(store)
+    assert store.fs.exists(stray)
+    monkeypatch.setattr("pciescope_fleet.dataset.store.ABANDONED_S", -1.0)
+    writer.compact(store)
+    assert not store.fs.exists(stray)
+    assert without_times(rows(store)) == without_times(rows(right))
+    assert len(store.kept("figures").files()) == 1
 
 
 def test_a_host_that_is_called_all_is_a_host(tmp_path: Path, ingest: Ingest) -> None:
@@ -431,6 +643,58 @@ def test_refuses_what_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture
     assert capsys.readouterr().err == f"pciescope-fleet: {tmp_path / 'none.jsonl'}: there is no such file\n"
     assert cli.main(["outliers", str(tmp_path / "d")]) == 2
     assert "there is no dataset here" in capsys.readouterr().err
+
+
+def test_no_name_and_no_time_of_a_host_hides_it_or_stops_the_others(tmp_path: Path, ingest: Ingest) -> None:
+    names = ["\U0001f600" * 64, "\U0001f600" * 63 + "x", "ä" * 64, "../" * 20, "good"]
+    machines = ["\U0001f600" * 40, "\U0001f600" * 40, "ü" * 12, None, None]
+    runs = [sample.run(number, *pair) for number, pair in enumerate(zip(names, machines, strict=True), 1)]
+    times = ["0001-01-02T00:00:00+09:00", "0999-01-02T00:00:00Z", "9999-12-31T23:59:59-09:00", "2026-11-22T00:00:00Z"]
+    runs += [sample.run(number, f"t{number}", time=time) for number, time in enumerate(times)]
+    files = [sample.write(tmp_path / f"{number}.jsonl", each) for number, each in enumerate(runs)]
+    code, told = ingest(*files, tmp_path / "d")
+    assert (code, told["runs"]) == (1, len(runs))
+    # What was told as taken is there, and is known the next time.
+    seen = rows(tmp_path / "d", "runs")
+    assert {row["host"] for row in seen} == {*names, "t0", "t1", "t2", "t3"}
+    assert len({row["host_key"] for row in seen}) == len(runs)
+    assert {row["date"] for row in seen if row["host"] in ("t0", "t1", "t2")} == {"1970-01-01"}
+    assert [problem["file"] for problem in told["problems"]] == [str(file) for file in files[5:8]]
+    assert ingest(*files, tmp_path / "d", "--compact")[1]["known"] == len(runs)
+    assert len(rows(tmp_path / "d", "runs")) == len(runs)
+
+
+def test_names_and_texts_of_hosts_do_not_reach_the_terminal_as_they_are(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from pciescope_fleet.cmd import outliers, trend
+    from pciescope_fleet.judge import words
+    from pciescope_fleet.judge.outliers import Judged
+    from pciescope_fleet.judge.outliers import Plan as OutliersPlan
+    from pciescope_fleet.judge.trend import Plan, Trend
+
+    bad = "n\x1b[2J\n9 of 9 hosts"
+    file = sample.write(tmp_path / f"{bad}.jsonl", sample.run(1, None, time="no time"))
+    assert cli.main(["ingest", str(file), str(tmp_path / "d")]) == 1
+    cli.main(["ingest", str(tmp_path / f"{bad}.none"), str(tmp_path / "d")])
+    worst = {
+        "device": bad, "figure": bad, "unit": "ns", "statistic": "p50", "effect": 0.1, "q": 0.01, "z": 9.0,
+        "value": 1.0, "group_median": 1.0, "group_hosts": 9, "group_without": [], "origin": "measured",
+        "from": 1.0, "to": 2.0,
+    }  # fmt: skip
+    finding = {
+        "hosts": [bad], "direction": "slower", "model": bad, "device_name": bad, "origin": "measured",
+        "figures": [bad], "beside": [{"severity": "note", "check": "x", "text": bad}], "worst": worst,
+        "shared": {"attribute": "rack", "value": bad, "healthy": 1, "healthy_with": 0, "p": 0.1},
+        "first": "2026-11-22", "last": "2026-11-22", "changed": [{"what": "kernel", "from": bad, "to": bad}],
+    }  # fmt: skip
+    judged = Judged(OutliersPlan(), 9, 9, 1, [bad], [], pd.DataFrame(), [finding])
+    told = words.report(outliers.printable(judged)) + trend._words(Trend(Plan(), 1, 0, [], [finding]))
+    captured = capsys.readouterr()
+    told += captured.out + captured.err
+    assert told.count("n?[2J?9 of 9 hosts") >= 12
+    assert "\x1b" not in told
+    assert not [line for line in told.splitlines() if line.startswith("9 of 9")]
 
 
 def test_many_problems_of_a_file_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

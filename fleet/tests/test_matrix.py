@@ -154,6 +154,13 @@ told.pale = middle.filter((colour) => Math.min(...colour.slice(0, 3)) > 0.6 * Ma
 document.getElementById("only").checked = true;
 document.getElementById("only").dispatchEvent(new Event("change"));
 told.only = rows();
+document.getElementById("only").checked = false;
+at.column = 1;
+document.getElementById("order").value = "column";
+document.getElementById("order").dispatchEvent(new Event("change"));
+const values = shown.map((row) => worse(row, 1));
+told.zeros = values.filter((value) => value === 0).length;
+told.unordered = values.filter((value, i) => i > 0 && value > values[i - 1]).length;
 told.wide = document.documentElement.scrollWidth - document.documentElement.clientWidth;
 document.body.innerHTML = "";
 const out = document.createElement("pre");
@@ -192,4 +199,6 @@ def test_a_browser_draws_ten_thousand_hosts_and_finds_one(tmp_path: Path, call: 
     assert told["last"].startswith("node09999")
     assert told["found"] == "node07777"
     assert 1 <= told["only"] <= 36
+    assert told["zeros"] > 0
+    assert told["unordered"] == 0
     assert told["wide"] == 0

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
+import pyarrow.compute
 import pytest
 
 import planted
 import sample
 from conftest import Call
+from pciescope_fleet.cmd import slurm_drain
 from pciescope_fleet.cmd.outliers import as_json
 from pciescope_fleet.dataset.schema import FINDINGS
 from pciescope_fleet.dataset.store import Store
 from pciescope_fleet.engine import open_engine
 from pciescope_fleet.errors import FleetError
-from pciescope_fleet.judge import null, outliers, prometheus, statistics, words
+from pciescope_fleet.judge import causes, null, outliers, prometheus, statistics, words
 from planted import Shape, host_name
 
 Faults = dict[tuple[int, int], tuple[str, float]]
@@ -111,7 +115,7 @@ def test_hosts_with_one_firmware_are_one_finding(tmp_path: Path) -> None:
     assert (finding["shared"]["attribute"], finding["shared"]["value"]) == ("firmware", "2.0")
     assert (finding["shared"]["healthy_with"], finding["shared"]["healthy"]) == (0, 52)
     assert "slower: 8 hosts: " in text
-    assert "they share firmware 2.0; of the 52 other hosts 0 have it" in text
+    assert "they share firmware 2.0; of the 52 others 0 have it" in text
 
 
 def test_a_rack_is_named_where_a_file_tells_of_it(tmp_path: Path, call: Call) -> None:
@@ -131,6 +135,15 @@ def test_a_rack_is_named_where_a_file_tells_of_it(tmp_path: Path, call: Call) ->
     refused = call("outliers", tmp_path / "d", "--racks", racks)
     assert refused.code == 2
     assert "`host` and another are needed" in refused.err
+
+
+@pytest.mark.parametrize("column", ["model", "firmware", "link", "kernel", "host_key", "run"])
+def test_a_column_of_racks_with_the_name_of_a_property_is_refused(tmp_path: Path, call: Call, column: str) -> None:
+    (tmp_path / "racks.csv").write_text(f"host,rack,{column}\nn1,r1,x\n")
+    told = call("outliers", tmp_path / "d", "--racks", tmp_path / "racks.csv")
+    assert told.code == 2
+    assert f"the column {column} has the name of a property" in told.err
+    assert told.err.endswith(f"hint: another name, such as my_{column}\n")
 
 
 def test_a_coarser_group_is_said_and_hosts_without_one_are_named(tmp_path: Path) -> None:
@@ -168,6 +181,45 @@ def test_made_up_figures_are_never_compared_with_measured_ones(tmp_path: Path, c
     assert (told.code, told.json()["findings"]) == (0, [])
     keep(tmp_path / "lone", shape, {}, origin=["synthetic" if host == 0 else "measured" for host in range(40)])
     assert call("outliers", tmp_path / "lone", "-j").json()["unjudged_hosts"] == [host_name(0)]
+
+
+def test_a_finding_has_hosts_of_one_origin(tmp_path: Path, call: Call) -> None:
+    shape = Shape(hosts=80, figures=2, cpus=1)
+    origin = ["synthetic" if host >= 40 else "measured" for host in range(80)]
+    faulty = [5, 6, 45, 46, 47]
+    firmware = ["2.0" if host in faulty else "1.0" for host in range(80)]
+    keep(tmp_path / "d", shape, on(faulty, "median", 0.2, shape), origin=origin, firmware=firmware)
+    told = call("outliers", tmp_path / "d", "-j", "--level", "1%").json()
+    assert hosts_of(told) == {host_name(host) for host in faulty}
+    for finding in told["findings"]:
+        assert {origin[int(host[4:])] for host in finding["hosts"]} == {finding["origin"]}
+    assert [finding["hosts"] for finding in told["findings"] if finding["shared"]] == [
+        [host_name(host) for host in (45, 46, 47)]
+    ]
+    call("matrix", tmp_path / "d", "-o", tmp_path / "m.html")
+    page = (tmp_path / "m.html").read_text()
+    names = [planted.figure_name(figure) for figure in range(2)]
+    assert f'"figures":{json.dumps([*names, *(f"SYNTHETIC {name}" for name in names)], separators=(",", ":"))}' in page
+
+
+def test_a_finding_without_a_check_stands_beside() -> None:
+    row = {"host_key": "n1", "severity": "warning", "device": ""}
+    seen = pd.DataFrame([{**row, "check": None, "text": "odd"}, {**row, "check": "aspm", "text": "on"}])
+    assert [each["check"] for each in causes.beside(seen, "n1", "0000:3b:00.0")] == ["", "aspm"]
+
+
+def test_a_narrower_distribution_is_told_from_a_wider_one_and_drains_no_host(tmp_path: Path, call: Call) -> None:
+    shape = Shape(hosts=40, figures=4, cpus=1)
+    keep(tmp_path / "d", shape, {**on([7], "noise", -0.5, shape), **on([9], "noise", 1.0, shape)})
+    told = call("outliers", tmp_path / "d", "-j", "--level", "1%")
+    ways = {(each["hosts"][0], each["direction"]) for each in told.json()["findings"]}
+    assert (host_name(7), "narrower form") in ways
+    assert (host_name(9), "other form") in ways
+    (tmp_path / "found.json").write_text(told.out)
+    reasons = slurm_drain.read(str(tmp_path / "found.json"), False)
+    assert not [text for text in reasons.get(host_name(7), []) if "form" in text]
+    [form] = [text for text in reasons[host_name(9)] if text.startswith("other form")]
+    assert re.search(r"latency \(\d+% of its samples where others have none\)$", form), form
 
 
 def test_what_doctor_found_on_the_host_stands_beside(tmp_path: Path) -> None:
@@ -213,6 +265,26 @@ def test_the_newest_run_of_each_host_counts_whatever_its_clock(tmp_path: Path, c
     assert told.code == 2
     assert "no run between 2027-01-01" in told.err
     assert "hint: days with runs: 2026-11-20 to 2026-11-21" in told.err
+
+
+@pytest.mark.parametrize("other", ["backend", "batch", "verb", "origin"])
+def test_a_run_by_another_method_does_not_replace_the_nights(tmp_path: Path, call: Call, other: str) -> None:
+    """Host n3 is slow in the night's run; someone then measures it in another way, by which it is like the others."""
+    night = [
+        sample.run(n, f"n{n}", median=920 if n == 3 else 800 * (1 + n % 4 / 400), time=f"2026-11-10T0{n % 8}:00:00Z")
+        for n in range(1, 16)
+    ]
+    by_hand = sample.run(99, "n3", median=800, time="2026-11-11T09:00:00Z")
+    for record in by_hand:
+        match other:
+            case "verb":
+                record["verb"] = "survey"
+            case "origin":
+                record.setdefault("method", {})["emulated"] = True
+            case _:
+                record.setdefault("method", {})[other] = {"backend": "vfio", "batch": 8}[other]
+    call("ingest", sample.write(tmp_path / "all.jsonl", *night, by_hand), tmp_path / "d")
+    assert hosts_of(call("outliers", tmp_path / "d", "-j").json()) == {"n3"}
 
 
 def test_wrong_clocks_hide_no_host_and_machines_of_one_name_are_told_apart(tmp_path: Path, call: Call) -> None:
@@ -309,6 +381,134 @@ def test_a_shift_of_a_tenth_among_twenty_hosts_is_found(tmp_path: Path, call: Ca
     assert false <= 0.05 * (right + false)
 
 
+def test_a_figure_that_is_noisier_than_its_kind_keeps_its_noise() -> None:
+    rng = np.random.default_rng(11)
+    right = np.array([0.02] * 19 + [0.2])
+    ratios = []
+    for _ in range(100):
+        own = right * np.sqrt(rng.chisquare(19, 20) / 19)
+        noise = null.moderate(own, np.full(20, 19.0))
+        ratios.append(noise.sigma / right)
+        assert noise.sigma[-1] == own[-1]
+        assert noise.freedom[-1] == 19
+    # The others lend each other certainty as before; an estimate alone would be off by 13 % in the mean.
+    assert np.abs(np.array(ratios)[:, :-1] - 1).mean() < 0.08
+
+
+def test_kinds_of_figures_are_told_apart() -> None:
+    names = ["mmio-read BAR0+0x10/4 latency", "mmio-read BAR2+0x0/8 latency", "irq vector 3 trigger_to_handler"]
+    assert [null.kind(name) for name in names] == ["mmio-read latency"] * 2 + ["irq trigger_to_handler"]
+    assert null.kind("") == ""
+
+
+def test_unequal_noise_makes_no_healthy_host_an_outlier(tmp_path: Path, call: Call) -> None:
+    """One figure of twenty has ten times the noise, another three times, and all are of one kind."""
+    keep(tmp_path, Shape(hosts=20, figures=20, cpus=1, noise=(0.02,) * 18 + (0.06, 0.2)))
+    told = call("outliers", tmp_path, "-j").json()
+    assert told["outliers"] == []
+
+
+def replaced(table: pa.Table, name: str, values: list[Any]) -> pa.Table:
+    place = table.schema.get_field_index(name)
+    return table.set_column(place, table.schema.field(place), pa.array(values, table.schema.field(place).type))
+
+
+def with_devices(fleet: planted.Fleet, devices: dict[int, int]) -> planted.Fleet:
+    """These hosts with so many devices more, which measure the same as the first."""
+    parts = [fleet.figures]
+    for host, more in devices.items():
+        own = fleet.figures.filter(pa.compute.equal(fleet.figures["host_key"], host_name(host)))
+        parts += [replaced(own, "device", [f"0000:{0x40 + n:02x}:00.0"] * len(own)) for n in range(more)]
+    return planted.Fleet(pa.concat_tables(parts), fleet.runs, fleet.planted)
+
+
+def test_the_devices_of_one_host_do_not_outvote_the_other_hosts(tmp_path: Path, call: Call) -> None:
+    shape = Shape(hosts=15, figures=4)
+    faults = {**on([3], "median", 0.2, shape)}
+    planted.keep(Store(str(tmp_path)), with_devices(planted.make(shape, faults), {3: 15}))
+    told = call("outliers", tmp_path, "-j", "--level", "0.1%").json()
+    assert hosts_of(told) == {host_name(3)}
+    assert len({each["device"] for each in told["outliers"]}) == 16
+    assert {each["group_hosts"] for each in told["outliers"]} == {15}
+
+
+def test_equal_devices_make_nothing_surer(tmp_path: Path) -> None:
+    """With three devices that measure the same, each host counts as it does with one."""
+    fleet = planted.make(Shape(hosts=10, figures=3), {})
+    told = []
+    for name, more in (("one", 0), ("three", 2)):
+        store = Store(str(tmp_path / name))
+        planted.keep(store, with_devices(fleet, dict.fromkeys(range(10), more)))
+        with open_engine(None) as engine:
+            prepared = outliers.prepare(engine, store, outliers.Plan())
+            told.append(statistics.measure(engine, prepared.numbered, 0, 1.0, 8))
+    one, three = (each.groups.drop(columns=["tail_cpu"]) for each in told)
+    assert (told[0].tests, told[1].tests) == (30, 90)
+    # Samples of several devices are more samples: what chance adds to the distance of forms differs, and so its median.
+    columns = [name for name in one.columns if not name.startswith("dof_") and name != "med_form"]
+    pd.testing.assert_frame_equal(three[columns], one[columns], rtol=1e-6)
+    for name in ("p50", "p90", "form"):
+        assert (three[f"dof_{name}"] <= one[f"dof_{name}"] + 1e-6).all()
+
+
+def test_what_too_few_hosts_have_is_not_judged(tmp_path: Path, call: Call) -> None:
+    """Four hosts of twenty have a p99, three a CPU 3; one of them has both far too slow."""
+    shape = Shape(hosts=20, figures=3)
+    figures = planted.make(shape, {}).figures
+    rows = figures.select(["host_key", "cpu", "p50", "p90", "p99"]).to_pylist()
+    number = [int(row["host_key"][4:]) for row in rows]
+    p99 = [(row["p99"] or 0) * (1.5 if n == 0 else 1) if n < 4 and row["cpu"] is None else None
+           for n, row in zip(number, rows, strict=True)]  # fmt: skip
+    p50 = [row["p50"] * (1.5 if n == 0 and row["cpu"] == 3 else 1) for n, row in zip(number, rows, strict=True)]
+    figures = replaced(replaced(figures, "p99", p99), "p50", p50)
+    figures = figures.filter(pa.array([n < 3 or row["cpu"] != 3 for n, row in zip(number, rows, strict=True)]))
+    planted.keep(Store(str(tmp_path)), planted.Fleet(figures, planted.make(shape, {}).runs))
+    told = call("outliers", tmp_path, "-j").json()
+    assert [each for each in told["outliers"] if each["statistic"] == "p99" or each.get("cpu") == 3] == []
+
+
+def test_a_cause_is_looked_for_on_the_device_that_differs(tmp_path: Path, call: Call) -> None:
+    """Each host has two devices of one model; the second ones of six hosts have an older firmware and are slow."""
+    shape = Shape(hosts=40, figures=2, cpus=1)
+    first, faulty = planted.make(shape, {}), list(range(10, 16))
+    firmware = ["0.9" if host in faulty else "1.0" for host in range(40)]
+    second = planted.make(shape, on(faulty, "median", 0.2, shape), attributes={"firmware": firmware})
+    moved = replaced(second.figures, "device", ["0000:40:00.0"] * len(second.figures))
+    planted.keep(Store(str(tmp_path)), planted.Fleet(pa.concat_tables([first.figures, moved]), first.runs))
+    [finding] = call("outliers", tmp_path, "-j", "--level", "1%").json()["findings"]
+    assert finding["hosts"] == [host_name(host) for host in faulty]
+    share = finding["shared"]
+    assert (share["attribute"], share["value"], share["healthy_with"], share["healthy"]) == ("firmware", "0.9", 0, 40)
+
+
+def of_two(one: planted.Fleet, other: planted.Fleet, hosts: list[int]) -> planted.Fleet:
+    """The fleet `one` with these hosts of the other."""
+    names = pa.array([host_name(host) for host in hosts])
+    inside = [pa.compute.is_in(fleet.figures["host_key"], names) for fleet in (one, other)]
+    parts = [one.figures.filter(pa.compute.invert(inside[0])), other.figures.filter(inside[1])]
+    return planted.Fleet(pa.concat_tables(parts), one.runs, {**one.planted, **other.planted})
+
+
+def test_a_host_with_fewer_samples_has_no_other_form_because_of_that(tmp_path: Path) -> None:
+    """Of a quarter of the samples a healthy form lies four times as far from the others' by chance alone."""
+    few, sick = [3, 13, 23], 13
+    more = Shape(hosts=40, figures=4, cpus=1)
+    less = Shape(hosts=40, figures=4, cpus=1, samples=250)
+    fleet = of_two(planted.make(more, {}), planted.make(less, on([sick], "mode", 0.15, less)), few)
+    planted.keep(Store(str(tmp_path)), fleet)
+    with open_engine(None) as engine:
+        prepared = outliers.prepare(engine, Store(str(tmp_path)), outliers.Plan())
+        far = statistics.measure(engine, prepared.numbered, 0, 1.0, 8).far
+        found = outliers.judge(engine, Store(str(tmp_path)), outliers.Plan(), None, prepared)
+    form = far.groupby("host_key")["z_form"].mean()
+    healthy = form[[host_name(host) for host in few if host != sick]]
+    assert healthy.abs().max() < 1.5, healthy
+    assert {*found.outliers["host_key"]} == {host_name(sick)}
+    forms = found.outliers[found.outliers["statistic"] == "form"]
+    # 15 % of the samples where the others have none are a distance of 1 - sqrt(0.85).
+    assert forms["effect"].mean() == pytest.approx(0.078, abs=0.03)
+
+
 def test_heavy_tails_are_told_from_a_normal_distribution_and_from_faults() -> None:
     rng = np.random.default_rng(7)
 
@@ -335,7 +535,7 @@ def test_a_faulty_host_among_eight_hides_less_in_the_noise_after_three_passes(
         prepared = outliers.prepare(engine, Store(str(tmp_path)), outliers.Plan())
         for passes in (1, null.PASSES):
             monkeypatch.setattr(null, "PASSES", passes)
-            groups = statistics.measure(engine, prepared.numbered, 0, 0.05).groups
+            groups = statistics.measure(engine, prepared.numbered, 0, 0.05, 8).groups
             sigma.append(float((groups["sigma_p90"] / null.of_median(groups["n_p90"])).mean()))
     # The healthy seven were drawn with 0.0235.
     assert sigma[0] > 0.032

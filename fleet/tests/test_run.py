@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
+import time
+from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from pciescope_fleet import hosts
+from pciescope_fleet import hosts, slurm
 from pciescope_fleet.answers import Folder
 from pciescope_fleet.errors import FleetError
-from pciescope_fleet.task import NOTHING_OF_THE_CLASS, Task
+from pciescope_fleet.task import NOTHING_OF_THE_CLASS, Task, behind_sudo
 from pciescope_fleet.units import seconds
 
 
@@ -66,6 +70,40 @@ def test_a_line_ends_at_its_time_with_a_code_that_says_so(tmp_path: Path) -> Non
     assert folder.answer("n2").why == "killed by signal 9 after 0 s"
 
 
+@pytest.mark.parametrize(
+    ("program", "before"),
+    [
+        (["pciescope"], 0),
+        (["sudo", "pciescope"], 1),
+        (["sudo", "-n", "/usr/bin/pciescope"], 2),
+        (["/usr/bin/sudo", "-nu", "root", "pciescope"], 3),
+        (["sudo", "-n", "-u", "root", "A=b", "pciescope", "-v"], 5),
+        (["sudo", "--user=root", "--", "pciescope"], 3),
+        (["sudo", "-uroot", "--group", "wheel", "pciescope"], 4),
+        (["doas", "-n", "pciescope"], 2),
+        (["sudo", "-u"], 1),
+        (["env", "sudo=1", "pciescope"], 0),
+    ],
+)
+def test_where_the_program_begins_behind_sudo(program: list[str], before: int) -> None:
+    assert behind_sudo(program) == before
+
+
+@pytest.mark.parametrize("function_class", [None, "nvme"])
+def test_the_bound_of_time_is_a_process_of_root_where_the_program_is(
+    tmp_path: Path, function_class: str | None
+) -> None:
+    sudo = tmp_path / "sudo"
+    sudo.write_text("#!/bin/sh\nprintf '<%s>' \"$@\"\n")
+    sudo.chmod(0o755)
+    (tmp_path / "0000:01:00.0").mkdir()
+    (tmp_path / "0000:01:00.0/class").write_text("0x010802\n")
+    line = Task([str(sudo), "-n", "pciescope"], ["doctor"], 60, function_class).line("$host")
+    told = shell(line.replace("/sys/bus/pci/devices", str(tmp_path)), "n1")
+    # The clock may strike between the two looks at it.
+    assert re.sub("<59>", "<60>", told.stdout) == "<-n><timeout><-k><5><60><pciescope><doctor><--json>"
+
+
 def test_a_host_without_a_function_of_the_class_is_told_from_one_that_failed(tmp_path: Path) -> None:
     told = shell(Task(["echo"], ["{bdf}"], 10, "ffffff").line("$host"), "n1")
     assert (told.returncode, told.stdout) == (NOTHING_OF_THE_CLASS, "")
@@ -79,8 +117,10 @@ def test_a_host_without_a_function_of_the_class_is_told_from_one_that_failed(tmp
     [
         ("0 3", '{"a":1}\n', "", True, None),
         ("1 3", '{"a":1}\n', "pciescope: link slow\nhint: look\n", True, "a check failed: pciescope: link slow"),
+        ("0 3", "", "", False, "ended with exit code 0, and no record of it is here"),
         ("2 3", "", "pciescope: no\x1b[2J device\n", False, "exit code 2: pciescope: no?[2J device"),
         ("0 3", '{"a":1}\n{"b', "", False, "1 lines of its records are no records"),
+        ("0 3", "[" * 100_000 + "\n", "", False, "1 lines of its records are no records"),
         ("139 3", '{"a":1}\n', "", False, "killed by signal 11 after 3 s"),
         ("127 0", "", "", False, "x is not there"),
         ("what", "", "", False, None),
@@ -135,3 +175,70 @@ def test_a_command_runs_for_each_function_of_its_class_within_one_time(tmp_path:
     assert run("echo $1; exec sleep 30", "nvme", 2) == (124, "0000:01:00.0\n0000:03:00.0\n")
     with pytest.raises(FleetError, match="no such class"):
         run("", "disk")
+
+
+class Queue:
+    """Slurm's queue as `squeue` prints it, a text each 100 seconds; a `None` is a controller that does not answer."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, texts: Sequence[str | None]) -> None:
+        self.now, self.texts, self.cancelled = 0.0, iter(texts), list[str]()
+        monkeypatch.setattr(slurm, "command", self.command)
+        monkeypatch.setattr(slurm, "cancel", self.cancelled.extend)
+        monkeypatch.setattr(slurm, "time", SimpleNamespace(monotonic=lambda: self.now, sleep=self.sleep))
+
+    def command(self, *_: str) -> str:
+        text = next(self.texts)
+        if text is None:
+            raise FleetError("squeue: Unable to contact slurm controller")
+        return text
+
+    def sleep(self, _: float) -> None:
+        self.now += 100
+
+
+def watched(folder: Path, wait_s: float) -> dict[str, str]:
+    """Why hosts are silent once the run's tasks are out of the queue."""
+    run = slurm.Run(Folder(folder, Task(["x"], ["y"], 60), ["n1", "n2"]), None, 1, wait_s, jobs={"7": ["n1", "n2"]})
+    run.watch()
+    return run.folder.silent
+
+
+def test_a_controller_that_is_away_for_minutes_ends_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = "7_0|RUNNING|n1\n"
+    queue = Queue(monkeypatch, [None, runs, None, None, runs, None, None, runs, ""])
+    assert watched(tmp_path, 60) == {}
+    assert queue.cancelled == []
+    Queue(monkeypatch, [runs, *[None] * 9])
+    with pytest.raises(FleetError, match="Unable to contact"):
+        watched(tmp_path, 60)
+
+
+def test_a_task_that_waits_for_others_of_its_run_does_not_wait_for_its_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = "7_0|RUNNING|n1\n7_1|PENDING|(JobArrayTaskLimit)\n"
+    busy = "7_1|PENDING|(Resources)\n"
+    queue = Queue(monkeypatch, [held] * 9 + [busy, busy, "7_1|RUNNING|n2\n", ""])
+    assert watched(tmp_path, 250) == {}
+    assert queue.cancelled == []
+    queue = Queue(monkeypatch, [held] * 9 + [busy] * 4 + [""])
+    assert watched(tmp_path, 250) == {"n2": "did not start within 250 s: Resources"}
+    assert queue.cancelled == ["7_1"]
+
+
+def test_the_end_of_an_earlier_task_is_not_that_of_the_next(tmp_path: Path) -> None:
+    """The run was killed, its task went on and ended after the next run had put its files aside."""
+    (tmp_path / "n1.end").write_text("0 9\n")
+    file = tmp_path / "task.sh"
+    program = ["sh", "-c", "echo '{}'; sleep 1", "x"]
+    file.write_text(slurm.script(Task(program, ["y"], 60), tmp_path))
+    running = subprocess.Popen(["sh", str(file)], env={"SLURMD_NODENAME": "n1", "PATH": "/usr/bin:/bin"})
+    folder = Folder(tmp_path, Task(["x"], ["y"], 60), ["n1"])
+    until = time.monotonic() + 60
+    while folder.answer("n1").records == 0 and time.monotonic() < until:
+        time.sleep(0.05)
+    # The node dies.
+    running.kill()
+    running.wait()
+    answer = folder.answer("n1")
+    assert (answer.is_whole, answer.why, answer.records) == (False, "no answer", 1)

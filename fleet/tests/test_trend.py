@@ -14,7 +14,7 @@ import pytest
 from conftest import Call
 from pciescope_fleet.dataset.schema import FIGURES, RUNS
 from pciescope_fleet.dataset.store import Store
-from pciescope_fleet.judge.trend import segments
+from pciescope_fleet.judge.trend import segments, steps
 from planted import figure_name, host_name
 
 DAYS = 20
@@ -27,8 +27,12 @@ def past(
     seed: int = 3,
     days: int = DAYS,
     hosts: int = 12,
+    more: dict[int, tuple[int, float]] | None = None,
 ) -> None:
-    """Runs of several hosts on each day. `change` says for a host from which day on its median is how much larger."""
+    """Runs of several hosts on each day. `change` says for a host from which day on its median is how much larger.
+
+    `more` says the same of a second change; its amount is beside the first days.
+    """
     rng = np.random.default_rng(seed)
     level = rng.normal(6.6, 0.02, (hosts, 3))
     for day in range(days):
@@ -39,6 +43,8 @@ def past(
         for host in range(hosts):
             name, run = host_name(host), f"{day:08x}{host:08x}"
             shift = np.log1p(change[host][1]) if host in change and day >= change[host][0] else 0.0
+            if more and host in more and day >= more[host][0]:
+                shift = np.log1p(more[host][1])
             new = kernel_day is not None and host in change and day >= kernel_day
             common = {"host_key": name, "host": name, "run": run, "time": time, "date": date}
             for figure in range(3):
@@ -122,3 +128,29 @@ def test_a_series_with_two_steps_has_two_places() -> None:
     spike = np.zeros(30) + rng.normal(0, 0.01, 30)
     spike[12] += 0.02
     assert segments(spike, 0.01, 30.0) == []
+
+
+def test_a_host_that_was_slower_for_a_week_has_two_changes(tmp_path: Path, call: Call) -> None:
+    past(Store(str(tmp_path)), {3: (8, 0.2), 6: (8, 0.1)}, days=30, more={3: (15, 0.0), 6: (15, 0.3)})
+    told = call("trend", tmp_path, "-j")
+    assert told.code == 1, told.err
+    changes = json.loads(told.out)["changes"]
+    by_day = {(each["host"], each["since"][:10]): each["effect"] for each in changes}
+    right = {
+        (host_name(3), "2026-11-09"): 0.2,
+        (host_name(3), "2026-11-16"): 1 / 1.2 - 1,
+        (host_name(6), "2026-11-09"): 0.1,
+        (host_name(6), "2026-11-16"): 1.3 / 1.1 - 1,
+    }
+    assert by_day == pytest.approx(right, abs=0.015)
+    assert len(changes) == 4 * 3 * 2
+
+
+def test_small_steps_in_one_direction_are_told_as_one() -> None:
+    x = np.repeat([0.0, 0.04, 0.08, 0.12], 6)
+    [(first, place, end)] = steps(x, [6, 12, 18], 0.05)
+    assert (first, end) == (0, 24)
+    assert np.median(x[place:]) - np.median(x[:place]) >= 0.05
+    assert steps(x, [6, 12, 18], 0.03) == [(0, 6, 12), (6, 12, 18), (12, 18, 24)]
+    assert steps(np.repeat([0.0, 0.04, 0.0], 6), [6, 12], 0.05) == []
+    assert steps(x, [], 0.05) == []

@@ -21,6 +21,7 @@ from typing import Any
 
 from pciescope_fleet.errors import FleetError
 from pciescope_fleet.task import NOTHING_OF_THE_CLASS, Task
+from pciescope_fleet.text import plain
 
 ENDINGS = (".jsonl", ".err", ".end")
 SCHEMA = 1
@@ -112,7 +113,7 @@ class Folder:
             answer.why = f"{self.file(host, '.end')} cannot be read: {error}"
             return answer
         answer.why = self.why(host, answer)
-        answer.is_whole = answer.exit_code in (0, 1) and torn == 0
+        answer.is_whole = answer.exit_code in (0, 1) and torn == 0 and records > 0
         return answer
 
     def why(self, host: str, answer: Answer) -> str | None:
@@ -125,9 +126,11 @@ class Folder:
             return f"did not end within {self.task.seconds} s"
         if code in (0, 1) and answer.torn:
             return f"{answer.torn} lines of its records are no records"
+        said = last_words(self.file(host, ".err"))
+        if code in (0, 1) and not answer.records:
+            return f"ended with exit code {code}, and no record of it is here{said}"
         if code == 0:
             return None
-        said = last_words(self.file(host, ".err"))
         if code == 1:
             return f"a check failed{said}"
         if code == 127:
@@ -158,7 +161,7 @@ def count(path: Path) -> tuple[int, int]:
             for line in lines:
                 try:
                     is_record = line.endswith(b"\n") and isinstance(json.loads(line), dict)
-                except ValueError:
+                except (ValueError, RecursionError):
                     is_record = False
                 records, torn = records + is_record, torn + (not is_record)
     except FileNotFoundError:
@@ -173,8 +176,7 @@ def last_words(path: Path) -> str:
     except OSError:
         return ""
     told = [line for line in lines if line.strip() and not line.startswith("hint:")]
-    shown = "".join(letter if letter.isprintable() else "?" for letter in told[-1]) if told else ""
-    return f": {shown[:200]}" if shown else ""
+    return f": {plain(told[-1])[:200]}" if told else ""
 
 
 def replace(path: Path, text: str) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 import ibis
 import ibis.expr.types as ir
+import pyarrow as pa
 from pyarrow.dataset import dataset
 
 from pciescope_fleet.dataset.schema import TABLES
@@ -47,11 +48,24 @@ class Engine:
         schema = ibis.Schema.from_pyarrow(TABLES[table])
         if not paths:
             return ibis.memtable(TABLES[table].empty_table())
-        found = self._read(store, table, list(paths))
-        known = found.columns
-        return found.select(
-            [(found[name].cast(kind) if name in known else ibis.null(kind)).name(name) for name, kind in schema.items()]
-        )
+        doubled = store.doubled(table, paths)
+        parts = [[path for path in paths if path not in doubled], *([path] for path in doubled)]
+        tables = []
+        for part in filter(None, parts):
+            found = self._read(store, table, part)
+            known = found.columns
+            rows = found.select(
+                [
+                    (found[name].cast(kind) if name in known else ibis.null(kind)).name(name)
+                    for name, kind in schema.items()
+                ]
+            )
+            if part[0] in doubled:
+                # Two writers took the same runs: those that count are in another file.
+                keys = pa.Table.from_pylist([{"host_key": key, "run": run} for key, run in sorted(doubled[part[0]])])
+                rows = rows.anti_join(ibis.memtable(keys), ["host_key", "run"])
+            tables.append(rows)
+        return ibis.union(*tables) if len(tables) > 1 else tables[0]
 
     def _read(self, store: Store, table: str, paths: list[str]) -> ir.Table:
         name = ibis.util.gen_name("fleet_read")

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+from pciescope_fleet.text import plain
+
 
 class Exit(IntEnum):
     """Exit codes, as the main program has them."""
@@ -36,5 +38,5 @@ class FleetError(Exception):
 
 def report(error: FleetError) -> str:
     """The lines that tell of an error."""
-    lines = f"pciescope-fleet: {error.text}\n"
-    return lines if error.hint is None else f"{lines}hint: {error.hint}\n"
+    lines = f"pciescope-fleet: {plain(error.text)}\n"
+    return lines if error.hint is None else f"{lines}hint: {plain(error.hint)}\n"

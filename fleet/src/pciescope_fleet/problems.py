@@ -6,6 +6,7 @@ import json
 import shlex
 import subprocess
 import tempfile
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,15 +18,16 @@ def find(program: Sequence[str], words: Sequence[str], measure: Sequence[str], s
     """The problems of this host now, each with what tells it from others.
 
     `words` are the command, `doctor` or `compare`. `measure` is what is measured before, where there is any; `{new}` in
-    the command then stands for its records.
+    the command then stands for its records. `seconds` are for both together.
     """
+    end = time.monotonic() + seconds
     with tempfile.TemporaryDirectory(prefix="pciescope-fleet-") as folder:
         new = Path(folder) / "new.jsonl"
         if measure:
-            told = call([*program, *measure, "--output", str(new)], seconds)
+            told = call([*program, *measure, "--output", str(new)], end, seconds)
             if told.returncode not in (0, 1):
                 raise FleetError(f"{shlex.join(measure)}: {last(told)}")
-        told = call([*program, *(word.replace("{new}", str(new)) for word in words), "--json"], seconds)
+        told = call([*program, *(word.replace("{new}", str(new)) for word in words), "--json"], end, seconds)
     if told.returncode not in (0, 1):
         raise FleetError(f"{shlex.join(words)}: {last(told)}")
     try:
@@ -60,11 +62,12 @@ def of_compare(lines: Sequence[dict[str, Any]]) -> dict[str, str]:
     return found
 
 
-def call(words: Sequence[str], seconds: int) -> subprocess.CompletedProcess[str]:
-    """Runs the program in a bounded time."""
+def call(words: Sequence[str], end: float, seconds: int) -> subprocess.CompletedProcess[str]:
+    """Runs the program until `end` at most, of the `seconds` that the check has."""
+    left = max(end - time.monotonic(), 0.0)
     try:
         return subprocess.run(
-            words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=seconds
+            words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=left
         )
     except FileNotFoundError as error:
         raise FleetError(f"there is no {words[0]} on this machine", "--program 'sudo -n /usr/bin/pciescope'") from error

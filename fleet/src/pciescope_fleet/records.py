@@ -7,6 +7,7 @@ its fields may mean something else.
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 import re
 import zlib
@@ -23,6 +24,9 @@ LONGEST_LINE = 64 * 2**20
 
 SYNTHETIC = "synthetic machine"
 """The product of a machine that the fake backend makes up."""
+
+MADE_UP = "it is synthetic"
+"""What `emulated` says of a digitizer that the fake backend makes up on a machine that is real."""
 
 Record = dict[str, Any]
 
@@ -48,6 +52,13 @@ class Run:
     run: str
     source: str
     records: list[Record] = field(default_factory=list)
+    lines: list[int] = field(default_factory=list)
+    """Of each record: its line in the file."""
+
+    def add(self, record: Record, line: int) -> None:
+        """Takes one more record."""
+        self.records.append(record)
+        self.lines.append(line)
 
     @property
     def environment(self) -> Record:
@@ -57,20 +68,27 @@ class Run:
 
 
 def read(path: Path | str) -> tuple[list[Run], list[Problem]]:
-    """The runs of a file of records, in the order in which they begin, and what could not be taken."""
+    """The runs of a file of records, in the order in which they begin, and what could not be taken.
+
+    A record that stands there twice is one record.
+    """
     runs: dict[str, Run] = {}
     problems: list[Problem] = []
-    for number, record in _lines(Path(path), problems):
+    seen: set[bytes] = set()
+    for number, digest, record in _lines(Path(path), problems):
+        if digest in seen:
+            continue
+        seen.add(digest)
         why = _refuse(record)
         if why is not None:
             problems.append(Problem(str(path), number, why))
             continue
-        runs.setdefault(record["run"], Run(record["run"], str(path))).records.append(record)
+        runs.setdefault(record["run"], Run(record["run"], str(path))).add(record, number)
     return list(runs.values()), problems
 
 
-def _lines(path: Path, problems: list[Problem]) -> Iterator[tuple[int, Any]]:
-    """The lines that are JSON, with their numbers."""
+def _lines(path: Path, problems: list[Problem]) -> Iterator[tuple[int, bytes, Any]]:
+    """The lines that are JSON, each with its number and a digest."""
     try:
         stream = (gzip.open if path.suffix == ".gz" else open)(path, "rb")
     except OSError as error:
@@ -93,11 +111,13 @@ def _lines(path: Path, problems: list[Problem]) -> Iterator[tuple[int, Any]]:
             if not line.strip():
                 continue
             try:
-                yield number, json.loads(line)
+                record = json.loads(line)
             except (ValueError, RecursionError) as error:
                 torn = not line.endswith(b"\n")
                 why = "the last line is unfinished: the run was killed" if torn else f"not JSON: {error}"
                 problems.append(Problem(str(path), number, why))
+                continue
+            yield number, hashlib.blake2b(line.strip(), digest_size=16).digest(), record
 
 
 RUN = re.compile(r"[0-9a-f]{16}")
@@ -127,14 +147,34 @@ def _refuse(record: Any) -> str | None:
     return None
 
 
+ORIGINS = ("synthetic", "emulated", "imported", "measured")
+"""Where figures come from, the least real first."""
+
+
 def origin(record: Record, environment: Record) -> str:
-    """Where the figures of a record come from: `measured`, `emulated`, `synthetic` or `imported`.
+    """Where the figures of a record come from, by its own signs alone.
 
     One sign is enough: figures that the fake backend made up are synthetic, whatever else the record says.
     """
-    method = record.get("method", {})
-    if method.get("backend") == "fake" or environment.get("product") == SYNTHETIC:
+    method, device = record.get("method", {}), record.get("device", {})
+    made_up = method.get("backend") == "fake" or device.get("emulated") == MADE_UP
+    if made_up or environment.get("product") == SYNTHETIC:
         return "synthetic"
-    if method.get("emulated") or record.get("device", {}).get("emulated"):
+    if method.get("emulated") or device.get("emulated"):
         return "emulated"
     return "imported" if method.get("backend") == "import" else "measured"
+
+
+def origins(run: Run) -> list[str]:
+    """Where the figures of each record of a run come from.
+
+    One synthetic record makes the whole run synthetic. A record without a device and a method of its own, such as a
+    summary of several devices, has the least real origin of the others.
+    """
+    own = [origin(record, run.environment) for record in run.records]
+    if "synthetic" in own:
+        return ["synthetic"] * len(own)
+    tells = [bool(record.get("device") or record.get("method")) for record in run.records]
+    others = {each for each, is_told in zip(own, tells, strict=True) if is_told}
+    whole = next((each for each in ORIGINS if each in others), "measured")
+    return [each if is_told else whole for each, is_told in zip(own, tells, strict=True)]

@@ -22,6 +22,10 @@ from pciescope_fleet.task import GRACE_S, Task
 POLL_S = 2.0
 ARRIVAL_S = 10.0
 """So long a file may take from a node through a shared file system."""
+PATIENCE_S = 300.0
+"""So long Slurm may not say what is in its queue: its controller may be starting anew, and the tasks go on."""
+THROTTLED = "JobArrayTaskLimit"
+"""Why a task waits that `--at-once` holds back."""
 MOST_TASKS = 1000
 """Of an array: Slurm's own default for MaxArraySize is 1001."""
 UNFIT = ("down", "drain", "fail", "maint", "power", "unknown", "future", "reboot", "inval")
@@ -68,6 +72,7 @@ def script(task: Task, folder: Path) -> str:
     return f"""#!/bin/sh
 host=$SLURMD_NODENAME
 cd {shlex.quote(str(folder))} || exit 73
+rm -f "$host.end" # of a task whose run was killed, and that ended since then
 began=$(date +%s)
 sh -c {shlex.quote("host=$1; " + task.line("$host"))} sh "$host" >"$host.jsonl" 2>"$host.err" </dev/null
 code=$?
@@ -134,18 +139,27 @@ class Run:
 
     def watch(self) -> None:
         """Waits until no task is in the queue, and cancels those that did not start in time."""
-        begun = time.monotonic()
+        since: dict[str, float] = {}
+        answered = time.monotonic()
         while True:
-            queue = self.queue()
-            waiting = {task: why for task, (state, why) in queue.items() if state == "PENDING"}
+            try:
+                queue = self.queue()
+            except FleetError:
+                if time.monotonic() - answered > PATIENCE_S:
+                    raise
+                time.sleep(POLL_S)
+                continue
             if not queue:
                 return
-            if waiting and time.monotonic() - begun > self.wait_s:
-                for task, why in waiting.items():
-                    job, place = task.split("_")
-                    host = self.jobs[job][int(place)]
-                    self.folder.silent[host] = f"did not start within {self.wait_s:.0f} s: {why.strip('()')}"
-                cancel(waiting)
+            now = answered = time.monotonic()
+            waiting = {task: why for task, (state, why) in queue.items() if state == "PENDING" and THROTTLED not in why}
+            since = {task: since.get(task, now) for task in waiting}
+            late = [task for task in waiting if now - since[task] > self.wait_s]
+            for task in late:
+                job, place = task.split("_")
+                host = self.jobs[job][int(place)]
+                self.folder.silent[host] = f"did not start within {self.wait_s:.0f} s: {waiting[task].strip('()')}"
+            cancel(late)
             time.sleep(POLL_S)
 
     def queue(self) -> dict[str, tuple[str, str]]:

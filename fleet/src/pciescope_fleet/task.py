@@ -6,6 +6,7 @@ records come on the standard output, what it says on the standard error, and its
 
 from __future__ import annotations
 
+import re
 import shlex
 from dataclasses import dataclass
 
@@ -38,7 +39,10 @@ class Task:
         """The line for a shell. `host` is a shell word: a name, or a variable that has it."""
         words = self.words if has_json(self.words) else [*self.words, "--json"]
         bound = ["timeout", "-k", str(GRACE_S), str(self.seconds)]
-        command = " ".join([*map(shlex.quote, [*bound, *self.program]), *(quoted(word, host) for word in words)])
+        # A user may not end a process of root: there the bound is root's as well.
+        before = behind_sudo(self.program)
+        program = [*self.program[:before], *bound, *self.program[before:]]
+        command = " ".join([*map(shlex.quote, program), *(quoted(word, host) for word in words)])
         if self.function_class is None:
             return command
         # The time is for all: each gets what the ones before left.
@@ -51,6 +55,24 @@ class Task:
             f"bdf=${{at##*/}}; one=0; {command} || one=$?; "
             f"if [ $code = {NOTHING_OF_THE_CLASS} ] || [ $one -gt $code ]; then code=$one; fi; done; (exit $code)"
         )
+
+
+SUDO_TAKES = re.compile(
+    r"-[ABEHKNPSVbeiklnsv]*[CDRTUacghprtu]|--(user|group|host|prompt|chdir|chroot|close-from|command-timeout|role|type)"
+)
+"""An option of sudo or doas that a word of its own follows."""
+
+
+def behind_sudo(program: list[str]) -> int:
+    """Where the program begins behind `sudo` or `doas`, their options and variables; 0 where there is none."""
+    if program[0].rpartition("/")[2] not in ("sudo", "doas"):
+        return 0
+    place = 1
+    while place < len(program) - 1 and (program[place].startswith("-") or "=" in program[place]):
+        if program[place] == "--":
+            return place + 1
+        place += 2 if SUDO_TAKES.fullmatch(program[place]) else 1
+    return min(place, len(program) - 1)
 
 
 def quoted(word: str, host: str) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pciescope_fleet.cmd import add_store_options, add_verb, store_of
 from pciescope_fleet.errors import Exit, FleetError
+from pciescope_fleet.text import plain
 
 if TYPE_CHECKING:
     from pciescope_fleet.cmd import Verbs
@@ -34,7 +35,7 @@ def register(verbs: Verbs) -> None:
     parser.add_argument("paths", nargs="+", type=Path, metavar="FILE", help="files of records, or folders with them")
     parser.add_argument("dataset", metavar="DATASET", help="a folder, or a URL that fsspec knows (s3://BUCKET/FOLDER)")
     parser.add_argument("--host", metavar="NAME", help="the host that all these files are from")
-    parser.add_argument("--compact", action="store_true", help="make one file of each day")
+    parser.add_argument("--compact", action="store_true", help="merge the files of each day")
     parser.add_argument("-j", "--json", action="store_true", help="print what was done as JSON")
     add_store_options(parser)
     parser.set_defaults(run=run)
@@ -65,11 +66,11 @@ def run(args: argparse.Namespace) -> int:
     for file, problems in itertools.groupby(taken.problems, key=lambda problem: problem.file):
         told_of = list(problems)
         for problem in told_of[:SHOWN]:
-            sys.stderr.write(f"not taken, or doubtful: {problem}\n")
+            sys.stderr.write(f"not taken, or doubtful: {plain(problem)}\n")
         if len(told_of) > SHOWN:
-            sys.stderr.write(f"not taken, or doubtful: {file}: {len(told_of) - SHOWN} more; --json tells all\n")
+            sys.stderr.write(f"not taken, or doubtful: {plain(file)}: {len(told_of) - SHOWN} more; --json tells all\n")
     if taken.guessed and args.host is None:
-        names = ", ".join(sorted(taken.guessed)[:5]) + (", ..." if len(taken.guessed) > 5 else "")
+        names = plain(", ".join(sorted(taken.guessed)[:5])) + (", ..." if len(taken.guessed) > 5 else "")
         sys.stderr.write(
             f"{len(taken.guessed)} hosts are called after their files, as the records do not name them: {names}\n"
         )

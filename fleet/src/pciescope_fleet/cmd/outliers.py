@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 import sys
 import time
@@ -18,6 +19,7 @@ from pciescope_fleet.cmd import (
     store_of,
 )
 from pciescope_fleet.errors import Exit, FleetError
+from pciescope_fleet.text import plain_all
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -60,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
     refuse_nothing(args, judged)
     if args.prom:
         prometheus.write(args.prom, prometheus.render(judged, time.time()))
-    sys.stdout.write(json.dumps(as_json(judged)) + "\n" if args.json else words.report(judged))
+    sys.stdout.write(json.dumps(as_json(judged)) + "\n" if args.json else words.report(printable(judged)))
     return Exit.FOUND if judged.findings else Exit.FINE
 
 
@@ -91,6 +93,12 @@ def refuse_nothing(args: argparse.Namespace, judged: Judged) -> None:
         )
 
 
+def printable(judged: Judged) -> Judged:
+    """The same with the hosts' texts made fit for a terminal."""
+    texts = {name: plain_all(getattr(judged, name)) for name in ("findings", "unjudged_hosts", "coarser")}
+    return dataclasses.replace(judged, **texts)
+
+
 def as_json(judged: Judged) -> dict[str, Any]:
     """What `--json` prints; docs/fleet.md describes it."""
     from pciescope_fleet.judge import outliers
@@ -119,6 +127,14 @@ def read_racks(path: Path) -> pd.DataFrame:
     if "host" not in table.columns or len(table.columns) < 2:
         raise FleetError(
             f"{path}: its columns are {', '.join(table.columns)}; `host` and another are needed", "host,rack"
+        )
+    from pciescope_fleet.judge.outliers import RUN_ATTRIBUTES, UNIT_ATTRIBUTES
+
+    own = {"host_key", "model", "run", *RUN_ATTRIBUTES, *UNIT_ATTRIBUTES}
+    if taken := [name for name in table.columns if name in own]:
+        raise FleetError(
+            f"{path}: the column {taken[0]} has the name of a property that the records have",
+            f"another name, such as my_{taken[0]}",
         )
     twice = table["host"][table["host"].duplicated()]
     if len(twice):

@@ -14,6 +14,7 @@ from pciescope_fleet.answers import Answer, Folder
 from pciescope_fleet.cmd import add_verb
 from pciescope_fleet.errors import Exit, FleetError
 from pciescope_fleet.task import Task, class_code
+from pciescope_fleet.text import plain
 from pciescope_fleet.units import seconds
 
 if TYPE_CHECKING:
@@ -159,5 +160,5 @@ def tell(answers: list[Answer], path: Path) -> list[str]:
     wide = max((len(answer.host) for answer in answers), default=0)
     for answer in (answer for answer in answers if answer.why is not None):
         kept = f" ({counted(answer.records)} came)" if answer.records and not answer.is_whole else ""
-        lines.append(f"  {answer.host:<{wide}}  {answer.why}{kept}")
+        lines.append(f"  {answer.host:<{wide}}  {plain(answer.why)}{kept}")
     return lines

@@ -13,6 +13,7 @@ from pciescope_fleet import slurm
 from pciescope_fleet.cmd import add_verb
 from pciescope_fleet.cmd.health import reason_of
 from pciescope_fleet.errors import Exit, FleetError
+from pciescope_fleet.text import plain
 
 if TYPE_CHECKING:
     from pciescope_fleet.cmd import Verbs
@@ -75,11 +76,11 @@ def read(name: str, is_any_origin: bool) -> dict[str, list[str]]:
             if finding["origin"] != "measured" and not is_any_origin:
                 note(f"{', '.join(hosts)}: left alone, {finding['origin']} figures (--any-origin takes them)")
                 continue
-            if finding["direction"].endswith("faster"):
-                note(f"{', '.join(hosts)}: left alone, faster than similar hosts")
+            if finding["direction"] in BETTER:
+                note(f"{', '.join(hosts)}: left alone, {BETTER[finding['direction']]} than similar hosts")
                 continue
             worst = finding["worst"]
-            text = f"{finding['direction']} {worst['device']} {worst['figure']} {worst['effect']:+.1%}"
+            text = f"{finding['direction']} {worst['device']} {worst['figure']} {_size(worst)}"
             for host in hosts:
                 reasons.setdefault(host, []).append(text)
     except OSError as error:
@@ -90,6 +91,17 @@ def read(name: str, is_any_origin: bool) -> dict[str, list[str]]:
     return reasons
 
 
+BETTER = {"faster": "faster", "one CPU faster": "one CPU faster", "narrower form": "less spread"}
+"""Findings that are to a host's credit."""
+
+
+def _size(worst: dict[str, Any]) -> str:
+    """A shift in percent. A form has none: its effect is a distance, and what share of the samples would make it."""
+    if worst.get("statistic") == "form":
+        return f"({1 - (1 - worst['effect']) ** 2:.0%} of its samples where others have none)"
+    return f"{worst['effect']:+.1%}"
+
+
 def note(text: str) -> None:
     """Tells the user something in passing."""
-    sys.stderr.write(f"pciescope-fleet: {text}\n")
+    sys.stderr.write(f"pciescope-fleet: {plain(text)}\n")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pciescope_fleet.cmd import add_bound_options, add_engine_options, add_store_options, add_verb, engine_of, store_of
 from pciescope_fleet.errors import Exit, FleetError
+from pciescope_fleet.text import plain_all
 
 if TYPE_CHECKING:
     from pciescope_fleet.cmd import Verbs
@@ -64,16 +65,17 @@ def _words(found: Trend) -> str:
     from pciescope_fleet.judge.outliers import WORDS
     from pciescope_fleet.judge.words import amount, counted, hosts_in_words
 
-    hosts = {host for each in found.findings for host in each["hosts"]}
+    findings = plain_all(found.findings)
+    hosts = {host for each in findings for host in each["hosts"]}
     lines = [
-        f"{counted(len(hosts), 'host') if hosts else 'no host'} changed: {counted(len(found.findings), 'finding')}, "
+        f"{counted(len(hosts), 'host') if hosts else 'no host'} changed: {counted(len(findings), 'finding')}, "
         f"{counted(len(found.changes), 'change')} in {found.series} series of 6 runs or more",
         f"  at most {found.plan.level:.0%} of the changes are expected to be false alarms; "
         f"shifts below {found.plan.least_effect:.0%} are left out",
     ]
     if found.short:
         lines.append(f"  not judged: {found.short} series with fewer than 6 runs")
-    for each in found.findings:
+    for each in findings:
         worst = each["worst"]
         title = (
             hosts_in_words(each["hosts"])

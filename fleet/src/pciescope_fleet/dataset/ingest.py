@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Sequence
+import functools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,14 +15,23 @@ from pciescope_fleet import records
 from pciescope_fleet.dataset import rows
 from pciescope_fleet.dataset.rows import Rows
 from pciescope_fleet.dataset.schema import TABLES
-from pciescope_fleet.dataset.store import RunKey, Store, to_table
-from pciescope_fleet.records import Problem
+from pciescope_fleet.dataset.store import Kept, RunKey, Store, to_table
+from pciescope_fleet.records import Problem, Record, Run
 
 MANY = 64
 """So many runs of one day are written to one file; fewer get a file each, below their host."""
 
 BATCH = 4000
 """Runs that are kept in memory before they are written."""
+
+BATCH_BYTES = 128 * 2**20
+"""The same in bytes of their tables."""
+
+LARGEST_BYTES = 128 * 2**20
+"""Compaction makes no larger table out of smaller ones, and leaves those alone that have half of it."""
+
+WRONG = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError, pa.ArrowException)
+"""What a field of the wrong kind may raise."""
 
 
 @dataclass
@@ -46,6 +56,7 @@ def ingest(store: Store, paths: Sequence[Path], host: str | None = None) -> Take
     now = datetime.datetime.now(datetime.UTC)
     has = _Known(store)
     waiting: dict[RunKey, Made] = {}
+    size = 0
     for path in paths:
         runs, problems = records.read(path)
         taken.files += 1
@@ -53,12 +64,9 @@ def ingest(store: Store, paths: Sequence[Path], host: str | None = None) -> Take
         if not runs and not problems:
             taken.problems.append(Problem(str(path), None, "no record in it"))
         for run in runs:
-            try:
-                made = Made.of(rows.rows(run, host, now))
-            except (TypeError, ValueError, KeyError, AttributeError, OverflowError, pa.ArrowException) as error:
-                # Anybody may have written the file: a field of the wrong kind is no reason to lose the others.
-                why = f"run {run.run}: a field is not what docs/record.md says: {type(error).__name__}: {error}"
-                taken.problems.append(Problem(str(path), None, why))
+            made, wrong = make(run, functools.partial(_tables, host, now, has.hosts.get(run.run)))
+            taken.problems += wrong
+            if made is None:
                 continue
             taken.problems += made.problems
             if made.run["host_from"] == "file name":
@@ -73,9 +81,11 @@ def ingest(store: Store, paths: Sequence[Path], host: str | None = None) -> Take
                 continue
             taken.renewed += before > 0
             waiting[key] = made
-        if len(waiting) >= BATCH:
-            _write(store, waiting, has, taken)
-            waiting = {}
+            has.hosts.setdefault(run.run, key[0])
+            size += made.size
+            if len(waiting) >= BATCH or size >= BATCH_BYTES:
+                _write(store, waiting, has, taken)
+                waiting, size = {}, 0
     _write(store, waiting, has, taken)
     return taken
 
@@ -95,9 +105,62 @@ class Made:
         return cls(made.run, {name: to_table(name, each) for name, each in found.items()}, made.problems)
 
     @property
+    def size(self) -> int:
+        """Bytes of its tables."""
+        return sum(table.nbytes for table in self.tables.values())
+
+    @property
     def key(self) -> RunKey:
         """Which run it is."""
         return (self.run["host_key"], self.run["run"])
+
+
+def _tables(host: str | None, now: datetime.datetime, known: str | None, run: Run) -> Made:
+    return Made.of(rows.rows(run, host, now, known))
+
+
+def make(run: Run, tables: Callable[[Run], Made]) -> tuple[Made | None, list[Problem]]:
+    """A run as tables, and what of it could not be taken.
+
+    Anybody may have written the file: a field of the wrong kind loses its record, or its part of the machine's
+    description, and nothing beside it.
+    """
+    try:
+        return tables(run), []
+    except WRONG:
+        pass
+    problems: list[Problem] = []
+
+    def is_right(record: Record, line: int, what: str) -> bool:
+        one = Run(run.run, run.source)
+        one.add(record, line)
+        try:
+            tables(one)
+        except WRONG as error:
+            why = f"run {run.run}: {what} is not what docs/record.md says: {type(error).__name__}: {error}"
+            problems.append(Problem(run.source, line, why))
+            return False
+        return True
+
+    left = Run(run.run, run.source)
+    for line, record in zip(run.lines, run.records, strict=True):
+        whole = dict(record)
+        if "environment" in record:
+            bare = {name: record[name] for name in ("schema", "run", "time", "verb", "test")}
+            whole["environment"] = {
+                name: value
+                for name, value in record["environment"].items()
+                if is_right({**bare, "environment": {name: value}}, line, f"environment.{name}")
+            }
+        if is_right(whole, line, "a field"):
+            left.add(whole, line)
+    if not left.records:
+        return None, problems
+    try:
+        return tables(left), problems
+    except WRONG as error:
+        why = f"run {run.run}: its records do not fit together: {type(error).__name__}: {error}"
+        return None, [*problems, Problem(run.source, None, why)]
 
 
 class _Known:
@@ -105,8 +168,8 @@ class _Known:
 
     def __init__(self, store: Store) -> None:
         self.runs = {key: records for key, (_, records, _) in store.kept("runs").runs().items()}
-        # A writer that was killed leaves figures of runs that do not count as taken.
-        self.strays = {key for table in TABLES for key in store.kept(table).runs()} - self.runs.keys()
+        self.hosts = {run: host_key for host_key, run in self.runs}
+        """By run: a host that has it."""
         self._machines: dict[str, set[str]] = {}
         for host_key, _ in self.runs:
             self._machines.setdefault(host_key.split("~")[0], set()).add(host_key)
@@ -122,9 +185,6 @@ class _Known:
 def _write(store: Store, waiting: dict[RunKey, Made], has: _Known, taken: Taken) -> None:
     if not waiting:
         return
-    outdated = {key for key in waiting if key in has.runs or key in has.strays}
-    if outdated:
-        _forget(store, outdated)
     by_date: dict[str, list[Made]] = {}
     for made in waiting.values():
         by_date.setdefault(made.run["date"], []).append(made)
@@ -148,25 +208,6 @@ def _write_table(store: Store, table: str, date: str, together: list[Made]) -> N
     store.write_many(table, date, named, pa.concat_tables(made.tables[table] for made in together), [])
 
 
-def _forget(store: Store, runs: set[RunKey]) -> None:
-    """Takes runs out of the dataset, of which more records have come."""
-    for table in TABLES:
-        kept = store.kept(table)
-        store.remove(part.path for part in kept.parts if (part.host_key, part.run) in runs)
-        for path, listed in kept.compacted.items():
-            remain = [run for run in listed["runs"] if (run[0], run[1]) not in runs]
-            if len(remain) == len(listed["runs"]):
-                continue
-            found = store.read(table, [path])
-            keys = zip(found["host_key"].to_pylist(), found["run"].to_pylist(), strict=True)
-            found = found.filter(pa.array([key not in runs for key in keys], pa.bool_()))
-            if remain:
-                store.write_many(
-                    table, listed["date"], [tuple(run) for run in remain], found, [_below(store, table, path)]
-                )
-            store.remove([path])
-
-
 def _below(store: Store, table: str, path: str) -> str:
     return path.removeprefix(f"{store.root}/{table}/")
 
@@ -181,21 +222,43 @@ class Compacted:
 
 
 def compact(store: Store, dates: Iterable[str] | None = None) -> Compacted:
-    """Makes one file of each day and table, and removes what killed writers left."""
+    """Makes few files of each day and table, and removes what does not count any more."""
     done = Compacted()
     for table in TABLES:
         kept = store.kept(table)
-        store.remove(kept.leftover)
-        done.leftover += len(kept.leftover)
-        by_run = kept.runs()
+        left = [*kept.leftover, *kept.abandoned]
+        store.remove(left)
+        done.leftover += len(left)
+        within: dict[str, list[tuple[str, str, int]]] = {}
+        for (host_key, run), (_, count, path) in kept.runs().items():
+            within.setdefault(path, []).append((host_key, run, count))
         for date in kept.dates() if dates is None else dates:
-            paths = kept.files([date])
+            paths = sorted(kept.files([date]), key=lambda path: (min(within[path]), path))
             done.before += len(paths)
-            done.after += bool(paths)
-            if len(paths) < 2:
-                continue
-            named = [(host_key, run, count) for (host_key, run), (day, count, _) in by_run.items() if day == date]
-            replaces = [_below(store, table, path) for path in paths]
-            store.write_many(table, date, named, store.read(table, paths), replaces)
-            store.remove(paths)
+            done.after += len(paths)
+            for together, found in _together(store, table, kept, paths):
+                if len(together) == 1 and together[0] not in kept.doubled:
+                    continue
+                named = [run for path in together for run in within[path]]
+                replaces = [_below(store, table, path) for path in together]
+                store.write_many(table, date, named, found, replaces)
+                store.remove(together)
+                done.after -= len(together) - 1
     return done
+
+
+def _together(store: Store, table: str, kept: Kept, paths: Sequence[str]) -> Iterator[tuple[list[str], pa.Table]]:
+    """Which files become one, and its rows: neighbours by host, so that each file has a range of hosts."""
+    part: list[str] = []
+    tables: list[pa.Table] = []
+    for path in paths:
+        if path not in kept.doubled and kept.compacted.get(path, {}).get("bytes", 0) >= LARGEST_BYTES / 2:
+            continue
+        found = store.read(table, [path])
+        if part and sum(each.nbytes for each in tables) + found.nbytes > LARGEST_BYTES:
+            yield part, pa.concat_tables(tables)
+            part, tables = [], []
+        part.append(path)
+        tables.append(found)
+    if part:
+        yield part, pa.concat_tables(tables)

@@ -11,6 +11,8 @@ import datetime
 import hashlib
 import json
 import math
+import re
+import urllib.parse
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,6 +32,12 @@ JUDGED_METRICS = {"speed", "active_speed", "rate", "samples_per_s", "cpu_per_gb"
 
 LONGEST_NAME = 64
 """Linux allows no longer name of a host."""
+
+LONGEST_KEY = 200
+"""Bytes of a host's key as the name of a folder: a file system takes 255."""
+
+YEARS = range(1970, 2262)
+"""Years that engines can count in nanoseconds."""
 
 
 @dataclass
@@ -56,49 +64,56 @@ class _Figure:
     values: list[float] = field(default_factory=list)
 
 
-def rows(run: Run, host: str | None, ingested: datetime.datetime) -> Rows:
-    """The rows of a run. `host` is the host's name where the user gave it."""
+def rows(run: Run, host: str | None, ingested: datetime.datetime, known: str | None = None) -> Rows:
+    """The rows of a run. `host` is the host's name where the user gave it.
+
+    `known` is the key of the host that has a run of this name: it counts where neither user nor records name the host.
+    """
     environment = run.environment
     told = environment.get("host") if isinstance(environment.get("host"), dict) else {}
     assert told is not None
     name, host_from = _host(run, told, host)
     machine = _text(told.get("id")) or ""
+    key = host_key(name, machine)
+    if host_from == "file name" and known is not None:
+        key, name = known, known.split("~")[0]
     problems: list[Problem] = []
     times = [time for record in run.records if (time := _time(record["time"])) is not None]
     if not times:
-        problems.append(Problem(run.source, None, f"run {run.run}: no record has a time; it is kept under 1970-01-01"))
+        why = f"run {run.run}: no record has a time between 1970 and 2261; it is kept under 1970-01-01"
+        problems.append(Problem(run.source, None, why))
         times = [datetime.datetime.fromtimestamp(0, datetime.UTC)]
     elif max(times) > ingested + datetime.timedelta(days=1):
         problems.append(
             Problem(run.source, None, f"run {run.run}: host {name}'s clock is ahead: {max(times):%Y-%m-%d %H:%M} UTC")
         )
     identity = {
-        "host_key": f"{name}~{machine[:12]}" if machine else name,
+        "host_key": key,
         "host": name,
         "run": run.run,
-        "date": f"{min(times):%Y-%m-%d}",
+        "date": min(times).date().isoformat(),
         "time": min(times),
     }
     gathered: dict[tuple[str, str, int | None], _Figure] = {}
     result = Rows({}, problems=problems)
-    origins = set()
-    for record in run.records:
-        origins.add(records.origin(record, environment))
-        _gather(gathered, record, run, {**identity, **_common(record, environment)}, problems)
+    origins = records.origins(run)
+    # What has no device of its own, a summary, is compared with summaries of the same devices.
+    models = " + ".join(sorted({model for record in run.records if (model := _model(record))})) or None
+    for line, record, origin in zip(run.lines, run.records, origins, strict=True):
+        common = {**identity, **_common(record, environment), "origin": origin}
+        if "stream" in record and common["model"] is None:
+            common["model"] = models
+        _gather(gathered, record, run, line, common, problems)
         result.findings += _findings(record, identity)
     # A run of many CPUs warns of the same for each.
     result.findings = list({(row["check"], row["device"], row["text"]): row for row in result.findings}.values())
     result.figures = _figure_rows(gathered)
-    # One sign of a made-up machine is enough for the whole run.
-    if "synthetic" in origins:
-        for row in result.figures:
-            row["origin"] = "synthetic"
     result.run = {
         **identity,
         "host_from": host_from,
         "last_time": max(times),
         "ingested": ingested,
-        "origin": "synthetic" if "synthetic" in origins else " ".join(sorted(origins)),
+        "origin": " ".join(sorted(set(origins))),
         "content": _content(result.figures),
         **_run_row(run, environment),
     }
@@ -115,6 +130,18 @@ def _host(run: Run, told: Record, given: str | None) -> tuple[str, str]:
     if name:
         return name, "record"
     return Path(run.source).name.split(".")[0] or "unknown", "file name"
+
+
+def host_key(name: str, machine: str) -> str:
+    """What tells a machine from all others: its name, and a part of its id where that is known.
+
+    It becomes the name of a folder. Where that would be too long, a digest stands for a part of it.
+    """
+    key = f"{name}~{machine[:12]}" if machine else name
+    if len(urllib.parse.quote(key, safe="~")) <= LONGEST_KEY:
+        return key
+    digest = hashlib.sha256(key.encode()).hexdigest()
+    return f"{re.sub('[^A-Za-z0-9._-]', '_', name)[:40]}~{digest[:12]}"
 
 
 def _run_row(run: Run, environment: Record) -> Row:
@@ -157,11 +184,8 @@ def _common(record: Record, environment: Record) -> Row:
     bdf, link = _text(device.get("bdf")), device.get("link") or {}
     path = [step for step in device.get("path") or [] if isinstance(step, str)]
     places = [bdf, *reversed(path)]
-    numbers = [device.get(key) for key in ("vendor", "device", "subsystem_vendor", "subsystem_device")]
-    known = all(isinstance(number, int) for number in numbers[:2])
     return {
         "verb": record["verb"],
-        "origin": records.origin(record, environment),
         "backend": _text(method.get("backend")),
         # Schema 1 wrote 0 where it is not known.
         "batch": method.get("batch") or None,
@@ -169,19 +193,30 @@ def _common(record: Record, environment: Record) -> Row:
         or _text(record.get("stream", {}).get("path"))
         or _text(record.get("instance", {}).get("pmu"))
         or "",
-        "model": ":".join(f"{number or 0:04x}" for number in numbers)
-        if known
-        else _text(record.get("stream", {}).get("model")),
+        "model": _model(record),
         "device_name": _text(device.get("name")),
         "driver": _text(device.get("driver")),
         "firmware": _by_bdf(environment.get("firmware"), [bdf], ("version",)),
         "link": f"{link['speed_gts']:g} GT/s x{link['width']}" if {"speed_gts", "width"} <= link.keys() else None,
         "slot": _by_bdf(environment.get("slots"), places, ("designation", "name")) or bdf,
-        "hops": len(path) if known else None,
+        "hops": len(path) if _has_numbers(device) else None,
         "topology": topology(environment),
         "cpu_model": _text(environment.get("cpu_model")),
         "kernel": _text(environment.get("kernel")),
     }
+
+
+def _model(record: Record) -> str | None:
+    """What kind of device a record is of: its numbers, else what a readout says of it."""
+    device, stream = record.get("device", {}), record.get("stream", {})
+    if _has_numbers(device):
+        numbers = [device.get(key) for key in ("vendor", "device", "subsystem_vendor", "subsystem_device")]
+        return ":".join(f"{number or 0:04x}" for number in numbers)
+    return _text(stream.get("model")) or _text(stream.get("kind"))
+
+
+def _has_numbers(device: Record) -> bool:
+    return isinstance(device.get("vendor"), int) and isinstance(device.get("device"), int)
 
 
 def _by_bdf(listed: Any, places: list[str | None], keys: tuple[str, ...]) -> str | None:
@@ -217,10 +252,17 @@ def _target(record: Record) -> str:
 
 
 def _gather(
-    gathered: dict[tuple[str, str, int | None], _Figure], record: Record, run: Run, common: Row, problems: list[Problem]
+    gathered: dict[tuple[str, str, int | None], _Figure],
+    record: Record,
+    run: Run,
+    line: int,
+    common: Row,
+    problems: list[Problem],
 ) -> None:
     target = _target(record)
     cpu = record.get("cpu", {}).get("cpu") if record["test"] != "counters" else None
+    if cpu is not None and (not isinstance(cpu, int) or isinstance(cpu, bool) or not 0 <= cpu < 2**31):
+        raise ValueError(f"cpu.cpu is {cpu}")
 
     def figure(name: str, unit: str) -> _Figure:
         words = " ".join(part for part in (record["test"], target, name) if part)
@@ -230,7 +272,8 @@ def _gather(
         try:
             parsed = Histogram.parse(told)
         except ValueError as error:
-            problems.append(Problem(run.source, None, f"run {run.run}, {record['test']} {target} {name}: {error}"))
+            why = f"run {run.run}, {record['test']} {target} {name}: {error}"
+            problems.append(Problem(run.source, line, why))
             continue
         figure(name, "ns").histograms.append(parsed)
     for name, told in record.get("metrics", {}).items():
@@ -294,8 +337,8 @@ def _histogram_row(common: Row, whole: Histogram, judged: bool, cpu: int | None,
 
 
 def _content(figures: list[Row]) -> str:
-    """A digest of what a run measured: runs with the same one follow each other."""
-    names = sorted({f"{row['device']} {row['figure']}" for row in figures})
+    """A digest of what a run measured, and by which method: runs with the same one follow each other."""
+    names = sorted({f"{row['device']} {row['figure']} {row['backend']} {row['batch']}" for row in figures})
     return hashlib.sha256("\n".join(names).encode()).hexdigest()[:16]
 
 
@@ -353,6 +396,7 @@ def _text(value: Any) -> str | None:
 def _time(told: str) -> datetime.datetime | None:
     try:
         time = datetime.datetime.fromisoformat(told)
-    except ValueError:
+        utc = time.astimezone(datetime.UTC) if time.tzinfo is not None else None
+    except (ValueError, OverflowError):
         return None
-    return time.astimezone(datetime.UTC) if time.tzinfo is not None else None
+    return utc if utc is not None and utc.year in YEARS else None

@@ -2,11 +2,12 @@
 
     TABLE/date=2026-11-22/host=NODE/RUN-RECORDS.parquet     one run of one host
     TABLE/date=2026-11-22/host=all/DIGEST.parquet           many runs of many hosts
-    TABLE/date=2026-11-22/host=all/DIGEST.json              its runs, and the files that it replaces
+    TABLE/date=2026-11-22/host=all/DIGEST.json              its runs, the files that it replaces, its bytes in memory
 
-A file with many runs counts once its list is there, and what the list replaces does not count any more. So a reader
-sees each run once at any moment, also after a writer was killed between two steps. Two writers may add runs at the same
-time; only one may compact.
+A file with many runs counts once its list is there, and what the list replaces does not count any more. Of several
+copies of a run the one with the most records counts, and of equal ones one. So a reader sees each run once at any
+moment, also if two writers took the same files, and after a writer was killed between two steps. Writers remove
+nothing: several may add runs at the same time; only one may compact.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ import hashlib
 import json
 import posixpath
 import re
+import time
 import urllib.parse
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 import fsspec
@@ -31,6 +34,12 @@ from pciescope_fleet.errors import FleetError
 
 PART = re.compile(r"(?P<run>[0-9a-f]{16})-(?P<records>\d+)\.parquet")
 PLACE = re.compile(r"/date=(?P<date>\d{4}-\d\d-\d\d)/host=(?P<host>[^/]+)/(?P<name>[^/]+)$")
+
+UNFINISHED = re.compile(r"\.[0-9a-f]{32}\.part")
+"""A file that is being written."""
+
+ABANDONED_S = 86400
+"""A file that is not whole after this time is of a writer that was killed."""
 
 RunKey = tuple[str, str]
 """Host key and run."""
@@ -55,7 +64,11 @@ class Kept:
     compacted: dict[str, Any]
     """By the path of the file: its list."""
     leftover: list[str]
-    """Files that a list replaces, and files without a list: a writer was killed before it removed them."""
+    """Files that do not count any more: others have all of their runs."""
+    abandoned: list[str]
+    """Files that were never finished, or got no list, for a day: their writer was killed."""
+    doubled: dict[str, set[RunKey]]
+    """By the path of a file with many runs: those that do not count, as another file has them."""
 
     def runs(self) -> dict[RunKey, tuple[str, int, str]]:
         """By run: its date, how many records it has, and the file that it is in."""
@@ -94,6 +107,7 @@ class Store:
                 f"{url}: not a place for a dataset: {error}", "a folder, or a URL such as s3://BUCKET/FOLDER"
             ) from error
         self.root = root.rstrip("/")
+        self._doubled: dict[str, dict[str, set[RunKey]]] = {}
 
     @property
     def is_local(self) -> bool:
@@ -117,13 +131,15 @@ class Store:
         top = f"{self.root}/{table}"
         with self._asked():
             self.fs.invalidate_cache()
-            paths = sorted(self.fs.find(top)) if self.fs.exists(top) else []
-        lists, parts, many, other = {}, [], [], []
-        for path in paths:
+            found = self.fs.find(top, detail=True) if self.fs.exists(top) else {}
+        lists, parts, many, abandoned = {}, [], [], []
+        for path in sorted(found):
             place = PLACE.search(path)
-            if place is None or place["name"].startswith("."):
+            if place is None:
                 continue
-            if place["host"] == "all" and path.endswith(".json"):
+            if UNFINISHED.fullmatch(place["name"]):
+                abandoned.append(path)
+            elif place["host"] == "all" and path.endswith(".json"):
                 with self._asked():
                     listed = json.loads(self.fs.cat_file(path))
                 lists[path.removesuffix(".json") + ".parquet"] = {**listed, "date": place["date"]}
@@ -133,10 +149,21 @@ class Store:
                 host_key = urllib.parse.unquote(place["host"])
                 parts.append(Part(path, place["date"], host_key, named["run"], int(named["records"])))
         replaced = {posixpath.join(top, path) for listed in lists.values() for path in listed["replaces"]}
-        other = [path for path in many if path not in lists or path in replaced]
-        other += [part.path for part in parts if part.path in replaced]
+        leftover = [path for path in many if path in replaced]
+        leftover += [part.path for part in parts if part.path in replaced]
+        abandoned += [path for path in many if path not in lists and path not in replaced]
+        parts = [part for part in parts if part.path not in replaced]
         counted = {path: lists[path] for path in many if path in lists and path not in replaced}
-        return Kept([part for part in parts if part.path not in replaced], counted, other)
+        parts, counted, doubled, copies = _one_copy_each(parts, counted)
+        leftover += copies
+        self._doubled[table] = doubled
+        abandoned = [path for path in abandoned if _age_s(found[path]) > ABANDONED_S]
+        return Kept(parts, counted, leftover, abandoned, doubled)
+
+    def doubled(self, table: str, paths: Iterable[str]) -> dict[str, set[RunKey]]:
+        """By path: runs that a reader must leave out of these files, as `kept` saw them last."""
+        known = self._doubled.get(table, {})
+        return {path: known[path] for path in paths if path in known}
 
     def need(self, table: str) -> Kept:
         """The same; a refusal where there is nothing."""
@@ -157,7 +184,8 @@ class Store:
         self, table: str, date: str, runs: Sequence[tuple[str, str, int]], rows: pa.Table, replaces: Sequence[str]
     ) -> str:
         """Writes the rows of many runs, and the list that makes them count. `replaces` are paths below the table."""
-        content = json.dumps({"runs": sorted(runs), "replaces": sorted(replaces)}, separators=(",", ":"))
+        listed = {"runs": sorted(runs), "replaces": sorted(replaces), "bytes": rows.nbytes}
+        content = json.dumps(listed, separators=(",", ":"))
         name = hashlib.sha256(content.encode()).hexdigest()[:24]
         folder = f"{table}/date={date}/host=all"
         rows = rows.sort_by([(key, "ascending") for key in ("host_key", "run")])
@@ -190,12 +218,17 @@ class Store:
             raise
 
     def read(self, table: str, paths: Sequence[str]) -> pa.Table:
-        """These files, with the columns of today: those that a file lacks are null."""
+        """The runs of these files that count, with the columns of today: those that a file lacks are null."""
         schema = TABLES[table]
         parts = []
+        doubled = self.doubled(table, paths)
         for path in paths:
             with self._asked(), self.fs.open(path, "rb") as stream:
-                parts.append(conform(pq.read_table(stream), schema))
+                part = conform(pq.read_table(stream), schema)
+            if path in doubled:
+                keys = zip(part["host_key"].to_pylist(), part["run"].to_pylist(), strict=True)
+                part = part.filter(pa.array([key not in doubled[path] for key in keys], pa.bool_()))
+            parts.append(part)
         return pa.concat_tables(parts) if parts else schema.empty_table()
 
     def remove(self, paths: Iterable[str]) -> None:
@@ -206,6 +239,44 @@ class Store:
                 beside = path.removesuffix(".parquet") + ".json"
                 if "/host=all/" in path and self.fs.exists(beside):
                     self.fs.rm_file(beside)
+
+
+def _one_copy_each(
+    parts: list[Part], counted: dict[str, Any]
+) -> tuple[list[Part], dict[str, Any], dict[str, set[RunKey]], list[str]]:
+    """Of several copies of a run the one with the most records, and of equal ones that with the last path.
+
+    Returns the parts and the lists with the runs that count, by path the runs that do not count there, and the files in
+    which none counts.
+    """
+    copies = [((part.host_key, part.run), (part.records, part.path)) for part in parts]
+    copies += [((run[0], run[1]), (run[2], path)) for path, listed in counted.items() for run in listed["runs"]]
+    best: dict[RunKey, tuple[int, str]] = {}
+    for key, copy in copies:
+        best[key] = max(best.get(key, copy), copy)
+    place = {key: path for key, (_, path) in best.items()}
+    leftover = [part.path for part in parts if place[part.host_key, part.run] != part.path]
+    parts = [part for part in parts if place[part.host_key, part.run] == part.path]
+    lists: dict[str, Any] = {}
+    doubled: dict[str, set[RunKey]] = {}
+    for path, listed in counted.items():
+        own = [run for run in listed["runs"] if place[run[0], run[1]] == path]
+        others = {(run[0], run[1]) for run in listed["runs"] if place[run[0], run[1]] != path}
+        if others and not own:
+            leftover.append(path)
+            continue
+        lists[path] = {**listed, "runs": own}
+        if others:
+            doubled[path] = others
+    return parts, lists, doubled, leftover
+
+
+def _age_s(info: dict[str, Any]) -> float:
+    """How old a file is; 0 where its store does not say."""
+    written = next((info[key] for key in ("mtime", "LastModified", "last_modified", "created") if key in info), None)
+    if isinstance(written, datetime):
+        written = written.timestamp()
+    return time.time() - written if isinstance(written, int | float) else 0.0
 
 
 def to_table(table: str, rows: Sequence[dict[str, Any]]) -> pa.Table:

@@ -7,8 +7,9 @@ all attributes and values that were tried.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 from scipy import stats
@@ -29,24 +30,39 @@ class Shared:
     hosts: tuple[str, ...]
     """The outliers that have it."""
     healthy_with: int
-    """Hosts that have it and are no outliers."""
+    """Hosts that have it and are no outliers, or have it on a device that is none."""
     healthy: int
-    """Hosts that are no outliers."""
+    """Hosts that are no outliers, or have a device that is none."""
     p: float
 
 
-def shared(outliers: Iterable[str], attributes: pd.DataFrame) -> list[Shared]:
+def shared(
+    outliers: Iterable[tuple[str, str]], attributes: pd.DataFrame, of_device: Collection[str] = ()
+) -> list[Shared]:
     """What outliers share, the best explanation first; no host is in two.
 
-    `attributes` has a row for each host of the groups concerned, by host key, and a column of text for each attribute.
+    An outlier is a host key and a device. `attributes` has a row for each device of the groups concerned, by host key
+    and device, and a column of text for each attribute. Those in `of_device` may differ between devices of one host:
+    there the healthy devices of the same hosts count, too. Of the others the healthy hosts alone do.
     """
-    left = [host for host in dict.fromkeys(outliers) if host in attributes.index]
+    units = [unit for unit in dict.fromkeys(outliers) if unit in attributes.index]
+    table = attributes.assign(
+        host=attributes.index.get_level_values(0), faulty=attributes.index.isin(units) if units else False
+    )
+    hosts = {host for host, _ in units}
+    # Devices of one host are no hosts of their own: a value counts once for each host, among each of both.
+    faulty = {name: table[table["faulty"]][["host", name]].drop_duplicates() for name in attributes.columns}
+    healthy = {
+        name: table[~table["faulty"] & ((name in of_device) | ~table["host"].isin(hosts))][
+            ["host", name]
+        ].drop_duplicates()[name]
+        for name in attributes.columns
+    }
+    left = list(dict.fromkeys(host for host, _ in units))
     found: list[Shared] = []
-    everyone = set(attributes.index)
-    faulty = set(left)
     tried = sum(attributes[name].nunique(dropna=True) for name in attributes.columns)
     while len(left) >= LEAST_HOSTS:
-        best = _best(left, attributes, everyone, faulty, max(tried, 1))
+        best = _best(left, faulty, healthy, max(tried, 1))
         if best is None:
             break
         found.append(best)
@@ -54,22 +70,24 @@ def shared(outliers: Iterable[str], attributes: pd.DataFrame) -> list[Shared]:
     return found
 
 
-def _best(left: list[str], attributes: pd.DataFrame, everyone: set[str], faulty: set[str], tried: int) -> Shared | None:
+def _best(
+    left: list[str], faulty: dict[str, pd.DataFrame], healthy: dict[str, pd.Series[Any]], tried: int
+) -> Shared | None:
     candidates = []
-    for attribute in attributes.columns:
-        own = attributes.loc[left, attribute].dropna()
-        for value, count in own.value_counts().items():
+    for attribute, outlying in faulty.items():
+        # The rest that another cause explains already is neither with nor against this one.
+        own = outlying[outlying["host"].isin(left)]
+        others = healthy[attribute]
+        for value, count in own[attribute].dropna().value_counts().items():
             if value == "" or count < LEAST_HOSTS:
                 continue
-            having = set(attributes.index[attributes[attribute] == value])
-            healthy = len(everyone) - len(faulty)
-            healthy_with = len(having - faulty)
-            # The rest that another cause explains already is neither with nor against this one.
-            population = len(left) + healthy
-            p = float(stats.hypergeom.sf(count - 1, population, count + healthy_with, len(left))) * tried
+            healthy_with = int((others == value).sum())
+            population = len(own) + len(others)
+            p = float(stats.hypergeom.sf(count - 1, population, count + healthy_with, len(own))) * tried
             if p <= LEVEL:
+                having = set(own["host"][own[attribute] == value])
                 hosts = tuple(host for host in left if host in having)
-                candidates.append(Shared(attribute, str(value), hosts, healthy_with, healthy, min(p, 1.0)))
+                candidates.append(Shared(attribute, str(value), hosts, healthy_with, len(others), min(p, 1.0)))
     # The value that all its hosts are faulty with, before one that is only common among the faulty.
     candidates.sort(key=lambda c: (c.p, c.healthy_with, c.attribute, c.value))
     return candidates[0] if candidates else None
@@ -81,6 +99,7 @@ RANK = {"problem": 0, "warning": 1, "note": 2}
 def beside(findings: pd.DataFrame, host_key: str, device: str, limit: int = 3) -> list[dict[str, str]]:
     """What `doctor` and the measurement said of that host and device: the likely cause, the worst first."""
     own = findings[(findings["host_key"] == host_key) & (findings["device"].isin(["", device]))]
-    rows = own.drop_duplicates(["check", "device"]).to_dict("records")
+    # A record may tell of something without saying which check found it.
+    rows = own.fillna("").drop_duplicates(["check", "device"]).to_dict("records")
     rows.sort(key=lambda row: (RANK.get(row["severity"], 3), row["device"] == "", row["check"]))
     return [{key: row[key] for key in ("check", "severity", "device", "text")} for row in rows[:limit]]

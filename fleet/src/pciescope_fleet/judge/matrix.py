@@ -16,7 +16,7 @@ from pciescope_fleet.dataset.store import Store
 from pciescope_fleet.engine import Engine
 from pciescope_fleet.judge import outliers
 from pciescope_fleet.judge.outliers import Judged, Plan, Prepared
-from pciescope_fleet.judge.statistics import number
+from pciescope_fleet.judge.statistics import by_host, has_several, number
 
 HIGH_IS_GOOD = ("bytes/s", "1/s")
 """Units of which more is better; of all others less is."""
@@ -30,7 +30,7 @@ class Matrix:
     hosts: list[str]
     """Host keys: those with the most outliers first, then by name."""
     figures: list[dict[str, Any]]
-    """The columns: `figure`, `model`, `device_name`, `unit`."""
+    """The columns: `origin`, `model`, `figure`, `unit`, `device_name`."""
     away: npt.NDArray[np.float64]
     """By host and figure: the logarithm of median or value over the group's, of the device that lies farthest. NaN
     where there is none, or no group."""
@@ -49,17 +49,19 @@ def matrix(engine: Engine, store: Store, plan: Plan, attributes: pd.DataFrame | 
     parts = [_distances(prepared, level).execute() for level in prepared.cells.used]
     found = pd.concat(parts, ignore_index=True)
     found["device_name"] = found["device_name"].fillna("")
-    key = ["model", "figure", "unit"]
+    key = ["origin", "model", "figure", "unit"]
     columns = found.groupby(key, sort=True, as_index=False).agg(device_name=("device_name", "max"))
     columns = columns.sort_values("figure", key=lambda names: names.map(natural), kind="stable", ignore_index=True)
-    columns = columns.sort_values("model", kind="stable", ignore_index=True)
+    columns = columns.sort_values(["origin", "model"], kind="stable", ignore_index=True)
     names = found.drop_duplicates("host_key").set_index("host_key")["host"].to_dict()
     bad = judged.outliers.groupby("host_key").size() if len(judged.outliers) else pd.Series(dtype=int)
     hosts = sorted(names, key=lambda key: (-int(bad.get(key, 0)), key))
     rows = pd.Index(hosts).get_indexer(found["host_key"])
     places = pd.MultiIndex.from_frame(columns[key]).get_indexer(pd.MultiIndex.from_frame(found[key]))
     away = np.full((len(hosts), len(columns)), np.nan)
-    away[rows, places] = found["away"].to_numpy(dtype=float)
+    # A host may have a figure by several methods: the farthest is written last.
+    last = found["away"].abs().argsort(kind="stable").to_numpy()
+    away[rows[last], places[last]] = found["away"].to_numpy(dtype=float)[last]
     told = [{str(key): value for key, value in row.items()} for row in columns.to_dict("records")]
     return Matrix(judged, hosts, told, away, names, sorted(found["origin"].unique()), prepared.new.dates)
 
@@ -75,7 +77,8 @@ def _distances(prepared: Prepared, level: int) -> ir.Table:
     rows = rows.mutate(g=rows[f"at_{level}"]).filter(lambda t: t.g.notnull())
     told = ibis.coalesce(rows.p50, rows["value"])
     rows = rows.mutate(x=number(told).ifelse(told, ibis.null("float64")).ln()).filter(lambda t: t.x.notnull())
-    middle = rows.group_by("g").agg(middle=rows.x.median())
+    hosts = by_host(rows, ["x"], has_several(rows))
+    middle = hosts.group_by("g").agg(middle=hosts.x.median())
     own = rows.filter(rows.own == level).join(middle, "g")
     own = own.mutate(off=own.x - own.middle)
     return own.group_by(["host_key", "host", "model", "figure", "unit", "origin"]).agg(

@@ -30,14 +30,16 @@ class Newest:
 
 
 def newest(engine: Engine, store: Store, since: str | None = None, until: str | None = None) -> Newest:
-    """The newest run of each host among those that measured the same, of the days between, and its figures."""
+    """The newest run of each host among those that measured the same in the same way, of the days between, and its
+    figures. A run by another method stands beside it and does not replace it."""
     listed = store.need("runs")
     days = [day for day in listed.dates() if (since is None or day >= since) and (until is None or day <= until)]
     if not days:
         raise FleetError(f"{store.url}: no run between {since or 'the first day'} and {until or 'the last day'}",
                          f"days with runs: {listed.dates()[0]} to {listed.dates()[-1]}")  # fmt: skip
     runs = engine.table(store, "runs", listed.files(days))
-    window = ibis.window(group_by=["host_key", "content"], order_by=[runs.time.desc(), runs.run.desc()])
+    kind = ["host_key", "content", "origin", "verb"]
+    window = ibis.window(group_by=kind, order_by=[runs.time.desc(), runs.run.desc()])
     runs = engine.keep(runs.mutate(place=ibis.row_number().over(window)).filter(lambda t: t.place == 0).drop("place"))
     dates = sorted(runs.select("date").distinct().execute()["date"])
     figures = engine.table(store, "figures", store.kept("figures").files(dates))
@@ -50,9 +52,8 @@ def newest(engine: Engine, store: Store, since: str | None = None, until: str | 
         device=figures.device.fill_null(""),
     )
     # Two runs that measured different sets of figures may share some.
-    window = ibis.window(
-        group_by=["host_key", "device", "figure", "cpu"], order_by=[figures.time.desc(), figures.run.desc()]
-    )
+    kind = ["host_key", "device", "figure", "cpu", "origin", "verb", "backend", "batch"]
+    window = ibis.window(group_by=kind, order_by=[figures.time.desc(), figures.run.desc()])
     figures = engine.keep(
         figures.mutate(place=ibis.row_number().over(window)).filter(lambda t: t.place == 0).drop("place")
     )

@@ -2,7 +2,8 @@
 
 The noise of a figure is the median absolute deviation (MAD) of its group. In a small group that is itself uncertain.
 Figures of one kind have similar noise, so each takes some of what all show together: an empirical Bayes estimate, as
-limma does for genes (Smyth 2004). What is left of the uncertainty is in the degrees of freedom of Student's t. Where
+limma does for genes (Smyth 2004). A figure that is noisier than its kind keeps its own noise (as in Phipson et al.
+2016). What is left of the uncertainty is in the degrees of freedom of Student's t. Where
 the middle of all distances has heavier tails than that t, the t is made as heavy.
 """
 
@@ -100,11 +101,19 @@ class Noise:
     freedom: Array
 
 
+NOISIER = 0.1
+"""A figure keeps its own noise where so large a one is less likely than this in its kind. Simulated with one normal
+statistic (20 hosts, seed 1): of the figures of a host that is 10 % slower 90 % are found in place of 92 %, as
+figures with usual noise keep theirs by chance. If one of 20 figures has one and a half times the noise, 9 of 100 fleets
+without a fault have a false alarm; with 0.05 there are 10, with 0.2 there are 7, and 17 if no figure keeps its own."""
+
+
 def moderate(own: Array, dof: Array) -> Noise:
     """Draws noises of one kind towards what they show together, the more the less sure each is.
 
     `dof` says how sure, in degrees of freedom. Its prior has the median and the winsorised spread of the logarithms: a
-    figure whose noise is of another kind moves the one not, and the other little.
+    figure whose noise is of another kind moves the one not, and the other little. Such a figure, if it is noisier,
+    keeps its own noise: with a smaller one most of its healthy hosts would lie far.
     """
     own = np.maximum(own, FINEST)
     if len(own) < 3:
@@ -117,12 +126,27 @@ def moderate(own: Array, dof: Array) -> Noise:
     excess = spread - float(np.mean(special.polygamma(1, dof / 2)))
     if excess <= 0:
         # They differ no more than by chance: one noise for all. It is as sure as all of them together.
-        total = float(np.sum(dof))
-        return Noise(np.full(len(own), np.exp(middle / 2)), np.full(len(own), total))
-    prior_dof = 2 * trigamma_inverse(excess)
-    prior = np.exp(middle + special.digamma(prior_dof / 2) - np.log(prior_dof / 2))
-    variance = (prior_dof * prior + dof * own**2) / (prior_dof + dof)
-    return Noise(np.maximum(np.sqrt(variance), FINEST), dof + prior_dof)
+        prior_dof, prior = float(np.sum(dof)), float(np.exp(middle))
+    else:
+        prior_dof = 2 * trigamma_inverse(excess)
+        prior = float(np.exp(middle + special.digamma(prior_dof / 2) - np.log(prior_dof / 2)))
+    is_noisier = stats.f.sf(own**2 / prior, dof, prior_dof) < NOISIER
+    if excess <= 0:
+        sure = float(np.sum(dof[~is_noisier]))
+        common = Noise(np.full(len(own), np.sqrt(prior)), np.full(len(own), sure))
+    else:
+        variance = (prior_dof * prior + dof * own**2) / (prior_dof + dof)
+        common = Noise(np.maximum(np.sqrt(variance), FINEST), dof + prior_dof)
+    return Noise(np.where(is_noisier, own, common.sigma), np.where(is_noisier, dof, common.freedom))
+
+
+def kind(figure: str) -> str:
+    """A figure's test and what it measured: `mmio-read latency` of `mmio-read BAR0+0x10/4 latency`.
+
+    Those have noise of one kind on all targets. The time until an interrupt's handler runs has more noise than a read.
+    """
+    words = figure.split()
+    return f"{words[0]} {words[-1]}" if words else ""
 
 
 TAILS = np.concatenate([np.arange(2.0, 12.0, 0.25), np.arange(12.0, 60.0, 2.0), [80, 120, 200, 500, 1e6]])

@@ -77,7 +77,7 @@ def judge(
     """Judges the newest figures. `attributes` has further columns by host name: rack, room."""
     prepared = prepared or prepare(engine, store, plan)
     new, found, numbered = prepared.new, prepared.cells, prepared.numbered
-    measured = [measure(engine, numbered, level, plan.level) for level in found.used]
+    measured = [measure(engine, numbered, level, plan.level, plan.least_hosts) for level in found.used]
     tests = sum(each.tests for each in measured)
     far = [each.far.assign(level=each.level) for each in measured if len(each.far)]
     together = pd.concat(far, ignore_index=True) if far else pd.DataFrame()
@@ -125,9 +125,11 @@ def _discover(far: pd.DataFrame, tests: int, plan: Plan) -> pd.DataFrame:
 
 
 def _effect(far: pd.DataFrame, name: str) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """By how much, on a logarithmic scale; of a form the distance beyond the group's usual one."""
+    """By how much, on a logarithmic scale; of a form the distance beyond a healthy unit's with so many samples."""
     x, middle = far[f"x_{name}"].to_numpy(dtype=float), far[f"med_{name}"].to_numpy(dtype=float)
-    return np.asarray(np.exp(x) - np.exp(middle) if name == "form" else x - middle)
+    if name == "form":
+        return np.asarray((np.exp(x) - np.exp(middle)) * far["usual_form"].to_numpy(dtype=float))
+    return np.asarray(x - middle)
 
 
 WORDS = {
@@ -144,11 +146,18 @@ WORDS = {
 def direction(row: Any) -> str:
     """In a word: slower or faster, or what else differs."""
     if row["statistic"] == "form":
-        return "other form"
+        return "narrower form" if _is_narrower(row) else "other form"
     good_high = row["unit"] in ("bytes/s", "1/s")
     worse = (row["effect"] < 0) == good_high
     word = "slower" if worse else "faster"
     return f"one CPU {word}" if row["statistic"] == "cpu" else word
+
+
+def _is_narrower(row: Any) -> bool:
+    """Whether all upper percentiles lie nearer to the median than they do in the group."""
+    far = [(row[f"x_{name}"] - row["x_p50"]) - (row[f"med_{name}"] - row["med_p50"]) for name in ("p90", "p99", "p999")]
+    known = [each for each in far if np.isfinite(each)]
+    return bool(known) and max(known) < 0
 
 
 def _findings(
@@ -158,11 +167,12 @@ def _findings(
     seen = _seen_findings(engine, store, new, outliers)
     rows = outliers.assign(direction=[direction(row) for row in outliers.to_dict("records")])
     result: list[dict[str, Any]] = []
-    for (model, way), part in rows.groupby(["model", "direction"], sort=True):
-        alike = known[known["model"] == model].drop(columns="model")
+    for (origin, model, way), part in rows.groupby(["origin", "model", "direction"], sort=True):
+        alike = known[(known["origin"] == origin) & (known["model"] == model)].drop(columns=["origin", "model"])
         alike = alike[~alike.index.duplicated()]
         explained: set[str] = set()
-        for share in causes.shared(part["host_key"], alike):
+        units = zip(part["host_key"], part["device"], strict=True)
+        for share in causes.shared(units, alike, DEVICE_ATTRIBUTES):
             explained |= set(share.hosts)
             result.append(_finding(part[part["host_key"].isin(share.hosts)], str(way), seen, share))
         for _, own in part[~part["host_key"].isin(explained)].groupby("host_key", sort=True):
@@ -218,22 +228,23 @@ def as_json(outliers: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 RUN_ATTRIBUTES = ("bios", "kernel", "product", "tool", "cmdline", "aspm_policy", "governors")
-UNIT_ATTRIBUTES = ("firmware", "driver", "link", "slot", "topology", "cpu_model")
+DEVICE_ATTRIBUTES = ("firmware", "driver", "link", "slot")
+UNIT_ATTRIBUTES = (*DEVICE_ATTRIBUTES, "topology", "cpu_model")
 
 
 def _known_attributes(new: Newest, outliers: pd.DataFrame, extra: pd.DataFrame | None) -> pd.DataFrame:
-    """A row for each host and device model that has outliers: what may be shared, by host key."""
+    """A row for each device and origin of the models that have outliers: what may be shared, by host key and device."""
     models = sorted(outliers["model"].unique())
     units = new.figures.filter(new.figures.model.isin(models) & new.figures.cpu.isnull())
-    told = units.group_by(["host_key", "host", "model"]).agg(
-        **{name: units[name].max() for name in UNIT_ATTRIBUTES}, run=units.run.max()
+    told = units.group_by(["host_key", "host", "device", "origin", "model"]).agg(
+        **{name: units[name].max() for name in UNIT_ATTRIBUTES}, run=units.run.argmax(units.time)
     )
     runs = new.runs.select("host_key", "run", *RUN_ATTRIBUTES)
     joined = told.join(runs, ["host_key", "run"]).drop("run").execute()
-    joined = joined.sort_values(["host_key", "model"], ignore_index=True)
+    joined = joined.sort_values(["host_key", "device", "origin", "model"], ignore_index=True)
     if extra is not None:
         joined = joined.merge(extra, how="left", left_on="host", right_index=True)
-    return joined.drop(columns="host").set_index("host_key")
+    return joined.drop(columns="host").set_index(["host_key", "device"])
 
 
 def _seen_findings(engine: Engine, store: Store, new: Newest, outliers: pd.DataFrame) -> pd.DataFrame:

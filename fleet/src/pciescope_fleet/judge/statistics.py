@@ -4,8 +4,7 @@ What a unit is judged by, each on a logarithmic scale:
 
 - `p50`, `p90`, `p99`, `p999`: percentiles of a latency; `value`: a rate or cost
 - `form`: the squared Hellinger distance of its distribution from that of the rest of its group, CPUs' medians on each
-  other:
-  a second mode, a longer tail, more noise
+  other, over what a healthy unit with so many samples has: a second mode, a longer tail, more noise
 - `cpu`: the CPU whose median lies farthest from where the group has it beside its machine's other CPUs
 """
 
@@ -22,6 +21,7 @@ import pandas as pd
 
 from pciescope_fleet.engine import Engine
 from pciescope_fleet.judge import null
+from pciescope_fleet.judge.groups import ALWAYS
 
 QUANTILES = ("p50", "p90", "p99", "p999", "value")
 STATISTICS = (*QUANTILES, "form", "cpu")
@@ -34,6 +34,9 @@ Numbers = npt.NDArray[np.int64]
 
 LEAST_FORM = 1e-6
 """Distances below are rounding."""
+
+FEW_SAMPLES, FEW_DECAY = 0.71, 1.4
+"""What a bin of few expected samples adds to the distance that chance makes: fitted to a Poisson distribution."""
 
 
 @dataclass
@@ -49,16 +52,38 @@ class Distances:
     """Those with a small p-value in at least one statistic: who, what, `x_S` and `p_S`."""
 
 
-def level_table(figures: ir.Table, level: int) -> ir.Table:
+def of_level(figures: ir.Table, level: int) -> ir.Table:
+    """The figures that have a group at this level: `g`."""
+    return figures.mutate(g=figures[f"at_{level}"].cast("int64")).filter(lambda t: t.g.notnull())
+
+
+def has_several(rows: ir.Table) -> bool:
+    """Whether some host has several devices in one group."""
+    whole = rows.filter(rows.cpu.isnull())
+    most = whole.group_by(["g", "host_key"]).agg(devices=whole.count()).devices.max().execute()
+    return most is not None and int(most) > 1
+
+
+def by_host(table: ir.Table, columns: list[str], several: bool, *more: str) -> ir.Table:
+    """One value for each host, group and what else is named: the median of its devices.
+
+    Devices of one host are no hosts of their own: they share what makes their host fast or slow.
+    """
+    if not several:
+        return table
+    return table.group_by(["g", "host_key", *more]).agg(**{name: table[name].median() for name in columns})
+
+
+def level_table(figures: ir.Table, level: int, several: bool, least: int) -> ir.Table:
     """All units that have a group at this level, with `x_S` for each statistic."""
-    rows = figures.mutate(g=figures[f"at_{level}"].cast("int64")).filter(lambda t: t.g.notnull())
+    rows = of_level(figures, level)
     whole = rows.filter(rows.cpu.isnull())
     whole = whole.mutate(
         **{f"x_{name}": number(whole[name]).ifelse(whole[name], ibis.null("float64")).ln() for name in QUANTILES}
     )
     keys = ["host_key", "device", "figure", "g"]
-    whole = whole.left_join(_forms(whole), keys).drop([f"{key}_right" for key in keys])
-    whole = whole.left_join(_cpus(rows), keys).drop([f"{key}_right" for key in keys])
+    whole = whole.left_join(_forms(whole, several), keys).drop([f"{key}_right" for key in keys])
+    whole = whole.left_join(_cpus(rows, several, least), keys).drop([f"{key}_right" for key in keys])
     return whole.drop("form")
 
 
@@ -67,24 +92,69 @@ def number(column: ir.Column) -> ir.Column:
     return (column > 0) & (column < 1e300)
 
 
-def _forms(whole: ir.Table) -> ir.Table:
-    """The distance of each unit's form from the mean of the others' of its group."""
+def _forms(whole: ir.Table, several: bool) -> ir.Table:
+    """How far each unit's form lies from the mean of the other hosts' of its group, beside how far by chance it would.
+
+    `usual_form` is the distance that a healthy unit with so many samples has: what its group's units differ by, and
+    what chance adds. `x_form` is the logarithm of the distance over that.
+    """
     keys = ["host_key", "device", "figure", "g"]
     have = whole.filter(whole.form.notnull())
-    counted = have.group_by("g").agg(units=have.count())
-    bins = have.select(*keys, piece=have.form.unnest())
-    bins = bins.select(*keys, bin=bins.piece["bin"], share=bins.piece["share"].cast("float64"))
-    merged = bins.group_by(["g", "bin"]).agg(total=bins.share.sum())
-    joined = bins.join(merged, ["g", "bin"]).join(counted, "g")
-    others = (joined.total - joined.share) / (joined.units - 1)
+    count = have["count"].cast("float64")
+    have = have.mutate(
+        inverse=(count > 0).ifelse(1 / count, 0.0),
+        size=(count > 0).ifelse((count.log2() * 4).round(), 0.0).cast("int64"),
+    )
+    # A host counts as one, by the mean of its devices.
+    mates = have.group_by(["g", "host_key"]).agg(mates=have.count().cast("float64"))
+    have = have.join(mates, ["g", "host_key"])
+    counted = have.group_by("g").agg(
+        hosts=have.host_key.nunique(), inverses=(have.inverse / (have.mates * have.mates)).sum()
+    )
+    bins = have.select(*keys, "mates", piece=have.form.unnest())
+    bins = bins.select(*keys, "mates", bin=bins.piece["bin"], share=bins.piece["share"].cast("float64"))
+    merged = bins.group_by(["g", "bin"]).agg(total=(bins.share / bins.mates).sum())
+    if several:
+        host = ["g", "host_key", "bin"]
+        bins = bins.join(bins.group_by(host).agg(of_host=(bins.share / bins.mates).sum()), host)
+    else:
+        bins = bins.mutate(of_host=bins.share)
+    joined = bins.join(merged, ["g", "bin"]).join(counted, "g").filter(lambda t: t.hosts > 1)
+    others = (joined.total - joined.of_host) / (joined.hosts - 1)
     # Rounding can leave a little less than nothing.
     part = ((others > 0).ifelse(others, 0.0) * joined.share).sqrt()
-    overlap = joined.filter(joined.units > 1).mutate(part=part).group_by(keys).agg(overlap=lambda t: t.part.sum())
-    distance = 1 - overlap.overlap
-    return overlap.select(*keys, x_form=(distance > LEAST_FORM).ifelse(distance, LEAST_FORM).ln())
+    overlap = joined.mutate(part=part).group_by(keys).agg(overlap=lambda t: t.part.sum())
+    known = have.select(*keys, "size", "inverse", "mates").join(overlap, keys).join(counted, "g")
+    known = known.join(_chance(have, merged, counted), ["g", "size"])
+    left = (known.inverses - known.inverse / known.mates) / ((known.hosts - 1) * (known.hosts - 1))
+    known = known.select(*keys, distance=1 - known.overlap, chance=known.loss * (known.inverse + left))
+    hosts = by_host(known, ["distance", "chance"], several)
+    middle = hosts.group_by("g").agg(middle=hosts.distance.median(), by_chance=hosts.chance.median())
+    known = known.join(middle, "g")
+    really = known.middle - known.by_chance
+    usual = (really > 0).ifelse(really, 0.0) + known.chance
+    known = known.mutate(usual_form=(usual > LEAST_FORM).ifelse(usual, LEAST_FORM))
+    distance = (known.distance > LEAST_FORM).ifelse(known.distance, LEAST_FORM)
+    return known.select(*keys, "usual_form", x_form=(distance / known.usual_form).ln())
 
 
-def _cpus(rows: ir.Table) -> ir.Table:
+def _chance(have: ir.Table, merged: ir.Table, counted: ir.Table) -> ir.Table:
+    """`loss`: the expected distance of a sample from its own distribution, times the number of samples.
+
+    A bin in which many samples are expected adds 1/8. One in which few are adds up to 0.23 and, below one half, less
+    (a Poisson distribution's; the formula is within a sixth). The number of samples is rounded to a quarter of an
+    octave.
+    """
+    sizes = have.select("g", "size").distinct()
+    bins = merged.join(counted, "g")
+    bins = bins.select("g", share=bins.total / bins.hosts).join(sizes, "g")
+    expected = bins.share * ibis.literal(2.0) ** (bins["size"] / 4.0)
+    loss = (1 - (-expected).exp()) / 8 + FEW_SAMPLES * expected * (-FEW_DECAY * expected).exp()
+    bins = bins.mutate(loss=loss)
+    return bins.group_by(["g", "size"]).agg(loss=bins.loss.sum())
+
+
+def _cpus(rows: ir.Table, several: bool, least: int) -> ir.Table:
     """For each unit the CPU that lies farthest from its place, and how far. `w_cpu`: the group's MAD over all CPUs."""
     keys = ["host_key", "device", "figure", "g"]
     each = rows.filter(rows.cpu.notnull() & number(rows.p50))
@@ -93,9 +163,13 @@ def _cpus(rows: ir.Table) -> ir.Table:
     # Beside the mean of the machine's other CPUs.
     each = each.join(own, keys).filter(lambda t: t.cpus > 1)
     each = each.mutate(r=each.l - (each.total - each.l) / (each.cpus - 1))
-    usual = each.group_by(["g", "cpu"]).agg(usual=each.r.median(), hosts=each.count())
+    hosts = by_host(each, ["r"], several, "cpu")
+    usual = hosts.group_by(["g", "cpu"]).agg(usual=hosts.r.median(), hosts=hosts.count())
+    # What is usual of a CPU, too few hosts with that CPU do not tell.
+    usual = usual.filter(usual.hosts >= least)
     each = each.join(usual, ["g", "cpu"]).mutate(d=lambda t: t.r - t.usual)
-    wide = each.group_by("g").agg(w_cpu=each.d.abs().median())
+    hosts = by_host(each.mutate(away=each.d.abs()), ["away"], several, "cpu")
+    wide = hosts.group_by("g").agg(w_cpu=hosts.away.median())
     far = each.group_by(keys).agg(
         x_cpu=each.d.argmax(each.d.abs()), worst_cpu=each.cpu.argmax(each.d.abs()), cpus_judged=each.count()
     )
@@ -108,15 +182,19 @@ def _cpus(rows: ir.Table) -> ir.Table:
     return joined.select(*keys, "x_cpu", "worst_cpu", "cpus_judged", "w_cpu", "tail_cpu")
 
 
-def measure(engine: Engine, figures: ir.Table, level: int, limit: float) -> Distances:
-    """The p-values of all units that are judged at a level, those above `limit` left out."""
-    table = engine.keep(level_table(figures, level))
-    groups = _groups(table)
+def measure(engine: Engine, figures: ir.Table, level: int, limit: float, least: int) -> Distances:
+    """The p-values of all units that are judged at a level, those above `limit` left out.
+
+    A statistic that fewer than `least` hosts of a group have is not judged there.
+    """
+    several = has_several(of_level(figures, level))
+    table = engine.keep(level_table(figures, level, several, least))
+    groups = _groups(table, several)
     judged = table.filter(table.own == level)
     tests = int(judged.count().execute())
     if tests == 0:
         return Distances(level, groups, 0, pd.DataFrame())
-    _moderate(groups, table)
+    _moderate(groups, table, several, least)
     columns = [
         "g",
         *(f"{kind}_{name}" for name in STATISTICS for kind in ("med", "sigma")),
@@ -135,8 +213,9 @@ def measure(engine: Engine, figures: ir.Table, level: int, limit: float) -> Dist
         size = scaled[f"z_{name}"] if name == "form" else scaled[f"z_{name}"].abs()
         away = away | (size >= nearest[name]).fill_null(False)
     kept = ["host_key", "host", "run", "time", "device", "device_name", "driver", "firmware", "link", "figure", "unit",
-            "count", "g", "worst_cpu", "cpus_judged", "model", "origin", "slot", "topology", "cpu_model", "kernel",
-            *QUANTILES, *(f"x_{name}" for name in STATISTICS), *(f"z_{name}" for name in STATISTICS)]  # fmt: skip
+            "count", "g", "usual_form", "worst_cpu", "cpus_judged", "model", "origin", "slot", "topology", "cpu_model",
+            "kernel", *QUANTILES,
+            *(f"x_{name}" for name in STATISTICS), *(f"z_{name}" for name in STATISTICS)]  # fmt: skip
     far = scaled.filter(away).select(kept).execute()
     far = far.sort_values(["host_key", "device", "figure"], ignore_index=True)
     return Distances(level, groups, tests, _p_values(far, groups))
@@ -160,76 +239,90 @@ def _z(table: ir.Table, name: str) -> ir.Column:
         within = (usual < noise).ifelse(usual, noise)
         excess = own * own - within * within
         noise = (noise * noise + (excess > 0).ifelse(excess, 0.0)).sqrt()
-    return (table[f"x_{name}"] - table[f"med_{name}"]) / noise
+    return number(noise).ifelse((table[f"x_{name}"] - table[f"med_{name}"]) / noise, ibis.null("float64"))
 
 
-def _groups(table: ir.Table) -> pd.DataFrame:
-    """Size, median and MAD of each group, for each statistic."""
-    centre = table.group_by("g").agg(
-        hosts=table.host_key.nunique(),
-        mad_cpu=table.w_cpu.max(),
-        tail_cpu=table.tail_cpu.max(),
-        n_cpu=table.x_cpu.count(),
-        **{f"med_{name}": table[f"x_{name}"].median() for name in SHIFTS},
-        **{f"n_{name}": table[f"x_{name}"].count() for name in SHIFTS},
+def _groups(table: ir.Table, several: bool) -> pd.DataFrame:
+    """Size, median and MAD of each group, for each statistic: of its hosts' values."""
+    hosts = by_host(table, ["w_cpu", "tail_cpu", *(f"x_{name}" for name in STATISTICS)], several)
+    centre = hosts.group_by("g").agg(
+        hosts=hosts.host_key.nunique(),
+        mad_cpu=hosts.w_cpu.max(),
+        tail_cpu=hosts.tail_cpu.max(),
+        n_cpu=hosts.x_cpu.count(),
+        **{f"med_{name}": hosts[f"x_{name}"].median() for name in SHIFTS},
+        **{f"n_{name}": hosts[f"x_{name}"].count() for name in SHIFTS},
     )
     joined = table.join(centre.select("g", *(f"med_{name}" for name in SHIFTS)), "g")
-    spread = joined.group_by("g").agg(
-        **{f"mad_{name}": (joined[f"x_{name}"] - joined[f"med_{name}"]).abs().median() for name in SHIFTS},
-        **{f"own_{name}": _own_error(joined, name).median() for name in WITH_ERROR},
+    joined = joined.select(
+        "g",
+        "host_key",
+        **{f"mad_{name}": (joined[f"x_{name}"] - joined[f"med_{name}"]).abs() for name in SHIFTS},
+        **{f"own_{name}": _own_error(joined, name) for name in WITH_ERROR},
     )
+    columns = [*(f"mad_{name}" for name in SHIFTS), *(f"own_{name}" for name in WITH_ERROR)]
+    hosts = by_host(joined, columns, several)
+    spread = hosts.group_by("g").agg(**{name: hosts[name].median() for name in columns})
     found: pd.DataFrame = centre.join(spread, "g").execute()
     # A CPU's distance is from its usual place already.
     return found.assign(med_cpu=0.0).sort_values("g", ignore_index=True)
 
 
-def _moderate(groups: pd.DataFrame, table: ir.Table) -> None:
-    """Adds `sigma_S` and `dof_S`. Figures of one unit and kind of latency have noise of one kind.
+def _moderate(groups: pd.DataFrame, table: ir.Table, several: bool, least: int) -> None:
+    """Adds `sigma_S` and `dof_S`. Figures of one model and method that measure the same have noise of one kind.
 
     The MADs give a first noise. What lies near in terms of it gives the next, which is surer, and so on.
     """
-    kinds = table.select("g", "origin", "backend", "model", "unit").distinct().execute().sort_values("g")
+    kinds = table.select("g", *ALWAYS, "unit", "figure").distinct().execute().sort_values(["g", "unit"])
     kinds = kinds.drop_duplicates("g").set_index("g").loc[groups["g"]]
-    kind = kinds.groupby(["origin", "backend", "model", "unit"], sort=True).ngroup().to_numpy()
+    kinds["figure"] = kinds["figure"].map(null.kind)
+    kind = kinds.groupby([*ALWAYS, "unit", "figure"], sort=True).ngroup().to_numpy()
     for name in STATISTICS:
         count = groups[f"n_{name}"].to_numpy(dtype=float)
         first = null.sigma(groups[f"mad_{name}"].to_numpy(dtype=float), count)
-        groups[f"sigma_{name}"], groups[f"dof_{name}"] = _by_kind(kind, first, null.freedom(count), count)
+        groups[f"sigma_{name}"], groups[f"dof_{name}"] = _by_kind(kind, first, null.freedom(count), count >= least)
     for _ in range(null.PASSES):
-        near = _near(groups, table).set_index("g").reindex(groups["g"])
+        near = _near(groups, table, several).set_index("g").reindex(groups["g"])
         for name in SHIFTS:
             count, left = groups[f"n_{name}"].to_numpy(dtype=float), near[f"k_{name}"].to_numpy(dtype=float)
             again = null.refined(near[f"v_{name}"].to_numpy(dtype=float), count)
-            groups[f"sigma_{name}"], groups[f"dof_{name}"] = _by_kind(kind, again, np.maximum(left - 1, 1), count)
+            groups[f"sigma_{name}"], groups[f"dof_{name}"] = _by_kind(
+                kind, again, np.maximum(left - 1, 1), count >= least
+            )
     for name in STATISTICS:
         groups[f"sigma_{name}"] *= null.of_median(groups[f"n_{name}"].to_numpy(dtype=float))
 
 
-def _by_kind(kind: Numbers, own: null.Array, dof: null.Array, count: null.Array) -> tuple[null.Array, null.Array]:
-    """Noises and their certainty, those of each kind moderated."""
+def _by_kind(
+    kind: Numbers, own: null.Array, dof: null.Array, enough: npt.NDArray[np.bool_]
+) -> tuple[null.Array, null.Array]:
+    """Noises and their certainty, those of each kind moderated; NaN where not enough hosts have the figure."""
     sigma, sure = np.full(len(own), np.nan), np.full(len(own), np.nan)
     for number in np.unique(kind):
-        rows = np.flatnonzero((kind == number) & np.isfinite(own) & (count > 1))
+        rows = np.flatnonzero((kind == number) & np.isfinite(own) & enough)
         if len(rows):
             noise = null.moderate(own[rows], dof[rows])
             sigma[rows], sure[rows] = noise.sigma, noise.freedom
     return sigma, sure
 
 
-def _near(groups: pd.DataFrame, table: ir.Table) -> pd.DataFrame:
-    """By group: how many distances are near, and their mean square."""
+def _near(groups: pd.DataFrame, table: ir.Table, several: bool) -> pd.DataFrame:
+    """By group: how many hosts are near, and their mean square distance."""
     known = ibis.memtable(groups[["g", *(f"{what}_{name}" for name in SHIFTS for what in ("med", "sigma"))]])
     joined = table.join(known, "g")
     square = {}
     for name in SHIFTS:
         away = joined[f"x_{name}"] - joined[f"med_{name}"]
         near = away.abs() <= null.NEAR * joined[f"sigma_{name}"]
-        square[name] = near.ifelse(away * away, ibis.null("float64"))
+        square[f"v_{name}"] = near.ifelse(away * away, ibis.null("float64"))
+    hosts = joined.select("g", "host_key", **square)
+    if several:
+        hosts = hosts.group_by(["g", "host_key"]).agg(**{name: hosts[name].mean() for name in square})
     found: pd.DataFrame = (
-        joined.group_by("g")
+        hosts.group_by("g")
         .agg(
-            **{f"k_{name}": square[name].count() for name in SHIFTS},
-            **{f"v_{name}": square[name].mean() for name in SHIFTS},
+            **{f"k_{name}": hosts[f"v_{name}"].count() for name in SHIFTS},
+            **{name: hosts[name].mean() for name in square},
         )
         .execute()
     )

@@ -27,7 +27,9 @@ LEAST = 3
 
 STATISTICS = ("p50", "p99", "value")
 
-SERIES = ["host_key", "host", "device", "model", "origin", "backend", "batch", "figure", "unit", "statistic"]
+SERIES = ["host_key", "host", "device", "model", "origin", "verb", "backend", "batch", "figure", "unit", "statistic"]
+KIND = ("model", "origin", "verb", "backend", "batch", "figure", "unit", "statistic")
+"""Series that agree in these, and in the kind of figure, have noise of one kind."""
 OF_RUN = ("kernel", "bios", "tool", "cmdline", "aspm_policy", "governors")
 OF_UNIT = ("firmware", "driver", "link", "slot")
 
@@ -84,10 +86,11 @@ def trend(engine: Engine, store: Store, plan: Plan) -> Trend:
     by_series = found.set_index("series")
     for number, part in known.groupby("series", sort=True):
         own = by_series.loc[number]
-        for place in segments(part["x"].to_numpy(), float(own["sigma"]), float(own["dof"])):
-            change = _change(part, place, float(own["q"]))
-            if abs(np.log1p(change["effect"])) >= np.log1p(plan.least_effect):
-                trend_of.changes.append(change)
+        x = part["x"].to_numpy()
+        places = segments(x, float(own["sigma"]), float(own["dof"]))
+        trend_of.changes += [
+            _change(part, *each, float(own["q"])) for each in steps(x, places, float(np.log1p(plan.least_effect)))
+        ]
     _what_changed(engine, store, trend_of.changes)
     trend_of.findings = _findings(trend_of.changes)
     return trend_of
@@ -102,6 +105,7 @@ def _points(engine: Engine, store: Store, files: list[str], plan: Plan) -> ir.Ta
     figures = figures.mutate(
         device=figures.device.fill_null(""),
         model=figures.model.fill_null(""),
+        verb=figures.verb.fill_null(""),
         backend=figures.backend.fill_null(""),
         batch=figures.batch.fill_null(-1),
     )
@@ -120,14 +124,13 @@ def _points(engine: Engine, store: Store, files: list[str], plan: Plan) -> ir.Ta
 def _scores(points: ir.Table) -> ir.Table:
     """For each series: how many runs, the MAD of differences, and how far the best split's halves differ."""
     means = points.group_by("series").agg(runs=points.count(), mean=points.x.mean())
-    points = points.select("series", "unit", "statistic", "time", "run", "x").join(means, "series")
+    points = points.select("series", *KIND, "time", "run", "x").join(means, "series")
     points = points.mutate(off=points.x - points["mean"])
     window = ibis.window(group_by="series", order_by=[points.time, points.run])
     so_far = ibis.cumulative_window(group_by="series", order_by=[points.time, points.run])
     rows = points.select(
         "series",
-        "unit",
-        "statistic",
+        *KIND,
         "runs",
         place=ibis.row_number().over(window) + 1,
         total=points.off.sum().over(so_far),
@@ -137,7 +140,7 @@ def _scores(points: ir.Table) -> ir.Table:
     inner = (rows.place >= LEAST) & (rows.runs - rows.place >= LEAST)
     score = inner.ifelse(rows.total.abs() / (inner.ifelse(split, 1.0)).sqrt(), ibis.null("float64"))
     rows = rows.mutate(score=score)
-    return rows.group_by(["series", "unit", "statistic"]).agg(
+    return rows.group_by(["series", *KIND]).agg(
         runs=rows.runs.max(), score=rows.score.max(), step=rows.step.abs().median()
     )
 
@@ -145,7 +148,7 @@ def _scores(points: ir.Table) -> ir.Table:
 def _noise(series: pd.DataFrame) -> null.Noise:
     """The noise of one run of each series: differences of two have the square root of two times as much."""
     sigma, dof = np.empty(len(series)), np.empty(len(series))
-    kinds = series.groupby(["unit", "statistic"], sort=True).ngroup().to_numpy()
+    kinds = series.assign(figure=series["figure"].map(null.kind)).groupby([*KIND], sort=True).ngroup().to_numpy()
     steps, runs = series["step"].to_numpy(), series["runs"].to_numpy()
     for kind in np.unique(kinds):
         rows = kinds == kind
@@ -175,10 +178,28 @@ def segments(x: Array, sigma: float, dof: float, level: float = 0.01, first: int
     return [*left, first + place, *segments(x[place:], sigma, dof, level, first + place)]
 
 
-def _change(part: pd.DataFrame, place: int, q: float) -> dict[str, Any]:
+def steps(x: Array, places: list[int], least: float) -> list[tuple[int, int, int]]:
+    """The changes that matter: each with the first run of the segment before, of the one after, and the latter's end.
+
+    The smallest step is left out and its two segments joined, until all steps are large enough: many small steps
+    in one direction are then told as one.
+    """
+    left = list(places)
+    while left:
+        ends = [0, *left, len(x)]
+        found = list(zip(ends, ends[1:], ends[2:], strict=False))
+        sizes = [abs(float(np.median(x[place:end]) - np.median(x[first:place]))) for first, place, end in found]
+        smallest = int(np.argmin(sizes))
+        if sizes[smallest] >= least:
+            return found
+        del left[smallest]
+    return []
+
+
+def _change(part: pd.DataFrame, first: int, place: int, end: int, q: float) -> dict[str, Any]:
     before, after = part.iloc[place - 1], part.iloc[place]
     x = part["x"].to_numpy()
-    shift = float(np.median(x[place:]) - np.median(x[:place]))
+    old, new = float(np.median(x[first:place])), float(np.median(x[place:end]))
     told = {name: after[name] for name in SERIES if name != "batch"}
     return {
         **told,
@@ -186,9 +207,9 @@ def _change(part: pd.DataFrame, place: int, q: float) -> dict[str, Any]:
         "before": f"{before['time']:%Y-%m-%dT%H:%M:%SZ}",
         "run_before": before["run"],
         "run_after": after["run"],
-        "from": float(np.exp(np.median(x[:place]))),
-        "to": float(np.exp(np.median(x[place:]))),
-        "effect": float(np.expm1(shift)),
+        "from": float(np.exp(old)),
+        "to": float(np.exp(new)),
+        "effect": float(np.expm1(new - old)),
         "q": q,
         "changed": [
             {"what": name, "from": before[name], "to": after[name]}
@@ -222,9 +243,9 @@ def _findings(changes: list[dict[str, Any]]) -> list[dict[str, Any]]:
         changed = tuple((each["what"], each["from"], each["to"]) for each in change["changed"])
         way = change["effect"] > 0
         key = (
-            (change["model"], way, changed, "")
+            (change["origin"], change["model"], way, changed, "")
             if changed
-            else (change["model"], way, (), f"{change['host_key']} {change['since'][:10]}")
+            else (change["origin"], change["model"], way, (), f"{change['host_key']} {change['since'][:10]}")
         )
         together.setdefault(key, []).append(change)
     findings = []

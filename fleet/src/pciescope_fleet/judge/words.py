@@ -46,7 +46,7 @@ def shown(host_key: str, among: list[str]) -> str:
 
 def direction_in_words(direction: str) -> str:
     """A finding's direction as people read it."""
-    return "another distribution" if direction == "other form" else direction
+    return {"other form": "another distribution", "narrower form": "a narrower distribution"}.get(direction, direction)
 
 
 def outlier_in_words(worst: dict[str, Any]) -> str:
@@ -109,12 +109,12 @@ def finding_in_words(each: dict[str, Any]) -> list[str]:
     lines = [
         title + label,
         f"  {each['device_name'] or each['model']} at {worst['device']}" if worst["device"] else "",
-        f"  {outlier_in_words(worst)}{FORMS if worst['statistic'] == 'form' else ''}",
+        f"  {outlier_in_words(worst)}{FORMS if each['direction'] == 'other form' else ''}",
     ]
     share = each["shared"]
     if share is not None:
         lines.append(
-            f"  they share {share['attribute']} {share['value']}; of the {share['healthy']} other hosts "
+            f"  they share {share['attribute']} {share['value']}; of the {share['healthy']} others "
             f"{share['healthy_with']} have it (p {share['p']:.1g})"
         )
     more = len(each["figures"]) - 1

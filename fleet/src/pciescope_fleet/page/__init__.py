@@ -85,32 +85,35 @@ def link(report: str, key: str, name: str) -> str:
 
 
 def _data(matrix: Matrix, report: str) -> dict[str, Any]:
-    place = {(each["model"], each["figure"]): number for number, each in enumerate(matrix.figures)}
+    place = {(each["origin"], each["model"], each["figure"]): number for number, each in enumerate(matrix.figures)}
     row = {key: number for number, key in enumerate(matrix.hosts)}
     signs = [-1 if each["unit"] in HIGH_IS_GOOD else 1 for each in matrix.figures]
     marked = []
     for each in matrix.judged.outliers.to_dict("records") if len(matrix.judged.outliers) else []:
-        column = place.get((each["model"], each["figure"]))
+        column = place.get((each["origin"], each["model"], each["figure"]))
         if column is not None and each["host_key"] in row:
             marked.append([row[each["host_key"]], column, words.outlier_in_words(outliers.outlier(each))])
     twice = {name for name, times in collections.Counter(matrix.names.values()).items() if times > 1}
     names = [key if matrix.names[key] in twice else matrix.names[key] for key in matrix.hosts]
     several = len({each["model"] for each in matrix.figures}) > 1
+    mixed = len({each["origin"] for each in matrix.figures}) > 1
     finite = np.isfinite(matrix.away)
     codes = np.where(finite, np.clip(np.rint(np.where(finite, matrix.away, 0) * 1000), -32767, 32767), NONE)
     return {
         "hosts": names,
         "links": [link(report, key, matrix.names[key]) for key in matrix.hosts],
-        "figures": [_column(each, several) for each in matrix.figures],
+        "figures": [_column(each, several, mixed) for each in matrix.figures],
         "signs": signs,
         "outliers": marked,
         "away": base64.b64encode(codes.astype("<i2").tobytes()).decode("ascii"),
     }
 
 
-def _column(figure: dict[str, Any], several: bool) -> str:
-    """A figure's name, with the device where there are several."""
-    return f"{figure['device_name'] or figure['model']} {figure['figure']}" if several else str(figure["figure"])
+def _column(figure: dict[str, Any], several: bool, mixed: bool) -> str:
+    """A figure's name, with the device where there are several, and the origin where not all are measured."""
+    parts = [figure["origin"].upper()] if mixed and figure["origin"] != "measured" else []
+    parts += [figure["device_name"] or figure["model"]] if several else []
+    return " ".join([*parts, str(figure["figure"])])
 
 
 def _facts(matrix: Matrix) -> str:

@@ -25,13 +25,19 @@ const worse = (row, column) => {
   return value === NONE ? NaN : value * data.signs[column];
 };
 
+// Hosts without the figure come last, after the best one; a host that lies at its group's median has 0.
+const known = (row, column) => {
+  const value = worse(row, column);
+  return Number.isNaN(value) ? -1e9 : value;
+};
+
 function order() {
   const by = get("order").value, column = at.column;
   const kept = get("only").checked ? (row) => sick[row] > 0 : () => true;
   shown = [...hosts.keys()].filter(kept);
   const name = (a, b) => (hosts[a] < hosts[b] ? -1 : 1);
   if (by === "name") shown.sort(name);
-  else if (by === "column") shown.sort((a, b) => (worse(b, column) || -1e9) - (worse(a, column) || -1e9) || a - b);
+  else if (by === "column") shown.sort((a, b) => known(b, column) - known(a, column) || a - b);
   first = 0;
   at.row = 0;
   draw();

@@ -1,0 +1,21 @@
+"""Texts that come from hosts and files, made fit for a terminal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def plain(text: object) -> str:
+    """A text in one line, without control characters: a host's name could else move the cursor or add lines."""
+    return "".join(letter if letter.isprintable() else "?" for letter in str(text))
+
+
+def plain_all(value: Any) -> Any:
+    """The same for every text in lists and objects."""
+    if isinstance(value, str):
+        return plain(value)
+    if isinstance(value, dict):
+        return {key: plain_all(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(plain_all(each) for each in value)
+    return value
