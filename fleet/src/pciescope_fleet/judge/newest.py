@@ -31,7 +31,7 @@ class Newest:
 
 def newest(engine: Engine, store: Store, since: str | None = None, until: str | None = None) -> Newest:
     """The newest run of each host among those that measured the same in the same way, of the days between, and its
-    figures. A run by another method stands beside it and does not replace it."""
+    figures. A run by another method does not replace it."""
     listed = store.need("runs")
     days = [day for day in listed.dates() if (since is None or day >= since) and (until is None or day <= until)]
     if not days:
