@@ -11,6 +11,9 @@ use super::lab_failed;
 /// Ending of the release of a kernel with KASAN, kmemleak and gcov.
 const KASAN: &str = "-kasan";
 
+/// Ending of the release of a kernel that looks for data races.
+const KCSAN: &str = "-kcsan";
+
 /// Asks for leaks twice: kmemleak reports an object once it has found it lost in two scans, and no sooner than five seconds
 /// after it was made. The modules must still be loaded.
 const LEAKS: &str = "k=/sys/kernel/debug/kmemleak; echo scan >$k; sleep 6; echo scan >$k; cat $k >/dev/console";
@@ -29,8 +32,12 @@ pub fn has_kasan() -> bool {
     releases.any(|release| release.ends_with(KASAN))
 }
 
-/// Looks for leaks of memory, before the modules go. The kernel's log tells.
+/// Looks for leaks of memory, before the modules go. The kernel's log tells. A kernel with KCSAN must have it switched on:
+/// otherwise a log without races says nothing.
 pub fn look_for_leaks(vm: &Vm) {
+    if vm.release().ends_with(KCSAN) {
+        vm.must("grep -x 'enabled: 1' /sys/kernel/debug/kcsan").unwrap_or_else(|err| lab_failed(err));
+    }
     if vm.release().ends_with(KASAN) {
         vm.must(LEAKS).unwrap_or_else(|err| lab_failed(err));
     }
