@@ -84,9 +84,7 @@ fn without_races_of_others(log: &str) -> Vec<&str> {
     while at < lines.len() {
         let length = lines[at..].iter().position(|line| line.contains(RULE)).map(|length| length + 1);
         match length {
-            Some(length) if lines[at].contains(RACE) && !lines[at..at + length].iter().any(|line| has(line, &OURS)) => {
-                at += length;
-            }
+            Some(length) if lines[at].contains(RACE) && !is_race_of_ours(&lines[at..at + length]) => at += length,
             _ => {
                 kept.push(lines[at]);
                 at += 1;
@@ -94,6 +92,18 @@ fn without_races_of_others(log: &str) -> Vec<&str> {
         }
     }
     kept
+}
+
+/// Whether a module of ours is in one of a report's two traces. The frames below an interrupt's entry are those of the code
+/// that it interrupted, which takes no part.
+fn is_race_of_ours(report: &[&str]) -> bool {
+    let mut is_interrupted = false;
+    report.iter().any(|line| {
+        // "read to 0xffff88802f01ef58 of 8 bytes by interrupt on cpu 2:"
+        is_interrupted &= !line.contains(" bytes by ");
+        is_interrupted |= has(line, &["asm_sysvec_", "asm_common_interrupt"]);
+        !is_interrupted && has(line, &OURS)
+    })
 }
 
 #[cfg(test)]
@@ -123,6 +133,12 @@ mod tests {
         let others = report("tock+0x1/0x2 [nvme]");
         let ours = report("tock+0x1/0x2 [drw_pmu]");
         assert!(kernel_faults(&others).is_empty());
+        let interrupted =
+            "hrtimer_interrupt+0x1/0x2\n[ 1.0]  asm_sysvec_apic_timer_interrupt+0x1/0x2\n[ 1.0]  f+0x1/0x2 [pcilat]";
+        assert!(kernel_faults(&report(interrupted)).is_empty(), "pcilat was only interrupted");
+        let next =
+            format!("{interrupted}\n[ 1.0] read to 0x1 of 8 bytes by task 1 on cpu 2:\n[ 1.0]  f+0x1/0x2 [pcilat]");
+        assert_eq!(kernel_faults(&report(&next)).len(), 1, "the other trace is of ours");
         assert_eq!(kernel_faults(&format!("{others}{ours}{others}")).len(), 1, "the race of ours");
         // What follows is not left out, nor is a report whose end is missing.
         assert_eq!(kernel_faults(&format!("{others}[ 2.0] WARNING: CPU: 0 PID: 1")).len(), 1);
