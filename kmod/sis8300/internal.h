@@ -119,8 +119,8 @@ struct sis8300 {
 	u64 link_bytes_per_s;
 
 	/*
-	 * Readers keep registers, mappings and pdev in place. remove() takes it for
-	 * writing after it has set `gone`, to wait for the last reader.
+	 * Readers keep registers, mappings and pdev in place. remove() and a reset take it
+	 * for writing after they have set `gone`, to wait for the last reader.
 	 */
 	struct rw_semaphore hw;
 

@@ -118,7 +118,7 @@ impl Guest {
 
     /// Ends the test: the modules can be unloaded, the kernel's log is clean, the guest switches off.
     pub fn finish(self, modules: &[&str]) {
-        sanitize::look_for_leaks(&self.vm);
+        sanitize::look_before_unloading(&self.vm);
         for module in modules {
             self.must(&format!("if [ -d /sys/module/{module} ]; then rmmod {module}; fi"));
         }

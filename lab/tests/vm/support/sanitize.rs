@@ -34,7 +34,7 @@ pub fn has_kasan() -> bool {
 
 /// Looks for leaks of memory, before the modules go. The kernel's log tells. A kernel with KCSAN must have it switched on:
 /// otherwise a log without races says nothing.
-pub fn look_for_leaks(vm: &Vm) {
+pub fn look_before_unloading(vm: &Vm) {
     if vm.release().ends_with(KCSAN) {
         vm.must("grep -x 'enabled: 1' /sys/kernel/debug/kcsan").unwrap_or_else(|err| lab_failed(err));
     }
