@@ -29,13 +29,14 @@ help:				## this list
 setup:				## install what building and testing need (uses sudo when not root)
 	tools/setup
 
+# The example makes cargo count the tests' dependencies in: `make test` then compiles no crate a second time.
 build:				## build the program: target/release/pciescope; ARCH=arm64: target/aarch64-unknown-linux-gnu/release/pciescope
 	tools/setup build
 ifeq ($(ARCH),arm64)
 	tools/setup cross
 	RUSTFLAGS="-C target-feature=+crt-static" $(CARGO) build --release $(ARM64)
 else
-	$(CARGO) build --release --locked --workspace
+	$(CARGO) build $(TESTED) --bins --example stamp_pair
 endif
 
 kmod:				## build the kernel modules for the running kernel: kmod/*/*.ko
