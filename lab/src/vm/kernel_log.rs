@@ -77,7 +77,7 @@ fn has(line: &str, words: &[&str]) -> bool {
 
 /// The lines of `log` without the data races in which no module of ours takes part: the kernel has some of its own, and KCSAN
 /// looks at all of it. A report without its end stays.
-fn without_races_of_others(log: &str) -> Vec<&str> {
+pub fn without_races_of_others(log: &str) -> Vec<&str> {
     let lines: Vec<&str> = log.lines().collect();
     let mut kept = Vec::new();
     let mut at = 0;
