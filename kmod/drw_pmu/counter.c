@@ -11,7 +11,7 @@
  * perf removes events and adds them again to let others in, or to move them to another
  * CPU. An event that is only rearranged must not lose counts, and a group should start
  * and stop at one moment. So the functions that perf calls only note the event's new
- * state. At pmu_enable(), drw_commit() writes all changes at once. An event that was
+ * state. At the end of perf's pass drw_commit() writes all changes at once. An event that was
  * removed and added again before that has never stopped. During a migration to another
  * CPU, removed events keep their counters until its end.
  */
@@ -183,6 +183,59 @@ void drw_event_update(struct drw_pmu *drw, struct perf_event *event)
 	local64_add(total - prev, &event->count);
 }
 
+/* Stops the hardware, without interrupts and selectors. */
+static void drw_quiesce(struct drw_pmu *drw)
+{
+	unsigned int m;
+
+	drw_write(drw, DRW_CTRL, DRW_CTRL_STOP);
+	drw_write(drw, DRW_OVERFLOW_DISABLE, DRW_OVERFLOW_ALL);
+	drw_write(drw, DRW_TEST, 0);
+	for (m = 0; m < DRW_SELECTS; m++) {
+		drw_write(drw, DRW_SELECT(m), 0);
+		drw->select[m] = 0;
+	}
+	drw_write(drw, DRW_OVERFLOW_CLEAR, DRW_OVERFLOW_ALL);
+	/* The read completes after all writes have arrived. */
+	drw_read(drw, DRW_OVERFLOW_STATUS);
+	drw->is_running = false;
+}
+
+/* Sets a device whose registers are unknown to what drw_commit() begins with. */
+static void drw_reprogram(struct drw_pmu *drw)
+{
+	u64 cycles = drw->counters[DRW_CYCLES].total;
+	unsigned int n;
+
+	drw_quiesce(drw);
+	for (n = 0; n < DRW_COUNTERS; n++)
+		drw_preload(drw, n, 0);
+	/* The present value belongs to no event. */
+	drw_update_cycles(drw);
+	drw->counters[DRW_CYCLES].total = cycles;
+	drw->is_lost = false;
+	/* Without a handler nobody would answer: drw_request_irq() comes later. */
+	if (drw->irq)
+		drw_write(drw, DRW_OVERFLOW_ENABLE, DRW_OVERFLOW_COMMON);
+}
+
+/*
+ * Looks for a reset before selectors change, because they tell of it. After one,
+ * drw_commit() has to be called.
+ */
+static bool drw_handle_reset(struct drw_pmu *drw)
+{
+	if (!drw->is_running)
+		return false;
+	/* With selectors that are all 0, only the cycles can tell. */
+	drw_update_cycles(drw);
+	if (!drw->is_lost && !drw_was_reset(drw))
+		return false;
+	drw->was_reset = true;
+	drw_reprogram(drw);
+	return true;
+}
+
 static bool drw_is_on(const struct perf_event *event)
 {
 	return event->hw.flags == DRW_COUNTING || event->hw.flags == DRW_REMOVED;
@@ -221,19 +274,18 @@ bool drw_handle_overflows(struct drw_pmu *drw)
  * @drw: the PMU
  *
  * A sub-channel that has lost its registers is programmed again.
+ *
+ * Return: whether it has lost them since the last call.
  */
-void drw_read_counters(struct drw_pmu *drw)
+bool drw_read_counters(struct drw_pmu *drw)
 {
+	bool was_reset;
 	unsigned int n;
 
-	/* With selectors that are all 0, only the cycles can tell. */
-	if (drw->is_running)
-		drw_update_cycles(drw);
-	if (drw->is_lost || drw_was_reset(drw)) {
-		pr_warn_ratelimited(KBUILD_MODNAME ": %s was reset: its last counts are lost\n",
-				    drw->u.name);
-		drw_resume(&drw->u);
-	}
+	if (drw_handle_reset(drw))
+		drw_commit(drw);
+	was_reset = drw->was_reset;
+	drw->was_reset = false;
 	for (n = 0; n < DRW_COUNTERS; n++) {
 		if (!drw_counter_is_on(drw, n))
 			continue;
@@ -243,6 +295,7 @@ void drw_read_counters(struct drw_pmu *drw)
 			drw_preload(drw, n, 0);
 		}
 	}
+	return was_reset;
 }
 
 static void drw_write_select(struct drw_pmu *drw, unsigned int m, u32 select)
@@ -265,6 +318,7 @@ void drw_event_disable(struct drw_pmu *drw, struct perf_event *event)
 	unsigned int n = event->hw.idx;
 
 	if (drw_is_on(event)) {
+		drw_handle_reset(drw);
 		if (n != DRW_CYCLES)
 			drw_write_select(drw, n / 4, drw->select[n / 4] & ~(0xffU << n % 4 * 8));
 		drw_event_update(drw, event);
@@ -285,7 +339,7 @@ void drw_counter_put(struct drw_pmu *drw, struct perf_event *event)
 
 /*
  * A free common counter, or the counter of an event that was removed and not added
- * again yet. perf adds pinned events first; during a migration they keep their
+ * again yet. perf adds pinned groups first; during a migration they keep their
  * counters.
  */
 static int drw_find_free(struct drw_pmu *drw)
@@ -299,7 +353,8 @@ static int drw_find_free(struct drw_pmu *drw)
 	}
 	for (n = 0; n < DRW_COUNTERS; n++) {
 		event = drw->counters[n].event;
-		if (event->hw.flags != DRW_REMOVED || (drw->u.is_migrating && event->attr.pinned))
+		if (event->hw.flags != DRW_REMOVED ||
+		    (drw->u.is_migrating && event->group_leader->attr.pinned))
 			continue;
 		drw_event_disable(drw, event);
 		drw_counter_put(drw, event);
@@ -341,6 +396,19 @@ static bool drw_is_wanted(const struct drw_pmu *drw, const struct perf_event *ev
 	       (event->hw.flags == DRW_REMOVED && drw->u.is_migrating);
 }
 
+/* Whether the end of the pass starts or stops an event. */
+static bool drw_has_changes(const struct drw_pmu *drw)
+{
+	const struct perf_event *event;
+
+	list_for_each_entry(event, &drw->u.events, active_entry) {
+		if (event->hw.flags == DRW_STARTING ||
+		    (event->hw.flags == DRW_REMOVED && !drw->u.is_migrating))
+			return true;
+	}
+	return false;
+}
+
 /* Fills in the selectors of all events that have to count. Return: whether there is one. */
 static bool drw_find_select(const struct drw_pmu *drw, u32 *select)
 {
@@ -374,6 +442,8 @@ void drw_commit(struct drw_pmu *drw)
 	struct perf_event *event;
 	unsigned int m;
 
+	if (drw_has_changes(drw))
+		drw_handle_reset(drw);
 	if (drw->is_running && !is_needed)
 		drw_write(drw, DRW_CTRL, DRW_CTRL_STOP);
 	for (m = 0; m < DRW_SELECTS; m++)
@@ -396,22 +466,13 @@ void drw_commit(struct drw_pmu *drw)
 	drw->is_running = is_needed;
 }
 
-/* Stops the hardware, without interrupts and selectors. */
-static void drw_quiesce(struct drw_pmu *drw)
+/**
+ * drw_end_pass() - does at the end of perf's pass what perf wanted in it
+ * @u: the PMU
+ */
+void drw_end_pass(struct uncore_pmu *u)
 {
-	unsigned int m;
-
-	drw_write(drw, DRW_CTRL, DRW_CTRL_STOP);
-	drw_write(drw, DRW_OVERFLOW_DISABLE, DRW_OVERFLOW_ALL);
-	drw_write(drw, DRW_TEST, 0);
-	for (m = 0; m < DRW_SELECTS; m++) {
-		drw_write(drw, DRW_SELECT(m), 0);
-		drw->select[m] = 0;
-	}
-	drw_write(drw, DRW_OVERFLOW_CLEAR, DRW_OVERFLOW_ALL);
-	/* The read completes after all writes have arrived. */
-	drw_read(drw, DRW_OVERFLOW_STATUS);
-	drw->is_running = false;
+	drw_commit(to_drw(&u->pmu));
 }
 
 /**
@@ -421,19 +482,8 @@ static void drw_quiesce(struct drw_pmu *drw)
 void drw_resume(struct uncore_pmu *u)
 {
 	struct drw_pmu *drw = to_drw(&u->pmu);
-	u64 cycles = drw->counters[DRW_CYCLES].total;
-	unsigned int n;
 
-	drw_quiesce(drw);
-	for (n = 0; n < DRW_COUNTERS; n++)
-		drw_preload(drw, n, 0);
-	/* The present value belongs to no event. */
-	drw_update_cycles(drw);
-	drw->counters[DRW_CYCLES].total = cycles;
-	drw->is_lost = false;
-	/* Without a handler nobody would answer: drw_request_irq() comes later. */
-	if (drw->irq)
-		drw_write(drw, DRW_OVERFLOW_ENABLE, DRW_OVERFLOW_COMMON);
+	drw_reprogram(drw);
 	drw_commit(drw);
 }
 

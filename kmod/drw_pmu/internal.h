@@ -41,6 +41,7 @@ struct drw_counter {
  * @irq: its interrupt, which it may share; 0: none. Written under cpus_read_lock()
  * @is_running: the sub-channel's counters run
  * @is_lost: the cycle counter has fallen: the sub-channel has lost its registers
+ * @was_reset: that was noticed, and the poll has not told it yet
  * @select: the present values of the selectors
  * @counters: the common counters, and the cycle counter
  * @saturated: how often a counter was found saturated, by event
@@ -51,6 +52,7 @@ struct drw_pmu {
 	int irq;
 	bool is_running;
 	bool is_lost;
+	bool was_reset;
 	u32 select[DRW_SELECTS];
 	struct drw_counter counters[DRW_COUNTERS + 1];
 	u32 saturated[DRW_SELECT_EVENT + 1];
@@ -72,12 +74,13 @@ extern const struct attribute_group *drw_groups[];
 /* counter.c: with the PMU's lock held */
 extern bool drw_holds;
 bool drw_handle_overflows(struct drw_pmu *drw);
-void drw_read_counters(struct drw_pmu *drw);
+bool drw_read_counters(struct drw_pmu *drw);
 int drw_counter_get(struct drw_pmu *drw, struct perf_event *event);
 void drw_counter_put(struct drw_pmu *drw, struct perf_event *event);
 void drw_event_update(struct drw_pmu *drw, struct perf_event *event);
 void drw_event_disable(struct drw_pmu *drw, struct perf_event *event);
 void drw_commit(struct drw_pmu *drw);
+void drw_end_pass(struct uncore_pmu *u);
 void drw_resume(struct uncore_pmu *u);
 void drw_suspend(struct uncore_pmu *u);
 

@@ -43,12 +43,15 @@ static u64 drw_poll(struct uncore_pmu *u)
 {
 	unsigned long flags;
 	u64 begin, busy_ns;
+	bool was_reset;
 
 	raw_spin_lock_irqsave(&u->lock, flags);
 	begin = ktime_get_ns();
-	drw_read_counters(to_drw(&u->pmu));
+	was_reset = drw_read_counters(to_drw(&u->pmu));
 	busy_ns = ktime_get_ns() - begin;
 	raw_spin_unlock_irqrestore(&u->lock, flags);
+	if (was_reset)
+		pr_warn_ratelimited("%s was reset: its last counts are lost\n", u->name);
 	return busy_ns;
 }
 
@@ -67,6 +70,7 @@ static struct uncore_driver drw_pmus = {
 	.resume = drw_resume,
 	.suspend = drw_suspend,
 	.moved = drw_moved,
+	.end_pass = drw_end_pass,
 };
 
 static void drw_remove(void *data)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * perf's side: events that are counted system-wide on one CPU. The changes that perf
- * requests take effect at pmu_enable(): see counter.c.
+ * requests take effect at the end of its pass: see counter.c.
  */
 #include "internal.h"
 
@@ -111,20 +111,6 @@ static void drw_event_stop(struct perf_event *event, int flags)
 	raw_spin_unlock(&drw->u.lock);
 }
 
-/* Empty: other events go on counting. */
-static void drw_pmu_disable(struct pmu *pmu)
-{
-}
-
-static void drw_pmu_enable(struct pmu *pmu)
-{
-	struct drw_pmu *drw = to_drw(pmu);
-
-	raw_spin_lock(&drw->u.lock);
-	drw_commit(drw);
-	raw_spin_unlock(&drw->u.lock);
-}
-
 /**
  * drw_pmu_init() - fills in perf's description of the PMU
  * @drw: the PMU
@@ -136,8 +122,8 @@ void drw_pmu_init(struct drw_pmu *drw)
 		.attr_groups = drw_groups,
 		.capabilities = PERF_PMU_CAP_NO_EXCLUDE | PERF_PMU_CAP_NO_INTERRUPT,
 		.task_ctx_nr = perf_invalid_context,
-		.pmu_enable = drw_pmu_enable,
-		.pmu_disable = drw_pmu_disable,
+		.pmu_enable = uncore_pmu_enable,
+		.pmu_disable = uncore_pmu_disable,
 		.event_init = drw_event_init,
 		.add = drw_event_add,
 		.del = drw_event_del,

@@ -42,6 +42,7 @@ struct uncore_pmu;
  *	the PMU's lock
  * @suspend: reads the last counts of a device that will go or sleep. Called with the PMU's lock
  * @moved: called when the PMU's CPU has changed. Optional
+ * @end_pass: carries out what perf has asked for in its pass. Called with the PMU's lock
  * @lock: protects @pmus, and serialises registration and unregistration
  * @pmus: all PMUs
  * @reap: unregisters the PMUs that have neither device nor events
@@ -55,6 +56,7 @@ struct uncore_driver {
 	void (*resume)(struct uncore_pmu *u);
 	void (*suspend)(struct uncore_pmu *u);
 	void (*moved)(struct uncore_pmu *u);
+	void (*end_pass)(struct uncore_pmu *u);
 	struct mutex lock;	/* see above */
 	struct list_head pmus;
 	struct work_struct reap;
@@ -79,6 +81,8 @@ struct uncore_driver {
  * @is_asleep: the system sleeps, or is about to: the device may not answer, and loses its registers
  * @is_migrating: perf is moving the events to another CPU: their counters keep running
  * @migrations: how often it has begun to
+ * @passes: CPUs that are in a pass, see uncore_pmu_disable()
+ * @pass: number of the last pass
  */
 struct uncore_pmu {
 	struct pmu pmu;
@@ -96,11 +100,47 @@ struct uncore_pmu {
 	bool is_asleep;
 	bool is_migrating;
 	u64 migrations;
+	unsigned int passes;
+	u64 pass;
 };
 
 static inline struct uncore_pmu *to_uncore(struct pmu *pmu)
 {
 	return container_of(pmu, struct uncore_pmu, pmu);
+}
+
+/* Passes */
+
+/**
+ * uncore_pmu_disable() - a pass begins, in which perf removes and adds events
+ * @pmu: perf's part
+ *
+ * perf counts its passes by CPU. Newer kernels keep an empty context of the PMU where its
+ * events once were. So passes of two CPUs may overlap. They are one pass then: the end of
+ * the empty one must not end what the other has begun.
+ */
+static inline void uncore_pmu_disable(struct pmu *pmu)
+{
+	struct uncore_pmu *u = to_uncore(pmu);
+
+	raw_spin_lock(&u->lock);
+	if (!u->passes++)
+		u->pass++;
+	raw_spin_unlock(&u->lock);
+}
+
+/**
+ * uncore_pmu_enable() - a pass ends on a CPU
+ * @pmu: perf's part
+ */
+static inline void uncore_pmu_enable(struct pmu *pmu)
+{
+	struct uncore_pmu *u = to_uncore(pmu);
+
+	raw_spin_lock(&u->lock);
+	if (!--u->passes)
+		u->drv->end_pass(u);
+	raw_spin_unlock(&u->lock);
 }
 
 /* Events */
@@ -241,8 +281,9 @@ static inline void uncore_end_migration(void *data)
 
 	raw_spin_lock(&u->lock);
 	u->is_migrating = false;
+	if (!u->passes)
+		u->drv->end_pass(u);
 	raw_spin_unlock(&u->lock);
-	u->pmu.pmu_enable(&u->pmu);
 }
 
 /*
@@ -453,6 +494,18 @@ static inline void uncore_wake(struct uncore_pmu *u)
 	raw_spin_unlock_irqrestore(&u->lock, flags);
 }
 
+/* perf's timer, which lets events take turns, may be pending for one more interval. */
+static inline void uncore_wait_for_timers(const struct list_head *pmus)
+{
+	struct uncore_pmu *u;
+	int interval_ms = 0;
+
+	list_for_each_entry(u, pmus, node)
+		interval_ms = max(interval_ms, READ_ONCE(u->pmu.hrtimer_interval_ms));
+	if (interval_ms)
+		msleep(interval_ms);
+}
+
 static inline void uncore_destroy(struct uncore_pmu *u)
 {
 	list_del(&u->node);
@@ -464,27 +517,23 @@ static inline void uncore_destroy(struct uncore_pmu *u)
 
 /*
  * perf uses a PMU for a moment after it has destroyed an event of it, but does not
- * sleep: after synchronize_rcu_tasks() no task is in that code. perf's timer, which
- * lets events take turns, may be pending for one more interval. The lock is held all the
+ * sleep: after synchronize_rcu_tasks() no task is in that code. The lock is held all the
  * while: a device that comes back must not get a second PMU of the same name.
  */
 static inline void uncore_reap(struct work_struct *work)
 {
 	struct uncore_driver *drv = container_of(work, struct uncore_driver, reap);
 	struct uncore_pmu *u, *next;
-	int interval_ms = 0;
 	LIST_HEAD(unused);
 
 	mutex_lock(&drv->lock);
 	list_for_each_entry_safe(u, next, &drv->pmus, node) {
-		if (u->is_gone && list_empty_careful(&u->events)) {
+		if (u->is_gone && list_empty_careful(&u->events))
 			list_move(&u->node, &unused);
-			interval_ms = max(interval_ms, u->pmu.hrtimer_interval_ms);
-		}
 	}
 	if (!list_empty(&unused)) {
 		synchronize_rcu_tasks();
-		msleep(interval_ms);
+		uncore_wait_for_timers(&unused);
 	}
 	list_for_each_entry_safe(u, next, &unused, node)
 		uncore_destroy(u);
@@ -533,6 +582,7 @@ static inline void uncore_exit(struct uncore_driver *drv)
 	struct uncore_pmu *u, *next;
 
 	cancel_work_sync(&drv->reap);
+	uncore_wait_for_timers(&drv->pmus);
 	list_for_each_entry_safe(u, next, &drv->pmus, node)
 		uncore_destroy(u);
 	cpuhp_remove_multi_state(drv->cpuhp);

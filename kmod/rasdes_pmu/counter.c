@@ -97,7 +97,6 @@ static void rasdes_counter_clear(struct rasdes_pmu *rp, struct rasdes_counter *c
 
 static u64 rasdes_delta(const struct rasdes_counter *c, u32 value, bool *is_disturbed)
 {
-	*is_disturbed = false;
 	if (c->bits == 32)
 		return rasdes_fold_wrap(c->last, value, 32, is_disturbed);
 	if (rasdes_saturates(c))
@@ -116,16 +115,25 @@ static u64 rasdes_delta(const struct rasdes_counter *c, u32 value, bool *is_dist
  */
 int rasdes_counter_update(struct rasdes_pmu *rp, struct rasdes_counter *c)
 {
-	bool is_on, is_disturbed;
+	bool is_on, is_disturbed = false;
 	u32 value;
 	int ret;
 
 	ret = rasdes_counter_read(rp, c, &value, &is_on);
 	if (ret)
 		return ret;
-	c->total += rasdes_delta(c, value, &is_disturbed);
-	if (rasdes_saturates(c) && value == BIT(c->bits) - 1 && value != c->last)
-		c->saturated++;
+	if (c->is_stale) {
+		/* It may hold what another has counted: counting begins here. */
+		is_disturbed = true;
+	} else if (!is_on && value < c->last) {
+		/* Cleared and disabled, as by a reset: it has not wrapped. */
+		c->total += value;
+	} else {
+		c->total += rasdes_delta(c, value, &is_disturbed);
+		if (rasdes_saturates(c) && value == BIT(c->bits) - 1 && value != c->last)
+			c->saturated++;
+	}
+	c->is_stale = false;
 	c->last = value;
 	if (!is_on) {
 		is_disturbed = true;
@@ -140,6 +148,7 @@ int rasdes_counter_update(struct rasdes_pmu *rp, struct rasdes_counter *c)
 static int rasdes_counter_enable(struct rasdes_pmu *rp, struct rasdes_counter *c, bool is_on)
 {
 	int ret = 0;
+	u32 value;
 
 	if (!is_on)
 		ret = rasdes_command(rp, c, FIELD_PREP(RASDES_EVENT_CTL_ENABLE, RASDES_ENABLE_ON),
@@ -147,11 +156,14 @@ static int rasdes_counter_enable(struct rasdes_pmu *rp, struct rasdes_counter *c
 	if (!ret && !is_on)
 		ret = -EOPNOTSUPP;
 	if (!ret)
-		ret = rasdes_counter_read(rp, c, &c->last, &is_on);
+		ret = rasdes_counter_read(rp, c, &value, &is_on);
+	if (ret)
+		return ret;
+	c->last = value;
+	c->is_stale = false;
 	/* The counter may still be at its end from an earlier use. */
-	if (!ret)
-		rasdes_counter_clear(rp, c);
-	return ret;
+	rasdes_counter_clear(rp, c);
+	return 0;
 }
 
 /**
@@ -196,16 +208,26 @@ void rasdes_counter_put(struct rasdes_pmu *rp, struct rasdes_counter *c)
 /**
  * rasdes_counters_resume() - enables what events need on a function that came back
  * @rp: the PMU, locked
+ *
+ * If a counter cannot be reached now, the next update enables it.
+ *
+ * Return: 0, or -ENODEV if the function does not answer.
  */
-void rasdes_counters_resume(struct rasdes_pmu *rp)
+int rasdes_counters_resume(struct rasdes_pmu *rp)
 {
 	struct rasdes_counter *c;
+	int ret = 0;
 	bool is_on;
 
 	rp->selected = U32_MAX;
-	for (c = rp->counters; c < rp->counters + rp->ncounters; c++) {
-		/* If a counter cannot be reached now, the next update enables it. */
-		if (c->holders && !rasdes_command(rp, c, 0, &is_on))
-			rasdes_counter_enable(rp, c, is_on);
+	for (c = rp->counters; c < rp->counters + rp->ncounters; c++)
+		c->is_stale = c->holders;
+	for (c = rp->counters; c < rp->counters + rp->ncounters && ret != -ENODEV; c++) {
+		if (!c->holders)
+			continue;
+		ret = rasdes_command(rp, c, 0, &is_on);
+		if (!ret)
+			ret = rasdes_counter_enable(rp, c, is_on);
 	}
+	return ret == -ENODEV ? ret : 0;
 }

@@ -25,6 +25,7 @@
  * @bits: width of the hardware's counter; 0: a report of time-based analysis
  * @select: event and lane as fields of RASDES_EVENT_CTL, or the report as one of RASDES_TBA_CTL
  * @last: an event counter's value in @total
+ * @is_stale: @last is of before the function was away, and could not be read since
  * @holders: perf events that need the event counter enabled
  * @was_on: somebody else had enabled it: the driver does not disable it
  * @saturated: times it was read at its upper end
@@ -36,6 +37,7 @@ struct rasdes_counter {
 	unsigned int bits;
 	u32 select;
 	u32 last;
+	bool is_stale;
 	unsigned int holders;
 	bool was_on;
 	u32 saturated;
@@ -72,9 +74,7 @@ struct rasdes_tba {
  * @bdf: its address
  * @vsec: offset of the capability
  * @lanes: the link's width capability
- * @pass: number of perf's last operation on its events
- * @is_in_pass: that operation has not ended
- * @unread: events that it has stopped, whose counters were not read for that
+ * @unread: events that a pass has stopped, whose counters were not read for that
  * @selected: what the viewport was last seen to select
  * @tba: the time-based engine
  * @reports: its reports by their codes
@@ -88,8 +88,6 @@ struct rasdes_pmu {
 	char bdf[16];
 	u16 vsec;
 	unsigned int lanes;
-	u64 pass;
-	bool is_in_pass;
 	unsigned int unread;
 	u32 selected;
 	struct rasdes_tba tba;
@@ -117,6 +115,7 @@ extern unsigned int rasdes_tba_bits;
 
 /* pmu.c */
 void rasdes_pmu_init(struct rasdes_pmu *rp);
+void rasdes_end_pass(struct uncore_pmu *u);
 
 /* events.c */
 extern const struct attribute_group *rasdes_groups[];
@@ -145,7 +144,7 @@ static inline void rasdes_write(struct rasdes_pmu *rp, unsigned int reg, u32 val
 int rasdes_counter_get(struct rasdes_pmu *rp, struct rasdes_counter *c);
 void rasdes_counter_put(struct rasdes_pmu *rp, struct rasdes_counter *c);
 int rasdes_counter_update(struct rasdes_pmu *rp, struct rasdes_counter *c);
-void rasdes_counters_resume(struct rasdes_pmu *rp);
+int rasdes_counters_resume(struct rasdes_pmu *rp);
 int rasdes_tba_get(struct rasdes_pmu *rp, struct rasdes_counter *report);
 bool rasdes_tba_start(struct rasdes_pmu *rp);
 void rasdes_tba_stop_unused(struct rasdes_pmu *rp);

@@ -166,20 +166,22 @@ static void rasdes_suspend(struct uncore_pmu *u)
 {
 	struct rasdes_pmu *rp = to_rasdes(&u->pmu);
 	unsigned int i;
+	int ret = 0;
 
-	for (i = 0; i < rp->ncounters; i++) {
+	for (i = 0; i < rp->ncounters && ret != -ENODEV; i++) {
 		if (rp->counters[i].holders)
-			rasdes_counter_update(rp, &rp->counters[i]);
+			ret = rasdes_counter_update(rp, &rp->counters[i]);
 	}
-	rasdes_update_reports(rp);
+	if (ret != -ENODEV)
+		rasdes_update_reports(rp);
 }
 
 static void rasdes_resume(struct uncore_pmu *u)
 {
 	struct rasdes_pmu *rp = to_rasdes(&u->pmu);
 
-	rasdes_counters_resume(rp);
-	rasdes_tba_resume(rp);
+	if (rasdes_counters_resume(rp) != -ENODEV)
+		rasdes_tba_resume(rp);
 }
 
 static struct uncore_driver rasdes = {
@@ -187,6 +189,7 @@ static struct uncore_driver rasdes = {
 	.poll = rasdes_poll,
 	.resume = rasdes_resume,
 	.suspend = rasdes_suspend,
+	.end_pass = rasdes_end_pass,
 };
 
 /* While interrupts of devices are off: nobody else is about to use the function. */
@@ -306,6 +309,9 @@ static void rasdes_remove(struct pci_dev *pdev)
 {
 	struct uncore_pmu *u;
 
+	/* The lock may be held for a second, see uncore_reap(). */
+	if (!rasdes_is_ours(pdev))
+		return;
 	mutex_lock(&rasdes.lock);
 	list_for_each_entry(u, &rasdes.pmus, node) {
 		if (!u->is_gone && to_rasdes(&u->pmu)->pdev == pdev)

@@ -15,10 +15,7 @@
  * was stopped. Its counter is not read then: with 18 ports and all their counters, perf
  * would read thousands of registers with interrupts off for each event that it lets in,
  * and at each turn of the reports. Such an event is unread: it lacks PERF_HES_UPTODATE.
- * pmu_enable() reads for those that have not started again. A pass of another CPU may
- * begin meanwhile, because perf counts its passes by CPU, and newer kernels keep an
- * empty context of the PMU where its events once were. So an unread event goes on
- * counting when it starts, whatever pass it is.
+ * The end of the pass reads for those that have not started again.
  *
  * If the viewport cannot be reached when an event starts, the event begins with the
  * total of the last reading.
@@ -188,7 +185,7 @@ static void rasdes_event_start(struct perf_event *event, int flags)
 	if (is_unread)
 		rp->unread--;
 	event->hw.state = 0;
-	goes_on = is_unread || event->hw.last_tag == rp->pass ||
+	goes_on = is_unread || event->hw.last_tag == rp->u.pass ||
 		  (rp->u.is_migrating && event->hw.last_tag == rasdes_migration(rp));
 	if (rasdes_is_report(c))
 		has_begun = rasdes_tba_start(rp);
@@ -207,10 +204,10 @@ static void rasdes_event_stop(struct perf_event *event, int flags)
 		return;
 	raw_spin_lock(&rp->u.lock);
 	event->hw.state = PERF_HES_STOPPED;
-	event->hw.last_tag = rp->u.is_migrating ? rasdes_migration(rp) : rp->pass;
-	if (rp->is_in_pass && !rp->u.is_migrating && !rasdes_is_report(event->pmu_private)) {
+	event->hw.last_tag = rp->u.is_migrating ? rasdes_migration(rp) : rp->u.pass;
+	if (rp->u.passes && !rp->u.is_migrating && !rasdes_is_report(event->pmu_private)) {
 		rp->unread++;
-		/* Who reads the event before pmu_enable() sees at least the last poll. */
+		/* Who reads the event before the pass ends sees at least the last poll. */
 		rasdes_event_fold(event, event->pmu_private);
 	} else {
 		rasdes_event_update(rp, event);
@@ -271,25 +268,16 @@ static void rasdes_event_del(struct perf_event *event, int flags)
 	perf_event_update_userpage(event);
 }
 
-static void rasdes_pmu_disable(struct pmu *pmu)
+/**
+ * rasdes_end_pass() - reads the events that a pass has stopped
+ * @u: the PMU, locked
+ */
+void rasdes_end_pass(struct uncore_pmu *u)
 {
-	struct rasdes_pmu *rp = to_rasdes(pmu);
+	struct rasdes_pmu *rp = to_rasdes(&u->pmu);
 
-	raw_spin_lock(&rp->u.lock);
-	rp->pass++;
-	rp->is_in_pass = true;
-	raw_spin_unlock(&rp->u.lock);
-}
-
-static void rasdes_pmu_enable(struct pmu *pmu)
-{
-	struct rasdes_pmu *rp = to_rasdes(pmu);
-
-	raw_spin_lock(&rp->u.lock);
-	rp->is_in_pass = false;
 	rasdes_update_stopped(rp);
 	rasdes_tba_stop_unused(rp);
-	raw_spin_unlock(&rp->u.lock);
 }
 
 /*
@@ -324,8 +312,8 @@ void rasdes_pmu_init(struct rasdes_pmu *rp)
 		.capabilities = PERF_PMU_CAP_NO_EXCLUDE | PERF_PMU_CAP_NO_INTERRUPT,
 		.task_ctx_nr = perf_invalid_context,
 		.hrtimer_interval_ms = rasdes_turn_ms(rp),
-		.pmu_disable = rasdes_pmu_disable,
-		.pmu_enable = rasdes_pmu_enable,
+		.pmu_disable = uncore_pmu_disable,
+		.pmu_enable = uncore_pmu_enable,
 		.event_init = rasdes_event_init,
 		.add = rasdes_event_add,
 		.del = rasdes_event_del,

@@ -213,6 +213,15 @@ impl Machine {
         let before = session.value(cycles);
         self.rig.wait_for("cycles are counted again", || (session.value(cycles) > before).then_some(()));
         session.end();
+        // A reset just before its counter stops: what came before stays, and nothing is added.
+        let session = Session::start(&self.rig, "stopped");
+        let reads = session.open(SUB_PMU, HIF_RD);
+        self.happen(0, 0, 0, 1000);
+        assert_eq!(session.value(reads), 1000);
+        self.board.tell(&format!("dram {SUB} power-cycle"));
+        session.do_to("disable", &[reads]);
+        assert_eq!(session.value(reads), 1000);
+        session.end();
         let ledger = self.board.ledger();
         let violations = &ledger["ports"][PORT]["violations"];
         assert!(violations.as_array().is_none_or(Vec::is_empty), "{violations}");

@@ -708,6 +708,15 @@ fn what_others_clear_is_put_right(rig: &Rig) {
     rig.tell(&format!("port {PORT} traffic rx 3200"));
     assert_eq!(session.values(&opened), [1007, 4800]);
     assert_eq!(rig.pmu_file(PMU, "disturbed"), "time-based 0 1\n0x700 0 2");
+    // What was cleared and disabled has not wrapped, also past the half of 32 bits.
+    const LARGE: u64 = 3 << 30;
+    event(rig, PORT, TX_MEMORY_WRITE, LARGE);
+    assert_eq!(session.values(&opened), [1007 + LARGE, 4800]);
+    rig.must(&format!("setpci -s {PORT} 308.l=07000005"));
+    assert_eq!(session.values(&opened), [1007 + LARGE, 4800]);
+    event(rig, PORT, TX_MEMORY_WRITE, 5);
+    assert_eq!(session.values(&opened), [1012 + LARGE, 4800]);
+    assert_eq!(rig.pmu_file(PMU, "disturbed"), "time-based 0 1\n0x700 0 3");
     session.end();
     rig.must("rmmod rasdes_pmu; modprobe rasdes_pmu");
 }
