@@ -131,6 +131,8 @@ pub struct State {
     pub origin: Origin,
     /// Intervals that were left out because the terminal was too slow.
     pub skipped: u64,
+    /// For how many seconds no interval has come, where one was due.
+    pub stale_s: Option<u64>,
     /// What the user should know now.
     pub notice: Option<String>,
     /// The screen.
@@ -168,6 +170,7 @@ impl State {
             theme,
             origin,
             skipped: 0,
+            stale_s: None,
             notice: None,
             view: View::Overview,
             zoom: None,

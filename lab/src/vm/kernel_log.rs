@@ -51,7 +51,7 @@ const SHOWN: usize = 200;
 
 /// The faults in `log` with the lines around them, which say how each came about; `None` where there are none.
 pub(super) fn faults_with_context(log: &str) -> Option<String> {
-    let lines = without_races_of_others(log);
+    let lines = without_reports_of_others(log);
     let mut shown: Vec<&str> = Vec::new();
     let mut next = 0;
     for (at, line) in lines.iter().enumerate() {
@@ -68,30 +68,41 @@ pub(super) fn faults_with_context(log: &str) -> Option<String> {
 
 /// The lines of `log` that report a fault.
 pub fn kernel_faults(log: &str) -> Vec<&str> {
-    without_races_of_others(log).into_iter().filter(|line| has(line, &FAULTS) && !has(line, &OF_ITSELF)).collect()
+    without_reports_of_others(log).into_iter().filter(|line| has(line, &FAULTS) && !has(line, &OF_ITSELF)).collect()
 }
 
 fn has(line: &str, words: &[&str]) -> bool {
     words.iter().any(|word| line.contains(word))
 }
 
-/// The lines of `log` without the data races in which no module of ours takes part: the kernel has some of its own, and KCSAN
-/// looks at all of it. A report without its end stays.
-pub fn without_races_of_others(log: &str) -> Vec<&str> {
+/// The lines of `log` without the reports of faults that are the kernel's own. A report without its end stays.
+pub fn without_reports_of_others(log: &str) -> Vec<&str> {
     let lines: Vec<&str> = log.lines().collect();
     let mut kept = Vec::new();
     let mut at = 0;
     while at < lines.len() {
-        let length = lines[at..].iter().position(|line| line.contains(RULE)).map(|length| length + 1);
-        match length {
-            Some(length) if lines[at].contains(RACE) && !is_race_of_ours(&lines[at..at + length]) => at += length,
-            _ => {
+        match report_of_others(&lines[at..]) {
+            Some(length) => at += length,
+            None => {
                 kept.push(lines[at]);
                 at += 1;
             }
         }
     }
     kept
+}
+
+/// The length of the kernel's own report that begins with the first of `lines`, in lines.
+///
+/// The kernel has data races in which no module of ours takes part, and KCSAN looks at all of it. And its NVMe driver
+/// returns from a timeout with a frozen queue, which lockdep takes for a lock, where a disk was unplugged (6.12).
+fn report_of_others(lines: &[&str]) -> Option<usize> {
+    let to = |end: &str| lines.iter().position(|line| line.contains(end)).map(|last| last + 1);
+    if lines[0].contains(RACE) {
+        return to(RULE).filter(|length| !is_race_of_ours(&lines[..*length]));
+    }
+    let is_timeout = lines.get(1).is_some_and(|line| line.contains("workfn=blk_mq_timeout_work"));
+    if lines[0].contains("BUG: workqueue leaked") && is_timeout { to("</TASK>") } else { None }
 }
 
 /// Whether a module of ours is in one of a report's two traces. The frames below an interrupt's entry are those of the code
@@ -144,6 +155,21 @@ mod tests {
         assert_eq!(kernel_faults(&format!("{others}[ 2.0] WARNING: CPU: 0 PID: 1")).len(), 1);
         let cut = others.rsplit_once(RULE).expect("it ends with a rule").0;
         assert_eq!(kernel_faults(cut).len(), 1);
+    }
+
+    #[test]
+    fn a_lock_that_the_kernels_nvme_driver_leaves_held_does_not_count() {
+        let report = |work: &str| {
+            format!(
+                "[ 1.0] BUG: workqueue leaked atomic, lock or RCU: kworker/0:1H[76]\n\
+                 [ 1.0]      preempt=0x00000000 lock=0->2 RCU=0->0 workfn={work}\n\
+                 [ 1.1] Call Trace:\n[ 1.1]  <TASK>\n[ 1.1]  process_one_work+0x1/0x2\n[ 1.1]  </TASK>\n"
+            )
+        };
+        let nvme = report("blk_mq_timeout_work");
+        assert!(kernel_faults(&nvme).is_empty());
+        assert_eq!(kernel_faults(&report("rasdes_poll")).len(), 2);
+        assert_eq!(kernel_faults(&format!("{nvme}[ 2.0] WARNING: CPU: 0 PID: 1")).len(), 1);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::say;
 use crate::support::PATIENCE;
 use crate::support::digitizers::{Board, Digitizers};
 use crate::support::drive::{drive, start};
-use pciescope_lab::vm::{Kernel, Running, without_races_of_others};
+use pciescope_lab::vm::{Kernel, Running, without_reports_of_others};
 use serde_json::json;
 
 /// Who is left in peace: somebody reads a ring of one, and acquires on the other, from begin to end.
@@ -100,7 +100,7 @@ fn check_log(rig: &Digitizers) {
     let patterns = EXPECTED.into_iter().chain(OF_LATE_MESSAGES).map(str::to_owned).chain(of_the_lost);
     let log = rig.must("dmesg | sed -n '/sis8300/,$p'");
     let file = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(&file, without_races_of_others(&log).join("\n")).unwrap();
+    std::fs::write(&file, without_reports_of_others(&log).join("\n")).unwrap();
     let mut grep = Command::new("grep");
     grep.arg("-v").args(patterns.flat_map(|pattern| ["-e".to_owned(), pattern])).arg(file.path());
     // grep exits with 1 where no line is left.

@@ -12,6 +12,8 @@ use pciescope_serve::page;
 #[derive(Default)]
 struct Shared {
     feed: Feed,
+    /// The server's clock, as its header `Date` has it.
+    date: Option<&'static str>,
     followers: Vec<TcpStream>,
 }
 
@@ -29,7 +31,7 @@ impl Stage {
     pub fn open(feed: Feed, port: u16) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
         let port = listener.local_addr().unwrap().port();
-        let shared = Arc::new(Mutex::new(Shared { feed, followers: Vec::new() }));
+        let shared = Arc::new(Mutex::new(Shared { feed, ..Shared::default() }));
         let over = Arc::new(AtomicBool::new(false));
         let (theirs, ended) = (Arc::clone(&shared), Arc::clone(&over));
         let accepting = std::thread::spawn(move || {
@@ -69,6 +71,17 @@ impl Stage {
     pub fn change(&self, change: impl FnOnce(&mut Feed)) {
         change(&mut self.shared.lock().unwrap().feed);
     }
+
+    /// Tells those who follow that `/api/state` has changed.
+    pub fn say_changed(&self) {
+        let followers = &mut self.shared.lock().unwrap().followers;
+        followers.retain_mut(|stream| write!(stream, "event: changed\ndata: {{}}\n\n").is_ok());
+    }
+
+    /// What time the server says it is: a text as in the header `Date`. Without it the answers have no such header.
+    pub fn set_clock(&self, date: &'static str) {
+        self.shared.lock().unwrap().date = Some(date);
+    }
 }
 
 impl Drop for Stage {
@@ -95,12 +108,13 @@ fn answer(mut stream: TcpStream, shared: &Mutex<Shared>) -> std::io::Result<()> 
             break;
         }
     }
+    let date = shared.lock().unwrap().date.map(|date| format!("Date: {date}\r\n")).unwrap_or_default();
     let mut send = |status: &str, content: &str, body: &str| {
         let policy = page::POLICY;
         write!(
             stream,
             "HTTP/1.1 {status}\r\nContent-Type: {content}\r\nContent-Length: {}\r\nContent-Security-Policy: {policy}\r\n\
-             Connection: close\r\n\r\n{body}",
+             {date}Connection: close\r\n\r\n{body}",
             body.len()
         )
     };

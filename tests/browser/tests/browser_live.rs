@@ -264,6 +264,39 @@ fn says_when_the_feed_is_lost_and_goes_on_when_it_is_back() {
 
 #[test]
 #[ignore = "needs Chromium: make browser-test"]
+fn what_has_changed_is_fetched_at_once() {
+    let stage = Stage::open(feed(2, 2, 30), 0);
+    let browser = Browser::start();
+    browser.size(SIZES[0]);
+    browser.open(&stage.url());
+    browser.wait(IS_LIVE);
+    stage.change(|feed| feed.ports[0].link.as_mut().unwrap().width = 2);
+    stage.say_changed();
+    // Readings go on, so that the page does not ask because of silence; of its own it asks every 60 s.
+    let is_there = (30..50).any(|second| {
+        stage.say(reading(second, 2, 2));
+        std::thread::sleep(std::time::Duration::from_millis(250));
+        browser.text(ROWS).contains("32 GT/s x2|")
+    });
+    assert!(is_there, "{}", browser.text(ROWS));
+}
+
+#[test]
+#[ignore = "needs Chromium: make browser-test"]
+fn a_feed_that_has_been_silent_for_long_is_stale_from_the_first_moment() {
+    let stage = Stage::open(feed(2, 2, 30), 0);
+    // The newest reading is of 09:00:29.
+    stage.set_clock("Sat, 21 Nov 2026 10:00:29 GMT");
+    let browser = Browser::start();
+    browser.size(SIZES[0]);
+    browser.open(&stage.url());
+    browser.wait("document.getElementById('state').textContent === 'stale'");
+    let when = browser.text("document.getElementById('when').textContent");
+    assert!(when.contains("none since for 36"), "{when}");
+}
+
+#[test]
+#[ignore = "needs Chromium: make browser-test"]
 fn names_with_markup_stay_text() {
     let mut hostile = feed(1, 1, 3);
     let nasty = "<img src=x onerror=\"document.title='owned'\"></script><script>document.title='owned'</script>\u{202e}\u{1b}[31m";

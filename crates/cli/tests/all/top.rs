@@ -212,6 +212,20 @@ fn records_of_a_pipe_are_shown_while_keys_come_from_the_terminal() {
 }
 
 #[test]
+fn figures_that_are_no_longer_renewed_are_marked() {
+    let Some(tmux) = Tmux::start("stale", 80, 24) else { return };
+    let (_, file) = files("top-stale", 2);
+    // As from another machine whose connection hangs.
+    tmux.keys(&[&format!("(cat {file}; sleep 8) | {PROGRAM} top --replay -; echo code $?"), "Enter"]);
+    let screen = tmux.wait_for("STALE for");
+    assert!(screen.contains("00:00:02 STALE for"), "{screen}");
+    let screen = tmux.wait_for("END");
+    assert!(!screen.contains("STALE"), "a replay that ended is none: {screen}");
+    tmux.keys(&["q"]);
+    tmux.wait_for("code 0");
+}
+
+#[test]
 fn without_a_terminal_there_are_pages_or_a_refusal() {
     let (at, file) = files("top-pages", 3);
     let refused = pciescope(&["top"]).expect_code(2);

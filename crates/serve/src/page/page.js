@@ -275,7 +275,11 @@ const fetchState = async () => {
   const answer = await fetch("api/state", { cache: "no-store" });
   if (answer.status === 401 || answer.status === 403) throw new Error("the server wants a login");
   if (!answer.ok) throw new Error(`the server answers ${answer.status}`);
-  return answer.json();
+  const state = await answer.json();
+  // By the server's clock, of which the page knows whole seconds.
+  const newest = state.readings.at(-1), now = Date.parse(answer.headers.get("date"));
+  state.age = newest && state.status.state !== "replaying" && now > newest.time_ms ? now - newest.time_ms : 0;
+  return state;
 };
 const refresh = async () => {
   const mine = source;
@@ -284,6 +288,11 @@ const refresh = async () => {
     if (source === mine && !lost) adopt(state);
     if (!view.frozen) later();
   } catch { /* the feed itself says when it is lost */ }
+};
+// At most once a second; what changed in the meantime is in the next state.
+let due = 0;
+const refreshSoon = () => {
+  due ||= setTimeout(() => { due = 0; refresh(); }, Math.max(0, 1e3 - (performance.now() - asked)));
 };
 const isNew = (reading) => ["ports", "channels"].some((kind) =>
   Object.keys(reading[kind] || {}).some((id) => !feed[kind].some((one) => one.id === id)));
@@ -329,21 +338,22 @@ const connect = () => {
     if (early) early.push(reading);
     else {
       take(reading);
-      if (isNew(reading) && performance.now() - asked > 1e3) refresh();
+      if (isNew(reading)) refreshSoon();
       status();
       if (!view.frozen) later();
     }
   };
   mine.addEventListener("reading", receive);
+  mine.addEventListener("changed", () => { if (!early) refreshSoon(); });
   mine.onopen = async () => {
     try {
       const state = await fetchState();
       if (source !== mine) return;
       adopt(state);
       early.forEach(take);
+      heard = performance.now() - (early.length ? 0 : state.age);
       early = null;
       feed.adopted = true;
-      heard = performance.now();
       lost = null;
       delay = 1;
       status();

@@ -270,7 +270,8 @@ fn when(state: &State) -> String {
         }
     };
     let paused = if state.is_paused() { " PAUSED" } else { "" };
-    format!("{origin} {at}{paused}")
+    let stale = state.stale_s.map(|seconds| format!(" STALE for {seconds} s")).unwrap_or_default();
+    format!("{origin} {at}{paused}{stale}")
 }
 
 fn sums(state: &State) -> String {

@@ -40,6 +40,10 @@ const ENDING: [i32; 4] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT];
 const ROOM: usize = 64;
 /// The shortest time between two screens.
 const SHORTEST_FRAME: Duration = Duration::from_millis(50);
+/// How often is looked for what sends no event.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Figures are stale after three intervals without a new one, and no sooner than after this time.
+const STALE_AFTER: Duration = Duration::from_secs(3);
 /// The columns of a page of text without a terminal.
 const PAGE_COLUMNS: u16 = 120;
 /// The most lines of a page of text.
@@ -203,6 +207,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         stop: ctx.stop.clone(),
         sources: Sources::default(),
         spans: 0,
+        heard: Instant::now(),
         count,
     };
     view.sources = match replay {
@@ -337,6 +342,8 @@ struct View {
     sources: Sources,
     /// Intervals received.
     spans: u64,
+    /// When the last of them came.
+    heard: Instant,
     count: Option<u64>,
 }
 
@@ -347,11 +354,8 @@ impl View {
         let mut drawn = Instant::now();
         let mut is_due = false;
         loop {
-            let event = match is_due {
-                false => self.came.recv().map_err(|_| RecvTimeoutError::Disconnected),
-                true => self.came.recv_timeout(SHORTEST_FRAME.saturating_sub(drawn.elapsed())),
-            };
-            match event {
+            let wait = if is_due { SHORTEST_FRAME.saturating_sub(drawn.elapsed()) } else { LOOK_EVERY };
+            match self.came.recv_timeout(wait) {
                 Ok(event) => match self.event(event)? {
                     Next::Wait => {}
                     Next::Draw => is_due = true,
@@ -367,7 +371,7 @@ impl View {
                     }
                     Next::End(code) => return Ok(code),
                 },
-                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Timeout) => is_due |= self.look()?,
                 Err(RecvTimeoutError::Disconnected) => return Ok(ExitCode::SUCCESS),
             }
             if is_due && drawn.elapsed() >= SHORTEST_FRAME {
@@ -387,7 +391,15 @@ impl View {
             write!(out, "{}", page(&self.state, columns, PAGE_LINES))?;
             return Ok(ExitCode::SUCCESS);
         }
-        while let Ok(event) = self.came.recv() {
+        loop {
+            let event = match self.came.recv_timeout(LOOK_EVERY) {
+                Ok(event) => event,
+                Err(RecvTimeoutError::Timeout) => {
+                    self.look()?;
+                    continue;
+                }
+                Err(RecvTimeoutError::Disconnected) => break,
+            };
             let is_figure = |record: &Record| record.test == MmioTest::Read.name();
             let is_batch = matches!(&event, Event::Records(records) if counts(self) || records.iter().any(is_figure));
             let has_ended = matches!(event, Event::Ended(_) | Event::NotCounted(_));
@@ -418,14 +430,34 @@ impl View {
         }
     }
 
+    /// Notices what sends no event: a thread that panicked, and that intervals no longer come. Returns whether the screen changes.
+    fn look(&mut self) -> anyhow::Result<bool> {
+        if self.sources.have_panicked() {
+            anyhow::bail!("a thread ended unexpectedly");
+        }
+        let length_s = match &self.state.origin {
+            // Nothing more comes, or intervals come when the user asks for them.
+            Origin::Replay { has_ended: true, .. } => f64::INFINITY,
+            Origin::Replay { .. } if self.state.is_paused() => f64::INFINITY,
+            Origin::Live { .. } if self.state.model.no_counters.is_some() => f64::INFINITY,
+            Origin::Live { .. } if self.sources.counting.is_none() => f64::INFINITY,
+            Origin::Live { interval_ns } => *interval_ns as f64 / 1e9,
+            Origin::Replay { speed, .. } => {
+                let span = self.state.model.live.last().and_then(|number| self.state.model.live.span(number));
+                span.map_or(0.0, |span| (span.end_ns - span.start_ns) as f64 / 1e9 / speed)
+            }
+        };
+        let silent_s = self.heard.elapsed().as_secs_f64();
+        let stale_s = (silent_s > (3.0 * length_s).max(STALE_AFTER.as_secs_f64())).then_some(silent_s as u64);
+        Ok(std::mem::replace(&mut self.state.stale_s, stale_s) != stale_s)
+    }
+
     /// Applies an event to the state.
     fn event(&mut self, event: Event) -> anyhow::Result<Next> {
         if let Some(code) = self.stop.exit_code() {
             return Ok(Next::End(ExitCode::from(code)));
         }
-        if self.sources.have_panicked() {
-            anyhow::bail!("a thread ended unexpectedly");
-        }
+        self.look()?;
         self.state.skipped = self.skipped.load(Ordering::Relaxed);
         match event {
             Event::Key(key) => {
@@ -446,6 +478,7 @@ impl View {
                 self.state.take(&records);
                 if self.state.model.live.last() != before {
                     self.spans += 1;
+                    (self.heard, self.state.stale_s) = (Instant::now(), None);
                 }
                 if self.spans > 0 && self.count.is_some_and(|count| self.spans >= count) {
                     return Ok(Next::End(ExitCode::SUCCESS));
@@ -457,7 +490,7 @@ impl View {
                 if let Origin::Replay { has_ended, .. } = &mut self.state.origin {
                     *has_ended = true;
                 }
-                self.state.notice = remark;
+                (self.state.notice, self.state.stale_s) = (remark, None);
             }
         }
         Ok(Next::Draw)
@@ -471,7 +504,13 @@ impl View {
             Action::Quit => return Next::End(ExitCode::SUCCESS),
             Action::Interrupt => return Next::End(ExitCode::from(128 + SIGINT as u8)),
             Action::Suspend => return Next::Suspend,
-            Action::Pause(is_paused) => self.sources.command(Command::Pause(is_paused)),
+            Action::Pause(is_paused) => {
+                // The next interval of a replay is due after the pause; counters are read all the while.
+                if self.sources.replay.is_some() {
+                    self.heard = Instant::now();
+                }
+                self.sources.command(Command::Pause(is_paused));
+            }
             Action::Step => self.sources.command(Command::Step),
             Action::Speed(speed) => self.sources.command(Command::Speed(speed)),
             Action::Refresh => {
