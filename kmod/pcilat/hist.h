@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Arithmetic of the log-linear histogram. No kernel includes: a test in user
- * space covers it. Needs <linux/types.h> and the UAPI header before it.
+ * space covers it. Needs <linux/types.h>, the UAPI header and WRITE_ONCE() before it.
  */
 #ifndef PCILAT_HIST_H
 #define PCILAT_HIST_H
@@ -51,7 +51,8 @@ static inline void pcilat_summary_add(struct pcilat_summary *s, __u64 value, __u
 	s->sum_low += value;
 	s->sum_high += s->sum_low < value;
 	s->overflow += pcilat_hist_overflows(value);
-	s->count++;
+	/* pcilat_job_done() reads it meanwhile. */
+	WRITE_ONCE(s->count, s->count + 1);
 }
 
 #endif /* PCILAT_HIST_H */

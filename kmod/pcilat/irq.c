@@ -254,7 +254,7 @@ static int pcilat_irq_serial(struct pcilat_worker *w, struct pcilat_vector *v,
 		ret = pcilat_fire_retry(w, v);
 		if (ret)
 			return ret;
-		slot->counts.triggers++;
+		WRITE_ONCE(slot->counts.triggers, slot->counts.triggers + 1);
 		if (pcilat_wait_answer(w, v)) {
 			pcilat_count_event(w, v, slot);
 			lost = 0;
@@ -333,7 +333,7 @@ static int pcilat_irq_at_rate(struct pcilat_worker *w, struct pcilat_vector *v,
 				slot->counts.missed++;
 				ret = 0;
 			} else if (!ret) {
-				slot->counts.triggers++;
+				WRITE_ONCE(slot->counts.triggers, slot->counts.triggers + 1);
 				slot->counts.late += (s64)behind > (s64)interval / 2;
 			}
 		}
