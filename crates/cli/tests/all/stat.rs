@@ -82,6 +82,19 @@ fn intervals_follow_each_other_and_each_is_a_record() {
 }
 
 #[test]
+fn the_command_of_intervals_may_run_on_every_cpu_that_the_program_may() {
+    if !can_count() {
+        return;
+    }
+    let allowed = |text: &str| text.lines().find(|line| line.starts_with("Cpus_allowed_list:")).unwrap().to_owned();
+    let here = allowed(&std::fs::read_to_string("/proc/thread-self/status").unwrap());
+    for more in [&["-I", "100"][..], &["-n", "3"], &[]] {
+        let line = [&["stat", "-e", CLOCK], more, &["--", "grep", "Cpus_allowed_list", "/proc/self/status"]].concat();
+        assert_eq!(allowed(&pciescope(&line).expect_code(0).stdout), here, "{line:?}");
+    }
+}
+
+#[test]
 fn records_and_fields_go_to_the_file_that_was_named() {
     if !can_count() {
         return;
