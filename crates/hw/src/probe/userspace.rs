@@ -20,6 +20,11 @@ use crate::Error;
 pub trait Target: Sync {
     /// Makes one access; what it read, and whether that is the all-ones of a device that does not answer.
     fn access(&self) -> (u64, bool);
+
+    /// Whether an access went to no device, because it was removed.
+    fn is_gone(&self) -> bool {
+        false
+    }
 }
 
 /// What the loop does; the parts of a plan that all its callers share.
@@ -230,6 +235,12 @@ impl Worker {
             let begun = clock::start();
             let from = pace.next.get();
             let end = fill(&mut self.buffer, room, targets, &pace, shared, self.cpu, until);
+            if targets.iter().any(Target::is_gone) {
+                // Nothing says which of the block's accesses still reached the device.
+                self.buffer.clear();
+                self.fail(failure::removed(job.bdf), shared);
+                break;
+            }
             left -= self.buffer.len() as u64;
             self.file(from, shared);
             // Asked here too: with real-time threads on every CPU the calling thread may not come to it in time.
