@@ -411,7 +411,7 @@ fn involuntary_switches() -> u64 {
     sys::involuntary_switches().unwrap_or(0)
 }
 
-fn to_ticks(ns: u64, hz: u64) -> u64 {
+pub(super) fn to_ticks(ns: u64, hz: u64) -> u64 {
     u64::try_from(u128::from(ns) * u128::from(hz) / 1_000_000_000).unwrap_or(u64::MAX)
 }
 
