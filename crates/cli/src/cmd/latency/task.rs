@@ -11,7 +11,7 @@ use pciescope_hw::probe::open::Need;
 use super::progress::Progress;
 use crate::cmd::Ctx;
 use crate::cmd::conclusion::conclude;
-use crate::cmd::device::{AccessArgs, CpuChoice, Device};
+use crate::cmd::device::{AccessArgs, CpuChoice, Device, settle};
 use crate::cmd::output::Output;
 
 /// The options of all measurements that say on what and from where.
@@ -74,11 +74,8 @@ impl Task<'_> {
         let measured = (self.experiment)(reached.probe.as_mut(), &mut run);
         progress.clear();
         let restored = reached.give_back();
-        measured?;
-        let summary = run.finish()?;
-        for note in restored? {
-            ctx.note(&format!("{}: {note}", device.bdf));
-        }
+        let finished = measured.and_then(|()| run.finish()).map_err(Into::into);
+        let summary = settle(device.bdf, finished, restored, &mut |note| ctx.note(note))?;
         Ok(conclude(ctx, &summary, self.output.is_table()))
     }
 }
