@@ -12,6 +12,10 @@ use crate::probe::sys::current_cpu;
 const MASK_WORDS: usize = MAX_CPU as usize / 64 + 1;
 type Mask = [u64; MASK_WORDS];
 
+/// What limits the number of threads, for hints.
+pub const THREAD_LIMITS: &str = "the number of threads or their memory is limited: see `ulimit -u`, `ulimit -v`, and pids.max \
+                                 and memory.max of the control group";
+
 /// Holds this thread on a CPU, or on some; dropping it, on the same thread, puts the former affinity back. Threads that
 /// are started meanwhile inherit it.
 #[derive(Debug)]

@@ -3,8 +3,9 @@
 
 use std::cell::Cell;
 use std::io;
-use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Barrier, Mutex, PoisonError};
 use std::time::Duration;
 
 use pciescope_core::outcome::{CALIBRATION, LATENCY, Sample, SampleKind};
@@ -104,23 +105,40 @@ pub fn measure<T: Target>(targets: &[T], job: &Job, watch: &dyn Watch) -> Result
         watch,
     };
     watch.progress(0, total);
-    let barrier = Barrier::new(cpus.len());
+    let (barrier, are_all_there) = (Barrier::new(cpus.len()), Mutex::new(false));
     let mut failure = None;
-    let workers: Vec<Worker> = std::thread::scope(|scope| {
-        let threads: Vec<_> = cpus
+    let workers = std::thread::scope(|scope| -> Result<Vec<Worker>, Error> {
+        // Each thread holds one end until it ends.
+        let (alive, ended) = channel::<()>();
+        // Those that there are wait for this, and do not begin if one cannot be created.
+        let mut gate = are_all_there.lock().unwrap_or_else(PoisonError::into_inner);
+        let threads: Result<Vec<_>, Error> = cpus
             .iter()
             .map(|&cpu| {
-                let (shared, barrier) = (&shared, &barrier);
-                scope.spawn(move || {
+                let (shared, barrier, are_all_there, alive) = (&shared, &barrier, &are_all_there, alive.clone());
+                let thread = std::thread::Builder::new().spawn_scoped(scope, move || {
+                    let _alive = alive;
                     let mut worker = Worker::new(cpu, targets.len());
-                    barrier.wait();
-                    worker.run(targets, shared);
+                    if *are_all_there.lock().unwrap_or_else(PoisonError::into_inner) {
+                        barrier.wait();
+                        worker.run(targets, shared);
+                    }
                     worker
+                });
+                thread.map_err(|source| Error::Call {
+                    bdf,
+                    backend,
+                    what: format!("start a thread for CPU {cpu}"),
+                    source,
+                    hint: Some(crate::placement::THREAD_LIMITS.to_owned()),
                 })
             })
             .collect();
-        while threads.iter().any(|thread| !thread.is_finished()) {
-            std::thread::sleep(Duration::from_millis(10));
+        *gate = threads.is_ok();
+        drop(gate);
+        drop(alive);
+        let threads = threads?;
+        while ended.recv_timeout(Duration::from_millis(10)) == Err(RecvTimeoutError::Timeout) {
             watch.progress(shared.done.load(Ordering::Relaxed), total);
             if failure.is_none() && !shared.stop.load(Ordering::Relaxed) {
                 failure = (job.gone)();
@@ -132,8 +150,8 @@ pub fn measure<T: Target>(targets: &[T], job: &Job, watch: &dyn Watch) -> Result
                 }
             }
         }
-        threads.into_iter().map(|thread| thread.join().expect("a worker does not panic")).collect()
-    });
+        Ok(threads.into_iter().map(|thread| thread.join().expect("a worker does not panic")).collect())
+    })?;
     let done = shared.done.load(Ordering::Relaxed);
     watch.progress(done, total);
     let is_real_time = workers.iter().all(|worker| worker.real_time);
