@@ -239,9 +239,10 @@ impl Worker {
         let calibration = calibrate(&mut self.buffer, hz);
         self.figures.iter_mut().for_each(|figures| figures.calibration = calibration.clone());
         let preempted = involuntary_switches();
+        // The threads, and each one's calibration, have their own time.
         let until = match job.portion.duration_ns {
             0 => u64::MAX,
-            ns => shared.begun.saturating_add(to_ticks(ns, hz)),
+            ns => clock::start().saturating_add(to_ticks(ns, hz)),
         };
         let mut left = match job.portion.count {
             0 => u64::MAX,

@@ -182,3 +182,27 @@ fn a_cpu_that_is_not_there_ends_the_run_by_name() {
     assert_eq!(taken.outcomes[1].error.as_ref().unwrap().code, "cpu-offline");
     assert_eq!(taken.outcomes[0].error, None);
 }
+
+/// Whether it holds in one of some tries: other processes may hold the threads up.
+fn in_some_try(holds: impl Fn() -> bool) -> bool {
+    (0..100).any(|_| holds())
+}
+
+#[test]
+fn the_time_of_a_portion_begins_after_its_calibration() {
+    // Much less than the 10,000 empty pairs of the calibration take.
+    let portion = Portion { count: 0, duration_ns: 20_000, ..portion(&cpus()[..1]) };
+    let samples = || counts(&measure(&[memory(0)], &job(&portion), &WATCH).unwrap())[0];
+    assert!(in_some_try(|| samples() > 0));
+}
+
+#[test]
+fn a_short_portion_ends_when_its_threads_do() {
+    let portion = Portion { count: 1, ..portion(&cpus()[..1]) };
+    // Not at the next of the calling thread's looks, which come every 10 ms.
+    assert!(in_some_try(|| {
+        let begun = Instant::now();
+        measure(&[memory(0)], &job(&portion), &WATCH).unwrap();
+        begun.elapsed() < Duration::from_millis(9)
+    }));
+}
