@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use pciescope_core::outcome::{CALIBRATION, LATENCY, Sample, SampleKind};
 use pciescope_core::record::{Failure, Method, Metric};
-use pciescope_core::{Bdf, Histogram, Outcome};
+use pciescope_core::{Bdf, CpuList, Histogram, Outcome};
 
 use super::clock::{self, Scale};
 use super::sys::{self, Locked, Pinned, RealTime};
@@ -434,9 +434,20 @@ pub(super) fn to_ticks(ns: u64, hz: u64) -> u64 {
     u64::try_from(u128::from(ns) * u128::from(hz) / 1_000_000_000).unwrap_or(u64::MAX)
 }
 
+/// Whether the kernel says that a CPU is online. Where it says nothing, a refusal means that it is not.
+fn is_online(cpu: u32) -> bool {
+    let online = crate::Root::at("/").read("/sys/devices/system/cpu/online");
+    online.is_ok_and(|list| list.trim().parse::<CpuList>().is_ok_and(|list| list.contains(cpu)))
+}
+
 /// Why a thread did not get onto its CPU.
 pub(super) fn not_pinned(bdf: Bdf, cpu: u32, error: &io::Error) -> Failure {
     match error.raw_os_error() {
+        Some(libc::EINVAL) if is_online(cpu) => failure::refused(
+            bdf,
+            &format!("this process may not run on CPU {cpu}, which is online: its cpuset does not have it"),
+            "leave it out with --cpus, or run in another cpuset (control group, container)",
+        ),
         Some(libc::EINVAL) => failure::cpu_offline(bdf, Some(cpu)),
         _ => failure::refused(bdf, &format!("the thread could not be moved to CPU {cpu}: {error}"), ""),
     }

@@ -1,7 +1,5 @@
 use std::time::Instant;
 
-use pciescope_core::CpuList;
-
 use super::*;
 
 /// Plain memory as a device: counts its accesses, answers all-ones from one on.
@@ -205,4 +203,16 @@ fn a_short_portion_ends_when_its_threads_do() {
         measure(&[memory(0)], &job(&portion), &WATCH).unwrap();
         begun.elapsed() < Duration::from_millis(9)
     }));
+}
+
+#[test]
+fn a_cpu_outside_of_the_cpuset_is_not_called_offline() {
+    let bdf = "0000:01:00.0".parse().unwrap();
+    let refused = io::Error::from_raw_os_error(libc::EINVAL);
+    let online = sys::current_cpu();
+    let why = not_pinned(bdf, online, &refused);
+    assert_eq!(why.code, "refused");
+    assert!(why.text.contains(&format!("may not run on CPU {online}")) && why.text.contains("cpuset"), "{}", why.text);
+    assert!(why.hint.unwrap().contains("--cpus"));
+    assert_eq!(not_pinned(bdf, 8000, &refused).code, "cpu-offline");
 }
