@@ -441,7 +441,10 @@ impl Run<'_> {
                 }
                 Waited::Late if is_warm_up => {}
                 Waited::Late => counts.lost += 1,
-                Waited::Ended => break,
+                Waited::Ended => {
+                    self.ended(true);
+                    break;
+                }
             }
             if !is_warm_up {
                 let time = due.zip(period);

@@ -149,6 +149,30 @@ fn a_device_that_died_ends_the_run_as_removed_at_its_first_silence() {
 }
 
 #[test]
+fn a_run_that_the_user_ends_while_it_waits_says_so() {
+    struct Stopped;
+    impl Watch for Stopped {
+        fn progress(&self, _: u64, _: u64) {}
+        fn is_stopped(&self) -> bool {
+            true
+        }
+    }
+    let root = root_with_line([0, 0]);
+    let vfio = vfio(root.path(), CLASS);
+    // In the warm-up, and in what counts.
+    for source in [IrqSource::Hardware, IrqSource::Loopback] {
+        let plan = IrqPlan { source, ..plan(5, Duration::ZERO) };
+        let failure = with_device(&vfio, &plan, &|_| {}, |run| {
+            run.watch = &Stopped;
+            // Nothing is stored to the trigger, so nobody answers.
+            run.samples(0, &mut Counts::default(), &|| Ok(Fired::Here(clock::start())));
+            run.failure.take()
+        });
+        assert_eq!(failure.map(|failure| failure.code), Some("interrupted".to_owned()), "{source:?}");
+    }
+}
+
+#[test]
 fn without_a_line_in_proc_interrupts_nothing_is_measured() {
     let root = tempfile::tempdir().unwrap();
     let vfio = vfio(root.path(), CLASS);
