@@ -133,7 +133,7 @@ fn threads_that_cannot_be_created_end_the_run_by_an_error() {
     let cpus = std::thread::available_parallelism().unwrap().get().min(4);
     fs::write(root.join("sys/devices/system/cpu/online"), format!("0-{}\n", cpus - 1)).unwrap();
     // Stacks in an address space of 1 GiB that has room for some of them: the threads that there are must not wait for the others.
-    let ended = [100, 200, 300, 400, 600, 800].map(|stack_mib: u32| {
+    let ended = [100, 200, 300, 400, 600, 800, 1200].map(|stack_mib: u32| {
         let mut command = std::process::Command::new("sh");
         command.args([
             "-c",
