@@ -223,6 +223,13 @@ fn read_median(bdf: Bdf, register: &SafeRegister, cpu: u32, probe: &mut dyn Prob
     taken.outcomes.first()?.histograms.get(LATENCY)?.median_ns()
 }
 
+/// How many of the plan's interrupts a vector has had its time for.
+fn asked(outcome: &Outcome) -> f64 {
+    // At a fixed rate, times without a trigger are part of the count.
+    let count = |name| outcome.metrics.get(name).map_or(0.0, |metric| metric.value);
+    ["triggers", "missed", "merged"].into_iter().map(count).sum()
+}
+
 /// Writes the records of one arm on one CPU, of which `count` triggers per vector were asked.
 fn put_arm(
     run: &mut Run<'_>,
@@ -238,8 +245,7 @@ fn put_arm(
     run.put_raw(&taken.samples)?;
     let mut has_said_why = false;
     for mut outcome in taken.outcomes {
-        let triggers = outcome.metrics.get("triggers").map_or(0.0, |metric| metric.value);
-        if outcome.error.is_none() && triggers < count as f64 {
+        if outcome.error.is_none() && asked(&outcome) < count as f64 {
             outcome.error.clone_from(&taken.failure);
         }
         has_said_why |= outcome.error.is_some();
@@ -269,4 +275,17 @@ fn ends_the_run(failure: &Failure) -> bool {
 /// The failure that ended a run, with the CPUs that had no turn.
 fn left_out(failure: Failure, left: &CpuList) -> Failure {
     Failure { text: format!("{} (not measured: CPU {left})", failure.text), ..failure }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_without_a_trigger_are_part_of_the_count() {
+        let counts = [("triggers", 70), ("missed", 20), ("merged", 10), ("late", 5), ("lost", 3), ("handled", 67)];
+        let metrics = counts.map(|(name, count)| (name.to_owned(), Metric::count(count)));
+        assert_eq!(asked(&Outcome { metrics: metrics.into(), ..Outcome::default() }), 100.0);
+        assert_eq!(asked(&Outcome::default()), 0.0);
+    }
 }

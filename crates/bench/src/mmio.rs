@@ -86,13 +86,13 @@ fn check_target(
     let second = probe.read(plan.bar, plan.offset, plan.width)?;
     let place = format!("{}: BAR{}+{:#x}", plan.bdf, plan.bar, plan.offset);
     let mut check = TargetCheck { reads: 2, ..TargetCheck::default() };
-    if [first, second].contains(&all_ones(plan.width)) && !plan.ones_ok {
+    let ones = all_ones(plan.width);
+    // A run that writes all-ones may leave them for the next one.
+    let ones_ok = plan.ones_ok || (plan.test == MmioTest::WriteRead && plan.value & ones == ones);
+    if [first, second].contains(&ones) && !ones_ok {
         check.failure = Some(Failure {
             code: "all-ones".to_owned(),
-            text: format!(
-                "{place} reads {:#x}: the device is gone, asleep or does not decode it",
-                all_ones(plan.width)
-            ),
+            text: format!("{place} reads {ones:#x}: the device is gone, asleep or does not decode it"),
             hint: Some("see `pciescope list`; if all-ones is a value of this register, add --ones-ok".to_owned()),
         });
         return Ok(check);
@@ -176,4 +176,42 @@ fn floors(plan: &MmioPlan, run: &Run<'_>) -> BTreeMap<String, Metric> {
         floors.insert("best_published_high_ns".to_owned(), Metric::ns(worst));
     }
     floors
+}
+
+#[cfg(test)]
+mod tests {
+    use pciescope_core::Bdf;
+
+    use super::*;
+
+    /// A register that reads all-ones.
+    struct Ones;
+
+    impl Probe for Ones {
+        fn backend(&self) -> &'static str {
+            "test"
+        }
+
+        fn bdf(&self) -> Bdf {
+            "0000:01:00.0".parse().unwrap()
+        }
+
+        fn read(&mut self, _: u8, _: u64, width: u8) -> Result<u64, pciescope_hw::Error> {
+            Ok(all_ones(width))
+        }
+    }
+
+    #[test]
+    fn all_ones_before_the_run_end_it_unless_it_writes_them() {
+        for (test, value, fails) in [
+            (MmioTest::Read, u64::MAX, true),
+            (MmioTest::WriteRead, 0x7fff_ffff, true),
+            (MmioTest::WriteRead, 0xffff_ffff, false),
+            (MmioTest::WriteRead, u64::MAX, false),
+        ] {
+            let plan = MmioPlan { test, value, ..MmioPlan::reads(Ones.bdf(), 0, 0, 4) };
+            let check = check_target(&plan, None, &mut Ones).unwrap();
+            assert_eq!(check.failure.is_some(), fails, "{test:?} {value:#x}");
+        }
+    }
 }

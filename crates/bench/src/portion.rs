@@ -209,6 +209,14 @@ impl Gathered {
             metrics.insert(DESIGN_EFFECT.to_owned(), Metric::of(effect, "1"));
             metrics.insert(DESIGN_BATCHES.to_owned(), Metric::count(batches.len() as u64));
         }
+        let is_empty = main_of(&self.outcome).is_some_and(|(histogram, _)| histogram.count() == 0);
+        if is_empty && self.outcome.error.is_none() {
+            self.outcome.warnings.push(Warning {
+                code: "no-samples".to_owned(),
+                text: "the time was over before the first sample".to_owned(),
+                hint: "give more time with --duration, fewer CPUs, or fewer rounds (--order interleaved:1)".to_owned(),
+            });
+        }
         let rounds = self.medians_ns.len();
         if rounds < 2 {
             return self.outcome;
@@ -468,6 +476,22 @@ mod tests {
         assert!((32..MOST_BATCHES).contains(&counts.len()), "{counts:?}");
         assert!(whole.iter().all(|count| *count == 256) && *last <= 256, "{counts:?}");
         assert_eq!(counts.iter().sum::<u64>(), 10_000);
+    }
+
+    #[test]
+    fn an_outcome_without_samples_says_so() {
+        let finished = |values: &[u64], error: Option<Failure>| {
+            let mut all = Collected::default();
+            let mut one = taken(3, values.iter().copied());
+            one.outcomes[0].error = error;
+            all.add(one, 0, Order::Sequential);
+            let codes = all.take(&cpus("3")).remove(0).warnings.into_iter().map(|warning| warning.code);
+            codes.collect::<Vec<_>>()
+        };
+        assert_eq!(finished(&[], None), ["no-samples"]);
+        assert!(finished(&[100], None).is_empty());
+        let failure = Failure { code: "removed".to_owned(), text: String::new(), hint: None };
+        assert!(finished(&[], Some(failure)).is_empty(), "the error says why");
     }
 
     #[test]

@@ -12,6 +12,10 @@ use crate::probe::sys::current_cpu;
 const MASK_WORDS: usize = MAX_CPU as usize / 64 + 1;
 type Mask = [u64; MASK_WORDS];
 
+/// What limits the number of threads, for hints.
+pub const THREAD_LIMITS: &str = "the number of threads or their memory is limited: see `ulimit -u`, `ulimit -v`, and pids.max \
+                                 and memory.max of the control group";
+
 /// Holds this thread on a CPU, or on some; dropping it, on the same thread, puts the former affinity back. Threads that
 /// are started meanwhile inherit it.
 #[derive(Debug)]
@@ -75,6 +79,17 @@ impl Drop for Pinned {
     }
 }
 
+/// Those of `cpus` that are online and that the cpuset of this process has. A mask that taskset has set does not matter: a
+/// process may widen it.
+///
+/// # Errors
+/// EINVAL if there are none.
+pub fn allowed(cpus: &CpuList) -> io::Result<CpuList> {
+    // The kernel sets what it allows of a mask.
+    let _pinned = Pinned::by(&mask(cpus.iter())?)?;
+    affinity().map(|mask| list(&mask))
+}
+
 fn affinity() -> io::Result<Mask> {
     let mut mask = [0; MASK_WORDS];
     // SAFETY: the kernel writes at most the given number of bytes into our array; 0 is this thread.
@@ -105,7 +120,7 @@ fn list(mask: &Mask) -> CpuList {
 mod tests {
     use super::*;
 
-    fn allowed() -> io::Result<CpuList> {
+    fn now() -> io::Result<CpuList> {
         affinity().map(|mask| list(&mask))
     }
 
@@ -116,29 +131,42 @@ mod tests {
     #[test]
     fn a_pinned_thread_runs_where_it_is_told() {
         own_thread(|| {
-            let before = allowed().unwrap();
+            let before = now().unwrap();
             for cpu in before.iter() {
                 let pinned = Pinned::to(cpu).unwrap();
                 assert_eq!((pinned.cpu(), current_cpu()), (cpu, cpu));
             }
-            assert_eq!(allowed().unwrap(), before);
+            assert_eq!(now().unwrap(), before);
             assert!(Pinned::to(MAX_CPU).is_err());
             assert!(Pinned::to(MAX_CPU + 1).is_err());
         });
     }
 
     #[test]
+    fn the_cpus_of_a_process_are_not_those_of_its_mask() {
+        own_thread(|| {
+            let before = now().unwrap();
+            let pinned = Pinned::here().unwrap();
+            assert_eq!(allowed(&before).unwrap(), before);
+            assert_eq!(now().unwrap(), [pinned.cpu()].into_iter().collect());
+            let missing: CpuList = before.iter().chain([MAX_CPU]).collect();
+            assert_eq!(allowed(&missing).unwrap(), before);
+            assert!(allowed(&[MAX_CPU].into_iter().collect()).is_err());
+        });
+    }
+
+    #[test]
     fn a_kept_thread_runs_on_its_cpus_and_gets_its_affinity_back() {
         own_thread(|| {
-            let before = allowed().unwrap();
+            let before = now().unwrap();
             for cpu in before.iter() {
                 let one: CpuList = [cpu].into_iter().collect();
                 let kept = Pinned::on(&one).unwrap();
-                assert_eq!((current_cpu(), allowed().unwrap()), (cpu, one.clone()));
+                assert_eq!((current_cpu(), now().unwrap()), (cpu, one.clone()));
                 // A thread started meanwhile inherits it.
-                assert_eq!(std::thread::spawn(|| allowed().unwrap()).join().unwrap(), one);
+                assert_eq!(std::thread::spawn(|| now().unwrap()).join().unwrap(), one);
                 drop(kept);
-                assert_eq!(allowed().unwrap(), before);
+                assert_eq!(now().unwrap(), before);
             }
         });
     }
@@ -146,15 +174,15 @@ mod tests {
     #[test]
     fn cpus_that_are_not_there_are_named_and_change_nothing() {
         own_thread(|| {
-            let before = allowed().unwrap();
+            let before = now().unwrap();
             let some: CpuList = [before.iter().next().unwrap(), MAX_CPU].into_iter().collect();
             let error = Pinned::on(&some).unwrap_err().to_string();
             assert!(error.contains(&format!("CPUs {MAX_CPU} ")), "{error}");
-            assert_eq!(allowed().unwrap(), before);
+            assert_eq!(now().unwrap(), before);
             let none: CpuList = [MAX_CPU].into_iter().collect();
             assert_eq!(Pinned::on(&none).unwrap_err().raw_os_error(), Some(libc::EINVAL));
             assert_eq!(Pinned::on(&CpuList::default()).unwrap_err().raw_os_error(), Some(libc::EINVAL));
-            assert_eq!(allowed().unwrap(), before);
+            assert_eq!(now().unwrap(), before);
         });
     }
 }

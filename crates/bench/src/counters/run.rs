@@ -319,18 +319,44 @@ impl Writer {
     /// Fills in the record of a sum, from the figures of its members.
     fn fill_sum(&mut self, number: usize) {
         let sum = &self.sums[number];
-        let figure = |member: usize, name: &str| {
-            let place = self.panels[member].quantities.iter().position(|quantity| quantity.name == name)?;
-            *self.figures[member].get(place)?
-        };
-        let quantities = sum.panel.quantities.iter().map(|quantity| {
-            let members = sum.members.iter().filter_map(|member| figure(*member, &quantity.name));
-            members.reduce(Figure::plus)
-        });
-        let figures: Vec<Option<Figure>> = quantities.collect();
+        let (figures, warnings) = sum.figures(&self.panels, &self.figures);
         let record = &mut self.records[self.panels.len() + number];
         figures::put(&sum.panel, &figures, &mut record.metrics);
+        record.warnings = warnings;
     }
+}
+
+impl Sum {
+    /// The sums of the members' figures, in the order of the panel's quantities. A sum without one of its members would be a
+    /// number that looks like all of them, so there is none, and a warning.
+    fn figures(&self, panels: &[Panel], figures: &[Vec<Option<Figure>>]) -> (Vec<Option<Figure>>, Vec<Warning>) {
+        let figure = |member: usize, name: &str| {
+            let place = panels[member].quantities.iter().position(|quantity| quantity.name == name)?;
+            *figures[member].get(place)?
+        };
+        let mut lacks: Vec<(&str, usize)> = Vec::new();
+        let sums = self.panel.quantities.iter().map(|quantity| {
+            let members = self.members.iter().filter_map(|member| figure(*member, &quantity.name));
+            let known = members.clone().count();
+            if known > 0 && known < self.members.len() {
+                lacks.push((&quantity.name, self.members.len() - known));
+            }
+            members.reduce(Figure::plus).filter(|_| known == self.members.len())
+        });
+        let sums = sums.collect();
+        (sums, incomplete(&lacks, self.members.len()).into_iter().collect())
+    }
+}
+
+/// The quantities of a sum of which some of its `parts` have no figure; each with how many.
+fn incomplete(lacks: &[(&str, usize)], parts: usize) -> Option<Warning> {
+    let most = lacks.iter().map(|(_, without)| *without).max()?;
+    let names: Vec<&str> = lacks.iter().map(|(name, _)| *name).collect();
+    Some(Warning {
+        code: "not-counted".to_owned(),
+        text: format!("{}: no sum, because {most} of the {parts} parts have no figure", names.join(", ")),
+        hint: "the records of the parts and the first record of the run say why".to_owned(),
+    })
 }
 
 /// Up to this share of a figure, what its counters may have missed while others had their turn does not matter.
@@ -368,6 +394,33 @@ fn sums(panels: &[Panel]) -> Vec<(&'static str, Sum)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_sum_has_no_figure_of_which_a_channel_has_none() {
+        let tree = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/sysfs/pmu/ali_drw-7.3");
+        let choice = super::super::choose(&Root::at(tree), &super::super::Wanted::default()).unwrap();
+        let panels = vec![choice.panels[0].clone(); 3];
+        let (_, sum) = sums(&panels).pop().unwrap();
+        assert_eq!(sum.members, [0, 1, 2]);
+        let one = Some(Figure { value: 1.0, seconds: 1.0, ..Figure::ZERO });
+        let mut figures: Vec<Vec<_>> = panels.iter().map(|panel| vec![one; panel.quantities.len()]).collect();
+        let (whole, warnings) = sum.figures(&panels, &figures);
+        assert!(whole.iter().all(|figure| figure.unwrap().value == sum.members.len() as f64), "{whole:?}");
+        assert_eq!(warnings, []);
+        let lacking = *sum.members.last().unwrap();
+        // One quantity in doubt, then the whole PMU gone, then all of them.
+        figures[lacking][0] = None;
+        let (partial, warnings) = sum.figures(&panels, &figures);
+        assert_eq!(partial[0], None);
+        assert_eq!(partial[1..], whole[1..]);
+        assert_eq!((warnings.len(), warnings[0].code.as_str()), (1, "not-counted"));
+        assert!(warnings[0].text.contains(&sum.panel.quantities[0].name), "{warnings:?}");
+        figures[lacking].clear();
+        let (none, warnings) = sum.figures(&panels, &figures);
+        assert!(none.iter().all(Option::is_none) && warnings.len() == 1, "{none:?} {warnings:?}");
+        figures.iter_mut().for_each(Vec::clear);
+        assert_eq!(sum.figures(&panels, &figures).1, [], "the channels' own records say why");
+    }
 
     #[test]
     fn turns_matter_where_the_figure_may_be_wrong() {

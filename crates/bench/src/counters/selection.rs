@@ -101,7 +101,7 @@ impl Machine {
         };
         let mut choice = Choice::default();
         for (pmu, kind) in known {
-            for cpu in cpus(pmu) {
+            for cpu in self.counted_on(pmu) {
                 let mut instrument = Instrument { pmu: pmu.clone(), cpu, counters: Vec::new() };
                 let mut panel = Panel::new(self, pmu, cpu, Some(kind));
                 panel.add_metrics(self, &mut instrument, &is_chosen, &wanted.metrics);
@@ -129,7 +129,7 @@ impl Machine {
                 if let Some(why) = pmu.harm(event.config) {
                     return Err(perf::Error::Harmful { event: event.to_string(), why }.into());
                 }
-                for cpu in cpus(pmu) {
+                for cpu in self.counted_on(pmu) {
                     let place = choice.instruments.iter().position(|one| one.pmu.name == pmu.name && one.cpu == cpu);
                     let place = place.unwrap_or_else(|| {
                         choice.instruments.push(Instrument { pmu: pmu.clone(), cpu, counters: Vec::new() });
@@ -155,6 +155,15 @@ impl Machine {
             return Err(Error::None { unknown: self.pmus.len() });
         }
         Ok(choice)
+    }
+
+    /// The CPUs on which a PMU is counted: each of its mask is an instance by itself (a package), and without a mask the first
+    /// that is online.
+    fn counted_on(&self, pmu: &Pmu) -> Vec<u32> {
+        match pmu.cpus.is_empty() {
+            true => vec![self.cpus.first().map_or(0, |cpu| cpu.cpu)],
+            false => pmu.cpus.iter().collect(),
+        }
     }
 
     /// Leaves out places and metrics that are not there, and says why.
@@ -187,22 +196,18 @@ impl Choice {
     }
 
     /// Names the CPU of those instances of a PMU that have a node in common: all of them under `numa=off`, and two sockets in
-    /// one node.
+    /// one node. Also of a PMU without a mask of CPUs: each CPU has its own counters, and those of one are read.
     fn name_cpus(&mut self, cpus: &[Cpu]) {
         let keys: Vec<_> =
             self.instruments.iter().zip(&self.panels).map(|(one, panel)| (one.pmu.name.clone(), panel.node)).collect();
         for ((panel, instrument), key) in self.panels.iter_mut().zip(&self.instruments).zip(&keys) {
-            if keys.iter().filter(|other| *other == key).count() > 1 {
+            let is_per_cpu = instrument.pmu.by == By::Hardware && instrument.pmu.cpus.is_empty();
+            if is_per_cpu || keys.iter().filter(|other| *other == key).count() > 1 {
                 let known = cpus.iter().find(|cpu| cpu.cpu == instrument.cpu);
                 panel.cpu = Some(known.cloned().unwrap_or(Cpu { cpu: instrument.cpu, ..Cpu::default() }));
             }
         }
     }
-}
-
-/// The CPUs on which a PMU is counted: each of its mask is an instance by itself (a package), and without a mask the first.
-fn cpus(pmu: &Pmu) -> Vec<u32> {
-    if pmu.cpus.is_empty() { vec![0] } else { pmu.cpus.iter().collect() }
 }
 
 /// Refuses a metric that none of these PMUs has.
@@ -306,6 +311,27 @@ mod tests {
         by_node.name_cpus(&machine.cpus);
         assert!(by_node.panels.iter().all(|panel| panel.cpu.is_none()));
         assert!(chosen("ali_drw-7.3", &Wanted::default()).unwrap().panels.iter().all(|panel| panel.cpu.is_none()));
+    }
+
+    #[test]
+    fn a_pmu_without_a_mask_of_cpus_names_the_one_cpu_that_it_is_counted_on() {
+        let root = tempfile::tempdir().unwrap();
+        let at = root.path().join("sys/bus/event_source/devices/msr");
+        std::fs::create_dir_all(at.join("events")).unwrap();
+        std::fs::create_dir_all(at.join("format")).unwrap();
+        for (name, text) in [("type", "10\n"), ("events/tsc", "event=0x00\n"), ("format/event", "config:0-63\n")] {
+            std::fs::write(at.join(name), text).unwrap();
+        }
+        let named = Named { pmus: Some("msr".to_owned()), terms: "tsc".to_owned() };
+        let wanted = Wanted { events: vec![named], ..Wanted::default() };
+        // CPU 0 can be offline.
+        for (online, first) in [(&[0, 1][..], 0), (&[2, 3], 2)] {
+            let mut machine = Machine::load(&Root::at(root.path()), Origin::All);
+            machine.cpus = online.iter().map(|cpu| Cpu { cpu: *cpu, ..Cpu::default() }).collect();
+            let choice = machine.choose(&wanted).unwrap();
+            assert_eq!(choice.instruments.iter().map(|one| one.cpu).collect::<Vec<_>>(), [first]);
+            assert_eq!(choice.panels[0].cpu.as_ref().map(|cpu| cpu.cpu), Some(first));
+        }
     }
 
     #[test]

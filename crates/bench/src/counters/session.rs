@@ -256,6 +256,8 @@ impl Session {
             }
         }
         self.read();
+        // What this thread starts next, such as the user's command, runs where the caller was allowed to run.
+        self.stays = None;
         self.begin_interval();
     }
 

@@ -102,12 +102,13 @@ fn carry_out(root: &Root, task: &Task<'_>, group: &Group, host: &dyn Host) -> Ou
             .map(|(daq, source)| {
                 let (ready, alive, gate, is_stopped, moved) =
                     (ready.clone(), alive.clone(), &gate, &is_stopped, &moved);
-                daq.map(|daq| {
+                daq.and_then(|daq| {
                     let args = WorkerArgs { daq, source, group, options: &task.options, gate, is_stopped, moved };
-                    scope.spawn(move || {
+                    let thread = thread::Builder::new().spawn_scoped(scope, move || {
                         let _alive = alive;
                         worker::run(args, ready)
-                    })
+                    });
+                    thread.map_err(|error| not_started(&error))
                 })
             })
             .collect();
@@ -176,6 +177,12 @@ fn open(task: &Task<'_>, group: &Group, source: &Source) -> Result<Box<dyn Daq>,
         node: source.node,
     };
     (task.open)(&source.path, &options).map_err(|err| worker::failure(&err))
+}
+
+/// The device whose thread could not be created; the others are read.
+fn not_started(error: &std::io::Error) -> Failure {
+    let text = format!("the thread of the device could not be created: {error}");
+    Failure { code: "refused".to_owned(), text, hint: Some(pciescope_hw::placement::THREAD_LIMITS.to_owned()) }
 }
 
 fn panicked() -> Failure {

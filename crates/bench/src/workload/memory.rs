@@ -1,7 +1,7 @@
 //! Memory traffic from pinned threads, like lmbench's bw_mem with `rd`, `fwr` and `cp`.
 
-use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Barrier, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use pciescope_hw::memory::{self, Buffer, Pinned};
@@ -62,14 +62,18 @@ impl Generator {
     /// bytes are counted.
     ///
     /// # Errors
-    /// [`Error::Cpu`] where a thread cannot be pinned.
+    /// [`Error::Cpu`] where a thread cannot be pinned, [`Error::Thread`] where one cannot be created.
     pub fn run(&mut self, duration: Duration, is_stopped: IsStopped) -> Result<Moved, Error> {
         let pattern = self.pattern;
         let (start, moved) = (Barrier::new(self.workers.len()), AtomicU64::new(0));
-        let (start, moved) = (&start, &moved);
+        let are_all_there = Mutex::new(false);
+        let (start, moved, are_all_there) = (&start, &moved, &are_all_there);
         let ns = std::thread::scope(|scope| {
             let work = |worker: &mut Worker| {
                 let pinned = Pinned::to(worker.cpu).map_err(|source| Error::Cpu { cpu: worker.cpu, source });
+                if !*are_all_there.lock().unwrap_or_else(PoisonError::into_inner) {
+                    return Ok(Duration::ZERO);
+                }
                 start.wait();
                 let begin = Instant::now();
                 while pinned.is_ok() && begin.elapsed() < duration && !is_stopped() {
@@ -77,10 +81,21 @@ impl Generator {
                 }
                 pinned.map(|_| begin.elapsed())
             };
-            let spawn = |worker| scope.spawn(move || work(worker));
-            let threads: Vec<_> = self.workers.iter_mut().map(spawn).collect();
+            // Those that there are wait for this, and do not begin if one cannot be created.
+            let mut gate = are_all_there.lock().unwrap_or_else(PoisonError::into_inner);
+            let threads: Result<Vec<_>, Error> = self
+                .workers
+                .iter_mut()
+                .map(|worker| {
+                    let cpu = worker.cpu;
+                    let thread = std::thread::Builder::new().spawn_scoped(scope, move || work(worker));
+                    thread.map_err(|source| Error::Thread { cpu, source })
+                })
+                .collect();
+            *gate = threads.is_ok();
+            drop(gate);
             let mut longest = Duration::ZERO;
-            for thread in threads {
+            for thread in threads? {
                 let took = thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
                 longest = longest.max(took);
             }

@@ -84,6 +84,15 @@ pub enum Error {
         #[source]
         source: io::Error,
     },
+    /// A thread cannot be created.
+    #[error("cannot start a thread for CPU {cpu}")]
+    Thread {
+        /// Its CPU.
+        cpu: u32,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
 }
 
 impl Error {
@@ -99,6 +108,7 @@ impl Error {
             }
             Error::Memory { .. } => Some("ask for less with --size, or for a node that has memory".to_owned()),
             Error::Cpu { .. } => Some("see /sys/devices/system/cpu/online, and the cpuset of this shell".to_owned()),
+            Error::Thread { .. } => Some(pciescope_hw::placement::THREAD_LIMITS.to_owned()),
             _ => None,
         }
     }

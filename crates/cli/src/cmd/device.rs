@@ -121,6 +121,32 @@ impl Reached {
     }
 }
 
+/// What was done with a function, once its driver is restored.
+///
+/// # Errors
+/// What was not done, or why the driver was not restored. Where both failed, the second is a note.
+pub fn settle<T>(
+    bdf: Bdf,
+    done: anyhow::Result<T>,
+    restored: Result<Vec<String>, pciescope_hw::Error>,
+    note: &mut dyn FnMut(&str),
+) -> anyhow::Result<T> {
+    match (restored, done) {
+        (Ok(texts), done) => {
+            texts.iter().for_each(|text| note(&format!("{bdf}: {text}")));
+            done
+        }
+        (Err(err), Ok(_)) => Err(err.into()),
+        (Err(err), Err(first)) => {
+            let err = anyhow::Error::from(err);
+            note(&format!(
+                "{bdf}: its driver was not restored: {err:#}; `pciescope unbind --restore {bdf}` tries again"
+            ));
+            Err(first)
+        }
+    }
+}
+
 /// The function and the machine it is in, real or synthetic.
 pub struct Device {
     /// The function to measure.
@@ -239,5 +265,31 @@ impl Device {
             warnings: self.warnings.clone(),
             plan,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neither_of_two_errors_is_lost() {
+        let bdf: Bdf = "0000:3b:00.0".parse().unwrap();
+        let not_restored = || pciescope_hw::Error::NotBound { bdf };
+        let mut notes = Vec::new();
+        let mut settle = |done: anyhow::Result<u8>, restored| {
+            notes.clear();
+            let settled = settle(bdf, done, restored, &mut |note| notes.push(note.to_owned()));
+            (settled.map_err(|err| err.to_string()), notes.clone())
+        };
+        let measured = || Err(anyhow::anyhow!("the disk is full"));
+        assert_eq!(settle(Ok(3), Ok(vec!["x".to_owned()])), (Ok(3), vec!["0000:3b:00.0: x".to_owned()]));
+        assert_eq!(settle(Ok(3), Err(not_restored())), (Err(not_restored().to_string()), vec![]));
+        let (settled, notes) = settle(measured(), Err(not_restored()));
+        assert_eq!(settled, Err("the disk is full".to_owned()));
+        assert!(notes[0].contains(&not_restored().to_string()), "{notes:?}");
+        assert!(notes[0].contains("pciescope unbind --restore 0000:3b:00.0"), "{notes:?}");
+        let (settled, notes) = settle(measured(), Ok(vec!["x".to_owned()]));
+        assert_eq!((settled, notes), (Err("the disk is full".to_owned()), vec!["0000:3b:00.0: x".to_owned()]));
     }
 }

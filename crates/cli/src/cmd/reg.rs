@@ -10,7 +10,7 @@ use pciescope_core::Bdf;
 use pciescope_hw::probe::Probe;
 use pciescope_hw::probe::open::Need;
 
-use super::device::{AccessArgs, Device};
+use super::device::{AccessArgs, Device, settle};
 use super::latency::target::{check, width};
 use super::{Ctx, Refusal};
 use crate::args::{bdf, number};
@@ -133,9 +133,8 @@ fn accessed<T>(
     check(device.bdf, &device.function, bar, offset, place.width)?;
     ctx.stop.catch_signals()?;
     let mut reached = device.reach(ctx, &place.access, Need::Registers)?;
-    let done = access(reached.probe.as_mut());
-    reached.give_back()?;
-    Ok(done?)
+    let done = access(reached.probe.as_mut()).map_err(Into::into);
+    settle(device.bdf, done, reached.give_back(), &mut |note| ctx.note(note))
 }
 
 fn ones(width: u8) -> u64 {

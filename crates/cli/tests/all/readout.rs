@@ -227,6 +227,21 @@ fn one_device_that_fails_does_not_stop_the_others() {
 }
 
 #[test]
+fn a_thread_that_cannot_be_created_fails_its_device_alone() {
+    // Stacks of 64 MiB in an address space that has room for some of them.
+    let devices = (1..=31).map(|slot| format!("fake:digitizer?slot={slot},rate=0"));
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", "ulimit -v 1500000; exec timeout -s KILL 60 \"$@\"", "sh", PROGRAM, "readout"]);
+    command.args(devices).args(["-S", "4k", "-N", "1", "-j"]).env("RUST_MIN_STACK", (64 << 20).to_string());
+    let records = Ended::of(command.output().unwrap()).expect_code(2).records();
+    let (failed, good): (Vec<_>, Vec<_>) = rows(&records).into_iter().partition(|row| row.error.is_some());
+    assert!(!failed.is_empty() && !good.is_empty(), "{} failed, {} did not", failed.len(), good.len());
+    let error = failed[0].error.as_ref().unwrap();
+    assert!(error.code == "refused" && error.text.contains("thread"), "{error:?}");
+    assert!(error.hint.as_ref().unwrap().contains("pids.max"), "{error:?}");
+}
+
+#[test]
 fn each_fault_has_its_name_and_keeps_what_was_measured() {
     for (fault, code) in [("short=3", "stopped-short"), ("timeout=3", "timeout"), ("hang=2", "timeout")] {
         let line = format!("readout fake:digitizer?{fault} -S 32k -N 1 -l 4 -i --timeout 50ms -j");

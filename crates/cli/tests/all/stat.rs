@@ -32,7 +32,7 @@ fn a_command_ends_the_count_and_its_exit_code_is_ours() {
     for (script, code) in [("exit 0", 0), ("exit 7", 7), ("kill -9 $$", 137)] {
         let ended = pciescope(&["stat", "-e", CLOCK, "--", "sh", "-c", script]).expect_code(code);
         assert!(ended.stdout.is_empty(), "the standard output is the command's: {}", ended.stdout);
-        assert!(ended.stderr.contains("software config=0"), "{}", ended.stderr);
+        assert!(ended.stderr.contains("software CPU 0 config=0"), "{}", ended.stderr);
     }
     let ended = pciescope(&["stat", "-e", CLOCK, "--", "echo", "hello"]).expect_code(0);
     assert_eq!(ended.stdout, "hello\n");
@@ -49,7 +49,7 @@ fn a_command_needs_no_separator_and_may_be_repeated() {
     assert_eq!(ended.stdout, "-j\n");
     let ended = pciescope(&["stat", "-r", "3", "-e", CLOCK, "echo", "x"]).expect_code(0);
     assert_eq!(ended.stdout, "x\nx\nx\n");
-    for words in ["3 runs of the command", "elapsed 0.0", "+-", "software config=0"] {
+    for words in ["3 runs of the command", "elapsed 0.0", "+-", "software CPU 0 config=0"] {
         assert!(ended.stderr.contains(words), "{words:?} is missing in {}", ended.stderr);
     }
     let ended = pciescope(&["stat", "-r", "2", "-e", CLOCK, "-j", "true"]).expect_code(0);
@@ -82,6 +82,19 @@ fn intervals_follow_each_other_and_each_is_a_record() {
 }
 
 #[test]
+fn the_command_of_intervals_may_run_on_every_cpu_that_the_program_may() {
+    if !can_count() {
+        return;
+    }
+    let allowed = |text: &str| text.lines().find(|line| line.starts_with("Cpus_allowed_list:")).unwrap().to_owned();
+    let here = allowed(&std::fs::read_to_string("/proc/thread-self/status").unwrap());
+    for more in [&["-I", "100"][..], &["-n", "3"], &[]] {
+        let line = [&["stat", "-e", CLOCK], more, &["--", "grep", "Cpus_allowed_list", "/proc/self/status"]].concat();
+        assert_eq!(allowed(&pciescope(&line).expect_code(0).stdout), here, "{line:?}");
+    }
+}
+
+#[test]
 fn records_and_fields_go_to_the_file_that_was_named() {
     if !can_count() {
         return;
@@ -93,7 +106,7 @@ fn records_and_fields_go_to_the_file_that_was_named() {
     assert!(ended.stdout.is_empty(), "{}", ended.stdout);
     assert_eq!(parse(&std::fs::read_to_string(file("a.jsonl")).unwrap()).len(), 3);
     let ended = count(&["-o", &file("b.jsonl")]).expect_code(0);
-    assert!(ended.stdout.contains("software config=0"), "the table is printed beside: {}", ended.stdout);
+    assert!(ended.stdout.contains("software CPU 0 config=0"), "the table is printed beside: {}", ended.stdout);
     assert_eq!(parse(&std::fs::read_to_string(file("b.jsonl")).unwrap()).len(), 3);
     let ended = count(&["-x;"]).expect_code(0);
     let lines: Vec<&str> = ended.stdout.lines().collect();

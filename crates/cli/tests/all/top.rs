@@ -299,7 +299,7 @@ fn counters_of_this_machine_are_read_at_every_interval() {
         assert!(ended.stdout.contains("software/config=0/"), "{}", ended.stdout);
         return;
     }
-    let counted: Vec<&str> = ended.stdout.lines().filter(|line| line.ends_with("software config=0")).collect();
+    let counted: Vec<&str> = ended.stdout.lines().filter(|line| line.ends_with("software CPU 0 config=0")).collect();
     assert_eq!(counted.len(), 3, "{}", ended.stdout);
     assert!(counted.iter().all(|line| line.trim_start().starts_with(char::is_numeric)), "{counted:?}");
 }

@@ -123,3 +123,43 @@ fn virtio_is_measured_where_its_capability_says_and_a_user_without_privilege_is_
     let refused = at(&root, &format!("latency mmio {BDF} --count 1")).expect_code(2).stderr;
     assert!(refused.contains("hint: its safe register cannot be found: only the first 64 bytes"), "{refused}");
 }
+
+#[test]
+fn threads_that_cannot_be_created_end_the_run_by_an_error() {
+    let root = machine("threads", ("0x8086", "0x10d3"), None, NONE);
+    let mut config = vec![0x86, 0x80, 0xd3, 0x10];
+    config.resize(64, 0);
+    fs::write(root.join(format!("sys/bus/pci/devices/{BDF}/config")), config).unwrap();
+    let cpus = std::thread::available_parallelism().unwrap().get().min(4);
+    fs::write(root.join("sys/devices/system/cpu/online"), format!("0-{}\n", cpus - 1)).unwrap();
+    // Stacks in an address space of 1 GiB that has room for some of them: the threads that there are must not wait for the others.
+    let ended = [100, 200, 300, 400, 600, 800, 1200].map(|stack_mib: u32| {
+        let mut command = std::process::Command::new("sh");
+        command.args([
+            "-c",
+            "ulimit -v 1000000; exec timeout -s KILL 30 \"$@\"",
+            "sh",
+            crate::common::PROGRAM,
+            "--root",
+        ]);
+        command.arg(&root).args([
+            "latency",
+            "path",
+            BDF,
+            "--backend",
+            "sysfs",
+            "--order",
+            "concurrent",
+            "--count",
+            "5",
+        ]);
+        Ended::of(command.env("RUST_MIN_STACK", (stack_mib << 20).to_string()).output().unwrap())
+    });
+    assert!(ended.iter().all(|ended| matches!(ended.code, 0 | 2)), "{ended:#?}");
+    let refused = ended.iter().filter(|ended| ended.code == 2);
+    let texts: Vec<_> = refused.map(|ended| &ended.stderr).collect();
+    assert!(!texts.is_empty());
+    for text in texts {
+        assert!(text.contains("start a thread for CPU ") && text.contains("pids.max"), "{text}");
+    }
+}

@@ -310,7 +310,7 @@ mod tests {
         let root = Root::at(folder.path());
         let device = root.path(format!("/sys/bus/pci/devices/{BDF}"));
         std::fs::create_dir_all(&device).unwrap();
-        std::fs::write(device.join("config"), [0x34, 0x12, 0x0e, 0x5c]).unwrap();
+        std::fs::write(device.join("config"), [0x34, 0x12, 0x0e, 0x5c, 0, 0, 0, 0]).unwrap();
         std::fs::write(device.join("enable"), "0\n").unwrap();
         std::fs::create_dir_all(root.path("/sys/kernel/security")).unwrap();
         std::fs::write(root.path("/sys/kernel/security/lockdown"), lockdown).unwrap();

@@ -161,7 +161,7 @@ words!(u8, u16, u32, u64);
 struct Register<'a, W> {
     at: NonNull<W>,
     value: W,
-    _window: &'a Window,
+    window: &'a Window,
 }
 
 // SAFETY: the mapping may be accessed from any thread (see Mapping), and the borrow keeps it.
@@ -172,7 +172,7 @@ impl<'a, W: Word> Register<'a, W> {
     /// If the place is not inside the window or not aligned; callers check both with texts for people.
     fn new(window: &'a Window, offset: u64, value: u64) -> Self {
         assert!(offset % size_of::<W>() as u64 == 0, "{offset:#x} is not aligned");
-        Register { at: window.at(offset), value: W::from_u64(value), _window: window }
+        Register { at: window.at(offset), value: W::from_u64(value), window }
     }
 
     #[inline(always)]
@@ -198,6 +198,10 @@ impl<W: Word> Target for Reading<'_, W> {
         let value = self.0.read();
         (value.to_u64(), value == W::ONES)
     }
+
+    fn is_gone(&self) -> bool {
+        self.0.window.is_gone()
+    }
 }
 
 impl<W: Word> Target for Writing<'_, W> {
@@ -206,6 +210,10 @@ impl<W: Word> Target for Writing<'_, W> {
         self.0.write();
         (0, false)
     }
+
+    fn is_gone(&self) -> bool {
+        self.0.window.is_gone()
+    }
 }
 
 impl<W: Word> Target for WritingAndReading<'_, W> {
@@ -213,7 +221,12 @@ impl<W: Word> Target for WritingAndReading<'_, W> {
     fn access(&self) -> (u64, bool) {
         self.0.write();
         let value = self.0.read();
-        (value.to_u64(), value == W::ONES)
+        // Where all-ones were written, the register may read so.
+        (value.to_u64(), value == W::ONES && self.0.value != W::ONES)
+    }
+
+    fn is_gone(&self) -> bool {
+        self.0.window.is_gone()
     }
 }
 
@@ -276,12 +289,29 @@ mod tests {
 
     #[test]
     fn a_device_that_goes_away_under_the_loop_ends_it_as_removed() {
+        for test in [MmioTest::Read, MmioTest::Write, MmioTest::WriteRead] {
+            let file = tempfile::tempfile().unwrap();
+            let window = window(&file);
+            file.set_len(0).unwrap();
+            let taken = measure(&window, &plan(test, 4));
+            assert_eq!(taken.failure.unwrap().code, "removed", "{test:?}");
+            assert_eq!(taken.outcomes[0].error.as_ref().unwrap().code, "removed", "{test:?}");
+            assert_eq!(taken.outcomes[0].histograms[LATENCY].count(), 0, "{test:?}");
+        }
+    }
+
+    #[test]
+    fn all_ones_that_were_written_may_be_read_back() {
         let file = tempfile::tempfile().unwrap();
         let window = window(&file);
-        file.set_len(0).unwrap();
-        let taken = measure(&window, &plan(MmioTest::Read, 4));
-        assert_eq!(taken.failure.unwrap().code, "removed");
-        assert_eq!(taken.outcomes[0].histograms[LATENCY].count(), 0);
+        for width in [1u8, 2, 4, 8] {
+            let ones = MmioPlan { value: u64::MAX, ..plan(MmioTest::WriteRead, width) };
+            let taken = measure(&window, &ones);
+            assert_eq!((taken.failure, taken.outcomes[0].histograms[LATENCY].count()), (None, 500), "{width}");
+            // Nobody wrote them for a read.
+            let taken = measure(&window, &plan(MmioTest::Read, width));
+            assert_eq!(taken.failure.unwrap().code, "all-ones", "{width}");
+        }
     }
 
     #[test]

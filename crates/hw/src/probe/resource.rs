@@ -12,6 +12,9 @@ use super::sys::{self, Mapping};
 use super::{Portion, Probe, Taken, Watch, failure};
 use crate::{Error, Root};
 
+/// Where the command register is in configuration space.
+const COMMAND: u64 = 4;
+
 /// A function without a driver, memory decoding on while this lives.
 #[derive(Debug)]
 pub struct Resource {
@@ -20,8 +23,8 @@ pub struct Resource {
     config: File,
     bars: Vec<pciescope_core::Bar>,
     emulated: bool,
-    /// Whether `enable` was 0 before: it is put back.
-    was_disabled: bool,
+    /// The command register, if `enable` was 0 before: both are put back.
+    former_command: Option<[u8; 2]>,
     window: Option<(u8, Window)>,
 }
 
@@ -65,9 +68,13 @@ impl Resource {
         let config = File::open(&path).map_err(|source| Error::Read { path, source })?;
         let enable = folder.join("enable");
         let before = std::fs::read_to_string(&enable).map_err(|source| Error::Read { path: enable.clone(), source })?;
-        let was_disabled = before.trim() == "0";
-        if was_disabled {
+        let mut former_command = None;
+        if before.trim() == "0" {
+            let mut command = [0; 2];
+            let read = config.read_exact_at(&mut command, COMMAND);
+            read.map_err(|source| Error::Read { path: folder.join("config"), source })?;
             write(&enable, "1")?;
+            former_command = Some(command);
         }
         Ok(Resource {
             bdf,
@@ -75,7 +82,7 @@ impl Resource {
             config,
             bars: function.bars.clone(),
             emulated: function.emulated.is_some(),
-            was_disabled,
+            former_command,
             window: None,
         })
     }
@@ -154,9 +161,12 @@ fn write(path: &Path, value: &str) -> Result<(), Error> {
 impl Drop for Resource {
     fn drop(&mut self) {
         self.window = None;
-        if self.was_disabled {
-            // A device that was removed has no such file any more.
+        if let Some(command) = self.former_command {
+            // A device that was removed has no such files any more. Disabling leaves memory decoding on and turns bus mastering
+            // off, also where firmware had turned it on, so the register follows.
             let _ = write(&self.folder.join("enable"), "0");
+            let config = OpenOptions::new().write(true).open(self.folder.join("config"));
+            let _ = config.and_then(|config| config.write_all_at(&command, COMMAND));
         }
     }
 }
@@ -185,5 +195,34 @@ impl Probe for Resource {
     fn write(&mut self, bar: u8, offset: u64, width: u8, value: u64) -> Result<(), Error> {
         self.window(bar, offset, width)?.write(offset, width, value);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_register_is_put_back() {
+        let root = tempfile::tempdir().unwrap();
+        let bdf = "0000:01:00.0".parse().unwrap();
+        let folder = folder(&Root::at(root.path()), bdf);
+        std::fs::create_dir_all(&folder).unwrap();
+        let config = |command: u16| {
+            let mut bytes = vec![0x86, 0x80, 0xd3, 0x10];
+            bytes.extend(command.to_le_bytes());
+            bytes.resize(64, 0);
+            bytes
+        };
+        // The kernel's pci_disable_device leaves memory decoding on, and clears bus mastering, which firmware may have set.
+        // Where another user had enabled the device, the register is not ours to change.
+        for (enable, left, expected) in [("0\n", 0x0002, 0x0004), ("1\n", 0x0006, 0x0006)] {
+            std::fs::write(folder.join("enable"), enable).unwrap();
+            std::fs::write(folder.join("config"), config(0x0004)).unwrap();
+            let open = Resource::open(&Root::at(root.path()), &Function::default(), bdf).unwrap();
+            std::fs::write(folder.join("config"), config(left)).unwrap();
+            drop(open);
+            assert_eq!(std::fs::read(folder.join("config")).unwrap(), config(expected), "enable was {enable:?}");
+        }
     }
 }

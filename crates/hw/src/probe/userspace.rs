@@ -3,13 +3,14 @@
 
 use std::cell::Cell;
 use std::io;
-use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Barrier, Mutex, PoisonError};
 use std::time::Duration;
 
 use pciescope_core::outcome::{CALIBRATION, LATENCY, Sample, SampleKind};
 use pciescope_core::record::{Failure, Method, Metric};
-use pciescope_core::{Bdf, Histogram, Outcome};
+use pciescope_core::{Bdf, CpuList, Histogram, Outcome};
 
 use super::clock::{self, Scale};
 use super::sys::{self, Locked, Pinned, RealTime};
@@ -20,6 +21,11 @@ use crate::Error;
 pub trait Target: Sync {
     /// Makes one access; what it read, and whether that is the all-ones of a device that does not answer.
     fn access(&self) -> (u64, bool);
+
+    /// Whether an access went to no device, because it was removed.
+    fn is_gone(&self) -> bool {
+        false
+    }
 }
 
 /// What the loop does; the parts of a plan that all its callers share.
@@ -99,23 +105,40 @@ pub fn measure<T: Target>(targets: &[T], job: &Job, watch: &dyn Watch) -> Result
         watch,
     };
     watch.progress(0, total);
-    let barrier = Barrier::new(cpus.len());
+    let (barrier, are_all_there) = (Barrier::new(cpus.len()), Mutex::new(false));
     let mut failure = None;
-    let workers: Vec<Worker> = std::thread::scope(|scope| {
-        let threads: Vec<_> = cpus
+    let workers = std::thread::scope(|scope| -> Result<Vec<Worker>, Error> {
+        // Each thread holds one end until it ends.
+        let (alive, ended) = channel::<()>();
+        // Those that there are wait for this, and do not begin if one cannot be created.
+        let mut gate = are_all_there.lock().unwrap_or_else(PoisonError::into_inner);
+        let threads: Result<Vec<_>, Error> = cpus
             .iter()
             .map(|&cpu| {
-                let (shared, barrier) = (&shared, &barrier);
-                scope.spawn(move || {
+                let (shared, barrier, are_all_there, alive) = (&shared, &barrier, &are_all_there, alive.clone());
+                let thread = std::thread::Builder::new().spawn_scoped(scope, move || {
+                    let _alive = alive;
                     let mut worker = Worker::new(cpu, targets.len());
-                    barrier.wait();
-                    worker.run(targets, shared);
+                    if *are_all_there.lock().unwrap_or_else(PoisonError::into_inner) {
+                        barrier.wait();
+                        worker.run(targets, shared);
+                    }
                     worker
+                });
+                thread.map_err(|source| Error::Call {
+                    bdf,
+                    backend,
+                    what: format!("start a thread for CPU {cpu}"),
+                    source,
+                    hint: Some(crate::placement::THREAD_LIMITS.to_owned()),
                 })
             })
             .collect();
-        while threads.iter().any(|thread| !thread.is_finished()) {
-            std::thread::sleep(Duration::from_millis(10));
+        *gate = threads.is_ok();
+        drop(gate);
+        drop(alive);
+        let threads = threads?;
+        while ended.recv_timeout(Duration::from_millis(10)) == Err(RecvTimeoutError::Timeout) {
             watch.progress(shared.done.load(Ordering::Relaxed), total);
             if failure.is_none() && !shared.stop.load(Ordering::Relaxed) {
                 failure = (job.gone)();
@@ -127,8 +150,8 @@ pub fn measure<T: Target>(targets: &[T], job: &Job, watch: &dyn Watch) -> Result
                 }
             }
         }
-        threads.into_iter().map(|thread| thread.join().expect("a worker does not panic")).collect()
-    });
+        Ok(threads.into_iter().map(|thread| thread.join().expect("a worker does not panic")).collect())
+    })?;
     let done = shared.done.load(Ordering::Relaxed);
     watch.progress(done, total);
     let is_real_time = workers.iter().all(|worker| worker.real_time);
@@ -216,9 +239,10 @@ impl Worker {
         let calibration = calibrate(&mut self.buffer, hz);
         self.figures.iter_mut().for_each(|figures| figures.calibration = calibration.clone());
         let preempted = involuntary_switches();
+        // The threads, and each one's calibration, have their own time.
         let until = match job.portion.duration_ns {
             0 => u64::MAX,
-            ns => shared.begun.saturating_add(to_ticks(ns, hz)),
+            ns => clock::start().saturating_add(to_ticks(ns, hz)),
         };
         let mut left = match job.portion.count {
             0 => u64::MAX,
@@ -230,6 +254,12 @@ impl Worker {
             let begun = clock::start();
             let from = pace.next.get();
             let end = fill(&mut self.buffer, room, targets, &pace, shared, self.cpu, until);
+            if targets.iter().any(Target::is_gone) {
+                // Nothing says which of the block's accesses still reached the device.
+                self.buffer.clear();
+                self.fail(failure::removed(job.bdf), shared);
+                break;
+            }
             left -= self.buffer.len() as u64;
             self.file(from, shared);
             // Asked here too: with real-time threads on every CPU the calling thread may not come to it in time.
@@ -400,13 +430,24 @@ fn involuntary_switches() -> u64 {
     sys::involuntary_switches().unwrap_or(0)
 }
 
-fn to_ticks(ns: u64, hz: u64) -> u64 {
+pub(super) fn to_ticks(ns: u64, hz: u64) -> u64 {
     u64::try_from(u128::from(ns) * u128::from(hz) / 1_000_000_000).unwrap_or(u64::MAX)
+}
+
+/// Whether the kernel says that a CPU is online. Where it says nothing, a refusal means that it is not.
+fn is_online(cpu: u32) -> bool {
+    let online = crate::Root::at("/").read("/sys/devices/system/cpu/online");
+    online.is_ok_and(|list| list.trim().parse::<CpuList>().is_ok_and(|list| list.contains(cpu)))
 }
 
 /// Why a thread did not get onto its CPU.
 pub(super) fn not_pinned(bdf: Bdf, cpu: u32, error: &io::Error) -> Failure {
     match error.raw_os_error() {
+        Some(libc::EINVAL) if is_online(cpu) => failure::refused(
+            bdf,
+            &format!("this process may not run on CPU {cpu}, which is online: its cpuset does not have it"),
+            "leave it out with --cpus, or run in another cpuset (control group, container)",
+        ),
         Some(libc::EINVAL) => failure::cpu_offline(bdf, Some(cpu)),
         _ => failure::refused(bdf, &format!("the thread could not be moved to CPU {cpu}: {error}"), ""),
     }

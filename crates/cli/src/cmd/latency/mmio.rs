@@ -93,7 +93,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         gap_ns: gap_ns(args.gap),
         batch: args.accesses,
         order: args.order,
-        cpus: device.cpus(&args.device.cpus)?,
+        cpus: args.device.cpus(ctx, &device)?,
         ones_ok: args.ones_ok,
         raw: args.raw.is_some(),
         ..choose(&device.function, &args.target)?

@@ -60,7 +60,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         count: args.count,
         gap_ns: gap_ns(args.gap),
         order: args.order,
-        cpus: device.cpus(&args.device.cpus)?,
+        cpus: args.device.cpus(ctx, &device)?,
     };
     let task = Task {
         verb: "latency path",

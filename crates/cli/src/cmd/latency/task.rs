@@ -4,14 +4,15 @@ use std::process::ExitCode;
 
 use pciescope_bench::Run;
 use pciescope_core::plan::Plan;
-use pciescope_core::{Bdf, Order};
+use pciescope_core::{Bdf, CpuList, Order};
+use pciescope_hw::placement;
 use pciescope_hw::probe::Probe;
-use pciescope_hw::probe::open::Need;
+use pciescope_hw::probe::open::{Backend, Kind, Need};
 
 use super::progress::Progress;
 use crate::cmd::Ctx;
 use crate::cmd::conclusion::conclude;
-use crate::cmd::device::{AccessArgs, CpuChoice, Device};
+use crate::cmd::device::{AccessArgs, CpuChoice, Device, settle};
 use crate::cmd::output::Output;
 
 /// The options of all measurements that say on what and from where.
@@ -27,6 +28,31 @@ pub struct DeviceArgs {
 
     #[command(flatten)]
     pub access: AccessArgs,
+}
+
+impl DeviceArgs {
+    /// The CPUs to measure from. All are those on which this process may run, unless the kernel's own threads measure.
+    ///
+    /// # Errors
+    /// CPUs that are not online, nodes that do not exist or are not known.
+    pub fn cpus(&self, ctx: &Ctx, device: &Device) -> anyhow::Result<CpuList> {
+        let cpus = device.cpus(&self.cpus)?;
+        let is_kernels = match self.access.backend {
+            Backend::Real(kind) => kind == Kind::Kmod,
+            Backend::Fake(_) => true,
+            Backend::Auto => device.function.driver.as_deref() == Some("pcilat") || self.access.bind,
+        };
+        if self.cpus != CpuChoice::All || is_kernels || !ctx.root.is_live() {
+            return Ok(cpus);
+        }
+        // Where the kernel does not say, each CPU's own failure does.
+        let allowed = placement::allowed(&cpus).unwrap_or_else(|_| cpus.clone());
+        let left_out = cpus.minus(&allowed);
+        if !left_out.is_empty() {
+            ctx.note(&format!("not from CPU {left_out}: the cpuset of this process does not have it"));
+        }
+        Ok(cpus.minus(&left_out))
+    }
 }
 
 /// `--order` as typed; the number of rounds is 5 unless said otherwise.
@@ -74,11 +100,8 @@ impl Task<'_> {
         let measured = (self.experiment)(reached.probe.as_mut(), &mut run);
         progress.clear();
         let restored = reached.give_back();
-        measured?;
-        let summary = run.finish()?;
-        for note in restored? {
-            ctx.note(&format!("{}: {note}", device.bdf));
-        }
+        let finished = measured.and_then(|()| run.finish()).map_err(Into::into);
+        let summary = settle(device.bdf, finished, restored, &mut |note| ctx.note(note))?;
         Ok(conclude(ctx, &summary, self.output.is_table()))
     }
 }

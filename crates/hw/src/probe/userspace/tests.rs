@@ -1,7 +1,5 @@
 use std::time::Instant;
 
-use pciescope_core::CpuList;
-
 use super::*;
 
 /// Plain memory as a device: counts its accesses, answers all-ones from one on.
@@ -181,4 +179,44 @@ fn a_cpu_that_is_not_there_ends_the_run_by_name() {
     assert_eq!(taken.failure.unwrap().code, "cpu-offline");
     assert_eq!(taken.outcomes[1].error.as_ref().unwrap().code, "cpu-offline");
     assert_eq!(taken.outcomes[0].error, None);
+}
+
+/// Whether it holds in one of some tries: other processes may hold the threads up.
+fn in_some_try(holds: impl Fn() -> bool) -> bool {
+    (0..20).any(|_| holds())
+}
+
+#[test]
+fn the_time_of_a_portion_begins_after_its_calibration() {
+    // Much less than the 10,000 empty pairs of the calibration take.
+    let portion = Portion { count: 0, duration_ns: 20_000, ..portion(&cpus()[..1]) };
+    let samples = || counts(&measure(&[memory(0)], &job(&portion), &WATCH).unwrap())[0];
+    assert!(in_some_try(|| samples() > 0));
+}
+
+#[test]
+fn a_short_portion_ends_when_its_threads_do() {
+    let portion = Portion { count: 1, ..portion(&cpus()[..1]) };
+    // The calling thread asks for the device every 10 ms; it need not wait for the first time.
+    assert!(in_some_try(|| {
+        let asked = AtomicU64::new(0);
+        let gone = || {
+            asked.fetch_add(1, Ordering::Relaxed);
+            None
+        };
+        measure(&[memory(0)], &Job { gone: &gone, ..job(&portion) }, &WATCH).unwrap();
+        asked.load(Ordering::Relaxed) == 0
+    }));
+}
+
+#[test]
+fn a_cpu_outside_of_the_cpuset_is_not_called_offline() {
+    let bdf = "0000:01:00.0".parse().unwrap();
+    let refused = io::Error::from_raw_os_error(libc::EINVAL);
+    let online = sys::current_cpu();
+    let why = not_pinned(bdf, online, &refused);
+    assert_eq!(why.code, "refused");
+    assert!(why.text.contains(&format!("may not run on CPU {online}")) && why.text.contains("cpuset"), "{}", why.text);
+    assert!(why.hint.unwrap().contains("--cpus"));
+    assert_eq!(not_pinned(bdf, 8000, &refused).code, "cpu-offline");
 }

@@ -35,6 +35,9 @@ const DEVICE_SET_IRQS: libc::Ioctl = io_number(10);
 const COMMAND: u64 = 4;
 const COMMAND_MEMORY_AND_MASTER: u16 = 0x2 | 0x4;
 
+/// A register of configuration space that vfio-pci reads from the device, and that is all-ones in no device.
+const REVISION_AND_CLASS: u64 = 8;
+
 /// A window of the device as VFIO offers it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Region {
@@ -156,7 +159,8 @@ impl Device {
     }
 
     fn turn_on(&mut self) -> Result<(), Error> {
-        let command = self.config_u16(COMMAND).map_err(|e| self.call("read the command register".to_owned(), e))?;
+        let read = self.config(COMMAND).map_err(|e| self.call("read the command register".to_owned(), e))?;
+        let command = u16::from_le_bytes(read);
         let wanted = command | COMMAND_MEMORY_AND_MASTER;
         let at = self.regions[vfio::VFIO_PCI_CONFIG_REGION_INDEX as usize].at + COMMAND;
         self.file
@@ -166,16 +170,17 @@ impl Device {
         Ok(())
     }
 
-    fn config_u16(&self, offset: u64) -> io::Result<u16> {
-        let mut bytes = [0; 2];
+    fn config<const BYTES: usize>(&self, offset: u64) -> io::Result<[u8; BYTES]> {
+        let mut bytes = [0; BYTES];
         let region = &self.regions[vfio::VFIO_PCI_CONFIG_REGION_INDEX as usize];
         self.file.read_exact_at(&mut bytes, region.at + offset)?;
-        Ok(u16::from_le_bytes(bytes))
+        Ok(bytes)
     }
 
-    /// Whether the device answers for its identity.
+    /// Whether the device answers configuration reads. Its class is read and not its identity: vfio-pci answers for the
+    /// identity from a copy, also when the device is gone.
     pub fn is_present(&self) -> bool {
-        self.config_u16(0).is_ok_and(|vendor| vendor != 0xffff)
+        self.config(REVISION_AND_CLASS).is_ok_and(|register: [u8; 4]| register != [0xff; 4])
     }
 
     fn region_info(&self, index: u32) -> Result<Region, Error> {
@@ -279,6 +284,20 @@ impl Device {
     }
 }
 
+#[cfg(test)]
+impl Device {
+    /// A device that is only its configuration space: the identity, and the register of revision and class.
+    pub(super) fn of_config(identity: u32, class: u32) -> Self {
+        let file = || tempfile::tempfile().expect("a file for the test");
+        let config = file();
+        let words = [identity, 0, class, 0].map(u32::to_le_bytes);
+        config.write_all_at(&words.concat(), 0).expect("a file for the test");
+        let regions = vec![Region::default(); vfio::VFIO_PCI_CONFIG_REGION_INDEX as usize + 1];
+        let bdf = "0000:01:00.0".parse().expect("an address");
+        Device { bdf, file: config, _group: file(), _container: file(), regions, command: None }
+    }
+}
+
 impl Drop for Device {
     fn drop(&mut self) {
         if let Some(command) = self.command {
@@ -350,6 +369,14 @@ mod tests {
     fn the_calls_have_the_numbers_of_the_kernel() {
         // From linux/vfio.h: VFIO_TYPE is ';', VFIO_BASE is 100.
         assert_eq!((GET_API_VERSION, DEVICE_SET_IRQS), (0x3b64, 0x3b6e));
+    }
+
+    #[test]
+    fn a_device_that_died_is_noticed_although_vfio_answers_for_its_identity() {
+        for (class, is_there) in [(0x0200_0000, true), (u32::MAX, false)] {
+            let device = Device::of_config(0x10d3_8086, class);
+            assert_eq!(device.is_present(), is_there, "revision and class {class:#x}");
+        }
     }
 
     #[test]

@@ -14,7 +14,7 @@ use super::super::interrupts::{self, Affinity, Counts, Line};
 use super::super::register::Window;
 use super::super::sys::{self, EventFd, Locked, Pinned, RealTime};
 use super::super::trigger::{Acknowledge, Kind, Trigger, Write};
-use super::super::userspace::{calibration, not_pinned};
+use super::super::userspace::{calibration, not_pinned, to_ticks};
 use super::super::{Probe as _, Taken, Watch, failure};
 use super::{Device, Vfio};
 use crate::{Error, Root};
@@ -159,6 +159,7 @@ pub fn measure(vfio: &mut Vfio, plan: &IrqPlan, cpu: u32, watch: &dyn Watch) -> 
         done: 0,
         total,
         samples: Vec::new(),
+        moved: None,
         failure: None,
     };
     watch.progress(0, total);
@@ -203,6 +204,8 @@ struct Run<'a> {
     done: u64,
     total: u64,
     samples: Vec<Sample>,
+    /// The vector's line of /proc/interrupts after the warm-up, which may land on the CPU of before.
+    moved: Option<Line>,
     failure: Option<Failure>,
 }
 
@@ -243,6 +246,10 @@ impl Run<'_> {
             }
         };
         let line = self.line(vector);
+        if line.is_none() && self.plan.source == IrqSource::Hardware {
+            self.failure = Some(self.no_line(vector));
+            return;
+        }
         outcome.irq = line.as_ref().map(|line| line.irq);
         let affinity = match self.move_here(line.as_ref()) {
             Ok(affinity) => affinity,
@@ -266,10 +273,12 @@ impl Run<'_> {
             }
             Some(other) => self.triggered_from(other, vector, &mut counts),
         };
-        if let (Some(before), Some(after)) = (line, self.line(vector)) {
-            let (_, elsewhere) = interrupts::split(&before, &after, cpu);
-            // The warm-up may land on the CPU of before. Any later interrupt there is an error.
-            counts.wrong_cpu = elsewhere.saturating_sub(counts.warmup_handled);
+        match (self.moved.take(), self.line(vector)) {
+            (Some(moved), Some(after)) => (_, counts.wrong_cpu) = interrupts::split(&moved, &after, cpu),
+            _ if self.plan.source == IrqSource::Hardware && self.failure.is_none() => {
+                self.failure = self.vfio.gone().or_else(|| Some(self.no_line(vector)));
+            }
+            _ => {}
         }
         drop(affinity);
         if self.failure.is_none() && counts.triggers > 0 && counts.handled == 0 {
@@ -283,15 +292,29 @@ impl Run<'_> {
         outcome.metrics.insert("samples_lost".to_owned(), Metric::count(0));
     }
 
-    /// The vector's line of /proc/interrupts, by the name that vfio-pci gives it.
-    fn line(&self, vector: u16) -> Option<Line> {
+    /// The name that vfio-pci gives a vector.
+    fn line_name(&self, vector: u16) -> String {
         let bdf = self.vfio.bdf();
-        let name = match self.setup.kind {
+        match self.setup.kind {
             Kind::Msix => format!("vfio-msix[{vector}]({bdf})"),
             Kind::Msi => format!("vfio-msi[{vector}]({bdf})"),
             Kind::Intx => format!("vfio-intx({bdf})"),
-        };
-        interrupts::parse_line(&self.root.read("/proc/interrupts").ok()?, &name)
+        }
+    }
+
+    /// The vector's line of /proc/interrupts.
+    fn line(&self, vector: u16) -> Option<Line> {
+        interrupts::parse_line(&self.root.read("/proc/interrupts").ok()?, &self.line_name(vector))
+    }
+
+    /// Hardware's interrupts whose CPU nobody can see.
+    fn no_line(&self, vector: u16) -> Failure {
+        let why = format!(
+            "/proc/interrupts has no line {}: vector {vector} cannot be moved to CPU {}, and nothing shows where it arrives",
+            self.line_name(vector),
+            self.cpu
+        );
+        failure::refused(self.vfio.bdf(), &why, "a container may hide the file: run it on the host")
     }
 
     fn move_here(&self, line: Option<&Line>) -> Result<Option<Affinity>, Error> {
@@ -318,7 +341,7 @@ impl Run<'_> {
                 let mut seen = 0;
                 while !over.load(Ordering::Acquire) {
                     let number = asked.load(Ordering::Acquire);
-                    if number == seen || pinned.is_err() {
+                    if number == seen {
                         // Not a spin: this thread is a real-time one too, and the kernel stops those that never pause.
                         std::thread::sleep(Duration::from_micros(20));
                         continue;
@@ -328,9 +351,10 @@ impl Run<'_> {
                     while clock::start().wrapping_sub(from) < settle {
                         std::hint::spin_loop();
                     }
-                    match setup.fire(vector) {
-                        Ok(start) => stamp.store(start, Ordering::Release),
-                        Err(_) => bad.store(true, Ordering::Release),
+                    // Answers in any case: the other thread waits for it.
+                    match pinned.as_ref().map(|_| setup.fire(vector)) {
+                        Ok(Ok(start)) => stamp.store(start, Ordering::Release),
+                        _ => bad.store(true, Ordering::Release),
                     }
                     answered.store(number, Ordering::Release);
                 }
@@ -347,6 +371,11 @@ impl Run<'_> {
         })
     }
 
+    /// Ticks from one trigger to the next; `None` without a fixed rate.
+    fn period(&self) -> Option<u64> {
+        (self.plan.interval_ns > 0).then(|| to_ticks(self.plan.interval_ns, self.scale.hz).max(1))
+    }
+
     /// Warm-up, then the plan's count.
     fn samples<'s>(
         &mut self,
@@ -358,14 +387,19 @@ impl Run<'_> {
         let bdf = self.vfio.bdf();
         // An interrupt that is left over from the vector's last turn.
         let _ = self.setup.events[usize::from(vector)].take();
-        let interval = self.plan.interval_ns * (self.scale.hz / 1_000_000) / 1000;
-        let mut due = clock::start();
+        let period = self.period();
+        // The time of the last trigger; the warm-up's end is the first.
+        let mut due = None;
         let warm_up = if self.plan.source == IrqSource::Hardware { WARM_UP } else { 0 };
         // At a fixed rate the missed times are part of the count.
         while counts.triggers + counts.missed < self.plan.count {
             let is_warm_up = counts.warmup_triggers < u64::from(warm_up);
-            if !is_warm_up && interval > 0 {
-                due = self.wait_until(due, interval, counts);
+            if !is_warm_up {
+                let last = *due.get_or_insert_with(|| {
+                    self.moved = self.line(vector);
+                    clock::start()
+                });
+                due = Some(period.map_or(last, |period| self.wait_until(last, period, counts)));
             }
             let event = &self.setup.events[usize::from(vector)];
             counts.extra += event.take().unwrap_or(0);
@@ -389,6 +423,7 @@ impl Run<'_> {
                     other => break other,
                 }
             };
+            let is_silent = matches!(waited, Waited::Late);
             match waited {
                 Waited::Came(times, entry) => {
                     // The time of the acknowledge does not include the wait for the other CPU's stamp.
@@ -406,19 +441,26 @@ impl Run<'_> {
                 }
                 Waited::Late if is_warm_up => {}
                 Waited::Late => counts.lost += 1,
-                Waited::Ended => break,
+                Waited::Ended => {
+                    self.ended(true);
+                    break;
+                }
             }
             if !is_warm_up {
+                let time = due.zip(period);
+                let is_late = time.is_some_and(|(due, period)| fired.stamp().saturating_sub(due) > period / 2);
+                counts.late += u64::from(is_late);
                 self.done += 1;
             }
-            if self.ended() {
+            // An interrupt that did not come may be the first sign that the device is gone.
+            if self.ended(is_silent) {
                 break;
             }
         }
         histograms
     }
 
-    /// The absolute time of the next trigger; counts those that passed and how late this one stands.
+    /// Waits until the absolute time of the next trigger, and returns it; counts those that have passed.
     fn wait_until(&self, due: u64, interval: u64, counts: &mut Counts) -> u64 {
         let mut next = due + interval;
         let now = clock::start();
@@ -428,7 +470,6 @@ impl Run<'_> {
             let passed = ((now - next) / interval).min(left.saturating_sub(1));
             counts.missed += passed;
             next += passed * interval;
-            counts.late += u64::from(now - next > interval / 2);
         }
         // Sleep for most of the time, as above. Spin for the rest, so that the trigger is on time.
         let left = Duration::from_nanos(self.scale.at_ns(next.saturating_sub(clock::start())));
@@ -472,11 +513,13 @@ impl Run<'_> {
         }
     }
 
-    /// Whether the run is over before its end; remembers why.
-    fn ended(&mut self) -> bool {
+    /// Whether the run is over before its end; remembers why. Asks the device now and then, and where it `is_doubtful`.
+    fn ended(&mut self, is_doubtful: bool) -> bool {
         let bdf = self.vfio.bdf();
         if self.done % 64 == 0 {
             self.watch.progress(self.done, self.total);
+        }
+        if self.done % 64 == 0 || is_doubtful {
             self.failure = self.vfio.gone();
         }
         if self.setup.is_gone() {
@@ -509,3 +552,6 @@ impl Fired<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
