@@ -105,7 +105,11 @@ fn check_log(rig: &Digitizers) {
     grep.arg("-v").args(patterns.flat_map(|pattern| ["-e".to_owned(), pattern])).arg(file.path());
     // grep exits with 1 where no line is left.
     let others = grep.output().unwrap();
-    assert!(others.status.code() == Some(1), "unexpected lines of the kernel's log:\n{}", String::from_utf8_lossy(&others.stdout));
+    assert!(
+        others.status.code() == Some(1),
+        "unexpected lines of the kernel's log:\n{}",
+        String::from_utf8_lossy(&others.stdout)
+    );
 }
 
 /// Binds and unbinds, at random, until the time is over; prints how often.
