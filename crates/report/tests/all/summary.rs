@@ -58,6 +58,33 @@ fn losses_are_counted_and_their_place_is_named() {
     is_silent(&lossy, GOOD, "was lost");
 }
 
+/// A loss that is no number is no proof that nothing was lost, and does not hide those that are.
+#[test]
+fn a_loss_that_is_not_known_is_not_called_none() {
+    let lost = |counts: [f64; 2]| {
+        let mut records = mmio(false);
+        records.truncate(3);
+        let measured = records.iter_mut().filter(|record| !record.histograms.is_empty());
+        for (record, count) in measured.zip(counts) {
+            record.metrics.insert("samples_lost".to_owned(), Metric::of(count, "1"));
+        }
+        records
+    };
+    fires(&lost([0.0, 0.0]), GOOD, "none of");
+    for unknown in [f64::NAN, f64::INFINITY, -5.0] {
+        is_silent(&lost([unknown, 500.0]), GOOD, "none of");
+        fires(&lost([unknown, 500.0]), DOUBTFUL, "500 samples lost");
+        is_silent(&lost([unknown, 0.0]), GOOD, "none of");
+        let tile = |counts| {
+            let page = html::render(&lost(counts));
+            let (_, rest) = page.split_once("<span>Lost</span> <b>").unwrap();
+            rest.split("</b>").next().unwrap().to_owned()
+        };
+        assert_eq!((tile([unknown, 500.0]), tile([unknown, 0.0])), ("&gt;=500".to_owned(), "-".to_owned()));
+        assert_eq!(tile([0.0, 0.0]), "0");
+    }
+}
+
 #[test]
 fn counts_beyond_all_numbers_end_no_summary() {
     let shape = Shape { cpus: 2, vectors: 1, samples: 1000, emulated: false };
