@@ -456,3 +456,14 @@ fn a_list_is_short_and_says_what_it_leaves_out() {
     assert!(conclusions.to_do[12].text.starts_with("And 28 more"), "{}", conclusions.to_do[12].text);
     assert!(conclusions.doubtful.iter().all(|s| s.text.chars().count() < 400));
 }
+
+/// What a file holds may be anything: the work must not grow with the square of it.
+#[test]
+fn a_hundred_thousand_warnings_are_summed_up_at_once() {
+    let mut records = mmio(false);
+    let warning = |n: usize| Warning { code: "x".to_owned(), text: format!("no {n}"), hint: format!("do {n}") };
+    records[0].warnings = (0..100_000).map(warning).collect();
+    let before = std::time::Instant::now();
+    fires(&records, TO_DO, "more.");
+    assert!(before.elapsed().as_secs() < 10, "{:?}", before.elapsed());
+}
