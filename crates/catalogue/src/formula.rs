@@ -76,6 +76,13 @@ impl Formula {
         Ok(Formula { node, dimension })
     }
 
+    /// Whether it divides anything: then it is no sum of counts.
+    pub fn divides(&self) -> bool {
+        let mut divides = false;
+        walk(&self.node, false, &mut |node, _| divides |= matches!(node, Node::Two('/', ..)));
+        divides
+    }
+
     /// What its value measures.
     pub fn dimension(&self) -> Dimension {
         self.dimension

@@ -95,9 +95,29 @@ pub fn is_state(name: &str) -> bool {
     NAMES.contains(name)
 }
 
+/// Whether a figure of this name (`rx_bytes_per_tlp`) is a mean, although its unit is that of a sum: a metric whose formula
+/// divides, in any file of the built-in catalogue. Such figures of several intervals must not be added up.
+pub fn is_mean(name: &str) -> bool {
+    static NAMES: LazyLock<BTreeSet<&str>> = LazyLock::new(|| {
+        let metrics = Catalogue::builtin().kinds().iter().flat_map(|kind| &kind.metrics);
+        metrics.filter(|metric| metric.formula.divides()).map(|metric| metric.name.as_str()).collect()
+    });
+    NAMES.contains(name)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::is_state;
+    use super::{is_mean, is_state};
+
+    #[test]
+    fn means_are_what_a_formula_divides() {
+        for name in ["rx_bytes_per_tlp", "bytes_per_turnaround", "dma_read_cycles", "dma_read_s", "l0_share"] {
+            assert!(is_mean(name), "{name}");
+        }
+        for name in ["rx_bytes", "layer2_errors", "l0_cycles", "total_bytes"] {
+            assert!(!is_mean(name), "{name}");
+        }
+    }
 
     #[test]
     fn states_are_those_of_the_catalogue_and_no_other_shares() {

@@ -156,6 +156,22 @@ impl<'a> Section<'a> {
         let values: Vec<f64> = self.records.iter().filter_map(|record| of(record)).collect();
         (!values.is_empty()).then(|| values.iter().sum())
     }
+    /// The sum of the losses `name`, where any record has them, and whether all of them are known: a loss that is no
+    /// number, or below 0, is not.
+    pub fn losses(&self, name: &str) -> Option<(f64, bool)> {
+        let of = |record: &Kept| match &record.series {
+            Some(series) => {
+                let joined = series.figure(name)?;
+                Some((joined.finite.0.max(0.0), joined.not_finite == 0 && joined.range.0 >= 0.0))
+            }
+            None => {
+                let value = record.metrics.get(name)?.value;
+                let is_known = value.is_finite() && value >= 0.0;
+                Some((if is_known { value } else { 0.0 }, is_known))
+            }
+        };
+        self.records.iter().filter_map(|record| of(record)).reduce(|a, b| (a.0 + b.0, a.1 && b.1))
+    }
     /// Smallest and largest of the metric `name`, where any record has it.
     pub fn range(&self, name: &str) -> Option<(f64, f64)> {
         let of = |record: &Kept| match &record.series {

@@ -11,7 +11,7 @@ use pciescope_core::{Histogram, Target, comparison, convert, outcome, readout};
 use super::ALPHA;
 use super::dist::CORRELATION;
 use super::interval::quantile;
-use crate::kept::{Kept, Series};
+use crate::kept::{Kept, Series, is_amount};
 use crate::model::{self, Kind};
 use crate::text::clean;
 
@@ -188,7 +188,8 @@ pub struct Run<'r> {
     pub samples: Vec<Samples<'r>>,
     /// Its values.
     pub values: Values,
-    /// The total that counts of losses refer to: interrupts triggered, or samples.
+    /// The total that counts of losses refer to: interrupts triggered, or samples. Of what was counted over a time the
+    /// seconds.
     pub exposure: f64,
     /// Relative standard error of the run's figure by what its rounds, repeats or passes say, of [`RATIO`] by what its run
     /// allowed; 0 where they say nothing.
@@ -675,11 +676,16 @@ fn metrics<'r>(side: &mut Side<'r>, record: &'r Kept, base: &Key) {
             continue;
         }
         // Intervals may differ in length: sums become rates.
-        let (unit, is_sum) = as_rate(metric.unit, kind == Kind::Counters && seconds > 0.0);
+        let is_timed = is_counted(&record.test) && seconds > 0.0 && !is_loss;
+        let (unit, is_sum) = as_rate(name, metric.unit, is_timed);
         let error = lone_error(record, name);
         let samples: u64 =
             record.histograms.iter().filter(|h| !is_control(h.0)).map(|h| h.1.count()).max().unwrap_or(0);
-        let exposure = record.metrics.get("triggers").map_or(samples as f64, |triggers| triggers.value);
+        let exposure = match record.metrics.get("triggers") {
+            _ if is_timed => seconds,
+            Some(triggers) => triggers.value,
+            None => samples as f64,
+        };
         let key = side.key(base, name, false);
         let run = run_of(side, key, record, unit);
         run.values.push(if is_sum { metric.value / seconds } else { metric.value }, 1);
@@ -688,12 +694,29 @@ fn metrics<'r>(side: &mut Side<'r>, record: &'r Kept, base: &Key) {
     }
 }
 
+/// Whether a test counts over a time.
+fn is_counted(test: &str) -> bool {
+    model::kind(test) == Kind::Counters || test == "perf-stat"
+}
+
 /// The unit in which a figure is compared, and whether it is divided by the time: sums of intervals become rates.
-fn as_rate(unit: &str, is_interval: bool) -> (&str, bool) {
+fn as_rate<'u>(name: &str, unit: &'u str, is_timed: bool) -> (&'u str, bool) {
+    const RATES: [(&str, &str); 5] =
+        [("1", "1/s"), ("bytes", "bytes/s"), ("cycles", "cycles/s"), ("ns", "ns/s"), ("Joules", "Joules/s")];
+    let is_sum = is_timed && is_amount(name, unit) && name != "interval_end_ns";
+    match RATES.iter().find(|rate| is_sum && rate.0 == unit) {
+        Some((_, rate)) => (rate, true),
+        None => (unit, false),
+    }
+}
+
+/// How much of a rate's unit one event is, where a figure is a rate of events: 1 of counts, and of bytes the largest
+/// payload of a packet.
+pub fn grain(key: &Key, unit: &str) -> Option<f64> {
     match unit {
-        "1" if is_interval => ("1/s", true),
-        "bytes" if is_interval => ("bytes/s", true),
-        unit => (unit, false),
+        "1/s" if is_counted(&key.test) => Some(1.0),
+        "bytes/s" if is_counted(&key.test) => Some(4096.0),
+        _ => None,
     }
 }
 
@@ -718,11 +741,12 @@ fn intervals<'r>(side: &mut Side<'r>, record: &'r Kept, series: &'r Series, plac
             side.not_numbers += weight as u64;
         }
         let Some(value) = value else { continue };
-        let (unit, is_sum) = as_rate(&joined.metric.unit, seconds > 0.0);
+        let is_timed = seconds > 0.0 && !is_loss;
+        let (unit, is_sum) = as_rate(name, &joined.metric.unit, is_timed);
         let key = side.key(base, name, false);
         let run = run_of(side, key, record, unit);
         run.values.push(if is_sum { value / seconds } else { value }, weight);
-        run.exposure += weight as f64;
+        run.exposure += weight as f64 * if is_timed { seconds } else { 1.0 };
     }
 }
 

@@ -302,11 +302,16 @@ fn p_of(excludes: impl Fn(f64) -> bool) -> f64 {
     high.exp()
 }
 
-/// The relative standard error of a mean of values in the order in which they were taken, and its degrees of freedom, by
-/// the means of up to ten batches (neighbours resemble each other; means of long batches do so less). `None` of fewer than
-/// three values.
+/// As [`batch_error`], `None` of fewer than three values.
 pub fn batch_means(values: &[f64]) -> Option<(f64, f64)> {
-    if values.len() < 3 {
+    batch_error(values).filter(|_| values.len() > 2)
+}
+
+/// The standard error of a mean of values in the order in which they were taken, and its degrees of freedom, by the means
+/// of up to ten batches (neighbours resemble each other; means of long batches do so less). `None` of fewer than two
+/// values.
+pub fn batch_error(values: &[f64]) -> Option<(f64, f64)> {
+    if values.len() < 2 {
         return None;
     }
     let batches = values.len().min(10);

@@ -9,7 +9,7 @@ use pciescope_core::Histogram;
 use super::cells::{self, Better, Cell as Raw, Key, LOSSES, Run, Samples, Side};
 use super::dist::{self, CORRELATION, Dist};
 use super::doubts;
-use super::interval::{Estimate, Single, batch_means, holm, quantile};
+use super::interval::{Estimate, Single, batch_error, batch_means, holm, quantile};
 use super::limit::{Limit, parse_percentile};
 use super::{ALPHA, Alone, Cell, Judgement, Need, Options, Ruling, Shape, Shift, Verdict};
 use crate::kept::Kept;
@@ -279,7 +279,8 @@ impl Ruling {
 /// The statistics of a cell of both sides; `Unclear` is all that is said of it yet.
 fn figures(key: &Key, pair: &Pair, is_overall: bool, options: &Options) -> Figures {
     let (a, b) = (pair.a, pair.b);
-    let is_comparable = a.ways == b.ways || options.is_forced;
+    // A sum whose time is not known is no rate.
+    let is_comparable = (a.ways == b.ways && a.unit == b.unit) || options.is_forced;
     let found = if !is_comparable {
         Found::default()
     } else if key.is_histogram {
@@ -457,19 +458,64 @@ fn shape(
 }
 
 fn losses(key: &Key, a: &Raw, b: &Raw) -> Found {
-    let sum = |side: &Raw| side.runs.values().map(|run| run.values.sum()).sum::<f64>().max(0.0);
-    let exposure = |side: &Raw| side.runs.values().map(|run| run.exposure).sum::<f64>().max(1.0);
-    let (a_lost, b_lost) = (sum(a), sum(b));
-    let ratio = exposure(b) / exposure(a);
-    // Losses come in bursts: they count as a tenth. Anscombe's root makes their difference normal.
-    let root = |count: f64| (count / CORRELATION + 0.375).sqrt();
-    let z = 2.0 * (root(b_lost) - root(a_lost) * ratio.sqrt()) / (1.0 + ratio).sqrt();
-    let p = 2.0 * (1.0 - normal(z.abs()));
+    let (left, right) = (Events::lost(a), Events::lost(b));
+    let p = left.p_of(&right, 0.0, 0.0);
     // Wrong data is no matter of chance.
-    let p = if key.figure == "wrong" && a_lost == 0.0 && b_lost > 0.0 { 0.0 } else { p };
-    let is_same = a_lost == b_lost && (ratio - 1.0).abs() < 1e-9 || a_lost + b_lost == 0.0;
-    let shift = plain(a_lost, b_lost, is_same, if p < ALPHA { p } else { 1.0 });
-    Found { counts: counts(a, b), shifts: vec![(shift, None)], ..Found::default() }
+    let p = if key.figure == "wrong" && left.count == 0.0 && right.count > 0.0 { 0.0 } else { p };
+    let is_same = left.count == right.count && (right.exposure / left.exposure - 1.0).abs() < 1e-9
+        || left.count + right.count == 0.0;
+    Found { counts: counts(a, b), shifts: vec![(plain(left.count, right.count, is_same, p), None)], ..Found::default() }
+}
+
+/// Events of a side.
+struct Events {
+    count: f64,
+    /// What they are counted in: samples, triggers, seconds.
+    exposure: f64,
+    /// So many come together and count as one.
+    burst: f64,
+}
+
+impl Events {
+    fn lost(side: &Raw) -> Self {
+        let count = side.runs.values().map(|run| run.values.sum()).sum::<f64>().max(0.0);
+        let exposure = side.runs.values().map(|run| run.exposure).sum::<f64>().max(1.0);
+        Events { count, exposure, burst: CORRELATION }
+    }
+
+    /// Those of a figure that is a rate of them, `grain` of its unit each. Where its runs, or the intervals of one run, lie
+    /// farther apart than such bursts explain, the bursts are larger.
+    fn of_rate(side: &Raw, grain: f64) -> Self {
+        let of_run = |run: &Run| run.values.mean() * run.exposure / grain;
+        let parts: Vec<f64> = match side.runs.values().next() {
+            Some(run) if side.runs.len() == 1 => {
+                let seconds = run.exposure / run.values.list.len() as f64;
+                run.values.list.iter().map(|rate| rate * seconds / grain).collect()
+            }
+            _ => side.runs.values().map(of_run).collect(),
+        };
+        let (middle, freedom) = (mean(&parts), parts.len().max(2) as f64 - 1.0);
+        let spread = parts.iter().map(|count| (count - middle).powi(2)).sum::<f64>() / freedom / middle;
+        Events {
+            count: side.runs.values().map(of_run).sum(),
+            exposure: side.runs.values().map(|run| run.exposure).sum(),
+            burst: if spread.is_finite() { CORRELATION.max(spread) } else { CORRELATION },
+        }
+    }
+
+    /// How probable rates as far apart as these are by chance, beyond a change of `margin`: Anscombe's root makes the
+    /// difference of counts normal. `spread`: how far the true rates of runs may lie apart.
+    fn p_of(&self, other: &Events, margin: f64, spread: f64) -> f64 {
+        let burst = self.burst.max(other.burst);
+        let root = |events: &Events| (events.count / burst + 0.375).sqrt();
+        let variance = |events: &Events| 1.0 + spread * spread * events.count / burst;
+        let z = |change: f64| {
+            let ratio = other.exposure / self.exposure * change.max(0.0);
+            2.0 * (root(other) - root(self) * ratio.sqrt()) / (variance(other) + ratio * variance(self)).sqrt()
+        };
+        let p = 2.0 * (1.0 - normal(z(1.0 + margin).max(-z(1.0 - margin)))).min(0.5);
+        if p < ALPHA { p } else { 1.0 }
+    }
 }
 
 /// Values of A and of B.
@@ -478,38 +524,57 @@ fn counts(a: &Raw, b: &Raw) -> (u64, u64) {
     (values(a), values(b))
 }
 
+/// Where a side counted fewer independent events, its logarithm says little: their number is compared.
+const FEW_EVENTS: f64 = 10.0;
+
 fn values(key: &Key, a: &Raw, b: &Raw, options: &Options) -> Found {
     let mut found = Found { counts: counts(a, b), ..Found::default() };
     let runs = |side: &Raw| side.runs.values().map(|run| run.values.mean()).collect::<Vec<f64>>();
     let (runs_a, runs_b) = (runs(a), runs(b));
+    // A figure that stands alone says nothing about its own spread.
+    let (assumed, alone) = (options.spread, 2.0 * options.spread);
+    let grain = cells::grain(key, a.unit);
+    let events = grain.map(|grain| (Events::of_rate(a, grain), Events::of_rate(b, grain)));
+    let is_few = |events: &Events| events.count >= 0.0 && events.count / events.burst < FEW_EVENTS;
+    if let Some((left, right)) = events.filter(|(left, right)| is_few(left) || is_few(right)) {
+        let (mean_a, mean_b) = (mean(&runs_a), mean(&runs_b));
+        let p = left.p_of(&right, options.margin, alone);
+        found.shifts.push((plain(mean_a, mean_b, mean_a == mean_b, p), None));
+        return found;
+    }
     // The runs state how far their ratios may lie apart, so the assumed spread of runs does not apply.
     let allowed = a.runs.values().chain(b.runs.values()).map(|run| run.error).fold(0.0, f64::max);
     let allowed = (cells::is_ratio(key) && allowed > 0.0).then_some(allowed);
     if runs_a.iter().chain(&runs_b).any(|value| *value <= 0.0) {
-        found.shifts.push((around_zero(a, b, allowed), None));
+        found.shifts.push((around_zero(a, b, allowed, assumed), None));
         return found;
     }
     let single = |run: &Run| {
         let value = run.values.mean();
         if allowed.is_some() {
-            return Single::Mean { value, error: 0.0, freedom: f64::INFINITY };
+            return (Single::Mean { value, error: 0.0, freedom: f64::INFINITY }, 0.0);
         }
+        // By chance alone the number of events varies so much, and where nothing shows how they follow each other, more.
+        let by_chance = |burst: f64| grain.map_or(0.0, |grain| (burst * grain / (value * run.exposure)).sqrt());
         match batch_means(&run.values.list) {
-            Some((error, freedom)) => Single::Mean { value, error: error / value, freedom },
-            None => Single::Mean { value, error: run.error, freedom: f64::INFINITY },
+            Some((error, freedom)) => {
+                let error = (error / value).max(by_chance(1.0));
+                (Single::Mean { value, error, freedom }, if error > 0.0 { assumed } else { alone })
+            }
+            None => {
+                let error = run.error.hypot(by_chance(CORRELATION));
+                let spread = if run.error > 0.0 { assumed } else { alone };
+                (Single::Mean { value, error, freedom: f64::INFINITY }, spread)
+            }
         }
     };
-    let singles = |side: &Raw| side.runs.values().map(single).collect::<Vec<_>>();
-    let (mut left, mut right) = (singles(a), singles(b));
-    // A figure that stands alone says nothing about its own spread.
-    let alone = |run: &Single| matches!(run, Single::Mean { error, .. } if *error == 0.0);
-    let assumed = options.spread;
-    let spread = |run: &Single| allowed.unwrap_or(assumed * if alone(run) { 2.0 } else { 1.0 });
+    let singles = |side: &Raw| side.runs.values().map(single).unzip::<_, _, Vec<_>, Vec<_>>();
+    let ((mut left, spread_a), (mut right, spread_b)) = (singles(a), singles(b));
     let estimate = if left.len() + right.len() > 2 {
         Estimate::of_runs(&left, &right, allowed.unwrap_or(assumed))
     } else {
         left.pop().zip(right.pop()).map(|(a, b)| {
-            let spread = (spread(&a), spread(&b));
+            let spread = (allowed.unwrap_or(spread_a[0]), allowed.unwrap_or(spread_b[0]));
             Estimate::Singles { a, b, spread }
         })
     };
@@ -521,7 +586,7 @@ fn values(key: &Key, a: &Raw, b: &Raw, options: &Options) -> Found {
 }
 
 /// Values that have no logarithm: their difference, by the t test of Welch.
-fn around_zero(a: &Raw, b: &Raw, allowed: Option<f64>) -> Shift {
+fn around_zero(a: &Raw, b: &Raw, allowed: Option<f64>, spread: f64) -> Shift {
     let values = |side: &Raw| {
         let runs: Vec<f64> = side.runs.values().map(|run| run.values.mean()).collect();
         if runs.len() > 1 { runs } else { side.runs.values().flat_map(|run| run.values.list.clone()).collect() }
@@ -529,21 +594,24 @@ fn around_zero(a: &Raw, b: &Raw, allowed: Option<f64>) -> Shift {
     let (left, right) = (values(a), values(b));
     let (mean_a, mean_b) = (mean(&left), mean(&right));
     let is_equal = left.iter().chain(&right).all(|value| *value == mean_a);
+    // A share of nearly nothing is noise: what is assumed of the spread is that of 1 % then.
+    let larger = mean_a.abs().max(mean_b.abs()).max(if a.unit == "%" { 1.0 } else { 0.0 });
     // A ratio of 0 is a dead counter; the possible error of a ratio of 1 is known.
-    let known = |values: &[f64]| batch_means(values).or(allowed.map(|error| (error, f64::INFINITY)));
-    let errors = known(&left).zip(known(&right));
-    let p = errors.map_or(1.0, |((a_error, a_freedom), (b_error, b_freedom))| {
-        let error = a_error.hypot(b_error);
-        let t = (mean_b - mean_a).abs() / error;
-        // The level at which the interval no longer holds 0.
-        let freedom = a_freedom.min(b_freedom);
-        let is_out = |alpha: f64| t > quantile(alpha, freedom);
-        if error > 0.0 && is_out(ALPHA) {
-            (1..=12).map(|n| 10f64.powi(-n) / 2.0).take_while(|alpha| is_out(*alpha)).last().unwrap_or(ALPHA)
-        } else {
-            1.0
-        }
-    });
+    let known = |values: &[f64]| match (batch_error(values), allowed) {
+        (Some((error, freedom)), _) if error > 0.0 => (error.hypot(spread * larger), freedom),
+        (_, Some(allowed)) => (allowed, f64::INFINITY),
+        _ => (2.0 * spread * larger, f64::INFINITY),
+    };
+    let ((a_error, a_freedom), (b_error, b_freedom)) = (known(&left), known(&right));
+    let t = (mean_b - mean_a).abs() / a_error.hypot(b_error);
+    // The level at which the interval no longer holds 0.
+    let freedom = a_freedom.min(b_freedom);
+    let is_out = |alpha: f64| t > quantile(alpha, freedom);
+    let p = if is_out(ALPHA) {
+        (1..=12).map(|n| 10f64.powi(-n) / 2.0).take_while(|alpha| is_out(*alpha)).last().unwrap_or(ALPHA)
+    } else {
+        1.0
+    };
     plain(mean_a, mean_b, is_equal, p)
 }
 

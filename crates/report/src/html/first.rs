@@ -1,7 +1,5 @@
 //! The first screen: the answer in tiles, and the one chart that matters for what was measured.
 
-use std::collections::BTreeSet;
-
 use pciescope_core::{Histogram, Severity, comparison::Comparison, convert, once};
 
 use super::devices::{histogram, whole};
@@ -10,7 +8,7 @@ use crate::chart::{Chart, Curve, Curves, Span, Spans};
 use crate::figures;
 use crate::figures::counters::{TRAFFIC, busiest, sources};
 use crate::kept::Kept;
-use crate::model::{self, Kind, Section};
+use crate::model::{self, Host, Kind, Section};
 use crate::readout::{Group, groups};
 use crate::summary::{Conclusions, LOSSES};
 use crate::table::REFERENCES;
@@ -39,15 +37,16 @@ impl Tile {
     fn plain(name: &'static str, value: String, about: String) -> Tile {
         Tile { name, value, about, tone: Tone::Plain }
     }
-    /// A count of which 0 is good and everything else bad; not known where nothing was counted.
-    fn losses(name: &'static str, count: Option<f64>, about: &str) -> Tile {
-        match count {
-            None => Tile::plain(name, "-".to_owned(), "not counted".to_owned()),
-            Some(count) => {
-                let tone = if count > 0.0 { Tone::Bad } else { Tone::Good };
-                Tile { name, value: thousands(count.max(0.0) as u64), about: about.to_owned(), tone }
-            }
-        }
+    /// A count of which 0 is good and everything else bad, and whether all of it is known; `None` where nothing was counted.
+    fn losses(name: &'static str, count: Option<(f64, bool)>, about: &str) -> Tile {
+        let whole = |count: f64| thousands(count.max(0.0) as u64);
+        let (value, about, tone) = match count {
+            None => ("-".to_owned(), "not counted", Tone::Plain),
+            Some((count, true)) => (whole(count), about, if count > 0.0 { Tone::Bad } else { Tone::Good }),
+            Some((count, false)) if count > 0.0 => (format!(">={}", whole(count)), about, Tone::Bad),
+            Some(_) => ("-".to_owned(), "not known: a count is no number", Tone::Doubtful),
+        };
+        Tile { name, value, about: about.to_owned(), tone }
     }
 }
 
@@ -60,8 +59,8 @@ struct First {
 }
 
 /// Writes the tiles and the chart; nothing where the records hold no figure.
-pub fn write(page: &mut String, sections: &[Section], conclusions: &Conclusions) {
-    let Some(mut first) = first(sections) else { return };
+pub fn write(page: &mut String, sections: &[Section], hosts: &[Host], conclusions: &Conclusions) {
+    let Some(mut first) = first(sections, hosts) else { return };
     first.tiles.push(verdict(sections, conclusions));
     page.push_str("<section class=\"card first\" id=\"first\">\n<div class=\"tiles\">\n");
     for tile in &first.tiles {
@@ -85,11 +84,11 @@ pub fn write(page: &mut String, sections: &[Section], conclusions: &Conclusions)
     page.push_str("</section>\n");
 }
 
-fn first(sections: &[Section]) -> Option<First> {
+fn first(sections: &[Section], hosts: &[Host]) -> Option<First> {
     let is_latency = |section: &&Section| is_latency(section) && !whole(section).is_empty();
     let latencies: Vec<&Section> = sections.iter().filter(is_latency).collect();
     if !latencies.is_empty() {
-        return Some(latency(&latencies));
+        return Some(latency(&latencies, hosts));
     }
     let of = |kind: Kind| sections.iter().find(move |section| model::kind(section.test()) == kind);
     let named = |test: &str| sections.iter().find(|section| section.test() == test);
@@ -116,7 +115,31 @@ fn measure(section: &Section) -> String {
     format!("{} {}", device.unwrap_or_default(), section.test()).trim().to_owned()
 }
 
-fn latency(sections: &[&Section]) -> First {
+/// What runs must have in common to be set against each other: what was measured, on which machine and device, and how.
+#[derive(Clone, PartialEq)]
+struct Way {
+    measure: String,
+    host: Option<usize>,
+    kind: Option<(u16, u16)>,
+    backend: String,
+    batch: u32,
+    is_emulated: bool,
+}
+
+fn way(section: &Section, hosts: &[Host]) -> Way {
+    let first = section.first();
+    let method = first.method.as_deref();
+    Way {
+        measure: measure(section),
+        host: model::host_of(hosts, &first.run),
+        kind: first.device.as_deref().map(|device| (device.vendor, device.device)),
+        backend: method.map(|method| method.backend.clone()).unwrap_or_default(),
+        batch: method.map_or(1, |method| method.batch.max(1)),
+        is_emulated: section.is_emulated(),
+    }
+}
+
+fn latency(sections: &[&Section], hosts: &[Host]) -> First {
     // Registers are what one asks for first.
     let rank = |section: &Section| match model::kind(section.test()) {
         Kind::Mmio => 0,
@@ -125,7 +148,7 @@ fn latency(sections: &[&Section]) -> First {
     };
     let best = sections.iter().map(|section| rank(section)).min().unwrap_or(0);
     let lead = sections.iter().find(|section| rank(section) == best).unwrap_or(&sections[0]);
-    let same: Vec<&&Section> = sections.iter().filter(|section| measure(section) == measure(lead)).collect();
+    let same: Vec<&&Section> = sections.iter().filter(|section| way(section, hosts) == way(lead, hosts)).collect();
     let last = same.last().copied().unwrap_or(lead);
     let (now, before) = (whole(last), (same.len() > 1).then(|| whole(lead)));
     let named = |about: String| if same.len() > 1 { format!("{}, {about}", run(last)) } else { about };
@@ -145,9 +168,8 @@ fn latency(sections: &[&Section]) -> First {
     };
     let p99 = |h: &Histogram| h.percentile_ns(99.0);
     let few = if p99(&now).is_none() { "too few samples".to_owned() } else { "1 in 100 took longer".to_owned() };
-    let known: Vec<f64> =
-        sections.iter().flat_map(|section| LOSSES.iter().filter_map(move |name| section.sum(name))).collect();
-    let lost = (!known.is_empty()).then(|| known.iter().sum());
+    let known = sections.iter().flat_map(|section| LOSSES.iter().filter_map(move |name| section.losses(name)));
+    let lost = known.reduce(|a, b| (a.0 + b.0, a.1 && b.1));
     let tiles = vec![
         Tile::plain("Median", time(now.median_ns()), about(&Histogram::median_ns, named(measure(last)))),
         Tile::plain("p99", time(p99(&now)), about(&p99, few)),
@@ -158,14 +180,13 @@ fn latency(sections: &[&Section]) -> First {
         ),
         Tile::losses("Lost", lost, if sections.len() > 1 { "of all measurements" } else { "samples, interrupts" }),
     ];
-    let (heading, chart, note) = latency_chart(sections, lead, &same);
+    let (heading, chart, note) = latency_chart(sections, hosts, lead, &same);
     First { tiles, heading, chart: Some(chart), note }
 }
 
-fn latency_chart(sections: &[&Section], lead: &Section, same: &[&&Section]) -> (String, Chart, String) {
-    let measures: BTreeSet<String> = sections.iter().map(|section| measure(section)).collect();
-    if measures.len() > 1 {
-        return spans(sections);
+fn latency_chart(sections: &[&Section], hosts: &[Host], lead: &Section, same: &[&&Section]) -> (String, Chart, String) {
+    if same.len() < sections.len() {
+        return spans(sections, hosts);
     }
     if same.len() > 1 {
         let lines = overlaid(same.iter().map(|section| (run(section), whole(section))).collect());
@@ -200,18 +221,29 @@ fn span(label: String, h: &Histogram, series: usize) -> Option<Span> {
 const READ_SPANS: &str = "The mark is the median, which stands at the end; the bar reaches from the fastest sample to p99, \
                           the line to the slowest.";
 
-fn spans(sections: &[&Section]) -> (String, Chart, String) {
+fn spans(sections: &[&Section], hosts: &[Host]) -> (String, Chart, String) {
     let runs = once(sections.iter().map(|section| run(section)));
-    let measures = once(sections.iter().map(|section| measure(section)));
+    let mut ways: Vec<Way> = Vec::new();
+    for way in sections.iter().map(|section| way(section, hosts)) {
+        if !ways.contains(&way) {
+            ways.push(way);
+        }
+    }
+    let place = |section: &Section| ways.iter().position(|known| *known == way(section, hosts));
+    // Where one thing was measured in several ways, the run tells them apart.
+    let label = |section: &Section| match ways.iter().filter(|way| way.measure == measure(section)).count() {
+        1 => measure(section),
+        _ => format!("{} ({})", measure(section), run(section)),
+    };
     // The runs of a measurement are one below the other.
     let mut ordered: Vec<&&Section> = sections.iter().collect();
-    ordered.sort_by_key(|section| measures.iter().position(|name| *name == measure(section)));
-    let is_compared = ordered.windows(2).any(|pair| measure(pair[0]) == measure(pair[1]));
+    ordered.sort_by_key(|section| place(section));
+    let is_compared = ordered.windows(2).any(|pair| place(pair[0]) == place(pair[1]));
     let rows: Vec<Span> = ordered
         .iter()
         .filter_map(|section| {
             let place = runs.iter().position(|name| *name == run(section)).unwrap_or(0);
-            span(measure(section), &whole(section), if is_compared { place } else { 0 })
+            span(label(section), &whole(section), if is_compared { place } else { 0 })
         })
         .collect();
     let left = rows.len().saturating_sub(MOST_ROWS);
@@ -268,9 +300,8 @@ fn counters(section: &Section) -> Option<First> {
             None => Tile::plain("Busiest port", "none".to_owned(), format!("{idle} ports without traffic")),
         });
         let errors = ["layer1_errors", "layer2_errors", "layer3_errors"];
-        let known: Vec<f64> =
-            sources.iter().flat_map(|source| errors.iter().filter_map(move |name| source.sum(name))).collect();
-        tiles.push(Tile::losses("Link errors", (!known.is_empty()).then(|| known.iter().sum()), "all ports"));
+        let known = sources.iter().flat_map(|source| errors.iter().filter_map(move |name| source.sum(name)));
+        tiles.push(Tile::losses("Link errors", known.reduce(|a, b| a + b).map(|sum| (sum, true)), "all ports"));
     }
     let channels =
         |name: &str| sources.iter().filter(|s| s.scope == "channel").filter_map(|s| s.mean(name)).reduce(|a, b| a + b);
@@ -291,10 +322,8 @@ fn readout(section: &Section) -> Option<First> {
         .max_by(|a, b| a.sum().partial_cmp(&b.sum()).unwrap_or(std::cmp::Ordering::Equal))?;
     let rates = best.rates();
     let slowest = rates.iter().map(|rate| rate.1).reduce(f64::min);
-    let sum_of = |names: &[&str]| {
-        let known: Vec<f64> = names.iter().filter_map(|name| section.sum(name)).collect();
-        (!known.is_empty()).then(|| known.iter().sum::<f64>())
-    };
+    let sum_of =
+        |names: &[&str]| names.iter().filter_map(|name| section.losses(name)).reduce(|a, b| (a.0 + b.0, a.1 && b.1));
     let devices = best.devices();
     let together = if devices == 1 { "1 device".to_owned() } else { format!("{devices} devices together") };
     let tiles = vec![
@@ -306,7 +335,7 @@ fn readout(section: &Section) -> Option<First> {
             }
             _ => Tile::plain("Of the ceiling", "-".to_owned(), "ceiling not known".to_owned()),
         },
-        Tile::losses("Wrong bytes", section.sum("wrong"), "of those compared"),
+        Tile::losses("Wrong bytes", section.losses("wrong"), "of those compared"),
         Tile::losses("Lost", sum_of(&["lost_interrupts", "timeouts", "short_dmas"]), "interrupts, transfers"),
     ];
     let (heading, chart, note) = leading(section);
@@ -344,7 +373,7 @@ fn conversions(section: &Section) -> Option<First> {
     let tiles = vec![
         Tile::plain("Fastest", format!("{:.2} GB/s", best.0 / 1e9), name),
         Tile::plain("Of the ceiling", of_it, "a loop that only moves as much".to_owned()),
-        Tile::losses("Wrong", section.sum("wrong"), "values that deviate"),
+        Tile::losses("Wrong", section.losses("wrong"), "values that deviate"),
     ];
     let (heading, chart, note) = leading(section);
     Some(First { tiles, heading, chart, note })

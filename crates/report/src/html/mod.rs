@@ -50,7 +50,7 @@ pub fn render(records: &(impl Keep + ?Sized)) -> String {
     head(&mut page, records, &sections, &title);
     navigation(&mut page, &devices, &sections, !together.is_empty());
     page.push_str("</header>\n<main>\n<div class=\"page\" id=\"overview\" data-title=\"Summary\">\n");
-    first::write(&mut page, &sections, &conclusions);
+    first::write(&mut page, &sections, &hosts, &conclusions);
     overview(&mut page, &conclusions, &sections);
     topology::write(&mut page, &devices, &hosts);
     if !devices.is_empty() {

@@ -279,13 +279,16 @@ fn threads(path: &Path, input: impl io::Read) -> Result<Imported, Error> {
     }
 }
 
-/// Refuses a text with several runs of bw_mem: which of them the counters saw is not known.
-fn one_bw_mem(path: &Path, text: &str) -> Result<(), Error> {
-    let lines = workload::bw_mem_lines(text);
-    if lines <= 1 {
-        return Ok(());
+/// Refuses a text with several runs of bw_mem, or several reports of one fio: which of them the counters saw is not known.
+fn one_workload(path: &Path, text: &str) -> Result<(), Error> {
+    let twice = |what: String| Err(Error::Twice { path: path.to_owned(), line: 1, what });
+    match workload::bw_mem_lines(text) {
+        0 | 1 if workload::is_repeated_fio(text) => {
+            twice("the text holds several reports of one fio (--status-interval)".to_owned())
+        }
+        0 | 1 => Ok(()),
+        lines => twice(format!("the text holds {lines} results of bw_mem")),
     }
-    Err(Error::Twice { path: path.to_owned(), line: 1, what: format!("the text holds {lines} results of bw_mem") })
 }
 
 fn perf(path: &Path, input: impl io::Read, workload: Option<&Path>) -> Result<Imported, Error> {
@@ -301,7 +304,7 @@ fn perf(path: &Path, input: impl io::Read, workload: Option<&Path>) -> Result<Im
     let lacks_elapsed;
     let compared = match workload {
         None => {
-            one_bw_mem(path, &text)?;
+            one_workload(path, &text)?;
             let moved = workload::parse(&text);
             lacks_elapsed = verify::lacks_elapsed(&read, &moved);
             verify::records(&read, &moved)
@@ -310,7 +313,7 @@ fn perf(path: &Path, input: impl io::Read, workload: Option<&Path>) -> Result<Im
             let fail = |source| Error::Read { path: file.to_owned(), source };
             let bytes = File::open(file).and_then(bounded::text).map_err(fail)?;
             let text = String::from_utf8_lossy(&bytes);
-            one_bw_mem(file, &text)?;
+            one_workload(file, &text)?;
             let moved = workload::parse(&text);
             let compared = verify::records(&read, &moved);
             lacks_elapsed = verify::lacks_elapsed(&read, &moved);

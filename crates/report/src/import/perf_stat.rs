@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use pciescope_core::{Cpu, Method, Metric, Record, Warning};
+use pciescope_core::{Cpu, Interval, Method, Metric, Record, Warning};
 
 use super::Read;
 use super::workload::bw_mem_rate;
@@ -62,7 +62,7 @@ pub fn is_perf_stat(text: &str) -> bool {
 pub fn parse(text: &str) -> Result<Read, Refused> {
     let mut read = Read::default();
     let mut figures: Vec<Figure> = Vec::new();
-    let mut seen = HashSet::new();
+    let (mut seen, mut in_intervals) = (HashSet::new(), HashSet::new());
     let (mut tables, mut last_ps) = (0, None);
     for (number, line) in text.lines().enumerate() {
         read.lines += 1;
@@ -93,6 +93,14 @@ pub fn parse(text: &str) -> Result<Read, Refused> {
                     return twice("the intervals of a second run begin".to_owned());
                 }
                 last_ps = figure.at_ps.or(last_ps);
+                let name = (figure.cpu, figure.cgroup.clone(), figure.event.clone());
+                if figure.at_ps.is_some() {
+                    in_intervals.insert(name);
+                } else if in_intervals.contains(&name) {
+                    // The summary behind the intervals: their sum.
+                    read.words += 1;
+                    continue;
+                }
                 figures.push(figure);
             }
             None if starts_like_a_figure(line) => read.refuse(line, "is no counter"),
@@ -103,7 +111,7 @@ pub fn parse(text: &str) -> Result<Read, Refused> {
     for figure in &figures {
         count(&mut read.counted, figure);
     }
-    read.records = records(figures);
+    read.records = records(figures, read.elapsed_s);
     Ok(read)
 }
 
@@ -124,7 +132,7 @@ fn is_of_locale(line: &str) -> bool {
     if line.contains("seconds time elapsed") {
         return first.parse::<f64>().is_err();
     }
-    let fields: Vec<&str> = line.split(',').map(str::trim).collect();
+    let fields = fields(line, ',');
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     // Values divided by commas have no blank up to the event; a table's line has.
     let at = fields.iter().position(|field| is_event(field)).unwrap_or(0);
@@ -218,8 +226,37 @@ fn separated(line: &str) -> Option<Figure> {
     [',', ';', '\t', '|'].into_iter().find_map(|separator| separated_by(line, separator))
 }
 
+/// The fields of a line. The terms of an event, `cpu/event=0x3c,umask=0x00/`, are one.
+fn fields(line: &str, separator: char) -> Vec<&str> {
+    let is_term = |text: &str| text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+    let mut fields = Vec::new();
+    let mut rest = line;
+    while let Some((field, after)) = rest.split_once(separator) {
+        let is_open = is_term(field.trim_start()) && field.matches('/').count() == 1 && !field.ends_with('/');
+        // Up to the field with the closing slash, where nothing but terms lies between.
+        let mut end = field.len();
+        for term in after.split(separator).take_while(|term| is_open && is_term(term)) {
+            end += separator.len_utf8() + term.len();
+            if let Some((_, modifier)) = term.split_once('/') {
+                let is_end = modifier.bytes().all(|b| b.is_ascii_alphabetic());
+                end = if is_end { end } else { field.len() };
+                break;
+            }
+        }
+        let has_closed = rest[..end].matches('/').count() == 2;
+        let end = if has_closed { end } else { field.len() };
+        fields.push(rest[..end].trim());
+        match rest[end..].strip_prefix(separator) {
+            Some(next) => rest = next,
+            None => return fields,
+        }
+    }
+    fields.push(rest.trim());
+    fields
+}
+
 fn separated_by(line: &str, separator: char) -> Option<Figure> {
-    let mut fields: Vec<&str> = line.split(separator).map(str::trim).collect();
+    let mut fields = fields(line, separator);
     if fields.len() < 5 {
         return None;
     }
@@ -345,12 +382,27 @@ fn seconds_to_ps(text: &str) -> Option<u64> {
 }
 
 /// One record per interval and CPU, in time order.
-fn records(figures: Vec<Figure>) -> Vec<Record> {
+fn records(figures: Vec<Figure>, elapsed_s: Option<f64>) -> Vec<Record> {
     let mut groups: BTreeMap<(Option<u64>, Option<u32>), Vec<Figure>> = BTreeMap::new();
     for figure in figures {
         groups.entry((figure.at_ps, figure.cpu)).or_default().push(figure);
     }
-    groups.into_iter().map(|((at_ps, on), figures)| record(at_ps, on, figures)).collect()
+    let mut last = (0, 0);
+    let mut one = |((at_ps, on), figures): ((Option<u64>, Option<u32>), Vec<Figure>)| {
+        let interval = match at_ps {
+            // An interval begins where the one before ends; several CPUs have the same.
+            Some(at_ps) => {
+                let end_ns = at_ps / 1000;
+                if end_ns > last.1 {
+                    last = (last.1, end_ns);
+                }
+                Some(Interval { start_ns: last.0, end_ns })
+            }
+            None => elapsed_s.map(|seconds| Interval { start_ns: 0, end_ns: (seconds * 1e9).round() as u64 }),
+        };
+        Record { interval, ..record(at_ps, on, figures) }
+    };
+    groups.into_iter().map(&mut one).collect()
 }
 
 fn record(at_ps: Option<u64>, on: Option<u32>, figures: Vec<Figure>) -> Record {

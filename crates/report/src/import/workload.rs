@@ -1,5 +1,7 @@
 //! Reads how many bytes a workload reports to have moved: the end of fio's report, and the line of lmbench's bw_mem.
 
+use std::collections::HashSet;
+
 /// Which way the data went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
@@ -43,8 +45,9 @@ pub fn parse(text: &str) -> Vec<Moved> {
     all
 }
 
-/// fio's `READ: bw=517MiB/s (542MB/s), ..., io=8192MiB (8590MB), run=15854-15854msec`, made exact by the requests issued where
-/// all were of one size.
+/// fio's `READ: bw=517MiB/s (542MB/s), ..., io=8192MiB (8590MB), run=15854-15854msec`, or that of fio 2,
+/// `READ: io=8192.0MB, aggrb=529114KB/s, ..., mint=15854msec, maxt=15854msec`; made exact by the requests issued where all
+/// were of one size.
 fn fio(text: &str) -> Vec<Moved> {
     let mut all: Vec<Moved> = Vec::new();
     for (head, name, letter, direction) in
@@ -76,29 +79,51 @@ struct Total {
 fn total(line: &str) -> Option<Total> {
     let field = |name: &str| line.split(", ").find_map(|field| field.trim().strip_prefix(name));
     let io = field("io=")?;
-    let (binary, decimal) = io.split_once(" (").unwrap_or((io, ""));
+    let (size, decimal) = io.split_once(" (").unwrap_or((io, ""));
     let printed = decimal.strip_suffix(')').filter(|text| text.ends_with("MB")).and_then(bytes);
-    let run = field("run=").and_then(|run| run.trim_end_matches("msec").rsplit('-').next()?.parse::<f64>().ok());
-    Some(Total { bytes: bytes(binary)?, printed, seconds: run.unwrap_or(0.0) / 1e3 })
+    // By default fio 2 divides by 1024 and writes MB.
+    let is_binary = field("aggrb=").is_some() && !size.contains('i');
+    let size = if is_binary { binary(size) } else { bytes(size) };
+    let run = field("run=").or(field("maxt="));
+    let run = run.and_then(|run| run.trim_end_matches("msec").rsplit('-').next()?.parse::<f64>().ok());
+    Some(Total { bytes: size?, printed, seconds: run.unwrap_or(0.0) / 1e3 })
 }
 
 /// Requests times their size, where the jobs' requests all had one size.
 fn issued_bytes(text: &str, letter: char) -> Option<f64> {
+    let place = usize::from(letter == 'W');
     let mut sizes = text.lines().filter_map(|line| {
-        let range = line.split(&format!("({letter}) ")).nth(1).filter(|_| line.contains("bs="))?;
-        let (low, high) = range.split([',', ' ']).next()?.split_once('-')?;
-        (low == high).then(|| bytes(low)).flatten()
+        let (_, sizes) = line.split_once("bs=")?;
+        let range = match sizes.split_once(&format!("({letter}) ")) {
+            Some((_, range)) => range.split([',', ' ']).next(),
+            // fio 2: bs=64K-64K/64K-64K/64K-64K
+            None => sizes.split(',').next()?.split('/').nth(place),
+        };
+        let (low, high) = range?.split_once('-')?;
+        (low == high).then(|| bytes(low).or_else(|| binary(low))).flatten()
     });
     let size = sizes.next()?;
     if sizes.any(|other| other != size) {
         return None;
     }
-    let place = usize::from(letter == 'W');
     let counts = text.lines().filter_map(|line| {
-        line.trim().strip_prefix("issued rwts: total=")?.split(',').nth(place)?.split(' ').next()?.parse::<f64>().ok()
+        let (name, totals) = line.trim().split_once(": total=")?;
+        match name.trim_end() {
+            "issued rwts" => totals.split(',').nth(place)?.split(' ').next()?.parse::<f64>().ok(),
+            // fio 2: total=r=49209/w=0/d=0, ...
+            "issued" => totals.split(['/', ',']).nth(place)?.get(2..)?.parse().ok(),
+            _ => None,
+        }
     });
     let requests: f64 = counts.sum();
     (requests > 0.0).then_some(requests * size)
+}
+
+/// `3075.6MB` and `64K` as fio 2 has them, in powers of 1024.
+fn binary(text: &str) -> Option<f64> {
+    let size = text.strip_suffix('B').unwrap_or(text);
+    let unit = if size.ends_with(|c: char| c.is_ascii_alphabetic()) { "iB" } else { "B" };
+    bytes(&format!("{size}{unit}"))
 }
 
 /// `8192MiB`, `10.9GB`, `1024KiB`, `512B` in bytes.
@@ -130,6 +155,14 @@ fn bw_mem(text: &str) -> Option<Moved> {
 /// How many lines of bw_mem a text holds: with more than one it does not say which of them the counters saw.
 pub fn bw_mem_lines(text: &str) -> usize {
     text.lines().filter(|line| bw_mem_rate(line).is_some()).count()
+}
+
+/// Whether a text holds several reports of one job of fio, as with `--status-interval`: each has what was moved until then.
+pub fn is_repeated_fio(text: &str) -> bool {
+    let mut jobs = HashSet::new();
+    let job =
+        |line: &str| line.split_once(": (groupid=")?.1.split_once(" pid=")?.1.split(':').next()?.parse::<u64>().ok();
+    text.lines().filter_map(|line| Some((line.split(':').next()?, job(line)?))).any(|one| !jobs.insert(one))
 }
 
 /// The rate in a line of bw_mem, in MB/s: two figures with two decimals each.

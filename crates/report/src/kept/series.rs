@@ -1,6 +1,7 @@
 //! The intervals of one counting instance, joined while they are read. Sums, means and extremes are those of all
 //! intervals. For charts at most [`MOST_POINTS`] points are kept.
 
+use pciescope_catalogue::is_mean;
 use pciescope_core::Metric;
 
 use super::{Figure, Figures, Kept, Marks};
@@ -39,8 +40,10 @@ pub struct Point {
 /// One figure of all intervals.
 #[derive(Debug, Clone)]
 pub struct Joined {
-    /// Amounts added up, anything else as the mean over time.
+    /// Amounts added up, anything else as the mean over the time in which it was there.
     pub metric: Metric,
+    /// That time, in seconds.
+    pub seconds: f64,
     /// The sum of all values, and of those that are finite.
     pub sum: f64,
     pub finite: (f64, usize),
@@ -105,7 +108,7 @@ impl Series {
             match place {
                 Ok(place) => {
                     let joined = &mut self.figures[place].1;
-                    join(&mut joined.metric, self.seconds, &figure, point.length);
+                    join(name, &mut joined.metric, joined.seconds, &figure, point.length);
                     joined.add(&figure, point, self.points.len() - 1);
                 }
                 Err(place) => {
@@ -195,6 +198,7 @@ impl Joined {
     fn of(first: &Figure) -> Self {
         Joined {
             metric: first.to_metric(),
+            seconds: 0.0,
             sum: 0.0,
             finite: (0.0, 0),
             not_finite: 0,
@@ -209,6 +213,7 @@ impl Joined {
 
     fn add(&mut self, figure: &Figure, point: Point, place: usize) {
         let value = figure.value;
+        self.seconds += point.length;
         self.sum += value;
         self.range = (self.range.0.min(value), self.range.1.max(value));
         if let Some(running) = figure.running.filter(|running| *running < 1.0) {
@@ -253,13 +258,13 @@ impl Joined {
 }
 
 /// Amounts are added up, anything else is the mean over time.
-pub fn is_amount(unit: &str) -> bool {
-    !unit.contains('/') && unit != "%"
+pub fn is_amount(name: &str, unit: &str) -> bool {
+    !unit.contains('/') && unit != "%" && !is_mean(name)
 }
 
 /// Joins a figure of `seconds` to one of the seconds `before`.
-pub fn join(sum: &mut Metric, before: f64, figure: &Figure, seconds: f64) {
-    if is_amount(&sum.unit) {
+pub fn join(name: &str, sum: &mut Metric, before: f64, figure: &Figure, seconds: f64) {
+    if is_amount(name, &sum.unit) {
         sum.value += figure.value;
     } else if before + seconds > 0.0 {
         sum.value = (sum.value * before + figure.value * seconds) / (before + seconds);

@@ -43,14 +43,17 @@ pub(super) fn losses(out: &mut Conclusions, sections: &[Section]) {
         if model::kind(section.test()) == Kind::Readout {
             continue;
         }
-        let known: Vec<(&str, f64)> = LOSSES.iter().filter_map(|name| Some((*name, section.sum(name)?))).collect();
+        let known: Vec<(&str, (f64, bool))> =
+            LOSSES.iter().filter_map(|name| Some((*name, section.losses(name)?))).collect();
         let of = section.sum("triggers").map_or_else(|| section.merged(main_histogram(section)).count(), |n| n as u64);
-        let bad: Vec<&(&str, f64)> = known.iter().filter(|(_, count)| *count > 0.0).collect();
-        if !known.is_empty() && bad.is_empty() && of > 0 {
+        let bad: Vec<(&str, f64)> =
+            known.iter().map(|(name, (count, _))| (*name, *count)).filter(|(_, count)| *count > 0.0).collect();
+        let is_known = known.iter().all(|(_, (_, is_known))| *is_known);
+        if !known.is_empty() && bad.is_empty() && is_known && of > 0 {
             whole.push((number, format!("{} {}", who(section), quoted(section.test())), of));
         }
         for (name, count) in bad {
-            lost(out, number, section, name, *count, of);
+            lost(out, number, section, name, count, of);
         }
     }
     if let [(number, name, of)] = whole.as_slice() {

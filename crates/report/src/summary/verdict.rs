@@ -3,7 +3,7 @@
 //! Every sentence follows from figures in the records by a rule. The threshold of the rule is in the sentence and in
 //! [`rules`]. If no rule applies, there is no sentence, and the list says so.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use pciescope_core::{Bdf, Function, convert, once};
 
@@ -92,6 +92,8 @@ pub struct Conclusions {
     pub doubtful: Vec<Statement>,
     /// What to do about it.
     pub to_do: Vec<Statement>,
+    /// The texts of that.
+    advised: HashSet<String>,
 }
 
 impl Conclusions {
@@ -111,7 +113,7 @@ impl Conclusions {
         self.doubtful.push(Statement { text, place, rank });
     }
     pub(super) fn advise(&mut self, rank: u8, place: Place, text: String) {
-        if !self.to_do.iter().any(|known| known.text == text) {
+        if self.advised.insert(text.clone()) {
             self.to_do.push(Statement { text, place, rank });
         }
     }
@@ -130,15 +132,17 @@ impl Conclusions {
 
 /// Sentences that differ in the function's address alone are one, which names the others.
 fn merged(list: Vec<Statement>) -> Vec<Statement> {
-    let mut kept: Vec<(String, Statement, Vec<Bdf>)> = Vec::new();
+    let mut kept: Vec<(Statement, Vec<Bdf>)> = Vec::new();
+    let mut places = HashMap::new();
     for statement in list {
         let (pattern, functions) = without_functions(&statement.text);
-        match kept.iter_mut().find(|(known, first, _)| *known == pattern && first.rank == statement.rank) {
-            Some((.., others)) if !functions.is_empty() => others.extend(&functions[..1]),
-            _ => kept.push((pattern, statement, Vec::new())),
+        let place = *places.entry((pattern, statement.rank)).or_insert(kept.len());
+        match kept.get_mut(place) {
+            Some((_, others)) if !functions.is_empty() => others.push(functions[0]),
+            _ => kept.push((statement, Vec::new())),
         }
     }
-    let told = |(_, mut statement, others): (String, Statement, Vec<Bdf>)| {
+    let told = |(mut statement, others): (Statement, Vec<Bdf>)| {
         if !others.is_empty() {
             statement.text += &format!(" The same of {}.", listed(&others));
         }

@@ -1,6 +1,6 @@
 //! Counters: root ports, functions, DRAM channels with their sums, and everything else by name.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use pciescope_catalogue::is_state;
 use pciescope_core::{Bdf, Instance, Metric};
@@ -42,24 +42,36 @@ pub(crate) struct Row<'r> {
 /// The instances of records, each with its intervals joined; ports by their addresses, others as they come.
 pub(crate) fn rows<'r>(records: &[&'r Kept]) -> Vec<Row<'r>> {
     let mut rows: Vec<Row> = Vec::new();
+    // What lies below a port may change while it is counted, and does not make another one of it.
+    let mut places = HashMap::new();
+    // Of each figure of each row the seconds in which it was there.
+    let mut known: HashMap<(usize, &str), f64> = HashMap::new();
     for record in records {
-        let Some(instance) = &record.instance else { continue };
+        let Some(instance) = record.instance.as_deref() else { continue };
         let alone = || record.interval.map_or(0.0, |interval| interval.seconds());
         let seconds = record.series.as_ref().map_or_else(alone, |series| series.seconds());
         let cpu = record.cpu.as_deref().map(|cpu| cpu.cpu);
-        let same = |row: &Row| *row.instance == **instance && row.record.cpu.as_deref().map(|cpu| cpu.cpu) == cpu;
-        let place = rows.iter().position(same).unwrap_or_else(|| {
+        let bdf = record.device.as_deref().and_then(|device| device.bdf);
+        let Instance { scope, source, pmu, node, parts, .. } = instance;
+        let place = *places.entry((scope, source, pmu, *node, *parts, bdf, cpu)).or_insert_with(|| {
             rows.push(Row { record, instance, metrics: BTreeMap::new(), seconds: 0.0, intervals: 0 });
             rows.len() - 1
         });
         let row = &mut rows[place];
-        let mut put = |name: &'r str, figure: Figure| match row.metrics.get_mut(name) {
-            None => drop(row.metrics.insert(name, figure.to_metric())),
-            Some(sum) => join(sum, row.seconds, &figure, seconds),
+        row.instance = instance;
+        let mut put = |name: &'r str, figure: Figure, seconds: f64| {
+            let before = known.entry((place, name)).or_default();
+            match row.metrics.get_mut(name) {
+                None => drop(row.metrics.insert(name, figure.to_metric())),
+                Some(sum) => join(name, sum, *before, &figure, seconds),
+            }
+            *before += seconds;
         };
         match &record.series {
-            Some(series) => series.figures().for_each(|(name, joined)| put(name, Figure::of(&joined.metric))),
-            None => record.metrics.iter().for_each(|(name, figure)| put(name, figure)),
+            Some(series) => {
+                series.figures().for_each(|(name, joined)| put(name, Figure::of(&joined.metric), joined.seconds));
+            }
+            None => record.metrics.iter().for_each(|(name, figure)| put(name, figure, seconds)),
         }
         row.seconds += seconds;
         row.intervals += record.count();
@@ -288,8 +300,8 @@ pub(crate) fn others(rows: &[Row]) -> Option<Columns> {
     let columns = Rows::of(figures.filter(|(row, name, metric)| is_other(row, name, metric))).columns(&[
         ("Value", 16, Right, &|(row, name, _)| row.cell(name, figure)),
         ("Unit", 7, Left, &|(.., metric)| clean(&metric.unit)),
-        ("Per s", 14, Right, &|(row, _, metric)| {
-            let per_s = is_amount(&metric.unit) && row.seconds > 0.0;
+        ("Per s", 14, Right, &|(row, name, metric)| {
+            let per_s = is_amount(name, &metric.unit) && row.seconds > 0.0;
             if per_s { format!("{:.1}", metric.value / row.seconds) } else { "-".to_owned() }
         }),
         ("Run(%)", 6, Right, &|(row, name, _)| row.running(std::iter::once(*name))),

@@ -477,6 +477,120 @@ fn intervals_of_counters_are_the_samples() {
     assert!(!has_alarm(&plain(&side(1, 3e9), &side(2, 3e9))));
 }
 
+/// One record a side, as `stat` without `-I` writes it, of 10 s.
+fn once(run: u64, name: &str, value: f64, unit: &str) -> [Record; 1] {
+    let interval = Some(Interval { start_ns: 0, end_ns: 10_000_000_000 });
+    [Record { interval, ..counted(run, 0, &[(name, value, unit)]) }]
+}
+
+fn verdict_of_one(name: &str, a: f64, b: f64, unit: &str) -> Verdict {
+    plain(&once(1, name, a, unit), &once(2, name, b, unit)).cells[0].verdict
+}
+
+#[test]
+fn what_appears_or_falls_to_0_is_found() {
+    for (name, a, b, unit, verdict) in [
+        ("layer2_errors", 0.0, 100_000.0, "1", Verdict::More),
+        ("layer2_errors", 100_000.0, 0.0, "1", Verdict::Less),
+        ("rx_bytes_per_s", 5e9, 0.0, "bytes/s", Verdict::Less),
+        ("rx_bytes_per_s", 0.0, 5e9, "bytes/s", Verdict::More),
+        ("rx_link_share", 0.0, 70.0, "%", Verdict::More),
+        ("l0_cycles", 1e9, 0.0, "cycles", Verdict::Less),
+        // What an idle link carries now and then, and errors of which there are always a few.
+        ("layer2_errors", 0.0, 5.0, "1", Verdict::Unclear),
+        ("rx_bytes_per_s", 0.0, 64.0, "bytes/s", Verdict::Unclear),
+        ("rx_link_share", 0.0, 1e-6, "%", Verdict::Unclear),
+        ("layer2_errors", 0.0, 0.0, "1", Verdict::Same),
+        ("layer2_errors", 7.0, 7.0, "1", Verdict::Same),
+    ] {
+        assert_eq!(verdict_of_one(name, a, b, unit), verdict, "{name} {a} {b}");
+    }
+    let speed = |run, speed| [Record { test: "readout".to_owned(), ..once(run, "speed", speed, "bytes/s")[0].clone() }];
+    assert_eq!(plain(&speed(1, 6e8), &speed(2, 0.0)).cells[0].verdict, Verdict::Slower);
+    // Intervals without any difference among them.
+    let series = |run, value: f64| -> Vec<Record> {
+        (0..5).map(|s| counted(run, s, &[("layer2_errors", value, "1"), ("l0_share", value / 10.0, "%")])).collect()
+    };
+    let verdicts: Vec<Verdict> = plain(&series(1, 0.0), &series(2, 800.0)).cells.iter().map(|c| c.verdict).collect();
+    assert_eq!(verdicts, [Verdict::More, Verdict::More]);
+    // Two runs a side that lie far apart prove nothing, and two that agree do.
+    let runs = |first: u64, values: [f64; 2], unit| {
+        [once(first, "x", values[0], unit), once(first + 1, "x", values[1], unit)].concat()
+    };
+    for unit in ["1", "%"] {
+        let verdict = |a, b| plain(&runs(1, a, unit), &runs(3, b, unit)).cells[0].verdict;
+        assert_eq!(verdict([0.0, 0.0], [1000.0, 1000.0]), Verdict::More, "{unit}");
+        assert_eq!(verdict([0.0, 3000.0], [0.0, 0.0]), Verdict::Unclear, "{unit}");
+    }
+    // Whoever says that runs may differ by half, or that such a change does not matter, is believed.
+    let judged =
+        |options: Options| compare(&once(1, "x", 90.0, "1"), &once(2, "x", 900.0, "1"), &options).cells[0].verdict;
+    assert_eq!(judged(Options::default()), Verdict::More);
+    assert_eq!(judged(Options { spread: 1.0, ..Options::default() }), Verdict::Unclear);
+    assert_eq!(judged(Options { margin: 12.0, ..Options::default() }), Verdict::Unclear);
+}
+
+/// How many events a process of this mean rate had: of bursts of up to 10 each.
+fn events(random: &mut Random, mean: f64) -> f64 {
+    let (bound, mut product, mut bursts) = ((-mean).exp(), random.share(), 0.0);
+    while product > bound {
+        product *= random.share();
+        bursts += (random.share() * 10.0).ceil();
+    }
+    bursts
+}
+
+#[test]
+fn rates_of_false_alarms_of_small_counts() {
+    assert_eq!(verdict_of_one("layer1_errors", 3.0, 5.0, "1"), Verdict::Unclear);
+    for mean in [0.3, 1.0, 3.0, 10.0, 30.0, 100.0] {
+        let alarms = |factor: f64, intervals: u64| {
+            let side = |seed: u64, mean: f64| -> Vec<Record> {
+                let mut random = Random(seed);
+                let mean = mean / intervals as f64;
+                (0..intervals).map(|s| counted(seed, s, &[("x", events(&mut random, mean), "1")])).collect()
+            };
+            let pair = |n: u64| plain(&side(2 * n, mean), &side(2 * n + 1, mean * factor));
+            (0..PAIRS).filter(|&n| has_alarm(&pair(n))).count() as u64
+        };
+        for intervals in [1, 2, 10] {
+            let (equal, more) = (alarms(1.0, intervals), alarms(30.0, intervals));
+            println!("| {mean} bursts, {intervals} intervals | equal: {equal} | 30 times as many: {more} |");
+            assert!(equal <= PAIRS / 20, "{mean}, {intervals} intervals: {equal}");
+            assert!(mean < 3.0 || more >= PAIRS * 19 / 20, "{mean}, {intervals} intervals: {more}");
+        }
+    }
+}
+
+#[test]
+fn sums_of_runs_of_other_lengths_are_compared_as_rates() {
+    let of = |run, test: &str, seconds: u64, name: &str, value: f64, unit: &str| {
+        let interval = Some(Interval { start_ns: 0, end_ns: seconds * 1_000_000_000 });
+        let instance = Some(Instance::default()).filter(|_| test == "counters");
+        [Record { test: test.to_owned(), interval, instance, ..counted(run, 0, &[(name, value, unit)]) }]
+    };
+    for (test, name, unit, rate) in [
+        ("counters", "l0_cycles", "cycles", "cycles/s"),
+        ("perf-stat", "cycles", "1", "1/s"),
+        ("perf-stat", "task-clock", "ns", "ns/s"),
+        ("perf-stat", "power/energy-pkg/", "Joules", "Joules/s"),
+    ] {
+        let side = |run, seconds: u64| of(run, test, seconds, name, 1e9 * seconds as f64, unit);
+        let cell = plain(&side(1, 10), &side(2, 20)).cells.remove(0);
+        assert_eq!((cell.unit.as_str(), cell.shifts[0].a, cell.shifts[0].change), (rate, 1e9, Some(0.0)), "{name}");
+    }
+    // An old file does not say how long perf counted: its sum is no rate.
+    let mut old = of(1, "perf-stat", 10, "cycles", 1e9, "1");
+    old[0].interval = None;
+    assert_eq!(plain(&old, &of(2, "perf-stat", 10, "cycles", 1e9, "1")).cells[0].verdict, Verdict::Incomparable);
+    // Means stay what they are.
+    for (name, unit) in [("rx_bytes_per_tlp", "bytes"), ("dma_read_cycles", "cycles"), ("dma_read_s", "ns")] {
+        let side = |run, seconds| of(run, "counters", seconds, name, 256.0, unit);
+        let cell = plain(&side(1, 10), &side(2, 20)).cells.remove(0);
+        assert_eq!((cell.unit.as_str(), cell.shifts[0].b), (unit, 256.0), "{name}");
+    }
+}
+
 #[test]
 fn the_speed_of_a_readout_has_its_good_direction() {
     let row = |run: u64, speed: f64| {

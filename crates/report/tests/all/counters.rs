@@ -159,3 +159,63 @@ fn of_counters_the_tables_are_open_and_nothing_is_said_of_a_device() {
     assert!(page.contains("<details class=\"tables\" open>"));
     assert!(!page.contains("(no device named)"));
 }
+
+/// Intervals of one port, each with these figures.
+fn intervals(figures: impl Fn(u64) -> Vec<(&'static str, f64, &'static str)>, count: u64) -> Vec<Record> {
+    (0..count).map(|second| port("0000:00:02.0", "dwc_rootport_10", 4, &figures(second), second)).collect()
+}
+
+/// The table's line that ends with a figure's name, its words.
+fn line_of(records: &[Record], name: &str) -> Vec<String> {
+    let text = table::render(records, &table::Options::default());
+    let line = text.lines().find(|line| line.ends_with(name)).unwrap_or_else(|| panic!("{name}\n{text}"));
+    line.split_whitespace().map(str::to_owned).collect()
+}
+
+#[test]
+fn means_are_no_amounts() {
+    let figures =
+        [("rx_bytes_per_tlp", 256.0, "bytes"), ("dma_read_cycles", 700.0, "cycles"), ("l0_cycles", 1e9, "cycles")];
+    let records = intervals(|_| figures.to_vec(), 10);
+    for (name, value, per_s) in [
+        ("rx_bytes_per_tlp", "256", "-"),
+        ("dma_read_cycles", "700", "-"),
+        ("l0_cycles", "10000000000", "1000000000.0"),
+    ] {
+        let words = line_of(&records, name);
+        assert_eq!((words[0].as_str(), words[2].as_str()), (value, per_s), "{words:?}");
+    }
+}
+
+/// 10 s with a share, 8 s in which nothing moved, and so no share, and 1 s with another one.
+#[test]
+fn a_mean_is_over_the_time_in_which_it_was_known() {
+    let figures = |second| match second {
+        0..10 => vec![("x_share", 55.0, "%")],
+        10..18 => vec![],
+        _ => vec![("x_share", 0.0, "%")],
+    };
+    let records = intervals(figures, 19);
+    assert_eq!(line_of(&records, "x_share")[0], "50");
+    // The same where each is a record by itself.
+    let mut apart = records;
+    for (number, record) in apart.iter_mut().enumerate() {
+        record.label = Some(number.to_string());
+    }
+    assert_eq!(line_of(&apart, "x_share")[0], "50");
+}
+
+#[test]
+fn a_driver_that_is_bound_meanwhile_is_no_second_port() {
+    let mut records = intervals(|_| vec![("rx_bytes_per_s", 1e9, "bytes/s"), ("rx_link_share", 12.0, "%")], 4);
+    for (number, record) in records.iter_mut().enumerate() {
+        let driver = if number < 2 { None } else { Some("nvme".to_owned()) };
+        let bdf = "0000:02:00.0".parse().unwrap();
+        record.instance.as_mut().unwrap().below = vec![Below { bdf, name: "A disk".to_owned(), driver }];
+    }
+    let text = table::render(&records, &table::Options::default());
+    assert_eq!(text.matches("0000:00:02.0").count(), 1, "{text}");
+    assert!(text.contains("in 4 intervals") && text.contains("0000:02:00.0 nvme"), "{text}");
+    let brief = pciescope_report::brief::render(&records);
+    assert!(brief.contains("Rx 1.00 GB/s, Tx 0.00 MB/s at 1 of 1 port"), "{brief}");
+}

@@ -214,3 +214,91 @@ fn a_rate_without_the_time_elapsed_is_not_compared() {
     let refused = import::read_beside(perf_file.path(), None, &identity(), Some(workload.path())).unwrap_err();
     assert!(matches!(refused, Error::NoElapsed { .. }), "{refused}");
 }
+
+fn perf_stat(text: &str) -> Vec<pciescope_core::Record> {
+    imported(text.as_bytes(), Some(Format::PerfStat)).unwrap_or_else(|err| panic!("{err}: {text}")).records
+}
+
+#[test]
+fn a_summary_behind_intervals_counts_nothing_twice() {
+    let separated = "1.000000001,10,,cycles,1,100.00,,\n2.000000001,20,,cycles,1,100.00,,\n30,,cycles,1,100.00,,\n";
+    let columns = "     1.000000001   10  cycles\n     2.000000001   20  cycles\n
+ Performance counter stats for 'sleep 2':\n\n   30  cycles\n   2.001 seconds time elapsed\n";
+    for text in [separated, columns] {
+        let values: Vec<f64> = perf_stat(text).iter().map(|record| record.metrics["cycles"].value).collect();
+        assert_eq!(values, [10.0, 20.0], "{text}");
+    }
+    // What the intervals do not have is no summary of them.
+    assert_eq!(perf_stat("1.000000001,10,,cycles,1,100.00,,\n30,,other,1,100.00,,\n").len(), 2);
+    // The same of a workload beside.
+    let event = "dwc_rootport_10/rx_pcie_tlp_data_payload/";
+    let count = 1u64 << 25;
+    let text = format!(
+        "1.000000001,{count},,{event},1,100.00,,\n2.000000001,{count},,{event},1,100.00,,\n{},,{event},1,100.00,,\n\
+         READ: bw=1MiB/s, io=64MiB (67MB), run=2000-2000msec\n",
+        2 * count
+    );
+    let records = perf_stat(&text);
+    let compared: Vec<f64> = records.iter().filter_map(|r| Some(r.metrics.get("count")?.value)).collect();
+    assert_eq!(compared, [2.0 * count as f64], "{:?}", records.last());
+}
+
+#[test]
+fn records_of_perf_say_how_long_they_counted() {
+    let spans = |text: &str| -> Vec<Option<(u64, u64)>> {
+        perf_stat(text).iter().map(|record| record.interval.map(|one| (one.start_ns, one.end_ns))).collect()
+    };
+    let table = " Performance counter stats for 'x':\n\n   30  cycles\n\n   2.001234567 seconds time elapsed\n";
+    assert_eq!(spans(table), [Some((0, 2_001_234_567))]);
+    let intervals =
+        "1.000000001,CPU0,1,,a,1,100.00,,\n1.000000001,CPU1,1,,a,1,100.00,,\n2.500000001,CPU0,1,,a,1,100.00,,\n";
+    let (first, second) = (Some((0, 1_000_000_001)), Some((1_000_000_001, 2_500_000_001)));
+    assert_eq!(spans(intervals), [first, first, second]);
+    assert_eq!(spans("1234,,cycles,1000000,100.00,1.187,GHz"), [None]);
+}
+
+#[test]
+fn terms_of_an_event_are_no_fields() {
+    for (line, name) in [
+        ("1234,,cpu/event=0x3c,umask=0x00/,1000000,50.00,,", "cpu/event=0x3c,umask=0x00/"),
+        ("1234,,cpu/event=0x3c,umask=0x00,inv/u,1000000,50.00,,", "cpu/event=0x3c,umask=0x00,inv/u"),
+        ("1.000000001,CPU3,1234,,p/a=1,b=2/,grp,1000000,50.00,1.0,K/sec", "p/a=1,b=2/ in grp"),
+        ("1234,,cycles,user.slice/x,1000000,50.00,1.0,K/sec", "cycles in user.slice/x"),
+    ] {
+        let record = perf_stat(line).remove(0);
+        assert_eq!(record.metrics[name].value, 1234.0, "{line}: {:?}", record.metrics);
+        assert!(record.warnings.iter().any(|w| w.text.contains(" 50 % of the time")), "{line}: {:?}", record.warnings);
+    }
+}
+
+/// fio 2 calls 2^20 bytes an MB.
+#[test]
+fn sizes_of_fio_2_are_binary() {
+    use pciescope_report::import::workload::{Amount, parse};
+    let text = "test: (g=0): rw=randread, bs=64K-64K/64K-64K/64K-64K, ioengine=libaio, iodepth=64\n\
+                test: (groupid=0, jobs=1): err= 0: pid=4711: Mon Mar  1 10:00:00 2021\n\
+                \x20    issued    : total=r=49209/w=7/d=0, short=r=0/w=0/d=0, drop=r=0/w=0/d=0\n\
+                \x20  READ: io=3075.6MB, aggrb=3917KB/s, minb=3917KB/s, maxb=3917KB/s, mint=803952msec, maxt=803952msec\n";
+    let alone: String = text.lines().filter(|line| !line.contains("issued")).map(|line| format!("{line}\n")).collect();
+    let bytes = |text: &str| match parse(text)[0].amount {
+        Amount::Bytes { exact, printed: None, seconds } if (seconds - 803.952).abs() < 1e-9 => exact,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!((bytes(text), bytes(&alone)), (49_209.0 * 65_536.0, 3075.6 * 1024.0 * 1024.0));
+}
+
+/// With `--status-interval` each report holds what was moved until then.
+#[test]
+fn several_reports_of_one_fio_are_refused() {
+    let report = |pid: u32, moved: u32| {
+        format!(
+            "test: (groupid=0, jobs=1): err= 0: pid={pid}: Mon Mar  1 10:00:00 2021\n\
+             \x20  READ: bw=1MiB/s (1MB/s), 1MiB/s-1MiB/s, io={moved}MiB (1MB), run=1000-1000msec\n"
+        )
+    };
+    let counted = "16777216,,dwc_rootport_10/rx_pcie_tlp_data_payload/,1,100.00,,\n";
+    perf_stat(&format!("{counted}{}{}", report(1, 1), report(2, 1)));
+    let twice = format!("{counted}{}{}{}", report(1, 1), report(2, 1), report(1, 2));
+    let err = imported(twice.as_bytes(), Some(Format::PerfStat)).unwrap_err();
+    assert!(matches!(&err, Error::Twice { .. }) && err.to_string().contains("--status-interval"), "{err}");
+}

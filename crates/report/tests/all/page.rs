@@ -484,3 +484,37 @@ fn hosts_of_one_model_are_machines_of_their_own_and_one_without_a_name_stays() {
     one.append(&mut other);
     assert_eq!(headings(&one), 2);
 }
+
+/// Runs of one address are set against each other only if they measured the same thing in the same way.
+#[test]
+fn the_first_tile_sets_only_equals_against_each_other() {
+    let shape = Shape { emulated: false, ..SMALL };
+    let runs = |change: &dyn Fn(&mut Record)| {
+        let mut all = Vec::new();
+        for run in ["a", "b"] {
+            let mut own = sample::whole(&shape);
+            own.retain(|record| record.test == "mmio-read" || record.environment.is_some());
+            for record in &mut own {
+                record.run = run.repeat(16);
+                record.label = Some(format!("run {run}"));
+                if run == "b" {
+                    change(record);
+                }
+            }
+            all.extend(own);
+        }
+        let page = html::render(&all);
+        let (_, tile) = page.split_once("<span>Median</span>").unwrap();
+        tile.split("</div>").next().unwrap().contains('%')
+    };
+    assert!(runs(&|_| ()), "the same of both");
+    assert!(!runs(&|record| record.method.iter_mut().for_each(|method| method.backend = "vfio".to_owned())));
+    assert!(!runs(&|record| record.method.iter_mut().for_each(|method| method.batch = 16)));
+    assert!(!runs(&|record| record.method.iter_mut().for_each(|method| method.emulated = true)));
+    assert!(!runs(&|record| record.device.iter_mut().for_each(|device| device.device = 0x1234)));
+    let host = |record: &mut Record| {
+        let other = Host { name: "other".to_owned(), ..Host::default() };
+        record.environment.iter_mut().for_each(|environment| environment.host = Some(other.clone()));
+    };
+    assert!(!runs(&host));
+}

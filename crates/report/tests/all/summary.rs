@@ -58,6 +58,33 @@ fn losses_are_counted_and_their_place_is_named() {
     is_silent(&lossy, GOOD, "was lost");
 }
 
+/// A loss that is no number is no proof that nothing was lost, and does not hide those that are.
+#[test]
+fn a_loss_that_is_not_known_is_not_called_none() {
+    let lost = |counts: [f64; 2]| {
+        let mut records = mmio(false);
+        records.truncate(3);
+        let measured = records.iter_mut().filter(|record| !record.histograms.is_empty());
+        for (record, count) in measured.zip(counts) {
+            record.metrics.insert("samples_lost".to_owned(), Metric::of(count, "1"));
+        }
+        records
+    };
+    fires(&lost([0.0, 0.0]), GOOD, "none of");
+    for unknown in [f64::NAN, f64::INFINITY, -5.0] {
+        is_silent(&lost([unknown, 500.0]), GOOD, "none of");
+        fires(&lost([unknown, 500.0]), DOUBTFUL, "500 samples lost");
+        is_silent(&lost([unknown, 0.0]), GOOD, "none of");
+        let tile = |counts| {
+            let page = html::render(&lost(counts));
+            let (_, rest) = page.split_once("<span>Lost</span> <b>").unwrap();
+            rest.split("</b>").next().unwrap().to_owned()
+        };
+        assert_eq!((tile([unknown, 500.0]), tile([unknown, 0.0])), ("&gt;=500".to_owned(), "-".to_owned()));
+        assert_eq!(tile([0.0, 0.0]), "0");
+    }
+}
+
 #[test]
 fn counts_beyond_all_numbers_end_no_summary() {
     let shape = Shape { cpus: 2, vectors: 1, samples: 1000, emulated: false };
@@ -428,4 +455,15 @@ fn a_list_is_short_and_says_what_it_leaves_out() {
     assert_eq!(conclusions.to_do.len(), 13);
     assert!(conclusions.to_do[12].text.starts_with("And 28 more"), "{}", conclusions.to_do[12].text);
     assert!(conclusions.doubtful.iter().all(|s| s.text.chars().count() < 400));
+}
+
+/// What a file holds may be anything: the work must not grow with the square of it.
+#[test]
+fn a_hundred_thousand_warnings_are_summed_up_at_once() {
+    let mut records = mmio(false);
+    let warning = |n: usize| Warning { code: "x".to_owned(), text: format!("no {n}"), hint: format!("do {n}") };
+    records[0].warnings = (0..100_000).map(warning).collect();
+    let before = std::time::Instant::now();
+    fires(&records, TO_DO, "more.");
+    assert!(before.elapsed().as_secs() < 10, "{:?}", before.elapsed());
 }
