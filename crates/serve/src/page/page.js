@@ -264,21 +264,23 @@ const later = view.redraw = () => {
 
 // ---- the feed ----
 let source = null;
-let heard = performance.now();
-let lost = null; // { since, why, retry: when, in performance.now() }
+const tick = () => performance.now();
+let heard = tick();
+// { since, why, retry: when, in tick() }
+let lost = null;
 let delay = 1;
 
-let asked = performance.now();
+let asked = tick();
 
 const fetchState = async () => {
-  asked = performance.now();
+  asked = tick();
   const answer = await fetch("api/state", { cache: "no-store" });
   if (answer.status === 401 || answer.status === 403) throw new Error("the server wants a login");
   if (!answer.ok) throw new Error(`the server answers ${answer.status}`);
   const state = await answer.json();
   // By the server's clock, of which the page knows whole seconds.
-  const newest = state.readings.at(-1), now = Date.parse(answer.headers.get("date"));
-  state.age = newest && state.status.state !== "replaying" && now > newest.time_ms ? now - newest.time_ms : 0;
+  const newest = state.readings.at(-1), age = newest && Date.parse(answer.headers.get("date")) - newest.time_ms;
+  state.age = age > 0 && state.status.state !== "replaying" ? age : 0;
   return state;
 };
 const refresh = async () => {
@@ -291,14 +293,12 @@ const refresh = async () => {
 };
 // At most once a second; what changed in the meantime is in the next state.
 let due = 0;
-const refreshSoon = () => {
-  due ||= setTimeout(() => { due = 0; refresh(); }, Math.max(0, 1e3 - (performance.now() - asked)));
+const soon = () => {
+  due ||= setTimeout(() => { due = 0; refresh(); }, 1e3 + asked - tick());
 };
-const isNew = (reading) => ["ports", "channels"].some((kind) =>
-  Object.keys(reading[kind] || {}).some((id) => !feed[kind].some((one) => one.id === id)));
 
 const status = () => {
-  const silent = (performance.now() - heard) / 1e3;
+  const silent = (tick() - heard) / 1e3;
   const hasEnded = feed.status.state === "ended";
   const isStale = !lost && !hasEnded && feed.adopted && feed.readings.length > 0 && silent * 1e3 > Math.max(3 * feed.interval, 3000);
   const [cls, word] = lost ? ["lost", "feed lost"] : !feed.adopted ? ["", "connecting"] : view.frozen ? ["paused", "paused"]
@@ -308,21 +308,21 @@ const status = () => {
   set(at("state"), word);
   const shown = last();
   set(at("when"), (shown ? `reading of ${clock(shown.time_ms)}` : "") + (isStale ? `, none since for ${Math.round(silent)} s` : ""));
-  document.body.classList.toggle("stale", Boolean(lost) || isStale);
+  document.body.classList.toggle("stale", !!(lost || isStale));
   at("lost").hidden = !lost;
   if (lost) {
-    const wait = Math.max(0, Math.ceil((lost.retry - performance.now()) / 1e3));
+    const wait = Math.max(0, Math.ceil((lost.retry - tick()) / 1e3));
     set(at("lost"), `The feed is lost since ${clock(lost.since)}: ${lost.why}. What is shown is old. ${wait ? `Next try in ${wait} s.` : "Trying again."}`);
   }
   // A silent feed may have ended, and counters, devices and warnings come and go.
-  if (!lost && feed.adopted && performance.now() - asked > (isStale ? 5e3 : 60e3)) refresh();
+  if (!lost && feed.adopted && tick() - asked > (isStale ? 5e3 : 60e3)) refresh();
   const name = `${lost ? "(lost) " : ""}pciescope${feed.host ? ` ${feed.host}` : ""}`;
-  if (document.title !== tidy(name)) document.title = tidy(name);
+  document.title = tidy(name);
 };
 const lose = (why) => {
-  if (source) source.close();
+  source?.close();
   source = null;
-  lost = { since: lost ? lost.since : Date.now(), why, retry: performance.now() + delay * 1e3 };
+  lost = { since: lost?.since ?? Date.now(), why, retry: tick() + delay * 1e3 };
   setTimeout(connect, delay * 1e3);
   delay = Math.min(delay * 2, 10);
   status();
@@ -332,26 +332,25 @@ const connect = () => {
   const mine = (source = new EventSource("api/events"));
   let early = [];
   const receive = (event) => {
-    heard = performance.now();
+    heard = tick();
     let reading;
     try { reading = JSON.parse(event.data); } catch { return; }
     if (early) early.push(reading);
     else {
       take(reading);
-      if (isNew(reading)) refreshSoon();
       status();
       if (!view.frozen) later();
     }
   };
   mine.addEventListener("reading", receive);
-  mine.addEventListener("changed", () => { if (!early) refreshSoon(); });
+  mine.addEventListener("changed", () => early || soon());
   mine.onopen = async () => {
     try {
       const state = await fetchState();
       if (source !== mine) return;
       adopt(state);
       early.forEach(take);
-      heard = performance.now() - (early.length ? 0 : state.age);
+      heard = tick() - (early.length ? 0 : state.age);
       early = null;
       feed.adopted = true;
       lost = null;
@@ -386,7 +385,7 @@ at("scale").addEventListener("change", () => { view.scale = at("scale").value; p
 at("filter").addEventListener("input", () => { view.filter = at("filter").value; paint(); });
 at("pause").addEventListener("click", () => {
   view.frozen = view.frozen ? null : feed.readings.slice();
-  at("pause").setAttribute("aria-pressed", String(Boolean(view.frozen)));
+  at("pause").setAttribute("aria-pressed", String(!!view.frozen));
   set(at("pause"), view.frozen ? "Go on" : "Pause");
   status();
   paint();
