@@ -40,7 +40,7 @@ const ENDING: [i32; 4] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT];
 const ROOM: usize = 64;
 /// The shortest time between two screens.
 const SHORTEST_FRAME: Duration = Duration::from_millis(50);
-/// How often is looked for what sends no event.
+/// How often the view looks for what sends no event: silence, and a thread that panicked.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Figures are stale after three intervals without a new one, and no sooner than after this time.
 const STALE_AFTER: Duration = Duration::from_secs(3);
@@ -444,7 +444,7 @@ impl View {
             Origin::Live { interval_ns } => *interval_ns as f64 / 1e9,
             Origin::Replay { speed, .. } => {
                 let span = self.state.model.live.last().and_then(|number| self.state.model.live.span(number));
-                span.map_or(0.0, |span| (span.end_ns - span.start_ns) as f64 / 1e9 / speed)
+                span.map_or(0.0, |span| span.end_ns.saturating_sub(span.start_ns) as f64 / 1e9 / speed)
             }
         };
         let silent_s = self.heard.elapsed().as_secs_f64();
