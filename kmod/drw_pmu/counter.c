@@ -11,9 +11,9 @@
  * perf removes events and adds them again to let others in, or to move them to another
  * CPU. An event that is only rearranged must not lose counts, and a group should start
  * and stop at one moment. So the functions that perf calls only note the event's new
- * state. At the end of perf's pass drw_commit() writes all changes at once. An event that was
- * removed and added again before that has never stopped. During a migration to another
- * CPU, removed events keep their counters until its end.
+ * state. At the end of perf's pass, drw_commit() writes all changes at once. An event
+ * that was removed and added again before that has never stopped. During a migration to
+ * another CPU, removed events keep their counters until its end.
  */
 #include "internal.h"
 
@@ -220,8 +220,8 @@ static void drw_reprogram(struct drw_pmu *drw)
 }
 
 /*
- * Looks for a reset before selectors change, because they tell of it. After one,
- * drw_commit() has to be called.
+ * Looks for a reset before selectors change, because a changed selector no longer shows
+ * it. If it returns true, the hardware is stopped until the next drw_commit().
  */
 static bool drw_handle_reset(struct drw_pmu *drw)
 {
