@@ -5,8 +5,11 @@
 
 use std::path::Path;
 use std::process::Stdio;
+use std::sync::LazyLock;
 use std::time::{Duration, Instant};
-use std::{env, fs, thread};
+use std::{env, fs, iter, thread};
+
+use pciescope_hw::probe::clock::measure_hz;
 
 use super::LabError;
 use super::arch::Arch;
@@ -67,6 +70,18 @@ impl Accel {
             (Accel::Tcg, Arch::Amd64) => ["-accel", "tcg,thread=multi", "-cpu", "max,-erms,-fsrm,-la57"],
             (Accel::Tcg, Arch::Arm64) => ["-accel", "tcg,thread=multi", "-cpu", "max,pauth-impdef=on"],
         }
+    }
+
+    /// What a translated x86-64 guest's kernel need not measure: the rates of the TSC and of its delay loop, with a timer
+    /// that ticks `tick_rate` times a second. Its TSC is the host's. Beside other work it measures wrong: the clock then ran
+    /// tenfold, and the delays of its second CPU were five times too long. The measurements also take half a second.
+    pub(super) fn clock_words(self, arch: Arch, tick_rate: Option<u64>) -> Vec<String> {
+        static TSC_HZ: LazyLock<u64> = LazyLock::new(|| measure_hz(Duration::from_millis(20)));
+        if (self, arch) != (Accel::Tcg, Arch::Amd64) {
+            return Vec::new();
+        }
+        let delay_loop = tick_rate.map(|rate| format!("lpj={}", *TSC_HZ / rate));
+        iter::once(format!("tsc_early_khz={}", *TSC_HZ / 1000)).chain(delay_loop).collect()
     }
 
     /// A wait meant for KVM, as long as it must be here. `PCIESCOPE_LAB_PATIENCE` is one more factor.

@@ -235,7 +235,8 @@ impl Builder {
         let mut command = root.qemu();
         command.args(accel.args(arch)).args(self.args(&root, folder.path())?);
         command.arg("-kernel").arg(root.image(&release)).arg("-initrd").arg(initrd);
-        command.arg("-append").arg(self.kernel_cmdline(arch));
+        let clock = accel.clock_words(arch, root.tick_rate(&release));
+        command.arg("-append").arg(self.kernel_cmdline(arch, &clock));
         let process = Process::start(command, &folder.path().join("qemu.log"), self.interactive.is_some(), &self.stop)?;
         let paths = [folder.path().join("qmp"), folder.path().join("agent")];
         let end = Instant::now() + accel.patience(SOCKETS);
@@ -270,7 +271,7 @@ impl Builder {
         })
     }
 
-    fn kernel_cmdline(&self, arch: Arch) -> String {
+    fn kernel_cmdline(&self, arch: Arch, clock: &[String]) -> String {
         let console = format!("console={}", arch.serial_ports()[0]);
         // The terminal of a person wants the kernel's messages as they come; scripts read the log.
         // The kernel's own tests of its ciphers take half a second of a translated guest's boot.
@@ -288,7 +289,7 @@ impl Builder {
             Arch::Arm64 if self.has_iommu => words.push("iommu.passthrough=0"),
             Arch::Arm64 => {}
         }
-        words.extend(self.cmdline.iter().map(String::as_str));
+        words.extend(clock.iter().chain(&self.cmdline).map(String::as_str));
         words.join(" ")
     }
 

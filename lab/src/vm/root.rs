@@ -130,6 +130,16 @@ impl Root {
         if unpacked.exists() { unpacked } else { boot.join(format!("vmlinuz-{release}")) }
     }
 
+    /// How often a release's timer ticks, in hertz (CONFIG_HZ); `None` where its configuration is not in the folder.
+    pub fn tick_rate(&self, release: &str) -> Option<u64> {
+        [self.path.join("boot").join(format!("config-{release}")), self.modules(release).join("config")]
+            .iter()
+            .find_map(|path| fs::read_to_string(path).ok())?
+            .lines()
+            .find_map(|line| line.strip_prefix("CONFIG_HZ=")?.parse().ok())
+            .filter(|rate| *rate > 0)
+    }
+
     /// The folder of a release's own modules.
     pub fn modules(&self, release: &str) -> PathBuf {
         self.path.join("usr/lib/modules").join(release)

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use pciescope_lab::vm::{Kernel, LabError, Vm, standard_machine};
+use pciescope_lab::vm::{Accel, Kernel, LabError, Vm, standard_machine};
 use serde_json::{Value, json};
 
 use crate::say;
@@ -48,6 +48,7 @@ pub fn a_command_gives_output_errors_and_status() {
     let output = vm.run("printf 'a\\nb'; echo oops >&2; exit 3").unwrap();
     assert_eq!((output.status, output.stdout.as_str(), output.stderr.as_str()), (3, "a\nb", "oops\n"));
 
+    the_kernel_measures_no_clock(&vm);
     commands_run_side_by_side(&vm);
     a_signal_reaches_the_command(&vm);
     files_go_both_ways(&vm);
@@ -60,6 +61,18 @@ pub fn a_command_gives_output_errors_and_status() {
     drop(vm);
     assert!(folder.join("serial.log").exists());
     std::fs::remove_dir_all(folder).unwrap();
+}
+
+/// Beside other work a guest would measure wrong rates.
+fn the_kernel_measures_no_clock(vm: &Vm) {
+    if vm.accel() != Accel::Tcg {
+        return;
+    }
+    let log = vm.run("dmesg").unwrap().stdout;
+    let rate = log.lines().find_map(|line| line.split_once("tsc: Detected ")?.1.strip_suffix(" MHz TSC"));
+    assert!(rate.is_some(), "the kernel did not take the rate of its TSC from the lab:\n{log}");
+    assert!(log.contains("preset value.. "), "it did not take that of its delay loop:\n{log}");
+    assert!(!log.contains("calibrate_delay"), "it measured its delay loop:\n{log}");
 }
 
 fn commands_run_side_by_side(vm: &Vm) {
