@@ -8,7 +8,7 @@
  * checks for warnings and leaks.
  *
  *   fail_nth module FILE [PARAMETER=VALUE...]      load, unload
- *   fail_nth driver DRIVER BDF                     unbind, bind; bound before and after
+ *   fail_nth driver DRIVER DEVICE                  unbind, bind; bound before and after
  *   fail_nth pcilat BDF                            each ioctl of a function, ring, text nodes
  *   fail_nth sis8300 /dev/sis8300-6                each ioctl of a board, ring, read, write
  *   fail_nth event PMU CONFIG...                   perf_event_open of each as a group; read
@@ -287,8 +287,11 @@ static void try_driver(char **args)
 	struct action bind = { "bind", file_write, unbind_again, NULL };
 	struct action unbind = { "unbind", file_write, bind_again, NULL };
 
-	snprintf(bind_path, sizeof(bind_path), "/sys/bus/pci/drivers/%s/bind", args[0]);
-	snprintf(unbind_path, sizeof(unbind_path), "/sys/bus/pci/drivers/%s/unbind", args[0]);
+	snprintf(bind_path, sizeof(bind_path), "/sys/bus/platform/drivers/%s/bind", args[0]);
+	if (access(bind_path, F_OK))
+		snprintf(bind_path, sizeof(bind_path), "/sys/bus/pci/drivers/%s/bind", args[0]);
+	snprintf(unbind_path, sizeof(unbind_path), "%.*sunbind",
+		 (int)(strlen(bind_path) - strlen("bind")), bind_path);
 	file_text = args[1];
 	file_path = unbind_path;
 	try_all(&unbind);

@@ -60,9 +60,13 @@ pub fn pmus_survive_every_failed_allocation() {
     }
     fails_well(&rig, "event ali_drw_21000 0x02 0x0f", 1);
     fails_well(&rig, "write /sys/devices/system/cpu/cpu1/online 0 1", 1);
+    let device = rig.must("cd /sys/bus/platform/drivers/drw_pmu && ls -d *.auto | head -1");
+    fails_well(&rig, &format!("driver drw_pmu {device}"), 1);
     rig.must("rmmod drw_pmu");
+    // Binding is tried above; here each of hundreds of tries would bind all sub-channels.
+    rig.must("echo 0 >/sys/bus/platform/drivers_autoprobe");
     fails_well(&rig, "module /lib/pciescope/drw_pmu.ko", 1);
-    rig.must("modprobe drw_pmu");
+    rig.must("echo 1 >/sys/bus/platform/drivers_autoprobe; modprobe drw_pmu");
     rig.finish(&["rasdes_pmu", "drw_pmu", "pciescope_lab"]);
 }
 
