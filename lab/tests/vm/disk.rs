@@ -10,12 +10,12 @@ use pciescope_lab::device::NvmeDisk;
 use pciescope_lab::device::config::Link;
 use pciescope_lab::device::nvme::{Fill, pattern};
 use pciescope_lab::device::traffic::{PortTotals, Traffic};
-use pciescope_lab::vm::{Arch, Builder, Kernel, Output, Place, Running};
+use pciescope_lab::vm::{Builder, Kernel, Output, Place, Running};
 use serde_json::Value;
 
 use crate::say;
-use crate::support::PATIENCE;
 use crate::support::guest::Guest;
+use crate::support::{PATIENCE, is_arm64};
 
 const CAPACITY: u64 = 8 << 30;
 const MIB: u64 = 1 << 20;
@@ -370,8 +370,7 @@ pub fn the_kernels_driver_works_with_them(vm: &Guest, disks: &Disks, kernel: Ker
     let (rig, start) = (Rig::of(vm, disks), Instant::now());
     // With interrupt remapping, or arm64's ITS, there is a queue for each of the four CPUs, each with its vector, otherwise
     // one.
-    let is_arm = Arch::chosen().is_ok_and(|arch| arch == Arch::Arm64);
-    let queues = if has_remapping(kernel) || is_arm { 4 } else { 1 };
+    let queues = if has_remapping(kernel) || is_arm64() { 4 } else { 1 };
     let made = rig.must(&format!("cat /sys/class/nvme/{}/queue_count", rig.disks[0].controller));
     assert_eq!(made.trim(), (queues + 1).to_string(), "I/O queues and the admin queue");
     let disk = &rig.disks[0];

@@ -37,7 +37,7 @@ use pciescope_lab::vm::{Arch, Kernel, Root};
 use support::harness;
 
 fn main() -> ExitCode {
-    if Arch::chosen().is_ok_and(|arch| arch == Arch::Arm64) {
+    if support::is_arm64() {
         return on_arm64();
     }
     let has_5_10 = Root::find(Arch::Amd64).and_then(|root| root.release(Kernel::V5_10)).is_ok();

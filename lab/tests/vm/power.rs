@@ -14,7 +14,7 @@ use crate::support::digitizers::{Board, Digitizers};
 use crate::support::drive::{drive, start};
 use crate::support::guest::Guest;
 use crate::support::rasdes::Session;
-use crate::support::{Endpoint, Measured, PATIENCE, Rig, looks, merged, seen, total, vector};
+use crate::support::{Endpoint, Measured, PATIENCE, Rig, is_arm64, looks, merged, seen, total, vector};
 use crate::{say, sis8300_faults};
 
 /// The port above the latency endpoint, its PMU, and the port above QEMU's igb. Gen2: QEMU never shows that a faster link is
@@ -40,6 +40,11 @@ const NOT_FATAL: u32 = 1 << 14;
 /// What a guest needs to come back from a sleep, and to say on its console that it sleeps.
 pub fn that_sleeps(builder: Builder) -> Builder {
     builder.module("pciescope_awake").cmdline("no_console_suspend")
+}
+
+/// An arm64 guest has a clock that wakes it, where a DeviceTree describes it.
+fn that_wakes(builder: Builder) -> Builder {
+    if is_arm64() { builder.device_tree() } else { builder }
 }
 
 /// Puts the guest to sleep down to a level of pm_test, does something while it sleeps, and waits until it is awake; whether
@@ -140,7 +145,7 @@ impl Machine {
         let board = Endpoint::serve(board, "board");
         let endpoint = LatencyEndpoint::default();
         let rig = Rig::boot_model(endpoint, kernel, Place::Port(bdf(PORT)), |builder| {
-            that_sleeps(builder)
+            that_wakes(that_sleeps(builder))
                 .root_ports([port(PORT), port(IGB_PORT)])
                 .served("board", &board.served, Place::RootBus)
                 .device("igb0", Device::Igb, Place::Port(bdf(IGB_PORT)))
@@ -292,22 +297,41 @@ impl Machine {
         self.works();
     }
 
-    /// Not only a test of it: the CPUs idle until the power button is pressed. The emulator's clock wakes nobody from this
-    /// kind of sleep.
+    /// Not only a test of it: the CPUs idle until something wakes them. On x86 that is the power button: QEMU's clock raises
+    /// ACPI's event only at the end of another kind of sleep.
     fn a_real_sleep_ends(&self) {
+        const SLEEP: &str = "echo freeze >/sys/power/state";
+        self.rig.must("echo none >/sys/power/pm_test");
+        if is_arm64() {
+            for run in self.runs() {
+                self.ends_by_reset(&run, || {
+                    self.slept(&format!("echo +3 >/sys/class/rtc/rtc0/wakealarm && {SLEEP}"), || ())
+                });
+            }
+        } else {
+            self.rig.must("modprobe button");
+            self.slept(SLEEP, || {
+                self.rig.qmp("system_powerdown", json!({})).unwrap_or_else(|err| panic!("the lab failed: {err}"));
+            });
+        }
+        self.works();
+    }
+
+    /// The command puts the guest to sleep, for at least a second; `wake` may wake it after that.
+    fn slept(&self, command: &str, wake: impl FnOnce()) {
         let mark = self.rig.console_mark();
-        self.rig.must("modprobe button");
-        let running = self.rig.vm.start("echo none >/sys/power/pm_test; echo freeze >/sys/power/state");
-        let is_asleep =
-            || self.rig.console_since(mark).unwrap_or_default().contains("remaining freezable tasks completed");
-        self.rig.wait_for("the guest sleeps", || is_asleep().then_some(()));
+        let running = self.rig.vm.start(command);
+        self.rig.wait_for("the guest sleeps", || {
+            assert!(running.status().is_none(), "it does not sleep: {:?}", running.wait());
+            let console = self.rig.console_since(mark).unwrap_or_default();
+            console.contains("remaining freezable tasks completed").then_some(())
+        });
         std::thread::sleep(Duration::from_secs(1));
         assert!(running.status().is_none(), "it did not sleep");
-        self.rig.qmp("system_powerdown", json!({})).unwrap_or_else(|err| panic!("the lab failed: {err}"));
+        wake();
         let output =
             running.wait_within(Duration::from_secs(20)).unwrap_or_else(|err| panic!("the guest does not wake: {err}"));
         assert!(output.is_success(), "{}", output.stderr);
-        self.works();
     }
 
     /// The port of which counters are open is above what is reset: its counts are right before, meanwhile and after.

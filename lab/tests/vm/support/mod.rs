@@ -21,7 +21,7 @@ use std::time::Duration;
 use pciescope_core::{Histogram, Record};
 use pciescope_lab::Served;
 use pciescope_lab::device::{Device as Model, LatencyEndpoint};
-use pciescope_lab::vm::{Builder, Kernel, Output, Place, Running, Vm};
+use pciescope_lab::vm::{Arch, Builder, Kernel, Output, Place, Running, Vm};
 use serde_json::Value;
 
 use crate::say;
@@ -41,6 +41,11 @@ const LEDGER_SHOWN: usize = 4000;
 /// Ends a test because of the lab itself.
 pub fn lab_failed(err: impl std::fmt::Display) -> ! {
     panic!("the lab failed: {err}")
+}
+
+/// Whether the guests are arm64's.
+pub fn is_arm64() -> bool {
+    Arch::chosen().is_ok_and(|arch| arch == Arch::Arm64)
 }
 
 /// The program that is measured with, built beside this test.
