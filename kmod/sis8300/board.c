@@ -189,6 +189,7 @@ void sis8300_init_registers(struct sis8300 *sis)
 	sis8300_write(sis, SIS8300_REG_IRQ_ENABLE, SIS8300_IRQ_ALL << 16);
 	sis8300_write(sis, SIS8300_REG_CHAIN, 0);
 	sis8300_write(sis, SIS8300_REG_CONTROL, SIS8300_CONTROL_RESET);
+	sis8300_write(sis, SIS8300_REG_READ_SWAP, 0);
 	/* A board that was reset during a write() accepts the rest of it. */
 	sis8300_write_test_mode(sis);
 	sis8300_write(sis, SIS8300_REG_IRQ_CLEAR, SIS8300_IRQ_ALL);
@@ -415,11 +416,12 @@ irqreturn_t sis8300_interrupt(int irq, void *data)
  */
 void sis8300_tick_soon(struct sis8300 *sis, unsigned int ms)
 {
+	unsigned long delay = msecs_to_jiffies(ms);
+
 	lockdep_assert_held(&sis->lock);
-	if (ms)
-		queue_delayed_work(sis8300_wq, &sis->tick, msecs_to_jiffies(ms));
-	else
-		mod_delayed_work(sis8300_wq, &sis->tick, 0);
+	if (!ms || !delayed_work_pending(&sis->tick) ||
+	    time_before(jiffies + delay, sis->tick.timer.expires))
+		mod_delayed_work(sis8300_wq, &sis->tick, delay);
 }
 
 /**

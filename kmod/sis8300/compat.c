@@ -95,7 +95,7 @@ static int sis8300_write_checked(struct sis8300_file *f, u32 word, u32 value)
 		ret = -ENODEV;
 	else if ((is_shared || is_setup) && sis8300_acq_is_others(f))
 		ret = -EBUSY;
-	else if (is_shared && (sis->is_written || sis->ring))
+	else if (is_shared && (sis->is_written || sis->ring || atomic_read(&sis->readers)))
 		ret = -EBUSY;
 	else
 		sis8300_write(sis, word, value);

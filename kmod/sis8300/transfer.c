@@ -110,7 +110,7 @@ static int sis8300_submit_piece(struct sis8300_reading *r)
 static int sis8300_copy_piece(struct sis8300_reading *r)
 {
 	struct sis8300_slot *slot = &r->slots[r->tail % SIS8300_READ_SLOTS];
-	u64 awake, mapped, copied, unmapped, wakeup;
+	u64 begin = ktime_get_ns(), awake, mapped, copied, unmapped, wakeup;
 	struct sis8300_stats *stats = &r->f->stats;
 	struct sis8300 *sis = r->f->sis;
 	unsigned long left;
@@ -126,7 +126,8 @@ static int sis8300_copy_piece(struct sis8300_reading *r)
 	copied = ktime_get_ns();
 	sis8300_buffer_for_device(sis, slot->buffer, slot->dma.bytes);
 	unmapped = ktime_get_ns();
-	wakeup = awake - slot->dma.end_ns;
+	/* It may have ended while the piece before it was copied. */
+	wakeup = awake - max(slot->dma.end_ns, begin);
 	spin_lock_irq(&sis->lock);
 	stats->wakeup_ns += wakeup;
 	stats->wakeup_ns_max = max(stats->wakeup_ns_max, wakeup);

@@ -16,6 +16,8 @@ use pciescope_lab::vm::Kernel;
 /// How long all the failures of one call may take: a thousand tries of a second.
 const BOUND: Duration = Duration::from_secs(1000);
 const SLOT: u16 = 6;
+/// The look-up of an interrupt by ACPI's interpreter uses memory after it is freed, where an allocation of its own fails.
+const NO_LOOK_UP: &str = "acpi=noirq";
 
 /// Lets every allocation of what `what` names fail, and expects `least` calls to have been tried.
 fn fails_well(vm: &Guest, what: &str, least: usize) {
@@ -28,28 +30,29 @@ fn fails_well(vm: &Guest, what: &str, least: usize) {
     assert!(tried >= least, "fail_nth {what}: failures hit {tried} of at least {least} calls");
 }
 
+/// Lets every allocation of a loaded module's next loading fail. Binding is tried apart: here each of hundreds of tries would
+/// bind all devices of the driver.
+fn loading_fails_well(vm: &Guest, module: &str, bus: &str) {
+    vm.must(&format!("rmmod {module}; echo 0 >/sys/bus/{bus}/drivers_autoprobe"));
+    fails_well(vm, &format!("module /lib/pciescope/{module}.ko"), 1);
+    vm.must(&format!("echo 1 >/sys/bus/{bus}/drivers_autoprobe; modprobe {module}"));
+}
+
 pub fn pcilat_survives_every_failed_allocation() {
-    let rig = Rig::boot_with(Kernel::V6_12, |builder| builder.module("pcilat"));
+    let rig = Rig::boot_with(Kernel::V6_12, |builder| builder.module("pcilat").cmdline(NO_LOOK_UP));
     rig.must(&format!("pciescope bind {} --driver pcilat", rig.bdf));
     fails_well(&rig.vm, &format!("pcilat {}", rig.bdf), 12);
     fails_well(&rig.vm, &format!("driver pcilat {}", rig.bdf), 1);
     rig.pciescope(&format!("latency mmio {} --count 100", rig.bdf)).expect(0, "mmio-read");
-    rig.must("rmmod pcilat");
-    fails_well(&rig.vm, "module /lib/pciescope/pcilat.ko", 1);
-    rig.must("modprobe pcilat");
+    loading_fails_well(&rig.vm, "pcilat", "pci");
     rig.finish();
 }
 
 pub fn sis8300_survives_every_failed_allocation() {
-    // The look-up of an interrupt by ACPI's interpreter uses memory after it is freed, where an allocation of its own fails.
-    let rig = Digitizers::boot(Kernel::V6_12, 1, |builder| builder.cmdline("acpi=noirq"));
+    let rig = Digitizers::boot(Kernel::V6_12, 1, |builder| builder.cmdline(NO_LOOK_UP));
     fails_well(&rig, &format!("sis8300 {}", rig.board(SLOT).node()), 8);
     fails_well(&rig, &format!("driver sis8300 {}", rig.address(SLOT)), 1);
-    rig.must("rmmod sis8300");
-    // Binding is tried above; each of hundreds of tries would wait for the board.
-    rig.must("echo 0 >/sys/bus/pci/drivers_autoprobe");
-    fails_well(&rig, "module /lib/pciescope/sis8300.ko", 1);
-    rig.must("echo 1 >/sys/bus/pci/drivers_autoprobe; modprobe sis8300");
+    loading_fails_well(&rig, "sis8300", "pci");
     rig.finish();
 }
 
@@ -62,11 +65,7 @@ pub fn pmus_survive_every_failed_allocation() {
     fails_well(&rig, "write /sys/devices/system/cpu/cpu1/online 0 1", 1);
     let device = rig.must("cd /sys/bus/platform/drivers/drw_pmu && ls -d *.auto | head -1");
     fails_well(&rig, &format!("driver drw_pmu {device}"), 1);
-    rig.must("rmmod drw_pmu");
-    // Binding is tried above; here each of hundreds of tries would bind all sub-channels.
-    rig.must("echo 0 >/sys/bus/platform/drivers_autoprobe");
-    fails_well(&rig, "module /lib/pciescope/drw_pmu.ko", 1);
-    rig.must("echo 1 >/sys/bus/platform/drivers_autoprobe; modprobe drw_pmu");
+    loading_fails_well(&rig, "drw_pmu", "platform");
     rig.finish(&["rasdes_pmu", "drw_pmu", "pciescope_lab"]);
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::digitizer_crate;
 use crate::power;
+use crate::say;
 use crate::support;
 use crate::support::digitizers::{Board, Digitizers};
 use crate::support::drive::{Answers, drive, start};
@@ -62,6 +63,8 @@ pub fn each_fault_gets_its_error_and_the_next_one_works() {
         a_ring_ends_by_its_error(&rig, board);
         interrupts_without_a_reason(&rig, board);
         a_write_is_not_sent_nowhere_by_others(&rig, board);
+        no_samples_are_swapped_by_others(&rig, board);
+        firmware_without_the_interrupt_misses_no_trigger(&rig, board);
         a_reset_puts_it_out_of_use(&rig, board);
     }
     all_ones_last_until_it_is_bound_anew(&rig, rig.board(7));
@@ -116,6 +119,48 @@ fn a_write_is_not_sent_nowhere_by_others(rig: &Digitizers, board: &Board) {
     assert!(busy > 0, "{others:#?}");
     writing.end().all_well();
     drive(rig, board, &["reg-write 0x230 0"]).all_well();
+}
+
+/// Register 0x205 swaps the bytes of what is read: not while others read, and not for whoever comes later.
+fn no_samples_are_swapped_by_others(rig: &Digitizers, board: &Board) {
+    // A write may come after the read.
+    let is_refused = (0..10).any(|_| {
+        drive(rig, board, &["reg-write 0x205 0"]).all_well();
+        let begun = board.count("/dma_read/started");
+        let reading = start(rig, board, &["pread 0x11000000 83886080"]);
+        rig.wait_for("the read", || (board.count("/dma_read/started") > begun).then_some(()));
+        let is_refused = drive(rig, board, &["reg-write 0x205 1"]).errno("reg-write") == "EBUSY";
+        let read = reading.end();
+        if is_refused {
+            read.all_well();
+        }
+        is_refused
+    });
+    assert!(is_refused, "0x205 can be written during a read");
+    drive(rig, board, &["reg-write 0x205 1"]).all_well();
+    bind_anew(rig, board);
+    works(rig, board);
+}
+
+/// The driver looks for the end every millisecond, also after a DMA, which it looks after every 20 ms.
+fn firmware_without_the_interrupt_misses_no_trigger(rig: &Digitizers, board: &Board) {
+    board.tell("set daq-done none");
+    board.tell("trigger rate 200");
+    settle("passes of a triggered ring", || {
+        let passes = "ring-start triggered=1 bytes=20480 passes=30 timeout=5000";
+        drive(rig, board, &["setup samples=1024 trigger=2 lines=1", "ring-setup 3 65536", "map", passes, "drain"])
+            .all_right();
+        let ledger = board.ledger();
+        let last = ledger["acquisitions"]["last"].as_array().expect("acquisitions");
+        let begun: Vec<u64> = last.iter().rev().take(9).map(|of| of["begun_ns"].as_u64().expect("a time")).collect();
+        let mut apart: Vec<u64> = begun.windows(2).map(|pair| pair[0] - pair[1]).collect();
+        apart.sort_unstable();
+        say!("{}: passes are {apart:?} ns apart", board.name);
+        if apart[apart.len() / 2] < 20_000_000 { Ok(()) } else { Err(format!("passes are {apart:?} ns apart")) }
+    });
+    board.tell("set daq-done after-flush");
+    board.tell("trigger rate 14");
+    bind_anew(rig, board);
 }
 
 /// Somebody resets the function: its registers are at power-on again, and nobody is to go on as if they were not.
