@@ -94,15 +94,22 @@ pub fn without_reports_of_others(log: &str) -> Vec<&str> {
 
 /// The length of the kernel's own report that begins with the first of `lines`, in lines.
 ///
-/// The kernel has data races in which no module of ours takes part, and KCSAN looks at all of it. And its NVMe driver
-/// returns from a timeout with a frozen queue, which lockdep takes for a lock, where a disk was unplugged (6.12).
+/// The kernel has data races in which no module of ours takes part, and KCSAN looks at all of it. Where a disk was unplugged,
+/// its NVMe driver returns from a timeout with a frozen queue, which lockdep takes for a lock (6.12), or leaves vectors to an
+/// ITS that is taken down (7.3).
 fn report_of_others(lines: &[&str]) -> Option<usize> {
     let to = |end: &str| lines.iter().position(|line| line.contains(end)).map(|last| last + 1);
     if lines[0].contains(RACE) {
         return to(RULE).filter(|length| !is_race_of_ours(&lines[..*length]));
     }
     let is_timeout = lines.get(1).is_some_and(|line| line.contains("workfn=blk_mq_timeout_work"));
-    if lines[0].contains("BUG: workqueue leaked") && is_timeout { to("</TASK>") } else { None }
+    if lines[0].contains("BUG: workqueue leaked") && is_timeout {
+        return to("</TASK>");
+    }
+    let is_teardown =
+        lines.get(2).is_some_and(|line| line.contains("WARNING: ") && line.contains(" at its_msi_teardown+"));
+    let is_nvme = lines[0].contains("] nvme ") && lines[0].contains("Disabling device after reset failure");
+    if is_nvme && is_teardown { to("---[ end trace ") } else { None }
 }
 
 /// Whether a module of ours is in one of a report's two traces. The frames below an interrupt's entry are those of the code
@@ -169,6 +176,21 @@ mod tests {
         let nvme = report("blk_mq_timeout_work");
         assert!(kernel_faults(&nvme).is_empty());
         assert_eq!(kernel_faults(&report("rasdes_poll")).len(), 2);
+        assert_eq!(kernel_faults(&format!("{nvme}[ 2.0] WARNING: CPU: 0 PID: 1")).len(), 1);
+    }
+
+    #[test]
+    fn vectors_that_the_kernels_nvme_driver_leaves_do_not_count() {
+        let report = |before: &str| {
+            format!(
+                "[ 1.0] {before}\n[ 1.1] ------------[ cut here ]------------\n\
+                 [ 1.1] WARNING: drivers/irqchip/irq-gic-v3-its.c:3637 at its_msi_teardown+0x128/0x158, CPU#1: irq/52-pciehp/71\n\
+                 [ 1.1] Call trace:\n[ 1.1]  its_msi_teardown+0x128/0x158 (P)\n[ 1.2] ---[ end trace 0000000000000000 ]---\n"
+            )
+        };
+        let nvme = report("nvme nvme1: Disabling device after reset failure: -19");
+        assert!(kernel_faults(&nvme).is_empty());
+        assert_eq!(kernel_faults(&report("pcilat 0000:01:00.0: removed")).len(), 1);
         assert_eq!(kernel_faults(&format!("{nvme}[ 2.0] WARNING: CPU: 0 PID: 1")).len(), 1);
     }
 
