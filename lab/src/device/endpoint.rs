@@ -69,6 +69,7 @@ pub struct LatencyEndpoint {
     config: ConfigSpace,
     link: Link,
     has_msix: bool,
+    has_pin: bool,
     registers: Registers,
     memory: Vec<u8>,
     /// BAR 4. Behind QEMU the guest sees no more of it than the pending bits: QEMU keeps the MSI-X table itself.
@@ -86,23 +87,28 @@ impl Default for LatencyEndpoint {
 impl LatencyEndpoint {
     /// An endpoint on a link of this kind.
     pub fn new(link: &Link) -> Self {
-        LatencyEndpoint::build(link, true, true)
+        LatencyEndpoint::build(link, true, true, true)
     }
 
     /// An endpoint that can do MSI but not MSI-X, and so has no BAR 4. QEMU up to 11.1 at least aborts when a
     /// vfio-user device with MSI-X is unplugged: this one can be.
     pub fn without_msix(link: &Link) -> Self {
-        LatencyEndpoint::build(link, false, true)
+        LatencyEndpoint::build(link, false, true, true)
     }
 
     /// An endpoint whose extended configuration space holds zeros. QEMU answers for the first extended capability of
     /// any vfio-user device by itself: the reads of this one's offset 0x100 reach the model.
     pub fn without_serial_number(link: &Link) -> Self {
-        LatencyEndpoint::build(link, true, false)
+        LatencyEndpoint::build(link, true, false, true)
     }
 
-    fn build(link: &Link, has_msix: bool, has_serial_number: bool) -> Self {
-        let mut config = ConfigSpace::new(&IDENTITY, true)
+    /// An endpoint without an INTx pin: Linux does not ask the firmware which interrupt that is.
+    pub fn without_pin(link: &Link) -> Self {
+        LatencyEndpoint::build(link, true, true, false)
+    }
+
+    fn build(link: &Link, has_msix: bool, has_serial_number: bool, has_pin: bool) -> Self {
+        let mut config = ConfigSpace::new(&IDENTITY, has_pin)
             .with_bar64(0, BAR0_BYTES, false)
             .with_bar64(2, BAR2_BYTES, true)
             .with_power_management()
@@ -118,6 +124,7 @@ impl LatencyEndpoint {
             config,
             link: *link,
             has_msix,
+            has_pin,
             registers: Registers::default(),
             memory: vec![0; BAR2_BYTES as usize],
             msix: vec![0; BAR4_BYTES as usize],
@@ -259,7 +266,7 @@ impl LatencyEndpoint {
 impl Device for LatencyEndpoint {
     fn layout(&self) -> Layout {
         let (bar4, msix) = if self.has_msix { (BAR4_BYTES, VECTORS as u16) } else { (0, 0) };
-        Layout { bars: [BAR0_BYTES, 0, BAR2_BYTES, 0, bar4, 0], intx: true, msi: MSI_VECTORS, msix }
+        Layout { bars: [BAR0_BYTES, 0, BAR2_BYTES, 0, bar4, 0], intx: self.has_pin, msi: MSI_VECTORS, msix }
     }
 
     fn config_read(&mut self, offset: u64, to: &mut [u8]) -> Wait {
@@ -364,7 +371,7 @@ impl Device for LatencyEndpoint {
     }
 
     fn intx(&self) -> bool {
-        !self.faults.is_gone() && self.registers.irq_cause & self.registers.irq_enable != 0
+        self.has_pin && !self.faults.is_gone() && self.registers.irq_cause & self.registers.irq_enable != 0
     }
 
     fn reset(&mut self) {

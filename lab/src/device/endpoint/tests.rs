@@ -62,6 +62,18 @@ fn ledger(endpoint: &mut LatencyEndpoint) -> Value {
 }
 
 #[test]
+fn an_endpoint_without_a_pin_shows_none_and_raises_none() {
+    let mut ep = LatencyEndpoint::without_pin(&Link::default());
+    let mut pin = [0xff];
+    ep.config_read(0x3d, &mut pin);
+    assert_eq!((pin, ep.layout().intx), ([0], false));
+    (ep.registers.irq_cause, ep.registers.irq_enable) = (1, 1);
+    assert!(!ep.intx());
+    ep.has_pin = true;
+    assert!(ep.intx());
+}
+
+#[test]
 fn the_layout_is_the_specified_one() {
     let layout = endpoint().layout();
     assert_eq!(layout.bars, [0x1_0000, 0, 0x10_0000, 0, 0x1000, 0]);
