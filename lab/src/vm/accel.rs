@@ -5,11 +5,9 @@
 
 use std::path::Path;
 use std::process::Stdio;
-use std::sync::LazyLock;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 use std::{env, fs, iter, thread};
-
-use pciescope_hw::probe::clock::measure_hz;
 
 use super::LabError;
 use super::arch::Arch;
@@ -76,12 +74,13 @@ impl Accel {
     /// that ticks `tick_rate` times a second. Its TSC is the host's. Beside other work it measures wrong: the clock then ran
     /// tenfold, and the delays of its second CPU were five times too long. The measurements also take half a second.
     pub(super) fn clock_words(self, arch: Arch, tick_rate: Option<u64>) -> Vec<String> {
-        static TSC_HZ: LazyLock<u64> = LazyLock::new(|| measure_hz(Duration::from_millis(20)));
+        static TSC_HZ: OnceLock<Option<u64>> = OnceLock::new();
         if (self, arch) != (Accel::Tcg, Arch::Amd64) {
             return Vec::new();
         }
-        let delay_loop = tick_rate.map(|rate| format!("lpj={}", *TSC_HZ / rate));
-        iter::once(format!("tsc_early_khz={}", *TSC_HZ / 1000)).chain(delay_loop).collect()
+        let Some(hz) = *TSC_HZ.get_or_init(tsc_hz) else { return Vec::new() };
+        let delay_loop = tick_rate.map(|rate| format!("lpj={}", hz / rate));
+        iter::once(format!("tsc_early_khz={}", hz / 1000)).chain(delay_loop).collect()
     }
 
     /// A wait meant for KVM, as long as it must be here. `PCIESCOPE_LAB_PATIENCE` is one more factor.
@@ -90,6 +89,33 @@ impl Accel {
             env::var("PCIESCOPE_LAB_PATIENCE").ok().and_then(|text| text.parse().ok()).unwrap_or(1).clamp(1, 100);
         wait * factor * if self == Accel::Tcg { 2 } else { 1 }
     }
+}
+
+/// The rate of this machine's TSC in hertz, if it has one, counted for 20 ms against the monotonic clock. Not by the clock of the program's
+/// probes: a wrong rate would agree with itself.
+fn tsc_hz() -> Option<u64> {
+    // The closest of several looks: the thread may be put aside between the two clocks.
+    let both = || {
+        let looks = (0..16).map(|_| Some((ticks()?, Instant::now(), ticks()?)));
+        let (before, time, after) = looks.min_by_key(|look| look.map(|(before, _, after)| after - before)).flatten()?;
+        Some((before + (after - before) / 2, time))
+    };
+    let begin = both()?;
+    thread::sleep(Duration::from_millis(20));
+    let end = both()?;
+    Some(((end.0 - begin.0) as f64 / (end.1 - begin.1).as_secs_f64()) as u64)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[allow(unsafe_code)]
+fn ticks() -> Option<u64> {
+    // SAFETY: every x86-64 processor has the instruction, and it touches no memory.
+    Some(unsafe { core::arch::x86_64::_rdtsc() })
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn ticks() -> Option<u64> {
+    None
 }
 
 /// Whether a kernel that panics for want of a root file system gets so far under KVM.
