@@ -255,6 +255,18 @@ fn each_fault_has_its_name_and_keeps_what_was_measured() {
     assert_eq!(metric(rows(&records)[0], "lost_interrupts"), 2.0);
 }
 
+/// The program waits half a second at a time, so that Ctrl-C can end it; the acquisition takes 0.4 ms longer.
+#[test]
+fn polls_are_those_of_the_whole_acquisition() {
+    let line = "readout --backend fake:memory=16,rate=0 -S 3910000 -l 2 --each --trigger now --channels 0 --divider 32 \
+                --timeout 3s -j";
+    let records = run(line).expect_code(0).records();
+    for row in rows(&records) {
+        let (polls, waited) = (metric(row, "polls"), metric(row, "acquire"));
+        assert!(waited >= 5e8 && polls >= 50.0, "{polls} polls in {waited} ns");
+    }
+}
+
 /// Exit code 2, the text and a hint, and nothing on the standard output.
 #[track_caller]
 fn refused(line: &str, text: &str) -> Ended {

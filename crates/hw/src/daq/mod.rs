@@ -225,7 +225,7 @@ pub struct End {
     pub time_ns: u64,
     /// From then to the waiting thread's being awake, in nanoseconds.
     pub wakeup_ns: u64,
-    /// Reads of the status register.
+    /// Reads of the status register since it was armed, those of waits that timed out too.
     pub polls: u64,
     /// Whether its interrupt never came.
     pub is_interrupt_lost: bool,
