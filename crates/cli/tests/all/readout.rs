@@ -289,6 +289,9 @@ fn what_makes_no_sense_is_refused() {
     refused(&format!("readout {file} -S 100 -r 0"), "--repeat");
     refused(&format!("readout {file} -S 100 --decimation-factor 0"), "--decimation-factor");
     refused(&format!("readout {file} -S 100 --decimation-offset 112 -A 2"), "--decimation-offset 112");
+    // 112 samples are read.
+    refused(&format!("readout {file} -S 100 -f 113 -A 2"), "--decimation-factor 113: of 112 samples none would be left");
+    refused(&format!("readout {file} -S 100 -f 12 --decimation-offset 101 -A 2"), "--decimation-factor 12: of 11 samples");
     // The option of the seed's tool would name a file here.
     refused(&format!("readout {file} -S 100 -o 112 -A 2"), "--decimation-offset 112");
     assert!(!Path::new("112").exists(), "a refused command left its file");
@@ -460,6 +463,8 @@ fn by_the_name_of_the_seeds_tool_it_takes_its_options_and_prints_what_it_prints(
         "{cycles}"
     );
     assert_eq!(cycles.matches("func_readout,").count(), 2, "each acquisition has its row: {cycles}");
+    let ended = tool("fake:digitizer -S 0x640 -A 2 -f 1601").expect_code(2);
+    assert!(ended.stderr.contains("of 1600 samples none would be left"), "{}", ended.stderr);
     assert!(tool("fake:digitizer -B 2").expect_code(2).stderr.contains("2 is not in 0..=1"));
     assert!(tool("-h").expect_code(0).stdout.contains("Usage: sis8300drv_threads device(s) [args..]"));
 }
