@@ -159,6 +159,14 @@ pub trait Daq: Send {
     /// What it is.
     fn about(&self) -> &About;
 
+    /// Makes what streams need and opening did not, such as the buffers of a ring, so that no stream takes the time for it.
+    ///
+    /// # Errors
+    /// As for [`Daq::read`].
+    fn prepare(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+
     /// Reads exactly `to.len()` bytes from address `at` into a buffer of the caller's.
     ///
     /// # Errors

@@ -238,6 +238,13 @@ impl Daq for Board {
         &self.opened.about
     }
 
+    fn prepare(&mut self) -> Result<(), Error> {
+        match &mut self.how {
+            How::Ring(ring) => ring.make(&self.opened),
+            How::Read(_) => Ok(()),
+        }
+    }
+
     fn read(&mut self, at: u64, to: &mut [u8]) -> Result<(), Error> {
         if matches!(self.how, How::Ring(_)) {
             return copy(self, at, to);
