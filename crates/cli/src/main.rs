@@ -120,9 +120,9 @@ fn report_failure(err: &anyhow::Error) -> ExitCode {
 
 /// Prints an error with its causes on one line, and what the user can do about it on the next.
 fn complain(err: &anyhow::Error) {
-    let is_full = err.chain().any(|cause| {
-        cause.downcast_ref::<io::Error>().is_some_and(|err| err.kind() == io::ErrorKind::StorageFull)
-    });
+    let is_full = err
+        .chain()
+        .any(|cause| cause.downcast_ref::<io::Error>().is_some_and(|err| err.kind() == io::ErrorKind::StorageFull));
     // Every file has its name in the error: without one it was what is printed.
     let what = if is_full && err.chain().count() == 1 { "cannot write the standard output: " } else { "" };
     cmd::say(&format!("pciescope: {what}{err:#}\n"));

@@ -197,7 +197,8 @@ mod tests {
     /// Costs 4 and 10: 64 times as long.
     #[test]
     fn a_wrong_password_takes_as_long_for_every_user() {
-        let users = [("ada", 4), ("bob", 10)].map(|(user, cost)| (user.to_owned(), bcrypt::hash("love", cost).unwrap()));
+        let users =
+            [("ada", 4), ("bob", 10)].map(|(user, cost)| (user.to_owned(), bcrypt::hash("love", cost).unwrap()));
         let access = Access::new(users.into(), Vec::new());
         let took = |user: &str| {
             let guess = |number: u32| {

@@ -187,7 +187,7 @@ pub fn hint_of(err: &(dyn std::error::Error + 'static)) -> Option<String> {
         return refusal.hint.clone();
     }
     // An error of input or output that was made of another one hides it from the chain.
-    if let Some(inner) = err.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref) {
+    if let Some(inner) = err.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
         return hint_of(inner);
     }
     macro_rules! ask {

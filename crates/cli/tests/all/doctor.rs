@@ -371,7 +371,7 @@ fn records_are_written_beside_the_text_and_report_shows_them() {
 
 #[test]
 fn a_synthetic_machine_has_no_more_for_root() {
-    let shown = crate::common::run("doctor --backend fake --all").expect_code(1).stdout;
+    let shown = run("doctor --backend fake --all").expect_code(1).stdout;
     assert!(shown.contains("do      the synthetic machine does not have it"), "{shown}");
     assert!(!shown.contains("as root"), "{shown}");
 }

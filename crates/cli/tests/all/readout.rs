@@ -290,8 +290,14 @@ fn what_makes_no_sense_is_refused() {
     refused(&format!("readout {file} -S 100 --decimation-factor 0"), "--decimation-factor");
     refused(&format!("readout {file} -S 100 --decimation-offset 112 -A 2"), "--decimation-offset 112");
     // 112 samples are read.
-    refused(&format!("readout {file} -S 100 -f 113 -A 2"), "--decimation-factor 113: of 112 samples none would be left");
-    refused(&format!("readout {file} -S 100 -f 12 --decimation-offset 101 -A 2"), "--decimation-factor 12: of 11 samples");
+    refused(
+        &format!("readout {file} -S 100 -f 113 -A 2"),
+        "--decimation-factor 113: of 112 samples none would be left",
+    );
+    refused(
+        &format!("readout {file} -S 100 -f 12 --decimation-offset 101 -A 2"),
+        "--decimation-factor 12: of 11 samples",
+    );
     // The option of the seed's tool would name a file here.
     refused(&format!("readout {file} -S 100 -o 112 -A 2"), "--decimation-offset 112");
     assert!(!Path::new("112").exists(), "a refused command left its file");

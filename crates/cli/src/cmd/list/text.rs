@@ -132,10 +132,7 @@ pub fn functions(out: &mut impl Write, all: &[Function], entries: &[Entry], widt
 /// The marks that the rows have.
 fn legend_of(all: &[Function], entries: &[Entry]) -> (bool, bool) {
     let has = |test: &dyn Fn(&Function) -> bool| entries.iter().any(|entry| test(&entry.function));
-    (
-        has(&|function| link_cell(all, function).contains('!')),
-        has(&|function| function.emulated.is_some()),
-    )
+    (has(&|function| link_cell(all, function).contains('!')), has(&|function| function.emulated.is_some()))
 }
 
 /// The link as it is, with a mark where it should be faster or wider.
