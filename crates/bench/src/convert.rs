@@ -7,8 +7,10 @@ mod exact;
 mod settle;
 mod spec;
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io;
+use std::thread;
 use std::time::Duration;
 
 use pciescope_convert::{Conversion, Decimation, Isa, Store};
@@ -18,6 +20,7 @@ use pciescope_core::record::{Metric, Record, Warning};
 use pciescope_core::{Cpu, Environment, Histogram, Identity, Sink};
 use pciescope_hw::memory::ratio::{self, Ratio};
 use pciescope_hw::memory::{Buffer, Pinned};
+use pciescope_hw::placement::THREAD_LIMITS;
 use pciescope_hw::{Root, check};
 
 pub use self::spec::{Output, Spec, all};
@@ -76,6 +79,14 @@ pub enum Error {
         #[source]
         source: io::Error,
     },
+    /// A thread of the kernel or of the ceiling cannot be created.
+    #[error("{kernel}: {why}")]
+    Thread {
+        /// The kernel's name.
+        kernel: String,
+        /// Which thread, and why.
+        why: String,
+    },
     /// The conversion was refused.
     #[error("{kernel}: {source}")]
     Refused {
@@ -95,6 +106,7 @@ impl Error {
         match self {
             Error::Memory { .. } => Some("give fewer samples with --samples".to_owned()),
             Error::Cpu { .. } => Some("give a CPU that is online and that this process may use".to_owned()),
+            Error::Thread { .. } => Some(format!("take fewer with --threads; {THREAD_LIMITS}")),
             Error::Refused { .. } => Some("`pciescope convert --list` shows what is available".to_owned()),
             Error::Run(error) => error.hint(),
         }
@@ -132,7 +144,7 @@ pub fn measure(
             for (&isa, &store) in task.isas.iter().flat_map(|isa| task.stores.iter().map(move |store| (isa, store))) {
                 let row = Row::new(spec, isa, store, task.threads)?;
                 progress(&row.kernel(samples as usize).name, done, rows);
-                let figures = row.measure(&mut memory, samples as usize, task.duration, is_stopped);
+                let figures = row.measure(&mut memory, samples as usize, task.duration, is_stopped)?;
                 if is_stopped() {
                     run.journal.interrupted(TEST)?;
                     return Ok(run.journal.finish()?);
@@ -216,8 +228,13 @@ impl<'s> Row<'s> {
             decimation: self.spec.decimation as u64,
             isa: self.conversion.isa().name().to_owned(),
             store: if is_streaming && can_stream { "streaming" } else { "cached" }.to_owned(),
-            threads: self.threads,
+            threads: self.threads(samples) as u32,
         }
+    }
+
+    /// How many threads convert so many samples, and move as many bytes for the ceiling.
+    fn threads(&self, samples: usize) -> usize {
+        self.conversion.threads(samples, self.spec.output.size(), self.threads as usize)
     }
 
     /// Bytes that a pass over so many samples reads, and bytes that it writes.
@@ -233,33 +250,49 @@ impl<'s> Row<'s> {
         samples: usize,
         duration: Duration,
         is_stopped: &dyn Fn() -> bool,
-    ) -> Figures {
+    ) -> Result<Figures, Error> {
         let (read, written) = self.bytes(samples);
         let ratio = Ratio::of(self.spec.bytes_read_per_value(), self.spec.output.size());
         let (from_lines, to_lines) = (read / ratio::LINE, written / ratio::LINE);
         let (moved_from, moved_to) = ratio.bytes(from_lines, to_lines);
-        let threads = self.threads as usize;
+        let threads = self.threads(samples);
         let mut store = ratio::Store::Streaming;
-        let mut pass = |which: Which| match which {
-            Which::Kernel => self.convert(memory, samples),
-            Which::Ceiling(store) => {
-                let (from, to) = (&memory.from.lines()[..from_lines], &mut memory.to.lines_mut()[..to_lines]);
-                ceiling(ratio, from, to, store, threads);
+        let failed = RefCell::new(None);
+        let mut pass = |which: Which| {
+            // The figures of a row without all its threads are thrown away: the rest of the row may do nothing.
+            if failed.borrow().is_some() {
+                return;
             }
+            let done = match which {
+                Which::Kernel => self.convert(memory, samples),
+                Which::Ceiling(store) => {
+                    let (from, to) = (&memory.from.lines()[..from_lines], &mut memory.to.lines_mut()[..to_lines]);
+                    ceiling(ratio, from, to, store, threads).map_err(|why| self.not_started(why))
+                }
+            };
+            *failed.borrow_mut() = done.err();
         };
         let has_ceiling = moved_from > 0;
         if has_ceiling {
             store = settle::faster(&mut pass);
         }
-        let (kernel, ceiling) = settle(duration, has_ceiling.then_some(store), is_stopped, &mut pass);
+        let is_over = || is_stopped() || failed.borrow().is_some();
+        let (kernel, ceiling) = settle(duration, has_ceiling.then_some(store), &is_over, &mut pass);
+        if let Some(error) = failed.into_inner() {
+            return Err(error);
+        }
         // The memory now holds the output of the ceiling's loop.
-        self.convert(memory, samples);
+        self.convert(memory, samples)?;
         let mut checked = exact::every_word(self.spec, &self.conversion);
         checked.output(self.spec, &memory.from.samples()[..samples], &mut memory.to);
-        Figures { kernel, ceiling: ceiling.map(|settled| (settled, store, moved_from + moved_to)), checked }
+        Ok(Figures { kernel, ceiling: ceiling.map(|settled| (settled, store, moved_from + moved_to)), checked })
     }
 
-    fn convert(&self, memory: &mut Memory, samples: usize) {
+    fn not_started(&self, why: String) -> Error {
+        Error::Thread { kernel: self.spec.name(), why }
+    }
+
+    fn convert(&self, memory: &mut Memory, samples: usize) -> Result<(), Error> {
         let (from, threads) = (&memory.from.samples()[..samples], self.threads as usize);
         let converted = match (self.spec.output, threads) {
             (Output::F32, 1) => self.conversion.to_f32(from, memory.to.singles_mut()),
@@ -267,27 +300,42 @@ impl<'s> Row<'s> {
             (Output::F32, _) => self.conversion.to_f32_parallel(from, memory.to.singles_mut(), threads),
             (Output::F64, _) => self.conversion.to_f64_parallel(from, memory.to.doubles_mut(), threads),
         };
-        converted.expect("the buffer was made for the largest output");
+        match converted {
+            Err(error @ pciescope_convert::Error::Thread { .. }) => Err(self.not_started(error.to_string())),
+            converted => {
+                converted.expect("the buffer was made for the largest output");
+                Ok(())
+            }
+        }
     }
 }
 
-/// A pass of the ceiling, by as many threads as the conversion may take.
-fn ceiling(ratio: Ratio, from: &[ratio::Line], to: &mut [ratio::Line], store: ratio::Store, threads: usize) {
+/// A pass of the ceiling, by as many threads as the conversion takes. Says which thread could not be created, and why.
+fn ceiling(
+    ratio: Ratio,
+    from: &[ratio::Line],
+    to: &mut [ratio::Line],
+    store: ratio::Store,
+    threads: usize,
+) -> Result<(), String> {
     if threads == 1 {
-        return ratio::pass(ratio, from, to, store);
+        ratio::pass(ratio, from, to, store);
+        return Ok(());
     }
     let (read, write) = ratio.lines();
     let steps = (from.len() / read).min(to.len() / write).div_ceil(threads).max(1);
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         let mut parts = from.chunks(steps * read).zip(to.chunks_mut(steps * write));
         let own = parts.next();
-        for (from, to) in parts {
-            scope.spawn(move || ratio::pass(ratio, from, to, store));
+        for (thread, (from, to)) in (1..).zip(parts) {
+            let started = thread::Builder::new().spawn_scoped(scope, move || ratio::pass(ratio, from, to, store));
+            started.map_err(|error| format!("cannot start thread {thread} of {threads} threads: {error}"))?;
         }
         if let Some((from, to)) = own {
             ratio::pass(ratio, from, to, store);
         }
-    });
+        Ok(())
+    })
 }
 
 /// A run that goes on.
@@ -411,7 +459,7 @@ mod tests {
         let row = Row::new(&task.kernels[0], Isa::Scalar, Store::Auto, 1).unwrap();
         let mut memory = Memory::new(&task, SMALLEST).unwrap();
         for wrong in [0, 3] {
-            let mut figures = row.measure(&mut memory, SMALLEST as usize, Duration::ZERO, &|| false);
+            let mut figures = row.measure(&mut memory, SMALLEST as usize, Duration::ZERO, &|| false).unwrap();
             figures.checked.wrong += wrong;
             run.put(&row, SMALLEST as usize, figures).unwrap();
         }
@@ -445,7 +493,7 @@ mod tests {
         let from: Vec<ratio::Line> = (1..=1001).map(|number| ratio::Line([number; 8])).collect();
         for threads in [1, 2, 3, 2000] {
             let mut to = vec![ratio::Line([0; 8]); 2003];
-            ceiling(ratio, &from, &mut to, ratio::Store::Streaming, threads);
+            ceiling(ratio, &from, &mut to, ratio::Store::Streaming, threads).unwrap();
             assert!(to[..2002].chunks(2).zip(&from).all(|(pair, line)| pair == [*line; 2]), "{threads} threads");
             assert_eq!(to[2002], ratio::Line([0; 8]));
         }

@@ -151,7 +151,7 @@ impl Parent {
             };
             let parent = taken.outcomes.iter().find(|outcome| outcome.index == index);
             let latency = parent.and_then(|parent| parent.histograms.get(LATENCY));
-            if let (Some(parent), Some(median)) = (parent, latency.and_then(|latency| latency.median_ns())) {
+            if let (Some(parent), Some(median)) = (parent, latency.and_then(|latency| latency.middle_ns())) {
                 by_cpu.insert(parent.cpu, median);
             }
             if taken.failure.is_some() {

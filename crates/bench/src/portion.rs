@@ -160,7 +160,7 @@ impl Collected {
             if let Some((histogram, _)) = main_of(&outcome) {
                 gathered.batches.add(histogram);
             }
-            gathered.medians_ns.extend(outcome.histograms.get(LATENCY).and_then(|latency| latency.median_ns()));
+            gathered.medians_ns.extend(outcome.histograms.get(LATENCY).and_then(|latency| latency.middle_ns()));
             gathered.merge(outcome);
         }
         taken.samples

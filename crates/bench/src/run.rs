@@ -294,7 +294,7 @@ fn failed_checks(record: &Record) -> Vec<String> {
 fn doubts(method: &Method, outcome: &Outcome) -> Vec<Warning> {
     let mut doubts = Vec::new();
     let figure = outcome.histograms.get(LATENCY).or_else(|| outcome.histograms.get(TRIGGER_TO_HANDLER));
-    let Some(median) = figure.and_then(|histogram| histogram.median_ns()).filter(|&median| median > 0.0) else {
+    let Some(median) = figure.and_then(|histogram| histogram.middle_ns()).filter(|&median| median > 0.0) else {
         return doubts;
     };
     let share = method.quantum_ns / median / f64::from(method.batch.max(1));

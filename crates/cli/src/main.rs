@@ -120,8 +120,14 @@ fn report_failure(err: &anyhow::Error) -> ExitCode {
 
 /// Prints an error with its causes on one line, and what the user can do about it on the next.
 fn complain(err: &anyhow::Error) {
-    cmd::say(&format!("pciescope: {err:#}\n"));
-    if let Some(hint) = err.chain().find_map(cmd::hint_of) {
+    let is_full = err
+        .chain()
+        .any(|cause| cause.downcast_ref::<io::Error>().is_some_and(|err| err.kind() == io::ErrorKind::StorageFull));
+    // Every file has its name in the error: without one it was what is printed.
+    let what = if is_full && err.chain().count() == 1 { "cannot write the standard output: " } else { "" };
+    cmd::say(&format!("pciescope: {what}{err:#}\n"));
+    let hint = err.chain().find_map(cmd::hint_of);
+    if let Some(hint) = hint.or_else(|| is_full.then(|| "free some space, or write to another place".to_owned())) {
         cmd::say(&format!("hint: {hint}\n"));
     }
 }

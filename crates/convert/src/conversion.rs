@@ -159,10 +159,11 @@ impl Conversion {
     }
 
     /// As [`to_f32`](Self::to_f32), by up to `threads` threads, including the caller's; 0 means as many as the process
-    /// may run at the same time. Small inputs use fewer: to start a thread takes as long as to convert some 100 kB.
+    /// may run at the same time. Small inputs use fewer ([`threads`](Self::threads)): to start a thread takes as long as to
+    /// convert some 100 kB.
     ///
     /// # Errors
-    /// As [`to_f32`](Self::to_f32).
+    /// As [`to_f32`](Self::to_f32); [`Error::Thread`] where a thread cannot be created.
     pub fn to_f32_parallel(&self, input: &[u16], output: &mut [f32], threads: usize) -> Result<usize, Error> {
         parallel::convert(self, input, output, threads)
     }
@@ -170,9 +171,14 @@ impl Conversion {
     /// As [`to_f32_parallel`](Self::to_f32_parallel), to `f64`.
     ///
     /// # Errors
-    /// As [`to_f32`](Self::to_f32).
+    /// As [`to_f32_parallel`](Self::to_f32_parallel).
     pub fn to_f64_parallel(&self, input: &[u16], output: &mut [f64], threads: usize) -> Result<usize, Error> {
         parallel::convert(self, input, output, threads)
+    }
+
+    /// How many threads a parallel conversion of `input_len` words to numbers of `size` bytes uses if it may use `threads`.
+    pub fn threads(&self, input_len: usize, size: usize, threads: usize) -> usize {
+        parallel::threads(self.output_len(input_len), size, threads)
     }
 
     /// Starts a conversion of data that comes in chunks.

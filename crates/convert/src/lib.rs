@@ -43,7 +43,7 @@ pub use pick::deinterleave;
 pub use progress::Progress;
 pub use store::Store;
 
-/// A refusal by this crate. Nothing was written to the output.
+/// A refusal by this crate. Nothing was written to the output, except with [`Error::Thread`].
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -89,6 +89,16 @@ pub enum Error {
         channels: usize,
         /// Outputs that were given.
         outputs: usize,
+    },
+    /// A thread of a parallel conversion could not be created. The output is written in part.
+    #[error("cannot start thread {thread} of {of} threads: {why}")]
+    Thread {
+        /// Which one; the caller's is the last.
+        thread: usize,
+        /// How many there are, with the caller's.
+        of: usize,
+        /// What the system said.
+        why: String,
     },
     /// The processor (or this build) does not have the instruction set.
     #[error("{isa} is not available here (available: {})", names(&Isa::available()))]

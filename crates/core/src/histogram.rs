@@ -242,8 +242,12 @@ impl Histogram {
     pub fn sum_ps(&self) -> u128 {
         self.sum_ps
     }
-    /// The median in nanoseconds, to 0.1 %; `None` when empty.
+    /// The median in nanoseconds, to 0.1 %; `None` of fewer than 10 samples, as [`percentile_ns`](Self::percentile_ns).
     pub fn median_ns(&self) -> Option<f64> {
+        self.percentile_ns(50.0)
+    }
+    /// The duration in the middle, of however few samples: to compute with, not to show as a median. `None` when empty.
+    pub fn middle_ns(&self) -> Option<f64> {
         (!self.is_empty()).then(|| self.value_at(50.0))
     }
 
@@ -472,6 +476,15 @@ impl<'de> Deserialize<'de> for Histogram {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_median_needs_ten_samples() {
+        for count in [0, 1, 9, 10] {
+            let histogram = Histogram::of_ns(std::iter::repeat_n(5, count)).unwrap();
+            assert_eq!(histogram.median_ns(), (count == 10).then_some(5.0), "{count} samples");
+            assert_eq!(histogram.middle_ns(), (count > 0).then_some(5.0), "{count} samples");
+        }
+    }
     use proptest::prelude::*;
 
     /// Nearest-rank percentile of the samples themselves: what the histogram has to reproduce.

@@ -1,6 +1,8 @@
 //! Record files: one record is one line of JSON, written whole before the next is begun.
 
+use std::collections::HashSet;
 use std::fs::File;
+use std::hash::{BuildHasher, RandomState};
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 
@@ -96,7 +98,8 @@ pub fn read_records(path: &Path) -> Result<Contents, Error> {
 }
 
 /// Reads several record files one after the other and hands each record on as it comes, so that files of any length need
-/// the memory of a record; gives the remarks, as [`Contents::remarks`].
+/// the memory of a record; gives the remarks, as [`Contents::remarks`]. A record that is in an earlier file too, such as the
+/// file of all records that an earlier command wrote, is left out: counted twice it would make figures look more certain.
 ///
 /// # Errors
 /// As [`read_records`], for the first file that has one, and those of `take`.
@@ -105,14 +108,66 @@ pub fn each<E: From<Error>>(
     mut take: impl FnMut(Record) -> Result<(), E>,
 ) -> Result<Vec<String>, E> {
     let mut remarks = Vec::new();
+    let mut known = Known::default();
     for path in paths {
+        let mut repeated = 0u64;
+        let mut take_new = |record: Record| {
+            // A file alone repeats none.
+            if paths.len() > 1 && known.has(&record) {
+                repeated += 1;
+                return Ok(());
+            }
+            take(record)
+        };
+        let name = if path == Path::new("-") { Path::new("(standard input)") } else { path };
         if path == Path::new("-") {
-            each_of(io::stdin().lock(), Path::new("(standard input)"), &mut remarks, &mut take)?;
+            each_of(io::stdin().lock(), name, &mut remarks, &mut take_new)?;
         } else {
-            each_of(open(path)?, path, &mut remarks, &mut take)?;
+            each_of(open(path)?, name, &mut remarks, &mut take_new)?;
+        }
+        known.end_of_file();
+        if repeated > 0 {
+            let (s, were) = if repeated == 1 { ("", "was") } else { ("s", "were") };
+            remarks.push(format!(
+                "{}: {repeated} record{s} of an earlier file came again and {were} left out",
+                name.display()
+            ));
         }
     }
     Ok(remarks)
+}
+
+/// Which records earlier files had: 8 bytes for each, so that files of any length can be read.
+#[derive(Default)]
+struct Known {
+    earlier: HashSet<u64>,
+    /// Of the file that is being read: equal rows of one file are several rows.
+    own: Vec<u64>,
+    state: RandomState,
+    /// The record as text.
+    text: Vec<u8>,
+}
+
+impl Known {
+    /// Whether an earlier file had this record. It is compared as it would be written now: a copy of an older schema has
+    /// other bytes.
+    fn has(&mut self, record: &Record) -> bool {
+        self.text.clear();
+        // Without a run nothing says that two are the same.
+        if record.run.is_empty() || serde_json::to_writer(&mut self.text, record).is_err() {
+            return false;
+        }
+        let hash = self.state.hash_one(&self.text);
+        let is_known = self.earlier.contains(&hash);
+        if !is_known {
+            self.own.push(hash);
+        }
+        is_known
+    }
+
+    fn end_of_file(&mut self) {
+        self.earlier.extend(self.own.drain(..));
+    }
 }
 
 /// Reads several record files one after the other into one.

@@ -82,7 +82,10 @@ fn path(section: &Section) -> Vec<String> {
 }
 
 fn typical(section: &Section, all: &Histogram, what: &str, name: &str) -> Vec<String> {
-    let (Some(median), Some(max)) = (all.median_ns(), all.max_ns()) else { return Vec::new() };
+    let Some(max) = all.max_ns() else { return Vec::new() };
+    let Some(median) = all.median_ns() else {
+        return vec![format!("{} samples are too few for a median; the slowest was {}.", all.count(), duration(max))];
+    };
     let tail = [(99.99, "1 in 10,000"), (99.9, "1 in 1000"), (99.0, "1 in 100")]
         .iter()
         .find_map(|(p, words)| Some(format!("{words} is over {}, ", duration(all.percentile_ns(*p)?))))

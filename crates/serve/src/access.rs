@@ -130,8 +130,15 @@ impl Access {
         let known = self.users.get(&credentials.user);
         // Take the costliest hash, so that the time does not tell which users exist.
         let cost = |hash: &&String| hash.parse::<bcrypt::HashParts>().map_or(0, |parts| parts.get_cost());
-        let someone = known.or_else(|| self.users.values().max_by_key(cost)).map_or(NOBODY, String::as_str);
+        let costliest = self.users.values().max_by_key(cost);
+        let someone = known.or(costliest).map_or(NOBODY, String::as_str);
         let fits = bcrypt::verify(&credentials.password, someone).unwrap_or(false);
+        // A cost is a power of two: n, n + 1 ... most - 1 take what is missing from n to most.
+        if let (Some(known), Some(costliest)) = (known, costliest) {
+            for cost in cost(&known)..cost(&costliest) {
+                let _ = bcrypt::hash_with_salt(&credentials.password, cost, [0; 16]);
+            }
+        }
         let is_right = fits && known.is_some();
         let mut remembered = self.remembered();
         if remembered.len() >= REMEMBERED {
@@ -151,6 +158,8 @@ impl Access {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use super::*;
 
     fn basic(text: &str) -> String {
@@ -183,6 +192,27 @@ mod tests {
             assert!(!may(&access, header), "{header:?}");
         }
         assert!(matches!(access.judge(None), Verdict::No));
+    }
+
+    /// Costs 4 and 10: 64 times as long.
+    #[test]
+    fn a_wrong_password_takes_as_long_for_every_user() {
+        let users =
+            [("ada", 4), ("bob", 10)].map(|(user, cost)| (user.to_owned(), bcrypt::hash("love", cost).unwrap()));
+        let access = Access::new(users.into(), Vec::new());
+        let took = |user: &str| {
+            let guess = |number: u32| {
+                let credentials = Credentials { user: user.to_owned(), password: number.to_string(), key: [0; 32] };
+                let begun = Instant::now();
+                assert!(!access.verify(&credentials));
+                begun.elapsed()
+            };
+            (0..5).map(guess).min().unwrap()
+        };
+        let [cheap, costly, nobody] = ["ada", "bob", "eve"].map(took);
+        for one in [cheap, nobody] {
+            assert!(one < costly * 8 && costly < one * 8, "{cheap:?}, {costly:?}, {nobody:?}");
+        }
     }
 
     #[test]

@@ -135,6 +135,24 @@ pub(crate) fn label(into: &mut String, name: &str, value: &str) {
     into.push('"');
 }
 
+/// A label with several values, joined by commas. Of those that do not fit `...` says that there are more.
+fn list(into: &mut String, name: &str, values: &[impl AsRef<str>]) {
+    const MORE: &str = "...";
+    let mut joined = String::new();
+    for (number, value) in values.iter().map(AsRef::as_ref).enumerate() {
+        let is_last = number + 1 == values.len();
+        let len = joined.chars().count() + usize::from(number > 0) + value.chars().count();
+        let room = LONGEST - if is_last { 0 } else { MORE.len() + 1 };
+        joined += if number > 0 { "," } else { "" };
+        if len > room {
+            joined += MORE;
+            break;
+        }
+        joined += value;
+    }
+    label(into, name, &joined);
+}
+
 /// The labels of an instance, by its scope.
 fn labels(one: &Instance<'_>) -> String {
     let mut all = String::with_capacity(120);
@@ -153,8 +171,8 @@ fn labels(one: &Instance<'_>) -> String {
         drivers.sort_unstable();
         drivers.dedup();
         label(&mut all, "port", &bdf.unwrap_or_else(|| one.id()));
-        label(&mut all, "device", &below.join(","));
-        label(&mut all, "driver", &drivers.join(","));
+        list(&mut all, "device", &below);
+        list(&mut all, "driver", &drivers);
     } else {
         label(&mut all, "pmu", one.pmu());
     }
@@ -455,5 +473,22 @@ mod tests {
         let mut long = String::new();
         label(&mut long, "name", &"x".repeat(100_000));
         assert!(long.len() < 200);
+    }
+
+    #[test]
+    fn a_list_is_cut_between_its_entries_and_says_so() {
+        let all: Vec<String> = (0..16).map(|number| format!("0000:{:02x}:00.{}", number / 8, number % 8)).collect();
+        for (count, want) in [(0, String::new()), (1, all[0].clone()), (12, all[..12].join(","))] {
+            let mut into = String::new();
+            list(&mut into, "device", &all[..count]);
+            assert_eq!(into, format!("device=\"{want}\""));
+        }
+        let mut into = String::new();
+        list(&mut into, "device", &all);
+        assert_eq!(into, format!("device=\"{},...\"", all[..12].join(",")));
+        // One name alone may be too long.
+        let mut into = String::new();
+        list(&mut into, "driver", &["x".repeat(200)]);
+        assert_eq!(into, "driver=\"...\"");
     }
 }

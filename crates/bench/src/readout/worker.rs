@@ -212,6 +212,7 @@ impl<'p> Worker<'p> {
             checking: Usage::default(),
             _kept: kept,
             args: {
+                args.daq.prepare().map_err(|err| failure(&err))?;
                 // What came before is not ours.
                 args.daq.costs().map_err(|err| failure(&err))?;
                 args

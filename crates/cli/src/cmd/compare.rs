@@ -203,6 +203,13 @@ fn by_field(args: &Args, field: &str, ctx: &Ctx) -> anyhow::Result<Sides> {
         )
         .into());
     }
+    if a == b {
+        return Err(Refusal::new(
+            format!("A and B are the same: both are the {field} {a:?}"),
+            format!("name two of these: {}", quoted(&known)),
+        )
+        .into());
+    }
     let names = Names { a: format!("{field} {a}"), b: format!("{field} {b}") };
     let (mut left, mut right) = (Vec::new(), Vec::new());
     for record in records {

@@ -32,8 +32,9 @@ Examples:
   pciescope doctor --silence link-width@3b:00.0='new riser is ordered'
   pciescope doctor --list                  all checks, with what they read
 
-A silence file has one NAME[@BDF] a line, followed by the reason; # begins a
-comment. doctor always reads /etc/pciescope/doctor.conf if it exists.
+A silence file has one NAME[@BDF] a line, followed by the reason. A line that
+begins with # is a comment. doctor always reads /etc/pciescope/doctor.conf if it
+exists.
 
 Exit codes: 0 if there are at most notes; 1 if there is a warning or a problem
 that is not silenced; 2 if a check named by --only looked at nothing (it lacks
@@ -44,7 +45,7 @@ pub struct Args {
     functions: Vec<Bdf>,
 
     /// Print all checks with what they read
-    #[arg(long, conflicts_with_all = ["functions", "watch", "output", "json"])]
+    #[arg(long, conflicts_with_all = ["functions", "watch", "output", "json", "only", "skip", "silence", "silence_file"])]
     list: bool,
 
     /// Run only these checks

@@ -38,7 +38,7 @@ pub struct Args {
     json: bool,
 
     /// Draw each function below its port, as a tree
-    #[arg(short, long, conflicts_with = "functions")]
+    #[arg(short, long, conflicts_with_all = ["functions", "json", "all", "show_cpus"])]
     tree: bool,
 
     /// Only these IDs, in hexadecimal: VENDOR:DEVICE, either may be left out

@@ -186,6 +186,10 @@ pub fn hint_of(err: &(dyn std::error::Error + 'static)) -> Option<String> {
     if let Some(refusal) = err.downcast_ref::<Refusal>() {
         return refusal.hint.clone();
     }
+    // An error of input or output that was made of another one hides it from the chain.
+    if let Some(inner) = err.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
+        return hint_of(inner);
+    }
     macro_rules! ask {
         ($($error:ty),+ $(,)?) => {
             $(if let Some(err) = err.downcast_ref::<$error>() {

@@ -169,7 +169,7 @@ impl Growing {
     }
 
     fn finish(mut self) -> anyhow::Result<()> {
-        let failed = || format!("cannot write {}", self.path.display());
+        let failed = || cannot_write(&self.path);
         self.sink.finish().with_context(failed)?;
         self.place.as_mut().map_or(Ok(()), Place::keep).with_context(failed)
     }
@@ -213,7 +213,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     let mut keeper = Keeper::default();
     let remarks = jsonl::each(&args.files, |record| -> anyhow::Result<()> {
         for file in &mut growing {
-            file.sink.put(&record).with_context(|| format!("cannot write {}", file.path.display()))?;
+            file.sink.put(&record).with_context(|| cannot_write(&file.path))?;
         }
         if is_table || !whole.is_empty() {
             keeper.add(record);
@@ -236,6 +236,13 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         out.flush()?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn cannot_write(path: &Path) -> String {
+    match path == Path::new("-") {
+        true => "cannot write the standard output".to_owned(),
+        false => format!("cannot write {}", path.display()),
+    }
 }
 
 /// Whether a file named among the records is the CSV file of an earlier version's `--csv FILE`.

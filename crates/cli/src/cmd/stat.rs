@@ -10,6 +10,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::ExitCode;
 
+use anyhow::Context;
 use clap::builder::NonEmptyStringValueParser;
 use pciescope_bench::counters::{self, Host as _, Named, Origin, Place, Task, Wanted};
 use pciescope_core::outcome::Sample;
@@ -91,7 +92,7 @@ pub struct Args {
     warmup: Option<u64>,
 
     /// List what can be counted on this machine, and count nothing
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["events", "metric", "interval", "intervals", "duration", "json", "csv", "separator", "output", "command"])]
     list: bool,
 
     #[command(flatten)]
@@ -110,7 +111,8 @@ impl Args {
 }
 
 /// What `-o` does here, other than elsewhere.
-const FILE: &str = "Write to FILE: with -j or -x instead of printing, else the records beside the table";
+const FILE: &str = "With -j, --csv or -x: write that output to FILE and print nothing. Otherwise: print the table, and \
+                    write the records (JSON lines) to FILE";
 
 /// The options that say where the results go.
 #[derive(Debug, clap::Args)]
@@ -198,7 +200,7 @@ pub fn place(text: &str) -> Result<Place, String> {
 /// Parses the machine on which to count.
 pub fn machine(text: &str) -> Result<Backend, String> {
     match backend(text)? {
-        Backend::Real(_) => Err("counters are of this machine (auto) or of a synthetic one (fake)".to_owned()),
+        Backend::Real(_) => Err("it is auto (this machine) or fake (a synthetic one)".to_owned()),
         machine => Ok(machine),
     }
 }
@@ -243,7 +245,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     let mut code = None;
     for _ in 0..args.warmup.unwrap_or(0) {
         let mut command = Command::new(ctx, args.command.clone())?;
-        command.begin()?;
+        command.begin().with_context(|| format!("cannot start {}", plan.command[0]))?;
         if let Some(failed) = command.finish()?.filter(|code| *code != 0) {
             ctx.note(&format!("the command failed in a warm-up run, with exit code {failed}: nothing was counted"));
             return Ok(ExitCode::from(failed));
@@ -327,12 +329,9 @@ fn is_program(name: &str) -> bool {
 }
 
 impl Refusal {
-    /// A refusal about the command that is to run.
-    fn of_command(command: &OsStr, err: &io::Error) -> Self {
-        Refusal::new(
-            format!("cannot start {}: {err}", command.to_string_lossy()),
-            "give a command that the shell would find",
-        )
+    /// Why the command does not run; who runs it says which one.
+    fn of_command(err: &io::Error) -> Self {
+        Refusal::new(err.to_string(), "give a command that the shell would find")
     }
 }
 

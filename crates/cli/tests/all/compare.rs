@@ -149,6 +149,8 @@ fn several_files_and_labels_make_sides() {
     assert!(many.stderr.contains("--pick A,B"), "{}", many.stderr);
     let none = pciescope(&["compare", &both, "--by", "label", "--pick", "before,never"]).expect_code(2);
     assert!(none.stderr.contains("no record has the label \"never\""), "{}", none.stderr);
+    let same = pciescope(&["compare", &both, "--by", "label", "--pick", "after,after"]).expect_code(2);
+    assert!(same.stderr.contains("A and B are the same: both are the label \"after\"\nhint: "), "{}", same.stderr);
     pciescope(&["compare", &both]).expect_code(2);
 }
 

@@ -130,3 +130,31 @@ fn the_environment_chooses_the_instruction_set() {
     let refused = with("none").expect_code(2);
     assert!(refused.stderr.contains("\"none\" names no instruction set"), "{}", refused.stderr);
 }
+
+#[test]
+fn the_ceiling_has_as_many_threads_as_the_kernel() {
+    // A thread of the kernel writes 128 KiB at least: 64 KiB are the work of one, 781 KiB that of six.
+    for (samples, threads) in [(16_384, 1), (200_000, 6)] {
+        let line = format!("convert --threads 8 --samples {samples} --kernels u16-cast-f32 --duration 0 -j");
+        let records = run(&line).expect_code(0).records();
+        let Some(Plan::Convert(plan)) = &records[0].plan else { panic!("{:?}", records[0]) };
+        assert_eq!((plan.threads, records[1].kernel.as_ref().unwrap().threads), (8, threads), "{samples} samples");
+        // Eight threads for the ceiling alone took hundreds of times as long as the kernel.
+        let share = value(&records[1], "of_ceiling");
+        assert!(samples > 16_384 || share < 1000.0, "{samples} samples: {share} %");
+    }
+    let line = "convert --threads 8 --samples 16384,200k --kernels u16-cast-f32 --duration 0";
+    let shown = run(line).expect_code(0).stdout;
+    assert!(shown.contains("1 kernels, 1 to 6 threads"), "{shown}");
+}
+
+#[test]
+fn threads_that_cannot_be_created_end_the_run_by_an_error() {
+    // Stacks of 64 MiB in an address space that has room for some of them.
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -v 1000000; exec timeout -s KILL 60 \"$@\"", "sh", PROGRAM, "convert"]);
+    command.args(["--threads", "31", "--samples", "1M", "--kernels", "u16-cast-f32", "--duration", "0"]);
+    let ended = Ended::of(command.env("RUST_MIN_STACK", (64 << 20).to_string()).output().unwrap()).expect_code(2);
+    assert!(ended.stderr.contains("cannot start ") && ended.stderr.contains(" of 30 threads"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("hint: ") && ended.stderr.contains("pids.max"), "{}", ended.stderr);
+}

@@ -368,3 +368,10 @@ fn records_are_written_beside_the_text_and_report_shows_them() {
     assert!(shown.contains("!  warning  aspm\n"), "{shown}");
     assert!(shown.contains("checks of 8 functions and the machine: no problem, 1 warning"), "{shown}");
 }
+
+#[test]
+fn a_synthetic_machine_has_no_more_for_root() {
+    let shown = run("doctor --backend fake --all").expect_code(1).stdout;
+    assert!(shown.contains("do      the synthetic machine does not have it"), "{shown}");
+    assert!(!shown.contains("as root"), "{shown}");
+}

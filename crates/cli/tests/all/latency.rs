@@ -317,3 +317,25 @@ fn verbose_says_which_backend_and_warnings_beside_records() {
     assert!(ended.stderr.contains("warning: the clock's step"), "{}", ended.stderr);
     ended.records();
 }
+
+/// docs/method.md: a median needs 10 samples.
+#[test]
+fn fewer_than_ten_samples_have_no_median() {
+    let file = folder("few").join("run.jsonl");
+    let file = file.display();
+    let shown = run(&format!("latency mmio --backend fake --count 5 --cpus 0-3 -o {file}")).expect_code(0).stdout;
+    assert!(shown.contains("\n  median ") && !shown.contains("Median(us)"), "20 samples have one, 5 do not: {shown}");
+    let told = run(&format!("report {file} --all")).expect_code(0).stdout;
+    assert!(told.contains("Total samples: 20\n"), "{told}");
+    for text in [&shown, &told] {
+        assert!(!text.contains("fastest CPU ") && !text.contains(" is the fastest"), "{text}");
+    }
+    let path = run("latency path --backend fake --count 9 --cpus 0").expect_code(0).stdout;
+    let irq = run("latency irq --backend fake --count 1 --cpus 0").expect_code(0).stdout;
+    let one = run("latency mmio --backend fake --count 9 --cpus 0").expect_code(0).stdout;
+    for text in [&one, &path, &irq] {
+        assert!(!text.to_lowercase().contains("median") && text.contains("worst "), "{text}");
+    }
+    let ten = run("latency mmio --backend fake --count 10 --cpus 0").expect_code(0).stdout;
+    assert!(ten.contains("\n  median ") && ten.contains("Median(us)"), "{ten}");
+}

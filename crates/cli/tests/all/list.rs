@@ -150,3 +150,11 @@ fn lists_the_machine_it_runs_on() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(String::from_utf8(output.stdout).unwrap().contains("CPUs     0"));
 }
+
+#[test]
+fn a_tree_explains_only_the_marks_that_it_has() {
+    let tree = crate::common::run("list --backend fake --tree").expect_code(0).stdout;
+    let table = crate::common::run("list --backend fake --all").expect_code(0).stdout;
+    assert!(table.contains("\n? not readable"), "{table}");
+    assert!(!tree.contains("not readable") && tree.contains("0000:03:00.0"), "{tree}");
+}

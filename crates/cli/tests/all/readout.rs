@@ -255,6 +255,18 @@ fn each_fault_has_its_name_and_keeps_what_was_measured() {
     assert_eq!(metric(rows(&records)[0], "lost_interrupts"), 2.0);
 }
 
+/// The program waits half a second at a time, so that Ctrl-C can end it; the acquisition takes 0.4 ms longer.
+#[test]
+fn polls_are_those_of_the_whole_acquisition() {
+    let line = "readout --backend fake:memory=16,rate=0 -S 3910000 -l 2 --each --trigger now --channels 0 --divider 32 \
+                --timeout 3s -j";
+    let records = run(line).expect_code(0).records();
+    for row in rows(&records) {
+        let (polls, waited) = (metric(row, "polls"), metric(row, "acquire"));
+        assert!(waited >= 5e8 && polls >= 50.0, "{polls} polls in {waited} ns");
+    }
+}
+
 /// Exit code 2, the text and a hint, and nothing on the standard output.
 #[track_caller]
 fn refused(line: &str, text: &str) -> Ended {
@@ -277,6 +289,15 @@ fn what_makes_no_sense_is_refused() {
     refused(&format!("readout {file} -S 100 -r 0"), "--repeat");
     refused(&format!("readout {file} -S 100 --decimation-factor 0"), "--decimation-factor");
     refused(&format!("readout {file} -S 100 --decimation-offset 112 -A 2"), "--decimation-offset 112");
+    // 112 samples are read.
+    refused(
+        &format!("readout {file} -S 100 -f 113 -A 2"),
+        "--decimation-factor 113: of 112 samples none would be left",
+    );
+    refused(
+        &format!("readout {file} -S 100 -f 12 --decimation-offset 101 -A 2"),
+        "--decimation-factor 12: of 11 samples",
+    );
     // The option of the seed's tool would name a file here.
     refused(&format!("readout {file} -S 100 -o 112 -A 2"), "--decimation-offset 112");
     assert!(!Path::new("112").exists(), "a refused command left its file");
@@ -448,6 +469,8 @@ fn by_the_name_of_the_seeds_tool_it_takes_its_options_and_prints_what_it_prints(
         "{cycles}"
     );
     assert_eq!(cycles.matches("func_readout,").count(), 2, "each acquisition has its row: {cycles}");
+    let ended = tool("fake:digitizer -S 0x640 -A 2 -f 1601").expect_code(2);
+    assert!(ended.stderr.contains("of 1600 samples none would be left"), "{}", ended.stderr);
     assert!(tool("fake:digitizer -B 2").expect_code(2).stderr.contains("2 is not in 0..=1"));
     assert!(tool("-h").expect_code(0).stdout.contains("Usage: sis8300drv_threads device(s) [args..]"));
 }

@@ -121,6 +121,34 @@ const REFUSALS: &[(&str, &[&str])] = &[
     ("lab run --kernel 5.4 -- true", &["5.4: no such guest kernel"]),
     ("lab run --guest-cpus 0 -- true", &["0 is not in 1..=64"]),
     ("lab run --module x --no-module -- true", &["cannot be used with"]),
+    // Lists and trees have one form.
+    ("stat --list -j", &["'--list' cannot be used with", "--json"]),
+    ("stat --list --csv", &["'--list' cannot be used with", "--csv"]),
+    ("stat --list -I 1s", &["'--list' cannot be used with", "--interval"]),
+    ("stat --list -e rx", &["'--list' cannot be used with", "--event"]),
+    ("list --tree -j", &["'--tree' cannot be used with", "--json"]),
+    ("list --tree --show-cpus", &["'--tree' cannot be used with", "--show-cpus"]),
+    ("list --tree --all", &["'--tree' cannot be used with", "--all"]),
+    ("doctor --list --only smt", &["'--list' cannot be used with", "--only"]),
+    ("doctor --list --skip smt", &["'--list' cannot be used with", "--skip"]),
+    // Only the machine is chosen there.
+    ("stat --backend kmod", &["'kmod'", "it is auto (this machine) or fake (a synthetic one)"]),
+    ("list --backend kmod", &["it is auto (this machine) or fake (a synthetic one)"]),
+    ("doctor --backend kmod", &["it is auto (this machine) or fake (a synthetic one)"]),
+    (
+        "stat --backend fake -- /nonexist/prog",
+        &[
+            "pciescope: cannot start /nonexist/prog: No such file or directory (os error 2)\n",
+            "hint: give a command that the shell would find",
+        ],
+    ),
+    (
+        "stat --backend fake --warmup 1 -- /nonexist/prog",
+        &[
+            "pciescope: cannot start /nonexist/prog: No such file or directory (os error 2)\n",
+            "hint: give a command that the shell would find",
+        ],
+    ),
     ("lab ctl", &["SOCKET"]),
     ("reg log fffe:ff:1f.7", &["fffe:ff:1f.7: has no log", "hint: ", "pciescope bind"]),
 ];

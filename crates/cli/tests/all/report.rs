@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::common::{folder, pciescope};
+use crate::common::{folder, pciescope, run};
 
 fn demo() -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/records/demo.jsonl").display().to_string()
@@ -214,4 +214,32 @@ fn an_import_that_lost_lines_says_so_and_fails_the_check() {
     assert!(ended.stderr.contains("holds no line of format iomem"), "{}", ended.stderr);
     let ended = pciescope(&["import", "no/such"]).expect_code(2);
     assert!(ended.stderr.contains("cannot read no/such: No such file"), "{}", ended.stderr);
+}
+
+/// A shell's *.jsonl names the runs and the file of all of them that an earlier report wrote.
+#[test]
+fn a_record_that_comes_again_in_another_file_counts_once() {
+    let folder = folder("report-again");
+    let [run_a, run_b] = ["a.jsonl", "b.jsonl"].map(|name| {
+        let file = path(&folder, name);
+        let seed = if name == "a.jsonl" { 1 } else { 2 };
+        run(&format!("latency mmio --backend fake:seed={seed} --count 100 --cpus 0-1 -o {file}")).expect_code(0);
+        file
+    });
+    let all = path(&folder, "all.jsonl");
+    run(&format!("report {run_a} {run_b} -o {all}")).expect_code(0);
+    let (once, again) = (run(&format!("report {run_a} {run_b}")), run(&format!("report {run_a} {run_b} {all}")));
+    assert_eq!(once.expect_code(0).stdout, again.stdout);
+    let told = format!("pciescope: {all}: 6 records of an earlier file came again and were left out\n");
+    assert_eq!(again.stderr, told);
+    let twice = run(&format!("report {run_a} {run_a} --csv")).expect_code(0);
+    assert_eq!(twice.stdout, run(&format!("report {run_a} --csv")).expect_code(0).stdout);
+    assert!(twice.stderr.contains("3 records of an earlier file came again"), "{}", twice.stderr);
+    // Equal sides are equal sides, and a copy on one of them is no second run.
+    let copy = path(&folder, "copy.jsonl");
+    fs::copy(&run_a, &copy).unwrap();
+    let plain = run(&format!("compare --base {run_a} --new {run_b} -j")).expect_code(0);
+    let copied = run(&format!("compare --base {run_a},{copy} --new {run_b} -j")).expect_code(0);
+    assert_eq!(plain.stdout, copied.stdout);
+    assert!(copied.stderr.contains("copy.jsonl: 3 records of an earlier file"), "{}", copied.stderr);
 }

@@ -159,6 +159,14 @@ pub trait Daq: Send {
     /// What it is.
     fn about(&self) -> &About;
 
+    /// Makes what streams need and opening did not, such as the buffers of a ring, so that no stream takes the time for it.
+    ///
+    /// # Errors
+    /// As for [`Daq::read`].
+    fn prepare(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+
     /// Reads exactly `to.len()` bytes from address `at` into a buffer of the caller's.
     ///
     /// # Errors
@@ -225,7 +233,7 @@ pub struct End {
     pub time_ns: u64,
     /// From then to the waiting thread's being awake, in nanoseconds.
     pub wakeup_ns: u64,
-    /// Reads of the status register.
+    /// Reads of the status register since it was armed, those of waits that timed out too.
     pub polls: u64,
     /// Whether its interrupt never came.
     pub is_interrupt_lost: bool,

@@ -211,14 +211,21 @@ impl Examined {
 /// A function that `machine` does not have is skipped.
 pub fn examine(machine: &Machine, functions: &[Bdf], checks: &[&'static Check]) -> Vec<Examined> {
     let mut all = Vec::new();
+    let is_synthetic = machine.environment.is_synthetic();
+    let told = |unseen| match unseen {
+        Unseen::NotChecked { why, remedy } if is_synthetic && remedy == case::AS_ROOT => {
+            Unseen::NotChecked { why, remedy: "the synthetic machine does not have it".to_owned() }
+        }
+        unseen => unseen,
+    };
     for check in checks {
         match check.scope {
             Scope::Function(judge) => {
                 for case in functions.iter().filter_map(|bdf| Case::of(machine, *bdf)) {
-                    all.push(Examined { check, bdf: Some(case.bdf), verdict: judge(&case) });
+                    all.push(Examined { check, bdf: Some(case.bdf), verdict: judge(&case).map_err(told) });
                 }
             }
-            Scope::Machine(judge) => all.push(Examined { check, bdf: None, verdict: judge(machine) }),
+            Scope::Machine(judge) => all.push(Examined { check, bdf: None, verdict: judge(machine).map_err(told) }),
         }
     }
     all

@@ -18,8 +18,13 @@ pub(super) fn answer(section: &Section) -> Answer {
     let mut sizes: Vec<u64> = all.iter().filter_map(|(record, _)| Some(metric(record, "samples")? as u64)).collect();
     sizes.sort_unstable();
     sizes.dedup();
-    let threads = all.first().map_or(1, |(_, kernel)| kernel.threads);
-    let on = if threads == 1 { "1 thread".to_owned() } else { format!("{threads} threads") };
+    // Small inputs are converted by fewer threads.
+    let threads = || all.iter().map(|(_, kernel)| kernel.threads);
+    let on = match (threads().min().unwrap_or(1), threads().max().unwrap_or(1)) {
+        (1, 1) => "1 thread".to_owned(),
+        (low, high) if low == high => format!("{high} threads"),
+        (low, high) => format!("{low} to {high} threads"),
+    };
     let names: std::collections::BTreeSet<&str> = all.iter().map(|(_, kernel)| kernel.name.as_str()).collect();
     let mut answer = Answer::new(&headed(section, &format!("Conversion of samples: {} kernels, {on}", names.len())));
     for size in sizes.iter().rev().take(2) {

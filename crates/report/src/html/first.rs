@@ -170,8 +170,9 @@ fn latency(sections: &[&Section], hosts: &[Host]) -> First {
     let few = if p99(&now).is_none() { "too few samples".to_owned() } else { "1 in 100 took longer".to_owned() };
     let known = sections.iter().flat_map(|section| LOSSES.iter().filter_map(move |name| section.losses(name)));
     let lost = known.reduce(|a, b| (a.0 + b.0, a.1 && b.1));
+    let middle = if now.median_ns().is_none() { "too few samples".to_owned() } else { named(measure(last)) };
     let tiles = vec![
-        Tile::plain("Median", time(now.median_ns()), about(&Histogram::median_ns, named(measure(last)))),
+        Tile::plain("Median", time(now.median_ns()), about(&Histogram::median_ns, middle)),
         Tile::plain("p99", time(p99(&now)), about(&p99, few)),
         Tile::plain(
             "Worst",

@@ -243,7 +243,6 @@ fn write_key(
 
 fn value(own: &Own, key: &Key, percentile: Option<f64>) -> Option<f64> {
     let value = match (key.is_histogram, percentile) {
-        (true, Some(50.0)) => own.histogram.median_ns(),
         (true, Some(percentile)) => own.histogram.percentile_ns(percentile),
         (true, None) => own.histogram.max_ns(),
         (false, _) if LOSSES.contains(&key.figure.as_str()) => Some(own.values.sum()),

@@ -60,6 +60,65 @@ fn plan(functions: &[u8]) -> ReadoutPlan {
     }
 }
 
+/// A device whose buffers are made late unless it is told to make them.
+#[derive(Default)]
+struct Late {
+    about: daq::About,
+    has_buffers: bool,
+    /// Streams that had to make them.
+    late: u32,
+}
+
+impl Daq for Late {
+    fn about(&self) -> &daq::About {
+        &self.about
+    }
+
+    fn prepare(&mut self) -> Result<(), pciescope_hw::Error> {
+        self.has_buffers = true;
+        Ok(())
+    }
+
+    fn read(&mut self, _: u64, _: &mut [u8]) -> Result<(), pciescope_hw::Error> {
+        Ok(())
+    }
+
+    fn stream(&mut self, span: Span, take: daq::Take<'_>) -> Result<(), pciescope_hw::Error> {
+        self.late += u32::from(!self.has_buffers);
+        assert_eq!(self.late, 0, "the buffers are made while the time runs");
+        let bytes = vec![0; span.bytes as usize];
+        (0..span.passes).for_each(|_| assert!(take(&bytes).is_continue()));
+        Ok(())
+    }
+
+    fn write(&mut self, _: u64, _: &[u8]) -> Result<(), pciescope_hw::Error> {
+        Ok(())
+    }
+}
+
+/// docs/readout.md: all threads are ready, with their buffers, before any of them starts.
+#[test]
+fn a_device_has_its_buffers_before_the_time_runs() {
+    let about = daq::About { kind: "sis8300", access: Access::Ring, ..Default::default() };
+    let source = Source { path: "late".into(), about: about.clone(), is_digitizer: false, cpus: None, node: None };
+    let group = Group { sweep: None, devices: vec![0], plan: ReadoutPlan { access: Access::Ring, ..plan(&[0]) } };
+    let options = ReadoutOptions { check: Some(Check::None), ..DEFAULT };
+    let gate = Gate::default();
+    gate.open();
+    let args = WorkerArgs {
+        daq: Box::new(Late { about, ..Late::default() }),
+        source: &source,
+        group: &group,
+        options: &options,
+        gate: &gate,
+        is_stopped: &|| false,
+        moved: &AtomicU64::new(0),
+    };
+    let taken = run(args, std::sync::mpsc::channel().0);
+    assert!(taken.failure.is_none(), "{:?}", taken.failure);
+    assert_eq!(taken.rows[0].repeats, 2);
+}
+
 #[test]
 fn fused_or_not_the_numbers_are_the_same() {
     for function in [1, 2, 3, 4, 5, 6, 7, 8] {

@@ -126,17 +126,13 @@ pub fn functions(out: &mut impl Write, all: &[Function], entries: &[Entry], widt
         (0..last).map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0) + 2).sum();
     rows.iter_mut().for_each(|row| row[last] = cut(&row[last], width.saturating_sub(before)));
     table(out, &rows)?;
-    legend(out, legend_of(all, entries))
+    legend(out, legend_of(all, entries), false)
 }
 
 /// The marks that the rows have.
-fn legend_of(all: &[Function], entries: &[Entry]) -> (bool, bool, bool) {
+fn legend_of(all: &[Function], entries: &[Entry]) -> (bool, bool) {
     let has = |test: &dyn Fn(&Function) -> bool| entries.iter().any(|entry| test(&entry.function));
-    (
-        has(&|function| link_cell(all, function).contains('!')),
-        has(&|function| function.emulated.is_some()),
-        has(&|function| function.limited.is_some()),
-    )
+    (has(&|function| link_cell(all, function).contains('!')), has(&|function| function.emulated.is_some()))
 }
 
 /// The link as it is, with a mark where it should be faster or wider.
@@ -178,7 +174,7 @@ pub fn tree(out: &mut impl Write, all: &[Function], entries: &[Entry], width: us
     for top in shown.iter().filter(is_top) {
         branch(out, all, &shown, entries, top, &mut Vec::new(), width)?;
     }
-    legend(out, legend_of(all, entries))
+    legend(out, legend_of(all, entries), false)
 }
 
 /// A function and what is below it. `rails` says of each level above whether more follows there.
@@ -243,11 +239,13 @@ pub fn every_column(out: &mut impl Write, all: &[Function], entries: &[Entry]) -
             format!("{mark}{}", title(function)),
         ]);
     }
+    let is_unread = |row: &Vec<String>| row.iter().any(|cell| cell == "?");
     table(out, &rows)?;
-    legend(out, legend_of(all, entries))
+    legend(out, legend_of(all, entries), rows.iter().any(is_unread))
 }
 
-fn legend(out: &mut impl Write, (downtrained, emulated, limited): (bool, bool, bool)) -> io::Result<()> {
+/// What the marks mean that were drawn.
+fn legend(out: &mut impl Write, (downtrained, emulated): (bool, bool), limited: bool) -> io::Result<()> {
     if downtrained || emulated || limited {
         writeln!(out)?;
     }

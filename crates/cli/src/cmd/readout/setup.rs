@@ -117,6 +117,14 @@ pub(super) fn refuse_nonsense(args: &Args) -> anyhow::Result<()> {
         )
         .into());
     }
+    let left = samples.saturating_sub(args.decimation_offset);
+    if !args.sweep && left / args.decimation_factor == 0 {
+        return Err(Refusal::new(
+            format!("--decimation-factor {}: of {left} samples none would be left", args.decimation_factor),
+            "take more samples with -S, or a smaller factor",
+        )
+        .into());
+    }
     Ok(())
 }
 

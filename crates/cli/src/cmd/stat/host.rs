@@ -71,7 +71,7 @@ impl Host for Command {
         let child = std::process::Command::new(program)
             .args(arguments)
             .spawn()
-            .map_err(|err| io::Error::new(err.kind(), Refusal::of_command(program, &err)))?;
+            .map_err(|err| io::Error::new(err.kind(), Refusal::of_command(&err)))?;
         self.waiter.watch_child(&child)?;
         self.child = Some(child);
         Ok(())

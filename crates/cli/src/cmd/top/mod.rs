@@ -26,7 +26,7 @@ use pciescope_tui::ratatui::crossterm::event::{self, KeyEvent, MouseEvent, Mouse
 use pciescope_tui::{Action, Origin, State, Theme, page};
 use signal_hook::consts::{SIGCONT, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 
-use self::replay::Command;
+use self::replay::{Command, Flaw};
 use self::screen::Screen;
 use self::worker::Worker;
 use super::stat::{Events, events, interval, place, source};
@@ -160,7 +160,7 @@ enum Event {
     /// Nothing is counted, or no longer.
     NotCounted(Failure),
     /// A replay ended, with what was wrong at its end.
-    Ended(Option<String>),
+    Ended(Option<Flaw>),
     /// A signal came.
     Signal,
 }
@@ -209,6 +209,8 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         spans: 0,
         heard: Instant::now(),
         count,
+        file: args.replay.as_deref().map(|path| replay::name(path).to_owned()),
+        flaw: None,
     };
     view.sources = match replay {
         Some(replay) => Sources { replay: Some(replay), ..Sources::default() },
@@ -217,7 +219,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     watch(wake, events.clone())?;
     if is_text {
         let columns = args.columns.or_else(|| screen::size().filter(|_| has_terminal).map(|(columns, _)| columns));
-        return view.print(columns.unwrap_or(PAGE_COLUMNS));
+        return view.print(columns.unwrap_or(PAGE_COLUMNS), ctx);
     }
     let mut screen = Screen::open().map_err(|err| {
         let hint = "`pciescope top -b` prints screens as text";
@@ -345,6 +347,10 @@ struct View {
     /// When the last of them came.
     heard: Instant,
     count: Option<u64>,
+    /// The file of a replay, as messages name it.
+    file: Option<PathBuf>,
+    /// What was wrong at the end of a replay.
+    flaw: Option<Flaw>,
 }
 
 impl View {
@@ -382,7 +388,7 @@ impl View {
     }
 
     /// Prints a page for each interval.
-    fn print(&mut self, columns: u16) -> anyhow::Result<ExitCode> {
+    fn print(&mut self, columns: u16, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         let mut out = io::stdout().lock();
         let mut printed = 0;
         // Without counters there is no interval: print a page for each batch of the probe, or one page and end.
@@ -424,10 +430,22 @@ impl View {
                 _ => {}
             }
         }
-        match self.state.notice.take() {
-            Some(text) => Err(Refusal { text, hint: None }.into()),
-            None => Ok(ExitCode::SUCCESS),
+        match self.flaw.take() {
+            Some(Flaw::Bad(text)) => return Err(Refusal { text, hint: None }.into()),
+            Some(Flaw::Torn(text)) => ctx.note(&text),
+            None => {}
         }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// A replay that ended and had nothing to show: not of counters, or of a command that failed (`ssh HOST ... | top`).
+    fn nothing(&self) -> Option<Refusal> {
+        let file = self.file.as_ref().filter(|_| self.spans == 0)?;
+        let text = match &self.flaw {
+            Some(flaw) => format!("{}; no record before it counts ports or channels", flaw.text()),
+            None => format!("{}: no record of it counts ports or channels", file.display()),
+        };
+        Some(Refusal::new(text, "`pciescope stat -I 1s -j -o FILE` writes such records"))
     }
 
     /// Notices what sends no event: a thread that panicked, and that intervals no longer come. Returns whether the screen changes.
@@ -486,11 +504,16 @@ impl View {
             }
             Event::Functions(functions) => self.state.model.set_functions(functions),
             Event::NotCounted(failure) => self.state.model.no_counters = Some(with_hint(failure)),
-            Event::Ended(remark) => {
+            Event::Ended(flaw) => {
+                self.flaw = flaw;
+                if let Some(nothing) = self.nothing() {
+                    return Err(nothing.into());
+                }
                 if let Origin::Replay { has_ended, .. } = &mut self.state.origin {
                     *has_ended = true;
                 }
-                (self.state.notice, self.state.stale_s) = (remark, None);
+                let notice = self.flaw.as_ref().map(|flaw| flaw.text().to_owned());
+                (self.state.notice, self.state.stale_s) = (notice, None);
             }
         }
         Ok(Next::Draw)

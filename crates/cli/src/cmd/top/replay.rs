@@ -29,8 +29,31 @@ pub enum Command {
     Speed(f64),
 }
 
+/// Why a replay ended before the end of its file.
+#[derive(Debug, Clone)]
+pub enum Flaw {
+    /// The last line has no end: a killed run leaves one, and it is left out.
+    Torn(String),
+    /// Something that is no record, or cannot be read.
+    Bad(String),
+}
+
+impl Flaw {
+    /// What is wrong.
+    pub fn text(&self) -> &str {
+        match self {
+            Flaw::Torn(text) | Flaw::Bad(text) => text,
+        }
+    }
+}
+
 /// A record, or what stands where one should.
-type Taken = Result<Record, String>;
+type Taken = Result<Record, Flaw>;
+
+/// The name of a file of records in messages.
+pub fn name(path: &Path) -> &Path {
+    if path == Path::new("-") { Path::new("(standard input)") } else { path }
+}
 
 /// Starts to replay; without a speed intervals come as fast as they are taken.
 ///
@@ -41,7 +64,7 @@ pub fn start(path: &Path, speed: Option<f64>, events: SyncSender<Event>) -> anyh
     if path == Path::new("-") {
         thread::Builder::new()
             .name("reader".to_owned())
-            .spawn(move || read(stdin().lock(), Path::new("(standard input)"), 1, &records))?;
+            .spawn(move || read(stdin().lock(), name(Path::new("-")), 1, &records))?;
     } else {
         let fail = |source| Error::Read { path: path.to_owned(), source };
         let mut input = jsonl::open(path)?;
@@ -72,11 +95,14 @@ fn read(mut input: impl BufRead, path: &Path, first: usize, records: &SyncSender
         let taken = match bounded::line(&mut input, &mut line) {
             Ok(0) => return,
             Ok(_) if line.iter().all(u8::is_ascii_whitespace) => continue,
-            Ok(_) => jsonl::parse_line(&line, path, number).map_err(|err| match line.last() {
-                Some(b'\n') => format!("{:#}", anyhow::Error::from(err)),
-                _ => "the last record is unfinished (the run was killed?)".to_owned(),
+            Ok(_) => jsonl::parse_line(&line, path, number).map_err(|err| match &err {
+                Error::BadRecord { .. } if line.last() != Some(&b'\n') => Flaw::Torn(format!(
+                    "{}:{number}: the last record is unfinished and was left out (the run was killed?)",
+                    path.display()
+                )),
+                _ => Flaw::Bad(format!("{:#}", anyhow::Error::from(err))),
             }),
-            Err(source) => Err(format!("{}: {source}", path.display())),
+            Err(source) => Err(Flaw::Bad(format!("{}: {source}", path.display()))),
         };
         let is_bad = taken.is_err();
         if records.send(taken).is_err() || is_bad {
@@ -116,7 +142,7 @@ fn play(taken: &Receiver<Taken>, asked: &Receiver<Command>, speed: Option<f64>, 
     let mut clock = Clock { speed, is_paused: false, due: Instant::now(), last: None };
     loop {
         let mut batch = Batch::default();
-        let mut end: Option<Option<String>> = None;
+        let mut end: Option<Option<Flaw>> = None;
         if let Some(record) = left.take() {
             batch.take(record);
         }
@@ -127,7 +153,7 @@ fn play(taken: &Receiver<Taken>, asked: &Receiver<Command>, speed: Option<f64>, 
             };
             match next {
                 Ok(Ok(record)) => left = batch.take(record),
-                Ok(Err(text)) => end = Some(Some(text)),
+                Ok(Err(flaw)) => end = Some(Some(flaw)),
                 Err(RecvTimeoutError::Disconnected) => end = Some(None),
                 // The first record of a run comes long before the first interval, and is worth showing.
                 Err(RecvTimeoutError::Timeout) => break,
@@ -138,8 +164,8 @@ fn play(taken: &Receiver<Taken>, asked: &Receiver<Command>, speed: Option<f64>, 
         {
             return;
         }
-        if let Some(remark) = end {
-            let _ = events.send(Event::Ended(remark));
+        if let Some(flaw) = end {
+            let _ = events.send(Event::Ended(flaw));
             return;
         }
     }

@@ -56,6 +56,8 @@ struct Run {
     /// `None`: it never ends.
     end: Option<Instant>,
     is_stored: bool,
+    /// Reads of the status register so far.
+    polls: u64,
 }
 
 /// Whether a path names a synthetic board, and with what.
@@ -223,7 +225,7 @@ impl Fake {
         }
         let limit = Instant::now() + Duration::from_millis(timeout_ms.into());
         let is_lost = !is_poll && self.options.lose != 0 && run.sequence % self.options.lose == 0;
-        let mut polls = 0;
+        let mut polls = run.polls;
         let seen = match run.end.filter(|end| *end <= limit) {
             Some(_) if is_lost => limit,
             Some(end) => end,
@@ -238,6 +240,8 @@ impl Fake {
         } else {
             std::thread::sleep(seen.saturating_duration_since(Instant::now()));
         }
+        let run = Run { polls, ..run };
+        self.run = Some(run);
         if run.end.is_none_or(|end| end > limit) {
             return Err(self.failed(WHAT, libc::ETIMEDOUT));
         }
@@ -339,7 +343,7 @@ impl Digitizer for Fake {
         let sampled_ns = self.setup.samples * u64::from(self.setup.divider.unwrap_or(3)) * 1_000_000_000 / CLOCK_HZ;
         let end = self.opened + Duration::from_nanos(begin_ns + sampled_ns);
         let end = Some(end).filter(|_| self.acquisitions != self.options.hang);
-        self.run = Some(Run { sequence: self.acquisitions, end, is_stored: false });
+        self.run = Some(Run { sequence: self.acquisitions, end, is_stored: false, polls: 0 });
         Ok(self.acquisitions)
     }
 

@@ -57,7 +57,7 @@ impl Digitizer for Board {
         let mut arm = Arm { size: size_of::<Arm>() as u32, ..Arm::default() };
         // SAFETY: the request's argument is this structure, which holds no address.
         unsafe { call(&self.opened, SIS8300_IOC_ARM, &mut arm, "arm")? };
-        self.armed = arm.sequence;
+        (self.armed, self.polls) = (arm.sequence, 0);
         Ok(arm.sequence)
     }
 
@@ -76,7 +76,8 @@ impl Digitizer for Board {
                         sequence: end.sequence,
                         time_ns: end.time_ns,
                         wakeup_ns: end.wakeup_ns,
-                        polls: end.polls.into(),
+                        // The driver polls where it misses interrupts; of a wait that times out it does not say how often.
+                        polls: self.polls + u64::from(end.polls),
                         is_interrupt_lost: end.lost_interrupt != 0,
                     });
                 }
@@ -93,16 +94,16 @@ impl Digitizer for Board {
             let error = io::Error::from_raw_os_error(libc::ENODATA);
             return Err(self.opened.failed(WAIT.to_owned(), error));
         }
-        let mut polls = 0;
         loop {
             let is_last = Instant::now() >= limit;
             let status = self.register(CONTROL)?;
-            polls += 1;
+            self.polls += 1;
             let errno = match status {
                 GONE => libc::ENODEV,
                 status if status & AT_WORK == 0 => {
                     self.is_left_armed = false;
-                    return Ok(End { sequence: self.armed, time_ns: now_ns(), polls, ..End::default() });
+                    let (sequence, polls) = (self.armed, self.polls);
+                    return Ok(End { sequence, time_ns: now_ns(), polls, ..End::default() });
                 }
                 _ if is_last => libc::ETIMEDOUT,
                 _ => {

@@ -104,22 +104,26 @@ pub fn arm(board: &mut Board) -> Result<u64, Error> {
     board.is_left_armed = true;
     let is_triggered = board.register(SAMPLE_CONTROL)? & (EXTERNAL_TRIGGER | EXTERNAL_TRIGGER >> 1) != 0;
     board.set_register(CONTROL, if is_triggered { START_ARMED } else { START_NOW })?;
-    board.armed += 1;
+    (board.armed, board.polls) = (board.armed + 1, 0);
     Ok(board.armed)
 }
 
 fn stop(board: &Board) -> Result<(), Error> {
     board.set_register(CONTROL, STOP)?;
-    let limit = Instant::now() + REST;
+    let stopped = at_rest(Instant::now() + REST, || board.register(CONTROL))?;
+    stopped.map_err(|errno| board.opened.failed("stop".to_owned(), io::Error::from_raw_os_error(errno)))
+}
+
+/// Reads the status until the board is at rest, at least once; ENODEV if the board is gone, ETIMEDOUT after the limit.
+fn at_rest(limit: Instant, mut status: impl FnMut() -> Result<u32, Error>) -> Result<Result<(), i32>, Error> {
     loop {
-        let (is_last, status) = (Instant::now() >= limit, board.register(CONTROL)?);
-        let errno = match status {
-            GONE => libc::ENODEV,
-            status if status & AT_WORK == 0 => return Ok(()),
-            _ if is_last => libc::ETIMEDOUT,
-            _ => continue,
-        };
-        return Err(board.opened.failed("stop".to_owned(), io::Error::from_raw_os_error(errno)));
+        let is_last = Instant::now() >= limit;
+        match status()? {
+            GONE => return Ok(Err(libc::ENODEV)),
+            status if status & AT_WORK == 0 => return Ok(Ok(())),
+            _ if is_last => return Ok(Err(libc::ETIMEDOUT)),
+            _ => {}
+        }
     }
 }
 
@@ -130,18 +134,48 @@ pub fn wait(board: &mut Board, timeout_ms: u32) -> Result<End, Error> {
     let what = "wait for the end of its acquisition".to_owned();
     // SAFETY: the request's argument is this structure, which holds no address.
     unsafe { call(&board.opened, SIS8300_WAIT, &mut wait, &what)? };
-    let is_over = board.register(CONTROL)? & AT_WORK == 0;
-    let errno = match wait.status {
-        SIS8300_WAIT_OK => None,
-        SIS8300_WAIT_TIMEOUT if is_over => None,
-        SIS8300_WAIT_TIMEOUT => Some(libc::ETIMEDOUT),
-        SIS8300_WAIT_RELEASED => Some(libc::ENODEV),
-        _ => Some(libc::EIO),
+    // The interrupt comes when sampling ends: the last samples may be in the FIFO still.
+    let rest = if wait.status == SIS8300_WAIT_OK { REST } else { Duration::ZERO };
+    let end = match wait.status {
+        SIS8300_WAIT_OK | SIS8300_WAIT_TIMEOUT => at_rest(Instant::now() + rest, || {
+            board.polls += 1;
+            board.register(CONTROL)
+        })?,
+        SIS8300_WAIT_RELEASED => Err(libc::ENODEV),
+        _ => Err(libc::EIO),
     };
-    if let Some(errno) = errno {
+    if let Err(errno) = end {
         return Err(board.opened.failed(what, io::Error::from_raw_os_error(errno)));
     }
-    board.is_left_armed = !is_over;
+    board.is_left_armed = false;
     let is_interrupt_lost = wait.status == SIS8300_WAIT_TIMEOUT;
-    Ok(End { sequence: board.armed, time_ns: now_ns(), is_interrupt_lost, ..End::default() })
+    let (sequence, polls) = (board.armed, board.polls);
+    Ok(End { sequence, time_ns: now_ns(), polls, is_interrupt_lost, ..End::default() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What `at_rest` makes of these values, one a look, the last for ever; with the number of looks.
+    fn looked(limit: Instant, values: &[u32]) -> (Result<(), i32>, usize) {
+        let mut looks = 0;
+        let look = || {
+            looks += 1;
+            Ok(values[(looks - 1).min(values.len() - 1)])
+        };
+        (at_rest(limit, look).unwrap(), looks)
+    }
+
+    #[test]
+    fn an_acquisition_is_over_when_its_last_samples_have_left_the_fifo() {
+        let now = Instant::now();
+        let later = now + Duration::from_secs(60);
+        // Logic busy and FIFO not empty (0x30), FIFO not empty (0x20); 0x80 is the memory, which is ready.
+        assert_eq!(looked(later, &[0x30, 0x20, 0x20, 0x80]), (Ok(()), 4));
+        assert_eq!(looked(later, &[0x20, GONE]), (Err(libc::ENODEV), 2));
+        // At the limit it looks once.
+        assert_eq!(looked(now, &[0]), (Ok(()), 1));
+        assert_eq!(looked(now, &[0x20, 0]), (Err(libc::ETIMEDOUT), 1));
+    }
 }

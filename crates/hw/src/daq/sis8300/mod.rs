@@ -51,6 +51,8 @@ pub struct Board {
     how: How,
     /// Acquisitions that this file armed, where the driver does not count.
     armed: u64,
+    /// Reads of the status register since the last one was armed.
+    polls: u64,
     /// Whether the last one may be under way still, where the driver lets it be when the file is closed.
     is_left_armed: bool,
 }
@@ -128,7 +130,7 @@ impl Board {
                 return Err(opened.lacks(format!("be read by {}", other.name()), why, hint));
             }
         };
-        Ok(Board { opened, info, how, armed: 0, is_left_armed: false })
+        Ok(Board { opened, info, how, armed: 0, polls: 0, is_left_armed: false })
     }
 
     fn check(&self, at: u64, bytes: u64) -> Result<(), Error> {
@@ -234,6 +236,13 @@ fn costs_of(stats: &Stats) -> Costs {
 impl Daq for Board {
     fn about(&self) -> &About {
         &self.opened.about
+    }
+
+    fn prepare(&mut self) -> Result<(), Error> {
+        match &mut self.how {
+            How::Ring(ring) => ring.make(&self.opened),
+            How::Read(_) => Ok(()),
+        }
     }
 
     fn read(&mut self, at: u64, to: &mut [u8]) -> Result<(), Error> {

@@ -26,8 +26,8 @@ const NONE: u64 = u64::MAX;
 #[derive(Debug)]
 pub struct Ring {
     buffers: u32,
-    /// The most bytes of a buffer.
-    most: usize,
+    /// Bytes of each buffer, whatever a stream asks for: to make and map other buffers takes milliseconds.
+    buffer_bytes: usize,
     timeout_ms: u32,
     mapped: Option<Mapped>,
 }
@@ -35,7 +35,6 @@ pub struct Ring {
 #[derive(Debug)]
 struct Mapped {
     mapping: Mapping,
-    buffer_bytes: usize,
     stride: usize,
 }
 
@@ -56,7 +55,7 @@ impl Ring {
         let most = if options.buffer_bytes == 0 { BUFFER } else { options.buffer_bytes };
         Ring {
             buffers: asked.clamp(SIS8300_RING_BUFFERS_MIN, SIS8300_RING_BUFFERS_MAX),
-            most: most.min(info.chunk_bytes as usize),
+            buffer_bytes: whole(most.min(info.chunk_bytes as usize), SIS8300_DMA_ALIGN.into()),
             timeout_ms: info.dma_timeout_ms.saturating_add(PATIENCE_MS).min(3_600_000),
             mapped: None,
         }
@@ -75,9 +74,9 @@ impl Ring {
         }
         let align = u64::from(SIS8300_DMA_ALIGN);
         let window = Window::new(at, bytes, align);
-        let timeout_ms = self.timeout_ms;
-        let buffers = self.buffers;
-        let mapped = self.map(opened, whole(piece.min(self.most), align))?;
+        self.make(opened)?;
+        let (buffers, buffer_bytes, timeout_ms) = (self.buffers, self.buffer_bytes, self.timeout_ms);
+        let mapped = self.mapped.as_ref().expect("it was just made");
         let mut start = RingStart {
             size: size_of::<RingStart>() as u32,
             address: window.start,
@@ -89,7 +88,7 @@ impl Ring {
         unsafe { call(opened, SIS8300_IOC_RING_START, &mut start, "start its ring")? };
         let running = Running(opened);
         let mut release = NONE;
-        for (number, due) in pieces(window.start, window.bytes, passes, mapped.buffer_bytes).enumerate() {
+        for (number, due) in pieces(window.start, window.bytes, passes, buffer_bytes).enumerate() {
             let next = next(opened, release, timeout_ms)?;
             let is_due = (next.number, next.address, next.bytes as usize) == (number as u64, due.at, due.len);
             if !is_due {
@@ -115,30 +114,29 @@ impl Ring {
         Ok(())
     }
 
-    /// The mapping with buffers of this size.
-    fn map(&mut self, opened: &Opened, buffer_bytes: usize) -> Result<&Mapped, Error> {
-        if self.mapped.as_ref().is_none_or(|mapped| mapped.buffer_bytes != buffer_bytes) {
-            // The driver changes no buffers that are mapped.
-            self.mapped = None;
-            let mut setup = RingSetup {
-                size: size_of::<RingSetup>() as u32,
-                buffers: self.buffers,
-                buffer_bytes: buffer_bytes as u32,
-                ..RingSetup::default()
-            };
-            let what = format!("have a ring of {} buffers of {buffer_bytes} bytes", self.buffers);
-            // SAFETY: the request's argument is this structure, which holds no address.
-            unsafe { call(opened, SIS8300_IOC_RING_SETUP, &mut setup, &what)? };
-            let stride = setup.stride as usize;
-            if stride < buffer_bytes {
-                let why = io::Error::other(format!("the driver keeps {stride} bytes for each"));
-                return Err(opened.failed(what, why));
-            }
-            let mapping = Mapping::new(&opened.file, 0, stride * self.buffers as usize, false)
-                .map_err(|err| opened.failed("map its ring".to_owned(), err))?;
-            self.mapped = Some(Mapped { mapping, buffer_bytes, stride });
+    /// Makes and maps the buffers, unless that was done.
+    pub fn make(&mut self, opened: &Opened) -> Result<(), Error> {
+        if self.mapped.is_some() {
+            return Ok(());
         }
-        Ok(self.mapped.as_ref().expect("it was just made"))
+        let mut setup = RingSetup {
+            size: size_of::<RingSetup>() as u32,
+            buffers: self.buffers,
+            buffer_bytes: self.buffer_bytes as u32,
+            ..RingSetup::default()
+        };
+        let what = format!("have a ring of {} buffers of {} bytes", self.buffers, self.buffer_bytes);
+        // SAFETY: the request's argument is this structure, which holds no address.
+        unsafe { call(opened, SIS8300_IOC_RING_SETUP, &mut setup, &what)? };
+        let stride = setup.stride as usize;
+        if stride < self.buffer_bytes {
+            let why = io::Error::other(format!("the driver keeps {stride} bytes for each"));
+            return Err(opened.failed(what, why));
+        }
+        let mapping = Mapping::new(&opened.file, 0, stride * self.buffers as usize, false)
+            .map_err(|err| opened.failed("map its ring".to_owned(), err))?;
+        self.mapped = Some(Mapped { mapping, stride });
+        Ok(())
     }
 }
 
