@@ -8,8 +8,8 @@ PREFIX = /usr/local
 ARCH =
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER = aarch64-linux-gnu-gcc
 ARM64 = --locked -p pciescope-cli --target aarch64-unknown-linux-gnu
-# Its packages, of a program in this folder of the target.
-ARM64_DEB = PCIESCOPE_HERE=$(PCIESCOPE) PCIESCOPE=$(1)/pciescope packaging/build-deb --arch arm64 --output $(2)
+# Its packages, of a program in this folder of the target; the tests take the one that is there.
+ARM64_DEB = rm -f $(2)/*.deb && PCIESCOPE_HERE=$(PCIESCOPE) PCIESCOPE=$(1)/pciescope packaging/build-deb --arch arm64 --output $(2)
 ARM64_GUEST = $(TARGET)/aarch64-unknown-linux-gnu/guest
 ifeq ($(ARCH),arm64)
 export PCIESCOPE_LAB_ARCH = arm64
