@@ -191,7 +191,9 @@ clean:				## remove what was built (not the lab's root folder)
 	rm -rf target demo
 	$(MAKE) -C kmod clean
 
-distclean: clean		## also remove the lab's root folder and those of the packages' tests
+distclean: clean		## also remove the lab's root folders, those of `make sanitize` and those of the packages' tests
+	lab/setup-sanitize --remove
+	lab/setup-arm64 --remove
 	lab/setup-root --remove
 	packaging/setup-test-root --remove bookworm
 	packaging/setup-test-root --remove trixie
