@@ -64,7 +64,7 @@ endif
 	lab/build-modules --arch arm64
 	PCIESCOPE_LAB_PACKAGES=$(abspath $(TARGET)/deb-arm64) $(CARGO) test $(TESTED) --test vm -- $(ONLY)
 
-test-5.10: tested		## the core suites on Debian 11's kernel, which joins the lab's root folder and, from then on, vm-test
+test-5.10: tested		## the core suites on Debian 11's kernel, which is added to the lab's root folder and so to vm-test
 	tools/setup lab
 	lab/setup-kernel 5.10
 	lab/build-modules 5.10
