@@ -21,7 +21,7 @@ endif
 # and would build a third of them again for each further choice.
 TESTED = --release --locked --workspace
 
-.PHONY: help setup build tested test unit vm-test test-5.10 arm64-program arm64-test browser-test pictures parquet-test fleet-test fleet-lint fleet-bench demo lint fuzz sanitize bench kmod install deb dist test-dist test-fresh test-packages test-systemd clean distclean
+.PHONY: help setup build tested test unit vm-test test-5.10 arm64-program arm64-test browser-test pictures parquet-test fleet-test fleet-lint fleet-bench demo lint fuzz sanitize can-sanitize bench kmod install deb dist test-dist test-fresh test-packages test-systemd clean distclean
 
 help:				## this list
 	@sed -n 's/^\([a-z0-9.-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -139,10 +139,13 @@ fuzz:				## fuzz all that anybody may write, 20 s a target (docs/fuzzing.md)
 	tools/setup fuzz
 	tools/fuzz
 
-sanitize: tested		## the suites on guest kernels that look for faults (docs/sanitizers.md); hours
+sanitize: can-sanitize tested	## the suites on guest kernels that look for faults (docs/sanitizers.md); root, hours
 	tools/setup lab
 	lab/setup-sanitize
 	tools/sanitize $(ONLY)
+
+can-sanitize:
+	@tools/sanitize --check
 
 bench: build			## benchmarks: each a ratio to a peer or limit taken in the same run
 	bench/all
