@@ -48,7 +48,7 @@ unit: tested			## the tests that need no virtual hardware
 	$(CARGO) test $(TESTED) --no-fail-fast
 
 tested:
-	tools/setup build
+	tools/setup build tests
 	$(CARGO) build $(TESTED) --bins --tests
 	$(CARGO) build $(TESTED) --test vm
 
