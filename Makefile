@@ -43,6 +43,7 @@ kmod:				## build the kernel modules for the running kernel: kmod/*/*.ko
 	$(MAKE) -C kmod
 
 unit: tested			## the tests that need no virtual hardware
+	tools/setup dist
 	tools/test-scripts
 	$(MAKE) -C kmod check
 	$(CARGO) test $(TESTED) --no-fail-fast
