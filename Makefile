@@ -8,8 +8,8 @@ PREFIX = /usr/local
 ARCH =
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER = aarch64-linux-gnu-gcc
 ARM64 = --locked -p pciescope-cli --target aarch64-unknown-linux-gnu
-# Its packages, of a program in this folder of the target.
-ARM64_DEB = PCIESCOPE_HERE=$(PCIESCOPE) PCIESCOPE=$(1)/pciescope packaging/build-deb --arch arm64 --output $(2)
+# Its packages, of a program in this folder of the target; the tests take the one that is there.
+ARM64_DEB = rm -f $(2)/*.deb && PCIESCOPE_HERE=$(PCIESCOPE) PCIESCOPE=$(1)/pciescope packaging/build-deb --arch arm64 --output $(2)
 ARM64_GUEST = $(TARGET)/aarch64-unknown-linux-gnu/guest
 ifeq ($(ARCH),arm64)
 export PCIESCOPE_LAB_ARCH = arm64
@@ -21,7 +21,7 @@ endif
 # and would build a third of them again for each further choice.
 TESTED = --release --locked --workspace
 
-.PHONY: help setup build tested test unit vm-test test-5.10 arm64-program arm64-test browser-test pictures parquet-test fleet-test fleet-lint fleet-bench demo lint fuzz sanitize bench kmod install deb dist test-dist test-fresh test-packages test-systemd clean distclean
+.PHONY: help setup build tested test unit vm-test test-5.10 arm64-program arm64-test browser-test pictures parquet-test fleet-test fleet-lint fleet-bench demo lint fuzz sanitize can-sanitize bench kmod install deb dist test-dist test-fresh test-packages test-systemd clean distclean
 
 help:				## this list
 	@sed -n 's/^\([a-z0-9.-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -43,11 +43,13 @@ kmod:				## build the kernel modules for the running kernel: kmod/*/*.ko
 	$(MAKE) -C kmod
 
 unit: tested			## the tests that need no virtual hardware
+	tools/setup dist
+	tools/test-scripts
 	$(MAKE) -C kmod check
 	$(CARGO) test $(TESTED) --no-fail-fast
 
 tested:
-	tools/setup build
+	tools/setup build tests
 	$(CARGO) build $(TESTED) --bins --tests
 	$(CARGO) build $(TESTED) --test vm
 
@@ -63,7 +65,7 @@ endif
 	lab/build-modules --arch arm64
 	PCIESCOPE_LAB_PACKAGES=$(abspath $(TARGET)/deb-arm64) $(CARGO) test $(TESTED) --test vm -- $(ONLY)
 
-test-5.10: tested		## the core suites on Debian 11's kernel, which joins the lab's root folder and, from then on, vm-test
+test-5.10: tested		## the core suites on Debian 11's kernel, which is added to the lab's root folder and so to vm-test
 	tools/setup lab
 	lab/setup-kernel 5.10
 	lab/build-modules 5.10
@@ -138,10 +140,13 @@ fuzz:				## fuzz all that anybody may write, 20 s a target (docs/fuzzing.md)
 	tools/setup fuzz
 	tools/fuzz
 
-sanitize: tested		## the suites on guest kernels that look for faults (docs/sanitizers.md); hours
+sanitize: can-sanitize tested	## the suites on guest kernels that look for faults (docs/sanitizers.md); root, hours
 	tools/setup lab
 	lab/setup-sanitize
 	tools/sanitize $(ONLY)
+
+can-sanitize:
+	@tools/sanitize --check
 
 bench: build			## benchmarks: each a ratio to a peer or limit taken in the same run
 	bench/all
@@ -190,7 +195,9 @@ clean:				## remove what was built (not the lab's root folder)
 	rm -rf target demo
 	$(MAKE) -C kmod clean
 
-distclean: clean		## also remove the lab's root folder and those of the packages' tests
+distclean: clean		## also remove the lab's root folders, those of `make sanitize` and those of the packages' tests
+	lab/setup-sanitize --remove
+	lab/setup-arm64 --remove
 	lab/setup-root --remove
 	packaging/setup-test-root --remove bookworm
 	packaging/setup-test-root --remove trixie

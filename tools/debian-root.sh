@@ -84,8 +84,8 @@ finish() {
 
 # Deletes $dir, if a script of ours made it.
 remove_root() {
-	[ -e "$dir" ] || [ -e "$dir.partial" ] || return 0
+	[ -e "$dir" ] || [ -e "$dir.partial" ] || [ -e "$dir.old" ] || return 0
 	[ ! -e "$dir" ] || [ -e "$dir/$mark" ] || fail "$dir was not made by this script; not deleted"
-	as_root rm -rf --one-file-system "$dir" "$dir.partial"
+	as_root rm -rf --one-file-system "$dir" "$dir.partial" "$dir.old"
 	say "deleted $dir"
 }

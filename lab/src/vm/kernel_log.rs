@@ -107,7 +107,8 @@ fn report_of_others(lines: &[&str]) -> Option<usize> {
     if lines[0].contains("BUG: workqueue leaked") && is_timeout {
         return to("</TASK>");
     }
-    let is_aer_inject = lines.iter().take(5).any(|line| line.contains(" at: aer_inj_"));
+    // Another CPU's messages may stand between.
+    let is_aer_inject = lines.iter().take(30).any(|line| line.contains(" at: aer_inj_"));
     if lines[0].contains("[ BUG: Invalid wait context ]") && is_aer_inject {
         return to("</TASK>");
     }
