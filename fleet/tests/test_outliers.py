@@ -287,6 +287,37 @@ def test_a_run_by_another_method_does_not_replace_the_nights(tmp_path: Path, cal
     assert hosts_of(call("outliers", tmp_path / "d", "-j").json()) == {"n3"}
 
 
+def test_cpus_that_the_newest_run_of_a_figure_did_not_measure_are_not_judged(tmp_path: Path, call: Call) -> None:
+    """CPU 3 of n4 was slow. After a repair somebody measures one of the two registers, on the first two CPUs only."""
+
+    def run(number: int, host: str, cpus: int, offsets: list[int], day: int, slow: int | None) -> list[dict[str, Any]]:
+        made: list[dict[str, Any]] = []
+        for place, offset in enumerate(offsets):
+            records = sample.run(
+                number, host, cpus=cpus, seed=1000 * place + number, time=f"2026-11-{day}T08:00:00Z",
+                median=800 * (1 + number % 4 / 400),
+            )  # fmt: skip
+            for record in records[1:]:
+                record["target"] = {**record["target"], "offset": offset}
+                if record["cpu"]["cpu"] == slow:
+                    drawn = 1040 * np.exp(np.random.default_rng(number).normal(0, 0.02, 1000))
+                    record["histograms"]["latency"] = sample.histogram(drawn)
+            made += records if not made else records[1:]
+        return made
+
+    night = [run(n, f"n{n}", 4, [16, 32], 22, 3 if n == 4 else None) for n in range(1, 13)]
+    call("ingest", sample.write(tmp_path / "night.jsonl", *night), tmp_path / "d")
+    slow = {"mmio-read BAR0+0x10/4 latency", "mmio-read BAR0+0x20/4 latency"}
+
+    def found() -> set[str]:
+        told = call("outliers", tmp_path / "d", "-j", "--level", "1%").json()
+        return {each["figure"] for each in told["outliers"] if each["host"] == "n4"}
+
+    assert found() == slow
+    call("ingest", sample.write(tmp_path / "n4.jsonl", run(99, "n4", 2, [16], 23, None)), tmp_path / "d")
+    assert found() == {"mmio-read BAR0+0x20/4 latency"}
+
+
 def test_wrong_clocks_hide_no_host_and_machines_of_one_name_are_told_apart(tmp_path: Path, call: Call) -> None:
     times = {3: "1999-12-31T23:00:00Z", 5: "2093-01-01T00:00:00Z"}
     machines = {1: "aaaaaaaaaaaaaaaa", 2: "bbbbbbbbbbbbbbbb"}

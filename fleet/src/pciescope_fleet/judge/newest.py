@@ -51,10 +51,8 @@ def newest(engine: Engine, store: Store, since: str | None = None, until: str | 
         hops=figures.hops.fill_null(-1),
         device=figures.device.fill_null(""),
     )
-    # Two runs that measured different sets of figures may share some.
-    kind = ["host_key", "device", "figure", "cpu", "origin", "verb", "backend", "batch"]
+    # Two runs that measured different sets of figures may share some. All CPUs of a figure are of one run.
+    kind = ["host_key", "device", "figure", "origin", "verb", "backend", "batch"]
     window = ibis.window(group_by=kind, order_by=[figures.time.desc(), figures.run.desc()])
-    figures = engine.keep(
-        figures.mutate(place=ibis.row_number().over(window)).filter(lambda t: t.place == 0).drop("place")
-    )
+    figures = engine.keep(figures.mutate(place=ibis.rank().over(window)).filter(lambda t: t.place == 0).drop("place"))
     return Newest(figures, runs, dates)
