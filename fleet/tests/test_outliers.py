@@ -222,6 +222,25 @@ def test_a_narrower_distribution_is_told_from_a_wider_one_and_drains_no_host(tmp
     assert re.search(r"latency \(\d+% of its samples where others have none\)$", form), form
 
 
+def test_each_host_is_drained_with_its_own_figures_as_the_reason(tmp_path: Path, call: Call) -> None:
+    shape = Shape(hosts=60, figures=1, cpus=1)
+    sizes = {10: 0.3, 20: 0.5, 30: 0.7, 40: 0.9}
+    device = [f"0000:{host if host in sizes else 59:02x}:00.0" for host in range(60)]
+    firmware = ["2.0" if host in sizes else "1.0" for host in range(60)]
+    faults = {(host, 0): ("median", size) for host, size in sizes.items()}
+    keep(tmp_path / "d", shape, faults, device=device, firmware=firmware)
+    told = call("outliers", tmp_path / "d", "-j", "--level", "1%")
+    [finding] = [each for each in told.json()["findings"] if each["shared"]]
+    assert finding["hosts"] == [host_name(host) for host in sizes]
+    (tmp_path / "found.json").write_text(told.out)
+    reasons = slurm_drain.read(str(tmp_path / "found.json"), False)
+    for host, size in sizes.items():
+        [text] = reasons[host_name(host)]
+        found = re.fullmatch(rf"slower {device[host]} mmio-read BAR0\+0x0/4 latency \+(\d+\.\d)%", text)
+        assert found is not None, text
+        assert float(found[1]) == pytest.approx(100 * size, abs=10)
+
+
 def test_what_doctor_found_on_the_host_stands_beside(tmp_path: Path) -> None:
     shape = Shape(hosts=30, figures=2)
     link = ["8 GT/s x4" if host == 9 else "16 GT/s x4" for host in range(30)]

@@ -79,10 +79,9 @@ def read(name: str, is_any_origin: bool) -> dict[str, list[str]]:
             if finding["direction"] in BETTER:
                 note(f"{', '.join(hosts)}: left alone, {BETTER[finding['direction']]} than similar hosts")
                 continue
-            worst = finding["worst"]
-            text = f"{finding['direction']} {worst['device']} {worst['figure']} {_size(worst)}"
-            for host in hosts:
-                reasons.setdefault(host, []).append(text)
+            for worst in finding["worst_of_hosts"]:
+                text = f"{finding['direction']} {worst['device']} {worst['figure']} {_size(worst)}"
+                reasons.setdefault(str(worst["host_key"]).partition("~")[0], []).append(text)
     except OSError as error:
         raise FleetError(f"{name} cannot be read: {error.strerror}") from error
     except (ValueError, KeyError, TypeError) as error:

@@ -183,7 +183,8 @@ def _findings(
 
 def _finding(part: pd.DataFrame, way: str, seen: pd.DataFrame, share: causes.Shared | None) -> dict[str, Any]:
     """One finding: of one host, or of several with what they share."""
-    worst = part.sort_values("p").iloc[0]
+    part = part.sort_values("p")
+    worst = part.iloc[0]
     hosts = sorted(part["host_key"].unique())
     beside = causes.beside(seen, worst["host_key"], worst["device"])
     return {
@@ -194,6 +195,7 @@ def _finding(part: pd.DataFrame, way: str, seen: pd.DataFrame, share: causes.Sha
         "origin": worst["origin"],
         "figures": sorted(part["figure"].unique()),
         "worst": outlier(worst),
+        "worst_of_hosts": as_json(part.drop_duplicates("host_key").sort_values("host_key")),
         "q": float(worst["q"]),
         "shared": None if share is None else {
             "attribute": share.attribute, "value": share.value, "healthy_with": share.healthy_with,
