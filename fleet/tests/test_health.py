@@ -240,7 +240,8 @@ def test_slurm_drains_a_node_with_the_finding_as_its_reason_after_three_checks(s
 def found(hosts: list[str], **more: object) -> dict[str, object]:
     """A finding as `outliers --json` prints it."""
     worst = {"device": "0000:03:00.0", "figure": "latency", "effect": 0.12}
-    each = [{**worst, "host_key": host} for host in hosts]
+    same = {"time": "2026-11-22T08:00:00Z", "newest": "2026-11-22T08:00:00Z", "replaced_by": None}
+    each = [{**worst, **same, "host_key": host, "host": host.partition("~")[0]} for host in hosts]
     return {"hosts": hosts, "origin": "measured", "direction": "slower", "worst_of_hosts": each, **more}
 
 

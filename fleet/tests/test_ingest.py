@@ -680,11 +680,12 @@ def test_names_and_texts_of_hosts_do_not_reach_the_terminal_as_they_are(
     worst = {
         "device": bad, "figure": bad, "unit": "ns", "statistic": "p50", "effect": 0.1, "q": 0.01, "z": 9.0,
         "value": 1.0, "group_median": 1.0, "group_hosts": 9, "group_without": [], "origin": "measured",
-        "from": 1.0, "to": 2.0,
+        "from": 1.0, "to": 2.0, "host": bad, "replaced_by": bad,
     }  # fmt: skip
     finding = {
         "hosts": [bad], "direction": "slower", "model": bad, "device_name": bad, "origin": "measured",
         "figures": [bad], "beside": [{"severity": "note", "check": "x", "text": bad}], "worst": worst,
+        "worst_of_hosts": [worst],
         "shared": {"attribute": "rack", "value": bad, "healthy": 1, "healthy_with": 0, "p": 0.1},
         "first": "2026-11-22", "last": "2026-11-22", "changed": [{"what": "kernel", "from": bad, "to": bad}],
     }  # fmt: skip

@@ -337,6 +337,93 @@ def test_cpus_that_the_newest_run_of_a_figure_did_not_measure_are_not_judged(tmp
     assert found() == {"mmio-read BAR0+0x20/4 latency"}
 
 
+MOVED = "0000:5e:00.0"
+
+
+def at(records: list[dict[str, Any]], **device: Any) -> list[dict[str, Any]]:
+    """The same run of another device."""
+    for record in records:
+        record["device"] = {**record["device"], **device}
+    return records
+
+
+def a_night(day: str, slow: int | None = None, **more: Any) -> list[list[dict[str, Any]]]:
+    """A run of each of 12 hosts, one of them slow."""
+    return [
+        sample.run(
+            int(day.replace("-", "")) * 100 + n, f"n{n}", cpus=1, time=f"{day}T08:00:00Z",
+            median=1000 if n == slow else 800 * (1 + n % 4 / 400), **more,
+        )
+        for n in range(1, 13)
+    ]  # fmt: skip
+
+
+def firmware(*functions: str) -> list[dict[str, str]]:
+    """What the environment tells of the functions whose drivers show a firmware."""
+    return [{"bdf": bdf, "version": "1.0"} for bdf in functions]
+
+
+def test_figures_of_a_device_that_is_no_longer_there_are_not_judged(tmp_path: Path, call: Call) -> None:
+    here = str(sample.DEVICE["bdf"])
+
+    def found(place: str, night: list[list[dict[str, Any]]], *later: list[dict[str, Any]]) -> set[str]:
+        call("ingest", sample.write(tmp_path / f"{place}.jsonl", *night, *later), tmp_path / place)
+        return hosts_of(call("outliers", tmp_path / place, "-j", "--level", "1%").json())
+
+    later = {"cpus": 1, "time": "2026-11-23T08:00:00Z"}
+    night = a_night("2026-11-22", 4, firmware=firmware(here))
+    assert found("stays", night) == {"n4"}
+    # Another card at the same address, measured by another verb.
+    other = at(sample.run(9, "n4", **later), device=0xA80C)
+    for record in other:
+        record["verb"] = "survey"
+    assert found("replaced", night, other) == set()
+    # The card was moved: the newest list of functions does not have the old address.
+    assert found("moved", night, at(sample.run(9, "n4", **later, firmware=firmware(MOVED)), bdf=MOVED)) == set()
+    # A run of another device says nothing of this one, as long as both are listed, or none is.
+    both = firmware(here, MOVED)
+    assert found("beside", night, at(sample.run(9, "n4", **later, firmware=both), bdf=MOVED)) == {"n4"}
+    assert found("unknown", night, at(sample.run(9, "n4", **later), bdf=MOVED)) == {"n4"}
+
+
+def test_an_old_run_is_named_and_drains_no_node(tmp_path: Path, call: Call) -> None:
+    """The records cannot tell whether the card that was slow is still there: the host has newer runs of another one."""
+    for days, day in ((3, "2026-11-04"), (21, "2026-11-22")):
+        later = [at(records, bdf=MOVED) for records in a_night(day)]
+        place = tmp_path / str(days)
+        call("ingest", sample.write(tmp_path / "all.jsonl", *a_night("2026-11-01", 4), *later), place)
+        told = call("outliers", place, "-j", "--level", "1%")
+        [worst] = {each["host_key"]: each for each in told.json()["outliers"]}.values()
+        assert (worst["host"], worst["time"], worst["newest"]) == ("n4", "2026-11-01T08:00:00Z", f"{day}T08:00:00Z")
+        (tmp_path / "found.json").write_text(told.out)
+        text = call("outliers", place, "--level", "1%").out
+        assert (f"measured on 2026-11-01, {days} days before the newest run of n4" in text) == (days == 21)
+        assert (slurm_drain.read(str(tmp_path / "found.json"), False) == {}) == (days == 21)
+    told = call("slurm-drain", tmp_path / "found.json")
+    assert (told.code, told.out) == (0, "")
+    assert "n4: left alone, 0000:3b:00.0 was measured on 2026-11-01, 21 days before the newest run of n4" in told.err
+    assert slurm_drain.read(str(tmp_path / "found.json"), False, 21).keys() == {"n4"}
+
+
+def test_a_machine_that_another_one_replaced_drains_no_node(tmp_path: Path, call: Call) -> None:
+    """n4 got a new mainboard: it has another machine id now, and is well."""
+    old = a_night("2026-11-21", 4)
+    new = a_night("2026-11-22")
+    for records, ids in ((old, {}), (new, {4: "f"})):
+        for number, record in enumerate((each[0] for each in records), 1):
+            record["environment"]["host"]["id"] = ids.get(number, f"{number:x}") * 16
+    call("ingest", sample.write(tmp_path / "all.jsonl", *old, *new), tmp_path / "d")
+    told = call("outliers", tmp_path / "d", "-j", "--level", "1%")
+    [finding] = told.json()["findings"]
+    assert (finding["hosts"], finding["worst"]["replaced_by"]) == (["n4~444444444444"], "n4~ffffffffffff")
+    (tmp_path / "found.json").write_text(told.out)
+    drained = call("slurm-drain", tmp_path / "found.json")
+    assert (drained.code, drained.out) == (0, "")
+    assert "n4~444444444444: left alone, the newest run of n4 is of another machine, n4~ffffffffffff" in drained.err
+    text = call("outliers", tmp_path / "d", "--level", "1%").out
+    assert "the newest run of n4 is of another machine, n4~ffffffffffff" in text
+
+
 def test_wrong_clocks_hide_no_host_and_machines_of_one_name_are_told_apart(tmp_path: Path, call: Call) -> None:
     times = {3: "1999-12-31T23:00:00Z", 5: "2093-01-01T00:00:00Z"}
     machines = {1: "aaaaaaaaaaaaaaaa", 2: "bbbbbbbbbbbbbbbb"}

@@ -13,6 +13,7 @@ from pciescope_fleet import slurm
 from pciescope_fleet.cmd import add_verb
 from pciescope_fleet.cmd.health import reason_of
 from pciescope_fleet.errors import Exit, FleetError
+from pciescope_fleet.judge.doubt import OLD_DAYS, doubt
 from pciescope_fleet.text import plain
 
 if TYPE_CHECKING:
@@ -25,7 +26,8 @@ examples:
   pciescope-fleet slurm-drain found.json --yes    runs them
 
 Nodes that are drained already keep their reason. Hosts that Slurm does not know,
-and findings of figures that no hardware made, are named and left alone.
+findings of figures that no hardware made, and figures of hardware that may be gone
+are named and left alone.
 
 Exit codes: 0 if there is nothing to drain; 1 if there is; 2 if it failed."""
 
@@ -41,12 +43,16 @@ def register(verbs: Verbs) -> None:
         "--most", type=int, default=10, metavar="N", help="run nothing if there are more than N nodes (10)"
     )
     parser.add_argument("--any-origin", action="store_true", help="also for figures of synthetic and emulated devices")
+    parser.add_argument(
+        "--older", type=int, default=OLD_DAYS, metavar="DAYS",
+        help=f"leave out figures that are so much older than the host's newest run ({OLD_DAYS})",
+    )  # fmt: skip
     parser.set_defaults(run=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Runs the verb."""
-    reasons = read(args.file, args.any_origin)
+    reasons = read(args.file, args.any_origin, args.older)
     known = slurm.nodes(None, None) if reasons else {}
     commands = []
     for host, texts in reasons.items():
@@ -65,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
     return Exit.FOUND if commands else Exit.FINE
 
 
-def read(name: str, is_any_origin: bool) -> dict[str, list[str]]:
+def read(name: str, is_any_origin: bool, older: int = OLD_DAYS) -> dict[str, list[str]]:
     """Why each host is to be drained: what `outliers` found that is not to its credit."""
     try:
         judged: Any = json.loads(sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8"))
@@ -80,6 +86,9 @@ def read(name: str, is_any_origin: bool) -> dict[str, list[str]]:
                 note(f"{', '.join(hosts)}: left alone, {BETTER[finding['direction']]} than similar hosts")
                 continue
             for worst in finding["worst_of_hosts"]:
+                if (why := doubt(worst, older)) is not None:
+                    note(f"{worst['host_key']}: left alone, {why}")
+                    continue
                 text = f"{finding['direction']} {worst['device']} {worst['figure']} {_size(worst)}"
                 reasons.setdefault(str(worst["host_key"]).partition("~")[0], []).append(text)
     except OSError as error:

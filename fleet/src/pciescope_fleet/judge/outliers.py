@@ -95,6 +95,7 @@ def judge(
         outliers=outliers,
     )
     if len(outliers):
+        judged.outliers = outliers = _with_newer_runs(new, outliers)
         judged.findings = _findings(engine, store, new, outliers, attributes)
     return judged
 
@@ -160,6 +161,18 @@ def _is_narrower(row: Any) -> bool:
     return bool(known) and max(known) < 0
 
 
+def _with_newer_runs(new: Newest, outliers: pd.DataFrame) -> pd.DataFrame:
+    """Adds `newest`, the time of the host's newest run, and `replaced_by`, another machine of its name with a newer one."""
+    runs = new.runs.group_by(["host", "host_key"]).agg(newest=new.runs.time.max()).execute()
+    last = runs.sort_values(["newest", "host_key"]).drop_duplicates("host", keep="last")
+    by_key = runs.groupby("host_key")["newest"].max()
+    by_name = last.set_index("host")["host_key"]
+    now = outliers["host"].map(by_name)
+    return outliers.assign(
+        newest=outliers["host_key"].map(by_key), replaced_by=now.where(now != outliers["host_key"], None)
+    )
+
+
 def _findings(
     engine: Engine, store: Store, new: Newest, outliers: pd.DataFrame, extra: pd.DataFrame | None
 ) -> list[dict[str, Any]]:
@@ -212,6 +225,8 @@ def outlier(row: Any) -> dict[str, Any]:
         for key in ("host_key", "host", "device", "figure", "unit", "statistic", "link", "driver", "firmware", "run")
     }
     told = {key: None if not isinstance(value, str) else value for key, value in told.items()}
+    told["replaced_by"] = row["replaced_by"] if isinstance(row["replaced_by"], str) else None
+    told.update({key: f"{row[key]:%Y-%m-%dT%H:%M:%SZ}" for key in ("time", "newest")})
     told.update({key: float(row[key]) for key in ("effect", "z", "q", "p")})
     told["group_hosts"] = int(row["hosts"])
     told["group_without"] = groups.left_out(int(row["level"]))
