@@ -53,7 +53,7 @@ def register(verbs: Verbs) -> None:
 def run(args: argparse.Namespace) -> int:
     """Runs the verb."""
     reasons = read(args.file, args.any_origin, args.older)
-    known = slurm.nodes(None, None) if reasons else {}
+    known = slurm.all_nodes() if reasons else {}
     commands = []
     for host, texts in reasons.items():
         if host not in known:

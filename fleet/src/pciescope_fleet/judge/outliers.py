@@ -162,7 +162,7 @@ def _is_narrower(row: Any) -> bool:
 
 
 def _with_newer_runs(new: Newest, outliers: pd.DataFrame) -> pd.DataFrame:
-    """Adds `newest`, the time of the host's newest run, and `replaced_by`, another machine of its name with a newer one."""
+    """Adds `newest`, the time of the host's newest run, and `replaced_by`, a machine of its name with a newer one."""
     runs = new.runs.group_by(["host", "host_key"]).agg(newest=new.runs.time.max()).execute()
     last = runs.sort_values(["newest", "host_key"]).drop_duplicates("host", keep="last")
     by_key = runs.groupby("host_key")["newest"].max()
