@@ -309,6 +309,55 @@ def test_a_run_without_a_host_is_one_run_under_any_file_name(tmp_path: Path, ing
     assert (run["host_key"], run["host_from"], run["records"]) == ("a", "file name", 4)
 
 
+@pytest.mark.parametrize("many", [1, 100])
+def test_a_run_that_gets_the_name_of_its_host_later_is_one_host(
+    tmp_path: Path, ingest: Ingest, monkeypatch: pytest.MonkeyPatch, many: int
+) -> None:
+    monkeypatch.setattr(writer, "MANY", many)
+    warned = sample.run(1, None)
+    warned[1]["warnings"] = [{"code": "aspm", "text": "on"}]
+    night, other = (
+        sample.write(tmp_path / "night.jsonl", warned),
+        sample.write(tmp_path / "x.jsonl", sample.run(2, "x")),
+    )
+    ingest("--host", "n1", night, tmp_path / "right")
+    ingest(other, tmp_path / "right")
+    right = [without_times(rows(tmp_path / "right", table)) for table in TABLES]
+    assert {row["host"] for row in right[0]} == {"n1", "x"}
+    place = tmp_path / "d"
+    assert ingest(night, other, place)[1]["hosts_by_file_name"] == ["night"]
+    assert ingest("--host", "n1", night, place)[1]["runs"] == 1
+    assert [without_times(rows(place, table)) for table in TABLES] == right
+    # Without the name again, it keeps the better one.
+    assert ingest(night, place)[1]["known"] == 1
+    assert ingest("--host", "n1", night, place, "--compact")[1]["known"] == 1
+    assert [without_times(rows(place, table)) for table in TABLES] == right
+    assert len(list((place / "figures").rglob("*.parquet"))) == 1
+    # Nor does it get the old one back.
+    code, told = ingest("--host", "night", night, place)
+    assert (code, told["runs"]) == (1, 0)
+    assert f"run {1:016x} is kept as host n1: not taken as host night" in told["problems"][0]["why"]
+    assert [without_times(rows(place, table)) for table in TABLES] == right
+
+
+def test_a_copy_without_its_head_gives_way_to_the_one_that_names_the_host(tmp_path: Path, ingest: Ingest) -> None:
+    whole = sample.write(tmp_path / "n2.jsonl", sample.run(2, "n2"))
+    copy_ = sample.write(tmp_path / "copy.jsonl", sample.run(2, "n2")[1:])
+    for place, calls in (("a", [[copy_], [whole]]), ("b", [[copy_, whole]]), ("c", [[whole], [copy_]])):
+        for files in calls:
+            ingest(*files, tmp_path / place)
+        assert [(row["host"], row["records"]) for row in rows(tmp_path / place, "runs")] == [("n2", 3)]
+        assert {row["host"] for row in rows(tmp_path / place)} == {"n2"}
+    # A copy with fewer records is not taken in its place.
+    nameless = sample.write(tmp_path / "nameless.jsonl", sample.run(3, None, cpus=3))
+    cut = sample.write(tmp_path / "cut.jsonl", sample.run(3, None, cpus=3)[:2])
+    ingest(nameless, tmp_path / "d")
+    code, told = ingest("--host", "n3", cut, tmp_path / "d")
+    assert (code, told["runs"]) == (1, 0)
+    assert "is kept as host nameless with 4 records, and has 2 here" in told["problems"][0]["why"]
+    assert [(row["host"], row["records"]) for row in rows(tmp_path / "d", "runs")] == [("nameless", 4)]
+
+
 def test_older_records_read_as_today(tmp_path: Path, ingest: Ingest) -> None:
     code, told = ingest(*sorted((RECORDS / "v1").glob("*.jsonl")), tmp_path / "d")
     assert (code, told["problems"]) == (0, [])

@@ -2,7 +2,8 @@
 
     TABLE/date=2026-11-22/host=NODE/RUN-RECORDS.parquet     one run of one host
     TABLE/date=2026-11-22/host=all/DIGEST.parquet           many runs of many hosts
-    TABLE/date=2026-11-22/host=all/DIGEST.json              its runs, the files that it replaces, its bytes in memory
+    TABLE/date=2026-11-22/host=all/DIGEST.json              its runs, the files that it replaces, its bytes in memory,
+                                                            and runs of other names that have another name now
 
 A file with many runs counts once its list is there, and what the list replaces does not count any more. Of several
 copies of a run the one with the most records counts, and of equal ones one. So a reader sees each run once at any
@@ -69,6 +70,8 @@ class Kept:
     """Files that were never finished, or got no list, for a day: their writer was killed."""
     doubled: dict[str, set[RunKey]]
     """By the path of a file with many runs: those that do not count, as another file has them."""
+    renamed: set[RunKey]
+    """Runs by names that they had: they do not count, also where a file has them."""
 
     def runs(self) -> dict[RunKey, tuple[str, int, str]]:
         """By run: its date, how many records it has, and the file that it is in."""
@@ -154,11 +157,12 @@ class Store:
         abandoned += [path for path in many if path not in lists and path not in replaced]
         parts = [part for part in parts if part.path not in replaced]
         counted = {path: lists[path] for path in many if path in lists and path not in replaced}
-        parts, counted, doubled, copies = _one_copy_each(parts, counted)
+        renamed = {(key, run) for listed in lists.values() for key, run in listed.get("renamed", [])}
+        parts, counted, doubled, copies = _one_copy_each(parts, counted, renamed)
         leftover += copies
         self._doubled[table] = doubled
         abandoned = [path for path in abandoned if _age_s(found[path]) > ABANDONED_S]
-        return Kept(parts, counted, leftover, abandoned, doubled)
+        return Kept(parts, counted, leftover, abandoned, doubled, renamed)
 
     def doubled(self, table: str, paths: Iterable[str]) -> dict[str, set[RunKey]]:
         """By path: runs that a reader must leave out of these files, as `kept` saw them last."""
@@ -181,10 +185,21 @@ class Store:
         self._write(f"{table}/date={date}/host={host}/{run}-{records}.parquet", rows)
 
     def write_many(
-        self, table: str, date: str, runs: Sequence[tuple[str, str, int]], rows: pa.Table, replaces: Sequence[str]
+        self,
+        table: str,
+        date: str,
+        runs: Sequence[tuple[str, str, int]],
+        rows: pa.Table,
+        replaces: Sequence[str],
+        renamed: Iterable[RunKey] = (),
     ) -> str:
-        """Writes the rows of many runs, and the list that makes them count. `replaces` are paths below the table."""
-        listed = {"runs": sorted(runs), "replaces": sorted(replaces), "bytes": rows.nbytes}
+        """Writes the rows of many runs, and the list that makes them count. `replaces` are paths below the table.
+
+        `renamed` are runs by the names that they had: they do not count any more.
+        """
+        listed: dict[str, Any] = {"runs": sorted(runs), "replaces": sorted(replaces), "bytes": rows.nbytes}
+        if gone := sorted(renamed):
+            listed["renamed"] = gone
         content = json.dumps(listed, separators=(",", ":"))
         name = hashlib.sha256(content.encode()).hexdigest()[:24]
         folder = f"{table}/date={date}/host=all"
@@ -242,11 +257,11 @@ class Store:
 
 
 def _one_copy_each(
-    parts: list[Part], counted: dict[str, Any]
+    parts: list[Part], counted: dict[str, Any], renamed: set[RunKey]
 ) -> tuple[list[Part], dict[str, Any], dict[str, set[RunKey]], list[str]]:
     """Of several copies of a run the one with the most records, and of equal ones that with the last path.
 
-    Returns the parts and the lists with the runs that count, by path the runs that do not count there, and the files in
+    None counts of those that are `renamed`. Returns the parts and the lists with the runs that count, by path the runs that do not count there, and the files in
     which none counts.
     """
     copies = [((part.host_key, part.run), (part.records, part.path)) for part in parts]
@@ -254,14 +269,14 @@ def _one_copy_each(
     best: dict[RunKey, tuple[int, str]] = {}
     for key, copy in copies:
         best[key] = max(best.get(key, copy), copy)
-    place = {key: path for key, (_, path) in best.items()}
-    leftover = [part.path for part in parts if place[part.host_key, part.run] != part.path]
-    parts = [part for part in parts if place[part.host_key, part.run] == part.path]
+    place = {key: path for key, (_, path) in best.items() if key not in renamed}
+    leftover = [part.path for part in parts if place.get((part.host_key, part.run)) != part.path]
+    parts = [part for part in parts if place.get((part.host_key, part.run)) == part.path]
     lists: dict[str, Any] = {}
     doubled: dict[str, set[RunKey]] = {}
     for path, listed in counted.items():
-        own = [run for run in listed["runs"] if place[run[0], run[1]] == path]
-        others = {(run[0], run[1]) for run in listed["runs"] if place[run[0], run[1]] != path}
+        own = [run for run in listed["runs"] if place.get((run[0], run[1])) == path]
+        others = {(run[0], run[1]) for run in listed["runs"] if place.get((run[0], run[1])) != path}
         if others and not own:
             leftover.append(path)
             continue
