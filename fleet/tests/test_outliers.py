@@ -118,6 +118,26 @@ def test_hosts_with_one_firmware_are_one_finding(tmp_path: Path) -> None:
     assert "they share firmware 2.0; of the 52 others 0 have it" in text
 
 
+def test_a_finding_of_what_devices_share_has_those_devices_alone(tmp_path: Path, call: Call) -> None:
+    """Hosts 1 to 4 have a device with another firmware. Another device of host 4 is far slower, and has the usual one."""
+    first, second = str(sample.DEVICE["bdf"]), MOVED
+    runs = []
+    for host in range(20):
+        bad = host in (1, 2, 3, 4)
+        told = [{"bdf": first, "version": "2.0" if bad else "1.0"}, {"bdf": second, "version": "1.0"}]
+        runs.append(sample.run(host + 1, f"n{host}", cpus=1, median=920 if bad else 800 + host % 3, firmware=told))
+        more = sample.run(host + 101, f"n{host}", cpus=1, median=1600 if host == 4 else 800 + host % 3, firmware=told)
+        runs.append(at(more, bdf=second))
+    call("ingest", sample.write(tmp_path / "all.jsonl", *runs), tmp_path / "d")
+    findings = call("outliers", tmp_path / "d", "-j", "--level", "1%").json()["findings"]
+    [shared] = [each for each in findings if each["shared"]]
+    assert (shared["hosts"], shared["shared"]["value"]) == (["n1", "n2", "n3", "n4"], "2.0")
+    assert {(each["device"], each["firmware"]) for each in shared["worst_of_hosts"]} == {(first, "2.0")}
+    assert shared["worst"]["device"] == first
+    [alone] = [each for each in findings if not each["shared"] and each["direction"] == "slower"]
+    assert (alone["hosts"], alone["worst"]["device"]) == (["n4"], second)
+
+
 def test_a_rack_is_named_where_a_file_tells_of_it(tmp_path: Path, call: Call) -> None:
     shape = Shape(hosts=60, figures=3)
     keep(tmp_path / "d", shape, on([5, 15, 25, 35], "median", 0.12, shape))

@@ -261,7 +261,8 @@ def _one_copy_each(
 ) -> tuple[list[Part], dict[str, Any], dict[str, set[RunKey]], list[str]]:
     """Of several copies of a run the one with the most records, and of equal ones that with the last path.
 
-    None counts of those that are `renamed`. Returns the parts and the lists with the runs that count, by path the runs that do not count there, and the files in
+    None counts of those that are `renamed`. Returns the parts and the lists with the runs that count, by path the runs
+    that do not count there, and the files in
     which none counts.
     """
     copies = [((part.host_key, part.run), (part.records, part.path)) for part in parts]

@@ -183,12 +183,14 @@ def _findings(
     for (origin, model, way), part in rows.groupby(["origin", "model", "direction"], sort=True):
         alike = known[(known["origin"] == origin) & (known["model"] == model)].drop(columns=["origin", "model"])
         alike = alike[~alike.index.duplicated()]
-        explained: set[str] = set()
-        units = zip(part["host_key"], part["device"], strict=True)
+        explained = np.zeros(len(part), dtype=bool)
+        units = list(zip(part["host_key"], part["device"], strict=True))
         for share in causes.shared(units, alike, DEVICE_ATTRIBUTES):
-            explained |= set(share.hosts)
-            result.append(_finding(part[part["host_key"].isin(share.hosts)], str(way), seen, share))
-        for _, own in part[~part["host_key"].isin(explained)].groupby("host_key", sort=True):
+            having = set(share.units)
+            these = np.array([unit in having for unit in units])
+            explained |= these
+            result.append(_finding(part[these], str(way), seen, share))
+        for _, own in part[~explained].groupby("host_key", sort=True):
             result.append(_finding(own, str(way), seen, None))
     result.sort(key=lambda each: (-len(each["hosts"]), each["q"], each["hosts"]))
     return result
