@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -87,6 +88,33 @@ def test_a_check_that_cannot_look_says_so_and_ends_with_2(tmp_path: Path, typed:
 def test_measuring_and_checking_share_one_time() -> None:
     with pytest.raises(FleetError, match="compare x --json did not end within 3 s"):
         find(["sh", "-c", "exec sleep 2", "sh"], ["compare", "x"], ["latency", "mmio"], 3)
+
+
+def test_behind_sudo_the_bound_is_roots_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user may not kill a child of root: sudo here is a program that runs its words, and killing fails."""
+    sudo = tmp_path / "sudo"
+    sudo.write_text(f'#!/bin/sh\necho "$*" >>{tmp_path}/words\n[ "$1" != -n ] || shift\n"$@"\n')
+    slow = tmp_path / "slow"
+    slow.write_text("#!/bin/sh\nexec sleep 20\n")
+    for program in (sudo, slow):
+        program.chmod(0o755)
+
+    def kill(_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(subprocess.Popen, "kill", kill)
+    began = time.monotonic()
+    with pytest.raises(FleetError, match=r"slow doctor --json did not end within 2 s"):
+        find([str(sudo), "-n", str(slow)], ["doctor"], [], 2)
+    assert time.monotonic() - began < 15
+    assert re.fullmatch(
+        rf"-n timeout -k 5 [12] {re.escape(str(slow))} doctor --json\n", (tmp_path / "words").read_text()
+    )
+    # A child that nobody can kill does not hold the check up.
+    began = time.monotonic()
+    with pytest.raises(FleetError, match=r"slow doctor --json did not end within 1 s"):
+        find([str(slow)], ["doctor"], [], 1)
+    assert time.monotonic() - began < 15
 
 
 def test_findings_count_that_are_no_notes_and_not_silenced() -> None:

@@ -119,7 +119,7 @@ def test_hosts_with_one_firmware_are_one_finding(tmp_path: Path) -> None:
 
 
 def test_a_finding_of_what_devices_share_has_those_devices_alone(tmp_path: Path, call: Call) -> None:
-    """Hosts 1 to 4 have a device with another firmware. Another device of host 4 is far slower, and has the usual one."""
+    """Hosts 1 to 4 have a device with another firmware. Another one of host 4 is far slower, with the usual one."""
     first, second = str(sample.DEVICE["bdf"]), MOVED
     runs = []
     for host in range(20):
