@@ -639,6 +639,41 @@ def test_compaction_beside_an_ingest_removes_nothing_of_it(tmp_path: Path, monke
     assert {row["host"] for row in rows(place)} == {f"n{number}" for number in range(1, 7)}
 
 
+@pytest.mark.parametrize("compacted", [False, True])
+@pytest.mark.parametrize("step", range(1, 21))
+def test_a_reader_beside_a_compaction_sees_each_run_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int, compacted: bool
+) -> None:
+    """A compaction runs within the reader's listing: before or after any of its looks at the store."""
+    files = [sample.write(tmp_path / f"{number}.jsonl", sample.run(number, f"n{number}")) for number in range(1, 5)]
+    place = tmp_path / "d"
+    writer.ingest(Store(str(place)), files[:2])
+    if compacted:
+        writer.compact(Store(str(place)))
+    writer.ingest(Store(str(place)), files[2:])
+    store = Store(str(place))
+    left = step
+
+    def compacts(real: Callable[..., Any]) -> Callable[..., Any]:
+        def looks(*typed: Any, **more: Any) -> Any:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                writer.compact(Store(str(place)))
+            found = real(*typed, **more)
+            left -= 1
+            if left == 0:
+                writer.compact(Store(str(place)))
+            return found
+
+        return looks
+
+    for name in ("find", "ls", "cat_file"):
+        real = getattr(store.fs, name)
+        monkeypatch.setattr(store.fs, name, compacts(real))
+    assert [run for _, run in sorted(store.kept("runs").runs())] == [f"{number:016x}" for number in range(1, 5)]
+
+
 def test_what_killed_writers_left_goes_after_a_day(tmp_path: Path, ingest: Ingest) -> None:
     import os
     import time

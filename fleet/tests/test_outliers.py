@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,10 @@ import sample
 from conftest import Call
 from pciescope_fleet.cmd import slurm_drain
 from pciescope_fleet.cmd.outliers import as_json
+from pciescope_fleet.dataset import ingest
 from pciescope_fleet.dataset.schema import FINDINGS
 from pciescope_fleet.dataset.store import Store
-from pciescope_fleet.engine import open_engine
+from pciescope_fleet.engine import Engine, open_engine
 from pciescope_fleet.errors import FleetError
 from pciescope_fleet.judge import causes, null, outliers, prometheus, statistics, words
 from planted import Shape, host_name
@@ -442,6 +444,63 @@ def test_a_machine_that_another_one_replaced_drains_no_node(tmp_path: Path, call
     assert "n4~444444444444: left alone, the newest run of n4 is of another machine, n4~ffffffffffff" in drained.err
     text = call("outliers", tmp_path / "d", "--level", "1%").out
     assert "the newest run of n4 is of another machine, n4~ffffffffffff" in text
+
+
+@pytest.mark.parametrize("verb", ["outliers", "trend", "matrix"])
+def test_a_compaction_beside_it_is_no_failure(
+    tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    place = tmp_path / "d"
+    for day in range(1, 7 if verb == "trend" else 2):
+        call("ingest", sample.write(tmp_path / "all.jsonl", *a_night(f"2026-11-0{day}", 4)), place)
+    typed = [verb, place, *(["-o", tmp_path / "m.html"] if verb == "matrix" else [])]
+    real, times = Engine.table, 0
+
+    def table(engine: Engine, store: Store, name: str, paths: Sequence[str]) -> Any:
+        nonlocal times
+        found = real(engine, store, name, paths)
+        times += 1
+        if times == 2:
+            ingest.compact(Store(str(place)))
+        return found
+
+    monkeypatch.setattr(Engine, "table", table)
+    if verb == "trend":
+        # It asks for the first table alone before it counts.
+        times = 1
+    told = call(*typed)
+    assert (told.code, told.err) == (0 if verb == "trend" else 1, "")
+    # What was lost in another way is an error with its hint.
+    monkeypatch.setattr(Engine, "table", real)
+    for path in (place / "figures").rglob("*.parquet"):
+        path.write_bytes(b"PAR1")
+    told = call(*typed)
+    assert told.code == 2
+    assert "hint: ingest that day anew" in told.err
+    # Files that go away each time are named as that.
+    call("ingest", tmp_path / "all.jsonl", place / "e")
+
+    def loses(engine: Engine, store: Store, name: str, paths: Sequence[str]) -> Any:
+        found = real(engine, store, name, paths)
+        for path in paths:
+            Path(path).rename(f"{path}.away")
+        seen.append([str(path) for path in paths])
+        return found
+
+    def back(*typed: Any) -> Any:
+        for path in (place / "e").rglob("*.away"):
+            path.rename(str(path).removesuffix(".away"))
+        return kept(*typed)
+
+    seen: list[list[str]] = []
+    kept = Store.kept
+    monkeypatch.setattr(Engine, "table", loses)
+    monkeypatch.setattr(Store, "kept", back)
+    told = call(verb, place / "e", *typed[2:])
+    assert told.code == 2
+    assert "files of the dataset went away while they were read" in told.err
+    assert "hint: wait until the compaction has ended" in told.err
+    assert len(seen) >= 5
 
 
 def test_wrong_clocks_hide_no_host_and_machines_of_one_name_are_told_apart(tmp_path: Path, call: Call) -> None:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import argparse
 import re
-from contextlib import AbstractContextManager
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from pciescope_fleet.errors import FleetError
 
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from pciescope_fleet.engine import Engine
 
     Verbs = argparse._SubParsersAction[argparse.ArgumentParser]
+
+
+T = TypeVar("T")
 
 
 def add_verb(verbs: Verbs, name: str, takes: str, help_line: str, epilog: str) -> argparse.ArgumentParser:
@@ -107,11 +110,28 @@ def add_judging_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def engine_of(args: argparse.Namespace) -> AbstractContextManager[Engine]:
-    """The engine that was asked for."""
+def computed(args: argparse.Namespace, compute: Callable[[Engine, Store], T]) -> T:
+    """What is computed of the dataset on the engine that was asked for.
+
+    It is computed again where a compaction removed files while they were read: their runs are in another file then.
+    """
+    from pciescope_fleet.dataset.store import TRIES
     from pciescope_fleet.engine import open_engine
 
-    return open_engine(args.spark, args.memory, args.threads)
+    for _ in range(TRIES):
+        store = store_of(args)
+        engine: Engine | None = None
+        try:
+            with open_engine(args.spark, args.memory, args.threads) as engine:
+                return compute(engine, store)
+        except Exception:
+            # Each engine and store has errors of its own kinds.
+            if engine is None or not engine.has_lost_files():
+                raise
+    raise FleetError(
+        f"{args.dataset}: files of the dataset went away while they were read, {TRIES} times",
+        "wait until the compaction has ended",
+    )
 
 
 def size(text: str) -> str:

@@ -15,8 +15,7 @@ from pciescope_fleet.cmd import (
     add_judging_options,
     add_store_options,
     add_verb,
-    engine_of,
-    store_of,
+    computed,
 )
 from pciescope_fleet.errors import Exit, FleetError
 from pciescope_fleet.text import plain_all
@@ -57,8 +56,7 @@ def run(args: argparse.Namespace) -> int:
     extra = read_racks(args.racks) if args.racks else None
     from pciescope_fleet.judge import outliers, prometheus, words
 
-    with engine_of(args) as engine:
-        judged = outliers.judge(engine, store_of(args), plan, extra)
+    judged = computed(args, lambda engine, store: outliers.judge(engine, store, plan, extra))
     refuse_nothing(args, judged)
     if args.prom:
         prometheus.write(args.prom, prometheus.render(judged, time.time()))

@@ -15,7 +15,8 @@ from pciescope_fleet import records
 from pciescope_fleet.dataset import rows
 from pciescope_fleet.dataset.rows import Rows
 from pciescope_fleet.dataset.schema import TABLES
-from pciescope_fleet.dataset.store import Kept, RunKey, Store, to_table
+from pciescope_fleet.dataset.store import TRIES, Kept, RunKey, Store, to_table
+from pciescope_fleet.errors import FleetError
 from pciescope_fleet.records import Problem, Record, Run
 
 MANY = 64
@@ -209,9 +210,22 @@ class _Known:
         if old in waiting:
             return [old] if waiting[old].run["host_from"] == "file name" else []
         if old not in self._from:
-            found = self._store.read("runs", [self._kept[old][2]]).select(["host_key", "run", "host_from"])
-            self._from.update({(row["host_key"], row["run"]): row["host_from"] for row in found.to_pylist()})
+            self._look(old)
         return [old] if self._from.get(old) == "file name" else []
+
+    def _look(self, run: RunKey) -> None:
+        """Reads what the hosts of the runs in a file are called after."""
+        for left in reversed(range(TRIES)):
+            path = self._kept[run][2]
+            try:
+                found = self._store.read("runs", [path]).select(["host_key", "run", "host_from"])
+            except FleetError:
+                if not left or not self._store.has_lost([path]):
+                    raise
+                self._kept = self._store.kept("runs").runs()
+                continue
+            self._from.update({(row["host_key"], row["run"]): row["host_from"] for row in found.to_pylist()})
+            return
 
     def namesake(self, made: Made) -> str | None:
         """Another machine of the same name, where this one is new."""

@@ -13,6 +13,7 @@ nothing: several may add runs at the same time; only one may compact.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import posixpath
@@ -41,6 +42,9 @@ UNFINISHED = re.compile(r"\.[0-9a-f]{32}\.part")
 
 ABANDONED_S = 86400
 """A file that is not whole after this time is of a writer that was killed."""
+
+TRIES = 5
+"""So often a reader looks again where a compaction has removed what it was about to read."""
 
 RunKey = tuple[str, str]
 """Host key and run."""
@@ -118,10 +122,15 @@ class Store:
         return "file" in (self.fs.protocol if isinstance(self.fs.protocol, tuple) else (self.fs.protocol,))
 
     @contextmanager
-    def _asked(self) -> Iterator[None]:
-        """Around what the store is asked for: tells what it refuses. Drivers have errors of their own kinds."""
+    def _asked(self, *passed: type[Exception]) -> Iterator[None]:
+        """Around what the store is asked for: tells what it refuses. Drivers have errors of their own kinds.
+
+        Errors that are `passed` are for the caller.
+        """
         try:
             yield
+        except passed:
+            raise
         except Exception as error:
             if self.is_local and not isinstance(error, OSError | pa.ArrowException | ValueError):
                 raise
@@ -130,11 +139,34 @@ class Store:
             ) from error
 
     def kept(self, table: str) -> Kept:
-        """What there is of a table."""
-        top = f"{self.root}/{table}"
+        """What there is of a table, also if it is being compacted meanwhile."""
+        for _ in range(TRIES - 1):
+            with contextlib.suppress(FileNotFoundError):
+                return self._kept(table)
         with self._asked():
+            return self._kept(table)
+
+    def _found(self, table: str) -> dict[str, Any]:
+        """The files of a table, with what the store says of them.
+
+        Files with many runs are listed last: a compaction writes such a file before it removes what that replaces.
+        """
+        top = f"{self.root}/{table}"
+        with self._asked(FileNotFoundError):
             self.fs.invalidate_cache()
-            found = self.fs.find(top, detail=True) if self.fs.exists(top) else {}
+            if not self.fs.exists(top):
+                return {}
+            days = self.fs.ls(top, detail=False)
+            found = self.fs.find(top, detail=True)
+            found = {path: info for path, info in found.items() if "/host=all/" not in path}
+            self.fs.invalidate_cache()
+            for day in days:
+                found.update(self.fs.find(f"{day.rstrip('/')}/host=all", detail=True))
+        return found
+
+    def _kept(self, table: str) -> Kept:
+        """The same. Raises `FileNotFoundError` where a file goes away after it was listed."""
+        top, found = f"{self.root}/{table}", self._found(table)
         lists, parts, many, abandoned = {}, [], [], []
         for path in sorted(found):
             place = PLACE.search(path)
@@ -143,7 +175,7 @@ class Store:
             if UNFINISHED.fullmatch(place["name"]):
                 abandoned.append(path)
             elif place["host"] == "all" and path.endswith(".json"):
-                with self._asked():
+                with self._asked(FileNotFoundError):
                     listed = json.loads(self.fs.cat_file(path))
                 lists[path.removesuffix(".json") + ".parquet"] = {**listed, "date": place["date"]}
             elif place["host"] == "all" and path.endswith(".parquet"):
@@ -163,6 +195,12 @@ class Store:
         self._doubled[table] = doubled
         abandoned = [path for path in abandoned if _age_s(found[path]) > ABANDONED_S]
         return Kept(parts, counted, leftover, abandoned, doubled, renamed)
+
+    def has_lost(self, paths: Iterable[str]) -> bool:
+        """Whether one of these files is there no more."""
+        with self._asked():
+            self.fs.invalidate_cache()
+            return not all(self.fs.exists(path) for path in paths)
 
     def doubled(self, table: str, paths: Iterable[str]) -> dict[str, set[RunKey]]:
         """By path: runs that a reader must leave out of these files, as `kept` saw them last."""
