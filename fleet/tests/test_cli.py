@@ -97,3 +97,13 @@ def test_every_printed_command_is_one_that_the_program_takes() -> None:
             assert words_of(args), place
         if words[0] == "health":
             assert args.words[1] in ("doctor", "compare"), place
+
+
+@pytest.mark.parametrize("verb", [["outliers", "d"], ["trend", "d"], ["matrix", "d", "-o", "m.html"]])
+@pytest.mark.parametrize(
+    "date", ["2026-11-2", "2026-13-01", "20261122", "yesterday", "2026-11-22T00:00:00", "2026-W48"]
+)
+def test_a_day_that_is_no_day_is_refused(verb: list[str], date: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for option in ("--since", "--until"):
+        assert cli.main([*verb, option, date]) == 2
+        assert f"argument {option}: {date}: not a day; write 2026-11-22" in capsys.readouterr().err

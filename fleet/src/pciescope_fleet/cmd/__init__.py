@@ -7,6 +7,7 @@ an exit code. It raises `FleetError` where it cannot. It imports what is heavy i
 from __future__ import annotations
 
 import argparse
+import datetime
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -88,8 +89,8 @@ def add_bound_options(parser: argparse.ArgumentParser, found: str) -> None:
     parser.add_argument(
         "--least-effect", type=share, default=0.05, metavar="PERCENT", help="skip shifts below this, even certain (5%%)"
     )
-    parser.add_argument("--since", metavar="DATE", help="only runs of this day and later: 2026-11-22")
-    parser.add_argument("--until", metavar="DATE", help="only runs of this day and earlier")
+    parser.add_argument("--since", type=day, metavar="DATE", help="only runs of this day and later: 2026-11-22")
+    parser.add_argument("--until", type=day, metavar="DATE", help="only runs of this day and earlier")
 
 
 def add_judging_options(parser: argparse.ArgumentParser) -> None:
@@ -138,6 +139,17 @@ def size(text: str) -> str:
     """A size as DuckDB takes it: 4GB."""
     if re.fullmatch(r"\d+(\.\d+)?(MB|GB|MiB|GiB)", text) is None:
         raise argparse.ArgumentTypeError(f"{text}: not a size; write 4GB or 500MB")
+    return text
+
+
+def day(text: str) -> str:
+    """A day as the dataset's folders are called: they are compared as text."""
+    try:
+        is_day = datetime.date.fromisoformat(text).isoformat() == text
+    except ValueError:
+        is_day = False
+    if not is_day:
+        raise argparse.ArgumentTypeError(f"{text}: not a day; write 2026-11-22")
     return text
 
 
