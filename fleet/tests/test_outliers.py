@@ -159,7 +159,9 @@ def test_a_rack_is_named_where_a_file_tells_of_it(tmp_path: Path, call: Call) ->
     assert "`host` and another are needed" in refused.err
 
 
-@pytest.mark.parametrize("column", ["model", "firmware", "link", "kernel", "host_key", "run"])
+@pytest.mark.parametrize(
+    "column", ["model", "firmware", "link", "kernel", "host_key", "run", "device", "origin", "faulty"]
+)
 def test_a_column_of_racks_with_the_name_of_a_property_is_refused(tmp_path: Path, call: Call, column: str) -> None:
     (tmp_path / "racks.csv").write_text(f"host,rack,{column}\nn1,r1,x\n")
     told = call("outliers", tmp_path / "d", "--racks", tmp_path / "racks.csv")

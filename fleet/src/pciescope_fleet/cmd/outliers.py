@@ -128,7 +128,7 @@ def read_racks(path: Path) -> pd.DataFrame:
         )
     from pciescope_fleet.judge.outliers import RUN_ATTRIBUTES, UNIT_ATTRIBUTES
 
-    own = {"host_key", "model", "run", *RUN_ATTRIBUTES, *UNIT_ATTRIBUTES}
+    own = {"host_key", "device", "origin", "model", "run", "faulty", *RUN_ATTRIBUTES, *UNIT_ATTRIBUTES}
     if taken := [name for name in table.columns if name in own]:
         raise FleetError(
             f"{path}: the column {taken[0]} has the name of a property that the records have",
