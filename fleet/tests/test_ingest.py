@@ -478,6 +478,27 @@ def test_a_summary_has_the_origin_and_the_model_of_what_it_sums(tmp_path: Path, 
     assert origins == {run: next(iter(pairs))[0] for run, pairs in told.items()}
 
 
+def test_a_figure_says_if_it_was_converted_on_the_way_and_not_what_is_unknown(tmp_path: Path, ingest: Ingest) -> None:
+    told = {"kind": "block", "path": "/dev/nvme0n1", "model": "X", "function": "func_sca"}
+    schema1: dict[str, Any] = {"access": "", "samples": 0, "devices": 0}
+    streams = [
+        {**told, "is_fused": True}, {**told, "is_fused": False}, {**told, "function": "func_sca+fused"},
+        {**told, **schema1, "function": ""},
+    ]  # fmt: skip
+    runs = []
+    for number, stream in enumerate(streams, 1):
+        runs.append(readout(number, f"n{number}", stream))
+        runs[-1][1]["stream"].update(stream)
+    ingest(sample.write(tmp_path / "all.jsonl", *runs), tmp_path / "d")
+    figures = {row["host"]: row["figure"] for row in rows(tmp_path / "d") if row["figure"].startswith("readout ")}
+    assert figures == {
+        "n1": "readout func_sca+fused read 1024 samples 1 devices speed",
+        "n2": "readout func_sca read 1024 samples 1 devices speed",
+        "n3": "readout func_sca+fused read 1024 samples 1 devices speed",
+        "n4": "readout speed",
+    }
+
+
 def test_compaction_keeps_every_row_and_leaves_a_file_a_day(tmp_path: Path, ingest: Ingest) -> None:
     days = [f"2026-11-2{day}T08:00:00Z" for day in (1, 2)]
     files = [sample.write(tmp_path / f"{number}.jsonl", sample.run(number, f"n{number % 5}", time=days[number % 2]))

@@ -23,6 +23,9 @@ from pciescope_fleet.records import Problem, Record, Run
 
 Row = dict[str, Any]
 
+FUSED = "+fused"
+"""What the name of a function ends in where it converted each piece when it arrived, as the main program has it."""
+
 CONTROLS = {"calibration", "ceiling"}
 """Histograms that accompany a figure and are not figures."""
 
@@ -241,6 +244,10 @@ def _target(record: Record) -> str:
         words.append(f"vector {target['vector']}")
     if record["test"] == "verify" and "name" in target:
         words.append(str(target["name"]))
+    # Schema 1 wrote 0 or an empty text where it is not known, and the end of a function's name where it was fused.
+    stream = {key: value for key, value in stream.items() if value not in (0, "") or isinstance(value, bool)}
+    if stream.get("is_fused") is True and not str(stream.get("function", "")).endswith(FUSED):
+        stream["function"] = f"{stream.get('function', '')}{FUSED}"
     told = (
         (stream, ("function", "access", "wait", "conversion", "samples", "devices", "sweep")),
         (kernel, ("name", "isa", "store", "threads")),
