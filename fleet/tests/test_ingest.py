@@ -750,6 +750,27 @@ def test_refuses_what_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "there is no dataset here" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("name", ["", " ", "a~b", "a/b", "..", "n" * 65, "n\x1b1", "n\udce41"])
+def test_a_host_that_is_no_name_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
+    file = sample.write(tmp_path / "n1.jsonl", sample.run(1, None))
+    assert cli.main(["ingest", "--host", name, str(file), str(tmp_path / "d")]) == 2
+    assert "is no name of a host" in capsys.readouterr().err
+    assert not (tmp_path / "d").exists()
+
+
+def test_a_host_is_called_after_the_whole_name_of_its_file(tmp_path: Path, ingest: Ingest) -> None:
+    names = {
+        "10.0.0.1.jsonl": "10.0.0.1",
+        "10.0.0.2.jsonl": "10.0.0.2",
+        "n1.cluster.example.txt": "n1.cluster.example.txt",
+    }
+    files = [sample.write(tmp_path / name, sample.run(number, None)) for number, name in enumerate(names)]
+    (tmp_path / "n7.a.jsonl.gz").write_bytes(gzip.compress(files[0].read_bytes().replace(b"0" * 15, b"a" * 15)))
+    told = ingest(*files, tmp_path / "n7.a.jsonl.gz", tmp_path / "d")[1]
+    assert told["hosts_by_file_name"] == sorted({*names.values(), "n7.a"})
+    assert {row["host_key"] for row in rows(tmp_path / "d", "runs")} == {*names.values(), "n7.a"}
+
+
 def test_no_name_and_no_time_of_a_host_hides_it_or_stops_the_others(tmp_path: Path, ingest: Ingest) -> None:
     names = ["\U0001f600" * 64, "\U0001f600" * 63 + "x", "ä" * 64, "../" * 20, "good"]
     machines = ["\U0001f600" * 40, "\U0001f600" * 40, "ü" * 12, None, None]

@@ -19,6 +19,7 @@ from typing import Any
 
 from pciescope_fleet import histogram, records
 from pciescope_fleet.histogram import Histogram
+from pciescope_fleet.hosts import LONGEST_NAME
 from pciescope_fleet.records import Problem, Record, Run
 
 Row = dict[str, Any]
@@ -32,9 +33,6 @@ CONTROLS = {"calibration", "ceiling"}
 JUDGED_METRICS = {"speed", "active_speed", "rate", "samples_per_s", "cpu_per_gb"}
 """Metrics that hosts are compared by, the same as `pciescope compare` takes; the others are kept."""
 
-
-LONGEST_NAME = 64
-"""Linux allows no longer name of a host."""
 
 LONGEST_KEY = 200
 """Bytes of a host's key as the name of a folder: a file system takes 255."""
@@ -132,7 +130,7 @@ def _host(run: Run, told: Record, given: str | None) -> tuple[str, str]:
         raise ValueError(f"the host's name has {len(name)} letters")
     if name:
         return name, "record"
-    return Path(run.source).name.split(".")[0] or "unknown", "file name"
+    return Path(run.source).name.removesuffix(".gz").removesuffix(".jsonl") or "unknown", "file name"
 
 
 def host_key(name: str, machine: str) -> str:
