@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 
 from cluster import Slurm, wait_for
+from pciescope_fleet import cli
+from pciescope_fleet import slurm as slurm_commands
 from pciescope_fleet.cmd.health import reason_of
 from pciescope_fleet.errors import FleetError
 from pciescope_fleet.patience import Patience
@@ -271,6 +273,32 @@ def found(hosts: list[str], **more: object) -> dict[str, object]:
     same = {"time": "2026-11-22T08:00:00Z", "newest": "2026-11-22T08:00:00Z", "replaced_by": None}
     each = [{**worst, **same, "host_key": host, "host": host.partition("~")[0]} for host in hosts]
     return {"hosts": hosts, "origin": "measured", "direction": "slower", "worst_of_hosts": each, **more}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "hosts", "drained", "unknown"),
+    [
+        (["n1", "n2"], ["n1.cl.example~ab", "n2"], ["n1", "n2"], []),
+        (["n1.cl.example", "n2.cl.example"], ["n1", "n2.cl.example"], ["n1.cl.example", "n2.cl.example"], []),
+        # The whole name counts first; who else begins like it is another host.
+        (["n1", "n1.b"], ["n1.b", "n1.c"], ["n1.b"], ["n1.c"]),
+        (["n1"], ["n1.a", "n1.b"], [], ["n1.a", "n1.b"]),
+        (["n1.a", "n1.b"], ["n1"], [], ["n1"]),
+        (["n1.a"], ["n1.b"], [], ["n1.b"]),
+        (["n1"], ["other"], [], ["other"]),
+    ],
+)
+def test_whole_names_of_hosts_find_slurms_nodes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
+    nodes: list[str], hosts: list[str], drained: list[str], unknown: list[str],
+) -> None:  # fmt: skip
+    monkeypatch.setattr(slurm_commands, "all_nodes", lambda: dict.fromkeys(nodes), raising=False)
+    monkeypatch.setattr(slurm_commands, "is_drained", lambda _: False)
+    (tmp_path / "found.json").write_text(json.dumps({"findings": [found(hosts)]}))
+    assert cli.main(["slurm-drain", str(tmp_path / "found.json")]) == 1
+    told = capsys.readouterr()
+    assert re.findall(r"NodeName=(\S+)", told.out) == drained
+    assert re.findall(r"pciescope-fleet: (\S+): Slurm has no such node", told.err) == unknown
 
 
 def drain(slurm: Slurm, file: Path, findings: list[dict[str, object]], *typed: str) -> subprocess.CompletedProcess[str]:

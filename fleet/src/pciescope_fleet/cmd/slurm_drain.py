@@ -6,6 +6,7 @@ import argparse
 import json
 import shlex
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +30,8 @@ Nodes that are drained already keep their reason. Hosts that Slurm does not know
 findings of figures that no hardware made, and figures of hardware that may be gone
 are named and left alone.
 
-Exit codes: 0 if there is nothing to drain; 1 if there is; 2 if it failed."""
+Exit codes: 0 if there is nothing to drain; 1 if there is, or if Slurm does not
+know a host that was found; 2 if it failed."""
 
 
 def register(verbs: Verbs) -> None:
@@ -55,20 +57,38 @@ def run(args: argparse.Namespace) -> int:
     reasons = read(args.file, args.any_origin, args.older)
     known = slurm.all_nodes() if reasons else {}
     commands = []
+    unknown = 0
     for host, texts in reasons.items():
-        if host not in known:
+        node = node_of(host, known, reasons)
+        if node is None:
+            unknown += 1
             note(f"{host}: Slurm has no such node")
-        elif slurm.is_drained(host):
-            note(f"{host}: drained or down already")
+        elif slurm.is_drained(node):
+            note(f"{node}: drained or down already")
         else:
-            commands.append(slurm.drain(host, reason_of(texts)))
+            commands.append(slurm.drain(node, reason_of(texts)))
     if args.yes and len(commands) > args.most:
         raise FleetError(f"{len(commands)} nodes would be drained, more than {args.most}", f"--most {len(commands)}")
     for words in commands:
         print(shlex.join(words), flush=True)  # noqa: T201
         if args.yes:
             slurm.command(*words)
-    return Exit.FOUND if commands else Exit.FINE
+    return Exit.FOUND if commands or unknown else Exit.FINE
+
+
+def node_of(host: str, nodes: Iterable[str], found: Iterable[str]) -> str | None:
+    """The node that a host is: of the same name, else of the same name up to the first dot, where one of both has none.
+
+    Where several nodes, or several hosts that were found, have the same beginning, it is none of them.
+    """
+    if host in nodes:
+        return host
+    short = host.partition(".")[0]
+    alike = [node for node in nodes if node.partition(".")[0] == short]
+    rivals = [other for other in found if other.partition(".")[0] == short]
+    if len(alike) != 1 or len(rivals) != 1 or ("." in host and "." in alike[0]):
+        return None
+    return alike[0]
 
 
 def read(name: str, is_any_origin: bool, older: int = OLD_DAYS) -> dict[str, list[str]]:
