@@ -187,6 +187,14 @@ def test_a_coarser_group_is_said_and_hosts_without_one_are_named(tmp_path: Path)
     assert "compared with 37 hosts, without regard to slot, kernel" in text
 
 
+def test_all_hosts_that_are_not_judged_are_counted(tmp_path: Path) -> None:
+    shape = Shape(hosts=60, figures=1, cpus=1)
+    keep(tmp_path, shape, {}, model=[f"1234:{host:04x}:0:0" if host >= 20 else "144d:a80a:0:0" for host in range(60)])
+    told, text = judged(tmp_path)
+    assert told["unjudged_hosts"] == [host_name(host) for host in range(20, 60)]
+    assert "node00027 and 32 more)" in text
+
+
 def test_a_group_of_too_few_hosts_is_refused(tmp_path: Path, call: Call) -> None:
     keep(tmp_path, Shape(hosts=6, figures=2))
     told = call("outliers", tmp_path)
