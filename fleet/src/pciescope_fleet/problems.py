@@ -78,7 +78,12 @@ def call(words: Sequence[str], end: float, seconds: int) -> subprocess.Completed
         left = max(math.ceil(left), 1) + GRACE_S + 1.0
     try:
         running = subprocess.Popen(
-            words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+            errors="replace",
         )
     except FileNotFoundError as error:
         raise FleetError(f"there is no {words[0]} on this machine", "--program 'sudo -n /usr/bin/pciescope'") from error

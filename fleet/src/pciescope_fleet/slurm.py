@@ -34,7 +34,9 @@ UNFIT = ("down", "drain", "fail", "maint", "power", "unknown", "future", "reboot
 def command(*words: str, given: str | None = None) -> str:
     """What one of Slurm's commands prints."""
     try:
-        done = subprocess.run(words, input=given, capture_output=True, text=True, check=False, timeout=120)
+        done = subprocess.run(
+            words, input=given, capture_output=True, encoding="utf-8", errors="replace", check=False, timeout=120
+        )
     except FileNotFoundError as error:
         hint = "install Slurm's commands here (Debian: slurm-client), or run by ssh alone: --ssh HOSTS"
         raise FleetError(f"there is no {words[0]} on this machine", hint) from error

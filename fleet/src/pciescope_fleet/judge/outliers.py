@@ -88,7 +88,9 @@ def judge(
         hosts=int(new.figures.host_key.nunique().execute()),
         tests=tests,
         unjudged=int(alone.count().execute()),
-        unjudged_hosts=sorted(alone.select("host_key").distinct().execute()["host_key"]) if -1 in set(found.table["own"]) else [],
+        unjudged_hosts=sorted(alone.select("host_key").distinct().execute()["host_key"])
+        if -1 in set(found.table["own"])
+        else [],
         coarser=[
             {"without": groups.left_out(each.level), "figures": each.tests} for each in measured if each.level > 0
         ],
