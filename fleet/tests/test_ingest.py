@@ -358,9 +358,40 @@ def test_a_copy_without_its_head_gives_way_to_the_one_that_names_the_host(tmp_pa
     assert [(row["host"], row["records"]) for row in rows(tmp_path / "d", "runs")] == [("nameless", 4)]
 
 
+@pytest.mark.parametrize("compacted", [False, True])
+def test_other_records_of_a_run_in_another_file_are_not_there_already(
+    tmp_path: Path, ingest: Ingest, compacted: bool
+) -> None:
+    """Somebody splits a file: each part has the machine and some of the CPUs."""
+    whole = sample.run(1, cpus=6)
+    a, b, c = (
+        sample.write(tmp_path / f"{name}.jsonl", [whole[0], *whole[1:][part]])
+        for name, part in (("a", slice(0, 3)), ("b", slice(3, 6)), ("c", slice(2, 6)))
+    )
+    more = ["--compact"] if compacted else []
+    assert ingest(a, tmp_path / "d", *more)[0] == 0
+    assert ingest(a, tmp_path / "d", *more)[0] == 0
+    code, told = ingest(b, tmp_path / "d", *more)
+    assert (code, told["runs"]) == (1, 0)
+    [problem] = told["problems"]
+    assert (problem["file"], problem["line"]) == (str(b), None)
+    lacks = f"run {1:016x}: 3 of its 4 records are not in the copy with 4 records that the dataset has"
+    assert problem["why"].startswith(lacks)
+    code, told = ingest(c, tmp_path / "d", *more)
+    assert (code, told["renewed"]) == (1, 1)
+    assert "2 of the 4 records that the dataset had are not in this copy" in told["problems"][0]["why"]
+    # In one call it is the same, and a whole copy is no problem.
+    assert ingest(a, b, tmp_path / "e")[0] == 1
+    assert ingest(sample.write(tmp_path / "whole.jsonl", whole), tmp_path / "e")[:1] == (0,)
+    assert ingest(a, b, c, tmp_path / "e")[0] == 0
+
+
 def test_older_records_read_as_today(tmp_path: Path, ingest: Ingest) -> None:
     code, told = ingest(*sorted((RECORDS / "v1").glob("*.jsonl")), tmp_path / "d")
-    assert (code, told["problems"]) == (0, [])
+    # Two of the files are different readouts that have one made-up name.
+    assert [Path(problem["file"]).name for problem in told["problems"]] == ["readout.jsonl"]
+    assert "11 of its 14 records are not in the copy with 135 records" in told["problems"][0]["why"]
+    assert code == 1
     runs = rows(tmp_path / "d", "runs")
     assert {row["schema"] for row in runs} == {1}
     # Schema 1 wrote 0 where a batch is not known.
@@ -479,7 +510,7 @@ def test_a_summary_has_the_origin_and_the_model_of_what_it_sums(tmp_path: Path, 
 
 
 def test_a_figure_says_if_it_was_converted_on_the_way_and_not_what_is_unknown(tmp_path: Path, ingest: Ingest) -> None:
-    told = {"kind": "block", "path": "/dev/nvme0n1", "model": "X", "function": "func_sca"}
+    told: dict[str, Any] = {"kind": "block", "path": "/dev/nvme0n1", "model": "X", "function": "func_sca"}
     schema1: dict[str, Any] = {"access": "", "samples": 0, "devices": 0}
     streams = [
         {**told, "is_fused": True}, {**told, "is_fused": False}, {**told, "function": "func_sca+fused"},

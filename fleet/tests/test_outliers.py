@@ -402,7 +402,7 @@ def test_figures_of_a_device_that_is_no_longer_there_are_not_judged(tmp_path: Pa
         call("ingest", sample.write(tmp_path / f"{place}.jsonl", *night, *later), tmp_path / place)
         return hosts_of(call("outliers", tmp_path / place, "-j", "--level", "1%").json())
 
-    later = {"cpus": 1, "time": "2026-11-23T08:00:00Z"}
+    later: dict[str, Any] = {"cpus": 1, "time": "2026-11-23T08:00:00Z"}
     night = a_night("2026-11-22", 4, firmware=firmware(here))
     assert found("stays", night) == {"n4"}
     # Another card at the same address, measured by another verb.

@@ -71,7 +71,7 @@ def call(words: Sequence[str], end: float, seconds: int) -> subprocess.Completed
     left = max(end - time.monotonic(), 0.0)
     shown = shlex.join(words)
     late = FleetError(f"{shown} did not end within {seconds} s", "--timeout TIME")
-    before = behind_sudo(words)
+    before = behind_sudo(list(words))
     if before:
         # A user may not end a process of root: there the bound is root's as well.
         words = [*words[:before], "timeout", "-k", str(GRACE_S), str(max(math.ceil(left), 1)), *words[before:]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import datetime
 import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -92,6 +93,8 @@ def ingest(store: Store, paths: Sequence[Path], host: str | None = None) -> Take
             if before < made.run["records"] and (other := has.namesake(made)):
                 why = f"host {made.run['host']} is two machines: {key[0]} beside {other}; they are kept apart"
                 taken.problems.append(Problem(str(path), None, why))
+            if before and (lacks := other_records(made.run, has.record_ids(key, waiting), before)):
+                taken.problems.append(Problem(str(path), None, f"run {run.run}: {lacks}"))
             if before >= made.run["records"]:
                 taken.known += 1
                 continue
@@ -108,6 +111,20 @@ def ingest(store: Store, paths: Sequence[Path], host: str | None = None) -> Take
                 waiting, size = {}, 0
     _write(store, waiting, has, taken)
     return taken
+
+
+def other_records(run: dict[str, Any], there: Sequence[int] | None, count: int) -> str | None:
+    """Why a copy of a run is no copy: it has other records than the one of `count` records that the dataset has."""
+    if there is None:
+        return None
+    own, hint = run["record_ids"], "join the files into one"
+    if count >= run["records"]:
+        lacking = len(set(own).difference(there))
+        what = f"{lacking} of its {len(own)} records are not in the copy with {count} records that the dataset has"
+        return f"{what}, and are not taken: {hint}" if lacking else None
+    lacking = len(set(there).difference(own))
+    what = f"{lacking} of the {len(there)} records that the dataset had are not in this copy"
+    return f"{what}, which takes their place: {hint}" if lacking else None
 
 
 @dataclass
@@ -195,6 +212,8 @@ class _Known:
         self._kept = kept.runs()
         self._from: dict[RunKey, str] = {}
         """Where the host's name is from, of the runs that were looked at."""
+        self._ids: dict[RunKey, Sequence[int] | None] = {}
+        """Their records' numbers; `None` in a dataset of an earlier version."""
         self.runs = {key: records for key, (_, records, _) in self._kept.items()}
         self.hosts = {run: host_key for host_key, run in self.runs}
         """By run: a host that has it."""
@@ -213,18 +232,30 @@ class _Known:
             self._look(old)
         return [old] if self._from.get(old) == "file name" else []
 
+    def record_ids(self, key: RunKey, waiting: dict[RunKey, Made]) -> Sequence[int] | None:
+        """The numbers of the records that the dataset has of a run."""
+        if key in waiting:
+            ids: Sequence[int] = waiting[key].run["record_ids"]
+            return ids
+        if key not in self._ids and key in self._kept:
+            self._look(key)
+        return self._ids.get(key)
+
     def _look(self, run: RunKey) -> None:
         """Reads what the hosts of the runs in a file are called after."""
         for left in reversed(range(TRIES)):
             path = self._kept[run][2]
             try:
-                found = self._store.read("runs", [path]).select(["host_key", "run", "host_from"])
+                found = self._store.read("runs", [path])
             except FleetError:
                 if not left or not self._store.has_lost([path]):
                     raise
                 self._kept = self._store.kept("runs").runs()
                 continue
-            self._from.update({(row["host_key"], row["run"]): row["host_from"] for row in found.to_pylist()})
+            for row in found.select(["host_key", "run", "host_from", "record_ids"]).to_pylist():
+                key = (row["host_key"], row["run"])
+                self._from[key] = row["host_from"]
+                self._ids[key] = None if row["record_ids"] is None else array.array("q", row["record_ids"])
             return
 
     def namesake(self, made: Made) -> str | None:
@@ -237,6 +268,7 @@ class _Known:
     def wrote(self, made: Made) -> None:
         """Notes what a run that was written is called after."""
         self._from[made.key] = made.run["host_from"]
+        self._ids[made.key] = array.array("q", made.run["record_ids"])
         for old in made.renames:
             self.runs.pop(old, None)
             self.renamed.add(old)

@@ -13,6 +13,7 @@ import json
 import math
 import re
 import urllib.parse
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -117,8 +118,22 @@ def rows(run: Run, host: str | None, ingested: datetime.datetime, known: str | N
         "origin": " ".join(sorted(set(origins))),
         "content": _content(result.figures),
         **_run_row(run, environment),
+        "record_ids": record_ids(run.records),
     }
     return result
+
+
+def record_ids(made: list[Record]) -> list[int]:
+    """A number for each record, by what it is of: a copy that was written again, in a newer schema, has the same."""
+    seen: Counter[str] = Counter()
+    ids = []
+    for record in made:
+        of = [record["time"], record["test"], record.get("device", {}).get("bdf"), record.get("cpu", {}).get("cpu")]
+        key = json.dumps([*of, record.get("target"), record.get("stream", {}).get("group")], sort_keys=True)
+        digest = hashlib.blake2b(f"{seen[key]} {key}".encode(), digest_size=8).digest()
+        seen[key] += 1
+        ids.append(int.from_bytes(digest, "big", signed=True))
+    return sorted(ids)
 
 
 def _host(run: Run, told: Record, given: str | None) -> tuple[str, str]:
