@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import json
+import os
 import pkgutil
 import re
 import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+import sample
 from conftest import ROOT
 from pciescope_fleet import cli, cmd
 from pciescope_fleet.cmd.run import words_of
@@ -97,3 +101,40 @@ def test_every_printed_command_is_one_that_the_program_takes() -> None:
             assert words_of(args), place
         if words[0] == "health":
             assert args.words[1] in ("doctor", "compare"), place
+
+
+@pytest.mark.parametrize("verb", [["outliers", "d"], ["trend", "d"], ["matrix", "d", "-o", "m.html"]])
+@pytest.mark.parametrize(
+    "date", ["2026-11-2", "2026-13-01", "20261122", "yesterday", "2026-11-22T00:00:00", "2026-W48"]
+)
+def test_a_day_that_is_no_day_is_refused(verb: list[str], date: str, capsys: pytest.CaptureFixture[str]) -> None:
+    for option in ("--since", "--until"):
+        assert cli.main([*verb, option, date]) == 2
+        assert f"argument {option}: {date}: not a day; write 2026-11-22" in capsys.readouterr().err
+
+
+def test_files_are_utf_8_in_any_locale(tmp_path: Path) -> None:
+    """In the locale C Python would write ASCII; files whose names are no UTF-8 are taken, each as a host of its own."""
+    names = [b"n\xe4.jsonl", b"n\xf6.jsonl"]
+    for number, name in enumerate(names, 1):
+        (tmp_path / os.fsdecode(name)).write_text("".join(f"{json.dumps(r)}\n" for r in sample.run(number, None)))
+    runs = [sample.run(n, f"h\u00e4{n}", cpus=1, median=1200 if n == 15 else 800 + n % 3) for n in range(3, 16)]
+    sample.write(tmp_path / "all.jsonl", *runs)
+    env = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+
+    def fleet(*typed: str) -> subprocess.CompletedProcess[bytes]:
+        words = [sys.executable, "-m", "pciescope_fleet", *typed]
+        return subprocess.run(words, env=env, cwd=tmp_path, capture_output=True, check=False)
+
+    taken = fleet("ingest", ".", "d", "-j")
+    assert taken.returncode == 0, taken.stderr
+    assert json.loads(taken.stdout)["hosts_by_file_name"] == ["n\\udce4", "n\\udcf6"]
+    judged = fleet("outliers", "d", "--prom", "f.prom")
+    assert judged.returncode == 1, judged.stderr
+    assert 'host="h\u00e415"' in (tmp_path / "f.prom").read_text(encoding="utf-8")
+    shown = fleet("outliers", "d")
+    assert shown.returncode == 1, shown.stderr
+    assert b"slower: h\\xe415" in shown.stdout
+    drawn = fleet("matrix", "d", "-o", "m.html")
+    assert drawn.returncode == 1, drawn.stderr
+    assert "h\u00e415" in (tmp_path / "m.html").read_text(encoding="utf-8")

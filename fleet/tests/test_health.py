@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -15,6 +16,8 @@ from typing import Any
 import pytest
 
 from cluster import Slurm, wait_for
+from pciescope_fleet import cli
+from pciescope_fleet import slurm as slurm_commands
 from pciescope_fleet.cmd.health import reason_of
 from pciescope_fleet.errors import FleetError
 from pciescope_fleet.patience import Patience
@@ -87,6 +90,33 @@ def test_a_check_that_cannot_look_says_so_and_ends_with_2(tmp_path: Path, typed:
 def test_measuring_and_checking_share_one_time() -> None:
     with pytest.raises(FleetError, match="compare x --json did not end within 3 s"):
         find(["sh", "-c", "exec sleep 2", "sh"], ["compare", "x"], ["latency", "mmio"], 3)
+
+
+def test_behind_sudo_the_bound_is_roots_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A user may not kill a child of root: sudo here is a program that runs its words, and killing fails."""
+    sudo = tmp_path / "sudo"
+    sudo.write_text(f'#!/bin/sh\necho "$*" >>{tmp_path}/words\n[ "$1" != -n ] || shift\n"$@"\n')
+    slow = tmp_path / "slow"
+    slow.write_text("#!/bin/sh\nexec sleep 20\n")
+    for program in (sudo, slow):
+        program.chmod(0o755)
+
+    def kill(_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(subprocess.Popen, "kill", kill)
+    began = time.monotonic()
+    with pytest.raises(FleetError, match=r"slow doctor --json did not end within 2 s"):
+        find([str(sudo), "-n", str(slow)], ["doctor"], [], 2)
+    assert time.monotonic() - began < 15
+    assert re.fullmatch(
+        rf"-n timeout -k 5 [12] {re.escape(str(slow))} doctor --json\n", (tmp_path / "words").read_text()
+    )
+    # A child that nobody can kill does not hold the check up.
+    began = time.monotonic()
+    with pytest.raises(FleetError, match=r"slow doctor --json did not end within 1 s"):
+        find([str(slow)], ["doctor"], [], 1)
+    assert time.monotonic() - began < 15
 
 
 def test_findings_count_that_are_no_notes_and_not_silenced() -> None:
@@ -240,7 +270,35 @@ def test_slurm_drains_a_node_with_the_finding_as_its_reason_after_three_checks(s
 def found(hosts: list[str], **more: object) -> dict[str, object]:
     """A finding as `outliers --json` prints it."""
     worst = {"device": "0000:03:00.0", "figure": "latency", "effect": 0.12}
-    return {"hosts": hosts, "origin": "measured", "direction": "slower", "worst": worst, **more}
+    same = {"time": "2026-11-22T08:00:00Z", "newest": "2026-11-22T08:00:00Z", "replaced_by": None}
+    each = [{**worst, **same, "host_key": host, "host": host.partition("~")[0]} for host in hosts]
+    return {"hosts": hosts, "origin": "measured", "direction": "slower", "worst_of_hosts": each, **more}
+
+
+@pytest.mark.parametrize(
+    ("nodes", "hosts", "drained", "unknown"),
+    [
+        (["n1", "n2"], ["n1.cl.example~ab", "n2"], ["n1", "n2"], []),
+        (["n1.cl.example", "n2.cl.example"], ["n1", "n2.cl.example"], ["n1.cl.example", "n2.cl.example"], []),
+        # The whole name counts first; who else begins like it is another host.
+        (["n1", "n1.b"], ["n1.b", "n1.c"], ["n1.b"], ["n1.c"]),
+        (["n1"], ["n1.a", "n1.b"], [], ["n1.a", "n1.b"]),
+        (["n1.a", "n1.b"], ["n1"], [], ["n1"]),
+        (["n1.a"], ["n1.b"], [], ["n1.b"]),
+        (["n1"], ["other"], [], ["other"]),
+    ],
+)
+def test_whole_names_of_hosts_find_slurms_nodes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
+    nodes: list[str], hosts: list[str], drained: list[str], unknown: list[str],
+) -> None:  # fmt: skip
+    monkeypatch.setattr(slurm_commands, "all_nodes", lambda: dict.fromkeys(nodes), raising=False)
+    monkeypatch.setattr(slurm_commands, "is_drained", lambda _: False)
+    (tmp_path / "found.json").write_text(json.dumps({"findings": [found(hosts)]}))
+    assert cli.main(["slurm-drain", str(tmp_path / "found.json")]) == 1
+    told = capsys.readouterr()
+    assert re.findall(r"NodeName=(\S+)", told.out) == drained
+    assert re.findall(r"pciescope-fleet: (\S+): Slurm has no such node", told.err) == unknown
 
 
 def drain(slurm: Slurm, file: Path, findings: list[dict[str, object]], *typed: str) -> subprocess.CompletedProcess[str]:

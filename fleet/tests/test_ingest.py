@@ -309,9 +309,89 @@ def test_a_run_without_a_host_is_one_run_under_any_file_name(tmp_path: Path, ing
     assert (run["host_key"], run["host_from"], run["records"]) == ("a", "file name", 4)
 
 
+@pytest.mark.parametrize("many", [1, 100])
+def test_a_run_that_gets_the_name_of_its_host_later_is_one_host(
+    tmp_path: Path, ingest: Ingest, monkeypatch: pytest.MonkeyPatch, many: int
+) -> None:
+    monkeypatch.setattr(writer, "MANY", many)
+    warned = sample.run(1, None)
+    warned[1]["warnings"] = [{"code": "aspm", "text": "on"}]
+    night, other = (
+        sample.write(tmp_path / "night.jsonl", warned),
+        sample.write(tmp_path / "x.jsonl", sample.run(2, "x")),
+    )
+    ingest("--host", "n1", night, tmp_path / "right")
+    ingest(other, tmp_path / "right")
+    right = [without_times(rows(tmp_path / "right", table)) for table in TABLES]
+    assert {row["host"] for row in right[0]} == {"n1", "x"}
+    place = tmp_path / "d"
+    assert ingest(night, other, place)[1]["hosts_by_file_name"] == ["night"]
+    assert ingest("--host", "n1", night, place)[1]["runs"] == 1
+    assert [without_times(rows(place, table)) for table in TABLES] == right
+    # Without the name again, it keeps the better one.
+    assert ingest(night, place)[1]["known"] == 1
+    assert ingest("--host", "n1", night, place, "--compact")[1]["known"] == 1
+    assert [without_times(rows(place, table)) for table in TABLES] == right
+    assert len(list((place / "figures").rglob("*.parquet"))) == 1
+    # Nor does it get the old one back.
+    code, told = ingest("--host", "night", night, place)
+    assert (code, told["runs"]) == (1, 0)
+    assert f"run {1:016x} is kept as host n1: not taken as host night" in told["problems"][0]["why"]
+    assert [without_times(rows(place, table)) for table in TABLES] == right
+
+
+def test_a_copy_without_its_head_gives_way_to_the_one_that_names_the_host(tmp_path: Path, ingest: Ingest) -> None:
+    whole = sample.write(tmp_path / "n2.jsonl", sample.run(2, "n2"))
+    copy_ = sample.write(tmp_path / "copy.jsonl", sample.run(2, "n2")[1:])
+    for place, calls in (("a", [[copy_], [whole]]), ("b", [[copy_, whole]]), ("c", [[whole], [copy_]])):
+        for files in calls:
+            ingest(*files, tmp_path / place)
+        assert [(row["host"], row["records"]) for row in rows(tmp_path / place, "runs")] == [("n2", 3)]
+        assert {row["host"] for row in rows(tmp_path / place)} == {"n2"}
+    # A copy with fewer records is not taken in its place.
+    nameless = sample.write(tmp_path / "nameless.jsonl", sample.run(3, None, cpus=3))
+    cut = sample.write(tmp_path / "cut.jsonl", sample.run(3, None, cpus=3)[:2])
+    ingest(nameless, tmp_path / "d")
+    code, told = ingest("--host", "n3", cut, tmp_path / "d")
+    assert (code, told["runs"]) == (1, 0)
+    assert "is kept as host nameless with 4 records, and has 2 here" in told["problems"][0]["why"]
+    assert [(row["host"], row["records"]) for row in rows(tmp_path / "d", "runs")] == [("nameless", 4)]
+
+
+@pytest.mark.parametrize("compacted", [False, True])
+def test_other_records_of_a_run_in_another_file_are_not_there_already(
+    tmp_path: Path, ingest: Ingest, compacted: bool
+) -> None:
+    """Somebody splits a file: each part has the machine and some of the CPUs."""
+    whole = sample.run(1, cpus=6)
+    a, b, c = (
+        sample.write(tmp_path / f"{name}.jsonl", [whole[0], *whole[1:][part]])
+        for name, part in (("a", slice(0, 3)), ("b", slice(3, 6)), ("c", slice(2, 6)))
+    )
+    more = ["--compact"] if compacted else []
+    assert ingest(a, tmp_path / "d", *more)[0] == 0
+    assert ingest(a, tmp_path / "d", *more)[0] == 0
+    code, told = ingest(b, tmp_path / "d", *more)
+    assert (code, told["runs"]) == (1, 0)
+    [problem] = told["problems"]
+    assert (problem["file"], problem["line"]) == (str(b), None)
+    lacks = f"run {1:016x}: 3 of its 4 records are not in the copy with 4 records that the dataset has"
+    assert problem["why"].startswith(lacks)
+    code, told = ingest(c, tmp_path / "d", *more)
+    assert (code, told["renewed"]) == (1, 1)
+    assert "2 of the 4 records that the dataset had are not in this copy" in told["problems"][0]["why"]
+    # In one call it is the same, and a whole copy is no problem.
+    assert ingest(a, b, tmp_path / "e")[0] == 1
+    assert ingest(sample.write(tmp_path / "whole.jsonl", whole), tmp_path / "e")[:1] == (0,)
+    assert ingest(a, b, c, tmp_path / "e")[0] == 0
+
+
 def test_older_records_read_as_today(tmp_path: Path, ingest: Ingest) -> None:
     code, told = ingest(*sorted((RECORDS / "v1").glob("*.jsonl")), tmp_path / "d")
-    assert (code, told["problems"]) == (0, [])
+    # Two of the files are different readouts that have one made-up name.
+    assert [Path(problem["file"]).name for problem in told["problems"]] == ["readout.jsonl"]
+    assert "11 of its 14 records are not in the copy with 135 records" in told["problems"][0]["why"]
+    assert code == 1
     runs = rows(tmp_path / "d", "runs")
     assert {row["schema"] for row in runs} == {1}
     # Schema 1 wrote 0 where a batch is not known.
@@ -427,6 +507,27 @@ def test_a_summary_has_the_origin_and_the_model_of_what_it_sums(tmp_path: Path, 
     }
     origins = {row["run"]: row["origin"] for row in rows(tmp_path / "d", "runs")}
     assert origins == {run: next(iter(pairs))[0] for run, pairs in told.items()}
+
+
+def test_a_figure_says_if_it_was_converted_on_the_way_and_not_what_is_unknown(tmp_path: Path, ingest: Ingest) -> None:
+    told: dict[str, Any] = {"kind": "block", "path": "/dev/nvme0n1", "model": "X", "function": "func_sca"}
+    schema1: dict[str, Any] = {"access": "", "samples": 0, "devices": 0}
+    streams = [
+        {**told, "is_fused": True}, {**told, "is_fused": False}, {**told, "function": "func_sca+fused"},
+        {**told, **schema1, "function": ""},
+    ]  # fmt: skip
+    runs = []
+    for number, stream in enumerate(streams, 1):
+        runs.append(readout(number, f"n{number}", stream))
+        runs[-1][1]["stream"].update(stream)
+    ingest(sample.write(tmp_path / "all.jsonl", *runs), tmp_path / "d")
+    figures = {row["host"]: row["figure"] for row in rows(tmp_path / "d") if row["figure"].startswith("readout ")}
+    assert figures == {
+        "n1": "readout func_sca+fused read 1024 samples 1 devices speed",
+        "n2": "readout func_sca read 1024 samples 1 devices speed",
+        "n3": "readout func_sca+fused read 1024 samples 1 devices speed",
+        "n4": "readout speed",
+    }
 
 
 def test_compaction_keeps_every_row_and_leaves_a_file_a_day(tmp_path: Path, ingest: Ingest) -> None:
@@ -590,6 +691,41 @@ def test_compaction_beside_an_ingest_removes_nothing_of_it(tmp_path: Path, monke
     assert {row["host"] for row in rows(place)} == {f"n{number}" for number in range(1, 7)}
 
 
+@pytest.mark.parametrize("compacted", [False, True])
+@pytest.mark.parametrize("step", range(1, 21))
+def test_a_reader_beside_a_compaction_sees_each_run_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int, compacted: bool
+) -> None:
+    """A compaction runs within the reader's listing: before or after any of its looks at the store."""
+    files = [sample.write(tmp_path / f"{number}.jsonl", sample.run(number, f"n{number}")) for number in range(1, 5)]
+    place = tmp_path / "d"
+    writer.ingest(Store(str(place)), files[:2])
+    if compacted:
+        writer.compact(Store(str(place)))
+    writer.ingest(Store(str(place)), files[2:])
+    store = Store(str(place))
+    left = step
+
+    def compacts(real: Callable[..., Any]) -> Callable[..., Any]:
+        def looks(*typed: Any, **more: Any) -> Any:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                writer.compact(Store(str(place)))
+            found = real(*typed, **more)
+            left -= 1
+            if left == 0:
+                writer.compact(Store(str(place)))
+            return found
+
+        return looks
+
+    for name in ("find", "ls", "cat_file"):
+        real = getattr(store.fs, name)
+        monkeypatch.setattr(store.fs, name, compacts(real))
+    assert [run for _, run in sorted(store.kept("runs").runs())] == [f"{number:016x}" for number in range(1, 5)]
+
+
 def test_what_killed_writers_left_goes_after_a_day(tmp_path: Path, ingest: Ingest) -> None:
     import os
     import time
@@ -645,6 +781,27 @@ def test_refuses_what_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "there is no dataset here" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("name", ["", " ", "a~b", "a/b", "..", "n" * 65, "n\x1b1", "n\udce41"])
+def test_a_host_that_is_no_name_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
+    file = sample.write(tmp_path / "n1.jsonl", sample.run(1, None))
+    assert cli.main(["ingest", "--host", name, str(file), str(tmp_path / "d")]) == 2
+    assert "is no name of a host" in capsys.readouterr().err
+    assert not (tmp_path / "d").exists()
+
+
+def test_a_host_is_called_after_the_whole_name_of_its_file(tmp_path: Path, ingest: Ingest) -> None:
+    names = {
+        "10.0.0.1.jsonl": "10.0.0.1",
+        "10.0.0.2.jsonl": "10.0.0.2",
+        "n1.cluster.example.txt": "n1.cluster.example.txt",
+    }
+    files = [sample.write(tmp_path / name, sample.run(number, None)) for number, name in enumerate(names)]
+    (tmp_path / "n7.a.jsonl.gz").write_bytes(gzip.compress(files[0].read_bytes().replace(b"0" * 15, b"a" * 15)))
+    told = ingest(*files, tmp_path / "n7.a.jsonl.gz", tmp_path / "d")[1]
+    assert told["hosts_by_file_name"] == sorted({*names.values(), "n7.a"})
+    assert {row["host_key"] for row in rows(tmp_path / "d", "runs")} == {*names.values(), "n7.a"}
+
+
 def test_no_name_and_no_time_of_a_host_hides_it_or_stops_the_others(tmp_path: Path, ingest: Ingest) -> None:
     names = ["\U0001f600" * 64, "\U0001f600" * 63 + "x", "ä" * 64, "../" * 20, "good"]
     machines = ["\U0001f600" * 40, "\U0001f600" * 40, "ü" * 12, None, None]
@@ -680,11 +837,12 @@ def test_names_and_texts_of_hosts_do_not_reach_the_terminal_as_they_are(
     worst = {
         "device": bad, "figure": bad, "unit": "ns", "statistic": "p50", "effect": 0.1, "q": 0.01, "z": 9.0,
         "value": 1.0, "group_median": 1.0, "group_hosts": 9, "group_without": [], "origin": "measured",
-        "from": 1.0, "to": 2.0,
+        "from": 1.0, "to": 2.0, "host": bad, "replaced_by": bad,
     }  # fmt: skip
     finding = {
         "hosts": [bad], "direction": "slower", "model": bad, "device_name": bad, "origin": "measured",
         "figures": [bad], "beside": [{"severity": "note", "check": "x", "text": bad}], "worst": worst,
+        "worst_of_hosts": [worst],
         "shared": {"attribute": "rack", "value": bad, "healthy": 1, "healthy_with": 0, "p": 0.1},
         "first": "2026-11-22", "last": "2026-11-22", "changed": [{"what": "kernel", "from": bad, "to": bad}],
     }  # fmt: skip

@@ -202,3 +202,11 @@ def test_a_browser_draws_ten_thousand_hosts_and_finds_one(tmp_path: Path, call: 
     assert told["zeros"] > 0
     assert told["unordered"] == 0
     assert told["wide"] == 0
+
+
+def test_a_fleet_of_fewer_hosts_than_a_group_is_refused(tmp_path: Path, call: Call) -> None:
+    planted.keep(Store(str(tmp_path / "d")), planted.make(Shape(hosts=6, figures=2), {}))
+    told = call("matrix", tmp_path / "d", "-o", tmp_path / "m.html")
+    assert told.code == 2
+    assert "no figure has 8 hosts of its like: 6 hosts, 12 figures" in told.err
+    assert not (tmp_path / "m.html").exists()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,10 @@ import sample
 from conftest import Call
 from pciescope_fleet.cmd import slurm_drain
 from pciescope_fleet.cmd.outliers import as_json
+from pciescope_fleet.dataset import ingest
 from pciescope_fleet.dataset.schema import FINDINGS
 from pciescope_fleet.dataset.store import Store
-from pciescope_fleet.engine import open_engine
+from pciescope_fleet.engine import Engine, open_engine
 from pciescope_fleet.errors import FleetError
 from pciescope_fleet.judge import causes, null, outliers, prometheus, statistics, words
 from planted import Shape, host_name
@@ -118,6 +120,26 @@ def test_hosts_with_one_firmware_are_one_finding(tmp_path: Path) -> None:
     assert "they share firmware 2.0; of the 52 others 0 have it" in text
 
 
+def test_a_finding_of_what_devices_share_has_those_devices_alone(tmp_path: Path, call: Call) -> None:
+    """Hosts 1 to 4 have a device with another firmware. Another one of host 4 is far slower, with the usual one."""
+    first, second = str(sample.DEVICE["bdf"]), MOVED
+    runs = []
+    for host in range(20):
+        bad = host in (1, 2, 3, 4)
+        told = [{"bdf": first, "version": "2.0" if bad else "1.0"}, {"bdf": second, "version": "1.0"}]
+        runs.append(sample.run(host + 1, f"n{host}", cpus=1, median=920 if bad else 800 + host % 3, firmware=told))
+        more = sample.run(host + 101, f"n{host}", cpus=1, median=1600 if host == 4 else 800 + host % 3, firmware=told)
+        runs.append(at(more, bdf=second))
+    call("ingest", sample.write(tmp_path / "all.jsonl", *runs), tmp_path / "d")
+    findings = call("outliers", tmp_path / "d", "-j", "--level", "1%").json()["findings"]
+    [shared] = [each for each in findings if each["shared"]]
+    assert (shared["hosts"], shared["shared"]["value"]) == (["n1", "n2", "n3", "n4"], "2.0")
+    assert {(each["device"], each["firmware"]) for each in shared["worst_of_hosts"]} == {(first, "2.0")}
+    assert shared["worst"]["device"] == first
+    [alone] = [each for each in findings if not each["shared"] and each["direction"] == "slower"]
+    assert (alone["hosts"], alone["worst"]["device"]) == (["n4"], second)
+
+
 def test_a_rack_is_named_where_a_file_tells_of_it(tmp_path: Path, call: Call) -> None:
     shape = Shape(hosts=60, figures=3)
     keep(tmp_path / "d", shape, on([5, 15, 25, 35], "median", 0.12, shape))
@@ -137,7 +159,9 @@ def test_a_rack_is_named_where_a_file_tells_of_it(tmp_path: Path, call: Call) ->
     assert "`host` and another are needed" in refused.err
 
 
-@pytest.mark.parametrize("column", ["model", "firmware", "link", "kernel", "host_key", "run"])
+@pytest.mark.parametrize(
+    "column", ["model", "firmware", "link", "kernel", "host_key", "run", "device", "origin", "faulty"]
+)
 def test_a_column_of_racks_with_the_name_of_a_property_is_refused(tmp_path: Path, call: Call, column: str) -> None:
     (tmp_path / "racks.csv").write_text(f"host,rack,{column}\nn1,r1,x\n")
     told = call("outliers", tmp_path / "d", "--racks", tmp_path / "racks.csv")
@@ -161,6 +185,14 @@ def test_a_coarser_group_is_said_and_hosts_without_one_are_named(tmp_path: Path)
     assert "10 figures were judged in coarser groups, without slot, kernel" in text
     assert "not judged: 6 figures with fewer than 8 similar hosts (node00037, node00038, node00039)" in text
     assert "compared with 37 hosts, without regard to slot, kernel" in text
+
+
+def test_all_hosts_that_are_not_judged_are_counted(tmp_path: Path) -> None:
+    shape = Shape(hosts=60, figures=1, cpus=1)
+    keep(tmp_path, shape, {}, model=[f"1234:{host:04x}:0:0" if host >= 20 else "144d:a80a:0:0" for host in range(60)])
+    told, text = judged(tmp_path)
+    assert told["unjudged_hosts"] == [host_name(host) for host in range(20, 60)]
+    assert "node00027 and 32 more)" in text
 
 
 def test_a_group_of_too_few_hosts_is_refused(tmp_path: Path, call: Call) -> None:
@@ -220,6 +252,25 @@ def test_a_narrower_distribution_is_told_from_a_wider_one_and_drains_no_host(tmp
     assert not [text for text in reasons.get(host_name(7), []) if "form" in text]
     [form] = [text for text in reasons[host_name(9)] if text.startswith("other form")]
     assert re.search(r"latency \(\d+% of its samples where others have none\)$", form), form
+
+
+def test_each_host_is_drained_with_its_own_figures_as_the_reason(tmp_path: Path, call: Call) -> None:
+    shape = Shape(hosts=60, figures=1, cpus=1)
+    sizes = {10: 0.3, 20: 0.5, 30: 0.7, 40: 0.9}
+    device = [f"0000:{host if host in sizes else 59:02x}:00.0" for host in range(60)]
+    firmware = ["2.0" if host in sizes else "1.0" for host in range(60)]
+    faults = {(host, 0): ("median", size) for host, size in sizes.items()}
+    keep(tmp_path / "d", shape, faults, device=device, firmware=firmware)
+    told = call("outliers", tmp_path / "d", "-j", "--level", "1%")
+    [finding] = [each for each in told.json()["findings"] if each["shared"]]
+    assert finding["hosts"] == [host_name(host) for host in sizes]
+    (tmp_path / "found.json").write_text(told.out)
+    reasons = slurm_drain.read(str(tmp_path / "found.json"), False)
+    for host, size in sizes.items():
+        [text] = reasons[host_name(host)]
+        found = re.fullmatch(rf"slower {device[host]} mmio-read BAR0\+0x0/4 latency \+(\d+\.\d)%", text)
+        assert found is not None, text
+        assert float(found[1]) == pytest.approx(100 * size, abs=10)
 
 
 def test_what_doctor_found_on_the_host_stands_beside(tmp_path: Path) -> None:
@@ -285,6 +336,181 @@ def test_a_run_by_another_method_does_not_replace_the_nights(tmp_path: Path, cal
                 record.setdefault("method", {})[other] = {"backend": "vfio", "batch": 8}[other]
     call("ingest", sample.write(tmp_path / "all.jsonl", *night, by_hand), tmp_path / "d")
     assert hosts_of(call("outliers", tmp_path / "d", "-j").json()) == {"n3"}
+
+
+def test_cpus_that_the_newest_run_of_a_figure_did_not_measure_are_not_judged(tmp_path: Path, call: Call) -> None:
+    """CPU 3 of n4 was slow. After a repair somebody measures one of the two registers, on the first two CPUs only."""
+
+    def run(number: int, host: str, cpus: int, offsets: list[int], day: int, slow: int | None) -> list[dict[str, Any]]:
+        made: list[dict[str, Any]] = []
+        for place, offset in enumerate(offsets):
+            records = sample.run(
+                number, host, cpus=cpus, seed=1000 * place + number, time=f"2026-11-{day}T08:00:00Z",
+                median=800 * (1 + number % 4 / 400),
+            )  # fmt: skip
+            for record in records[1:]:
+                record["target"] = {**record["target"], "offset": offset}
+                if record["cpu"]["cpu"] == slow:
+                    drawn = 1040 * np.exp(np.random.default_rng(number).normal(0, 0.02, 1000))
+                    record["histograms"]["latency"] = sample.histogram(drawn)
+            made += records if not made else records[1:]
+        return made
+
+    night = [run(n, f"n{n}", 4, [16, 32], 22, 3 if n == 4 else None) for n in range(1, 13)]
+    call("ingest", sample.write(tmp_path / "night.jsonl", *night), tmp_path / "d")
+    slow = {"mmio-read BAR0+0x10/4 latency", "mmio-read BAR0+0x20/4 latency"}
+
+    def found() -> set[str]:
+        told = call("outliers", tmp_path / "d", "-j", "--level", "1%").json()
+        return {each["figure"] for each in told["outliers"] if each["host"] == "n4"}
+
+    assert found() == slow
+    call("ingest", sample.write(tmp_path / "n4.jsonl", run(99, "n4", 2, [16], 23, None)), tmp_path / "d")
+    assert found() == {"mmio-read BAR0+0x20/4 latency"}
+
+
+MOVED = "0000:5e:00.0"
+
+
+def at(records: list[dict[str, Any]], **device: Any) -> list[dict[str, Any]]:
+    """The same run of another device."""
+    for record in records:
+        record["device"] = {**record["device"], **device}
+    return records
+
+
+def a_night(day: str, slow: int | None = None, **more: Any) -> list[list[dict[str, Any]]]:
+    """A run of each of 12 hosts, one of them slow."""
+    return [
+        sample.run(
+            int(day.replace("-", "")) * 100 + n, f"n{n}", cpus=1, time=f"{day}T08:00:00Z",
+            median=1000 if n == slow else 800 * (1 + n % 4 / 400), **more,
+        )
+        for n in range(1, 13)
+    ]  # fmt: skip
+
+
+def firmware(*functions: str) -> list[dict[str, str]]:
+    """What the environment tells of the functions whose drivers show a firmware."""
+    return [{"bdf": bdf, "version": "1.0"} for bdf in functions]
+
+
+def test_figures_of_a_device_that_is_no_longer_there_are_not_judged(tmp_path: Path, call: Call) -> None:
+    here = str(sample.DEVICE["bdf"])
+
+    def found(place: str, night: list[list[dict[str, Any]]], *later: list[dict[str, Any]]) -> set[str]:
+        call("ingest", sample.write(tmp_path / f"{place}.jsonl", *night, *later), tmp_path / place)
+        return hosts_of(call("outliers", tmp_path / place, "-j", "--level", "1%").json())
+
+    later: dict[str, Any] = {"cpus": 1, "time": "2026-11-23T08:00:00Z"}
+    night = a_night("2026-11-22", 4, firmware=firmware(here))
+    assert found("stays", night) == {"n4"}
+    # Another card at the same address, measured by another verb.
+    other = at(sample.run(9, "n4", **later), device=0xA80C)
+    for record in other:
+        record["verb"] = "survey"
+    assert found("replaced", night, other) == set()
+    # The card was moved: the newest list of functions does not have the old address.
+    assert found("moved", night, at(sample.run(9, "n4", **later, firmware=firmware(MOVED)), bdf=MOVED)) == set()
+    # A run of another device says nothing of this one, as long as both are listed, or none is.
+    both = firmware(here, MOVED)
+    assert found("beside", night, at(sample.run(9, "n4", **later, firmware=both), bdf=MOVED)) == {"n4"}
+    assert found("unknown", night, at(sample.run(9, "n4", **later), bdf=MOVED)) == {"n4"}
+
+
+def test_an_old_run_is_named_and_drains_no_node(tmp_path: Path, call: Call) -> None:
+    """The records cannot tell whether the card that was slow is still there: the host has newer runs of another one."""
+    for days, day in ((3, "2026-11-04"), (21, "2026-11-22")):
+        later = [at(records, bdf=MOVED) for records in a_night(day)]
+        place = tmp_path / str(days)
+        call("ingest", sample.write(tmp_path / "all.jsonl", *a_night("2026-11-01", 4), *later), place)
+        told = call("outliers", place, "-j", "--level", "1%")
+        [worst] = {each["host_key"]: each for each in told.json()["outliers"]}.values()
+        assert (worst["host"], worst["time"], worst["newest"]) == ("n4", "2026-11-01T08:00:00Z", f"{day}T08:00:00Z")
+        (tmp_path / "found.json").write_text(told.out)
+        text = call("outliers", place, "--level", "1%").out
+        assert (f"measured on 2026-11-01, {days} days before the newest run of n4" in text) == (days == 21)
+        assert (slurm_drain.read(str(tmp_path / "found.json"), False) == {}) == (days == 21)
+    told = call("slurm-drain", tmp_path / "found.json")
+    assert (told.code, told.out) == (0, "")
+    assert "n4: left alone, 0000:3b:00.0 was measured on 2026-11-01, 21 days before the newest run of n4" in told.err
+    assert slurm_drain.read(str(tmp_path / "found.json"), False, 21).keys() == {"n4"}
+
+
+def test_a_machine_that_another_one_replaced_drains_no_node(tmp_path: Path, call: Call) -> None:
+    """n4 got a new mainboard: it has another machine id now, and is well."""
+    old = a_night("2026-11-21", 4)
+    new = a_night("2026-11-22")
+    for records, ids in ((old, {}), (new, {4: "f"})):
+        for number, record in enumerate((each[0] for each in records), 1):
+            record["environment"]["host"]["id"] = ids.get(number, f"{number:x}") * 16
+    call("ingest", sample.write(tmp_path / "all.jsonl", *old, *new), tmp_path / "d")
+    told = call("outliers", tmp_path / "d", "-j", "--level", "1%")
+    [finding] = told.json()["findings"]
+    assert (finding["hosts"], finding["worst"]["replaced_by"]) == (["n4~444444444444"], "n4~ffffffffffff")
+    (tmp_path / "found.json").write_text(told.out)
+    drained = call("slurm-drain", tmp_path / "found.json")
+    assert (drained.code, drained.out) == (0, "")
+    assert "n4~444444444444: left alone, the newest run of n4 is of another machine, n4~ffffffffffff" in drained.err
+    text = call("outliers", tmp_path / "d", "--level", "1%").out
+    assert "the newest run of n4 is of another machine, n4~ffffffffffff" in text
+
+
+@pytest.mark.parametrize("verb", ["outliers", "trend", "matrix"])
+def test_a_compaction_beside_it_is_no_failure(
+    tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    place = tmp_path / "d"
+    for day in range(1, 7 if verb == "trend" else 2):
+        call("ingest", sample.write(tmp_path / "all.jsonl", *a_night(f"2026-11-0{day}", 4)), place)
+    typed = [verb, place, *(["-o", tmp_path / "m.html"] if verb == "matrix" else [])]
+    real, times = Engine.table, 0
+
+    def table(engine: Engine, store: Store, name: str, paths: Sequence[str]) -> Any:
+        nonlocal times
+        found = real(engine, store, name, paths)
+        times += 1
+        if times == 2:
+            ingest.compact(Store(str(place)))
+        return found
+
+    monkeypatch.setattr(Engine, "table", table)
+    if verb == "trend":
+        # It asks for the first table alone before it counts.
+        times = 1
+    told = call(*typed)
+    assert (told.code, told.err) == (0 if verb == "trend" else 1, "")
+    # What was lost in another way is an error with its hint.
+    monkeypatch.setattr(Engine, "table", real)
+    for path in (place / "figures").rglob("*.parquet"):
+        path.write_bytes(b"PAR1")
+    told = call(*typed)
+    assert told.code == 2
+    assert "hint: ingest that day anew" in told.err
+    # Files that go away each time are named as that.
+    call("ingest", tmp_path / "all.jsonl", place / "e")
+
+    def loses(engine: Engine, store: Store, name: str, paths: Sequence[str]) -> Any:
+        found = real(engine, store, name, paths)
+        for path in paths:
+            Path(path).rename(f"{path}.away")
+        seen.append([str(path) for path in paths])
+        return found
+
+    def back(*typed: Any) -> Any:
+        for path in (place / "e").rglob("*.away"):
+            path.rename(str(path).removesuffix(".away"))
+        return kept(*typed)
+
+    seen: list[list[str]] = []
+    kept = Store.kept
+    monkeypatch.setattr(Engine, "table", loses)
+    monkeypatch.setattr(Store, "kept", back)
+    told = call(verb, place / "e", *typed[2:])
+    assert told.code == 2
+    assert "files of the dataset went away while they were read" in told.err
+    assert "hint: wait until the compaction has ended" in told.err
+    assert len(seen) >= 5
 
 
 def test_wrong_clocks_hide_no_host_and_machines_of_one_name_are_told_apart(tmp_path: Path, call: Call) -> None:

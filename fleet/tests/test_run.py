@@ -47,6 +47,52 @@ def test_a_file_of_hosts(tmp_path: Path) -> None:
         hosts.expand(f"@{tmp_path}/none")
 
 
+SINFO = """\
+n1|idle|none|main*
+n2|idle|none|main*
+n2|idle|none|gpu
+n3|down|Not responding|gpu
+n4|idle|none|gpu
+"""
+"""What sinfo prints of two partitions, of which `main` is the default."""
+
+
+def sinfo(monkeypatch: pytest.MonkeyPatch, told: str = SINFO) -> None:
+    """sinfo as a user's partition and Slurm's format have it: a line for each node and partition."""
+
+    def command(*words: str) -> str:
+        [format_] = [word.removeprefix("--format=") for word in words if word.startswith("--format=")]
+        wanted = words[words.index("--partition") + 1] if "--partition" in words else None
+        lines = []
+        for line in told.splitlines():
+            fields = dict(zip(("%N", "%T", "%E", "%P"), line.split("|"), strict=True))
+            if wanted in (None, fields["%P"].removesuffix("*")):
+                lines.append("|".join(fields[each] for each in format_.split("|")))
+        return "".join(f"{line}\n" for line in lines)
+
+    monkeypatch.setattr(slurm, "command", command)
+
+
+def test_without_a_partition_the_nodes_of_the_default_one_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    sinfo(monkeypatch)
+    assert list(slurm.nodes(None, None)) == ["n1", "n2"]
+    assert slurm.nodes("gpu", None) == {"n2": None, "n3": "Slurm: the node is down: Not responding", "n4": None}
+    assert list(slurm.nodes("gpu", "n[2,4]")) == ["n2", "n4"]
+    with pytest.raises(FleetError, match="the default partition main has no node n4") as refused:
+        slurm.nodes(None, "n[1,4]")
+    assert refused.value.hint == "--partition gpu"
+    with pytest.raises(FleetError, match="the partition gpu has no node n1"):
+        slurm.nodes("gpu", "n1")
+    with pytest.raises(FleetError, match="Slurm has no node n9"):
+        slurm.nodes(None, "n9")
+    # slurm-drain asks for all.
+    assert list(slurm.all_nodes()) == ["n1", "n2", "n3", "n4"]
+    sinfo(monkeypatch, SINFO.replace("*", ""))
+    with pytest.raises(FleetError, match="Slurm has no default partition") as refused:
+        slurm.nodes(None, None)
+    assert refused.value.hint == "--partition main (or gpu)"
+
+
 def shell(line: str, host: str) -> subprocess.CompletedProcess[str]:
     """What a host's shell makes of a line."""
     return subprocess.run(["sh", "-c", f"host={host}; {line}"], capture_output=True, text=True, check=False, timeout=60)

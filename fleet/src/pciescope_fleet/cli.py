@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import os
 import pkgutil
 import sys
@@ -103,4 +104,8 @@ def package_of(module: str) -> str:
 
 def entry() -> NoReturn:
     """The command."""
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal or file of another encoding gets what it can show.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     sys.exit(main())

@@ -10,6 +10,9 @@ from pciescope_fleet.errors import FleetError
 NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
 """A host's name. It becomes a file's name and a word of a shell: nothing else may stand in it."""
 
+LONGEST_NAME = 64
+"""Linux allows no longer name of a host."""
+
 MOST = 200_000
 """A longer list is a slip of the pen."""
 

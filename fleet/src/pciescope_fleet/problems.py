@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import math
 import shlex
+import signal
 import subprocess
 import tempfile
 import time
@@ -12,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from pciescope_fleet.errors import FleetError
+from pciescope_fleet.task import GRACE_S, behind_sudo
 
 
 def find(program: Sequence[str], words: Sequence[str], measure: Sequence[str], seconds: int) -> dict[str, str]:
@@ -65,14 +69,43 @@ def of_compare(lines: Sequence[dict[str, Any]]) -> dict[str, str]:
 def call(words: Sequence[str], end: float, seconds: int) -> subprocess.CompletedProcess[str]:
     """Runs the program until `end` at most, of the `seconds` that the check has."""
     left = max(end - time.monotonic(), 0.0)
+    shown = shlex.join(words)
+    late = FleetError(f"{shown} did not end within {seconds} s", "--timeout TIME")
+    before = behind_sudo(list(words))
+    if before:
+        # A user may not end a process of root: there the bound is root's as well.
+        words = [*words[:before], "timeout", "-k", str(GRACE_S), str(max(math.ceil(left), 1)), *words[before:]]
+        left = max(math.ceil(left), 1) + GRACE_S + 1.0
     try:
-        return subprocess.run(
-            words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=left
+        running = subprocess.Popen(
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+            errors="replace",
         )
     except FileNotFoundError as error:
         raise FleetError(f"there is no {words[0]} on this machine", "--program 'sudo -n /usr/bin/pciescope'") from error
-    except subprocess.TimeoutExpired as error:
-        raise FleetError(f"{shlex.join(words)} did not end within {seconds} s", "--timeout TIME") from error
+    except OSError as error:
+        raise FleetError(f"{words[0]} cannot be started: {error.strerror}") from error
+    try:
+        out, errors = running.communicate(timeout=left)
+    except BaseException as error:
+        # Nobody waits here for what cannot be ended.
+        with contextlib.suppress(PermissionError):
+            running.kill()
+            running.wait()
+        if isinstance(error, subprocess.TimeoutExpired):
+            raise late from error
+        raise
+    # `timeout` ends with 124, or like what it killed.
+    if before and (running.returncode in TIMED_OUT and time.monotonic() >= end):
+        raise late
+    return subprocess.CompletedProcess(words, running.returncode, out, errors)
+
+
+TIMED_OUT = (124, 128 + signal.SIGKILL, -signal.SIGKILL)
 
 
 def last(told: subprocess.CompletedProcess[str]) -> str:

@@ -73,6 +73,8 @@ def read(path: Path | str) -> tuple[list[Run], list[Problem]]:
     A record that stands there twice is one record.
     """
     runs: dict[str, Run] = {}
+    # A name that is no UTF-8 is written so that it is some.
+    source = str(path).encode("utf-8", "backslashreplace").decode("utf-8")
     problems: list[Problem] = []
     seen: set[bytes] = set()
     for number, digest, record in _lines(Path(path), problems):
@@ -83,7 +85,7 @@ def read(path: Path | str) -> tuple[list[Run], list[Problem]]:
         if why is not None:
             problems.append(Problem(str(path), number, why))
             continue
-        runs.setdefault(record["run"], Run(record["run"], str(path))).add(record, number)
+        runs.setdefault(record["run"], Run(record["run"], source)).add(record, number)
     return list(runs.values()), problems
 
 

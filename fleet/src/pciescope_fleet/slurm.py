@@ -34,7 +34,9 @@ UNFIT = ("down", "drain", "fail", "maint", "power", "unknown", "future", "reboot
 def command(*words: str, given: str | None = None) -> str:
     """What one of Slurm's commands prints."""
     try:
-        done = subprocess.run(words, input=given, capture_output=True, text=True, check=False, timeout=120)
+        done = subprocess.run(
+            words, input=given, capture_output=True, encoding="utf-8", errors="replace", check=False, timeout=120
+        )
     except FileNotFoundError as error:
         hint = "install Slurm's commands here (Debian: slurm-client), or run by ssh alone: --ssh HOSTS"
         raise FleetError(f"there is no {words[0]} on this machine", hint) from error
@@ -47,24 +49,53 @@ def command(*words: str, given: str | None = None) -> str:
 
 
 def nodes(partition: str | None, wanted: str | None) -> dict[str, str | None]:
-    """The nodes of a partition, or those of a list, each with why it takes no job now."""
-    words = ["sinfo", "--noheader", "--Node", "--format=%N|%T|%E", *(["--partition", partition] if partition else [])]
-    known: dict[str, str | None] = {}
-    for line in command(*words).splitlines():
-        name, state, why = [*line.strip().split("|", 2), "", ""][:3]
-        is_unfit = any(word in state for word in UNFIT) or state.endswith("*")
-        said = f": {why}" if why not in ("", "none") else ""
-        known[name] = f"Slurm: the node is {state}{said}" if is_unfit else None
-    where = f"the partition {partition}" if partition else "Slurm"
+    """The nodes of a partition, or those of a list, each with why it takes no job now.
+
+    Without a partition they are those of the default one, as sbatch submits to it.
+    """
+    listed = _listed(None)
+    if not listed:
+        raise FleetError("Slurm has no node", "sinfo")
+    by_partition: dict[str, dict[str, str | None]] = {}
+    for name, why_not, of in listed:
+        by_partition.setdefault(of, {})[name] = why_not
+    default = next((of for of in by_partition if of.endswith("*")), None)
+    if partition is None and default is None:
+        first, *others = by_partition
+        also = f" (or {', '.join(others)})" if others else ""
+        raise FleetError("Slurm has no default partition", f"--partition {first}{also}")
+    # A list of several partitions is one for sinfo and sbatch, too.
+    known = by_partition[default or ""] if partition is None else {each[0]: each[1] for each in _listed(partition)}
+    where = f"the default partition {(default or '*')[:-1]}" if partition is None else f"the partition {partition}"
     if not known:
         raise FleetError(f"{where} has no node", "sinfo")
     if wanted is None:
         return known
     chosen = hosts.expand(wanted)
-    for host in chosen:
-        if host not in known:
-            raise FleetError(f"{where} has no node {host}", "sinfo --Node")
+    if unknown := [host for host in chosen if host not in known]:
+        there = [of.removesuffix("*") for of, names in by_partition.items() if all(name in names for name in unknown)]
+        names = ", ".join(unknown[:5]) + (f" and {len(unknown) - 5} more" if len(unknown) > 5 else "")
+        if not any(unknown[0] in each for each in by_partition.values()):
+            raise FleetError(f"Slurm has no node {unknown[0]}", "sinfo --Node")
+        raise FleetError(f"{where} has no node {names}", f"--partition {there[0]}" if there else "sinfo --Node")
     return {host: known[host] for host in chosen}
+
+
+def all_nodes() -> dict[str, str | None]:
+    """The nodes of all partitions, each with why it takes no job now."""
+    return {name: why_not for name, why_not, _ in _listed(None)}
+
+
+def _listed(partition: str | None) -> list[tuple[str, str | None, str]]:
+    """Each node with why it takes no job now, once for each of its partitions; the default one's name ends in `*`."""
+    words = ["sinfo", "--noheader", "--Node", "--format=%N|%T|%P|%E"]
+    found: list[tuple[str, str | None, str]] = []
+    for line in command(*words, *(["--partition", partition] if partition else [])).splitlines():
+        name, state, of, why = [*line.strip().split("|", 3), "", "", ""][:4]
+        is_unfit = any(word in state for word in UNFIT) or state.endswith("*")
+        said = f": {why}" if why not in ("", "none") else ""
+        found.append((name, f"Slurm: the node is {state}{said}" if is_unfit else None, of))
+    return found
 
 
 def script(task: Task, folder: Path) -> str:

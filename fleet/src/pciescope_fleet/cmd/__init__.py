@@ -7,10 +7,11 @@ an exit code. It raises `FleetError` where it cannot. It imports what is heavy i
 from __future__ import annotations
 
 import argparse
+import datetime
 import re
-from contextlib import AbstractContextManager
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from pciescope_fleet.errors import FleetError
 
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from pciescope_fleet.engine import Engine
 
     Verbs = argparse._SubParsersAction[argparse.ArgumentParser]
+
+
+T = TypeVar("T")
 
 
 def add_verb(verbs: Verbs, name: str, takes: str, help_line: str, epilog: str) -> argparse.ArgumentParser:
@@ -85,8 +89,8 @@ def add_bound_options(parser: argparse.ArgumentParser, found: str) -> None:
     parser.add_argument(
         "--least-effect", type=share, default=0.05, metavar="PERCENT", help="skip shifts below this, even certain (5%%)"
     )
-    parser.add_argument("--since", metavar="DATE", help="only runs of this day and later: 2026-11-22")
-    parser.add_argument("--until", metavar="DATE", help="only runs of this day and earlier")
+    parser.add_argument("--since", type=day, metavar="DATE", help="only runs of this day and later: 2026-11-22")
+    parser.add_argument("--until", type=day, metavar="DATE", help="only runs of this day and earlier")
 
 
 def add_judging_options(parser: argparse.ArgumentParser) -> None:
@@ -107,17 +111,45 @@ def add_judging_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def engine_of(args: argparse.Namespace) -> AbstractContextManager[Engine]:
-    """The engine that was asked for."""
+def computed(args: argparse.Namespace, compute: Callable[[Engine, Store], T]) -> T:
+    """What is computed of the dataset on the engine that was asked for.
+
+    It is computed again where a compaction removed files while they were read: their runs are in another file then.
+    """
+    from pciescope_fleet.dataset.store import TRIES
     from pciescope_fleet.engine import open_engine
 
-    return open_engine(args.spark, args.memory, args.threads)
+    for _ in range(TRIES):
+        store = store_of(args)
+        engine: Engine | None = None
+        try:
+            with open_engine(args.spark, args.memory, args.threads) as engine:
+                return compute(engine, store)
+        except Exception:
+            # Each engine and store has errors of its own kinds.
+            if engine is None or not engine.has_lost_files():
+                raise
+    raise FleetError(
+        f"{args.dataset}: files of the dataset went away while they were read, {TRIES} times",
+        "wait until the compaction has ended",
+    )
 
 
 def size(text: str) -> str:
     """A size as DuckDB takes it: 4GB."""
     if re.fullmatch(r"\d+(\.\d+)?(MB|GB|MiB|GiB)", text) is None:
         raise argparse.ArgumentTypeError(f"{text}: not a size; write 4GB or 500MB")
+    return text
+
+
+def day(text: str) -> str:
+    """A day as the dataset's folders are called: they are compared as text."""
+    try:
+        is_day = datetime.date.fromisoformat(text).isoformat() == text
+    except ValueError:
+        is_day = False
+    if not is_day:
+        raise argparse.ArgumentTypeError(f"{text}: not a day; write 2026-11-22")
     return text
 
 

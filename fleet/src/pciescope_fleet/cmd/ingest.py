@@ -9,8 +9,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pciescope_fleet import hosts
 from pciescope_fleet.cmd import add_store_options, add_verb, store_of
 from pciescope_fleet.errors import Exit, FleetError
+from pciescope_fleet.hosts import LONGEST_NAME
 from pciescope_fleet.text import plain
 
 if TYPE_CHECKING:
@@ -34,11 +36,20 @@ def register(verbs: Verbs) -> None:
     parser = add_verb(verbs, "ingest", "FILE... DATASET", "take files of records into a dataset", EPILOG)
     parser.add_argument("paths", nargs="+", type=Path, metavar="FILE", help="files of records, or folders with them")
     parser.add_argument("dataset", metavar="DATASET", help="a folder, or a URL that fsspec knows (s3://BUCKET/FOLDER)")
-    parser.add_argument("--host", metavar="NAME", help="the host that all these files are from")
+    parser.add_argument("--host", type=host_name, metavar="NAME", help="the host that all these files are from")
     parser.add_argument("--compact", action="store_true", help="merge the files of each day")
     parser.add_argument("-j", "--json", action="store_true", help="print what was done as JSON")
     add_store_options(parser)
     parser.set_defaults(run=run)
+
+
+def host_name(text: str) -> str:
+    """A name that a host may have: it becomes the name of a folder, and `~` parts it from the machine's id."""
+    if hosts.NAME.fullmatch(text) is None or len(text) > LONGEST_NAME:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no name of a host: letters, digits, '.', '_' and '-', at most {LONGEST_NAME}"
+        )
+    return text
 
 
 def run(args: argparse.Namespace) -> int:

@@ -12,8 +12,7 @@ from pciescope_fleet.cmd import (
     add_judging_options,
     add_store_options,
     add_verb,
-    engine_of,
-    store_of,
+    computed,
 )
 from pciescope_fleet.errors import Exit, FleetError
 
@@ -57,8 +56,7 @@ def run(args: argparse.Namespace) -> int:
         raise FleetError(f"--report {args.report}: {{host}} is not in it", "--report 'reports/{host}.html'")
     plan = plan_of(args)
     extra = read_racks(args.racks) if args.racks else None
-    with engine_of(args) as engine:
-        found = matrix(engine, store_of(args), plan, extra)
+    found = computed(args, lambda engine, store: matrix(engine, store, plan, extra))
     refuse_nothing(args, found.judged)
     write(args.output, render(found, args.title, args.report))
     sys.stdout.write(f"{size_in_words(found)}: {args.output}\n")

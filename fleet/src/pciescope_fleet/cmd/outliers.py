@@ -15,8 +15,7 @@ from pciescope_fleet.cmd import (
     add_judging_options,
     add_store_options,
     add_verb,
-    engine_of,
-    store_of,
+    computed,
 )
 from pciescope_fleet.errors import Exit, FleetError
 from pciescope_fleet.text import plain_all
@@ -57,8 +56,7 @@ def run(args: argparse.Namespace) -> int:
     extra = read_racks(args.racks) if args.racks else None
     from pciescope_fleet.judge import outliers, prometheus, words
 
-    with engine_of(args) as engine:
-        judged = outliers.judge(engine, store_of(args), plan, extra)
+    judged = computed(args, lambda engine, store: outliers.judge(engine, store, plan, extra))
     refuse_nothing(args, judged)
     if args.prom:
         prometheus.write(args.prom, prometheus.render(judged, time.time()))
@@ -130,7 +128,7 @@ def read_racks(path: Path) -> pd.DataFrame:
         )
     from pciescope_fleet.judge.outliers import RUN_ATTRIBUTES, UNIT_ATTRIBUTES
 
-    own = {"host_key", "model", "run", *RUN_ATTRIBUTES, *UNIT_ATTRIBUTES}
+    own = {"host_key", "device", "origin", "model", "run", "faulty", *RUN_ATTRIBUTES, *UNIT_ATTRIBUTES}
     if taken := [name for name in table.columns if name in own]:
         raise FleetError(
             f"{path}: the column {taken[0]} has the name of a property that the records have",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import fcntl
 import os
+import re
 import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -43,7 +44,9 @@ def register(verbs: Verbs) -> None:
         "--dir", type=Path, required=True, metavar="DIR", help="the folder for the records, one file a host"
     )
     parser.add_argument("--partition", metavar="NAME", help="Slurm's partition; its own default if none is given")
-    parser.add_argument("--nodes", metavar="LIST", help="these nodes, as n[1-8],gpu1 or @FILE; all if none is given")
+    parser.add_argument(
+        "--nodes", metavar="LIST", help="these nodes, as n[1-8],gpu1 or @FILE; else all of the partition"
+    )
     parser.add_argument("--ssh", metavar="HOSTS", help="by ssh, without Slurm, on these hosts: n[1-8],gpu1 or @FILE")
     parser.add_argument("--ssh-command", metavar="CMD", default="ssh", help="ssh with options: 'ssh -F FILE -l root'")
     parser.add_argument("--program", metavar="CMD", default="pciescope", help="the program there: 'sudo -n pciescope'")
@@ -75,6 +78,10 @@ def run(args: argparse.Namespace) -> int:
             raise FleetError("--ssh works without Slurm: leave out --nodes, --partition and --sbatch")
         names: dict[str, str | None] = dict.fromkeys(hosts.expand(args.ssh))
     else:
+        if taken := [each for each in args.sbatch if re.match(r"-p|--partition\b", each)]:
+            raise FleetError(f"--sbatch={taken[0]}: the nodes are chosen by --partition", "--partition NAME")
+        # sbatch takes it from there as well.
+        args.partition = args.partition or os.environ.get("SBATCH_PARTITION")
         names = slurm.nodes(args.partition, args.nodes)
     folder = Folder(args.dir, task, list(names))
     with locked(args.dir):

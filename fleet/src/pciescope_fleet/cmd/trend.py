@@ -7,7 +7,7 @@ import json
 import sys
 from typing import TYPE_CHECKING, Any
 
-from pciescope_fleet.cmd import add_bound_options, add_engine_options, add_store_options, add_verb, engine_of, store_of
+from pciescope_fleet.cmd import add_bound_options, add_engine_options, add_store_options, add_verb, computed
 from pciescope_fleet.errors import Exit, FleetError
 from pciescope_fleet.text import plain_all
 
@@ -43,8 +43,7 @@ def run(args: argparse.Namespace) -> int:
     plan = Plan(
         level=args.level, least_effect=args.least_effect, hosts=tuple(args.host), since=args.since, until=args.until
     )
-    with engine_of(args) as engine:
-        found = trend(engine, store_of(args), plan)
+    found = computed(args, lambda engine, store: trend(engine, store, plan))
     if found.series == 0:
         raise FleetError(
             f"{args.dataset}: no series has 6 runs; {found.short} are shorter"

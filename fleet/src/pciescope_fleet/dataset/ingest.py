@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import datetime
 import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,7 +16,8 @@ from pciescope_fleet import records
 from pciescope_fleet.dataset import rows
 from pciescope_fleet.dataset.rows import Rows
 from pciescope_fleet.dataset.schema import TABLES
-from pciescope_fleet.dataset.store import Kept, RunKey, Store, to_table
+from pciescope_fleet.dataset.store import TRIES, Kept, RunKey, Store, to_table
+from pciescope_fleet.errors import FleetError
 from pciescope_fleet.records import Problem, Record, Run
 
 MANY = 64
@@ -73,21 +75,56 @@ def ingest(store: Store, paths: Sequence[Path], host: str | None = None) -> Take
                 taken.guessed[made.run["host"]] = str(path)
             key = made.key
             before = max(has.runs.get(key, 0), waiting[key].run["records"] if key in waiting else 0)
+            if key in has.renamed:
+                why = f"run {run.run} is kept as host {has.hosts.get(run.run)}: not taken as host {key[0]}"
+                taken.problems.append(Problem(str(path), None, why))
+                continue
+            for old in has.nameless(made, waiting):
+                count = waiting[old].run["records"] if old in waiting else has.runs[old]
+                if before < made.run["records"] < count:
+                    why = (
+                        f"run {run.run} is kept as host {old[0]} with {count} records, and has "
+                        f"{made.run['records']} here: not taken as host {key[0]}"
+                    )
+                    taken.problems.append(Problem(str(path), None, why))
+                    before = count
+                elif before < made.run["records"]:
+                    made.renames.append(old)
             if before < made.run["records"] and (other := has.namesake(made)):
                 why = f"host {made.run['host']} is two machines: {key[0]} beside {other}; they are kept apart"
                 taken.problems.append(Problem(str(path), None, why))
+            if before and (lacks := other_records(made.run, has.record_ids(key, waiting), before)):
+                taken.problems.append(Problem(str(path), None, f"run {run.run}: {lacks}"))
             if before >= made.run["records"]:
                 taken.known += 1
                 continue
             taken.renewed += before > 0
+            for old in made.renames:
+                waiting.pop(old, None)
+                taken.guessed.pop(old[0], None)
             waiting[key] = made
-            has.hosts.setdefault(run.run, key[0])
+            if made.renames or run.run not in has.hosts:
+                has.hosts[run.run] = key[0]
             size += made.size
             if len(waiting) >= BATCH or size >= BATCH_BYTES:
                 _write(store, waiting, has, taken)
                 waiting, size = {}, 0
     _write(store, waiting, has, taken)
     return taken
+
+
+def other_records(run: dict[str, Any], there: Sequence[int] | None, count: int) -> str | None:
+    """Why a copy of a run is no copy: it has other records than the one of `count` records that the dataset has."""
+    if there is None:
+        return None
+    own, hint = run["record_ids"], "join the files into one"
+    if count >= run["records"]:
+        lacking = len(set(own).difference(there))
+        what = f"{lacking} of its {len(own)} records are not in the copy with {count} records that the dataset has"
+        return f"{what}, and are not taken: {hint}" if lacking else None
+    lacking = len(set(there).difference(own))
+    what = f"{lacking} of the {len(there)} records that the dataset had are not in this copy"
+    return f"{what}, which takes their place: {hint}" if lacking else None
 
 
 @dataclass
@@ -97,6 +134,8 @@ class Made:
     run: dict[str, Any]
     tables: dict[str, pa.Table]
     problems: list[Problem]
+    renames: list[RunKey] = field(default_factory=list)
+    """The same run by the names of files that the dataset has it under."""
 
     @classmethod
     def of(cls, made: Rows) -> Made:
@@ -167,12 +206,57 @@ class _Known:
     """What the dataset has."""
 
     def __init__(self, store: Store) -> None:
-        self.runs = {key: records for key, (_, records, _) in store.kept("runs").runs().items()}
+        self._store = store
+        kept = store.kept("runs")
+        self.renamed = kept.renamed
+        self._kept = kept.runs()
+        self._from: dict[RunKey, str] = {}
+        """Where the host's name is from, of the runs that were looked at."""
+        self._ids: dict[RunKey, Sequence[int] | None] = {}
+        """Their records' numbers; `None` in a dataset of an earlier version."""
+        self.runs = {key: records for key, (_, records, _) in self._kept.items()}
         self.hosts = {run: host_key for host_key, run in self.runs}
         """By run: a host that has it."""
         self._machines: dict[str, set[str]] = {}
         for host_key, _ in self.runs:
             self._machines.setdefault(host_key.split("~")[0], set()).add(host_key)
+
+    def nameless(self, made: Made, waiting: dict[RunKey, Made]) -> list[RunKey]:
+        """The same run under the name of a file, where this one has its host's name."""
+        old = (self.hosts.get(made.run["run"], made.key[0]), made.run["run"])
+        if made.run["host_from"] == "file name" or old == made.key:
+            return []
+        if old in waiting:
+            return [old] if waiting[old].run["host_from"] == "file name" else []
+        if old not in self._from:
+            self._look(old)
+        return [old] if self._from.get(old) == "file name" else []
+
+    def record_ids(self, key: RunKey, waiting: dict[RunKey, Made]) -> Sequence[int] | None:
+        """The numbers of the records that the dataset has of a run."""
+        if key in waiting:
+            ids: Sequence[int] = waiting[key].run["record_ids"]
+            return ids
+        if key not in self._ids and key in self._kept:
+            self._look(key)
+        return self._ids.get(key)
+
+    def _look(self, run: RunKey) -> None:
+        """Reads what the hosts of the runs in a file are called after."""
+        for left in reversed(range(TRIES)):
+            path = self._kept[run][2]
+            try:
+                found = self._store.read("runs", [path])
+            except FleetError:
+                if not left or not self._store.has_lost([path]):
+                    raise
+                self._kept = self._store.kept("runs").runs()
+                continue
+            for row in found.select(["host_key", "run", "host_from", "record_ids"]).to_pylist():
+                key = (row["host_key"], row["run"])
+                self._from[key] = row["host_from"]
+                self._ids[key] = None if row["record_ids"] is None else array.array("q", row["record_ids"])
+            return
 
     def namesake(self, made: Made) -> str | None:
         """Another machine of the same name, where this one is new."""
@@ -180,6 +264,14 @@ class _Known:
         other = min(machines, default=None) if made.run["host_key"] not in machines else None
         machines.add(made.run["host_key"])
         return other
+
+    def wrote(self, made: Made) -> None:
+        """Notes what a run that was written is called after."""
+        self._from[made.key] = made.run["host_from"]
+        self._ids[made.key] = array.array("q", made.run["record_ids"])
+        for old in made.renames:
+            self.runs.pop(old, None)
+            self.renamed.add(old)
 
 
 def _write(store: Store, waiting: dict[RunKey, Made], has: _Known, taken: Taken) -> None:
@@ -194,6 +286,7 @@ def _write(store: Store, waiting: dict[RunKey, Made], has: _Known, taken: Taken)
             _write_table(store, table, date, together)
     for key, made in waiting.items():
         has.runs[key] = made.run["records"]
+        has.wrote(made)
         taken.runs += 1
         taken.figures += len(made.tables["figures"])
 
@@ -201,11 +294,15 @@ def _write(store: Store, waiting: dict[RunKey, Made], has: _Known, taken: Taken)
 def _write_table(store: Store, table: str, date: str, together: list[Made]) -> None:
     if len(together) < MANY:
         for made in together:
-            if len(made.tables[table]):
+            if len(made.tables[table]) and not made.renames:
                 store.write_part(table, date, *made.key, made.run["records"], made.tables[table])
-        return
+        # Only a list can say that a run has another name now.
+        together = [made for made in together if made.renames]
+        if not together:
+            return
     named = [(*made.key, made.run["records"]) for made in together]
-    store.write_many(table, date, named, pa.concat_tables(made.tables[table] for made in together), [])
+    renames = [old for made in together for old in made.renames]
+    store.write_many(table, date, named, pa.concat_tables(made.tables[table] for made in together), [], renames)
 
 
 def _below(store: Store, table: str, path: str) -> str:
@@ -226,9 +323,11 @@ def compact(store: Store, dates: Iterable[str] | None = None) -> Compacted:
     done = Compacted()
     for table in TABLES:
         kept = store.kept(table)
-        left = [*kept.leftover, *kept.abandoned]
+        # A list that names runs by their earlier names stays until no file has these any more.
+        last = [path for path in kept.leftover if kept.renamed and "/host=all/" in path]
+        left = [path for path in [*kept.leftover, *kept.abandoned] if path not in last]
         store.remove(left)
-        done.leftover += len(left)
+        done.leftover += len(left) + len(last)
         within: dict[str, list[tuple[str, str, int]]] = {}
         for (host_key, run), (_, count, path) in kept.runs().items():
             within.setdefault(path, []).append((host_key, run, count))
@@ -241,9 +340,10 @@ def compact(store: Store, dates: Iterable[str] | None = None) -> Compacted:
                     continue
                 named = [run for path in together for run in within[path]]
                 replaces = [_below(store, table, path) for path in together]
-                store.write_many(table, date, named, found, replaces)
+                store.write_many(table, date, named, found, replaces, kept.renamed)
                 store.remove(together)
                 done.after -= len(together) - 1
+        store.remove(last)
     return done
 
 

@@ -13,15 +13,20 @@ import json
 import math
 import re
 import urllib.parse
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pciescope_fleet import histogram, records
 from pciescope_fleet.histogram import Histogram
+from pciescope_fleet.hosts import LONGEST_NAME
 from pciescope_fleet.records import Problem, Record, Run
 
 Row = dict[str, Any]
+
+FUSED = "+fused"
+"""What the name of a function ends in where it converted each piece when it arrived, as the main program has it."""
 
 CONTROLS = {"calibration", "ceiling"}
 """Histograms that accompany a figure and are not figures."""
@@ -29,9 +34,6 @@ CONTROLS = {"calibration", "ceiling"}
 JUDGED_METRICS = {"speed", "active_speed", "rate", "samples_per_s", "cpu_per_gb"}
 """Metrics that hosts are compared by, the same as `pciescope compare` takes; the others are kept."""
 
-
-LONGEST_NAME = 64
-"""Linux allows no longer name of a host."""
 
 LONGEST_KEY = 200
 """Bytes of a host's key as the name of a folder: a file system takes 255."""
@@ -116,8 +118,22 @@ def rows(run: Run, host: str | None, ingested: datetime.datetime, known: str | N
         "origin": " ".join(sorted(set(origins))),
         "content": _content(result.figures),
         **_run_row(run, environment),
+        "record_ids": record_ids(run.records),
     }
     return result
+
+
+def record_ids(made: list[Record]) -> list[int]:
+    """A number for each record, by what it is of: a copy that was written again, in a newer schema, has the same."""
+    seen: Counter[str] = Counter()
+    ids = []
+    for record in made:
+        of = [record["time"], record["test"], record.get("device", {}).get("bdf"), record.get("cpu", {}).get("cpu")]
+        key = json.dumps([*of, record.get("target"), record.get("stream", {}).get("group")], sort_keys=True)
+        digest = hashlib.blake2b(f"{seen[key]} {key}".encode(), digest_size=8).digest()
+        seen[key] += 1
+        ids.append(int.from_bytes(digest, "big", signed=True))
+    return sorted(ids)
 
 
 def _host(run: Run, told: Record, given: str | None) -> tuple[str, str]:
@@ -129,7 +145,7 @@ def _host(run: Run, told: Record, given: str | None) -> tuple[str, str]:
         raise ValueError(f"the host's name has {len(name)} letters")
     if name:
         return name, "record"
-    return Path(run.source).name.split(".")[0] or "unknown", "file name"
+    return Path(run.source).name.removesuffix(".gz").removesuffix(".jsonl") or "unknown", "file name"
 
 
 def host_key(name: str, machine: str) -> str:
@@ -241,6 +257,10 @@ def _target(record: Record) -> str:
         words.append(f"vector {target['vector']}")
     if record["test"] == "verify" and "name" in target:
         words.append(str(target["name"]))
+    # Schema 1 wrote 0 or an empty text where it is not known, and the end of a function's name where it was fused.
+    stream = {key: value for key, value in stream.items() if value not in (0, "") or isinstance(value, bool)}
+    if stream.get("is_fused") is True and not str(stream.get("function", "")).endswith(FUSED):
+        stream["function"] = f"{stream.get('function', '')}{FUSED}"
     told = (
         (stream, ("function", "access", "wait", "conversion", "samples", "devices", "sweep")),
         (kernel, ("name", "isa", "store", "threads")),

@@ -80,6 +80,7 @@ RUNS = pa.schema(
         ("governors", pa.string()),
         ("environment", pa.string()),
         ("plan", pa.string()),
+        ("record_ids", pa.list_(pa.int64())),
     ]
 )
 

@@ -2,7 +2,8 @@
 
     TABLE/date=2026-11-22/host=NODE/RUN-RECORDS.parquet     one run of one host
     TABLE/date=2026-11-22/host=all/DIGEST.parquet           many runs of many hosts
-    TABLE/date=2026-11-22/host=all/DIGEST.json              its runs, the files that it replaces, its bytes in memory
+    TABLE/date=2026-11-22/host=all/DIGEST.json              its runs, the files that it replaces, its bytes in memory,
+                                                            and runs of other names that have another name now
 
 A file with many runs counts once its list is there, and what the list replaces does not count any more. Of several
 copies of a run the one with the most records counts, and of equal ones one. So a reader sees each run once at any
@@ -12,6 +13,7 @@ nothing: several may add runs at the same time; only one may compact.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import posixpath
@@ -41,6 +43,9 @@ UNFINISHED = re.compile(r"\.[0-9a-f]{32}\.part")
 ABANDONED_S = 86400
 """A file that is not whole after this time is of a writer that was killed."""
 
+TRIES = 5
+"""So often a reader looks again where a compaction has removed what it was about to read."""
+
 RunKey = tuple[str, str]
 """Host key and run."""
 
@@ -69,6 +74,8 @@ class Kept:
     """Files that were never finished, or got no list, for a day: their writer was killed."""
     doubled: dict[str, set[RunKey]]
     """By the path of a file with many runs: those that do not count, as another file has them."""
+    renamed: set[RunKey]
+    """Runs by names that they had: they do not count, also where a file has them."""
 
     def runs(self) -> dict[RunKey, tuple[str, int, str]]:
         """By run: its date, how many records it has, and the file that it is in."""
@@ -115,10 +122,15 @@ class Store:
         return "file" in (self.fs.protocol if isinstance(self.fs.protocol, tuple) else (self.fs.protocol,))
 
     @contextmanager
-    def _asked(self) -> Iterator[None]:
-        """Around what the store is asked for: tells what it refuses. Drivers have errors of their own kinds."""
+    def _asked(self, *passed: type[Exception]) -> Iterator[None]:
+        """Around what the store is asked for: tells what it refuses. Drivers have errors of their own kinds.
+
+        Errors that are `passed` are for the caller.
+        """
         try:
             yield
+        except passed:
+            raise
         except Exception as error:
             if self.is_local and not isinstance(error, OSError | pa.ArrowException | ValueError):
                 raise
@@ -127,11 +139,34 @@ class Store:
             ) from error
 
     def kept(self, table: str) -> Kept:
-        """What there is of a table."""
-        top = f"{self.root}/{table}"
+        """What there is of a table, also if it is being compacted meanwhile."""
+        for _ in range(TRIES - 1):
+            with contextlib.suppress(FileNotFoundError):
+                return self._kept(table)
         with self._asked():
+            return self._kept(table)
+
+    def _found(self, table: str) -> dict[str, Any]:
+        """The files of a table, with what the store says of them.
+
+        Files with many runs are listed last: a compaction writes such a file before it removes what that replaces.
+        """
+        top = f"{self.root}/{table}"
+        with self._asked(FileNotFoundError):
             self.fs.invalidate_cache()
-            found = self.fs.find(top, detail=True) if self.fs.exists(top) else {}
+            if not self.fs.exists(top):
+                return {}
+            days = self.fs.ls(top, detail=False)
+            found = self.fs.find(top, detail=True)
+            found = {path: info for path, info in found.items() if "/host=all/" not in path}
+            self.fs.invalidate_cache()
+            for day in days:
+                found.update(self.fs.find(f"{day.rstrip('/')}/host=all", detail=True))
+        return found
+
+    def _kept(self, table: str) -> Kept:
+        """The same. Raises `FileNotFoundError` where a file goes away after it was listed."""
+        top, found = f"{self.root}/{table}", self._found(table)
         lists, parts, many, abandoned = {}, [], [], []
         for path in sorted(found):
             place = PLACE.search(path)
@@ -140,7 +175,7 @@ class Store:
             if UNFINISHED.fullmatch(place["name"]):
                 abandoned.append(path)
             elif place["host"] == "all" and path.endswith(".json"):
-                with self._asked():
+                with self._asked(FileNotFoundError):
                     listed = json.loads(self.fs.cat_file(path))
                 lists[path.removesuffix(".json") + ".parquet"] = {**listed, "date": place["date"]}
             elif place["host"] == "all" and path.endswith(".parquet"):
@@ -154,11 +189,18 @@ class Store:
         abandoned += [path for path in many if path not in lists and path not in replaced]
         parts = [part for part in parts if part.path not in replaced]
         counted = {path: lists[path] for path in many if path in lists and path not in replaced}
-        parts, counted, doubled, copies = _one_copy_each(parts, counted)
+        renamed = {(key, run) for listed in lists.values() for key, run in listed.get("renamed", [])}
+        parts, counted, doubled, copies = _one_copy_each(parts, counted, renamed)
         leftover += copies
         self._doubled[table] = doubled
         abandoned = [path for path in abandoned if _age_s(found[path]) > ABANDONED_S]
-        return Kept(parts, counted, leftover, abandoned, doubled)
+        return Kept(parts, counted, leftover, abandoned, doubled, renamed)
+
+    def has_lost(self, paths: Iterable[str]) -> bool:
+        """Whether one of these files is there no more."""
+        with self._asked():
+            self.fs.invalidate_cache()
+            return not all(self.fs.exists(path) for path in paths)
 
     def doubled(self, table: str, paths: Iterable[str]) -> dict[str, set[RunKey]]:
         """By path: runs that a reader must leave out of these files, as `kept` saw them last."""
@@ -181,10 +223,21 @@ class Store:
         self._write(f"{table}/date={date}/host={host}/{run}-{records}.parquet", rows)
 
     def write_many(
-        self, table: str, date: str, runs: Sequence[tuple[str, str, int]], rows: pa.Table, replaces: Sequence[str]
+        self,
+        table: str,
+        date: str,
+        runs: Sequence[tuple[str, str, int]],
+        rows: pa.Table,
+        replaces: Sequence[str],
+        renamed: Iterable[RunKey] = (),
     ) -> str:
-        """Writes the rows of many runs, and the list that makes them count. `replaces` are paths below the table."""
-        listed = {"runs": sorted(runs), "replaces": sorted(replaces), "bytes": rows.nbytes}
+        """Writes the rows of many runs, and the list that makes them count. `replaces` are paths below the table.
+
+        `renamed` are runs by the names that they had: they do not count any more.
+        """
+        listed: dict[str, Any] = {"runs": sorted(runs), "replaces": sorted(replaces), "bytes": rows.nbytes}
+        if gone := sorted(renamed):
+            listed["renamed"] = gone
         content = json.dumps(listed, separators=(",", ":"))
         name = hashlib.sha256(content.encode()).hexdigest()[:24]
         folder = f"{table}/date={date}/host=all"
@@ -242,11 +295,12 @@ class Store:
 
 
 def _one_copy_each(
-    parts: list[Part], counted: dict[str, Any]
+    parts: list[Part], counted: dict[str, Any], renamed: set[RunKey]
 ) -> tuple[list[Part], dict[str, Any], dict[str, set[RunKey]], list[str]]:
     """Of several copies of a run the one with the most records, and of equal ones that with the last path.
 
-    Returns the parts and the lists with the runs that count, by path the runs that do not count there, and the files in
+    None counts of those that are `renamed`. Returns the parts and the lists with the runs that count, by path the runs
+    that do not count there, and the files in
     which none counts.
     """
     copies = [((part.host_key, part.run), (part.records, part.path)) for part in parts]
@@ -254,14 +308,14 @@ def _one_copy_each(
     best: dict[RunKey, tuple[int, str]] = {}
     for key, copy in copies:
         best[key] = max(best.get(key, copy), copy)
-    place = {key: path for key, (_, path) in best.items()}
-    leftover = [part.path for part in parts if place[part.host_key, part.run] != part.path]
-    parts = [part for part in parts if place[part.host_key, part.run] == part.path]
+    place = {key: path for key, (_, path) in best.items() if key not in renamed}
+    leftover = [part.path for part in parts if place.get((part.host_key, part.run)) != part.path]
+    parts = [part for part in parts if place.get((part.host_key, part.run)) == part.path]
     lists: dict[str, Any] = {}
     doubled: dict[str, set[RunKey]] = {}
     for path, listed in counted.items():
-        own = [run for run in listed["runs"] if place[run[0], run[1]] == path]
-        others = {(run[0], run[1]) for run in listed["runs"] if place[run[0], run[1]] != path}
+        own = [run for run in listed["runs"] if place.get((run[0], run[1])) == path]
+        others = {(run[0], run[1]) for run in listed["runs"] if place.get((run[0], run[1])) != path}
         if others and not own:
             leftover.append(path)
             continue

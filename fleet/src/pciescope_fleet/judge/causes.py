@@ -7,6 +7,7 @@ all attributes and values that were tried.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -34,6 +35,8 @@ class Shared:
     healthy: int
     """Hosts that are no outliers, or have a device that is none."""
     p: float
+    units: tuple[tuple[str, str], ...] = ()
+    """The outliers that have it, by host and device."""
 
 
 def shared(
@@ -65,7 +68,11 @@ def shared(
         best = _best(left, faulty, healthy, max(tried, 1))
         if best is None:
             break
-        found.append(best)
+        own = [unit for unit in units if unit[0] in best.hosts]
+        if best.attribute in of_device:
+            having = set(attributes.index[attributes[best.attribute].astype(str) == best.value])
+            own = [unit for unit in own if unit in having]
+        found.append(dataclasses.replace(best, units=tuple(own)))
         left = [host for host in left if host not in best.hosts]
     return found
 

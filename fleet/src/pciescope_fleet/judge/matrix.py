@@ -46,6 +46,8 @@ def matrix(engine: Engine, store: Store, plan: Plan, attributes: pd.DataFrame | 
     """Judges, and keeps the distances of all."""
     prepared = outliers.prepare(engine, store, plan)
     judged = outliers.judge(engine, store, plan, attributes, prepared)
+    if not prepared.cells.used:
+        return Matrix(judged, [], [], np.empty((0, 0)), {}, [], prepared.new.dates)
     parts = [_distances(prepared, level).execute() for level in prepared.cells.used]
     found = pd.concat(parts, ignore_index=True)
     found["device_name"] = found["device_name"].fillna("")

@@ -51,10 +51,39 @@ def newest(engine: Engine, store: Store, since: str | None = None, until: str | 
         hops=figures.hops.fill_null(-1),
         device=figures.device.fill_null(""),
     )
-    # Two runs that measured different sets of figures may share some.
-    kind = ["host_key", "device", "figure", "cpu", "origin", "verb", "backend", "batch"]
+    # Two runs that measured different sets of figures may share some. All CPUs of a figure are of one run.
+    kind = ["host_key", "device", "figure", "origin", "verb", "backend", "batch"]
     window = ibis.window(group_by=kind, order_by=[figures.time.desc(), figures.run.desc()])
-    figures = engine.keep(
-        figures.mutate(place=ibis.row_number().over(window)).filter(lambda t: t.place == 0).drop("place")
-    )
-    return Newest(figures, runs, dates)
+    figures = engine.keep(figures.mutate(place=ibis.rank().over(window)).filter(lambda t: t.place == 0).drop("place"))
+    return Newest(_still_there(engine, figures, runs), runs, dates)
+
+
+def _still_there(engine: Engine, figures: ir.Table, runs: ir.Table) -> ir.Table:
+    """Without the figures of devices of which a newer run of the host says that they are not there any more.
+
+    It says so by another model at the same address, or by a list of functions with firmware that lacks one which it
+    had. That a run did not measure a device says nothing.
+    """
+    unit = ["host_key", "device", "origin"]
+    # Vendor and device in numbers: the words that stand for a file or a disk depend on the verb.
+    known = figures.filter(figures.model.like("____:____:____:____") & (figures.device != ""))
+    last = known.group_by(unit).agg(now=known.model.argmax(known.time), seen=known.time.max())
+    other = known.select(*unit, "model").distinct().join(last, unit).filter(lambda t: t.model != t.now)
+    listed = runs.mutate(functions=runs.environment.re_extract(FUNCTIONS, 1)).filter(lambda t: t.functions != "")
+    listed = listed.select("host_key", "run", "origin", "time", "functions")
+    window = ibis.window(group_by=["host_key", "origin"], order_by=[listed.time.desc(), listed.run.desc()])
+    newest_list = listed.mutate(place=ibis.row_number().over(window)).filter(lambda t: t.place == 0)
+    newest_list = newest_list.select("host_key", "origin", then="time", left="functions")
+    had = known.select(*unit, "model", "run").distinct().join(last, unit)
+    had = had.join(listed.select("host_key", "run", "functions"), ["host_key", "run"])
+    had = had.join(newest_list, ["host_key", "origin"])
+    had = had.mutate(quoted=ibis.literal('"') + had.device + '"').filter(lambda t: t.then > t.seen)
+    lost = had.filter(had.functions.contains(had.quoted) & ~had.left.contains(had.quoted))
+    gone = engine.keep(ibis.union(other.select(*unit, "model"), lost.select(*unit, "model")))
+    if int(gone.count().execute()) == 0:
+        return figures
+    return engine.keep(figures.anti_join(gone, [*unit, "model"]))
+
+
+FUNCTIONS = r'"firmware":\[([^\]]*)\]'
+"""In the environment as JSON: the functions whose drivers show a firmware."""

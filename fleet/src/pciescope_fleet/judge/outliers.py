@@ -88,13 +88,16 @@ def judge(
         hosts=int(new.figures.host_key.nunique().execute()),
         tests=tests,
         unjudged=int(alone.count().execute()),
-        unjudged_hosts=sorted(alone.host_key.topk(20).execute()["host_key"]) if -1 in set(found.table["own"]) else [],
+        unjudged_hosts=sorted(alone.select("host_key").distinct().execute()["host_key"])
+        if -1 in set(found.table["own"])
+        else [],
         coarser=[
             {"without": groups.left_out(each.level), "figures": each.tests} for each in measured if each.level > 0
         ],
         outliers=outliers,
     )
     if len(outliers):
+        judged.outliers = outliers = _with_newer_runs(new, outliers)
         judged.findings = _findings(engine, store, new, outliers, attributes)
     return judged
 
@@ -160,6 +163,18 @@ def _is_narrower(row: Any) -> bool:
     return bool(known) and max(known) < 0
 
 
+def _with_newer_runs(new: Newest, outliers: pd.DataFrame) -> pd.DataFrame:
+    """Adds `newest`, the time of the host's newest run, and `replaced_by`, a machine of its name with a newer one."""
+    runs = new.runs.group_by(["host", "host_key"]).agg(newest=new.runs.time.max()).execute()
+    last = runs.sort_values(["newest", "host_key"]).drop_duplicates("host", keep="last")
+    by_key = runs.groupby("host_key")["newest"].max()
+    by_name = last.set_index("host")["host_key"]
+    now = outliers["host"].map(by_name)
+    return outliers.assign(
+        newest=outliers["host_key"].map(by_key), replaced_by=now.where(now != outliers["host_key"], None)
+    )
+
+
 def _findings(
     engine: Engine, store: Store, new: Newest, outliers: pd.DataFrame, extra: pd.DataFrame | None
 ) -> list[dict[str, Any]]:
@@ -170,12 +185,14 @@ def _findings(
     for (origin, model, way), part in rows.groupby(["origin", "model", "direction"], sort=True):
         alike = known[(known["origin"] == origin) & (known["model"] == model)].drop(columns=["origin", "model"])
         alike = alike[~alike.index.duplicated()]
-        explained: set[str] = set()
-        units = zip(part["host_key"], part["device"], strict=True)
+        explained = np.zeros(len(part), dtype=bool)
+        units = list(zip(part["host_key"], part["device"], strict=True))
         for share in causes.shared(units, alike, DEVICE_ATTRIBUTES):
-            explained |= set(share.hosts)
-            result.append(_finding(part[part["host_key"].isin(share.hosts)], str(way), seen, share))
-        for _, own in part[~part["host_key"].isin(explained)].groupby("host_key", sort=True):
+            having = set(share.units)
+            these = np.array([unit in having for unit in units])
+            explained |= these
+            result.append(_finding(part[these], str(way), seen, share))
+        for _, own in part[~explained].groupby("host_key", sort=True):
             result.append(_finding(own, str(way), seen, None))
     result.sort(key=lambda each: (-len(each["hosts"]), each["q"], each["hosts"]))
     return result
@@ -183,7 +200,8 @@ def _findings(
 
 def _finding(part: pd.DataFrame, way: str, seen: pd.DataFrame, share: causes.Shared | None) -> dict[str, Any]:
     """One finding: of one host, or of several with what they share."""
-    worst = part.sort_values("p").iloc[0]
+    part = part.sort_values("p")
+    worst = part.iloc[0]
     hosts = sorted(part["host_key"].unique())
     beside = causes.beside(seen, worst["host_key"], worst["device"])
     return {
@@ -194,6 +212,7 @@ def _finding(part: pd.DataFrame, way: str, seen: pd.DataFrame, share: causes.Sha
         "origin": worst["origin"],
         "figures": sorted(part["figure"].unique()),
         "worst": outlier(worst),
+        "worst_of_hosts": as_json(part.drop_duplicates("host_key").sort_values("host_key")),
         "q": float(worst["q"]),
         "shared": None if share is None else {
             "attribute": share.attribute, "value": share.value, "healthy_with": share.healthy_with,
@@ -210,6 +229,8 @@ def outlier(row: Any) -> dict[str, Any]:
         for key in ("host_key", "host", "device", "figure", "unit", "statistic", "link", "driver", "firmware", "run")
     }
     told = {key: None if not isinstance(value, str) else value for key, value in told.items()}
+    told["replaced_by"] = row["replaced_by"] if isinstance(row["replaced_by"], str) else None
+    told.update({key: f"{row[key]:%Y-%m-%dT%H:%M:%SZ}" for key in ("time", "newest")})
     told.update({key: float(row[key]) for key in ("effect", "z", "q", "p")})
     told["group_hosts"] = int(row["hosts"])
     told["group_without"] = groups.left_out(int(row["level"]))

@@ -53,7 +53,7 @@ def write(path: Path, text: str) -> None:
     """Writes the file whole or not at all: the collector reads at any moment."""
     try:
         with tempfile.NamedTemporaryFile(
-            "w", dir=path.parent, prefix=f".{path.name}.", suffix=".part", delete=False
+            "w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}.", suffix=".part", delete=False
         ) as beside:
             name = Path(beside.name)
             try:

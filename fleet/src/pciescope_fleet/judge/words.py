@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from pciescope_fleet.judge.doubt import doubt
 from pciescope_fleet.judge.outliers import WORDS, Judged
 
 FEW = 8
@@ -125,5 +126,9 @@ def finding_in_words(each: dict[str, Any]) -> list[str]:
         f"  compared with {worst['group_hosts']} hosts{regard}: "
         f"{abs(worst['z']):.1f} times their usual spread away (q {worst['q']:.1g})"
     )
+    doubts = [told for each_host in each["worst_of_hosts"] if (told := doubt(each_host)) is not None]
+    lines += [f"  in doubt: {told}" for told in doubts[:FEW]]
+    if len(doubts) > FEW:
+        lines.append(f"  in doubt: {len(doubts) - FEW} more hosts, for such reasons")
     lines += [f"  {beside['severity']} {beside['check']}: {beside['text']}" for beside in each["beside"]]
     return [line for line in lines if line]
