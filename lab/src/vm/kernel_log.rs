@@ -197,7 +197,7 @@ mod tests {
         };
         let injected = report("aer_inj_write_config+0x72/0x4b0 [aer_inject]");
         assert!(kernel_faults(&injected).is_empty());
-        assert_eq!(kernel_faults(&report("rasdes_poll+0x1/0x2 [rasdes_pmu]")).len(), 1);
+        assert_eq!(kernel_faults(&report("rasdes_poll+0x1/0x2 [rasdes_pmu]")).len(), 2);
         assert_eq!(kernel_faults(&format!("{injected}[ 2.0] WARNING: CPU: 0 PID: 1")).len(), 1);
     }
 
