@@ -11,6 +11,7 @@ use std::{fs, thread};
 use super::accel::Accel;
 use super::agent::Agent;
 use super::arch::Arch;
+use super::kernel_log::died_of_stale_code;
 use super::machine::{self, Device, Place, RootPort, Slot};
 use super::process::Process;
 use super::qmp::Monitor;
@@ -203,11 +204,25 @@ impl Builder {
         self
     }
 
-    /// Boots the guest and waits until it takes commands.
+    /// Boots the guest and waits until it takes commands. A guest that dies of code that QEMU should not have run any more is
+    /// booted once more.
     ///
     /// # Errors
     /// The root folder is missing, QEMU does not start, or the guest does not become ready in time.
     pub fn boot(self) -> Result<Vm, LabError> {
+        let again = self.clone();
+        match self.boot_once() {
+            Err(LabError::Ended { log: Some(log), .. })
+                if fs::read_to_string(&log).is_ok_and(|log| died_of_stale_code(&log)) =>
+            {
+                eprintln!("lab: QEMU ran kernel code that had been replaced ({}); booting once more", log.display());
+                again.boot_once()
+            }
+            booted => booted,
+        }
+    }
+
+    fn boot_once(self) -> Result<Vm, LabError> {
         let start = Instant::now();
         let mut vm = self.start()?;
         vm.wait_ready(BOOT)?;

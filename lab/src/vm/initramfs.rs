@@ -6,9 +6,10 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::{fs, io, process};
+use std::{fs, io};
 
 use cpio::newc;
+use tempfile::NamedTempFile;
 
 use super::LabError;
 use super::arch::Arch;
@@ -88,10 +89,10 @@ pub(super) fn build(root: &Root, release: &str) -> Result<PathBuf, LabError> {
     fs::create_dir_all(&folder).map_err(LabError::file("create", &folder))?;
     let mut archive = Archive::default();
     fill(&mut archive, root, release, &scripts)?;
-    // Whoever finds the file finds it whole: two runs may make it at once.
-    let partial = path.with_extension(format!("{}.partial", process::id()));
-    fs::write(&partial, archive.finish()?).map_err(LabError::file("write", &partial))?;
-    fs::rename(&partial, &path).map_err(LabError::file("write", &path))?;
+    // Whoever finds the file finds it whole: two runs, and two guests of one run, may make it at once.
+    let mut partial = NamedTempFile::new_in(&folder).map_err(LabError::file("create a file in", &folder))?;
+    partial.write_all(&archive.finish()?).map_err(LabError::file("write", &path))?;
+    partial.persist(&path).map_err(|err| LabError::file("write", &path)(err.error))?;
     Ok(path)
 }
 

@@ -130,6 +130,16 @@ fn is_race_of_ours(report: &[&str]) -> bool {
     })
 }
 
+/// Whether the kernel died of a breakpoint that is not there: the byte before the one at which it stopped is no `int3`.
+///
+/// The kernel sets one while it changes its own code, and removes it. A translated CPU ran the code of that moment later.
+pub(super) fn died_of_stale_code(log: &str) -> bool {
+    let mut lines = log.lines().skip_while(|line| !line.contains("] Oops: int3: "));
+    let code = lines.find_map(|line| line.split_once("] Code: ")).map(|(_, bytes)| bytes);
+    let before = code.and_then(|bytes| bytes.split_once(" <")).and_then(|(before, _)| before.rsplit(' ').next());
+    before.is_some_and(|byte| byte != "cc")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -214,6 +224,20 @@ mod tests {
         assert!(kernel_faults(&nvme).is_empty());
         assert_eq!(kernel_faults(&report("pcilat 0000:01:00.0: removed")).len(), 1);
         assert_eq!(kernel_faults(&format!("{nvme}[ 2.0] WARNING: CPU: 0 PID: 1")).len(), 1);
+    }
+
+    #[test]
+    fn a_breakpoint_that_is_not_there_is_told_from_one_that_is() {
+        let log = |oops: &str, code: &str| {
+            format!(
+                "[    2.83] {oops}: 0000 [#1] PREEMPT SMP NOPTI\n[    2.83] RIP: 0010:hrtimer_start_range_ns+0x1c6/0x430\n\
+                 [    2.83] Code: 50 5e 02 00 10 0f 84 fe 01 00 00 {code} 44 00 00\n[    2.83] RSP: 0018:ffffc900002a0d98\n"
+            )
+        };
+        assert!(died_of_stale_code(&log("Oops: int3", "0f <1f>")));
+        assert!(!died_of_stale_code(&log("Oops: int3", "cc <1f>")), "a breakpoint");
+        assert!(!died_of_stale_code(&log("Oops: invalid opcode", "0f <1f>")));
+        assert!(!died_of_stale_code(""));
     }
 
     #[test]
