@@ -189,6 +189,7 @@ void sis8300_init_registers(struct sis8300 *sis)
 	sis8300_write(sis, SIS8300_REG_IRQ_ENABLE, SIS8300_IRQ_ALL << 16);
 	sis8300_write(sis, SIS8300_REG_CHAIN, 0);
 	sis8300_write(sis, SIS8300_REG_CONTROL, SIS8300_CONTROL_RESET);
+	/* A program may have left it set. */
 	sis8300_write(sis, SIS8300_REG_READ_SWAP, 0);
 	/* A board that was reset during a write() accepts the rest of it. */
 	sis8300_write_test_mode(sis);
@@ -413,6 +414,8 @@ irqreturn_t sis8300_interrupt(int irq, void *data)
  * sis8300_tick_soon() - schedule the tick
  * @sis: the board; sis->lock is held and the board not gone
  * @ms: from now at the latest; 0: at once
+ *
+ * A tick that is due earlier stays as it is.
  */
 void sis8300_tick_soon(struct sis8300 *sis, unsigned int ms)
 {

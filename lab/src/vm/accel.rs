@@ -91,8 +91,8 @@ impl Accel {
     }
 }
 
-/// The rate of this machine's TSC in hertz, if it has one, counted for 20 ms against the monotonic clock. Not by the clock of the program's
-/// probes: a wrong rate would agree with itself.
+/// The rate of this machine's TSC in hertz, if it has one, counted for 20 ms against the monotonic clock. Not by the clock of
+/// the program's probes: a wrong rate would agree with itself.
 fn tsc_hz() -> Option<u64> {
     // The closest of several looks: the thread may be put aside between the two clocks.
     let both = || {

@@ -32,9 +32,9 @@ fn fails_well(vm: &Guest, what: &str, least: usize) {
 /// Lets every allocation of a loaded module's next loading fail. Binding is tried apart: here each of hundreds of tries would
 /// bind all devices of the driver.
 fn loading_fails_well(vm: &Guest, module: &str, bus: &str) {
-    vm.must(&format!("rmmod {module}; echo 0 >/sys/bus/{bus}/drivers_autoprobe"));
+    vm.must(&format!("rmmod {module} && echo 0 >/sys/bus/{bus}/drivers_autoprobe"));
     fails_well(vm, &format!("module /lib/pciescope/{module}.ko"), 1);
-    vm.must(&format!("echo 1 >/sys/bus/{bus}/drivers_autoprobe; modprobe {module}"));
+    vm.must(&format!("echo 1 >/sys/bus/{bus}/drivers_autoprobe && modprobe {module}"));
 }
 
 pub fn pcilat_survives_every_failed_allocation() {

@@ -96,6 +96,15 @@ impl Daq for Late {
     }
 }
 
+/// What a worker alone takes, whose gate is open.
+fn worked(daq: Box<dyn Daq>, source: &Source, group: &Group, options: &ReadoutOptions) -> Taken {
+    let gate = Gate::default();
+    gate.open();
+    let moved = AtomicU64::new(0);
+    let args = WorkerArgs { daq, source, group, options, gate: &gate, is_stopped: &|| false, moved: &moved };
+    run(args, std::sync::mpsc::channel().0)
+}
+
 /// docs/readout.md: all threads are ready, with their buffers, before any of them starts.
 #[test]
 fn a_device_has_its_buffers_before_the_time_runs() {
@@ -103,18 +112,7 @@ fn a_device_has_its_buffers_before_the_time_runs() {
     let source = Source { path: "late".into(), about: about.clone(), is_digitizer: false, cpus: None, node: None };
     let group = Group { sweep: None, devices: vec![0], plan: ReadoutPlan { access: Access::Ring, ..plan(&[0]) } };
     let options = ReadoutOptions { check: Some(Check::None), ..DEFAULT };
-    let gate = Gate::default();
-    gate.open();
-    let args = WorkerArgs {
-        daq: Box::new(Late { about, ..Late::default() }),
-        source: &source,
-        group: &group,
-        options: &options,
-        gate: &gate,
-        is_stopped: &|| false,
-        moved: &AtomicU64::new(0),
-    };
-    let taken = run(args, std::sync::mpsc::channel().0);
+    let taken = worked(Box::new(Late { about, ..Late::default() }), &source, &group, &options);
     assert!(taken.failure.is_none(), "{:?}", taken.failure);
     assert_eq!(taken.rows[0].repeats, 2);
 }
@@ -182,18 +180,7 @@ fn a_board_without_a_trigger_ends_in_time() {
     let source = Source { path: path.into(), about: daq.about().clone(), is_digitizer: true, cpus: None, node: None };
     let group = Group { sweep: None, devices: vec![0], plan: ReadoutPlan { cycles: 1, ..plan(&[0]) } };
     let options = ReadoutOptions { timeout_ms: 30, ..DEFAULT };
-    let gate = Gate::default();
-    gate.open();
-    let args = WorkerArgs {
-        daq,
-        source: &source,
-        group: &group,
-        options: &options,
-        gate: &gate,
-        is_stopped: &|| false,
-        moved: &AtomicU64::new(0),
-    };
-    let taken = run(args, std::sync::mpsc::channel().0);
+    let taken = worked(daq, &source, &group, &options);
     let (place, failure) = taken.failure.unwrap();
     assert_eq!((place, failure.code.as_str()), (0, "timeout"));
     assert_eq!(taken.rows.len(), 1);
