@@ -203,5 +203,5 @@ distclean: clean		## also remove the lab's root folders, those of `make sanitize
 	packaging/setup-test-root --remove trixie
 	tools/test-fresh --remove
 	packaging/test-dist --remove
-	cache=$${XDG_CACHE_HOME:-$$HOME/.cache}/pciescope; rm -f "$$cache"/*.lock "$$cache"/*.log; \
+	cache=$${XDG_CACHE_HOME:-$$HOME/.cache}/pciescope; rm -rf "$$cache"/*.lock "$$cache"/*.log "$$cache"/initramfs "$$cache"/kvm; \
 		rmdir --ignore-fail-on-non-empty "$$cache" 2>/dev/null || true

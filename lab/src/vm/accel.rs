@@ -139,7 +139,7 @@ fn probe(root: &Root) -> Result<bool, LabError> {
         ])
         .arg("-kernel")
         .arg(image)
-        .args(["-append", "panic=-1"])
+        .args(["-append", "panic=-1", "-run-with", "exit-with-parent=on"])
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())

@@ -14,27 +14,34 @@ use super::{Builder, LabError, Vm};
 /// # Errors
 /// Only the lab's failures; the program then exits with [`super::LAB_FAILED`].
 pub fn run(command: &[String], guest: Builder, wait: Duration, ready: &dyn Fn(&Vm)) -> Result<u8, LabError> {
-    let vm = guest.boot()?;
+    let mut vm = guest.boot()?;
     ready(&vm);
+    let ended = pass_through(command, &vm, wait);
+    vm.keep_files_of_failure(&ended);
+    let status = ended?;
+    vm.poweroff()?;
+    Ok(u8::try_from(status).unwrap_or(u8::MAX))
+}
+
+/// Runs a command in the guest with its output passed through as it comes, and gives its exit status.
+fn pass_through(command: &[String], vm: &Vm, wait: Duration) -> Result<i32, LabError> {
     let script = command.iter().map(|word| quote(word)).collect::<Vec<_>>().join(" ");
     let running = vm.start(&format!("exec {script}"))?;
     let [out, err] = running.output_paths();
     let (mut out, mut err) = (Follow::new(out), Follow::new(err));
     let end = std::time::Instant::now() + vm.accel().patience(wait);
-    let status = loop {
+    loop {
         // The status first: what the command wrote before it ended is then in the files.
         let status = running.status();
         out.pass(&mut io::stdout())?;
         err.pass(&mut io::stderr())?;
         match status {
-            Some(status) => break status,
+            Some(status) => return Ok(status),
             None if std::time::Instant::now() < end && vm.is_alive() => std::thread::sleep(Duration::from_millis(50)),
             // Says what happened, in the words of every other wait.
-            None => break running.wait_within(Duration::ZERO)?.status,
+            None => return Ok(running.wait_within(Duration::ZERO)?.status),
         }
-    };
-    vm.poweroff()?;
-    Ok(u8::try_from(status).unwrap_or(u8::MAX))
+    }
 }
 
 /// Boots a guest for a person: its serial console on this terminal, until `poweroff` or Ctrl-A X.

@@ -107,9 +107,13 @@ impl Vm {
 
     pub(super) fn wait_ready(&mut self, wait: Duration) -> Result<(), LabError> {
         let ready = self.wait_for("booting", wait, || self.agent.is_ready(TICK).then_some(()));
-        // Nobody wants the log of a guest that was told to end.
-        self.keep |= ready.is_err() && !self.process.is_stopped();
+        self.keep_files_of_failure(&ready);
         ready
+    }
+
+    /// Keeps the files that an error names. Nobody wants those of a guest that was told to end.
+    pub(super) fn keep_files_of_failure<T>(&mut self, result: &Result<T, LabError>) {
+        self.keep |= result.is_err() && !self.process.is_stopped();
     }
 
     /// Polls `answer` (which may itself wait up to a tick) until it has one, QEMU ends, or the bound is over.
@@ -267,10 +271,11 @@ impl Vm {
     ///
     /// # Errors
     /// It does not end in time.
-    pub fn poweroff(self) -> Result<(), LabError> {
+    pub fn poweroff(mut self) -> Result<(), LabError> {
         // The answer to this command races with the end of the guest: only that end counts.
-        let _ = self.start("poweroff -f")?;
-        self.wait_end(POWEROFF)
+        let ended = self.start("poweroff -f").map(drop).and_then(|()| self.wait_end(POWEROFF));
+        self.keep_files_of_failure(&ended);
+        ended
     }
 
     pub(super) fn wait_end(&self, wait: Duration) -> Result<(), LabError> {

@@ -138,13 +138,14 @@ impl<'g> Rig<'g> {
             Disk { served, traffic: disks.traffic.clone(), port: *port, seed: *seed, controller, node, bdf }
         };
         let disks = disks.served.iter().enumerate().map(find).collect();
-        Rig { vm, disks, clock: (uptime(vm), Instant::now()) }
+        Rig { vm, disks, clock: uptime(vm) }
     }
 
     /// How fast the guest's clock runs, by this machine's. A guest that boots while the machine is busy may take the wrong
     /// frequency for its time stamp counter, and its seconds are then too short or too long.
     fn clock_rate(&self) -> f64 {
-        let rate = (uptime(self.vm) - self.clock.0) / self.clock.1.elapsed().as_secs_f64();
+        let (uptime, at) = uptime(self.vm);
+        let rate = (uptime - self.clock.0) / at.duration_since(self.clock.1).as_secs_f64();
         // What the reading itself costs is of this size.
         if (rate - 1.0).abs() < 0.02 { 1.0 } else { rate }
     }
@@ -183,9 +184,16 @@ impl<'g> Rig<'g> {
     }
 }
 
-fn uptime(vm: &Guest) -> f64 {
-    let text = vm.must("cat /proc/uptime");
-    text.split_whitespace().next().unwrap().parse().unwrap()
+/// What the guest's clock says, in seconds, and when: in the middle of the fastest of some readings.
+fn uptime(vm: &Guest) -> (f64, Instant) {
+    let reading = || {
+        let begin = Instant::now();
+        let text = vm.must("cat /proc/uptime");
+        let took = begin.elapsed();
+        (took, text.split_whitespace().next().unwrap().parse().unwrap(), begin + took / 2)
+    };
+    let (_, uptime, at) = (0..5).map(|_| reading()).min_by_key(|(took, ..)| *took).unwrap();
+    (uptime, at)
 }
 
 fn fio(disk: &Disk<'_>, options: &str) -> String {

@@ -148,7 +148,7 @@ fn lost_and_doubled_interrupts_are_told_apart(rig: &Rig) {
     rig.tell("reset");
     rig.tell("irq-lose every 10");
     let lossy = rig.pciescope(&format!(
-        "latency irq {} --vectors 2 --cpus 0-1 --count {COUNT} --raised-by hardware --timeout 20ms",
+        "latency irq {} --vectors 2 --cpus 0-1 --count {COUNT} --raised-by hardware --timeout 500ms",
         rig.bdf
     ));
     let records = lossy.expect(1, "irq-hardware");

@@ -504,7 +504,7 @@ fn a_board_sleeps_only_at_rest(rig: &Digitizers, board: &Board) {
     let answers = ring.end();
     answers.all_right();
     assert_eq!((answers.errno("drain"), answers.number("drain", "bytes")), ("ENODATA", 3 * 0x800_0000));
-    let waiting = start(rig, board, &[NEVER, "arm", "wait 1000", "disarm"]);
+    let waiting = start(rig, board, &[NEVER, "arm", "wait 60000", "disarm"]);
     waiting.wait_for(rig, "arm");
     assert!(!sleep_to(rig, "platform", || ()), "it slept while it was armed");
     let answers = waiting.end();

@@ -4,6 +4,7 @@
 use std::time::{Duration, Instant};
 
 use crate::support::rasdes::{Rig, Session};
+use crate::support::settle;
 use crate::{say, shim};
 use pciescope_core::Bdf;
 use pciescope_lab::device::CounterBoard;
@@ -404,8 +405,13 @@ fn groups_are_judged_as_a_whole(rig: &Rig) {
     session.end();
 }
 
-/// An event that takes turns counts what its report counted in them, less what comes while the engine is switched.
 fn different_reports_take_turns(rig: &Rig) {
+    settle("two reports by turns", || two_reports_take_turns(rig));
+}
+
+/// An event that takes turns counts what its report counted in them, less what comes while the engine is switched: that
+/// is the more, the later the guest comes to it.
+fn two_reports_take_turns(rig: &Rig) -> Result<(), String> {
     let codes = [RX_PAYLOAD, TX_PAYLOAD];
     let session = Session::start(rig, "turns");
     let before = rig.ledger();
@@ -416,15 +422,18 @@ fn different_reports_take_turns(rig: &Rig) {
     std::thread::sleep(Duration::from_millis(500));
     session.do_to("disable", &opened);
     let truth = rig.ledger();
-    for (reading, code) in session.readings(&opened).into_iter().zip(codes) {
-        let share = reading.running_ns as f64 / reading.enabled_ns as f64;
-        assert!((0.2..0.8).contains(&share), "{reading:?}");
-        let counted = 16 * (report(&truth, PORT, code) - report(&before, PORT, code));
-        assert!(reading.value <= counted, "{code:#x}: {reading:?}, the board counted {counted}");
-        assert!(reading.value * 2 >= counted, "{code:#x}: {reading:?}, the board counted {counted}");
-    }
+    let readings = session.readings(&opened);
     session.end();
     assert_eq!(truth["ports"][PORT]["violations"], serde_json::json!([]));
+    for (reading, code) in readings.into_iter().zip(codes) {
+        let share = reading.running_ns as f64 / reading.enabled_ns as f64;
+        let counted = 16 * (report(&truth, PORT, code) - report(&before, PORT, code));
+        assert!(reading.value <= counted, "{code:#x}: {reading:?}, the board counted {counted}");
+        if !(0.2..0.8).contains(&share) || reading.value * 2 < counted {
+            return Err(format!("{code:#x}: {reading:?}, the board counted {counted}"));
+        }
+    }
+    Ok(())
 }
 
 fn an_event_that_the_hardware_lacks_is_refused(rig: &Rig) {
@@ -570,21 +579,22 @@ fn hold_and_zero_lose_nothing(rig: &Rig) {
 
 fn time_in_states_and_the_clock(rig: &Rig) {
     rig.tell(&format!("port {PORT} states L0=50,L1_AUX=30,TX_RX_L0S=20"));
-    let share = |code: u64| {
-        let session = Session::start(rig, "states");
-        let before = report(&rig.ledger(), PORT, code);
-        let event = session.open(PMU, code);
-        std::thread::sleep(Duration::from_millis(100));
-        session.do_to("disable", &[event]);
-        let (value, truth) = (session.value(event), report(&rig.ledger(), PORT, code) - before);
-        session.end();
-        // The board counts from the start of the measurement to its stop, perf between the looks within.
-        assert!(value <= truth && value as f64 >= 0.8 * truth as f64, "{code:#04x}: {value} of {truth}");
-        value
-    };
-    // Cycles of 1 ns, of the auxiliary clock of 40 ns.
-    let [l0, aux, both] = [0x03, 0x08, 0x09].map(share);
-    assert!(l0 > 45_000_000 && both > 15_000_000 && aux > 600_000 && aux < 20_000_000, "{l0} {aux} {both}");
+    // Shares of 100 ms, in cycles of 1 ns, of the auxiliary clock of 40 ns.
+    for (code, least, most) in [(0x03, 45_000_000, u64::MAX), (0x08, 600_000, 20_000_000), (0x09, 15_000_000, u64::MAX)] {
+        settle(&format!("report {code:#04x}"), || {
+            let session = Session::start(rig, "states");
+            let before = report(&rig.ledger(), PORT, code);
+            let event = session.open(PMU, code);
+            std::thread::sleep(Duration::from_millis(100));
+            session.do_to("disable", &[event]);
+            let (value, truth) = (session.value(event), report(&rig.ledger(), PORT, code) - before);
+            session.end();
+            // The board counts from the start of the measurement to its stop, perf between the looks within.
+            assert!(value <= truth, "{code:#04x}: {value} of {truth}");
+            let is_whole = value as f64 >= 0.8 * truth as f64 && (least..most).contains(&value);
+            if is_whole { Ok(()) } else { Err(format!("{value} of {truth}; from {least} to {most} are expected")) }
+        });
+    }
     let session = Session::start(rig, "clock");
     let cycle = session.open(PMU, 0x00);
     assert_eq!(session.values(&[cycle, cycle]), [1000, 1000], "a value, no sum");

@@ -6,8 +6,8 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Child, Stdio};
-use std::time::Duration;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::say;
 use crate::support::counters::{Counters, Truth};
@@ -46,8 +46,12 @@ impl Prometheus {
         let port = free_port();
         let root = Arch::chosen().and_then(Root::find).unwrap_or_else(|err| panic!("the lab failed: {err}"));
         let log = fs::File::create(folder.join("prometheus.log")).unwrap();
-        let child = root
-            .command("usr/bin/prometheus")
+        let prometheus = root.command("usr/bin/prometheus");
+        // It ends with this test, also where the test is killed.
+        let child = Command::new("setpriv")
+            .args(["--pdeathsig", "KILL"])
+            .arg(prometheus.get_program())
+            .args(prometheus.get_args())
             .arg(format!("--config.file={}", file.display()))
             .arg(format!("--storage.tsdb.path={}", folder.join("data").display()))
             .arg(format!("--web.listen-address=127.0.0.1:{port}"))
@@ -142,8 +146,11 @@ fn a_port_comes_back(rig: &Counters, prometheus: &Prometheus) {
         std::thread::sleep(Duration::from_secs(1));
         prometheus.value(&sum).filter(|now| *now > kept)
     });
-    // What was told last has been read, every half second, and scraped.
-    std::thread::sleep(Duration::from_secs(4));
+    // What was told last has been read, every half second, and then scraped.
+    let told = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs_f64();
+    rig.wait_for("a scrape of all that was told", || {
+        prometheus.value(&format!("timestamp({sum})")).filter(|scraped| scraped - told > 4.0)
+    });
     counts("the port's sum after a moment");
     let warnings = || prometheus.value("pciescope_reading_warnings{code=\"absent\"}");
     let absent_up = || prometheus.value(&format!("pciescope_pmu_up{{pmu=\"{ABSENT_PMU}\"}}"));

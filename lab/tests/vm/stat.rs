@@ -442,8 +442,8 @@ fn top_counts(rig: &Rig) {
         names[2]
     );
     let running = rig.0.vm.start(&script);
-    rig.counts();
-    rig.0.wait_for("top counts DRAM", || (rig.0.truth().enabled(SUB) > 0).then_some(()));
+    // What comes before its first readings is in no interval; its first page comes after them.
+    rig.0.wait_for("top shows an interval", || running.stdout().contains(names[2]).then_some(()));
     let before = rig.0.truth();
     rig.0.tell(&format!("port {PORT} traffic rx 928"));
     rig.0.tell(&format!("port {PORT} event 0x201 77"));

@@ -64,6 +64,7 @@ impl Guest {
 
     /// Starts a script in the guest and does not wait for its end.
     pub fn start(&self, script: &str) -> Running<'_> {
+        let _work = work();
         self.vm.start(script).unwrap_or_else(|err| lab_failed(err))
     }
 

@@ -22,6 +22,8 @@ const HANG: Duration = Duration::from_secs(300);
 const SEATS: usize = 3;
 /// How many tests the closing lines name.
 const SLOWEST: usize = 10;
+/// Exit status of a run whose filter names no test.
+const NO_TEST: u8 = 2;
 /// Exit status of a run that the lab itself broke off.
 const LAB_FAILED: i32 = 69;
 
@@ -137,6 +139,12 @@ pub fn run(tests: &[Test]) -> ExitCode {
     thread::spawn(watch);
     let conclusion = libtest_mimic::run(&arguments, trials);
     summarize();
+    if !arguments.list && conclusion.num_passed + conclusion.num_failed + conclusion.num_ignored == 0 {
+        let filter = arguments.filter.as_deref().unwrap_or("all");
+        eprintln!("no test here is named by `{filter}`, or all that are were skipped");
+        eprintln!("hint: --list names the tests");
+        return ExitCode::from(NO_TEST);
+    }
     conclusion.exit_code()
 }
 

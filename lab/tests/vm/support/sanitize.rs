@@ -17,7 +17,7 @@ const KCSAN: &str = "-kcsan";
 /// Asks for leaks twice: kmemleak reports an object once it has found it lost in two scans, and no sooner than five seconds
 /// after it was made. The modules must still be loaded. A kernel in lockdown lets nobody ask.
 const LEAKS: &str = "grep -q lockdown= /proc/cmdline && exit; \
-    k=/sys/kernel/debug/kmemleak; echo scan >$k; sleep 6; echo scan >$k; cat $k >/dev/console";
+    k=/sys/kernel/debug/kmemleak; echo scan >$k && sleep 6 && echo scan >$k && cat $k >/dev/console";
 
 /// Copies the counts of lines that ran. They are there for modules that were unloaded, too. tar would take them for empty.
 const LINES: &str = "cd /sys/kernel/debug/gcov || exit 0; find . -name '*.gcda' | while read -r f; do \
