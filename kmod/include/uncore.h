@@ -230,17 +230,23 @@ static inline int uncore_event_enter(struct perf_event *event)
 /**
  * uncore_event_leave() - removes an event from its PMU
  * @event: the event; its PMU may be freed when this returns
+ *
+ * Work is queued without the lock: perf's callbacks take the lock within the lock of a
+ * runqueue, and queueing takes that of a runqueue.
  */
 static inline void uncore_event_leave(struct perf_event *event)
 {
 	struct uncore_pmu *u = to_uncore(event->pmu);
+	struct uncore_driver *drv = u->drv;
 	unsigned long flags;
+	bool is_unused;
 
 	raw_spin_lock_irqsave(&u->lock, flags);
 	list_del_init(&event->active_entry);
-	if (u->is_gone && list_empty(&u->events))
-		queue_work(system_long_wq, &u->drv->reap);
+	is_unused = u->is_gone && list_empty(&u->events);
 	raw_spin_unlock_irqrestore(&u->lock, flags);
+	if (is_unused)
+		queue_work(system_long_wq, &drv->reap);
 }
 
 /*
@@ -448,14 +454,16 @@ static inline int uncore_open(struct uncore_pmu *u)
 static inline void uncore_remove(struct uncore_pmu *u)
 {
 	unsigned long flags;
+	bool is_unused;
 
 	raw_spin_lock_irqsave(&u->lock, flags);
 	u->drv->suspend(u);
 	u->is_gone = true;
 	u->is_open = false;
-	if (list_empty(&u->events))
-		queue_work(system_long_wq, &u->drv->reap);
+	is_unused = list_empty(&u->events);
 	raw_spin_unlock_irqrestore(&u->lock, flags);
+	if (is_unused)
+		queue_work(system_long_wq, &u->drv->reap);
 }
 
 /* Nobody accesses the device: it is gone, or sleeps. */

@@ -343,7 +343,10 @@ static void pcilat_reg_log(struct pcilat_device *pl, const struct pcilat_reg *re
 		pcilat_ring_write(ring, &record);
 }
 
-/* Reads or writes one register. A value of all-ones is not an error here. */
+/*
+ * Reads or writes one register. A value of all-ones is not an error here, unless the
+ * function does not answer at all: then a read may crash an arm64 machine.
+ */
 int pcilat_reg(struct pcilat_device *pl, struct pcilat_reg *reg)
 {
 	int ret;
@@ -354,7 +357,9 @@ int pcilat_reg(struct pcilat_device *pl, struct pcilat_reg *reg)
 	ret = pcilat_enter(pl);
 	if (ret)
 		return ret;
-	ret = pcilat_reg_checked(pl, reg);
+	ret = pcilat_check_alive(pl, true);
+	if (!ret)
+		ret = pcilat_reg_checked(pl, reg);
 	pcilat_reg_log(pl, reg, ret);
 	pcilat_leave(pl);
 	return ret;

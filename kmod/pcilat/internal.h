@@ -203,6 +203,7 @@ struct pcilat_vector {
 	struct pcilat_reg_write ack;
 	void __iomem *cause;			/* read in the handler, NULL: none */
 	u32 cause_mask;				/* of the causes that are ours; 0: all */
+	bool is_silent;				/* the device may not answer; set with hw held */
 	u64 open;				/* the open trigger's stamp, 0: none is open */
 	bool is_raised;				/* neither answered nor cancelled; thread */
 	bool is_answered;			/* event is complete: set by the handler */
@@ -290,11 +291,19 @@ void pcilat_job_store(struct pcilat_job *job, u32 cpu, struct pcilat_slot_state 
 		      struct pcilat_figures *f, u32 kind, u64 at, u64 ticks);
 u64 pcilat_job_done(const struct pcilat_job *job);
 
-/* In a busy wait, with interrupts on: lets other tasks run. */
+/*
+ * In a busy loop, with interrupts on: lets other tasks run. synchronize_rcu_tasks() waits
+ * for each task that runs to say this much; cond_resched() alone does not tell it.
+ */
+static inline void pcilat_yield(void)
+{
+	cond_resched_tasks_rcu_qs();
+}
+
 static inline void pcilat_relax(void)
 {
 	cpu_relax();
-	cond_resched();
+	pcilat_yield();
 }
 
 static inline bool pcilat_job_stopped(const struct pcilat_job *job)

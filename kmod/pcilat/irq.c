@@ -58,12 +58,28 @@ static bool pcilat_acknowledge(const struct pcilat_vector *v)
 	return true;
 }
 
+/*
+ * Others on the line may interrupt while the device is reset, when a read of its memory may
+ * crash an arm64 machine. Where the device asserts its pin, nobody else would deassert it.
+ */
+static irqreturn_t pcilat_handler_of_silent(const struct pcilat_device *pl)
+{
+	if (pl->irq_type != PCILAT_IRQ_INTX)
+		return IRQ_HANDLED;
+	if (pci_device_is_present(pl->pdev) && pci_check_and_mask_intx(pl->pdev))
+		return IRQ_HANDLED;
+	return IRQ_NONE;
+}
+
 static irqreturn_t pcilat_handler(int irq, void *data)
 {
 	u64 entry = pcilat_clock_begin(), acked;
 	struct pcilat_vector *v = data;
-	bool ours = pcilat_acknowledge(v);
+	bool ours;
 
+	if (READ_ONCE(v->is_silent))
+		return pcilat_handler_of_silent(v->pl);
+	ours = pcilat_acknowledge(v);
 	acked = pcilat_clock_end();
 	if (!ours)
 		return IRQ_NONE;
@@ -197,7 +213,7 @@ static bool pcilat_wait_answer(struct pcilat_worker *w, struct pcilat_vector *v)
 		if ((pcilat_clock() > until || pcilat_job_stopped(w->job)) && pcilat_cancel(v))
 			return false;
 		if (need_resched())
-			cond_resched();
+			pcilat_yield();
 	}
 	return true;
 }
@@ -265,7 +281,7 @@ static int pcilat_irq_serial(struct pcilat_worker *w, struct pcilat_vector *v,
 		}
 		if (job->gap)
 			pcilat_worker_wait(w, pcilat_clock() + job->gap);
-		cond_resched();
+		pcilat_yield();
 	}
 	return 0;
 }

@@ -133,7 +133,7 @@ static void pcilat_calibrate(struct pcilat_worker *w)
 				pcilat_job_end(w->job, -ENOMEM, w->cpu, 0);
 		}
 		left -= w->samples;
-		cond_resched();
+		pcilat_yield();
 	}
 	w->calibrated = true;
 }
@@ -162,7 +162,7 @@ static void pcilat_access_turn(struct pcilat_worker *w)
 			pcilat_worker_fault(w);
 		else if (job->gap && s)
 			pcilat_worker_wait(w, s->at + s->ticks + job->gap);
-		cond_resched();
+		pcilat_yield();
 	}
 }
 

@@ -246,8 +246,12 @@ static int text_irq_enable(struct pcilat_device *pl, const struct text_numbers *
 		return -EBUSY;
 	ret = pcilat_enter(pl);
 	if (!ret) {
-		pl->irq_enabled = numbers->mode;
-		pl->trigger->enable(pl, pl->irq_enabled);
+		/* As in pcilat_reg(). */
+		ret = pcilat_check_alive(pl, true);
+		if (!ret) {
+			pl->irq_enabled = numbers->mode;
+			pl->trigger->enable(pl, pl->irq_enabled);
+		}
 		pcilat_leave(pl);
 	}
 	clear_bit_unlock(0, &pl->busy);

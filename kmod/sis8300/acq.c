@@ -651,7 +651,7 @@ static int sis8300_acq_is_over(struct sis8300_file *f, u64 sequence)
 static void sis8300_pause(u32 us)
 {
 	if (!us)
-		cond_resched();
+		cond_resched_tasks_rcu_qs();
 	else if (us < 20000)
 		usleep_range(us, us + us / 8 + 1);
 	else

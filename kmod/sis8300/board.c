@@ -358,7 +358,10 @@ void sis8300_count_missed(struct sis8300 *sis, u32 bit)
  */
 static irqreturn_t sis8300_interrupt_of_lost(struct sis8300 *sis)
 {
-	if (sis->is_msi || pci_check_and_mask_intx(sis->pdev))
+	if (sis->is_msi)
+		return IRQ_HANDLED;
+	/* A board that is not there seems to assert its pin: it reads all-ones. */
+	if (pci_device_is_present(sis->pdev) && pci_check_and_mask_intx(sis->pdev))
 		return IRQ_HANDLED;
 	return IRQ_NONE;
 }

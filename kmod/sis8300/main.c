@@ -374,6 +374,17 @@ static int sis8300_resume(struct device *dev)
 
 static DEFINE_SIMPLE_DEV_PM_OPS(sis8300_pm_ops, sis8300_suspend, sis8300_resume);
 
+/*
+ * Waits for all code that accesses registers of a board that is out of use: while it does
+ * not answer, a read may crash an arm64 machine.
+ */
+static void sis8300_wait_for_accesses(struct sis8300 *sis)
+{
+	cancel_delayed_work_sync(&sis->tick);
+	down_write(&sis->hw);
+	up_write(&sis->hw);
+}
+
 /* The link is down or will be reset: the content of the board is not valid any more. */
 static pci_ers_result_t sis8300_error_detected(struct pci_dev *pdev, pci_channel_state_t state)
 {
@@ -387,6 +398,7 @@ static pci_ers_result_t sis8300_error_detected(struct pci_dev *pdev, pci_channel
 		sis8300_disconnect_locked(sis);
 	}
 	spin_unlock_irq(&sis->lock);
+	sis8300_wait_for_accesses(sis);
 	return state == pci_channel_io_frozen ? PCI_ERS_RESULT_NEED_RESET :
 						PCI_ERS_RESULT_DISCONNECT;
 }
@@ -400,25 +412,21 @@ static pci_ers_result_t sis8300_slot_reset(struct pci_dev *pdev)
 	spin_lock_irq(&sis->lock);
 	sis8300_disconnect_locked(sis);
 	spin_unlock_irq(&sis->lock);
+	sis8300_wait_for_accesses(sis);
 	pci_restore_state(pdev);
 	pci_save_state(pdev);
 	pci_clear_master(pdev);
 	return PCI_ERS_RESULT_RECOVERED;
 }
 
-/*
- * The function or its bus is reset: all registers lose their values. Waits for all code that
- * accesses them: while the board does not answer, a read may crash an arm64 machine.
- */
+/* The function or its bus is reset: all registers lose their values. */
 static void sis8300_reset_prepare(struct pci_dev *pdev)
 {
 	struct sis8300 *sis = pci_get_drvdata(pdev);
 
 	pci_warn(pdev, "reset: out of use until it is bound anew\n");
 	sis8300_stop(sis);
-	cancel_delayed_work_sync(&sis->tick);
-	down_write(&sis->hw);
-	up_write(&sis->hw);
+	sis8300_wait_for_accesses(sis);
 }
 
 static void sis8300_reset_done(struct pci_dev *pdev)

@@ -331,6 +331,26 @@ static int sis8300_set_test_mode(struct sis8300 *sis, bool open)
 	return ret;
 }
 
+/* Writes until all is done, or until it is another's turn. */
+static int sis8300_write_turn(struct sis8300_writing *w)
+{
+	struct sis8300 *sis = w->f->sis;
+	unsigned int pieces = 0;
+	int ret;
+
+	ret = sis8300_set_test_mode(sis, true);
+	if (ret)
+		return ret;
+	while (!ret && w->at < w->end &&
+	       (pieces++ < SIS8300_TURN_PIECES || atomic_read(&sis->readers) == 1)) {
+		ret = sis8300_write_one(w);
+		if (!ret && signal_pending(current))
+			ret = -ERESTARTSYS;
+	}
+	sis8300_set_test_mode(sis, false);
+	return ret;
+}
+
 /**
  * sis8300_write_card() - copy user space to card memory
  * @file: the file
@@ -349,7 +369,7 @@ ssize_t sis8300_write_card(struct file *file, const char __user *from, size_t co
 	struct sis8300_writing w = { .f = file->private_data, .from = from, .at = *position };
 	struct sis8300 *sis = w.f->sis;
 	u64 card = *position;
-	int ret;
+	int ret = 0;
 
 	if (!sis8300_is_aligned(*position, count))
 		return -EINVAL;
@@ -360,20 +380,13 @@ ssize_t sis8300_write_card(struct file *file, const char __user *from, size_t co
 	if (card >= sis->memory_bytes)
 		return -ENOSPC;
 	w.end = min_t(u64, card + count, sis->memory_bytes);
-	ret = sis8300_reader_lock(sis);
-	if (ret)
-		return ret;
-	ret = sis8300_set_test_mode(sis, true);
-	if (ret)
-		goto out_unlock;
 	while (!ret && w.at < w.end) {
-		ret = sis8300_write_one(&w);
-		if (!ret && signal_pending(current))
-			ret = -ERESTARTSYS;
+		ret = sis8300_reader_lock(sis);
+		if (ret)
+			break;
+		ret = sis8300_write_turn(&w);
+		sis8300_reader_unlock(sis);
 	}
-	sis8300_set_test_mode(sis, false);
-out_unlock:
-	sis8300_reader_unlock(sis);
 	*position = w.at;
 	return w.at - card ?: ret;
 }

@@ -385,6 +385,9 @@ pub(crate) fn note_raw_lost(taken: &mut Taken) {
 
 /// What a record says of a probe's refusal.
 pub(crate) fn refusal(err: &pciescope_hw::Error) -> Failure {
+    if let pciescope_hw::Error::Lost(failure) = err {
+        return failure.clone();
+    }
     Failure { code: "refused".to_owned(), text: chain(err), hint: err.hint() }
 }
 

@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use pciescope_core::Bdf;
+use pciescope_core::record::Failure;
 
 /// A refusal or failure, with all its facts; [`Error::hint`] says what the user can do.
 #[derive(Debug, thiserror::Error)]
@@ -103,6 +104,9 @@ pub enum Error {
         /// What the user can do, where it is known.
         hint: Option<String>,
     },
+    /// The device does not answer: what ends a run that is under way too.
+    #[error("{}", .0.text)]
+    Lost(Failure),
     /// Handing a function to a driver would harm.
     #[error("{bdf}: not handed to {driver}: {why}")]
     Refused {
@@ -223,6 +227,7 @@ impl Error {
             | Error::Call { hint, .. }
             | Error::Source { hint, .. }
             | Error::Lacks { hint, .. } => hint.clone(),
+            Error::Lost(failure) => failure.hint.clone(),
             Error::Ended { .. } => Some("ask for fewer bytes, or for other addresses".to_owned()),
             Error::Unsupported { backend: "resource", .. } => {
                 Some("the vfio backend can, with Secure Boot too: --backend vfio --bind".to_owned())

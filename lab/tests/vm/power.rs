@@ -368,6 +368,10 @@ impl Machine {
             self.ends_by_reset(&run, || drop(self.rig.must(&format!("setpci -s {bdf} CAP_PM+4.w=3:3"))));
             let refused = self.rig.pciescope(&format!("latency mmio {bdf} --count 100"));
             assert_eq!((refused.output.status, refused.failure()), (2, Some("reset")), "{}", refused.output.stderr);
+            for (node, command) in [("devreg", "0x4"), ("interrupt", "1")] {
+                let refused = self.rig.run(&format!("echo {command} | dd of=/sys/class/pcilat/{bdf}/pcilat_{node}"));
+                assert!(refused.status != 0 && refused.stderr.contains("Operation canceled"), "{node}: {refused:?}");
+            }
             self.rig.must(&format!("setpci -s {bdf} CAP_PM+4.w=0:3"));
         }
         self.works();

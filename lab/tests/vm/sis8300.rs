@@ -74,6 +74,7 @@ pub fn every_sample_is_the_boards_in_every_mode() {
     }
     signals_end_a_call_and_nothing_else(&rig, rig.board(6));
     several_openers(&rig, rig.board(6));
+    a_reader_does_not_wait_for_the_end_of_a_write(&rig, rig.board(6));
     for (slot, generation) in [(6, 1), (3, 2)] {
         settle("the link's rate", || {
             the_links_rate(&rig, &boards, rig.board(slot), generation, clock_rate(&rig, begin))
@@ -397,6 +398,18 @@ fn the_ess_way(rig: &Digitizers, board: &Board) {
     std::thread::sleep(std::time::Duration::from_millis(300));
     drive(rig, board, &["ess-release 0 0"]).all_well();
     assert_eq!(waiting.end().number("ess-wait", "status"), 1);
+}
+
+/// 131,072 DMAs of 64 bytes take many seconds; a read in between takes its turn.
+fn a_reader_does_not_wait_for_the_end_of_a_write(rig: &Digitizers, board: &Board) {
+    let written = board.count("/dma_write/bytes");
+    let writing = start(rig, board, &["pwrite 0x70000000 8388608", "pread 0x70000000 8388608"]);
+    rig.wait_for("the write has begun", || (board.count("/dma_write/bytes") > written).then_some(()));
+    drive(rig, board, &["pread 0x10000000 65536"]).all_well();
+    let so_far = writing.so_far();
+    assert!(so_far.all("pwrite").is_empty(), "the read came after the write: {so_far:#?}");
+    writing.end().all_well();
+    assert_eq!(board.count("/dma_write/bytes"), written + 8_388_608);
 }
 
 fn signals_end_a_call_and_nothing_else(rig: &Digitizers, board: &Board) {

@@ -59,6 +59,7 @@ pub fn a_storm_of_calls_leaves_all_modules_as_they_were() {
     pcilat_measures(&rig, &endpoint, &lab0);
     the_digitizer_reads(&rig);
     the_pmus_count(&rig, &counters);
+    a_removed_pmu_goes_while_a_run_lasts(&rig, &lab0);
     rig.vm.finish(&["sis8300", "pcilat", "drw_pmu", "rasdes_pmu", "pciescope_lab"]);
 }
 
@@ -104,6 +105,28 @@ fn the_digitizer_reads(rig: &Digitizers) {
     drive(rig, board, &["setup samples=4096", "arm", "wait 5000", "pread 0 81920", "pread 0x68000010 600000"])
         .all_well();
     assert!(board.count("/dma_read/bytes") >= 81920 + 600_000);
+}
+
+/// A run keeps a CPU busy for minutes. What waits for every task that runs (synchronize_rcu_tasks()) waits for its turns only.
+fn a_removed_pmu_goes_while_a_run_lasts(rig: &Digitizers, lab0: &str) {
+    let (pmu, port) = ("dwc_rootport_3008", "0000:30:01.0");
+    let held = rig.vm.start(&format!("exec /lib/pciescope/counter_stress hold {pmu}:0x1070c"));
+    rig.wait_for("the event is open", || {
+        assert!(held.status().is_none(), "{}", held.stdout());
+        held.stdout().contains("ready").then_some(())
+    });
+    let run = rig.vm.start(&format!("echo 'run 0 1000000000 0' >/sys/class/pcilat/{lab0}/pcilat_iomem"));
+    rig.wait_until("the run has begun", "pidof pcilat/0 >/dev/null || ps | grep -q '[p]cilat/0'");
+    rig.must(&format!("echo 1 >/sys/bus/pci/devices/{port}/remove; test -e /sys/bus/event_source/devices/{pmu}"));
+    held.signal("INT").unwrap_or_else(|err| lab_failed(err));
+    let output = held.wait_within(PATIENCE).unwrap_or_else(|err| panic!("it did not end: {err}"));
+    assert!(output.is_success(), "{}{}", output.stdout, output.stderr);
+    rig.wait_until("the PMU goes", &format!("! test -e /sys/bus/event_source/devices/{pmu}"));
+    assert!(run.status().is_none(), "the run ended: {run:?}");
+    run.signal("TERM").unwrap_or_else(|err| lab_failed(err));
+    let _ = run.wait_within(PATIENCE).unwrap_or_else(|err| panic!("the run does not end: {err}"));
+    rig.must("echo 1 >/sys/bus/pci/rescan");
+    rig.wait_until("the PMU is back", &format!("test -e /sys/bus/event_source/devices/{pmu}"));
 }
 
 /// An event of each PMU, of which as many happen as are told.

@@ -619,6 +619,8 @@ impl Kmod {
                 let len = self.info.bars.get(usize::from(bar)).map_or(0, |bar| bar.size);
                 Err(Error::OutsideBar { bdf: self.bdf, bar, offset, len })
             }
+            Err(error) if error.raw_os_error() == Some(libc::ECANCELED) => Err(Error::Lost(failure::reset(self.bdf))),
+            Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Err(Error::Lost(failure::removed(self.bdf))),
             Err(error) => {
                 let verb = if value.is_some() { "write" } else { "read" };
                 Err(self.call(format!("{verb} {width} bytes at BAR{bar}:{offset:#x}"), error))
