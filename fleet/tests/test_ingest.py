@@ -359,6 +359,52 @@ def test_a_copy_without_its_head_gives_way_to_the_one_that_names_the_host(tmp_pa
 
 
 @pytest.mark.parametrize("compacted", [False, True])
+@pytest.mark.parametrize("many", [1, 100])
+def test_a_run_is_of_one_host_whatever_name_it_is_given_later(
+    tmp_path: Path, ingest: Ingest, monkeypatch: pytest.MonkeyPatch, many: int, compacted: bool
+) -> None:
+    monkeypatch.setattr(writer, "MANY", many)
+    more = ["--compact"] if compacted else []
+    machine = "aaaaaaaaaaaaaaaa"
+    whole = sample.write(tmp_path / "whole.jsonl", sample.run(1, "n1", machine))
+    bare = sample.write(tmp_path / "bare.jsonl", sample.run(1, None))
+    other = sample.write(tmp_path / "x.jsonl", sample.run(2, "x"))
+    # Two names that the user gave: the first stays.
+    assert ingest("--host", "a", bare, tmp_path / "d", *more)[0] == 0
+    for call in (["--host", "b", bare], [whole]):
+        code, told = ingest(*call, tmp_path / "d", *more)
+        assert (code, told["runs"], len(told["problems"])) == (1, 0, 1)
+        assert (
+            f"run {1:016x} is kept as host a: not taken as host {call[1] if len(call) > 1 else 'n1'}"
+            in (told["problems"][0]["why"])
+        )
+        assert "--host a" in told["problems"][0]["why"]
+    assert ingest("--host", "a", bare, tmp_path / "d", *more)[1]["known"] == 1
+    ingest(other, tmp_path / "d")
+    assert [row["host_key"] for row in rows(tmp_path / "d", "runs")] == ["a", "x"]
+    # Its host's name, then the same name with the machine's id, and the other way round.
+    named: list[object] = ["--host", "n1", bare]
+    pairs: list[tuple[str, list[list[object]]]] = [("e", [named, [whole]]), ("f", [[whole], named])]
+    for place, calls in pairs:
+        for typed in (*calls, [other]):
+            code, told = ingest(*typed, tmp_path / place, *more)
+            assert (code, told["problems"]) == (0, [])
+        for table in ("runs", "figures"):
+            keys = {row["host_key"] for row in rows(tmp_path / place, table)}
+            assert keys == {"n1~aaaaaaaaaaaa", "x"}, place
+        assert len(rows(tmp_path / place, "runs")) == 2
+        assert ingest(*named, tmp_path / place, *more)[1]["known"] == 1
+
+
+def test_two_runs_of_one_id_without_a_common_record_are_two(tmp_path: Path, ingest: Ingest) -> None:
+    """Two machines that made the same name up: the dataset has both."""
+    for host, time in (("a", "2026-11-22T08:00:00Z"), ("b", "2026-11-22T09:00:00Z")):
+        file = sample.write(tmp_path / f"{host}.jsonl", sample.run(1, host, time=time))
+        assert ingest(file, tmp_path / "d")[0] == 0
+    assert [row["host_key"] for row in rows(tmp_path / "d", "runs")] == ["a", "b"]
+
+
+@pytest.mark.parametrize("compacted", [False, True])
 def test_other_records_of_a_run_in_another_file_are_not_there_already(
     tmp_path: Path, ingest: Ingest, compacted: bool
 ) -> None:

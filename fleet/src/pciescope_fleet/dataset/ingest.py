@@ -75,11 +75,15 @@ def ingest(store: Store, paths: Sequence[Path], host: str | None = None) -> Take
                 taken.guessed[made.run["host"]] = str(path)
             key = made.key
             before = max(has.runs.get(key, 0), waiting[key].run["records"] if key in waiting else 0)
-            if key in has.renamed:
-                why = f"run {run.run} is kept as host {has.hosts.get(run.run)}: not taken as host {key[0]}"
+            worse, stays = has.earlier(made, waiting)
+            if stays is not None:
+                why = (
+                    f"run {run.run} is kept as host {stays}: not taken as host {key[0]}; that name stays: "
+                    f"--host {stays.split('~')[0]}"
+                )
                 taken.problems.append(Problem(str(path), None, why))
                 continue
-            for old in has.nameless(made, waiting):
+            for old in worse:
                 count = waiting[old].run["records"] if old in waiting else has.runs[old]
                 if before < made.run["records"] < count:
                     why = (
@@ -221,16 +225,25 @@ class _Known:
         for host_key, _ in self.runs:
             self._machines.setdefault(host_key.split("~")[0], set()).add(host_key)
 
-    def nameless(self, made: Made, waiting: dict[RunKey, Made]) -> list[RunKey]:
-        """The same run under the name of a file, where this one has its host's name."""
+    def earlier(self, made: Made, waiting: dict[RunKey, Made]) -> tuple[list[RunKey], str | None]:
+        """The same run by names that are worse than this one's; or the host's name that stays.
+
+        Worse are the name of a file, and the same name without the machine's id.
+        """
+        if made.key in self.renamed:
+            return [], self.hosts.get(made.run["run"], "another")
         old = (self.hosts.get(made.run["run"], made.key[0]), made.run["run"])
         if made.run["host_from"] == "file name" or old == made.key:
-            return []
-        if old in waiting:
-            return [old] if waiting[old].run["host_from"] == "file name" else []
-        if old not in self._from:
+            return [], None
+        if old not in waiting and old not in self._from:
             self._look(old)
-        return [old] if self._from.get(old) == "file name" else []
+        if (waiting[old].run["host_from"] if old in waiting else self._from.get(old)) == "file name":
+            return [old], None
+        # Of another host's run with a common record it is a copy; two runs may have one id by chance.
+        ids = None if made.key in self.runs or made.key in waiting else self.record_ids(old, waiting)
+        if ids is None or set(ids).isdisjoint(made.run["record_ids"]):
+            return [], None
+        return ([old], None) if old[0].split("~")[0] == made.run["host"] else ([], old[0])
 
     def record_ids(self, key: RunKey, waiting: dict[RunKey, Made]) -> Sequence[int] | None:
         """The numbers of the records that the dataset has of a run."""
@@ -261,7 +274,8 @@ class _Known:
     def namesake(self, made: Made) -> str | None:
         """Another machine of the same name, where this one is new."""
         machines = self._machines.setdefault(made.run["host"], set())
-        other = min(machines, default=None) if made.run["host_key"] not in machines else None
+        others = machines.difference(old for old, _ in made.renames)
+        other = min(others, default=None) if made.run["host_key"] not in machines else None
         machines.add(made.run["host_key"])
         return other
 
