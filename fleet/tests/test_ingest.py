@@ -386,7 +386,7 @@ def test_a_run_is_of_one_host_whatever_name_it_is_given_later(
     named: list[object] = ["--host", "n1", bare]
     pairs: list[tuple[str, list[list[object]]]] = [("e", [named, [whole]]), ("f", [[whole], named])]
     for place, calls in pairs:
-        for typed in (*calls, [other]):
+        for typed in [*calls, [other]]:
             code, told = ingest(*typed, tmp_path / place, *more)
             assert (code, told["problems"]) == (0, [])
         for table in ("runs", "figures"):
@@ -770,6 +770,65 @@ def test_a_reader_beside_a_compaction_sees_each_run_once(
         real = getattr(store.fs, name)
         monkeypatch.setattr(store.fs, name, compacts(real))
     assert [run for _, run in sorted(store.kept("runs").runs())] == [f"{number:016x}" for number in range(1, 5)]
+
+
+def test_a_run_that_moves_to_another_day_while_it_is_listed_is_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The whole copy begins a day earlier than the one without its head, which a compaction removes."""
+    records = sample.run(1, "n1", time="2026-11-23T00:00:01Z")
+    records[0]["time"] = "2026-11-22T23:59:59Z"
+    head = {**records[1], "environment": records[0]["environment"]}
+    torn = sample.write(tmp_path / "torn.jsonl", [head, *records[2:]])
+    whole, place = sample.write(tmp_path / "whole.jsonl", records), tmp_path / "d"
+    with monkeypatch.context() as patched:
+        patched.setattr(writer, "MANY", 1)
+        writer.ingest(Store(str(place)), [torn])
+    store = Store(str(place))
+    real, listed = store.fs.find, 0
+
+    def find(*typed: Any, **more: Any) -> Any:
+        nonlocal listed
+        found = real(*typed, **more)
+        listed += 1
+        if listed == 1:
+            writer.ingest(Store(str(place)), [whole])
+            writer.compact(Store(str(place)))
+        return found
+
+    monkeypatch.setattr(store.fs, "find", find)
+    assert {key: value[:2] for key, value in store.kept("runs").runs().items()} == {
+        ("n1", f"{1:016x}"): ("2026-11-22", 3)
+    }
+
+
+def test_a_run_that_goes_while_its_file_is_looked_for_is_no_fault(
+    tmp_path: Path, ingest: Ingest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another ingest takes it under the better name, and a compaction removes it, before this one looks at it."""
+    bare = sample.write(tmp_path / "n9.jsonl", sample.run(1, None))
+    named = sample.write(tmp_path / "x.jsonl", sample.run(1, "n1"))
+    place = tmp_path / "d"
+    ingest(bare, place)
+    real = writer._Known._look
+    looked = 0
+
+    def look(known: Any, run: Any) -> None:
+        nonlocal looked
+        looked += 1
+        if looked == 1:
+            writer.ingest(Store(str(place)), [named])
+            writer.compact(Store(str(place)))
+        real(known, run)
+
+    monkeypatch.setattr(writer._Known, "_look", look)
+    taken = writer.ingest(Store(str(place)), [named])
+    assert looked >= 2
+    assert taken.problems == []
+    monkeypatch.undo()
+    ingest(named, place, "--compact")
+    assert [row["host_key"] for row in rows(place, "runs")] == ["n1"]
+    assert {row["host_key"] for row in rows(place)} == {"n1"}
 
 
 def test_what_killed_writers_left_goes_after_a_day(tmp_path: Path, ingest: Ingest) -> None:

@@ -257,6 +257,9 @@ class _Known:
     def _look(self, run: RunKey) -> None:
         """Reads what the hosts of the runs in a file are called after."""
         for left in reversed(range(TRIES)):
+            if run not in self._kept:
+                # Another ingest gave it another name meanwhile.
+                return
             path = self._kept[run][2]
             try:
                 found = self._store.read("runs", [path])

@@ -140,16 +140,19 @@ class Store:
 
     def kept(self, table: str) -> Kept:
         """What there is of a table, also if it is being compacted meanwhile."""
-        for _ in range(TRIES - 1):
+        for _ in range(TRIES):
             with contextlib.suppress(FileNotFoundError):
                 return self._kept(table)
-        with self._asked():
-            return self._kept(table)
+        raise FleetError(
+            f"{self.url}: files of the dataset went away while they were listed, {TRIES} times",
+            "wait until the compaction has ended",
+        )
 
     def _found(self, table: str) -> dict[str, Any]:
         """The files of a table, with what the store says of them.
 
-        Files with many runs are listed last: a compaction writes such a file before it removes what that replaces.
+        Files with many runs are listed last: a compaction writes such a file before it removes what that replaces. If
+        one went away meanwhile, a run of it may be in a file that came after the first look: `FileNotFoundError`.
         """
         top = f"{self.root}/{table}"
         with self._asked(FileNotFoundError):
@@ -158,10 +161,13 @@ class Store:
                 return {}
             days = self.fs.ls(top, detail=False)
             found = self.fs.find(top, detail=True)
+            many = {path for path in found if "/host=all/" in path and path.endswith((".parquet", ".json"))}
             found = {path: info for path, info in found.items() if "/host=all/" not in path}
             self.fs.invalidate_cache()
             for day in days:
                 found.update(self.fs.find(f"{day.rstrip('/')}/host=all", detail=True))
+        if gone := many.difference(found):
+            raise FileNotFoundError(min(gone))
         return found
 
     def _kept(self, table: str) -> Kept:
