@@ -51,3 +51,13 @@ def test_both_engines_find_the_same(tmp_path: Path, spark: str) -> None:
     here, there = (json.loads(each.stdout) for each in told)
     assert {host for finding in here["findings"] for host in finding["hosts"]} >= {host_name(host) for host in kinds}
     alike(here, there)
+
+
+def test_a_damaged_file_is_told_as_sparks_failure(tmp_path: Path) -> None:
+    planted.keep(Store(str(tmp_path)), planted.make(Shape(hosts=8, figures=1), {}))
+    [file] = (tmp_path / "figures").rglob("*.parquet")
+    file.write_bytes(file.read_bytes()[:5000])
+    told = fleet("outliers", tmp_path, "--spark", "local[1]")
+    assert (told.returncode, told.stdout) == (2, "")
+    assert "pciescope-fleet: Spark at local[1]: " in told.stderr
+    assert "fault of pciescope-fleet" not in told.stderr

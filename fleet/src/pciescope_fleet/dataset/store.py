@@ -103,8 +103,9 @@ class Store:
     def __init__(self, url: str, options: dict[str, Any] | None = None) -> None:
         """Opens nothing yet. `options` are for fsspec: keys, an endpoint."""
         self.url = url
+        self.options = options or {}
         try:
-            self.fs, root = fsspec.core.url_to_fs(url, **(options or {}))
+            self.fs, root = fsspec.core.url_to_fs(url, **self.options)
         except ImportError as error:
             raise FleetError(
                 f"{url}: this store needs another Python module: {error}", "pip install 'pciescope-fleet[s3]'"
@@ -119,7 +120,15 @@ class Store:
     @property
     def is_local(self) -> bool:
         """Whether the files lie in this machine's file system."""
-        return "file" in (self.fs.protocol if isinstance(self.fs.protocol, tuple) else (self.fs.protocol,))
+        return "file" in self._protocols()
+
+    @property
+    def is_s3(self) -> bool:
+        """Whether the files lie in a store that speaks S3."""
+        return "s3" in self._protocols()
+
+    def _protocols(self) -> tuple[str, ...]:
+        return self.fs.protocol if isinstance(self.fs.protocol, tuple) else (self.fs.protocol,)
 
     @contextmanager
     def _asked(self, *passed: type[Exception]) -> Iterator[None]:
