@@ -1,9 +1,11 @@
-"""The engine Spark as far as it goes without one: how its session is set, and what its failures are told as."""
+"""The engines: how a session of Spark is set and its failures are told, without one; what was lost of a dataset."""
 
 from __future__ import annotations
 
 import sys
 import types
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import pytest
 import planted
 from conftest import Call
 from pciescope_fleet import engine
+from pciescope_fleet.dataset.schema import TABLES
 from pciescope_fleet.dataset.store import Store
 from pciescope_fleet.errors import FleetError
 
@@ -167,3 +170,37 @@ def test_a_verb_gives_spark_the_options_of_its_store(spark: Spark, call: Call, m
     call("outliers", "s3://bucket/fleet", "--spark", "local[1]", "--store-option=key=k", "--store-option=secret=s")
     assert spark.told["spark.hadoop.fs.s3a.access.key"] == "k"
     assert spark.told["spark.hadoop.fs.s3a.secret.key"] == "s"
+
+
+def test_one_listing_of_a_table_tells_what_was_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not a request for each of 500 files: that is what a remote store charges and takes time for."""
+    store = Store(str(tmp_path))
+    asked: Counter[str] = Counter()
+    paths: dict[str, list[str]] = {}
+    for table in ("runs", "figures"):
+        rows = TABLES[table].empty_table()
+        for host in range(250):
+            store.write_part(table, "2026-11-22", f"n{host}", "0" * 16, 1, rows)
+        paths[table] = store.kept(table).files()
+        assert len(paths[table]) == 250
+
+    def counted(name: str) -> Callable[..., Any]:
+        real = getattr(store.fs, name)
+
+        def calls(*typed: Any, **more: Any) -> Any:
+            asked[name] += 1
+            return real(*typed, **more)
+
+        return calls
+
+    # Of a folder fsspec itself asks for each entry.
+    for name in ("exists", "isfile", "find", "cat_file"):
+        monkeypatch.setattr(store.fs, name, counted(name))
+    with engine.open_engine(None) as duckdb:
+        for table, half in (("runs", 100), ("runs", 250), ("figures", 250)):
+            duckdb.table(store, table, paths[table][:half])
+        asked.clear()
+        assert not duckdb.has_lost_files()
+        assert asked == {"find": 2}
+        Path(paths["runs"][200]).unlink()
+        assert duckdb.has_lost_files()

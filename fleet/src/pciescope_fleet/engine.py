@@ -29,11 +29,11 @@ class Engine:
         """Takes a connection of Ibis; `name` is `duckdb` or `spark`."""
         self.connection = connection
         self.name = name
-        self._asked: list[tuple[Store, list[str]]] = []
+        self._asked: dict[Store, set[str]] = {}
 
     def has_lost_files(self) -> bool:
         """Whether files that it was to read are there no more: a compaction has removed them meanwhile."""
-        return any(store.has_lost(paths) for store, paths in self._asked)
+        return any(store.has_lost(paths) for store, paths in self._asked.items())
 
     def keep(self, table: ir.Table) -> ir.Table:
         """The table, counted once and kept until the engine is closed."""
@@ -54,7 +54,7 @@ class Engine:
         schema = ibis.Schema.from_pyarrow(TABLES[table])
         if not paths:
             return ibis.memtable(TABLES[table].empty_table())
-        self._asked.append((store, list(paths)))
+        self._asked.setdefault(store, set()).update(paths)
         doubled = store.doubled(table, paths)
         parts = [[path for path in paths if path not in doubled], *([path] for path in doubled)]
         tables = []
