@@ -697,6 +697,20 @@ def test_what_too_few_hosts_have_is_not_judged(tmp_path: Path, call: Call) -> No
     assert [each for each in told["outliers"] if each["statistic"] == "p99" or each.get("cpu") == 3] == []
 
 
+def test_of_two_cpus_the_slower_one_differs(tmp_path: Path) -> None:
+    """Each lies as far from the other: which of them is faulty, the figures do not tell."""
+    shape = Shape(hosts=40, figures=6, cpus=2)
+    faulty = [3, 11, 19, 27]
+    keep(tmp_path, shape, on(faulty, "cpu", 0.25, shape))
+    found, _ = judged(tmp_path)
+    cpus = [each for each in found["outliers"] if each["statistic"] == "cpu"]
+    assert len(cpus) == len(faulty) * shape.figures
+    assert {each["host_key"] for each in cpus} == {host_name(host) for host in faulty}
+    assert {finding["direction"] for finding in found["findings"]} == {"one CPU slower"}
+    assert min(each["effect"] for each in cpus) > 0.15
+    assert {each["cpu"] for each in cpus} == {0, 1}
+
+
 def test_a_cause_is_looked_for_on_the_device_that_differs(tmp_path: Path, call: Call) -> None:
     """Each host has two devices of one model; the second ones of six hosts have an older firmware and are slow."""
     shape = Shape(hosts=40, figures=2, cpus=1)

@@ -170,9 +170,9 @@ def _cpus(rows: ir.Table, several: bool, least: int) -> ir.Table:
     each = each.join(usual, ["g", "cpu"]).mutate(d=lambda t: t.r - t.usual)
     hosts = by_host(each.mutate(away=each.d.abs()), ["away"], several, "cpu")
     wide = hosts.group_by("g").agg(w_cpu=hosts.away.median())
-    far = each.group_by(keys).agg(
-        x_cpu=each.d.argmax(each.d.abs()), worst_cpu=each.cpu.argmax(each.d.abs()), cpus_judged=each.count()
-    )
+    # Of two CPUs each lies as far from the other: the slower one counts, and not what rounding makes of them.
+    size = each.d.abs() + (each.d > 0).ifelse(1e-9, 0.0)
+    far = each.group_by(keys).agg(x_cpu=each.d.argmax(size), worst_cpu=each.cpu.argmax(size), cpus_judged=each.count())
     far = far.join(wide, "g").select(*keys, "x_cpu", "worst_cpu", "cpus_judged", "w_cpu")
     # One slow CPU of a machine moves what its others lie beside: how far CPUs usually go is asked of other machines.
     near = far.filter(far.x_cpu.abs() < null.CUT * null.MAD_TO_SIGMA * far.w_cpu).select(keys)
