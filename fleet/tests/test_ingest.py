@@ -15,12 +15,14 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from fsspec.implementations.local import LocalFileSystem
 
 import sample
 from pciescope_fleet import cli
 from pciescope_fleet.dataset import ingest as writer
 from pciescope_fleet.dataset.schema import TABLES
 from pciescope_fleet.dataset.store import Store
+from pciescope_fleet.errors import FleetError
 
 RECORDS = Path(__file__).resolve().parents[2] / "tests" / "records"
 
@@ -870,6 +872,44 @@ def test_a_store_that_is_not_a_folder_keeps_the_same(tmp_path: Path, monkeypatch
     assert not store.fs.exists(stray)
     assert without_times(rows(store)) == without_times(rows(right))
     assert len(store.kept("figures").files()) == 1
+
+
+class Hdfs(LocalFileSystem):  # type: ignore[misc]
+    """A remote file system in which a file is seen before it is whole."""
+
+    protocol = "hdfs"
+    cachable = False
+
+    def __init__(self, whole: int) -> None:
+        super().__init__(auto_mkdir=True)
+        self.whole = whole
+
+    def pipe_file(self, path: str, value: bytes, **more: Any) -> None:
+        """So many files are whole; then the connection breaks."""
+        self.whole -= 1
+        super().pipe_file(path, value[: None if self.whole >= 0 else 1000], **more)
+        if self.whole < 0:
+            raise OSError("the connection is lost")
+
+
+def test_a_file_on_a_remote_file_system_is_there_whole_or_not_at_all(tmp_path: Path, ingest: Ingest) -> None:
+    file = sample.write(tmp_path / "n1.jsonl", sample.run(1))
+    ingest(file, tmp_path / "right")
+    names = {path.relative_to(tmp_path / "right") for path in (tmp_path / "right").rglob("*.parquet")}
+    assert len(names) == 2
+    place = tmp_path / "d"
+    for whole in range(3):
+        store = Store(str(place))
+        store.fs = Hdfs(whole)
+        if whole < 2:
+            with pytest.raises(FleetError, match="the connection is lost"):
+                writer.ingest(store, [file])
+        else:
+            writer.ingest(store, [file])
+        there = [path for path in place.rglob("*") if path.is_file()]
+        assert len(there) == min(whole, 2)
+        assert {path.relative_to(place) for path in there} <= names
+    assert without_times(rows(place)) == without_times(rows(tmp_path / "right"))
 
 
 def test_a_host_that_is_called_all_is_a_host(tmp_path: Path, ingest: Ingest) -> None:

@@ -43,6 +43,9 @@ UNFINISHED = re.compile(r"\.[0-9a-f]{32}\.part")
 ABANDONED_S = 86400
 """A file that is not whole after this time is of a writer that was killed."""
 
+OF_OBJECTS = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "memory"}
+"""Stores in which an object is seen once it is whole. In others a file grows under its name."""
+
 TRIES = 5
 """So often a reader looks again where a compaction has removed what it was about to read."""
 
@@ -275,7 +278,7 @@ class Store:
     def _put(self, path: str, content: bytes) -> None:
         """Writes a file so that it is there whole or not at all."""
         whole = f"{self.root}/{path}"
-        if not self.is_local:
+        if OF_OBJECTS.intersection(self._protocols()):
             # Object stores have no folders; s3fs would make a bucket for a slip of the pen.
             self.fs.pipe_file(whole, content)
             return
