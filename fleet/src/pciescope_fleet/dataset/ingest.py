@@ -32,6 +32,10 @@ BATCH_BYTES = 128 * 2**20
 LARGEST_BYTES = 128 * 2**20
 """Compaction makes no larger table out of smaller ones, and leaves those alone that have half of it."""
 
+STAYS_S = 3600
+"""So long a file that does not count any more stays on a store that is no folder: answers there may take minutes, and
+those that have listed it go on reading it. In a folder they are made again."""
+
 WRONG = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError, pa.ArrowException)
 """What a field of the wrong kind may raise."""
 
@@ -340,9 +344,12 @@ def compact(store: Store, dates: Iterable[str] | None = None) -> Compacted:
     done = Compacted()
     for table in TABLES:
         kept = store.kept(table)
+        old = [path for path, age_s in kept.leftover.items() if store.is_local or age_s > STAYS_S]
         # A list that names runs by their earlier names stays until no file has these any more.
-        last = [path for path in kept.leftover if kept.renamed and "/host=all/" in path]
-        left = [path for path in [*kept.leftover, *kept.abandoned] if path not in last]
+        last = [path for path in old if kept.renamed and "/host=all/" in path]
+        left = [path for path in [*old, *kept.abandoned] if path not in last]
+        if len(old) < len(kept.leftover):
+            last = []
         store.remove(left)
         done.leftover += len(left) + len(last)
         within: dict[str, list[tuple[str, str, int]]] = {}
@@ -358,7 +365,8 @@ def compact(store: Store, dates: Iterable[str] | None = None) -> Compacted:
                 named = [run for path in together for run in within[path]]
                 replaces = [_below(store, table, path) for path in together]
                 store.write_many(table, date, named, found, replaces, kept.renamed)
-                store.remove(together)
+                if store.is_local:
+                    store.remove(together)
                 done.after -= len(together) - 1
         store.remove(last)
     return done

@@ -71,8 +71,8 @@ class Kept:
     parts: list[Part]
     compacted: dict[str, Any]
     """By the path of the file: its list."""
-    leftover: list[str]
-    """Files that do not count any more: others have all of their runs."""
+    leftover: dict[str, float]
+    """Files that do not count any more, and for how many seconds: others have all of their runs."""
     abandoned: list[str]
     """Files that were never finished, or got no list, for a day: their writer was killed."""
     doubled: dict[str, set[RunKey]]
@@ -185,7 +185,8 @@ class Store:
     def _kept(self, table: str) -> Kept:
         """The same. Raises `FileNotFoundError` where a file goes away after it was listed."""
         top, found = f"{self.root}/{table}", self._found(table)
-        lists, parts, many, abandoned = {}, [], [], []
+        lists: dict[str, dict[str, Any]] = {}
+        parts, many, abandoned = [], [], []
         for path in sorted(found):
             place = PLACE.search(path)
             if place is None:
@@ -201,18 +202,25 @@ class Store:
             elif named := PART.fullmatch(place["name"]):
                 host_key = urllib.parse.unquote(place["host"])
                 parts.append(Part(path, place["date"], host_key, named["run"], int(named["records"])))
-        replaced = {posixpath.join(top, path) for listed in lists.values() for path in listed["replaces"]}
-        leftover = [path for path in many if path in replaced]
-        leftover += [part.path for part in parts if part.path in replaced]
+        age = {path: _age_s(info) for path, info in found.items()}
+        replaced: dict[str, float] = {}
+        renamed: dict[RunKey, float] = {}
+        for path, listed in lists.items():
+            since = age[_list_of(path)]
+            for name in listed["replaces"]:
+                other = posixpath.join(top, name)
+                replaced[other] = max(since, replaced.get(other, since))
+            for key, run in listed.get("renamed", []):
+                renamed[key, run] = max(since, renamed.get((key, run), since))
+        leftover = {path: replaced[path] for path in (*many, *(part.path for part in parts)) if path in replaced}
         abandoned += [path for path in many if path not in lists and path not in replaced]
         parts = [part for part in parts if part.path not in replaced]
         counted = {path: lists[path] for path in many if path in lists and path not in replaced}
-        renamed = {(key, run) for listed in lists.values() for key, run in listed.get("renamed", [])}
-        parts, counted, doubled, copies = _one_copy_each(parts, counted, renamed)
-        leftover += copies
+        parts, counted, doubled, copies = _one_copy_each(parts, counted, renamed, age)
+        leftover.update(copies)
         self._doubled[table] = doubled
-        abandoned = [path for path in abandoned if _age_s(found[path]) > ABANDONED_S]
-        return Kept(parts, counted, leftover, abandoned, doubled, renamed)
+        abandoned = [path for path in abandoned if age[path] > ABANDONED_S]
+        return Kept(parts, counted, leftover, abandoned, doubled, set(renamed))
 
     def has_lost(self, paths: Iterable[str]) -> bool:
         """Whether one of these files is there no more. Lists their tables: a request for each file takes long."""
@@ -311,19 +319,18 @@ class Store:
         with self._asked():
             for path in paths:
                 self.fs.rm_file(path)
-                beside = path.removesuffix(".parquet") + ".json"
+                beside = _list_of(path)
                 if "/host=all/" in path and self.fs.exists(beside):
                     self.fs.rm_file(beside)
 
 
 def _one_copy_each(
-    parts: list[Part], counted: dict[str, Any], renamed: set[RunKey]
-) -> tuple[list[Part], dict[str, Any], dict[str, set[RunKey]], list[str]]:
+    parts: list[Part], counted: dict[str, Any], renamed: dict[RunKey, float], age: dict[str, float]
+) -> tuple[list[Part], dict[str, Any], dict[str, set[RunKey]], dict[str, float]]:
     """Of several copies of a run the one with the most records, and of equal ones that with the last path.
 
     None counts of those that are `renamed`. Returns the parts and the lists with the runs that count, by path the runs
-    that do not count there, and the files in
-    which none counts.
+    that do not count there, and the files in which none counts, with the seconds since then.
     """
     copies = [((part.host_key, part.run), (part.records, part.path)) for part in parts]
     copies += [((run[0], run[1]), (run[2], path)) for path, listed in counted.items() for run in listed["runs"]]
@@ -331,20 +338,32 @@ def _one_copy_each(
     for key, copy in copies:
         best[key] = max(best.get(key, copy), copy)
     place = {key: path for key, (_, path) in best.items() if key not in renamed}
-    leftover = [part.path for part in parts if place.get((part.host_key, part.run)) != part.path]
-    parts = [part for part in parts if place.get((part.host_key, part.run)) == part.path]
+    since = {**{key: age[path] for key, path in place.items()}, **renamed}
+    leftover = {}
+    left = []
+    for part in parts:
+        key = (part.host_key, part.run)
+        if place.get(key) == part.path:
+            left.append(part)
+        else:
+            leftover[part.path] = min(age[part.path], since[key])
     lists: dict[str, Any] = {}
     doubled: dict[str, set[RunKey]] = {}
     for path, listed in counted.items():
         own = [run for run in listed["runs"] if place.get((run[0], run[1])) == path]
         others = {(run[0], run[1]) for run in listed["runs"] if place.get((run[0], run[1])) != path}
         if others and not own:
-            leftover.append(path)
+            leftover[path] = min(age[path], *(since[key] for key in others))
             continue
         lists[path] = {**listed, "runs": own}
         if others:
             doubled[path] = others
-    return parts, lists, doubled, leftover
+    return left, lists, doubled, leftover
+
+
+def _list_of(path: str) -> str:
+    """The list beside a file with many runs."""
+    return path.removesuffix(".parquet") + ".json"
 
 
 def _age_s(info: dict[str, Any]) -> float:
