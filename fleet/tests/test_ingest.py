@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import datetime
 import gzip
 import json
 import random
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -769,7 +771,7 @@ def test_a_reader_beside_a_compaction_sees_each_run_once(
 
         return looks
 
-    for name in ("find", "ls", "cat_file"):
+    for name in ("find", "ls", "cat_file", "cat_ranges"):
         real = getattr(store.fs, name)
         monkeypatch.setattr(store.fs, name, compacts(real))
     assert [run for _, run in sorted(store.kept("runs").runs())] == [f"{number:016x}" for number in range(1, 5)]
@@ -872,6 +874,91 @@ def test_a_store_that_is_not_a_folder_keeps_the_same(tmp_path: Path, monkeypatch
     assert not store.fs.exists(stray)
     assert without_times(rows(store)) == without_times(rows(right))
     assert len(store.kept("figures").files()) == 1
+
+
+@pytest.fixture
+def memory() -> Iterator[Store]:
+    """An empty store that is not a folder."""
+    store = Store("memory://kept-fleet")
+    yield store
+    store.fs.rm(store.root, recursive=True)
+
+
+def test_a_compaction_of_a_remote_store_leaves_readers_their_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, memory: Store
+) -> None:
+    """A reader that has listed the dataset may read for minutes, while nights are compacted."""
+    files = [sample.write(tmp_path / f"{n}.jsonl", sample.run(n, f"n{n}")) for n in range(1, 7)]
+    nameless = sample.write(tmp_path / "x.jsonl", sample.run(9, None))
+    named = sample.write(tmp_path / "y.jsonl", sample.run(9, "n9"))
+    seen: list[tuple[Store, dict[str, list[str]], dict[str, list[dict[str, Any]]]]] = []
+    for call in ([*files[:2], nameless], files[2:4], [named], files[4:]):
+        writer.ingest(memory, call)
+        reader = Store(memory.url)
+        listed = {table: reader.kept(table).files() for table in TABLES}
+        told = {table: rows(Store(memory.url), table) for table in TABLES}
+        seen.append((reader, listed, told))
+        writer.compact(memory)
+        for store, paths, expected in seen:
+            for table in TABLES:
+                again = store.read(table, paths[table]).to_pylist()
+                assert len(again) == len(expected[table])
+                assert {row["host"] for row in again} == {row["host"] for row in expected[table]}
+        assert {table: rows(Store(memory.url), table) for table in TABLES} == seen[-1][2]
+    right = seen[-1][2]
+    assert {row["host"] for row in right["runs"]} == {*(f"n{n}" for n in range(1, 7)), "n9"}
+    # An hour later they go; also a writer that is killed between two removals makes no run count twice.
+    assert writer.compact(memory).leftover == 0
+    monkeypatch.setattr(writer, "STAYS_S", -1.0)
+    real = memory.fs.rm_file
+    removed = []
+
+    def removes(path: str) -> None:
+        real(path)
+        removed.append(path)
+        assert {table: rows(Store(memory.url), table) for table in TABLES} == right
+
+    with monkeypatch.context() as patched:
+        patched.setattr(memory.fs, "rm_file", removes)
+        assert writer.compact(memory).leftover == len([path for path in removed if path.endswith(".parquet")])
+    assert len(removed) > 12
+    # One of each table: the list of the findings says which run has another name.
+    assert len([path for path in memory.fs.find(memory.root) if path.endswith(".parquet")]) == 3
+
+
+@pytest.mark.parametrize("days", [3, 100])
+def test_a_listing_of_many_days_asks_no_more_often(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, memory: Store, days: int
+) -> None:
+    """A request to a remote store takes some hundredths of a second: a hundred nights of lists took several."""
+    first = datetime.date(2026, 8, 1)
+    times = [f"{first + datetime.timedelta(day)}T08:00:00Z" for day in range(days)]
+    runs = [sample.run(n, "n1", time=time, cpus=1) for n, time in enumerate(times)]
+    monkeypatch.setattr(writer, "MANY", 1)
+    writer.ingest(memory, [sample.write(tmp_path / "n1.jsonl", *runs)])
+    # A driver of such a store asks for several files at once in `cat_ranges`.
+    asked: Counter[str] = Counter()
+    within = 0
+
+    def counted(name: str) -> Callable[..., Any]:
+        real = getattr(memory.fs, name)
+
+        def calls(*typed: Any, **more: Any) -> Any:
+            nonlocal within
+            asked[name] += not within
+            within += 1
+            try:
+                return real(*typed, **more)
+            finally:
+                within -= 1
+
+        return calls
+
+    for name in ("exists", "ls", "find", "cat", "cat_file", "cat_ranges"):
+        monkeypatch.setattr(memory.fs, name, counted(name))
+    kept = memory.kept("runs")
+    assert len(kept.files()) == len(kept.runs()) == days
+    assert +asked == {"exists": 1, "find": 2, "cat_ranges": 1}
 
 
 class Hdfs(LocalFileSystem):  # type: ignore[misc]

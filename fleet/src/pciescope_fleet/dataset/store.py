@@ -130,6 +130,10 @@ class Store:
         """Whether the files lie in a store that speaks S3."""
         return "s3" in self._protocols()
 
+    @property
+    def _is_of_objects(self) -> bool:
+        return not OF_OBJECTS.isdisjoint(self._protocols())
+
     def _protocols(self) -> tuple[str, ...]:
         return self.fs.protocol if isinstance(self.fs.protocol, tuple) else (self.fs.protocol,)
 
@@ -171,13 +175,15 @@ class Store:
             self.fs.invalidate_cache()
             if not self.fs.exists(top):
                 return {}
-            days = self.fs.ls(top, detail=False)
+            # A store of objects lists a thousand of them, of whatever folders, for one request.
+            again = [top] if self._is_of_objects else [f"{day}/host=all" for day in self.fs.ls(top, detail=False)]
             found = self.fs.find(top, detail=True)
             many = {path for path in found if "/host=all/" in path and path.endswith((".parquet", ".json"))}
             found = {path: info for path, info in found.items() if "/host=all/" not in path}
             self.fs.invalidate_cache()
-            for day in days:
-                found.update(self.fs.find(f"{day.rstrip('/')}/host=all", detail=True))
+            for place in again:
+                listed = self.fs.find(place, detail=True)
+                found.update({path: info for path, info in listed.items() if "/host=all/" in path})
         if gone := many.difference(found):
             raise FileNotFoundError(min(gone))
         return found
@@ -186,7 +192,7 @@ class Store:
         """The same. Raises `FileNotFoundError` where a file goes away after it was listed."""
         top, found = f"{self.root}/{table}", self._found(table)
         lists: dict[str, dict[str, Any]] = {}
-        parts, many, abandoned = [], [], []
+        parts, many, abandoned, told_of = [], [], [], {}
         for path in sorted(found):
             place = PLACE.search(path)
             if place is None:
@@ -194,14 +200,15 @@ class Store:
             if UNFINISHED.fullmatch(place["name"]):
                 abandoned.append(path)
             elif place["host"] == "all" and path.endswith(".json"):
-                with self._asked(FileNotFoundError):
-                    listed = json.loads(self.fs.cat_file(path))
-                lists[path.removesuffix(".json") + ".parquet"] = {**listed, "date": place["date"]}
+                told_of[path] = place["date"]
             elif place["host"] == "all" and path.endswith(".parquet"):
                 many.append(path)
             elif named := PART.fullmatch(place["name"]):
                 host_key = urllib.parse.unquote(place["host"])
                 parts.append(Part(path, place["date"], host_key, named["run"], int(named["records"])))
+        with self._asked(FileNotFoundError):
+            for path, content in zip(told_of, self._read_all(list(told_of)), strict=True):
+                lists[path.removesuffix(".json") + ".parquet"] = {**json.loads(content), "date": told_of[path]}
         age = {path: _age_s(info) for path, info in found.items()}
         replaced: dict[str, float] = {}
         renamed: dict[RunKey, float] = {}
@@ -221,6 +228,17 @@ class Store:
         self._doubled[table] = doubled
         abandoned = [path for path in abandoned if age[path] > ABANDONED_S]
         return Kept(parts, counted, leftover, abandoned, doubled, set(renamed))
+
+    def _read_all(self, paths: list[str]) -> list[bytes]:
+        """Whole files, which a remote store sends at once. Raises `FileNotFoundError` where one is there no more."""
+        nowhere = [None] * len(paths)
+        found: list[bytes | Exception] = self.fs.cat_ranges(paths, nowhere, nowhere, on_error="return")
+        whole = []
+        for content in found:
+            if isinstance(content, Exception):
+                raise content
+            whole.append(content)
+        return whole
 
     def has_lost(self, paths: Iterable[str]) -> bool:
         """Whether one of these files is there no more. Lists their tables: a request for each file takes long."""
@@ -286,7 +304,7 @@ class Store:
     def _put(self, path: str, content: bytes) -> None:
         """Writes a file so that it is there whole or not at all."""
         whole = f"{self.root}/{path}"
-        if OF_OBJECTS.intersection(self._protocols()):
+        if self._is_of_objects:
             # Object stores have no folders; s3fs would make a bucket for a slip of the pen.
             self.fs.pipe_file(whole, content)
             return
