@@ -961,6 +961,23 @@ def test_a_listing_of_many_days_asks_no_more_often(
     assert +asked == {"exists": 1, "find": 2, "cat_ranges": 1}
 
 
+@pytest.mark.parametrize("many", [1, 100])
+def test_a_file_of_a_remote_store_never_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, memory: Store, many: int
+) -> None:
+    """A reader of S3 asks for the object that it listed: another one under its name, of the same runs, is an error."""
+    monkeypatch.setattr(writer, "MANY", many)
+    file = sample.write(tmp_path / "n1.jsonl", sample.run(1))
+    nothing = writer._Known(memory)
+    first: dict[str, bytes] = {}
+    for _ in range(2):
+        monkeypatch.setattr(writer, "_Known", lambda _: copy.deepcopy(nothing))
+        assert writer.ingest(memory, [file]).runs == 1
+        now = {path: memory.fs.cat_file(path) for path in memory.fs.find(memory.root)}
+        assert now == (first := first or now)
+    assert len(first) == (2 if many == 100 else 6)
+
+
 class Hdfs(LocalFileSystem):  # type: ignore[misc]
     """A remote file system in which a file is seen before it is whole."""
 

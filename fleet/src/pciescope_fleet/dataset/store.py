@@ -296,6 +296,15 @@ class Store:
         return f"{self.root}/{folder}/{name}.parquet"
 
     def _write(self, path: str, rows: pa.Table) -> None:
+        """Writes a table. A file of this name, of the same runs, stays on a remote store.
+
+        Its driver may refuse to go on reading a file that was replaced.
+        """
+        if not self.is_local:
+            with self._asked():
+                self.fs.invalidate_cache(f"{self.root}/{posixpath.dirname(path)}")
+                if self.fs.exists(f"{self.root}/{path}"):
+                    return
         sink = pa.BufferOutputStream()
         pq.write_table(rows, sink, compression="zstd", row_group_size=256 * 1024)
         with self._asked():
