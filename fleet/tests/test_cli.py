@@ -12,6 +12,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -111,6 +112,37 @@ def test_a_day_that_is_no_day_is_refused(verb: list[str], date: str, capsys: pyt
     for option in ("--since", "--until"):
         assert cli.main([*verb, option, date]) == 2
         assert f"argument {option}: {date}: not a day; write 2026-11-22" in capsys.readouterr().err
+
+
+def test_options_of_a_store_may_be_more_than_text(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from pciescope_fleet.dataset import store
+
+    told: list[dict[str, Any]] = []
+
+    def opens(_: str, options: dict[str, Any]) -> None:
+        told.append(options)
+        raise FleetError("opened")
+
+    monkeypatch.setattr(store, "Store", opens)
+    given = ["anon=true", "use_ssl=false", "key=123", "secret=truly=", 'client_kwargs={"region_name": "x", "n": 1}']
+    assert cli.main(["outliers", "s3://b/d", *(f"--store-option={option}" for option in given)]) == 2
+    assert told == [
+        {
+            "anon": True,
+            "use_ssl": False,
+            "key": "123",
+            "secret": "truly=",
+            "client_kwargs": {"region_name": "x", "n": 1},
+        }
+    ]
+    capsys.readouterr()
+    assert cli.main(["outliers", "s3://b/d", "--store-option", "client_kwargs={region_name: x}"]) == 2
+    assert len(told) == 1
+    err = capsys.readouterr().err
+    assert err.startswith("pciescope-fleet: --store-option client_kwargs={region_name: x}: its value begins with {")
+    assert "hint: --store-option " in err
 
 
 def test_files_are_utf_8_in_any_locale(tmp_path: Path) -> None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import datetime
 import gzip
 import json
 import random
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,12 +17,14 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from fsspec.implementations.local import LocalFileSystem
 
 import sample
 from pciescope_fleet import cli
 from pciescope_fleet.dataset import ingest as writer
 from pciescope_fleet.dataset.schema import TABLES
 from pciescope_fleet.dataset.store import Store
+from pciescope_fleet.errors import FleetError
 
 RECORDS = Path(__file__).resolve().parents[2] / "tests" / "records"
 
@@ -356,6 +360,53 @@ def test_a_copy_without_its_head_gives_way_to_the_one_that_names_the_host(tmp_pa
     assert (code, told["runs"]) == (1, 0)
     assert "is kept as host nameless with 4 records, and has 2 here" in told["problems"][0]["why"]
     assert [(row["host"], row["records"]) for row in rows(tmp_path / "d", "runs")] == [("nameless", 4)]
+
+
+@pytest.mark.parametrize("compacted", [False, True])
+@pytest.mark.parametrize("many", [1, 100])
+def test_a_run_is_of_one_host_whatever_name_it_is_given_later(
+    tmp_path: Path, ingest: Ingest, monkeypatch: pytest.MonkeyPatch, many: int, compacted: bool
+) -> None:
+    monkeypatch.setattr(writer, "MANY", many)
+    more = ["--compact"] if compacted else []
+    machine = "aaaaaaaaaaaaaaaa"
+    whole = sample.write(tmp_path / "whole.jsonl", sample.run(1, "n1", machine))
+    bare = sample.write(tmp_path / "bare.jsonl", sample.run(1, None))
+    other = sample.write(tmp_path / "x.jsonl", sample.run(2, "x"))
+    # Two names that the user gave: the first stays.
+    assert ingest("--host", "a", bare, tmp_path / "d", *more)[0] == 0
+    for call in (["--host", "b", bare], [whole]):
+        code, told = ingest(*call, tmp_path / "d", *more)
+        assert (code, told["runs"], len(told["problems"])) == (1, 0, 1)
+        assert (
+            f"run {1:016x} is kept as host a: not taken as host {call[1] if len(call) > 1 else 'n1'}"
+            in (told["problems"][0]["why"])
+        )
+        assert "--host a" in told["problems"][0]["why"]
+    assert ingest("--host", "a", bare, tmp_path / "d", *more)[1]["known"] == 1
+    ingest(other, tmp_path / "d")
+    assert [row["host_key"] for row in rows(tmp_path / "d", "runs")] == ["a", "x"]
+    # Its host's name, then the same name with the machine's id, and the other way round.
+    named: list[object] = ["--host", "n1", bare]
+    pairs: list[tuple[str, list[list[object]]]] = [("e", [named, [whole]]), ("f", [[whole], named])]
+    for place, calls in pairs:
+        for typed in calls:
+            code, told = ingest(*typed, tmp_path / place, *more)
+            assert (code, told["problems"]) == (0, [])
+        ingest(other, tmp_path / place)
+        for table in ("runs", "figures"):
+            keys = {row["host_key"] for row in rows(tmp_path / place, table)}
+            assert keys == {"n1~aaaaaaaaaaaa", "x"}, place
+        assert len(rows(tmp_path / place, "runs")) == 2
+        assert ingest(*named, tmp_path / place, *more)[1]["known"] == 1
+
+
+def test_two_runs_of_one_id_without_a_common_record_are_two(tmp_path: Path, ingest: Ingest) -> None:
+    """Two machines that made the same name up: the dataset has both."""
+    for host, time in (("a", "2026-11-22T08:00:00Z"), ("b", "2026-11-22T09:00:00Z")):
+        file = sample.write(tmp_path / f"{host}.jsonl", sample.run(1, host, time=time))
+        assert ingest(file, tmp_path / "d")[0] == 0
+    assert [row["host_key"] for row in rows(tmp_path / "d", "runs")] == ["a", "b"]
 
 
 @pytest.mark.parametrize("compacted", [False, True])
@@ -720,10 +771,69 @@ def test_a_reader_beside_a_compaction_sees_each_run_once(
 
         return looks
 
-    for name in ("find", "ls", "cat_file"):
+    for name in ("find", "ls", "cat_file", "cat_ranges"):
         real = getattr(store.fs, name)
         monkeypatch.setattr(store.fs, name, compacts(real))
     assert [run for _, run in sorted(store.kept("runs").runs())] == [f"{number:016x}" for number in range(1, 5)]
+
+
+def test_a_run_that_moves_to_another_day_while_it_is_listed_is_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The whole copy begins a day earlier than the one without its head, which a compaction removes."""
+    records = sample.run(1, "n1", time="2026-11-23T00:00:01Z")
+    records[0]["time"] = "2026-11-22T23:59:59Z"
+    head = {**records[1], "environment": records[0]["environment"]}
+    torn = sample.write(tmp_path / "torn.jsonl", [head, *records[2:]])
+    whole, place = sample.write(tmp_path / "whole.jsonl", records), tmp_path / "d"
+    with monkeypatch.context() as patched:
+        patched.setattr(writer, "MANY", 1)
+        writer.ingest(Store(str(place)), [torn])
+    store = Store(str(place))
+    real, listed = store.fs.find, 0
+
+    def find(*typed: Any, **more: Any) -> Any:
+        nonlocal listed
+        found = real(*typed, **more)
+        listed += 1
+        if listed == 1:
+            writer.ingest(Store(str(place)), [whole])
+            writer.compact(Store(str(place)))
+        return found
+
+    monkeypatch.setattr(store.fs, "find", find)
+    assert {key: value[:2] for key, value in store.kept("runs").runs().items()} == {
+        ("n1", f"{1:016x}"): ("2026-11-22", 3)
+    }
+
+
+def test_a_run_that_goes_while_its_file_is_looked_for_is_no_fault(
+    tmp_path: Path, ingest: Ingest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another ingest takes it under the better name, and a compaction removes it, before this one looks at it."""
+    bare = sample.write(tmp_path / "n9.jsonl", sample.run(1, None))
+    named = sample.write(tmp_path / "x.jsonl", sample.run(1, "n1"))
+    place = tmp_path / "d"
+    ingest(bare, place)
+    real = writer._Known._look
+    looked = 0
+
+    def look(known: Any, run: Any) -> None:
+        nonlocal looked
+        looked += 1
+        if looked == 1:
+            writer.ingest(Store(str(place)), [named])
+            writer.compact(Store(str(place)))
+        real(known, run)
+
+    monkeypatch.setattr(writer._Known, "_look", look)
+    taken = writer.ingest(Store(str(place)), [named])
+    assert looked >= 2
+    assert taken.problems == []
+    monkeypatch.undo()
+    ingest(named, place, "--compact")
+    assert [row["host_key"] for row in rows(place, "runs")] == ["n1"]
+    assert {row["host_key"] for row in rows(place)} == {"n1"}
 
 
 def test_what_killed_writers_left_goes_after_a_day(tmp_path: Path, ingest: Ingest) -> None:
@@ -764,6 +874,146 @@ def test_a_store_that_is_not_a_folder_keeps_the_same(tmp_path: Path, monkeypatch
     assert not store.fs.exists(stray)
     assert without_times(rows(store)) == without_times(rows(right))
     assert len(store.kept("figures").files()) == 1
+
+
+@pytest.fixture
+def memory() -> Iterator[Store]:
+    """An empty store that is not a folder."""
+    store = Store("memory://kept-fleet")
+    yield store
+    store.fs.rm(store.root, recursive=True)
+
+
+def test_a_compaction_of_a_remote_store_leaves_readers_their_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, memory: Store
+) -> None:
+    """A reader that has listed the dataset may read for minutes, while nights are compacted."""
+    files = [sample.write(tmp_path / f"{n}.jsonl", sample.run(n, f"n{n}")) for n in range(1, 7)]
+    nameless = sample.write(tmp_path / "x.jsonl", sample.run(9, None))
+    named = sample.write(tmp_path / "y.jsonl", sample.run(9, "n9"))
+    seen: list[tuple[Store, dict[str, list[str]], dict[str, list[dict[str, Any]]]]] = []
+    for call in ([*files[:2], nameless], files[2:4], [named], files[4:]):
+        writer.ingest(memory, call)
+        reader = Store(memory.url)
+        listed = {table: reader.kept(table).files() for table in TABLES}
+        told = {table: rows(Store(memory.url), table) for table in TABLES}
+        seen.append((reader, listed, told))
+        writer.compact(memory)
+        for store, paths, expected in seen:
+            for table in TABLES:
+                again = store.read(table, paths[table]).to_pylist()
+                assert len(again) == len(expected[table])
+                assert {row["host"] for row in again} == {row["host"] for row in expected[table]}
+        assert {table: rows(Store(memory.url), table) for table in TABLES} == seen[-1][2]
+    right = seen[-1][2]
+    assert {row["host"] for row in right["runs"]} == {*(f"n{n}" for n in range(1, 7)), "n9"}
+    # An hour later they go; also a writer that is killed between two removals makes no run count twice.
+    assert writer.compact(memory).leftover == 0
+    monkeypatch.setattr(writer, "STAYS_S", -1.0)
+    real = memory.fs.rm_file
+    removed = []
+
+    def removes(path: str) -> None:
+        real(path)
+        removed.append(path)
+        assert {table: rows(Store(memory.url), table) for table in TABLES} == right
+
+    with monkeypatch.context() as patched:
+        patched.setattr(memory.fs, "rm_file", removes)
+        assert writer.compact(memory).leftover == len([path for path in removed if path.endswith(".parquet")])
+    assert len(removed) > 12
+    # One of each table: the list of the findings says which run has another name.
+    assert len([path for path in memory.fs.find(memory.root) if path.endswith(".parquet")]) == 3
+
+
+@pytest.mark.parametrize("days", [3, 100])
+def test_a_listing_of_many_days_asks_no_more_often(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, memory: Store, days: int
+) -> None:
+    """A request to a remote store takes some hundredths of a second: a hundred nights of lists took several."""
+    first = datetime.date(2026, 8, 1)
+    times = [f"{first + datetime.timedelta(day)}T08:00:00Z" for day in range(days)]
+    runs = [sample.run(n, "n1", time=time, cpus=1) for n, time in enumerate(times)]
+    monkeypatch.setattr(writer, "MANY", 1)
+    writer.ingest(memory, [sample.write(tmp_path / "n1.jsonl", *runs)])
+    # A driver of such a store asks for several files at once in `cat_ranges`.
+    asked: Counter[str] = Counter()
+    within = 0
+
+    def counted(name: str) -> Callable[..., Any]:
+        real = getattr(memory.fs, name)
+
+        def calls(*typed: Any, **more: Any) -> Any:
+            nonlocal within
+            asked[name] += not within
+            within += 1
+            try:
+                return real(*typed, **more)
+            finally:
+                within -= 1
+
+        return calls
+
+    for name in ("exists", "ls", "find", "cat", "cat_file", "cat_ranges"):
+        monkeypatch.setattr(memory.fs, name, counted(name))
+    kept = memory.kept("runs")
+    assert len(kept.files()) == len(kept.runs()) == days
+    assert +asked == {"exists": 1, "find": 2, "cat_ranges": 1}
+
+
+@pytest.mark.parametrize("many", [1, 100])
+def test_a_file_of_a_remote_store_never_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, memory: Store, many: int
+) -> None:
+    """A reader of S3 asks for the object that it listed: another one under its name, of the same runs, is an error."""
+    monkeypatch.setattr(writer, "MANY", many)
+    file = sample.write(tmp_path / "n1.jsonl", sample.run(1))
+    nothing = writer._Known(memory)
+    first: dict[str, bytes] = {}
+    for _ in range(2):
+        monkeypatch.setattr(writer, "_Known", lambda _: copy.deepcopy(nothing))
+        assert writer.ingest(memory, [file]).runs == 1
+        now = {path: memory.fs.cat_file(path) for path in memory.fs.find(memory.root)}
+        assert now == (first := first or now)
+    assert len(first) == (2 if many == 100 else 6)
+
+
+class Hdfs(LocalFileSystem):  # type: ignore[misc]
+    """A remote file system in which a file is seen before it is whole."""
+
+    protocol = "hdfs"
+    cachable = False
+
+    def __init__(self, whole: int) -> None:
+        super().__init__(auto_mkdir=True)
+        self.whole = whole
+
+    def pipe_file(self, path: str, value: bytes, **more: Any) -> None:
+        """So many files are whole; then the connection breaks."""
+        self.whole -= 1
+        super().pipe_file(path, value[: None if self.whole >= 0 else 1000], **more)
+        if self.whole < 0:
+            raise OSError("the connection is lost")
+
+
+def test_a_file_on_a_remote_file_system_is_there_whole_or_not_at_all(tmp_path: Path, ingest: Ingest) -> None:
+    file = sample.write(tmp_path / "n1.jsonl", sample.run(1))
+    ingest(file, tmp_path / "right")
+    names = {path.relative_to(tmp_path / "right") for path in (tmp_path / "right").rglob("*.parquet")}
+    assert len(names) == 2
+    place = tmp_path / "d"
+    for whole in range(3):
+        store = Store(str(place))
+        store.fs = Hdfs(whole)
+        if whole < 2:
+            with pytest.raises(FleetError, match="the connection is lost"):
+                writer.ingest(store, [file])
+        else:
+            writer.ingest(store, [file])
+        there = [path for path in place.rglob("*") if path.is_file()]
+        assert len(there) == min(whole, 2)
+        assert {path.relative_to(place) for path in there} <= names
+    assert without_times(rows(place)) == without_times(rows(tmp_path / "right"))
 
 
 def test_a_host_that_is_called_all_is_a_host(tmp_path: Path, ingest: Ingest) -> None:

@@ -658,23 +658,27 @@ def test_the_devices_of_one_host_do_not_outvote_the_other_hosts(tmp_path: Path, 
     assert {each["group_hosts"] for each in told["outliers"]} == {15}
 
 
-def test_equal_devices_make_nothing_surer(tmp_path: Path) -> None:
+@pytest.mark.parametrize("shape", [Shape(hosts=10, figures=3), Shape(hosts=20, figures=10, heavy=True)])
+def test_equal_devices_make_nothing_surer(tmp_path: Path, shape: Shape) -> None:
     """With three devices that measure the same, each host counts as it does with one."""
-    fleet = planted.make(Shape(hosts=10, figures=3), {})
+    fleet = planted.make(shape, {})
     told = []
     for name, more in (("one", 0), ("three", 2)):
         store = Store(str(tmp_path / name))
-        planted.keep(store, with_devices(fleet, dict.fromkeys(range(10), more)))
+        planted.keep(store, with_devices(fleet, dict.fromkeys(range(shape.hosts), more)))
         with open_engine(None) as engine:
             prepared = outliers.prepare(engine, store, outliers.Plan())
             told.append(statistics.measure(engine, prepared.numbered, 0, 1.0, 8))
     one, three = (each.groups.drop(columns=["tail_cpu"]) for each in told)
-    assert (told[0].tests, told[1].tests) == (30, 90)
+    units = shape.hosts * shape.figures
+    assert (told[0].tests, told[1].tests) == (units, 3 * units)
     # Samples of several devices are more samples: what chance adds to the distance of forms differs, and so its median.
     columns = [name for name in one.columns if not name.startswith("dof_") and name != "med_form"]
     pd.testing.assert_frame_equal(three[columns], one[columns], rtol=1e-6)
-    for name in ("p50", "p90", "form"):
-        assert (three[f"dof_{name}"] <= one[f"dof_{name}"] + 1e-6).all()
+    pd.testing.assert_frame_equal(three[["dof_p50", "dof_p90"]], one[["dof_p50", "dof_p90"]], rtol=1e-6)
+    assert (three["dof_form"] <= one["dof_form"] + 1e-6).all()
+    # Such a t is as heavy as the hosts were drawn, and not as the noise is uncertain.
+    assert (one["dof_p50"].max() < 12) == shape.heavy
 
 
 def test_what_too_few_hosts_have_is_not_judged(tmp_path: Path, call: Call) -> None:
@@ -691,6 +695,20 @@ def test_what_too_few_hosts_have_is_not_judged(tmp_path: Path, call: Call) -> No
     planted.keep(Store(str(tmp_path)), planted.Fleet(figures, planted.make(shape, {}).runs))
     told = call("outliers", tmp_path, "-j").json()
     assert [each for each in told["outliers"] if each["statistic"] == "p99" or each.get("cpu") == 3] == []
+
+
+def test_of_two_cpus_the_slower_one_differs(tmp_path: Path) -> None:
+    """Each lies as far from the other: which of them is faulty, the figures do not tell."""
+    shape = Shape(hosts=40, figures=6, cpus=2)
+    faulty = [3, 11, 19, 27]
+    keep(tmp_path, shape, on(faulty, "cpu", 0.25, shape))
+    found, _ = judged(tmp_path)
+    cpus = [each for each in found["outliers"] if each["statistic"] == "cpu"]
+    assert len(cpus) == len(faulty) * shape.figures
+    assert {each["host_key"] for each in cpus} == {host_name(host) for host in faulty}
+    assert {finding["direction"] for finding in found["findings"]} == {"one CPU slower"}
+    assert min(each["effect"] for each in cpus) > 0.15
+    assert {each["cpu"] for each in cpus} == {0, 1}
 
 
 def test_a_cause_is_looked_for_on_the_device_that_differs(tmp_path: Path, call: Call) -> None:

@@ -14,6 +14,7 @@ from conftest import fleet
 from pciescope_fleet.dataset.store import Store
 from planted import Shape, host_name
 from spark_cluster import cluster
+from test_trend import past
 
 pytestmark = pytest.mark.slow
 
@@ -51,3 +52,22 @@ def test_both_engines_find_the_same(tmp_path: Path, spark: str) -> None:
     here, there = (json.loads(each.stdout) for each in told)
     assert {host for finding in here["findings"] for host in finding["hosts"]} >= {host_name(host) for host in kinds}
     alike(here, there)
+
+
+def test_both_engines_find_the_same_changes(tmp_path: Path, spark: str) -> None:
+    past(Store(str(tmp_path)), {2: (6, 0.1), 5: (6, 0.1)}, kernel_day=6, days=12)
+    told = [fleet("trend", tmp_path, "-j", *options) for options in ([], ["--spark", spark])]
+    assert [each.returncode for each in told] == [1, 1], told[1].stderr[-3000:]
+    here, there = (json.loads(each.stdout) for each in told)
+    assert here["findings"][0]["hosts"] == [host_name(host) for host in (2, 5)]
+    alike(here, there)
+
+
+def test_a_damaged_file_is_told_as_sparks_failure(tmp_path: Path) -> None:
+    planted.keep(Store(str(tmp_path)), planted.make(Shape(hosts=8, figures=1), {}))
+    [file] = (tmp_path / "figures").rglob("*.parquet")
+    file.write_bytes(file.read_bytes()[:5000])
+    told = fleet("outliers", tmp_path, "--spark", "local[1]")
+    assert (told.returncode, told.stdout) == (2, "")
+    assert "pciescope-fleet: Spark at local[1]: " in told.stderr
+    assert "fault of pciescope-fleet" not in told.stderr

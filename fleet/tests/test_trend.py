@@ -9,11 +9,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from conftest import Call
 from pciescope_fleet.dataset.schema import FIGURES, RUNS
 from pciescope_fleet.dataset.store import Store
+from pciescope_fleet.engine import open_engine
+from pciescope_fleet.judge import trend
 from pciescope_fleet.judge.trend import segments, steps
 from planted import figure_name, host_name
 
@@ -118,6 +121,27 @@ def test_refuses_series_that_are_too_short(tmp_path: Path, call: Call) -> None:
     assert told.code == 2
     assert "no series has 6 runs; 72 are shorter" in told.err
     assert "hint:" in told.err
+
+
+def test_series_are_numbered_in_the_order_of_their_names_and_a_unit_may_be_absent(tmp_path: Path) -> None:
+    store = Store(str(tmp_path))
+    past(store, {}, days=6, hosts=4)
+    files = store.kept("figures").files()
+    for file in files:
+        table = pq.read_table(file, partitioning=None)
+        units = pa.array([None if "0x8" in name else "ns" for name in table["figure"].to_pylist()], pa.string())
+        pq.write_table(table.set_column(table.schema.get_field_index("unit"), "unit", units), file)
+    with open_engine(None) as engine:
+        rows = trend._points(engine, store, files, trend.Plan()).execute()
+    assert len(rows) == 6 * 4 * 3 * 2
+    numbers = rows.groupby(trend.SERIES, dropna=False, sort=False)["series"]
+    assert (numbers.nunique() == 1).all()
+    assert (numbers.count() == 6).all()
+    order = rows.drop_duplicates("series").sort_values("series", ignore_index=True)
+    assert order["unit"].isna().sum() == 4 * 2
+    names = ["host_key", "figure", "statistic"]
+    assert order[names].equals(order[names].sort_values(names, ignore_index=True))
+    assert order["series"].max() - order["series"].min() == 4 * 3 * 2 - 1
 
 
 def test_a_series_with_two_steps_has_two_places() -> None:

@@ -5,6 +5,7 @@ Nothing else in the package knows which of them it talks to.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -28,11 +29,11 @@ class Engine:
         """Takes a connection of Ibis; `name` is `duckdb` or `spark`."""
         self.connection = connection
         self.name = name
-        self._asked: list[tuple[Store, list[str]]] = []
+        self._asked: dict[Store, set[str]] = {}
 
     def has_lost_files(self) -> bool:
         """Whether files that it was to read are there no more: a compaction has removed them meanwhile."""
-        return any(store.has_lost(paths) for store, paths in self._asked)
+        return any(store.has_lost(paths) for store, paths in self._asked.items())
 
     def keep(self, table: ir.Table) -> ir.Table:
         """The table, counted once and kept until the engine is closed."""
@@ -53,7 +54,7 @@ class Engine:
         schema = ibis.Schema.from_pyarrow(TABLES[table])
         if not paths:
             return ibis.memtable(TABLES[table].empty_table())
-        self._asked.append((store, list(paths)))
+        self._asked.setdefault(store, set()).update(paths)
         doubled = store.doubled(table, paths)
         parts = [[path for path in paths if path not in doubled], *([path] for path in doubled)]
         tables = []
@@ -98,18 +99,38 @@ def _spark_table(connection: Any, name: str, store: Store, paths: list[str]) -> 
 
 
 @contextmanager
-def open_engine(address: str | None, memory: str | None = None, threads: int | None = None) -> Iterator[Engine]:
-    """DuckDB, or Spark at an address such as `spark://HOST:7077` or `local[2]`. Closes it in the end."""
+def open_engine(
+    address: str | None, memory: str | None = None, threads: int | None = None, store: Store | None = None
+) -> Iterator[Engine]:
+    """DuckDB, or Spark at an address such as `spark://HOST:7077` or `local[2]`. Closes it in the end.
+
+    Spark gets what it needs to reach the `store`.
+    """
     if address is None:
         with tempfile.TemporaryDirectory(prefix="pciescope-fleet-") as spilled:
             yield from _duckdb(memory, threads, spilled)
         return
-    session = _session(address)
-    engine = Engine(ibis.pyspark.connect(session), "spark")
+    session = _session(address, {} if store is None else _of_hadoop(store))
     try:
-        yield engine
+        yield Engine(ibis.pyspark.connect(session), "spark")
+    except Exception as error:
+        if any(kind.__module__.partition(".")[0] in ("pyspark", "py4j") for kind in type(error).__mro__):
+            raise FleetError(
+                f"Spark at {address}: {_first_line(error)}",
+                "every worker must reach the dataset by the same address; for S3 the cluster needs hadoop-aws",
+            ) from error
+        raise
     finally:
-        session.stop()
+        # A session whose Java has ended cannot be stopped.
+        with contextlib.suppress(Exception):
+            session.stop()
+
+
+def _first_line(error: Exception) -> str:
+    """What an error of Java or Spark says, without its stack."""
+    lines = (line.strip(": ") for line in str(error).splitlines())
+    said = (line for line in lines if line and not line.startswith("An error occurred while calling"))
+    return next(said, type(error).__name__)
 
 
 def _duckdb(memory: str | None, threads: int | None, spilled: str) -> Iterator[Engine]:
@@ -134,7 +155,24 @@ def _duckdb(memory: str | None, threads: int | None, spilled: str) -> Iterator[E
         connection.disconnect()
 
 
-def _session(address: str) -> Any:
+def _of_hadoop(store: Store) -> dict[str, str]:
+    """The store's options as Spark's driver of S3 has them: Spark reads the files itself."""
+    told: dict[str, str] = {}
+    for name, value in store.options.items():
+        if store.is_s3 and name == "anon" and not value:
+            continue
+        if not store.is_s3 or name not in OF_S3:
+            known = ", ".join(OF_S3)
+            raise FleetError(
+                f"--store-option {name}: Spark reads {store.url} itself, and of these options it can only take those "
+                f"of S3: {known}",
+                "the cluster's own settings in its spark-defaults.conf, or no --spark",
+            )
+        told.update({f"spark.hadoop.fs.s3a.{key}": text or str(value) for key, text in OF_S3[name].items()})
+    return told
+
+
+def _session(address: str, more: dict[str, str]) -> Any:
     # Ibis 12 asks for what pandas 3 has no more only where it is told to.
     from pyspark.sql import SparkSession
 
@@ -142,7 +180,7 @@ def _session(address: str) -> Any:
     builder = SparkSession.builder.master(address).appName("pciescope-fleet")
     # Nothing is kept there; by default Spark makes a folder in the current one.
     builder = builder.config("spark.sql.warehouse.dir", tempfile.gettempdir())
-    for key, value in SPARK.items():
+    for key, value in {**SPARK, **more}.items():
         builder = builder.config(key, value)
     try:
         session = builder.getOrCreate()
@@ -151,7 +189,7 @@ def _session(address: str) -> Any:
         return session
     except Exception as error:
         raise FleetError(
-            f"Spark at {address}: {str(error).splitlines()[0]}", "the address of the master, and a Java runtime"
+            f"Spark at {address}: {_first_line(error)}", "the address of the master, and a Java runtime"
         ) from error
 
 
@@ -162,5 +200,22 @@ SPARK = {
     # Texts of Java are read as they are; a NaN and a null are no error in a median.
     "spark.sql.ansi.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
+    # What a cluster's own files may set otherwise: a file that cannot be read is an error, and an expression means the
+    # same everywhere.
+    "spark.sql.files.ignoreCorruptFiles": "false",
+    "spark.sql.files.ignoreMissingFiles": "false",
+    "spark.sql.caseSensitive": "false",
+    "spark.sql.parser.escapedStringLiterals": "false",
+    "spark.sql.parser.quotedRegexColumnNames": "false",
 }
 """How a session of ours is set; what a cluster's own files say of memory and cores stays."""
+
+OF_S3: dict[str, dict[str, str | None]] = {
+    # A store at an address of its own has no names of buckets in the DNS.
+    "endpoint_url": {"endpoint": None, "path.style.access": "true"},
+    "key": {"access.key": None},
+    "secret": {"secret.key": None},
+    "token": {"session.token": None},
+    "anon": {"aws.credentials.provider": "org.apache.hadoop.fs.s3a.AnonymousAWSCredentialsProvider"},
+}
+"""By the name of an option of s3fs: what Spark's driver of S3 calls the same, with its value where that is another."""

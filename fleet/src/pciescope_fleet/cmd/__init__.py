@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pciescope_fleet.errors import FleetError
 
@@ -48,7 +49,8 @@ def add_store_options(parser: argparse.ArgumentParser) -> None:
     """Adds what a dataset on another store needs."""
     parser.add_argument(
         "--store-option", action="append", default=[], metavar="KEY=VALUE",
-        help="an option of the store's fsspec driver, such as endpoint_url=http://127.0.0.1:5000; may be repeated",
+        help="an option of the store's fsspec driver, such as endpoint_url=http://127.0.0.1:5000; may be repeated; "
+        "true, false and {...} are read as JSON",
     )  # fmt: skip
 
 
@@ -56,15 +58,28 @@ def store_of(args: argparse.Namespace) -> Store:
     """The dataset that was named."""
     from pciescope_fleet.dataset.store import Store
 
-    options = {}
+    options: dict[str, Any] = {}
     for option in args.store_option:
         key, sign, value = option.partition("=")
         if not sign:
             raise FleetError(
                 f"--store-option {option}: not KEY=VALUE", "--store-option endpoint_url=http://127.0.0.1:5000"
             )
-        options[key] = value
+        options[key] = _value(option, value)
     return Store(args.dataset, options)
+
+
+def _value(option: str, text: str) -> Any:
+    """The value of a store's option: some drivers' are no text. Digits are, as a key may have nothing else."""
+    if text not in ("true", "false") and not text.startswith("{"):
+        return text
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise FleetError(
+            f"--store-option {option}: its value begins with {{ and is not JSON: {error}",
+            """--store-option 'client_kwargs={"region_name": "eu-central-1"}'""",
+        ) from error
 
 
 def add_engine_options(parser: argparse.ArgumentParser) -> None:
@@ -123,7 +138,7 @@ def computed(args: argparse.Namespace, compute: Callable[[Engine, Store], T]) ->
         store = store_of(args)
         engine: Engine | None = None
         try:
-            with open_engine(args.spark, args.memory, args.threads) as engine:
+            with open_engine(args.spark, args.memory, args.threads, store) as engine:
                 return compute(engine, store)
         except Exception:
             # Each engine and store has errors of its own kinds.

@@ -32,6 +32,10 @@ BATCH_BYTES = 128 * 2**20
 LARGEST_BYTES = 128 * 2**20
 """Compaction makes no larger table out of smaller ones, and leaves those alone that have half of it."""
 
+STAYS_S = 3600
+"""So long a file that does not count any more stays on a store that is no folder: answers there may take minutes, and
+those that have listed it go on reading it. In a folder they are made again."""
+
 WRONG = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError, pa.ArrowException)
 """What a field of the wrong kind may raise."""
 
@@ -75,11 +79,15 @@ def ingest(store: Store, paths: Sequence[Path], host: str | None = None) -> Take
                 taken.guessed[made.run["host"]] = str(path)
             key = made.key
             before = max(has.runs.get(key, 0), waiting[key].run["records"] if key in waiting else 0)
-            if key in has.renamed:
-                why = f"run {run.run} is kept as host {has.hosts.get(run.run)}: not taken as host {key[0]}"
+            worse, stays = has.earlier(made, waiting)
+            if stays is not None:
+                why = (
+                    f"run {run.run} is kept as host {stays}: not taken as host {key[0]}; that name stays: "
+                    f"--host {stays.split('~')[0]}"
+                )
                 taken.problems.append(Problem(str(path), None, why))
                 continue
-            for old in has.nameless(made, waiting):
+            for old in worse:
                 count = waiting[old].run["records"] if old in waiting else has.runs[old]
                 if before < made.run["records"] < count:
                     why = (
@@ -221,16 +229,25 @@ class _Known:
         for host_key, _ in self.runs:
             self._machines.setdefault(host_key.split("~")[0], set()).add(host_key)
 
-    def nameless(self, made: Made, waiting: dict[RunKey, Made]) -> list[RunKey]:
-        """The same run under the name of a file, where this one has its host's name."""
+    def earlier(self, made: Made, waiting: dict[RunKey, Made]) -> tuple[list[RunKey], str | None]:
+        """The same run by names that are worse than this one's; or the host's name that stays.
+
+        Worse are the name of a file, and the same name without the machine's id.
+        """
+        if made.key in self.renamed:
+            return [], self.hosts.get(made.run["run"], "another")
         old = (self.hosts.get(made.run["run"], made.key[0]), made.run["run"])
         if made.run["host_from"] == "file name" or old == made.key:
-            return []
-        if old in waiting:
-            return [old] if waiting[old].run["host_from"] == "file name" else []
-        if old not in self._from:
+            return [], None
+        if old not in waiting and old not in self._from:
             self._look(old)
-        return [old] if self._from.get(old) == "file name" else []
+        if (waiting[old].run["host_from"] if old in waiting else self._from.get(old)) == "file name":
+            return [old], None
+        # Of another host's run with a common record it is a copy; two runs may have one id by chance.
+        ids = None if made.key in self.runs or made.key in waiting else self.record_ids(old, waiting)
+        if ids is None or set(ids).isdisjoint(made.run["record_ids"]):
+            return [], None
+        return ([old], None) if old[0].split("~")[0] == made.run["host"] else ([], old[0])
 
     def record_ids(self, key: RunKey, waiting: dict[RunKey, Made]) -> Sequence[int] | None:
         """The numbers of the records that the dataset has of a run."""
@@ -244,6 +261,9 @@ class _Known:
     def _look(self, run: RunKey) -> None:
         """Reads what the hosts of the runs in a file are called after."""
         for left in reversed(range(TRIES)):
+            if run not in self._kept:
+                # Another ingest gave it another name meanwhile.
+                return
             path = self._kept[run][2]
             try:
                 found = self._store.read("runs", [path])
@@ -261,7 +281,8 @@ class _Known:
     def namesake(self, made: Made) -> str | None:
         """Another machine of the same name, where this one is new."""
         machines = self._machines.setdefault(made.run["host"], set())
-        other = min(machines, default=None) if made.run["host_key"] not in machines else None
+        others = machines.difference(old for old, _ in made.renames)
+        other = min(others, default=None) if made.run["host_key"] not in machines else None
         machines.add(made.run["host_key"])
         return other
 
@@ -323,9 +344,12 @@ def compact(store: Store, dates: Iterable[str] | None = None) -> Compacted:
     done = Compacted()
     for table in TABLES:
         kept = store.kept(table)
+        old = [path for path, age_s in kept.leftover.items() if store.is_local or age_s > STAYS_S]
         # A list that names runs by their earlier names stays until no file has these any more.
-        last = [path for path in kept.leftover if kept.renamed and "/host=all/" in path]
-        left = [path for path in [*kept.leftover, *kept.abandoned] if path not in last]
+        last = [path for path in old if kept.renamed and "/host=all/" in path]
+        left = [path for path in [*old, *kept.abandoned] if path not in last]
+        if len(old) < len(kept.leftover):
+            last = []
         store.remove(left)
         done.leftover += len(left) + len(last)
         within: dict[str, list[tuple[str, str, int]]] = {}
@@ -341,7 +365,8 @@ def compact(store: Store, dates: Iterable[str] | None = None) -> Compacted:
                 named = [run for path in together for run in within[path]]
                 replaces = [_below(store, table, path) for path in together]
                 store.write_many(table, date, named, found, replaces, kept.renamed)
-                store.remove(together)
+                if store.is_local:
+                    store.remove(together)
                 done.after -= len(together) - 1
         store.remove(last)
     return done

@@ -69,7 +69,8 @@ class _Figure:
 def rows(run: Run, host: str | None, ingested: datetime.datetime, known: str | None = None) -> Rows:
     """The rows of a run. `host` is the host's name where the user gave it.
 
-    `known` is the key of the host that has a run of this name: it counts where neither user nor records name the host.
+    `known` is the key of the host that has a run of this name: it counts where neither user nor records name the host,
+    or name the same one without its machine.
     """
     environment = run.environment
     told = environment.get("host") if isinstance(environment.get("host"), dict) else {}
@@ -77,7 +78,7 @@ def rows(run: Run, host: str | None, ingested: datetime.datetime, known: str | N
     name, host_from = _host(run, told, host)
     machine = _text(told.get("id")) or ""
     key = host_key(name, machine)
-    if host_from == "file name" and known is not None:
+    if known is not None and (host_from == "file name" or (not machine and known.split("~")[0] == name)):
         key, name = known, known.split("~")[0]
     problems: list[Problem] = []
     times = [time for record in run.records if (time := _time(record["time"])) is not None]

@@ -43,6 +43,9 @@ UNFINISHED = re.compile(r"\.[0-9a-f]{32}\.part")
 ABANDONED_S = 86400
 """A file that is not whole after this time is of a writer that was killed."""
 
+OF_OBJECTS = {"s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "memory"}
+"""Stores in which an object is seen once it is whole. In others a file grows under its name."""
+
 TRIES = 5
 """So often a reader looks again where a compaction has removed what it was about to read."""
 
@@ -68,8 +71,8 @@ class Kept:
     parts: list[Part]
     compacted: dict[str, Any]
     """By the path of the file: its list."""
-    leftover: list[str]
-    """Files that do not count any more: others have all of their runs."""
+    leftover: dict[str, float]
+    """Files that do not count any more, and for how many seconds: others have all of their runs."""
     abandoned: list[str]
     """Files that were never finished, or got no list, for a day: their writer was killed."""
     doubled: dict[str, set[RunKey]]
@@ -103,8 +106,9 @@ class Store:
     def __init__(self, url: str, options: dict[str, Any] | None = None) -> None:
         """Opens nothing yet. `options` are for fsspec: keys, an endpoint."""
         self.url = url
+        self.options = options or {}
         try:
-            self.fs, root = fsspec.core.url_to_fs(url, **(options or {}))
+            self.fs, root = fsspec.core.url_to_fs(url, **self.options)
         except ImportError as error:
             raise FleetError(
                 f"{url}: this store needs another Python module: {error}", "pip install 'pciescope-fleet[s3]'"
@@ -119,7 +123,19 @@ class Store:
     @property
     def is_local(self) -> bool:
         """Whether the files lie in this machine's file system."""
-        return "file" in (self.fs.protocol if isinstance(self.fs.protocol, tuple) else (self.fs.protocol,))
+        return "file" in self._protocols()
+
+    @property
+    def is_s3(self) -> bool:
+        """Whether the files lie in a store that speaks S3."""
+        return "s3" in self._protocols()
+
+    @property
+    def _is_of_objects(self) -> bool:
+        return not OF_OBJECTS.isdisjoint(self._protocols())
+
+    def _protocols(self) -> tuple[str, ...]:
+        return self.fs.protocol if isinstance(self.fs.protocol, tuple) else (self.fs.protocol,)
 
     @contextmanager
     def _asked(self, *passed: type[Exception]) -> Iterator[None]:
@@ -140,34 +156,43 @@ class Store:
 
     def kept(self, table: str) -> Kept:
         """What there is of a table, also if it is being compacted meanwhile."""
-        for _ in range(TRIES - 1):
+        for _ in range(TRIES):
             with contextlib.suppress(FileNotFoundError):
                 return self._kept(table)
-        with self._asked():
-            return self._kept(table)
+        raise FleetError(
+            f"{self.url}: files of the dataset went away while they were listed, {TRIES} times",
+            "wait until the compaction has ended",
+        )
 
     def _found(self, table: str) -> dict[str, Any]:
         """The files of a table, with what the store says of them.
 
-        Files with many runs are listed last: a compaction writes such a file before it removes what that replaces.
+        Files with many runs are listed last: a compaction writes such a file before it removes what that replaces. If
+        one went away meanwhile, a run of it may be in a file that came after the first look: `FileNotFoundError`.
         """
         top = f"{self.root}/{table}"
         with self._asked(FileNotFoundError):
             self.fs.invalidate_cache()
             if not self.fs.exists(top):
                 return {}
-            days = self.fs.ls(top, detail=False)
+            # A store of objects lists a thousand of them, of whatever folders, for one request.
+            again = [top] if self._is_of_objects else [f"{day}/host=all" for day in self.fs.ls(top, detail=False)]
             found = self.fs.find(top, detail=True)
+            many = {path for path in found if "/host=all/" in path and path.endswith((".parquet", ".json"))}
             found = {path: info for path, info in found.items() if "/host=all/" not in path}
             self.fs.invalidate_cache()
-            for day in days:
-                found.update(self.fs.find(f"{day.rstrip('/')}/host=all", detail=True))
+            for place in again:
+                listed = self.fs.find(place, detail=True)
+                found.update({path: info for path, info in listed.items() if "/host=all/" in path})
+        if gone := many.difference(found):
+            raise FileNotFoundError(min(gone))
         return found
 
     def _kept(self, table: str) -> Kept:
         """The same. Raises `FileNotFoundError` where a file goes away after it was listed."""
         top, found = f"{self.root}/{table}", self._found(table)
-        lists, parts, many, abandoned = {}, [], [], []
+        lists: dict[str, dict[str, Any]] = {}
+        parts, many, abandoned, told_of = [], [], [], {}
         for path in sorted(found):
             place = PLACE.search(path)
             if place is None:
@@ -175,32 +200,55 @@ class Store:
             if UNFINISHED.fullmatch(place["name"]):
                 abandoned.append(path)
             elif place["host"] == "all" and path.endswith(".json"):
-                with self._asked(FileNotFoundError):
-                    listed = json.loads(self.fs.cat_file(path))
-                lists[path.removesuffix(".json") + ".parquet"] = {**listed, "date": place["date"]}
+                told_of[path] = place["date"]
             elif place["host"] == "all" and path.endswith(".parquet"):
                 many.append(path)
             elif named := PART.fullmatch(place["name"]):
                 host_key = urllib.parse.unquote(place["host"])
                 parts.append(Part(path, place["date"], host_key, named["run"], int(named["records"])))
-        replaced = {posixpath.join(top, path) for listed in lists.values() for path in listed["replaces"]}
-        leftover = [path for path in many if path in replaced]
-        leftover += [part.path for part in parts if part.path in replaced]
+        with self._asked(FileNotFoundError):
+            for path, content in zip(told_of, self._read_all(list(told_of)), strict=True):
+                lists[path.removesuffix(".json") + ".parquet"] = {**json.loads(content), "date": told_of[path]}
+        age = {path: _age_s(info) for path, info in found.items()}
+        replaced: dict[str, float] = {}
+        renamed: dict[RunKey, float] = {}
+        for path, listed in lists.items():
+            since = age[_list_of(path)]
+            for name in listed["replaces"]:
+                other = posixpath.join(top, name)
+                replaced[other] = max(since, replaced.get(other, since))
+            for key, run in listed.get("renamed", []):
+                renamed[key, run] = max(since, renamed.get((key, run), since))
+        leftover = {path: replaced[path] for path in (*many, *(part.path for part in parts)) if path in replaced}
         abandoned += [path for path in many if path not in lists and path not in replaced]
         parts = [part for part in parts if part.path not in replaced]
         counted = {path: lists[path] for path in many if path in lists and path not in replaced}
-        renamed = {(key, run) for listed in lists.values() for key, run in listed.get("renamed", [])}
-        parts, counted, doubled, copies = _one_copy_each(parts, counted, renamed)
-        leftover += copies
+        parts, counted, doubled, copies = _one_copy_each(parts, counted, renamed, age)
+        leftover.update(copies)
         self._doubled[table] = doubled
-        abandoned = [path for path in abandoned if _age_s(found[path]) > ABANDONED_S]
-        return Kept(parts, counted, leftover, abandoned, doubled, renamed)
+        abandoned = [path for path in abandoned if age[path] > ABANDONED_S]
+        return Kept(parts, counted, leftover, abandoned, doubled, set(renamed))
+
+    def _read_all(self, paths: list[str]) -> list[bytes]:
+        """Whole files, which a remote store sends at once. Raises `FileNotFoundError` where one is there no more."""
+        nowhere = [None] * len(paths)
+        found: list[bytes | Exception] = self.fs.cat_ranges(paths, nowhere, nowhere, on_error="return")
+        whole = []
+        for content in found:
+            if isinstance(content, Exception):
+                raise content
+            whole.append(content)
+        return whole
 
     def has_lost(self, paths: Iterable[str]) -> bool:
-        """Whether one of these files is there no more."""
+        """Whether one of these files is there no more. Lists their tables: a request for each file takes long."""
+        left = set(paths)
         with self._asked():
             self.fs.invalidate_cache()
-            return not all(self.fs.exists(path) for path in paths)
+            for table in TABLES:
+                if any(path.startswith(f"{self.root}/{table}/") for path in left):
+                    left.difference_update(self.fs.find(f"{self.root}/{table}"))
+        return bool(left)
 
     def doubled(self, table: str, paths: Iterable[str]) -> dict[str, set[RunKey]]:
         """By path: runs that a reader must leave out of these files, as `kept` saw them last."""
@@ -248,6 +296,15 @@ class Store:
         return f"{self.root}/{folder}/{name}.parquet"
 
     def _write(self, path: str, rows: pa.Table) -> None:
+        """Writes a table. A file of this name, of the same runs, stays on a remote store.
+
+        Its driver may refuse to go on reading a file that was replaced.
+        """
+        if not self.is_local:
+            with self._asked():
+                self.fs.invalidate_cache(f"{self.root}/{posixpath.dirname(path)}")
+                if self.fs.exists(f"{self.root}/{path}"):
+                    return
         sink = pa.BufferOutputStream()
         pq.write_table(rows, sink, compression="zstd", row_group_size=256 * 1024)
         with self._asked():
@@ -256,7 +313,7 @@ class Store:
     def _put(self, path: str, content: bytes) -> None:
         """Writes a file so that it is there whole or not at all."""
         whole = f"{self.root}/{path}"
-        if not self.is_local:
+        if self._is_of_objects:
             # Object stores have no folders; s3fs would make a bucket for a slip of the pen.
             self.fs.pipe_file(whole, content)
             return
@@ -289,19 +346,18 @@ class Store:
         with self._asked():
             for path in paths:
                 self.fs.rm_file(path)
-                beside = path.removesuffix(".parquet") + ".json"
+                beside = _list_of(path)
                 if "/host=all/" in path and self.fs.exists(beside):
                     self.fs.rm_file(beside)
 
 
 def _one_copy_each(
-    parts: list[Part], counted: dict[str, Any], renamed: set[RunKey]
-) -> tuple[list[Part], dict[str, Any], dict[str, set[RunKey]], list[str]]:
+    parts: list[Part], counted: dict[str, Any], renamed: dict[RunKey, float], age: dict[str, float]
+) -> tuple[list[Part], dict[str, Any], dict[str, set[RunKey]], dict[str, float]]:
     """Of several copies of a run the one with the most records, and of equal ones that with the last path.
 
     None counts of those that are `renamed`. Returns the parts and the lists with the runs that count, by path the runs
-    that do not count there, and the files in
-    which none counts.
+    that do not count there, and the files in which none counts, with the seconds since then.
     """
     copies = [((part.host_key, part.run), (part.records, part.path)) for part in parts]
     copies += [((run[0], run[1]), (run[2], path)) for path, listed in counted.items() for run in listed["runs"]]
@@ -309,20 +365,32 @@ def _one_copy_each(
     for key, copy in copies:
         best[key] = max(best.get(key, copy), copy)
     place = {key: path for key, (_, path) in best.items() if key not in renamed}
-    leftover = [part.path for part in parts if place.get((part.host_key, part.run)) != part.path]
-    parts = [part for part in parts if place.get((part.host_key, part.run)) == part.path]
+    since = {**{key: age[path] for key, path in place.items()}, **renamed}
+    leftover = {}
+    left = []
+    for part in parts:
+        key = (part.host_key, part.run)
+        if place.get(key) == part.path:
+            left.append(part)
+        else:
+            leftover[part.path] = min(age[part.path], since[key])
     lists: dict[str, Any] = {}
     doubled: dict[str, set[RunKey]] = {}
     for path, listed in counted.items():
         own = [run for run in listed["runs"] if place.get((run[0], run[1])) == path]
         others = {(run[0], run[1]) for run in listed["runs"] if place.get((run[0], run[1])) != path}
         if others and not own:
-            leftover.append(path)
+            leftover[path] = min(age[path], *(since[key] for key in others))
             continue
         lists[path] = {**listed, "runs": own}
         if others:
             doubled[path] = others
-    return parts, lists, doubled, leftover
+    return left, lists, doubled, leftover
+
+
+def _list_of(path: str) -> str:
+    """The list beside a file with many runs."""
+    return path.removesuffix(".parquet") + ".json"
 
 
 def _age_s(info: dict[str, Any]) -> float:

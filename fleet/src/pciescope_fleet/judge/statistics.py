@@ -170,9 +170,9 @@ def _cpus(rows: ir.Table, several: bool, least: int) -> ir.Table:
     each = each.join(usual, ["g", "cpu"]).mutate(d=lambda t: t.r - t.usual)
     hosts = by_host(each.mutate(away=each.d.abs()), ["away"], several, "cpu")
     wide = hosts.group_by("g").agg(w_cpu=hosts.away.median())
-    far = each.group_by(keys).agg(
-        x_cpu=each.d.argmax(each.d.abs()), worst_cpu=each.cpu.argmax(each.d.abs()), cpus_judged=each.count()
-    )
+    # Of two CPUs each lies as far from the other: the slower one counts, and not what rounding makes of them.
+    size = each.d.abs() + (each.d > 0).ifelse(1e-9, 0.0)
+    far = each.group_by(keys).agg(x_cpu=each.d.argmax(size), worst_cpu=each.cpu.argmax(size), cpus_judged=each.count())
     far = far.join(wide, "g").select(*keys, "x_cpu", "worst_cpu", "cpus_judged", "w_cpu")
     # One slow CPU of a machine moves what its others lie beside: how far CPUs usually go is asked of other machines.
     near = far.filter(far.x_cpu.abs() < null.CUT * null.MAD_TO_SIGMA * far.w_cpu).select(keys)
@@ -203,7 +203,7 @@ def measure(engine: Engine, figures: ir.Table, level: int, limit: float, least: 
     scaled = judged.join(ibis.memtable(groups[columns]), "g")
     z = {f"z_{name}": _z(scaled, name) for name in STATISTICS}
     scaled = scaled.mutate(**z)
-    heavy = _tails(scaled, groups)
+    heavy = _tails(scaled, groups, several)
     dof = {name: np.minimum(groups[f"dof_{name}"].to_numpy(), heavy[name]) for name in STATISTICS}
     for name in STATISTICS:
         groups[f"dof_{name}"] = dof[name]
@@ -329,22 +329,32 @@ def _near(groups: pd.DataFrame, table: ir.Table, several: bool) -> pd.DataFrame:
     return found
 
 
-def _tails(scaled: ir.Table, groups: pd.DataFrame) -> dict[str, float]:
-    """For each statistic the degrees of freedom that the middle of all distances speaks of."""
+def _tails(scaled: ir.Table, groups: pd.DataFrame, several: bool) -> dict[str, float]:
+    """For each statistic the degrees of freedom that the middle of all distances speaks of.
+
+    The devices of a host count together as one distance: they are no independent ones.
+    """
     unit = ["host_key", "device"]
     usual = scaled.group_by(unit).agg(
         **{f"u_{name}": scaled[f"z_{name}"].abs().median() for name in SHIFTS},
         **{f"f_{name}": scaled[f"z_{name}"].count() for name in SHIFTS},
     )
-    joined = scaled.select(*unit, *(f"z_{name}" for name in SHIFTS)).join(usual, unit)
+    host = ["g", "host_key"]
+    joined = scaled.select("g", *unit, *(f"z_{name}" for name in SHIFTS)).join(usual, unit)
+    if several:
+        # Without the cast Spark divides with six decimals.
+        joined = joined.join(scaled.group_by(host).agg(share=1 / scaled.count().cast("float64")), host)
     parts = []
     for name in SHIFTS:
         size = joined[f"z_{name}"].abs()
         is_far = (joined[f"u_{name}"] > null.FAR_UNIT) & (joined[f"f_{name}"] >= null.LEAST_FIGURES)
         near = joined.filter((size < null.CUT) & ~is_far).select(
-            statistic=ibis.literal(name), bin=(size * (null.BINS / null.CUT)).floor().cast("int64")
+            *(["share"] if several else []),
+            statistic=ibis.literal(name),
+            bin=(size * (null.BINS / null.CUT)).floor().cast("int64"),
         )
-        parts.append(near.group_by(["statistic", "bin"]).agg(times=near.count()))
+        times = near.share.sum() if several else near.count()
+        parts.append(near.group_by(["statistic", "bin"]).agg(times=times))
     seen = ibis.union(*parts).execute()
     hosts = float(groups["hosts"].median())
     heavy = {}

@@ -117,8 +117,12 @@ def _points(engine: Engine, store: Store, files: list[str], plan: Plan) -> ir.Ta
         for name in STATISTICS
     ]
     rows = ibis.union(*parts)
-    number = ibis.dense_rank().over(order_by=[rows[name] for name in SERIES])
-    return engine.keep(rows.mutate(series=number))
+    # Of each series one row alone is sorted: Spark does that in one task.
+    named = rows.select(SERIES).distinct()
+    named = named.mutate(series=ibis.row_number().over(order_by=[named[name] for name in SERIES]))
+    # A unit may be null.
+    joined = rows.join(named, [rows[name].identical_to(named[name]) for name in SERIES])
+    return engine.keep(joined.select(*(rows[name] for name in rows.columns), named["series"]))
 
 
 def _scores(points: ir.Table) -> ir.Table:

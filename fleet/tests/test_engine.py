@@ -1,0 +1,206 @@
+"""The engines: how a session of Spark is set and its failures are told, without one; what was lost of a dataset."""
+
+from __future__ import annotations
+
+import sys
+import types
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import ibis
+import pytest
+
+import planted
+from conftest import Call
+from pciescope_fleet import engine
+from pciescope_fleet.dataset.schema import TABLES
+from pciescope_fleet.dataset.store import Store
+from pciescope_fleet.errors import FleetError
+
+NOT_TO_CHANGE = (
+    "spark.sql.ansi.enabled",
+    "spark.sql.caseSensitive",
+    "spark.sql.files.ignoreCorruptFiles",
+    "spark.sql.files.ignoreMissingFiles",
+    "spark.sql.parser.escapedStringLiterals",
+    "spark.sql.parser.quotedRegexColumnNames",
+)
+"""With these a cluster's own settings would change what is read, or what an expression means."""
+
+
+class Spark:
+    """A session, and its builder."""
+
+    def __init__(self) -> None:
+        self.told: dict[str, str] = {}
+        self.builder = self.conf = self
+        self.sparkContext = types.SimpleNamespace(defaultParallelism=1)
+        self.stopped = 0
+
+    def master(self, _: str) -> Spark:
+        return self
+
+    appName = getOrCreate = lambda self, *_: self  # noqa: N815
+
+    def config(self, key: str, value: str) -> Spark:
+        self.told[key] = value
+        return self
+
+    set = config
+
+    def stop(self) -> None:
+        self.stopped += 1
+        raise OSError("the JVM is gone")
+
+
+class PySparkException(Exception):  # noqa: N818
+    """As pyspark has it."""
+
+    __module__ = "pyspark.errors.exceptions.base"
+
+
+class Py4JError(Exception):
+    """As py4j has it: `Py4JJavaError` and `Py4JNetworkError` are such."""
+
+    __module__ = "py4j.protocol"
+
+
+@pytest.fixture
+def spark(monkeypatch: pytest.MonkeyPatch) -> Spark:
+    """Modules in place of pyspark's, which the quick tests do without."""
+    session = Spark()
+    modules: dict[str, dict[str, Any]] = {
+        "pyspark": {},
+        "pyspark.sql": {"SparkSession": session},
+    }
+    for name, members in modules.items():
+        module = types.ModuleType(name)
+        vars(module).update(members)
+        monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setitem(vars(ibis), "pyspark", types.SimpleNamespace(connect=lambda session: session))
+    return session
+
+
+def test_what_a_cluster_sets_for_itself_changes_no_result(spark: Spark) -> None:
+    with engine.open_engine("local[1]"):
+        pass
+    assert {name: spark.told.get(name) for name in NOT_TO_CHANGE} == dict.fromkeys(NOT_TO_CHANGE, "false")
+    assert spark.told["spark.sql.session.timeZone"] == "UTC"
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        (PySparkException("[CANNOT_READ_FILE] x.parquet\n\tat org.apache"), "[CANNOT_READ_FILE] x.parquet"),
+        (
+            Py4JError("An error occurred while calling o7.parquet.\n: java.io.IOException: no such host\n\tat a"),
+            "java.io.IOException: no such host",
+        ),
+        (Py4JError(), "Py4JError"),
+    ],
+)
+def test_a_failure_of_spark_is_told_as_one(
+    tmp_path: Path, spark: Spark, call: Call, monkeypatch: pytest.MonkeyPatch, error: Exception, told: str
+) -> None:
+    planted.keep(Store(str(tmp_path)), planted.make(planted.Shape(hosts=8, figures=1, cpus=1), {}))
+
+    def fails(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(engine, "_spark_table", fails)
+    ended = call("outliers", tmp_path, "--spark", "local[1]")
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.splitlines() == [
+        f"pciescope-fleet: Spark at local[1]: {told}",
+        "hint: every worker must reach the dataset by the same address; for S3 the cluster needs hadoop-aws",
+    ]
+    assert spark.stopped == 1
+    # What is not of Spark stays a fault.
+    monkeypatch.setattr(engine, "_spark_table", lambda *_: [][0])
+    assert "this is a fault of pciescope-fleet itself" in call("outliers", tmp_path, "--spark", "local[1]").err
+
+
+class S3(Store):
+    """As a store on S3, without its driver."""
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        super().__init__("memory://fleet")
+        self.url, self.options = "s3://bucket/fleet", options
+        self.fs = types.SimpleNamespace(protocol=("s3", "s3a"))
+
+
+def test_the_options_of_a_store_on_s3_are_also_sparks(spark: Spark) -> None:
+    given = {"endpoint_url": "http://127.0.0.1:5000", "key": "k", "secret": "s", "token": "t"}
+    with engine.open_engine("local[1]", store=S3(given)):
+        pass
+    assert {name: value for name, value in spark.told.items() if ".fs." in name} == {
+        "spark.hadoop.fs.s3a.endpoint": "http://127.0.0.1:5000",
+        "spark.hadoop.fs.s3a.path.style.access": "true",
+        "spark.hadoop.fs.s3a.access.key": "k",
+        "spark.hadoop.fs.s3a.secret.key": "s",
+        "spark.hadoop.fs.s3a.session.token": "t",
+    }
+    spark.told.clear()
+    with engine.open_engine("local[1]", store=S3({"anon": True})):
+        pass
+    provider = "org.apache.hadoop.fs.s3a.AnonymousAWSCredentialsProvider"
+    assert spark.told.pop("spark.hadoop.fs.s3a.aws.credentials.provider") == provider
+    with engine.open_engine("local[1]", store=S3({"anon": False})):
+        pass
+    assert not [name for name in spark.told if ".fs." in name]
+
+
+def test_options_that_spark_does_not_know_are_refused(spark: Spark, tmp_path: Path) -> None:
+    for store in (S3({"key": "k", "profile": "me"}), Store(str(tmp_path), {"profile": "me"})):
+        with (
+            pytest.raises(FleetError, match="--store-option profile: ") as refused,
+            engine.open_engine("local[1]", store=store),
+        ):
+            pass
+        assert refused.value.hint is not None
+        assert store.url in refused.value.text
+    assert spark.told == {}
+
+
+def test_a_verb_gives_spark_the_options_of_its_store(spark: Spark, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pciescope_fleet.dataset.store.Store", lambda _, options: S3(options))
+    monkeypatch.setattr(S3, "kept", lambda *_: [][0])
+    call("outliers", "s3://bucket/fleet", "--spark", "local[1]", "--store-option=key=k", "--store-option=secret=s")
+    assert spark.told["spark.hadoop.fs.s3a.access.key"] == "k"
+    assert spark.told["spark.hadoop.fs.s3a.secret.key"] == "s"
+
+
+def test_one_listing_of_a_table_tells_what_was_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not a request for each of 500 files: that is what a remote store charges and takes time for."""
+    store = Store(str(tmp_path))
+    asked: Counter[str] = Counter()
+    paths: dict[str, list[str]] = {}
+    for table in ("runs", "figures"):
+        rows = TABLES[table].empty_table()
+        for host in range(250):
+            store.write_part(table, "2026-11-22", f"n{host}", "0" * 16, 1, rows)
+        paths[table] = store.kept(table).files()
+        assert len(paths[table]) == 250
+
+    def counted(name: str) -> Callable[..., Any]:
+        real = getattr(store.fs, name)
+
+        def calls(*typed: Any, **more: Any) -> Any:
+            asked[name] += 1
+            return real(*typed, **more)
+
+        return calls
+
+    # Of a folder fsspec itself asks for each entry.
+    for name in ("exists", "isfile", "find", "cat_file"):
+        monkeypatch.setattr(store.fs, name, counted(name))
+    with engine.open_engine(None) as duckdb:
+        for table, half in (("runs", 100), ("runs", 250), ("figures", 250)):
+            duckdb.table(store, table, paths[table][:half])
+        asked.clear()
+        assert not duckdb.has_lost_files()
+        assert asked == {"find": 2}
+        Path(paths["runs"][200]).unlink()
+        assert duckdb.has_lost_files()
