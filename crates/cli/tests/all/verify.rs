@@ -25,6 +25,20 @@ fn a_target_that_holds_something_is_not_written_to() {
     assert_eq!(std::fs::read(file.path()).unwrap(), b"not blank");
 }
 
+/// A file that is zero where file systems begin, and has data behind.
+#[test]
+fn a_file_with_data_at_its_end_is_not_written_to() {
+    use std::os::unix::fs::FileExt;
+    let file = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    file.as_file().write_all_at(b"precious", 2 << 20).unwrap();
+    let line = format!("verify pcie {} --write", file.path().display());
+    if run(&line).stderr.contains("lies on no disk") {
+        eprintln!("skipped: {} lies on no disk (overlay, memory, network)", file.path().display());
+    } else {
+        refused(&line, "not blank", "--destroy-data");
+    }
+}
+
 #[test]
 fn a_pmu_or_machine_without_counters_is_told() {
     // A machine with one CPU and nothing else.

@@ -106,9 +106,7 @@ fn refuse_to_destroy(args: &Args, target: &Path, ctx: &Ctx, disk: &Disk) -> anyh
         return Ok(());
     }
     let mut holds = if disk.is_whole { disk.holds(&ctx.root) } else { Vec::new() };
-    if !block::is_blank(target)? {
-        holds.push("its first MiB is not blank".to_owned());
-    }
+    holds.extend(block::contents(target)?);
     if holds.is_empty() {
         return Ok(());
     }
