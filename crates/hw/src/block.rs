@@ -1,10 +1,13 @@
 //! Disks: which one a path lies on, the way over PCIe to it, and whether it holds something.
 
-use std::io::Read;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use pciescope_core::Bdf;
+use rustix::fs::{SeekFrom, seek};
+use rustix::io::Errno;
 
 use crate::bind::in_use;
 use crate::{Error, Root, pci};
@@ -36,7 +39,7 @@ impl Disk {
         let number = if is_whole { meta.rdev() } else { meta.dev() };
         let (major, minor) = (libc::major(number), libc::minor(number));
         Disk::by_number(root, major, minor, is_whole)
-            .ok_or_else(|| fail(std::io::Error::other(format!("it lies on no disk (device {major}:{minor})"))))
+            .ok_or_else(|| fail(io::Error::other(format!("it lies on no disk (device {major}:{minor})"))))
     }
 
     fn by_number(root: &Root, major: u32, minor: u32, is_whole: bool) -> Option<Disk> {
@@ -64,15 +67,58 @@ impl Disk {
 /// How much of a disk is read to find out whether it is blank: every file system, LVM and LUKS begins in here.
 const HEAD: u64 = 1 << 20;
 
-/// Whether the first MiB of a disk or file holds nothing but zeros; an empty file does too.
+/// What is not blank about a disk or file: of a disk its first MiB is looked at, of a file all of it that takes space.
+/// `None` if it holds nothing but zeros, as an empty file does, and one that `truncate` or `fallocate` made.
 ///
 /// # Errors
 /// [`Error::Read`].
-pub fn is_blank(path: &Path) -> Result<bool, Error> {
-    let fail = |source| Error::Read { path: path.to_owned(), source };
-    let mut head = Vec::new();
-    std::fs::File::open(path).map_err(fail)?.take(HEAD).read_to_end(&mut head).map_err(fail)?;
-    Ok(head.iter().all(|byte| *byte == 0))
+pub fn contents(path: &Path) -> Result<Option<String>, Error> {
+    let read = || {
+        let file = File::open(path)?;
+        if !file.metadata()?.is_file() {
+            return Ok((!is_zero(&file, 0, HEAD)?).then(|| "its first MiB is not blank".to_owned()));
+        }
+        let mut at = 0;
+        while let Some((from, to)) = next_data(&file, at)? {
+            if !is_zero(&file, from, to)? {
+                return Ok(Some("it is not blank".to_owned()));
+            }
+            at = to;
+        }
+        Ok(None)
+    };
+    read().map_err(|source| Error::Read { path: path.to_owned(), source })
+}
+
+/// The next part of a file from `at` on that takes space, and where it ends.
+fn next_data(file: &File, at: u64) -> io::Result<Option<(u64, u64)>> {
+    match seek(file, SeekFrom::Data(at)) {
+        Ok(from) => Ok(Some((from, seek(file, SeekFrom::Hole(from))?))),
+        // There is none.
+        Err(Errno::NXIO) => Ok(None),
+        // A file system that does not know: all of it.
+        Err(Errno::INVAL | Errno::NOTSUP) => Ok(Some((at, u64::MAX)).filter(|_| at < u64::MAX)),
+        Err(err) => Err(err.into()),
+    }
+}
+
+/// Whether there are only zeros between two places, or up to the end.
+fn is_zero(file: &File, from: u64, to: u64) -> io::Result<bool> {
+    let (mut at, mut buffer) = (from, vec![0; HEAD as usize]);
+    while at < to {
+        let wanted = buffer.len().min(usize::try_from(to - at).unwrap_or(usize::MAX));
+        let part = match file.read_at(&mut buffer[..wanted], at) {
+            Ok(0) => break,
+            Ok(bytes) => &buffer[..bytes],
+            Err(err) if err.kind() == io::ErrorKind::Interrupted => continue,
+            Err(err) => return Err(err),
+        };
+        if part.iter().any(|byte| *byte != 0) {
+            return Ok(false);
+        }
+        at += part.len() as u64;
+    }
+    Ok(true)
 }
 
 /// Stacks (LVM on LUKS on RAID) are no deeper than this.
@@ -155,14 +201,29 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_with_a_single_byte_at_its_beginning_is_not_blank() {
+    fn a_file_with_a_single_byte_anywhere_is_not_blank() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        assert!(is_blank(file.path()).unwrap());
-        file.as_file().set_len(HEAD + 1).unwrap();
-        assert!(is_blank(file.path()).unwrap());
-        std::os::unix::fs::FileExt::write_at(file.as_file(), &[1], HEAD - 1).unwrap();
-        assert!(!is_blank(file.path()).unwrap());
-        assert!(is_blank(Path::new("/nonexistent")).is_err());
+        let is_blank = || contents(file.path()).unwrap().is_none();
+        assert!(is_blank());
+        // What truncate, fallocate and dd of zeros make: a hole, space without data, and zeros.
+        file.as_file().set_len(8 * HEAD).unwrap();
+        assert!(is_blank());
+        if let Err(err) = rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, 2 * HEAD) {
+            assert_eq!(err, Errno::NOTSUP);
+        }
+        assert!(is_blank());
+        file.as_file().write_all_at(&vec![0; 2 * HEAD as usize], 4 * HEAD).unwrap();
+        assert!(is_blank());
+        for at in [0, HEAD - 1, HEAD, 2 * HEAD, 6 * HEAD - 1, 7 * HEAD + 1, 8 * HEAD - 1] {
+            file.as_file().write_all_at(&[1], at).unwrap();
+            assert!(!is_blank(), "{at}");
+            file.as_file().write_all_at(&[0], at).unwrap();
+            assert!(is_blank(), "{at}");
+        }
+        assert!(contents(Path::new("/nonexistent")).is_err());
+        // No file: its beginning counts.
+        assert_eq!(contents(Path::new("/dev/zero")).unwrap(), None);
+        assert!(contents(Path::new("/dev/urandom")).unwrap().is_some_and(|why| why.contains("first MiB")));
     }
 
     #[test]

@@ -41,6 +41,7 @@ pub mod perf;
 pub mod placement;
 pub mod probe;
 pub mod registers;
+pub mod signals;
 pub mod synthetic;
 pub mod sysfs;
 pub mod topology;

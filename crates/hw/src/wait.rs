@@ -2,11 +2,14 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::process::Child;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal, kill_current_process_group, kill_process, pidfd_open};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, kill_current_process_group, kill_process, kill_process_group, pidfd_open,
+};
 use rustix::time::{ClockId, clock_gettime};
 
 /// The time of CLOCK_MONOTONIC in nanoseconds.
@@ -22,6 +25,52 @@ pub fn now_ns() -> u64 {
 pub fn signal(child: &Child, number: i32) -> io::Result<()> {
     let signal = Signal::from_named_raw(number).ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
     Ok(kill_process(Pid::from_child(child), signal)?)
+}
+
+/// A program in a process group of its own, so that a terminal's Ctrl-C does not reach it. If it still runs when this is
+/// dropped, it is killed with all that it started in its group.
+#[derive(Debug)]
+pub struct OwnGroup {
+    child: Child,
+    has_ended: bool,
+}
+
+impl OwnGroup {
+    /// Starts it.
+    ///
+    /// # Errors
+    /// As [`Command::spawn`].
+    pub fn start(command: &mut Command) -> io::Result<OwnGroup> {
+        Ok(OwnGroup { child: command.process_group(0).spawn()?, has_ended: false })
+    }
+
+    /// How it ended, if it did.
+    ///
+    /// # Errors
+    /// When it cannot be waited for.
+    pub fn status(&mut self) -> io::Result<Option<ExitStatus>> {
+        let status = self.child.try_wait()?;
+        self.has_ended |= status.is_some();
+        Ok(status)
+    }
+
+    /// Interrupts the program alone, as Ctrl-C would.
+    pub fn interrupt(&self) {
+        if !self.has_ended {
+            let _ = kill_process(Pid::from_child(&self.child), Signal::INT);
+        }
+    }
+}
+
+impl Drop for OwnGroup {
+    fn drop(&mut self) {
+        // Until it was waited for, its number cannot be another's.
+        if !self.has_ended {
+            let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
 }
 
 /// Stops the process group of this process, as Ctrl-Z does if the terminal makes the signal. Returns when the group is
@@ -97,7 +146,6 @@ mod tests {
     use super::*;
     use std::io::Write;
     use std::os::unix::net::UnixStream;
-    use std::process::Command;
 
     #[test]
     fn a_wait_ends_at_its_time_and_not_before() {
@@ -115,6 +163,34 @@ mod tests {
         waiter.watch_child(&child).unwrap();
         assert_eq!(waiter.until(None).unwrap(), Woken::Child);
         assert!(child.wait().unwrap().success());
+    }
+
+    #[test]
+    fn a_group_is_killed_with_all_that_it_started() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("pids");
+        let line = format!("sleep 1000 & echo $$ $! >{}; wait", file.display());
+        let mut group = OwnGroup::start(Command::new("sh").args(["-c", &line])).unwrap();
+        let pids = || std::fs::read_to_string(&file).unwrap_or_default();
+        while !pids().ends_with('\n') {
+            assert!(group.status().unwrap().is_none());
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        let all: Vec<i32> = pids().split_whitespace().map(|pid| pid.parse().unwrap()).collect();
+        let group_of = |pid| rustix::process::getpgid(Pid::from_raw(pid)).ok();
+        assert_eq!(group_of(all[1]), Pid::from_raw(all[0]));
+        assert_ne!(group_of(all[1]), Some(rustix::process::getpgrp()));
+        drop(group);
+        // What nobody waits for is init's, which may take a moment.
+        let begin = std::time::Instant::now();
+        let runs = |pid: i32| {
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            !stat.is_empty() && !stat.contains(") Z ")
+        };
+        while all.iter().any(|pid| runs(*pid)) {
+            assert!(begin.elapsed().as_secs() < 10, "{all:?}");
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
     }
 
     #[test]

@@ -158,10 +158,13 @@ impl Machine {
     }
 
     /// The CPUs on which a PMU is counted: each of its mask is an instance by itself (a package), and without a mask the first
-    /// that is online.
+    /// that is online, of the cores that it is the PMU of.
     fn counted_on(&self, pmu: &Pmu) -> Vec<u32> {
         match pmu.cpus.is_empty() {
-            true => vec![self.cpus.first().map_or(0, |cpu| cpu.cpu)],
+            true => {
+                let is_own = |cpu: &&Cpu| pmu.cores.is_empty() || pmu.cores.contains(cpu.cpu);
+                vec![self.cpus.iter().find(is_own).map(|cpu| cpu.cpu).or(pmu.cores.iter().next()).unwrap_or(0)]
+            }
             false => pmu.cpus.iter().collect(),
         }
     }
@@ -332,6 +335,29 @@ mod tests {
             assert_eq!(choice.instruments.iter().map(|one| one.cpu).collect::<Vec<_>>(), [first]);
             assert_eq!(choice.panels[0].cpu.as_ref().map(|cpu| cpu.cpu), Some(first));
         }
+    }
+
+    #[test]
+    fn a_pmu_of_some_cores_is_counted_on_the_first_of_them() {
+        let root = tempfile::tempdir().unwrap();
+        for (name, cpus) in [("cpu_core", "0-3"), ("cpu_atom", "4-7")] {
+            let at = root.path().join("sys/bus/event_source/devices").join(name);
+            std::fs::create_dir_all(at.join("events")).unwrap();
+            for (file, text) in [("type", "10\n"), ("cpus", cpus), ("events/cycles", "config=0x3c\n")] {
+                std::fs::write(at.join(file), text).unwrap();
+            }
+        }
+        let mut machine = Machine::load(&Root::at(root.path()), Origin::All);
+        machine.cpus = [0, 5, 6].map(|cpu| Cpu { cpu, ..Cpu::default() }).into();
+        let named = |pmus: Option<&str>| Named { pmus: pmus.map(str::to_owned), terms: "cycles".to_owned() };
+        let choose = |named| machine.choose(&Wanted { events: vec![named], ..Wanted::default() });
+        for (pmu, first) in [("cpu_core", 0), ("cpu_atom", 5)] {
+            let choice = choose(named(Some(pmu))).unwrap();
+            assert_eq!(choice.instruments.iter().map(|one| one.cpu).collect::<Vec<_>>(), [first]);
+        }
+        // As with the PMU `cpu`: a bare name is of PCIe or DRAM.
+        let error = choose(named(None)).unwrap_err();
+        assert!(matches!(&error, Error::NoEvent { of_cores: Some(pmu), .. } if pmu.starts_with("cpu_")), "{error}");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
+use pciescope_hw::wait::OwnGroup;
 use serde::Deserialize;
 
 use super::{Error, IsStopped, Moved};
@@ -54,7 +54,8 @@ impl Job {
     pub fn arguments(&self) -> Vec<String> {
         let mut all = vec![
             format!("--name=pciescope-{}", self.way.name()),
-            format!("--filename={}", self.target.display()),
+            // A colon ends a name, unless a backslash is before it; other backslashes are part of the name.
+            format!("--filename={}", self.target.display().to_string().replace(':', "\\:")),
             format!("--rw={}", self.way.name()),
             "--bs=1048576".to_owned(),
             "--numjobs=4".to_owned(),
@@ -75,7 +76,7 @@ impl Job {
     }
 
     /// Runs fio. If `is_stopped` returns true, fio is interrupted as by Ctrl-C, and reports what it has moved until
-    /// then.
+    /// then. Ctrl-C itself does not reach it.
     ///
     /// # Errors
     /// [`Error::Start`]; [`Error::Ended`] where it failed; [`Error::Report`] where its report is not fio's.
@@ -84,22 +85,18 @@ impl Job {
         let fail = |source| Error::Start { program: program.clone(), source };
         // Files, not pipes: a report of any length never stops it.
         let (mut stdout, mut stderr) = (tempfile::tempfile().map_err(fail)?, tempfile::tempfile().map_err(fail)?);
-        let mut child = Command::new(&self.program)
-            .args(self.arguments())
-            .stdin(Stdio::null())
-            .stdout(stdout.try_clone().map_err(fail)?)
-            .stderr(stderr.try_clone().map_err(fail)?)
-            .spawn()
-            .map_err(fail)?;
+        let mut command = Command::new(&self.program);
+        command.args(self.arguments()).stdin(Stdio::null());
+        command.stdout(stdout.try_clone().map_err(fail)?).stderr(stderr.try_clone().map_err(fail)?);
+        let mut fio = OwnGroup::start(&mut command).map_err(fail)?;
         let mut is_interrupted = false;
         let status = loop {
-            if let Some(status) = child.try_wait().map_err(fail)? {
+            if let Some(status) = fio.status().map_err(fail)? {
                 break status;
             }
             if is_stopped() && !is_interrupted {
                 is_interrupted = true;
-                // One that has ended since needs no signal.
-                let _ = kill_process(Pid::from_child(&child), Signal::INT);
+                fio.interrupt();
             }
             std::thread::sleep(TICK);
         };
@@ -187,6 +184,19 @@ mod tests {
         assert!(arguments(Way::Both).contains(&"--rw=readwrite".to_owned()));
     }
 
+    #[test]
+    fn a_name_with_colons_is_one_name() {
+        // As fio takes it apart: options.c, get_next_str.
+        for (name, typed) in [
+            ("/dev/disk/by-path/pci-0000:3b:00.0-nvme-1", r"/dev/disk/by-path/pci-0000\:3b\:00.0-nvme-1"),
+            (r"/mnt/a\b", r"/mnt/a\b"),
+            (r"/mnt/a\:b", r"/mnt/a\\:b"),
+        ] {
+            let arguments = Job::new(Path::new(name), Way::Read, 20).arguments();
+            assert!(arguments.contains(&format!("--filename={typed}")), "{arguments:?}");
+        }
+    }
+
     fn script(text: &str) -> (tempfile::TempDir, Job) {
         use std::os::unix::fs::PermissionsExt;
         let folder = tempfile::tempdir().expect("a folder");
@@ -214,11 +224,16 @@ mod tests {
         // Whoever started the tests may have them ignore the signal.
         let (folder, job) = script(
             "[ -n \"$again\" ] || again=1 exec env --default-signal=INT \"$0\"\n\
-             trap 'kill $!; cat \"$0.json\"; exit 130' INT\ntouch \"$0.begun\"\nsleep 100 & wait",
+             trap 'kill $!; cat \"$0.json\"; exit 130' INT\necho $$ $(cut -d' ' -f5 /proc/$$/stat) >\"$0.begun\"\n\
+             sleep 100 & wait",
         );
         std::fs::write(folder.path().join("fio.json"), JSON).unwrap();
-        let begun = folder.path().join("fio.begun");
-        let moved = job.run(&|| begun.exists()).unwrap();
+        let begun = || std::fs::read_to_string(folder.path().join("fio.begun")).unwrap_or_default();
+        let moved = job.run(&|| begun().ends_with('\n')).unwrap();
         assert_eq!(moved.read_bytes, 1_048_577);
+        // A group of its own: a terminal that interrupts the program does not interrupt fio as well.
+        let begun = begun();
+        let (pid, group) = begun.trim().split_once(' ').unwrap();
+        assert_eq!(pid, group);
     }
 }

@@ -8,7 +8,7 @@ use pciescope_hw::probe::Probe;
 use pciescope_hw::probe::fake::Machine as FakeMachine;
 use pciescope_hw::probe::open::{Backend, Need, open};
 use pciescope_hw::probe::resource::is_locked_down;
-use pciescope_hw::{check, environment, pci, topology};
+use pciescope_hw::{check, environment, pci, placement, topology};
 
 use super::{Ctx, Refusal};
 
@@ -99,6 +99,20 @@ impl CpuChoice {
             }),
         }
     }
+}
+
+/// Those of these CPUs on which the cpuset of this process lets its threads run. The others are named in a note.
+pub fn of_cpuset(ctx: &Ctx, cpus: &CpuList) -> CpuList {
+    if !ctx.root.is_live() {
+        return cpus.clone();
+    }
+    // Where the kernel does not say, each CPU's own failure does.
+    let allowed = placement::allowed(cpus).unwrap_or_else(|_| cpus.clone());
+    let left_out = cpus.minus(&allowed);
+    if !left_out.is_empty() {
+        ctx.note(&format!("not from CPU {left_out}: the cpuset of this process does not have it"));
+    }
+    cpus.minus(&left_out)
 }
 
 /// A function that can be measured. When this is dropped, the function goes back to the driver that it had.

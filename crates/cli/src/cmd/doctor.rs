@@ -9,9 +9,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime};
 
+use pciescope_bench::counters::Host as _;
 use pciescope_core::{Bdf, Environment, Finding, Function, Identity, Metric, Record, Severity, Sink, Warning};
 use pciescope_hw::doctor::{self, CHECKS, Check, Counted, Examined, Machine, Readings, Unseen};
 use pciescope_hw::probe::open::Backend;
+use pciescope_hw::wait::now_ns;
 use pciescope_hw::{Root, environment, pci};
 
 use super::output::{FileArgs, Form, Output};
@@ -98,6 +100,8 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         list(&mut io::stdout().lock())?;
         return Ok(ExitCode::SUCCESS);
     }
+    // Until its end there may be a part of a file, and a synthetic machine.
+    ctx.stop.catch_signals()?;
     let ctx = &ctx.on(&args.backend)?;
     let silences = Silences::read(ctx, &args.silence, &args.silence_file)?;
     let checks = chosen(&args)?;
@@ -115,6 +119,9 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         }
         None => (None, None),
     };
+    if let Some(code) = ctx.stop.exit_code() {
+        return Ok(ExitCode::from(code));
+    }
     let environment = environment::read(&ctx.root);
     let mut machine = Machine::new(&ctx.root, &environment, functions);
     machine.earlier = earlier.as_ref().map(|(readings, time)| (readings, *time));
@@ -135,6 +142,9 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         }
         // That it could not look stands at each function; that it is for none of them would stand nowhere.
         first.warnings.extend(blind.iter().filter(|one| one.is_for_nothing).map(Blind::warning));
+    }
+    if let Some(code) = ctx.stop.exit_code() {
+        return Ok(ExitCode::from(code));
     }
     output.put_all(&records)?;
     output.finish()?;
@@ -245,7 +255,7 @@ fn subjects(functions: &[Function], named: &[Bdf]) -> anyhow::Result<Vec<Bdf>> {
     Ok(subjects)
 }
 
-/// A first reading of what counts up, how long ago it was made, and what counters counted since.
+/// A first reading of what counts up, how long ago it was made, and what counters counted since. A signal ends the wait.
 fn watch(
     ctx: &Ctx,
     args: &Args,
@@ -256,14 +266,15 @@ fn watch(
         let counted = count::recorded(ctx).unwrap_or_default();
         return Ok((Readings::take(&Root::at(recorded), subjects), time, counted));
     }
-    let begin = Instant::now();
+    let mut wait = count::Wait::new(ctx)?;
+    let (begin, end_ns) = (Instant::now(), now_ns().saturating_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)));
     let readings = Readings::take(&ctx.root, subjects);
     if ctx.terminal {
         ctx.note(&format!("watching for {:.1} s", time.as_secs_f64()));
     }
-    let counted = count::count(ctx, time.as_nanos() as u64).unwrap_or_default();
+    let counted = count::count(ctx, time.as_nanos() as u64, &mut wait).unwrap_or_default();
     // Where nothing was counted nobody has waited.
-    std::thread::sleep(time.saturating_sub(begin.elapsed()));
+    wait.until(Some(end_ns))?;
     Ok((readings, begin.elapsed(), counted))
 }
 

@@ -2,12 +2,15 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
 
 use pciescope_core::{Identity, Sink};
 use pciescope_report::import::{self, Format, Imported};
 
-use super::Ctx;
 use super::output::{Output, OutputArgs};
+use super::{Ctx, Stop};
 
 /// The arguments of `pciescope import`.
 #[derive(Debug, clap::Args)]
@@ -72,13 +75,43 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         Kind::Threads => Format::Threads,
     });
     let inputs: Vec<&Path> = std::iter::once(&args.file).chain(&args.workload).map(PathBuf::as_path).collect();
+    if args.output.file.output.is_some() {
+        // Until its end there may be a part of the file.
+        ctx.stop.catch_signals()?;
+    }
     let mut output = Output::open(&args.output, &inputs)?;
     let identity = Identity::new("import", output.label.clone());
-    let log = import::read_beside(&args.file, format, &identity, args.workload.as_deref())?;
+    let (file, workload) = (args.file, args.workload);
+    let read = move || import::read_beside(&file, format, &identity, workload.as_deref());
+    let Some(log) = unless_stopped(&ctx.stop, read) else {
+        return Ok(ctx.stop.exit_code().map_or(ExitCode::SUCCESS, ExitCode::from));
+    };
+    let log = log?;
     output.put_all(&log.records)?;
     output.finish()?;
     tell(ctx, &log);
-    Ok(if log.malformed > 0 { ExitCode::from(1) } else { ExitCode::SUCCESS })
+    let code = ctx.stop.exit_code().unwrap_or(u8::from(log.malformed > 0));
+    Ok(ExitCode::from(code))
+}
+
+/// So often a read is looked at for a signal.
+const TICK: Duration = Duration::from_millis(20);
+
+/// What `read` answers; `None` if a signal came before. A read that waits for a pipe then waits on, until the program ends.
+fn unless_stopped<T: Send + 'static>(stop: &Stop, read: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+    let (ended, end) = mpsc::channel();
+    let reader = thread::spawn(move || ended.send(read()));
+    loop {
+        match end.recv_timeout(TICK) {
+            Ok(answer) => return Some(answer),
+            Err(RecvTimeoutError::Timeout) if stop.is_set() => return None,
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => match reader.join() {
+                Err(panic) => std::panic::resume_unwind(panic),
+                Ok(_) => unreachable!("a reader that has ended has answered"),
+            },
+        }
+    }
 }
 
 fn tell(ctx: &Ctx, log: &Imported) {

@@ -35,6 +35,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::Context as _;
 use pciescope_hw::probe::open::Backend;
+use pciescope_hw::signals;
 use pciescope_hw::synthetic::Synthetic;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
@@ -106,10 +107,13 @@ pub fn say(text: &str) {
 #[derive(Debug, Clone, Default)]
 pub struct Stop {
     signal: Arc<AtomicUsize>,
+    /// The last one that a process sent.
+    sent: Arc<AtomicUsize>,
 }
 
 impl Stop {
-    /// From now on a signal sets the flag instead of ending the program.
+    /// From now on a signal sets the flag instead of ending the program. Signals that the program was started to ignore, as
+    /// by `nohup` or by the `&` of a script, stay ignored, also in the commands that it starts.
     ///
     /// # Errors
     /// When the kernel refuses the handler.
@@ -122,8 +126,8 @@ impl Stop {
     /// # Errors
     /// When the kernel refuses the handler.
     pub fn catch(&self, signals: &[i32]) -> io::Result<()> {
-        for &signal in signals {
-            signal_hook::flag::register_usize(signal, Arc::clone(&self.signal), signal as usize)?;
+        for signal in heard(signals)? {
+            signals::catch(signal, Arc::clone(&self.signal), Arc::clone(&self.sent))?;
         }
         Ok(())
     }
@@ -136,6 +140,11 @@ impl Stop {
     /// The signal that came, if one did.
     pub fn signal(&self) -> Option<u8> {
         u8::try_from(self.signal.load(Ordering::Relaxed)).ok().filter(|&signal| signal != 0)
+    }
+
+    /// The last signal that a process sent, once: the kernel sends those of a terminal also to the children.
+    pub fn take_sent(&self) -> Option<u8> {
+        u8::try_from(self.sent.swap(0, Ordering::SeqCst)).ok().filter(|&signal| signal != 0)
     }
 
     /// Whether the run shall end.
@@ -152,16 +161,28 @@ impl Stop {
 /// The signals that end a verb.
 pub const ENDING: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
 
-/// A stream to which each of these signals writes a byte, so that no wait sleeps through a signal.
+/// A stream to which each of these signals writes a byte, so that no wait sleeps through a signal. Ignored signals stay
+/// ignored.
 ///
 /// # Errors
 /// When the kernel refuses the handler.
 pub fn wake_on(signals: &[i32]) -> io::Result<UnixStream> {
     let (wake, tell) = UnixStream::pair()?;
-    for &signal in signals {
+    for signal in heard(signals)? {
         signal_hook::low_level::pipe::register(signal, tell.try_clone()?)?;
     }
     Ok(wake)
+}
+
+/// Those of these signals that the program was not started to ignore.
+fn heard(signals: &[i32]) -> io::Result<Vec<i32>> {
+    let mut heard = Vec::new();
+    for &signal in signals {
+        if !signals::is_ignored(signal)? {
+            heard.push(signal);
+        }
+    }
+    Ok(heard)
 }
 
 /// A refusal by a verb itself: who, what, which value, why, and what the user can do.

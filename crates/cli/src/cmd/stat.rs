@@ -19,7 +19,7 @@ use pciescope_core::{Bdf, Failure, Record, Sink};
 use pciescope_hw::environment;
 use pciescope_hw::probe::open::Backend;
 
-use self::host::Command;
+use self::host::{Command, Signals};
 use super::device::backend;
 use super::output::{FileArgs, Form, Out, Output};
 use super::{Ctx, Refusal};
@@ -48,8 +48,8 @@ Rd and Wr are reads and writes of memory. Every PMU is counted separately, even
 if names are similar. `~` before a figure says that its counter shared hardware
 with others, ran for a part of the time, and was scaled to the whole time. With
 a command the output goes to the standard error, and the exit code is that of
-the command. `--` before the command may be left out. docs/method.md,
-\"Counters\", says more.")]
+the command, unless --duration ended it. `--` before the command may be left
+out. docs/method.md, \"Counters\", says more.")]
 pub struct Args {
     /// Root ports, devices below them, or PMUs (`*` and `?` allowed); all if none is given
     #[arg(value_name = "BDF|PMU", value_parser = place)]
@@ -79,7 +79,7 @@ pub struct Args {
     #[arg(short = 'n', long, aliases = ["count", "interval-count"], value_name = "N", value_parser = positive)]
     intervals: Option<u64>,
 
-    /// End after this time, such as 10s
+    /// End after this time, such as 10s; a command that still runs then gets SIGTERM, and the exit code is 0
     #[arg(long, value_name = "TIME", value_parser = some_time)]
     duration: Option<Time>,
 
@@ -218,7 +218,8 @@ fn separator(text: &str) -> Result<u8, String> {
     }
 }
 
-/// Runs the verb. With a command the exit code is the command's; without one 2 where a counter went away.
+/// Runs the verb. With a command the exit code is the command's; without one, or where --duration ended it, 2 where a
+/// counter went away.
 pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     let ctx = &ctx.on(&args.backend)?;
     if args.list {
@@ -243,8 +244,10 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     let mut runs = Runs { output, failures: Vec::new(), is_last: false };
     let times = args.repeat.unwrap_or(1);
     let mut code = None;
+    let signals = Signals::catch(ctx)?;
+    let command = || Command::new(&signals, args.command.clone(), plan.duration_ns);
     for _ in 0..args.warmup.unwrap_or(0) {
-        let mut command = Command::new(ctx, args.command.clone())?;
+        let mut command = command()?;
         command.begin().with_context(|| format!("cannot start {}", plan.command[0]))?;
         if let Some(failed) = command.finish()?.filter(|code| *code != 0) {
             ctx.note(&format!("the command failed in a warm-up run, with exit code {failed}: nothing was counted"));
@@ -262,7 +265,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
             label: runs.output.label.clone(),
         };
         runs.is_last = number == times;
-        let mut command = Command::new(ctx, args.command.clone())?;
+        let mut command = command()?;
         let measured = counters::measure(&ctx.root, task, &mut command, &mut runs);
         // The command's end is waited for whatever became of the counters.
         let ended = command.finish();

@@ -1,6 +1,6 @@
 //! How a run ends: faults, signals, pipes and disks. What was measured is kept, and the exit code says how it was.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -12,7 +12,14 @@ use crate::sample;
 const SLOW: [&str; 7] = ["latency", "mmio", "--backend", "fake:slow,hops=1,cpus=2", "--count", "100k", "--json"];
 
 fn start(args: &[&str]) -> Child {
-    Command::new(PROGRAM).args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    heard(PROGRAM).args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// A program that hears signals. Whoever started the tests may have them ignore some.
+fn heard(program: &str) -> Command {
+    let mut command = Command::new("env");
+    command.args(["--default-signal=INT,TERM,HUP", program]);
+    command
 }
 
 fn signal(child: &Child, name: &str) {
@@ -57,6 +64,144 @@ fn signals_end_a_run_at_once_with_partial_records_and_128_plus_their_number() {
         assert!(records.last().unwrap().error.as_ref().unwrap().text.contains("not measured: CPU 1"), "{ended:?}");
         assert!(ended.stderr.starts_with("pciescope: 0000:00:01.0: the run was ended"), "{}", ended.stderr);
     }
+}
+
+#[test]
+fn a_signal_that_is_ignored_from_the_start_stays_ignored() {
+    for name in ["HUP", "INT", "TERM"] {
+        let line = format!("trap '' {name}; exec {PROGRAM} stat --backend fake -I 50ms -n 20 -j");
+        let mut shell = Command::new("sh");
+        let shell = shell.args(["-c", &line]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = shell.spawn().unwrap();
+        let (line, reader) = await_begin(&mut child);
+        signal(&child, name);
+        end(child, line, reader).expect_code(0);
+    }
+    // The command ignores it as well.
+    let line = format!("trap '' HUP; exec {PROGRAM} stat --backend fake -- sh -c 'kill -HUP $$; echo survived'");
+    let ended = Ended::of(Command::new("sh").args(["-c", &line]).output().unwrap()).expect_code(0);
+    assert_eq!(ended.stdout, "survived\n");
+}
+
+/// The words of a command that writes a line to `got` for each SIGINT, until there is a file `end`, or for a minute or so.
+fn counts_signals(at: &Path) -> String {
+    let script =
+        "n=0; trap 'echo INT >>got' INT; : >got; until [ -e end ] || [ $n = 30000000 ]; do n=$((n + 1)); done\n";
+    std::fs::write(at.join("count"), format!("cd {}\n{script}", at.display())).unwrap();
+    format!("stat --backend fake -- sh {}", at.join("count").display())
+}
+
+fn wait_for(what: &str, is_there: impl Fn() -> bool) {
+    let begin = Instant::now();
+    while !is_there() {
+        assert!(begin.elapsed() < Duration::from_secs(20), "{what}: it did not come");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Interrupts `times` times, each time until the command has a SIGINT and a second one would have come; then lets the command
+/// end. How many it had: two at once may be one for a command that does not run at that moment, but not every time.
+fn got(at: &Path, times: usize, mut interrupt: impl FnMut()) -> usize {
+    let count = || std::fs::read_to_string(at.join("got")).unwrap_or_default().lines().count();
+    wait_for("the command", || at.join("got").exists());
+    for _ in 0..times {
+        let before = count();
+        interrupt();
+        wait_for("a signal", || count() > before);
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    std::fs::write(at.join("end"), "").unwrap();
+    count()
+}
+
+#[test]
+fn ctrl_c_of_a_terminal_reaches_the_command_once() {
+    let at = folder("ctrl-c");
+    let line = format!("{PROGRAM} {}", counts_signals(&at));
+    let mut terminal = heard("script");
+    let terminal = terminal.args(["-qec", &line, "/dev/null"]).env("TERM", "xterm");
+    let mut child = terminal.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    let mut keys = child.stdin.take().unwrap();
+    assert_eq!(got(&at, 20, || keys.write_all(b"\x03").unwrap()), 20);
+    assert_eq!(child.wait().unwrap().code(), Some(0), "the exit code is the command's");
+}
+
+#[test]
+fn a_signal_to_the_program_alone_reaches_the_command_once() {
+    let at = folder("interrupt");
+    let child = start(&counts_signals(&at).split(' ').collect::<Vec<_>>());
+    assert_eq!(got(&at, 20, || signal(&child, "INT")), 20);
+    Ended::of(child.wait_with_output().unwrap()).expect_code(0);
+}
+
+/// Also while nothing is counted.
+#[test]
+fn a_signal_in_a_warm_up_run_reaches_the_command() {
+    let at = folder("warm-up-signal");
+    let line = counts_signals(&at).replace("stat ", "stat --warmup 1 ");
+    let child = start(&line.split(' ').collect::<Vec<_>>());
+    assert_eq!(got(&at, 1, || signal(&child, "INT")), 1);
+    Ended::of(child.wait_with_output().unwrap()).expect_code(130);
+}
+
+#[test]
+fn a_signal_leaves_no_part_of_a_file_and_no_synthetic_machine() {
+    for (verb, args) in
+        [("doctor", &["doctor", "--backend", "fake", "--watch", "60s"][..]), ("import", &["import", "-"])]
+    {
+        let at = folder(&format!("no-part-{verb}"));
+        let (file, temporary) = (at.join("run.jsonl"), at.join("tmp"));
+        std::fs::write(&file, "old\n").unwrap();
+        std::fs::create_dir(&temporary).unwrap();
+        let mut program = heard(PROGRAM);
+        program.args(args).args(["--overwrite", "-o"]).arg(&file).env("TMPDIR", &temporary);
+        let mut child = program.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        // Its end would be the log's.
+        let _log = child.stdin.take().unwrap();
+        let names = |at: &Path| {
+            let names = std::fs::read_dir(at).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+            let mut names: Vec<String> = names.collect();
+            names.sort();
+            names
+        };
+        wait_for("a part of the file", || names(&at).iter().any(|name| name.ends_with(".part")));
+        std::thread::sleep(Duration::from_millis(300));
+        let asked = Instant::now();
+        signal(&child, "TERM");
+        let ended = Ended::of(child.wait_with_output().unwrap()).expect_code(143);
+        assert!(asked.elapsed() < Duration::from_secs(5), "{verb}: {:?}", asked.elapsed());
+        assert_eq!((ended.stdout.as_str(), ended.stderr.as_str()), ("", ""), "{verb}");
+        assert_eq!(names(&at), ["run.jsonl", "tmp"], "{verb}");
+        assert_eq!(names(&temporary), Vec::<String>::new(), "{verb}");
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "old\n", "{verb}");
+    }
+}
+
+#[test]
+fn a_duration_ends_the_command_too() {
+    let took = |line: &str, code: i32| {
+        let begin = Instant::now();
+        run(line).expect_code(code);
+        begin.elapsed()
+    };
+    assert!(took("stat --backend fake --duration 200ms sleep 30", 0) < Duration::from_secs(10));
+    // Before that the exit code is the command's.
+    assert!(took("stat --backend fake --duration 30s sh -c false", 1) < Duration::from_secs(10));
+    // What the command says of its end does not count: the time ended it.
+    let line = ["stat", "--backend", "fake", "--duration", "200ms", "--", "sh", "-c"];
+    let begin = Instant::now();
+    pciescope(&[&line[..], &["trap 'exit 7' TERM; while :; do sleep 0.1; done"]].concat()).expect_code(0);
+    // A run without counting is as long.
+    pciescope(&[&line[..1], &["--warmup", "1"], &line[1..], &["exec sleep 30"]].concat()).expect_code(0);
+    assert!(begin.elapsed() < Duration::from_secs(20));
+}
+
+#[test]
+fn many_runs_of_a_command_keep_no_descriptors_open() {
+    let line = format!("ulimit -n 64; exec {PROGRAM} stat --backend fake -r 60 true");
+    let ended = Ended::of(Command::new("sh").args(["-c", &line]).output().unwrap()).expect_code(0);
+    // Else the counters fail, one after the other; the exit code is still that of the command.
+    assert!(!ended.stderr.contains("hint: "), "{}", ended.stderr);
 }
 
 #[test]

@@ -157,6 +157,26 @@ fn refusals_say_what_is_wrong_and_what_to_do() {
     }
 }
 
+/// The PMUs of arm64's cores and of the two kinds of hybrid x86-64 have a file `cpus`.
+#[test]
+fn pmus_of_cores_are_not_taken_for_pmus_outside_of_them() {
+    let root = folder("stat-cores");
+    for pmu in ["armv8_pmuv3_0", "cpu_atom"] {
+        let at = root.join("sys/bus/event_source/devices").join(pmu);
+        std::fs::create_dir_all(at.join("events")).unwrap();
+        for (file, text) in [("type", "10\n"), ("cpus", "0-3\n"), ("events/cpu_cycles", "config=0x11\n")] {
+            std::fs::write(at.join(file), text).unwrap();
+        }
+    }
+    let root = root.to_str().unwrap();
+    let list = pciescope(&["--root", root, "stat", "--list"]).expect_code(2);
+    assert_eq!(list.stdout, "\nother PMUs of this machine, of CPUs and processes: armv8_pmuv3_0, cpu_atom\n");
+    let ended = pciescope(&["--root", root, "stat", "-e", "cpu_cycles"]).expect_code(2);
+    for text in ["an event of the CPUs' cores (armv8_pmuv3_0)", "hint: `perf stat -e cpu_cycles` counts it"] {
+        assert!(ended.stderr.contains(text), "{text:?} is missing in {}", ended.stderr);
+    }
+}
+
 /// A machine of files: a root port, a disk below it with what is stacked on it, and a function of which nothing is counted.
 struct Machine(std::path::PathBuf);
 

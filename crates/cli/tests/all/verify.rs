@@ -1,6 +1,6 @@
 //! `pciescope verify` without hardware: what it refuses, and what it says to do about it.
 
-use crate::common::run;
+use crate::common::{folder, run};
 
 /// Exit code 2, the text, and a hint.
 fn refused(line: &str, text: &str, hint: &str) {
@@ -23,6 +23,32 @@ fn a_target_that_holds_something_is_not_written_to() {
         refused(&line, "not blank", "--destroy-data");
     }
     assert_eq!(std::fs::read(file.path()).unwrap(), b"not blank");
+}
+
+/// A file that is zero where file systems begin, and has data behind.
+#[test]
+fn a_file_with_data_at_its_end_is_not_written_to() {
+    use std::os::unix::fs::FileExt;
+    let file = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    file.as_file().write_all_at(b"precious", 2 << 20).unwrap();
+    let line = format!("verify pcie {} --write", file.path().display());
+    if run(&line).stderr.contains("lies on no disk") {
+        eprintln!("skipped: {} lies on no disk (overlay, memory, network)", file.path().display());
+    } else {
+        refused(&line, "not blank", "--destroy-data");
+    }
+}
+
+#[test]
+fn more_threads_than_cpus_are_refused() {
+    let root = folder("verify-threads");
+    let tree = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/sysfs/pmu/ali_drw-7.3/sys");
+    assert!(std::process::Command::new("cp").arg("-r").arg(tree).arg(&root).status().unwrap().success());
+    let cpus = root.join("sys/devices/system/cpu");
+    std::fs::create_dir_all(&cpus).unwrap();
+    std::fs::write(cpus.join("online"), "0-7\n").unwrap();
+    let line = format!("--root {} verify dram --threads 64", root.display());
+    refused(&line, "--threads 64: all nodes: 8 CPUs, one for each thread", "--threads 8");
 }
 
 #[test]

@@ -49,6 +49,7 @@ pub fn pmus(root: &Root) -> Vec<Pmu> {
             by: By::Kernel,
             number: 0,
             cpus: CpuList::default(),
+            cores: CpuList::default(),
             identifier: None,
             formats: formats.clone(),
             events,

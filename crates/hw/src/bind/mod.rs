@@ -20,6 +20,7 @@ use state::StateFile;
 pub use state::{FOLDER, State, state};
 
 const DRIVERS: &str = "/sys/bus/pci/drivers";
+const POWER: &str = "power/control";
 
 pciescope_core::named! {
     /// The drivers that a function can be handed to.
@@ -134,6 +135,7 @@ fn take_by(root: &Root, hand: Arc<dyn Hand>, bdf: Bdf, driver: Driver, force: bo
         driver: driver.name().to_owned(),
         former_driver: function.driver,
         former_override: driver_override(root, bdf),
+        former_power: power_control(root, bdf),
         pid: std::process::id(),
     };
     file.store(&state)?;
@@ -208,6 +210,11 @@ pub(crate) fn group_mates(root: &Root, bdf: Bdf, group: u32) -> Vec<String> {
 /// The function's `driver_override`; the kernel shows an empty one as `(null)`.
 fn driver_override(root: &Root, bdf: Bdf) -> Option<String> {
     root.text(pci::folder(bdf).join("driver_override")).filter(|text| text != "(null)")
+}
+
+/// Whether the function may be suspended at runtime: `auto` or `on`.
+fn power_control(root: &Root, bdf: Bdf) -> Option<String> {
+    root.text(pci::folder(bdf).join(POWER))
 }
 
 fn driver_file(driver: &str, file: &str) -> PathBuf {
@@ -317,11 +324,22 @@ fn put_back(root: &Root, hand: &dyn Hand, state: &State, file: StateFile) -> Res
         }
         _ => {}
     }
-    match undo(root, hand, state) {
+    match undo(root, hand, state).and_then(|notes| undo_power(root, hand, state).map(|()| notes)) {
         Ok(notes) => done(file, notes),
         Err(_) if !root.exists(pci::folder(bdf)) => done(file, vec!["it was removed meanwhile".to_owned()]),
         Err(error) => Err(error),
     }
+}
+
+/// Puts `power/control` back: a driver may change it when it is bound and when it goes, as vfio-pci does. A driver that
+/// somebody else has bound meanwhile keeps its own.
+fn undo_power(root: &Root, hand: &dyn Hand, state: &State) -> Result<(), Error> {
+    let (Some(former), Some(now)) = (&state.former_power, power_control(root, state.bdf)) else { return Ok(()) };
+    let driver = pci::driver(root, state.bdf);
+    if *former == now || (driver.is_some() && driver != state.former_driver) {
+        return Ok(());
+    }
+    hand.write(&pci::folder(state.bdf).join(POWER), former)
 }
 
 /// Puts `driver_override` and the driver back; the answer says what could not be.

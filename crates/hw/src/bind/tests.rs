@@ -44,8 +44,14 @@ impl Hand for Kernel {
         if path.ends_with("driver_override") {
             let text = if value.trim_end().is_empty() { "(null)" } else { value.trim_end() };
             fs::write(device.join("driver_override"), format!("{text}\n")).unwrap();
+        } else if path.ends_with(POWER) {
+            fs::write(device.join(POWER), format!("{value}\n")).unwrap();
         } else if path.ends_with("/unbind") {
+            let was_vfio = pci::driver(&self.root, BDF.parse().unwrap()).as_deref() == Some("vfio-pci");
             fs::remove_file(link).unwrap();
+            if was_vfio {
+                self.set_power("on");
+            }
         } else if let Some(driver) = path.strip_suffix("/bind") {
             let driver = Path::new(driver).file_name().unwrap();
             if link.exists() {
@@ -61,8 +67,21 @@ impl Hand for Kernel {
                 return fail(io::ErrorKind::InvalidInput);
             }
             symlink(self.root.path(DRIVERS).join(driver), link).unwrap();
+            if driver == "vfio-pci" {
+                self.set_power("auto");
+            }
         }
         Ok(())
+    }
+}
+
+impl Kernel {
+    /// What a driver does to `power/control`, of a kernel that has it.
+    fn set_power(&self, text: &str) {
+        let file = self.root.path(pci::folder(BDF.parse().unwrap())).join(POWER);
+        if file.exists() {
+            fs::write(file, format!("{text}\n")).unwrap();
+        }
     }
 }
 
@@ -133,6 +152,62 @@ fn gives_driver_and_override_back_when_dropped() {
         drop(bound);
         assert_eq!(machine.now(), before, "{driver:?} {text}");
     }
+}
+
+/// vfio-pci lets a function be suspended when it is bound (`pm_runtime_allow`), and forbids it when it goes.
+#[test]
+fn gives_runtime_power_management_back_that_vfio_pci_changes() {
+    let taken = |former: &str| {
+        let machine = machine(Some("nvme"), "(null)");
+        let file = machine.folder().join(POWER);
+        fs::create_dir(file.parent().unwrap()).unwrap();
+        fs::write(&file, format!("{former}\n")).unwrap();
+        let kernel = Arc::<Kernel>::clone(&machine.kernel);
+        fs::create_dir_all(machine.root.path("/sys/kernel/iommu_groups/7/devices")).unwrap();
+        symlink("../../../kernel/iommu_groups/7", machine.folder().join("iommu_group")).unwrap();
+        let bound = take_by(&machine.root, kernel, machine.bdf, Driver::VfioPci, false).unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "auto\n");
+        (machine, bound, file)
+    };
+    for former in ["auto", "on"] {
+        let (machine, bound, file) = taken(former);
+        assert_eq!(bound.release().unwrap().notes, Vec::<String>::new());
+        assert_eq!(machine.now().0, owned("nvme"));
+        assert_eq!(fs::read_to_string(file).unwrap().trim(), former);
+        // After a kill -9.
+        let (machine, bound, file) = taken(former);
+        bound.keep();
+        machine.restore().unwrap();
+        assert_eq!(fs::read_to_string(file).unwrap().trim(), former);
+    }
+    // A try that failed is made again.
+    let (machine, bound, file) = taken("auto");
+    *machine.kernel.fails.lock().unwrap() = Some((POWER, io::ErrorKind::PermissionDenied));
+    assert!(bound.release().is_err());
+    *machine.kernel.fails.lock().unwrap() = None;
+    machine.restore().unwrap();
+    assert_eq!(fs::read_to_string(&file).unwrap(), "auto\n");
+    // The driver that somebody else has bound keeps what it has set.
+    let (machine, bound, file) = taken("auto");
+    bound.keep();
+    fs::write(&file, "on\n").unwrap();
+    fs::remove_file(machine.folder().join("driver")).unwrap();
+    symlink(machine.root.path(DRIVERS).join("pcilat"), machine.folder().join("driver")).unwrap();
+    machine.restore().unwrap();
+    assert_eq!(fs::read_to_string(&file).unwrap(), "on\n");
+}
+
+/// A file of an earlier version, and a kernel without runtime power management.
+#[test]
+fn a_state_without_power_management_is_restored_too() {
+    let machine = machine(Some("nvme"), "(null)");
+    machine.take().unwrap().keep();
+    let path = machine.root.path(FOLDER).join(format!("{BDF}.json"));
+    let text = fs::read_to_string(&path).unwrap();
+    let earlier = text.replace("\"former_power\": null,", "").replace("\"former_power\":null,", "");
+    assert_ne!(earlier, text);
+    fs::write(&path, earlier).unwrap();
+    assert_eq!(machine.restore().unwrap().driver, owned("nvme"));
 }
 
 #[test]

@@ -29,9 +29,12 @@ pub struct Pmu {
     /// The number by which the kernel knows it (`type`), from when it is registered until it goes; then it may be another's. 0 of
     /// a function's account, which has none.
     pub number: u32,
-    /// The CPUs on which its events are opened (`cpumask`, `cpus`); empty where it does not say, as with PMUs that
-    /// count per CPU.
+    /// The CPUs on which its events are opened (`cpumask`); empty where it does not say, as with PMUs that count per CPU
+    /// and process.
     pub cpus: CpuList,
+    /// The cores that it is the PMU of, where it is not that of all: `cpus` beside no `cpumask`, as arm64's cores and the
+    /// two kinds of cores of hybrid x86-64 have it.
+    pub cores: CpuList,
     /// What kind of hardware it is, in its own word (`identifier`).
     pub identifier: Option<String>,
     /// The parameters of `format/`; those that are not understood are left out.
@@ -87,6 +90,7 @@ pub fn named(root: &Root, name: &str) -> Result<Pmu, Error> {
     let at = format!("{DEVICES}/{name}");
     let number = root.number(format!("{at}/type")).and_then(|number| u32::try_from(number).ok()).ok_or_else(no_pmu)?;
     let cpus = |file: &str| root.text(format!("{at}/{file}")).and_then(|text| text.parse::<CpuList>().ok());
+    let mask = cpus("cpumask");
     let mut formats = BTreeMap::new();
     for parameter in root.names(format!("{at}/format")) {
         if let Some(field) = root.text(format!("{at}/format/{parameter}")).and_then(|text| Field::parse(&text)) {
@@ -97,7 +101,8 @@ pub fn named(root: &Root, name: &str) -> Result<Pmu, Error> {
         name: name.to_owned(),
         by: By::Hardware,
         number,
-        cpus: cpus("cpumask").or_else(|| cpus("cpus")).unwrap_or_default(),
+        cores: if mask.is_none() { cpus("cpus").unwrap_or_default() } else { CpuList::default() },
+        cpus: mask.unwrap_or_default(),
         identifier: root.text(format!("{at}/identifier")),
         formats,
         events: events(root, &at),
@@ -249,6 +254,25 @@ mod tests {
         assert_eq!(pmu.saturated(&root), [(0x201, 0, 3), (1, 7, 1)]);
         assert!(pmu.is_present(&root));
         assert!(!Pmu { number: 34, ..pmu.clone() }.is_present(&root));
+    }
+
+    #[test]
+    fn a_pmu_with_cpus_and_no_mask_is_one_of_cores() {
+        let (folder, root) = tree();
+        let put = |name: &str, file: &str, text: &str| {
+            let path = folder.path().join(DEVICES.trim_start_matches('/')).join(name);
+            std::fs::create_dir_all(&path).unwrap();
+            std::fs::write(path.join(file), text).unwrap();
+        };
+        // That of cores, and one beside them that also names its cores (arm_dsu has `associated_cpus`).
+        for (name, files) in [("cpu_atom", &["cpus"][..]), ("odd", &["cpus", "cpumask"])] {
+            put(name, "type", "10\n");
+            files.iter().for_each(|file| put(name, file, "4-7\n"));
+        }
+        let lists = |name: &str| named(&root, name).map(|pmu| (pmu.cpus.to_string(), pmu.cores.to_string())).unwrap();
+        assert_eq!(lists("cpu_atom"), (String::new(), "4-7".to_owned()));
+        assert_eq!(lists("odd"), ("4-7".to_owned(), String::new()));
+        assert_eq!(lists("dwc_rootport_10"), ("0,64".to_owned(), String::new()));
     }
 
     #[test]

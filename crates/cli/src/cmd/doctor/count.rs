@@ -11,28 +11,51 @@ use pciescope_hw::wait::{Waiter, Woken};
 use pciescope_report::jsonl;
 
 use super::Ctx;
+use crate::cmd::{ENDING, Stop, wake_on};
 
 /// Where a recorded tree has the records of `stat` that were written at the same time.
 const RECORDED: &str = "/counted.jsonl";
 
-struct Wait(Waiter);
+/// Waits for times, and for the signals that end the program.
+pub struct Wait {
+    waiter: Waiter,
+    stop: Stop,
+}
 
-impl Host for Wait {
-    fn until(&mut self, deadline_ns: Option<u64>) -> io::Result<Woken> {
-        self.0.until(deadline_ns)
+impl Wait {
+    /// Signals must be caught already.
+    ///
+    /// # Errors
+    /// When the kernel refuses the handlers.
+    pub fn new(ctx: &Ctx) -> io::Result<Self> {
+        let mut waiter = Waiter::default();
+        waiter.watch_signals(wake_on(&ENDING)?.into());
+        Ok(Wait { waiter, stop: ctx.stop.clone() })
     }
 }
 
-/// Counts for a time; `None` where nothing could be counted, without having waited.
-pub fn count(ctx: &Ctx, ns: u64) -> Option<Vec<Counted>> {
+impl Host for Wait {
+    fn until(&mut self, deadline_ns: Option<u64>) -> io::Result<Woken> {
+        loop {
+            match self.waiter.until(deadline_ns)? {
+                // One that does not end the program, such as that of a stopped and continued terminal.
+                Woken::Signal if !self.stop.is_set() => {}
+                other => return Ok(other),
+            }
+        }
+    }
+}
+
+/// Counts for a time, or until a signal; `None` where nothing could be counted, without having waited.
+pub fn count(ctx: &Ctx, ns: u64, host: &mut Wait) -> Option<Vec<Counted>> {
     let metrics = ["rx_bytes_per_s", "tx_bytes_per_s"].map(str::to_owned).into();
     let choice = counters::choose(&ctx.root, &Wanted { metrics, ..Wanted::default() }).ok()?;
     // Without hardware counters of a port there is nothing to compare.
     choice.panels.iter().find(|panel| panel.scope == "port" && panel.source.is_none())?;
     let plan = StatPlan { duration_ns: Some(ns), ..StatPlan::default() };
     let task = Task { choice, plan, environment: environment::read(&ctx.root), label: None };
-    let (mut host, mut kept) = (Wait(Waiter::default()), Vec::<Record>::new());
-    counters::measure(&ctx.root, task, &mut host, &mut kept).ok()?;
+    let mut kept = Vec::<Record>::new();
+    counters::measure(&ctx.root, task, host, &mut kept).ok()?;
     Some(counters::beside(&kept))
 }
 

@@ -115,7 +115,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         bdf: device.bdf,
         source,
         vectors: vectors(&device, args.vectors.as_ref())?,
-        cpus: args.device.cpus(ctx, &device)?,
+        cpus: args.device.cpus(ctx, &device, Need::Irq(source))?,
         trigger_cpu: args.trigger_cpu,
         count: args.count,
         interval_ns: args.period.0,

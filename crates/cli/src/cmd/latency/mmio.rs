@@ -93,7 +93,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         gap_ns: gap_ns(args.gap),
         batch: args.accesses,
         order: args.order,
-        cpus: args.device.cpus(ctx, &device)?,
+        cpus: args.device.cpus(ctx, &device, Need::Mmio)?,
         ones_ok: args.ones_ok,
         raw: args.raw.is_some(),
         ..choose(&device.function, &args.target)?

@@ -60,7 +60,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         count: args.count,
         gap_ns: gap_ns(args.gap),
         order: args.order,
-        cpus: args.device.cpus(ctx, &device)?,
+        cpus: args.device.cpus(ctx, &device, Need::Path)?,
     };
     let task = Task {
         verb: "latency path",

@@ -5,14 +5,15 @@ use std::process::ExitCode;
 use pciescope_bench::Run;
 use pciescope_core::plan::Plan;
 use pciescope_core::{Bdf, CpuList, Order};
-use pciescope_hw::placement;
+use pciescope_hw::Root;
+use pciescope_hw::bind::Driver;
 use pciescope_hw::probe::Probe;
 use pciescope_hw::probe::open::{Backend, Kind, Need};
 
 use super::progress::Progress;
 use crate::cmd::Ctx;
 use crate::cmd::conclusion::conclude;
-use crate::cmd::device::{AccessArgs, CpuChoice, Device, settle};
+use crate::cmd::device::{AccessArgs, CpuChoice, Device, of_cpuset, settle};
 use crate::cmd::output::Output;
 
 /// The options of all measurements that say on what and from where.
@@ -35,23 +36,24 @@ impl DeviceArgs {
     ///
     /// # Errors
     /// CPUs that are not online, nodes that do not exist or are not known.
-    pub fn cpus(&self, ctx: &Ctx, device: &Device) -> anyhow::Result<CpuList> {
+    pub fn cpus(&self, ctx: &Ctx, device: &Device, need: Need) -> anyhow::Result<CpuList> {
         let cpus = device.cpus(&self.cpus)?;
-        let is_kernels = match self.access.backend {
-            Backend::Real(kind) => kind == Kind::Kmod,
-            Backend::Fake(_) => true,
-            Backend::Auto => device.function.driver.as_deref() == Some("pcilat") || self.access.bind,
-        };
-        if self.cpus != CpuChoice::All || is_kernels || !ctx.root.is_live() {
+        if self.cpus != CpuChoice::All || self.is_kernels(&ctx.root, device.function.driver.as_deref(), need) {
             return Ok(cpus);
         }
-        // Where the kernel does not say, each CPU's own failure does.
-        let allowed = placement::allowed(&cpus).unwrap_or_else(|_| cpus.clone());
-        let left_out = cpus.minus(&allowed);
-        if !left_out.is_empty() {
-            ctx.note(&format!("not from CPU {left_out}: the cpuset of this process does not have it"));
+        Ok(of_cpuset(ctx, &cpus))
+    }
+
+    /// Whether the kernel's own threads measure: those of pcilat, which has the function or will get it.
+    fn is_kernels(&self, root: &Root, driver: Option<&str>, need: Need) -> bool {
+        match self.access.backend {
+            Backend::Real(kind) => kind == Kind::Kmod,
+            Backend::Fake(_) => true,
+            Backend::Auto => {
+                let bound = need.driver(root).filter(|_| self.access.bind).map(Driver::name);
+                bound.or(driver) == Some(Driver::Pcilat.name())
+            }
         }
-        Ok(cpus.minus(&left_out))
     }
 }
 
@@ -103,5 +105,43 @@ impl Task<'_> {
         let finished = measured.and_then(|()| run.finish()).map_err(Into::into);
         let summary = settle(device.bdf, finished, restored, &mut |note| ctx.note(note))?;
         Ok(conclude(ctx, &summary, self.output.is_table()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Typed {
+        #[command(flatten)]
+        device: DeviceArgs,
+    }
+
+    #[test]
+    fn threads_of_the_kernel_measure_only_with_pcilat() {
+        let machine = |drivers: &[&str]| {
+            let folder = tempfile::tempdir().unwrap();
+            for driver in drivers {
+                std::fs::create_dir_all(folder.path().join("sys/bus/pci/drivers").join(driver)).unwrap();
+            }
+            folder
+        };
+        for (words, drivers, own, is_kernels) in [
+            ("", &["pcilat"][..], Some("pcilat"), true),
+            ("", &["pcilat", "vfio-pci"], Some("nvme"), false),
+            ("--bind", &["pcilat", "vfio-pci"], Some("nvme"), true),
+            // Only vfio-pci is there to be bound: threads of this process measure.
+            ("--bind", &["vfio-pci"], Some("nvme"), false),
+            ("--bind --backend vfio", &["pcilat", "vfio-pci"], None, false),
+            ("--backend kmod", &["pcilat"], Some("pcilat"), true),
+        ] {
+            let typed = Typed::parse_from(["x", "00:01.0"].into_iter().chain(words.split_whitespace()));
+            let folder = machine(drivers);
+            let is = typed.device.is_kernels(&Root::at(folder.path()), own, Need::Mmio);
+            assert_eq!(is, is_kernels, "{words} with {drivers:?}, of {own:?}");
+        }
     }
 }

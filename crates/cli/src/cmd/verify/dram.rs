@@ -1,18 +1,22 @@
 //! `pciescope verify dram`: the counters of DRAM channels against memory traffic of known size.
 
-use std::process::{Command, ExitCode, Stdio};
-use std::time::Duration;
+use std::io::{Read, Seek};
+use std::process::{Command, ExitCode, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use pciescope_bench::counters::{self, Choice, Origin, Wanted};
 use pciescope_bench::verify::{Counter, Experiment, Options, Side, Verified};
+use pciescope_bench::workload::IsStopped;
 use pciescope_bench::workload::memory::{Generator, Pattern};
 use pciescope_core::Cpu;
 use pciescope_hw::topology;
+use pciescope_hw::wait::OwnGroup;
 use pciescope_report::import::workload::{self, Amount, Direction};
 
 use super::{Journal, seconds};
 use crate::args::{Percent, Size, Time, memory, percent};
+use crate::cmd::device::of_cpuset;
 use crate::cmd::output::OutputArgs;
 use crate::cmd::{Ctx, Refusal};
 
@@ -38,9 +42,9 @@ pub struct Args {
     #[arg(long, value_name = "LIST", value_delimiter = ',', default_value = "rd,fwr,cp", value_enum)]
     patterns: Vec<PatternName>,
 
-    /// Threads per node, each on its own CPU
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), default_value_t = 4)]
-    threads: u32,
+    /// Threads per node, each on its own CPU; if not given, 4, or as many as the node has CPUs
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    threads: Option<u32>,
 
     /// Memory of each thread: much more than its share of the caches
     #[arg(long, value_name = "SIZE", value_parser = of_thread, default_value = "256M")]
@@ -89,6 +93,8 @@ fn of_thread(text: &str) -> Result<Size, String> {
 
 /// How long after the start of a command it is watched: its memory is touched by then.
 const LEAD: Duration = Duration::from_secs(1);
+/// So often it is looked at for its end.
+const TICK: Duration = Duration::from_millis(20);
 
 /// A node with its CPUs and the counters of its channels.
 struct Node {
@@ -106,26 +112,49 @@ const SIDES: [(Side, &str, &str); 2] =
 /// Runs the experiments.
 pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     let nodes = nodes(&args, ctx)?;
+    let cpus = nodes.iter().map(|node| pinned(&args, node, ctx)).collect::<Result<Vec<_>, _>>()?;
     let mut journal = Journal::open(ctx, &args.output, &[], "verify dram")?;
     let is_stopped = || ctx.stop.is_set();
     let options = Options { tolerance_percent: args.tolerance.0, is_stopped: &is_stopped };
     let duration = args.duration.duration();
-    for node in &nodes {
+    for (node, cpus) in nodes.iter().zip(&cpus).take_while(|_| !ctx.stop.is_set()) {
         let open = || Experiment::open(&ctx.root, &node.choice, &node.counters, options);
         if let Some(command) = &args.with {
-            journal.put(with(command, open()?, duration, ctx)?, None)?;
+            journal.put(with(command, open()?, duration, &is_stopped)?, None, (command, &node.counters))?;
             continue;
         }
         for pattern in args.patterns.iter().take_while(|_| !ctx.stop.is_set()) {
-            let cpus: Vec<u32> = node.cpus.iter().copied().take(args.threads as usize).collect();
             let bytes = usize::try_from(args.size.0)?;
-            let mut generator = Generator::new(pattern.pattern(), &cpus, node.number, bytes)?;
+            let mut generator = Generator::new(pattern.pattern(), cpus, node.number, bytes)?;
             let name = generator.pattern().name();
             let verified = open()?.run(name, || generator.run(duration, &is_stopped))?;
-            journal.put(verified, None)?;
+            journal.put(verified, None, (name, &node.counters))?;
         }
     }
     journal.finish()
+}
+
+/// Threads per node, unless the user says so.
+const THREADS: usize = 4;
+
+/// The CPUs of a node to which threads are pinned; none for a command of the user's.
+fn pinned(args: &Args, node: &Node, ctx: &Ctx) -> anyhow::Result<Vec<u32>> {
+    if args.with.is_some() {
+        return Ok(Vec::new());
+    }
+    let cpus: Vec<u32> = of_cpuset(ctx, &node.cpus.iter().copied().collect()).iter().collect();
+    let place = node.place();
+    match args.threads.map(|threads| threads as usize) {
+        _ if cpus.is_empty() => {
+            let text = format!("{place}: the cpuset of this process has none of its CPUs");
+            Err(Refusal::new(text, "name another node with --node, or start from a wider cpuset").into())
+        }
+        Some(threads) if threads > cpus.len() => {
+            let text = format!("--threads {threads}: {place}: {} CPUs, one for each thread", cpus.len());
+            Err(Refusal::new(text, format!("take --threads {}, or leave it out", cpus.len())).into())
+        }
+        threads => Ok(cpus.into_iter().take(threads.unwrap_or(THREADS)).collect()),
+    }
 }
 
 /// The nodes to work on, each with the channels that serve it.
@@ -182,36 +211,41 @@ fn node_of(choice: &Choice, channel: usize, cpus: &[Cpu]) -> Option<u32> {
 /// A node with its two counters; one that not all channels have is left out.
 fn node(number: Option<u32>, cpus: Vec<u32>, choice: Choice) -> Node {
     let channels = choice.panels.len();
-    let place = number.map_or("all nodes".to_owned(), |number| format!("node {number}"));
+    let mut node = Node { number, cpus, choice, counters: Vec::new() };
+    let (place, choice) = (node.place(), &node.choice);
     let mut counters = Vec::new();
     for (side, metric, word) in SIDES {
-        let of_channel = |channel| Counter::of_panel(&choice, channel, side, metric);
+        let of_channel = |channel| Counter::of_panel(choice, channel, side, metric);
         let Some(all) = (0..channels).map(of_channel).collect::<Option<Vec<Counter>>>() else { continue };
         let name = format!("{place}, {channels} channels, {word}");
         let panels = (0..channels).collect();
         counters.extend(all.into_iter().next().map(|one| Counter { name, panels, ..one }));
     }
-    Node { number, cpus, choice, counters }
+    node.counters = counters;
+    node
+}
+
+impl Node {
+    /// As tables and messages call it.
+    fn place(&self) -> String {
+        self.number.map_or("all nodes".to_owned(), |number| format!("node {number}"))
+    }
 }
 
 /// Runs the user's bw_mem and compares its rate with that of the counters, in a window in its middle as the seed did.
-fn with(command: &str, mut experiment: Experiment, window: Duration, ctx: &Ctx) -> anyhow::Result<Vec<Verified>> {
-    let started = Command::new("sh").args(["-c", command]).stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
-    let mut child = started.with_context(|| format!("cannot start {command:?}"))?;
-    std::thread::sleep(LEAD);
-    let seen = experiment.watch(window);
-    if seen.is_err() || ctx.stop.is_set() {
-        // Nobody waits for its figures any more; one that has ended needs no end.
-        let _ = child.kill();
-    }
-    seen.inspect_err(|_| drop(child.wait()))?;
-    let had_ended = child.try_wait()?.is_some();
-    let output = child.wait_with_output()?;
+/// Nothing is compared if the run shall end before bw_mem has.
+fn with(
+    command: &str,
+    mut experiment: Experiment,
+    window: Duration,
+    is_stopped: IsStopped,
+) -> anyhow::Result<Vec<Verified>> {
+    let Some(beside) = run_beside(command, is_stopped, || experiment.watch(window))? else { return Ok(Vec::new()) };
     let refuse = |why: String, hint: &str| Refusal::new(format!("{command}: {why}"), hint);
-    if !output.status.success() {
-        return Err(refuse(format!("ended with {}", output.status), "try it by itself").into());
+    if !beside.status.success() {
+        return Err(refuse(format!("ended with {}", beside.status), "try it by itself").into());
     }
-    if had_ended {
+    if beside.ended_before {
         return Err(refuse(
             format!("ended within {} s, while it was being watched", (LEAD + window).as_secs()),
             "give it more memory to go through, or watch for less with --duration",
@@ -219,7 +253,7 @@ fn with(command: &str, mut experiment: Experiment, window: Duration, ctx: &Ctx) 
         .into());
     }
     // bw_mem prints its figures to the standard error; whoever redirects it has them here.
-    let text = format!("$ {command}\n{}", String::from_utf8_lossy(&output.stdout));
+    let text = format!("$ {command}\n{}", beside.said);
     let moved = workload::parse(&text).into_iter().find_map(|moved| match moved.amount {
         Amount::Rate(rate) => Some((moved.name, moved.direction, rate)),
         Amount::Bytes { .. } => None,
@@ -236,4 +270,87 @@ fn with(command: &str, mut experiment: Experiment, window: Duration, ctx: &Ctx) 
         Direction::Write => Side::Write,
     };
     Ok(experiment.compare_rate(&name, side, rate)?)
+}
+
+/// How a command ended beside which something was watched.
+struct Beside {
+    status: ExitStatus,
+    /// Whether it ended before the watch did.
+    ended_before: bool,
+    /// Its standard output.
+    said: String,
+}
+
+/// Runs a command, and beside it `watch` after [`LEAD`]. `None` if the run shall end before the command has: then the
+/// command is killed with all that it started. A terminal's Ctrl-C does not reach it.
+fn run_beside(
+    command: &str,
+    is_stopped: IsStopped,
+    watch: impl FnOnce() -> Result<(), pciescope_bench::Error>,
+) -> anyhow::Result<Option<Beside>> {
+    let fail = || format!("cannot start {command:?}");
+    // A file, not a pipe: an output of any length never stops it.
+    let mut output = tempfile::tempfile().with_context(fail)?;
+    let mut shell = Command::new("sh");
+    shell.args(["-c", command]).stdin(Stdio::null()).stdout(output.try_clone().with_context(fail)?);
+    let mut group = OwnGroup::start(&mut shell).with_context(fail)?;
+    let begin = Instant::now();
+    while begin.elapsed() < LEAD && !is_stopped() {
+        std::thread::sleep(TICK);
+    }
+    watch()?;
+    let mut status = group.status()?;
+    let ended_before = status.is_some();
+    let status = loop {
+        if is_stopped() {
+            return Ok(None);
+        }
+        if let Some(status) = status {
+            break status;
+        }
+        std::thread::sleep(TICK);
+        status = group.status()?;
+    };
+    let mut bytes = Vec::new();
+    output.rewind()?;
+    output.read_to_end(&mut bytes)?;
+    Ok(Some(Beside { status, ended_before, said: String::from_utf8_lossy(&bytes).into_owned() }))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn a_command_that_runs_to_its_end_is_heard() {
+        let beside = run_beside("sleep 1.5; echo done; exit 3", &|| false, || Ok(())).unwrap().unwrap();
+        assert_eq!((beside.status.code(), beside.ended_before, beside.said.as_str()), (Some(3), false, "done\n"));
+        let beside = run_beside("echo early", &|| false, || Ok(())).unwrap().unwrap();
+        assert_eq!((beside.status.code(), beside.ended_before, beside.said.as_str()), (Some(0), true, "early\n"));
+    }
+
+    /// A signal before, in or after the watch is no failure of the command.
+    #[test]
+    fn a_run_that_is_stopped_ends_the_command_and_refuses_nothing() {
+        let begin = Instant::now();
+        for in_watch in [false, true] {
+            let folder = tempfile::tempdir().unwrap();
+            let alive = folder.path().join("alive");
+            let command = format!("while sleep 0.05; do echo x >>{}; done & wait", alive.display());
+            let is_stopped = AtomicBool::new(!in_watch);
+            let watch = || {
+                is_stopped.store(true, Ordering::Relaxed);
+                Ok(())
+            };
+            let beside = run_beside(&command, &|| is_stopped.load(Ordering::Relaxed), watch).unwrap();
+            assert!(beside.is_none());
+            let size = || std::fs::metadata(&alive).map_or(0, |meta| meta.len());
+            let before = size();
+            std::thread::sleep(Duration::from_millis(300));
+            assert_eq!(size(), before, "what the command started runs on");
+        }
+        assert!(begin.elapsed() < Duration::from_secs(10));
+    }
 }

@@ -99,6 +99,8 @@ struct Journal<'j> {
     identity: Identity,
     is_wrong: bool,
     rows: u32,
+    /// The workloads without a row, each with the reason.
+    left_out: Vec<String>,
 }
 
 impl<'j> Journal<'j> {
@@ -106,13 +108,22 @@ impl<'j> Journal<'j> {
     fn open(ctx: &'j Ctx, output: &OutputArgs, inputs: &[&Path], verb: &str) -> anyhow::Result<Self> {
         let output = Output::open(output, inputs)?;
         let identity = Identity::new(verb, output.label.clone());
-        let journal = Journal { ctx, output, identity, is_wrong: false, rows: 0 };
+        let journal = Journal { ctx, output, identity, is_wrong: false, rows: 0, left_out: Vec::new() };
         ctx.stop.catch_signals()?;
         Ok(journal)
     }
 
-    /// Writes the rows of an experiment; `port` is the root port that was looked at.
-    fn put(&mut self, verified: Vec<Verified>, port: Option<&Function>) -> anyhow::Result<()> {
+    /// Writes the rows of an experiment; `port` is the root port that was looked at, and `load` the workload with the
+    /// counters beside it.
+    fn put(
+        &mut self,
+        verified: Vec<Verified>,
+        port: Option<&Function>,
+        load: (&str, &[Counter]),
+    ) -> anyhow::Result<()> {
+        if verified.is_empty() {
+            self.left_out.push(not_compared(load.0, load.1));
+        }
         let is_guest = || environment::hypervisor(&self.ctx.root).is_some();
         let emulated = port.map_or_else(is_guest, |port| port.emulated.is_some());
         for Verified { row, idle_bytes_per_s, warnings } in verified {
@@ -155,11 +166,51 @@ impl<'j> Journal<'j> {
     /// The end: the table, and the exit code.
     fn finish(mut self) -> anyhow::Result<ExitCode> {
         self.output.finish()?;
-        Ok(match self.ctx.stop.exit_code() {
+        let stopped = self.ctx.stop.exit_code();
+        if stopped.is_none() {
+            self.left_out.iter().for_each(|text| self.ctx.note(text));
+            if self.rows == 0 {
+                self.ctx.hint(
+                    "`pciescope stat --list` shows the counters of this machine; choose a workload that they count",
+                );
+            }
+        }
+        Ok(match stopped {
             Some(code) => ExitCode::from(code),
             None if self.rows == 0 => ExitCode::from(2),
             None if self.is_wrong => ExitCode::from(1),
             None => ExitCode::SUCCESS,
         })
+    }
+}
+
+/// Why a workload has no row: which side is counted, and which is not.
+fn not_compared(load: &str, counters: &[Counter]) -> String {
+    let is_counted = |side| counters.iter().any(|counter| counter.side == side);
+    let sides = match (is_counted(Side::Read), is_counted(Side::Write)) {
+        (true, true) => "it moved no bytes",
+        (true, false) => "it read no bytes, and nothing counts writes",
+        (false, true) => "it wrote no bytes, and nothing counts reads",
+        (false, false) => "nothing counts reads or writes",
+    };
+    format!("{load}: not compared: {sides}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_workload_without_a_row_names_the_side_that_nothing_counts() {
+        let counter = |side| Counter { name: String::new(), side, metric: "x", bytes_per_count: 1.0, panels: vec![0] };
+        let (read, write) = (counter(Side::Read), counter(Side::Write));
+        for (counters, why) in [
+            (&[read.clone()][..], "fwr: not compared: it read no bytes, and nothing counts writes"),
+            (&[write.clone()], "fwr: not compared: it wrote no bytes, and nothing counts reads"),
+            (&[read, write], "fwr: not compared: it moved no bytes"),
+            (&[], "fwr: not compared: nothing counts reads or writes"),
+        ] {
+            assert_eq!(not_compared("fwr", counters), why);
+        }
     }
 }

@@ -85,7 +85,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     let mut journal = Journal::open(ctx, &args.output, &[target], "verify pcie")?;
     let is_stopped = || ctx.stop.is_set();
     let options = Options { tolerance_percent: args.tolerance.0, is_stopped: &is_stopped };
-    let seconds = u32::try_from(args.duration.duration().as_secs()).unwrap_or(u32::MAX);
+    let seconds = whole_seconds(args.duration);
     for ((way, _), (choice, counters)) in ways.iter().zip(&counted).take_while(|_| !ctx.stop.is_set()) {
         if ctx.terminal {
             ctx.note(&format!("{}: fio {} for {} s", choice.instruments[0].pmu.name, way.name(), seconds));
@@ -95,9 +95,15 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         job.more.clone_from(&args.more);
         let experiment = Experiment::open(&ctx.root, choice, counters, options)?;
         let verified = experiment.run("fio", || job.run(&is_stopped))?;
-        journal.put(verified, choice.panels[0].function.as_ref())?;
+        let load = format!("fio {}", way.name());
+        journal.put(verified, choice.panels[0].function.as_ref(), (&load, counters))?;
     }
     journal.finish()
+}
+
+/// fio's `--runtime`: a part of a second is rounded up.
+fn whole_seconds(time: Time) -> u32 {
+    u32::try_from(time.0.div_ceil(1_000_000_000)).unwrap_or(u32::MAX)
 }
 
 /// A disk or file that holds something is not written to by mistake. A file system that is not mounted is something too.
@@ -106,9 +112,7 @@ fn refuse_to_destroy(args: &Args, target: &Path, ctx: &Ctx, disk: &Disk) -> anyh
         return Ok(());
     }
     let mut holds = if disk.is_whole { disk.holds(&ctx.root) } else { Vec::new() };
-    if !block::is_blank(target)? {
-        holds.push("its first MiB is not blank".to_owned());
-    }
+    holds.extend(block::contents(target)?);
     if holds.is_empty() {
         return Ok(());
     }
@@ -125,5 +129,18 @@ fn place(args: &Args, disk: &Disk) -> anyhow::Result<Place> {
             let text = format!("{} is not on PCIe", disk.name);
             Err(Refusal::new(text, "name a disk that is, or its port's PMU with --pmu").into())
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_of_a_second_is_rounded_up() {
+        for (ns, seconds) in [(1_000_000_000, 1), (1_900_000_000, 2), (1_000_000_001, 2), (60_000_000_000, 60)] {
+            assert_eq!(whole_seconds(Time(ns)), seconds);
+        }
+        assert_eq!(whole_seconds(Time(u64::MAX)), u32::MAX);
     }
 }

@@ -102,6 +102,6 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     let experiment = Experiment::open(&ctx.root, &choice, &counters, options)?;
     let into = &mut buffer.bytes_mut()[..bytes as usize];
     let verified = experiment.run("readout", || readout::run(&mut *daq, into, duration, &is_stopped))?;
-    journal.put(verified, choice.panels[0].function.as_ref())?;
+    journal.put(verified, choice.panels[0].function.as_ref(), ("readout", &counters))?;
     journal.finish()
 }
