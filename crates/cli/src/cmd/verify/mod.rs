@@ -198,6 +198,8 @@ fn not_compared(load: &str, counters: &[Counter]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::slice;
+
     use super::*;
 
     #[test]
@@ -205,9 +207,9 @@ mod tests {
         let counter = |side| Counter { name: String::new(), side, metric: "x", bytes_per_count: 1.0, panels: vec![0] };
         let (read, write) = (counter(Side::Read), counter(Side::Write));
         for (counters, why) in [
-            (&[read.clone()][..], "fwr: not compared: it read no bytes, and nothing counts writes"),
-            (&[write.clone()], "fwr: not compared: it wrote no bytes, and nothing counts reads"),
-            (&[read, write], "fwr: not compared: it moved no bytes"),
+            (slice::from_ref(&read), "fwr: not compared: it read no bytes, and nothing counts writes"),
+            (slice::from_ref(&write), "fwr: not compared: it wrote no bytes, and nothing counts reads"),
+            (&[read.clone(), write.clone()], "fwr: not compared: it moved no bytes"),
             (&[], "fwr: not compared: nothing counts reads or writes"),
         ] {
             assert_eq!(not_compared("fwr", counters), why);
