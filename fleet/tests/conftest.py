@@ -61,3 +61,19 @@ def call(capsys: pytest.CaptureFixture[str]) -> Call:
         return Told(code, told.out, told.err)
 
     return runs
+
+
+def alike(a: Any, b: Any, place: str = "") -> None:
+    """Raises where two answers differ by more than rounding."""
+    if isinstance(a, float) and isinstance(b, float):
+        assert a == pytest.approx(b, rel=1e-6, abs=1e-12), place
+    elif isinstance(a, dict) and isinstance(b, dict):
+        assert a.keys() == b.keys(), place
+        for key in a:
+            alike(a[key], b[key], f"{place}.{key}")
+    elif isinstance(a, list) and isinstance(b, list):
+        assert len(a) == len(b), place
+        for number, (one, other) in enumerate(zip(a, b, strict=True)):
+            alike(one, other, f"{place}[{number}]")
+    else:
+        assert a == b, place

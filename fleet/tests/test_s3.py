@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import sample
-from conftest import fleet
+from conftest import alike, fleet
 
 pytestmark = pytest.mark.slow
 
@@ -57,7 +57,8 @@ def test_the_same_files_give_the_same_findings_as_a_folder(bucket: Options, file
         judged = fleet("outliers", place, "-j", *options)
         assert judged.returncode == 1, judged.stderr
         told[place] = json.loads(judged.stdout)
-    assert told["s3://fleet/a"] == told[str(tmp_path / "d")]
+    # Sums of rows in another order differ by rounding.
+    alike(told["s3://fleet/a"], told[str(tmp_path / "d")])
     assert [finding["hosts"] for finding in told["s3://fleet/a"]["findings"]] == [["n12"]]
 
 

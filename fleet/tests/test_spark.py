@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import planted
-from conftest import fleet
+from conftest import alike, fleet
 from pciescope_fleet.dataset.store import Store
 from planted import Shape, host_name
 from spark_cluster import cluster
@@ -23,22 +22,6 @@ pytestmark = pytest.mark.slow
 def spark() -> Iterator[str]:
     with cluster() as address:
         yield address
-
-
-def alike(a: Any, b: Any, place: str = "") -> None:
-    """Raises where two answers differ by more than rounding."""
-    if isinstance(a, float) and isinstance(b, float):
-        assert a == pytest.approx(b, rel=1e-6, abs=1e-12), place
-    elif isinstance(a, dict) and isinstance(b, dict):
-        assert a.keys() == b.keys(), place
-        for key in a:
-            alike(a[key], b[key], f"{place}.{key}")
-    elif isinstance(a, list) and isinstance(b, list):
-        assert len(a) == len(b), place
-        for number, (one, other) in enumerate(zip(a, b, strict=True)):
-            alike(one, other, f"{place}[{number}]")
-    else:
-        assert a == b, place
 
 
 def test_both_engines_find_the_same(tmp_path: Path, spark: str) -> None:
