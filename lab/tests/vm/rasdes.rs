@@ -580,7 +580,8 @@ fn hold_and_zero_lose_nothing(rig: &Rig) {
 fn time_in_states_and_the_clock(rig: &Rig) {
     rig.tell(&format!("port {PORT} states L0=50,L1_AUX=30,TX_RX_L0S=20"));
     // Shares of 100 ms, in cycles of 1 ns, of the auxiliary clock of 40 ns.
-    for (code, least, most) in [(0x03, 45_000_000, u64::MAX), (0x08, 600_000, 20_000_000), (0x09, 15_000_000, u64::MAX)] {
+    for (code, least, most) in [(0x03, 45_000_000, u64::MAX), (0x08, 600_000, 20_000_000), (0x09, 15_000_000, u64::MAX)]
+    {
         settle(&format!("report {code:#04x}"), || {
             let session = Session::start(rig, "states");
             let before = report(&rig.ledger(), PORT, code);
