@@ -399,6 +399,12 @@ def test_a_run_is_of_one_host_whatever_name_it_is_given_later(
             assert keys == {"n1~aaaaaaaaaaaa", "x"}, place
         assert len(rows(tmp_path / place, "runs")) == 2
         assert ingest(*named, tmp_path / place, *more)[1]["known"] == 1
+    # Another machine's id is no better name.
+    clone = sample.write(tmp_path / "clone.jsonl", sample.run(1, "n1", "bbbbbbbbbbbbbbbb"))
+    assert ingest(whole, tmp_path / "g", *more)[0] == 0
+    code, told = ingest(clone, tmp_path / "g", *more)
+    assert (code, told["runs"], len(told["problems"])) == (1, 0, 1)
+    assert [row["host_key"] for row in rows(tmp_path / "g", "runs")] == ["n1~aaaaaaaaaaaa"]
 
 
 def test_two_runs_of_one_id_without_a_common_record_are_two(tmp_path: Path, ingest: Ingest) -> None:

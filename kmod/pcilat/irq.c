@@ -212,8 +212,7 @@ static bool pcilat_wait_answer(struct pcilat_worker *w, struct pcilat_vector *v)
 		cpu_relax();
 		if ((pcilat_clock() > until || pcilat_job_stopped(w->job)) && pcilat_cancel(v))
 			return false;
-		if (need_resched())
-			pcilat_yield();
+		pcilat_yield();
 	}
 	return true;
 }

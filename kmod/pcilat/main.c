@@ -227,21 +227,23 @@ static void pcilat_end_run(struct pcilat_device *pl, int error)
 		pcilat_job_end(pl->job, error, -1, 0);
 }
 
-/* Whether handlers leave a device alone that may not answer. With pl->hw held. */
+/*
+ * Whether handlers leave a device alone that may not answer. With pl->hw held. They all
+ * know it when this returns.
+ */
 static void pcilat_set_silent(struct pcilat_device *pl, bool is_silent)
 {
 	u32 i;
 
 	for (i = 0; i < pl->nvectors; i++) {
 		WRITE_ONCE(pl->vectors[i].is_silent, is_silent);
-		if (is_silent)
-			synchronize_irq(pl->vectors[i].irq);
+		synchronize_irq(pl->vectors[i].irq);
 	}
 }
 
 /*
- * Waits for all code that accesses the device; whoever comes after `gone` or `resetting` was
- * set does not.
+ * Waits for all code that accesses the device. Later callers see `gone` or `resetting`, and
+ * do not access it.
  */
 static void pcilat_wait_for_accesses(struct pcilat_device *pl, bool is_silent)
 {
@@ -260,7 +262,8 @@ static void pcilat_disconnect(struct pcilat_device *pl)
 	WRITE_ONCE(pl->gone, true);
 	pcilat_end_run(pl, -ENODEV);
 	mutex_unlock(&pl->lock);
-	pcilat_wait_for_accesses(pl, !present);
+	/* Its memory may be lost after an error, although its configuration space answers. */
+	pcilat_wait_for_accesses(pl, !present || READ_ONCE(pl->resetting));
 }
 
 /*
@@ -279,14 +282,14 @@ static void pcilat_quiesce(struct pcilat_device *pl)
 /* The PCI core has restored what is its own: the BARs, and the table of vectors. */
 static void pcilat_restart(struct pcilat_device *pl)
 {
-	/* A handler may have switched it off. */
+	down_write(&pl->hw);
+	pcilat_set_silent(pl, false);
+	pcilat_irq_restore(pl);
+	/* Its handler may have switched the pin off. */
 	if (pl->irq_type == PCILAT_IRQ_INTX)
 		pci_intx(pl->pdev, true);
 	/* For pcilat_slot_reset(): restoring a state forgets it. */
 	pci_save_state(pl->pdev);
-	down_write(&pl->hw);
-	pcilat_set_silent(pl, false);
-	pcilat_irq_restore(pl);
 	WRITE_ONCE(pl->resetting, false);
 	up_write(&pl->hw);
 }

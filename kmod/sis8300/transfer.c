@@ -13,7 +13,8 @@
 #include "internal.h"
 
 #define SIS8300_PIECE_MIN	SZ_512K
-#define SIS8300_TURN_PIECES	16	/* before another reader gets its turn */
+#define SIS8300_TURN_PIECES	16	/* of a reader, before another one gets its turn */
+#define SIS8300_WRITE_TURN_NS	(10 * NSEC_PER_MSEC)	/* of a writer: its DMAs are small */
 
 /* A DMA of read(), and the part of it that the caller wants. */
 struct sis8300_slot {
@@ -334,15 +335,15 @@ static int sis8300_set_test_mode(struct sis8300 *sis, bool open)
 /* Writes until all is done, or until it is another's turn. */
 static int sis8300_write_turn(struct sis8300_writing *w)
 {
+	u64 end = ktime_get_ns() + SIS8300_WRITE_TURN_NS;
 	struct sis8300 *sis = w->f->sis;
-	unsigned int pieces = 0;
 	int ret;
 
 	ret = sis8300_set_test_mode(sis, true);
 	if (ret)
 		return ret;
 	while (!ret && w->at < w->end &&
-	       (pieces++ < SIS8300_TURN_PIECES || atomic_read(&sis->readers) == 1)) {
+	       (ktime_get_ns() < end || atomic_read(&sis->readers) == 1)) {
 		ret = sis8300_write_one(w);
 		if (!ret && signal_pending(current))
 			ret = -ERESTARTSYS;

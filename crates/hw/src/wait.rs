@@ -9,6 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{
     Pid, PidfdFlags, Signal, kill_current_process_group, kill_process, kill_process_group, pidfd_open,
+    set_parent_process_death_signal,
 };
 use rustix::time::{ClockId, clock_gettime};
 
@@ -28,7 +29,8 @@ pub fn signal(child: &Child, number: i32) -> io::Result<()> {
 }
 
 /// A program in a process group of its own, so that a terminal's Ctrl-C does not reach it. If it still runs when this is
-/// dropped, it is killed with all that it started in its group.
+/// dropped, it is killed with all that it started in its group. It gets SIGTERM if the thread that started it ends first,
+/// as at a SIGKILL.
 #[derive(Debug)]
 pub struct OwnGroup {
     child: Child,
@@ -41,6 +43,8 @@ impl OwnGroup {
     /// # Errors
     /// As [`Command::spawn`].
     pub fn start(command: &mut Command) -> io::Result<OwnGroup> {
+        // SAFETY: the closure makes one system call and allocates nothing, as the child of a fork may.
+        unsafe { command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::TERM))?)) };
         Ok(OwnGroup { child: command.process_group(0).spawn()?, has_ended: false })
     }
 

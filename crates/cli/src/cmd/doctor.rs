@@ -100,7 +100,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         list(&mut io::stdout().lock())?;
         return Ok(ExitCode::SUCCESS);
     }
-    // Until its end there may be a part of a file, and a synthetic machine.
+    // A signal must leave neither an unfinished file nor the synthetic machine behind.
     ctx.stop.catch_signals()?;
     let ctx = &ctx.on(&args.backend)?;
     let silences = Silences::read(ctx, &args.silence, &args.silence_file)?;

@@ -81,10 +81,10 @@ def ingest(store: Store, paths: Sequence[Path], host: str | None = None) -> Take
             before = max(has.runs.get(key, 0), waiting[key].run["records"] if key in waiting else 0)
             worse, stays = has.earlier(made, waiting)
             if stays is not None:
-                why = (
-                    f"run {run.run} is kept as host {stays}: not taken as host {key[0]}; that name stays: "
-                    f"--host {stays.split('~')[0]}"
-                )
+                kept = f"as host {stays}" if stays else "under a better name"
+                why = f"run {run.run} is kept {kept}: not taken as host {key[0]}"
+                if stays:
+                    why += f"; that name stays: --host {stays.split('~')[0]}"
                 taken.problems.append(Problem(str(path), None, why))
                 continue
             for old in worse:
@@ -143,7 +143,7 @@ class Made:
     tables: dict[str, pa.Table]
     problems: list[Problem]
     renames: list[RunKey] = field(default_factory=list)
-    """The same run by the names of files that the dataset has it under."""
+    """The same run by worse names that the dataset has it under."""
 
     @classmethod
     def of(cls, made: Rows) -> Made:
@@ -235,7 +235,7 @@ class _Known:
         Worse are the name of a file, and the same name without the machine's id.
         """
         if made.key in self.renamed:
-            return [], self.hosts.get(made.run["run"], "another")
+            return [], self.hosts.get(made.run["run"], "")
         old = (self.hosts.get(made.run["run"], made.key[0]), made.run["run"])
         if made.run["host_from"] == "file name" or old == made.key:
             return [], None
@@ -247,7 +247,7 @@ class _Known:
         ids = None if made.key in self.runs or made.key in waiting else self.record_ids(old, waiting)
         if ids is None or set(ids).isdisjoint(made.run["record_ids"]):
             return [], None
-        return ([old], None) if old[0].split("~")[0] == made.run["host"] else ([], old[0])
+        return ([old], None) if old[0] == made.run["host"] else ([], old[0])
 
     def record_ids(self, key: RunKey, waiting: dict[RunKey, Made]) -> Sequence[int] | None:
         """The numbers of the records that the dataset has of a run."""

@@ -94,7 +94,7 @@ impl Host for Command<'_> {
             .map_err(|err| io::Error::new(err.kind(), Refusal::of_command(&err)))?;
         self.waiter.watch_child(&child)?;
         self.end_ns = self.duration_ns.map(|ns| now_ns().saturating_add(ns));
-        // One that came before the command was there did not reach it, whoever sent it.
+        // A signal from before the start has not reached the command, whoever sent it.
         let sent = self.signals.stop.take_sent();
         if let Some(signal) = sent.or(self.signals.stop.signal()) {
             tell(&child, i32::from(signal));

@@ -94,6 +94,10 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         job.program.clone_from(&args.fio);
         job.more.clone_from(&args.more);
         let experiment = Experiment::open(&ctx.root, choice, counters, options)?;
+        // A signal while the counters were opened: fio would not know of it.
+        if ctx.stop.is_set() {
+            break;
+        }
         let verified = experiment.run("fio", || job.run(&is_stopped))?;
         let load = format!("fio {}", way.name());
         journal.put(verified, choice.panels[0].function.as_ref(), (&load, counters))?;
