@@ -170,6 +170,17 @@ mod tests {
     }
 
     #[test]
+    fn a_program_ends_with_the_thread_that_started_it() {
+        let starter = std::thread::spawn(|| OwnGroup::start(Command::new("sleep").arg("1000")).unwrap());
+        let mut group = starter.join().unwrap();
+        let begin = std::time::Instant::now();
+        while group.status().unwrap().is_none() {
+            assert!(begin.elapsed().as_secs() < 10, "it goes on");
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+    }
+
+    #[test]
     fn a_group_is_killed_with_all_that_it_started() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("pids");

@@ -257,9 +257,9 @@ mod tests {
                    [    1.2] WARNING: CPU: 0 PID: 1 at kernel/irq/chip.c:1 f+0x1/0x2\n\
                    [    1.3] e1000e 0000:01:00.0: a warning: the link is down\n\
                    [    2.0] irq 16: nobody cared (try booting with the \"irqpoll\" option)\n\
-                   [    3.0] BUG: unable to handle page fault
-                   [    4.0] rcu: INFO: rcu_preempt detected stalls on CPUs/tasks:
-                   [    5.0] genirq: Flags mismatch irq 16. 00000080 (a) vs. 00000000 (b)
+                   [    3.0] BUG: unable to handle page fault\n\
+                   [    4.0] rcu: INFO: rcu_preempt detected stalls on CPUs/tasks:\n\
+                   [    5.0] genirq: Flags mismatch irq 16. 00000080 (a) vs. 00000000 (b)\n\
                    [    6.0] kmemleak: Kernel memory leak detector disabled";
         let faults = kernel_faults(log);
         assert_eq!(faults.len(), 6, "{faults:?}");
