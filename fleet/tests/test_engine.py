@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import ibis
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import planted
@@ -17,7 +19,6 @@ from conftest import Call
 from pciescope_fleet import engine
 from pciescope_fleet.dataset.schema import TABLES
 from pciescope_fleet.dataset.store import Store
-from pciescope_fleet.errors import FleetError
 
 NOT_TO_CHANGE = (
     "spark.sql.ansi.enabled",
@@ -98,6 +99,14 @@ def test_what_a_cluster_sets_for_itself_changes_no_result(spark: Spark) -> None:
             Py4JError("An error occurred while calling o7.parquet.\n: java.io.IOException: no such host\n\tat a"),
             "java.io.IOException: no such host",
         ),
+        (
+            PySparkException(
+                "An exception was thrown from the Python worker:\nTraceback (most recent call last):\n"
+                '  File "a.py", line 1, in read\n'
+                "ModuleNotFoundError: No module named 's3fs'\n SQLSTATE: 38000\n\tat a.b"
+            ),
+            "ModuleNotFoundError: No module named 's3fs'",
+        ),
         (Py4JError(), "Py4JError"),
     ],
 )
@@ -114,7 +123,7 @@ def test_a_failure_of_spark_is_told_as_one(
     assert (ended.code, ended.out) == (2, "")
     assert ended.err.splitlines() == [
         f"pciescope-fleet: Spark at local[1]: {told}",
-        "hint: every worker must reach the dataset by the same address; for S3 the cluster needs hadoop-aws",
+        "hint: every worker must reach the dataset by the same address; for a URL it needs pciescope-fleet too",
     ]
     assert spark.stopped == 1
     # What is not of Spark stays a fault.
@@ -122,54 +131,23 @@ def test_a_failure_of_spark_is_told_as_one(
     assert "this is a fault of pciescope-fleet itself" in call("outliers", tmp_path, "--spark", "local[1]").err
 
 
-class S3(Store):
-    """As a store on S3, without its driver."""
-
-    def __init__(self, options: dict[str, Any]) -> None:
-        super().__init__("memory://fleet")
-        self.url, self.options = "s3://bucket/fleet", options
-        self.fs = types.SimpleNamespace(protocol=("s3", "s3a"))
-
-
-def test_the_options_of_a_store_on_s3_are_also_sparks(spark: Spark) -> None:
-    given = {"endpoint_url": "http://127.0.0.1:5000", "key": "k", "secret": "s", "token": "t"}
-    with engine.open_engine("local[1]", store=S3(given)):
-        pass
-    assert {name: value for name, value in spark.told.items() if ".fs." in name} == {
-        "spark.hadoop.fs.s3a.endpoint": "http://127.0.0.1:5000",
-        "spark.hadoop.fs.s3a.path.style.access": "true",
-        "spark.hadoop.fs.s3a.access.key": "k",
-        "spark.hadoop.fs.s3a.secret.key": "s",
-        "spark.hadoop.fs.s3a.session.token": "t",
-    }
-    spark.told.clear()
-    with engine.open_engine("local[1]", store=S3({"anon": True})):
-        pass
-    provider = "org.apache.hadoop.fs.s3a.AnonymousAWSCredentialsProvider"
-    assert spark.told.pop("spark.hadoop.fs.s3a.aws.credentials.provider") == provider
-    with engine.open_engine("local[1]", store=S3({"anon": False})):
-        pass
-    assert not [name for name in spark.told if ".fs." in name]
-
-
-def test_options_that_spark_does_not_know_are_refused(spark: Spark, tmp_path: Path) -> None:
-    for store in (S3({"key": "k", "profile": "me"}), Store(str(tmp_path), {"profile": "me"})):
-        with (
-            pytest.raises(FleetError, match="--store-option profile: ") as refused,
-            engine.open_engine("local[1]", store=store),
-        ):
-            pass
-        assert refused.value.hint is not None
-        assert store.url in refused.value.text
-    assert spark.told == {}
-
-
-def test_a_verb_gives_spark_the_options_of_its_store(spark: Spark, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pciescope_fleet.dataset.store.Store", lambda _, options: S3(options))
-    monkeypatch.setattr(S3, "kept", lambda *_: [][0])
-    call("outliers", "s3://bucket/fleet", "--spark", "local[1]", "--store-option=key=k", "--store-option=secret=s")
-    assert spark.told["spark.hadoop.fs.s3a.access.key"] == "k"
-    assert spark.told["spark.hadoop.fs.s3a.secret.key"] == "s"
+def test_a_worker_of_spark_reads_files_with_the_columns_of_today() -> None:
+    store = Store("memory://workers")
+    rows = pa.table({"host_key": ["a", "b"], "run": ["0", "1"], "of_later": [1, 2]})
+    paths = []
+    for name, part in (("old", rows.slice(0, 1)), ("new", rows.slice(1))):
+        paths.append(f"{store.root}/{name}.parquet")
+        with store.fs.open(paths[-1], "wb") as out:
+            pq.write_table(part, out)
+    listed = [pa.record_batch({"path": pa.array(given, pa.string())}) for given in (paths[:1], [], paths[1:])]
+    read = pa.Table.from_batches(engine.read_files(store.url, {}, TABLES["runs"], iter(listed)), TABLES["runs"])
+    assert read.select(["host_key", "run", "kernel"]).to_pylist() == [
+        {"host_key": "a", "run": "0", "kernel": None},
+        {"host_key": "b", "run": "1", "kernel": None},
+    ]
+    missing = pa.record_batch({"path": ["none.parquet"]})
+    with pytest.raises(FileNotFoundError):
+        list(engine.read_files(store.url, {}, TABLES["runs"], iter([missing])))
 
 
 def test_one_listing_of_a_table_tells_what_was_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

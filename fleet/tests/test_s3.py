@@ -10,6 +10,7 @@ import pytest
 
 import sample
 from conftest import alike, fleet
+from spark_cluster import cluster
 
 pytestmark = pytest.mark.slow
 
@@ -60,6 +61,11 @@ def test_the_same_files_give_the_same_findings_as_a_folder(bucket: Options, file
     # Sums of rows in another order differ by rounding.
     alike(told["s3://fleet/a"], told[str(tmp_path / "d")])
     assert [finding["hosts"] for finding in told["s3://fleet/a"]["findings"]] == [["n12"]]
+    # Also where workers of Spark read the store: they have its options from the program.
+    with cluster() as address:
+        judged = fleet("outliers", "s3://fleet/a", "-j", "--spark", address, *bucket)
+    assert judged.returncode == 1, judged.stderr
+    alike(json.loads(judged.stdout), told["s3://fleet/a"])
 
 
 def test_a_bucket_that_is_not_there_and_a_wrong_address_are_told(bucket: Options, files: list[Path]) -> None:

@@ -10,8 +10,10 @@ import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
+import fsspec
 import ibis
 import ibis.expr.types as ir
 import pyarrow as pa
@@ -77,7 +79,7 @@ class Engine:
     def _read(self, store: Store, table: str, paths: list[str]) -> ir.Table:
         name = ibis.util.gen_name("fleet_read")
         if self.name == "spark":
-            return _spark_table(self.connection, name, store, paths)
+            return _spark_table(self.connection, name, store, table, paths)
         duck = self.connection.con
         if store.is_local:
             duck.read_parquet(paths, union_by_name=True, hive_partitioning=False).create_view(name)
@@ -89,35 +91,52 @@ class Engine:
         return found
 
 
-def _spark_table(connection: Any, name: str, store: Store, paths: list[str]) -> ir.Table:
-    """Spark reads the files itself: every worker must reach the store by the same address."""
-    urls = [store.fs.unstrip_protocol(path).replace("s3://", "s3a://", 1) for path in paths]
-    frame = connection._session.read.option("mergeSchema", "true").parquet(*urls)
+def _spark_table(connection: Any, name: str, store: Store, table: str, paths: list[str]) -> ir.Table:
+    """The workers read the files: every one of them must reach the store by the same address."""
+    session = connection._session
+    if store.is_local:
+        frame = session.read.option("mergeSchema", "true").parquet(*map(store.fs.unstrip_protocol, paths))
+    else:
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        # Spark's own drivers of remote stores are Java modules that pyspark lacks, and have options of their own.
+        listed = session.createDataFrame([(path,) for path in paths], "path string")
+        spread = listed.repartition(min(len(paths), 4 * session.sparkContext.defaultParallelism))
+        read = partial(read_files, store.url, store.options, TABLES[table])
+        frame = spread.mapInArrow(read, from_arrow_schema(TABLES[table]))
     frame.createOrReplaceTempView(name)
     found: ir.Table = connection.table(name)
     return found
 
 
-@contextmanager
-def open_engine(
-    address: str | None, memory: str | None = None, threads: int | None = None, store: Store | None = None
-) -> Iterator[Engine]:
-    """DuckDB, or Spark at an address such as `spark://HOST:7077` or `local[2]`. Closes it in the end.
+def read_files(
+    url: str, options: dict[str, Any], schema: pa.Schema, listed: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """The rows of the files whose paths are in the batches' column `path`, as a worker of Spark reads them.
 
-    Spark gets what it needs to reach the `store`.
+    Columns that a file lacks are null. `url` and `options` are those of the store.
     """
+    fs, _ = fsspec.core.url_to_fs(url, **options)
+    for batch in listed:
+        if batch.num_rows:
+            yield from dataset(batch["path"].to_pylist(), schema, filesystem=fs, format="parquet").to_batches()
+
+
+@contextmanager
+def open_engine(address: str | None, memory: str | None = None, threads: int | None = None) -> Iterator[Engine]:
+    """DuckDB, or Spark at an address such as `spark://HOST:7077` or `local[2]`. Closes it in the end."""
     if address is None:
         with tempfile.TemporaryDirectory(prefix="pciescope-fleet-") as spilled:
             yield from _duckdb(memory, threads, spilled)
         return
-    session = _session(address, {} if store is None else _of_hadoop(store))
+    session = _session(address)
     try:
         yield Engine(ibis.pyspark.connect(session), "spark")
     except Exception as error:
         if any(kind.__module__.partition(".")[0] in ("pyspark", "py4j") for kind in type(error).__mro__):
             raise FleetError(
-                f"Spark at {address}: {_first_line(error)}",
-                "every worker must reach the dataset by the same address; for S3 the cluster needs hadoop-aws",
+                f"Spark at {address}: {_what_it_says(error)}",
+                "every worker must reach the dataset by the same address; for a URL it needs pciescope-fleet too",
             ) from error
         raise
     finally:
@@ -126,10 +145,13 @@ def open_engine(
             session.stop()
 
 
-def _first_line(error: Exception) -> str:
-    """What an error of Java or Spark says, without its stack."""
-    lines = (line.strip(": ") for line in str(error).splitlines())
-    said = (line for line in lines if line and not line.startswith("An error occurred while calling"))
+def _what_it_says(error: Exception) -> str:
+    """What an error of Java, of Spark or of a worker's Python says, without its stack."""
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    if any(line.startswith("Traceback ") for line in lines):
+        # A stack of Python has the error itself last.
+        lines = [line for line in lines if not line.startswith((" ", "\t"))][-1:]
+    said = (line.strip(": ") for line in lines if not line.startswith("An error occurred while calling"))
     return next(said, type(error).__name__)
 
 
@@ -155,24 +177,7 @@ def _duckdb(memory: str | None, threads: int | None, spilled: str) -> Iterator[E
         connection.disconnect()
 
 
-def _of_hadoop(store: Store) -> dict[str, str]:
-    """The store's options as Spark's driver of S3 has them: Spark reads the files itself."""
-    told: dict[str, str] = {}
-    for name, value in store.options.items():
-        if store.is_s3 and name == "anon" and not value:
-            continue
-        if not store.is_s3 or name not in OF_S3:
-            known = ", ".join(OF_S3)
-            raise FleetError(
-                f"--store-option {name}: Spark reads {store.url} itself, and of these options it can only take those "
-                f"of S3: {known}",
-                "the cluster's own settings in its spark-defaults.conf, or no --spark",
-            )
-        told.update({f"spark.hadoop.fs.s3a.{key}": text or str(value) for key, text in OF_S3[name].items()})
-    return told
-
-
-def _session(address: str, more: dict[str, str]) -> Any:
+def _session(address: str) -> Any:
     # Ibis 12 asks for what pandas 3 has no more only where it is told to.
     from pyspark.sql import SparkSession
 
@@ -180,7 +185,7 @@ def _session(address: str, more: dict[str, str]) -> Any:
     builder = SparkSession.builder.master(address).appName("pciescope-fleet")
     # Nothing is kept there; by default Spark makes a folder in the current one.
     builder = builder.config("spark.sql.warehouse.dir", tempfile.gettempdir())
-    for key, value in {**SPARK, **more}.items():
+    for key, value in SPARK.items():
         builder = builder.config(key, value)
     try:
         session = builder.getOrCreate()
@@ -189,7 +194,7 @@ def _session(address: str, more: dict[str, str]) -> Any:
         return session
     except Exception as error:
         raise FleetError(
-            f"Spark at {address}: {_first_line(error)}", "the address of the master, and a Java runtime"
+            f"Spark at {address}: {_what_it_says(error)}", "the address of the master, and a Java runtime"
         ) from error
 
 
@@ -209,13 +214,3 @@ SPARK = {
     "spark.sql.parser.quotedRegexColumnNames": "false",
 }
 """How a session of ours is set; what a cluster's own files say of memory and cores stays."""
-
-OF_S3: dict[str, dict[str, str | None]] = {
-    # A store at an address of its own has no names of buckets in the DNS.
-    "endpoint_url": {"endpoint": None, "path.style.access": "true"},
-    "key": {"access.key": None},
-    "secret": {"secret.key": None},
-    "token": {"session.token": None},
-    "anon": {"aws.credentials.provider": "org.apache.hadoop.fs.s3a.AnonymousAWSCredentialsProvider"},
-}
-"""By the name of an option of s3fs: what Spark's driver of S3 calls the same, with its value where that is another."""

@@ -138,7 +138,7 @@ def computed(args: argparse.Namespace, compute: Callable[[Engine, Store], T]) ->
         store = store_of(args)
         engine: Engine | None = None
         try:
-            with open_engine(args.spark, args.memory, args.threads, store) as engine:
+            with open_engine(args.spark, args.memory, args.threads) as engine:
                 return compute(engine, store)
         except Exception:
             # Each engine and store has errors of its own kinds.

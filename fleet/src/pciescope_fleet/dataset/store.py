@@ -126,11 +126,6 @@ class Store:
         return "file" in self._protocols()
 
     @property
-    def is_s3(self) -> bool:
-        """Whether the files lie in a store that speaks S3."""
-        return "s3" in self._protocols()
-
-    @property
     def _is_of_objects(self) -> bool:
         return not OF_OBJECTS.isdisjoint(self._protocols())
 
