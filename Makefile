@@ -182,9 +182,9 @@ test-fresh:			## `make demo` and the unit tests in bare systems of Debian 12 and
 	tools/setup packages
 	tools/test-fresh
 
-test-packages: build		## install, upgrade and purge the packages in clean systems of Debian 12 and 13
+test-packages: deb		## install, upgrade and purge the packages in clean systems of Debian 12 and 13
 	tools/setup packages
-	packaging/test-packages
+	PCIESCOPE=$(abspath $(TARGET)/packaged/pciescope) packaging/test-packages
 
 test-systemd: build		## the exporter as a service of systemd 252 and 257, in a guest whose clock jumps
 	tools/setup lab

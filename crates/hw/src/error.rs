@@ -233,7 +233,7 @@ impl Error {
                 Some("the vfio backend can, with Secure Boot too: --backend vfio --bind".to_owned())
             }
             Error::NoDriver { driver: "pcilat", .. } => {
-                Some("`make kmod` builds it and `insmod kmod/pcilat/pcilat.ko` loads it".to_owned())
+                Some("`modprobe pcilat` loads it (package pciescope-dkms); in the sources, `make kmod` builds it for insmod".to_owned())
             }
             Error::NoDriver { driver, .. } => Some(format!("`modprobe {driver}` loads it")),
             Error::BoundAlready { bdf, .. } => Some(format!("`pciescope unbind {bdf}` gives it back")),

@@ -20,7 +20,7 @@ from pciescope_fleet.errors import Exit, FleetError, report
 
 EPILOG = """\
 one night, from measuring to the answer:
-  pciescope-fleet run --dir night --ssh 'n[1-64]' -- latency mmio 3b:00.0
+  pciescope-fleet run --dir night --ssh 'n[1-64]' -- doctor
   pciescope-fleet ingest night fleet
   pciescope-fleet outliers fleet
   pciescope-fleet matrix fleet -o fleet.html

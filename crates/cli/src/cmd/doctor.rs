@@ -39,8 +39,8 @@ begins with # is a comment. doctor always reads /etc/pciescope/doctor.conf if it
 exists.
 
 Exit codes: 0 if there are at most notes; 1 if there is a warning or a problem
-that is not silenced; 2 if a check named by --only looked at nothing (it lacks
-permission, or there is nothing that it could look at).")]
+that is not silenced; 2 if there is none, but a check named by --only looked at
+nothing (it lacks permission, or there is nothing that it could look at).")]
 pub struct Args {
     /// Check these functions and the bridges above them; all functions if none is named
     #[arg(value_name = "BDF", value_parser = args::bdf)]

@@ -27,7 +27,7 @@ Examples:
   pciescope list -d 144d:           the functions of a vendor
   pciescope list -s 17:             the functions on a bus
   pciescope list --show-cpus        the CPUs and their NUMA nodes and cores
-  pciescope list -j | jq .function  one JSON object a line")]
+  pciescope list -j | jq 'select(.function).function.bdf'  one JSON object a line")]
 pub struct Args {
     /// Show these functions in detail instead of the table of all
     #[arg(value_name = "BDF", value_parser = args::bdf)]
@@ -161,14 +161,13 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     if args.json {
         print_json(&mut out, ctx, &environment, &entries, args.show_cpus)?;
     } else if is_detailed {
+        mark(&mut out, &environment)?;
         for entry in &entries {
             let warnings = check::warnings(&ctx.root, &environment, Some(&entry.function));
             text::detail(&mut out, &environment, &all, entry, &warnings)?;
         }
     } else if args.tree {
-        if environment.is_synthetic() {
-            writeln!(out, "{SYNTHETIC}\n")?;
-        }
+        mark(&mut out, &environment)?;
         text::tree(&mut out, &all, &entries, width)?;
     } else {
         let why = topology::cpus(&ctx.root).err().map(|err| format!("{:#}", anyhow::Error::from(err)));
@@ -184,6 +183,11 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     }
     out.flush()?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The line that tells a synthetic machine from a real one.
+fn mark(out: &mut impl Write, environment: &Environment) -> io::Result<()> {
+    if environment.is_synthetic() { writeln!(out, "{SYNTHETIC}\n") } else { Ok(()) }
 }
 
 /// One object a line: the machine, its CPUs where asked for, then the functions.

@@ -98,7 +98,7 @@ fn listen(text: &str) -> Result<SocketAddr, String> {
     let address = bare.parse::<IpAddr>();
     text.parse()
         .or_else(|_| address.map(|address| SocketAddr::new(address, PORT)))
-        .map_err(|_| "write an IP address and a port, for example 127.0.0.1:9713 or [::1]:9713".to_owned())
+        .map_err(|_| "write an IP address and a port from 1 to 65535, for example 127.0.0.1:9713 or [::1]:9713".to_owned())
 }
 
 /// Runs the verb until a signal comes: 128 and its number is the exit code.

@@ -223,7 +223,7 @@ fn separator(text: &str) -> Result<u8, String> {
 pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     let ctx = &ctx.on(&args.backend)?;
     if args.list {
-        return list::run(ctx, &args.places, args.source);
+        return list::run(ctx, &args.places, args.source, matches!(args.backend, Backend::Fake(_)));
     }
     let wanted = Wanted {
         places: args.places.clone(),
@@ -231,7 +231,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         metrics: args.metric.clone(),
         origin: args.source,
     };
-    let choice = counters::choose(&ctx.root, &wanted)?;
+    let choice = counters::choose(&ctx.root, &wanted).map_err(of_a_word)?;
     let output = args.output.open(&args)?;
     let words = args.command.iter().map(|word| word.to_string_lossy().into_owned());
     let plan = StatPlan {
@@ -310,6 +310,18 @@ impl Sink for Runs {
     }
     fn finish(&mut self) -> io::Result<()> {
         if self.is_last { self.output.finish() } else { Ok(()) }
+    }
+}
+
+/// A word that is nothing at all may be meant as a command, whose program is not there.
+fn of_a_word(error: counters::Error) -> anyhow::Error {
+    match error {
+        counters::Error::NoPmu { pattern, alike } if alike.is_empty() && !pattern.contains(['*', '?']) => Refusal::new(
+            format!("{pattern}: neither a PCI address, nor a PMU of this machine, nor a program in PATH"),
+            "`pciescope stat --list` shows the PMUs; a program elsewhere is given by its path, as in `-- ./fio`",
+        )
+        .into(),
+        error => error.into(),
     }
 }
 

@@ -72,7 +72,7 @@ fn restore_all(ctx: &Ctx) -> anyhow::Result<ExitCode> {
 }
 
 fn nothing() -> anyhow::Result<ExitCode> {
-    writeln!(io::stdout(), "nothing is handed over")?;
+    writeln!(io::stdout(), "no function is bound by pciescope")?;
     Ok(ExitCode::SUCCESS)
 }
 

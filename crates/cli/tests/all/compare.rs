@@ -47,6 +47,19 @@ fn pairs_of_equal_runs_raise_no_alarm_and_a_shift_of_5_percent_does() {
 }
 
 #[test]
+fn figures_that_were_made_up_are_marked_in_every_text() {
+    let folder = folder("compare-synthetic");
+    let [a, b] = ["a", "b"].map(|name| made(&folder, name, "cpus=2,nodes=1", &format!("--label {name}")));
+    for args in [&[][..], &["--all"], &["--json"]] {
+        let ended = pciescope(&[&["compare", &a, &b], args].concat()).expect_code(0);
+        assert!(ended.stdout.contains("SYNTHETIC: made up by the fake backend"), "{args:?}: {}", ended.stdout);
+    }
+    for line in ["list 0000:03:00.0 --backend fake", "stat --list --backend fake"] {
+        assert!(run(line).expect_code(0).stdout.starts_with("SYNTHETIC: "), "{line}");
+    }
+}
+
+#[test]
 fn a_verified_counter_is_held_by_its_ratio() {
     let folder = folder("compare-verify");
     let made = |name: &str, run: u64, count: f64| {

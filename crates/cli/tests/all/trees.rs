@@ -76,6 +76,15 @@ fn a_device_of_another_driver_is_named_with_every_reason_and_the_way_out() {
 }
 
 #[test]
+fn a_device_in_use_is_not_to_be_bound_before_its_use_has_ended() {
+    let root = machine("in-use", ("0x8086", "0x1533"), Some("igb"), NONE);
+    fs::write(root.join(format!("sys/bus/pci/devices/{BDF}/boot_vga")), "1\n").unwrap();
+    let ended = at(&root, &format!("latency mmio {BDF} --count 1")).expect_code(2);
+    let hint = "hint: it is in use (it is the display that the machine booted with): stop that first, then add --bind";
+    assert!(ended.stderr.contains(hint), "{}", ended.stderr);
+}
+
+#[test]
 fn binding_without_the_module_says_how_to_get_it() {
     let root = machine("no-module", ("0x8086", "0x1533"), Some("igb"), NONE);
     let ended = at(&root, &format!("latency mmio {BDF} --count 1 --bind")).expect_code(2);

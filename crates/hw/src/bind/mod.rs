@@ -161,7 +161,8 @@ fn refuse(root: &Root, function: &Function, bdf: Bdf, driver: Driver, force: boo
     }
     let reasons = in_use(root, function);
     if !force && !reasons.is_empty() {
-        return refused(reasons.join("; "), Some("--force takes it anyway"));
+        let hint = format!("stop that first, or `pciescope bind {bdf} --driver {driver} --force` takes it anyway");
+        return refused(reasons.join("; "), Some(&hint));
     }
     if !driver.is_loaded(root) {
         return Err(Error::NoDriver { bdf, driver: driver.name() });

@@ -438,6 +438,9 @@ fn refuses_what_is_in_use_unless_forced() {
     mounts("30 22 259:0 / /data rw - xfs /dev/nvme0n1 rw\n");
     let error = machine.take().unwrap_err();
     assert!(error.to_string().ends_with("nvme0n1 is mounted at /data"), "{error}");
+    // Also of a verb with --bind, which has no --force.
+    let hint = "stop that first, or `pciescope bind 0000:01:00.0 --driver pcilat --force` takes it anyway";
+    assert_eq!(error.hint().as_deref(), Some(hint));
     // Btrfs has a number of its own; ZFS names no disk.
     mounts("30 22 0:40 / /srv rw - btrfs /dev/nvme0n1 rw\n");
     assert!(machine.take().unwrap_err().to_string().ends_with("nvme0n1 is mounted at /srv"));

@@ -333,10 +333,7 @@ impl Probe for Fake {
         let mut ended = ended.or_else(|| run.gone());
         for outcome in &mut outcomes {
             let mut counts = Counts::default();
-            for _ in 0..plan.count {
-                if ended.is_some() {
-                    break;
-                }
+            while counts.triggers + counts.missed < plan.count && ended.is_none() {
                 let (trigger_ps, ack_ps) = self.irq_ps(plan.source, outcome.cpu, outcome.index, run.number());
                 let is_handled = raise(&mut counts, run.number() + 1, &o, plan, trigger_ps);
                 if is_handled {
@@ -402,7 +399,7 @@ fn raise(counts: &mut Counts, n: u64, o: &Options, plan: &IrqPlan, ps: u64) -> b
     counts.triggers += 1;
     if plan.interval_ns > 0 {
         counts.late += u64::from(ps / 1000 > plan.interval_ns / 2);
-        counts.missed += ps / 1000 / plan.interval_ns;
+        counts.missed += (ps / 1000 / plan.interval_ns).min(plan.count - counts.triggers - counts.missed);
     }
     if every(o.lose) || ps / 1000 > plan.timeout_ns {
         counts.lost += 1;

@@ -13,7 +13,7 @@ use super::kmod::{self, Kmod};
 use super::resource::{self, Resource};
 use super::sysfs::Sysfs;
 use super::vfio::Vfio;
-use crate::bind::{Driver, group_mates};
+use crate::bind::{Driver, group_mates, in_use};
 use crate::{Error, Root, pci};
 
 /// What the user asked for with `--backend`.
@@ -148,10 +148,13 @@ fn first_that_can(root: &Root, function: &Function, bdf: Bdf, need: Need) -> Res
         }
     }
     let driver = need.driver(root).unwrap_or(Driver::Pcilat);
-    let hint = Some(format!(
-        "add --bind to hand it over for this run (for many runs: `pciescope bind {bdf} --driver {driver}`)"
-    ));
-    Err(Error::NoBackend { bdf, what: need.what(), reasons: refused, hint })
+    let uses = in_use(root, function);
+    let hint = if uses.is_empty() {
+        format!("add --bind to hand it over for this run (for many runs: `pciescope bind {bdf} --driver {driver}`)")
+    } else {
+        format!("it is in use ({}): stop that first, then add --bind", uses.join("; "))
+    };
+    Err(Error::NoBackend { bdf, what: need.what(), reasons: refused, hint: Some(hint) })
 }
 
 /// Whether a backend can measure one function, and why.

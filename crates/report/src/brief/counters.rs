@@ -149,8 +149,12 @@ impl<'a, 'r> View<'a, 'r> {
     /// What moved in all, and where most of it did.
     fn say(&self, answer: &mut Answer) {
         if !self.links.is_empty() {
-            // The sum of none is -0.
-            let sum = |name: &str| megabytes(self.links.iter().filter_map(|row| value(row, name)).sum::<f64>() + 0.0);
+            // The sum of none is -0. A sum with a lower bound is one.
+            let sum = |name: &str| {
+                let is_bound = self.links.iter().any(|row| row.metrics.get(name).is_some_and(|metric| metric.at_least));
+                let total = self.links.iter().filter_map(|row| value(row, name)).sum::<f64>() + 0.0;
+                format!("{}{}", if is_bound { ">=" } else { "" }, megabytes(total))
+            };
             let busiest = self.busy().filter_map(|row| Some((share(row)?, row))).max_by(|a, b| a.0.total_cmp(&b.0));
             let busiest = busiest
                 .map(|(share, row)| format!("; busiest {}: {}", without_domain(&row.name()), ceiling(share)))

@@ -98,7 +98,7 @@ pub(super) fn irq(section: &Section, sections: &[Section]) -> Answer {
     ends(&mut answer, section, TRIGGER_TO_HANDLER, |_| true);
     let mut parts = Vec::new();
     if let Some(median) = section.merged(ENTRY_TO_ACK).median_ns() {
-        parts.push(format!("acknowledged after {}", duration(median)));
+        parts.push(format!("handler to acknowledge: median {}", duration(median)));
     }
     let software = control.and_then(|control| Some((control.test(), control.merged(TRIGGER_TO_HANDLER).median_ns()?)));
     if let (Some((test, software)), Some(hardware)) = (software, all.median_ns()) {
@@ -178,9 +178,9 @@ fn references(section: &Section, all: &Histogram) -> Option<String> {
     }
     let (best, _) = section.range("best_published_ns").filter(|(best, _)| *best > 0.0)?;
     let high = section.range("best_published_high_ns").map_or(best, |range| range.1);
-    let band = if high > best { format!("{best:.0} to {high:.0} ns") } else { duration(best) };
+    let band = if high > best { format!("{best:.0} ns ({best:.0} to {high:.0})") } else { duration(best) };
     let times = median / best;
-    let words = format!("{times:.2} times the best published median for as many hops ({band})");
+    let words = format!("{times:.2} times {band}, the best published for as many hops");
     Some(match is_real {
         true if times < FAR_FROM_BEST => format!("{}: {words}", paint(Tone::Good, "good")),
         true => format!("{}: {words}", paint(Tone::Doubt, "slow")),

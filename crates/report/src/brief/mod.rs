@@ -185,8 +185,7 @@ pub fn notices(records: &(impl Keep + ?Sized)) -> String {
     errors.iter().take(ERRORS).for_each(|notice| put(Tone::Bad, "error", notice));
     let more = warnings.len().saturating_sub(WARNINGS) + errors.len().saturating_sub(ERRORS);
     if more > 0 {
-        let plural = if more == 1 { "" } else { "s" };
-        text += &format!("and {more} more warning{plural} and errors: --all shows them\n");
+        text += &format!("and {more} more: --all shows them\n");
     }
     if text.is_empty() { text } else { format!("\n{text}") }
 }

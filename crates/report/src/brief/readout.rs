@@ -115,7 +115,7 @@ fn limit(rows: &[(&Group, Row)], section: &Section) -> Option<String> {
 
 fn table(functions: &Functions, rows: &[(&Group, Row)]) -> Columns {
     let columns = Rows::of(rows.iter().take(MOST_ROWS).map(|(_, row)| row)).columns(&[
-        ("Device", 14, Left, &|row| row.device()),
+        ("Device", 14, Left, &|row| cut(&row.device(), 20)),
         ("Function", 12, Left, &|row| functions.name(row).trim_start_matches("func_").to_owned()),
         ("Cycle", 5, Right, &|row| row.stream.cycle.map_or("-".to_owned(), |cycle| cycle.to_string())),
         ("Each(ms)", 8, Right, &|row| millions(row.metric("duration"), 3)),

@@ -56,6 +56,7 @@ fn summary(judgement: &Judgement) -> Value {
         "records": {"a": judgement.records.0, "b": judgement.records.1},
         "margin": judgement.options.margin,
         "run_spread": judgement.options.spread,
+        "unreal": judgement.unreal,
         "doubts": judgement.doubts,
         "groups": counts(true),
         "cells": counts(false),

@@ -13,6 +13,7 @@ use super::interval::{Estimate, Single, batch_error, batch_means, holm, quantile
 use super::limit::{Limit, parse_percentile};
 use super::{ALPHA, Alone, Cell, Judgement, Need, Options, Ruling, Shape, Shift, Verdict};
 use crate::kept::Kept;
+use crate::{model, table};
 
 /// Quantiles that a verdict is made of, with their names.
 const TESTED: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)];
@@ -125,6 +126,7 @@ pub(crate) fn judge(a: &[&Kept], b: &[&Kept], options: &Options) -> Judgement {
     raise_alarms(&mut cells);
     Judgement {
         options: options.clone(),
+        unreal: unreal(a, b),
         doubts: doubts::doubts(a, b),
         only_a,
         only_b,
@@ -135,6 +137,15 @@ pub(crate) fn judge(a: &[&Kept], b: &[&Kept], options: &Options) -> Judgement {
         runs: (left.runs.len(), right.runs.len()),
         records: (count(a), count(b)),
     }
+}
+
+/// The line that says so where a side is of a synthetic machine or of emulated devices.
+fn unreal(a: &[&Kept], b: &[&Kept]) -> Option<&'static str> {
+    let any = |is: fn(&Kept) -> bool| a.iter().chain(b).any(|record| is(record));
+    if any(model::is_synthetic) {
+        return Some(table::SYNTHETIC);
+    }
+    any(model::is_emulated).then_some(table::EMULATED)
 }
 
 /// How many records these stand for.

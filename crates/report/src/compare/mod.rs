@@ -219,6 +219,8 @@ pub struct Alone {
 pub struct Judgement {
     /// How it was judged.
     pub options: Options,
+    /// What the figures are, where those of a side are no measurement of hardware.
+    pub unreal: Option<&'static str>,
     /// What else differs between the sides.
     pub doubts: Vec<Doubt>,
     /// Cells that both sides have; those that speak for a group before those of single CPUs.

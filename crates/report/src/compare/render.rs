@@ -29,6 +29,7 @@ pub fn render(judgement: &Judgement, names: &Names, all: bool) -> String {
     {
         lines.push(format!("{side}: {} ({}, {})", clean(name), counted(runs, "run"), counted(records, "record")));
     }
+    lines.extend(judgement.unreal.map(str::to_owned));
     if !judgement.doubts.is_empty() {
         lines.push(String::new());
         lines.push("Beside the figures these differ:".to_owned());
@@ -54,6 +55,7 @@ pub fn brief(judgement: &Judgement, names: &Names) -> String {
         counted(judgement.runs.1, "run")
     );
     let mut lines: Vec<String> = wrap(&title, BRIEF, "", "  ").iter().map(|line| paint(Tone::Strong, line)).collect();
+    lines.extend(judgement.unreal.map(|line| paint(Tone::Doubt, &format!("  {line}"))));
     lines.push(format!("  {} of figures: {}", counted(groups.len(), "group"), tally(groups.iter().copied())));
     if let Some(worst) = groups.first() {
         let word = worst.verdict.word().to_uppercase();

@@ -7,15 +7,19 @@ use pciescope_bench::counters::{Error, Machine, Origin, Place};
 use pciescope_core::record::ACCOUNTING;
 use pciescope_hw::account::Sources;
 use pciescope_hw::perf::By;
+use pciescope_report::table::SYNTHETIC;
 
 use super::Ctx;
 
 /// Prints every PMU that counts for hardware outside the cores, with its place and the number of its events. Then it
 /// prints each function with the kernel's counts for it, and the names of the PMUs that count for processes and CPUs.
-pub fn run(ctx: &Ctx, places: &[Place], origin: Origin) -> anyhow::Result<ExitCode> {
+pub fn run(ctx: &Ctx, places: &[Place], origin: Origin, is_synthetic: bool) -> anyhow::Result<ExitCode> {
     let machine = Machine::load(&ctx.root, origin);
     machine.check(places)?;
     let mut out = io::stdout().lock();
+    if is_synthetic {
+        writeln!(out, "{SYNTHETIC}\n")?;
+    }
     let mut shown = 0;
     for (pmu, kind) in machine.pmus.iter().filter(|(pmu, _)| pmu.by == By::Hardware) {
         // PMUs without a mask count for processes and CPUs.

@@ -212,3 +212,18 @@ fn faults_and_values_go_on_over_the_calls_of_a_run() {
     assert_eq!(third.samples.len(), 1000);
     assert_eq!((fourth.failure.unwrap().code.as_str(), fourth.samples.len()), ("removed", 0));
 }
+
+#[test]
+fn at_a_fixed_rate_each_time_is_a_trigger_or_missed() {
+    let mut fake = fake("seed=3");
+    for interval_ns in [500, 1_000, 1_000_000] {
+        let plan = IrqPlan { interval_ns, ..irq_plan(&fake) };
+        let taken = fake.irq(&plan, 0, &Watcher::default()).unwrap();
+        assert!(taken.failure.is_none());
+        for outcome in &taken.outcomes {
+            let [triggers, missed] = ["triggers", "missed"].map(|name| outcome.metrics[name].value);
+            assert_eq!(triggers + missed, 100.0, "{interval_ns} ns");
+            assert_eq!(missed > 0.0, interval_ns < 1_200, "{interval_ns} ns");
+        }
+    }
+}
