@@ -653,8 +653,11 @@ int pcilat_irq_init(struct pcilat_device *pl, unsigned int max_vectors)
 			return ret;
 		}
 	}
-	if (!pl->nvectors)
+	if (!pl->nvectors) {
 		pl->irq_type = PCILAT_IRQ_NONE;
+		/* Enabling the device has enabled its pin, for which there is no handler. */
+		pci_intx(pl->pdev, 0);
+	}
 	pl->sources = pcilat_irq_sources(pl);
 	return 0;
 }
@@ -665,6 +668,8 @@ void pcilat_irq_exit(struct pcilat_device *pl)
 
 	if (pcilat_can_trigger(pl))
 		pl->trigger->enable(pl, false);
+	if (pl->irq_type == PCILAT_IRQ_NONE)
+		pci_intx(pl->pdev, 1);
 	for (i = 0; i < pl->nvectors; i++) {
 		free_irq(pl->vectors[i].irq, &pl->vectors[i]);
 		free_cpumask_var(pl->vectors[i].affinity);

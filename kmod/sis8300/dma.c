@@ -364,8 +364,9 @@ void sis8300_dma_recover(struct sis8300 *sis)
 {
 	bool idle;
 
-	pci_clear_master(sis->pdev);
 	spin_lock_irq(&sis->lock);
+	/* Under the lock: a disconnection writes the same register (INTx). */
+	pci_clear_master(sis->pdev);
 	if (!sis->gone) {
 		sis8300_write(sis, SIS8300_REG_CONTROL, SIS8300_CONTROL_RESET);
 		sis8300_write(sis, SIS8300_REG_RESET, SIS8300_RESET_ALL);

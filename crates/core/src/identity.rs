@@ -27,13 +27,13 @@ impl Identity {
         Identity { run, verb: verb.to_owned(), label, time: None }
     }
 
-    /// Writes the identity and [`SCHEMA`] into a record that is complete `now`.
+    /// Writes the identity and [`SCHEMA`] into a record that is complete `now`. A clock before 1970 counts as 1970.
     pub fn mark(&self, record: &mut Record, now: SystemTime) {
         record.schema = SCHEMA;
         record.run.clone_from(&self.run);
         record.time = match &self.time {
             Some(time) => time.clone(),
-            None => humantime::format_rfc3339_millis(now).to_string(),
+            None => humantime::format_rfc3339_millis(now.max(SystemTime::UNIX_EPOCH)).to_string(),
         };
         record.verb.clone_from(&self.verb);
         record.label.clone_from(&self.label);
@@ -56,7 +56,8 @@ mod tests {
     fn a_record_has_the_time_of_its_completion_unless_the_run_has_one_time() {
         let identity = Identity::new("stat", Some("night".to_owned()));
         let mut record = Record { verb: "other".to_owned(), ..Record::default() };
-        identity.mark(&mut record, SystemTime::UNIX_EPOCH);
+        // The clock of a machine without a battery may be anywhere.
+        identity.mark(&mut record, SystemTime::UNIX_EPOCH - std::time::Duration::from_secs(60));
         assert_eq!((record.schema, record.verb.as_str(), record.label.as_deref()), (SCHEMA, "stat", Some("night")));
         assert_eq!((record.time.as_str(), &record.run), ("1970-01-01T00:00:00.000Z", &identity.run));
         let fixed = Identity { time: Some("2026-01-01T00:00:00Z".to_owned()), ..identity };

@@ -142,6 +142,14 @@ fn without_messages_the_wire_is_the_last_resort(rig: &Rig) {
     let refused = measure(&rig.bdf);
     assert_eq!(refused.output.status, 2);
     assert!(refused.output.stderr.contains("the device has no interrupt"), "{}", refused.output.stderr);
+
+    // Nobody would answer its pin.
+    let bdf = &rig.bdf;
+    rig.must(&format!("echo 0 >/sys/bus/pci/devices/{bdf}/msi_bus && pciescope bind {bdf} --driver pcilat"));
+    let bound = rig.must(&format!("lspci -vv -s {bdf} | grep Control:"));
+    rig.must(&format!("pciescope unbind {bdf}"));
+    let free = rig.must(&format!("echo 1 >/sys/bus/pci/devices/{bdf}/msi_bus; lspci -vv -s {bdf} | grep Control:"));
+    assert!(bound.contains("DisINTx+") && free.contains("DisINTx-"), "bound: {bound}\nfree: {free}");
 }
 
 fn lost_and_doubled_interrupts_are_told_apart(rig: &Rig) {

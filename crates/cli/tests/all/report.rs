@@ -2,8 +2,9 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
-use crate::common::{folder, pciescope, run};
+use crate::common::{Ended, PROGRAM, folder, pciescope, run};
 
 fn demo() -> String {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/records/demo.jsonl").display().to_string()
@@ -180,6 +181,10 @@ fn imports_a_log_to_records_that_report_takes() {
     assert!(shown.stdout.starts_with("Interrupts of an unnamed device: 2 samples from 2 CPUs\n"), "{}", shown.stdout);
     let report = pciescope(&["report", &out]).expect_code(0);
     assert_eq!(report.stdout, shown.stdout);
+    // The same through a pipe, behind the byte order mark of another system's editor.
+    let line = r#"{ printf '\357\273\277'; cat "$1"; } | "$0" import -"#;
+    let piped = Command::new("sh").args(["-c", line, PROGRAM, &log]).output().unwrap();
+    assert_eq!(Ended::of(piped).expect_code(0).stdout, shown.stdout);
     let all = pciescope(&["import", &log, "--all"]).expect_code(0);
     assert!(all.stdout.contains("c1/i69") && all.stdout.contains("Total samples: 2"), "{}", all.stdout);
     // Records are not replaced silently; files that are made from them are.

@@ -109,14 +109,9 @@ pub fn read_beside(
         Format::PerfStat => perf(path, rest, workload),
         Format::Threads => threads(path, rest),
     }?;
-    let now = markable(SystemTime::now());
+    let now = SystemTime::now();
     imported.records.iter_mut().for_each(|record| identity.mark(record, now));
     Ok(imported)
-}
-
-/// A time that a record can have: a clock before 1970 is taken for 1970.
-fn markable(now: SystemTime) -> SystemTime {
-    now.max(SystemTime::UNIX_EPOCH)
 }
 
 /// How much of a log is read to find out what it is.
@@ -337,17 +332,4 @@ fn perf(path: &Path, input: impl io::Read, workload: Option<&Path>) -> Result<Im
         });
     }
     Ok(imported)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_clock_before_1970_marks_records_as_of_1970() {
-        let before = SystemTime::UNIX_EPOCH - std::time::Duration::from_secs(60);
-        let mut record = Record::default();
-        Identity::new("import", None).mark(&mut record, markable(before));
-        assert_eq!(record.time, "1970-01-01T00:00:00.000Z");
-    }
 }

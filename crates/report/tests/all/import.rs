@@ -215,6 +215,15 @@ fn a_rate_without_the_time_elapsed_is_not_compared() {
     assert!(matches!(refused, Error::NoElapsed { .. }), "{refused}");
 }
 
+#[test]
+fn of_several_results_of_one_workload_none_is_chosen() {
+    let perf = " Performance counter stats for 'system wide':\n\n  40160751  ali_drw_21000/perf_hif_rd/\n\n\
+                1.0 seconds time elapsed\n";
+    let results = "$ ./bw_mem 40960M rd\n40960.00 20507.82\n$ ./bw_mem 40960M rd\n40960.00 19000.00\n";
+    let refused = imported(format!("{results}{perf}").as_bytes(), None).unwrap_err();
+    assert!(refused.to_string().contains("the text holds 2 results of bw_mem"), "{refused}");
+}
+
 fn perf_stat(text: &str) -> Vec<pciescope_core::Record> {
     imported(text.as_bytes(), Some(Format::PerfStat)).unwrap_or_else(|err| panic!("{err}: {text}")).records
 }
