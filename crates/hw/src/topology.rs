@@ -45,8 +45,9 @@ pub fn clusters(root: &Root) -> usize {
     // -1 where the firmware describes no cluster; then the CPU is alone in its list.
     let has_none = |cpu: u32| root.text(folder(cpu).join("cluster_id")).is_some_and(|id| id.starts_with('-'));
     let cluster = |cpu: u32| list(root, folder(cpu).join("cluster_cpus_list")).ok()?.iter().next();
-    let described = |cpus: CpuList| -> BTreeSet<u32> { cpus.iter().filter(|&cpu| !has_none(cpu)).filter_map(cluster).collect() };
-    online(root).map_or(0, |cpus| described(cpus).len())
+    online(root).map_or(0, |cpus| {
+        cpus.iter().filter(|&cpu| !has_none(cpu)).filter_map(cluster).collect::<BTreeSet<u32>>().len()
+    })
 }
 
 fn place(root: &Root, number: u32) -> Cpu {

@@ -172,7 +172,8 @@ pub fn doubt(hz: u64, measured_hz: u64) -> Option<Warning> {
 #[cfg(target_arch = "x86_64")]
 const RATE_HINT: &str = "look at the kernel's clocksource and its messages about the TSC";
 #[cfg(target_arch = "aarch64")]
-const RATE_HINT: &str = "the firmware sets the register CNTFRQ_EL0: compare it with the kernel's messages about arch_timer";
+const RATE_HINT: &str =
+    "the firmware sets the register CNTFRQ_EL0: compare it with the kernel's messages about arch_timer";
 
 /// The distance of `hz` from `measured`, in ppm of `measured`.
 pub fn ppm(hz: u64, measured: u64) -> f64 {
