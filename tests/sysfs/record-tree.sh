@@ -38,7 +38,7 @@ done
 
 for cpu in /sys/devices/system/cpu/cpu[0-9]*; do
 	for f in "$cpu"/topology/physical_package_id "$cpu"/topology/core_cpus_list "$cpu"/topology/thread_siblings_list \
-		"$cpu"/topology/cluster_cpus_list \
+		"$cpu"/topology/cluster_cpus_list "$cpu"/topology/cluster_id \
 		"$cpu"/cache/index*/level "$cpu"/cache/index*/shared_cpu_list; do
 		file "$f"
 	done

@@ -174,7 +174,7 @@ impl<'a> Run<'a> {
             }
             outcome.metrics.insert("steal_ns".to_owned(), Metric::ns(stolen as f64));
         }
-        outcome.warnings.extend(doubts(method, &outcome));
+        outcome.warnings.extend(doubts(test, method, &outcome));
         self.put(Record {
             test: test.to_owned(),
             target: Some(target),
@@ -291,22 +291,29 @@ fn failed_checks(record: &Record) -> Vec<String> {
 }
 
 /// Warnings that follow from the figures themselves.
-fn doubts(method: &Method, outcome: &Outcome) -> Vec<Warning> {
-    let mut doubts = Vec::new();
+fn doubts(test: &str, method: &Method, outcome: &Outcome) -> Vec<Warning> {
     let figure = outcome.histograms.get(LATENCY).or_else(|| outcome.histograms.get(TRIGGER_TO_HANDLER));
-    let Some(median) = figure.and_then(|histogram| histogram.middle_ns()).filter(|&median| median > 0.0) else {
-        return doubts;
-    };
-    let share = method.quantum_ns / median / f64::from(method.batch.max(1));
+    let Some(median) = figure.and_then(|histogram| histogram.middle_ns()) else { return Vec::new() };
+    let batch = f64::from(method.batch.max(1));
+    // Samples that are shorter than a step are 0: the median is less than a step then.
+    let is_shorter = median <= 0.0;
+    let share = if is_shorter { 1.0 } else { method.quantum_ns / batch / median };
     // docs/method.md, "Clocks": below half a percent the clock's step does not show in the figures.
-    if share > 0.005 {
-        // A power of two, so that CPUs that differ a little get the same advice.
-        let batch = ((method.quantum_ns / median / 0.005).ceil().max(2.0) as u64).next_power_of_two();
-        doubts.push(Warning {
-            code: "coarse-clock".to_owned(),
-            text: format!("the clock's step of {:.1} ns is more than half a percent of the median", method.quantum_ns),
-            hint: format!("for the mean take --accesses {batch}; the tail needs single samples"),
-        });
+    if share <= 0.005 {
+        return Vec::new();
     }
-    doubts
+    let text = if is_shorter {
+        format!("at least half of the samples are shorter than the clock's step of {:.1} ns", method.quantum_ns)
+    } else {
+        format!("the clock's step of {:.1} ns is more than half a percent of the median", method.quantum_ns)
+    };
+    // Only tests of registers take several accesses for a sample.
+    let hint = if test.starts_with("mmio-") {
+        // A power of two, so that CPUs that differ a little get the same advice.
+        let batch = ((share * batch / 0.005).ceil().max(2.0) as u64).next_power_of_two();
+        format!("for the mean take --accesses {batch}; the tail needs single samples")
+    } else {
+        "every percentile is a whole number of steps; the mean of many samples is finer".to_owned()
+    };
+    vec![Warning { code: "coarse-clock".to_owned(), text, hint }]
 }

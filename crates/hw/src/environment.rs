@@ -76,7 +76,7 @@ fn chosen(text: &str) -> Option<String> {
     Some(rest.split_once(']')?.0.to_owned())
 }
 
-fn machine(root: &Root) -> String {
+pub(crate) fn machine(root: &Root) -> String {
     // The file is there from Linux 6.1 on.
     if let Some(arch) = root.text("/proc/sys/kernel/arch") {
         return arch;
@@ -187,7 +187,13 @@ const GUESTS: &[(&str, &str)] = &[
     ("OpenStack", ""),
     ("Parallels", ""),
     ("Alibaba Cloud", "ECS"),
+    ("Google", "Google Compute Engine"),
+    ("Apple Inc.", "Apple Virtualization"),
+    ("Amazon EC2", ""),
 ];
+
+/// A word in the names of those products of cloud vendors that are whole machines, such as `m7g.metal`.
+const BARE_METAL: &str = "metal";
 
 /// Why the machine is taken for a guest; `None` where it looks like bare metal.
 pub fn hypervisor(root: &Root) -> Option<String> {
@@ -196,7 +202,8 @@ pub fn hypervisor(root: &Root) -> Option<String> {
     }
     let (vendor, product) =
         (dmi(root, "sys_vendor").unwrap_or_default(), dmi(root, "product_name").unwrap_or_default());
-    if GUESTS.iter().any(|(maker, model)| vendor.starts_with(maker) && product.contains(model)) {
+    let is_known = GUESTS.iter().any(|(maker, model)| vendor.starts_with(maker) && product.contains(model));
+    if is_known && !product.contains(BARE_METAL) {
         return Some(format!("the machine calls itself {vendor} {product}").trim_end().to_owned());
     }
     let cpuinfo = root.text("/proc/cpuinfo").unwrap_or_default();
@@ -283,6 +290,9 @@ mod tests {
             vec![(vendor, "QEMU\n"), (product, "Standard PC (Q35 + ICH9, 2009)\n")],
             vec![(vendor, "VMware, Inc.\n"), (product, "VMware20,1\n")],
             vec![(vendor, "Microsoft Corporation\n"), (product, "Virtual Machine\n")],
+            vec![(vendor, "Amazon EC2\n"), (product, "m7g.large\n")],
+            vec![(vendor, "Google\n"), (product, "Google Compute Engine\n")],
+            vec![(vendor, "Apple Inc.\n"), (product, "Apple Virtualization Generic Platform\n")],
             vec![("/proc/cpuinfo", "flags\t\t: fpu tsc hypervisor lm\n")],
             vec![("/proc/device-tree/model", "linux,dummy-virt\0")],
             vec![("/proc/device-tree/hypervisor/compatible", "xen,xen-4.17\0xen,xen\0")],
@@ -297,6 +307,9 @@ mod tests {
         for files in [
             vec![(vendor, "Microsoft Corporation\n"), (product, "Surface Laptop\n")],
             vec![(vendor, "Amazon EC2\n"), (product, "c7i.metal-24xl\n")],
+            vec![(vendor, "Amazon EC2\n"), (product, "m7g.metal\n")],
+            vec![(vendor, "Google\n"), (product, "Grunt\n")],
+            vec![(vendor, "Apple Inc.\n"), (product, "Macmini9,1\n")],
             vec![("/proc/cpuinfo", "flags\t\t: fpu tsc lm\nbugs\t: hypervisor\n")],
             vec![],
         ] {

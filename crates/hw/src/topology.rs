@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use pciescope_core::{Cpu, CpuList};
 
+use crate::environment::machine;
 use crate::{Error, Root};
 
 const CPUS: &str = "/sys/devices/system/cpu";
@@ -37,12 +38,16 @@ pub fn nodes(cpus: &[Cpu]) -> Vec<(u32, CpuList)> {
 /// How many clusters of cores an Arm machine describes: cores that share a cache or an interconnect's port.
 pub fn clusters(root: &Root) -> usize {
     // x86 calls what shares an L2 cache a cluster.
-    if root.text("/proc/sys/kernel/arch").is_none_or(|arch| arch != "aarch64") {
+    if machine(root) != "aarch64" {
         return 0;
     }
     let folder = |cpu: u32| PathBuf::from(CPUS).join(format!("cpu{cpu}/topology"));
+    // -1 where the firmware describes no cluster; then the CPU is alone in its list.
+    let has_none = |cpu: u32| root.text(folder(cpu).join("cluster_id")).is_some_and(|id| id.starts_with('-'));
     let cluster = |cpu: u32| list(root, folder(cpu).join("cluster_cpus_list")).ok()?.iter().next();
-    online(root).map_or(0, |cpus| cpus.iter().filter_map(cluster).collect::<BTreeSet<u32>>().len())
+    online(root).map_or(0, |cpus| {
+        cpus.iter().filter(|&cpu| !has_none(cpu)).filter_map(cluster).collect::<BTreeSet<u32>>().len()
+    })
 }
 
 fn place(root: &Root, number: u32) -> Cpu {
@@ -72,4 +77,53 @@ fn l3(root: &Root, cpu: &std::path::Path) -> Option<CpuList> {
 fn list(root: &Root, at: PathBuf) -> Result<CpuList, Error> {
     let text = root.read(&at)?;
     text.parse().map_err(|_| Error::Parse { path: root.path(at), text, what: "a list of CPUs" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A machine of two clusters with two CPUs each; `files` are changes to it.
+    fn arm(files: &[(&str, &str)]) -> (tempfile::TempDir, Root) {
+        let folder = tempfile::tempdir().unwrap();
+        let root = Root::at(folder.path());
+        let write = |path: &str, text: &str| {
+            let path = root.path(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        write("/proc/cpuinfo", "processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd0c\n");
+        write(&format!("{CPUS}/online"), "0-3\n");
+        for cpu in 0..4 {
+            let mates = if cpu < 2 { "0-1\n" } else { "2-3\n" };
+            write(&format!("{CPUS}/cpu{cpu}/topology/cluster_cpus_list"), mates);
+            write(&format!("{CPUS}/cpu{cpu}/topology/cluster_id"), if cpu < 2 { "0\n" } else { "54\n" });
+        }
+        files.iter().for_each(|(path, text)| write(path, text));
+        (folder, root)
+    }
+
+    #[test]
+    fn clusters_are_counted_on_an_arm_also_if_the_kernel_does_not_name_the_architecture() {
+        let (_folder, root) = arm(&[("/proc/sys/kernel/arch", "aarch64\n")]);
+        assert_eq!(clusters(&root), 2);
+        let (_folder, root) = arm(&[]);
+        assert_eq!(clusters(&root), 2);
+        let (_folder, root) = arm(&[("/proc/sys/kernel/arch", "x86_64\n")]);
+        assert_eq!(clusters(&root), 0);
+    }
+
+    #[test]
+    fn cpus_that_are_in_no_cluster_are_not_counted_as_clusters() {
+        let own = |cpu: u32| {
+            let at = format!("{CPUS}/cpu{cpu}/topology");
+            [(format!("{at}/cluster_id"), "-1\n".to_owned()), (format!("{at}/cluster_cpus_list"), format!("{cpu}\n"))]
+        };
+        for (alone, wanted) in [(0..4, 0), (2..4, 1)] {
+            let files: Vec<(String, String)> = alone.clone().flat_map(own).collect();
+            let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
+            let (_folder, root) = arm(&files);
+            assert_eq!(clusters(&root), wanted, "{alone:?}");
+        }
+    }
 }

@@ -31,6 +31,14 @@ pub enum LabError {
         /// How it is made.
         hint: String,
     },
+    /// A program of ours is not built for the guest's architecture.
+    #[error("{} is not built", path.display())]
+    NotBuilt {
+        /// Where it was looked for.
+        path: PathBuf,
+        /// The guest's architecture.
+        arch: Arch,
+    },
     /// A file of the host could not be read, written or started.
     #[error("cannot {action} {}", path.display())]
     File {
@@ -113,6 +121,12 @@ impl LabError {
                 Some("tools/setup lab arm64 (PCIESCOPE_LAB_ROOT names another root folder, to which -arm64 is added)")
             }
             LabError::NoRoot { .. } => Some("make setup (PCIESCOPE_LAB_ROOT names another root folder)"),
+            LabError::NotBuilt { arch: Arch::Arm64, .. } => {
+                Some("make build ARCH=arm64 (CARGO_TARGET_DIR has to be the same for the build and for the lab)")
+            }
+            LabError::NotBuilt { arch: Arch::Amd64, .. } => {
+                Some("make build (CARGO_TARGET_DIR has to be the same for the build and for the lab)")
+            }
             LabError::Missing { .. } => Some(
                 "the lab needs the source tree: run it from there, or set PCIESCOPE_LAB_DIR to the tree's lab folder",
             ),

@@ -1,5 +1,6 @@
 //! The root folder that `lab/setup-root` makes: QEMU, guest kernels, the guest's tools.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::str::FromStr;
@@ -84,9 +85,7 @@ impl Root {
             Some(path) => PathBuf::from(path),
             None => cache_dir()?.join("lab-root"),
         };
-        let mut path = host.clone().into_os_string();
-        path.push(arch.suffix());
-        let path = PathBuf::from(path);
+        let path = beside(&host, arch);
         let needed = [
             (&host, [STAMP, HOST.loader(), HOST.qemu(), KERNELS]),
             (&path, [STAMP, arch.loader(), arch.qemu(), KERNELS]),
@@ -182,6 +181,14 @@ impl Root {
     }
 }
 
+/// The root folder of an architecture's guests, beside the one of this machine. A slash at the end of that one's name is
+/// not a part of it.
+fn beside(host: &Path, arch: Arch) -> PathBuf {
+    let mut path = host.components().collect::<PathBuf>().into_os_string();
+    path.push(arch.suffix());
+    path.into()
+}
+
 /// The folder of this user's cache that is the project's.
 ///
 /// # Errors
@@ -220,11 +227,17 @@ pub(super) fn own_modules(release: &str) -> Result<PathBuf, LabError> {
 /// A program of ours that was built for another architecture, in the profile of `PCIESCOPE_LAB_PROFILE`, else `release`.
 ///
 /// # Errors
-/// [`LabError::Missing`] when it was not.
+/// [`LabError::NotBuilt`] when it was not.
 pub(super) fn own_program(arch: Arch, name: &str) -> Result<PathBuf, LabError> {
     let profile = env::var_os("PCIESCOPE_LAB_PROFILE").unwrap_or_else(|| "release".into());
-    let path = source_dir()?.join("../target").join(arch.triple()).join(profile).join(name);
-    if path.exists() { Ok(path) } else { Err(LabError::Missing { path, hint: format!("make build ARCH={arch}") }) }
+    let target = target_dir(&source_dir()?, env::var_os("CARGO_TARGET_DIR"));
+    let path = target.join(arch.triple()).join(profile).join(name);
+    if path.exists() { Ok(path) } else { Err(LabError::NotBuilt { path, arch }) }
+}
+
+/// Where cargo builds: the folder of `CARGO_TARGET_DIR`, taken from the source tree as `make` does, else `target` there.
+fn target_dir(lab: &Path, chosen: Option<OsString>) -> PathBuf {
+    lab.join("..").join(chosen.filter(|path| !path.is_empty()).unwrap_or_else(|| "target".into()))
 }
 
 #[cfg(test)]
@@ -237,5 +250,28 @@ mod tests {
             assert_eq!(kernel.to_string().parse::<Kernel>().unwrap(), kernel);
         }
         assert!("6.11".parse::<Kernel>().unwrap_err().to_string().starts_with("6.11: no such guest kernel"));
+    }
+    #[test]
+    fn a_slash_behind_the_root_folder_changes_nothing() {
+        for name in ["/cache/lab-root", "/cache/lab-root/", "/cache/lab-root//"] {
+            assert_eq!(beside(Path::new(name), Arch::Arm64).as_os_str(), "/cache/lab-root-arm64", "{name}");
+            assert_eq!(beside(Path::new(name), Arch::Amd64).as_os_str(), "/cache/lab-root", "{name}");
+        }
+    }
+
+    #[test]
+    fn programs_are_looked_for_where_cargo_builds() {
+        let target = |chosen: Option<&str>| target_dir(Path::new("/tree/lab"), chosen.map(OsString::from));
+        assert_eq!(target(None), Path::new("/tree/lab/../target"));
+        assert_eq!(target(Some("")), Path::new("/tree/lab/../target"));
+        assert_eq!(target(Some("/var/build")), Path::new("/var/build"));
+        assert_eq!(target(Some("build")), Path::new("/tree/lab/../build"));
+    }
+
+    #[test]
+    fn a_program_that_is_not_built_says_how_to_build_it() {
+        let missing = own_program(Arch::Arm64, "pciescope-that-nobody-builds").unwrap_err();
+        assert!(missing.to_string().ends_with("/pciescope-that-nobody-builds is not built"), "{missing}");
+        assert!(missing.hint().unwrap().contains("make build ARCH=arm64"));
     }
 }

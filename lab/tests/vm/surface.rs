@@ -100,6 +100,7 @@ fn the_seeds_text_nodes_work_as_its_users_know_them(rig: &Rig) {
     rig.must(&format!("cd {class}; {moved}; echo clear >pcilat_interrupt; echo trigger >pcilat_interrupt"));
     let cpus = rig.must(&format!("grep '^[0-9]' {nodes}/interrupt | cut -d' ' -f4 | sort | uniq -c"));
     assert!(cpus.ends_with(" 2") && cpus.lines().count() == 1, "{cpus}");
+    what_software_raises_goes_to_the_cpu_and_vector_that_were_asked_for(rig, &class, &nodes);
     assert!(rig.must("dmesg").contains(&format!("pcilat {}: ready: usable BARs: 0 2 4;", rig.bdf)));
 
     rig.must(&format!(
@@ -123,6 +124,39 @@ fn the_seeds_text_nodes_work_as_its_users_know_them(rig: &Rig) {
     let ledger = rig.ledger();
     assert!(!lost.is_success() && (0..3).all(|number| vector(&ledger, number, "lost") > 0), "{lost:?}: {ledger}");
     rig.must(&format!("pciescope unbind {}; rmmod pcilat; modprobe pcilat", rig.bdf));
+}
+
+fn what_software_raises_goes_to_the_cpu_and_vector_that_were_asked_for(rig: &Rig, class: &str, nodes: &str) {
+    let irqs = rig.must(&format!("sed -n 's/.*IRQs: //p' {class}/pcilat_interrupt"));
+    let irqs: Vec<&str> = irqs.split_whitespace().collect();
+    // The CPUs and Linux interrupts of the samples, in their order.
+    let raised = |command: &str| -> Vec<(u32, String)> {
+        rig.must(&format!("cd {class}; echo clear >pcilat_interrupt; echo '{command}' >pcilat_interrupt"));
+        let samples = rig.must(&format!("grep '^[0-9]' {nodes}/interrupt | cut -d' ' -f4,5"));
+        samples
+            .lines()
+            .map(|line| line.split_once(' ').unwrap_or_else(|| panic!("{command}: {samples}")))
+            .map(|(cpu, irq)| (cpu.parse().unwrap(), irq.to_owned()))
+            .collect()
+    };
+    // By vector, and by the interrupt's number.
+    for (cpu, what, vector) in [(3, "1", 1), (1, irqs[2], 2)] {
+        let command = format!("swtrigger {cpu} {what}");
+        assert_eq!(raised(&command), [(cpu, irqs[vector].to_owned())], "{command}");
+    }
+    for (verb, takes_turns) in [("swmatrix", true), ("swloop", false)] {
+        let samples = raised(&format!("{verb} 10 0x3"));
+        assert_eq!(samples.len(), 4 * 2 * 10, "{verb}");
+        for cpu in 0..4 {
+            for irq in &irqs[..2] {
+                let count = samples.iter().filter(|(on, of)| (*on, of.as_str()) == (cpu, *irq)).count();
+                assert_eq!(count, 10, "{verb}: CPU {cpu}, interrupt {irq}");
+            }
+        }
+        // One visits the CPUs in turn, the other takes one after the other.
+        let visits = 1 + samples.windows(2).filter(|pair| pair[0].0 != pair[1].0).count();
+        assert_eq!(visits > 4, takes_turns, "{verb}: {visits} visits of 4 CPUs");
+    }
 }
 
 /// By every backend, with checks.

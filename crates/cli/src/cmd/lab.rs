@@ -82,7 +82,8 @@ struct GuestArgs {
     #[arg(long)]
     iommu: bool,
 
-    /// Latency endpoints, each behind a root port of its own: ep0, ep1, ... [default: 2; with --digitizers none]
+    /// Latency endpoints, each behind a root port of its own: ep0, ep1, ... [default: 2; with --digitizers none, and none in
+    /// an arm64 guest with --iommu]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=8))]
     endpoints: Option<u32>,
 
@@ -117,6 +118,29 @@ struct GuestArgs {
     /// Folder for the served devices' sockets, NAME.ctl is the one for `lab ctl` [default: a temporary one]
     #[arg(long, value_name = "DIR")]
     sockets: Option<PathBuf>,
+}
+
+impl GuestArgs {
+    /// How many latency endpoints a guest of this architecture gets.
+    ///
+    /// # Errors
+    /// QEMU's SMMUv3 tells no device in another process of new mappings: no served device can be behind it.
+    fn latency_endpoints(&self, arch: Arch) -> Result<u32, Refusal> {
+        let has_digitizers = self.digitizers.digitizers.is_some();
+        let is_behind_smmu = arch == Arch::Arm64 && self.iommu;
+        let served = [
+            ("--endpoints", self.endpoints.is_some_and(|count| count > 0)),
+            ("--counters", self.counters),
+            ("--digitizers", has_digitizers),
+        ];
+        if let Some((option, _)) = served.into_iter().find(|(_, is_asked_for)| is_behind_smmu && *is_asked_for) {
+            return Err(Refusal::new(
+                format!("{option} with --iommu in an arm64 guest: QEMU's SMMUv3 does not serve the lab's own devices"),
+                format!("leave out --iommu or {option}, or take --arch amd64"),
+            ));
+        }
+        Ok(self.endpoints.unwrap_or(if has_digitizers || is_behind_smmu { 0 } else { 2 }))
+    }
 }
 
 /// The crate of digitizers.
@@ -350,6 +374,7 @@ struct Devices {
 
 impl Devices {
     fn serve(args: &GuestArgs) -> anyhow::Result<Devices> {
+        let endpoints = args.latency_endpoints(args.arch.map_or_else(Arch::chosen, Ok)?)?;
         let (path, folder) = match &args.sockets {
             Some(path) => {
                 fs::create_dir_all(path).with_context(|| format!("cannot create {}", path.display()))?;
@@ -362,8 +387,7 @@ impl Devices {
             }
         };
         let mut devices = Devices { served: Vec::new(), places: Vec::new(), _folder: folder };
-        let default_endpoints = if args.digitizers.digitizers.is_some() { 0 } else { 2 };
-        for number in 0..args.endpoints.unwrap_or(default_endpoints) {
+        for number in 0..endpoints {
             devices.spawn(LatencyEndpoint::new(&Link::default()), &path, &format!("ep{number}"))?;
         }
         let traffic = Traffic::new();
@@ -431,5 +455,42 @@ impl Devices {
             text.push_str(&format!("{name}: on the host, `pciescope lab ctl {socket} ledger`\n"));
         }
         text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Line {
+        #[command(flatten)]
+        guest: GuestArgs,
+    }
+
+    fn endpoints(line: &str, arch: Arch) -> Result<u32, Refusal> {
+        Line::parse_from(["lab"].into_iter().chain(line.split_whitespace())).guest.latency_endpoints(arch)
+    }
+
+    #[test]
+    fn an_arm64_guest_with_an_iommu_has_no_served_devices() {
+        for (line, arch, wanted) in [
+            ("", Arch::Amd64, 2),
+            ("--iommu", Arch::Amd64, 2),
+            ("", Arch::Arm64, 2),
+            ("--iommu", Arch::Arm64, 0),
+            ("--iommu --endpoints 0", Arch::Arm64, 0),
+            ("--endpoints 3", Arch::Arm64, 3),
+            ("--digitizers", Arch::Arm64, 0),
+        ] {
+            assert_eq!(endpoints(line, arch).unwrap(), wanted, "{line} {arch:?}");
+        }
+        for option in ["--endpoints", "--counters", "--digitizers"] {
+            let line = format!("--iommu {option}{}", if option == "--endpoints" { " 1" } else { "" });
+            let refusal = endpoints(&line, Arch::Arm64).unwrap_err();
+            assert!(refusal.text.starts_with(option) && refusal.hint.unwrap().contains("--iommu"), "{line}");
+        }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::common::{folder, parse, pciescope, run};
 use pciescope_core::plan::Plan;
-use pciescope_core::{Order, Record};
+use pciescope_core::{Order, Record, Warning};
 
 /// The records of a test, without the environment's.
 fn measured(line: &str) -> Vec<Record> {
@@ -160,10 +160,36 @@ fn side_effects_can_be_accepted() {
 #[test]
 fn a_coarse_clock_is_a_warning_that_names_the_batch() {
     let records = measured("latency mmio --backend fake:quantum=41667ps --count 1k --cpus 0 --json");
-    let warning = records[0].warnings.iter().find(|warning| warning.code == "coarse-clock").unwrap();
+    let warning = coarse_clock(&records[0]).unwrap();
     assert!(warning.text.contains("41.7 ns") && warning.hint.contains("--accesses"), "{warning:?}");
     let line = "latency mmio --backend fake:quantum=41667ps --count 1k --cpus 0 --batch 64 --json";
-    assert!(measured(line)[0].warnings.iter().all(|warning| warning.code != "coarse-clock"));
+    assert!(coarse_clock(&measured(line)[0]).is_none());
+}
+
+#[test]
+fn samples_shorter_than_the_step_of_the_clock_also_get_the_warning() {
+    for (accesses, hint) in [(1, "--accesses 256;"), (2, "--accesses 512;")] {
+        let test = format!("--test write --accesses {accesses}");
+        let line = format!("latency mmio --backend fake:quantum=200ns --count 1k --cpus 0 --json {test}");
+        let record = &measured(&line)[0];
+        assert_eq!(record.histograms["latency"].median_ns(), Some(0.0), "{test}");
+        let warning = coarse_clock(record).unwrap_or_else(|| panic!("{test}: no warning"));
+        assert!(warning.text.contains("200.0 ns") && warning.hint.contains(hint), "{test}: {warning:?}");
+    }
+}
+
+#[test]
+fn the_warning_of_a_coarse_clock_names_only_options_that_the_test_has() {
+    for test in ["irq", "path"] {
+        let records = measured(&format!("latency {test} --backend fake:quantum=40ns --cpus 0 --count 1k --json"));
+        let warnings: Vec<_> = records.iter().filter_map(coarse_clock).collect();
+        assert!(!warnings.is_empty(), "{test}");
+        assert!(warnings.iter().all(|warning| !warning.hint.contains("--accesses")), "{test}: {warnings:?}");
+    }
+}
+
+fn coarse_clock(record: &Record) -> Option<&Warning> {
+    record.warnings.iter().find(|warning| warning.code == "coarse-clock")
 }
 
 #[test]

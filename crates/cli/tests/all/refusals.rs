@@ -121,6 +121,10 @@ const REFUSALS: &[(&str, &[&str])] = &[
     ("lab run --kernel 5.4 -- true", &["5.4: no such guest kernel"]),
     ("lab run --guest-cpus 0 -- true", &["0 is not in 1..=64"]),
     ("lab run --module x --no-module -- true", &["cannot be used with"]),
+    (
+        "lab run --arch arm64 --iommu --endpoints 1 -- true",
+        &["--endpoints with --iommu in an arm64 guest", "SMMUv3", "hint: leave out --iommu"],
+    ),
     // Lists and trees have one form.
     ("stat --list -j", &["'--list' cannot be used with", "--json"]),
     ("stat --list --csv", &["'--list' cannot be used with", "--csv"]),

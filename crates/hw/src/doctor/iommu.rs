@@ -51,6 +51,6 @@ pub fn translates(machine: &Machine) -> Verdict {
         text,
         evidence,
         consequence: consequence.to_owned(),
-        remedy: "boot with iommu=pt for devices of trusted drivers; or measure with it and say so (records keep the command line)",
+        remedy: "boot with iommu.passthrough=1 for devices of trusted drivers; or measure with it and say so (records keep the command line)",
     })
 }

@@ -104,7 +104,9 @@ pub fn module_unsigned(machine: &Machine) -> Verdict {
             text: "Secure Boot is on and the module pcilat is not signed",
             evidence: vec![seen(SECURE_BOOT, "1"), seen(&path, "no signature at its end")],
             consequence: "the kernel refuses the module, and with it the exact way to measure",
-            remedy: "mokutil --import /var/lib/dkms/mok.pub, reboot, enrol the key, then dkms install --force pciescope",
+            remedy: "install openssl; dkms remove pciescope-pcilat/VERSION --all, then dkms install pciescope-pcilat/VERSION, \
+                     which signs it (dkms status shows VERSION); mokutil --import /var/lib/dkms/mok.pub (Ubuntu: \
+                     /var/lib/shim-signed/mok/MOK.der), reboot, enrol the key",
         });
     }
     not_applicable("the module pcilat is not installed for this kernel")

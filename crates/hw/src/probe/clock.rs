@@ -4,7 +4,7 @@ use std::arch::asm;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use pciescope_core::record::Method;
+use pciescope_core::record::{Method, Warning};
 
 /// The counter's name as a record has it.
 #[cfg(target_arch = "x86_64")]
@@ -115,7 +115,7 @@ pub fn measured_hz() -> u64 {
     *HZ.get_or_init(|| measure_hz(Duration::from_millis(150)))
 }
 
-/// What the hardware says of the counter's rate, where it does.
+/// What the hardware says of the counter's rate, where it does. Firmware writes this register: it may hold 0.
 #[cfg(target_arch = "aarch64")]
 pub fn stated_hz() -> Option<u64> {
     let hz: u64;
@@ -132,15 +132,23 @@ pub fn stated_hz() -> Option<u64> {
 
 /// What a record says of the clock of a probe in user space, for accesses that are timed one by one with interrupts on.
 pub fn method(backend: &str) -> Method {
-    let measured_hz = measured_hz();
-    let hz = stated_hz().unwrap_or(measured_hz);
+    method_at(backend, stated_hz(), measured_hz())
+}
+
+/// The same at given rates. Without a stated rate the measured one is used.
+fn method_at(backend: &str, stated_hz: Option<u64>, measured_hz: u64) -> Method {
+    let hz = stated_hz.filter(|&hz| hz > 0).unwrap_or(measured_hz);
+    let mut notes = vec![note(hz, measured_hz)];
+    if stated_hz == Some(0) {
+        notes.push("The counter's frequency register (CNTFRQ_EL0) holds 0: the measured rate was used.".to_owned());
+    }
     Method {
         backend: backend.to_owned(),
         clock: NAME.to_owned(),
         clock_hz: hz,
         quantum_ns: 1e9 / hz.max(1) as f64,
         batch: 1,
-        notes: vec![note(hz, measured_hz)],
+        notes,
         ..Method::default()
     }
 }
@@ -150,6 +158,22 @@ pub fn note(hz: u64, measured_hz: u64) -> String {
     let ppm = ppm(hz, measured_hz);
     format!("The clock counts {measured_hz} Hz by CLOCK_MONOTONIC_RAW, {ppm:+.0} ppm from what was used.")
 }
+
+/// The warning of every outcome that was measured at the rate `hz`, if that is wrong.
+pub fn doubt(hz: u64, measured_hz: u64) -> Option<Warning> {
+    let ppm = ppm(hz, measured_hz);
+    (ppm.abs() > 1000.0).then(|| Warning {
+        code: "clock-rate".to_owned(),
+        text: format!("the clock's rate lies {ppm:+.0} ppm from CLOCK_MONOTONIC_RAW: every duration is off by that"),
+        hint: RATE_HINT.to_owned(),
+    })
+}
+
+#[cfg(target_arch = "x86_64")]
+const RATE_HINT: &str = "look at the kernel's clocksource and its messages about the TSC";
+#[cfg(target_arch = "aarch64")]
+const RATE_HINT: &str =
+    "the firmware sets the register CNTFRQ_EL0: compare it with the kernel's messages about arch_timer";
 
 /// The distance of `hz` from `measured`, in ppm of `measured`.
 pub fn ppm(hz: u64, measured: u64) -> f64 {
@@ -217,5 +241,24 @@ mod tests {
         assert_eq!(Scale { hz: 24_000_000, accesses: 100 }.ps(2400), 1_000_000);
         assert_eq!(scale.ps_wide(2_600_000_000u128 << 64), 1_000_000_000_000u128 << 64);
         assert_eq!(scale.at_ns(2_600), 1_000);
+    }
+    #[test]
+    fn a_rate_that_the_firmware_left_at_0_is_not_used() {
+        let method = method_at("test", Some(0), 25_000_000);
+        assert_eq!((method.clock_hz, method.quantum_ns), (25_000_000, 40.0));
+        assert!(method.notes[1].contains("CNTFRQ_EL0"), "{:?}", method.notes);
+        for (stated, used) in [(Some(24_000_000), 24_000_000), (None, 25_000_000)] {
+            let method = method_at("test", stated, 25_000_000);
+            assert_eq!((method.clock_hz, method.notes.len()), (used, 1), "{stated:?}");
+        }
+    }
+
+    #[test]
+    fn a_rate_that_is_over_1000_ppm_off_is_a_warning() {
+        let warning = doubt(24_000_000, 25_000_000).unwrap();
+        assert!(warning.code == "clock-rate" && warning.text.contains("-40000 ppm"), "{warning:?}");
+        assert!(doubt(25_000_000, 24_000_000).is_some());
+        assert_eq!(doubt(25_025_000, 25_000_000), None);
+        assert_eq!(doubt(25_000_000, 25_000_000), None);
     }
 }

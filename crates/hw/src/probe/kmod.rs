@@ -155,14 +155,7 @@ impl Kmod {
             PCILAT_KIND_IRQ => [TRIGGER_TO_HANDLER, ENTRY_TO_ACK, CALIBRATION],
             _ => [LATENCY, "", CALIBRATION],
         };
-        let ppm = clock::ppm(self.info.clock_hz, measured_hz);
-        let warning = (ppm.abs() > 1000.0).then(|| Warning {
-            code: "clock-rate".to_owned(),
-            text: format!(
-                "the clock's rate lies {ppm:+.0} ppm from CLOCK_MONOTONIC_RAW: every duration is off by that"
-            ),
-            hint: "look at the kernel's clocksource and its messages about the TSC".to_owned(),
-        });
+        let warning = clock::doubt(self.info.clock_hz, measured_hz);
         let failing_cpu = u32::try_from(finished.status.error_cpu).ok();
         let failure = finished.failure;
         let mut outcomes = Vec::new();

@@ -166,12 +166,17 @@ pub fn measure<T: Target>(targets: &[T], job: &Job, watch: &dyn Watch) -> Result
         .to_owned(),
     ]);
     method.notes.extend(locked.err().map(sys::not_locked));
+    let clock_doubt = clock::doubt(method.clock_hz, clock::measured_hz());
     let mut taken = Taken { method, ..Taken::default() };
     for worker in workers {
         taken.samples.extend(worker.samples);
         taken.failure = taken.failure.or(worker.failure);
         let figures = (0..).zip(worker.figures);
-        taken.outcomes.extend(figures.map(|(index, figures)| figures.into_outcome(worker.cpu, index)));
+        taken.outcomes.extend(figures.map(|(index, figures)| {
+            let mut outcome = figures.into_outcome(worker.cpu, index);
+            outcome.warnings.extend(clock_doubt.clone());
+            outcome
+        }));
     }
     taken.samples.sort_by_key(|sample| sample.at_ns);
     taken.failure = taken.failure.or(failure);

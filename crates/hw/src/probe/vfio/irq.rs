@@ -165,7 +165,7 @@ pub fn measure(vfio: &mut Vfio, plan: &IrqPlan, cpu: u32, watch: &dyn Watch) -> 
     watch.progress(0, total);
     let locked = Locked::now();
     // A thread of its own: its affinity and priority end with it.
-    let (outcomes, real_time) = std::thread::scope(|scope| {
+    let (mut outcomes, real_time) = std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
             let real_time = RealTime::now();
             (run.all(&vectors), real_time.is_ok())
@@ -174,6 +174,8 @@ pub fn measure(vfio: &mut Vfio, plan: &IrqPlan, cpu: u32, watch: &dyn Watch) -> 
     });
     watch.progress(run.done, total);
     let Run { samples, failure, .. } = run;
+    let clock_doubt = clock::doubt(method.clock_hz, clock::measured_hz());
+    outcomes.iter_mut().for_each(|outcome| outcome.warnings.extend(clock_doubt.clone()));
     method.notes.extend([
         "trigger_to_handler ends when a thread of user space has read the event counter: it holds the kernel's \
          handler, the wake-up and the return from two system calls."
