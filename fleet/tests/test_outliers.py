@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute
+import pyarrow.parquet as pq
 import pytest
 
 import planted
@@ -318,28 +319,95 @@ def test_the_newest_run_of_each_host_counts_whatever_its_clock(tmp_path: Path, c
     assert "hint: days with runs: 2026-11-20 to 2026-11-21" in told.err
 
 
-@pytest.mark.parametrize("other", ["backend", "batch", "verb", "origin"])
+@pytest.mark.parametrize("other", ["backend", "batch", "verb", "origin", "order", "gap_ns", "irqs_off", "cpus"])
 def test_a_run_by_another_method_does_not_replace_the_nights(tmp_path: Path, call: Call, other: str) -> None:
     """Host n3 is slow in the night's run; someone then measures it in another way, by which it is like the others."""
     night = [
         sample.run(n, f"n{n}", median=920 if n == 3 else 800 * (1 + n % 4 / 400), time=f"2026-11-10T0{n % 8}:00:00Z")
         for n in range(1, 16)
     ]
-    by_hand = sample.run(99, "n3", median=800, time="2026-11-11T09:00:00Z")
+    by_hand = sample.run(99, "n3", cpus=1 if other == "cpus" else 2, median=800, time="2026-11-11T09:00:00Z")
+    methods = {"backend": "vfio", "batch": 8, "order": "concurrent", "gap_ns": 200, "irqs_off": True}
     for record in by_hand:
         match other:
+            case "cpus":
+                pass
             case "verb":
                 record["verb"] = "survey"
             case "origin":
                 record.setdefault("method", {})["emulated"] = True
             case _:
-                record.setdefault("method", {})[other] = {"backend": "vfio", "batch": 8}[other]
+                record.setdefault("method", {})[other] = methods[other]
     call("ingest", sample.write(tmp_path / "all.jsonl", *night, by_hand), tmp_path / "d")
     assert hosts_of(call("outliers", tmp_path / "d", "-j").json()) == {"n3"}
 
 
+@pytest.mark.parametrize("other", ["concurrent", "far"])
+def test_a_healthy_host_that_is_also_measured_in_another_way_is_no_outlier(
+    tmp_path: Path, call: Call, other: str
+) -> None:
+    """CPUs 2 and 3 are far from the device. By hand somebody measures n3 under load, or from these CPUs alone."""
+
+    def run(number: int, host: str, cpus: tuple[int, ...], time: str, median: float = 800) -> list[dict[str, Any]]:
+        head, *rest = sample.run(number, host, cpus=4, time=time)
+        for record in rest:
+            far = record["cpu"]["cpu"] >= 2
+            drawn = median * (1.2 if far else 1) * np.exp(np.random.default_rng(number).normal(0, 0.02, 1000))
+            record["histograms"] = {"latency": sample.histogram(drawn)}
+            record["method"].update(order="interleaved", gap_ns=0, irqs_off=True)
+        return [head, *(record for record in rest if record["cpu"]["cpu"] in cpus)]
+
+    night = [run(n, f"n{n}", (0, 1, 2, 3), "2026-11-20T08:00:00Z") for n in range(1, 16)]
+    if other == "far":
+        by_hand = run(99, "n3", (2, 3), "2026-11-22T09:00:00Z")
+    else:
+        by_hand = run(99, "n3", (0, 1, 2, 3), "2026-11-22T09:00:00Z", 1000)
+        for record in by_hand[1:]:
+            record["method"].update(order="concurrent", gap_ns=200, irqs_off=False)
+    call("ingest", sample.write(tmp_path / "all.jsonl", *night, by_hand), tmp_path / "d")
+    told = call("outliers", tmp_path / "d", "-j")
+    assert (told.code, told.json()["outliers"]) == (0, [])
+    assert told.json()["unjudged_hosts"] == ["n3"]
+    with open_engine(None) as engine:
+        found = outliers.prepare(engine, Store(str(tmp_path / "d")), outliers.Plan()).numbered.execute()
+    judged = found[(found["host"] == "n3") & (found["own"] >= 0)]
+    assert len(judged) == 6
+    assert set(judged["run"]) == {f"{3:016x}"}
+
+
+def test_all_cpus_are_one_method_however_many_there_are(tmp_path: Path, call: Call) -> None:
+    """Half of the hosts have eight CPUs, the others four. The plan names them; of one host a CPU was not measured."""
+    runs = []
+    for n in range(1, 13):
+        count = 8 if n % 2 else 4
+        cpus = [{"cpu": cpu, "node": cpu // 2, "package": 0} for cpu in range(count)]
+        records = sample.run(n, f"n{n}", cpus=count - (n == 1), median=1000 if n == 3 else 800 + n % 4, cpu_list=cpus)
+        records[0]["environment"]["cpus"] = records[0]["environment"].pop("cpu_list")
+        records[0]["plan"] = {"mmio": {"cpus": f"0-{count - 1}"}}
+        runs.append(records)
+    call("ingest", sample.write(tmp_path / "all.jsonl", *runs), tmp_path / "d")
+    told = call("outliers", tmp_path / "d", "-j").json()
+    assert hosts_of(told) == {"n3"}
+    assert (told["unjudged"], told["outliers"][0]["group_hosts"]) == (0, 12)
+
+
+def test_figures_of_an_older_version_give_way_to_newer_ones_of_any_method(tmp_path: Path, call: Call) -> None:
+    """n3 was slow before the update and is well since. The older version kept no method."""
+    call("ingest", sample.write(tmp_path / "old.jsonl", *a_night("2026-11-20", 3)), tmp_path / "d")
+    for file in (tmp_path / "d" / "figures").rglob("*.parquet"):
+        table = pq.read_table(file, partitioning=None)
+        pq.write_table(table.drop_columns(["method"]), file)
+    for file in (tmp_path / "d" / "runs").rglob("*.parquet"):
+        table = pq.read_table(file, partitioning=None)
+        pq.write_table(replaced(table, "content", ["older"] * len(table)), file)
+    assert hosts_of(call("outliers", tmp_path / "d", "-j", "--level", "1%").json()) == {"n3"}
+    call("ingest", sample.write(tmp_path / "new.jsonl", *a_night("2026-11-21")), tmp_path / "d")
+    told = call("outliers", tmp_path / "d", "-j", "--level", "1%").json()
+    assert (hosts_of(told), told["tests"]) == (set(), 24)
+
+
 def test_cpus_that_the_newest_run_of_a_figure_did_not_measure_are_not_judged(tmp_path: Path, call: Call) -> None:
-    """CPU 3 of n4 was slow. After a repair somebody measures one of the two registers, on the first two CPUs only."""
+    """CPU 3 of n4 was slow. After a repair one of the two registers is measured; two of the four CPUs are offline."""
 
     def run(number: int, host: str, cpus: int, offsets: list[int], day: int, slow: int | None) -> list[dict[str, Any]]:
         made: list[dict[str, Any]] = []
@@ -348,6 +416,7 @@ def test_cpus_that_the_newest_run_of_a_figure_did_not_measure_are_not_judged(tmp
                 number, host, cpus=cpus, seed=1000 * place + number, time=f"2026-11-{day}T08:00:00Z",
                 median=800 * (1 + number % 4 / 400),
             )  # fmt: skip
+            records[0]["plan"] = {"mmio": {"cpus": "0-3"}}
             for record in records[1:]:
                 record["target"] = {**record["target"], "offset": offset}
                 if record["cpu"]["cpu"] == slow:

@@ -107,6 +107,19 @@ def test_finds_nothing_where_nothing_changed(tmp_path: Path, call: Call) -> None
     assert told.out.startswith("no host changed: 0 findings, 0 changes in 72 series of 6 runs or more")
 
 
+def test_runs_by_another_method_are_a_series_of_their_own(tmp_path: Path, call: Call) -> None:
+    """From the tenth day on the runs are concurrent, and take a fifth longer."""
+    store = Store(str(tmp_path))
+    past(store, {host: (10, 0.2) for host in range(12)})
+    for file in store.kept("figures").files():
+        table = pq.read_table(file, partitioning=None)
+        late = table["date"][0].as_py() >= "2026-11-11"
+        told = pa.array(["concurrent" if late else "interleaved"] * len(table))
+        pq.write_table(table.set_column(table.schema.get_field_index("method"), "method", told), file)
+    told = call("trend", tmp_path, "-j").json()
+    assert (told["series"], told["changes"]) == (2 * 12 * 3 * 2, [])
+
+
 def test_says_that_nothing_known_changed_with_it(tmp_path: Path, call: Call) -> None:
     past(Store(str(tmp_path)), {4: (7, -0.2)})
     told = call("trend", tmp_path)

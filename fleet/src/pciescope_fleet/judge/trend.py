@@ -27,8 +27,9 @@ LEAST = 3
 
 STATISTICS = ("p50", "p99", "value")
 
-SERIES = ["host_key", "host", "device", "model", "origin", "verb", "backend", "batch", "figure", "unit", "statistic"]
-KIND = ("model", "origin", "verb", "backend", "batch", "figure", "unit", "statistic")
+METHOD = ("model", "origin", "verb", "backend", "batch", "method")
+SERIES = ["host_key", "host", "device", *METHOD, "figure", "unit", "statistic"]
+KIND = (*METHOD, "figure", "unit", "statistic")
 """Series that agree in these, and in the kind of figure, have noise of one kind."""
 OF_RUN = ("kernel", "bios", "tool", "cmdline", "aspm_policy", "governors")
 OF_UNIT = ("firmware", "driver", "link", "slot")
@@ -108,6 +109,7 @@ def _points(engine: Engine, store: Store, files: list[str], plan: Plan) -> ir.Ta
         verb=figures.verb.fill_null(""),
         backend=figures.backend.fill_null(""),
         batch=figures.batch.fill_null(-1),
+        method=figures.method.fill_null(""),
     )
     kept = [name for name in SERIES if name != "statistic"] + ["run", "time", *OF_UNIT]
     parts = [
