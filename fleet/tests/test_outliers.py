@@ -119,6 +119,7 @@ def test_hosts_with_one_firmware_are_one_finding(tmp_path: Path) -> None:
     assert (finding["shared"]["healthy_with"], finding["shared"]["healthy"]) == (0, 52)
     assert "slower: 8 hosts: " in text
     assert "they share firmware 2.0; of the 52 others 0 have it" in text
+    assert "most of its group" not in text
 
 
 def test_a_finding_of_what_devices_share_has_those_devices_alone(tmp_path: Path, call: Call) -> None:
@@ -299,8 +300,88 @@ def test_what_doctor_found_on_the_host_stands_beside(tmp_path: Path) -> None:
     [finding] = told["findings"]
     assert [beside["check"] for beside in finding["beside"]] == ["link-speed", "irqbalance"]
     assert finding["worst"]["link"] == "8 GT/s x4"
+    assert finding["worst"]["group_link"] == "16 GT/s x4"
+    assert "  link 8 GT/s x4, most of its group 16 GT/s x4\n" in text
+    assert "; link 8 GT/s x4, most of its group 16 GT/s x4" in words.finding_in_short(finding)
+    assert "driver nvme" not in text
     assert "problem link-speed: runs at 8 GT/s of 16" in text
     assert "SYNTHETIC: not measured on hardware" in text
+
+
+def doctor(number: int, time: str, devices: dict[str, dict[str, str]], fake: bool = False) -> list[dict[str, Any]]:
+    """A run of `doctor` on host n4: for each device its checks and how they ended."""
+    head = {"schema": 2, "run": f"{number:016x}", "time": time, "verb": "doctor", "test": "doctor"}
+    product = {"product": "synthetic machine"} if fake else {}
+    records: list[dict[str, Any]] = [{**head, "environment": sample.environment("n4", **product)}]
+    for bdf, checks in devices.items():
+        records.append(
+            {
+                **head,
+                "device": {**sample.DEVICE, "bdf": bdf},
+                "metrics": {"checks": {"value": float(len(checks)), "unit": "1"}},
+                "checks": [{"check": name, "ended": ended} for name, ended in checks.items()],
+                "findings": [
+                    {"check": name, "severity": "problem", "bdf": bdf, "text": f"{name} on {time[:10]}"}
+                    for name, ended in checks.items()
+                    if ended == "found"
+                ],
+            }
+        )
+    return records
+
+
+OTHER = "0000:5e:00.0"
+SLOW_LINK, FINE_LINK = {"link-speed": "found", "aspm": "fine"}, {"link-speed": "fine", "aspm": "fine"}
+
+
+@pytest.mark.parametrize(
+    ("second", "is_cause"),
+    [
+        ({OTHER: FINE_LINK}, True),  # `run --class nvme -- doctor {bdf}`: a run for each function
+        ({str(sample.DEVICE["bdf"]): {"aspm": "fine"}}, True),  # `doctor --only aspm`
+        ({str(sample.DEVICE["bdf"]): {"link-speed": "not-checked"}}, True),
+        ({str(sample.DEVICE["bdf"]): FINE_LINK, OTHER: FINE_LINK}, False),  # repaired
+    ],
+)
+def test_a_cause_stays_beside_an_outlier_until_a_newer_run_looked_for_it(
+    tmp_path: Path, call: Call, second: dict[str, dict[str, str]], is_cause: bool
+) -> None:
+    device = str(sample.DEVICE["bdf"])
+    first = doctor(1, "2026-11-22T09:00:00Z", {device: SLOW_LINK})
+    later = doctor(2, "2026-11-22T09:00:01Z", second)
+    night = a_night("2026-11-22", 4)
+    call("ingest", sample.write(tmp_path / "all.jsonl", *night, first, later), tmp_path / "d")
+    [finding] = call("outliers", tmp_path / "d", "-j", "--level", "1%").json()["findings"]
+    assert [each["check"] for each in finding["beside"]] == ["link-speed"] * is_cause
+
+
+def test_a_cause_is_of_the_same_origin_and_of_the_same_week(tmp_path: Path, call: Call) -> None:
+    device = str(sample.DEVICE["bdf"])
+
+    def beside(place: str, *more: list[dict[str, Any]], slow: int = 4) -> list[str]:
+        call("ingest", sample.write(tmp_path / f"{place}.jsonl", *a_night("2026-11-22", slow), *more), tmp_path / place)
+        [finding] = call("outliers", tmp_path / place, "-j", "--level", "1%").json()["findings"]
+        return [each["text"] for each in finding["beside"]]
+
+    def warned(number: int, time: str, warns: bool, **method: Any) -> list[dict[str, Any]]:
+        """A run of another register, with the warning or without."""
+        records = sample.run(number, "n4", cpus=1, time=time)
+        records[1]["target"] = {**records[1]["target"], "bar": 2}
+        records[1]["method"].update(method)
+        records[1]["warnings"] = [{"code": "link-downtrained", "text": f"8 GT/s in {time[:7]}"}] * warns
+        return records
+
+    assert beside("old", doctor(1, "2026-06-22T08:00:00Z", {device: SLOW_LINK})) == []
+    assert beside("fake", doctor(1, "2026-11-22T07:00:00Z", {device: SLOW_LINK}, fake=True)) == []
+    week = doctor(1, "2026-11-16T07:00:00Z", {device: SLOW_LINK})
+    assert beside("week", week) == ["link-speed on 2026-11-16"]
+    assert beside("other verb", warned(1, "2026-11-21T07:00:00Z", True)) == []  # the night's run is newer
+    assert beside("again", warned(1, "2026-11-22T09:00:00Z", True)) == ["8 GT/s in 2026-11"]
+    assert beside("made up", warned(1, "2026-11-22T09:00:00Z", True, backend="fake")) == []
+    # What the outlier's own run warned of stays, whatever a newer one says of another register.
+    own = a_night("2026-11-23", 4)[3]
+    own[1]["warnings"] = [{"code": "aspm", "text": "on"}]
+    assert beside("own", own, warned(1, "2026-11-24T09:00:00Z", False)) == ["on"]
 
 
 def test_the_newest_run_of_each_host_counts_whatever_its_clock(tmp_path: Path, call: Call) -> None:
@@ -504,6 +585,22 @@ def test_an_old_run_is_named_and_drains_no_node(tmp_path: Path, call: Call) -> N
     assert (told.code, told.out) == (0, "")
     assert "n4: left alone, 0000:3b:00.0 was measured on 2026-11-01, 21 days before the newest run of n4" in told.err
     assert slurm_drain.read(str(tmp_path / "found.json"), False, 21).keys() == {"n4"}
+
+
+def test_an_old_figure_of_one_device_does_not_hide_a_new_one_of_another(
+    tmp_path: Path, call: Call, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both devices of n4 are slow. That of the first is surer, and twelve days older."""
+    old = a_night("2026-11-10", 4)
+    new = [at(records, bdf=MOVED) for records in a_night("2026-11-22", 4)]
+    call("ingest", sample.write(tmp_path / "all.jsonl", *old, *new), tmp_path / "d")
+    told = call("outliers", tmp_path / "d", "-j", "--level", "1%")
+    [finding] = told.json()["findings"]
+    assert {each["device"] for each in finding["worst_of_hosts"]} == {sample.DEVICE["bdf"], MOVED}
+    (tmp_path / "found.json").write_text(told.out)
+    [reason] = slurm_drain.read(str(tmp_path / "found.json"), False)["n4"]
+    assert reason.startswith(f"slower {MOVED} mmio-read")
+    assert "n4: not a reason, 0000:3b:00.0 was measured on 2026-11-10, 12 days before" in capsys.readouterr().err
 
 
 def test_a_machine_that_another_one_replaced_drains_no_node(tmp_path: Path, call: Call) -> None:

@@ -122,6 +122,7 @@ def rows(run: Run, host: str | None, ingested: datetime.datetime, known: str | N
         "content": _content(result.figures),
         **_run_row(run, environment),
         "record_ids": record_ids(run.records),
+        "checked": _checked(run.records),
     }
     return result
 
@@ -473,6 +474,24 @@ def _findings(record: Record, identity: Row) -> list[Row]:
         if isinstance(warning, dict) and warning.get("code") in LINK_WARNINGS
     ]
     return found + warned
+
+
+def _checked(made: list[Record]) -> str:
+    """What a run looked at, as JSON: checks of `doctor` that looked, and the devices that they looked at.
+
+    `null` in place of the checks is all that the verb knows. The machine is an empty text among the devices.
+    """
+    by_checks: dict[tuple[str, ...] | None, set[str]] = {}
+    for record in made:
+        checks, device = record.get("checks"), _text(record.get("device", {}).get("bdf")) or ""
+        if record["test"] == "doctor" and isinstance(checks, list):
+            ended = [each for each in checks if isinstance(each, dict) and each.get("ended") in ("fine", "found")]
+            names = tuple(sorted(name for each in ended if (name := _text(each.get("check")))))
+            by_checks.setdefault(names, set()).add(device)
+        else:
+            by_checks.setdefault(None, set()).add(device)
+    told = sorted(([checks, sorted(devices)] for checks, devices in by_checks.items() if checks != ()), key=str)
+    return json.dumps(told, separators=(",", ":"))
 
 
 def _text(value: Any) -> str | None:

@@ -82,6 +82,7 @@ RUNS = pa.schema(
         ("environment", pa.string()),
         ("plan", pa.string()),
         ("record_ids", pa.list_(pa.int64())),
+        ("checked", pa.string()),
     ]
 )
 

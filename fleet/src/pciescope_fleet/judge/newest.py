@@ -27,6 +27,9 @@ class Newest:
     runs: ir.Table
     """Their runs, kept by the engine."""
     dates: list[str]
+    """The days of these runs."""
+    days: list[str]
+    """All days between those that were asked for."""
 
 
 def newest(engine: Engine, store: Store, since: str | None = None, until: str | None = None) -> Newest:
@@ -61,7 +64,7 @@ def newest(engine: Engine, store: Store, since: str | None = None, until: str | 
     told = told.mutate(told=told.told.max().over(ibis.window(group_by=kind)))
     figures = told.filter(~told.is_older | told.told.isnull() | (told.told < told.time)).drop("is_older", "told")
     figures = engine.keep(figures)
-    return Newest(_still_there(engine, figures, runs), runs, dates)
+    return Newest(_still_there(engine, figures, runs), runs, dates, days)
 
 
 def _still_there(engine: Engine, figures: ir.Table, runs: ir.Table) -> ir.Table:
