@@ -718,7 +718,7 @@ def test_verdicts_for_node_exporter(tmp_path: Path, call: Call) -> None:
     file = tmp_path / "fleet.prom"
     assert call("outliers", tmp_path / "d", "--prom", file).code == 1
     lines = file.read_text().splitlines()
-    label = 'host="node00017",device="a\\"b\\\\c",direction="slower"'
+    label = 'host="node00017",host_key="node00017",device="a\\"b\\\\c",origin="measured",direction="slower"'
     assert f"pciescope_fleet_outlier_figures{{{label}}} 4" in lines
     [effect] = [line for line in lines if line.startswith(f"pciescope_fleet_outlier_effect_ratio{{{label}}} ")]
     assert float(effect.split()[-1]) == pytest.approx(0.2, abs=0.07)
@@ -727,6 +727,24 @@ def test_verdicts_for_node_exporter(tmp_path: Path, call: Call) -> None:
     assert file.stat().st_mode & 0o777 == 0o644
     with pytest.raises(FleetError, match="cannot be written"):
         prometheus.write(tmp_path / "none" / "x.prom", "")
+
+
+def test_verdicts_tell_synthetic_and_doubtful_figures_apart(tmp_path: Path, call: Call) -> None:
+    """n4 is slow in three ways: by measured figures, by synthetic ones, and in old ones of another device."""
+    night, fake, old = a_night("2026-11-22", 4), a_night("2026-11-21", 4), a_night("2026-11-01", 4)
+    for records in (record for each in fake for record in each[1:]):
+        records["method"]["backend"] = "fake"
+    for run in (*night, *fake, *(at(each, bdf=MOVED) for each in old)):
+        run[0]["environment"]["host"]["id"] = f"{run[0]['environment']['host']['name']:a<16}"
+    call("ingest", sample.write(tmp_path / "all.jsonl", *night, *fake, *old), tmp_path / "d")
+    call("outliers", tmp_path / "d", "--level", "1%", "--prom", tmp_path / "f.prom")
+    told = re.findall(r"^pciescope_fleet_outlier_in_doubt\{(.*)\} (\d)$", (tmp_path / "f.prom").read_text(), re.MULTILINE)
+    host, here = 'host="n4",host_key="n4~n4aaaaaaaaaa",device=', sample.DEVICE["bdf"]
+    assert told == [
+        (f'{host}"{here}",origin="measured",direction="slower"', "0"),
+        (f'{host}"{here}",origin="synthetic",direction="slower"', "0"),
+        (f'{host}"{MOVED}",origin="measured",direction="slower"', "1"),
+    ]
 
 
 def test_a_damaged_file_and_too_little_memory_are_told(
