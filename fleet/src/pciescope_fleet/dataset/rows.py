@@ -33,7 +33,8 @@ CONTROLS = {"calibration", "ceiling"}
 """Histograms that accompany a figure and are not figures."""
 
 JUDGED_METRICS = {"speed", "active_speed", "rate", "samples_per_s", "cpu_per_gb"}
-"""Metrics that hosts are compared by, the same as `pciescope compare` takes; the others are kept."""
+"""Metrics that hosts are compared by; the others are kept. `pciescope compare` also takes the parts of a duration (`dma`,
+`copy`, ...) and shares: these tell where time went, and each would be one more test that may be a false alarm."""
 
 
 LONGEST_KEY = 200
