@@ -738,7 +738,9 @@ def test_verdicts_tell_synthetic_and_doubtful_figures_apart(tmp_path: Path, call
         run[0]["environment"]["host"]["id"] = f"{run[0]['environment']['host']['name']:a<16}"
     call("ingest", sample.write(tmp_path / "all.jsonl", *night, *fake, *old), tmp_path / "d")
     call("outliers", tmp_path / "d", "--level", "1%", "--prom", tmp_path / "f.prom")
-    told = re.findall(r"^pciescope_fleet_outlier_in_doubt\{(.*)\} (\d)$", (tmp_path / "f.prom").read_text(), re.MULTILINE)
+    told = re.findall(
+        r"^pciescope_fleet_outlier_in_doubt\{(.*)\} (\d)$", (tmp_path / "f.prom").read_text(), re.MULTILINE
+    )
     host, here = 'host="n4",host_key="n4~n4aaaaaaaaaa",device=', sample.DEVICE["bdf"]
     assert told == [
         (f'{host}"{here}",origin="measured",direction="slower"', "0"),

@@ -115,7 +115,7 @@ def test_finds_nothing_where_nothing_changed(tmp_path: Path, call: Call) -> None
 def test_runs_by_another_method_are_a_series_of_their_own(tmp_path: Path, call: Call) -> None:
     """From the tenth day on the runs are concurrent, and take a fifth longer."""
     store = Store(str(tmp_path))
-    past(store, {host: (10, 0.2) for host in range(12)})
+    past(store, dict.fromkeys(range(12), (10, 0.2)))
     for file in store.kept("figures").files():
         table = pq.read_table(file, partitioning=None)
         late = table["date"][0].as_py() >= "2026-11-11"
@@ -139,7 +139,7 @@ def test_runs_that_resemble_their_neighbours_are_no_change(tmp_path: Path, call:
 def test_a_change_of_all_hosts_is_not_taken_for_runs_that_resemble_each_other(
     tmp_path: Path, call: Call, rho: float
 ) -> None:
-    past(Store(str(tmp_path)), {host: (11, 0.1) for host in range(12)}, noise=0.01, rho=rho)
+    past(Store(str(tmp_path)), dict.fromkeys(range(12), (11, 0.1)), noise=0.01, rho=rho)
     told = call("trend", tmp_path, "-j").json()
     series = {(each["host"], each["figure"], each["statistic"]) for each in told["changes"]}
     assert len(series) >= 0.9 * 12 * 3 * 2

@@ -33,8 +33,11 @@ CONTROLS = {"calibration", "ceiling"}
 """Histograms that accompany a figure and are not figures."""
 
 JUDGED_METRICS = {"speed", "active_speed", "rate", "samples_per_s", "cpu_per_gb"}
-"""Metrics that hosts are compared by; the others are kept. `pciescope compare` also takes the parts of a duration (`dma`,
-`copy`, ...) and shares: these tell where time went, and each would be one more test that may be a false alarm."""
+"""Metrics that hosts are compared by; the others are kept.
+
+`pciescope compare` also takes the parts of a duration (`dma`, `copy`, ...) and shares. These tell where time went, and
+each would be one more test that may be a false alarm.
+"""
 
 
 LONGEST_KEY = 200
@@ -426,7 +429,9 @@ def _histogram_row(common: Row, whole: Histogram, judged: bool, cpu: int | None,
 
 def _content(figures: list[Row]) -> str:
     """A digest of what a run measured, and by which method: runs with the same one follow each other."""
-    names = sorted({f"{row['device']} {row['figure']} {row['backend']} {row['batch']} {row['method']}" for row in figures})
+    names = sorted(
+        {f"{row['device']} {row['figure']} {row['backend']} {row['batch']} {row['method']}" for row in figures}
+    )
     return hashlib.sha256("\n".join(names).encode()).hexdigest()[:16]
 
 
