@@ -168,8 +168,8 @@ def _noise(series: pd.DataFrame, points: ir.Table) -> null.Noise:
 
 
 SAMPLED, FEWEST = 100, 8
-"""So many series of a kind at most say how much neighbouring runs resemble each other. A kind with fewer than the second
-takes the figure of all series together."""
+"""So many series of a kind at most say how much neighbouring runs resemble each other. A kind with fewer than the
+second takes the figure of all series together."""
 
 HIGHEST = 0.95
 """No correlation is taken for more."""
