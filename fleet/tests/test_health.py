@@ -55,6 +55,13 @@ def test_the_problem_is_told_in_a_line(tmp_path: Path) -> None:
     assert told.count("\n") == 1
 
 
+@pytest.mark.parametrize("option", ["--json", "-j"])
+def test_a_check_may_ask_for_json_itself(tmp_path: Path, option: str) -> None:
+    words = ["doctor", "--backend", "fake:host=n1,downtrained", "--only", "link-speed", option]
+    told = health("--state", str(tmp_path / "s"), "--node", "n1", "--program", PCIESCOPE, "--after", "1", "--", *words)
+    assert (told.returncode, told.stderr) == (1, "")
+
+
 def test_a_limit_of_compare_is_a_problem_and_a_new_measurement_can_come_before(tmp_path: Path) -> None:
     base = tmp_path / "base.jsonl"
     words = [PCIESCOPE, "latency", "mmio", "--count", "2000", "--backend"]
@@ -307,6 +314,30 @@ def drain(slurm: Slurm, file: Path, findings: list[dict[str, object]], *typed: s
         [sys.executable, "-m", "pciescope_fleet", "slurm-drain", str(file), *typed],
         env=slurm.environment(), capture_output=True, text=True, check=False, timeout=120,
     )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("state", "is_drained"),
+    [
+        ("IDLE+CLOUD+POWERED_DOWN", False),
+        ("IDLE+CLOUD+POWERING_DOWN", False),
+        ("IDLE", False),
+        ("MIXED+PLANNED", False),
+        ("IDLE~", False),
+        ("IDLE+DRAIN", True),
+        ("IDLE+DRAIN+POWERED_DOWN", True),
+        ("DOWN*", True),
+        ("DOWN*+DRAIN", True),
+        ("DRAINED$", True),
+        ("DRAINING", True),
+    ],
+)
+def test_a_node_that_is_switched_off_is_not_drained(
+    monkeypatch: pytest.MonkeyPatch, state: str, is_drained: bool
+) -> None:
+    line = f"NodeName=n1 Arch=x86_64 State={state} ThreadsPerCore=2 Reason=x State=\n"
+    monkeypatch.setattr(slurm_commands, "command", lambda *_: line)
+    assert slurm_commands.is_drained("n1") == is_drained
 
 
 @pytest.mark.slow

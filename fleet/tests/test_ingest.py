@@ -22,6 +22,7 @@ from fsspec.implementations.local import LocalFileSystem
 import sample
 from pciescope_fleet import cli
 from pciescope_fleet.dataset import ingest as writer
+from pciescope_fleet.dataset.rows import record_ids
 from pciescope_fleet.dataset.schema import TABLES
 from pciescope_fleet.dataset.store import Store
 from pciescope_fleet.errors import FleetError
@@ -982,6 +983,43 @@ def test_a_file_of_a_remote_store_never_changes(
         now = {path: memory.fs.cat_file(path) for path in memory.fs.find(memory.root)}
         assert now == (first := first or now)
     assert len(first) == (2 if many == 100 else 6)
+
+
+def test_of_two_copies_of_a_run_that_are_written_at_once_one_counts_in_all_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, memory: Store
+) -> None:
+    """Each has a record that the other lacks. The one writer waits after its figures until the other has ended."""
+    whole = sample.run(1, cpus=3)
+    files = [sample.write(tmp_path / f"{n}.jsonl", [*whole[:n], *whole[n + 1 :]]) for n in (1, 2)]
+    nothing = writer._Known(memory)
+    monkeypatch.setattr(writer, "_Known", lambda _: copy.deepcopy(nothing))
+    real, written = Store.write_part, 0
+
+    def write_part(store: Store, table: str, *told: Any, **more: Any) -> None:
+        nonlocal written
+        real(store, table, *told, **more)
+        written += 1
+        if written == 1:
+            writer.ingest(memory, files[1:])
+
+    monkeypatch.setattr(Store, "write_part", write_part)
+    writer.ingest(memory, files[:1])
+    [run] = rows(memory, "runs")
+    cpus = {row["cpu"] for row in rows(memory)} - {None}
+    [missing] = {0, 1, 2} - cpus
+    kept = [record for record in whole if record.get("cpu", {}).get("cpu") != missing]
+    assert run["record_ids"] == record_ids(kept)
+    assert memory.kept("runs").leftover.keys() != set()
+
+
+def test_a_part_of_an_earlier_version_is_read(tmp_path: Path, ingest: Ingest) -> None:
+    file = sample.write(tmp_path / "n1.jsonl", sample.run(1))
+    ingest(file, tmp_path / "d")
+    right = rows(tmp_path / "d")
+    for path in (tmp_path / "d").rglob("*.parquet"):
+        path.rename(path.with_name(f"{1:016x}-3.parquet"))
+    assert rows(tmp_path / "d") == right
+    assert len(right) == 5
 
 
 class Hdfs(LocalFileSystem):  # type: ignore[misc]

@@ -149,6 +149,14 @@ const find = document.getElementById("find");
 find.value = "node07777"; find.dispatchEvent(new Event("input"));
 told.found = document.querySelector("#said a").textContent;
 told.top = first === at.row;
+const named = hosts.slice();
+hosts[shown[3]] = "n12"; hosts[shown[5]] = "n1"; hosts[shown[7]] = "rack2-n1"; hosts[shown[9]] = "n2";
+told.names = ["n1", "n12", "n2", "k2-n", "none"].map((wanted) => {
+  find.value = wanted; find.dispatchEvent(new Event("input"));
+  return hosts[shown[at.row]];
+});
+hosts.splice(0, hosts.length, ...named);
+find.value = "node07777"; find.dispatchEvent(new Event("input"));
 const middle = [...Array(12).keys()].map((i) => pixel(150 + (i + 0.5) * cell(), 8));
 told.pale = middle.filter((colour) => Math.min(...colour.slice(0, 3)) > 0.6 * Math.max(...colour.slice(0, 3))).length;
 document.getElementById("only").checked = true;
@@ -198,6 +206,7 @@ def test_a_browser_draws_ten_thousand_hosts_and_finds_one(tmp_path: Path, call: 
     assert told["pale"] >= 8
     assert told["last"].startswith("node09999")
     assert told["found"] == "node07777"
+    assert told["names"] == ["n1", "n12", "n2", "rack2-n1", "rack2-n1"]
     assert 1 <= told["only"] <= 36
     assert told["zeros"] > 0
     assert told["unordered"] == 0

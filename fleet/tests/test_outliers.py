@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute
+import pyarrow.parquet as pq
 import pytest
 
 import planted
@@ -118,6 +119,7 @@ def test_hosts_with_one_firmware_are_one_finding(tmp_path: Path) -> None:
     assert (finding["shared"]["healthy_with"], finding["shared"]["healthy"]) == (0, 52)
     assert "slower: 8 hosts: " in text
     assert "they share firmware 2.0; of the 52 others 0 have it" in text
+    assert "most of its group" not in text
 
 
 def test_a_finding_of_what_devices_share_has_those_devices_alone(tmp_path: Path, call: Call) -> None:
@@ -298,8 +300,88 @@ def test_what_doctor_found_on_the_host_stands_beside(tmp_path: Path) -> None:
     [finding] = told["findings"]
     assert [beside["check"] for beside in finding["beside"]] == ["link-speed", "irqbalance"]
     assert finding["worst"]["link"] == "8 GT/s x4"
+    assert finding["worst"]["group_link"] == "16 GT/s x4"
+    assert "  link 8 GT/s x4, most of its group 16 GT/s x4\n" in text
+    assert "; link 8 GT/s x4, most of its group 16 GT/s x4" in words.finding_in_short(finding)
+    assert "driver nvme" not in text
     assert "problem link-speed: runs at 8 GT/s of 16" in text
     assert "SYNTHETIC: not measured on hardware" in text
+
+
+def doctor(number: int, time: str, devices: dict[str, dict[str, str]], fake: bool = False) -> list[dict[str, Any]]:
+    """A run of `doctor` on host n4: for each device its checks and how they ended."""
+    head = {"schema": 2, "run": f"{number:016x}", "time": time, "verb": "doctor", "test": "doctor"}
+    product = {"product": "synthetic machine"} if fake else {}
+    records: list[dict[str, Any]] = [{**head, "environment": sample.environment("n4", **product)}]
+    for bdf, checks in devices.items():
+        records.append(
+            {
+                **head,
+                "device": {**sample.DEVICE, "bdf": bdf},
+                "metrics": {"checks": {"value": float(len(checks)), "unit": "1"}},
+                "checks": [{"check": name, "ended": ended} for name, ended in checks.items()],
+                "findings": [
+                    {"check": name, "severity": "problem", "bdf": bdf, "text": f"{name} on {time[:10]}"}
+                    for name, ended in checks.items()
+                    if ended == "found"
+                ],
+            }
+        )
+    return records
+
+
+OTHER = "0000:5e:00.0"
+SLOW_LINK, FINE_LINK = {"link-speed": "found", "aspm": "fine"}, {"link-speed": "fine", "aspm": "fine"}
+
+
+@pytest.mark.parametrize(
+    ("second", "is_cause"),
+    [
+        ({OTHER: FINE_LINK}, True),  # `run --class nvme -- doctor {bdf}`: a run for each function
+        ({str(sample.DEVICE["bdf"]): {"aspm": "fine"}}, True),  # `doctor --only aspm`
+        ({str(sample.DEVICE["bdf"]): {"link-speed": "not-checked"}}, True),
+        ({str(sample.DEVICE["bdf"]): FINE_LINK, OTHER: FINE_LINK}, False),  # repaired
+    ],
+)
+def test_a_cause_stays_beside_an_outlier_until_a_newer_run_looked_for_it(
+    tmp_path: Path, call: Call, second: dict[str, dict[str, str]], is_cause: bool
+) -> None:
+    device = str(sample.DEVICE["bdf"])
+    first = doctor(1, "2026-11-22T09:00:00Z", {device: SLOW_LINK})
+    later = doctor(2, "2026-11-22T09:00:01Z", second)
+    night = a_night("2026-11-22", 4)
+    call("ingest", sample.write(tmp_path / "all.jsonl", *night, first, later), tmp_path / "d")
+    [finding] = call("outliers", tmp_path / "d", "-j", "--level", "1%").json()["findings"]
+    assert [each["check"] for each in finding["beside"]] == ["link-speed"] * is_cause
+
+
+def test_a_cause_is_of_the_same_origin_and_of_the_same_week(tmp_path: Path, call: Call) -> None:
+    device = str(sample.DEVICE["bdf"])
+
+    def beside(place: str, *more: list[dict[str, Any]], slow: int = 4) -> list[str]:
+        call("ingest", sample.write(tmp_path / f"{place}.jsonl", *a_night("2026-11-22", slow), *more), tmp_path / place)
+        [finding] = call("outliers", tmp_path / place, "-j", "--level", "1%").json()["findings"]
+        return [each["text"] for each in finding["beside"]]
+
+    def warned(number: int, time: str, warns: bool, **method: Any) -> list[dict[str, Any]]:
+        """A run of another register, with the warning or without."""
+        records = sample.run(number, "n4", cpus=1, time=time)
+        records[1]["target"] = {**records[1]["target"], "bar": 2}
+        records[1]["method"].update(method)
+        records[1]["warnings"] = [{"code": "link-downtrained", "text": f"8 GT/s in {time[:7]}"}] * warns
+        return records
+
+    assert beside("old", doctor(1, "2026-06-22T08:00:00Z", {device: SLOW_LINK})) == []
+    assert beside("fake", doctor(1, "2026-11-22T07:00:00Z", {device: SLOW_LINK}, fake=True)) == []
+    week = doctor(1, "2026-11-16T07:00:00Z", {device: SLOW_LINK})
+    assert beside("week", week) == ["link-speed on 2026-11-16"]
+    assert beside("other verb", warned(1, "2026-11-21T07:00:00Z", True)) == []  # the night's run is newer
+    assert beside("again", warned(1, "2026-11-22T09:00:00Z", True)) == ["8 GT/s in 2026-11"]
+    assert beside("made up", warned(1, "2026-11-22T09:00:00Z", True, backend="fake")) == []
+    # What the outlier's own run warned of stays, whatever a newer one says of another register.
+    own = a_night("2026-11-23", 4)[3]
+    own[1]["warnings"] = [{"code": "aspm", "text": "on"}]
+    assert beside("own", own, warned(1, "2026-11-24T09:00:00Z", False)) == ["on"]
 
 
 def test_the_newest_run_of_each_host_counts_whatever_its_clock(tmp_path: Path, call: Call) -> None:
@@ -318,28 +400,95 @@ def test_the_newest_run_of_each_host_counts_whatever_its_clock(tmp_path: Path, c
     assert "hint: days with runs: 2026-11-20 to 2026-11-21" in told.err
 
 
-@pytest.mark.parametrize("other", ["backend", "batch", "verb", "origin"])
+@pytest.mark.parametrize("other", ["backend", "batch", "verb", "origin", "order", "gap_ns", "irqs_off", "cpus"])
 def test_a_run_by_another_method_does_not_replace_the_nights(tmp_path: Path, call: Call, other: str) -> None:
     """Host n3 is slow in the night's run; someone then measures it in another way, by which it is like the others."""
     night = [
         sample.run(n, f"n{n}", median=920 if n == 3 else 800 * (1 + n % 4 / 400), time=f"2026-11-10T0{n % 8}:00:00Z")
         for n in range(1, 16)
     ]
-    by_hand = sample.run(99, "n3", median=800, time="2026-11-11T09:00:00Z")
+    by_hand = sample.run(99, "n3", cpus=1 if other == "cpus" else 2, median=800, time="2026-11-11T09:00:00Z")
+    methods = {"backend": "vfio", "batch": 8, "order": "concurrent", "gap_ns": 200, "irqs_off": True}
     for record in by_hand:
         match other:
+            case "cpus":
+                pass
             case "verb":
                 record["verb"] = "survey"
             case "origin":
                 record.setdefault("method", {})["emulated"] = True
             case _:
-                record.setdefault("method", {})[other] = {"backend": "vfio", "batch": 8}[other]
+                record.setdefault("method", {})[other] = methods[other]
     call("ingest", sample.write(tmp_path / "all.jsonl", *night, by_hand), tmp_path / "d")
     assert hosts_of(call("outliers", tmp_path / "d", "-j").json()) == {"n3"}
 
 
+@pytest.mark.parametrize("other", ["concurrent", "far"])
+def test_a_healthy_host_that_is_also_measured_in_another_way_is_no_outlier(
+    tmp_path: Path, call: Call, other: str
+) -> None:
+    """CPUs 2 and 3 are far from the device. By hand somebody measures n3 under load, or from these CPUs alone."""
+
+    def run(number: int, host: str, cpus: tuple[int, ...], time: str, median: float = 800) -> list[dict[str, Any]]:
+        head, *rest = sample.run(number, host, cpus=4, time=time)
+        for record in rest:
+            far = record["cpu"]["cpu"] >= 2
+            drawn = median * (1.2 if far else 1) * np.exp(np.random.default_rng(number).normal(0, 0.02, 1000))
+            record["histograms"] = {"latency": sample.histogram(drawn)}
+            record["method"].update(order="interleaved", gap_ns=0, irqs_off=True)
+        return [head, *(record for record in rest if record["cpu"]["cpu"] in cpus)]
+
+    night = [run(n, f"n{n}", (0, 1, 2, 3), "2026-11-20T08:00:00Z") for n in range(1, 16)]
+    if other == "far":
+        by_hand = run(99, "n3", (2, 3), "2026-11-22T09:00:00Z")
+    else:
+        by_hand = run(99, "n3", (0, 1, 2, 3), "2026-11-22T09:00:00Z", 1000)
+        for record in by_hand[1:]:
+            record["method"].update(order="concurrent", gap_ns=200, irqs_off=False)
+    call("ingest", sample.write(tmp_path / "all.jsonl", *night, by_hand), tmp_path / "d")
+    told = call("outliers", tmp_path / "d", "-j")
+    assert (told.code, told.json()["outliers"]) == (0, [])
+    assert told.json()["unjudged_hosts"] == ["n3"]
+    with open_engine(None) as engine:
+        found = outliers.prepare(engine, Store(str(tmp_path / "d")), outliers.Plan()).numbered.execute()
+    judged = found[(found["host"] == "n3") & (found["own"] >= 0)]
+    assert len(judged) == 6
+    assert set(judged["run"]) == {f"{3:016x}"}
+
+
+def test_all_cpus_are_one_method_however_many_there_are(tmp_path: Path, call: Call) -> None:
+    """Half of the hosts have eight CPUs, the others four. The plan names them; of one host a CPU was not measured."""
+    runs = []
+    for n in range(1, 13):
+        count = 8 if n % 2 else 4
+        cpus = [{"cpu": cpu, "node": cpu // 2, "package": 0} for cpu in range(count)]
+        records = sample.run(n, f"n{n}", cpus=count - (n == 1), median=1000 if n == 3 else 800 + n % 4, cpu_list=cpus)
+        records[0]["environment"]["cpus"] = records[0]["environment"].pop("cpu_list")
+        records[0]["plan"] = {"mmio": {"cpus": f"0-{count - 1}"}}
+        runs.append(records)
+    call("ingest", sample.write(tmp_path / "all.jsonl", *runs), tmp_path / "d")
+    told = call("outliers", tmp_path / "d", "-j").json()
+    assert hosts_of(told) == {"n3"}
+    assert (told["unjudged"], told["outliers"][0]["group_hosts"]) == (0, 12)
+
+
+def test_figures_of_an_older_version_give_way_to_newer_ones_of_any_method(tmp_path: Path, call: Call) -> None:
+    """n3 was slow before the update and is well since. The older version kept no method."""
+    call("ingest", sample.write(tmp_path / "old.jsonl", *a_night("2026-11-20", 3)), tmp_path / "d")
+    for file in (tmp_path / "d" / "figures").rglob("*.parquet"):
+        table = pq.read_table(file, partitioning=None)
+        pq.write_table(table.drop_columns(["method"]), file)
+    for file in (tmp_path / "d" / "runs").rglob("*.parquet"):
+        table = pq.read_table(file, partitioning=None)
+        pq.write_table(replaced(table, "content", ["older"] * len(table)), file)
+    assert hosts_of(call("outliers", tmp_path / "d", "-j", "--level", "1%").json()) == {"n3"}
+    call("ingest", sample.write(tmp_path / "new.jsonl", *a_night("2026-11-21")), tmp_path / "d")
+    told = call("outliers", tmp_path / "d", "-j", "--level", "1%").json()
+    assert (hosts_of(told), told["tests"]) == (set(), 24)
+
+
 def test_cpus_that_the_newest_run_of_a_figure_did_not_measure_are_not_judged(tmp_path: Path, call: Call) -> None:
-    """CPU 3 of n4 was slow. After a repair somebody measures one of the two registers, on the first two CPUs only."""
+    """CPU 3 of n4 was slow. After a repair one of the two registers is measured; two of the four CPUs are offline."""
 
     def run(number: int, host: str, cpus: int, offsets: list[int], day: int, slow: int | None) -> list[dict[str, Any]]:
         made: list[dict[str, Any]] = []
@@ -348,6 +497,7 @@ def test_cpus_that_the_newest_run_of_a_figure_did_not_measure_are_not_judged(tmp
                 number, host, cpus=cpus, seed=1000 * place + number, time=f"2026-11-{day}T08:00:00Z",
                 median=800 * (1 + number % 4 / 400),
             )  # fmt: skip
+            records[0]["plan"] = {"mmio": {"cpus": "0-3"}}
             for record in records[1:]:
                 record["target"] = {**record["target"], "offset": offset}
                 if record["cpu"]["cpu"] == slow:
@@ -435,6 +585,22 @@ def test_an_old_run_is_named_and_drains_no_node(tmp_path: Path, call: Call) -> N
     assert (told.code, told.out) == (0, "")
     assert "n4: left alone, 0000:3b:00.0 was measured on 2026-11-01, 21 days before the newest run of n4" in told.err
     assert slurm_drain.read(str(tmp_path / "found.json"), False, 21).keys() == {"n4"}
+
+
+def test_an_old_figure_of_one_device_does_not_hide_a_new_one_of_another(
+    tmp_path: Path, call: Call, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both devices of n4 are slow. That of the first is surer, and twelve days older."""
+    old = a_night("2026-11-10", 4)
+    new = [at(records, bdf=MOVED) for records in a_night("2026-11-22", 4)]
+    call("ingest", sample.write(tmp_path / "all.jsonl", *old, *new), tmp_path / "d")
+    told = call("outliers", tmp_path / "d", "-j", "--level", "1%")
+    [finding] = told.json()["findings"]
+    assert {each["device"] for each in finding["worst_of_hosts"]} == {sample.DEVICE["bdf"], MOVED}
+    (tmp_path / "found.json").write_text(told.out)
+    [reason] = slurm_drain.read(str(tmp_path / "found.json"), False)["n4"]
+    assert reason.startswith(f"slower {MOVED} mmio-read")
+    assert "n4: not a reason, 0000:3b:00.0 was measured on 2026-11-10, 12 days before" in capsys.readouterr().err
 
 
 def test_a_machine_that_another_one_replaced_drains_no_node(tmp_path: Path, call: Call) -> None:
@@ -552,7 +718,7 @@ def test_verdicts_for_node_exporter(tmp_path: Path, call: Call) -> None:
     file = tmp_path / "fleet.prom"
     assert call("outliers", tmp_path / "d", "--prom", file).code == 1
     lines = file.read_text().splitlines()
-    label = 'host="node00017",device="a\\"b\\\\c",direction="slower"'
+    label = 'host="node00017",host_key="node00017",device="a\\"b\\\\c",origin="measured",direction="slower"'
     assert f"pciescope_fleet_outlier_figures{{{label}}} 4" in lines
     [effect] = [line for line in lines if line.startswith(f"pciescope_fleet_outlier_effect_ratio{{{label}}} ")]
     assert float(effect.split()[-1]) == pytest.approx(0.2, abs=0.07)
@@ -561,6 +727,26 @@ def test_verdicts_for_node_exporter(tmp_path: Path, call: Call) -> None:
     assert file.stat().st_mode & 0o777 == 0o644
     with pytest.raises(FleetError, match="cannot be written"):
         prometheus.write(tmp_path / "none" / "x.prom", "")
+
+
+def test_verdicts_tell_synthetic_and_doubtful_figures_apart(tmp_path: Path, call: Call) -> None:
+    """n4 is slow in three ways: by measured figures, by synthetic ones, and in old ones of another device."""
+    night, fake, old = a_night("2026-11-22", 4), a_night("2026-11-21", 4), a_night("2026-11-01", 4)
+    for records in (record for each in fake for record in each[1:]):
+        records["method"]["backend"] = "fake"
+    for run in (*night, *fake, *(at(each, bdf=MOVED) for each in old)):
+        run[0]["environment"]["host"]["id"] = f"{run[0]['environment']['host']['name']:a<16}"
+    call("ingest", sample.write(tmp_path / "all.jsonl", *night, *fake, *old), tmp_path / "d")
+    call("outliers", tmp_path / "d", "--level", "1%", "--prom", tmp_path / "f.prom")
+    told = re.findall(
+        r"^pciescope_fleet_outlier_in_doubt\{(.*)\} (\d)$", (tmp_path / "f.prom").read_text(), re.MULTILINE
+    )
+    host, here = 'host="n4",host_key="n4~n4aaaaaaaaaa",device=', sample.DEVICE["bdf"]
+    assert told == [
+        (f'{host}"{here}",origin="measured",direction="slower"', "0"),
+        (f'{host}"{here}",origin="synthetic",direction="slower"', "0"),
+        (f'{host}"{MOVED}",origin="measured",direction="slower"', "1"),
+    ]
 
 
 def test_a_damaged_file_and_too_little_memory_are_told(

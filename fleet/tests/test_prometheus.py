@@ -76,13 +76,21 @@ def alerts() -> list[str]:
     return re.findall(r"^  - alert: (\w+)$", RULES.read_text(), re.MULTILINE)
 
 
-def link(host: str, values: str, name: str = "SSD") -> Series:
-    """An hour of the link of a device with four lanes."""
-    of = f'job="p",instance="{host}",device="{DEVICE}"'
+def link(
+    host: str,
+    values: str,
+    name: str = "SSD",
+    lanes: str = "4x60",
+    device: str = DEVICE,
+    kind: str = "Non-Volatile memory controller",
+) -> Series:
+    """An hour of the link of a device."""
+    of = f'job="p",instance="{host}",device="{device}"'
     return [
         (f"pciescope_device_current_link_transfers_per_second{{{of}}}", values),
-        (f"pciescope_device_current_link_width{{{of}}}", "4x60"),
-        (f'pciescope_device_info{{{of},name="{name}",class="nvme",driver="nvme",numa_node="0",port="{PORT}"}}', "1x60"),
+        (f"pciescope_device_max_link_transfers_per_second{{{of}}}", FAST),
+        (f"pciescope_device_current_link_width{{{of}}}", lanes),
+        (f'pciescope_device_info{{{of},name="{name}",class="{kind}",driver="x",numa_node="0",port="{PORT}"}}', "1x60"),
     ]
 
 
@@ -127,6 +135,22 @@ def test_what_is_no_outlier_fires_nothing(tmp_path: Path, why: str, series: list
         one for host, values, name, a_minute in series for one in link(host, values, name) + replays(host, a_minute)
     ]
     assert not any(fired(tmp_path, hour).values()), why
+
+
+def test_idle_displays_among_busy_ones_fire_nothing_and_missing_lanes_do(tmp_path: Path) -> None:
+    """Three GPUs of ten are idle: their links, those of their audio functions and of the cards' bridges are slow."""
+    idle, narrow, slow_disk = ("h0", "h1", "h2"), "h5", "h6"
+    series: Series = []
+    for host in (f"h{number}" for number in range(10)):
+        rate = "2500000000x60" if host in idle else FAST
+        lanes = "8x60" if host == narrow else "16x60"
+        series += link(host, rate, "GPU", lanes, "0000:17:00.0", "3D controller")
+        series += link(host, rate, "GPU audio", "16x60", "0000:17:00.1", "Audio device")
+        series += link(host, rate, "GPU bridge", "16x60", "0000:16:00.0", "PCI bridge")
+        series += link(host, HALF if host == slow_disk else FAST)
+    told = fired(tmp_path, series)
+    assert told.pop(5) == set()
+    assert all(one == {("PcieFleetLinkSlower", host) for host in (narrow, slow_disk)} for one in told.values()), told
 
 
 def panels() -> dict[str, str]:

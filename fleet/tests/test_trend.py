@@ -31,14 +31,19 @@ def past(
     days: int = DAYS,
     hosts: int = 12,
     more: dict[int, tuple[int, float]] | None = None,
+    noise: float = 0.005,
+    rho: float = 0.0,
 ) -> None:
     """Runs of several hosts on each day. `change` says for a host from which day on its median is how much larger.
 
-    `more` says the same of a second change; its amount is beside the first days.
+    `more` says the same of a second change; its amount is beside the first days. `rho` is how much a run's noise
+    resembles that of the run before.
     """
     rng = np.random.default_rng(seed)
     level = rng.normal(6.6, 0.02, (hosts, 3))
+    off = rng.normal(0, noise, (hosts, 3))
     for day in range(days):
+        off = rho * off + np.sqrt(1 - rho**2) * rng.normal(0, noise, (hosts, 3))
         date = f"{datetime.date(2026, 11, 1) + datetime.timedelta(days=day)}"
         time = datetime.datetime.fromisoformat(f"{date}T06:00:00+00:00")
         figures: list[dict[str, Any]] = []
@@ -51,7 +56,7 @@ def past(
             new = kernel_day is not None and host in change and day >= kernel_day
             common = {"host_key": name, "host": name, "run": run, "time": time, "date": date}
             for figure in range(3):
-                p50 = float(np.exp(level[host, figure] + shift + rng.normal(0, 0.005)))
+                p50 = float(np.exp(level[host, figure] + shift + off[host, figure]))
                 figures.append(
                     {
                         **common,
@@ -105,6 +110,56 @@ def test_finds_nothing_where_nothing_changed(tmp_path: Path, call: Call) -> None
     told = call("trend", tmp_path)
     assert told.code == 0, told.out
     assert told.out.startswith("no host changed: 0 findings, 0 changes in 72 series of 6 runs or more")
+
+
+def test_runs_by_another_method_are_a_series_of_their_own(tmp_path: Path, call: Call) -> None:
+    """From the tenth day on the runs are concurrent, and take a fifth longer."""
+    store = Store(str(tmp_path))
+    past(store, dict.fromkeys(range(12), (10, 0.2)))
+    for file in store.kept("figures").files():
+        table = pq.read_table(file, partitioning=None)
+        late = table["date"][0].as_py() >= "2026-11-11"
+        told = pa.array(["concurrent" if late else "interleaved"] * len(table))
+        pq.write_table(table.set_column(table.schema.get_field_index("method"), "method", told), file)
+    told = call("trend", tmp_path, "-j").json()
+    assert (told["series"], told["changes"]) == (2 * 12 * 3 * 2, [])
+
+
+@pytest.mark.parametrize("rho", [0.5, 0.8])
+def test_runs_that_resemble_their_neighbours_are_no_change(tmp_path: Path, call: Call, rho: float) -> None:
+    """The noise is large enough that half of its range would be an effect."""
+    past(Store(str(tmp_path)), {}, days=30, hosts=40, noise=0.03, rho=rho, seed=1)
+    told = call("trend", tmp_path, "-j").json()
+    series = {(each["host"], each["figure"], each["statistic"]) for each in told["changes"]}
+    assert told["series"] == 240
+    assert len(series) <= 0.05 * 240
+
+
+@pytest.mark.parametrize("rho", [0.0, 0.5])
+def test_a_change_of_all_hosts_is_not_taken_for_runs_that_resemble_each_other(
+    tmp_path: Path, call: Call, rho: float
+) -> None:
+    past(Store(str(tmp_path)), dict.fromkeys(range(12), (11, 0.1)), noise=0.01, rho=rho)
+    told = call("trend", tmp_path, "-j").json()
+    series = {(each["host"], each["figure"], each["statistic"]) for each in told["changes"]}
+    assert len(series) >= 0.9 * 12 * 3 * 2
+    found = [each["since"][:10] for each in told["changes"]]
+    assert found.count("2026-11-12") >= 0.8 * len(found)
+
+
+def test_how_much_runs_resemble_their_neighbours_is_estimated() -> None:
+    rng = np.random.default_rng(4)
+    for rho in (0.0, 0.5, 0.8):
+        found = []
+        for _ in range(200):
+            x = [rng.normal()]
+            for _ in range(29):
+                x.append(rho * x[-1] + np.sqrt(1 - rho**2) * rng.normal())
+            shifted = np.array(x) + np.repeat([0.0, 20.0], 15)
+            found.append(trend.correlation(shifted, [15]))
+        assert np.median(found) == pytest.approx(rho, abs=0.12)
+    assert np.isnan(trend.correlation(np.zeros(20), []))
+    assert trend.lasting(np.array([-0.3, 0.5, 1.5])) == pytest.approx([1, np.sqrt(1.5) / 0.5, np.sqrt(1.95) / 0.05])
 
 
 def test_says_that_nothing_known_changed_with_it(tmp_path: Path, call: Call) -> None:

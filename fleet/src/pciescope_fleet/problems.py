@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from pciescope_fleet.errors import FleetError
-from pciescope_fleet.task import GRACE_S, behind_sudo
+from pciescope_fleet.task import GRACE_S, behind_sudo, has_json
 
 
 def find(program: Sequence[str], words: Sequence[str], measure: Sequence[str], seconds: int) -> dict[str, str]:
@@ -31,7 +31,8 @@ def find(program: Sequence[str], words: Sequence[str], measure: Sequence[str], s
             told = call([*program, *measure, "--output", str(new)], end, seconds)
             if told.returncode not in (0, 1):
                 raise FleetError(f"{shlex.join(measure)}: {last(told)}")
-        told = call([*program, *(word.replace("{new}", str(new)) for word in words), "--json"], end, seconds)
+        typed = [word.replace("{new}", str(new)) for word in words]
+        told = call([*program, *typed, *([] if has_json(words) else ["--json"])], end, seconds)
     if told.returncode not in (0, 1):
         raise FleetError(f"{shlex.join(words)}: {last(told)}")
     try:

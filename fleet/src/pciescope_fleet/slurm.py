@@ -272,6 +272,14 @@ def drain(node: str, reason: str) -> list[str]:
 
 
 def is_drained(node: str) -> bool:
-    """Whether a node is drained or about to be: its reason then is somebody's."""
+    """Whether a node is drained, about to be, or down: its reason then is somebody's.
+
+    A node of a cloud that is switched off (`IDLE+CLOUD+POWERED_DOWN`) is none of these.
+    """
     found = re.search(r"\bState=(\S+)", command("scontrol", "--oneliner", "show", "node", node))
-    return found is not None and ("DRAIN" in found[1] or "DOWN" in found[1])
+    return found is not None and not NOT_USED.isdisjoint(part.strip(MARKS) for part in found[1].upper().split("+"))
+
+
+NOT_USED = {"DOWN", "DRAIN", "DRAINED", "DRAINING"}
+MARKS = "*~#!%$@^-"
+"""What Slurm puts behind a state: no answer, switched off, being switched on or off, in maintenance, to be rebooted."""

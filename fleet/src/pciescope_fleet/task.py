@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pciescope_fleet.errors import FleetError
@@ -81,7 +82,7 @@ def quoted(word: str, host: str) -> str:
     return shlex.quote(word).replace("{host}", f"'\"{host}\"'").replace("{bdf}", "'\"$bdf\"'")
 
 
-def has_json(words: list[str]) -> bool:
+def has_json(words: Sequence[str]) -> bool:
     """Whether the command prints records as it is."""
     return "-j" in words or "--json" in words
 

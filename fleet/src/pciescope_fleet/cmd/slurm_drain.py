@@ -97,6 +97,7 @@ def read(name: str, is_any_origin: bool, older: int = OLD_DAYS) -> dict[str, lis
         judged: Any = json.loads(sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8"))
         findings = judged["findings"]
         reasons: dict[str, list[str]] = {}
+        doubts: list[tuple[str, str]] = []
         for finding in findings:
             hosts = [str(host).partition("~")[0] for host in finding["hosts"]]
             if finding["origin"] != "measured" and not is_any_origin:
@@ -107,7 +108,7 @@ def read(name: str, is_any_origin: bool, older: int = OLD_DAYS) -> dict[str, lis
                 continue
             for worst in finding["worst_of_hosts"]:
                 if (why := doubt(worst, older)) is not None:
-                    note(f"{worst['host_key']}: left alone, {why}")
+                    doubts.append((str(worst["host_key"]), why))
                     continue
                 text = f"{finding['direction']} {worst['device']} {worst['figure']} {_size(worst)}"
                 reasons.setdefault(str(worst["host_key"]).partition("~")[0], []).append(text)
@@ -116,6 +117,8 @@ def read(name: str, is_any_origin: bool, older: int = OLD_DAYS) -> dict[str, lis
     except (ValueError, KeyError, TypeError) as error:
         hint = "pciescope-fleet outliers DATASET --json > FILE"
         raise FleetError(f"{name} is not what `outliers --json` prints: {error!r}", hint) from error
+    for key, why in dict.fromkeys(doubts):
+        note(f"{key}: {'not a reason' if key.partition('~')[0] in reasons else 'left alone'}, {why}")
     return reasons
 
 

@@ -316,7 +316,8 @@ def _write_table(store: Store, table: str, date: str, together: list[Made]) -> N
     if len(together) < MANY:
         for made in together:
             if len(made.tables[table]) and not made.renames:
-                store.write_part(table, date, *made.key, made.run["records"], made.tables[table])
+                ids = made.run["record_ids"]
+                store.write_part(table, date, *made.key, made.run["records"], made.tables[table], ids)
         # Only a list can say that a run has another name now.
         together = [made for made in together if made.renames]
         if not together:

@@ -14,6 +14,7 @@ import math
 import re
 import urllib.parse
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,11 @@ CONTROLS = {"calibration", "ceiling"}
 """Histograms that accompany a figure and are not figures."""
 
 JUDGED_METRICS = {"speed", "active_speed", "rate", "samples_per_s", "cpu_per_gb"}
-"""Metrics that hosts are compared by, the same as `pciescope compare` takes; the others are kept."""
+"""Metrics that hosts are compared by; the others are kept.
+
+`pciescope compare` also takes the parts of a duration (`dma`, `copy`, ...) and shares. These tell where time went, and
+each would be one more test that may be a false alarm.
+"""
 
 
 LONGEST_KEY = 200
@@ -102,6 +107,7 @@ def rows(run: Run, host: str | None, ingested: datetime.datetime, known: str | N
     origins = records.origins(run)
     # What has no device of its own, a summary, is compared with summaries of the same devices.
     models = " + ".join(sorted({model for record in run.records if (model := _model(record))})) or None
+    plan = next((told for record in run.records if isinstance(told := record.get("plan"), dict)), None)
     for line, record, origin in zip(run.lines, run.records, origins, strict=True):
         common = {**identity, **_common(record, environment), "origin": origin}
         if "stream" in record and common["model"] is None:
@@ -110,7 +116,7 @@ def rows(run: Run, host: str | None, ingested: datetime.datetime, known: str | N
         result.findings += _findings(record, identity)
     # A run of many CPUs warns of the same for each.
     result.findings = list({(row["check"], row["device"], row["text"]): row for row in result.findings}.values())
-    result.figures = _figure_rows(gathered)
+    result.figures = _figure_rows(gathered, Asked(plan, environment))
     result.run = {
         **identity,
         "host_from": host_from,
@@ -120,6 +126,7 @@ def rows(run: Run, host: str | None, ingested: datetime.datetime, known: str | N
         "content": _content(result.figures),
         **_run_row(run, environment),
         "record_ids": record_ids(run.records),
+        "checked": _checked(run.records),
     }
     return result
 
@@ -220,7 +227,66 @@ def _common(record: Record, environment: Record) -> Row:
         "topology": topology(environment),
         "cpu_model": _text(environment.get("cpu_model")),
         "kernel": _text(environment.get("kernel")),
+        "method": _method(method),
+        "node": device.get("node"),
     }
+
+
+def _method(method: Record) -> str | None:
+    """What else of the method makes another figure: the order of the CPUs, the pause, whether interrupts were off."""
+    order, gap, irqs_off = _text(method.get("order")), method.get("gap_ns"), method.get("irqs_off")
+    parts = [order] if order else []
+    if gap:
+        parts.append(f"gap {int(gap)} ns")
+    if isinstance(irqs_off, bool):
+        parts.append(f"interrupts {'off' if irqs_off else 'on'}")
+    return ", ".join(parts) or None
+
+
+LONGEST_SET = 60
+"""Letters of a list of CPUs; a digest stands for a longer one."""
+
+
+class Asked:
+    """From which CPUs a run was to measure, in words that are the same on hosts with more or fewer CPUs."""
+
+    def __init__(self, plan: Record | None, environment: Record) -> None:
+        """A plan names the CPUs as they were when the run began: `all` and `local` are numbers there."""
+        self._has_plan = plan is not None
+        task = next((told for told in (plan or {}).values() if isinstance(told, dict)), {})
+        self._asked = _text(task.get("cpus"))
+        self._trigger = task.get("trigger_cpu")
+        known = environment.get("cpus")
+        self._cpus = [cpu for cpu in known if isinstance(cpu, dict)] if isinstance(known, list) else []
+
+    def words(self, measured: set[int], node: Any) -> str | None:
+        """In words. `measured` counts where the run has no plan; `node` is the device's."""
+        if not measured or (self._has_plan and self._asked is None):
+            return None
+        asked = self._asked or listed(measured)
+        told = self._of(asked, node)
+        return f"{told}, CPU {self._trigger} triggers" if isinstance(self._trigger, int) else told
+
+    def _of(self, asked: str, node: Any) -> str:
+        every = {cpu["cpu"] for cpu in self._cpus if isinstance(cpu.get("cpu"), int)}
+        if asked == listed(every):
+            return "all CPUs"
+        if node is not None and asked == listed(cpu["cpu"] for cpu in self._cpus if cpu.get("node") == node):
+            return "local CPUs"
+        if len(asked) > LONGEST_SET:
+            asked = hashlib.sha256(asked.encode()).hexdigest()[:12]
+        return f"CPUs {asked}"
+
+
+def listed(cpus: Iterable[int]) -> str:
+    """CPUs as a plan lists them: `0-3,8`."""
+    ranges: list[list[int]] = []
+    for cpu in sorted(cpus):
+        if ranges and cpu == ranges[-1][1] + 1:
+            ranges[-1][1] = cpu
+        else:
+            ranges.append([cpu, cpu])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
 
 
 def _model(record: Record) -> str | None:
@@ -304,7 +370,7 @@ def _gather(
             figure(name, str(told.get("unit", "1"))).values.append(float(value))
 
 
-def _figure_rows(gathered: dict[tuple[str, str, int | None], _Figure]) -> list[Row]:
+def _figure_rows(gathered: dict[tuple[str, str, int | None], _Figure], asked: Asked) -> list[Row]:
     together: dict[tuple[str, str], list[_Figure]] = {}
     for (device, words, _), figure in gathered.items():
         together.setdefault((device, words), []).append(figure)
@@ -312,6 +378,10 @@ def _figure_rows(gathered: dict[tuple[str, str, int | None], _Figure]) -> list[R
     for (_, words), figures in together.items():
         name = words.rsplit(" ", maxsplit=1)[-1]
         first = figures[0]
+        cpus = asked.words({each.cpu for each in figures if each.cpu is not None}, first.common["node"])
+        for each in figures:
+            each.common["method"] = ", ".join(filter(None, (each.common["method"], cpus))) or None
+            del each.common["node"]
         measured = [(figure, histogram.merge(figure.histograms)) for figure in figures if figure.histograms]
         if measured:
             judged = name not in CONTROLS
@@ -359,7 +429,9 @@ def _histogram_row(common: Row, whole: Histogram, judged: bool, cpu: int | None,
 
 def _content(figures: list[Row]) -> str:
     """A digest of what a run measured, and by which method: runs with the same one follow each other."""
-    names = sorted({f"{row['device']} {row['figure']} {row['backend']} {row['batch']}" for row in figures})
+    names = sorted(
+        {f"{row['device']} {row['figure']} {row['backend']} {row['batch']} {row['method']}" for row in figures}
+    )
     return hashlib.sha256("\n".join(names).encode()).hexdigest()[:16]
 
 
@@ -408,6 +480,24 @@ def _findings(record: Record, identity: Row) -> list[Row]:
         if isinstance(warning, dict) and warning.get("code") in LINK_WARNINGS
     ]
     return found + warned
+
+
+def _checked(made: list[Record]) -> str:
+    """What a run looked at, as JSON: checks of `doctor` that looked, and the devices that they looked at.
+
+    `null` in place of the checks is all that the verb knows. The machine is an empty text among the devices.
+    """
+    by_checks: dict[tuple[str, ...] | None, set[str]] = {}
+    for record in made:
+        checks, device = record.get("checks"), _text(record.get("device", {}).get("bdf")) or ""
+        if record["test"] == "doctor" and isinstance(checks, list):
+            ended = [each for each in checks if isinstance(each, dict) and each.get("ended") in ("fine", "found")]
+            names = tuple(sorted(name for each in ended if (name := _text(each.get("check")))))
+            by_checks.setdefault(names, set()).add(device)
+        else:
+            by_checks.setdefault(None, set()).add(device)
+    told = sorted(([checks, sorted(devices)] for checks, devices in by_checks.items() if checks != ()), key=str)
+    return json.dumps(told, separators=(",", ":"))
 
 
 def _text(value: Any) -> str | None:

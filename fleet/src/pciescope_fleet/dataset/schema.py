@@ -48,6 +48,7 @@ FIGURES = pa.schema(
         ("bucket_low_ps", pa.list_(pa.int64())),
         ("bucket_count", pa.list_(pa.int64())),
         *((f"{name}_{way}", pa.float32()) for name in ("p50", "p90", "p99", "p999") for way in ("down", "up")),
+        ("method", pa.string()),
     ]
 )
 
@@ -81,6 +82,7 @@ RUNS = pa.schema(
         ("environment", pa.string()),
         ("plan", pa.string()),
         ("record_ids", pa.list_(pa.int64())),
+        ("checked", pa.string()),
     ]
 )
 

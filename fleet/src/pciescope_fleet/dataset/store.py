@@ -34,7 +34,8 @@ import pyarrow.parquet as pq
 from pciescope_fleet.dataset.schema import TABLES
 from pciescope_fleet.errors import FleetError
 
-PART = re.compile(r"(?P<run>[0-9a-f]{16})-(?P<records>\d+)\.parquet")
+PART = re.compile(r"(?P<run>[0-9a-f]{16})-(?P<records>\d+)(-[0-9a-f]{8})?\.parquet")
+"""A file of one run, with a digest of its records; earlier versions wrote none."""
 PLACE = re.compile(r"/date=(?P<date>\d{4}-\d\d-\d\d)/host=(?P<host>[^/]+)/(?P<name>[^/]+)$")
 
 UNFINISHED = re.compile(r"\.[0-9a-f]{32}\.part")
@@ -259,11 +260,15 @@ class Store:
             )
         return kept
 
-    def write_part(self, table: str, date: str, host_key: str, run: str, records: int, rows: pa.Table) -> None:
-        """Writes the rows of one run."""
+    def write_part(
+        self, table: str, date: str, host_key: str, run: str, records: int, rows: pa.Table, ids: Iterable[int] = ()
+    ) -> None:
+        """Writes the rows of one run. `ids` are the numbers of its records: copies with other ones are other files."""
         # `all` is the folder of files with many runs.
         host = "%61ll" if host_key == "all" else urllib.parse.quote(host_key, safe="~")
-        self._write(f"{table}/date={date}/host={host}/{run}-{records}.parquet", rows)
+        told = " ".join(map(str, sorted(ids)))
+        digest = f"-{hashlib.sha256(told.encode()).hexdigest()[:8]}" if told else ""
+        self._write(f"{table}/date={date}/host={host}/{run}-{records}{digest}.parquet", rows)
 
     def write_many(
         self,

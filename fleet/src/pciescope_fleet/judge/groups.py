@@ -14,7 +14,7 @@ import ibis.expr.types as ir
 import numpy as np
 import pandas as pd
 
-ALWAYS = ("origin", "verb", "backend", "batch", "model")
+ALWAYS = ("origin", "verb", "backend", "batch", "method", "model")
 """Never left out: measured figures are not compared with emulated or made-up ones, nor by another method, nor those of
 another device model."""
 

@@ -27,6 +27,9 @@ class Newest:
     runs: ir.Table
     """Their runs, kept by the engine."""
     dates: list[str]
+    """The days of these runs."""
+    days: list[str]
+    """All days between those that were asked for."""
 
 
 def newest(engine: Engine, store: Store, since: str | None = None, until: str | None = None) -> Newest:
@@ -46,6 +49,7 @@ def newest(engine: Engine, store: Store, since: str | None = None, until: str | 
     figures = figures.filter(figures.judged).semi_join(runs, ["host_key", "run"])
     figures = figures.select([*KEPT, *ATTRIBUTES])
     figures = figures.mutate(
+        is_older=figures.method.isnull(),
         **{name: figures[name].fill_null("") for name in ATTRIBUTES if name not in ("batch", "hops")},
         batch=figures.batch.fill_null(-1),
         hops=figures.hops.fill_null(-1),
@@ -53,9 +57,14 @@ def newest(engine: Engine, store: Store, since: str | None = None, until: str | 
     )
     # Two runs that measured different sets of figures may share some. All CPUs of a figure are of one run.
     kind = ["host_key", "device", "figure", "origin", "verb", "backend", "batch"]
-    window = ibis.window(group_by=kind, order_by=[figures.time.desc(), figures.run.desc()])
-    figures = engine.keep(figures.mutate(place=ibis.rank().over(window)).filter(lambda t: t.place == 0).drop("place"))
-    return Newest(_still_there(engine, figures, runs), runs, dates)
+    window = ibis.window(group_by=[*kind, "method"], order_by=[figures.time.desc(), figures.run.desc()])
+    figures = figures.mutate(place=ibis.rank().over(window)).filter(lambda t: t.place == 0).drop("place")
+    # Earlier versions kept no method: any newer figure takes the place of such a one.
+    told = figures.mutate(told=figures.is_older.ifelse(ibis.null(figures.time.type()), figures.time))
+    told = told.mutate(told=told.told.max().over(ibis.window(group_by=kind)))
+    figures = told.filter(~told.is_older | told.told.isnull() | (told.told < told.time)).drop("is_older", "told")
+    figures = engine.keep(figures)
+    return Newest(_still_there(engine, figures, runs), runs, dates, days)
 
 
 def _still_there(engine: Engine, figures: ir.Table, runs: ir.Table) -> ir.Table:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+import ibis
 import ibis.expr.types as ir
 import numpy as np
 import pandas as pd
@@ -13,6 +14,8 @@ from pciescope_fleet.dataset.store import Store
 from pciescope_fleet.engine import Engine
 from pciescope_fleet.judge import causes, groups, null
 from pciescope_fleet.judge.newest import Newest, newest
+from pciescope_fleet.judge.seen import Seen
+from pciescope_fleet.judge.seen import seen as read_seen
 from pciescope_fleet.judge.statistics import STATISTICS, measure
 
 
@@ -97,7 +100,7 @@ def judge(
         outliers=outliers,
     )
     if len(outliers):
-        judged.outliers = outliers = _with_newer_runs(new, outliers)
+        judged.outliers = outliers = _with_newer_runs(new, _with_usual(numbered, outliers))
         judged.findings = _findings(engine, store, new, outliers, attributes)
     return judged
 
@@ -163,6 +166,27 @@ def _is_narrower(row: Any) -> bool:
     return bool(known) and max(known) < 0
 
 
+USUAL = ("link", "driver", "firmware")
+"""What is told of an outlier's device beside what most of its group have."""
+
+
+def _with_usual(numbered: ir.Table, outliers: pd.DataFrame) -> pd.DataFrame:
+    """Adds `group_link` and so on: what more than half of the hosts of its group have, of those where it is known."""
+    parts = []
+    for level, part in outliers.groupby("level"):
+        rows = numbered.filter(numbered.cpu.isnull()).mutate(g=numbered[f"at_{level}"].cast("int64"))
+        rows = rows.semi_join(ibis.memtable(pd.DataFrame({"g": sorted(part["g"].unique())})), "g")
+        parts.append(rows.select("g", "host_key", *USUAL).distinct().execute())
+    known = pd.concat(parts, ignore_index=True)
+    for name in USUAL:
+        each = known[["g", "host_key", name]].dropna().drop_duplicates()
+        hosts = each.groupby("g")["host_key"].nunique()
+        counts = each.groupby(["g", name]).size().rename("count").reset_index()
+        most = counts[counts["count"] * 2 > counts["g"].map(hosts)].set_index("g")[name]
+        outliers = outliers.assign(**{f"group_{name}": outliers["g"].map(most)})
+    return outliers
+
+
 def _with_newer_runs(new: Newest, outliers: pd.DataFrame) -> pd.DataFrame:
     """Adds `newest`, the time of the host's newest run, and `replaced_by`, a machine of its name with a newer one."""
     runs = new.runs.group_by(["host", "host_key"]).agg(newest=new.runs.time.max()).execute()
@@ -179,7 +203,7 @@ def _findings(
     engine: Engine, store: Store, new: Newest, outliers: pd.DataFrame, extra: pd.DataFrame | None
 ) -> list[dict[str, Any]]:
     known = _known_attributes(new, outliers, extra)
-    seen = _seen_findings(engine, store, new, outliers)
+    seen = read_seen(engine, store, new.days, outliers)
     rows = outliers.assign(direction=[direction(row) for row in outliers.to_dict("records")])
     result: list[dict[str, Any]] = []
     for (origin, model, way), part in rows.groupby(["origin", "model", "direction"], sort=True):
@@ -198,12 +222,12 @@ def _findings(
     return result
 
 
-def _finding(part: pd.DataFrame, way: str, seen: pd.DataFrame, share: causes.Shared | None) -> dict[str, Any]:
+def _finding(part: pd.DataFrame, way: str, seen: Seen, share: causes.Shared | None) -> dict[str, Any]:
     """One finding: of one host, or of several with what they share."""
     part = part.sort_values("p")
     worst = part.iloc[0]
     hosts = sorted(part["host_key"].unique())
-    beside = causes.beside(seen, worst["host_key"], worst["device"])
+    beside = causes.beside(seen.of(worst), worst["host_key"], worst["device"])
     return {
         "hosts": hosts,
         "direction": way,
@@ -212,7 +236,9 @@ def _finding(part: pd.DataFrame, way: str, seen: pd.DataFrame, share: causes.Sha
         "origin": worst["origin"],
         "figures": sorted(part["figure"].unique()),
         "worst": outlier(worst),
-        "worst_of_hosts": as_json(part.drop_duplicates("host_key").sort_values("host_key")),
+        "worst_of_hosts": as_json(
+            part.drop_duplicates(["host_key", "device"]).sort_values("host_key", kind="stable")
+        ),
         "q": float(worst["q"]),
         "shared": None if share is None else {
             "attribute": share.attribute, "value": share.value, "healthy_with": share.healthy_with,
@@ -226,8 +252,9 @@ def outlier(row: Any) -> dict[str, Any]:
     """One outlier, for JSON."""
     told = {
         key: row[key]
-        for key in ("host_key", "host", "device", "figure", "unit", "statistic", "link", "driver", "firmware", "run")
-    }
+        for key in ("host_key", "host", "device", "figure", "unit", "statistic", "run",
+                    *USUAL, *(f"group_{name}" for name in USUAL))
+    }  # fmt: skip
     told = {key: None if not isinstance(value, str) else value for key, value in told.items()}
     told["replaced_by"] = row["replaced_by"] if isinstance(row["replaced_by"], str) else None
     told.update({key: f"{row[key]:%Y-%m-%dT%H:%M:%SZ}" for key in ("time", "newest")})
@@ -266,16 +293,3 @@ def _known_attributes(new: Newest, outliers: pd.DataFrame, extra: pd.DataFrame |
     if extra is not None:
         joined = joined.merge(extra, how="left", left_on="host", right_index=True)
     return joined.drop(columns="host").set_index(["host_key", "device"])
-
-
-def _seen_findings(engine: Engine, store: Store, new: Newest, outliers: pd.DataFrame) -> pd.DataFrame:
-    """What the outlying hosts' newest runs found and is not silenced; without a device as an empty text."""
-    columns = ["host_key", "check", "severity", "device", "text"]
-    paths = store.kept("findings").files(new.dates)
-    if not paths:
-        return pd.DataFrame(columns=columns)
-    table = engine.table(store, "findings", paths)
-    hosts = sorted(outliers["host_key"].unique())
-    table = table.filter(table.host_key.isin(hosts) & ~table.silenced.fill_null(False))
-    found: pd.DataFrame = table.semi_join(new.runs, ["host_key", "run"]).select(columns).distinct().execute()
-    return found.assign(device=found["device"].fillna("")).sort_values(columns, ignore_index=True)

@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 
 from pciescope_fleet.errors import FleetError
+from pciescope_fleet.judge.doubt import doubt
 from pciescope_fleet.judge.outliers import Judged
 
 
@@ -15,8 +16,12 @@ def escape(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
+LABELS = ("host", "host_key", "device", "origin", "direction")
+"""What tells one series from another. A verdict on figures that no hardware made says so by its origin."""
+
+
 def render(judged: Judged, now: float) -> str:
-    """The text: one series for each outlying host and direction, and totals."""
+    """The text: one series for each outlying host, device, origin and direction, and totals."""
     lines = [
         "# HELP pciescope_fleet_hosts Hosts that were judged.",
         "# TYPE pciescope_fleet_hosts gauge",
@@ -34,19 +39,22 @@ def render(judged: Judged, now: float) -> str:
         "# HELP pciescope_fleet_outlier_effect_ratio The effect that is surest, as a share: 0.1 is 10 % more.",
         "# TYPE pciescope_fleet_outlier_effect_ratio gauge",
     ]
+    doubts = [
+        "# HELP pciescope_fleet_outlier_in_doubt Whether all of these figures may be of hardware that is gone.",
+        "# TYPE pciescope_fleet_outlier_in_doubt gauge",
+    ]
     if len(judged.outliers):
-        from pciescope_fleet.judge.outliers import direction
+        from pciescope_fleet.judge.outliers import direction, outlier
 
         rows = judged.outliers.assign(direction=[direction(row) for row in judged.outliers.to_dict("records")])
-        for (host, device, way), part in rows.groupby(["host_key", "device", "direction"], sort=True):
-            labels = ",".join(
-                f'{name}="{escape(str(value))}"'
-                for name, value in (("host", host), ("device", device), ("direction", way))
-            )
+        for told, part in rows.groupby(["host", "host_key", "device", "origin", "direction"], sort=True):
+            labels = ",".join(f'{name}="{escape(str(value))}"' for name, value in zip(LABELS, told, strict=True))
             lines.append(f"pciescope_fleet_outlier_figures{{{labels}}} {len(part)}")
             worst = part.sort_values("p").iloc[0]
             effects.append(f"pciescope_fleet_outlier_effect_ratio{{{labels}}} {worst['effect']:.6g}")
-    return "\n".join(lines + effects) + "\n"
+            in_doubt = all(doubt(outlier(row)) is not None for row in part.to_dict("records"))
+            doubts.append(f"pciescope_fleet_outlier_in_doubt{{{labels}}} {int(in_doubt)}")
+    return "\n".join(lines + effects + doubts) + "\n"
 
 
 def write(path: Path, text: str) -> None:

@@ -27,8 +27,9 @@ LEAST = 3
 
 STATISTICS = ("p50", "p99", "value")
 
-SERIES = ["host_key", "host", "device", "model", "origin", "verb", "backend", "batch", "figure", "unit", "statistic"]
-KIND = ("model", "origin", "verb", "backend", "batch", "figure", "unit", "statistic")
+METHOD = ("model", "origin", "verb", "backend", "batch", "method")
+SERIES = ["host_key", "host", "device", *METHOD, "figure", "unit", "statistic"]
+KIND = (*METHOD, "figure", "unit", "statistic")
 """Series that agree in these, and in the kind of figure, have noise of one kind."""
 OF_RUN = ("kernel", "bios", "tool", "cmdline", "aspm_policy", "governors")
 OF_UNIT = ("firmware", "driver", "link", "slot")
@@ -75,7 +76,7 @@ def trend(engine: Engine, store: Store, plan: Plan) -> Trend:
     trend_of = Trend(plan, len(enough), len(scores) - len(enough), [], [])
     if not len(enough):
         return trend_of
-    noise = _noise(enough)
+    noise = _noise(enough, points)
     p = split_p(enough["score"].to_numpy() / noise.sigma, enough["runs"].to_numpy(), noise.freedom)
     q = null.benjamini_hochberg(p, len(enough), plan.level)
     found = enough.assign(sigma=noise.sigma, dof=noise.freedom, q=q)[q <= plan.level]
@@ -108,6 +109,7 @@ def _points(engine: Engine, store: Store, files: list[str], plan: Plan) -> ir.Ta
         verb=figures.verb.fill_null(""),
         backend=figures.backend.fill_null(""),
         batch=figures.batch.fill_null(-1),
+        method=figures.method.fill_null(""),
     )
     kept = [name for name in SERIES if name != "statistic"] + ["run", "time", *OF_UNIT]
     parts = [
@@ -149,8 +151,11 @@ def _scores(points: ir.Table) -> ir.Table:
     )
 
 
-def _noise(series: pd.DataFrame) -> null.Noise:
-    """The noise of one run of each series: differences of two have the square root of two times as much."""
+def _noise(series: pd.DataFrame, points: ir.Table) -> null.Noise:
+    """The noise of one run of each series: differences of two have the square root of two times as much.
+
+    Where neighbouring runs resemble each other, it is larger: `lasting`.
+    """
     sigma, dof = np.empty(len(series)), np.empty(len(series))
     kinds = series.assign(figure=series["figure"].map(null.kind)).groupby([*KIND], sort=True).ngroup().to_numpy()
     steps, runs = series["step"].to_numpy(), series["runs"].to_numpy()
@@ -158,7 +163,73 @@ def _noise(series: pd.DataFrame) -> null.Noise:
         rows = kinds == kind
         noise = null.moderate(null.sigma(steps[rows], runs[rows] - 1) / np.sqrt(2), null.freedom(runs[rows] - 1))
         sigma[rows], dof[rows] = noise.sigma, noise.freedom
+    sigma *= _lasting_by_kind(series["series"].to_numpy(), kinds, points, sigma, dof)
     return null.Noise(sigma, dof)
+
+
+SAMPLED, FEWEST = 100, 8
+"""So many series of a kind at most say how much neighbouring runs resemble each other. A kind with fewer than the
+second takes the figure of all series together."""
+
+HIGHEST = 0.95
+"""No correlation is taken for more."""
+
+
+def _lasting_by_kind(
+    numbers: npt.NDArray[np.int64], kinds: npt.NDArray[np.int64], points: ir.Table, sigma: Array, dof: Array
+) -> Array:
+    """For each series `lasting` of the correlation that the series of its kind usually have.
+
+    A change is no correlation: differences over a change do not count. What is a change depends on the noise, so both
+    are estimated in turns.
+    """
+    chosen = np.concatenate([own[:: -(-len(own) // SAMPLED)] for own in map(np.flatnonzero, _each(kinds))])
+    asked = ibis.memtable(pd.DataFrame({"series": numbers[chosen]}))
+    told = points.select("series", "time", "run", "x").join(asked, "series").execute()
+    told = told.sort_values(["series", "time", "run"])
+    x_of = {int(number): part.to_numpy() for number, part in told.groupby("series")["x"]}
+    factor = np.ones(len(numbers))
+    for _ in range(3):
+        own = [
+            correlation(x, segments(x, sigma[place] * factor[place], dof[place]))
+            for place in chosen
+            for x in [x_of[int(numbers[place])]]
+        ]
+        found = pd.Series(own).dropna()
+        together = float(found.median()) if len(found) else 0.0
+        by_kind = found.groupby(kinds[chosen][found.index]).agg(["median", "size"])
+        usual = by_kind["median"].where(by_kind["size"] >= FEWEST, together)
+        factor = lasting(pd.Series(kinds).map(usual).fillna(together).to_numpy(dtype=float))
+    return factor
+
+
+def _each(kinds: npt.NDArray[np.int64]) -> list[npt.NDArray[np.bool_]]:
+    return [kinds == kind for kind in np.unique(kinds)]
+
+
+def correlation(x: Array, places: list[int]) -> float:
+    """How much neighbouring runs of a series resemble each other: 0 where they are independent.
+
+    In a series of the first order, runs two apart differ by 1+r times the mean square of neighbours. Unlike what one
+    computes from the mean, that is not too small in short series. Differences over a change do not count, nor do
+    those that are far larger than usual. NaN where there are too few.
+    """
+    part = np.searchsorted(np.asarray(places, dtype=np.int64), np.arange(len(x)), side="right")
+    one, two = (np.abs(x[lag:] - x[:-lag])[part[lag:] == part[:-lag]] for lag in (1, 2))
+    if len(one) < LEAST or len(two) < LEAST:
+        return float("nan")
+    most = 6 * float(np.median(one))
+    near, second = (np.square(each[each <= most]) for each in (one, two))
+    return float(second.mean() / near.mean()) - 1 if len(second) and near.mean() > 0 else float("nan")
+
+
+def lasting(r: Array) -> Array:
+    """By how much the noise of a mean of many runs is larger than differences of neighbours tell.
+
+    They are smaller by the root of 1-r, and a mean of n such runs has the noise of n(1-r)/(1+r) independent ones.
+    """
+    r = np.clip(r, 0, HIGHEST)
+    return np.asarray(np.sqrt(1 + r) / (1 - r))
 
 
 def split_p(z: Array, runs: npt.NDArray[np.int64], dof: Array) -> Array:

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from pciescope_fleet.judge.doubt import doubt
-from pciescope_fleet.judge.outliers import WORDS, Judged
+from pciescope_fleet.judge.outliers import USUAL, WORDS, Judged
 
 FEW = 8
 """So many hosts are named; the rest is counted."""
@@ -91,10 +91,21 @@ def report(judged: Judged) -> str:
 def finding_in_short(each: dict[str, Any]) -> str:
     """The same in one line, without the hosts' names and direction."""
     share, beside = each["shared"], each["beside"]
-    told = outlier_in_words(each["worst"])
+    told = "; ".join([outlier_in_words(each["worst"]), *differences(each)])
     if share is not None:
         told += f"; they share {share['attribute']} {share['value']}"
     return told + (f"; {beside[0]['check']}: {beside[0]['text']}" if beside else "")
+
+
+def differences(each: dict[str, Any]) -> list[str]:
+    """What the device of a finding's worst outlier has other than most of its group, where they do not share it."""
+    worst, share = each["worst"], each["shared"]
+    return [
+        f"{name} {worst[name]}, most of its group {worst[f'group_{name}']}"
+        for name in USUAL
+        if worst[name] and worst[f"group_{name}"] not in (None, worst[name])
+        if share is None or share["attribute"] != name
+    ]
 
 
 def finding_in_words(each: dict[str, Any]) -> list[str]:
@@ -112,6 +123,7 @@ def finding_in_words(each: dict[str, Any]) -> list[str]:
         f"  {each['device_name'] or each['model']} at {worst['device']}" if worst["device"] else "",
         f"  {outlier_in_words(worst)}{FORMS if each['direction'] == 'other form' else ''}",
     ]
+    lines += [f"  {told}" for told in differences(each)]
     share = each["shared"]
     if share is not None:
         lines.append(

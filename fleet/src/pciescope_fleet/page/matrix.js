@@ -240,7 +240,10 @@ get("all").addEventListener("mousedown", jump);
 get("all").addEventListener("mousemove", jump);
 get("find").addEventListener("input", () => {
   const wanted = get("find").value.trim();
-  const found = wanted ? shown.findIndex((row) => hosts[row].includes(wanted)) : 0;
+  // The name itself before one that begins with it: n1 is part of n10.
+  const ways = [(host) => host === wanted, (host) => host.startsWith(wanted), (host) => host.includes(wanted)];
+  const places = ways.map((way) => shown.findIndex((row) => way(hosts[row])));
+  const found = wanted ? (places.find((place) => place >= 0) ?? -1) : 0;
   if (found >= 0) {
     first = found;
     go(found, at.column);
