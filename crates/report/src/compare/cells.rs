@@ -521,7 +521,11 @@ fn rest(record: &Kept) -> String {
     let mut parts: Vec<String> = Vec::new();
     if let Some(instance) = &record.instance {
         parts.extend(instance.pmu.clone().or_else(|| Some(instance.scope.clone())));
-        parts.extend(instance.node.filter(|_| instance.pmu.is_none()).map(|node| format!("node {node}")));
+        // A function has its address. Sockets, and several instances on a node, name their PMUs alike.
+        let is_function = record.device.as_deref().is_some_and(|function| function.bdf.is_some());
+        let cpu = record.cpu.as_deref().map(|cpu| cpu.cpu).filter(|_| instance.pmu.is_some());
+        parts.extend(instance.node.filter(|_| !is_function).map(|node| format!("node {node}")));
+        parts.extend(cpu.filter(|_| !is_function).map(|cpu| format!("CPU {cpu}")));
     }
     if let Some(stream) = &record.stream {
         let more = (stream.devices > 1).then(|| format!("{} devices", stream.devices));

@@ -642,6 +642,35 @@ fn a_rate_of_events_does_not_depend_on_the_interval_that_has_them() {
     }
 }
 
+/// Sockets name their PMUs alike: node and CPU tell them apart.
+#[test]
+fn sockets_with_pmus_of_one_name_are_compared_each_by_itself() {
+    let side = |run, rates: [f64; 2], has_cpu: bool| -> Vec<Record> {
+        let mut random = Random(run);
+        let all = (0..20).flat_map(|second| [(second, 0), (second, 1)]);
+        all.map(|(second, node)| {
+            let rate = rates[node as usize] * (1.0 + 0.01 * random.normal());
+            let mut record = counted(run, second, &[("read_bytes", rate, "bytes")]);
+            record.instance = Some(Instance {
+                scope: "channel".into(),
+                pmu: Some("uncore_imc_0".into()),
+                node: (!has_cpu).then_some(node),
+                ..Instance::default()
+            });
+            record.cpu = has_cpu.then(|| Cpu { cpu: 28 * node, ..Cpu::default() });
+            record
+        })
+        .collect()
+    };
+    for (has_cpu, names) in [(false, ["node 0", "node 1"]), (true, ["CPU 0", "CPU 28"])] {
+        let judgement = plain(&side(1, [10e9, 1e9], has_cpu), &side(2, [1e9, 10e9], has_cpu));
+        let found: Vec<(String, Verdict)> = judgement.overall().map(|cell| (cell.key.target(), cell.verdict)).collect();
+        let wanted = names.map(|name| format!("uncore_imc_0 {name}"));
+        let wanted: Vec<(String, Verdict)> = wanted.into_iter().zip([Verdict::Less, Verdict::More]).collect();
+        assert_eq!(found, wanted);
+    }
+}
+
 #[test]
 fn the_speed_of_a_readout_has_its_good_direction() {
     let row = |run: u64, speed: f64| {
