@@ -9,6 +9,7 @@ use super::{Figure, drawn_few};
 use crate::chart::{Bar, Bars, Chart, Times, TimesLine, number};
 use crate::kept::Kept;
 use crate::model::{self, Section};
+use crate::table::counters::{ERRORS, RETRIES};
 use crate::table::layout::{Columns, Left, Right, Rows};
 use crate::text::{clean, figure};
 
@@ -23,7 +24,7 @@ pub(crate) const TRAFFIC: [&str; 2] = ["rx_bytes_per_s", "tx_bytes_per_s"];
 /// What a channel carries.
 const MEMORY: [&str; 2] = ["read_bytes_per_s", "write_bytes_per_s"];
 /// Counts of a link's errors and of what came of them.
-const EVENTS: [&str; 6] = ["layer1_errors", "layer2_errors", "layer3_errors", "naks", "retries", "recoveries"];
+const EVENTS: [&[&str]; 3] = [&ERRORS, &RETRIES, &["recoveries"]];
 
 /// The figures of a run in the order in which they matter.
 pub fn of(section: &Section) -> Vec<Figure> {
@@ -335,7 +336,7 @@ fn events_over_time(sources: &[Source]) -> Option<Figure> {
     let mut table = Columns::new(&[("Port", 12, Left), ("What", 14, Left), ("Count", 7, Right)]);
     let mut lines = Vec::new();
     for source in sources {
-        for name in EVENTS {
+        for name in EVENTS.concat() {
             let Some(count) = source.sum(name).filter(|count| *count > 0.0) else { continue };
             let words = name.replace('_', " ");
             let title = source.title(&[name]);

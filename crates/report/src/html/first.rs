@@ -10,8 +10,9 @@ use crate::figures::counters::{TRAFFIC, busiest, sources};
 use crate::kept::Kept;
 use crate::model::{self, Host, Kind, Section};
 use crate::readout::{Group, groups};
-use crate::summary::{Conclusions, LOSSES};
+use crate::summary::{Conclusions, LOSSES, at_links};
 use crate::table::REFERENCES;
+use crate::table::counters::ERRORS;
 use crate::text::{device_name, duration, figure, target_key, thousands};
 
 /// So many measurements have a line in the chart.
@@ -300,8 +301,7 @@ fn counters(section: &Section) -> Option<First> {
             }
             None => Tile::plain("Busiest port", "none".to_owned(), format!("{idle} ports without traffic")),
         });
-        let errors = ["layer1_errors", "layer2_errors", "layer3_errors"];
-        let known = sources.iter().flat_map(|source| errors.iter().filter_map(move |name| source.sum(name)));
+        let known = at_links(section, &ERRORS).into_iter().map(|(_, count)| count);
         tiles.push(Tile::losses("Link errors", known.reduce(|a, b| a + b).map(|sum| (sum, true)), "all ports"));
     }
     let channels =
