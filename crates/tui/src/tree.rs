@@ -236,6 +236,19 @@ pub fn link(model: &Model, function: &Function) -> Option<(Link, Option<(f64, u8
     let functions = model.functions();
     // A path has ports in pairs: root port, upstream port; downstream port, upstream port. An odd one is the lower end of
     // its link.
+/// The same beside all others: with the node where another source has the name too.
+pub fn full_name(model: &Model, source: &Source) -> String {
+    let is_twin = |other: &Source| {
+        other.scope == source.scope && other.pmu == source.pmu && other.node != source.node && !other.is_accounting()
+    };
+    match source.node {
+        Some(node) if source.pmu.is_some() && model.live.sources.iter().any(is_twin) => {
+            format!("{} node {node}", name(source))
+        }
+        _ => name(source),
+    }
+}
+
     let other = if function.path.len() % 2 == 1 {
         functions.get(function.path.last()?).and_then(|above| above.link)
     } else {

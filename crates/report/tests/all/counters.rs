@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use pciescope_core::record::SCHEMA;
-use pciescope_core::{Below, Failure, Function, Instance, Interval, Link, Metric, Record};
+use pciescope_core::{Below, Failure, Function, Instance, Interval, Link, Metric, Record, Warning};
 use pciescope_report::{csv, html, png, svg, table};
 
 fn check(name: &str, got: &str) {
@@ -218,4 +218,60 @@ fn a_driver_that_is_bound_meanwhile_is_no_second_port() {
     assert!(text.contains("in 4 intervals") && text.contains("0000:02:00.0 nvme"), "{text}");
     let brief = pciescope_report::brief::render(&records);
     assert!(brief.contains("Rx 1.00 GB/s, Tx 0.00 MB/s at 1 of 1 port"), "{brief}");
+}
+
+/// A channel of a node; sockets name their PMUs alike.
+fn channel(node: u32, pmu: &str, metrics: &[(&str, f64, &str)], second: u64) -> Record {
+    let instance =
+        Instance { scope: "channel".to_owned(), pmu: Some(pmu.to_owned()), node: Some(node), ..Instance::default() };
+    record(instance, metrics, second)
+}
+
+#[test]
+fn rows_of_pmus_with_one_name_say_which_node() {
+    let of = |node, rate| channel(node, "uncore_imc_0", &[("read_bytes_per_s", rate, "bytes/s")], 0);
+    let records = [of(0, 10e9), of(1, 1e9)];
+    let brief = pciescope_report::brief::render(&records);
+    let interval = pciescope_report::brief::Intervals::default().next(&records);
+    let table = table::render(&records, &table::Options::default());
+    for text in [&brief, &interval, &table] {
+        assert!(text.contains("uncore_imc_0 node 0 ") && text.contains("uncore_imc_0 node 1 "), "{text}");
+    }
+    // What is there once has no longer name.
+    let alone = pciescope_report::brief::render(&[
+        of(0, 10e9),
+        channel(1, "uncore_imc_1", &[("read_bytes_per_s", 1e9, "bytes/s")], 0),
+    ]);
+    assert!(alone.contains("uncore_imc_0 ") && !alone.contains(" node "), "{alone}");
+    let page = html::render(&records);
+    assert!(page.contains("uncore_imc_0 node 0") && page.contains("uncore_imc_0 node 1"));
+}
+
+#[test]
+fn runs_of_a_command_keep_the_nodes_apart() {
+    let of = |run: u64, node, rate| Record {
+        run: format!("{run:016x}"),
+        ..channel(node, "uncore_imc_0", &[("read_bytes_per_s", rate, "bytes/s")], 0)
+    };
+    let records = [of(1, 0, 10e9), of(1, 1, 1e9), of(2, 0, 10e9), of(2, 1, 1e9)];
+    let text = pciescope_report::brief::repeats(&records);
+    let rows: Vec<Vec<&str>> = text
+        .lines()
+        .filter(|line| line.contains("uncore_imc_0"))
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    assert_eq!(rows.len(), 2, "{text}");
+    for (row, (mean, node)) in rows.iter().zip([("10000.00", "0"), ("1000.00", "1")]) {
+        assert_eq!(row[..2], [mean, "0.00"], "{text}");
+        assert!(row.ends_with(&["uncore_imc_0", "node", node, "read"]), "{text}");
+    }
+}
+
+#[test]
+fn lines_of_csv_say_the_node_of_a_pmu() {
+    assert_eq!(csv::HEADER.last(), Some(&"pmu_node"), "columns are only added at the end");
+    let of = |node| channel(node, "uncore_imc_0", &[("read_bytes_per_s", 1e9, "bytes/s")], 0);
+    let text = csv::render(&[of(0), of(1)]);
+    let ends: Vec<&str> = text.lines().skip(1).filter_map(|line| line.rsplit(',').next()).collect();
+    assert_eq!(ends, ["0", "1"], "{text}");
 }

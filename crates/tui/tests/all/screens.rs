@@ -338,3 +338,21 @@ fn a_page_of_text_has_every_port_and_no_more_lines_than_needed() {
     }
     assert!(text.contains("ali_drw_21080") && text.lines().count() < 50, "{text}");
 }
+
+/// Sockets name their PMUs alike.
+#[test]
+fn counters_of_pmus_with_one_name_say_which_node() {
+    let mut state = State::new(PLAIN, Origin::Replay { name: "run.jsonl".to_owned(), speed: 1.0, has_ended: false });
+    let of = |node| {
+        let mut record = sample::channel(0, 0);
+        let pmu = Some("uncore_upi_0".to_owned());
+        record.instance =
+            Some(pciescope_core::Instance { scope: "pmu".to_owned(), pmu, node: Some(node), ..Default::default() });
+        record.metrics = [("flits".to_owned(), pciescope_core::Metric::of(f64::from(node) + 5.0, "1"))].into();
+        record
+    };
+    state.take(&[of(0), of(1)]);
+    press(&mut state, "4");
+    let page = screen(&state, 120, 24);
+    assert!(page.contains("uncore_upi_0 node 0") && page.contains("uncore_upi_0 node 1"), "{page}");
+}
