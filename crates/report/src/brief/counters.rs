@@ -136,6 +136,14 @@ impl<'a, 'r> View<'a, 'r> {
         self.again.iter().filter(|row| !is_idle(row) && !self.is_telling(row)).count()
     }
 
+    /// What all memory did: a die is only a part of it.
+    fn total(&self) -> Option<&Row<'r>> {
+        match self.memory.as_slice() {
+            [one] => Some(*one),
+            several => several.iter().copied().find(|row| row.instance.scope == "total"),
+        }
+    }
+
     /// Who counted, and for how long.
     fn title(&self, time: &str) -> String {
         let by_kernel = self.links.iter().filter(|row| row.instance.is_accounting()).count();
@@ -163,15 +171,20 @@ impl<'a, 'r> View<'a, 'r> {
                 counted(self.links.len(), "port"),
             ));
         }
-        if let Some(total) = self.memory.last() {
-            let part = |name: &str| megabytes(value(total, name).unwrap_or(0.0));
+        if let Some(total) = self.total() {
+            let rates = MEMORY.map(|name| value(total, name));
+            let part = |rate: Option<f64>| rate.map_or_else(|| "not known".to_owned(), megabytes);
             let peak = value(total, "peak_share").map(|share| format!(", {} of the peak", ceiling(share)));
-            answer.line(format!(
-                "DRAM: read {}, written {}{}",
-                part("read_bytes_per_s"),
-                part("write_bytes_per_s"),
-                peak.unwrap_or_default()
-            ));
+            if rates.iter().any(Option::is_some) {
+                answer.line(format!(
+                    "DRAM: read {}, written {}{}",
+                    part(rates[0]),
+                    part(rates[1]),
+                    peak.unwrap_or_default()
+                ));
+            }
+        } else if self.memory.iter().any(|row| row.has_any(&MEMORY)) {
+            answer.line("DRAM: the total is not known: there is no sum of all channels".to_owned());
         }
         let errors_of = |rows: &[&'a Row<'r>]| -> Vec<(f64, &'a Row<'r>)> {
             rows.iter().map(|row| (errors(row).unwrap_or(0.0), *row)).filter(|(count, _)| *count > 0.0).collect()
@@ -309,6 +322,9 @@ pub fn repeats(records: &[Record]) -> String {
             None => runs.push((&record.run, vec![record])),
         }
     }
+    // All runs together: a node that only one run has is told apart too.
+    let all: Vec<&Kept> = runs.iter().flat_map(|(_, own)| own.iter().copied()).collect();
+    let names: HashMap<Id, String> = rows(&all).iter().map(|row| (row.id(), row.name())).collect();
     let mut times = Vec::new();
     // By row and name of figure: its words, its unit, and its values, one for each run in which it has one.
     let mut order: Vec<(Id, String)> = Vec::new();
@@ -327,9 +343,6 @@ pub fn repeats(records: &[Record]) -> String {
                 (format!("{row} {words}"), unit.to_owned(), Vec::new())
             };
             figures.entry(key).or_insert_with_key(new).2.push(value);
-    // All runs together: a node that only one run has is told apart too.
-    let all: Vec<&Kept> = runs.iter().flat_map(|(_, own)| own.iter().copied()).collect();
-    let names: HashMap<Id, String> = rows(&all).iter().map(|row| (row.id(), row.name())).collect();
         };
         for row in view.links.iter().chain(&view.memory) {
             for (name, words) in SPREAD {
@@ -372,6 +385,9 @@ pub fn repeats(records: &[Record]) -> String {
     answer.table = (!columns.rows().is_empty()).then_some(columns);
     answer.text()
 }
+
+/// What memory moves.
+const MEMORY: [&str; 2] = ["read_bytes_per_s", "write_bytes_per_s"];
 
 /// The rates whose spread is shown, in words.
 const SPREAD: [(&str, &str); 4] = [

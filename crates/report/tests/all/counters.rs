@@ -275,3 +275,84 @@ fn lines_of_csv_say_the_node_of_a_pmu() {
     let ends: Vec<&str> = text.lines().skip(1).filter_map(|line| line.rsplit(',').next()).collect();
     assert_eq!(ends, ["0", "1"], "{text}");
 }
+
+/// Two nodes with two channels each; one channel of node 0 was not counted, so there is no sum of its node and no total.
+fn lacking() -> Vec<Record> {
+    let rates = |rate: f64| [("read_bytes_per_s", rate, "bytes/s"), ("write_bytes_per_s", rate / 2.0, "bytes/s")];
+    let sum = |scope: &str, node, parts, metrics: &[(&str, f64, &str)]| {
+        record(Instance { scope: scope.to_owned(), node, parts, ..Instance::default() }, metrics, 0)
+    };
+    let cycles = [("cycles_per_s", 1.6e9, "1/s")];
+    vec![
+        channel(0, "ali_drw_21000", &rates(12e9), 0),
+        channel(0, "ali_drw_21080", &cycles, 0),
+        channel(1, "ali_drw_40021000", &rates(5.1e9), 0),
+        channel(1, "ali_drw_40021080", &rates(4e9), 0),
+        sum("die", Some(1), Some(2), &rates(9.1e9)),
+    ]
+}
+
+#[test]
+fn a_sum_that_lacks_a_part_is_not_said_to_be_the_total() {
+    let brief = pciescope_report::brief::render(&lacking());
+    assert!(!brief.contains("DRAM: read 9.10"), "{brief}");
+    assert!(brief.contains("DRAM: the total is not known"), "{brief}");
+    let mut whole = lacking();
+    let total = Instance { scope: "total".to_owned(), parts: Some(4), ..Instance::default() };
+    whole.push(record(total, &[("read_bytes_per_s", 33e9, "bytes/s"), ("write_bytes_per_s", 5e9, "bytes/s")], 0));
+    let brief = pciescope_report::brief::render(&whole);
+    assert!(brief.contains("DRAM: read 33.00 GB/s, written 5.00 GB/s"), "{brief}");
+    // A lone row is all there is.
+    let brief = pciescope_report::brief::render(&lacking()[..1]);
+    assert!(brief.contains("DRAM: read 12.00 GB/s"), "{brief}");
+}
+
+/// The heights of the points of a line by its name.
+fn heights(picture: &str, name: &str) -> Vec<f64> {
+    let path = picture.split("<polyline points=\"").find(|path| path.contains(&format!("<title>{name}</title>")));
+    let points = path.and_then(|path| path.split('"').next()).unwrap_or_else(|| panic!("{name}"));
+    points.split(' ').map(|point| point.split(',').nth(1).unwrap().parse().unwrap()).collect()
+}
+
+#[test]
+fn a_node_that_lacks_a_channel_has_no_sum() {
+    let one = svg::render(&lacking());
+    assert!(!one.contains("node 0 read: ") && one.contains("node 1 read: 9100.00 MB/s"), "bars");
+    let page = html::render(&lacking());
+    let figure = page.split("<h3>DRAM by node</h3>").nth(1).and_then(|rest| rest.split("</figure>").next()).unwrap();
+    assert!(figure.contains("node 0: no sum, 1 channel has no figure.") && !figure.contains("12000.00"), "{figure}");
+    assert!(figure.contains("9100.00"), "{figure}");
+    // The channel that is not there at all has a record without figures.
+    let mut silent = lacking();
+    silent[1].metrics.clear();
+    assert!(html::render(&silent).contains("node 0: no sum, 1 channel has no figure."));
+    let mut later = lacking();
+    for record in &mut later {
+        record.interval = Some(Interval { start_ns: 1_000_000_000, end_ns: 2_000_000_000 });
+    }
+    let over_time = svg::render(&[lacking(), later].concat());
+    assert!(!over_time.contains("<title>node 0 read</title>") && over_time.contains("<title>node 1 read</title>"));
+}
+
+/// Intervals of which a chart has means have the same bins in all channels, whatever was doubtful in one of them.
+#[test]
+fn lines_of_long_runs_that_are_sums_have_no_teeth() {
+    let of = |place: u64, second| {
+        let rate = (place + 1) as f64 * 1e9;
+        let pmu = ["ali_drw_21000", "ali_drw_21080"][place as usize];
+        let metrics = [("read_bytes_per_s", rate, "bytes/s"), ("write_bytes_per_s", rate / 2.0, "bytes/s")];
+        channel(0, pmu, &metrics, second)
+    };
+    let mut records: Vec<Record> = (0..5000).flat_map(|second| [of(0, second), of(1, second)]).collect();
+    for (place, count) in [(1, 1), (6000, 2)] {
+        for record in &mut records[place..place + count] {
+            let text = "the counters took turns".to_owned();
+            record.warnings = vec![Warning { code: "multiplexed".to_owned(), text, hint: String::new() }];
+        }
+    }
+    let picture = svg::render(&records);
+    let read = heights(&picture, "node 0 read");
+    assert!(read.len() > 1000 && read.iter().all(|height| (height - read[0]).abs() < 0.2), "{:?}", &read[..20]);
+    let written = heights(&picture, "node 0 write");
+    assert!(read[0] < written[0] - 20.0, "3 GB/s above 1.5 GB/s");
+}
