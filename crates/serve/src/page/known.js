@@ -64,8 +64,9 @@ export const last = () => readings()[readings().length - 1];
 export const portOf = (reading, id) => own(reading && reading.ports, id);
 export const errorsOf = (reading, id) =>
   Object.entries((portOf(reading, id) || {}).errors || {}).filter(([, n]) => isNumber(n) && n > 0);
-// As the tool's table counts: the sums of the three layers, or where there are none what was counted one by one.
-const isSum = ([name]) => /^layer\d_errors$/.test(name);
+// As the tool's table counts: the sums of the three layers, or of what functions reported; where there are none what was
+// counted one by one.
+const isSum = ([name]) => /^(layer\d|aer)_errors$/.test(name);
 const isRetry = ([name]) => name === "naks" || name === "retries" || name === "recoveries";
 export const errorSum = (reading, id) => {
   const errors = errorsOf(reading, id).filter((e) => !isRetry(e));
