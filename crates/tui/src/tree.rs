@@ -144,10 +144,16 @@ fn key(state: &State, source: &Source, span: u64) -> f64 {
         Sort::Address => None,
         Sort::Busiest => {
             let both = |number| sum(source.value("rx_bytes_per_s", number), source.value("tx_bytes_per_s", number));
-            let known = state.model.live.history(span, both).into_iter().flatten().filter(|value| value.is_finite());
-            let (total, count) = known.fold((0.0, 0), |(total, count), value| (total + value, count + 1));
+            // By time: intervals may differ in length, and a file may have some of none.
+            let spans = state.model.live.spans().iter().filter(|one| one.number <= span);
+            let known = spans.filter_map(|one| {
+                let seconds = one.end_ns.saturating_sub(one.start_ns).max(1) as f64 / 1e9;
+                Some((both(one.number).filter(|value| value.is_finite())?, seconds))
+            });
+            let (total, time) =
+                known.fold((0.0, 0.0), |(total, time), (value, seconds)| (total + value * seconds, time + seconds));
             // Idle ports stand in the order of their addresses.
-            (count > 0).then(|| total / f64::from(count)).map(|mean| if mean < IDLE { 0.0 } else { mean })
+            (time > 0.0).then(|| total / time).map(|mean| if mean < IDLE { 0.0 } else { mean })
         }
         Sort::Rx => source.value("rx_bytes_per_s", span),
         Sort::Tx => source.value("tx_bytes_per_s", span),
@@ -230,12 +236,6 @@ pub fn name(source: &Source) -> String {
     }
 }
 
-/// The link of a function with what both of its ends can do, where that is more; the ends are those that the model knows.
-pub fn link(model: &Model, function: &Function) -> Option<(Link, Option<(f64, u8)>)> {
-    let link = function.link?;
-    let functions = model.functions();
-    // A path has ports in pairs: root port, upstream port; downstream port, upstream port. An odd one is the lower end of
-    // its link.
 /// The same beside all others: with the node where another source has the name too.
 pub fn full_name(model: &Model, source: &Source) -> String {
     let is_twin = |other: &Source| {
@@ -249,6 +249,12 @@ pub fn full_name(model: &Model, source: &Source) -> String {
     }
 }
 
+/// The link of a function with what both of its ends can do, where that is more; the ends are those that the model knows.
+pub fn link(model: &Model, function: &Function) -> Option<(Link, Option<(f64, u8)>)> {
+    let link = function.link?;
+    let functions = model.functions();
+    // A path has ports in pairs: root port, upstream port; downstream port, upstream port. An odd one is the lower end of
+    // its link.
     let other = if function.path.len() % 2 == 1 {
         functions.get(function.path.last()?).and_then(|above| above.link)
     } else {

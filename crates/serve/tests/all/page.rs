@@ -32,3 +32,12 @@ console.log([
 ].join(' '));";
     assert!(node(script).is_none_or(|said| said == "7 7 4"), "{:?}", node(script));
 }
+
+#[test]
+fn the_busiest_port_is_that_of_the_most_bytes_in_the_time() {
+    let script = "\
+[[1, 10], [9, 1], [1, 10], [9, 1]].forEach(([seconds, rx], n) =>
+  k.take({ time_ms: 1e12 + n * 1e4, seconds, ports: { a: { rx }, b: { rx: 2 } } }));
+console.log([k.busy({ id: 'a' }), k.busy({ id: 'b' })].join(' '));";
+    assert!(node(script).is_none_or(|said| said == "1.9 2"), "{:?}", node(script));
+}
