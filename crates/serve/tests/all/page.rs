@@ -41,3 +41,11 @@ fn the_busiest_port_is_that_of_the_most_bytes_in_the_time() {
 console.log([k.busy({ id: 'a' }), k.busy({ id: 'b' })].join(' '));";
     assert!(node(script).is_none_or(|said| said == "1.9 2"), "{:?}", node(script));
 }
+
+/// A screen reader reads a cell with the head of its column.
+#[test]
+fn heads_of_tables_say_what_they_are_of() {
+    let page = include_str!("../../src/page/index.html");
+    let heads: Vec<&str> = page.split("<th").skip(1).filter(|head| head.starts_with([' ', '>'])).collect();
+    assert!(heads.len() > 10 && heads.iter().all(|head| head.split('>').next().unwrap().contains("scope=\"col\"")));
+}
