@@ -12,7 +12,7 @@ use pciescope_core::{Record, Sink, Stream};
 type Column = (&'static str, Option<fn(&Record) -> String>);
 
 /// The columns, in order; docs/record.md says what each means.
-const COLUMNS: [Column; 54] = [
+const COLUMNS: [Column; 55] = [
     ("run", Some(|r| r.run.clone())),
     ("time", Some(|r| r.time.clone())),
     ("verb", Some(|r| r.verb.clone())),
@@ -67,6 +67,7 @@ const COLUMNS: [Column; 54] = [
     ("depth", Some(|r| some(r.stream.as_ref().and_then(|stream| stream.depth)))),
     ("check", Some(|r| some(r.stream.as_ref().and_then(|stream| stream.check.as_ref())))),
     ("source", Some(|r| some(r.instance.as_ref().and_then(|instance| instance.source.as_ref())))),
+    ("pmu_node", Some(|r| some(r.instance.as_ref().and_then(|instance| instance.node)))),
 ];
 
 /// The names of the columns.

@@ -15,6 +15,8 @@ use pciescope_core::{
 pub struct Section<'a> {
     /// The records in the order of the file; never empty.
     pub records: Vec<&'a Kept>,
+    /// Records of the same counting that have no figure at all.
+    pub silent: Vec<&'a Kept>,
     /// What the run was to do, where its first record says.
     pub plan: Option<&'a Plan>,
 }
@@ -73,10 +75,15 @@ pub fn sections(records: &[Kept]) -> Vec<Section<'_>> {
         |r: &Kept| r.histograms.is_empty() && r.metrics.is_empty() && r.hot_spots.is_empty() && &*r.test != "doctor";
     for record in records.iter().filter(|r| !is_empty(r)) {
         let place = *places.entry(section_key(record)).or_insert_with(|| {
-            order.push(Section { records: Vec::new(), plan: plans.get(&*record.run).copied() });
+            order.push(Section { records: Vec::new(), silent: Vec::new(), plan: plans.get(&*record.run).copied() });
             order.len() - 1
         });
         order[place].records.push(record);
+    }
+    for record in records.iter().filter(|r| is_empty(r) && r.instance.is_some()) {
+        if let Some(place) = places.get(&section_key(record)) {
+            order[*place].silent.push(record);
+        }
     }
     order
 }

@@ -12,6 +12,7 @@ use crate::kept::Keep;
 use crate::model::{self, Kind, Section};
 use crate::text::{device_name, duration, not_zero, thousands};
 
+pub(crate) use self::counters::at_links;
 pub(crate) use self::latency::{FAR_FROM_BEST, LOSSES};
 pub(crate) use self::readout::{FAST, SLOW, UNSTEADY};
 pub use self::verdict::{Conclusions, Place, Statement, conclude, rules, text};

@@ -416,7 +416,7 @@ fn devices(writer: &mut Writer, devices: &[Device]) {
 fn own(writer: &mut Writer, state: &State, inner: &Inner, counts: Own) {
     let version = more("", "version", env!("CARGO_PKG_VERSION"));
     writer.all(&Family::new("pciescope_build", Type::Info, "", "The program."), [(version, 1.0)]);
-    let interval = state.interval().as_secs_f64();
+    let interval = state.interval_s(inner);
     let age = inner.last_at.map(|at| at.elapsed().as_secs_f64());
     // Two late readings are one too many.
     let is_fresh = age.is_some_and(|age| age < 3.0 * interval.max(0.1) + 1.0);

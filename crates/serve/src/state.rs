@@ -37,8 +37,8 @@ pub struct Setup {
     pub host: String,
     /// What the user calls this run.
     pub label: Option<String>,
-    /// The time between two readings.
-    pub interval: Duration,
+    /// The time between two readings as the user asked for it; `None`: as the run's plan has it, or a second.
+    pub interval: Option<Duration>,
 }
 
 /// All that the server knows, shared by the thread that counts and the threads that answer.
@@ -116,11 +116,6 @@ impl State {
     /// Ignores a panic of another thread that had the lock: each value that it set is whole.
     pub(crate) fn inner(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The time between two readings.
-    pub fn interval(&self) -> Duration {
-        self.setup.interval
     }
 
     /// Receives the events from now on.
@@ -205,6 +200,12 @@ impl State {
         self.inner().last.clone()
     }
 
+    /// The time between two readings.
+    pub(crate) fn interval_s(&self, inner: &Inner) -> f64 {
+        let asked = self.setup.interval.map(|interval| interval.as_secs_f64());
+        asked.or(inner.planned_s).unwrap_or(1.0)
+    }
+
     /// Everything, for the page.
     pub fn feed(&self) -> Feed {
         self.feed_of(&self.inner())
@@ -229,7 +230,7 @@ impl State {
             host: self.setup.host.clone(),
             tool: env!("CARGO_PKG_VERSION").to_owned(),
             label: self.setup.label.clone(),
-            interval_s: inner.planned_s.unwrap_or(self.setup.interval.as_secs_f64()),
+            interval_s: self.interval_s(inner),
             now_ms: now_ms(),
             status: inner.status.clone(),
             warnings: inner.live.warnings.clone(),

@@ -144,10 +144,16 @@ fn key(state: &State, source: &Source, span: u64) -> f64 {
         Sort::Address => None,
         Sort::Busiest => {
             let both = |number| sum(source.value("rx_bytes_per_s", number), source.value("tx_bytes_per_s", number));
-            let known = state.model.live.history(span, both).into_iter().flatten().filter(|value| value.is_finite());
-            let (total, count) = known.fold((0.0, 0), |(total, count), value| (total + value, count + 1));
+            // By time: intervals may differ in length, and a file may have some of none.
+            let spans = state.model.live.spans().iter().filter(|one| one.number <= span);
+            let known = spans.filter_map(|one| {
+                let seconds = one.end_ns.saturating_sub(one.start_ns).max(1) as f64 / 1e9;
+                Some((both(one.number).filter(|value| value.is_finite())?, seconds))
+            });
+            let (total, time) =
+                known.fold((0.0, 0.0), |(total, time), (value, seconds)| (total + value * seconds, time + seconds));
             // Idle ports stand in the order of their addresses.
-            (count > 0).then(|| total / f64::from(count)).map(|mean| if mean < IDLE { 0.0 } else { mean })
+            (time > 0.0).then(|| total / time).map(|mean| if mean < IDLE { 0.0 } else { mean })
         }
         Sort::Rx => source.value("rx_bytes_per_s", span),
         Sort::Tx => source.value("tx_bytes_per_s", span),
@@ -227,6 +233,19 @@ pub fn name(source: &Source) -> String {
     match &source.pmu {
         Some(pmu) => format!("{pmu}{cpu}"),
         None => source.scope.clone(),
+    }
+}
+
+/// The same beside all others: with the node where another source has the name too.
+pub fn full_name(model: &Model, source: &Source) -> String {
+    let is_twin = |other: &Source| {
+        other.scope == source.scope && other.pmu == source.pmu && other.node != source.node && !other.is_accounting()
+    };
+    match source.node {
+        Some(node) if source.pmu.is_some() && model.live.sources.iter().any(is_twin) => {
+            format!("{} node {node}", name(source))
+        }
+        _ => name(source),
     }
 }
 

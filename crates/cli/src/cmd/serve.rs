@@ -7,7 +7,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
 
 use clap::builder::NonEmptyStringValueParser;
 use pciescope_bench::counters::{self, Origin, Place, Wanted};
@@ -126,7 +125,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     let setup = Setup {
         host: ctx.root.text("/proc/sys/kernel/hostname").unwrap_or_else(|| "localhost".to_owned()),
         label: args.label.clone(),
-        interval: args.interval.map_or(Duration::from_secs(1), Time::duration),
+        interval: args.interval.map(Time::duration),
     };
     let state = Arc::new(State::new(setup));
     ctx.stop.catch_signals()?;

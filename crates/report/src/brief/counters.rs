@@ -1,7 +1,7 @@
 //! Hardware counters: the traffic in total and at the busiest port, then a row for each port with traffic and for
 //! memory.
 
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 
 use pciescope_core::{Metric, Record};
 
@@ -9,7 +9,7 @@ use super::{Answer, WIDTH, headed, label_unreal};
 use crate::kept::{Keep, Kept};
 use crate::model::{self, Section};
 use crate::style::{Tone, paint};
-use crate::table::counters::{CHANNEL, ERRORS, PORT, RETRIES, Row, others, rows, states};
+use crate::table::counters::{CHANNEL, ERRORS, Id, PORT, RETRIES, Row, others, rows, states};
 use crate::table::layout::{Columns, Left, Right, Rows};
 use crate::text::{clean, counted, cut, figure, thousands};
 
@@ -136,6 +136,14 @@ impl<'a, 'r> View<'a, 'r> {
         self.again.iter().filter(|row| !is_idle(row) && !self.is_telling(row)).count()
     }
 
+    /// What all memory did: a die is only a part of it.
+    fn total(&self) -> Option<&Row<'r>> {
+        match self.memory.as_slice() {
+            [one] => Some(*one),
+            several => several.iter().copied().find(|row| row.instance.scope == "total"),
+        }
+    }
+
     /// Who counted, and for how long.
     fn title(&self, time: &str) -> String {
         let by_kernel = self.links.iter().filter(|row| row.instance.is_accounting()).count();
@@ -167,15 +175,20 @@ impl<'a, 'r> View<'a, 'r> {
                 counted(self.links.len(), "port"),
             ));
         }
-        if let Some(total) = self.memory.last() {
-            let part = |name: &str| megabytes(value(total, name).unwrap_or(0.0));
+        if let Some(total) = self.total() {
+            let rates = MEMORY.map(|name| value(total, name));
+            let part = |rate: Option<f64>| rate.map_or_else(|| "not known".to_owned(), megabytes);
             let peak = value(total, "peak_share").map(|share| format!(", {} of the peak", ceiling(share)));
-            answer.line(format!(
-                "DRAM: read {}, written {}{}",
-                part("read_bytes_per_s"),
-                part("write_bytes_per_s"),
-                peak.unwrap_or_default()
-            ));
+            if rates.iter().any(Option::is_some) {
+                answer.line(format!(
+                    "DRAM: read {}, written {}{}",
+                    part(rates[0]),
+                    part(rates[1]),
+                    peak.unwrap_or_default()
+                ));
+            }
+        } else if self.memory.iter().any(|row| row.has_any(&MEMORY)) {
+            answer.line("DRAM: the total is not known: there is no sum of all channels".to_owned());
         }
         let errors_of = |rows: &[&'a Row<'r>]| -> Vec<(f64, &'a Row<'r>)> {
             rows.iter().map(|row| (errors(row).unwrap_or(0.0), *row)).filter(|(count, _)| *count > 0.0).collect()
@@ -313,31 +326,39 @@ pub fn repeats(records: &[Record]) -> String {
             None => runs.push((&record.run, vec![record])),
         }
     }
+    // All runs together: a node that only one run has is told apart too.
+    let all: Vec<&Kept> = runs.iter().flat_map(|(_, own)| own.iter().copied()).collect();
+    let names: HashMap<Id, String> = rows(&all).iter().map(|row| (row.id(), row.name())).collect();
     let mut times = Vec::new();
-    // By name of figure: its unit, and its values, one for each run in which it has one.
-    let mut order: Vec<String> = Vec::new();
-    let mut figures: BTreeMap<String, (String, Vec<f64>)> = BTreeMap::new();
+    // By row and name of figure: its words, its unit, and its values, one for each run in which it has one.
+    let mut order: Vec<(Id, String)> = Vec::new();
+    let mut figures: HashMap<(Id, String), (String, String, Vec<f64>)> = HashMap::new();
     for (_, own) in &runs {
         let all = rows(own);
         times.push(all.iter().map(|row| row.seconds).fold(0.0, f64::max));
         let view = View::of(&all);
-        let mut put = |name: String, unit: &str, value: f64| {
-            if !figures.contains_key(&name) {
-                order.push(name.clone());
+        let mut put = |row: &Row, name: &str, words: &str, unit: &str, value: f64| {
+            let key = (row.id(), name.to_owned());
+            if !figures.contains_key(&key) {
+                order.push(key.clone());
             }
-            figures.entry(name).or_insert_with(|| (unit.to_owned(), Vec::new())).1.push(value);
+            let new = |key: &(Id, String)| {
+                let row = names.get(&key.0).cloned().unwrap_or_else(|| row.name());
+                (format!("{row} {words}"), unit.to_owned(), Vec::new())
+            };
+            figures.entry(key).or_insert_with_key(new).2.push(value);
         };
         for row in view.links.iter().chain(&view.memory) {
             for (name, words) in SPREAD {
                 if let Some(rate) = value(row, name) {
-                    put(format!("{} {words}", row.name()), "MB/s", rate / 1e6);
+                    put(row, name, words, "MB/s", rate / 1e6);
                 }
             }
         }
         let is_named = |row: &&Row| row.instance.scope == "pmu" || !(row.has_any(&PORT) || row.has_any(&CHANNEL));
         for row in all.iter().filter(is_named) {
             for (name, Metric { value, unit, .. }) in &row.metrics {
-                put(format!("{} {}", row.name(), clean(name)), unit, *value);
+                put(row, name, &clean(name), unit, *value);
             }
         }
     }
@@ -349,8 +370,8 @@ pub fn repeats(records: &[Record]) -> String {
     } else if records.iter().any(model::is_emulated) {
         answer.line(paint(Tone::Doubt, crate::table::EMULATED));
     }
-    let rows = order.iter().filter_map(|name| {
-        let (unit, values) = figures.get(name)?;
+    let rows = order.iter().filter_map(|key| {
+        let (name, unit, values) = figures.get(key)?;
         let is_quiet = values.iter().all(|value| *value == 0.0);
         (!is_quiet).then(|| (name, unit, values, mean_and_spread(values)))
     });
@@ -368,6 +389,9 @@ pub fn repeats(records: &[Record]) -> String {
     answer.table = (!columns.rows().is_empty()).then_some(columns);
     answer.text()
 }
+
+/// What memory moves.
+const MEMORY: [&str; 2] = ["read_bytes_per_s", "write_bytes_per_s"];
 
 /// The rates whose spread is shown, in words.
 const SPREAD: [(&str, &str); 4] = [

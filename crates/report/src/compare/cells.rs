@@ -143,21 +143,34 @@ impl Samples<'_> {
 /// The values of a figure in the order of the file.
 #[derive(Debug, Default, Clone)]
 pub struct Values {
-    /// Each; of a long series the means of several.
-    pub list: Vec<f64>,
+    /// Each with its weight; of a long series the means of several. The weight of an interval of a counter is its length in
+    /// seconds, that of anything else 1.
+    pub list: Vec<(f64, f64)>,
     sum: f64,
     count: u64,
+    mean: f64,
+    weight: f64,
 }
 
 impl Values {
-    fn push(&mut self, value: f64, weight: usize) {
+    /// Adds a value that stands for `count` values; `weight` is that of all of them together.
+    fn push(&mut self, value: f64, count: usize, weight: f64) {
         // Mostly it stays the only one.
         if self.list.is_empty() {
             self.list.reserve_exact(1);
         }
-        self.list.push(value);
-        self.sum += value * weight as f64;
-        self.count += weight as u64;
+        self.list.push((value, weight));
+        self.sum += value * count as f64;
+        self.count += count as u64;
+        self.join(value, weight);
+    }
+
+    /// Moves the mean. The mean of equal values is exactly that value.
+    fn join(&mut self, value: f64, weight: f64) {
+        self.weight += weight;
+        if self.weight > 0.0 {
+            self.mean += (value - self.mean) * (weight / self.weight);
+        }
     }
 
     /// Adds others behind.
@@ -165,6 +178,7 @@ impl Values {
         self.list.extend(&other.list);
         self.sum += other.sum;
         self.count += other.count;
+        self.join(other.mean, other.weight);
     }
 
     /// How many.
@@ -173,11 +187,11 @@ impl Values {
     }
     /// Their sum.
     pub fn sum(&self) -> f64 {
-        if self.count == self.list.len() as u64 { self.list.iter().sum() } else { self.sum }
+        self.sum
     }
-    /// Their mean; 0 of none.
+    /// Their mean by weight; 0 of none.
     pub fn mean(&self) -> f64 {
-        self.sum() / (self.count as f64).max(1.0)
+        self.mean
     }
 }
 
@@ -341,7 +355,7 @@ fn fill(side: &mut Side, key: &Key, other: &Key) {
     for (name, exposure) in runs {
         cell.runs.get_or_insert(name, || {
             let mut values = Values::default();
-            values.push(0.0, 1);
+            values.push(0.0, 1, 1.0);
             Run { values, exposure, ..Run::default() }
         });
     }
@@ -507,7 +521,11 @@ fn rest(record: &Kept) -> String {
     let mut parts: Vec<String> = Vec::new();
     if let Some(instance) = &record.instance {
         parts.extend(instance.pmu.clone().or_else(|| Some(instance.scope.clone())));
-        parts.extend(instance.node.filter(|_| instance.pmu.is_none()).map(|node| format!("node {node}")));
+        // A function has its address. Sockets, and several instances on a node, name their PMUs alike.
+        let is_function = record.device.as_deref().is_some_and(|function| function.bdf.is_some());
+        let cpu = record.cpu.as_deref().map(|cpu| cpu.cpu).filter(|_| instance.pmu.is_some());
+        parts.extend(instance.node.filter(|_| !is_function).map(|node| format!("node {node}")));
+        parts.extend(cpu.filter(|_| !is_function).map(|cpu| format!("CPU {cpu}")));
     }
     if let Some(stream) = &record.stream {
         let more = (stream.devices > 1).then(|| format!("{} devices", stream.devices));
@@ -648,7 +666,7 @@ fn ratio<'r>(side: &mut Side<'r>, record: &'r Kept, base: &Key) {
     }
     let key = side.key(base, RATIO, false);
     let run = run_of(side, key, record, "1");
-    run.values.push(ratio, 1);
+    run.values.push(ratio, 1, 1.0);
     // The allowed error is taken as an interval of 95 %.
     run.error = run.error.max(known.allowed_percent().unwrap_or(0.0) / 100.0 / 1.96);
 }
@@ -675,7 +693,7 @@ fn metrics<'r>(side: &mut Side<'r>, record: &'r Kept, base: &Key) {
             }
             continue;
         }
-        // Intervals may differ in length: sums become rates.
+        // Intervals may differ in length: sums become rates, and a longer interval counts for more.
         let is_timed = is_counted(&record.test) && seconds > 0.0 && !is_loss;
         let (unit, is_sum) = as_rate(name, metric.unit, is_timed);
         let error = lone_error(record, name);
@@ -688,7 +706,8 @@ fn metrics<'r>(side: &mut Side<'r>, record: &'r Kept, base: &Key) {
         };
         let key = side.key(base, name, false);
         let run = run_of(side, key, record, unit);
-        run.values.push(if is_sum { metric.value / seconds } else { metric.value }, 1);
+        let weight = if is_timed { seconds } else { 1.0 };
+        run.values.push(if is_sum { metric.value / seconds } else { metric.value }, 1, weight);
         run.exposure += if exposure.is_finite() && exposure > 0.0 { exposure } else { 1.0 };
         run.error = run.error.max(error);
     }
@@ -722,7 +741,7 @@ pub fn grain(key: &Key, unit: &str) -> Option<f64> {
 
 /// As [`metrics`], of a point of a counter's intervals.
 fn intervals<'r>(side: &mut Side<'r>, record: &'r Kept, series: &'r Series, place: usize, base: &Key) {
-    let (seconds, weight) = (series.points()[place].length, series.weight(place));
+    let (seconds, count) = (series.points()[place].length, series.weight(place));
     for (name, joined) in series.figures() {
         let is_loss = LOSSES.contains(&name);
         // A sum over a time says the same as its rate.
@@ -738,15 +757,16 @@ fn intervals<'r>(side: &mut Side<'r>, record: &'r Kept, series: &'r Series, plac
             side.unknown_losses.insert(key);
         }
         if value.is_none() && joined.value(place).is_some() {
-            side.not_numbers += weight as u64;
+            side.not_numbers += count as u64;
         }
         let Some(value) = value else { continue };
         let is_timed = seconds > 0.0 && !is_loss;
         let (unit, is_sum) = as_rate(name, &joined.metric.unit, is_timed);
         let key = side.key(base, name, false);
         let run = run_of(side, key, record, unit);
-        run.values.push(if is_sum { value / seconds } else { value }, weight);
-        run.exposure += weight as f64 * if is_timed { seconds } else { 1.0 };
+        let together = count as f64 * if is_timed { seconds } else { 1.0 };
+        run.values.push(if is_sum { value / seconds } else { value }, count, together);
+        run.exposure += together;
     }
 }
 

@@ -303,27 +303,31 @@ fn p_of(excludes: impl Fn(f64) -> bool) -> f64 {
 }
 
 /// As [`batch_error`], `None` of fewer than three values.
-pub fn batch_means(values: &[f64]) -> Option<(f64, f64)> {
+pub fn batch_means(values: &[(f64, f64)]) -> Option<(f64, f64)> {
     batch_error(values).filter(|_| values.len() > 2)
 }
 
-/// The standard error of a mean of values in the order in which they were taken, and its degrees of freedom, by the means
-/// of up to ten batches (neighbours resemble each other; means of long batches do so less). `None` of fewer than two
-/// values.
-pub fn batch_error(values: &[f64]) -> Option<(f64, f64)> {
+/// The standard error of a mean of values, each with its weight, in the order in which they were taken, and its degrees of
+/// freedom, by the means of up to ten batches (neighbours resemble each other; means of long batches do so less). A batch of
+/// more weight is surer of its mean. `None` of fewer than two values.
+pub fn batch_error(values: &[(f64, f64)]) -> Option<(f64, f64)> {
     if values.len() < 2 {
         return None;
     }
     let batches = values.len().min(10);
-    let means: Vec<f64> = (0..batches)
-        .map(|at| {
-            let (from, to) = (at * values.len() / batches, (at + 1) * values.len() / batches);
-            values[from..to].iter().sum::<f64>() / (to - from) as f64
+    // The mean of equal values is exactly that value: then nothing shows an error.
+    let together = |values: &[(f64, f64)]| {
+        values.iter().fold((0.0, 0.0), |(mean, sum), (value, weight)| {
+            let sum = sum + weight;
+            (mean + (value - mean) * (weight / sum), sum)
         })
+    };
+    let means: Vec<(f64, f64)> = (0..batches)
+        .map(|at| together(&values[at * values.len() / batches..(at + 1) * values.len() / batches]))
         .collect();
-    let mean = means.iter().sum::<f64>() / batches as f64;
-    let squares: f64 = means.iter().map(|value| (value - mean).powi(2)).sum();
-    Some(((squares / (batches - 1) as f64 / batches as f64).sqrt(), (batches - 1) as f64))
+    let (mean, weight) = together(&means);
+    let squares: f64 = means.iter().map(|(value, weight)| weight * (value - mean).powi(2)).sum();
+    Some(((squares / (batches - 1) as f64 / weight).sqrt(), (batches - 1) as f64))
 }
 
 /// Holm's step-down: which of these probabilities, all of one family, are alarms at `alpha` for the whole family.
@@ -421,9 +425,13 @@ mod tests {
 
     #[test]
     fn batches_of_neighbours_that_move_together_have_the_larger_error() {
-        let slow: Vec<f64> = (0..100).map(|n| f64::from(n / 10 % 2)).collect();
-        let fast: Vec<f64> = (0..100).map(|n| f64::from(n % 2)).collect();
+        let slow: Vec<(f64, f64)> = (0..100).map(|n| (f64::from(n / 10 % 2), 1.0)).collect();
+        let fast: Vec<(f64, f64)> = (0..100).map(|n| (f64::from(n % 2), 1.0)).collect();
         assert!(batch_means(&slow).unwrap().0 > 0.1 && batch_means(&fast).unwrap().0 < 1e-9);
-        assert!(batch_means(&[1.0, 2.0]).is_none());
+        assert!(batch_means(&[(1.0, 1.0), (2.0, 1.0)]).is_none());
+        // An interval of a tenth of a second says next to nothing beside three of 10 s, and its unit is of no matter.
+        let end =
+            |unit: f64| batch_means(&[(1.0, 10.0 * unit), (1.0, 10.0 * unit), (1.0, 10.0 * unit), (0.0, 0.1 * unit)]);
+        assert!(end(1.0).unwrap().0 < 0.05 && (end(1.0).unwrap().0 - end(60.0).unwrap().0).abs() < 1e-9);
     }
 }

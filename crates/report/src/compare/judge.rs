@@ -497,21 +497,21 @@ impl Events {
     /// Those of a figure that is a rate of them, `grain` of its unit each. Where its runs, or the intervals of one run, lie
     /// farther apart than such bursts explain, the bursts are larger.
     fn of_rate(side: &Raw, grain: f64) -> Self {
-        let of_run = |run: &Run| run.values.mean() * run.exposure / grain;
-        let parts: Vec<f64> = match side.runs.values().next() {
+        let of_run = |run: &Run| (run.values.mean() * run.exposure / grain, run.exposure);
+        // Counts, and the seconds in which they were counted.
+        let parts: Vec<(f64, f64)> = match side.runs.values().next() {
             Some(run) if side.runs.len() == 1 => {
-                let seconds = run.exposure / run.values.list.len() as f64;
-                run.values.list.iter().map(|rate| rate * seconds / grain).collect()
+                run.values.list.iter().map(|(rate, seconds)| (rate * seconds / grain, *seconds)).collect()
             }
             _ => side.runs.values().map(of_run).collect(),
         };
-        let (middle, freedom) = (mean(&parts), parts.len().max(2) as f64 - 1.0);
-        let spread = parts.iter().map(|count| (count - middle).powi(2)).sum::<f64>() / freedom / middle;
-        Events {
-            count: side.runs.values().map(of_run).sum(),
-            exposure: side.runs.values().map(|run| run.exposure).sum(),
-            burst: if spread.is_finite() { CORRELATION.max(spread) } else { CORRELATION },
-        }
+        let total = |of: fn(&(f64, f64)) -> f64| parts.iter().map(of).sum::<f64>();
+        let (count, exposure) = (total(|part| part.0), total(|part| part.1));
+        // A longer part has more of them. By chance alone both sums are equal in the mean.
+        let rate = count / exposure;
+        let squares = parts.iter().map(|(count, seconds)| (count - rate * seconds).powi(2)).sum::<f64>();
+        let spread = squares / (rate * (exposure - total(|part| part.1 * part.1) / exposure));
+        Events { count, exposure, burst: if spread.is_finite() { CORRELATION.max(spread) } else { CORRELATION } }
     }
 
     /// How probable rates as far apart as these are by chance, beyond a change of `margin`: Anscombe's root makes the
@@ -598,17 +598,18 @@ fn values(key: &Key, a: &Raw, b: &Raw, options: &Options) -> Found {
 
 /// Values that have no logarithm: their difference, by the t test of Welch.
 fn around_zero(a: &Raw, b: &Raw, allowed: Option<f64>, spread: f64) -> Shift {
+    let of_runs = |side: &Raw| mean(&side.runs.values().map(|run| run.values.mean()).collect::<Vec<_>>());
     let values = |side: &Raw| {
-        let runs: Vec<f64> = side.runs.values().map(|run| run.values.mean()).collect();
+        let runs: Vec<(f64, f64)> = side.runs.values().map(|run| (run.values.mean(), 1.0)).collect();
         if runs.len() > 1 { runs } else { side.runs.values().flat_map(|run| run.values.list.clone()).collect() }
     };
     let (left, right) = (values(a), values(b));
-    let (mean_a, mean_b) = (mean(&left), mean(&right));
-    let is_equal = left.iter().chain(&right).all(|value| *value == mean_a);
+    let (mean_a, mean_b) = (of_runs(a), of_runs(b));
+    let is_equal = left.iter().chain(&right).all(|(value, _)| *value == mean_a);
     // A share of nearly nothing is noise: what is assumed of the spread is that of 1 % then.
     let larger = mean_a.abs().max(mean_b.abs()).max(if a.unit == "%" { 1.0 } else { 0.0 });
     // A ratio of 0 is a dead counter; the possible error of a ratio of 1 is known.
-    let known = |values: &[f64]| match (batch_error(values), allowed) {
+    let known = |values: &[(f64, f64)]| match (batch_error(values), allowed) {
         (Some((error, freedom)), _) if error > 0.0 => (error.hypot(spread * larger), freedom),
         (_, Some(allowed)) => (allowed, f64::INFINITY),
         _ => (2.0 * spread * larger, f64::INFINITY),

@@ -1,7 +1,7 @@
 //! Counters over the intervals of a run: the traffic of the busiest ports, DRAM by node, errors. A run of one interval has
 //! bars in place of lines.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use pciescope_core::joined;
 
@@ -9,8 +9,9 @@ use super::{Figure, drawn_few};
 use crate::chart::{Bar, Bars, Chart, Times, TimesLine, number};
 use crate::kept::Kept;
 use crate::model::{self, Section};
+use crate::table::counters::{ERRORS, RETRIES};
 use crate::table::layout::{Columns, Left, Right, Rows};
-use crate::text::{clean, figure};
+use crate::text::{clean, counted, figure};
 
 /// So many of the busiest have a line of their own; the others are added up.
 const MOST_LINES: usize = 6;
@@ -23,21 +24,22 @@ pub(crate) const TRAFFIC: [&str; 2] = ["rx_bytes_per_s", "tx_bytes_per_s"];
 /// What a channel carries.
 const MEMORY: [&str; 2] = ["read_bytes_per_s", "write_bytes_per_s"];
 /// Counts of a link's errors and of what came of them.
-const EVENTS: [&str; 6] = ["layer1_errors", "layer2_errors", "layer3_errors", "naks", "retries", "recoveries"];
+const EVENTS: [&[&str]; 3] = [&ERRORS, &RETRIES, &["recoveries"]];
 
 /// The figures of a run in the order in which they matter.
 pub fn of(section: &Section) -> Vec<Figure> {
     let sources = sources(section);
+    let memory = memory_of(section, &sources);
     let intervals = sources.iter().map(Source::count).max().unwrap_or(0);
     let mut figures = Vec::new();
     if intervals > 1 {
         figures.extend(over_time(&sources, ("rx", "Rx"), "PCIe, from the devices (Rx)"));
         figures.extend(over_time(&sources, ("tx", "Tx"), "PCIe, to the devices (Tx)"));
-        figures.extend(memory_over_time(&sources));
+        figures.extend(memory_over_time(&memory));
         figures.extend(events_over_time(&sources));
     } else {
         figures.extend(by_port(&sources));
-        figures.extend(memory(&sources));
+        figures.extend(memory_by_node(&memory));
     }
     figures
 }
@@ -96,9 +98,6 @@ impl Source<'_> {
     pub fn is_port(&self) -> bool {
         self.figures.contains_key("rx_bytes_per_s") || self.figures.contains_key("tx_bytes_per_s")
     }
-    fn is_channel(&self) -> bool {
-        self.scope == "channel" && self.figures.contains_key("read_bytes_per_s")
-    }
     /// The least share of the time in which the counters of these figures ran; `None` where that was all of it.
     pub fn running(&self, names: &[&str]) -> Option<f64> {
         names.iter().filter_map(|name| self.running.get(name).copied()).reduce(f64::min)
@@ -109,30 +108,41 @@ impl Source<'_> {
     }
     /// The course of a figure: the ends of its intervals in seconds since the run's beginning, and its values.
     fn points(&self, name: &str, per: f64) -> Vec<(f64, Option<f64>)> {
+        let pieces = self.pieces(name).into_iter();
+        pieces.map(|piece| (piece.end, piece.value.map(|value| value / per))).collect()
+    }
+    /// The same with the beginnings of its intervals.
+    fn pieces(&self, name: &str) -> Vec<Piece> {
         let mut points = Vec::with_capacity(self.count());
         for one in &self.kept {
             match (&one.series, one.interval) {
                 (Some(series), _) => {
                     let joined = series.figure(name);
                     let value = |place| joined.and_then(|joined| joined.value(place));
-                    points.extend(
-                        series
-                            .points()
-                            .iter()
-                            .enumerate()
-                            .map(|(n, point)| (point.at, point.end_ns as f64 / 1e9, value(n))),
-                    );
+                    points.extend(series.points().iter().enumerate().map(|(n, point)| {
+                        let end = point.end_ns as f64 / 1e9;
+                        let start = end - point.length * series.weight(n) as f64;
+                        (point.at, Piece { start, end, value: value(n) })
+                    }));
                 }
                 (None, Some(interval)) => {
                     let value = one.metrics.get(name).map(|figure| figure.value).filter(|value| value.is_finite());
-                    points.push((one.at, interval.end_ns as f64 / 1e9, value));
+                    let end = interval.end_ns as f64 / 1e9;
+                    points.push((one.at, Piece { start: end - interval.seconds(), end, value }));
                 }
                 (None, None) => {}
             }
         }
         points.sort_by_key(|point| point.0);
-        points.into_iter().map(|(_, second, value)| (second, value.map(|value| value / per))).collect()
+        points.into_iter().map(|(_, piece)| piece).collect()
     }
+}
+
+/// A point of a course: from when to when, in seconds since the run's beginning, and what is known of it.
+struct Piece {
+    start: f64,
+    end: f64,
+    value: Option<f64>,
 }
 
 /// What counted, in the order of the records.
@@ -263,7 +273,7 @@ fn over_time(sources: &[Source], (way, word): (&str, &str), heading: &str) -> Op
         .map(|port| TimesLine { name: port.title(&[&metric]), points: port.points(&metric, per) })
         .collect();
     if busy.len() > own {
-        lines.push(sum(&format!("{} others", busy.len() - own), &busy[own..], &metric, per));
+        lines.push(sum(&format!("{} others", busy.len() - own), &busy[own..], &metric, per, false));
     }
     (!busy.is_empty()).then(|| Figure {
         heading: heading.to_owned(),
@@ -274,57 +284,165 @@ fn over_time(sources: &[Source], (way, word): (&str, &str), heading: &str) -> Op
     })
 }
 
-/// Several sources as one line, by the ends of their intervals.
-fn sum(name: &str, sources: &[&Source], metric: &str, per: f64) -> TimesLine {
-    let mut sums: BTreeMap<u64, Option<f64>> = BTreeMap::new();
-    for (second, value) in sources.iter().flat_map(|source| source.points(metric, per)) {
-        let sum = sums.entry((second * 1e9).round() as u64).or_default();
-        *sum = joined(*sum, value, |sum, value| sum + value);
-    }
-    let points = sums.into_iter().map(|(ns, value)| (ns as f64 / 1e9, value)).collect();
+/// Several sources as one line. `is_whole`: where one of them has no figure there is no sum.
+fn sum(name: &str, sources: &[&Source], metric: &str, per: f64, is_whole: bool) -> TimesLine {
+    let courses: Vec<Vec<Piece>> = sources.iter().map(|source| source.pieces(metric)).collect();
+    let add = |sum: Option<f64>, value: Option<f64>| match is_whole {
+        true => Some(sum? + value?),
+        false => joined(sum, value, |sum, value| sum + value),
+    };
+    let coarsest = sources.iter().map(|source| source.per_point()).enumerate().max_by_key(|(_, per)| *per);
+    let Some((coarsest, points_of)) = coarsest else { return TimesLine { name: name.to_owned(), points: Vec::new() } };
+    let points = if points_of > 1 {
+        // Points are means of several intervals, and not of the same ones in all courses: those of the coarsest course are
+        // the bins of all.
+        let bins = &courses[coarsest];
+        let mut sums: Vec<Option<f64>> = vec![if is_whole { Some(0.0) } else { None }; bins.len()];
+        for course in &courses {
+            for (sum, value) in sums.iter_mut().zip(binned(bins, course)) {
+                *sum = add(*sum, value);
+            }
+        }
+        bins.iter().zip(sums).map(|(bin, sum)| (bin.end, sum.map(|sum| sum / per))).collect()
+    } else {
+        // Intervals that end together, by their nanoseconds: how many have a figure, and the sum.
+        let mut sums: BTreeMap<u64, (usize, f64)> = BTreeMap::new();
+        for piece in courses.iter().flatten() {
+            let sum = sums.entry((piece.end * 1e9).round() as u64).or_default();
+            if let Some(value) = piece.value {
+                *sum = (sum.0 + 1, sum.1 + value);
+            }
+        }
+        let least = if is_whole { sources.len() } else { 1 };
+        let value = |(known, sum): (usize, f64)| (known >= least).then_some(sum / per);
+        sums.into_iter().map(|(ns, sum)| (ns as f64 / 1e9, value(sum))).collect()
+    };
     TimesLine { name: name.to_owned(), points }
 }
 
-/// The channels of each node.
-fn nodes<'s, 'r>(sources: &'s [Source<'r>]) -> BTreeMap<Option<u32>, Vec<&'s Source<'r>>> {
-    let mut nodes: BTreeMap<Option<u32>, Vec<&Source>> = BTreeMap::new();
-    for channel in sources.iter().filter(|source| source.is_channel()) {
-        nodes.entry(channel.node).or_default().push(channel);
+/// The mean of a course in each bin, by time; `None` where less than half of a bin is known.
+fn binned(bins: &[Piece], course: &[Piece]) -> Vec<Option<f64>> {
+    let mut first = 0;
+    let mut means = Vec::with_capacity(bins.len());
+    for bin in bins {
+        // Bins and pieces come nearly in the order of time; a piece may reach into the next bin.
+        while course.get(first).is_some_and(|piece| piece.end <= bin.start) {
+            first += 1;
+        }
+        let (mut sum, mut seconds) = (0.0, 0.0);
+        for piece in course[first..].iter().take_while(|piece| piece.start < 2.0 * bin.end - bin.start) {
+            let overlap = piece.end.min(bin.end) - piece.start.max(bin.start);
+            if let Some(value) = piece.value.filter(|_| overlap > 0.0) {
+                (sum, seconds) = (sum + value * overlap, seconds + overlap);
+            }
+        }
+        means.push((seconds > 0.499 * (bin.end - bin.start)).then(|| sum / seconds));
     }
-    nodes
+    means
 }
 
-fn called(node: Option<u32>, channels: &[&Source]) -> String {
-    let name = node.map_or("node not known".to_owned(), |node| format!("node {node}"));
-    if channels.iter().any(|channel| channel.running(&MEMORY).is_some()) { format!("~{name}") } else { name }
+/// The memory of a node: its channels.
+pub(crate) struct Memory<'s, 'r> {
+    node: Option<u32>,
+    channels: Vec<&'s Source<'r>>,
+    /// Channels that have no figure at all.
+    silent: usize,
 }
 
-fn memory_over_time(sources: &[Source]) -> Option<Figure> {
-    let nodes = nodes(sources);
-    let mut lines = Vec::new();
-    let add = |channels: &[&Source], name: &str| channels.iter().filter_map(|one| one.mean(name)).reduce(|a, b| a + b);
-    let most = nodes.values().flat_map(|channels| {
-        ["read_bytes_per_s", "write_bytes_per_s"]
-            .map(|name| channels.iter().filter_map(|one| one.most(name)).sum::<f64>())
-    });
-    let (per, unit) = unit(most.fold(0.0, f64::max));
-    for (node, channels) in &nodes {
-        let name = called(*node, channels);
-        for way in ["read", "write"] {
-            lines.push(sum(&format!("{name} {way}"), channels, &format!("{way}_bytes_per_s"), per));
+impl Memory<'_, '_> {
+    /// How many channels lack a figure that others of the machine have.
+    pub fn lacks(&self, name: &str) -> usize {
+        self.silent + self.channels.iter().filter(|channel| channel.mean(name).is_none()).count()
+    }
+    /// The sum of the channels' means; `None` where a channel has none.
+    pub fn mean(&self, name: &str) -> Option<f64> {
+        if self.lacks(name) > 0 {
+            return None;
+        }
+        self.channels.iter().filter_map(|channel| channel.mean(name)).reduce(|a, b| a + b)
+    }
+    /// Whether any channel has the figure.
+    pub fn has(&self, name: &str) -> bool {
+        self.channels.iter().any(|channel| channel.mean(name).is_some())
+    }
+    fn count(&self) -> usize {
+        self.channels.len() + self.silent
+    }
+    fn name(&self) -> String {
+        let name = self.node.map_or("node not known".to_owned(), |node| format!("node {node}"));
+        if self.channels.iter().any(|channel| channel.running(&MEMORY).is_some()) { format!("~{name}") } else { name }
+    }
+}
+
+/// The channels of each node; none if no channel has a rate.
+pub(crate) fn memory_of<'s, 'r>(section: &Section<'r>, sources: &'s [Source<'r>]) -> Vec<Memory<'s, 'r>> {
+    let mut nodes: BTreeMap<Option<u32>, Memory> = BTreeMap::new();
+    let empty = |node| Memory { node, channels: Vec::new(), silent: 0 };
+    let channels: Vec<&Source> = sources.iter().filter(|source| source.scope == "channel").collect();
+    if !channels.iter().any(|channel| MEMORY.iter().any(|name| channel.mean(name).is_some())) {
+        return Vec::new();
+    }
+    for channel in &channels {
+        nodes.entry(channel.node).or_insert_with(|| empty(channel.node)).channels.push(channel);
+    }
+    let mut silent = BTreeSet::new();
+    for record in section.silent.iter().copied() {
+        let Some(instance) = record.instance.as_deref().filter(|instance| instance.scope == "channel") else {
+            continue;
+        };
+        let cpu = record.cpu.as_deref().map(|cpu| cpu.cpu);
+        let is_known = channels.iter().any(|channel| {
+            channel.node == instance.node
+                && channel.kept.iter().any(|one| {
+                    let pmu = one.instance.as_deref().and_then(|own| own.pmu.as_ref());
+                    pmu == instance.pmu.as_ref() && one.cpu.as_deref().map(|cpu| cpu.cpu) == cpu
+                })
+        });
+        if !is_known && silent.insert((instance.node, &instance.pmu, cpu)) {
+            nodes.entry(instance.node).or_insert_with(|| empty(instance.node)).silent += 1;
         }
     }
-    let table = Rows::of(&nodes).columns(&[
-        ("DRAM", 8, Left, &|(node, channels)| called(**node, channels)),
-        ("Channels", 8, Right, &|(_, channels)| channels.len().to_string()),
-        ("Read mean(MB/s)", 9, Right, &|(_, channels)| mega(add(channels, "read_bytes_per_s"))),
-        ("Write mean(MB/s)", 9, Right, &|(_, channels)| mega(add(channels, "write_bytes_per_s"))),
+    nodes.into_values().collect()
+}
+
+/// Which nodes have no sum, and why.
+fn lacking(memory: &[Memory]) -> Option<String> {
+    let of = |node: &Memory| {
+        let lacks =
+            MEMORY.iter().filter(|name| memory.iter().any(|other| other.has(name))).map(|name| node.lacks(name));
+        let lacks = lacks.max().filter(|lacks| *lacks > 0)?;
+        let verb = if lacks == 1 { "has" } else { "have" };
+        Some(format!("{}: no sum, {} {verb} no figure.", node.name(), counted(lacks, "channel")))
+    };
+    Some(memory.iter().filter_map(of).collect::<Vec<_>>().join(" ")).filter(|words| !words.is_empty())
+}
+
+fn memory_over_time(memory: &[Memory]) -> Option<Figure> {
+    let most = memory
+        .iter()
+        .flat_map(|node| MEMORY.map(|name| node.channels.iter().filter_map(|one| one.most(name)).sum::<f64>()));
+    let (per, unit) = unit(most.fold(0.0, f64::max));
+    let mut lines = Vec::new();
+    for node in memory {
+        for (way, metric) in ["read", "write"].into_iter().zip(MEMORY) {
+            if node.lacks(metric) == 0 {
+                lines.push(sum(&format!("{} {way}", node.name()), &node.channels, metric, per, true));
+            }
+        }
+    }
+    let table = Rows::of(memory).columns(&[
+        ("DRAM", 8, Left, &|node| node.name()),
+        ("Channels", 8, Right, &|node| node.count().to_string()),
+        ("Read mean(MB/s)", 9, Right, &|node| mega(node.mean(MEMORY[0]))),
+        ("Write mean(MB/s)", 9, Right, &|node| mega(node.mean(MEMORY[1]))),
     ]);
-    let all: Vec<&Source> = nodes.values().flatten().copied().collect();
-    (!lines.is_empty()).then(|| Figure {
+    let all: Vec<&Source> = memory.iter().flat_map(|node| &node.channels).copied().collect();
+    let notes = [Some(note(0, 0, &all, &MEMORY)).filter(|note| !note.is_empty()), lacking(memory)];
+    (!memory.is_empty()).then(|| Figure {
         heading: "DRAM".to_owned(),
-        note: note(0, 0, &all, &MEMORY),
-        chart: Some(Chart::Times(Times { up: unit.to_owned(), lines, least: LEAST * 1e6 / per })),
+        note: notes.into_iter().flatten().collect::<Vec<_>>().join(" "),
+        chart: (!lines.is_empty())
+            .then(|| Chart::Times(Times { up: unit.to_owned(), lines, least: LEAST * 1e6 / per })),
         table,
         is_digest: false,
     })
@@ -335,7 +453,7 @@ fn events_over_time(sources: &[Source]) -> Option<Figure> {
     let mut table = Columns::new(&[("Port", 12, Left), ("What", 14, Left), ("Count", 7, Right)]);
     let mut lines = Vec::new();
     for source in sources {
-        for name in EVENTS {
+        for name in EVENTS.concat() {
             let Some(count) = source.sum(name).filter(|count| *count > 0.0) else { continue };
             let words = name.replace('_', " ");
             let title = source.title(&[name]);
@@ -382,16 +500,9 @@ fn by_port(sources: &[Source]) -> Option<Figure> {
     (!busy.is_empty()).then(|| Figure { heading: "PCIe by root port".to_owned(), note, chart, table, is_digest: false })
 }
 
-fn memory(sources: &[Source]) -> Option<Figure> {
-    let nodes = nodes(sources);
-    let rate = |channels: &[&Source], name: &str| channels.iter().filter_map(|one| one.mean(name)).reduce(|a, b| a + b);
-    let rates: Vec<(String, usize, Option<f64>, Option<f64>)> = nodes
-        .iter()
-        .map(|(node, channels)| {
-            let (read, write) = (rate(channels, "read_bytes_per_s"), rate(channels, "write_bytes_per_s"));
-            (called(*node, channels), channels.len(), read, write)
-        })
-        .collect();
+fn memory_by_node(memory: &[Memory]) -> Option<Figure> {
+    let rates: Vec<(String, usize, Option<f64>, Option<f64>)> =
+        memory.iter().map(|node| (node.name(), node.count(), node.mean(MEMORY[0]), node.mean(MEMORY[1]))).collect();
     let table = Rows::of(&rates).columns(&[
         ("DRAM", 8, Left, &|(name, ..)| name.clone()),
         ("Channels", 8, Right, &|(_, channels, ..)| channels.to_string()),
@@ -414,6 +525,7 @@ fn memory(sources: &[Source]) -> Option<Figure> {
         });
     }
     let series = ["read", "written"].map(str::to_owned).to_vec();
-    let (chart, note) = drawn_few(Bars { across: unit.to_owned(), series, bars, mark: None }, "");
+    let (chart, note) =
+        drawn_few(Bars { across: unit.to_owned(), series, bars, mark: None }, &lacking(memory).unwrap_or_default());
     (!rates.is_empty()).then(|| Figure { heading: "DRAM by node".to_owned(), note, chart, table, is_digest: false })
 }

@@ -38,9 +38,9 @@ pub fn figures(page: &mut String, figures: &[Figure]) {
     }
 }
 
-/// A chart alone, with what one must know to read it.
+/// A chart alone, with what one must know to read it. Its heading is that of a part of the page.
 pub fn write(page: &mut String, heading: &str, chart: &Chart, note: &str) {
-    *page += &format!("<figure class=\"drawn\">\n<h3>{}</h3>\n", super::safe(heading));
+    *page += &format!("<figure class=\"drawn\">\n<h2>{}</h2>\n", super::safe(heading));
     both(page, chart, heading, WIDE);
     if !note.is_empty() {
         *page += &format!("<figcaption>{}</figcaption>\n", super::safe(note));

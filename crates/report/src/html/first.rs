@@ -6,13 +6,14 @@ use super::devices::{histogram, whole};
 use super::{charts, safe};
 use crate::chart::{Chart, Curve, Curves, Span, Spans};
 use crate::figures;
-use crate::figures::counters::{TRAFFIC, busiest, sources};
+use crate::figures::counters::{TRAFFIC, busiest, memory_of, sources};
 use crate::kept::Kept;
 use crate::model::{self, Host, Kind, Section};
 use crate::readout::{Group, groups};
-use crate::summary::{Conclusions, LOSSES};
+use crate::summary::{Conclusions, LOSSES, at_links};
 use crate::table::REFERENCES;
-use crate::text::{device_name, duration, figure, target_key, thousands};
+use crate::table::counters::ERRORS;
+use crate::text::{counted, device_name, duration, figure, target_key, thousands};
 
 /// So many measurements have a line in the chart.
 const MOST_ROWS: usize = 16;
@@ -300,16 +301,21 @@ fn counters(section: &Section) -> Option<First> {
             }
             None => Tile::plain("Busiest port", "none".to_owned(), format!("{idle} ports without traffic")),
         });
-        let errors = ["layer1_errors", "layer2_errors", "layer3_errors"];
-        let known = sources.iter().flat_map(|source| errors.iter().filter_map(move |name| source.sum(name)));
+        let known = at_links(section, &ERRORS).into_iter().map(|(_, count)| count);
         tiles.push(Tile::losses("Link errors", known.reduce(|a, b| a + b).map(|sum| (sum, true)), "all ports"));
     }
-    let channels =
-        |name: &str| sources.iter().filter(|s| s.scope == "channel").filter_map(|s| s.mean(name)).reduce(|a, b| a + b);
-    if let (Some(read), true) = (channels("read_bytes_per_s"), tiles.len() < 4) {
-        let (name, written) = ("read_bytes_per_s", "write_bytes_per_s");
-        tiles.push(Tile::plain("DRAM read", mark(name, mega(Some(read))), about(name, "all channels")));
-        tiles.push(Tile::plain("DRAM written", mark(written, mega(channels(written))), about(written, "all channels")));
+    let memory = memory_of(section, &sources);
+    if !memory.is_empty() && tiles.len() < 4 {
+        for (title, name) in [("DRAM read", "read_bytes_per_s"), ("DRAM written", "write_bytes_per_s")] {
+            let sum = memory.iter().map(|node| node.mean(name)).reduce(|a, b| Some(a? + b?)).flatten();
+            let lacks = memory.iter().map(|node| node.lacks(name)).sum::<usize>();
+            let words = match lacks {
+                _ if !memory.iter().any(|node| node.has(name)) => "not counted".to_owned(),
+                0 => about(name, "all channels"),
+                lacks => format!("no sum: {} without a figure", counted(lacks, "channel")),
+            };
+            tiles.push(Tile::plain(title, mark(name, mega(sum)), words));
+        }
     }
     let (heading, chart, note) = leading(section);
     (!tiles.is_empty()).then_some(First { tiles, heading, chart, note })

@@ -1,13 +1,14 @@
 //! Conclusions from counters, alone and compared with known traffic.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use pciescope_core::Instance;
 use pciescope_core::comparison::Comparison;
+use pciescope_core::{Bdf, Instance, joined};
 
 use super::verdict::{Conclusions, Place, are, labelled, largest, metric, name_of, quoted};
 use crate::kept::{Kept, Marks};
-use crate::model::Section;
+use crate::model::{self, Section};
+use crate::table::counters::{ERRORS, RETRIES};
 use crate::text::{counted, figure};
 
 /// Above which share of a ceiling, in percent, little is left.
@@ -124,20 +125,48 @@ pub(super) fn counters(out: &mut Conclusions, number: usize, section: &Section) 
     }
 }
 
+/// The links of a section, each with the sum of these figures, where it has any. What hardware and the kernel counted at one
+/// port are not added: the kernel's account counts where hardware found nothing. An account of a port has what the functions
+/// below it reported.
+pub(crate) fn at_links<'r>(section: &Section<'r>, names: &[&str]) -> Vec<(&'r Kept, f64)> {
+    let bdf = |record: &Kept| record.device.as_deref().and_then(|device| device.bdf);
+    let is_function = |record: &Kept| record.instance.as_deref().is_some_and(|instance| instance.scope == "function");
+    let hardware = model::hardware_ports(section.records.iter().copied());
+    let ports: BTreeSet<Bdf> =
+        section.records.iter().copied().filter(|record| !is_function(record)).filter_map(bdf).collect();
+    let mut links: Vec<(&Kept, [Option<f64>; 2])> = Vec::new();
+    let mut places = HashMap::new();
+    for record in section.records.iter().copied() {
+        let path = record.device.as_deref().map_or(&[][..], |device| &device.path);
+        if is_function(record) && path.iter().any(|above| ports.contains(above)) {
+            continue;
+        }
+        let finite = |name: &&str| match &record.series {
+            Some(series) => series.figure(name).map(|joined| joined.finite).filter(|one| one.1 > 0).map(|one| one.0),
+            None => metric(record, name),
+        };
+        let Some(sum) = names.iter().filter_map(finite).reduce(|a, b| a + b) else { continue };
+        let pmu =
+            record.instance.as_deref().map(|instance| (&instance.pmu, instance.node)).filter(|_| bdf(record).is_none());
+        let place = *places.entry((bdf(record), pmu, record.label.as_deref())).or_insert_with(|| {
+            links.push((record, [None; 2]));
+            links.len() - 1
+        });
+        let known = &mut links[place].1[usize::from(model::is_second(record, &hardware))];
+        *known = joined(*known, Some(sum), |a, b| a + b);
+    }
+    let count = |[first, second]: [Option<f64>; 2]| first.filter(|count| *count != 0.0).or(second).or(first);
+    links.into_iter().filter_map(|(record, sums)| Some((record, count(sums)?))).collect()
+}
+
 /// Errors and retries of links.
 fn errors(out: &mut Conclusions, number: usize, section: &Section, name: &dyn Fn(&Kept) -> String) {
-    const ERRORS: [&str; 5] = ["layer1_errors", "layer2_errors", "layer3_errors", "naks", "retries"];
-    let mut ports: BTreeMap<String, f64> = BTreeMap::new();
-    for record in &section.records {
-        let finite = |error: &str| match &record.series {
-            Some(series) => series.figure(error).map(|joined| joined.finite).filter(|one| one.1 > 0).map(|one| one.0),
-            None => metric(record, error),
-        };
-        let known: Vec<f64> = ERRORS.iter().filter_map(|error| finite(error)).collect();
-        if !known.is_empty() {
-            *ports.entry(name(record)).or_default() += known.iter().sum::<f64>();
-        }
-    }
+    let names: Vec<&str> = ERRORS.into_iter().chain(RETRIES).collect();
+    let links = at_links(section, &names);
+    let ports: BTreeMap<String, f64> = links.iter().fold(BTreeMap::new(), |mut ports, (record, count)| {
+        *ports.entry(name(record)).or_default() += count;
+        ports
+    });
     for (port, count) in ports.iter().filter(|(_, count)| **count > 0.0) {
         out.doubt(
             3,

@@ -103,7 +103,7 @@ pub(super) fn path(out: &mut Conclusions, number: usize, section: &Section) {
     let records: Vec<&Kept> = section.records.iter().copied().filter(|record| hop(record) == Some(last)).collect();
     let bdf = records.iter().find_map(|record| record.target.as_deref()?.hop_bdf);
     let name = bdf.map_or_else(|| format!(" hop {last}"), |bdf| format!(" hop {last} ({bdf})"));
-    latency(out, number, &Section { records, plan: section.plan }, &name);
+    latency(out, number, &Section { records, silent: Vec::new(), plan: section.plan }, &name);
 }
 
 /// `part` says which part of the section is judged, where it is not the whole.

@@ -1,6 +1,6 @@
 //! Counters: root ports, functions, DRAM channels with their sums, and everything else by name.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use pciescope_catalogue::is_state;
 use pciescope_core::{Bdf, Instance, Metric};
@@ -37,7 +37,12 @@ pub(crate) struct Row<'r> {
     pub(crate) metrics: BTreeMap<&'r str, Metric>,
     pub(crate) seconds: f64,
     pub(crate) intervals: usize,
+    /// Whether another row has the same PMU on another node: the name alone does not tell them apart.
+    shows_node: bool,
 }
+
+/// What tells rows apart: all that a row is, in any run.
+pub(crate) type Id = (String, Option<String>, Option<String>, Option<u32>, Option<u32>, Option<Bdf>, Option<u32>);
 
 /// The instances of records, each with its intervals joined; ports by their addresses, others as they come.
 pub(crate) fn rows<'r>(records: &[&'r Kept]) -> Vec<Row<'r>> {
@@ -54,7 +59,14 @@ pub(crate) fn rows<'r>(records: &[&'r Kept]) -> Vec<Row<'r>> {
         let bdf = record.device.as_deref().and_then(|device| device.bdf);
         let Instance { scope, source, pmu, node, parts, .. } = instance;
         let place = *places.entry((scope, source, pmu, *node, *parts, bdf, cpu)).or_insert_with(|| {
-            rows.push(Row { record, instance, metrics: BTreeMap::new(), seconds: 0.0, intervals: 0 });
+            rows.push(Row {
+                record,
+                instance,
+                metrics: BTreeMap::new(),
+                seconds: 0.0,
+                intervals: 0,
+                shows_node: false,
+            });
             rows.len() - 1
         });
         let row = &mut rows[place];
@@ -77,6 +89,16 @@ pub(crate) fn rows<'r>(records: &[&'r Kept]) -> Vec<Row<'r>> {
         row.intervals += record.count();
     }
     rows.sort_by_key(|row| (row.bdf().is_none(), row.bdf()));
+    let mut nodes: BTreeMap<(&str, &str), BTreeSet<Option<u32>>> = BTreeMap::new();
+    let named = |row: &Row<'r>| Some((row.instance.scope.as_str(), row.instance.pmu.as_deref()?));
+    for row in rows.iter().filter(|row| row.bdf().is_none()) {
+        if let Some(name) = named(row) {
+            nodes.entry(name).or_default().insert(row.instance.node);
+        }
+    }
+    for row in &mut rows {
+        row.shows_node = row.bdf().is_none() && named(row).is_some_and(|name| nodes[&name].len() > 1);
+    }
     rows
 }
 
@@ -84,6 +106,13 @@ impl Row<'_> {
     /// The function that it counts at; `None` for what is no port.
     pub(crate) fn bdf(&self) -> Option<Bdf> {
         self.record.device.as_deref()?.bdf
+    }
+
+    /// What tells it apart from others.
+    pub(crate) fn id(&self) -> Id {
+        let Instance { scope, source, pmu, node, parts, .. } = self.instance;
+        let cpu = self.record.cpu.as_deref().map(|cpu| cpu.cpu);
+        (scope.clone(), source.clone(), pmu.clone(), *node, *parts, self.bdf(), cpu)
     }
 
     /// A figure as a cell: `-` where there is none, `>=` before one that may be larger.
@@ -133,6 +162,8 @@ impl Row<'_> {
     pub(crate) fn name(&self) -> String {
         let instance = self.instance;
         let node = instance.node.map_or_else(String::new, |node| format!(" {node}"));
+        let on_node =
+            instance.node.filter(|_| self.shows_node).map_or_else(String::new, |node| format!(" node {node}"));
         // Instances of one PMU that nothing else tells apart.
         let cpu = self.record.cpu.as_deref().map_or_else(String::new, |cpu| format!(" CPU {}", cpu.cpu));
         match (instance.scope.as_str(), &instance.pmu) {
@@ -141,7 +172,7 @@ impl Row<'_> {
                 None => clean(instance.pmu.as_deref().unwrap_or("?")),
             },
             (scope, None) => format!("{}{node}", clean(scope)),
-            (_, Some(pmu)) => clean(pmu) + &cpu,
+            (_, Some(pmu)) => clean(pmu) + &on_node + &cpu,
         }
     }
 }

@@ -591,6 +591,86 @@ fn sums_of_runs_of_other_lengths_are_compared_as_rates() {
     }
 }
 
+/// Intervals of these seconds, each with a figure.
+fn of_lengths(run: u64, intervals: &[(f64, f64)], name: &str, unit: &str) -> Vec<Record> {
+    let mut start_ns = 0;
+    let of = |(seconds, value): &(f64, f64)| {
+        let end_ns = start_ns + (seconds * 1e9) as u64;
+        let interval = Some(Interval { start_ns, end_ns });
+        start_ns = end_ns;
+        Record { interval, ..counted(run, 0, &[(name, *value, unit)]) }
+    };
+    intervals.iter().map(of).collect()
+}
+
+/// A run mostly ends with a short interval.
+#[test]
+fn an_interval_counts_by_its_length_as_in_report() {
+    let steady = [(10.0, 1e9); 3];
+    let stopped = [&steady[..], &[(0.1, 0.0)]].concat();
+    let of = |run, intervals: &[(f64, f64)]| of_lengths(run, intervals, "rx_bytes_per_s", "bytes/s");
+    let (a, b) = (of(1, &stopped), of(2, &steady));
+    let cell = plain(&a, &b).cells.remove(0);
+    assert!((cell.shifts[0].a - 1e9 * 30.0 / 30.1).abs() < 1.0, "{}", cell.shifts[0].a);
+    assert_eq!((cell.shifts[0].b, cell.counts), (1e9, (4, 3)));
+    assert!(pciescope_report::brief::render(&a).contains("Rx 996.68 MB/s"), "{}", pciescope_report::brief::render(&a));
+    let options =
+        Options { limits: vec!["rx_bytes_per_s > +10%".parse().unwrap()], is_strict: true, ..Options::default() };
+    assert!(compare(&a, &b, &options).rulings[0].exceeded.is_empty());
+    // Where no logarithm is possible the same holds.
+    let shares = |run, intervals: &[(f64, f64)]| of_lengths(run, intervals, "rx_link_share", "%");
+    let idle = shares(3, &[(10.0, 0.0), (10.0, 0.0), (10.0, 0.0), (0.1, 0.0)]);
+    let cell = plain(&idle, &shares(4, &[(10.0, 2.0), (10.0, 2.0), (10.0, 2.0), (0.1, 80.0)])).cells.remove(0);
+    assert!((cell.shifts[0].b - 68.0 / 30.1).abs() < 1e-9, "{}", cell.shifts[0].b);
+}
+
+#[test]
+fn a_rate_of_events_does_not_depend_on_the_interval_that_has_them() {
+    let of = |run, counts: [f64; 4]| {
+        let lengths = [10.0, 10.0, 10.0, 0.1];
+        let intervals: Vec<(f64, f64)> = lengths.into_iter().zip(counts).collect();
+        of_lengths(run, &intervals, "layer2_errors", "1")
+    };
+    let none = of(1, [0.0; 4]);
+    for count in [1.0, 500.0] {
+        let [early, late] = [[count, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, count]].map(|counts| {
+            let cell = plain(&none, &of(2, counts)).cells.remove(0);
+            assert!((cell.shifts[0].b - count / 30.1).abs() < 1e-9 * count, "{counts:?}: {}", cell.shifts[0].b);
+            cell.verdict
+        });
+        assert_eq!(early, late, "{count}");
+    }
+}
+
+/// Sockets name their PMUs alike: node and CPU tell them apart.
+#[test]
+fn sockets_with_pmus_of_one_name_are_compared_each_by_itself() {
+    let side = |run, rates: [f64; 2], has_cpu: bool| -> Vec<Record> {
+        let mut random = Random(run);
+        let all = (0..20).flat_map(|second| [(second, 0), (second, 1)]);
+        all.map(|(second, node)| {
+            let rate = rates[node as usize] * (1.0 + 0.01 * random.normal());
+            let mut record = counted(run, second, &[("read_bytes", rate, "bytes")]);
+            record.instance = Some(Instance {
+                scope: "channel".into(),
+                pmu: Some("uncore_imc_0".into()),
+                node: (!has_cpu).then_some(node),
+                ..Instance::default()
+            });
+            record.cpu = has_cpu.then(|| Cpu { cpu: 28 * node, ..Cpu::default() });
+            record
+        })
+        .collect()
+    };
+    for (has_cpu, names) in [(false, ["node 0", "node 1"]), (true, ["CPU 0", "CPU 28"])] {
+        let judgement = plain(&side(1, [10e9, 1e9], has_cpu), &side(2, [1e9, 10e9], has_cpu));
+        let found: Vec<(String, Verdict)> = judgement.overall().map(|cell| (cell.key.target(), cell.verdict)).collect();
+        let wanted = names.map(|name| format!("uncore_imc_0 {name}"));
+        let wanted: Vec<(String, Verdict)> = wanted.into_iter().zip([Verdict::Less, Verdict::More]).collect();
+        assert_eq!(found, wanted);
+    }
+}
+
 #[test]
 fn the_speed_of_a_readout_has_its_good_direction() {
     let row = |run: u64, speed: f64| {

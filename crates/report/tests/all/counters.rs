@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use pciescope_core::record::SCHEMA;
-use pciescope_core::{Below, Failure, Function, Instance, Interval, Link, Metric, Record};
+use pciescope_core::{Below, Failure, Function, Instance, Interval, Link, Metric, Record, Warning};
 use pciescope_report::{csv, html, png, svg, table};
 
 fn check(name: &str, got: &str) {
@@ -218,4 +218,141 @@ fn a_driver_that_is_bound_meanwhile_is_no_second_port() {
     assert!(text.contains("in 4 intervals") && text.contains("0000:02:00.0 nvme"), "{text}");
     let brief = pciescope_report::brief::render(&records);
     assert!(brief.contains("Rx 1.00 GB/s, Tx 0.00 MB/s at 1 of 1 port"), "{brief}");
+}
+
+/// A channel of a node; sockets name their PMUs alike.
+fn channel(node: u32, pmu: &str, metrics: &[(&str, f64, &str)], second: u64) -> Record {
+    let instance =
+        Instance { scope: "channel".to_owned(), pmu: Some(pmu.to_owned()), node: Some(node), ..Instance::default() };
+    record(instance, metrics, second)
+}
+
+#[test]
+fn rows_of_pmus_with_one_name_say_which_node() {
+    let of = |node, rate| channel(node, "uncore_imc_0", &[("read_bytes_per_s", rate, "bytes/s")], 0);
+    let records = [of(0, 10e9), of(1, 1e9)];
+    let brief = pciescope_report::brief::render(&records);
+    let interval = pciescope_report::brief::Intervals::default().next(&records);
+    let table = table::render(&records, &table::Options::default());
+    for text in [&brief, &interval, &table] {
+        assert!(text.contains("uncore_imc_0 node 0 ") && text.contains("uncore_imc_0 node 1 "), "{text}");
+    }
+    // What is there once has no longer name.
+    let alone = pciescope_report::brief::render(&[
+        of(0, 10e9),
+        channel(1, "uncore_imc_1", &[("read_bytes_per_s", 1e9, "bytes/s")], 0),
+    ]);
+    assert!(alone.contains("uncore_imc_0 ") && !alone.contains(" node "), "{alone}");
+    let page = html::render(&records);
+    assert!(page.contains("uncore_imc_0 node 0") && page.contains("uncore_imc_0 node 1"));
+}
+
+#[test]
+fn runs_of_a_command_keep_the_nodes_apart() {
+    let of = |run: u64, node, rate| Record {
+        run: format!("{run:016x}"),
+        ..channel(node, "uncore_imc_0", &[("read_bytes_per_s", rate, "bytes/s")], 0)
+    };
+    let records = [of(1, 0, 10e9), of(1, 1, 1e9), of(2, 0, 10e9), of(2, 1, 1e9)];
+    let text = pciescope_report::brief::repeats(&records);
+    let rows: Vec<Vec<&str>> = text
+        .lines()
+        .filter(|line| line.contains("uncore_imc_0"))
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    assert_eq!(rows.len(), 2, "{text}");
+    for (row, (mean, node)) in rows.iter().zip([("10000.00", "0"), ("1000.00", "1")]) {
+        assert_eq!(row[..2], [mean, "0.00"], "{text}");
+        assert!(row.ends_with(&["uncore_imc_0", "node", node, "read"]), "{text}");
+    }
+}
+
+#[test]
+fn lines_of_csv_say_the_node_of_a_pmu() {
+    assert_eq!(csv::HEADER.last(), Some(&"pmu_node"), "columns are only added at the end");
+    let of = |node| channel(node, "uncore_imc_0", &[("read_bytes_per_s", 1e9, "bytes/s")], 0);
+    let text = csv::render(&[of(0), of(1)]);
+    let ends: Vec<&str> = text.lines().skip(1).filter_map(|line| line.rsplit(',').next()).collect();
+    assert_eq!(ends, ["0", "1"], "{text}");
+}
+
+/// Two nodes with two channels each; one channel of node 0 was not counted, so there is no sum of its node and no total.
+fn lacking() -> Vec<Record> {
+    let rates = |rate: f64| [("read_bytes_per_s", rate, "bytes/s"), ("write_bytes_per_s", rate / 2.0, "bytes/s")];
+    let sum = |scope: &str, node, parts, metrics: &[(&str, f64, &str)]| {
+        record(Instance { scope: scope.to_owned(), node, parts, ..Instance::default() }, metrics, 0)
+    };
+    let cycles = [("cycles_per_s", 1.6e9, "1/s")];
+    vec![
+        channel(0, "ali_drw_21000", &rates(12e9), 0),
+        channel(0, "ali_drw_21080", &cycles, 0),
+        channel(1, "ali_drw_40021000", &rates(5.1e9), 0),
+        channel(1, "ali_drw_40021080", &rates(4e9), 0),
+        sum("die", Some(1), Some(2), &rates(9.1e9)),
+    ]
+}
+
+#[test]
+fn a_sum_that_lacks_a_part_is_not_said_to_be_the_total() {
+    let brief = pciescope_report::brief::render(&lacking());
+    assert!(!brief.contains("DRAM: read 9.10"), "{brief}");
+    assert!(brief.contains("DRAM: the total is not known"), "{brief}");
+    let mut whole = lacking();
+    let total = Instance { scope: "total".to_owned(), parts: Some(4), ..Instance::default() };
+    whole.push(record(total, &[("read_bytes_per_s", 33e9, "bytes/s"), ("write_bytes_per_s", 5e9, "bytes/s")], 0));
+    let brief = pciescope_report::brief::render(&whole);
+    assert!(brief.contains("DRAM: read 33.00 GB/s, written 5.00 GB/s"), "{brief}");
+    // A lone row is all there is.
+    let brief = pciescope_report::brief::render(&lacking()[..1]);
+    assert!(brief.contains("DRAM: read 12.00 GB/s"), "{brief}");
+}
+
+/// The heights of the points of a line by its name.
+fn heights(picture: &str, name: &str) -> Vec<f64> {
+    let path = picture.split("<polyline points=\"").find(|path| path.contains(&format!("<title>{name}</title>")));
+    let points = path.and_then(|path| path.split('"').next()).unwrap_or_else(|| panic!("{name}"));
+    points.split(' ').map(|point| point.split(',').nth(1).unwrap().parse().unwrap()).collect()
+}
+
+#[test]
+fn a_node_that_lacks_a_channel_has_no_sum() {
+    let one = svg::render(&lacking());
+    assert!(!one.contains("node 0 read: ") && one.contains("node 1 read: 9100.00 MB/s"), "bars");
+    let page = html::render(&lacking());
+    let figure = page.split("<h3>DRAM by node</h3>").nth(1).and_then(|rest| rest.split("</figure>").next()).unwrap();
+    assert!(figure.contains("node 0: no sum, 1 channel has no figure.") && !figure.contains("12000.00"), "{figure}");
+    assert!(figure.contains("9100.00"), "{figure}");
+    // The channel that is not there at all has a record without figures.
+    let mut silent = lacking();
+    silent[1].metrics.clear();
+    assert!(html::render(&silent).contains("node 0: no sum, 1 channel has no figure."));
+    let mut later = lacking();
+    for record in &mut later {
+        record.interval = Some(Interval { start_ns: 1_000_000_000, end_ns: 2_000_000_000 });
+    }
+    let over_time = svg::render(&[lacking(), later].concat());
+    assert!(!over_time.contains("<title>node 0 read</title>") && over_time.contains("<title>node 1 read</title>"));
+}
+
+/// Intervals of which a chart has means have the same bins in all channels, whatever was doubtful in one of them.
+#[test]
+fn lines_of_long_runs_that_are_sums_have_no_teeth() {
+    let of = |place: u64, second| {
+        let rate = (place + 1) as f64 * 1e9;
+        let pmu = ["ali_drw_21000", "ali_drw_21080"][place as usize];
+        let metrics = [("read_bytes_per_s", rate, "bytes/s"), ("write_bytes_per_s", rate / 2.0, "bytes/s")];
+        channel(0, pmu, &metrics, second)
+    };
+    let mut records: Vec<Record> = (0..5000).flat_map(|second| [of(0, second), of(1, second)]).collect();
+    for (place, count) in [(1, 1), (6000, 2)] {
+        for record in &mut records[place..place + count] {
+            let text = "the counters took turns".to_owned();
+            record.warnings = vec![Warning { code: "multiplexed".to_owned(), text, hint: String::new() }];
+        }
+    }
+    let picture = svg::render(&records);
+    let read = heights(&picture, "node 0 read");
+    assert!(read.len() > 1000 && read.iter().all(|height| (height - read[0]).abs() < 0.2), "{:?}", &read[..20]);
+    let written = heights(&picture, "node 0 write");
+    assert!(read[0] < written[0] - 20.0, "3 GB/s above 1.5 GB/s");
 }

@@ -518,3 +518,15 @@ fn the_first_tile_sets_only_equals_against_each_other() {
     };
     assert!(!runs(&host));
 }
+
+/// A screen reader's list of headings has no gap.
+#[test]
+fn no_level_of_headings_is_left_out() {
+    for records in [sample::whole(&SMALL), mixed::whole(), mixed::counters(None)] {
+        let page = html::render(&records);
+        let levels: Vec<u32> = page.split("<h").skip(1).filter_map(|part| part.chars().next()?.to_digit(10)).collect();
+        assert_eq!(levels[0], 1);
+        let gap = levels.windows(2).position(|pair| pair[1] > pair[0] + 1);
+        assert_eq!(gap, None, "{levels:?}");
+    }
+}

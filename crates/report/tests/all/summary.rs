@@ -264,6 +264,30 @@ fn link_errors_and_shares_of_ceilings() {
     fires(&records, DOUBTFUL, "more than it can carry, invalid");
 }
 
+/// Ports that the kernel accounts for: what functions reported by AER.
+#[test]
+fn errors_of_the_kernels_account_are_link_errors() {
+    let mut records = mixed::counters(None);
+    records.truncate(2);
+    for record in &mut records {
+        record.instance.as_mut().unwrap().source = Some("kernel accounting".to_owned());
+        record.metrics.retain(|name, _| !matches!(name.as_str(), "layer1_errors" | "retries"));
+        record.metrics.insert("aer_errors".to_owned(), Metric::count(0));
+    }
+    fires(&records, GOOD, "No link error and no retry was counted at 2 ports.");
+    records[0].metrics.insert("aer_errors".to_owned(), Metric::count(7));
+    fires(&records, DOUBTFUL, "0000:00:1c.0: 7 link errors and retries were counted.");
+    fires(&records, TO_DO, "0000:00:1c.0: look at the link below it");
+    let page = html::render(&records);
+    let tile = page.split("<span>Link errors</span>").nth(1).unwrap();
+    assert!(tile.trim_start().starts_with("<b>7</b>"), "{}", &tile[..100]);
+    // Where hardware counts at a port too, the port has one count of its errors.
+    let mut hardware = mixed::counters(None);
+    hardware.truncate(2);
+    hardware[0].metrics.insert("layer1_errors".to_owned(), Metric::count(5));
+    fires(&[hardware, records].concat(), DOUBTFUL, "0000:00:1c.0: 5 link errors and retries were counted.");
+}
+
 #[test]
 fn readouts_are_judged_by_bytes_losses_and_ceilings() {
     let mut records = readout::run();

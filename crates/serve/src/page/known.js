@@ -64,8 +64,9 @@ export const last = () => readings()[readings().length - 1];
 export const portOf = (reading, id) => own(reading && reading.ports, id);
 export const errorsOf = (reading, id) =>
   Object.entries((portOf(reading, id) || {}).errors || {}).filter(([, n]) => isNumber(n) && n > 0);
-// As the tool's table counts: the sums of the three layers, or where there are none what was counted one by one.
-const isSum = ([name]) => /^layer\d_errors$/.test(name);
+// As the tool's table counts: the sums of the three layers, or of what functions reported; where there are none what was
+// counted one by one.
+const isSum = ([name]) => /^(layer\d|aer)_errors$/.test(name);
 const isRetry = ([name]) => name === "naks" || name === "retries" || name === "recoveries";
 export const errorSum = (reading, id) => {
   const errors = errorsOf(reading, id).filter((e) => !isRetry(e));
@@ -81,8 +82,14 @@ export const IDLE = 1e3;
 export const both = (reading) => (reading.rx || 0) + (reading.tx || 0);
 // The mean over the time that the charts show: it moves slowly, so that rows keep their places.
 export const busy = (port) => {
-  const known = readings().map((r) => portOf(r, port.id)).filter(Boolean);
-  return known.reduce((sum, r) => sum + both(r), 0) / (known.length || 1);
+  let sum = 0, time = 0;
+  for (const r of readings()) {
+    const one = portOf(r, port.id);
+    if (!one) continue;
+    sum += both(one) * (r.seconds || 1);
+    time += r.seconds || 1;
+  }
+  return sum / (time || 1);
 };
 export const isIdle = (port) => both(portOf(last(), port.id) || {}) < IDLE;
 // What the kernel counted is a lower bound, and says so wherever it is named.

@@ -22,7 +22,7 @@ pub static ASSETS: LazyLock<[Asset; 6]> = LazyLock::new(|| {
     let asset = |path, content_type, body: &str| Asset { path, content_type, body: squeezed(body).leak() };
     [
         asset("/", "text/html; charset=utf-8", include_str!("index.html")),
-        asset("/page.css", "text/css; charset=utf-8", include_str!("page.css")),
+        asset("/page.css", "text/css; charset=utf-8", &include_str!("page.css").replace("; }", "}")),
         asset("/known.js", SCRIPT, include_str!("known.js")),
         asset("/chart.js", SCRIPT, include_str!("chart.js")),
         asset("/topology.js", SCRIPT, include_str!("topology.js")),
@@ -32,7 +32,8 @@ pub static ASSETS: LazyLock<[Asset; 6]> = LazyLock::new(|| {
 
 /// A file without indentation and without lines that are comments: browsers need neither. No text of the page spans lines.
 fn squeezed(body: &str) -> String {
-    let lines = body.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("//"));
+    let is_comment = |line: &str| line.starts_with("//") || (line.starts_with("/*") && line.ends_with("*/"));
+    let lines = body.lines().map(str::trim).filter(|line| !line.is_empty() && !is_comment(line));
     lines.flat_map(|line| [line, "\n"]).collect()
 }
 

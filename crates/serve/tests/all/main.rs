@@ -3,6 +3,7 @@
 
 mod http;
 mod metrics;
+mod page;
 mod unit;
 
 mod support;

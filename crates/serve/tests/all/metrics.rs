@@ -9,6 +9,7 @@ use std::time::Instant;
 use crate::support::lab::of_the_lab;
 use crate::support::{self, channel, interval, port, port_pmu, state};
 use pciescope_core::Cpu;
+use pciescope_core::plan::{Plan, StatPlan};
 use pciescope_core::record::Failure;
 use pciescope_serve::State;
 use pciescope_serve::metrics::{self, Format, Own};
@@ -158,6 +159,24 @@ fn a_reading_that_was_left_out_is_counted_and_its_time_is_not_lost() {
     assert_eq!(state.feed().readings[1].ports["0000:00:02.0"].rx, Some(1e9));
     let l0 = "pciescope_port_link_state_seconds_total{port=\"0000:00:02.0\",device=\"0000:02:00.0\",driver=\"nvme\",numa_node=\"0\",state=\"l0\"";
     assert!((value(&state, l0) - 0.7 * 5.0).abs() < 1e-9);
+}
+
+/// Records of a file come as seldom as its run counted: that is no failure.
+#[test]
+fn the_interval_is_that_of_the_replayed_run() {
+    let state = state(0);
+    let mut beginning = support::beginning();
+    beginning.plan = Some(Plan::Stat(StatPlan { interval_ns: Some(10 * support::SECOND), ..StatPlan::default() }));
+    state.put_all(&[beginning]);
+    for number in 0..2 {
+        let mut one = port(2, 4e9, number);
+        let interval = one.interval.as_mut().unwrap();
+        (interval.start_ns, interval.end_ns) = (10 * number * support::SECOND, 10 * (number + 1) * support::SECOND);
+        state.put_all(&[one]);
+    }
+    assert_eq!(value(&state, "pciescope_reading_interval_seconds"), 10.0);
+    assert_eq!(value(&state, "pciescope_reading_success"), 1.0);
+    assert_eq!(state.feed().interval_s, 10.0);
 }
 
 #[test]

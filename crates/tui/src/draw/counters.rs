@@ -16,7 +16,7 @@ pub fn lines(state: &State) -> Vec<(String, Style)> {
     let words: Vec<String> = state.filter.split_whitespace().map(str::to_lowercase).collect();
     let mut lines: Vec<(String, Style)> = Vec::new();
     for source in state.model.live.sources.iter().filter(is_other) {
-        let name = fit(&clean(&tree::name(source)), 26);
+        let name = fit(&clean(&tree::full_name(&state.model, source)), 26);
         if let Some(failure) = source.failure(span) {
             lines.push((format!("{:>7} {:<8} {name} {}", "-", "", clean(&failure.code)), state.theme.bad()));
         }

@@ -338,3 +338,48 @@ fn a_page_of_text_has_every_port_and_no_more_lines_than_needed() {
     }
     assert!(text.contains("ali_drw_21080") && text.lines().count() < 50, "{text}");
 }
+
+/// A second at 10 MB/s and nine at 1 MB/s are less than ten at 2 MB/s, however many readings they are.
+#[test]
+fn the_busiest_port_is_that_of_the_most_bytes_in_the_time() {
+    let mut state = State::new(PLAIN, Origin::Replay { name: "run.jsonl".to_owned(), speed: 1.0, has_ended: false });
+    for (number, (start, seconds, rate)) in
+        [(0, 1, 10e6), (1, 9, 1e6), (10, 1, 10e6), (11, 9, 1e6)].into_iter().enumerate()
+    {
+        let of = |place, rate: f64| {
+            let mut record = sample::port(place, number as u64);
+            for (name, value) in [("rx_bytes_per_s", rate), ("tx_bytes_per_s", 0.0)] {
+                record.metrics.insert(name.to_owned(), pciescope_core::Metric::of(value, "bytes/s"));
+            }
+            let second = 1_000_000_000;
+            let interval = pciescope_core::Interval { start_ns: start * second, end_ns: (start + seconds) * second };
+            record.interval = Some(interval);
+            record
+        };
+        state.take(&[of(0, rate), of(1, 2e6)]);
+    }
+    let text = screen(&state, 120, 24);
+    let at = |place| {
+        let bdf = sample::port(place, 0).device.unwrap().bdf.unwrap().to_string();
+        text.find(&bdf).unwrap_or_else(|| panic!("{bdf}\n{text}"))
+    };
+    assert!(at(1) < at(0), "{text}");
+}
+
+/// Sockets name their PMUs alike.
+#[test]
+fn counters_of_pmus_with_one_name_say_which_node() {
+    let mut state = State::new(PLAIN, Origin::Replay { name: "run.jsonl".to_owned(), speed: 1.0, has_ended: false });
+    let of = |node| {
+        let mut record = sample::channel(0, 0);
+        let pmu = Some("uncore_upi_0".to_owned());
+        record.instance =
+            Some(pciescope_core::Instance { scope: "pmu".to_owned(), pmu, node: Some(node), ..Default::default() });
+        record.metrics = [("flits".to_owned(), pciescope_core::Metric::of(f64::from(node) + 5.0, "1"))].into();
+        record
+    };
+    state.take(&[of(0), of(1)]);
+    press(&mut state, "4");
+    let page = screen(&state, 120, 24);
+    assert!(page.contains("uncore_upi_0 node 0") && page.contains("uncore_upi_0 node 1"), "{page}");
+}

@@ -161,7 +161,7 @@ pub fn device() -> Device {
 
 /// A state with `intervals` readings.
 pub fn state(intervals: u64) -> Arc<State> {
-    let setup = Setup { host: "lab".to_owned(), label: None, interval: Duration::from_secs(1) };
+    let setup = Setup { host: "lab".to_owned(), label: None, interval: None };
     let state = State::new(setup);
     state.put_all(&[beginning()]);
     (0..intervals).for_each(|number| state.put_all(&interval(number)));

@@ -1,0 +1,51 @@
+//! What the live page makes of the feed: its module `known.js` in node, without a browser.
+
+use std::path::Path;
+use std::process::Command;
+
+/// Runs a script after `known.js`, whose names it has in `k`; `None`, and a loud word, where there is no node.
+fn node(script: &str) -> Option<String> {
+    let folder = tempfile::tempdir().unwrap();
+    let module = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/page/known.js");
+    std::fs::copy(module, folder.path().join("known.mjs")).unwrap();
+    let text = format!(
+        "globalThis.document = {{ getElementById: () => null }};\nconst k = await import('./known.mjs');\n{script}"
+    );
+    let path = folder.path().join("test.mjs");
+    std::fs::write(&path, text).unwrap();
+    let Ok(output) = Command::new("node").arg(&path).output() else {
+        eprintln!("LEFT OUT: there is no node");
+        return None;
+    };
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Some(String::from_utf8(output.stdout).unwrap().trim().to_owned())
+}
+
+#[test]
+fn errors_of_the_kernels_account_stand_once_in_a_sum() {
+    let script = "\
+const sum = (errors) => k.errorSum({ ports: { a: { errors } } }, 'a');
+console.log([
+  sum({ aer_errors: 7, correctable_errors: 5, fatal_errors: 2 }),
+  sum({ layer1_errors: 3, layer2_errors: 4, bad_tlp: 4, bad_dllp: 3, naks: 9 }),
+  sum({ bad_tlp: 4, naks: 9 }),
+].join(' '));";
+    assert!(node(script).is_none_or(|said| said == "7 7 4"), "{:?}", node(script));
+}
+
+#[test]
+fn the_busiest_port_is_that_of_the_most_bytes_in_the_time() {
+    let script = "\
+[[1, 10], [9, 1], [1, 10], [9, 1]].forEach(([seconds, rx], n) =>
+  k.take({ time_ms: 1e12 + n * 1e4, seconds, ports: { a: { rx }, b: { rx: 2 } } }));
+console.log([k.busy({ id: 'a' }), k.busy({ id: 'b' })].join(' '));";
+    assert!(node(script).is_none_or(|said| said == "1.9 2"), "{:?}", node(script));
+}
+
+/// A screen reader reads a cell with the head of its column.
+#[test]
+fn heads_of_tables_say_what_they_are_of() {
+    let page = include_str!("../../src/page/index.html");
+    let heads: Vec<&str> = page.split("<th").skip(1).filter(|head| head.starts_with([' ', '>'])).collect();
+    assert!(heads.len() > 10 && heads.iter().all(|head| head.split('>').next().unwrap().contains("scope=\"col\"")));
+}
