@@ -1131,7 +1131,8 @@ def test_names_and_texts_of_hosts_do_not_reach_the_terminal_as_they_are(
     worst = {
         "device": bad, "figure": bad, "unit": "ns", "statistic": "p50", "effect": 0.1, "q": 0.01, "z": 9.0,
         "value": 1.0, "group_median": 1.0, "group_hosts": 9, "group_without": [], "origin": "measured",
-        "from": 1.0, "to": 2.0, "host": bad, "replaced_by": bad,
+        "from": 1.0, "to": 2.0, "host": bad, "replaced_by": bad, "link": bad, "group_link": f"{bad} x4",
+        "driver": None, "group_driver": "nvme", "firmware": "1.0", "group_firmware": None,
     }  # fmt: skip
     finding = {
         "hosts": [bad], "direction": "slower", "model": bad, "device_name": bad, "origin": "measured",
