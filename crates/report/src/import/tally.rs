@@ -366,7 +366,7 @@ mod tests {
         }
     }
 
-    /// The batches hold what the log held, in its order, whatever its length and however it was cut.
+    /// The batches hold what the log held, in its order, for every length and number of parts.
     #[test]
     fn batches_are_the_log_in_its_order() {
         for count in [1u64, 9, 10, 255, 256, 257, 1000, 20_000, 300_000] {
