@@ -12,13 +12,17 @@ use pciescope_hw::probe::{Portion, Probe, Taken, Watch};
 use pciescope_hw::registers::{SafeRegister, safe_target};
 
 use crate::online::{Online, OnlineWatch};
-use crate::portion::{PortionWatch, note_raw_lost, order_name, refusal, shift};
+use crate::portion::{PortionWatch, batches, note_effect, note_raw_lost, order_name, refusal, shift};
 use crate::run::{Error, Run};
 
 /// The control arms that can be measured beside the hardware's interrupts, the nearest to them first.
 const CONTROLS: [IrqSource; 3] = [IrqSource::Retrigger, IrqSource::Inject, IrqSource::Loopback];
 /// Register reads per CPU beside the interrupts: enough for a median.
 const READS: u64 = 200;
+
+/// Of so many interrupts of a CPU the single samples are kept for a moment, also if nobody asked for them: they say how
+/// neighbours depend on each other.
+const KEPT: u64 = 100_000;
 
 /// Measures `plan` and writes one record per CPU and vector.
 ///
@@ -114,7 +118,19 @@ impl Arms<'_> {
         probe: &mut dyn Probe,
         watch: &dyn Watch,
     ) -> Result<Taken, pciescope_hw::Error> {
-        probe.irq(&IrqPlan { source, ..self.plan.clone() }, cpu, watch)
+        let vectors = self.plan.vectors.len() as u64;
+        // The kernel module would allocate its ring for them.
+        let is_kept = probe.backend() != "kmod" && self.plan.count.saturating_mul(vectors) <= KEPT;
+        let mut taken =
+            probe.irq(&IrqPlan { source, raw: self.plan.raw || is_kept, ..self.plan.clone() }, cpu, watch)?;
+        for outcome in &mut taken.outcomes {
+            let batches = batches(&taken.samples, outcome);
+            note_effect(outcome, &batches);
+        }
+        if !self.plan.raw {
+            (taken.samples, taken.samples_lost) = (Vec::new(), 0);
+        }
+        Ok(taken)
     }
 
     /// The arm of the plan; `None` if it is the hardware's, does not exist and a control arm is wanted.

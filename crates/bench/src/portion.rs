@@ -132,7 +132,7 @@ fn main_of(outcome: &Outcome) -> Option<(&Histogram, SampleKind)> {
 const BATCHES: usize = 10;
 
 /// The raw samples of an outcome in batches; none where not all of them are there.
-fn batches(samples: &[Sample], outcome: &Outcome) -> Vec<Histogram> {
+pub(crate) fn batches(samples: &[Sample], outcome: &Outcome) -> Vec<Histogram> {
     let Some((histogram, kind)) = main_of(outcome) else { return Vec::new() };
     let is_own = |sample: &&Sample| (sample.cpu, sample.index, sample.kind) == (outcome.cpu, outcome.index, kind);
     let own: Vec<u64> = samples.iter().filter(is_own).map(|sample| sample.value_ps).collect();
@@ -144,6 +144,14 @@ fn batches(samples: &[Sample], outcome: &Outcome) -> Vec<Histogram> {
         values.iter().try_for_each(|value| batch.record_ps(*value, 1)).map(|()| batch)
     };
     own.chunks(own.len().div_ceil(BATCHES)).filter_map(|values| batch(values).ok()).collect()
+}
+
+/// Says how many neighbouring samples count as one, where the batches allow it.
+pub(crate) fn note_effect(outcome: &mut Outcome, batches: &[Histogram]) {
+    if let Some(effect) = design_effect(batches) {
+        outcome.metrics.insert(DESIGN_EFFECT.to_owned(), Metric::of(effect, "1"));
+        outcome.metrics.insert(DESIGN_BATCHES.to_owned(), Metric::count(batches.len() as u64));
+    }
 }
 
 impl Collected {
@@ -204,11 +212,7 @@ impl Gathered {
     /// Adds the spread of the rounds, and what it says of neighbouring samples.
     fn finish(mut self) -> Outcome {
         let batches = if self.raw.is_empty() { &self.batches.all } else { &self.raw };
-        if let Some(effect) = design_effect(batches) {
-            let metrics = &mut self.outcome.metrics;
-            metrics.insert(DESIGN_EFFECT.to_owned(), Metric::of(effect, "1"));
-            metrics.insert(DESIGN_BATCHES.to_owned(), Metric::count(batches.len() as u64));
-        }
+        note_effect(&mut self.outcome, batches);
         let is_empty = main_of(&self.outcome).is_some_and(|(histogram, _)| histogram.count() == 0);
         if is_empty && self.outcome.error.is_none() {
             self.outcome.warnings.push(Warning {

@@ -25,6 +25,7 @@ use clap::error::ErrorKind;
 
 use args::{Cli, Verb};
 use cmd::{Ctx, Stop};
+use pciescope_report::text::clean;
 
 /// What `cat` killed by SIGPIPE looks like to a shell: 128 + 13.
 const CLOSED_PIPE: u8 = 141;
@@ -125,7 +126,9 @@ fn complain(err: &anyhow::Error) {
         .any(|cause| cause.downcast_ref::<io::Error>().is_some_and(|err| err.kind() == io::ErrorKind::StorageFull));
     // Every file has its name in the error: without one it was what is printed.
     let what = if is_full && err.chain().count() == 1 { "cannot write the standard output: " } else { "" };
-    cmd::say(&format!("pciescope: {what}{err:#}\n"));
+    // Names of files and devices may hold what moves a terminal's cursor.
+    let text: Vec<String> = format!("{what}{err:#}").lines().map(clean).collect();
+    cmd::say(&format!("pciescope: {}\n", text.join("\n")));
     let hint = err.chain().find_map(cmd::hint_of);
     if let Some(hint) = hint.or_else(|| is_full.then(|| "free some space, or write to another place".to_owned())) {
         cmd::say(&format!("hint: {hint}\n"));

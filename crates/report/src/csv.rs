@@ -8,6 +8,8 @@ use std::io::{self, Write};
 
 use pciescope_core::{Record, Sink, Stream};
 
+use crate::text::clean;
+
 /// A column: its name, and what is in it of a record; `None` where the lines of a record differ in it.
 type Column = (&'static str, Option<fn(&Record) -> String>);
 
@@ -87,6 +89,7 @@ pub struct Writer<W: Write> {
     separator: u8,
     has_header: bool,
     is_file: bool,
+    is_terminal: bool,
 }
 
 /// A file is written in pieces of so many bytes.
@@ -99,11 +102,15 @@ impl<W: Write> Writer<W> {
     }
     /// A sink onto `out` with another separator than a comma.
     pub fn with_separator(out: W, separator: u8) -> Self {
-        Writer { out, text: Vec::new(), separator, has_header: false, is_file: false }
+        Writer { out, text: Vec::new(), separator, has_header: false, is_file: false, is_terminal: false }
     }
     /// The same for a file that nobody reads before it is complete: it is written in large pieces.
     pub fn of_file(out: W) -> Self {
         Writer { is_file: true, ..Writer::new(out) }
+    }
+    /// The same for a terminal: names cannot move its cursor or recolour it.
+    pub fn for_terminal(self, is_terminal: bool) -> Self {
+        Writer { is_terminal, ..self }
     }
     fn head(&mut self) {
         if !self.has_header {
@@ -113,7 +120,17 @@ impl<W: Write> Writer<W> {
         }
     }
     fn flush(&mut self) -> io::Result<()> {
-        self.out.write_all(&self.text)?;
+        if self.is_terminal {
+            let text = String::from_utf8_lossy(&self.text);
+            let is_form = |c: &str| c == "\n" || c.as_bytes() == [self.separator];
+            let shown = |c: char| {
+                let c = c.to_string();
+                if is_form(&c) { c } else { clean(&c) }
+            };
+            self.out.write_all(text.chars().map(shown).collect::<String>().as_bytes())?;
+        } else {
+            self.out.write_all(&self.text)?;
+        }
         self.text.clear();
         self.out.flush()
     }
@@ -227,4 +244,33 @@ fn some(value: Option<impl ToString>) -> String {
 /// Three decimals are picoseconds where the unit is nanoseconds; whole numbers stay whole.
 fn number(value: Option<f64>) -> String {
     value.map(crate::text::figure).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_terminal_gets_no_control_characters() {
+        let label = "a\u{1b}[31mb\u{9b}2Jc,\"d\u{202e}".to_owned();
+        let record = Record {
+            label: Some(label.clone()),
+            metrics: [("m".to_owned(), pciescope_core::Metric::count(1))].into(),
+            ..Record::default()
+        };
+        let shown = |is_terminal: bool, separator: u8| {
+            let mut bytes = Vec::new();
+            let mut writer = Writer::with_separator(&mut bytes, separator).for_terminal(is_terminal);
+            writer.put(&record).unwrap();
+            drop(writer);
+            String::from_utf8(bytes).unwrap()
+        };
+        assert!(shown(false, b',').contains(&label.replace('"', "\"\"")));
+        for separator in [b',', b'\t'] {
+            let text = shown(true, separator);
+            assert!(text.contains("a\u{fffd}[31mb\u{fffd}2Jc,\"\"d\u{fffd}"), "{text:?}");
+            assert!(text.chars().all(|c| !c.is_control() || c == '\n' || c == char::from(separator)), "{text:?}");
+            assert_eq!(text.lines().count(), 2);
+        }
+    }
 }

@@ -133,6 +133,14 @@ pub enum Error {
         /// How many it may have.
         bound: usize,
     },
+    /// A text of perf names more events than an import takes.
+    #[error("{}: the text names more than {bound} events, the bound of an import", path.display())]
+    TooManyEvents {
+        /// The file.
+        path: PathBuf,
+        /// How many it may name.
+        bound: usize,
+    },
     /// A number in perf's text may be a fraction or thousands.
     #[error("{}:{line}: {text:?}: the number is of another locale than C, so it may be a fraction or thousands", path.display())]
     Locale {
@@ -186,6 +194,7 @@ impl Error {
             Error::TooManyCells { .. } => {
                 Some("see whether it is a log of interrupts or register reads; else split it")
             }
+            Error::TooManyEvents { .. } => Some("see whether it is what `perf stat` printed; else split it"),
             Error::Locale { .. } => Some("LC_ALL=C: run `LC_ALL=C perf stat ...` and import what that prints"),
             Error::Twice { .. } => Some("import each table of perf stat by itself, with the workload that it counted"),
             Error::TooLarge { .. } => Some("draw fewer runs at a time, or write SVG"),

@@ -23,6 +23,10 @@ const LONGEST: u64 = 1 << 20;
 /// A hash of this cost takes half a second to check; a higher one would be a way to keep the server busy.
 const COSTLIEST: u32 = 13;
 
+/// How deep lists and mappings may lie in each other: a configuration has three levels, and the parser's time grows with
+/// the square of their number.
+const DEEPEST: usize = 64;
+
 /// Why a configuration cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -149,6 +153,9 @@ impl Config {
         let mut config = Config::default();
         let text = config.read(path)?;
         let text = String::from_utf8(text).map_err(|_| wrong("it is not UTF-8".to_owned()))?;
+        if let Some(line) = too_deep(&text) {
+            return Err(wrong(format!("line {line}: lists or mappings lie more than {DEEPEST} deep in each other")));
+        }
         // An empty file is null to YAML.
         let parsed: Option<Text> = serde_yaml_ng::from_str(&text).map_err(|error| wrong(located(&text, &error)))?;
         let parsed = parsed.unwrap_or_default();
@@ -314,6 +321,24 @@ fn read(path: &Path) -> Result<Vec<u8>, Error> {
         return Err(fail(io::Error::new(io::ErrorKind::InvalidData, "it is longer than 1 MiB")));
     }
     Ok(text)
+}
+
+/// The line in which brackets, or the dashes and marks at the beginning of a line, begin more than [`DEEPEST`] levels.
+/// Quotes do not count: no name holds so many open brackets.
+fn too_deep(text: &str) -> Option<usize> {
+    let mut depth = 0usize;
+    let is_deep = |line: &str| {
+        let begun = line.split_ascii_whitespace().take_while(|word| matches!(*word, "-" | "?" | ":")).count();
+        line.bytes().any(|byte| {
+            match byte {
+                b'[' | b'{' => depth += 1,
+                b']' | b'}' => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            depth > DEEPEST
+        }) || begun > DEEPEST
+    };
+    text.split(['\n', '\r']).position(is_deep).map(|place| place + 1)
 }
 
 /// What is wrong, and in which line. The parser's place of a key that is not known is the beginning of what the key is in.

@@ -1,10 +1,11 @@
 //! The connections: their number is limited, in total and for each address. If all places are in use, a connection that
 //! has not yet made an allowed request must leave. It is one of the address that has most of these, so a client that
-//! opens many connections loses only its own.
+//! opens many connections loses only its own. Where every request is allowed, this says nothing of who is welcome: then one
+//! that made a request leaves too, the one whose last request is the oldest.
 
 use std::cmp::Reverse;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
@@ -21,7 +22,11 @@ const OF_LOOPBACK: usize = 48;
 
 /// The connections, the oldest first.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Places(Arc<Mutex<Vec<Arc<Taken>>>>);
+pub(crate) struct Places {
+    all: Arc<Mutex<Vec<Arc<Taken>>>>,
+    /// Counts requests.
+    requests: Arc<AtomicU64>,
+}
 
 #[derive(Debug)]
 struct Taken {
@@ -31,6 +36,8 @@ struct Taken {
     address: IpAddr,
     leave: Notify,
     standing: AtomicU8,
+    /// The number of its last request.
+    asked: AtomicU64,
 }
 
 /// How far a connection has come. Of two of the same address the lower one has to leave first.
@@ -43,7 +50,7 @@ pub(crate) enum Standing {
     New,
     /// Its request is being checked.
     Asking,
-    /// It made an allowed request: it stays.
+    /// It made an allowed request: it stays, where not every request is allowed.
     Known,
 }
 
@@ -55,8 +62,9 @@ pub(crate) struct Place {
 }
 
 impl Places {
-    /// A place for one more connection of an address; `None` where all are taken by connections that may stay.
-    pub fn take(&self, address: IpAddr) -> Option<Place> {
+    /// A place for one more connection of an address; `None` where all are taken by connections that may stay. With
+    /// `allows_all` every request is allowed.
+    pub fn take(&self, address: IpAddr, allows_all: bool) -> Option<Place> {
         let address = match address.to_canonical() {
             IpAddr::V6(address) if !address.is_loopback() => {
                 IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & NETWORK))
@@ -71,11 +79,13 @@ impl Places {
         let mut all = self.all();
         let has_most = all.iter().filter(|one| one.peer == peer).count() >= most;
         if has_most || all.len() >= CONNECTIONS {
-            let leaving = who_leaves(&all, |one| !has_most || one.peer == peer)?;
+            let is_meant = |one: &Taken| !has_most || one.peer == peer;
+            let idle = || who_is_idle(&all, is_meant).filter(|_| allows_all);
+            let leaving = who_leaves(&all, is_meant).or_else(idle)?;
             all.remove(leaving).leave.notify_one();
         }
         let standing = AtomicU8::new(Standing::New as u8);
-        let own = Arc::new(Taken { peer, address, leave: Notify::new(), standing });
+        let own = Arc::new(Taken { peer, address, leave: Notify::new(), standing, asked: AtomicU64::new(0) });
         all.push(Arc::clone(&own));
         Some(Place { places: self.clone(), own })
     }
@@ -86,7 +96,7 @@ impl Places {
     }
 
     fn all(&self) -> MutexGuard<'_, Vec<Arc<Taken>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -102,6 +112,16 @@ fn who_leaves(all: &[Arc<Taken>], is_meant: impl Fn(&Taken) -> bool) -> Option<u
     leaving.map(|(at, _)| at)
 }
 
+/// Which of these connections has to leave of those that made a request: of the address with most of them, the one whose
+/// last request is the oldest.
+fn who_is_idle(all: &[Arc<Taken>], is_meant: impl Fn(&Taken) -> bool) -> Option<usize> {
+    let of_its_address = |address| all.iter().filter(|one| is_meant(one) && one.address == address).count();
+    let meant = all.iter().enumerate().filter(|(_, one)| is_meant(one));
+    let leaving =
+        meant.max_by_key(|(_, one)| (of_its_address(one.address), Reverse(one.asked.load(Ordering::Relaxed))));
+    leaving.map(|(at, _)| at)
+}
+
 impl Taken {
     fn is(&self, standing: Standing) -> bool {
         self.standing.load(Ordering::Relaxed) == standing as u8
@@ -109,8 +129,9 @@ impl Taken {
 }
 
 impl Place {
-    /// Sets the state of the connection. A connection that made an allowed request stays.
+    /// Sets the state of the connection. One that made an allowed request keeps this state.
     pub fn stands(&self, standing: Standing) {
+        self.own.asked.store(self.places.requests.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
         if !self.own.is(Standing::Known) {
             self.own.standing.store(standing as u8, Ordering::Relaxed);
         }
@@ -141,7 +162,7 @@ mod tests {
     fn an_address_has_so_many_connections_and_leaves_the_others_alone() {
         let places = Places::default();
         let of = |text: &str| {
-            let place = places.take(text.parse().unwrap());
+            let place = places.take(text.parse().unwrap(), false);
             place.iter().for_each(|place| place.stands(Standing::Known));
             place
         };
@@ -170,7 +191,7 @@ mod tests {
     #[test]
     fn who_asks_for_nothing_makes_room() {
         let places = Places::default();
-        let of = |text: &str| places.take(text.parse().unwrap()).unwrap();
+        let of = |text: &str| places.take(text.parse().unwrap(), false).unwrap();
         let known = of("192.0.2.1");
         known.stands(Standing::Known);
         known.stands(Standing::Refused);
@@ -189,7 +210,7 @@ mod tests {
     #[test]
     fn who_opens_many_closes_its_own() {
         let places = Places::default();
-        let of = |text: &str| places.take(text.parse().unwrap()).unwrap();
+        let of = |text: &str| places.take(text.parse().unwrap(), false).unwrap();
         // This machine's places are counted together, and shared by its addresses.
         let good = of("127.0.0.1");
         let many: Vec<_> = (0..1000).map(|number| of(&format!("127.0.0.{}", 2 + number % 16))).collect();
@@ -200,7 +221,7 @@ mod tests {
     #[test]
     fn of_one_address_who_has_come_the_least_far_leaves_first() {
         let places = Places::default();
-        let of = || places.take("192.0.2.1".parse().unwrap()).unwrap();
+        let of = || places.take("192.0.2.1".parse().unwrap(), false).unwrap();
         let order = [Standing::Asking, Standing::New, Standing::New, Standing::Refused];
         let all: Vec<_> = (0..OF_A_PEER).map(|_| of()).collect();
         all.iter().enumerate().for_each(|(number, place)| place.stands(order[number / 4]));
@@ -216,5 +237,32 @@ mod tests {
             "then those that asked for nothing, the oldest"
         );
         drop((first, then));
+    }
+
+    /// Where every request is allowed, whoever holds all places with requests loses the one that was idle longest.
+    #[test]
+    fn where_all_is_allowed_the_longest_idle_leaves() {
+        let places = Places::default();
+        let of = |text: &str| {
+            let place = places.take(text.parse().unwrap(), true);
+            place.iter().for_each(|place| place.stands(Standing::Known));
+            place.unwrap()
+        };
+        let good = of("127.0.0.1");
+        let many: Vec<_> = (1..OF_LOOPBACK).map(|_| of("127.0.0.1")).collect();
+        good.stands(Standing::Asking);
+        many[0].stands(Standing::Asking);
+        let next = of("127.0.0.1");
+        assert!(told(&many[1]) && !told(&many[0]) && !told(&good) && !told(&next));
+        assert_eq!(many.iter().filter(|place| told(place)).count(), 1);
+        // One that has not asked leaves before those that did.
+        let silent = places.take("127.0.0.1".parse().unwrap(), true).unwrap();
+        assert!(told(&many[2]));
+        let _last = of("127.0.0.1");
+        assert!(told(&silent) && !told(&many[3]));
+        // Another address has its places, and where an address has many it loses its own.
+        let others: Vec<_> = (0..CONNECTIONS - OF_LOOPBACK).map(|number| of(&format!("192.0.3.{number}"))).collect();
+        let new = of("192.0.4.1");
+        assert!(told(&many[3]) && !told(&new) && !others.iter().any(told));
     }
 }

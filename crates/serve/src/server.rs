@@ -193,13 +193,14 @@ async fn accept(listener: TcpListener, site: Arc<Site>, mut stop: watch::Receive
                 continue;
             }
         };
-        let Some(place) = places.take(peer.ip()) else {
+        // Of each connection anew: a certificate may have been renewed.
+        let config = site.config();
+        let allows_all = !config.is_locked();
+        let Some(place) = places.take(peer.ip(), allows_all) else {
             site.count_refused();
             continue;
         };
         let (site, stop) = (Arc::clone(&site), stop.clone());
-        // Of each connection anew: a certificate may have been renewed.
-        let config = site.config();
         tokio::spawn(async move {
             // A small answer must not wait for another.
             let _ = stream.set_nodelay(true);
@@ -341,7 +342,7 @@ mod tests {
                 let (_stop, stopped) = watch::channel(false);
                 let current = Current::new(Config::default(), |_| ());
                 let site = Site::new(Arc::new(State::new(Setup::default())), current, true, stopped.clone());
-                let place = Places::default().take(std::net::Ipv4Addr::LOCALHOST.into()).unwrap();
+                let place = Places::default().take(std::net::Ipv4Addr::LOCALHOST.into(), false).unwrap();
                 talk(stream, site.config(), Arc::new(site), &place, stopped).await;
             });
         });

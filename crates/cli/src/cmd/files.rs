@@ -1,15 +1,19 @@
 //! Files for results. An output never overwrites an input of the command, two outputs are never the same file, and an
 //! old file stays until the new one is complete.
 
-use std::fs::{self, File, Metadata, OpenOptions};
+mod real;
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, fchown};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{AtFlags, FlockOperation, OFlags, flock};
 use rustix::io::Errno;
 
+use self::real::Real;
 use super::Refusal;
 
 /// A file that is open for results.
@@ -26,16 +30,34 @@ pub struct Opened {
 pub struct Place {
     /// The name that was asked for; for a link, that of the file behind it.
     path: PathBuf,
-    /// Where it grows, so that a mistake leaves what was there before; `None` where it grows in its place: a new file, the
-    /// standard output, a device, a pipe, or one in a folder that takes no other file.
-    part: Option<PathBuf>,
+    /// What it is called while it grows, so that a mistake leaves what was there before; `None` where it grows in its
+    /// place: a new file, the standard output, a device, a pipe, or one in a folder that takes no other file.
+    part: Option<Part>,
     /// The old file, whose lock tells other runs that this one will replace it.
     old: Option<File>,
 }
 
+/// Two names in a folder.
+#[derive(Debug)]
+struct Part {
+    folder: File,
+    grows: OsString,
+    whole: OsString,
+}
+
+impl Part {
+    fn keep(&self) -> io::Result<()> {
+        Ok(rustix::fs::renameat(&self.folder, &self.grows, &self.folder, &self.whole)?)
+    }
+
+    fn remove(&self) -> io::Result<()> {
+        Ok(rustix::fs::unlinkat(&self.folder, &self.grows, AtFlags::empty())?)
+    }
+}
+
 impl Opened {
-    fn in_place(file: File, path: &Path) -> Self {
-        Opened { file, place: Place { path: path.to_owned(), part: None, old: None } }
+    fn in_place(file: File, real: &Real) -> Self {
+        Opened { file, place: Place { path: real.path(), part: None, old: None } }
     }
 }
 
@@ -51,7 +73,7 @@ impl Place {
     /// When it cannot be renamed: the old one stays.
     pub fn keep(&mut self) -> io::Result<()> {
         if let Some(part) = &self.part {
-            fs::rename(part, &self.path)?;
+            part.keep()?;
         }
         self.part = None;
         self.old = None;
@@ -63,7 +85,7 @@ impl Drop for Place {
     fn drop(&mut self) {
         if let Some(part) = &self.part {
             // The file is of no use; an error from removing it changes nothing.
-            let _ = fs::remove_file(part);
+            let _ = part.remove();
         }
     }
 }
@@ -112,23 +134,10 @@ fn is_spoilt(path: &Path, meta: &Metadata) -> bool {
 }
 
 /// The folder without links, and the name in it, of a file that is not there.
-fn new_place(path: &Path) -> Option<(PathBuf, PathBuf)> {
-    let path = behind(path);
+fn new_place(path: &Path) -> Option<(PathBuf, OsString)> {
+    let path = Real::of(path).ok()?.path();
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    Some((folder.canonicalize().ok()?, path.file_name()?.into()))
-}
-
-/// The name behind a link to a file that is not there yet.
-fn behind(path: &Path) -> PathBuf {
-    let mut path = path.to_owned();
-    // As many links as the kernel follows.
-    for _ in 0..40 {
-        match fs::read_link(&path) {
-            Ok(link) if !path.exists() => path = path.parent().unwrap_or(Path::new("")).join(link),
-            _ => break,
-        }
-    }
-    path
+    Some((folder.canonicalize().ok()?, path.file_name().map(OsStr::to_owned)?))
 }
 
 /// Refuses a file that holds something.
@@ -160,8 +169,8 @@ pub fn create(path: &Path, overwrite: bool) -> anyhow::Result<Opened> {
         refuse_to_replace(path)?;
     }
     let failed = || format!("cannot create {}", path.display());
-    let whole = behind(path);
-    let file = OpenOptions::new().write(true).create(true).truncate(false).open(&whole).with_context(failed)?;
+    let real = Real::of(path).with_context(failed)?;
+    let file = real.open(OFlags::CREATE).with_context(failed)?;
     // Devices take what comes, and so does a file system without locks.
     let is_file = file.metadata().with_context(failed)?.is_file();
     if is_file && flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
@@ -169,15 +178,23 @@ pub fn create(path: &Path, overwrite: bool) -> anyhow::Result<Opened> {
         return Err(Refusal::new(text, "give another name, or wait until that ends").into());
     }
     // Another run may have written to it, and have ended, before this one had the lock.
-    if !is_full(&whole) {
-        return Ok(Opened::in_place(file, &whole));
+    if !is_full(&real.path()) {
+        return Ok(Opened::in_place(file, &real));
     }
     if !overwrite {
         refuse_to_replace(path)?;
     }
-    let mut opened = beside(&whole).with_context(failed)?;
+    let mut opened = beside_real(real).with_context(failed)?;
     opened.place.old = Some(file);
     Ok(opened)
+}
+
+/// Creates a file, or empties the one that is there.
+///
+/// # Errors
+/// A file that cannot be created.
+pub fn truncated(path: &Path) -> io::Result<File> {
+    Real::of(path)?.open(OFlags::CREATE | OFlags::TRUNC)
 }
 
 /// Creates a file beside `path`, which replaces the file at `path` when it is complete.
@@ -185,21 +202,26 @@ pub fn create(path: &Path, overwrite: bool) -> anyhow::Result<Opened> {
 /// # Errors
 /// A file that cannot be created, or one that may not be replaced.
 pub fn beside(path: &Path) -> io::Result<Opened> {
-    let (mut path, meta) = (behind(path), path.metadata().ok());
-    if meta.as_ref().is_some_and(|meta| !meta.is_file()) {
-        return Ok(Opened::in_place(File::create(&path)?, &path));
+    beside_real(Real::of(path)?)
+}
+
+fn beside_real(real: Real) -> io::Result<Opened> {
+    let in_place = || Ok(Opened::in_place(real.open(OFlags::CREATE | OFlags::TRUNC)?, &real));
+    let meta = real.path().metadata().ok();
+    if meta.as_ref().is_some_and(|meta| !meta.is_file()) || real.is_open_file() {
+        return in_place();
     }
     if meta.is_some() {
         // A file that may not be written may not be replaced either; for a link, the file behind it counts.
-        OpenOptions::new().append(true).open(&path)?;
-        path = path.canonicalize()?;
+        real.open(OFlags::APPEND)?;
     }
-    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let part = path.with_file_name(format!(".{name}.{}.part", std::process::id()));
-    let create = || OpenOptions::new().write(true).create_new(true).open(&part);
+    let name = format!(".{}.{}.part", real.name().to_string_lossy(), std::process::id());
+    let grows = real.beside(name.into());
+    let part = Part { folder: real.open_folder()?, grows: grows.name().to_owned(), whole: real.name().to_owned() };
+    let create = || grows.open(OFlags::CREATE | OFlags::EXCL);
     let grown = create().or_else(|err| match err.kind() {
         // What a killed run of the same number left.
-        io::ErrorKind::AlreadyExists => fs::remove_file(&part).and_then(|()| create()),
+        io::ErrorKind::AlreadyExists => part.remove().and_then(|()| create()),
         _ => Err(err),
     });
     let file = match grown {
@@ -207,7 +229,7 @@ pub fn beside(path: &Path) -> io::Result<Opened> {
         Err(err) => {
             let is_folder = matches!(err.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem);
             return match is_folder || Errno::from_io_error(&err) == Some(Errno::NAMETOOLONG) {
-                true => Ok(Opened::in_place(File::create(&path)?, &path)),
+                true => in_place(),
                 false => Err(err),
             };
         }
@@ -217,11 +239,12 @@ pub fn beside(path: &Path) -> io::Result<Opened> {
         let _ = fchown(&file, Some(old.uid()), Some(old.gid()));
         let _ = file.set_permissions(old.permissions());
     }
-    Ok(Opened { file, place: Place { path, part: Some(part), old: None } })
+    Ok(Opened { file, place: Place { path: real.path(), part: Some(part), old: None } })
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
     use std::io::Write;
     use std::thread;
 

@@ -4,6 +4,7 @@
 //! examples, sections of its own ("Exit codes:") and plain sentences; a manual page has a place for each.
 
 use std::fs;
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -11,7 +12,7 @@ use anyhow::Context;
 use clap::{Command, CommandFactory};
 use clap_mangen::Man;
 
-use super::Ctx;
+use super::{Ctx, files};
 use crate::args::{Cli, EXIT_CODES};
 
 /// The arguments of `pciescope man`.
@@ -50,7 +51,10 @@ fn date(text: &str) -> Result<String, String> {
 /// Writes the page of `verb` and those of the verbs below it.
 fn write_pages(verb: &Command, parent: Option<&Command>, folder: &Path, date: &str) -> anyhow::Result<()> {
     let file = folder.join(format!("{}.1", name(verb)));
-    fs::write(&file, page(verb, parent, date)?).with_context(|| format!("cannot write {}", file.display()))?;
+    let page = page(verb, parent, date)?;
+    files::truncated(&file)
+        .and_then(|mut open| open.write_all(page.as_ref()))
+        .with_context(|| format!("cannot write {}", file.display()))?;
     shown(verb).try_for_each(|below| write_pages(below, Some(verb), folder, date))
 }
 

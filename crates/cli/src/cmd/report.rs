@@ -1,6 +1,6 @@
 //! `pciescope report`: records to tables, pages and pictures.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -143,7 +143,7 @@ impl Stream {
     fn sink(self, out: Box<dyn Write + Send>, is_file: bool) -> io::Result<Box<dyn Sink>> {
         Ok(match self {
             Stream::Csv if is_file => Box::new(csv::Writer::of_file(out)),
-            Stream::Csv => Box::new(csv::Writer::new(out)),
+            Stream::Csv => Box::new(csv::Writer::new(out).for_terminal(io::stdout().is_terminal())),
             Stream::Parquet(table) => Box::new(parquet::Writer::new(table, out)?),
             Stream::Records => Box::new(jsonl::Writer::new(out)),
         })

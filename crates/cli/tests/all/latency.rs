@@ -220,6 +220,24 @@ fn interrupts_are_measured_twice_and_the_difference_is_given() {
 }
 
 #[test]
+fn interrupts_say_how_neighbours_depend_on_each_other() {
+    for raw in ["", " --raw /dev/null"] {
+        let line = format!("latency irq --backend fake --cpus 0,4 --vectors 0-1 --count 100 --json{raw}");
+        let records = measured(&line);
+        assert_eq!(records.len(), 8);
+        for record in &records {
+            let metric = |name: &str| record.metrics[name].value;
+            assert!(metric("design_effect") > 0.0 && metric("design_batches") == 10.0, "{raw}: {record:?}");
+        }
+    }
+    let few = measured("latency irq --backend fake --cpus 0 --vectors 0 --count 2 --json");
+    assert!(few.iter().all(|record| !record.metrics.contains_key("design_effect")));
+    // Samples that nobody asked for are not missed.
+    let line = "latency irq --backend fake:raw-lost=5 --cpus 0 --vectors 0 --count 100 --json";
+    assert!(measured(line).iter().all(|record| !record.metrics.contains_key("raw_samples_lost")));
+}
+
+#[test]
 fn a_single_source_is_measured_alone() {
     for source in ["hardware", "retrigger", "inject", "loopback"] {
         let line = format!("latency irq --backend fake --cpus 0 --count 10 --json --raised-by {source}");

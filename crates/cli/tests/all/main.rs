@@ -14,6 +14,7 @@ mod layers;
 mod list;
 mod man;
 mod memory;
+mod outputs;
 mod readout;
 mod refusals;
 mod reg;

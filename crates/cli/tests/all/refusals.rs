@@ -1,6 +1,6 @@
 //! Bad input: one line that says who, what, which value and why, and a hint where the user can mend it.
 
-use crate::common::{folder, parse, pciescope, run};
+use crate::common::{folder, names, parse, pciescope, run};
 
 /// Command line, and what its refusal must say.
 const REFUSALS: &[(&str, &[&str])] = &[
@@ -212,14 +212,6 @@ fn a_file_that_holds_something_is_not_replaced_in_silence() {
     let line = ["latency", "mmio", "--backend", "fake", "--count", "10", "-o", path, "--overwrite"];
     pciescope(&line).expect_code(0);
     assert_eq!(parse(&std::fs::read_to_string(path).unwrap()).len(), 9);
-}
-
-/// What a folder holds.
-fn names(folder: &std::path::Path) -> Vec<String> {
-    let entries = std::fs::read_dir(folder).unwrap();
-    let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
-    names.sort();
-    names
 }
 
 #[test]

@@ -77,11 +77,10 @@ pub(super) fn path(section: &Section) -> Answer {
     answer
 }
 
-/// Interrupts, beside the arm that leaves PCIe out.
-pub(super) fn irq(section: &Section, sections: &[Section]) -> Answer {
+/// Interrupts, beside the arm that leaves PCIe out. `sections` are those of the run.
+pub(super) fn irq(section: &Section, sections: &[&Section]) -> Answer {
     let all = section.merged(TRIGGER_TO_HANDLER);
-    let control =
-        sections.iter().find(|other| super::is_control(other, sections) && other.first().run == section.first().run);
+    let control = sections.iter().copied().find(|other| super::is_control(other, sections));
     let what = match section.test() {
         "irq-hardware" | "irq-import" => "Interrupts",
         _ => "Interrupts raised by software",

@@ -14,6 +14,8 @@ mod verify;
 pub use self::counters::{Intervals, repeats};
 pub use self::doctor::text as doctor;
 
+use std::collections::HashMap;
+
 use crate::kept::{Keep, Kept};
 use crate::model::{self, Kind, Section};
 use crate::style::{Tone, paint};
@@ -38,10 +40,16 @@ pub fn render(records: &(impl Keep + ?Sized)) -> String {
 /// The answers of all measurements.
 pub(crate) fn answers(records: &[Kept]) -> Vec<Answer> {
     let sections = model::sections(records);
+    // Only sections of one run belong together, and there may be very many runs.
+    let mut of_runs: HashMap<&str, Vec<&Section>> = HashMap::new();
+    for section in &sections {
+        of_runs.entry(&section.first().run).or_default().push(section);
+    }
+    let of_run = |section: &Section| of_runs[&*section.first().run].as_slice();
     sections
         .iter()
-        .filter(|section| !is_control(section, &sections))
-        .map(|section| answer(section, &sections))
+        .filter(|section| !is_control(section, of_run(section)))
+        .map(|section| answer(section, of_run(section)))
         .collect()
 }
 
@@ -110,13 +118,13 @@ impl Answer {
 }
 
 /// Whether a section is the control arm of another one, whose answer names it: where the difference means something.
-fn is_control(section: &Section, sections: &[Section]) -> bool {
+fn is_control(section: &Section, sections: &[&Section]) -> bool {
     let is_arm = matches!(section.test(), "irq-retrigger" | "irq-inject" | "irq-loopback");
-    let is_hardware = |other: &&Section| other.test() == "irq-hardware" && other.first().run == section.first().run;
-    is_arm && sections.iter().find(is_hardware).is_some_and(Section::has_control)
+    let is_hardware = |other: &&&Section| other.test() == "irq-hardware" && other.first().run == section.first().run;
+    is_arm && sections.iter().find(is_hardware).is_some_and(|hardware| hardware.has_control())
 }
 
-fn answer(section: &Section, sections: &[Section]) -> Answer {
+fn answer(section: &Section, sections: &[&Section]) -> Answer {
     match model::kind(section.test()) {
         Kind::Mmio => latency::mmio(section),
         Kind::Path => latency::path(section),

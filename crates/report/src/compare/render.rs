@@ -101,6 +101,10 @@ pub fn brief(judgement: &Judgement, names: &Names) -> String {
         }
     }
     brief_table(&mut lines, &groups);
+    if let Some(text) = unordered(judgement).filter(|_| groups.iter().any(|cell| cell.verdict.is_alarm())) {
+        lines.push(String::new());
+        lines.extend(wrap(&format!("{text} If more are alike, a change may be chance."), BRIEF, "", "  "));
+    }
     if !judgement.doubts.is_empty() {
         lines.push(String::new());
         for doubt in judgement.doubts.iter().take(SHOWN_DOUBTS) {
@@ -467,6 +471,14 @@ fn table(lines: &mut Vec<String>, judgement: &Judgement, all: bool) {
     }
 }
 
+/// What is assumed where the order of samples is not known.
+fn unordered(judgement: &Judgement) -> Option<String> {
+    let of = counted(judgement.unordered as usize, "histogram");
+    let text =
+        format!("The correlation of neighbouring samples is not known for {of}: {CORRELATION} samples count as one.");
+    (judgement.unordered > 0).then_some(text)
+}
+
 /// The statistic's name; a metric has none.
 fn statistic(shift: &Shift) -> String {
     if shift.name == "value" { "-".to_owned() } else { shift.name.clone() }
@@ -498,12 +510,7 @@ fn legend(lines: &mut Vec<String>, judgement: &Judgement) {
                 .to_owned(),
         );
     }
-    if judgement.unordered > 0 {
-        let of = counted(judgement.unordered as usize, "histogram");
-        lines.push(format!(
-            "The correlation of neighbouring samples is not known for {of}: {CORRELATION} samples count as one."
-        ));
-    }
+    lines.extend(unordered(judgement));
     if judgement.runs == (1, 1) {
         lines.push(format!(
             "One run on each side: the spread between runs is not known; {:.1} % is assumed (--run-spread).",

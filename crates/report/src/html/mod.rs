@@ -12,7 +12,8 @@ mod machine;
 mod runs;
 mod topology;
 
-use std::collections::BTreeSet;
+use std::borrow::Cow;
+use std::collections::{BTreeSet, HashMap};
 
 use pciescope_core::{Record, once};
 
@@ -24,14 +25,16 @@ use crate::model::{self, Kind, Notice, Section};
 use crate::summary::{self, Conclusions};
 use crate::table::layout::{Align, Columns};
 use crate::table::{self, Block};
-use crate::text::{clean, device_name, escape, test_title};
+use crate::text::{clean, device_name, escape, test_title, thousands};
 
 const CSS: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 
 /// The page.
 pub fn render(records: &(impl Keep + ?Sized)) -> String {
-    let records = &*records.kept();
+    let records = records.kept();
+    let (records, left_out) = newest(&records);
+    let records = &*records;
     let sections = model::sections(records);
     let title = title(records, &sections);
     let mut page = format!(
@@ -47,7 +50,7 @@ pub fn render(records: &(impl Keep + ?Sized)) -> String {
     let devices = devices::devices(&sections, &hosts);
     let together = runs::write(records, &hosts);
     let conclusions = summary::conclude(records, &sections);
-    head(&mut page, records, &sections, &title);
+    head(&mut page, records, &sections, &title, left_out);
     navigation(&mut page, &devices, &sections, !together.is_empty());
     page.push_str("</header>\n<main>\n<div class=\"page\" id=\"overview\" data-title=\"Summary\">\n");
     first::write(&mut page, &sections, &hosts, &conclusions);
@@ -71,6 +74,24 @@ pub fn render(records: &(impl Keep + ?Sized)) -> String {
         data::json(&sections)
     );
     page
+}
+
+/// A page shows at most so many runs: nobody finds one among more, and a browser draws no more.
+pub const MOST_RUNS: usize = 1000;
+
+/// The records of the last [`MOST_RUNS`] runs, and how many runs are left out.
+fn newest(records: &[Kept]) -> (Cow<'_, [Kept]>, usize) {
+    let mut places: HashMap<&str, usize> = HashMap::new();
+    for record in records {
+        let next = places.len();
+        places.entry(&record.run).or_insert(next);
+    }
+    let left_out = places.len().saturating_sub(MOST_RUNS);
+    if left_out == 0 {
+        return (Cow::Borrowed(records), 0);
+    }
+    let shown = records.iter().filter(|record| places[&*record.run] >= left_out);
+    (Cow::Owned(shown.cloned().collect()), left_out)
 }
 
 /// The sections: those of one device on its page, those of several behind them.
@@ -170,7 +191,7 @@ fn title(records: &[Kept], sections: &[Section]) -> String {
     if has_others { format!("{others}; {}", readout.replacen("Readout", "readout", 1)) } else { readout }
 }
 
-fn head(page: &mut String, records: &[Kept], sections: &[Section], title: &str) {
+fn head(page: &mut String, records: &[Kept], sections: &[Section], title: &str, left_out: usize) {
     *page += &format!("<header>\n<h1>{}</h1>\n", safe(title));
     let mut times: Vec<&str> = records.iter().flat_map(Kept::times).filter(|t| !t.is_empty()).collect();
     times.sort_unstable();
@@ -184,6 +205,10 @@ fn head(page: &mut String, records: &[Kept], sections: &[Section], title: &str) 
         format!("{machine}, {} CPUs, Linux {}", e.cpus.len(), e.kernel)
     })));
     facts.push(format!("{} records", records.iter().map(Kept::count).sum::<usize>()));
+    if left_out > 0 {
+        let runs = thousands((MOST_RUNS + left_out) as u64);
+        facts.push(format!("only the last {} of {runs} runs are shown", thousands(MOST_RUNS as u64)));
+    }
     *page += &format!("<p class=\"facts\">{}</p>\n", safe(&facts.join(" · ")));
     if records.iter().any(model::is_emulated) {
         let all = sections.iter().all(Section::is_emulated);

@@ -16,7 +16,7 @@ use std::io::{self, Read as _};
 use std::path::Path;
 use std::time::SystemTime;
 
-use pciescope_core::{Cpu, Histogram, Identity, Method, Metric, Record, Warning};
+use pciescope_core::{Cpu, Histogram, Identity, Method, Metric, Record, Warning, outcome};
 
 use self::lines::{Part, Row};
 use self::perf_stat::{Counted, Refused};
@@ -169,12 +169,17 @@ fn log<const F: usize, const V: usize>(
     if Tally::are_too_many(&tallies) {
         return Err(Error::TooManyCells { path: path.to_owned(), bound: tally::MAX_CELLS });
     }
-    for ((cpu, target), histograms) in Tally::histograms(&tallies) {
-        imported.records.push(Record {
+    for ((cpu, target), total) in Tally::totals(&tallies) {
+        let mut record = Record {
             cpu: Some(Cpu { cpu, ..Cpu::default() }),
             method: Some(method(format)),
-            ..record(target, histograms)
-        });
+            ..record(target, total.histograms)
+        };
+        if let Some((effect, batches)) = total.effect {
+            record.metrics.insert(outcome::DESIGN_EFFECT.to_owned(), Metric::of(effect, "1"));
+            record.metrics.insert(outcome::DESIGN_BATCHES.to_owned(), Metric::count(batches as u64));
+        }
+        imported.records.push(record);
     }
     if let Some(first) = imported.records.first_mut() {
         first.metrics.insert("malformed_lines".to_owned(), Metric::count(imported.malformed));
@@ -292,6 +297,7 @@ fn perf(path: &Path, input: impl io::Read, workload: Option<&Path>) -> Result<Im
     let mut read = perf_stat::parse(&text).map_err(|refused| match refused {
         Refused::Locale { line, text } => Error::Locale { path: path.to_owned(), line, text },
         Refused::Twice { line, what } => Error::Twice { path: path.to_owned(), line, what },
+        Refused::TooMany => Error::TooManyEvents { path: path.to_owned(), bound: perf_stat::MAX_EVENTS },
     })?;
     if read.figures == 0 {
         return Err(read.no_sample(path, Format::PerfStat));

@@ -1,6 +1,6 @@
 //! What `perf stat` prints: the table, the lines of `-I`, and the separated values of `-x`, also per CPU (`-A`).
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use pciescope_core::{Cpu, Interval, Method, Metric, Record, Warning};
 
@@ -14,7 +14,12 @@ pub enum Refused {
     Locale { line: u64, text: String },
     /// A second reading of a counter, or a second table.
     Twice { line: u64, what: String },
+    /// More events than [`MAX_EVENTS`].
+    TooMany,
 }
+
+/// How many events a text may name; the same event in another control group is another one. perf knows a few thousand.
+pub const MAX_EVENTS: usize = 65_536;
 
 /// An event's count over the whole text.
 #[derive(Debug, Clone, PartialEq)]
@@ -108,9 +113,7 @@ pub fn parse(text: &str) -> Result<Read, Refused> {
         }
     }
     read.figures = figures.len() as u64;
-    for figure in &figures {
-        count(&mut read.counted, figure);
-    }
+    read.counted = count(&figures)?;
     read.records = records(figures, read.elapsed_s);
     Ok(read)
 }
@@ -181,24 +184,31 @@ fn is_end(text: &str) -> bool {
     text.split_once('.').is_some_and(|(_, decimals)| decimals.len() == 9)
 }
 
-/// Adds a figure to those of its event.
-fn count(counted: &mut Vec<Counted>, figure: &Figure) {
-    let Some(value) = figure.value else { return };
-    let (value, unit) = base_unit(value, &figure.unit);
-    let running = figure.counted_percent.filter(|percent| *percent > 0.0).unwrap_or(100.0) / 100.0;
-    match counted.iter_mut().find(|counted| counted.event == figure.event && counted.cgroup == figure.cgroup) {
-        Some(counted) => {
-            counted.value += value;
-            counted.running = counted.running.min(running);
+/// Adds up the figures of each event, in the text's order.
+fn count(figures: &[Figure]) -> Result<Vec<Counted>, Refused> {
+    let mut counted: Vec<Counted> = Vec::new();
+    let mut places: HashMap<(&str, Option<&str>), usize> = HashMap::new();
+    for figure in figures {
+        let Some(value) = figure.value else { continue };
+        let (value, unit) = base_unit(value, &figure.unit);
+        let running = figure.counted_percent.filter(|percent| *percent > 0.0).unwrap_or(100.0) / 100.0;
+        let place = *places.entry((&figure.event, figure.cgroup.as_deref())).or_insert(counted.len());
+        match counted.get_mut(place) {
+            Some(counted) => {
+                counted.value += value;
+                counted.running = counted.running.min(running);
+            }
+            None if place >= MAX_EVENTS => return Err(Refused::TooMany),
+            None => counted.push(Counted {
+                event: figure.event.clone(),
+                cgroup: figure.cgroup.clone(),
+                value,
+                is_bytes: unit == "bytes",
+                running,
+            }),
         }
-        None => counted.push(Counted {
-            event: figure.event.clone(),
-            cgroup: figure.cgroup.clone(),
-            value,
-            is_bytes: unit == "bytes",
-            running,
-        }),
     }
+    Ok(counted)
 }
 
 /// Elapsed, user and system time and the spread of `-r` follow the table and are figures of their own.
@@ -591,5 +601,15 @@ mod tests {
             let refused = parse(&text).err();
             assert!(matches!(refused, Some(Refused::Twice { line: at, .. }) if at == line), "{text}: {refused:?}");
         }
+    }
+
+    /// Names are found in a table: with a search through all of them, so many would take minutes.
+    #[test]
+    fn events_have_a_bound() {
+        let text = |count: usize| (0..count).map(|n| format!("{n},,ev{n},1000,100.00,,\n")).collect::<String>();
+        let read = parse(&text(MAX_EVENTS)).unwrap();
+        assert_eq!(read.counted.len(), MAX_EVENTS);
+        assert_eq!((read.counted[7].event.as_str(), read.counted[7].value), ("ev7", 7.0));
+        assert_eq!(parse(&text(MAX_EVENTS + 1)).err(), Some(Refused::TooMany));
     }
 }

@@ -7,6 +7,9 @@ use super::{Page, summary};
 use crate::model::Section;
 use crate::text::{clean, figure};
 
+/// The end of an interval of an imported `perf stat -I`.
+const INTERVAL_END: &str = "interval_end_ns";
+
 /// A value and its unit.
 type Figure<'a> = (f64, &'a str);
 
@@ -26,7 +29,8 @@ pub fn write(out: &mut Page, section: &Section) {
 pub(crate) fn figures(section: &Section) -> Option<Columns> {
     let mut figures: BTreeMap<(String, Option<u32>), Vec<Figure>> = BTreeMap::new();
     for record in &section.records {
-        for (name, metric) in record.metrics.iter() {
+        // The ends of intervals are no figures to be averaged.
+        for (name, metric) in record.metrics.iter().filter(|(name, _)| *name != INTERVAL_END) {
             let key = (clean(name), record.cpu.as_deref().map(|c| c.cpu));
             figures.entry(key).or_default().push((metric.value, metric.unit));
         }

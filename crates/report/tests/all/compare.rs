@@ -5,8 +5,9 @@
 use std::path::Path;
 
 use pciescope_core::record::SCHEMA;
-use pciescope_core::{Cpu, Histogram, Instance, Interval, Method, Metric, Record, Target};
-use pciescope_report::compare::{Cell, Judgement, Names, Options, Verdict, compare, lines, names, render};
+use pciescope_core::{Cpu, Histogram, Identity, Instance, Interval, Method, Metric, Record, Target};
+use pciescope_report::compare::{Cell, Judgement, Names, Options, Verdict, brief, compare, lines, names, render};
+use pciescope_report::import::{self, Format};
 
 /// Pairs of sides in each row of the table of rates.
 const PAIRS: u64 = 200;
@@ -282,6 +283,49 @@ fn rates_of_courses_that_neighbours_share() {
             assert!(!is_allowed || slower >= PAIRS * 19 / 20, "{course:?}, {cpus} CPUs: {slower}");
         }
     }
+}
+
+/// A log of register reads of 20,000 lines: it stays in one of two modes for 100 samples in the mean, or walks.
+fn log(walks: bool, seed: u64) -> Vec<Record> {
+    let mut random = Random(seed.wrapping_mul(0x5851_f42d_4c95_7f2d));
+    let (mut is_low, mut at) = (random.share() < 0.5, 700.0f64);
+    let lines = (0..20_000u64).map(|n| {
+        is_low ^= random.share() < 0.01;
+        at = (at + random.normal()).clamp(500.0, 900.0);
+        let value = if walks { at } else { if is_low { 500.0 } else { 900.0 } };
+        format!("{} {} 0 0\n", n * 1000, value as u64)
+    });
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), lines.collect::<String>()).unwrap();
+    let identity = Identity::new("import", None);
+    let read = import::read(file.path(), None, &identity).unwrap();
+    assert_eq!((read.format, read.samples), (Format::Iomem, 20_000));
+    read.records
+}
+
+#[test]
+fn imported_logs_of_one_course_differ_by_chance_only() {
+    // A walk of the length of its log shows one value only: nothing tells its level from that of another one. Without the
+    // batches nearly all of them differ.
+    for (walks, most) in [(false, 3), (true, 6)] {
+        let alarms = (0..60).filter(|n| has_alarm(&plain(&log(walks, 2 * n), &log(walks, 2 * n + 1)))).count();
+        println!("| imported, walks: {walks} | {alarms} of 60 |");
+        assert!(alarms <= most, "walks: {walks}: {alarms} of 60");
+    }
+    let [mut a, b] = [log(false, 1), log(false, 2)];
+    a[0].metrics.clear();
+    let slower = log(false, 3).into_iter().map(|record| {
+        let values = (0..20_000).map(|n| 1500 + n % 7);
+        Record { histograms: [("latency".to_owned(), Histogram::of_ns(values).unwrap())].into(), ..record }
+    });
+    let slower: Vec<Record> = slower.collect();
+    let names = Names { a: "A".to_owned(), b: "B".to_owned() };
+    // A change is shown with the doubt about it; without a change there is none to doubt.
+    let text = |a: &[Record], b: &[Record]| brief(&plain(a, b), &names).replace("\n  ", " ");
+    let line = "The correlation of neighbouring samples is not known for 1 histogram: 10 samples count as one.";
+    assert!(text(&a, &slower).contains(line), "{}", text(&a, &slower));
+    assert!(!text(&b, &slower).contains("The correlation"), "{}", text(&b, &slower));
+    assert!(!text(&a, &a).contains("The correlation"), "{}", text(&a, &a));
 }
 
 /// A few samples more in one of two modes put the median at either end of the gap.

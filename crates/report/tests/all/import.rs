@@ -24,6 +24,17 @@ fn imported(text: &[u8], format: Option<Format>) -> Result<Imported, Error> {
     import::read(file.path(), format, &identity())
 }
 
+#[test]
+fn the_end_of_an_interval_is_no_figure_of_the_table() {
+    let text = "     1.000123456            123      cycles\n     2.000234567            456      cycles\n";
+    let records = imported(text.as_bytes(), Some(Format::PerfStat)).unwrap().records;
+    assert_eq!(records.len(), 2);
+    let text = table::render(&records, &table::Options::default());
+    assert!(text.contains("cycles") && !text.contains("interval_end_ns"), "{text}");
+    let text = pciescope_report::brief::render(&records);
+    assert!(text.contains("cycles") && !text.contains("interval_end_ns"), "{text}");
+}
+
 /// Splits lines and fields as the standard library does: slow and plain.
 fn naive(text: &str) -> BTreeMap<(u32, u32), (Vec<u64>, Vec<u64>)> {
     let mut all: BTreeMap<_, (Vec<u64>, Vec<u64>)> = BTreeMap::new();

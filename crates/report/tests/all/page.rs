@@ -35,6 +35,22 @@ fn check_tags(page: &str) {
     assert!(open.is_empty(), "left open: {open:?}");
 }
 
+/// Parts of a page are compared with each other: a page of 20,000 runs took minutes.
+#[test]
+fn a_page_of_very_many_runs_shows_the_last_ones() {
+    let one = sample::whole(&SMALL).into_iter().find(|record| record.test == "irq-hardware").unwrap();
+    let of = |count: usize| {
+        let run = |n: usize| Record { run: format!("run-{n}-"), label: None, ..one.clone() };
+        html::render(&(0..count).map(run).collect::<Vec<_>>())
+    };
+    let page = of(html::MOST_RUNS + 1);
+    assert!(page.contains("only the last 1,000 of 1,001 runs are shown"), "{:.3000}", page);
+    assert!(!page.contains("run-0-") && page.contains("run-1-") && page.contains("run-1000-"));
+    check_tags(&page);
+    let page = of(2);
+    assert!(!page.contains("runs are shown") && page.contains("run-0-"));
+}
+
 #[test]
 fn the_page_needs_nothing_from_elsewhere() {
     let page = html::render(&sample::whole(&SMALL));

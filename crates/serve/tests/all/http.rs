@@ -340,6 +340,10 @@ fn a_mistake_in_the_file_is_named_with_its_line() {
         ("bearer_tokens: [{shake: x}]\n".to_owned(), "line 1: "),
         ("hosts: []\ntls_server_config:\n  cert_file: a\n  key_file: b\n  cipher: c\n".to_owned(), "line 5: "),
         ("hosts: [\n".to_owned(), "line"),
+        // The parser takes ten to twenty seconds to find out that these are wrong.
+        (format!("hosts: {}", "[".repeat(40_000)), "line 1: lists or mappings lie more than 64 deep"),
+        (format!("hosts:\n  {}", "{a: ".repeat(40_000)), "line 2: lists or mappings lie more than 64 deep"),
+        (format!("hosts:\n{}x", "- ".repeat(40_000)), "line 2: lists or mappings lie more than 64 deep"),
         ("basic_auth_users: {ada: love}\n".to_owned(), "not one of bcrypt"),
         (format!("basic_auth_users: {{ada: '{}'}}\n", hash.replace("$04$", "$30$")), "costs more"),
         (format!("basic_auth_users: {{'a:b': '{hash}'}}\n"), "no colon"),

@@ -1,7 +1,6 @@
 //! `pciescope lab demo`: does every measurement on virtual hardware, and shows the settings of the hardware beside the
 //! results.
 
-use std::fs::File;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -16,7 +15,7 @@ use pciescope_lab::vm::{Arch, Kernel, Place, Vm, standard_machine};
 use pciescope_report::{html, jsonl};
 use serde_json::Value;
 
-use crate::cmd::Ctx;
+use crate::cmd::{Ctx, files};
 
 /// The arguments of `pciescope lab demo`.
 #[derive(Debug, clap::Args)]
@@ -117,7 +116,7 @@ pub fn run(args: &Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     std::fs::create_dir_all(&args.dir).with_context(|| format!("cannot create {}", args.dir.display()))?;
     let records_path = args.dir.join("records.jsonl");
     let report_path = args.dir.join("report.html");
-    let file = File::create(&records_path).with_context(|| format!("cannot create {}", records_path.display()))?;
+    let file = files::truncated(&records_path).with_context(|| format!("cannot create {}", records_path.display()))?;
     let mut file = jsonl::Writer::new(file);
 
     let folder = tempfile::tempdir().context("cannot create a folder for the devices' sockets")?;
@@ -166,7 +165,8 @@ pub fn run(args: &Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     let faults = vm.check_kernel_log().err();
     vm.poweroff()?;
     say("drawing the page");
-    std::fs::write(&report_path, html::render(&records))
+    files::truncated(&report_path)
+        .and_then(|mut file| file.write_all(html::render(&records).as_bytes()))
         .with_context(|| format!("cannot write {}", report_path.display()))?;
 
     let mut out = io::stdout().lock();

@@ -61,3 +61,11 @@ pub fn folder(name: &str) -> PathBuf {
     std::fs::create_dir_all(&path).expect("cargo's folder for tests can be written");
     path
 }
+
+/// What a folder holds.
+pub fn names(folder: &std::path::Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).unwrap();
+    let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
