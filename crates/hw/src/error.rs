@@ -232,9 +232,10 @@ impl Error {
             Error::Unsupported { backend: "resource", .. } => {
                 Some("the vfio backend can, with Secure Boot too: --backend vfio --bind".to_owned())
             }
-            Error::NoDriver { driver: "pcilat", .. } => {
-                Some("`modprobe pcilat` loads it (package pciescope-dkms); in the sources, `make kmod` builds it for insmod".to_owned())
-            }
+            Error::NoDriver { driver: "pcilat", .. } => Some(
+                "`modprobe pcilat` loads it (package pciescope-dkms); in the sources, `make kmod` builds it for insmod"
+                    .to_owned(),
+            ),
             Error::NoDriver { driver, .. } => Some(format!("`modprobe {driver}` loads it")),
             Error::BoundAlready { bdf, .. } => Some(format!("`pciescope unbind {bdf}` gives it back")),
             Error::NotBound { .. } => {

@@ -21,7 +21,10 @@ pub fn conclude(ctx: &Ctx, summary: &Summary, is_table: bool) -> ExitCode {
         ctx.note(check);
     }
     if summary.failed_checks.len() > CHECKS_SHOWN {
-        ctx.note(&format!("and {} more failed checks: -o FILE or -j keeps them", summary.failed_checks.len() - CHECKS_SHOWN));
+        ctx.note(&format!(
+            "and {} more failed checks: -o FILE or -j keeps them",
+            summary.failed_checks.len() - CHECKS_SHOWN
+        ));
     }
     // The tables end with the warnings; records hold them too.
     if !is_table && ctx.verbose > 0 {

@@ -95,9 +95,9 @@ fn listen(text: &str) -> Result<SocketAddr, String> {
     };
     let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(&text);
     let address = bare.parse::<IpAddr>();
-    text.parse()
-        .or_else(|_| address.map(|address| SocketAddr::new(address, PORT)))
-        .map_err(|_| "write an IP address and a port from 1 to 65535, for example 127.0.0.1:9713 or [::1]:9713".to_owned())
+    text.parse().or_else(|_| address.map(|address| SocketAddr::new(address, PORT))).map_err(|_| {
+        "write an IP address and a port from 1 to 65535, for example 127.0.0.1:9713 or [::1]:9713".to_owned()
+    })
 }
 
 /// Runs the verb until a signal comes: 128 and its number is the exit code.

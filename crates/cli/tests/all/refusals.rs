@@ -165,7 +165,10 @@ const ENDLESS: &[(&str, &str)] = &[
     ("serve --replay /dev/zero", "/dev/zero: a line is longer than 64 MiB"),
     ("import --format perf-stat /dev/zero", "/dev/zero: the text is longer than 256 MiB"),
     ("import --format sis8300-threads /dev/zero", "/dev/zero: the text is longer than 256 MiB"),
-    ("import --workload /dev/zero ../../tests/transcripts/pcie-1-read.txt", "/dev/zero: the text is longer than 256 MiB"),
+    (
+        "import --workload /dev/zero ../../tests/transcripts/pcie-1-read.txt",
+        "/dev/zero: the text is longer than 256 MiB",
+    ),
     ("doctor --silence-file /dev/zero", "/dev/zero: the text is longer than 256 MiB"),
 ];
 

@@ -131,7 +131,7 @@ fn a_mistake_in_the_records_leaves_what_was_there() {
     // A link stays one, and a pipe is written to and not replaced.
     let (link, pipe) = (path(&folder, "link.csv"), path(&folder, "pipe.csv"));
     std::os::unix::fs::symlink("r.csv", &link).unwrap();
-    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     fs::write(&outputs[0], "old").unwrap();
     let reader = std::thread::spawn({
         let pipe = pipe.clone();
@@ -151,8 +151,8 @@ fn a_full_disk_leaves_the_old_report_and_two_outputs_are_two_files() {
     for name in &names {
         fs::write(name, "old").unwrap();
         // A limit on the size of files stands for a full disk.
-        let line = format!("trap '' XFSZ; ulimit -f 1; exec {} report {} -o {name}", crate::common::PROGRAM, demo());
-        let ended = std::process::Command::new("sh").args(["-c", &line]).output().unwrap();
+        let line = format!("trap '' XFSZ; ulimit -f 1; exec {} report {} -o {name}", PROGRAM, demo());
+        let ended = Command::new("sh").args(["-c", &line]).output().unwrap();
         assert_eq!(ended.status.code(), Some(2), "{ended:?}");
         assert_eq!(fs::read_to_string(name).unwrap(), "old", "{name}");
         let ended = pciescope(&["report", &demo(), "-o", name, "-o", name]).expect_code(2);
