@@ -188,7 +188,7 @@ impl<'a, 'r> View<'a, 'r> {
                 ));
             }
         } else if self.memory.iter().any(|row| row.has_any(&MEMORY)) {
-            answer.line("DRAM: the total is not known: there is no sum of all channels".to_owned());
+            answer.line("DRAM: the total is not known: there is no sum of all channels");
         }
         let errors_of = |rows: &[&'a Row<'r>]| -> Vec<(f64, &'a Row<'r>)> {
             rows.iter().map(|row| (errors(row).unwrap_or(0.0), *row)).filter(|(count, _)| *count > 0.0).collect()
