@@ -27,7 +27,7 @@ Examples:
   pciescope list -d 144d:           the functions of a vendor
   pciescope list -s 17:             the functions on a bus
   pciescope list --show-cpus        the CPUs and their NUMA nodes and cores
-  pciescope list -j | jq 'select(.function).function.bdf'  one JSON object a line")]
+  pciescope list -j | jq 'select(.function)'  one JSON object a line")]
 pub struct Args {
     /// Show these functions in detail instead of the table of all
     #[arg(value_name = "BDF", value_parser = args::bdf)]

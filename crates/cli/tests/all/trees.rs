@@ -88,7 +88,7 @@ fn a_device_in_use_is_not_to_be_bound_before_its_use_has_ended() {
 fn binding_without_the_module_says_how_to_get_it() {
     let root = machine("no-module", ("0x8086", "0x1533"), Some("igb"), NONE);
     let ended = at(&root, &format!("latency mmio {BDF} --count 1 --bind")).expect_code(2);
-    assert!(ended.stderr.contains("pcilat") && ended.stderr.contains("hint: `make kmod`"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("pcilat") && ended.stderr.contains("hint: `modprobe pcilat`"), "{}", ended.stderr);
 }
 
 #[test]

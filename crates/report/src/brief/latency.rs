@@ -97,7 +97,7 @@ pub(super) fn irq(section: &Section, sections: &[&Section]) -> Answer {
     ends(&mut answer, section, TRIGGER_TO_HANDLER, |_| true);
     let mut parts = Vec::new();
     if let Some(median) = section.merged(ENTRY_TO_ACK).median_ns() {
-        parts.push(format!("handler to acknowledge: median {}", duration(median)));
+        parts.push(format!("handler to acknowledge: {}", duration(median)));
     }
     let software = control.and_then(|control| Some((control.test(), control.merged(TRIGGER_TO_HANDLER).median_ns()?)));
     if let (Some((test, software)), Some(hardware)) = (software, all.median_ns()) {
