@@ -434,13 +434,14 @@ fn so_many_streams_and_connections_and_no_more() {
             stream
         })
         .collect();
-    let until = Instant::now() + Duration::from_secs(10);
-    while get(server.address(), "/metrics").status == 200 {
-        assert!(Instant::now() < until, "one connection more is always answered");
+    // All places belong to connections that made a request. Where every request is allowed, that keeps nobody out.
+    for _ in 0..20 {
+        assert_eq!(get(server.address(), "/metrics").status, 200);
     }
     drop((idle, open, silent));
-    while get(server.address(), "/metrics").status != 200 {
-        assert!(Instant::now() < until + Duration::from_secs(10), "connections that ended are still counted");
+    let until = Instant::now() + Duration::from_secs(10);
+    while !get(server.address(), "/metrics").body.contains("\npciescope_event_streams 0\n") {
+        assert!(Instant::now() < until, "streams that ended are still counted");
     }
 }
 
