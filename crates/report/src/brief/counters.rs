@@ -164,16 +164,16 @@ impl<'a, 'r> View<'a, 'r> {
                 format!("{}{}", if is_bound { ">=" } else { "" }, megabytes(total))
             };
             let busiest = self.busy().filter_map(|row| Some((share(row)?, row))).max_by(|a, b| a.0.total_cmp(&b.0));
-            let busiest = busiest
-                .map(|(share, row)| format!("; busiest {}: {}", without_domain(&row.name()), ceiling(share)))
-                .unwrap_or_default();
             answer.line(format!(
-                "PCIe: Rx {}, Tx {} at {} of {}{busiest}",
+                "PCIe: Rx {}, Tx {} at {} of {}",
                 sum("rx_bytes_per_s"),
                 sum("tx_bytes_per_s"),
                 self.busy().count(),
                 counted(self.links.len(), "port"),
             ));
+            if let Some((share, row)) = busiest {
+                answer.line(format!("busiest {}: {} of its link", row.name(), ceiling(share)));
+            }
         }
         if let Some(total) = self.total() {
             let rates = MEMORY.map(|name| value(total, name));
