@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import ibis
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -273,6 +274,21 @@ def test_each_host_is_drained_with_its_own_figures_as_the_reason(tmp_path: Path,
         found = re.fullmatch(rf"slower {device[host]} mmio-read BAR0\+0x0/4 latency \+(\d+\.\d)%", text)
         assert found is not None, text
         assert float(found[1]) == pytest.approx(100 * size, abs=10)
+
+
+def test_what_is_usual_where_each_host_has_two_devices(tmp_path: Path) -> None:
+    from pciescope_fleet.judge.outliers import _with_usual
+
+    rows = [
+        {"host_key": f"n{host}", "cpu": None, "at_0": 0, "link": "x4", "driver": "nvme", "firmware": firmware}
+        for host in range(8)
+        for firmware in ("1.0", "2.0")
+    ]
+    numbered = ibis.memtable(pa.Table.from_pylist(rows))
+    found = _with_usual(numbered, pd.DataFrame({"g": [0], "level": [0]}))
+    # Every host has both versions: neither is the one that most have.
+    assert [found[f"group_{name}"].iloc[0] for name in ("link", "driver")] == ["x4", "nvme"]
+    assert pd.isna(found["group_firmware"].iloc[0])
 
 
 def test_what_doctor_found_on_the_host_stands_beside(tmp_path: Path) -> None:

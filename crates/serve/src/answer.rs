@@ -213,11 +213,14 @@ impl Site {
             });
         }
         let mut response = Response::new(Either::Right(body));
-        set(&mut response, header::CONTENT_TYPE, "text/event-stream");
+        set(&mut response, header::CONTENT_TYPE, EVENT_STREAM);
         set(&mut response, header::CACHE_CONTROL, "no-store");
         response
     }
 }
+
+/// The media type of server-sent events.
+pub(crate) const EVENT_STREAM: &str = "text/event-stream";
 
 /// Turns at bcrypt: so many at the same time, and one of each address. Who guesses from one address waits for its own guesses,
 /// and others wait for one of them at most.

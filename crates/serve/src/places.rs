@@ -19,6 +19,8 @@ const OF_A_PEER: usize = 16;
 const NETWORK: u128 = !0 << 64;
 /// The same of this machine, through which others may come (`ssh -L`).
 const OF_LOOPBACK: usize = 48;
+/// In place of the number of the last request: the answer is a stream of events.
+const STREAMS: u64 = u64::MAX;
 
 /// The connections, the oldest first.
 #[derive(Debug, Clone, Default)]
@@ -113,10 +115,11 @@ fn who_leaves(all: &[Arc<Taken>], is_meant: impl Fn(&Taken) -> bool) -> Option<u
 }
 
 /// Which of these connections has to leave of those that made a request: of the address with most of them, the one whose
-/// last request is the oldest.
+/// last request is the oldest. Streams stay: a page that watches is never idle, and would only connect again.
 fn who_is_idle(all: &[Arc<Taken>], is_meant: impl Fn(&Taken) -> bool) -> Option<usize> {
-    let of_its_address = |address| all.iter().filter(|one| is_meant(one) && one.address == address).count();
-    let meant = all.iter().enumerate().filter(|(_, one)| is_meant(one));
+    let may_leave = |one: &Arc<Taken>| is_meant(one) && one.asked.load(Ordering::Relaxed) != STREAMS;
+    let of_its_address = |address| all.iter().filter(|one| may_leave(one) && one.address == address).count();
+    let meant = all.iter().enumerate().filter(|(_, one)| may_leave(one));
     let leaving =
         meant.max_by_key(|(_, one)| (of_its_address(one.address), Reverse(one.asked.load(Ordering::Relaxed))));
     leaving.map(|(at, _)| at)
@@ -135,6 +138,11 @@ impl Place {
         if !self.own.is(Standing::Known) {
             self.own.standing.store(standing as u8, Ordering::Relaxed);
         }
+    }
+
+    /// Its answer is a stream of events.
+    pub fn streams(&self) {
+        self.own.asked.store(STREAMS, Ordering::Relaxed);
     }
 
     /// Whose it is: an address, or a network of IPv6.

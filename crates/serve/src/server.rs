@@ -13,6 +13,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use hyper::StatusCode;
+use hyper::header::CONTENT_TYPE;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -21,7 +22,7 @@ use tokio::sync::watch;
 use tokio::time::{Sleep, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
-use crate::answer::Site;
+use crate::answer::{EVENT_STREAM, Site};
 use crate::config::Config;
 use crate::places::{Place, Places, Standing};
 use crate::reload::Current;
@@ -254,6 +255,9 @@ async fn talk(
                 StatusCode::UNAUTHORIZED | StatusCode::MISDIRECTED_REQUEST => Standing::Refused,
                 _ => Standing::Known,
             });
+            if response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == EVENT_STREAM) {
+                place.streams();
+            }
             Ok::<_, Infallible>(response)
         }
     });

@@ -435,13 +435,16 @@ fn so_many_streams_and_connections_and_no_more() {
             stream
         })
         .collect();
-    // All places belong to connections that made a request. Where every request is allowed, that keeps nobody out.
-    for _ in 0..20 {
+    // All places belong to connections that made a request. Where every request is allowed, that keeps nobody out, and
+    // the pages that watch stay.
+    for number in 2..22 {
         assert_eq!(get(server.address(), "/metrics").status, 200);
+        state.put_all(&interval(number));
     }
+    assert!(get(server.address(), "/metrics").body.contains("\npciescope_event_streams 32\n"));
     drop((idle, open, silent));
     let until = Instant::now() + Duration::from_secs(10);
-    for number in 2.. {
+    for number in 22.. {
         // A stream sees that its client has left when it has something to send.
         state.put_all(&interval(number));
         if get(server.address(), "/metrics").body.contains("\npciescope_event_streams 0\n") {

@@ -183,6 +183,8 @@ def _with_usual(numbered: ir.Table, outliers: pd.DataFrame) -> pd.DataFrame:
         hosts = each.groupby("g")["host_key"].nunique()
         counts = each.groupby(["g", name]).size().rename("count").reset_index()
         most = counts[counts["count"] * 2 > counts["g"].map(hosts)].set_index("g")[name]
+        # Hosts with two devices may have two values each: then none is the usual one.
+        most = most[~most.index.duplicated(keep=False)]
         outliers = outliers.assign(**{f"group_{name}": outliers["g"].map(most)})
     return outliers
 

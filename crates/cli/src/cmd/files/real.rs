@@ -49,14 +49,16 @@ impl Real {
                 at = here;
                 continue;
             };
-            if is_root && meta.uid() != 0 {
+            // A link of /proc leads where this process, or root, lets it lead.
+            let in_proc = is_proc(&at);
+            if is_root && !in_proc && !is_of_root(meta.uid()) {
                 return Err(io::Error::other(not_ours(&here, meta.uid())));
             }
             links += 1;
             if links > MOST_LINKS {
                 return Err(Errno::LOOP.into());
             }
-            if is_proc(&at) {
+            if in_proc {
                 (at, through_proc) = (here, true);
                 continue;
             }
@@ -144,6 +146,19 @@ impl Real {
     }
 }
 
+/// Whether a file of this owner is root's. In a container that maps some users only, the machine's root is shown as nobody,
+/// as the others are that it does not map; root of the container has no rights over their files.
+fn is_of_root(owner: u32) -> bool {
+    const NOBODY: u32 = 65534;
+    owner == 0 || (owner == NOBODY && maps_some(&fs::read_to_string("/proc/self/uid_map").unwrap_or_default()))
+}
+
+/// Whether a map of users (user_namespaces(7)) leaves some out.
+fn maps_some(map: &str) -> bool {
+    let has_all = |line: &str| line.split_ascii_whitespace().nth(2) == Some("4294967295");
+    !map.is_empty() && !map.lines().any(has_all)
+}
+
 /// The parts of a path without those that lead nowhere.
 fn parts(path: &Path) -> impl Iterator<Item = OsString> {
     path.components().filter(|part| *part != Component::CurDir).map(|part| part.as_os_str().to_owned())
@@ -189,6 +204,18 @@ mod tests {
         assert_eq!(Real::of(&root.join("loop")).unwrap_err().raw_os_error(), Some(40));
         for name in ["a/..", "a/", "."] {
             assert!(Real::of(&root.join(name)).and_then(|real| real.open(OFlags::CREATE)).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_container_that_maps_some_users_is_known() {
+        for (map, is_some) in [
+            ("         0          0 4294967295\n", false),
+            ("         0       1000          1\n", true),
+            ("         0       1000          1\n         1     100000      65536\n", true),
+            ("", false),
+        ] {
+            assert_eq!(maps_some(map), is_some, "{map}");
         }
     }
 
