@@ -276,7 +276,7 @@ def test_each_host_is_drained_with_its_own_figures_as_the_reason(tmp_path: Path,
         assert float(found[1]) == pytest.approx(100 * size, abs=10)
 
 
-def test_what_is_usual_where_each_host_has_two_devices(tmp_path: Path) -> None:
+def test_what_is_usual_where_each_host_has_two_devices() -> None:
     from pciescope_fleet.judge.outliers import _with_usual
 
     rows = [
