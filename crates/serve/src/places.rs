@@ -247,6 +247,26 @@ mod tests {
         drop((first, then));
     }
 
+    /// Pages that watch are never idle: another connection of the same address is refused, and closes none of them.
+    #[test]
+    fn who_watches_stays() {
+        let places = Places::default();
+        let of = |text: &str| {
+            let place = places.take(text.parse().unwrap(), true)?;
+            place.stands(Standing::Known);
+            Some(place)
+        };
+        let pages: Vec<_> = (0..OF_A_PEER).map(|_| of("192.0.2.1").unwrap()).collect();
+        pages.iter().for_each(Place::streams);
+        assert!(of("192.0.2.1").is_none() && !pages.iter().any(told));
+        assert!(of("192.0.2.2").is_some());
+        // One that asked for something else leaves before them.
+        pages[3].stands(Standing::Known);
+        let next = of("192.0.2.1").unwrap();
+        assert!(told(&pages[3]) && !told(&next));
+        assert_eq!(pages.iter().filter(|page| told(page)).count(), 1);
+    }
+
     /// Where every request is allowed, whoever holds all places with requests loses the one that was idle longest.
     #[test]
     fn where_all_is_allowed_the_longest_idle_leaves() {

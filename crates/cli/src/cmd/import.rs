@@ -90,6 +90,11 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     output.put_all(&log.records)?;
     output.finish()?;
     tell(ctx, &log);
+    if args.format.is_none() && log.words == 0 && matches!(log.format, Format::Interrupt | Format::Iomem) {
+        let numbers = if matches!(log.format, Format::Interrupt) { "five" } else { "four" };
+        ctx.note(&format!("read as {}, because its lines are {numbers} whole numbers", log.format.name()));
+        ctx.hint("--format says what a log without a line of words is");
+    }
     let code = ctx.stop.exit_code().unwrap_or(u8::from(log.malformed > 0));
     Ok(ExitCode::from(code))
 }

@@ -221,6 +221,22 @@ fn an_import_that_lost_lines_says_so_and_fails_the_check() {
     assert!(ended.stderr.contains("cannot read no/such: No such file"), "{}", ended.stderr);
 }
 
+/// Any text of five numbers a line could be a log of interrupts.
+#[test]
+fn an_import_says_when_only_numbers_told_what_the_log_is() {
+    let folder = folder("import-numbers");
+    let log = path(&folder, "numbers");
+    let notes = |text: &str, more: &[&str]| {
+        fs::write(&log, text).unwrap();
+        pciescope(&[&["import", &log], more].concat()).expect_code(0).stderr
+    };
+    let guessed = notes("100 1500 900 0 69\n", &[]);
+    assert!(guessed.contains("read as interrupt, because its lines are five whole numbers\nhint: --format"), "{guessed}");
+    assert!(notes("100 1500 0 2\n", &[]).contains("read as iomem, because its lines are four whole numbers"));
+    assert_eq!(notes("# pcilat\n100 1500 900 0 69\n", &[]), "");
+    assert_eq!(notes("100 1500 900 0 69\n", &["--format", "interrupt"]), "");
+}
+
 /// A shell's *.jsonl names the runs and the file of all of them that an earlier report wrote.
 #[test]
 fn a_record_that_comes_again_in_another_file_counts_once() {

@@ -333,7 +333,7 @@ fn effect(batches: &[Histogram], count: u64) -> Option<(f64, usize)> {
 const LONGER: f64 = 20.0;
 
 /// Whether neighbouring batches are alike (von Neumann's ratio at the median). Of ten independent batches about one set in
-/// a hundred is.
+/// twenty-five is.
 fn are_alike(batches: &[Histogram]) -> bool {
     let mut all = Histogram::default();
     batches.iter().for_each(|batch| all.merge(batch));
@@ -343,7 +343,7 @@ fn are_alike(batches: &[Histogram]) -> bool {
     let mean = shares.iter().sum::<f64>() / shares.len() as f64;
     let steps: f64 = shares.windows(2).map(|two| (two[1] - two[0]).powi(2)).sum();
     let spread: f64 = shares.iter().map(|share| (share - mean).powi(2)).sum();
-    shares.len() > 5 && steps < 0.8 * spread
+    shares.len() > 5 && steps < spread
 }
 
 #[cfg(test)]
