@@ -73,6 +73,9 @@ done
 for member in /sys/kernel/iommu_groups/*/devices/*; do
 	link "$member"
 done
+for f in /sys/kernel/iommu_groups/*/type; do
+	file "$f"
+done
 
 set -- proc
 [ -d "$top/sys" ] && set -- proc sys

@@ -64,7 +64,8 @@ const ON_5_10: &[harness::Test] = tests![
 ];
 
 /// What needs an arm64 guest.
-const ARM64: &[harness::Test] = tests![arm64::every_module_and_an_experiment_of_each_seed];
+const ARM64: &[harness::Test] =
+    tests![arm64::every_module_and_an_experiment_of_each_seed, arm64::vfio_measures_behind_an_smmu];
 
 /// The same on a kernel with larger pages, where lab/setup-kernel has added it to the root folder.
 const ARM64_16K: &[harness::Test] = tests![arm64::with_pages_of_16_kib];

@@ -14,6 +14,7 @@ use rustix::fs::{AtFlags, FlockOperation, OFlags, flock};
 use rustix::io::Errno;
 
 use self::real::Real;
+pub use self::real::make_folder;
 use super::Refusal;
 
 /// A file that is open for results.

@@ -3,7 +3,6 @@
 
 mod demo;
 
-use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -17,7 +16,7 @@ use pciescope_lab::vm::digitizers::{Crate, Lanes, SEED_BOARDS};
 use pciescope_lab::vm::{self, Arch, Builder, Kernel, LAB_FAILED, Place, standard_machine};
 use pciescope_lab::{Served, control};
 
-use super::{Ctx, Refusal};
+use super::{Ctx, Refusal, files};
 use crate::args::{Size, Time, memory, some_time};
 
 /// The arguments of `pciescope lab`.
@@ -239,7 +238,8 @@ Examples:
 
 docs/spec/latency-endpoint.md lists the commands of an endpoint,
 docs/spec/counter-board.md those of the board, docs/spec/sis8300.md those of a
-digitizer. The answer is one line of JSON.")]
+digitizer. The answer is one line of JSON. The exit code is 69 if the device
+does not answer or refuses the command.")]
 struct CtlArgs {
     /// The device's control socket
     #[arg(value_name = "SOCKET")]
@@ -377,8 +377,8 @@ impl Devices {
         let endpoints = args.latency_endpoints(args.arch.map_or_else(Arch::chosen, Ok)?)?;
         let (path, folder) = match &args.sockets {
             Some(path) => {
-                fs::create_dir_all(path).with_context(|| format!("cannot create {}", path.display()))?;
-                (path.clone(), None)
+                let path = files::make_folder(path).with_context(|| format!("cannot create {}", path.display()))?;
+                (path, None)
             }
             None => {
                 let folder = tempfile::Builder::new().prefix("pciescope-lab-").tempdir();

@@ -3,7 +3,6 @@
 //! Options come from clap_mangen. The other sections are written here. After its options the help of a verb has
 //! examples, sections of its own ("Exit codes:") and plain sentences; a manual page has a place for each.
 
-use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -33,10 +32,11 @@ pub struct Args {
 
 /// Runs the verb.
 pub fn run(args: Args, _ctx: &Ctx) -> anyhow::Result<ExitCode> {
-    fs::create_dir_all(&args.dir).with_context(|| format!("cannot make the folder {}", args.dir.display()))?;
+    let dir =
+        files::make_folder(&args.dir).with_context(|| format!("cannot make the folder {}", args.dir.display()))?;
     let mut cli = Cli::command().disable_help_subcommand(true);
     cli.build();
-    write_pages(&cli, None, &args.dir, args.date.as_deref().unwrap_or_default())?;
+    write_pages(&cli, None, &dir, args.date.as_deref().unwrap_or_default())?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -113,6 +113,12 @@ fn arm64_guests_described_by_acpi_and_by_a_device_tree() {
     }
 }
 
+/// The same with `--iommu`: an SMMU translates, and vfio-pci is loaded.
+#[test]
+fn arm64_guest_behind_an_smmu() {
+    check("virt-smmu", &["list", "list 01:00.0", "doctor"]);
+}
+
 #[test]
 fn machine_without_pci() {
     check("board-no-pci", &["list", "list --cpus", "list 00:00.0"]);

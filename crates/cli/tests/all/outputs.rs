@@ -47,6 +47,9 @@ fn root_follows_no_link_of_another_user() {
         vec!["report", &demo, "-o", &format!("{to_own}/page.html")],
         vec!["report", &demo, "-o", &format!("{to_own}/figures.csv")],
         vec!["import", log, "-o", &to_old, "--overwrite"],
+        vec!["man", "-o", &to_own],
+        vec!["man", "-o", &format!("{to_own}/made/")],
+        vec!["lab", "demo", "--dir", &format!("{to_own}/made")],
     ] {
         let ended = pciescope(&line).expect_code(2);
         let is_told = ended.stderr.contains("is a link that user 65534 made") && ended.stderr.contains("\nhint: ");
@@ -62,6 +65,10 @@ fn root_follows_no_link_of_another_user() {
         assert_eq!(parse(&std::fs::read_to_string(output).unwrap()).len(), 9);
     }
     assert_eq!(names(&own), ["made", "old.html"]);
+    for output in [format!("{}/a/b/", theirs.display()), at("to-own/pages")] {
+        pciescope(&["man", "-o", &output]).expect_code(0);
+        assert!(std::fs::exists(format!("{output}/pciescope.1")).unwrap(), "{output}");
+    }
     symlink("own/old.html", at("old.html")).unwrap();
     pciescope(&["report", &demo, "-o", &at("old.html")]).expect_code(0);
     assert!(std::fs::read_to_string(&old).unwrap().starts_with("<!DOCTYPE html>"));

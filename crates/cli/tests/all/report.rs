@@ -231,7 +231,10 @@ fn an_import_says_when_only_numbers_told_what_the_log_is() {
         pciescope(&[&["import", &log], more].concat()).expect_code(0).stderr
     };
     let guessed = notes("100 1500 900 0 69\n", &[]);
-    assert!(guessed.contains("read as interrupt, because its lines are five whole numbers\nhint: --format"), "{guessed}");
+    assert!(
+        guessed.contains("read as interrupt, because its lines are five whole numbers\nhint: --format"),
+        "{guessed}"
+    );
     assert!(notes("100 1500 0 2\n", &[]).contains("read as iomem, because its lines are four whole numbers"));
     assert_eq!(notes("# pcilat\n100 1500 900 0 69\n", &[]), "");
     assert_eq!(notes("100 1500 900 0 69\n", &["--format", "interrupt"]), "");

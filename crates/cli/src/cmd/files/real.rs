@@ -36,37 +36,11 @@ impl Real {
     /// # Errors
     /// As root, a link that another user made; too many links; a path that can only be a folder.
     pub fn of(path: &Path) -> io::Result<Real> {
-        let is_root = rustix::process::geteuid().is_root();
         let is_folder = || io::Error::from(io::ErrorKind::IsADirectory);
         if path.as_os_str().as_bytes().ends_with(b"/") {
             return Err(is_folder());
         }
-        let mut left: VecDeque<OsString> = parts(path).collect();
-        let (mut at, mut links, mut through_proc) = (PathBuf::new(), 0, false);
-        while let Some(part) = left.pop_front() {
-            let here = at.join(&part);
-            let Some(meta) = fs::symlink_metadata(&here).ok().filter(fs::Metadata::is_symlink) else {
-                at = here;
-                continue;
-            };
-            // A link of /proc leads where this process, or root, lets it lead.
-            let in_proc = is_proc(&at);
-            if is_root && !in_proc && !is_of_root(meta.uid()) {
-                return Err(io::Error::other(not_ours(&here, meta.uid())));
-            }
-            links += 1;
-            if links > MOST_LINKS {
-                return Err(Errno::LOOP.into());
-            }
-            if in_proc {
-                (at, through_proc) = (here, true);
-                continue;
-            }
-            let behind = fs::read_link(&here)?;
-            for part in parts(&behind).collect::<Vec<_>>().into_iter().rev() {
-                left.push_front(part);
-            }
-        }
+        let (at, through_proc) = follow(path)?;
         let name = at.file_name().ok_or_else(is_folder)?.to_owned();
         Ok(Real { folder: at.parent().unwrap_or(Path::new("")).to_owned(), name, through_proc })
     }
@@ -144,6 +118,52 @@ impl Real {
         };
         Ok(opened?.into())
     }
+}
+
+/// Makes a folder for outputs and those above it, as far as they are missing, and gives its name behind all links.
+///
+/// # Errors
+/// As [`Real::of`], but for a path that can only be a folder; where a folder cannot be made.
+pub fn make_folder(path: &Path) -> io::Result<PathBuf> {
+    let (mut folder, _) = follow(path)?;
+    if folder.as_os_str().is_empty() {
+        folder.push(".");
+    }
+    fs::create_dir_all(&folder)?;
+    Ok(folder)
+}
+
+/// The name behind the links of `path`, and whether a link of /proc is on the way. As root, a link that another user made is
+/// an error.
+fn follow(path: &Path) -> io::Result<(PathBuf, bool)> {
+    let is_root = rustix::process::geteuid().is_root();
+    let mut left: VecDeque<OsString> = parts(path).collect();
+    let (mut at, mut links, mut through_proc) = (PathBuf::new(), 0, false);
+    while let Some(part) = left.pop_front() {
+        let here = at.join(&part);
+        let Some(meta) = fs::symlink_metadata(&here).ok().filter(fs::Metadata::is_symlink) else {
+            at = here;
+            continue;
+        };
+        // A link of /proc leads where this process, or root, lets it lead.
+        let in_proc = is_proc(&at);
+        if is_root && !in_proc && !is_of_root(meta.uid()) {
+            return Err(io::Error::other(not_ours(&here, meta.uid())));
+        }
+        links += 1;
+        if links > MOST_LINKS {
+            return Err(Errno::LOOP.into());
+        }
+        if in_proc {
+            (at, through_proc) = (here, true);
+            continue;
+        }
+        let behind = fs::read_link(&here)?;
+        for part in parts(&behind).collect::<Vec<_>>().into_iter().rev() {
+            left.push_front(part);
+        }
+    }
+    Ok((at, through_proc))
 }
 
 /// Whether a file of this owner is root's. In a container that maps some users only, the machine's root is shown as nobody,

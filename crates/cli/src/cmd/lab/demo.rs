@@ -113,9 +113,9 @@ pub fn run(args: &Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     let start = Instant::now();
     // Progress for a person; the closing table is the only thing on the standard output.
     let say = |text: &str| ctx.note(&format!("[{:5.1} s] {text}", start.elapsed().as_secs_f64()));
-    std::fs::create_dir_all(&args.dir).with_context(|| format!("cannot create {}", args.dir.display()))?;
-    let records_path = args.dir.join("records.jsonl");
-    let report_path = args.dir.join("report.html");
+    let dir = files::make_folder(&args.dir).with_context(|| format!("cannot create {}", args.dir.display()))?;
+    let records_path = dir.join("records.jsonl");
+    let report_path = dir.join("report.html");
     let file = files::truncated(&records_path).with_context(|| format!("cannot create {}", records_path.display()))?;
     let mut file = jsonl::Writer::new(file);
 
