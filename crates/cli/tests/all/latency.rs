@@ -230,6 +230,15 @@ fn interrupts_say_how_neighbours_depend_on_each_other() {
             assert!(metric("design_effect") > 0.0 && metric("design_batches") == 10.0, "{raw}: {record:?}");
         }
     }
+    // Reads of one CPU after the other have no rounds: only raw samples say it.
+    for (raw, batches) in [("", None), (" --raw /dev/null", Some(10.0))] {
+        let records =
+            measured(&format!("latency mmio --backend fake --cpus 0,4 --order sequential --count 100 --json{raw}"));
+        assert_eq!(records.len(), 2);
+        for record in &records {
+            assert_eq!(record.metrics.get("design_batches").map(|metric| metric.value), batches, "{raw}: {record:?}");
+        }
+    }
     let few = measured("latency irq --backend fake --cpus 0 --vectors 0 --count 2 --json");
     assert!(few.iter().all(|record| !record.metrics.contains_key("design_effect")));
     // Samples that nobody asked for are not missed.

@@ -33,6 +33,8 @@ fn the_end_of_an_interval_is_no_figure_of_the_table() {
     assert!(text.contains("cycles") && !text.contains("interval_end_ns"), "{text}");
     let text = pciescope_report::brief::render(&records);
     assert!(text.contains("cycles") && !text.contains("interval_end_ns"), "{text}");
+    // Nor is it compared.
+    assert_eq!(pciescope_report::compare::names(&records, &records), ["cycles"]);
 }
 
 /// Splits lines and fields as the standard library does: slow and plain.
