@@ -214,7 +214,7 @@ fn beside_real(real: Real) -> io::Result<Opened> {
     }
     if meta.is_some() {
         // A file that may not be written may not be replaced either; for a link, the file behind it counts.
-        real.open(OFlags::APPEND)?;
+        real.may_be_written()?;
     }
     let name = format!(".{}.{}.part", real.name().to_string_lossy(), std::process::id());
     let grows = real.beside(name.into());

@@ -147,7 +147,7 @@ fn a_mistake_in_the_records_leaves_what_was_there() {
 #[test]
 fn a_full_disk_leaves_the_old_report_and_two_outputs_are_two_files() {
     let folder = folder("report-full");
-    let names = ["r.html", "r.png", "r.svg", "r.txt", "r.md", "r.csv"].map(|name| path(&folder, name));
+    let names = ["r.html", "r.png", "r.svg", "r.txt", "r.md", "r.csv", "r.parquet"].map(|name| path(&folder, name));
     for name in &names {
         fs::write(name, "old").unwrap();
         // A limit on the size of files stands for a full disk.
@@ -158,6 +158,9 @@ fn a_full_disk_leaves_the_old_report_and_two_outputs_are_two_files() {
         let ended = pciescope(&["report", &demo(), "-o", name, "-o", name]).expect_code(2);
         assert!(ended.stderr.contains("two outputs would go to this one file"), "{}", ended.stderr);
     }
+    let new = path(&folder, "new.csv");
+    let ended = pciescope(&["report", &demo(), "-o", &new, "-o", &new]).expect_code(2);
+    assert!(ended.stderr.contains("two outputs would go to this one file"), "{}", ended.stderr);
     assert_eq!(fs::read_dir(&folder).unwrap().count(), names.len(), "no part is left");
 }
 
@@ -219,6 +222,16 @@ fn an_import_that_lost_lines_says_so_and_fails_the_check() {
     assert!(ended.stderr.contains("holds no line of format iomem"), "{}", ended.stderr);
     let ended = pciescope(&["import", "no/such"]).expect_code(2);
     assert!(ended.stderr.contains("cannot read no/such: No such file"), "{}", ended.stderr);
+}
+
+#[test]
+fn figures_of_another_locale_are_refused_with_the_way_out() {
+    let folder = folder("import-locale");
+    let log = path(&folder, "perf.txt");
+    let table = " Performance counter stats for 'sleep 1':\n\n           167,98 msec task-clock\n           14.901      page-faults\n";
+    fs::write(&log, table).unwrap();
+    let ended = pciescope(&["import", &log]).expect_code(2);
+    assert!(ended.stderr.contains("\nhint: LC_ALL=C"), "{}", ended.stderr);
 }
 
 /// Any text of five numbers a line could be a log of interrupts.

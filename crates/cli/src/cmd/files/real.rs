@@ -1,5 +1,6 @@
 //! The name of an output behind all links, and its opening. A run as root follows only links that root made: what
-//! another user put at an output would choose the file that is made or replaced.
+//! another user put at an output would choose the file that is made or replaced. The same holds for a second name of a
+//! file (a hard link), and a pipe of another user would hand the results over.
 
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -77,8 +78,50 @@ impl Real {
     /// Opens the file to write; `flags` say more. A pipe gets a moment for its reader.
     ///
     /// # Errors
-    /// Where it cannot be opened; a pipe that nobody reads; a link that was put there since the name was found.
+    /// Where it cannot be opened; a pipe that nobody reads; a link that was put there since the name was found. As root, what
+    /// another user put there: a pipe, or a second name of a file.
     pub fn open(&self, flags: OFlags) -> io::Result<File> {
+        // What is refused stays as it is.
+        let file = self.open_to_write(flags - OFlags::TRUNC)?;
+        self.refuse_planted(&file)?;
+        if flags.contains(OFlags::TRUNC) && file.metadata()?.is_file() {
+            file.set_len(0)?;
+        }
+        Ok(file)
+    }
+
+    /// Whether the file may be written: nothing is.
+    ///
+    /// # Errors
+    /// Where it may not.
+    pub fn may_be_written(&self) -> io::Result<()> {
+        self.open_to_write(OFlags::APPEND).map(drop)
+    }
+
+    /// As root, refuses a pipe of another user, and a file with several names where others can make one.
+    fn refuse_planted(&self, file: &File) -> io::Result<()> {
+        if !rustix::process::geteuid().is_root() || self.through_proc {
+            return Ok(());
+        }
+        let (meta, path) = (file.metadata()?, self.path());
+        let text = if meta.file_type().is_fifo() && !is_of_root(meta.uid()) {
+            format!("{} is a pipe that user {} made, and a run as root writes to none", path.display(), meta.uid())
+        } else if meta.is_file() && meta.nlink() > 1 && self.is_open_to_others()? {
+            let text = "has several names (hard links) in a folder of others, and a run as root writes to no such file";
+            format!("{} {text}", path.display())
+        } else {
+            return Ok(());
+        };
+        Err(io::Error::other(Refusal::new(text, "give another name")))
+    }
+
+    /// Whether other users can make names in its folder.
+    fn is_open_to_others(&self) -> io::Result<bool> {
+        let folder = self.open_folder()?.metadata()?;
+        Ok(!is_of_root(folder.uid()) || folder.mode() & 0o022 != 0)
+    }
+
+    fn open_to_write(&self, flags: OFlags) -> io::Result<File> {
         let path = self.path();
         // Without NONBLOCK a pipe that nobody reads holds the program for ever.
         let flags = OFlags::WRONLY | OFlags::NONBLOCK | OFlags::NOCTTY | flags;
