@@ -124,12 +124,16 @@ struct Registers {
     counters: [Counter; COUNTERS],
     ov_enable: u32,
     ov_status: u32,
+    /// Status bits of wraps that have not appeared yet, with the reads of the status that each still waits for.
+    late: Vec<(u32, u64)>,
 }
 
 /// What the control socket can change.
 #[derive(Debug)]
 struct Settings {
     limit: Limit,
+    /// Reads of the status before the bit of a wrap appears; 0: it is there with the wrap.
+    lag: u64,
     is_torn: bool,
     /// Reads of the halves of the cycle counter since `torn on`.
     half_reads: u64,
@@ -141,6 +145,7 @@ impl Default for Settings {
     fn default() -> Self {
         Settings {
             limit: Limit::default(),
+            lag: 0,
             is_torn: false,
             half_reads: 0,
             rates: BTreeMap::new(),
@@ -338,6 +343,10 @@ impl DrwBank {
             }
             ["limit", "wrap"] => self.settings.limit = Limit::Wrap,
             ["limit", "hold"] => self.settings.limit = Limit::Hold,
+            ["lag", reads] => {
+                self.settings.lag = parse_number(reads)?;
+                self.show_late(0);
+            }
             ["torn", "on"] => (self.settings.is_torn, self.settings.half_reads) = (true, 0),
             ["torn", "off"] => self.settings.is_torn = false,
             ["power-cycle"] => self.function_reset(now_ns),
@@ -363,7 +372,8 @@ impl DrwBank {
             counters().map(|(number, counter)| (number.to_string(), json!(counter.value))).collect();
         json!({"events": events, "cycles": ledger.cycles, "overflows": ledger.overflows, "resets": ledger.resets,
                "starts": ledger.starts, "stops": ledger.stops, "running": self.registers.is_running,
-               "enabled": enabled, "values": values, "asserted": self.is_asserted()})
+               "enabled": enabled, "values": values, "late": self.registers.late.len(),
+               "asserted": self.is_asserted()})
     }
 
     fn read_register(&mut self, register: u64) -> u32 {
@@ -379,9 +389,27 @@ impl DrwBank {
                 self.registers.counters[((register - COMMON_COUNTER) / 4) as usize].value
             }
             OV_INTR_ENABLE_STATUS => self.registers.ov_enable,
-            OV_INTR_STATUS => self.registers.ov_status,
+            OV_INTR_STATUS => {
+                let status = self.registers.ov_status;
+                self.show_late(1);
+                status
+            }
             _ => 0,
         }
+    }
+
+    /// So many reads of the status have passed: sets the bits that waited for no more, all of them without `lag`.
+    fn show_late(&mut self, reads: u64) {
+        let has_lag = self.settings.lag > 0;
+        let Registers { late, ov_status, .. } = &mut self.registers;
+        late.retain_mut(|(bit, left)| {
+            *left = left.saturating_sub(reads);
+            let is_late = has_lag && *left > 0;
+            if !is_late {
+                *ov_status |= *bit;
+            }
+            is_late
+        });
     }
 
     fn read_cycle_half(&mut self, is_high: bool) -> u32 {
@@ -458,7 +486,12 @@ impl DrwBank {
                 *counted = counted.saturating_add(n);
                 let (overflows, is_set) = counter.count(n, self.settings.limit);
                 self.ledger.overflows += overflows;
-                self.registers.ov_status |= u32::from(is_set) << (OV_INTR_COMMON + number);
+                let bit = u32::from(is_set) << (OV_INTR_COMMON + number);
+                if is_set && self.settings.lag > 0 {
+                    self.registers.late.push((bit, self.settings.lag));
+                } else {
+                    self.registers.ov_status |= bit;
+                }
             }
         }
         if [HIF_RD, HIF_WR, HIF_RMW].contains(&event) {
@@ -511,18 +544,19 @@ fn parse_number(word: &str) -> Result<u64, CommandError> {
 
 /// What is wrong with words that no form fits.
 fn refuse(words: &[&str]) -> CommandError {
-    const FORMS: [(&str, &str, usize); 5] = [
+    const FORMS: [(&str, &str, usize); 6] = [
         ("add", "an event and a number", 3),
         ("rate", "an event and a number per second", 3),
         ("set", "a counter and a value", 3),
         ("limit", "wrap or hold", 2),
+        ("lag", "a number of reads", 2),
         ("torn", "on or off", 2),
     ];
     let Some(first) = words.first() else {
-        return CommandError::missing("dram", "add, rate, set, limit or torn");
+        return CommandError::missing("dram", "add, rate, set, limit, lag or torn");
     };
     let Some((_, what, len)) = FORMS.iter().find(|(form, _, _)| form == first) else {
-        return wrong(first, "add, rate, set, limit or torn");
+        return wrong(first, "add, rate, set, limit, lag or torn");
     };
     match words.get(*len) {
         Some(extra) => CommandError::extra("dram", extra),

@@ -157,7 +157,7 @@ fn a_counter_counts_while_the_pmu_runs_and_it_is_enabled() {
         json!({"events": {"hif_rd": {"happened": 111_111, "counted": {"3": 100}},
                           "hif_rd_or_wr": {"happened": 111_111, "counted": {}}},
                "cycles": 0, "overflows": 0, "resets": 0, "starts": 1, "stops": 1,
-               "running": false, "enabled": {"3": "hif_rd"}, "values": {"3": 100}, "asserted": false})
+               "running": false, "enabled": {"3": "hif_rd"}, "values": {"3": 100}, "late": 0, "asserted": false})
     );
 }
 
@@ -350,6 +350,37 @@ fn a_torn_carry_can_be_forced_and_is_counted() {
 }
 
 #[test]
+fn a_status_bit_can_come_later_than_its_wrap() {
+    let mut bench = Bench::counting(&[HIF_RD, HIF_WR]);
+    bench.tell("lag 2");
+    bench.tell("add hif_rd 0x100000003");
+    assert_eq!((bench.counter(0), bench.bank.is_asserted()), (3, false));
+    assert_eq!(bench.bank.ledger()["late"], 1);
+    let reads: Vec<u32> = (0..2).map(|_| bench.get(OV_INTR_STATUS)).collect();
+    assert_eq!(reads, [0, 0]);
+    assert!(bench.bank.is_asserted(), "it interrupts as soon as the bit is there");
+    assert_eq!((bench.get(OV_INTR_STATUS), bench.bank.ledger()["late"].clone()), (1 << 8, json!(0)));
+    // A clear before the bit is there does not reach it.
+    bench.set(OV_INTR_CLR, 1 << 8);
+    bench.tell("add hif_wr 0x100000000");
+    bench.get(OV_INTR_STATUS);
+    bench.set(OV_INTR_CLR, u32::MAX);
+    bench.get(OV_INTR_STATUS);
+    assert_eq!(bench.get(OV_INTR_STATUS), 1 << 9);
+    // Without the setting, what has waited is there at once, and a reset forgets it.
+    bench.set(OV_INTR_CLR, u32::MAX);
+    bench.tell("add hif_wr 0x100000000");
+    bench.tell("lag 0");
+    assert_eq!(bench.get(OV_INTR_STATUS), 1 << 9);
+    bench.set(OV_INTR_CLR, u32::MAX);
+    bench.tell("lag 1");
+    bench.tell("add hif_wr 0x100000000");
+    bench.tell("power-cycle");
+    assert_eq!((bench.get(OV_INTR_STATUS), bench.get(OV_INTR_STATUS)), (0, 0));
+    assert_eq!(bench.bank.ledger()["overflows"], 4);
+}
+
+#[test]
 fn dma_is_counted_as_it_happens() {
     let mut bench = Bench::counting(&[HIF_RD, HIF_WR, HIF_RMW, HIF_RD_OR_WR]);
     bench.dma(100, 20, 3);
@@ -468,14 +499,14 @@ fn a_function_reset_keeps_settings_and_ledger_and_a_reset_keeps_nothing() {
     bench.bank.reset();
     bench.pass(SECOND);
     let nothing = json!({"events": {}, "cycles": 0, "overflows": 0, "resets": 0, "starts": 0, "stops": 0,
-                         "running": false, "enabled": {}, "values": {}, "asserted": false});
+                         "running": false, "enabled": {}, "values": {}, "late": 0, "asserted": false});
     assert_eq!(bench.bank.ledger(), nothing);
 }
 
 #[test]
 fn a_refusal_changes_nothing_and_says_why() {
     let mut bench = Bench::new();
-    let forms = "add, rate, set, limit or torn";
+    let forms = "add, rate, set, limit, lag or torn";
     let cases = [
         ("", format!("dram: {forms} is missing")),
         ("sub", format!("dram: `sub` is not {forms}")),
@@ -488,6 +519,8 @@ fn a_refusal_changes_nothing_and_says_why() {
         ("set 0 0x100000000", "dram: `0x100000000` is not a number below 2^32".to_owned()),
         ("set cycle 0x100000000000000", "dram: `72057594037927936` is not a number below 2^56".to_owned()),
         ("limit clip", "dram: `clip` is not wrap or hold".to_owned()),
+        ("lag", "dram: a number of reads is missing".to_owned()),
+        ("lag off", "dram: `off` is not a whole number below 2^64".to_owned()),
         ("torn", "dram: on or off is missing".to_owned()),
     ];
     for (command, text) in cases {
