@@ -85,7 +85,11 @@ static bool drw_was_reset(struct drw_pmu *drw)
 	return false;
 }
 
-/* The counter's overflow bit is set: it has wrapped before this was called. */
+/*
+ * The counter's overflow bit is set: it has wrapped before this was called. If a wrap was
+ * counted before its bit was set, this may be its bit. Then the difference of the values
+ * decides: two readings are less than 2^32 counts apart.
+ */
 static void drw_update_overflow(struct drw_pmu *drw, unsigned int n)
 {
 	u32 value = drw_read(drw, DRW_COUNTER(n)), later;
@@ -102,11 +106,18 @@ static void drw_update_overflow(struct drw_pmu *drw, unsigned int n)
 			return;
 		}
 	}
-	c->total += BIT_ULL(32) + value - c->last;
+	if (!c->is_bit_due || value < c->last)
+		c->total += BIT_ULL(32);
+	/* One bit for two wraps: the other one's may still come. */
+	c->is_bit_due = c->is_bit_due && value < c->last;
+	c->total += (u64)value - c->last;
 	if (later < value) {
 		/* It has wrapped again, before or after the bit was cleared. */
 		c->total += BIT_ULL(32);
-		drw_write(drw, DRW_OVERFLOW_CLEAR, DRW_OVERFLOW(n));
+		if (drw_read(drw, DRW_OVERFLOW_STATUS) & DRW_OVERFLOW(n))
+			drw_write(drw, DRW_OVERFLOW_CLEAR, DRW_OVERFLOW(n));
+		else
+			c->is_bit_due = true;
 	}
 	c->total += (u64)later - value;
 	c->last = later;
@@ -131,8 +142,12 @@ static void drw_update_common(struct drw_pmu *drw, unsigned int n)
 		drw_update_overflow(drw, n);
 		return;
 	}
-	if (value >= c->last || !drw_was_reset(drw))
+	if (value >= c->last) {
+		c->total += value - c->last;
+	} else if (!drw_was_reset(drw)) {
 		c->total += (u32)(value - c->last);
+		c->is_bit_due = true;
+	}
 	c->last = value;
 }
 
@@ -261,10 +276,12 @@ bool drw_handle_overflows(struct drw_pmu *drw)
 	if (status == U32_MAX || !pending)
 		return false;
 	for_each_set_bit(n, &pending, DRW_COUNTERS) {
-		if (drw_counter_is_on(drw, n))
+		if (drw_counter_is_on(drw, n)) {
 			drw_update_common(drw, n);
-		else
+		} else {
 			drw_write(drw, DRW_OVERFLOW_CLEAR, DRW_OVERFLOW(n));
+			drw->counters[n].is_bit_due = false;
+		}
 	}
 	return true;
 }

@@ -27,11 +27,13 @@ enum drw_state { DRW_IDLE, DRW_STOPPED, DRW_STARTING, DRW_COUNTING, DRW_REMOVED 
  * @event: its event; NULL for the cycle counter, which all events share
  * @total: what it has counted, in 64 bits; it never goes back
  * @last: the hardware's value at the last update of @total
+ * @is_bit_due: a wrap was counted whose overflow bit had not been set
  */
 struct drw_counter {
 	struct perf_event *event;
 	u64 total;
 	u64 last;
+	bool is_bit_due;
 };
 
 /**

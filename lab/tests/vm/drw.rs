@@ -74,6 +74,8 @@ pub fn the_seeds_own_command_lines_work(rig: &Counters) {
 
 pub fn neither_load_nor_the_hardwares_ways_lose_a_count(rig: &Counters) {
     wraps_beside_readers(rig);
+    // Before the driver sets counters back.
+    a_late_status_bit_is_no_second_wrap(rig);
     counters_that_hold_are_noticed(rig);
     the_whole_board_goes_and_comes_back(rig);
 }
@@ -384,6 +386,69 @@ fn counters_that_hold_are_noticed(rig: &Counters) {
     assert_eq!(saturated(), "0x0f 1");
     rig.equals(&read[1..], &before, &truth);
     assert_eq!(truth.gained(&before, SUB, "overflows"), 1);
+}
+
+/// Should hardware's status bits come later than the counters wrap: the driver sees a lower value before the bit, and the bit
+/// afterwards. That is one wrap, also if the bit comes when another event has the counter.
+fn a_late_status_bit_is_no_second_wrap(rig: &Counters) {
+    let late = || rig.truth().0["dram"][SUB]["late"].as_u64().expect("the ledger counts late bits");
+    // perf reads ten times a second, and each reading asks for the status once or twice.
+    let events = || format!("-I 100 -e {}", rig.events(SUB, &["op_is_rd", "op_is_wr"]));
+    let add = |event: &str, n: u64| {
+        rig.tell(&format!("dram {SUB} add {event} {n}"));
+        // One reading at least.
+        std::thread::sleep(Duration::from_millis(500));
+    };
+    let equals = |what: &str, read: &[Reading], before: &Truth| {
+        let truth = rig.truth();
+        for event in ["op_is_rd", "op_is_wr"] {
+            let sum: u64 = read.iter().filter(|reading| reading.name() == event).map(Reading::counted).sum();
+            assert_eq!(sum, truth.counted(before, SUB, event), "{what}: {event}");
+        }
+    };
+    rig.tell(&format!("dram {SUB} lag 4"));
+    let before = rig.truth();
+    let perf = rig.perf_start("late", &events());
+    counting(rig, SUB, 2);
+    for _ in 0..3 {
+        add("op_is_rd", 3_000_000_000);
+        add("op_is_wr", 2_500_000_000);
+        rig.wait_for("the late bits come", || (late() == 0).then_some(()));
+        answered(rig, SUB);
+    }
+    let read = perf.end();
+    equals("while it counts", &read, &before);
+    assert!(rig.truth().gained(&before, SUB, "overflows") >= 3);
+
+    // More reads than this session makes.
+    rig.tell(&format!("dram {SUB} lag 100000"));
+    let before = rig.truth();
+    let perf = rig.perf_start("late", &events());
+    counting(rig, SUB, 2);
+    for event in ["op_is_rd", "op_is_wr", "op_is_rd", "op_is_wr"] {
+        add(event, 3_000_000_000);
+    }
+    let read = perf.end();
+    equals("before the bits", &read, &before);
+    assert_eq!(late(), 2, "the bits have not come");
+    let before = rig.truth();
+    let perf = rig.perf_start("late", &events());
+    counting(rig, SUB, 2);
+    rig.tell(&format!("dram {SUB} lag 0"));
+    answered(rig, SUB);
+    add("op_is_rd", 1_000);
+    let read = perf.end();
+    equals("an event that did not wrap", &read, &before);
+    // And a wrap is counted again.
+    let before = rig.truth();
+    let perf = rig.perf_start("late", &events());
+    counting(rig, SUB, 2);
+    for _ in 0..4 {
+        add("op_is_rd", 3_000_000_000);
+        answered(rig, SUB);
+    }
+    let read = perf.end();
+    equals("afterwards", &read, &before);
 }
 
 /// Waits until the driver has looked: it sets a counter in its upper half back.
