@@ -1,5 +1,7 @@
 //! Interrupt latency on virtual hardware: counts equal the device's, and an injected delay shows where it belongs.
 
+use std::time::{Duration, Instant};
+
 use crate::say;
 use crate::support::{PATIENCE, Rig, merged, moved, settle, stayed, total, vector};
 use pciescope_core::{Histogram, Record};
@@ -32,6 +34,7 @@ pub fn interrupts_of_every_source_are_counted_where_they_belong(rig: &Rig, kerne
         settle("kmod", || an_injected_delay_moves_the_trigger_and_not_the_acknowledge(rig, "--backend kmod"));
         rig.must(&format!("pciescope unbind {}", rig.bdf));
         without_messages_the_wire_is_the_last_resort(rig);
+        an_interrupt_of_the_neighbour_is_no_answer(rig);
     }
 }
 
@@ -150,6 +153,71 @@ fn without_messages_the_wire_is_the_last_resort(rig: &Rig) {
     rig.must(&format!("pciescope unbind {bdf}"));
     let free = rig.must(&format!("echo 1 >/sys/bus/pci/devices/{bdf}/msi_bus; lspci -vv -s {bdf} | grep Control:"));
     assert!(bound.contains("DisINTx+") && free.contains("DisINTx-"), "bound: {bound}\nfree: {free}");
+}
+
+/// Two functions share a line, and one of them has an open trigger and another cause that is set. An interrupt of the other
+/// one is not the answer.
+fn an_interrupt_of_the_neighbour_is_no_answer(rig: &Rig) {
+    let functions = ["nic0", "edu2"].map(|name| rig.vm.address(name));
+    for bdf in &functions {
+        rig.must(&format!("echo 0 >/sys/bus/pci/devices/{bdf}/msi_bus && pciescope bind {bdf} --driver pcilat"));
+    }
+    settle("a neighbour's interrupts", || interrupts_beside_an_open_trigger(rig, &functions[0], &functions[1]));
+    for bdf in &functions {
+        rig.must(&format!("pciescope unbind {bdf}; echo 1 >/sys/bus/pci/devices/{bdf}/msi_bus"));
+    }
+}
+
+fn interrupts_beside_an_open_trigger(rig: &Rig, nic: &str, neighbour: &str) -> Result<(), String> {
+    const FILE: &str = "/tmp/neighbour.jsonl";
+    const TIMES: u64 = 4;
+    /// The longest that there is: for so long a trigger stays open.
+    const TIMEOUT: Duration = Duration::from_secs(10);
+    /// No answer that is one takes as long.
+    const LATE: Duration = Duration::from_millis(500);
+    /// e1000: reading clears the causes; setting; masking.
+    const ICR: u32 = 0xc0;
+    const ICS: u32 = 0xc8;
+    const IMC: u32 = 0xd8;
+    /// A cause that the run does not ask for.
+    const LINK: u32 = 1 << 2;
+    /// edu: raises its interrupt.
+    const RAISE: u32 = 0x60;
+    let register = |bdf: &str, text: &str| rig.must(&format!("echo {text} >/sys/class/pcilat/{bdf}/pcilat_devreg"));
+    let write = |bdf: &str, offset: u32, value: u32| register(bdf, &format!("{offset:#x} {value:#x}"));
+    let [irq, shared] = [nic, neighbour].map(|bdf| rig.must(&format!("cat /sys/bus/pci/devices/{bdf}/irq")));
+    assert_eq!(irq, shared, "{nic} and {neighbour} do not share a line");
+    let run = format!("latency irq {nic} --cpus 1 --count 20M --raised-by hardware --timeout {}s", TIMEOUT.as_secs());
+    let running = rig.start(&run, FILE);
+    let interrupts = || -> u64 {
+        assert!(running.status().is_none(), "the run has ended: {:?}", running.wait());
+        rig.must(&format!("awk '$1 == \"{irq}:\" {{ print $2 + $3 + $4 + $5 }}' /proc/interrupts")).parse().unwrap()
+    };
+    let before = interrupts();
+    rig.vm.wait_for("interrupts", || (interrupts() > before + 100).then_some(()));
+    // From now on no trigger gets through: the last one stays open.
+    let begin = Instant::now();
+    write(nic, IMC, u32::MAX);
+    for _ in 0..TIMES {
+        register(nic, &format!("{ICR:#x}"));
+        write(nic, ICS, LINK);
+        std::thread::sleep(LATE + LATE / 4);
+        let before = interrupts();
+        write(neighbour, RAISE, 1);
+        rig.vm.wait_for("the neighbour's interrupt", || (interrupts() > before).then_some(()));
+    }
+    let took = begin.elapsed();
+    running.signal("INT").unwrap_or_else(|err| panic!("the lab failed: {err}"));
+    let ended = rig.end(&running, FILE, PATIENCE);
+    let trigger = merged(&ended.of("irq-hardware"), "trigger_to_handler");
+    assert!(trigger.count() >= 50, "{} interrupts were answered", trigger.count());
+    let late = trigger.count() - trigger.count_up_to_ns(LATE.as_nanos() as f64);
+    say!("{} answers, {late} of them took more than {LATE:?}", trigger.count());
+    if took > TIMEOUT - LATE {
+        return Err(format!("the trigger was not open all the time: {took:?}"));
+    }
+    assert!(late <= 1, "{late} of {TIMES} interrupts of the neighbour were taken for answers");
+    Ok(())
 }
 
 fn lost_and_doubled_interrupts_are_told_apart(rig: &Rig) {

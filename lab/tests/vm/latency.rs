@@ -25,11 +25,13 @@ pub fn on_the_newest_kernel() {
 /// What depends on the kernel: the module, its interface, and interrupts.
 fn on(kernel: Kernel) {
     let rig = Rig::boot_with(kernel, |builder| {
-        builder.devices(standard_machine()).module("pcilat").device(
-            "unknown0",
-            Device::Other("pci-testdev".into()),
-            Place::RootPort,
-        )
+        builder
+            .devices(standard_machine())
+            .module("pcilat")
+            // In these places the two share an interrupt line.
+            .device("nic0", Device::Other("e1000".into()), Place::RootBus)
+            .device("edu2", Device::Edu, Place::RootPort)
+            .device("unknown0", Device::Other("pci-testdev".into()), Place::RootPort)
     });
     smoke::the_standard_machine_is_there(&rig);
     say!("the machine is there");

@@ -6,8 +6,8 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::time::Instant;
 
-use crate::support;
 use crate::support::{Endpoint, PATIENCE, Rig, looks, merged, moved, seen, settle, stayed, total};
+use crate::{say, support};
 use pciescope_core::{Histogram, Record};
 use pciescope_lab::device::LatencyEndpoint;
 use pciescope_lab::vm::{Device, Kernel, Place};
@@ -146,9 +146,41 @@ pub fn reads_writes_and_read_backs_of_every_width_are_counted(rig: &Rig, kernel:
         let records = ones.expect(0, "mmio-write-read");
         assert_eq!(seen(&rig.ledger(), "writes", 0, 8, 4), 5 * 100 * CPUS, "{kernel}");
         assert_eq!(seen(&rig.ledger(), "reads", 0, 8, 4), 5 * 100 * CPUS + looks(&records), "{kernel}");
+        if kernel == Kernel::V6_12 {
+            a_turn_wakes_one_worker(rig);
+        }
         rig.must(&format!("pciescope unbind {}", rig.bdf));
         assert_eq!(rig.driver(), "none");
     }
+}
+
+/// While one CPU measures, the others sleep: a worker goes to sleep once for each of its turns. Woken at every turn, each
+/// would do so once for each turn of every CPU.
+fn a_turn_wakes_one_worker(rig: &Rig) {
+    /// Reads of one turn.
+    const TURN: u64 = 20;
+    let turns = || seen(&rig.ledger(), "reads", 0, 0, 4) / TURN;
+    // Of all workers together.
+    let sleeps = || -> u64 {
+        let tasks = "grep -ls '^pcilat/' /proc/[0-9]*/comm | sed 's/comm$/status/'";
+        let text = rig.must(&format!("cat $({tasks}) | grep '^voluntary_ctxt_switches'"));
+        assert_eq!(text.lines().count() as u64, CPUS, "a worker for each CPU: {text}");
+        text.lines().map(|line| line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap()).sum()
+    };
+    rig.tell("reset");
+    let running = rig.vm.start(&format!("exec /lib/pciescope/pcilat_turns {} {TURN}", rig.bdf));
+    let at_least = |least: u64| {
+        assert!(running.status().is_none(), "the run has ended: {:?}", running.wait());
+        (turns() >= least).then_some(())
+    };
+    rig.vm.wait_for("turns", || at_least(20));
+    let (turns_before, sleeps_before) = (turns(), sleeps());
+    rig.vm.wait_for("more turns", || at_least(turns_before + 400));
+    let (turns, sleeps) = (turns() - turns_before, sleeps() - sleeps_before);
+    running.signal("KILL").unwrap_or_else(|err| panic!("the lab failed: {err}"));
+    running.wait().map(drop).unwrap_or_else(|err| panic!("the run does not end: {err}"));
+    say!("{turns} turns on {CPUS} CPUs, {sleeps} times a worker went to sleep");
+    assert!(sleeps * 2 >= turns && sleeps * 2 <= turns * 3, "{sleeps} times in {turns} turns");
 }
 
 /// Raw records that the module's ring holds: what all CPUs measure within a second or two.
