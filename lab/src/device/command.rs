@@ -33,6 +33,8 @@ pub enum Command {
     IrqDouble(Strikes, u64),
     /// Go away after so many more reads; `None`: come back.
     AllOnes(Option<u64>),
+    /// Answer so many reads by all-ones, and the next ones again.
+    OnesNext(u64),
     /// Go away at once, configuration space included.
     Remove,
     /// How long a read without completion takes, in nanoseconds.
@@ -147,7 +149,7 @@ impl Command {
                 let strikes = words.strikes()?;
                 Command::IrqDouble(strikes, words.gap()?)
             }
-            "all-ones" => Command::AllOnes(words.reads_left()?),
+            "all-ones" => words.all_ones()?,
             "remove" => Command::Remove,
             "completion-timeout" => Command::CompletionTimeout(words.time("a time")?),
             "link" => Command::Link(words.link()?),
@@ -237,11 +239,12 @@ impl Words<'_> {
         }
     }
 
-    fn reads_left(&mut self) -> Result<Option<u64>, CommandError> {
-        match self.word("`after N` or `off`")? {
-            "off" => Ok(None),
-            "after" => Ok(Some(self.number("the number of reads")?)),
-            word => Err(self.wrong(word, "`after` or `off`")),
+    fn all_ones(&mut self) -> Result<Command, CommandError> {
+        match self.word("`after N`, `next N` or `off`")? {
+            "off" => Ok(Command::AllOnes(None)),
+            "after" => Ok(Command::AllOnes(Some(self.number("the number of reads")?))),
+            "next" => Ok(Command::OnesNext(self.number("the number of reads")?)),
+            word => Err(self.wrong(word, "`after`, `next` or `off`")),
         }
     }
 }
@@ -287,6 +290,7 @@ mod tests {
             ("irq-double every 2", Command::IrqDouble(Strikes::Every { every: 2, passed: 0 }, DOUBLE_GAP_NS)),
             ("irq-double every 2 gap 1ms", Command::IrqDouble(Strikes::Every { every: 2, passed: 0 }, 1_000_000)),
             ("all-ones after 100", Command::AllOnes(Some(100))),
+            ("all-ones next 3", Command::OnesNext(3)),
             ("all-ones off", Command::AllOnes(None)),
             ("completion-timeout 5ms", Command::CompletionTimeout(5_000_000)),
             ("link 1 2", Command::Link(Some((1, 2)))),
@@ -322,8 +326,8 @@ mod tests {
             ("irq-lose every 2 gap 1ms", "irq-lose: `gap` is one word too many".to_owned()),
             ("irq-double every 2 gap", "irq-double: the distance of the second message is missing".to_owned()),
             ("irq-double every 2 1ms", "irq-double: `1ms` is not `gap`".to_owned()),
-            ("all-ones", "all-ones: `after N` or `off` is missing".to_owned()),
-            ("all-ones 5", "all-ones: `5` is not `after` or `off`".to_owned()),
+            ("all-ones", "all-ones: `after N`, `next N` or `off` is missing".to_owned()),
+            ("all-ones 5", "all-ones: `5` is not `after`, `next` or `off`".to_owned()),
             ("all-ones after", "all-ones: the number of reads is missing".to_owned()),
             ("completion-timeout", "completion-timeout: a time is missing".to_owned()),
             ("link", "link: `as-made`, or a generation and lanes is missing".to_owned()),

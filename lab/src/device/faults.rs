@@ -21,6 +21,8 @@ pub struct Faults {
     double_gap_ns: u64,
     /// Reads that are still answered.
     reads_left: Option<u64>,
+    /// Reads that are answered by all-ones; the ones after them are answered again.
+    ones_left: u64,
     is_removed: bool,
     completion_timeout_ns: u64,
 }
@@ -36,6 +38,7 @@ impl Default for Faults {
             double: Strikes::None,
             double_gap_ns: DOUBLE_GAP_NS,
             reads_left: None,
+            ones_left: 0,
             is_removed: false,
             completion_timeout_ns: COMPLETION_TIMEOUT_NS,
         }
@@ -52,7 +55,8 @@ impl Faults {
             Command::IrqDelay(delay) => self.irq_delay = delay,
             Command::IrqLose(strikes) => self.lose = strikes,
             Command::IrqDouble(strikes, gap_ns) => (self.double, self.double_gap_ns) = (strikes, gap_ns),
-            Command::AllOnes(reads) => self.reads_left = reads,
+            Command::AllOnes(reads) => (self.reads_left, self.ones_left) = (reads, 0),
+            Command::OnesNext(reads) => (self.reads_left, self.ones_left) = (None, reads),
             Command::Remove => self.is_removed = true,
             Command::CompletionTimeout(time) => self.completion_timeout_ns = time,
             Command::Ledger | Command::Link(_) | Command::Reset => {}
@@ -69,10 +73,15 @@ impl Faults {
         self.is_removed || self.reads_left == Some(0)
     }
 
-    /// A read of a BAR: how long it waits, or `None` if the device has gone. A read without an answer (`is_answered` is
+    /// A read of a BAR: how long it waits, or `None` if the answer is all-ones. A read without an answer (`is_answered` is
     /// false) takes the completion time-out instead of a delay.
     pub fn admit_read(&mut self, is_answered: bool, ledger: &mut Ledger) -> Option<Wait> {
         if self.is_gone() {
+            ledger.all_ones_reads += 1;
+            return None;
+        }
+        if self.ones_left > 0 {
+            self.ones_left -= 1;
             ledger.all_ones_reads += 1;
             return None;
         }

@@ -9,7 +9,7 @@ use crate::say;
 use crate::support;
 use crate::support::digitizers::{Board, Digitizers};
 use crate::support::drive::{Answers, drive, start};
-use crate::support::settle;
+use crate::support::{seen, settle};
 use pciescope_lab::vm::Kernel;
 use pciescope_lab::vm::digitizers::Crate;
 use serde_json::json;
@@ -68,6 +68,7 @@ pub fn each_fault_gets_its_error_and_the_next_one_works() {
         a_reset_puts_it_out_of_use(&rig, board);
     }
     all_ones_last_until_it_is_bound_anew(&rig, rig.board(7));
+    a_board_that_dies_in_its_recovery_is_no_bus_master(&rig, rig.board(7));
     no_late_dma_reaches_freed_memory(&rig, rig.board(7));
     power::digitizers_sleep_and_recover(&rig, rig.board(6), rig.board(4));
     taken_away_in_the_middle_of_a_dma(&rig, rig.board(8));
@@ -355,6 +356,48 @@ fn all_ones_last_until_it_is_bound_anew(rig: &Digitizers, board: &Board) {
     let answers = drive(rig, board, &[]);
     assert_eq!(answers.errno("open"), "ENODEV");
     bind_anew(rig, board);
+    works(rig, board);
+}
+
+/// The recovery from a hang takes the bus master bit away and gives it back at its end: not to a board that was given up
+/// meanwhile, whose engines may still run.
+fn a_board_that_dies_in_its_recovery_is_no_bus_master(rig: &Digitizers, board: &Board) {
+    /// How long the recovery waits for its first answer. The register that resets the board.
+    const WAIT: Duration = Duration::from_secs(2);
+    const RESET: u64 = 4 * 0xff;
+    settle("a board dies in its recovery", || {
+        let (hung, before) = (board.count("/dma_read/hung"), seen(&board.ledger(), "writes", 0, RESET, 4));
+        let looking = start(rig, board, &[NEVER, "arm", "wait 60000 poll=1 us=100"]);
+        looking.wait_for(rig, "arm");
+        board.tell("hang dma 1");
+        let reading = start(rig, board, &["pread 0x10000000 1048576"]);
+        rig.wait_for("the DMA hangs", || (board.count("/dma_read/hung") > hung).then_some(()));
+        board.tell(&format!("read-delay fixed {}ms", WAIT.as_millis()));
+        // The recovery waits for the answer to its first read, and the one who looks waits for his turn.
+        let mut looks = board.count("/dma_status_reads");
+        rig.wait_for("the recovery", || {
+            let ledger = board.ledger();
+            let now = ledger["dma_status_reads"].as_u64().expect("the ledger counts them");
+            let is_reset = seen(&ledger, "writes", 0, RESET, 4) > before;
+            looks = if is_reset { looks } else { now };
+            (is_reset && now > looks).then_some(())
+        });
+        // The recovery's second read, and two by which the other one finds that nobody answers, get all-ones, in any order.
+        // Then the board answers, and its engines rest.
+        board.tell("read-delay none");
+        board.tell("all-ones next 3");
+        let answers = looking.end();
+        reading.end();
+        std::thread::sleep(WAIT);
+        let command = rig.must(&format!("setpci -s {} COMMAND", rig.address(board.slot)));
+        bind_anew(rig, board);
+        if answers.errno("wait") != "ENODEV" {
+            return Err("the recovery read all-ones three times".to_owned());
+        }
+        let is_master = u16::from_str_radix(&command, 16).unwrap() & 4 != 0;
+        assert!(!is_master, "the command register is {command}");
+        Ok(())
+    });
     works(rig, board);
 }
 

@@ -414,7 +414,7 @@ mod tests {
             ("short daq 1 after 5", "short: `daq` is not dma or dma-write".to_owned()),
             ("short dma 1", "short: `after BYTES` is missing".to_owned()),
             ("interrupt dma", "interrupt: `dma` is not user".to_owned()),
-            ("all-ones maybe", "all-ones: `maybe` is not `after` or `off`".to_owned()),
+            ("all-ones maybe", "all-ones: `maybe` is not `after`, `next` or `off`".to_owned()),
         ] {
             assert_eq!(parse(line), Err(refusal), "{line}");
         }

@@ -144,6 +144,20 @@ fn all_ones_freeze_the_board_and_it_goes_on_after() {
 }
 
 #[test]
+fn a_number_of_reads_can_be_all_ones() {
+    let mut driver = Driver::new(Model::L);
+    driver.start_dma(0, 0, 1 << 20);
+    let id = driver.read(0x00);
+    driver.tell("all-ones next 2");
+    driver.write(0x220, 1);
+    assert_eq!([0x00, 0x204, 0x00].map(|register| driver.read(register)), [u32::MAX, u32::MAX, id]);
+    driver.run();
+    let ledger = driver.ledger();
+    assert_eq!((&ledger["all_ones_reads"], &ledger["dropped_writes"]), (&json!(2), &json!(0)));
+    assert_eq!((&ledger["dma_read"]["bytes"], driver.machine.messages), (&json!(1 << 20), 1));
+}
+
+#[test]
 fn a_board_that_is_pulled_moves_nothing_more() {
     let mut driver = Driver::new(Model::L);
     driver.start_dma(0, 0, 1 << 20);
