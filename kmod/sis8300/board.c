@@ -291,9 +291,14 @@ void sis8300_buffer_free(struct sis8300 *sis, struct sis8300_buffer *buffer)
 		return;
 	down_read(&sis->hw);
 	if (buffer->is_mapped) {
-		/* A DMA may have been under way: it must not reach this memory any more. */
-		if (READ_ONCE(sis->gone))
+		/*
+		 * A DMA may have been under way: it must not reach this memory any more. Under
+		 * the lock: a disconnection writes the same register (INTx).
+		 */
+		spin_lock_irq(&sis->lock);
+		if (sis->gone)
 			pci_clear_master(sis->pdev);
+		spin_unlock_irq(&sis->lock);
 		mutex_lock(&sis->buffers_lock);
 		sis8300_buffer_unmap(sis, buffer);
 		mutex_unlock(&sis->buffers_lock);

@@ -358,7 +358,9 @@ fn a_user_is_told_what_could_not_be_looked_at(ward: &Ward) {
     ] {
         answer.found(check, at);
     }
-    clock_sources().iter().for_each(|_| drop(answer.found("clocksource", "")));
+    if clock_sources().is_some() {
+        answer.found("clocksource", "");
+    }
     let alone = ward.doctor_of_user("--only mps-mismatch");
     assert_eq!(alone.status, 2, "{}", alone.stderr);
     assert!(alone.stderr.contains("not checked: mps-mismatch: only the first 64 bytes"), "{}", alone.stderr);
