@@ -43,20 +43,24 @@ enum Filled {
 
 impl Filled {
     fn packed(buckets: &[(u64, u64)]) -> Self {
-        let mut bytes = Vec::with_capacity(buckets.len() * 4);
-        let mut put = |mut number: u64| {
+        let numbers = || {
+            let mut before = 0;
+            buckets.iter().flat_map(move |&(low_ps, count)| {
+                let place = place_of(low_ps);
+                let off = place - before;
+                before = place;
+                [off, count]
+            })
+        };
+        // Exactly as long as it is to be: a buffer cut to its length would leave gaps between those of a million histograms.
+        let length = numbers().map(|number| (70 - (number | 1).leading_zeros() as usize) / 7).sum();
+        let mut bytes = Vec::with_capacity(length);
+        for mut number in numbers() {
             while number > 0x7f {
                 bytes.push(number as u8 | 0x80);
                 number >>= 7;
             }
             bytes.push(number as u8);
-        };
-        let mut before = 0;
-        for &(low_ps, count) in buckets {
-            let place = place_of(low_ps);
-            put(place - before);
-            put(count);
-            before = place;
         }
         Filled::Packed(bytes.into_boxed_slice())
     }
@@ -338,8 +342,12 @@ pub fn design_effect(batches: &[Histogram]) -> Option<f64> {
 fn add(all: &mut Vec<(u64, u64)>, more: impl Iterator<Item = (u64, u64)>) {
     let (mut place, mut new) = (0, Vec::new());
     for (low, count) in more {
-        while all.get(place).is_some_and(|bucket| bucket.0 < low) {
-            place += 1;
+        // Mostly it is one of the next. The first, and those of the tail, are far.
+        let is_below = |bucket: &(u64, u64)| bucket.0 < low;
+        let near = all.len().min(place + 8);
+        place += all[place..near].partition_point(is_below);
+        if place == near {
+            place += all[place..].partition_point(is_below);
         }
         match all.get_mut(place) {
             Some(bucket) if bucket.0 == low => bucket.1 = bucket.1.saturating_add(count),
@@ -450,10 +458,20 @@ impl<'de> Deserialize<'de> for Histogram {
         let wire = Wire::deserialize(deserializer)?;
         let mut histogram = Histogram::default();
         let mut buckets = wire.buckets;
-        // Descending ones would be put before all others one by one.
-        buckets.sort_by_key(|bucket| bucket.0.min(MAX_PS + 1));
-        for (low_ps, count) in buckets {
-            histogram.record_ps(low_ps, count).map_err(D::Error::custom)?;
+        // As all are written.
+        let is_ready =
+            buckets.iter().all(|&(low_ps, count)| low_ps <= MAX_PS && low_ps == low_edge(low_ps) && count > 0)
+                && buckets.is_sorted_by(|one, next| one.0 < next.0);
+        if is_ready {
+            histogram.count = buckets.iter().fold(0, |sum, bucket| bucket.1.saturating_add(sum));
+            histogram.filled = Filled::packed(&buckets);
+        } else {
+            // Descending ones would be put before all others one by one.
+            buckets.sort_by_key(|bucket| bucket.0.min(MAX_PS + 1));
+            for (low_ps, count) in buckets {
+                histogram.record_ps(low_ps, count).map_err(D::Error::custom)?;
+            }
+            histogram.filled = Filled::packed(histogram.filled.open());
         }
         if histogram.count() != wire.count {
             return Err(D::Error::custom(format!(
@@ -468,7 +486,6 @@ impl<'de> Deserialize<'de> for Histogram {
         }
         histogram.min_at_ns = wire.min_at_ns;
         histogram.max_at_ns = wire.max_at_ns;
-        histogram.filled = Filled::packed(histogram.filled.open());
         Ok(histogram)
     }
 }
