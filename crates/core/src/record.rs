@@ -114,7 +114,7 @@ pub fn upgrade(record: &mut Record) {
 }
 
 /// What on a device was measured. Only the fields that apply are there.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct Target {
     /// BAR number.
     #[serde(skip_serializing_if = "Option::is_none", default)]

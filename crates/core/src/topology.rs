@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use crate::Bdf;
 
 /// A logical CPU and its place.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct Cpu {
     /// Linux CPU number.
     pub cpu: u32,

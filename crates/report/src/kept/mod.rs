@@ -5,7 +5,9 @@
 //! docs/record.md ("How long a file may be") states the bounds; crates/cli/tests/all/memory.rs tests them.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
+use std::hash::Hash;
+use std::ops::Deref;
 use std::rc::Rc;
 
 use pciescope_core::{
@@ -13,47 +15,94 @@ use pciescope_core::{
     Method, Metric, Plan, Record, Stream, Target, Warning, comparison,
 };
 
-pub(crate) use self::series::{Series, is_amount, join};
+pub(crate) use self::series::{Joined, Series, is_amount, join};
 
 mod series;
 
 /// A record, or all records of one counting instance in a run that differ in their intervals and figures alone.
+///
+/// A long file has many, so this is small: what most records of a run have in common is in [`Head`].
 #[derive(Debug, Clone)]
 pub struct Kept {
-    /// Names the run, as in [`Record`]. The other fields too are as there; of several records they are those of the first.
+    head: Rc<Head>,
+    pub(crate) time: Rc<str>,
+    pub(crate) target: Option<Rc<Target>>,
+    pub(crate) cpu: Option<Rc<Cpu>>,
+    pub(crate) interval: Option<Interval>,
+    pub(crate) histograms: Histograms,
+    pub(crate) metrics: Figures,
+    /// All of them, the first counted, where there are several.
+    pub(crate) series: Option<Box<Series>>,
+    /// Its place among all records, from 0.
+    pub(crate) at: u64,
+}
+
+/// What neighbouring records have in common. The fields are as in [`Record`]; of several records they are those of the first.
+#[derive(Debug)]
+pub struct Head {
+    /// Names the run.
     pub run: Rc<str>,
-    pub(crate) time: Box<str>,
     pub(crate) verb: Rc<str>,
     /// What the user calls the run.
     pub label: Option<Rc<str>>,
     pub(crate) test: Rc<str>,
     pub(crate) device: Option<Rc<Function>>,
-    pub(crate) target: Option<Rc<Target>>,
-    pub(crate) cpu: Option<Rc<Cpu>>,
     pub(crate) instance: Option<Rc<Instance>>,
     pub(crate) stream: Option<Rc<Stream>>,
     pub(crate) kernel: Option<Rc<Kernel>>,
     pub(crate) hot_spots: Vec<HotSpot>,
-    pub(crate) interval: Option<Interval>,
     pub(crate) method: Option<Rc<Method>>,
-    pub(crate) histograms: Histograms,
-    pub(crate) metrics: Figures,
     pub(crate) environment: Option<Rc<Environment>>,
     pub(crate) plan: Option<Rc<Plan>>,
     pub(crate) warnings: Option<Rc<Vec<Warning>>>,
     pub(crate) findings: Vec<Finding>,
     pub(crate) checks: Vec<Checked>,
     pub(crate) error: Option<Rc<Failure>>,
-    /// All of them, the first counted, where there are several.
-    pub(crate) series: Option<Box<Series>>,
-    /// Its place among all records, from 0.
-    pub(crate) at: u64,
     schema: u32,
 }
 
+impl Deref for Kept {
+    type Target = Head;
+    fn deref(&self) -> &Head {
+        &self.head
+    }
+}
+
+impl Head {
+    /// Whether both are the same. Their parts are shared, so equal parts are the same ones; if a pool forgot one, the two
+    /// are only kept twice.
+    fn is_same(&self, other: &Head) -> bool {
+        fn same<T: ?Sized>(a: &Option<Rc<T>>, b: &Option<Rc<T>>) -> bool {
+            a.as_ref().map(Rc::as_ptr).map(<*const T>::cast::<()>)
+                == b.as_ref().map(Rc::as_ptr).map(<*const T>::cast::<()>)
+        }
+        let has_lists =
+            |head: &Head| !(head.hot_spots.is_empty() && head.findings.is_empty() && head.checks.is_empty());
+        same(&self.instance, &other.instance)
+            && same(&self.device, &other.device)
+            && same(&self.stream, &other.stream)
+            && same(&self.kernel, &other.kernel)
+            && same(&self.method, &other.method)
+            && same(&self.warnings, &other.warnings)
+            && same(&self.error, &other.error)
+            && same(&self.environment, &other.environment)
+            && same(&self.plan, &other.plan)
+            && Rc::ptr_eq(&self.test, &other.test)
+            && Rc::ptr_eq(&self.run, &other.run)
+            && Rc::ptr_eq(&self.verb, &other.verb)
+            && same(&self.label, &other.label)
+            && self.schema == other.schema
+            && !has_lists(self)
+            && !has_lists(other)
+    }
+}
+
 /// Histograms by name, ascending.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Histograms(Box<[(Rc<str>, Histogram)]>);
+#[derive(Debug, Clone)]
+pub(crate) struct Histograms {
+    names: Rc<[Box<str>]>,
+    of: Box<[Histogram]>,
+}
 
 impl Histograms {
     /// The histogram of this name.
@@ -62,7 +111,7 @@ impl Histograms {
     }
     /// All of them with their names.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Histogram)> {
-        self.0.iter().map(|(name, histogram)| (&**name, histogram))
+        self.names.iter().map(|name| &**name).zip(&self.of)
     }
     /// Their names.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
@@ -78,7 +127,7 @@ impl Histograms {
     }
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.of.is_empty()
     }
 }
 
@@ -233,16 +282,16 @@ impl Kept {
                 (a, b) => a.is_none() && b.is_none(),
             }
         }
-        self.run == other.run
-            && self.verb == other.verb
-            && self.test == other.test
-            && self.schema == other.schema
-            && same(&self.label, &other.label)
-            && same(&self.instance, &other.instance)
-            && same(&self.device, &other.device)
-            && same(&self.cpu, &other.cpu)
-            && same(&self.target, &other.target)
-            && same(&self.method, &other.method)
+        let has_same_head = Rc::ptr_eq(&self.head, &other.head)
+            || self.run == other.run
+                && self.verb == other.verb
+                && self.test == other.test
+                && self.schema == other.schema
+                && same(&self.label, &other.label)
+                && same(&self.instance, &other.instance)
+                && same(&self.device, &other.device)
+                && same(&self.method, &other.method);
+        has_same_head && same(&self.cpu, &other.cpu) && same(&self.target, &other.target)
     }
 
     /// Whether it can be joined with others: an interval of a counter, of which there is nothing else to say.
@@ -299,10 +348,12 @@ pub struct Keeper {
     count: u64,
     /// Places of what intervals may belong to, the newest last.
     places: HashMap<Place, Vec<usize>>,
+    heads: Pool<Head>,
     texts: Pool<str>,
+    times: Pool<str>,
     devices: Pool<Function>,
-    targets: Pool<Target>,
-    cpus: Pool<Cpu>,
+    targets: Set<Target>,
+    cpus: Set<Cpu>,
     instances: Pool<Instance>,
     streams: Pool<Stream>,
     kernels: Pool<Kernel>,
@@ -312,6 +363,7 @@ pub struct Keeper {
     warnings: Pool<Vec<Warning>>,
     errors: Pool<Failure>,
     names: Pool<Names>,
+    histograms: Pool<[Box<str>]>,
 }
 
 /// What to look for an interval's predecessors by: run, PMU, node and CPU.
@@ -358,7 +410,10 @@ impl Keeper {
         let mut text = |text: String| texts.share(|known| *known == *text, || Rc::from(&*text));
         let (run, verb, test) = (text(record.run), text(record.verb), text(record.test));
         let label = record.label.map(&mut text);
-        let histograms = record.histograms.into_iter().map(|(name, histogram)| (text(name), histogram)).collect();
+        let time = self.times.share(|known| *known == *record.time, || Rc::from(&*record.time));
+        let is_same = |known: &[Box<str>]| known.iter().map(|name| &**name).eq(record.histograms.keys());
+        let histogram_names =
+            self.histograms.share(is_same, || record.histograms.keys().map(|name| Box::from(&**name)).collect());
         let is_same = |known: &Names| {
             let metrics = record.metrics.iter().map(|(name, metric)| (name.as_str(), metric.unit.as_str()));
             known.iter().map(|(name, unit)| (&**name, &**unit)).eq(metrics)
@@ -369,33 +424,61 @@ impl Keeper {
         let is_marked = record.metrics.values().any(|metric| metric.running.is_some() || metric.at_least);
         let marks = || record.metrics.values().map(|metric| (metric.running, metric.at_least)).collect();
         let values = record.metrics.values().map(|metric| metric.value).collect();
-        Kept {
+        let head = Head {
             run,
-            time: record.time.into_boxed_str(),
             verb,
             label,
             test,
             device: self.devices.maybe(record.device),
-            target: self.targets.maybe(record.target),
-            cpu: self.cpus.maybe(record.cpu),
             instance: self.instances.maybe(record.instance),
             stream: self.streams.maybe(record.stream),
             kernel: self.kernels.maybe(record.kernel),
             hot_spots: record.hot_spots,
-            interval: record.interval,
             method: self.methods.maybe(record.method),
-            histograms: Histograms(histograms),
-            metrics: Figures { names, values, marks: is_marked.then(marks) },
             environment: self.environments.maybe(record.environment),
             plan: self.plans.maybe(record.plan),
             warnings: self.warnings.maybe(Some(record.warnings).filter(|warnings| !warnings.is_empty())),
             findings: record.findings,
             checks: record.checks,
             error: self.errors.maybe(record.error),
+            schema: record.schema,
+        };
+        let head = match self.heads.find(|known| known.is_same(&head)) {
+            Some(known) => known,
+            None => self.heads.put(Rc::new(head)),
+        };
+        Kept {
+            head,
+            time,
+            target: record.target.map(|target| self.targets.share(target)),
+            cpu: record.cpu.map(|cpu| self.cpus.share(cpu)),
+            interval: record.interval,
+            histograms: Histograms { names: histogram_names, of: record.histograms.into_values().collect() },
+            metrics: Figures { names, values, marks: is_marked.then(marks) },
             series: None,
             at: self.count,
-            schema: record.schema,
         }
+    }
+}
+
+/// Values of which each is kept once. Outputs keep as many of them anyway.
+#[derive(Debug)]
+struct Set<T>(HashSet<Rc<T>>);
+
+impl<T> Default for Set<T> {
+    fn default() -> Self {
+        Set(HashSet::new())
+    }
+}
+
+impl<T: Eq + Hash> Set<T> {
+    fn share(&mut self, one: T) -> Rc<T> {
+        if let Some(known) = self.0.get(&one) {
+            return Rc::clone(known);
+        }
+        let new = Rc::new(one);
+        self.0.insert(Rc::clone(&new));
+        new
     }
 }
 
@@ -414,10 +497,12 @@ impl<T: ?Sized> Default for Pool<T> {
 
 impl<T: ?Sized> Pool<T> {
     fn share(&mut self, is_same: impl Fn(&T) -> bool, new: impl FnOnce() -> Rc<T>) -> Rc<T> {
-        match self.0.iter().position(|known| is_same(known)) {
-            Some(place) => self.first(place),
-            None => self.put(new()),
-        }
+        self.find(is_same).unwrap_or_else(|| self.put(new()))
+    }
+
+    fn find(&mut self, is_same: impl Fn(&T) -> bool) -> Option<Rc<T>> {
+        let place = self.0.iter().position(|known| is_same(known))?;
+        Some(self.first(place))
     }
 
     /// Makes the one at a place the newest.
@@ -436,10 +521,7 @@ impl<T: ?Sized> Pool<T> {
 impl<T: PartialEq> Pool<T> {
     fn maybe(&mut self, one: Option<T>) -> Option<Rc<T>> {
         let one = one?;
-        Some(match self.0.iter().position(|known| **known == one) {
-            Some(place) => self.first(place),
-            None => self.put(Rc::new(one)),
-        })
+        Some(self.find(|known| *known == one).unwrap_or_else(|| self.put(Rc::new(one))))
     }
 }
 

@@ -1,6 +1,8 @@
 //! The intervals of one counting instance, joined while they are read. Sums, means and extremes are those of all
 //! intervals. For charts at most [`MOST_POINTS`] points are kept.
 
+use std::rc::Rc;
+
 use pciescope_catalogue::is_mean;
 use pciescope_core::Metric;
 
@@ -15,7 +17,7 @@ pub struct Series {
     count: usize,
     seconds: f64,
     span: (u64, u64),
-    times: [Box<str>; 2],
+    times: [Rc<str>; 2],
     last: (Figures, u64),
     marks: Marks,
     /// Intervals of a point, and those of the last point.
