@@ -1,4 +1,7 @@
 //! Sorts records into cells. A cell is what was measured, on which target, from which CPU, for each run of a side.
+//!
+//! A machine of many CPUs and vectors has hundreds of thousands of cells. A [`Side`] keeps only its records in order; the
+//! cells of one [`Block`] at a time are made of them.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,11 +10,12 @@ use std::ops::Deref;
 use std::rc::Rc;
 
 use pciescope_core::{Histogram, Target, comparison, convert, outcome, readout};
+use serde::{Serialize, Serializer};
 
 use super::ALPHA;
 use super::dist::CORRELATION;
 use super::interval::quantile;
-use crate::kept::{Kept, Series, is_amount};
+use crate::kept::{Figure, Joined, Kept, Series, is_amount};
 use crate::model::{self, Kind};
 use crate::text::clean;
 
@@ -23,6 +27,18 @@ impl Text {
     /// The text itself.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+impl From<&str> for Text {
+    fn from(text: &str) -> Self {
+        Text(Rc::from(text))
+    }
+}
+
+impl Serialize for Text {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
     }
 }
 
@@ -59,8 +75,9 @@ impl PartialOrd for Text {
 
 impl Ord for Text {
     fn cmp(&self, other: &Self) -> Ordering {
-        // Mostly it is the same one.
-        if Rc::ptr_eq(&self.0, &other.0) { Ordering::Equal } else { self.0.cmp(&other.0) }
+        // Mostly it is the same one, or both are empty.
+        let is_same = Rc::ptr_eq(&self.0, &other.0) || self.0.is_empty() && other.0.is_empty();
+        if is_same { Ordering::Equal } else { self.0.cmp(&other.0) }
     }
 }
 
@@ -132,11 +149,6 @@ impl Samples<'_> {
     /// How many of them count.
     pub fn effective(&self) -> f64 {
         self.histogram.count() as f64 / self.effect
-    }
-
-    /// Whether the record says how many count.
-    pub fn is_known(&self) -> bool {
-        self.stated.is_some()
     }
 }
 
@@ -274,13 +286,69 @@ pub struct Cell<'r> {
 /// What may not differ: whether the device is emulated, the values made up, and how many accesses a sample holds.
 pub type Way = (bool, bool, u32);
 
+/// The cells of a figure of one device and test. They follow each other in the order of keys, and all cells of a group are in
+/// one block.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Block {
+    /// As in [`Key`], as are the others.
+    pub device: Text,
+    /// The record's test.
+    pub test: Text,
+    /// Name of the histogram or metric.
+    pub figure: Text,
+    /// Whether `figure` is a histogram.
+    pub is_histogram: bool,
+}
+
+impl Block {
+    fn key(&self, (place, rest, cpu): &Spot) -> Key {
+        let Block { device, test, figure, is_histogram } = self.clone();
+        Key { device, test, figure, is_histogram, place: *place, rest: rest.clone(), cpu: *cpu }
+    }
+
+    /// Whether its figure counts losses.
+    pub fn is_loss(&self) -> bool {
+        !self.is_histogram && LOSSES.contains(&self.figure.as_str())
+    }
+}
+
+/// What distinguishes the cells of a block: the rest of a [`Key`].
+type Spot = (Place, Text, Option<u32>);
+
+/// A record, or a point of its series by place.
+type Point<'r> = (&'r Kept, usize);
+
+/// The cells of a block, of one side.
+pub type Cells<'r> = BTreeMap<Key, Cell<'r>>;
+
+/// What a side has of a device and a test.
+#[derive(Debug, Default)]
+struct Measured<'r> {
+    /// Name and kind of each figure that has a cell, ascending.
+    figures: Vec<(Text, bool)>,
+    /// The records in the order of the file.
+    spots: BTreeMap<Spot, Vec<Point<'r>>>,
+}
+
+impl Measured<'_> {
+    /// Notes that there are cells of a figure.
+    fn has(&mut self, name: &str, is_histogram: bool) {
+        let order = |known: &(Text, bool)| (known.0.as_str(), known.1).cmp(&(name, is_histogram));
+        if let Err(place) = self.figures.binary_search_by(order) {
+            self.figures.insert(place, (Text::from(name), is_histogram));
+        }
+    }
+}
+
 /// One side.
 #[derive(Debug, Default)]
 pub struct Side<'r> {
-    /// Its cells.
-    pub cells: BTreeMap<Key, Cell<'r>>,
+    /// By device and test.
+    measured: BTreeMap<(Text, Text), Measured<'r>>,
     /// Figures that were no numbers, or losses below 0, and were left out.
     pub not_numbers: u64,
+    /// Histograms of which nothing says how many samples count.
+    pub unordered: u64,
     /// The losses among these: it is not known whether there were any.
     pub unknown_losses: BTreeSet<Key>,
     /// Its runs, with how many records each has.
@@ -293,70 +361,87 @@ pub struct Side<'r> {
     texts: BTreeSet<Rc<str>>,
 }
 
-impl Side<'_> {
-    /// Histograms of which nothing says how many samples count.
-    pub fn unordered(&self) -> u64 {
-        let samples = self.cells.values().flat_map(|cell| cell.runs.values()).flat_map(|run| &run.samples);
-        samples.filter(|samples| !samples.is_known()).count() as u64
-    }
-
+impl<'r> Side<'r> {
     /// Whether records say that something went wrong with the test and device of a cell.
     pub fn has_error(&self, key: &Key) -> bool {
         let has = |device: &str| self.errors.contains(&(device.to_owned(), key.test.to_string()));
         has(&key.device) || has("")
     }
-}
 
-/// Puts a 0 where one side counted losses and the other measured the same without counting any: programs write such a
-/// count only where there is one.
-pub fn fill_losses<'r>(left: &mut Side<'r>, right: &mut Side<'r>) {
-    let is_loss = |key: &&Key| LOSSES.contains(&key.figure.as_str()) && !key.is_histogram;
-    let keys: BTreeSet<Key> = left.cells.keys().chain(right.cells.keys()).filter(is_loss).cloned().collect();
-    for side in [left, right] {
-        // Nothing is missing where all runs of the side counted.
-        let is_missing = |key: &&Key| side.cells.get(*key).is_none_or(|cell| cell.runs.len() < side.runs.len());
-        let missing: Vec<&Key> = keys.iter().filter(is_missing).collect();
-        if missing.is_empty() {
-            continue;
-        }
-        let mut measured: BTreeMap<Key, Vec<Key>> = BTreeMap::new();
-        for key in side.cells.keys() {
-            measured.entry(without_figure(key)).or_default().push(key.clone());
-        }
-        // Metrics know the total that losses refer to; histograms have only the samples.
-        measured.values_mut().for_each(|keys| keys.sort_by_key(|key| key.is_histogram));
-        for key in missing {
-            for other in measured.get(&without_figure(key)).into_iter().flatten().filter(|other| *other != key) {
-                fill(side, key, other);
+    /// The blocks that it has cells of, ascending.
+    pub fn blocks(&self) -> impl Iterator<Item = Block> + '_ {
+        self.measured.iter().flat_map(|((device, test), measured)| {
+            measured.figures.iter().map(|(figure, is_histogram)| Block {
+                device: device.clone(),
+                test: test.clone(),
+                figure: figure.clone(),
+                is_histogram: *is_histogram,
+            })
+        })
+    }
+
+    /// The cells of a block.
+    pub fn cells(&self, block: &Block) -> Cells<'r> {
+        let measured = self.measured.get(&(block.device.clone(), block.test.clone()));
+        let spots = measured.iter().flat_map(|measured| &measured.spots);
+        let mut cells: Cells = spots
+            .map(|(spot, points)| (block.key(spot), cell(block, points)))
+            .filter(|(_, cell)| !cell.runs.is_empty())
+            .collect();
+        take_effects(&mut cells);
+        cells
+    }
+
+    /// Puts a 0 into the cells `keys` of losses where the side measured the same without counting any.
+    fn fill_losses(&self, block: &Block, cells: &mut Cells<'r>, keys: &BTreeSet<Key>) {
+        let Some(measured) = self.measured.get(&(block.device.clone(), block.test.clone())) else { return };
+        for key in keys {
+            // Nothing is missing where all runs of the side counted.
+            if cells.get(key).is_some_and(|cell| cell.runs.len() == self.runs.len()) {
+                continue;
+            }
+            let Some(points) = measured.spots.get(&(key.place, key.rest.clone(), key.cpu)) else { continue };
+            // Metrics know the total that losses refer to; histograms have only the samples.
+            let (histograms, metrics): (Vec<_>, Vec<_>) = measured.figures.iter().partition(|figure| figure.1);
+            for (name, is_histogram) in metrics.into_iter().chain(histograms) {
+                let other = Block { figure: name.clone(), is_histogram: *is_histogram, ..block.clone() };
+                let other = if other == *block { Cell::default() } else { cell(&other, points) };
+                if !other.runs.is_empty() {
+                    fill(cells.entry(key.clone()).or_default(), other);
+                }
             }
         }
     }
 }
 
-fn without_figure(key: &Key) -> Key {
-    Key { figure: Text::default(), is_histogram: false, ..key.clone() }
+/// The cells of a block, of both sides. Programs write a count of losses only where there is one: where one side counted
+/// losses and the other measured the same without counting any, that one has a 0.
+pub fn of_both<'r>(block: &Block, left: &Side<'r>, right: &Side<'r>) -> (Cells<'r>, Cells<'r>) {
+    let (mut of_left, mut of_right) = (left.cells(block), right.cells(block));
+    if block.is_loss() {
+        let keys: BTreeSet<Key> = of_left.keys().chain(of_right.keys()).cloned().collect();
+        left.fill_losses(block, &mut of_left, &keys);
+        right.fill_losses(block, &mut of_right, &keys);
+    }
+    (of_left, of_right)
 }
 
-/// Adds a 0 to the losses `key` for each run of `other` that has none.
-fn fill(side: &mut Side, key: &Key, other: &Key) {
-    let Some(measured) = side.cells.get(other) else { return };
+/// Adds a 0 to a cell of losses for each run of `measured` that has none.
+fn fill<'r>(cell: &mut Cell<'r>, measured: Cell<'r>) {
     let exposure = |run: &Run| {
         let samples = run.samples.iter().map(|s| s.histogram.count()).sum::<u64>() as f64;
         if run.exposure > 0.0 { run.exposure } else { samples.max(1.0) }
     };
-    let runs: Vec<_> = measured.runs.iter().map(|(name, run)| (name, exposure(run))).collect();
-    let (ways, quantum_ns) = (measured.ways.clone(), measured.quantum_ns);
-    let cell = side.cells.entry(key.clone()).or_default();
     if cell.runs.is_empty() {
         cell.unit = "1";
-        cell.quantum_ns = quantum_ns;
-        cell.ways = ways;
+        cell.quantum_ns = measured.quantum_ns;
+        cell.ways = measured.ways;
     }
-    for (name, exposure) in runs {
+    for (name, run) in measured.runs.iter() {
         cell.runs.get_or_insert(name, || {
             let mut values = Values::default();
             values.push(0.0, 1, 1.0);
-            Run { values, exposure, ..Run::default() }
+            Run { values, exposure: exposure(run), ..Run::default() }
         });
     }
 }
@@ -445,7 +530,7 @@ fn is_bench(test: &str) -> bool {
     test == readout::TEST || test == readout::SUMMARY || test == convert::TEST
 }
 
-/// Sorts records into the cells of a side. With `by_kind` functions are named by vendor and device, not by address.
+/// Sorts records into a side. With `by_kind` functions are named by vendor and device, not by address.
 pub fn side<'r>(records: &[&'r Kept], by_kind: bool) -> Side<'r> {
     let mut side = Side::default();
     // In the order of the file: each record, and each point of a series.
@@ -472,19 +557,8 @@ pub fn side<'r>(records: &[&'r Kept], by_kind: bool) -> Side<'r> {
         if &*record.test == "environment" {
             continue;
         }
-        if model::kind(&record.test) == Kind::Verify {
-            let base = base(&mut side, record, &device);
-            ratio(&mut side, record, &base);
-            continue;
-        }
-        let base = base(&mut side, record, &device);
-        histograms(&mut side, record, &base);
-        match &record.series {
-            None => metrics(&mut side, record, &base),
-            Some(series) => intervals(&mut side, record, series, place, &base),
-        }
+        side.add(record, place, &device);
     }
-    take_effects(&mut side);
     side
 }
 
@@ -499,22 +573,13 @@ fn device(record: &Kept, by_kind: bool) -> Option<String> {
     })
 }
 
-/// The key of a record's figures, without their name.
-fn base(side: &mut Side, record: &Kept, device: &str) -> Key {
-    let kind = model::kind(&record.test);
-    let target = record.target.clone().unwrap_or_default();
-    let irq = target.irq.filter(|_| target.vector.is_none());
+/// BAR, offset, width, hop, vector and interrupt, and the CPU, of a record.
+fn place(record: &Kept) -> (Place, Option<u32>) {
+    let target = record.target.as_deref();
+    let place = target.map(|t| (t.bar, t.offset, t.width, t.hop, t.vector, t.irq.filter(|_| t.vector.is_none())));
     // A readout's and a conversion's CPU is where the thread happened to run.
-    let has_cpu = !is_bench(&record.test) && kind != Kind::Counters;
-    Key {
-        device: side.text(device),
-        test: side.text(&record.test),
-        figure: Text::default(),
-        is_histogram: false,
-        place: (target.bar, target.offset, target.width, target.hop, target.vector, irq),
-        rest: side.text(&rest(record)),
-        cpu: record.cpu.as_deref().map(|cpu| cpu.cpu).filter(|_| has_cpu),
-    }
+    let has_cpu = !is_bench(&record.test) && model::kind(&record.test) != Kind::Counters;
+    (place.unwrap_or_default(), record.cpu.as_deref().map(|cpu| cpu.cpu).filter(|_| has_cpu))
 }
 
 fn rest(record: &Kept) -> String {
@@ -548,7 +613,7 @@ fn rest(record: &Kept) -> String {
     parts.join(" ")
 }
 
-impl Side<'_> {
+impl<'r> Side<'r> {
     fn text(&mut self, text: &str) -> Text {
         if let Some(known) = self.texts.get(text) {
             return Text(Rc::clone(known));
@@ -558,14 +623,118 @@ impl Side<'_> {
         Text(new)
     }
 
-    fn key(&mut self, base: &Key, figure: &str, is_histogram: bool) -> Key {
-        Key { figure: self.text(figure), is_histogram, ..base.clone() }
+    /// Takes a record, or a point of its series, and notes which figures it has.
+    fn add(&mut self, record: &'r Kept, point: usize, device: &str) {
+        let (device, test, rest) = (self.text(device), self.text(&record.test), self.text(&rest(record)));
+        let (place, cpu) = place(record);
+        let spot = (place, rest, cpu);
+        let measured = self.measured.entry((device.clone(), test.clone())).or_default();
+        let mut unknown: Vec<&str> = Vec::new();
+        let mut note = |measured: &mut Measured, name: &'r str, said: Said| match said {
+            Said::Nothing => {}
+            Said::Value(_) => measured.has(name, false),
+            Said::NoNumber(count) => {
+                self.not_numbers += count;
+                unknown.extend(LOSSES.contains(&name).then_some(name));
+            }
+        };
+        if model::kind(&record.test) == Kind::Verify {
+            note(measured, RATIO, ratio(record));
+        } else {
+            let is_unordered = stated_effect(record).is_none();
+            for name in histograms(record).map(|one| one.0) {
+                measured.has(name, true);
+                self.unordered += u64::from(is_unordered);
+            }
+            match &record.series {
+                None => {
+                    record.metrics.iter().for_each(|(name, figure)| note(measured, name, metric(record, name, figure)))
+                }
+                Some(series) => {
+                    for (name, joined) in series.figures() {
+                        // The first point speaks for all values that are no numbers.
+                        let count = if point == 0 { joined.not_finite as u64 } else { 0 };
+                        let has_unknown = joined.not_finite > 0 || joined.range.0 < 0.0;
+                        if is_own(name, |name| series.figure(name).is_some()) && (count > 0 || has_unknown) {
+                            note(measured, name, Said::NoNumber(count));
+                        }
+                        note(measured, name, interval(series, point, name, joined));
+                    }
+                }
+            }
+        }
+        measured.spots.entry(spot.clone()).or_default().push((record, point));
+        for name in unknown {
+            let figure = self.text(name);
+            let block = Block { device: device.clone(), test: test.clone(), figure, is_histogram: false };
+            self.unknown_losses.insert(block.key(&spot));
+        }
     }
 }
 
-/// The cell and run of a record's figure.
-fn run_of<'s, 'r>(side: &'s mut Side<'r>, key: Key, record: &'r Kept, unit: &'r str) -> &'s mut Run<'r> {
-    let cell = side.cells.entry(key).or_default();
+/// The cell of a block that these records have. It has no run if they have no such figure.
+fn cell<'r>(block: &Block, points: &[Point<'r>]) -> Cell<'r> {
+    let mut cell = Cell::default();
+    let name = block.figure.as_str();
+    for &(record, point) in points {
+        if block.is_histogram {
+            let Some((_, histogram)) = histograms(record).find(|one| one.0 == name) else { continue };
+            let stated = stated_effect(record);
+            // The effect has what the rounds say.
+            let error = if stated.is_some() { 0.0 } else { rounds(record).unwrap_or(0.0) };
+            let run = run_of(&mut cell, record, "ns");
+            if run.samples.is_empty() {
+                run.samples.reserve_exact(1);
+            }
+            run.samples.push(Samples { histogram, stated, effect: CORRELATION });
+            run.error = run.error.max(error);
+            continue;
+        }
+        let said = if model::kind(&record.test) == Kind::Verify {
+            ratio(record)
+        } else {
+            match &record.series {
+                None => record.metrics.get(name).map_or(Said::Nothing, |figure| metric(record, name, figure)),
+                Some(series) => {
+                    series.figure(name).map_or(Said::Nothing, |joined| interval(series, point, name, joined))
+                }
+            }
+        };
+        if let Said::Value(said) = said {
+            let run = run_of(&mut cell, record, said.unit);
+            run.values.push(said.value, said.count, said.weight);
+            run.exposure += said.exposure;
+            run.error = run.error.max(said.error);
+        }
+    }
+    cell
+}
+
+/// What a record, or a point of its series, says of a figure.
+enum Said<'r> {
+    /// It does not have it, or it is not compared.
+    Nothing,
+    /// So many values that are no numbers, or losses below 0.
+    NoNumber(u64),
+    /// A value.
+    Value(Value<'r>),
+}
+
+/// A value of a figure.
+struct Value<'r> {
+    value: f64,
+    unit: &'r str,
+    /// So many values it stands for.
+    count: usize,
+    /// The weight of all of them together.
+    weight: f64,
+    /// As in [`Run`], as is `error`.
+    exposure: f64,
+    error: f64,
+}
+
+/// The run of a record in a cell.
+fn run_of<'s, 'r>(cell: &'s mut Cell<'r>, record: &'r Kept, unit: &'r str) -> &'s mut Run<'r> {
     if cell.unit.is_empty() {
         cell.unit = unit;
     }
@@ -594,19 +763,10 @@ fn is_control(name: &str) -> bool {
     name == outcome::CALIBRATION || name == "ceiling"
 }
 
-fn histograms<'r>(side: &mut Side<'r>, record: &'r Kept, base: &Key) {
-    for (name, histogram) in record.histograms.iter().filter(|(name, h)| !is_control(name) && !h.is_empty()) {
-        let stated = stated_effect(record);
-        // The effect has what the rounds say.
-        let error = if stated.is_some() { 0.0 } else { rounds(record).unwrap_or(0.0) };
-        let key = side.key(base, name, true);
-        let run = run_of(side, key, record, "ns");
-        if run.samples.is_empty() {
-            run.samples.reserve_exact(1);
-        }
-        run.samples.push(Samples { histogram, stated, effect: CORRELATION });
-        run.error = run.error.max(error);
-    }
+/// The histograms of a record that are compared.
+fn histograms(record: &Kept) -> impl Iterator<Item = (&str, &Histogram)> {
+    let is_bare = model::kind(&record.test) == Kind::Verify;
+    record.histograms.iter().filter(move |(name, h)| !is_bare && !is_control(name) && !h.is_empty())
 }
 
 /// The design effect that a record states, and its degrees of freedom.
@@ -619,10 +779,10 @@ fn stated_effect(record: &Kept) -> Option<(f64, f64)> {
 /// Says of all samples how many count as one. A few rounds of one CPU estimate their effect badly, and those of all CPUs of a
 /// run well: the mean of all counts, larger by what so many rounds can be wrong (an interval from it is to be as wide as
 /// Student's), and a CPU's own where that is larger still.
-fn take_effects(side: &mut Side) {
-    let mut of_runs: BTreeMap<(String, Key), (f64, f64)> = BTreeMap::new();
-    let place = |run: &str, key: &Key| (run.to_owned(), key.merged());
-    for (key, cell) in &side.cells {
+fn take_effects<'r>(cells: &mut Cells<'r>) {
+    let mut of_runs: BTreeMap<(&'r str, Key), (f64, f64)> = BTreeMap::new();
+    let place = |run: &'r str, key: &Key| (run, key.merged());
+    for (key, cell) in cells.iter() {
         for (run, own) in cell.runs.iter() {
             for (effect, freedom) in own.samples.iter().filter_map(|samples| samples.stated) {
                 let sum = of_runs.entry(place(run, key)).or_default();
@@ -630,10 +790,13 @@ fn take_effects(side: &mut Side) {
             }
         }
     }
+    if of_runs.is_empty() {
+        return;
+    }
     let student = |freedom: f64| quantile(ALPHA, freedom);
     let mean = |(sum, freedom): (f64, f64)| sum / freedom * (student(freedom) / student(f64::INFINITY)).powi(2);
-    let means: BTreeMap<(String, Key), f64> = of_runs.into_iter().map(|(place, sums)| (place, mean(sums))).collect();
-    for (key, cell) in &mut side.cells {
+    let means: BTreeMap<(&str, Key), f64> = of_runs.into_iter().map(|(place, sums)| (place, mean(sums))).collect();
+    for (key, cell) in cells {
         for (run, own) in cell.runs.iter_mut() {
             let Some(mean) = means.get(&place(run, key)) else { continue };
             for samples in &mut own.samples {
@@ -657,60 +820,54 @@ fn rounds(record: &Kept) -> Option<f64> {
 
 /// Of a counter beside a workload only the ratio is kept: the moved bytes, and with them the count, differ from run to
 /// run.
-fn ratio<'r>(side: &mut Side<'r>, record: &'r Kept, base: &Key) {
-    let Some(known) = record.comparison() else { return };
+fn ratio(record: &Kept) -> Said<'_> {
+    let Some(known) = record.comparison() else { return Said::Nothing };
     let ratio = known.counter_bytes() / known.workload_bytes;
     if !ratio.is_finite() {
-        side.not_numbers += 1;
-        return;
+        return Said::NoNumber(1);
     }
-    let key = side.key(base, RATIO, false);
-    let run = run_of(side, key, record, "1");
-    run.values.push(ratio, 1, 1.0);
     // The allowed error is taken as an interval of 95 %.
-    run.error = run.error.max(known.allowed_percent().unwrap_or(0.0) / 100.0 / 1.96);
+    let error = known.allowed_percent().unwrap_or(0.0) / 100.0 / 1.96;
+    Said::Value(Value { value: ratio, unit: "1", count: 1, weight: 1.0, exposure: 0.0, error })
 }
 
-fn metrics<'r>(side: &mut Side<'r>, record: &'r Kept, base: &Key) {
-    let kind = model::kind(&record.test);
-    let seconds = record.interval.map_or(0.0, |interval| interval.seconds());
-    for (name, metric) in record.metrics.iter() {
-        let is_loss = LOSSES.contains(&name);
-        let is_wanted = match kind {
-            Kind::Mmio | Kind::Path | Kind::Irq => is_loss,
-            _ if is_bench(&record.test) => is_loss || RATES.contains(&name) || COSTS.contains(&name),
-            // A sum over a time says the same as its rate.
-            _ => !record.metrics.contains_key(&format!("{name}_per_s")) && name != "interval_end_ns",
-        };
-        if !is_wanted || record.histograms.contains_key(name) {
-            continue;
-        }
-        if !metric.value.is_finite() || (is_loss && metric.value < 0.0) {
-            side.not_numbers += 1;
-            if is_loss {
-                let key = side.key(base, name, false);
-                side.unknown_losses.insert(key);
-            }
-            continue;
-        }
-        // Intervals may differ in length: sums become rates, and a longer interval counts for more.
-        let is_timed = is_counted(&record.test) && seconds > 0.0 && !is_loss;
-        let (unit, is_sum) = as_rate(name, metric.unit, is_timed);
-        let error = lone_error(record, name);
-        let samples: u64 =
-            record.histograms.iter().filter(|h| !is_control(h.0)).map(|h| h.1.count()).max().unwrap_or(0);
-        let exposure = match record.metrics.get("triggers") {
-            _ if is_timed => seconds,
-            Some(triggers) => triggers.value,
-            None => samples as f64,
-        };
-        let key = side.key(base, name, false);
-        let run = run_of(side, key, record, unit);
-        let weight = if is_timed { seconds } else { 1.0 };
-        run.values.push(if is_sum { metric.value / seconds } else { metric.value }, 1, weight);
-        run.exposure += if exposure.is_finite() && exposure > 0.0 { exposure } else { 1.0 };
-        run.error = run.error.max(error);
+/// What a record says of one of its metrics.
+fn metric<'r>(record: &'r Kept, name: &str, metric: Figure<'r>) -> Said<'r> {
+    let is_loss = LOSSES.contains(&name);
+    let is_wanted = match model::kind(&record.test) {
+        Kind::Mmio | Kind::Path | Kind::Irq => is_loss,
+        _ if is_bench(&record.test) => is_loss || RATES.contains(&name) || COSTS.contains(&name),
+        _ => is_own(name, |name| record.metrics.contains_key(name)),
+    };
+    if !is_wanted || record.histograms.contains_key(name) {
+        return Said::Nothing;
     }
+    if !metric.value.is_finite() || (is_loss && metric.value < 0.0) {
+        return Said::NoNumber(1);
+    }
+    let seconds = record.interval.map_or(0.0, |interval| interval.seconds());
+    // Intervals may differ in length: sums become rates, and a longer interval counts for more.
+    let is_timed = is_counted(&record.test) && seconds > 0.0 && !is_loss;
+    let (unit, is_sum) = as_rate(name, metric.unit, is_timed);
+    let samples: u64 = record.histograms.iter().filter(|h| !is_control(h.0)).map(|h| h.1.count()).max().unwrap_or(0);
+    let exposure = match record.metrics.get("triggers") {
+        _ if is_timed => seconds,
+        Some(triggers) => triggers.value,
+        None => samples as f64,
+    };
+    Said::Value(Value {
+        value: if is_sum { metric.value / seconds } else { metric.value },
+        unit,
+        count: 1,
+        weight: if is_timed { seconds } else { 1.0 },
+        exposure: if exposure.is_finite() && exposure > 0.0 { exposure } else { 1.0 },
+        error: lone_error(record, name),
+    })
+}
+
+/// Whether a figure says something by itself: a sum over a time says the same as its rate.
+fn is_own(name: &str, has: impl Fn(&str) -> bool) -> bool {
+    name != "interval_end_ns" && !has(&format!("{name}_per_s"))
 }
 
 /// Whether a test counts over a time.
@@ -739,35 +896,22 @@ pub fn grain(key: &Key, unit: &str) -> Option<f64> {
     }
 }
 
-/// As [`metrics`], of a point of a counter's intervals.
-fn intervals<'r>(side: &mut Side<'r>, record: &'r Kept, series: &'r Series, place: usize, base: &Key) {
-    let (seconds, count) = (series.points()[place].length, series.weight(place));
-    for (name, joined) in series.figures() {
-        let is_loss = LOSSES.contains(&name);
-        // A sum over a time says the same as its rate.
-        if name == "interval_end_ns" || series.figure(&format!("{name}_per_s")).is_some() {
-            continue;
-        }
-        let value = joined.value(place).filter(|value| !is_loss || *value >= 0.0);
-        if place == 0 {
-            side.not_numbers += joined.not_finite as u64;
-        }
-        if is_loss && (joined.not_finite > 0 || joined.range.0 < 0.0) {
-            let key = side.key(base, name, false);
-            side.unknown_losses.insert(key);
-        }
-        if value.is_none() && joined.value(place).is_some() {
-            side.not_numbers += count as u64;
-        }
-        let Some(value) = value else { continue };
-        let is_timed = seconds > 0.0 && !is_loss;
-        let (unit, is_sum) = as_rate(name, &joined.metric.unit, is_timed);
-        let key = side.key(base, name, false);
-        let run = run_of(side, key, record, unit);
-        let together = count as f64 * if is_timed { seconds } else { 1.0 };
-        run.values.push(if is_sum { value / seconds } else { value }, count, together);
-        run.exposure += together;
+/// As [`metric`], of a point of a counter's intervals.
+fn interval<'r>(series: &'r Series, point: usize, name: &str, joined: &'r Joined) -> Said<'r> {
+    if !is_own(name, |name| series.figure(name).is_some()) {
+        return Said::Nothing;
     }
+    let (seconds, count) = (series.points()[point].length, series.weight(point));
+    let Some(value) = joined.value(point) else { return Said::Nothing };
+    let is_loss = LOSSES.contains(&name);
+    if is_loss && value < 0.0 {
+        return Said::NoNumber(count as u64);
+    }
+    let is_timed = seconds > 0.0 && !is_loss;
+    let (unit, is_sum) = as_rate(name, &joined.metric.unit, is_timed);
+    let together = count as f64 * if is_timed { seconds } else { 1.0 };
+    let value = if is_sum { value / seconds } else { value };
+    Said::Value(Value { value, unit, count, weight: together, exposure: together, error: 0.0 })
 }
 
 /// The relative standard error of a figure that is itself a mean of repeats or a median of passes; 0 if its record does

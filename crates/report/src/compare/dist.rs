@@ -29,7 +29,8 @@ impl Dist {
         let max_ps = (histogram.max_ns()? * 1e3) as u64;
         let mut count = 0u64;
         let mut squares = 0.0;
-        let mut buckets = Vec::new();
+        // As many as a thousand samples fill.
+        let mut buckets = Vec::with_capacity(64);
         for bucket in histogram.buckets() {
             count = count.saturating_add(bucket.count);
             let off = (bucket.low_ps as f64 + bucket.high_ps as f64) / 2.0 - mean_ps;

@@ -87,7 +87,7 @@ fn of_cell(cell: &Cell) -> Value {
         "samples": {"a": cell.counts.0, "b": cell.counts.1},
         "unit": cell.unit,
         "shape": shape,
-        "statistics": cell.shifts,
+        "statistics": &cell.shifts[..],
     });
     with_key(value, &cell.key)
 }

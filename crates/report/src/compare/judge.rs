@@ -1,12 +1,13 @@
 //! Turns cells of two sides into verdicts, in three steps: the statistics of each single cell, then the limits that
 //! apply to it, and last the alarms, for which the number of all tests must be known.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use pciescope_core::Histogram;
 
-use super::cells::{self, Better, Cell as Raw, Key, LOSSES, Run, Samples, Side};
+use super::cells::{self, Better, Block, Cell as Raw, Cells, Key, LOSSES, Run, Samples, Side, Text};
 use super::dist::{self, CORRELATION, Dist};
 use super::doubts;
 use super::interval::{Estimate, Single, batch_error, batch_means, holm, quantile};
@@ -40,9 +41,12 @@ impl<'p, 'r> Pair<'p, 'r> {
     }
 }
 
-/// The cells of a group, of both sides.
-fn parts<'p, 'r>(keys: &[&Key], left: &'p Side<'r>, right: &'p Side<'r>) -> Vec<(&'p Raw<'r>, &'p Raw<'r>)> {
-    keys.iter().map(|key| (&left.cells[*key], &right.cells[*key])).collect()
+/// A cell that both sides have.
+#[derive(Clone, Copy)]
+struct Common<'p, 'r> {
+    key: &'p Key,
+    a: &'p Raw<'r>,
+    b: &'p Raw<'r>,
 }
 
 /// The typical figure of a histogram: of both sides, and of each of their runs.
@@ -57,7 +61,7 @@ struct Figures {
     /// What the interval of each statistic comes from, in the order of the cell. `None`: the statistic has no interval.
     estimates: Vec<Option<Estimate>>,
     /// Statistics that need more samples than there are.
-    too_few: Vec<String>,
+    too_few: Vec<Cow<'static, str>>,
 }
 
 /// What the samples of a cell say.
@@ -66,64 +70,123 @@ struct Found {
     counts: (u64, u64),
     shifts: Vec<(Shift, Option<Estimate>)>,
     shape: Option<Shape>,
-    too_few: Vec<String>,
+    too_few: Vec<Cow<'static, str>>,
 }
 
 /// A figure that passes a limit as it stands: cell and statistic by place, and how probable it is by chance.
 type Exceeded = (usize, usize, f64);
 
-/// Compares two sides.
-pub(crate) fn judge(a: &[&Kept], b: &[&Kept], options: &Options) -> Judgement {
+/// Cells that were judged, with what exceeds each limit there.
+struct Judged {
+    cells: Vec<Cell>,
+    /// Whether a verdict of them is made of a test.
+    has_test: bool,
+    exceeded: Vec<Vec<Exceeded>>,
+}
+
+impl Judged {
+    fn new(rulings: &[Ruling]) -> Self {
+        Judged { cells: Vec::new(), has_test: false, exceeded: vec![Vec::new(); rulings.len()] }
+    }
+
+    /// Adds a cell and checks the limits, of a part of a group (`is_summed`) not those on sums of losses. Returns whether its
+    /// figures are comparable.
+    fn add(&mut self, figures: Figures, is_summed: bool, rulings: &mut [Ruling]) -> bool {
+        for (ruling, exceeded) in rulings.iter_mut().zip(&mut self.exceeded) {
+            let found = ruling.check(&figures, is_summed);
+            exceeded.extend(found.into_iter().map(|(statistic, p)| (self.cells.len(), statistic, p)));
+        }
+        let mut cell = figures.cell;
+        self.has_test |= !cell.shifts.is_empty() || cell.shape.is_some();
+        // Mostly they are those of the cell before, and are kept once: most cells have lost nothing.
+        if let Some(before) = self.cells.last() {
+            if before.unit == cell.unit {
+                cell.unit = before.unit.clone();
+            }
+            if before.shifts == cell.shifts {
+                cell.shifts = Rc::clone(&before.shifts);
+            }
+        }
+        self.cells.push(cell);
+        self.cells.last().is_some_and(|cell| cell.verdict != Verdict::Incomparable)
+    }
+
+    /// Adds others behind.
+    fn extend(&mut self, others: Judged) {
+        let before = self.cells.len();
+        self.cells.extend(others.cells);
+        for (exceeded, more) in self.exceeded.iter_mut().zip(others.exceeded) {
+            exceeded.extend(more.into_iter().map(|(cell, statistic, p)| (before + cell, statistic, p)));
+        }
+    }
+}
+
+/// Compares two sides. With `is_brief` the judgement has only the cells that speak for a group, with the same verdicts; limits
+/// need the others.
+pub(crate) fn judge(a: &[&Kept], b: &[&Kept], options: &Options, is_brief: bool) -> Judgement {
     let (mut left, mut right) = (cells::side(a, false), cells::side(b, false));
     if is_moved(&left, &right) {
         (left, right) = (cells::side(a, true), cells::side(b, true));
     }
-    cells::fill_losses(&mut left, &mut right);
-    let keys: Vec<&Key> = left.cells.keys().filter(|key| right.cells.contains_key(*key)).collect();
-    let groups = groups(&keys, &left, &right);
     let mut rulings: Vec<Ruling> = options.limits.iter().map(Ruling::of).collect();
-    let mut exceeded: Vec<Vec<Exceeded>> = vec![Vec::new(); rulings.len()];
-    let mut cells = Vec::new();
-    // Samples of a cell are freed before the next cell.
-    let mut add = |figures: Figures, is_summed: bool| {
-        for (ruling, exceeded) in rulings.iter_mut().zip(&mut exceeded) {
-            let found = ruling.check(&figures, is_summed);
-            exceeded.extend(found.into_iter().map(|(statistic, p)| (cells.len(), statistic, p)));
-        }
-        let is_comparable = figures.cell.verdict != Verdict::Incomparable;
-        cells.push(figures.cell);
-        is_comparable
-    };
-    let mut comparable = BTreeSet::new();
-    for (key, members) in &groups {
-        let figures = match members.as_slice() {
-            [one] => figures(one, &Pair::of(&left.cells[*one], &right.cells[*one]), true, options),
-            many => {
-                let (a, b) = (together(many, &left), together(many, &right));
-                figures(key, &Pair { a: &a, b: &b, parts: parts(many, &left, &right) }, true, options)
+    let (mut overall, mut single) = (Judged::new(&rulings), Judged::new(&rulings));
+    let (mut only_a, mut only_b) = (Vec::new(), Vec::new());
+    // The raw cells of a block are freed before the next block, and the samples of a cell before the next cell.
+    for block in left.blocks().chain(right.blocks()).collect::<BTreeSet<Block>>() {
+        let (of_a, of_b) = cells::of_both(&block, &left, &right);
+        let common = of_a.iter().filter_map(|(key, a)| Some(Common { key, a, b: of_b.get(key)? }));
+        let common: Vec<Common> = common.collect();
+        let groups = groups(&common);
+        let mut comparable = BTreeSet::new();
+        for (key, members) in &groups {
+            let figures = match members.as_slice() {
+                [one] => figures(one.key, &Pair::of(one.a, one.b), true, options),
+                many => {
+                    let (a, b) = (together(many.iter().map(|one| one.a)), together(many.iter().map(|one| one.b)));
+                    let parts = many.iter().map(|one| (one.a, one.b)).collect();
+                    figures(key, &Pair { a: &a, b: &b, parts }, true, options)
+                }
+            };
+            if overall.add(figures, false, &mut rulings) {
+                comparable.insert(key);
             }
-        };
-        if add(figures, false) {
-            comparable.insert(key);
         }
+        for one in &common {
+            // For the groups it only matters whether there is any test of a single cell.
+            if is_brief && single.has_test {
+                break;
+            }
+            let group = one.key.merged();
+            let members = &groups[&group];
+            // The only one of a group was judged with the groups.
+            if members.len() == 1 && members[0].key == one.key {
+                continue;
+            }
+            // Limits are checked on the sum of losses of the group instead, where it has one.
+            let is_member = || members.binary_search_by(|member| member.key.cmp(one.key)).is_ok();
+            let is_summed = !rulings.is_empty() && comparable.contains(&group) && is_member();
+            let figures = figures(one.key, &Pair::of(one.a, one.b), false, options);
+            single.add(figures, is_summed, &mut rulings);
+        }
+        let only = |here: &Cells, there: &Cells| -> Vec<Key> {
+            here.keys().filter(|key| !there.contains_key(key)).cloned().collect()
+        };
+        let (in_a, in_b) = (only(&of_a, &of_b), only(&of_b, &of_a));
+        for ruling in &mut rulings {
+            ruling.find_missing(&in_a, &groups, &right);
+            ruling.check_alone(&in_b, &of_b, options);
+        }
+        only_a.extend(in_a);
+        only_b.extend(in_b);
     }
-    let single: BTreeSet<&Key> = groups.values().filter(|m| m.len() == 1).map(|m| m[0]).collect();
-    for key in keys.iter().filter(|key| !single.contains(**key)) {
-        let group = key.merged();
-        // Limits are checked on the sum of losses of the group instead, where it has one.
-        let is_summed = groups[&group].binary_search(key).is_ok() && comparable.contains(&&group);
-        add(figures(key, &Pair::of(&left.cells[*key], &right.cells[*key]), false, options), is_summed);
-    }
-    let only = |here: &Side, there: &Side| -> Vec<Key> {
-        here.cells.keys().filter(|key| !there.cells.contains_key(key)).cloned().collect()
-    };
-    let (only_a, only_b) = (only(&left, &right), only(&right, &left));
+    overall.extend(single);
+    let Judged { mut cells, exceeded, .. } = overall;
     for (ruling, exceeded) in rulings.iter_mut().zip(exceeded) {
-        ruling.find_missing(&only_a, &groups, &right);
-        ruling.check_alone(&only_b, &right, options);
+        ruling.find_unknown(&right);
         ruling.decide(exceeded, options.is_strict);
     }
     raise_alarms(&mut cells);
+    cells.retain(|cell| cell.is_overall || !is_brief);
     Judgement {
         options: options.clone(),
         unreal: unreal(a, b),
@@ -131,7 +194,7 @@ pub(crate) fn judge(a: &[&Kept], b: &[&Kept], options: &Options) -> Judgement {
         only_a,
         only_b,
         not_numbers: left.not_numbers + right.not_numbers,
-        unordered: left.unordered() + right.unordered(),
+        unordered: left.unordered + right.unordered,
         cells,
         rulings,
         runs: (left.runs.len(), right.runs.len()),
@@ -165,31 +228,25 @@ fn is_moved(left: &Side, right: &Side) -> bool {
 
 /// The common cells by what they belong to. With several runs, a group has only the cells that all runs have: a CPU
 /// that only some runs measured must not look like a change.
-fn groups<'k>(keys: &[&'k Key], left: &Side, right: &Side) -> BTreeMap<Key, Vec<&'k Key>> {
-    let mut groups: BTreeMap<Key, Vec<&Key>> = BTreeMap::new();
-    for key in keys {
-        groups.entry(key.merged()).or_default().push(key);
+fn groups<'p, 'r>(common: &[Common<'p, 'r>]) -> BTreeMap<Key, Vec<Common<'p, 'r>>> {
+    let mut groups: BTreeMap<Key, Vec<Common>> = BTreeMap::new();
+    for one in common {
+        groups.entry(one.key.merged()).or_default().push(*one);
     }
     for members in groups.values_mut().filter(|members| members.len() > 1) {
-        let most = |side: &Side| members.iter().map(|key| side.cells[*key].runs.len()).max().unwrap_or(0);
-        let (in_a, in_b) = (most(left), most(right));
-        let in_all: Vec<&Key> = members
-            .iter()
-            .copied()
-            .filter(|key| left.cells[*key].runs.len() == in_a && right.cells[*key].runs.len() == in_b)
-            .collect();
-        if !in_all.is_empty() {
-            *members = in_all;
+        let runs = |one: &Common| (one.a.runs.len(), one.b.runs.len());
+        let most = members.iter().map(runs).fold((0, 0), |most, own| (most.0.max(own.0), most.1.max(own.1)));
+        if members.iter().any(|one| runs(one) == most) {
+            members.retain(|one| runs(one) == most);
         }
     }
     groups
 }
 
 /// Several cells of a side as one.
-fn together<'r>(keys: &[&Key], side: &Side<'r>) -> Raw<'r> {
+fn together<'p, 'r: 'p>(cells: impl Iterator<Item = &'p Raw<'r>>) -> Raw<'r> {
     let mut all = Raw::default();
-    for key in keys {
-        let cell = &side.cells[*key];
+    for cell in cells {
         all.unit = cell.unit;
         cell.ways.iter().for_each(|way| cells::add_way(&mut all.ways, *way));
         all.quantum_ns = all.quantum_ns.max(cell.quantum_ns);
@@ -248,28 +305,32 @@ impl Ruling {
         exceeded
     }
 
-    /// Notes cells that the limit speaks of and that B did not measure. Other CPUs or vectors of what B did measure are a
+    /// Notes cells of a block that the limit speaks of and that B did not measure. Other CPUs or vectors of what B did measure are a
     /// matter of taste, unless B says that something went wrong there.
-    fn find_missing(&mut self, only_a: &[Key], groups: &BTreeMap<Key, Vec<&Key>>, right: &Side) {
+    fn find_missing(&mut self, only_a: &[Key], groups: &BTreeMap<Key, Vec<Common>>, right: &Side) {
         let is_missing =
             |key: &&Key| self.limit.is_about(key) && (!groups.contains_key(&key.merged()) || right.has_error(key));
-        self.missing = only_a.iter().filter(is_missing).cloned().collect();
-        // A loss that is no number is none that was measured, whatever else of B is.
+        let missing: Vec<Key> = only_a.iter().filter(is_missing).cloned().collect();
+        self.missing.extend(missing);
+    }
+
+    /// Notes losses of B that are no numbers: they were not measured, whatever else of B is.
+    fn find_unknown(&mut self, right: &Side) {
         let unknown = right.unknown_losses.iter().filter(|key| self.limit.is_about(key));
         let unknown: Vec<Key> = unknown.filter(|key| !self.missing.contains(key)).cloned().collect();
         self.missing.extend(unknown);
     }
 
-    /// Checks the cells that only B has against a limit on B itself.
-    fn check_alone(&mut self, only_b: &[Key], right: &Side, options: &Options) {
+    /// Checks the cells of a block that only B has against a limit on B itself.
+    fn check_alone(&mut self, only_b: &[Key], right: &Cells, options: &Options) {
         if !self.limit.is_absolute() {
             return;
         }
         for key in only_b {
-            let figures = figures(key, &Pair::of(&right.cells[key], &right.cells[key]), false, options);
+            let figures = figures(key, &Pair::of(&right[key], &right[key]), false, options);
             for (place, p) in self.check(&figures, false) {
                 let (cell, shift) = (&figures.cell, &figures.cell.shifts[place]);
-                let (name, unit) = (shift.name.clone(), cell.unit.clone());
+                let (name, unit) = (shift.name.to_string(), cell.unit.to_string());
                 self.alone.push(Alone { key: key.clone(), name, unit, value: shift.b, p, is_proven: false });
             }
         }
@@ -301,15 +362,15 @@ fn figures(key: &Key, pair: &Pair, is_overall: bool, options: &Options) -> Figur
     } else {
         values(key, a, b, options)
     };
-    let (shifts, estimates) = found.shifts.into_iter().unzip();
+    let (shifts, estimates): (Vec<Shift>, _) = found.shifts.into_iter().unzip();
     let cell = Cell {
         key: key.clone(),
         merged: pair.parts.len().max(1),
         is_overall,
         runs: (a.runs.len(), b.runs.len()),
         counts: found.counts,
-        unit: a.unit.to_owned(),
-        shifts,
+        unit: Text::from(a.unit),
+        shifts: shifts.into(),
         shape: found.shape,
         verdict: if is_comparable { Verdict::Unclear } else { Verdict::Incomparable },
         is_worse: false,
@@ -320,8 +381,7 @@ fn figures(key: &Key, pair: &Pair, is_overall: bool, options: &Options) -> Figur
 /// The quantiles and the mean of histograms, and how these lie to each other.
 fn histograms(pair: &Pair, options: &Options) -> Found {
     let (a, b) = (pair.a, pair.b);
-    let (runs_a, runs_b) = (dists(a), dists(b));
-    let (Some(all_a), Some(all_b)) = (merged(&runs_a, a), merged(&runs_b, b)) else { return Found::default() };
+    let (Some((runs_a, all_a)), Some((runs_b, all_b))) = (dists(a), dists(b)) else { return Found::default() };
     let mut found = Found { counts: (all_a.count(), all_b.count()), ..Found::default() };
     let spread = |side: &Raw| {
         let error = side.runs.values().map(|run| run.error).fold(0.0, f64::max);
@@ -367,23 +427,23 @@ fn histograms(pair: &Pair, options: &Options) -> Found {
 }
 
 /// The statistics that are made of a histogram: the quantiles by their share, and the mean.
-fn statistics(limits: &[Limit]) -> Vec<(String, Option<f64>)> {
-    let mut wanted: Vec<(String, Option<f64>)> =
-        TESTED.iter().map(|(name, share)| ((*name).to_owned(), Some(*share))).collect();
-    wanted.push(("mean".to_owned(), None));
+fn statistics(limits: &[Limit]) -> Vec<(Cow<'static, str>, Option<f64>)> {
+    let mut wanted: Vec<(Cow<'static, str>, Option<f64>)> =
+        TESTED.iter().map(|(name, share)| (Cow::Borrowed(*name), Some(*share))).collect();
+    wanted.push((Cow::Borrowed("mean"), None));
     // 99.9 / 100 is not 0.999 in binary.
     let is_same = |x: Option<f64>, y: Option<f64>| x.zip(y).is_some_and(|(x, y)| (x - y).abs() < 1e-9);
     for limit in limits {
         let share = parse_percentile(&limit.name);
         if share.is_some() && !wanted.iter().any(|known| is_same(known.1, share)) {
-            wanted.push((limit.name.clone(), share));
+            wanted.push((Cow::Owned(limit.name.clone()), share));
         }
     }
     wanted
 }
 
 /// A statistic with its interval.
-fn shift(name: String, estimate: &Estimate, quantum: f64, counts: (u64, usize), options: &Options) -> Shift {
+fn shift(name: Cow<'static, str>, estimate: &Estimate, quantum: f64, counts: (u64, usize), options: &Options) -> Shift {
     let (a, b) = estimate.values();
     let margin = options.margin.max(quantum / a).min(1e6);
     let (low, high) = estimate.bounds(ALPHA);
@@ -410,7 +470,7 @@ fn shift(name: String, estimate: &Estimate, quantum: f64, counts: (u64, usize), 
 /// A figure that has no interval.
 fn plain(a: f64, b: f64, is_same: bool, p: f64) -> Shift {
     Shift {
-        name: "value".to_owned(),
+        name: Cow::Borrowed("value"),
         a,
         b,
         change: (a > 0.0).then(|| b / a - 1.0),
@@ -591,7 +651,7 @@ fn values(key: &Key, a: &Raw, b: &Raw, options: &Options) -> Found {
     };
     if let Some(estimate) = estimate {
         let counts = (found.counts.0.min(found.counts.1), runs_a.len().max(runs_b.len()));
-        found.shifts.push((shift("value".to_owned(), &estimate, 0.0, counts, options), Some(estimate)));
+        found.shifts.push((shift(Cow::Borrowed("value"), &estimate, 0.0, counts, options), Some(estimate)));
     }
     found
 }
@@ -634,9 +694,9 @@ struct Test {
     p: f64,
 }
 
-/// The tests of the cells by family ([`SHARES`]).
-fn tests(cells: &[Cell]) -> [Vec<Test>; 3] {
-    let mut tests = [const { Vec::new() }; 3];
+/// The tests of the cells by family ([`SHARES`]): how many there are, and those that may be an alarm.
+fn tests(cells: &[Cell]) -> [(usize, Vec<Test>); 3] {
+    let mut tests = [const { (0, Vec::new()) }; 3];
     for (place, cell) in cells.iter().enumerate() {
         let is_tested = |shift: &Shift| !cell.key.is_histogram || TESTED.iter().any(|(name, _)| shift.name == *name);
         let of_shifts = cell.shifts.iter().enumerate().filter(|(_, shift)| is_tested(shift));
@@ -647,7 +707,9 @@ fn tests(cells: &[Cell]) -> [Vec<Test>; 3] {
                 (true, _) => 1,
                 (false, _) => 2,
             };
-            tests[family].push(Test { cell: place, shift, p });
+            let (count, possible) = &mut tests[family];
+            *count += 1;
+            possible.extend((p < 1.0).then_some(Test { cell: place, shift, p }));
         }
     }
     tests
@@ -656,17 +718,16 @@ fn tests(cells: &[Cell]) -> [Vec<Test>; 3] {
 /// Verdicts of all cells, once the sizes of the families are known.
 fn raise_alarms(cells: &mut [Cell]) {
     let tests = tests(cells);
-    let used: f64 = SHARES.iter().zip(&tests).filter(|(_, tests)| !tests.is_empty()).map(|(share, _)| share).sum();
-    for (tests, share) in tests.iter().zip(SHARES) {
-        let (alpha, size) = (ALPHA * share / used, tests.len());
-        let tests: Vec<&Test> = tests.iter().filter(|test| test.p < 1.0).collect();
+    let used: f64 = SHARES.iter().zip(&tests).filter(|(_, (count, _))| *count > 0).map(|(share, _)| share).sum();
+    for ((size, tests), share) in tests.into_iter().zip(SHARES) {
+        let alpha = ALPHA * share / used;
         let found: Vec<f64> = tests.iter().map(|test| test.p).collect();
         for (test, _) in tests.iter().zip(holm(&found, size, alpha)).filter(|(_, is_alarm)| *is_alarm) {
             let cell = &mut cells[test.cell];
             match test.shift {
                 Some(place) => {
                     let better = cells::better(&cell.key);
-                    let shift = &mut cell.shifts[place];
+                    let shift = &mut Rc::make_mut(&mut cell.shifts)[place];
                     shift.verdict = direction(better, shift.b > shift.a);
                     shift.need = None;
                 }
@@ -713,31 +774,46 @@ fn direction(better: Better, is_more: bool) -> Verdict {
     }
 }
 
-/// One distribution per run.
-fn dists(side: &Raw) -> Vec<Rc<Dist>> {
-    side.runs.values().filter_map(|run| dist(&run.samples)).map(Rc::new).collect()
+/// One distribution per run, and all runs of the side as one; `None` of no samples.
+fn dists(side: &Raw) -> Option<(Vec<Rc<Dist>>, Rc<Dist>)> {
+    // Thousands of cells may be one run here: their samples are added up once.
+    let runs = side.runs.values().filter(|run| !run.samples.is_empty());
+    let runs: Vec<(Cow<Histogram>, f64)> =
+        runs.map(|run| (together_of(&run.samples), effective(&run.samples))).collect();
+    let dist =
+        |(histogram, effective): &(Cow<Histogram>, f64)| Dist::of(histogram).map(|d| d.with_effective(*effective));
+    let of_runs: Vec<Rc<Dist>> = runs.iter().filter_map(dist).map(Rc::new).collect();
+    let all = match of_runs.as_slice() {
+        [one] => Rc::clone(one),
+        _ => {
+            let mut all = Histogram::default();
+            runs.iter().for_each(|run| all.merge(&run.0));
+            let effective = side.runs.values().flat_map(|run| &run.samples).map(Samples::effective).sum();
+            Rc::new(dist(&(Cow::Owned(all), effective))?)
+        }
+    };
+    Some((of_runs, all))
+}
+
+/// All of these samples as one histogram.
+fn together_of<'r>(samples: &[Samples<'r>]) -> Cow<'r, Histogram> {
+    match samples {
+        [one] => Cow::Borrowed(one.histogram),
+        many => Cow::Owned(many.iter().fold(Histogram::default(), |mut all, one| {
+            all.merge(one.histogram);
+            all
+        })),
+    }
+}
+
+/// How many of them count.
+fn effective(samples: &[Samples]) -> f64 {
+    samples.iter().map(Samples::effective).sum()
 }
 
 /// All of these samples as one distribution.
 fn dist(samples: &[Samples]) -> Option<Dist> {
-    let effective = samples.iter().map(Samples::effective).sum();
-    let dist = match samples {
-        [one] => Dist::of(one.histogram),
-        many => Dist::of(&many.iter().fold(Histogram::default(), |mut all, one| {
-            all.merge(one.histogram);
-            all
-        })),
-    };
-    dist.map(|dist| dist.with_effective(effective))
-}
-
-/// All runs of a side as one distribution.
-fn merged(runs: &[Rc<Dist>], side: &Raw) -> Option<Rc<Dist>> {
-    if let [one] = runs {
-        return Some(Rc::clone(one));
-    }
-    let all: Vec<Samples> = side.runs.values().flat_map(|run| run.samples.iter().copied()).collect();
-    dist(&all).map(Rc::new)
+    Dist::of(&together_of(samples)).map(|dist| dist.with_effective(effective(samples)))
 }
 
 /// A quantile of each run of A and of B, taken of each cell by itself; `None` of less than two cells, and where a run lacks a

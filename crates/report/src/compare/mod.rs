@@ -11,14 +11,16 @@ mod judge;
 mod limit;
 mod render;
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 use serde::Serialize;
 
 use crate::kept::Keep;
 use crate::text;
 
-pub use self::cells::Key;
+pub use self::cells::{Key, Text};
 pub use self::doubts::Doubt;
 pub use self::json::lines;
 pub(crate) use self::judge::judge;
@@ -95,10 +97,10 @@ pub enum Need {
 }
 
 /// One statistic of a cell, of both sides.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Shift {
     /// `p50`, `mean` and so on; of a metric `value`.
-    pub name: String,
+    pub name: Cow<'static, str>,
     /// A's figure.
     pub a: f64,
     /// B's figure.
@@ -156,9 +158,9 @@ pub struct Cell {
     /// Samples (or values) of A and B.
     pub counts: (u64, u64),
     /// The unit of the figures: `ns`, `bytes/s` and so on.
-    pub unit: String,
-    /// Its statistics, the typical before the tail.
-    pub shifts: Vec<Shift>,
+    pub unit: Text,
+    /// Its statistics, the typical before the tail. Cells without losses share theirs.
+    pub shifts: Rc<[Shift]>,
     /// How the distributions lie to each other, of histograms.
     pub shape: Option<Shape>,
     /// What is said of it.
@@ -267,7 +269,7 @@ impl Judgement {
 /// Compares the records of B with those of A.
 pub fn compare(a: &(impl Keep + ?Sized), b: &(impl Keep + ?Sized), options: &Options) -> Judgement {
     let (a, b) = (a.kept(), b.kept());
-    judge(&a.iter().collect::<Vec<_>>(), &b.iter().collect::<Vec<_>>(), options)
+    judge(&a.iter().collect::<Vec<_>>(), &b.iter().collect::<Vec<_>>(), options, false)
 }
 
 /// The names that a limit can have with these records: statistics, metrics, and the histograms that may stand before a
@@ -275,17 +277,17 @@ pub fn compare(a: &(impl Keep + ?Sized), b: &(impl Keep + ?Sized), options: &Opt
 pub fn names(a: &(impl Keep + ?Sized), b: &(impl Keep + ?Sized)) -> Vec<String> {
     let both = [a.kept(), b.kept()];
     let sides = both.each_ref().map(|side| cells::side(&side.iter().collect::<Vec<_>>(), false));
-    let keys = || sides.iter().flat_map(|side| side.cells.keys());
+    let blocks = || sides.iter().flat_map(|side| side.blocks());
     let mut names = Vec::new();
-    if keys().any(|key| key.is_histogram) {
+    if blocks().any(|block| block.is_histogram) {
         names.extend(STATISTICS.map(str::to_owned));
     }
-    if keys().any(|key| cells::LOSSES.contains(&key.figure.as_str())) {
+    if blocks().any(|block| cells::LOSSES.contains(&block.figure.as_str())) {
         names.push("loss".to_owned());
     }
-    let figures: BTreeSet<(bool, &str)> = keys().map(|key| (key.is_histogram, key.figure.as_str())).collect();
-    let named = |(is_histogram, name): (bool, &str)| {
-        let name = text::clean(name);
+    let figures: BTreeSet<(bool, Text)> = blocks().map(|block| (block.is_histogram, block.figure)).collect();
+    let named = |(is_histogram, name): (bool, Text)| {
+        let name = text::clean(&name);
         if is_histogram { format!("{name}.p99") } else { name }
     };
     names.extend(figures.into_iter().map(named));

@@ -309,7 +309,7 @@ fn reason(cell: &Cell) -> String {
 }
 
 fn name(shift: &Shift) -> &str {
-    match shift.name.as_str() {
+    match &*shift.name {
         "value" => "the figure",
         "p50" => "median",
         other => other,
@@ -481,7 +481,7 @@ fn unordered(judgement: &Judgement) -> Option<String> {
 
 /// The statistic's name; a metric has none.
 fn statistic(shift: &Shift) -> String {
-    if shift.name == "value" { "-".to_owned() } else { shift.name.clone() }
+    if shift.name == "value" { "-".to_owned() } else { shift.name.to_string() }
 }
 
 fn dash(text: &str) -> String {
@@ -496,7 +496,7 @@ fn legend(lines: &mut Vec<String>, judgement: &Judgement) {
         options.margin * 100.0,
         ALPHA * 100.0
     ));
-    let widened = judgement.cells.iter().flat_map(|cell| &cell.shifts);
+    let widened = judgement.cells.iter().flat_map(|cell| cell.shifts.iter());
     let widest = widened.map(|shift| shift.margin).fold(options.margin, f64::max);
     if widest > options.margin {
         lines.push(format!(
@@ -504,7 +504,7 @@ fn legend(lines: &mut Vec<String>, judgement: &Judgement) {
             widest * 100.0
         ));
     }
-    if judgement.cells.iter().flat_map(|cell| &cell.shifts).any(|shift| shift.is_of_cells) {
+    if judgement.cells.iter().flat_map(|cell| cell.shifts.iter()).any(|shift| shift.is_of_cells) {
         lines.push(
             "The median of several cells together is the geometric mean of the cells' medians, with equal weights."
                 .to_owned(),

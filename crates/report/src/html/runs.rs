@@ -112,10 +112,8 @@ pub fn write(records: &[Kept], hosts: &[Host]) -> String {
                 let judge = || {
                     let options = compare::Options::default();
                     (*place != own[0]).then(|| {
-                        let mut judgement = compare::judge(&all[own[0]].records, &all[*place].records, &options);
                         // Of many CPUs and vectors the groups alone are shown.
-                        judgement.cells.retain(|cell| cell.is_overall);
-                        judgement
+                        compare::judge(&all[own[0]].records, &all[*place].records, &options, true)
                     })
                 };
                 judged.entry((own[0], *place)).or_insert_with(judge).clone()
@@ -185,7 +183,7 @@ struct Own {
 /// What a side has, by the keys of groups.
 fn owns(side: &Side) -> BTreeMap<Key, Own> {
     let mut owns: BTreeMap<Key, Own> = BTreeMap::new();
-    for (known, cell) in &side.cells {
+    for (known, cell) in side.blocks().flat_map(|block| side.cells(&block)) {
         let own = owns.entry(known.merged()).or_default();
         cell.unit.clone_into(&mut own.unit);
         own.cpus.extend(known.cpu);
