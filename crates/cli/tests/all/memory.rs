@@ -96,3 +96,52 @@ fn many_cpus_and_vectors_keep_their_histograms_packed() {
     let samples = pciescope_report::text::thousands(lines as u64 * count);
     assert!(shown.contains(&samples), "{samples}: {shown}");
 }
+
+/// Each record has three small histograms and many counts; there are many cells, and in each of them several runs.
+#[test]
+fn small_histograms_of_many_cpus_vectors_and_runs_stay_small() {
+    /// CPUs and vectors of a run.
+    const OF_RUN: (usize, usize) = (40, 64);
+    let folder = folder("memory-irq");
+    let histogram = |low_ps: u64, buckets: u64| {
+        let list: Vec<String> = (0..buckets).map(|n| format!("[{},{}]", low_ps + n * 1024, 20 + n)).collect();
+        let count: u64 = (0..buckets).map(|n| 20 + n).sum();
+        format!(
+            "{{\"count\":{count},\"sum_ps\":\"{}\",\"min_ps\":{low_ps},\"max_ps\":{},\"buckets\":[{}]}}",
+            count * low_ps,
+            low_ps + buckets * 1024,
+            list.join(",")
+        )
+    };
+    let device = "{\"bdf\":\"0000:3b:00.0\",\"vendor\":4660,\"device\":1,\"subsystem_vendor\":0,\"subsystem_device\":0,\
+                  \"class\":394240,\"name\":\"a device\",\"bars\":[],\"path\":[],\"msix_vectors\":64,\"msi_vectors\":0}";
+    let histograms = format!(
+        "\"calibration\":{},\"entry_to_ack\":{},\"trigger_to_handler\":{}",
+        histogram(16 << 10, 3),
+        histogram(1 << 20, 60),
+        histogram(1100 << 10, 60)
+    );
+    let counts = ["extra", "handled", "late", "lost", "merged", "missed", "samples_lost", "triggers", "wrong_cpu"]
+        .map(|name| {
+            let count = if ["handled", "triggers"].contains(&name) { 1000 } else { 0 };
+            format!("\"{name}\":{{\"value\":{count}.0,\"unit\":\"1\"}}")
+        })
+        .join(",");
+    let (path, lines) = file(&folder, "run.jsonl", |text, number| {
+        let (run, second) = (number / (OF_RUN.0 * OF_RUN.1), number / 50);
+        let _ = write!(
+            text,
+            "{{\"schema\":2,\"run\":\"{run:016x}\",\"time\":\"2026-01-01T00:{:02}:{:02}Z\",\"verb\":\"latency irq\",\
+             \"test\":\"irq-hardware\",\"device\":{device},\"target\":{{\"vector\":{vector},\"irq\":{}}},\
+             \"cpu\":{{\"cpu\":{}}},\"histograms\":{{{histograms}}},\"metrics\":{{{counts}}}}}",
+            second / 60,
+            second % 60,
+            100 + number % OF_RUN.1,
+            number / OF_RUN.1 % OF_RUN.0,
+            vector = number % OF_RUN.1,
+        );
+    });
+    assert!(lines > 3 * OF_RUN.0 * OF_RUN.1, "{lines} records are several runs");
+    let shown = all(&folder, &path);
+    assert!(shown.contains("irq-hardware") || shown.contains("nterrupt"), "{shown}");
+}
