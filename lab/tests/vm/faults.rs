@@ -8,6 +8,9 @@ use crate::say;
 use crate::support::{Measured, PATIENCE, RECORDS, Rig, merged, seen, settle, total, vector};
 use pciescope_lab::vm::{Kernel, Running};
 
+/// The endpoint's register that write tests write to (docs/spec/latency-endpoint.md).
+const SCRATCH: u64 = 8;
+
 /// Starts a run that would take minutes, does something to it once the device sees it, and waits for its end.
 fn disturb(rig: &Rig, command: &str, disturbance: impl FnOnce(&Rig, &Running<'_>)) -> Measured {
     rig.tell("reset");
@@ -21,6 +24,7 @@ fn disturb(rig: &Rig, command: &str, disturbance: impl FnOnce(&Rig, &Running<'_>
             Some("path") => {
                 rig.vm.run("ls -l /proc/$(pidof pciescope)/fd | grep -q /dev/pcilat/ && sleep 1").is_success()
             }
+            _ if command.contains("--test write") => seen(&ledger, "writes", 0, SCRATCH, 4) >= 500,
             _ => seen(&ledger, "reads", 0, 0, 4) >= 500,
         }
     };
@@ -95,14 +99,44 @@ fn unbinding_unplugging_and_offline_cpus_end_a_run(rig: &Rig, kernel: Kernel) {
         Kernel::Newest => {}
     }
 
-    // The attention button: the guest takes the device away from the driver and then from the bus.
-    let unplugged = disturb(rig, &long_run(rig, ""), |rig, _| {
+    unplugged_in(rig, &long_run(rig, ""), "mmio-read");
+    if kernel == Kernel::V6_12 {
+        unplugged_in_the_other_runs_and_plugged_in_again(rig);
+    }
+}
+
+/// The attention button: the guest takes the device away from the driver and then from the bus. What was measured stands.
+fn unplugged_in(rig: &Rig, run: &str, test: &str) {
+    let unplugged = disturb(rig, run, |rig, _| {
         rig.vm.unplug("lab0").unwrap_or_else(|err| panic!("the lab failed: {err}"));
     });
     let failure = unplugged.failure().unwrap_or("none");
-    assert_eq!(unplugged.output.status, 2, "{kernel}: {}", unplugged.output.stderr);
-    assert!(["unbound", "removed"].contains(&failure), "{kernel}: {failure}");
+    assert_eq!(unplugged.output.status, 2, "{test}: {}", unplugged.output.stderr);
+    assert!(["unbound", "removed"].contains(&failure), "{test}: {failure}");
+    let records = unplugged.of(test);
+    let samples = records.iter().flat_map(|record| record.histograms.values()).map(|h| h.count()).sum::<u64>();
+    assert!(samples > 10, "{test}: {samples} samples stand");
     rig.must(&format!("[ ! -e /sys/bus/pci/devices/{} ]", rig.bdf));
+}
+
+fn unplugged_in_the_other_runs_and_plugged_in_again(rig: &Rig) {
+    let plug = || {
+        rig.vm.plug("lab0", &rig.endpoint.served.device_socket);
+        let bind = format!("pciescope bind {} --driver pcilat", rig.bdf);
+        rig.vm.wait_for("the endpoint to come back", || rig.vm.run(&bind).is_success().then_some(()));
+    };
+    plug();
+    unplugged_in(rig, &long_irq_run(rig, ""), "irq-hardware");
+    plug();
+    unplugged_in(rig, &long_run(rig, "--test write"), "mmio-write");
+    plug();
+    rig.tell("reset");
+    let reads = rig.pciescope(&format!("latency mmio {} --count 100", rig.bdf));
+    assert_eq!(merged(&reads.expect(0, "mmio-read"), "latency").count(), 400);
+    let interrupts = rig.pciescope(&format!("latency irq {} --vectors 0 --count 20 --raised-by hardware", rig.bdf));
+    let interrupts = interrupts.expect(0, "irq-hardware");
+    assert_eq!(total(&interrupts, "handled"), 80);
+    assert_eq!(vector(&rig.ledger(), 0, "sent"), 80 + total(&interrupts, "warmup_triggers"));
 }
 
 fn kill_9_ends_a_run_whose_cpu_a_real_time_task_holds(rig: &Rig) {

@@ -501,10 +501,7 @@ fn unplugged_while_it_is_used(rig: &Digitizers) {
     }
 
     // Plugged in again, it has its name again.
-    let socket = ringing.served.device_socket.clone();
-    let plug = json!({"driver": "vfio-user-pci", "id": ringing.name, "bus": format!("port-{}", ringing.name),
-                      "socket": {"type": "unix", "path": socket}});
-    rig.vm.qmp("device_add", plug).unwrap_or_else(|err| panic!("the lab failed: {err}"));
+    rig.vm.plug(&ringing.name, &ringing.served.device_socket);
     rig.wait_for("its node", || rig.run(&format!("test -c {}", ringing.node())).is_success().then_some(()));
     works(rig, ringing);
 }

@@ -13,7 +13,6 @@ use crate::support::PATIENCE;
 use crate::support::digitizers::{Board, Digitizers};
 use crate::support::drive::{drive, start};
 use pciescope_lab::vm::{Kernel, Running, without_reports_of_others};
-use serde_json::json;
 
 /// Who is left in peace: somebody reads a ring of one, and acquires on the other, from begin to end.
 const HELD: [u16; 2] = [6, 3];
@@ -149,9 +148,7 @@ fn lose_and_find(rig: &Digitizers, board: &Board, round: u64) {
 
 fn unplug_and_plug(rig: &Digitizers, board: &Board) {
     rig.vm.unplug(&board.name).unwrap_or_else(|err| panic!("the lab failed: {err}"));
-    let plug = json!({"driver": "vfio-user-pci", "id": board.name, "bus": format!("port-{}", board.name),
-                      "socket": {"type": "unix", "path": board.served.device_socket}});
-    rig.vm.qmp("device_add", plug).unwrap_or_else(|err| panic!("the lab failed: {err}"));
+    rig.vm.plug(&board.name, &board.served.device_socket);
     rig.wait_for("its node", || rig.run(&format!("test -c {}", board.node())).is_success().then_some(()));
 }
 

@@ -124,7 +124,7 @@ fn take_by(root: &Root, hand: Arc<dyn Hand>, bdf: Bdf, driver: Driver, force: bo
     let function = pci::function(root, bdf)?;
     refuse(root, &function, bdf, driver, force)?;
     let file = StateFile::create(root, bdf)?;
-    if let Some(state) = file.load() {
+    if let Some(state) = file.load().filter(|state| is_handed_over(root, &function, state)) {
         return Err(Error::BoundAlready { bdf, driver: state.driver });
     }
     let state = State {
@@ -143,6 +143,14 @@ fn take_by(root: &Root, hand: Arc<dyn Hand>, bdf: Bdf, driver: Driver, force: bo
     let bound = Bound { root: root.clone(), hand, state, file: Some(file) };
     bound.hand_over()?;
     Ok(bound)
+}
+
+/// Whether the function is still as its state says. One that was removed and came back is not: the kernel made it anew,
+/// without an override.
+fn is_handed_over(root: &Root, function: &Function, state: &State) -> bool {
+    let is_its = |driver: Option<&str>| driver == Some(state.driver.as_str());
+    (function.vendor, function.device) == (state.vendor, state.device)
+        && (is_its(function.driver.as_deref()) || is_its(driver_override(root, state.bdf).as_deref()))
 }
 
 /// Reasons not to hand the function over.

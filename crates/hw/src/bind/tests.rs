@@ -417,6 +417,27 @@ fn a_group_that_comes_only_when_a_driver_probes_is_waited_for() {
     take().unwrap();
 }
 
+/// What was unplugged and plugged in again is another function at the same address: it can be taken, and goes back to what it
+/// is now.
+#[test]
+fn a_function_that_came_back_can_be_taken_again() {
+    let machine = machine(Some("nvme"), "(null)");
+    machine.take().unwrap().keep();
+    assert!(matches!(machine.take().unwrap_err(), Error::BoundAlready { .. }));
+    // Somebody unbound it by hand: it is still ours, by its override.
+    fs::remove_file(machine.folder().join("driver")).unwrap();
+    assert!(matches!(machine.take().unwrap_err(), Error::BoundAlready { .. }));
+    fs::write(machine.folder().join("driver_override"), "(null)\n").unwrap();
+    let bound = machine.take().unwrap();
+    assert_eq!((bound.state().former_driver.clone(), machine.now()), (None, (owned("pcilat"), owned("pcilat"), true)));
+    bound.release().unwrap();
+    assert_eq!(machine.now(), (None, None, false));
+    // Another device in its place.
+    machine.take().unwrap().keep();
+    fs::write(machine.folder().join("device"), "0x1234\n").unwrap();
+    assert!(machine.take().is_ok());
+}
+
 #[test]
 fn refuses_what_is_in_use_unless_forced() {
     let machine = machine(Some("nvme"), "(null)");

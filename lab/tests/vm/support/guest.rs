@@ -1,9 +1,11 @@
 //! A booted guest of a test, as every suite uses it. What the lab itself cannot do panics with "the lab failed".
 
 use std::ops::Deref;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use pciescope_lab::vm::{Builder, LabError, Output, Running, Vm};
+use serde_json::json;
 
 use super::harness::{booted, work};
 use super::{PATIENCE, lab_failed, sanitize};
@@ -108,6 +110,13 @@ impl Guest {
             assert!(begin.elapsed() < most, "{what}: not within {most:?}");
             std::thread::sleep(Duration::from_millis(20));
         }
+    }
+
+    /// Plugs a served device in again where it was unplugged, behind the root port or slot of its name.
+    pub fn plug(&self, name: &str, socket: &Path) {
+        let device = json!({"driver": "vfio-user-pci", "id": name, "bus": format!("port-{name}"),
+                            "socket": {"type": "unix", "path": socket}});
+        self.vm.qmp("device_add", device).unwrap_or_else(|err| lab_failed(err));
     }
 
     /// No warning, no bug and no lockdep line since boot.
