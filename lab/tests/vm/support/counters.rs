@@ -202,11 +202,11 @@ impl Counters {
         self.perf_start("once", args).wait()
     }
 
-    /// Lets each turn of all PMUs last `ms`. Beginning a measurement takes the emulator milliseconds, more where its host is
-    /// slow: with 18 ports at their own 50 ms a guest can come to do nothing else.
-    pub fn turns_last(&self, ms: u32) {
+    /// Lets each turn of these PMUs last `ms`; `pmus` is a pattern of the shell. Beginning a measurement takes the emulator
+    /// milliseconds, more where its host is slow: with 18 ports at their own 50 ms a guest can come to do nothing else.
+    pub fn turns_last(&self, pmus: &str, ms: u32) {
         self.must(&format!(
-            "for f in /sys/bus/event_source/devices/dwc_rootport_*/perf_event_mux_interval_ms; do echo {ms} >$f; done"
+            "for f in /sys/bus/event_source/devices/{pmus}/perf_event_mux_interval_ms; do echo {ms} >$f; done"
         ));
     }
 
