@@ -11,6 +11,7 @@
 #define PCILAT_INTERNAL_H
 
 #include <linux/cpumask.h>
+#include <linux/irq.h>
 #include <linux/kref.h>
 #include <linux/list.h>
 #include <linux/miscdevice.h>
@@ -339,6 +340,7 @@ int pcilat_irq_prepare(struct pcilat_job *job);
 void pcilat_irq_finish(struct pcilat_job *job);
 void pcilat_irq_turn(struct pcilat_worker *w);
 void pcilat_irq_check_result(struct pcilat_job *job);
+const struct cpumask *pcilat_affinity(struct irq_data *data);
 
 /* trigger.c */
 const struct pcilat_trigger *pcilat_trigger_find(u16 vendor, u16 device);

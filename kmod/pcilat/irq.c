@@ -18,6 +18,7 @@
 
 #define PCILAT_DRAIN_NS	(5 * NSEC_PER_MSEC)	/* the wait for doubled interrupts */
 #define PCILAT_WARMUP_MORE	8u	/* further warm-ups until one comes to the right CPU */
+#define PCILAT_MOVE_NS	(500 * NSEC_PER_MSEC)	/* and after these, the wait for it */
 #define PCILAT_LOST_MAX		64u	/* lost in a row: no interrupt comes any more */
 
 /*
@@ -230,18 +231,25 @@ static void pcilat_lost(struct pcilat_worker *w, struct pcilat_slot_state *slot)
 
 /*
  * Warms up. After a change of its affinity, an edge interrupt moves when the next one
- * comes. Returns 0 when one has come to the right CPU.
+ * comes. x86 moves none of which a timer, on the CPU before the last, still has to clean
+ * up the last move: where that takes long, the warm-ups come at longer intervals.
+ * Returns 0 when one has come to the right CPU.
  */
 static int pcilat_warm_up(struct pcilat_worker *w, struct pcilat_vector *v,
 			  struct pcilat_slot_state *slot)
 {
-	u32 warmup = w->job->req.warmup, most = warmup + PCILAT_WARMUP_MORE, n;
+	u32 warmup = w->job->req.warmup, quick = warmup + PCILAT_WARMUP_MORE, n;
+	u64 until = pcilat_clock() + pcilat_ns_to_ticks(PCILAT_MOVE_NS);
 	bool answered = false, right = false;
 	int ret;
 
 	if (!warmup)
 		return 0;
-	for (n = 0; n < most && (n < warmup || !right) && !pcilat_turn_is_over(w); n++) {
+	for (n = 0; (n < warmup || !right) && !pcilat_turn_is_over(w); n++) {
+		if (n >= quick && (!answered || (s64)(pcilat_clock() - until) > 0))
+			break;
+		if (n >= quick)
+			usleep_range(1000, 2000);
 		ret = pcilat_fire_retry(w, v);
 		if (ret)
 			return ret;
@@ -468,11 +476,25 @@ static void pcilat_finish_move(struct pcilat_vector *v)
 		usleep_range(20, 50);
 }
 
+/*
+ * What smp_affinity_list shows: x86 moves an interrupt when it next comes, to the pending
+ * mask. Read without the descriptor's lock, as /proc does. Where another CPU is chosen
+ * meanwhile, it is the one or the other.
+ */
+const struct cpumask *pcilat_affinity(struct irq_data *data)
+{
+#ifdef CONFIG_GENERIC_PENDING_IRQ
+	if (irqd_is_setaffinity_pending(data))
+		return irq_data_to_desc(data)->pending_mask;
+#endif
+	return irq_data_get_affinity_mask(data);
+}
+
 /* Saves a vector's affinity, and keeps irqbalance from changing it. */
 static void pcilat_hold_vector(struct pcilat_vector *v)
 {
 	pcilat_finish_move(v);
-	cpumask_copy(v->affinity, irq_data_get_affinity_mask(irq_get_irq_data(v->irq)));
+	cpumask_copy(v->affinity, pcilat_affinity(irq_get_irq_data(v->irq)));
 	irq_modify_status(v->irq, 0, IRQ_NO_BALANCING);
 	v->slot = NULL;
 	pcilat_count_extra(v);

@@ -46,8 +46,11 @@ static bool text_is_count(u64 number)
 	return number && number <= U32_MAX;
 }
 
-/* Stores what the nodes show of the last run. */
-static void text_note(struct pcilat_device *pl, const struct pcilat_run *run,
+/*
+ * Stores what the nodes show of the last run. Returns its error: -EIO also if a CPU and
+ * vector could not be measured, which the samples of the others do not show.
+ */
+static int text_note(struct pcilat_device *pl, const struct pcilat_run *run,
 		      const struct pcilat_ring *ring, int ret)
 {
 	bool is_iomem = run->kind == PCILAT_KIND_READ;
@@ -70,8 +73,11 @@ static void text_note(struct pcilat_device *pl, const struct pcilat_run *run,
 			pl->text.completed_cpus += slot->latency.summary.count == run->count;
 		else
 			pl->text.dropped += slot->counts.lost + slot->counts.samples_lost;
+		if (!ret && slot->counts.error)
+			ret = -EIO;
 	}
 	mutex_unlock(&pl->lock);
+	return ret;
 }
 
 /*
@@ -102,7 +108,7 @@ static int text_run(struct pcilat_device *pl, struct pcilat_run *run, enum pcila
 	if (!ret) {
 		ret = pcilat_run(pl, run, cpus, vectors, ring);
 		if (ret != -EBUSY)
-			text_note(pl, run, ring, ret);
+			ret = text_note(pl, run, ring, ret);
 	}
 out:
 	kvfree(cpus);
@@ -187,24 +193,10 @@ static int text_irq_one(struct pcilat_device *pl, const struct text_numbers *num
 	return text_irq_run(pl, &run, PCILAT_SOURCE_RETRIGGER, cpu, vector, 1);
 }
 
-/*
- * What smp_affinity_list shows: x86 moves an interrupt when it next comes, to the pending
- * mask. Read without the descriptor's lock, as /proc does. Where another CPU is chosen
- * meanwhile, the run goes to the one or the other.
- */
-static const struct cpumask *text_affinity(struct irq_data *data)
-{
-#ifdef CONFIG_GENERIC_PENDING_IRQ
-	if (irqd_is_setaffinity_pending(data))
-		return irq_data_to_desc(data)->pending_mask;
-#endif
-	return irq_data_get_affinity_mask(data);
-}
-
 /* A CPU to which a vector's interrupts go: the one that writes, where it is among several. */
 static u64 text_cpu_of(struct pcilat_device *pl, u32 vector)
 {
-	const struct cpumask *cpus = text_affinity(irq_get_irq_data(pl->vectors[vector].irq));
+	const struct cpumask *cpus = pcilat_affinity(irq_get_irq_data(pl->vectors[vector].irq));
 	unsigned int near = raw_smp_processor_id();
 
 	return cpumask_test_cpu(near, cpus) ? near : cpumask_any_and(cpus, cpu_online_mask);
