@@ -12,7 +12,7 @@ use crate::support::drive::{Answers, drive, start};
 use crate::support::{seen, settle};
 use pciescope_lab::vm::Kernel;
 use pciescope_lab::vm::digitizers::Crate;
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// Front line 3: no trigger comes.
 const NEVER: &str = "setup samples=4096 trigger=3 lines=8";
@@ -455,9 +455,13 @@ fn taken_away_in_the_middle_of_a_dma(rig: &Digitizers, board: &Board) {
     works(rig, board);
 }
 
-/// One board is unplugged with a ring and its mapping in use, one with a reader and with somebody who waits.
+/// One board is unplugged with a ring and its mapping in use, one with a reader and with somebody who waits, one
+/// with a writer.
 fn unplugged_while_it_is_used(rig: &Digitizers) {
-    let (ringing, read) = (rig.board(9), rig.board(4));
+    let (ringing, read, written) = (rig.board(9), rig.board(4), rig.board(8));
+    let before = written.count("/dma_write/bytes");
+    let writing = start(rig, written, &["pwrite 0x50000000 1048576"; 1000]);
+    rig.wait_for("writing", || (written.count("/dma_write/bytes") > before + (2 << 20)).then_some(()));
     let ring = start(
         rig,
         ringing,
@@ -481,8 +485,10 @@ fn unplugged_while_it_is_used(rig: &Digitizers) {
     waiting.wait_for(rig, "arm");
     ess.wait_for(rig, "stats");
     rig.wait_for("the ring", || (ringing.count("/dma_read/bytes") > 16 << 20).then_some(()));
-    // Its attention button, and then that of the other: five seconds pass once.
-    rig.vm.qmp("device_del", json!({ "id": ringing.name })).unwrap_or_else(|err| panic!("the lab failed: {err}"));
+    // Its attention button, and then those of the others: five seconds pass once.
+    for board in [ringing, written] {
+        rig.vm.qmp("device_del", json!({ "id": board.name })).unwrap_or_else(|err| panic!("the lab failed: {err}"));
+    }
     rig.vm.unplug(&read.name).unwrap_or_else(|err| panic!("the lab failed: {err}"));
 
     let answers = ring.end();
@@ -494,16 +500,27 @@ fn unplugged_while_it_is_used(rig: &Digitizers) {
     let answers = reading.end();
     answers.all_right();
     is_gone(&answers, &["read-on"]);
+    // The one under way says how much is in the board's memory; the next one fails.
+    let answers = writing.end();
+    is_gone(&answers, &["pwrite"]);
+    let refused = answers.all("pwrite").into_iter().find(|answer| answer["errno"] != "").map(|answer| &answer["errno"]);
+    assert_eq!(refused, Some(&json!("ENODEV")));
+    let done = |answer: &Value| answer["ret"].as_u64().unwrap_or(0);
+    let said: u64 = answers.all("pwrite").into_iter().map(done).sum();
+    let moved = written.count("/dma_write/bytes") - before;
+    assert!(said > 2 << 20 && (said..=said + (1 << 20)).contains(&moved), "{said} bytes of {moved}");
     is_gone(&waiting.end(), &["wait"]);
     assert_eq!(ess.end().number("ess-wait", "status"), 1, "released");
-    for board in [ringing, read] {
+    for board in [ringing, read, written] {
         rig.wait_for("the node goes", || (rig.run(&format!("test -e {}", board.node())).status == 1).then_some(()));
     }
 
-    // Plugged in again, it has its name again.
-    rig.vm.plug(&ringing.name, &ringing.served.device_socket);
-    rig.wait_for("its node", || rig.run(&format!("test -c {}", ringing.node())).is_success().then_some(()));
-    works(rig, ringing);
+    // Plugged in again, they have their names again.
+    for board in [ringing, written] {
+        rig.vm.plug(&board.name, &board.served.device_socket);
+        rig.wait_for("its node", || rig.run(&format!("test -c {}", board.node())).is_success().then_some(()));
+        works(rig, board);
+    }
 }
 
 /// Where the line is shared, a board that answers again after it was given up must not hold it up for the others.
