@@ -198,7 +198,10 @@ fn interrupts_beside_an_open_trigger(rig: &Rig, nic: &str, neighbour: &str) -> R
     // From now on no trigger gets through: the last one stays open.
     let begin = Instant::now();
     write(nic, IMC, u32::MAX);
-    for _ in 0..TIMES {
+    // A guest that looks for faults comes to fewer in the time.
+    let mut times = 0;
+    while times < TIMES && begin.elapsed() < TIMEOUT / 2 {
+        times += 1;
         register(nic, &format!("{ICR:#x}"));
         write(nic, ICS, LINK);
         std::thread::sleep(LATE + LATE / 4);
@@ -213,10 +216,10 @@ fn interrupts_beside_an_open_trigger(rig: &Rig, nic: &str, neighbour: &str) -> R
     assert!(trigger.count() >= 50, "{} interrupts were answered", trigger.count());
     let late = trigger.count() - trigger.count_up_to_ns(LATE.as_nanos() as f64);
     say!("{} answers, {late} of them took more than {LATE:?}", trigger.count());
-    if took > TIMEOUT - LATE {
-        return Err(format!("the trigger was not open all the time: {took:?}"));
+    if took > TIMEOUT - LATE || times < 2 {
+        return Err(format!("the trigger was not open for several interrupts: {times} in {took:?}"));
     }
-    assert!(late <= 1, "{late} of {TIMES} interrupts of the neighbour were taken for answers");
+    assert!(late <= 1, "{late} of {times} interrupts of the neighbour were taken for answers");
     Ok(())
 }
 
