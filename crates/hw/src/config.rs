@@ -29,6 +29,15 @@ pub struct Aspm {
     pub l1: bool,
 }
 
+/// A part of a BAR that belongs to MSI-X: the table, or the pending bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MsixPart {
+    /// Where it begins.
+    pub at: Location,
+    /// How long it is.
+    pub bytes: u64,
+}
+
 /// The bytes of a function's configuration space that could be read.
 #[derive(Debug, Clone, Default)]
 pub struct Config {
@@ -74,6 +83,19 @@ impl Config {
     /// MSI-X vectors that the function has; 0 where it has none or is not known.
     pub fn msix_vectors(&self) -> u16 {
         self.capability(CAP_MSIX).and_then(|at| self.word(at + 2)).map_or(0, |control| (control & 0x7ff) + 1)
+    }
+
+    /// Where the MSI-X table and its pending bits lie; nothing where the function has none or is not known.
+    pub fn msix_parts(&self) -> impl Iterator<Item = MsixPart> + '_ {
+        let vectors = u64::from(self.msix_vectors());
+        // Bits of the table and of the pending bits for each vector. Both are rows of 8 bytes.
+        self.capability(CAP_MSIX).into_iter().flat_map(move |capability| {
+            [(4, 128), (8, 1)].into_iter().filter_map(move |(register, bits)| {
+                let place = self.long(capability + register)?;
+                let at = Location { bar: (place & 7) as u8, offset: u64::from(place & !7) };
+                Some(MsixPart { at, bytes: (vectors * bits).next_multiple_of(64) / 8 })
+            })
+        })
     }
 
     /// MSI vectors that the function asks for; 0 where it has none or is not known.
@@ -172,6 +194,25 @@ mod tests {
         assert_eq!((config.mps_bytes(), config.mrrs_bytes()), (Some(256), Some(4096)));
         assert_eq!(config.aspm(), Some(Aspm { l0s: false, l1: true }));
         assert_eq!(config.limit(), None);
+    }
+
+    #[test]
+    fn finds_the_table_of_msix_and_its_pending_bits() {
+        let mut bytes = endpoint();
+        bytes[0x94..0x98].copy_from_slice(&0x0000_2003u32.to_le_bytes());
+        bytes[0x98..0x9c].copy_from_slice(&0x0000_3801u32.to_le_bytes());
+        let part = |bar, offset, bytes| MsixPart { at: Location { bar, offset }, bytes };
+        let parts = |bytes: &[u8]| Config::parse(bytes).msix_parts().collect::<Vec<_>>();
+        assert_eq!(parts(&bytes), [part(3, 0x2000, 64 * 16), part(1, 0x3800, 8)]);
+        // One vector has a whole row of pending bits, 65 have two.
+        bytes[0x92] = 0;
+        assert_eq!(parts(&bytes), [part(3, 0x2000, 16), part(1, 0x3800, 8)]);
+        bytes[0x92] = 64;
+        assert_eq!(parts(&bytes), [part(3, 0x2000, 65 * 16), part(1, 0x3800, 16)]);
+        // Where configuration space ends too early, or there is none.
+        assert_eq!(parts(&bytes[..0x9a]), [part(3, 0x2000, 65 * 16)]);
+        assert_eq!(parts(&bytes[..64]), []);
+        assert_eq!(parts(&[]), []);
     }
 
     /// A virtio device as QEMU lays it out: the notify area first, then a common configuration that is too short, one

@@ -17,6 +17,7 @@ use pciescope_core::{
 use self::uapi::*;
 use super::clock::{self, Scale};
 use super::interrupts::Counts;
+use super::register::Access;
 use super::sys::{self, Interruptible};
 use super::{Portion, Probe, Taken, Watch, failure};
 use crate::{Error, Root};
@@ -279,6 +280,11 @@ impl Kmod {
                 let len = self.info.bars.get(request.bar as usize).map_or(0, |bar| bar.size);
                 let (bar, offset) = (request.bar as u8, request.offset);
                 return Err(Error::OutsideBar { bdf: self.bdf, bar, offset, len });
+            }
+            Some(libc::EACCES) => {
+                let is_write = request.kind != PCILAT_KIND_READ;
+                let access = self.access(request.bar as u8, request.offset, request.width as u8, is_write);
+                return Err(access.msix_refusal());
             }
             _ => return Err(self.call("measure", error)),
         })
@@ -578,6 +584,10 @@ impl Probe for Kmod {
 }
 
 impl Kmod {
+    fn access(&self, bar: u8, offset: u64, width: u8, is_write: bool) -> Access {
+        Access { backend: "kmod", bdf: self.bdf, bar, offset, width, is_write }
+    }
+
     fn slot_failure(&self, slot: &Slot, timeout_ns: u64) -> Option<Failure> {
         match -slot.error {
             0 => None,
@@ -615,8 +625,11 @@ impl Kmod {
             Err(error) if error.raw_os_error() == Some(libc::ECANCELED) => Err(Error::Lost(failure::reset(self.bdf))),
             Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Err(Error::Lost(failure::removed(self.bdf))),
             Err(error) => {
-                let verb = if value.is_some() { "write" } else { "read" };
-                Err(self.call(format!("{verb} {width} bytes at BAR{bar}:{offset:#x}"), error))
+                let access = self.access(bar, offset, width, value.is_some());
+                if error.raw_os_error() == Some(libc::EACCES) {
+                    return Err(access.msix_refusal());
+                }
+                Err(self.call(access.what(), error))
             }
         }
     }

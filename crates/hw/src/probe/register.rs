@@ -1,5 +1,6 @@
 //! A register in mapped memory, and the three tests of it.
 
+use std::io;
 use std::ptr::NonNull;
 
 use pciescope_core::record::Failure;
@@ -9,6 +10,7 @@ use super::sys::Mapping;
 use super::userspace::{Job, Target, measure};
 use super::{Portion, Taken, Watch, failure};
 use crate::Error;
+use crate::config::Config;
 use crate::guard::Guard;
 
 /// A mapped window of a BAR that can be accessed.
@@ -132,6 +134,67 @@ pub fn check(bdf: Bdf, bar: u8, offset: u64, width: u8, len: u64) -> Result<(), 
         return refuse("offset", format!("{offset:#x}"), "it is not a multiple of the width");
     }
     Ok(())
+}
+
+/// An access whose width, alignment and place are right, as a refusal names it.
+#[derive(Debug, Clone, Copy)]
+pub struct Access {
+    /// The backend's name.
+    pub backend: &'static str,
+    /// The function.
+    pub bdf: Bdf,
+    /// Its BAR.
+    pub bar: u8,
+    /// Byte offset in the BAR.
+    pub offset: u64,
+    /// Bytes.
+    pub width: u8,
+    /// Whether it writes.
+    pub is_write: bool,
+}
+
+impl Access {
+    /// What it does, in the words of a refusal.
+    pub fn what(&self) -> String {
+        let Access { bar, offset, width, is_write, .. } = self;
+        format!("{} {width} bytes at BAR{bar}:{offset:#x}", if *is_write { "write" } else { "read" })
+    }
+
+    /// Refuses what the kernel module refuses (kmod/pcilat/access.c, `pcilat_hits_msix`): to write to the MSI-X table and
+    /// its pending bits, and to read 1 or 2 bytes there.
+    ///
+    /// # Errors
+    /// [`Error::Call`], also where the function's configuration space does not say where they lie.
+    pub fn check_msix(&self, config: &Config) -> Result<(), Error> {
+        if !self.is_write && self.width >= 4 {
+            return Ok(());
+        }
+        // A device that does not answer has its own failure.
+        if let Some(why) = config.limit().filter(|_| !config.is_gone()) {
+            let why = format!("the place of the MSI-X table, which belongs to the kernel, is not known: {why}");
+            return Err(self.refusal(why, "try as root"));
+        }
+        let end = self.offset.saturating_add(self.width.into());
+        let hits = config
+            .msix_parts()
+            .any(|part| part.at.bar == self.bar && end > part.at.offset && self.offset < part.at.offset + part.bytes);
+        if hits { Err(self.msix_refusal()) } else { Ok(()) }
+    }
+
+    /// The refusal of an access to the MSI-X table or its pending bits.
+    pub fn msix_refusal(&self) -> Error {
+        let why = if self.is_write {
+            "they belong to the kernel, and a write would change where interrupts go"
+        } else {
+            "no device must answer a read of 1 or 2 bytes there, and on arm64 such a read may crash the kernel"
+        };
+        self.refusal(format!("the MSI-X table or its pending bits lie there: {why}"), "--width 4 or 8 may read there")
+    }
+
+    fn refusal(&self, why: String, hint: &str) -> Error {
+        let source = io::Error::new(io::ErrorKind::PermissionDenied, why);
+        Error::Call { bdf: self.bdf, backend: self.backend, what: self.what(), source, hint: Some(hint.to_owned()) }
+    }
 }
 
 /// A width of access.
@@ -323,6 +386,58 @@ mod tests {
         assert_eq!(window.read(0x1ff8, 8), 0x1234_ffff_ffff_fffa);
         assert_eq!((window.read(0x1fff, 1), window.read(0x1ffc, 4)), (0x12, 0x1234_ffff));
         assert!(window.holds(0x1ff8, 8) && !window.holds(0x1ffc, 8) && !window.holds(0xff8, 8));
+    }
+
+    #[test]
+    fn msix_is_not_written_to_and_read_only_by_words() {
+        // MSI-X at 0x40 with 16 vectors, the table at BAR4:0x100, the pending bits at BAR4:0x800.
+        let mut config = vec![0; 256];
+        (config[0x06], config[0x34]) = (0x10, 0x40);
+        config[0x40..0x4c].copy_from_slice(&[0x11, 0, 15, 0, 4, 1, 0, 0, 4, 8, 0, 0]);
+        let bdf = "0000:01:00.0".parse().unwrap();
+        let at = |bar, offset, width, is_write| Access { backend: "vfio", bdf, bar, offset, width, is_write };
+        let refused = |access: Access| access.check_msix(&Config::parse(&config)).err();
+        for (offset, width, hits) in [
+            (0xff, 1, false),
+            (0xf8, 8, false),
+            (0x100, 1, true),
+            (0x1f8, 8, true),
+            (0x1ff, 1, true),
+            (0x200, 1, false),
+            (0x7fc, 4, false),
+            (0x800, 2, true),
+            (0x807, 1, true),
+            (0x808, 8, false),
+        ] {
+            assert_eq!(refused(at(4, offset, width, true)).is_some(), hits, "a write at {offset:#x}");
+            assert_eq!(refused(at(4, offset, width, false)).is_some(), hits && width < 4, "a read at {offset:#x}");
+            assert!(refused(at(2, offset, width, true)).is_none(), "another BAR, {offset:#x}");
+        }
+        let (write, read) = (refused(at(4, 0x10c, 4, true)).unwrap(), refused(at(4, 0x802, 2, false)).unwrap());
+        assert_eq!(write.to_string(), "0000:01:00.0: the vfio backend could not write 4 bytes at BAR4:0x10c");
+        assert_eq!(read.to_string(), "0000:01:00.0: the vfio backend could not read 2 bytes at BAR4:0x802");
+        let cause = |error: &Error| std::error::Error::source(error).unwrap().to_string();
+        assert!(cause(&write).contains("MSI-X table") && cause(&write).contains("where interrupts go"));
+        assert!(cause(&read).contains("MSI-X table") && cause(&read).contains("1 or 2 bytes"));
+        assert!(read.hint().unwrap().contains("--width 4"));
+    }
+
+    #[test]
+    fn nothing_is_written_where_msix_may_lie_anywhere() {
+        let bdf = "0000:01:00.0".parse().unwrap();
+        let at = |width, is_write| Access { backend: "resource", bdf, bar: 0, offset: 0, width, is_write };
+        for short in [&[][..], &[0; 64]] {
+            let config = Config::parse(short);
+            assert!(at(4, false).check_msix(&config).is_ok());
+            for access in [at(4, true), at(2, false)] {
+                let error = access.check_msix(&config).unwrap_err();
+                let cause = std::error::Error::source(&error).unwrap().to_string();
+                assert!(cause.contains("not known") && cause.contains("configuration space"), "{cause}");
+                assert!(error.hint().unwrap().contains("root"));
+            }
+        }
+        // A device that is gone is told to be so, and not this.
+        assert!(at(4, true).check_msix(&Config::parse(&[0xff; 256])).is_ok());
     }
 
     #[test]

@@ -5,11 +5,12 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use pciescope_core::record::Failure;
-use pciescope_core::{Bdf, Function, MmioPlan};
+use pciescope_core::{Bdf, Function, MmioPlan, MmioTest};
 
-use super::register::{self, Window};
+use super::register::{self, Access, Window};
 use super::sys::{self, Mapping};
 use super::{Portion, Probe, Taken, Watch, failure};
+use crate::config::Config;
 use crate::{Error, Root};
 
 /// Where the command register is in configuration space.
@@ -21,6 +22,8 @@ pub struct Resource {
     bdf: Bdf,
     folder: PathBuf,
     config: File,
+    /// What configuration space said when the function was opened.
+    said: Config,
     bars: Vec<pciescope_core::Bar>,
     emulated: bool,
     /// The command register, if `enable` was 0 before: both are put back.
@@ -80,6 +83,7 @@ impl Resource {
             bdf,
             folder,
             config,
+            said: Config::load(root, bdf),
             bars: function.bars.clone(),
             emulated: function.emulated.is_some(),
             former_command,
@@ -87,13 +91,16 @@ impl Resource {
         })
     }
 
-    fn window(&mut self, bar: u8, offset: u64, width: u8) -> Result<&Window, Error> {
+    /// The mapped page that holds a place, for an access that is permitted there.
+    fn window(&mut self, bar: u8, offset: u64, width: u8, is_write: bool) -> Result<&Window, Error> {
         let found = self.bars.iter().find(|b| b.number == bar);
         let Some(found) = found.filter(|b| b.is_memory) else {
             let why = "the device has no such memory BAR".to_owned();
             return Err(Error::Plan { bdf: self.bdf, field: "BAR", value: bar.to_string(), why });
         };
         register::check(self.bdf, bar, offset, width, found.size_bytes)?;
+        let access = Access { backend: "resource", bdf: self.bdf, bar, offset, width, is_write };
+        access.check_msix(&self.said)?;
         let fits = self.window.as_ref().is_some_and(|(number, window)| *number == bar && window.holds(offset, width));
         if !fits {
             // One page, because a BAR can have many GiB.
@@ -184,23 +191,72 @@ impl Probe for Resource {
         let (bdf, what) = (self.bdf, ("resource", self.emulated));
         let path = self.folder.join("config");
         let config = self.config.try_clone().map_err(|source| Error::Read { path, source })?;
-        let window = self.window(plan.bar, plan.offset, plan.width)?;
+        let window = self.window(plan.bar, plan.offset, plan.width, plan.test != MmioTest::Read)?;
         window.measure(what, plan, portion, &|| presence(&config, bdf), watch)
     }
 
     fn read(&mut self, bar: u8, offset: u64, width: u8) -> Result<u64, Error> {
-        Ok(self.window(bar, offset, width)?.read(offset, width))
+        Ok(self.window(bar, offset, width, false)?.read(offset, width))
     }
 
     fn write(&mut self, bar: u8, offset: u64, width: u8, value: u64) -> Result<(), Error> {
-        self.window(bar, offset, width)?.write(offset, width, value);
+        self.window(bar, offset, width, true)?.write(offset, width, value);
         Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::error::Error as _;
+
     use super::*;
+
+    struct Silent;
+    impl Watch for Silent {
+        fn progress(&self, _: u64, _: u64) {}
+        fn is_stopped(&self) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn the_msix_table_is_left_alone() {
+        let root = tempfile::tempdir().unwrap();
+        let bdf = "0000:01:00.0".parse().unwrap();
+        let folder = folder(&Root::at(root.path()), bdf);
+        std::fs::create_dir_all(&folder).unwrap();
+        // MSI-X at 0x40 with 16 vectors, the table at BAR4:0, the pending bits at BAR4:0x800.
+        let mut config = vec![0; 256];
+        config[..4].copy_from_slice(&[0x34, 0x12, 0x0e, 0x5c]);
+        (config[0x06], config[0x34]) = (0x10, 0x40);
+        config[0x40..0x4c].copy_from_slice(&[0x11, 0, 15, 0, 4, 0, 0, 0, 4, 8, 0, 0]);
+        std::fs::write(folder.join("config"), &config).unwrap();
+        std::fs::write(folder.join("enable"), "1\n").unwrap();
+        std::fs::write(folder.join("resource4"), vec![0x5a; 0x10000]).unwrap();
+        let bar =
+            pciescope_core::Bar { number: 4, size_bytes: 0x10000, is_memory: true, ..pciescope_core::Bar::default() };
+        let function = Function { bars: vec![bar], ..Function::default() };
+        let mut probe = Resource::open(&Root::at(root.path()), &function, bdf).unwrap();
+        let told = |error: Error| error.source().unwrap().to_string();
+        assert_eq!(probe.read(4, 0, 4).unwrap(), 0x5a5a_5a5a);
+        assert!(told(probe.read(4, 0, 2).unwrap_err()).contains("MSI-X"));
+        assert!(told(probe.write(4, 0x804, 4, 1).unwrap_err()).contains("MSI-X"));
+        probe.write(4, 0x100, 4, 1).unwrap();
+        let cpus: pciescope_core::CpuList = [sys::current_cpu()].into_iter().collect();
+        let portion = Portion { cpus, count: 5, duration_ns: 0 };
+        let reads = MmioPlan::reads(bdf, 4, 0x8, 4);
+        probe.mmio(&reads, &portion, &Silent).unwrap();
+        for refused in [
+            MmioPlan { width: 1, ..reads.clone() },
+            MmioPlan { test: MmioTest::Write, ..reads.clone() },
+            MmioPlan { test: MmioTest::WriteRead, ..reads },
+        ] {
+            assert!(told(probe.mmio(&refused, &portion, &Silent).unwrap_err()).contains("MSI-X"), "{refused:?}");
+        }
+        drop(probe);
+        let left = std::fs::read(folder.join("resource4")).unwrap();
+        assert!(left[..0x100].iter().chain(&left[0x104..]).all(|&byte| byte == 0x5a), "something was written");
+    }
 
     #[test]
     fn the_command_register_is_put_back() {

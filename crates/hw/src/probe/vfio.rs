@@ -7,14 +7,15 @@ use std::io;
 use std::sync::Arc;
 
 use pciescope_core::record::Failure;
-use pciescope_core::{Bdf, Function, IrqPlan, MmioPlan};
+use pciescope_core::{Bdf, Function, IrqPlan, MmioPlan, MmioTest};
 use vfio_bindings::bindings::vfio;
 
 pub use self::device::{Device, Region, group_of};
-use super::register::{self, Window};
+use super::register::{self, Access, Window};
 use super::sys::{self, EventFd};
 use super::trigger::{Kind, Trigger};
 use super::{Portion, Probe, Taken, Watch, failure};
+use crate::config::Config;
 use crate::{Error, Root};
 
 /// A function that vfio-pci holds.
@@ -25,6 +26,8 @@ pub struct Vfio {
     // Dropped before the device: these are mappings of it.
     windows: Vec<(u8, Arc<Window>)>,
     device: Device,
+    /// What configuration space said when the function was opened.
+    said: Config,
     /// Raised by the kernel when it wants the device back.
     request: Option<EventFd>,
     ids: (u16, u16),
@@ -42,24 +45,34 @@ impl Vfio {
         let request = EventFd::new()
             .ok()
             .filter(|event| device.enable_interrupts(vfio::VFIO_PCI_REQ_IRQ_INDEX, &[event]).is_ok());
+        let said = device.said().map_err(|source| Error::Call {
+            bdf,
+            backend: "vfio",
+            what: "read configuration space".to_owned(),
+            source,
+            hint: None,
+        })?;
         Ok(Vfio {
             bdf,
             root: root.clone(),
             windows: Vec::new(),
             device,
+            said,
             request,
             ids: (function.vendor, function.device),
             emulated: function.emulated.is_some(),
         })
     }
 
-    fn check(&self, bar: u8, offset: u64, width: u8) -> Result<Region, Error> {
+    fn check(&self, bar: u8, offset: u64, width: u8, is_write: bool) -> Result<Region, Error> {
         let region = self.device.bar(bar);
         if region.len == 0 {
             let why = "the device has no such BAR".to_owned();
             return Err(Error::Plan { bdf: self.bdf, field: "BAR", value: bar.to_string(), why });
         }
         register::check(self.bdf, bar, offset, width, region.len)?;
+        // The kernel lets out the page with the table too, since Linux 4.16.
+        Access { backend: "vfio", bdf: self.bdf, bar, offset, width, is_write }.check_msix(&self.said)?;
         Ok(region)
     }
 
@@ -67,9 +80,9 @@ impl Vfio {
         Error::Call { bdf: self.bdf, backend: "vfio", what: what.into(), source, hint: None }
     }
 
-    /// The mapped page that holds a place.
-    fn window(&mut self, bar: u8, offset: u64, width: u8) -> Result<Arc<Window>, Error> {
-        let region = self.check(bar, offset, width)?;
+    /// The mapped page that holds a place, for an access that is permitted there.
+    fn window(&mut self, bar: u8, offset: u64, width: u8, is_write: bool) -> Result<Arc<Window>, Error> {
+        let region = self.check(bar, offset, width, is_write)?;
         if let Some((_, window)) = self.windows.iter().find(|(b, window)| *b == bar && window.holds(offset, width)) {
             return Ok(Arc::clone(window));
         }
@@ -137,7 +150,7 @@ impl Probe for Vfio {
     }
 
     fn mmio(&mut self, plan: &MmioPlan, portion: &Portion, watch: &dyn Watch) -> Result<Taken, Error> {
-        let window = self.window(plan.bar, plan.offset, plan.width)?;
+        let window = self.window(plan.bar, plan.offset, plan.width, plan.test != MmioTest::Read)?;
         let this = &*self;
         window.measure(("vfio", this.emulated), plan, portion, &|| this.gone(), watch)
     }
@@ -147,7 +160,7 @@ impl Probe for Vfio {
     }
 
     fn read(&mut self, bar: u8, offset: u64, width: u8) -> Result<u64, Error> {
-        match self.window(bar, offset, width) {
+        match self.window(bar, offset, width, false) {
             Ok(window) => Ok(window.read(offset, width)),
             Err(Error::Unsupported { .. }) => self
                 .device
@@ -158,7 +171,7 @@ impl Probe for Vfio {
     }
 
     fn write(&mut self, bar: u8, offset: u64, width: u8, value: u64) -> Result<(), Error> {
-        match self.window(bar, offset, width) {
+        match self.window(bar, offset, width, true) {
             Ok(window) => {
                 window.write(offset, width, value);
                 Ok(())
@@ -169,5 +182,36 @@ impl Probe for Vfio {
                 .map_err(|source| self.call(format!("write {width} bytes at BAR{bar}:{offset:#x}"), source)),
             Err(error) => Err(error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error as _;
+
+    use super::*;
+
+    #[test]
+    fn the_msix_table_is_left_alone() {
+        // MSI-X at 0x40 with 16 vectors, the table at BAR4:0, the pending bits at BAR4:0x800.
+        let mut config = vec![0; 256];
+        (config[0x06], config[0x34]) = (0x10, 0x40);
+        config[0x40..0x4c].copy_from_slice(&[0x11, 0, 15, 0, 4, 0, 0, 0, 4, 8, 0, 0]);
+        let mut vfio = Vfio {
+            bdf: "0000:01:00.0".parse().unwrap(),
+            root: Root::at("/nowhere"),
+            windows: Vec::new(),
+            device: Device::of_config(0x5c0e_1234, 0).with_bar(4, 0x1000),
+            said: Config::parse(&config),
+            request: None,
+            ids: (0x1234, 0x5c0e),
+            emulated: true,
+        };
+        let told = |error: Error| error.source().map(ToString::to_string).unwrap_or_default();
+        assert_eq!(vfio.read(4, 0, 4).unwrap(), 0x5c0e_1234);
+        assert!(told(vfio.read(4, 0, 2).unwrap_err()).contains("MSI-X"));
+        assert!(told(vfio.write(4, 0, 4, 1).unwrap_err()).contains("MSI-X"));
+        assert!(told(vfio.window(4, 0x800, 8, true).unwrap_err()).contains("MSI-X"));
+        assert_eq!(vfio.read(4, 0, 4).unwrap(), 0x5c0e_1234);
     }
 }

@@ -98,3 +98,17 @@ fn a_missing_node_says_how_to_make_it() {
     assert!(error.to_string().contains("dev/pcilat/0000:02:00.0"), "{error}");
     assert!(error.hint().unwrap().contains("bind 0000:02:00.0 --driver pcilat"));
 }
+
+#[test]
+fn the_modules_refusal_of_the_msix_table_has_the_words_of_the_other_backends() {
+    let bdf: Bdf = "0000:02:00.0".parse().unwrap();
+    let file = tempfile::tempfile().unwrap();
+    let kmod = Kmod { bdf, node: PathBuf::new(), file, info: Info::default(), emulated: false };
+    let run = |kind| Run { kind, bar: 4, width: 2, offset: 0x800, ..Run::default() };
+    for (kind, verb) in [(PCILAT_KIND_READ, "read"), (PCILAT_KIND_WRITE, "write"), (PCILAT_KIND_WRITE_READ, "write")] {
+        let error = kmod.failure(&run(kind), io::Error::from_raw_os_error(libc::EACCES), None).unwrap_err();
+        assert_eq!(error.to_string(), format!("0000:02:00.0: the kmod backend could not {verb} 2 bytes at BAR4:0x800"));
+        assert!(std::error::Error::source(&error).unwrap().to_string().contains("MSI-X table"));
+        assert!(error.hint().is_some());
+    }
+}

@@ -15,6 +15,7 @@ use vfio_bindings::bindings::vfio;
 
 use super::super::resource::folder;
 use super::super::sys::{self, EventFd, Mapping, checked};
+use crate::config::Config;
 use crate::{Error, Root};
 
 /// The number of one of VFIO's ioctls: `_IO(';', 100 + number)`.
@@ -177,6 +178,14 @@ impl Device {
         Ok(bytes)
     }
 
+    /// The 256 bytes of conventional configuration space, with all capabilities that are not extended ones.
+    ///
+    /// # Errors
+    /// Those of pread.
+    pub fn said(&self) -> io::Result<Config> {
+        Ok(Config::parse(&self.config::<256>(0)?))
+    }
+
     /// Whether the device answers configuration reads. Its class is read and not its identity: vfio-pci answers for the
     /// identity from a copy, also when the device is gone.
     pub fn is_present(&self) -> bool {
@@ -295,6 +304,12 @@ impl Device {
         let regions = vec![Region::default(); vfio::VFIO_PCI_CONFIG_REGION_INDEX as usize + 1];
         let bdf = "0000:01:00.0".parse().expect("an address");
         Device { bdf, file: config, _group: file(), _container: file(), regions, command: None }
+    }
+
+    /// Gives it a BAR that cannot be mapped.
+    pub(super) fn with_bar(mut self, bar: u8, len: u64) -> Self {
+        self.regions[usize::from(bar)] = Region { at: 0, len, mappable: Vec::new() };
+        self
     }
 }
 

@@ -126,7 +126,7 @@ pub fn measure(vfio: &mut Vfio, plan: &IrqPlan, cpu: u32, watch: &dyn Watch) -> 
         };
         limit = limit.min(trigger.vectors(kind));
         let last = trigger.registers_end() - 4;
-        windows = Some([vfio.window(0, 0, 4)?, vfio.window(0, last, 4)?]);
+        windows = Some([vfio.window(0, 0, 4, true)?, vfio.window(0, last, 4, true)?]);
     }
     let vectors: Vec<u16> = if plan.vectors.is_empty() { (0..limit).collect() } else { plan.vectors.clone() };
     if let Some(beyond) = vectors.iter().find(|&&vector| vector >= limit) {

@@ -51,6 +51,7 @@ fn vfio(root: &Path, class: u32) -> Vfio {
         root: Root::at(root),
         windows: Vec::new(),
         device,
+        said: crate::config::Config::default(),
         request: None,
         ids: (0x1234, 0x5c0e),
         emulated: true,
