@@ -1,6 +1,6 @@
 //! The CPUs of the machine and their places.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use pciescope_core::{Cpu, CpuList};
@@ -23,7 +23,12 @@ pub fn online(root: &Root) -> Result<CpuList, Error> {
 /// # Errors
 /// As for [`online`]. What is missing for a single CPU becomes `None`.
 pub fn cpus(root: &Root) -> Result<Vec<Cpu>, Error> {
-    Ok(online(root)?.iter().map(|cpu| place(root, cpu)).collect())
+    let mut cpus: Vec<Cpu> = online(root)?.iter().map(|cpu| place(root, cpu)).collect();
+    let packages: BTreeMap<u32, Option<u32>> = cpus.iter().map(|cpu| (cpu.cpu, cpu.package)).collect();
+    for cpu in &mut cpus {
+        cpu.l3 = l3(root, cpu.cpu).filter(|shared| is_in_a_package(shared, &packages)).and_then(|s| s.iter().next());
+    }
+    Ok(cpus)
 }
 
 /// The NUMA nodes with the online CPUs of each, by number; empty on a kernel without NUMA.
@@ -50,6 +55,7 @@ pub fn clusters(root: &Root) -> usize {
     })
 }
 
+/// What sysfs says of a CPU, without its L3 cache.
 fn place(root: &Root, number: u32) -> Cpu {
     let at = PathBuf::from(CPUS).join(format!("cpu{number}"));
     // Before Linux 5.3 the list of a core's threads had only the second name.
@@ -61,17 +67,24 @@ fn place(root: &Root, number: u32) -> Cpu {
         node: root.names(&at).iter().find_map(|name| name.strip_prefix("node")?.parse().ok()),
         // -1 on machines whose firmware does not say.
         package: root.number(at.join("topology/physical_package_id")).map(|package| package as u32),
-        l3: l3(root, &at).and_then(|shared| shared.iter().next()),
+        l3: None,
         core: threads.as_ref().and_then(|threads| threads.iter().next()),
         thread: threads.and_then(|threads| Some(threads.iter().position(|cpu| cpu == number)? as u32)),
     }
 }
 
 /// The CPUs that share the L3 cache; `None` where the machine has none or does not describe it.
-fn l3(root: &Root, cpu: &std::path::Path) -> Option<CpuList> {
-    let cache = cpu.join("cache");
+fn l3(root: &Root, cpu: u32) -> Option<CpuList> {
+    let cache = PathBuf::from(CPUS).join(format!("cpu{cpu}/cache"));
     let index = root.names(&cache).into_iter().find(|index| root.number(cache.join(index).join("level")) == Some(3))?;
     list(root, cache.join(index).join("shared_cpu_list")).ok()
+}
+
+/// Whether these CPUs are in one package. A cache that spans several is none: Linux on arm64 says of a cache that the
+/// firmware does not describe that all CPUs share it.
+fn is_in_a_package(shared: &CpuList, packages: &BTreeMap<u32, Option<u32>>) -> bool {
+    let known: BTreeSet<u32> = shared.iter().filter_map(|cpu| packages.get(&cpu).copied().flatten()).collect();
+    known.len() <= 1
 }
 
 fn list(root: &Root, at: PathBuf) -> Result<CpuList, Error> {
@@ -101,6 +114,32 @@ mod tests {
         }
         files.iter().for_each(|(path, text)| write(path, text));
         (folder, root)
+    }
+
+    #[test]
+    fn a_cache_that_spans_packages_is_none() {
+        let at = |cpu: u32, file: &str| format!("{CPUS}/cpu{cpu}/{file}");
+        // The packages, the CPUs that share the cache, and what is said of it.
+        let ones = [0; 4].map(Some);
+        for (packages, shared, wanted) in [
+            (["0", "0", "0", "0"], "0-3", ones),
+            (["0", "0", "1", "1"], "0-3", [None; 4]),
+            // A machine that does not say its packages.
+            (["-1", "-1", "-1", "-1"], "0-3", ones),
+            (["0", "0", "1", "1"], "mates", [Some(0), Some(0), Some(2), Some(2)]),
+        ] {
+            let mut files = Vec::new();
+            for cpu in 0..4 {
+                let mates = if cpu < 2 { "0-1" } else { "2-3" };
+                files.push((at(cpu, "topology/physical_package_id"), packages[cpu as usize]));
+                files.push((at(cpu, "cache/index3/level"), "3"));
+                files.push((at(cpu, "cache/index3/shared_cpu_list"), if shared == "mates" { mates } else { shared }));
+            }
+            let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (path.as_str(), *text)).collect();
+            let (_folder, root) = arm(&files);
+            let l3: Vec<Option<u32>> = cpus(&root).unwrap().iter().map(|cpu| cpu.l3).collect();
+            assert_eq!(l3, wanted, "packages {packages:?}, shared by {shared}");
+        }
     }
 
     #[test]
