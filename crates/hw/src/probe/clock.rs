@@ -1,6 +1,7 @@
 //! The clock of the user-space probes: a counter that is read in a few nanoseconds, ordered around an access.
 
 use std::arch::asm;
+use std::hint::black_box;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -130,23 +131,75 @@ pub fn stated_hz() -> Option<u64> {
     None
 }
 
-/// What a record says of the clock of a probe in user space, for accesses that are timed one by one with interrupts on.
-pub fn method(backend: &str) -> Method {
-    method_at(backend, stated_hz(), measured_hz())
+/// Readings by which [`step_ticks`] finds the step.
+const READINGS: usize = 4000;
+
+/// By how many ticks the counter advances at a time, as [`step_of`] finds it, once for the whole program. The counter of an
+/// Arm may advance by several ticks at once, at a lower rate (Arm Architecture Reference Manual). The TSC's step is taken
+/// to be 1.
+pub fn step_ticks() -> u64 {
+    static STEP: OnceLock<u64> = OnceLock::new();
+    *STEP.get_or_init(|| if cfg!(target_arch = "aarch64") { step_of(&readings()) } else { 1 })
 }
 
-/// The same at given rates. Without a stated rate the measured one is used.
-fn method_at(backend: &str, stated_hz: Option<u64>, measured_hz: u64) -> Method {
+/// Stamps one after the other, with pauses of different lengths: a loop that always takes the same time would look like
+/// a step.
+fn readings() -> Vec<u64> {
+    let mut stamps = Vec::with_capacity(READINGS);
+    for reading in 0..READINGS {
+        (0..reading % 61).for_each(|turn| _ = black_box(turn));
+        stamps.push(start());
+    }
+    stamps
+}
+
+/// The step of a counter by stamps that were taken one after the other. If some are equal, the counter is slower than its
+/// readings, and the smallest other difference is a step. If none are, each difference is a multiple of the step.
+fn step_of(stamps: &[u64]) -> u64 {
+    let differences = || stamps.windows(2).filter_map(|pair| pair[1].checked_sub(pair[0]));
+    let step = if differences().any(|difference| difference == 0) {
+        differences().filter(|&difference| difference > 0).min()
+    } else {
+        differences().reduce(common_divisor)
+    };
+    step.unwrap_or(1)
+}
+
+/// The greatest common divisor.
+fn common_divisor(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { common_divisor(b, a % b) }
+}
+
+/// The smallest difference of two stamps that is not 0, in nanoseconds, of a counter of `hz` ticks per second that
+/// advances by `step` of them at a time.
+pub fn quantum_ns(hz: u64, step: u64) -> f64 {
+    step as f64 * 1e9 / hz.max(1) as f64
+}
+
+/// The note of a record on a counter that advances by several ticks at a time.
+pub fn step_note(hz: u64, step: u64) -> Option<String> {
+    let ns = quantum_ns(hz, step);
+    (step > 1).then(|| format!("The clock was seen to advance by {step} ticks ({ns:.1} ns) at a time."))
+}
+
+/// What a record says of the clock of a probe in user space, for accesses that are timed one by one with interrupts on.
+pub fn method(backend: &str) -> Method {
+    method_at(backend, stated_hz(), measured_hz(), step_ticks())
+}
+
+/// The same at given rates and a given step. Without a stated rate the measured one is used.
+fn method_at(backend: &str, stated_hz: Option<u64>, measured_hz: u64, step: u64) -> Method {
     let hz = stated_hz.filter(|&hz| hz > 0).unwrap_or(measured_hz);
     let mut notes = vec![note(hz, measured_hz)];
     if stated_hz == Some(0) {
         notes.push("The counter's frequency register (CNTFRQ_EL0) holds 0: the measured rate was used.".to_owned());
     }
+    notes.extend(step_note(hz, step));
     Method {
         backend: backend.to_owned(),
         clock: NAME.to_owned(),
         clock_hz: hz,
-        quantum_ns: 1e9 / hz.max(1) as f64,
+        quantum_ns: quantum_ns(hz, step),
         batch: 1,
         notes,
         ..Method::default()
@@ -242,13 +295,47 @@ mod tests {
         assert_eq!(scale.ps_wide(2_600_000_000u128 << 64), 1_000_000_000_000u128 << 64);
         assert_eq!(scale.at_ns(2_600), 1_000);
     }
+
+    #[test]
+    fn the_step_of_a_counter_is_found_in_its_stamps() {
+        let stamps = |stamp: &dyn Fn(u64) -> u64| (0..4000).map(stamp).collect::<Vec<u64>>();
+        // Read faster than it advances, by 32 and by 41 or 42.
+        assert_eq!(step_of(&stamps(&|n| n * 7 / 32 * 32)), 32);
+        assert_eq!(step_of(&stamps(&|n| n * 7 * 24 / 1000 * 1000 / 24)), 41);
+        // Read more slowly than it advances, by 32, by 10 and by 1.
+        assert_eq!(step_of(&stamps(&|n| (n * 170 + n * n % 61) / 32 * 32)), 32);
+        assert_eq!(step_of(&stamps(&|n| (n * 83 + n * n % 61) / 10 * 10)), 10);
+        assert_eq!(step_of(&stamps(&|n| n * 152 + n * n % 61)), 1);
+        // A slow counter that advances by 1.
+        assert_eq!(step_of(&stamps(&|n| n / 3)), 1);
+        // A stamp behind the one before says nothing; neither do stamps that are too few or all the same.
+        assert_eq!(step_of(&[64, 96, 95, 159]), 32);
+        assert_eq!((step_of(&[]), step_of(&[7]), step_of(&[7, 7, 7])), (1, 1, 1));
+    }
+
+    #[test]
+    fn a_counter_that_advances_by_several_ticks_has_a_larger_quantum_and_says_so() {
+        let method = method_at("test", Some(1_000_000_000), 1_000_000_000, 32);
+        assert_eq!((method.clock_hz, method.quantum_ns), (1_000_000_000, 32.0));
+        assert!(method.notes[1].contains("by 32 ticks (32.0 ns) at a time"), "{:?}", method.notes);
+        let method = method_at("test", Some(1_000_000_000), 1_000_000_000, 1);
+        assert_eq!((method.quantum_ns, method.notes.len()), (1.0, 1));
+    }
+
+    #[test]
+    fn this_machines_step_is_small() {
+        let step = step_of(&readings());
+        assert!((1..1000).contains(&step), "{step}");
+        assert!(cfg!(target_arch = "aarch64") || step_ticks() == 1);
+    }
+
     #[test]
     fn a_rate_that_the_firmware_left_at_0_is_not_used() {
-        let method = method_at("test", Some(0), 25_000_000);
+        let method = method_at("test", Some(0), 25_000_000, 1);
         assert_eq!((method.clock_hz, method.quantum_ns), (25_000_000, 40.0));
         assert!(method.notes[1].contains("CNTFRQ_EL0"), "{:?}", method.notes);
         for (stated, used) in [(Some(24_000_000), 24_000_000), (None, 25_000_000)] {
-            let method = method_at("test", stated, 25_000_000);
+            let method = method_at("test", stated, 25_000_000, 1);
             assert_eq!((method.clock_hz, method.notes.len()), (used, 1), "{stated:?}");
         }
     }

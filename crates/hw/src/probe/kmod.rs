@@ -302,17 +302,21 @@ impl Kmod {
             }
             .to_owned(),
             clock_hz: hz,
-            quantum_ns: 1e9 / hz as f64,
+            // The module reads the same counter as user space.
+            quantum_ns: clock::quantum_ns(hz, clock::step_ticks()),
             batch: request.batch.max(1),
             gap_ns: if is_irq { request.interval_ns } else { request.gap_ns.into() },
             irqs_off: !is_irq,
             emulated: self.emulated,
-            notes: vec![
+            notes: [
                 clock::note(hz, measured_hz),
                 "Percentiles come from buckets 1/256 wide (middle of the bucket: 0.2 % at most); smallest, largest, \
                  mean and count are exact."
                     .to_owned(),
-            ],
+            ]
+            .into_iter()
+            .chain(clock::step_note(hz, clock::step_ticks()))
+            .collect(),
             ..Method::default()
         }
     }
