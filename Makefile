@@ -6,7 +6,10 @@ PCIESCOPE = $(TARGET)/release/pciescope
 PREFIX = /usr/local
 # What `build` builds for, and the architecture of the lab's guests: nothing (this machine's) or arm64.
 ARCH =
+# An arm64 machine links with its own compiler, which need not have this name.
+ifneq ($(shell uname -m),aarch64)
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER = aarch64-linux-gnu-gcc
+endif
 ARM64 = --locked -p pciescope-cli --target aarch64-unknown-linux-gnu
 # Its packages, of a program in this folder of the target; the tests take the one that is there.
 ARM64_DEB = rm -f $(2)/*.deb && PCIESCOPE_HERE=$(PCIESCOPE) PCIESCOPE=$(1)/pciescope packaging/build-deb --arch arm64 --output $(2)
