@@ -13,6 +13,8 @@ endif
 ARM64 = --locked -p pciescope-cli --target aarch64-unknown-linux-gnu
 # Its packages, of a program in this folder of the target; the tests take the one that is there.
 ARM64_DEB = rm -f $(2)/*.deb && PCIESCOPE_HERE=$(PCIESCOPE) PCIESCOPE=$(1)/pciescope packaging/build-deb --arch arm64 --output $(2)
+# The tests of pciescope-convert for it; the compiler lays a list of sources, all-*.d, beside them.
+ARM64_TESTS = $(TARGET)/aarch64-unknown-linux-gnu/release/deps/all-????????????????
 ARM64_GUEST = $(TARGET)/aarch64-unknown-linux-gnu/guest
 ifeq ($(ARCH),arm64)
 export PCIESCOPE_LAB_ARCH = arm64
@@ -61,12 +63,15 @@ vm-test: tested			## the tests on virtual hardware, on every guest kernel; ONLY=
 ifeq ($(ARCH),arm64)
 	tools/setup cross arm64
 	RUSTFLAGS="-C target-feature=+crt-static" $(CARGO) build --release $(ARM64)
+	rm -f $(ARM64_TESTS)
+	RUSTFLAGS="-C target-feature=+crt-static" $(CARGO) test --no-run --release $(ARM64:cli=convert) --test all
 	$(MAKE) deb ARCH=arm64
 else
 	lab/build-modules
 endif
 	lab/build-modules --arch arm64
-	PCIESCOPE_LAB_PACKAGES=$(abspath $(TARGET)/deb-arm64) $(CARGO) test $(TESTED) --test vm -- $(ONLY)
+	PCIESCOPE_LAB_PACKAGES=$(abspath $(TARGET)/deb-arm64) PCIESCOPE_LAB_SHAPES=$$(ls $(abspath $(ARM64_TESTS)) 2>/dev/null) \
+		$(CARGO) test $(TESTED) --test vm -- $(ONLY)
 
 test-5.10: tested		## the core suites on Debian 11's kernel, which is added to the lab's root folder and so to vm-test
 	tools/setup lab

@@ -4,6 +4,7 @@
 
 mod accounting;
 mod arm64;
+mod convert;
 mod counter_stress;
 mod counters;
 mod digitizer_crate;
@@ -64,8 +65,12 @@ const ON_5_10: &[harness::Test] = tests![
 ];
 
 /// What needs an arm64 guest.
-const ARM64: &[harness::Test] =
-    tests![arm64::every_module_and_an_experiment_of_each_seed, arm64::vfio_measures_behind_an_smmu];
+const ARM64: &[harness::Test] = tests![
+    arm64::every_module_and_an_experiment_of_each_seed,
+    arm64::vfio_measures_behind_an_smmu,
+    convert::every_shape_gives_the_references_numbers_on_arm64,
+    latency::every_backend_without_an_iommu seats 2,
+];
 
 /// The same on a kernel with larger pages, where lab/setup-kernel has added it to the root folder.
 const ARM64_16K: &[harness::Test] = tests![arm64::with_pages_of_16_kib];

@@ -1,6 +1,6 @@
 //! The surfaces of the module and the program: Secure Boot, hostile callers, the seed's text nodes, registers, list.
 
-use crate::support::{PATIENCE, RECORDS, Rig, merged, seen, vector};
+use crate::support::{PATIENCE, RECORDS, Rig, is_arm64, merged, seen, vector};
 use pciescope_lab::vm::Kernel;
 
 pub fn under_lockdown_vfio_measures_and_each_refused_backend_says_why() {
@@ -144,6 +144,14 @@ fn what_software_raises_goes_to_the_cpu_and_vector_that_were_asked_for(rig: &Rig
         let command = format!("swtrigger {cpu} {what}");
         assert_eq!(raised(&command), [(cpu, irqs[vector].to_owned())], "{command}");
     }
+    // The kernel's log says which interrupt a vector has.
+    let log = rig.must("dmesg");
+    for (vector, irq) in irqs.iter().enumerate() {
+        assert!(log.contains(&format!("pcilat {}: vector {vector}: IRQ {irq}\n", rig.bdf)), "vector {vector}:\n{log}");
+    }
+    // A mask of 0 is the first vector.
+    let first = raised("swloop 10 0");
+    assert!(first.len() == 4 * 10 && first.iter().all(|(_, irq)| irq == irqs[0]), "{first:?}");
     // Repeated: x86 makes no second move of an interrupt before a tick has cleaned up the first.
     let verbs = [("swmatrix", true), ("swloop", false)];
     for (verb, takes_turns) in verbs.into_iter().cycle().take(8) {
@@ -164,6 +172,9 @@ fn what_software_raises_goes_to_the_cpu_and_vector_that_were_asked_for(rig: &Rig
 /// By every backend, with checks.
 pub fn registers_are_read_and_written(rig: &Rig) {
     for options in ["--backend kmod --bind", "--backend vfio --bind", "--backend resource"] {
+        if is_arm64() && options.contains("vfio") {
+            continue;
+        }
         rig.tell("reset");
         let reg = |args: &str| rig.vm.run(&format!("pciescope reg {args} {options}"));
         let bdf = &rig.bdf;
