@@ -76,6 +76,18 @@ def test_a_limit_of_compare_is_a_problem_and_a_new_measurement_can_come_before(t
     assert "latency p50 is" in check(",delay=60ns").stdout
 
 
+def test_a_limit_that_a_figure_exceeds_which_only_the_new_side_has_is_a_problem(tmp_path: Path) -> None:
+    base, new = tmp_path / "base.jsonl", tmp_path / "new.jsonl"
+    for verb, path in (("mmio", base), ("path", new)):
+        words = [PCIESCOPE, "latency", verb, "--count", "2000", "--backend", "fake", "-o", str(path)]
+        subprocess.run(words, check=True, capture_output=True)
+    new.write_text(base.read_text() + new.read_text())
+    # Register reads take up to 600 ns, configuration reads of the last hop up to 630 ns.
+    found = find([PCIESCOPE], ["compare", str(base), str(new), "--fail-if", "p50 > 605ns"], [], 60)
+    assert list(found) == ["p50 > 605ns@0000:03:00.0@latency p50"]
+    assert re.fullmatch(r"0000:03:00\.0: latency p50 is 6\d\d\.\d+, beyond p50 > 605ns", *found.values())
+
+
 @pytest.mark.parametrize(
     ("typed", "text"),
     [
@@ -143,6 +155,12 @@ def test_findings_count_that_are_no_notes_and_not_silenced() -> None:
         "aspm@machine": "aspm machine: on",
     }
     assert of_compare([{"type": "summary"}, {"type": "limit", "limit": "p50 > +5%", "exceeded": []}]) == {}
+    alone = {"figure": "lost", "name": "value", "device": "0000:03:00.0", "b": 7.0, "p": 0.0}
+    limit = {"type": "limit", "limit": "lost > 0", "exceeded": []}
+    assert of_compare([{**limit, "only_in_b": [{**alone, "is_proven": False}]}]) == {}
+    assert of_compare([{**limit, "only_in_b": [{**alone, "is_proven": True}]}]) == {
+        "lost > 0@0000:03:00.0@lost value": "0000:03:00.0: lost value is 7, beyond lost > 0"
+    }
 
 
 def test_a_reason_is_a_line_that_no_shell_reads_otherwise() -> None:

@@ -56,10 +56,11 @@ def of_doctor(records: Sequence[dict[str, Any]]) -> dict[str, str]:
 
 
 def of_compare(lines: Sequence[dict[str, Any]]) -> dict[str, str]:
-    """Limits that are exceeded, one for each device and figure."""
+    """Limits that are exceeded, one for each device and figure. A figure that only B has counts where it is proven."""
     found: dict[str, str] = {}
     for line in (line for line in lines if line.get("type") == "limit"):
-        for one in line.get("exceeded", []):
+        alone = [one for one in line.get("only_in_b", []) if one["is_proven"]]
+        for one in [*line.get("exceeded", []), *alone]:
             where, figure = one.get("device") or "machine", f"{one['figure']} {one['name']}"
             change = f" ({one['change']:+.1%})" if one.get("change") is not None else ""
             text = f"{where}: {figure} is {one['b']:g}{change}, beyond {line['limit']}"
