@@ -1156,3 +1156,21 @@ def test_many_problems_of_a_file_are_counted(tmp_path: Path, capsys: pytest.Capt
     assert capsys.readouterr().err.splitlines()[5:] == [
         f"not taken, or doubtful: {tmp_path / 'n1.jsonl'}: 35 more; --json tells all"
     ]
+
+
+def test_earlier_attempts_of_a_run_are_not_taken_with_its_folder(tmp_path: Path, ingest: Ingest) -> None:
+    """The first attempt on n1 was cut off in the middle of a line, and is a run of its own."""
+    folder = tmp_path / "run"
+    sample.write(folder / "n1.jsonl", sample.run(1))
+    sample.write(folder / "n2.jsonl", sample.run(2, "n2"))
+    torn = sample.write(folder / "earlier" / "n1.1.jsonl", sample.run(3))
+    torn.write_bytes(torn.read_bytes()[:-20])
+    (folder / "run.json").write_text("{}")
+    for place in ("folder", "above"):
+        code, told = ingest(folder if place == "folder" else tmp_path, tmp_path / f"d-{place}")
+        assert (code, told["runs"], told["files"], told["problems"]) == (0, 2, 2, [])
+        # `above` the dataset of the first turn lies beside it: it has no file of records.
+    # Whoever names it wants it, and a folder of this name that is no run's is a folder as any other.
+    assert ingest(folder / "earlier", tmp_path / "d-named")[1]["files"] == 1
+    (folder / "run.json").unlink()
+    assert ingest(folder, tmp_path / "d-plain")[1]["files"] == 3

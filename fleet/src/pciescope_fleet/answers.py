@@ -23,6 +23,7 @@ from pciescope_fleet.errors import FleetError
 from pciescope_fleet.task import NOTHING_OF_THE_CLASS, Task
 from pciescope_fleet.text import plain
 
+NOTE, EARLIER = "run.json", "earlier"
 ENDINGS = (".jsonl", ".err", ".end")
 SCHEMA = 1
 """Of `run.json`."""
@@ -66,10 +67,10 @@ class Folder:
         plan = {"schema": SCHEMA, **asdict(self.task)}
         # The way to the program and the patience may differ from one attempt to the next; what is measured may not.
         same = ("words", "function_class")
-        note = self.path / "run.json"
+        note = self.path / NOTE
         try:
             (self.path / "job").mkdir(parents=True, exist_ok=True)
-            (self.path / "earlier").mkdir(exist_ok=True)
+            (self.path / EARLIER).mkdir(exist_ok=True)
             before = read_note(note)
             hosts = list(dict.fromkeys([*(before.get("hosts", []) if before else []), *self.hosts]))
             if before is not None and any(before.get(key) != plan[key] for key in same):
@@ -86,10 +87,10 @@ class Folder:
         """Moves what an earlier attempt on a host left to `earlier/`."""
         left = [ending for ending in ENDINGS if self.file(host, ending).exists()]
         number = 1
-        while any((self.path / "earlier" / f"{host}.{number}{ending}").exists() for ending in ENDINGS):
+        while any((self.path / EARLIER / f"{host}.{number}{ending}").exists() for ending in ENDINGS):
             number += 1
         for ending in left:
-            self.file(host, ending).rename(self.path / "earlier" / f"{host}.{number}{ending}")
+            self.file(host, ending).rename(self.path / EARLIER / f"{host}.{number}{ending}")
 
     def file(self, host: str, ending: str) -> Path:
         """A file of a host."""

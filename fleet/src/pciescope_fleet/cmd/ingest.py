@@ -6,10 +6,11 @@ import argparse
 import itertools
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pciescope_fleet import hosts
+from pciescope_fleet import answers, hosts
 from pciescope_fleet.cmd import add_store_options, add_verb, store_of
 from pciescope_fleet.errors import Exit, FleetError
 from pciescope_fleet.hosts import LONGEST_NAME
@@ -94,11 +95,19 @@ def _files(paths: list[Path]) -> list[Path]:
     for path in paths:
         if not path.exists():
             raise FleetError(f"{path}: there is no such file")
-        inside = [each for end in ("*.jsonl", "*.jsonl.gz") for each in path.rglob(end)] if path.is_dir() else [path]
+        inside = list(_inside(path)) if path.is_dir() else [path]
         if not inside:
             raise FleetError(f"{path}: the folder has no file *.jsonl or *.jsonl.gz")
         found += sorted(inside)
     return found
+
+
+def _inside(folder: Path) -> Iterator[Path]:
+    """The files of records below a folder, without what `run` keeps of attempts that it made again."""
+    for path in (each for end in ("*.jsonl", "*.jsonl.gz") for each in folder.rglob(end)):
+        above = [folder / part for part in path.relative_to(folder).parents][:-1]
+        if not any(part.name == answers.EARLIER and (part.parent / answers.NOTE).exists() for part in above):
+            yield path
 
 
 def _words(told: dict[str, Any]) -> str:
