@@ -23,6 +23,7 @@ from conftest import Call
 from pciescope_fleet.cmd import slurm_drain
 from pciescope_fleet.cmd.outliers import as_json
 from pciescope_fleet.dataset import ingest
+from pciescope_fleet.dataset.rows import Asked
 from pciescope_fleet.dataset.schema import FINDINGS
 from pciescope_fleet.dataset.store import Store
 from pciescope_fleet.engine import Engine, open_engine
@@ -488,6 +489,44 @@ def test_all_cpus_are_one_method_however_many_there_are(tmp_path: Path, call: Ca
     assert (told["unjudged"], told["outliers"][0]["group_hosts"]) == (0, 12)
 
 
+def test_a_run_that_was_cut_off_is_not_judged_as_a_whole_one(tmp_path: Path, call: Call) -> None:
+    """CPUs 0 and 1 are far from the device, on each host. A kill ended the run of n3 after these: no line is torn."""
+    runs = []
+    for n in range(1, 13):
+        records = sample.run(n, f"n{n}", cpus=4)
+        records[0]["plan"] = {"mmio": {"cpus": "0-3"}}
+        for record in records[1:]:
+            median = 800 * (1.2 if record["cpu"]["cpu"] < 2 else 1) * (1 + n % 4 / 400)
+            drawn = median * np.exp(np.random.default_rng(10 * n + record["cpu"]["cpu"]).normal(0, 0.02, 1000))
+            record["histograms"] = {"latency": sample.histogram(drawn)}
+        runs.append(records[:3] if n == 3 else records)
+    call("ingest", sample.write(tmp_path / "all.jsonl", *runs), tmp_path / "d")
+    told = call("outliers", tmp_path / "d", "-j").json()
+    assert (hosts_of(told), told["unjudged_hosts"]) == (set(), ["n3"])
+
+
+@pytest.mark.parametrize(
+    ("task", "asked", "measured", "words"),
+    [
+        ("mmio", "0-7", 8, "all CPUs"),
+        ("mmio", "0-7", 6, "all CPUs"),
+        ("mmio", "0-7", 5, "CPUs 0-4"),
+        ("path", "0-3", 1, "CPUs 0"),
+        ("path", "0-3", 3, "local CPUs"),
+        ("mmio", "0-3,8-15", 4, "CPUs 0-3,8-15"),  # CPUs 8 to 15 are offline
+        ("mmio", "0-4000000000", 2, "CPUs 0-1"),
+        ("mmio", "some", 2, "CPUs some"),
+        # A vector may be bound to some CPUs.
+        ("irq", "0-7", 2, "all CPUs"),
+    ],
+)
+def test_what_a_run_did_not_measure_counts_in_the_name_of_its_method(
+    task: str, asked: str, measured: int, words: str
+) -> None:
+    cpus = [{"cpu": cpu, "node": cpu // 4, "package": 0} for cpu in range(8)]
+    assert Asked({task: {"cpus": asked}}, {"cpus": cpus}).words(set(range(measured)), 0) == words
+
+
 def test_figures_of_an_older_version_give_way_to_newer_ones_of_any_method(tmp_path: Path, call: Call) -> None:
     """n3 was slow before the update and is well since. The older version kept no method."""
     call("ingest", sample.write(tmp_path / "old.jsonl", *a_night("2026-11-20", 3)), tmp_path / "d")
@@ -531,7 +570,10 @@ def test_cpus_that_the_newest_run_of_a_figure_did_not_measure_are_not_judged(tmp
         return {each["figure"] for each in told["outliers"] if each["host"] == "n4"}
 
     assert found() == slow
-    call("ingest", sample.write(tmp_path / "n4.jsonl", run(99, "n4", 2, [16], 23, None)), tmp_path / "d")
+    repaired = run(99, "n4", 2, [16], 23, None)
+    repaired[0]["environment"]["cpus"] = repaired[0]["environment"]["cpus"][:2]
+    repaired[0]["plan"] = {"mmio": {"cpus": "0-1"}}
+    call("ingest", sample.write(tmp_path / "n4.jsonl", repaired), tmp_path / "d")
     assert found() == {"mmio-read BAR0+0x20/4 latency"}
 
 

@@ -247,13 +247,21 @@ LONGEST_SET = 60
 """Letters of a list of CPUs; a digest stands for a longer one."""
 
 
+LEAST_MEASURED = 0.75
+"""A run that measured from a smaller share of the CPUs is another one than a run from all of them."""
+
+CPU_BY_CPU = ("mmio", "path")
+"""Tasks whose records are written CPU by CPU. In a run of interrupts a vector may be bound to some of the CPUs."""
+
+
 class Asked:
     """From which CPUs a run was to measure, in words that are the same on hosts with more or fewer CPUs."""
 
     def __init__(self, plan: Record | None, environment: Record) -> None:
         """A plan names the CPUs as they were when the run began: `all` and `local` are numbers there."""
         self._has_plan = plan is not None
-        task = next((told for told in (plan or {}).values() if isinstance(told, dict)), {})
+        name, task = next((each for each in (plan or {}).items() if isinstance(each[1], dict)), ("", {}))
+        self._is_cpu_by_cpu = name in CPU_BY_CPU
         self._asked = _text(task.get("cpus"))
         self._trigger = task.get("trigger_cpu")
         known = environment.get("cpus")
@@ -264,18 +272,40 @@ class Asked:
         if not measured or (self._has_plan and self._asked is None):
             return None
         asked = self._asked or listed(measured)
-        told = self._of(asked, node)
+        told = f"CPUs {_short(listed(measured))}" if self._is_cut_off(asked, measured) else self._of(asked, node)
         return f"{told}, CPU {self._trigger} triggers" if isinstance(self._trigger, int) else told
 
+    def _online(self) -> set[int]:
+        return {cpu["cpu"] for cpu in self._cpus if isinstance(cpu.get("cpu"), int)}
+
+    def _is_cut_off(self, asked: str, measured: set[int]) -> bool:
+        """Whether many CPUs are missing that were asked for and online: somebody killed the run."""
+        ranges = _ranges(asked) if self._is_cpu_by_cpu else []
+        online = self._online()
+        if online:
+            due = sum(any(first <= cpu <= last for first, last in ranges) for cpu in online)
+        else:
+            due = sum(last - first + 1 for first, last in ranges)
+        return len(measured) < LEAST_MEASURED * due
+
     def _of(self, asked: str, node: Any) -> str:
-        every = {cpu["cpu"] for cpu in self._cpus if isinstance(cpu.get("cpu"), int)}
+        every = self._online()
         if asked == listed(every):
             return "all CPUs"
         if node is not None and asked == listed(cpu["cpu"] for cpu in self._cpus if cpu.get("node") == node):
             return "local CPUs"
-        if len(asked) > LONGEST_SET:
-            asked = hashlib.sha256(asked.encode()).hexdigest()[:12]
-        return f"CPUs {asked}"
+        return f"CPUs {_short(asked)}"
+
+
+def _short(cpus: str) -> str:
+    """A list of CPUs, or a digest in place of a long one."""
+    return cpus if len(cpus) <= LONGEST_SET else hashlib.sha256(cpus.encode()).hexdigest()[:12]
+
+
+def _ranges(cpus: str) -> list[tuple[int, int]]:
+    """The first and the last CPU of each part of a list as a plan has it; none of what is no list."""
+    parts = [re.fullmatch(r"([0-9]{1,10})(?:-([0-9]{1,10}))?", part) for part in cpus.split(",")]
+    return [(int(part[1]), int(part[2] or part[1])) for part in parts if part is not None]
 
 
 def listed(cpus: Iterable[int]) -> str:
