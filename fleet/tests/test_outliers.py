@@ -680,6 +680,33 @@ def test_a_machine_that_another_one_replaced_drains_no_node(tmp_path: Path, call
     assert "the newest run of n4 is of another machine, n4~ffffffffffff" in text
 
 
+@pytest.mark.parametrize("machine", ["f", "4"])
+def test_a_synthetic_run_hides_no_verdict_on_hardware(tmp_path: Path, call: Call, machine: str) -> None:
+    """On n4, which is slow, somebody tries the fake backend weeks later: as a machine of its own, or as this one."""
+    night = a_night("2026-11-01", 4)
+    for number, records in enumerate(night, 1):
+        records[0]["environment"]["host"]["id"] = f"{number:x}" * 16
+    fake = sample.run(99, "n4", machine * 16, cpus=1, time="2026-11-22T08:00:00Z", product="synthetic machine")
+    call("ingest", sample.write(tmp_path / "all.jsonl", *night, fake), tmp_path / "d")
+    told = call("outliers", tmp_path / "d", "-j", "--level", "1%")
+    [finding] = told.json()["findings"]
+    assert (finding["worst"]["replaced_by"], finding["worst"]["newest"]) == (None, "2026-11-01T08:00:00Z")
+    (tmp_path / "found.json").write_text(told.out)
+    assert slurm_drain.read(str(tmp_path / "found.json"), False).keys() == {"n4"}
+
+
+def test_runs_of_several_origins_count_for_each(tmp_path: Path, call: Call) -> None:
+    """A newer run of another machine of the name n4 has measured and emulated records."""
+    night = a_night("2026-11-21", 4)
+    for number, records in enumerate(night, 1):
+        records[0]["environment"]["host"]["id"] = f"{number:x}" * 16
+    mixed = sample.run(99, "n4", "f" * 16, cpus=2, time="2026-11-22T08:00:00Z")
+    mixed[1]["method"]["emulated"] = True
+    call("ingest", sample.write(tmp_path / "all.jsonl", *night, mixed), tmp_path / "d")
+    [finding] = call("outliers", tmp_path / "d", "-j", "--level", "1%").json()["findings"]
+    assert finding["worst"]["replaced_by"] == "n4~ffffffffffff"
+
+
 @pytest.mark.parametrize("verb", ["outliers", "trend", "matrix"])
 def test_a_compaction_beside_it_is_no_failure(
     tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch, verb: str

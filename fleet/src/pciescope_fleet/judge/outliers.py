@@ -190,15 +190,20 @@ def _with_usual(numbered: ir.Table, outliers: pd.DataFrame) -> pd.DataFrame:
 
 
 def _with_newer_runs(new: Newest, outliers: pd.DataFrame) -> pd.DataFrame:
-    """Adds `newest`, the time of the host's newest run, and `replaced_by`, a machine of its name with a newer one."""
-    runs = new.runs.group_by(["host", "host_key"]).agg(newest=new.runs.time.max()).execute()
-    last = runs.sort_values(["newest", "host_key"]).drop_duplicates("host", keep="last")
-    by_key = runs.groupby("host_key")["newest"].max()
-    by_name = last.set_index("host")["host_key"]
-    now = outliers["host"].map(by_name)
-    return outliers.assign(
-        newest=outliers["host_key"].map(by_key), replaced_by=now.where(now != outliers["host_key"], None)
-    )
+    """Adds `newest`, the time of the host's newest run, and `replaced_by`, a machine of its name with a newer one.
+
+    Runs of the outlier's origin count: a synthetic run says nothing of hardware.
+    """
+    kind = ["host", "host_key", "origin"]
+    runs = new.runs.group_by(kind).agg(newest=new.runs.time.max()).execute()
+    # Records of one run may have several origins.
+    runs = runs.assign(origin=runs["origin"].str.split()).explode("origin")
+    runs = runs.groupby(kind, as_index=False)["newest"].max()
+    last = runs.sort_values(["newest", "host_key"]).drop_duplicates(["host", "origin"], keep="last")
+    last = last[["host", "origin", "host_key"]].rename(columns={"host_key": "replaced_by"})
+    by_key = runs.groupby(["host_key", "origin"], as_index=False)["newest"].max()
+    told = outliers.merge(by_key, "left", on=["host_key", "origin"]).merge(last, "left", on=["host", "origin"])
+    return told.assign(replaced_by=told["replaced_by"].where(told["replaced_by"] != told["host_key"], None))
 
 
 def _findings(
