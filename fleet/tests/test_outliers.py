@@ -707,6 +707,68 @@ def test_runs_of_several_origins_count_for_each(tmp_path: Path, call: Call) -> N
     assert finding["worst"]["replaced_by"] == "n4~ffffffffffff"
 
 
+def failing(number: int, code: str, time: str, **device: Any) -> list[dict[str, Any]]:
+    """A run on n4 that measured nothing of a device: the record says why."""
+    head, record = at(sample.run(number, "n4", cpus=1, time=time), **device)
+    for key in ("histograms", "metrics", "cpu"):
+        del record[key]
+    return [head, {**record, "error": {"code": code, "text": f"{code} in {time[:7]}", "hint": "look"}}]
+
+
+def test_a_device_that_failed_in_the_newest_run_is_named(tmp_path: Path, call: Call) -> None:
+    """The night before n4 measured as all others do. Its older figures are judged, and say nothing of today."""
+    here = str(sample.DEVICE["bdf"])
+
+    def failed(place: str, *later: list[dict[str, Any]]) -> tuple[int, set[tuple[str, str, str]], str]:
+        files = sample.write(tmp_path / f"{place}.jsonl", *a_night("2026-11-21"), *later)
+        call("ingest", files, tmp_path / place)
+        told = call("outliers", tmp_path / place, "-j", "--level", "1%")
+        assert told.json()["findings"] == []
+        found = {(each["host"], each["device"], each["code"]) for each in told.json()["failed"]}
+        return told.code, found, call("outliers", tmp_path / place, "--level", "1%").out
+
+    assert failed("none")[:2] == (0, set())
+    broken = failing(9, "removed", "2026-11-22T08:00:00Z")
+    code, found, text = failed("broken", broken)
+    assert (code, found) == (1, {("n4", here, "removed")})
+    assert f"  failed: n4: latency mmio of {here} on 2026-11-22: removed: removed in 2026-11\n" in text
+    again: dict[str, Any] = {"cpus": 1, "time": "2026-11-23T08:00:00Z"}
+    assert failed("mended", broken, sample.run(10, "n4", **again))[:2] == (0, set())
+    # Another device, another verb, or figures that no hardware made say nothing of this one.
+    assert failed("beside", broken, at(sample.run(10, "n4", **again), bdf=MOVED))[0] == 1
+    assert failed("fake", broken, sample.run(10, "n4", **again, product="synthetic machine"))[0] == 1
+    other = sample.run(10, "n4", **again)
+    for record in other:
+        record["verb"] = "latency path"
+    assert failed("verb", broken, other)[0] == 1
+    # A newer failure takes the place of an older one; who may not measure has no broken device.
+    refused = failing(10, "refused", "2026-11-23T08:00:00Z")
+    assert failed("refused", broken, refused)[:2] == (0, {("n4", here, "refused")})
+    # A week later nobody knows what is in the host now.
+    assert failed("old", broken, at(sample.run(10, "n4", cpus=1, time="2026-12-01T08:00:00Z"), bdf=MOVED))[0] == 0
+
+
+def test_an_error_of_a_measurement_stands_beside(tmp_path: Path, call: Call) -> None:
+    night = a_night("2026-11-22", 4)
+    night[3].append(failing(1, "timeout", "2026-11-22T08:00:00Z")[1] | {"run": night[3][0]["run"]})
+    call("ingest", sample.write(tmp_path / "all.jsonl", *night), tmp_path / "d")
+    [finding] = call("outliers", tmp_path / "d", "-j", "--level", "1%").json()["findings"]
+    assert finding["beside"] == [
+        {"check": "timeout", "severity": "problem", "device": sample.DEVICE["bdf"], "text": "timeout in 2026-11"}
+    ]
+
+
+def test_errors_of_a_dataset_of_an_earlier_version_are_counted(tmp_path: Path, call: Call) -> None:
+    broken = failing(9, "removed", "2026-11-22T08:00:00Z")
+    call("ingest", sample.write(tmp_path / "all.jsonl", *a_night("2026-11-21"), broken), tmp_path / "d")
+    for file in (tmp_path / "d" / "runs").rglob("*.parquet"):
+        table = pq.read_table(file, partitioning=None)
+        pq.write_table(table.drop_columns(["failed"]), file)
+    told = call("outliers", tmp_path / "d", "-j", "--level", "1%")
+    [each] = told.json()["failed"]
+    assert (told.code, each["host"], each["code"], each["text"]) == (0, "n4", "", "1 record has an error")
+
+
 @pytest.mark.parametrize("verb", ["outliers", "trend", "matrix"])
 def test_a_compaction_beside_it_is_no_failure(
     tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch, verb: str

@@ -34,7 +34,7 @@ examples:
 
 A host is compared with those of the same device model, slot, topology, CPU model and kernel; where there are fewer than
 --least-hosts, in a coarser group, which is said.
-Exit codes: 0 no host differs; 1 some do; 2 nothing could be judged."""
+Exit codes: 0 no host differs; 1 some do, or a device failed in its newest run; 2 nothing could be judged."""
 
 
 def register(verbs: Verbs) -> None:
@@ -61,7 +61,8 @@ def run(args: argparse.Namespace) -> int:
     if args.prom:
         prometheus.write(args.prom, prometheus.render(judged, time.time()))
     sys.stdout.write(json.dumps(as_json(judged)) + "\n" if args.json else words.report(printable(judged)))
-    return Exit.FOUND if judged.findings else Exit.FINE
+    is_broken = any(each["is_broken"] for each in judged.failed)
+    return Exit.FOUND if judged.findings or is_broken else Exit.FINE
 
 
 def plan_of(args: argparse.Namespace) -> Plan:
@@ -93,7 +94,7 @@ def refuse_nothing(args: argparse.Namespace, judged: Judged) -> None:
 
 def printable(judged: Judged) -> Judged:
     """The same with the hosts' texts made fit for a terminal."""
-    texts = {name: plain_all(getattr(judged, name)) for name in ("findings", "unjudged_hosts", "coarser")}
+    texts = {name: plain_all(getattr(judged, name)) for name in ("findings", "unjudged_hosts", "coarser", "failed")}
     return dataclasses.replace(judged, **texts)
 
 
@@ -109,6 +110,7 @@ def as_json(judged: Judged) -> dict[str, Any]:
         "coarser": judged.coarser,
         "level": judged.plan.level,
         "least_effect": judged.plan.least_effect,
+        "failed": judged.failed,
         "findings": judged.findings,
         "outliers": outliers.as_json(judged.outliers),
     }

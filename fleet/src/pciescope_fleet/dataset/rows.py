@@ -127,6 +127,7 @@ def rows(run: Run, host: str | None, ingested: datetime.datetime, known: str | N
         **_run_row(run, environment),
         "record_ids": record_ids(run.records),
         "checked": _checked(run.records),
+        "failed": _failed(run.records),
     }
     return result
 
@@ -260,7 +261,8 @@ class Asked:
     def __init__(self, plan: Record | None, environment: Record) -> None:
         """A plan names the CPUs as they were when the run began: `all` and `local` are numbers there."""
         self._has_plan = plan is not None
-        name, task = next((each for each in (plan or {}).items() if isinstance(each[1], dict)), ("", {}))
+        name = next((key for key, told in (plan or {}).items() if isinstance(told, dict)), "")
+        task: Record = (plan or {}).get(name, {})
         self._is_cpu_by_cpu = name in CPU_BY_CPU
         self._asked = _text(task.get("cpus"))
         self._trigger = task.get("trigger_cpu")
@@ -480,8 +482,12 @@ LINK_WARNINGS = {
 """Warnings of a measurement that may be the cause of what it shows; `doctor` has findings of the same names."""
 
 
+DEVICE_FAILED = {"all-ones", "removed", "timeout", "stopped-short"}
+"""Codes of errors by which a device is broken. Of the others many are no fault of it: `interrupted`, `refused`."""
+
+
 def _findings(record: Record, identity: Row) -> list[Row]:
-    """What `doctor` found, and what a measurement warned of."""
+    """What `doctor` found, what a measurement warned of, and why it failed."""
     device = _text(record.get("device", {}).get("bdf"))
     found = [
         {
@@ -509,7 +515,38 @@ def _findings(record: Record, identity: Row) -> list[Row]:
         for warning in record.get("warnings") or []
         if isinstance(warning, dict) and warning.get("code") in LINK_WARNINGS
     ]
-    return found + warned
+    error = record.get("error")
+    failed = (
+        []
+        if not isinstance(error, dict)
+        else [
+            {
+                **identity,
+                "check": _text(error.get("code")),
+                "severity": "problem" if error.get("code") in DEVICE_FAILED else "warning",
+                "silenced": False,
+                "device": device,
+                "text": _text(error.get("text")),
+                "remedy": _text(error.get("hint")),
+            }
+        ]
+    )
+    return found + warned + failed
+
+
+LONGEST_TEXT = 300
+"""Letters of the text of an error that a run keeps for its list."""
+
+
+def _failed(made: list[Record]) -> str:
+    """The errors of a run, as JSON: device, code and the first text of each."""
+    told: dict[tuple[str, str], str] = {}
+    for record in made:
+        error = record.get("error")
+        if isinstance(error, dict):
+            device, code = _text(record.get("device", {}).get("bdf")) or "", _text(error.get("code")) or ""
+            told.setdefault((device, code), (_text(error.get("text")) or "")[:LONGEST_TEXT])
+    return json.dumps([[*key, text] for key, text in sorted(told.items())], separators=(",", ":"))
 
 
 def _checked(made: list[Record]) -> str:

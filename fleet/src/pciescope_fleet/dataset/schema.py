@@ -83,6 +83,7 @@ RUNS = pa.schema(
         ("plan", pa.string()),
         ("record_ids", pa.list_(pa.int64())),
         ("checked", pa.string()),
+        ("failed", pa.string()),
     ]
 )
 

@@ -13,6 +13,7 @@ import pandas as pd
 from pciescope_fleet.dataset.store import Store
 from pciescope_fleet.engine import Engine
 from pciescope_fleet.judge import causes, groups, null
+from pciescope_fleet.judge.failed import failed
 from pciescope_fleet.judge.newest import Newest, newest
 from pciescope_fleet.judge.seen import Seen
 from pciescope_fleet.judge.seen import seen as read_seen
@@ -51,6 +52,8 @@ class Judged:
     """One row for each: who, figure, the statistic that shows it most, effect, q; the worst first."""
     findings: list[dict[str, Any]] = field(default_factory=list)
     """Outliers put together: by host, or by what several hosts share."""
+    failed: list[dict[str, Any]] = field(default_factory=list)
+    """Errors of the newest runs, by host, verb and device."""
 
 
 @dataclass
@@ -98,6 +101,7 @@ def judge(
             {"without": groups.left_out(each.level), "figures": each.tests} for each in measured if each.level > 0
         ],
         outliers=outliers,
+        failed=failed(engine, store, new.days),
     )
     if len(outliers):
         judged.outliers = outliers = _with_newer_runs(new, _with_usual(numbered, outliers))

@@ -82,10 +82,21 @@ def report(judged: Judged) -> str:
         f"  {each['figures']} figures were judged in coarser groups, without {', '.join(each['without'])}"
         for each in judged.coarser
     ]
+    lines += [f"  failed: {failure_in_words(each)}" for each in judged.failed[:FEW]]
+    if len(judged.failed) > FEW:
+        lines.append(f"  failed: {len(judged.failed) - FEW} more; --json has all")
     for each in found:
         lines.append("")
         lines += finding_in_words(each)
     return "\n".join(lines) + "\n"
+
+
+def failure_in_words(each: dict[str, Any]) -> str:
+    """An error of a host's newest run."""
+    of = f" of {each['device']}" if each["device"] else ""
+    return f"{each['host']}: {each['verb']}{of} on {each['time'][:10]}: " + ": ".join(
+        filter(None, (each["code"], each["text"]))
+    )
 
 
 def finding_in_short(each: dict[str, Any]) -> str:
