@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -104,7 +105,13 @@ def test_a_group_of_eight_shows_a_clear_fault(tmp_path: Path, call: Call) -> Non
 def test_five_bogus_hosts_among_a_hundred_are_the_outliers(tmp_path: Path, call: Call) -> None:
     """By SuperBench's rule the mean follows the bogus ones; five far lower ones make the 95 others "defect"."""
     shape = Shape(hosts=100, figures=2)
-    keep(tmp_path, shape, on([1, 2, 3, 4, 5], "median", -0.9, shape))
+    faults = on([1, 2, 3, 4, 5], "median", -0.9, shape)
+    superbench = runpy.run_path(str(Path(__file__).parents[1] / "bench" / "montecarlo.py"))["superbench"]
+    table = planted.make(shape, faults).figures.select(["figure", "host_key", "cpu", "p50"]).to_pandas()
+    for _, part in table[table["cpu"].isna()].groupby("figure"):
+        removed = set(part["host_key"][superbench(part["p50"].to_numpy())])
+        assert removed == {host_name(host) for host in range(100)} - {host_name(host) for host in range(1, 6)}
+    keep(tmp_path, shape, faults)
     told = call("outliers", tmp_path, "-j").json()
     assert hosts_of(told) == {host_name(host) for host in range(1, 6)}
 
@@ -912,6 +919,15 @@ def test_a_damaged_file_and_too_little_memory_are_told(
     assert told.code == 2
     assert "DuckDB cannot read: " in told.err
     assert "fault of pciescope-fleet" not in told.err
+
+
+def test_verdicts_do_not_stay_where_nothing_can_be_judged(tmp_path: Path, call: Call) -> None:
+    keep(tmp_path / "d", Shape(hosts=6, figures=2))
+    (tmp_path / "fleet.prom").write_text('pciescope_fleet_outlier_figures{host="n1"} 1\n')
+    assert call("outliers", tmp_path / "d", "--prom", tmp_path / "fleet.prom").code == 2
+    text = (tmp_path / "fleet.prom").read_text()
+    assert "{" not in text
+    assert "pciescope_fleet_figures_unjudged 12\n" in text
 
 
 @pytest.mark.slow

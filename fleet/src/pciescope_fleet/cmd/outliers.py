@@ -57,9 +57,10 @@ def run(args: argparse.Namespace) -> int:
     from pciescope_fleet.judge import outliers, prometheus, words
 
     judged = computed(args, lambda engine, store: outliers.judge(engine, store, plan, extra))
-    refuse_nothing(args, judged)
+    # Also where nothing can be judged: older verdicts would stay.
     if args.prom:
         prometheus.write(args.prom, prometheus.render(judged, time.time()))
+    refuse_nothing(args, judged)
     sys.stdout.write(json.dumps(as_json(judged)) + "\n" if args.json else words.report(printable(judged)))
     is_broken = any(each["is_broken"] for each in judged.failed)
     return Exit.FOUND if judged.findings or is_broken else Exit.FINE

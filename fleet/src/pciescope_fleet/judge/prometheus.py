@@ -23,7 +23,7 @@ LABELS = ("host", "host_key", "device", "origin", "direction")
 def render(judged: Judged, now: float) -> str:
     """The text: one series for each outlying host, device, origin and direction, and totals."""
     lines = [
-        "# HELP pciescope_fleet_hosts Hosts that were judged.",
+        "# HELP pciescope_fleet_hosts Hosts with figures, judged or not.",
         "# TYPE pciescope_fleet_hosts gauge",
         f"pciescope_fleet_hosts {judged.hosts}",
         "# HELP pciescope_fleet_figures_unjudged Figures whose group has too few hosts.",
