@@ -119,7 +119,7 @@ fleet-bench: tested		## what that package finds and how it grows (docs/fleet.md)
 	tools/setup fleet spark
 	PCIESCOPE=$(abspath $(PCIESCOPE)) fleet/tests/run --all bench/all
 
-test: unit browser-test fleet-test vm-test	## every test; sets up what is missing
+test: unit browser-test fleet-test vm-test	## every test but the long ones of fleet-test; sets up what is missing
 
 demo:				## boot the virtual hardware, measure it, leave demo/report.html and demo/records.jsonl; ARCH=arm64: an arm64 guest
 	$(MAKE) ARCH= build

@@ -78,6 +78,7 @@ def one(kind: str, size: int, seed: int, only: str | None = None) -> dict[str, A
         "kind": kind,
         "size": size,
         "seed": seed,
+        "only": only,
         "tests": judged.tests,
         "seconds": round(took, 3),
         "planted": dict(collections.Counter(truth.values())),
@@ -101,11 +102,14 @@ def count(found: set[tuple[str, str]], truth: dict[tuple[str, str], str]) -> dic
 def run(args: argparse.Namespace) -> None:
     done = set()
     if args.file.exists():
-        done = {(r["kind"], r["size"], r["seed"]) for r in map(json.loads, args.file.read_text().splitlines())}
+        done = {
+            (r["kind"], r["size"], r["seed"], r.get("only"))
+            for r in map(json.loads, args.file.read_text().splitlines())
+        }
     # Small fleets first, and of each size some seeds, so that an early end leaves something of all.
     for seed in range(args.seeds):
         for size in args.sizes:
-            if (args.kind, size, seed) not in done:
+            if (args.kind, size, seed, args.only) not in done:
                 with args.file.open("a") as out:
                     out.write(json.dumps(one(args.kind, size, seed, args.only)) + "\n")
 
