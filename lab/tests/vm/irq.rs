@@ -183,31 +183,32 @@ fn interrupts_beside_an_open_trigger(rig: &Rig, nic: &str, neighbour: &str) -> R
     const LINK: u32 = 1 << 2;
     /// edu: raises its interrupt.
     const RAISE: u32 = 0x60;
-    let register = |bdf: &str, text: &str| rig.must(&format!("echo {text} >/sys/class/pcilat/{bdf}/pcilat_devreg"));
-    let write = |bdf: &str, offset: u32, value: u32| register(bdf, &format!("{offset:#x} {value:#x}"));
+    let folder = "/sys/class/pcilat";
     let [irq, shared] = [nic, neighbour].map(|bdf| rig.must(&format!("cat /sys/bus/pci/devices/{bdf}/irq")));
     assert_eq!(irq, shared, "{nic} and {neighbour} do not share a line");
     let run = format!("latency irq {nic} --cpus 1 --count 20M --raised-by hardware --timeout {}s", TIMEOUT.as_secs());
     let running = rig.start(&run, FILE);
+    let count = format!("awk '$1 == \"{irq}:\" {{ print $2 + $3 + $4 + $5 }}' /proc/interrupts");
     let interrupts = || -> u64 {
         assert!(running.status().is_none(), "the run has ended: {:?}", running.wait());
-        rig.must(&format!("awk '$1 == \"{irq}:\" {{ print $2 + $3 + $4 + $5 }}' /proc/interrupts")).parse().unwrap()
+        rig.must(&count).parse().unwrap()
     };
     let before = interrupts();
     rig.vm.wait_for("interrupts", || (interrupts() > before + 100).then_some(()));
     // From now on no trigger gets through: the last one stays open.
     let begin = Instant::now();
-    write(nic, IMC, u32::MAX);
+    rig.must(&format!("echo '{IMC:#x} 0xffffffff' >{folder}/{nic}/pcilat_devreg"));
     // A guest that looks for faults comes to fewer in the time.
     let mut times = 0;
     while times < TIMES && begin.elapsed() < TIMEOUT / 2 {
         times += 1;
-        register(nic, &format!("{ICR:#x}"));
-        write(nic, ICS, LINK);
-        std::thread::sleep(LATE + LATE / 4);
-        let before = interrupts();
-        write(neighbour, RAISE, 1);
-        rig.vm.wait_for("the neighbour's interrupt", || (interrupts() > before).then_some(()));
+        // In one command: each takes a second there.
+        rig.must(&format!(
+            "cd {folder}/{nic}; echo {ICR:#x} >pcilat_devreg; echo '{ICS:#x} {LINK:#x}' >pcilat_devreg; sleep {}
+            before=$({count}); echo '{RAISE:#x} 1' >../{neighbour}/pcilat_devreg
+            until [ $({count}) -gt $before ]; do sleep 0.02; done",
+            (LATE + LATE / 4).as_secs_f64()
+        ));
     }
     let took = begin.elapsed();
     running.signal("INT").unwrap_or_else(|err| panic!("the lab failed: {err}"));
