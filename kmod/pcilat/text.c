@@ -51,7 +51,7 @@ static bool text_is_count(u64 number)
  * vector could not be measured, which the samples of the others do not show.
  */
 static int text_note(struct pcilat_device *pl, const struct pcilat_run *run,
-		      const struct pcilat_ring *ring, int ret)
+		     const struct pcilat_ring *ring, int ret)
 {
 	bool is_iomem = run->kind == PCILAT_KIND_READ;
 	const struct pcilat_job *job;

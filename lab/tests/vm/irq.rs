@@ -204,8 +204,9 @@ fn interrupts_beside_an_open_trigger(rig: &Rig, nic: &str, neighbour: &str) -> R
         times += 1;
         // In one command: each takes a second there.
         rig.must(&format!(
-            "cd {folder}/{nic}; echo {ICR:#x} >pcilat_devreg; echo '{ICS:#x} {LINK:#x}' >pcilat_devreg; sleep {}
-            before=$({count}); echo '{RAISE:#x} 1' >../{neighbour}/pcilat_devreg
+            "set -e; cd {folder}
+            echo {ICR:#x} >{nic}/pcilat_devreg; echo '{ICS:#x} {LINK:#x}' >{nic}/pcilat_devreg; sleep {}
+            before=$({count}); echo '{RAISE:#x} 1' >{neighbour}/pcilat_devreg
             until [ $({count}) -gt $before ]; do sleep 0.02; done",
             (LATE + LATE / 4).as_secs_f64()
         ));
