@@ -18,7 +18,7 @@
 
 #define PCILAT_DRAIN_NS	(5 * NSEC_PER_MSEC)	/* the wait for doubled interrupts */
 #define PCILAT_WARMUP_MORE	8u	/* further warm-ups until one comes to the right CPU */
-#define PCILAT_MOVE_NS	(500 * NSEC_PER_MSEC)	/* and after these, the wait for it */
+#define PCILAT_MOVE_NS	(500 * NSEC_PER_MSEC)	/* for so long more, at longer intervals */
 #define PCILAT_LOST_MAX		64u	/* lost in a row: no interrupt comes any more */
 
 /*
@@ -231,9 +231,9 @@ static void pcilat_lost(struct pcilat_worker *w, struct pcilat_slot_state *slot)
 
 /*
  * Warms up. After a change of its affinity, an edge interrupt moves when the next one
- * comes. x86 moves none of which a timer, on the CPU before the last, still has to clean
- * up the last move: where that takes long, the warm-ups come at longer intervals.
- * Returns 0 when one has come to the right CPU.
+ * comes. x86 does not move an interrupt again before a timer has cleaned up its last
+ * move, on the CPU that it left. Where that takes long, the warm-ups come at longer
+ * intervals. Returns 0 when one has come to the right CPU.
  */
 static int pcilat_warm_up(struct pcilat_worker *w, struct pcilat_vector *v,
 			  struct pcilat_slot_state *slot)
