@@ -105,6 +105,28 @@ def test_names_the_day_the_kernel_and_the_hosts_of_a_change(tmp_path: Path, call
     assert finding["worst"]["effect"] == pytest.approx(0.1, abs=0.02)
 
 
+def test_the_cause_is_found_also_where_noise_moves_the_place(tmp_path: Path, call: Call) -> None:
+    """A step of 8 % in noise of 4 %: by the figures alone, many places are a run or two off."""
+    past(Store(str(tmp_path)), dict.fromkeys(range(30), (11, 0.08)), kernel_day=11, hosts=40, noise=0.04)
+    told = call("trend", tmp_path, "-j").json()
+    assert len({each["host"] for each in told["changes"]}) >= 20
+    kernel = [{"what": "kernel", "from": "6.12.1", "to": "6.12.2"}]
+    known = [each for each in told["changes"] if each["changed"] == kernel]
+    assert len(known) >= 0.9 * len(told["changes"])
+    assert {each["since"][:10] for each in known} == {"2026-11-12"}
+    assert len(told["findings"][0]["hosts"]) >= 20
+
+
+def test_places_that_explain_a_change_as_well_are_known() -> None:
+    x = np.array([0.0, 0, 0, 0, 5, 5, 5, 5])
+    assert trend.alike(x, 0, 4, 8, 1.0) == [4]
+    # One run between the two levels may belong to either.
+    assert trend.alike(np.array([9.0, 0, 0, 0, 0, 2.5, 5, 5, 5, 5, 9]), 1, 5, 10, 1.0) == [5, 6]
+    # Small steps may be anywhere; the place that was chosen stands first.
+    assert trend.alike(x / 50, 0, 4, 8, 1.0)[0] == 4
+    assert sorted(trend.alike(x / 50, 0, 4, 8, 1.0)) == list(range(1, 8))
+
+
 def test_finds_nothing_where_nothing_changed(tmp_path: Path, call: Call) -> None:
     past(Store(str(tmp_path)), {})
     told = call("trend", tmp_path)

@@ -89,8 +89,10 @@ def trend(engine: Engine, store: Store, plan: Plan) -> Trend:
         own = by_series.loc[number]
         x = part["x"].to_numpy()
         places = segments(x, float(own["sigma"]), float(own["dof"]))
+        sigma = float(own["sigma"])
         trend_of.changes += [
-            _change(part, *each, float(own["q"])) for each in steps(x, places, float(np.log1p(plan.least_effect)))
+            _change(part, first, place, end, float(own["q"]), alike(x, first, place, end, sigma))
+            for first, place, end in steps(x, places, float(np.log1p(plan.least_effect)))
         ]
     _what_changed(engine, store, trend_of.changes)
     trend_of.findings = _findings(trend_of.changes)
@@ -271,21 +273,42 @@ def steps(x: Array, places: list[int], least: float) -> list[tuple[int, int, int
     return []
 
 
-def _change(part: pd.DataFrame, first: int, place: int, end: int, q: float) -> dict[str, Any]:
-    before, after = part.iloc[place - 1], part.iloc[place]
+UNLIKELY = float(stats.chi2.ppf(0.95, 1))
+"""A place is as good as the best one if the likelihoods of the two differ by no more (twice the logarithm)."""
+
+
+def alike(x: Array, first: int, place: int, end: int, sigma: float) -> list[int]:
+    """The places that explain a change between `first` and `end` about as well as `place`: it first, then by score."""
+    own = x[first:end]
+    cuts = np.arange(1, len(own))
+    scores = np.square(np.cumsum(own - own.mean())[:-1] / sigma) / (cuts * (len(own) - cuts) / len(own))
+    good = cuts[scores >= scores[place - first - 1] - UNLIKELY]
+    others = sorted((int(cut) for cut in good if first + cut != place), key=lambda cut: -float(scores[cut - 1]))
+    return [place, *(first + cut for cut in others)]
+
+
+def _change(part: pd.DataFrame, first: int, place: int, end: int, q: float, places: list[int]) -> dict[str, Any]:
+    """A change; `places` has where it may be, as `alike` gives it. What the machine had different may choose."""
     x = part["x"].to_numpy()
     old, new = float(np.median(x[first:place])), float(np.median(x[place:end]))
-    told = {name: after[name] for name in SERIES if name != "batch"}
+    told = {name: part.iloc[place][name] for name in SERIES if name != "batch"}
     return {
         **told,
-        "since": f"{after['time']:%Y-%m-%dT%H:%M:%SZ}",
-        "before": f"{before['time']:%Y-%m-%dT%H:%M:%SZ}",
-        "run_before": before["run"],
-        "run_after": after["run"],
         "from": float(np.exp(old)),
         "to": float(np.exp(new)),
         "effect": float(np.expm1(new - old)),
         "q": q,
+        "places": [_place(part.iloc[each - 1], part.iloc[each]) for each in places],
+    }
+
+
+def _place(before: pd.Series, after: pd.Series) -> dict[str, Any]:
+    """The two runs beside a place, and what of the device differs between them."""
+    return {
+        "since": f"{after['time']:%Y-%m-%dT%H:%M:%SZ}",
+        "before": f"{before['time']:%Y-%m-%dT%H:%M:%SZ}",
+        "run_before": before["run"],
+        "run_after": after["run"],
         "changed": [
             {"what": name, "from": before[name], "to": after[name]}
             for name in OF_UNIT
@@ -295,20 +318,33 @@ def _change(part: pd.DataFrame, first: int, place: int, end: int, q: float) -> d
 
 
 def _what_changed(engine: Engine, store: Store, changes: list[dict[str, Any]]) -> None:
-    """Adds what the machine itself had different between the run before a change and the one after."""
+    """Adds to each change its place, and what differs between the runs beside it.
+
+    Of places that explain the change about as well, the best at which something changed counts; else the best.
+    """
     if not changes:
         return
     runs = engine.table(store, "runs", store.need("runs").files())
-    wanted = sorted({(change["host_key"], change[side]) for change in changes for side in ("run_before", "run_after")})
+    wanted = sorted(
+        {
+            (change["host_key"], place[side])
+            for change in changes
+            for place in change["places"]
+            for side in ("run_before", "run_after")
+        }
+    )
     asked = ibis.memtable(pd.DataFrame(wanted, columns=["host_key", "run"]))
     told = runs.join(asked, ["host_key", "run"]).select("host_key", "run", *OF_RUN).distinct().execute()
     by_run = {(row["host_key"], row["run"]): row for row in told.to_dict("records")}
     for change in changes:
-        before, after = (by_run.get((change["host_key"], change[side]), {}) for side in ("run_before", "run_after"))
-        for name in OF_RUN:
-            old, new = before.get(name), after.get(name)
-            if isinstance(old, str) and isinstance(new, str) and old != new:
-                change["changed"].append({"what": name, "from": old, "to": new})
+        places = change.pop("places")
+        for place in places:
+            before, after = (by_run.get((change["host_key"], place[side]), {}) for side in ("run_before", "run_after"))
+            for name in OF_RUN:
+                old, new = before.get(name), after.get(name)
+                if isinstance(old, str) and isinstance(new, str) and old != new:
+                    place["changed"].append({"what": name, "from": old, "to": new})
+        change.update(next((place for place in places if place["changed"]), places[0]))
 
 
 def _findings(changes: list[dict[str, Any]]) -> list[dict[str, Any]]:
