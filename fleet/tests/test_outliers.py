@@ -739,6 +739,10 @@ def test_a_device_that_failed_in_the_newest_run_is_named(tmp_path: Path, call: C
     code, found, text = failed("broken", broken)
     assert (code, found) == (1, {("n4", here, "removed")})
     assert f"  failed: n4: latency mmio of {here} on 2026-11-22: removed: removed in 2026-11\n" in text
+    prom = tmp_path / "fleet.prom"
+    call("outliers", tmp_path / "broken", "--prom", prom)
+    [line] = [line for line in prom.read_text().splitlines() if line.startswith("pciescope_fleet_failed{")]
+    assert line.startswith('pciescope_fleet_failed{host="n4",') and line.endswith('code="removed"} 1')
     again: dict[str, Any] = {"cpus": 1, "time": "2026-11-23T08:00:00Z"}
     assert failed("mended", broken, sample.run(10, "n4", **again))[:2] == (0, set())
     # Another device, another verb, or figures that no hardware made say nothing of this one.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from pciescope_fleet.errors import FleetError
 from pciescope_fleet.judge.doubt import doubt
@@ -48,13 +49,30 @@ def render(judged: Judged, now: float) -> str:
 
         rows = judged.outliers.assign(direction=[direction(row) for row in judged.outliers.to_dict("records")])
         for told, part in rows.groupby(["host", "host_key", "device", "origin", "direction"], sort=True):
-            labels = ",".join(f'{name}="{escape(str(value))}"' for name, value in zip(LABELS, told, strict=True))
+            labels = _labels(LABELS, told)
             lines.append(f"pciescope_fleet_outlier_figures{{{labels}}} {len(part)}")
             worst = part.sort_values("p").iloc[0]
             effects.append(f"pciescope_fleet_outlier_effect_ratio{{{labels}}} {worst['effect']:.6g}")
             in_doubt = all(doubt(outlier(row)) is not None for row in part.to_dict("records"))
             doubts.append(f"pciescope_fleet_outlier_in_doubt{{{labels}}} {int(in_doubt)}")
-    return "\n".join(lines + effects + doubts) + "\n"
+    return "\n".join(lines + effects + doubts + _failed(judged)) + "\n"
+
+
+OF_FAILED = ("host", "host_key", "device", "origin", "verb", "code")
+
+
+def _failed(judged: Judged) -> list[str]:
+    """The errors of the newest runs."""
+    told = {tuple(str(each[name]) for name in OF_FAILED): each["is_broken"] for each in judged.failed}
+    return [
+        "# HELP pciescope_fleet_failed An error of a device's newest run: 1 where the device is broken, else 0.",
+        "# TYPE pciescope_fleet_failed gauge",
+        *(f"pciescope_fleet_failed{{{_labels(OF_FAILED, names)}}} {int(told[names])}" for names in sorted(told)),
+    ]
+
+
+def _labels(names: tuple[str, ...], values: tuple[Any, ...]) -> str:
+    return ",".join(f'{name}="{escape(str(value))}"' for name, value in zip(names, values, strict=True))
 
 
 def write(path: Path, text: str) -> None:
