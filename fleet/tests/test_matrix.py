@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import planted
@@ -70,6 +71,20 @@ def test_a_figure_that_a_host_does_not_have_is_empty(tmp_path: Path, call: Call)
     [[row, column]] = np.argwhere(away == -32768).tolist()
     assert (data["hosts"][row], data["figures"][column]) == (host_name(7), planted.figure_name(2))
     assert "No host differs from its like." in (tmp_path / "m.html").read_text()
+
+
+def test_a_figure_without_a_unit_has_a_column_of_its_own(tmp_path: Path, call: Call) -> None:
+    fleet = planted.make(SHAPE, {})
+    plain = planted.figure_name(2)
+    names = fleet.figures["figure"].to_pylist()
+    units = pa.array([None if name == plain else "ns" for name in names], pa.string())
+    fleet.figures = fleet.figures.set_column(fleet.figures.schema.get_field_index("unit"), "unit", units)
+    planted.keep(Store(str(tmp_path / "d")), fleet)
+    assert call("matrix", tmp_path / "d", "-o", tmp_path / "m.html").code == 0
+    data = data_of((tmp_path / "m.html").read_text())
+    assert sorted(data["figures"]) == sorted(planted.figure_name(figure) for figure in range(5))
+    away = np.frombuffer(base64.b64decode(data["away"]), dtype="<i2").reshape(60, 5)
+    assert (away != -32768).all()
 
 
 class Elements(HTMLParser):

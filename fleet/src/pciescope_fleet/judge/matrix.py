@@ -50,7 +50,8 @@ def matrix(engine: Engine, store: Store, plan: Plan, attributes: pd.DataFrame | 
         return Matrix(judged, [], [], np.empty((0, 0)), {}, [], prepared.new.dates)
     parts = [_distances(prepared, level).execute() for level in prepared.cells.used]
     found = pd.concat(parts, ignore_index=True)
-    found["device_name"] = found["device_name"].fillna("")
+    # Both may be null; a null unit would be in no column.
+    found[["device_name", "unit"]] = found[["device_name", "unit"]].fillna("")
     key = ["origin", "model", "figure", "unit"]
     columns = found.groupby(key, sort=True, as_index=False).agg(device_name=("device_name", "max"))
     columns = columns.sort_values("figure", key=lambda names: names.map(natural), kind="stable", ignore_index=True)
