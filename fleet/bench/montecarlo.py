@@ -1,14 +1,15 @@
 """What `outliers` finds of faults that were planted, and how much of what it finds was not: over many drawn fleets.
 
     python bench/montecarlo.py run FILE [--sizes 8,20,50,100,500,2000] [--seeds 200] [--kind null|faults|heavy|unequal]
-                                        [--only KIND]
+                                        [--only KIND] [--strength FACTOR]
     python bench/montecarlo.py table FILE...
 
 `run` appends a line for each fleet and goes on where it was ended. A fleet has 10 figures for each host and 1000
 samples for each figure from 4 CPUs; healthy medians differ by 2 % (standard deviation), a host's samples by 3 %. In
-`faults` and `heavy` one host in 20 (one at least) has a fault in all of its figures, the six kinds by turns. In `heavy`
-healthy medians differ by Student's t with 4 degrees of freedom. In `null` and `unequal` no host has a fault; in
-`unequal` of 20 figures one has ten times as much noise between hosts, and one has one and a half times as much.
+`faults` and `heavy` one host in 20 (one at least) has a fault in all of its figures, the six kinds by turns; a FACTOR
+of 0.5 makes all faults half as large. In `heavy` healthy medians differ by Student's t with 4 degrees of freedom. In
+`null` and `unequal` no host has a fault; in `unequal` of 20 figures one has ten times as much noise between hosts, and
+one has one and a half times as much.
 
 Beside it the rule of SuperBench's baseline generation, re-expressed from its documentation and source ("fix
 threshold"): the mean of all hosts; hosts whose p50 is more than 5 % above it are removed; again, until none is.
@@ -52,12 +53,12 @@ def superbench(values: np.ndarray[Any, Any], higher_is_worse: bool = True) -> np
     return ~left
 
 
-def one(kind: str, size: int, seed: int, only: str | None = None) -> dict[str, Any]:
-    """Draws a fleet, judges it, and counts. `only` is the one kind of fault that it has."""
+def one(kind: str, size: int, seed: int, only: str | None = None, strength: float = 1.0) -> dict[str, Any]:
+    """Draws a fleet, judges it, and counts. `only` is the one kind of fault that it has, `strength` a factor."""
     shape = planted.Shape(hosts=size, seed=seed * 10_007 + size, heavy=kind == "heavy")
     if kind == "unequal":
         shape = dataclasses.replace(shape, figures=20, noise=(0.2, 0.03, *[0.02] * 18))
-    strengths = {only: STRENGTHS[only]} if only else STRENGTHS
+    strengths = {fault: strength * size for fault, size in STRENGTHS.items() if only in (None, fault)}
     faults = {} if kind in ("null", "unequal") else planted.plant(shape, strengths, 0.05)
     fleet = planted.make(shape, faults)
     truth = {(planted.host_name(h), planted.figure_name(f)): kind for (h, f), (kind, _) in faults.items()}
@@ -79,6 +80,7 @@ def one(kind: str, size: int, seed: int, only: str | None = None) -> dict[str, A
         "size": size,
         "seed": seed,
         "only": only,
+        "strength": strength,
         "tests": judged.tests,
         "seconds": round(took, 3),
         "planted": dict(collections.Counter(truth.values())),
@@ -103,15 +105,15 @@ def run(args: argparse.Namespace) -> None:
     done = set()
     if args.file.exists():
         done = {
-            (r["kind"], r["size"], r["seed"], r.get("only"))
+            (r["kind"], r["size"], r["seed"], r.get("only"), r.get("strength", 1.0))
             for r in map(json.loads, args.file.read_text().splitlines())
         }
     # Small fleets first, and of each size some seeds, so that an early end leaves something of all.
     for seed in range(args.seeds):
         for size in args.sizes:
-            if (args.kind, size, seed, args.only) not in done:
+            if (args.kind, size, seed, args.only, args.strength) not in done:
                 with args.file.open("a") as out:
-                    out.write(json.dumps(one(args.kind, size, seed, args.only)) + "\n")
+                    out.write(json.dumps(one(args.kind, size, seed, args.only, args.strength)) + "\n")
 
 
 def interval(found: float, of: int) -> str:
@@ -132,17 +134,18 @@ def of_mean(values: list[float]) -> str:
 
 def table(files: list[Path]) -> None:
     records = [json.loads(line) for file in files for line in file.read_text().splitlines()]
-    for kind in sorted({r["kind"] for r in records}):
+    for kind, strength in sorted({(r["kind"], r.get("strength", 1.0)) for r in records}):
+        alike = [r for r in records if (r["kind"], r.get("strength", 1.0)) == (kind, strength)]
         for who in ("ours", "superbench"):
-            print(f"\n{kind}, {who}")
+            print(f"\n{kind}, {who}" + (f", faults {strength:g} times as large" if strength != 1 else ""))
             print(
                 "| hosts | fleets | "
                 + " | ".join(STRENGTHS)
                 + " | false discovery rate | fleets with a false alarm | faulty figures found |"
             )
             print("|---|---|" + "---|" * (len(STRENGTHS) + 3))
-            for size in sorted({r["size"] for r in records if r["kind"] == kind}):
-                own = [r for r in records if r["kind"] == kind and r["size"] == size]
+            for size in sorted({r["size"] for r in alike}):
+                own = [r for r in alike if r["size"] == size]
                 cells = []
                 for fault in STRENGTHS:
                     # Figures of one host have one fault: what counts for the interval is the host.
@@ -171,6 +174,7 @@ def main() -> None:
     runs.add_argument("--seeds", type=int, default=200)
     runs.add_argument("--kind", choices=["null", "faults", "heavy", "unequal"], default="faults")
     runs.add_argument("--only", choices=sorted(STRENGTHS), help="faults of this kind alone")
+    runs.add_argument("--strength", type=float, default=1.0, help="so many times as large (default: 1)")
     runs.set_defaults(run=run)
     tables = verbs.add_parser("table")
     tables.add_argument("file", type=Path, nargs="+")
