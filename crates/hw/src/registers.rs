@@ -229,8 +229,8 @@ pub const SAFE: &[SafeRegister] = &[
     SafeRegister {
         matches: Match::Vendor(0x10de, 0x03),
         name: "PMC_BOOT_0",
-        source: "public reverse engineering (nouveau): chip identifier, read only",
-        verified: false,
+        source: "NVIDIA open-gpu-doc, manuals/ampere/ga100/dev_boot, and open-gpu-kernel-modules, dev_pmc.h of gh100: \
+                 NV_PMC_BOOT_0, chip identifier, read only",
         ..ENTRY
     },
 ];
@@ -299,6 +299,7 @@ mod tests {
         assert_eq!(offset(device(0x10ec, 0x8168, 0x020000, 2, 0x1000)), Some((2, 0x37, 1)));
         assert_eq!(offset(device(0x144d, 0xa80a, 0x010802, 0, 0x4000)), Some((0, 8, 4)));
         assert_eq!(offset(device(0x1022, 0x7901, 0x010601, 5, 0x800)), Some((5, 0, 4)));
+        assert_eq!(offset(device(0x10de, 0x2335, 0x030200, 0, 0x100_0000)), Some((0, 0, 4)));
         assert_eq!(offset(device(0x1022, 0x149c, 0x0c0330, 0, 0x100000)), Some((0, 0, 4)));
     }
 

@@ -7,7 +7,7 @@ use std::time::Instant;
 use crate::say;
 use crate::support::digitizers::{Board, Digitizers};
 use crate::support::drive::{drive, start, start_after};
-use crate::support::settle;
+use crate::support::{is_arm64, settle};
 use pciescope_lab::device::sis8300::Model;
 use pciescope_lab::vm::Kernel;
 use pciescope_lab::vm::digitizers::Crate;
@@ -55,8 +55,9 @@ const ODD_READS: [&str; 9] = [
 
 pub fn every_sample_is_the_boards_in_every_mode() {
     let mut boards = Crate::seed(0);
-    // 4 MiB then take 9.6 ms: an interrupt's way through a translated guest is little beside it.
-    boards.ku_link = "2x1".parse().unwrap();
+    // 4 MiB then take 9.6 ms, on arm64 twice as long: an interrupt's way through a translated guest is little beside it.
+    let generation = if is_arm64() { 1 } else { 2 };
+    boards.ku_link.generation = generation;
     let rig = boot(Kernel::V6_12, &mut boards);
     let begin = clock(&rig);
     nodes_are_named_by_slots(&rig);
@@ -75,7 +76,7 @@ pub fn every_sample_is_the_boards_in_every_mode() {
     signals_end_a_call_and_nothing_else(&rig, rig.board(6));
     several_openers(&rig, rig.board(6));
     a_reader_does_not_wait_for_the_end_of_a_write(&rig, rig.board(6));
-    for (slot, generation) in [(6, 1), (3, 2)] {
+    for (slot, generation) in [(6, 1), (3, generation)] {
         settle("the link's rate", || {
             the_links_rate(&rig, &boards, rig.board(slot), generation, clock_rate(&rig, begin))
         });
@@ -491,7 +492,7 @@ fn clock_rate(rig: &Digitizers, begin: (f64, Instant)) -> f64 {
 
 /// The driver's times of DMAs, from the start bit to the interrupt, with nothing subtracted, are what the link takes. What other
 /// programs of this machine do to the guest only makes them longer: the quickest quarter is compared.
-fn the_links_rate(rig: &Digitizers, boards: &Crate, board: &Board, generation: u32, clock: f64) -> Result<(), String> {
+fn the_links_rate(rig: &Digitizers, boards: &Crate, board: &Board, generation: u8, clock: f64) -> Result<(), String> {
     const BYTES: u64 = 128 << 20;
     const BUFFER: u64 = 4 << 20;
     let port = boards.traffic.port(PORT.parse().unwrap());

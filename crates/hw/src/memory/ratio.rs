@@ -43,7 +43,7 @@ impl Ratio {
     /// Where one of the two is 0.
     pub fn of(read: usize, write: usize) -> Self {
         assert!(read > 0 && write > 0, "a ratio needs something to read and something to write");
-        let divisor = greatest_common_divisor(read, write);
+        let divisor = num_integer::gcd(read, write);
         Ratio { read: read / divisor, write: write / divisor }
     }
 
@@ -62,10 +62,6 @@ impl Ratio {
         let steps = self.steps(from, to);
         (LINE * steps * self.read, LINE * steps * self.write)
     }
-}
-
-fn greatest_common_divisor(a: usize, b: usize) -> usize {
-    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
 }
 
 /// Reads `from` and writes `to` once, in this ratio. Each step reads its lines and writes the last of them `write` times.

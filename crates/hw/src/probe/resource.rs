@@ -1,4 +1,5 @@
-//! A BAR mapped through the `resourceN` file of sysfs: no driver, no module, no interrupts.
+//! A BAR mapped through the `resourceN` file of sysfs: no driver, no module, no interrupts. Beside a driver it reads the
+//! register that is known to be harmless, and nothing else.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt as _;
@@ -11,12 +12,13 @@ use super::register::{self, Access, Window};
 use super::sys::{self, Mapping};
 use super::{Portion, Probe, Taken, Watch, failure};
 use crate::config::Config;
+use crate::registers::{self, SafeRegister};
 use crate::{Error, Root};
 
 /// Where the command register is in configuration space.
 const COMMAND: u64 = 4;
 
-/// A function without a driver, memory decoding on while this lives.
+/// A function without a driver, memory decoding on while this lives; or one whose driver goes on.
 #[derive(Debug)]
 pub struct Resource {
     bdf: Bdf,
@@ -28,7 +30,43 @@ pub struct Resource {
     emulated: bool,
     /// The command register, if `enable` was 0 before: both are put back.
     former_command: Option<[u8; 2]>,
+    beside: Option<Beside>,
     window: Option<(u8, Window)>,
+}
+
+/// A driver that goes on while a register is read, and the register: the only access beside it.
+#[derive(Debug, Clone)]
+struct Beside {
+    driver: String,
+    register: SafeRegister,
+}
+
+impl Beside {
+    /// The driver of a function and its harmless register; `None` without either.
+    fn of(root: &Root, function: &Function, bdf: Bdf) -> Option<Self> {
+        Some(Beside { driver: driver(root, bdf)?, register: registers::safe_target(function)? })
+    }
+
+    /// Why nothing can be read: the driver lets the device sleep. A read that nobody answers is an abort on some machines.
+    fn sleep(&self, root: &Root, bdf: Bdf) -> Option<String> {
+        let folder = folder(root, bdf);
+        let said = |file: &str| std::fs::read_to_string(folder.join(file)).ok().map(|text| text.trim().to_owned());
+        let power = said("power_state").filter(|state| state != "D0" && state != "unknown");
+        let why = if said("enable").as_deref() == Some("0") { Some("disabled".to_owned()) } else { power };
+        why.map(|why| format!("the driver {} holds the BARs, and the function is {why}", self.driver))
+    }
+
+    /// Why an access is refused; `None` where it is a read of the register.
+    fn refusal(&self, access: &Access) -> Option<String> {
+        let Beside { driver, register } = self;
+        let is_within = (access.bar, access.offset) == (register.bar, register.offset) && access.width <= register.width;
+        (access.is_write || !is_within).then(|| {
+            format!(
+                "the driver {driver} holds the BARs: beside it only {} may be read, at BAR{}+{:#x}",
+                register.name, register.bar, register.offset
+            )
+        })
+    }
 }
 
 /// The folder of a function in sysfs.
@@ -47,7 +85,7 @@ pub fn is_locked_down(root: &Root) -> bool {
     root.read("/sys/kernel/security/lockdown").is_ok_and(|text| !text.contains("[none]"))
 }
 
-/// Why the kernel refuses to map; `None` if nothing is known against it.
+/// Why `auto` does not take this backend: the kernel refuses to map, or may; `None` if nothing is known against it.
 pub fn refusal(root: &Root, bdf: Bdf) -> Option<String> {
     // Lockdown is named first: it remains when the driver is gone.
     if is_locked_down(root) {
@@ -58,12 +96,16 @@ pub fn refusal(root: &Root, bdf: Bdf) -> Option<String> {
 }
 
 impl Resource {
-    /// Opens a function that no driver holds, and turns its memory decoding on.
+    /// Opens a function, and turns its memory decoding on if no driver holds it. Beside a driver, reads of the register
+    /// that is known to be harmless are possible if the kernel permits the mapping.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] with a driver or under lockdown; [`Error::Read`], [`Error::Write`] for sysfs.
+    /// [`Error::Unsupported`] under lockdown, and with a driver where no register is known; [`Error::Read`],
+    /// [`Error::Write`] for sysfs.
     pub fn open(root: &Root, function: &Function, bdf: Bdf) -> Result<Self, Error> {
-        if let Some(why) = refusal(root, bdf) {
+        let beside = Beside::of(root, function, bdf).filter(|_| !is_locked_down(root));
+        let why = beside.as_ref().map_or_else(|| refusal(root, bdf), |beside| beside.sleep(root, bdf));
+        if let Some(why) = why {
             return Err(Error::Unsupported { bdf, backend: "resource", what: "map a BAR", why });
         }
         let folder = folder(root, bdf);
@@ -72,7 +114,8 @@ impl Resource {
         let enable = folder.join("enable");
         let before = std::fs::read_to_string(&enable).map_err(|source| Error::Read { path: enable.clone(), source })?;
         let mut former_command = None;
-        if before.trim() == "0" {
+        // A driver decides itself whether its device is enabled.
+        if before.trim() == "0" && beside.is_none() {
             let mut command = [0; 2];
             let read = config.read_exact_at(&mut command, COMMAND);
             read.map_err(|source| Error::Read { path: folder.join("config"), source })?;
@@ -87,6 +130,7 @@ impl Resource {
             bars: function.bars.clone(),
             emulated: function.emulated.is_some(),
             former_command,
+            beside,
             window: None,
         })
     }
@@ -100,6 +144,10 @@ impl Resource {
         };
         register::check(self.bdf, bar, offset, width, found.size_bytes)?;
         let access = Access { backend: "resource", bdf: self.bdf, bar, offset, width, is_write };
+        if let Some(why) = self.beside.as_ref().and_then(|beside| beside.refusal(&access)) {
+            let what = if is_write { "write" } else { "read" };
+            return Err(Error::Unsupported { bdf: self.bdf, backend: "resource", what, why });
+        }
         access.check_msix(&self.said)?;
         let fits = self.window.as_ref().is_some_and(|(number, window)| *number == bar && window.holds(offset, width));
         if !fits {
@@ -256,6 +304,51 @@ mod tests {
         drop(probe);
         let left = std::fs::read(folder.join("resource4")).unwrap();
         assert!(left[..0x100].iter().chain(&left[0x104..]).all(|&byte| byte == 0x5a), "something was written");
+    }
+
+    #[test]
+    fn beside_a_driver_it_reads_the_harmless_register_and_nothing_else() {
+        let place = tempfile::tempdir().unwrap();
+        let (root, bdf) = (Root::at(place.path()), "0000:01:00.0".parse().unwrap());
+        let folder = folder(&root, bdf);
+        std::fs::create_dir_all(&folder).unwrap();
+        let write = |file: &str, text: &str| std::fs::write(folder.join(file), text).unwrap();
+        std::os::unix::fs::symlink("../../drivers/nvidia", folder.join("driver")).unwrap();
+        write("enable", "1\n");
+        write("power_state", "D0\n");
+        let mut config = vec![0xde, 0x10, 0x35, 0x23, 0x06, 0x04];
+        config.resize(256, 0);
+        std::fs::write(folder.join("config"), &config).unwrap();
+        std::fs::write(folder.join("resource0"), vec![0x5a; 0x1000]).unwrap();
+        let bar =
+            pciescope_core::Bar { number: 0, size_bytes: 0x1000, is_memory: true, ..pciescope_core::Bar::default() };
+        let gpu =
+            Function { vendor: 0x10de, device: 0x2335, class: 0x03_0200, bars: vec![bar], ..Function::default() };
+        let open = |function: &Function| Resource::open(&root, function, bdf);
+        let told = |error: Error| format!("{error}: {}", error.source().map(ToString::to_string).unwrap_or_default());
+
+        let mut probe = open(&gpu).unwrap();
+        assert_eq!(probe.read(0, 0, 4).unwrap(), 0x5a5a_5a5a);
+        for refused in [probe.read(0, 4, 4), probe.read(0, 0, 8), probe.write(0, 0, 4, 1).map(|()| 0)] {
+            let why = told(refused.unwrap_err());
+            assert!(why.contains("only PMC_BOOT_0 may be read, at BAR0+0x0"), "{why}");
+        }
+        drop(probe);
+        assert_eq!(std::fs::read(folder.join("resource0")).unwrap(), vec![0x5a; 0x1000]);
+        assert_eq!(std::fs::read(folder.join("config")).unwrap(), config, "the driver's device was changed");
+        // Another vendor's has no such register; a device that sleeps is not read.
+        let why = told(open(&Function { vendor: 0x1002, ..gpu.clone() }).unwrap_err());
+        assert!(why.contains("the driver nvidia holds the BARs"), "{why}");
+        for (file, awake, asleep, state) in [("power_state", "D0", "D3hot", "D3hot"), ("enable", "1", "0", "disabled")] {
+            write(file, asleep);
+            let why = told(open(&gpu).unwrap_err());
+            assert!(why.contains(&format!("the function is {state}")), "{why}");
+            write(file, awake);
+        }
+        // Lockdown comes first.
+        std::fs::create_dir_all(root.path("/sys/kernel/security")).unwrap();
+        std::fs::write(root.path("/sys/kernel/security/lockdown"), "none [integrity]\n").unwrap();
+        assert!(told(open(&gpu).unwrap_err()).contains("locked down"));
     }
 
     #[test]
