@@ -190,9 +190,14 @@ test-fresh:			## `make demo` and the unit tests in bare systems of Debian 12 and
 	tools/setup packages
 	tools/test-fresh
 
-test-packages: deb		## install, upgrade and purge the packages in clean systems of Debian 12 and 13
+test-packages: deb		## install, upgrade and purge the packages in clean systems of Debian 12 and 13; ARCH=arm64: in one of 13
 	tools/setup packages
+ifeq ($(ARCH),arm64)
+	PCIESCOPE=$(abspath $(TARGET)/aarch64-unknown-linux-gnu/packaged/pciescope) PCIESCOPE_HERE=$(abspath $(PCIESCOPE)) \
+		packaging/test-packages trixie-arm64
+else
 	PCIESCOPE=$(abspath $(TARGET)/packaged/pciescope) packaging/test-packages
+endif
 
 test-systemd: build		## the exporter as a service of systemd 252 and 257, in a guest whose clock jumps
 	tools/setup lab
@@ -209,7 +214,8 @@ distclean: clean		## also remove the lab's root folders, those of `make sanitize
 	lab/setup-root --remove
 	packaging/setup-test-root --remove bookworm
 	packaging/setup-test-root --remove trixie
+	packaging/setup-test-root --remove trixie-arm64
 	tools/test-fresh --remove
 	packaging/test-dist --remove
-	cache=$${XDG_CACHE_HOME:-$$HOME/.cache}/pciescope; rm -rf "$$cache"/*.lock "$$cache"/*.log "$$cache"/initramfs "$$cache"/kvm; \
+	cache=$${XDG_CACHE_HOME:-$$HOME/.cache}/pciescope; rm -rf "$$cache"/*.lock "$$cache"/*.log "$$cache"/qemu-user "$$cache"/initramfs "$$cache"/kvm; \
 		rmdir --ignore-fail-on-non-empty "$$cache" 2>/dev/null || true

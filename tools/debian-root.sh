@@ -54,7 +54,7 @@ check_tools() {
 }
 
 # Makes $dir anew of suite $1 with mmdebstrap's further options $2...: beside what is there, and in its place once it is complete.
-# `variant` and `architecture` are mmdebstrap's; minbase and amd64 if they are not set.
+# `variant` and `architecture` are mmdebstrap's; minbase and amd64 if they are not set. `runner` is what mmdebstrap runs in.
 bootstrap() {
 	local release=$1 uri settings=() mirror_line=() line
 	shift
@@ -62,7 +62,7 @@ bootstrap() {
 	[ -z "$uri" ] || mirror_line=("deb [signed-by=$keyring] $uri $release main")
 	while read -r line; do settings+=("--aptopt=$line"); done < <(apt_settings)
 	as_root rm -rf --one-file-system "$dir.partial"
-	if ! as_root mmdebstrap --mode=root --variant="${variant:-minbase}" \
+	if ! as_root ${runner:+"$runner"} mmdebstrap --mode=root --variant="${variant:-minbase}" \
 		--architectures="${architecture:-amd64}" "${settings[@]}" \
 		--aptopt='Acquire::Languages "none"' --dpkgopt=force-unsafe-io "$@" \
 		"$release" "$dir.partial" "${mirror_line[@]}" 9>&- >"$dir.log" 2>&1; then

@@ -4,6 +4,7 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::process::Command;
 
 use pciescope_core::{Bdf, Record};
 use pciescope_lab::Served;
@@ -100,6 +101,24 @@ fn on(kernel: Kernel) {
         "sis8300",
         "pcilat",
     ]);
+}
+
+/// `pciescope lab run --arch arm64`, as a person types it: what the guest prints is printed, and its exit code is the program's.
+pub fn the_programs_own_lab_boots_it() {
+    let words = "uname -m; pciescope latency mmio 0000:01:00.0 --backend kmod --bind --count 100 -j; exit 7";
+    let lab = ["lab", "run", "--arch", "arm64", "--endpoints", "1", "--bare", "--device-control"];
+    let ended = Command::new(program())
+        .args(lab)
+        .args(["ep0 read-delay fixed 200us", "--", "sh", "-c", words])
+        .output()
+        .expect("the program of the tests runs");
+    let (stdout, stderr) = (String::from_utf8_lossy(&ended.stdout), String::from_utf8_lossy(&ended.stderr));
+    assert_eq!(ended.status.code(), Some(7), "{stdout}\n{stderr}");
+    let records = stdout.strip_prefix("aarch64\n").unwrap_or_else(|| panic!("no guest of arm64:\n{stdout}\n{stderr}"));
+    let all = records::parse(records);
+    let latency = merged(&of(&all, "mmio-read"), "latency");
+    assert_eq!(latency.count(), 100 * CPUS);
+    assert!(latency.min_ns().unwrap() >= 200e3, "the injected delay is missing: {latency:?}");
 }
 
 /// vfio on QEMU's own devices: those of another process get no memory behind QEMU's SMMUv3. What the device holds says

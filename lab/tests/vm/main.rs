@@ -67,6 +67,7 @@ const ON_5_10: &[harness::Test] = tests![
 /// What needs an arm64 guest.
 const ARM64: &[harness::Test] = tests![
     arm64::every_module_and_an_experiment_of_each_seed,
+    arm64::the_programs_own_lab_boots_it,
     arm64::vfio_measures_behind_an_smmu,
     convert::every_shape_gives_the_references_numbers_on_arm64,
     latency::every_backend_without_an_iommu seats 2,

@@ -937,14 +937,14 @@ fn with_other_parameters(rig: &Rig) {
     rig.must("rmmod rasdes_pmu");
 }
 
-/// The seed's own command lines; perf of the lab takes the twins in lower case.
+/// The seed's own command lines, in its own spelling.
 fn the_seeds_names_and_units(rig: &Rig) {
     let pmus = rig.must("cd /sys/bus/event_source/devices; echo pcie_bdf_*");
     assert_eq!(pmus, "pcie_bdf_100 pcie_bdf_200 pcie_bdf_300 pcie_bdf_b00000");
     assert_eq!(rig.pmu_file("pcie_bdf_200", "events/Rx_PCIe_TLP_Data_Payload"), "eventid=0x21,type=0x1");
     assert_eq!(rig.pmu_file("pcie_bdf_200", "events/rx_pcie_tlp_data_payload"), "eventid=0x21,type=0x1");
     assert!(!rig.succeeds("ls /sys/bus/event_source/devices/pcie_bdf_200/events | grep -q unit"));
-    let lines = rig.perf_stat("-a -e pcie_bdf_200/rx_pcie_tlp_data_payload/", || {
+    let lines = rig.perf_stat("-a -e pcie_bdf_200/Rx_PCIe_TLP_Data_Payload/", || {
         rig.tell(&format!("port {OTHER} traffic rx 8590566912"));
     });
     assert_eq!(lines[0].value, Some(536_910_432), "the seed's first experiment, in units of 16 bytes: {lines:?}");

@@ -100,7 +100,7 @@ pub fn the_seeds_experiments_with_ports_and_dram() {
 
 /// Sections 4.1 to 4.4 of the seed, under its own names, from perf's text to the table.
 fn the_five_experiments_with_a_port(rig: &Rig) {
-    let (rx, tx) = ("-e pcie_bdf_200/rx_pcie_tlp_data_payload/", "-e pcie_bdf_200/tx_pcie_tlp_data_payload/");
+    let (rx, tx) = ("-e pcie_bdf_200/Rx_PCIe_TLP_Data_Payload/", "-e pcie_bdf_200/Tx_PCIe_TLP_Data_Payload/");
 
     let (rows, moved) = rig.transcribe(rx, &rig.fio("--rw=read --size=64m"));
     assert_eq!((rows.len(), rows[0].bytes_per_count, rows[0].running), (1, 16.0, 1.0));

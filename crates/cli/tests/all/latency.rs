@@ -280,6 +280,12 @@ fn the_same_options_print_the_same_bytes() {
 }
 
 #[test]
+fn a_path_of_one_hop_is_one() {
+    let text = run("latency path --count 100 --backend fake:hops=1").expect_code(0).stdout;
+    assert!(text.starts_with("Configuration reads to 0000:03:00.0, 1 hop: "), "{text}");
+}
+
+#[test]
 fn the_answer_comes_first_and_fits_the_terminal() {
     for (verb, answer) in [
         ("mmio --count 1k", "Register reads of 0000:03:00.0 BAR0+0x0: 16,000 samples from 16 CPUs\n"),

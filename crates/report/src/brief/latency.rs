@@ -11,7 +11,7 @@ use crate::summary::FAR_FROM_BEST;
 use crate::table::LOSSES;
 use crate::table::layout::{Columns, Left, Right, Rows, bar_of};
 use crate::table::path::with_steps;
-use crate::text::{clean, duration, not_zero, thousands, us};
+use crate::text::{clean, counted, duration, not_zero, thousands, us};
 
 /// A table of more rows than this has its ends only.
 const MOST_ROWS: usize = 16;
@@ -53,7 +53,7 @@ pub(super) fn path(section: &Section) -> Answer {
     let last = hops.keys().next_back().map(|key| key.0);
     let is_last = |record: &Kept| hop(record).map(|key| key.0) == last;
     let of_last = hops.values().next_back().cloned().unwrap_or_default();
-    let heading = format!("Configuration reads to {}, {} hops", device(section), hops.len());
+    let heading = format!("Configuration reads to {}, {}", device(section), counted(hops.len(), "hop"));
     let mut answer = Answer::new(&format!("{}: {}", headed(section, &heading), samples(section, &all)));
     answer.line(format!("last hop: {}", figures(section, &of_last)));
     let named = |key: &(u16, Option<Bdf>)| key.1.map_or_else(|| format!("hop {}", key.0), |bdf| bdf.to_string());
