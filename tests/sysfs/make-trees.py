@@ -65,7 +65,7 @@ def machine(tree, *, kernel, arch, cmdline, cpuinfo, dmi=None, clocksource, lock
     tree.file("/proc/sys/kernel/arch", arch)
     tree.file("/proc/cmdline", cmdline)
     tree.file("/proc/cpuinfo", cpuinfo)
-    tree.file("/proc/stat", "cpu  1 2 3 4 5 6 7 8 9 10")
+    tree.file("/proc/stat", "cpu  100 2 300 9000 5 6 7 0 9 10")
     tree.file("/sys/devices/system/clocksource/clocksource0/current_clocksource", clocksource)
     if lockdown:
         tree.file("/sys/kernel/security/lockdown", lockdown)
@@ -123,6 +123,16 @@ def idle(tree, states):
 def governor(tree, policies, name):
     for policy in range(policies):
         tree.file(f"/sys/devices/system/cpu/cpufreq/policy{policy}/scaling_governor", name)
+
+
+def pmu(tree, name, number, cpus, fields=(), events=()):
+    """A PMU as perf sees it: (field, bits) and (event, encoding)."""
+    at = f"/sys/bus/event_source/devices/{name}"
+    tree.file(f"{at}/type", number)
+    tree.file(f"{at}/{'cpus' if name.startswith('armv8') else 'cpumask'}", cpus)
+    for folder, entries in (("format", fields), ("events", events)):
+        for entry, text in entries:
+            tree.file(f"{at}/{folder}/{entry}", text)
 
 
 def process(tree, pid, name):
@@ -323,8 +333,14 @@ def arm_server():
         lockdown="none [integrity] confidentiality", aspm="default performance [powersave] powersupersave")
     cpus(tree, {cpu: (0, 36, 0, cpu) for cpu in range(128)}, l3=False, uncached=range(120, 128))
     idle(tree, [("LPI-0", 1, 0), ("LPI-1", 14, 1)])
-    governor(tree, 128, "performance")
+    governor(tree, 128, "schedutil")
+    tree.file("/sys/devices/system/cpu/cpufreq/boost", 1)
     tree.folder("/sys/bus/pci/drivers/vfio-pci")
+    pmu(tree, "armv8_pmuv3_0", 8, "0-127", [("event", "config:0-15")], [("cpu_cycles", "event=0x0011")])
+    pmu(tree, "arm_spe_0", 9, "0-127")
+    pmu(tree, "smmuv3_pmcg_83ff8000", 10, "0", [("event", "config:0-15")], [("transaction", "event=0x1")])
+    pmu(tree, "arm_cmn_0", 11, "0", [("eventid", "config:16-26"), ("type", "config:0-15")],
+        [("dtc_cycles", "type=0x3,eventid=0x0")])
 
     port = {"driver": "pcieport", "kind": ROOT_PORT, "msi": 32, "node": 0}
     pci(tree, "pci0004:00/0004:00:00.0", (0x1DEF, 0xE110), 0x060000, node=0, group=0)

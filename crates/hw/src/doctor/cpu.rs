@@ -48,7 +48,7 @@ pub fn deep_idle(machine: &Machine) -> Verdict {
         text: format!("deep idle states are on: {}", deep.join(", ")),
         evidence,
         consequence: "an interrupt to a sleeping CPU waits that long, and package states slow the root complex too",
-        remedy: "hold /dev/cpu_dma_latency at 0 or boot with cpuidle.off=1 (intel_idle.max_cstate=1): an interrupt to a sleeping CPU waits, and the uncore slows down",
+        remedy: "hold /dev/cpu_dma_latency at 0 or boot with cpuidle.off=1 (Intel: intel_idle.max_cstate=1)",
     })
 }
 

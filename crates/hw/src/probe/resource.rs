@@ -59,7 +59,8 @@ impl Beside {
     /// Why an access is refused; `None` where it is a read of the register.
     fn refusal(&self, access: &Access) -> Option<String> {
         let Beside { driver, register } = self;
-        let is_within = (access.bar, access.offset) == (register.bar, register.offset) && access.width <= register.width;
+        let is_within =
+            (access.bar, access.offset) == (register.bar, register.offset) && access.width <= register.width;
         (access.is_write || !is_within).then(|| {
             format!(
                 "the driver {driver} holds the BARs: beside it only {} may be read, at BAR{}+{:#x}",
@@ -322,8 +323,7 @@ mod tests {
         std::fs::write(folder.join("resource0"), vec![0x5a; 0x1000]).unwrap();
         let bar =
             pciescope_core::Bar { number: 0, size_bytes: 0x1000, is_memory: true, ..pciescope_core::Bar::default() };
-        let gpu =
-            Function { vendor: 0x10de, device: 0x2335, class: 0x03_0200, bars: vec![bar], ..Function::default() };
+        let gpu = Function { vendor: 0x10de, device: 0x2335, class: 0x03_0200, bars: vec![bar], ..Function::default() };
         let open = |function: &Function| Resource::open(&root, function, bdf);
         let told = |error: Error| format!("{error}: {}", error.source().map(ToString::to_string).unwrap_or_default());
 
@@ -339,7 +339,8 @@ mod tests {
         // Another vendor's has no such register; a device that sleeps is not read.
         let why = told(open(&Function { vendor: 0x1002, ..gpu.clone() }).unwrap_err());
         assert!(why.contains("the driver nvidia holds the BARs"), "{why}");
-        for (file, awake, asleep, state) in [("power_state", "D0", "D3hot", "D3hot"), ("enable", "1", "0", "disabled")] {
+        for (file, awake, asleep, state) in [("power_state", "D0", "D3hot", "D3hot"), ("enable", "1", "0", "disabled")]
+        {
             write(file, asleep);
             let why = told(open(&gpu).unwrap_err());
             assert!(why.contains(&format!("the function is {state}")), "{why}");

@@ -6,8 +6,9 @@ use std::process::ExitCode;
 use pciescope_bench::counters::{Error, Machine, Origin, Place};
 use pciescope_core::record::ACCOUNTING;
 use pciescope_hw::account::Sources;
-use pciescope_hw::perf::By;
+use pciescope_hw::perf::{By, Pmu};
 use pciescope_report::table::SYNTHETIC;
+use pciescope_report::text;
 
 use super::Ctx;
 
@@ -22,14 +23,13 @@ pub fn run(ctx: &Ctx, places: &[Place], origin: Origin, is_synthetic: bool) -> a
     }
     let mut shown = 0;
     for (pmu, kind) in machine.pmus.iter().filter(|(pmu, _)| pmu.by == By::Hardware) {
-        // PMUs without a mask count for processes and CPUs.
-        if (kind.is_none() && pmu.cpus.is_empty()) || !machine.is_at(pmu, places) {
+        if is_other(pmu, kind.is_some()) || !machine.is_at(pmu, places) {
             continue;
         }
         shown += 1;
         let what = kind.map_or("not in the catalogue: name its events with -e", |kind| kind.title.as_str());
         let at = pmu.function().map_or_else(String::new, |bdf| format!("{bdf}  "));
-        writeln!(out, "{:<24}  {at}{what}; {} events, CPU {}", pmu.name, pmu.events.len(), pmu.cpus)?;
+        writeln!(out, "{:<24}  {at}{what}; {}, CPU {}", pmu.name, text::counted(pmu.events.len(), "event"), pmu.cpus)?;
         let (_, below) = machine.port(pmu);
         for below in below {
             writeln!(out, "{:<24}  below it {} {}", "", below.bdf, below.name)?;
@@ -51,17 +51,23 @@ pub fn run(ctx: &Ctx, places: &[Place], origin: Origin, is_synthetic: bool) -> a
     let others: Vec<&str> = machine
         .pmus
         .iter()
-        .filter(|(pmu, kind)| kind.is_none() && pmu.cpus.is_empty() && places.is_empty())
+        .filter(|(pmu, kind)| is_other(pmu, kind.is_some()) && places.is_empty())
         .map(|(pmu, _)| pmu.name.as_str())
         .collect();
     if !others.is_empty() {
-        writeln!(out, "\nother PMUs of this machine, of CPUs and processes: {}", others.join(", "))?;
+        writeln!(out, "\nother PMUs of this machine, of CPUs and processes or without events: {}", others.join(", "))?;
     }
     out.flush()?;
     if shown == 0 {
         return Err(Error::None { unknown: machine.pmus.len() }.into());
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Whether a PMU counts nothing outside the cores, as far as it says: one without a mask is of processes and CPUs, and one
+/// without events records samples or packets, as arm64's arm_spe. One that the catalogue knows is never such.
+fn is_other(pmu: &Pmu, is_known: bool) -> bool {
+    !is_known && (pmu.cpus.is_empty() || pmu.events.is_empty())
 }
 
 /// What the kernel counts of a function, in words: `nvme0n1, 9 interrupt vectors, error reports`.
