@@ -215,6 +215,21 @@ def test_a_record_that_lies_about_its_histogram_is_named(tmp_path: Path, ingest:
     assert [row["cpus"] for row in rows(tmp_path / "d") if row["figure"].endswith("latency")] == [1] * len(wrong)
 
 
+def test_root_and_other_users_name_a_slot_alike(tmp_path: Path, ingest: Ingest) -> None:
+    """Only root reads what is printed beside a slot."""
+    bdf = str(sample.DEVICE["bdf"])
+    as_root = sample.run(1, slots=[{"bdf": bdf, "name": "4", "designation": "PCIe Slot 4"}])
+    as_user = sample.run(2, slots=[{"bdf": bdf, "name": "4"}])
+    unnamed = sample.run(3, slots=[{"bdf": bdf, "designation": "J6B2"}])
+    ingest(sample.write(tmp_path / "a.jsonl", as_root, as_user, unnamed), tmp_path / "d")
+    told = rows(tmp_path / "d")
+    assert {(row["run"], row["slot"]) for row in told} == {
+        (as_root[0]["run"], "4"),
+        (as_user[0]["run"], "4"),
+        (unnamed[0]["run"], "J6B2"),
+    }
+
+
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """Each place in a record."""
     if path:

@@ -26,7 +26,7 @@ examples:
   pciescope-fleet matrix fleet -o fleet.html --report 'reports/{host}.html'
 
 Each cell leads to the report of its host: --report says where that is, from the page.
-Exit codes: 0 no host differs; 1 some do; 2 there is no page."""
+Exit codes: 0 no host differs; 1 some do, or a device failed in its newest run; 2 there is no page."""
 
 
 def register(verbs: Verbs) -> None:
@@ -60,4 +60,4 @@ def run(args: argparse.Namespace) -> int:
     refuse_nothing(args, found.judged)
     write(args.output, render(found, args.title, args.report))
     sys.stdout.write(f"{size_in_words(found)}: {args.output}\n")
-    return Exit.FOUND if found.judged.findings else Exit.FINE
+    return Exit.FOUND if found.judged.findings or found.judged.broken() else Exit.FINE

@@ -62,8 +62,7 @@ def run(args: argparse.Namespace) -> int:
         prometheus.write(args.prom, prometheus.render(judged, time.time()))
     refuse_nothing(args, judged)
     sys.stdout.write(json.dumps(as_json(judged)) + "\n" if args.json else words.report(printable(judged)))
-    is_broken = any(each["is_broken"] for each in judged.failed)
-    return Exit.FOUND if judged.findings or is_broken else Exit.FINE
+    return Exit.FOUND if judged.findings or judged.broken() else Exit.FINE
 
 
 def plan_of(args: argparse.Namespace) -> Plan:

@@ -223,7 +223,8 @@ def _common(record: Record, environment: Record) -> Row:
         "driver": _text(device.get("driver")),
         "firmware": _by_bdf(environment.get("firmware"), [bdf], ("version",)),
         "link": f"{link['speed_gts']:g} GT/s x{link['width']}" if {"speed_gts", "width"} <= link.keys() else None,
-        "slot": _by_bdf(environment.get("slots"), places, ("designation", "name")) or bdf,
+        # The kernel's name first: only root reads the other one, and a run by another user would be in another slot.
+        "slot": _by_bdf(environment.get("slots"), places, ("name", "designation")) or bdf,
         "hops": len(path) if _has_numbers(device) else None,
         "topology": topology(environment),
         "cpu_model": _text(environment.get("cpu_model")),

@@ -55,6 +55,10 @@ class Judged:
     failed: list[dict[str, Any]] = field(default_factory=list)
     """Errors of the newest runs, by host, verb and device."""
 
+    def broken(self) -> list[dict[str, Any]]:
+        """Those errors that tell of a broken device."""
+        return [each for each in self.failed if each["is_broken"]]
+
 
 @dataclass
 class Prepared:

@@ -142,6 +142,10 @@ def _tiles(matrix: Matrix) -> str:
         ("", str(len(judged.outliers)), f"outliers among {judged.tests} figures"),
         ("", f"{judged.plan.least_effect:.0%}", "shifts below are left out"),
     ]
+    if failed := len({each["host_key"] for each in judged.broken()}):
+        tiles.insert(
+            1, ("bad", str(failed), "hosts with a device that failed" if failed > 1 else "host with a failed device")
+        )
     inner = "".join(
         f'<div class="tile {tone}"><b>{safe(n)}</b><span>{safe(what)}</span></div>\n' for tone, n, what in tiles
     )
@@ -154,6 +158,10 @@ def _tiles(matrix: Matrix) -> str:
     more = len(judged.findings) - len(first)
     if more:
         lines += f"<li><a href='#findings'>and {words.counted(more, 'more finding')}</a></li>\n"
+    broken = judged.broken()
+    lines += "".join(f"<li>failed: {safe(words.failure_in_words(each))}</li>\n" for each in broken[:MOST_FIRST])
+    if len(broken) > MOST_FIRST:
+        lines += f"<li>and {len(broken) - MOST_FIRST} more that failed: `outliers --json` has all</li>\n"
     return f'<section class="card"><div class="tiles">\n{inner}</div>\n<ul class="first">\n{lines}</ul></section>'
 
 
