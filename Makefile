@@ -66,11 +66,13 @@ ifeq ($(ARCH),arm64)
 	rm -f $(ARM64_TESTS)
 	RUSTFLAGS="-C target-feature=+crt-static" $(CARGO) test --no-run --release $(ARM64:cli=convert) --test all
 	$(MAKE) deb ARCH=arm64
+	$(MAKE) dist ARCH=arm64
 else
 	lab/build-modules
 endif
 	lab/build-modules --arch arm64
 	PCIESCOPE_LAB_PACKAGES=$(abspath $(TARGET)/deb-arm64) PCIESCOPE_LAB_SHAPES=$$(ls $(abspath $(ARM64_TESTS)) 2>/dev/null) \
+		PCIESCOPE_LAB_ARCHIVE=$$(ls $(abspath $(TARGET))/dist/*-aarch64.tar.xz 2>/dev/null) \
 		$(CARGO) test $(TESTED) --test vm -- $(ONLY)
 
 test-5.10: tested		## the core suites on Debian 11's kernel, which is added to the lab's root folder and so to vm-test

@@ -9,6 +9,7 @@ mod counter_stress;
 mod counters;
 mod digitizer_crate;
 mod disk;
+mod dist;
 mod doctor;
 mod drw;
 mod faults;
@@ -70,6 +71,7 @@ const ARM64: &[harness::Test] = tests![
     arm64::the_programs_own_lab_boots_it,
     arm64::vfio_measures_behind_an_smmu,
     convert::every_shape_gives_the_references_numbers_on_arm64,
+    dist::the_archive_runs_on_arm64,
     latency::every_backend_without_an_iommu seats 2,
 ];
 
