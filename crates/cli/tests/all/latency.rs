@@ -282,7 +282,7 @@ fn the_same_options_print_the_same_bytes() {
 #[test]
 fn a_path_of_one_hop_is_one() {
     let text = run("latency path --count 100 --backend fake:hops=1").expect_code(0).stdout;
-    assert!(text.starts_with("Configuration reads to 0000:03:00.0, 1 hop: "), "{text}");
+    assert!(text.starts_with("Configuration reads to 0000:00:01.0, 1 hop: "), "{text}");
 }
 
 #[test]

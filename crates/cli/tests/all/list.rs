@@ -92,8 +92,14 @@ fn two_socket_server_with_a_switch_and_a_downtrained_gpu() {
 
 #[test]
 fn arm64_server_without_smt_and_without_l3_description() {
-    let lines =
-        ["list", "list 0004:01:00.0 0009:01:00.0", "bind 0009:01:00.0", "doctor --all", "stat --list", "top --once"];
+    let lines = [
+        "list",
+        "list 0004:01:00.0 0009:01:00.0",
+        "bind 0009:01:00.0",
+        "doctor --all",
+        "stat --list",
+        "top --once --ascii",
+    ];
     check("arm64-128c", &lines);
 }
 
@@ -111,7 +117,7 @@ fn qemu_guest_whose_devices_are_all_emulated() {
 #[test]
 fn arm64_guests_described_by_acpi_and_by_a_device_tree() {
     for name in ["virt-acpi", "virt-devicetree"] {
-        check(name, &["list", "list --cpus", "doctor", "stat --list", "top --once"]);
+        check(name, &["list", "list --cpus", "doctor", "stat --list", "top --once --ascii"]);
     }
 }
 

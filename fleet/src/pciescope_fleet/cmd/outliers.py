@@ -60,7 +60,9 @@ def run(args: argparse.Namespace) -> int:
     # Also where nothing can be judged: older verdicts would stay.
     if args.prom:
         prometheus.write(args.prom, prometheus.render(judged, time.time()))
-    refuse_nothing(args, judged)
+    # A broken device is told also where no figure can be judged.
+    if not judged.broken():
+        refuse_nothing(args, judged)
     sys.stdout.write(json.dumps(as_json(judged)) + "\n" if args.json else words.report(printable(judged)))
     return Exit.FOUND if judged.findings or judged.broken() else Exit.FINE
 
@@ -121,7 +123,7 @@ def read_racks(path: Path) -> pd.DataFrame:
     import pandas as pd
 
     try:
-        table = pd.read_csv(path, dtype=str, keep_default_na=False)
+        table = pd.read_csv(path, dtype=str, keep_default_na=False, index_col=False)
     except (OSError, ValueError) as error:
         raise FleetError(f"{path}: cannot be read as CSV: {error}") from error
     if "host" not in table.columns or len(table.columns) < 2:

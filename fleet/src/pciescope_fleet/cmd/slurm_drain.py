@@ -26,8 +26,7 @@ examples:
   pciescope-fleet slurm-drain found.json          prints the commands
   pciescope-fleet slurm-drain found.json --yes    runs them
 
-A device that failed in its newest run is a reason too. Nodes that are drained already
-keep their reason. Hosts that Slurm does not know,
+Nodes that are drained already keep their reason. Hosts that Slurm does not know,
 findings of figures that no hardware made, and figures of hardware that may be gone
 are named and left alone.
 
@@ -93,11 +92,10 @@ def node_of(host: str, nodes: Iterable[str], found: Iterable[str]) -> str | None
 
 
 def read(name: str, is_any_origin: bool, older: int = OLD_DAYS) -> dict[str, list[str]]:
-    """Why each host is to be drained: what `outliers` found that is not to its credit, and devices that failed."""
+    """Why each host is to be drained: what `outliers` found that is not to its credit."""
     try:
         judged: Any = json.loads(sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8"))
         findings = judged["findings"]
-        broken = [each for each in judged.get("failed", []) if each["is_broken"]]
         reasons: dict[str, list[str]] = {}
         doubts: list[tuple[str, str]] = []
         for finding in findings:
@@ -114,12 +112,6 @@ def read(name: str, is_any_origin: bool, older: int = OLD_DAYS) -> dict[str, lis
                     continue
                 text = f"{finding['direction']} {worst['device']} {worst['figure']} {_size(worst)}"
                 reasons.setdefault(str(worst["host_key"]).partition("~")[0], []).append(text)
-        for each in broken:
-            name = str(each["host_key"]).partition("~")[0]
-            if each["origin"] != "measured" and not is_any_origin:
-                note(f"{name}: left alone, an error in {each['origin']} figures (--any-origin takes them)")
-                continue
-            reasons.setdefault(name, []).append(f"failed {each['device']} {each['verb']}: {each['code']}")
     except OSError as error:
         raise FleetError(f"{name} cannot be read: {error.strerror}") from error
     except (ValueError, KeyError, TypeError) as error:

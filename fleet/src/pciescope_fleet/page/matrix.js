@@ -146,14 +146,14 @@ function strip(high, ink, accent) {
     let bad = false;
     for (let place = 0; place < columns; place += 1) {
       const left = Math.floor((place * width) / columns), right = Math.max(left + 1, Math.floor(((place + 1) * width) / columns));
-      let most = 0;
+      let most = -Infinity;
       for (let i = from; i < to; i += 1) {
         for (let column = left; column < right; column += 1) {
           const value = worse(shown[i], column);
-          if (Math.abs(value) > Math.abs(most)) most = value;
+          if (value > most) most = value;
         }
       }
-      pen.fillStyle = mix(most / full);
+      pen.fillStyle = mix(most === -Infinity ? 0 : most / full);
       pen.fillRect((place * wide) / columns, y, wide / columns + 0.3, high / lines + 0.3);
     }
     for (let i = from; i < to && !bad; i += 1) bad = sick[shown[i]] > 0;
