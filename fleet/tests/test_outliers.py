@@ -747,6 +747,8 @@ def test_a_device_that_failed_in_the_newest_run_is_named(tmp_path: Path, call: C
     call("ingest", few, tmp_path / "few")
     told = call("outliers", tmp_path / "few", "-j")
     assert (told.code, [each["code"] for each in told.json()["failed"]]) == (1, ["removed"])
+    assert call("matrix", tmp_path / "few", "-o", tmp_path / "few.html").code == 1
+    assert "failed: n4: latency mmio of" in (tmp_path / "few.html").read_text()
     page = tmp_path / "m.html"
     assert call("matrix", tmp_path / "broken", "-o", page).code == 1
     first, _ = page.read_text().split('id="map"')

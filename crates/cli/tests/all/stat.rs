@@ -171,10 +171,7 @@ fn pmus_of_cores_are_not_taken_for_pmus_outside_of_them() {
     }
     let root = root.to_str().unwrap();
     let list = pciescope(&["--root", root, "stat", "--list"]).expect_code(2);
-    assert_eq!(
-        list.stdout,
-        "\nother PMUs of this machine, of CPUs and processes or without events: armv8_pmuv3_0, cpu_atom\n"
-    );
+    assert_eq!(list.stdout, "\nother PMUs of this machine, of CPUs and processes: armv8_pmuv3_0, cpu_atom\n");
     let ended = pciescope(&["--root", root, "stat", "-e", "cpu_cycles"]).expect_code(2);
     for text in ["an event of the CPUs' cores (armv8_pmuv3_0)", "hint: `perf stat -e cpu_cycles` counts it"] {
         assert!(ended.stderr.contains(text), "{text:?} is missing in {}", ended.stderr);

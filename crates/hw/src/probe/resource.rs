@@ -15,8 +15,9 @@ use crate::config::Config;
 use crate::registers::{self, SafeRegister};
 use crate::{Error, Root};
 
-/// Where the command register is in configuration space.
+/// Where the command register is in configuration space, and its bit for the decoding of memory BARs.
 const COMMAND: u64 = 4;
+const MEMORY_SPACE: u16 = 2;
 
 /// A function without a driver, memory decoding on while this lives; or one whose driver goes on.
 #[derive(Debug)]
@@ -47,13 +48,28 @@ impl Beside {
         Some(Beside { driver: driver(root, bdf)?, register: registers::safe_target(function)? })
     }
 
-    /// Why nothing can be read: the driver lets the device sleep. A read that nobody answers is an abort on some machines.
-    fn sleep(&self, root: &Root, bdf: Bdf) -> Option<String> {
+    /// Why nothing may be read: the device sleeps, may fall asleep, or is another machine's. A read that nobody answers is
+    /// an abort on some machines, so what is not known counts as a reason.
+    fn refusal_of_all(&self, root: &Root, bdf: Bdf) -> Option<String> {
         let folder = folder(root, bdf);
-        let said = |file: &str| std::fs::read_to_string(folder.join(file)).ok().map(|text| text.trim().to_owned());
-        let power = said("power_state").filter(|state| state != "D0" && state != "unknown");
-        let why = if said("enable").as_deref() == Some("0") { Some("disabled".to_owned()) } else { power };
-        why.map(|why| format!("the driver {} holds the BARs, and the function is {why}", self.driver))
+        let said = |file: &str| {
+            let text = std::fs::read_to_string(folder.join(file));
+            text.map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned())
+        };
+        let command = Config::load(root, bdf).word(COMMAND as usize).unwrap_or(0);
+        let why = if self.driver.contains("vfio") {
+            "a guest or a program may have the function".to_owned()
+        } else if said("enable") == "0" || command & MEMORY_SPACE == 0 {
+            "the function does not decode its BARs".to_owned()
+        } else if said("power_state") != "D0" {
+            format!("the function's power state is {}", said("power_state"))
+        } else if said("power/control") != "on" {
+            let on = folder.join("power/control");
+            format!("the function may fall asleep: `echo on > {}` keeps it awake", on.display())
+        } else {
+            return None;
+        };
+        Some(format!("the driver {} holds the BARs, and {why}", self.driver))
     }
 
     /// Why an access is refused; `None` where it is a read of the register.
@@ -105,7 +121,7 @@ impl Resource {
     /// [`Error::Write`] for sysfs.
     pub fn open(root: &Root, function: &Function, bdf: Bdf) -> Result<Self, Error> {
         let beside = Beside::of(root, function, bdf).filter(|_| !is_locked_down(root));
-        let why = beside.as_ref().map_or_else(|| refusal(root, bdf), |beside| beside.sleep(root, bdf));
+        let why = beside.as_ref().map_or_else(|| refusal(root, bdf), |beside| beside.refusal_of_all(root, bdf));
         if let Some(why) = why {
             return Err(Error::Unsupported { bdf, backend: "resource", what: "map a BAR", why });
         }
@@ -317,6 +333,8 @@ mod tests {
         std::os::unix::fs::symlink("../../drivers/nvidia", folder.join("driver")).unwrap();
         write("enable", "1\n");
         write("power_state", "D0\n");
+        std::fs::create_dir_all(folder.join("power")).unwrap();
+        write("power/control", "on\n");
         let mut config = vec![0xde, 0x10, 0x35, 0x23, 0x06, 0x04];
         config.resize(256, 0);
         std::fs::write(folder.join("config"), &config).unwrap();
@@ -336,16 +354,31 @@ mod tests {
         drop(probe);
         assert_eq!(std::fs::read(folder.join("resource0")).unwrap(), vec![0x5a; 0x1000]);
         assert_eq!(std::fs::read(folder.join("config")).unwrap(), config, "the driver's device was changed");
-        // Another vendor's has no such register; a device that sleeps is not read.
+        // Another vendor's has no such register; a device that sleeps, or may, is not read.
         let why = told(open(&Function { vendor: 0x1002, ..gpu.clone() }).unwrap_err());
         assert!(why.contains("the driver nvidia holds the BARs"), "{why}");
-        for (file, awake, asleep, state) in [("power_state", "D0", "D3hot", "D3hot"), ("enable", "1", "0", "disabled")]
-        {
+        for (file, awake, asleep, reason) in [
+            ("power_state", "D0", "D3hot", "power state is D3hot"),
+            ("enable", "1", "0", "does not decode its BARs"),
+            ("power/control", "on", "auto", "may fall asleep: `echo on > "),
+        ] {
             write(file, asleep);
             let why = told(open(&gpu).unwrap_err());
-            assert!(why.contains(&format!("the function is {state}")), "{why}");
+            assert!(why.contains(reason), "{why}");
             write(file, awake);
         }
+        std::fs::remove_file(folder.join("power_state")).unwrap();
+        assert!(told(open(&gpu).unwrap_err()).contains("power state is unknown"), "Linux before 5.11");
+        write("power_state", "D0");
+        let mut off = config.clone();
+        off[4] = 0x04;
+        std::fs::write(folder.join("config"), &off).unwrap();
+        assert!(told(open(&gpu).unwrap_err()).contains("does not decode"), "memory space off");
+        std::fs::write(folder.join("config"), &config).unwrap();
+        open(&gpu).unwrap();
+        std::fs::remove_file(folder.join("driver")).unwrap();
+        std::os::unix::fs::symlink("../../drivers/vfio-pci", folder.join("driver")).unwrap();
+        assert!(told(open(&gpu).unwrap_err()).contains("a guest or a program may have"), "vfio");
         // Lockdown comes first.
         std::fs::create_dir_all(root.path("/sys/kernel/security")).unwrap();
         std::fs::write(root.path("/sys/kernel/security/lockdown"), "none [integrity]\n").unwrap();

@@ -55,7 +55,7 @@ pub fn run(ctx: &Ctx, places: &[Place], origin: Origin, is_synthetic: bool) -> a
         .map(|(pmu, _)| pmu.name.as_str())
         .collect();
     if !others.is_empty() {
-        writeln!(out, "\nother PMUs of this machine, of CPUs and processes or without events: {}", others.join(", "))?;
+        writeln!(out, "\nother PMUs of this machine, of CPUs and processes: {}", others.join(", "))?;
     }
     out.flush()?;
     if shown == 0 {
@@ -64,10 +64,10 @@ pub fn run(ctx: &Ctx, places: &[Place], origin: Origin, is_synthetic: bool) -> a
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whether a PMU counts nothing outside the cores, as far as it says: one without a mask is of processes and CPUs, and one
-/// without events records samples or packets, as arm64's arm_spe. One that the catalogue knows is never such.
+/// Whether a PMU counts for processes and CPUs: it has no mask, or is arm64's arm_spe, which samples cores and has one. One
+/// that the catalogue knows is never such.
 fn is_other(pmu: &Pmu, is_known: bool) -> bool {
-    !is_known && (pmu.cpus.is_empty() || pmu.events.is_empty())
+    !is_known && (pmu.cpus.is_empty() || pmu.name.starts_with("arm_spe"))
 }
 
 /// What the kernel counts of a function, in words: `nvme0n1, 9 interrupt vectors, error reports`.
