@@ -57,9 +57,7 @@ def run(args: argparse.Namespace) -> int:
     plan = plan_of(args)
     extra = read_racks(args.racks) if args.racks else None
     found = computed(args, lambda engine, store: matrix(engine, store, plan, extra))
-    # A broken device is told also where no figure can be judged.
-    if not found.judged.broken():
-        refuse_nothing(args, found.judged)
+    refuse_nothing(args, found.judged)
     write(args.output, render(found, args.title, args.report))
     sys.stdout.write(f"{size_in_words(found)}: {args.output}\n")
     return Exit.FOUND if found.judged.findings or found.judged.broken() else Exit.FINE

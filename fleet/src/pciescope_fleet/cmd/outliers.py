@@ -60,9 +60,7 @@ def run(args: argparse.Namespace) -> int:
     # Also where nothing can be judged: older verdicts would stay.
     if args.prom:
         prometheus.write(args.prom, prometheus.render(judged, time.time()))
-    # A broken device is told also where no figure can be judged.
-    if not judged.broken():
-        refuse_nothing(args, judged)
+    refuse_nothing(args, judged)
     sys.stdout.write(json.dumps(as_json(judged)) + "\n" if args.json else words.report(printable(judged)))
     return Exit.FOUND if judged.findings or judged.broken() else Exit.FINE
 
@@ -85,8 +83,8 @@ def plan_of(args: argparse.Namespace) -> Plan:
 
 
 def refuse_nothing(args: argparse.Namespace, judged: Judged) -> None:
-    """Raises where no figure could be judged."""
-    if judged.tests == 0:
+    """Raises where no figure could be judged and no device is broken: there is nothing to tell."""
+    if judged.tests == 0 and not judged.broken():
         raise FleetError(
             f"{args.dataset}: no figure has {args.least_hosts} hosts of its like: "
             f"{judged.hosts} hosts, {judged.unjudged} figures",
