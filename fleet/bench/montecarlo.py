@@ -1,7 +1,8 @@
 """What `outliers` finds of faults that were planted, and how much of what it finds was not: over many drawn fleets.
 
-    python bench/montecarlo.py run FILE [--sizes 8,20,50,100,500,2000] [--seeds 200] [--kind null|faults|heavy|unequal]
-                                        [--only KIND] [--strength FACTOR]
+    python bench/montecarlo.py run FILE [--sizes 8,20,50,100,500,2000] [--seeds 200] [--only KIND]
+                                        [--kind null|faults|heavy|unequal|alike]
+                                        [--strength FACTOR]
     python bench/montecarlo.py table FILE...
 
 `run` appends a line for each fleet and goes on where it was ended. A fleet has 10 figures for each host and 1000
@@ -9,7 +10,8 @@ samples for each figure from 4 CPUs; healthy medians differ by 2 % (standard dev
 `faults` and `heavy` one host in 20 (one at least) has a fault in all of its figures, the six kinds by turns; a FACTOR
 of 0.5 makes all faults half as large. In `heavy` healthy medians differ by Student's t with 4 degrees of freedom. In
 `null` and `unequal` no host has a fault; in `unequal` of 20 figures one has ten times as much noise between hosts, and
-one has one and a half times as much.
+one has one and a half times as much. In `alike` no host has a fault, and the figures of a host go together: two of them
+have a correlation of 0.98 over the hosts.
 
 Beside it the rule of SuperBench's baseline generation, re-expressed from its documentation and source ("fix
 threshold"): the mean of all hosts; hosts whose p50 is more than 5 % above it are removed; again, until none is.
@@ -56,10 +58,12 @@ def superbench(values: np.ndarray[Any, Any], higher_is_worse: bool = True) -> np
 def one(kind: str, size: int, seed: int, only: str | None = None, strength: float = 1.0) -> dict[str, Any]:
     """Draws a fleet, judges it, and counts. `only` is the one kind of fault that it has, `strength` a factor."""
     shape = planted.Shape(hosts=size, seed=seed * 10_007 + size, heavy=kind == "heavy")
+    if kind == "alike":
+        shape = dataclasses.replace(shape, alike=0.98)
     if kind == "unequal":
         shape = dataclasses.replace(shape, figures=20, noise=(0.2, 0.03, *[0.02] * 18))
     strengths = {fault: strength * size for fault, size in STRENGTHS.items() if only in (None, fault)}
-    faults = {} if kind in ("null", "unequal") else planted.plant(shape, strengths, 0.05)
+    faults = {} if kind in ("null", "unequal", "alike") else planted.plant(shape, strengths, 0.05)
     fleet = planted.make(shape, faults)
     truth = {(planted.host_name(h), planted.figure_name(f)): kind for (h, f), (kind, _) in faults.items()}
     with tempfile.TemporaryDirectory(dir="/dev/shm") as folder, open_engine(None, threads=2) as engine:
@@ -172,7 +176,7 @@ def main() -> None:
         "--sizes", type=lambda text: [int(size) for size in text.split(",")], default=[8, 20, 50, 100, 500, 2000]
     )
     runs.add_argument("--seeds", type=int, default=200)
-    runs.add_argument("--kind", choices=["null", "faults", "heavy", "unequal"], default="faults")
+    runs.add_argument("--kind", choices=["null", "faults", "heavy", "unequal", "alike"], default="faults")
     runs.add_argument("--only", choices=sorted(STRENGTHS), help="faults of this kind alone")
     runs.add_argument("--strength", type=float, default=1.0, help="so many times as large (default: 1)")
     runs.set_defaults(run=run)

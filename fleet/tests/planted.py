@@ -59,6 +59,8 @@ class Shape:
     seed: int = 1
     heavy: bool = False
     """Healthy hosts' medians differ by Student's t with 4 degrees of freedom in place of a normal distribution."""
+    alike: float = 0.0
+    """The correlation of two figures' medians over healthy hosts: a host that is slower is so in all figures."""
 
 
 def make(
@@ -76,6 +78,9 @@ def make(
     base = rng.lognormal(6.5, 0.3, shape.figures)
     size = (shape.hosts, shape.figures)
     drawn = rng.standard_t(4, size) / np.sqrt(2) if shape.heavy else rng.normal(size=size)
+    if shape.alike:
+        common = rng.normal(size=(shape.hosts, 1))
+        drawn = np.sqrt(shape.alike) * common + np.sqrt(1 - shape.alike) * drawn
     level = np.log(base)[None, :] + np.asarray(shape.noise) * drawn
     parts = [_part(shape, rng, level, faults, first) for first in range(0, shape.hosts, CHUNK)]
     figures = pa.concat_tables([_figures(shape, part, day, run, attributes or {}) for part in parts])

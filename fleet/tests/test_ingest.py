@@ -20,7 +20,7 @@ import pytest
 from fsspec.implementations.local import LocalFileSystem
 
 import sample
-from pciescope_fleet import cli
+from pciescope_fleet import cli, records
 from pciescope_fleet.dataset import ingest as writer
 from pciescope_fleet.dataset.rows import record_ids
 from pciescope_fleet.dataset.schema import TABLES
@@ -498,6 +498,25 @@ def test_two_machines_of_one_name_are_told_and_kept_apart(tmp_path: Path, ingest
     assert {row["host_key"] for row in rows(tmp_path / "d")} == {"n1~aaaaaaaaaaaa", "n1~bbbbbbbbbbbb"}
     # Told once: the next night it is known.
     assert ingest(sample.write(tmp_path / "c.jsonl", sample.run(3, "n1", "bbbbbbbbbbbbbbbb")), tmp_path / "d")[0] == 0
+
+
+def test_what_stands_behind_an_overlong_line_is_taken(
+    tmp_path: Path, ingest: Ingest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(records, "LONGEST_LINE", 2**20)
+    first, last = (sample.write(tmp_path / f"{n}.jsonl", sample.run(n, f"n{n}")).read_bytes() for n in (1, 2))
+    file = tmp_path / "both.jsonl"
+    for middle in (b"x" * 2**20 + b"x\n", b'{"a": "' + b"x" * 5 * 2**20 + b'"}\n'):
+        file.write_bytes(first + middle + last)
+        code, told = ingest(file, tmp_path / f"{len(middle)}")
+        number = first.count(b"\n") + 1
+        assert (code, told["runs"]) == (1, 2)
+        assert [(each["line"], each["why"]) for each in told["problems"]] == [
+            (number, "the line has more than 1048576 bytes")
+        ]
+    # At the end of the file, without an end of its own.
+    file.write_bytes(first + b"x" * 3 * 2**20)
+    assert ingest(file, tmp_path / "end")[1]["runs"] == 1
 
 
 def test_another_clock_is_told_and_the_run_kept(tmp_path: Path, ingest: Ingest) -> None:

@@ -411,14 +411,12 @@ def test_a_cause_is_of_the_same_origin_and_of_the_same_week(tmp_path: Path, call
     assert beside("own", own, warned(1, "2026-11-24T09:00:00Z", False)) == ["on"]
 
 
-def test_the_newest_run_of_each_host_counts_whatever_its_clock(tmp_path: Path, call: Call) -> None:
-    """One host was slow and is well; one is slow now; clocks of two are years wrong."""
+def test_the_newest_run_of_each_host_counts(tmp_path: Path, call: Call) -> None:
+    """One host was slow and is well; one is slow now."""
     store = Store(str(tmp_path))
     shape = Shape(hosts=30, figures=2)
-    early = np.where(np.arange(30) == 7, "2020-01-01", "2026-11-20")
     planted.keep(store, planted.make(shape, on([4], "median", 0.2, shape), "2026-11-20", 0))
     planted.keep(store, planted.make(shape, on([7], "median", 0.2, shape), "2026-11-21", 1))
-    assert len(early) == 30
     assert hosts_of(call("outliers", tmp_path, "-j", "--level", "1%").json()) == {host_name(7)}
     assert hosts_of(call("outliers", tmp_path, "-j", "--level", "1%", "--until", "2026-11-20").json()) == {host_name(4)}
     told = call("outliers", tmp_path, "--since", "2027-01-01")
@@ -771,7 +769,80 @@ def test_a_device_that_failed_in_the_newest_run_is_named(tmp_path: Path, call: C
     refused = failing(10, "refused", "2026-11-23T08:00:00Z")
     assert failed("refused", broken, refused)[:2] == (0, {("n4", here, "refused")})
     # A week later nobody knows what is in the host now.
-    assert failed("old", broken, at(sample.run(10, "n4", cpus=1, time="2026-12-01T08:00:00Z"), bdf=MOVED))[0] == 0
+    long_ago = failing(9, "removed", "2026-11-12T08:00:00Z")
+    assert failed("old", long_ago, at(sample.run(10, "n4", cpus=1, time="2026-11-21T09:00:00Z"), bdf=MOVED))[0] == 0
+
+
+def test_an_error_that_most_hosts_have_is_of_the_measurement(tmp_path: Path, call: Call) -> None:
+    """Twelve hosts; a register that no device has reads all-ones on all of them, a timeout is on one."""
+    night = a_night("2026-11-21")
+
+    def errors(code: str, hosts: range) -> list[list[dict[str, Any]]]:
+        made = [failing(100 + n, code, "2026-11-22T08:00:00Z") for n in hosts]
+        for n, records in zip(hosts, made, strict=True):
+            records[0]["environment"]["host"] = {"name": f"n{n}"}
+        return made
+
+    def told(place: str, code: str, hosts: range) -> tuple[int, set[bool], str]:
+        call("ingest", sample.write(tmp_path / f"{place}.jsonl", *night, *errors(code, hosts)), tmp_path / place)
+        found = call("outliers", tmp_path / place, "-j", "--level", "1%")
+        return (
+            found.code,
+            {each["is_broken"] for each in found.json()["failed"]},
+            call("outliers", tmp_path / place, "--level", "1%").out,
+        )
+
+    code, broken, text = told("all", "all-ones", range(1, 13))
+    assert (code, broken) == (0, {False})
+    assert "all-ones in 2026-11; 11 other hosts have it too\n" in text
+    assert told("most", "timeout", range(1, 8))[:2] == (0, {False})
+    assert told("some", "timeout", range(1, 7))[:2] == (1, {True})
+    code, broken, text = told("one", "all-ones", range(4, 5))
+    assert (code, broken) == (1, {True})
+    assert "other host" not in text
+    # No measurement removes a device.
+    assert told("removed", "removed", range(1, 13))[:2] == (1, {True})
+
+
+def test_an_error_of_a_machine_that_was_replaced_tells_of_no_broken_device(tmp_path: Path, call: Call) -> None:
+    """After the error n4 got another board, and with it another machine id."""
+    broken = failing(9, "removed", "2026-11-22T08:00:00Z")
+    broken[0]["environment"]["host"] = {"name": "n4", "id": "a" * 16}
+    after = sample.run(10, "n4", "b" * 16, time="2026-11-23T08:00:00Z")
+    night = [records for records in a_night("2026-11-21") if records[0]["environment"]["host"]["name"] != "n4"]
+
+    def told(place: str, *later: list[dict[str, Any]]) -> Any:
+        call("ingest", sample.write(tmp_path / f"{place}.jsonl", *night, broken, *later), tmp_path / place)
+        return call("outliers", tmp_path / place, "-j", "--level", "1%")
+
+    assert told("before").code == 1
+    found = told("after", after)
+    [each] = found.json()["failed"]
+    assert (found.code, each["is_broken"], each["replaced_by"]) == (0, False, "n4~bbbbbbbbbbbb")
+    text = call("outliers", tmp_path / "after", "--level", "1%").out
+    assert "removed in 2026-11; the newest run of n4 is of another machine, n4~bbbbbbbbbbbb\n" in text
+
+
+def test_a_run_of_a_clock_that_was_ahead_hides_no_later_run(tmp_path: Path, call: Call) -> None:
+    """For one night the clocks of n4 and n5 were years ahead. n4 was well then and is slow now; n5 the reverse."""
+    night = [
+        sample.run(n, f"n{n}", median=920 if n == 5 else 800 * (1 + n % 4 / 400), time=f"{year}-11-10T08:00:00Z")
+        for n in range(1, 16)
+        for year in [2093 if n in (4, 5) else 2026]
+    ]
+    today = [
+        sample.run(100 + n, f"n{n}", median=920 if n == 4 else 800 * (1 + n % 4 / 400), time="2026-11-11T08:00:00Z")
+        for n in range(1, 16)
+    ]
+    call("ingest", sample.write(tmp_path / "night.jsonl", *night), tmp_path / "d")
+    # What a host has no other run of is judged.
+    assert hosts_of(call("outliers", tmp_path / "d", "-j").json()) == {"n5"}
+    call("ingest", sample.write(tmp_path / "today.jsonl", *today), tmp_path / "d")
+    assert hosts_of(call("outliers", tmp_path / "d", "-j").json()) == {"n4"}
+    # The same of errors.
+    ahead = failing(99, "removed", "2093-11-10T08:00:00Z")
+    call("ingest", sample.write(tmp_path / "ahead.jsonl", *today, ahead), tmp_path / "e")
+    assert call("outliers", tmp_path / "e", "-j").json()["failed"] == []
 
 
 def test_an_error_of_a_measurement_stands_beside(tmp_path: Path, call: Call) -> None:

@@ -272,6 +272,20 @@ def test_a_task_that_waits_for_others_of_its_run_does_not_wait_for_its_node(
     assert queue.cancelled == ["7_1"]
 
 
+def test_a_task_that_slurm_cannot_end_does_not_hold_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process on n1 waits in the kernel: Slurm shows its task as ending for hours."""
+    both, stuck = "7_0|COMPLETING|n1\n7_1|RUNNING|n2\n", "7_0|COMPLETING|n1\n"
+    queue = Queue(monkeypatch, [both] * 9 + [stuck, "end of the test"])
+    assert watched(tmp_path, 60) == {}
+    assert next(queue.texts) == "end of the test"
+    # One that has only begun to end is waited for.
+    queue = Queue(monkeypatch, [both, stuck, stuck, stuck, stuck, "end of the test"])
+    assert watched(tmp_path, 60) == {}
+    assert next(queue.texts) == "end of the test"
+    told = slurm.why("7", 0, {"JobState": "COMPLETING", "Reason": "None"}, tmp_path)
+    assert told == "Slurm cannot end job 7_0: a process on the node does not end"
+
+
 def test_the_end_of_an_earlier_task_is_not_that_of_the_next(tmp_path: Path) -> None:
     """The run was killed, its task went on and ended after the next run had put its files aside."""
     (tmp_path / "n1.end").write_text("0 9\n")

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import sample
 from conftest import Call
 from pciescope_fleet.dataset.schema import FIGURES, RUNS
 from pciescope_fleet.dataset.store import Store
@@ -115,6 +116,34 @@ def test_the_cause_is_found_also_where_noise_moves_the_place(tmp_path: Path, cal
     assert len(known) >= 0.9 * len(told["changes"])
     assert {each["since"][:10] for each in known} == {"2026-11-12"}
     assert len(told["findings"][0]["hosts"]) >= 20
+
+
+def test_the_level_bounds_the_further_changes_of_a_series_too(tmp_path: Path, call: Call) -> None:
+    """A large change and a doubtful one: the second is no change at a stricter level."""
+    past(Store(str(tmp_path)), {2: (10, 0.5)}, more={2: (20, 0.56)}, noise=0.02, days=30)
+
+    def changes(level: str) -> list[str]:
+        told = call("trend", tmp_path, "-j", "--level", level, "--least-effect", "1%").json()["changes"]
+        return [each["since"][:10] for each in told if each["host"] == host_name(2)]
+
+    loose, strict = changes("5%"), changes("0.01%")
+    assert strict.count("2026-11-11") == loose.count("2026-11-11") > 0
+    assert len(strict) < len(loose)
+
+
+def test_a_run_of_a_clock_that_was_ahead_is_no_part_of_the_past(tmp_path: Path, call: Call) -> None:
+    """Three runs of a slow night are of a year to come: by that clock they are the newest."""
+    runs = [sample.run(day, "n1", median=800 * (1 + day % 3 / 500), time=f"2026-11-{day:02}T08:00:00Z")
+            for day in range(1, 11)]  # fmt: skip
+    slow = [sample.run(20 + day, "n1", median=1000, time=f"2093-01-{day:02}T08:00:00Z") for day in (1, 2, 3)]
+    call("ingest", sample.write(tmp_path / "all.jsonl", *runs, *slow), tmp_path / "d")
+    told = call("trend", tmp_path / "d", "-j")
+    assert (told.code, told.json()["changes"], told.json()["short"]) == (0, [], 0)
+    # Without others of the host they would be judged.
+    call("ingest", sample.write(tmp_path / "slow.jsonl", *slow, *(
+        sample.run(40 + day, "n1", median=800, time=f"2093-02-{day:02}T08:00:00Z") for day in (1, 2, 3)
+    )), tmp_path / "e")  # fmt: skip
+    assert call("trend", tmp_path / "e", "-j").json()["series"] > 0
 
 
 def test_places_that_explain_a_change_as_well_are_known() -> None:

@@ -94,10 +94,10 @@ def call(words: Sequence[str], end: float, seconds: int) -> subprocess.Completed
     try:
         out, errors = running.communicate(timeout=left)
     except BaseException as error:
-        # Nobody waits here for what cannot be ended.
-        with contextlib.suppress(PermissionError):
+        # Nobody waits here for what cannot be ended: a process of another user, or one that waits in the kernel.
+        with contextlib.suppress(PermissionError, subprocess.TimeoutExpired):
             running.kill()
-            running.wait()
+            running.wait(GRACE_S)
         if isinstance(error, subprocess.TimeoutExpired):
             raise late from error
         raise

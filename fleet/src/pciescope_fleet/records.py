@@ -98,9 +98,14 @@ def _lines(path: Path, problems: list[Problem]) -> Iterator[tuple[int, bytes, An
         return
     with stream:
         number = 0
+        # Of a line that is too long: its last part so far.
+        rest = b""
         while True:
             number += 1
             try:
+                while rest and not rest.endswith(b"\n"):
+                    rest = stream.readline(2**20)
+                rest = b""
                 line = stream.readline(LONGEST_LINE + 1)
             except (OSError, EOFError, zlib.error) as error:
                 problems.append(Problem(str(path), number, f"the file ends in the middle or is damaged: {error}"))
@@ -109,7 +114,8 @@ def _lines(path: Path, problems: list[Problem]) -> Iterator[tuple[int, bytes, An
                 return
             if len(line) > LONGEST_LINE:
                 problems.append(Problem(str(path), number, f"the line has more than {LONGEST_LINE} bytes"))
-                return
+                rest = line
+                continue
             if not line.strip():
                 continue
             try:

@@ -28,6 +28,8 @@ THROTTLED = "JobArrayTaskLimit"
 """Why a task waits that `--at-once` holds back."""
 MOST_TASKS = 1000
 """Of an array: Slurm's own default for MaxArraySize is 1001."""
+ENDING_S = 300.0
+"""So long a task may be ending. Slurm waits for as long as a process on the node cannot be killed."""
 UNFIT = ("down", "drain", "fail", "maint", "power", "unknown", "future", "reboot", "inval")
 
 
@@ -171,6 +173,7 @@ class Run:
     def watch(self) -> None:
         """Waits until no task is in the queue, and cancels those that did not start in time."""
         since: dict[str, float] = {}
+        ending: dict[str, float] = {}
         answered = time.monotonic()
         while True:
             try:
@@ -180,9 +183,10 @@ class Run:
                     raise
                 time.sleep(POLL_S)
                 continue
-            if not queue:
-                return
             now = answered = time.monotonic()
+            ending = {task: ending.get(task, now) for task, (state, _) in queue.items() if state == "COMPLETING"}
+            if all(now - ending.get(task, now) > ENDING_S for task in queue):
+                return
             waiting = {task: why for task, (state, why) in queue.items() if state == "PENDING" and THROTTLED not in why}
             since = {task: since.get(task, now) for task in waiting}
             late = [task for task in waiting if now - since[task] > self.wait_s]
@@ -228,6 +232,8 @@ def why(job: str, place: int, task: dict[str, str] | None, folder: Path) -> str:
             return f"the node failed during the run (job {job}_{place}{said})"
         case "TIMEOUT" | "DEADLINE":
             return f"Slurm ended job {job}_{place} at its limit of {task.get('TimeLimit', '?')}"
+        case "COMPLETING":
+            return f"Slurm cannot end job {job}_{place}: a process on the node does not end{said}"
         case "COMPLETED":
             return f"job {job}_{place} ended, and its files are not in {folder}: the nodes need to share that folder"
         case _:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import shlex
 import subprocess
 import time
@@ -66,7 +67,9 @@ class Run:
                 return
             finally:
                 running.kill()
-                running.wait()
+                # What waits in the kernel ends when it likes.
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    running.wait(GRACE_S)
                 self.running.discard(running)
         if code == FAILED or code < 0:
             told = last_words(folder.file(host, ".err"))

@@ -71,6 +71,10 @@ class _Figure:
     values: list[float] = field(default_factory=list)
 
 
+AHEAD_DAYS = 1
+"""A run that began so much later than it was ingested has a clock that was ahead."""
+
+
 def rows(run: Run, host: str | None, ingested: datetime.datetime, known: str | None = None) -> Rows:
     """The rows of a run. `host` is the host's name where the user gave it.
 
@@ -91,7 +95,7 @@ def rows(run: Run, host: str | None, ingested: datetime.datetime, known: str | N
         why = f"run {run.run}: no record has a time between 1970 and 2261; it is kept under 1970-01-01"
         problems.append(Problem(run.source, None, why))
         times = [datetime.datetime.fromtimestamp(0, datetime.UTC)]
-    elif max(times) > ingested + datetime.timedelta(days=1):
+    elif max(times) > ingested + datetime.timedelta(days=AHEAD_DAYS):
         problems.append(
             Problem(run.source, None, f"run {run.run}: host {name}'s clock is ahead: {max(times):%Y-%m-%d %H:%M} UTC")
         )
@@ -485,6 +489,9 @@ LINK_WARNINGS = {
 
 DEVICE_FAILED = {"all-ones", "removed", "timeout", "stopped-short"}
 """Codes of errors by which a device is broken. Of the others many are no fault of it: `interrupted`, `refused`."""
+
+MAY_BE_THE_PLAN = {"all-ones", "timeout"}
+"""Those that a measurement has as well that asks a healthy device for what it does not have."""
 
 
 def _findings(record: Record, identity: Row) -> list[Row]:

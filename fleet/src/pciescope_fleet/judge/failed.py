@@ -7,10 +7,13 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from pciescope_fleet.dataset.rows import DEVICE_FAILED
+import ibis.expr.types as ir
+
+from pciescope_fleet.dataset.rows import DEVICE_FAILED, MAY_BE_THE_PLAN
 from pciescope_fleet.dataset.store import Store
 from pciescope_fleet.engine import Engine
 from pciescope_fleet.judge.doubt import OLD_DAYS
+from pciescope_fleet.judge.newest import believed
 from pciescope_fleet.judge.seen import looked, parsed
 
 RUN = ["host_key", "host", "run", "time", "verb", "origin"]
@@ -22,19 +25,21 @@ def failed(engine: Engine, store: Store, days: list[str]) -> list[dict[str, Any]
     Errors that are much older than the newest run of their host tell nothing of what is in it now.
     """
     runs = engine.table(store, "runs", store.kept("runs").files(days))
+    runs = engine.keep(believed(runs.select(*RUN, "ingested", "errors", "failed", "checked")))
     bad = runs.filter(runs.errors > 0).select(*RUN, "errors", "failed").execute()
     if not len(bad):
         return []
-    hosts = sorted(bad["host_key"].unique())
-    known = runs.filter(runs.host_key.isin(hosts)).select(*RUN, "checked").execute()
+    names = sorted(bad["host"].unique())
+    known = runs.filter(runs.host.isin(names)).select(*RUN, "checked").execute()
     known["checked"] = known["checked"].map(parsed)
-    by_host: dict[str, list[dict[str, Any]]] = {}
-    for run in known.to_dict("records"):
-        by_host.setdefault(run["host_key"], []).append(run)
+    by_name: dict[str, list[dict[str, Any]]] = {}
+    for run in known.sort_values(["time", "run"]).to_dict("records"):
+        by_name.setdefault(run["host"], []).append(run)
     told = []
     for run in bad.sort_values(["host_key", "time", "run"]).to_dict("records"):
-        alike = [each for each in by_host[run["host_key"]] if origins(each) & origins(run)]
-        if max(each["time"] for each in alike) - run["time"] > datetime.timedelta(days=OLD_DAYS):
+        named = [each for each in by_name[run["host"]] if origins(each) & origins(run)]
+        alike = [each for each in named if each["host_key"] == run["host_key"]]
+        if alike[-1]["time"] - run["time"] > datetime.timedelta(days=OLD_DAYS):
             continue
         newer = [
             each
@@ -52,8 +57,29 @@ def failed(engine: Engine, store: Store, days: list[str]) -> list[dict[str, Any]
                     "code": code,
                     "text": text,
                     "is_broken": code in DEVICE_FAILED,
+                    "replaced_by": None if named[-1]["host_key"] == run["host_key"] else named[-1]["host_key"],
+                    "others": 0,
                 }
             )
+    return _beside_others(told, runs)
+
+
+def _beside_others(told: list[dict[str, Any]], runs: ir.Table) -> list[dict[str, Any]]:
+    """Adds `others`: how many other hosts have the same error, and says which errors tell of no broken device.
+
+    Where more than half of the hosts that ran the verb have it, it is of the measurement. A machine that another one
+    of its name has replaced has no device any more.
+    """
+    counted = runs.group_by(["verb", "origin"]).agg(hosts=runs.host_key.nunique()).execute()
+    ran = {(row["verb"], row["origin"]): row["hosts"] for row in counted.to_dict("records")}
+    having: dict[tuple[str, str, str], set[str]] = {}
+    for each in told:
+        having.setdefault((each["verb"], each["origin"], each["code"]), set()).add(each["host_key"])
+    for each in told:
+        hosts = len(having[each["verb"], each["origin"], each["code"]])
+        each["others"] = hosts - 1
+        is_usual = each["code"] in MAY_BE_THE_PLAN and hosts > 1 and 2 * hosts > ran[each["verb"], each["origin"]]
+        each["is_broken"] &= not is_usual and each["replaced_by"] is None
     return told
 
 

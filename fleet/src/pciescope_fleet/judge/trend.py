@@ -21,6 +21,7 @@ from pciescope_fleet.dataset.store import Store
 from pciescope_fleet.engine import Engine
 from pciescope_fleet.errors import FleetError
 from pciescope_fleet.judge import null
+from pciescope_fleet.judge.newest import ahead
 
 LEAST = 3
 """So many runs at least stand on each side of a change: one strange run is none."""
@@ -88,7 +89,7 @@ def trend(engine: Engine, store: Store, plan: Plan) -> Trend:
     for number, part in known.groupby("series", sort=True):
         own = by_series.loc[number]
         x = part["x"].to_numpy()
-        places = segments(x, float(own["sigma"]), float(own["dof"]))
+        places = segments(x, float(own["sigma"]), float(own["dof"]), min(plan.level, SPLIT_LEVEL))
         sigma = float(own["sigma"])
         trend_of.changes += [
             _change(part, first, place, end, float(own["q"]), alike(x, first, place, end, sigma))
@@ -103,6 +104,7 @@ def _points(engine: Engine, store: Store, files: list[str], plan: Plan) -> ir.Ta
     """A row for each run of each series; `series` is its number, the same on every engine."""
     figures = engine.table(store, "figures", files)
     figures = figures.filter(figures.judged & figures.cpu.isnull())
+    figures = figures.anti_join(ahead(engine.table(store, "runs", store.need("runs").files())), ["host_key", "run"])
     if plan.hosts:
         figures = figures.filter(figures.host.isin(plan.hosts) | figures.host_key.isin(plan.hosts))
     figures = figures.mutate(
@@ -239,7 +241,11 @@ def split_p(z: Array, runs: npt.NDArray[np.int64], dof: Array) -> Array:
     return np.asarray(np.minimum(2 * stats.t.sf(z, dof) * (runs - 2 * LEAST + 1), 1.0))
 
 
-def segments(x: Array, sigma: float, dof: float, level: float = 0.01, first: int = 0) -> list[int]:
+SPLIT_LEVEL = 0.01
+"""A part of a series is split again where chance alone splits it as well more rarely than this, and than `--level`."""
+
+
+def segments(x: Array, sigma: float, dof: float, level: float = SPLIT_LEVEL, first: int = 0) -> list[int]:
     """The places of a series' changes, by binary segmentation: the index of the first run after each."""
     count = len(x)
     if count < 2 * LEAST:

@@ -94,9 +94,12 @@ def report(judged: Judged) -> str:
 def failure_in_words(each: dict[str, Any]) -> str:
     """An error of a host's newest run."""
     of = f" of {each['device']}" if each["device"] else ""
-    return f"{each['host']}: {each['verb']}{of} on {each['time'][:10]}: " + ": ".join(
-        filter(None, (each["code"], each["text"]))
-    )
+    others = f"{counted(each['others'], 'other host')} {'has' if each['others'] == 1 else 'have'} it too"
+    beside = [others] if each["others"] else []
+    if each["replaced_by"] is not None:
+        beside.append(f"the newest run of {each['host']} is of another machine, {each['replaced_by']}")
+    what = ": ".join(filter(None, (each["code"], each["text"])))
+    return f"{each['host']}: {each['verb']}{of} on {each['time'][:10]}: {what}" + "".join(f"; {one}" for one in beside)
 
 
 def finding_in_short(each: dict[str, Any]) -> str:
