@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
 import subprocess
@@ -61,6 +62,20 @@ def call(capsys: pytest.CaptureFixture[str]) -> Call:
         return Told(code, told.out, told.err)
 
     return runs
+
+
+Clock = Callable[[str], None]
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    """Sets the clock of the machine that ingests."""
+    from pciescope_fleet.dataset import ingest
+
+    def sets(time: str) -> None:
+        monkeypatch.setattr(ingest, "now", lambda: datetime.datetime.fromisoformat(time))
+
+    return sets
 
 
 def alike(a: Any, b: Any, place: str = "") -> None:

@@ -20,6 +20,7 @@ import pytest
 from fsspec.implementations.local import LocalFileSystem
 
 import sample
+from conftest import Clock
 from pciescope_fleet import cli, records
 from pciescope_fleet.dataset import ingest as writer
 from pciescope_fleet.dataset.rows import record_ids
@@ -519,16 +520,29 @@ def test_what_stands_behind_an_overlong_line_is_taken(
     assert ingest(file, tmp_path / "end")[1]["runs"] == 1
 
 
-def test_another_clock_is_told_and_the_run_kept(tmp_path: Path, ingest: Ingest) -> None:
-    ahead = sample.write(tmp_path / "n1.jsonl", sample.run(1, time="2093-01-01T00:00:00Z"))
+def test_another_clock_is_told_and_the_run_kept(tmp_path: Path, ingest: Ingest, clock: Clock) -> None:
+    clock("2026-11-25T10:00:00Z")
+    late = [sample.run(n, time=time) for n, time in ((1, "2093-01-01T00:00:00Z"), (4, "2093-01-02T00:00:00Z"))]
+    ahead = sample.write(tmp_path / "n1.jsonl", *late)
     zone = sample.write(tmp_path / "n2.jsonl", sample.run(2, "n2", time="2026-11-22T01:30:00+09:00"))
     none = sample.write(tmp_path / "n3.jsonl", sample.run(3, "n3", time="yesterday"))
     code, told = ingest(ahead, zone, none, tmp_path / "d")
-    assert (code, told["runs"]) == (1, 3)
-    assert "n1's clock is ahead: 2093-01-01 00:00 UTC" in told["problems"][0]["why"]
-    assert "no record has a time" in told["problems"][1]["why"]
+    assert (code, told["runs"]) == (1, 4)
+    assert "n1's clock is ahead: 2093-01-01 00:00 UTC; the run is kept as of now" in told["problems"][0]["why"]
+    assert "no record has a time" in told["problems"][2]["why"]
     dates = {row["host"]: row["date"] for row in rows(tmp_path / "d")}
-    assert dates == {"n1": "2093-01-01", "n2": "2026-11-21", "n3": "1970-01-01"}
+    assert dates == {"n1": "2026-11-25", "n2": "2026-11-21", "n3": "1970-01-01"}
+    kept = {row["run"]: row for row in rows(tmp_path / "d", "runs")}
+    first, second = kept[f"{1:016x}"], kept[f"{4:016x}"]
+    # By how much is known, and of two such runs the later one is later.
+    began = datetime.datetime(2026, 11, 25, 10, tzinfo=datetime.UTC)
+    assert began < first["time"] < second["time"] < began + datetime.timedelta(hours=1)
+    ahead_s = (datetime.datetime(2093, 1, 1, tzinfo=datetime.UTC) - began).total_seconds()
+    assert first["clock_ahead_s"] == pytest.approx(ahead_s, abs=60)
+    assert kept[f"{2:016x}"]["clock_ahead_s"] is None
+    # A run is one run, also when it is ingested again on another day.
+    clock("2026-11-28T10:00:00Z")
+    assert ingest(ahead, tmp_path / "d")[1]["known"] == 2
 
 
 def test_one_sign_of_a_made_up_machine_makes_all_of_a_run_made_up(

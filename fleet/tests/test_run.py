@@ -282,6 +282,12 @@ def test_a_task_that_slurm_cannot_end_does_not_hold_the_others(tmp_path: Path, m
     queue = Queue(monkeypatch, [both, stuck, stuck, stuck, stuck, "end of the test"])
     assert watched(tmp_path, 60) == {}
     assert next(queue.texts) == "end of the test"
+    # Nor does --at-once wait for it.
+    behind = stuck + "7_1|PENDING|(JobArrayTaskLimit)\n"
+    queue = Queue(monkeypatch, [behind] * 5 + ["end of the test"])
+    assert watched(tmp_path, 60) == {"n2": "Slurm does not end job 7_0, and --at-once waits for it"}
+    assert queue.cancelled == ["7_1"]
+    assert next(queue.texts) == "end of the test"
     told = slurm.why("7", 0, {"JobState": "COMPLETING", "Reason": "None"}, tmp_path)
     assert told == "Slurm cannot end job 7_0: a process on the node does not end"
 

@@ -185,17 +185,32 @@ class Run:
                 continue
             now = answered = time.monotonic()
             ending = {task: ending.get(task, now) for task, (state, _) in queue.items() if state == "COMPLETING"}
-            if all(now - ending.get(task, now) > ENDING_S for task in queue):
+            stuck = [task for task, began in ending.items() if now - began > ENDING_S]
+            held = [task for task, (_, why) in queue.items() if THROTTLED in why]
+            if not queue:
+                return
+            if stuck and len(stuck) + len(held) == len(queue):
+                # Nothing runs any more, and what --at-once holds back would wait for a task that does not end.
+                for task in held:
+                    self.folder.silent[self._host(task)] = (
+                        f"Slurm does not end job {stuck[0]}, and --at-once waits for it"
+                    )
+                cancel(held)
                 return
             waiting = {task: why for task, (state, why) in queue.items() if state == "PENDING" and THROTTLED not in why}
             since = {task: since.get(task, now) for task in waiting}
             late = [task for task in waiting if now - since[task] > self.wait_s]
             for task in late:
-                job, place = task.split("_")
-                host = self.jobs[job][int(place)]
-                self.folder.silent[host] = f"did not start within {self.wait_s:.0f} s: {waiting[task].strip('()')}"
+                self.folder.silent[self._host(task)] = (
+                    f"did not start within {self.wait_s:.0f} s: {waiting[task].strip('()')}"
+                )
             cancel(late)
             time.sleep(POLL_S)
+
+    def _host(self, task: str) -> str:
+        """The host of a task of an array, by the task's number in the queue."""
+        job, place = task.split("_")
+        return self.jobs[job][int(place)]
 
     def queue(self) -> dict[str, tuple[str, str]]:
         """State and reason of the tasks that are in the queue."""

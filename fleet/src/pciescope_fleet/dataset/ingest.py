@@ -56,10 +56,15 @@ class Taken:
     problems: list[Problem] = field(default_factory=list)
 
 
+def now() -> datetime.datetime:
+    """The time of this machine."""
+    return datetime.datetime.now(datetime.UTC)
+
+
 def ingest(store: Store, paths: Sequence[Path], host: str | None = None) -> Taken:
     """Takes the runs of these files."""
     taken = Taken()
-    now = datetime.datetime.now(datetime.UTC)
+    began = now()
     has = _Known(store)
     waiting: dict[RunKey, Made] = {}
     size = 0
@@ -70,7 +75,7 @@ def ingest(store: Store, paths: Sequence[Path], host: str | None = None) -> Take
         if not runs and not problems:
             taken.problems.append(Problem(str(path), None, "no record in it"))
         for run in runs:
-            made, wrong = make(run, functools.partial(_tables, host, now, has.hosts.get(run.run)))
+            made, wrong = make(run, functools.partial(_tables, host, began, has.hosts.get(run.run)))
             taken.problems += wrong
             if made is None:
                 continue
@@ -162,8 +167,8 @@ class Made:
         return (self.run["host_key"], self.run["run"])
 
 
-def _tables(host: str | None, now: datetime.datetime, known: str | None, run: Run) -> Made:
-    return Made.of(rows.rows(run, host, now, known))
+def _tables(host: str | None, ingested: datetime.datetime, known: str | None, run: Run) -> Made:
+    return Made.of(rows.rows(run, host, ingested, known))
 
 
 def make(run: Run, tables: Callable[[Run], Made]) -> tuple[Made | None, list[Problem]]:

@@ -72,7 +72,8 @@ class _Figure:
 
 
 AHEAD_DAYS = 1
-"""A run that began so much later than it was ingested has a clock that was ahead."""
+"""A run that ended so much later than it was ingested has a clock that was ahead. By its own time it would be the
+newest run of its host until that day comes."""
 
 
 def rows(run: Run, host: str | None, ingested: datetime.datetime, known: str | None = None) -> Rows:
@@ -95,10 +96,13 @@ def rows(run: Run, host: str | None, ingested: datetime.datetime, known: str | N
         why = f"run {run.run}: no record has a time between 1970 and 2261; it is kept under 1970-01-01"
         problems.append(Problem(run.source, None, why))
         times = [datetime.datetime.fromtimestamp(0, datetime.UTC)]
-    elif max(times) > ingested + datetime.timedelta(days=AHEAD_DAYS):
-        problems.append(
-            Problem(run.source, None, f"run {run.run}: host {name}'s clock is ahead: {max(times):%Y-%m-%d %H:%M} UTC")
-        )
+    ahead = max(times) - ingested
+    is_ahead = ahead > datetime.timedelta(days=AHEAD_DAYS)
+    if is_ahead:
+        why = f"run {run.run}: host {name}'s clock is ahead: {max(times):%Y-%m-%d %H:%M} UTC; the run is kept as of now"
+        problems.append(Problem(run.source, None, why))
+        # Such runs of a host keep their order: of two that are ingested at once, the later one by their clock is later.
+        times = [time - ahead + ahead / 1_000_000 for time in times]
     identity = {
         "host_key": key,
         "host": name,
@@ -130,6 +134,7 @@ def rows(run: Run, host: str | None, ingested: datetime.datetime, known: str | N
         "content": _content(result.figures),
         **_run_row(run, environment),
         "record_ids": record_ids(run.records),
+        "clock_ahead_s": ahead.total_seconds() if is_ahead else None,
         "checked": _checked(run.records),
         "failed": _failed(run.records),
     }

@@ -84,6 +84,7 @@ RUNS = pa.schema(
         ("record_ids", pa.list_(pa.int64())),
         ("checked", pa.string()),
         ("failed", pa.string()),
+        ("clock_ahead_s", pa.float64()),
     ]
 )
 

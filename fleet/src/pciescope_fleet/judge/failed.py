@@ -13,7 +13,6 @@ from pciescope_fleet.dataset.rows import DEVICE_FAILED, MAY_BE_THE_PLAN
 from pciescope_fleet.dataset.store import Store
 from pciescope_fleet.engine import Engine
 from pciescope_fleet.judge.doubt import OLD_DAYS
-from pciescope_fleet.judge.newest import believed
 from pciescope_fleet.judge.seen import looked, parsed
 
 RUN = ["host_key", "host", "run", "time", "verb", "origin"]
@@ -25,7 +24,7 @@ def failed(engine: Engine, store: Store, days: list[str]) -> list[dict[str, Any]
     Errors that are much older than the newest run of their host tell nothing of what is in it now.
     """
     runs = engine.table(store, "runs", store.kept("runs").files(days))
-    runs = engine.keep(believed(runs.select(*RUN, "ingested", "errors", "failed", "checked")))
+    runs = engine.keep(runs.select(*RUN, "errors", "failed", "checked"))
     bad = runs.filter(runs.errors > 0).select(*RUN, "errors", "failed").execute()
     if not len(bad):
         return []
@@ -57,18 +56,34 @@ def failed(engine: Engine, store: Store, days: list[str]) -> list[dict[str, Any]
                     "code": code,
                     "text": text,
                     "is_broken": code in DEVICE_FAILED,
-                    "replaced_by": None if named[-1]["host_key"] == run["host_key"] else named[-1]["host_key"],
+                    "replaced_by": _successor(run["host_key"], alike[-1], named),
                     "others": 0,
                 }
             )
     return _beside_others(told, runs)
 
 
+def _successor(host_key: str, last: dict[str, Any], named: list[dict[str, Any]]) -> str | None:
+    """The machine of this name that has run since the last run of another one, and not before.
+
+    Of a key without a machine id nothing is known. Two machines that take turns are two machines.
+    """
+    first: dict[str, Any] = {}
+    for run in named:
+        first.setdefault(run["host_key"], run["time"])
+    later = [key for key, time in first.items() if time > last["time"] and "~" in key and "~" in host_key]
+    return later[-1] if later else None
+
+
+FEWEST_ALIKE = 3
+"""Fewer hosts with an error say nothing of the measurement."""
+
+
 def _beside_others(told: list[dict[str, Any]], runs: ir.Table) -> list[dict[str, Any]]:
     """Adds `others`: how many other hosts have the same error, and says which errors tell of no broken device.
 
     Where more than half of the hosts that ran the verb have it, it is of the measurement. A machine that another one
-    of its name has replaced has no device any more.
+    of its name has replaced has no device any more. The same error is one of the same verb, origin and code.
     """
     counted = runs.group_by(["verb", "origin"]).agg(hosts=runs.host_key.nunique()).execute()
     ran = {(row["verb"], row["origin"]): row["hosts"] for row in counted.to_dict("records")}
@@ -78,8 +93,8 @@ def _beside_others(told: list[dict[str, Any]], runs: ir.Table) -> list[dict[str,
     for each in told:
         hosts = len(having[each["verb"], each["origin"], each["code"]])
         each["others"] = hosts - 1
-        is_usual = each["code"] in MAY_BE_THE_PLAN and hosts > 1 and 2 * hosts > ran[each["verb"], each["origin"]]
-        each["is_broken"] &= not is_usual and each["replaced_by"] is None
+        is_usual = hosts >= FEWEST_ALIKE and 2 * hosts > ran[each["verb"], each["origin"]]
+        each["is_broken"] &= not (is_usual and each["code"] in MAY_BE_THE_PLAN) and each["replaced_by"] is None
     return told
 
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import ibis
 import ibis.expr.types as ir
 
-from pciescope_fleet.dataset.rows import AHEAD_DAYS
 from pciescope_fleet.dataset.store import Store
 from pciescope_fleet.engine import Engine
 from pciescope_fleet.errors import FleetError
@@ -43,11 +42,8 @@ def newest(engine: Engine, store: Store, since: str | None = None, until: str | 
                          f"days with runs: {listed.dates()[0]} to {listed.dates()[-1]}")  # fmt: skip
     runs = engine.table(store, "runs", listed.files(days))
     kind = ["host_key", "content", "origin", "verb"]
-    # The environments are long: they are read of the newest runs alone.
-    narrow = believed(runs.select(*kind, "run", "time", "ingested"))
-    window = ibis.window(group_by=kind, order_by=[narrow.time.desc(), narrow.run.desc()])
-    narrow = narrow.mutate(place=ibis.row_number().over(window)).filter(lambda t: t.place == 0)
-    runs = engine.keep(runs.semi_join(narrow.select("host_key", "run"), ["host_key", "run"]))
+    window = ibis.window(group_by=kind, order_by=[runs.time.desc(), runs.run.desc()])
+    runs = engine.keep(runs.mutate(place=ibis.row_number().over(window)).filter(lambda t: t.place == 0).drop("place"))
     dates = sorted(runs.select("date").distinct().execute()["date"])
     figures = engine.table(store, "figures", store.kept("figures").files(dates))
     figures = figures.filter(figures.judged).semi_join(runs, ["host_key", "run"])
@@ -69,28 +65,6 @@ def newest(engine: Engine, store: Store, since: str | None = None, until: str | 
     figures = told.filter(~told.is_older | told.told.isnull() | (told.told < told.time)).drop("is_older", "told")
     figures = engine.keep(figures)
     return Newest(_still_there(engine, figures, runs), runs, dates, days)
-
-
-def believed(runs: ir.Table) -> ir.Table:
-    """Without runs of a clock that was ahead, where the host has others of the same origin and verb.
-
-    Such a run would stay the newest one until that day comes.
-    """
-    return _by_clock(runs).filter(lambda t: ~t.is_ahead | ~t.has_others).drop("is_ahead", "has_others")
-
-
-def ahead(runs: ir.Table) -> ir.Table:
-    """Host key and run of those that `believed` leaves out."""
-    narrow = _by_clock(runs.select("host_key", "run", "origin", "verb", "time", "ingested"))
-    return narrow.filter(lambda t: t.is_ahead & t.has_others).select("host_key", "run")
-
-
-def _by_clock(runs: ir.Table) -> ir.Table:
-    """`is_ahead`: nobody ingests a run before it began."""
-    late = runs.ingested + ibis.interval(days=AHEAD_DAYS)
-    runs = runs.mutate(is_ahead=(runs.time > late).fill_null(False))
-    right = ibis.window(group_by=["host_key", "origin", "verb"])
-    return runs.mutate(has_others=(~runs.is_ahead).cast("int64").sum().over(right) > 0)
 
 
 def _still_there(engine: Engine, figures: ir.Table, runs: ir.Table) -> ir.Table:

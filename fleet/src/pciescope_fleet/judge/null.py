@@ -108,8 +108,12 @@ figures with usual noise keep theirs by chance. If one of 20 figures has one and
 without a fault have a false alarm; with 0.05 there are 10, with 0.2 there are 7, and 17 if no figure keeps its own."""
 
 
-def moderate(own: Array, dof: Array) -> Noise:
+def moderate(own: Array, dof: Array, alike: float = 0.0) -> Noise:
     """Draws noises of one kind towards what they show together, the more the less sure each is.
+
+    `alike` is the correlation of two estimates: the mean square of the correlation that two figures have over the
+    hosts. Such estimates differ less than independent ones, and together they are less sure: figures that say the same
+    of each host say no more than one of them.
 
     `dof` says how sure, in degrees of freedom. Its prior has the median and the winsorised spread of the logarithms: a
     figure whose noise is of another kind moves the one not, and the other little. Such a figure, if it is noisier,
@@ -123,7 +127,7 @@ def moderate(own: Array, dof: Array) -> Noise:
     centred = log_variance - expected
     middle = float(np.median(centred))
     spread = float(np.clip(centred, *np.quantile(centred, [0.1, 0.9])).var(ddof=1)) / WINSORISED
-    excess = spread - float(np.mean(special.polygamma(1, dof / 2)))
+    excess = spread - (1 - alike) * float(np.mean(special.polygamma(1, dof / 2)))
     if excess <= 0:
         # They differ no more than by chance: one noise for all. It is as sure as all of them together.
         prior_dof, prior = float(np.sum(dof)), float(np.exp(middle))
@@ -131,12 +135,13 @@ def moderate(own: Array, dof: Array) -> Noise:
         prior_dof = 2 * trigamma_inverse(excess)
         prior = float(np.exp(middle + special.digamma(prior_dof / 2) - np.log(prior_dof / 2)))
     is_noisier = stats.f.sf(own**2 / prior, dof, prior_dof) < NOISIER
+    usual = int(np.sum(~is_noisier))
+    most = np.maximum(float(np.sum(dof[~is_noisier])) / (1 + max(usual - 1, 0) * alike), dof)
     if excess <= 0:
-        sure = float(np.sum(dof[~is_noisier]))
-        common = Noise(np.full(len(own), np.sqrt(prior)), np.full(len(own), sure))
+        common = Noise(np.full(len(own), np.sqrt(prior)), most)
     else:
         variance = (prior_dof * prior + dof * own**2) / (prior_dof + dof)
-        common = Noise(np.maximum(np.sqrt(variance), FINEST), dof + prior_dof)
+        common = Noise(np.maximum(np.sqrt(variance), FINEST), np.minimum(dof + prior_dof, most))
     return Noise(np.where(is_noisier, own, common.sigma), np.where(is_noisier, dof, common.freedom))
 
 

@@ -16,7 +16,6 @@ import pandas as pd
 from pciescope_fleet.dataset.store import Store
 from pciescope_fleet.engine import Engine
 from pciescope_fleet.judge.doubt import OLD_DAYS
-from pciescope_fleet.judge.newest import believed
 
 COLUMNS = ["host_key", "run", "check", "severity", "device", "text"]
 RUN = ["host_key", "run", "time", "verb", "origin", "checked"]
@@ -82,7 +81,7 @@ def seen(engine: Engine, store: Store, days: list[str], outliers: pd.DataFrame) 
     table = table.filter(table.host_key.isin(hosts) & ~table.silenced.fill_null(False))
     found = table.select(COLUMNS).distinct().execute()
     runs = engine.table(store, "runs", store.kept("runs").files(days))
-    runs = believed(runs.filter(runs.host_key.isin(hosts)).select(*RUN, "ingested")).select(RUN).execute()
+    runs = runs.filter(runs.host_key.isin(hosts)).select(RUN).execute()
     runs["checked"] = runs["checked"].map(parsed)
     found = found.assign(device=found["device"].fillna("")).merge(runs[["host_key", "run", "time"]])
     found = found.sort_values(["time", *COLUMNS], ascending=[False] + [True] * len(COLUMNS), ignore_index=True)

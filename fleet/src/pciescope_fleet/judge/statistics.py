@@ -194,7 +194,7 @@ def measure(engine: Engine, figures: ir.Table, level: int, limit: float, least: 
     tests = int(judged.count().execute())
     if tests == 0:
         return Distances(level, groups, 0, pd.DataFrame())
-    _moderate(groups, table, several, least)
+    independent = _moderate(groups, table, several, least)
     columns = [
         "g",
         *(f"{kind}_{name}" for name in STATISTICS for kind in ("med", "sigma")),
@@ -203,7 +203,7 @@ def measure(engine: Engine, figures: ir.Table, level: int, limit: float, least: 
     scaled = judged.join(ibis.memtable(groups[columns]), "g")
     z = {f"z_{name}": _z(scaled, name) for name in STATISTICS}
     scaled = scaled.mutate(**z)
-    heavy = _tails(scaled, groups, several)
+    heavy = _tails(scaled, groups, several, independent)
     dof = {name: np.minimum(groups[f"dof_{name}"].to_numpy(), heavy[name]) for name in STATISTICS}
     for name in STATISTICS:
         groups[f"dof_{name}"] = dof[name]
@@ -268,10 +268,11 @@ def _groups(table: ir.Table, several: bool) -> pd.DataFrame:
     return found.assign(med_cpu=0.0).sort_values("g", ignore_index=True)
 
 
-def _moderate(groups: pd.DataFrame, table: ir.Table, several: bool, least: int) -> None:
+def _moderate(groups: pd.DataFrame, table: ir.Table, several: bool, least: int) -> dict[str, float]:
     """Adds `sigma_S` and `dof_S`. Figures of one model and method that measure the same have noise of one kind.
 
-    The MADs give a first noise. What lies near in terms of it gives the next, which is surer, and so on.
+    The MADs give a first noise. What lies near in terms of it gives the next, which is surer, and so on. Returns for
+    each statistic which share of the distances says something of its own.
     """
     kinds = table.select("g", *ALWAYS, "unit", "figure").distinct().execute().sort_values(["g", "unit"])
     kinds = kinds.drop_duplicates("g").set_index("g").loc[groups["g"]]
@@ -281,27 +282,100 @@ def _moderate(groups: pd.DataFrame, table: ir.Table, several: bool, least: int) 
         count = groups[f"n_{name}"].to_numpy(dtype=float)
         first = null.sigma(groups[f"mad_{name}"].to_numpy(dtype=float), count)
         groups[f"sigma_{name}"], groups[f"dof_{name}"] = _by_kind(kind, first, null.freedom(count), count >= least)
-    for _ in range(null.PASSES):
+    for turn in range(null.PASSES):
         near = _near(groups, table, several).set_index("g").reindex(groups["g"])
+        # In the last pass: how sure a noise is depends on how much the figures say the same.
+        alike = _alike(groups, near, kind, table, several) if turn == null.PASSES - 1 else {}
         for name in SHIFTS:
             count, left = groups[f"n_{name}"].to_numpy(dtype=float), near[f"k_{name}"].to_numpy(dtype=float)
             again = null.refined(near[f"v_{name}"].to_numpy(dtype=float), count)
             groups[f"sigma_{name}"], groups[f"dof_{name}"] = _by_kind(
-                kind, again, np.maximum(left - 1, 1), count >= least
+                kind, again, np.maximum(left - 1, 1), count >= least, alike[name].of_kind if alike else {}
             )
     for name in STATISTICS:
         groups[f"sigma_{name}"] *= null.of_median(groups[f"n_{name}"].to_numpy(dtype=float))
+    return {name: each.independent for name, each in alike.items()}
+
+
+@dataclass
+class _Alike:
+    """How much the figures of each kind say the same of each host."""
+
+    of_kind: dict[int, float]
+    """By the number of the kind: the mean square of the correlation of two of its figures."""
+    independent: float
+    """Of all distances, the share that says something of its own: one host's repeated figures count once."""
+
+
+def _alike(
+    groups: pd.DataFrame, near: pd.DataFrame, kind: Numbers, table: ir.Table, several: bool
+) -> dict[str, _Alike]:
+    """The same for each statistic, from the distances that are near.
+
+    The squares of two normal figures are correlated by the square of their own correlation. Their mean product over all
+    pairs of figures of a host counts; groups that have no host in common have no such pairs.
+    """
+    known = groups[["g", *(f"{what}_{name}" for name in SHIFTS for what in ("med", "sigma"))]].assign(
+        kind=kind,
+        **{
+            f"usual_{name}": (near[f"v_{name}"] / groups[f"sigma_{name}"].to_numpy() ** 2).to_numpy() for name in SHIFTS
+        },
+    )
+    joined = table.join(ibis.memtable(known), "g")
+    square = {}
+    for name in SHIFTS:
+        away = (joined[f"x_{name}"] - joined[f"med_{name}"]) / joined[f"sigma_{name}"]
+        off = away * away - joined[f"usual_{name}"]
+        square[f"z_{name}"] = ((away.abs() <= null.NEAR) & number(joined[f"usual_{name}"])).ifelse(
+            off, ibis.null("float64")
+        )
+    hosts = joined.select("g", "host_key", "kind", **square)
+    if several:
+        hosts = hosts.group_by(["g", "host_key", "kind"]).agg(**{name: hosts[name].mean() for name in square})
+    sums: dict[str, Any] = {}
+    for name in SHIFTS:
+        own = hosts[f"z_{name}"]
+        sums |= {f"s_{name}": own.sum(), f"v_{name}": (own * own).sum(), f"k_{name}": own.count().cast("float64")}
+    hosts = hosts.group_by(["kind", "host_key"]).agg(**sums)
+    sums = {}
+    for name in SHIFTS:
+        total, squares, count = (hosts[f"{what}_{name}"] for what in ("s", "v", "k"))
+        sums |= {f"products_{name}": (total * total - squares).sum(), f"pairs_{name}": (count * (count - 1)).sum(),
+                 f"squares_{name}": squares.sum(), f"count_{name}": count.sum()}  # fmt: skip
+    found = hosts.group_by("kind").agg(**sums).execute().set_index("kind").sort_index()
+    figures = pd.Series(kind).value_counts().reindex(found.index).to_numpy(dtype=float)
+    told = {}
+    for name in SHIFTS:
+        product, square_sum, count = (
+            found[f"{what}_{name}"].fillna(0).to_numpy(dtype=float) for what in ("products", "squares", "count")
+        )
+        # Over all pairs of figures; those without a common host add nothing.
+        possible = np.maximum(figures - 1, 1)
+        r = np.clip(product / possible / np.maximum(square_sum, 1e-300), 0, 1)
+        own = count / (1 + (figures - 1) * r)
+        told[name] = _Alike(
+            {int(number): float(each) for number, each in zip(found.index, r, strict=True)},
+            float(own.sum() / count.sum()) if count.sum() else 1.0,
+        )
+    return told
 
 
 def _by_kind(
-    kind: Numbers, own: null.Array, dof: null.Array, enough: npt.NDArray[np.bool_]
+    kind: Numbers,
+    own: null.Array,
+    dof: null.Array,
+    enough: npt.NDArray[np.bool_],
+    alike: dict[int, float] | None = None,
 ) -> tuple[null.Array, null.Array]:
-    """Noises and their certainty, those of each kind moderated; NaN where not enough hosts have the figure."""
+    """Noises and their certainty, those of each kind moderated; NaN where not enough hosts have the figure.
+
+    `alike` has the correlation of the figures of a kind, by its number.
+    """
     sigma, sure = np.full(len(own), np.nan), np.full(len(own), np.nan)
     for number in np.unique(kind):
         rows = np.flatnonzero((kind == number) & np.isfinite(own) & enough)
         if len(rows):
-            noise = null.moderate(own[rows], dof[rows])
+            noise = null.moderate(own[rows], dof[rows], (alike or {}).get(int(number), 0.0))
             sigma[rows], sure[rows] = noise.sigma, noise.freedom
     return sigma, sure
 
@@ -329,10 +403,11 @@ def _near(groups: pd.DataFrame, table: ir.Table, several: bool) -> pd.DataFrame:
     return found
 
 
-def _tails(scaled: ir.Table, groups: pd.DataFrame, several: bool) -> dict[str, float]:
+def _tails(scaled: ir.Table, groups: pd.DataFrame, several: bool, independent: dict[str, float]) -> dict[str, float]:
     """For each statistic the degrees of freedom that the middle of all distances speaks of.
 
-    The devices of a host count together as one distance: they are no independent ones.
+    The devices of a host count together as one distance, and so do figures that say the same of each host:
+    `independent` is the share that is left of each statistic.
     """
     unit = ["host_key", "device"]
     usual = scaled.group_by(unit).agg(
@@ -362,7 +437,7 @@ def _tails(scaled: ir.Table, groups: pd.DataFrame, several: bool) -> dict[str, f
         own = seen[seen["statistic"] == name]
         counts = np.zeros(null.BINS)
         counts[own["bin"].to_numpy(dtype=np.int64)] = own["times"]
-        heavy[name] = null.heaviness(counts)
+        heavy[name] = null.heaviness(counts * independent[name])
     # Of CPUs the engine has the quantiles over all of them, by group.
     have = groups[(groups["mad_cpu"] > 0) & groups["tail_cpu"].notna()]
     ratio = float((have["tail_cpu"] / have["mad_cpu"]).median()) if len(have) else np.nan

@@ -21,7 +21,6 @@ from pciescope_fleet.dataset.store import Store
 from pciescope_fleet.engine import Engine
 from pciescope_fleet.errors import FleetError
 from pciescope_fleet.judge import null
-from pciescope_fleet.judge.newest import ahead
 
 LEAST = 3
 """So many runs at least stand on each side of a change: one strange run is none."""
@@ -104,7 +103,6 @@ def _points(engine: Engine, store: Store, files: list[str], plan: Plan) -> ir.Ta
     """A row for each run of each series; `series` is its number, the same on every engine."""
     figures = engine.table(store, "figures", files)
     figures = figures.filter(figures.judged & figures.cpu.isnull())
-    figures = figures.anti_join(ahead(engine.table(store, "runs", store.need("runs").files())), ["host_key", "run"])
     if plan.hosts:
         figures = figures.filter(figures.host.isin(plan.hosts) | figures.host_key.isin(plan.hosts))
     figures = figures.mutate(
