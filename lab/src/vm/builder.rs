@@ -154,7 +154,8 @@ impl Builder {
         self.device(name, Device::VfioUser(socket), place)
     }
 
-    /// An IOMMU that translates, as vfio needs it: Intel's, or an SMMUv3.
+    /// An IOMMU that translates, as vfio needs it: Intel's, or on arm64 an SMMUv3. An arm64 guest with served devices has a
+    /// virtio-iommu: QEMU's SMMUv3 tells no other process of new mappings. Debian's arm64 kernel 6.1 has no driver of it.
     pub fn iommu(mut self, has_iommu: bool) -> Self {
         self.has_iommu = has_iommu;
         self
@@ -239,7 +240,14 @@ impl Builder {
         let root = Root::find(arch)?;
         let release = root.release(self.kernel)?;
         let accel = Accel::detect(&root)?;
-        let initrd = initramfs::build(&root, &release)?;
+        let has_virtio_iommu = self.has_virtio_iommu(root.arch());
+        if has_virtio_iommu && !initramfs::has_module(&root, &release, initramfs::VIRTIO_IOMMU)? {
+            return Err(LabError::Refused(format!(
+                "the arm64 kernel {release} has no driver of the virtio-iommu, behind which served devices would be: take \
+                 another kernel, or leave out the IOMMU or the served devices"
+            )));
+        }
+        let initrd = initramfs::build(&root, &release, has_virtio_iommu)?;
         let folder = tempfile::Builder::new()
             .prefix("pciescope-lab-")
             .tempdir()
@@ -308,15 +316,21 @@ impl Builder {
         words.join(" ")
     }
 
+    fn has_virtio_iommu(&self, arch: Arch) -> bool {
+        let is_served = |slot: &Slot| matches!(slot.device, Device::VfioUser(_));
+        arch == Arch::Arm64 && self.has_iommu && self.slots.iter().any(is_served)
+    }
+
     fn args(&self, root: &Root, folder: &Path) -> Result<Vec<String>, LabError> {
         let text = |path: &Path| path.display().to_string();
         // The ITS of an Arm tells functions apart as it is.
         let is_intel = root.arch() == Arch::Amd64 && (self.has_iommu || self.has_interrupt_remapping);
-        let machine = match (root.arch(), self.has_iommu) {
-            (Arch::Amd64, _) if is_intel => "q35,kernel-irqchip=split",
-            (Arch::Amd64, _) => "q35",
-            (Arch::Arm64, true) => "virt,gic-version=3,iommu=smmuv3",
-            (Arch::Arm64, false) => "virt,gic-version=3",
+        let has_virtio_iommu = self.has_virtio_iommu(root.arch());
+        let machine = match root.arch() {
+            Arch::Amd64 if is_intel => "q35,kernel-irqchip=split",
+            Arch::Amd64 => "q35",
+            Arch::Arm64 if self.has_iommu && !has_virtio_iommu => "virt,gic-version=3,iommu=smmuv3",
+            Arch::Arm64 => "virt,gic-version=3",
         };
         let serial = if self.interactive.is_some() {
             format!("stdio,id=serial,mux=on,signal=off,logfile={}", text(&folder.join("serial.log")))
@@ -355,6 +369,9 @@ impl Builder {
         if is_intel {
             // Before every device that it translates. caching-mode: a device in another process learns of new mappings.
             args.extend(["-device", "intel-iommu,intremap=on,caching-mode=on"].map(String::from));
+        }
+        if has_virtio_iommu {
+            args.extend(["-device", "virtio-iommu-pci,bus=pcie.0,addr=0x1c"].map(String::from));
         }
         // The project's own plumbing sits at the end of the root bus, out of the way of what is measured.
         args.extend(

@@ -18,6 +18,9 @@ use super::root::{Root, cache_dir, source_dir};
 /// What the guest needs before it can reach the host's folders: the transport and the file system.
 const MODULES: [&str; 3] = ["virtio_pci", "9pnet_virtio", "9p"];
 
+/// The driver of QEMU's virtio-iommu. No function behind one gets a driver before it.
+pub(super) const VIRTIO_IOMMU: &str = "virtio_iommu";
+
 /// Programs of the root folder that the guest finds under their own names.
 const TOOLS: [&str; 16] = [
     "sh",
@@ -76,11 +79,14 @@ const FOLDERS: [&str; 19] = [
     "usr/share",
 ];
 
-/// The initramfs for a kernel release, made if it is not in the cache.
-pub(super) fn build(root: &Root, release: &str) -> Result<PathBuf, LabError> {
+/// The initramfs for a kernel release, made if it is not in the cache; with the driver of the virtio-iommu where the machine
+/// has one.
+pub(super) fn build(root: &Root, release: &str, has_virtio_iommu: bool) -> Result<PathBuf, LabError> {
     let scripts = read_scripts(root.arch())?;
+    let iommu = has_virtio_iommu.then_some(VIRTIO_IOMMU);
+    let modules: Vec<&str> = MODULES[..1].iter().copied().chain(iommu).chain(MODULES[1..].iter().copied()).collect();
     let mut hash = DefaultHasher::new();
-    (release, root.stamp(), &scripts, MODULES, TOOLS, FOLDERS, env!("CARGO_PKG_VERSION")).hash(&mut hash);
+    (release, root.stamp(), &scripts, &modules, TOOLS, FOLDERS, env!("CARGO_PKG_VERSION")).hash(&mut hash);
     let folder = cache_dir()?.join("initramfs");
     let path = folder.join(format!("{release}-{:016x}.cpio", hash.finish()));
     if path.exists() {
@@ -88,7 +94,7 @@ pub(super) fn build(root: &Root, release: &str) -> Result<PathBuf, LabError> {
     }
     fs::create_dir_all(&folder).map_err(LabError::file("create", &folder))?;
     let mut archive = Archive::default();
-    fill(&mut archive, root, release, &scripts)?;
+    fill(&mut archive, root, release, &scripts, &modules)?;
     // Whoever finds the file finds it whole: two runs, and two guests of one run, may make it at once.
     let mut partial = NamedTempFile::new_in(&folder).map_err(LabError::file("create a file in", &folder))?;
     partial.write_all(&archive.finish()?).map_err(LabError::file("write", &path))?;
@@ -134,7 +140,13 @@ fn read_scripts(arch: Arch) -> Result<Vec<(&'static str, Vec<u8>)>, LabError> {
         .collect()
 }
 
-fn fill(archive: &mut Archive, root: &Root, release: &str, scripts: &[(&str, Vec<u8>)]) -> Result<(), LabError> {
+fn fill(
+    archive: &mut Archive,
+    root: &Root,
+    release: &str,
+    scripts: &[(&str, Vec<u8>)],
+    modules: &[&str],
+) -> Result<(), LabError> {
     for folder in FOLDERS {
         archive.folder(folder)?;
     }
@@ -173,12 +185,19 @@ fn fill(archive: &mut Archive, root: &Root, release: &str, scripts: &[(&str, Vec
     for (place, text) in scripts {
         archive.file(place, text)?;
     }
-    for (index, module) in resolve(&root.modules(release), &MODULES)?.iter().enumerate() {
+    for (index, module) in resolve(&root.modules(release), modules)?.iter().enumerate() {
         let name = module.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let name = name.split(".ko").next().unwrap_or_default();
         archive.file(&format!("initmodules/{index:02}-{name}.ko"), &read_module(root, module)?)?;
     }
     Ok(())
+}
+
+/// Whether this kernel has a module, by the name that modprobe gives it.
+pub(super) fn has_module(root: &Root, release: &str, name: &str) -> Result<bool, LabError> {
+    let path = root.modules(release).join("modules.dep");
+    let listed = fs::read_to_string(&path).map_err(LabError::file("read", path))?;
+    Ok(listed.lines().filter_map(|line| line.split_once(':')).any(|(path, _)| stem(path) == name))
 }
 
 /// Modules and all they depend on, in the order of loading. Those built into the kernel are left out.

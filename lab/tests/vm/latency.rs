@@ -47,15 +47,6 @@ fn on(kernel: Kernel) {
     rig.finish();
 }
 
-/// On arm64: the backends that work without an IOMMU.
-pub fn every_backend_without_an_iommu() {
-    let rig = Rig::boot_at(Kernel::V6_12, Place::Switch, |builder| builder.module("pcilat"));
-    surface::registers_are_read_and_written(&rig);
-    say!("registers are read and written");
-    mmio::injected_delays_are_recovered(&rig);
-    rig.finish();
-}
-
 /// Every backend on one machine: what they tell of a device does not depend on the kernel.
 pub fn every_backend_behind_an_iommu() {
     let rig = Rig::boot_at(Kernel::V6_12, Place::Switch, |builder| {

@@ -48,13 +48,10 @@ fn main() -> ExitCode {
     harness::run(&[if has_5_10 { ON_5_10 } else { &[] }, TESTS, if has_kasan { FAILURES } else { &[] }].concat())
 }
 
-/// Those that can run there, and one that only runs there; the others are named.
+/// All of them, and those that need such a guest.
 fn on_arm64() -> ExitCode {
-    NOT_ON_ARM64.iter().for_each(|(name, why)| eprintln!("not on arm64: {name}: {why}"));
-    let runs = |test: &&harness::Test| NOT_ON_ARM64.iter().all(|(name, _)| *name != test.0);
     let has_16k = Root::find(Arch::Arm64).and_then(|root| root.release(Kernel::V6_12Pages16k)).is_ok();
-    let arm64 = ARM64.iter().chain(if has_16k { ARM64_16K } else { &[] });
-    harness::run(&arm64.chain(TESTS.iter().filter(runs)).copied().collect::<Vec<_>>())
+    harness::run(&[ARM64, if has_16k { ARM64_16K } else { &[] }, TESTS].concat())
 }
 
 /// The core suites on Debian 11's kernel, where lab/setup-kernel has added it to the root folder.
@@ -72,18 +69,10 @@ const ARM64: &[harness::Test] = tests![
     arm64::vfio_measures_behind_an_smmu,
     convert::every_shape_gives_the_references_numbers_on_arm64,
     dist::the_archive_runs_on_arm64,
-    latency::every_backend_without_an_iommu seats 2,
 ];
 
 /// The same on a kernel with larger pages, where lab/setup-kernel has added it to the root folder.
 const ARM64_16K: &[harness::Test] = tests![arm64::with_pages_of_16_kib];
-
-/// What cannot run on arm64, and why.
-const NOT_ON_ARM64: &[(&str, &str)] = &[
-    ("latency::every_backend_behind_an_iommu", SMMU),
-    ("surface::under_lockdown_vfio_measures_and_each_refused_backend_says_why", SMMU),
-];
-const SMMU: &str = "QEMU's SMMUv3 tells no device in another process of new mappings (\"requires iommu MAP notifier\")";
 
 /// What needs a kernel that lets allocations fail.
 const FAILURES: &[harness::Test] = tests![

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::time::Instant;
 
-use crate::support::{Endpoint, PATIENCE, Rig, is_arm64, looks, merged, moved, seen, settle, stayed, total};
+use crate::support::{Endpoint, PATIENCE, Rig, looks, merged, moved, seen, settle, stayed, total};
 use crate::{say, support};
 use pciescope_core::{Histogram, Record};
 use pciescope_lab::device::LatencyEndpoint;
@@ -17,17 +17,14 @@ const COUNT: u64 = 1500;
 /// CPUs of the guest.
 const CPUS: u64 = 4;
 
-/// What a backend needs of the machine: its name, and what the program is told. Behind QEMU's SMMUv3 the lab's devices do
-/// not work, so that vfio cannot take them on arm64.
-fn backends(rig: &Rig) -> Vec<(&'static str, String)> {
+/// What a backend needs of the machine: its name, and what the program is told.
+fn backends(rig: &Rig) -> [(&'static str, String); 3] {
     let bdf = &rig.bdf;
-    let mut all = vec![
+    [
         ("kmod", format!("latency mmio {bdf} --backend kmod --bind")),
         ("vfio", format!("latency mmio {bdf} --backend vfio --bind")),
         ("resource", format!("latency mmio {bdf} --backend resource")),
-    ];
-    all.retain(|(backend, _)| *backend != "vfio" || !is_arm64());
-    all
+    ]
 }
 
 /// By every backend, and the device counts the samples.

@@ -1,6 +1,6 @@
 //! The surfaces of the module and the program: Secure Boot, hostile callers, the seed's text nodes, registers, list.
 
-use crate::support::{PATIENCE, RECORDS, Rig, is_arm64, merged, seen, vector};
+use crate::support::{PATIENCE, RECORDS, Rig, merged, seen, vector};
 use pciescope_lab::vm::Kernel;
 
 pub fn under_lockdown_vfio_measures_and_each_refused_backend_says_why() {
@@ -172,9 +172,6 @@ fn what_software_raises_goes_to_the_cpu_and_vector_that_were_asked_for(rig: &Rig
 /// By every backend, with checks.
 pub fn registers_are_read_and_written(rig: &Rig) {
     for options in ["--backend kmod --bind", "--backend vfio --bind", "--backend resource"] {
-        if is_arm64() && options.contains("vfio") {
-            continue;
-        }
         rig.tell("reset");
         let reg = |args: &str| rig.vm.run(&format!("pciescope reg {args} {options}"));
         let bdf = &rig.bdf;

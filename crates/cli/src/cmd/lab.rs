@@ -77,12 +77,12 @@ struct GuestArgs {
     #[arg(long, value_name = "WORDS")]
     cmdline: Vec<String>,
 
-    /// Give the guest an IOMMU, which vfio needs
+    /// Give the guest an IOMMU, which vfio needs: Intel's; in an arm64 guest a virtio-iommu, or with `--endpoints 0` and no other
+    /// served device an SMMUv3
     #[arg(long)]
     iommu: bool,
 
-    /// Latency endpoints, each behind a root port of its own: ep0, ep1, ... [default: 2; with --digitizers none, and none in
-    /// an arm64 guest with --iommu]
+    /// Latency endpoints, each behind a root port of its own: ep0, ep1, ... [default: 2; with --digitizers none]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=8))]
     endpoints: Option<u32>,
 
@@ -120,25 +120,9 @@ struct GuestArgs {
 }
 
 impl GuestArgs {
-    /// How many latency endpoints a guest of this architecture gets.
-    ///
-    /// # Errors
-    /// QEMU's SMMUv3 tells no device in another process of new mappings: no served device can be behind it.
-    fn latency_endpoints(&self, arch: Arch) -> Result<u32, Refusal> {
-        let has_digitizers = self.digitizers.digitizers.is_some();
-        let is_behind_smmu = arch == Arch::Arm64 && self.iommu;
-        let served = [
-            ("--endpoints", self.endpoints.is_some_and(|count| count > 0)),
-            ("--counters", self.counters),
-            ("--digitizers", has_digitizers),
-        ];
-        if let Some((option, _)) = served.into_iter().find(|(_, is_asked_for)| is_behind_smmu && *is_asked_for) {
-            return Err(Refusal::new(
-                format!("{option} with --iommu in an arm64 guest: QEMU's SMMUv3 does not serve the lab's own devices"),
-                format!("leave out --iommu or {option}, or take --arch amd64"),
-            ));
-        }
-        Ok(self.endpoints.unwrap_or(if has_digitizers || is_behind_smmu { 0 } else { 2 }))
+    /// How many latency endpoints the guest gets.
+    fn latency_endpoints(&self) -> u32 {
+        self.endpoints.unwrap_or(if self.digitizers.digitizers.is_some() { 0 } else { 2 })
     }
 }
 
@@ -374,7 +358,7 @@ struct Devices {
 
 impl Devices {
     fn serve(args: &GuestArgs) -> anyhow::Result<Devices> {
-        let endpoints = args.latency_endpoints(args.arch.map_or_else(Arch::chosen, Ok)?)?;
+        let endpoints = args.latency_endpoints();
         let (path, folder) = match &args.sockets {
             Some(path) => {
                 let path = files::make_folder(path).with_context(|| format!("cannot create {}", path.display()))?;
@@ -470,27 +454,18 @@ mod tests {
         guest: GuestArgs,
     }
 
-    fn endpoints(line: &str, arch: Arch) -> Result<u32, Refusal> {
-        Line::parse_from(["lab"].into_iter().chain(line.split_whitespace())).guest.latency_endpoints(arch)
-    }
-
     #[test]
-    fn an_arm64_guest_with_an_iommu_has_no_served_devices() {
-        for (line, arch, wanted) in [
-            ("", Arch::Amd64, 2),
-            ("--iommu", Arch::Amd64, 2),
-            ("", Arch::Arm64, 2),
-            ("--iommu", Arch::Arm64, 0),
-            ("--iommu --endpoints 0", Arch::Arm64, 0),
-            ("--endpoints 3", Arch::Arm64, 3),
-            ("--digitizers", Arch::Arm64, 0),
+    fn a_guest_has_two_latency_endpoints_unless_it_has_digitizers() {
+        for (line, wanted) in [
+            ("", 2),
+            ("--iommu", 2),
+            ("--iommu --endpoints 0", 0),
+            ("--endpoints 3", 3),
+            ("--digitizers", 0),
+            ("--digitizers --endpoints 1", 1),
         ] {
-            assert_eq!(endpoints(line, arch).unwrap(), wanted, "{line} {arch:?}");
-        }
-        for option in ["--endpoints", "--counters", "--digitizers"] {
-            let line = format!("--iommu {option}{}", if option == "--endpoints" { " 1" } else { "" });
-            let refusal = endpoints(&line, Arch::Arm64).unwrap_err();
-            assert!(refusal.text.starts_with(option) && refusal.hint.unwrap().contains("--iommu"), "{line}");
+            let parsed = Line::parse_from(["lab"].into_iter().chain(line.split_whitespace()));
+            assert_eq!(parsed.guest.latency_endpoints(), wanted, "{line}");
         }
     }
 }
