@@ -85,7 +85,7 @@ arm64-program:
 	tools/setup cross
 	$(CARGO) build --profile guest $(ARM64)
 
-arm64-test: tested arm64-program	## the condensed pass on arm64: one guest, each module, an experiment of each seed
+arm64-test: tested arm64-program	## the condensed pass on arm64: three guests, each module, an experiment of each seed
 	tools/setup lab arm64
 	lab/build-modules --arch arm64 6.12
 	$(call ARM64_DEB,$(ARM64_GUEST),$(ARM64_GUEST)/deb)
