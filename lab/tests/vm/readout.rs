@@ -32,6 +32,8 @@ pub fn what_is_read_is_what_the_boards_hold() {
     say!("every function has its rows");
     the_campaign_has_the_seeds_tables(&rig);
     say!("the campaign has the seed's tables");
+    the_seeds_own_command_lines_work(&rig);
+    say!("the seed's own command lines work");
     a_pattern_is_written(&rig);
     what_goes_wrong_is_said_of_the_board_that_it_happened_to(&rig);
     rig.finish();
@@ -67,6 +69,39 @@ fn six_boards_at_once(rig: &Digitizers) {
         assert!((number(summary, "speed") / speeds - 1.0).abs() < 1e-9);
         assert!(run.output.stdout.starts_with("Readout of 6 devices by "), "{}", run.output.stdout);
         run.is_without("above-ceiling");
+    }
+}
+
+/// The tool of the seed is a link to the program. It takes the seed's lines, here with fewer cycles, and the boards' ledgers
+/// have what it read.
+fn the_seeds_own_command_lines_work(rig: &Digitizers) {
+    let tool = "/tmp/sis8300drv_threads";
+    rig.must(&format!("ln -s /usr/bin/pciescope {tool}"));
+    let samples = 300_000;
+    // Options, a parameter that is printed for them, rows of the readout, transfers of each board.
+    for (boards, options, parameter, rows, transfers) in [
+        (&[6u16, 7, 4, 8, 9][..], "-N 3", " access          0", 5, 3),
+        (&[9], "-l 3", " loop            3", 3, 3),
+        (&[9], "-l 3 -i", " daq_intr        1", 3, 3),
+        (&[9], "-l 3 -A 5", " function        5", 3, 3),
+        (&[9], "-l 3 -A5", " function        5", 3, 3),
+        (&[9], "-N 3 -A 99", " function        99", 1, 3),
+        // What a ring handed over is read once more after the timed window.
+        (&[9], "-N 3 -B 1", " access          1", 1, 4),
+    ] {
+        let nodes: Vec<String> = boards.iter().copied().map(node).collect();
+        let before = Books::of(rig);
+        let ended = rig.run_within(&format!("{tool} {} -S {samples} {options}", nodes.join(" ")), PATIENCE);
+        let after = Books::of(rig);
+        assert!(ended.is_success(), "{options}: {ended:?}");
+        assert!(ended.stdout.starts_with("Parameters:\n"), "{options}: {}", ended.stdout);
+        assert!(ended.stdout.lines().any(|line| line == parameter), "{options}: {}", ended.stdout);
+        let printed = ended.stdout.lines().filter(|line| line.trim_start().starts_with("func_readout,")).count();
+        assert_eq!(printed, rows, "{options}: {}", ended.stdout);
+        for slot in boards {
+            let moved = after.gained(&before, *slot, "/dma_read/bytes");
+            assert_eq!(moved, transfers * samples * 2, "{options}, slot {slot}");
+        }
     }
 }
 
