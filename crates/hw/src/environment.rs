@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use pciescope_core::{Environment, Function};
+use pciescope_core::{Bdf, Environment, Function};
 
 use crate::{Root, host, pci, topology};
 
@@ -160,7 +160,8 @@ pub fn iommus(root: &Root) -> Vec<&'static str> {
         name if name.starts_with("ivhd") => Some("AMD-Vi"),
         name if name.starts_with("smmu3.") => Some("Arm SMMUv3"),
         name if name.starts_with("smmu.") => Some("Arm SMMU"),
-        name if name.starts_with("virtio") => Some("virtio-iommu"),
+        // Linux calls it after its bus: the address of its PCI function, or the name of a platform device.
+        name if name.parse::<Bdf>().is_ok() || name.contains("virtio") => Some("virtio-iommu"),
         _ => None,
     };
     let kinds: BTreeSet<&str> = root.names("/sys/class/iommu").iter().filter_map(kind).collect();
@@ -327,6 +328,12 @@ mod tests {
         assert_eq!(iommus(&root), ["Arm SMMUv3"]);
         let (_folder, root) = tree(&[("/proc/interrupts", " 0: 7 IO-APIC 2-edge timer\n")]);
         assert!(interrupt_controllers(&root).is_empty() && iommus(&root).is_empty());
+        for (name, kind) in
+            [("0000:00:1c.0", "virtio-iommu"), ("a003e00.virtio_mmio", "virtio-iommu"), ("dmar0", "Intel VT-d")]
+        {
+            let (_folder, root) = tree(&[(&format!("/sys/class/iommu/{name}/type"), "")]);
+            assert_eq!(iommus(&root), [kind], "{name}");
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 
 use pciescope_lab::vm::{Device, Kernel, Place, standard_machine};
 
-use crate::support::Rig;
+use crate::support::{Rig, is_arm64};
 use crate::{faults, irq, mmio, say, smoke, surface};
 
 pub fn on_5_10() {
@@ -52,6 +52,9 @@ pub fn every_backend_behind_an_iommu() {
     let rig = Rig::boot_at(Kernel::V6_12, Place::Switch, |builder| {
         builder.iommu(true).module("pcilat").module("vfio-pci").device("edu0", Device::Edu, Place::RootPort)
     });
+    let kind = if is_arm64() { "virtio-iommu" } else { "Intel VT-d" };
+    let list = rig.must("pciescope list");
+    assert!(list.contains(&format!("IOMMU    {kind}")), "{list}");
     smoke::vfio_takes_emulated_and_served_devices(&rig);
     surface::registers_are_read_and_written(&rig);
     say!("registers are read and written");
