@@ -124,6 +124,20 @@ impl GuestArgs {
     fn latency_endpoints(&self) -> u32 {
         self.endpoints.unwrap_or(if self.digitizers.digitizers.is_some() { 0 } else { 2 })
     }
+
+    /// # Errors
+    /// On arm64 served devices are behind a virtio-iommu, of which the oldest kernel has no driver.
+    fn check_iommu(&self, arch: Arch) -> Result<(), Refusal> {
+        let is_served = self.latency_endpoints() > 0 || self.counters || self.digitizers.digitizers.is_some();
+        if arch == Arch::Arm64 && self.iommu && is_served && self.kernel == Kernel::V6_1 {
+            return Err(Refusal::new(
+                "--iommu with --kernel 6.1: this kernel has no driver of the virtio-iommu, behind which the lab's own devices are \
+                 in an arm64 guest",
+                "take another --kernel, or no device of the lab: --endpoints 0",
+            ));
+        }
+        Ok(())
+    }
 }
 
 /// The crate of digitizers.
@@ -358,6 +372,7 @@ struct Devices {
 
 impl Devices {
     fn serve(args: &GuestArgs) -> anyhow::Result<Devices> {
+        args.check_iommu(args.arch.map_or_else(Arch::chosen, Ok)?)?;
         let endpoints = args.latency_endpoints();
         let (path, folder) = match &args.sockets {
             Some(path) => {
@@ -466,6 +481,22 @@ mod tests {
         ] {
             let parsed = Line::parse_from(["lab"].into_iter().chain(line.split_whitespace()));
             assert_eq!(parsed.guest.latency_endpoints(), wanted, "{line}");
+        }
+    }
+
+    #[test]
+    fn the_oldest_arm64_kernel_has_no_iommu_for_served_devices() {
+        for (line, arch, is_refused) in [
+            ("--iommu --kernel 6.1", Arch::Arm64, true),
+            ("--iommu --kernel 6.1 --endpoints 0", Arch::Arm64, false),
+            ("--iommu --kernel 6.1 --endpoints 0 --counters", Arch::Arm64, true),
+            ("--iommu --kernel 6.1 --digitizers", Arch::Arm64, true),
+            ("--kernel 6.1", Arch::Arm64, false),
+            ("--iommu --kernel newest", Arch::Arm64, false),
+            ("--iommu --kernel 6.1", Arch::Amd64, false),
+        ] {
+            let parsed = Line::parse_from(["lab"].into_iter().chain(line.split_whitespace()));
+            assert_eq!(parsed.guest.check_iommu(arch).is_err(), is_refused, "{line} {arch:?}");
         }
     }
 }

@@ -122,8 +122,8 @@ const REFUSALS: &[(&str, &[&str])] = &[
     ("lab run --guest-cpus 0 -- true", &["0 is not in 1..=64"]),
     ("lab run --module x --no-module -- true", &["cannot be used with"]),
     (
-        "lab run --arch arm64 --iommu --endpoints 1 -- true",
-        &["--endpoints with --iommu in an arm64 guest", "SMMUv3", "hint: leave out --iommu"],
+        "lab run --arch arm64 --kernel 6.1 --iommu --endpoints 1 -- true",
+        &["--iommu with --kernel 6.1", "virtio-iommu", "hint: take another --kernel"],
     ),
     // Lists and trees have one form.
     ("stat --list -j", &["'--list' cannot be used with", "--json"]),
