@@ -277,7 +277,7 @@ def _moderate(groups: pd.DataFrame, table: ir.Table, several: bool, least: int) 
     kinds = table.select("g", *ALWAYS, "unit", "figure").distinct().execute().sort_values(["g", "unit"])
     kinds = kinds.drop_duplicates("g").set_index("g").loc[groups["g"]]
     kinds["figure"] = kinds["figure"].map(null.kind)
-    kind = kinds.groupby([*ALWAYS, "unit", "figure"], sort=True).ngroup().to_numpy()
+    kind = kinds.groupby([*ALWAYS, "unit", "figure"], sort=True, dropna=False).ngroup().to_numpy()
     for name in STATISTICS:
         count = groups[f"n_{name}"].to_numpy(dtype=float)
         first = null.sigma(groups[f"mad_{name}"].to_numpy(dtype=float), count)
