@@ -23,7 +23,7 @@ import sample
 from conftest import Clock
 from pciescope_fleet import cli, records
 from pciescope_fleet.dataset import ingest as writer
-from pciescope_fleet.dataset.rows import record_ids
+from pciescope_fleet.dataset.rows import believed, record_ids
 from pciescope_fleet.dataset.schema import TABLES
 from pciescope_fleet.dataset.store import Store
 from pciescope_fleet.errors import FleetError
@@ -534,15 +534,40 @@ def test_another_clock_is_told_and_the_run_kept(tmp_path: Path, ingest: Ingest, 
     assert dates == {"n1": "2026-11-25", "n2": "2026-11-21", "n3": "1970-01-01"}
     kept = {row["run"]: row for row in rows(tmp_path / "d", "runs")}
     first, second = kept[f"{1:016x}"], kept[f"{4:016x}"]
-    # By how much is known, and of two such runs the later one is later.
-    began = datetime.datetime(2026, 11, 25, 10, tzinfo=datetime.UTC)
-    assert began < first["time"] < second["time"] < began + datetime.timedelta(hours=1)
-    ahead_s = (datetime.datetime(2093, 1, 1, tzinfo=datetime.UTC) - began).total_seconds()
+    # By how much is known, and of two such runs the later one is later. None is of a time to come.
+    now = datetime.datetime(2026, 11, 25, 10, tzinfo=datetime.UTC)
+    assert now - datetime.timedelta(hours=3) < first["time"] < second["time"] < now
+    ahead_s = (datetime.datetime(2093, 1, 1, tzinfo=datetime.UTC) - now).total_seconds()
     assert first["clock_ahead_s"] == pytest.approx(ahead_s, abs=60)
     assert kept[f"{2:016x}"]["clock_ahead_s"] is None
     # A run is one run, also when it is ingested again on another day.
     clock("2026-11-28T10:00:00Z")
     assert ingest(ahead, tmp_path / "d")[1]["known"] == 2
+
+
+def test_runs_of_a_clock_that_is_ahead_keep_their_order_and_none_goes_back_by_years() -> None:
+    def at(text: str) -> datetime.datetime:
+        return datetime.datetime.fromisoformat(f"{text}Z")
+
+    now = at("2026-11-25T10:00:00")
+    # A short run, then a long one; both are ingested at once.
+    short, long = (
+        believed(at(f"2093-01-01T{a}:00"), at(f"2093-01-01T{b}:00"), now)
+        for a, b in (("09:00", "09:01"), ("09:05", "12:05"))
+    )
+    assert short[0] < long[0] < now
+    assert short[1] - short[0] == datetime.timedelta(minutes=1)
+    assert long[1] <= now
+    # The clock was set in the middle of the run.
+    began, ended, ahead = believed(at("2026-11-25T09:01:00"), at("2093-01-01T09:00:00"), now)
+    assert (began, ended, ahead) == (at("2026-11-25T09:01:00"), now, None)
+    # As far as records reach.
+    assert (
+        now - datetime.timedelta(hours=3) < believed(at("2260-12-31T00:00:00"), at("2260-12-31T00:00:00"), now)[0] < now
+    )
+    # Seconds are no fault.
+    seconds = at("2026-11-25T10:00:30")
+    assert believed(seconds, seconds, now) == (seconds, seconds, None)
 
 
 def test_one_sign_of_a_made_up_machine_makes_all_of_a_run_made_up(

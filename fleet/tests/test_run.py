@@ -288,6 +288,11 @@ def test_a_task_that_slurm_cannot_end_does_not_hold_the_others(tmp_path: Path, m
     assert watched(tmp_path, 60) == {"n2": "Slurm does not end job 7_0, and --at-once waits for it"}
     assert queue.cancelled == ["7_1"]
     assert next(queue.texts) == "end of the test"
+    # Nobody waits for one that has left its answer.
+    (tmp_path / "n1.end").write_text("0 9\n")
+    queue = Queue(monkeypatch, [stuck, "end of the test"])
+    assert watched(tmp_path, 60) == {}
+    assert next(queue.texts) == "end of the test"
     told = slurm.why("7", 0, {"JobState": "COMPLETING", "Reason": "None"}, tmp_path)
     assert told == "Slurm cannot end job 7_0: a process on the node does not end"
 

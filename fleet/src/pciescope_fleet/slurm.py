@@ -184,11 +184,17 @@ class Run:
                 time.sleep(POLL_S)
                 continue
             now = answered = time.monotonic()
+            # A task that has left its answer may end as slowly as it likes.
+            queue = {
+                task: (state, why)
+                for task, (state, why) in queue.items()
+                if state != "COMPLETING" or not self.folder.has_ended(self._host(task))
+            }
+            if not queue:
+                return
             ending = {task: ending.get(task, now) for task, (state, _) in queue.items() if state == "COMPLETING"}
             stuck = [task for task, began in ending.items() if now - began > ENDING_S]
             held = [task for task, (_, why) in queue.items() if THROTTLED in why]
-            if not queue:
-                return
             if stuck and len(stuck) + len(held) == len(queue):
                 # Nothing runs any more, and what --at-once holds back would wait for a task that does not end.
                 for task in held:

@@ -12,7 +12,7 @@ pciescope_core::named! {
         /// x86-64: QEMU's machine `q35`.
         #[default]
         Amd64 => "amd64",
-        /// 64-bit Arm: QEMU's machine `virt` with GICv3, ITS and, where an IOMMU is asked for, SMMUv3.
+        /// 64-bit Arm: QEMU's machine `virt` with GICv3, ITS and, where it is asked for, an IOMMU.
         Arm64 => "arm64",
     }
     /// Debian's name for it.

@@ -154,8 +154,8 @@ impl Builder {
         self.device(name, Device::VfioUser(socket), place)
     }
 
-    /// An IOMMU that translates, as vfio needs it: Intel's, or on arm64 an SMMUv3. An arm64 guest with served devices has a
-    /// virtio-iommu: QEMU's SMMUv3 tells no other process of new mappings. Debian's arm64 kernel 6.1 has no driver of it.
+    /// An IOMMU that translates, as vfio needs it: Intel's; on arm64 a virtio-iommu with served devices, else an SMMUv3. QEMU's
+    /// SMMUv3 tells no other process of new mappings. Debian's arm64 kernel 6.1 has no driver for a virtio-iommu.
     pub fn iommu(mut self, has_iommu: bool) -> Self {
         self.has_iommu = has_iommu;
         self

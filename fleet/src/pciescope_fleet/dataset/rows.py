@@ -71,9 +71,26 @@ class _Figure:
     values: list[float] = field(default_factory=list)
 
 
-AHEAD_DAYS = 1
-"""A run that ended so much later than it was ingested has a clock that was ahead. By its own time it would be the
-newest run of its host until that day comes."""
+AHEAD = datetime.timedelta(hours=1)
+"""A time that is so much later than the ingest is of a clock that is ahead. By it a run would be the newest of its host
+until that time comes."""
+
+BEFORE = datetime.timedelta(hours=3)
+"""Such a run is kept as of up to so long before the ingest."""
+
+
+def believed(
+    began: datetime.datetime, ended: datetime.datetime, ingested: datetime.datetime
+) -> tuple[datetime.datetime, datetime.datetime, float | None]:
+    """When a run began and ended, and by how many seconds the clock was ahead if these are not its own times.
+
+    Runs that are ahead keep their order: a second that one of them began later leaves a microsecond.
+    """
+    ahead = began - ingested
+    if ahead <= AHEAD:
+        return began, min(ended, max(ingested, began)) if ended - ingested > AHEAD else ended, None
+    kept = ingested - BEFORE + ahead / 1_000_000
+    return kept, min(kept + (ended - began), ingested), ahead.total_seconds()
 
 
 def rows(run: Run, host: str | None, ingested: datetime.datetime, known: str | None = None) -> Rows:
@@ -96,19 +113,16 @@ def rows(run: Run, host: str | None, ingested: datetime.datetime, known: str | N
         why = f"run {run.run}: no record has a time between 1970 and 2261; it is kept under 1970-01-01"
         problems.append(Problem(run.source, None, why))
         times = [datetime.datetime.fromtimestamp(0, datetime.UTC)]
-    ahead = max(times) - ingested
-    is_ahead = ahead > datetime.timedelta(days=AHEAD_DAYS)
-    if is_ahead:
+    if max(times) - ingested > AHEAD:
         why = f"run {run.run}: host {name}'s clock is ahead: {max(times):%Y-%m-%d %H:%M} UTC; the run is kept as of now"
         problems.append(Problem(run.source, None, why))
-        # Such runs of a host keep their order: of two that are ingested at once, the later one by their clock is later.
-        times = [time - ahead + ahead / 1_000_000 for time in times]
+    began, ended, ahead_s = believed(min(times), max(times), ingested)
     identity = {
         "host_key": key,
         "host": name,
         "run": run.run,
-        "date": min(times).date().isoformat(),
-        "time": min(times),
+        "date": began.date().isoformat(),
+        "time": began,
     }
     gathered: dict[tuple[str, str, int | None], _Figure] = {}
     result = Rows({}, problems=problems)
@@ -128,13 +142,13 @@ def rows(run: Run, host: str | None, ingested: datetime.datetime, known: str | N
     result.run = {
         **identity,
         "host_from": host_from,
-        "last_time": max(times),
+        "last_time": ended,
         "ingested": ingested,
         "origin": " ".join(sorted(set(origins))),
         "content": _content(result.figures),
         **_run_row(run, environment),
         "record_ids": record_ids(run.records),
-        "clock_ahead_s": ahead.total_seconds() if is_ahead else None,
+        "clock_ahead_s": ahead_s,
         "checked": _checked(run.records),
         "failed": _failed(run.records),
     }

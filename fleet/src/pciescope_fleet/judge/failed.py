@@ -64,16 +64,22 @@ def failed(engine: Engine, store: Store, days: list[str]) -> list[dict[str, Any]
 
 
 def _successor(host_key: str, last: dict[str, Any], named: list[dict[str, Any]]) -> str | None:
-    """The machine of this name that has run since the last run of another one, and not before.
+    """The machine of this name that ran a day or longer after the last run of another one, and not before.
 
     Of a key without a machine id nothing is known. Two machines that take turns are two machines.
     """
     first: dict[str, Any] = {}
     for run in named:
         first.setdefault(run["host_key"], run["time"])
-    later = [key for key, time in first.items() if time > last["time"] and "~" in key and "~" in host_key]
-    return later[-1] if later else None
+    newest = named[-1]
+    is_new = first[newest["host_key"]] > last["time"] and newest["time"] - last["time"] >= SINCE
+    return newest["host_key"] if is_new and "~" in newest["host_key"] and "~" in host_key else None
 
+
+SINCE = datetime.timedelta(days=1)
+"""Of two machines with one name, both alive, each runs in a night."""
+
+SAME = ("verb", "origin", "device", "code")
 
 FEWEST_ALIKE = 3
 """Fewer hosts with an error say nothing of the measurement."""
@@ -83,15 +89,16 @@ def _beside_others(told: list[dict[str, Any]], runs: ir.Table) -> list[dict[str,
     """Adds `others`: how many other hosts have the same error, and says which errors tell of no broken device.
 
     Where more than half of the hosts that ran the verb have it, it is of the measurement. A machine that another one
-    of its name has replaced has no device any more. The same error is one of the same verb, origin and code.
+    of its name has replaced has no device any more. The same error is one of the same verb, origin, device
+    and code.
     """
     counted = runs.group_by(["verb", "origin"]).agg(hosts=runs.host_key.nunique()).execute()
     ran = {(row["verb"], row["origin"]): row["hosts"] for row in counted.to_dict("records")}
-    having: dict[tuple[str, str, str], set[str]] = {}
+    having: dict[tuple[str, ...], set[str]] = {}
     for each in told:
-        having.setdefault((each["verb"], each["origin"], each["code"]), set()).add(each["host_key"])
+        having.setdefault(tuple(each[name] for name in SAME), set()).add(each["host_key"])
     for each in told:
-        hosts = len(having[each["verb"], each["origin"], each["code"]])
+        hosts = len(having[tuple(each[name] for name in SAME)])
         each["others"] = hosts - 1
         is_usual = hosts >= FEWEST_ALIKE and 2 * hosts > ran[each["verb"], each["origin"]]
         each["is_broken"] &= not (is_usual and each["code"] in MAY_BE_THE_PLAN) and each["replaced_by"] is None

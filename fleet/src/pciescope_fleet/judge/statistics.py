@@ -340,19 +340,20 @@ def _alike(
     sums = {}
     for name in SHIFTS:
         total, squares, count = (hosts[f"{what}_{name}"] for what in ("s", "v", "k"))
-        sums |= {f"products_{name}": (total * total - squares).sum(), f"pairs_{name}": (count * (count - 1)).sum(),
+        sums |= {f"products_{name}": (total * total - squares).sum(),
                  f"squares_{name}": squares.sum(), f"count_{name}": count.sum()}  # fmt: skip
     found = hosts.group_by("kind").agg(**sums).execute().set_index("kind").sort_index()
-    figures = pd.Series(kind).value_counts().reindex(found.index).to_numpy(dtype=float)
     told = {}
     for name in SHIFTS:
         product, square_sum, count = (
             found[f"{what}_{name}"].fillna(0).to_numpy(dtype=float) for what in ("products", "squares", "count")
         )
-        # Over all pairs of figures; those without a common host add nothing.
+        # Over all pairs of figures that are judged; those without a common host add nothing.
+        judged = pd.Series(kind[np.isfinite(groups[f"sigma_{name}"].to_numpy(dtype=float))]).value_counts()
+        figures = judged.reindex(found.index).fillna(0).to_numpy(dtype=float)
         possible = np.maximum(figures - 1, 1)
         r = np.clip(product / possible / np.maximum(square_sum, 1e-300), 0, 1)
-        own = count / (1 + (figures - 1) * r)
+        own = count / (1 + np.maximum(figures - 1, 0) * r)
         told[name] = _Alike(
             {int(number): float(each) for number, each in zip(found.index, r, strict=True)},
             float(own.sum() / count.sum()) if count.sum() else 1.0,

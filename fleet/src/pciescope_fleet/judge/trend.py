@@ -159,7 +159,12 @@ def _noise(series: pd.DataFrame, points: ir.Table) -> null.Noise:
     Where neighbouring runs resemble each other, it is larger: `lasting`.
     """
     sigma, dof = np.empty(len(series)), np.empty(len(series))
-    kinds = series.assign(figure=series["figure"].map(null.kind)).groupby([*KIND], sort=True, dropna=False).ngroup().to_numpy()
+    kinds = (
+        series.assign(figure=series["figure"].map(null.kind))
+        .groupby([*KIND], sort=True, dropna=False)
+        .ngroup()
+        .to_numpy()
+    )
     steps, runs = series["step"].to_numpy(), series["runs"].to_numpy()
     for kind in np.unique(kinds):
         rows = kinds == kind
