@@ -193,11 +193,16 @@ fn fill(
     Ok(())
 }
 
-/// Whether this kernel has a module, by the name that modprobe gives it.
+/// Whether this kernel has a module, also one that is built in, by the name that modprobe gives it.
 pub(super) fn has_module(root: &Root, release: &str, name: &str) -> Result<bool, LabError> {
-    let path = root.modules(release).join("modules.dep");
-    let listed = fs::read_to_string(&path).map_err(LabError::file("read", path))?;
-    Ok(listed.lines().filter_map(|line| line.split_once(':')).any(|(path, _)| stem(path) == name))
+    for list in ["modules.dep", "modules.builtin"] {
+        let path = root.modules(release).join(list);
+        let listed = fs::read_to_string(&path).map_err(LabError::file("read", path))?;
+        if listed.lines().filter_map(|line| line.split(':').next()).any(|path| stem(path) == name) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// Modules and all they depend on, in the order of loading. Those built into the kernel are left out.

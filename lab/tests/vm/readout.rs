@@ -77,16 +77,16 @@ fn six_boards_at_once(rig: &Digitizers) {
 fn the_seeds_own_command_lines_work(rig: &Digitizers) {
     let tool = "/tmp/sis8300drv_threads";
     rig.must(&format!("ln -s /usr/bin/pciescope {tool}"));
-    let samples = 300_000;
-    // Options, a parameter that is printed for them, rows of the readout, and how often each board is read.
-    for (boards, options, parameter, rows, cycles) in [
-        (&[6u16, 7, 4, 8, 9][..], "-N 3", " access          0", 5, 3),
-        (&[9], "-l 3", " loop            3", 3, 3),
-        (&[9], "-l 3 -i", " daq_intr        1", 3, 3),
-        (&[9], "-l 3 -A 5", " function        5", 3, 3),
-        (&[9], "-l 3 -A5", " function        5", 3, 3),
-        (&[9], "-N 3 -A 99", " function        99", 1, 3),
-        (&[9], "-N 3 -B 1", " access          1", 1, 3),
+    let (samples, cycles) = (300_000, 3);
+    // Options, a parameter that is printed for them, and rows of the readout.
+    for (boards, options, parameter, rows) in [
+        (&[6u16, 7, 4, 8, 9][..], "-N 3", " access          0", 5),
+        (&[9], "-l 3", " loop            3", 3),
+        (&[9], "-l 3 -i", " daq_intr        1", 3),
+        (&[9], "-l 3 -A 5", " function        5", 3),
+        (&[9], "-l 3 -A5", " function        5", 3),
+        (&[9], "-N 3 -A 99", " function        99", 1),
+        (&[9], "-N 3 -B 1", " access          1", 1),
     ] {
         let nodes: Vec<String> = boards.iter().copied().map(node).collect();
         let before = Books::of(rig);

@@ -88,7 +88,9 @@ def believed(
     """
     ahead = began - ingested
     if ahead <= AHEAD:
-        return began, min(ended, max(ingested, began)) if ended - ingested > AHEAD else ended, None
+        # The clock may have been set in the middle of the run.
+        is_ended_ahead = ended - ingested > AHEAD
+        return began, max(ingested, began) if is_ended_ahead else ended, None
     kept = ingested - BEFORE + ahead / 1_000_000
     return kept, min(kept + (ended - began), ingested), ahead.total_seconds()
 
@@ -510,7 +512,7 @@ DEVICE_FAILED = {"all-ones", "removed", "timeout", "stopped-short"}
 """Codes of errors by which a device is broken. Of the others many are no fault of it: `interrupted`, `refused`."""
 
 MAY_BE_THE_PLAN = {"all-ones", "timeout"}
-"""Those that a measurement has as well that asks a healthy device for what it does not have."""
+"""A healthy device gives these too, if a measurement asks for a register or an interrupt that the device lacks."""
 
 
 def _findings(record: Record, identity: Row) -> list[Row]:
