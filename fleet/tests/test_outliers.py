@@ -1123,6 +1123,21 @@ def test_figures_that_say_the_same_of_each_host_lend_no_certainty(tmp_path: Path
     assert np.nanmax(sure["stragglers"]) < 25
 
 
+def test_figures_of_several_kinds_that_say_the_same_make_no_tail_heavy(tmp_path: Path) -> None:
+    """Sixty hosts by eight kinds of figures that repeat each other are sixty distances, not 480: here two of the sixty
+    are rather far, which happens, and eight times as many would be a heavy tail."""
+    fleet = planted.make(Shape(hosts=60, figures=8, cpus=1, samples=40, noise=0.05, seed=22, alike=1.0), {})
+    place = fleet.figures.schema.get_field_index("figure")
+    names = [f"{name} of {name.split()[1]}" for name in fleet.figures["figure"].to_pylist()]
+    assert len({null.kind(name) for name in names}) == 8
+    fleet.figures = fleet.figures.set_column(place, "figure", pa.array(names))
+    planted.keep(Store(str(tmp_path)), fleet)
+    with open_engine(None) as engine:
+        prepared = outliers.prepare(engine, Store(str(tmp_path)), outliers.Plan())
+        groups = statistics.measure(engine, prepared.numbered, 0, 0.05, 8).groups
+    assert groups["dof_p50"].min() > 40
+
+
 def test_kinds_of_figures_are_told_apart() -> None:
     names = ["mmio-read BAR0+0x10/4 latency", "mmio-read BAR2+0x0/8 latency", "irq vector 3 trigger_to_handler"]
     assert [null.kind(name) for name in names] == ["mmio-read latency"] * 2 + ["irq trigger_to_handler"]

@@ -31,6 +31,16 @@ SMALL = np.array([np.nan, np.nan, 1.196, 1.495, 1.363, 1.206, 1.200, 1.140, 1.12
 """By how much a MAD of so many is too small (Croux and Rousseeuw 1992); from 10 on n/(n-0.8)."""
 
 
+DIGITS = 6
+"""Significant digits of an answer. Threads of an engine add in any order: the last of a number's 16 digits are chance,
+and the same dataset must have the same answer."""
+
+
+def rounded(value: float) -> float:
+    """A number as an answer has it."""
+    return float(f"{value:.{DIGITS}g}")
+
+
 def sigma(mad: Array, hosts: Array) -> Array:
     """The noise that a MAD of so many hosts speaks of."""
     count = np.maximum(np.asarray(hosts, dtype=np.int64), 2)

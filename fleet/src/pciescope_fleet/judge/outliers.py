@@ -254,7 +254,7 @@ def _finding(part: pd.DataFrame, way: str, seen: Seen, share: causes.Shared | No
         "worst_of_hosts": as_json(
             part.drop_duplicates(["host_key", "device"]).sort_values("host_key", kind="stable")
         ),
-        "q": float(worst["q"]),
+        "q": null.rounded(worst["q"]),
         "shared": None if share is None else {
             "attribute": share.attribute, "value": share.value, "healthy_with": share.healthy_with,
             "healthy": share.healthy, "p": share.p,
@@ -273,13 +273,13 @@ def outlier(row: Any) -> dict[str, Any]:
     told = {key: None if not isinstance(value, str) else value for key, value in told.items()}
     told["replaced_by"] = row["replaced_by"] if isinstance(row["replaced_by"], str) else None
     told.update({key: f"{row[key]:%Y-%m-%dT%H:%M:%SZ}" for key in ("time", "newest")})
-    told.update({key: float(row[key]) for key in ("effect", "z", "q", "p")})
+    told.update({key: null.rounded(row[key]) for key in ("effect", "z", "q", "p")})
     told["group_hosts"] = int(row["hosts"])
     told["group_without"] = groups.left_out(int(row["level"]))
     name = row["statistic"]
     if name not in ("form", "cpu"):
-        told["value"] = float(np.exp(row[f"x_{name}"]))
-        told["group_median"] = float(np.exp(row[f"med_{name}"]))
+        told["value"] = null.rounded(np.exp(row[f"x_{name}"]))
+        told["group_median"] = null.rounded(np.exp(row[f"med_{name}"]))
     if name == "cpu":
         told["cpu"] = int(row["worst_cpu"])
     return told

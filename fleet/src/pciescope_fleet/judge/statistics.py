@@ -304,7 +304,8 @@ class _Alike:
     of_kind: dict[int, float]
     """By the number of the kind: the mean square of the correlation of two of its figures."""
     independent: float
-    """Of all distances, the share that says something of its own: one host's repeated figures count once."""
+    """Of all distances, the share that says something of its own: one host's repeated figures count once, also those
+    of different kinds."""
 
 
 def _alike(
@@ -335,30 +336,36 @@ def _alike(
     sums: dict[str, Any] = {}
     for name in SHIFTS:
         own = hosts[f"z_{name}"]
-        sums |= {f"s_{name}": own.sum(), f"v_{name}": (own * own).sum(), f"k_{name}": own.count().cast("float64")}
+        sums |= {f"s_{name}": own.sum(), f"v_{name}": (own * own).sum()}
     hosts = hosts.group_by(["kind", "host_key"]).agg(**sums)
-    sums = {}
-    for name in SHIFTS:
-        total, squares, count = (hosts[f"{what}_{name}"] for what in ("s", "v", "k"))
-        sums |= {f"products_{name}": (total * total - squares).sum(),
-                 f"squares_{name}": squares.sum(), f"count_{name}": count.sum()}  # fmt: skip
-    found = hosts.group_by("kind").agg(**sums).execute().set_index("kind").sort_index()
+    of_kinds = _products(hosts, ["kind"]).set_index("kind").sort_index()
+    sums = {f"{what}_{name}": hosts[f"{what}_{name}"].sum() for name in SHIFTS for what in ("s", "v")}
+    whole = hosts.group_by("host_key").agg(**sums)
+    of_all = _products(whole, []).fillna(0.0).iloc[0]
     told = {}
     for name in SHIFTS:
-        product, square_sum, count = (
-            found[f"{what}_{name}"].fillna(0).to_numpy(dtype=float) for what in ("products", "squares", "count")
-        )
+        product, squares = (of_kinds[f"{what}_{name}"].fillna(0).to_numpy(float) for what in ("products", "squares"))
         # Over all pairs of figures that are judged; those without a common host add nothing.
         judged = pd.Series(kind[np.isfinite(groups[f"sigma_{name}"].to_numpy(dtype=float))]).value_counts()
-        figures = judged.reindex(found.index).fillna(0).to_numpy(dtype=float)
-        possible = np.maximum(figures - 1, 1)
-        r = np.clip(product / possible / np.maximum(square_sum, 1e-300), 0, 1)
-        own = count / (1 + np.maximum(figures - 1, 0) * r)
-        told[name] = _Alike(
-            {int(number): float(each) for number, each in zip(found.index, r, strict=True)},
-            float(own.sum() / count.sum()) if count.sum() else 1.0,
+        possible = np.maximum(judged.reindex(of_kinds.index).fillna(0).to_numpy(dtype=float) - 1, 1)
+        r = np.clip(product / possible / np.maximum(squares, 1e-300), 0, 1)
+        # So much larger is the variance of a sum of squares than if all distances were independent.
+        larger = (
+            1 + max(of_all[f"products_{name}"], 0) / of_all[f"squares_{name}"] if of_all[f"squares_{name}"] else 1.0
         )
+        of_kind = {int(number): float(each) for number, each in zip(of_kinds.index, r, strict=True)}
+        told[name] = _Alike(of_kind, float(1 / larger))
     return told
+
+
+def _products(hosts: ir.Table, by: list[str]) -> pd.DataFrame:
+    """Sums over hosts: the products of all pairs of a host's values, and the squares of these, for each statistic."""
+    sums: dict[str, Any] = {}
+    for name in SHIFTS:
+        total, squares = hosts[f"s_{name}"], hosts[f"v_{name}"]
+        sums |= {f"products_{name}": (total * total - squares).sum(), f"squares_{name}": squares.sum()}
+    found: pd.DataFrame = hosts.group_by(by).agg(**sums).execute() if by else hosts.agg(**sums).execute()
+    return found
 
 
 def _by_kind(

@@ -303,10 +303,10 @@ def _change(part: pd.DataFrame, first: int, place: int, end: int, q: float, plac
     told = {name: part.iloc[place][name] for name in SERIES if name != "batch"}
     return {
         **told,
-        "from": float(np.exp(old)),
-        "to": float(np.exp(new)),
-        "effect": float(np.expm1(new - old)),
-        "q": q,
+        "from": null.rounded(np.exp(old)),
+        "to": null.rounded(np.exp(new)),
+        "effect": null.rounded(np.expm1(new - old)),
+        "q": null.rounded(q),
         "places": [_place(part.iloc[each - 1], part.iloc[each]) for each in places],
     }
 
