@@ -170,3 +170,40 @@ def test_files_are_utf_8_in_any_locale(tmp_path: Path) -> None:
     drawn = fleet("matrix", "d", "-o", "m.html")
     assert drawn.returncode == 1, drawn.stderr
     assert "h\u00e415" in (tmp_path / "m.html").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("typed", "why"),
+    [
+        (["outliers", "d", "--threads", "0"], "argument --threads: 0: not a number from 1 to 1024"),
+        (["outliers", "d", "--threads", "-1"], "argument --threads: -1: not a number from 1 to 1024"),
+        (["trend", "d", "--threads", "99999999999"], "argument --threads: 99999999999: not a number"),
+        (["outliers", "d", "--memory", "99999999999999999999GB"], "argument --memory: 99999999999999999999GB: not a"),
+        (["health", "--program", "sudo 'x", "--", "doctor"], '--program "sudo \'x": No closing quotation'),
+        (["health", "--program", "", "--", "doctor"], "--program is empty"),
+        (["health", "--measure", "x 'y", "--", "compare"], '--measure "x \'y": No closing quotation'),
+        (["ingest", "d", ""], "the dataset has an empty name"),
+        (["outliers", ""], "the dataset has an empty name"),
+        (["run", "--ssh", "n[1-5000][1-5000]", "--dir", "x", "--", "list"], "names more than 200000 hosts"),
+    ],
+)
+def test_what_nobody_can_mean_is_refused(typed: list[str], why: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(typed) == 2
+    assert why in capsys.readouterr().err
+
+
+def test_a_nested_file_is_no_list_of_findings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "f.json").write_text("[" * 100_000)
+    assert cli.main(["slurm-drain", str(tmp_path / "f.json")]) == 2
+    assert "is not what `outliers --json` prints" in capsys.readouterr().err
+
+
+def test_a_name_with_the_signs_of_a_pattern_is_a_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`night1` and `nightX` fit to the other two as patterns."""
+    for name, slow in (("night[1]", 1200), ("night1", 800), ("night?", 1200), ("nightX", 800)):
+        runs = [sample.run(n, f"n{n}", cpus=1, median=slow if n == 3 else 800 + n % 3) for n in range(1, 11)]
+        sample.write(tmp_path / "in.jsonl", *runs)
+        assert cli.main(["ingest", str(tmp_path / "in.jsonl"), str(tmp_path / name)]) == 0
+    for name, code in (("night[1]", 1), ("night?", 1), ("night1", 0)):
+        assert cli.main(["outliers", str(tmp_path / name), "--level", "1%"]) == code
+    capsys.readouterr()

@@ -139,6 +139,21 @@ def test_behind_sudo_the_bound_is_roots_as_well(tmp_path: Path, monkeypatch: pyt
     assert time.monotonic() - began < 15
 
 
+def test_a_check_that_takes_too_long_can_put_back_what_it_changed(tmp_path: Path) -> None:
+    """`--bind` gives a driver back where the program is told to end; a program that does not listen is killed."""
+    slow = tmp_path / "slow"
+    slow.write_text(f"#!/bin/sh\ntrap 'echo restored >{tmp_path}/told; exit 143' TERM\nsleep 60 &\nwait\n")
+    deaf = tmp_path / "deaf"
+    deaf.write_text(f"#!/bin/sh\ntrap '' TERM\necho $$ >{tmp_path}/deaf.pid\nsleep 60\nsleep 60\n")
+    for program in (slow, deaf):
+        program.chmod(0o755)
+        with pytest.raises(FleetError, match="did not end within 1 s"):
+            find([str(program)], ["doctor"], [], 1)
+    assert (tmp_path / "told").read_text() == "restored\n"
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "deaf.pid").read_text()), 0)
+
+
 def test_findings_count_that_are_no_notes_and_not_silenced() -> None:
     finding = {"check": "link-width", "severity": "problem", "bdf": "0000:03:00.0", "text": "x4 of x8"}
     records: list[dict[str, Any]] = [
@@ -222,26 +237,49 @@ def test_checks_at_the_same_time_lose_no_count(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "state/c.json").read_text()) == {"a": 200}
 
 
-def nhc(state: Path, fault: str) -> str:
-    """What NHC's own functions are told by the check: `die` and `log` are NHC's."""
+def nhc(state: Path, fault: str, program: str = PCIESCOPE, before: str = "TIMEOUT=30") -> str:
+    """What NHC is told by the check: `die`, `log`, `TIMEOUT` and `ONLINE_NODE`, what it resumes nodes by, are NHC's."""
     doctor = f"doctor --backend fake:host=n1{fault} --only link-speed"
-    check = f"--state {state} --after 2 --node n1 --program {PCIESCOPE} -- {doctor}"
+    check = f"--state {state} --after 2 --node n1 --program {shlex.quote(program)} -- {doctor}"
     script = f"""
+ONLINE_NODE=resume SECONDS=0 {before}
 die() {{ shift; echo "died: $*"; exit 0; }}
-log() {{ echo "logged: $*"; }}
+log() {{ echo "logged: $*"; [ -z "$SILENT" ]; }}
 pciescope-fleet() {{ {shlex.quote(sys.executable)} -m pciescope_fleet "$@"; }}
 . {PACKAGED}/pciescope.nhc
-check_pciescope {check} && echo fine
+check_pciescope {check} && echo "fine, then $ONLINE_NODE"
 """
     return subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True).stdout
 
 
 def test_nhc_is_told_of_a_lasting_problem_and_of_no_other(tmp_path: Path) -> None:
     told = [nhc(tmp_path / "state", fault) for fault in ("", ",downtrained", ",downtrained", ",no-such-option")]
-    assert told[:2] == ["fine\n", "fine\n"]
+    assert told[:2] == ["fine, then resume\n", "fine, then resume\n"]
     assert told[2].startswith("died: check_pciescope:  pciescope: link-speed 0000:03:00.0")
+    # It could not look: the node stays as it is, neither drained nor resumed.
     assert told[3].startswith("logged: check_pciescope:  not checked:")
-    assert told[3].endswith("fine\n")
+    assert told[3].endswith("fine, then :\n")
+    assert nhc(tmp_path / "state", ",no-such-option", before="SILENT=1").endswith("fine, then :\n")
+
+
+@pytest.mark.parametrize(
+    ("before", "seconds"), [("TIMEOUT=8", 3), ("TIMEOUT=30 NHC_START_TS=-23", 2), ("TIMEOUT=5", 1), ("TIMEOUT=2", 1)]
+)
+def test_a_check_ends_before_nhc_drains_the_node_for_its_length(tmp_path: Path, before: str, seconds: int) -> None:
+    """NHC has `TIMEOUT` for all of its checks."""
+    told = nhc(tmp_path / "state", "", "sh -c 'exec sleep 60' sh", before)
+    assert f"did not end within {seconds} s" in told
+    assert told.endswith("fine, then :\n")
+
+
+def test_slurms_program_finds_others_though_slurmd_passes_no_path(tmp_path: Path) -> None:
+    """A shell then has a path of its own, and does not export it: Python looks into two folders."""
+    (tmp_path / "settings").write_text(f'PATH="{tmp_path}:$PATH"\n')
+    (tmp_path / "pciescope-fleet").write_text('#!/usr/bin/env python3\nimport os\nprint(os.environ.get("PATH"))\n')
+    (tmp_path / "pciescope-fleet").chmod(0o755)
+    env = {"SLURMD_NODENAME": "n1", "PCIESCOPE_FLEET_SETTINGS": str(tmp_path / "settings")}
+    told = subprocess.run([PACKAGED / "pciescope-health"], env=env, capture_output=True, text=True, check=True)
+    assert told.stdout == f"{tmp_path}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin\n"
 
 
 @pytest.fixture(scope="module")

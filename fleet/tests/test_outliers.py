@@ -151,6 +151,25 @@ def test_a_finding_of_what_devices_share_has_those_devices_alone(tmp_path: Path,
     assert (alone["hosts"], alone["worst"]["device"]) == (["n4"], second)
 
 
+def test_hosts_that_differ_in_another_way_are_not_healthy(tmp_path: Path) -> None:
+    """All nine hosts with the firmware have its fault: of five all reads are slower, of four those of one CPU."""
+    shape = Shape(hosts=50, figures=5, seed=3)
+    faults = {**on(list(range(5)), "median", 0.15, shape), **on(list(range(5, 9)), "cpu", 0.3, shape)}
+    keep(tmp_path, shape, faults, firmware=["2.0" if host < 9 else "1.0" for host in range(50)])
+    shares = [each["shared"] for each in judged(tmp_path)[0]["findings"] if each["shared"]]
+    assert len(shares) == 2
+    assert {(each["value"], each["healthy_with"]) for each in shares} == {("2.0", 0)}
+
+
+def test_values_that_no_three_hosts_share_hide_no_cause() -> None:
+    hosts = [f"n{number}" for number in range(200)]
+    place = pd.MultiIndex.from_tuples([(host, "3b") for host in hosts])
+    known = pd.DataFrame({"rack": [f"r{number // 10}" for number in range(200)], "bios": "1"}, index=place)
+    known["cmdline"] = [f"root=UUID={number} ro" for number in range(200)]
+    [share] = causes.shared([("n30", "3b"), ("n33", "3b"), ("n37", "3b")], known)
+    assert (share.attribute, share.value) == ("rack", "r3")
+
+
 def test_a_rack_is_named_where_a_file_tells_of_it(tmp_path: Path, call: Call) -> None:
     shape = Shape(hosts=60, figures=3)
     keep(tmp_path / "d", shape, on([5, 15, 25, 35], "median", 0.12, shape))
@@ -167,10 +186,29 @@ def test_a_rack_is_named_where_a_file_tells_of_it(tmp_path: Path, call: Call) ->
         "r5",
         2,
     )
-    racks.write_text("name,rack\nn1,r1\n")
-    refused = call("outliers", tmp_path / "d", "--racks", racks)
+    # A mark of the order of bytes, as some programs write it.
+    racks.write_text("host,rack\n" + "".join(f"{host_name(n)},r{n % 10}\n" for n in range(60)), encoding="utf-8-sig")
+    assert call("outliers", tmp_path / "d", "-j", "--racks", racks).json()["findings"] == told["findings"]
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("name,rack\nn1,r1\n", "`host` and another are needed"),
+        ("", "`host` and another are needed"),
+        ("host,rack\nn1,r1,r2\n", "n1,r1,r2: 3 values for 2 columns"),
+        ("host,rack\nn1\n", "n1: 1 values for 2 columns"),
+        ("host,rack,rack\nn1,r1,r2\n", "the column rack is there twice"),
+        ("host,rack\nn1,r1\nn1,r2\n", "host n1 stands there twice"),
+        ("host,rack\nn1.example,r1\n", "--racks names 1 hosts, and none of them is in the dataset: n1.example"),
+    ],
+)
+def test_a_table_of_racks_that_is_none_is_refused(tmp_path: Path, call: Call, text: str, why: str) -> None:
+    keep(tmp_path / "d", Shape(hosts=8, figures=1, cpus=1, samples=100))
+    (tmp_path / "racks.csv").write_text(text)
+    refused = call("outliers", tmp_path / "d", "--racks", tmp_path / "racks.csv")
     assert refused.code == 2
-    assert "`host` and another are needed" in refused.err
+    assert why in refused.err
 
 
 @pytest.mark.parametrize(
@@ -227,6 +265,18 @@ def test_made_up_figures_are_never_compared_with_measured_ones(tmp_path: Path, c
     assert (told.code, told.json()["findings"]) == (0, [])
     keep(tmp_path / "lone", shape, {}, origin=["synthetic" if host == 0 else "measured" for host in range(40)])
     assert call("outliers", tmp_path / "lone", "-j").json()["unjudged_hosts"] == [host_name(0)]
+
+
+def test_faults_of_made_up_hosts_make_no_measured_one_likelier(tmp_path: Path, call: Call) -> None:
+    """The false discovery rate is a share of the outliers: four hundred that are none of hardware would allow twenty
+    false ones of hardware."""
+    made_up = Shape(hosts=60, figures=10, seed=107)
+    store = keep(tmp_path, made_up, on(list(range(24)), "median", 0.5, made_up), origin="synthetic", backend="fake")
+    for seed in (7, 8):
+        planted.keep(store, planted.make(Shape(hosts=50, figures=10, noise=0.06, seed=seed), {}, run=seed))
+        told = call("outliers", tmp_path, "-j").json()
+        assert told["tests"] == 1100
+        assert {each["origin"] for each in told["findings"]} == {"synthetic"}
 
 
 def test_a_finding_has_hosts_of_one_origin(tmp_path: Path, call: Call) -> None:
@@ -628,8 +678,15 @@ def test_figures_of_a_device_that_is_no_longer_there_are_not_judged(tmp_path: Pa
     assert found("replaced", night, other) == set()
     # The card was moved: the newest list of functions does not have the old address.
     assert found("moved", night, at(sample.run(9, "n4", **later, firmware=firmware(MOVED)), bdf=MOVED)) == set()
+    told = call("outliers", tmp_path / "moved", "--level", "1%").out
+    assert "not judged, as a newer run of the host lacks them: 0000:3b:00.0 of n4\n" in told
+    gone = [{"host_key": "n4", "device": here}]
+    assert call("outliers", tmp_path / "moved", "-j", "--level", "1%").json()["gone"] == gone
     # A run of another device says nothing of this one, as long as both are listed, or none is.
     both = firmware(here, MOVED)
+    # A list does not end at a bracket in a text.
+    odd = [{"bdf": "0000:01:00.0", "version": '1.1 [beta] "x\\\\'}, *both]
+    assert found("odd", night, at(sample.run(9, "n4", **later, firmware=odd), bdf=MOVED)) == {"n4"}
     assert found("beside", night, at(sample.run(9, "n4", **later, firmware=both), bdf=MOVED)) == {"n4"}
     assert found("unknown", night, at(sample.run(9, "n4", **later), bdf=MOVED)) == {"n4"}
 
@@ -802,6 +859,14 @@ def test_an_error_that_most_hosts_have_is_of_the_measurement(tmp_path: Path, cal
     assert "other host" not in text
     # No measurement removes a device.
     assert told("removed", "removed", range(1, 13))[:2] == (1, {True})
+    # Hosts that measured a month ago for the last time are no part of the fleet any more.
+    retired = a_night("2026-10-21")
+    for number, records in enumerate(retired):
+        records[0]["environment"]["host"] = {"name": f"old{number}"}
+        for record in records:
+            record["run"] = f"{0xABC000 + number:016x}"
+    night += retired
+    assert told("retired", "all-ones", range(1, 8))[:2] == (0, {False})
 
 
 def test_an_error_of_a_machine_that_was_replaced_tells_of_no_broken_device(tmp_path: Path, call: Call) -> None:
@@ -1045,6 +1110,18 @@ def test_verdicts_do_not_stay_where_nothing_can_be_judged(tmp_path: Path, call: 
 
 
 @pytest.mark.slow
+def test_verdicts_of_earlier_days_do_not_stay_where_nothing_ran(tmp_path: Path, call: Call) -> None:
+    shape = Shape(hosts=10, figures=1, cpus=1, samples=100)
+    keep(tmp_path / "d", shape, on([3], "median", 0.5, shape))
+    call("outliers", tmp_path / "d", "--prom", tmp_path / "f.prom")
+    assert "pciescope_fleet_outlier_figures{" in (tmp_path / "f.prom").read_text()
+    told = call("outliers", tmp_path / "d", "--prom", tmp_path / "f.prom", "--since", "2026-12-22")
+    assert (told.code, "no run between 2026-12-22 and the last day" in told.err) == (2, True)
+    text = (tmp_path / "f.prom").read_text()
+    assert "pciescope_fleet_outlier_figures{" not in text
+    assert "pciescope_fleet_hosts 0\n" in text
+
+
 def test_promtool_takes_the_verdicts(tmp_path: Path, call: Call) -> None:
     keep(tmp_path / "d", SMALL, on([17], "median", 0.2, SMALL))
     call("outliers", tmp_path / "d", "--prom", tmp_path / "fleet.prom")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -82,7 +83,9 @@ class Engine:
             return _spark_table(self.connection, name, store, table, paths)
         duck = self.connection.con
         if store.is_local:
-            duck.read_parquet(paths, union_by_name=True, hive_partitioning=False).create_view(name)
+            duck.read_parquet(
+                [literal(path) for path in paths], union_by_name=True, hive_partitioning=False
+            ).create_view(name)
         else:
             # DuckDB's own driver for S3 is an extension that it downloads; with one of fsspec's its threads wait for
             # each other.
@@ -91,11 +94,17 @@ class Engine:
         return found
 
 
+def literal(path: str) -> str:
+    """A path as DuckDB takes it: the signs of a pattern stand for themselves."""
+    return re.sub(r"([\[*?])", r"[\1]", path)
+
+
 def _spark_table(connection: Any, name: str, store: Store, table: str, paths: list[str]) -> ir.Table:
     """The workers read the files: every one of them must reach the store by the same address."""
     session = connection._session
     if store.is_local:
-        frame = session.read.option("mergeSchema", "true").parquet(*map(store.fs.unstrip_protocol, paths))
+        names = [re.sub(r"([\\\[\]{}*?])", r"\\\1", store.fs.unstrip_protocol(path)) for path in paths]
+        frame = session.read.option("mergeSchema", "true").parquet(*names)
     else:
         from pyspark.sql.pandas.types import from_arrow_schema
 

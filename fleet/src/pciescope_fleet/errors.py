@@ -36,6 +36,10 @@ class FleetError(Exception):
         self.hint = hint
 
 
+class NoRunsError(FleetError):
+    """The dataset has no run of the days that were asked for."""
+
+
 def report(error: FleetError) -> str:
     """The lines that tell of an error."""
     lines = f"pciescope-fleet: {plain(error.text)}\n"

@@ -63,4 +63,6 @@ def expand_one(text: str) -> list[str]:
             raise FleetError(f"{text!r}: {first}-{last} is not a range")
         for number in range(int(first), int(last) + 1):
             names += expand_one(f"{text[: found.start()]}{number:0{len(first)}}{text[found.end() :]}")
+            if len(names) > MOST:
+                raise FleetError(f"{text!r} names more than {MOST} hosts")
     return names

@@ -94,10 +94,7 @@ def call(words: Sequence[str], end: float, seconds: int) -> subprocess.Completed
     try:
         out, errors = running.communicate(timeout=left)
     except BaseException as error:
-        # Nobody waits here for what cannot be ended: a process of another user, or one that waits in the kernel.
-        with contextlib.suppress(PermissionError, subprocess.TimeoutExpired):
-            running.kill()
-            running.wait(GRACE_S)
+        _end(running)
         if isinstance(error, subprocess.TimeoutExpired):
             raise late from error
         raise
@@ -105,6 +102,18 @@ def call(words: Sequence[str], end: float, seconds: int) -> subprocess.Completed
     if before and (running.returncode in TIMED_OUT and time.monotonic() >= end):
         raise late
     return subprocess.CompletedProcess(words, running.returncode, out, errors)
+
+
+def _end(running: subprocess.Popen[str]) -> None:
+    """Ends a program, which may have something to put back: a driver that `--bind` took off.
+
+    Nobody waits here for what cannot be ended: a process of another user, or one that waits in the kernel.
+    """
+    for signal_it in (running.terminate, running.kill):
+        with contextlib.suppress(PermissionError, subprocess.TimeoutExpired):
+            signal_it()
+            running.wait(GRACE_S / 2)
+            return
 
 
 TIMED_OUT = (124, 128 + signal.SIGKILL, -signal.SIGKILL)

@@ -37,7 +37,7 @@ use anyhow::Context as _;
 use pciescope_hw::probe::open::Backend;
 use pciescope_hw::signals;
 use pciescope_hw::synthetic::Synthetic;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGALRM, SIGHUP, SIGINT, SIGTERM};
 
 /// What every verb gets in addition to its own arguments.
 #[derive(Debug, Clone)]
@@ -100,7 +100,7 @@ pub fn say(text: &str) {
     let _ = io::stderr().lock().write_all(text.as_bytes());
 }
 
-/// The wish to end, by Ctrl-C, SIGTERM or a hang-up of the terminal.
+/// The wish to end, by Ctrl-C, SIGTERM, SIGALRM or a hang-up of the terminal.
 ///
 /// Signals keep their default action (they end the program at once) until [`Stop::catch_signals`]: only verbs that
 /// hold something to be put back, or figures to be written, catch them.
@@ -158,8 +158,8 @@ impl Stop {
     }
 }
 
-/// The signals that end a verb.
-pub const ENDING: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
+/// The signals that end a verb. Node Health Check (NHC) sends SIGALRM to what takes too long.
+pub const ENDING: [i32; 4] = [SIGINT, SIGTERM, SIGHUP, SIGALRM];
 
 /// A stream to which each of these signals writes a byte, so that no wait sleeps through a signal. Ignored signals stay
 /// ignored.

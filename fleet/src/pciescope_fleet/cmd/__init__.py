@@ -10,6 +10,7 @@ import argparse
 import datetime
 import json
 import re
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -88,7 +89,7 @@ def add_engine_options(parser: argparse.ArgumentParser) -> None:
         "--spark", metavar="MASTER", help="count on Spark: spark://HOST:7077 or local[2]; without it, DuckDB"
     )
     parser.add_argument("--memory", type=size, metavar="SIZE", help="DuckDB's memory: 4GB; beyond it uses the disk")
-    parser.add_argument("--threads", type=int, metavar="N", help="DuckDB's threads")
+    parser.add_argument("--threads", type=threads, metavar="N", help="DuckDB's threads")
 
 
 def add_bound_options(parser: argparse.ArgumentParser, found: str) -> None:
@@ -152,9 +153,27 @@ def computed(args: argparse.Namespace, compute: Callable[[Engine, Store], T]) ->
 
 def size(text: str) -> str:
     """A size as DuckDB takes it: 4GB."""
-    if re.fullmatch(r"\d+(\.\d+)?(MB|GB|MiB|GiB)", text) is None:
+    if re.fullmatch(r"\d{1,6}(\.\d{1,6})?(MB|GB|MiB|GiB)", text) is None:
         raise argparse.ArgumentTypeError(f"{text}: not a size; write 4GB or 500MB")
     return text
+
+
+def threads(text: str) -> int:
+    """How many threads DuckDB may have."""
+    if re.fullmatch(r"\d{1,4}", text) is None or not 1 <= int(text) <= 1024:
+        raise argparse.ArgumentTypeError(f"{text}: not a number from 1 to 1024")
+    return int(text)
+
+
+def split_words(text: str, option: str) -> list[str]:
+    """The words of a command, as a shell splits them. Raises `FleetError` where there are none."""
+    try:
+        found = shlex.split(text)
+    except ValueError as error:
+        raise FleetError(f"{option} {text!r}: {error}") from error
+    if not found:
+        raise FleetError(f"{option} is empty")
+    return found
 
 
 def day(text: str) -> str:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
-import shlex
 import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pciescope_fleet import problems, slurm
-from pciescope_fleet.cmd import add_verb
+from pciescope_fleet.cmd import add_verb, split_words
 from pciescope_fleet.errors import Exit, FleetError
 from pciescope_fleet.patience import Patience
 from pciescope_fleet.units import seconds
@@ -62,7 +61,8 @@ def run(args: argparse.Namespace) -> int:
         raise FleetError("a check is `doctor ...` or `compare ... --fail-if LIMIT`", "pciescope-fleet health -- doctor")
     if args.after < 1:
         raise FleetError(f"--after {args.after}: a number from 1 up")
-    program, measure = shlex.split(args.program), shlex.split(args.measure or "")
+    program = split_words(args.program, "--program")
+    measure = [] if args.measure is None else split_words(args.measure, "--measure")
     found = problems.find(program, words, measure, args.timeout)
     node = args.node or os.environ.get("SLURMD_NODENAME") or socket.gethostname().partition(".")[0]
     with Patience(args.state or Path("/var/lib/pciescope-fleet"), args.name or f"{node}-{words[0]}") as patience:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import csv
 import dataclasses
 import json
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +19,7 @@ from pciescope_fleet.cmd import (
     add_verb,
     computed,
 )
-from pciescope_fleet.errors import Exit, FleetError
+from pciescope_fleet.errors import Exit, FleetError, NoRunsError
 from pciescope_fleet.text import plain_all
 
 if TYPE_CHECKING:
@@ -56,8 +58,14 @@ def run(args: argparse.Namespace) -> int:
     extra = read_racks(args.racks) if args.racks else None
     from pciescope_fleet.judge import outliers, prometheus, words
 
-    judged = computed(args, lambda engine, store: outliers.judge(engine, store, plan, extra))
-    # Also where nothing can be judged: older verdicts would stay.
+    judged = outliers.nothing(plan)
+    try:
+        judged = computed(args, lambda engine, store: outliers.judge(engine, store, plan, extra))
+    except NoRunsError:
+        # Older verdicts would stay; so they would where nothing can be judged.
+        if args.prom:
+            prometheus.write(args.prom, prometheus.render(judged, time.time()))
+        raise
     if args.prom:
         prometheus.write(args.prom, prometheus.render(judged, time.time()))
     refuse_nothing(args, judged)
@@ -94,7 +102,9 @@ def refuse_nothing(args: argparse.Namespace, judged: Judged) -> None:
 
 def printable(judged: Judged) -> Judged:
     """The same with the hosts' texts made fit for a terminal."""
-    texts = {name: plain_all(getattr(judged, name)) for name in ("findings", "unjudged_hosts", "coarser", "failed")}
+    texts = {
+        name: plain_all(getattr(judged, name)) for name in ("findings", "unjudged_hosts", "coarser", "gone", "failed")
+    }
     return dataclasses.replace(judged, **texts)
 
 
@@ -108,6 +118,7 @@ def as_json(judged: Judged) -> dict[str, Any]:
         "unjudged": judged.unjudged,
         "unjudged_hosts": judged.unjudged_hosts,
         "coarser": judged.coarser,
+        "gone": [{"host_key": host_key, "device": device} for host_key, device in judged.gone],
         "level": judged.plan.level,
         "least_effect": judged.plan.least_effect,
         "failed": judged.failed,
@@ -121,9 +132,18 @@ def read_racks(path: Path) -> pd.DataFrame:
     import pandas as pd
 
     try:
-        table = pd.read_csv(path, dtype=str, keep_default_na=False, index_col=False)
-    except (OSError, ValueError) as error:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            header, *rows = [row for row in csv.reader(file, strict=True) if row] or [[]]
+    except (OSError, ValueError, csv.Error) as error:
         raise FleetError(f"{path}: cannot be read as CSV: {error}") from error
+    # Some programs write a comma behind each line.
+    header = header[:-1] if header[-1:] == [""] else header
+    for row in rows:
+        if len(row) < len(header) or any(row[len(header) :]):
+            raise FleetError(f"{path}: {','.join(row)}: {len(row)} values for {len(header)} columns")
+    if double := [name for name, times in Counter(header).items() if times > 1]:
+        raise FleetError(f"{path}: the column {double[0]} is there twice")
+    table = pd.DataFrame([row[: len(header)] for row in rows], columns=header, dtype=str)
     if "host" not in table.columns or len(table.columns) < 2:
         raise FleetError(
             f"{path}: its columns are {', '.join(table.columns)}; `host` and another are needed", "host,rack"

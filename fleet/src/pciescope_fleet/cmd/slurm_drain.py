@@ -114,7 +114,7 @@ def read(name: str, is_any_origin: bool, older: int = OLD_DAYS) -> dict[str, lis
                 reasons.setdefault(str(worst["host_key"]).partition("~")[0], []).append(text)
     except OSError as error:
         raise FleetError(f"{name} cannot be read: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         hint = "pciescope-fleet outliers DATASET --json > FILE"
         raise FleetError(f"{name} is not what `outliers --json` prints: {error!r}", hint) from error
     for key, why in dict.fromkeys(doubts):

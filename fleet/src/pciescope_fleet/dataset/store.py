@@ -106,6 +106,8 @@ class Store:
 
     def __init__(self, url: str, options: dict[str, Any] | None = None) -> None:
         """Opens nothing yet. `options` are for fsspec: keys, an endpoint."""
+        if not url:
+            raise FleetError("the dataset has an empty name", "a folder, or a URL such as s3://BUCKET/FOLDER")
         self.url = url
         self.options = options or {}
         try:

@@ -40,30 +40,39 @@ class Shared:
 
 
 def shared(
-    outliers: Iterable[tuple[str, str]], attributes: pd.DataFrame, of_device: Collection[str] = ()
+    outliers: Iterable[tuple[str, str]],
+    attributes: pd.DataFrame,
+    of_device: Collection[str] = (),
+    others: Collection[tuple[str, str]] = (),
 ) -> list[Shared]:
     """What outliers share, the best explanation first; no host is in two.
 
     An outlier is a host key and a device. `attributes` has a row for each device of the groups concerned, by host key
     and device, and a column of text for each attribute. Those in `of_device` may differ between devices of one host:
-    there the healthy devices of the same hosts count, too. Of the others the healthy hosts alone do.
+    there the healthy devices of the same hosts count, too. Of the other attributes the healthy hosts alone do. `others`
+    are outliers that differ in another way: they are neither with nor against a cause.
     """
     units = [unit for unit in dict.fromkeys(outliers) if unit in attributes.index]
     table = attributes.assign(
         host=attributes.index.get_level_values(0), faulty=attributes.index.isin(units) if units else False
     )
-    hosts = {host for host, _ in units}
+    unhealthy = table["faulty"] | attributes.index.isin(list(others)) if others else table["faulty"]
+    hosts = {host for host, _ in units} | {host for host, _ in others}
     # Devices of one host are no hosts of their own: a value counts once for each host, among each of both.
     faulty = {name: table[table["faulty"]][["host", name]].drop_duplicates() for name in attributes.columns}
     healthy = {
-        name: table[~table["faulty"] & ((name in of_device) | ~table["host"].isin(hosts))][
-            ["host", name]
-        ].drop_duplicates()[name]
+        name: table[~unhealthy & ((name in of_device) | ~table["host"].isin(hosts))][["host", name]].drop_duplicates()[
+            name
+        ]
         for name in attributes.columns
     }
     left = list(dict.fromkeys(host for host, _ in units))
     found: list[Shared] = []
-    tried = sum(attributes[name].nunique(dropna=True) for name in attributes.columns)
+    # A value that fewer hosts have is never named, as that of an option that is different on each host.
+    tried = sum(
+        int((table[["host", name]].dropna().drop_duplicates()[name].value_counts() >= LEAST_HOSTS).sum())
+        for name in attributes.columns
+    )
     while len(left) >= LEAST_HOSTS:
         best = _best(left, faulty, healthy, max(tried, 1))
         if best is None:

@@ -13,7 +13,7 @@ from pciescope_fleet.dataset.rows import DEVICE_FAILED, MAY_BE_THE_PLAN
 from pciescope_fleet.dataset.store import Store
 from pciescope_fleet.engine import Engine
 from pciescope_fleet.judge.doubt import OLD_DAYS
-from pciescope_fleet.judge.seen import looked, parsed
+from pciescope_fleet.judge.seen import Looked, parsed
 
 RUN = ["host_key", "host", "run", "time", "verb", "origin"]
 
@@ -25,42 +25,73 @@ def failed(engine: Engine, store: Store, days: list[str]) -> list[dict[str, Any]
     """
     runs = engine.table(store, "runs", store.kept("runs").files(days))
     runs = engine.keep(runs.select(*RUN, "errors", "failed", "checked"))
-    bad = runs.filter(runs.errors > 0).select(*RUN, "errors", "failed").execute()
-    if not len(bad):
+    names = sorted(runs.filter(runs.errors > 0).select("host").distinct().execute()["host"])
+    if not names:
         return []
-    names = sorted(bad["host"].unique())
-    known = runs.filter(runs.host.isin(names)).select(*RUN, "checked").execute()
-    known["checked"] = known["checked"].map(parsed)
+    known = runs.filter(runs.host.isin(names)).execute()
     by_name: dict[str, list[dict[str, Any]]] = {}
     for run in known.sort_values(["time", "run"]).to_dict("records"):
-        by_name.setdefault(run["host"], []).append(run)
-    told = []
-    for run in bad.sort_values(["host_key", "time", "run"]).to_dict("records"):
-        named = [each for each in by_name[run["host"]] if origins(each) & origins(run)]
-        alike = [each for each in named if each["host_key"] == run["host_key"]]
-        if alike[-1]["time"] - run["time"] > datetime.timedelta(days=OLD_DAYS):
-            continue
-        newer = [
-            each
-            for each in alike
-            if each["verb"] == run["verb"] and (each["time"], each["run"]) > (run["time"], run["run"])
-        ]
-        for device, code, text in errors_of(run):
-            if any(looked(each["checked"], {"device": device, "check": code}) for each in newer):
-                continue
-            told.append(
-                {
-                    **{key: run[key] for key in ("host_key", "host", "verb", "origin", "run")},
-                    "time": f"{run['time']:%Y-%m-%dT%H:%M:%SZ}",
-                    "device": device,
-                    "code": code,
-                    "text": text,
-                    "is_broken": code in DEVICE_FAILED,
-                    "replaced_by": _successor(run["host_key"], alike[-1], named),
-                    "others": 0,
-                }
-            )
+        by_name.setdefault(run["host"], []).append({**run, "origins": frozenset(str(run["origin"]).split())})
+    told = [error for named in by_name.values() for error in _of_name(named)]
+    told.sort(key=lambda each: (each["host_key"], each["time"], each["run"]))
     return _beside_others(told, runs)
+
+
+class _Looked:
+    """What the newer runs of a host and verb looked at."""
+
+    def __init__(self) -> None:
+        self._all = False
+        self._devices: set[str] = set()
+        self._by_check: dict[str, set[str]] = {}
+
+    def add(self, checked: Looked) -> None:
+        """One more run, by its column `checked`."""
+        self._all |= checked is None
+        for checks, devices in checked or ():
+            if checks is None:
+                self._devices |= devices
+            for check in checks or ():
+                self._by_check.setdefault(check, set()).update(devices)
+
+    def has(self, device: str, code: str) -> bool:
+        """Whether one of them looked for this error."""
+        return self._all or device in self._devices or device in self._by_check.get(code, ())
+
+
+def _of_name(named: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The errors of the runs of one host's name, which are in the order of their time."""
+    last: dict[tuple[str, str], dict[str, Any]] = {}
+    looked: dict[tuple[str, str, str], _Looked] = {}
+    successors: dict[tuple[str, frozenset[str]], str | None] = {}
+    for run in reversed(named):
+        key, origins = run["host_key"], run["origins"]
+        for origin in origins:
+            last.setdefault((key, origin), run)
+        newest = max((last[key, origin] for origin in origins), key=lambda each: (each["time"], each["run"]))
+        if newest["time"] - run["time"] > datetime.timedelta(days=OLD_DAYS):
+            continue
+        newer = [looked.setdefault((key, origin, run["verb"]), _Looked()) for origin in origins]
+        for device, code, text in errors_of(run) if run["errors"] > 0 else ():
+            if any(each.has(device, code) for each in newer):
+                continue
+            if (key, origins) not in successors:
+                successors[key, origins] = _successor(
+                    key, newest, [each for each in named if each["origins"] & origins]
+                )
+            yield {
+                **{name: run[name] for name in ("host_key", "host", "verb", "origin", "run")},
+                "time": f"{run['time']:%Y-%m-%dT%H:%M:%SZ}",
+                "device": device,
+                "code": code,
+                "text": text,
+                "is_broken": code in DEVICE_FAILED,
+                "replaced_by": successors[key, origins],
+                "others": 0,
+            }
+        checked = parsed(run["checked"])
+        for each in newer:
+            each.add(checked)
 
 
 def _successor(host_key: str, last: dict[str, Any], named: list[dict[str, Any]]) -> str | None:
@@ -88,26 +119,24 @@ FEWEST_ALIKE = 3
 def _beside_others(told: list[dict[str, Any]], runs: ir.Table) -> list[dict[str, Any]]:
     """Adds `others`: how many other hosts have the same error, and says which errors tell of no broken device.
 
-    Where more than half of the hosts that ran the verb have it, it is of the measurement. A machine that another one
+    Where more than half of the hosts that run the verb have it, it is of the measurement. A machine that another one
     of its name has replaced has no device any more. The same error is one of the same verb, origin, device
-    and code.
+    and code. Hosts whose last run of the verb is much older than the fleet's do not run it any more.
     """
-    counted = runs.group_by(["verb", "origin"]).agg(hosts=runs.host_key.nunique()).execute()
-    ran = {(row["verb"], row["origin"]): row["hosts"] for row in counted.to_dict("records")}
+    last = runs.group_by(["verb", "origin", "host_key"]).agg(last=runs.time.max()).execute()
+    age = last.groupby(["verb", "origin"])["last"].transform("max") - last["last"]
+    last = last[age <= datetime.timedelta(days=OLD_DAYS)]
+    run_it = {key: set(part["host_key"]) for key, part in last.groupby(["verb", "origin"])}
     having: dict[tuple[str, ...], set[str]] = {}
     for each in told:
         having.setdefault(tuple(each[name] for name in SAME), set()).add(each["host_key"])
     for each in told:
-        hosts = len(having[tuple(each[name] for name in SAME)])
-        each["others"] = hosts - 1
-        is_usual = hosts >= FEWEST_ALIKE and 2 * hosts > ran[each["verb"], each["origin"]]
+        hosts, all_hosts = having[tuple(each[name] for name in SAME)], run_it[each["verb"], each["origin"]]
+        each["others"] = len(hosts) - 1
+        usual = len(hosts & all_hosts)
+        is_usual = usual >= FEWEST_ALIKE and 2 * usual > len(all_hosts)
         each["is_broken"] &= not (is_usual and each["code"] in MAY_BE_THE_PLAN) and each["replaced_by"] is None
     return told
-
-
-def origins(run: dict[str, Any]) -> set[str]:
-    """The origins of a run's records."""
-    return set(str(run["origin"]).split())
 
 
 def errors_of(run: dict[str, Any]) -> Iterator[tuple[str, str, str]]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import ibis
 import ibis.expr.types as ir
 
 from pciescope_fleet.dataset.store import Store
 from pciescope_fleet.engine import Engine
-from pciescope_fleet.errors import FleetError
+from pciescope_fleet.errors import NoRunsError
 from pciescope_fleet.judge.groups import ATTRIBUTES
 
 KEPT = ("host_key", "host", "run", "time", "device", "device_name", "driver", "firmware", "link", "figure", "unit",
@@ -30,6 +30,8 @@ class Newest:
     """The days of these runs."""
     days: list[str]
     """All days between those that were asked for."""
+    gone: list[tuple[str, str]] = field(default_factory=list)
+    """Host key and address of the devices that are left out: a newer run of their host lacks them."""
 
 
 def newest(engine: Engine, store: Store, since: str | None = None, until: str | None = None) -> Newest:
@@ -38,7 +40,7 @@ def newest(engine: Engine, store: Store, since: str | None = None, until: str | 
     listed = store.need("runs")
     days = [day for day in listed.dates() if (since is None or day >= since) and (until is None or day <= until)]
     if not days:
-        raise FleetError(f"{store.url}: no run between {since or 'the first day'} and {until or 'the last day'}",
+        raise NoRunsError(f"{store.url}: no run between {since or 'the first day'} and {until or 'the last day'}",
                          f"days with runs: {listed.dates()[0]} to {listed.dates()[-1]}")  # fmt: skip
     runs = engine.table(store, "runs", listed.files(days))
     kind = ["host_key", "content", "origin", "verb"]
@@ -64,11 +66,14 @@ def newest(engine: Engine, store: Store, since: str | None = None, until: str | 
     told = told.mutate(told=told.told.max().over(ibis.window(group_by=kind)))
     figures = told.filter(~told.is_older | told.told.isnull() | (told.told < told.time)).drop("is_older", "told")
     figures = engine.keep(figures)
-    return Newest(_still_there(engine, figures, runs), runs, dates, days)
+    left, gone = _still_there(engine, figures, runs)
+    return Newest(left, runs, dates, days, gone)
 
 
-def _still_there(engine: Engine, figures: ir.Table, runs: ir.Table) -> ir.Table:
-    """Without the figures of devices of which a newer run of the host says that they are not there any more.
+def _still_there(engine: Engine, figures: ir.Table, runs: ir.Table) -> tuple[ir.Table, list[tuple[str, str]]]:
+    """The figures without those of devices of which a newer run of the host says that they are not there any more.
+
+    Also these devices.
 
     It says so by another model at the same address, or by a list of functions with firmware that lacks one which it
     had. That a run did not measure a device says nothing.
@@ -89,10 +94,12 @@ def _still_there(engine: Engine, figures: ir.Table, runs: ir.Table) -> ir.Table:
     had = had.mutate(quoted=ibis.literal('"') + had.device + '"').filter(lambda t: t.then > t.seen)
     lost = had.filter(had.functions.contains(had.quoted) & ~had.left.contains(had.quoted))
     gone = engine.keep(ibis.union(other.select(*unit, "model"), lost.select(*unit, "model")))
-    if int(gone.count().execute()) == 0:
-        return figures
-    return engine.keep(figures.anti_join(gone, [*unit, "model"]))
+    named = gone.select("host_key", "device").distinct().execute()
+    if not len(named):
+        return figures, []
+    told = sorted(zip(named["host_key"], named["device"], strict=True))
+    return engine.keep(figures.anti_join(gone, [*unit, "model"])), told
 
 
-FUNCTIONS = r'"firmware":\[([^\]]*)\]'
-"""In the environment as JSON: the functions whose drivers show a firmware."""
+FUNCTIONS = r'"firmware":\[((?:[^\]"]*"[^"\\]*(?:\\.[^"\\]*)*")*[^\]"]*)\]'
+"""In the environment as JSON: the functions whose drivers show a firmware. A text may have a bracket."""

@@ -12,6 +12,7 @@ import pandas as pd
 
 from pciescope_fleet.dataset.store import Store
 from pciescope_fleet.engine import Engine
+from pciescope_fleet.errors import FleetError
 from pciescope_fleet.judge import causes, groups, null
 from pciescope_fleet.judge.failed import failed
 from pciescope_fleet.judge.newest import Newest, newest
@@ -52,12 +53,19 @@ class Judged:
     """One row for each: who, figure, the statistic that shows it most, effect, q; the worst first."""
     findings: list[dict[str, Any]] = field(default_factory=list)
     """Outliers put together: by host, or by what several hosts share."""
+    gone: list[tuple[str, str]] = field(default_factory=list)
+    """Devices that are not judged, by host key and address: a newer run of their host lacks them."""
     failed: list[dict[str, Any]] = field(default_factory=list)
     """Errors of the newest runs, by host, verb and device."""
 
     def broken(self) -> list[dict[str, Any]]:
         """Those errors that tell of a broken device."""
         return [each for each in self.failed if each["is_broken"]]
+
+
+def nothing(plan: Plan) -> Judged:
+    """What is judged where there is no run."""
+    return Judged(plan, 0, 0, 0, [], [], pd.DataFrame())
 
 
 @dataclass
@@ -86,25 +94,37 @@ def judge(
 ) -> Judged:
     """Judges the newest figures. `attributes` has further columns by host name: rack, room."""
     prepared = prepared or prepare(engine, store, plan)
+    if attributes is not None:
+        _refuse_unknown(prepared.new, attributes)
     new, found, numbered = prepared.new, prepared.cells, prepared.numbered
-    measured = [measure(engine, numbered, level, plan.level, plan.least_hosts) for level in found.used]
-    tests = sum(each.tests for each in measured)
-    far = [each.far.assign(level=each.level) for each in measured if len(each.far)]
-    together = pd.concat(far, ignore_index=True) if far else pd.DataFrame()
-    outliers = _discover(together, tests, plan) if len(together) else together
+    told, parts, by_level = 0, [], dict.fromkeys(found.used, 0)
+    # Each origin by itself: many faults of made-up hosts would make measured ones likelier outliers.
+    for origin, own in found.table[found.table["own"] >= 0].groupby("origin", sort=True):
+        rows = numbered.filter(numbered.origin == origin)
+        measured = [measure(engine, rows, level, plan.level, plan.least_hosts) for level in sorted(own["own"].unique())]
+        tests = sum(each.tests for each in measured)
+        far = [each.far.assign(level=each.level) for each in measured if len(each.far)]
+        parts += [_discover(pd.concat(far, ignore_index=True), tests, plan)] if far else []
+        for each in measured:
+            by_level[each.level] += each.tests
+        told += tests
+    outliers = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
+    if len(outliers):
+        outliers = outliers.sort_values(["q", "p", "host_key", "device", "figure"], ignore_index=True)
     alone = numbered.filter(numbered.cpu.isnull() & (numbered.own < 0))
     judged = Judged(
         plan=plan,
         hosts=int(new.figures.host_key.nunique().execute()),
-        tests=tests,
+        tests=told,
         unjudged=int(alone.count().execute()),
         unjudged_hosts=sorted(alone.select("host_key").distinct().execute()["host_key"])
         if -1 in set(found.table["own"])
         else [],
         coarser=[
-            {"without": groups.left_out(each.level), "figures": each.tests} for each in measured if each.level > 0
+            {"without": groups.left_out(level), "figures": figures} for level, figures in by_level.items() if level > 0
         ],
         outliers=outliers,
+        gone=new.gone,
         failed=failed(engine, store, new.days),
     )
     if len(outliers):
@@ -113,8 +133,19 @@ def judge(
     return judged
 
 
+def _refuse_unknown(new: Newest, attributes: pd.DataFrame) -> None:
+    """Raises where a table of racks names no host of the dataset: its names are written in another way."""
+    hosts = set(new.figures.select("host").distinct().execute()["host"])
+    if hosts and hosts.isdisjoint(attributes.index):
+        one = f": {attributes.index[0]}, ..." if len(attributes) else ""
+        raise FleetError(
+            f"--racks names {len(attributes)} hosts, and none of them is in the dataset{one}",
+            f"names as the records have them, such as {min(hosts)}",
+        )
+
+
 def _discover(far: pd.DataFrame, tests: int, plan: Plan) -> pd.DataFrame:
-    """The outliers among those that lie far, with `q`, the statistic and its effect."""
+    """The outliers among those of one origin that lie far, with `q`, the statistic and its effect."""
     p = np.column_stack([far[f"p_{name}"].to_numpy(dtype=float) for name in STATISTICS])
     effect = np.column_stack([_effect(far, name) for name in STATISTICS])
     least = np.array([plan.least_form if name == "form" else np.log1p(plan.least_effect) for name in STATISTICS])
@@ -134,8 +165,7 @@ def _discover(far: pd.DataFrame, tests: int, plan: Plan) -> pd.DataFrame:
         effect=np.where(np.array(STATISTICS)[best] == "form", effect[rows, best], np.expm1(effect[rows, best])),
         z=np.column_stack([far[f"z_{name}"].to_numpy(dtype=float) for name in STATISTICS])[rows, best],
     )
-    told = told[(q <= plan.level) & (usable.min(axis=1) < 1)]
-    return told.sort_values(["q", "p", "host_key", "device", "figure"], ignore_index=True)
+    return told[(q <= plan.level) & (usable.min(axis=1) < 1)]
 
 
 def _effect(far: pd.DataFrame, name: str) -> np.ndarray[Any, np.dtype[np.float64]]:
@@ -221,12 +251,16 @@ def _findings(
     seen = read_seen(engine, store, new.days, outliers)
     rows = outliers.assign(direction=[direction(row) for row in outliers.to_dict("records")])
     result: list[dict[str, Any]] = []
+    every = {
+        key: set(zip(part["host_key"], part["device"], strict=True)) for key, part in rows.groupby(["origin", "model"])
+    }
     for (origin, model, way), part in rows.groupby(["origin", "model", "direction"], sort=True):
         alike = known[(known["origin"] == origin) & (known["model"] == model)].drop(columns=["origin", "model"])
         alike = alike[~alike.index.duplicated()]
         explained = np.zeros(len(part), dtype=bool)
         units = list(zip(part["host_key"], part["device"], strict=True))
-        for share in causes.shared(units, alike, DEVICE_ATTRIBUTES):
+        others = every[origin, model].difference(units)
+        for share in causes.shared(units, alike, DEVICE_ATTRIBUTES, others):
             having = set(share.units)
             these = np.array([unit in having for unit in units])
             explained |= these

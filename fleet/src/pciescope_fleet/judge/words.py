@@ -82,6 +82,10 @@ def report(judged: Judged) -> str:
         f"  {each['figures']} figures were judged in coarser groups, without {', '.join(each['without'])}"
         for each in judged.coarser
     ]
+    if judged.gone:
+        first = [f"{device} of {host_key.split('~')[0]}" for host_key, device in judged.gone[:FEW]]
+        more = f" and {len(judged.gone) - FEW} more" if len(judged.gone) > FEW else ""
+        lines.append(f"  not judged, as a newer run of the host lacks them: {', '.join(first)}{more}")
     lines += [f"  failed: {failure_in_words(each)}" for each in judged.failed[:FEW]]
     if len(judged.failed) > FEW:
         lines.append(f"  failed: {len(judged.failed) - FEW} more; --json has all")
