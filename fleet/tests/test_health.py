@@ -284,14 +284,21 @@ def test_slurms_program_finds_others_though_slurmd_passes_no_path(tmp_path: Path
 
 @pytest.fixture(scope="module")
 def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
-    """Three nodes that Slurm has checked every two seconds; the second has a slow link."""
+    """Four nodes that Slurm has checked every two seconds. The second has a slow link, by `doctor`; of the fourth
+    `compare` finds that reads take longer than in the record of its first day."""
     folder = tmp_path_factory.mktemp("health")
     folder.chmod(0o700)
     settings = folder / "settings"
+    measure = "latency mmio --count 2000 --backend fake:host=n4"
+    base = folder / "base.jsonl"
+    subprocess.run([PCIESCOPE, *measure.split(), "-o", str(base)], check=True, capture_output=True)
     settings.write_text(
         f"HEALTH_OPTIONS='--after 3 --drain --state {folder}/state --program \"{PCIESCOPE}\"'\n"
         'fault=; [ "$SLURMD_NODENAME" != n2 ] || fault=,downtrained\n'
         'HEALTH_CHECK="doctor --backend fake:host=$SLURMD_NODENAME$fault --only link-speed,link-width"\n'
+        'if [ "$SLURMD_NODENAME" = n4 ]; then\n'
+        f"HEALTH_OPTIONS=\"$HEALTH_OPTIONS --measure '{measure},seed=2,delay=60ns'\"\n"
+        f"HEALTH_CHECK=\"compare '{base}' {{new}} --fail-if 'p50 > +5%'\"\nfi\n"
     )
     program, command = folder / "health", folder / "bin" / "pciescope-fleet"
     command.parent.mkdir()
@@ -300,7 +307,7 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
         f"export PYTHONPATH={shlex.quote(os.environ.get('PYTHONPATH', ''))}\n"
         f"exec '{sys.executable}' -m pciescope_fleet \"$@\"\n"
     )
-    cluster = Slurm(3, f"HealthCheckProgram={program}\nHealthCheckInterval=2\nHealthCheckNodeState=ANY")
+    cluster = Slurm(4, f"HealthCheckProgram={program}\nHealthCheckInterval=2\nHealthCheckNodeState=ANY")
     program.write_text(
         f"#!/bin/sh\nexport SLURM_CONF='{cluster.conf}' PCIESCOPE_FLEET_SETTINGS='{settings}'\n"
         f"export PATH='{command.parent}':/usr/sbin:/usr/bin:/sbin:/bin\nexec '{PACKAGED}/pciescope-health'\n"
@@ -317,17 +324,23 @@ def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
 
 @pytest.mark.slow
 def test_slurm_drains_a_node_with_the_finding_as_its_reason_after_three_checks(slurm: Slurm) -> None:
-    wait_for("the drained node", lambda: slurm.states().get("n2") == "drained")
+    for node in ("n2", "n4"):
+        wait_for("the drained node", lambda node=node: slurm.states().get(node) == "drained")
     calls = slurm.calls.read_text().split()
     assert calls.count("n2") >= 3
     shown = slurm.command("scontrol", "--oneliner", "show", "node", "n2")
     assert "Reason=pciescope: link-speed 0000:03:00.0: the link of 0000:03:00.0 runs at 16 GT/s" in shown
+    shown = slurm.command("scontrol", "--oneliner", "show", "node", "n4")
+    assert re.search(
+        r"Reason=pciescope: 0000:03:00\.0: latency p50 is [0-9.]+ \(\+\d+\.\d%\), beyond p50 > \+5%", shown
+    )
+    assert slurm.calls.read_text().split().count("n4") >= 3
     # Others are checked as often and stay; and a reason that stands is kept.
     slurm.command("scontrol", "update", "NodeName=n2", "State=DRAIN", "Reason=new riser")
     before = slurm.calls.read_text().split().count("n2")
     wait_for("two more checks", lambda: slurm.calls.read_text().split().count("n2") >= before + 2)
     time.sleep(1)
-    assert slurm.states() == {"n1": "idle", "n2": "drained", "n3": "idle"}
+    assert slurm.states() == {"n1": "idle", "n2": "drained", "n3": "idle", "n4": "drained"}
     assert "Reason=new riser" in slurm.command("scontrol", "--oneliner", "show", "node", "n2")
 
 
@@ -420,7 +433,7 @@ def test_slurm_drain_prints_commands_and_runs_them_only_with_yes(slurm: Slurm, t
         many = drain(slurm, tmp_path / "found.json", [found(["n1", "n3"])], "--yes", "--most", "1")
         assert (many.returncode, slurm.states()["n1"]) == (2, "idle")
         assert drain(slurm, tmp_path / "found.json", findings, "--yes").stdout == command
-        assert slurm.states() == {"n1": "drained", "n2": "drained", "n3": "idle"}
+        assert slurm.states() == {"n1": "drained", "n2": "drained", "n3": "idle", "n4": "drained"}
         assert "slower 0000:03:00.0 latency" in slurm.command("scontrol", "--oneliner", "show", "node", "n1")
     finally:
         slurm.command("scontrol", "update", "NodeName=n1", "State=RESUME")

@@ -525,9 +525,11 @@ def test_a_healthy_host_that_is_also_measured_in_another_way_is_no_outlier(
     assert (told.code, told.json()["outliers"]) == (0, [])
     assert told.json()["unjudged_hosts"] == ["n3"]
     with open_engine(None) as engine:
-        found = outliers.prepare(engine, Store(str(tmp_path / "d")), outliers.Plan()).numbered.execute()
+        prepared = outliers.prepare(engine, Store(str(tmp_path / "d")), outliers.Plan())
+        found, cpus = prepared.numbered.execute(), prepared.new.cpus.execute()
     judged = found[(found["host"] == "n3") & (found["own"] >= 0)]
-    assert len(judged) == 6
+    assert len(judged) == 2
+    assert len(cpus[cpus["row"].isin(judged["row"])]) == 4
     assert set(judged["run"]) == {f"{3:016x}"}
 
 
@@ -1191,7 +1193,7 @@ def test_figures_that_say_the_same_of_each_host_lend_no_certainty(tmp_path: Path
         planted.keep(Store(str(tmp_path / place)), planted.make(shape, {}, attributes={"kernel": kernel}))
         with open_engine(None) as engine:
             prepared = outliers.prepare(engine, Store(str(tmp_path / place)), outliers.Plan())
-            groups = statistics.measure(engine, prepared.numbered, 0, 0.05, 8).groups
+            groups = statistics.measure(engine, prepared.numbered, prepared.new.cpus, 0, 0.05, 8).groups
         sure[place] = groups[["dof_p50", "dof_p90"]].to_numpy()
     assert sure["apart"].max() > 100
     assert sure["alike"].max() < 25
@@ -1211,7 +1213,7 @@ def test_figures_of_several_kinds_that_say_the_same_make_no_tail_heavy(tmp_path:
     planted.keep(Store(str(tmp_path)), fleet)
     with open_engine(None) as engine:
         prepared = outliers.prepare(engine, Store(str(tmp_path)), outliers.Plan())
-        groups = statistics.measure(engine, prepared.numbered, 0, 0.05, 8).groups
+        groups = statistics.measure(engine, prepared.numbered, prepared.new.cpus, 0, 0.05, 8).groups
     assert groups["dof_p50"].min() > 40
 
 
@@ -1262,7 +1264,7 @@ def test_equal_devices_make_nothing_surer(tmp_path: Path, shape: Shape) -> None:
         planted.keep(store, with_devices(fleet, dict.fromkeys(range(shape.hosts), more)))
         with open_engine(None) as engine:
             prepared = outliers.prepare(engine, store, outliers.Plan())
-            told.append(statistics.measure(engine, prepared.numbered, 0, 1.0, 8))
+            told.append(statistics.measure(engine, prepared.numbered, prepared.new.cpus, 0, 1.0, 8))
     one, three = (each.groups.drop(columns=["tail_cpu"]) for each in told)
     units = shape.hosts * shape.figures
     assert (told[0].tests, told[1].tests) == (units, 3 * units)
@@ -1339,7 +1341,7 @@ def test_a_host_with_fewer_samples_has_no_other_form_because_of_that(tmp_path: P
     planted.keep(Store(str(tmp_path)), fleet)
     with open_engine(None) as engine:
         prepared = outliers.prepare(engine, Store(str(tmp_path)), outliers.Plan())
-        far = statistics.measure(engine, prepared.numbered, 0, 1.0, 8).far
+        far = statistics.measure(engine, prepared.numbered, prepared.new.cpus, 0, 1.0, 8).far
         found = outliers.judge(engine, Store(str(tmp_path)), outliers.Plan(), None, prepared)
     form = far.groupby("host_key")["z_form"].mean()
     healthy = form[[host_name(host) for host in few if host != sick]]
@@ -1376,7 +1378,7 @@ def test_a_faulty_host_among_eight_hides_less_in_the_noise_after_three_passes(
         prepared = outliers.prepare(engine, Store(str(tmp_path)), outliers.Plan())
         for passes in (1, null.PASSES):
             monkeypatch.setattr(null, "PASSES", passes)
-            groups = statistics.measure(engine, prepared.numbered, 0, 0.05, 8).groups
+            groups = statistics.measure(engine, prepared.numbered, prepared.new.cpus, 0, 0.05, 8).groups
             sigma.append(float((groups["sigma_p90"] / null.of_median(groups["n_p90"])).mean()))
     # The healthy seven were drawn with 0.0235.
     assert sigma[0] > 0.032

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -232,7 +233,9 @@ class Queue:
         monkeypatch.setattr(slurm, "cancel", self.cancelled.extend)
         monkeypatch.setattr(slurm, "time", SimpleNamespace(monotonic=lambda: self.now, sleep=self.sleep))
 
-    def command(self, *_: str) -> str:
+    def command(self, *words: str) -> str:
+        if words[0] != "squeue":
+            raise FleetError("the test is of the queue alone")
         text = next(self.texts)
         if text is None:
             raise FleetError("squeue: Unable to contact slurm controller")
@@ -244,7 +247,9 @@ class Queue:
 
 def watched(folder: Path, wait_s: float) -> dict[str, str]:
     """Why hosts are silent once the run's tasks are out of the queue."""
-    run = slurm.Run(Folder(folder, Task(["x"], ["y"], 60), ["n1", "n2"]), None, 1, wait_s, jobs={"7": ["n1", "n2"]})
+    run = slurm.Run(Folder(folder, Task(["x"], ["y"], 60), ["n1", "n2"]), None, 1, wait_s)
+    run.took("7", ["n1", "n2"], 1)
+    run.held.clear()
     run.watch()
     return run.folder.silent
 
@@ -295,6 +300,246 @@ def test_a_task_that_slurm_cannot_end_does_not_hold_the_others(tmp_path: Path, m
     assert next(queue.texts) == "end of the test"
     told = slurm.why("7", 0, {"JobState": "COMPLETING", "Reason": "None"}, tmp_path)
     assert told == "Slurm cannot end job 7_0: a process on the node does not end"
+
+
+@dataclass
+class FakeTask:
+    """A task of an array in `FakeSlurm`."""
+
+    name: str
+    throttle: int
+    state: str = "PENDING"
+    host: str = ""
+    is_held: bool = True
+    until: float = 0.0
+    """When it ends; once it has, when it did."""
+
+
+class FakeSlurm:
+    """Arrays on nodes of their own clock, with what Slurm bounds: an array, the queue, its memory of what ended."""
+
+    room, forgets_s, takes_s = 10_000, 300.0, 20.0
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, path: Path, hosts: int, largest: int = 40) -> None:
+        self.now, self.largest, self.arrays = 0.0, largest, dict[str, list[FakeTask]]()
+        self.folder = Folder(path, Task(["x"], ["y"], 600), [f"n{number}" for number in range(1, hosts + 1)])
+        self.fate: dict[str, str] = {}
+        """How the task of a host ends; else well."""
+        self.takes: dict[str, float] = {}
+        self.ran, self.asked, self.placed, self.cancelled = list[str](), list[str](), list[str](), list[str]()
+        self.busiest = self.longest = 0
+        """The most tasks on nodes, and in the queue."""
+        self.breaks: Callable[[tuple[str, ...]], None] = lambda _: None
+        """Raises what goes wrong with a command."""
+        self.told = 0
+        monkeypatch.setattr(slurm, "command", self.command)
+        monkeypatch.setattr(slurm, "cancel", self.cancel)
+        monkeypatch.setattr(slurm, "time", SimpleNamespace(monotonic=lambda: self.now, sleep=self.sleep))
+
+    def run(self, at_once: int | None, wait_s: float = 3600) -> list[str | None]:
+        """A run, and why hosts did not answer."""
+        slurm.Run(self.folder, None, at_once, wait_s).do(self.folder.prepare())
+        return [self.folder.answer(host).why for host in self.folder.hosts]
+
+    def command(self, *words: str, given: str | None = None) -> str:
+        self.breaks(words)
+        match words:
+            case ("sbatch", *options):
+                return self.submit(next(each for each in options if each.startswith("--array=0-")))
+            case ("scontrol",):
+                for job, place, host in re.findall(r"JobId=(\d+)_(\d+) ReqNodeList=(\S+)", given or ""):
+                    self.arrays[job][int(place)].host = host
+                    self.placed.append(host)
+            case ("scontrol", "release", job):
+                for task in self.arrays[job]:
+                    task.is_held = False
+            case ("scontrol", "show", "config"):
+                return f"MaxArraySize            = {self.largest + 1}\n"
+            case ("scontrol", *_, job):
+                self.asked.append(job)
+                known = [task for task in self.arrays[job] if self.is_known(task)]
+                if not known:
+                    raise FleetError("Invalid job id specified")
+                return "".join(
+                    f"ArrayTaskId={task.name.split('_')[1]} ReqNodeList={task.host} JobState={task.state} Reason=R\n"
+                    for task in known
+                )
+            case ("squeue", *_, jobs, _):
+                lines = [
+                    f"{task.name}|{task.state}|({'JobArrayTaskLimit' if self.is_throttled(task) else 'Resources'})\n"
+                    for job in jobs.split(",")
+                    for task in self.arrays[job]
+                    if self.is_queued(task)
+                ]
+                return "".join(lines)
+        return ""
+
+    def submit(self, array: str) -> str:
+        size, _, throttle = array.removeprefix("--array=0-").partition("%")
+        tasks = [task for each in self.arrays.values() for task in each]
+        if sum(map(self.is_known, tasks)) + int(size) + 1 > self.room:
+            raise FleetError("sbatch --parsable: Slurm temporarily unable to accept job")
+        job = str(len(self.arrays) + 1)
+        self.arrays[job] = [FakeTask(f"{job}_{place}", int(throttle or 0)) for place in range(int(size) + 1)]
+        self.longest = max(self.longest, sum(map(self.is_queued, tasks)) + int(size) + 1)
+        return job
+
+    def cancel(self, jobs: Iterable[str]) -> None:
+        for job in jobs:
+            self.cancelled.append(job)
+            for task in (task for each in self.arrays.values() for task in each):
+                if job in (task.name, task.name.split("_")[0]) and self.is_queued(task):
+                    task.state, task.until = "CANCELLED", self.now
+
+    def is_queued(self, task: FakeTask) -> bool:
+        return task.state in ("PENDING", "RUNNING", "COMPLETING")
+
+    def is_known(self, task: FakeTask) -> bool:
+        return self.is_queued(task) or self.now - task.until < self.forgets_s
+
+    def is_throttled(self, task: FakeTask) -> bool:
+        at_work = [one for one in self.arrays[task.name.split("_")[0]] if one.state in ("RUNNING", "COMPLETING")]
+        return task.state == "PENDING" and 0 < task.throttle <= len(at_work)
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        tasks = [task for each in self.arrays.values() for task in each if self.is_queued(task)]
+        for task in tasks:
+            if task.state == "RUNNING" and task.until <= self.now:
+                task.state, task.until = self.fate.get(task.host, "COMPLETED"), self.now
+                if task.state == "COMPLETED":
+                    self.folder.file(task.host, ".jsonl").write_text("{}\n")
+                    self.folder.file(task.host, ".end").write_text("0 9\n")
+        for task in tasks:
+            if task.state == "PENDING" and not task.is_held and not self.is_throttled(task):
+                task.state, task.until = "RUNNING", self.now + self.takes.get(task.host, self.takes_s)
+                self.ran.append(task.host)
+        self.busiest = max(self.busiest, sum(task.state in ("RUNNING", "COMPLETING") for task in tasks))
+
+
+def test_at_once_is_for_all_arrays_of_a_run_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for at_once in (1, 35):
+        fake = FakeSlurm(monkeypatch, tmp_path / str(at_once), 390)
+        fake.takes_s = 4
+        assert fake.run(at_once) == [None] * 390
+        assert sorted(fake.ran) == sorted(fake.folder.hosts)
+        assert fake.busiest == at_once
+        assert fake.longest <= 4 * 40
+
+
+def test_what_one_array_holds_is_one_array(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeSlurm(monkeypatch, tmp_path, 40)
+    assert fake.run(20) == [None] * 40
+    assert [tasks[0].throttle for tasks in fake.arrays.values()] == [20]
+    assert [len(each) for each in slurm.arrays(["n"] * 10_000, 1000, 4)] == [834] * 11 + [826]
+    assert [len(each) for each in slurm.arrays(["n"] * 4, 3, 4)] == [1] * 4
+
+
+def test_a_run_that_is_larger_than_the_queue_waits_for_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tasks that ended take room, too, for five minutes: here there are never more than 100."""
+    fake = FakeSlurm(monkeypatch, tmp_path, 390)
+    fake.room = 100
+    assert fake.run(None) == [None] * 390
+    assert sorted(fake.ran) == sorted(fake.folder.hosts)
+    # What sbatch may have left behind in a refusal, and nothing else.
+    assert all(each.startswith("--name=pciescope-fleet-") for each in fake.cancelled)
+    assert len(set(fake.cancelled)) == len(fake.cancelled) < fake.now / slurm.AGAIN_S + 1
+
+
+def test_hosts_for_which_there_is_never_room_are_named_and_asked_by_the_next_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = FakeSlurm(monkeypatch, tmp_path, 60)
+    fake.room, fake.forgets_s = 20, 1e9
+    (tmp_path / "n60.end").write_text("2 1\n")
+    told = fake.run(None, wait_s=900)
+    assert told[:15] == [None] * 15
+    assert len(set(told[15:])) == 1
+    said = r"Slurm took no task for it within 90\d s: sbatch --parsable: Slurm temporarily unable to accept job"
+    assert re.fullmatch(said, str(told[59]))
+    assert (tmp_path / "earlier/n60.1.end").exists()
+    # However short --wait is, Slurm has the time to forget what ended.
+    again = FakeSlurm(monkeypatch, tmp_path, 60)
+    again.room = 20
+    assert again.run(None, wait_s=5) == [None] * 60
+    assert sorted(fake.ran + again.ran) == sorted(fake.folder.hosts)
+    # The very first array is refused at once.
+    full = FakeSlurm(monkeypatch, tmp_path / "full", 60)
+    full.room = 0
+    with pytest.raises(FleetError, match="unable to accept"):
+        full.run(None)
+    assert full.now == 0
+
+
+def test_ctrl_c_takes_all_arrays_out_of_the_queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def ctrl_c(words: tuple[str, ...]) -> None:
+        if words[0] == typed and fake.now >= 6:
+            raise KeyboardInterrupt
+
+    for typed in ("squeue", "sbatch"):
+        fake = FakeSlurm(monkeypatch, tmp_path / typed, 390)
+        # One of the first arrays still runs when the next is submitted.
+        fake.takes_s, fake.takes, fake.breaks = 4, {"n1": 1000.0}, ctrl_c
+        with pytest.raises(KeyboardInterrupt):
+            fake.run(None)
+        assert not any(fake.is_queued(task) for tasks in fake.arrays.values() for task in tasks)
+        assert any(each.startswith("--name=") for each in fake.cancelled) == (typed == "sbatch")
+
+
+def test_a_controller_that_goes_away_while_an_array_is_submitted_ends_no_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(words: tuple[str, ...]) -> None:
+        """It does not answer for a minute, when the first of the later arrays is to be placed or released."""
+        if words[: len(step)] == step and fake.now >= 20 and fake.now < fake.takes["away"]:
+            raise FleetError("Unable to contact slurm controller")
+
+    for step in (("scontrol",), ("scontrol", "release"), ("sbatch",)):
+        fake = FakeSlurm(monkeypatch, tmp_path / "-".join(step), 390)
+        fake.takes["away"], fake.breaks = 80, away
+        assert fake.run(None) == [None] * 390
+        assert sorted(fake.ran) == sorted(fake.folder.hosts)
+        # An update of tasks that may run already makes Slurm forget how many may.
+        assert len(fake.placed) == 390
+    fake = FakeSlurm(monkeypatch, tmp_path / "long", 390)
+    fake.takes["away"], fake.breaks, step = 1e9, away, ("scontrol",)
+    with pytest.raises(FleetError, match="Unable to contact"):
+        fake.run(None)
+
+
+def test_a_task_that_does_not_end_takes_its_node_from_the_arrays_to_come(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = FakeSlurm(monkeypatch, tmp_path / "two", 100)
+    fake.fate = {"n1": "COMPLETING", "n60": "COMPLETING"}
+    told = fake.run(16)
+    assert fake.busiest == 16
+    assert told[0] == "Slurm cannot end job 1_0: a process on the node does not end, R"
+    assert [host for host, why in zip(fake.folder.hosts, told, strict=True) if why] == ["n1", "n60"]
+    # Few at once are not spread over arrays: one such task would hold a whole array.
+    fake = FakeSlurm(monkeypatch, tmp_path / "few", 100)
+    fake.fate = {"n1": "COMPLETING"}
+    assert [host for host, why in zip(fake.folder.hosts, fake.run(4), strict=True) if why] == ["n1"]
+    assert fake.busiest == 4
+    # Where it is the only one that may be busy, nobody else can be.
+    fake = FakeSlurm(monkeypatch, tmp_path / "one", 100)
+    fake.fate = {"n34": "COMPLETING"}
+    told = fake.run(1)
+    assert told[:33] == [None] * 33
+    assert set(told[34:]) == {"Slurm does not end job 1_33, and --at-once waits for it"}
+
+
+def test_why_a_host_failed_is_asked_before_slurm_forgets_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeSlurm(monkeypatch, tmp_path, 120, 60)
+    # Most fail, one after the other, and the last one works for hours.
+    fake.fate = {f"n{number}": "NODE_FAIL" for number in range(1, 100)}
+    fake.takes = {host: 2.0 * place for place, host in enumerate(fake.folder.hosts)} | {"n120": 2000.0}
+    told = fake.run(None)
+    assert told[:2] == [f"the node failed during the run (job 1_{place}, R)" for place in (0, 1)]
+    assert all("the node failed" in str(why) for why in told[:99])
+    assert told[99:] == [None] * 21
+    # One question serves many hosts: four arrays fail for a minute each.
+    assert len(fake.asked) < 40
 
 
 def test_the_end_of_an_earlier_task_is_not_that_of_the_next(tmp_path: Path) -> None:

@@ -27,7 +27,8 @@ FAULTS = {"n3": ",delay=100ns", "n5": ",downtrained", "n7": ",hang-after=500", "
 
 @pytest.fixture(scope="module")
 def slurm() -> Iterator[Slurm]:
-    cluster = Slurm(8)
+    # Arrays of three at the most, so that a run on all nodes has several.
+    cluster = Slurm(8, "MaxArraySize=4")
     try:
         cluster.start()
         yield cluster
@@ -233,6 +234,19 @@ def test_ctrl_c_takes_everything_out_of_the_queue(slurm: Slurm, tmp_path: Path) 
     finally:
         running.kill()
         slurm.command("scancel", "--me")
+
+
+def test_at_once_is_for_all_arrays_together(slurm: Slurm, tmp_path: Path) -> None:
+    script = tmp_path / "program"
+    script.write_text(f"#!/bin/sh\necho + >>'{tmp_path}/log'\nsleep 2\necho - >>'{tmp_path}/log'\necho '{{}}'\n")
+    script.chmod(0o755)
+    folder = tmp_path / "run"
+    told = run(slurm, "--dir", str(folder), "--at-once", "2", "--program", str(script), "--json", "--", "x")
+    assert all(one["is_whole"] for one in answers(told).values()), told.stdout
+    log = (tmp_path / "log").read_text().split()
+    busy = [log[:place].count("+") - log[:place].count("-") for place in range(len(log) + 1)]
+    assert (log.count("+"), max(busy)) == (8, 2)
+    assert len({file.name.partition("_")[0] for file in (folder / "job").glob("*.out")}) == 3
 
 
 @pytest.mark.parametrize(

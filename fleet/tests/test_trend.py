@@ -7,7 +7,9 @@ import json
 from pathlib import Path
 from typing import Any
 
+import ibis
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -17,7 +19,7 @@ from conftest import Call, Clock
 from pciescope_fleet.dataset.schema import FIGURES, RUNS
 from pciescope_fleet.dataset.store import Store
 from pciescope_fleet.engine import open_engine
-from pciescope_fleet.judge import trend
+from pciescope_fleet.judge import null, trend
 from pciescope_fleet.judge.trend import segments, steps
 from planted import figure_name, host_name
 
@@ -197,19 +199,165 @@ def test_a_change_of_all_hosts_is_not_taken_for_runs_that_resemble_each_other(
     assert found.count("2026-11-12") >= 0.8 * len(found)
 
 
+def autoregressive(rng: np.random.Generator, series: int, runs: int, rho: float) -> Any:
+    """Series of the first order with a standard deviation of 1."""
+    x = rng.normal(size=(series, runs))
+    for run in range(1, runs):
+        x[:, run] = rho * x[:, run - 1] + np.sqrt(1 - rho**2) * x[:, run]
+    return x
+
+
 def test_how_much_runs_resemble_their_neighbours_is_estimated() -> None:
     rng = np.random.default_rng(4)
     for rho in (0.0, 0.5, 0.8):
-        found = []
-        for _ in range(200):
-            x = [rng.normal()]
-            for _ in range(29):
-                x.append(rho * x[-1] + np.sqrt(1 - rho**2) * rng.normal())
-            shifted = np.array(x) + np.repeat([0.0, 20.0], 15)
-            found.append(trend.correlation(shifted, [15]))
-        assert np.median(found) == pytest.approx(rho, abs=0.12)
-    assert np.isnan(trend.correlation(np.zeros(20), []))
-    assert trend.lasting(np.array([-0.3, 0.5, 1.5])) == pytest.approx([1, np.sqrt(1.5) / 0.5, np.sqrt(1.95) / 0.05])
+        x = autoregressive(rng, 400, 30, rho) + np.repeat([0.0, 20.0], 15)
+        told = np.array([trend.squares(each, [15]) for each in x])
+        assert trend.correlation(told) == pytest.approx(rho, abs=0.05)
+        # Of few series it is unsure, and then rather too large.
+        of_few = [trend.correlation(each) for each in told.reshape(-1, 4, 4)]
+        assert np.mean(of_few) > trend.correlation(told) + 0.02
+    assert trend.correlation(np.array([trend.squares(np.zeros(20), [])])) == 0
+    assert trend.squares(np.array([0.0, 1, 0, 2, 9, 9]), [3]) == [2.0, 3, 0.0, 1]
+    many = np.full(3, 10**6)
+    assert trend.lasting(np.array([-0.3, 0.5, 1.5]), many) == pytest.approx(
+        [1, np.sqrt(1.5) / 0.5, np.sqrt(1.95) / 0.05], rel=1e-4
+    )
+    short = trend.lasting(np.full(4, 0.4), np.array([6, 8, 9, 30]))
+    assert short == pytest.approx([np.sqrt(1 + r) / (1 - r) for r in (0.3, 0.48, 0.4 * 4 / 3, 0.44)])
+
+
+def judged(x: Any) -> tuple[Any, Any]:
+    """The p-value of each of some series of one kind, and the noise that was taken."""
+    count, runs = len(x), np.full(len(x), x.shape[1])
+    best = [trend.best_split(each) for each in x]
+    steps_of = np.abs(np.diff(x, axis=1))
+    step = [np.median(np.delete(each, place - 1)) for each, (place, _) in zip(steps_of, best, strict=True)]
+    noise = null.moderate(*trend.of_steps(np.array(step), runs))
+    kinds = np.zeros(count, dtype=np.int64)
+    sigma = noise.sigma * trend.lasting_by_kind(dict(enumerate(x)), kinds, runs, noise.sigma, noise.freedom)
+    return trend.split_p(np.array([score for _, score in best]) / sigma, runs, noise.freedom), sigma
+
+
+@pytest.mark.parametrize("runs", [6, 7, 8, 9, 10, 20, 30])
+def test_the_noise_of_short_series_is_not_taken_for_too_large(runs: int) -> None:
+    rng = np.random.default_rng(runs)
+    p, sigma = judged(rng.normal(0, 1, (400, runs)))
+    assert 0.93 < np.median(sigma) < 1.25
+    # The number of places is allowed for in full, though they resemble each other.
+    assert (p <= 0.01).mean() <= 0.02
+    # Nor is it where all series have a change.
+    changed = rng.normal(0, 1, (400, runs)) + np.where(np.arange(runs) < runs // 2, 0, 5)
+    assert np.median(judged(changed)[1]) < 1.45
+
+
+@pytest.mark.parametrize("rho", [0.5, 0.9])
+@pytest.mark.parametrize("runs", [6, 10, 30])
+def test_few_fleets_have_a_false_alarm(runs: int, rho: float) -> None:
+    """At 5 %, of 40 at most 5 have one in 98 of 100 draws."""
+    rng = np.random.default_rng(runs)
+    fleets = [judged(autoregressive(rng, 60, runs, rho))[0] for _ in range(40)]
+    assert sum(bool((null.benjamini_hochberg(p, 60, 0.05) <= 0.05).any()) for p in fleets) <= 5
+
+
+def shown(told: dict[str, Any]) -> set[tuple[str, str, str]]:
+    return {(each["host"], each["figure"], each["statistic"]) for each in told["changes"]}
+
+
+def test_six_runs_are_enough_for_a_change(tmp_path: Path, call: Call) -> None:
+    """A change of nearly six noises of a mean, of one host in 20."""
+    past(Store(str(tmp_path)), {2: (3, 0.1)}, days=6, hosts=20, noise=0.02)
+    found = shown(call("trend", tmp_path, "-j").json())
+    assert {host for host, _, _ in found} == {host_name(2)}
+    assert len(found) >= 4
+
+
+def test_six_runs_are_enough_for_a_change_of_all_hosts(tmp_path: Path, call: Call) -> None:
+    past(Store(str(tmp_path)), dict.fromkeys(range(12), (3, 0.1)), days=6, noise=0.01)
+    assert len(shown(call("trend", tmp_path, "-j").json())) >= 0.8 * 12 * 3 * 2
+
+
+def scored(p: list[float], origins: list[str]) -> pd.DataFrame:
+    return pd.DataFrame({"series": range(10, 10 + len(p)), "p": p, "origin": origins})
+
+
+def test_a_series_without_a_change_that_matters_makes_no_other_one_likelier() -> None:
+    series = scored([1e-9, 1e-9, 1e-9, 0.03], ["measured"] * 4)
+    assert trend.bounded(series, {10, 11, 12, 13}, 0.05).to_dict() == pytest.approx(
+        {10: 4e-9 / 3, 11: 4e-9 / 3, 12: 4e-9 / 3, 13: 0.03}
+    )
+    assert trend.bounded(series, {13}, 0.05).to_dict() == pytest.approx({10: 1, 11: 1, 12: 1, 13: 0.12})
+
+
+def test_each_origin_has_its_own_bound() -> None:
+    series = scored([1e-9, 0.03, 1e-9, 0.9], ["synthetic", "measured", "synthetic", "measured"])
+    q = trend.bounded(series, {10, 11, 12, 13}, 0.05)
+    assert q.to_dict() == pytest.approx({10: 1e-9, 11: 0.06, 12: 1e-9, 13: 0.9})
+
+
+def test_small_changes_of_all_hosts_do_not_count_as_found(
+    tmp_path: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All hosts get 2 % slower, which is certain but too little; one gets 10 % slower."""
+    past(Store(str(tmp_path)), dict.fromkeys(range(12), (10, 0.02)) | {2: (10, 0.1)}, noise=0.002)
+    asked: list[tuple[int, set[int]]] = []
+
+    def bounded(series: pd.DataFrame, changed: set[int], level: float) -> Any:
+        asked.append((int((series["p"] < 1e-4).sum()), changed))
+        return actual(series, changed, level)
+
+    actual = trend.bounded
+    monkeypatch.setattr(trend, "bounded", bounded)
+    found = shown(call("trend", tmp_path, "-j").json())
+    assert {host for host, _, _ in found} == {host_name(2)}
+    [(certain, changed)] = asked
+    assert certain >= 60
+    assert len(changed) == len(found) == 6
+
+
+def test_a_small_first_split_does_not_hide_the_changes_of_its_parts(tmp_path: Path, call: Call) -> None:
+    """A host is slower for a week: the halves of the best split differ by less than the least effect."""
+    past(Store(str(tmp_path)), {3: (12, 0.07)}, days=30, more={3: (19, 0.0)}, noise=0.002)
+    told = call("trend", tmp_path, "-j").json()
+    x = np.repeat([0, np.log1p(0.07), 0], [12, 7, 11])
+    place, _ = trend.best_split(x)
+    assert abs(x[place:].mean() - x[:place].mean()) < np.log1p(0.05)
+    assert {each["since"][:10] for each in told["changes"]} == {"2026-11-13", "2026-11-20"}
+
+
+def test_synthetic_series_do_not_say_how_much_measured_runs_resemble_each_other() -> None:
+    """Kinds of few series take what all series of their origin show."""
+    rng = np.random.default_rng(1)
+    x = np.r_[autoregressive(rng, 28, 30, 0.9), autoregressive(rng, 28, 30, 0.0)]
+    rows = pd.DataFrame(
+        {
+            "series": range(56),
+            **dict.fromkeys(trend.KIND, ""),
+            "figure": [f"test{number // 7} latency" for number in range(56)],
+            "origin": ["synthetic"] * 28 + ["measured"] * 28,
+            "runs": 30,
+            "step": np.median(np.abs(np.diff(x, axis=1)), axis=1),
+        }
+    )
+    points = pd.DataFrame(
+        {
+            "series": np.repeat(np.arange(56), 30),
+            "time": np.tile(np.arange(30), 56),
+            "run": "",
+            "x": x.ravel(),
+        }
+    )
+    with open_engine(None):
+        noise = trend._noise(rows, ibis.memtable(points))
+    assert np.median(noise.sigma[28:]) < 1.3
+    assert np.median(noise.sigma[:28]) > 1.5
+
+
+def test_says_which_days_have_no_figures(tmp_path: Path, call: Call) -> None:
+    past(Store(str(tmp_path)), {}, days=6, hosts=4)
+    told = call("trend", tmp_path, "--since", "2026-12-01")
+    assert told.code == 2
+    assert "no figures between 2026-12-01 and the last day" in told.err
+    assert "no figures between the first day and 2026-10-01" in call("trend", tmp_path, "--until", "2026-10-01").err
 
 
 def test_says_that_nothing_known_changed_with_it(tmp_path: Path, call: Call) -> None:

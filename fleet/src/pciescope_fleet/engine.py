@@ -38,9 +38,13 @@ class Engine:
         """Whether files that it was to read are there no more: a compaction has removed them meanwhile."""
         return any(store.has_lost(paths) for store, paths in self._asked.items())
 
-    def keep(self, table: ir.Table) -> ir.Table:
-        """The table, counted once and kept until the engine is closed."""
+    def keep(self, table: ir.Table, number: str | None = None) -> ir.Table:
+        """The table, counted once and kept until the engine is closed.
+
+        `number` is the name of a column to add: an integer that each row has for itself.
+        """
         if self.name == "duckdb":
+            table = table if number is None else table.mutate(ibis.row_number().name(number))
             kept: ir.Table = self.connection.create_table(ibis.util.gen_name("fleet_kept"), table, temp=True)
             return kept
         # Ibis's own cache() forgets tables of this process that the expression joins. A checkpoint also cuts the plan,
@@ -48,7 +52,13 @@ class Engine:
         name = ibis.util.gen_name("fleet_kept")
         self.connection.create_view(f"{name}_plan", table)
         session = self.connection._session
-        session.table(f"{name}_plan").localCheckpoint().createTempView(name)
+        frame = session.table(f"{name}_plan")
+        if number is not None:
+            from pyspark.sql.functions import monotonically_increasing_id
+
+            # The number of a row among all would send all rows through one task.
+            frame = frame.withColumn(number, monotonically_increasing_id())
+        frame.localCheckpoint().createTempView(name)
         found: ir.Table = self.connection.table(name)
         return found
 

@@ -6,7 +6,9 @@ its files there itself, so that an answer is kept even where Slurm or this progr
 
 from __future__ import annotations
 
+import contextlib
 import re
+import secrets
 import shlex
 import subprocess
 import time
@@ -28,6 +30,14 @@ THROTTLED = "JobArrayTaskLimit"
 """Why a task waits that `--at-once` holds back."""
 MOST_TASKS = 1000
 """Of an array: Slurm's own default for MaxArraySize is 1001."""
+MOST_ARRAYS = 4
+"""In the queue at a time: with Slurm's default for MaxJobCount it takes 10,000 tasks, of all users together."""
+FEWEST_AT_ONCE = 8
+"""Of an array where there are several: few would all be lost to a few tasks that do not end."""
+AGAIN_S = 30.0
+"""From one refusal of a further array to the next try."""
+ROOM_S = 600.0
+"""So long at least Slurm may refuse it with no task of ours in the queue: those that ended count for MinJobAge."""
 ENDING_S = 300.0
 """So long a task may be ending. Slurm waits for as long as a process on the node cannot be killed."""
 UNFIT = ("down", "drain", "fail", "maint", "power", "unknown", "future", "reboot", "inval")
@@ -126,57 +136,125 @@ class Run:
     """So long a task may wait for its node."""
     more: Sequence[str] = ()
     """Further options of sbatch."""
+    left: list[list[str]] = field(default_factory=list)
+    """The hosts of the arrays to come."""
     jobs: dict[str, list[str]] = field(default_factory=dict)
-    """The hosts of each array, in the order of its tasks."""
+    """The hosts of each array that Slurm took, in the order of its tasks."""
+    queued: dict[str, set[str]] = field(default_factory=dict)
+    """The tasks in the queue of each array that is not over."""
+    shares: dict[str, int] = field(default_factory=dict)
+    """How many nodes of `at_once` each array has."""
+    held: set[str] = field(default_factory=set)
+    """The arrays that are not released yet."""
+    stuck: set[str] = field(default_factory=set)
+    """Tasks that do not end, of arrays that are given up for it."""
+    unanswered: dict[str, float] = field(default_factory=dict)
+    """Tasks that left the queue without an answer, and when."""
+    refusal: str = ""
+    """Why Slurm did not take the next array."""
+    again: float = 0.0
+    """When it is asked again."""
+
+    @property
+    def script(self) -> Path:
+        """What the tasks run."""
+        return self.folder.path.resolve() / "job" / "task.sh"
+
+    @property
+    def most_arrays(self) -> int:
+        """So many arrays may be in the queue at a time."""
+        return MOST_ARRAYS if self.at_once is None else max(min(MOST_ARRAYS, self.at_once // FEWEST_AT_ONCE), 1)
 
     def do(self, names: Sequence[str]) -> None:
         """Runs the task on these hosts, and returns when each has ended or will not any more."""
-        path = self.folder.path.resolve()
-        file = path / "job" / "task.sh"
-        file.write_text(script(self.folder.task, path), encoding="utf-8")
-        most = min(MOST_TASKS, largest_array())
+        self.script.write_text(script(self.folder.task, self.folder.path.resolve()), encoding="utf-8")
+        self.left = arrays(names, min(MOST_TASKS, largest_array()), self.most_arrays)
         try:
-            for start in range(0, len(names), most):
-                self.submit(file, list(names[start : start + most]))
+            self.fill()
             self.watch()
         except BaseException:
             # None of our jobs stays in the queue, for any reason of the end.
-            cancel(self.jobs)
+            cancel(self.queued)
             raise
         self.explain()
 
-    def submit(self, file: Path, names: list[str]) -> None:
-        """Submits an array of one task a host."""
-        for host in names:
-            self.folder.put_aside(host)
+    def fill(self) -> None:
+        """Submits the next arrays as far as there is room for them."""
+        for job in list(self.held):
+            self.release(job, is_again=True)
+        while self.left and len(self.queued) < self.most_arrays and time.monotonic() >= self.again:
+            share = self.share()
+            if share == 0:
+                return
+            try:
+                job = self.submit(self.left[0], share)
+            except FleetError as error:
+                # What is wrong with our options the first array tells. Later ones lack room, which comes.
+                if not self.jobs:
+                    raise
+                self.refusal, self.again = error.text, time.monotonic() + AGAIN_S
+                return
+            self.release(job)
+
+    def share(self) -> int | None:
+        """How many nodes of `at_once` the next array gets; 0 where the others have all."""
+        if self.at_once is None:
+            return None
+        free = self.at_once - len(self.stuck) - sum(self.shares[job] for job in self.queued)
+        return max(free // min(self.most_arrays - len(self.queued), len(self.left)), 1) if free > 0 else 0
+
+    def submit(self, names: list[str], share: int | None) -> str:
+        """Submits the next array, one task a host; Slurm holds it until it is released."""
         minutes = -(-(self.folder.task.seconds + GRACE_S) // 60) + 1
-        throttle = f"%{self.at_once}" if self.at_once else ""
+        throttle = f"%{share}" if share else ""
+        name = f"pciescope-fleet-{secrets.token_hex(4)}"
         words = [
             "sbatch", "--parsable", "--hold", "--nodes=1", "--ntasks=1", "--exclusive", "--no-requeue",
-            f"--array=0-{len(names) - 1}{throttle}", f"--time={minutes}", "--job-name=pciescope-fleet",
-            f"--output={file.parent}/%A_%a.out",
-            *([f"--partition={self.partition}"] if self.partition else []), *self.more, str(file),
+            f"--array=0-{len(names) - 1}{throttle}", f"--time={minutes}", f"--job-name={name}",
+            f"--output={self.script.parent}/%A_%a.out",
+            *([f"--partition={self.partition}"] if self.partition else []), *self.more, str(self.script),
         ]  # fmt: skip
-        job = command(*words).strip().split(";")[0]
-        self.jobs[job] = names
-        # An array has one list of nodes; each of its tasks gets its own here, before it may start.
-        lines = [f"update JobId={job}_{place} ReqNodeList={host}" for place, host in enumerate(names)]
-        command("scontrol", given="\n".join([*lines, "quit"]) + "\n")
-        pinned = {one.get("ArrayTaskId"): one.get("ReqNodeList") for one in shown(job)}
-        for place, host in enumerate(names):
-            if pinned.get(str(place)) != host:
+        try:
+            job = command(*words).strip().split(";")[0]
+            self.took(job, names, share)
+            self.left = self.left[1:]
+        except BaseException:
+            # A slow controller may take it after sbatch gave up, and we do not know its number.
+            cancel([f"--name={name}"])
+            raise
+        return job
+
+    def took(self, job: str, names: list[str], share: int | None = None) -> None:
+        """Notes an array that Slurm took."""
+        self.jobs[job], self.shares[job] = names, share or 0
+        self.queued[job] = {f"{job}_{place}" for place in range(len(names))}
+        self.held.add(job)
+
+    def release(self, job: str, *, is_again: bool = False) -> None:
+        """Lets an array start, each task on its node; again where the controller went away in it."""
+        names = self.jobs[job]
+        for host in names:
+            self.folder.put_aside(host)
+        # An array has one list of nodes; each of its tasks gets its own here, before it may start. Not again once it is
+        # so: an update while tasks run makes Slurm forget how many may.
+        if not is_again or misplaced(job, names) is not None:
+            lines = [f"update JobId={job}_{place} ReqNodeList={host}" for place, host in enumerate(names)]
+            command("scontrol", given="\n".join([*lines, "quit"]) + "\n")
+            if (place := misplaced(job, names)) is not None:
                 raise FleetError(
-                    f"job {job}: Slurm does not take node {host} for task {place}", f"scontrol show job {job}"
+                    f"job {job}: Slurm does not take node {names[place]} for task {place}", f"scontrol show job {job}"
                 )
         command("scontrol", "release", job)
+        self.held.remove(job)
 
     def watch(self) -> None:
-        """Waits until no task is in the queue, and cancels those that did not start in time."""
+        """Waits until no task is in the queue nor to come, and cancels those that did not start in time."""
         since: dict[str, float] = {}
         ending: dict[str, float] = {}
-        answered = time.monotonic()
+        answered = worked = time.monotonic()
         while True:
             try:
+                self.fill()
                 queue = self.queue()
             except FleetError:
                 if time.monotonic() - answered > PATIENCE_S:
@@ -190,19 +268,17 @@ class Run:
                 for task, (state, why) in queue.items()
                 if state != "COMPLETING" or not self.folder.has_ended(self._host(task))
             }
-            if not queue:
-                return
             ending = {task: ending.get(task, now) for task, (state, _) in queue.items() if state == "COMPLETING"}
-            stuck = [task for task, began in ending.items() if now - began > ENDING_S]
-            held = [task for task, (_, why) in queue.items() if THROTTLED in why]
-            if stuck and len(stuck) + len(held) == len(queue):
-                # Nothing runs any more, and what --at-once holds back would wait for a task that does not end.
-                for task in held:
-                    self.folder.silent[self._host(task)] = (
-                        f"Slurm does not end job {stuck[0]}, and --at-once waits for it"
-                    )
-                cancel(held)
+            self.part(queue, {task for task, began in ending.items() if now - began > ENDING_S}, now)
+            self.ask(now)
+            if self.queued:
+                worked = now
+            elif not self.left:
                 return
+            elif self.share() == 0:
+                self.give_up(f"Slurm does not end job {min(self.stuck)}, and --at-once waits for it")
+            elif now - worked > max(self.wait_s, ROOM_S):
+                self.give_up(f"Slurm took no task for it within {now - worked:.0f} s: {self.refusal}")
             waiting = {task: why for task, (state, why) in queue.items() if state == "PENDING" and THROTTLED not in why}
             since = {task: since.get(task, now) for task in waiting}
             late = [task for task in waiting if now - since[task] > self.wait_s]
@@ -213,6 +289,33 @@ class Run:
             cancel(late)
             time.sleep(POLL_S)
 
+    def part(self, queue: dict[str, tuple[str, str]], stuck: set[str], now: float) -> None:
+        """Notes which tasks have left the queue, and which arrays are over."""
+        for job, before in list(self.queued.items()):
+            here = before & queue.keys()
+            blocking = here & stuck
+            behind = sorted(task for task in here if THROTTLED in queue[task][1])
+            if blocking and here <= blocking.union(behind):
+                # Nothing of it runs any more, and what --at-once holds back would wait for a task that does not end.
+                for task in behind:
+                    self.folder.silent[self._host(task)] = (
+                        f"Slurm does not end job {min(blocking)}, and --at-once waits for it"
+                    )
+                cancel(behind)
+                self.stuck |= blocking
+                here = set()
+            self.unanswered |= dict.fromkeys(before - here, now)
+            self.queued[job] = here
+            if not here:
+                del self.queued[job]
+
+    def give_up(self, why: str) -> None:
+        """Leaves out the hosts of the arrays to come."""
+        for host in (host for names in self.left for host in names):
+            self.folder.put_aside(host)
+            self.folder.silent[host] = why
+        self.left = []
+
     def _host(self, task: str) -> str:
         """The host of a task of an array, by the task's number in the queue."""
         job, place = task.split("_")
@@ -220,7 +323,9 @@ class Run:
 
     def queue(self) -> dict[str, tuple[str, str]]:
         """State and reason of the tasks that are in the queue."""
-        words = ["squeue", "--noheader", "--array", "--jobs", ",".join(self.jobs), "--format=%i|%T|%R"]
+        if not self.queued:
+            return {}
+        words = ["squeue", "--noheader", "--array", "--jobs", ",".join(self.queued), "--format=%i|%T|%R"]
         try:
             lines = command(*words).splitlines()
         except FleetError as error:
@@ -230,16 +335,61 @@ class Run:
         parts = [line.strip().split("|", 2) for line in lines if line.count("|") >= 2]
         return {task: (state, why) for task, state, why in parts if "_" in task}
 
+    def ask(self, now: float) -> None:
+        """Asks why tasks left no answer as long as Slurm knows, once their files would have come.
+
+        It is one question an array in 10 s at the most, however many of its tasks fail.
+        """
+        self.unanswered = {task: since for task, since in self.unanswered.items() if self.is_unexplained(task)}
+        for job, tasks in by_job(self.unanswered).items():
+            if now - min(self.unanswered[task] for task in tasks) <= ARRIVAL_S:
+                continue
+            if told := shown(job):
+                self.note(tasks, told)
+            else:  # the controller may be away
+                self.unanswered |= dict.fromkeys(tasks, now)
+
     def explain(self) -> None:
-        """Finds out why hosts did not answer."""
+        """Finds out why the other hosts did not answer."""
         until = time.monotonic() + ARRIVAL_S
-        for job, names in self.jobs.items():
-            while not all(map(self.folder.has_ended, names)) and time.monotonic() < until:
-                time.sleep(0.2)
-            tasks = {one.get("ArrayTaskId"): one for one in shown(job)}
-            for place, host in enumerate(names):
-                if not self.folder.has_ended(host) and host not in self.folder.silent:
-                    self.folder.silent[host] = why(job, place, tasks.get(str(place)), self.folder.path)
+        tasks = list(self.unanswered)
+        while (tasks := [task for task in tasks if self.is_unexplained(task)]) and time.monotonic() < until:
+            time.sleep(0.2)
+        for job, unexplained in by_job(tasks).items():
+            self.note(unexplained, shown(job))
+
+    def is_unexplained(self, task: str) -> bool:
+        """Whether a task's host has left no answer, and it is not known why."""
+        host = self._host(task)
+        return host not in self.folder.silent and not self.folder.has_ended(host)
+
+    def note(self, tasks: Iterable[str], told: list[dict[str, str]]) -> None:
+        """Keeps what Slurm says of tasks of a job."""
+        by_place = {one.get("ArrayTaskId"): one for one in told}
+        for task in tasks:
+            job, place = task.split("_")
+            self.folder.silent[self._host(task)] = why(job, int(place), by_place.get(place), self.folder.path)
+
+
+def arrays(names: Sequence[str], most: int, at_a_time: int) -> list[list[str]]:
+    """The hosts of each array: one where that is enough, else so many that as many as may are always at work."""
+    count = 1 if len(names) <= most else at_a_time * -(-len(names) // (most * at_a_time))
+    size = -(-len(names) // count)
+    return [list(names[start : start + size]) for start in range(0, len(names), size)]
+
+
+def by_job(tasks: Iterable[str]) -> dict[str, list[str]]:
+    """Tasks by the number of their array."""
+    found: dict[str, list[str]] = {}
+    for task in tasks:
+        found.setdefault(task.split("_")[0], []).append(task)
+    return found
+
+
+def misplaced(job: str, names: Sequence[str]) -> int | None:
+    """The first task of an array that would not run on its host."""
+    nodes = {one.get("ArrayTaskId"): one.get("ReqNodeList") for one in shown(job)}
+    return next((place for place, host in enumerate(names) if nodes.get(str(place)) != host), None)
 
 
 def why(job: str, place: int, task: dict[str, str] | None, folder: Path) -> str:
@@ -284,7 +434,8 @@ def shown(job: str) -> list[dict[str, str]]:
 def cancel(jobs: Iterable[str]) -> None:
     """Takes jobs out of the queue, as far as they are still there."""
     if all_jobs := list(jobs):
-        subprocess.run(["scancel", "--quiet", *all_jobs], capture_output=True, check=False)
+        with contextlib.suppress(FileNotFoundError):
+            subprocess.run(["scancel", "--quiet", *all_jobs], capture_output=True, check=False)
 
 
 def largest_array() -> int:

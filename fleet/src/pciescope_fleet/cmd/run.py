@@ -6,13 +6,12 @@ import argparse
 import fcntl
 import os
 import re
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pciescope_fleet import hosts, slurm, ssh
 from pciescope_fleet.answers import Answer, Folder
-from pciescope_fleet.cmd import add_verb
+from pciescope_fleet.cmd import add_verb, split_words
 from pciescope_fleet.errors import Exit, FleetError
 from pciescope_fleet.task import Task, class_code
 from pciescope_fleet.text import plain
@@ -59,7 +58,7 @@ def register(verbs: Verbs) -> None:
     parser.add_argument(
         "--wait", type=seconds, default=3600, metavar="TIME", help="how long to wait for busy nodes (1h)"
     )
-    parser.add_argument("--at-once", type=int, metavar="N", help="how many hosts at a time (Slurm: all, ssh: 32)")
+    parser.add_argument("--at-once", type=int, metavar="N", help="how many hosts at a time (Slurm: 4000, ssh: 32)")
     parser.add_argument(
         "--sbatch", action="append", default=[], metavar="OPTION", help="a further option of sbatch: --sbatch=--qos=x"
     )
@@ -70,7 +69,7 @@ def register(verbs: Verbs) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Runs the verb."""
-    task = Task(split(args.program, "--program"), words_of(args), args.timeout, args.function_class)
+    task = Task(split_words(args.program, "--program"), words_of(args), args.timeout, args.function_class)
     if args.at_once is not None and args.at_once < 1:
         raise FleetError(f"--at-once {args.at_once}: a number from 1 up")
     if args.ssh is not None:
@@ -89,7 +88,7 @@ def run(args: argparse.Namespace) -> int:
         folder.silent = {host: why for host, why in names.items() if why is not None}
         fit = [host for host in left if host not in folder.silent]
         if fit and args.ssh is not None:
-            ssh.Run(folder, split(args.ssh_command, "--ssh-command"), args.at_once or 32).do(fit)
+            ssh.Run(folder, split_words(args.ssh_command, "--ssh-command"), args.at_once or 32).do(fit)
         elif fit:
             slurm.Run(folder, args.partition, args.at_once, args.wait, args.sbatch).do(fit)
     answers = [folder.answer(host) for host in names]
@@ -113,17 +112,6 @@ def words_of(args: argparse.Namespace) -> list[str]:
                 f"--class {args.function_class}: the command does not say where the function's address stands",
                 "latency mmio {bdf}",
             )
-    return words
-
-
-def split(text: str, option: str) -> list[str]:
-    """The words of a command."""
-    try:
-        words = shlex.split(text)
-    except ValueError as error:
-        raise FleetError(f"{option} {text!r}: {error}") from error
-    if not words:
-        raise FleetError(f"{option} is empty")
     return words
 
 

@@ -42,6 +42,11 @@ def left_out(level: int) -> list[str]:
     return [name for name in LEVELS[0] if name not in LEVELS[level]]
 
 
+def has_logarithm(column: ir.Column) -> ir.Column:
+    """Whether a figure has a logarithm. Both engines sort NaN above infinity."""
+    return (column > 0) & (column < 1e300)
+
+
 @dataclass
 class Cells:
     """Every combination of attributes and figure that occurs, and the groups that it belongs to."""

@@ -15,8 +15,9 @@ import pandas as pd
 from pciescope_fleet.dataset.store import Store
 from pciescope_fleet.engine import Engine
 from pciescope_fleet.judge import outliers
+from pciescope_fleet.judge.groups import has_logarithm
 from pciescope_fleet.judge.outliers import Judged, Plan, Prepared
-from pciescope_fleet.judge.statistics import by_host, has_several, number
+from pciescope_fleet.judge.statistics import by_host, has_several
 
 HIGH_IS_GOOD = ("bytes/s", "1/s")
 """Units of which more is better; of all others less is."""
@@ -76,10 +77,10 @@ def natural(name: str) -> str:
 
 def _distances(prepared: Prepared, level: int) -> ir.Table:
     """For each host and figure that is judged at this level, the device that lies farthest."""
-    rows = prepared.numbered.filter(prepared.numbered.cpu.isnull())
+    rows = prepared.numbered
     rows = rows.mutate(g=rows[f"at_{level}"]).filter(lambda t: t.g.notnull())
     told = ibis.coalesce(rows.p50, rows["value"])
-    rows = rows.mutate(x=number(told).ifelse(told, ibis.null("float64")).ln()).filter(lambda t: t.x.notnull())
+    rows = rows.mutate(x=has_logarithm(told).ifelse(told, ibis.null("float64")).ln()).filter(lambda t: t.x.notnull())
     hosts = by_host(rows, ["x"], has_several(rows))
     middle = hosts.group_by("g").agg(middle=hosts.x.median())
     own = rows.filter(rows.own == level).join(middle, "g")

@@ -10,10 +10,10 @@ import ibis.expr.types as ir
 from pciescope_fleet.dataset.store import Store
 from pciescope_fleet.engine import Engine
 from pciescope_fleet.errors import NoRunsError
-from pciescope_fleet.judge.groups import ATTRIBUTES
+from pciescope_fleet.judge.groups import ATTRIBUTES, has_logarithm
 
 KEPT = ("host_key", "host", "run", "time", "device", "device_name", "driver", "firmware", "link", "figure", "unit",
-        "cpu", "cpus", "count", "p50", "p90", "p99", "p999", "value", "form",
+        "cpus", "count", "p50", "p90", "p99", "p999", "value", "form",
         *(f"{name}_{way}" for name in ("p50", "p90", "p99", "p999") for way in ("down", "up")))  # fmt: skip
 """What judging needs of a figure beside its attributes."""
 
@@ -23,7 +23,11 @@ class Newest:
     """The newest figures, and the runs that they are of."""
 
     figures: ir.Table
-    """A row for each host, device, figure and CPU; attributes without nulls; kept by the engine."""
+    """A row for each host, device and figure over all CPUs, with a number, `row`; attributes without nulls; kept by the
+    engine."""
+    cpus: ir.Table
+    """By `row` and `cpu`, where there are several: the logarithm of the median, `l`. There are tens of times as many as
+    figures: nothing else is kept of them."""
     runs: ir.Table
     """Their runs, kept by the engine."""
     dates: list[str]
@@ -49,15 +53,16 @@ def newest(engine: Engine, store: Store, since: str | None = None, until: str | 
     dates = sorted(runs.select("date").distinct().execute()["date"])
     figures = engine.table(store, "figures", store.kept("figures").files(dates))
     figures = figures.filter(figures.judged).semi_join(runs, ["host_key", "run"])
-    figures = figures.select([*KEPT, *ATTRIBUTES])
-    figures = figures.mutate(
+    figures = figures.select([*KEPT, *ATTRIBUTES, "cpu"])
+    all_rows = figures.mutate(
         is_older=figures.method.isnull(),
         **{name: figures[name].fill_null("") for name in ATTRIBUTES if name not in ("batch", "hops")},
         batch=figures.batch.fill_null(-1),
         hops=figures.hops.fill_null(-1),
         device=figures.device.fill_null(""),
     )
-    # Two runs that measured different sets of figures may share some. All CPUs of a figure are of one run.
+    figures = all_rows.filter(all_rows.cpu.isnull()).drop("cpu")
+    # Two runs that measured different sets of figures may share some.
     kind = ["host_key", "device", "figure", "origin", "verb", "backend", "batch"]
     window = ibis.window(group_by=[*kind, "method"], order_by=[figures.time.desc(), figures.run.desc()])
     figures = figures.mutate(place=ibis.rank().over(window)).filter(lambda t: t.place == 0).drop("place")
@@ -65,9 +70,15 @@ def newest(engine: Engine, store: Store, since: str | None = None, until: str | 
     told = figures.mutate(told=figures.is_older.ifelse(ibis.null(figures.time.type()), figures.time))
     told = told.mutate(told=told.told.max().over(ibis.window(group_by=kind)))
     figures = told.filter(~told.is_older | told.told.isnull() | (told.told < told.time)).drop("is_older", "told")
-    figures = engine.keep(figures)
+    figures = engine.keep(figures, number="row")
     left, gone = _still_there(engine, figures, runs)
-    return Newest(left, runs, dates, days, gone)
+    # All CPUs of a figure are of one run.
+    of_cpus = all_rows.filter(all_rows.cpu.notnull() & has_logarithm(all_rows.p50))
+    same = [*kind, "method", "run"]
+    cpus = of_cpus.join(left.select("row", *same), same)
+    return Newest(
+        left, engine.keep(cpus.select("row", cpus.cpu.cast("int32"), l=cpus.p50.ln())), runs, dates, days, gone
+    )
 
 
 def _still_there(engine: Engine, figures: ir.Table, runs: ir.Table) -> tuple[ir.Table, list[tuple[str, str]]]:

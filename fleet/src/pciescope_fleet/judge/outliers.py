@@ -101,7 +101,10 @@ def judge(
     # Each origin by itself: many faults of made-up hosts would make measured ones likelier outliers.
     for origin, own in found.table[found.table["own"] >= 0].groupby("origin", sort=True):
         rows = numbered.filter(numbered.origin == origin)
-        measured = [measure(engine, rows, level, plan.level, plan.least_hosts) for level in sorted(own["own"].unique())]
+        measured = [
+            measure(engine, rows, new.cpus, level, plan.level, plan.least_hosts)
+            for level in sorted(own["own"].unique())
+        ]
         tests = sum(each.tests for each in measured)
         far = [each.far.assign(level=each.level) for each in measured if len(each.far)]
         parts += [_discover(pd.concat(far, ignore_index=True), tests, plan)] if far else []
@@ -111,7 +114,7 @@ def judge(
     outliers = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
     if len(outliers):
         outliers = outliers.sort_values(["q", "p", "host_key", "device", "figure"], ignore_index=True)
-    alone = numbered.filter(numbered.cpu.isnull() & (numbered.own < 0))
+    alone = numbered.filter(numbered.own < 0)
     judged = Judged(
         plan=plan,
         hosts=int(new.figures.host_key.nunique().execute()),
@@ -212,7 +215,7 @@ def _with_usual(numbered: ir.Table, outliers: pd.DataFrame) -> pd.DataFrame:
     """Adds `group_link` and so on: what more than half of the hosts of its group have, of those where it is known."""
     parts = []
     for level, part in outliers.groupby("level"):
-        rows = numbered.filter(numbered.cpu.isnull()).mutate(g=numbered[f"at_{level}"].cast("int64"))
+        rows = numbered.mutate(g=numbered[f"at_{level}"].cast("int64"))
         rows = rows.semi_join(ibis.memtable(pd.DataFrame({"g": sorted(part["g"].unique())})), "g")
         parts.append(rows.select("g", "host_key", *USUAL).distinct().execute())
     known = pd.concat(parts, ignore_index=True)
@@ -332,7 +335,7 @@ UNIT_ATTRIBUTES = (*DEVICE_ATTRIBUTES, "topology", "cpu_model")
 def _known_attributes(new: Newest, outliers: pd.DataFrame, extra: pd.DataFrame | None) -> pd.DataFrame:
     """A row for each device and origin of the models that have outliers: what may be shared, by host key and device."""
     models = sorted(outliers["model"].unique())
-    units = new.figures.filter(new.figures.model.isin(models) & new.figures.cpu.isnull())
+    units = new.figures.filter(new.figures.model.isin(models))
     told = units.group_by(["host_key", "host", "device", "origin", "model"]).agg(
         **{name: units[name].max() for name in UNIT_ATTRIBUTES}, run=units.run.argmax(units.time)
     )

@@ -21,7 +21,7 @@ import pandas as pd
 
 from pciescope_fleet.engine import Engine
 from pciescope_fleet.judge import null
-from pciescope_fleet.judge.groups import ALWAYS
+from pciescope_fleet.judge.groups import ALWAYS, has_logarithm
 
 QUANTILES = ("p50", "p90", "p99", "p999", "value")
 STATISTICS = (*QUANTILES, "form", "cpu")
@@ -59,8 +59,7 @@ def of_level(figures: ir.Table, level: int) -> ir.Table:
 
 def has_several(rows: ir.Table) -> bool:
     """Whether some host has several devices in one group."""
-    whole = rows.filter(rows.cpu.isnull())
-    most = whole.group_by(["g", "host_key"]).agg(devices=whole.count()).devices.max().execute()
+    most = rows.group_by(["g", "host_key"]).agg(devices=rows.count()).devices.max().execute()
     return most is not None and int(most) > 1
 
 
@@ -74,22 +73,15 @@ def by_host(table: ir.Table, columns: list[str], several: bool, *more: str) -> i
     return table.group_by(["g", "host_key", *more]).agg(**{name: table[name].median() for name in columns})
 
 
-def level_table(figures: ir.Table, level: int, several: bool, least: int) -> ir.Table:
+def level_table(figures: ir.Table, cpus: ir.Table, level: int, several: bool, least: int) -> ir.Table:
     """All units that have a group at this level, with `x_S` for each statistic."""
-    rows = of_level(figures, level)
-    whole = rows.filter(rows.cpu.isnull())
+    whole = of_level(figures, level)
     whole = whole.mutate(
-        **{f"x_{name}": number(whole[name]).ifelse(whole[name], ibis.null("float64")).ln() for name in QUANTILES}
+        **{f"x_{name}": has_logarithm(whole[name]).ifelse(whole[name], ibis.null("float64")).ln() for name in QUANTILES}
     )
-    keys = ["host_key", "device", "figure", "g"]
-    whole = whole.left_join(_forms(whole, several), keys).drop([f"{key}_right" for key in keys])
-    whole = whole.left_join(_cpus(rows, several, least), keys).drop([f"{key}_right" for key in keys])
-    return whole.drop("form")
-
-
-def number(column: ir.Column) -> ir.Column:
-    """Whether a figure has a logarithm. Both engines sort NaN above infinity."""
-    return (column > 0) & (column < 1e300)
+    forms, of_cpus = _forms(whole, several), _cpus(whole, cpus, several, least)
+    whole = whole.left_join(forms, "row").drop("row_right")
+    return whole.left_join(of_cpus, "row").drop("row_right", "form")
 
 
 def _forms(whole: ir.Table, several: bool) -> ir.Table:
@@ -98,7 +90,8 @@ def _forms(whole: ir.Table, several: bool) -> ir.Table:
     `usual_form` is the distance that a healthy unit with so many samples has: what its group's units differ by, and
     what chance adds. `x_form` is the logarithm of the distance over that.
     """
-    keys = ["host_key", "device", "figure", "g"]
+    # With the host beside the row DuckDB joins by it, too, and not all hosts of a group with each other.
+    keys = ["row", "g", "host_key"]
     have = whole.filter(whole.form.notnull())
     count = have["count"].cast("float64")
     have = have.mutate(
@@ -135,7 +128,7 @@ def _forms(whole: ir.Table, several: bool) -> ir.Table:
     usual = (really > 0).ifelse(really, 0.0) + known.chance
     known = known.mutate(usual_form=(usual > LEAST_FORM).ifelse(usual, LEAST_FORM))
     distance = (known.distance > LEAST_FORM).ifelse(known.distance, LEAST_FORM)
-    return known.select(*keys, "usual_form", x_form=(distance / known.usual_form).ln())
+    return known.select("row", "usual_form", x_form=(distance / known.usual_form).ln())
 
 
 def _chance(have: ir.Table, merged: ir.Table, counted: ir.Table) -> ir.Table:
@@ -154,11 +147,10 @@ def _chance(have: ir.Table, merged: ir.Table, counted: ir.Table) -> ir.Table:
     return bins.group_by(["g", "size"]).agg(loss=bins.loss.sum())
 
 
-def _cpus(rows: ir.Table, several: bool, least: int) -> ir.Table:
+def _cpus(whole: ir.Table, cpus: ir.Table, several: bool, least: int) -> ir.Table:
     """For each unit the CPU that lies farthest from its place, and how far. `w_cpu`: the group's MAD over all CPUs."""
-    keys = ["host_key", "device", "figure", "g"]
-    each = rows.filter(rows.cpu.notnull() & number(rows.p50))
-    each = each.select(*keys, "cpu", l=each.p50.ln())
+    keys = ["row", "g", *(["host_key"] if several else [])]
+    each = cpus.join(whole.select(keys), "row").select(*keys, "cpu", "l")
     own = each.group_by(keys).agg(total=each.l.sum(), cpus=each.count())
     # Beside the mean of the machine's other CPUs.
     each = each.join(own, keys).filter(lambda t: t.cpus > 1)
@@ -179,16 +171,16 @@ def _cpus(rows: ir.Table, several: bool, least: int) -> ir.Table:
     usually = each.join(near, keys)
     tails = usually.group_by("g").agg(tail_cpu=usually.d.abs().quantile(0.95))
     joined = far.left_join(tails, "g")
-    return joined.select(*keys, "x_cpu", "worst_cpu", "cpus_judged", "w_cpu", "tail_cpu")
+    return joined.select("row", "x_cpu", "worst_cpu", "cpus_judged", "w_cpu", "tail_cpu")
 
 
-def measure(engine: Engine, figures: ir.Table, level: int, limit: float, least: int) -> Distances:
+def measure(engine: Engine, figures: ir.Table, cpus: ir.Table, level: int, limit: float, least: int) -> Distances:
     """The p-values of all units that are judged at a level, those above `limit` left out.
 
     A statistic that fewer than `least` hosts of a group have is not judged there.
     """
     several = has_several(of_level(figures, level))
-    table = engine.keep(level_table(figures, level, several, least))
+    table = engine.keep(level_table(figures, cpus, level, several, least))
     groups = _groups(table, several)
     judged = table.filter(table.own == level)
     tests = int(judged.count().execute())
@@ -239,7 +231,7 @@ def _z(table: ir.Table, name: str) -> ir.Column:
         within = (usual < noise).ifelse(usual, noise)
         excess = own * own - within * within
         noise = (noise * noise + (excess > 0).ifelse(excess, 0.0)).sqrt()
-    return number(noise).ifelse((table[f"x_{name}"] - table[f"med_{name}"]) / noise, ibis.null("float64"))
+    return has_logarithm(noise).ifelse((table[f"x_{name}"] - table[f"med_{name}"]) / noise, ibis.null("float64"))
 
 
 def _groups(table: ir.Table, several: bool) -> pd.DataFrame:
@@ -327,7 +319,7 @@ def _alike(
     for name in SHIFTS:
         away = (joined[f"x_{name}"] - joined[f"med_{name}"]) / joined[f"sigma_{name}"]
         off = away * away - joined[f"usual_{name}"]
-        square[f"z_{name}"] = ((away.abs() <= null.NEAR) & number(joined[f"usual_{name}"])).ifelse(
+        square[f"z_{name}"] = ((away.abs() <= null.NEAR) & has_logarithm(joined[f"usual_{name}"])).ifelse(
             off, ibis.null("float64")
         )
     hosts = joined.select("g", "host_key", "kind", **square)
