@@ -1,13 +1,15 @@
 """How the time and memory of `ingest` and `outliers` grow with the fleet, on DuckDB and on Spark.
 
     python bench/scale.py run FILE [--engine duckdb|spark] [--rows 100000,1000000,...]
+    python bench/scale.py run FILE --cpus 32 [--hosts 100,1000,...]
     python bench/scale.py table FILE
 
 A dataset of N rows is N/3000 hosts with 100 figures on 30 days: rows of `figures`, each with percentiles, their errors
 and a form, one file a day, as `ingest --compact` leaves it. One host in 200 is a tenth slower. Each day has runs of its
-own; `outliers` must find the newest. `run` makes a dataset once, then runs the command in a process of its own:
-`--threads 2 --memory 3GB`, on Spark a cluster of a master and two workers with one core each, also processes. It notes
-time, the process's greatest memory and what was found, and goes on where it was ended.
+own; `outliers` must find the newest. These hosts measured from one CPU. With `--cpus 32` there is one day, and a row
+for each CPU beside that over all. `run` makes a dataset once, then runs the command in a process of its own: `--threads
+2 --memory 3GB`, on Spark a cluster of a master and two workers with one core each, also processes. It notes time, the
+process's greatest memory and what was found, and goes on where it was ended.
 
 `ingest` is measured on files of records: 200 hosts with 100 figures of 1000 samples.
 """
@@ -19,6 +21,7 @@ import contextlib
 import datetime
 import hashlib
 import json
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -39,6 +42,31 @@ from spark_cluster import cluster
 FIGURES, DAYS = 100, 30
 ROWS = [100_000, 300_000, 1_000_000, 3_000_000, 10_000_000, 30_000_000]
 PERCENT = 0.1
+
+
+PART = 1000
+"""Hosts that are drawn at a time where there are many CPUs: all of them would take tens of GB."""
+
+
+def make_of_cpus(place: Path, hosts: int, cpus: int) -> None:
+    """The dataset of one day, with rows for each CPU. Beyond `PART` hosts the same come again by other names."""
+    for first in range(0, hosts, PART):
+        count = min(PART, hosts - first)
+        shape = planted.Shape(hosts=count, figures=FIGURES, samples=10 * cpus, cpus=cpus)
+        faults = {(host, f): ("median", PERCENT) for host in range(0, count, 200) for f in range(FIGURES)}
+        fleet = planted.make(shape, faults, run=first)
+        parts = (renamed(table, first) for table in (fleet.figures, fleet.runs))
+        planted.keep(Store(str(place)), planted.Fleet(*parts))
+
+
+def renamed(table: pa.Table, first: int) -> pa.Table:
+    """The same rows of hosts whose numbers begin at `first`."""
+    names = table["host"].combine_chunks().dictionary_encode()
+    others = pa.array([planted.host_name(int(name[4:]) + first) for name in names.dictionary.to_pylist()])
+    for name in ("host", "host_key"):
+        place = table.schema.get_field_index(name)
+        table = table.set_column(place, table.schema.field(name), others.take(names.indices))
+    return table
 
 
 def make(place: Path, rows: int) -> None:
@@ -100,20 +128,28 @@ def run(args: argparse.Namespace) -> None:
             out.write(json.dumps(record) + "\n")
         print(json.dumps(record), flush=True)
 
-    if args.engine == "duckdb" and ("ingest", 20_000) not in known:
+    if args.engine == "duckdb" and args.cpus == 1 and ("ingest", 20_000) not in known:
         note({"engine": "ingest", "rows": 20_000, **ingest(200)})
     with contextlib.ExitStack() as stack:
         options = ["--threads", "2", "--memory", "3GB"]
         if args.engine == "spark":
             options = ["--spark", stack.enter_context(cluster())]
-        for rows in args.rows:
+        cpus = args.cpus
+        for size in args.rows if cpus == 1 else args.hosts:
+            rows = size if cpus == 1 else size * FIGURES * (1 + cpus)
             if (args.engine, rows) in known:
                 continue
             place = args.file.parent / f"rows-{rows}"
             if not (place / "whole").exists():
-                make(place, rows)
+                # In a process of its own: Linux counts the memory of who starts a program as the program's.
+                made = (make, (place, rows)) if cpus == 1 else (make_of_cpus, (place, size, cpus))
+                maker = multiprocessing.get_context("spawn").Process(target=made[0], args=made[1])
+                maker.start()
+                maker.join()
+                assert maker.exitcode == 0
                 (place / "whole").touch()
-            note({"engine": args.engine, "rows": rows, **measured("outliers", str(place), "--json", *options)})
+            told = measured("outliers", str(place), "--json", *options)
+            note({"engine": args.engine, "rows": rows, "cpus": cpus, **told})
 
 
 def ingest(hosts: int) -> dict[str, Any]:
@@ -130,12 +166,12 @@ def ingest(hosts: int) -> dict[str, Any]:
 
 def table(file: Path) -> None:
     records = [json.loads(line) for line in file.read_text().splitlines()]
-    print("| rows | engine | time (s) | CPU (s) | memory (MB) | hosts found | outliers |")
-    print("|---|---|---|---|---|---|---|")
+    print("| rows | CPUs | engine | time (s) | CPU (s) | memory (MB) | hosts found | outliers |")
+    print("|---|---|---|---|---|---|---|---|")
     for record in sorted(records, key=lambda each: (each["rows"], each["engine"])):
         print(
-            "| {rows} | {engine} | {seconds} | {cpu_seconds} | {mb} | {hosts} | {outliers} |".format(
-                **{"outliers": "", **record}
+            "| {rows} | {cpus} | {engine} | {seconds} | {cpu_seconds} | {mb} | {hosts} | {outliers} |".format(
+                **{"outliers": "", "cpus": 1, **record}
             )
         )
     by_rows: dict[int, dict[str, str]] = {}
@@ -155,6 +191,8 @@ def main() -> None:
     runs.add_argument("file", type=Path)
     runs.add_argument("--engine", choices=["duckdb", "spark"], default="duckdb")
     runs.add_argument("--rows", type=lambda text: [int(size) for size in text.split(",")], default=ROWS)
+    runs.add_argument("--cpus", type=int, default=1)
+    runs.add_argument("--hosts", type=lambda text: [int(size) for size in text.split(",")], default=[100, 1000, 3333])
     runs.set_defaults(run=run)
     tables = verbs.add_parser("table")
     tables.add_argument("file", type=Path)

@@ -6,13 +6,14 @@ digits.
 
 from __future__ import annotations
 
-import bisect
 import functools
-import itertools
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 PERCENTILES = {"p50": 50.0, "p90": 90.0, "p99": 99.0, "p999": 99.9}
 """The percentiles that hosts are compared by."""
@@ -24,11 +25,15 @@ SUB_BUCKETS = 2048
 """Buckets are one picosecond wide below, and twice as wide from here on and from each further power of two."""
 
 
+Numbers = npt.NDArray[np.int64]
+
+
 @dataclass
 class Histogram:
-    """Counts by the lower edge of their bucket, and the exact ends."""
+    """Counts by the lower edge of their bucket, in the order of the edges, and the exact ends."""
 
-    counts: dict[int, int]
+    lows: Numbers
+    counts: Numbers
     min_ps: int
     max_ps: int
 
@@ -36,26 +41,23 @@ class Histogram:
     def parse(cls, told: Mapping[str, Any]) -> Histogram:
         """From a record. `ValueError` where it is not a histogram."""
         try:
-            counts = {int(low): int(count) for low, count in told["buckets"]}
+            lows, counts = _buckets(told["buckets"])
             least, most = int(told["min_ps"]), int(told["max_ps"])
         except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise ValueError(f"not a histogram: {error!r}") from error
-        if any(not 0 <= low <= GREATEST or not 0 <= count <= GREATEST for low, count in counts.items()):
-            raise ValueError("not a histogram: the edge or count of a bucket is negative, or above 2^63")
-        if sum(counts.values()) > GREATEST or not 0 <= least <= most <= GREATEST:
-            raise ValueError("not a histogram: its count, smallest or greatest value cannot be")
-        return cls(counts, least, most)
+        if not 0 <= least <= most <= GREATEST:
+            raise ValueError("not a histogram: its smallest or greatest value cannot be")
+        return cls(lows, counts, least, most)
 
     @functools.cached_property
     def count(self) -> int:
         """How many samples."""
-        return sum(self.counts.values())
+        return int(self.counts.sum())
 
     @functools.cached_property
-    def _cumulated(self) -> tuple[list[int], list[int]]:
-        """The edges in order, and how many samples lie in the buckets up to each."""
-        lows = sorted(self.counts)
-        return lows, list(itertools.accumulate(self.counts[low] for low in lows))
+    def _below(self) -> Numbers:
+        """How many samples lie in the buckets up to each."""
+        return np.cumsum(self.counts)
 
     def percentile_ns(self, percent: float) -> float | None:
         """The upper edge of the bucket that holds that rank; nothing if there are too few samples."""
@@ -82,9 +84,8 @@ class Histogram:
 
     def _at(self, rank: int) -> float:
         """The upper edge of the bucket with that rank, in nanoseconds, within the exact ends."""
-        lows, below = self._cumulated
-        place = bisect.bisect_left(below, rank)
-        low = lows[min(place, len(lows) - 1)] if lows else 0
+        place = int(self._below.searchsorted(rank))
+        low = int(self.lows[min(place, len(self.lows) - 1)]) if len(self.lows) else 0
         return min(max(low + width(low) - 1, self.min_ps), self.max_ps) / 1000
 
 
@@ -93,18 +94,42 @@ def width(low: int) -> int:
     return 1 if low < SUB_BUCKETS else 1 << (low.bit_length() - 11)
 
 
+def _buckets(told: Any) -> tuple[Numbers, Numbers]:
+    """The edges in their order, and the counts. Raises where they are none."""
+    pairs = np.array(told)
+    if pairs.dtype != np.int64 or pairs.ndim != 2 or pairs.shape[1] != 2 or (np.diff(pairs[:, 0]) <= 0).any():
+        # Not as pciescope writes them. Of two counts of one edge the last one counts.
+        counts = {int(low): int(count) for low, count in told}
+        if any(not 0 <= low <= GREATEST or not 0 <= count <= GREATEST for low, count in counts.items()):
+            raise ValueError("the edge or count of a bucket is negative, or above 2^63")
+        pairs = np.array(sorted(counts.items()), np.int64).reshape(-1, 2)
+    if len(pairs) and (pairs.min() < 0 or sum(pairs[:, 1].tolist()) > GREATEST):
+        raise ValueError("the edge or count of a bucket is negative, or the sum of counts above 2^63")
+    return pairs[:, 0], pairs[:, 1]
+
+
 def merge(parts: Iterable[Histogram]) -> Histogram:
     """All samples together."""
-    counts: dict[int, int] = {}
-    filled = []
-    for part in parts:
-        for low, count in part.counts.items():
-            counts[low] = counts.get(low, 0) + count
-        if part.counts:
-            filled.append(part)
-    return Histogram(
-        counts, min((part.min_ps for part in filled), default=0), max((part.max_ps for part in filled), default=0)
+    filled = [part for part in parts if len(part.lows)]
+    if len(filled) == 1:
+        return filled[0]
+    if sum(part.count for part in filled) > GREATEST:
+        raise ValueError("histograms have more than 2^63 samples together")
+    none = np.zeros(0, np.int64)
+    lows, counts = _summed(
+        np.concatenate([none, *(part.lows for part in filled)]),
+        np.concatenate([none, *(part.counts for part in filled)]),
     )
+    ends = (min((part.min_ps for part in filled), default=0), max((part.max_ps for part in filled), default=0))
+    return Histogram(lows, counts, *ends)
+
+
+def _summed(keys: Numbers, counts: Numbers) -> tuple[Numbers, Numbers]:
+    """The keys in their order, each once, and the sums of their counts."""
+    each, place = np.unique(keys, return_inverse=True)
+    sums = np.zeros(len(each), np.int64)
+    np.add.at(sums, place, counts)
+    return each, sums
 
 
 FORM_STEP = 0.01
@@ -113,9 +138,9 @@ FORM_BINS = 4.0
 """Bins for each e-fold of the distance."""
 
 
-def form_bin(ratio: float) -> int:
-    """The bin of a duration of so many times the median."""
-    return round(math.asinh(math.log(ratio) / FORM_STEP) * FORM_BINS)
+def form_bins(ratios: npt.NDArray[np.float64]) -> Numbers:
+    """The bins of durations of so many times the median."""
+    return np.rint(np.arcsinh(np.log(ratios) / FORM_STEP) * FORM_BINS).astype(np.int64)
 
 
 def form(parts: Iterable[Histogram]) -> list[tuple[int, float]] | None:
@@ -125,14 +150,21 @@ def form(parts: Iterable[Histogram]) -> list[tuple[int, float]] | None:
     moves from one to the other by chance. Forms of different hosts can be averaged: that is their histograms
     merged after each was moved to the same median. Nothing where no part has the count for a median, or a median is 0.
     """
-    shares: dict[int, int] = {}
+    keys, counts = [], []
     for part in parts:
         median = part.percentile_ns(50.0)
         if median is None or median <= 0:
             continue
-        for low, count in part.counts.items():
-            middle = max(low + (width(low) - 1) / 2, 0.5) / 1000
-            place = form_bin(middle / median)
-            shares[place] = shares.get(place, 0) + count
-    count = sum(shares.values())
-    return [(place, shares[place] / count) for place in sorted(shares)] if count else None
+        middle = np.maximum(part.lows + (_widths(part.lows) - 1) / 2, 0.5) / 1000
+        keys.append(form_bins(middle / median))
+        counts.append(part.counts)
+    if not keys:
+        return None
+    places, sums = _summed(np.concatenate(keys), np.concatenate(counts))
+    return list(zip(places.tolist(), (sums / sums.sum()).tolist(), strict=True))
+
+
+def _widths(lows: Numbers) -> npt.NDArray[np.float64]:
+    """`width` of each bucket."""
+    _, bits = np.frexp(lows.astype(np.float64))
+    return np.where(lows < SUB_BUCKETS, 1.0, np.ldexp(1.0, bits - 11))

@@ -469,7 +469,6 @@ def _histogram_row(common: Row, whole: Histogram, judged: bool, cpu: int | None,
     for column, percent in histogram.PERCENTILES.items():
         known = whole.errors(percent) if cpu is None else None
         errors[f"{column}_down"], errors[f"{column}_up"] = known or (None, None)
-    lows = sorted(whole.counts)
     return {
         **common,
         "unit": "ns",
@@ -480,8 +479,8 @@ def _histogram_row(common: Row, whole: Histogram, judged: bool, cpu: int | None,
         **{column: whole.percentile_ns(percent) for column, percent in histogram.PERCENTILES.items()},
         **errors,
         "form": None if shares is None else [{"bin": place, "share": share} for place, share in shares],
-        "bucket_low_ps": lows,
-        "bucket_count": [whole.counts[low] for low in lows],
+        "bucket_low_ps": whole.lows.tolist(),
+        "bucket_count": whole.counts.tolist(),
     }
 
 
