@@ -681,9 +681,12 @@ def test_figures_of_a_device_that_is_no_longer_there_are_not_judged(tmp_path: Pa
     # The card was moved: the newest list of functions does not have the old address.
     assert found("moved", night, at(sample.run(9, "n4", **later, firmware=firmware(MOVED)), bdf=MOVED)) == set()
     told = call("outliers", tmp_path / "moved", "--level", "1%").out
-    assert "not judged, as a newer run of the host lacks them: 0000:3b:00.0 of n4\n" in told
-    gone = [{"host_key": "n4", "device": here}]
-    assert call("outliers", tmp_path / "moved", "-j", "--level", "1%").json()["gone"] == gone
+    assert "not judged, a newer run of the host lacks it: 0000:3b:00.0 of n4\n" in told
+    told = call("outliers", tmp_path / "replaced", "--level", "1%").out
+    assert "not judged, another device is there now: 0000:3b:00.0 of n4\n" in told
+    for place, is_replaced in (("moved", False), ("replaced", True)):
+        gone = {"host_key": "n4", "device": here, "model": "144d:a80a:144d:a801", "is_replaced": is_replaced}
+        assert call("outliers", tmp_path / place, "-j", "--level", "1%").json()["gone"] == [gone]
     # A run of another device says nothing of this one, as long as both are listed, or none is.
     both = firmware(here, MOVED)
     # A list does not end at a bracket in a text.
@@ -869,6 +872,9 @@ def test_an_error_that_most_hosts_have_is_of_the_measurement(tmp_path: Path, cal
             record["run"] = f"{0xABC000 + number:016x}"
     night += retired
     assert told("retired", "all-ones", range(1, 8))[:2] == (0, {False})
+    # One host is measured again, much later: the others are as they were.
+    night.append(sample.run(0xDEF, "n12", time="2026-12-22T08:00:00Z"))
+    assert told("later", "all-ones", range(1, 8))[:2] == (0, {False})
 
 
 def test_an_error_of_a_machine_that_was_replaced_tells_of_no_broken_device(tmp_path: Path, call: Call) -> None:
@@ -1111,7 +1117,6 @@ def test_verdicts_do_not_stay_where_nothing_can_be_judged(tmp_path: Path, call: 
     assert "pciescope_fleet_figures_unjudged 12\n" in text
 
 
-@pytest.mark.slow
 def test_verdicts_of_earlier_days_do_not_stay_where_nothing_ran(tmp_path: Path, call: Call) -> None:
     shape = Shape(hosts=10, figures=1, cpus=1, samples=100)
     keep(tmp_path / "d", shape, on([3], "median", 0.5, shape))
@@ -1124,6 +1129,7 @@ def test_verdicts_of_earlier_days_do_not_stay_where_nothing_ran(tmp_path: Path, 
     assert "pciescope_fleet_hosts 0\n" in text
 
 
+@pytest.mark.slow
 def test_promtool_takes_the_verdicts(tmp_path: Path, call: Call) -> None:
     keep(tmp_path / "d", SMALL, on([17], "median", 0.2, SMALL))
     call("outliers", tmp_path / "d", "--prom", tmp_path / "fleet.prom")

@@ -542,6 +542,96 @@ def test_why_a_host_failed_is_asked_before_slurm_forgets_it(tmp_path: Path, monk
     assert len(fake.asked) < 40
 
 
+def test_a_release_whose_answer_is_lost_loses_no_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Slurm did release the fifth array, and its tasks end before it is asked again."""
+    fake = FakeSlurm(monkeypatch, tmp_path, 390)
+    fake.takes_s = 4
+    works, lost = fake.command, list[str]()
+
+    def command(*words: str, given: str | None = None) -> str:
+        told = works(*words, given=given)
+        if words[:3] == ("scontrol", "release", "5") and not lost:
+            lost.append(words[2])
+            for _ in range(10):
+                fake.sleep(2)
+            raise FleetError("Socket timed out on send/recv operation")
+        return told
+
+    for forgets_s in (300.0, 1.0):
+        fake.forgets_s = forgets_s
+        monkeypatch.setattr(slurm, "command", command)
+        assert fake.run(None) == [None] * 390
+        assert (len(fake.ran), lost) == (390, ["5"])
+        fake = FakeSlurm(monkeypatch, tmp_path / "again", 390)
+        works, lost = fake.command, []
+
+
+def test_a_task_that_does_not_end_holds_no_others_of_an_array_with_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Slurm's scheduler runs every four seconds. Until then the queue says of tasks that they are held back."""
+
+    class Slow(FakeSlurm):
+        behind: frozenset[str] = frozenset()
+
+        def is_throttled(self, task: FakeTask) -> bool:
+            return task.name in self.behind or super().is_throttled(task)
+
+        def sleep(self, seconds: float) -> None:
+            if (self.now + seconds) % 4 == 0:
+                self.behind = frozenset()
+            super().sleep(seconds)
+            tasks = [task for each in self.arrays.values() for task in each]
+            self.behind = frozenset(task.name for task in tasks if task.state == "PENDING" and not task.is_held)
+
+    fake = Slow(monkeypatch, tmp_path, 300, largest=300)
+    fake.takes_s = 18
+    fake.fate["n1"] = "COMPLETING"
+    assert [number for number, why in enumerate(fake.run(8), 1) if why] == [1]
+
+
+def test_a_host_whose_task_has_just_ended_is_not_judged_with_one_that_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its files come six seconds later, through a slow file system; Slurm is asked for the other host meanwhile."""
+
+    class Late(FakeSlurm):
+        def sleep(self, seconds: float) -> None:
+            super().sleep(seconds)
+            end, hidden = self.folder.file("n5", ".end"), self.folder.file("n5", ".late")
+            if end.exists() and not hasattr(self, "comes"):
+                end.rename(hidden)
+                self.comes = self.now + 6
+            if hidden.exists() and self.now >= self.comes:
+                hidden.rename(end)
+
+    fake = Late(monkeypatch, tmp_path, 5)
+    fake.fate["n1"] = "NODE_FAIL"
+    fake.takes_s, fake.takes = 2, {"n1": 4.0, "n5": 16.0}
+    told = fake.run(None)
+    assert told[1:] == [None] * 4
+    assert "the node failed" in str(told[0])
+
+
+def test_a_node_that_slurm_does_not_take_loses_its_host_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeSlurm(monkeypatch, tmp_path, 390)
+    works = fake.command
+
+    def command(*words: str, given: str | None = None) -> str:
+        told = works(*words, given=given)
+        for task in (task for each in fake.arrays.values() for task in each):
+            task.host = "" if task.host in ("n1", "n200") else task.host
+        return told
+
+    monkeypatch.setattr(slurm, "command", command)
+    told = fake.run(None)
+    assert {number: why for number, why in enumerate(told, 1) if why} == {
+        1: "Slurm does not take this node for job 1_0",
+        200: "Slurm does not take this node for job 7_1",
+    }
+    assert len(fake.ran) == 388
+
+
 def test_the_end_of_an_earlier_task_is_not_that_of_the_next(tmp_path: Path) -> None:
     """The run was killed, its task went on and ended after the next run had put its files aside."""
     (tmp_path / "n1.end").write_text("0 9\n")

@@ -12,7 +12,7 @@ import secrets
 import shlex
 import subprocess
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -34,6 +34,8 @@ MOST_ARRAYS = 4
 """In the queue at a time: with Slurm's default for MaxJobCount it takes 10,000 tasks, of all users together."""
 FEWEST_AT_ONCE = 8
 """Of an array where there are several: few would all be lost to a few tasks that do not end."""
+FORGOTTEN = "Invalid job id"
+"""What Slurm says of a job that is over since a while."""
 AGAIN_S = 30.0
 """From one refusal of a further array to the next try."""
 ROOM_S = 600.0
@@ -150,6 +152,8 @@ class Run:
     """Tasks that do not end, of arrays that are given up for it."""
     unanswered: dict[str, float] = field(default_factory=dict)
     """Tasks that left the queue without an answer, and when."""
+    asked: dict[str, float] = field(default_factory=dict)
+    """When Slurm was asked about each array."""
     refusal: str = ""
     """Why Slurm did not take the next array."""
     again: float = 0.0
@@ -210,9 +214,9 @@ class Run:
         name = f"pciescope-fleet-{secrets.token_hex(4)}"
         words = [
             "sbatch", "--parsable", "--hold", "--nodes=1", "--ntasks=1", "--exclusive", "--no-requeue",
-            f"--array=0-{len(names) - 1}{throttle}", f"--time={minutes}", f"--job-name={name}",
-            f"--output={self.script.parent}/%A_%a.out",
-            *([f"--partition={self.partition}"] if self.partition else []), *self.more, str(self.script),
+            f"--array=0-{len(names) - 1}{throttle}", f"--time={minutes}", f"--output={self.script.parent}/%A_%a.out",
+            *([f"--partition={self.partition}"] if self.partition else []), *self.more,
+            f"--job-name={name}", str(self.script),
         ]  # fmt: skip
         try:
             job = command(*words).strip().split(";")[0]
@@ -232,19 +236,35 @@ class Run:
 
     def release(self, job: str, *, is_again: bool = False) -> None:
         """Lets an array start, each task on its node; again where the controller went away in it."""
-        names = self.jobs[job]
-        for host in names:
+        node_of = {task: self._host(task) for task in self.queued.get(job, ())}
+        # Not again: Slurm may have released it, and its answer was lost. Then the files are those of its tasks.
+        for host in node_of.values() if not is_again else ():
             self.folder.put_aside(host)
         # An array has one list of nodes; each of its tasks gets its own here, before it may start. Not again once it is
         # so: an update while tasks run makes Slurm forget how many may.
-        if not is_again or misplaced(job, names) is not None:
-            lines = [f"update JobId={job}_{place} ReqNodeList={host}" for place, host in enumerate(names)]
+        try:
+            is_placed = is_again and not misplaced(job, node_of)
+        except FleetError as error:
+            if FORGOTTEN not in error.text:
+                raise
+            # It was released, and is over.
+            node_of, is_placed = {}, True
+        if not is_placed:
+            lines = [f"update JobId={task} ReqNodeList={host}" for task, host in node_of.items()]
             command("scontrol", given="\n".join([*lines, "quit"]) + "\n")
-            if (place := misplaced(job, names)) is not None:
+            wrong = misplaced(job, node_of)
+            if len(wrong) == len(node_of) and len(self.jobs) == 1:
+                task = wrong[0]
                 raise FleetError(
-                    f"job {job}: Slurm does not take node {names[place]} for task {place}", f"scontrol show job {job}"
+                    f"job {task}: Slurm does not take node {node_of[task]} for it", f"scontrol show job {job}"
                 )
-        command("scontrol", "release", job)
+            for task in wrong:
+                self.folder.silent[node_of[task]] = f"Slurm does not take this node for job {task}"
+            cancel(wrong)
+            self.queued[job].difference_update(wrong)
+            node_of = {task: host for task, host in node_of.items() if task not in wrong}
+        if node_of:
+            command("scontrol", "release", job)
         self.held.remove(job)
 
     def watch(self) -> None:
@@ -295,7 +315,9 @@ class Run:
             here = before & queue.keys()
             blocking = here & stuck
             behind = sorted(task for task in here if THROTTLED in queue[task][1])
-            if blocking and here <= blocking.union(behind):
+            # Slurm may say of tasks that --at-once holds them back a while after others have made room for them.
+            is_full = not behind or len(blocking) >= self.shares[job]
+            if blocking and is_full and here <= blocking.union(behind):
                 # Nothing of it runs any more, and what --at-once holds back would wait for a task that does not end.
                 for task in behind:
                     self.folder.silent[self._host(task)] = (
@@ -329,7 +351,7 @@ class Run:
         try:
             lines = command(*words).splitlines()
         except FleetError as error:
-            if "Invalid job id" in error.text:  # all of them are over and forgotten
+            if FORGOTTEN in error.text:  # all of them are over
                 return {}
             raise
         parts = [line.strip().split("|", 2) for line in lines if line.count("|") >= 2]
@@ -341,12 +363,15 @@ class Run:
         It is one question an array in 10 s at the most, however many of its tasks fail.
         """
         self.unanswered = {task: since for task, since in self.unanswered.items() if self.is_unexplained(task)}
-        for job, tasks in by_job(self.unanswered).items():
-            if now - min(self.unanswered[task] for task in tasks) <= ARRIVAL_S:
+        due = [task for task, since in self.unanswered.items() if now - since > ARRIVAL_S]
+        for job, tasks in by_job(due).items():
+            if now - self.asked.get(job, -ARRIVAL_S) < ARRIVAL_S:
                 continue
+            self.asked[job] = now
             if told := shown(job):
                 self.note(tasks, told)
-            else:  # the controller may be away
+            else:
+                # The controller may be away.
                 self.unanswered |= dict.fromkeys(tasks, now)
 
     def explain(self) -> None:
@@ -386,10 +411,10 @@ def by_job(tasks: Iterable[str]) -> dict[str, list[str]]:
     return found
 
 
-def misplaced(job: str, names: Sequence[str]) -> int | None:
-    """The first task of an array that would not run on its host."""
-    nodes = {one.get("ArrayTaskId"): one.get("ReqNodeList") for one in shown(job)}
-    return next((place for place, host in enumerate(names) if nodes.get(str(place)) != host), None)
+def misplaced(job: str, node_of: Mapping[str, str]) -> list[str]:
+    """The tasks of an array that would not run on their hosts. Raises where Slurm does not tell."""
+    nodes = {f"{job}_{one.get('ArrayTaskId')}": one.get("ReqNodeList") for one in asked(job)}
+    return [task for task, host in node_of.items() if nodes.get(task) != host]
 
 
 def why(job: str, place: int, task: dict[str, str] | None, folder: Path) -> str:
@@ -422,20 +447,25 @@ def last_line(path: Path) -> str:
     return f": {told[-1][:200]}" if told else ""
 
 
-def shown(job: str) -> list[dict[str, str]]:
+def asked(job: str) -> list[dict[str, str]]:
     """What Slurm says of each task of a job."""
-    try:
-        lines = command("scontrol", "--oneliner", "show", "job", job).splitlines()
-    except FleetError:
-        return []  # forgotten: MinJobAge is 5 minutes where nobody changed it
+    lines = command("scontrol", "--oneliner", "show", "job", job).splitlines()
     return [dict(re.findall(r"(\w+)=(\S*)", line)) for line in lines]
+
+
+def shown(job: str) -> list[dict[str, str]]:
+    """The same; nothing where Slurm does not tell, or has forgotten it: MinJobAge is 5 minutes by default."""
+    try:
+        return asked(job)
+    except FleetError:
+        return []
 
 
 def cancel(jobs: Iterable[str]) -> None:
     """Takes jobs out of the queue, as far as they are still there."""
     if all_jobs := list(jobs):
-        with contextlib.suppress(FileNotFoundError):
-            subprocess.run(["scancel", "--quiet", *all_jobs], capture_output=True, check=False)
+        with contextlib.suppress(FileNotFoundError, subprocess.TimeoutExpired):
+            subprocess.run(["scancel", "--quiet", *all_jobs], capture_output=True, check=False, timeout=120)
 
 
 def largest_array() -> int:

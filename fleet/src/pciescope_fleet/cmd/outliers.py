@@ -118,7 +118,7 @@ def as_json(judged: Judged) -> dict[str, Any]:
         "unjudged": judged.unjudged,
         "unjudged_hosts": judged.unjudged_hosts,
         "coarser": judged.coarser,
-        "gone": [{"host_key": host_key, "device": device} for host_key, device in judged.gone],
+        "gone": [dataclasses.asdict(each) for each in judged.gone],
         "level": judged.plan.level,
         "least_effect": judged.plan.least_effect,
         "failed": judged.failed,

@@ -58,7 +58,9 @@ def register(verbs: Verbs) -> None:
     parser.add_argument(
         "--wait", type=seconds, default=3600, metavar="TIME", help="how long to wait for busy nodes (1h)"
     )
-    parser.add_argument("--at-once", type=int, metavar="N", help="how many hosts at a time (Slurm: 4000, ssh: 32)")
+    parser.add_argument(
+        "--at-once", type=int, metavar="N", help="how many hosts at a time (Slurm: four arrays, ssh: 32)"
+    )
     parser.add_argument(
         "--sbatch", action="append", default=[], metavar="OPTION", help="a further option of sbatch: --sbatch=--qos=x"
     )

@@ -37,7 +37,7 @@ def failed(engine: Engine, store: Store, days: list[str]) -> list[dict[str, Any]
     return _beside_others(told, runs)
 
 
-class _Looked:
+class _NewerRuns:
     """What the newer runs of a host and verb looked at."""
 
     def __init__(self) -> None:
@@ -62,7 +62,7 @@ class _Looked:
 def _of_name(named: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """The errors of the runs of one host's name, which are in the order of their time."""
     last: dict[tuple[str, str], dict[str, Any]] = {}
-    looked: dict[tuple[str, str, str], _Looked] = {}
+    newer_runs: dict[tuple[str, str, str], _NewerRuns] = {}
     successors: dict[tuple[str, frozenset[str]], str | None] = {}
     for run in reversed(named):
         key, origins = run["host_key"], run["origins"]
@@ -71,7 +71,7 @@ def _of_name(named: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         newest = max((last[key, origin] for origin in origins), key=lambda each: (each["time"], each["run"]))
         if newest["time"] - run["time"] > datetime.timedelta(days=OLD_DAYS):
             continue
-        newer = [looked.setdefault((key, origin, run["verb"]), _Looked()) for origin in origins]
+        newer = [newer_runs.setdefault((key, origin, run["verb"]), _NewerRuns()) for origin in origins]
         for device, code, text in errors_of(run) if run["errors"] > 0 else ():
             if any(each.has(device, code) for each in newer):
                 continue
@@ -121,21 +121,23 @@ def _beside_others(told: list[dict[str, Any]], runs: ir.Table) -> list[dict[str,
 
     Where more than half of the hosts that run the verb have it, it is of the measurement. A machine that another one
     of its name has replaced has no device any more. The same error is one of the same verb, origin, device
-    and code. Hosts whose last run of the verb is much older than the fleet's do not run it any more.
+    and code. Hosts whose last run of the verb is much older than that of a host with the error do not run it any more.
     """
     last = runs.group_by(["verb", "origin", "host_key"]).agg(last=runs.time.max()).execute()
-    age = last.groupby(["verb", "origin"])["last"].transform("max") - last["last"]
-    last = last[age <= datetime.timedelta(days=OLD_DAYS)]
-    run_it = {key: set(part["host_key"]) for key, part in last.groupby(["verb", "origin"])}
-    having: dict[tuple[str, ...], set[str]] = {}
+    last_runs = {key: part.set_index("host_key")["last"] for key, part in last.groupby(["verb", "origin"])}
+    having: dict[tuple[str, ...], list[dict[str, Any]]] = {}
     for each in told:
-        having.setdefault(tuple(each[name] for name in SAME), set()).add(each["host_key"])
-    for each in told:
-        hosts, all_hosts = having[tuple(each[name] for name in SAME)], run_it[each["verb"], each["origin"]]
-        each["others"] = len(hosts) - 1
-        usual = len(hosts & all_hosts)
-        is_usual = usual >= FEWEST_ALIKE and 2 * usual > len(all_hosts)
-        each["is_broken"] &= not (is_usual and each["code"] in MAY_BE_THE_PLAN) and each["replaced_by"] is None
+        having.setdefault(tuple(each[name] for name in SAME), []).append(each)
+    for alike in having.values():
+        hosts = {each["host_key"] for each in alike}
+        ran = last_runs[alike[0]["verb"], alike[0]["origin"]]
+        since = ran[sorted(hosts)].max() - datetime.timedelta(days=OLD_DAYS)
+        fleet = set(ran[ran >= since].index)
+        usual = len(hosts & fleet)
+        is_usual = usual >= FEWEST_ALIKE and 2 * usual > len(fleet)
+        for each in alike:
+            each["others"] = len(hosts) - 1
+            each["is_broken"] &= not (is_usual and each["code"] in MAY_BE_THE_PLAN) and each["replaced_by"] is None
     return told
 
 

@@ -18,6 +18,18 @@ KEPT = ("host_key", "host", "run", "time", "device", "device_name", "driver", "f
 """What judging needs of a figure beside its attributes."""
 
 
+@dataclass(frozen=True, order=True)
+class Gone:
+    """A device that a newer run of its host lacks."""
+
+    host_key: str
+    device: str
+    """Its address."""
+    model: str
+    is_replaced: bool
+    """Whether another model is at the address now, which is judged. Else the host's list of functions lacks it."""
+
+
 @dataclass
 class Newest:
     """The newest figures, and the runs that they are of."""
@@ -34,8 +46,8 @@ class Newest:
     """The days of these runs."""
     days: list[str]
     """All days between those that were asked for."""
-    gone: list[tuple[str, str]] = field(default_factory=list)
-    """Host key and address of the devices that are left out: a newer run of their host lacks them."""
+    gone: list[Gone] = field(default_factory=list)
+    """The devices that are left out."""
 
 
 def newest(engine: Engine, store: Store, since: str | None = None, until: str | None = None) -> Newest:
@@ -81,7 +93,7 @@ def newest(engine: Engine, store: Store, since: str | None = None, until: str | 
     )
 
 
-def _still_there(engine: Engine, figures: ir.Table, runs: ir.Table) -> tuple[ir.Table, list[tuple[str, str]]]:
+def _still_there(engine: Engine, figures: ir.Table, runs: ir.Table) -> tuple[ir.Table, list[Gone]]:
     """The figures without those of devices of which a newer run of the host says that they are not there any more.
 
     Also these devices.
@@ -104,12 +116,13 @@ def _still_there(engine: Engine, figures: ir.Table, runs: ir.Table) -> tuple[ir.
     had = had.join(newest_list, ["host_key", "origin"])
     had = had.mutate(quoted=ibis.literal('"') + had.device + '"').filter(lambda t: t.then > t.seen)
     lost = had.filter(had.functions.contains(had.quoted) & ~had.left.contains(had.quoted))
-    gone = engine.keep(ibis.union(other.select(*unit, "model"), lost.select(*unit, "model")))
-    named = gone.select("host_key", "device").distinct().execute()
+    parts = [part.select(*unit, "model", is_replaced=ibis.literal(part is other)) for part in (other, lost)]
+    gone = engine.keep(ibis.union(*parts))
+    named = gone.group_by(["host_key", "device", "model"]).agg(is_replaced=gone.is_replaced.max()).execute()
     if not len(named):
         return figures, []
-    told = sorted(zip(named["host_key"], named["device"], strict=True))
-    return engine.keep(figures.anti_join(gone, [*unit, "model"])), told
+    told = [Gone(**{**row, "is_replaced": bool(row["is_replaced"])}) for row in named.to_dict("records")]
+    return engine.keep(figures.anti_join(gone, [*unit, "model"])), sorted(told)
 
 
 FUNCTIONS = r'"firmware":\[((?:[^\]"]*"[^"\\]*(?:\\.[^"\\]*)*")*[^\]"]*)\]'

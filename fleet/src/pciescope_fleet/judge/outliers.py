@@ -15,7 +15,7 @@ from pciescope_fleet.engine import Engine
 from pciescope_fleet.errors import FleetError
 from pciescope_fleet.judge import causes, groups, null
 from pciescope_fleet.judge.failed import failed
-from pciescope_fleet.judge.newest import Newest, newest
+from pciescope_fleet.judge.newest import Gone, Newest, newest
 from pciescope_fleet.judge.seen import Seen
 from pciescope_fleet.judge.seen import seen as read_seen
 from pciescope_fleet.judge.statistics import STATISTICS, measure
@@ -53,8 +53,8 @@ class Judged:
     """One row for each: who, figure, the statistic that shows it most, effect, q; the worst first."""
     findings: list[dict[str, Any]] = field(default_factory=list)
     """Outliers put together: by host, or by what several hosts share."""
-    gone: list[tuple[str, str]] = field(default_factory=list)
-    """Devices that are not judged, by host key and address: a newer run of their host lacks them."""
+    gone: list[Gone] = field(default_factory=list)
+    """Devices that are not judged: a newer run of their host lacks them."""
     failed: list[dict[str, Any]] = field(default_factory=list)
     """Errors of the newest runs, by host, verb and device."""
 
@@ -97,7 +97,7 @@ def judge(
     if attributes is not None:
         _refuse_unknown(prepared.new, attributes)
     new, found, numbered = prepared.new, prepared.cells, prepared.numbered
-    told, parts, by_level = 0, [], dict.fromkeys(found.used, 0)
+    all_tests, parts, by_level = 0, [], dict.fromkeys(found.used, 0)
     # Each origin by itself: many faults of made-up hosts would make measured ones likelier outliers.
     for origin, own in found.table[found.table["own"] >= 0].groupby("origin", sort=True):
         rows = numbered.filter(numbered.origin == origin)
@@ -110,7 +110,7 @@ def judge(
         parts += [_discover(pd.concat(far, ignore_index=True), tests, plan)] if far else []
         for each in measured:
             by_level[each.level] += each.tests
-        told += tests
+        all_tests += tests
     outliers = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame()
     if len(outliers):
         outliers = outliers.sort_values(["q", "p", "host_key", "device", "figure"], ignore_index=True)
@@ -118,7 +118,7 @@ def judge(
     judged = Judged(
         plan=plan,
         hosts=int(new.figures.host_key.nunique().execute()),
-        tests=told,
+        tests=all_tests,
         unjudged=int(alone.count().execute()),
         unjudged_hosts=sorted(alone.select("host_key").distinct().execute()["host_key"])
         if -1 in set(found.table["own"])

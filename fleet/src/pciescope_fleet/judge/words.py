@@ -82,10 +82,12 @@ def report(judged: Judged) -> str:
         f"  {each['figures']} figures were judged in coarser groups, without {', '.join(each['without'])}"
         for each in judged.coarser
     ]
-    if judged.gone:
-        first = [f"{device} of {host_key.split('~')[0]}" for host_key, device in judged.gone[:FEW]]
-        more = f" and {len(judged.gone) - FEW} more" if len(judged.gone) > FEW else ""
-        lines.append(f"  not judged, as a newer run of the host lacks them: {', '.join(first)}{more}")
+    for is_replaced, why in ((False, "a newer run of the host lacks it"), (True, "another device is there now")):
+        gone = [
+            f"{each.device} of {each.host_key.split('~')[0]}" for each in judged.gone if each.is_replaced == is_replaced
+        ]
+        more = f" and {len(gone) - FEW} more" if len(gone) > FEW else ""
+        lines += [f"  not judged, {why}: {', '.join(gone[:FEW])}{more}"] if gone else []
     lines += [f"  failed: {failure_in_words(each)}" for each in judged.failed[:FEW]]
     if len(judged.failed) > FEW:
         lines.append(f"  failed: {len(judged.failed) - FEW} more; --json has all")
