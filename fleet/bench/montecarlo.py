@@ -3,7 +3,7 @@
     python bench/montecarlo.py run FILE [--sizes 8,20,50,100,500,2000] [--seeds 200] [--only KIND]
                                         [--strength FACTOR]
                                         [--kind null|faults|heavy|unequal|alike]
-    python bench/montecarlo.py table FILE...
+    python bench/montecarlo.py table FILE...        of each kind of fault; `short` instead: the columns of docs/fleet.md
 
 `run` appends a line for each fleet and goes on where it was ended. A fleet has 10 figures for each host and 1000
 samples for each figure from 4 CPUs; healthy medians differ by 2 % (standard deviation), a host's samples by 3 %. In
@@ -167,6 +167,37 @@ def table(files: list[Path]) -> None:
                 )
 
 
+SHIFTS = ("median", "link")
+"""Faults of which all samples take longer."""
+
+
+def short(files: list[Path]) -> None:
+    """The same in fewer columns: shifts, the other faults, and what is false among figures and among hosts."""
+    records = [json.loads(line) for file in files for line in file.read_text().splitlines()]
+    for kind, only in sorted({(r["kind"], r.get("only") or "") for r in records}):
+        for who in ("ours", "superbench"):
+            print(f"\n{kind} {only}, {who}")
+            print("| hosts | fleets | faulty hosts | shifts found | others found | figures found | false figures "
+                  "| false hosts | fleets with a false alarm |")  # fmt: skip
+            print("|---|---|---|---|---|---|---|---|---|")
+            alike = [r for r in records if (r["kind"], r.get("only") or "") == (kind, only)]
+            for size in sorted({r["size"] for r in alike}):
+                own = [r for r in alike if r["size"] == size]
+                cells, faulty = [], 0
+                for faults in (SHIFTS, [fault for fault in STRENGTHS if fault not in SHIFTS]):
+                    hosts = sum(r["planted"].get(fault, 0) for r in own for fault in faults) // 10
+                    found = sum(r[who]["hosts"].get(fault, 0) for r in own for fault in faults)
+                    cells.append(interval(found, hosts))
+                    faulty += hosts
+                told = sum(sum(r[who]["found"].values()) for r in own)
+                cells.append(f"{told / (10 * faulty):.1%}" if faulty else "-")
+                for false, found_as in (("false", "found"), ("false_hosts", "hosts")):
+                    parts = [(r[who][false], sum(r[who][found_as].values())) for r in own]
+                    cells.append(of_mean([wrong / max(1, wrong + right) for wrong, right in parts]))
+                cells.append(interval(sum(r[who]["false"] > 0 for r in own), len(own)))
+                print(f"| {size:,} | {len(own)} | {faulty:,} | " + " | ".join(cells) + " |")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     verbs = parser.add_subparsers(required=True)
@@ -183,6 +214,9 @@ def main() -> None:
     tables = verbs.add_parser("table")
     tables.add_argument("file", type=Path, nargs="+")
     tables.set_defaults(run=lambda args: table(args.file))
+    shorts = verbs.add_parser("short")
+    shorts.add_argument("file", type=Path, nargs="+")
+    shorts.set_defaults(run=lambda args: short(args.file))
     args = parser.parse_args()
     args.run(args)
 

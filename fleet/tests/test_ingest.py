@@ -545,6 +545,25 @@ def test_another_clock_is_told_and_the_run_kept(tmp_path: Path, ingest: Ingest, 
     assert ingest(ahead, tmp_path / "d")[1]["known"] == 2
 
 
+@pytest.mark.parametrize("later", ["2026-11-24T09:00:00+00:00", "2026-12-24T09:00:00+00:00"])
+def test_a_longer_copy_of_a_run_whose_clock_was_ahead_keeps_its_time(
+    tmp_path: Path, ingest: Ingest, clock: Clock, later: str
+) -> None:
+    """The file was cut off at first. When it comes again, its time may still be ahead, or not any more."""
+    clock("2026-11-22T09:00:00+00:00")
+    whole = sample.run(1, "n1", cpus=4, time="2026-12-01T08:00:00Z")
+    ingest(sample.write(tmp_path / "n1.jsonl", whole[:3]), tmp_path / "d")
+    [before] = rows(tmp_path / "d", "runs")
+    clock(later)
+    assert ingest(sample.write(tmp_path / "n1.jsonl", whole), tmp_path / "d")[1]["renewed"] == 1
+    [after] = rows(tmp_path / "d", "runs")
+    assert (before["records"], after["records"]) == (3, 5)
+    assert (after["time"], after["date"], after["clock_ahead_s"]) == (
+        before["time"], "2026-11-22", before["clock_ahead_s"]
+    )  # fmt: skip
+    assert {row["time"] for row in rows(tmp_path / "d", "figures")} == {before["time"]}
+
+
 def test_runs_of_a_clock_that_is_ahead_keep_their_order_and_none_goes_back_by_years() -> None:
     def at(text: str) -> datetime.datetime:
         return datetime.datetime.fromisoformat(f"{text}Z")

@@ -46,7 +46,7 @@ fn end(mut child: Child, mut text: String, mut reader: BufReader<std::process::C
 
 #[test]
 fn signals_end_a_run_at_once_with_partial_records_and_128_plus_their_number() {
-    for (name, code) in [("INT", 130), ("TERM", 143), ("HUP", 129)] {
+    for (name, code) in [("INT", 130), ("TERM", 143), ("HUP", 129), ("ALRM", 142)] {
         let mut child = start(&SLOW);
         let (line, reader) = await_begin(&mut child);
         let asked = Instant::now();

@@ -75,7 +75,7 @@ def ingest(store: Store, paths: Sequence[Path], host: str | None = None) -> Take
         if not runs and not problems:
             taken.problems.append(Problem(str(path), None, "no record in it"))
         for run in runs:
-            made, wrong = make(run, functools.partial(_tables, host, began, has.hosts.get(run.run)))
+            made, wrong = make(run, functools.partial(_tables, host, began, has.hosts.get(run.run), None))
             taken.problems += wrong
             if made is None:
                 continue
@@ -111,6 +111,10 @@ def ingest(store: Store, paths: Sequence[Path], host: str | None = None) -> Take
             if before >= made.run["records"]:
                 taken.known += 1
                 continue
+            if before and (ahead_s := has.ahead_s(key, waiting)) is not None:
+                renewed, _ = make(run, functools.partial(_tables, host, began, has.hosts.get(run.run), ahead_s))
+                assert renewed is not None
+                renewed.renames, made = made.renames, renewed
             taken.renewed += before > 0
             for old in made.renames:
                 waiting.pop(old, None)
@@ -167,8 +171,8 @@ class Made:
         return (self.run["host_key"], self.run["run"])
 
 
-def _tables(host: str | None, ingested: datetime.datetime, known: str | None, run: Run) -> Made:
-    return Made.of(rows.rows(run, host, ingested, known))
+def _tables(host: str | None, ingested: datetime.datetime, known: str | None, ahead_s: float | None, run: Run) -> Made:
+    return Made.of(rows.rows(run, host, ingested, known, ahead_s))
 
 
 def make(run: Run, tables: Callable[[Run], Made]) -> tuple[Made | None, list[Problem]]:
@@ -227,6 +231,8 @@ class _Known:
         """Where the host's name is from, of the runs that were looked at."""
         self._ids: dict[RunKey, Sequence[int] | None] = {}
         """Their records' numbers; `None` in a dataset of an earlier version."""
+        self._ahead_s: dict[RunKey, float | None] = {}
+        """By how much their clock was ahead."""
         self.runs = {key: records for key, (_, records, _) in self._kept.items()}
         self.hosts = {run: host_key for host_key, run in self.runs}
         """By run: a host that has it."""
@@ -263,6 +269,15 @@ class _Known:
             self._look(key)
         return self._ids.get(key)
 
+    def ahead_s(self, key: RunKey, waiting: dict[RunKey, Made]) -> float | None:
+        """By how many seconds a run's clock was ahead when the dataset got it; nothing if its own time is believed."""
+        if key in waiting:
+            told: float | None = waiting[key].run["clock_ahead_s"]
+            return told
+        if key not in self._ahead_s and key in self._kept:
+            self._look(key)
+        return self._ahead_s.get(key)
+
     def _look(self, run: RunKey) -> None:
         """Reads what the hosts of the runs in a file are called after."""
         for left in reversed(range(TRIES)):
@@ -277,9 +292,10 @@ class _Known:
                     raise
                 self._kept = self._store.kept("runs").runs()
                 continue
-            for row in found.select(["host_key", "run", "host_from", "record_ids"]).to_pylist():
+            for row in found.select(["host_key", "run", "host_from", "record_ids", "clock_ahead_s"]).to_pylist():
                 key = (row["host_key"], row["run"])
                 self._from[key] = row["host_from"]
+                self._ahead_s[key] = row["clock_ahead_s"]
                 self._ids[key] = None if row["record_ids"] is None else array.array("q", row["record_ids"])
             return
 
@@ -295,6 +311,7 @@ class _Known:
         """Notes what a run that was written is called after."""
         self._from[made.key] = made.run["host_from"]
         self._ids[made.key] = array.array("q", made.run["record_ids"])
+        self._ahead_s[made.key] = made.run["clock_ahead_s"]
         for old in made.renames:
             self.runs.pop(old, None)
             self.renamed.add(old)

@@ -95,7 +95,13 @@ def believed(
     return kept, min(kept + (ended - began), ingested), ahead.total_seconds()
 
 
-def rows(run: Run, host: str | None, ingested: datetime.datetime, known: str | None = None) -> Rows:
+def rows(
+    run: Run,
+    host: str | None,
+    ingested: datetime.datetime,
+    known: str | None = None,
+    ahead_s: float | None = None,
+) -> Rows:
     """The rows of a run. `host` is the host's name where the user gave it.
 
     `known` is the key of the host that has a run of this name: it counts where neither user nor records name the host,
@@ -118,7 +124,9 @@ def rows(run: Run, host: str | None, ingested: datetime.datetime, known: str | N
     if max(times) - ingested > AHEAD:
         why = f"run {run.run}: host {name}'s clock is ahead: {max(times):%Y-%m-%d %H:%M} UTC; the run is kept as of now"
         problems.append(Problem(run.source, None, why))
-    began, ended, ahead_s = believed(min(times), max(times), ingested)
+    # A longer copy of a run that the dataset has keeps the run's time.
+    then = ingested if ahead_s is None else min(times) - datetime.timedelta(seconds=ahead_s)
+    began, ended, ahead_s = believed(min(times), max(times), then)
     identity = {
         "host_key": key,
         "host": name,
