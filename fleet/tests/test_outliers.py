@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import runpy
@@ -22,7 +23,7 @@ import planted
 import sample
 from conftest import Call, Clock
 from pciescope_fleet.cmd import slurm_drain
-from pciescope_fleet.cmd.outliers import as_json
+from pciescope_fleet.cmd.outliers import as_json, printable
 from pciescope_fleet.dataset import ingest
 from pciescope_fleet.dataset.rows import Asked
 from pciescope_fleet.dataset.schema import FINDINGS
@@ -30,6 +31,7 @@ from pciescope_fleet.dataset.store import Store
 from pciescope_fleet.engine import Engine, open_engine
 from pciescope_fleet.errors import FleetError
 from pciescope_fleet.judge import causes, null, outliers, prometheus, statistics, words
+from pciescope_fleet.judge.newest import Gone
 from planted import Shape, host_name
 
 Faults = dict[tuple[int, int], tuple[str, float]]
@@ -684,6 +686,9 @@ def test_figures_of_a_device_that_is_no_longer_there_are_not_judged(tmp_path: Pa
     assert "not judged, a newer run of the host lacks it: 0000:3b:00.0 of n4\n" in told
     told = call("outliers", tmp_path / "replaced", "--level", "1%").out
     assert "not judged, another device is there now: 0000:3b:00.0 of n4\n" in told
+    # A name of a host moves no cursor.
+    named = [Gone("n\x1b[2J", here, "144d:a80a:144d:a801", False)]
+    assert "\x1b" not in words.report(printable(dataclasses.replace(outliers.nothing(outliers.Plan()), gone=named)))
     for place, is_replaced in (("moved", False), ("replaced", True)):
         gone = {"host_key": "n4", "device": here, "model": "144d:a80a:144d:a801", "is_replaced": is_replaced}
         assert call("outliers", tmp_path / place, "-j", "--level", "1%").json()["gone"] == [gone]

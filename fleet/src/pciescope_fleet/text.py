@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 
@@ -18,4 +19,8 @@ def plain_all(value: Any) -> Any:
         return {key: plain_all(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
         return type(value)(plain_all(each) for each in value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return dataclasses.replace(
+            value, **{one.name: plain_all(getattr(value, one.name)) for one in dataclasses.fields(value)}
+        )
     return value
