@@ -24,7 +24,7 @@ from pciescope_fleet.judge import null, trend
 
 Array = npt.NDArray[np.float64]
 RUNS = (6, 8, 10, 20, 30)
-LEVEL, SPLIT_LEVEL, LEAST = 0.05, 0.01, float(np.log1p(0.05))
+PLAN = trend.Plan()
 
 
 def drawn(rng: np.random.Generator, series: int, runs: int, r: float) -> Array:
@@ -59,12 +59,12 @@ def judged(x: Array) -> Found:
     p = trend.split_p(np.array([score for _, score in splits]) / sigma, runs, noise.freedom)
     changed = {
         int(row)
-        for row in np.flatnonzero(p <= SPLIT_LEVEL)
-        if trend.steps(x[row], trend.segments(x[row], sigma[row], noise.freedom[row], SPLIT_LEVEL), LEAST)
+        for row in np.flatnonzero(p <= trend.SPLIT_LEVEL)
+        if trend.steps(x[row], trend.segments(x[row], sigma[row], noise.freedom[row]), np.log1p(PLAN.least_effect))
     }
     series = pd.DataFrame({"series": np.arange(count), "origin": "measured", "p": p})
-    q = trend.bounded(series, changed, LEVEL).to_numpy()
-    return Found(np.array([row in changed and q[row] <= LEVEL for row in range(count)]), float(np.median(sigma)))
+    q = trend.bounded(series, changed, PLAN.level).to_numpy()
+    return Found(np.array([row in changed and q[row] <= PLAN.level for row in range(count)]), float(np.median(sigma)))
 
 
 def changes(args: argparse.Namespace) -> None:
