@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import re
 import runpy
 import subprocess
@@ -1073,6 +1074,20 @@ def test_verdicts_for_node_exporter(tmp_path: Path, call: Call) -> None:
     assert file.stat().st_mode & 0o777 == 0o644
     with pytest.raises(FleetError, match="cannot be written"):
         prometheus.write(tmp_path / "none" / "x.prom", "")
+
+
+def test_verdicts_go_through_a_pipe_and_a_link(tmp_path: Path) -> None:
+    pipe, link, file = tmp_path / "pipe", tmp_path / "link", tmp_path / "file"
+    os.mkfifo(pipe)
+    with os.fdopen(os.open(pipe, os.O_RDONLY | os.O_NONBLOCK), encoding="utf-8") as reader:
+        prometheus.write(pipe, "a\n")
+        assert pipe.is_fifo()
+        assert reader.read() == "a\n"
+    file.write_text("longer than what comes")
+    link.symlink_to(file)
+    prometheus.write(link, "b\n")
+    assert link.is_symlink()
+    assert file.read_text() == "b\n"
 
 
 def test_verdicts_tell_synthetic_and_doubtful_figures_apart(tmp_path: Path, call: Call) -> None:

@@ -76,8 +76,11 @@ def _labels(names: tuple[str, ...], values: tuple[Any, ...]) -> str:
 
 
 def write(path: Path, text: str) -> None:
-    """Writes the file whole or not at all: the collector reads at any moment."""
+    """Writes the file whole or not at all: the collector reads at any moment. A device, a pipe or a link stays."""
     try:
+        if path.is_symlink() or (path.exists() and not path.is_file()):
+            path.write_text(text, encoding="utf-8")
+            return
         with tempfile.NamedTemporaryFile(
             "w", encoding="utf-8", dir=path.parent, prefix=f".{path.name}.", suffix=".part", delete=False
         ) as beside:
