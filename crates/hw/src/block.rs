@@ -50,7 +50,7 @@ impl Disk {
 
     /// Reasons not to write to the disk itself: file systems, swap, partitions, what is stacked on it.
     pub fn holds(&self, root: &Root) -> Vec<String> {
-        let mut reasons = in_use::of_disk(root, &self.name);
+        let mut reasons: Vec<String> = in_use::of_disk(root, &self.name).into_iter().map(|each| each.why).collect();
         let folder = PathBuf::from(BLOCK).join(&self.name);
         let is_part = |name: &String| root.exists(folder.join(name).join("partition"));
         let parts: Vec<String> = root.names(&folder).into_iter().filter(is_part).collect();

@@ -169,8 +169,14 @@ fn refuse(root: &Root, function: &Function, bdf: Bdf, driver: Driver, force: boo
     }
     let reasons = in_use(root, function);
     if !force && !reasons.is_empty() {
-        let hint = format!("stop that first, or `pciescope bind {bdf} --driver {driver} --force` takes it anyway");
-        return refused(reasons.join("; "), Some(&hint));
+        let mut first: Vec<&str> = reasons.iter().filter_map(|each| each.first.as_deref()).collect();
+        first.dedup();
+        let hint = if first.is_empty() {
+            format!("stop that first, or `pciescope bind {bdf} --driver {driver} --force` takes it anyway")
+        } else {
+            first.join("; ")
+        };
+        return refused(in_use::in_words(&reasons), Some(&hint));
     }
     if !driver.is_loaded(root) {
         return Err(Error::NoDriver { bdf, driver: driver.name() });

@@ -473,6 +473,57 @@ fn refuses_what_is_in_use_unless_forced() {
     let forced = take_by(&machine.root, Arc::<Kernel>::clone(&machine.kernel), machine.bdf, Driver::Pcilat, true);
     drop(forced.unwrap());
     assert_eq!(machine.now(), (owned("nvme"), None, false));
+    // What the machine runs from: the hint is no command that takes it, also where another mount stands before.
+    let hint = || machine.take().unwrap_err().hint().unwrap();
+    assert_eq!(hint(), "`swapoff /dev/nvme0n1` first");
+    mounts("30 22 259:0 / /srv rw - ext4 /dev/nvme0n1 rw\n31 22 259:0 / /boot/efi rw - ext4 /dev/nvme0n1 rw\n");
+    assert_eq!(hint(), "`umount /boot/efi` first");
+    for root in ["/", "/usr"] {
+        mounts(&format!(
+            "29 1 259:0 /srv /srv rw - ext4 /dev/nvme0n1 rw\n30 1 259:0 / {root} rw - ext4 /dev/nvme0n1 rw\n"
+        ));
+        assert_eq!(hint(), "start the machine from another disk first");
+    }
+    mounts("30 1 0:41 / / rw - zfs tank rw\n");
+    fs::write(machine.root.path("/proc/swaps"), "").unwrap();
+    assert_eq!(hint(), "start the machine from another disk first");
+}
+
+#[test]
+fn refuses_the_virtio_devices_that_a_guest_needs() {
+    let machine = machine(Some("nvme"), "(null)");
+    let device = machine.folder().join("virtio3");
+    fs::create_dir_all(device.join("driver")).unwrap();
+    fs::create_dir_all(machine.root.path("/proc/self")).unwrap();
+    let becomes = |id: u8| fs::write(device.join("device"), format!("0x{id:04x}\n")).unwrap();
+    let mounts = |text: &str| fs::write(machine.root.path("/proc/self/mountinfo"), text).unwrap();
+    let refused = || machine.take().unwrap_err();
+
+    becomes(9);
+    fs::write(device.join("mount_tag"), "host\0").unwrap();
+    mounts("30 22 0:40 / /host rw - 9p host rw,trans=virtio\n");
+    assert!(refused().to_string().ends_with("it carries the 9p file system at /host"), "{}", refused());
+    assert_eq!(refused().hint().as_deref(), Some("`umount /host` first"));
+    mounts("30 22 0:40 / /lab rw - 9p lab rw,trans=virtio\n");
+    assert!(machine.take().is_ok(), "another transport's");
+    fs::remove_file(device.join("mount_tag")).unwrap();
+    assert!(refused().to_string().ends_with("at /lab"), "any, where the tag is not known");
+    becomes(26);
+    assert!(machine.take().is_ok(), "no virtiofs is mounted");
+    mounts("30 22 0:40 / / rw - virtiofs root rw\n");
+    assert!(refused().to_string().ends_with("it carries the virtiofs file system at /"));
+    assert_eq!(refused().hint().as_deref(), Some("start the machine from another disk first"));
+    for (id, what) in [(3, "console"), (5, "balloon"), (19, "vsock"), (24, "memory")] {
+        becomes(id);
+        assert!(refused().to_string().contains(what), "{id}: {}", refused());
+        assert!(!refused().hint().unwrap().contains("--force"));
+    }
+    // Entropy; and a console that no driver has.
+    becomes(4);
+    assert!(machine.take().is_ok());
+    becomes(3);
+    fs::remove_dir(device.join("driver")).unwrap();
+    assert!(machine.take().is_ok());
 }
 
 #[test]

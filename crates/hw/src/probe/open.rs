@@ -13,7 +13,8 @@ use super::kmod::{self, Kmod};
 use super::resource::{self, Resource};
 use super::sysfs::Sysfs;
 use super::vfio::Vfio;
-use crate::bind::{Driver, group_mates, in_use};
+use crate::bind::in_use::{in_use, in_words};
+use crate::bind::{Driver, group_mates};
 use crate::{Error, Root, pci};
 
 /// What the user asked for with `--backend`.
@@ -152,7 +153,7 @@ fn first_that_can(root: &Root, function: &Function, bdf: Bdf, need: Need) -> Res
     let hint = if uses.is_empty() {
         format!("add --bind to hand it over for this run (for many runs: `pciescope bind {bdf} --driver {driver}`)")
     } else {
-        format!("it is in use ({}): stop that first, then add --bind", uses.join("; "))
+        format!("it is in use ({}): stop that first, then add --bind", in_words(&uses))
     };
     Err(Error::NoBackend { bdf, what: need.what(), reasons: refused, hint: Some(hint) })
 }
