@@ -5,8 +5,8 @@
 #include <linux/io.h>
 #include <linux/types.h>
 
+#include "../common/uncore.h"
 #include "regs.h"
-#include "uncore.h"
 
 /* perf's number of the cycle counter, and its index behind the common counters. */
 #define DRW_EVENT_CYCLE	0x80

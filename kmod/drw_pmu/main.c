@@ -10,6 +10,7 @@
 #include <linux/platform_device.h>
 #include <linux/property.h>
 
+#include "../common/compat.h"
 #include "internal.h"
 
 static char *naming = "upstream";
@@ -61,7 +62,7 @@ static void drw_moved(struct uncore_pmu *u)
 	struct drw_pmu *drw = to_drw(&u->pmu);
 
 	if (drw->irq)
-		older_irq_set_affinity(drw->irq, cpumask_of(u->cpu));
+		compat_irq_set_affinity(drw->irq, cpumask_of(u->cpu));
 }
 
 static struct uncore_driver drw_pmus = {

@@ -6,8 +6,8 @@
 #include <linux/pci.h>
 #include <linux/types.h>
 
+#include "../common/uncore.h"
 #include "regs.h"
-#include "uncore.h"
 
 /* Attempts at a consistent reading. After that, the next poll reads again. */
 #define RASDES_TRIES	8

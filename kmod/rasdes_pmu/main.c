@@ -15,6 +15,7 @@
 #include <linux/platform_device.h>
 #include <linux/slab.h>
 
+#include "../common/compat.h"
 #include "internal.h"
 
 static char *naming = "upstream";
