@@ -17,28 +17,26 @@
 
 #include "uncore.h"
 
-/* Passes */
-
 /**
- * uncore_pmu_disable() - a pass begins, in which perf removes and adds events
+ * uncore_pmu_disable() - perf begins to remove and add events
  * @pmu: perf's part
  *
- * perf counts its passes by CPU. Newer kernels keep an empty context of the PMU where its
- * events once were. So passes of two CPUs may overlap. They are one pass then: the end of
- * the empty one must not end what the other has begun.
+ * Counters keep running. perf disables and enables a PMU by CPU. Newer kernels keep an
+ * empty context of the PMU where its events once were. So two CPUs may do so at a time:
+ * the PMU is enabled when the last of them enables it.
  */
 void uncore_pmu_disable(struct pmu *pmu)
 {
 	struct uncore_pmu *u = to_uncore(pmu);
 
 	raw_spin_lock(&u->lock);
-	if (!u->passes++)
-		u->pass++;
+	if (!u->disable_depth++)
+		u->disable_seq++;
 	raw_spin_unlock(&u->lock);
 }
 
 /**
- * uncore_pmu_enable() - a pass ends on a CPU
+ * uncore_pmu_enable() - perf has removed and added what it wanted to on a CPU
  * @pmu: perf's part
  */
 void uncore_pmu_enable(struct pmu *pmu)
@@ -46,8 +44,8 @@ void uncore_pmu_enable(struct pmu *pmu)
 	struct uncore_pmu *u = to_uncore(pmu);
 
 	raw_spin_lock(&u->lock);
-	if (!--u->passes)
-		u->drv->end_pass(u);
+	if (!--u->disable_depth)
+		u->drv->commit(u);
 	raw_spin_unlock(&u->lock);
 }
 
@@ -165,11 +163,11 @@ void uncore_event_leave(struct perf_event *event)
 static void uncore_poll(struct work_struct *work)
 {
 	struct uncore_pmu *u = container_of(to_delayed_work(work), struct uncore_pmu, poll);
-	u64 rest_ms = min_t(u64, div_u64(u->drv->poll(u) * 50, NSEC_PER_MSEC), MSEC_PER_SEC);
+	u64 pause_ms = min_t(u64, div_u64(u->drv->poll(u) * 50, NSEC_PER_MSEC), MSEC_PER_SEC);
 
 	if (!list_empty_careful(&u->events))
 		queue_delayed_work(u->drv->wq, &u->poll,
-				   msecs_to_jiffies(max_t(u64, rest_ms, u->drv->poll_ms)));
+				   msecs_to_jiffies(max_t(u64, pause_ms, u->drv->poll_ms)));
 }
 
 /* CPUs */
@@ -194,8 +192,8 @@ static void uncore_end_migration(void *data)
 
 	raw_spin_lock(&u->lock);
 	u->is_migrating = false;
-	if (!u->passes)
-		u->drv->end_pass(u);
+	if (!u->disable_depth)
+		u->drv->commit(u);
 	raw_spin_unlock(&u->lock);
 }
 

@@ -31,7 +31,7 @@ struct uncore_pmu;
  *	the PMU's lock
  * @suspend: reads the last counts of a device that will go or sleep. Called with the PMU's lock
  * @moved: called when the PMU's CPU has changed. Optional
- * @end_pass: carries out what perf has asked for in its pass. Called with the PMU's lock
+ * @commit: carries out what perf has asked for while the PMU was disabled. Called with the PMU's lock
  * @lock: protects @pmus, and serialises registration and unregistration
  * @pmus: all PMUs
  * @reap: unregisters the PMUs that have neither device nor events
@@ -45,7 +45,7 @@ struct uncore_driver {
 	void (*resume)(struct uncore_pmu *u);
 	void (*suspend)(struct uncore_pmu *u);
 	void (*moved)(struct uncore_pmu *u);
-	void (*end_pass)(struct uncore_pmu *u);
+	void (*commit)(struct uncore_pmu *u);
 	struct mutex lock;	/* see above */
 	struct list_head pmus;
 	struct work_struct reap;
@@ -70,8 +70,8 @@ struct uncore_driver {
  * @is_asleep: the system sleeps, or is about to: the device may not answer, and loses its registers
  * @is_migrating: perf is moving the events to another CPU: their counters keep running
  * @migrations: how often it has begun to
- * @passes: CPUs that are in a pass, see uncore_pmu_disable()
- * @pass: number of the last pass
+ * @disable_depth: CPUs on which perf has disabled the PMU, see uncore_pmu_disable()
+ * @disable_seq: number of the last time that it was disabled
  */
 struct uncore_pmu {
 	struct pmu pmu;
@@ -89,8 +89,8 @@ struct uncore_pmu {
 	bool is_asleep;
 	bool is_migrating;
 	u64 migrations;
-	unsigned int passes;
-	u64 pass;
+	unsigned int disable_depth;
+	u64 disable_seq;
 };
 
 static inline struct uncore_pmu *to_uncore(struct pmu *pmu)

@@ -81,8 +81,7 @@ int drw_counter_get(struct drw_pmu *drw, struct perf_event *event);
 void drw_counter_put(struct drw_pmu *drw, struct perf_event *event);
 void drw_event_update(struct drw_pmu *drw, struct perf_event *event);
 void drw_event_disable(struct drw_pmu *drw, struct perf_event *event);
-void drw_commit(struct drw_pmu *drw);
-void drw_end_pass(struct uncore_pmu *u);
+void drw_commit(struct uncore_pmu *u);
 void drw_resume(struct uncore_pmu *u);
 void drw_suspend(struct uncore_pmu *u);
 

@@ -71,7 +71,7 @@ static struct uncore_driver drw_pmus = {
 	.resume = drw_resume,
 	.suspend = drw_suspend,
 	.moved = drw_moved,
-	.end_pass = drw_end_pass,
+	.commit = drw_commit,
 };
 
 static void drw_remove(void *data)
