@@ -11,7 +11,7 @@
  * perf removes events and adds them again to let others in, or to move them to another
  * CPU. An event that is only rearranged must not lose counts, and a group should start
  * and stop at one moment. So the functions that perf calls only note the event's new
- * state. At the end of perf's pass, drw_commit() writes all changes at once. An event
+ * state. When perf enables the PMU, drw_commit() writes all changes at once. An event
  * that was removed and added again before that has never stopped. During a migration to
  * another CPU, removed events keep their counters until its end.
  */
@@ -300,7 +300,7 @@ bool drw_read_counters(struct drw_pmu *drw)
 	unsigned int n;
 
 	if (drw_handle_reset(drw))
-		drw_commit(drw);
+		drw_commit(&drw->u);
 	was_reset = drw->was_reset;
 	drw->was_reset = false;
 	for (n = 0; n < DRW_COUNTERS; n++) {
@@ -413,7 +413,7 @@ static bool drw_is_wanted(const struct drw_pmu *drw, const struct perf_event *ev
 	       (event->hw.flags == DRW_REMOVED && drw->u.is_migrating);
 }
 
-/* Whether the end of the pass starts or stops an event. */
+/* Whether drw_commit() starts or stops an event. */
 static bool drw_has_changes(const struct drw_pmu *drw)
 {
 	const struct perf_event *event;
@@ -446,14 +446,15 @@ static bool drw_find_select(const struct drw_pmu *drw, u32 *select)
 
 /**
  * drw_commit() - starts and stops counters as perf's transaction wants it
- * @drw: the PMU
+ * @u: the PMU
  *
  * If no other event counts, a group starts and stops at one moment, with the whole
  * sub-channel. Otherwise it starts and stops with its selectors, because the other
  * events must not stop.
  */
-void drw_commit(struct drw_pmu *drw)
+void drw_commit(struct uncore_pmu *u)
 {
+	struct drw_pmu *drw = to_drw(&u->pmu);
 	u32 select[DRW_SELECTS] = { 0 };
 	bool is_needed = drw_find_select(drw, select);
 	struct perf_event *event;
@@ -484,15 +485,6 @@ void drw_commit(struct drw_pmu *drw)
 }
 
 /**
- * drw_end_pass() - does at the end of perf's pass what perf wanted in it
- * @u: the PMU
- */
-void drw_end_pass(struct uncore_pmu *u)
-{
-	drw_commit(to_drw(&u->pmu));
-}
-
-/**
  * drw_resume() - programs a device that has come, or has slept, for the existing events
  * @u: the PMU
  */
@@ -501,7 +493,7 @@ void drw_resume(struct uncore_pmu *u)
 	struct drw_pmu *drw = to_drw(&u->pmu);
 
 	drw_reprogram(drw);
-	drw_commit(drw);
+	drw_commit(u);
 }
 
 /**

@@ -115,8 +115,6 @@ static const struct attribute_group drw_format_group = {
 	.attrs = drw_format_attrs,
 };
 
-static DEVICE_ATTR_RO(cpumask);
-
 static ssize_t identifier_show(struct device *dev, struct device_attribute *attr, char *buf)
 {
 	return sysfs_emit(buf, "ali_drw_pmu\n");

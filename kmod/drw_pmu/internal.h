@@ -5,8 +5,8 @@
 #include <linux/io.h>
 #include <linux/types.h>
 
+#include "../common/uncore.h"
 #include "regs.h"
-#include "uncore.h"
 
 /* perf's number of the cycle counter, and its index behind the common counters. */
 #define DRW_EVENT_CYCLE	0x80
@@ -81,8 +81,7 @@ int drw_counter_get(struct drw_pmu *drw, struct perf_event *event);
 void drw_counter_put(struct drw_pmu *drw, struct perf_event *event);
 void drw_event_update(struct drw_pmu *drw, struct perf_event *event);
 void drw_event_disable(struct drw_pmu *drw, struct perf_event *event);
-void drw_commit(struct drw_pmu *drw);
-void drw_end_pass(struct uncore_pmu *u);
+void drw_commit(struct uncore_pmu *u);
 void drw_resume(struct uncore_pmu *u);
 void drw_suspend(struct uncore_pmu *u);
 

@@ -10,6 +10,7 @@
 #include <linux/platform_device.h>
 #include <linux/property.h>
 
+#include "../common/compat.h"
 #include "internal.h"
 
 static char *naming = "upstream";
@@ -61,7 +62,7 @@ static void drw_moved(struct uncore_pmu *u)
 	struct drw_pmu *drw = to_drw(&u->pmu);
 
 	if (drw->irq)
-		older_irq_set_affinity(drw->irq, cpumask_of(u->cpu));
+		compat_irq_set_affinity(drw->irq, cpumask_of(u->cpu));
 }
 
 static struct uncore_driver drw_pmus = {
@@ -70,7 +71,7 @@ static struct uncore_driver drw_pmus = {
 	.resume = drw_resume,
 	.suspend = drw_suspend,
 	.moved = drw_moved,
-	.end_pass = drw_end_pass,
+	.commit = drw_commit,
 };
 
 static void drw_remove(void *data)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * perf's side: events that are counted system-wide on one CPU. The changes that perf
- * requests take effect at the end of its pass: see counter.c.
+ * requests take effect when it enables the PMU: see counter.c.
  */
 #include "internal.h"
 
@@ -94,7 +94,7 @@ static void drw_event_start(struct perf_event *event, int flags)
 	raw_spin_lock(&drw->u.lock);
 	if (event->hw.flags == DRW_STOPPED) {
 		event->hw.flags = DRW_STARTING;
-		drw_commit(drw);
+		drw_commit(&drw->u);
 	}
 	raw_spin_unlock(&drw->u.lock);
 }
@@ -106,7 +106,7 @@ static void drw_event_stop(struct perf_event *event, int flags)
 	raw_spin_lock(&drw->u.lock);
 	if (event->hw.flags == DRW_COUNTING) {
 		drw_event_disable(drw, event);
-		drw_commit(drw);
+		drw_commit(&drw->u);
 	}
 	raw_spin_unlock(&drw->u.lock);
 }

@@ -13,7 +13,7 @@
 #include <linux/uaccess.h>
 #include <linux/vmalloc.h>
 
-#include "../compat.h"
+#include "../common/compat.h"
 #include "internal.h"
 
 static int pcilat_open(struct inode *inode, struct file *file)

@@ -13,7 +13,7 @@
 #include <linux/sched.h>
 #include <linux/slab.h>
 
-#include "../compat.h"
+#include "../common/compat.h"
 #include "internal.h"
 
 #define PCILAT_DRAIN_NS	(5 * NSEC_PER_MSEC)	/* the wait for doubled interrupts */
@@ -401,7 +401,7 @@ static int pcilat_irq_slot(struct pcilat_worker *w, struct pcilat_vector *v,
 		pcilat_job_end(w->job, -ENXIO, w->cpu, 0);
 		return 0;
 	}
-	ret = older_irq_set_affinity(v->irq, cpumask_of(w->cpu));
+	ret = compat_irq_set_affinity(v->irq, cpumask_of(w->cpu));
 	if (ret)
 		return -EINVAL;
 	ret = pcilat_warm_up(w, v, slot);
@@ -505,7 +505,7 @@ static void pcilat_restore_vector(struct pcilat_vector *v)
 	pcilat_count_extra(v);
 	v->slot = NULL;
 	irq_modify_status(v->irq, IRQ_NO_BALANCING, 0);
-	if (older_irq_set_affinity(v->irq, v->affinity))
+	if (compat_irq_set_affinity(v->irq, v->affinity))
 		pci_warn(v->pl->pdev, "cannot put back the affinity of interrupt %d\n", v->irq);
 	else
 		pcilat_finish_move(v);

@@ -13,7 +13,7 @@
 #include <linux/slab.h>
 #include <linux/vmalloc.h>
 
-#include "../compat.h"
+#include "../common/compat.h"
 #include "internal.h"
 
 static unsigned int max_vectors = 128;

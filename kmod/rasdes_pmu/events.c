@@ -244,8 +244,6 @@ static const struct attribute_group rasdes_format_group = {
 	.attrs = rasdes_format_attrs,
 };
 
-static DEVICE_ATTR_RO(cpumask);
-
 static ssize_t identifier_show(struct device *dev, struct device_attribute *attr, char *buf)
 {
 	return sysfs_emit(buf, "dwc_rasdes_r4\n");

@@ -6,8 +6,8 @@
 #include <linux/pci.h>
 #include <linux/types.h>
 
+#include "../common/uncore.h"
 #include "regs.h"
-#include "uncore.h"
 
 /* Attempts at a consistent reading. After that, the next poll reads again. */
 #define RASDES_TRIES	8
@@ -70,11 +70,11 @@ struct rasdes_tba {
  * struct rasdes_pmu - a function with the capability, and its PMU
  * @u: what all PMUs have; its lock protects the following
  * @pdev: the function; not to be used once it is gone
- * @sleeper: its child, by which the driver learns that it will sleep
+ * @pm_child: its child, by which the driver learns that it will sleep
  * @bdf: its address
  * @vsec: offset of the capability
  * @lanes: the link's width capability
- * @unread: events that a pass has stopped, whose counters were not read for that
+ * @deferred: events that were stopped while the PMU was disabled, and not read yet
  * @selected: what the viewport was last seen to select
  * @tba: the time-based engine
  * @reports: its reports by their codes
@@ -84,11 +84,11 @@ struct rasdes_tba {
 struct rasdes_pmu {
 	struct uncore_pmu u;
 	struct pci_dev *pdev;
-	struct device *sleeper;
+	struct device *pm_child;
 	char bdf[16];
 	u16 vsec;
 	unsigned int lanes;
-	unsigned int unread;
+	unsigned int deferred;
 	u32 selected;
 	struct rasdes_tba tba;
 	struct rasdes_counter reports[RASDES_REPORTS];
@@ -115,7 +115,7 @@ extern unsigned int rasdes_tba_bits;
 
 /* pmu.c */
 void rasdes_pmu_init(struct rasdes_pmu *rp);
-void rasdes_end_pass(struct uncore_pmu *u);
+void rasdes_commit(struct uncore_pmu *u);
 
 /* events.c */
 extern const struct attribute_group *rasdes_groups[];

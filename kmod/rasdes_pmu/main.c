@@ -15,6 +15,7 @@
 #include <linux/platform_device.h>
 #include <linux/slab.h>
 
+#include "../common/compat.h"
 #include "internal.h"
 
 static char *naming = "upstream";
@@ -189,7 +190,7 @@ static struct uncore_driver rasdes = {
 	.poll = rasdes_poll,
 	.resume = rasdes_resume,
 	.suspend = rasdes_suspend,
-	.end_pass = rasdes_end_pass,
+	.commit = rasdes_commit,
 };
 
 /* While interrupts of devices are off: nobody else is about to use the function. */
@@ -209,48 +210,48 @@ static const struct dev_pm_ops rasdes_pm_ops = {
 	NOIRQ_SYSTEM_SLEEP_PM_OPS(rasdes_sleep, rasdes_wake)
 };
 
-static const struct device_type rasdes_sleeper_type = {
+static const struct device_type rasdes_pm_child_type = {
 	.name = KBUILD_MODNAME,
 	.pm = pm_sleep_ptr(&rasdes_pm_ops),
 };
 
-static void rasdes_release_sleeper(struct device *dev)
+static void rasdes_release_pm_child(struct device *dev)
 {
 	kfree(dev);
 }
 
-static int rasdes_add_sleeper(struct rasdes_pmu *rp)
+static int rasdes_add_pm_child(struct rasdes_pmu *rp)
 {
-	struct device *sleeper;
+	struct device *pm_child;
 	int ret;
 
-	sleeper = kzalloc(sizeof(*sleeper), GFP_KERNEL);
-	if (!sleeper)
+	pm_child = kzalloc(sizeof(*pm_child), GFP_KERNEL);
+	if (!pm_child)
 		return -ENOMEM;
-	device_initialize(sleeper);
-	sleeper->parent = &rp->pdev->dev;
-	sleeper->type = &rasdes_sleeper_type;
-	sleeper->release = rasdes_release_sleeper;
-	dev_set_drvdata(sleeper, &rp->u);
-	ret = dev_set_name(sleeper, KBUILD_MODNAME) ?: device_add(sleeper);
+	device_initialize(pm_child);
+	pm_child->parent = &rp->pdev->dev;
+	pm_child->type = &rasdes_pm_child_type;
+	pm_child->release = rasdes_release_pm_child;
+	dev_set_drvdata(pm_child, &rp->u);
+	ret = dev_set_name(pm_child, KBUILD_MODNAME) ?: device_add(pm_child);
 	if (ret) {
-		put_device(sleeper);
+		put_device(pm_child);
 		return ret;
 	}
-	rp->sleeper = sleeper;
+	rp->pm_child = pm_child;
 	return 0;
 }
 
-static void rasdes_forget_sleeper(struct rasdes_pmu *rp)
+static void rasdes_forget_pm_child(struct rasdes_pmu *rp)
 {
-	if (rp->sleeper)
-		device_unregister(rp->sleeper);
-	rp->sleeper = NULL;
+	if (rp->pm_child)
+		device_unregister(rp->pm_child);
+	rp->pm_child = NULL;
 }
 
 static void rasdes_forget(struct rasdes_pmu *rp)
 {
-	rasdes_forget_sleeper(rp);
+	rasdes_forget_pm_child(rp);
 	uncore_remove(&rp->u);
 }
 
@@ -282,7 +283,7 @@ static int rasdes_create(struct pci_dev *pdev, u16 vsec)
 	ret = uncore_open(&rp->u);
 	if (ret)
 		return ret;
-	ret = rasdes_add_sleeper(rp);
+	ret = rasdes_add_pm_child(rp);
 	if (ret)
 		rasdes_forget(rp);
 	return ret;
@@ -369,7 +370,7 @@ static void __exit rasdes_exit(void)
 	bus_unregister_notifier(&pci_bus_type, &rasdes_notifier);
 	mutex_lock(&rasdes.lock);
 	list_for_each_entry(u, &rasdes.pmus, node)
-		rasdes_forget_sleeper(to_rasdes(&u->pmu));
+		rasdes_forget_pm_child(to_rasdes(&u->pmu));
 	mutex_unlock(&rasdes.lock);
 	uncore_exit(&rasdes);
 }

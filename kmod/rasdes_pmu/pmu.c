@@ -9,13 +9,13 @@
  * perf removes all events and adds them again to let a new event in, or to move them
  * to another CPU. For the user these events never stop, so they must not lose what
  * happens meanwhile. An access takes 1 to 100 us, so that would be thousands of TLPs
- * each time. Therefore counters keep running in a pass, which is the time between
- * pmu_disable() and pmu_enable(), and during a migration. An event that is stopped and
- * started in the same pass keeps its prev_count. hw.last_tag is the pass in which it
- * was stopped. Its counter is not read then: with 18 ports and all their counters, perf
- * would read thousands of registers with interrupts off for each event that it lets in,
- * and at each turn of the reports. Such an event is unread: it lacks PERF_HES_UPTODATE.
- * The end of the pass reads for those that have not started again.
+ * each time. Therefore counters keep running while perf has disabled the PMU, and during
+ * a migration. An event that is stopped and started again before the PMU is enabled keeps
+ * its prev_count. hw.last_tag is the disable_seq with which it was stopped. Its counter is
+ * not read then: with 18 ports and all their counters, perf would read thousands of
+ * registers with interrupts off for each event that it lets in, and at each turn of the
+ * reports. Its reading is deferred: it lacks PERF_HES_UPTODATE. rasdes_commit() reads for
+ * the events that have not started again.
  *
  * If the viewport cannot be reached when an event starts, the event begins with the
  * total of the last reading.
@@ -37,7 +37,7 @@
 /* As many ports as a large machine has: perf switches all of them on one CPU. */
 #define RASDES_PORTS		32
 
-/* The tag of an event that was stopped during a migration, in any pass: no pass has it. */
+/* The tag of an event that was stopped during a migration: no disable_seq has this value. */
 static u64 rasdes_migration(const struct rasdes_pmu *rp)
 {
 	return U64_MAX - rp->u.migrations;
@@ -176,22 +176,22 @@ static void rasdes_event_start(struct perf_event *event, int flags)
 {
 	struct rasdes_pmu *rp = to_rasdes(event->pmu);
 	struct rasdes_counter *c = event->pmu_private;
-	bool has_begun = false, is_unread, goes_on;
+	bool has_begun = false, is_deferred, is_resumed;
 
 	if (!(event->hw.state & PERF_HES_STOPPED))
 		return;
 	raw_spin_lock(&rp->u.lock);
-	is_unread = !(event->hw.state & PERF_HES_UPTODATE);
-	if (is_unread)
-		rp->unread--;
+	is_deferred = !(event->hw.state & PERF_HES_UPTODATE);
+	if (is_deferred)
+		rp->deferred--;
 	event->hw.state = 0;
-	goes_on = is_unread || event->hw.last_tag == rp->u.pass ||
+	is_resumed = is_deferred || event->hw.last_tag == rp->u.disable_seq ||
 		  (rp->u.is_migrating && event->hw.last_tag == rasdes_migration(rp));
 	if (rasdes_is_report(c))
 		has_begun = rasdes_tba_start(rp);
-	if (has_begun || !goes_on)
+	if (has_begun || !is_resumed)
 		rasdes_update_total(rp, c);
-	if (!goes_on)
+	if (!is_resumed)
 		local64_set(&event->hw.prev_count, c->total);
 	raw_spin_unlock(&rp->u.lock);
 }
@@ -204,10 +204,10 @@ static void rasdes_event_stop(struct perf_event *event, int flags)
 		return;
 	raw_spin_lock(&rp->u.lock);
 	event->hw.state = PERF_HES_STOPPED;
-	event->hw.last_tag = rp->u.is_migrating ? rasdes_migration(rp) : rp->u.pass;
-	if (rp->u.passes && !rp->u.is_migrating && !rasdes_is_report(event->pmu_private)) {
-		rp->unread++;
-		/* Who reads the event before the pass ends sees at least the last poll. */
+	event->hw.last_tag = rp->u.is_migrating ? rasdes_migration(rp) : rp->u.disable_seq;
+	if (rp->u.disable_depth && !rp->u.is_migrating && !rasdes_is_report(event->pmu_private)) {
+		rp->deferred++;
+		/* Who reads the event before the commit sees at least the last poll. */
 		rasdes_event_fold(event, event->pmu_private);
 	} else {
 		rasdes_event_update(rp, event);
@@ -218,12 +218,12 @@ static void rasdes_event_stop(struct perf_event *event, int flags)
 	raw_spin_unlock(&rp->u.lock);
 }
 
-/* Reads for the events that were stopped in this pass. */
+/* Reads for the events that were stopped while the PMU was disabled. */
 static void rasdes_update_stopped(struct rasdes_pmu *rp)
 {
 	struct perf_event *event;
 
-	if (!rp->unread)
+	if (!rp->deferred)
 		return;
 	list_for_each_entry(event, &rp->u.events, active_entry) {
 		if (event->hw.state != PERF_HES_STOPPED)
@@ -232,7 +232,7 @@ static void rasdes_update_stopped(struct rasdes_pmu *rp)
 		event->hw.state |= PERF_HES_UPTODATE;
 		perf_event_update_userpage(event);
 	}
-	rp->unread = 0;
+	rp->deferred = 0;
 }
 
 static int rasdes_event_add(struct perf_event *event, int flags)
@@ -247,7 +247,7 @@ static int rasdes_event_add(struct perf_event *event, int flags)
 	raw_spin_unlock(&rp->u.lock);
 	if (ret)
 		return ret;
-	/* An unread event stays so. */
+	/* A deferred reading stays so. */
 	if (event->hw.state != PERF_HES_STOPPED)
 		event->hw.state = PERF_HES_STOPPED | PERF_HES_UPTODATE;
 	if (flags & PERF_EF_START)
@@ -269,10 +269,10 @@ static void rasdes_event_del(struct perf_event *event, int flags)
 }
 
 /**
- * rasdes_end_pass() - reads the events that a pass has stopped
+ * rasdes_commit() - reads the events that were stopped while the PMU was disabled
  * @u: the PMU, locked
  */
-void rasdes_end_pass(struct uncore_pmu *u)
+void rasdes_commit(struct uncore_pmu *u)
 {
 	struct rasdes_pmu *rp = to_rasdes(&u->pmu);
 

@@ -14,7 +14,7 @@
 #include "internal.h"
 
 #define SIS8300_STOP_TIMEOUT_US	100000
-#define SIS8300_SILENT_MAX	3	/* ends without interrupt: this firmware sends none */
+#define SIS8300_UNSIGNALLED_MAX	3	/* ends without interrupt: this firmware sends none */
 #define SIS8300_BUSY		(SIS8300_STATUS_SAMPLING | SIS8300_STATUS_ARMED | \
 				 SIS8300_STATUS_LOGIC_BUSY | SIS8300_STATUS_FIFO)
 
@@ -511,7 +511,7 @@ static bool sis8300_acq_is_idle(struct sis8300 *sis)
 }
 
 /* The tick found the board idle without an interrupt. Three in a row: none ever comes. */
-static void sis8300_acq_end_silent(struct sis8300 *sis, u64 now)
+static void sis8300_acq_end_unsignalled(struct sis8300 *sis, u64 now)
 {
 	struct sis8300_acq *acq = &sis->acq;
 
@@ -519,7 +519,7 @@ static void sis8300_acq_end_silent(struct sis8300 *sis, u64 now)
 		sis8300_count_missed(sis, SIS8300_IRQ_DAQ);
 	sis8300_acq_end(sis, now, true);
 	if (acq->signals && READ_ONCE(sis8300_daq_irq) < 0 &&
-	    ++acq->silent >= SIS8300_SILENT_MAX)
+	    ++acq->unsignalled >= SIS8300_UNSIGNALLED_MAX)
 		acq->signals = false;
 }
 
@@ -532,7 +532,7 @@ void sis8300_acq_interrupt(struct sis8300 *sis, u64 now)
 {
 	struct sis8300_acq *acq = &sis->acq;
 
-	acq->silent = 0;
+	acq->unsignalled = 0;
 	acq->signals = READ_ONCE(sis8300_daq_irq) != 0;
 	if (acq->state == SIS8300_ACQ_NONE) {
 		/* This driver has armed nothing: the firmware did it by itself. */
@@ -604,7 +604,7 @@ bool sis8300_acq_tick(struct sis8300 *sis)
 	else if (acq->signals && !acq->idle_ns)
 		acq->idle_ns = now;
 	else if (!acq->signals || now - acq->idle_ns >= SIS8300_GRACE_NS)
-		sis8300_acq_end_silent(sis, now);
+		sis8300_acq_end_unsignalled(sis, now);
 	return true;
 }
 
@@ -629,7 +629,7 @@ static int sis8300_acq_poll(struct sis8300_file *f, u64 sequence, bool is_late)
 	if (!ret && sis->acq.state == SIS8300_ACQ_ARMED && sis->acq.owner == f &&
 	    sis8300_acq_is_idle(sis)) {
 		if (is_late)
-			sis8300_acq_end_silent(sis, ktime_get_ns());
+			sis8300_acq_end_unsignalled(sis, ktime_get_ns());
 		else
 			sis8300_acq_end(sis, ktime_get_ns(), false);
 	}

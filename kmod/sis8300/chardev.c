@@ -10,7 +10,7 @@
 #include <linux/slab.h>
 #include <linux/uaccess.h>
 
-#include "../compat.h"
+#include "../common/compat.h"
 #include "internal.h"
 
 static int sis8300_open(struct inode *inode, struct file *file)

@@ -94,7 +94,7 @@ struct sis8300_acq {
 	u64 irq_ns;			/* of its interrupt, 0: none yet */
 	u64 idle_ns;			/* as in sis8300_dma */
 	bool signals;			/* the firmware signals the end */
-	u32 silent;			/* ends without a signal, one after the other */
+	u32 unsignalled;		/* ends without a signal, one after the other */
 };
 
 /* Types of events of the ESS ioctls. */

@@ -15,7 +15,7 @@
 #include <linux/sizes.h>
 #include <linux/slab.h>
 
-#include "../compat.h"
+#include "../common/compat.h"
 #include "internal.h"
 
 #define SIS8300_VENDOR		0x1796

@@ -12,7 +12,7 @@
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 
-#include "../compat.h"
+#include "../common/compat.h"
 #include "internal.h"
 
 enum sis8300_ring_state {

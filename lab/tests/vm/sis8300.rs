@@ -116,7 +116,7 @@ fn reads_the_same(kernel: Kernel) {
     ends_without_a_violation(rig);
 }
 
-/// Before 5.11 pages that are charged to a cgroup cannot be mapped (kmod/compat.h).
+/// Before 5.11 pages that are charged to a cgroup cannot be mapped (kmod/common/compat.h).
 fn a_memory_cgroup_may_map_a_ring(rig: &Digitizers) {
     rig.must(
         "mkdir /tmp/cgroup && mount -t cgroup2 none /tmp/cgroup && echo +memory >/tmp/cgroup/cgroup.subtree_control && \

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What pcilat and sis8300 share: the ioctls' structures that carry their size,
- * and everything that differs between kernels. The COMPAT_HAS_* come from the
- * compile probes in probe/, which Kbuild runs.
+ * Everything that differs between kernels, and what pcilat and sis8300 share: the ioctls'
+ * structures that carry their size. The COMPAT_HAS_* come from the compile probes in
+ * probe/, which Kbuild runs.
  */
 #ifndef PCIESCOPE_COMPAT_H
 #define PCIESCOPE_COMPAT_H
 
+#include <linux/interrupt.h>
 #include <linux/ioctl.h>
 #include <linux/mm.h>
 #include <linux/pci.h>
+#include <linux/pm.h>
 #include <linux/uaccess.h>
-
-#include "include/older.h"
 
 /* The ioctl of a table with the number of @cmd, whose size is not checked; 0 if there is none. */
 static inline unsigned int sized_ioctl_find(const unsigned int *table, size_t entries,
@@ -43,6 +43,24 @@ static inline int sized_copy_from_user(void *to, size_t size, const void __user 
 	if (!ret)
 		*(u32 *)to = size;
 	return ret;
+}
+
+/* Before 5.17. */
+#ifndef pm_sleep_ptr
+#define pm_sleep_ptr(ops)	(IS_ENABLED(CONFIG_PM_SLEEP) ? (ops) : NULL)
+#define NOIRQ_SYSTEM_SLEEP_PM_OPS	SET_NOIRQ_SYSTEM_SLEEP_PM_OPS
+#define DEFINE_SIMPLE_DEV_PM_OPS(name, suspend, resume) \
+	const struct dev_pm_ops name = { SET_SYSTEM_SLEEP_PM_OPS(suspend, resume) }
+#endif
+
+/* Before 5.14, modules can move an interrupt only by a hint, and no error comes back. */
+static inline int compat_irq_set_affinity(unsigned int irq, const struct cpumask *cpus)
+{
+#ifdef COMPAT_HAS_irq_set_affinity_and_hint
+	return irq_set_affinity(irq, cpus);
+#else
+	return irq_set_affinity_hint(irq, cpus) ?: irq_set_affinity_hint(irq, NULL);
+#endif
 }
 
 /* The flag's newer name. */

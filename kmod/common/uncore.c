@@ -1,145 +1,51 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+// SPDX-License-Identifier: GPL-2.0-only
 /*
- * What the PMUs of rasdes_pmu and drw_pmu share. Their events are system-wide and
- * counted on one CPU. Their device may be removed and come back.
- *
- * Most kernels cannot unregister a PMU that has events. So the PMU of a removed device
- * stays while it has events. These keep their counts; new events get -ENODEV. If the
- * device comes back, it gets the same PMU, and the events continue to count. Otherwise
- * the PMU is unregistered when its last event is closed.
+ * Each module that uses this compiles it into itself, by a file that includes it: Kbuild
+ * names an object after its module, so two modules cannot share one.
  */
-#ifndef PCIESCOPE_UNCORE_H
-#define PCIESCOPE_UNCORE_H
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <linux/cpu.h>
-#include <linux/cpuhotplug.h>
 #include <linux/delay.h>
-#include <linux/device.h>
 #include <linux/ktime.h>
-#include <linux/list.h>
 #include <linux/math64.h>
 #include <linux/mm.h>
-#include <linux/module.h>
-#include <linux/mutex.h>
-#include <linux/perf_event.h>
 #include <linux/rcupdate.h>
 #include <linux/smp.h>
-#include <linux/spinlock.h>
 #include <linux/sysfs.h>
 #include <linux/topology.h>
-#include <linux/workqueue.h>
 
-#include "older.h"
-
-struct uncore_pmu;
+#include "uncore.h"
 
 /**
- * struct uncore_driver - a module and its PMUs
- * @name: of the module
- * @poll_ms: how often counters in use are read
- * @poll: reads them. Returns for how long it accessed registers, in ns
- * @resume: programs a device that has come, or has slept, for the existing events. Called with
- *	the PMU's lock
- * @suspend: reads the last counts of a device that will go or sleep. Called with the PMU's lock
- * @moved: called when the PMU's CPU has changed. Optional
- * @end_pass: carries out what perf has asked for in its pass. Called with the PMU's lock
- * @lock: protects @pmus, and serialises registration and unregistration
- * @pmus: all PMUs
- * @reap: unregisters the PMUs that have neither device nor events
- * @wq: runs the polls, one at a time
- * @cpuhp: the state of CPU hotplug
- */
-struct uncore_driver {
-	const char *name;
-	unsigned int poll_ms;
-	u64 (*poll)(struct uncore_pmu *u);
-	void (*resume)(struct uncore_pmu *u);
-	void (*suspend)(struct uncore_pmu *u);
-	void (*moved)(struct uncore_pmu *u);
-	void (*end_pass)(struct uncore_pmu *u);
-	struct mutex lock;	/* see above */
-	struct list_head pmus;
-	struct work_struct reap;
-	struct workqueue_struct *wq;
-	enum cpuhp_state cpuhp;
-};
-
-/**
- * struct uncore_pmu - a PMU, as the first member of its driver's own structure
- * @pmu: perf's part
- * @drv: the module
- * @name: of the PMU
- * @node: in the list of all PMUs
- * @cpuhp_node: in the list of CPU hotplug
- * @nid: the device's NUMA node
- * @cpu: where events are counted
- * @poll: reads the counters in use, while events exist
- * @lock: protects the following, and the driver's counters and registers. Taken with interrupts off
- * @events: all events that exist, by their active_entry
- * @is_open: new events are accepted
- * @is_gone: the device is absent
- * @is_asleep: the system sleeps, or is about to: the device may not answer, and loses its registers
- * @is_migrating: perf is moving the events to another CPU: their counters keep running
- * @migrations: how often it has begun to
- * @passes: CPUs that are in a pass, see uncore_pmu_disable()
- * @pass: number of the last pass
- */
-struct uncore_pmu {
-	struct pmu pmu;
-	struct uncore_driver *drv;
-	char name[32];
-	struct list_head node;
-	struct hlist_node cpuhp_node;
-	int nid;
-	int cpu;
-	struct delayed_work poll;
-	raw_spinlock_t lock;
-	struct list_head events;
-	bool is_open;
-	bool is_gone;
-	bool is_asleep;
-	bool is_migrating;
-	u64 migrations;
-	unsigned int passes;
-	u64 pass;
-};
-
-static inline struct uncore_pmu *to_uncore(struct pmu *pmu)
-{
-	return container_of(pmu, struct uncore_pmu, pmu);
-}
-
-/* Passes */
-
-/**
- * uncore_pmu_disable() - a pass begins, in which perf removes and adds events
+ * uncore_pmu_disable() - perf begins to remove and add events
  * @pmu: perf's part
  *
- * perf counts its passes by CPU. Newer kernels keep an empty context of the PMU where its
- * events once were. So passes of two CPUs may overlap. They are one pass then: the end of
- * the empty one must not end what the other has begun.
+ * Counters keep running. perf disables and enables a PMU by CPU. Newer kernels keep an
+ * empty context of the PMU where its events once were. So two CPUs may do so at a time:
+ * the PMU is enabled when the last of them enables it.
  */
-static inline void uncore_pmu_disable(struct pmu *pmu)
+void uncore_pmu_disable(struct pmu *pmu)
 {
 	struct uncore_pmu *u = to_uncore(pmu);
 
 	raw_spin_lock(&u->lock);
-	if (!u->passes++)
-		u->pass++;
+	if (!u->disable_depth++)
+		u->disable_seq++;
 	raw_spin_unlock(&u->lock);
 }
 
 /**
- * uncore_pmu_enable() - a pass ends on a CPU
+ * uncore_pmu_enable() - perf has removed and added what it wanted to on a CPU
  * @pmu: perf's part
  */
-static inline void uncore_pmu_enable(struct pmu *pmu)
+void uncore_pmu_enable(struct pmu *pmu)
 {
 	struct uncore_pmu *u = to_uncore(pmu);
 
 	raw_spin_lock(&u->lock);
-	if (!--u->passes)
-		u->drv->end_pass(u);
+	if (!--u->disable_depth)
+		u->drv->commit(u);
 	raw_spin_unlock(&u->lock);
 }
 
@@ -151,7 +57,7 @@ static inline void uncore_pmu_enable(struct pmu *pmu)
  *
  * Return: 0, -ENOENT for another PMU's event, or -EINVAL.
  */
-static inline int uncore_event_check(struct perf_event *event)
+int uncore_event_check(struct perf_event *event)
 {
 	const struct perf_event_attr *attr = &event->attr;
 	u64 others = attr->config1 | attr->config2;
@@ -178,9 +84,8 @@ static inline int uncore_event_check(struct perf_event *event)
  *
  * Return: whether all fit, and none is of other hardware.
  */
-static inline bool uncore_group_check(struct perf_event *event,
-				      bool (*fits)(struct perf_event *event, void *state),
-				      void *state)
+bool uncore_group_check(struct perf_event *event,
+			bool (*fits)(struct perf_event *event, void *state), void *state)
 {
 	struct perf_event *leader = event->group_leader, *sibling;
 
@@ -208,7 +113,7 @@ static inline bool uncore_group_check(struct perf_event *event,
  *
  * Return: 0, or -ENODEV if the PMU is not registered yet or the device is gone.
  */
-static inline int uncore_event_enter(struct perf_event *event)
+int uncore_event_enter(struct perf_event *event)
 {
 	struct uncore_pmu *u = to_uncore(event->pmu);
 	unsigned long flags;
@@ -234,7 +139,7 @@ static inline int uncore_event_enter(struct perf_event *event)
  * Work is queued without the lock: perf's callbacks take the lock within the lock of a
  * runqueue, and queueing takes that of a runqueue.
  */
-static inline void uncore_event_leave(struct perf_event *event)
+void uncore_event_leave(struct perf_event *event)
 {
 	struct uncore_pmu *u = to_uncore(event->pmu);
 	struct uncore_driver *drv = u->drv;
@@ -255,19 +160,19 @@ static inline void uncore_event_leave(struct perf_event *event)
  * the time between two polls to a second at most, because counters of 32 bits must not
  * wrap. A poll that waits for a CPU or for the lock is not put off for that.
  */
-static inline void uncore_poll(struct work_struct *work)
+static void uncore_poll(struct work_struct *work)
 {
 	struct uncore_pmu *u = container_of(to_delayed_work(work), struct uncore_pmu, poll);
-	u64 rest_ms = min_t(u64, div_u64(u->drv->poll(u) * 50, NSEC_PER_MSEC), MSEC_PER_SEC);
+	u64 pause_ms = min_t(u64, div_u64(u->drv->poll(u) * 50, NSEC_PER_MSEC), MSEC_PER_SEC);
 
 	if (!list_empty_careful(&u->events))
 		queue_delayed_work(u->drv->wq, &u->poll,
-				   msecs_to_jiffies(max_t(u64, rest_ms, u->drv->poll_ms)));
+				   msecs_to_jiffies(max_t(u64, pause_ms, u->drv->poll_ms)));
 }
 
 /* CPUs */
 
-static inline unsigned int uncore_count_on(struct uncore_pmu *u, int cpu)
+static unsigned int uncore_count_on(struct uncore_pmu *u, int cpu)
 {
 	struct perf_event *event;
 	unsigned long flags;
@@ -281,14 +186,14 @@ static inline unsigned int uncore_count_on(struct uncore_pmu *u, int cpu)
 }
 
 /* Runs on the events' CPU, so that it cannot interrupt perf's own work on them. */
-static inline void uncore_end_migration(void *data)
+static void uncore_end_migration(void *data)
 {
 	struct uncore_pmu *u = data;
 
 	raw_spin_lock(&u->lock);
 	u->is_migrating = false;
-	if (!u->passes)
-		u->drv->end_pass(u);
+	if (!u->disable_depth)
+		u->drv->commit(u);
 	raw_spin_unlock(&u->lock);
 }
 
@@ -297,7 +202,7 @@ static inline void uncore_end_migration(void *data)
  * moves only the first event or group, because it loses its place in the tree of
  * events (seen with 6.12). So this calls it once for each event.
  */
-static inline void uncore_migrate(struct uncore_pmu *u, int from, int to)
+static void uncore_migrate(struct uncore_pmu *u, int from, int to)
 {
 	unsigned int tries = uncore_count_on(u, from);
 
@@ -312,7 +217,7 @@ static inline void uncore_migrate(struct uncore_pmu *u, int from, int to)
 	smp_call_function_single(to, uncore_end_migration, u, 1);
 }
 
-static inline void uncore_set_cpu(struct uncore_pmu *u, int cpu)
+static void uncore_set_cpu(struct uncore_pmu *u, int cpu)
 {
 	int from = u->cpu;
 
@@ -322,12 +227,12 @@ static inline void uncore_set_cpu(struct uncore_pmu *u, int cpu)
 	uncore_migrate(u, from, cpu);
 }
 
-static inline bool uncore_is_near(const struct uncore_pmu *u, unsigned int cpu)
+static bool uncore_is_near(const struct uncore_pmu *u, unsigned int cpu)
 {
 	return u->nid == NUMA_NO_NODE || cpu_to_node(cpu) == u->nid;
 }
 
-static inline int uncore_cpu_online(unsigned int cpu, struct hlist_node *node)
+static int uncore_cpu_online(unsigned int cpu, struct hlist_node *node)
 {
 	struct uncore_pmu *u = hlist_entry_safe(node, struct uncore_pmu, cpuhp_node);
 
@@ -336,7 +241,7 @@ static inline int uncore_cpu_online(unsigned int cpu, struct hlist_node *node)
 	return 0;
 }
 
-static inline int uncore_cpu_offline(unsigned int cpu, struct hlist_node *node)
+static int uncore_cpu_offline(unsigned int cpu, struct hlist_node *node)
 {
 	struct uncore_pmu *u = hlist_entry_safe(node, struct uncore_pmu, cpuhp_node);
 	unsigned int other, to = cpumask_any_but(cpu_online_mask, cpu);
@@ -357,7 +262,7 @@ static inline int uncore_cpu_offline(unsigned int cpu, struct hlist_node *node)
 
 /* PMUs. With the driver's lock held, unless said otherwise. */
 
-static inline struct uncore_pmu *uncore_find(struct uncore_driver *drv, const char *name)
+static struct uncore_pmu *uncore_find(struct uncore_driver *drv, const char *name)
 {
 	struct uncore_pmu *u;
 
@@ -380,7 +285,7 @@ static inline struct uncore_pmu *uncore_find(struct uncore_driver *drv, const ch
  *
  * Return: the PMU; -EEXIST if its device is there; -ENOMEM.
  */
-static inline void *uncore_get(struct uncore_driver *drv, const char *name, size_t bytes, int nid)
+void *uncore_get(struct uncore_driver *drv, const char *name, size_t bytes, int nid)
 {
 	struct uncore_pmu *u = uncore_find(drv, name);
 
@@ -401,13 +306,7 @@ static inline void *uncore_get(struct uncore_driver *drv, const char *name, size
 	return u;
 }
 
-/* A new PMU has not been registered yet. */
-static inline bool uncore_is_new(const struct uncore_pmu *u)
-{
-	return list_empty(&u->node);
-}
-
-static inline int uncore_register(struct uncore_pmu *u)
+static int uncore_register(struct uncore_pmu *u)
 {
 	int ret;
 
@@ -430,7 +329,7 @@ static inline int uncore_register(struct uncore_pmu *u)
  *
  * Return: 0, or a negative error code.
  */
-static inline int uncore_open(struct uncore_pmu *u)
+int uncore_open(struct uncore_pmu *u)
 {
 	int ret = uncore_is_new(u) ? uncore_register(u) : 0;
 	unsigned long flags;
@@ -451,7 +350,7 @@ static inline int uncore_open(struct uncore_pmu *u)
  * uncore_remove() - the device is being removed
  * @u: the PMU; it may be freed when the driver's lock is released
  */
-static inline void uncore_remove(struct uncore_pmu *u)
+void uncore_remove(struct uncore_pmu *u)
 {
 	unsigned long flags;
 	bool is_unused;
@@ -466,19 +365,13 @@ static inline void uncore_remove(struct uncore_pmu *u)
 		queue_work(system_long_wq, &u->drv->reap);
 }
 
-/* Nobody accesses the device: it is gone, or sleeps. */
-static inline bool uncore_is_away(const struct uncore_pmu *u)
-{
-	return u->is_gone || u->is_asleep;
-}
-
 /**
  * uncore_sleep() - the device goes to sleep with the system
  * @u: the PMU, whose device is not gone
  *
  * Tasks are frozen, but perf's timers and the poll may still come.
  */
-static inline void uncore_sleep(struct uncore_pmu *u)
+void uncore_sleep(struct uncore_pmu *u)
 {
 	unsigned long flags;
 
@@ -492,7 +385,7 @@ static inline void uncore_sleep(struct uncore_pmu *u)
  * uncore_wake() - the device is awake again, perhaps without what its registers held
  * @u: the PMU, after uncore_sleep()
  */
-static inline void uncore_wake(struct uncore_pmu *u)
+void uncore_wake(struct uncore_pmu *u)
 {
 	unsigned long flags;
 
@@ -503,7 +396,7 @@ static inline void uncore_wake(struct uncore_pmu *u)
 }
 
 /* perf's timer, which lets events take turns, may be pending for one more interval. */
-static inline void uncore_wait_for_timers(const struct list_head *pmus)
+static void uncore_wait_for_timers(const struct list_head *pmus)
 {
 	struct uncore_pmu *u;
 	int interval_ms = 0;
@@ -514,7 +407,7 @@ static inline void uncore_wait_for_timers(const struct list_head *pmus)
 		msleep(interval_ms);
 }
 
-static inline void uncore_destroy(struct uncore_pmu *u)
+static void uncore_destroy(struct uncore_pmu *u)
 {
 	list_del(&u->node);
 	cpuhp_state_remove_instance_nocalls(u->drv->cpuhp, &u->cpuhp_node);
@@ -528,7 +421,7 @@ static inline void uncore_destroy(struct uncore_pmu *u)
  * sleep: after synchronize_rcu_tasks() no task is in that code. The lock is held all the
  * while: a device that comes back must not get a second PMU of the same name.
  */
-static inline void uncore_reap(struct work_struct *work)
+static void uncore_reap(struct work_struct *work)
 {
 	struct uncore_driver *drv = container_of(work, struct uncore_driver, reap);
 	struct uncore_pmu *u, *next;
@@ -556,7 +449,7 @@ static inline void uncore_reap(struct work_struct *work)
  *
  * Return: 0, or a negative error code.
  */
-static inline int uncore_init(struct uncore_driver *drv)
+int uncore_init(struct uncore_driver *drv)
 {
 	int ret;
 
@@ -585,7 +478,7 @@ static inline int uncore_init(struct uncore_driver *drv)
  * uncore_exit() - unregisters all PMUs of a module that is being unloaded
  * @drv: the module. No device comes or goes any more, and no event exists: each holds the module
  */
-static inline void uncore_exit(struct uncore_driver *drv)
+void uncore_exit(struct uncore_driver *drv)
 {
 	struct uncore_pmu *u, *next;
 
@@ -598,8 +491,8 @@ static inline void uncore_exit(struct uncore_driver *drv)
 }
 
 /* A parameter that is one of two words. */
-static inline int uncore_parse_word(const char *name, const char *value, const char *first,
-				    const char *second, bool *is_second)
+int uncore_parse_word(const char *name, const char *value, const char *first, const char *second,
+		      bool *is_second)
 {
 	*is_second = sysfs_streq(value, second);
 	if (*is_second || sysfs_streq(value, first))
@@ -608,34 +501,13 @@ static inline int uncore_parse_word(const char *name, const char *value, const c
 	return -EINVAL;
 }
 
-static inline int uncore_check_range(const char *name, unsigned int value, unsigned int min,
-				     unsigned int max)
+int uncore_check_range(const char *name, unsigned int value, unsigned int min, unsigned int max)
 {
 	if (value >= min && value <= max)
 		return 0;
 	pr_err("%s=%u is not within %u..%u\n", name, value, min, max);
 	return -EINVAL;
 }
-
-/* Attributes */
-
-#define UNCORE_EVENTS_MAX	200
-
-/**
- * struct uncore_events - the files of events/, the same for all PMUs of a module
- * @n: how many there are
- * @attrs: the files
- * @names: their names
- * @texts: their contents
- * @list: the files as sysfs takes them, NULL behind the last
- */
-struct uncore_events {
-	unsigned int n;
-	struct perf_pmu_events_attr attrs[UNCORE_EVENTS_MAX];
-	char names[UNCORE_EVENTS_MAX][40];
-	char texts[UNCORE_EVENTS_MAX][40];
-	struct attribute *list[UNCORE_EVENTS_MAX + 1];
-};
 
 /**
  * uncore_add_event() - one more file
@@ -644,8 +516,8 @@ struct uncore_events {
  * @second: the rest of its name
  * @format: its content
  */
-static inline __printf(4, 5) void uncore_add_event(struct uncore_events *events, const char *first,
-						   const char *second, const char *format, ...)
+void uncore_add_event(struct uncore_events *events, const char *first, const char *second,
+		      const char *format, ...)
 {
 	struct perf_pmu_events_attr *attr = &events->attrs[events->n];
 	char *name = events->names[events->n], *text = events->texts[events->n];
@@ -666,7 +538,7 @@ static inline __printf(4, 5) void uncore_add_event(struct uncore_events *events,
 }
 
 /* Empty while the device is gone, so that user space can tell. */
-static inline ssize_t cpumask_show(struct device *dev, struct device_attribute *attr, char *buf)
+static ssize_t cpumask_show(struct device *dev, struct device_attribute *attr, char *buf)
 {
 	struct uncore_pmu *u = to_uncore(dev_get_drvdata(dev));
 
@@ -675,4 +547,4 @@ static inline ssize_t cpumask_show(struct device *dev, struct device_attribute *
 	return sysfs_emit(buf, "%d\n", READ_ONCE(u->cpu));
 }
 
-#endif /* PCIESCOPE_UNCORE_H */
+DEVICE_ATTR_RO(cpumask);
