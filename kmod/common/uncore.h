@@ -31,7 +31,8 @@ struct uncore_pmu;
  *	the PMU's lock
  * @suspend: reads the last counts of a device that will go or sleep. Called with the PMU's lock
  * @moved: called when the PMU's CPU has changed. Optional
- * @commit: carries out what perf has asked for while the PMU was disabled. Called with the PMU's lock
+ * @commit: carries out what perf has asked for while the PMU was disabled. Called with the
+ *	PMU's lock
  * @lock: protects @pmus, and serialises registration and unregistration
  * @pmus: all PMUs
  * @reap: unregisters the PMUs that have neither device nor events
