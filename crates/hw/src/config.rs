@@ -5,6 +5,7 @@ use pciescope_core::{Bdf, Location};
 use crate::Root;
 use crate::pci::folder;
 
+const HEADER_LEN: usize = 64;
 const STATUS: usize = 0x06;
 const STATUS_CAP_LIST: u16 = 1 << 4;
 const CAPABILITY_LIST: usize = 0x34;
@@ -42,23 +43,29 @@ pub struct MsixPart {
 #[derive(Debug, Clone, Default)]
 pub struct Config {
     bytes: Vec<u8>,
+    /// Whether the function had no power (D3cold), so that nobody could answer.
+    is_cold: bool,
 }
 
 impl Config {
     /// The file `config` of a function; empty where it cannot be read.
     pub fn load(root: &Root, bdf: Bdf) -> Config {
-        Config { bytes: std::fs::read(root.path(folder(bdf).join("config"))).unwrap_or_default() }
+        let bytes = std::fs::read(root.path(folder(bdf).join("config"))).unwrap_or_default();
+        // After the bytes: the kernel wakes a device for them where it can.
+        let is_cold = root.text(folder(bdf).join("power_state")).is_some_and(|state| state == "D3cold");
+        Config { bytes, is_cold }
     }
 
     /// Takes bytes that were read elsewhere.
     pub fn parse(bytes: &[u8]) -> Config {
-        Config { bytes: bytes.to_vec() }
+        Config { bytes: bytes.to_vec(), is_cold: false }
     }
 
     /// Why the capabilities are not known; `None` where they are.
     pub fn limit(&self) -> Option<String> {
         match self.bytes.len() {
             0 => Some("configuration space cannot be read".to_owned()),
+            _ if self.is_asleep() => Some("configuration space reads as all-ones: it sleeps in D3cold".to_owned()),
             1..=64 => Some("only the first 64 bytes of configuration space can be read without root".to_owned()),
             _ if self.is_gone() => Some("configuration space reads as all-ones: removed or powered down".to_owned()),
             _ => None,
@@ -75,9 +82,15 @@ impl Config {
         self.bytes.len() > 256
     }
 
-    /// Whether the function answers with all-ones, as after a surprise removal.
+    /// Whether the function answers with all-ones, as after a surprise removal. Its IDs alone do not say so: those of
+    /// every virtual function read FFFFh (PCIe, SR-IOV).
     pub fn is_gone(&self) -> bool {
-        self.bytes.len() >= 4 && self.bytes[..4] == [0xff; 4]
+        !self.is_empty() && self.bytes.iter().take(HEADER_LEN).all(|&byte| byte == 0xff)
+    }
+
+    /// Whether it answers with all-ones because it sleeps in D3cold.
+    pub fn is_asleep(&self) -> bool {
+        self.is_cold && self.is_gone()
     }
 
     /// MSI-X vectors that the function has; 0 where it has none or is not known.
@@ -255,6 +268,15 @@ mod tests {
         let gone = Config::parse(&[0xff; 256]);
         assert_eq!((gone.msi_vectors(), gone.msix_vectors(), gone.aspm()), (0, 0, None));
         assert!(gone.limit().unwrap().contains("all-ones"));
+    }
+
+    #[test]
+    fn a_virtual_function_answers_though_its_ids_read_all_ones() {
+        let mut bytes = endpoint();
+        bytes[..4].fill(0xff);
+        let config = Config::parse(&bytes);
+        assert_eq!((config.is_gone(), config.limit(), config.msix_vectors()), (false, None, 64));
+        assert!(Config::parse(&[0xff; 4]).is_gone() && !Config::default().is_gone());
     }
 
     #[test]

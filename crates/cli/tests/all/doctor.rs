@@ -375,3 +375,15 @@ fn a_synthetic_machine_has_no_more_for_root() {
     assert!(shown.contains("do      the synthetic machine does not have it"), "{shown}");
     assert!(!shown.contains("as root"), "{shown}");
 }
+
+#[test]
+fn list_takes_neither_a_virtual_function_nor_a_sleeper_for_a_device_that_is_gone() {
+    let list = |name: &str| {
+        let patient = Tree::read(name).patient();
+        pciescope(&["--root", patient.root.path().to_str().unwrap(), "list", "-j"]).expect_code(0).stdout
+    };
+    assert!(list("not-answering.fires").contains("removed or powered down"));
+    let quiet = list("not-answering.quiet");
+    assert!(!quiet.contains("removed or powered down"), "{quiet}");
+    assert!(quiet.contains("it sleeps in D3cold"), "{quiet}");
+}

@@ -182,6 +182,7 @@ impl<'a> Case<'a> {
     /// Whether the capabilities in its configuration space can be read.
     pub(super) fn readable(&self) -> Result<(), Unseen> {
         match self.config.limit() {
+            Some(why) if self.config.is_asleep() => not_checked(why, "look again while it is in use; see power-state"),
             Some(why) if self.config.is_gone() => not_checked(why, "see not-answering"),
             Some(why) => not_checked(why, AS_ROOT),
             None => Ok(()),

@@ -11,6 +11,9 @@ pub fn not_answering(case: &Case) -> Verdict {
     if !case.config.is_gone() {
         return fine();
     }
+    if case.config.is_asleep() {
+        case.readable()?;
+    }
     found(Found {
         severity: Severity::Problem,
         text: format!("{} does not answer: its configuration space reads all-ones", case.bdf),
