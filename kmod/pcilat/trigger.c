@@ -49,11 +49,11 @@ static void trigger_prepare_cause(const struct pcilat_device *pl, struct pcilat_
  * that the in-tree driver tests MSI with.
  */
 #define E1000_ICR			0x0c0
+#define   E1000_CAUSE_RXSEQ		BIT(3)
+#define E1000_ITR			0x0c4
 #define E1000_ICS			0x0c8
 #define E1000_IMS			0x0d0
 #define E1000_IMC			0x0d8
-#define   E1000_CAUSE_RXSEQ		BIT(3)
-#define E1000_ITR			0x0c4
 
 static void e1000_setup(struct pcilat_device *pl)
 {
@@ -229,18 +229,23 @@ static void lab_prepare(struct pcilat_device *pl, struct pcilat_vector *v)
 	v->ack = trigger_prepare(pl, LAB_IRQ_ACK, BIT(v->index));
 }
 
-/* Not a MODULE_DEVICE_TABLE: devices are bound by name only. */
+/*
+ * Not a MODULE_DEVICE_TABLE: devices are bound by name only. User space has the same table,
+ * and a test that compares both: crates/hw/src/probe/trigger.rs.
+ */
 static const struct pcilat_trigger triggers[] = {
 	{
 		.name = "e1000 ICS",
 		.vendor = 0x8086,
 		.devices = (const u16[]){
-			0x100e, 0x100f, 0x1010,		/* 82540EM, 82545EM, 82546EB */
-			0x1076, 0x1079,			/* 82541GI, 82546GB */
-			0x105e, 0x107d,			/* e1000e: 82571EB, 82572EI */
-			0x108c, 0x109a, 0x150c,		/* 82573E, 82573L, 82583V */
-			0x1502, 0x1503,			/* 82579LM, 82579V */
-			0x153a, 0x153b, 0,		/* I217-LM, I217-V */
+			0x100e, 0x1015, 0x1016, 0x1017, 0x101e,		/* e1000: 82540 */
+			0x100f, 0x1011, 0x1026, 0x1027, 0x1028,		/* 82545 */
+			0x1010, 0x1012, 0x101d, 0x1079, 0x107a, 0x107b,	/* 82546 */
+			0x1013, 0x1014, 0x1018, 0x1076, 0x1077, 0x1078, 0x107c,	/* 82541 */
+			0x1019, 0x101a, 0x1075,				/* 82547 */
+			0x105e, 0x105f, 0x1060, 0x107d, 0x10b9,		/* e1000e: 82571, 82572 */
+			0x108b, 0x108c, 0x109a, 0x150c,			/* 82573, 82583 */
+			0x1502, 0x1503, 0x153a, 0x153b, 0,		/* 82579, I217 */
 		},
 		.regs_size = SZ_4K,
 		.vectors = 1,
@@ -262,10 +267,11 @@ static const struct pcilat_trigger triggers[] = {
 		.name = "igb EICS",
 		.vendor = 0x8086,
 		.devices = (const u16[]){
-			0x10c9, 0x10e6, 0x10e7, 0x10e8, 0x1526,	/* 82576 */
-			0x1521, 0x1522, 0x1523, 0x1524,		/* I350 */
-			0x1533, 0x1536, 0x1537, 0x1538, 0x157b, 0x157c,	/* I210 */
-			0x1539, 0,				/* I211 */
+			0x10c9, 0x10e6, 0x10e7, 0x10e8, 0x150a, 0x150d, 0x1518, 0x1526,	/* 82576 */
+			0x150e, 0x150f, 0x1510, 0x1511, 0x1516, 0x1527,	/* 82580 */
+			0x1521, 0x1522, 0x1523, 0x1524,			/* I350 */
+			0x1533, 0x1534, 0x1535, 0x1536, 0x1537, 0x1538, 0x157b, 0x157c,	/* I210 */
+			0x1539, 0,					/* I211 */
 		},
 		.regs_size = SZ_8K,
 		.vectors = 25,
@@ -277,8 +283,8 @@ static const struct pcilat_trigger triggers[] = {
 		.name = "igc EICS",
 		.vendor = 0x8086,
 		.devices = (const u16[]){
-			0x15f2, 0x15f3,			/* I225-LM, I225-V */
-			0x125b, 0x125c, 0x125d, 0,	/* I226-LM, I226-V, I226-IT */
+			0x0d9f, 0x15f2, 0x15f3, 0x15f8, 0x3100,		/* I225 */
+			0x125b, 0x125c, 0x125d, 0x125e, 0x125f, 0,	/* I226, I221 */
 		},
 		.regs_size = SZ_8K,
 		.vectors = 5,
