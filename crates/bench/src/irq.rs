@@ -254,7 +254,6 @@ fn put_arm(
     begin_ns: u64,
     complete: &dyn Fn(&mut Outcome),
 ) -> Result<(), Error> {
-    run.lose_raw(taken.samples_lost);
     note_raw_lost(&mut taken);
     taken.method.order = order_name(Order::Sequential);
     shift(&mut taken, begin_ns);

@@ -4,7 +4,7 @@ use std::time::SystemTime;
 
 use pciescope_core::outcome::Sample;
 use pciescope_core::record::{Failure, Record, Warning};
-use pciescope_core::{Identity, Sink};
+use pciescope_core::{Identity, Sink, loss};
 
 use crate::run::Error;
 
@@ -106,6 +106,21 @@ impl Summary {
         if let Some(failure) = &record.error {
             note_failure(&mut self.failures, failure);
         }
+        // Who compares data names the first that is wrong.
+        let lost = loss::failures(record).filter(|(loss, _)| loss.of != loss::Of::Data);
+        self.failed_checks.extend(lost.map(|(loss, count)| format!("{}{count} {}", place(record), loss.meaning)));
+    }
+}
+
+/// Where a record was measured, with a colon behind it.
+fn place(record: &Record) -> String {
+    let vector = record.target.as_ref().and_then(|target| target.vector);
+    let stream = record.stream.as_ref().map(|stream| format!("{}: {}: ", stream.path, stream.function));
+    match (&record.cpu, vector, stream) {
+        (.., Some(stream)) => stream,
+        (Some(cpu), Some(vector), _) => format!("{}: CPU {}, vector {vector}: ", record.test, cpu.cpu),
+        (Some(cpu), None, _) => format!("{}: CPU {}: ", record.test, cpu.cpu),
+        _ => String::new(),
     }
 }
 
@@ -119,7 +134,26 @@ fn note_failure(known: &mut Vec<Failure>, failure: &Failure) {
 
 #[cfg(test)]
 mod tests {
+    use pciescope_core::{Cpu, Metric};
+
     use super::*;
+
+    #[test]
+    fn what_is_lost_or_wrong_fails_the_run_and_a_doubt_does_not() {
+        for loss in loss::LOSSES.iter().filter(|loss| loss.of != loss::Of::Data) {
+            let mut summary = Summary::default();
+            let mut record =
+                Record { test: "irq".to_owned(), cpu: Some(Cpu { cpu: 3, ..Cpu::default() }), ..Record::default() };
+            record.metrics.insert(loss.name.to_owned(), Metric::count(0));
+            summary.note(&record);
+            assert!(summary.failed_checks.is_empty(), "{}", loss.name);
+            record.metrics.insert(loss.name.to_owned(), Metric::count(7));
+            summary.note(&record);
+            let checks: Vec<String> =
+                loss.is_failure().then(|| format!("irq: CPU 3: 7 {}", loss.meaning)).into_iter().collect();
+            assert_eq!(summary.failed_checks, checks);
+        }
+    }
 
     #[test]
     fn a_failure_that_says_more_replaces_the_shorter_one() {

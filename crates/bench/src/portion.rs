@@ -288,7 +288,6 @@ impl Course<'_> {
                         note_raw_lost(&mut taken);
                         run.add_samples(&taken);
                         ending = taken.failure.clone().map(|failure| run.stopped_by(failure, &online));
-                        run.lose_raw(taken.samples_lost);
                         let samples = collected.add(taken, begin_ns, self.order);
                         run.put_raw(&samples)?;
                     }

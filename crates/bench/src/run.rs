@@ -99,7 +99,6 @@ pub struct Run<'a> {
     cpus: BTreeMap<u32, Cpu>,
     cpu_time_at_start: BTreeMap<u32, CpuTime>,
     journal: Journal<'a>,
-    raw_lost: u64,
     /// Samples of all calls of the probe so far.
     samples: u64,
 }
@@ -123,7 +122,6 @@ impl<'a> Run<'a> {
             cpus,
             cpu_time_at_start,
             journal,
-            raw_lost: 0,
             samples: 0,
         };
         run.put(Record::first(setup.environment, setup.plan, setup.warnings))?;
@@ -134,13 +132,7 @@ impl<'a> Run<'a> {
     ///
     /// # Errors
     /// [`Error::Sink`] if the sink cannot finish.
-    pub fn finish(mut self) -> Result<Summary, Error> {
-        if self.raw_lost > 0 {
-            self.journal.summary.failed_checks.push(format!(
-                "{} raw samples were overwritten before they were read (the histograms are complete)",
-                self.raw_lost
-            ));
-        }
+    pub fn finish(self) -> Result<Summary, Error> {
         self.journal.finish()
     }
 
@@ -152,7 +144,6 @@ impl<'a> Run<'a> {
     /// Completes a record and writes it.
     pub(crate) fn put(&mut self, mut record: Record) -> Result<(), Error> {
         record.device = Some(self.function.clone());
-        self.journal.summary.failed_checks.extend(failed_checks(&record));
         self.journal.put(record)
     }
 
@@ -244,11 +235,6 @@ impl<'a> Run<'a> {
         if samples.is_empty() { Ok(()) } else { self.journal.put_samples(samples) }
     }
 
-    /// Counts raw samples that were overwritten before they were read.
-    pub(crate) fn lose_raw(&mut self, lost: u64) {
-        self.raw_lost += lost;
-    }
-
     /// Time stolen from a CPU since the run began; `None` where the kernel does not say.
     fn stolen_ns(&self, cpu: u32) -> Option<u64> {
         let before = self.cpu_time_at_start.get(&cpu)?;
@@ -266,28 +252,6 @@ pub(crate) fn chain(err: &dyn std::error::Error) -> String {
         cause = err.source();
     }
     text
-}
-
-/// Counts that have to be 0, with what they mean; `{}` of a CPU and vector.
-const MUST_BE_ZERO: [(&str, &str); 4] = [
-    ("lost", "interrupts did not arrive within the time-out"),
-    ("extra", "interrupts arrived that nobody triggered"),
-    ("wrong_cpu", "interrupts were handled on another CPU than asked for"),
-    ("samples_lost", "samples were taken but not recorded"),
-];
-
-fn failed_checks(record: &Record) -> Vec<String> {
-    let place = match (&record.cpu, record.target.as_ref().and_then(|target| target.vector)) {
-        (Some(cpu), Some(vector)) => format!("{}: CPU {}, vector {vector}: ", record.test, cpu.cpu),
-        (Some(cpu), None) => format!("{}: CPU {}: ", record.test, cpu.cpu),
-        _ => String::new(),
-    };
-    let count = |name: &str| record.metrics.get(name).map_or(0.0, |metric| metric.value);
-    MUST_BE_ZERO
-        .iter()
-        .filter(|(name, _)| count(name) > 0.0)
-        .map(|(name, meaning)| format!("{place}{} {meaning}", count(name)))
-        .collect()
 }
 
 /// Warnings that follow from the figures themselves.

@@ -21,6 +21,7 @@ pub mod finding;
 pub mod histogram;
 pub mod identity;
 pub mod live;
+pub mod loss;
 pub mod named;
 pub mod outcome;
 pub mod plan;

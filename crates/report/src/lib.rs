@@ -33,6 +33,7 @@ pub mod html;
 pub mod import;
 pub mod jsonl;
 pub mod kept;
+mod losses;
 pub mod markdown;
 pub mod model;
 pub mod parquet;

@@ -9,11 +9,12 @@ mod verdict;
 use pciescope_core::{Histogram, outcome};
 
 use crate::kept::Keep;
+use crate::losses;
 use crate::model::{self, Kind, Section};
-use crate::text::{device_name, duration, not_zero, thousands};
+use crate::text::{device_name, duration, thousands};
 
 pub(crate) use self::counters::at_links;
-pub(crate) use self::latency::{FAR_FROM_BEST, LOSSES};
+pub(crate) use self::latency::FAR_FROM_BEST;
 pub(crate) use self::readout::{FAST, SLOW, UNSTEADY};
 pub use self::verdict::{Conclusions, Place, Statement, conclude, rules, text};
 
@@ -45,7 +46,7 @@ fn mmio(section: &Section) -> Vec<String> {
             ));
         }
     }
-    sentences.extend(losses(section));
+    sentences.extend(told_losses(section));
     sentences
 }
 
@@ -57,7 +58,7 @@ fn irq(section: &Section) -> Vec<String> {
     if let Some(median) = acknowledge.median_ns() {
         sentences.push(format!("From the handler's entry to the acknowledge: {} in the median.", duration(median)));
     }
-    sentences.extend(losses(section));
+    sentences.extend(told_losses(section));
     sentences
 }
 
@@ -110,14 +111,15 @@ fn typical(section: &Section, all: &Histogram, what: &str, name: &str) -> Vec<St
     sentences
 }
 
-fn losses(section: &Section) -> Option<String> {
-    let names = ["lost", "extra", "wrong_cpu", "samples_lost", "missed", "merged"];
-    let known: Vec<(&str, f64)> = names.iter().filter_map(|n| Some((*n, section.sum(n)?))).collect();
-    match not_zero(&known) {
-        _ if known.is_empty() => None,
-        None => Some("Nothing was lost.".to_owned()),
+fn told_losses(section: &Section) -> Option<String> {
+    let counts = losses::of(section);
+    let failed = match losses::words(&counts, true) {
         Some(bad) => Some(format!("Not everything arrived: {bad}.")),
-    }
+        None => losses::total([section]).filter(|total| total.1).map(|_| "Nothing was lost.".to_owned()),
+    };
+    let doubtful = losses::words(&counts, false).map(|words| format!("Doubtful: {words}."));
+    let sentences: Vec<String> = failed.into_iter().chain(doubtful).collect();
+    (!sentences.is_empty()).then(|| sentences.join(" "))
 }
 
 /// The whole result as text for a terminal: a heading per section and its sentences.

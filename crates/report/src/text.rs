@@ -88,14 +88,6 @@ pub fn thousands(n: u64) -> String {
     text
 }
 
-/// Those of these counts that are not 0, in words: `1,200 lost, 3 wrong cpu`. `None` where all are 0.
-pub fn not_zero(counts: &[(&str, f64)]) -> Option<String> {
-    let counts = counts.iter().filter(|(_, count)| *count != 0.0);
-    let words: Vec<String> =
-        counts.map(|(name, count)| format!("{} {}", thousands(*count as u64), name.replace('_', " "))).collect();
-    (!words.is_empty()).then(|| words.join(", "))
-}
-
 /// What a test measures, in words for a heading.
 pub fn test_title(test: &str) -> String {
     match test {

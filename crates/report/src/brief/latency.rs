@@ -5,13 +5,13 @@ use pciescope_core::{Bdf, Histogram};
 
 use super::{Answer, headed, label_unreal};
 use crate::kept::Kept;
+use crate::losses;
 use crate::model::{Section, cpu_of};
 use crate::style::{Tone, paint};
 use crate::summary::FAR_FROM_BEST;
-use crate::table::LOSSES;
 use crate::table::layout::{Columns, Left, Right, Rows, bar_of};
 use crate::table::path::with_steps;
-use crate::text::{clean, counted, duration, not_zero, thousands, us};
+use crate::text::{clean, counted, duration, thousands, us};
 
 /// A table of more rows than this has its ends only.
 const MOST_ROWS: usize = 16;
@@ -147,11 +147,9 @@ fn figures(section: &Section, all: &Histogram) -> String {
         [figure("median", all.median_ns()), figure("p99", all.percentile_ns(99.0)), figure("worst", all.max_ns())];
     let known: Vec<String> = known.into_iter().flatten().collect();
     let known = if known.is_empty() { "nothing was measured".to_owned() } else { known.join(", ") };
-    let counts: Vec<(&str, f64)> = LOSSES.iter().filter_map(|name| Some((*name, section.sum(name)?))).collect();
-    match not_zero(&counts) {
-        Some(lost) => format!("{known}; {}", paint(Tone::Bad, &lost)),
-        None if counts.is_empty() => known,
-        None => format!("{known}; {}", paint(Tone::Good, "nothing lost")),
+    match losses::painted(&losses::of(section)) {
+        Some(lost) => format!("{known}; {lost}"),
+        None => known,
     }
 }
 

@@ -4,12 +4,13 @@
 use std::collections::BTreeSet;
 
 use super::{Answer, headed, label_unreal};
+use crate::losses;
 use crate::model::Section;
-use crate::readout::{Functions, Group, LOSSES, Row, cell, groups, megabytes, millions};
+use crate::readout::{Functions, Group, Row, cell, groups, megabytes, millions};
 use crate::style::{Tone, paint};
 use crate::summary::{FAST, SLOW, UNSTEADY};
 use crate::table::layout::{Columns, Left, Right, Rows};
-use crate::text::{clean, counted, cut, not_zero, thousands};
+use crate::text::{clean, counted, cut, thousands};
 
 /// The most rows of the table.
 const MOST_ROWS: usize = 40;
@@ -23,7 +24,7 @@ pub(super) fn answer(section: &Section) -> Answer {
     if let Some(words) = rate(&groups) {
         answer.line(words);
     }
-    answer.line(state(&rows));
+    answer.line(state(&rows, section));
     if let Some(words) = limit(&rows, section) {
         answer.line(words);
     }
@@ -77,7 +78,7 @@ fn rate(groups: &[Group]) -> Option<String> {
 }
 
 /// Whether the data is right, and what was lost.
-fn state(rows: &[(&Group, Row)]) -> String {
+fn state(rows: &[(&Group, Row)], section: &Section) -> String {
     let sum = |name: &str| rows.iter().filter_map(|(_, row)| row.metric(name)).reduce(|a, b| a + b);
     let data = match (sum("verified"), sum("wrong")) {
         (_, Some(wrong)) if wrong > 0.0 => paint(Tone::Bad, &format!("WRONG DATA: {} bytes", thousands(wrong as u64))),
@@ -86,11 +87,9 @@ fn state(rows: &[(&Group, Row)]) -> String {
         }
         _ => "no data was compared".to_owned(),
     };
-    let known: Vec<(&str, f64)> = LOSSES.iter().filter_map(|(name, words)| Some((*words, sum(name)?))).collect();
-    match not_zero(&known) {
-        Some(lost) => format!("{data}; {}", paint(Tone::Bad, &lost)),
-        None if known.is_empty() => data,
-        None => format!("{data}; {}", paint(Tone::Good, "nothing lost")),
+    match losses::painted(&losses::of(section)) {
+        Some(lost) => format!("{data}; {lost}"),
+        None => data,
     }
 }
 

@@ -9,7 +9,7 @@ use std::fmt::{self, Write as _};
 use std::ops::Deref;
 use std::rc::Rc;
 
-use pciescope_core::{Histogram, Target, comparison, convert, outcome, readout};
+use pciescope_core::{Histogram, Target, comparison, convert, loss, outcome, readout};
 use serde::{Serialize, Serializer};
 
 use super::ALPHA;
@@ -308,7 +308,7 @@ impl Block {
 
     /// Whether its figure counts losses.
     pub fn is_loss(&self) -> bool {
-        !self.is_histogram && LOSSES.contains(&self.figure.as_str())
+        !self.is_histogram && is_loss(&self.figure)
     }
 }
 
@@ -446,25 +446,10 @@ fn fill<'r>(cell: &mut Cell<'r>, measured: Cell<'r>) {
     }
 }
 
-/// Counts of what went missing or wrong: more is worse, and 0 is no reason to show a row.
-pub const LOSSES: [&str; 16] = [
-    "lost",
-    "extra",
-    "wrong_cpu",
-    "merged",
-    "missed",
-    "late",
-    "samples_lost",
-    "raw_samples_lost",
-    "timeouts",
-    "lost_interrupts",
-    "short_dmas",
-    "stalls",
-    "all_ones",
-    "out_of_range",
-    "rejected",
-    "wrong",
-];
+/// Whether a figure counts losses: more is worse, and 0 is no reason to show a row.
+pub fn is_loss(figure: &str) -> bool {
+    loss::find(figure).is_some()
+}
 
 /// Figures of readouts and conversions that are compared: larger is better.
 const RATES: [&str; 5] = ["speed", "active_speed", "rate", "samples_per_s", "of_ceiling"];
@@ -513,7 +498,7 @@ pub fn better(key: &Key) -> Better {
     let name = key.figure.as_str();
     if key.is_histogram {
         Better::Lower
-    } else if LOSSES.contains(&name) {
+    } else if is_loss(name) {
         Better::Fewer
     } else if is_ratio(key) {
         Better::Nearer
@@ -635,7 +620,7 @@ impl<'r> Side<'r> {
             Said::Value(_) => measured.has(name, false),
             Said::NoNumber(count) => {
                 self.not_numbers += count;
-                unknown.extend(LOSSES.contains(&name).then_some(name));
+                unknown.extend(is_loss(name).then_some(name));
             }
         };
         if model::kind(&record.test) == Kind::Verify {
@@ -833,7 +818,7 @@ fn ratio(record: &Kept) -> Said<'_> {
 
 /// What a record says of one of its metrics.
 fn metric<'r>(record: &'r Kept, name: &str, metric: Figure<'r>) -> Said<'r> {
-    let is_loss = LOSSES.contains(&name);
+    let is_loss = is_loss(name);
     let is_wanted = match model::kind(&record.test) {
         Kind::Mmio | Kind::Path | Kind::Irq => is_loss,
         _ if is_bench(&record.test) => is_loss || RATES.contains(&name) || COSTS.contains(&name),
@@ -903,7 +888,7 @@ fn interval<'r>(series: &'r Series, point: usize, name: &str, joined: &'r Joined
     }
     let (seconds, count) = (series.points()[point].length, series.weight(point));
     let Some(value) = joined.value(point) else { return Said::Nothing };
-    let is_loss = LOSSES.contains(&name);
+    let is_loss = is_loss(name);
     if is_loss && value < 0.0 {
         return Said::NoNumber(count as u64);
     }

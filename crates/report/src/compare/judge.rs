@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use pciescope_core::Histogram;
 
-use super::cells::{self, Better, Block, Cell as Raw, Cells, Key, LOSSES, Run, Samples, Side, Text};
+use super::cells::{self, Better, Block, Cell as Raw, Cells, Key, Run, Samples, Side, Text};
 use super::dist::{self, CORRELATION, Dist};
 use super::doubts;
 use super::interval::{Estimate, Single, batch_error, batch_means, holm, quantile};
@@ -285,7 +285,7 @@ impl Ruling {
         }
         self.undecided += figures.too_few.iter().filter(|name| limit.is_of(key, name)).count();
         let unit = if key.is_histogram { "ns" } else { cell.unit.as_str() };
-        let is_sum = limit.is_absolute() && LOSSES.contains(&key.figure.as_str());
+        let is_sum = limit.is_absolute() && cells::is_loss(&key.figure);
         let mut exceeded = Vec::new();
         if !limit.fits(unit) || (is_sum && is_summed) {
             return exceeded;
@@ -357,7 +357,7 @@ fn figures(key: &Key, pair: &Pair, is_overall: bool, options: &Options) -> Figur
         Found::default()
     } else if key.is_histogram {
         histograms(pair, options)
-    } else if LOSSES.contains(&key.figure.as_str()) {
+    } else if cells::is_loss(&key.figure) {
         losses(key, a, b)
     } else {
         values(key, a, b, options)

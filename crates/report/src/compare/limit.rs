@@ -3,7 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::cells::{Key, LOSSES};
+use pciescope_core::loss::{self, Loss};
+
+use super::cells::Key;
 use super::interval::Estimate;
 
 /// The statistics of a histogram that a limit can name.
@@ -197,7 +199,7 @@ impl Limit {
             return canonical(statistic) == self.name
                 || (self.figure.is_none() && *self.name == *key.figure && statistic == "mean");
         }
-        *self.name == *key.figure || (self.name == "loss" && LOSSES.contains(&key.figure.as_str()))
+        *self.name == *key.figure || (self.name == "loss" && loss::find(&key.figure).is_some_and(Loss::is_failure))
     }
 
     /// Whether it applies to any statistic of this cell.

@@ -15,6 +15,7 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
+use pciescope_core::loss::{self, Loss};
 use serde::Serialize;
 
 use crate::kept::Keep;
@@ -282,7 +283,7 @@ pub fn names(a: &(impl Keep + ?Sized), b: &(impl Keep + ?Sized)) -> Vec<String> 
     if blocks().any(|block| block.is_histogram) {
         names.extend(STATISTICS.map(str::to_owned));
     }
-    if blocks().any(|block| cells::LOSSES.contains(&block.figure.as_str())) {
+    if blocks().any(|block| loss::find(&block.figure).is_some_and(Loss::is_failure)) {
         names.push("loss".to_owned());
     }
     let figures: BTreeSet<(bool, Text)> = blocks().map(|block| (block.is_histogram, block.figure)).collect();

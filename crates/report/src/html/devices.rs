@@ -6,6 +6,7 @@ use pciescope_core::{Bdf, Finding, Function, Histogram, Severity, outcome};
 
 use super::{safe, write_stacked, write_table};
 use crate::kept::{Figure, Kept};
+use crate::losses;
 use crate::model::{self, Host, Kind, Section};
 use crate::table::kind_of_finding;
 use crate::table::layout::{Left, Right, Rows};
@@ -269,6 +270,15 @@ fn identity(f: &Function) -> Vec<(&'static str, String)> {
     facts
 }
 
+/// The count of what is lost or wrong.
+fn lost(section: &Section) -> String {
+    match losses::total([section]) {
+        None => "-".to_owned(),
+        Some((sum, true)) => figure(sum),
+        Some((sum, false)) => format!(">={}", figure(sum)),
+    }
+}
+
 /// Its latencies: a row for each measurement, with the CPUs at both ends.
 fn latencies(page: &mut String, device: &Device, sections: &[Section]) {
     let measured = device.sections.iter().map(|number| &sections[*number]);
@@ -282,7 +292,6 @@ fn latencies(page: &mut String, device: &Device, sections: &[Section]) {
         |end: Option<&(u32, f64)>| end.map_or("-".to_owned(), |(cpu, median)| format!("{cpu}: {}", duration(*median)));
     let time = |ns: Option<f64>| ns.map_or("-".to_owned(), duration);
     let label = |section: &Section| section.first().label.as_deref().map(|label| format!(" ({label})"));
-    let lost = |section: &Section| section.sum("lost").or_else(|| section.sum("samples_lost"));
     let columns = Rows::of(rows).columns(&[
         ("Measured", 10, Left, &|row| format!("{}{}", row.0.test(), label(row.0).unwrap_or_default())),
         ("Samples", 7, Right, &|row| thousands(row.1.count())),
@@ -291,7 +300,7 @@ fn latencies(page: &mut String, device: &Device, sections: &[Section]) {
         ("P99", 5, Right, &|row| time(row.1.percentile_ns(99.0))),
         ("P99.9", 5, Right, &|row| time(row.1.percentile_ns(99.9))),
         ("Max", 5, Right, &|row| time(row.1.max_ns())),
-        ("Lost", 4, Right, &|row| lost(row.0).map_or("-".to_owned(), figure)),
+        ("Lost", 4, Right, &|row| lost(row.0)),
         ("Fastest CPU", 11, Left, &|row| end(row.2.first())),
         ("Slowest CPU", 11, Left, &|row| end(row.2.last())),
     ]);
@@ -365,7 +374,7 @@ fn rows(page: &mut String, device: &Device, sections: &[Section]) {
         ("of ceiling(%)", 6, Right, &|record| dash(share(record))),
         ("Compared(MB)", 6, Right, &|record| mega(record, "verified")),
         ("Wrong(bytes)", 5, Right, &|record| plain(record, "wrong")),
-        ("Lost", 4, Right, &|record| plain(record, "lost_interrupts")),
+        ("Lost", 4, Right, &|record| lost(&Section { records: vec![record], silent: Vec::new(), plan: None })),
         ("Run", 4, Left, &|record| record.label.as_ref().unwrap_or(&record.run).to_string()),
     ]);
     page.push_str("<h3>Read out</h3>\n");

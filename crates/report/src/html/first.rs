@@ -8,9 +8,10 @@ use crate::chart::{Chart, Curve, Curves, Span, Spans};
 use crate::figures;
 use crate::figures::counters::{TRAFFIC, busiest, memory_of, sources};
 use crate::kept::Kept;
+use crate::losses;
 use crate::model::{self, Host, Kind, Section};
 use crate::readout::{Group, groups};
-use crate::summary::{Conclusions, LOSSES, at_links};
+use crate::summary::{Conclusions, at_links};
 use crate::table::REFERENCES;
 use crate::table::counters::ERRORS;
 use crate::text::{counted, device_name, duration, figure, target_key, thousands};
@@ -169,8 +170,7 @@ fn latency(sections: &[&Section], hosts: &[Host]) -> First {
     };
     let p99 = |h: &Histogram| h.percentile_ns(99.0);
     let few = if p99(&now).is_none() { "too few samples".to_owned() } else { "1 in 100 took longer".to_owned() };
-    let known = sections.iter().flat_map(|section| LOSSES.iter().filter_map(move |name| section.losses(name)));
-    let lost = known.reduce(|a, b| (a.0 + b.0, a.1 && b.1));
+    let lost = losses::total(sections.iter().copied());
     let middle = if now.median_ns().is_none() { "too few samples".to_owned() } else { named(measure(last)) };
     let tiles = vec![
         Tile::plain("Median", time(now.median_ns()), about(&Histogram::median_ns, middle)),
@@ -329,8 +329,6 @@ fn readout(section: &Section) -> Option<First> {
         .max_by(|a, b| a.sum().partial_cmp(&b.sum()).unwrap_or(std::cmp::Ordering::Equal))?;
     let rates = best.rates();
     let slowest = rates.iter().map(|rate| rate.1).reduce(f64::min);
-    let sum_of =
-        |names: &[&str]| names.iter().filter_map(|name| section.losses(name)).reduce(|a, b| (a.0 + b.0, a.1 && b.1));
     let devices = best.devices();
     let together = if devices == 1 { "1 device".to_owned() } else { format!("{devices} devices together") };
     let tiles = vec![
@@ -343,7 +341,7 @@ fn readout(section: &Section) -> Option<First> {
             _ => Tile::plain("Of the ceiling", "-".to_owned(), "ceiling not known".to_owned()),
         },
         Tile::losses("Wrong bytes", section.losses("wrong"), "of those compared"),
-        Tile::losses("Lost", sum_of(&["lost_interrupts", "timeouts", "short_dmas"]), "interrupts, transfers"),
+        Tile::losses("Lost", losses::total([section]), "interrupts, transfers"),
     ];
     let (heading, chart, note) = leading(section);
     Some(First { tiles, heading, chart, note })

@@ -8,7 +8,7 @@ use pciescope_core::Histogram;
 
 use super::{charts, first, safe};
 use crate::chart::{Chart, Curves};
-use crate::compare::cells::{self, LOSSES, Side, Values};
+use crate::compare::cells::{self, Side, Values};
 use crate::compare::{self, Judgement, Key, Shift, Verdict};
 use crate::kept::Kept;
 use crate::model::{self, Host};
@@ -210,7 +210,7 @@ fn write_key(
     let mut rows = 0;
     for (name, words, percentile) in statistics.into_iter().take(room) {
         let values: Vec<Option<f64>> = owns.iter().map(|own| value((*own)?, key, percentile)).collect();
-        let is_quiet = LOSSES.contains(&key.figure.as_str()) && values.iter().flatten().all(|value| *value == 0.0);
+        let is_quiet = cells::is_loss(&key.figure) && values.iter().flatten().all(|value| *value == 0.0);
         if is_quiet || values.iter().flatten().count() < 2 {
             continue;
         }
@@ -243,7 +243,7 @@ fn value(own: &Own, key: &Key, percentile: Option<f64>) -> Option<f64> {
     let value = match (key.is_histogram, percentile) {
         (true, Some(percentile)) => own.histogram.percentile_ns(percentile),
         (true, None) => own.histogram.max_ns(),
-        (false, _) if LOSSES.contains(&key.figure.as_str()) => Some(own.values.sum()),
+        (false, _) if cells::is_loss(&key.figure) => Some(own.values.sum()),
         (false, _) => (own.values.count() > 0).then(|| own.values.mean()),
     };
     value.filter(|value| value.is_finite())

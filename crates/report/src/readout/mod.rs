@@ -43,14 +43,6 @@ pub(crate) const READS: &str = "func_readout";
 pub(crate) const STAGES: [(&str, &str); 5] =
     [("setup", "setup"), ("dma", "DMA"), ("wakeup", "wake-up"), ("copy", "copy"), ("convert", "conversion")];
 
-/// Counts of what went wrong: metric, words.
-pub(crate) const LOSSES: [(&str, &str); 4] = [
-    ("lost_interrupts", "lost interrupts"),
-    ("timeouts", "timeouts"),
-    ("short_dmas", "short DMAs"),
-    ("stalls", "stalls of the ring"),
-];
-
 /// A row of the table: what one thread did with one device and one function.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Row<'r> {

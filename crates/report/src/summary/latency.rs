@@ -6,6 +6,7 @@ use pciescope_core::outcome;
 
 use super::verdict::{Conclusions, Place, is_real, largest, quoted, who};
 use crate::kept::Kept;
+use crate::losses::{self, LossCount};
 use crate::model::{self, Kind, Section, cpu_of, target_of};
 use crate::text::{duration, figure, target_key, thousands};
 
@@ -17,43 +18,24 @@ const LONG_TAIL: f64 = 10.0;
 const FEW: u64 = 1000;
 /// From which ratio of medians on NUMA nodes are told apart.
 const UNEVEN: f64 = 1.10;
-/// Counts of what went missing.
-pub(crate) const LOSSES: [&str; 10] = [
-    "lost",
-    "extra",
-    "wrong_cpu",
-    "samples_lost",
-    "raw_samples_lost",
-    "missed",
-    "merged",
-    "lost_interrupts",
-    "timeouts",
-    "short_dmas",
-];
-
 /// The histogram that a section of latencies is judged by.
 fn main_histogram(section: &Section) -> &'static str {
     if model::kind(section.test()) == Kind::Irq { outcome::TRIGGER_TO_HANDLER } else { outcome::LATENCY }
 }
 
 /// Losses of all sections: one sentence where nothing is lost, one for each section where something is.
-pub(super) fn losses(out: &mut Conclusions, sections: &[Section]) {
+pub(super) fn lost(out: &mut Conclusions, sections: &[Section]) {
     let mut whole: Vec<(usize, String, u64)> = Vec::new();
     for (number, section) in sections.iter().enumerate() {
         if model::kind(section.test()) == Kind::Readout {
             continue;
         }
-        let known: Vec<(&str, (f64, bool))> =
-            LOSSES.iter().filter_map(|name| Some((*name, section.losses(name)?))).collect();
         let of = section.sum("triggers").map_or_else(|| section.merged(main_histogram(section)).count(), |n| n as u64);
-        let bad: Vec<(&str, f64)> =
-            known.iter().map(|(name, (count, _))| (*name, *count)).filter(|(_, count)| *count > 0.0).collect();
-        let is_known = known.iter().all(|(_, (_, is_known))| *is_known);
-        if !known.is_empty() && bad.is_empty() && is_known && of > 0 {
+        if losses::total([section]) == Some((0.0, true)) && of > 0 {
             whole.push((number, format!("{} {}", who(section), quoted(section.test())), of));
         }
-        for (name, count) in bad {
-            lost(out, number, section, name, count, of);
+        for count in losses::of(section).iter().filter(|count| count.sum > 0.0) {
+            one_loss(out, number, section, count, of);
         }
     }
     if let [(number, name, of)] = whole.as_slice() {
@@ -71,14 +53,16 @@ pub(super) fn losses(out: &mut Conclusions, sections: &[Section]) {
     }
 }
 
-fn lost(out: &mut Conclusions, number: usize, section: &Section, name: &str, count: f64, of: u64) {
-    let words = name.replace('_', " ");
-    let percent = count / of.max(1) as f64 * 100.0;
+fn one_loss(out: &mut Conclusions, number: usize, section: &Section, count: &LossCount, of: u64) {
+    let LossCount { loss, sum, .. } = count;
+    let words = loss.words;
+    let percent = sum / of.max(1) as f64 * 100.0;
     let digits = if percent < 0.01 { 4 } else { 2 };
     let share = if of > 0 { format!(" of {} ({percent:.digits$} %)", thousands(of)) } else { String::new() };
     let place = Place::Section(number);
-    out.doubt(2, place, format!("{} {}: {} {words}{share}.", who(section), quoted(section.test()), figure(count)));
-    if let Some((most, record)) = largest(&section.records, name) {
+    let rank = if loss.is_failure() { 2 } else { 5 };
+    out.doubt(rank, place, format!("{} {}: {} {words}{share}.", who(section), quoted(section.test()), figure(*sum)));
+    if let Some((most, record)) = largest(&section.records, loss.name).filter(|_| loss.is_failure()) {
         let key = target_key(&target_of(record), false);
         let cpu = cpu_of(record).map(|cpu| format!(" CPU {cpu}")).unwrap_or_default();
         let spot = format!("{cpu} {key}");

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 
 use pciescope_core::readout;
 
-use super::latency::LOSSES;
 use super::verdict::{Conclusions, Place, are, labelled, largest, megabytes, metric, quoted};
 use crate::kept::Kept;
+use crate::losses::{self, LossCount};
 use crate::model::{self, Section};
 use crate::text::figure;
 
@@ -46,13 +46,13 @@ pub(super) fn read_out(out: &mut Conclusions, number: usize, section: &Section) 
             format!("{}: no byte was compared, so nothing is known of their being right.", who_reads(&rows)),
         );
     }
-    let known: Vec<(&str, f64)> =
-        LOSSES.iter().chain(&["stalls"]).filter_map(|name| Some((*name, section.sum(name)?))).collect();
-    for (name, count) in known.iter().filter(|(_, count)| *count > 0.0) {
-        let from = largest(&rows, name).map(|(_, record)| format!(", most at {}", device(record))).unwrap_or_default();
-        out.doubt(2, place, format!("Readout: {} {}{from}.", figure(*count), name.replace('_', " ")));
+    for LossCount { loss, sum, .. } in losses::of(section).iter().filter(|count| count.sum > 0.0) {
+        let most = largest(&rows, loss.name);
+        let from = most.map(|(_, record)| format!(", most at {}", device(record))).unwrap_or_default();
+        let rank = if loss.is_failure() { 2 } else { 5 };
+        out.doubt(rank, place, format!("Readout: {} {}{from}.", figure(*sum), loss.words));
     }
-    if !known.is_empty() && known.iter().all(|(_, count)| *count == 0.0) {
+    if losses::total([section]) == Some((0.0, true)) {
         out.good(number, format!("Readout of {}: no interrupt, transfer or acquisition was lost.", who_reads(&rows)));
     }
     if section.records.iter().any(|record| model::is_emulated(record)) {

@@ -9,7 +9,7 @@ use pciescope_core::{Bdf, Function, convert, once};
 
 use super::counters::{counters, verify};
 use super::doctor::doctor;
-use super::latency::{latency, losses, path};
+use super::latency::{latency, lost, path};
 use super::readout::{conversions, read_out};
 use crate::kept::{Keep, Kept};
 use crate::model::{self, Kind, Section};
@@ -18,7 +18,10 @@ use crate::text::{clean, counted};
 
 /// The rules, for the reader who asks what a sentence rests on.
 const RULES: [(Option<Kind>, &str); 11] = [
-    (None, "Losses (interrupts, samples, transfers): none is good, any is doubtful."),
+    (
+        None,
+        "Losses (interrupts, samples, transfers): none is good, any is doubtful, and so are triggers that were late or not raised, and stalls.",
+    ),
     (
         Some(Kind::Mmio),
         "Median register read: below 1.5 times the best published figure for as many hops is good; below the wire's floor is invalid.",
@@ -180,7 +183,7 @@ fn without_functions(text: &str) -> (String, Vec<Bdf>) {
 /// The conclusions from records and their sections.
 pub fn conclude(records: &[Kept], sections: &[Section]) -> Conclusions {
     let mut out = Conclusions::default();
-    losses(&mut out, sections);
+    lost(&mut out, sections);
     emulated(&mut out, sections);
     for (number, section) in sections.iter().enumerate() {
         made_up(&mut out, number, section);

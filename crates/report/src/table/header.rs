@@ -4,8 +4,9 @@ use pciescope_core::{Environment, Function, Method, once};
 
 use super::{Block, Page, WIDTH, summary};
 use crate::kept::Kept;
+use crate::losses;
 use crate::model::{self, Section};
-use crate::text::{clean, device_name, duration, not_zero, path, test_title, thousands};
+use crate::text::{clean, device_name, duration, path, test_title, thousands};
 
 /// The label that tells a figure of the lab from one of real hardware.
 pub const EMULATED: &str = "EMULATED: figures are exits to the emulator, not PCIe";
@@ -207,33 +208,28 @@ fn references(out: &mut Page, section: &Section) {
     }
 }
 
-/// Counts that say that something went missing or wrong; a run without any is whole.
-pub const LOSSES: [&str; 13] = [
-    "lost",
-    "extra",
-    "wrong_cpu",
-    "merged",
-    "missed",
-    "late",
-    "samples_lost",
-    "raw_samples_lost",
-    "timeouts",
-    "all_ones",
-    "out_of_range",
-    "malformed_lines",
-    "rejected",
-];
-
 /// Triggers against handled interrupts, and what was lost.
 pub fn losses(out: &mut Page, section: &Section) {
     let mut line = String::new();
     if let (Some(triggers), Some(handled)) = (section.sum("triggers"), section.sum("handled")) {
         line = format!("{} triggers, {} handled; ", thousands(triggers as u64), thousands(handled as u64));
     }
-    let known: Vec<(&str, f64)> = LOSSES.iter().filter_map(|&name| Some((name, section.sum(name)?))).collect();
-    if known.is_empty() && line.is_empty() {
+    if !line.is_empty() || !losses::of(section).is_empty() {
+        out.line("");
+        lost(out, section, &line, "");
+    }
+}
+
+/// What was lost behind `counts`, what is doubtful with `remark` behind it. If nothing was lost, the table says so, because
+/// silence would read as success.
+pub fn lost(out: &mut Page, section: &Section, counts: &str, remark: &str) {
+    let known = losses::of(section);
+    if known.is_empty() && counts.is_empty() {
         return;
     }
-    out.line("");
-    out.line(&format!("Losses: {line}{}", not_zero(&known).unwrap_or_else(|| "none".to_owned())));
+    let none = || if known.iter().all(|count| count.is_known) { "none" } else { "not known" }.to_owned();
+    out.line(&format!("Losses: {counts}{}", losses::words(&known, true).unwrap_or_else(none)));
+    if let Some(doubtful) = losses::words(&known, false) {
+        out.line(&format!("Doubts: {doubtful}{remark}"));
+    }
 }

@@ -20,7 +20,7 @@ mod summary;
 pub(crate) mod verify;
 
 pub use self::header::SYNTHETIC;
-pub(crate) use self::header::{EMULATED, LOSSES, REFERENCES};
+pub(crate) use self::header::{EMULATED, REFERENCES};
 pub(crate) use self::plain::figures as plain_figures;
 pub(crate) use self::readout::EMULATED as EMULATED_READOUT;
 

@@ -7,8 +7,8 @@ use super::{Block, Page, header, summary};
 use crate::kept::Kept;
 use crate::model::Section;
 use crate::readout::figures::{self, MOST_SPOTS};
-use crate::readout::{Functions, Group, LOSSES, Row, STAGES, cell, groups, megabytes, millions, parameters};
-use crate::text::{clean, counted, device_name, not_zero, thousands};
+use crate::readout::{Functions, Group, Row, STAGES, cell, groups, megabytes, millions, parameters};
+use crate::text::{clean, counted, device_name, thousands};
 
 /// The label that tells a rate of the lab from one of real hardware.
 pub(crate) const EMULATED: &str = "EMULATED: rates and times are those of an emulated device, not of hardware";
@@ -77,7 +77,7 @@ pub(super) fn write(out: &mut Page, section: &Section) {
     spread(out, &functions, &rows);
     stages(out, &functions, &rows);
     cost(out, &functions, &rows);
-    losses(out, &rows);
+    losses(out, &rows, section);
 }
 
 /// The groups as the tool of the seed prints each of its runs.
@@ -309,8 +309,8 @@ fn cost(out: &mut Page, functions: &Functions, rows: &[(&Group, Row)]) {
     }
 }
 
-/// Wrong data and losses. If there were none, the table says so, because silence would read as success.
-fn losses(out: &mut Page, rows: &[(&Group, Row)]) {
+/// Wrong data and losses.
+fn losses(out: &mut Page, rows: &[(&Group, Row)], section: &Section) {
     let sum = |name: &str| {
         let values: Vec<f64> = rows.iter().filter_map(|(_, row)| row.metric(name)).collect();
         (!values.is_empty()).then(|| values.iter().sum::<f64>()).filter(|sum| sum.is_finite())
@@ -326,13 +326,9 @@ fn losses(out: &mut Page, rows: &[(&Group, Row)]) {
             None => out.line(&format!("Data: {compared}, none wrong.")),
         }
     }
-    let known: Vec<(&str, f64)> = LOSSES.iter().filter_map(|(name, words)| Some((*words, sum(name)?))).collect();
-    if known.is_empty() {
-        return;
-    }
     let stalled =
         sum("stall").filter(|ns| *ns > 0.0).map(|ns| format!(" ({:.1} ms stalled)", ns / 1e6)).unwrap_or_default();
-    out.line(&format!("Losses: {}{stalled}", not_zero(&known).unwrap_or_else(|| "none".to_owned())));
+    header::lost(out, section, "", &stalled);
 }
 
 /// The result in a few sentences.

@@ -5,6 +5,7 @@ mod compare;
 mod counters;
 mod golden;
 mod import;
+mod losses;
 mod page;
 mod parquet;
 mod readout;
