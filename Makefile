@@ -3,6 +3,8 @@ SHELL := /bin/bash
 CARGO = tools/cargo
 TARGET = $(or $(CARGO_TARGET_DIR),target)
 PCIESCOPE = $(TARGET)/release/pciescope
+# The program as the tests build it (Cargo.toml says how that differs).
+TESTED_PCIESCOPE = $(TARGET)/tested/pciescope
 PREFIX = /usr/local
 # What `build` builds for, and the architecture of the lab's guests: nothing (this machine's) or arm64.
 ARCH =
@@ -11,11 +13,11 @@ ifneq ($(shell uname -m),aarch64)
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER = aarch64-linux-gnu-gcc
 endif
 ARM64 = --locked -p pciescope-cli --target aarch64-unknown-linux-gnu
-# Its packages, of a program in this folder of the target; the tests take the one that is there.
-ARM64_DEB = rm -f $(2)/*.deb && PCIESCOPE_HERE=$(PCIESCOPE) PCIESCOPE=$(1)/pciescope packaging/build-deb --arch arm64 --output $(2)
+# Its packages: of a program in this folder of the target, to that folder, by this program of ours that runs here.
+ARM64_DEB = rm -f $(2)/*.deb && PCIESCOPE_HERE=$(3) PCIESCOPE=$(1)/pciescope packaging/build-deb --arch arm64 --output $(2)
 # The tests of pciescope-convert for it; the compiler lays a list of sources, all-*.d, beside them.
 ARM64_TESTS = $(TARGET)/aarch64-unknown-linux-gnu/release/deps/all-????????????????
-ARM64_GUEST = $(TARGET)/aarch64-unknown-linux-gnu/guest
+ARM64_GUEST = $(TARGET)/aarch64-unknown-linux-gnu/tested
 ifeq ($(ARCH),arm64)
 export PCIESCOPE_LAB_ARCH = arm64
 else ifneq ($(ARCH),)
@@ -24,7 +26,7 @@ endif
 
 # Everything that is tested, in one build: cargo chooses the features of dependencies for all that it is asked for at once,
 # and would build a third of them again for each further choice.
-TESTED = --release --locked --workspace
+TESTED = --profile tested --locked --workspace
 
 .PHONY: help setup build tested test unit vm-test test-5.10 arm64-program arm64-test browser-test pictures parquet-test fleet-test fleet-lint fleet-bench demo lint fuzz sanitize can-sanitize bench kmod install deb dist test-dist test-fresh test-packages test-systemd clean distclean
 
@@ -34,14 +36,13 @@ help:				## this list
 setup:				## install what building and testing need (uses sudo when not root)
 	tools/setup
 
-# The example makes cargo count the tests' dependencies in: `make test` then compiles no crate a second time.
 build:				## build the program: target/release/pciescope; ARCH=arm64: target/aarch64-unknown-linux-gnu/release/pciescope
 	tools/setup build
 ifeq ($(ARCH),arm64)
 	tools/setup cross
 	RUSTFLAGS="-C target-feature=+crt-static" $(CARGO) build --release $(ARM64)
 else
-	$(CARGO) build $(TESTED) --bins --example stamp_pair
+	$(CARGO) build --release --locked -p pciescope-cli
 endif
 
 kmod:				## build the kernel modules for the running kernel: kmod/*/*.ko
@@ -51,7 +52,8 @@ unit: tested			## the tests that need no virtual hardware
 	tools/setup dist
 	tools/test-scripts
 	$(MAKE) -C kmod check
-	$(CARGO) test $(TESTED) --no-fail-fast
+	$(CARGO) test $(TESTED) --no-fail-fast --lib --bins --tests $(if $(TEST_TIMES),-- -Zunstable-options --report-time)
+	$(CARGO) test $(TESTED) --doc
 
 tested:
 	tools/setup build tests
@@ -65,8 +67,7 @@ ifeq ($(ARCH),arm64)
 	RUSTFLAGS="-C target-feature=+crt-static" $(CARGO) build --release $(ARM64)
 	rm -f $(ARM64_TESTS)
 	RUSTFLAGS="-C target-feature=+crt-static" $(CARGO) test --no-run --release $(ARM64:cli=convert) --test all
-	$(MAKE) deb ARCH=arm64
-	$(MAKE) dist ARCH=arm64
+	$(MAKE) deb dist ARCH=arm64 PCIESCOPE=$(TESTED_PCIESCOPE)
 else
 	lab/build-modules
 endif
@@ -83,24 +84,24 @@ test-5.10: tested		## the core suites on Debian 11's kernel, which is added to t
 
 arm64-program:
 	tools/setup cross
-	$(CARGO) build --profile guest $(ARM64)
+	$(CARGO) build --profile tested $(ARM64)
 
 arm64-test: tested arm64-program	## the condensed pass on arm64: three guests, each module, an experiment of each seed
 	tools/setup lab arm64
 	lab/build-modules --arch arm64 6.12
-	$(call ARM64_DEB,$(ARM64_GUEST),$(ARM64_GUEST)/deb)
-	PCIESCOPE_LAB_ARCH=arm64 PCIESCOPE_LAB_PROFILE=guest PCIESCOPE_LAB_PACKAGES=$(abspath $(ARM64_GUEST)/deb) \
+	$(call ARM64_DEB,$(ARM64_GUEST),$(ARM64_GUEST)/deb,$(TESTED_PCIESCOPE))
+	PCIESCOPE_LAB_ARCH=arm64 PCIESCOPE_LAB_PROFILE=tested PCIESCOPE_LAB_PACKAGES=$(abspath $(ARM64_GUEST)/deb) \
 		$(CARGO) test $(TESTED) --test vm -- arm64::
 
 browser-test: tested		## the pages in headless Chromium, with screenshots; installs Debian's chromium where there is none
 	tools/setup browser
-	PCIESCOPE=$(abspath $(PCIESCOPE)) $(CARGO) test $(TESTED) --no-fail-fast \
+	PCIESCOPE=$(abspath $(TESTED_PCIESCOPE)) $(CARGO) test $(TESTED) --no-fail-fast \
 		--test 'browser_*' -- --ignored --test-threads=1 --nocapture
 	@echo "browser-test: look at target/screenshots/"
 
-pictures: tested		## the pictures of README.md: docs/pictures, of the demo's records where `make demo` has left any
+pictures: build		## the pictures of README.md: docs/pictures, of the demo's records where `make demo` has left any
 	tools/setup browser
-	$(CARGO) build $(TESTED) --examples
+	$(CARGO) build --release --locked -p pciescope-browser-tests --example pictures
 	PCIESCOPE=$(abspath $(PCIESCOPE)) $(TARGET)/release/examples/pictures \
 		$(firstword $(wildcard demo/records.jsonl) tests/records/demo.jsonl) docs/pictures
 
@@ -110,14 +111,14 @@ parquet-test: build		## Parquet files read by DuckDB, polars and pandas, which c
 
 fleet-test: tested		## the package for many hosts (docs/fleet.md); ALL=1: also with Spark, S3, a browser; ONLY=NAME: some
 	tools/setup fleet $(if $(ALL),cluster spark browser)
-	PCIESCOPE=$(abspath $(PCIESCOPE)) fleet/tests/run $(if $(ALL),--all) \
+	PCIESCOPE=$(abspath $(TESTED_PCIESCOPE)) fleet/tests/run $(if $(ALL),--all) \
 		pytest $(if $(ALL),,-n 2 -m 'not slow') $(if $(ONLY),-k '$(ONLY)')
 
 fleet-lint:			## ruff and mypy on that package
 	tools/setup fleet
 	fleet/tests/run sh -c 'ruff format --check && ruff check && mypy'
 
-fleet-bench: tested		## what that package finds and how it grows (docs/fleet.md); hours
+fleet-bench: build		## what that package finds and how it grows (docs/fleet.md); hours
 	tools/setup fleet spark
 	PCIESCOPE=$(abspath $(PCIESCOPE)) fleet/tests/run --all bench/all
 
@@ -169,7 +170,7 @@ deb:				## Debian packages: target/deb/*.deb; ARCH=arm64: those of arm64, after 
 ifeq ($(ARCH),arm64)
 	tools/setup cross
 	$(CARGO) build --profile packaged $(ARM64)
-	$(call ARM64_DEB,$(TARGET)/aarch64-unknown-linux-gnu/packaged,$(TARGET)/deb-arm64)
+	$(call ARM64_DEB,$(TARGET)/aarch64-unknown-linux-gnu/packaged,$(TARGET)/deb-arm64,$(PCIESCOPE))
 else
 	$(CARGO) build --profile packaged --locked -p pciescope-cli
 	PCIESCOPE=$(TARGET)/packaged/pciescope packaging/build-deb
