@@ -3,10 +3,6 @@
 //!
 //! Input: the number of a tree, then for each damage the number of a file (two bytes), a kind, a length, and as many bytes.
 
-#[allow(dead_code, reason = "the tests of doctor run the program on it")]
-#[path = "../../crates/cli/tests/all/tree.rs"]
-mod tree;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -31,9 +27,10 @@ static SOURCES: LazyLock<Vec<Source>> = LazyLock::new(|| {
         let names = names.map(|name| name.into_string().expect("a name of letters"));
         names.filter(|name| name.ends_with(ending)).collect::<BTreeSet<String>>()
     };
-    let sysfs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/sysfs");
+    let tests = pciescope_trees::tests();
+    let sysfs = tests.join("sysfs");
     let archives = names(&sysfs, ".tar.gz").into_iter().map(|name| Source::Archive(sysfs.join(name)));
-    archives.chain(names(&tree::folder(), ".fires").into_iter().map(Source::Text)).collect()
+    archives.chain(names(&tests.join("doctor"), ".fires").into_iter().map(Source::Text)).collect()
 });
 
 /// The trees that were used so far, by their numbers.
@@ -64,7 +61,7 @@ impl Tree {
                     .unpack(&folder)
                     .expect("the tree can be unpacked");
             }
-            Source::Text(name) => tree::Tree::read(name).write(&folder),
+            Source::Text(name) => pciescope_trees::Tree::case(name).write(&folder),
         }
         let mut files = Vec::new();
         walk(&folder, &mut files);

@@ -260,8 +260,8 @@ mod tests {
             mrrs_bytes: None,
         };
         let function = Function { bdf: Some(port), link: Some(link), ..Function::default() };
-        let tree = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/sysfs/pmu/rasdes_pmu");
-        let choice = choose(&Root::at(tree), &Wanted::default()).unwrap();
+        let tree = pciescope_trees::pmu("rasdes_pmu");
+        let choice = choose(&Root::at(tree.path()), &Wanted::default()).unwrap();
         let instrument = &choice.instruments[0];
         let mut panel = choice.panels[0].clone();
         (panel.function, panel.below) = (Some(function), Vec::new());

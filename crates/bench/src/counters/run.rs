@@ -397,8 +397,8 @@ mod tests {
 
     #[test]
     fn a_sum_has_no_figure_of_which_a_channel_has_none() {
-        let tree = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/sysfs/pmu/ali_drw-7.3");
-        let choice = super::super::choose(&Root::at(tree), &super::super::Wanted::default()).unwrap();
+        let tree = pciescope_trees::pmu("ali_drw-7.3");
+        let choice = super::super::choose(&Root::at(tree.path()), &super::super::Wanted::default()).unwrap();
         let panels = vec![choice.panels[0].clone(); 3];
         let (_, sum) = sums(&panels).pop().unwrap();
         assert_eq!(sum.members, [0, 1, 2]);

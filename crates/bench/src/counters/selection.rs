@@ -251,8 +251,7 @@ mod tests {
 
     /// What is chosen on a tree of tests/sysfs/pmu.
     fn chosen(tree: &str, wanted: &Wanted) -> Result<Choice, Error> {
-        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/sysfs/pmu").join(tree);
-        choose(&Root::at(folder), wanted)
+        choose(&Root::at(pciescope_trees::pmu(tree).path()), wanted)
     }
 
     /// The events of the first instrument.
@@ -391,8 +390,7 @@ mod tests {
                 metrics: metrics.iter().map(|name| (*name).to_owned()).collect(),
                 ..Wanted::default()
             };
-            let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/sysfs/pmu/ali_drw-7.3");
-            choose_present(&Root::at(folder), &wanted)
+            choose_present(&Root::at(pciescope_trees::pmu("ali_drw-7.3").path()), &wanted)
         };
         let all = present(&["ali_drw_*"], &[]).unwrap();
         assert!(all.absent.is_empty() && !all.instruments.is_empty());

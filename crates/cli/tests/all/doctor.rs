@@ -8,26 +8,26 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 use crate::common::{self, Ended as Run, pciescope, run};
-use crate::tree::{Tree, folder};
 use pciescope_core::{Ended, Finding, Record, Severity};
+use pciescope_trees::{self as trees, Tree};
 use tempfile::TempDir;
 
-impl Tree {
-    fn patient(&self) -> Patient {
-        let earlier =
-            Tree { files: self.files.clone().into_iter().chain(self.before.clone()).collect(), ..self.clone() };
-        let is_watched = self.run.iter().any(|word| word == "--watch");
-        let stands = |tree: &Tree| {
-            let root = tempfile::tempdir().unwrap();
-            tree.write(root.path());
-            root
-        };
-        Patient { root: stands(self), earlier: is_watched.then(|| stands(&earlier)), run: self.run.clone() }
-    }
+/// The program on a tree.
+trait Doctored {
+    fn patient(&self) -> Patient;
 
     /// Runs the program once on this tree.
     fn doctor(&self, more: &[&str]) -> Run {
         self.patient().doctor(more)
+    }
+}
+
+impl Doctored for Tree {
+    fn patient(&self) -> Patient {
+        let earlier =
+            Tree { files: self.files.clone().into_iter().chain(self.before.clone()).collect(), ..self.clone() };
+        let is_watched = self.run.iter().any(|word| word == "--watch");
+        Patient { root: self.unpack(), earlier: is_watched.then(|| earlier.unpack()), run: self.run.clone() }
     }
 }
 
@@ -95,7 +95,7 @@ fn blind(records: &[Record]) -> BTreeSet<String> {
 
 /// Holds an answer against its file.
 fn differs(name: &str, answer: &str) -> Option<String> {
-    let path = folder().join(name);
+    let path = trees::tests().join("doctor").join(name);
     if std::env::var_os("UPDATE").is_some() {
         fs::write(&path, answer).unwrap();
     }
@@ -107,7 +107,7 @@ fn differs(name: &str, answer: &str) -> Option<String> {
 fn every_check_has_a_tree_in_which_it_fires_and_one_in_which_it_does_not() {
     let checks = checks();
     assert!(checks.len() >= 25, "{checks:?}");
-    let there: BTreeSet<String> = fs::read_dir(folder())
+    let there: BTreeSet<String> = fs::read_dir(trees::tests().join("doctor"))
         .unwrap()
         .filter_map(|entry| entry.unwrap().file_name().into_string().ok())
         .filter(|name| !name.ends_with(".expected") && name != "base.tree")
@@ -120,17 +120,17 @@ fn every_check_has_a_tree_in_which_it_fires_and_one_in_which_it_does_not() {
 
 #[test]
 fn nothing_is_found_on_the_base_and_all_of_it_is_checked() {
-    let ended = Tree::read("base").doctor(&[]).expect_code(0);
+    let ended = Tree::case("base").doctor(&[]).expect_code(0);
     assert_eq!(differs("base.expected", &ended.stdout), None);
     assert!(ended.stdout.contains("no problem, no warning, no note, 3 not"), "{}", ended.stdout);
 }
 
 #[test]
 fn each_check_speaks_where_it_should_and_nothing_else_does() {
-    let base = ends(&Tree::read("base").doctor(&["-j"]).records());
+    let base = ends(&Tree::case("base").doctor(&["-j"]).records());
     let mut wrong = Vec::new();
     for name in checks() {
-        let tree = Tree::read(&format!("{name}.fires"));
+        let tree = Tree::case(&format!("{name}.fires"));
         let patient = tree.patient();
         let findings = patient.findings();
         let mut wanted = tree.also.clone();
@@ -150,7 +150,7 @@ fn each_check_speaks_where_it_should_and_nothing_else_does() {
         }
         wrong.extend(differs(&format!("{name}.expected"), &ended.stdout));
 
-        let tree = Tree::read(&format!("{name}.quiet"));
+        let tree = Tree::case(&format!("{name}.quiet"));
         let records = tree.doctor(&["-j"]).records();
         // To be quiet without having looked would be no proof; a tree may show that a check is for nothing there.
         let (ended, on_base) = (&ends(&records)[&name], &base[&name]);
@@ -168,7 +168,7 @@ fn each_check_speaks_where_it_should_and_nothing_else_does() {
 
 #[test]
 fn the_first_record_has_the_machine_and_each_function_one_of_its_own() {
-    let records = Tree::read("link-width.fires").doctor(&["-j"]).expect_code(1).records();
+    let records = Tree::case("link-width.fires").doctor(&["-j"]).expect_code(1).records();
     assert!(records[0].environment.is_some() && records[0].device.is_none());
     assert_eq!(records.len(), 9);
     assert!(records.iter().all(|record| record.verb == "doctor" && record.test == "doctor"));
@@ -180,17 +180,17 @@ fn the_first_record_has_the_machine_and_each_function_one_of_its_own() {
 
 #[test]
 fn a_named_function_is_looked_at_with_the_bridges_above_it() {
-    let records = Tree::read("base").doctor(&["05:00.0", "-j"]).expect_code(0).records();
+    let records = Tree::case("base").doctor(&["05:00.0", "-j"]).expect_code(0).records();
     let looked: Vec<String> =
         records.iter().filter_map(|record| Some(record.device.as_ref()?.bdf?.to_string())).collect();
     assert_eq!(looked, ["0000:00:02.0", "0000:02:00.0", "0000:03:01.0", "0000:05:00.0"]);
-    let ended = Tree::read("base").doctor(&["06:00.0"]).expect_code(2);
+    let ended = Tree::case("base").doctor(&["06:00.0"]).expect_code(2);
     assert!(ended.stderr.contains("0000:06:00.0"), "{}", ended.stderr);
 }
 
 #[test]
 fn what_is_silenced_is_counted_with_its_reason_and_is_no_failure() {
-    let mut tree = Tree::read("link-width.fires");
+    let mut tree = Tree::case("link-width.fires");
     tree.change("/etc/pciescope/doctor.conf = # ours\\nlink-width@0000:05:00.0   riser ordered in March");
     let ended = tree.doctor(&["--only", "link-width"]).expect_code(0);
     let line = "   link-width@0000:05:00.0 (/etc/pciescope/doctor.conf:2: riser ordered in\n     March)\n";
@@ -201,7 +201,7 @@ fn what_is_silenced_is_counted_with_its_reason_and_is_no_failure() {
         ended.stdout
     );
     // Of another function it does not help.
-    let tree = Tree::read("link-width.fires");
+    let tree = Tree::case("link-width.fires");
     tree.doctor(&["--silence", "link-width@04:00.0"]).expect_code(1);
     tree.doctor(&["--silence", "link-width=known"]).expect_code(0);
     let records = tree.doctor(&["--silence", "link-width=known", "-j"]).expect_code(0).records();
@@ -218,14 +218,14 @@ fn mistakes_in_names_are_refused_and_explained() {
         (&["--silence-file", "/nonexistent/file"], "/nonexistent/file"),
         (&["--watch", "0"], "the shortest time here is 1 ns"),
     ] {
-        let ended = Tree::read("base").doctor(args).expect_code(2);
+        let ended = Tree::case("base").doctor(args).expect_code(2);
         assert!(ended.stderr.contains(part), "{}", ended.stderr);
     }
 }
 
 #[test]
 fn without_privilege_it_says_what_it_could_not_look_at() {
-    let ended = Tree::read("user.tree").doctor(&[]).expect_code(0);
+    let ended = Tree::case("user.tree").doctor(&[]).expect_code(0);
     assert_eq!(differs("user.expected", &ended.stdout), None);
     assert!(ended.stdout.contains("run it as root"), "{}", ended.stdout);
 }
@@ -233,7 +233,7 @@ fn without_privilege_it_says_what_it_could_not_look_at() {
 #[test]
 fn each_check_ends_once_for_each_subject_and_as_its_record_says() {
     for (name, code) in [("base", 0), ("user.tree", 0), ("link-width.fires", 1), ("not-answering.fires", 1)] {
-        let records = Tree::read(name).doctor(&["-j"]).expect_code(code).records();
+        let records = Tree::case(name).doctor(&["-j"]).expect_code(code).records();
         assert_eq!(records.len(), 9, "{name}");
         for record in &records {
             let subject = if record.device.is_some() { "function" } else { "machine" };
@@ -260,7 +260,7 @@ fn each_check_ends_once_for_each_subject_and_as_its_record_says() {
 
 #[test]
 fn a_named_check_that_looked_at_nothing_says_so_and_has_an_exit_code_of_its_own() {
-    let patient = Tree::read("user.tree").patient();
+    let patient = Tree::case("user.tree").patient();
     let blind = blind(&patient.doctor(&["-j"]).records());
     assert!(blind.contains("mps-mismatch") && blind.contains("smi") && !blind.contains("link-speed"), "{blind:?}");
     for name in checks() {
@@ -281,7 +281,7 @@ fn a_named_check_that_looked_at_nothing_says_so_and_has_an_exit_code_of_its_own(
 
 #[test]
 fn a_named_check_that_is_for_nothing_here_says_so_too() {
-    let base = Tree::read("base").patient();
+    let base = Tree::case("base").patient();
     // A root port has no link above it, and is on: one check is blind, the other is not.
     let ended = base.doctor(&["00:01.0", "--only", "link-width,power-state"]).expect_code(2);
     let why = "link-width: it does not apply to the function: no link leads up from it";
@@ -295,7 +295,7 @@ fn a_named_check_that_is_for_nothing_here_says_so_too() {
     // With the card below it there is something to look at, and all is well.
     base.doctor(&["01:00.0", "--only", "link-width"]).expect_code(0);
     // Where the kernel has no such thing.
-    let mut tree = Tree::read("base");
+    let mut tree = Tree::case("base");
     tree.change("remove /sys/devices/system/cpu/cpufreq\nremove /sys/kernel/security/lockdown");
     let ended = tree.doctor(&["--only", "governor,lockdown,smt"]).expect_code(2);
     assert!(ended.stderr.contains("not checked: governor: no CPU has a frequency governor"), "{}", ended.stderr);
@@ -308,25 +308,25 @@ fn a_named_check_that_is_for_nothing_here_says_so_too() {
     // In a run of all checks they are counted, and nobody asked for them: that is no failure.
     assert!(tree.doctor(&[]).expect_code(0).stdout.contains("with nothing to"), "{}", ended.stdout);
     // What was found weighs more than what could not be looked at; both are said.
-    let ended = Tree::read("link-width.fires").doctor(&["--only", "link-width,replay-growth"]).expect_code(1);
+    let ended = Tree::case("link-width.fires").doctor(&["--only", "link-width,replay-growth"]).expect_code(1);
     assert!(ended.stderr.contains("not checked: replay-growth: it needs two readings"), "{}", ended.stderr);
 }
 
 #[test]
 fn half_a_path_that_cannot_be_read_is_not_taken_for_a_healthy_one() {
-    let mut tree = Tree::read("base");
+    let mut tree = Tree::case("base");
     tree.change("cut 0000:00:01.0 64");
     for check in ["mps-mismatch", "mps-low", "bar-outside-window"] {
         let ended = tree.doctor(&["01:00.0", "--only", check]).expect_code(2);
         assert!(ended.stderr.contains(&format!("not checked: {check}: only the first 64 bytes")), "{}", ended.stderr);
     }
     // Without the extended half of configuration space, capabilities there are not known to be absent.
-    let mut tree = Tree::read("base");
+    let mut tree = Tree::case("base");
     tree.change("cut 0000:03:00.0 256\ncut 0000:03:01.0 256");
     let ended = tree.doctor(&["05:00.0", "04:00.0", "--only", "acs-redirect"]).expect_code(2);
     assert!(ended.stderr.contains("first 256 bytes"), "{}", ended.stderr);
     // A driver is bound and bus mastering off: whether that hurts stands where a user may not read.
-    let mut tree = Tree::read("base");
+    let mut tree = Tree::case("base");
     tree.change("config 0000:01:00.0 0x04: 02\ncut 0000:01:00.0 64");
     let records = tree.doctor(&["01:00.0", "--only", "bus-master-off", "-j"]).expect_code(0).records();
     assert!(ends(&records)["bus-master-off"].contains(&Ended::NotChecked), "{:?}", ends(&records));
@@ -334,7 +334,7 @@ fn half_a_path_that_cannot_be_read_is_not_taken_for_a_healthy_one() {
 
 #[test]
 fn translation_that_is_lazy_everywhere_is_a_note() {
-    let mut tree = Tree::read("iommu-translates.fires");
+    let mut tree = Tree::case("iommu-translates.fires");
     tree.change("/sys/kernel/iommu_groups/5/type = DMA-FQ");
     let text = tree.doctor(&["--only", "iommu-translates", "--all"]).expect_code(0).stdout;
     assert!(text.contains("0 strict (DMA), 2"), "{text}");
@@ -344,7 +344,7 @@ fn translation_that_is_lazy_everywhere_is_a_note() {
 #[test]
 fn a_compressed_module_is_not_checked_and_the_way_to_look_is_said() {
     for ending in ["xz", "zst", "gz"] {
-        let mut tree = Tree::read("module-unsigned.fires");
+        let mut tree = Tree::case("module-unsigned.fires");
         let path = "/lib/modules/6.12.48-generic/updates/dkms/pcilat.ko";
         tree.change(&format!("remove {path}\n{path}.{ending} = packed"));
         let text = tree.doctor(&["--only", "module-unsigned"]).expect_code(2).stdout;
@@ -358,7 +358,7 @@ fn records_are_written_beside_the_text_and_report_shows_them() {
     let folder = common::folder("doctor-records");
     let file = folder.join("found.jsonl");
     let file = file.to_str().unwrap();
-    let tree = Tree::read("aspm.fires");
+    let tree = Tree::case("aspm.fires");
     let text = tree.doctor(&["-o", file]).expect_code(1).stdout;
     assert!(text.contains("\nWarnings\n!  aspm  0000:"), "{text}");
     let refused = tree.doctor(&["-o", file]).expect_code(2);

@@ -325,8 +325,10 @@ fn a_full_disk_ends_the_run_before_anything_is_measured() {
 fn printers(name: &str) -> Vec<String> {
     let at = folder(name);
     let file = |name: &str| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests").join(name).display().to_string();
-    let (run, machine) = (file("records/demo.jsonl"), file("sysfs/pmu/dwc_rootport-7.3"));
+    let run = file("records/demo.jsonl");
     let at = |name: &str| at.join(name).display().to_string();
+    let machine = at("machine");
+    pciescope_trees::Tree::pmu("dwc_rootport-7.3").write(Path::new(&machine));
     let (counters, again) = (at("counters.jsonl"), at("again.jsonl"));
     std::fs::copy(&run, &again).unwrap();
     let records: Vec<String> = sample::run(3).iter().map(|record| serde_json::to_string(record).unwrap()).collect();

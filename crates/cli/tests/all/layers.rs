@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 /// Each crate of ours with those of ours that it may import.
-const LAYERS: [(&str, &[&str]); 11] = [
+const LAYERS: [(&str, &[&str]); 12] = [
     ("pciescope-core", &[]),
     ("pciescope-catalogue", &["pciescope-core"]),
     ("pciescope-hw", &["pciescope-core"]),
@@ -12,6 +12,8 @@ const LAYERS: [(&str, &[&str]); 11] = [
     // Live views take the records that files have: what they show can be saved, replayed and checked.
     ("pciescope-tui", &["pciescope-core", "pciescope-catalogue"]),
     ("pciescope-serve", &["pciescope-core", "pciescope-catalogue"]),
+    // For tests alone.
+    ("pciescope-trees", &[]),
     ("pciescope-browser-tests", &["pciescope-core", "pciescope-report", "pciescope-serve"]),
     // Its users may be anyone's: it knows nothing of pciescope.
     ("pciescope-convert", &[]),
@@ -45,8 +47,10 @@ fn imports() -> BTreeMap<String, BTreeSet<String>> {
     let name = |value: &serde_json::Value| value["name"].as_str().unwrap().to_owned();
     let packages = metadata["packages"].as_array().unwrap();
     let ours: BTreeSet<String> = packages.iter().map(name).collect();
+    let is_for_tests = |import: &serde_json::Value| import["kind"] == "dev" && name(import) == "pciescope-trees";
     let of = |package: &serde_json::Value| {
-        package["dependencies"].as_array().unwrap().iter().map(name).filter(|name| ours.contains(name)).collect()
+        let imports = package["dependencies"].as_array().unwrap().iter().filter(|import| !is_for_tests(import));
+        imports.map(name).filter(|name| ours.contains(name)).collect()
     };
     packages.iter().map(|package| (name(package), of(package))).collect()
 }

@@ -23,7 +23,6 @@ mod serve;
 mod serve_flood;
 mod stat;
 mod top;
-mod tree;
 mod trees;
 mod tutorial;
 mod verify;

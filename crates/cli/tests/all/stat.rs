@@ -1,15 +1,13 @@
 //! `pciescope stat` without hardware: the kernel's own clock stands in for a counter, recorded trees for machines.
 
-use std::path::Path;
-
 use crate::common::{Ended, folder, parse, pciescope, run};
 
 /// The kernel's clock as an event: it is counted wherever counting is allowed.
 const CLOCK: &str = "software/config=0/";
 
 fn tree(name: &str, line: &str) -> Ended {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/sysfs/pmu").join(name);
-    let mut args = vec!["--root", root.to_str().unwrap(), "stat"];
+    let root = pciescope_trees::pmu(name);
+    let mut args = vec!["--root", root.path().to_str().unwrap(), "stat"];
     args.extend(line.split_whitespace());
     pciescope(&args)
 }

@@ -301,11 +301,12 @@ fn a_pipe_to_which_nobody_writes_can_be_left() {
 
 #[test]
 fn a_machine_without_counters_shows_its_functions_and_why() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/sysfs/pmu/dwc_rootport-7.3");
-    let ended = pciescope(&["--root", root.to_str().unwrap(), "top", "--once"]).expect_code(0);
+    let tree = pciescope_trees::pmu("dwc_rootport-7.3");
+    let root = tree.path().to_str().unwrap();
+    let ended = pciescope(&["--root", root, "top", "--once"]).expect_code(0);
     assert!(ended.stdout.contains("Nothing counts here"), "{}", ended.stdout);
     assert!(ended.stdout.contains("recorded tree"), "{}", ended.stdout);
-    let ended = pciescope(&["--root", root.to_str().unwrap(), "top", "--once", "no_such_pmu"]).expect_code(2);
+    let ended = pciescope(&["--root", root, "top", "--once", "no_such_pmu"]).expect_code(2);
     assert!(ended.stderr.contains("no_such_pmu"), "{}", ended.stderr);
 }
 

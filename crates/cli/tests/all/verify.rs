@@ -42,8 +42,7 @@ fn a_file_with_data_at_its_end_is_not_written_to() {
 #[test]
 fn more_threads_than_cpus_are_refused() {
     let root = folder("verify-threads");
-    let tree = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/sysfs/pmu/ali_drw-7.3/sys");
-    assert!(std::process::Command::new("cp").arg("-r").arg(tree).arg(&root).status().unwrap().success());
+    pciescope_trees::Tree::pmu("ali_drw-7.3").write(&root);
     let cpus = root.join("sys/devices/system/cpu");
     std::fs::create_dir_all(&cpus).unwrap();
     std::fs::write(cpus.join("online"), "0-7\n").unwrap();

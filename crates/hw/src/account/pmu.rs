@@ -84,8 +84,8 @@ mod tests {
     /// The tree that the catalogue's file is checked against has exactly what is here.
     #[test]
     fn the_catalogues_tree_is_what_is_offered() {
-        let tree = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/sysfs/pmu/kernel");
-        let recorded = crate::perf::named(&Root::at(&tree), "kernel_0000:02:00.0").unwrap();
+        let tree = pciescope_trees::pmu("kernel");
+        let recorded = crate::perf::named(&Root::at(tree.path()), "kernel_0000:02:00.0").unwrap();
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(folder.path().join("sys/bus/pci/devices/0000:02:00.0/msi_irqs")).unwrap();
         std::fs::write(folder.path().join("sys/bus/pci/devices/0000:02:00.0/msi_irqs/45"), "msix\n").unwrap();

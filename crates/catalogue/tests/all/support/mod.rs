@@ -1,14 +1,13 @@
 //! Golden sysfs trees, and the checker that holds files of the catalogue against them.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
 use pciescope_catalogue::{Catalogue, Event, Kind, SysfsUnit};
 
-/// A PMU as the kernel shows it, from `tests/sysfs/pmu/NAME/`.
+/// A PMU as the kernel shows it, from `tests/sysfs/pmu/NAME.tree`.
 pub struct Tree {
     pub name: String,
-    /// The id of the kind that it is to be taken for: the first line of the file SOURCE.
+    /// The id of the kind that it is to be taken for.
     pub kind: String,
     pub pmu: String,
     pub identifier: Option<String>,
@@ -17,40 +16,38 @@ pub struct Tree {
     pub events: BTreeMap<String, String>,
 }
 
-fn text(path: &Path) -> Option<String> {
-    std::fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
-}
-
-fn folder(path: &Path) -> BTreeMap<String, String> {
-    let Ok(entries) = std::fs::read_dir(path) else { return BTreeMap::new() };
-    let entries = entries.map(Result::unwrap);
-    entries.map(|entry| (entry.file_name().into_string().unwrap(), text(&entry.path()).unwrap())).collect()
-}
-
 /// All golden trees, by name.
 pub fn trees() -> Vec<Tree> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/sysfs/pmu");
-    let paths = std::fs::read_dir(root).unwrap().map(|entry| entry.unwrap().path());
-    let mut trees: Vec<Tree> = paths.filter(|path| path.is_dir()).map(|path| tree(&path)).collect();
-    trees.sort_by(|a, b| a.name.cmp(&b.name));
-    trees
+    let files = std::fs::read_dir(pciescope_trees::tests().join("sysfs/pmu")).unwrap();
+    let files = files.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<String> = files.filter_map(|name| Some(name.strip_suffix(".tree")?.to_owned())).collect();
+    names.sort();
+    names.into_iter().map(tree).collect()
 }
 
-fn tree(path: &Path) -> Tree {
-    let source = text(&path.join("SOURCE")).unwrap();
-    let line = |word: &str| source.lines().find_map(|line| line.strip_prefix(word)).unwrap().trim().to_owned();
-    assert!(!line("from:").is_empty());
-    let mut pmus = std::fs::read_dir(path.join("sys/bus/event_source/devices")).unwrap().map(Result::unwrap);
-    let (pmu, more) = (pmus.next().unwrap(), pmus.next());
-    assert!(more.is_none(), "{}: one PMU in a tree", path.display());
-    assert!(text(&pmu.path().join("type")).unwrap().parse::<u32>().is_ok());
+fn tree(name: String) -> Tree {
+    let machine = pciescope_trees::Tree::pmu(&name);
+    assert!(!machine.kind.is_empty() && !machine.from.is_empty(), "{name}");
+    let text = |bytes: &[u8]| std::str::from_utf8(bytes).unwrap().trim().to_owned();
+    // By PMU, then by path in its folder.
+    let mut pmus: BTreeMap<&str, BTreeMap<&str, String>> = BTreeMap::new();
+    for (path, content) in &machine.files {
+        let (pmu, file) = path.strip_prefix("/sys/bus/event_source/devices/").unwrap().split_once('/').unwrap();
+        pmus.entry(pmu).or_default().insert(file, text(content));
+    }
+    assert_eq!(pmus.len(), 1, "{name}: one PMU in a tree");
+    let (pmu, files) = pmus.pop_first().unwrap();
+    assert!(files["type"].parse::<u32>().is_ok());
+    let folder = |folder: &str| {
+        files.iter().filter_map(|(file, text)| Some((file.strip_prefix(folder)?.to_owned(), text.clone()))).collect()
+    };
     Tree {
-        name: path.file_name().unwrap().to_str().unwrap().to_owned(),
-        kind: line("kind:"),
-        pmu: pmu.file_name().into_string().unwrap(),
-        identifier: text(&pmu.path().join("identifier")),
-        formats: folder(&pmu.path().join("format")),
-        events: folder(&pmu.path().join("events")),
+        kind: machine.kind.clone(),
+        pmu: pmu.to_owned(),
+        identifier: files.get("identifier").cloned(),
+        formats: folder("format/"),
+        events: folder("events/"),
+        name,
     }
 }
 
