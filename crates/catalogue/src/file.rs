@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;
 
+use crate::extends;
 use crate::formula::{Formula, INPUTS, Meaning};
 use crate::kind::{Event, Group, Kind, Metric, Require, What, assignments, parts};
 use crate::pattern::{Bits, Pattern};
@@ -105,14 +106,14 @@ impl Problems<'_> {
     }
 }
 
-/// Reads the file `id`.toml.
-pub(crate) fn parse(id: &str, text: &str) -> Result<Kind, Vec<Problem>> {
+/// Reads the file `id`.toml. `base` gives the text of another file by its id.
+pub(crate) fn parse<'t>(id: &str, text: &str, base: impl Fn(&str) -> Option<&'t str>) -> Result<Kind, Vec<Problem>> {
     let name = format!("{id}.toml");
     let mut problems = Problems { file: &name, all: Vec::new() };
-    let file: File = match toml::from_str(text) {
+    let file: File = match extends::read(text, base) {
         Ok(file) => file,
         Err(error) => {
-            problems.add("", error.to_string().trim().to_owned());
+            problems.add("", error.trim());
             return Err(problems.all);
         }
     };

@@ -23,6 +23,7 @@
 #![forbid(unsafe_code)]
 
 mod builtin;
+mod extends;
 mod file;
 mod formula;
 mod kind;
@@ -59,8 +60,12 @@ impl Catalogue {
     /// All that is wrong with any of them.
     pub fn parse(files: &[(&str, &str)]) -> Result<Self, Vec<Problem>> {
         let (mut kinds, mut problems) = (Vec::new(), Vec::new());
+        fn id<'f>(name: &'f str) -> &'f str {
+            name.strip_suffix(".toml").unwrap_or(name)
+        }
+        let base = |wanted: &str| files.iter().find(|(name, _)| id(name) == wanted).map(|(_, text)| *text);
         for (name, text) in files {
-            match file::parse(name.strip_suffix(".toml").unwrap_or(name), text) {
+            match file::parse(id(name), text, base) {
                 Ok(kind) => kinds.push(kind),
                 Err(mut more) => problems.append(&mut more),
             }

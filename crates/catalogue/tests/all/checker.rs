@@ -62,6 +62,12 @@ fn what_is_wrong_is_found() {
         (drw, "[event.read_bytes]", "[event.write_bytes]", "duplicate key"),
         (drw, "[event.read_bytes]", "[event.seconds]", "has the name of an input"),
         (drw, "title = ", "titel = ", "unknown field `titel`"),
+        // Extended files.
+        ("imx8mn_ddr.toml", "extends = \"imx8_ddr\"", "extends = \"imx7_ddr\"", "there is no imx7_ddr.toml"),
+        ("imx8mn_ddr.toml", "extends = \"imx8_ddr\"", "extends = \"pcie_bdf\"", "pcie_bdf.toml extends another file"),
+        ("imx8mn_ddr.toml", "read_bytes.per_count", "read_bites.per_count", "missing field `unit`"),
+        ("imx8mn_ddr.toml", "write_bytes.per_count = 8", "write_bytes = \"\"", "write_bytes is no event"),
+        ("dwc_endpoint.toml", "rx_duplicate_tlp = \"\"\n", "", "has a name that"),
         // Kinds.
         (
             "uncore_imc.toml",
@@ -96,5 +102,24 @@ fn every_kind_names_its_sources_and_what_it_does_not_know() {
         for text in texts {
             assert!(text.ends_with('.'), "{}: {text:?} is no sentence", kind.id);
         }
+    }
+}
+
+#[test]
+fn a_file_has_what_it_does_not_say_from_the_file_that_it_extends() {
+    let kind = |id: &str| Catalogue::builtin().kind(id).unwrap();
+    let (base, own) = (kind("imx8_ddr"), kind("imx8mn_ddr"));
+    assert_eq!((&base.metrics, &base.events["cycles"], base.what), (&own.metrics, &own.events["cycles"], own.what));
+    let (mut read, here) = (base.events["read_bytes"].clone(), &own.events["read_bytes"]);
+    assert_eq!((read.per_count, here.per_count), (16.0, 8.0));
+    read.per_count = 8.0;
+    assert_eq!(read, *here);
+    // Taken away: a field, an event, a metric.
+    let (base, own) = (kind("dwc_rootport"), kind("dwc_endpoint"));
+    let lane = |kind: &pciescope_catalogue::Kind| kind.events["rx_atomic"].parameters.clone();
+    assert_eq!((lane(base).as_deref(), lane(own)), (Some("lane=0"), None));
+    for (of, is_there) in [(base, true), (own, false)] {
+        assert_eq!(of.events.contains_key("rx_duplicate_tlp"), is_there);
+        assert_eq!(of.metric("rx_duplicate_tlp_per_s").is_some(), is_there);
     }
 }
