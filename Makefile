@@ -118,7 +118,7 @@ fleet-lint:			## ruff and mypy on that package
 	tools/setup fleet
 	fleet/tests/run sh -c 'ruff format --check && ruff check && mypy'
 
-fleet-bench: build		## what that package finds and how it grows (docs/fleet.md); hours
+fleet-bench: build		## what that package finds and how it grows (docs/fleet-method.md); hours
 	tools/setup fleet spark
 	PCIESCOPE=$(abspath $(PCIESCOPE)) fleet/tests/run --all bench/all
 

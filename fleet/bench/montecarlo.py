@@ -3,7 +3,7 @@
     python bench/montecarlo.py run FILE [--sizes 8,20,50,100,500,2000] [--seeds 200] [--only KIND]
                                         [--strength FACTOR]
                                         [--kind null|faults|heavy|unequal|alike]
-    python bench/montecarlo.py table FILE...        of each kind of fault; `short` instead: the columns of docs/fleet.md
+    python bench/montecarlo.py table FILE...        by kind of fault; `short`: the columns of docs/fleet-method.md
 
 `run` appends a line for each fleet and goes on where it was ended. A fleet has 10 figures for each host and 1000
 samples for each figure from 4 CPUs; healthy medians differ by 2 % (standard deviation), a host's samples by 3 %. In

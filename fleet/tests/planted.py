@@ -156,7 +156,7 @@ def fault(rng: np.random.Generator, x: Array, kind: str, strength: float) -> Arr
 
 
 def forms_of(x: Array) -> pa.Array:
-    """The forms of rows of samples (logarithms, less the median), by the definition in docs/fleet.md."""
+    """The forms of rows of samples (logarithms, less the median), by the definition in docs/fleet-method.md."""
     bins = np.rint(np.arcsinh(x / FORM_STEP) * FORM_BINS).astype(np.int64)
     keys, counts = np.unique((bins + 500) + 1000 * np.arange(len(x))[:, None], return_counts=True)
     offsets = np.searchsorted(keys, 1000 * np.arange(len(x) + 1))
