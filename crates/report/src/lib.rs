@@ -9,7 +9,7 @@
 //! - A column of Parquet files: `parquet/` (`figures.rs`, `runs.rs`, `findings.rs`), docs/record.md,
 //!   tests/parquet/check.py.
 //! - A figure, doubt or verdict of `compare`: `compare/` (`cells.rs`, `doubts.rs`, `judge.rs`); its statistics are in
-//!   `interval.rs`, `dist.rs` and docs/compare.md.
+//!   `interval.rs`, `dist.rs` and docs/compare-method.md.
 //! - A sentence of the summary (good, doubtful, to do): `summary/` (`latency.rs`, `counters.rs`, `readout.rs`,
 //!   `doctor.rs`, others in `verdict.rs`), its rule in `RULES` there, and crates/report/tests/all/summary.rs.
 //! - A fact on a device's part of the page: `html/devices.rs`.

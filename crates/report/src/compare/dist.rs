@@ -5,7 +5,7 @@ use pciescope_core::Histogram;
 
 /// Samples behind one sample that counts, at least. Neighbours in a run resemble each other (a timer tick, a refresh, a busy
 /// core), and a histogram does not keep their order: 10 is what a first-order autocorrelation of 0.82 costs the mean,
-/// (1 + r) / (1 - r). Where the record knows its design effect, that counts if it is larger. docs/compare.md.
+/// (1 + r) / (1 - r). Where the record knows its design effect, that counts if it is larger. docs/compare-method.md.
 pub const CORRELATION: f64 = 10.0;
 
 /// The relative width of a bucket of a histogram: 2^-10. No quantile is known better.

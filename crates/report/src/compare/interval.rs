@@ -1,4 +1,4 @@
-//! The distance of a figure of B from that of A, and how sure it is. docs/compare.md has the reasons and sources.
+//! The distance of a figure of B from that of A, and how sure it is. docs/compare-method.md has its sources.
 
 use std::cell::RefCell;
 use std::rc::Rc;

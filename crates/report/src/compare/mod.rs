@@ -1,6 +1,6 @@
 //! Compares two sides of records: whether they differ, by how much, and how sure that is.
 //!
-//! A pure function: records in, a [`Judgement`] out, no random numbers. docs/compare.md gives the reason for each step.
+//! A pure function: records in, a [`Judgement`] out, no random numbers. docs/compare-method.md has the reasons.
 
 pub(crate) mod cells;
 mod dist;

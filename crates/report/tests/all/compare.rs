@@ -1,6 +1,6 @@
 //! `compare` on made-up runs: how often it raises a false alarm, how often it finds a shift, and what it says.
 //!
-//! `cargo test -p pciescope-report --test all compare:: -- --nocapture rates` prints the table of docs/compare.md.
+//! `cargo test -p pciescope-report --test all compare:: -- --nocapture rates` prints the table of docs/compare-method.md.
 
 use std::path::Path;
 
