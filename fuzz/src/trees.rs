@@ -27,7 +27,7 @@ static SOURCES: LazyLock<Vec<Source>> = LazyLock::new(|| {
         let names = names.map(|name| name.into_string().expect("a name of letters"));
         names.filter(|name| name.ends_with(ending)).collect::<BTreeSet<String>>()
     };
-    let tests = pciescope_trees::tests();
+    let tests = pciescope_support::tests();
     let sysfs = tests.join("sysfs");
     let archives = names(&sysfs, ".tar.gz").into_iter().map(|name| Source::Archive(sysfs.join(name)));
     archives.chain(names(&tests.join("doctor"), ".fires").into_iter().map(Source::Text)).collect()
@@ -61,7 +61,7 @@ impl Tree {
                     .unpack(&folder)
                     .expect("the tree can be unpacked");
             }
-            Source::Text(name) => pciescope_trees::Tree::case(name).write(&folder),
+            Source::Text(name) => pciescope_support::tree::Tree::case(name).write(&folder),
         }
         let mut files = Vec::new();
         walk(&folder, &mut files);

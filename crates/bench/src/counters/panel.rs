@@ -260,7 +260,7 @@ mod tests {
             mrrs_bytes: None,
         };
         let function = Function { bdf: Some(port), link: Some(link), ..Function::default() };
-        let tree = pciescope_trees::pmu("rasdes_pmu");
+        let tree = pciescope_support::tree::pmu("rasdes_pmu");
         let choice = choose(&Root::at(tree.path()), &Wanted::default()).unwrap();
         let instrument = &choice.instruments[0];
         let mut panel = choice.panels[0].clone();

@@ -397,7 +397,7 @@ mod tests {
 
     #[test]
     fn a_sum_has_no_figure_of_which_a_channel_has_none() {
-        let tree = pciescope_trees::pmu("ali_drw-7.3");
+        let tree = pciescope_support::tree::pmu("ali_drw-7.3");
         let choice = super::super::choose(&Root::at(tree.path()), &super::super::Wanted::default()).unwrap();
         let panels = vec![choice.panels[0].clone(); 3];
         let (_, sum) = sums(&panels).pop().unwrap();

@@ -251,7 +251,7 @@ mod tests {
 
     /// What is chosen on a tree of tests/sysfs/pmu.
     fn chosen(tree: &str, wanted: &Wanted) -> Result<Choice, Error> {
-        choose(&Root::at(pciescope_trees::pmu(tree).path()), wanted)
+        choose(&Root::at(pciescope_support::tree::pmu(tree).path()), wanted)
     }
 
     /// The events of the first instrument.
@@ -391,7 +391,7 @@ mod tests {
                 metrics: metrics.iter().map(|name| (*name).to_owned()).collect(),
                 ..Wanted::default()
             };
-            choose_present(&Root::at(pciescope_trees::pmu("ali_drw-7.3").path()), &wanted)
+            choose_present(&Root::at(pciescope_support::tree::pmu("ali_drw-7.3").path()), &wanted)
         };
         let all = present(&["ali_drw_*"], &[]).unwrap();
         assert!(all.absent.is_empty() && !all.instruments.is_empty());

@@ -9,7 +9,7 @@ use std::fs;
 
 use crate::common::{self, Ended as Run, pciescope, run};
 use pciescope_core::{Ended, Finding, Record, Severity};
-use pciescope_trees::{self as trees, Tree};
+use pciescope_support::{self as support, tree::Tree};
 use tempfile::TempDir;
 
 /// The program on a tree.
@@ -24,10 +24,8 @@ trait Doctored {
 
 impl Doctored for Tree {
     fn patient(&self) -> Patient {
-        let earlier =
-            Tree { files: self.files.clone().into_iter().chain(self.before.clone()).collect(), ..self.clone() };
         let is_watched = self.run.iter().any(|word| word == "--watch");
-        Patient { root: self.unpack(), earlier: is_watched.then(|| earlier.unpack()), run: self.run.clone() }
+        Patient { root: self.unpack(), earlier: is_watched.then(|| self.earlier().unpack()), run: self.run.clone() }
     }
 }
 
@@ -95,7 +93,7 @@ fn blind(records: &[Record]) -> BTreeSet<String> {
 
 /// Holds an answer against its file.
 fn differs(name: &str, answer: &str) -> Option<String> {
-    let path = trees::tests().join("doctor").join(name);
+    let path = support::tests().join("doctor").join(name);
     if std::env::var_os("UPDATE").is_some() {
         fs::write(&path, answer).unwrap();
     }
@@ -107,7 +105,7 @@ fn differs(name: &str, answer: &str) -> Option<String> {
 fn every_check_has_a_tree_in_which_it_fires_and_one_in_which_it_does_not() {
     let checks = checks();
     assert!(checks.len() >= 25, "{checks:?}");
-    let there: BTreeSet<String> = fs::read_dir(trees::tests().join("doctor"))
+    let there: BTreeSet<String> = fs::read_dir(support::tests().join("doctor"))
         .unwrap()
         .filter_map(|entry| entry.unwrap().file_name().into_string().ok())
         .filter(|name| !name.ends_with(".expected") && name != "base.tree")

@@ -328,7 +328,7 @@ fn printers(name: &str) -> Vec<String> {
     let run = file("records/demo.jsonl");
     let at = |name: &str| at.join(name).display().to_string();
     let machine = at("machine");
-    pciescope_trees::Tree::pmu("dwc_rootport-7.3").write(Path::new(&machine));
+    pciescope_support::tree::Tree::pmu("dwc_rootport-7.3").write(Path::new(&machine));
     let (counters, again) = (at("counters.jsonl"), at("again.jsonl"));
     std::fs::copy(&run, &again).unwrap();
     let records: Vec<String> = sample::run(3).iter().map(|record| serde_json::to_string(record).unwrap()).collect();

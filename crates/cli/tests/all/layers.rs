@@ -13,7 +13,7 @@ const LAYERS: [(&str, &[&str]); 12] = [
     ("pciescope-tui", &["pciescope-core", "pciescope-catalogue"]),
     ("pciescope-serve", &["pciescope-core", "pciescope-catalogue"]),
     // For tests alone.
-    ("pciescope-trees", &[]),
+    ("pciescope-support", &[]),
     ("pciescope-browser-tests", &["pciescope-core", "pciescope-report", "pciescope-serve"]),
     // Its users may be anyone's: it knows nothing of pciescope.
     ("pciescope-convert", &[]),
@@ -47,7 +47,7 @@ fn imports() -> BTreeMap<String, BTreeSet<String>> {
     let name = |value: &serde_json::Value| value["name"].as_str().unwrap().to_owned();
     let packages = metadata["packages"].as_array().unwrap();
     let ours: BTreeSet<String> = packages.iter().map(name).collect();
-    let is_for_tests = |import: &serde_json::Value| import["kind"] == "dev" && name(import) == "pciescope-trees";
+    let is_for_tests = |import: &serde_json::Value| import["kind"] == "dev" && name(import) == "pciescope-support";
     let of = |package: &serde_json::Value| {
         let imports = package["dependencies"].as_array().unwrap().iter().filter(|import| !is_for_tests(import));
         imports.map(name).filter(|name| ours.contains(name)).collect()

@@ -28,7 +28,5 @@ mod tutorial;
 mod verify;
 
 mod common;
-#[path = "../../../serve/tests/all/support/lab.rs"]
-mod lab_root;
 #[path = "../../../tui/tests/sample/mod.rs"]
 mod sample;

@@ -15,7 +15,7 @@ fn root_follows_no_link_of_another_user() {
     const NOBODY: Option<u32> = Some(65534);
     let folder = folder("planted");
     if std::fs::metadata(&folder).unwrap().uid() != 0 {
-        println!("not run: only root can make a link of another user");
+        eprintln!("skipped: only root can make a link of another user");
         return;
     }
     let (own, theirs) = (folder.join("own"), folder.join("theirs"));

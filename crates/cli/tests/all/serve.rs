@@ -7,9 +7,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::common::{PROGRAM, folder, run};
-use crate::lab_root::of_the_lab;
 use pciescope_core::record::SCHEMA;
 use pciescope_core::{Function, Instance, Interval, Metric, Record};
+use pciescope_support::tools::of_the_lab;
 
 /// A port that received a megabyte more in each interval.
 fn records(count: u64) -> String {

@@ -6,7 +6,7 @@ use crate::common::{Ended, folder, parse, pciescope, run};
 const CLOCK: &str = "software/config=0/";
 
 fn tree(name: &str, line: &str) -> Ended {
-    let root = pciescope_trees::pmu(name);
+    let root = pciescope_support::tree::pmu(name);
     let mut args = vec!["--root", root.path().to_str().unwrap(), "stat"];
     args.extend(line.split_whitespace());
     pciescope(&args)

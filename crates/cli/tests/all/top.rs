@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use crate::common::{PROGRAM, folder, pciescope, run};
 use crate::sample;
 use pciescope_core::Record;
+use pciescope_support::tools::is_there;
 
 /// Longer than anything takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -28,8 +29,7 @@ struct Tmux {
 impl Tmux {
     /// `None` where there is no tmux (`make setup` installs it).
     fn start(name: &str, columns: u16, lines: u16) -> Option<Tmux> {
-        if Command::new("tmux").arg("-V").stdout(Stdio::null()).status().is_err() {
-            assert!(std::env::var_os("CI").is_none(), "tmux is missing: run tools/setup build");
+        if !is_there("tmux") {
             return None;
         }
         let tmux = Tmux { socket: format!("pciescope-{name}-{}", std::process::id()) };
@@ -301,7 +301,7 @@ fn a_pipe_to_which_nobody_writes_can_be_left() {
 
 #[test]
 fn a_machine_without_counters_shows_its_functions_and_why() {
-    let tree = pciescope_trees::pmu("dwc_rootport-7.3");
+    let tree = pciescope_support::tree::pmu("dwc_rootport-7.3");
     let root = tree.path().to_str().unwrap();
     let ended = pciescope(&["--root", root, "top", "--once"]).expect_code(0);
     assert!(ended.stdout.contains("Nothing counts here"), "{}", ended.stdout);

@@ -42,7 +42,7 @@ fn a_file_with_data_at_its_end_is_not_written_to() {
 #[test]
 fn more_threads_than_cpus_are_refused() {
     let root = folder("verify-threads");
-    pciescope_trees::Tree::pmu("ali_drw-7.3").write(&root);
+    pciescope_support::tree::Tree::pmu("ali_drw-7.3").write(&root);
     let cpus = root.join("sys/devices/system/cpu");
     std::fs::create_dir_all(&cpus).unwrap();
     std::fs::write(cpus.join("online"), "0-7\n").unwrap();

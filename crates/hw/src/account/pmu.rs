@@ -84,7 +84,7 @@ mod tests {
     /// The tree that the catalogue's file is checked against has exactly what is here.
     #[test]
     fn the_catalogues_tree_is_what_is_offered() {
-        let tree = pciescope_trees::pmu("kernel");
+        let tree = pciescope_support::tree::pmu("kernel");
         let recorded = crate::perf::named(&Root::at(tree.path()), "kernel_0000:02:00.0").unwrap();
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(folder.path().join("sys/bus/pci/devices/0000:02:00.0/msi_irqs")).unwrap();

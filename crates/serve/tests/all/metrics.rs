@@ -6,13 +6,13 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::Instant;
 
-use crate::support::lab::of_the_lab;
 use crate::support::{self, channel, interval, port, port_pmu, state};
 use pciescope_core::Cpu;
 use pciescope_core::plan::{Plan, StatPlan};
 use pciescope_core::record::Failure;
 use pciescope_serve::State;
 use pciescope_serve::metrics::{self, Format, Own};
+use pciescope_support::tools::of_the_lab;
 
 fn text(state: &State, format: Format) -> String {
     metrics::write(state, format, Instant::now(), Own::default())

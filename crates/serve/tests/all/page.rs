@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::process::Command;
 
-/// Runs a script after `known.js`, whose names it has in `k`; `None`, and a loud word, where there is no node.
+use pciescope_support::tools::is_there;
+
+/// Runs a script after `known.js`, whose names it has in `k`; `None` if there is no node.
 fn node(script: &str) -> Option<String> {
     let folder = tempfile::tempdir().unwrap();
     let module = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/page/known.js");
@@ -13,10 +15,10 @@ fn node(script: &str) -> Option<String> {
     );
     let path = folder.path().join("test.mjs");
     std::fs::write(&path, text).unwrap();
-    let Ok(output) = Command::new("node").arg(&path).output() else {
-        eprintln!("LEFT OUT: there is no node");
+    if !is_there("node") {
         return None;
-    };
+    }
+    let output = Command::new("node").arg(&path).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     Some(String::from_utf8(output.stdout).unwrap().trim().to_owned())
 }

@@ -18,7 +18,7 @@ pub struct Tree {
 
 /// All golden trees, by name.
 pub fn trees() -> Vec<Tree> {
-    let files = std::fs::read_dir(pciescope_trees::tests().join("sysfs/pmu")).unwrap();
+    let files = std::fs::read_dir(pciescope_support::tests().join("sysfs/pmu")).unwrap();
     let files = files.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let mut names: Vec<String> = files.filter_map(|name| Some(name.strip_suffix(".tree")?.to_owned())).collect();
     names.sort();
@@ -26,7 +26,7 @@ pub fn trees() -> Vec<Tree> {
 }
 
 fn tree(name: String) -> Tree {
-    let machine = pciescope_trees::Tree::pmu(&name);
+    let machine = pciescope_support::tree::Tree::pmu(&name);
     assert!(!machine.kind.is_empty() && !machine.from.is_empty(), "{name}");
     let text = |bytes: &[u8]| std::str::from_utf8(bytes).unwrap().trim().to_owned();
     // By PMU, then by path in its folder.

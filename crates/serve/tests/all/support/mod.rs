@@ -1,7 +1,5 @@
 //! Records of a machine like the counters' seed, a server with them, and requests to it byte by byte.
 
-pub mod lab;
-
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;

@@ -1,18 +1,14 @@
 //! Files of a machine as text: the trees of tests/doctor and tests/sysfs/pmu. docs/doctor.md, "Trees", has the format. Tests
 //! of several crates and the fuzzer of trees read them.
-#![allow(clippy::unwrap_used, reason = "tests")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use tempfile::TempDir;
 
-/// The repository's folder tests/.
-pub fn tests() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
-}
+use crate::tests;
 
 /// `tests/sysfs/pmu/NAME.tree` on the disk, for `--root`; it goes with the value.
 pub fn pmu(name: &str) -> TempDir {
@@ -77,7 +73,7 @@ impl Tree {
                 "before" if rest.starts_with("config ") => {
                     let (bdf, bytes) = rest["config ".len()..].split_once(' ').unwrap();
                     let path = self.place(&format!("@{bdf}/config"));
-                    let mut earlier = Tree { files: self.files.clone(), ..Tree::default() };
+                    let mut earlier = self.clone();
                     earlier.patch(&path, bytes);
                     self.before.insert(path.clone(), earlier.files[&path].clone());
                 }
@@ -148,6 +144,13 @@ impl Tree {
         let file = self.files.entry(path.to_owned()).or_default();
         file.resize(file.len().max(at + bytes.len()), 0);
         file[at..at + bytes.len()].copy_from_slice(&bytes);
+    }
+
+    /// The tree at the first of two readings.
+    pub fn earlier(&self) -> Tree {
+        let mut earlier = self.clone();
+        earlier.files.extend(self.before.clone());
+        earlier
     }
 
     /// Writes it below a folder.
