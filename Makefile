@@ -144,6 +144,7 @@ lint:				## rustfmt, clippy, checkpatch, shellcheck where it is installed
 	$(CARGO) fetch --quiet --locked --manifest-path fuzz/Cargo.toml
 	$(MAKE) fleet-lint
 	tools/lint-words
+	tools/lint-names
 	tools/lint-kmod
 	tools/lint-sh
 
