@@ -377,7 +377,7 @@ fn a_synthetic_machine_has_no_more_for_root() {
 #[test]
 fn list_takes_neither_a_virtual_function_nor_a_sleeper_for_a_device_that_is_gone() {
     let list = |name: &str| {
-        let patient = Tree::read(name).patient();
+        let patient = Tree::case(name).patient();
         pciescope(&["--root", patient.root.path().to_str().unwrap(), "list", "-j"]).expect_code(0).stdout
     };
     assert!(list("not-answering.fires").contains("removed or powered down"));
