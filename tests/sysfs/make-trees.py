@@ -8,6 +8,9 @@ kernel's sysfs writes them), but no such machine was at hand. qemu-q35.tar.gz is
 the exception: record-tree.sh wrote it in a guest of QEMU 11.1 (q35, four virtual
 CPUs on two nodes, a switch, e1000e, igb, nvme, edu, xHCI) with Debian's 6.12.
 
+They are archives and no text, as the trees of tests/sysfs/pmu and tests/doctor are: they hold up to 45 configuration
+spaces of 4 KiB each, and record-tree.sh makes them in an initramfs, which has no more than sh, tar and gzip.
+
     python3 tests/sysfs/make-trees.py        writes all trees beside itself
 """
 

@@ -60,7 +60,7 @@ impl Catalogue {
     /// All that is wrong with any of them.
     pub fn parse(files: &[(&str, &str)]) -> Result<Self, Vec<Problem>> {
         let (mut kinds, mut problems) = (Vec::new(), Vec::new());
-        fn id<'f>(name: &'f str) -> &'f str {
+        fn id(name: &str) -> &str {
             name.strip_suffix(".toml").unwrap_or(name)
         }
         let base = |wanted: &str| files.iter().find(|(name, _)| id(name) == wanted).map(|(_, text)| *text);
