@@ -1,47 +1,104 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Everything that differs between kernels, and what pcilat and sis8300 share: the ioctls'
- * structures that carry their size. The COMPAT_HAS_* come from the compile probes in
+ * Everything that differs between kernels, and what pcilat and sis8300 share: the ioctls
+ * whose structures carry their size. The COMPAT_HAS_* come from the compile probes in
  * probe/, which Kbuild runs.
  */
 #ifndef PCIESCOPE_COMPAT_H
 #define PCIESCOPE_COMPAT_H
 
+#include <linux/delay.h>
 #include <linux/interrupt.h>
 #include <linux/ioctl.h>
+#include <linux/ktime.h>
+#include <linux/math64.h>
 #include <linux/mm.h>
+#include <linux/module.h>
+#include <linux/mutex.h>
 #include <linux/pci.h>
 #include <linux/pm.h>
+#include <linux/rwsem.h>
+#include <linux/slab.h>
+#include <linux/spinlock.h>
 #include <linux/uaccess.h>
 
-/* The ioctl of a table with the number of @cmd, whose size is not checked; 0 if there is none. */
-static inline unsigned int sized_ioctl_find(const unsigned int *table, size_t entries,
-					    unsigned int cmd)
-{
-	size_t i;
-
-	for (i = 0; i < entries; i++) {
-		if (!((cmd ^ table[i]) & ~IOCSIZE_MASK))
-			return table[i];
-	}
-	return 0;
+/* Before 6.5: guard() of <linux/cleanup.h>, for the locks that are used here. */
+#ifndef COMPAT_HAS_guard
+#define COMPAT_GUARD(name, type, acquire, release)			\
+struct compat_guard_##name {						\
+	type *held;							\
+	unsigned long flags;						\
+};									\
+static inline struct compat_guard_##name compat_acquire_##name(type *lock) \
+{									\
+	struct compat_guard_##name it = { .held = lock };		\
+	acquire;							\
+	return it;							\
+}									\
+static inline void compat_release_##name(struct compat_guard_##name *it)	\
+{									\
+	release;							\
 }
 
-/* Copies a structure whose first field is its size, as the caller knows it. */
-static inline int sized_copy_from_user(void *to, size_t size, const void __user *from)
+COMPAT_GUARD(mutex, struct mutex, mutex_lock(lock), mutex_unlock(it->held))
+COMPAT_GUARD(rwsem_read, struct rw_semaphore, down_read(lock), up_read(it->held))
+COMPAT_GUARD(rwsem_write, struct rw_semaphore, down_write(lock), up_write(it->held))
+COMPAT_GUARD(spinlock, spinlock_t, spin_lock(lock), spin_unlock(it->held))
+COMPAT_GUARD(spinlock_irq, spinlock_t, spin_lock_irq(lock), spin_unlock_irq(it->held))
+COMPAT_GUARD(spinlock_irqsave, spinlock_t, spin_lock_irqsave(lock, it.flags),
+	     spin_unlock_irqrestore(it->held, it->flags))
+COMPAT_GUARD(raw_spinlock, raw_spinlock_t, raw_spin_lock(lock), raw_spin_unlock(it->held))
+COMPAT_GUARD(raw_spinlock_irqsave, raw_spinlock_t, raw_spin_lock_irqsave(lock, it.flags),
+	     raw_spin_unlock_irqrestore(it->held, it->flags))
+
+#undef guard
+#define guard(name) \
+	struct compat_guard_##name __UNIQUE_ID(guard) __maybe_unused \
+		__attribute__((__cleanup__(compat_release_##name))) = compat_acquire_##name
+#endif
+
+/**
+ * struct sized_ioctl - an ioctl whose structure begins with its size, as the caller knows it
+ * @cmd: its number; the size in the caller's number is not checked
+ * @run: carries it out. SIZED_IOCTL() makes it from a function of the two types
+ * @is_input: nothing is copied back
+ */
+struct sized_ioctl {
+	unsigned int cmd;
+	int (*run)(void *owner, void *arg);
+	bool is_input;
+};
+
+#define SIZED_IOCTL(run) \
+	static int run##_sized(void *owner, void *arg) { return run(owner, arg); }
+#define SIZED_IOCTL_MAX	384	/* bytes of the largest structure */
+
+static inline int sized_ioctl(const struct sized_ioctl *table, size_t entries, unsigned int cmd,
+			      void *owner, void __user *user)
 {
+	u64 arg[SIZED_IOCTL_MAX / sizeof(u64)];
+	size_t i, size;
 	u32 theirs;
 	int ret;
 
-	if (get_user(theirs, (const u32 __user *)from))
+	for (i = 0; i < entries && (cmd ^ table[i].cmd) & ~IOCSIZE_MASK; i++)
+		;
+	if (i == entries)
+		return -ENOTTY;
+	size = _IOC_SIZE(table[i].cmd);
+	if (get_user(theirs, (const u32 __user *)user))
 		return -EFAULT;
-	if (theirs < size)
+	if (theirs < size || WARN_ON_ONCE(size > sizeof(arg)))
 		return -EINVAL;
 	if (theirs > PAGE_SIZE)
 		return -E2BIG;
-	ret = copy_struct_from_user(to, size, from, theirs);
-	if (!ret)
-		*(u32 *)to = size;
+	ret = copy_struct_from_user(arg, size, user, theirs);
+	if (ret)
+		return ret;
+	*(u32 *)arg = size;
+	ret = table[i].run(owner, arg);
+	if (!ret && !table[i].is_input && copy_to_user(user, arg, size))
+		ret = -EFAULT;
 	return ret;
 }
 

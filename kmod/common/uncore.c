@@ -6,13 +6,6 @@
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <linux/cpu.h>
-#include <linux/delay.h>
-#include <linux/ktime.h>
-#include <linux/math64.h>
-#include <linux/mm.h>
-#include <linux/rcupdate.h>
-#include <linux/smp.h>
-#include <linux/sysfs.h>
 #include <linux/topology.h>
 
 #include "uncore.h"
@@ -29,10 +22,9 @@ void uncore_pmu_disable(struct pmu *pmu)
 {
 	struct uncore_pmu *u = to_uncore(pmu);
 
-	raw_spin_lock(&u->lock);
+	guard(raw_spinlock)(&u->lock);
 	if (!u->disable_depth++)
 		u->disable_seq++;
-	raw_spin_unlock(&u->lock);
 }
 
 /**
@@ -43,10 +35,9 @@ void uncore_pmu_enable(struct pmu *pmu)
 {
 	struct uncore_pmu *u = to_uncore(pmu);
 
-	raw_spin_lock(&u->lock);
+	guard(raw_spinlock)(&u->lock);
 	if (!--u->disable_depth)
 		u->drv->commit(u);
-	raw_spin_unlock(&u->lock);
 }
 
 /* Events */
@@ -175,13 +166,11 @@ static void uncore_poll(struct work_struct *work)
 static unsigned int uncore_count_on(struct uncore_pmu *u, int cpu)
 {
 	struct perf_event *event;
-	unsigned long flags;
 	unsigned int n = 0;
 
-	raw_spin_lock_irqsave(&u->lock, flags);
+	guard(raw_spinlock_irqsave)(&u->lock);
 	list_for_each_entry(event, &u->events, active_entry)
 		n += READ_ONCE(event->cpu) == cpu;
-	raw_spin_unlock_irqrestore(&u->lock, flags);
 	return n;
 }
 
@@ -190,11 +179,10 @@ static void uncore_end_migration(void *data)
 {
 	struct uncore_pmu *u = data;
 
-	raw_spin_lock(&u->lock);
+	guard(raw_spinlock)(&u->lock);
 	u->is_migrating = false;
 	if (!u->disable_depth)
 		u->drv->commit(u);
-	raw_spin_unlock(&u->lock);
 }
 
 /*
@@ -332,17 +320,15 @@ static int uncore_register(struct uncore_pmu *u)
 int uncore_open(struct uncore_pmu *u)
 {
 	int ret = uncore_is_new(u) ? uncore_register(u) : 0;
-	unsigned long flags;
 
 	if (ret) {
 		kvfree(u);
 		return ret;
 	}
-	raw_spin_lock_irqsave(&u->lock, flags);
+	guard(raw_spinlock_irqsave)(&u->lock);
 	u->is_gone = false;
 	u->drv->resume(u);
 	u->is_open = true;
-	raw_spin_unlock_irqrestore(&u->lock, flags);
 	return 0;
 }
 
@@ -365,35 +351,35 @@ void uncore_remove(struct uncore_pmu *u)
 		queue_work(system_long_wq, &u->drv->reap);
 }
 
-/**
- * uncore_sleep() - the device goes to sleep with the system
- * @u: the PMU, whose device is not gone
- *
- * Tasks are frozen, but perf's timers and the poll may still come.
+/*
+ * While interrupts of devices are off: nobody else is about to use the device. Tasks are
+ * frozen, but perf's timers and the poll may still come.
  */
-void uncore_sleep(struct uncore_pmu *u)
+static int uncore_sleep(struct device *dev)
 {
-	unsigned long flags;
+	struct uncore_pmu *u = dev_get_drvdata(dev);
 
-	raw_spin_lock_irqsave(&u->lock, flags);
+	guard(raw_spinlock_irqsave)(&u->lock);
 	u->drv->suspend(u);
 	u->is_asleep = true;
-	raw_spin_unlock_irqrestore(&u->lock, flags);
+	return 0;
 }
 
-/**
- * uncore_wake() - the device is awake again, perhaps without what its registers held
- * @u: the PMU, after uncore_sleep()
- */
-void uncore_wake(struct uncore_pmu *u)
+/* The device is awake again, perhaps without what its registers held. */
+static int uncore_wake(struct device *dev)
 {
-	unsigned long flags;
+	struct uncore_pmu *u = dev_get_drvdata(dev);
 
-	raw_spin_lock_irqsave(&u->lock, flags);
+	guard(raw_spinlock_irqsave)(&u->lock);
 	u->is_asleep = false;
 	u->drv->resume(u);
-	raw_spin_unlock_irqrestore(&u->lock, flags);
+	return 0;
 }
+
+/* Of a device whose drvdata is its struct uncore_pmu, and which is not gone. */
+const struct dev_pm_ops uncore_pm_ops = {
+	NOIRQ_SYSTEM_SLEEP_PM_OPS(uncore_sleep, uncore_wake)
+};
 
 /* perf's timer, which lets events take turns, may be pending for one more interval. */
 static void uncore_wait_for_timers(const struct list_head *pmus)
@@ -427,7 +413,7 @@ static void uncore_reap(struct work_struct *work)
 	struct uncore_pmu *u, *next;
 	LIST_HEAD(unused);
 
-	mutex_lock(&drv->lock);
+	guard(mutex)(&drv->lock);
 	list_for_each_entry_safe(u, next, &drv->pmus, node) {
 		if (u->is_gone && list_empty_careful(&u->events))
 			list_move(&u->node, &unused);
@@ -438,7 +424,6 @@ static void uncore_reap(struct work_struct *work)
 	}
 	list_for_each_entry_safe(u, next, &unused, node)
 		uncore_destroy(u);
-	mutex_unlock(&drv->lock);
 }
 
 /* Modules */

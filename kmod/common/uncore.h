@@ -12,13 +12,10 @@
 #define PCIESCOPE_UNCORE_H
 
 #include <linux/cpuhotplug.h>
-#include <linux/device.h>
-#include <linux/list.h>
-#include <linux/module.h>
-#include <linux/mutex.h>
 #include <linux/perf_event.h>
-#include <linux/spinlock.h>
 #include <linux/workqueue.h>
+
+#include "compat.h"
 
 struct uncore_pmu;
 
@@ -141,8 +138,7 @@ void uncore_event_leave(struct perf_event *event);
 void *uncore_get(struct uncore_driver *drv, const char *name, size_t bytes, int nid);
 int uncore_open(struct uncore_pmu *u);
 void uncore_remove(struct uncore_pmu *u);
-void uncore_sleep(struct uncore_pmu *u);
-void uncore_wake(struct uncore_pmu *u);
+extern const struct dev_pm_ops uncore_pm_ops;
 int uncore_init(struct uncore_driver *drv);
 void uncore_exit(struct uncore_driver *drv);
 int uncore_parse_word(const char *name, const char *value, const char *first, const char *second,

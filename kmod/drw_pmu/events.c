@@ -2,63 +2,24 @@
 /* The events, and a PMU's files in sysfs: docs/pmu.md and the table of docs/spec/drw.md. */
 #include "internal.h"
 
-static const struct {
-	u8 id;
-	const char *name;
-} drw_event_table[] = {
-	{ 0x00, "hif_rd_or_wr" },
-	{ 0x01, "hif_wr" },
-	{ 0x02, "hif_rd" },
-	{ 0x03, "hif_rmw" },
-	{ 0x04, "hif_hi_pri_rd" },
-	{ 0x07, "dfi_wr_data_cycles" },
-	{ 0x08, "dfi_rd_data_cycles" },
-	{ 0x09, "hpr_xact_when_critical" },
-	{ 0x0a, "lpr_xact_when_critical" },
-	{ 0x0b, "wr_xact_when_critical" },
-	{ 0x0c, "op_is_activate" },
-	{ 0x0d, "op_is_rd_or_wr" },
-	{ 0x0e, "op_is_rd_activate" },
-	{ 0x0f, "op_is_rd" },
-	{ 0x10, "op_is_wr" },
-	{ 0x11, "op_is_mwr" },
-	{ 0x12, "op_is_precharge" },
-	{ 0x13, "precharge_for_rdwr" },
-	{ 0x14, "precharge_for_other" },
-	{ 0x15, "rdwr_transitions" },
-	{ 0x16, "write_combine" },
-	{ 0x17, "war_hazard" },
-	{ 0x18, "raw_hazard" },
-	{ 0x19, "waw_hazard" },
-	{ 0x1a, "op_is_enter_selfref_rk0" },
-	{ 0x1b, "op_is_enter_selfref_rk1" },
-	{ 0x1c, "op_is_enter_selfref_rk2" },
-	{ 0x1d, "op_is_enter_selfref_rk3" },
-	{ 0x1e, "op_is_enter_powerdown_rk0" },
-	{ 0x1f, "op_is_enter_powerdown_rk1" },
-	{ 0x20, "op_is_enter_powerdown_rk2" },
-	{ 0x21, "op_is_enter_powerdown_rk3" },
-	{ 0x26, "selfref_mode_rk0" },
-	{ 0x27, "selfref_mode_rk1" },
-	{ 0x28, "selfref_mode_rk2" },
-	{ 0x29, "selfref_mode_rk3" },
-	{ 0x2a, "op_is_refresh" },
-	{ 0x2b, "op_is_crit_ref" },
-	{ 0x2d, "op_is_load_mode" },
-	{ 0x2e, "op_is_zqcl" },
-	{ 0x30, "visible_window_limit_reached_rd" },
-	{ 0x31, "visible_window_limit_reached_wr" },
-	{ 0x34, "op_is_dqsosc_mpc" },
-	{ 0x35, "op_is_dqsosc_mrr" },
-	{ 0x36, "op_is_tcr_mrr" },
-	{ 0x37, "op_is_zqstart" },
-	{ 0x38, "op_is_zqlatch" },
-	{ 0x39, "chi_txreq" },
-	{ 0x3a, "chi_txdat" },
-	{ 0x3b, "chi_rxdat" },
-	{ 0x3c, "chi_rxrsp" },
-	{ 0x3d, "tsz_vio" },
-	{ 0x80, "cycle" },
+/* By number. */
+static const char *const drw_event_names[] = {
+	[0x00] = "hif_rd_or_wr", "hif_wr", "hif_rd", "hif_rmw", "hif_hi_pri_rd",
+	[0x07] = "dfi_wr_data_cycles", "dfi_rd_data_cycles", "hpr_xact_when_critical",
+	"lpr_xact_when_critical", "wr_xact_when_critical", "op_is_activate", "op_is_rd_or_wr",
+	"op_is_rd_activate", "op_is_rd", "op_is_wr", "op_is_mwr", "op_is_precharge",
+	"precharge_for_rdwr", "precharge_for_other", "rdwr_transitions", "write_combine",
+	"war_hazard", "raw_hazard", "waw_hazard", "op_is_enter_selfref_rk0",
+	"op_is_enter_selfref_rk1", "op_is_enter_selfref_rk2", "op_is_enter_selfref_rk3",
+	"op_is_enter_powerdown_rk0", "op_is_enter_powerdown_rk1", "op_is_enter_powerdown_rk2",
+	"op_is_enter_powerdown_rk3",
+	[0x26] = "selfref_mode_rk0", "selfref_mode_rk1", "selfref_mode_rk2", "selfref_mode_rk3",
+	"op_is_refresh", "op_is_crit_ref",
+	[0x2d] = "op_is_load_mode", "op_is_zqcl",
+	[0x30] = "visible_window_limit_reached_rd", "visible_window_limit_reached_wr",
+	[0x34] = "op_is_dqsosc_mpc", "op_is_dqsosc_mrr", "op_is_tcr_mrr", "op_is_zqstart",
+	"op_is_zqlatch", "chi_txreq", "chi_txdat", "chi_rxdat", "chi_rxrsp", "tsz_vio",
+	[DRW_EVENT_CYCLE] = "cycle",
 };
 
 /**
@@ -69,13 +30,7 @@ static const struct {
  */
 bool drw_has_event(u64 id)
 {
-	unsigned int i;
-
-	for (i = 0; i < ARRAY_SIZE(drw_event_table); i++) {
-		if (drw_event_table[i].id == id)
-			return true;
-	}
-	return false;
+	return id < ARRAY_SIZE(drw_event_names) && drw_event_names[id];
 }
 
 static struct uncore_events drw_events;
@@ -86,12 +41,13 @@ static struct uncore_events drw_events;
  */
 void drw_events_init(bool is_seed)
 {
-	unsigned int i;
+	unsigned int id;
 
-	for (i = 0; i < ARRAY_SIZE(drw_event_table); i++) {
-		const char *name = drw_event_table[i].name;
-		u8 id = drw_event_table[i].id;
+	for (id = 0; id < ARRAY_SIZE(drw_event_names); id++) {
+		const char *name = drw_event_names[id];
 
+		if (!name)
+			continue;
 		uncore_add_event(&drw_events, name, "", "event=0x%02x", id);
 		if (is_seed)
 			uncore_add_event(&drw_events, "perf_", name, "event=0x%02x", id);

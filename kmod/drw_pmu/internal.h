@@ -2,8 +2,9 @@
 #ifndef DRW_INTERNAL_H
 #define DRW_INTERNAL_H
 
-#include <linux/io.h>
-#include <linux/types.h>
+#include <linux/acpi.h>
+#include <linux/platform_device.h>
+#include <linux/property.h>
 
 #include "../common/uncore.h"
 #include "regs.h"

@@ -5,12 +5,6 @@
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
-#include <linux/acpi.h>
-#include <linux/interrupt.h>
-#include <linux/platform_device.h>
-#include <linux/property.h>
-
-#include "../common/compat.h"
 #include "internal.h"
 
 static char *naming = "upstream";
@@ -31,13 +25,9 @@ MODULE_PARM_DESC(poll_ms, "how often counters in use are read, 1 to 5000 ms (def
 static irqreturn_t drw_interrupt(int irq, void *data)
 {
 	struct drw_pmu *drw = data;
-	unsigned long flags;
-	bool is_ours;
 
-	raw_spin_lock_irqsave(&drw->u.lock, flags);
-	is_ours = drw_handle_overflows(drw);
-	raw_spin_unlock_irqrestore(&drw->u.lock, flags);
-	return is_ours ? IRQ_HANDLED : IRQ_NONE;
+	guard(raw_spinlock_irqsave)(&drw->u.lock);
+	return drw_handle_overflows(drw) ? IRQ_HANDLED : IRQ_NONE;
 }
 
 static u64 drw_poll(struct uncore_pmu *u)
@@ -78,20 +68,18 @@ static void drw_remove(void *data)
 {
 	struct drw_pmu *drw = data;
 
-	mutex_lock(&drw_pmus.lock);
+	guard(mutex)(&drw_pmus.lock);
 	uncore_remove(&drw->u);
 	cpus_read_lock();
 	if (drw->irq)
 		free_irq(drw->irq, drw);
 	drw->irq = 0;
 	cpus_read_unlock();
-	mutex_unlock(&drw_pmus.lock);
 }
 
 /* Each PMU has its own handler: PMUs share a line, and each of them may be removed. */
 static int drw_request_irq(struct drw_pmu *drw, int irq)
 {
-	unsigned long flags;
 	int ret;
 
 	ret = request_irq(irq, drw_interrupt, IRQF_SHARED, drw->u.name, drw);
@@ -101,28 +89,10 @@ static int drw_request_irq(struct drw_pmu *drw, int irq)
 	drw->irq = irq;
 	drw_moved(&drw->u);
 	cpus_read_unlock();
-	raw_spin_lock_irqsave(&drw->u.lock, flags);
+	guard(raw_spinlock_irqsave)(&drw->u.lock);
 	writel(DRW_OVERFLOW_COMMON, drw->regs + DRW_OVERFLOW_ENABLE);
-	raw_spin_unlock_irqrestore(&drw->u.lock, flags);
 	return 0;
 }
-
-/* While interrupts of devices are off: nobody else is about to use the device. */
-static int drw_sleep(struct device *dev)
-{
-	uncore_sleep(dev_get_drvdata(dev));
-	return 0;
-}
-
-static int drw_wake(struct device *dev)
-{
-	uncore_wake(dev_get_drvdata(dev));
-	return 0;
-}
-
-static const struct dev_pm_ops drw_pm_ops = {
-	NOIRQ_SYSTEM_SLEEP_PM_OPS(drw_sleep, drw_wake)
-};
 
 /* The sub-channel's PMU, registered. */
 static struct drw_pmu *drw_create(struct device *dev, const char *name, void __iomem *regs)
@@ -198,7 +168,7 @@ static struct platform_driver drw_driver = {
 	.driver = {
 		.name = KBUILD_MODNAME,
 		.acpi_match_table = drw_acpi_ids,
-		.pm = pm_sleep_ptr(&drw_pm_ops),
+		.pm = pm_sleep_ptr(&uncore_pm_ops),
 	},
 	.id_table = drw_platform_ids,
 	.probe = drw_probe,

@@ -50,10 +50,9 @@ static void drw_event_read(struct perf_event *event)
 {
 	struct drw_pmu *drw = to_drw(event->pmu);
 
-	raw_spin_lock(&drw->u.lock);
+	guard(raw_spinlock)(&drw->u.lock);
 	if (event->hw.flags == DRW_COUNTING || event->hw.flags == DRW_REMOVED)
 		drw_event_update(drw, event);
-	raw_spin_unlock(&drw->u.lock);
 }
 
 static int drw_event_add(struct perf_event *event, int flags)
@@ -91,24 +90,22 @@ static void drw_event_start(struct perf_event *event, int flags)
 {
 	struct drw_pmu *drw = to_drw(event->pmu);
 
-	raw_spin_lock(&drw->u.lock);
+	guard(raw_spinlock)(&drw->u.lock);
 	if (event->hw.flags == DRW_STOPPED) {
 		event->hw.flags = DRW_STARTING;
 		drw_commit(&drw->u);
 	}
-	raw_spin_unlock(&drw->u.lock);
 }
 
 static void drw_event_stop(struct perf_event *event, int flags)
 {
 	struct drw_pmu *drw = to_drw(event->pmu);
 
-	raw_spin_lock(&drw->u.lock);
+	guard(raw_spinlock)(&drw->u.lock);
 	if (event->hw.flags == DRW_COUNTING) {
 		drw_event_disable(drw, event);
 		drw_commit(&drw->u);
 	}
-	raw_spin_unlock(&drw->u.lock);
 }
 
 /**

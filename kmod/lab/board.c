@@ -8,12 +8,6 @@
  * A removed board answers all-ones: this file checks what it reads against the
  * bounds of its own arrays.
  */
-#include <linux/interrupt.h>
-#include <linux/io.h>
-#include <linux/module.h>
-#include <linux/moduleparam.h>
-#include <linux/slab.h>
-
 #include "lab.h"
 
 static bool acpi;

@@ -3,14 +3,6 @@
  * The board's Driveway PMUs as platform devices of the in-tree driver's name:
  * one window of BAR 2 and one interrupt line each.
  */
-#include <linux/io.h>
-#include <linux/ioport.h>
-#include <linux/module.h>
-#include <linux/nodemask.h>
-#include <linux/platform_device.h>
-#include <linux/property.h>
-#include <linux/slab.h>
-
 #include "lab.h"
 
 /**

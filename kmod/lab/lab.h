@@ -5,8 +5,11 @@
 #ifndef PCIESCOPE_LAB_H
 #define PCIESCOPE_LAB_H
 
-#include <linux/bits.h>
-#include <linux/pci.h>
+#include <linux/bitfield.h>
+#include <linux/platform_device.h>
+#include <linux/property.h>
+
+#include "../common/compat.h"
 
 #define LAB_BAR_DIRECTORY		0
 #define LAB_BAR_WINDOWS			2

@@ -11,13 +11,6 @@
  * Accessors run in atomic context. The table is under RCU: while it is in use,
  * only an entry's link and state change.
  */
-#include <linux/bitfield.h>
-#include <linux/io.h>
-#include <linux/module.h>
-#include <linux/mutex.h>
-#include <linux/rcupdate.h>
-#include <linux/slab.h>
-
 #include "lab.h"
 
 /* Kinds of accessors in one machine; x86 and ECAM host bridges have one. */
@@ -303,12 +296,11 @@ static int lab_bus_notify(struct notifier_block *block, unsigned long action, vo
 
 	if (action != BUS_NOTIFY_ADD_DEVICE)
 		return NOTIFY_DONE;
-	mutex_lock(&lab_lock);
+	guard(mutex)(&lab_lock);
 	overlay = rcu_dereference_protected(lab_overlay, lockdep_is_held(&lab_lock));
 	function = lab_find(overlay, pdev->bus, pdev->devfn);
 	if (function)
 		lab_attach(function, pdev);
-	mutex_unlock(&lab_lock);
 	return NOTIFY_OK;
 }
 
@@ -354,7 +346,7 @@ static int lab_attach_all(struct lab_overlay *overlay)
 	unsigned int i;
 	int ret = 0;
 
-	mutex_lock(&lab_lock);
+	guard(mutex)(&lab_lock);
 	for (i = 0; i < overlay->count && !ret; i++) {
 		struct lab_function *function = &overlay->functions[i];
 		struct pci_dev *pdev = lab_get_device(function);
@@ -367,7 +359,6 @@ static int lab_attach_all(struct lab_overlay *overlay)
 			kobject_uevent(&pdev->dev.kobj, KOBJ_CHANGE);
 		pci_dev_put(pdev);
 	}
-	mutex_unlock(&lab_lock);
 	return ret;
 }
 

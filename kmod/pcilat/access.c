@@ -11,12 +11,6 @@
  * On x86 configuration offsets from 0x100 up go through the memory-mapped
  * window (ECAM): one uncached load, without the port pair CF8/CFC and its lock.
  */
-#include <linux/io.h>
-#include <linux/irqflags.h>
-#include <linux/ktime.h>
-#include <linux/slab.h>
-#include <linux/smp.h>
-
 #include "internal.h"
 
 /* Called from probe(). The bridges, and the list, stay while the device below them is bound. */

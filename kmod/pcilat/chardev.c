@@ -4,16 +4,6 @@
  * part of user space's input that does not depend on the device. docs/uapi.md lists
  * the errors.
  */
-#include <linux/bitmap.h>
-#include <linux/capability.h>
-#include <linux/cpumask.h>
-#include <linux/fs.h>
-#include <linux/module.h>
-#include <linux/slab.h>
-#include <linux/uaccess.h>
-#include <linux/vmalloc.h>
-
-#include "../common/compat.h"
 #include "internal.h"
 
 static int pcilat_open(struct inode *inode, struct file *file)
@@ -198,9 +188,8 @@ static int pcilat_ioc_status(struct pcilat_device *pl, struct pcilat_status *sta
 {
 	memset(status, 0, sizeof(*status));
 	status->size = sizeof(*status);
-	mutex_lock(&pl->lock);
+	guard(mutex)(&pl->lock);
 	pcilat_fill_status(pl, status);
-	mutex_unlock(&pl->lock);
 	return 0;
 }
 
@@ -234,11 +223,10 @@ static int pcilat_ioc_slot(struct pcilat_device *pl, struct pcilat_slot *slot)
 {
 	struct pcilat_job *job;
 
-	mutex_lock(&pl->lock);
+	guard(mutex)(&pl->lock);
 	job = pcilat_results(pl, slot->slot);
 	if (!IS_ERR(job))
 		pcilat_fill_slot(job, slot);
-	mutex_unlock(&pl->lock);
 	return PTR_ERR_OR_ZERO(job);
 }
 
@@ -302,55 +290,26 @@ static int pcilat_ioc_reg(struct pcilat_device *pl, struct pcilat_reg *reg)
 	return pcilat_reg(pl, reg);
 }
 
-static const unsigned int pcilat_ioctls[] = {
-	PCILAT_IOC_INFO, PCILAT_IOC_RUN, PCILAT_IOC_STATUS,
-	PCILAT_IOC_SLOT, PCILAT_IOC_HIST, PCILAT_IOC_REG,
+SIZED_IOCTL(pcilat_ioc_info)
+SIZED_IOCTL(pcilat_ioc_run)
+SIZED_IOCTL(pcilat_ioc_status)
+SIZED_IOCTL(pcilat_ioc_slot)
+SIZED_IOCTL(pcilat_ioc_hist)
+SIZED_IOCTL(pcilat_ioc_reg)
+
+static const struct sized_ioctl pcilat_ioctls[] = {
+	{ PCILAT_IOC_INFO, pcilat_ioc_info_sized },
+	{ PCILAT_IOC_RUN, pcilat_ioc_run_sized, .is_input = true },
+	{ PCILAT_IOC_STATUS, pcilat_ioc_status_sized },
+	{ PCILAT_IOC_SLOT, pcilat_ioc_slot_sized },
+	{ PCILAT_IOC_HIST, pcilat_ioc_hist_sized, .is_input = true },
+	{ PCILAT_IOC_REG, pcilat_ioc_reg_sized },
 };
 
-/* The size in the ioctl's number is not checked: the structures carry their own. */
 static long pcilat_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 {
-	struct pcilat_device *pl = file->private_data;
-	void __user *user = (void __user *)arg;
-	union {
-		struct pcilat_info info;
-		struct pcilat_run run;
-		struct pcilat_status status;
-		struct pcilat_slot slot;
-		struct pcilat_hist hist;
-		struct pcilat_reg reg;
-	} a;
-	int ret;
-
-	cmd = sized_ioctl_find(pcilat_ioctls, ARRAY_SIZE(pcilat_ioctls), cmd);
-	if (!cmd)
-		return -ENOTTY;
-	ret = sized_copy_from_user(&a, _IOC_SIZE(cmd), user);
-	if (ret)
-		return ret;
-	switch (cmd) {
-	case PCILAT_IOC_INFO:
-		ret = pcilat_ioc_info(pl, &a.info);
-		break;
-	case PCILAT_IOC_RUN:
-		ret = pcilat_ioc_run(pl, &a.run);
-		break;
-	case PCILAT_IOC_STATUS:
-		ret = pcilat_ioc_status(pl, &a.status);
-		break;
-	case PCILAT_IOC_SLOT:
-		ret = pcilat_ioc_slot(pl, &a.slot);
-		break;
-	case PCILAT_IOC_HIST:
-		ret = pcilat_ioc_hist(pl, &a.hist);
-		break;
-	case PCILAT_IOC_REG:
-		ret = pcilat_ioc_reg(pl, &a.reg);
-		break;
-	}
-	if (!ret && _IOC_DIR(cmd) & _IOC_READ && copy_to_user(user, &a, _IOC_SIZE(cmd)))
-		ret = -EFAULT;
-	return ret;
+	return sized_ioctl(pcilat_ioctls, ARRAY_SIZE(pcilat_ioctls), cmd, file->private_data,
+			   (void __user *)arg);
 }
 
 /* Reads records in order, also during a run. Returns 0 when there is none. */

@@ -10,20 +10,18 @@
 #ifndef PCILAT_INTERNAL_H
 #define PCILAT_INTERNAL_H
 
-#include <linux/cpumask.h>
+#include <linux/capability.h>
+#include <linux/cpuhotplug.h>
+#include <linux/freezer.h>
 #include <linux/irq.h>
-#include <linux/kref.h>
-#include <linux/list.h>
+#include <linux/kthread.h>
 #include <linux/miscdevice.h>
-#include <linux/mutex.h>
-#include <linux/pci.h>
-#include <linux/rwsem.h>
-#include <linux/sched.h>
-#include <linux/spinlock.h>
-#include <linux/types.h>
-#include <linux/wait.h>
+#include <linux/security.h>
+#include <linux/seq_file.h>
+#include <linux/vmalloc.h>
 #include <linux/pcilat.h>
 
+#include "../common/compat.h"
 #include "clock.h"
 #include "hist.h"
 

@@ -6,14 +6,6 @@
  * One worker at a time triggers. struct pcilat_vector says how a trigger reaches
  * the handler, and how the answer comes back.
  */
-#include <linux/delay.h>
-#include <linux/interrupt.h>
-#include <linux/io.h>
-#include <linux/irq.h>
-#include <linux/sched.h>
-#include <linux/slab.h>
-
-#include "../common/compat.h"
 #include "internal.h"
 
 #define PCILAT_DRAIN_NS	(5 * NSEC_PER_MSEC)	/* the wait for doubled interrupts */

@@ -6,14 +6,6 @@
  * which may outlive the binding. Code accesses the device between pcilat_enter() and
  * pcilat_leave() only. remove() waits for all of this code before the device leaves.
  */
-#include <linux/cpuhotplug.h>
-#include <linux/device.h>
-#include <linux/module.h>
-#include <linux/security.h>
-#include <linux/slab.h>
-#include <linux/vmalloc.h>
-
-#include "../common/compat.h"
 #include "internal.h"
 
 static unsigned int max_vectors = 128;
@@ -247,9 +239,8 @@ static void pcilat_set_silent(struct pcilat_device *pl, bool is_silent)
  */
 static void pcilat_wait_for_accesses(struct pcilat_device *pl, bool is_silent)
 {
-	down_write(&pl->hw);
+	guard(rwsem_write)(&pl->hw);
 	pcilat_set_silent(pl, is_silent);
-	up_write(&pl->hw);
 }
 
 /* Ends the run under way, and waits for all code that accesses the device. */
@@ -282,7 +273,7 @@ static void pcilat_quiesce(struct pcilat_device *pl)
 /* The PCI core has restored what is its own: the BARs, and the table of vectors. */
 static void pcilat_restart(struct pcilat_device *pl)
 {
-	down_write(&pl->hw);
+	guard(rwsem_write)(&pl->hw);
 	pcilat_set_silent(pl, false);
 	pcilat_irq_restore(pl);
 	/* Its handler may have switched the pin off. */
@@ -291,7 +282,6 @@ static void pcilat_restart(struct pcilat_device *pl)
 	/* For pcilat_slot_reset(): restoring a state forgets it. */
 	pci_save_state(pl->pdev);
 	WRITE_ONCE(pl->resetting, false);
-	up_write(&pl->hw);
 }
 
 static int pcilat_suspend(struct device *dev)
@@ -473,14 +463,13 @@ static int pcilat_cpu_offline(unsigned int cpu)
 {
 	struct pcilat_device *pl;
 
-	mutex_lock(&pcilat_devices_lock);
+	guard(mutex)(&pcilat_devices_lock);
 	list_for_each_entry(pl, &pcilat_devices, node) {
 		mutex_lock(&pl->lock);
 		if (pl->job && pl->job->running && pcilat_job_uses(pl->job, cpu))
 			pcilat_job_end(pl->job, -ENXIO, cpu, 0);
 		mutex_unlock(&pl->lock);
 	}
-	mutex_unlock(&pcilat_devices_lock);
 	return 0;
 }
 

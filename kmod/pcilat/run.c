@@ -8,14 +8,6 @@
  * before its next sample and ends the run. When a run is stopped, its workers may end
  * on any CPU, so that a real-time task that occupies a CPU cannot delay the end.
  */
-#include <linux/cpumask.h>
-#include <linux/freezer.h>
-#include <linux/kthread.h>
-#include <linux/sched.h>
-#include <linux/sched/signal.h>
-#include <linux/slab.h>
-#include <linux/ktime.h>
-
 #include "internal.h"
 
 /* Ends a run. Only the first caller's error counts; 0 is none. */
@@ -491,11 +483,10 @@ static int pcilat_job_run(struct pcilat_job *job)
 	}
 	if (job->req.kind == PCILAT_KIND_IRQ && !pcilat_job_stopped(job))
 		pcilat_irq_check_result(job);
-	mutex_lock(&pl->lock);
+	guard(mutex)(&pl->lock);
 	job->elapsed_ns = ktime_get_ns() - job->start_ns;
 	job->running = false;
 	ret = job->error;
-	mutex_unlock(&pl->lock);
 	return ret;
 }
 

@@ -5,18 +5,6 @@
  * /dev/pcilatdriver/BDF/ has the records. run.c executes the runs. docs/uapi.md
  * describes the choices that the original leaves open.
  */
-#include <linux/capability.h>
-#include <linux/cpumask.h>
-#include <linux/device.h>
-#include <linux/fs.h>
-#include <linux/irq.h>
-#include <linux/kernel.h>
-#include <linux/module.h>
-#include <linux/seq_file.h>
-#include <linux/slab.h>
-#include <linux/string.h>
-#include <linux/sysfs.h>
-
 #include "internal.h"
 
 #define TEXT_NUMBERS		3	/* longest command: run BAR ITERATIONS DELAY */
@@ -57,7 +45,7 @@ static int text_note(struct pcilat_device *pl, const struct pcilat_run *run,
 	const struct pcilat_job *job;
 	u32 i;
 
-	mutex_lock(&pl->lock);
+	guard(mutex)(&pl->lock);
 	if (is_iomem) {
 		pl->text.bar = run->bar;
 		pl->text.iterations = run->count;
@@ -76,7 +64,6 @@ static int text_note(struct pcilat_device *pl, const struct pcilat_run *run,
 		if (!ret && slot->counts.error)
 			ret = -EIO;
 	}
-	mutex_unlock(&pl->lock);
 	return ret;
 }
 

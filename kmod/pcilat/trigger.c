@@ -4,10 +4,6 @@
  * from the in-tree drivers' headers, edu's from QEMU's docs/specs/edu, and the lab
  * endpoint's from docs/spec/latency-endpoint.md.
  */
-#include <linux/bits.h>
-#include <linux/io.h>
-#include <linux/pci.h>
-
 #include "internal.h"
 
 static u32 trigger_read(const struct pcilat_device *pl, u32 offset)

@@ -4,126 +4,74 @@
  * in-tree driver and of the events that it leaves out, or the seed's. Each of the
  * seed's names has a twin in lower case, because perf 7.3 accepts no mixed case.
  */
-#include <linux/string.h>
-#include <linux/string_helpers.h>
-
 #include "internal.h"
 #include "fold.h"
 
 struct rasdes_event {
 	u16 id;
-	const char *name;
 	const char *seed;	/* NULL: not in the seed */
+	const char *name;	/* NULL: the seed's in lower case */
 };
 
 /* docs/spec/rasdes.md, "Reports"; those at CCIX ESM rates have no names. */
 static const struct rasdes_event rasdes_reports[] = {
-	{ 0x00, "one_cycle" },
-	{ 0x01, "TX_L0S", "Tx_L0s" },
-	{ 0x02, "RX_L0S", "Rx_L0s" },
-	{ 0x03, "L0", "L0" },
-	{ 0x04, "L1", "L1" },
-	{ 0x05, "L1_1", "L1_1" },
-	{ 0x06, "L1_2", "L1_2" },
-	{ 0x07, "CFG_RCVRY", "Configuration_Recovery" },
-	{ 0x08, "L1_AUX", "L1_aux" },
-	{ 0x09, "TX_RX_L0S", "Tx_L0s_and_Rx_L0s" },
-	{ 0x20, "tx_pcie_tlp_data_payload", "Tx_PCIe_TLP_Data_Payload" },
-	{ 0x21, "rx_pcie_tlp_data_payload", "Rx_PCIe_TLP_Data_Payload" },
-	{ 0x22, "tx_ccix_tlp_data_payload", "Tx_CCIX_TLP_Data_Payload" },
-	{ 0x23, "rx_ccix_tlp_data_payload", "Rx_CCIX_TLP_Data_Payload" },
+	{ 0x00, NULL, "one_cycle" }, { 0x01, "Tx_L0s", "TX_L0S" }, { 0x02, "Rx_L0s", "RX_L0S" },
+	{ 0x03, "L0", "L0" }, { 0x04, "L1", "L1" }, { 0x05, "L1_1", "L1_1" },
+	{ 0x06, "L1_2", "L1_2" }, { 0x07, "Configuration_Recovery", "CFG_RCVRY" },
+	{ 0x08, "L1_aux", "L1_AUX" }, { 0x09, "Tx_L0s_and_Rx_L0s", "TX_RX_L0S" },
+	{ 0x20, "Tx_PCIe_TLP_Data_Payload", "tx_pcie_tlp_data_payload" },
+	{ 0x21, "Rx_PCIe_TLP_Data_Payload", "rx_pcie_tlp_data_payload" },
+	{ 0x22, "Tx_CCIX_TLP_Data_Payload", "tx_ccix_tlp_data_payload" },
+	{ 0x23, "Rx_CCIX_TLP_Data_Payload", "rx_ccix_tlp_data_payload" },
 };
 
 static const struct rasdes_event rasdes_counters[] = {
-	{ 0x000, "ebuf_overflow", "EBUF_Overflow" },
-	{ 0x001, "ebuf_underrun", "EBUF_Under_run" },
-	{ 0x002, "decode_error", "Decode_Error" },
-	{ 0x003, "running_disparity_error", "Running_Disparity_Error" },
-	{ 0x004, "skp_os_parity_error", "SKP_OS_Parity_Error" },
-	{ 0x005, "sync_header_error", "SYNC_Header_Error" },
-	{ 0x006, "rx_valid_deassertion", "Rx_Valid_de_assertion" },
-	{ 0x007, "ctl_skp_os_parity_error", "CTL_SKP_OS_Parity_Error" },
-	{ 0x008, "retimer1_parity_error", "Retimer1_Parity_Error" },
-	{ 0x009, "retimer2_parity_error", "Retimer2_Parity_Error" },
-	{ 0x00a, "margin_crc_parity_error", "Margin_CRC_and_Parity_Error" },
+	{ 0x000, "EBUF_Overflow" }, { 0x001, "EBUF_Under_run", "ebuf_underrun" },
+	{ 0x002, "Decode_Error" }, { 0x003, "Running_Disparity_Error" },
+	{ 0x004, "SKP_OS_Parity_Error" }, { 0x005, "SYNC_Header_Error" },
+	{ 0x006, "Rx_Valid_de_assertion", "rx_valid_deassertion" },
+	{ 0x007, "CTL_SKP_OS_Parity_Error" }, { 0x008, "Retimer1_Parity_Error" },
+	{ 0x009, "Retimer2_Parity_Error" },
+	{ 0x00a, "Margin_CRC_and_Parity_Error", "margin_crc_parity_error" },
 
-	{ 0x105, "detect_ei_infer", "Detect_EI_Infer" },
-	{ 0x106, "receiver_error", "Receiver_Error" },
-	{ 0x107, "rx_recovery_request", "Rx_Recovery_Request" },
-	{ 0x108, "n_fts_timeout", "N_FTS_Timeout" },
-	{ 0x109, "framing_error", "Framing_Error" },
-	{ 0x10a, "deskew_error", "Deskew_Error" },
-	{ 0x10c, "framing_error_in_l0" },
-	{ 0x10d, "deskew_uncompleted_error" },
+	{ 0x105, "Detect_EI_Infer" }, { 0x106, "Receiver_Error" },
+	{ 0x107, "Rx_Recovery_Request" }, { 0x108, "N_FTS_Timeout" }, { 0x109, "Framing_Error" },
+	{ 0x10a, "Deskew_Error" }, { 0x10c, NULL, "framing_error_in_l0" },
+	{ 0x10d, NULL, "deskew_uncompleted_error" },
 
-	{ 0x200, "bad_tlp", "BAD_TLP" },
-	{ 0x201, "lcrc_error", "LCRC_Error" },
-	{ 0x202, "bad_dllp", "BAD_DLLP" },
-	{ 0x203, "replay_num_rollover", "Replay_Number_Rollover" },
-	{ 0x204, "replay_timeout", "Replay_Timeout" },
-	{ 0x205, "rx_nak_dllp", "Rx_Nak_DLLP" },
-	{ 0x206, "tx_nak_dllp", "Tx_Nak_DLLP" },
-	{ 0x207, "retry_tlp", "Retry_TLP" },
+	{ 0x200, "BAD_TLP" }, { 0x201, "LCRC_Error" }, { 0x202, "BAD_DLLP" },
+	{ 0x203, "Replay_Number_Rollover", "replay_num_rollover" }, { 0x204, "Replay_Timeout" },
+	{ 0x205, "Rx_Nak_DLLP" }, { 0x206, "Tx_Nak_DLLP" }, { 0x207, "Retry_TLP" },
 
-	{ 0x300, "fc_timeout", "FC_Timeout" },
-	{ 0x301, "poisoned_tlp", "Poisoned_TLP" },
-	{ 0x302, "ecrc_error", "ECRC_Error" },
-	{ 0x303, "unsupported_request", "Unsupported_Request" },
-	{ 0x304, "completer_abort", "Completer_Abort" },
-	{ 0x305, "completion_timeout", "Completion_Timeout" },
+	{ 0x300, "FC_Timeout" }, { 0x301, "Poisoned_TLP" }, { 0x302, "ECRC_Error" },
+	{ 0x303, "Unsupported_Request" }, { 0x304, "Completer_Abort" },
+	{ 0x305, "Completion_Timeout" },
 
-	{ 0x400, "ebuf_skp_add", "EBUF_SKP_Add" },
-	{ 0x401, "ebuf_skp_del", "EBUF_SKP_Del" },
+	{ 0x400, "EBUF_SKP_Add" }, { 0x401, "EBUF_SKP_Del" },
 
-	{ 0x500, "l0_to_recovery", "L0_to_Recovery_Entry" },
-	{ 0x501, "l1_to_recovery", "L1_to_Recovery_Entry" },
-	{ 0x502, "tx_l0s_entry", "Tx_L0s_Entry" },
-	{ 0x503, "rx_l0s_entry", "Rx_L0s_Entry" },
-	{ 0x504, "aspm_l1_reject", "ASPM_L1_reject" },
-	{ 0x505, "l1_entry", "L1_Entry" },
-	{ 0x506, "l1_cpm", "L1_CPM" },
-	{ 0x507, "l1_1_entry", "L1_1_Entry" },
-	{ 0x508, "l1_2_entry", "L1_2_Entry" },
-	{ 0x509, "l1_short_duration", "L1_short_duration" },
-	{ 0x50a, "l1_2_abort", "L1_2_abort" },
-	{ 0x50b, "l2_entry", "L2_Entry" },
-	{ 0x50c, "speed_change", "Speed_Change" },
-	{ 0x50d, "width_change", "Link_width_Change" },
+	{ 0x500, "L0_to_Recovery_Entry", "l0_to_recovery" },
+	{ 0x501, "L1_to_Recovery_Entry", "l1_to_recovery" }, { 0x502, "Tx_L0s_Entry" },
+	{ 0x503, "Rx_L0s_Entry" }, { 0x504, "ASPM_L1_reject" }, { 0x505, "L1_Entry" },
+	{ 0x506, "L1_CPM" }, { 0x507, "L1_1_Entry" }, { 0x508, "L1_2_Entry" },
+	{ 0x509, "L1_short_duration" }, { 0x50a, "L1_2_abort" }, { 0x50b, "L2_Entry" },
+	{ 0x50c, "Speed_Change" }, { 0x50d, "Link_width_Change", "width_change" },
 
-	{ 0x600, "tx_ack_dllp", "Tx_Ack_DLLP" },
-	{ 0x601, "tx_update_fc_dllp", "Tx_Update_FC_DLLP" },
-	{ 0x602, "rx_ack_dllp", "Rx_Ack_DLLP" },
-	{ 0x603, "rx_update_fc_dllp", "Rx_Update_FC_DLLP" },
-	{ 0x604, "rx_nullified_tlp", "Rx_Nullified_TLP" },
-	{ 0x605, "tx_nullified_tlp", "Tx_Nullified_TLP" },
-	{ 0x606, "rx_duplicate_tlp", "Rx_Duplicate_TLP" },
+	{ 0x600, "Tx_Ack_DLLP" }, { 0x601, "Tx_Update_FC_DLLP" }, { 0x602, "Rx_Ack_DLLP" },
+	{ 0x603, "Rx_Update_FC_DLLP" }, { 0x604, "Rx_Nullified_TLP" },
+	{ 0x605, "Tx_Nullified_TLP" }, { 0x606, "Rx_Duplicate_TLP" },
 
-	{ 0x700, "tx_memory_write", "Tx_Memory_Write" },
-	{ 0x701, "tx_memory_read", "Tx_Memory_Read" },
-	{ 0x702, "tx_configuration_write", "Tx_Configuration_Write" },
-	{ 0x703, "tx_configuration_read", "Tx_Configuration_Read" },
-	{ 0x704, "tx_io_write", "Tx_IO_Write" },
-	{ 0x705, "tx_io_read", "Tx_IO_Read" },
-	{ 0x706, "tx_completion_without_data", "Tx_Completion_without_data" },
-	{ 0x707, "tx_completion_with_data", "Tx_Completion_w_data" },
-	{ 0x708, "tx_message_tlp", "Tx_Message_TLP" },
-	{ 0x709, "tx_atomic", "Tx_Atomic" },
-	{ 0x70a, "tx_tlp_with_prefix", "Tx_TLP_with_Prefix" },
-	{ 0x70b, "rx_memory_write", "Rx_Memory_Write" },
-	{ 0x70c, "rx_memory_read", "Rx_Memory_Read" },
-	{ 0x70d, "rx_configuration_write" },
-	{ 0x70e, "rx_configuration_read" },
-	{ 0x70f, "rx_io_write", "Rx_IO_Write" },
-	{ 0x710, "rx_io_read", "Rx_IO_Read" },
-	{ 0x711, "rx_completion_without_data", "Rx_Completion_without_data" },
-	{ 0x712, "rx_completion_with_data", "Rx_Completion_w_data" },
-	{ 0x713, "rx_message_tlp", "Rx_Message_TLP" },
-	{ 0x714, "rx_atomic", "Rx_Atomic" },
-	{ 0x715, "rx_tlp_with_prefix", "Rx_TLP_with_Prefix" },
-	{ 0x716, "tx_ccix_tlp", "Tx_CCIX_TLP" },
-	{ 0x717, "rx_ccix_tlp", "Rx_CCIX_TLP" },
-	{ 0x718, "tx_deferrable_memory_write" },
-	{ 0x719, "rx_deferrable_memory_write" },
+	{ 0x700, "Tx_Memory_Write" }, { 0x701, "Tx_Memory_Read" },
+	{ 0x702, "Tx_Configuration_Write" }, { 0x703, "Tx_Configuration_Read" },
+	{ 0x704, "Tx_IO_Write" }, { 0x705, "Tx_IO_Read" }, { 0x706, "Tx_Completion_without_data" },
+	{ 0x707, "Tx_Completion_w_data", "tx_completion_with_data" }, { 0x708, "Tx_Message_TLP" },
+	{ 0x709, "Tx_Atomic" }, { 0x70a, "Tx_TLP_with_Prefix" }, { 0x70b, "Rx_Memory_Write" },
+	{ 0x70c, "Rx_Memory_Read" }, { 0x70d, NULL, "rx_configuration_write" },
+	{ 0x70e, NULL, "rx_configuration_read" }, { 0x70f, "Rx_IO_Write" },
+	{ 0x710, "Rx_IO_Read" }, { 0x711, "Rx_Completion_without_data" },
+	{ 0x712, "Rx_Completion_w_data", "rx_completion_with_data" }, { 0x713, "Rx_Message_TLP" },
+	{ 0x714, "Rx_Atomic" }, { 0x715, "Rx_TLP_with_Prefix" }, { 0x716, "Tx_CCIX_TLP" },
+	{ 0x717, "Rx_CCIX_TLP" }, { 0x718, NULL, "tx_deferrable_memory_write" },
+	{ 0x719, NULL, "rx_deferrable_memory_write" },
 };
 
 /**
@@ -185,15 +133,15 @@ static void rasdes_add_event(const struct rasdes_event *event, unsigned int id, 
 			     const char *lane)
 {
 	static const char format[] = "eventid=0x%x,type=0x%x%s";
-	char lower[40];
+	bool is_seed = rasdes_is_seed && event->seed;
+	char lower[40] = "";
 
-	if (!rasdes_is_seed || !event->seed) {
-		uncore_add_event(&rasdes_events, event->name, "", format, id, type, lane);
-		return;
-	}
-	string_lower(lower, event->seed);
-	uncore_add_event(&rasdes_events, event->seed, "", format, id, type, lane);
-	uncore_add_event(&rasdes_events, lower, "", format, id, type, lane);
+	if (event->seed)
+		string_lower(lower, event->seed);
+	if (is_seed)
+		uncore_add_event(&rasdes_events, event->seed, "", format, id, type, lane);
+	uncore_add_event(&rasdes_events, is_seed || !event->name ? lower : event->name, "",
+			 format, id, type, lane);
 }
 
 /**

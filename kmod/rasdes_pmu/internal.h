@@ -3,8 +3,8 @@
 #define RASDES_INTERNAL_H
 
 #include <linux/bitfield.h>
-#include <linux/pci.h>
-#include <linux/types.h>
+#include <linux/platform_device.h>
+#include <linux/string_helpers.h>
 
 #include "../common/uncore.h"
 #include "regs.h"

@@ -12,10 +12,6 @@
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
-#include <linux/platform_device.h>
-#include <linux/slab.h>
-
-#include "../common/compat.h"
 #include "internal.h"
 
 static char *naming = "upstream";
@@ -193,26 +189,9 @@ static struct uncore_driver rasdes = {
 	.commit = rasdes_commit,
 };
 
-/* While interrupts of devices are off: nobody else is about to use the function. */
-static int rasdes_sleep(struct device *dev)
-{
-	uncore_sleep(dev_get_drvdata(dev));
-	return 0;
-}
-
-static int rasdes_wake(struct device *dev)
-{
-	uncore_wake(dev_get_drvdata(dev));
-	return 0;
-}
-
-static const struct dev_pm_ops rasdes_pm_ops = {
-	NOIRQ_SYSTEM_SLEEP_PM_OPS(rasdes_sleep, rasdes_wake)
-};
-
 static const struct device_type rasdes_pm_child_type = {
 	.name = KBUILD_MODNAME,
-	.pm = pm_sleep_ptr(&rasdes_pm_ops),
+	.pm = pm_sleep_ptr(&uncore_pm_ops),
 };
 
 static void rasdes_release_pm_child(struct device *dev)
@@ -313,12 +292,11 @@ static void rasdes_remove(struct pci_dev *pdev)
 	/* The lock may be held for a second, see uncore_reap(). */
 	if (!rasdes_is_ours(pdev))
 		return;
-	mutex_lock(&rasdes.lock);
+	guard(mutex)(&rasdes.lock);
 	list_for_each_entry(u, &rasdes.pmus, node) {
 		if (!u->is_gone && to_rasdes(&u->pmu)->pdev == pdev)
 			rasdes_forget(to_rasdes(&u->pmu));
 	}
-	mutex_unlock(&rasdes.lock);
 }
 
 static int rasdes_notify(struct notifier_block *nb, unsigned long action, void *data)

@@ -20,9 +20,6 @@
  * If the viewport cannot be reached when an event starts, the event begins with the
  * total of the last reading.
  */
-#include <linux/ktime.h>
-#include <linux/math64.h>
-
 #include "internal.h"
 
 /*
@@ -167,9 +164,8 @@ static void rasdes_event_read(struct perf_event *event)
 
 	if (event->hw.state & PERF_HES_STOPPED)
 		return;
-	raw_spin_lock(&rp->u.lock);
+	guard(raw_spinlock)(&rp->u.lock);
 	rasdes_event_update(rp, event);
-	raw_spin_unlock(&rp->u.lock);
 }
 
 static void rasdes_event_start(struct perf_event *event, int flags)
@@ -180,7 +176,7 @@ static void rasdes_event_start(struct perf_event *event, int flags)
 
 	if (!(event->hw.state & PERF_HES_STOPPED))
 		return;
-	raw_spin_lock(&rp->u.lock);
+	guard(raw_spinlock)(&rp->u.lock);
 	is_deferred = !(event->hw.state & PERF_HES_UPTODATE);
 	if (is_deferred)
 		rp->deferred--;
@@ -193,7 +189,6 @@ static void rasdes_event_start(struct perf_event *event, int flags)
 		rasdes_update_total(rp, c);
 	if (!is_resumed)
 		local64_set(&event->hw.prev_count, c->total);
-	raw_spin_unlock(&rp->u.lock);
 }
 
 static void rasdes_event_stop(struct perf_event *event, int flags)
@@ -202,7 +197,7 @@ static void rasdes_event_stop(struct perf_event *event, int flags)
 
 	if (event->hw.state & PERF_HES_STOPPED)
 		return;
-	raw_spin_lock(&rp->u.lock);
+	guard(raw_spinlock)(&rp->u.lock);
 	event->hw.state = PERF_HES_STOPPED;
 	event->hw.last_tag = rp->u.is_migrating ? rasdes_migration(rp) : rp->u.disable_seq;
 	if (rp->u.disable_depth && !rp->u.is_migrating && !rasdes_is_report(event->pmu_private)) {
@@ -215,7 +210,6 @@ static void rasdes_event_stop(struct perf_event *event, int flags)
 	}
 	if (rasdes_is_report(event->pmu_private))
 		rp->tba.running--;
-	raw_spin_unlock(&rp->u.lock);
 }
 
 /* Reads for the events that were stopped while the PMU was disabled. */

@@ -4,13 +4,6 @@
  * stopped and the samples have reached the card's memory. An interrupt alone is not
  * enough.
  */
-#include <linux/bitfield.h>
-#include <linux/delay.h>
-#include <linux/bitops.h>
-#include <linux/jiffies.h>
-#include <linux/ktime.h>
-#include <linux/sched/signal.h>
-
 #include "internal.h"
 
 #define SIS8300_STOP_TIMEOUT_US	100000
@@ -183,13 +176,10 @@ int sis8300_setup(struct sis8300_file *f, struct sis8300_setup *setup)
 	bool was_reset, busy;
 	int ret;
 
-	ret = sis8300_check_setup(sis, setup);
+	ret = sis8300_check_setup(sis, setup) ?: sis8300_setup_begin(sis);
 	if (ret)
 		return ret;
 	sis8300_place_channels(setup);
-	ret = sis8300_setup_begin(sis);
-	if (ret)
-		return ret;
 	spin_lock_irq(&sis->lock);
 	busy = sis->acq.owner;
 	was_reset = sis->was_reset;
@@ -405,23 +395,21 @@ out:
  */
 int sis8300_arm_raw(struct sis8300_file *f, u32 value)
 {
+	bool is_arming = value & (SIS8300_CONTROL_START | SIS8300_CONTROL_ARM);
 	struct sis8300 *sis = f->sis;
-	int ret = 0;
 
-	spin_lock_irq(&sis->lock);
+	guard(spinlock_irq)(&sis->lock);
 	if (sis->gone)
-		ret = -ENODEV;
-	else if (sis8300_acq_is_others(f) ||
-		 (sis->is_written && value & (SIS8300_CONTROL_START | SIS8300_CONTROL_ARM)))
-		ret = -EBUSY;
-	else if (value & SIS8300_CONTROL_RESET)
+		return -ENODEV;
+	if (sis8300_acq_is_others(f) || (sis->is_written && is_arming))
+		return -EBUSY;
+	if (value & SIS8300_CONTROL_RESET)
 		sis8300_acq_cancel(sis, -ECANCELED);
-	if (!ret && value & (SIS8300_CONTROL_START | SIS8300_CONTROL_ARM))
+	if (is_arming)
 		sis8300_acq_begin(f, NULL, value, ktime_get_ns());
-	else if (!ret)
+	else
 		sis8300_write(sis, SIS8300_REG_CONTROL, value);
-	spin_unlock_irq(&sis->lock);
-	return ret;
+	return 0;
 }
 
 /**
@@ -465,19 +453,17 @@ void sis8300_acq_reset(struct sis8300 *sis)
 int sis8300_disarm(struct sis8300_file *f)
 {
 	struct sis8300 *sis = f->sis;
-	int ret = 0;
 
-	spin_lock_irq(&sis->lock);
-	if (sis->gone) {
-		ret = -ENODEV;
-	} else if (sis8300_acq_is_others(f)) {
-		ret = -EBUSY;
-	} else if (sis->acq.owner) {
+	guard(spinlock_irq)(&sis->lock);
+	if (sis->gone)
+		return -ENODEV;
+	if (sis8300_acq_is_others(f))
+		return -EBUSY;
+	if (sis->acq.owner) {
 		sis8300_write(sis, SIS8300_REG_CONTROL, SIS8300_CONTROL_RESET);
 		sis8300_acq_cancel(sis, -ECANCELED);
 	}
-	spin_unlock_irq(&sis->lock);
-	return ret;
+	return 0;
 }
 
 /* With sis->lock held. */
@@ -560,19 +546,17 @@ bool sis8300_acq_is_flushing(struct sis8300 *sis)
 {
 	struct sis8300_acq *acq = &sis->acq;
 	u64 now = ktime_get_ns();
-	bool is = false;
 
-	spin_lock_irq(&sis->lock);
-	if (!sis->gone && acq->state == SIS8300_ACQ_ARMED && acq->irq_ns) {
-		if (sis8300_acq_is_idle(sis))
-			sis8300_acq_end(sis, acq->irq_ns, false);
-		else if (now > acq->irq_ns + SIS8300_GRACE_NS)
-			acq->irq_ns = 0;
-		else
-			is = !sis->gone;
-	}
-	spin_unlock_irq(&sis->lock);
-	return is;
+	guard(spinlock_irq)(&sis->lock);
+	if (sis->gone || acq->state != SIS8300_ACQ_ARMED || !acq->irq_ns)
+		return false;
+	if (sis8300_acq_is_idle(sis))
+		sis8300_acq_end(sis, acq->irq_ns, false);
+	else if (now > acq->irq_ns + SIS8300_GRACE_NS)
+		acq->irq_ns = 0;
+	else
+		return !sis->gone;
+	return false;
 }
 
 /**
@@ -624,7 +608,7 @@ static int sis8300_acq_poll(struct sis8300_file *f, u64 sequence, bool is_late)
 	struct sis8300 *sis = f->sis;
 	int ret;
 
-	spin_lock_irq(&sis->lock);
+	guard(spinlock_irq)(&sis->lock);
 	ret = sis8300_acq_result(f, sequence);
 	if (!ret && sis->acq.state == SIS8300_ACQ_ARMED && sis->acq.owner == f &&
 	    sis8300_acq_is_idle(sis)) {
@@ -634,18 +618,13 @@ static int sis8300_acq_poll(struct sis8300_file *f, u64 sequence, bool is_late)
 			sis8300_acq_end(sis, ktime_get_ns(), false);
 	}
 	ret = sis8300_acq_result(f, sequence);
-	spin_unlock_irq(&sis->lock);
 	return ret;
 }
 
 static int sis8300_acq_is_over(struct sis8300_file *f, u64 sequence)
 {
-	int ret;
-
-	spin_lock_irq(&f->sis->lock);
-	ret = sis8300_acq_result(f, sequence);
-	spin_unlock_irq(&f->sis->lock);
-	return ret;
+	guard(spinlock_irq)(&f->sis->lock);
+	return sis8300_acq_result(f, sequence);
 }
 
 static void sis8300_pause(u32 us)
@@ -747,11 +726,10 @@ void sis8300_acq_release(struct sis8300_file *f)
 {
 	struct sis8300 *sis = f->sis;
 
-	spin_lock_irq(&sis->lock);
+	guard(spinlock_irq)(&sis->lock);
 	if (sis->acq.owner == f) {
 		if (!sis->gone)
 			sis8300_write(sis, SIS8300_REG_CONTROL, SIS8300_CONTROL_RESET);
 		sis8300_acq_cancel(sis, -ECANCELED);
 	}
-	spin_unlock_irq(&sis->lock);
 }

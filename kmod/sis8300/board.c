@@ -3,14 +3,6 @@
  * What all parts need of the board: its presence, its memory for DMA, its interrupt,
  * and the tick, which finds ends whose interrupt is missing.
  */
-#include <linux/bitfield.h>
-#include <linux/delay.h>
-#include <linux/dma-mapping.h>
-#include <linux/interrupt.h>
-#include <linux/ktime.h>
-#include <linux/mm.h>
-#include <linux/sizes.h>
-
 #include "internal.h"
 
 #define SIS8300_MISSED_MAX	8	/* missed in a row: the interrupt does not work */
@@ -126,14 +118,10 @@ bool sis8300_check_dead_locked(struct sis8300 *sis, u32 value)
  */
 bool sis8300_check_dead(struct sis8300 *sis, u32 value)
 {
-	bool dead;
-
 	if (value != U32_MAX)
 		return false;
-	spin_lock_irq(&sis->lock);
-	dead = sis8300_check_dead_locked(sis, value);
-	spin_unlock_irq(&sis->lock);
-	return dead;
+	guard(spinlock_irq)(&sis->lock);
+	return sis8300_check_dead_locked(sis, value);
 }
 
 /**
@@ -249,9 +237,8 @@ int sis8300_buffer_alloc(struct sis8300 *sis, struct sis8300_buffer *buffer, siz
 	buffer->bytes = bytes;
 	buffer->direction = direction;
 	buffer->is_mapped = true;
-	mutex_lock(&sis->buffers_lock);
+	guard(mutex)(&sis->buffers_lock);
 	list_add_tail(&buffer->node, &sis->buffers);
-	mutex_unlock(&sis->buffers_lock);
 	return 0;
 }
 
@@ -272,12 +259,11 @@ void sis8300_buffer_unmap_all(struct sis8300 *sis)
 {
 	struct sis8300_buffer *buffer, *next;
 
-	down_write(&sis->hw);
+	guard(rwsem_write)(&sis->hw);
 	mutex_lock(&sis->buffers_lock);
 	list_for_each_entry_safe(buffer, next, &sis->buffers, node)
 		sis8300_buffer_unmap(sis, buffer);
 	mutex_unlock(&sis->buffers_lock);
-	up_write(&sis->hw);
 }
 
 /**
@@ -316,10 +302,9 @@ void sis8300_buffer_free(struct sis8300 *sis, struct sis8300_buffer *buffer)
  */
 void sis8300_buffer_for_cpu(struct sis8300 *sis, struct sis8300_buffer *buffer, size_t bytes)
 {
-	down_read(&sis->hw);
+	guard(rwsem_read)(&sis->hw);
 	if (buffer->is_mapped)
 		dma_sync_single_for_cpu(&sis->pdev->dev, buffer->dma, bytes, buffer->direction);
-	up_read(&sis->hw);
 }
 
 /**
@@ -330,11 +315,10 @@ void sis8300_buffer_for_cpu(struct sis8300 *sis, struct sis8300_buffer *buffer, 
  */
 void sis8300_buffer_for_device(struct sis8300 *sis, struct sis8300_buffer *buffer, size_t bytes)
 {
-	down_read(&sis->hw);
+	guard(rwsem_read)(&sis->hw);
 	if (buffer->is_mapped)
 		dma_sync_single_for_device(&sis->pdev->dev, buffer->dma, bytes,
 					   buffer->direction);
-	up_read(&sis->hw);
 }
 
 /**
@@ -383,23 +367,18 @@ irqreturn_t sis8300_interrupt(int irq, void *data)
 	struct sis8300 *sis = data;
 	irqreturn_t none = sis->is_msi ? IRQ_HANDLED : IRQ_NONE;
 	u64 now = ktime_get_ns();
-	unsigned long flags;
 	u32 status;
 
-	spin_lock_irqsave(&sis->lock, flags);
-	if (sis->gone) {
-		spin_unlock_irqrestore(&sis->lock, flags);
+	guard(spinlock_irqsave)(&sis->lock);
+	if (sis->gone)
 		return sis8300_interrupt_of_lost(sis);
-	}
 	status = sis8300_read(sis, SIS8300_REG_IRQ_STATUS);
 	status = sis8300_check_dead_locked(sis, status) ? 0 : status & SIS8300_IRQ_ALL;
 	/* A line that is shared may have come from another device. */
 	if (status || sis->is_msi)
 		sis->missed = 0;
-	if (!status) {
-		spin_unlock_irqrestore(&sis->lock, flags);
+	if (!status)
 		return none;
-	}
 	/* Before a new DMA starts, whose end must not be cleared. */
 	sis8300_write(sis, SIS8300_REG_IRQ_CLEAR, status);
 	sis->interrupts++;
@@ -414,7 +393,6 @@ irqreturn_t sis8300_interrupt(int irq, void *data)
 	/* Messages report changes only: makes the board report what came after the status read. */
 	if (sis->is_msi && !sis->gone)
 		sis8300_write(sis, SIS8300_REG_IRQ_REFRESH, 1);
-	spin_unlock_irqrestore(&sis->lock, flags);
 	return IRQ_HANDLED;
 }
 

@@ -3,14 +3,6 @@
  * /dev/sis8300-N. This file checks the part of user space's input that does not
  * depend on the board's state.
  */
-#include <linux/fs.h>
-#include <linux/ktime.h>
-#include <linux/module.h>
-#include <linux/poll.h>
-#include <linux/slab.h>
-#include <linux/uaccess.h>
-
-#include "../common/compat.h"
 #include "internal.h"
 
 static int sis8300_open(struct inode *inode, struct file *file)
@@ -65,7 +57,7 @@ static __poll_t sis8300_poll(struct file *file, poll_table *table)
 
 	poll_wait(file, &sis->wait, table);
 	/* The file's lock keeps the ring from being set up or freed. */
-	mutex_lock(&f->lock);
+	guard(mutex)(&f->lock);
 	spin_lock_irq(&sis->lock);
 	if (!sis8300_ring_poll(f->ring, &events)) {
 		ended = f->end.armed ? f->end.sequence == f->end.armed :
@@ -79,7 +71,6 @@ static __poll_t sis8300_poll(struct file *file, poll_table *table)
 	if (sis->gone)
 		events |= EPOLLHUP;
 	spin_unlock_irq(&sis->lock);
-	mutex_unlock(&f->lock);
 	return events;
 }
 
@@ -134,10 +125,26 @@ static int sis8300_ioc_stats(struct sis8300_file *f, struct sis8300_stats *stats
 	return 0;
 }
 
-static const unsigned int sis8300_ioctls[] = {
-	SIS8300_IOC_INFO, SIS8300_IOC_SETUP, SIS8300_IOC_GET_SETUP, SIS8300_IOC_ARM,
-	SIS8300_IOC_WAIT_END, SIS8300_IOC_STATS, SIS8300_IOC_RING_SETUP,
-	SIS8300_IOC_RING_START, SIS8300_IOC_RING_NEXT,
+SIZED_IOCTL(sis8300_ioc_info)
+SIZED_IOCTL(sis8300_setup)
+SIZED_IOCTL(sis8300_get_setup)
+SIZED_IOCTL(sis8300_arm)
+SIZED_IOCTL(sis8300_wait_end)
+SIZED_IOCTL(sis8300_ioc_stats)
+SIZED_IOCTL(sis8300_ring_setup)
+SIZED_IOCTL(sis8300_ring_start)
+SIZED_IOCTL(sis8300_ring_next)
+
+static const struct sized_ioctl sis8300_ioctls[] = {
+	{ SIS8300_IOC_INFO, sis8300_ioc_info_sized },
+	{ SIS8300_IOC_SETUP, sis8300_setup_sized },
+	{ SIS8300_IOC_GET_SETUP, sis8300_get_setup_sized },
+	{ SIS8300_IOC_ARM, sis8300_arm_sized },
+	{ SIS8300_IOC_WAIT_END, sis8300_wait_end_sized },
+	{ SIS8300_IOC_STATS, sis8300_ioc_stats_sized },
+	{ SIS8300_IOC_RING_SETUP, sis8300_ring_setup_sized },
+	{ SIS8300_IOC_RING_START, sis8300_ring_start_sized, .is_input = true },
+	{ SIS8300_IOC_RING_NEXT, sis8300_ring_next_sized },
 };
 
 /* The ESS driver's ioctls. */
@@ -166,59 +173,6 @@ static long sis8300_ioc_ess(struct sis8300_file *f, unsigned int cmd, void __use
 	return ret ?: copy_to_user(user, &a, _IOC_SIZE(cmd)) ? -EFAULT : 0;
 }
 
-/* The ioctls whose structures carry their size. The size in the ioctl's number is not checked. */
-static long sis8300_ioc_sized(struct sis8300_file *f, unsigned int cmd, void __user *user)
-{
-	union {
-		struct sis8300_info info;
-		struct sis8300_setup setup;
-		struct sis8300_arm arm;
-		struct sis8300_end end;
-		struct sis8300_stats stats;
-		struct sis8300_ring_setup ring_setup;
-		struct sis8300_ring_start ring_start;
-		struct sis8300_ring_next ring_next;
-	} a;
-	int ret;
-
-	cmd = sized_ioctl_find(sis8300_ioctls, ARRAY_SIZE(sis8300_ioctls), cmd);
-	if (!cmd)
-		return -ENOTTY;
-	ret = sized_copy_from_user(&a, _IOC_SIZE(cmd), user);
-	if (ret)
-		return ret;
-	switch (cmd) {
-	case SIS8300_IOC_INFO:
-		ret = sis8300_ioc_info(f, &a.info);
-		break;
-	case SIS8300_IOC_SETUP:
-		ret = sis8300_setup(f, &a.setup);
-		break;
-	case SIS8300_IOC_GET_SETUP:
-		ret = sis8300_get_setup(f, &a.setup);
-		break;
-	case SIS8300_IOC_ARM:
-		ret = sis8300_arm(f, &a.arm);
-		break;
-	case SIS8300_IOC_WAIT_END:
-		ret = sis8300_wait_end(f, &a.end);
-		break;
-	case SIS8300_IOC_STATS:
-		ret = sis8300_ioc_stats(f, &a.stats);
-		break;
-	case SIS8300_IOC_RING_SETUP:
-		ret = sis8300_ring_setup(f, &a.ring_setup);
-		break;
-	case SIS8300_IOC_RING_START:
-		/* Nothing to copy out. */
-		return sis8300_ring_start(f, &a.ring_start);
-	case SIS8300_IOC_RING_NEXT:
-		ret = sis8300_ring_next(f, &a.ring_next);
-		break;
-	}
-	return ret ?: copy_to_user(user, &a, _IOC_SIZE(cmd)) ? -EFAULT : 0;
-}
-
 static long sis8300_ioctl(struct file *file, unsigned int cmd, unsigned long arg)
 {
 	struct sis8300_file *f = file->private_data;
@@ -235,7 +189,7 @@ static long sis8300_ioctl(struct file *file, unsigned int cmd, unsigned long arg
 	case SIS8300_IOC_RING_STOP:
 		return sis8300_ring_stop(f);
 	default:
-		return sis8300_ioc_sized(f, cmd, user);
+		return sized_ioctl(sis8300_ioctls, ARRAY_SIZE(sis8300_ioctls), cmd, f, user);
 	}
 }
 

@@ -3,10 +3,6 @@
  * The clocks: multiplexers, the two AD9510, which divide and distribute the sample
  * clock, and the ADCs behind them. The sequences come from the chips' data sheets.
  */
-#include <linux/bitfield.h>
-#include <linux/delay.h>
-#include <linux/iopoll.h>
-
 #include "internal.h"
 
 #define SIS8300_SPI_TIMEOUT_US	20000

@@ -4,10 +4,6 @@
  * remembers the last event that it has seen, so that it does not lose an event
  * between arming and waiting.
  */
-#include <linux/capability.h>
-#include <linux/jiffies.h>
-#include <linux/security.h>
-
 #include "internal.h"
 
 /**
@@ -86,25 +82,21 @@ static int sis8300_write_checked(struct sis8300_file *f, u32 word, u32 value)
 {
 	bool is_shared = sis8300_is_shared(word), is_setup = sis8300_is_setup(word);
 	struct sis8300 *sis = f->sis;
-	int ret = 0;
 
 	if (word == SIS8300_REG_CONTROL)
 		return sis8300_arm_raw(f, value);
-	spin_lock_irq(&sis->lock);
+	guard(spinlock_irq)(&sis->lock);
 	if (sis->gone)
-		ret = -ENODEV;
-	else if ((is_shared || is_setup) && sis8300_acq_is_others(f))
-		ret = -EBUSY;
-	else if (is_shared && (sis->is_written || sis->ring || atomic_read(&sis->readers)))
-		ret = -EBUSY;
-	else
-		sis8300_write(sis, word, value);
-	spin_unlock_irq(&sis->lock);
-	if (!ret && is_setup)
+		return -ENODEV;
+	if (((is_shared || is_setup) && sis8300_acq_is_others(f)) ||
+	    (is_shared && (sis->is_written || sis->ring || atomic_read(&sis->readers))))
+		return -EBUSY;
+	sis8300_write(sis, word, value);
+	if (is_setup)
 		sis->is_set = false;
-	if (!ret && word >= SIS8300_REG_CLOCK_MUX && word <= SIS8300_REG_AD9510)
+	if (word >= SIS8300_REG_CLOCK_MUX && word <= SIS8300_REG_AD9510)
 		sis->clock = SIS8300_CLOCK_KEEP;
-	return ret;
+	return 0;
 }
 
 /**
@@ -138,14 +130,13 @@ static bool sis8300_take_event(struct sis8300_file *f, struct sis8300_wait *wait
 	struct sis8300 *sis = f->sis;
 
 	wait->status = SIS8300_WAIT_TIMEOUT;
-	spin_lock_irq(&sis->lock);
+	guard(spinlock_irq)(&sis->lock);
 	if (sis->events[wait->type] != f->events_seen[wait->type]) {
 		f->events_seen[wait->type] = sis->events[wait->type];
 		wait->status = SIS8300_WAIT_OK;
 	} else if (sis->releases[wait->type] != releases || sis->gone) {
 		wait->status = SIS8300_WAIT_RELEASED;
 	}
-	spin_unlock_irq(&sis->lock);
 	return wait->status != SIS8300_WAIT_TIMEOUT;
 }
 

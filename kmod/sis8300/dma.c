@@ -3,10 +3,6 @@
  * The DMA engines. The board accepts one block at a time, so the driver has a queue
  * of blocks for both directions. The interrupt of one block starts the next one.
  */
-#include <linux/delay.h>
-#include <linux/ktime.h>
-#include <linux/math64.h>
-
 #include "internal.h"
 
 #define SIS8300_DMA_TIMEOUT_MAX_MS	60000u	/* no signal ends a wait for a DMA */
@@ -152,12 +148,8 @@ int sis8300_dma_submit_locked(struct sis8300 *sis, struct sis8300_dma *dma)
  */
 int sis8300_dma_submit(struct sis8300 *sis, struct sis8300_dma *dma)
 {
-	int ret;
-
-	spin_lock_irq(&sis->lock);
-	ret = sis8300_dma_submit_locked(sis, dma);
-	spin_unlock_irq(&sis->lock);
-	return ret;
+	guard(spinlock_irq)(&sis->lock);
+	return sis8300_dma_submit_locked(sis, dma);
 }
 
 /**
@@ -186,13 +178,8 @@ bool sis8300_dma_cancel_locked(struct sis8300 *sis, struct sis8300_dma *dma)
  */
 bool sis8300_dma_is_done(struct sis8300 *sis, const struct sis8300_dma *dma)
 {
-	unsigned long flags;
-	bool done;
-
-	spin_lock_irqsave(&sis->lock, flags);
-	done = dma->status != -EINPROGRESS;
-	spin_unlock_irqrestore(&sis->lock, flags);
-	return done;
+	guard(spinlock_irqsave)(&sis->lock);
+	return dma->status != -EINPROGRESS;
 }
 
 /**

@@ -11,21 +11,19 @@
 #ifndef SIS8300_INTERNAL_H
 #define SIS8300_INTERNAL_H
 
+#include <linux/bitfield.h>
+#include <linux/capability.h>
 #include <linux/cdev.h>
-#include <linux/device.h>
-#include <linux/fs.h>
-#include <linux/io.h>
-#include <linux/kref.h>
-#include <linux/list.h>
-#include <linux/mutex.h>
-#include <linux/pci.h>
-#include <linux/rwsem.h>
-#include <linux/spinlock.h>
-#include <linux/types.h>
-#include <linux/wait.h>
-#include <linux/workqueue.h>
+#include <linux/dma-mapping.h>
+#include <linux/idr.h>
+#include <linux/iopoll.h>
+#include <linux/log2.h>
+#include <linux/poll.h>
+#include <linux/sched/signal.h>
+#include <linux/security.h>
 #include <linux/sis8300.h>
 
+#include "../common/compat.h"
 #include "regs.h"
 
 #define SIS8300_NAME		"sis8300"

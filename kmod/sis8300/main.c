@@ -6,16 +6,6 @@
  * the board's struct device. They may outlive the binding, and then find the board
  * gone. Registers, DMA mappings and interrupt end with the binding.
  */
-#include <linux/bitfield.h>
-#include <linux/dma-mapping.h>
-#include <linux/idr.h>
-#include <linux/interrupt.h>
-#include <linux/module.h>
-#include <linux/pm.h>
-#include <linux/sizes.h>
-#include <linux/slab.h>
-
-#include "../common/compat.h"
 #include "internal.h"
 
 #define SIS8300_VENDOR		0x1796
@@ -203,9 +193,8 @@ static int sis8300_add_node(struct sis8300 *sis)
 	sis->dev.devt = MKDEV(MAJOR(sis8300_devt), MINOR(sis8300_devt) + sis->minor);
 	cdev_init(&sis->cdev, &sis8300_fops);
 	sis->cdev.owner = THIS_MODULE;
-	mutex_lock(&sis8300_names_lock);
+	guard(mutex)(&sis8300_names_lock);
 	ret = sis8300_set_name(sis) ?: cdev_device_add(&sis->cdev, &sis->dev);
-	mutex_unlock(&sis8300_names_lock);
 	return ret;
 }
 
@@ -363,12 +352,11 @@ static int sis8300_resume(struct device *dev)
 
 	/* For sis8300_slot_reset(): restoring a state forgets it. */
 	pci_save_state(sis->pdev);
-	spin_lock_irq(&sis->lock);
+	guard(spinlock_irq)(&sis->lock);
 	if (!sis->gone && !sis8300_check_dead_locked(sis, sis8300_read(sis, SIS8300_REG_ID))) {
 		sis8300_acq_reset(sis);
 		sis8300_init_registers(sis);
 	}
-	spin_unlock_irq(&sis->lock);
 	return 0;
 }
 
@@ -381,8 +369,7 @@ static DEFINE_SIMPLE_DEV_PM_OPS(sis8300_pm_ops, sis8300_suspend, sis8300_resume)
 static void sis8300_wait_for_accesses(struct sis8300 *sis)
 {
 	cancel_delayed_work_sync(&sis->tick);
-	down_write(&sis->hw);
-	up_write(&sis->hw);
+	guard(rwsem_write)(&sis->hw);
 }
 
 /* The link is down or will be reset: the content of the board is not valid any more. */

@@ -4,15 +4,6 @@
  * after the other. The interrupt of one DMA starts the next one, so that no task
  * has to be awake for it. Only the file itself can map its buffers.
  */
-#include <linux/dma-mapping.h>
-#include <linux/ktime.h>
-#include <linux/mm.h>
-#include <linux/overflow.h>
-#include <linux/poll.h>
-#include <linux/sched/signal.h>
-#include <linux/slab.h>
-
-#include "../common/compat.h"
 #include "internal.h"
 
 enum sis8300_ring_state {
@@ -540,12 +531,8 @@ static int sis8300_ring_status(const struct sis8300_ring *ring)
 
 static int sis8300_ring_ready(struct sis8300_ring *ring)
 {
-	int ret;
-
-	spin_lock_irq(&ring->sis->lock);
-	ret = sis8300_ring_status(ring);
-	spin_unlock_irq(&ring->sis->lock);
-	return ret;
+	guard(spinlock_irq)(&ring->sis->lock);
+	return sis8300_ring_status(ring);
 }
 
 /* Takes the oldest full buffer; with ring->next_lock held. Return: as sis8300_ring_status(). */
@@ -714,7 +701,7 @@ int sis8300_ring_mmap(struct file *file, struct vm_area_struct *vma)
 {
 	struct sis8300_file *f = file->private_data;
 	struct sis8300_ring *ring;
-	int ret = 0;
+	int ret;
 
 	if (vma->vm_flags & (VM_WRITE | VM_EXEC))
 		return -EPERM;
@@ -723,17 +710,15 @@ int sis8300_ring_mmap(struct file *file, struct vm_area_struct *vma)
 	if (READ_ONCE(f->sis->gone))
 		return -ENODEV;
 	compat_vm_forbid(vma, VM_MAYWRITE | VM_MAYEXEC);
-	mutex_lock(&f->lock);
+	guard(mutex)(&f->lock);
 	ring = f->ring;
 	if (!ring || vma->vm_end - vma->vm_start != (u64)ring->buffers * ring->stride)
-		ret = -EINVAL;
-	if (!ret)
-		ret = sis8300_ring_insert(ring, vma);
-	if (!ret) {
-		vma->vm_private_data = ring;
-		vma->vm_ops = &sis8300_vm_ops;
-		sis8300_vm_open(vma);
-	}
-	mutex_unlock(&f->lock);
-	return ret;
+		return -EINVAL;
+	ret = sis8300_ring_insert(ring, vma);
+	if (ret)
+		return ret;
+	vma->vm_private_data = ring;
+	vma->vm_ops = &sis8300_vm_ops;
+	sis8300_vm_open(vma);
+	return 0;
 }

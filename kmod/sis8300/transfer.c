@@ -3,13 +3,6 @@
  * read() and write(): card memory is copied through the board's own buffers. While
  * one chunk is copied to user space, the DMA of the next one runs.
  */
-#include <linux/ktime.h>
-#include <linux/log2.h>
-#include <linux/sched/signal.h>
-#include <linux/sizes.h>
-#include <linux/slab.h>
-#include <linux/uaccess.h>
-
 #include "internal.h"
 
 #define SIS8300_PIECE_MIN	SZ_512K
@@ -309,27 +302,21 @@ static int sis8300_write_one(struct sis8300_writing *w)
 		return ret;
 	w->from += take;
 	w->at += take;
-	spin_lock_irq(&sis->lock);
+	guard(spinlock_irq)(&sis->lock);
 	w->f->stats.user_bytes += take;
-	spin_unlock_irq(&sis->lock);
 	return 0;
 }
 
 static int sis8300_set_test_mode(struct sis8300 *sis, bool open)
 {
-	int ret = 0;
-
-	spin_lock_irq(&sis->lock);
-	if (sis->gone) {
-		ret = -ENODEV;
-	} else if (open && sis->acq.owner) {
-		ret = -EBUSY;
-	} else {
-		sis->is_written = open;
-		sis8300_write_test_mode(sis);
-	}
-	spin_unlock_irq(&sis->lock);
-	return ret;
+	guard(spinlock_irq)(&sis->lock);
+	if (sis->gone)
+		return -ENODEV;
+	if (open && sis->acq.owner)
+		return -EBUSY;
+	sis->is_written = open;
+	sis8300_write_test_mode(sis);
+	return 0;
 }
 
 /* Writes until all is done, or until it is another's turn. */
