@@ -471,8 +471,7 @@ void drw_commit(struct uncore_pmu *u)
 			event->hw.flags = DRW_COUNTING;
 			if (event->hw.idx == DRW_CYCLES) {
 				drw_update_cycles(drw);
-				local64_set(&event->hw.prev_count,
-					    drw->counters[DRW_CYCLES].total);
+				local64_set(&event->hw.prev_count, drw->counters[DRW_CYCLES].total);
 			}
 		} else if (event->hw.flags == DRW_REMOVED && !drw->u.is_migrating) {
 			drw_event_update(drw, event);

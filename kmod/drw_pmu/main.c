@@ -2,6 +2,10 @@
 /*
  * drw_pmu: the counters of the Yitian 710's DRAM sub-channels, as perf PMUs
  * (docs/pmu.md). This file has the devices and their interrupts.
+ *
+ * Beside the in-tree alibaba_uncore_drw_pmu: opening an event resets nobody's counters,
+ * events take turns, and a lost interrupt or a reset by firmware is noticed. Counting
+ * goes on after the device was unbound and came back, or has slept.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 

@@ -86,8 +86,6 @@ int pcilat_check_access(struct pcilat_device *pl, u32 bar, u32 width, u64 offset
 		return -EINVAL;
 	if (width != 1 && width != 2 && width != 4 && width != 8)
 		return -EINVAL;
-	if (width == 8 && !IS_ENABLED(CONFIG_64BIT))
-		return -EOPNOTSUPP;
 	if (offset % width)
 		return -EINVAL;
 	if (check_add_overflow(offset, (u64)width, &end) || end > pci_resource_len(pl->pdev, bar))
@@ -107,39 +105,23 @@ void __iomem *pcilat_map(struct pcilat_device *pl, u32 bar, u32 width, u64 offse
 
 static __always_inline u64 access_read(const void __iomem *reg, const u32 width)
 {
-	switch (width) {
-	case 1:
+	if (width == 1)
 		return readb(reg);
-	case 2:
+	if (width == 2)
 		return readw(reg);
-	case 4:
-		return readl(reg);
-#ifdef CONFIG_64BIT
-	case 8:
-		return readq(reg);
-#endif
-	}
-	return 0;	/* refused before */
+	return width == 4 ? readl(reg) : readq(reg);
 }
 
 static __always_inline void access_write(void __iomem *reg, u64 value, const u32 width)
 {
-	switch (width) {
-	case 1:
+	if (width == 1)
 		writeb(value, reg);
-		break;
-	case 2:
+	else if (width == 2)
 		writew(value, reg);
-		break;
-	case 4:
+	else if (width == 4)
 		writel(value, reg);
-		break;
-#ifdef CONFIG_64BIT
-	case 8:
+	else
 		writeq(value, reg);
-		break;
-#endif
-	}
 }
 
 /* What is accessed. The segment has it in local variables: nothing is loaded between two stamps. */
@@ -260,42 +242,31 @@ static __always_inline void segment(struct pcilat_worker *w, u32 samples, const 
 
 static __always_inline void segment_of_kind(struct pcilat_worker *w, u32 samples, const u32 kind)
 {
-	switch (w->job->req.width) {
-	case 1:
+	const u32 width = w->job->req.width;
+
+	if (width == 1)
 		segment(w, samples, kind, 1);
-		break;
-	case 2:
+	else if (width == 2)
 		segment(w, samples, kind, 2);
-		break;
-	case 4:
+	else if (width == 4)
 		segment(w, samples, kind, 4);
-		break;
-	case 8:
+	else
 		segment(w, samples, kind, 8);
-		break;
-	}
 }
 
 /* Takes samples of one kind, as many as fit in one segment, at most @samples. */
 void pcilat_segment(struct pcilat_worker *w, u32 samples, u32 kind)
 {
-	switch (kind) {
-	case PCILAT_KIND_EMPTY:
+	if (kind == PCILAT_KIND_EMPTY)
 		segment(w, samples, PCILAT_KIND_EMPTY, 4);
-		break;
-	case PCILAT_KIND_READ:
+	else if (kind == PCILAT_KIND_READ)
 		segment_of_kind(w, samples, PCILAT_KIND_READ);
-		break;
-	case PCILAT_KIND_WRITE:
+	else if (kind == PCILAT_KIND_WRITE)
 		segment_of_kind(w, samples, PCILAT_KIND_WRITE);
-		break;
-	case PCILAT_KIND_WRITE_READ:
+	else if (kind == PCILAT_KIND_WRITE_READ)
 		segment_of_kind(w, samples, PCILAT_KIND_WRITE_READ);
-		break;
-	case PCILAT_KIND_CONFIG:
+	else
 		segment(w, samples, PCILAT_KIND_CONFIG, 4);
-		break;
-	}
 }
 
 static int pcilat_reg_checked(struct pcilat_device *pl, struct pcilat_reg *reg)
@@ -343,17 +314,11 @@ static void pcilat_reg_log(struct pcilat_device *pl, const struct pcilat_reg *re
  */
 int pcilat_reg(struct pcilat_device *pl, struct pcilat_reg *reg)
 {
-	int ret;
+	int ret = pcilat_check_lockdown() ?: pcilat_enter(pl);
 
-	ret = pcilat_check_lockdown();
 	if (ret)
 		return ret;
-	ret = pcilat_enter(pl);
-	if (ret)
-		return ret;
-	ret = pcilat_check_alive(pl, true);
-	if (!ret)
-		ret = pcilat_reg_checked(pl, reg);
+	ret = pcilat_check_alive(pl, true) ?: pcilat_reg_checked(pl, reg);
 	pcilat_reg_log(pl, reg, ret);
 	pcilat_leave(pl);
 	return ret;

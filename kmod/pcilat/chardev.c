@@ -215,8 +215,7 @@ static void pcilat_fill_slot(const struct pcilat_job *job, struct pcilat_slot *o
 	*out = slot->counts;
 	out->summary[PCILAT_WHAT_LATENCY] = slot->latency.summary;
 	out->summary[PCILAT_WHAT_ACK] = slot->ack.summary;
-	out->summary[PCILAT_WHAT_CALIBRATION] =
-		job->calibration[out->slot / job->targets].summary;
+	out->summary[PCILAT_WHAT_CALIBRATION] = job->calibration[out->slot / job->targets].summary;
 }
 
 static int pcilat_ioc_slot(struct pcilat_device *pl, struct pcilat_slot *slot)
@@ -347,17 +346,14 @@ static ssize_t pcilat_read(struct file *file, char __user *to, size_t size, loff
 static int pcilat_mmap(struct file *file, struct vm_area_struct *vma)
 {
 	struct pcilat_device *pl = file->private_data;
-	int ret;
 
 	if (vma->vm_flags & VM_WRITE)
 		return -EPERM;
 	if (vma->vm_pgoff)
 		return -EINVAL;
 	compat_vm_forbid(vma, VM_MAYWRITE);
-	ret = pcilat_ring_allocate(pl, &pl->ring);
-	if (ret)
-		return ret;
-	return remap_vmalloc_range(vma, pl->ring.records, 0);
+	return pcilat_ring_allocate(pl, &pl->ring) ?:
+	       remap_vmalloc_range(vma, pl->ring.records, 0);
 }
 
 static const struct file_operations pcilat_fops = {

@@ -2,6 +2,10 @@
 /*
  * pcilat: PCIe latency from every CPU.
  *
+ * No in-tree driver measures this: vfio-pci lets user space access registers, but
+ * interrupts then arrive behind a wake-up, configuration space behind a system call,
+ * and nothing keeps interrupts away between two stamps.
+ *
  * This file binds devices. An open file holds a reference to struct pcilat_device,
  * which may outlive the binding. Code accesses the device between pcilat_enter() and
  * pcilat_leave() only. remove() waits for all of this code before the device leaves.

@@ -62,8 +62,7 @@ static int rasdes_counter_read(struct rasdes_pmu *rp, const struct rasdes_counte
 
 static void rasdes_set_enable(struct rasdes_pmu *rp, const struct rasdes_counter *c, u32 enable)
 {
-	rasdes_write(rp, RASDES_EVENT_CTL, c->select |
-		     FIELD_PREP(RASDES_EVENT_CTL_ENABLE, enable));
+	rasdes_write(rp, RASDES_EVENT_CTL, c->select | FIELD_PREP(RASDES_EVENT_CTL_ENABLE, enable));
 	rp->selected = c->select;
 }
 

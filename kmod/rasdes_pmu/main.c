@@ -3,6 +3,10 @@
  * rasdes_pmu: the counters of PCIe root ports with DesignWare RAS D.E.S., as
  * perf PMUs (docs/pmu.md).
  *
+ * Beside the in-tree dwc_pcie_pmu: it has all events, and sessions share counters. No
+ * count is lost when perf moves or rearranges events, and counting goes on after the
+ * port was removed and came back, or has slept. It leaves ports of the other alone.
+ *
  * The module binds to no function, because root ports belong to the kernel's port
  * driver. This file finds the functions when the module is loaded, and when they come
  * and go. Each gets a child device for one purpose: the system suspends a child before

@@ -38,8 +38,7 @@ static int rasdes_tba_read(struct rasdes_pmu *rp, u64 *value)
 	 * All-ones may be no answer: the function was away and is back before the
 	 * control word was read. A count is still there when it is read again.
 	 */
-	if (again != high ||
-	    (low == U32_MAX && rasdes_read(rp, RASDES_TBA_DATA_LOW) != low))
+	if (again != high || (low == U32_MAX && rasdes_read(rp, RASDES_TBA_DATA_LOW) != low))
 		return -EBUSY;
 	*value = (u64)high << 32 | low;
 	return 0;

@@ -317,8 +317,7 @@ void sis8300_buffer_for_device(struct sis8300 *sis, struct sis8300_buffer *buffe
 {
 	guard(rwsem_read)(&sis->hw);
 	if (buffer->is_mapped)
-		dma_sync_single_for_device(&sis->pdev->dev, buffer->dma, bytes,
-					   buffer->direction);
+		dma_sync_single_for_device(&sis->pdev->dev, buffer->dma, bytes, buffer->direction);
 }
 
 /**

@@ -2,6 +2,10 @@
 /*
  * sis8300: Struck SIS8300 digitizers (docs/sis8300.md).
  *
+ * No driver of the boards is in the kernel's tree. Unlike those of ESS and Struck, whose
+ * tools still work, it reads into buffers that user space maps, finds lost interrupts and
+ * short DMAs, and lets a board be removed or reset while it is in use.
+ *
  * This file binds boards and names their nodes. Files and mappings hold references to
  * the board's struct device. They may outlive the binding, and then find the board
  * gone. Registers, DMA mappings and interrupt end with the binding.
@@ -194,8 +198,7 @@ static int sis8300_add_node(struct sis8300 *sis)
 	cdev_init(&sis->cdev, &sis8300_fops);
 	sis->cdev.owner = THIS_MODULE;
 	guard(mutex)(&sis8300_names_lock);
-	ret = sis8300_set_name(sis) ?: cdev_device_add(&sis->cdev, &sis->dev);
-	return ret;
+	return sis8300_set_name(sis) ?: cdev_device_add(&sis->cdev, &sis->dev);
 }
 
 /* Wakes all tasks that wait for the board. Nobody touches it when this returns. */
@@ -334,8 +337,7 @@ static int sis8300_suspend(struct device *dev)
 	bool busy;
 
 	spin_lock_irq(&sis->lock);
-	busy = !sis->gone &&
-	       (sis->current_dma || sis->ring || sis->acq.owner || sis->is_written);
+	busy = !sis->gone && (sis->current_dma || sis->ring || sis->acq.owner || sis->is_written);
 	if (!busy && !sis->gone)
 		sis8300_write(sis, SIS8300_REG_IRQ_ENABLE, SIS8300_IRQ_ALL << 16);
 	spin_unlock_irq(&sis->lock);
