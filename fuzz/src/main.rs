@@ -6,7 +6,6 @@
 mod catalogue;
 mod configuration;
 mod devices;
-mod elf;
 mod http;
 mod import;
 mod records;
@@ -24,7 +23,6 @@ const TARGETS: [(&str, Target); 10] = [
     ("catalogue", catalogue::run),
     ("configuration", configuration::run),
     ("devices", devices::run),
-    ("elf", elf::run),
     ("http", http::run),
     ("import", import::run),
     ("records", records::run),

@@ -102,7 +102,7 @@ pub(crate) fn is_zero<N: Default + PartialEq>(number: &N) -> bool {
     *number == N::default()
 }
 
-/// A function in which samples of a profile fell.
+/// A function of the kernel, or a file of user space, in which samples of a profile fell.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct HotSpot {
     /// Its part of all samples, in percent; NaN, written as null, where it is not finite.
@@ -110,7 +110,7 @@ pub struct HotSpot {
     pub percent: f64,
     /// `[kernel]`, a module's name in brackets, or the file of the program or library.
     pub object: String,
-    /// Its name, or its address in hexadecimal where it has none.
+    /// Its name, or its address in hexadecimal where it has none; in user space the file's name again.
     pub symbol: String,
     /// Whether it ran in the kernel.
     pub is_kernel: bool,

@@ -5,11 +5,10 @@
 //! docs/pmu.md describes our own drivers' PMUs.
 
 mod delta;
-#[doc(hidden)]
-pub mod elf;
 mod error;
 mod event;
 mod format;
+mod functions;
 mod group;
 mod pmu;
 mod ring;

@@ -1,5 +1,5 @@
 //! Where the CPU time of this process goes. Its threads are sampled some hundred times per second of their CPU time,
-//! and the functions found are counted. Time in which a thread sleeps is not sampled.
+//! and the functions of the kernel and the files of user space that were found are counted. Time in which a thread sleeps is not sampled.
 //!
 //! Each CPU (or each given thread) has a ring of 128 KiB that the kernel writes 24 bytes per sample to. A thread that is not sampled itself
 //! empties a ring when it is half full, every 2.7 s at 997 Hz; what finds no room is counted.
@@ -7,19 +7,20 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use pciescope_core::{CpuList, HotSpot};
 use perf_event_open_sys::bindings as perf;
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
-use super::ring::{Mode, Ring, SAMPLE_TYPE, Tally};
+use super::ring::{Mode, Ring, Tally};
 use super::symbols::{Place, Symbols};
 use super::{Error, sys};
 use crate::Root;
+use agree::{Agreed, agree, name, refusal};
+use reader::Reader;
+
+mod agree;
+mod reader;
 
 pciescope_core::named! {
     /// What makes the samples.
@@ -48,7 +49,7 @@ impl Kind {
 pub struct Sampling {
     /// Samples per second of each thread's CPU time. 997 keeps no step with timers of 100, 250 or 1000 Hz.
     pub hz: u32,
-    /// How many functions a profile names.
+    /// Upper limit of lines of a profile.
     pub top: usize,
     /// What makes the samples; `None`: cycles where they can be had, else the clock.
     pub kind: Option<Kind>,
@@ -85,7 +86,7 @@ pub struct Profile {
     pub hz: u32,
     /// What must be said of it, each a sentence.
     pub notes: Vec<String>,
-    /// The functions with the most samples, from the top.
+    /// The functions and files with the most samples, from the top.
     pub spots: Vec<HotSpot>,
 }
 
@@ -95,20 +96,12 @@ pub struct Sampler {
     /// The events with rings, and those that write to the rings of these.
     owners: Arc<Vec<File>>,
     others: Vec<File>,
-    taken: Taken,
+    agreed: Agreed,
     shared: Arc<Mutex<Shared>>,
     top: usize,
     /// What the kernel had counted when it was last asked.
     before: Counted,
     _reader: Reader,
-}
-
-/// What the kernel agreed to.
-#[derive(Debug, Clone)]
-struct Taken {
-    sampled: sys::Sampled,
-    kind: Kind,
-    notes: Vec<String>,
 }
 
 /// What the kernel has counted.
@@ -147,8 +140,8 @@ impl Sampler {
     /// [`Error::Permission`] where this user may not even sample its own program in user space, [`Error::Absent`] on a kernel
     /// without perf events, [`Error::Files`] where too many files are open, [`Error::Call`] for anything else, such as no thread to sample.
     pub fn open(root: &Root, whom: Whom<'_>, sampling: &Sampling) -> Result<Self, Error> {
-        let taken = agree(root, whom, sampling)?;
-        let refuse = |source| refusal(root, taken.kind, source);
+        let agreed = agree(root, whom, sampling)?;
+        let refuse = |source| refusal(root, agreed.kind, source);
         // The reader's thread starts before anything is sampled that could hand it down.
         let reader = Reader::spawn().map_err(refuse)?;
         let (threads, cpus) = match whom {
@@ -158,7 +151,7 @@ impl Sampler {
         let mut opened = Opened::default();
         for cpu in cpus {
             for thread in &threads {
-                opened.add(&taken.sampled, *thread, cpu).map_err(refuse)?;
+                opened.add(&agreed.sampled, *thread, cpu).map_err(refuse)?;
             }
         }
         if opened.owners.is_empty() {
@@ -168,7 +161,7 @@ impl Sampler {
         let (owners, shared) = (Arc::new(owners), Arc::new(Mutex::new(Shared { rings, ..Shared::default() })));
         let mut reader = reader;
         reader.begin(Arc::clone(&owners), Arc::clone(&shared));
-        Ok(Sampler { owners, others, taken, shared, top: sampling.top, before: Counted::default(), _reader: reader })
+        Ok(Sampler { owners, others, agreed, shared, top: sampling.top, before: Counted::default(), _reader: reader })
     }
 
     /// Samples from now on.
@@ -189,14 +182,14 @@ impl Sampler {
 
     fn each(&self, what: &'static str, call: impl Fn(&File) -> io::Result<()>) -> Result<(), Error> {
         for event in self.owners.iter().chain(&self.others) {
-            call(event).map_err(|source| Error::Call { event: name(self.taken.kind), what, source })?;
+            call(event).map_err(|source| Error::Call { event: name(self.agreed.kind), what, source })?;
         }
         Ok(())
     }
 
     /// What makes the samples.
     pub fn kind(&self) -> Kind {
-        self.taken.kind
+        self.agreed.kind
     }
 
     /// What was sampled since this was last called, with names. It costs time of its own, so stop first.
@@ -214,12 +207,12 @@ impl Sampler {
             samples: tally.samples(),
             lost,
             cpu_ns: now.running_ns.saturating_sub(before.running_ns),
-            kind: self.taken.kind.name(),
-            hz: self.taken.sampled.hz as u32,
-            notes: self.taken.notes.clone(),
+            kind: self.agreed.kind.name(),
+            hz: self.agreed.sampled.hz as u32,
+            notes: self.agreed.notes.clone(),
             spots: Vec::new(),
         };
-        profile.note_losses(&tally, self.taken.sampled.is_user_only);
+        profile.note_losses(&tally, self.agreed.sampled.is_user_only);
         symbols.look_again();
         profile.spots = spots(&tally.spots, self.top, |mode, address| symbols.place(mode, address));
         profile.notes.extend(symbols.notes().iter().cloned());
@@ -262,7 +255,7 @@ impl Profile {
     }
 }
 
-/// The functions with the most samples.
+/// The functions and files with the most samples.
 fn spots(samples: &HashMap<(Mode, u64), u64>, top: usize, mut place: impl FnMut(Mode, u64) -> Place) -> Vec<HotSpot> {
     let all: u64 = samples.values().sum();
     let mut places: BTreeMap<Place, u64> = BTreeMap::new();
@@ -334,203 +327,6 @@ fn online(root: &Root) -> Vec<Option<u32>> {
     match online.filter(|cpus| !cpus.is_empty()) {
         Some(cpus) => cpus.iter().map(Some).collect(),
         None => vec![Some(0)],
-    }
-}
-
-/// Finds out what the kernel lets us sample, by trying it on this thread.
-fn agree(root: &Root, whom: Whom<'_>, sampling: &Sampling) -> Result<Taken, Error> {
-    let mut notes = Vec::new();
-    let most = root.number("/proc/sys/kernel/perf_event_max_sample_rate").unwrap_or(u64::MAX).max(1);
-    let hz = u64::from(sampling.hz.max(1)).min(most);
-    if hz != u64::from(sampling.hz) {
-        notes.push(format!("sampled at {hz} Hz instead of {}: kernel.perf_event_max_sample_rate", sampling.hz));
-    }
-    let kinds: &[Kind] = match sampling.kind {
-        Some(Kind::Cycles) => &[Kind::Cycles],
-        Some(Kind::Clock) => &[Kind::Clock],
-        None if has_unlike_cpus(root) => {
-            notes.push("sampled by the kernel's clock: this machine's CPUs have unlike counters of cycles".to_owned());
-            &[Kind::Clock]
-        }
-        None => &[Kind::Cycles, Kind::Clock],
-    };
-    let is_inherited = whom == Whom::Process;
-    let wake_at = RING as u32 / 2;
-    let mut refused = (kinds[0], io::Error::from_raw_os_error(libc::ENOENT));
-    for kind in kinds {
-        let event = kind.event();
-        let all = sys::Sampled {
-            event,
-            hz,
-            sample_type: SAMPLE_TYPE,
-            is_user_only: false,
-            is_inherited,
-            is_new: true,
-            wake_at,
-        };
-        match tried(all, *kind) {
-            Ok(sampled) => {
-                notes.extend(sampled.is_user_only.then(|| no_kernel(root)));
-                return Ok(Taken { sampled, kind: *kind, notes });
-            }
-            Err(error) => refused = (*kind, error),
-        }
-        if *kind == Kind::Cycles && kinds.len() > 1 {
-            notes.push(format!(
-                "sampled by the kernel's clock, as cycles cannot be ({}): code that has interrupts off is counted where \
-                 they come on again",
-                in_words(&refused.1)
-            ));
-        }
-    }
-    Err(refusal(root, refused.0, refused.1))
-}
-
-/// What of `all` the kernel lets us have: without what is new to it, and without its own part where that is denied.
-fn tried(all: sys::Sampled, kind: Kind) -> io::Result<sys::Sampled> {
-    let mut now = all;
-    loop {
-        let error = match sys::sample(&now, 0, None).and_then(|event| has_counted(&event, kind)) {
-            Ok(()) => return Ok(now),
-            Err(error) => error,
-        };
-        match error.raw_os_error() {
-            Some(libc::EINVAL) if now.is_new => now.is_new = false,
-            Some(libc::EACCES | libc::EPERM) if !now.is_user_only => now.is_user_only = true,
-            _ => return Err(error),
-        }
-    }
-}
-
-fn in_words(error: &io::Error) -> String {
-    match error.raw_os_error() {
-        Some(libc::ENOENT | libc::EOPNOTSUPP | libc::ENODEV) => "the machine shows no counter of them".to_owned(),
-        _ => error.to_string(),
-    }
-}
-
-fn no_kernel(root: &Root) -> String {
-    format!(
-        "only user space is sampled, and percentages are of that: perf_event_paranoid is {} and the program has no CAP_PERFMON",
-        root.text("/proc/sys/kernel/perf_event_paranoid").as_deref().unwrap_or("not known")
-    )
-}
-
-/// Whether there are several kinds of CPUs, each with a PMU of its own. The general event opens on one of them only.
-fn has_unlike_cpus(root: &Root) -> bool {
-    const PMUS: &str = "/sys/bus/event_source/devices";
-    // A core's PMU says which CPUs it is on, others where they are read.
-    root.names(PMUS).iter().filter(|name| root.exists(format!("{PMUS}/{name}/cpus"))).count() > 1
-}
-
-/// A virtual machine may open the counter of cycles and never count.
-fn has_counted(event: &File, kind: Kind) -> io::Result<()> {
-    if kind == Kind::Clock {
-        return Ok(());
-    }
-    sys::enable(event)?;
-    let begun = Instant::now();
-    while begun.elapsed() < Duration::from_millis(2) {
-        std::hint::spin_loop();
-    }
-    sys::disable(event)?;
-    match sys::counts(event)? {
-        (0, ..) => Err(io::Error::other("the counter stands still")),
-        _ => Ok(()),
-    }
-}
-
-fn name(kind: Kind) -> String {
-    format!("sampling by {}", kind.name())
-}
-
-fn refusal(root: &Root, kind: Kind, source: io::Error) -> Error {
-    let event = name(kind);
-    match source.raw_os_error() {
-        Some(libc::EACCES | libc::EPERM) => {
-            Error::Permission { event, paranoid: root.text("/proc/sys/kernel/perf_event_paranoid"), source }
-        }
-        Some(libc::ENOENT | libc::EOPNOTSUPP | libc::ENOSYS) => Error::Absent { event, source },
-        Some(libc::EMFILE | libc::ENFILE) => Error::Files { event, source },
-        Some(libc::EBUSY) => Error::Busy { event, source },
-        Some(libc::ESRCH) => Error::Call { event, what: "find a thread to sample", source },
-        _ => Error::Call { event, what: "open the event", source },
-    }
-}
-
-/// The thread that empties the rings; it ends with this.
-#[derive(Debug)]
-struct Reader {
-    number: i32,
-    end: Arc<OwnedFd>,
-    work: Option<mpsc::Sender<Work>>,
-    thread: Option<JoinHandle<()>>,
-}
-
-type Work = (Arc<Vec<File>>, Arc<Mutex<Shared>>);
-
-impl Reader {
-    fn spawn() -> io::Result<Self> {
-        let end = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
-        let (tell, told) = mpsc::channel();
-        let (work, receive) = mpsc::channel::<Work>();
-        let its_end = Arc::clone(&end);
-        let thread = std::thread::Builder::new().name("pciescope-perf".to_owned()).spawn(move || {
-            let _ = tell.send(sys::thread_number());
-            // Nothing is sent where nothing could be opened.
-            if let Ok((owners, shared)) = receive.recv() {
-                read_until(&its_end, &owners, &shared);
-            }
-        })?;
-        let number = told.recv().map_err(|_| io::Error::other("the reader's thread did not start"))?;
-        Ok(Reader { number, end, work: Some(work), thread: Some(thread) })
-    }
-
-    fn begin(&mut self, owners: Arc<Vec<File>>, shared: Arc<Mutex<Shared>>) {
-        if let Some(work) = self.work.take() {
-            let _ = work.send((owners, shared));
-        }
-    }
-}
-
-impl Drop for Reader {
-    fn drop(&mut self) {
-        self.work = None;
-        let _ = rustix::io::write(&*self.end, &1u64.to_ne_bytes());
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
-    }
-}
-
-/// Empties the rings whenever one is half full.
-fn read_until(end: &OwnedFd, owners: &[File], shared: &Mutex<Shared>) {
-    let mut is_over = vec![false; owners.len()];
-    // A ring that had to be small wakes nobody before it is full.
-    let is_small = locked(shared).rings.iter().any(|ring| ring.size() < RING);
-    loop {
-        let mut fds = vec![PollFd::new(end, PollFlags::IN)];
-        let awaited = owners.iter().zip(&is_over).filter(|(_, is_over)| !**is_over);
-        fds.extend(awaited.map(|(owner, _)| PollFd::from_borrowed_fd(owner.as_fd(), PollFlags::IN)));
-        // The event of a thread that has ended wakes nobody, but others may still write to its ring.
-        let is_blind = is_small || is_over.iter().any(|is_over| *is_over);
-        let often = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
-        match poll(&mut fds, is_blind.then_some(&often)) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(_) => return,
-        }
-        if fds[0].revents().contains(PollFlags::IN) {
-            return;
-        }
-        let ended: Vec<bool> = fds[1..]
-            .iter()
-            .map(|fd| fd.revents().intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL))
-            .collect();
-        let mut ended = ended.into_iter();
-        for is_over in is_over.iter_mut().filter(|is_over| !**is_over) {
-            *is_over = ended.next().unwrap_or(false);
-        }
-        locked(shared).drain();
     }
 }
 

@@ -176,7 +176,7 @@ pub struct JudgeArgs {
     #[arg(long, value_name = "MB/s", value_parser = rate)]
     pub min_rate: Option<f64>,
 
-    /// Show the N functions that used most of the CPU time
+    /// Show the N kernel functions and files of user space that used most of the CPU time
     #[arg(long, value_name = "N", num_args = 0..=1, require_equals = true, default_missing_value = "5", value_parser = positive)]
     pub hot_spots: Option<u64>,
 }
