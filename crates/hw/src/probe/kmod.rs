@@ -1,22 +1,22 @@
 //! The kernel module pcilat: interrupts off around each access, stamps in the handler, the tail in its own buckets.
 
+mod errno;
+mod results;
 pub mod uapi;
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read as _};
+use std::io;
 use std::path::PathBuf;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use pciescope_core::outcome::{CALIBRATION, ENTRY_TO_ACK, LATENCY, Sample, SampleKind, TRIGGER_TO_HANDLER};
-use pciescope_core::record::{Failure, Method, Metric};
-use pciescope_core::{
-    Bdf, CpuList, Function, Histogram, IrqPlan, IrqSource, MmioPlan, MmioTest, Outcome, PathPlan, Warning,
-};
+use pciescope_core::record::Method;
+use pciescope_core::{Bdf, CpuList, Function, IrqPlan, IrqSource, MmioPlan, MmioTest, Outcome, PathPlan};
 
+use self::results::{Fetched, Finished, Ring, bucket_of, counts, to_histogram, to_outcome};
 use self::uapi::*;
 use super::clock::{self, Scale};
-use super::interrupts::Counts;
 use super::register::Access;
 use super::sys::{self, Interruptible};
 use super::{Portion, Probe, Taken, Watch, failure};
@@ -256,40 +256,6 @@ impl Kmod {
         Ok(fetched)
     }
 
-    /// What the errno of a run means. `Err` where nothing can have been measured.
-    fn failure(&self, request: &Run, error: io::Error, status: Option<&Status>) -> Result<Failure, Error> {
-        let cpu = status.and_then(|s| u32::try_from(s.error_cpu).ok());
-        Ok(match error.raw_os_error() {
-            Some(libc::EINTR) => failure::interrupted(self.bdf, status.map_or(0, |s| s.done)),
-            // The module looks for the device's ID when a read gives all-ones.
-            Some(libc::EIO) if status.is_some_and(|s| s.present == 0) => failure::removed(self.bdf),
-            Some(libc::EIO) => {
-                let offset = status.map_or(request.offset, |s| s.error_offset);
-                let place = match request.kind {
-                    PCILAT_KIND_CONFIG => format!("configuration offset {offset:#x}"),
-                    _ => format!("BAR{}:{offset:#x}", request.bar),
-                };
-                failure::all_ones(self.bdf, &place, cpu)
-            }
-            Some(libc::ENODEV) if status.is_some_and(|s| s.present != 0) => failure::unbound(self.bdf),
-            Some(libc::ENODEV) => failure::removed(self.bdf),
-            Some(libc::ECANCELED) => failure::reset(self.bdf),
-            Some(libc::ENXIO) => failure::cpu_offline(self.bdf, cpu),
-            Some(libc::ETIMEDOUT) => failure::timeout(self.bdf, request.timeout_ns),
-            Some(libc::ERANGE) => {
-                let len = self.info.bars.get(request.bar as usize).map_or(0, |bar| bar.size);
-                let (bar, offset) = (request.bar as u8, request.offset);
-                return Err(Error::OutsideBar { bdf: self.bdf, bar, offset, len });
-            }
-            Some(libc::EACCES) => {
-                let is_write = request.kind != PCILAT_KIND_READ;
-                let access = self.access(request.bar as u8, request.offset, request.width as u8, is_write);
-                return Err(access.msix_refusal());
-            }
-            _ => return Err(self.call("measure", error)),
-        })
-    }
-
     fn method(&self, request: &Run, measured_hz: u64) -> Method {
         let is_irq = request.kind == PCILAT_KIND_IRQ;
         let hz = self.info.clock_hz;
@@ -353,127 +319,6 @@ impl Kmod {
         samples.sort_by_key(|sample| sample.at_ns);
         (samples, lost)
     }
-}
-
-/// What the module holds after a run.
-#[derive(Default)]
-struct Finished {
-    status: Status,
-    slots: Vec<(Slot, Vec<Fetched>)>,
-    records: Vec<Record>,
-    lost: u64,
-    failure: Option<Failure>,
-}
-
-/// A histogram with what made it doubtful.
-struct Fetched {
-    histogram: Histogram,
-    /// Values that no bucket holds.
-    beyond: u64,
-    warnings: Vec<Warning>,
-}
-
-/// The module's ring of raw records, read while the run goes on so that it need not hold them all.
-struct Ring {
-    wanted: bool,
-    buffer: Vec<u8>,
-    records: Vec<Record>,
-}
-
-impl Ring {
-    fn new(wanted: bool) -> Self {
-        Ring { wanted, buffer: vec![0; if wanted { 1 << 20 } else { 0 }], records: Vec::new() }
-    }
-
-    /// Reads the records that are there. It stops at an error; the module counts records that are overwritten.
-    fn drain(&mut self, mut file: &File) {
-        const BYTES: usize = size_of::<Record>();
-        while self.wanted {
-            let Ok(len) = file.read(&mut self.buffer) else { return };
-            self.records.extend(self.buffer[..len].chunks_exact(BYTES).map(parse_record));
-            if len < self.buffer.len() {
-                return;
-            }
-        }
-    }
-}
-
-/// One record of the ring, in the machine's byte order.
-fn parse_record(bytes: &[u8]) -> Record {
-    let part = |from: usize, len: usize| &bytes[from..from + len];
-    Record {
-        at: u64::from_ne_bytes(part(0, 8).try_into().expect("eight bytes")),
-        value: u32::from_ne_bytes(part(8, 4).try_into().expect("four bytes")),
-        cpu: u16::from_ne_bytes(part(12, 2).try_into().expect("two bytes")),
-        kind_index: u16::from_ne_bytes(part(14, 2).try_into().expect("two bytes")),
-    }
-}
-
-/// The bucket of a value in ticks, as the header defines it. Values that are too long go to the last one.
-fn bucket_of(ticks: u64) -> u32 {
-    if ticks >> PCILAT_HIST_MAX_BITS != 0 {
-        return PCILAT_HIST_BUCKETS - 1;
-    }
-    if ticks < 2 << PCILAT_HIST_SUB_BITS {
-        return ticks as u32;
-    }
-    let shift = ticks.ilog2() - PCILAT_HIST_SUB_BITS;
-    (shift << PCILAT_HIST_SUB_BITS) + (ticks >> shift) as u32
-}
-
-/// The middle of a bucket, in ticks: exact below 2^(SUB_BITS + 1).
-fn middle_of(bucket: u32) -> u64 {
-    let shift = (bucket >> PCILAT_HIST_SUB_BITS).saturating_sub(1);
-    let low = u64::from(bucket - (shift << PCILAT_HIST_SUB_BITS)) << shift;
-    low + (1 << shift) / 2
-}
-
-/// The module's figures as a histogram of picoseconds per access.
-fn to_histogram(summary: &Summary, first: u32, buckets: &[u64], scale: Scale) -> Fetched {
-    let mut histogram = Histogram::default();
-    let mut warnings = Vec::new();
-    let mut beyond = summary.overflow;
-    for (bucket, &count) in (first..).zip(buckets) {
-        let middle = middle_of(bucket).clamp(summary.min, summary.max);
-        if histogram.record_ps(scale.ps(middle), count).is_err() {
-            beyond += count;
-        }
-    }
-    if histogram.count() + beyond != summary.count {
-        warnings.push(Warning {
-            code: "inconsistent-counts".to_owned(),
-            text: format!("the module counted {} samples, its buckets hold {}", summary.count, histogram.count()),
-            hint: "please report it with the module's version".to_owned(),
-        });
-    }
-    if beyond > 0 {
-        warnings.push(failure::too_long(beyond));
-    }
-    if !histogram.is_empty() {
-        let sum = u128::from(summary.sum_high) << 64 | u128::from(summary.sum_low);
-        if beyond == 0 {
-            // Cannot fail: all values are in buckets, so they are within bounds, and `max` is one of them.
-            let _ = histogram.set_exact(scale.ps_wide(sum), scale.ps(summary.min), scale.ps(summary.max));
-        }
-        histogram.min_at_ns = Some(scale.at_ns(summary.min_at));
-        histogram.max_at_ns = Some(scale.at_ns(summary.max_at));
-    }
-    Fetched { histogram, beyond, warnings }
-}
-
-/// An outcome with the histograms that a kind of run has.
-fn to_outcome(slot: &Slot, fetched: Vec<Fetched>, names: [&str; 3]) -> Outcome {
-    let mut outcome = Outcome { cpu: slot.cpu, index: slot.index as u16, ..Outcome::default() };
-    let mut lost = slot.samples_lost;
-    for (name, Fetched { histogram, beyond, warnings }) in names.into_iter().zip(fetched) {
-        if !name.is_empty() {
-            outcome.histograms.insert(name.to_owned(), histogram);
-            outcome.warnings.extend(warnings);
-            lost += if name == CALIBRATION { 0 } else { beyond };
-        }
-    }
-    outcome.metrics.insert("samples_lost".to_owned(), Metric::count(lost));
-    outcome
 }
 
 /// The only offset that the module reads, of every hop: the first one that x86 reads by ECAM.
@@ -592,24 +437,6 @@ impl Kmod {
         Access { backend: "kmod", bdf: self.bdf, bar, offset, width, is_write }
     }
 
-    fn slot_failure(&self, slot: &Slot, timeout_ns: u64) -> Option<Failure> {
-        match -slot.error {
-            0 => None,
-            libc::ETIMEDOUT => Some(failure::timeout(self.bdf, timeout_ns)),
-            libc::EINVAL => Some(failure::refused(
-                self.bdf,
-                &format!("interrupt {} of vector {} cannot be moved to CPU {}", slot.irq, slot.index, slot.cpu),
-                "kernel-managed vectors and interrupts of some controllers stay where they are",
-            )),
-            libc::ENXIO => Some(failure::cpu_offline(self.bdf, Some(slot.cpu))),
-            other => Some(failure::refused(
-                self.bdf,
-                &format!("vector {} on CPU {}: {}", slot.index, slot.cpu, io::Error::from_raw_os_error(other)),
-                "",
-            )),
-        }
-    }
-
     fn register(&mut self, bar: u8, offset: u64, width: u8, value: Option<u64>) -> Result<u64, Error> {
         let mut access = Reg {
             size: size_of::<Reg>() as u32,
@@ -637,12 +464,6 @@ impl Kmod {
             }
         }
     }
-}
-
-fn counts(slot: &Slot) -> Counts {
-    let Slot { triggers, handled, lost, extra, wrong_cpu, late, missed, merged, .. } = *slot;
-    let Slot { warmup_triggers, warmup_handled, .. } = *slot;
-    Counts { triggers, handled, lost, extra, wrong_cpu, late, missed, merged, warmup_triggers, warmup_handled }
 }
 
 #[cfg(test)]

@@ -93,8 +93,7 @@ pub fn measure<T: Target>(targets: &[T], job: &Job, watch: &dyn Watch) -> Result
     clock::check().map_err(|why| Error::Unsupported { bdf, backend, what: "take stamps", why })?;
     let mut method =
         Method { batch: job.batch.max(1), gap_ns: job.gap_ns.into(), emulated: job.emulated, ..clock::method(backend) };
-    let cpus: Vec<u32> = job.portion.cpus.iter().collect();
-    let total = job.portion.count.saturating_mul((cpus.len() * targets.len()) as u64);
+    let total = job.portion.count.saturating_mul((job.portion.cpus.iter().count() * targets.len()) as u64);
     let locked = Locked::now();
     let shared = Shared {
         stop: AtomicBool::new(false),
@@ -105,9 +104,25 @@ pub fn measure<T: Target>(targets: &[T], job: &Job, watch: &dyn Watch) -> Result
         watch,
     };
     watch.progress(0, total);
+    let (workers, failure) = work(targets, &shared, total)?;
+    let done = shared.done.load(Ordering::Relaxed);
+    watch.progress(done, total);
+    method.notes.extend(notes(workers.iter().all(|worker| worker.real_time)));
+    method.notes.extend(locked.err().map(sys::not_locked));
+    let mut taken = gather(method, workers);
+    taken.failure = taken.failure.or(failure);
+    if taken.failure.as_ref().is_some_and(|why| why.code == "interrupted") {
+        taken.failure = Some(failure::interrupted(bdf, done));
+    }
+    Ok(taken)
+}
+
+/// Runs one worker on each CPU, and reports the progress meanwhile. Also why they were stopped, if so.
+fn work<T: Target>(targets: &[T], shared: &Shared, total: u64) -> Result<(Vec<Worker>, Option<Failure>), Error> {
+    let (bdf, backend) = (shared.job.bdf, shared.job.backend);
+    let cpus: Vec<u32> = shared.job.portion.cpus.iter().collect();
     let (barrier, are_all_there) = (Barrier::new(cpus.len()), Mutex::new(false));
-    let mut failure = None;
-    let workers = std::thread::scope(|scope| -> Result<Vec<Worker>, Error> {
+    std::thread::scope(|scope| {
         // Each thread holds one end until it ends.
         let (alive, ended) = channel::<()>();
         // Those that there are wait for this, and do not begin if one cannot be created.
@@ -115,7 +130,7 @@ pub fn measure<T: Target>(targets: &[T], job: &Job, watch: &dyn Watch) -> Result
         let threads: Result<Vec<_>, Error> = cpus
             .iter()
             .map(|&cpu| {
-                let (shared, barrier, are_all_there, alive) = (&shared, &barrier, &are_all_there, alive.clone());
+                let (barrier, are_all_there, alive) = (&barrier, &are_all_there, alive.clone());
                 let thread = std::thread::Builder::new().spawn_scoped(scope, move || {
                     let _alive = alive;
                     let mut worker = Worker::new(cpu, targets.len());
@@ -138,24 +153,29 @@ pub fn measure<T: Target>(targets: &[T], job: &Job, watch: &dyn Watch) -> Result
         drop(gate);
         drop(alive);
         let threads = threads?;
+        let mut failure = None;
         while ended.recv_timeout(Duration::from_millis(10)) == Err(RecvTimeoutError::Timeout) {
-            watch.progress(shared.done.load(Ordering::Relaxed), total);
+            shared.watch.progress(shared.done.load(Ordering::Relaxed), total);
             if failure.is_none() && !shared.stop.load(Ordering::Relaxed) {
-                failure = (job.gone)();
-                if failure.is_none() && watch.is_stopped() {
-                    failure = Some(failure::interrupted(bdf, 0));
-                }
-                if failure.is_some() {
-                    shared.stop.store(true, Ordering::Relaxed);
-                }
+                failure = shared.why_stop();
+                shared.stop.fetch_or(failure.is_some(), Ordering::Relaxed);
             }
         }
-        Ok(threads.into_iter().map(|thread| thread.join().expect("a worker does not panic")).collect())
-    })?;
-    let done = shared.done.load(Ordering::Relaxed);
-    watch.progress(done, total);
-    let is_real_time = workers.iter().all(|worker| worker.real_time);
-    method.notes.extend([
+        let workers = threads.into_iter().map(|thread| thread.join().expect("a worker does not panic")).collect();
+        Ok((workers, failure))
+    })
+}
+
+impl Shared<'_> {
+    /// Why the run must not go on: the device, or the user.
+    fn why_stop(&self) -> Option<Failure> {
+        let interrupted = || self.watch.is_stopped().then(|| failure::interrupted(self.job.bdf, 0));
+        (self.job.gone)().or_else(interrupted)
+    }
+}
+
+fn notes(is_real_time: bool) -> [String; 2] {
+    [
         "User space with interrupts on: a sample that an interrupt or another thread fell into is kept.".to_owned(),
         if is_real_time {
             "The measuring threads ran under SCHED_FIFO and paused between blocks of samples, so that the kernel's \
@@ -164,8 +184,11 @@ pub fn measure<T: Target>(targets: &[T], job: &Job, watch: &dyn Watch) -> Result
             "SCHED_FIFO was not permitted: other threads may have run within samples."
         }
         .to_owned(),
-    ]);
-    method.notes.extend(locked.err().map(sys::not_locked));
+    ]
+}
+
+/// The figures of all workers, and their samples in the order of time.
+fn gather(method: Method, workers: Vec<Worker>) -> Taken {
     let clock_doubt = clock::doubt(method.clock_hz, clock::measured_hz());
     let mut taken = Taken { method, ..Taken::default() };
     for worker in workers {
@@ -179,11 +202,7 @@ pub fn measure<T: Target>(targets: &[T], job: &Job, watch: &dyn Watch) -> Result
         }));
     }
     taken.samples.sort_by_key(|sample| sample.at_ns);
-    taken.failure = taken.failure.or(failure);
-    if taken.failure.as_ref().is_some_and(|why| why.code == "interrupted") {
-        taken.failure = Some(failure::interrupted(bdf, done));
-    }
-    Ok(taken)
+    taken
 }
 
 /// One measuring thread and its CPU.

@@ -6,6 +6,7 @@
 //! [`Root`].
 
 mod files;
+pub(crate) mod key;
 mod traffic;
 
 use std::io;

@@ -2,6 +2,8 @@
 
 use std::str::FromStr;
 
+use crate::synthetic::key::Part;
+
 /// A synthetic board and its faults. Every field has its key in [`KEYS`]; 0 means off unless said otherwise.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
@@ -123,41 +125,33 @@ impl FromStr for Options {
 
 impl Options {
     fn set(&mut self, part: &str) -> Result<(), String> {
-        let (key, value) = part.split_once('=').unwrap_or((part, ""));
-        let within = |low: u64, high: u64| match value.parse::<u64>() {
-            Ok(n) if (low..=high).contains(&n) => Ok(n),
-            _ => Err(format!("{part:?}: {key} takes a number from {low} to {high}")),
-        };
-        match key {
+        let part = Part::of(part);
+        match part.key {
             "model" => {
-                self.model = match value {
-                    "l" => Model::L,
-                    "l2" => Model::L2,
-                    "ku" => Model::Ku,
-                    _ => return Err(format!("{part:?}: model is l, l2 or ku")),
+                self.model = match part.value {
+                    Some("l") => Model::L,
+                    Some("l2") => Model::L2,
+                    Some("ku") => Model::Ku,
+                    _ => return part.refuse(": model is l, l2 or ku"),
                 }
             }
-            "slot" => self.slot = within(1, 31)? as u8,
-            "serial" => self.serial = within(0, 65535)? as u32,
-            "seed" => self.seed = within(0, u64::MAX)?,
-            "memory" => self.memory = within(1, 2048)? << 20,
-            "rate" => self.rate = within(0, 100_000)? * 1_000_000,
-            "chunk" => self.chunk = within(4, 65536)? << 10,
-            "setup" => self.setup_ns = within(0, 1_000_000)? * 1000,
-            "trigger" => self.trigger_hz = within(1, 1_000_000)?,
-            "hang" => self.hang = within(1, u64::MAX)?,
-            "timeout" => self.timeout = within(1, u64::MAX)?,
-            "short" => self.short = within(1, u64::MAX)?,
-            "gone-after" => self.gone_after = within(1, u64::MAX)?,
-            "wrong" => self.wrong = within(1, u64::MAX)?,
-            "lose" => self.lose = within(1, u64::MAX)?,
-            "refuse" | "busy" if !value.is_empty() => return Err(format!("{part:?}: {key} takes no value")),
-            "refuse" => self.refuse = true,
-            "busy" => self.busy = true,
-            _ => {
-                let keys: Vec<&str> = KEYS.iter().map(|(key, _)| *key).collect();
-                return Err(format!("{part:?} is not one of {}", keys.join(", ")));
-            }
+            "slot" => self.slot = part.number(1, 31)? as u8,
+            "serial" => self.serial = part.number(0, 65535)? as u32,
+            "seed" => self.seed = part.number(0, u64::MAX)?,
+            "memory" => self.memory = part.number(1, 2048)? << 20,
+            "rate" => self.rate = part.number(0, 100_000)? * 1_000_000,
+            "chunk" => self.chunk = part.number(4, 65536)? << 10,
+            "setup" => self.setup_ns = part.number(0, 1_000_000)? * 1000,
+            "trigger" => self.trigger_hz = part.number(1, 1_000_000)?,
+            "hang" => self.hang = part.count()?,
+            "timeout" => self.timeout = part.count()?,
+            "short" => self.short = part.count()?,
+            "gone-after" => self.gone_after = part.count()?,
+            "wrong" => self.wrong = part.count()?,
+            "lose" => self.lose = part.count()?,
+            "refuse" => self.refuse = part.flag()?,
+            "busy" => self.busy = part.flag()?,
+            _ => part.unknown(&KEYS)?,
         }
         Ok(())
     }

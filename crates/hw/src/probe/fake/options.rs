@@ -3,6 +3,7 @@
 use std::str::FromStr;
 
 use crate::Error;
+use crate::synthetic::key::Part;
 
 /// The synthetic machine and its faults. Every field has its key in [`KEYS`]; 0 means off unless said otherwise.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -139,50 +140,34 @@ impl FromStr for Options {
 
 impl Options {
     fn set(&mut self, part: &str) -> Result<(), String> {
-        let (key, value) = match part.split_once('=') {
-            Some((key, value)) => (key, Some(value)),
-            None => (part, None),
-        };
-        let text = value.unwrap_or("");
-        let within = |low: u64, high: u64| match text.parse::<u64>() {
-            Ok(n) if (low..=high).contains(&n) => Ok(n),
-            _ => Err(format!("{part:?}: {key} takes a number from {low} to {high}")),
-        };
-        let some = || within(1, u64::MAX);
-        match key {
-            "seed" => self.seed = within(0, u64::MAX)?,
-            "host" if text.is_empty() => return Err(format!("{part:?}: host takes a name")),
-            "host" => self.host = Some(text.to_owned()),
-            "cpus" => self.cpus = within(1, 4096)? as u32,
-            "nodes" => self.nodes = within(1, 64)? as u32,
-            "vectors" => self.vectors = within(0, 2048)? as u16,
-            "hops" => self.hops = within(1, 8)? as u16,
-            "delay" => self.delay_ns = parse_ps(part, text)? / 1000,
-            "irq-delay" => self.irq_delay_ns = parse_ps(part, text)? / 1000,
-            "quantum" => self.quantum_ps = parse_ps(part, text)?.max(1),
-            "ones-after" => self.ones_after = some()?,
-            "remove-after" => self.remove_after = some()?,
-            "unbind-after" => self.unbind_after = some()?,
-            "lose" => self.lose = some()?,
-            "double" => self.double = some()?,
-            "wrong-cpu" => self.wrong_cpu = some()?,
-            "offline" => self.offline = Some(within(0, 8191)? as u32),
-            "outlier" => self.outlier = Some(within(0, 8191)? as u32),
-            "raw-lost" => self.raw_lost = some()?,
-            "slow" => self.slow_ns = if value.is_some() { parse_ps(part, text)? / 1000 } else { 1_000_000 },
-            "hang-after" => self.hang_after = some()?,
-            "die-after" => self.die_after = some()?,
-            "downtrained" | "replays" | "refuse" | "emulated" if value.is_some() => {
-                return Err(format!("{part:?}: {key} takes no value"));
-            }
-            "downtrained" => self.downtrained = true,
-            "replays" => self.replays = true,
-            "refuse" => self.refuse = true,
-            "emulated" => self.emulated = true,
-            _ => {
-                let names: Vec<&str> = KEYS.iter().map(|(name, _)| *name).collect();
-                return Err(format!("{part:?} is not one of {}", names.join(", ")));
-            }
+        let part = Part::of(part);
+        match part.key {
+            "seed" => self.seed = part.number(0, u64::MAX)?,
+            "host" => self.host = Some(part.word("a name")?.to_owned()),
+            "cpus" => self.cpus = part.number(1, 4096)? as u32,
+            "nodes" => self.nodes = part.number(1, 64)? as u32,
+            "vectors" => self.vectors = part.number(0, 2048)? as u16,
+            "hops" => self.hops = part.number(1, 8)? as u16,
+            "delay" => self.delay_ns = part.ps()? / 1000,
+            "irq-delay" => self.irq_delay_ns = part.ps()? / 1000,
+            "quantum" => self.quantum_ps = part.ps()?.max(1),
+            "ones-after" => self.ones_after = part.count()?,
+            "remove-after" => self.remove_after = part.count()?,
+            "unbind-after" => self.unbind_after = part.count()?,
+            "lose" => self.lose = part.count()?,
+            "double" => self.double = part.count()?,
+            "wrong-cpu" => self.wrong_cpu = part.count()?,
+            "offline" => self.offline = Some(part.number(0, 8191)? as u32),
+            "outlier" => self.outlier = Some(part.number(0, 8191)? as u32),
+            "raw-lost" => self.raw_lost = part.count()?,
+            "slow" => self.slow_ns = if part.value.is_some() { part.ps()? / 1000 } else { 1_000_000 },
+            "hang-after" => self.hang_after = part.count()?,
+            "die-after" => self.die_after = part.count()?,
+            "downtrained" => self.downtrained = part.flag()?,
+            "replays" => self.replays = part.flag()?,
+            "refuse" => self.refuse = part.flag()?,
+            "emulated" => self.emulated = part.flag()?,
+            _ => part.unknown(&KEYS)?,
         }
         Ok(())
     }
@@ -197,24 +182,6 @@ impl Options {
 /// FNV-1a: the same in every build, unlike the standard library's hashes.
 pub fn hash(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))
-}
-
-/// A duration such as `20us` in picoseconds; at most an hour.
-fn parse_ps(part: &str, text: &str) -> Result<u64, String> {
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, unit) = text.split_at(digits);
-    let scale = match unit {
-        "ps" => 1,
-        "ns" | "" => 1_000,
-        "us" => 1_000_000,
-        "ms" => 1_000_000_000,
-        "s" => 1_000_000_000_000,
-        _ => 0,
-    };
-    match number.parse::<u64>().ok().and_then(|n| n.checked_mul(scale)) {
-        Some(ps) if scale > 0 && ps <= pciescope_core::histogram::MAX_PS => Ok(ps),
-        _ => Err(format!("{part:?}: a time is a whole number with ps, ns, us, ms or s, up to an hour")),
-    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 use proptest::prelude::*;
 
+use super::results::{middle_of, parse_record};
 use super::*;
 
 const TSC: Scale = Scale { hz: 2_600_000_000, accesses: 1 };

@@ -1,5 +1,7 @@
 //! Interrupts as user space sees them: from the trigger to the wake-up of a thread that waits for the event counter.
 
+mod armed;
+
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,15 +11,16 @@ use pciescope_core::outcome::{CALIBRATION, ENTRY_TO_ACK, Sample, SampleKind, TRI
 use pciescope_core::record::{Failure, Method, Metric};
 use pciescope_core::{Histogram, IrqPlan, IrqSource, Outcome};
 
-use super::super::clock::{self, Scale};
-use super::super::interrupts::{self, Affinity, Counts, Line};
-use super::super::register::Window;
-use super::super::sys::{self, EventFd, Locked, Pinned, RealTime};
-use super::super::trigger::{Acknowledge, Kind, Trigger, Write};
-use super::super::userspace::{calibration, not_pinned, to_ticks};
-use super::super::{Probe as _, Taken, Watch, failure};
-use super::{Device, Vfio};
+use super::Vfio;
+use crate::probe::clock::{self, Scale};
+use crate::probe::interrupts::{self, Affinity, Counts, Line};
+use crate::probe::register::Window;
+use crate::probe::sys::{self, EventFd, Locked, Pinned, RealTime};
+use crate::probe::trigger::Kind;
+use crate::probe::userspace::{calibration, not_pinned, to_ticks};
+use crate::probe::{Probe as _, Taken, Watch, failure};
 use crate::{Error, Root};
+use armed::{Armed, Fired};
 
 /// Interrupts after each move of affinity that are not counted.
 const WARM_UP: u32 = 2;
@@ -28,87 +31,16 @@ const AWAKE: Duration = Duration::from_micros(200);
 /// How often the probe asks whether the user wants the run to end.
 const POLL: Duration = Duration::from_millis(20);
 
-/// The device's side of a run, with everything put back when dropped.
-struct Setup<'a> {
-    device: &'a Device,
-    /// The windows of the trigger's first and last register.
-    windows: Option<[Arc<Window>; 2]>,
-    trigger: Option<Trigger>,
-    source: IrqSource,
+/// The interrupts of a plan that the device can raise.
+struct Wanted {
     kind: Kind,
     index: u32,
-    events: Vec<EventFd>,
+    windows: Option<[Arc<Window>; 2]>,
+    vectors: Vec<u16>,
 }
 
-impl Setup<'_> {
-    /// The window that holds a register of the trigger.
-    fn window(&self, offset: u64) -> Option<&Window> {
-        self.windows.iter().flatten().map(Arc::as_ref).find(|window| window.holds(offset, 4))
-    }
-
-    fn store(&self, write: Write) {
-        if let Some(window) = self.window(write.offset) {
-            window.write(write.offset, 4, write.value.into());
-        }
-    }
-
-    fn load(&self, offset: u64) {
-        if let Some(window) = self.window(offset) {
-            window.read(offset, 4);
-        }
-    }
-
-    fn is_gone(&self) -> bool {
-        self.windows.iter().flatten().any(|window| window.is_gone())
-    }
-
-    /// Triggers. Returns the stamp before it.
-    #[inline(always)]
-    fn fire(&self, vector: u16) -> io::Result<u64> {
-        match self.trigger {
-            Some(trigger) if self.source == IrqSource::Hardware => {
-                let write = trigger.fire(vector, self.kind);
-                let start = clock::start();
-                self.store(write);
-                Ok(start)
-            }
-            _ => {
-                let start = clock::start();
-                self.device.raise(self.index, vector.into())?;
-                Ok(start)
-            }
-        }
-    }
-
-    /// Tells the device that its interrupt was seen.
-    fn acknowledge(&self, vector: u16) {
-        if let (Some(trigger), IrqSource::Hardware) = (self.trigger, self.source) {
-            match trigger.acknowledge(vector, self.kind) {
-                Acknowledge::Write(write, behind) => {
-                    self.store(write);
-                    self.load(behind);
-                }
-                Acknowledge::Read(offset) => self.load(offset),
-            }
-        }
-        if self.kind == Kind::Intx {
-            // VFIO masked the wire; if it cannot be unmasked, the next interrupt is counted as lost.
-            let _ = self.device.unmask_intx();
-        }
-    }
-}
-
-impl Drop for Setup<'_> {
-    fn drop(&mut self) {
-        if let (Some(trigger), IrqSource::Hardware) = (self.trigger, self.source) {
-            trigger.disable().into_iter().for_each(|write| self.store(write));
-        }
-        self.device.disable_interrupts(self.index);
-    }
-}
-
-/// Times the interrupts of a plan on one CPU.
-pub fn measure(vfio: &mut Vfio, plan: &IrqPlan, cpu: u32, watch: &dyn Watch) -> Result<Taken, Error> {
+/// Checks a plan against the device and its trigger.
+fn check(vfio: &mut Vfio, plan: &IrqPlan) -> Result<Wanted, Error> {
     let bdf = vfio.bdf;
     let cannot = |why: String| Error::Unsupported { bdf, backend: "vfio", what: plan.source.name(), why };
     clock::check().map_err(cannot)?;
@@ -116,11 +48,10 @@ pub fn measure(vfio: &mut Vfio, plan: &IrqPlan, cpu: u32, watch: &dyn Watch) -> 
         return Err(cannot("only the kernel module can; --raised-by loopback is VFIO's control arm".to_owned()));
     }
     let (kind, index, granted) = vfio.interrupts().ok_or_else(|| cannot("the device has no interrupt".to_owned()))?;
-    let trigger = vfio.trigger();
     let mut limit = u16::try_from(granted).unwrap_or(u16::MAX);
     let mut windows = None;
     if plan.source == IrqSource::Hardware {
-        let Some(trigger) = trigger else {
+        let Some(trigger) = vfio.trigger() else {
             let (vendor, device) = vfio.ids;
             return Err(cannot(format!("no hardware trigger of {vendor:04x}:{device:04x} is known")));
         };
@@ -133,24 +64,34 @@ pub fn measure(vfio: &mut Vfio, plan: &IrqPlan, cpu: u32, watch: &dyn Watch) -> 
         let why = format!("the device and its trigger have vectors 0 to {}", limit.saturating_sub(1));
         return Err(Error::Plan { bdf, field: "vector", value: beyond.to_string(), why });
     }
+    Ok(Wanted { kind, index, windows, vectors })
+}
+
+/// Enables the vectors, after clearing what is left of earlier interrupts.
+fn arm<'v>(vfio: &'v Vfio, source: IrqSource, wanted: Wanted) -> Result<(Armed<'v>, Vec<u16>), Error> {
+    let Wanted { kind, index, windows, vectors } = wanted;
     let enabled = vectors.iter().max().map_or(1, |&vector| usize::from(vector) + 1);
     let events: Result<Vec<EventFd>, _> = (0..enabled).map(|_| EventFd::new()).collect();
     let events = events.map_err(|error| vfio.call("make event counters", error))?;
-    let setup = Setup { device: &vfio.device, windows, trigger, source: plan.source, kind, index, events };
+    let armed = Armed { device: &vfio.device, windows, trigger: vfio.trigger(), source, kind, index, events };
     // Clear left-over causes first: one would count as an interrupt.
-    if let (Some(trigger), IrqSource::Hardware) = (trigger, plan.source) {
-        trigger.disable().into_iter().for_each(|write| setup.store(write));
-    }
-    let counters: Vec<&EventFd> = setup.events.iter().collect();
+    armed.silence();
+    let counters: Vec<&EventFd> = armed.events.iter().collect();
     let enabled = vfio.device.enable_interrupts(index, &counters);
     enabled.map_err(|error| vfio.call("enable the device's interrupts", error))?;
+    Ok((armed, vectors))
+}
 
+/// Times the interrupts of a plan on one CPU.
+pub fn measure(vfio: &mut Vfio, plan: &IrqPlan, cpu: u32, watch: &dyn Watch) -> Result<Taken, Error> {
+    let wanted = check(vfio, plan)?;
+    let (armed, vectors) = arm(vfio, plan.source, wanted)?;
     let mut method = Method { gap_ns: plan.interval_ns, emulated: vfio.emulated, ..clock::method("vfio") };
     let total = plan.count.saturating_mul(vectors.len() as u64);
     let mut run = Run {
         root: &vfio.root,
         vfio,
-        setup: &setup,
+        armed: &armed,
         plan,
         cpu,
         watch,
@@ -197,7 +138,7 @@ pub fn measure(vfio: &mut Vfio, plan: &IrqPlan, cpu: u32, watch: &dyn Watch) -> 
 struct Run<'a> {
     root: &'a Root,
     vfio: &'a Vfio,
-    setup: &'a Setup<'a>,
+    armed: &'a Armed<'a>,
     plan: &'a IrqPlan,
     cpu: u32,
     watch: &'a dyn Watch,
@@ -262,16 +203,16 @@ impl Run<'_> {
                 return;
             }
         };
-        if let (Some(trigger), IrqSource::Hardware) = (self.setup.trigger, self.plan.source) {
-            trigger.enable(vector, self.setup.kind).into_iter().for_each(|write| self.setup.store(write));
+        if let (Some(trigger), IrqSource::Hardware) = (self.armed.trigger, self.plan.source) {
+            trigger.enable(vector, self.armed.kind).into_iter().for_each(|write| self.armed.store(write));
         }
         outcome.histograms.insert(CALIBRATION.to_owned(), calibration(self.scale.hz));
         let other = self.plan.trigger_cpu.filter(|&other| other != cpu);
         let mut counts = Counts::default();
         let [to_handler, to_ack] = match other {
             None => {
-                let setup = self.setup;
-                self.samples(vector, &mut counts, &|| setup.fire(vector).map(Fired::Here))
+                let armed = self.armed;
+                self.samples(vector, &mut counts, &|| armed.fire(vector).map(Fired::Here))
             }
             Some(other) => self.triggered_from(other, vector, &mut counts),
         };
@@ -297,7 +238,7 @@ impl Run<'_> {
     /// The name that vfio-pci gives a vector.
     fn line_name(&self, vector: u16) -> String {
         let bdf = self.vfio.bdf();
-        match self.setup.kind {
+        match self.armed.kind {
             Kind::Msix => format!("vfio-msix[{vector}]({bdf})"),
             Kind::Msi => format!("vfio-msi[{vector}]({bdf})"),
             Kind::Intx => format!("vfio-intx({bdf})"),
@@ -334,7 +275,7 @@ impl Run<'_> {
         let over = AtomicBool::new(false);
         let bad = AtomicBool::new(false);
         let settle = SETTLE_NS * self.scale.hz / 1_000_000_000;
-        let setup = self.setup;
+        let armed = self.armed;
         std::thread::scope(|scope| {
             let (asked, answered, stamp, over, bad) = (&asked, &answered, &stamp, &over, &bad);
             scope.spawn(move || {
@@ -354,7 +295,7 @@ impl Run<'_> {
                         std::hint::spin_loop();
                     }
                     // Answers in any case: the other thread waits for it.
-                    match pinned.as_ref().map(|_| setup.fire(vector)) {
+                    match pinned.as_ref().map(|_| armed.fire(vector)) {
                         Ok(Ok(start)) => stamp.store(start, Ordering::Release),
                         _ => bad.store(true, Ordering::Release),
                     }
@@ -388,7 +329,7 @@ impl Run<'_> {
         let mut histograms = [Histogram::default(), Histogram::default()];
         let bdf = self.vfio.bdf();
         // An interrupt that is left over from the vector's last turn.
-        let _ = self.setup.events[usize::from(vector)].take();
+        let _ = self.armed.events[usize::from(vector)].take();
         let period = self.period();
         // The time of the last trigger; the warm-up's end is the first.
         let mut due = None;
@@ -403,7 +344,7 @@ impl Run<'_> {
                 });
                 due = Some(period.map_or(last, |period| self.wait_until(last, period, counts)));
             }
-            let event = &self.setup.events[usize::from(vector)];
+            let event = &self.armed.events[usize::from(vector)];
             counts.extra += event.take().unwrap_or(0);
             let fired = match fire() {
                 Ok(fired) => fired,
@@ -430,7 +371,7 @@ impl Run<'_> {
                 Waited::Came(times, entry) => {
                     // The time of the acknowledge does not include the wait for the other CPU's stamp.
                     let begin = if matches!(fired, Fired::There { .. }) { clock::start() } else { entry };
-                    self.setup.acknowledge(vector);
+                    self.armed.acknowledge(vector);
                     let (acknowledged, _) = clock::end();
                     counts.extra += times - 1;
                     if is_warm_up {
@@ -524,34 +465,12 @@ impl Run<'_> {
         if self.done % 64 == 0 || is_doubtful {
             self.failure = self.vfio.gone();
         }
-        if self.setup.is_gone() {
+        if self.armed.is_gone() {
             self.failure = Some(failure::removed(bdf));
         } else if self.failure.is_none() && self.watch.is_stopped() {
             self.failure = Some(failure::interrupted(bdf, self.done));
         }
         self.failure.is_some()
-    }
-}
-
-/// A trigger that was raised, and where its stamp is.
-enum Fired<'s> {
-    /// On this CPU.
-    Here(u64),
-    /// On another, which writes the stamp before its answer.
-    There { answered: &'s AtomicU64, stamp: &'s AtomicU64, number: u64 },
-}
-
-impl Fired<'_> {
-    fn stamp(&self) -> u64 {
-        match self {
-            Fired::Here(start) => *start,
-            Fired::There { answered, stamp, number } => {
-                while answered.load(Ordering::Acquire) < *number {
-                    std::hint::spin_loop();
-                }
-                stamp.load(Ordering::Acquire)
-            }
-        }
     }
 }
 

@@ -1,6 +1,7 @@
 use std::path::Path;
 
 use super::super::super::sys::Mapping;
+use super::super::Device;
 use super::*;
 
 /// A watch that never stops a run.
@@ -82,7 +83,7 @@ fn with_device<T>(
     let page = tempfile::tempfile().unwrap();
     page.set_len(4096).unwrap();
     let window = Arc::new(Window::new(Mapping::new(&page, 0, 4096, true).unwrap(), 0));
-    let setup = Setup {
+    let armed = Armed {
         device: &vfio.device,
         windows: Some([Arc::clone(&window), Arc::clone(&window)]),
         trigger: vfio.trigger(),
@@ -93,7 +94,7 @@ fn with_device<T>(
     };
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let (over, event) = (&over, setup.events[0].raw());
+        let (over, event) = (&over, armed.events[0].raw());
         scope.spawn(move || {
             let mut answered = 0;
             while !over.load(Ordering::Acquire) {
@@ -104,14 +105,14 @@ fn with_device<T>(
                 window.write(TRIGGER, 4, 0);
                 handler(answered);
                 answered += 1;
-                // SAFETY: an event counter that the setup keeps until after this scope.
+                // SAFETY: an event counter that the armed keeps until after this scope.
                 unsafe { libc::eventfd_write(event, 1) };
             }
         });
         let mut run = Run {
             root: &vfio.root,
             vfio,
-            setup: &setup,
+            armed: &armed,
             plan,
             cpu: cpu(),
             watch: &Silent,
@@ -221,11 +222,11 @@ fn a_trigger_is_late_by_its_own_stamp() {
     let vfio = vfio(root.path(), CLASS);
     let counts = with_device(&vfio, &plan(4, Duration::from_millis(100)), &|_| {}, |run| {
         let mut counts = Counts::default();
-        let setup = run.setup;
+        let armed = run.armed;
         // Between the clock and the trigger the thread is held up for more than half an interval, and for less than a whole.
         run.samples(0, &mut counts, &|| {
             std::thread::sleep(Duration::from_millis(60));
-            setup.fire(0).map(Fired::Here)
+            armed.fire(0).map(Fired::Here)
         });
         counts
     });
