@@ -22,7 +22,7 @@ struct Entry {
 
 /// The function that was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Function<'f> {
+pub(super) struct NamedFunction<'f> {
     pub start: u64,
     pub name: &'f str,
     pub owner: u32,
@@ -59,12 +59,12 @@ impl Functions {
     }
 
     /// The function that `address` lies in; `None` in a gap, and where the next one below is further than `reach`.
-    pub fn find(&self, address: u64, reach: u64) -> Option<Function<'_>> {
+    pub fn find(&self, address: u64, reach: u64) -> Option<NamedFunction<'_>> {
         let entry = self.entries[..self.entries.partition_point(|entry| entry.start <= address)].last()?;
         let distance = address - entry.start;
         let is_inside = if entry.len == 0 { distance < reach } else { distance < entry.len };
         let name = &self.names[entry.name.0 as usize..][..entry.name.1 as usize];
-        is_inside.then_some(Function { start: entry.start, name, owner: entry.owner })
+        is_inside.then_some(NamedFunction { start: entry.start, name, owner: entry.owner })
     }
 }
 

@@ -97,16 +97,16 @@ pub struct Sampler {
     owners: Arc<Vec<File>>,
     others: Vec<File>,
     agreed: Agreed,
-    shared: Arc<Mutex<Shared>>,
+    shared: Arc<Mutex<Drained>>,
     top: usize,
     /// What the kernel had counted when it was last asked.
-    before: Counted,
+    before: KernelCounts,
     _reader: Reader,
 }
 
 /// What the kernel has counted.
 #[derive(Debug, Clone, Copy, Default)]
-struct Counted {
+struct KernelCounts {
     running_ns: u64,
     /// On kernels before 6.0 always 0.
     lost: u64,
@@ -114,13 +114,13 @@ struct Counted {
 
 /// Rings with what was read from them.
 #[derive(Debug, Default)]
-struct Shared {
+struct Drained {
     rings: Vec<Ring>,
     tally: Tally,
     bytes: Vec<u8>,
 }
 
-impl Shared {
+impl Drained {
     fn drain(&mut self) {
         for ring in &mut self.rings {
             self.bytes.clear();
@@ -148,7 +148,7 @@ impl Sampler {
             Whom::Threads(threads) => (threads.to_vec(), vec![None]),
             Whom::Process => (own_threads(root, reader.number), online(root)),
         };
-        let mut opened = Opened::default();
+        let mut opened = RingEvents::default();
         for cpu in cpus {
             for thread in &threads {
                 opened.add(&agreed.sampled, *thread, cpu).map_err(refuse)?;
@@ -157,11 +157,19 @@ impl Sampler {
         if opened.owners.is_empty() {
             return Err(refuse(io::Error::from_raw_os_error(libc::ESRCH)));
         }
-        let Opened { owners, others, rings, .. } = opened;
-        let (owners, shared) = (Arc::new(owners), Arc::new(Mutex::new(Shared { rings, ..Shared::default() })));
+        let RingEvents { owners, others, rings, .. } = opened;
+        let (owners, shared) = (Arc::new(owners), Arc::new(Mutex::new(Drained { rings, ..Drained::default() })));
         let mut reader = reader;
         reader.begin(Arc::clone(&owners), Arc::clone(&shared));
-        Ok(Sampler { owners, others, agreed, shared, top: sampling.top, before: Counted::default(), _reader: reader })
+        Ok(Sampler {
+            owners,
+            others,
+            agreed,
+            shared,
+            top: sampling.top,
+            before: KernelCounts::default(),
+            _reader: reader,
+        })
     }
 
     /// Samples from now on.
@@ -220,8 +228,8 @@ impl Sampler {
     }
 
     /// What all events have counted since they were opened. One that cannot be read counts nothing.
-    fn counted(&self) -> Counted {
-        let mut counted = Counted::default();
+    fn counted(&self) -> KernelCounts {
+        let mut counted = KernelCounts::default();
         for event in self.owners.iter().chain(&self.others) {
             let (_, running_ns, lost) = sys::counts(event).unwrap_or_default();
             counted.running_ns += running_ns;
@@ -275,13 +283,13 @@ fn spots(samples: &HashMap<(Mode, u64), u64>, top: usize, mut place: impl FnMut(
     places.into_iter().map(spot).collect()
 }
 
-fn locked(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
+fn locked(shared: &Mutex<Drained>) -> MutexGuard<'_, Drained> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Events and rings in the making.
 #[derive(Debug, Default)]
-struct Opened {
+struct RingEvents {
     owners: Vec<File>,
     others: Vec<File>,
     rings: Vec<Ring>,
@@ -289,7 +297,7 @@ struct Opened {
     of_cpu: HashMap<u32, usize>,
 }
 
-impl Opened {
+impl RingEvents {
     /// One thread on one CPU; a thread that has ended, or a CPU that has gone, is nothing.
     fn add(&mut self, sampled: &sys::Sampled, thread: i32, cpu: Option<u32>) -> io::Result<()> {
         let event = match sys::sample(sampled, thread, cpu) {

@@ -42,12 +42,12 @@ impl Sysfs {
 }
 
 /// Four bytes of a function's configuration space.
-struct Reading<'a> {
+struct ConfigRead<'a> {
     config: &'a File,
     offset: u64,
 }
 
-impl Target for Reading<'_> {
+impl Target for ConfigRead<'_> {
     #[inline(always)]
     fn access(&self) -> (u64, bool) {
         let mut bytes = [0; 4];
@@ -71,13 +71,13 @@ impl Probe for Sysfs {
             let why = "a configuration read has 4 bytes at a multiple of 4 below 0x1000".to_owned();
             return Err(Error::Plan { bdf: self.bdf, field: "offset", value: format!("{asked:#x}"), why });
         }
-        let targets: Vec<Reading> = self
+        let targets: Vec<ConfigRead> = self
             .hops
             .iter()
             .map(|hop| {
-                let wanted = Reading { config: &hop.config, offset: asked };
+                let wanted = ConfigRead { config: &hop.config, offset: asked };
                 // A function with 256 bytes, or a user who may read 64 only: the identity is always there.
-                if wanted.access().1 { Reading { offset: 0, ..wanted } } else { wanted }
+                if wanted.access().1 { ConfigRead { offset: 0, ..wanted } } else { wanted }
             })
             .collect();
         let gone = || self.hops.iter().find_map(|hop| presence(&hop.config, hop.bdf));

@@ -118,7 +118,7 @@ pub fn measure<T: Target>(targets: &[T], job: &Job, watch: &dyn Watch) -> Result
 }
 
 /// Runs one worker on each CPU, and reports the progress meanwhile. Also why they were stopped, if so.
-fn work<T: Target>(targets: &[T], shared: &Shared, total: u64) -> Result<(Vec<Worker>, Option<Failure>), Error> {
+fn work<T: Target>(targets: &[T], shared: &Shared, total: u64) -> Result<(Vec<CpuWorker>, Option<Failure>), Error> {
     let (bdf, backend) = (shared.job.bdf, shared.job.backend);
     let cpus: Vec<u32> = shared.job.portion.cpus.iter().collect();
     let (barrier, are_all_there) = (Barrier::new(cpus.len()), Mutex::new(false));
@@ -133,7 +133,7 @@ fn work<T: Target>(targets: &[T], shared: &Shared, total: u64) -> Result<(Vec<Wo
                 let (barrier, are_all_there, alive) = (&barrier, &are_all_there, alive.clone());
                 let thread = std::thread::Builder::new().spawn_scoped(scope, move || {
                     let _alive = alive;
-                    let mut worker = Worker::new(cpu, targets.len());
+                    let mut worker = CpuWorker::new(cpu, targets.len());
                     if *are_all_there.lock().unwrap_or_else(PoisonError::into_inner) {
                         barrier.wait();
                         worker.run(targets, shared);
@@ -188,7 +188,7 @@ fn notes(is_real_time: bool) -> [String; 2] {
 }
 
 /// The figures of all workers, and their samples in the order of time.
-fn gather(method: Method, workers: Vec<Worker>) -> Taken {
+fn gather(method: Method, workers: Vec<CpuWorker>) -> Taken {
     let clock_doubt = clock::doubt(method.clock_hz, clock::measured_hz());
     let mut taken = Taken { method, ..Taken::default() };
     for worker in workers {
@@ -206,7 +206,7 @@ fn gather(method: Method, workers: Vec<Worker>) -> Taken {
 }
 
 /// One measuring thread and its CPU.
-struct Worker {
+struct CpuWorker {
     cpu: u32,
     /// By target.
     figures: Vec<Figures>,
@@ -218,7 +218,7 @@ struct Worker {
 
 /// Why a block ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum End {
+enum BlockEnd {
     /// The buffer is full, or the block has taken its longest time.
     Full,
     /// The portion's time is over, or the run is to stop.
@@ -229,9 +229,9 @@ enum End {
     Moved,
 }
 
-impl Worker {
+impl CpuWorker {
     fn new(cpu: u32, targets: usize) -> Self {
-        Worker {
+        CpuWorker {
             cpu,
             figures: (0..targets).map(|_| Figures::default()).collect(),
             samples: Vec::new(),
@@ -291,16 +291,16 @@ impl Worker {
                 self.failure = Some(failure::interrupted(job.bdf, 0));
             }
             match end {
-                End::Full => {}
-                End::Over => break,
-                End::Ones(target) => {
+                BlockEnd::Full => {}
+                BlockEnd::Over => break,
+                BlockEnd::Ones(target) => {
                     let why = (job.gone)().unwrap_or_else(|| failure::all_ones(job.bdf, job.place, Some(self.cpu)));
                     self.figures[target].error = Some(why.clone());
                     self.failure = Some(why);
                     shared.stop.store(true, Ordering::Relaxed);
                     break;
                 }
-                End::Moved => {
+                BlockEnd::Moved => {
                     self.fail(failure::cpu_offline(job.bdf, Some(self.cpu)), shared);
                     break;
                 }
@@ -372,12 +372,12 @@ fn fill<T: Target>(
     shared: &Shared,
     cpu: u32,
     until: u64,
-) -> End {
+) -> BlockEnd {
     let job = shared.job;
     let (batch, gap) = (job.batch.max(1), to_ticks(job.gap_ns.into(), shared.scale.hz));
     let file_at = clock::start().saturating_add(to_ticks(FILE_EVERY_NS, shared.scale.hz));
     if sys::current_cpu() != cpu {
-        return End::Moved;
+        return BlockEnd::Moved;
     }
     while buffer.len() < room {
         let mut now = clock::start();
@@ -386,7 +386,7 @@ fn fill<T: Target>(
             now = clock::start();
         }
         if now >= until || shared.stop.load(Ordering::Relaxed) {
-            return End::Over;
+            return BlockEnd::Over;
         }
         if now >= file_at {
             break;
@@ -400,16 +400,16 @@ fn fill<T: Target>(
         }
         let (end, on) = clock::end();
         if ones && !job.ones_ok {
-            return End::Ones(number);
+            return BlockEnd::Ones(number);
         }
         if on.is_some_and(|on| on != cpu & 0xfff) {
-            return End::Moved;
+            return BlockEnd::Moved;
         }
         buffer.push((start, end.wrapping_sub(start)));
         pace.next.set(if number + 1 == targets.len() { 0 } else { number + 1 });
         pace.ready_at.set(end.saturating_add(gap));
     }
-    End::Full
+    BlockEnd::Full
 }
 
 /// The empty stamp pair on this CPU.

@@ -12,7 +12,7 @@ use crate::probe::fake::Options;
 use super::traffic::{FLOWS, INTERRUPTS, REPAIRED};
 
 /// A PCI function: where it lies, what it is, its link and how many interrupt vectors it uses.
-struct Function {
+struct SyntheticFunction {
     /// From the host bridge down: `pci0000:00/0000:00:02.0`.
     place: &'static str,
     ids: [&'static str; 3],
@@ -30,8 +30,8 @@ const fn function(
     node: u8,
     link: Option<[(&'static str, u8); 2]>,
     vectors: u32,
-) -> Function {
-    Function { place, ids, driver, node, link, vectors }
+) -> SyntheticFunction {
+    SyntheticFunction { place, ids, driver, node, link, vectors }
 }
 
 const X4: Option<[(&str, u8); 2]> = Some([("32.0", 4), ("32.0", 4)]);
@@ -41,7 +41,7 @@ const SLOW: Option<[(&str, u8); 2]> = Some([("16.0", 4), ("32.0", 4)]);
 const PORT: [&str; 3] = ["0x1ded", "0x8000", "0x060400"];
 
 /// Two nodes, each with root ports.
-const FUNCTIONS: [Function; 11] = [
+const FUNCTIONS: [SyntheticFunction; 11] = [
     function("pci0000:00/0000:00:02.0", PORT, "pcieport", 0, X4, 1),
     function("pci0000:00/0000:00:02.0/0000:02:00.0", ["0x144d", "0xa824", "0x010802"], "nvme", 0, X4, 4),
     function("pci0000:00/0000:00:03.0", PORT, "pcieport", 0, SLOW, 1),

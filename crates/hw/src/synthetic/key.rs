@@ -2,17 +2,17 @@
 
 /// A part, split.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Part<'t> {
+pub(crate) struct KeyValue<'t> {
     text: &'t str,
     pub key: &'t str,
     pub value: Option<&'t str>,
 }
 
-impl<'t> Part<'t> {
+impl<'t> KeyValue<'t> {
     pub fn of(text: &'t str) -> Self {
         match text.split_once('=') {
-            Some((key, value)) => Part { text, key, value: Some(value) },
-            None => Part { text, key: text, value: None },
+            Some((key, value)) => KeyValue { text, key, value: Some(value) },
+            None => KeyValue { text, key: text, value: None },
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use crate::synthetic::key::Part;
+use crate::synthetic::key::KeyValue;
 
 /// A synthetic board and its faults. Every field has its key in [`KEYS`]; 0 means off unless said otherwise.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -125,7 +125,7 @@ impl FromStr for Options {
 
 impl Options {
     fn set(&mut self, part: &str) -> Result<(), String> {
-        let part = Part::of(part);
+        let part = KeyValue::of(part);
         match part.key {
             "model" => {
                 self.model = match part.value {

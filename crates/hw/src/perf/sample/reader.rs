@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 
 use super::super::sys;
-use super::{RING, Shared, locked};
+use super::{Drained, RING, locked};
 
 /// The thread that empties the rings; it ends with this.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub(super) struct Reader {
     thread: Option<JoinHandle<()>>,
 }
 
-type Work = (Arc<Vec<File>>, Arc<Mutex<Shared>>);
+type Work = (Arc<Vec<File>>, Arc<Mutex<Drained>>);
 
 impl Reader {
     pub fn spawn() -> io::Result<Self> {
@@ -39,7 +39,7 @@ impl Reader {
         Ok(Reader { number, end, work: Some(work), thread: Some(thread) })
     }
 
-    pub fn begin(&mut self, owners: Arc<Vec<File>>, shared: Arc<Mutex<Shared>>) {
+    pub fn begin(&mut self, owners: Arc<Vec<File>>, shared: Arc<Mutex<Drained>>) {
         if let Some(work) = self.work.take() {
             let _ = work.send((owners, shared));
         }
@@ -57,7 +57,7 @@ impl Drop for Reader {
 }
 
 /// Empties the rings whenever one is half full.
-fn read_until(end: &OwnedFd, owners: &[File], shared: &Mutex<Shared>) {
+fn read_until(end: &OwnedFd, owners: &[File], shared: &Mutex<Drained>) {
     let mut is_over = vec![false; owners.len()];
     // A ring that had to be small wakes nobody before it is full.
     let is_small = locked(shared).rings.iter().any(|ring| ring.size() < RING);

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use crate::Error;
-use crate::synthetic::key::Part;
+use crate::synthetic::key::KeyValue;
 
 /// The synthetic machine and its faults. Every field has its key in [`KEYS`]; 0 means off unless said otherwise.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -140,7 +140,7 @@ impl FromStr for Options {
 
 impl Options {
     fn set(&mut self, part: &str) -> Result<(), String> {
-        let part = Part::of(part);
+        let part = KeyValue::of(part);
         match part.key {
             "seed" => self.seed = part.number(0, u64::MAX)?,
             "host" => self.host = Some(part.word("a name")?.to_owned()),
