@@ -359,10 +359,10 @@ fn seed_ports() -> impl Iterator<Item = Bdf> {
     })
 }
 
-fn absent(command: &str, what: &'static str, word: &str, known: impl Iterator<Item = String>) -> CommandError {
+fn absent(command: &str, what: &str, word: &str, known: impl Iterator<Item = String>) -> CommandError {
     let known: Vec<String> = known.collect();
     let known = if known.is_empty() { "none".to_owned() } else { format!("{} and all", known.join(", ")) };
-    CommandError::Absent { command: command.to_owned(), what, word: word.to_owned(), known }
+    CommandError::Words(format!("{command}: no {what} is called `{word}`; there are {known}"))
 }
 
 impl Device for CounterBoard {
@@ -479,7 +479,7 @@ impl Device for CounterBoard {
             [command @ ("ledger" | "reset"), word, ..] => return Err(CommandError::extra(command, word)),
             _ => {
                 let word = words.first().copied().unwrap_or_default().to_owned();
-                return Err(CommandError::Foreign { word, known: KNOWN });
+                return Err(CommandError::Unknown { word, known: KNOWN });
             }
         }
         self.look_at_lines();

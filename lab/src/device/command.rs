@@ -45,87 +45,33 @@ pub enum Command {
     Reset,
 }
 
-/// What is wrong with a command.
+/// What is wrong with a command, in one line.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 pub enum CommandError {
-    /// No words at all.
-    #[error("empty command; known are {KNOWN}")]
-    Empty,
-    /// The first word is none of ours.
-    #[error("unknown command `{word}`; known are {KNOWN}")]
-    Unknown {
-        /// The word.
-        word: String,
-    },
-    /// The first word is none of the device's.
+    /// The first word is no command of the device.
     #[error("unknown command `{word}`; known are {known}")]
-    Foreign {
+    Unknown {
         /// The word.
         word: String,
         /// The device's commands.
         known: &'static str,
     },
-    /// A part of the device that it does not have.
-    #[error("{command}: no {what} is called `{word}`; there are {known}")]
-    Absent {
-        /// The command's first word.
-        command: String,
-        /// What kind of part.
-        what: &'static str,
-        /// The word.
-        word: String,
-        /// What there is.
-        known: String,
-    },
-    /// A word is missing.
-    #[error("{command}: {what} is missing")]
-    Missing {
-        /// The command's first word.
-        command: String,
-        /// What should have come.
-        what: &'static str,
-    },
-    /// A word too many.
-    #[error("{command}: `{word}` is one word too many")]
-    Extra {
-        /// The command's first word.
-        command: String,
-        /// The word.
-        word: String,
-    },
-    /// A word that means nothing here.
-    #[error("{command}: `{word}` is not {expected}")]
-    Word {
-        /// The command's first word.
-        command: String,
-        /// The word.
-        word: String,
-        /// What it should have been.
-        expected: &'static str,
-    },
-    /// A range from more to less.
-    #[error("{command}: {min} ns to {max} ns is not a range")]
-    Range {
-        /// The command's first word.
-        command: String,
-        /// Its lower end.
-        min: u64,
-        /// Its upper end.
-        max: u64,
-    },
+    /// What is wrong with the words of a command that is known, or that there are none.
+    #[error("{0}")]
+    Words(String),
 }
 
 impl CommandError {
-    pub(super) fn missing(command: &str, what: &'static str) -> Self {
-        CommandError::Missing { command: command.to_owned(), what }
+    pub(super) fn missing(command: &str, what: &str) -> Self {
+        CommandError::Words(format!("{command}: {what} is missing"))
     }
 
     pub(super) fn extra(command: &str, word: &str) -> Self {
-        CommandError::Extra { command: command.to_owned(), word: word.to_owned() }
+        CommandError::Words(format!("{command}: `{word}` is one word too many"))
     }
 
-    pub(super) fn wrong(command: &str, word: &str, expected: &'static str) -> Self {
-        CommandError::Word { command: command.to_owned(), word: word.to_owned(), expected }
+    pub(super) fn wrong(command: &str, word: &str, expected: &str) -> Self {
+        CommandError::Words(format!("{command}: `{word}` is not {expected}"))
     }
 }
 
@@ -136,7 +82,8 @@ impl Command {
     /// What is wrong with it.
     pub fn parse(line: &str) -> Result<Command, CommandError> {
         let words: Vec<&str> = line.split_whitespace().collect();
-        let (command, rest) = words.split_first().ok_or(CommandError::Empty)?;
+        let empty = || CommandError::Words(format!("empty command; known are {KNOWN}"));
+        let (command, rest) = words.split_first().ok_or_else(empty)?;
         let mut words = Words { command, rest };
         let parsed = match *command {
             "ledger" => Command::Ledger,
@@ -154,7 +101,7 @@ impl Command {
             "completion-timeout" => Command::CompletionTimeout(words.time("a time")?),
             "link" => Command::Link(words.link()?),
             "reset" => Command::Reset,
-            word => return Err(CommandError::Unknown { word: word.to_owned() }),
+            word => return Err(CommandError::Unknown { word: word.to_owned(), known: KNOWN }),
         };
         words.end()?;
         Ok(parsed)
@@ -210,7 +157,8 @@ impl Words<'_> {
             "random" => {
                 let (min, max) = (self.time("the shortest delay")?, self.time("the longest delay")?);
                 if min > max {
-                    return Err(CommandError::Range { command: self.command.to_owned(), min, max });
+                    let command = self.command;
+                    return Err(CommandError::Words(format!("{command}: {min} ns to {max} ns is not a range")));
                 }
                 Ok(Delay::Random { min, max, random: self.random()? })
             }

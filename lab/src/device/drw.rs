@@ -4,6 +4,7 @@
 //! the control socket add. Its clock is the board's. Between two calls nothing happens in the device; every call first
 //! advances it to the given time.
 
+mod command;
 pub mod events;
 mod pace;
 #[cfg(test)]
@@ -15,9 +16,8 @@ use serde_json::{Map, Value, json};
 
 use self::events::{HIF_RD, HIF_RD_OR_WR, HIF_RMW, HIF_WR};
 use self::pace::Pace;
-use super::command::CommandError;
+use super::for_each_dword;
 use super::traffic::{DramTotals, SubChannelTraffic};
-use super::words;
 
 /// Bytes of the register window.
 pub const WINDOW: u64 = 0x1000;
@@ -242,7 +242,7 @@ impl DrwBank {
     pub fn read(&mut self, now_ns: u64, offset: u64, to: &mut [u8]) {
         self.advance(now_ns);
         to.fill(0);
-        for_each_dword(offset, to.len(), |register, skip, at, len| {
+        for_each_dword(offset, to.len(), WINDOW, |register, skip, at, len| {
             let value = self.read_register(register).to_le_bytes();
             to[at..at + len].copy_from_slice(&value[skip..skip + len]);
         });
@@ -251,7 +251,7 @@ impl DrwBank {
     /// Writes the window at `now_ns`. Registers are written whole: what covers one only in part is ignored.
     pub fn write(&mut self, now_ns: u64, offset: u64, from: &[u8]) {
         self.advance(now_ns);
-        for_each_dword(offset, from.len(), |register, _, at, len| {
+        for_each_dword(offset, from.len(), WINDOW, |register, _, at, len| {
             if let Ok(value) = <[u8; 4]>::try_from(&from[at..at + len]) {
                 self.write_register(register, u32::from_le_bytes(value));
             }
@@ -267,7 +267,7 @@ impl DrwBank {
     /// a line that is still high fires again.
     pub fn is_answer(offset: u64, len: usize) -> bool {
         let mut is_answer = false;
-        for_each_dword(offset, len, |register, _, _, _| {
+        for_each_dword(offset, len, WINDOW, |register, _, _, _| {
             is_answer |= matches!(register, OV_INTR_ENABLE_CTL | OV_INTR_DISABLE_CTL | OV_INTR_CLR);
         });
         is_answer
@@ -312,47 +312,6 @@ impl DrwBank {
             steady.into_iter().chain(poll).min()
         };
         self.registers.counters.iter().enumerate().filter_map(due).min()
-    }
-
-    /// Carries out a `dram` command of docs/spec/counter-board.md, of which these are the words after SUB.
-    ///
-    /// # Errors
-    /// What was wrong with it; nothing has changed then.
-    pub fn command(&mut self, now_ns: u64, words: &[&str]) -> Result<Value, CommandError> {
-        self.advance(now_ns);
-        match *words {
-            ["add", event, n] => {
-                let (event, n) = (parse_event(event)?, parse_number(n)?);
-                self.happen(event, n);
-            }
-            ["rate", event, per_second] => {
-                let (event, per_second) = (parse_event(event)?, parse_number(per_second)?);
-                self.settings.rates.insert(event, Pace::new(per_second));
-            }
-            ["set", "cycle", value] => {
-                let value = parse_number(value)?;
-                self.registers.cycle = Some(value)
-                    .filter(|value| *value <= CYCLE_MASK)
-                    .ok_or_else(|| wrong(&value.to_string(), "a number below 2^56"))?;
-            }
-            ["set", counter, value] => {
-                let number = counter.parse::<usize>().ok().filter(|number| *number < COUNTERS);
-                let number = number.ok_or_else(|| wrong(counter, "a counter from 0 to 15, or `cycle`"))?;
-                let parsed = u32::try_from(parse_number(value)?).map_err(|_| wrong(value, "a number below 2^32"))?;
-                self.registers.counters[number].load(parsed);
-            }
-            ["limit", "wrap"] => self.settings.limit = Limit::Wrap,
-            ["limit", "hold"] => self.settings.limit = Limit::Hold,
-            ["lag", reads] => {
-                self.settings.lag = parse_number(reads)?;
-                self.show_late(0);
-            }
-            ["torn", "on"] => (self.settings.is_torn, self.settings.half_reads) = (true, 0),
-            ["torn", "off"] => self.settings.is_torn = false,
-            ["power-cycle"] => self.function_reset(now_ns),
-            _ => return Err(refuse(words)),
-        }
-        Ok(Value::Null)
     }
 
     /// The truth as of the last call that was given a time, and what the registers say beside it.
@@ -514,53 +473,5 @@ impl DrwBank {
             }
         }
         Some(late)
-    }
-}
-
-/// Calls `each` with the registers that an access covers: the register's offset, which of its bytes comes first, which
-/// byte of the access that is, and how many bytes.
-fn for_each_dword(offset: u64, len: usize, mut each: impl FnMut(u64, usize, usize, usize)) {
-    let mut done = 0;
-    while done < len {
-        let Some(at) = offset.checked_add(done as u64) else { return };
-        let skip = (at % 4) as usize;
-        let part = (4 - skip).min(len - done);
-        each(at - skip as u64, skip, done, part);
-        done += part;
-    }
-}
-
-fn wrong(word: &str, expected: &'static str) -> CommandError {
-    CommandError::wrong("dram", word, expected)
-}
-
-fn parse_event(word: &str) -> Result<u8, CommandError> {
-    events::parse(word).ok_or_else(|| wrong(word, "an event's name, or a code from 0 to 0x3f"))
-}
-
-fn parse_number(word: &str) -> Result<u64, CommandError> {
-    words::parse_number(word).ok_or_else(|| wrong(word, "a whole number below 2^64"))
-}
-
-/// What is wrong with words that no form fits.
-fn refuse(words: &[&str]) -> CommandError {
-    const FORMS: [(&str, &str, usize); 6] = [
-        ("add", "an event and a number", 3),
-        ("rate", "an event and a number per second", 3),
-        ("set", "a counter and a value", 3),
-        ("limit", "wrap or hold", 2),
-        ("lag", "a number of reads", 2),
-        ("torn", "on or off", 2),
-    ];
-    let Some(first) = words.first() else {
-        return CommandError::missing("dram", "add, rate, set, limit, lag or torn");
-    };
-    let Some((_, what, len)) = FORMS.iter().find(|(form, _, _)| form == first) else {
-        return wrong(first, "add, rate, set, limit, lag or torn");
-    };
-    match words.get(*len) {
-        Some(extra) => CommandError::extra("dram", extra),
-        None if words.len() < *len => CommandError::missing("dram", what),
-        None => wrong(words[1], what),
     }
 }

@@ -109,3 +109,16 @@ pub trait Device: Send {
     /// What was wrong with the command, in one line.
     fn command(&mut self, line: &str) -> Result<Value, command::CommandError>;
 }
+
+/// Calls `each` with the registers that an access covers, until `end`: the register's offset, which of its bytes comes first,
+/// which byte of the access that is, and how many bytes.
+fn for_each_dword(offset: u64, len: usize, end: u64, mut each: impl FnMut(u64, usize, usize, usize)) {
+    let mut done = 0;
+    while done < len {
+        let Some(at) = offset.checked_add(done as u64).filter(|at| *at < end) else { return };
+        let skip = (at % 4) as usize;
+        let part = (4 - skip).min(len - done);
+        each(at - skip as u64, skip, done, part);
+        done += part;
+    }
+}

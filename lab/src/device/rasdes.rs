@@ -6,6 +6,7 @@
 pub mod command;
 pub mod events;
 mod inject;
+mod list;
 pub mod time_based;
 
 use serde_json::{Map, Value, json};
@@ -13,23 +14,15 @@ use serde_json::{Map, Value, json};
 use self::command::{Direction, PortCommand};
 use self::events::{Counters, Event};
 use self::inject::Injection;
+use self::list::{EXT_VENDOR, FOREIGN_AT, FOREIGN_BYTES, List};
 use self::time_based::{Settings, TimeBased};
+use super::for_each_dword;
 use super::traffic::{PortTotals, PortTraffic};
 
 /// Bytes of a function's configuration page.
 pub const PAGE: u64 = 0x1000;
 
-const EXT_DATA_LINK_FEATURE: u32 = 0x0025;
-const EXT_VENDOR: u32 = 0x000b;
-/// VSEC ID of the block.
-const VSEC_ID: u16 = 0x0002;
-/// VSEC revision of the block.
-const VSEC_REV: u8 = 4;
 const VSEC_BYTES: usize = 0x100;
-/// Where the vendor-specific capability that is not ours lies, from the overlay's first byte.
-const FOREIGN_AT: usize = 0x20;
-const FOREIGN_ID: u32 = 0x0001;
-const FOREIGN_BYTES: u32 = 0x18;
 
 const EVENT_COUNTER_CONTROL: usize = 0x08;
 const EVENT_COUNTER_DATA: usize = 0x0c;
@@ -77,21 +70,6 @@ impl Shape {
         let is_aligned = first % 4 == 0 && vsec % 4 == 0;
         let list_end = first + FOREIGN_AT + FOREIGN_BYTES as usize;
         is_aligned && first >= 0x100 && list_end <= vsec && vsec + VSEC_BYTES <= PAGE as usize
-    }
-}
-
-/// What the list of capabilities looks like.
-#[derive(Clone, Copy, Debug)]
-struct List {
-    id: u16,
-    rev: u8,
-    has_foreign_first: bool,
-    is_looped: bool,
-}
-
-impl Default for List {
-    fn default() -> Self {
-        List { id: VSEC_ID, rev: VSEC_REV, has_foreign_first: false, is_looped: false }
     }
 }
 
@@ -182,7 +160,7 @@ impl RasdesBank {
     pub fn read(&mut self, now_ns: u64, offset: u64, to: &mut [u8]) {
         self.advance(now_ns);
         to.fill(0xff);
-        for_each_dword(offset, to.len(), |register, skip, at, len| {
+        for_each_dword(offset, to.len(), PAGE, |register, skip, at, len| {
             if !self.is_gone {
                 let value = self.read_register(register).to_le_bytes();
                 to[at..at + len].copy_from_slice(&value[skip..skip + len]);
@@ -193,7 +171,7 @@ impl RasdesBank {
     /// Writes the function's configuration page at `now_ns`; bytes of a register that are not covered stay.
     pub fn write(&mut self, now_ns: u64, offset: u64, from: &[u8]) {
         self.advance(now_ns);
-        for_each_dword(offset, from.len(), |register, skip, at, len| {
+        for_each_dword(offset, from.len(), PAGE, |register, skip, at, len| {
             let mut value = [0; 4];
             value[skip..skip + len].copy_from_slice(&from[at..at + len]);
             let bytes = std::array::from_fn(|byte| (skip..skip + len).contains(&byte).then_some(value[byte]));
@@ -372,21 +350,7 @@ impl RasdesBank {
         let (first, vsec) = (usize::from(self.shape.first), usize::from(self.shape.vsec));
         match register.checked_sub(vsec).filter(|offset| *offset < VSEC_BYTES) {
             Some(offset) => self.read_block(offset),
-            None => register.checked_sub(first).map_or(0, |offset| self.read_list(offset)),
-        }
-    }
-
-    /// Capabilities before the block.
-    fn read_list(&self, offset: usize) -> u32 {
-        let after_first =
-            if self.list.has_foreign_first { self.shape.first + FOREIGN_AT as u16 } else { self.shape.vsec };
-        match offset {
-            0 => EXT_DATA_LINK_FEATURE | 1 << 16 | u32::from(after_first) << 20,
-            FOREIGN_AT if self.list.has_foreign_first => EXT_VENDOR | 1 << 16 | u32::from(self.shape.vsec) << 20,
-            _ if self.list.has_foreign_first && offset == FOREIGN_AT + 4 => {
-                FOREIGN_ID | u32::from(VSEC_REV) << 16 | FOREIGN_BYTES << 20
-            }
-            _ => 0,
+            None => register.checked_sub(first).map_or(0, |offset| self.list.read(&self.shape, offset)),
         }
     }
 
@@ -497,19 +461,6 @@ impl RasdesBank {
         {
             self.violations.push(text);
         }
-    }
-}
-
-/// Calls `each` with the registers that an access covers: the register's offset, which of its bytes comes first, which
-/// byte of the access that is, and how many bytes.
-fn for_each_dword(offset: u64, len: usize, mut each: impl FnMut(u64, usize, usize, usize)) {
-    let mut done = 0;
-    while done < len {
-        let Some(at) = offset.checked_add(done as u64).filter(|at| *at < PAGE) else { return };
-        let skip = (at % 4) as usize;
-        let part = (4 - skip).min(len - done);
-        each(at - skip as u64, skip, done, part);
-        done += part;
     }
 }
 

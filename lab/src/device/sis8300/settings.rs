@@ -193,8 +193,8 @@ impl Order {
             _ => {
                 return match Command::parse(line) {
                     // The latency endpoint alone shows another link than it has.
-                    Ok(Command::Link(_)) => Err(CommandError::Foreign { word: "link".to_owned(), known: KNOWN }),
-                    Err(CommandError::Unknown { word }) => Err(CommandError::Foreign { word, known: KNOWN }),
+                    Ok(Command::Link(_)) => Err(CommandError::Unknown { word: "link".to_owned(), known: KNOWN }),
+                    Err(CommandError::Unknown { word, .. }) => Err(CommandError::Unknown { word, known: KNOWN }),
                     parsed => parsed.map(Order::Common),
                 };
             }
