@@ -24,8 +24,8 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::answer::{EVENT_STREAM, Site};
 use crate::config::Config;
-use crate::places::{Place, Places, Standing};
 use crate::reload::Current;
+use crate::slots::{Slot, Slots};
 use crate::state::State;
 
 /// Threads for bcrypt, of which `answer.rs` lets two run.
@@ -180,7 +180,7 @@ impl Drop for Server {
 
 /// Takes connections until it is told to stop.
 async fn accept(listener: TcpListener, site: Arc<Site>, mut stop: watch::Receiver<bool>) {
-    let places = Places::default();
+    let mut slots = Slots::default();
     loop {
         let accepted = tokio::select! {
             _ = stop.changed() => break,
@@ -196,43 +196,37 @@ async fn accept(listener: TcpListener, site: Arc<Site>, mut stop: watch::Receive
         };
         // Of each connection anew: a certificate may have been renewed.
         let config = site.config();
-        let allows_all = !config.is_locked();
-        let Some(place) = places.take(peer.ip(), allows_all) else {
+        let Some(slot) = slots.take(peer.ip()) else {
             site.count_refused();
             continue;
         };
+        slot.hold(stream);
         let (site, stop) = (Arc::clone(&site), stop.clone());
         tokio::spawn(async move {
             // A small answer must not wait for another.
-            let _ = stream.set_nodelay(true);
+            let _ = slot.with(|stream| stream.as_ref().map(|stream| stream.set_nodelay(true)));
             tokio::select! {
-                () = connection(stream, config, site, &place, stop) => {}
-                () = place.leave() => {}
+                () = connection(config, site, &slot, stop) => {}
+                () = slot.leave() => {}
             }
         });
     }
     drop(listener);
     let all_ended = async {
-        while !places.is_empty() {
+        while !slots.is_empty() {
             sleep(Duration::from_millis(10)).await;
         }
     };
     let _ = timeout(END, all_ended).await;
 }
 
-async fn connection(
-    stream: TcpStream,
-    config: Arc<Config>,
-    site: Arc<Site>,
-    place: &Place,
-    stop: watch::Receiver<bool>,
-) {
-    let stream = Impatient::new(stream, UNREAD);
+async fn connection(config: Arc<Config>, site: Arc<Site>, slot: &Arc<Slot>, stop: watch::Receiver<bool>) {
+    let stream = Impatient::new(Arc::clone(slot), UNREAD);
     match config.tls.clone().map(TlsAcceptor::from) {
-        None => talk(stream, config, site, place, stop).await,
+        None => talk(stream, config, site, slot, stop).await,
         Some(acceptor) => {
             if let Ok(Ok(stream)) = timeout(HEAD, acceptor.accept(stream)).await {
-                talk(stream, config, site, place, stop).await;
+                talk(stream, config, site, slot, stop).await;
             }
         }
     }
@@ -243,20 +237,16 @@ async fn talk(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     config: Arc<Config>,
     site: Arc<Site>,
-    place: &Place,
+    slot: &Slot,
     mut stop: watch::Receiver<bool>,
 ) {
     let service = service_fn(move |request| {
         let (site, config) = (Arc::clone(&site), Arc::clone(&config));
         async move {
-            place.stands(Standing::Asking);
-            let response = site.answer(&config, place.address(), request).await;
-            place.stands(match response.status() {
-                StatusCode::UNAUTHORIZED | StatusCode::MISDIRECTED_REQUEST => Standing::Refused,
-                _ => Standing::Known,
-            });
-            if response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == EVENT_STREAM) {
-                place.streams();
+            slot.asks();
+            let response = site.answer(&config, slot.address, request).await;
+            if ![StatusCode::UNAUTHORIZED, StatusCode::MISDIRECTED_REQUEST].contains(&response.status()) {
+                slot.is_allowed(response.headers().get(CONTENT_TYPE).is_some_and(|kind| kind == EVENT_STREAM));
             }
             Ok::<_, Infallible>(response)
         }
@@ -277,15 +267,21 @@ async fn talk(
 
 /// A stream that fails when its other end leaves what was written unread for too long.
 struct Impatient {
-    stream: TcpStream,
+    slot: Arc<Slot>,
     unread: Duration,
     /// Runs while a write waits.
     until: Option<Pin<Box<Sleep>>>,
 }
 
 impl Impatient {
-    fn new(stream: TcpStream, unread: Duration) -> Self {
-        Impatient { stream, unread, until: None }
+    fn new(slot: Arc<Slot>, unread: Duration) -> Self {
+        Impatient { slot, unread, until: None }
+    }
+
+    /// Asks the stream, if the connection still has it.
+    fn poll<T>(&self, ask: impl FnOnce(Pin<&mut TcpStream>) -> Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        let gone = || Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+        self.slot.with(|stream| stream.as_mut().map_or_else(gone, |stream| ask(Pin::new(stream))))
     }
 
     /// Ends a wait that was too long.
@@ -303,24 +299,24 @@ impl Impatient {
 }
 
 impl AsyncRead for Impatient {
-    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(context, into)
+    fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, into: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        self.poll(|stream| stream.poll_read(context, into))
     }
 }
 
 impl AsyncWrite for Impatient {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        let written = self.poll(|stream| stream.poll_write(context, bytes));
         self.judge(context, written)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let flushed = Pin::new(&mut self.stream).poll_flush(context);
+        let flushed = self.poll(|stream| stream.poll_flush(context));
         self.judge(context, flushed)
     }
 
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll(|stream| stream.poll_shutdown(context))
     }
 }
 
@@ -342,12 +338,13 @@ mod tests {
         let served = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build().unwrap();
             runtime.block_on(async move {
-                let stream = Impatient::new(TcpStream::from_std(stream).unwrap(), unread);
                 let (_stop, stopped) = watch::channel(false);
                 let current = Current::new(Config::default(), |_| ());
                 let site = Site::new(Arc::new(State::new(Setup::default())), current, true, stopped.clone());
-                let place = Places::default().take(std::net::Ipv4Addr::LOCALHOST.into(), false).unwrap();
-                talk(stream, site.config(), Arc::new(site), &place, stopped).await;
+                let slot = Slots::default().take(std::net::Ipv4Addr::LOCALHOST.into()).unwrap();
+                slot.hold(TcpStream::from_std(stream).unwrap());
+                let stream = Impatient::new(Arc::clone(&slot), unread);
+                talk(stream, site.config(), Arc::new(site), &slot, stopped).await;
             });
         });
         let requests = "GET /page.js HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(1500);

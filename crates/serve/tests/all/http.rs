@@ -422,12 +422,12 @@ fn so_many_streams_and_connections_and_no_more() {
     assert_eq!(get(server.address(), "/api/events").status, 503);
     // Scrapes go on beside.
     assert!(get(server.address(), "/metrics").body.contains("\npciescope_event_streams 32\n"));
-    // 48 of one peer; the rest is others'. Those that only hold a connection make room.
+    // 40 of one address; the rest is others'. Those that only hold a connection make room.
     let silent: Vec<_> = (0..200).map(|_| TcpStream::connect(server.address()).unwrap()).collect();
     for _ in 0..5 {
         assert_eq!(get(server.address(), "/metrics").status, 200);
     }
-    let idle: Vec<_> = (0..16)
+    let idle: Vec<_> = (0..8)
         .map(|_| {
             let mut stream = TcpStream::connect(server.address()).unwrap();
             stream.write_all(b"GET /page.css HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
@@ -435,8 +435,7 @@ fn so_many_streams_and_connections_and_no_more() {
             stream
         })
         .collect();
-    // All places belong to connections that made a request. Where every request is allowed, that keeps nobody out, and
-    // the pages that watch stay.
+    // All slots of the address belong to connections that made a request. That keeps nobody out, and live pages stay.
     for number in 2..22 {
         assert_eq!(get(server.address(), "/metrics").status, 200);
         state.put_all(&interval(number));
