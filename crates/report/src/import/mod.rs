@@ -169,7 +169,7 @@ fn log<const F: usize, const V: usize>(
     if Tally::are_too_many(&tallies) {
         return Err(Error::TooManyCells { path: path.to_owned(), bound: tally::MAX_CELLS });
     }
-    for ((cpu, target), total) in Tally::totals(&tallies) {
+    for ((cpu, target), total) in Tally::totals(tallies) {
         let mut record = Record {
             cpu: Some(Cpu { cpu, ..Cpu::default() }),
             method: Some(method(format)),
