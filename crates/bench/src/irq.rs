@@ -6,23 +6,27 @@
 use std::collections::BTreeMap;
 
 use pciescope_core::outcome::{LATENCY, TRIGGER_TO_HANDLER};
-use pciescope_core::record::{Failure, Metric, Target, Warning};
-use pciescope_core::{Bdf, CpuList, IrqPlan, IrqSource, MmioPlan, Order, Outcome};
-use pciescope_hw::probe::{Portion, Probe, Taken, Watch};
+use pciescope_core::record::{Metric, Target, Warning};
+use pciescope_core::{CpuList, IrqPlan, IrqSource, MmioPlan, Order, Outcome};
+use pciescope_hw::Error as ProbeError;
+use pciescope_hw::probe::{Probe, Sampled, Slice, Watch};
 use pciescope_hw::registers::{SafeRegister, safe_target};
 
-use crate::online::{Online, OnlineWatch};
-use crate::portion::{PortionWatch, batches, note_effect, note_raw_lost, order_name, refusal, shift};
-use crate::run::{Error, Run};
+use crate::error::Error;
+use crate::run::Run;
+use crate::schedule::{Experiment, Schedule};
 
 /// The control arms that can be measured beside the hardware's interrupts, the nearest to them first.
 const CONTROLS: [IrqSource; 3] = [IrqSource::Retrigger, IrqSource::Inject, IrqSource::Loopback];
 /// Register reads per CPU beside the interrupts: enough for a median.
 const READS: u64 = 200;
 
-/// Of so many interrupts of a CPU the single samples are kept for a moment, also if nobody asked for them: they say how
-/// neighbours depend on each other.
+/// Up to this many interrupts of a call, single samples are kept for a moment, also if nobody asked for them: they say
+/// how neighbours depend on each other.
 const KEPT: u64 = 100_000;
+
+/// The number of the arm that has no PCIe.
+const CONTROL: usize = 1;
 
 /// Measures `plan` and writes one record per CPU and vector.
 ///
@@ -33,119 +37,105 @@ const KEPT: u64 = 100_000;
 /// # Errors
 /// [`Error::Probe`] if nothing could be measured (a record says so too), [`Error::Sink`] and [`Error::Raw`].
 pub fn measure(plan: &IrqPlan, with_control: bool, probe: &mut dyn Probe, run: &mut Run<'_>) -> Result<(), Error> {
-    let register = safe_target(&run.function);
-    let mut arms = Arms { plan, is_arm: run.is_arm, control: None, has_hardware: true, lacking: Vec::new() };
-    let with_control = with_control && plan.source == IrqSource::Hardware;
-    let steps = plan.cpus.len() * if with_control { 2 } else { 1 };
-    let mut left = plan.cpus.clone();
-    let online = Online::new(run.real_root(), &plan.cpus);
-    let outer = OnlineWatch { outer: run.watch, online: &online };
-    for (position, cpu) in plan.cpus.iter().enumerate() {
-        if let Some(failure) = run.ending(&online) {
-            return run.put_failure(plan.source.name(), left_out(failure, &left));
-        }
-        let mut step = position * steps / plan.cpus.len();
-        let begin_ns = run.started.elapsed().as_nanos() as u64;
-        let watch = PortionWatch::new(&outer, step, steps, 0);
-        let mut hardware = match arms.first(cpu, with_control, probe, &watch) {
-            Ok(taken) => taken,
-            Err(err) if position == 0 => return Err(run.refuse(plan.source.name(), err)),
-            Err(err) => Some(dropped_out(cpu, &err)),
-        };
-        step += 1;
-        explain(hardware.as_mut(), run, &online);
-        let ended = hardware.as_ref().and_then(|taken| taken.failure.clone()).filter(ends_the_run);
-        let mut control = None;
-        if with_control && ended.is_none() {
-            let watch = PortionWatch::new(&outer, step, steps, 0);
-            control = match arms.control(cpu, probe, &watch) {
-                Ok(taken) => taken,
-                // If neither arm exists, the refusal of the hardware's is the one to show.
-                Err(err) if hardware.is_none() => {
-                    let err = arms.lacking.pop().unwrap_or(err);
-                    return Err(run.refuse(plan.source.name(), err));
-                }
-                Err(err) => Some(dropped_out(cpu, &err)),
-            };
-        }
-        explain(control.as_mut(), run, &online);
-        let ended = ended.or_else(|| control.as_ref()?.failure.clone().filter(ends_the_run));
-        let read_ns = register.and_then(|register| read_median(plan.bdf, &register, cpu, probe, run.watch));
-        let medians = control.as_ref().map(medians).unwrap_or_default();
-        if let Some(taken) = hardware {
-            put_arm(run, (plan.source, plan.count), taken, begin_ns, &|outcome| {
-                if let Some(read_ns) = read_ns {
-                    outcome.metrics.insert("mmio_read_median_ns".to_owned(), Metric::ns(read_ns));
-                }
-                if with_control {
-                    compare(outcome, &medians, &arms);
-                }
-            })?;
-        }
-        if let (Some(taken), Some(source)) = (control, arms.control) {
-            let lacks_hardware = arms.no_hardware();
-            put_arm(run, (source, plan.count), taken, begin_ns, &|outcome| {
-                outcome.warnings.extend(lacks_hardware.clone())
-            })?;
-        }
-        left = left.minus(&CpuList::from_iter([cpu]));
-        if let Some(failure) = ended {
-            if left.is_empty() {
-                return Ok(());
-            }
-            return run.put_failure(plan.source.name(), left_out(failure, &left));
-        }
-    }
-    Ok(())
+    let schedule = Schedule {
+        cpus: &plan.cpus,
+        order: plan.order,
+        count: plan.count,
+        duration_ns: plan.duration_ns,
+        raw: plan.raw,
+    };
+    let mut interrupts = Interrupts {
+        plan,
+        with_control: with_control && plan.source == IrqSource::Hardware,
+        is_arm: run.is_arm,
+        register: safe_target(&run.function),
+        reads_ns: BTreeMap::new(),
+        control: None,
+        has_hardware: true,
+        lacking: Vec::new(),
+        probe,
+    };
+    schedule.run(run, &mut interrupts)
 }
 
-/// Which sources there are, as the first CPU finds out.
-struct Arms<'p> {
+/// The two arms, and the sources that they turned out to have.
+struct Interrupts<'p> {
     plan: &'p IrqPlan,
+    with_control: bool,
     /// Software raises interrupts through the queue of the interrupt translation service there.
     is_arm: bool,
-    control: Option<IrqSource>,
+    register: Option<SafeRegister>,
+    /// Medians of reads of that register by CPU; `None` where it could not be read.
+    reads_ns: BTreeMap<u32, Option<f64>>,
+    /// The control arm's source: `None` before its first call, `Some(None)` if the backend has none.
+    control: Option<Option<IrqSource>>,
     has_hardware: bool,
     /// The refusals of sources that do not exist here.
-    lacking: Vec<pciescope_hw::Error>,
+    lacking: Vec<ProbeError>,
+    probe: &'p mut dyn Probe,
 }
 
-impl Arms<'_> {
-    fn call(
-        &self,
-        source: IrqSource,
-        cpu: u32,
-        probe: &mut dyn Probe,
-        watch: &dyn Watch,
-    ) -> Result<Taken, pciescope_hw::Error> {
-        let vectors = self.plan.vectors.len() as u64;
+impl Experiment for Interrupts<'_> {
+    fn arms(&self) -> usize {
+        1 + usize::from(self.with_control)
+    }
+
+    fn test(&self, arm: usize) -> &'static str {
+        match self.control.flatten() {
+            Some(control) if arm == CONTROL => control.name(),
+            _ => self.plan.source.name(),
+        }
+    }
+
+    fn target(&self, outcome: &Outcome) -> Target {
+        Target { vector: Some(outcome.index), irq: outcome.irq, ..Target::default() }
+    }
+
+    fn call(&mut self, arm: usize, slice: &Slice, watch: &dyn Watch) -> Result<Option<Sampled>, ProbeError> {
+        let sampled = if arm == CONTROL { self.control(slice, watch)? } else { self.own(slice, watch)? };
+        if arm + 1 == self.arms() {
+            self.read(slice, watch);
+        }
+        Ok(sampled)
+    }
+
+    fn complete(&self, outcomes: &mut [(usize, Outcome)]) {
+        let median = |outcome: &Outcome| outcome.histograms.get(TRIGGER_TO_HANDLER)?.median_ns();
+        let controls = outcomes.iter().filter(|(arm, _)| *arm == CONTROL);
+        let controls_ns: BTreeMap<(u32, u16), f64> =
+            controls.filter_map(|(_, outcome)| Some(((outcome.cpu, outcome.index), median(outcome)?))).collect();
+        for (arm, outcome) in outcomes {
+            if *arm == CONTROL {
+                outcome.warnings.extend(self.no_hardware());
+                continue;
+            }
+            if let Some(read_ns) = self.reads_ns.get(&outcome.cpu).copied().flatten() {
+                outcome.metrics.insert("mmio_read_median_ns".to_owned(), Metric::ns(read_ns));
+            }
+            if self.with_control {
+                let control_ns = controls_ns.get(&(outcome.cpu, outcome.index)).copied();
+                self.compare(outcome, median(outcome), control_ns);
+            }
+        }
+    }
+}
+
+impl Interrupts<'_> {
+    fn measure(&mut self, source: IrqSource, slice: &Slice, watch: &dyn Watch) -> Result<Sampled, ProbeError> {
+        let samples = slice.count.saturating_mul(self.plan.vectors.len() as u64);
         // The kernel module would allocate its ring for them.
-        let is_kept = probe.backend() != "kmod" && self.plan.count.saturating_mul(vectors) <= KEPT;
-        let mut taken =
-            probe.irq(&IrqPlan { source, raw: self.plan.raw || is_kept, ..self.plan.clone() }, cpu, watch)?;
-        for outcome in &mut taken.outcomes {
-            let batches = batches(&taken.samples, outcome);
-            note_effect(outcome, &batches);
-        }
-        if !self.plan.raw {
-            (taken.samples, taken.samples_lost) = (Vec::new(), 0);
-        }
-        Ok(taken)
+        let is_kept = self.plan.order == Order::Sequential && self.probe.backend() != "kmod";
+        let raw = self.plan.raw || is_kept && slice.count > 0 && samples <= KEPT;
+        self.probe.irq(&IrqPlan { source, raw, ..self.plan.clone() }, slice, watch)
     }
 
     /// The arm of the plan; `None` if it is the hardware's, does not exist and a control arm is wanted.
-    fn first(
-        &mut self,
-        cpu: u32,
-        with_control: bool,
-        probe: &mut dyn Probe,
-        watch: &dyn Watch,
-    ) -> Result<Option<Taken>, pciescope_hw::Error> {
+    fn own(&mut self, slice: &Slice, watch: &dyn Watch) -> Result<Option<Sampled>, ProbeError> {
         if !self.has_hardware {
             return Ok(None);
         }
-        match self.call(self.plan.source, cpu, probe, watch) {
-            Err(err @ pciescope_hw::Error::Unsupported { .. }) if with_control => {
+        match self.measure(self.plan.source, slice, watch) {
+            Err(err @ ProbeError::Unsupported { .. }) if self.with_control => {
                 self.has_hardware = false;
                 self.lacking.push(err);
                 Ok(None)
@@ -154,29 +144,38 @@ impl Arms<'_> {
         }
     }
 
-    /// The control arm; `None` if the backend has none.
-    fn control(
-        &mut self,
-        cpu: u32,
-        probe: &mut dyn Probe,
-        watch: &dyn Watch,
-    ) -> Result<Option<Taken>, pciescope_hw::Error> {
-        if let Some(source) = self.control {
-            return self.call(source, cpu, probe, watch).map(Some);
+    /// The control arm; `None` if the backend has none. If neither arm exists, the refusal of the hardware's is the one
+    /// to show.
+    fn control(&mut self, slice: &Slice, watch: &dyn Watch) -> Result<Option<Sampled>, ProbeError> {
+        if let Some(known) = self.control {
+            return known.map(|source| self.measure(source, slice, watch)).transpose();
         }
-        let mut last = None;
         for source in CONTROLS {
-            match self.call(source, cpu, probe, watch) {
-                Err(err @ pciescope_hw::Error::Unsupported { .. }) => last = Some(err),
+            match self.measure(source, slice, watch) {
+                Err(ProbeError::Unsupported { .. }) => {}
                 other => {
-                    self.control = Some(source);
+                    self.control = Some(Some(source));
                     return other.map(Some);
                 }
             }
         }
-        match last {
-            Some(err) if !self.has_hardware => Err(err),
-            _ => Ok(None),
+        self.control = Some(None);
+        self.lacking.pop().map_or(Ok(None), Err)
+    }
+
+    /// Reads the safe register from the slice's CPU, once in a run. The interrupts' measurement does not fail without
+    /// this figure.
+    fn read(&mut self, slice: &Slice, watch: &dyn Watch) {
+        let Some(register) = self.register else { return };
+        for cpu in slice.cpus.iter() {
+            if self.reads_ns.contains_key(&cpu) {
+                continue;
+            }
+            let reads = MmioPlan::reads(self.plan.bdf, register.bar, register.offset, register.width);
+            let slice = Slice { cpus: CpuList::from_iter([cpu]), count: READS, duration_ns: 0 };
+            let sampled = self.probe.mmio(&reads, &slice, watch).ok().filter(|sampled| sampled.failure.is_none());
+            let latency = sampled.as_ref().and_then(|sampled| sampled.outcomes.first()?.histograms.get(LATENCY));
+            self.reads_ns.insert(cpu, latency.and_then(|latency| latency.median_ns()));
         }
     }
 
@@ -189,118 +188,30 @@ impl Arms<'_> {
             hint: "take a device that can raise its own interrupts, see docs/method.md".to_owned(),
         })
     }
-}
 
-/// A CPU whose turn the probe refused after others had theirs.
-fn dropped_out(cpu: u32, err: &pciescope_hw::Error) -> Taken {
-    let outcome = Outcome { cpu, error: Some(refusal(err)), ..Outcome::default() };
-    Taken { outcomes: vec![outcome], ..Taken::default() }
-}
-
-/// The medians from trigger to handler by vector.
-fn medians(taken: &Taken) -> BTreeMap<u16, f64> {
-    let median = |outcome: &Outcome| outcome.histograms.get(TRIGGER_TO_HANDLER)?.median_ns();
-    taken.outcomes.iter().filter_map(|outcome| Some((outcome.index, median(outcome)?))).collect()
-}
-
-/// Adds the control's median and the difference to an outcome of the hardware.
-fn compare(outcome: &mut Outcome, control: &BTreeMap<u16, f64>, arms: &Arms<'_>) {
-    if arms.control.is_none() {
-        outcome.warnings.push(Warning {
-            code: "no-control-arm".to_owned(),
-            text: "the backend cannot raise these interrupts by software: the share of PCIe is not known".to_owned(),
-            hint: "the kernel module has a control arm: --backend kmod --bind".to_owned(),
-        });
-        return;
-    }
-    let own = outcome.histograms.get(TRIGGER_TO_HANDLER).and_then(|histogram| histogram.median_ns());
-    let Some(control) = control.get(&outcome.index) else { return };
-    outcome.metrics.insert("control_median_ns".to_owned(), Metric::ns(*control));
-    if arms.is_arm && arms.control != Some(IrqSource::Loopback) {
-        outcome.warnings.push(Warning {
-            code: "control-differs".to_owned(),
-            text: "the kernel raises interrupts through the command queue of Arm's interrupt translation service and waits for it: \
-                   the difference to the device's own is not the share of PCIe"
-                .to_owned(),
-            hint: "compare runs of the device's own interrupts; --backend vfio has a control arm without that queue"
-                .to_owned(),
-        });
-    } else if let Some(own) = own {
-        outcome.metrics.insert("hardware_minus_control_ns".to_owned(), Metric::ns(own - control));
-    }
-}
-
-/// The median of reads of the safe register from the CPU that handles; `None` where it cannot be read.
-fn read_median(bdf: Bdf, register: &SafeRegister, cpu: u32, probe: &mut dyn Probe, watch: &dyn Watch) -> Option<f64> {
-    let reads = MmioPlan::reads(bdf, register.bar, register.offset, register.width);
-    let portion = Portion { cpus: CpuList::from_iter([cpu]), count: READS, duration_ns: 0 };
-    // The interrupts' measurement does not fail without this figure.
-    let taken = probe.mmio(&reads, &portion, watch).ok().filter(|taken| taken.failure.is_none())?;
-    taken.outcomes.first()?.histograms.get(LATENCY)?.median_ns()
-}
-
-/// How many of the plan's interrupts a vector has had its time for.
-fn asked(outcome: &Outcome) -> f64 {
-    // At a fixed rate, times without a trigger are part of the count.
-    let count = |name| outcome.metrics.get(name).map_or(0.0, |metric| metric.value);
-    ["triggers", "missed", "merged"].into_iter().map(count).sum()
-}
-
-/// Writes the records of one arm on one CPU, of which `count` triggers per vector were asked.
-fn put_arm(
-    run: &mut Run<'_>,
-    (source, count): (IrqSource, u64),
-    mut taken: Taken,
-    begin_ns: u64,
-    complete: &dyn Fn(&mut Outcome),
-) -> Result<(), Error> {
-    note_raw_lost(&mut taken);
-    taken.method.order = order_name(Order::Sequential);
-    shift(&mut taken, begin_ns);
-    run.put_raw(&taken.samples)?;
-    let mut has_said_why = false;
-    for mut outcome in taken.outcomes {
-        if outcome.error.is_none() && asked(&outcome) < count as f64 {
-            outcome.error.clone_from(&taken.failure);
+    /// Adds the control's median and the difference to an outcome of the hardware.
+    fn compare(&self, outcome: &mut Outcome, own_ns: Option<f64>, control_ns: Option<f64>) {
+        if self.control == Some(None) {
+            outcome.warnings.push(Warning {
+                code: "no-control-arm".to_owned(),
+                text: "the backend cannot raise these interrupts by software: the share of PCIe is not known"
+                    .to_owned(),
+                hint: "the kernel module has a control arm: --backend kmod --bind".to_owned(),
+            });
         }
-        has_said_why |= outcome.error.is_some();
-        complete(&mut outcome);
-        let target = Target { vector: Some(outcome.index), irq: outcome.irq, ..Target::default() };
-        run.put_outcome(source.name(), target, &taken.method, outcome)?;
-    }
-    match taken.failure {
-        Some(failure) if !has_said_why => run.put_failure(source.name(), failure),
-        _ => Ok(()),
-    }
-}
-
-/// Replaces the stop by its cause: a CPU that went offline.
-fn explain(taken: Option<&mut Taken>, run: &mut Run<'_>, online: &Online<'_>) {
-    if let Some(taken) = taken {
-        run.add_samples(taken);
-        taken.failure = taken.failure.take().map(|failure| run.stopped_by(failure, online));
-    }
-}
-
-/// A failure that the other CPUs would meet too.
-fn ends_the_run(failure: &Failure) -> bool {
-    failure.code != "timeout"
-}
-
-/// The failure that ended a run, with the CPUs that had no turn.
-fn left_out(failure: Failure, left: &CpuList) -> Failure {
-    Failure { text: format!("{} (not measured: CPU {left})", failure.text), ..failure }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_without_a_trigger_are_part_of_the_count() {
-        let counts = [("triggers", 70), ("missed", 20), ("merged", 10), ("late", 5), ("lost", 3), ("handled", 67)];
-        let metrics = counts.map(|(name, count)| (name.to_owned(), Metric::count(count)));
-        assert_eq!(asked(&Outcome { metrics: metrics.into(), ..Outcome::default() }), 100.0);
-        assert_eq!(asked(&Outcome::default()), 0.0);
+        let Some(control_ns) = control_ns else { return };
+        outcome.metrics.insert("control_median_ns".to_owned(), Metric::ns(control_ns));
+        if self.is_arm && self.control != Some(Some(IrqSource::Loopback)) {
+            outcome.warnings.push(Warning {
+                code: "control-differs".to_owned(),
+                text: "the kernel raises interrupts through the command queue of Arm's interrupt translation service and waits for it: \
+                       the difference to the device's own is not the share of PCIe"
+                    .to_owned(),
+                hint: "compare runs of the device's own interrupts; --backend vfio has a control arm without that queue"
+                    .to_owned(),
+            });
+        } else if let Some(own_ns) = own_ns {
+            outcome.metrics.insert("hardware_minus_control_ns".to_owned(), Metric::ns(own_ns - control_ns));
+        }
     }
 }

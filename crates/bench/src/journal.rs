@@ -6,7 +6,7 @@ use pciescope_core::outcome::Sample;
 use pciescope_core::record::{Failure, Record, Warning};
 use pciescope_core::{Identity, Sink, loss};
 
-use crate::run::Error;
+use crate::error::Error;
 
 /// What came of a run.
 #[derive(Debug, Clone, Default)]

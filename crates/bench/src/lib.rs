@@ -1,6 +1,6 @@
 //! The experiments: a plan and a probe in, records out.
 //!
-//! An experiment decides in which portions the probe measures. It adds what a reader needs to judge the figures: the
+//! An experiment decides in which slices the probe measures. It adds what a reader needs to judge the figures: the
 //! machine, floors, warnings, the spread over rounds. It hands each record to a [`pciescope_core::Sink`] as soon as it
 //! is complete, so that a killed run keeps the records until then. It prints nothing and writes no file.
 //!
@@ -16,16 +16,19 @@
 
 pub mod convert;
 pub mod counters;
+pub mod error;
 pub mod irq;
 pub mod journal;
 pub mod mmio;
 mod online;
 pub mod path;
-mod portion;
 pub mod readout;
 pub mod run;
+mod schedule;
+mod totals;
 pub mod verify;
 pub mod workload;
 
+pub use error::Error;
 pub use journal::{Journal, Summary};
-pub use run::{Error, Run, Setup};
+pub use run::{Run, Setup};

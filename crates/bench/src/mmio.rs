@@ -4,13 +4,14 @@ use std::collections::BTreeMap;
 
 use pciescope_core::outcome::LATENCY;
 use pciescope_core::record::{Failure, Metric, Target, Warning};
-use pciescope_core::{MmioPlan, MmioTest, Order, PathPlan};
+use pciescope_core::{MmioPlan, MmioTest, Order, Outcome, PathPlan};
 use pciescope_hw::floor;
-use pciescope_hw::probe::Probe;
+use pciescope_hw::probe::{Probe, Sampled, Slice, Watch};
 use pciescope_hw::registers::{self, SafeRegister};
 
-use crate::portion::{Course, PortionWatch, portions};
-use crate::run::{Error, Run, chain};
+use crate::error::{Error, chain};
+use crate::run::Run;
+use crate::schedule::{Experiment, Schedule, SliceWatch, slices};
 
 /// Configuration reads of the parent bridge per CPU: enough for a median, short beside the run.
 const PARENT_READS: u64 = 100;
@@ -45,24 +46,50 @@ pub fn measure(plan: &MmioPlan, probe: &mut dyn Probe, run: &mut Run<'_>) -> Res
         name: register.map(|register| register.name.to_owned()),
         ..Target::default()
     };
-    let course = Course {
-        test,
+    let schedule = Schedule {
         cpus: &plan.cpus,
         order: plan.order,
         count: plan.count,
         duration_ns: plan.duration_ns,
-        target: &|_| target.clone(),
-        complete: &|outcome, method| {
-            outcome.metrics.extend(floors.clone());
-            outcome.metrics.insert("check_reads".to_owned(), Metric::count(check.reads));
-            if let Some(rtt_ns) = parent.by_cpu.get(&outcome.cpu) {
+        raw: plan.raw,
+    };
+    schedule.run(run, &mut Accesses { plan, target, check, parent, floors, probe })
+}
+
+struct Accesses<'p> {
+    plan: &'p MmioPlan,
+    target: Target,
+    check: TargetCheck,
+    parent: Parent,
+    floors: BTreeMap<String, Metric>,
+    probe: &'p mut dyn Probe,
+}
+
+impl Experiment for Accesses<'_> {
+    fn test(&self, _: usize) -> &'static str {
+        self.plan.test.name()
+    }
+
+    fn target(&self, _: &Outcome) -> Target {
+        self.target.clone()
+    }
+
+    fn call(&mut self, _: usize, slice: &Slice, watch: &dyn Watch) -> Result<Option<Sampled>, pciescope_hw::Error> {
+        let mut sampled = self.probe.mmio(self.plan, slice, watch)?;
+        sampled.method.notes.extend(self.parent.note.clone());
+        Ok(Some(sampled))
+    }
+
+    fn complete(&self, outcomes: &mut [(usize, Outcome)]) {
+        for (_, outcome) in outcomes {
+            outcome.metrics.extend(self.floors.clone());
+            outcome.metrics.insert("check_reads".to_owned(), Metric::count(self.check.reads));
+            if let Some(rtt_ns) = self.parent.by_cpu.get(&outcome.cpu) {
                 outcome.metrics.insert("parent_config_rtt_ns".to_owned(), Metric::ns(*rtt_ns));
             }
-            method.notes.extend(parent.note.clone());
-            outcome.warnings.extend(check.warnings.iter().cloned());
-        },
-    };
-    course.run(run, &mut |portion, watch| probe.mmio(plan, portion, watch))
+            outcome.warnings.extend(self.check.warnings.iter().cloned());
+        }
+    }
 }
 
 /// The results of two reads of the target before the run.
@@ -140,21 +167,21 @@ impl Parent {
         };
         let index = (run.function.path.len() - 1) as u16;
         let mut by_cpu = BTreeMap::new();
-        for (position, portion) in portions(&path.cpus, path.order, path.count, 0).iter().enumerate() {
-            let watch = PortionWatch::new(run.watch, position, path.cpus.len(), 0);
-            let taken = match probe.path(&path, portion, &watch) {
-                Ok(taken) => taken,
+        for (position, slice) in slices(&path.cpus, path.order, path.count, 0).iter().enumerate() {
+            let watch = SliceWatch::new(run.watch, position, path.cpus.len(), 0);
+            let sampled = match probe.path(&path, slice, &watch) {
+                Ok(sampled) => sampled,
                 Err(err) => {
                     let note = format!("the round trip to the bridge above was not measured: {}", chain(&err));
                     return Parent { note: Some(note), by_cpu };
                 }
             };
-            let parent = taken.outcomes.iter().find(|outcome| outcome.index == index);
+            let parent = sampled.outcomes.iter().find(|outcome| outcome.index == index);
             let latency = parent.and_then(|parent| parent.histograms.get(LATENCY));
             if let (Some(parent), Some(median)) = (parent, latency.and_then(|latency| latency.middle_ns())) {
                 by_cpu.insert(parent.cpu, median);
             }
-            if taken.failure.is_some() {
+            if sampled.failure.is_some() {
                 break;
             }
         }

@@ -1,11 +1,12 @@
 //! Where the time goes, hop by hop: configuration reads from the root port down.
 
 use pciescope_core::record::{Target, Warning};
-use pciescope_core::{Order, PathPlan};
-use pciescope_hw::probe::Probe;
+use pciescope_core::{Order, Outcome, PathPlan};
+use pciescope_hw::probe::{Probe, Sampled, Slice, Watch};
 
-use crate::portion::Course;
-use crate::run::{Error, Run};
+use crate::error::Error;
+use crate::run::Run;
+use crate::schedule::{Experiment, Schedule};
 
 /// Measures `plan` and writes one record per CPU and hop; hop 0 is the root port.
 ///
@@ -14,27 +15,44 @@ use crate::run::{Error, Run};
 pub fn measure(plan: &PathPlan, probe: &mut dyn Probe, run: &mut Run<'_>) -> Result<(), Error> {
     // Off x86, Linux takes `pci_lock` for each of them.
     let is_serial = run.is_arm && plan.order == Order::Concurrent && plan.cpus.len() > 1;
-    let course = Course {
-        test: "config-read",
-        cpus: &plan.cpus,
-        order: plan.order,
-        count: plan.count,
-        duration_ns: 0,
-        target: &|outcome| Target {
-            offset: Some(u64::from(plan.offset)),
+    let schedule = Schedule { cpus: &plan.cpus, order: plan.order, count: plan.count, duration_ns: 0, raw: false };
+    schedule.run(run, &mut Hops { plan, is_serial, probe })
+}
+
+struct Hops<'p> {
+    plan: &'p PathPlan,
+    /// The kernel lets one CPU at a time read.
+    is_serial: bool,
+    probe: &'p mut dyn Probe,
+}
+
+impl Experiment for Hops<'_> {
+    fn test(&self, _: usize) -> &'static str {
+        "config-read"
+    }
+
+    fn target(&self, outcome: &Outcome) -> Target {
+        Target {
+            offset: Some(u64::from(self.plan.offset)),
             width: Some(4),
             hop: Some(outcome.index),
-            hop_bdf: Some(outcome.hop.unwrap_or(plan.bdf)),
+            hop_bdf: Some(outcome.hop.unwrap_or(self.plan.bdf)),
             ..Target::default()
-        },
-        complete: &|outcome, _| {
-            outcome.warnings.extend(is_serial.then(|| Warning {
+        }
+    }
+
+    fn call(&mut self, _: usize, slice: &Slice, watch: &dyn Watch) -> Result<Option<Sampled>, pciescope_hw::Error> {
+        self.probe.path(self.plan, slice, watch).map(Some)
+    }
+
+    fn complete(&self, outcomes: &mut [(usize, Outcome)]) {
+        for (_, outcome) in outcomes.iter_mut().filter(|_| self.is_serial) {
+            outcome.warnings.push(Warning {
                 code: "serialized".to_owned(),
                 text: "the kernel lets one CPU at a time read configuration space on this architecture: the wait for the others is in the figures"
                     .to_owned(),
                 hint: "leave out --order concurrent".to_owned(),
-            }));
-        },
-    };
-    course.run(run, &mut |portion, watch| probe.path(plan, portion, watch))
+            });
+        }
+    }
 }

@@ -1,7 +1,6 @@
 //! What experiments on one function share: the function, its machine, and what is known of each CPU.
 
 use std::collections::BTreeMap;
-use std::io;
 use std::time::Instant;
 
 use pciescope_core::outcome::{LATENCY, Sample, TRIGGER_TO_HANDLER};
@@ -10,68 +9,12 @@ use pciescope_core::record::{Failure, Method, Metric, Record, Target, Warning};
 use pciescope_core::{Cpu, Environment, Function, Identity, Outcome, Sink};
 use pciescope_hw::Root;
 use pciescope_hw::probe::failure::{self, INTERRUPTED};
-use pciescope_hw::probe::{Taken, Watch};
+use pciescope_hw::probe::{Sampled, Watch};
 use pciescope_hw::usage::Machine as CpuTime;
 
+use crate::error::{Error, refusal};
 use crate::journal::{Journal, Summary};
 use crate::online::Online;
-use crate::portion::refusal;
-
-/// Why an experiment could not be carried out.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The probe refused or failed before anything was measured.
-    #[error(transparent)]
-    Probe(#[from] pciescope_hw::Error),
-    /// There is nothing to count, or it cannot be counted.
-    #[error(transparent)]
-    Counters(#[from] crate::counters::Error),
-    /// The workload beside the counters failed.
-    #[error(transparent)]
-    Workload(#[from] crate::workload::Error),
-    /// The command could not be started.
-    #[error("cannot start {command}")]
-    Command {
-        /// The command's name.
-        command: String,
-        /// Why.
-        #[source]
-        source: io::Error,
-    },
-    /// A record could not be written; what was written before stands.
-    #[error("cannot write the records")]
-    Sink {
-        /// Why.
-        #[source]
-        source: io::Error,
-    },
-    /// Raw samples could not be written.
-    #[error("cannot write the raw samples")]
-    Raw {
-        /// Why.
-        #[source]
-        source: io::Error,
-    },
-}
-
-/// What to do where records find no room. Every verb that writes them has the long option; the short one means
-/// something else in `readout`.
-pub(crate) const FULL: &str = "free some space, or write to another place with --output";
-
-impl Error {
-    /// What the user can do about it, where there is something.
-    pub fn hint(&self) -> Option<String> {
-        match self {
-            Error::Probe(err) => err.hint(),
-            Error::Counters(err) => err.hint(),
-            Error::Workload(err) => err.hint(),
-            Error::Sink { source } | Error::Raw { source } if source.kind() == io::ErrorKind::StorageFull => {
-                Some(FULL.to_owned())
-            }
-            _ => None,
-        }
-    }
-}
 
 /// What a run is about.
 #[derive(Debug, Clone)]
@@ -222,12 +165,12 @@ impl<'a> Run<'a> {
     }
 
     /// Counts the samples of a call of the probe.
-    pub(crate) fn add_samples(&mut self, taken: &Taken) {
+    pub(crate) fn add_samples(&mut self, sampled: &Sampled) {
         let of = |outcome: &Outcome| {
             let name = [LATENCY, TRIGGER_TO_HANDLER].into_iter().find(|name| outcome.histograms.contains_key(*name));
             name.map_or(0, |name| outcome.histograms[name].count())
         };
-        self.samples += taken.outcomes.iter().map(of).sum::<u64>();
+        self.samples += sampled.outcomes.iter().map(of).sum::<u64>();
     }
 
     /// Hands raw samples on.
@@ -240,18 +183,6 @@ impl<'a> Run<'a> {
         let before = self.cpu_time_at_start.get(&cpu)?;
         Some(CpuTime::per_cpu(self.root).get(&cpu)?.since(before).steal_ns)
     }
-}
-
-/// An error with its causes, as `main` prints it.
-pub(crate) fn chain(err: &dyn std::error::Error) -> String {
-    let mut text = err.to_string();
-    let mut cause = err.source();
-    while let Some(err) = cause {
-        text.push_str(": ");
-        text.push_str(&err.to_string());
-        cause = err.source();
-    }
-    text
 }
 
 /// Warnings that follow from the figures themselves.

@@ -22,10 +22,11 @@ crate::named! {
 }
 
 /// In which order the CPUs measure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Order {
     /// One CPU after the other, each to its end.
+    #[default]
     Sequential,
     /// Round robin: each CPU takes its share in every round, so that drift does not look like topology.
     Interleaved {
@@ -173,12 +174,19 @@ pub struct IrqPlan {
     pub source: IrqSource,
     /// Vector numbers from 0; empty means all that the device has.
     pub vectors: Vec<u16>,
-    /// The CPUs that handle the interrupts, one after the other.
+    /// The CPUs that handle the interrupts, one at a time.
     pub cpus: CpuList,
+    /// The order of the CPUs: sequential or interleaved.
+    #[serde(default)]
+    pub order: Order,
     /// The CPU that triggers; `None` means the CPU that also handles.
     pub trigger_cpu: Option<u32>,
-    /// Samples per CPU and vector.
+    /// Samples per CPU and vector; 0 means as many as `duration_ns` allows, which then is not 0.
     pub count: u64,
+    /// Ends the run after this many nanoseconds even if `count` is not reached; 0 means no limit. CPUs and vectors share
+    /// the time equally.
+    #[serde(default)]
+    pub duration_ns: u64,
     /// 0: the next trigger follows the last acknowledge. Otherwise triggers stand on absolute times this many
     /// nanoseconds apart, and those missed, merged and late are counted.
     pub interval_ns: u64,

@@ -23,7 +23,7 @@ pub trait Sink {
         records.iter().try_for_each(|record| self.put(record))
     }
 
-    /// Takes raw samples, portion by portion, in the order of time. A sink that is not for them leaves them out.
+    /// Takes raw samples, slice by slice, in the order of time. A sink that is not for them leaves them out.
     ///
     /// # Errors
     /// As for [`Sink::put`].

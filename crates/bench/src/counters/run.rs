@@ -14,8 +14,8 @@ use super::panel::Panel;
 use super::selection::Choice;
 use super::session::Session;
 use super::warnings;
+use crate::error::{Error, chain};
 use crate::journal::{Journal, Summary};
-use crate::run::{Error, chain};
 
 /// The `test` field of the records of counters.
 pub const TEST: &str = "counters";

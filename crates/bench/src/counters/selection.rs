@@ -72,7 +72,7 @@ pub fn absent(root: &Root, wanted: &Wanted) -> Vec<Warning> {
 }
 
 fn absence(error: &Error) -> Warning {
-    let text = crate::run::chain(error);
+    let text = crate::error::chain(error);
     let hint = "the others are counted; this one is added when it appears".to_owned();
     Warning { code: "absent".to_owned(), text, hint }
 }

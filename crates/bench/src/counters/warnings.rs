@@ -6,7 +6,7 @@ use pciescope_hw::{Root, account};
 
 use super::panel::Panel;
 use super::session::Session;
-use crate::run::chain;
+use crate::error::chain;
 
 /// What could not be opened, PMUs with the same lack in one warning.
 pub(super) fn not_counted(panels: &[Panel], session: &Session) -> Vec<Warning> {

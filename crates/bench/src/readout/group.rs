@@ -18,8 +18,8 @@ use super::plan::{Group, Opener, ReadoutOptions, Source};
 use super::record::{Scene, Writer};
 use super::row::{Active, Laps, active};
 use super::worker::{self, Gate, Taken, WorkerArgs};
+use crate::error::Error;
 use crate::journal::Summary;
-use crate::run::Error;
 
 /// What is to be done.
 pub struct Task<'t> {

@@ -11,8 +11,8 @@ use pciescope_hw::ceiling;
 use super::group::{Outcome, Task};
 use super::plan::{Group, Source};
 use super::row::{Active, Row};
+use crate::error::{Error, chain};
 use crate::journal::{Journal, Summary};
-use crate::run::{Error, chain};
 
 /// The run and the group that records describe.
 pub(super) struct Scene<'s> {

@@ -17,7 +17,7 @@ use pciescope_hw::wait::now_ns;
 use super::check::{self, Check, Expected, Lab};
 use super::plan::{Group, Kernel, ReadoutOptions, Source, kernels, work};
 use super::row::{Laps, Row};
-use crate::run::chain;
+use crate::error::chain;
 
 /// Keeps the threads back until all are ready, so that no device has a start.
 #[derive(Debug, Default)]

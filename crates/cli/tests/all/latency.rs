@@ -84,13 +84,14 @@ fn every_option_reaches_the_plan() {
 fn every_option_of_interrupts_and_paths_reaches_the_plan() {
     let Plan::Irq(irq) = plan(
         "latency irq --backend fake --json --vectors 1,3-4 --raised-by hardware --period 1ms --timeout 5ms \
-         --trigger-cpu 2 --cpus node:1 --count 7",
+         --trigger-cpu 2 --cpus node:1 --count 7 --duration 3s --order interleaved:4",
     ) else {
         panic!("not an interrupt plan")
     };
     assert_eq!(irq.vectors, [1, 3, 4]);
     assert_eq!((irq.interval_ns, irq.timeout_ns, irq.trigger_cpu, irq.count), (1_000_000, 5_000_000, Some(2), 7));
     assert_eq!(irq.cpus.to_string(), "4-7");
+    assert_eq!((irq.duration_ns, irq.order), (3_000_000_000, Order::Interleaved { rounds: 4 }));
     let Plan::Path(path) =
         plan("latency path --backend fake --json --offset 0x140 --count 5 --gap 2us --order sequential --cpus local")
     else {
@@ -217,6 +218,42 @@ fn interrupts_are_measured_twice_and_the_difference_is_given() {
         assert_eq!(record.metrics["triggers"].value, 100.0);
         assert_eq!(record.histograms["entry_to_ack"].count(), 100);
     }
+}
+
+#[test]
+fn interrupts_of_rounds_add_up_and_show_the_spread_of_the_rounds() {
+    let line = "latency irq --backend fake --cpus 0,4 --vectors 0-1 --count 103 --json";
+    let records = measured(&format!("{line} --order interleaved:10"));
+    let sequential = measured(line);
+    let keys = |records: &[Record]| -> Vec<_> {
+        let key = |r: &Record| (r.test.clone(), r.cpu.as_ref().unwrap().cpu, r.target.as_ref().unwrap().vector);
+        records.iter().map(key).collect()
+    };
+    assert_eq!((records.len(), keys(&records)), (8, keys(&sequential)));
+    for record in &records {
+        let metric = |name: &str| record.metrics[name].value;
+        assert_eq!((metric("triggers"), record.histograms["trigger_to_handler"].count()), (103.0, 103));
+        assert_eq!((metric("rounds"), metric("design_batches")), (10.0, 10.0));
+        let [low, middle, high] = ["round_median_min_ns", "round_median_ns", "round_median_max_ns"].map(metric);
+        assert!(low <= middle && middle <= high, "{record:?}");
+        assert_eq!(record.method.as_ref().unwrap().order, "interleaved");
+        assert_eq!(record.metrics.contains_key("hardware_minus_control_ns"), record.test == "irq-hardware");
+    }
+    assert!(sequential.iter().all(|record| !record.metrics.contains_key("rounds")));
+}
+
+#[test]
+fn a_time_for_interrupts_is_shared_by_cpus_vectors_and_both_sources() {
+    // 2 CPUs, 2 vectors, 2 sources: 1 ms each, in which about 600 interrupts of the device find room.
+    let records = measured("latency irq --backend fake --cpus 0,4 --vectors 0-1 --duration 8ms --json");
+    assert_eq!(records.len(), 8);
+    for record in &records {
+        let triggers = record.metrics["triggers"].value;
+        let expected = if record.test == "irq-hardware" { 500.0..700.0 } else { 900.0..1200.0 };
+        assert!(expected.contains(&triggers) && record.error.is_none(), "{triggers}: {record:?}");
+    }
+    let few = measured("latency irq --backend fake --cpus 0 --vectors 0 --duration 8ms --count 5 --json");
+    assert!(few.iter().all(|record| record.metrics["triggers"].value == 5.0), "{few:?}");
 }
 
 #[test]

@@ -16,7 +16,7 @@ use self::device::Device;
 pub use self::machine::Machine;
 pub use self::options::{KEYS, Options};
 use super::interrupts::Counts;
-use super::{Portion, Probe, Taken, Watch, failure};
+use super::{Probe, Sampled, Slice, Watch, failure};
 use crate::Error;
 
 /// The probe of a [`Machine`]'s device.
@@ -25,7 +25,7 @@ pub struct Fake {
     machine: Machine,
     device: Device,
     /// Samples since it was opened. A run may consist of many calls; values and faults continue from one to the next.
-    taken: u64,
+    sampled: u64,
 }
 
 impl Fake {
@@ -35,7 +35,7 @@ impl Fake {
     /// [`Error::Unsupported`] with the option `refuse`.
     pub fn open(options: &Options) -> Result<Self, Error> {
         let machine = Machine::new(options.clone());
-        let fake = Fake { device: Device::new(options.ones_after), machine, taken: 0 };
+        let fake = Fake { device: Device::new(options.ones_after), machine, sampled: 0 };
         if options.refuse {
             return Err(fake.cannot("be opened", "it was asked to refuse".to_owned()));
         }
@@ -164,7 +164,7 @@ impl<'a> Run<'a> {
             watch,
             total,
             done: 0,
-            before: fake.taken,
+            before: fake.sampled,
             now_ns: 0,
             started: Instant::now(),
         }
@@ -214,10 +214,10 @@ impl<'a> Run<'a> {
         self.before + self.done
     }
 
-    fn finish(self, taken: Taken) -> (Taken, u64) {
+    fn finish(self, sampled: Sampled) -> (Sampled, u64) {
         self.watch.progress(self.done, self.total);
         let number = self.number();
-        (Taken { samples_lost: self.options.raw_lost.min(taken.samples.len() as u64), ..taken }, number)
+        (Sampled { samples_lost: self.options.raw_lost.min(sampled.samples.len() as u64), ..sampled }, number)
     }
 }
 
@@ -230,13 +230,13 @@ impl Probe for Fake {
         self.machine.bdf()
     }
 
-    fn mmio(&mut self, plan: &MmioPlan, portion: &Portion, watch: &dyn Watch) -> Result<Taken, Error> {
+    fn mmio(&mut self, plan: &MmioPlan, slice: &Slice, watch: &dyn Watch) -> Result<Sampled, Error> {
         self.device.check(self.machine.bdf(), plan.bar, plan.offset, plan.width)?;
-        let (cpus, ended) = self.check_cpus(portion.cpus.iter());
+        let (cpus, ended) = self.check_cpus(slice.cpus.iter());
         let mut outcomes = self.outcomes(&cpus, &[0], &[LATENCY]);
         let mut samples = Vec::new();
         let mut device = self.device.clone();
-        let mut run = Run::new(self, watch, portion.count.saturating_mul(cpus.len() as u64));
+        let mut run = Run::new(self, watch, slice.count.saturating_mul(cpus.len() as u64));
         let mut ended = ended.or_else(|| run.gone());
         let (base_ps, what) = match plan.test {
             MmioTest::Read => (480_000, 0),
@@ -247,12 +247,12 @@ impl Probe for Fake {
         for outcome in &mut outcomes {
             let cpu = outcome.cpu;
             let place_ps = if plan.test == MmioTest::Write { 0 } else { self.place_ps(cpu) };
-            let until_ns = match portion.duration_ns {
+            let until_ns = match slice.duration_ns {
                 0 => u64::MAX,
                 duration => run.now_ns.saturating_add(duration),
             };
-            let mut left = portion.count;
-            while ended.is_none() && (left > 0 || portion.count == 0) && run.now_ns < until_ns {
+            let mut left = slice.count;
+            while ended.is_none() && (left > 0 || slice.count == 0) && run.now_ns < until_ns {
                 left = left.saturating_sub(1);
                 let ps = self.noise(cpu, what, run.number()).quantised(
                     base_ps + place_ps + load_ps + self.options().delay_ns * 1000,
@@ -281,19 +281,19 @@ impl Probe for Fake {
             }
         }
         let method = self.method(plan.gap_ns.into(), plan.batch);
-        let (taken, number) = run.finish(Taken { method, outcomes, samples, samples_lost: 0, failure: ended });
-        (self.device, self.taken) = (device, number);
-        Ok(taken)
+        let (sampled, number) = run.finish(Sampled { method, outcomes, samples, samples_lost: 0, failure: ended });
+        (self.device, self.sampled) = (device, number);
+        Ok(sampled)
     }
 
-    fn path(&mut self, plan: &PathPlan, portion: &Portion, watch: &dyn Watch) -> Result<Taken, Error> {
-        let (cpus, ended) = self.check_cpus(portion.cpus.iter());
+    fn path(&mut self, plan: &PathPlan, slice: &Slice, watch: &dyn Watch) -> Result<Sampled, Error> {
+        let (cpus, ended) = self.check_cpus(slice.cpus.iter());
         let hops: Vec<u16> = (0..self.options().hops).collect();
         let mut outcomes = self.outcomes(&cpus, &hops, &[LATENCY]);
-        let mut run = Run::new(self, watch, portion.count.saturating_mul(outcomes.len() as u64));
+        let mut run = Run::new(self, watch, slice.count.saturating_mul(outcomes.len() as u64));
         let mut ended = ended.or_else(|| run.gone());
         for of_cpu in outcomes.chunks_mut(hops.len()) {
-            for _ in 0..portion.count {
+            for _ in 0..slice.count {
                 for outcome in &mut *of_cpu {
                     if ended.is_some() {
                         break;
@@ -311,12 +311,13 @@ impl Probe for Fake {
             outcome.hop = Some(self.machine.hop(outcome.index));
         }
         let method = self.method(plan.gap_ns.into(), 1);
-        let (taken, number) = run.finish(Taken { method, outcomes, failure: ended, ..Taken::default() });
-        self.taken = number;
-        Ok(taken)
+        let (sampled, number) = run.finish(Sampled { method, outcomes, failure: ended, ..Sampled::default() });
+        self.sampled = number;
+        Ok(sampled)
     }
 
-    fn irq(&mut self, plan: &IrqPlan, cpu: u32, watch: &dyn Watch) -> Result<Taken, Error> {
+    fn irq(&mut self, plan: &IrqPlan, slice: &Slice, watch: &dyn Watch) -> Result<Sampled, Error> {
+        let cpu = slice.only_cpu(self.bdf())?;
         let o = self.options().clone();
         if o.vectors == 0 {
             return Err(self.cannot("time interrupts", "the device has no interrupt vector".to_owned()));
@@ -329,13 +330,19 @@ impl Probe for Fake {
         let (cpus, ended) = self.check_cpus(std::iter::once(cpu).chain(plan.trigger_cpu));
         let mut outcomes = self.outcomes(&cpus[..cpus.len().min(1)], &vectors, &[TRIGGER_TO_HANDLER, ENTRY_TO_ACK]);
         let mut samples = Vec::new();
-        let mut run = Run::new(self, watch, plan.count.saturating_mul(outcomes.len() as u64));
+        let mut run = Run::new(self, watch, slice.count.saturating_mul(outcomes.len() as u64));
         let mut ended = ended.or_else(|| run.gone());
         for outcome in &mut outcomes {
             let mut counts = Counts::default();
-            while counts.triggers + counts.missed < plan.count && ended.is_none() {
+            let count = if slice.count == 0 { u64::MAX } else { slice.count };
+            let until_ns = match slice.duration_ns {
+                0 => u64::MAX,
+                duration => run.now_ns.saturating_add((duration / vectors.len() as u64).max(1)),
+            };
+            while counts.triggers + counts.missed < count && ended.is_none() && run.now_ns < until_ns {
                 let (trigger_ps, ack_ps) = self.irq_ps(plan.source, outcome.cpu, outcome.index, run.number());
-                let is_handled = raise(&mut counts, run.number() + 1, &o, plan, trigger_ps);
+                let before = counts.triggers + counts.missed;
+                let is_handled = raise(&mut counts, run.number() + 1, &o, (plan, count), trigger_ps);
                 if is_handled {
                     for (name, kind, ps) in [
                         (TRIGGER_TO_HANDLER, SampleKind::TriggerToHandler, trigger_ps),
@@ -348,7 +355,10 @@ impl Probe for Fake {
                         }
                     }
                 }
-                ended = run.sampled(trigger_ps + ack_ps, if is_handled { 0 } else { plan.timeout_ns });
+                let period_ns = plan.interval_ns.saturating_mul(counts.triggers + counts.missed - before);
+                let pause_ns = period_ns.saturating_sub((trigger_ps + ack_ps) / 1000);
+                let wait_ns = if is_handled { 0 } else { plan.timeout_ns };
+                ended = run.sampled(trigger_ps + ack_ps, wait_ns.max(pause_ns));
             }
             if ended.is_none() && counts.triggers > 0 && counts.handled == 0 {
                 ended = Some(failure::timeout(self.bdf(), plan.timeout_ns));
@@ -358,9 +368,9 @@ impl Probe for Fake {
             outcome.metrics.extend(counts.metrics());
         }
         let method = self.method(plan.interval_ns, 1);
-        let (taken, number) = run.finish(Taken { method, outcomes, samples, samples_lost: 0, failure: ended });
-        self.taken = number;
-        Ok(taken)
+        let (sampled, number) = run.finish(Sampled { method, outcomes, samples, samples_lost: 0, failure: ended });
+        self.sampled = number;
+        Ok(sampled)
     }
 
     fn read(&mut self, bar: u8, offset: u64, width: u8) -> Result<u64, Error> {
@@ -394,12 +404,12 @@ impl Fake {
 }
 
 /// One trigger, the `n`th of the run; returns true if it yields a sample.
-fn raise(counts: &mut Counts, n: u64, o: &Options, plan: &IrqPlan, ps: u64) -> bool {
+fn raise(counts: &mut Counts, n: u64, o: &Options, (plan, count): (&IrqPlan, u64), ps: u64) -> bool {
     let every = |k: u64| k > 0 && n % k == 0;
     counts.triggers += 1;
     if plan.interval_ns > 0 {
         counts.late += u64::from(ps / 1000 > plan.interval_ns / 2);
-        counts.missed += (ps / 1000 / plan.interval_ns).min(plan.count - counts.triggers - counts.missed);
+        counts.missed += (ps / 1000 / plan.interval_ns).min(count - counts.triggers - counts.missed);
     }
     if every(o.lose) || ps / 1000 > plan.timeout_ns {
         counts.lost += 1;

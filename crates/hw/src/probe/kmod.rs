@@ -14,12 +14,12 @@ use pciescope_core::outcome::{CALIBRATION, ENTRY_TO_ACK, LATENCY, Sample, Sample
 use pciescope_core::record::Method;
 use pciescope_core::{Bdf, CpuList, Function, IrqPlan, IrqSource, MmioPlan, MmioTest, Outcome, PathPlan};
 
-use self::results::{Fetched, Finished, Ring, bucket_of, counts, to_histogram, to_outcome};
+use self::results::{KernelHistogram, KernelRun, Ring, bucket_of, counts, to_histogram, to_outcome};
 use self::uapi::*;
 use super::clock::{self, Scale};
 use super::register::Access;
 use super::sys::{self, Interruptible};
-use super::{Portion, Probe, Taken, Watch, failure};
+use super::{Probe, Sampled, Slice, Watch, failure};
 use crate::{Error, Root};
 
 /// How often the run's progress is read, and the user's wish to end it.
@@ -148,7 +148,7 @@ impl Kmod {
         request: &Run,
         watch: &dyn Watch,
         complete: &dyn Fn(&Slot, &mut Outcome),
-    ) -> Result<Taken, Error> {
+    ) -> Result<Sampled, Error> {
         let measured_hz = clock::measured_hz();
         let finished = self.run(cpus, vectors, *request, watch)?;
         let (samples, samples_lost) = self.samples(&finished);
@@ -169,11 +169,11 @@ impl Kmod {
             }
             outcomes.push(outcome);
         }
-        Ok(Taken { method: self.method(request, measured_hz), outcomes, samples, samples_lost, failure })
+        Ok(Sampled { method: self.method(request, measured_hz), outcomes, samples, samples_lost, failure })
     }
 
     /// Runs a request to its end, or until the user stops it, and fetches what came out.
-    fn run(&self, cpus: &CpuList, vectors: &[u32], mut request: Run, watch: &dyn Watch) -> Result<Finished, Error> {
+    fn run(&self, cpus: &CpuList, vectors: &[u32], mut request: Run, watch: &dyn Watch) -> Result<KernelRun, Error> {
         let cpus: Vec<u32> = cpus.iter().collect();
         request.size = size_of::<Run>() as u32;
         request.order = if cpus.len() > 1 { PCILAT_ORDER_CONCURRENT } else { PCILAT_ORDER_SEQUENTIAL };
@@ -224,7 +224,7 @@ impl Kmod {
             Err(error) => Some(self.failure(&request, error, after.as_ref().filter(|_| began))?),
         };
         let Some(status) = after.filter(|_| began) else {
-            return Ok(Finished { failure, ..Finished::default() });
+            return Ok(KernelRun { failure, ..KernelRun::default() });
         };
         watch.progress(status.done, status.total);
         ring.drain(&self.file);
@@ -233,10 +233,10 @@ impl Kmod {
             let slot = self.slot(number).map_err(|error| self.call(format!("fetch slot {number}"), error))?;
             slots.push((slot, self.histograms(number, &slot)?));
         }
-        Ok(Finished { slots, records: ring.records, lost: status.raw_lost, failure, status })
+        Ok(KernelRun { slots, records: ring.records, lost: status.raw_lost, failure, status })
     }
 
-    fn histograms(&self, number: u32, slot: &Slot) -> Result<Vec<Fetched>, Error> {
+    fn histograms(&self, number: u32, slot: &Slot) -> Result<Vec<KernelHistogram>, Error> {
         let mut fetched = Vec::new();
         for what in 0..PCILAT_WHATS {
             let summary = &slot.summary[what as usize];
@@ -288,7 +288,7 @@ impl Kmod {
     }
 
     /// Raw records become samples; a record whose duration did not fit its field is counted as lost.
-    fn samples(&self, finished: &Finished) -> (Vec<Sample>, u64) {
+    fn samples(&self, finished: &KernelRun) -> (Vec<Sample>, u64) {
         let accesses = finished.slots.first().map_or(1, |(slot, _)| slot.accesses.max(1));
         let (one, many) = (Scale { hz: self.info.clock_hz, accesses: 1 }, Scale { hz: self.info.clock_hz, accesses });
         let mut lost = finished.lost;
@@ -333,7 +333,7 @@ impl Probe for Kmod {
         self.bdf
     }
 
-    fn mmio(&mut self, plan: &MmioPlan, portion: &Portion, watch: &dyn Watch) -> Result<Taken, Error> {
+    fn mmio(&mut self, plan: &MmioPlan, slice: &Slice, watch: &dyn Watch) -> Result<Sampled, Error> {
         let request = Run {
             kind: match plan.test {
                 MmioTest::Read => PCILAT_KIND_READ,
@@ -341,8 +341,8 @@ impl Probe for Kmod {
                 MmioTest::WriteRead => PCILAT_KIND_WRITE_READ,
             },
             flags: if plan.raw { PCILAT_RUN_RAW } else { 0 } | if plan.ones_ok { PCILAT_RUN_ONES_OK } else { 0 },
-            count: portion.count,
-            duration_ns: portion.duration_ns,
+            count: slice.count,
+            duration_ns: slice.duration_ns,
             gap_ns: plan.gap_ns,
             batch: plan.batch.max(1),
             bar: plan.bar.into(),
@@ -351,23 +351,23 @@ impl Probe for Kmod {
             value: if plan.test == MmioTest::Read { 0 } else { plan.value },
             ..Run::default()
         };
-        self.measure(&portion.cpus, &[], &request, watch, &|_, _| {})
+        self.measure(&slice.cpus, &[], &request, watch, &|_, _| {})
     }
 
-    fn path(&mut self, plan: &PathPlan, portion: &Portion, watch: &dyn Watch) -> Result<Taken, Error> {
+    fn path(&mut self, plan: &PathPlan, slice: &Slice, watch: &dyn Watch) -> Result<Sampled, Error> {
         if plan.offset != CONFIG_OFFSET {
             let why = format!("the module reads offset {CONFIG_OFFSET:#x} of every hop; --backend sysfs reads any");
             return Err(self.cannot("read another configuration offset", why));
         }
         let request = Run {
             kind: PCILAT_KIND_CONFIG,
-            count: portion.count,
+            count: slice.count,
             gap_ns: plan.gap_ns,
             batch: 1,
             width: 4,
             ..Run::default()
         };
-        self.measure(&portion.cpus, &[], &request, watch, &|slot, outcome| {
+        self.measure(&slice.cpus, &[], &request, watch, &|slot, outcome| {
             let (device, function) = (slot.devfn >> 3, slot.devfn & 7);
             outcome.hop = Some(Bdf { domain: slot.domain, bus: slot.bus, device, function });
             if slot.config_offset != u64::from(plan.offset) {
@@ -376,7 +376,7 @@ impl Probe for Kmod {
         })
     }
 
-    fn irq(&mut self, plan: &IrqPlan, cpu: u32, watch: &dyn Watch) -> Result<Taken, Error> {
+    fn irq(&mut self, plan: &IrqPlan, slice: &Slice, watch: &dyn Watch) -> Result<Sampled, Error> {
         let (source, why) = match plan.source {
             IrqSource::Hardware => (PCILAT_SOURCE_HARDWARE, "no hardware trigger of this device is known"),
             IrqSource::Retrigger => (PCILAT_SOURCE_RETRIGGER, "this kernel does not offer it"),
@@ -401,7 +401,8 @@ impl Probe for Kmod {
         let request = Run {
             kind: PCILAT_KIND_IRQ,
             flags: if plan.raw { PCILAT_RUN_RAW } else { 0 },
-            count: plan.count,
+            count: slice.count,
+            duration_ns: slice.duration_ns,
             source,
             trigger_cpu: plan.trigger_cpu.map_or(-1, |cpu| cpu as i32),
             warmup: WARM_UP,
@@ -409,18 +410,18 @@ impl Probe for Kmod {
             timeout_ns: plan.timeout_ns,
             ..Run::default()
         };
-        let cpus = CpuList::from_iter([cpu]);
-        let mut taken = self.measure(&cpus, &vectors, &request, watch, &|slot, outcome| {
+        slice.only_cpu(self.bdf)?;
+        let mut sampled = self.measure(&slice.cpus, &vectors, &request, watch, &|slot, outcome| {
             outcome.irq = Some(slot.irq);
             outcome.metrics.extend(counts(slot).metrics());
             outcome.error = self.slot_failure(slot, plan.timeout_ns);
         })?;
-        taken.method.notes.push(match self.info.irq_type {
+        sampled.method.notes.push(match self.info.irq_type {
             PCILAT_IRQ_MSIX => "The interrupts are MSI-X messages.".to_owned(),
             PCILAT_IRQ_MSI => "The interrupts are MSI messages.".to_owned(),
             _ => "The interrupt is INTx: a level, shared by other devices.".to_owned(),
         });
-        Ok(taken)
+        Ok(sampled)
     }
 
     fn read(&mut self, bar: u8, offset: u64, width: u8) -> Result<u64, Error> {

@@ -1,6 +1,6 @@
 //! Probes: what takes samples from a device.
 //!
-//! In one call a probe measures one [`Portion`]: a number of samples, or a time, from given CPUs. The caller
+//! In one call a probe measures one [`Slice`]: a number of samples, or a time, from given CPUs. The caller
 //! (crates/bench) decides the order of the CPUs and the number of rounds, in the same way for every backend.
 
 pub mod clock;
@@ -33,18 +33,33 @@ pub trait Watch: Sync {
 
 /// The part of a plan that one call measures.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Portion {
+pub struct Slice {
     /// The CPUs that measure; if there are several, all at once.
     pub cpus: CpuList,
     /// Samples per CPU and target; 0 means as many as `duration_ns` allows, which then is not 0.
     pub count: u64,
-    /// Ends the portion after this many nanoseconds even if `count` is not reached; 0 means no limit.
+    /// Ends the slice after this many nanoseconds even if `count` is not reached; 0 means no limit.
     pub duration_ns: u64,
 }
 
-/// The result of a call of a probe. A portion that ended early has `failure`, and keeps the samples until then.
+impl Slice {
+    /// The CPU of a slice for interrupts: one device has one affinity per vector.
+    ///
+    /// # Errors
+    /// [`Error::Plan`] if there is not exactly one.
+    fn only_cpu(&self, bdf: Bdf) -> Result<u32, Error> {
+        let mut cpus = self.cpus.iter();
+        if let (Some(cpu), None) = (cpus.next(), cpus.next()) {
+            return Ok(cpu);
+        }
+        let why = "an interrupt is handled by one CPU at a time".to_owned();
+        Err(Error::Plan { bdf, field: "CPUs", value: self.cpus.to_string(), why })
+    }
+}
+
+/// The result of a call of a probe. A slice that ended early has `failure`, and keeps the samples until then.
 #[derive(Debug, Clone, Default)]
-pub struct Taken {
+pub struct Sampled {
     /// How the samples were taken. The caller, who decides the order of the CPUs, adds it.
     pub method: Method,
     /// Figures per CPU and target, CPU by CPU.
@@ -53,7 +68,7 @@ pub struct Taken {
     pub samples: Vec<Sample>,
     /// Raw samples that were taken but overwritten before they were read.
     pub samples_lost: u64,
-    /// Why the portion ended before it was done.
+    /// Why the slice ended before it was done.
     pub failure: Option<Failure>,
 }
 
@@ -61,43 +76,43 @@ pub struct Taken {
 ///
 /// # Errors
 /// A backend that lacks a test answers [`Error::Unsupported`]; the default methods do. Every `Err` means that nothing
-/// was measured. A portion that began returns `Ok`, with [`Taken::failure`] if it did not come to its end.
+/// was measured. A slice that began returns `Ok`, with [`Sampled::failure`] if it did not come to its end.
 pub trait Probe {
     /// The backend's name: `kmod`, `vfio`, `resource`, `sysfs`, `fake`.
     fn backend(&self) -> &'static str;
     /// The function that the probe was opened on.
     fn bdf(&self) -> Bdf;
 
-    /// Times register accesses. The portion replaces the plan's CPUs, order, count and time.
+    /// Times register accesses. The slice replaces the plan's CPUs, order, count and time.
     ///
     /// # Guarantees
     /// - Each sample covers exactly `plan.batch` accesses of the target, made by the CPU of its [`Outcome`].
     /// - Between two accesses nothing is allocated, logged or formatted.
     /// - Nothing is subtracted: the empty stamp pair has a separate histogram.
     /// - The call ends within 0.1 s after [`Watch::is_stopped`] became true, and keeps the samples taken until then.
-    fn mmio(&mut self, plan: &MmioPlan, portion: &Portion, watch: &dyn Watch) -> Result<Taken, Error> {
-        let _ = (plan, portion, watch);
+    fn mmio(&mut self, plan: &MmioPlan, slice: &Slice, watch: &dyn Watch) -> Result<Sampled, Error> {
+        let _ = (plan, slice, watch);
         Err(self.lacks("time register accesses"))
     }
 
     /// Times configuration reads of every function from the root port down; one [`Outcome`] per CPU and hop. The
-    /// portion replaces the plan's CPUs, order and count.
+    /// slice replaces the plan's CPUs, order and count.
     ///
     /// # Guarantees
     /// As for [`Probe::mmio`]; the hops of a CPU alternate sample by sample.
-    fn path(&mut self, plan: &PathPlan, portion: &Portion, watch: &dyn Watch) -> Result<Taken, Error> {
-        let _ = (plan, portion, watch);
+    fn path(&mut self, plan: &PathPlan, slice: &Slice, watch: &dyn Watch) -> Result<Sampled, Error> {
+        let _ = (plan, slice, watch);
         Err(self.lacks("time configuration reads"))
     }
 
-    /// Times `plan.count` interrupts of every vector of the plan, handled on `cpu`; one [`Outcome`] per vector. The
-    /// plan's CPUs are ignored.
+    /// Times interrupts of every vector of the plan, handled on the slice's only CPU; one [`Outcome`] per vector. The
+    /// slice replaces the plan's CPUs, order, count and time; the vectors share its time equally.
     ///
     /// # Guarantees
     /// - Interrupts that were lost, doubled or handled on another CPU are counted ([`interrupts::Counts`]).
     /// - When the call returns, the device is quiet and the interrupts' affinity is what it was.
-    fn irq(&mut self, plan: &IrqPlan, cpu: u32, watch: &dyn Watch) -> Result<Taken, Error> {
-        let _ = (plan, cpu, watch);
+    fn irq(&mut self, plan: &IrqPlan, slice: &Slice, watch: &dyn Watch) -> Result<Sampled, Error> {
+        let _ = (plan, slice, watch);
         Err(self.lacks("time interrupts"))
     }
 

@@ -8,7 +8,7 @@ use pciescope_core::{Bdf, MmioPlan, MmioTest};
 
 use super::sys::Mapping;
 use super::userspace::{Job, Target, measure};
-use super::{Portion, Taken, Watch, failure};
+use super::{Sampled, Slice, Watch, failure};
 use crate::Error;
 use crate::config::Config;
 use crate::guard::Guard;
@@ -83,16 +83,16 @@ impl Window {
         &self,
         (backend, emulated): (&'static str, bool),
         plan: &MmioPlan,
-        portion: &Portion,
+        slice: &Slice,
         present: &(dyn Fn() -> Option<Failure> + Sync),
         watch: &dyn Watch,
-    ) -> Result<Taken, Error> {
+    ) -> Result<Sampled, Error> {
         let gone = || if self.is_gone() { Some(failure::removed(plan.bdf)) } else { present() };
         let job = Job {
             backend,
             bdf: plan.bdf,
             emulated,
-            portion,
+            slice,
             gap_ns: plan.gap_ns,
             batch: plan.batch,
             ones_ok: plan.ones_ok,
@@ -108,7 +108,7 @@ impl Window {
         }
     }
 
-    fn of_width<W: Word>(&self, plan: &MmioPlan, job: &Job, watch: &dyn Watch) -> Result<Taken, Error> {
+    fn of_width<W: Word>(&self, plan: &MmioPlan, job: &Job, watch: &dyn Watch) -> Result<Sampled, Error> {
         let register = Register::<W>::new(self, plan.offset, plan.value);
         match plan.test {
             MmioTest::Read => measure(&[Reading(register)], job, watch),
@@ -319,10 +319,10 @@ mod tests {
         MmioPlan { test, value: 0x1122_3344_5566_7788, batch: 2, ..reads }
     }
 
-    fn measure(window: &Window, plan: &MmioPlan) -> Taken {
+    fn measure(window: &Window, plan: &MmioPlan) -> Sampled {
         let cpus = [crate::probe::sys::current_cpu()].into_iter().collect();
-        let portion = Portion { cpus, count: 500, duration_ns: 0 };
-        window.measure(("test", false), plan, &portion, &|| None, &Silent).unwrap()
+        let slice = Slice { cpus, count: 500, duration_ns: 0 };
+        window.measure(("test", false), plan, &slice, &|| None, &Silent).unwrap()
     }
 
     #[test]
@@ -331,9 +331,9 @@ mod tests {
             let file = tempfile::tempfile().unwrap();
             let window = window(&file);
             for test in [MmioTest::Read, MmioTest::Write, MmioTest::WriteRead] {
-                let taken = measure(&window, &plan(test, width));
-                assert_eq!(taken.failure, None);
-                assert_eq!(taken.outcomes[0].histograms[LATENCY].count(), 500);
+                let sampled = measure(&window, &plan(test, width));
+                assert_eq!(sampled.failure, None);
+                assert_eq!(sampled.outcomes[0].histograms[LATENCY].count(), 500);
                 let written = if test == MmioTest::Read { 0 } else { 0x1122_3344_5566_7788 };
                 assert_eq!(window.read(0x1010, 8), written & u64::MAX >> (64 - 8 * u32::from(width)));
                 assert_eq!(window.read(0x1018, 8), 0);
@@ -356,10 +356,10 @@ mod tests {
             let file = tempfile::tempfile().unwrap();
             let window = window(&file);
             file.set_len(0).unwrap();
-            let taken = measure(&window, &plan(test, 4));
-            assert_eq!(taken.failure.unwrap().code, "removed", "{test:?}");
-            assert_eq!(taken.outcomes[0].error.as_ref().unwrap().code, "removed", "{test:?}");
-            assert_eq!(taken.outcomes[0].histograms[LATENCY].count(), 0, "{test:?}");
+            let sampled = measure(&window, &plan(test, 4));
+            assert_eq!(sampled.failure.unwrap().code, "removed", "{test:?}");
+            assert_eq!(sampled.outcomes[0].error.as_ref().unwrap().code, "removed", "{test:?}");
+            assert_eq!(sampled.outcomes[0].histograms[LATENCY].count(), 0, "{test:?}");
         }
     }
 
@@ -369,11 +369,11 @@ mod tests {
         let window = window(&file);
         for width in [1u8, 2, 4, 8] {
             let ones = MmioPlan { value: u64::MAX, ..plan(MmioTest::WriteRead, width) };
-            let taken = measure(&window, &ones);
-            assert_eq!((taken.failure, taken.outcomes[0].histograms[LATENCY].count()), (None, 500), "{width}");
+            let sampled = measure(&window, &ones);
+            assert_eq!((sampled.failure, sampled.outcomes[0].histograms[LATENCY].count()), (None, 500), "{width}");
             // Nobody wrote them for a read.
-            let taken = measure(&window, &plan(MmioTest::Read, width));
-            assert_eq!(taken.failure.unwrap().code, "all-ones", "{width}");
+            let sampled = measure(&window, &plan(MmioTest::Read, width));
+            assert_eq!(sampled.failure.unwrap().code, "all-ones", "{width}");
         }
     }
 

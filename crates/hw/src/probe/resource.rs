@@ -10,7 +10,7 @@ use pciescope_core::{Bdf, Function, MmioPlan, MmioTest};
 
 use super::register::{self, Access, Window};
 use super::sys::{self, Mapping};
-use super::{Portion, Probe, Taken, Watch, failure};
+use super::{Probe, Sampled, Slice, Watch, failure};
 use crate::config::Config;
 use crate::registers::{self, SafeRegister};
 use crate::{Error, Root};
@@ -252,12 +252,12 @@ impl Probe for Resource {
         self.bdf
     }
 
-    fn mmio(&mut self, plan: &MmioPlan, portion: &Portion, watch: &dyn Watch) -> Result<Taken, Error> {
+    fn mmio(&mut self, plan: &MmioPlan, slice: &Slice, watch: &dyn Watch) -> Result<Sampled, Error> {
         let (bdf, what) = (self.bdf, ("resource", self.emulated));
         let path = self.folder.join("config");
         let config = self.config.try_clone().map_err(|source| Error::Read { path, source })?;
         let window = self.window(plan.bar, plan.offset, plan.width, plan.test != MmioTest::Read)?;
-        window.measure(what, plan, portion, &|| presence(&config, bdf), watch)
+        window.measure(what, plan, slice, &|| presence(&config, bdf), watch)
     }
 
     fn read(&mut self, bar: u8, offset: u64, width: u8) -> Result<u64, Error> {
@@ -308,15 +308,15 @@ mod tests {
         assert!(told(probe.write(4, 0x804, 4, 1).unwrap_err()).contains("MSI-X"));
         probe.write(4, 0x100, 4, 1).unwrap();
         let cpus: pciescope_core::CpuList = [sys::current_cpu()].into_iter().collect();
-        let portion = Portion { cpus, count: 5, duration_ns: 0 };
+        let slice = Slice { cpus, count: 5, duration_ns: 0 };
         let reads = MmioPlan::reads(bdf, 4, 0x8, 4);
-        probe.mmio(&reads, &portion, &Silent).unwrap();
+        probe.mmio(&reads, &slice, &Silent).unwrap();
         for refused in [
             MmioPlan { width: 1, ..reads.clone() },
             MmioPlan { test: MmioTest::Write, ..reads.clone() },
             MmioPlan { test: MmioTest::WriteRead, ..reads },
         ] {
-            assert!(told(probe.mmio(&refused, &portion, &Silent).unwrap_err()).contains("MSI-X"), "{refused:?}");
+            assert!(told(probe.mmio(&refused, &slice, &Silent).unwrap_err()).contains("MSI-X"), "{refused:?}");
         }
         drop(probe);
         let left = std::fs::read(folder.join("resource4")).unwrap();

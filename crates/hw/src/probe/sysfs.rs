@@ -7,7 +7,7 @@ use pciescope_core::{Bdf, Function, PathPlan};
 
 use super::resource::{folder, presence};
 use super::userspace::{Job, Target, measure};
-use super::{Portion, Probe, Taken, Watch, failure};
+use super::{Probe, Sampled, Slice, Watch, failure};
 use crate::{Error, Root};
 
 /// The functions from the root port down to the measured one.
@@ -65,7 +65,7 @@ impl Probe for Sysfs {
         self.bdf
     }
 
-    fn path(&mut self, plan: &PathPlan, portion: &Portion, watch: &dyn Watch) -> Result<Taken, Error> {
+    fn path(&mut self, plan: &PathPlan, slice: &Slice, watch: &dyn Watch) -> Result<Sampled, Error> {
         let asked = u64::from(plan.offset);
         if asked % 4 != 0 || asked > 0xffc {
             let why = "a configuration read has 4 bytes at a multiple of 4 below 0x1000".to_owned();
@@ -85,7 +85,7 @@ impl Probe for Sysfs {
             backend: "sysfs",
             bdf: self.bdf,
             emulated: self.emulated,
-            portion,
+            slice,
             gap_ns: plan.gap_ns,
             batch: 1,
             ones_ok: false,
@@ -93,20 +93,20 @@ impl Probe for Sysfs {
             place: &format!("configuration offset {asked:#x} or 0x0"),
             gone: &gone,
         };
-        let mut taken = measure(&targets, &job, watch)?;
-        taken.method.notes.push(
+        let mut sampled = measure(&targets, &job, watch)?;
+        sampled.method.notes.push(
             "Coarse: each figure holds a pread system call and the kernel's lock around configuration space; the \
              calibration holds the stamps alone. Differences between hops are cleaner than the figures."
                 .to_owned(),
         );
-        for outcome in &mut taken.outcomes {
+        for outcome in &mut sampled.outcomes {
             let hop = usize::from(outcome.index);
             outcome.hop = Some(self.hops[hop].bdf);
             if targets[hop].offset != asked {
                 outcome.warnings.push(failure::no_extended_space(plan.offset, targets[hop].offset));
             }
         }
-        Ok(taken)
+        Ok(sampled)
     }
 }
 
@@ -139,7 +139,7 @@ mod tests {
         (folder, Function { bdf: Some(end), path: vec![port], ..Function::default() })
     }
 
-    fn run(first: [u8; 4]) -> Taken {
+    fn run(first: [u8; 4]) -> Sampled {
         let (folder, function) = tree(first);
         let bdf = function.bdf.unwrap();
         let plan = PathPlan {
@@ -150,20 +150,20 @@ mod tests {
             order: Order::Sequential,
             cpus: [crate::probe::sys::current_cpu()].into_iter().collect(),
         };
-        let portion = Portion { cpus: plan.cpus.clone(), count: 500, duration_ns: 0 };
-        Sysfs::open(&Root::at(folder.path()), &function, bdf).unwrap().path(&plan, &portion, &Silent).unwrap()
+        let slice = Slice { cpus: plan.cpus.clone(), count: 500, duration_ns: 0 };
+        Sysfs::open(&Root::at(folder.path()), &function, bdf).unwrap().path(&plan, &slice, &Silent).unwrap()
     }
 
     #[test]
     fn every_hop_is_read_as_often_and_the_short_one_at_its_identity() {
-        let taken = run([0x86, 0x80, 1, 2]);
-        assert_eq!(taken.failure, None);
-        assert_eq!(taken.outcomes.len(), 2);
-        assert!(taken.outcomes.iter().all(|o| o.histograms[LATENCY].count() == 500));
-        assert_eq!(taken.outcomes[1].hop, Some("0000:01:00.0".parse().unwrap()));
-        let codes = |i: usize| taken.outcomes[i].warnings.iter().map(|w| w.code.as_str()).collect::<Vec<_>>();
+        let sampled = run([0x86, 0x80, 1, 2]);
+        assert_eq!(sampled.failure, None);
+        assert_eq!(sampled.outcomes.len(), 2);
+        assert!(sampled.outcomes.iter().all(|o| o.histograms[LATENCY].count() == 500));
+        assert_eq!(sampled.outcomes[1].hop, Some("0000:01:00.0".parse().unwrap()));
+        let codes = |i: usize| sampled.outcomes[i].warnings.iter().map(|w| w.code.as_str()).collect::<Vec<_>>();
         assert_eq!((codes(0), codes(1)), (vec![], vec!["no-extended-space"]));
-        assert!(taken.method.notes.iter().any(|note| note.starts_with("Coarse")));
+        assert!(sampled.method.notes.iter().any(|note| note.starts_with("Coarse")));
     }
 
     #[test]

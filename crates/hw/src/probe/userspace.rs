@@ -14,7 +14,7 @@ use pciescope_core::{Bdf, CpuList, Histogram, Outcome};
 
 use super::clock::{self, Scale};
 use super::sys::{self, Locked, Pinned, RealTime};
-use super::{Portion, Taken, Watch, failure};
+use super::{Sampled, Slice, Watch, failure};
 use crate::Error;
 
 /// What is accessed in each sample.
@@ -37,7 +37,7 @@ pub struct Job<'a> {
     /// Whether the function is an emulated one.
     pub emulated: bool,
     /// CPUs, count and time.
-    pub portion: &'a Portion,
+    pub slice: &'a Slice,
     /// Pause between two samples in nanoseconds.
     pub gap_ns: u32,
     /// Accesses between two stamps.
@@ -73,7 +73,7 @@ struct Figures {
     error: Option<Failure>,
 }
 
-/// What all threads of a portion share.
+/// What all threads of a slice share.
 struct Shared<'a> {
     stop: AtomicBool,
     done: AtomicU64,
@@ -88,12 +88,12 @@ struct Shared<'a> {
 ///
 /// # Errors
 /// [`Error::Unsupported`] on a CPU without the stamps that are needed.
-pub fn measure<T: Target>(targets: &[T], job: &Job, watch: &dyn Watch) -> Result<Taken, Error> {
+pub fn measure<T: Target>(targets: &[T], job: &Job, watch: &dyn Watch) -> Result<Sampled, Error> {
     let (bdf, backend) = (job.bdf, job.backend);
     clock::check().map_err(|why| Error::Unsupported { bdf, backend, what: "take stamps", why })?;
     let mut method =
         Method { batch: job.batch.max(1), gap_ns: job.gap_ns.into(), emulated: job.emulated, ..clock::method(backend) };
-    let total = job.portion.count.saturating_mul((job.portion.cpus.iter().count() * targets.len()) as u64);
+    let total = job.slice.count.saturating_mul((job.slice.cpus.iter().count() * targets.len()) as u64);
     let locked = Locked::now();
     let shared = Shared {
         stop: AtomicBool::new(false),
@@ -109,18 +109,18 @@ pub fn measure<T: Target>(targets: &[T], job: &Job, watch: &dyn Watch) -> Result
     watch.progress(done, total);
     method.notes.extend(notes(workers.iter().all(|worker| worker.real_time)));
     method.notes.extend(locked.err().map(sys::not_locked));
-    let mut taken = gather(method, workers);
-    taken.failure = taken.failure.or(failure);
-    if taken.failure.as_ref().is_some_and(|why| why.code == "interrupted") {
-        taken.failure = Some(failure::interrupted(bdf, done));
+    let mut sampled = gather(method, workers);
+    sampled.failure = sampled.failure.or(failure);
+    if sampled.failure.as_ref().is_some_and(|why| why.code == "interrupted") {
+        sampled.failure = Some(failure::interrupted(bdf, done));
     }
-    Ok(taken)
+    Ok(sampled)
 }
 
 /// Runs one worker on each CPU, and reports the progress meanwhile. Also why they were stopped, if so.
 fn work<T: Target>(targets: &[T], shared: &Shared, total: u64) -> Result<(Vec<CpuWorker>, Option<Failure>), Error> {
     let (bdf, backend) = (shared.job.bdf, shared.job.backend);
-    let cpus: Vec<u32> = shared.job.portion.cpus.iter().collect();
+    let cpus: Vec<u32> = shared.job.slice.cpus.iter().collect();
     let (barrier, are_all_there) = (Barrier::new(cpus.len()), Mutex::new(false));
     std::thread::scope(|scope| {
         // Each thread holds one end until it ends.
@@ -188,21 +188,21 @@ fn notes(is_real_time: bool) -> [String; 2] {
 }
 
 /// The figures of all workers, and their samples in the order of time.
-fn gather(method: Method, workers: Vec<CpuWorker>) -> Taken {
+fn gather(method: Method, workers: Vec<CpuWorker>) -> Sampled {
     let clock_doubt = clock::doubt(method.clock_hz, clock::measured_hz());
-    let mut taken = Taken { method, ..Taken::default() };
+    let mut sampled = Sampled { method, ..Sampled::default() };
     for worker in workers {
-        taken.samples.extend(worker.samples);
-        taken.failure = taken.failure.or(worker.failure);
+        sampled.samples.extend(worker.samples);
+        sampled.failure = sampled.failure.or(worker.failure);
         let figures = (0..).zip(worker.figures);
-        taken.outcomes.extend(figures.map(|(index, figures)| {
+        sampled.outcomes.extend(figures.map(|(index, figures)| {
             let mut outcome = figures.into_outcome(worker.cpu, index);
             outcome.warnings.extend(clock_doubt.clone());
             outcome
         }));
     }
-    taken.samples.sort_by_key(|sample| sample.at_ns);
-    taken
+    sampled.samples.sort_by_key(|sample| sample.at_ns);
+    sampled
 }
 
 /// One measuring thread and its CPU.
@@ -221,7 +221,7 @@ struct CpuWorker {
 enum BlockEnd {
     /// The buffer is full, or the block has taken its longest time.
     Full,
-    /// The portion's time is over, or the run is to stop.
+    /// The slice's time is over, or the run is to stop.
     Over,
     /// All-ones at this target; the sample is not in the buffer.
     Ones(usize),
@@ -257,18 +257,18 @@ impl CpuWorker {
         shared.stop.store(true, Ordering::Relaxed);
     }
 
-    /// Blocks of samples until the portion's count or time is used up.
+    /// Blocks of samples until the slice's count or time is used up.
     fn take<T: Target>(&mut self, targets: &[T], shared: &Shared) {
         let (job, hz) = (shared.job, shared.scale.hz);
         let calibration = calibrate(&mut self.buffer, hz);
         self.figures.iter_mut().for_each(|figures| figures.calibration = calibration.clone());
         let preempted = involuntary_switches();
         // The threads, and each one's calibration, have their own time.
-        let until = match job.portion.duration_ns {
+        let until = match job.slice.duration_ns {
             0 => u64::MAX,
             ns => clock::start().saturating_add(to_ticks(ns, hz)),
         };
-        let mut left = match job.portion.count {
+        let mut left = match job.slice.count {
             0 => u64::MAX,
             count => count.saturating_mul(targets.len() as u64),
         };

@@ -14,7 +14,7 @@ pub use self::device::{Device, Region, group_of};
 use super::register::{self, Access, Window};
 use super::sys::{self, EventFd};
 use super::trigger::{Kind, Trigger};
-use super::{Portion, Probe, Taken, Watch, failure};
+use super::{Probe, Sampled, Slice, Watch, failure};
 use crate::config::Config;
 use crate::{Error, Root};
 
@@ -149,14 +149,14 @@ impl Probe for Vfio {
         self.bdf
     }
 
-    fn mmio(&mut self, plan: &MmioPlan, portion: &Portion, watch: &dyn Watch) -> Result<Taken, Error> {
+    fn mmio(&mut self, plan: &MmioPlan, slice: &Slice, watch: &dyn Watch) -> Result<Sampled, Error> {
         let window = self.window(plan.bar, plan.offset, plan.width, plan.test != MmioTest::Read)?;
         let this = &*self;
-        window.measure(("vfio", this.emulated), plan, portion, &|| this.gone(), watch)
+        window.measure(("vfio", this.emulated), plan, slice, &|| this.gone(), watch)
     }
 
-    fn irq(&mut self, plan: &IrqPlan, cpu: u32, watch: &dyn Watch) -> Result<Taken, Error> {
-        irq::measure(self, plan, cpu, watch)
+    fn irq(&mut self, plan: &IrqPlan, slice: &Slice, watch: &dyn Watch) -> Result<Sampled, Error> {
+        irq::measure(self, plan, slice, watch)
     }
 
     fn read(&mut self, bar: u8, offset: u64, width: u8) -> Result<u64, Error> {

@@ -8,15 +8,17 @@ use std::str::FromStr;
 use clap::ValueEnum;
 use pciescope_core::cpulist::numbers;
 use pciescope_core::plan::Plan;
-use pciescope_core::{CpuList, IrqPlan, IrqSource};
+use pciescope_core::{CpuList, IrqPlan, IrqSource, Order};
 use pciescope_hw::probe::open::Need;
 
-use super::task::{DeviceArgs, Task};
+use super::task::{DeviceArgs, Task, order};
 use crate::args::{Time, positive, some_time, time};
 use crate::cmd::device::{CpuChoice, Device};
 use crate::cmd::output::{Output, OutputArgs};
 use crate::cmd::{Ctx, Refusal};
 
+/// Interrupts per CPU and vector where neither a count nor a time is given.
+const COUNT: u64 = 1000;
 /// The most vectors that MSI-X has.
 const MOST_VECTORS: u32 = 2048;
 
@@ -27,6 +29,7 @@ Examples:
   pciescope latency irq 0000:3b:00.0 --bind
   pciescope latency irq 0000:3b:00.0 --vectors 0-3 --cpus local -o irq.jsonl
   pciescope latency irq 0000:3b:00.0 --period 1ms --trigger-cpu 0
+  pciescope latency irq 0000:3b:00.0 --duration 1min --order interleaved:20
   pciescope latency irq --backend fake:lose=100; echo $?
 
 By default each CPU and vector is measured twice: with interrupts that the
@@ -44,9 +47,17 @@ pub struct Args {
     #[arg(long, alias = "source", value_enum, value_name = "WHAT", default_value = "both")]
     raised_by: RaisedBy,
 
-    /// Interrupts per CPU and vector
-    #[arg(long, value_name = "N", value_parser = positive, default_value = "1k")]
-    count: u64,
+    /// Interrupts per CPU and vector, such as 10k [default: 1k, or as many as --duration allows]
+    #[arg(long, value_name = "N", value_parser = positive)]
+    count: Option<u64>,
+
+    /// End the run after this time, such as 10s; CPUs, vectors and both sources share it equally
+    #[arg(long, value_name = "TIME", value_parser = some_time)]
+    duration: Option<Time>,
+
+    /// Order of the CPUs: sequential or interleaved[:ROUNDS]
+    #[arg(long, value_name = "ORDER", value_parser = one_at_a_time, default_value = "sequential")]
+    order: Order,
 
     /// Trigger at a fixed rate, with this time between triggers; missed, merged and late triggers are counted
     #[arg(long, alias = "interval", value_name = "TIME", value_parser = time, default_value = "0")]
@@ -83,6 +94,14 @@ impl FromStr for Vectors {
     }
 }
 
+/// `--order` as typed: one CPU at a time handles a device's interrupts.
+fn one_at_a_time(text: &str) -> Result<Order, String> {
+    match order(text)? {
+        Order::Concurrent => Err("one CPU at a time handles interrupts: take sequential or interleaved".to_owned()),
+        other => Ok(other),
+    }
+}
+
 /// `--raised-by` as typed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum RaisedBy {
@@ -111,13 +130,16 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     if let Some(cpu) = args.trigger_cpu {
         device.cpus(&CpuChoice::List(CpuList::from_iter([cpu])))?;
     }
+    let duration_ns = args.duration.map_or(0, |time| time.0);
     let plan = IrqPlan {
         bdf: device.bdf,
         source,
         vectors: vectors(&device, args.vectors.as_ref())?,
         cpus: args.device.cpus(ctx, &device, Need::Irq(source))?,
+        order: args.order,
         trigger_cpu: args.trigger_cpu,
-        count: args.count,
+        count: args.count.unwrap_or(if duration_ns > 0 { 0 } else { COUNT }),
+        duration_ns,
         interval_ns: args.period.0,
         timeout_ns: args.timeout.0,
         raw: args.raw.is_some(),

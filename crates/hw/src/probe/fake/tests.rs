@@ -24,9 +24,9 @@ fn fake(options: &str) -> Fake {
     Fake::open(&options.parse().unwrap()).unwrap()
 }
 
-/// A portion of 2000 samples from each of these CPUs.
-fn on(cpus: &str) -> Portion {
-    Portion { cpus: cpus.parse().unwrap(), count: 2000, duration_ns: 0 }
+/// A slice of 2000 samples from each of these CPUs.
+fn on(cpus: &str) -> Slice {
+    Slice { cpus: cpus.parse().unwrap(), count: 2000, duration_ns: 0 }
 }
 
 fn mmio_plan(fake: &Fake) -> MmioPlan {
@@ -40,26 +40,28 @@ fn irq_plan(fake: &Fake) -> IrqPlan {
         vectors: vec![],
         cpus: CpuList::default(),
         trigger_cpu: None,
-        count: 100,
+        order: Order::Sequential,
+        count: 0,
+        duration_ns: 0,
         interval_ns: 0,
         timeout_ns: 10_000_000,
         raw: false,
     }
 }
 
-fn sum(taken: &Taken, name: &str) -> f64 {
-    taken.outcomes.iter().map(|o| o.metrics[name].value).sum()
+fn sum(sampled: &Sampled, name: &str) -> f64 {
+    sampled.outcomes.iter().map(|o| o.metrics[name].value).sum()
 }
 
 #[test]
 fn far_cpus_are_slower_and_every_sample_is_kept() {
     let mut fake = fake("seed=3");
     let plan = mmio_plan(&fake);
-    let taken = fake.mmio(&plan, &on("0-7"), &Watcher::default()).unwrap();
-    assert!(taken.failure.is_none());
-    let median = |i: usize| taken.outcomes[i].histograms[LATENCY].median_ns().unwrap();
+    let sampled = fake.mmio(&plan, &on("0-7"), &Watcher::default()).unwrap();
+    assert!(sampled.failure.is_none());
+    let median = |i: usize| sampled.outcomes[i].histograms[LATENCY].median_ns().unwrap();
     assert!(median(4) > median(0) + 80.0, "{} {}", median(4), median(0));
-    assert!(taken.outcomes.iter().all(|o| o.histograms[LATENCY].count() == 2000));
+    assert!(sampled.outcomes.iter().all(|o| o.histograms[LATENCY].count() == 2000));
     assert_eq!(fake.read(0, 0x10, 8).unwrap(), 16_001);
 }
 
@@ -84,9 +86,9 @@ fn each_fault_ends_a_run_by_its_name_and_keeps_what_was_taken() {
     ] {
         let mut fake = fake(options);
         let plan = mmio_plan(&fake);
-        let taken = fake.mmio(&plan, &on("0-7"), &Watcher::default()).unwrap();
-        assert_eq!(taken.failure.unwrap().code, code);
-        let total: u64 = taken.outcomes.iter().map(|o| o.histograms[LATENCY].count()).sum();
+        let sampled = fake.mmio(&plan, &on("0-7"), &Watcher::default()).unwrap();
+        assert_eq!(sampled.failure.unwrap().code, code);
+        let total: u64 = sampled.outcomes.iter().map(|o| o.histograms[LATENCY].count()).sum();
         assert_eq!(total, kept, "{options}");
     }
 }
@@ -102,14 +104,14 @@ fn a_register_that_may_be_all_ones_does_not_end_a_run() {
 fn a_stop_ends_a_run_and_time_limits_one_without_a_count() {
     let mut fake = fake("");
     let plan = mmio_plan(&fake);
-    let many = Portion { count: 10_000_000, ..on("0-7") };
-    let taken = fake.mmio(&plan, &many, &Watcher { stop_at: 5000, ..Watcher::default() }).unwrap();
-    assert_eq!(taken.failure.unwrap().code, "interrupted");
+    let many = Slice { count: 10_000_000, ..on("0-7") };
+    let sampled = fake.mmio(&plan, &many, &Watcher { stop_at: 5000, ..Watcher::default() }).unwrap();
+    assert_eq!(sampled.failure.unwrap().code, "interrupted");
     for (cpus, duration_ns) in [("0", 1_000_000), ("0-7", 2_000_000)] {
-        let timed = Portion { count: 0, duration_ns, ..on(cpus) };
-        let taken = fake.mmio(&plan, &timed, &Watcher::default()).unwrap();
-        assert!(taken.failure.is_none());
-        let counts: Vec<u64> = taken.outcomes.iter().map(|o| o.histograms[LATENCY].count()).collect();
+        let timed = Slice { count: 0, duration_ns, ..on(cpus) };
+        let sampled = fake.mmio(&plan, &timed, &Watcher::default()).unwrap();
+        assert!(sampled.failure.is_none());
+        let counts: Vec<u64> = sampled.outcomes.iter().map(|o| o.histograms[LATENCY].count()).collect();
         assert!(counts.iter().all(|c| (1500..2300).contains(c)), "{cpus}: {counts:?}");
     }
 }
@@ -117,17 +119,17 @@ fn a_stop_ends_a_run_and_time_limits_one_without_a_count() {
 #[test]
 fn lost_and_doubled_interrupts_are_counted() {
     let mut fake = fake("lose=4,double=5,wrong-cpu=7");
-    let plan = IrqPlan { count: 200, ..irq_plan(&fake) };
-    let taken = fake.irq(&plan, 4, &Watcher::default()).unwrap();
-    assert_eq!(taken.outcomes.len(), 8);
+    let plan = irq_plan(&fake);
+    let sampled = fake.irq(&plan, &Slice { count: 200, ..on("4") }, &Watcher::default()).unwrap();
+    assert_eq!(sampled.outcomes.len(), 8);
     let n = 1600u64;
     let (lost, wrong) = (n / 4, n / 7 - n / 28);
-    assert_eq!(sum(&taken, "triggers"), n as f64);
-    assert_eq!(sum(&taken, "lost"), lost as f64);
-    assert_eq!(sum(&taken, "extra"), (n / 5 - n / 20) as f64);
-    assert_eq!(sum(&taken, "wrong_cpu"), wrong as f64);
-    assert_eq!(sum(&taken, "handled"), (n - lost - wrong) as f64);
-    let kept: u64 = taken.outcomes.iter().map(|o| o.histograms[TRIGGER_TO_HANDLER].count()).sum();
+    assert_eq!(sum(&sampled, "triggers"), n as f64);
+    assert_eq!(sum(&sampled, "lost"), lost as f64);
+    assert_eq!(sum(&sampled, "extra"), (n / 5 - n / 20) as f64);
+    assert_eq!(sum(&sampled, "wrong_cpu"), wrong as f64);
+    assert_eq!(sum(&sampled, "handled"), (n - lost - wrong) as f64);
+    let kept: u64 = sampled.outcomes.iter().map(|o| o.histograms[TRIGGER_TO_HANDLER].count()).sum();
     assert_eq!(kept, n - lost - wrong);
 }
 
@@ -135,7 +137,10 @@ fn lost_and_doubled_interrupts_are_counted() {
 fn a_device_that_never_interrupts_ends_in_a_timeout() {
     let mut fake = fake("lose=1");
     let plan = irq_plan(&fake);
-    assert_eq!(fake.irq(&plan, 0, &Watcher::default()).unwrap().failure.unwrap().code, "timeout");
+    assert_eq!(
+        fake.irq(&plan, &Slice { count: 100, ..on("0") }, &Watcher::default()).unwrap().failure.unwrap().code,
+        "timeout"
+    );
 }
 
 #[test]
@@ -143,8 +148,8 @@ fn a_delayed_message_moves_only_the_trigger_to_the_handler() {
     let run = |options: &str, source| {
         let mut fake = fake(options);
         let plan = IrqPlan { source, ..irq_plan(&fake) };
-        let taken = fake.irq(&plan, 0, &Watcher::default()).unwrap();
-        [TRIGGER_TO_HANDLER, ENTRY_TO_ACK].map(|name| taken.outcomes[0].histograms[name].median_ns().unwrap())
+        let sampled = fake.irq(&plan, &Slice { count: 100, ..on("0") }, &Watcher::default()).unwrap();
+        [TRIGGER_TO_HANDLER, ENTRY_TO_ACK].map(|name| sampled.outcomes[0].histograms[name].median_ns().unwrap())
     };
     let (plain, delayed) = (run("", IrqSource::Hardware), run("irq-delay=20us", IrqSource::Hardware));
     assert!((delayed[0] - plain[0] - 20_000.0).abs() < 500.0, "{plain:?} {delayed:?}");
@@ -163,10 +168,10 @@ fn the_path_gets_longer_hop_by_hop() {
         order: Order::Sequential,
         cpus: CpuList::default(),
     };
-    let taken = fake.path(&plan, &Portion { count: 100, ..on("1") }, &Watcher::default()).unwrap();
-    let medians: Vec<f64> = taken.outcomes.iter().map(|o| o.histograms[LATENCY].median_ns().unwrap()).collect();
+    let sampled = fake.path(&plan, &Slice { count: 100, ..on("1") }, &Watcher::default()).unwrap();
+    let medians: Vec<f64> = sampled.outcomes.iter().map(|o| o.histograms[LATENCY].median_ns().unwrap()).collect();
     assert!(medians.is_sorted() && medians.len() == 4, "{medians:?}");
-    assert_eq!(taken.outcomes[3].hop, Some(fake.bdf()));
+    assert_eq!(sampled.outcomes[3].hop, Some(fake.bdf()));
 }
 
 #[test]
@@ -204,7 +209,7 @@ fn the_machine_places_every_cpu() {
 fn faults_and_values_go_on_over_the_calls_of_a_run() {
     let mut fake = fake("remove-after=3000");
     let plan = MmioPlan { raw: true, ..mmio_plan(&fake) };
-    let mut call = || fake.mmio(&plan, &Portion { count: 1000, ..on("0") }, &Watcher::default()).unwrap();
+    let mut call = || fake.mmio(&plan, &Slice { count: 1000, ..on("0") }, &Watcher::default()).unwrap();
     let (first, second, third, fourth) = (call(), call(), call(), call());
     assert_ne!(first.samples, second.samples);
     assert_eq!((first.failure, second.failure), (None, None));
@@ -218,12 +223,27 @@ fn at_a_fixed_rate_each_time_is_a_trigger_or_missed() {
     let mut fake = fake("seed=3");
     for interval_ns in [500, 1_000, 1_000_000] {
         let plan = IrqPlan { interval_ns, ..irq_plan(&fake) };
-        let taken = fake.irq(&plan, 0, &Watcher::default()).unwrap();
-        assert!(taken.failure.is_none());
-        for outcome in &taken.outcomes {
+        let sampled = fake.irq(&plan, &Slice { count: 100, ..on("0") }, &Watcher::default()).unwrap();
+        assert!(sampled.failure.is_none());
+        for outcome in &sampled.outcomes {
             let [triggers, missed] = ["triggers", "missed"].map(|name| outcome.metrics[name].value);
             assert_eq!(triggers + missed, 100.0, "{interval_ns} ns");
             assert_eq!(missed > 0.0, interval_ns < 1_200, "{interval_ns} ns");
         }
     }
+}
+
+#[test]
+fn vectors_share_the_time_of_a_slice_of_one_cpu() {
+    let mut fake = fake("");
+    let timed = Slice { count: 0, duration_ns: 8_000_000, ..on("0") };
+    for (interval_ns, counts) in [(0, 300.0..900.0), (10_000, 99.0..102.0)] {
+        let sampled = fake.irq(&IrqPlan { interval_ns, ..irq_plan(&fake) }, &timed, &Watcher::default()).unwrap();
+        assert!(sampled.failure.is_none());
+        let triggers: Vec<f64> = sampled.outcomes.iter().map(|outcome| outcome.metrics["triggers"].value).collect();
+        assert_eq!(triggers.len(), 8);
+        assert!(triggers.iter().all(|count| counts.contains(count)), "{interval_ns} ns: {triggers:?}");
+    }
+    let refusal = fake.irq(&irq_plan(&fake), &on("0,1"), &Watcher::default()).unwrap_err();
+    assert!(matches!(refusal, Error::Plan { field: "CPUs", .. }), "{refusal:?}");
 }

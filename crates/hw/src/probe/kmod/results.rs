@@ -14,16 +14,16 @@ use super::uapi::*;
 
 /// What the module holds after a run.
 #[derive(Default)]
-pub(super) struct Finished {
+pub(super) struct KernelRun {
     pub status: Status,
-    pub slots: Vec<(Slot, Vec<Fetched>)>,
+    pub slots: Vec<(Slot, Vec<KernelHistogram>)>,
     pub records: Vec<Record>,
     pub lost: u64,
     pub failure: Option<Failure>,
 }
 
 /// A histogram with what made it doubtful.
-pub(super) struct Fetched {
+pub(super) struct KernelHistogram {
     pub histogram: Histogram,
     /// Values that no bucket holds.
     pub beyond: u64,
@@ -86,7 +86,7 @@ pub(super) fn middle_of(bucket: u32) -> u64 {
 }
 
 /// The module's figures as a histogram of picoseconds per access.
-pub(super) fn to_histogram(summary: &Summary, first: u32, buckets: &[u64], scale: Scale) -> Fetched {
+pub(super) fn to_histogram(summary: &Summary, first: u32, buckets: &[u64], scale: Scale) -> KernelHistogram {
     let mut histogram = Histogram::default();
     let mut warnings = Vec::new();
     let mut beyond = summary.overflow;
@@ -115,14 +115,14 @@ pub(super) fn to_histogram(summary: &Summary, first: u32, buckets: &[u64], scale
         histogram.min_at_ns = Some(scale.at_ns(summary.min_at));
         histogram.max_at_ns = Some(scale.at_ns(summary.max_at));
     }
-    Fetched { histogram, beyond, warnings }
+    KernelHistogram { histogram, beyond, warnings }
 }
 
 /// An outcome with the histograms that a kind of run has.
-pub(super) fn to_outcome(slot: &Slot, fetched: Vec<Fetched>, names: [&str; 3]) -> Outcome {
+pub(super) fn to_outcome(slot: &Slot, fetched: Vec<KernelHistogram>, names: [&str; 3]) -> Outcome {
     let mut outcome = Outcome { cpu: slot.cpu, index: slot.index as u16, ..Outcome::default() };
     let mut lost = slot.samples_lost;
-    for (name, Fetched { histogram, beyond, warnings }) in names.into_iter().zip(fetched) {
+    for (name, KernelHistogram { histogram, beyond, warnings }) in names.into_iter().zip(fetched) {
         if !name.is_empty() {
             outcome.histograms.insert(name.to_owned(), histogram);
             outcome.warnings.extend(warnings);

@@ -40,7 +40,7 @@ fn summary_of(values: &[u64]) -> (Summary, u32, Vec<u64>) {
 fn ticks_become_a_histogram_with_exact_sides() {
     let values = [1000, 1300, 1300, 2600, 260_000];
     let (summary, first, buckets) = summary_of(&values);
-    let Fetched { histogram, warnings, .. } = to_histogram(&summary, first, &buckets, TSC);
+    let KernelHistogram { histogram, warnings, .. } = to_histogram(&summary, first, &buckets, TSC);
     assert!(warnings.is_empty());
     assert_eq!(histogram.count(), 5);
     assert_eq!((histogram.min_ns(), histogram.max_ns()), (Some(384.615), Some(100_000.0)));

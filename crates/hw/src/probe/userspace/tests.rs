@@ -52,16 +52,16 @@ fn cpus() -> Vec<u32> {
 }
 
 /// 3000 samples from each of these CPUs.
-fn portion(cpus: &[u32]) -> Portion {
-    Portion { cpus: cpus.iter().copied().collect::<CpuList>(), count: 3000, duration_ns: 0 }
+fn slice(cpus: &[u32]) -> Slice {
+    Slice { cpus: cpus.iter().copied().collect::<CpuList>(), count: 3000, duration_ns: 0 }
 }
 
-fn job(portion: &Portion) -> Job<'_> {
+fn job(slice: &Slice) -> Job<'_> {
     Job {
         backend: "test",
         bdf: "0000:01:00.0".parse().unwrap(),
         emulated: false,
-        portion,
+        slice,
         gap_ns: 0,
         batch: 1,
         ones_ok: false,
@@ -71,8 +71,8 @@ fn job(portion: &Portion) -> Job<'_> {
     }
 }
 
-fn counts(taken: &Taken) -> Vec<u64> {
-    taken.outcomes.iter().map(|o| o.histograms[LATENCY].count()).collect()
+fn counts(sampled: &Sampled) -> Vec<u64> {
+    sampled.outcomes.iter().map(|o| o.histograms[LATENCY].count()).collect()
 }
 
 #[test]
@@ -80,33 +80,33 @@ fn every_sample_is_kept_and_made_by_its_cpu_alone_or_beside_others() {
     let cpus = cpus();
     for cpus in [&cpus[..1], &cpus] {
         let target = memory(0);
-        let portion = portion(cpus);
-        let job = Job { batch: 3, raw: true, ..job(&portion) };
-        let taken = measure(std::slice::from_ref(&target), &job, &WATCH).unwrap();
-        assert_eq!(taken.failure, None);
-        assert_eq!(counts(&taken), vec![3000; cpus.len()]);
+        let slice = slice(cpus);
+        let job = Job { batch: 3, raw: true, ..job(&slice) };
+        let sampled = measure(std::slice::from_ref(&target), &job, &WATCH).unwrap();
+        assert_eq!(sampled.failure, None);
+        assert_eq!(counts(&sampled), vec![3000; cpus.len()]);
         assert_eq!(target.accesses.load(Ordering::Relaxed), 9000 * cpus.len() as u64);
         let seen = cpus.iter().fold(0, |seen, cpu| seen | 1 << cpu);
         assert_eq!(target.seen.load(Ordering::Relaxed), seen);
-        assert_eq!(taken.samples.len(), 3000 * cpus.len());
-        assert!(taken.samples.is_sorted_by_key(|s| s.at_ns));
-        assert!(taken.outcomes.iter().map(|outcome| outcome.cpu).eq(cpus.iter().copied()));
-        for outcome in &taken.outcomes {
+        assert_eq!(sampled.samples.len(), 3000 * cpus.len());
+        assert!(sampled.samples.is_sorted_by_key(|s| s.at_ns));
+        assert!(sampled.outcomes.iter().map(|outcome| outcome.cpu).eq(cpus.iter().copied()));
+        for outcome in &sampled.outcomes {
             let calibration = &outcome.histograms[CALIBRATION];
             assert_eq!(calibration.count(), 10_000);
             assert!(calibration.min_ns().unwrap() > 0.0);
             let latency = &outcome.histograms[LATENCY];
             assert!(latency.max_at_ns.is_some() && latency.min_at_ns.is_some());
         }
-        assert_eq!((taken.method.backend.as_str(), taken.method.batch), ("test", 3));
+        assert_eq!((sampled.method.backend.as_str(), sampled.method.batch), ("test", 3));
     }
 }
 
 #[test]
 fn a_known_delay_is_measured() {
-    let portion = Portion { count: 200, ..portion(&cpus()[..1]) };
-    let taken = measure(&[Delay(50_000)], &job(&portion), &WATCH).unwrap();
-    let histogram = &taken.outcomes[0].histograms[LATENCY];
+    let slice = Slice { count: 200, ..slice(&cpus()[..1]) };
+    let sampled = measure(&[Delay(50_000)], &job(&slice), &WATCH).unwrap();
+    let histogram = &sampled.outcomes[0].histograms[LATENCY];
     let min = histogram.min_ns().unwrap();
     assert!((49_900.0..60_000.0).contains(&min), "{min} ns");
     assert!(histogram.median_ns().unwrap() >= min);
@@ -115,70 +115,70 @@ fn a_known_delay_is_measured() {
 #[test]
 fn targets_take_turns_sample_by_sample() {
     let targets = [memory(0), memory(0), memory(0)];
-    let portion = Portion { count: 1000, ..portion(&cpus()[..1]) };
-    let taken = measure(&targets, &Job { raw: true, ..job(&portion) }, &WATCH).unwrap();
-    assert_eq!(counts(&taken), [1000, 1000, 1000]);
-    assert!(taken.samples.iter().zip((0u16..3).cycle()).all(|(s, index)| s.index == index));
-    assert_eq!(taken.outcomes[2].index, 2);
+    let slice = Slice { count: 1000, ..slice(&cpus()[..1]) };
+    let sampled = measure(&targets, &Job { raw: true, ..job(&slice) }, &WATCH).unwrap();
+    assert_eq!(counts(&sampled), [1000, 1000, 1000]);
+    assert!(sampled.samples.iter().zip((0u16..3).cycle()).all(|(s, index)| s.index == index));
+    assert_eq!(sampled.outcomes[2].index, 2);
 }
 
 #[test]
 fn the_first_all_ones_ends_the_run_and_is_no_sample() {
-    let portion = portion(&cpus()[..1]);
+    let slice = slice(&cpus()[..1]);
     let target = memory(1500);
-    let taken = measure(&[target], &job(&portion), &WATCH).unwrap();
-    assert_eq!(taken.failure.unwrap().code, "all-ones");
-    let outcome = &taken.outcomes[0];
+    let sampled = measure(&[target], &job(&slice), &WATCH).unwrap();
+    assert_eq!(sampled.failure.unwrap().code, "all-ones");
+    let outcome = &sampled.outcomes[0];
     assert_eq!(outcome.error.as_ref().unwrap().code, "all-ones");
     assert_eq!(outcome.histograms[LATENCY].count(), 1500);
 
-    let may = Job { ones_ok: true, ..job(&portion) };
-    let taken = measure(&[memory(1500)], &may, &WATCH).unwrap();
-    assert_eq!((taken.failure, taken.outcomes[0].histograms[LATENCY].count()), (None, 3000));
+    let may = Job { ones_ok: true, ..job(&slice) };
+    let sampled = measure(&[memory(1500)], &may, &WATCH).unwrap();
+    assert_eq!((sampled.failure, sampled.outcomes[0].histograms[LATENCY].count()), (None, 3000));
 }
 
 #[test]
 fn all_ones_of_a_device_that_is_gone_is_a_removal() {
     let gone = || Some(failure::removed("0000:01:00.0".parse().unwrap()));
-    let portion = portion(&cpus()[..1]);
-    let job = Job { gone: &gone, ..job(&portion) };
+    let slice = slice(&cpus()[..1]);
+    let job = Job { gone: &gone, ..job(&slice) };
     assert_eq!(measure(&[memory(10)], &job, &WATCH).unwrap().failure.unwrap().code, "removed");
 }
 
 #[test]
 fn a_stop_ends_even_a_long_gap_within_a_tenth_of_a_second() {
-    let portion = Portion { count: 1_000_000, ..portion(&cpus()) };
-    let job = Job { gap_ns: 4_000_000_000, ..job(&portion) };
+    let slice = Slice { count: 1_000_000, ..slice(&cpus()) };
+    let job = Job { gap_ns: 4_000_000_000, ..job(&slice) };
     // The best of a few: other processes may hold this thread up after the measuring threads have ended, or those before
     // their first sample.
     let tries = (0..8).filter_map(|_| {
         let stop = Instant::now() + Duration::from_millis(200);
-        let taken = measure(&[memory(0)], &job, &Watcher { stop_at: Some(stop) }).unwrap();
+        let sampled = measure(&[memory(0)], &job, &Watcher { stop_at: Some(stop) }).unwrap();
         let late = stop.elapsed();
-        assert_eq!(taken.failure.as_ref().unwrap().code, "interrupted");
-        assert!(counts(&taken).iter().all(|&count| count <= 1), "{:?}", counts(&taken));
-        counts(&taken).iter().all(|&count| count == 1).then_some(late)
+        assert_eq!(sampled.failure.as_ref().unwrap().code, "interrupted");
+        assert!(counts(&sampled).iter().all(|&count| count <= 1), "{:?}", counts(&sampled));
+        counts(&sampled).iter().all(|&count| count == 1).then_some(late)
     });
     let best = tries.take(4).min().expect("the threads come to their first sample within 200 ms");
     assert!(best < Duration::from_millis(100), "{best:?}");
 }
 
 #[test]
-fn time_alone_limits_a_portion() {
+fn time_alone_limits_a_slice() {
     let begun = Instant::now();
-    let portion = Portion { count: 0, duration_ns: 60_000_000, ..portion(&cpus()) };
-    let taken = measure(&[memory(0)], &Job { gap_ns: 1000, ..job(&portion) }, &WATCH).unwrap();
+    let slice = Slice { count: 0, duration_ns: 60_000_000, ..slice(&cpus()) };
+    let sampled = measure(&[memory(0)], &Job { gap_ns: 1000, ..job(&slice) }, &WATCH).unwrap();
     assert!(begun.elapsed() < Duration::from_millis(1500), "{:?}", begun.elapsed());
-    assert_eq!(taken.failure, None);
-    assert!(counts(&taken).iter().all(|&count| count > 100), "{:?}", counts(&taken));
+    assert_eq!(sampled.failure, None);
+    assert!(counts(&sampled).iter().all(|&count| count > 100), "{:?}", counts(&sampled));
 }
 
 #[test]
 fn a_cpu_that_is_not_there_ends_the_run_by_name() {
-    let taken = measure(&[memory(0)], &job(&portion(&[cpus()[0], 8000])), &WATCH).unwrap();
-    assert_eq!(taken.failure.unwrap().code, "cpu-offline");
-    assert_eq!(taken.outcomes[1].error.as_ref().unwrap().code, "cpu-offline");
-    assert_eq!(taken.outcomes[0].error, None);
+    let sampled = measure(&[memory(0)], &job(&slice(&[cpus()[0], 8000])), &WATCH).unwrap();
+    assert_eq!(sampled.failure.unwrap().code, "cpu-offline");
+    assert_eq!(sampled.outcomes[1].error.as_ref().unwrap().code, "cpu-offline");
+    assert_eq!(sampled.outcomes[0].error, None);
 }
 
 /// Whether it holds in one of some tries: other processes may hold the threads up.
@@ -187,16 +187,16 @@ fn in_some_try(holds: impl Fn() -> bool) -> bool {
 }
 
 #[test]
-fn the_time_of_a_portion_begins_after_its_calibration() {
+fn the_time_of_a_slice_begins_after_its_calibration() {
     // Much less than the 10,000 empty pairs of the calibration take.
-    let portion = Portion { count: 0, duration_ns: 20_000, ..portion(&cpus()[..1]) };
-    let samples = || counts(&measure(&[memory(0)], &job(&portion), &WATCH).unwrap())[0];
+    let slice = Slice { count: 0, duration_ns: 20_000, ..slice(&cpus()[..1]) };
+    let samples = || counts(&measure(&[memory(0)], &job(&slice), &WATCH).unwrap())[0];
     assert!(in_some_try(|| samples() > 0));
 }
 
 #[test]
-fn a_short_portion_ends_when_its_threads_do() {
-    let portion = Portion { count: 1, ..portion(&cpus()[..1]) };
+fn a_short_slice_ends_when_its_threads_do() {
+    let slice = Slice { count: 1, ..slice(&cpus()[..1]) };
     // The calling thread asks for the device every 10 ms; it need not wait for the first time.
     assert!(in_some_try(|| {
         let asked = AtomicU64::new(0);
@@ -204,7 +204,7 @@ fn a_short_portion_ends_when_its_threads_do() {
             asked.fetch_add(1, Ordering::Relaxed);
             None
         };
-        measure(&[memory(0)], &Job { gone: &gone, ..job(&portion) }, &WATCH).unwrap();
+        measure(&[memory(0)], &Job { gone: &gone, ..job(&slice) }, &WATCH).unwrap();
         asked.load(Ordering::Relaxed) == 0
     }));
 }

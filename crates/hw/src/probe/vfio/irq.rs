@@ -18,7 +18,7 @@ use crate::probe::register::Window;
 use crate::probe::sys::{self, EventFd, Locked, Pinned, RealTime};
 use crate::probe::trigger::Kind;
 use crate::probe::userspace::{calibration, not_pinned, to_ticks};
-use crate::probe::{Probe as _, Taken, Watch, failure};
+use crate::probe::{Probe as _, Sampled, Slice, Watch, failure};
 use crate::{Error, Root};
 use armed::{Armed, Fired};
 
@@ -83,19 +83,25 @@ fn arm<'v>(vfio: &'v Vfio, source: IrqSource, wanted: Wanted) -> Result<(Armed<'
 }
 
 /// Times the interrupts of a plan on one CPU.
-pub fn measure(vfio: &mut Vfio, plan: &IrqPlan, cpu: u32, watch: &dyn Watch) -> Result<Taken, Error> {
+pub fn measure(vfio: &mut Vfio, plan: &IrqPlan, slice: &Slice, watch: &dyn Watch) -> Result<Sampled, Error> {
+    let cpu = slice.only_cpu(vfio.bdf)?;
     let wanted = check(vfio, plan)?;
     let (armed, vectors) = arm(vfio, plan.source, wanted)?;
     let mut method = Method { gap_ns: plan.interval_ns, emulated: vfio.emulated, ..clock::method("vfio") };
-    let total = plan.count.saturating_mul(vectors.len() as u64);
+    let total = slice.count.saturating_mul(vectors.len() as u64);
+    let hz = method.clock_hz;
+    let share_ns = slice.duration_ns / vectors.len().max(1) as u64;
     let mut run = Run {
         root: &vfio.root,
         vfio,
         armed: &armed,
         plan,
+        count: if slice.count == 0 { u64::MAX } else { slice.count },
+        share: (slice.duration_ns > 0).then(|| to_ticks(share_ns, hz).max(1)),
+        until: None,
         cpu,
         watch,
-        scale: Scale { hz: method.clock_hz, accesses: 1 },
+        scale: Scale { hz, accesses: 1 },
         begun: clock::start(),
         done: 0,
         total,
@@ -132,7 +138,7 @@ pub fn measure(vfio: &mut Vfio, plan: &IrqPlan, cpu: u32, watch: &dyn Watch) -> 
         method.notes.push("SCHED_FIFO was not permitted: other threads may have run first.".to_owned());
     }
     method.notes.extend(locked.err().map(sys::not_locked));
-    Ok(Taken { method, outcomes, samples, samples_lost: 0, failure })
+    Ok(Sampled { method, outcomes, samples, samples_lost: 0, failure })
 }
 
 struct Run<'a> {
@@ -140,6 +146,12 @@ struct Run<'a> {
     vfio: &'a Vfio,
     armed: &'a Armed<'a>,
     plan: &'a IrqPlan,
+    /// Interrupts per vector.
+    count: u64,
+    /// Ticks per vector.
+    share: Option<u64>,
+    /// When the present vector's time is over.
+    until: Option<u64>,
     cpu: u32,
     watch: &'a dyn Watch,
     scale: Scale,
@@ -319,7 +331,7 @@ impl Run<'_> {
         (self.plan.interval_ns > 0).then(|| to_ticks(self.plan.interval_ns, self.scale.hz).max(1))
     }
 
-    /// Warm-up, then the plan's count.
+    /// Warm-up, then the slice's count or time.
     fn samples<'s>(
         &mut self,
         vector: u16,
@@ -333,16 +345,21 @@ impl Run<'_> {
         let period = self.period();
         // The time of the last trigger; the warm-up's end is the first.
         let mut due = None;
+        self.until = self.share.map(|share| clock::start().saturating_add(share));
         let warm_up = if self.plan.source == IrqSource::Hardware { WARM_UP } else { 0 };
         // At a fixed rate the missed times are part of the count.
-        while counts.triggers + counts.missed < self.plan.count {
+        while counts.triggers + counts.missed < self.count && !self.is_over(clock::start()) {
             let is_warm_up = counts.warmup_triggers < u64::from(warm_up);
             if !is_warm_up {
                 let last = *due.get_or_insert_with(|| {
                     self.moved = self.line(vector);
                     clock::start()
                 });
-                due = Some(period.map_or(last, |period| self.wait_until(last, period, counts)));
+                let next = period.map_or(Some(last), |period| self.wait_until(last, period, counts));
+                if next.is_none() {
+                    break;
+                }
+                due = next;
             }
             let event = &self.armed.events[usize::from(vector)];
             counts.extra += event.take().unwrap_or(0);
@@ -403,16 +420,25 @@ impl Run<'_> {
         histograms
     }
 
-    /// Waits until the absolute time of the next trigger, and returns it; counts those that have passed.
-    fn wait_until(&self, due: u64, interval: u64, counts: &mut Counts) -> u64 {
+    /// Whether the vector's time is over at this tick.
+    fn is_over(&self, tick: u64) -> bool {
+        self.until.is_some_and(|until| tick >= until)
+    }
+
+    /// Waits until the absolute time of the next trigger, and returns it; counts those that have passed. `None` if the
+    /// vector's time is over before it.
+    fn wait_until(&self, due: u64, interval: u64, counts: &mut Counts) -> Option<u64> {
         let mut next = due + interval;
         let now = clock::start();
         if now > next {
             // One time of the count is left for the trigger that is waited for.
-            let left = self.plan.count - counts.triggers - counts.missed;
+            let left = self.count - counts.triggers - counts.missed;
             let passed = ((now - next) / interval).min(left.saturating_sub(1));
             counts.missed += passed;
             next += passed * interval;
+        }
+        if self.is_over(next) {
+            return None;
         }
         // Sleep for most of the time, as above. Spin for the rest, so that the trigger is on time.
         let left = Duration::from_nanos(self.scale.at_ns(next.saturating_sub(clock::start())));
@@ -422,7 +448,7 @@ impl Run<'_> {
         while clock::start() < next {
             std::hint::spin_loop();
         }
-        next
+        Some(next)
     }
 
     fn wait(&self, event: &EventFd) -> Waited {

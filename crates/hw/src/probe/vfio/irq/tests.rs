@@ -1,5 +1,7 @@
 use std::path::Path;
 
+use pciescope_core::Order;
+
 use super::super::super::sys::Mapping;
 use super::super::Device;
 use super::*;
@@ -65,8 +67,10 @@ fn plan(count: u64, interval: Duration) -> IrqPlan {
         source: IrqSource::Hardware,
         vectors: vec![0],
         cpus: [cpu()].into_iter().collect(),
+        order: Order::Sequential,
         trigger_cpu: None,
         count,
+        duration_ns: 0,
         interval_ns: interval.as_nanos() as u64,
         timeout_ns: 5_000_000_000,
         raw: false,
@@ -114,6 +118,9 @@ fn with_device<T>(
             vfio,
             armed: &armed,
             plan,
+            count: plan.count,
+            share: None,
+            until: None,
             cpu: cpu(),
             watch: &Silent,
             scale: Scale { hz: clock::method("test").clock_hz, accesses: 1 },
@@ -246,4 +253,19 @@ fn a_period_is_right_for_a_clock_of_any_rate() {
     assert_eq!(ticks(19_200_000, Duration::from_millis(1)), Some(19_200));
     assert_eq!(ticks(1_000_000, Duration::from_nanos(10)), Some(1), "0 would mean no fixed rate");
     assert_eq!(ticks(19_200_000, Duration::ZERO), None);
+}
+
+#[test]
+fn a_time_ends_a_vector_at_once_and_at_a_fixed_rate() {
+    let root = root_with_line([0, 0]);
+    let vfio = vfio(root.path(), CLASS);
+    for (interval, triggers) in [(Duration::ZERO, 10..u64::MAX), (Duration::from_secs(60), 0..1)] {
+        let plan = plan(u64::MAX, interval);
+        let outcomes = with_device(&vfio, &plan, &|_| {}, |run| {
+            run.share = Some(run.scale.hz / 20);
+            run.all(&[0])
+        });
+        assert_eq!(outcomes[0].error, None);
+        assert!(triggers.contains(&count(&outcomes[0], "triggers")), "{interval:?}: {outcomes:?}");
+    }
 }
