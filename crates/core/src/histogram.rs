@@ -20,7 +20,8 @@ pub const MAX_PS: u64 = 3_600 * 1_000_000_000_000;
 /// takes 350 KB, and a machine of 1000 CPUs and a device of 64 vectors make 128,000 histograms in one run.
 #[derive(Debug, Clone)]
 pub struct Histogram {
-    filled: Filled,
+    /// Lower edge and count of the buckets that hold anything, ascending.
+    filled: Vec<(u64, u64)>,
     count: u64,
     sum_ps: u128,
     min_ps: u64,
@@ -31,80 +32,10 @@ pub struct Histogram {
     pub max_at_ns: Option<u64>,
 }
 
-/// Lower edge and count of the buckets that hold anything, ascending.
-#[derive(Debug, Clone)]
-enum Filled {
-    /// As they are filled.
-    Open(Vec<(u64, u64)>),
-    /// As they were read: numbers of seven bits a byte, the lowest first, in turn the distance to the bucket before (of the
-    /// first from 0) and the count. A sixth of the memory, and of a file of 1 GB that is most of it.
-    Packed(Box<[u8]>),
-}
-
-impl Filled {
-    fn packed(buckets: &[(u64, u64)]) -> Self {
-        let numbers = || {
-            let mut before = 0;
-            buckets.iter().flat_map(move |&(low_ps, count)| {
-                let place = place_of(low_ps);
-                let off = place - before;
-                before = place;
-                [off, count]
-            })
-        };
-        // Exactly as long as it is to be: a buffer cut to its length would leave gaps between those of a million histograms.
-        let length = numbers().map(|number| (70 - (number | 1).leading_zeros() as usize) / 7).sum();
-        let mut bytes = Vec::with_capacity(length);
-        for mut number in numbers() {
-            while number > 0x7f {
-                bytes.push(number as u8 | 0x80);
-                number >>= 7;
-            }
-            bytes.push(number as u8);
-        }
-        Filled::Packed(bytes.into_boxed_slice())
-    }
-
-    fn iter(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
-        let (open, mut bytes): (&[(u64, u64)], _) = match self {
-            Filled::Open(buckets) => (buckets, [].iter()),
-            Filled::Packed(bytes) => (&[], bytes.iter()),
-        };
-        let mut number = move || {
-            let (mut number, mut shift) = (0u64, 0);
-            loop {
-                let byte = *bytes.next()?;
-                number |= u64::from(byte & 0x7f) << shift;
-                if byte < 0x80 {
-                    return Some(number);
-                }
-                shift += 7;
-            }
-        };
-        let mut place = 0;
-        let packed = std::iter::from_fn(move || {
-            place += number()?;
-            Some((edge_of(place), number()?))
-        });
-        open.iter().copied().chain(packed)
-    }
-
-    /// The buckets, to be changed.
-    fn open(&mut self) -> &mut Vec<(u64, u64)> {
-        if let Filled::Packed(_) = self {
-            *self = Filled::Open(self.iter().collect());
-        }
-        match self {
-            Filled::Open(buckets) => buckets,
-            Filled::Packed(_) => unreachable!("opened above"),
-        }
-    }
-}
-
 impl Default for Histogram {
     fn default() -> Self {
         Histogram {
-            filled: Filled::Open(Vec::new()),
+            filled: Vec::new(),
             count: 0,
             sum_ps: 0,
             min_ps: u64::MAX,
@@ -123,18 +54,6 @@ fn width_bits(value_ps: u64) -> u32 {
 /// The lower edge of the bucket that takes `value_ps`.
 fn low_edge(value_ps: u64) -> u64 {
     value_ps >> width_bits(value_ps) << width_bits(value_ps)
-}
-
-/// The number of the bucket with this lower edge, from 0: below [`LINEAR`] each has its own, above half as many a power of two.
-fn place_of(low_ps: u64) -> u64 {
-    let bits = width_bits(low_ps);
-    u64::from(bits) * (LINEAR / 2) + (low_ps >> bits)
-}
-
-/// The lower edge of the bucket with this number.
-fn edge_of(place: u64) -> u64 {
-    let bits = (place / (LINEAR / 2)).saturating_sub(1);
-    (place - bits * (LINEAR / 2)) << bits
 }
 
 /// The largest duration in the bucket with this lower edge.
@@ -161,7 +80,7 @@ impl Histogram {
             return Ok(());
         }
         let low = low_edge(value_ps);
-        let filled = self.filled.open();
+        let filled = &mut self.filled;
         match filled.last_mut() {
             Some(last) if last.0 == low => last.1 = last.1.saturating_add(count),
             Some(last) if last.0 > low => match filled.binary_search_by_key(&low, |b| b.0) {
@@ -209,7 +128,7 @@ impl Histogram {
 
     /// Adds every duration of `other`.
     pub fn merge(&mut self, other: &Histogram) {
-        add(self.filled.open(), other.filled.iter());
+        add(&mut self.filled, other.filled.iter().copied());
         self.count = self.count.saturating_add(other.count);
         self.sum_ps = self.sum_ps.saturating_add(other.sum_ps);
         if other.count() > 0 {
@@ -293,7 +212,7 @@ impl Histogram {
 
     /// The buckets that hold anything, ascending: lower and upper edge in picoseconds (both inclusive) and count.
     pub fn buckets(&self) -> impl Iterator<Item = Bucket> + '_ {
-        self.filled.iter().map(|(low_ps, count)| Bucket { low_ps, high_ps: high_edge(low_ps), count })
+        self.filled.iter().map(|&(low_ps, count)| Bucket { low_ps, high_ps: high_edge(low_ps), count })
     }
 }
 
@@ -464,14 +383,15 @@ impl<'de> Deserialize<'de> for Histogram {
                 && buckets.is_sorted_by(|one, next| one.0 < next.0);
         if is_ready {
             histogram.count = buckets.iter().fold(0, |sum, bucket| bucket.1.saturating_add(sum));
-            histogram.filled = Filled::packed(&buckets);
+            // A list grows by doubling, and a file has many.
+            buckets.shrink_to_fit();
+            histogram.filled = buckets;
         } else {
             // Descending ones would be put before all others one by one.
             buckets.sort_by_key(|bucket| bucket.0.min(MAX_PS + 1));
             for (low_ps, count) in buckets {
                 histogram.record_ps(low_ps, count).map_err(D::Error::custom)?;
             }
-            histogram.filled = Filled::packed(histogram.filled.open());
         }
         if histogram.count() != wire.count {
             return Err(D::Error::custom(format!(
@@ -522,15 +442,6 @@ mod tests {
     }
 
     #[test]
-    fn a_packed_bucket_is_the_same_bucket() {
-        let edges: Vec<u64> = [0, 1, 2047, 2048, 2050, 4094, 4096, MAX_PS].into_iter().map(low_edge).collect();
-        let buckets: Vec<(u64, u64)> = edges.into_iter().zip([1, 0x7f, 0x80, 1 << 20, 3, u64::MAX, 9, 2]).collect();
-        assert_eq!(Filled::packed(&buckets).iter().collect::<Vec<_>>(), buckets);
-        let places: Vec<u64> = buckets.iter().map(|bucket| place_of(bucket.0)).collect();
-        assert_eq!(places[..4], [0, 1, 2047, 2048], "buckets are numbered without a gap");
-    }
-
-    #[test]
     fn a_record_sums_up_with_the_percentiles_of_the_table() {
         let json = |count: u64| serde_json::to_value(Histogram::of_ns((1..=count).map(|n| n * n)).unwrap()).unwrap();
         let whole = json(100_000);
@@ -563,7 +474,8 @@ mod tests {
 
     #[test]
     fn buckets_may_come_in_any_order() {
-        let edges: Vec<u64> = (0..=place_of(MAX_PS)).map(edge_of).collect();
+        let next = |edge: &u64| Some(high_edge(*edge) + 1).filter(|next| *next <= MAX_PS);
+        let edges: Vec<u64> = std::iter::successors(Some(0), next).collect();
         let mut whole = Histogram::default();
         edges.iter().for_each(|&edge| whole.record_ps(edge, 1).unwrap());
         let mut descending = serde_json::to_value(&whole).unwrap();

@@ -27,6 +27,7 @@ pub mod outcome;
 pub mod plan;
 pub mod readout;
 pub mod record;
+pub mod recording;
 pub mod schema;
 pub mod sink;
 pub mod topology;
@@ -44,6 +45,7 @@ pub use outcome::Outcome;
 pub use plan::{IrqPlan, IrqSource, MmioPlan, MmioTest, Order, PathPlan, Plan, StatPlan};
 pub use readout::{Access, Acquisition, HotSpot, ReadoutPlan, Stream, WaitMode, Work};
 pub use record::{Below, Failure, Instance, Interval, Method, Metric, Record, Target, Warning};
+pub use recording::Recording;
 pub use sink::Sink;
 pub use topology::{Bar, Cpu, Device, DeviceErrors, Function, Link, Location};
 

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::readout::{FUSED, is_zero};
-use crate::{Bdf, Checked, Cpu, Environment, Finding, Function, Histogram, HotSpot, Kernel, Plan, Stream};
+use crate::{Bdf, Checked, Cpu, Environment, Finding, Function, Histogram, HotSpot, Kernel, Plan, Recording, Stream};
 
 /// The version of the record's schema; a reader refuses a newer one.
 pub const SCHEMA: u32 = 2;
@@ -79,6 +79,9 @@ pub struct Record {
     /// Why it was not measured, or not to its end. Figures taken before stand.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub error: Option<Failure>,
+    /// All intervals of its counting instance, where a reader folded the later ones into it. No file has it.
+    #[serde(skip)]
+    pub recording: Option<Box<Recording>>,
 }
 
 impl Record {

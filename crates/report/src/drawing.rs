@@ -2,9 +2,9 @@
 
 use crate::figures;
 use crate::heat::{self, HeatMap, colour, ink, share};
-use crate::kept::Keep;
 use crate::model;
 use crate::text::duration;
+use pciescope_core::Record;
 
 /// Which end of a word its position is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,8 +101,7 @@ const STRIPS: [[u8; 3]; 2] = [[190, 192, 200], [124, 132, 148]];
 const GRID_WIDTH: f64 = 1000.0;
 
 /// Everything that can be drawn of these records: heat maps, then the charts of readouts.
-pub fn of(records: &(impl Keep + ?Sized)) -> Drawing {
-    let records = &*records.kept();
+pub fn of(records: &[Record]) -> Drawing {
     let sections = model::sections(records);
     let charts: Vec<(String, Drawing)> = sections.iter().flat_map(figures::drawn).collect();
     let maps = heat::heat_maps(records);
@@ -123,8 +122,7 @@ pub fn of(records: &(impl Keep + ?Sized)) -> Drawing {
 }
 
 /// Whether there is nothing to draw of these records: a picture would only say so.
-pub fn is_empty(records: &(impl Keep + ?Sized)) -> bool {
-    let records = &*records.kept();
+pub fn is_empty(records: &[Record]) -> bool {
     heat::heat_maps(records).is_empty() && model::sections(records).iter().all(|one| figures::drawn(one).is_empty())
 }
 

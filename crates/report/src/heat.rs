@@ -2,9 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pciescope_core::{Cpu, Histogram, outcome};
+use pciescope_core::{Cpu, Histogram, Record, outcome};
 
-use crate::kept::{Keep, Kept};
 use crate::model::{self, Kind, Section, TargetKey, cpu_of, target_from, target_id};
 use crate::text::{self, target_key};
 
@@ -111,7 +110,7 @@ pub type Cells = BTreeMap<(TargetKey, u32), Histogram>;
 
 /// The histograms named `name` of a section by target and CPU, with the targets' names in the order of the keys.
 pub fn cells(section: &Section, name: &str) -> (Cells, Vec<(TargetKey, String)>) {
-    let cells = section.merged_by(name, |r: &Kept| Some((target_id(r), cpu_of(r)?)));
+    let cells = section.merged_by(name, |r: &Record| Some((target_id(r), cpu_of(r)?)));
     let offsets = section.has_many_offsets();
     let targets: BTreeSet<TargetKey> = cells.keys().map(|k| k.0).collect();
     let named = |key: TargetKey| {
@@ -122,8 +121,7 @@ pub fn cells(section: &Section, name: &str) -> (Cells, Vec<(TargetKey, String)>)
 }
 
 /// All heat maps of these records, in the order of the sections.
-pub fn heat_maps(records: &(impl Keep + ?Sized)) -> Vec<HeatMap> {
-    let records = &*records.kept();
+pub fn heat_maps(records: &[Record]) -> Vec<HeatMap> {
     let mut maps = Vec::new();
     for section in &model::sections(records) {
         for (name, words) in names(section) {

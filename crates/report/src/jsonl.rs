@@ -10,7 +10,7 @@ use flate2::read::GzDecoder;
 use pciescope_core::record::{SCHEMA, upgrade};
 use pciescope_core::{Record, Sink};
 
-use crate::kept::{Keeper, Kept};
+use crate::fold::Folder;
 use crate::{Error, bounded};
 
 /// A sink that writes one record a line and flushes it, so that a killed run keeps what it had.
@@ -183,17 +183,17 @@ pub fn read_files(paths: &[PathBuf]) -> Result<Contents, Error> {
     Ok(Contents { records, remarks })
 }
 
-/// As [`read_files`], for outputs: what the records share is kept once, and intervals of counters are joined.
+/// As [`read_files`], for outputs: the intervals of counters are folded.
 ///
 /// # Errors
 /// As [`read_records`], for the first file that has one.
-pub fn keep_files(paths: &[PathBuf]) -> Result<(Vec<Kept>, Vec<String>), Error> {
-    let mut keeper = Keeper::default();
+pub fn fold_files(paths: &[PathBuf]) -> Result<Contents, Error> {
+    let mut folder = Folder::default();
     let remarks = each(paths, |record| -> Result<(), Error> {
-        keeper.add(record);
+        folder.add(record);
         Ok(())
     })?;
-    Ok((keeper.finish(), remarks))
+    Ok(Contents { records: folder.finish(), remarks })
 }
 
 /// Reads records from `input`; `path` names it in messages. Errors as [`read_records`].

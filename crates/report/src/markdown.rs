@@ -3,16 +3,15 @@
 //!
 //! Tables are those of [GitHub Flavored Markdown](https://github.github.com/gfm/#tables-extension-), section 4.10.
 
+use pciescope_core::Record;
 use std::fmt::Write as _;
 
 use crate::brief;
-use crate::kept::Keep;
 use crate::table::layout::{Align, Columns};
 
 /// The records as Markdown: a heading, the answer's lines as a list and a table for each measurement, then warnings and
 /// errors as they stand below a terminal's tables. Ends with a newline, or is empty.
-pub fn render(records: &(impl Keep + ?Sized)) -> String {
-    let records = &*records.kept();
+pub fn render(records: &[Record]) -> String {
     let mut text = String::new();
     for answer in brief::answers(records) {
         let (heading, lines) = answer.words();

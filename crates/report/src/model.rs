@@ -2,21 +2,21 @@
 //!
 //! Merging adds histograms, so the tail is complete and no averages are averaged.
 
-use crate::kept::Kept;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
+use pciescope_core::recording::Total;
 use pciescope_core::{
-    Bdf, Cpu, Environment, Failure, Function, Histogram, Instance, Method, Plan, Target, Warning, once, readout,
+    Bdf, Cpu, Environment, Failure, Function, Histogram, Instance, Method, Plan, Record, Target, Warning, once, readout,
 };
 
 /// The records of one run that measured the same thing on the same device by the same method.
 #[derive(Debug, Clone)]
 pub struct Section<'a> {
     /// The records in the order of the file; never empty.
-    pub records: Vec<&'a Kept>,
+    pub records: Vec<&'a Record>,
     /// Records of the same counting that have no figure at all.
-    pub silent: Vec<&'a Kept>,
+    pub silent: Vec<&'a Record>,
     /// What the run was to do, where its first record says.
     pub plan: Option<&'a Plan>,
 }
@@ -61,7 +61,7 @@ pub fn kind(test: &str) -> Kind {
 
 /// Puts records into sections, in the order in which each section's first record appears. Records without
 /// histogram and metric (the environment's, and those that only say why nothing was measured) are in none.
-pub fn sections(records: &[Kept]) -> Vec<Section<'_>> {
+pub fn sections(records: &[Record]) -> Vec<Section<'_>> {
     let mut order: Vec<Section> = Vec::new();
     let mut places = BTreeMap::new();
     // Several runs have several plans; only one of a run's records has it.
@@ -69,10 +69,10 @@ pub fn sections(records: &[Kept]) -> Vec<Section<'_>> {
         .iter()
         .rev()
         .filter(|r| &*r.test == "environment")
-        .filter_map(|r| Some((&*r.run, r.plan.as_deref()?)))
+        .filter_map(|r| Some((&*r.run, r.plan.as_ref()?)))
         .collect();
     let is_empty =
-        |r: &Kept| r.histograms.is_empty() && r.metrics.is_empty() && r.hot_spots.is_empty() && &*r.test != "doctor";
+        |r: &Record| r.histograms.is_empty() && r.metrics.is_empty() && r.hot_spots.is_empty() && &*r.test != "doctor";
     for record in records.iter().filter(|r| !is_empty(r)) {
         let place = *places.entry(section_key(record)).or_insert_with(|| {
             order.push(Section { records: Vec::new(), silent: Vec::new(), plan: plans.get(&*record.run).copied() });
@@ -88,15 +88,15 @@ pub fn sections(records: &[Kept]) -> Vec<Section<'_>> {
     order
 }
 
-fn section_key(record: &Kept) -> impl Ord {
+fn section_key(record: &Record) -> impl Ord {
     let kind = kind(&record.test);
     // Counters of all devices stand in one table, and rows of a readout with what belongs to all of them.
     let bdf = record
         .device
-        .as_deref()
+        .as_ref()
         .and_then(|d| d.bdf)
         .filter(|_| kind != Kind::Counters && kind != Kind::Readout && &*record.test != "doctor");
-    let method = record.method.as_deref().filter(|_| kind != Kind::Readout);
+    let method = record.method.as_ref().filter(|_| kind != Kind::Readout);
     let method = method.map(|m| (m.backend.clone(), m.order.clone(), m.batch, m.gap_ns, m.irqs_off));
     let test = if kind == Kind::Readout { readout::TEST.into() } else { record.test.clone() };
     (record.run.clone(), record.verb.clone(), bdf, test, method)
@@ -104,7 +104,7 @@ fn section_key(record: &Kept) -> impl Ord {
 
 impl<'a> Section<'a> {
     /// The first record: it speaks for test, device and method of all.
-    pub fn first(&self) -> &'a Kept {
+    pub fn first(&self) -> &'a Record {
         self.records[0]
     }
     /// What was tested.
@@ -113,7 +113,7 @@ impl<'a> Section<'a> {
     }
     /// How the figures came about, where said.
     pub fn method(&self) -> Option<&'a Method> {
-        self.first().method.as_deref()
+        self.first().method.as_ref()
     }
     /// Whether any record's device is emulated.
     pub fn is_emulated(&self) -> bool {
@@ -126,24 +126,23 @@ impl<'a> Section<'a> {
     /// Whether the records name more than one place within a BAR, so that the key needs the offset.
     pub fn has_many_offsets(&self) -> bool {
         let places: BTreeSet<_> =
-            self.records.iter().filter_map(|r| r.target.as_deref()).map(|t| (t.bar, t.offset, t.width)).collect();
+            self.records.iter().filter_map(|r| r.target.as_ref()).map(|t| (t.bar, t.offset, t.width)).collect();
         let bars: BTreeSet<_> = places.iter().map(|p| p.0).collect();
         places.len() > bars.len()
     }
     /// The medians of a histogram by CPU, the lowest first; of the records that are wanted.
-    pub fn medians_by_cpu(&self, name: &str, is_wanted: impl Fn(&Kept) -> bool) -> Vec<(u32, f64)> {
+    pub fn medians_by_cpu(&self, name: &str, is_wanted: impl Fn(&Record) -> bool) -> Vec<(u32, f64)> {
         let by_cpu = self.merged_by(name, |record| cpu_of(record).filter(|_| is_wanted(record)));
         let mut medians: Vec<_> = by_cpu.into_iter().filter_map(|(cpu, h)| Some((cpu, h.median_ns()?))).collect();
         medians.sort_by(|a: &(u32, f64), b| a.1.total_cmp(&b.1));
         medians
     }
     /// The histograms named `name` merged by `key`, ascending; records without the histogram or key are left out.
-    pub fn merged_by<K: Ord>(&self, name: &str, key: impl Fn(&Kept) -> Option<K>) -> BTreeMap<K, Histogram> {
+    pub fn merged_by<K: Ord>(&self, name: &str, key: impl Fn(&Record) -> Option<K>) -> BTreeMap<K, Histogram> {
         let mut merged: BTreeMap<K, Histogram> = BTreeMap::new();
         for record in &self.records {
             let (Some(histogram), Some(key)) = (record.histograms.get(name), key(record)) else { continue };
             match merged.entry(key) {
-                // One that stands alone stays packed.
                 Entry::Vacant(place) => drop(place.insert(histogram.clone())),
                 Entry::Occupied(mut known) => known.get_mut().merge(histogram),
             }
@@ -154,42 +153,31 @@ impl<'a> Section<'a> {
     pub fn merged(&self, name: &str) -> Histogram {
         self.merged_by(name, |_| Some(())).remove(&()).unwrap_or_default()
     }
+    /// The metric `name` over all records, where any has it.
+    fn total(&self, name: &str) -> Option<Total> {
+        self.records.iter().filter_map(|record| record.total(name)).reduce(|mut all, more| {
+            all.add(&more);
+            all
+        })
+    }
     /// The sum of the metric `name`, where any record has it.
     pub fn sum(&self, name: &str) -> Option<f64> {
-        let of = |record: &Kept| match &record.series {
-            Some(series) => series.figure(name).map(|joined| joined.sum),
-            None => record.metrics.get(name).map(|metric| metric.value),
-        };
-        let values: Vec<f64> = self.records.iter().filter_map(|record| of(record)).collect();
-        (!values.is_empty()).then(|| values.iter().sum())
+        self.total(name).map(|total| total.sum())
     }
     /// The sum of the losses `name`, where any record has them, and whether all of them are known: a loss that is no
     /// number, or below 0, is not.
     pub fn losses(&self, name: &str) -> Option<(f64, bool)> {
-        let of = |record: &Kept| match &record.series {
-            Some(series) => {
-                let joined = series.figure(name)?;
-                Some((joined.finite.0.max(0.0), joined.not_finite == 0 && joined.range.0 >= 0.0))
-            }
-            None => {
-                let value = record.metrics.get(name)?.value;
-                let is_known = value.is_finite() && value >= 0.0;
-                Some((if is_known { value } else { 0.0 }, is_known))
-            }
-        };
-        self.records.iter().filter_map(|record| of(record)).reduce(|a, b| (a.0 + b.0, a.1 && b.1))
+        let is_known = |total: &Total| total.not_finite == 0 && total.range.0 >= 0.0;
+        let all = self.records.iter().filter_map(|record| record.total(name));
+        all.map(|total| (total.finite.max(0.0), is_known(&total))).reduce(|a, b| (a.0 + b.0, a.1 && b.1))
     }
     /// Smallest and largest of the metric `name`, where any record has it.
     pub fn range(&self, name: &str) -> Option<(f64, f64)> {
-        let of = |record: &Kept| match &record.series {
-            Some(series) => series.figure(name).map(|joined| joined.range),
-            None => record.metrics.get(name).map(|metric| (metric.value, metric.value)),
-        };
-        self.records.iter().filter_map(|record| of(record)).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
+        self.total(name).map(|total| total.range)
     }
     /// Whether interrupts that software raises tell the share of PCIe: by the record's own word they do not on every machine.
     pub fn has_control(&self) -> bool {
-        self.records.iter().all(|record| record.warnings().iter().all(|warning| warning.code != "control-differs"))
+        self.records.iter().all(|record| record.warnings.iter().all(|warning| warning.code != "control-differs"))
     }
     /// The measured CPUs with their places, each once, ascending.
     pub fn cpus(&self) -> Vec<&'a Cpu> {
@@ -204,23 +192,23 @@ impl<'a> Section<'a> {
 }
 
 /// The CPU number of a record.
-pub fn cpu_of(record: &Kept) -> Option<u32> {
-    record.cpu.as_deref().map(|c| c.cpu)
+pub fn cpu_of(record: &Record) -> Option<u32> {
+    record.cpu.as_ref().map(|c| c.cpu)
 }
 
 /// The target of a record, an empty one where it names none.
-pub fn target_of(record: &Kept) -> Target {
-    record.target.as_deref().cloned().unwrap_or_default()
+pub fn target_of(record: &Record) -> Target {
+    record.target.as_ref().cloned().unwrap_or_default()
 }
 
 /// What orders and tells apart the targets of one section.
 pub type TargetKey = (Option<u8>, Option<u64>, Option<u8>, Option<u16>, Option<u32>, Option<u16>);
 
 /// The key of a record's target.
-pub fn target_id(record: &Kept) -> TargetKey {
+pub fn target_id(record: &Record) -> TargetKey {
     record
         .target
-        .as_deref()
+        .as_ref()
         .map_or((None, None, None, None, None, None), |t| (t.bar, t.offset, t.width, t.hop, t.irq, t.vector))
 }
 
@@ -230,8 +218,8 @@ pub fn target_from(key: &TargetKey) -> Target {
 }
 
 /// Whether a record's figure is that of an emulator.
-pub fn is_emulated(record: &Kept) -> bool {
-    is_emulation(record.method.as_deref(), record.device.as_deref())
+pub fn is_emulated(record: &Record) -> bool {
+    is_emulation(record.method.as_ref(), record.device.as_ref())
 }
 
 /// Whether a figure of this method and device is that of an emulator.
@@ -240,8 +228,8 @@ pub(crate) fn is_emulation(method: Option<&Method>, device: Option<&Function>) -
 }
 
 /// The environments of the runs, each once.
-pub fn environments(records: &[Kept]) -> Vec<&Environment> {
-    once(records.iter().filter_map(|r| r.environment.as_deref()))
+pub fn environments(records: &[Record]) -> Vec<&Environment> {
+    once(records.iter().filter_map(|r| r.environment.as_ref()))
 }
 
 /// A machine, with what its runs say of it.
@@ -255,7 +243,7 @@ pub struct Host<'a> {
 
 /// The machines that the records come from. Runs are of the same one where identity or name, product, CPU model and CPUs
 /// are the same; older records have neither identity nor name.
-pub fn hosts(records: &[Kept]) -> Vec<Host<'_>> {
+pub fn hosts(records: &[Record]) -> Vec<Host<'_>> {
     let mut hosts: Vec<Host> = Vec::new();
     for record in records {
         let Some(e) = &record.environment else { continue };
@@ -333,7 +321,7 @@ pub struct Notice {
 }
 
 /// All warnings and errors, errors last, equal ones counted.
-pub fn notices(records: &[Kept]) -> Vec<Notice> {
+pub fn notices(records: &[Record]) -> Vec<Notice> {
     let mut notices: Vec<Notice> = Vec::new();
     let mut places: BTreeMap<(bool, String, String), usize> = BTreeMap::new();
     let mut add = |is_error: bool, code: &str, text: &str, hint: Option<&str>| {
@@ -351,10 +339,10 @@ pub fn notices(records: &[Kept]) -> Vec<Notice> {
     };
     for record in records {
         // What `doctor` could not check stands in its own table.
-        for Warning { code, text, hint } in record.warnings().iter().filter(|_| &*record.test != "doctor") {
+        for Warning { code, text, hint } in record.warnings.iter().filter(|_| &*record.test != "doctor") {
             add(false, code, text, Some(hint));
         }
-        if let Some(Failure { code, text, hint }) = record.error.as_deref() {
+        if let Some(Failure { code, text, hint }) = record.error.as_ref() {
             add(true, code, text, hint.as_deref());
         }
     }
@@ -363,29 +351,29 @@ pub fn notices(records: &[Kept]) -> Vec<Notice> {
 }
 
 /// The ports of which hardware counted the traffic.
-pub(crate) fn hardware_ports<'r>(records: impl Iterator<Item = &'r Kept>) -> BTreeSet<Bdf> {
+pub(crate) fn hardware_ports<'r>(records: impl Iterator<Item = &'r Record>) -> BTreeSet<Bdf> {
     let is_hardware =
-        |record: &&Kept| record.instance.as_deref().is_some_and(|one| one.scope == "port" && !one.is_accounting());
-    records.filter(is_hardware).filter_map(|record| record.device.as_deref()?.bdf).collect()
+        |record: &&Record| record.instance.as_ref().is_some_and(|one| one.scope == "port" && !one.is_accounting());
+    records.filter(is_hardware).filter_map(|record| record.device.as_ref()?.bdf).collect()
 }
 
 /// Whether the traffic of a record can be added to that of others: it is that of a root port or of a function on a root
 /// bus, and where hardware (`hardware`) and the kernel counted one port it is the hardware's.
-pub(crate) fn is_link(record: &Kept, hardware: &BTreeSet<Bdf>) -> bool {
+pub(crate) fn is_link(record: &Record, hardware: &BTreeSet<Bdf>) -> bool {
     let Some(instance) = &record.instance else { return false };
-    let function = record.device.as_deref();
+    let function = record.device.as_ref();
     let is_at_root = instance.scope != "function" || function.is_some_and(|function| function.path.is_empty());
     is_at_root && !is_second(record, hardware)
 }
 
 /// Whether the kernel counted what hardware counted too (`hardware`: the ports of which it did).
-pub(crate) fn is_second(record: &Kept, hardware: &BTreeSet<Bdf>) -> bool {
-    record.instance.as_deref().is_some_and(Instance::is_accounting)
-        && record.device.as_deref().and_then(|device| device.bdf).is_some_and(|bdf| hardware.contains(&bdf))
+pub(crate) fn is_second(record: &Record, hardware: &BTreeSet<Bdf>) -> bool {
+    record.instance.as_ref().is_some_and(Instance::is_accounting)
+        && record.device.as_ref().and_then(|device| device.bdf).is_some_and(|bdf| hardware.contains(&bdf))
 }
 
 /// Whether the figures of a record come from the fake backend, which makes them up.
-pub fn is_synthetic(record: &Kept) -> bool {
-    record.method.as_deref().is_some_and(|method| method.backend == "fake")
-        || record.environment.as_deref().is_some_and(Environment::is_synthetic)
+pub fn is_synthetic(record: &Record) -> bool {
+    record.method.as_ref().is_some_and(|method| method.backend == "fake")
+        || record.environment.as_ref().is_some_and(Environment::is_synthetic)
 }

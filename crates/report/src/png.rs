@@ -3,10 +3,10 @@
 //! The letters come rasterised from the noto-sans-mono-bitmap crate; a character it lacks becomes `?`.
 
 use noto_sans_mono_bitmap::{FontWeight, RasterHeight, get_raster, get_raster_width};
+use pciescope_core::Record;
 
 use crate::Error;
 use crate::drawing::{self, Anchor, Drawing, Shape};
-use crate::kept::Keep;
 
 /// Pixels per unit of the drawing: fine enough for dense screens and print.
 const SCALE: f64 = 2.0;
@@ -17,8 +17,7 @@ const LONGEST_SIDE: f64 = 30_000.0;
 ///
 /// # Errors
 /// [`Error::TooLarge`] where there are so many of them that no viewer would open the picture.
-pub fn render(records: &(impl Keep + ?Sized)) -> Result<Vec<u8>, Error> {
-    let records = &*records.kept();
+pub fn render(records: &[Record]) -> Result<Vec<u8>, Error> {
     let drawing = drawing::of(records);
     let (width, height) = ((drawing.width * SCALE).ceil(), (drawing.height * SCALE).ceil());
     if width > LONGEST_SIDE || height > LONGEST_SIDE {

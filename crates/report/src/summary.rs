@@ -6,9 +6,8 @@ mod latency;
 mod readout;
 mod verdict;
 
-use pciescope_core::{Histogram, outcome};
+use pciescope_core::{Histogram, Record, outcome};
 
-use crate::kept::Keep;
 use crate::losses;
 use crate::model::{self, Kind, Section};
 use crate::text::{device_name, duration, thousands};
@@ -63,7 +62,7 @@ fn irq(section: &Section) -> Vec<String> {
 }
 
 fn path(section: &Section) -> Vec<String> {
-    let hops = section.merged_by(outcome::LATENCY, |r| r.target.as_deref().and_then(|t| Some((t.hop?, t.hop_bdf))));
+    let hops = section.merged_by(outcome::LATENCY, |r| r.target.as_ref().and_then(|t| Some((t.hop?, t.hop_bdf))));
     let medians: Vec<(String, f64)> = hops
         .iter()
         .filter_map(|((hop, bdf), h)| Some((bdf.map_or(format!("hop {hop}"), |b| b.to_string()), h.median_ns()?)))
@@ -123,9 +122,9 @@ fn told_losses(section: &Section) -> Option<String> {
 }
 
 /// The whole result as text for a terminal: a heading per section and its sentences.
-pub fn render(records: &(impl Keep + ?Sized)) -> String {
+pub fn render(records: &[Record]) -> String {
     let mut text = String::new();
-    for section in &model::sections(&records.kept()) {
+    for section in &model::sections(records) {
         let words = sentences(section);
         if words.is_empty() {
             continue;

@@ -1,14 +1,13 @@
 //! Heat maps and charts as SVG: text that any browser or editor shows, with the value of a cell on hovering.
 
+use pciescope_core::Record;
 use std::fmt::Write;
 
 use crate::drawing::{self, Anchor, Drawing, Shape};
-use crate::kept::Keep;
 use crate::text::{clean, escape};
 
 /// The heat maps and charts of these records, one below the other.
-pub fn render(records: &(impl Keep + ?Sized)) -> String {
-    let records = &*records.kept();
+pub fn render(records: &[Record]) -> String {
     let drawing = drawing::of(records);
     let (w, h) = (drawing.width.ceil(), drawing.height.ceil());
     let mut svg = format!(

@@ -1,7 +1,6 @@
 //! Text shared by the outputs: durations, counts, names of tests, and hostile strings made harmless.
 
-use crate::kept::Kept;
-use pciescope_core::{Bdf, Target};
+use pciescope_core::{Bdf, Record, Target};
 
 /// `text` with every control character replaced, so that a name cannot move the cursor of a terminal, recolour
 /// it or forge a line.
@@ -132,7 +131,7 @@ pub fn target_key(target: &Target, with_offset: bool) -> String {
 }
 
 /// The device of a record in words: address and name, or `(no device)`.
-pub fn device_name(record: &Kept) -> String {
+pub fn device_name(record: &Record) -> String {
     match &record.device {
         Some(f) => {
             let address = f.bdf.map(|b| format!("{b} ")).unwrap_or_default();

@@ -4,11 +4,9 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use pciescope_core::{Record, once};
 use pciescope_report::compare::{self, Judgement, Limit, Names, Options};
 use pciescope_report::jsonl;
-use pciescope_report::kept::Kept;
-
-use pciescope_core::once;
 
 use super::output::{Out, stdout};
 use super::{Ctx, Refusal};
@@ -86,8 +84,8 @@ pub struct Args {
 
 /// Both sides, and what they are called.
 struct Sides {
-    a: Vec<Kept>,
-    b: Vec<Kept>,
+    a: Vec<Record>,
+    b: Vec<Record>,
     names: Names,
 }
 
@@ -182,9 +180,9 @@ fn by_file(args: &Args, ctx: &Ctx) -> anyhow::Result<Sides> {
 fn by_field(args: &Args, field: &str, ctx: &Ctx) -> anyhow::Result<Sides> {
     let files: Vec<PathBuf> = args.files.iter().chain(&args.base).chain(&args.new).cloned().collect();
     let records = read(&files, ctx)?;
-    let value = |record: &Kept| match field {
-        "run" => Some(record.run.to_string()),
-        _ => record.label.as_deref().map(str::to_owned),
+    let value = |record: &Record| match field {
+        "run" => Some(record.run.clone()),
+        _ => record.label.clone(),
     };
     let known = once(records.iter().filter_map(value));
     let picked = if args.pick.is_empty() { known.clone() } else { args.pick.clone() };
@@ -228,12 +226,12 @@ fn quoted(names: &[String]) -> String {
     names.iter().take(SHOWN).map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ") + more
 }
 
-fn read(paths: &[PathBuf], ctx: &Ctx) -> anyhow::Result<Vec<Kept>> {
-    let (kept, remarks) = jsonl::keep_files(paths)?;
+fn read(paths: &[PathBuf], ctx: &Ctx) -> anyhow::Result<Vec<Record>> {
+    let jsonl::Contents { records, remarks } = jsonl::fold_files(paths)?;
     for remark in &remarks {
         ctx.note(remark);
     }
-    Ok(kept)
+    Ok(records)
 }
 
 /// A limit on a figure that no record has is a mistake: it would never fail.

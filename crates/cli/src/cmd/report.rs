@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
-use pciescope_core::Sink;
-use pciescope_report::kept::{Keeper, Kept};
+use pciescope_core::{Record, Sink};
+use pciescope_report::fold::Folder;
 use pciescope_report::parquet::Table;
 use pciescope_report::{brief, csv, drawing, html, jsonl, markdown, parquet, png, summary, svg, table};
 
@@ -121,7 +121,7 @@ impl Kind {
 }
 
 impl Whole {
-    fn render(self, records: &[Kept], options: &table::Options) -> anyhow::Result<Vec<u8>> {
+    fn render(self, records: &[Record], options: &table::Options) -> anyhow::Result<Vec<u8>> {
         if matches!(self, Whole::Svg | Whole::Png) && drawing::is_empty(records) {
             return Err(Refusal::new(
                 "the records hold nothing that a picture shows: no latencies, counters, readouts or conversions",
@@ -209,21 +209,21 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         }
     }
     let is_table = args.table || (growing.is_empty() && whole.is_empty());
-    // What is written while records are read needs none of them, the others what is left of them once they are joined.
-    let mut keeper = Keeper::default();
+    // What is written while records are read needs none of them, the others all but the intervals of counters, which are folded.
+    let mut folder = Folder::default();
     let remarks = jsonl::each(&args.files, |record| -> anyhow::Result<()> {
         for file in &mut growing {
             file.sink.put(&record).with_context(|| cannot_write(&file.path))?;
         }
         if is_table || !whole.is_empty() {
-            keeper.add(record);
+            folder.add(record);
         }
         Ok(())
     })?;
     for remark in &remarks {
         ctx.note(remark);
     }
-    let records = keeper.finish();
+    let records = folder.finish();
     growing.into_iter().try_for_each(Growing::finish)?;
     for (path, kind) in &whole {
         write(path, &kind.render(&records, &table::Options { all: args.all })?)?;
@@ -251,7 +251,7 @@ fn is_no_input(file: &Path) -> bool {
 }
 
 /// What the records allow to conclude, then the tables.
-fn text(records: &[Kept], options: &table::Options) -> String {
+fn text(records: &[Record], options: &table::Options) -> String {
     format!("{}{}", summary::text(records, 100), table::render(records, options))
 }
 

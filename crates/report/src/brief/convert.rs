@@ -1,20 +1,20 @@
 //! Conversions alone: how near they come to the rate of the memory, and whether they are right; a row for each kernel,
 //! a rate for each size.
 
+use pciescope_core::Record;
 use std::collections::BTreeMap;
 
 use pciescope_core::Kernel;
 
 use super::{Answer, headed, label_unreal};
-use crate::kept::Kept;
 use crate::model::Section;
 use crate::style::{Tone, paint};
 use crate::table::layout::{Align, Columns};
 use crate::text::{clean, thousands};
 
 pub(super) fn answer(section: &Section) -> Answer {
-    let all: Vec<(&Kept, &Kernel)> =
-        section.records.iter().filter_map(|record| Some((*record, record.kernel.as_deref()?))).collect();
+    let all: Vec<(&Record, &Kernel)> =
+        section.records.iter().filter_map(|record| Some((*record, record.kernel.as_ref()?))).collect();
     let mut sizes: Vec<u64> = all.iter().filter_map(|(record, _)| Some(metric(record, "samples")? as u64)).collect();
     sizes.sort_unstable();
     sizes.dedup();
@@ -54,14 +54,14 @@ pub(super) fn answer(section: &Section) -> Answer {
     answer
 }
 
-fn metric(record: &Kept, name: &str) -> Option<f64> {
+fn metric(record: &Record, name: &str) -> Option<f64> {
     record.metrics.get(name).map(|metric| metric.value).filter(|value| value.is_finite())
 }
 
 /// The largest number of sizes that have columns of their own in 80 columns.
 const MOST_SIZES: usize = 2;
 
-fn columns(all: &[(&Kept, &Kernel)], sizes: &[u64]) -> Columns {
+fn columns(all: &[(&Record, &Kernel)], sizes: &[u64]) -> Columns {
     let (l, r) = (Align::Left, Align::Right);
     let shown = &sizes[sizes.len().saturating_sub(MOST_SIZES)..];
     let title = |size: u64| match size {
@@ -76,7 +76,7 @@ fn columns(all: &[(&Kept, &Kernel)], sizes: &[u64]) -> Columns {
     let mut order: Vec<(&str, &str, &str)> = Vec::new();
     let mut cells: BTreeMap<(&str, &str, &str, u64), (String, String)> = BTreeMap::new();
     // Where the size alone decides how is stored, that is no other row.
-    let kind = |(record, kernel): &(&Kept, &Kernel)| {
+    let kind = |(record, kernel): &(&Record, &Kernel)| {
         (kernel.name.clone(), kernel.isa.clone(), metric(record, "samples").map(|samples| samples as u64))
     };
     let mut kinds: Vec<_> = all.iter().map(kind).collect();

@@ -6,7 +6,6 @@ use std::collections::HashMap;
 use pciescope_core::{Metric, Record};
 
 use super::{Answer, WIDTH, headed, label_unreal};
-use crate::kept::{Keep, Kept};
 use crate::model::{self, Section};
 use crate::style::{Tone, paint};
 use crate::table::counters::{CHANNEL, ERRORS, Id, PORT, RETRIES, Row, others, rows, states};
@@ -52,10 +51,9 @@ impl Intervals {
     /// name. Ends with a newline.
     pub fn next(&mut self, records: &[Record]) -> String {
         let end_s = records.iter().filter_map(|record| record.interval).map(|interval| interval.end_ns).max();
-        let records = &*records.kept();
         let all = rows(&records.iter().collect::<Vec<_>>());
         let time = format!("{:.3}", end_s.unwrap_or(0) as f64 / 1e9);
-        let is = |what: fn(&Kept) -> bool| records.iter().any(what);
+        let is = |what: fn(&Record) -> bool| records.iter().any(what);
         let unreal = match (is(model::is_synthetic), is(model::is_emulated)) {
             (true, _) => " SYNTHETIC",
             (false, true) => " EMULATED",
@@ -123,7 +121,7 @@ impl<'a, 'r> View<'a, 'r> {
     /// functions that share a port.
     fn is_telling(&self, row: &Row) -> bool {
         let is_endpoint = |row: &Row| row.instance.scope == "function" && row.instance.below.is_empty();
-        let port = |row: &Row| row.record.device.as_deref().and_then(|device| device.path.first().copied());
+        let port = |row: &Row| row.record.device.as_ref().and_then(|device| device.path.first().copied());
         let shares = || {
             let busy = self.again.iter().filter(|other| is_endpoint(other) && !is_idle(other));
             busy.filter(|other| port(other) == port(row)).count() > 1
@@ -220,7 +218,7 @@ impl<'a, 'r> View<'a, 'r> {
             let is_second = row.bdf().is_some() && row.bdf() == before;
             before = row.bdf();
             let name = if is_second && row.instance.is_accounting() { "  kernel".to_owned() } else { row.name() };
-            let error = row.record.error.as_deref().map(|error| format!("error: {}", clean(&error.code)));
+            let error = row.record.error.as_ref().map(|error| format!("error: {}", clean(&error.code)));
             let what = cut(&error.unwrap_or_else(|| below(row)), WHAT);
             (row, name, ["rx_bytes_per_s", "tx_bytes_per_s"], share(row), errors(row), what)
         });
@@ -318,8 +316,7 @@ fn counted_first(count: usize, words: &str) -> String {
 /// Mean and spread of the runs of one command, each a run of the records, in the order of their first records. Ends with a
 /// newline.
 pub fn repeats(records: &[Record]) -> String {
-    let records = &*records.kept();
-    let mut runs: Vec<(&str, Vec<&Kept>)> = Vec::new();
+    let mut runs: Vec<(&str, Vec<&Record>)> = Vec::new();
     for record in records.iter().filter(|record| record.instance.is_some()) {
         match runs.iter_mut().find(|(run, _)| **run == *record.run) {
             Some((_, own)) => own.push(record),
@@ -327,7 +324,7 @@ pub fn repeats(records: &[Record]) -> String {
         }
     }
     // All runs together: a node that only one run has is told apart too.
-    let all: Vec<&Kept> = runs.iter().flat_map(|(_, own)| own.iter().copied()).collect();
+    let all: Vec<&Record> = runs.iter().flat_map(|(_, own)| own.iter().copied()).collect();
     let names: HashMap<Id, String> = rows(&all).iter().map(|row| (row.id(), row.name())).collect();
     let mut times = Vec::new();
     // By row and name of figure: its words, its unit, and its values, one for each run in which it has one.

@@ -3,10 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use pciescope_core::{Finding, Severity};
+use pciescope_core::{Finding, Record, Severity};
 
 use super::Answer;
-use crate::kept::{Keep, Kept};
 use crate::model::{Section, is_synthetic};
 use crate::style::{Tone, paint};
 use crate::table::SYNTHETIC;
@@ -35,9 +34,8 @@ pub(super) fn answer(section: &Section) -> Answer {
 }
 
 /// The findings of records as text of at most `width` columns where words allow. Ends with a newline.
-pub fn text(records: &(impl Keep + ?Sized), width: usize) -> String {
-    let records = &*records.kept();
-    let records: Vec<&Kept> = records.iter().filter(|record| &*record.test == TEST).collect();
+pub fn text(records: &[Record], width: usize) -> String {
+    let records: Vec<&Record> = records.iter().filter(|record| &*record.test == TEST).collect();
     let kinds = Kinds::of(&records);
     let mut lines: Vec<String> = wrap(&summary(&records), width, "", "  ");
     lines.iter_mut().for_each(|line| *line = paint(Tone::Strong, line));
@@ -99,7 +97,7 @@ impl Kind<'_> {
 struct Kinds<'r>(Vec<Kind<'r>>);
 
 impl<'r> Kinds<'r> {
-    fn of(records: &[&'r Kept]) -> Self {
+    fn of(records: &[&'r Record]) -> Self {
         let mut kinds: Vec<Kind> = Vec::new();
         let mut keys = Vec::new();
         for record in records {
@@ -107,7 +105,7 @@ impl<'r> Kinds<'r> {
                 let key = kind(finding);
                 let place = keys.iter().position(|known| *known == key).unwrap_or_else(|| {
                     keys.push(key);
-                    let device = record.device.as_deref();
+                    let device = record.device.as_ref();
                     let driver = device.and_then(|device| device.driver.as_deref());
                     let driver = driver.map(|driver| format!(", driver {driver}")).unwrap_or_default();
                     let name = device.map(|device| clean(&format!("{}{driver}", device.name))).unwrap_or_default();

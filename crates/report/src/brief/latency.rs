@@ -1,10 +1,9 @@
 //! Latencies: median, tail and worst, what was lost, the CPUs at both ends, and how that compares with known figures.
 
 use pciescope_core::outcome::{ENTRY_TO_ACK, LATENCY, TRIGGER_TO_HANDLER};
-use pciescope_core::{Bdf, Histogram};
+use pciescope_core::{Bdf, Histogram, Record};
 
 use super::{Answer, headed, label_unreal};
-use crate::kept::Kept;
 use crate::losses;
 use crate::model::{Section, cpu_of};
 use crate::style::{Tone, paint};
@@ -47,11 +46,11 @@ pub(super) fn mmio(section: &Section) -> Answer {
 
 /// Configuration reads hop by hop.
 pub(super) fn path(section: &Section) -> Answer {
-    let hop = |record: &Kept| record.target.as_deref().and_then(|target| Some((target.hop?, target.hop_bdf)));
+    let hop = |record: &Record| record.target.as_ref().and_then(|target| Some((target.hop?, target.hop_bdf)));
     let hops = section.merged_by(LATENCY, hop);
     let all = section.merged(LATENCY);
     let last = hops.keys().next_back().map(|key| key.0);
-    let is_last = |record: &Kept| hop(record).map(|key| key.0) == last;
+    let is_last = |record: &Record| hop(record).map(|key| key.0) == last;
     let of_last = hops.values().next_back().cloned().unwrap_or_default();
     let heading = format!("Configuration reads to {}, {}", device(section), counted(hops.len(), "hop"));
     let mut answer = Answer::new(&format!("{}: {}", headed(section, &heading), samples(section, &all)));
@@ -124,7 +123,7 @@ fn device(section: &Section) -> String {
 /// The device with the register, where there is one only.
 fn target(section: &Section) -> String {
     let device = device(section);
-    let register = section.first().target.as_deref().filter(|_| !section.has_many_offsets());
+    let register = section.first().target.as_ref().filter(|_| !section.has_many_offsets());
     let place = register.and_then(|target| Some((target.bar?, target.offset?)));
     place.map_or_else(|| device.clone(), |(bar, offset)| format!("{device} BAR{bar}+{offset:#x}"))
 }
@@ -154,7 +153,7 @@ fn figures(section: &Section, all: &Histogram) -> String {
 }
 
 /// The CPUs with the lowest and the highest median.
-fn ends(answer: &mut Answer, section: &Section, name: &str, is_wanted: impl Fn(&Kept) -> bool) {
+fn ends(answer: &mut Answer, section: &Section, name: &str, is_wanted: impl Fn(&Record) -> bool) {
     if let [(fast, low), .., (slow, high)] = section.medians_by_cpu(name, is_wanted).as_slice() {
         let more = if *low > 0.0 { format!(" ({:+.0} %)", (high / low - 1.0) * 100.0) } else { String::new() };
         answer.line(format!(

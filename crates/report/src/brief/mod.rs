@@ -14,9 +14,9 @@ mod verify;
 pub use self::counters::{Intervals, repeats};
 pub use self::doctor::text as doctor;
 
+use pciescope_core::Record;
 use std::collections::HashMap;
 
-use crate::kept::{Keep, Kept};
 use crate::model::{self, Kind, Section};
 use crate::style::{Tone, paint};
 use crate::table;
@@ -31,14 +31,13 @@ const WARNINGS: usize = 3;
 const ERRORS: usize = 5;
 
 /// The answers of all measurements, each with its table, then warnings and errors. Ends with a newline, or is empty.
-pub fn render(records: &(impl Keep + ?Sized)) -> String {
-    let records = &*records.kept();
+pub fn render(records: &[Record]) -> String {
     let texts: Vec<String> = answers(records).iter().map(Answer::text).collect();
     texts.join("\n") + &notices(records)
 }
 
 /// The answers of all measurements.
-pub(crate) fn answers(records: &[Kept]) -> Vec<Answer> {
+pub(crate) fn answers(records: &[Record]) -> Vec<Answer> {
     let sections = model::sections(records);
     // Only sections of one run belong together, and there may be very many runs.
     let mut of_runs: HashMap<&str, Vec<&Section>> = HashMap::new();
@@ -173,8 +172,7 @@ pub(crate) fn label_unreal(answer: &mut Answer, section: &Section) {
 
 /// The warnings and errors of records, each once, in lines of 80 columns; of many warnings the first. Empty, or ends with a
 /// newline.
-pub fn notices(records: &(impl Keep + ?Sized)) -> String {
-    let records = &*records.kept();
+pub fn notices(records: &[Record]) -> String {
     let all = model::notices(records);
     let mut text = String::new();
     let mut put = |tone: Tone, word: &str, notice: &model::Notice| {

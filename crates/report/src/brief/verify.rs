@@ -10,7 +10,7 @@ use crate::table::verify::{error, verdict};
 use crate::text::clean;
 
 pub(super) fn answer(section: &Section) -> Answer {
-    let rows: Vec<Comparison> = section.records.iter().filter_map(|record| record.comparison()).collect();
+    let rows: Vec<Comparison> = section.records.iter().filter_map(|record| Comparison::from_record(record)).collect();
     let right = rows.iter().filter(|row| row.is_right() == Some(true)).count();
     let wrong = rows.iter().filter(|row| row.is_right() == Some(false)).count();
     let mut answer = Answer::new(&headed(section, "Counters against workloads of known traffic"));

@@ -9,14 +9,16 @@ use std::fmt::{self, Write as _};
 use std::ops::Deref;
 use std::rc::Rc;
 
-use pciescope_core::{Histogram, Target, comparison, convert, loss, outcome, readout};
+use pciescope_core::comparison::Comparison;
+use pciescope_core::recording::Point;
+use pciescope_core::{Histogram, Record, Target, comparison, convert, loss, outcome, readout};
 use serde::{Serialize, Serializer};
 
 use super::ALPHA;
 use super::dist::CORRELATION;
 use super::interval::quantile;
-use crate::kept::{Figure, Joined, Kept, Series, is_amount};
 use crate::model::{self, Kind};
+use crate::table::counters::is_amount;
 use crate::text::clean;
 
 /// A text that many keys share.
@@ -315,9 +317,6 @@ impl Block {
 /// What distinguishes the cells of a block: the rest of a [`Key`].
 type Spot = (Place, Text, Option<u32>);
 
-/// A record, or a point of its series by place.
-type Point<'r> = (&'r Kept, usize);
-
 /// The cells of a block, of one side.
 pub type Cells<'r> = BTreeMap<Key, Cell<'r>>;
 
@@ -327,7 +326,7 @@ struct Measured<'r> {
     /// Name and kind of each figure that has a cell, ascending.
     figures: Vec<(Text, bool)>,
     /// The records in the order of the file.
-    spots: BTreeMap<Spot, Vec<Point<'r>>>,
+    spots: BTreeMap<Spot, Vec<&'r Record>>,
 }
 
 impl Measured<'_> {
@@ -385,7 +384,7 @@ impl<'r> Side<'r> {
         let measured = self.measured.get(&(block.device.clone(), block.test.clone()));
         let spots = measured.iter().flat_map(|measured| &measured.spots);
         let mut cells: Cells = spots
-            .map(|(spot, points)| (block.key(spot), cell(block, points)))
+            .map(|(spot, records)| (block.key(spot), cell(block, records)))
             .filter(|(_, cell)| !cell.runs.is_empty())
             .collect();
         take_effects(&mut cells);
@@ -400,12 +399,12 @@ impl<'r> Side<'r> {
             if cells.get(key).is_some_and(|cell| cell.runs.len() == self.runs.len()) {
                 continue;
             }
-            let Some(points) = measured.spots.get(&(key.place, key.rest.clone(), key.cpu)) else { continue };
+            let Some(records) = measured.spots.get(&(key.place, key.rest.clone(), key.cpu)) else { continue };
             // Metrics know the total that losses refer to; histograms have only the samples.
             let (histograms, metrics): (Vec<_>, Vec<_>) = measured.figures.iter().partition(|figure| figure.1);
             for (name, is_histogram) in metrics.into_iter().chain(histograms) {
                 let other = Block { figure: name.clone(), is_histogram: *is_histogram, ..block.clone() };
-                let other = if other == *block { Cell::default() } else { cell(&other, points) };
+                let other = if other == *block { Cell::default() } else { cell(&other, records) };
                 if !other.runs.is_empty() {
                     fill(cells.entry(key.clone()).or_default(), other);
                 }
@@ -516,22 +515,10 @@ fn is_bench(test: &str) -> bool {
 }
 
 /// Sorts records into a side. With `by_kind` functions are named by vendor and device, not by address.
-pub fn side<'r>(records: &[&'r Kept], by_kind: bool) -> Side<'r> {
+pub fn side<'r>(records: &[&'r Record], by_kind: bool) -> Side<'r> {
     let mut side = Side::default();
-    // In the order of the file: each record, and each point of a series.
-    let mut points: Vec<(u64, usize, usize)> = Vec::new();
-    for (number, record) in records.iter().enumerate() {
-        match &record.series {
-            None => points.push((record.at, number, 0)),
-            Some(series) => {
-                points.extend(series.points().iter().enumerate().map(|(place, point)| (point.at, number, place)));
-            }
-        }
-    }
-    points.sort_unstable();
-    for (_, number, place) in points {
-        let record = records[number];
-        *side.runs.entry(&record.run).or_default() += record.series.as_ref().map_or(1, |series| series.weight(place));
+    for record in records {
+        *side.runs.entry(&record.run).or_default() += record.count();
         let Some(device) = device(record, by_kind) else { continue };
         if let Some(function) = &record.device {
             side.devices.entry(device.clone()).or_insert((function.vendor, function.device));
@@ -542,14 +529,14 @@ pub fn side<'r>(records: &[&'r Kept], by_kind: bool) -> Side<'r> {
         if &*record.test == "environment" {
             continue;
         }
-        side.add(record, place, &device);
+        side.add(record, &device);
     }
     side
 }
 
-fn device(record: &Kept, by_kind: bool) -> Option<String> {
+fn device(record: &Record, by_kind: bool) -> Option<String> {
     let Some(function) = &record.device else {
-        return Some(record.stream.as_deref().map(|stream| stream.path.clone()).unwrap_or_default());
+        return Some(record.stream.as_ref().map(|stream| stream.path.clone()).unwrap_or_default());
     };
     let kind = || format!("{:04x}:{:04x}", function.vendor, function.device);
     Some(match function.bdf {
@@ -559,21 +546,21 @@ fn device(record: &Kept, by_kind: bool) -> Option<String> {
 }
 
 /// BAR, offset, width, hop, vector and interrupt, and the CPU, of a record.
-fn place(record: &Kept) -> (Place, Option<u32>) {
-    let target = record.target.as_deref();
+fn place(record: &Record) -> (Place, Option<u32>) {
+    let target = record.target.as_ref();
     let place = target.map(|t| (t.bar, t.offset, t.width, t.hop, t.vector, t.irq.filter(|_| t.vector.is_none())));
     // A readout's and a conversion's CPU is where the thread happened to run.
     let has_cpu = !is_bench(&record.test) && model::kind(&record.test) != Kind::Counters;
-    (place.unwrap_or_default(), record.cpu.as_deref().map(|cpu| cpu.cpu).filter(|_| has_cpu))
+    (place.unwrap_or_default(), record.cpu.as_ref().map(|cpu| cpu.cpu).filter(|_| has_cpu))
 }
 
-fn rest(record: &Kept) -> String {
+fn rest(record: &Record) -> String {
     let mut parts: Vec<String> = Vec::new();
     if let Some(instance) = &record.instance {
         parts.extend(instance.pmu.clone().or_else(|| Some(instance.scope.clone())));
         // A function has its address. Sockets, and several instances on a node, name their PMUs alike.
-        let is_function = record.device.as_deref().is_some_and(|function| function.bdf.is_some());
-        let cpu = record.cpu.as_deref().map(|cpu| cpu.cpu).filter(|_| instance.pmu.is_some());
+        let is_function = record.device.as_ref().is_some_and(|function| function.bdf.is_some());
+        let cpu = record.cpu.as_ref().map(|cpu| cpu.cpu).filter(|_| instance.pmu.is_some());
         parts.extend(instance.node.filter(|_| !is_function).map(|node| format!("node {node}")));
         parts.extend(cpu.filter(|_| !is_function).map(|cpu| format!("CPU {cpu}")));
     }
@@ -593,7 +580,7 @@ fn rest(record: &Kept) -> String {
         parts.extend((kernel.threads > 1).then(|| format!("{} threads", kernel.threads)));
     }
     if parts.is_empty() && matches!(model::kind(&record.test), Kind::Other | Kind::Verify) {
-        parts.extend(record.target.as_deref().and_then(|target| target.name.clone()));
+        parts.extend(record.target.as_ref().and_then(|target| target.name.clone()));
     }
     parts.join(" ")
 }
@@ -608,47 +595,45 @@ impl<'r> Side<'r> {
         Text(new)
     }
 
-    /// Takes a record, or a point of its series, and notes which figures it has.
-    fn add(&mut self, record: &'r Kept, point: usize, device: &str) {
+    /// Takes a record and notes which figures it has.
+    fn add(&mut self, record: &'r Record, device: &str) {
         let (device, test, rest) = (self.text(device), self.text(&record.test), self.text(&rest(record)));
         let (place, cpu) = place(record);
         let spot = (place, rest, cpu);
         let measured = self.measured.entry((device.clone(), test.clone())).or_default();
         let mut unknown: Vec<&str> = Vec::new();
-        let mut note = |measured: &mut Measured, name: &'r str, said: Said| match said {
-            Said::Nothing => {}
-            Said::Value(_) => measured.has(name, false),
-            Said::NoNumber(count) => {
-                self.not_numbers += count;
-                unknown.extend(is_loss(name).then_some(name));
-            }
-        };
         if model::kind(&record.test) == Kind::Verify {
-            note(measured, RATIO, ratio(record));
+            match ratio(record) {
+                Some(value) if value.value.is_finite() => measured.has(RATIO, false),
+                Some(_) => self.not_numbers += 1,
+                None => {}
+            }
         } else {
             let is_unordered = stated_effect(record).is_none();
             for name in histograms(record).map(|one| one.0) {
                 measured.has(name, true);
                 self.unordered += u64::from(is_unordered);
             }
-            match &record.series {
-                None => {
-                    record.metrics.iter().for_each(|(name, figure)| note(measured, name, metric(record, name, figure)))
+            for (name, _, total) in record.totals().filter(|(name, ..)| is_compared(record, name)) {
+                let is_below = total.range.0 < 0.0 && is_loss(name);
+                let values = || {
+                    (0..)
+                        .zip(&*record.points())
+                        .filter_map(|(at, point)| Some((record.value_at(name, at)?, point.count)))
+                        .collect::<Vec<_>>()
+                };
+                let below: usize =
+                    if is_below { values().iter().filter(|one| one.0 < 0.0).map(|one| one.1).sum() } else { 0 };
+                self.not_numbers += (total.not_finite + below) as u64;
+                if is_loss(name) && (total.not_finite > 0 || is_below) {
+                    unknown.push(name);
                 }
-                Some(series) => {
-                    for (name, joined) in series.figures() {
-                        // The first point speaks for all values that are no numbers.
-                        let count = if point == 0 { joined.not_finite as u64 } else { 0 };
-                        let has_unknown = joined.not_finite > 0 || joined.range.0 < 0.0;
-                        if is_own(name, |name| series.figure(name).is_some()) && (count > 0 || has_unknown) {
-                            note(measured, name, Said::NoNumber(count));
-                        }
-                        note(measured, name, interval(series, point, name, joined));
-                    }
+                if total.known() > 0 && (!is_below || values().iter().any(|one| one.0 >= 0.0)) {
+                    measured.has(name, false);
                 }
             }
         }
-        measured.spots.entry(spot.clone()).or_default().push((record, point));
+        measured.spots.entry(spot.clone()).or_default().push(record);
         for name in unknown {
             let figure = self.text(name);
             let block = Block { device: device.clone(), test: test.clone(), figure, is_histogram: false };
@@ -658,58 +643,50 @@ impl<'r> Side<'r> {
 }
 
 /// The cell of a block that these records have. It has no run if they have no such figure.
-fn cell<'r>(block: &Block, points: &[Point<'r>]) -> Cell<'r> {
+fn cell<'r>(block: &Block, records: &[&'r Record]) -> Cell<'r> {
     let mut cell = Cell::default();
     let name = block.figure.as_str();
-    for &(record, point) in points {
+    // A counter whose device changed has several recordings: its values are put in the order of time.
+    let is_folded = records.iter().any(|record| record.recording.is_some());
+    let mut values: Vec<(u64, &Record, Value)> = Vec::new();
+    for &record in records {
         if block.is_histogram {
             let Some((_, histogram)) = histograms(record).find(|one| one.0 == name) else { continue };
             let stated = stated_effect(record);
             // The effect has what the rounds say.
             let error = if stated.is_some() { 0.0 } else { rounds(record).unwrap_or(0.0) };
             let run = run_of(&mut cell, record, "ns");
-            if run.samples.is_empty() {
-                run.samples.reserve_exact(1);
-            }
             run.samples.push(Samples { histogram, stated, effect: CORRELATION });
             run.error = run.error.max(error);
-            continue;
-        }
-        let said = if model::kind(&record.test) == Kind::Verify {
-            ratio(record)
-        } else {
-            match &record.series {
-                None => record.metrics.get(name).map_or(Said::Nothing, |figure| metric(record, name, figure)),
-                Some(series) => {
-                    series.figure(name).map_or(Said::Nothing, |joined| interval(series, point, name, joined))
-                }
+        } else if model::kind(&record.test) == Kind::Verify {
+            values.extend(ratio(record).map(|value| (0, record, value)));
+        } else if let Some((_, unit, _)) = record.totals().find(|total| total.0 == name && is_compared(record, name)) {
+            for (at, point) in record.points().iter().enumerate() {
+                let value = record.value_at(name, at).map(|value| of_point(record, name, unit, value, point));
+                values.extend(value.map(|value| (point.end_ns, record, value)));
             }
-        };
-        if let Said::Value(said) = said {
-            let run = run_of(&mut cell, record, said.unit);
-            run.values.push(said.value, said.count, said.weight);
-            run.exposure += said.exposure;
-            run.error = run.error.max(said.error);
         }
     }
+    if is_folded {
+        values.sort_by_key(|value| value.0);
+    }
+    let is_loss = block.is_loss();
+    for (_, record, value) in
+        values.into_iter().filter(|(.., one)| one.value.is_finite() && !(is_loss && one.value < 0.0))
+    {
+        let run = run_of(&mut cell, record, value.unit);
+        run.values.push(value.value, value.count, value.weight);
+        run.exposure += value.exposure;
+        run.error = run.error.max(value.error);
+    }
     cell
-}
-
-/// What a record, or a point of its series, says of a figure.
-enum Said<'r> {
-    /// It does not have it, or it is not compared.
-    Nothing,
-    /// So many values that are no numbers, or losses below 0.
-    NoNumber(u64),
-    /// A value.
-    Value(Value<'r>),
 }
 
 /// A value of a figure.
 struct Value<'r> {
     value: f64,
     unit: &'r str,
-    /// So many values it stands for.
+    /// The number of values that it stands for.
     count: usize,
     /// The weight of all of them together.
     weight: f64,
@@ -719,11 +696,11 @@ struct Value<'r> {
 }
 
 /// The run of a record in a cell.
-fn run_of<'s, 'r>(cell: &'s mut Cell<'r>, record: &'r Kept, unit: &'r str) -> &'s mut Run<'r> {
+fn run_of<'s, 'r>(cell: &'s mut Cell<'r>, record: &'r Record, unit: &'r str) -> &'s mut Run<'r> {
     if cell.unit.is_empty() {
         cell.unit = unit;
     }
-    let method = record.method.as_deref();
+    let method = record.method.as_ref();
     let batch = method.map_or(1, |method| method.batch.max(1));
     add_way(&mut cell.ways, (model::is_emulated(record), method.is_some_and(|m| m.backend == "fake"), batch));
     let step = method.map_or(0.0, |method| method.quantum_ns / f64::from(batch));
@@ -749,13 +726,14 @@ fn is_control(name: &str) -> bool {
 }
 
 /// The histograms of a record that are compared.
-fn histograms(record: &Kept) -> impl Iterator<Item = (&str, &Histogram)> {
+fn histograms(record: &Record) -> impl Iterator<Item = (&str, &Histogram)> {
     let is_bare = model::kind(&record.test) == Kind::Verify;
-    record.histograms.iter().filter(move |(name, h)| !is_bare && !is_control(name) && !h.is_empty())
+    let all = record.histograms.iter().map(|(name, histogram)| (name.as_str(), histogram));
+    all.filter(move |(name, h)| !is_bare && !is_control(name) && !h.is_empty())
 }
 
 /// The design effect that a record states, and its degrees of freedom.
-fn stated_effect(record: &Kept) -> Option<(f64, f64)> {
+fn stated_effect(record: &Record) -> Option<(f64, f64)> {
     let metric = |name: &str| record.metrics.get(name).map(|m| m.value).filter(|v| v.is_finite() && *v >= 0.0);
     let (effect, batches) = (metric(outcome::DESIGN_EFFECT)?, metric(outcome::DESIGN_BATCHES)?);
     (batches >= 3.0).then_some((effect, batches - 1.0))
@@ -793,7 +771,7 @@ fn take_effects<'r>(cells: &mut Cells<'r>) {
 }
 
 /// The relative standard error of a figure by the medians of its rounds: from their range, as control charts do.
-fn rounds(record: &Kept) -> Option<f64> {
+fn rounds(record: &Record) -> Option<f64> {
     /// Expected range of so many normal values in standard deviations, from 2 on.
     const RANGE: [f64; 9] = [1.128, 1.693, 2.059, 2.326, 2.534, 2.704, 2.847, 2.970, 3.078];
     let metric = |name: &str| record.metrics.get(name).map(|m| m.value).filter(|v| v.is_finite() && *v > 0.0);
@@ -805,49 +783,45 @@ fn rounds(record: &Kept) -> Option<f64> {
 
 /// Of a counter beside a workload only the ratio is kept: the moved bytes, and with them the count, differ from run to
 /// run.
-fn ratio(record: &Kept) -> Said<'_> {
-    let Some(known) = record.comparison() else { return Said::Nothing };
-    let ratio = known.counter_bytes() / known.workload_bytes;
-    if !ratio.is_finite() {
-        return Said::NoNumber(1);
-    }
+fn ratio(record: &Record) -> Option<Value<'_>> {
+    let known = Comparison::from_record(record)?;
+    let value = known.counter_bytes() / known.workload_bytes;
     // The allowed error is taken as an interval of 95 %.
     let error = known.allowed_percent().unwrap_or(0.0) / 100.0 / 1.96;
-    Said::Value(Value { value: ratio, unit: "1", count: 1, weight: 1.0, exposure: 0.0, error })
+    Some(Value { value, unit: "1", count: 1, weight: 1.0, exposure: 0.0, error })
 }
 
-/// What a record says of one of its metrics.
-fn metric<'r>(record: &'r Kept, name: &str, metric: Figure<'r>) -> Said<'r> {
+/// Whether a metric of a record is compared.
+fn is_compared(record: &Record, name: &str) -> bool {
     let is_loss = is_loss(name);
     let is_wanted = match model::kind(&record.test) {
         Kind::Mmio | Kind::Path | Kind::Irq => is_loss,
         _ if is_bench(&record.test) => is_loss || RATES.contains(&name) || COSTS.contains(&name),
-        _ => is_own(name, |name| record.metrics.contains_key(name)),
+        _ => is_own(name, |name| record.total(name).is_some()),
     };
-    if !is_wanted || record.histograms.contains_key(name) {
-        return Said::Nothing;
-    }
-    if !metric.value.is_finite() || (is_loss && metric.value < 0.0) {
-        return Said::NoNumber(1);
-    }
-    let seconds = record.interval.map_or(0.0, |interval| interval.seconds());
+    is_wanted && !record.histograms.contains_key(name)
+}
+
+/// A value of a metric at a point.
+fn of_point<'r>(record: &'r Record, name: &str, unit: &'r str, value: f64, point: &Point) -> Value<'r> {
     // Intervals may differ in length: sums become rates, and a longer interval counts for more.
-    let is_timed = is_counted(&record.test) && seconds > 0.0 && !is_loss;
-    let (unit, is_sum) = as_rate(name, metric.unit, is_timed);
-    let samples: u64 = record.histograms.iter().filter(|h| !is_control(h.0)).map(|h| h.1.count()).max().unwrap_or(0);
+    let is_timed = is_counted(&record.test) && point.seconds > 0.0 && !is_loss(name);
+    let (unit, is_sum) = as_rate(name, unit, is_timed);
+    let together = point.count as f64 * if is_timed { point.seconds } else { 1.0 };
+    let samples = || record.histograms.iter().filter(|one| !is_control(one.0)).map(|one| one.1.count()).max();
     let exposure = match record.metrics.get("triggers") {
-        _ if is_timed => seconds,
+        _ if is_timed || point.count > 1 => together,
         Some(triggers) => triggers.value,
-        None => samples as f64,
+        None => samples().unwrap_or(0) as f64,
     };
-    Said::Value(Value {
-        value: if is_sum { metric.value / seconds } else { metric.value },
+    Value {
+        value: if is_sum { value / point.seconds } else { value },
         unit,
-        count: 1,
-        weight: if is_timed { seconds } else { 1.0 },
+        count: point.count,
+        weight: together,
         exposure: if exposure.is_finite() && exposure > 0.0 { exposure } else { 1.0 },
         error: lone_error(record, name),
-    })
+    }
 }
 
 /// Whether a figure says something by itself: a sum over a time says the same as its rate.
@@ -881,27 +855,9 @@ pub fn grain(key: &Key, unit: &str) -> Option<f64> {
     }
 }
 
-/// As [`metric`], of a point of a counter's intervals.
-fn interval<'r>(series: &'r Series, point: usize, name: &str, joined: &'r Joined) -> Said<'r> {
-    if !is_own(name, |name| series.figure(name).is_some()) {
-        return Said::Nothing;
-    }
-    let (seconds, count) = (series.points()[point].length, series.weight(point));
-    let Some(value) = joined.value(point) else { return Said::Nothing };
-    let is_loss = is_loss(name);
-    if is_loss && value < 0.0 {
-        return Said::NoNumber(count as u64);
-    }
-    let is_timed = seconds > 0.0 && !is_loss;
-    let (unit, is_sum) = as_rate(name, &joined.metric.unit, is_timed);
-    let together = count as f64 * if is_timed { seconds } else { 1.0 };
-    let value = if is_sum { value / seconds } else { value };
-    Said::Value(Value { value, unit, count, weight: together, exposure: together, error: 0.0 })
-}
-
 /// The relative standard error of a figure that is itself a mean of repeats or a median of passes; 0 if its record does
 /// not say it.
-fn lone_error(record: &Kept, name: &str) -> f64 {
+fn lone_error(record: &Record, name: &str) -> f64 {
     let metric = |name: &str| record.metrics.get(name).map(|m| m.value).filter(|v| v.is_finite() && *v > 0.0);
     let of = |spread: f64, count: f64| spread / 100.0 * (CORRELATION / count).sqrt().min(1.0);
     match (&*record.test, name) {

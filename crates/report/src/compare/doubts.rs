@@ -2,10 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pciescope_core::{Environment, Function, Histogram, Method, outcome};
+use pciescope_core::{Environment, Function, Histogram, Method, Record, outcome};
 use serde::Serialize;
 
-use crate::kept::Kept;
 use crate::model;
 use crate::text::{clean, duration};
 
@@ -24,7 +23,7 @@ type Facts = Vec<(&'static str, &'static str, String)>;
 type Values<'r> = BTreeMap<(usize, &'static str, &'static str, &'r str), BTreeSet<String>>;
 
 /// All doubts of a comparison of `a` with `b`, most important first.
-pub fn doubts(a: &[&Kept], b: &[&Kept]) -> Vec<Doubt> {
+pub fn doubts(a: &[&Record], b: &[&Record]) -> Vec<Doubt> {
     let mut doubts = Vec::new();
     let (of_a, of_b) = (values(a), values(b));
     let mut add = |doubt: Doubt| {
@@ -48,7 +47,7 @@ pub fn doubts(a: &[&Kept], b: &[&Kept]) -> Vec<Doubt> {
     doubts
 }
 
-fn values<'r>(records: &[&'r Kept]) -> Values<'r> {
+fn values<'r>(records: &[&'r Record]) -> Values<'r> {
     let mut all: Values = BTreeMap::new();
     for record in records {
         let mut put = |place: usize, test, facts: Facts| {
@@ -135,23 +134,23 @@ fn listed(values: &BTreeSet<String>) -> String {
     words.join(", ")
 }
 
-fn same_runs(a: &[&Kept], b: &[&Kept]) -> Option<Doubt> {
-    let runs = |records: &[&Kept]| records.iter().map(|r| r.run.to_string()).collect::<BTreeSet<_>>();
+fn same_runs(a: &[&Record], b: &[&Record]) -> Option<Doubt> {
+    let runs = |records: &[&Record]| records.iter().map(|r| r.run.to_string()).collect::<BTreeSet<_>>();
     let both: BTreeSet<String> = runs(a).intersection(&runs(b)).cloned().collect();
     let text = format!("the same run is on both sides ({}): a run does not differ from itself", listed(&both));
     (!both.is_empty()).then_some(Doubt { code: "same-run", text })
 }
 
 /// The cost of the empty stamp pair. If it moved, the clock or the CPU's frequency moved, and so did every figure.
-fn calibration(a: &[&Kept], b: &[&Kept]) -> Option<Doubt> {
-    let median = |records: &[&Kept]| {
+fn calibration(a: &[&Record], b: &[&Record]) -> Option<Doubt> {
+    let median = |records: &[&Record]| {
         let mut all = Histogram::default();
         for histogram in records.iter().filter_map(|record| record.histograms.get(outcome::CALIBRATION)) {
             all.merge(histogram);
         }
         all.percentile_ns(50.0).filter(|ns| *ns > 0.0)
     };
-    let step = a.iter().chain(b).filter_map(|r| r.method.as_deref()).map(|m| m.quantum_ns).fold(0.0, f64::max);
+    let step = a.iter().chain(b).filter_map(|r| r.method.as_ref()).map(|m| m.quantum_ns).fold(0.0, f64::max);
     let (left, right) = (median(a)?, median(b)?);
     let is_apart = (right / left - 1.0).abs() > 0.05 && (right - left).abs() > step;
     is_apart.then(|| Doubt {
@@ -165,10 +164,10 @@ fn calibration(a: &[&Kept], b: &[&Kept]) -> Option<Doubt> {
 }
 
 /// Warnings and errors that only one side has.
-fn warnings(a: &[&Kept], b: &[&Kept]) -> Vec<Doubt> {
-    let codes = |records: &[&Kept]| -> BTreeSet<String> {
-        let warnings = records.iter().flat_map(|r| r.warnings().iter().map(|w| w.code.clone()));
-        warnings.chain(records.iter().filter_map(|r| r.error.as_deref()).map(|e| format!("error {}", e.code))).collect()
+fn warnings(a: &[&Record], b: &[&Record]) -> Vec<Doubt> {
+    let codes = |records: &[&Record]| -> BTreeSet<String> {
+        let warnings = records.iter().flat_map(|r| r.warnings.iter().map(|w| w.code.clone()));
+        warnings.chain(records.iter().filter_map(|r| r.error.as_ref()).map(|e| format!("error {}", e.code))).collect()
     };
     let (left, right) = (codes(a), codes(b));
     let only = |name: &str, here: &BTreeSet<String>, there: &BTreeSet<String>| {

@@ -1,6 +1,7 @@
 //! Turns cells of two sides into verdicts, in three steps: the statistics of each single cell, then the limits that
 //! apply to it, and last the alarms, for which the number of all tests must be known.
 
+use pciescope_core::Record;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -13,7 +14,6 @@ use super::doubts;
 use super::interval::{Estimate, Single, batch_error, batch_means, holm, quantile};
 use super::limit::{Limit, parse_percentile};
 use super::{ALPHA, Alone, Cell, Judgement, Need, Options, Ruling, Shape, Shift, Verdict};
-use crate::kept::Kept;
 use crate::{model, table};
 
 /// Quantiles that a verdict is made of, with their names.
@@ -123,7 +123,7 @@ impl Judged {
 
 /// Compares two sides. With `is_brief` the judgement has only the cells that speak for a group, with the same verdicts; limits
 /// need the others.
-pub(crate) fn judge(a: &[&Kept], b: &[&Kept], options: &Options, is_brief: bool) -> Judgement {
+pub(crate) fn judge(a: &[&Record], b: &[&Record], options: &Options, is_brief: bool) -> Judgement {
     let (mut left, mut right) = (cells::side(a, false), cells::side(b, false));
     if is_moved(&left, &right) {
         (left, right) = (cells::side(a, true), cells::side(b, true));
@@ -203,8 +203,8 @@ pub(crate) fn judge(a: &[&Kept], b: &[&Kept], options: &Options, is_brief: bool)
 }
 
 /// The line that says so where a side is of a synthetic machine or of emulated devices.
-fn unreal(a: &[&Kept], b: &[&Kept]) -> Option<&'static str> {
-    let any = |is: fn(&Kept) -> bool| a.iter().chain(b).any(|record| is(record));
+fn unreal(a: &[&Record], b: &[&Record]) -> Option<&'static str> {
+    let any = |is: fn(&Record) -> bool| a.iter().chain(b).any(|record| is(record));
     if any(model::is_synthetic) {
         return Some(table::SYNTHETIC);
     }
@@ -212,7 +212,7 @@ fn unreal(a: &[&Kept], b: &[&Kept]) -> Option<&'static str> {
 }
 
 /// How many records these stand for.
-fn count(kept: &[&Kept]) -> usize {
+fn count(kept: &[&Record]) -> usize {
     kept.iter().map(|one| one.count()).sum()
 }
 

@@ -11,6 +11,7 @@ mod judge;
 mod limit;
 mod render;
 
+use pciescope_core::Record;
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -18,7 +19,6 @@ use std::rc::Rc;
 use pciescope_core::loss::{self, Loss};
 use serde::Serialize;
 
-use crate::kept::Keep;
 use crate::text;
 
 pub use self::cells::{Key, Text};
@@ -268,16 +268,14 @@ impl Judgement {
 }
 
 /// Compares the records of B with those of A.
-pub fn compare(a: &(impl Keep + ?Sized), b: &(impl Keep + ?Sized), options: &Options) -> Judgement {
-    let (a, b) = (a.kept(), b.kept());
+pub fn compare(a: &[Record], b: &[Record], options: &Options) -> Judgement {
     judge(&a.iter().collect::<Vec<_>>(), &b.iter().collect::<Vec<_>>(), options, false)
 }
 
 /// The names that a limit can have with these records: statistics, metrics, and the histograms that may stand before a
 /// statistic.
-pub fn names(a: &(impl Keep + ?Sized), b: &(impl Keep + ?Sized)) -> Vec<String> {
-    let both = [a.kept(), b.kept()];
-    let sides = both.each_ref().map(|side| cells::side(&side.iter().collect::<Vec<_>>(), false));
+pub fn names(a: &[Record], b: &[Record]) -> Vec<String> {
+    let sides = [a, b].map(|side| cells::side(&side.iter().collect::<Vec<_>>(), false));
     let blocks = || sides.iter().flat_map(|side| side.blocks());
     let mut names = Vec::new();
     if blocks().any(|block| block.is_histogram) {

@@ -3,11 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pciescope_core::joined;
+use pciescope_core::recording::Total;
+use pciescope_core::{Record, joined};
 
 use super::{Figure, drawn_few};
 use crate::chart::{Bar, Bars, Chart, Times, TimesLine, number};
-use crate::kept::Kept;
 use crate::model::{self, Section};
 use crate::table::counters::{ERRORS, RETRIES};
 use crate::table::layout::{Columns, Left, Right, Rows};
@@ -51,56 +51,45 @@ pub(crate) struct Source<'r> {
     /// `port`, `channel` and others, as in records.
     pub scope: &'r str,
     /// The records that it is of.
-    kept: Vec<&'r Kept>,
-    /// What is known of each figure.
-    figures: BTreeMap<&'r str, Known>,
-    /// The least share of the time in which the counters of a figure ran, where that was not all.
-    running: BTreeMap<&'r str, f64>,
-}
-
-/// What is known of a figure over all intervals: only what is finite.
-#[derive(Debug, Clone, Copy, Default)]
-struct Known {
-    /// Values times seconds, and seconds.
-    weighted: (f64, f64),
-    most: Option<f64>,
-    sum: f64,
-    count: usize,
+    records: Vec<&'r Record>,
+    /// Each figure over all intervals.
+    totals: BTreeMap<&'r str, Total>,
 }
 
 impl Source<'_> {
     /// The mean of a rate over the time in which it is known.
     pub fn mean(&self, name: &str) -> Option<f64> {
-        let (sum, time) = self.figures.get(name)?.weighted;
+        let (sum, time) = self.totals.get(name)?.weighted;
         (time > 0.0).then(|| sum / time)
     }
     /// The largest of an interval.
     pub fn most(&self, name: &str) -> Option<f64> {
-        self.figures.get(name)?.most
+        self.totals.get(name)?.most()
     }
     /// The sum over the intervals.
     pub fn sum(&self, name: &str) -> Option<f64> {
-        let known = self.figures.get(name)?;
-        (known.count > 0).then_some(known.sum)
+        let total = self.totals.get(name)?;
+        (total.known() > 0).then_some(total.finite)
     }
     /// How many points its course has.
     fn count(&self) -> usize {
-        self.kept.iter().map(|one| one.series.as_ref().map_or(1, |series| series.points().len())).sum()
+        self.records.iter().map(|record| record.points().len()).sum()
     }
     /// How many intervals a point of its course is the mean of.
     fn per_point(&self) -> usize {
-        self.kept.iter().filter_map(|one| Some(one.series.as_ref()?.per_point())).max().unwrap_or(1)
+        self.records.iter().map(|record| record.per_point()).max().unwrap_or(1)
     }
     /// Both directions together in the mean; 0 where neither is known.
     pub fn traffic(&self) -> f64 {
         self.mean("rx_bytes_per_s").unwrap_or(0.0) + self.mean("tx_bytes_per_s").unwrap_or(0.0)
     }
     pub fn is_port(&self) -> bool {
-        self.figures.contains_key("rx_bytes_per_s") || self.figures.contains_key("tx_bytes_per_s")
+        TRAFFIC.iter().any(|name| self.totals.contains_key(name))
     }
     /// The least share of the time in which the counters of these figures ran; `None` where that was all of it.
     pub fn running(&self, names: &[&str]) -> Option<f64> {
-        names.iter().filter_map(|name| self.running.get(name).copied()).reduce(f64::min)
+        let shares = names.iter().filter_map(|name| self.totals.get(name)?.least);
+        shares.filter(|share| *share < 1.0).reduce(f64::min)
     }
     /// The name with `~` where one of these figures is estimated.
     fn title(&self, names: &[&str]) -> String {
@@ -113,28 +102,15 @@ impl Source<'_> {
     }
     /// The same with the beginnings of its intervals.
     fn pieces(&self, name: &str) -> Vec<Piece> {
-        let mut points = Vec::with_capacity(self.count());
-        for one in &self.kept {
-            match (&one.series, one.interval) {
-                (Some(series), _) => {
-                    let joined = series.figure(name);
-                    let value = |place| joined.and_then(|joined| joined.value(place));
-                    points.extend(series.points().iter().enumerate().map(|(n, point)| {
-                        let end = point.end_ns as f64 / 1e9;
-                        let start = end - point.length * series.weight(n) as f64;
-                        (point.at, Piece { start, end, value: value(n) })
-                    }));
-                }
-                (None, Some(interval)) => {
-                    let value = one.metrics.get(name).map(|figure| figure.value).filter(|value| value.is_finite());
-                    let end = interval.end_ns as f64 / 1e9;
-                    points.push((one.at, Piece { start: end - interval.seconds(), end, value }));
-                }
-                (None, None) => {}
-            }
+        let mut pieces = Vec::with_capacity(self.count());
+        for record in &self.records {
+            pieces.extend(record.points().iter().enumerate().map(|(place, point)| {
+                let end = point.end_ns as f64 / 1e9;
+                Piece { start: end - point.seconds * point.count as f64, end, value: record.value_at(name, place) }
+            }));
         }
-        points.sort_by_key(|point| point.0);
-        points.into_iter().map(|(_, piece)| piece).collect()
+        pieces.sort_by(|one, other| one.end.total_cmp(&other.end));
+        pieces
     }
 }
 
@@ -151,61 +127,35 @@ pub(crate) fn sources<'r>(section: &Section<'r>) -> Vec<Source<'r>> {
     let mut places: BTreeMap<(&str, String, Option<u32>), usize> = BTreeMap::new();
     let hardware = model::hardware_ports(section.records.iter().copied());
     for record in section.records.iter().copied() {
-        let (Some(instance), Some(interval)) = (&record.instance, record.interval) else { continue };
+        let (Some(instance), Some(_)) = (&record.instance, record.interval) else { continue };
         // What counted the same bytes again would be added up twice.
         if record.device.is_some() && !model::is_link(record, &hardware) {
             continue;
         }
-        let (name, cpu) = (name(record), record.cpu.as_deref().map(|cpu| cpu.cpu));
+        let (name, cpu) = (name(record), record.cpu.as_ref().map(|cpu| cpu.cpu));
         let place =
             *places.entry((instance.scope.as_str(), name.clone(), cpu.or(instance.node))).or_insert_with(|| {
                 sources.push(Source {
                     name,
                     node: instance.node,
                     scope: &instance.scope,
-                    kept: Vec::new(),
-                    figures: BTreeMap::new(),
-                    running: BTreeMap::new(),
+                    records: Vec::new(),
+                    totals: BTreeMap::new(),
                 });
                 sources.len() - 1
             });
         let source = &mut sources[place];
-        source.kept.push(record);
-        let mut put = |name: &'r str, one: Known, running: Option<f64>| {
-            let known = source.figures.entry(name).or_default();
-            known.weighted = (known.weighted.0 + one.weighted.0, known.weighted.1 + one.weighted.1);
-            known.most = known.most.into_iter().chain(one.most).reduce(f64::max);
-            (known.sum, known.count) = (known.sum + one.sum, known.count + one.count);
-            if let Some(running) = running.filter(|running| *running < 1.0) {
-                let least = source.running.entry(name).or_insert(running);
-                *least = least.min(running);
-            }
-        };
-        if let Some(series) = &record.series {
-            for (name, joined) in series.figures() {
-                let (sum, count) = joined.finite;
-                let most = joined.most.map(|most| most.0);
-                put(name, Known { weighted: joined.weighted, most, sum, count }, joined.running);
-            }
-            continue;
-        }
-        for (name, figure) in record.metrics.iter() {
-            let one = match figure.value {
-                value if value.is_finite() => {
-                    let seconds = interval.seconds();
-                    Known { weighted: (value * seconds, seconds), most: Some(value), sum: value, count: 1 }
-                }
-                _ => Known::default(),
-            };
-            put(name, one, figure.running);
+        source.records.push(record);
+        for (name, _, total) in record.totals() {
+            source.totals.entry(name).or_default().add(&total);
         }
     }
     sources
 }
 
-fn name(record: &Kept) -> String {
-    let bdf = record.device.as_deref().and_then(|device| device.bdf).map(|bdf| bdf.to_string());
-    let instance = record.instance.as_deref();
+fn name(record: &Record) -> String {
+    let bdf = record.device.as_ref().and_then(|device| device.bdf).map(|bdf| bdf.to_string());
+    let instance = record.instance.as_ref();
     let pmu = || instance.and_then(|instance| instance.pmu.as_deref()).map(clean);
     let scope = || instance.map_or(String::new(), |instance| clean(&instance.scope));
     bdf.or_else(pmu).unwrap_or_else(scope)
@@ -387,15 +337,15 @@ pub(crate) fn memory_of<'s, 'r>(section: &Section<'r>, sources: &'s [Source<'r>]
     }
     let mut silent = BTreeSet::new();
     for record in section.silent.iter().copied() {
-        let Some(instance) = record.instance.as_deref().filter(|instance| instance.scope == "channel") else {
+        let Some(instance) = record.instance.as_ref().filter(|instance| instance.scope == "channel") else {
             continue;
         };
-        let cpu = record.cpu.as_deref().map(|cpu| cpu.cpu);
+        let cpu = record.cpu.as_ref().map(|cpu| cpu.cpu);
         let is_known = channels.iter().any(|channel| {
             channel.node == instance.node
-                && channel.kept.iter().any(|one| {
-                    let pmu = one.instance.as_deref().and_then(|own| own.pmu.as_ref());
-                    pmu == instance.pmu.as_ref() && one.cpu.as_deref().map(|cpu| cpu.cpu) == cpu
+                && channel.records.iter().any(|one| {
+                    let pmu = one.instance.as_ref().and_then(|own| own.pmu.as_ref());
+                    pmu == instance.pmu.as_ref() && one.cpu.as_ref().map(|cpu| cpu.cpu) == cpu
                 })
         });
         if !is_known && silent.insert((instance.node, &instance.pmu, cpu)) {

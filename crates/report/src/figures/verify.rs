@@ -10,7 +10,7 @@ use crate::text::clean;
 
 /// One chart with a bar for each comparison.
 pub fn of(section: &Section) -> Vec<Figure> {
-    let rows = section.records.iter().filter_map(|record| record.comparison());
+    let rows = section.records.iter().filter_map(|record| Comparison::from_record(record));
     let rows: Vec<(f64, Comparison)> = rows.filter_map(|row| Some((row.error_percent()?, row))).collect();
     let table = Rows::of(&rows).columns(&[
         ("Workload", 12, Left, &|(_, row)| clean(&row.workload)),

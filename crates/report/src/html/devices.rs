@@ -2,10 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use pciescope_core::{Bdf, Finding, Function, Histogram, Severity, outcome};
+use pciescope_core::{Bdf, Finding, Function, Histogram, Metric, Record, Severity, outcome};
 
 use super::{safe, write_stacked, write_table};
-use crate::kept::{Figure, Kept};
 use crate::losses;
 use crate::model::{self, Host, Kind, Section};
 use crate::table::kind_of_finding;
@@ -28,7 +27,7 @@ pub struct Device<'r> {
     /// The sections that are its own, by place.
     pub sections: Vec<usize>,
     /// All records about it.
-    pub records: Vec<&'r Kept>,
+    pub records: Vec<&'r Record>,
 }
 
 impl Device<'_> {
@@ -63,8 +62,8 @@ pub fn devices<'r>(sections: &[Section<'r>], hosts: &[Host]) -> Vec<Device<'r>> 
     let mut places: BTreeMap<(Option<usize>, String), usize> = BTreeMap::new();
     for (number, section) in sections.iter().enumerate() {
         for record in &section.records {
-            let path = record.stream.as_deref().map(|stream| stream.path.as_str()).filter(|path| !path.is_empty());
-            let function = record.device.as_deref();
+            let path = record.stream.as_ref().map(|stream| stream.path.as_str()).filter(|path| !path.is_empty());
+            let function = record.device.as_ref();
             let name = match (function, path) {
                 (Some(f), _) => f.bdf.map_or_else(|| f.name.clone(), |bdf| bdf.to_string()),
                 (None, Some(path)) => path.to_owned(),
@@ -179,8 +178,8 @@ fn about(device: &Device, sections: &[Section]) -> Vec<String> {
         n => words.push(format!("{} measurements more", n - 3)),
     }
     for (name, title) in [("rx_bytes_per_s", "Rx"), ("tx_bytes_per_s", "Tx"), ("speed", "read")] {
-        let is_wanted = |r: &&&Kept| name != "speed" || crate::readout::Row::new(r).is_reading();
-        let known = device.records.iter().filter(is_wanted).filter_map(|r| r.most(name)).map(|most| most.0);
+        let is_wanted = |r: &&&Record| name != "speed" || crate::readout::Row::new(r).is_reading();
+        let known = device.records.iter().filter(is_wanted).filter_map(|r| r.total(name)?.most());
         if let Some(most) = known.reduce(f64::max) {
             words.push(format!("{title} up to {:.1} MB/s", most / 1e6));
         }
@@ -202,7 +201,7 @@ pub(super) fn histogram(section: &Section) -> &'static str {
 
 /// All samples; of a path those of the last hop, the device itself.
 pub(super) fn whole(section: &Section) -> Histogram {
-    let hop = |record: &Kept| record.target.as_deref().and_then(|target| target.hop);
+    let hop = |record: &Record| record.target.as_ref().and_then(|target| target.hop);
     let mut hops = section.merged_by(histogram(section), |record| Some(hop(record)));
     hops.pop_last().map(|(_, histogram)| histogram).unwrap_or_default()
 }
@@ -284,8 +283,8 @@ fn latencies(page: &mut String, device: &Device, sections: &[Section]) {
     let measured = device.sections.iter().map(|number| &sections[*number]);
     let measured = measured.map(|section| (section, whole(section))).filter(|(_, all)| !all.is_empty());
     let rows = measured.map(|(section, all)| {
-        let last = section.records.iter().filter_map(|record| record.target.as_deref()?.hop).max();
-        let is_last = |record: &Kept| record.target.as_deref().and_then(|target| target.hop) == last;
+        let last = section.records.iter().filter_map(|record| record.target.as_ref()?.hop).max();
+        let is_last = |record: &Record| record.target.as_ref().and_then(|target| target.hop) == last;
         (section, all, section.medians_by_cpu(histogram(section), is_last))
     });
     let end =
@@ -324,11 +323,12 @@ fn counted(page: &mut String, device: &Device, devices: &[Device]) {
         .filter(|other| other.host == device.host && other.bdf().is_some_and(|b| Some(b) == device.bdf() || b == root));
     let counted = ports.flat_map(|port| {
         let records = port.records.iter().filter(|record| model::kind(&record.test) == Kind::Counters);
-        let last = records.max_by_key(|record| record.last().1);
-        let figures = last.into_iter().flat_map(|record| record.last().0.iter().map(move |figure| (record, figure)));
+        let last = records.max_by_key(|record| record.times()[1]);
+        let figures =
+            last.into_iter().flat_map(|record| record.last_metrics().iter().map(move |figure| (record, figure)));
         figures.map(move |(record, (name, metric))| (port, record, name, metric))
     });
-    let is_rate = |metric: &Figure| metric.unit == "bytes/s";
+    let is_rate = |metric: &Metric| metric.unit == "bytes/s";
     let columns = Rows::of(counted.filter(|row| row.3.value != 0.0)).columns(&[
         ("Port", 12, Left, &|(port, ..)| port.name.clone()),
         ("Counted", 8, Left, &|(_, _, name, _)| (*name).to_owned()),
@@ -336,7 +336,7 @@ fn counted(page: &mut String, device: &Device, devices: &[Device]) {
             let value = if is_rate(metric) { format!("{:.2}", metric.value / 1e6) } else { figure(metric.value) };
             if metric.at_least { format!(">={value}") } else { value }
         }),
-        ("Unit", 4, Left, &|(_, _, _, metric)| if is_rate(metric) { "MB/s" } else { metric.unit }.to_owned()),
+        ("Unit", 4, Left, &|(_, _, _, metric)| if is_rate(metric) { "MB/s" } else { &metric.unit }.to_owned()),
         ("Ran(%)", 6, Right, &|(_, _, _, metric)| {
             metric.running.map_or("-".to_owned(), |share| format!("{:.1}", share * 100.0))
         }),
@@ -351,20 +351,21 @@ fn counted(page: &mut String, device: &Device, devices: &[Device]) {
 
 /// What was read out of it.
 fn rows(page: &mut String, device: &Device, sections: &[Section]) {
-    let own: Vec<&&Kept> =
+    let own: Vec<&&Record> =
         device.records.iter().filter(|record| &*record.test == pciescope_core::readout::TEST).collect();
     if own.is_empty() {
         return;
     }
-    let metric = |record: &Kept, name: &str| {
+    let metric = |record: &Record, name: &str| {
         record.metrics.get(name).map(|metric| metric.value).filter(|value| value.is_finite())
     };
-    let mega =
-        |record: &Kept, name: &str| metric(record, name).map_or("-".to_owned(), |value| format!("{:.1}", value / 1e6));
-    let plain = |record: &Kept, name: &str| metric(record, name).map_or("-".to_owned(), figure);
-    let share = |record: &Kept| metric(record, "of_ceiling").map(|share| format!("{share:.1}"));
-    let function = |record: &Kept| record.stream.as_deref().map(|stream| stream.function_name().to_string());
-    let devices = |record: &Kept| record.stream.as_deref().map(|stream| stream.devices.to_string());
+    let mega = |record: &Record, name: &str| {
+        metric(record, name).map_or("-".to_owned(), |value| format!("{:.1}", value / 1e6))
+    };
+    let plain = |record: &Record, name: &str| metric(record, name).map_or("-".to_owned(), figure);
+    let share = |record: &Record| metric(record, "of_ceiling").map(|share| format!("{share:.1}"));
+    let function = |record: &Record| record.stream.as_ref().map(|stream| stream.function_name().to_string());
+    let devices = |record: &Record| record.stream.as_ref().map(|stream| stream.devices.to_string());
     let dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
     let columns = Rows::of(own.iter().take(MOST_ROWS)).columns(&[
         ("Function", 8, Left, &|record| dash(function(record))),

@@ -1,13 +1,12 @@
 //! The first screen: the answer in tiles, and the one chart that matters for what was measured.
 
-use pciescope_core::{Histogram, Severity, comparison::Comparison, convert, once};
+use pciescope_core::{Histogram, Record, Severity, comparison::Comparison, convert, once};
 
 use super::devices::{histogram, whole};
 use super::{charts, safe};
 use crate::chart::{Chart, Curve, Curves, Span, Spans};
 use crate::figures;
 use crate::figures::counters::{TRAFFIC, busiest, memory_of, sources};
-use crate::kept::Kept;
 use crate::losses;
 use crate::model::{self, Host, Kind, Section};
 use crate::readout::{Group, groups};
@@ -113,7 +112,7 @@ fn run(section: &Section) -> String {
 
 /// What was measured, independent of the run.
 fn measure(section: &Section) -> String {
-    let device = section.first().device.as_deref().map(|f| f.bdf.map_or_else(|| f.name.clone(), |bdf| bdf.to_string()));
+    let device = section.first().device.as_ref().map(|f| f.bdf.map_or_else(|| f.name.clone(), |bdf| bdf.to_string()));
     format!("{} {}", device.unwrap_or_default(), section.test()).trim().to_owned()
 }
 
@@ -130,11 +129,11 @@ struct Way {
 
 fn way(section: &Section, hosts: &[Host]) -> Way {
     let first = section.first();
-    let method = first.method.as_deref();
+    let method = first.method.as_ref();
     Way {
         measure: measure(section),
         host: model::host_of(hosts, &first.run),
-        kind: first.device.as_deref().map(|device| (device.vendor, device.device)),
+        kind: first.device.as_ref().map(|device| (device.vendor, device.device)),
         backend: method.map(|method| method.backend.clone()).unwrap_or_default(),
         batch: method.map_or(1, |method| method.batch.max(1)),
         is_emulated: section.is_emulated(),
@@ -257,7 +256,7 @@ fn spans(sections: &[&Section], hosts: &[Host]) -> (String, Chart, String) {
 
 /// The hops of a path below each other: they are never mixed.
 fn hops(section: &Section) -> (String, Chart, String) {
-    let target = |record: &Kept| record.target.as_deref().map(|t| (t.hop, t.hop_bdf, target_key(t, false)));
+    let target = |record: &Record| record.target.as_ref().map(|t| (t.hop, t.hop_bdf, target_key(t, false)));
     let rows = section.merged_by(histogram(section), target).into_iter().filter_map(|((_, bdf, key), h)| {
         let label = bdf.map_or(key.clone(), |bdf| format!("{key} {bdf}"));
         span(label, &h, 0)
@@ -348,7 +347,7 @@ fn readout(section: &Section) -> Option<First> {
 }
 
 fn verify(section: &Section) -> Option<First> {
-    let rows: Vec<Comparison> = section.records.iter().filter_map(|record| record.comparison()).collect();
+    let rows: Vec<Comparison> = section.records.iter().filter_map(|record| Comparison::from_record(record)).collect();
     let right = rows.iter().filter(|row| row.is_right() == Some(true)).count();
     let judged = rows.iter().filter(|row| row.is_right().is_some()).count();
     let largest = rows.iter().filter_map(Comparison::error_percent).max_by(|a, b| a.abs().total_cmp(&b.abs()));
@@ -374,7 +373,7 @@ fn conversions(section: &Section) -> Option<First> {
     let rates = section.records.iter().filter_map(|r| Some((r.metrics.get("rate")?.value, *r)));
     let best = rates.filter(|(rate, _)| rate.is_finite()).max_by(|a, b| a.0.total_cmp(&b.0))?;
     let of_it = best.1.metrics.get("of_ceiling").map_or("-".to_owned(), |share| format!("{:.1} %", share.value));
-    let name = best.1.kernel.as_deref().map_or(String::new(), |kernel| format!("{}, {}", kernel.name, kernel.isa));
+    let name = best.1.kernel.as_ref().map_or(String::new(), |kernel| format!("{}, {}", kernel.name, kernel.isa));
     let tiles = vec![
         Tile::plain("Fastest", format!("{:.2} GB/s", best.0 / 1e9), name),
         Tile::plain("Of the ceiling", of_it, "a loop that only moves as much".to_owned()),

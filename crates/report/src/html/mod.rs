@@ -13,14 +13,13 @@ mod runs;
 mod topology;
 
 use std::borrow::Cow;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use pciescope_core::{Record, once};
 
 use self::devices::Device;
 use crate::figures;
 use crate::heat;
-use crate::kept::{Keep, Kept};
 use crate::model::{self, Kind, Notice, Section};
 use crate::summary::{self, Conclusions};
 use crate::table::layout::{Align, Columns};
@@ -31,8 +30,7 @@ const CSS: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 
 /// The page.
-pub fn render(records: &(impl Keep + ?Sized)) -> String {
-    let records = records.kept();
+pub fn render(records: &[Record]) -> String {
     let (records, left_out) = newest(&records);
     let records = &*records;
     let sections = model::sections(records);
@@ -80,7 +78,7 @@ pub fn render(records: &(impl Keep + ?Sized)) -> String {
 pub const MOST_RUNS: usize = 1000;
 
 /// The records of the last [`MOST_RUNS`] runs, and how many runs are left out.
-fn newest(records: &[Kept]) -> (Cow<'_, [Kept]>, usize) {
+fn newest(records: &[Record]) -> (Cow<'_, [Record]>, usize) {
     let mut places: HashMap<&str, usize> = HashMap::new();
     for record in records {
         let next = places.len();
@@ -165,8 +163,8 @@ fn safe(text: &str) -> String {
     escape(&clean(text))
 }
 
-fn title(records: &[Kept], sections: &[Section]) -> String {
-    let is_other = |r: &&Kept| r.device.is_some() && model::kind(&r.test) != Kind::Readout;
+fn title(records: &[Record], sections: &[Section]) -> String {
+    let is_other = |r: &&Record| r.device.is_some() && model::kind(&r.test) != Kind::Readout;
     let devices = once(records.iter().filter(is_other).map(device_name));
     let read = charts::devices(sections);
     let named = |what: &str, devices: &[String]| match devices {
@@ -191,9 +189,9 @@ fn title(records: &[Kept], sections: &[Section]) -> String {
     if has_others { format!("{others}; {}", readout.replacen("Readout", "readout", 1)) } else { readout }
 }
 
-fn head(page: &mut String, records: &[Kept], sections: &[Section], title: &str, left_out: usize) {
+fn head(page: &mut String, records: &[Record], sections: &[Section], title: &str, left_out: usize) {
     *page += &format!("<header>\n<h1>{}</h1>\n", safe(title));
-    let mut times: Vec<&str> = records.iter().flat_map(Kept::times).filter(|t| !t.is_empty()).collect();
+    let mut times: Vec<&str> = records.iter().flat_map(Record::times).filter(|t| !t.is_empty()).collect();
     times.sort_unstable();
     let mut facts = Vec::new();
     if let (Some(first), Some(last)) = (times.first(), times.last()) {
@@ -204,7 +202,7 @@ fn head(page: &mut String, records: &[Kept], sections: &[Section], title: &str, 
         let machine = e.product.as_deref().or(e.cpu_model.as_deref()).unwrap_or("machine without a name");
         format!("{machine}, {} CPUs, Linux {}", e.cpus.len(), e.kernel)
     })));
-    facts.push(format!("{} records", records.iter().map(Kept::count).sum::<usize>()));
+    facts.push(format!("{} records", records.iter().map(Record::count).sum::<usize>()));
     if left_out > 0 {
         let runs = thousands((MOST_RUNS + left_out) as u64);
         facts.push(format!("only the last {} of {runs} runs are shown", thousands(MOST_RUNS as u64)));
@@ -232,7 +230,7 @@ fn head(page: &mut String, records: &[Kept], sections: &[Section], title: &str, 
 
 /// The test's name, with the device where the page shows several.
 fn short_title(section: &Section, sections: &[Section]) -> String {
-    let bdf = |s: &Section| s.first().device.as_deref().and_then(|d| d.bdf);
+    let bdf = |s: &Section| s.first().device.as_ref().and_then(|d| d.bdf);
     let several = sections.iter().any(|s| bdf(s) != bdf(section));
     // Counters, readouts and findings are of many.
     let is_of_many = devices::is_of_many(section);
@@ -243,7 +241,7 @@ fn short_title(section: &Section, sections: &[Section]) -> String {
 }
 
 /// Each kind of warning and error once, with a count; the other texts of its kind are folded below it.
-fn notices(page: &mut String, records: &[Kept]) {
+fn notices(page: &mut String, records: &[Record]) {
     let notices = model::notices(records);
     if notices.is_empty() {
         return;
@@ -403,19 +401,15 @@ fn about(section: &Section) -> String {
         let channels = sources.iter().filter(|source| source.scope == "channel").count();
         let (mut ends, mut longest) = (BTreeSet::new(), 0);
         for record in &section.records {
-            match &record.series {
-                // Of a series that is kept as means the number of its intervals stands for all.
-                Some(series) if series.per_point() > 1 => longest = longest.max(series.count()),
-                Some(series) => ends.extend(series.points().iter().map(|point| point.end_ns)),
-                None => ends.extend(record.interval.map(|interval| interval.end_ns)),
+            // Of a recording whose points are means the number of its intervals stands for all.
+            if record.per_point() > 1 {
+                longest = longest.max(record.count());
+            } else if record.interval.is_some() {
+                ends.extend(record.points().iter().map(|point| point.end_ns));
             }
         }
         let intervals = longest.max(ends.len());
-        let span = |record: &Kept| match &record.series {
-            Some(series) => Some(series.span_ns()),
-            None => record.interval.map(|interval| (interval.start_ns, interval.end_ns)),
-        };
-        let ends = section.records.iter().filter_map(|record| span(record));
+        let ends = section.records.iter().filter_map(|record| record.span_ns());
         let ends = ends.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
         let seconds = ends.map(|(from, to)| format!("{:.1} s", to.saturating_sub(from) as f64 / 1e9));
         let parts = [count("root port", ports), count("DRAM channel", channels), seconds];
@@ -430,10 +424,11 @@ fn about(section: &Section) -> String {
 /// The first record without its histograms and machine: everything that is said about how it was measured.
 fn raw_method(page: &mut String, section: &Section) {
     let first = section.first();
-    let mut value = match serde_json::to_value(Record { environment: None, ..first.to_record() }) {
-        Ok(value) => value,
-        Err(_) => return,
-    };
+    let mut value =
+        match serde_json::to_value(Record { environment: None, histograms: BTreeMap::new(), ..first.clone() }) {
+            Ok(value) => value,
+            Err(_) => return,
+        };
     if let Some(fields) = value.as_object_mut() {
         fields.remove("warnings");
     }
@@ -500,7 +495,7 @@ fn table_of(page: &mut String, columns: &Columns, is_stacked: bool) {
     page.push_str("</tbody></table></div>\n");
 }
 
-fn foot(page: &mut String, records: &[Kept]) {
+fn foot(page: &mut String, records: &[Record]) {
     let mut runs: Vec<&str> = records.iter().map(|r| &*r.run).filter(|r| !r.is_empty()).collect();
     runs.dedup();
     *page += &format!(

@@ -2,6 +2,7 @@
 //!
 //! Figures are each run's own. Differences and verdicts are those of `compare`, over the CPUs that both runs have.
 
+use pciescope_core::Record;
 use std::collections::{BTreeMap, BTreeSet};
 
 use pciescope_core::Histogram;
@@ -10,7 +11,6 @@ use super::{charts, first, safe};
 use crate::chart::{Chart, Curves};
 use crate::compare::cells::{self, Side, Values};
 use crate::compare::{self, Judgement, Key, Shift, Verdict};
-use crate::kept::Kept;
 use crate::model::{self, Host};
 use crate::text::{clean, duration, figure};
 
@@ -32,11 +32,11 @@ const STATISTICS: [(&str, &str, Option<f64>); 4] = [
 struct Column<'r> {
     title: String,
     host: String,
-    records: Vec<&'r Kept>,
+    records: Vec<&'r Record>,
     runs: BTreeSet<String>,
 }
 
-fn columns<'r>(records: &'r [Kept], hosts: &[Host]) -> Vec<Column<'r>> {
+fn columns<'r>(records: &'r [Record], hosts: &[Host]) -> Vec<Column<'r>> {
     let mut columns: Vec<Column> = Vec::new();
     let mut places: BTreeMap<(Option<usize>, Option<&str>, &str), usize> = BTreeMap::new();
     // A run may have its label in some of its records only.
@@ -61,7 +61,7 @@ fn columns<'r>(records: &'r [Kept], hosts: &[Host]) -> Vec<Column<'r>> {
 }
 
 /// The table, or nothing where no two runs measured the same.
-pub fn write(records: &[Kept], hosts: &[Host]) -> String {
+pub fn write(records: &[Record], hosts: &[Host]) -> String {
     // Most files have one run.
     if records.windows(2).all(|pair| pair[0].run == pair[1].run) {
         return String::new();

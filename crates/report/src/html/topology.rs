@@ -2,14 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pciescope_core::{Bdf, Function};
+use pciescope_core::{Bdf, Function, Record};
 
 use super::devices::Device;
 use super::{charts, safe};
 use crate::chart::{BOX, NARROW, RULE, WIDE, colour, middle_cut};
 use crate::drawing::{Anchor, BLACK, CHARACTER, Drawing, GREY, Shape};
 use crate::figures::counters::IDLE;
-use crate::kept::Kept;
 use crate::model::{self, Host, Kind};
 
 /// More rows than this make no picture that anyone reads.
@@ -78,7 +77,7 @@ fn nodes(devices: &[&Device]) -> BTreeMap<Bdf, Node> {
     }
     for device in devices {
         let Some(port) = device.function.and_then(|function| function.bdf) else { continue };
-        for below in device.records.iter().filter_map(|record| record.instance.as_deref()).flat_map(|i| &i.below) {
+        for below in device.records.iter().filter_map(|record| record.instance.as_ref()).flat_map(|i| &i.below) {
             parents.entry(below.bdf).or_insert(port);
             let node = nodes.entry(below.bdf).or_default();
             if node.words.is_empty() {
@@ -109,20 +108,18 @@ fn counted(device: &Device) -> Option<((f64, f64, bool), f64)> {
     let hardware = model::hardware_ports(device.records.iter().copied());
     // Of a port that both hardware and the kernel counted, the hardware's figures.
     let is_shown =
-        |record: &&&Kept| model::kind(&record.test) == Kind::Counters && !model::is_second(record, &hardware);
+        |record: &&&Record| model::kind(&record.test) == Kind::Counters && !model::is_second(record, &hardware);
     let records = || device.records.iter().filter(is_shown);
     let mean = |name: &str| {
-        let known = records().map(|record| match &record.series {
-            Some(series) => series.figure(name).map_or((0.0, 0), |joined| joined.finite),
-            None => record.most(name).map_or((0.0, 0), |(value, _)| (value, 1)),
-        });
-        let (sum, count) = known.fold((0.0, 0), |all, one| (all.0 + one.0, all.1 + one.1));
+        let totals = records().filter_map(|record| record.total(name));
+        let (sum, count) = totals.fold((0.0, 0), |all, one| (all.0 + one.finite, all.1 + one.known()));
         (count > 0).then(|| sum / count as f64)
     };
     let (rx, tx) = (mean("rx_bytes_per_s"), mean("tx_bytes_per_s"));
     rx.or(tx)?;
     let share = [mean("rx_link_share"), mean("tx_link_share")].into_iter().flatten().fold(0.0, f64::max) / 100.0;
-    let is_estimated = records().any(|record| record.marks().least.is_some_and(|(share, _)| share < 1.0));
+    let is_estimated =
+        records().any(|record| record.totals().any(|(.., total)| total.least.is_some_and(|share| share < 1.0)));
     Some(((rx.unwrap_or(0.0), tx.unwrap_or(0.0), is_estimated), share.clamp(0.0, 1.0)))
 }
 

@@ -8,9 +8,8 @@ mod parameters;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pciescope_core::{Interval, Stream, Work, once, readout};
+use pciescope_core::{Interval, Record, Stream, Work, once, readout};
 
-use crate::kept::Kept;
 use crate::model::Section;
 use crate::text::{clean, counted};
 
@@ -46,13 +45,13 @@ pub(crate) const STAGES: [(&str, &str); 5] =
 /// A row of the table: what one thread did with one device and one function.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Row<'r> {
-    pub record: &'r Kept,
+    pub record: &'r Record,
     pub stream: &'r Stream,
 }
 
 impl<'r> Row<'r> {
-    pub fn new(record: &'r Kept) -> Self {
-        Row { record, stream: record.stream.as_deref().unwrap_or(&UNKNOWN) }
+    pub fn new(record: &'r Record) -> Self {
+        Row { record, stream: record.stream.as_ref().unwrap_or(&UNKNOWN) }
     }
     /// A metric, where it is known and a number.
     pub fn metric(&self, name: &str) -> Option<f64> {

@@ -45,7 +45,7 @@ pub(crate) const NAMES: [&str; 13] = [
 
 fn of_group(group: &Group, run: Option<&Plan>) -> Vec<(&'static str, String)> {
     let records = || group.rows.iter().chain(&group.summary);
-    let own = records().find_map(|row| plan(row.record.plan.as_deref()));
+    let own = records().find_map(|row| plan(row.record.plan.as_ref()));
     let run = plan(run);
     let plan = own.or(run);
     let stream = group.stream();

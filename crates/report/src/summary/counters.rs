@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use pciescope_core::comparison::Comparison;
-use pciescope_core::{Bdf, Instance, joined};
+use pciescope_core::recording::Total;
+use pciescope_core::{Bdf, Instance, Record, joined};
 
-use super::verdict::{Conclusions, Place, are, labelled, largest, metric, name_of, quoted};
-use crate::kept::{Kept, Marks};
+use super::verdict::{Conclusions, Place, are, labelled, largest, name_of, quoted};
 use crate::model::{self, Section};
 use crate::table::counters::{ERRORS, RETRIES};
 use crate::text::{counted, figure};
@@ -16,7 +16,7 @@ const BUSY: f64 = 90.0;
 
 pub(super) fn verify(out: &mut Conclusions, number: usize, section: &Section) {
     let place = Place::Section(number);
-    let rows: Vec<Comparison> = section.records.iter().filter_map(|record| record.comparison()).collect();
+    let rows: Vec<Comparison> = section.records.iter().filter_map(|record| Comparison::from_record(record)).collect();
     let (mut right, mut open) = (Vec::new(), 0);
     for row in &rows {
         let error = row.error_percent();
@@ -64,19 +64,26 @@ pub(super) fn verify(out: &mut Conclusions, number: usize, section: &Section) {
 
 pub(super) fn counters(out: &mut Conclusions, number: usize, section: &Section) {
     let place = Place::Section(number);
-    let name = |record: &Kept| {
-        let device = record.device.as_deref().map(name_of);
-        let instance = record.instance.as_deref();
+    let name = |record: &Record| {
+        let device = record.device.as_ref().map(name_of);
+        let instance = record.instance.as_ref();
         let name = device.or_else(|| instance?.pmu.as_deref().map(quoted)).or_else(|| Some(quoted(&instance?.scope)));
         labelled(&name.unwrap_or_else(|| "counter".to_owned()), record)
     };
-    let marks: Vec<(Marks, &Kept)> = section.records.iter().map(|record| (record.marks(), *record)).collect();
-    let shares = marks.iter().filter_map(|(marks, record)| Some((marks.least?, *record)));
-    let total: usize = marks.iter().map(|one| one.0.count).sum();
+    // All figures of each record together.
+    let all = |record: &Record| {
+        record.totals().fold(Total::default(), |mut all, (.., total)| {
+            all.add(&total);
+            all
+        })
+    };
+    let totals: Vec<(Total, &Record)> = section.records.iter().map(|record| (all(record), *record)).collect();
+    let shares = totals.iter().filter_map(|(total, record)| Some((total.least?, *record)));
+    let total: usize = totals.iter().map(|one| one.0.count).sum();
     // Of equal ones the first in the file.
-    match shares.min_by(|a, b| a.0.0.total_cmp(&b.0.0).then(a.0.1.cmp(&b.0.1))) {
-        Some(((least, _), record)) => {
-            let scaled: usize = marks.iter().map(|one| one.0.scaled).sum();
+    match shares.min_by(|a, b| a.0.total_cmp(&b.0)) {
+        Some((least, record)) => {
+            let scaled: usize = totals.iter().map(|one| one.0.scaled).sum();
             out.doubt(
                 4,
                 place,
@@ -97,8 +104,8 @@ pub(super) fn counters(out: &mut Conclusions, number: usize, section: &Section) 
         }
         None => {}
     }
-    let is_account = |record: &Kept| record.instance.as_deref().is_some_and(Instance::is_accounting);
-    let limits: usize = marks.iter().filter(|(_, record)| !is_account(record)).map(|one| one.0.at_least).sum();
+    let is_account = |record: &Record| record.instance.as_ref().is_some_and(Instance::is_accounting);
+    let limits: usize = totals.iter().filter(|(_, record)| !is_account(record)).map(|one| one.0.bounds).sum();
     if limits > 0 {
         out.doubt(
             3,
@@ -128,26 +135,23 @@ pub(super) fn counters(out: &mut Conclusions, number: usize, section: &Section) 
 /// The links of a section, each with the sum of these figures, where it has any. What hardware and the kernel counted at one
 /// port are not added: the kernel's account counts where hardware found nothing. An account of a port has what the functions
 /// below it reported.
-pub(crate) fn at_links<'r>(section: &Section<'r>, names: &[&str]) -> Vec<(&'r Kept, f64)> {
-    let bdf = |record: &Kept| record.device.as_deref().and_then(|device| device.bdf);
-    let is_function = |record: &Kept| record.instance.as_deref().is_some_and(|instance| instance.scope == "function");
+pub(crate) fn at_links<'r>(section: &Section<'r>, names: &[&str]) -> Vec<(&'r Record, f64)> {
+    let bdf = |record: &Record| record.device.as_ref().and_then(|device| device.bdf);
+    let is_function = |record: &Record| record.instance.as_ref().is_some_and(|instance| instance.scope == "function");
     let hardware = model::hardware_ports(section.records.iter().copied());
     let ports: BTreeSet<Bdf> =
         section.records.iter().copied().filter(|record| !is_function(record)).filter_map(bdf).collect();
-    let mut links: Vec<(&Kept, [Option<f64>; 2])> = Vec::new();
+    let mut links: Vec<(&Record, [Option<f64>; 2])> = Vec::new();
     let mut places = HashMap::new();
     for record in section.records.iter().copied() {
-        let path = record.device.as_deref().map_or(&[][..], |device| &device.path);
+        let path = record.device.as_ref().map_or(&[][..], |device| &device.path);
         if is_function(record) && path.iter().any(|above| ports.contains(above)) {
             continue;
         }
-        let finite = |name: &&str| match &record.series {
-            Some(series) => series.figure(name).map(|joined| joined.finite).filter(|one| one.1 > 0).map(|one| one.0),
-            None => metric(record, name),
-        };
+        let finite = |name: &&str| record.total(name).filter(|total| total.known() > 0).map(|total| total.finite);
         let Some(sum) = names.iter().filter_map(finite).reduce(|a, b| a + b) else { continue };
         let pmu =
-            record.instance.as_deref().map(|instance| (&instance.pmu, instance.node)).filter(|_| bdf(record).is_none());
+            record.instance.as_ref().map(|instance| (&instance.pmu, instance.node)).filter(|_| bdf(record).is_none());
         let place = *places.entry((bdf(record), pmu, record.label.as_deref())).or_insert_with(|| {
             links.push((record, [None; 2]));
             links.len() - 1
@@ -160,7 +164,7 @@ pub(crate) fn at_links<'r>(section: &Section<'r>, names: &[&str]) -> Vec<(&'r Ke
 }
 
 /// Errors and retries of links.
-fn errors(out: &mut Conclusions, number: usize, section: &Section, name: &dyn Fn(&Kept) -> String) {
+fn errors(out: &mut Conclusions, number: usize, section: &Section, name: &dyn Fn(&Record) -> String) {
     let names: Vec<&str> = ERRORS.into_iter().chain(RETRIES).collect();
     let links = at_links(section, &names);
     let ports: BTreeMap<String, f64> = links.iter().fold(BTreeMap::new(), |mut ports, (record, count)| {

@@ -28,7 +28,7 @@ pub(super) fn doctor(out: &mut Conclusions, number: usize, section: &Section) {
     }
     let silenced = all().filter(|finding| finding.silenced).count();
     // Such a warning begins with the name of its check.
-    let warnings = section.records.iter().flat_map(|record| record.warnings()).filter(|w| w.code == "not-checked");
+    let warnings = section.records.iter().flat_map(|record| &record.warnings).filter(|w| w.code == "not-checked");
     let blind: BTreeSet<&str> = warnings.map(|w| w.text.split(':').next().unwrap_or_default()).collect();
     let checks = section.sum("checks").map(|checks| format!(" in {checks:.0} checks")).unwrap_or_default();
     let found = format!("doctor found no problem and nothing to warn of{checks}");

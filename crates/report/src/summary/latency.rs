@@ -1,11 +1,11 @@
 //! Conclusions from latencies: losses, medians, tails, NUMA nodes.
 
+use pciescope_core::Record;
 use std::collections::BTreeSet;
 
 use pciescope_core::outcome;
 
 use super::verdict::{Conclusions, Place, is_real, largest, quoted, who};
-use crate::kept::Kept;
 use crate::losses::{self, LossCount};
 use crate::model::{self, Kind, Section, cpu_of, target_of};
 use crate::text::{duration, figure, target_key, thousands};
@@ -80,12 +80,12 @@ fn one_loss(out: &mut Conclusions, number: usize, section: &Section, count: &Los
 
 /// The last hop of a path: a median over different hops would describe none of them.
 pub(super) fn path(out: &mut Conclusions, number: usize, section: &Section) {
-    let hop = |record: &Kept| record.target.as_deref().and_then(|target| target.hop);
-    let measured = |record: &&&Kept| record.histograms.get(outcome::LATENCY).is_some_and(|h| !h.is_empty());
+    let hop = |record: &Record| record.target.as_ref().and_then(|target| target.hop);
+    let measured = |record: &&&Record| record.histograms.get(outcome::LATENCY).is_some_and(|h| !h.is_empty());
     let last = section.records.iter().filter(measured).filter_map(|record| hop(record)).max();
     let Some(last) = last else { return latency(out, number, section, "") };
-    let records: Vec<&Kept> = section.records.iter().copied().filter(|record| hop(record) == Some(last)).collect();
-    let bdf = records.iter().find_map(|record| record.target.as_deref()?.hop_bdf);
+    let records: Vec<&Record> = section.records.iter().copied().filter(|record| hop(record) == Some(last)).collect();
+    let bdf = records.iter().find_map(|record| record.target.as_ref()?.hop_bdf);
     let name = bdf.map_or_else(|| format!(" hop {last}"), |bdf| format!(" hop {last} ({bdf})"));
     latency(out, number, &Section { records, silent: Vec::new(), plan: section.plan }, &name);
 }
@@ -143,13 +143,13 @@ pub(super) fn latency(out: &mut Conclusions, number: usize, section: &Section, p
 
 /// Which NUMA node's CPUs to use, where it matters.
 fn nodes(out: &mut Conclusions, number: usize, section: &Section, subject: &str, name: &str) {
-    let by_node = section.merged_by(name, |record| record.cpu.as_deref()?.node);
+    let by_node = section.merged_by(name, |record| record.cpu.as_ref()?.node);
     let enough = by_node.iter().filter(|(_, h)| h.count() >= FEW);
     let mut medians: Vec<(f64, u32)> = enough.filter_map(|(node, h)| Some((h.median_ns()?, *node))).collect();
     medians.sort_by(|a, b| a.0.total_cmp(&b.0));
     let (Some(fast), Some(slow)) = (medians.first(), medians.last()) else { return };
     // A difference of one step of the clock does not count.
-    let methods = section.records.iter().filter_map(|record| record.method.as_deref());
+    let methods = section.records.iter().filter_map(|record| record.method.as_ref());
     let step = methods.map(|m| m.quantum_ns / f64::from(m.batch.max(1))).filter(|step| step.is_finite());
     let is_seen = slow.0 - fast.0 > step.fold(0.0, f64::max);
     if fast.0 > 0.0 && slow.0 / fast.0 >= UNEVEN && is_seen {

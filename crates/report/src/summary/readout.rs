@@ -1,11 +1,11 @@
 //! Conclusions from readouts and conversions.
 
+use pciescope_core::Record;
 use std::collections::BTreeSet;
 
 use pciescope_core::readout;
 
 use super::verdict::{Conclusions, Place, are, labelled, largest, megabytes, metric, quoted};
-use crate::kept::Kept;
 use crate::losses::{self, LossCount};
 use crate::model::{self, Section};
 use crate::text::figure;
@@ -18,8 +18,8 @@ pub(crate) const UNSTEADY: f64 = 5.0;
 
 pub(super) fn read_out(out: &mut Conclusions, number: usize, section: &Section) {
     let place = Place::Section(number);
-    let rows: Vec<&Kept> = section.records.iter().copied().filter(|record| &*record.test == readout::TEST).collect();
-    let device = |record: &Kept| labelled(&quoted(record.stream.as_deref().map_or("", |stream| &stream.path)), record);
+    let rows: Vec<&Record> = section.records.iter().copied().filter(|record| &*record.test == readout::TEST).collect();
+    let device = |record: &Record| labelled(&quoted(record.stream.as_ref().map_or("", |stream| &stream.path)), record);
     let (verified, wrong) = (section.sum("verified"), section.sum("wrong"));
     if let Some((_, record)) = largest(&rows, "wrong").filter(|(most, _)| *most > 0.0) {
         let of = verified.unwrap_or_default() + wrong.unwrap_or_default();
@@ -72,15 +72,15 @@ pub(super) fn read_out(out: &mut Conclusions, number: usize, section: &Section) 
 }
 
 /// Rates of reading against the links' ceilings.
-fn ceilings(out: &mut Conclusions, number: usize, rows: &[&Kept], device: &dyn Fn(&Kept) -> String) {
-    let shares: Vec<(f64, &Kept)> =
+fn ceilings(out: &mut Conclusions, number: usize, rows: &[&Record], device: &dyn Fn(&Record) -> String) {
+    let shares: Vec<(f64, &Record)> =
         rows.iter().filter_map(|record| Some((metric(record, "of_ceiling")?, *record))).collect();
     let low = shares.iter().min_by(|a, b| a.0.total_cmp(&b.0));
     let (Some((low, slowest)), Some((high, fastest))) = (low, shares.iter().max_by(|a, b| a.0.total_cmp(&b.0))) else {
         return;
     };
     let rate =
-        |record: &Kept| metric(record, "speed").map(|speed| format!("{:.1} MB/s, ", speed / 1e6)).unwrap_or_default();
+        |record: &Record| metric(record, "speed").map(|speed| format!("{:.1} MB/s, ", speed / 1e6)).unwrap_or_default();
     let place = Place::Section(number);
     if *high > 100.0 {
         out.doubt(
@@ -111,9 +111,8 @@ fn ceilings(out: &mut Conclusions, number: usize, rows: &[&Kept], device: &dyn F
     }
 }
 
-fn who_reads(rows: &[&Kept]) -> String {
-    let paths: BTreeSet<&str> =
-        rows.iter().filter_map(|record| Some(record.stream.as_deref()?.path.as_str())).collect();
+fn who_reads(rows: &[&Record]) -> String {
+    let paths: BTreeSet<&str> = rows.iter().filter_map(|record| Some(record.stream.as_ref()?.path.as_str())).collect();
     match (paths.first(), paths.len()) {
         (Some(one), 1) => quoted(one),
         (Some(one), count) => format!("{} and {} more", quoted(one), count - 1),
@@ -126,7 +125,7 @@ pub(super) fn conversions(out: &mut Conclusions, number: usize, section: &Sectio
     let judged = section.records.iter().filter(|record| metric(record, "wrong").is_some()).count();
     let count = wrong.clone().count();
     for record in wrong.take(3) {
-        let name = record.kernel.as_deref().map(|kernel| quoted(&kernel.name)).unwrap_or_default();
+        let name = record.kernel.as_ref().map(|kernel| quoted(&kernel.name)).unwrap_or_default();
         let ulp = metric(record, "largest_error").unwrap_or(f64::NAN);
         out.doubt(
             0,

@@ -5,13 +5,12 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use pciescope_core::{Bdf, Function, convert, once};
+use pciescope_core::{Bdf, Function, Record, convert, once};
 
 use super::counters::{counters, verify};
 use super::doctor::doctor;
 use super::latency::{latency, lost, path};
 use super::readout::{conversions, read_out};
-use crate::kept::{Keep, Kept};
 use crate::model::{self, Kind, Section};
 use crate::table::layout::wrap;
 use crate::text::{clean, counted};
@@ -181,7 +180,7 @@ fn without_functions(text: &str) -> (String, Vec<Bdf>) {
 }
 
 /// The conclusions from records and their sections.
-pub fn conclude(records: &[Kept], sections: &[Section]) -> Conclusions {
+pub fn conclude(records: &[Record], sections: &[Section]) -> Conclusions {
     let mut out = Conclusions::default();
     lost(&mut out, sections);
     emulated(&mut out, sections);
@@ -206,8 +205,7 @@ pub fn conclude(records: &[Kept], sections: &[Section]) -> Conclusions {
 }
 
 /// The conclusions as text of at most `width` columns where words allow. Ends with an empty line.
-pub fn text(records: &(impl Keep + ?Sized), width: usize) -> String {
-    let records = &*records.kept();
+pub fn text(records: &[Record], width: usize) -> String {
     let conclusions = conclude(records, &model::sections(records));
     let mut text = String::new();
     for (title, nothing, statements) in conclusions.lists() {
@@ -224,11 +222,11 @@ pub fn text(records: &(impl Keep + ?Sized), width: usize) -> String {
 /// The device of a section in few characters, with the run's label where it has one.
 pub(super) fn who(section: &Section) -> String {
     let first = section.first();
-    let name = first.device.as_deref().map(name_of).or_else(|| Some(quoted(&first.stream.as_deref()?.path)));
+    let name = first.device.as_ref().map(name_of).or_else(|| Some(quoted(&first.stream.as_ref()?.path)));
     labelled(&name.unwrap_or_else(|| quoted(section.test())), first)
 }
 
-pub(super) fn labelled(name: &str, record: &Kept) -> String {
+pub(super) fn labelled(name: &str, record: &Record) -> String {
     let label = record.label.as_deref().map(|label| format!(" ({})", quoted(label))).unwrap_or_default();
     format!("{name}{label}")
 }
@@ -251,16 +249,15 @@ pub(super) fn megabytes(bytes: f64) -> String {
     format!("{:.1} MB", bytes / 1e6)
 }
 
-pub(super) fn metric(record: &Kept, name: &str) -> Option<f64> {
+pub(super) fn metric(record: &Record, name: &str) -> Option<f64> {
     record.metrics.get(name).map(|metric| metric.value).filter(|value| value.is_finite())
 }
 
 /// The record with the largest of a metric.
-pub(super) fn largest<'r>(records: &[&'r Kept], name: &str) -> Option<(f64, &'r Kept)> {
-    let known = records.iter().filter_map(|record| Some((record.most(name)?, *record)));
+pub(super) fn largest<'r>(records: &[&'r Record], name: &str) -> Option<(f64, &'r Record)> {
     // Of equal ones the last in the file.
-    let most = known.max_by(|a, b| a.0.0.total_cmp(&b.0.0).then(a.0.1.cmp(&b.0.1)));
-    most.map(|((value, _), record)| (value, record))
+    let known = records.iter().filter_map(|record| Some((record.total(name)?.most()?, *record)));
+    known.max_by(|a, b| a.0.total_cmp(&b.0))
 }
 
 /// A count of things with the verb that they take.
@@ -292,7 +289,7 @@ fn emulated(out: &mut Conclusions, sections: &[Section]) {
     let records = real.flat_map(|(number, section)| section.records.iter().map(move |record| (number, record)));
     let emulated = records.filter(|(_, record)| model::is_emulated(record));
     let all: Vec<(usize, &Function)> =
-        emulated.filter_map(|(number, record)| Some((number, record.device.as_deref()?))).collect();
+        emulated.filter_map(|(number, record)| Some((number, record.device.as_ref()?))).collect();
     let Some((first, _)) = all.first().copied() else { return };
     let names = once(all.iter().map(|(_, function)| name_of(function)));
     let reasons: BTreeSet<&str> = all.iter().filter_map(|(_, function)| function.emulated.as_deref()).collect();
@@ -311,23 +308,23 @@ fn emulated(out: &mut Conclusions, sections: &[Section]) {
 }
 
 fn not_numbers(out: &mut Conclusions, number: usize, section: &Section) {
-    let count: usize = section.records.iter().map(|record| record.marks().not_finite).sum();
+    let count: usize =
+        section.records.iter().flat_map(|record| record.totals()).map(|(.., total)| total.not_finite).sum();
     if count > 0 {
         out.doubt(2, Place::Section(number), format!("{}: {} not a number.", who(section), are(count, "figure", "is")));
     }
 }
 
 /// Links of the functions measured; what a warning says of them in more detail is left to it.
-fn links(out: &mut Conclusions, records: &[Kept], sections: &[Section]) {
-    let bdf_of = |record: &Kept| record.device.as_deref().and_then(|function| function.bdf);
-    let is_warned = |record: &&Kept| record.warnings().iter().any(|warning| warning.code.starts_with("link-"));
+fn links(out: &mut Conclusions, records: &[Record], sections: &[Section]) {
+    let bdf_of = |record: &Record| record.device.as_ref().and_then(|function| function.bdf);
+    let is_warned = |record: &&Record| record.warnings.iter().any(|warning| warning.code.starts_with("link-"));
     // Another device, or another host's of the same address, has its own link. A warning without a device is about its run.
     let warned: BTreeSet<_> = records.iter().filter(is_warned).map(|record| (&*record.run, bdf_of(record))).collect();
     let mut seen = BTreeSet::new();
     let (mut full, mut first) = (Vec::new(), 0);
     for (number, section) in sections.iter().enumerate().filter(|(_, section)| is_real(section)) {
-        for (run, function) in
-            section.records.iter().filter_map(|record| Some((&*record.run, record.device.as_deref()?)))
+        for (run, function) in section.records.iter().filter_map(|record| Some((&*record.run, record.device.as_ref()?)))
         {
             let (Some(bdf), Some(link), None) = (function.bdf, function.link, &function.emulated) else { continue };
             let is_warned = warned.contains(&(run, Some(bdf))) || warned.contains(&(run, None));
@@ -363,7 +360,7 @@ fn links(out: &mut Conclusions, records: &[Kept], sections: &[Section]) {
     }
 }
 
-fn notices(out: &mut Conclusions, records: &[Kept]) {
+fn notices(out: &mut Conclusions, records: &[Record]) {
     let mut by_code: BTreeMap<(bool, String), (String, usize, usize)> = BTreeMap::new();
     for notice in model::notices(records) {
         let rank = if notice.is_error { 1 } else { 5 };

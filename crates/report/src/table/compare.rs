@@ -2,17 +2,17 @@
 //! share of the device and the link.
 
 use pciescope_core::Histogram;
+use pciescope_core::Record;
 use pciescope_core::outcome::TRIGGER_TO_HANDLER;
 
 use super::layout::{Right, Rows};
 use super::{Page, summary};
-use crate::kept::Kept;
 use crate::model::{Section, cpu_of, target_id};
 use crate::text::{device_name, us};
 
 pub fn hardware_and_software(out: &mut Page, sections: &[Section]) {
     for hardware in sections.iter().filter(|s| s.test() == "irq-hardware" && s.has_control()) {
-        let bdf = |s: &Section| s.first().device.as_deref().and_then(|d| d.bdf);
+        let bdf = |s: &Section| s.first().device.as_ref().and_then(|d| d.bdf);
         let backend = |s: &Section| s.method().map(|m| m.backend.clone());
         // Of several runs of the control arm the last before or after counts: the one of the same run, else the last.
         for test in ["irq-retrigger", "irq-inject", "irq-loopback"] {
@@ -26,7 +26,7 @@ pub fn hardware_and_software(out: &mut Page, sections: &[Section]) {
 }
 
 fn one(out: &mut Page, hardware: &Section, software: &Section) {
-    let key = |r: &Kept| Some((cpu_of(r)?, target_id(r).5, target_id(r).4));
+    let key = |r: &Record| Some((cpu_of(r)?, target_id(r).5, target_id(r).4));
     let hard = hardware.merged_by(TRIGGER_TO_HANDLER, key);
     // The interrupt number may differ between two runs, the vector does not.
     let soft = software.merged_by(TRIGGER_TO_HANDLER, |r| key(r).map(|k| (k.0, k.1, k.2.filter(|_| k.1.is_none()))));

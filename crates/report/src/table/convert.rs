@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use pciescope_core::Kernel;
+use pciescope_core::{Kernel, Record};
 
 use super::Page;
 use super::layout::{Columns, Left, Right, Rows};
-use crate::kept::Kept;
 use crate::model::Section;
 use crate::text::{clean, thousands};
 
@@ -15,7 +14,7 @@ pub fn write(out: &mut Page, section: &Section) {
     out.line(
         "        to write over them do not count. Ceiling: a loop that moves as many bytes and does nothing else.",
     );
-    let mut sizes: BTreeMap<u64, Vec<(&Kept, &Kernel)>> = BTreeMap::new();
+    let mut sizes: BTreeMap<u64, Vec<(&Record, &Kernel)>> = BTreeMap::new();
     for record in &section.records {
         if let (Some(kernel), Some(samples)) = (&record.kernel, record.metrics.get("samples")) {
             sizes.entry(samples.value as u64).or_default().push((record, kernel));
@@ -35,8 +34,8 @@ pub fn write(out: &mut Page, section: &Section) {
     }
 }
 
-fn columns(rows: &[(&Kept, &Kernel)]) -> Columns {
-    let cell = |record: &Kept, name: &str, per: f64, decimals: usize| {
+fn columns(rows: &[(&Record, &Kernel)]) -> Columns {
+    let cell = |record: &Record, name: &str, per: f64, decimals: usize| {
         let value = record.metrics.get(name).map(|metric| metric.value / per);
         value.map_or_else(|| "-".to_owned(), |value| format!("{value:.decimals$}"))
     };

@@ -2,16 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use pciescope_catalogue::is_state;
-use pciescope_core::{Bdf, Instance, Metric};
+use pciescope_catalogue::{is_mean, is_state};
+use pciescope_core::recording::Total;
+use pciescope_core::{Bdf, Instance, Metric, Record};
 
 use super::Page;
 use super::layout::{Columns, Left, Right, Rows};
-use crate::kept::{Figure, Kept, is_amount, join};
 use crate::text::{clean, figure};
 
 /// The tables of records of counters; several of one instance are its intervals and are joined.
-pub(super) fn tables(out: &mut Page, records: &[&Kept]) {
+pub(super) fn tables(out: &mut Page, records: &[&Record]) {
     let rows = rows(records);
     let seconds: f64 = rows.iter().map(|row| row.seconds).fold(0.0, f64::max);
     let intervals = rows.iter().map(|row| row.intervals).max().unwrap_or(0);
@@ -32,9 +32,10 @@ pub(super) fn tables(out: &mut Page, records: &[&Kept]) {
 
 /// An instance over all its intervals.
 pub(crate) struct Row<'r> {
-    pub(crate) record: &'r Kept,
+    pub(crate) record: &'r Record,
     pub(crate) instance: &'r Instance,
     pub(crate) metrics: BTreeMap<&'r str, Metric>,
+    totals: BTreeMap<&'r str, (&'r str, Total)>,
     pub(crate) seconds: f64,
     pub(crate) intervals: usize,
     /// Whether another row has the same PMU on another node: the name alone does not tell them apart.
@@ -45,24 +46,21 @@ pub(crate) struct Row<'r> {
 pub(crate) type Id = (String, Option<String>, Option<String>, Option<u32>, Option<u32>, Option<Bdf>, Option<u32>);
 
 /// The instances of records, each with its intervals joined; ports by their addresses, others as they come.
-pub(crate) fn rows<'r>(records: &[&'r Kept]) -> Vec<Row<'r>> {
+pub(crate) fn rows<'r>(records: &[&'r Record]) -> Vec<Row<'r>> {
     let mut rows: Vec<Row> = Vec::new();
     // What lies below a port may change while it is counted, and does not make another one of it.
     let mut places = HashMap::new();
-    // Of each figure of each row the seconds in which it was there.
-    let mut known: HashMap<(usize, &str), f64> = HashMap::new();
     for record in records {
-        let Some(instance) = record.instance.as_deref() else { continue };
-        let alone = || record.interval.map_or(0.0, |interval| interval.seconds());
-        let seconds = record.series.as_ref().map_or_else(alone, |series| series.seconds());
-        let cpu = record.cpu.as_deref().map(|cpu| cpu.cpu);
-        let bdf = record.device.as_deref().and_then(|device| device.bdf);
+        let Some(instance) = record.instance.as_ref() else { continue };
+        let cpu = record.cpu.as_ref().map(|cpu| cpu.cpu);
+        let bdf = record.device.as_ref().and_then(|device| device.bdf);
         let Instance { scope, source, pmu, node, parts, .. } = instance;
         let place = *places.entry((scope, source, pmu, *node, *parts, bdf, cpu)).or_insert_with(|| {
             rows.push(Row {
                 record,
                 instance,
                 metrics: BTreeMap::new(),
+                totals: BTreeMap::new(),
                 seconds: 0.0,
                 intervals: 0,
                 shows_node: false,
@@ -71,22 +69,16 @@ pub(crate) fn rows<'r>(records: &[&'r Kept]) -> Vec<Row<'r>> {
         });
         let row = &mut rows[place];
         row.instance = instance;
-        let mut put = |name: &'r str, figure: Figure, seconds: f64| {
-            let before = known.entry((place, name)).or_default();
-            match row.metrics.get_mut(name) {
-                None => drop(row.metrics.insert(name, figure.to_metric())),
-                Some(sum) => join(name, sum, *before, &figure, seconds),
-            }
-            *before += seconds;
-        };
-        match &record.series {
-            Some(series) => {
-                series.figures().for_each(|(name, joined)| put(name, Figure::of(&joined.metric), joined.seconds));
-            }
-            None => record.metrics.iter().for_each(|(name, figure)| put(name, figure, seconds)),
+        for (name, unit, total) in record.totals() {
+            row.totals.entry(name).or_insert((unit, Total::default())).1.add(&total);
         }
-        row.seconds += seconds;
+        row.seconds += record.seconds();
         row.intervals += record.count();
+    }
+    for row in &mut rows {
+        let metric =
+            |(name, (unit, total)): (&'r str, (&str, Total))| (name, total.metric(unit, is_amount(name, unit)));
+        row.metrics = std::mem::take(&mut row.totals).into_iter().map(metric).collect();
     }
     rows.sort_by_key(|row| (row.bdf().is_none(), row.bdf()));
     let mut nodes: BTreeMap<(&str, &str), BTreeSet<Option<u32>>> = BTreeMap::new();
@@ -102,16 +94,21 @@ pub(crate) fn rows<'r>(records: &[&'r Kept]) -> Vec<Row<'r>> {
     rows
 }
 
+/// Whether a figure is an amount, which is added up; anything else is the mean over time.
+pub(crate) fn is_amount(name: &str, unit: &str) -> bool {
+    !unit.contains('/') && unit != "%" && !is_mean(name)
+}
+
 impl Row<'_> {
     /// The function that it counts at; `None` for what is no port.
     pub(crate) fn bdf(&self) -> Option<Bdf> {
-        self.record.device.as_deref()?.bdf
+        self.record.device.as_ref()?.bdf
     }
 
     /// What tells it apart from others.
     pub(crate) fn id(&self) -> Id {
         let Instance { scope, source, pmu, node, parts, .. } = self.instance;
-        let cpu = self.record.cpu.as_deref().map(|cpu| cpu.cpu);
+        let cpu = self.record.cpu.as_ref().map(|cpu| cpu.cpu);
         (scope.clone(), source.clone(), pmu.clone(), *node, *parts, self.bdf(), cpu)
     }
 
@@ -154,7 +151,7 @@ impl Row<'_> {
 
     /// The function's driver, else its name.
     pub(crate) fn driver(&self) -> String {
-        let device = self.record.device.as_deref();
+        let device = self.record.device.as_ref();
         let words = device.map(|device| device.driver.as_deref().unwrap_or(&device.name));
         words.map_or_else(|| "-".to_owned(), clean)
     }
@@ -165,9 +162,9 @@ impl Row<'_> {
         let on_node =
             instance.node.filter(|_| self.shows_node).map_or_else(String::new, |node| format!(" node {node}"));
         // Instances of one PMU that nothing else tells apart.
-        let cpu = self.record.cpu.as_deref().map_or_else(String::new, |cpu| format!(" CPU {}", cpu.cpu));
+        let cpu = self.record.cpu.as_ref().map_or_else(String::new, |cpu| format!(" CPU {}", cpu.cpu));
         match (instance.scope.as_str(), &instance.pmu) {
-            ("port" | "function", _) => match self.record.device.as_deref().and_then(|device| device.bdf) {
+            ("port" | "function", _) => match self.record.device.as_ref().and_then(|device| device.bdf) {
                 Some(bdf) => bdf.to_string(),
                 None => clean(instance.pmu.as_deref().unwrap_or("?")),
             },
@@ -198,7 +195,7 @@ fn ports(out: &mut Page, rows: &[Row]) {
     };
     let mut rows: Vec<&Row> = rows.iter().filter(is_port).collect();
     // Hardware's counters of a port, and then the kernel's account of it.
-    rows.sort_by_key(|row| row.record.device.as_deref().and_then(|device| device.bdf));
+    rows.sort_by_key(|row| row.record.device.as_ref().and_then(|device| device.bdf));
     let bound = if rows.iter().any(|row| row.instance.is_accounting()) { BOUND } else { "" };
     let title = "PCIe, MB/s of payload (Rx: from the device to the port) and % of the link's ceiling";
     links(out, &format!("{title}{bound}"), "Port", &rows);
@@ -236,7 +233,7 @@ fn links(out: &mut Page, title: &str, what: &str, rows: &[&Row]) {
             }
             .to_owned()
         }),
-        ("Link", 10, Left, &|row| match row.record.device.as_deref().and_then(|device| device.link) {
+        ("Link", 10, Left, &|row| match row.record.device.as_ref().and_then(|device| device.link) {
             None => "-".to_owned(),
             Some(link) if link.width == 0 => "down".to_owned(),
             Some(link) => format!("{} GT/s x{}", link.speed_gts, link.width),

@@ -3,11 +3,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use pciescope_core::{Ended, Finding, Severity};
+use pciescope_core::{Ended, Finding, Record, Severity};
 
 use super::layout::wrap;
 use super::{Block, Page, WIDTH};
-use crate::kept::{Keep, Kept};
 use crate::model::Section;
 use crate::text::{self, clean, path};
 
@@ -35,9 +34,8 @@ pub(super) fn write(out: &mut Page, section: &Section) {
 }
 
 /// The same as text of at most `width` columns where words allow; ends with a newline.
-pub fn text(records: &(impl Keep + ?Sized), width: usize) -> String {
-    let records = &*records.kept();
-    let records: Vec<&Kept> = records.iter().filter(|record| &*record.test == TEST).collect();
+pub fn text(records: &[Record], width: usize) -> String {
+    let records: Vec<&Record> = records.iter().filter(|record| &*record.test == TEST).collect();
     let mut text = String::new();
     for piece in pieces(&records, width) {
         match piece {
@@ -58,7 +56,7 @@ enum Piece {
     Line(String),
 }
 
-fn pieces(records: &[&Kept], width: usize) -> Vec<Piece> {
+fn pieces(records: &[&Record], width: usize) -> Vec<Piece> {
     let mut pieces = Vec::new();
     let mut ordered = records.to_vec();
     // Devices as they hang together; the machine has no path and comes last.
@@ -97,12 +95,12 @@ fn pieces(records: &[&Kept], width: usize) -> Vec<Piece> {
 }
 
 /// Where a function is: the bridges above, and itself.
-fn place(record: &Kept) -> Vec<String> {
+fn place(record: &Record) -> Vec<String> {
     let Some(device) = &record.device else { return Vec::new() };
     device.path.iter().chain(&device.bdf).map(|bdf| format!("{bdf:>16}")).collect()
 }
 
-fn title(record: &Kept) -> String {
+fn title(record: &Record) -> String {
     let Some(device) = &record.device else { return "The machine".to_owned() };
     let mut place = device.path.clone();
     place.extend(device.bdf);
@@ -118,7 +116,7 @@ pub(crate) fn kind(finding: &Finding) -> (String, Severity, String) {
 }
 
 /// The functions of each kind of finding that is not silenced.
-fn alike(records: &[&Kept]) -> BTreeMap<(String, Severity, String), Vec<String>> {
+fn alike(records: &[&Record]) -> BTreeMap<(String, Severity, String), Vec<String>> {
     let mut all: BTreeMap<_, Vec<String>> = BTreeMap::new();
     for finding in records.iter().flat_map(|record| &record.findings).filter(|finding| !finding.silenced) {
         if let Some(bdf) = finding.bdf {
@@ -161,7 +159,7 @@ fn at(finding: &Finding) -> String {
 }
 
 /// What was silenced, and by whom and why. Empty where nothing was.
-pub(crate) fn silenced_lines(records: &[&Kept], width: usize) -> Vec<String> {
+pub(crate) fn silenced_lines(records: &[&Record], width: usize) -> Vec<String> {
     let mut lines = Vec::new();
     for finding in records.iter().flat_map(|record| &record.findings).filter(|finding| finding.silenced) {
         // Whoever silenced it left the reason as the last evidence.
@@ -173,7 +171,7 @@ pub(crate) fn silenced_lines(records: &[&Kept], width: usize) -> Vec<String> {
 }
 
 /// The checks that could not look, with how often, by why and what to do. Empty where all could.
-pub(crate) fn not_checked_lines(records: &[&Kept], width: usize) -> Vec<String> {
+pub(crate) fn not_checked_lines(records: &[&Record], width: usize) -> Vec<String> {
     // By why and what to do: the checks, and where.
     type Unchecked<'r> = (BTreeSet<&'r str>, BTreeSet<String>);
     let mut reasons: BTreeMap<(&str, &str), Unchecked> = BTreeMap::new();
@@ -181,7 +179,7 @@ pub(crate) fn not_checked_lines(records: &[&Kept], width: usize) -> Vec<String> 
         for (check, why, hint) in unchecked(record) {
             let (checks, places) = reasons.entry((why, hint)).or_default();
             checks.insert(check);
-            places.extend(record.device.as_deref().and_then(|device| device.bdf).map(|bdf| bdf.to_string()));
+            places.extend(record.device.as_ref().and_then(|device| device.bdf).map(|bdf| bdf.to_string()));
         }
     }
     let mut lines = Vec::new();
@@ -200,8 +198,8 @@ pub(crate) fn not_checked_lines(records: &[&Kept], width: usize) -> Vec<String> 
 }
 
 /// Check, reason and remedy of what a record says was not checked.
-fn unchecked(record: &Kept) -> impl Iterator<Item = (&str, &str, &str)> {
-    let warnings = record.warnings().iter().filter(|warning| warning.code == NOT_CHECKED);
+fn unchecked(record: &Record) -> impl Iterator<Item = (&str, &str, &str)> {
+    let warnings = record.warnings.iter().filter(|warning| warning.code == NOT_CHECKED);
     warnings.map(|warning| {
         let (check, why) = warning.text.split_once(": ").unwrap_or((&warning.text, ""));
         (check, why, warning.hint.as_str())
@@ -209,7 +207,7 @@ fn unchecked(record: &Kept) -> impl Iterator<Item = (&str, &str, &str)> {
 }
 
 /// `54 checks of 8 functions and the machine: 1 problem, no warning, 2 notes, 1 silenced, 3 not checked`.
-pub(crate) fn summary(records: &[&Kept]) -> String {
+pub(crate) fn summary(records: &[&Record]) -> String {
     let functions = records.iter().filter(|record| record.device.is_some()).count();
     let checks = records.iter().find_map(|record| record.metrics.get(CHECKS)).map_or(0.0, |metric| metric.value);
     let findings = || records.iter().flat_map(|record| &record.findings);
@@ -245,7 +243,7 @@ pub(crate) fn summary(records: &[&Kept]) -> String {
 }
 
 /// How many checks are for nothing that is here.
-fn for_nothing(records: &[&Kept]) -> usize {
+fn for_nothing(records: &[&Record]) -> usize {
     let all = || records.iter().flat_map(|record| &record.checks);
     let is_idle = |ended| ended == Ended::NotApplicable;
     let idle: BTreeSet<&str> = all().filter(|one| is_idle(one.ended)).map(|one| one.check.as_str()).collect();

@@ -1,9 +1,8 @@
 //! The text above and below the figures of a section: machine, device, method, references, losses.
 
-use pciescope_core::{Environment, Function, Method, once};
+use pciescope_core::{Environment, Function, Method, Record, once};
 
 use super::{Block, Page, WIDTH, summary};
-use crate::kept::Kept;
 use crate::losses;
 use crate::model::{self, Section};
 use crate::text::{clean, device_name, duration, path, test_title, thousands};
@@ -15,7 +14,7 @@ pub const EMULATED: &str = "EMULATED: figures are exits to the emulator, not PCI
 pub const SYNTHETIC: &str = "SYNTHETIC: made up by the fake backend, nothing was measured";
 
 /// One line or two per machine.
-pub fn machines(out: &mut Page, records: &[Kept]) {
+pub fn machines(out: &mut Page, records: &[Record]) {
     for environment in model::environments(records) {
         for line in machine(environment) {
             out.line(&line);
@@ -85,7 +84,7 @@ pub fn section(out: &mut Page, section: &Section) {
 
 /// How far the medians of the rounds of one CPU lie apart: drift and noise that one median hides.
 fn rounds(out: &mut Page, section: &Section) {
-    let metric = |r: &Kept, name: &str| r.metrics.get(name).map(|m| m.value);
+    let metric = |r: &Record, name: &str| r.metrics.get(name).map(|m| m.value);
     let spreads = section.records.iter().filter_map(|r| {
         let (low, middle) = (metric(r, "round_median_min_ns")?, metric(r, "round_median_ns")?);
         let high = metric(r, "round_median_max_ns")?;
@@ -121,7 +120,7 @@ fn place(f: &Function) -> Vec<String> {
 }
 
 fn targets(out: &mut Page, section: &Section) {
-    let names = once(section.records.iter().filter_map(|r| r.target.as_deref()).filter_map(|target| {
+    let names = once(section.records.iter().filter_map(|r| r.target.as_ref()).filter_map(|target| {
         let bar = target.bar?;
         let offset = target.offset.map(|o| format!(" offset {o:#x}")).unwrap_or_default();
         let width = target.width.map(|w| format!(", {w} bytes wide")).unwrap_or_default();

@@ -26,8 +26,8 @@ pub(crate) use self::readout::EMULATED as EMULATED_READOUT;
 
 pub(crate) use self::doctor::kind as kind_of_finding;
 use self::layout::Columns;
-use crate::kept::Keep;
 use crate::model::{self, Kind, Section};
+use pciescope_core::Record;
 
 /// How many rows a table may have before only the fastest and slowest are shown.
 const MOST_ROWS: usize = 32;
@@ -45,8 +45,7 @@ pub struct Options {
 
 /// The tables of all records: one section per run, device and test, then comparisons between sections, then
 /// warnings and errors. Ends with a newline.
-pub fn render(records: &(impl Keep + ?Sized), options: &Options) -> String {
-    let records = &*records.kept();
+pub fn render(records: &[Record], options: &Options) -> String {
     let sections = model::sections(records);
     let mut page = Page::new(*options);
     header::machines(&mut page, records);
@@ -59,21 +58,19 @@ pub fn render(records: &(impl Keep + ?Sized), options: &Options) -> String {
 }
 
 /// The tables of one interval's records of counters, without heading, for output as it comes. Ends with a newline.
-pub fn interval(records: &(impl Keep + ?Sized)) -> String {
-    let records = &*records.kept();
+pub fn interval(records: &[Record]) -> String {
     let mut page = Page::new(Options::default());
     counters::tables(&mut page, &records.iter().collect::<Vec<_>>());
     text_of(&page.blocks)
 }
 
 /// What `doctor` found, as text of at most `width` columns where words allow. Ends with a newline.
-pub fn doctor(records: &(impl Keep + ?Sized), width: usize) -> String {
+pub fn doctor(records: &[Record], width: usize) -> String {
     doctor::text(records, width)
 }
 
 /// What sis8300drv_threads prints of a readout: its parameters, its columns, and with acquisitions the CPU utilization.
-pub fn threads(records: &(impl Keep + ?Sized)) -> String {
-    let records = &*records.kept();
+pub fn threads(records: &[Record]) -> String {
     let mut page = Page::new(Options::default());
     let sections = model::sections(records);
     for section in sections.iter().filter(|section| model::kind(section.test()) == Kind::Readout) {
@@ -83,8 +80,7 @@ pub fn threads(records: &(impl Keep + ?Sized)) -> String {
 }
 
 /// The warnings and errors of records, each once. Empty, or ends with a newline.
-pub fn notices(records: &(impl Keep + ?Sized)) -> String {
-    let records = &*records.kept();
+pub fn notices(records: &[Record]) -> String {
     let mut page = Page::new(Options::default());
     notices::write(&mut page, records);
     text_of(&page.blocks)

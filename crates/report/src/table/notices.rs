@@ -1,11 +1,11 @@
 //! Warnings and errors at the end, where they are read, each once with its hint.
 
 use super::Page;
-use crate::kept::Kept;
 use crate::model;
 use crate::text::clean;
+use pciescope_core::Record;
 
-pub fn write(out: &mut Page, records: &[Kept]) {
+pub fn write(out: &mut Page, records: &[Record]) {
     let notices = model::notices(records);
     if notices.is_empty() {
         return;

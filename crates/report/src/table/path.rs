@@ -3,21 +3,20 @@
 use std::collections::BTreeMap;
 
 use pciescope_core::outcome::LATENCY;
-use pciescope_core::{Bdf, Histogram};
+use pciescope_core::{Bdf, Histogram, Record};
 
 use super::layout::{Left, Right, Rows};
 use super::{Page, summary};
-use crate::kept::Kept;
 use crate::model::{Section, cpu_of};
 use crate::text::us;
 
 pub(super) fn write(out: &mut Page, section: &Section) {
     summary::total(out, section, LATENCY);
-    let hop = |r: &Kept| r.target.as_deref().and_then(|t| Some((t.hop?, t.hop_bdf)));
+    let hop = |r: &Record| r.target.as_ref().and_then(|t| Some((t.hop?, t.hop_bdf)));
     hops(out, &section.merged_by(LATENCY, hop));
     // Mixing hops would say nothing: CPUs are compared by the whole way, to the last hop.
     let last = section.records.iter().filter_map(|r| hop(r)).map(|h| h.0).max();
-    let is_last = |r: &Kept| hop(r).map(|h| h.0) == last;
+    let is_last = |r: &Record| hop(r).map(|h| h.0) == last;
     let per_cpu: Vec<_> = section
         .merged_by(LATENCY, |r| cpu_of(r).filter(|_| is_last(r)))
         .into_iter()

@@ -14,7 +14,7 @@ const INTERVAL_END: &str = "interval_end_ns";
 type Figure<'a> = (f64, &'a str);
 
 pub fn write(out: &mut Page, section: &Section) {
-    let mut names: Vec<&str> = section.records.iter().flat_map(|r| r.histograms.keys()).collect();
+    let mut names: Vec<&String> = section.records.iter().flat_map(|r| r.histograms.keys()).collect();
     names.sort();
     names.dedup();
     let rows: Vec<_> = names.into_iter().map(|name| (clean(name), section.merged(name))).collect();
@@ -31,8 +31,8 @@ pub(crate) fn figures(section: &Section) -> Option<Columns> {
     for record in &section.records {
         // The ends of intervals are no figures to be averaged.
         for (name, metric) in record.metrics.iter().filter(|(name, _)| *name != INTERVAL_END) {
-            let key = (clean(name), record.cpu.as_deref().map(|c| c.cpu));
-            figures.entry(key).or_default().push((metric.value, metric.unit));
+            let key = (clean(name), record.cpu.as_ref().map(|c| c.cpu));
+            figures.entry(key).or_default().push((metric.value, &metric.unit));
         }
     }
     if figures.is_empty() {

@@ -1,10 +1,9 @@
 //! Readouts: the parameter block and the seven columns of the tool that the seed used, then what that tool does not show.
 
-use pciescope_core::{HotSpot, once};
+use pciescope_core::{HotSpot, Record, once};
 
 use super::layout::{Align, Columns, Left, Right, Rows, wrap};
 use super::{Block, Page, header, summary};
-use crate::kept::Kept;
 use crate::model::Section;
 use crate::readout::figures::{self, MOST_SPOTS};
 use crate::readout::{Functions, Group, Row, STAGES, cell, groups, megabytes, millions, parameters};
@@ -19,7 +18,7 @@ pub(super) fn heading(out: &mut Page, section: &Section) {
     for (number, line) in devices(section).iter().enumerate() {
         out.line(&format!("{} {line}", if number == 0 { "Device:" } else { "       " }));
     }
-    let notes = section.records.iter().filter_map(|record| record.method.as_deref()).flat_map(|method| &method.notes);
+    let notes = section.records.iter().filter_map(|record| record.method.as_ref()).flat_map(|method| &method.notes);
     for (number, note) in once(notes).into_iter().enumerate() {
         let label = if number == 0 { "Method: " } else { "        " };
         wrap(&clean(note), 80, label, "        ").iter().for_each(|line| out.line(line));
@@ -172,7 +171,7 @@ fn together(out: &mut Page, group: &Group) {
 }
 
 /// The lines of a profile, the largest parts first.
-fn hot_spots(out: &mut Page, record: &Kept) {
+fn hot_spots(out: &mut Page, record: &Record) {
     let most = if out.options.all { usize::MAX } else { MOST_SPOTS };
     let spots: Vec<&HotSpot> = record.hot_spots.iter().take(most).collect();
     let object = |spot: &HotSpot| clean(&spot.object);

@@ -1,10 +1,9 @@
 //! The table that all sections share: one row per key with count, smallest, mean, percentiles and largest.
 
-use pciescope_core::{Histogram, outcome};
+use pciescope_core::{Histogram, Record, outcome};
 
 use super::layout::{Left, Right, Rows, bar};
 use super::{MOST_ROWS, Page, SHOWN_ENDS};
-use crate::kept::Kept;
 use crate::model::{GROUPINGS, Grouping, Section, cpu_of, target_from, target_id};
 use crate::text::{target_key, thousands, us};
 
@@ -64,9 +63,9 @@ pub fn per_cpu_and_target(section: &Section, name: &str, with_offset: bool) -> V
 
 /// One table per way of grouping in which the measured CPUs differ. A way that groups them just as an earlier one
 /// does (one node per package) says so instead.
-pub fn groups(out: &mut Page, section: &Section, name: &str, what: &str, wanted: impl Fn(&Kept) -> bool) {
+pub fn groups(out: &mut Page, section: &Section, name: &str, what: &str, wanted: impl Fn(&Record) -> bool) {
     let cpus = section.cpus();
-    let device_node = section.first().device.as_deref().and_then(|d| d.node);
+    let device_node = section.first().device.as_ref().and_then(|d| d.node);
     let mut written: Vec<&Grouping> = Vec::new();
     for grouping in GROUPINGS.iter().filter(|g| g.count(&cpus) > 1) {
         if let Some(same) = written.iter().find(|w| w.parts(&cpus) == grouping.parts(&cpus)) {
@@ -74,7 +73,7 @@ pub fn groups(out: &mut Page, section: &Section, name: &str, what: &str, wanted:
             continue;
         }
         written.push(grouping);
-        let place = |record: &Kept| record.cpu.as_deref().filter(|_| wanted(record)).and_then(|c| (grouping.place)(c));
+        let place = |record: &Record| record.cpu.as_ref().filter(|_| wanted(record)).and_then(|c| (grouping.place)(c));
         let rows: Vec<_> = section
             .merged_by(name, place)
             .into_iter()

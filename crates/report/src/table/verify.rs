@@ -9,7 +9,7 @@ use crate::model::Section;
 use crate::text::{clean, thousands};
 
 pub(super) fn write(out: &mut Page, section: &Section) {
-    let rows: Vec<Comparison> = section.records.iter().filter_map(|record| record.comparison()).collect();
+    let rows: Vec<Comparison> = section.records.iter().filter_map(|record| Comparison::from_record(record)).collect();
     by_hand(out, &rows);
     exactly(out, &rows);
     if rows.iter().any(|row| row.is_right() == Some(false)) {

@@ -3,7 +3,6 @@
 use pciescope_core::loss::{self, LOSSES, Loss, LossKind, Of};
 use pciescope_core::{Metric, Record};
 use pciescope_report::compare::{Options, compare};
-use pciescope_report::kept::Keep;
 use pciescope_report::{brief, html, model, summary, table};
 
 use crate::sample::{self, Random, Shape, readout};
@@ -46,8 +45,7 @@ fn outputs(loss: &Loss, count: f64) -> [(&'static str, bool); 5] {
     let page = html::render(&records);
     let name = if loss.of == Of::Data { "Wrong bytes" } else { "Lost" };
     let is_bad_tile = page.contains(&format!("<div class=\"tile bad\"><span>{name}</span> <b>{count}</b>"));
-    let kept = records.kept();
-    let conclusions = summary::conclude(&kept, &model::sections(&kept));
+    let conclusions = summary::conclude(&records, &model::sections(&records));
     let [good, doubtful, _] = conclusions.lists().map(|list| list.2.iter().map(|s| s.text.clone()).collect::<String>());
     let is_called_whole = match loss.of {
         Of::Data => good.contains("are right"),

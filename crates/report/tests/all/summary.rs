@@ -1,7 +1,6 @@
 //! The opening summary: each sentence with records that call for it, and with records that do not.
 
 use pciescope_core::{Failure, Histogram, Metric, Record, Severity, Warning, outcome};
-use pciescope_report::kept::Keep;
 use pciescope_report::{html, model, summary};
 
 use crate::sample::{self, Random, Shape, mixed, readout};
@@ -11,8 +10,7 @@ const DOUBTFUL: usize = 1;
 const TO_DO: usize = 2;
 
 fn said(records: &[Record], list: usize) -> String {
-    let kept = records.kept();
-    let conclusions = summary::conclude(&kept, &model::sections(&kept));
+    let conclusions = summary::conclude(records, &model::sections(records));
     let statements = conclusions.lists()[list].2;
     statements.iter().map(|s| format!("{}\n", s.text)).collect()
 }
@@ -449,8 +447,7 @@ fn where_nothing_can_be_said_that_is_said() {
 fn page_and_terminal_use_the_same_words_and_the_links_lead_somewhere() {
     let records = mixed::whole();
     let page = html::render(&records);
-    let kept = records.kept();
-    let conclusions = summary::conclude(&kept, &model::sections(&kept));
+    let conclusions = summary::conclude(&records, &model::sections(&records));
     let text = summary::text(&records, 100_000);
     for (_, _, statements) in conclusions.lists() {
         assert!(!statements.is_empty());
@@ -474,8 +471,7 @@ fn a_list_is_short_and_says_what_it_leaves_out() {
         let warning = Warning { code: format!("code-{n}"), text: "x".repeat(5000), hint: format!("hint {n}") };
         records[1].warnings.push(warning);
     }
-    let kept = records.kept();
-    let conclusions = summary::conclude(&kept, &model::sections(&kept));
+    let conclusions = summary::conclude(&records, &model::sections(&records));
     assert_eq!(conclusions.to_do.len(), 13);
     assert!(conclusions.to_do[12].text.starts_with("And 28 more"), "{}", conclusions.to_do[12].text);
     assert!(conclusions.doubtful.iter().all(|s| s.text.chars().count() < 400));
