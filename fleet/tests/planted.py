@@ -262,7 +262,9 @@ def _runs(shape: Shape, day: str, run: int, attributes: dict[str, Any]) -> pa.Ta
                 "origin": "measured",
                 "records": 1,
                 "errors": 0,
-                "schema": 2,
+                "checked": "[]",
+                "failed": "[]",
+                "schema": 1,
                 "source": f"{host_name(host)}.jsonl",
                 **{name: _value(usual, name, host) for name in usual if name in RUNS.names},
             }

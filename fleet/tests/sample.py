@@ -57,7 +57,7 @@ def run(
 ) -> list[dict[str, Any]]:
     """The records of one run: the machine, then a latency for each CPU. `more` goes into the environment."""
     rng = np.random.default_rng(name if seed is None else seed)
-    common = {"schema": 2, "run": f"{name:016x}", "time": time, "verb": "latency mmio", "device": DEVICE}
+    common = {"schema": 1, "run": f"{name:016x}", "time": time, "verb": "latency mmio", "device": DEVICE}
     machine_of = environment(host, machine, **more)
     records: list[dict[str, Any]] = [{**common, "test": "environment", "environment": machine_of}]
     for cpu in range(cpus):

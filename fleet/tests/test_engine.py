@@ -158,7 +158,7 @@ def test_one_listing_of_a_table_tells_what_was_lost(tmp_path: Path, monkeypatch:
     for table in ("runs", "figures"):
         rows = TABLES[table].empty_table()
         for host in range(250):
-            store.write_part(table, "2026-11-22", f"n{host}", "0" * 16, 1, rows)
+            store.write_part(table, "2026-11-22", f"n{host}", "0" * 16, 1, rows, [1])
         paths[table] = store.kept(table).files()
         assert len(paths[table]) == 250
 

@@ -17,7 +17,6 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.compute
-import pyarrow.parquet as pq
 import pytest
 
 import planted
@@ -374,7 +373,7 @@ def test_what_doctor_found_on_the_host_stands_beside(tmp_path: Path) -> None:
     ]
     found.append({**found[0], "check": "silent", "silenced": True})
     store.write_part(
-        "findings", "2026-11-22", host_name(9), f"{0:08x}{9:08x}", 1, pa.Table.from_pylist(found, schema=FINDINGS)
+        "findings", "2026-11-22", host_name(9), f"{0:08x}{9:08x}", 1, pa.Table.from_pylist(found, schema=FINDINGS), [1]
     )
     told, text = judged(tmp_path)
     [finding] = told["findings"]
@@ -390,7 +389,7 @@ def test_what_doctor_found_on_the_host_stands_beside(tmp_path: Path) -> None:
 
 def doctor(number: int, time: str, devices: dict[str, dict[str, str]], fake: bool = False) -> list[dict[str, Any]]:
     """A run of `doctor` on host n4: for each device its checks and how they ended."""
-    head = {"schema": 2, "run": f"{number:016x}", "time": time, "verb": "doctor", "test": "doctor"}
+    head = {"schema": 1, "run": f"{number:016x}", "time": time, "verb": "doctor", "test": "doctor"}
     product = {"product": "synthetic machine"} if fake else {}
     records: list[dict[str, Any]] = [{**head, "environment": sample.environment("n4", **product)}]
     for bdf, checks in devices.items():
@@ -588,21 +587,6 @@ def test_what_a_run_did_not_measure_counts_in_the_name_of_its_method(
 ) -> None:
     cpus = [{"cpu": cpu, "node": cpu // 4, "package": 0} for cpu in range(8)]
     assert Asked({task: {"cpus": asked}}, {"cpus": cpus}).words(set(range(measured)), 0) == words
-
-
-def test_figures_of_an_older_version_give_way_to_newer_ones_of_any_method(tmp_path: Path, call: Call) -> None:
-    """n3 was slow before the update and is well since. The older version kept no method."""
-    call("ingest", sample.write(tmp_path / "old.jsonl", *a_night("2026-11-20", 3)), tmp_path / "d")
-    for file in (tmp_path / "d" / "figures").rglob("*.parquet"):
-        table = pq.read_table(file, partitioning=None)
-        pq.write_table(table.drop_columns(["method"]), file)
-    for file in (tmp_path / "d" / "runs").rglob("*.parquet"):
-        table = pq.read_table(file, partitioning=None)
-        pq.write_table(replaced(table, "content", ["older"] * len(table)), file)
-    assert hosts_of(call("outliers", tmp_path / "d", "-j", "--level", "1%").json()) == {"n3"}
-    call("ingest", sample.write(tmp_path / "new.jsonl", *a_night("2026-11-21")), tmp_path / "d")
-    told = call("outliers", tmp_path / "d", "-j", "--level", "1%").json()
-    assert (hosts_of(told), told["tests"]) == (set(), 24)
 
 
 def test_cpus_that_the_newest_run_of_a_figure_did_not_measure_are_not_judged(tmp_path: Path, call: Call) -> None:
@@ -956,17 +940,6 @@ def test_an_error_of_a_measurement_stands_beside(tmp_path: Path, call: Call) -> 
     assert finding["beside"] == [
         {"check": "timeout", "severity": "problem", "device": sample.DEVICE["bdf"], "text": "timeout in 2026-11"}
     ]
-
-
-def test_errors_of_a_dataset_of_an_earlier_version_are_counted(tmp_path: Path, call: Call) -> None:
-    broken = failing(9, "removed", "2026-11-22T08:00:00Z")
-    call("ingest", sample.write(tmp_path / "all.jsonl", *a_night("2026-11-21"), broken), tmp_path / "d")
-    for file in (tmp_path / "d" / "runs").rglob("*.parquet"):
-        table = pq.read_table(file, partitioning=None)
-        pq.write_table(table.drop_columns(["failed"]), file)
-    told = call("outliers", tmp_path / "d", "-j", "--level", "1%")
-    [each] = told.json()["failed"]
-    assert (told.code, each["host"], each["code"], each["text"]) == (0, "n4", "", "1 record has an error")
 
 
 @pytest.mark.parametrize("verb", ["outliers", "trend", "matrix"])

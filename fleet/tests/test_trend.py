@@ -86,6 +86,8 @@ def past(
                     "content": "c",
                     "records": 1,
                     "origin": "measured",
+                    "checked": "[]",
+                    "failed": "[]",
                     "kernel": "6.12.2" if new else "6.12.1",
                     "bios": "1.0",
                 }

@@ -5,6 +5,7 @@ The queries of docs/record.md are run as they stand there.
 """
 
 import datetime
+import gzip
 import json
 import math
 import pathlib
@@ -23,7 +24,7 @@ PERCENTILES = {"p50": 50, "p90": 90, "p95": 95, "p99": 99, "p999": 99.9, "p9999"
 
 def strange_records():
     """Records with what breaks readers: quotes, newlines, other scripts, numbers past 2^53 and 2^63, null, no figures."""
-    base = {"schema": 2, "run": "00000000000000f1", "time": "1969-12-31T23:59:59.999999Z", "test": "mmio-read"}
+    base = {"schema": 1, "run": "00000000000000f1", "time": "1969-12-31T23:59:59.999999Z", "test": "mmio-read"}
     high = 2**64 - 1
     yield {
         **base,
@@ -296,19 +297,34 @@ def check_examples(folder, demo, stat, strange, demo_records, stat_records):
     assert problems == want and len(want) == 1, problems
 
 
+def made_now(program, folder):
+    """Files of other verbs: a readout of the synthetic digitizer, and foreign logs."""
+    transcripts = ROOT / "tests/transcripts"
+    for name, words in {
+        "readout": ["readout", "--backend", "fake:model=ku", "-S", "1024,4096"],
+        "counted": ["import", transcripts / "pcie-3-read-timed.txt"],
+        "timed": ["import", transcripts / "readout-6-cpu.txt"],
+    }.items():
+        file = folder / f"{name}.jsonl"
+        words = [program, *words, "-o", file, "--overwrite"]
+        subprocess.run(words, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        yield file
+
+
 def main():
     program, folder = sys.argv[1], pathlib.Path(sys.argv[2])
-    strange = folder / "strange.jsonl"
+    strange, stat = folder / "strange.jsonl", folder / "stat.jsonl"
+    stat.write_bytes(gzip.decompress((ROOT / "crates/report/src/sample.jsonl.gz").read_bytes()))
     strange.write_text("".join(json.dumps(record, ensure_ascii=False) + "\n" for record in strange_records()))
     made, known = {}, {}
-    sources = [ROOT / "tests/records/demo.jsonl", *sorted((ROOT / "tests/records/v1").glob("*.jsonl")), strange]
+    sources = [ROOT / "tests/records/demo.jsonl", stat, *made_now(program, folder), strange]
     for number, source in enumerate(sources):
-        # By way of today's records: those of older schemas are others in the file.
-        today, path = folder / f"{number}.jsonl", folder / f"{number}.parquet"
+        # By way of the records as the program writes them again.
+        again, path = folder / f"{number}.jsonl", folder / f"{number}.parquet"
         runs, findings = beside(path, "runs"), beside(path, "findings")
-        outputs = [word for file in (today, path, runs, findings) for word in ("-o", file)]
+        outputs = [word for file in (again, path, runs, findings) for word in ("-o", file)]
         subprocess.run([program, "report", source, *outputs], check=True, stdin=subprocess.DEVNULL)
-        records = [json.loads(line) for line in today.read_text().split("\n") if line]
+        records = [json.loads(line) for line in again.read_text().split("\n") if line]
         if source == strange:
             records = list(strange_records())
         want = list(rows_of(records))
@@ -320,11 +336,11 @@ def main():
         summed = duckdb.sql(f"select sum(bucket.count) from (select unnest(buckets) as bucket from '{path}')").fetchall()[0][0]
         assert (summed or 0) == total, f"{source.name}: {summed} samples in the buckets, not {total}"
         types(path)
-        made[str(source.relative_to(ROOT)) if source != strange else "strange"] = path
+        made[source] = path
         known[path] = records
         print(f"parquet: {source.name}: {len(want)} rows, {total} samples: {', '.join(name for name, _ in READERS)} agree")
-    demo, stat = made["tests/records/demo.jsonl"], made["tests/records/v1/counters.jsonl"]
-    check_examples(folder, demo, stat, made["strange"], known[demo], known[stat])
+    demo, counted = made[sources[0]], made[stat]
+    check_examples(folder, demo, counted, made[strange], known[demo], known[counted])
     print("parquet: the queries of docs/record.md answer as the records do")
 
 

@@ -7,8 +7,8 @@
 //!
 //! - A field of a record: its type here, docs/record.md, and limits and patterns in `schema.rs`. Then write
 //!   docs/record.schema.json anew (crates/report/tests/all/schema.rs says how).
-//! - The meaning of a field: a new schema, with `SCHEMA` and `upgrade` in `record.rs`, docs/record.md, and frozen files
-//!   of the old schema in tests/records/vN/.
+//! - The meaning of a field: a new schema, with `SCHEMA` in `record.rs`, docs/record.md, and from the first release on a
+//!   conversion of the old one.
 //! - A function of `readout` (`-A`): `Work` in `readout.rs`, and crates/bench/src/readout/plan.rs.
 #![forbid(unsafe_code)]
 

@@ -95,7 +95,7 @@ impl Stream {
 }
 
 /// What the name of a function ends in, in tables, where it worked on each piece as it came.
-pub const FUSED: &str = "+fused";
+const FUSED: &str = "+fused";
 
 /// Whether a number stands for one that is not known.
 pub(crate) fn is_zero<N: Default + PartialEq>(number: &N) -> bool {
@@ -131,7 +131,7 @@ crate::named! {
         /// pread() with O_DIRECT.
         Direct => "direct",
         /// io_uring with O_DIRECT where the file system has it.
-        #[serde(rename = "io_uring", alias = "io-uring")]
+        #[serde(rename = "io_uring")]
         IoUring => "io_uring",
     }
     /// The name in records and on the command line.

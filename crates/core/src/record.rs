@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::readout::{FUSED, is_zero};
+use crate::readout::is_zero;
 use crate::{Bdf, Checked, Cpu, Environment, Finding, Function, Histogram, HotSpot, Kernel, Plan, Recording, Stream};
 
-/// The version of the record's schema; a reader refuses a newer one.
-pub const SCHEMA: u32 = 2;
+/// The version of the record's schema; a reader refuses any other. The next one is 3: versions before the first release
+/// wrote 2.
+pub const SCHEMA: u32 = 1;
 
 /// One result, complete in itself: what was measured, on what, from where, how, and what came out.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
@@ -95,25 +96,6 @@ impl Record {
             ..Record::default()
         }
     }
-}
-
-/// Brings a record of an older schema to [`SCHEMA`], so that no view must know the older ones. What the older schema
-/// did not say stays unknown. docs/record.md says what each schema changed.
-///
-/// A record of a newer schema is left as it is: the reader has to refuse it.
-pub fn upgrade(record: &mut Record) {
-    if record.schema >= SCHEMA {
-        return;
-    }
-    // Schema 1 had one name for the function and for how it came by its data.
-    if let Some(stream) = &mut record.stream {
-        if let Some(function) = stream.function.strip_suffix(FUSED) {
-            stream.function = function.to_owned();
-            stream.is_fused = true;
-        }
-    }
-    // Its zeros and empty texts that stood for "not known" are those that are no longer written.
-    record.schema = SCHEMA;
 }
 
 /// What on a device was measured. Only the fields that apply are there.

@@ -76,16 +76,16 @@ pub enum Error {
         /// What is wrong with it.
         why: String,
     },
-    /// A record comes from a newer pciescope.
-    #[error("{}:{line}: the record has schema {schema}; this pciescope reads up to {known}", path.display())]
-    NewerSchema {
+    /// A record comes from another version of pciescope.
+    #[error("{}:{line}: the record has schema {schema}; this pciescope reads schema {known}", path.display())]
+    OtherSchema {
         /// The file.
         path: PathBuf,
         /// The line, from 1.
         line: usize,
         /// The record's schema.
         schema: u64,
-        /// The newest schema this program reads.
+        /// The schema this program reads.
         known: u32,
     },
     /// A picture would be too large for any viewer.
@@ -177,7 +177,10 @@ impl Error {
             Error::BadRecord { .. } => Some(
                 "a record file holds one JSON record a line; turn foreign logs into records with `pciescope import`",
             ),
-            Error::NewerSchema { .. } => Some("read it with a pciescope as new as the one that wrote it"),
+            Error::OtherSchema { schema: 2, .. } => {
+                Some("a version before the first release wrote it: measure again, or read it with that version")
+            }
+            Error::OtherSchema { .. } => Some("read it with a pciescope as new as the one that wrote it"),
             Error::NoRecord { .. } => Some("the run that should have written it ended before its first record"),
             Error::UnknownFormat { .. } => {
                 Some("say what it is with --format interrupt, iomem, perf-stat or sis8300-threads")

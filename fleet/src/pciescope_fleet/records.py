@@ -1,7 +1,7 @@
 """Reads files of records (docs/record.md), and takes what is whole out of torn ones.
 
-A reader names what it cannot take: `Problem`. It knows every schema up to `SCHEMA`; a newer one is a problem, since
-its fields may mean something else.
+A reader names what it cannot take: `Problem`. It knows one schema, `SCHEMA`; another one is a problem, since its fields
+may mean something else.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-SCHEMA = 2
-"""The newest schema that is known."""
+SCHEMA = 1
+"""The schema that is known."""
 
 LONGEST_LINE = 64 * 2**20
 """A line that is longer is not a record, as in the main program."""
@@ -141,8 +141,8 @@ def _refuse(record: Any) -> str | None:
     schema = record.get("schema")
     if not isinstance(schema, int) or isinstance(schema, bool) or schema < 1:
         return f"not a record: schema is {json.dumps(schema)}"
-    if schema > SCHEMA:
-        return f"schema {schema} is newer than {SCHEMA}, the newest that this version knows"
+    if schema != SCHEMA:
+        return f"schema {schema} is of another version of pciescope; this one reads schema {SCHEMA}"
     run = record.get("run")
     if not isinstance(run, str) or not RUN.fullmatch(run):
         return f"not a record: run is {json.dumps(run)}, not 16 hexadecimal digits"

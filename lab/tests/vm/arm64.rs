@@ -292,7 +292,7 @@ fn channels(rig: &Counters, is_the_kernels: bool) {
 fn ports(rig: &Counters, node: &str) {
     let received = || rig.truth().0["ports"][PORT]["rx_payload"].as_u64().unwrap();
     let before = received();
-    let all = records_of(rig, &format!("verify readout {node} -S 300000 --seconds 2"));
+    let all = records_of(rig, &format!("verify readout {node} -S 300000 --duration 2s"));
     let rows: Vec<_> = all.iter().filter_map(pciescope_core::Comparison::from_record).collect();
     let (row, moved) = (&rows[0], (received() - before) as f64);
     assert!(row.workload_bytes > 1e6 && row.workload_bytes <= moved && row.counter_bytes() <= moved, "{row:?}");

@@ -137,12 +137,12 @@ pub fn reads_writes_and_read_backs_of_every_width_are_counted(rig: &Rig, kernel:
         assert_eq!(seen(&rig.ledger(), "writes", 0, 8, 4), 400 * CPUS, "{kernel}");
         assert_eq!(seen(&rig.ledger(), "reads", 0, 8, 4), 400 * CPUS + looks(&records), "{kernel}");
         // A batch of accesses between two stamps: the samples stay, the accesses multiply.
-        let batched = latency("--batch 5 --count 100");
+        let batched = latency("--accesses 5 --count 100");
         let records = batched.expect(0, "mmio-read");
         assert_eq!(merged(&records, "latency").count(), 100 * CPUS, "{kernel}");
         assert_eq!(seen(&rig.ledger(), "reads", 0, 0, 4), 5 * 100 * CPUS + looks(&records), "{kernel}");
         // All-ones that are expected do not cut a batch short: the sample would be a fifth of the time.
-        let ones = latency("--test write-read --offset 8 --width 4 --value 0xffffffff --batch 5 --count 100");
+        let ones = latency("--test write-read --offset 8 --width 4 --value 0xffffffff --accesses 5 --count 100");
         let records = ones.expect(0, "mmio-write-read");
         assert_eq!(seen(&rig.ledger(), "writes", 0, 8, 4), 5 * 100 * CPUS, "{kernel}");
         assert_eq!(seen(&rig.ledger(), "reads", 0, 8, 4), 5 * 100 * CPUS + looks(&records), "{kernel}");

@@ -146,7 +146,7 @@ pub fn the_ports_have_every_byte() {
     let rig = Ports::boot();
     for access in ["read", "ring"] {
         let before = rig.received(PORT);
-        let (output, rows) = rig.verify(&format!("{} -S 300000 -B {access} --seconds 3", rig.node));
+        let (output, rows) = rig.verify(&format!("{} -S 300000 -B {access} --duration 3s", rig.node));
         let moved = rig.received(PORT) - before;
         assert_eq!(output.status, 0, "{}\n{}", output.stdout, output.stderr);
         let row = &rows[0];
@@ -160,7 +160,7 @@ pub fn the_ports_have_every_byte() {
         assert!((0.0..0.1).contains(&row.error_percent().unwrap()), "{row:?}");
     }
     // Bytes that nobody read.
-    let command = format!("pciescope verify readout {} -S 300000 --seconds 4 --json", rig.node);
+    let command = format!("pciescope verify readout {} -S 300000 --duration 4s --json", rig.node);
     let read_before = ledger(&rig.board, "/dma_read/bytes");
     let running = rig.counters.vm.start(&command);
     rig.counters

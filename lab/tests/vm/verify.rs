@@ -161,7 +161,7 @@ pub fn verify_pcie_agrees_with_the_ledger_on_the_newest_kernel() {
     rig.disk.tell("rate 200MB");
     rig.take_turns_of("dwc_rootport_10", 200);
     let command =
-        format!("pciescope verify pcie --target {} --write --destroy-data --seconds 6 --json -- --bs=64k", rig.node);
+        format!("pciescope verify pcie {} --write --destroy-data --duration 6s --json -- --bs=64k", rig.node);
     settle("verify pcie", || {
         let before = rig.payload();
         let output = rig.counters.vm.run_within(&command, PATIENCE);
@@ -204,14 +204,14 @@ pub fn verify_pcie_agrees_with_the_ledger_on_the_newest_kernel() {
 
     // What holds something is not written to: fio's blocks here, with no partition and nothing mounted.
     let before = rig.payload();
-    let refused = rig.counters.run(&format!("pciescope verify pcie --target {} --write", rig.node));
+    let refused = rig.counters.run(&format!("pciescope verify pcie {} --write", rig.node));
     assert_eq!(refused.status, 2, "{}", refused.stderr);
     assert!(refused.stderr.contains("not blank") && refused.stderr.contains("--destroy-data"), "{}", refused.stderr);
     assert!(rig.payload()[1] - before[1] < MIB, "it still wrote to the disk");
     // A wrong counter is found: bytes that fio does not know of.
     let before = rig.payload();
     let running =
-        rig.counters.vm.start(&format!("exec pciescope verify pcie --target {} --seconds 3 --json", rig.node));
+        rig.counters.vm.start(&format!("exec pciescope verify pcie {} --duration 3s --json", rig.node));
     rig.counters.wait_for("fio reads", || (rig.payload()[0] > before[0] + 32 * MIB).then_some(()));
     rig.counters.tell(&format!("port {PORT} traffic rx {}", 100 * MIB));
     let output = running.wait().unwrap();
@@ -231,7 +231,7 @@ fn verify_dram_compares_rates(rig: &Rig) {
     let bw_mem = |test: &str, figure: &str| {
         format!(
             "printf '#!/bin/sh\\nsleep 4\\necho 40960.00 {figure}\\n' >/tmp/bw_mem; chmod +x /tmp/bw_mem; \
-                 pciescope verify dram --node 0 --seconds 2 --json --with '/tmp/bw_mem 40960M {test}'"
+                 pciescope verify dram --node 0 --duration 2s --json --with '/tmp/bw_mem 40960M {test}'"
         )
     };
     rate("hif_rd", 40_159_522);
@@ -264,7 +264,7 @@ fn verify_dram_compares_rates(rig: &Rig) {
     rate("hif_rmw", 0);
     // Our own generators, whose traffic the lab cannot see: the counters miss all of it, and that is found.
     let unseen =
-        rig.counters.run("pciescope verify dram --node 0 --threads 1 --size 16 --seconds 1 --patterns rd,cp --json");
+        rig.counters.run("pciescope verify dram --node 0 --threads 1 --size 16 --duration 1s --patterns rd,cp --json");
     let rows: Vec<Comparison> = rig.records(&unseen, 1).iter().filter_map(Comparison::from_record).collect();
     assert_eq!(rows.len(), 3, "one way of rd, both of cp");
     assert!(rows.iter().all(|row| row.workload_bytes > 0.0 && row.error_percent().unwrap() < -90.0), "{rows:?}");

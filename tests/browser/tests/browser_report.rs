@@ -180,8 +180,16 @@ fn a_thousand_cpus_by_64_vectors_are_drawn() {
 fn counters_and_readouts_are_legible() {
     let folder = tempfile::tempdir().unwrap();
     let browser = Browser::start();
-    for name in ["counters", "readout", "readout-sweep", "program"] {
-        look(&browser, &repository().join(format!("tests/records/v1/{name}.jsonl")), folder.path(), name);
+    for (name, records) in [
+        ("counters", sample::mixed::counters(Some(0.25))),
+        ("readout", sample::readout::run()),
+        ("readout-sweep", sample::readout::sweep()),
+        ("mixed", sample::mixed::whole()),
+    ] {
+        let file = folder.path().join(format!("{name}.jsonl"));
+        let mut writer = Writer::new(std::fs::File::create(&file).unwrap());
+        writer.put_all(&records).unwrap();
+        look(&browser, &file, folder.path(), name);
         print(&browser, name);
     }
 }

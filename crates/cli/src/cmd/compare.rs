@@ -70,7 +70,7 @@ pub struct Args {
     strict: bool,
 
     /// Compare even runs that were measured in incomparable ways
-    #[arg(long, alias = "force")]
+    #[arg(long)]
     anyway: bool,
 
     /// Show every cell and statistic

@@ -37,7 +37,7 @@ pub struct Args {
     kernels: Vec<String>,
 
     /// Samples of input; several sizes are separated by commas
-    #[arg(short = 'S', long, alias = "sizes", value_name = "N", value_delimiter = ',', default_value = "16384,30M", value_parser = size)]
+    #[arg(short = 'S', long, value_name = "N", value_delimiter = ',', default_value = "16384,30M", value_parser = size)]
     samples: Vec<u64>,
 
     /// Instruction sets: scalar, avx2, avx512, neon, best, or all that are available
@@ -53,11 +53,11 @@ pub struct Args {
     threads: u32,
 
     /// The CPU to measure on, with one thread; if not given, the CPU on which the program happens to run
-    #[arg(long, alias = "cpu", value_name = "CPUS")]
+    #[arg(long, value_name = "CPUS")]
     cpus: Option<CpuChoice>,
 
     /// For kernels that decimate: use one of N samples
-    #[arg(long, alias = "decimate", value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(2..=SMALLEST as i64))]
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(2..=SMALLEST as i64))]
     decimation_factor: u32,
 
     /// The longest time for each row; a row ends earlier when its median no longer changes

@@ -66,7 +66,7 @@ struct GuestArgs {
     kernel: Kernel,
 
     /// How many CPUs the guest has
-    #[arg(long, aliases = ["cpus", "smp"], value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64), default_value_t = 4)]
+    #[arg(long, alias = "smp", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64), default_value_t = 4)]
     guest_cpus: u32,
 
     /// Memory of the guest [default: 1G; with --digitizers 2560M, all below 4 GiB]

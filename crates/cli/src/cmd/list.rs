@@ -58,7 +58,7 @@ pub struct Args {
     all: bool,
 
     /// Show every CPU with its NUMA node, package, L3 cache, core and thread
-    #[arg(long, alias = "cpus")]
+    #[arg(long)]
     show_cpus: bool,
 }
 

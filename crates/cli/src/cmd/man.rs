@@ -22,7 +22,7 @@ Examples:
   pciescope man --dir /usr/local/share/man/man1 --date 2026-11-22")]
 pub struct Args {
     /// The folder for the pages; it is made if it does not exist, and pages of the same names are replaced
-    #[arg(long, alias = "output", short_alias = 'o', value_name = "DIR")]
+    #[arg(long, value_name = "DIR")]
     dir: PathBuf,
 
     /// The date in the pages; with a given date, the same program writes the same bytes

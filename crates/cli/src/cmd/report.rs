@@ -55,18 +55,6 @@ pub struct Args {
     /// Print the conclusions and every table, with all rows
     #[arg(long)]
     all: bool,
-
-    /// `-o FILE.png`, as earlier versions had it
-    #[arg(long, value_name = "FILE", hide = true)]
-    png: Option<PathBuf>,
-
-    /// `-o FILE.svg`, as earlier versions had it
-    #[arg(long, value_name = "FILE", hide = true)]
-    svg: Option<PathBuf>,
-
-    /// `-o FILE.parquet`, as earlier versions had it
-    #[arg(long, value_name = "FILE", hide = true)]
-    parquet: Option<PathBuf>,
 }
 
 /// What can be made of records.
@@ -182,24 +170,15 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     for path in &args.output {
         outputs.push((path.clone(), Kind::of(path)?));
     }
-    let printed = args.csv.then(|| PathBuf::from("-"));
-    let named = [
-        (args.png, Kind::Whole(Whole::Png)),
-        (args.svg, Kind::Whole(Whole::Svg)),
-        (printed, Kind::Stream(Stream::Csv)),
-        (args.parquet, Kind::Stream(Stream::Parquet(Table::Figures))),
-    ];
-    outputs.extend(named.into_iter().filter_map(|(path, kind)| Some((path?, kind))));
+    if args.csv {
+        outputs.push((PathBuf::from("-"), Kind::Stream(Stream::Csv)));
+    }
     let names: Vec<&Path> = outputs.iter().map(|(path, _)| path.as_path()).collect();
     files::refuse_same(&names, &args.files.iter().map(PathBuf::as_path).collect::<Vec<_>>())?;
     for (path, kind) in &outputs {
         if matches!(kind, Kind::Stream(Stream::Records)) && !args.overwrite {
             files::refuse_to_replace(path)?;
         }
-    }
-    if let Some(file) = args.files.iter().find(|file| args.csv && is_no_input(file)) {
-        let text = format!("{}: it holds no records, and --csv takes no file", file.display());
-        return Err(Refusal::new(text, format!("write CSV to a file with -o {}", file.display())).into());
     }
     let (mut growing, mut whole) = (Vec::new(), Vec::new());
     for (path, kind) in outputs {
@@ -243,11 +222,6 @@ fn cannot_write(path: &Path) -> String {
         true => "cannot write the standard output".to_owned(),
         false => format!("cannot write {}", path.display()),
     }
-}
-
-/// Whether a file named among the records is the CSV file of an earlier version's `--csv FILE`.
-fn is_no_input(file: &Path) -> bool {
-    file.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("csv"))
 }
 
 /// What the records allow to conclude, then the tables.

@@ -76,7 +76,7 @@ pub struct Args {
     interval: Option<Time>,
 
     /// End after N intervals; without -I an interval is a second
-    #[arg(short = 'n', long, aliases = ["count", "interval-count"], value_name = "N", value_parser = positive)]
+    #[arg(short = 'n', long, alias = "interval-count", value_name = "N", value_parser = positive)]
     intervals: Option<u64>,
 
     /// End after this time, such as 10s; a command that still runs then gets SIGTERM, and the exit code is 0

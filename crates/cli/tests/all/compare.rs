@@ -74,7 +74,7 @@ fn a_verified_counter_is_held_by_its_ratio() {
             tolerance_percent: Some(0.25),
             ..Default::default()
         };
-        let record = pciescope_core::Record { schema: 2, run: format!("{run:016x}"), ..comparison.to_record() };
+        let record = pciescope_core::Record { schema: 1, run: format!("{run:016x}"), ..comparison.to_record() };
         let path = folder.join(name);
         std::fs::write(&path, serde_json::to_string(&record).unwrap() + "\n").unwrap();
         path.display().to_string()
@@ -184,11 +184,11 @@ fn different_cpus_are_named_and_no_common_cell_is_refused() {
 #[test]
 fn doubts_stand_before_the_figures_and_incomparable_ones_are_refused() {
     let folder = folder("compare-doubts");
-    let (a, b) = (made(&folder, "a", "seed=1", ""), made(&folder, "b", "seed=1", "--batch 4"));
+    let (a, b) = (made(&folder, "a", "seed=1", ""), made(&folder, "b", "seed=1", "--accesses 4"));
     let ended = pciescope(&["compare", &a, &b]).expect_code(2);
     assert!(ended.stdout.contains("accesses per sample: A 1; B 4"), "{}", ended.stdout);
     assert!(ended.stdout.contains("INCOMPARABLE: ") && ended.stderr.contains("--anyway"), "{}", ended.stderr);
-    pciescope(&["compare", &a, &b, "--force"]).expect_code(0);
+    pciescope(&["compare", &a, &b, "--anyway"]).expect_code(0);
     let same = pciescope(&["compare", &a, &a]).expect_code(0);
     assert!(same.stderr.contains("is on both sides"), "{}", same.stderr);
 }

@@ -59,7 +59,7 @@ fn figures_can_be_computed_again_from_the_record() {
 /// 33 samples apart, each sample costs a line of the cache.
 #[test]
 fn a_wide_decimation_counts_lines() {
-    let records = quick("--decimate 100 --kernels u16-cast-f32-d100 -j").expect_code(0).records();
+    let records = quick("--decimation-factor 100 --kernels u16-cast-f32-d100 -j").expect_code(0).records();
     assert_eq!((value(&records[1], "bytes_read"), value(&records[1], "bytes_written")), (20.0 * 64.0, 80.0));
 }
 
@@ -69,9 +69,8 @@ fn the_table_has_a_column_for_each_size_and_a_row_for_each_kernel() {
     let ended = run(line).expect_code(0);
     assert_eq!(ended.stdout.matches(": GB/s").count(), 2, "{}", ended.stdout);
     assert_eq!(ended.stdout.lines().filter(|line| line.starts_with("u16-cast-f32 ")).count(), 1, "{}", ended.stdout);
-    // The spelling of earlier versions.
     let ended =
-        run("convert --all --sizes 2000,4000,2000 --duration 0 --kernels *-cast-f32 --threads 2").expect_code(0);
+        run("convert --all --samples 2000,4000,2000 --duration 0 --kernels *-cast-f32 --threads 2").expect_code(0);
     let blocks: Vec<&str> = ended.stdout.lines().filter(|line| line.ends_with(" samples")).collect();
     assert_eq!(blocks, ["2,000 samples", "4,000 samples"], "{}", ended.stdout);
     assert_eq!(ended.stdout.lines().filter(|line| line.starts_with("u16-cast-f32 ")).count(), 2, "{}", ended.stdout);
@@ -92,7 +91,7 @@ fn the_file_of_records_makes_the_same_table() {
 
 #[test]
 fn the_list_names_what_can_be_chosen() {
-    let list = run("convert --list --decimate 7").expect_code(0).stdout;
+    let list = run("convert --list --decimation-factor 7").expect_code(0).stdout;
     for word in ["u16-cast-f32 ", "i16-degrees-f64 ", "u16-scale-f32-d7 ", "Instruction sets: scalar", "streaming"] {
         assert!(list.contains(word), "{word} is missing:\n{list}");
     }
@@ -106,7 +105,7 @@ fn what_makes_no_sense_is_refused_with_a_hint() {
         ("--samples 1000", "fewer than 1024 samples", "--help"),
         ("--isa mmx", "names no instruction set", "--help"),
         ("--store warm", "invalid value 'warm'", "--help"),
-        ("--decimate 1", "1 is not in 2..=1024", "--help"),
+        ("--decimation-factor 1", "1 is not in 2..=1024", "--help"),
         ("--threads 2 --cpus 0", "--cpus holds one thread", "leave out one"),
         ("--cpus 8000 --kernels u16-cast-f32", "CPU 8000 is not online", "online"),
         ("--samples 18446744073709551615 --kernels u16-cast-f32", "cannot allocate 36893488147419103", "--samples"),
@@ -122,7 +121,7 @@ fn what_makes_no_sense_is_refused_with_a_hint() {
 fn the_environment_chooses_the_instruction_set() {
     let with = |isa: &str| {
         let mut command = Command::new(PROGRAM);
-        command.args("convert --sizes 2000 --duration 0 --kernels u16-cast-f32 -j".split(' '));
+        command.args("convert --samples 2000 --duration 0 --kernels u16-cast-f32 -j".split(' '));
         Ended::of(command.env("PCIESCOPE_ISA", isa).stdin(Stdio::null()).output().unwrap())
     };
     let records = with("scalar").expect_code(0).records();

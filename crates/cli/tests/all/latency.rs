@@ -69,7 +69,7 @@ fn an_injected_delay_is_in_the_median() {
 fn every_option_reaches_the_plan() {
     let Plan::Mmio(plan) = plan(
         "latency mmio --backend fake --json --bar 2 --offset 0x1000 --width 8 --count 2k --duration 10s --gap 1us \
-         --batch 3 --order interleaved:4 --cpus 1,3 --ones-ok",
+         --accesses 3 --order interleaved:4 --cpus 1,3 --ones-ok",
     ) else {
         panic!("not a register plan")
     };
@@ -163,7 +163,7 @@ fn a_coarse_clock_is_a_warning_that_names_the_batch() {
     let records = measured("latency mmio --backend fake:quantum=41667ps --count 1k --cpus 0 --json");
     let warning = coarse_clock(&records[0]).unwrap();
     assert!(warning.text.contains("41.7 ns") && warning.hint.contains("--accesses"), "{warning:?}");
-    let line = "latency mmio --backend fake:quantum=41667ps --count 1k --cpus 0 --batch 64 --json";
+    let line = "latency mmio --backend fake:quantum=41667ps --count 1k --cpus 0 --accesses 64 --json";
     assert!(coarse_clock(&measured(line)[0]).is_none());
 }
 

@@ -138,7 +138,7 @@ fn json_has_one_object_a_line_for_machine_cpus_and_functions() {
     let output = Command::new(env!("CARGO_BIN_EXE_pciescope"))
         .arg("--root")
         .arg(tree.path())
-        .args(["list", "-j", "--cpus"])
+        .args(["list", "-j", "--show-cpus"])
         .output()
         .unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
@@ -160,7 +160,7 @@ fn json_has_one_object_a_line_for_machine_cpus_and_functions() {
 
 #[test]
 fn lists_the_machine_it_runs_on() {
-    let output = Command::new(env!("CARGO_BIN_EXE_pciescope")).args(["list", "--cpus"]).output().unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_pciescope")).args(["list", "--show-cpus"]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(String::from_utf8(output.stdout).unwrap().contains("CPUs     0"));
 }

@@ -53,7 +53,7 @@ fn days_of_intervals_are_folded_as_they_are_read() {
         let (second, port) = (1 + number / 8, number % 8);
         let _ = write!(
             text,
-            "{{\"schema\":2,\"run\":\"00000000000000c1\",\"time\":\"2026-01-01T00:00:00Z\",\"verb\":\"stat\",\
+            "{{\"schema\":1,\"run\":\"00000000000000c1\",\"time\":\"2026-01-01T00:00:00Z\",\"verb\":\"stat\",\
              \"test\":\"counters\",\"device\":{{\"bdf\":\"0000:00:{port:02x}.0\",\"vendor\":4660,\"device\":1,\
              \"subsystem_vendor\":0,\"subsystem_device\":0,\"class\":394240,\"name\":\"port\",\"bars\":[],\"path\":[],\
              \"msix_vectors\":0,\"msi_vectors\":0}},\"instance\":{{\"scope\":\"port\",\"pmu\":\"p{port}\"}},\
@@ -87,7 +87,7 @@ fn large_histograms_of_many_cpus_and_vectors() {
     let (path, lines) = file(&folder, "run.jsonl", |text, number| {
         let _ = write!(
             text,
-            "{{\"schema\":2,\"run\":\"00000000000000c2\",\"time\":\"2026-01-01T00:00:00Z\",\"verb\":\"latency irq\",\
+            "{{\"schema\":1,\"run\":\"00000000000000c2\",\"time\":\"2026-01-01T00:00:00Z\",\"verb\":\"latency irq\",\
              \"test\":\"irq-hardware\",\"target\":{{\"vector\":{}}},\"cpu\":{{\"cpu\":{}}},\
              \"histograms\":{{\"trigger_to_handler\":{latency}}},\
              \"metrics\":{{\"lost\":{{\"value\":0.0,\"unit\":\"1\"}}}}}}",
@@ -134,7 +134,7 @@ fn small_histograms_of_many_cpus_vectors_and_runs() {
         let (run, second) = (number / (OF_RUN.0 * OF_RUN.1), number / 50);
         let _ = write!(
             text,
-            "{{\"schema\":2,\"run\":\"{run:016x}\",\"time\":\"2026-01-01T00:{:02}:{:02}Z\",\"verb\":\"latency irq\",\
+            "{{\"schema\":1,\"run\":\"{run:016x}\",\"time\":\"2026-01-01T00:{:02}:{:02}Z\",\"verb\":\"latency irq\",\
              \"test\":\"irq-hardware\",\"device\":{device},\"target\":{{\"vector\":{vector},\"irq\":{}}},\
              \"cpu\":{{\"cpu\":{}}},\"histograms\":{{{histograms}}},\"metrics\":{{{counts}}}}}",
             second / 60,

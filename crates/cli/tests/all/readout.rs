@@ -309,7 +309,7 @@ fn what_makes_no_sense_is_refused() {
     refused(&format!("readout {file} -S 100 --fuse"), "--fuse");
     refused(&format!("readout {file} -S 100 --block 100"), "--block");
     refused(&format!("readout {file} -S 100 --cpus 8000"), "CPU 8000 is not online");
-    refused(&format!("readout {file} -S 100 --numa 500"), "node 500");
+    refused(&format!("readout {file} -S 100 --node 500"), "node 500");
     refused(&format!("readout {file} -S 100 --sweep -A 3"), "--sweep");
     refused(&format!("readout {file} -S 100 --check crc"), "--check");
     refused("readout fake:digitizer?refuse -S 100", "fake:digitizer");

@@ -75,7 +75,7 @@ const REFUSALS: &[(&str, &[&str])] = &[
     ("latency mmio --backend fake --duration 10x", &["'10x'", "200ns"]),
     ("latency mmio --backend fake --duration=-1s", &["'-1s'"]),
     ("latency mmio --backend fake --gap 5s", &["the longest gap is 4294967295 ns"]),
-    ("latency mmio --backend fake --batch 0", &["'0'", "accesses"]),
+    ("latency mmio --backend fake --accesses 0", &["'0'", "accesses"]),
     ("latency mmio --backend fake --order random", &["'random'", "interleaved"]),
     ("latency mmio --backend fake --order interleaved:0", &["\"0\" is not a number of rounds"]),
     ("latency mmio --backend fake --label=", &["--label"]),

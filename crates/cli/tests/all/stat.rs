@@ -99,7 +99,7 @@ fn records_and_fields_go_to_the_file_that_was_named() {
     }
     let at = folder("stat-files");
     let file = |name: &str| at.join(name).to_str().unwrap().to_owned();
-    let count = |more: &[&str]| pciescope(&[&["stat", "-e", CLOCK, "-I", "10", "--count", "2"], more].concat());
+    let count = |more: &[&str]| pciescope(&[&["stat", "-e", CLOCK, "-I", "10", "--intervals", "2"], more].concat());
     let ended = count(&["-j", "-o", &file("a.jsonl")]).expect_code(0);
     assert!(ended.stdout.is_empty(), "{}", ended.stdout);
     assert_eq!(parse(&std::fs::read_to_string(file("a.jsonl")).unwrap()).len(), 3);

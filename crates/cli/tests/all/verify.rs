@@ -16,7 +16,7 @@ fn a_target_that_holds_something_is_not_written_to() {
     // Next to the test, since temporary folders may lie in memory and so on no disk.
     let file = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     std::fs::write(file.path(), "not blank").unwrap();
-    let line = format!("verify pcie --write --target {}", file.path().display());
+    let line = format!("verify pcie --write {}", file.path().display());
     if run(&line).stderr.contains("lies on no disk") {
         eprintln!("skipped: {} lies on no disk (overlay, memory, network)", file.path().display());
     } else {

@@ -32,8 +32,7 @@ pub struct State {
     pub former_driver: Option<String>,
     /// The `driver_override` it had; `None` where it was empty.
     pub former_override: Option<String>,
-    /// The `power/control` it had: `auto` or `on`; `None` where there is none, and in files of earlier versions.
-    #[serde(default)]
+    /// The `power/control` it had: `auto` or `on`; `None` where there is none.
     pub former_power: Option<String>,
     /// The process that handed it over.
     pub pid: u32,

@@ -197,7 +197,7 @@ fn gives_runtime_power_management_back_that_vfio_pci_changes() {
     assert_eq!(fs::read_to_string(&file).unwrap(), "on\n");
 }
 
-/// A file of an earlier version, and a kernel without runtime power management.
+/// As on a kernel without runtime power management.
 #[test]
 fn a_state_without_power_management_is_restored_too() {
     let machine = machine(Some("nvme"), "(null)");

@@ -151,19 +151,3 @@ fn the_page_about_records_names_every_column_and_metric() {
         }
     }
 }
-
-/// The frozen files of schema 1, as pciescope wrote them: they may never change, what is made of them neither.
-#[test]
-fn records_of_schema_1_give_the_tables_of_their_time_and_come_out_as_schema_2() {
-    for name in ["counters", "demo", "imported", "program", "readout", "readout-sweep"] {
-        let old = records(&format!("v1/{name}.jsonl"));
-        check(&format!("v1/{name}.txt"), &table::render(&old, &table::Options::default()));
-        let mut writer = jsonl::Writer::new(Vec::new());
-        pciescope_core::Sink::put_all(&mut writer, &old).unwrap();
-        let rewritten = writer.into_inner();
-        let text = std::str::from_utf8(&rewritten).unwrap();
-        assert!(text.lines().all(|line| line.starts_with("{\"schema\":2,")), "{name}");
-        let again = jsonl::parse_records(&rewritten[..], Path::new(name)).unwrap().records;
-        assert_eq!(csv::render(&again), csv::render(&old), "{name}");
-    }
-}

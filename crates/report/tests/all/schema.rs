@@ -62,16 +62,9 @@ fn every_record_of_the_tests_is_as_the_schema_says() {
             seen += 1;
         }
     };
-    let folder = root().join("tests/records");
-    // Today's as they stand in the file; those of schema 1 as they come out again.
-    let demo = std::fs::read_to_string(folder.join("demo.jsonl")).unwrap();
+    let demo = std::fs::read_to_string(root().join("tests/records/demo.jsonl")).unwrap();
     check("demo.jsonl", demo.lines().map(|line| serde_json::from_str(line).unwrap()).collect());
-    for entry in std::fs::read_dir(folder.join("v1")).unwrap() {
-        let path = entry.unwrap().path();
-        if path.extension().is_some_and(|extension| extension == "jsonl") {
-            check(&path.display().to_string(), lines(&jsonl::read_records(&path).unwrap().records));
-        }
-    }
+    check("the sample", lines(&jsonl::read_records(Path::new(jsonl::SAMPLE)).unwrap().records));
     let identity = Identity {
         run: "00000000000000c1".to_owned(),
         verb: "import".to_owned(),
@@ -92,7 +85,7 @@ fn every_record_of_the_tests_is_as_the_schema_says() {
 /// A record with a value of every kind that the schema looks at.
 fn sound() -> Value {
     json!({
-        "schema": 2, "run": "00000000000000a1", "time": "2026-11-21T09:00:00.125Z", "verb": "latency mmio",
+        "schema": 1, "run": "00000000000000a1", "time": "2026-11-21T09:00:00.125Z", "verb": "latency mmio",
         "test": "mmio-read",
         "device": { "bdf": "10000:e1:1f.7", "vendor": 32902, "device": 4307, "subsystem_vendor": 0,
             "subsystem_device": 0, "class": 131072, "name": "x", "msix_vectors": 0, "msi_vectors": 0,
@@ -132,8 +125,8 @@ fn a_sound_record_and_fields_to_come_are_taken() {
 fn every_mutation_is_found() {
     let validator = validator();
     let cases = [
-        ("/schema", json!(1)),
-        ("/schema", json!("2")),
+        ("/schema", json!(2)),
+        ("/schema", json!("1")),
         ("/run", json!("00000000000000A1")),
         ("/run", json!("a1")),
         ("/time", json!("yesterday")),

@@ -229,8 +229,8 @@ class _Known:
         self._kept = kept.runs()
         self._from: dict[RunKey, str] = {}
         """Where the host's name is from, of the runs that were looked at."""
-        self._ids: dict[RunKey, Sequence[int] | None] = {}
-        """Their records' numbers; `None` in a dataset of an earlier version."""
+        self._ids: dict[RunKey, Sequence[int]] = {}
+        """Their records' numbers."""
         self._ahead_s: dict[RunKey, float | None] = {}
         """By how much their clock was ahead."""
         self.runs = {key: records for key, (_, records, _) in self._kept.items()}
@@ -296,7 +296,7 @@ class _Known:
                 key = (row["host_key"], row["run"])
                 self._from[key] = row["host_from"]
                 self._ahead_s[key] = row["clock_ahead_s"]
-                self._ids[key] = None if row["record_ids"] is None else array.array("q", row["record_ids"])
+                self._ids[key] = array.array("q", row["record_ids"])
             return
 
     def namesake(self, made: Made) -> str | None:

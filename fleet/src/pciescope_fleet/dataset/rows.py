@@ -26,7 +26,6 @@ from pciescope_fleet.records import Problem, Record, Run
 
 Row = dict[str, Any]
 
-FUSED = "+fused"
 """What the name of a function ends in where it converted each piece when it arrived, as the main program has it."""
 
 CONTROLS = {"calibration", "ceiling"}
@@ -166,7 +165,7 @@ def rows(
 
 
 def record_ids(made: list[Record]) -> list[int]:
-    """A number for each record, by what it is of: a copy that was written again, in a newer schema, has the same."""
+    """A number for each record, by what it is of: a copy that was written again has the same."""
     seen: Counter[str] = Counter()
     ids = []
     for record in made:
@@ -390,10 +389,8 @@ def _target(record: Record) -> str:
         words.append(f"vector {target['vector']}")
     if record["test"] == "verify" and "name" in target:
         words.append(str(target["name"]))
-    # Schema 1 wrote 0 or an empty text where it is not known, and the end of a function's name where it was fused.
-    stream = {key: value for key, value in stream.items() if value not in (0, "") or isinstance(value, bool)}
-    if stream.get("is_fused") is True and not str(stream.get("function", "")).endswith(FUSED):
-        stream["function"] = f"{stream.get('function', '')}{FUSED}"
+    if stream.get("is_fused") is True:
+        stream = {**stream, "function": f"{stream.get('function', '')}+fused"}
     told = (
         (stream, ("function", "access", "wait", "conversion", "samples", "devices", "sweep")),
         (kernel, ("name", "isa", "store", "threads")),

@@ -1,9 +1,9 @@
 """Keeps the tables' files on a store that fsspec reaches.
 
-    TABLE/date=2026-11-22/host=NODE/RUN-RECORDS.parquet     one run of one host
-    TABLE/date=2026-11-22/host=all/DIGEST.parquet           many runs of many hosts
-    TABLE/date=2026-11-22/host=all/DIGEST.json              its runs, the files that it replaces, its bytes in memory,
-                                                            and runs of other names that have another name now
+    TABLE/date=2026-11-22/host=NODE/RUN-RECORDS-DIGEST.parquet     one run of one host
+    TABLE/date=2026-11-22/host=all/DIGEST.parquet                  many runs of many hosts
+    TABLE/date=2026-11-22/host=all/DIGEST.json                     its runs, the files that it replaces, its bytes in
+                                                                   memory, and runs that have another name now
 
 A file with many runs counts once its list is there, and what the list replaces does not count any more. Of several
 copies of a run the one with the most records counts, and of equal ones one. So a reader sees each run once at any
@@ -34,8 +34,8 @@ import pyarrow.parquet as pq
 from pciescope_fleet.dataset.schema import TABLES
 from pciescope_fleet.errors import FleetError
 
-PART = re.compile(r"(?P<run>[0-9a-f]{16})-(?P<records>\d+)(-[0-9a-f]{8})?\.parquet")
-"""A file of one run, with a digest of its records; earlier versions wrote none."""
+PART = re.compile(r"(?P<run>[0-9a-f]{16})-(?P<records>\d+)-[0-9a-f]{8}\.parquet")
+"""A file of one run, with a digest of its records."""
 PLACE = re.compile(r"/date=(?P<date>\d{4}-\d\d-\d\d)/host=(?P<host>[^/]+)/(?P<name>[^/]+)$")
 
 UNFINISHED = re.compile(r"\.[0-9a-f]{32}\.part")
@@ -263,14 +263,14 @@ class Store:
         return kept
 
     def write_part(
-        self, table: str, date: str, host_key: str, run: str, records: int, rows: pa.Table, ids: Iterable[int] = ()
+        self, table: str, date: str, host_key: str, run: str, records: int, rows: pa.Table, ids: Iterable[int]
     ) -> None:
         """Writes the rows of one run. `ids` are the numbers of its records: copies with other ones are other files."""
         # `all` is the folder of files with many runs.
         host = "%61ll" if host_key == "all" else urllib.parse.quote(host_key, safe="~")
         told = " ".join(map(str, sorted(ids)))
-        digest = f"-{hashlib.sha256(told.encode()).hexdigest()[:8]}" if told else ""
-        self._write(f"{table}/date={date}/host={host}/{run}-{records}{digest}.parquet", rows)
+        digest = hashlib.sha256(told.encode()).hexdigest()[:8]
+        self._write(f"{table}/date={date}/host={host}/{run}-{records}-{digest}.parquet", rows)
 
     def write_many(
         self,

@@ -41,14 +41,12 @@ class _NewerRuns:
     """What the newer runs of a host and verb looked at."""
 
     def __init__(self) -> None:
-        self._all = False
         self._devices: set[str] = set()
         self._by_check: dict[str, set[str]] = {}
 
     def add(self, checked: Looked) -> None:
         """One more run, by its column `checked`."""
-        self._all |= checked is None
-        for checks, devices in checked or ():
+        for checks, devices in checked:
             if checks is None:
                 self._devices |= devices
             for check in checks or ():
@@ -56,7 +54,7 @@ class _NewerRuns:
 
     def has(self, device: str, code: str) -> bool:
         """Whether one of them looked for this error."""
-        return self._all or device in self._devices or device in self._by_check.get(code, ())
+        return device in self._devices or device in self._by_check.get(code, ())
 
 
 def _of_name(named: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -72,7 +70,7 @@ def _of_name(named: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         if newest["time"] - run["time"] > datetime.timedelta(days=OLD_DAYS):
             continue
         newer = [newer_runs.setdefault((key, origin, run["verb"]), _NewerRuns()) for origin in origins]
-        for device, code, text in errors_of(run) if run["errors"] > 0 else ():
+        for device, code, text in json.loads(run["failed"]):
             if any(each.has(device, code) for each in newer):
                 continue
             if (key, origins) not in successors:
@@ -139,11 +137,3 @@ def _beside_others(told: list[dict[str, Any]], runs: ir.Table) -> list[dict[str,
             each["others"] = len(hosts) - 1
             each["is_broken"] &= not (is_usual and each["code"] in MAY_BE_THE_PLAN) and each["replaced_by"] is None
     return told
-
-
-def errors_of(run: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """Device, code and text of the errors of a run; their number where an older version took the run."""
-    if isinstance(run["failed"], str):
-        yield from ((device, code, text) for device, code, text in json.loads(run["failed"]))
-    else:
-        yield "", "", "1 record has an error" if run["errors"] == 1 else f"{run['errors']:.0f} records have an error"

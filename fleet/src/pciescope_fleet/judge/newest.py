@@ -67,7 +67,6 @@ def newest(engine: Engine, store: Store, since: str | None = None, until: str | 
     figures = figures.filter(figures.judged).semi_join(runs, ["host_key", "run"])
     figures = figures.select([*KEPT, *ATTRIBUTES, "cpu"])
     all_rows = figures.mutate(
-        is_older=figures.method.isnull(),
         **{name: figures[name].fill_null("") for name in ATTRIBUTES if name not in ("batch", "hops")},
         batch=figures.batch.fill_null(-1),
         hops=figures.hops.fill_null(-1),
@@ -78,10 +77,6 @@ def newest(engine: Engine, store: Store, since: str | None = None, until: str | 
     kind = ["host_key", "device", "figure", "origin", "verb", "backend", "batch"]
     window = ibis.window(group_by=[*kind, "method"], order_by=[figures.time.desc(), figures.run.desc()])
     figures = figures.mutate(place=ibis.rank().over(window)).filter(lambda t: t.place == 0).drop("place")
-    # Earlier versions kept no method: any newer figure takes the place of such a one.
-    told = figures.mutate(told=figures.is_older.ifelse(ibis.null(figures.time.type()), figures.time))
-    told = told.mutate(told=told.told.max().over(ibis.window(group_by=kind)))
-    figures = told.filter(~told.is_older | told.told.isnull() | (told.told < told.time)).drop("is_older", "told")
     figures = engine.keep(figures, number="row")
     left, gone = _still_there(engine, figures, runs)
     # All CPUs of a figure are of one run.

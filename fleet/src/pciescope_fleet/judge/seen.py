@@ -20,9 +20,8 @@ from pciescope_fleet.judge.doubt import OLD_DAYS
 COLUMNS = ["host_key", "run", "check", "severity", "device", "text"]
 RUN = ["host_key", "run", "time", "verb", "origin", "checked"]
 
-Looked = tuple[tuple[frozenset[str] | None, frozenset[str]], ...] | None
-"""Checks and the devices that they looked at, as the column `checked` tells; nothing where an older version took the
-run, which then counts for all."""
+Looked = tuple[tuple[frozenset[str] | None, frozenset[str]], ...]
+"""Checks and the devices that they looked at, as the column `checked` tells."""
 
 
 @dataclass
@@ -55,15 +54,13 @@ class Seen:
 
 def looked(checked: Looked, finding: dict[str, Any]) -> bool:
     """Whether a run looked for what is found here."""
-    return checked is None or any(
+    return any(
         finding["device"] in devices and (checks is None or finding["check"] in checks) for checks, devices in checked
     )
 
 
-def parsed(checked: Any) -> Looked:
+def parsed(checked: str) -> Looked:
     """The column `checked`."""
-    if not isinstance(checked, str):
-        return None
     return tuple(
         (None if checks is None else frozenset(checks), frozenset(devices)) for checks, devices in json.loads(checked)
     )

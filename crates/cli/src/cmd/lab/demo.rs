@@ -35,7 +35,7 @@ pub struct Args {
     kernel: Kernel,
 
     /// Folder for report.html and records.jsonl
-    #[arg(long, alias = "output", short_alias = 'o', value_name = "DIR", default_value = "demo")]
+    #[arg(long, value_name = "DIR", default_value = "demo")]
     dir: PathBuf,
 }
 

@@ -44,7 +44,7 @@ pub struct Args {
     vectors: Option<Vectors>,
 
     /// The source that raises the interrupts
-    #[arg(long, alias = "source", value_enum, value_name = "WHAT", default_value = "both")]
+    #[arg(long, value_enum, value_name = "WHAT", default_value = "both")]
     raised_by: RaisedBy,
 
     /// Interrupts per CPU and vector, such as 10k [default: 1k, or as many as --duration allows]
@@ -60,7 +60,7 @@ pub struct Args {
     order: Order,
 
     /// Trigger at a fixed rate, with this time between triggers; missed, merged and late triggers are counted
-    #[arg(long, alias = "interval", value_name = "TIME", value_parser = time, default_value = "0")]
+    #[arg(long, value_name = "TIME", value_parser = time, default_value = "0")]
     period: Time,
 
     /// An interrupt that comes later than this counts as lost

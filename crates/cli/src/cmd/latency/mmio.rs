@@ -55,7 +55,7 @@ pub struct Args {
     gap: Time,
 
     /// Accesses between two stamps: gives the mean if the clock is coarse, but hides the tail
-    #[arg(long, alias = "batch", value_name = "N", value_parser = clap::value_parser!(u32).range(1..), default_value_t = 1)]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), default_value_t = 1)]
     accesses: u32,
 
     /// Order of the CPUs: sequential, interleaved[:ROUNDS] or concurrent

@@ -57,7 +57,7 @@ pub struct Args {
     pub samples: u64,
 
     /// Number of reads (and conversions), one after the other [default: 1, for the campaign 30]
-    #[arg(short = 'r', long, alias = "repeats", short_alias = 'N', value_name = "N", value_parser = positive)]
+    #[arg(short = 'r', long, short_alias = 'N', value_name = "N", value_parser = positive)]
     pub repeat: Option<u64>,
 
     /// Decimation: the number of samples to leave out at the beginning
@@ -121,7 +121,7 @@ pub struct Args {
     pub cpus: Option<CpuChoice>,
 
     /// NUMA node of buffers and threads: a number, or `device` for the node of each device
-    #[arg(long, alias = "numa", value_name = "NODE", value_parser = node)]
+    #[arg(long, value_name = "NODE", value_parser = node)]
     pub node: Option<Node>,
 
     #[command(flatten)]

@@ -113,7 +113,7 @@ pub struct Args {
     batch: bool,
 
     /// End after N intervals
-    #[arg(short = 'n', long, aliases = ["count", "iterations"], value_name = "N", value_parser = args::positive)]
+    #[arg(short = 'n', long, alias = "iterations", value_name = "N", value_parser = args::positive)]
     intervals: Option<u64>,
 
     /// Print one page of text and end: -b -n 1

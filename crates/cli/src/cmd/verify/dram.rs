@@ -51,7 +51,7 @@ pub struct Args {
     size: Size,
 
     /// The time for each pattern
-    #[arg(long, alias = "seconds", value_name = "TIME", value_parser = seconds, default_value = "5s")]
+    #[arg(long, value_name = "TIME", value_parser = seconds, default_value = "5s")]
     duration: Time,
 
     /// The allowed error

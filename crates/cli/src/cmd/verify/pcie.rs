@@ -28,15 +28,10 @@ default it uses four processes with 64 requests of 1 MiB each and bypasses the
 page cache; options after `--` change this. A port with only one time-based
 counter counts the two directions in turn; the table then has the share of the
 time and a bound of the error.")]
-#[command(group(clap::ArgGroup::new("disk").args(["device", "target"]).required(true)))]
 pub struct Args {
     /// The disk, or a file on it, that fio reads and writes
     #[arg(value_name = "DEV")]
-    device: Option<PathBuf>,
-
-    /// The disk or file, in the form of earlier versions
-    #[arg(long, value_name = "DEV", hide = true)]
-    target: Option<PathBuf>,
+    device: PathBuf,
 
     /// Also write, and then read and write together; this overwrites the contents of the target
     #[arg(long)]
@@ -47,7 +42,7 @@ pub struct Args {
     destroy_data: bool,
 
     /// The time for each experiment
-    #[arg(long, alias = "seconds", value_name = "TIME", value_parser = seconds, default_value = "20s")]
+    #[arg(long, value_name = "TIME", value_parser = seconds, default_value = "20s")]
     duration: Time,
 
     /// The allowed error
@@ -72,7 +67,7 @@ pub struct Args {
 
 /// Runs the experiments.
 pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
-    let target = args.device.as_ref().or(args.target.as_ref()).expect("clap asks for one of the two");
+    let target = args.device.as_path();
     let disk = Disk::of(&ctx.root, target)?;
     if args.write {
         refuse_to_destroy(&args, target, ctx, &disk)?;

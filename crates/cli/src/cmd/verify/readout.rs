@@ -41,7 +41,7 @@ pub struct Args {
     access: Way,
 
     /// How long to read
-    #[arg(long, alias = "seconds", value_name = "TIME", value_parser = seconds, default_value = "20s")]
+    #[arg(long, value_name = "TIME", value_parser = seconds, default_value = "20s")]
     duration: Time,
 
     /// The allowed error
