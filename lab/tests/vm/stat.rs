@@ -254,7 +254,7 @@ fn intervals(rig: &Rig) {
     let times: Vec<_> = counted.of(PMU).map(|record| record.interval.unwrap()).collect();
     assert!(times.len() > 3, "{} intervals", times.len());
     assert!(times.windows(2).all(|pair| pair[0].end_ns == pair[1].start_ns), "{times:?}");
-    let counted = rig.0.must("pciescope stat -I 20 --count 3 -j ali_drw_21000 | grep -c '\"scope\":\"channel\"'");
+    let counted = rig.0.must("pciescope stat -I 20 -n 3 -j ali_drw_21000 | grep -c '\"scope\":\"channel\"'");
     assert_eq!(counted, "3");
 }
 

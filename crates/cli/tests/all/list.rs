@@ -75,7 +75,7 @@ fn two_socket_server_with_a_switch_and_a_downtrained_gpu() {
             "list 17:00.0 17:10.0",
             "list 9a:00.0 9b:00.0",
             "list 10000:e3:00.0 4c:00.0",
-            "list --cpus",
+            "list --show-cpus",
             "list 00:03.0",
             "bind 17:00.0",
             "bind 4b:00.0",
@@ -110,14 +110,14 @@ fn desktop_without_root_says_what_it_cannot_see() {
 
 #[test]
 fn qemu_guest_whose_devices_are_all_emulated() {
-    check("qemu-q35", &["list", "list 01:00.0 05:00.0 00:05.0", "list --cpus"]);
+    check("qemu-q35", &["list", "list 01:00.0 05:00.0 00:05.0", "list --show-cpus"]);
 }
 
 /// Recorded in guests of the lab: `lab run --arch arm64 --counters`, once by UEFI and ACPI, once with `--device-tree`.
 #[test]
 fn arm64_guests_described_by_acpi_and_by_a_device_tree() {
     for name in ["virt-acpi", "virt-devicetree"] {
-        check(name, &["list", "list --cpus", "doctor", "stat --list", "top --once --ascii"]);
+        check(name, &["list", "list --show-cpus", "doctor", "stat --list", "top --once --ascii"]);
     }
 }
 
@@ -129,7 +129,7 @@ fn arm64_guest_behind_an_smmu() {
 
 #[test]
 fn machine_without_pci() {
-    check("board-no-pci", &["list", "list --cpus", "list 00:00.0"]);
+    check("board-no-pci", &["list", "list --show-cpus", "list 00:00.0"]);
 }
 
 #[test]

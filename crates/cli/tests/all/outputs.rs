@@ -48,8 +48,8 @@ fn root_follows_no_link_of_another_user() {
         vec!["report", &demo, "-o", &format!("{to_own}/page.html")],
         vec!["report", &demo, "-o", &format!("{to_own}/figures.csv")],
         vec!["import", log, "-o", &to_old, "--overwrite"],
-        vec!["man", "-o", &to_own],
-        vec!["man", "-o", &format!("{to_own}/made/")],
+        vec!["man", "--dir", &to_own],
+        vec!["man", "--dir", &format!("{to_own}/made/")],
         vec!["lab", "demo", "--dir", &format!("{to_own}/made")],
     ] {
         let ended = pciescope(&line).expect_code(2);
@@ -66,7 +66,7 @@ fn root_follows_no_link_of_another_user() {
     let (their_folder, pipe) = (theirs.display().to_string(), pipe.display().to_string());
     let page = second.display().to_string();
     for (line, why) in [
-        (vec!["man", "-o", &their_folder], "has several names (hard links)"),
+        (vec!["man", "--dir", &their_folder], "has several names (hard links)"),
         ([&measure[..], &["-o", &page, "--overwrite"]].concat(), "has several names (hard links)"),
         ([&measure[..], &["-o", &pipe]].concat(), "is a pipe that user 65534 made"),
         (vec!["report", &demo, "-o", &pipe], "is a pipe that user 65534 made"),
@@ -94,7 +94,7 @@ fn root_follows_no_link_of_another_user() {
     }
     assert_eq!(names(&own), ["made", "old.html"]);
     for output in [format!("{}/a/b/", theirs.display()), at("to-own/pages")] {
-        pciescope(&["man", "-o", &output]).expect_code(0);
+        pciescope(&["man", "--dir", &output]).expect_code(0);
         assert!(std::fs::exists(format!("{output}/pciescope.1")).unwrap(), "{output}");
     }
     symlink("own/old.html", at("old.html")).unwrap();

@@ -62,7 +62,7 @@ fn a_picture_of_counters_shows_them_and_one_of_nothing_is_refused() {
     let (svg, png) = (path(&folder, "c.svg"), path(&folder, "c.png"));
     pciescope(&["report", &counters, "-o", &svg, "-o", &png]).expect_code(0);
     let picture = fs::read_to_string(&svg).unwrap();
-    assert!(picture.contains("PCIe") && picture.contains("MB/s"), "{picture}");
+    assert!(picture.contains("PCIe") && picture.contains("GB/s"), "{picture}");
     assert!(fs::metadata(&png).unwrap().len() > 5_000);
     let empty = path(&folder, "empty.jsonl");
     fs::write(&empty, "{\"schema\":1,\"run\":\"1\",\"time\":\"\",\"verb\":\"stat\",\"test\":\"environment\"}\n")

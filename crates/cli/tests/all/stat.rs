@@ -63,7 +63,7 @@ fn intervals_follow_each_other_and_each_is_a_record() {
     if !can_count() {
         return;
     }
-    let ended = run(&format!("stat -e {CLOCK} -I 100 --count 3 -j --label here")).expect_code(0);
+    let ended = run(&format!("stat -e {CLOCK} -I 100 --intervals 3 -j --label here")).expect_code(0);
     let records = ended.records();
     assert_eq!(records.len(), 4);
     assert_eq!(records[0].test, "environment");
@@ -324,7 +324,7 @@ fn a_synthetic_machine_has_traffic_on_both_sources() {
         command.args(line.split_whitespace()).env("TMPDIR", &temporary).stdin(std::process::Stdio::null());
         Ended::of(command.output().unwrap())
     };
-    let records = run("stat --backend fake -I 100 --count 3 -j").expect_code(0).records();
+    let records = run("stat --backend fake -I 100 --intervals 3 -j").expect_code(0).records();
     let environment = records[0].environment.as_ref().unwrap();
     assert_eq!(environment.product.as_deref(), Some("synthetic machine"));
     let counted: Vec<_> = records.iter().filter(|record| record.instance.is_some()).collect();
