@@ -31,6 +31,7 @@ pub mod recording;
 pub mod schema;
 pub mod sink;
 pub mod topology;
+pub mod traffic;
 
 pub use address::Bdf;
 pub use comparison::Comparison;

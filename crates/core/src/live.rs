@@ -4,9 +4,10 @@
 //! A file of records may be broken or hostile. [`Live::take`] leaves out what exceeds the limits here, and says so.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
-use crate::record::ACCOUNTING;
-use crate::{Bdf, Below, Failure, Function, Record, Warning};
+use crate::traffic::{self, CountedBy, HardwarePorts};
+use crate::{Below, Failure, Function, Record, Warning};
 
 /// The most ports, channels and PMUs together.
 const MOST_SOURCES: usize = 4096;
@@ -16,9 +17,6 @@ const MOST_FIGURES: usize = 512;
 const MOST_WARNINGS: usize = 200;
 /// The most functions below a port.
 const MOST_BELOW: usize = 256;
-
-/// The counts that are errors of a link, or that functions reported.
-const ERRORS: [&str; 4] = ["layer1_errors", "layer2_errors", "layer3_errors", "aer_errors"];
 
 /// A figure of an interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -62,8 +60,28 @@ struct Point {
     span: u64,
     /// In the order of the source's names.
     figures: Vec<Option<Figure>>,
-    /// Errors of this and all earlier intervals.
-    errors: Option<Figure>,
+    /// What this and all earlier intervals counted of errors, by counter.
+    counts: Counts,
+    /// The errors of this interval alone.
+    new_errors: Option<f64>,
+}
+
+/// Counts of errors by counter; intervals without errors share theirs.
+type Counts = Arc<BTreeMap<&'static str, Figure>>;
+
+/// Errors by these counts, each event once. The value may be larger where that of a count may.
+fn errors_of<'f>(count: impl Fn(&str) -> Option<&'f Figure>, layer: Option<u8>) -> Option<Figure> {
+    let value = |name: &str| count(name).map(|figure| figure.value);
+    let value = match layer {
+        Some(layer) => traffic::errors_of_layer(layer, value),
+        None => traffic::errors(value),
+    }?;
+    let known: Vec<&Figure> = traffic::error_counters(layer).filter_map(&count).collect();
+    Some(Figure {
+        value,
+        running: known.iter().find_map(|figure| figure.running),
+        is_least: known.iter().any(|figure| figure.is_least),
+    })
 }
 
 /// What counts: a root port, a function, a DRAM channel, a sum of channels, or another PMU.
@@ -92,6 +110,8 @@ pub struct Source {
     /// Figures ever seen, with their units.
     names: Vec<(String, String)>,
     points: VecDeque<Point>,
+    /// What the intervals before the last point counted of errors.
+    before: Counts,
 }
 
 impl Source {
@@ -128,7 +148,38 @@ impl Source {
 
     /// Errors of the link up to an interval.
     pub fn errors(&self, span: u64) -> Option<Figure> {
-        self.point(span)?.errors
+        let counts = &self.point(span)?.counts;
+        errors_of(|name| counts.get(name), None)
+    }
+
+    /// Errors of the link up to the last interval in which this source was read.
+    pub fn latest_errors(&self) -> Option<f64> {
+        Some(self.errors(self.points.back()?.span)?.value)
+    }
+
+    /// Errors of the link in the last interval in which this source was read. A counter that shows an event later than
+    /// another one adds none.
+    pub fn new_errors(&self) -> Option<f64> {
+        self.points.back()?.new_errors
+    }
+
+    /// Errors of one layer of the link in an interval.
+    pub fn layer_errors(&self, layer: u8, span: u64) -> Option<Figure> {
+        let names = traffic::error_counters(Some(layer));
+        let counts: BTreeMap<&str, Figure> = names.filter_map(|name| Some((name, self.figure(name, span)?))).collect();
+        errors_of(|name| counts.get(name), Some(layer))
+    }
+
+    /// Whether next to nothing passed it in an interval, and it had no error.
+    pub fn is_idle(&self, span: u64) -> bool {
+        let rates = ["rx_bytes_per_s", "tx_bytes_per_s"].map(|name| self.value(name, span));
+        traffic::is_idle(rates, self.point(span).and_then(|point| point.new_errors))
+    }
+
+    /// Who counts here.
+    pub fn counted_by(&self) -> CountedBy<'_> {
+        let scope = if self.is_port() { "port" } else { self.scope.as_str() };
+        CountedBy { scope, origin: self.origin.as_deref(), function: self.port.as_ref() }
     }
 
     /// Whether it was read in an interval, without an error.
@@ -153,7 +204,7 @@ impl Source {
 
     /// Whether the kernel counted, and not hardware: the bytes are a lower bound.
     pub fn is_accounting(&self) -> bool {
-        self.origin.as_deref() == Some(ACCOUNTING)
+        self.counted_by().is_accounting()
     }
 
     /// Whether it is a function by itself, below a port or on a root bus.
@@ -228,12 +279,25 @@ impl Source {
             Some(Figure { value: metric.value, running: metric.running, is_least: metric.at_least })
         };
         let figures: Vec<Option<Figure>> = self.names.iter().map(|(name, _)| figure(name)).collect();
-        if self.points.back().is_some_and(|point| point.span == span) {
-            self.points.pop_back();
+        match self.points.back() {
+            Some(point) if point.span == span => drop(self.points.pop_back()),
+            Some(point) => self.before = Arc::clone(&point.counts),
+            None => {}
         }
-        let before = self.points.back().and_then(|point| point.errors);
-        let errors = before.into_iter().chain(ERRORS.iter().filter_map(|name| figure(name))).reduce(Figure::plus);
-        self.points.push_back(Point { span, figures, errors });
+        let mut counts = Arc::clone(&self.before);
+        for name in traffic::error_counters(None) {
+            let Some(now) = figure(name) else { continue };
+            // A count that is no number may be any.
+            let now = if now.value.is_finite() { now } else { Figure { value: 0.0, is_least: true, ..now } };
+            let sum = counts.get(name).map_or(now, |sum| sum.plus(now));
+            if counts.get(name) != Some(&sum) {
+                Arc::make_mut(&mut counts).insert(name, sum);
+            }
+        }
+        let errors = |counts: &Counts| errors_of(|name| counts.get(name), None).map(|errors| errors.value);
+        let is_counted = traffic::error_counters(None).any(|name| figure(name).is_some());
+        let new_errors = errors(&counts).filter(|_| is_counted).map(|now| now - errors(&self.before).unwrap_or(0.0));
+        self.points.push_back(Point { span, figures, counts, new_errors });
         if self.points.len() > kept {
             self.points.pop_front();
         }
@@ -319,14 +383,13 @@ impl Live {
     /// Root ports, and functions on a root bus, whose bytes can be added up. For a port with hardware counters their
     /// bytes are used, else the kernel's account.
     pub fn links(&self) -> impl Iterator<Item = &Source> {
-        let bdf = |source: &Source| source.port.as_ref().and_then(|port| port.bdf);
-        let has_hardware = move |at: Option<Bdf>| {
-            at.is_some() && self.sources.iter().any(|one| one.is_port() && !one.is_accounting() && bdf(one) == at)
-        };
-        self.sources.iter().filter(move |source| match source.is_accounting() {
-            true => source.is_at_root() && !has_hardware(bdf(source)),
-            false => source.is_port(),
-        })
+        let hardware = self.hardware_ports();
+        self.sources.iter().filter(move |one| one.is_at_root() && hardware.counts_once(one.counted_by()))
+    }
+
+    /// The ports of which hardware counts the traffic.
+    pub fn hardware_ports(&self) -> HardwarePorts {
+        HardwarePorts::among(self.sources.iter().map(Source::counted_by))
     }
 
     /// Adds a warning that is not there yet.
@@ -399,6 +462,7 @@ impl Live {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::ACCOUNTING;
     use crate::{Instance, Interval, Metric};
 
     fn record(pmu: &str, second: u64, errors: f64) -> Record {

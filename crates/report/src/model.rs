@@ -6,8 +6,9 @@ use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 
 use pciescope_core::recording::Total;
+use pciescope_core::traffic::{CountedBy, HardwarePorts};
 use pciescope_core::{
-    Bdf, Cpu, Environment, Failure, Function, Histogram, Instance, Method, Plan, Record, Target, Warning, once, readout,
+    Cpu, Environment, Failure, Function, Histogram, Method, Plan, Record, Target, Warning, once, readout,
 };
 
 /// The records of one run that measured the same thing on the same device by the same method.
@@ -350,26 +351,14 @@ pub fn notices(records: &[Record]) -> Vec<Notice> {
     notices
 }
 
+/// Who counted the figures of a record.
+pub(crate) fn counted_by(record: &Record) -> CountedBy<'_> {
+    CountedBy::of(record.instance.as_ref(), record.device.as_ref())
+}
+
 /// The ports of which hardware counted the traffic.
-pub(crate) fn hardware_ports<'r>(records: impl Iterator<Item = &'r Record>) -> BTreeSet<Bdf> {
-    let is_hardware =
-        |record: &&Record| record.instance.as_ref().is_some_and(|one| one.scope == "port" && !one.is_accounting());
-    records.filter(is_hardware).filter_map(|record| record.device.as_ref()?.bdf).collect()
-}
-
-/// Whether the traffic of a record can be added to that of others: it is that of a root port or of a function on a root
-/// bus, and where hardware (`hardware`) and the kernel counted one port it is the hardware's.
-pub(crate) fn is_link(record: &Record, hardware: &BTreeSet<Bdf>) -> bool {
-    let Some(instance) = &record.instance else { return false };
-    let function = record.device.as_ref();
-    let is_at_root = instance.scope != "function" || function.is_some_and(|function| function.path.is_empty());
-    is_at_root && !is_second(record, hardware)
-}
-
-/// Whether the kernel counted what hardware counted too (`hardware`: the ports of which it did).
-pub(crate) fn is_second(record: &Record, hardware: &BTreeSet<Bdf>) -> bool {
-    record.instance.as_ref().is_some_and(Instance::is_accounting)
-        && record.device.as_ref().and_then(|device| device.bdf).is_some_and(|bdf| hardware.contains(&bdf))
+pub(crate) fn hardware_ports<'r>(records: impl Iterator<Item = &'r Record>) -> HardwarePorts {
+    HardwarePorts::among(records.map(counted_by))
 }
 
 /// Whether the figures of a record come from the fake backend, which makes them up.

@@ -12,7 +12,7 @@ use crate::losses;
 use crate::model::{self, Kind, Section};
 use crate::text::{device_name, duration, thousands};
 
-pub(crate) use self::counters::at_links;
+pub(crate) use self::counters::link_errors;
 pub(crate) use self::latency::FAR_FROM_BEST;
 pub(crate) use self::readout::{FAST, SLOW, UNSTEADY};
 pub use self::verdict::{Conclusions, Place, Statement, conclude, rules, text};

@@ -103,6 +103,9 @@ pub struct Port {
     /// Whether errors of its link are counted: then an error that a reading does not name is 0.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub counts_errors: bool,
+    /// Whether the kernel counted what hardware counts too.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub is_second: bool,
 }
 
 /// A channel or sub-channel of DRAM.
@@ -203,6 +206,11 @@ pub struct PortReading {
     /// The least share of the time in which a counter behind these figures ran, where it was not all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub running: Option<f64>,
+    /// Errors of the link in this interval, each event once, where they are counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error_count: Option<f64>,
+    /// Whether next to nothing passed, and no error came.
+    pub is_idle: bool,
     /// Whether a counter reached its end, so that there may have been more errors.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub at_least: bool,

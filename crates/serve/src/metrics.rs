@@ -3,11 +3,11 @@
 //! They differ in that OpenMetrics names a family without `_total` and `_info`, knows the type `info`, has UNIT lines, and
 //! ends with `# EOF`. docs/serve.md lists the families.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Instant;
 
-use pciescope_core::{Bdf, Device, DeviceErrors, Link};
+use pciescope_core::{Device, DeviceErrors, Link};
 
 use crate::series::{Family, Type};
 use crate::state::{Inner, Instance, State};
@@ -282,13 +282,16 @@ fn hardware(writer: &mut Writer, inner: &Inner) {
         }
     }
     // One line a port: the kernel's only where no hardware counts.
-    let at = |one: &Instance<'_>| one.source.port.as_ref().and_then(|port| port.bdf);
-    let counted = inner.instances().filter(|one| one.source.scope == "port" && !one.source.is_accounting());
-    let hardware: BTreeSet<Bdf> = counted.filter_map(|one| at(&one)).collect();
-    let ports = inner.instances().filter(|one| {
-        let is_second = one.source.is_accounting() && at(one).is_some_and(|bdf| hardware.contains(&bdf));
-        one.source.scope == "port" && !is_second
-    });
+    let hardware = inner.live.hardware_ports();
+    let is_first = |one: &Instance<'_>| one.source.scope == "port" && !hardware.is_second(one.source.counted_by());
+    let help = "Errors of the link, each event once, however many of its counters see it.";
+    writer.all(
+        &Family::new("pciescope_port_errors", Type::Counter, "", help),
+        all.iter()
+            .filter(|(one, _)| is_first(one))
+            .filter_map(|(one, labels)| Some((labels.clone(), one.source.latest_errors()?))),
+    );
+    let ports = inner.instances().filter(is_first);
     let help = "A root port with counters: its name, its own driver and the PMU that counts for it.";
     writer.all(
         &Family::new("pciescope_port", Type::Info, "", help),

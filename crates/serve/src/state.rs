@@ -10,7 +10,7 @@ use hyper::body::Bytes;
 use pciescope_catalogue::Kind;
 use pciescope_core::live::Source;
 use pciescope_core::plan::Plan;
-use pciescope_core::{Bdf, Device, Failure, Live, Record, Sink, Warning};
+use pciescope_core::{Bdf, Device, Failure, Live, Record, Sink, Warning, traffic};
 use tokio::sync::broadcast;
 
 use crate::feed::{self, Channel, Feed, HISTORY, Other, Port, Reading, Status};
@@ -249,6 +249,10 @@ impl State {
                 _ => feed.others.push(one.other()),
             }
         }
+        let hardware = inner.live.hardware_ports();
+        let second = inner.instances().filter(|one| hardware.is_second(one.source.counted_by())).map(|one| one.id());
+        let second: BTreeSet<String> = second.collect();
+        feed.ports.iter_mut().for_each(|port| port.is_second = second.contains(&port.id));
         feed
     }
 }
@@ -414,6 +418,7 @@ impl Instance<'_> {
             error: self.error(),
             is_emulated: self.source.is_emulated,
             counts_errors: !self.sums.errors.is_empty(),
+            is_second: false,
         }
     }
 
@@ -469,6 +474,7 @@ impl Instance<'_> {
                     self.sums.errors.contains(*name) && metric.value > 0.0 && metric.value.is_finite()
                 };
                 let errors = record.metrics.iter().filter(is_error);
+                let error_count = self.source.new_errors();
                 let port = feed::PortReading {
                     rx: rate("rx"),
                     tx: rate("tx"),
@@ -476,6 +482,8 @@ impl Instance<'_> {
                     tx_share: share("tx_link_share"),
                     states: states.collect(),
                     errors: errors.map(|(name, metric)| (name.clone(), metric.value)).collect(),
+                    error_count,
+                    is_idle: traffic::is_idle([rate("rx"), rate("tx")], error_count),
                     running,
                     at_least: !self.source.is_accounting() && record.metrics.values().any(|metric| metric.at_least),
                 };

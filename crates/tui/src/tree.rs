@@ -4,19 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Add;
 
 use pciescope_core::live::Source;
-use pciescope_core::{Bdf, Function, Link, joined};
+use pciescope_core::{Bdf, Function, Link, joined, traffic};
 
 use crate::model::Model;
 use crate::state::{RowId, Sort, State};
-
-/// A port that moves less is idle, in bytes per second.
-pub const IDLE: f64 = 1000.0;
-
-/// Whether next to nothing passes a port in an interval; not where that is not known.
-pub fn is_idle(source: &Source, span: u64) -> bool {
-    let known = [source.value("rx_bytes_per_s", span), source.value("tx_bytes_per_s", span)];
-    known.iter().any(Option::is_some) && known.iter().flatten().sum::<f64>() < IDLE
-}
 
 /// A row of the tree.
 #[derive(Debug, Clone)]
@@ -153,7 +144,9 @@ fn key(state: &State, source: &Source, span: u64) -> f64 {
             let (total, time) =
                 known.fold((0.0, 0.0), |(total, time), (value, seconds)| (total + value * seconds, time + seconds));
             // Idle ports stand in the order of their addresses.
-            (time > 0.0).then(|| total / time).map(|mean| if mean < IDLE { 0.0 } else { mean })
+            (time > 0.0)
+                .then(|| total / time)
+                .map(|mean| if traffic::is_idle([Some(mean), None], None) { 0.0 } else { mean })
         }
         Sort::Rx => source.value("rx_bytes_per_s", span),
         Sort::Tx => source.value("tx_bytes_per_s", span),

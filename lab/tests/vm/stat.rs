@@ -204,7 +204,10 @@ fn usual(rig: &Rig) {
             rig.0.tell(&format!("dram {SUB} add hif_rd 1000"));
             rig.0.tell(&format!("dram {SUB} add hif_rmw 10"));
             rig.0.tell(&format!("dram {FAR_SUB} add hif_wr 500"));
-            rig.0.tell(&format!("port {PORT} event 0x205 3"));
+            // Bad TLPs that arrived, and others that the other end refused: each of these is seen by all its counters.
+            for event in ["0x200", "0x201", "0x206", "0x205", "0x207"] {
+                rig.0.tell(&format!("port {PORT} event {event} 7"));
+            }
             std::thread::sleep(16 * Duration::from_millis(turn_ms().into()));
         });
         let truth = rig.0.truth();
@@ -216,10 +219,13 @@ fn usual(rig: &Rig) {
         let of_dies: Vec<_> =
             dies.map(|r| (r.instance.as_ref().unwrap().node, r.metrics["write_bytes"].value)).collect();
         assert_eq!(of_dies, [(Some(0), 640.0), (Some(1), 32_000.0)]);
-        assert_eq!(counted.metric(PMU, "naks").value, events(&before, &truth, "0x205") as f64);
+        let happened = |event: &str| events(&before, &truth, event) as f64;
+        assert_eq!(counted.metric(PMU, "naks").value, happened("0x205") + happened("0x206"));
         let port = counted.of(PMU).next().unwrap();
         assert_eq!(port.device.as_ref().unwrap().bdf.unwrap().to_string(), PORT);
         assert_eq!(port.instance.as_ref().unwrap().below.len(), 1, "the network card");
+        let errors = pciescope_core::traffic::errors(|name| port.metrics.get(name).map(|metric| metric.value));
+        assert_eq!(errors, Some(happened("0x201") + happened("0x205")), "seven of each of two kinds");
         assert!(port.metrics["naks"].running.is_none(), "errors need not wait for the payload");
         for (name, rate) in [("rx_bytes_per_s", 300e6), ("tx_bytes_per_s", 100e6)] {
             let metric = &port.metrics[name];

@@ -6,6 +6,7 @@ mod completions;
 mod convert;
 mod doctor;
 mod endings;
+mod errors;
 mod help;
 mod kmod_makefile;
 mod lab;

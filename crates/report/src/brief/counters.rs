@@ -3,20 +3,17 @@
 
 use std::collections::HashMap;
 
-use pciescope_core::{Metric, Record};
+use pciescope_core::{Metric, Record, traffic};
 
 use super::{Answer, WIDTH, headed, label_unreal};
 use crate::model::{self, Section};
 use crate::style::{Tone, paint};
-use crate::table::counters::{CHANNEL, ERRORS, Id, PORT, RETRIES, Row, others, rows, states};
+use crate::table::counters::{CHANNEL, Id, PORT, Row, others, rows, states};
 use crate::table::layout::{Columns, Left, Right, Rows};
 use crate::text::{clean, counted, cut, figure, thousands};
 
 /// So many rows stand below a heading before it is written again.
 const HEAD_EVERY: usize = 20;
-/// Below this rate, in bytes per second, a row says 0.00 MB/s.
-const IDLE: f64 = 5e3;
-
 /// The answer of a whole run.
 pub(super) fn answer(section: &Section) -> Answer {
     let all = rows(&section.records);
@@ -100,12 +97,13 @@ struct View<'a, 'r> {
 impl<'a, 'r> View<'a, 'r> {
     fn of(all: &'a [Row<'r>]) -> Self {
         let is_port = |row: &&Row| {
-            row.has_any(&PORT) || row.has_any(&ERRORS) || (row.instance.scope == "port" && row.record.error.is_some())
+            row.has_any(&PORT) || errors(row).is_some() || (row.instance.scope == "port" && row.record.error.is_some())
         };
         let has_sum = all.iter().any(|row| row.instance.scope == "total");
         let is_memory = |row: &&Row| row.has_any(&CHANNEL) && !(has_sum && row.instance.scope == "channel");
         let hardware = model::hardware_ports(all.iter().map(|row| row.record));
-        let (links, again) = all.iter().filter(is_port).partition(|row| model::is_link(row.record, &hardware));
+        let (links, again) =
+            all.iter().filter(is_port).partition(|row| hardware.counts_once(model::counted_by(row.record)));
         View { links, again, memory: all.iter().filter(is_memory).collect() }
     }
 
@@ -191,15 +189,15 @@ impl<'a, 'r> View<'a, 'r> {
         let errors_of = |rows: &[&'a Row<'r>]| -> Vec<(f64, &'a Row<'r>)> {
             rows.iter().map(|row| (errors(row).unwrap_or(0.0), *row)).filter(|(count, _)| *count > 0.0).collect()
         };
-        if self.links.iter().any(|row| row.has_any(&ERRORS)) {
+        if self.links.iter().any(|row| errors(row).is_some()) {
             let bad = errors_of(&self.links);
             let bad = if bad.is_empty() { errors_of(&self.again) } else { bad };
             let most = bad.iter().max_by(|a, b| a.0.total_cmp(&b.0));
             answer.line(match most {
-                None => paint(Tone::Good, "no link error and no retry"),
+                None => paint(Tone::Good, "no link error"),
                 Some((_, row)) => {
                     let count = figure(bad.iter().map(|(count, _)| count).sum());
-                    paint(Tone::Bad, &format!("{count} link errors and retries, most at {}", row.name()))
+                    paint(Tone::Bad, &format!("{count} link errors, most at {}", row.name()))
                 }
             });
         }
@@ -264,15 +262,14 @@ fn share(row: &Row) -> Option<f64> {
     ["rx_link_share", "tx_link_share"].iter().filter_map(|name| value(row, name)).reduce(f64::max)
 }
 
-/// Link errors and retries; `None` where nobody counts them.
+/// Link errors; `None` where nobody counts them.
 fn errors(row: &Row) -> Option<f64> {
-    let known = ERRORS.iter().chain(&RETRIES).filter_map(|name| value(row, name));
-    known.reduce(|a, b| a + b)
+    traffic::errors(|name| value(row, name))
 }
 
 fn is_idle(row: &Row) -> bool {
-    let moved = ["rx_bytes_per_s", "tx_bytes_per_s"].iter().filter_map(|name| value(row, name)).fold(0.0, f64::max);
-    moved < IDLE && errors(row).is_none_or(|count| count == 0.0) && row.record.error.is_none()
+    let rates = ["rx_bytes_per_s", "tx_bytes_per_s"].map(|name| value(row, name));
+    traffic::is_idle(rates, errors(row)) && row.record.error.is_none()
 }
 
 /// The first device below a port, and how many more there are. The domain is left out where it is the first.

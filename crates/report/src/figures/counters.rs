@@ -4,27 +4,27 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use pciescope_core::recording::Total;
-use pciescope_core::{Record, joined};
+use pciescope_core::{Record, joined, traffic};
 
 use super::{Figure, drawn_few};
 use crate::chart::{Bar, Bars, Chart, Times, TimesLine, number};
 use crate::model::{self, Section};
-use crate::table::counters::{ERRORS, RETRIES};
 use crate::table::layout::{Columns, Left, Right, Rows};
 use crate::text::{clean, counted, figure};
 
 /// So many of the busiest have a line of their own; the others are added up.
 const MOST_LINES: usize = 6;
-/// What moves less in the mean, in bytes per second, is idle.
-pub(crate) const IDLE: f64 = 1000.0;
 /// The axis of a chart reaches at least so far, in MB/s.
 const LEAST: f64 = 0.1;
 /// What a port carries.
 pub(crate) const TRAFFIC: [&str; 2] = ["rx_bytes_per_s", "tx_bytes_per_s"];
 /// What a channel carries.
 const MEMORY: [&str; 2] = ["read_bytes_per_s", "write_bytes_per_s"];
-/// Counts of a link's errors and of what came of them.
-const EVENTS: [&[&str]; 3] = [&ERRORS, &RETRIES, &["recoveries"]];
+/// Errors of a link by layer, as [`traffic`] counts them.
+const LAYERS: [(u8, &str); 4] =
+    [(1, "layer 1 errors"), (2, "layer 2 errors"), (3, "layer 3 errors"), (0, "reported errors")];
+/// What comes of errors.
+const REPAIRS: [&str; 3] = ["naks", "retries", "recoveries"];
 
 /// The figures of a run in the order in which they matter.
 pub fn of(section: &Section) -> Vec<Figure> {
@@ -100,6 +100,15 @@ impl Source<'_> {
         let pieces = self.pieces(name).into_iter();
         pieces.map(|piece| (piece.end, piece.value.map(|value| value / per))).collect()
     }
+    /// The course of the errors of a layer of its link.
+    fn errors_of_layer(&self, layer: u8) -> Vec<(f64, Option<f64>)> {
+        let names = traffic::error_counters(Some(layer)).filter(|name| self.figures.contains_key(name));
+        let courses: BTreeMap<&str, Vec<(f64, Option<f64>)>> =
+            names.map(|name| (name, self.points(name, 1.0))).collect();
+        let ends = courses.values().next().into_iter().flatten().map(|point| point.0);
+        let count = |place: usize| traffic::errors_of_layer(layer, |name| courses.get(name)?[place].1);
+        ends.enumerate().map(|(place, end)| (end, count(place))).collect()
+    }
     /// The same with the beginnings of its intervals.
     fn pieces(&self, name: &str) -> Vec<Piece> {
         let mut pieces = Vec::with_capacity(self.count());
@@ -129,7 +138,7 @@ pub(crate) fn sources<'r>(section: &Section<'r>) -> Vec<Source<'r>> {
     for record in section.records.iter().copied() {
         let (Some(instance), Some(_)) = (&record.instance, record.interval) else { continue };
         // What counted the same bytes again would be added up twice.
-        if record.device.is_some() && !model::is_link(record, &hardware) {
+        if record.device.is_some() && !hardware.counts_once(model::counted_by(record)) {
             continue;
         }
         let (name, cpu) = (name(record), record.cpu.as_ref().map(|cpu| cpu.cpu));
@@ -173,7 +182,8 @@ fn mega(value: Option<f64>) -> String {
 /// The ports with traffic, the busiest first, and how many have none.
 pub(crate) fn busiest<'s, 'r>(sources: &'s [Source<'r>]) -> (Vec<&'s Source<'r>>, usize) {
     let ports: Vec<&Source> = sources.iter().filter(|source| source.is_port()).collect();
-    let mut busy: Vec<&Source> = ports.iter().copied().filter(|port| port.traffic() >= IDLE).collect();
+    let mut busy: Vec<&Source> =
+        ports.iter().copied().filter(|port| !traffic::is_idle([Some(port.traffic()), None], None)).collect();
     busy.sort_by(|a, b| b.traffic().total_cmp(&a.traffic()));
     let idle = ports.len() - busy.len();
     (busy, idle)
@@ -403,14 +413,22 @@ fn events_over_time(sources: &[Source]) -> Option<Figure> {
     let mut table = Columns::new(&[("Port", 12, Left), ("What", 14, Left), ("Count", 7, Right)]);
     let mut lines = Vec::new();
     for source in sources {
-        for name in EVENTS.concat() {
-            let Some(count) = source.sum(name).filter(|count| *count > 0.0) else { continue };
-            let words = name.replace('_', " ");
-            let title = source.title(&[name]);
-            table.row(vec![title.clone(), words.clone(), figure(count)]);
-            if lines.len() < 2 * MOST_LINES {
-                lines.push(TimesLine { name: format!("{title} {words}"), points: source.points(name, 1.0) });
-            }
+        let mut put =
+            |names: &[&str], words: &str, count: Option<f64>, points: &dyn Fn() -> Vec<(f64, Option<f64>)>| {
+                let Some(count) = count.filter(|count| *count > 0.0) else { return };
+                let title = source.title(names);
+                table.row(vec![title.clone(), words.to_owned(), figure(count)]);
+                if lines.len() < 2 * MOST_LINES {
+                    lines.push(TimesLine { name: format!("{title} {words}"), points: points() });
+                }
+            };
+        for (layer, words) in LAYERS {
+            let names: Vec<&str> = traffic::error_counters(Some(layer)).collect();
+            let count = traffic::errors_of_layer(layer, |name| source.sum(name));
+            put(&names, words, count, &|| source.errors_of_layer(layer));
+        }
+        for name in REPAIRS {
+            put(&[name], name, source.sum(name), &|| source.points(name, 1.0));
         }
     }
     (!lines.is_empty()).then(|| Figure {

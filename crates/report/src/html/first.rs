@@ -10,9 +10,8 @@ use crate::figures::counters::{TRAFFIC, busiest, memory_of, sources};
 use crate::losses;
 use crate::model::{self, Host, Kind, Section};
 use crate::readout::{Group, groups};
-use crate::summary::{Conclusions, at_links};
+use crate::summary::{Conclusions, link_errors};
 use crate::table::REFERENCES;
-use crate::table::counters::ERRORS;
 use crate::text::{counted, device_name, duration, figure, target_key, thousands};
 
 /// So many measurements have a line in the chart.
@@ -300,7 +299,7 @@ fn counters(section: &Section) -> Option<First> {
             }
             None => Tile::plain("Busiest port", "none".to_owned(), format!("{idle} ports without traffic")),
         });
-        let known = at_links(section, &ERRORS).into_iter().map(|(_, count)| count);
+        let known = link_errors(section).into_iter().map(|(_, count)| count);
         tiles.push(Tile::losses("Link errors", known.reduce(|a, b| a + b).map(|sum| (sum, true)), "all ports"));
     }
     let memory = memory_of(section, &sources);

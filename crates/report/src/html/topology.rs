@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use pciescope_core::traffic::is_idle;
 use pciescope_core::{Bdf, Function, Record};
 
 use super::devices::Device;
 use super::{charts, safe};
 use crate::chart::{BOX, NARROW, RULE, WIDE, colour, middle_cut};
 use crate::drawing::{Anchor, BLACK, CHARACTER, Drawing, GREY, Shape};
-use crate::figures::counters::IDLE;
 use crate::model::{self, Host, Kind};
 
 /// More rows than this make no picture that anyone reads.
@@ -108,7 +108,7 @@ fn counted(device: &Device) -> Option<((f64, f64, bool), f64)> {
     let hardware = model::hardware_ports(device.records.iter().copied());
     // Of a port that both hardware and the kernel counted, the hardware's figures.
     let is_shown =
-        |record: &&&Record| model::kind(&record.test) == Kind::Counters && !model::is_second(record, &hardware);
+        |record: &&&Record| model::kind(&record.test) == Kind::Counters && !hardware.is_second(model::counted_by(record));
     let records = || device.records.iter().filter(is_shown);
     let mean = |name: &str| {
         let totals = records().filter_map(|record| record.total(name));
@@ -160,7 +160,7 @@ fn place(nodes: &BTreeMap<Bdf, Node>, is_indented: bool) -> (Vec<Placed>, usize)
     // What carries most stands at the top.
     let traffic = |node: &Node| node.traffic.map_or(0.0, |(rx, tx, _)| rx + tx);
     roots.sort_by(|a, b| traffic(b.1).total_cmp(&traffic(a.1)));
-    let is_empty = |node: &Node| node.below.is_empty() && traffic(node) < IDLE;
+    let is_empty = |node: &Node| node.below.is_empty() && is_idle([Some(traffic(node)), None], None);
     let empty = roots.iter().filter(|(_, node)| is_empty(node)).count();
     for (bdf, _) in roots.iter().filter(|(_, node)| !is_empty(node)) {
         one(nodes, &mut placed, (**bdf, 0), None, &mut next, is_indented);
@@ -186,7 +186,7 @@ fn drawing(nodes: &BTreeMap<Bdf, Node>, width: f64) -> Drawing {
         let above = nodes.get(&parent);
         let share = above.map_or(0.0, |node| node.share);
         let traffic = above.and_then(|node| node.traffic).filter(|_| one.depth == 1);
-        let is_busy = traffic.is_some_and(|(rx, tx, _)| rx + tx >= IDLE);
+        let is_busy = traffic.is_some_and(|(rx, tx, _)| !is_idle([Some(rx), Some(tx)], None));
         let fill = if is_busy { colour(0) } else { GREY };
         let thick = if is_busy { 1.5 + 5.0 * share } else { 1.0 };
         let middle = y(one.row) + (ROW - 8.0) / 2.0;

@@ -4,11 +4,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use pciescope_core::comparison::Comparison;
 use pciescope_core::recording::Total;
-use pciescope_core::{Bdf, Instance, Record, joined};
+use pciescope_core::{Bdf, Instance, Record, traffic};
 
 use super::verdict::{Conclusions, Place, are, labelled, largest, name_of, quoted};
 use crate::model::{self, Section};
-use crate::table::counters::{ERRORS, RETRIES};
 use crate::text::{counted, figure};
 
 /// Above which share of a ceiling, in percent, little is left.
@@ -132,51 +131,52 @@ pub(super) fn counters(out: &mut Conclusions, number: usize, section: &Section) 
     }
 }
 
-/// The links of a section, each with the sum of these figures, where it has any. What hardware and the kernel counted at one
-/// port are not added: the kernel's account counts where hardware found nothing. An account of a port has what the functions
-/// below it reported.
-pub(crate) fn at_links<'r>(section: &Section<'r>, names: &[&str]) -> Vec<(&'r Record, f64)> {
+/// The links of a section, each with its errors, where it counts any. What hardware and the kernel counted at one port are
+/// not added: the kernel's account counts where hardware found nothing. An account of a port has what the functions below
+/// it reported.
+pub(crate) fn link_errors<'r>(section: &Section<'r>) -> Vec<(&'r Record, f64)> {
     let bdf = |record: &Record| record.device.as_ref().and_then(|device| device.bdf);
     let is_function = |record: &Record| record.instance.as_ref().is_some_and(|instance| instance.scope == "function");
     let hardware = model::hardware_ports(section.records.iter().copied());
     let ports: BTreeSet<Bdf> =
         section.records.iter().copied().filter(|record| !is_function(record)).filter_map(bdf).collect();
-    let mut links: Vec<(&Record, [Option<f64>; 2])> = Vec::new();
+    let mut links: Vec<(&Record, [BTreeMap<&str, f64>; 2])> = Vec::new();
     let mut places = HashMap::new();
     for record in section.records.iter().copied() {
         let path = record.device.as_ref().map_or(&[][..], |device| &device.path);
         if is_function(record) && path.iter().any(|above| ports.contains(above)) {
             continue;
         }
-        let finite = |name: &&str| record.total(name).filter(|total| total.known() > 0).map(|total| total.finite);
-        let Some(sum) = names.iter().filter_map(finite).reduce(|a, b| a + b) else { continue };
+        let finite = |name: &str| record.total(name).filter(|total| total.known() > 0).map(|total| total.finite);
         let pmu =
             record.instance.as_ref().map(|instance| (&instance.pmu, instance.node)).filter(|_| bdf(record).is_none());
         let place = *places.entry((bdf(record), pmu, record.label.as_deref())).or_insert_with(|| {
-            links.push((record, [None; 2]));
+            links.push((record, Default::default()));
             links.len() - 1
         });
-        let known = &mut links[place].1[usize::from(model::is_second(record, &hardware))];
-        *known = joined(*known, Some(sum), |a, b| a + b);
+        let known = &mut links[place].1[usize::from(hardware.is_second(model::counted_by(record)))];
+        for name in traffic::error_counters(None) {
+            if let Some(count) = finite(name) {
+                *known.entry(name).or_default() += count;
+            }
+        }
     }
-    let count = |[first, second]: [Option<f64>; 2]| first.filter(|count| *count != 0.0).or(second).or(first);
+    let count = |sums: [BTreeMap<&str, f64>; 2]| {
+        let [first, second] = sums.map(|counts| traffic::errors(|name| counts.get(name).copied()));
+        first.filter(|count| *count != 0.0).or(second).or(first)
+    };
     links.into_iter().filter_map(|(record, sums)| Some((record, count(sums)?))).collect()
 }
 
-/// Errors and retries of links.
+/// Errors of links.
 fn errors(out: &mut Conclusions, number: usize, section: &Section, name: &dyn Fn(&Record) -> String) {
-    let names: Vec<&str> = ERRORS.into_iter().chain(RETRIES).collect();
-    let links = at_links(section, &names);
+    let links = link_errors(section);
     let ports: BTreeMap<String, f64> = links.iter().fold(BTreeMap::new(), |mut ports, (record, count)| {
         *ports.entry(name(record)).or_default() += count;
         ports
     });
     for (port, count) in ports.iter().filter(|(_, count)| **count > 0.0) {
-        out.doubt(
-            3,
-            Place::Section(number),
-            format!("{port}: {} link errors and retries were counted.", figure(*count)),
-        );
+        out.doubt(3, Place::Section(number), format!("{port}: {} link errors were counted.", figure(*count)));
         out.advise(
             4,
             Place::Section(number),
@@ -184,6 +184,6 @@ fn errors(out: &mut Conclusions, number: usize, section: &Section, name: &dyn Fn
         );
     }
     if !ports.is_empty() && ports.values().all(|count| *count == 0.0) {
-        out.good(number, format!("No link error and no retry was counted at {}.", counted(ports.len(), "port")));
+        out.good(number, format!("No link error was counted at {}.", counted(ports.len(), "port")));
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use pciescope_catalogue::{is_mean, is_state};
 use pciescope_core::recording::Total;
-use pciescope_core::{Bdf, Instance, Metric, Record};
+use pciescope_core::{Bdf, Instance, Metric, Record, traffic};
 
 use super::Page;
 use super::layout::{Columns, Left, Right, Rows};
@@ -129,14 +129,19 @@ impl Row<'_> {
         self.cell(name, |value| format!("{value:.1}"))
     }
 
-    /// The sum of those that are there.
-    fn sum(&self, names: &[&str]) -> String {
-        let found: Vec<&Metric> = names.iter().filter_map(|name| self.metrics.get(*name)).collect();
-        let at_least = if found.iter().any(|metric| metric.at_least) { ">=" } else { "" };
-        match found.is_empty() {
-            true => "-".to_owned(),
-            false => format!("{at_least}{}", figure(found.iter().map(|metric| metric.value).sum())),
-        }
+    /// Errors of the link, each event once.
+    fn errors(&self) -> String {
+        let errors = traffic::errors(|name| self.metrics.get(name).map(|metric| metric.value));
+        let mut known = traffic::error_counters(None).filter_map(|name| self.metrics.get(name));
+        let at_least = if known.any(|metric| metric.at_least) { ">=" } else { "" };
+        errors.map_or_else(|| "-".to_owned(), |errors| format!("{at_least}{}", figure(errors)))
+    }
+
+    /// The largest of those that are there.
+    fn most(&self, names: &[&str]) -> String {
+        let known = names.iter().filter(|name| self.metrics.contains_key(**name));
+        let most = known.max_by(|a, b| self.metrics[**a].value.total_cmp(&self.metrics[**b].value));
+        most.map_or_else(|| "-".to_owned(), |name| self.cell(name, figure))
     }
 
     /// The smallest share of time in which the counters of these figures ran.
@@ -175,11 +180,11 @@ impl Row<'_> {
 }
 
 pub(crate) const PORT: [&str; 4] = ["rx_bytes_per_s", "tx_bytes_per_s", "rx_link_share", "tx_link_share"];
-pub(crate) const ERRORS: [&str; 4] = ["layer1_errors", "layer2_errors", "layer3_errors", "aer_errors"];
+const ERRORS: [&str; 4] = ["layer1_errors", "layer2_errors", "layer3_errors", "aer_errors"];
 /// What [`ERRORS`] of the kernel's account are made of.
 const REPORTS: [&str; 3] = ["correctable_errors", "nonfatal_errors", "fatal_errors"];
 const INTERRUPTS: [&str; 2] = ["interrupts", "interrupts_per_s"];
-pub(crate) const RETRIES: [&str; 2] = ["naks", "retries"];
+const RETRIES: [&str; 2] = ["naks", "retries"];
 pub(crate) const CHANNEL: [&str; 5] =
     ["read_bytes_per_s", "write_bytes_per_s", "total_bytes_per_s", "peak_share", "cycles_per_s"];
 /// What the tables' figures are made of.
@@ -243,9 +248,10 @@ fn links(out: &mut Page, title: &str, what: &str, rows: &[&Row]) {
         ("Tx(MB/s)", 9, Right, &|row| row.mega("tx_bytes_per_s")),
         ("Tx(%)", 5, Right, &|row| row.percent("tx_link_share")),
         ("Run(%)", 6, Right, &|row| row.running(PORT.into_iter())),
-        ("Errors", 6, Right, &|row| row.sum(&ERRORS)),
-        ("Retries", 7, Right, &|row| row.sum(&RETRIES)),
-        ("Recov", 5, Right, &|row| row.sum(&["recoveries"])),
+        ("Errors", 6, Right, &|row| row.errors()),
+        // A NAK is answered by sending again.
+        ("Retries", 7, Right, &|row| row.most(&RETRIES)),
+        ("Recov", 5, Right, &|row| row.most(&["recoveries"])),
         ("Irq/s", 5, Right, &|row| row.cell("interrupts_per_s", |value| format!("{value:.0}"))),
         ("Below it", 8, Left, &|row| match &row.record.error {
             Some(error) => format!("error: {}", clean(&error.code)),

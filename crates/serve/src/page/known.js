@@ -64,37 +64,26 @@ export const last = () => readings()[readings().length - 1];
 export const portOf = (reading, id) => own(reading && reading.ports, id);
 export const errorsOf = (reading, id) =>
   Object.entries((portOf(reading, id) || {}).errors || {}).filter(([, n]) => isNumber(n) && n > 0);
-// As the tool's table counts: the sums of the three layers, or of what functions reported; where there are none what was
-// counted one by one.
-const isSum = ([name]) => /^(layer\d|aer)_errors$/.test(name);
-const isRetry = ([name]) => name === "naks" || name === "retries" || name === "recoveries";
-export const errorSum = (reading, id) => {
-  const errors = errorsOf(reading, id).filter((e) => !isRetry(e));
-  return (errors.some(isSum) ? errors.filter(isSum) : errors).reduce((sum, [, n]) => sum + n, 0);
-};
+export const errorSum = (reading, id) => (portOf(reading, id) || {}).error_count || 0;
 export const share = (port, reading, way) => {
   const part = reading[`${way}_share`];
   if (isNumber(part)) return part * 100;
   return isNumber(reading[way]) && port.ceiling_bytes_per_s > 0 ? (reading[way] / port.ceiling_bytes_per_s) * 100 : NaN;
 };
-// Less is next to nothing, in bytes per second.
-export const IDLE = 1e3;
 export const both = (reading) => (reading.rx || 0) + (reading.tx || 0);
-// The mean over the time that the charts show: it moves slowly, so that rows keep their places.
+// The mean over the time that the charts show: it moves slowly, so that rows keep their places. 0 where it was always idle.
 export const busy = (port) => {
   let sum = 0, time = 0;
   for (const r of readings()) {
     const one = portOf(r, port.id);
     if (!one) continue;
-    sum += both(one) * (r.seconds || 1);
+    if (!one.is_idle) sum += both(one) * (r.seconds || 1);
     time += r.seconds || 1;
   }
   return sum / (time || 1);
 };
-export const isIdle = (port) => both(portOf(last(), port.id) || {}) < IDLE;
+export const isIdle = (port) => !!(portOf(last(), port.id) || {}).is_idle;
 // What the kernel counted is a lower bound, and says so wherever it is named.
-// The kernel's account of a port that hardware counts too.
-export const isSecond = (port) => !!port.source && feed.ports.some((p) => !p.source && p.bdf && p.bdf === port.bdf);
 export const title = (port) => (port.bdf || port.pmu || port.id) + (port.source ? ` >= ${port.source}` : "");
 export const linkWords = (link) => {
   if (!link) return "-";

@@ -1,5 +1,5 @@
 // The page: its table, its charts, the feed that it follows, its switches.
-import { CHOSEN_AT_FIRST, IDLE, adopt, at, belowWords, busy, clock, count, errorSum, errorsOf, feed, isIdle, isNumber, isScaled, isSecond, last, linkWords, make, marked, mb, mostState, own, percent, portOf, rate, readings, set, share, stateName, take, tidy, title, unitOf, view } from "./known.js";
+import { CHOSEN_AT_FIRST, adopt, at, belowWords, busy, clock, count, errorSum, errorsOf, feed, isIdle, isNumber, isScaled, last, linkWords, make, marked, mb, mostState, own, percent, portOf, rate, readings, set, share, stateName, take, tidy, title, unitOf, view } from "./known.js";
 import { nice, hovered, Chart, LEAST, layer, drawTraffic } from "./chart.js";
 import { paintTopology } from "./topology.js";
 
@@ -73,8 +73,7 @@ const listed = () => {
   const column = COLUMNS[view.sort];
   if (!column) {
     const means = new Map(found.map((port) => [port, busy(port)]));
-    const rank = (port) => (means.get(port) < IDLE ? 0 : means.get(port));
-    return found.sort((a, b) => rank(b) - rank(a));
+    return found.sort((a, b) => means.get(b) - means.get(a));
   }
   const key = column.by || column.of;
   const reading = last();
@@ -240,8 +239,8 @@ const paint = () => {
   // Until the user chooses: the first busy ones, which keep their charts.
   view.chosen ||= new Set();
   if (!view.touched)
-    for (const p of feed.ports.filter((p) => busy(p) >= IDLE).sort((a, b) => busy(b) - busy(a)))
-      if (view.chosen.size < CHOSEN_AT_FIRST && !isSecond(p)) view.chosen.add(p.id);
+    for (const p of feed.ports.filter((p) => busy(p) > 0).sort((a, b) => busy(b) - busy(a)))
+      if (view.chosen.size < CHOSEN_AT_FIRST && !p.is_second) view.chosen.add(p.id);
   for (const id of [...rows.keys()]) if (!feed.ports.some((p) => p.id === id)) rows.delete(id);
   const port = feed.ports.find((p) => p.id === view.zoom);
   at("zoom").hidden = !port;

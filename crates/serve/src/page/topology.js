@@ -1,5 +1,5 @@
 // The machine as a picture: root ports, switches, devices, and on each link its speed, its width and the traffic now.
-import { IDLE, NS, at, both, busy, draw, feed, isNumber, isScaled, last, linkWords, own, portOf, rate, share, title } from "./known.js";
+import { NS, at,  busy, draw, feed, isNumber, isScaled, last, linkWords, own, portOf, rate, share, title } from "./known.js";
 
 const ROW = 42;
 const MOST = 64;
@@ -10,7 +10,8 @@ const gather = () => {
   const nodes = new Map();
   const node = (id) => nodes.get(id) || nodes.set(id, { id, words: "", below: new Set(), parent: null }).get(id);
   const join = (above, id) => { if (above !== id && !node(id).parent) { node(id).parent = above; node(above).below.add(id); } };
-  for (const port of feed.ports) {
+  // Where hardware counts too, its figures stand at the link.
+  for (const port of feed.ports.filter((p) => !p.is_second)) {
     const id = port.bdf || port.id;
     Object.assign(node(id), { name: title(port), words: port.driver || port.name, link: port.link, port });
   }
@@ -30,7 +31,7 @@ const fitting = (text, room) => (text.length > room ? `${text.slice(0, Math.max(
 let order = null;
 export const paintTopology = () => {
   const nodes = gather();
-  const roots = [...nodes.values()].filter((n) => !n.parent && (n.below.size || (n.port && busy(n.port) >= IDLE)));
+  const roots = [...nodes.values()].filter((n) => !n.parent && (n.below.size || (n.port && busy(n.port) > 0)));
   at("topology").hidden = !roots.some((n) => n.below.size);
   if (at("topology").hidden) return;
   // The busiest first, as they were when the machine last changed: a picture that jumps cannot be read.
@@ -53,7 +54,7 @@ export const paintTopology = () => {
     const middle = y + ROW / 2 - 4;
     if (above) {
       const now = above.n.port && deep === 1 ? portOf(last(), above.n.port.id) || {} : null;
-      const isBusy = now && both(now) >= IDLE;
+      const isBusy = now && now.is_idle === false;
       const part = isBusy ? Math.max(...["rx", "tx"].map((way) => share(above.n.port, now, way)).filter(isNumber), 0) / 100 : 0;
       const [from, to] = [above.y + ROW / 2 - 4, x(deep)];
       const begin = x(deep - 1) + wide(deep - 1);

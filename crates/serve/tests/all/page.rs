@@ -23,16 +23,15 @@ fn node(script: &str) -> Option<String> {
     Some(String::from_utf8(output.stdout).unwrap().trim().to_owned())
 }
 
+/// What is an error, and what is idle, comes with the data.
 #[test]
-fn errors_of_the_kernels_account_stand_once_in_a_sum() {
+fn the_script_counts_the_errors_and_the_traffic_that_the_server_says() {
     let script = "\
-const sum = (errors) => k.errorSum({ ports: { a: { errors } } }, 'a');
-console.log([
-  sum({ aer_errors: 7, correctable_errors: 5, fatal_errors: 2 }),
-  sum({ layer1_errors: 3, layer2_errors: 4, bad_tlp: 4, bad_dllp: 3, naks: 9 }),
-  sum({ bad_tlp: 4, naks: 9 }),
-].join(' '));";
-    assert!(node(script).is_none_or(|said| said == "7 7 4"), "{:?}", node(script));
+const port = { error_count: 7, errors: { bad_tlp: 7, lcrc_error: 7, naks: 7 } };
+console.log(k.errorSum({ ports: { a: port } }, 'a'), k.errorSum({ ports: { a: {} } }, 'a'));
+k.take({ time_ms: 1e12, seconds: 1, ports: { a: { rx: 900, is_idle: true }, b: { rx: 9000, is_idle: false } } });
+console.log(['a', 'b'].map((id) => [k.busy({ id }), k.isIdle({ id })].join()).join(' '));";
+    assert!(node(script).is_none_or(|said| said == "7 0\n0,true 9000,false"), "{:?}", node(script));
 }
 
 #[test]

@@ -25,6 +25,8 @@ enum Column {
     History,
     /// Counts of an interval: those of the first of these names that has any.
     Count(&'static str),
+    /// Errors of a layer of the link in an interval.
+    Layer(u8),
     /// A share of the time.
     Time(String),
 }
@@ -88,18 +90,11 @@ fn link_columns(state: &State, width: u16) -> Columns {
     states.sort();
     states.dedup();
     let mut rest: Vec<(String, u16, Column)> = vec![("LINK".to_owned(), 14, Column::Link)];
-    for (title, name) in [
-        ("ERR", ""),
-        ("L1", "layer1_errors"),
-        ("L2", "layer2_errors"),
-        ("L3", "layer3_errors"),
-        ("NAK", "naks"),
-        ("RETRY", "retries"),
-        ("RECOV", "recoveries"),
-    ] {
-        let column = if name.is_empty() { Column::Errors } else { Column::Count(name) };
-        rest.push((title.to_owned(), 5, column));
-    }
+    let errors =
+        [("ERR", Column::Errors), ("L1", Column::Layer(1)), ("L2", Column::Layer(2)), ("L3", Column::Layer(3))];
+    let repairs = [("NAK", "naks"), ("RETRY", "retries"), ("RECOV", "recoveries")];
+    let repairs = repairs.map(|(title, name)| (title, Column::Count(name)));
+    rest.extend(errors.into_iter().chain(repairs).map(|(title, column)| (title.to_owned(), 5, column)));
     for name in states {
         let title = format!("{}%", clean(name.trim_end_matches("_share")).to_uppercase());
         rest.push((fit(&title, 9), crate::text::width(&title).clamp(5, 9), Column::Time(name)));
@@ -138,7 +133,7 @@ pub fn draw(pen: &mut Pen<'_>, state: &State, is_links: bool) {
     for (place, row) in rows.iter().enumerate().take(first + shown) {
         if row.depth == 0 {
             let source = row.source.and_then(|place| state.model.live.sources.get(place));
-            is_idle = source.is_some_and(|source| source.failure(span).is_none() && tree::is_idle(source, span));
+            is_idle = source.is_some_and(|source| source.failure(span).is_none() && source.is_idle(span));
         }
         let Some(y) = place.checked_sub(first).map(|y| y as u16 + 1) else { continue };
         draw_row(pen, y, state, span, row, &columns, has_counters);
@@ -201,7 +196,7 @@ fn draw_row(pen: &mut Pen<'_>, y: u16, state: &State, span: u64, row: &Row, colu
         (RowId::Source(_), None) => "?".to_owned(),
     };
     let name = format!("{}{name}", branch(pen, row));
-    let Some(source) = source.filter(|source| !is_idle(source, span)) else {
+    let Some(source) = source.filter(|source| !has_nothing(source, span)) else {
         // A function without figures of its own, or without traffic: its line describes it.
         let end = pen.put(1, y, pen.width(), &name, Style::new());
         let from = (columns.name.max(if has_counters { 0 } else { 19 }) + 2).max(end + 1);
@@ -229,7 +224,7 @@ fn draw_row(pen: &mut Pen<'_>, y: u16, state: &State, span: u64, row: &Row, colu
 }
 
 /// Whether the kernel's account of a function has neither bytes nor errors.
-fn is_idle(source: &Source, span: u64) -> bool {
+fn has_nothing(source: &Source, span: u64) -> bool {
     let is_none = |value: Option<f64>| value.is_none_or(|value| value == 0.0);
     source.is_function()
         && source.failure(span).is_none()
@@ -323,8 +318,12 @@ fn draw_cell(
             let style = if errors.is_some_and(|errors| errors.value > 0.0) { theme.bad() } else { Style::new() };
             pen.put_right(x, y, wide, &cell(errors), style);
         }
-        Column::Count(name) => {
-            let figure = source.figure(name, span);
+        Column::Count(_) | Column::Layer(_) => {
+            let figure = match column {
+                Column::Count(name) => source.figure(name, span),
+                Column::Layer(layer) => source.layer_errors(*layer, span),
+                _ => None,
+            };
             let style = if figure.is_some_and(|figure| figure.value > 0.0) { theme.doubtful() } else { Style::new() };
             pen.put_right(x, y, wide, &cell(figure), style);
         }
