@@ -71,7 +71,7 @@ def moment(time):
 def rows_of(records):
     """The rows that a file of these records has to hold: what is known of each, by column."""
     for number, record in enumerate(records):
-        common = {"record": number, "emulated": None}
+        common = {"record": number}
         common.update({key: record.get(key) for key in ("run", "verb", "label", "test")})
         common["time"] = moment(record["time"])
         device, target = record.get("device", {}), record.get("target", {})
@@ -82,12 +82,14 @@ def rows_of(records):
         common.update({key: record.get("instance", {}).get(key) for key in ("pmu", "scope")})
         common.update({key: record.get("interval", {}).get(key) for key in ("start_ns", "end_ns")})
         stream = record.get("stream", {})
-        common.update({key: stream.get(key) for key in ("path", "access", "function", "samples", "group", "check", "depth")})
+        common.update({key: stream.get(key) for key in ("path", "access", "function", "samples", "group", "depth")})
+        common["compared_with"] = stream.get("check")
+        method = record.get("method", {})
+        common.update({key: method.get(key) for key in ("batch", "gap_ns", "irqs_off", "quantum_ns")})
         common["is_fused"] = stream.get("is_fused", False) if stream else None
         common["error"] = record.get("error", {}).get("code")
-        common["error_text"] = record.get("error", {}).get("text")
+        common["error_text"] = record.get("error", {}).get("text") or None
         common["warnings"] = " ".join(sorted({warning["code"] for warning in record.get("warnings", [])})) or None
-        del common["emulated"]
         before = 0
         for name, histogram in sorted(record.get("histograms", {}).items()):
             before += 1
@@ -143,13 +145,21 @@ def runs_of(records):
 
 
 def findings_of(records):
-    """The rows of the table of findings."""
+    """The rows of the table of findings, warnings and errors."""
     for number, record in enumerate(records):
+        common = {"record": number, "run": record["run"], "label": record.get("label")}
         for finding in record.get("findings", []):
-            yield {"record": number, "run": record["run"], "label": record.get("label"), "check": finding["check"],
-                   "severity": finding["severity"], "silenced": finding.get("silenced", False), "device": finding.get("bdf"),
-                   "text": finding["text"], "consequence": finding["consequence"] or None, "remedy": finding["remedy"] or None,
+            yield {**common, "kind": "finding", "check": finding["check"], "severity": finding["severity"],
+                   "silenced": finding.get("silenced", False), "device": finding.get("bdf"), "text": finding["text"],
+                   "consequence": finding["consequence"] or None, "remedy": finding["remedy"] or None,
                    "evidence": finding.get("evidence", [])}
+        said = {**common, "silenced": False, "device": record.get("device", {}).get("bdf"), "consequence": None, "evidence": []}
+        for warning in record.get("warnings", []):
+            yield {**said, "kind": "warning", "check": warning["code"], "severity": "warning",
+                   "text": warning["text"] or None, "remedy": warning["hint"] or None}
+        for error in [record["error"]] if "error" in record else []:
+            yield {**said, "kind": "error", "check": error["code"], "severity": "problem",
+                   "text": error["text"] or None, "remedy": error.get("hint") or None}
 
 
 def hold_plain(reader, got, want):
@@ -241,7 +251,7 @@ def types(path):
     table = polars.read_parquet(path)
     for column, kind in {"time": polars.Datetime("us", "UTC"), "offset": polars.UInt64, "cpu": polars.UInt32,
                          "width": polars.UInt8, "vendor_id": polars.UInt16, "value": polars.Float64,
-                         "emulated": polars.Boolean, "verb": polars.String}.items():
+                         "at_least": polars.Boolean, "verb": polars.String}.items():
         assert table.schema[column] == kind, f"{column} is {table.schema[column]}, not {kind}"
     schema = pyarrow.parquet.read_schema(path)
     assert str(schema.field("sum_ps").type) == "decimal128(38, 0)", schema.field("sum_ps").type

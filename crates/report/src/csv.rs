@@ -1,91 +1,27 @@
-//! One line of comma-separated values per histogram; metrics-only records give one line per metric.
+//! The table of figures as comma-separated values: one line per histogram, metric and hot spot.
 //!
-//! The header is fixed: columns are only ever added at the end. Durations are nanoseconds. An empty field means
-//! "does not apply" or "too few samples for this percentile".
+//! The header is that of [`columns`](crate::columns), without lists. An empty field means "does not apply", "unknown"
+//! or "too few samples for this percentile".
 
 use std::borrow::Cow;
 use std::io::{self, Write};
 
-use pciescope_core::{Record, Sink, Stream};
+use pciescope_core::{Record, Sink};
 
+use crate::columns::{Column, Get, Row, Table};
 use crate::text::clean;
 
-/// A column: its name, and what is in it of a record; `None` where the lines of a record differ in it.
-type Column = (&'static str, Option<fn(&Record) -> String>);
-
-/// The columns, in order; docs/record.md says what each means.
-const COLUMNS: [Column; 55] = [
-    ("run", Some(|r| r.run.clone())),
-    ("time", Some(|r| r.time.clone())),
-    ("verb", Some(|r| r.verb.clone())),
-    ("test", Some(|r| r.test.clone())),
-    ("backend", Some(|r| some(r.method.as_ref().map(|method| &method.backend)))),
-    ("emulated", Some(|r| crate::model::is_emulation(r.method.as_ref(), r.device.as_ref()).to_string())),
-    ("device", Some(|r| some(r.device.as_ref().and_then(|device| device.bdf)))),
-    ("vendor_id", Some(|r| some(r.device.as_ref().map(|device| format!("{:04x}", device.vendor))))),
-    ("device_id", Some(|r| some(r.device.as_ref().map(|device| format!("{:04x}", device.device))))),
-    ("bar", Some(|r| some(r.target.as_ref().and_then(|target| target.bar)))),
-    ("offset", Some(|r| some(r.target.as_ref().and_then(|target| Some(format!("{:#x}", target.offset?)))))),
-    ("width", Some(|r| some(r.target.as_ref().and_then(|target| target.width)))),
-    ("vector", Some(|r| some(r.target.as_ref().and_then(|target| target.vector)))),
-    ("irq", Some(|r| some(r.target.as_ref().and_then(|target| target.irq)))),
-    ("hop", Some(|r| some(r.target.as_ref().and_then(|target| target.hop)))),
-    ("hop_bdf", Some(|r| some(r.target.as_ref().and_then(|target| target.hop_bdf)))),
-    ("cpu", Some(|r| some(r.cpu.as_ref().map(|cpu| cpu.cpu)))),
-    ("node", Some(|r| some(r.cpu.as_ref().and_then(|cpu| cpu.node)))),
-    ("package", Some(|r| some(r.cpu.as_ref().and_then(|cpu| cpu.package)))),
-    ("l3", Some(|r| some(r.cpu.as_ref().and_then(|cpu| cpu.l3)))),
-    ("thread", Some(|r| some(r.cpu.as_ref().and_then(|cpu| cpu.thread)))),
-    ("name", None),
-    ("unit", None),
-    ("count", None),
-    ("min", None),
-    ("mean", None),
-    ("p50", None),
-    ("p95", None),
-    ("p99", None),
-    ("p999", None),
-    ("p9999", None),
-    ("max", None),
-    ("error", Some(|r| some(r.error.as_ref().map(|error| &error.code)))),
-    ("label", Some(|r| some(r.label.as_ref()))),
-    ("pmu", Some(|r| some(r.instance.as_ref().and_then(|instance| instance.pmu.as_ref())))),
-    ("scope", Some(|r| some(r.instance.as_ref().map(|instance| &instance.scope)))),
-    ("start_ns", Some(|r| some(r.interval.map(|interval| interval.start_ns)))),
-    ("end_ns", Some(|r| some(r.interval.map(|interval| interval.end_ns)))),
-    ("running", None),
-    ("at_least", None),
-    ("path", Some(|r| some(r.stream.as_ref().map(|stream| &stream.path)))),
-    ("access", Some(|r| some(r.stream.as_ref().map(|stream| &stream.access)))),
-    ("wait", Some(|r| some(r.stream.as_ref().and_then(|stream| stream.wait.as_ref())))),
-    ("function", Some(|r| some(r.stream.as_ref().map(Stream::function_name)))),
-    ("samples", Some(|r| some(r.stream.as_ref().map(|stream| stream.samples).filter(|samples| *samples > 0)))),
-    ("cycle", Some(|r| some(r.stream.as_ref().and_then(|stream| stream.cycle)))),
-    ("conversion", Some(|r| some(r.stream.as_ref().and_then(|stream| stream.conversion.as_ref())))),
-    ("devices", Some(|r| some(r.stream.as_ref().map(|stream| stream.devices).filter(|devices| *devices > 0)))),
-    ("sweep", Some(|r| some(r.stream.as_ref().and_then(|stream| stream.sweep.as_ref())))),
-    ("group", Some(|r| some(r.stream.as_ref().map(|stream| stream.group)))),
-    ("piece_bytes", Some(|r| some(r.stream.as_ref().and_then(|stream| stream.piece_bytes)))),
-    ("depth", Some(|r| some(r.stream.as_ref().and_then(|stream| stream.depth)))),
-    ("check", Some(|r| some(r.stream.as_ref().and_then(|stream| stream.check.as_ref())))),
-    ("source", Some(|r| some(r.instance.as_ref().and_then(|instance| instance.source.as_ref())))),
-    ("pmu_node", Some(|r| some(r.instance.as_ref().and_then(|instance| instance.node)))),
-];
-
-/// The names of the columns.
-pub const HEADER: [&str; COLUMNS.len()] = {
-    let (mut names, mut place) = ([""; COLUMNS.len()], 0);
-    while place < names.len() {
-        names[place] = COLUMNS[place].0;
-        place += 1;
-    }
-    names
-};
+/// The columns, in order.
+pub fn columns() -> impl Iterator<Item = &'static Column> {
+    Table::Figures.columns().filter(|column| !matches!(column.get, Get::List(_)))
+}
 
 /// A sink that writes the header before the first record and flushes after each.
 pub struct Writer<W: Write> {
     out: W,
     text: Vec<u8>,
+    /// Records so far.
+    number: u64,
     separator: u8,
     has_header: bool,
     is_file: bool,
@@ -102,7 +38,7 @@ impl<W: Write> Writer<W> {
     }
     /// A sink onto `out` with another separator than a comma.
     pub fn with_separator(out: W, separator: u8) -> Self {
-        Writer { out, text: Vec::new(), separator, has_header: false, is_file: false, is_terminal: false }
+        Writer { out, text: Vec::new(), number: 0, separator, has_header: false, is_file: false, is_terminal: false }
     }
     /// The same for a file that nobody reads before it is complete: it is written in large pieces.
     pub fn of_file(out: W) -> Self {
@@ -115,7 +51,7 @@ impl<W: Write> Writer<W> {
     fn head(&mut self) {
         if !self.has_header {
             self.has_header = true;
-            put(&mut self.text, HEADER, self.separator);
+            put(&mut self.text, columns().map(|column| column.name), self.separator);
             end(&mut self.text);
         }
     }
@@ -139,7 +75,8 @@ impl<W: Write> Writer<W> {
 impl<W: Write> Sink for Writer<W> {
     fn put(&mut self, record: &Record) -> io::Result<()> {
         self.head();
-        lines(record, &mut self.text, self.separator);
+        lines(&Table::Figures.rows(self.number, record), &mut self.text, self.separator);
+        self.number += 1;
         if self.is_file && self.text.len() < PIECE { Ok(()) } else { self.flush() }
     }
     fn finish(&mut self) -> io::Result<()> {
@@ -180,53 +117,43 @@ pub fn render(records: &[Record]) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// The name, the unit, the figures, `running` and `at_least` of a line: the columns in which lines differ.
-type Own = [String; 13];
-
 /// Appends the lines of a record. What they share is made once.
-fn lines(record: &Record, text: &mut Vec<u8>, separator: u8) {
+fn lines(rows: &[Row<'_>], text: &mut Vec<u8>, separator: u8) {
+    let Some(first) = rows.first() else { return };
     // What stands before each of a line's own fields, and behind the last.
-    let mut shared = vec![Vec::new()];
-    for (_, of) in COLUMNS {
-        match (of, shared.last_mut()) {
-            (Some(of), Some(part)) => put(part, [&*harmless(of(record).into())], separator),
-            _ => shared.push(Vec::new()),
+    let (mut shared, mut own): (_, Vec<&Column>) = (vec![Vec::new()], Vec::new());
+    for column in columns() {
+        match shared.last_mut() {
+            Some(part) if !column.is_own => put(part, [&*harmless(field(column, first))], separator),
+            _ => {
+                own.push(column);
+                shared.push(Vec::new());
+            }
         }
     }
-    let mut line = |own: Own| {
-        let mut own = own.into_iter();
-        for part in &shared {
+    for row in rows {
+        for (place, part) in shared.iter().enumerate() {
             text.extend(part);
-            own.next().into_iter().for_each(|field| put(text, [&*harmless(field.into())], separator));
+            own.get(place).into_iter().for_each(|column| put(text, [&*harmless(field(column, row))], separator));
         }
         end(text);
+    }
+}
+
+/// A value as text.
+fn field<'r>(column: &Column, row: &'r Row<'r>) -> Cow<'r, str> {
+    let text = match &column.get {
+        Get::Text(of) | Get::Time(of) => return Cow::Borrowed(of(row).unwrap_or_default()),
+        Get::Words(of) => of(row),
+        Get::Bool(of) => of(row).map(|is| is.to_string()),
+        Get::Whole(_, of) => of(row).map(|number| number.to_string()),
+        Get::Hex(16, of) => of(row).map(|number| format!("{number:04x}")),
+        Get::Hex(_, of) => of(row).map(|number| format!("{number:#x}")),
+        Get::Number(of) => of(row).filter(|number| number.is_finite()).map(crate::text::figure),
+        Get::Decimal(of) => of(row).map(|number| number.to_string()),
+        Get::List(_) => None,
     };
-    for (name, h) in &record.histograms {
-        let mut own = Own::default();
-        let p = |percent| number(h.percentile_ns(percent));
-        own[..3].clone_from_slice(&[name.clone(), "ns".to_owned(), h.count().to_string()]);
-        own[3..5].clone_from_slice(&[number(h.min_ns()), number(h.mean_ns())]);
-        own[5..11].clone_from_slice(&[p(50.0), p(95.0), p(99.0), p(99.9), p(99.99), number(h.max_ns())]);
-        line(own);
-    }
-    // A figure has no distribution: its value stands in the mean's column.
-    let figure = |name: String, unit: &str, value: f64| {
-        let mut own = Own::default();
-        (own[0], own[1], own[4]) = (name, unit.to_owned(), number(Some(value)));
-        own
-    };
-    for (name, m) in &record.metrics {
-        let mut own = figure(name.clone(), &m.unit, m.value);
-        (own[11], own[12]) = (number(m.running), some(m.at_least.then_some(true)));
-        line(own);
-    }
-    for spot in &record.hot_spots {
-        line(figure(format!("hot spot {} {}", spot.object, spot.symbol), "%", spot.percent));
-    }
-    let is_empty = record.histograms.is_empty() && record.metrics.is_empty() && record.hot_spots.is_empty();
-    if is_empty && record.error.is_some() {
-        line(Own::default());
-    }
+    Cow::Owned(text.unwrap_or_default())
 }
 
 /// A field that no spreadsheet runs: before one that starts like a formula an apostrophe keeps it text.
@@ -235,15 +162,6 @@ fn harmless(text: Cow<'_, str>) -> Cow<'_, str> {
         return Cow::Owned(format!("'{text}"));
     }
     text
-}
-
-fn some(value: Option<impl ToString>) -> String {
-    value.map(|v| v.to_string()).unwrap_or_default()
-}
-
-/// Three decimals are picoseconds where the unit is nanoseconds; whole numbers stay whole.
-fn number(value: Option<f64>) -> String {
-    value.map(crate::text::figure).unwrap_or_default()
 }
 
 #[cfg(test)]

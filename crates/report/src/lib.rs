@@ -6,8 +6,7 @@
 //! # Where to change what
 //!
 //! - An output format: one file here, and `Kind` in crates/cli/src/cmd/report.rs.
-//! - A column of Parquet files: `parquet/` (`figures.rs`, `runs.rs`, `findings.rs`), docs/record.md,
-//!   tests/parquet/check.py.
+//! - A column of CSV and Parquet files: `COLUMNS` in `columns.rs`, and its row in docs/record.md.
 //! - A figure, doubt or verdict of `compare`: `compare/` (`cells.rs`, `doubts.rs`, `judge.rs`); its statistics are in
 //!   `interval.rs`, `dist.rs` and docs/compare-method.md.
 //! - A sentence of the summary (good, doubtful, to do): `summary/` (`latency.rs`, `counters.rs`, `readout.rs`,
@@ -24,6 +23,7 @@ mod bins;
 pub mod bounded;
 pub mod brief;
 mod chart;
+pub mod columns;
 pub mod compare;
 pub mod csv;
 pub mod drawing;

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use pciescope_core::{Record, Sink};
+use pciescope_report::columns::Table;
 use pciescope_report::fold::Folder;
-use pciescope_report::parquet::Table;
 use pciescope_report::{brief, csv, drawing, html, jsonl, markdown, parquet, png, summary, svg, table};
 
 use super::files::{self, Opened, Place};

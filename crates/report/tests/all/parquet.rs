@@ -7,7 +7,7 @@ use ::parquet::basic::{ConvertedType, Type as Physical};
 use ::parquet::file::reader::{FileReader, SerializedFileReader};
 use ::parquet::record::{Field, Row};
 use pciescope_core::{Evidence, Finding, Histogram, Host, Metric, Plan, Record, Severity, Sink, StatPlan};
-use pciescope_report::parquet::{TABLES, Table};
+use pciescope_report::columns::{COLUMNS, Get, TABLES, Table};
 use pciescope_report::{csv, jsonl, parquet};
 
 fn reader(table: Table, records: &[Record]) -> SerializedFileReader<File> {
@@ -65,20 +65,17 @@ fn every_figure_of_the_csv_is_a_row_with_the_same_values() {
     let mut count = 0;
     for (row, line) in rows.iter().zip(lines.records()) {
         let line = line.unwrap();
-        let cell = |name: &str| &line[headers.iter().position(|header| header == name).unwrap()];
-        let is_metric = field(row, "kind").to_string() == "\"metric\"";
-        for (name, cell) in headers.iter().map(|name| (name, cell(name))) {
-            // A metric stands in the mean's column of the CSV.
-            let column = if is_metric && name == "mean" { "value" } else { name };
-            let got = field(row, column);
+        for (name, cell) in headers.iter().zip(line.iter()) {
+            let got = field(row, name);
             let same = match got {
                 Field::Null => cell.is_empty(),
                 Field::Str(text) => text == cell,
-                Field::Bool(is) => is.to_string() == cell || (!is && cell.is_empty()),
+                Field::Bool(is) => is.to_string() == cell,
                 Field::Double(number) => {
                     (number - cell.parse::<f64>().unwrap()).abs() <= 0.0006_f64.max(number.abs() * 1e-9)
                 }
                 Field::TimestampMicros(time) => *time == 1_795_251_600_000_000,
+                Field::Decimal(_) => cell.parse::<u128>().is_ok(),
                 other if name == "offset" => format!("{:#x}", whole(other)) == cell,
                 other if name.ends_with("_id") => format!("{:04x}", whole(other)) == cell,
                 other => whole(other).to_string() == cell,
@@ -161,19 +158,63 @@ fn columns_have_the_types_that_the_page_says() {
     );
     assert_eq!(column("buckets.list.element.count").converted_type(), ConvertedType::UINT_64);
     let names: Vec<String> = file.schema().get_fields().iter().map(|field| field.name().to_owned()).collect();
-    assert_eq!(names, Table::Figures.columns());
+    assert_eq!(names, Table::Figures.columns().map(|column| column.name).collect::<Vec<_>>());
+}
+
+/// docs/record.md has a row for each column, with its type, its unit and its tables.
+#[test]
+fn the_page_about_records_explains_every_column() {
     let page = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/record.md")).unwrap();
-    let part = page.split("\n## Parquet\n").nth(1).and_then(|part| part.split("\n## ").next()).unwrap();
-    let parts = ["Figures, `run.parquet`", "Runs, `run.runs.parquet`", "Findings, `run.findings.parquet`"];
-    for (table, part) in TABLES.into_iter().zip(parts.map(|title| part.split(title).nth(1).unwrap())) {
-        let part = part.split("\n\n").nth(1).unwrap();
-        for name in table.columns() {
-            assert!(part.contains(&format!("`{name}`")), "{table:?}: {name} is not explained");
+    let part = page.split("\n## Columns\n").nth(1).and_then(|part| part.split("\n## ").next()).unwrap();
+    let mut explained = Vec::new();
+    for line in part.lines().filter(|line| line.starts_with("| `")) {
+        let [names, kind, tables, meaning] = line.trim_matches('|').split(" | ").collect::<Vec<_>>()[..] else {
+            panic!("{line}: not four cells")
+        };
+        assert!(meaning.len() > 3, "{line}");
+        for name in names.split(',') {
+            explained.push((name.trim().trim_matches('`').to_owned(), kind.to_owned(), tables.to_owned()));
         }
     }
-    for name in csv::HEADER {
-        assert!(names.iter().any(|column| column == name), "{name} of the CSV is lost");
+    let words = |get: &Get| match get {
+        Get::Text(_) | Get::Words(_) => "text".to_owned(),
+        Get::Time(_) => "time".to_owned(),
+        Get::Bool(_) => "bool".to_owned(),
+        Get::Whole(bits, _) | Get::Hex(bits, _) => format!("u{bits}"),
+        Get::Number(_) => "f64".to_owned(),
+        Get::Decimal(_) => "decimal(38)".to_owned(),
+        Get::List(leaves) => format!("list of {}", leaves.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ")),
+    };
+    let mut wanted: Vec<_> = COLUMNS
+        .iter()
+        .map(|column| {
+            let unit = if column.unit.is_empty() { String::new() } else { format!(", {}", column.unit) };
+            let tables: String =
+                TABLES.iter().filter(|table| column.tables.contains(table)).map(|table| letter(*table)).collect();
+            (column.name.to_owned(), words(&column.get) + &unit, tables)
+        })
+        .collect();
+    explained.sort();
+    wanted.sort();
+    assert_eq!(explained, wanted);
+}
+
+/// As the page names a table.
+fn letter(table: Table) -> char {
+    match table {
+        Table::Figures => 'F',
+        Table::Runs => 'R',
+        Table::Findings => 'D',
     }
+}
+
+/// A name that two tables have is of one column.
+#[test]
+fn every_name_stands_once() {
+    let mut names: Vec<&str> = COLUMNS.iter().map(|column| column.name).collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), COLUMNS.len());
 }
 
 fn finding(check: &str) -> Finding {
@@ -209,6 +250,46 @@ fn findings_are_rows_with_their_evidence() {
         "[{source: \"/sys/x\", value: \"4\"}, {source: \"LnkSta\", value: \"\"}]"
     );
     assert!(matches!(text(1, "evidence"), Field::ListInternal(list) if list.elements().is_empty()));
+}
+
+#[test]
+fn warnings_and_errors_are_rows_beside_the_findings() {
+    let mut record = strange();
+    let texts = |code: &str| (code.to_owned(), format!("{code} is on"), format!("turn {code} off"));
+    let (code, text, hint) = texts("aspm");
+    record.warnings = vec![pciescope_core::Warning { code, text, hint }];
+    let (code, text, hint) = texts("removed");
+    record.error = Some(pciescope_core::Failure { code, text, hint: Some(hint) });
+    record.findings = vec![finding("link-width")];
+    let rows = rows_of(Table::Findings, &[record]);
+    let of = |name: &str| rows.iter().map(|row| field(row, name).to_string()).collect::<Vec<_>>();
+    assert_eq!(of("kind"), ["\"finding\"", "\"warning\"", "\"error\""]);
+    assert_eq!(of("check"), ["\"link-width\"", "\"aspm\"", "\"removed\""]);
+    assert_eq!(of("severity"), ["\"problem\"", "\"warning\"", "\"problem\""]);
+    assert_eq!(of("remedy"), ["null", "\"turn aspm off\"", "\"turn removed off\""]);
+    assert_eq!(of("silenced"), ["true", "false", "false"]);
+}
+
+/// What hosts are compared by is the same text on each of them.
+#[test]
+fn a_figure_is_named_by_what_it_measured() {
+    let demo = rows(&demo());
+    let names: std::collections::BTreeSet<String> = demo.iter().map(|row| field(row, "figure").to_string()).collect();
+    for name in ["mmio-read BAR0+0x8/4 latency", "config-read hop 0 latency", "irq-hardware vector 0 entry_to_ack"] {
+        assert!(names.contains(&format!("{name:?}")), "{name} is not among {names:?}");
+    }
+    let stream = pciescope_core::Stream {
+        function: "func_sca".to_owned(),
+        is_fused: true,
+        access: "read".to_owned(),
+        samples: 1024,
+        devices: 1,
+        ..pciescope_core::Stream::default()
+    };
+    let metrics = [("speed".to_owned(), Metric::of(1e9, "bytes/s"))].into();
+    let record = Record { test: "readout".to_owned(), stream: Some(stream), metrics, ..Record::default() };
+    let figure = field(&rows(&[record])[0], "figure").clone();
+    assert_eq!(figure, Field::Str("readout func_sca+fused read 1024 samples 1 devices speed".to_owned()));
 }
 
 #[test]
