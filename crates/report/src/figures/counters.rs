@@ -102,7 +102,7 @@ impl Source<'_> {
     }
     /// The course of the errors of a layer of its link.
     fn errors_of_layer(&self, layer: u8) -> Vec<(f64, Option<f64>)> {
-        let names = traffic::error_counters(Some(layer)).filter(|name| self.figures.contains_key(name));
+        let names = traffic::error_counters(Some(layer)).filter(|name| self.totals.contains_key(name));
         let courses: BTreeMap<&str, Vec<(f64, Option<f64>)>> =
             names.map(|name| (name, self.points(name, 1.0))).collect();
         let ends = courses.values().next().into_iter().flatten().map(|point| point.0);
