@@ -4,7 +4,6 @@ use std::time::Instant;
 
 use pciescope_core::traffic::link_errors;
 use pciescope_core::{Function, Instance, Interval, Metric, Record};
-use pciescope_report::kept::Keep;
 use pciescope_report::{brief, html, model, summary, table};
 use pciescope_serve::metrics::{self, Format, Own};
 use pciescope_tui::ratatui::Terminal;
@@ -91,8 +90,7 @@ fn seven_errors_of_a_kind_are_seven_in_every_output() {
         let row = row.lines().find(|line| line.starts_with(PORT)).unwrap();
         assert!(row[..end].ends_with(" 7"), "{what}: {row}");
         says(&what, &html::render(&records), "<span>Link errors</span> <b>7</b>");
-        let kept = records.kept();
-        let conclusions = summary::conclude(&kept, &model::sections(&kept));
+        let conclusions = summary::conclude(&records, &model::sections(&records));
         let doubts: String = conclusions.doubtful.iter().map(|statement| statement.text.as_str()).collect();
         says(&what, &doubts, &format!("{PORT}: 7 link errors were counted."));
         says(&what, &zoomed(&records), "Errors  7 since the beginning");
