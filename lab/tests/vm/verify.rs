@@ -160,8 +160,7 @@ pub fn verify_pcie_agrees_with_the_ledger_on_the_newest_kernel() {
     let rig = Rig::boot(Kernel::Newest, "rasdes_pmu");
     rig.disk.tell("rate 200MB");
     rig.take_turns_of("dwc_rootport_10", 200);
-    let command =
-        format!("pciescope verify pcie {} --write --destroy-data --duration 6s --json -- --bs=64k", rig.node);
+    let command = format!("pciescope verify pcie {} --write --destroy-data --duration 6s --json -- --bs=64k", rig.node);
     settle("verify pcie", || {
         let before = rig.payload();
         let output = rig.counters.vm.run_within(&command, PATIENCE);
@@ -210,8 +209,7 @@ pub fn verify_pcie_agrees_with_the_ledger_on_the_newest_kernel() {
     assert!(rig.payload()[1] - before[1] < MIB, "it still wrote to the disk");
     // A wrong counter is found: bytes that fio does not know of.
     let before = rig.payload();
-    let running =
-        rig.counters.vm.start(&format!("exec pciescope verify pcie {} --duration 3s --json", rig.node));
+    let running = rig.counters.vm.start(&format!("exec pciescope verify pcie {} --duration 3s --json", rig.node));
     rig.counters.wait_for("fio reads", || (rig.payload()[0] > before[0] + 32 * MIB).then_some(()));
     rig.counters.tell(&format!("port {PORT} traffic rx {}", 100 * MIB));
     let output = running.wait().unwrap();

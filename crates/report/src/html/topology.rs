@@ -107,8 +107,9 @@ fn words(function: &Function) -> String {
 fn counted(device: &Device) -> Option<((f64, f64, bool), f64)> {
     let hardware = model::hardware_ports(device.records.iter().copied());
     // Of a port that both hardware and the kernel counted, the hardware's figures.
-    let is_shown =
-        |record: &&&Record| model::kind(&record.test) == Kind::Counters && !hardware.is_second(model::counted_by(record));
+    let is_shown = |record: &&&Record| {
+        model::kind(&record.test) == Kind::Counters && !hardware.is_second(model::counted_by(record))
+    };
     let records = || device.records.iter().filter(is_shown);
     let mean = |name: &str| {
         let totals = records().filter_map(|record| record.total(name));
