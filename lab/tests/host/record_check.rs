@@ -35,7 +35,7 @@ fn a_record_that_only_the_schema_objects_to_is_refused_with_its_fault() {
     for (place, value) in [
         ("/run", json!("a run")),
         ("/time", json!("yesterday")),
-        ("/schema", json!(1)),
+        ("/schema", json!(2)),
         ("/target/width", json!(3)),
         ("/metrics/samples_lost/unit", json!("furlongs")),
     ] {
