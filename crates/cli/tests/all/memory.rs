@@ -14,7 +14,7 @@ const PROGRAM_KIB: u64 = 56 << 10;
 /// The memory for intervals, which are folded while they are read: half of their text.
 const INTERVALS_KIB: u64 = PROGRAM_KIB + (SIZE as u64 >> 11);
 /// The memory for latencies: four times their text.
-const LATENCIES_KIB: u64 = PROGRAM_KIB + (4 * SIZE as u64 >> 10);
+const LATENCIES_KIB: u64 = PROGRAM_KIB + ((4 * SIZE as u64) >> 10);
 
 /// Runs the program where it gets no more memory than `kib`.
 #[track_caller]

@@ -31,7 +31,7 @@ const SCRIPT: &str = include_str!("page.js");
 
 /// The page.
 pub fn render(records: &[Record]) -> String {
-    let (records, left_out) = newest(&records);
+    let (records, left_out) = newest(records);
     let records = &*records;
     let sections = model::sections(records);
     let title = title(records, &sections);

@@ -35,7 +35,7 @@ fn demo() -> Vec<Record> {
 
 fn strange() -> Record {
     let mut record = Record {
-        schema: pciescope_core::SCHEMA,
+        schema: pciescope_core::record::SCHEMA,
         run: "00000000000000f1".to_owned(),
         time: "no time".to_owned(),
         verb: "say \"hi\",\nthen \u{1f600}\u{202e} = 1".to_owned(),
