@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use pciescope_browser_tests::{Browser, SIZES, Stage};
 use pciescope_core::record::Failure;
-use pciescope_core::{Below, Device, DeviceErrors, Link};
+use pciescope_core::{Below, Device, DeviceErrors, Link, traffic};
 use pciescope_serve::feed::{Channel, ChannelReading, Feed, Port, PortReading, Reading, Status};
 
 /// 2026-11-21 09:00:00 UTC.
@@ -51,7 +51,7 @@ fn reading(second: u64, ports: u32, channels: u32) -> Reading {
     let figures = |n: u32| {
         let rx = f64::from(n + 1) * 1e8 * wave(n);
         let ceiling = port(n).ceiling_bytes_per_s.unwrap();
-        let mut errors = BTreeMap::new();
+        let mut errors: BTreeMap<String, f64> = BTreeMap::new();
         if n == 4 && second % 60 == 20 {
             errors = [("layer2_errors", 3.0), ("bad_tlp", 3.0), ("naks", 2.0)].map(|(k, v)| (k.to_owned(), v)).into();
         }
@@ -63,6 +63,7 @@ fn reading(second: u64, ports: u32, channels: u32) -> Reading {
             rx_share: Some(rx / ceiling),
             tx_share: Some(rx / 10.0 / ceiling),
             states: states.map(|(k, v)| (k.to_owned(), v)).into(),
+            error_count: traffic::errors(|name| errors.get(name).copied()),
             errors,
             ..PortReading::default()
         }
@@ -372,7 +373,10 @@ fn a_machine_without_counters_says_so() {
 
 /// A reading of which the test says everything that matters: bytes per second from the devices, and those of DRAM.
 fn plain(second: u64, rx: &[f64], (read, write): (f64, f64), running: Option<f64>) -> Reading {
-    let figures = |rx: &f64| PortReading { rx: Some(*rx), tx: Some(0.0), running, ..PortReading::default() };
+    let figures = |rx: &f64| {
+        let is_idle = traffic::is_idle([Some(*rx), Some(0.0)], None);
+        PortReading { rx: Some(*rx), tx: Some(0.0), is_idle, running, ..PortReading::default() }
+    };
     let dram = ChannelReading { read: Some(read), write: Some(write), running, ..ChannelReading::default() };
     Reading {
         time_ms: BEGIN_MS + second * 1000,

@@ -1,5 +1,5 @@
 // The machine as a picture: root ports, switches, devices, and on each link its speed, its width and the traffic now.
-import { NS, at,  busy, draw, feed, isNumber, isScaled, last, linkWords, own, portOf, rate, share, title } from "./known.js";
+import { NS, at, busy, draw, feed, isNumber, isScaled, last, linkWords, own, portOf, rate, share, title } from "./known.js";
 
 const ROW = 42;
 const MOST = 64;
