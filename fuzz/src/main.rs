@@ -19,7 +19,7 @@ use std::sync::LazyLock;
 
 type Target = fn(&[u8]);
 
-const TARGETS: [(&str, Target); 10] = [
+const TARGETS: [(&str, Target); 9] = [
     ("catalogue", catalogue::run),
     ("configuration", configuration::run),
     ("devices", devices::run),
