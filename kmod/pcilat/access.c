@@ -13,6 +13,10 @@
  */
 #include "internal.h"
 
+#ifndef CONFIG_64BIT
+#error "pcilat is for 64-bit kernels: it reads a register of 8 bytes at once"
+#endif
+
 /* Called from probe(). The bridges, and the list, stay while the device below them is bound. */
 int pcilat_path_init(struct pcilat_device *pl)
 {

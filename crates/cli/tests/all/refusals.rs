@@ -92,6 +92,7 @@ const REFUSALS: &[(&str, &[&str])] = &[
     ("latency irq --backend fake --vectors 2048", &["\"2048\" is not a vector number up to 2047"]),
     ("latency irq --backend fake --vectors=", &["--vectors"]),
     ("latency irq --backend fake --timeout 0", &["'0'", "--timeout", "shortest"]),
+    ("latency irq --backend fake --order concurrent", &["'concurrent'", "one CPU at a time handles interrupts"]),
     ("latency irq --backend fake --raised-by magic", &["'magic'", "retrigger"]),
     // Readouts.
     (
