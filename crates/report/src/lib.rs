@@ -29,6 +29,7 @@ pub mod csv;
 pub mod drawing;
 mod figures;
 pub mod fold;
+mod headline;
 pub mod heat;
 pub mod html;
 pub mod import;

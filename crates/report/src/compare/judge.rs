@@ -14,7 +14,7 @@ use super::doubts;
 use super::interval::{Estimate, Single, batch_error, batch_means, holm, quantile};
 use super::limit::{Limit, parse_percentile};
 use super::{ALPHA, Alone, Cell, Judgement, Need, Options, Ruling, Shape, Shift, Verdict};
-use crate::{model, table};
+use crate::{headline, model, table};
 
 /// Quantiles that a verdict is made of, with their names.
 const TESTED: [(&str, f64); 4] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)];
@@ -812,28 +812,14 @@ fn effective(samples: &[Samples]) -> f64 {
 }
 
 /// All of these samples as one distribution.
-fn dist(samples: &[Samples]) -> Option<Dist> {
+pub(crate) fn dist(samples: &[Samples]) -> Option<Dist> {
     Dist::of(&together_of(samples)).map(|dist| dist.with_effective(effective(samples)))
 }
 
-/// A quantile of each run of A and of B, taken of each cell by itself; `None` of less than two cells, and where a run lacks a
-/// cell or a cell samples.
+/// A quantile of each run of A and of B, taken of each cell by itself.
 fn by_cell(parts: &[(&Raw, &Raw)], share: f64) -> Option<(Vec<Single>, Vec<Single>)> {
-    if parts.len() < 2 {
-        return None;
-    }
-    let side = |cells: Vec<&Raw>| -> Option<Vec<Single>> {
-        let names = || cells[0].runs.keys();
-        if cells.iter().any(|cell| !cell.runs.keys().eq(names())) {
-            return None;
-        }
-        let quantile = |samples: &[Samples]| dist(samples).map(|dist| Single::Quantile { dist: Rc::new(dist), share });
-        names()
-            .map(|name| Single::of_cells(cells.iter().filter_map(|cell| quantile(&cell.runs.get(name)?.samples))))
-            .collect()
-    };
     let (a, b) = parts.iter().copied().unzip::<_, _, Vec<_>, Vec<_>>();
-    Some((side(a)?, side(b)?))
+    Some((headline::of_runs(&a, share)?, headline::of_runs(&b, share)?))
 }
 
 fn single(dist: &Rc<Dist>, share: Option<f64>) -> Single {

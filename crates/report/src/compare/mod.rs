@@ -5,9 +5,9 @@
 pub(crate) mod cells;
 mod dist;
 mod doubts;
-mod interval;
+pub(crate) mod interval;
 mod json;
-mod judge;
+pub(crate) mod judge;
 mod limit;
 mod render;
 

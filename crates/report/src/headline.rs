@@ -1,0 +1,108 @@
+//! The headline of latencies: one median of many CPUs, in which every CPU weighs the same.
+//!
+//! The samples of fast and slow CPUs together have no typical figure: their median lies in the gap between both, and
+//! chance decides at which end. Each CPU (and vector) has a median of its own; the headline is their geometric mean.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use pciescope_core::{Histogram, Record};
+
+use crate::compare::cells::{self, Cell};
+use crate::compare::interval::Single;
+use crate::compare::judge::dist;
+
+/// The typical figure of a histogram over the CPUs that measured the same.
+#[allow(dead_code, reason = "the outputs take it next")]
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Headline {
+    /// The median in nanoseconds.
+    pub(crate) median_ns: f64,
+    /// Whether it is the geometric mean of the medians of several CPUs and vectors. Otherwise it is the median of all
+    /// samples: there is one CPU only, or one of them has too few samples for an interval.
+    pub(crate) is_mean: bool,
+    /// The median of each CPU in nanoseconds, the lowest first. Records without a CPU are in none.
+    pub(crate) by_cpu: Vec<(u32, f64)>,
+}
+
+#[allow(dead_code, reason = "the outputs take it next")]
+impl Headline {
+    /// The headline of the histogram `name` of `records`, which have one device, test and target; `None` if they have no
+    /// sample. `compare` finds the same median for one run.
+    pub(crate) fn of(records: &[&Record], name: &str) -> Option<Self> {
+        let side = cells::side(records, false);
+        let blocks = side.blocks().filter(|block| block.is_histogram && &*block.figure == name);
+        let cells: Vec<Cell> = blocks.flat_map(|block| side.cells(&block).into_values()).collect();
+        let mut all = Histogram::default();
+        let mut by_cpu: BTreeMap<u32, Histogram> = BTreeMap::new();
+        for record in records {
+            let Some(histogram) = record.histograms.get(name) else { continue };
+            all.merge(histogram);
+            if let Some(cpu) = &record.cpu {
+                by_cpu.entry(cpu.cpu).or_default().merge(histogram);
+            }
+        }
+        let of_cells = of_runs(&cells.iter().collect::<Vec<_>>(), 0.5).map(|runs| {
+            let logs: Vec<f64> = runs.iter().map(|run| run.value().ln()).collect();
+            (logs.iter().sum::<f64>() / logs.len() as f64).exp()
+        });
+        let mut by_cpu: Vec<(u32, f64)> =
+            by_cpu.into_iter().filter_map(|(cpu, histogram)| Some((cpu, histogram.median_ns()?))).collect();
+        by_cpu.sort_by(|one, other| one.1.total_cmp(&other.1));
+        Some(Headline { median_ns: of_cells.or_else(|| all.median_ns())?, is_mean: of_cells.is_some(), by_cpu })
+    }
+}
+
+/// Of each run of a side the geometric mean over the cells of a group of the quantile `share` (0 to 1). `None` of fewer than
+/// two cells, and where a run lacks a cell or a cell has too few samples for an interval.
+pub(crate) fn of_runs(cells: &[&Cell], share: f64) -> Option<Vec<Single>> {
+    let names = || cells.first().into_iter().flat_map(|cell| cell.runs.keys());
+    if cells.len() < 2 || cells.iter().any(|cell| !cell.runs.keys().eq(names())) {
+        return None;
+    }
+    names()
+        .map(|name| {
+            let runs = cells.iter().filter_map(|cell| dist(&cell.runs.get(name)?.samples));
+            Single::of_cells(runs.map(|dist| Single::Quantile { dist: Rc::new(dist), share }))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use pciescope_core::Cpu;
+
+    use super::*;
+
+    fn record(cpu: u32, ns: u64, samples: u64) -> Record {
+        let histogram = Histogram::of_ns((0..samples).map(|n| ns + n % 3)).unwrap();
+        Record {
+            test: "mmio-read".to_owned(),
+            run: "1".to_owned(),
+            cpu: Some(Cpu { cpu, ..Cpu::default() }),
+            histograms: [("latency".to_owned(), histogram)].into(),
+            ..Record::default()
+        }
+    }
+
+    #[test]
+    fn every_cpu_weighs_the_same() {
+        let records = [record(0, 400, 100), record(1, 1600, 4000), record(2, 400, 100), record(3, 1600, 100)];
+        let records: Vec<&Record> = records.iter().collect();
+        let headline = Headline::of(&records, "latency").unwrap();
+        assert!(headline.is_mean && (headline.median_ns / 800.0 - 1.0).abs() < 0.01, "{headline:?}");
+        assert_eq!(headline.by_cpu.iter().map(|cpu| cpu.0).collect::<Vec<_>>(), [0, 2, 1, 3]);
+        let owned: Vec<Record> = records.iter().map(|record| (*record).clone()).collect();
+        let judgement = crate::compare::compare(&owned, &owned, &Default::default());
+        assert!((judgement.cells[0].shifts[0].a / headline.median_ns - 1.0).abs() < 1e-12);
+        assert_eq!(Headline::of(&records, "other"), None);
+    }
+
+    #[test]
+    fn a_cpu_of_few_samples_leaves_the_median_of_all() {
+        let records = [record(0, 400, 10), record(1, 1600, 4000)];
+        let headline = Headline::of(&records.iter().collect::<Vec<_>>(), "latency").unwrap();
+        assert!(!headline.is_mean && (headline.median_ns / 1600.0 - 1.0).abs() < 0.01, "{headline:?}");
+        assert_eq!(headline.by_cpu.len(), 2);
+    }
+}
