@@ -10,11 +10,10 @@ use self::line::Line;
 use super::command::CommandError;
 use super::config::{ConfigSpace, Identity};
 use super::drw::{self, DrwBank};
-use super::rasdes::command::PortCommand;
 use super::rasdes::{PAGE, RasdesBank, Shape};
 use super::traffic::Traffic;
 use super::words::{Words, parse_number};
-use super::{Bus, Delivery, Device, Layout, Message, Wait};
+use super::{Bus, Delivery, Device, Layout, Message, Wait, read_dwords};
 
 /// Functions that the directory has room for.
 pub const FUNCTIONS_MAX: usize = 48;
@@ -206,10 +205,7 @@ impl CounterBoard {
 
     fn read_bar0(&mut self, offset: u64, to: &mut [u8]) {
         if offset < PAGE {
-            for (index, byte) in to.iter_mut().enumerate() {
-                let at = offset + index as u64;
-                *byte = self.read_directory(at & !3).to_le_bytes()[(at & 3) as usize];
-            }
+            read_dwords(offset, to, PAGE, |register| self.read_directory(register));
             return;
         }
         let now_ns = self.now_ns;
@@ -255,11 +251,8 @@ impl CounterBoard {
             let known = self.functions.iter().map(|function| function.bdf.to_string());
             return Err(absent("port", "root port", name, known));
         }
-        let command = PortCommand::parse(rest)?;
-        let of_name = |function: &&mut Function| is_all || Some(function.bdf) == bdf;
-        let now_ns = self.now_ns;
-        self.functions.iter_mut().filter(of_name).for_each(|function| function.bank.command(now_ns, &command));
-        Ok(())
+        let mut of_name = self.functions.iter_mut().filter(|function| is_all || Some(function.bdf) == bdf);
+        of_name.try_for_each(|function| function.bank.command(self.now_ns, rest))
     }
 
     fn command_dram(&mut self, words: &[&str]) -> Result<(), CommandError> {
@@ -429,10 +422,6 @@ impl Device for CounterBoard {
         if let Some(line) = self.lines.get_mut(usize::from(message.vector)) {
             line.delivered(sent);
         }
-    }
-
-    fn is_gone(&self) -> bool {
-        false
     }
 
     fn intx(&self) -> bool {

@@ -3,6 +3,7 @@
 use thiserror::Error;
 
 use super::delay::{Delay, SplitMix64, Strikes};
+use super::faults::Faults;
 use super::words::{Words, parse_scaled};
 
 /// The longest delay, in nanoseconds: QEMU takes a device for dead that does not answer for 5 s.
@@ -19,26 +20,10 @@ const TIME: &str = "a time of at most 2000 ms, in whole ns, us or ms, like 20us"
 pub enum Command {
     /// Show the ledger.
     Ledger,
-    /// Delay reads of BARs.
-    ReadDelay(Delay),
-    /// Delay writes of BARs.
-    WriteDelay(Delay),
-    /// Delay accesses to configuration space.
-    ConfigDelay(Delay),
-    /// Delay messages.
-    IrqDelay(Delay),
-    /// Lose messages.
-    IrqLose(Strikes),
-    /// Send messages a second time, so many nanoseconds after the first.
-    IrqDouble(Strikes, u64),
-    /// Go away after so many more reads; `None`: come back.
-    AllOnes(Option<u64>),
-    /// Answer so many reads by all-ones, and the next ones again.
-    OnesNext(u64),
+    /// The faults and delays that are set from now on.
+    Faults(Box<Faults>),
     /// Go away at once, configuration space included.
     Remove,
-    /// How long a read without completion takes, in nanoseconds.
-    CompletionTimeout(u64),
     /// Show the link at this generation, on so many lanes; `None` as the device was made.
     Link(Option<(u8, u8)>),
     /// Settings, ledger and registers as at the start.
@@ -76,35 +61,34 @@ impl CommandError {
 }
 
 impl Command {
-    /// Understands one line.
+    /// Understands one line for a device on which `faults` are set.
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn parse(line: &str) -> Result<Command, CommandError> {
+    pub fn parse(line: &str, faults: &Faults) -> Result<Command, CommandError> {
         let words: Vec<&str> = line.split_whitespace().collect();
         let empty = || CommandError::Words(format!("empty command; known are {KNOWN}"));
         let (command, rest) = words.split_first().ok_or_else(empty)?;
         let mut words = Words { command, rest };
-        let parsed = match *command {
-            "ledger" => Command::Ledger,
-            "read-delay" => Command::ReadDelay(words.delay()?),
-            "write-delay" => Command::WriteDelay(words.delay()?),
-            "config-delay" => Command::ConfigDelay(words.delay()?),
-            "irq-delay" => Command::IrqDelay(words.delay()?),
-            "irq-lose" => Command::IrqLose(words.strikes()?),
-            "irq-double" => {
-                let strikes = words.strikes()?;
-                Command::IrqDouble(strikes, words.gap()?)
-            }
-            "all-ones" => words.all_ones()?,
-            "remove" => Command::Remove,
-            "completion-timeout" => Command::CompletionTimeout(words.time("a time")?),
-            "link" => Command::Link(words.link()?),
-            "reset" => Command::Reset,
+        let mut set = Box::new(faults.clone());
+        let mut parsed = None;
+        match *command {
+            "ledger" => parsed = Some(Command::Ledger),
+            "read-delay" => set.read_delay = words.delay()?,
+            "write-delay" => set.write_delay = words.delay()?,
+            "config-delay" => set.config_delay = words.delay()?,
+            "irq-delay" => set.irq_delay = words.delay()?,
+            "irq-lose" => set.lose = words.strikes()?,
+            "irq-double" => (set.double, set.double_gap_ns) = (words.strikes()?, words.gap()?),
+            "all-ones" => (set.reads_left, set.ones_left) = words.all_ones()?,
+            "remove" => parsed = Some(Command::Remove),
+            "completion-timeout" => set.completion_timeout_ns = Some(words.time("a time")?),
+            "link" => parsed = Some(Command::Link(words.link()?)),
+            "reset" => parsed = Some(Command::Reset),
             word => return Err(CommandError::Unknown { word: word.to_owned(), known: KNOWN }),
-        };
+        }
         words.end()?;
-        Ok(parsed)
+        Ok(parsed.unwrap_or(Command::Faults(set)))
     }
 }
 
@@ -187,11 +171,12 @@ impl Words<'_> {
         }
     }
 
-    fn all_ones(&mut self) -> Result<Command, CommandError> {
+    /// Reads until the device goes away, and reads that are answered by all-ones.
+    fn all_ones(&mut self) -> Result<(Option<u64>, u64), CommandError> {
         match self.word("`after N`, `next N` or `off`")? {
-            "off" => Ok(Command::AllOnes(None)),
-            "after" => Ok(Command::AllOnes(Some(self.number("the number of reads")?))),
-            "next" => Ok(Command::OnesNext(self.number("the number of reads")?)),
+            "off" => Ok((None, 0)),
+            "after" => Ok((Some(self.number("the number of reads")?), 0)),
+            "next" => Ok((None, self.number("the number of reads")?)),
             word => Err(self.wrong(word, "`after`, `next` or `off`")),
         }
     }
@@ -206,46 +191,64 @@ fn parse_time(word: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
+    fn before() -> Faults {
+        let lose = Strikes::Every { every: 7, passed: 0 };
+        Faults { read_delay: Delay::Fixed(7), lose, reads_left: Some(7), ones_left: 7, ..Faults::default() }
+    }
+
+    fn set(change: impl FnOnce(&mut Faults)) -> Command {
+        let mut faults = Box::new(before());
+        change(&mut faults);
+        Command::Faults(faults)
+    }
+
     #[test]
     fn every_form_of_every_command_is_understood() {
-        let random = SplitMix64::new(7);
+        let random = || SplitMix64::new(7);
+        let double = Strikes::Every { every: 2, passed: 0 };
+        let doubled = |gap_ns| set(|faults| (faults.double, faults.double_gap_ns) = (double.clone(), gap_ns));
+        let ones = |left, ones| set(|faults| (faults.reads_left, faults.ones_left) = (left, ones));
         let cases = [
             ("ledger", Command::Ledger),
             ("  remove ", Command::Remove),
             ("reset", Command::Reset),
-            ("read-delay none", Command::ReadDelay(Delay::None)),
-            ("read-delay fixed 20000", Command::ReadDelay(Delay::Fixed(20_000))),
-            ("write-delay fixed 20us", Command::WriteDelay(Delay::Fixed(20_000))),
-            ("config-delay fixed 0", Command::ConfigDelay(Delay::Fixed(0))),
-            ("irq-delay fixed 2000ms", Command::IrqDelay(Delay::Fixed(2_000_000_000))),
-            ("read-delay list 1,2us,3ns", Command::ReadDelay(Delay::List { times: vec![1, 2_000, 3], next: 0 })),
+            ("read-delay none", set(|faults| faults.read_delay = Delay::None)),
+            ("read-delay fixed 20000", set(|faults| faults.read_delay = Delay::Fixed(20_000))),
+            ("write-delay fixed 20us", set(|faults| faults.write_delay = Delay::Fixed(20_000))),
+            ("config-delay fixed 0", set(|faults| faults.config_delay = Delay::Fixed(0))),
+            ("irq-delay fixed 2000ms", set(|faults| faults.irq_delay = Delay::Fixed(2_000_000_000))),
+            (
+                "read-delay list 1,2us,3ns",
+                set(|faults| faults.read_delay = Delay::List { times: vec![1, 2_000, 3], next: 0 }),
+            ),
             (
                 "read-delay two-peak 20us 50us 100 7",
-                Command::ReadDelay(Delay::TwoPeak {
-                    first: 20_000,
-                    second: 50_000,
-                    permille: 100,
-                    random: random.clone(),
+                set(|faults| {
+                    faults.read_delay =
+                        Delay::TwoPeak { first: 20_000, second: 50_000, permille: 100, random: random() }
                 }),
             ),
             (
                 "irq-delay random 1us 1us 7",
-                Command::IrqDelay(Delay::Random { min: 1000, max: 1000, random: random.clone() }),
+                set(|faults| faults.irq_delay = Delay::Random { min: 1000, max: 1000, random: random() }),
             ),
-            ("irq-lose none", Command::IrqLose(Strikes::None)),
-            ("irq-lose every 10", Command::IrqLose(Strikes::Every { every: 10, passed: 0 })),
-            ("irq-lose random 1000 7", Command::IrqLose(Strikes::Random { permille: 1000, random })),
-            ("irq-double every 2", Command::IrqDouble(Strikes::Every { every: 2, passed: 0 }, DOUBLE_GAP_NS)),
-            ("irq-double every 2 gap 1ms", Command::IrqDouble(Strikes::Every { every: 2, passed: 0 }, 1_000_000)),
-            ("all-ones after 100", Command::AllOnes(Some(100))),
-            ("all-ones next 3", Command::OnesNext(3)),
-            ("all-ones off", Command::AllOnes(None)),
-            ("completion-timeout 5ms", Command::CompletionTimeout(5_000_000)),
+            ("irq-lose none", set(|faults| faults.lose = Strikes::None)),
+            ("irq-lose every 10", set(|faults| faults.lose = Strikes::Every { every: 10, passed: 0 })),
+            (
+                "irq-lose random 1000 7",
+                set(|faults| faults.lose = Strikes::Random { permille: 1000, random: random() }),
+            ),
+            ("irq-double every 2", doubled(DOUBLE_GAP_NS)),
+            ("irq-double every 2 gap 1ms", doubled(1_000_000)),
+            ("all-ones after 100", ones(Some(100), 0)),
+            ("all-ones next 3", ones(None, 3)),
+            ("all-ones off", ones(None, 0)),
+            ("completion-timeout 5ms", set(|faults| faults.completion_timeout_ns = Some(5_000_000))),
             ("link 1 2", Command::Link(Some((1, 2)))),
             ("link as-made", Command::Link(None)),
         ];
         for (line, command) in cases {
-            assert_eq!(Command::parse(line), Ok(command), "{line}");
+            assert_eq!(Command::parse(line, &before()), Ok(command), "{line}");
         }
     }
 
@@ -284,7 +287,7 @@ mod tests {
             ("link 3 5", "link: `5` is not a number of lanes that a link can have".to_owned()),
         ];
         for (line, refusal) in cases {
-            assert_eq!(Command::parse(line).map_err(|err| err.to_string()), Err(refusal), "{line}");
+            assert_eq!(Command::parse(line, &Faults::default()).map_err(|err| err.to_string()), Err(refusal), "{line}");
         }
     }
 }

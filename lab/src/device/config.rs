@@ -311,6 +311,13 @@ impl ConfigSpace {
         self.is_awake() && self.word(COMMAND) & COMMAND_MEMORY != 0
     }
 
+    /// Whether the function answers an access of `width` bytes to a BAR of `size` bytes.
+    pub fn decodes(&self, size: u64, offset: u64, width: usize) -> bool {
+        let width = width as u64;
+        let is_inside = matches!(width, 1 | 2 | 4 | 8) && offset % width == 0 && offset.saturating_add(width) <= size;
+        is_inside && self.is_memory_enabled()
+    }
+
     /// Whether the function is in D0.
     fn is_awake(&self) -> bool {
         self.power.is_none_or(|at| self.word(at + 4) & 3 == 0)

@@ -16,8 +16,8 @@ use serde_json::{Map, Value, json};
 
 use self::events::{HIF_RD, HIF_RD_OR_WR, HIF_RMW, HIF_WR};
 use self::pace::Pace;
-use super::for_each_dword;
 use super::traffic::{DramTotals, SubChannelTraffic};
+use super::{for_each_dword, read_dwords};
 
 /// Bytes of the register window.
 pub const WINDOW: u64 = 0x1000;
@@ -116,7 +116,7 @@ impl Counter {
 }
 
 /// What software can change, and what a function reset clears.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Registers {
     is_running: bool,
     test: u32,
@@ -129,7 +129,7 @@ struct Registers {
 }
 
 /// What the control socket can change.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Settings {
     limit: Limit,
     /// Reads of the status before the bit of a wrap appears; 0: it is there with the wrap.
@@ -155,9 +155,9 @@ impl Default for Settings {
 }
 
 /// The truth, which nothing in the guest can change.
-#[derive(Debug)]
+#[derive(Clone, Debug, Default)]
 struct Ledger {
-    happened: [u64; events::CODES],
+    happened: BTreeMap<u8, u64>,
     /// By event and counter.
     counted: BTreeMap<(u8, usize), u64>,
     cycles: u64,
@@ -167,26 +167,13 @@ struct Ledger {
     stops: u64,
 }
 
-impl Default for Ledger {
-    fn default() -> Self {
-        Ledger {
-            happened: [0; events::CODES],
-            counted: BTreeMap::new(),
-            cycles: 0,
-            overflows: 0,
-            resets: 0,
-            starts: 0,
-            stops: 0,
-        }
-    }
-}
-
 /// The controller's clock is an eighth of the data rate.
 fn cycles_per_second(megatransfers: u32) -> u64 {
     u64::from(megatransfers) * 1_000_000 / 8
 }
 
 /// The PMU of one sub-channel.
+#[derive(Clone)]
 pub struct DrwBank {
     traffic: SubChannelTraffic,
     /// What of it has been counted.
@@ -242,10 +229,7 @@ impl DrwBank {
     pub fn read(&mut self, now_ns: u64, offset: u64, to: &mut [u8]) {
         self.advance(now_ns);
         to.fill(0);
-        for_each_dword(offset, to.len(), WINDOW, |register, skip, at, len| {
-            let value = self.read_register(register).to_le_bytes();
-            to[at..at + len].copy_from_slice(&value[skip..skip + len]);
-        });
+        read_dwords(offset, to, WINDOW, |register| self.read_register(register));
     }
 
     /// Writes the window at `now_ns`. Registers are written whole: what covers one only in part is ignored.
@@ -318,8 +302,7 @@ impl DrwBank {
     pub fn ledger(&self) -> Value {
         let ledger = &self.ledger;
         let mut events = Map::new();
-        for (code, happened) in ledger.happened.iter().enumerate().filter(|(_, happened)| **happened > 0) {
-            let code = code as u8;
+        for (&code, happened) in &ledger.happened {
             let of_event = ledger.counted.range((code, 0)..=(code, COUNTERS));
             let counted: Map<_, _> = of_event.map(|((_, counter), n)| (counter.to_string(), json!(n))).collect();
             events.insert(events::name(code), json!({"happened": happened, "counted": counted}));
@@ -434,7 +417,7 @@ impl DrwBank {
         if n == 0 {
             return;
         }
-        let happened = &mut self.ledger.happened[usize::from(event)];
+        let happened = self.ledger.happened.entry(event).or_default();
         *happened = happened.saturating_add(n);
         if self.registers.is_running {
             for (number, counter) in self.registers.counters.iter_mut().enumerate() {

@@ -7,7 +7,7 @@ use super::command::{Command, CommandError};
 use super::config::{ConfigSpace, Identity, Link};
 use super::faults::Faults;
 use super::ledger::Ledger;
-use super::{Device, Layout, Wait};
+use super::{Device, Layout, Wait, for_each_dword, read_dwords};
 
 const IDENTITY: Identity = Identity {
     vendor: 0x1234,
@@ -169,21 +169,7 @@ impl LatencyEndpoint {
     /// enabled in the command register.
     fn decodes(&self, bar: u8, offset: u64, width: usize) -> bool {
         let size = self.layout().bars.get(usize::from(bar)).copied().unwrap_or(0);
-        let width = width as u64;
-        let is_inside = matches!(width, 1 | 2 | 4 | 8) && offset % width == 0 && offset.saturating_add(width) <= size;
-        is_inside && self.config.is_memory_enabled()
-    }
-
-    fn read_registers(&mut self, now_ns: u64, offset: u64, to: &mut [u8]) {
-        let end = offset + to.len() as u64;
-        for dword in (offset & !3..end).step_by(4) {
-            let value = self.read_dword(now_ns, dword).to_le_bytes();
-            for (at, byte) in (dword..).zip(value) {
-                if (offset..end).contains(&at) {
-                    to[(at - offset) as usize] = byte;
-                }
-            }
-        }
+        self.config.decodes(size, offset, width)
     }
 
     fn read_dword(&mut self, now_ns: u64, offset: u64) -> u32 {
@@ -213,16 +199,12 @@ impl LatencyEndpoint {
     }
 
     fn write_registers(&mut self, offset: u64, from: &[u8], bus: &mut dyn Bus) {
-        let end = offset + from.len() as u64;
-        for dword in (offset & !3..end).step_by(4) {
+        for_each_dword(offset, from.len(), BAR0_BYTES, |register, skip, at, len| {
             let (mut value, mut mask) = ([0; 4], [0; 4]);
-            for (at, (value, mask)) in (dword..).zip(value.iter_mut().zip(&mut mask)) {
-                if (offset..end).contains(&at) {
-                    (*value, *mask) = (from[(at - offset) as usize], 0xff);
-                }
-            }
-            self.write_dword(dword, u32::from_le_bytes(value), u32::from_le_bytes(mask), bus);
-        }
+            value[skip..skip + len].copy_from_slice(&from[at..at + len]);
+            mask[skip..skip + len].fill(0xff);
+            self.write_dword(register, u32::from_le_bytes(value), u32::from_le_bytes(mask), bus);
+        });
     }
 
     /// Writes the bytes of a register that `mask` covers; `value` is 0 elsewhere.
@@ -314,7 +296,7 @@ impl Device for LatencyEndpoint {
         self.registers.reads += 1;
         self.ledger.reads.count(bar, offset, to.len() as u8);
         match bar {
-            0 if is_answered => self.read_registers(now_ns, offset, to),
+            0 if is_answered => read_dwords(offset, to, BAR0_BYTES, |register| self.read_dword(now_ns, register)),
             2 => to.copy_from_slice(&self.memory[offset as usize..offset as usize + to.len()]),
             _ => {}
         }
@@ -382,7 +364,7 @@ impl Device for LatencyEndpoint {
     }
 
     fn command(&mut self, line: &str) -> Result<Value, CommandError> {
-        match Command::parse(line)? {
+        match Command::parse(line, &self.faults)? {
             Command::Ledger => return Ok(self.ledger.to_json(self.faults.is_removed())),
             Command::Reset => {
                 // The guest's configuration stays: it goes on using the device.
@@ -392,7 +374,8 @@ impl Device for LatencyEndpoint {
                 self.set_link(None)?;
             }
             Command::Link(to) => self.set_link(to)?,
-            setting => self.faults.set(setting),
+            Command::Remove => self.faults.remove(),
+            Command::Faults(faults) => self.faults = *faults,
         }
         Ok(Value::Null)
     }

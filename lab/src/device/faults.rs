@@ -2,7 +2,6 @@
 
 use super::Wait;
 use super::bus::{Bus, Message};
-use super::command::{Command, DOUBLE_GAP_NS};
 use super::delay::{Delay, Strikes};
 use super::ledger::Ledger;
 
@@ -10,57 +9,27 @@ use super::ledger::Ledger;
 const COMPLETION_TIMEOUT_NS: u64 = 50_000_000;
 
 /// Settings of the control socket, and how far they have gone.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Faults {
-    read_delay: Delay,
-    write_delay: Delay,
-    config_delay: Delay,
-    irq_delay: Delay,
-    lose: Strikes,
-    double: Strikes,
-    double_gap_ns: u64,
+    pub(super) read_delay: Delay,
+    pub(super) write_delay: Delay,
+    pub(super) config_delay: Delay,
+    pub(super) irq_delay: Delay,
+    pub(super) lose: Strikes,
+    pub(super) double: Strikes,
+    pub(super) double_gap_ns: u64,
     /// Reads that are still answered.
-    reads_left: Option<u64>,
+    pub(super) reads_left: Option<u64>,
     /// Reads that are answered by all-ones; the ones after them are answered again.
-    ones_left: u64,
-    is_removed: bool,
-    completion_timeout_ns: u64,
-}
-
-impl Default for Faults {
-    fn default() -> Self {
-        Faults {
-            read_delay: Delay::None,
-            write_delay: Delay::None,
-            config_delay: Delay::None,
-            irq_delay: Delay::None,
-            lose: Strikes::None,
-            double: Strikes::None,
-            double_gap_ns: DOUBLE_GAP_NS,
-            reads_left: None,
-            ones_left: 0,
-            is_removed: false,
-            completion_timeout_ns: COMPLETION_TIMEOUT_NS,
-        }
-    }
+    pub(super) ones_left: u64,
+    pub(super) is_removed: bool,
+    pub(super) completion_timeout_ns: Option<u64>,
 }
 
 impl Faults {
-    /// Takes over a setting. [`Command::Ledger`], [`Command::Link`] and [`Command::Reset`] are the device's own business.
-    pub fn set(&mut self, command: Command) {
-        match command {
-            Command::ReadDelay(delay) => self.read_delay = delay,
-            Command::WriteDelay(delay) => self.write_delay = delay,
-            Command::ConfigDelay(delay) => self.config_delay = delay,
-            Command::IrqDelay(delay) => self.irq_delay = delay,
-            Command::IrqLose(strikes) => self.lose = strikes,
-            Command::IrqDouble(strikes, gap_ns) => (self.double, self.double_gap_ns) = (strikes, gap_ns),
-            Command::AllOnes(reads) => (self.reads_left, self.ones_left) = (reads, 0),
-            Command::OnesNext(reads) => (self.reads_left, self.ones_left) = (None, reads),
-            Command::Remove => self.is_removed = true,
-            Command::CompletionTimeout(time) => self.completion_timeout_ns = time,
-            Command::Ledger | Command::Link(_) | Command::Reset => {}
-        }
+    /// Takes the device away, configuration space included.
+    pub fn remove(&mut self) {
+        self.is_removed = true;
     }
 
     /// Whether the device was taken away, configuration space included.
@@ -89,7 +58,7 @@ impl Faults {
             *left -= 1;
         }
         if !is_answered {
-            return Some(self.completion_timeout_ns);
+            return Some(self.completion_timeout_ns.unwrap_or(COMPLETION_TIMEOUT_NS));
         }
         Some(wait(&mut self.read_delay, |time| ledger.read_delay.count(time)))
     }

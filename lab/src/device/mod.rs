@@ -80,10 +80,14 @@ pub trait Device: Send {
     fn delivered(&mut self, message: &Message, sent: bool);
 
     /// Whether the device no longer answers, as after a surprise removal.
-    fn is_gone(&self) -> bool;
+    fn is_gone(&self) -> bool {
+        false
+    }
 
     /// The level of the INTx pin.
-    fn intx(&self) -> bool;
+    fn intx(&self) -> bool {
+        false
+    }
 
     /// A function-level reset. Settings made by [`Device::command`] and the ledger stay.
     fn reset(&mut self);
@@ -121,4 +125,11 @@ fn for_each_dword(offset: u64, len: usize, end: u64, mut each: impl FnMut(u64, u
         each(at - skip as u64, skip, done, part);
         done += part;
     }
+}
+
+/// Fills `to` with the bytes of the registers from `offset` to `end`; bytes past it stay.
+fn read_dwords(offset: u64, to: &mut [u8], end: u64, mut read: impl FnMut(u64) -> u32) {
+    for_each_dword(offset, to.len(), end, |register, skip, at, len| {
+        to[at..at + len].copy_from_slice(&read(register).to_le_bytes()[skip..skip + len]);
+    });
 }

@@ -32,7 +32,7 @@ use super::bus::{Bus, Delivery, Message};
 use super::command::CommandError;
 use super::config::{ConfigSpace, Identity, Link};
 use super::traffic::PortTraffic;
-use super::{Device, Layout, Wait};
+use super::{Device, Layout, Wait, read_dwords};
 
 const VENDOR: u16 = 0x1234;
 const SUBSYSTEM_VENDOR: u16 = 0x1234;
@@ -312,12 +312,7 @@ impl NvmeDisk {
 
     /// Whether the function decodes the access: 4 or 8 bytes, aligned, inside BAR 0, with memory enabled.
     fn decodes(&self, bar: u8, offset: u64, width: usize) -> bool {
-        let width = width as u64;
-        bar == 0
-            && matches!(width, 1 | 2 | 4 | 8)
-            && offset % width == 0
-            && offset.saturating_add(width) <= BAR0_BYTES
-            && self.config.is_memory_enabled()
+        bar == 0 && self.config.decodes(BAR0_BYTES, offset, width)
     }
 }
 
@@ -365,13 +360,7 @@ impl Device for NvmeDisk {
         self.ledger.mmio_reads += 1;
         self.ledger.mmio_read_bytes += to.len() as u64;
         self.port.cpu_read(to.len() as u64);
-        let end = offset + to.len() as u64;
-        for dword in (offset & !3..end).step_by(4) {
-            let value = self.read_dword(dword).to_le_bytes();
-            for (at, byte) in (dword..).zip(value).filter(|(at, _)| (offset..end).contains(at)) {
-                to[(at - offset) as usize] = byte;
-            }
-        }
+        read_dwords(offset, to, BAR0_BYTES, |register| self.read_dword(register));
         0
     }
 
@@ -414,10 +403,6 @@ impl Device for NvmeDisk {
 
     fn is_gone(&self) -> bool {
         self.is_removed
-    }
-
-    fn intx(&self) -> bool {
-        false
     }
 
     fn reset(&mut self) {

@@ -11,13 +11,13 @@ pub mod time_based;
 
 use serde_json::{Map, Value, json};
 
-use self::command::{Direction, PortCommand};
+use self::command::Direction;
 use self::events::{Counters, Event};
 use self::inject::Injection;
 use self::list::{EXT_VENDOR, FOREIGN_AT, FOREIGN_BYTES, List};
 use self::time_based::{Settings, TimeBased};
-use super::for_each_dword;
 use super::traffic::{PortTotals, PortTraffic};
+use super::{for_each_dword, read_dwords};
 
 /// Bytes of a function's configuration page.
 pub const PAGE: u64 = 0x1000;
@@ -87,7 +87,7 @@ struct Agent {
 }
 
 /// The block of one function.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct RasdesBank {
     traffic: PortTraffic,
     shape: Shape,
@@ -160,12 +160,9 @@ impl RasdesBank {
     pub fn read(&mut self, now_ns: u64, offset: u64, to: &mut [u8]) {
         self.advance(now_ns);
         to.fill(0xff);
-        for_each_dword(offset, to.len(), PAGE, |register, skip, at, len| {
-            if !self.is_gone {
-                let value = self.read_register(register).to_le_bytes();
-                to[at..at + len].copy_from_slice(&value[skip..skip + len]);
-            }
-        });
+        if !self.is_gone {
+            read_dwords(offset, to, PAGE, |register| self.read_register(register));
+        }
     }
 
     /// Writes the function's configuration page at `now_ns`; bytes of a register that are not covered stay.
@@ -271,52 +268,6 @@ impl RasdesBank {
             Direction::Tx => PortTotals { tx_payload: bytes, tx_cpld: tlps, ..PortTotals::default() },
         };
         self.own = self.own.plus(&moved);
-    }
-
-    /// Carries out a command at `now_ns`.
-    pub fn command(&mut self, now_ns: u64, command: &PortCommand) {
-        self.advance(now_ns);
-        let settings = &mut self.time_based.settings;
-        match command {
-            PortCommand::Traffic(direction, bytes) => {
-                let tlps = bytes.div_ceil(self.traffic.link().0.into());
-                self.enter(*direction, *bytes, tlps);
-            }
-            PortCommand::Rate(direction, per_second) => self.set_rate(*direction, *per_second),
-            PortCommand::Happen(event, lane, n) => self.counters.happen(*event, *lane, *n),
-            PortCommand::Set(event, lane, value) => {
-                if let Some(counter) = self.counters.pick(event.select(), *lane) {
-                    counter.value = *value;
-                }
-            }
-            PortCommand::SetData(value) => self.time_based.set_data(*value),
-            PortCommand::States(shares) => settings.shares = *shares,
-            PortCommand::Variant(variant) => settings.variant = *variant,
-            PortCommand::Stop(stop) => settings.stop = *stop,
-            PortCommand::Limit(limit) => self.counters.limit = *limit,
-            PortCommand::Width(bits) => settings.width = *bits,
-            PortCommand::Torn(is_torn) => self.time_based.set_torn(*is_torn),
-            PortCommand::Absent(events) => self.set_absent(events),
-            PortCommand::AbsentReport(reports) if reports.is_empty() => settings.absent.clear(),
-            PortCommand::AbsentReport(reports) => settings.absent.extend(reports),
-            PortCommand::Agent(every) => self.agent = every.map(|every| Agent { every, reads: 0 }),
-            PortCommand::Firmware(events) => {
-                let of_them = self.counters.iter_mut().filter(|(event, _, _)| events.contains(event));
-                of_them.for_each(|(_, _, counter)| counter.is_on = !counter.is_absent);
-            }
-            PortCommand::Gone(is_gone) => self.is_gone = *is_gone,
-            PortCommand::Mute(reads) => self.mute_reads = *reads,
-            PortCommand::VsecRev(rev) => self.list.rev = *rev,
-            PortCommand::VsecId(id) => self.list.id = *id,
-            PortCommand::ForeignFirst(is_first) => self.list.has_foreign_first = *is_first,
-            PortCommand::Loop(is_looped) => self.list.is_looped = *is_looped,
-            PortCommand::Link(generation, width) => {
-                self.time_based.set_generation(*generation);
-                self.width = *width;
-            }
-        }
-        // What has just moved is counted now.
-        self.advance(now_ns);
     }
 
     fn set_absent(&mut self, events: &[Event]) {

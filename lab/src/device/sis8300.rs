@@ -24,7 +24,7 @@ use self::interrupts::{Interrupts, Source};
 use self::ledger::Books;
 use self::memory::Memory;
 pub use self::model::Model;
-use self::settings::{Clocks, Order, Settings};
+use self::settings::{Order, Settings};
 use self::trigger::Generator;
 use super::bus::{Bus, Delivery, Message};
 use super::command::{Command, CommandError};
@@ -63,11 +63,6 @@ pub struct Sis8300 {
     ledger: Ledger,
     books: Books,
     settings: Settings,
-    clocks: Clocks,
-    module_id: Option<u32>,
-    options: Option<u32>,
-    hangs: [u64; 3],
-    shorts: [Option<Short>; 2],
 
     /// Registers that only keep what was written, by word.
     words: Box<[u32]>,
@@ -81,14 +76,6 @@ pub struct Sis8300 {
     /// Acquisitions that began since the board was made.
     acquisitions: u64,
     now_ns: u64,
-}
-
-/// Transfers that are to stop short.
-#[derive(Clone, Copy, Debug)]
-struct Short {
-    left: u64,
-    after: u64,
-    is_done: bool,
 }
 
 impl Sis8300 {
@@ -108,11 +95,6 @@ impl Sis8300 {
             ledger: Ledger::new(1),
             books: Books::default(),
             settings: Settings::default(),
-            clocks: Clocks::default(),
-            module_id: None,
-            options: None,
-            hangs: [0; 3],
-            shorts: [None; 2],
             words: vec![0; (BAR0_BYTES / 4) as usize].into_boxed_slice(),
             clock: ClockTree::default(),
             sampler: Sampler::new(model),
@@ -175,7 +157,7 @@ impl Sis8300 {
     }
 
     fn options(&self) -> u32 {
-        self.options.unwrap_or(self.model.options())
+        self.settings.options.unwrap_or(self.model.options())
     }
 
     fn fresh_memory(&mut self) {
@@ -225,11 +207,7 @@ impl Sis8300 {
     }
 
     fn decodes(&self, bar: u8, offset: u64, width: usize) -> bool {
-        bar == 0
-            && matches!(width, 4 | 8)
-            && offset % width as u64 == 0
-            && offset.saturating_add(width as u64) <= BAR0_BYTES
-            && self.config.is_memory_enabled()
+        bar == 0 && width >= 4 && self.config.decodes(BAR0_BYTES, offset, width)
     }
 
     /// Carries out a command; `Some`: its answer.
@@ -247,29 +225,21 @@ impl Sis8300 {
                 self.ledger = Ledger::new(1);
                 self.books = Books::default();
                 self.settings = Settings::default();
-                self.clocks = Clocks::default();
-                (self.module_id, self.options) = (None, None);
-                (self.hangs, self.shorts) = ([0; 3], [None; 2]);
                 self.interrupts.forget();
                 self.generator.seen = 0;
             }
             Order::Common(Command::Remove) => {
                 self.remove();
-                self.faults.set(Command::Remove);
+                self.faults.remove();
             }
-            Order::Common(command) => {
-                // Where it answers again, what stood still goes on from here.
+            Order::Common(Command::Faults(faults)) => {
                 self.stand_still();
-                self.faults.set(command);
+                self.faults = *faults;
             }
-            // Configuration space stays: QEMU has a copy of its own, and the guest's kernel would not find it lost.
+            Order::Common(Command::Link(_)) => {}
             Order::PowerCycle => {
                 self.reset_registers();
                 self.sampler.phase = Phase::Idle;
-            }
-            Order::AllOnes(is_on) => {
-                self.stand_still();
-                self.faults.set(Command::AllOnes(is_on.then_some(0)));
             }
             Order::TriggerRate(millihertz) => self.generator.set_rate(millihertz, now_ns),
             Order::TriggerShots(count, gap_ns) => {
@@ -277,13 +247,7 @@ impl Sis8300 {
                     self.generator.shoot(now_ns.saturating_add(1).saturating_add(number.saturating_mul(gap_ns)));
                 }
             }
-            Order::TriggerMlvds(lines) => self.generator.lines.mlvds = lines,
-            Order::TriggerFront(lines) => self.generator.lines.front = lines,
-            Order::TriggerSignal(has_signal) => self.generator.lines.has_signal = has_signal,
-            Order::Clocks(clocks) => self.clocks = clocks,
-            Order::Set(settings) => self.settings = settings,
-            Order::ModuleId(id) => self.module_id = id,
-            Order::Options(options) => self.options = options,
+            Order::Set(settings, lines) => (self.settings, self.generator.lines) = (settings, lines),
             Order::Serial(serial) => {
                 self.serial = serial;
                 self.fresh_memory();
@@ -291,12 +255,6 @@ impl Sis8300 {
             Order::Lose { source, count, is_event } => self.interrupts.lose(source, count, is_event),
             Order::Spurious(count) => (0..count.min(1000)).for_each(|_| self.interrupts.raise_spurious()),
             Order::User => self.raise(Source::User),
-            Order::Hang(unit, count) => self.hangs[unit as usize] = count,
-            Order::Short { unit, count, after, is_done } => {
-                if let Some(short) = self.shorts.get_mut(unit as usize) {
-                    *short = Some(Short { left: count, after, is_done });
-                }
-            }
         }
         None
     }
@@ -436,7 +394,7 @@ impl Device for Sis8300 {
     }
 
     fn command(&mut self, line: &str) -> Result<Value, CommandError> {
-        let order = Order::parse(line, &self.settings, &self.clocks)?;
+        let order = Order::parse(line, &self.faults, self.settings, self.generator.lines)?;
         Ok(self.set(order).unwrap_or(Value::Null))
     }
 }

@@ -29,7 +29,7 @@ use crate::device::{Delivery, Device, Message};
 use crate::error::Error;
 use irq::Wires;
 use memory::Memory;
-use timer::{Due, Queue};
+use timer::Queue;
 use work::Agenda;
 
 /// Unix sockets have this many bytes for a path, the closing zero excluded.
@@ -142,7 +142,7 @@ impl Shared {
     fn send_delayed(&self) {
         timer::sleep_precisely();
         while !self.is_stopping() {
-            let Some(Due { message, put_off, .. }) = self.queue.next() else { continue };
+            let Some((message, put_off)) = self.queue.next() else { continue };
             let mut device = self.device();
             let is_early =
                 lock(&self.wires).is_pending(message.vector) || device.may_deliver(&message) == Delivery::Later;

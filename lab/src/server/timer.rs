@@ -1,7 +1,6 @@
 //! Waiting for points in time, and the thread that sends delayed messages.
 
-use std::cmp::{Ordering, Reverse};
-use std::collections::BinaryHeap;
+use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex};
@@ -39,37 +38,14 @@ pub(super) fn wait_until(due: Instant) {
     }
 }
 
-/// A message and when it goes out.
-#[derive(Debug)]
-pub(super) struct Due {
-    pub(super) at: Instant,
-    pub(super) message: Message,
-    /// How often it was put off because the one before was not taken yet.
-    pub(super) put_off: u32,
-    sequence: u64,
-}
-
-impl PartialEq for Due {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-impl Eq for Due {}
-impl PartialOrd for Due {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl Ord for Due {
-    fn cmp(&self, other: &Self) -> Ordering {
-        (self.at, self.sequence).cmp(&(other.at, other.sequence))
-    }
-}
+/// A message that goes out, and how often it was put off because the one before was not taken yet.
+pub(super) type Due = (Message, u32);
 
 /// Messages that wait, earliest first; equal times keep their order.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    heap: Mutex<BinaryHeap<Reverse<Due>>>,
+    /// By time, and within it by the order in which they came.
+    waiting: Mutex<BTreeMap<(Instant, u64), Due>>,
     changed: Condvar,
     /// Counts changes, so that a spinning thread sees them without the lock.
     version: AtomicU64,
@@ -77,16 +53,15 @@ pub(super) struct Queue {
 
 impl Queue {
     pub(super) fn push(&self, at: Instant, message: Message, put_off: u32) {
-        let mut heap = lock(&self.heap);
-        let sequence = self.version.fetch_add(1, Relaxed);
-        heap.push(Reverse(Due { at, message, put_off, sequence }));
-        drop(heap);
+        let mut waiting = lock(&self.waiting);
+        waiting.insert((at, self.version.fetch_add(1, Relaxed)), (message, put_off));
+        drop(waiting);
         self.changed.notify_one();
     }
 
     /// Empties the queue; the messages will never be sent.
     pub(super) fn clear(&self) -> Vec<Message> {
-        let gone = lock(&self.heap).drain().map(|Reverse(due)| due.message).collect();
+        let gone = std::mem::take(&mut *lock(&self.waiting)).into_values().map(|(message, _)| message).collect();
         self.wake();
         gone
     }
@@ -98,32 +73,29 @@ impl Queue {
 
     /// Waits for the next message to be due, or for something to change (`None`).
     pub(super) fn next(&self) -> Option<Due> {
-        let mut heap = lock(&self.heap);
+        let mut waiting = lock(&self.waiting);
         let version = self.version.load(Relaxed);
-        let Some(Reverse(first)) = heap.peek() else {
+        let Some((&(at, _), _)) = waiting.first_key_value() else {
             // The bound is for a wake-up between the caller's look at its flags and this wait.
-            let wait = self.changed.wait_timeout(heap, Duration::from_millis(100));
-            drop(wait);
+            drop(self.changed.wait_timeout(waiting, Duration::from_millis(100)));
             return None;
         };
-        let at = first.at;
         let left = at.saturating_duration_since(Instant::now());
         if left > SPIN {
-            let wait = self.changed.wait_timeout(heap, left - SPIN);
-            drop(wait);
+            drop(self.changed.wait_timeout(waiting, left - SPIN));
             return None;
         }
         if !left.is_zero() {
-            drop(heap);
+            drop(waiting);
             while Instant::now() < at {
                 if self.version.load(Relaxed) != version {
                     return None;
                 }
                 std::hint::spin_loop();
             }
-            heap = lock(&self.heap);
+            waiting = lock(&self.waiting);
         }
-        let is_due = heap.peek().is_some_and(|Reverse(due)| due.at <= Instant::now());
-        if is_due { heap.pop().map(|Reverse(due)| due) } else { None }
+        let first = waiting.first_entry().filter(|first| first.key().0 <= Instant::now());
+        first.map(|first| first.remove())
     }
 }

@@ -123,20 +123,7 @@ fn probe(root: &Root) -> Result<bool, LabError> {
     let image = root.image(&root.release(Kernel::V6_12)?);
     let mut child = root
         .qemu()
-        .args([
-            "-M",
-            "q35",
-            "-m",
-            "256",
-            "-nodefaults",
-            "-display",
-            "none",
-            "-no-reboot",
-            "-accel",
-            "kvm",
-            "-cpu",
-            "host",
-        ])
+        .args("-M q35 -m 256 -nodefaults -display none -no-reboot -accel kvm -cpu host".split(' '))
         .arg("-kernel")
         .arg(image)
         .args(["-append", "panic=-1", "-run-with", "exit-with-parent=on"])

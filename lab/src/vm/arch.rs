@@ -33,52 +33,41 @@ impl Arch {
         }
     }
 
+    fn pick<T>(self, amd64: T, arm64: T) -> T {
+        match self {
+            Arch::Amd64 => amd64,
+            Arch::Arm64 => arm64,
+        }
+    }
+
     /// The compiler's name for programs of this architecture.
     pub fn triple(self) -> &'static str {
-        match self {
-            Arch::Amd64 => "x86_64-unknown-linux-gnu",
-            Arch::Arm64 => "aarch64-unknown-linux-gnu",
-        }
+        self.pick("x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu")
     }
 
     /// Ending of the name of its root folder.
     pub(super) fn suffix(self) -> &'static str {
-        match self {
-            Arch::Amd64 => "",
-            Arch::Arm64 => "-arm64",
-        }
+        self.pick("", "-arm64")
     }
 
     /// The loader in a Debian tree.
     pub(super) fn loader(self) -> &'static str {
-        match self {
-            Arch::Amd64 => "lib64/ld-linux-x86-64.so.2",
-            Arch::Arm64 => "lib/ld-linux-aarch64.so.1",
-        }
+        self.pick("lib64/ld-linux-x86-64.so.2", "lib/ld-linux-aarch64.so.1")
     }
 
     /// The libraries in a Debian tree.
     pub(super) fn libraries(self) -> &'static str {
-        match self {
-            Arch::Amd64 => "usr/lib/x86_64-linux-gnu",
-            Arch::Arm64 => "usr/lib/aarch64-linux-gnu",
-        }
+        self.pick("usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu")
     }
 
     /// QEMU in the root folder.
     pub(super) fn qemu(self) -> &'static str {
-        match self {
-            Arch::Amd64 => "usr/bin/qemu-system-x86_64",
-            Arch::Arm64 => "host/usr/bin/qemu-system-aarch64",
-        }
+        self.pick("usr/bin/qemu-system-x86_64", "host/usr/bin/qemu-system-aarch64")
     }
 
     /// The guest's first and second serial port: the console and the agent's.
     pub(super) fn serial_ports(self) -> [&'static str; 2] {
-        match self {
-            Arch::Amd64 => ["ttyS0", "ttyS1"],
-            Arch::Arm64 => ["ttyAMA0", "ttyAMA1"],
-        }
+        self.pick(["ttyS0", "ttyS1"], ["ttyAMA0", "ttyAMA1"])
     }
 }
 

@@ -25,7 +25,7 @@ const BOOT: Duration = Duration::from_secs(60);
 const SOCKETS: Duration = Duration::from_secs(20);
 
 /// A guest to be: made by [`Vm::builder`], ended by [`Builder::boot`].
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 #[must_use]
 pub struct Builder {
     arch: Option<Arch>,
@@ -47,32 +47,6 @@ pub struct Builder {
     qemu: Vec<String>,
     pub(super) interactive: Option<String>,
     stop: Arc<AtomicUsize>,
-}
-
-impl Default for Builder {
-    fn default() -> Self {
-        Builder {
-            arch: None,
-            is_device_tree: false,
-            kernel: Kernel::default(),
-            cpus: 4,
-            memory_mib: 1024,
-            cmdline: Vec::new(),
-            numa_nodes: 1,
-            root_ports: Vec::new(),
-            slots: Vec::new(),
-            has_iommu: false,
-            has_interrupt_remapping: false,
-            modules: Vec::new(),
-            optional_modules: Vec::new(),
-            files: Vec::new(),
-            programs: Vec::new(),
-            acpi_tables: Vec::new(),
-            qemu: Vec::new(),
-            interactive: None,
-            stop: Arc::default(),
-        }
-    }
 }
 
 impl Builder {
@@ -337,31 +311,16 @@ impl Builder {
         } else {
             format!("file,id=serial,path={}", text(&folder.join("serial.log")))
         };
-        let share = |id: &str, path: &Path, more: &str| {
-            format!("local,id={id},path={},security_model=none,multidevs=remap{more}", text(path))
-        };
-        let mut args: Vec<String> = [
-            "-nodefaults",
-            "-no-user-config",
-            "-display",
-            "none",
-            "-no-reboot",
-            "-M",
-            machine,
-            "-m",
-            &format!("{}M", self.memory_mib),
-            "-smp",
-            // A node is a package: Linux warns of one that is spread over several.
-            &format!("{},sockets={}", self.cpus, self.numa_nodes),
-            "-chardev",
-            &serial,
-            "-serial",
-            "chardev:serial",
-            "-qmp",
-            &format!("unix:{},server=on,wait=off", text(&folder.join("qmp"))),
-        ]
-        .map(String::from)
-        .into();
+        let options = format!(
+            "-nodefaults -no-user-config -display none -no-reboot -M {machine} -m {}M -smp {},sockets={} -serial \
+             chardev:serial -serial chardev:agent",
+            self.memory_mib, self.cpus, self.numa_nodes
+        );
+        let mut args: Vec<String> = options.split(' ').map(String::from).collect();
+        let mut add = |option: &str, value: String| args.extend([option.to_owned(), value]);
+        add("-chardev", serial);
+        add("-qmp", format!("unix:{},server=on,wait=off", text(&folder.join("qmp"))));
+        add("-chardev", format!("socket,id=agent,path={},server=on,wait=off", text(&folder.join("agent"))));
         args.extend(self.memory_args()?);
         if root.arch() == Arch::Arm64 && !self.is_device_tree {
             args.extend(["-bios".to_owned(), text(&root.firmware())]);
@@ -374,23 +333,13 @@ impl Builder {
             args.extend(["-device", "virtio-iommu-pci,bus=pcie.0,addr=0x1c"].map(String::from));
         }
         // The project's own plumbing sits at the end of the root bus, out of the way of what is measured.
-        args.extend(
-            [
-                "-chardev",
-                &format!("socket,id=agent,path={},server=on,wait=off", text(&folder.join("agent"))),
-                "-serial",
-                "chardev:agent",
-                "-fsdev",
-                &share("host", &folder.join("share"), ""),
-                "-device",
-                "virtio-9p-pci,bus=pcie.0,addr=0x1d,fsdev=host,mount_tag=host",
-                "-fsdev",
-                &share("lab", root.path(), ",readonly=on"),
-                "-device",
-                "virtio-9p-pci,bus=pcie.0,addr=0x1e,fsdev=lab,mount_tag=lab",
-            ]
-            .map(String::from),
-        );
+        let shares = [("host", &*folder.join("share"), "0x1d", ""), ("lab", root.path(), "0x1e", ",readonly=on")];
+        for (id, path, slot, more) in shares {
+            let path = text(path);
+            let share = format!("local,id={id},path={path},security_model=none,multidevs=remap{more}");
+            let device = format!("virtio-9p-pci,bus=pcie.0,addr={slot},fsdev={id},mount_tag={id}");
+            args.extend(["-fsdev".into(), share, "-device".into(), device]);
+        }
         if self.interactive.is_some() {
             args.extend(["-mon", "chardev=serial,mode=readline"].map(String::from));
         }

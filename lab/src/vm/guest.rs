@@ -57,7 +57,7 @@ impl Output {
 impl Vm {
     /// A guest to be, with nothing but the root bus.
     pub fn builder() -> Builder {
-        Builder::default()
+        Builder::default().cpus(4).memory_mib(1024).numa_nodes(1)
     }
 
     /// Release of the guest's kernel.

@@ -22,24 +22,8 @@ const MODULES: [&str; 3] = ["virtio_pci", "9pnet_virtio", "9p"];
 pub(super) const VIRTIO_IOMMU: &str = "virtio_iommu";
 
 /// Programs of the root folder that the guest finds under their own names.
-const TOOLS: [&str; 16] = [
-    "sh",
-    "bash",
-    "lspci",
-    "setpci",
-    "setpriv",
-    "strace",
-    "fio",
-    "perf",
-    "stress-ng",
-    "script",
-    "kmod",
-    "lsmod",
-    "modinfo",
-    "rmmod",
-    "taskset",
-    "fallocate",
-];
+const TOOLS: &str = "sh bash lspci setpci setpriv strace fio perf stress-ng script kmod lsmod modinfo rmmod taskset \
+                     fallocate";
 
 /// Scripts of `lab/guest` and where they go.
 const SCRIPTS: [(&str, &str); 6] = [
@@ -57,27 +41,8 @@ const FIRST_OF_RUN: u32 = 1 << 20;
 /// What a person types to end the guest. QEMU is told not to reboot.
 const ENDINGS: [&str; 3] = ["poweroff", "halt", "reboot"];
 
-const FOLDERS: [&str; 19] = [
-    "bin",
-    "dev",
-    "etc",
-    "host",
-    "initmodules",
-    "lab",
-    "lib",
-    "lib/lab",
-    "lib/pciescope",
-    "proc",
-    "root",
-    "run",
-    "sbin",
-    "sys",
-    "tmp",
-    "usr",
-    "usr/bin",
-    "usr/sbin",
-    "usr/share",
-];
+const FOLDERS: &str = "bin dev etc host initmodules lab lib lib/lab lib/pciescope proc root run sbin sys tmp usr \
+                       usr/bin usr/sbin usr/share";
 
 /// The initramfs for a kernel release, made if it is not in the cache; with the driver of the virtio-iommu where the machine
 /// has one.
@@ -147,7 +112,7 @@ fn fill(
     scripts: &[(&str, Vec<u8>)],
     modules: &[&str],
 ) -> Result<(), LabError> {
-    for folder in FOLDERS {
+    for folder in FOLDERS.split(' ') {
         archive.folder(folder)?;
     }
     let busybox = root.path().join("usr/bin/busybox");
@@ -158,11 +123,11 @@ fn fill(
         .output()
         .map_err(LabError::file("start", root.path().join("usr/bin/busybox")))?;
     // modprobe and what comes from the root folder must not be hidden by busybox's own.
-    let hidden: HashSet<&str> = TOOLS.into_iter().chain(["modprobe", "busybox"]).chain(ENDINGS).collect();
+    let hidden: HashSet<&str> = TOOLS.split(' ').chain(["modprobe", "busybox"]).chain(ENDINGS).collect();
     for applet in String::from_utf8_lossy(&list.stdout).lines().filter(|applet| !hidden.contains(applet)) {
         archive.link(&format!("bin/{applet}"), "/bin/busybox")?;
     }
-    for tool in TOOLS {
+    for tool in TOOLS.split(' ') {
         archive.link(&format!("usr/bin/{tool}"), "/lib/lab/tool")?;
     }
     // Debian's busybox runs its own applets whatever PATH says: a shell that does not must read the commands.

@@ -1,5 +1,7 @@
 //! Get Features and Set Features. NVM Express Base Specification 1.4, section 5.21.1.
 
+use std::collections::BTreeMap;
+
 use super::VECTORS;
 use super::identify::queue_counts;
 use super::wire::{Command, Status};
@@ -24,59 +26,28 @@ const SAVE: u32 = 1 << 31;
 /// Kelvin of the upper threshold after reset.
 const THRESHOLD_KELVIN: u32 = 343;
 
-/// What the guest set; all are as after a reset unless it did. None of them changes what the disk does.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Features {
-    arbitration: u32,
-    power: u32,
-    over_temperature: u32,
-    under_temperature: u32,
-    error_recovery: u32,
-    write_cache: u32,
-    coalescing: u32,
-    vectors: [u32; VECTORS as usize],
-    atomicity: u32,
-    events: u32,
-}
+/// What the guest set, by feature and which of its values; all others are as after a reset. None changes what the disk does.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Features(BTreeMap<(u8, u32), u32>);
 
-impl Default for Features {
-    fn default() -> Self {
-        Features {
-            arbitration: 0,
-            power: 0,
-            over_temperature: THRESHOLD_KELVIN,
-            under_temperature: 0,
-            error_recovery: 0,
-            write_cache: 1,
-            coalescing: 0,
-            vectors: std::array::from_fn(|vector| vector as u32),
-            atomicity: 0,
-            events: 0,
-        }
+/// Of a feature that is numbers: which of them the command means, and what that one is after a reset.
+fn value_after_reset(command: &Command) -> Result<(u32, u32), Status> {
+    let (id, word) = (command.dword(10) as u8, command.dword(11));
+    let vector = word & 0xffff;
+    match id {
+        ARBITRATION | POWER_MANAGEMENT | ERROR_RECOVERY => Ok((0, 0)),
+        INTERRUPT_COALESCING | WRITE_ATOMICITY | ASYNCHRONOUS_EVENTS => Ok((0, 0)),
+        VOLATILE_WRITE_CACHE => Ok((0, 1)),
+        // THSEL: over or under; TMPSEL: only the composite temperature.
+        TEMPERATURE_THRESHOLD if word >> 16 & 0x3f == 0 => Ok((0, THRESHOLD_KELVIN)),
+        TEMPERATURE_THRESHOLD if word >> 16 & 0x3f == 0x10 => Ok((1, 0)),
+        INTERRUPT_VECTOR if vector < VECTORS.into() => Ok((vector, vector)),
+        _ => Err(Status::INVALID_FIELD),
     }
 }
 
 impl Features {
-    /// The value in use, of those that are one number.
-    fn value(&mut self, command: &Command) -> Result<&mut u32, Status> {
-        let (id, word) = (command.dword(10) as u8, command.dword(11));
-        Ok(match id {
-            ARBITRATION => &mut self.arbitration,
-            POWER_MANAGEMENT => &mut self.power,
-            // THSEL: over or under; TMPSEL: only the composite temperature.
-            TEMPERATURE_THRESHOLD if word >> 16 & 0xf == 0 && word >> 20 & 3 == 0 => &mut self.over_temperature,
-            TEMPERATURE_THRESHOLD if word >> 16 & 0xf == 0 && word >> 20 & 3 == 1 => &mut self.under_temperature,
-            ERROR_RECOVERY => &mut self.error_recovery,
-            VOLATILE_WRITE_CACHE => &mut self.write_cache,
-            INTERRUPT_COALESCING => &mut self.coalescing,
-            INTERRUPT_VECTOR => self.vectors.get_mut((word & 0xffff) as usize).ok_or(Status::INVALID_FIELD)?,
-            WRITE_ATOMICITY => &mut self.atomicity,
-            ASYNCHRONOUS_EVENTS => &mut self.events,
-            _ => return Err(Status::INVALID_FIELD),
-        })
-    }
-
-    pub(super) fn get(&mut self, command: &Command) -> Result<u32, Status> {
+    pub(super) fn get(&self, command: &Command) -> Result<u32, Status> {
         let (id, select) = (command.dword(10) as u8, command.dword(10) >> 8 & 7);
         if id == NUMBER_OF_QUEUES {
             return match select {
@@ -85,12 +56,12 @@ impl Features {
                 _ => Err(Status::INVALID_FIELD),
             };
         }
-        let current = *self.value(command)?;
+        let (which, after_reset) = value_after_reset(command)?;
         match select {
-            SELECT_CURRENT => Ok(current),
+            SELECT_CURRENT => Ok(self.0.get(&(id, which)).copied().unwrap_or(after_reset)),
             SELECT_CAPABILITIES => Ok(CHANGEABLE),
             // Nothing is saved: both are the value after reset.
-            1 | 2 => Features::default().value(command).map(|value| *value),
+            1 | 2 => Ok(after_reset),
             _ => Err(Status::INVALID_FIELD),
         }
     }
@@ -113,7 +84,7 @@ impl Features {
             // There is one power state.
             return Err(Status::INVALID_FIELD);
         }
-        *self.value(command)? = word;
+        self.0.insert((id, value_after_reset(command)?.0), word);
         Ok(0)
     }
 }

@@ -4,6 +4,7 @@ use super::super::command::CommandError;
 use super::super::words::{Words, parse_number};
 use super::events::{Event, LANES, Limit};
 use super::time_based::{Shares, State, Stop, Variant};
+use super::{Agent, RasdesBank};
 
 const KNOWN: &str = "traffic, rate, event, set, tba-set, states, variant, stop, limit, width, torn, absent, \
                      absent-report, agent, firmware, gone, back, mute, vsec or link";
@@ -18,69 +19,37 @@ pub enum Direction {
     Tx,
 }
 
-/// A command to one port, understood.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PortCommand {
-    /// Payload bytes at once.
-    Traffic(Direction, u64),
-    /// Payload bytes per second from now on.
-    Rate(Direction, u64),
-    /// An event on a lane, so many times.
-    Happen(Event, u8, u64),
-    /// A counter's value.
-    Set(Event, u8, u32),
-    /// The time-based data's value.
-    SetData(u64),
-    /// Shares of time in link states.
-    States(Shares),
-    /// Which of reports 0x08 and 0x09 is which.
-    Variant(Variant),
-    /// The time-based data after a stop.
-    Stop(Stop),
-    /// Narrow counters at their end.
-    Limit(Limit),
-    /// Bits of the time-based data.
-    Width(u32),
-    /// Halves of the time-based data that do not fit together.
-    Torn(bool),
-    /// These cannot be enabled; none: all can.
-    Absent(Vec<Event>),
-    /// These reports stay 0; none: all count.
-    AbsentReport(Vec<u8>),
-    /// Every nth read of EVENT_COUNTER_DATA finds the viewport moved.
-    Agent(Option<u64>),
-    /// These are enabled.
-    Firmware(Vec<Event>),
-    /// Whether the function answers all-ones.
-    Gone(bool),
-    /// So many reads of counters' data are answered by all-ones.
-    Mute(u64),
-    /// VSEC revision.
-    VsecRev(u8),
-    /// VSEC ID.
-    VsecId(u16),
-    /// Whether another vendor-specific capability comes first.
-    ForeignFirst(bool),
-    /// Whether the list of capabilities ends in its beginning.
-    Loop(bool),
-    /// Generation and width of the link.
-    Link(u8, u8),
-}
-
-impl PortCommand {
-    /// Understands the words after `port PORT`.
+impl RasdesBank {
+    /// Carries out a `port` command at `now_ns`; `words` are those after the port's name. A command that is refused changes
+    /// nothing.
     ///
     /// # Errors
-    /// What is wrong with them.
-    pub fn parse(words: &[&str]) -> Result<PortCommand, CommandError> {
+    /// What is wrong with the words.
+    pub fn command(&mut self, now_ns: u64, words: &[&str]) -> Result<(), CommandError> {
+        self.advance(now_ns);
         let mut words = Words { command: "port", rest: words };
-        let command = words.word(KNOWN)?;
-        let parsed = match command {
-            "traffic" => PortCommand::Traffic(words.direction()?, words.count()?),
-            "rate" => PortCommand::Rate(words.direction()?, words.count()?),
+        let mut changed = self.clone();
+        changed.change(&mut words)?;
+        words.end()?;
+        changed.advance(now_ns);
+        *self = changed;
+        Ok(())
+    }
+
+    fn change(&mut self, words: &mut Words<'_>) -> Result<(), CommandError> {
+        let settings = &mut self.time_based.settings;
+        match words.word(KNOWN)? {
+            "traffic" => {
+                let (direction, bytes) = (words.direction()?, words.count()?);
+                self.enter(direction, bytes, bytes.div_ceil(self.traffic.link().0.into()));
+            }
+            "rate" => {
+                let (direction, per_second) = (words.direction()?, words.count()?);
+                self.set_rate(direction, per_second);
+            }
             "event" => {
                 let (event, n) = (words.event()?, words.count()?);
-                PortCommand::Happen(event, words.lane(event)?, n)
+                self.counters.happen(event, words.lane(event)?, n);
             }
             "set" => {
                 let (event, word) = (words.event()?, words.word("a value")?);
@@ -92,53 +61,56 @@ impl PortCommand {
                     _ => "a number below 2^32, which is what this counter holds",
                 };
                 let value = value.ok_or_else(|| wrong(word, expected))?;
-                PortCommand::Set(event, words.lane(event)?, value)
+                let counter = self.counters.pick(event.select(), words.lane(event)?);
+                counter.into_iter().for_each(|counter| counter.value = value);
             }
-            "tba-set" => PortCommand::SetData(words.count()?),
-            "states" => PortCommand::States(shares(words.word("shares of time, such as L0=70,L1=30")?)?),
-            "variant" => PortCommand::Variant(words.choice("seed or old", &[Variant::Seed, Variant::Old])?),
-            "stop" => PortCommand::Stop(words.choice("hold or zero", &[Stop::Hold, Stop::Zero])?),
-            "limit" => PortCommand::Limit(words.choice("saturate or wrap", &[Limit::Saturate, Limit::Wrap])?),
-            "width" => {
-                let expected = "a number of bits from 32 to 64";
-                PortCommand::Width(words.in_range(32, 64, expected)? as u32)
+            "tba-set" => self.time_based.set_data(words.count()?),
+            "states" => settings.shares = shares(words.word("shares of time, such as L0=70,L1=30")?)?,
+            "variant" => settings.variant = words.choice("seed or old", &[Variant::Seed, Variant::Old])?,
+            "stop" => settings.stop = words.choice("hold or zero", &[Stop::Hold, Stop::Zero])?,
+            "limit" => self.counters.limit = words.choice("saturate or wrap", &[Limit::Saturate, Limit::Wrap])?,
+            "width" => settings.width = words.in_range(32, 64, "a number of bits from 32 to 64")? as u32,
+            "torn" => self.time_based.set_torn(words.switch()?),
+            "absent" => match words.word("events, or none")? {
+                "none" => self.set_absent(&[]),
+                list => self.set_absent(&events(list)?),
+            },
+            "absent-report" => match words.word("reports, or none")? {
+                "none" => settings.absent.clear(),
+                list => settings.absent.extend(list.split(',').map(report).collect::<Result<Vec<_>, _>>()?),
+            },
+            "agent" => {
+                self.agent = match words.word("`every N` or `off`")? {
+                    "off" => None,
+                    "every" => Some(Agent { every: words.in_range(1, u64::MAX, "a distance of 1 or more")?, reads: 0 }),
+                    word => return Err(wrong(word, "`every N` or `off`")),
+                }
             }
-            "torn" => PortCommand::Torn(words.switch()?),
-            "absent" => PortCommand::Absent(match words.word("events, or none")? {
-                "none" => Vec::new(),
-                list => events(list)?,
-            }),
-            "absent-report" => PortCommand::AbsentReport(match words.word("reports, or none")? {
-                "none" => Vec::new(),
-                list => list.split(',').map(report).collect::<Result<_, _>>()?,
-            }),
-            "agent" => PortCommand::Agent(match words.word("`every N` or `off`")? {
-                "off" => None,
-                "every" => Some(words.in_range(1, u64::MAX, "a distance of 1 or more")?),
-                word => return Err(wrong(word, "`every N` or `off`")),
-            }),
-            "firmware" => PortCommand::Firmware(events(words.word("events")?)?),
-            "gone" => PortCommand::Gone(true),
-            "back" => PortCommand::Gone(false),
-            "mute" => PortCommand::Mute(words.count()?),
+            "firmware" => {
+                let events = events(words.word("events")?)?;
+                let of_them = self.counters.iter_mut().filter(|(event, _, _)| events.contains(event));
+                of_them.for_each(|(_, _, counter)| counter.is_on = !counter.is_absent);
+            }
+            "gone" => self.is_gone = true,
+            "back" => self.is_gone = false,
+            "mute" => self.mute_reads = words.count()?,
             "vsec" => match words.word("rev, id, foreign-first or loop")? {
-                "rev" => PortCommand::VsecRev(words.in_range(0, 15, "a revision from 0 to 15")? as u8),
-                "id" => PortCommand::VsecId(words.in_range(0, 0xffff, "a VSEC ID from 0 to 0xffff")? as u16),
-                "foreign-first" => PortCommand::ForeignFirst(words.switch()?),
-                "loop" => PortCommand::Loop(words.switch()?),
+                "rev" => self.list.rev = words.in_range(0, 15, "a revision from 0 to 15")? as u8,
+                "id" => self.list.id = words.in_range(0, 0xffff, "a VSEC ID from 0 to 0xffff")? as u16,
+                "foreign-first" => self.list.has_foreign_first = words.switch()?,
+                "loop" => self.list.is_looped = words.switch()?,
                 word => return Err(wrong(word, "rev, id, foreign-first or loop")),
             },
             "link" => {
                 let generation = words.in_range(1, 6, "a generation from 1 to 6")?;
-                let lanes = words.parsed("the link's width", "1, 2, 4, 8 or 16 lanes", |word| {
+                self.width = words.parsed("the link's width", "1, 2, 4, 8 or 16 lanes", |word| {
                     word.parse().ok().filter(|lanes| [1, 2, 4, 8, 16].contains(lanes))
                 })?;
-                PortCommand::Link(generation as u8, lanes)
+                self.time_based.set_generation(generation as u8);
             }
             word => return Err(wrong(word, KNOWN)),
-        };
-        words.end()?;
-        Ok(parsed)
+        }
+        Ok(())
     }
 }
 

@@ -117,7 +117,7 @@ impl Counter {
 }
 
 /// The counters of one function.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Counters {
     /// Where the counters of an event begin.
     first: [[Option<u16>; CODES]; GROUPS],

@@ -21,16 +21,10 @@ const EINJ6_TLP_WRITABLE: u32 = 0x0fff;
 const NAK_DLLP: u32 = 2;
 
 /// The registers from EINJ_ENABLE on.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Injection {
     enable: u32,
     registers: [u32; (END - EINJ0) / 4],
-}
-
-impl Default for Injection {
-    fn default() -> Self {
-        Injection { enable: 0, registers: [0; (END - EINJ0) / 4] }
-    }
 }
 
 /// Which packets an error goes into.

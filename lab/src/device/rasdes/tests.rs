@@ -53,7 +53,7 @@ impl Block {
     /// Carries out the words after `port PORT`.
     fn ctl(&mut self, line: &str) {
         let words: Vec<&str> = line.split(' ').collect();
-        self.bank.command(self.now, &PortCommand::parse(&words).unwrap());
+        self.bank.command(self.now, &words).unwrap();
     }
 
     fn pick(&mut self, event: u32, lane: u32, command: u32) {

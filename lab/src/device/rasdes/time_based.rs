@@ -93,7 +93,7 @@ pub type Shares = [u8; State::ALL.len()];
 pub const ALL_L0: Shares = [0, 0, 100, 0, 0, 0, 0, 0, 0];
 
 /// What the control socket sets.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Settings {
     /// Shares of time, in the order of [`State::ALL`].
     pub shares: Shares,
@@ -129,7 +129,7 @@ pub fn core_cycle_ps(generation: u8) -> u64 {
     }
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Run {
     report: u8,
     ends_at: Option<u64>,
@@ -138,7 +138,7 @@ struct Run {
 }
 
 /// The engine of one function.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct TimeBased {
     /// What the control socket set.
     pub settings: Settings,

@@ -137,7 +137,7 @@ impl Sis8300 {
 
     /// Register 0x00.
     pub(super) fn module_id(&self) -> u32 {
-        self.module_id.unwrap_or(self.model.module_id())
+        self.settings.module_id.unwrap_or(self.model.module_id())
     }
 
     /// KU: width, speed and largest payload of the link.
@@ -163,7 +163,7 @@ impl Sis8300 {
             BusyBlocks::Start => actual,
             BusyBlocks::Ones => u32::MAX,
             BusyBlocks::Progress => {
-                let samples = self.clock.samples_in(now_ns.saturating_sub(run.begun_ns), &self.clocks);
+                let samples = self.clock.samples_in(now_ns.saturating_sub(run.begun_ns), &self.settings.clocks);
                 let stored =
                     if run.channels >> channel & 1 != 0 { (samples / BLOCK_SAMPLES).min(run.blocks) } else { 0 };
                 actual.wrapping_add(stored as u32)

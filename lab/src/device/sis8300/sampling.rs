@@ -52,9 +52,9 @@ impl Sis8300 {
     pub(super) fn begin(&mut self, cause: Cause, at_ns: u64) {
         self.acquisitions += 1;
         let blocks = self.sampler.blocks();
-        let duration = self.clock.duration_ns(blocks * BLOCK_SAMPLES, &self.clocks);
+        let duration = self.clock.duration_ns(blocks * BLOCK_SAMPLES, &self.settings.clocks);
         let mut end_ns = duration.map(|duration| at_ns.saturating_add(duration));
-        if take(&mut self.hangs[Unit::Daq as usize]) {
+        if take(&mut self.settings.hangs[Unit::Daq as usize]) {
             end_ns = None;
             self.books.acquisitions_hung += 1;
         } else if duration.is_none() {
@@ -124,7 +124,7 @@ impl Sis8300 {
             Phase::Idle => {}
             Phase::Armed(_) => self.sampler.phase = Phase::Idle,
             Phase::Sampling(run) => {
-                let samples = self.clock.samples_in(now_ns.saturating_sub(run.begun_ns), &self.clocks);
+                let samples = self.clock.samples_in(now_ns.saturating_sub(run.begun_ns), &self.settings.clocks);
                 let blocks = (samples / BLOCK_SAMPLES).min(run.blocks);
                 self.store(&run, blocks * BLOCK_BYTES);
                 self.set_actual(&run, blocks);

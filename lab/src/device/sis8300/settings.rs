@@ -1,7 +1,9 @@
 //! What the control socket sets. docs/spec/sis8300.md, "Control".
 
 use super::interrupts::Source;
+use super::trigger::Lines;
 use crate::device::command::{Command, CommandError};
+use crate::device::faults::Faults;
 use crate::device::words::{Words, parse_number, parse_scaled};
 
 const KNOWN: &str = "ledger, remove, reset, power-cycle, all-ones, trigger, clock, set, module-id, options, serial, lose, spurious, hang, \
@@ -85,7 +87,15 @@ pub(super) enum BusyBlocks {
     Ones,
 }
 
-/// What the sources about the board leave open.
+/// Transfers that are to stop short.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Short {
+    pub(super) left: u64,
+    pub(super) after: u64,
+    pub(super) is_done: bool,
+}
+
+/// What the sources about the board leave open, its surroundings, and the faults that it alone has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Settings {
     pub(super) latch: Latch,
@@ -102,6 +112,13 @@ pub(super) struct Settings {
     pub(super) has_stop: bool,
     /// The time from a read request of the write engine to its completion.
     pub(super) round_trip_ns: u64,
+    pub(super) clocks: Clocks,
+    /// `None`: the model's own.
+    pub(super) module_id: Option<u32>,
+    pub(super) options: Option<u32>,
+    /// How many of each [`Unit`] hang.
+    pub(super) hangs: [u64; 3],
+    pub(super) shorts: [Option<Short>; 2],
 }
 
 impl Default for Settings {
@@ -117,6 +134,11 @@ impl Default for Settings {
             is_aligned: true,
             has_stop: true,
             round_trip_ns: 1_000,
+            clocks: Clocks::default(),
+            module_id: None,
+            options: None,
+            hangs: [0; 3],
+            shorts: [None; 2],
         }
     }
 }
@@ -138,14 +160,7 @@ pub(super) enum Order {
     TriggerRate(u64),
     /// So many single pulses, and the time between them.
     TriggerShots(u64, u64),
-    TriggerMlvds(u8),
-    TriggerFront(u8),
-    TriggerSignal(bool),
-    Clocks(Clocks),
-    Set(Settings),
-    /// `None`: the model's own.
-    ModuleId(Option<u32>),
-    Options(Option<u32>),
+    Set(Settings, Lines),
     Serial(u16),
     Lose {
         source: Source,
@@ -154,72 +169,81 @@ pub(super) enum Order {
     },
     Spurious(u64),
     User,
-    Hang(Unit, u64),
-    Short {
-        unit: Unit,
-        count: u64,
-        after: u64,
-        is_done: bool,
-    },
-    AllOnes(bool),
     /// Power goes and comes back.
     PowerCycle,
 }
 
 impl Order {
-    /// Understands a line; `settings` and `clocks` are the current ones.
-    pub(super) fn parse(line: &str, settings: &Settings, clocks: &Clocks) -> Result<Order, CommandError> {
+    /// Understands a line; `faults`, `settings` and `lines` are the current ones.
+    pub(super) fn parse(
+        line: &str,
+        faults: &Faults,
+        mut settings: Settings,
+        mut lines: Lines,
+    ) -> Result<Order, CommandError> {
+        const TRIGGER: &str = "rate, shot, mlvds, front or signal";
         let words: Vec<&str> = line.split_whitespace().collect();
         let mut words =
             Words { command: words.first().copied().unwrap_or_default(), rest: words.get(1..).unwrap_or(&[]) };
-        let order = match words.command {
-            "trigger" => trigger(&mut words)?,
-            "clock" => Order::Clocks(set_clock(&mut words, *clocks)?),
-            "set" => Order::Set(set(&mut words, *settings)?),
-            "module-id" => Order::ModuleId(words.register()?),
-            "options" => Order::Options(words.register()?),
+        let mut order = None;
+        match words.command {
+            "trigger" => match words.word(TRIGGER)? {
+                "rate" => order = Some(Order::TriggerRate(words.millihertz()?)),
+                "shot" => {
+                    let count = words.optional_number()?;
+                    let gap = if words.rest.is_empty() { 0 } else { words.long_time("the time between them")? };
+                    order = Some(Order::TriggerShots(count, gap));
+                }
+                "mlvds" => lines.mlvds = words.mask(0xff)?,
+                "front" => lines.front = words.mask(0xf)?,
+                "signal" => lines.has_signal = words.switch()?,
+                word => return Err(words.wrong(word, TRIGGER)),
+            },
+            "clock" => set_clock(&mut words, &mut settings.clocks)?,
+            "set" => set(&mut words, &mut settings)?,
+            "module-id" => settings.module_id = words.register()?,
+            "options" => settings.options = words.register()?,
             "serial" => {
                 let expected = "a whole number below 65536";
-                Order::Serial(words.parsed("the number", expected, |word| word.parse().ok())?)
+                order = Some(Order::Serial(words.parsed("the number", expected, |word| word.parse().ok())?));
             }
-            "lose" => lose(&mut words)?,
-            "spurious" => Order::Spurious(words.optional_number()?),
-            "interrupt" => words.choice("user", &[Order::User])?,
-            "hang" => Order::Hang(words.unit()?, words.optional_number()?),
-            "short" => short(&mut words)?,
-            "power-cycle" => Order::PowerCycle,
-            "all-ones" if words.rest == ["on"] => return Ok(Order::AllOnes(true)),
-            "all-ones" if words.rest == ["off"] => return Ok(Order::AllOnes(false)),
+            "lose" => {
+                let source = words.choice("dma, dma-write, daq or user", &Source::ALL)?;
+                let count = words.number("how many")?;
+                order = Some(Order::Lose { source, count, is_event: words.takes("event") });
+            }
+            "spurious" => order = Some(Order::Spurious(words.optional_number()?)),
+            "interrupt" => order = Some(words.choice("user", &[Order::User])?),
+            "hang" => {
+                let unit = words.unit()?;
+                settings.hangs[unit as usize] = words.optional_number()?;
+            }
+            "short" => {
+                let unit = words.unit()?;
+                let short = settings.shorts.get_mut(unit as usize);
+                let short = short.ok_or_else(|| words.wrong("daq", "dma or dma-write"))?;
+                let left = words.number("how many")?;
+                words.parsed("`after BYTES`", "`after`", |word| (word == "after").then_some(()))?;
+                let after = words.number("after how many bytes")?;
+                *short = Some(Short { left, after, is_done: !words.takes("silent") });
+            }
+            "power-cycle" => order = Some(Order::PowerCycle),
             _ => {
-                return match Command::parse(line) {
+                let is_ones = (words.command, words.rest) == ("all-ones", &["on"]);
+                return match Command::parse(if is_ones { "all-ones after 0" } else { line }, faults) {
                     // The latency endpoint alone shows another link than it has.
                     Ok(Command::Link(_)) => Err(CommandError::Unknown { word: "link".to_owned(), known: KNOWN }),
                     Err(CommandError::Unknown { word, .. }) => Err(CommandError::Unknown { word, known: KNOWN }),
                     parsed => parsed.map(Order::Common),
                 };
             }
-        };
+        }
         words.end()?;
-        Ok(order)
+        Ok(order.unwrap_or(Order::Set(settings, lines)))
     }
 }
 
-fn trigger(words: &mut Words<'_>) -> Result<Order, CommandError> {
-    Ok(match words.word("rate, shot, mlvds, front or signal")? {
-        "rate" => Order::TriggerRate(words.millihertz()?),
-        "shot" => {
-            let count = words.optional_number()?;
-            let gap = if words.rest.is_empty() { 0 } else { words.long_time("the time between them")? };
-            Order::TriggerShots(count, gap)
-        }
-        "mlvds" => Order::TriggerMlvds(words.mask(0xff)?),
-        "front" => Order::TriggerFront(words.mask(0xf)?),
-        "signal" => Order::TriggerSignal(words.switch()?),
-        word => return Err(words.wrong(word, "rate, shot, mlvds, front or signal")),
-    })
-}
-
-fn set_clock(words: &mut Words<'_>, mut clocks: Clocks) -> Result<Clocks, CommandError> {
+fn set_clock(words: &mut Words<'_>, clocks: &mut Clocks) -> Result<(), CommandError> {
     const NAMES: &str = "rtm2, tclka, tclkb, front, sma or multiplier";
     let name = words.word(NAMES)?;
     let hertz = words.number("the frequency in Hz")?;
@@ -232,10 +256,10 @@ fn set_clock(words: &mut Words<'_>, mut clocks: Clocks) -> Result<Clocks, Comman
         "multiplier" => &mut clocks.multiplier,
         word => return Err(words.wrong(word, NAMES)),
     } = hertz;
-    Ok(clocks)
+    Ok(())
 }
 
-fn set(words: &mut Words<'_>, mut settings: Settings) -> Result<Settings, CommandError> {
+fn set(words: &mut Words<'_>, settings: &mut Settings) -> Result<(), CommandError> {
     const NAMES: &str = "latch, message, daq-done, past-end, restart, busy-blocks, flush, align, stop or round-trip";
     match words.word(NAMES)? {
         "latch" => settings.latch = words.choice("always or enabled", &[Latch::Always, Latch::Enabled])?,
@@ -248,9 +272,7 @@ fn set(words: &mut Words<'_>, mut settings: Settings) -> Result<Settings, Comman
             let choices = [PastEnd::Zeros, PastEnd::Wrap, PastEnd::Stop];
             settings.past_end = words.choice("zeros, wrap or stop", &choices)?;
         }
-        "restart" => {
-            settings.restart = words.choice("ignore or restart", &[Restart::Ignore, Restart::Restart])?;
-        }
+        "restart" => settings.restart = words.choice("ignore or restart", &[Restart::Ignore, Restart::Restart])?,
         "busy-blocks" => {
             let choices = [BusyBlocks::Progress, BusyBlocks::Start, BusyBlocks::Ones];
             settings.busy_blocks = words.choice("progress, start or ones", &choices)?;
@@ -261,23 +283,7 @@ fn set(words: &mut Words<'_>, mut settings: Settings) -> Result<Settings, Comman
         "round-trip" => settings.round_trip_ns = words.long_time("the time")?.max(1),
         word => return Err(words.wrong(word, NAMES)),
     }
-    Ok(settings)
-}
-
-fn lose(words: &mut Words<'_>) -> Result<Order, CommandError> {
-    let source = words.choice("dma, dma-write, daq or user", &Source::ALL)?;
-    Ok(Order::Lose { source, count: words.number("how many")?, is_event: words.takes("event") })
-}
-
-fn short(words: &mut Words<'_>) -> Result<Order, CommandError> {
-    let unit = words.unit()?;
-    if unit == Unit::Daq {
-        return Err(words.wrong("daq", "dma or dma-write"));
-    }
-    let count = words.number("how many")?;
-    words.parsed("`after BYTES`", "`after`", |word| (word == "after").then_some(()))?;
-    let after = words.number("after how many bytes")?;
-    Ok(Order::Short { unit, count, after, is_done: !words.takes("silent") })
+    Ok(())
 }
 
 impl Words<'_> {
@@ -330,57 +336,68 @@ impl Words<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::sis8300::trigger::Generator;
+
+    fn before() -> Settings {
+        Settings { module_id: Some(7), ..Settings::default() }
+    }
 
     fn parse(line: &str) -> Result<Order, String> {
-        Order::parse(line, &Settings::default(), &Clocks::default()).map_err(|err| err.to_string())
+        let parsed = Order::parse(line, &Faults::default(), before(), Generator::default().lines);
+        parsed.map_err(|err| err.to_string())
     }
 
     #[test]
     fn every_command_is_understood() {
-        let settings = Settings::default();
+        let lines = Generator::default().lines;
+        let set = |settings| Order::Set(settings, lines);
+        let on_lines = |lines| Order::Set(before(), lines);
+        let faults = |reads_left| Order::Common(Command::Faults(Box::new(Faults { reads_left, ..Faults::default() })));
+        let hangs = |hangs| set(Settings { hangs, ..before() });
+        let shorts = |shorts| set(Settings { shorts, ..before() });
         for (line, order) in [
             ("ledger", Order::Common(Command::Ledger)),
             (" remove ", Order::Common(Command::Remove)),
-            ("all-ones after 3", Order::Common(Command::AllOnes(Some(3)))),
-            ("all-ones on", Order::AllOnes(true)),
-            ("all-ones off", Order::AllOnes(false)),
+            ("all-ones after 3", faults(Some(3))),
+            ("all-ones on", faults(Some(0))),
+            ("all-ones off", faults(None)),
             ("power-cycle", Order::PowerCycle),
             ("trigger rate 14", Order::TriggerRate(14_000)),
             ("trigger rate 0.05", Order::TriggerRate(50)),
             ("trigger rate off", Order::TriggerRate(0)),
             ("trigger shot", Order::TriggerShots(1, 0)),
             ("trigger shot 5 2ms", Order::TriggerShots(5, 2_000_000)),
-            ("trigger mlvds 0x81", Order::TriggerMlvds(0x81)),
-            ("trigger front 15", Order::TriggerFront(15)),
-            ("trigger signal off", Order::TriggerSignal(false)),
-            ("clock sma 100000000", Order::Clocks(Clocks { sma: 100_000_000, ..Clocks::default() })),
-            ("set latch enabled", Order::Set(Settings { latch: Latch::Enabled, ..settings })),
-            ("set message each", Order::Set(Settings { rule: MessageRule::Each, ..settings })),
-            ("set daq-done none", Order::Set(Settings { daq_done: DaqDone::Absent, ..settings })),
-            ("set daq-done before-flush", Order::Set(Settings { daq_done: DaqDone::BeforeFlush, ..settings })),
-            ("set past-end wrap", Order::Set(Settings { past_end: PastEnd::Wrap, ..settings })),
-            ("set restart restart", Order::Set(Settings { restart: Restart::Restart, ..settings })),
-            ("set busy-blocks ones", Order::Set(Settings { busy_blocks: BusyBlocks::Ones, ..settings })),
-            ("set flush 3us", Order::Set(Settings { flush_ns: 3_000, ..settings })),
-            ("set align any", Order::Set(Settings { is_aligned: false, ..settings })),
-            ("set stop off", Order::Set(Settings { has_stop: false, ..settings })),
-            ("set round-trip 2us", Order::Set(Settings { round_trip_ns: 2_000, ..settings })),
-            ("module-id 0x12345678", Order::ModuleId(Some(0x1234_5678))),
-            ("module-id default", Order::ModuleId(None)),
-            ("options 3", Order::Options(Some(3))),
+            ("trigger mlvds 0x81", on_lines(Lines { mlvds: 0x81, ..lines })),
+            ("trigger front 15", on_lines(Lines { front: 15, ..lines })),
+            ("trigger signal off", on_lines(Lines { has_signal: false, ..lines })),
+            (
+                "clock sma 100000000",
+                set(Settings { clocks: Clocks { sma: 100_000_000, ..Clocks::default() }, ..before() }),
+            ),
+            ("set latch enabled", set(Settings { latch: Latch::Enabled, ..before() })),
+            ("set message each", set(Settings { rule: MessageRule::Each, ..before() })),
+            ("set daq-done none", set(Settings { daq_done: DaqDone::Absent, ..before() })),
+            ("set daq-done before-flush", set(Settings { daq_done: DaqDone::BeforeFlush, ..before() })),
+            ("set past-end wrap", set(Settings { past_end: PastEnd::Wrap, ..before() })),
+            ("set restart restart", set(Settings { restart: Restart::Restart, ..before() })),
+            ("set busy-blocks ones", set(Settings { busy_blocks: BusyBlocks::Ones, ..before() })),
+            ("set flush 3us", set(Settings { flush_ns: 3_000, ..before() })),
+            ("set align any", set(Settings { is_aligned: false, ..before() })),
+            ("set stop off", set(Settings { has_stop: false, ..before() })),
+            ("set round-trip 2us", set(Settings { round_trip_ns: 2_000, ..before() })),
+            ("module-id 0x12345678", set(Settings { module_id: Some(0x1234_5678), ..before() })),
+            ("module-id default", set(Settings { module_id: None, ..before() })),
+            ("options 3", set(Settings { options: Some(3), ..before() })),
             ("serial 77", Order::Serial(77)),
             ("lose dma 3", Order::Lose { source: Source::DmaRead, count: 3, is_event: false }),
             ("lose daq 1 event", Order::Lose { source: Source::Daq, count: 1, is_event: true }),
             ("spurious", Order::Spurious(1)),
             ("spurious 4", Order::Spurious(4)),
             ("interrupt user", Order::User),
-            ("hang dma", Order::Hang(Unit::DmaRead, 1)),
-            ("hang daq 2", Order::Hang(Unit::Daq, 2)),
-            ("short dma 1 after 4096", Order::Short { unit: Unit::DmaRead, count: 1, after: 4096, is_done: true }),
-            (
-                "short dma-write 2 after 0 silent",
-                Order::Short { unit: Unit::DmaWrite, count: 2, after: 0, is_done: false },
-            ),
+            ("hang dma", hangs([1, 0, 0])),
+            ("hang daq 2", hangs([0, 0, 2])),
+            ("short dma 1 after 4096", shorts([Some(Short { left: 1, after: 4096, is_done: true }), None])),
+            ("short dma-write 2 after 0 silent", shorts([None, Some(Short { left: 2, after: 0, is_done: false })])),
         ] {
             assert_eq!(parse(line), Ok(order), "{line}");
         }

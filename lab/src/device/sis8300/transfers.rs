@@ -77,11 +77,11 @@ impl Sis8300 {
         }
         let books = &mut self.books.dma[unit as usize];
         books.started += 1;
-        if take(&mut self.hangs[unit as usize]) {
+        if take(&mut self.settings.hangs[unit as usize]) {
             // It stands still half way.
             (transfer.end, transfer.limit) = (End::Never, (transfer.limit / 2) & !(DMA_ALIGN - 1));
             books.hung += 1;
-        } else if let Some(short) = self.shorts[unit as usize].as_mut().filter(|short| short.left > 0) {
+        } else if let Some(short) = self.settings.shorts[unit as usize].as_mut().filter(|short| short.left > 0) {
             short.left -= 1;
             transfer.limit = transfer.limit.min(short.after);
             transfer.end = if short.is_done { End::Done } else { End::Silent };

@@ -1,60 +1,64 @@
 //! The `port` commands: every form is understood, everything else is refused with what is wrong.
 
-use super::super::time_based::{State, Stop, Variant};
-use super::super::{command::PortCommand, events::Limit};
+use super::super::events::{Counter, Limit};
+use super::super::time_based::{Stop, Variant};
 use super::*;
 
-fn parse(line: &str) -> Result<PortCommand, String> {
-    let words: Vec<&str> = line.split_whitespace().collect();
-    PortCommand::parse(&words).map_err(|err| err.to_string())
+fn command(bank: &mut RasdesBank, line: &str) -> Result<(), String> {
+    bank.command(0, &line.split_whitespace().collect::<Vec<_>>()).map_err(|err| err.to_string())
 }
 
-fn event(select: u16) -> Event {
-    Event::new(select).unwrap()
+fn counter(bank: &mut RasdesBank, select: u16, lane: u8) -> Counter {
+    *bank.counters.pick(select, lane).unwrap()
 }
 
 #[test]
-fn every_form_of_every_command_is_understood() {
-    let mut shares = [0; 9];
-    (shares[State::L0 as usize], shares[State::L1 as usize], shares[State::TxL0s as usize]) = (75, 20, 5);
-    let cases = [
-        ("traffic rx 100", PortCommand::Traffic(Direction::Rx, 100)),
-        ("traffic tx 0x10", PortCommand::Traffic(Direction::Tx, 16)),
-        ("rate tx 0", PortCommand::Rate(Direction::Tx, 0)),
-        ("event 0x201 5", PortCommand::Happen(event(0x201), 0, 5)),
-        ("event 0x001 5 lane 15", PortCommand::Happen(event(0x001), 15, 5)),
-        ("set 0x401 15", PortCommand::Set(event(0x401), 0, 15)),
-        ("set 0x207 255", PortCommand::Set(event(0x207), 0, 255)),
-        ("set 0x719 0xffffffff", PortCommand::Set(event(0x719), 0, u32::MAX)),
-        ("tba-set 0xffffffffffffffff", PortCommand::SetData(u64::MAX)),
-        ("states L1=20,TX_L0S=5", PortCommand::States(shares)),
-        ("states L0=70,L1=20,TX_L0S=5", PortCommand::States(shares)),
-        ("variant old", PortCommand::Variant(Variant::Old)),
-        ("variant seed", PortCommand::Variant(Variant::Seed)),
-        ("stop zero", PortCommand::Stop(Stop::Zero)),
-        ("stop hold", PortCommand::Stop(Stop::Hold)),
-        ("limit wrap", PortCommand::Limit(Limit::Wrap)),
-        ("limit saturate", PortCommand::Limit(Limit::Saturate)),
-        ("width 32", PortCommand::Width(32)),
-        ("torn on", PortCommand::Torn(true)),
-        ("torn off", PortCommand::Torn(false)),
-        ("absent 0x201,0x001", PortCommand::Absent(vec![event(0x201), event(0x001)])),
-        ("absent none", PortCommand::Absent(vec![])),
-        ("absent-report 0x00,0x23", PortCommand::AbsentReport(vec![0, 0x23])),
-        ("absent-report none", PortCommand::AbsentReport(vec![])),
-        ("agent every 3", PortCommand::Agent(Some(3))),
-        ("agent off", PortCommand::Agent(None)),
-        ("firmware 0x201", PortCommand::Firmware(vec![event(0x201)])),
-        ("gone", PortCommand::Gone(true)),
-        ("back", PortCommand::Gone(false)),
-        ("vsec rev 15", PortCommand::VsecRev(15)),
-        ("vsec id 0xffff", PortCommand::VsecId(0xffff)),
-        ("vsec foreign-first on", PortCommand::ForeignFirst(true)),
-        ("vsec loop off", PortCommand::Loop(false)),
-        ("link 6 16", PortCommand::Link(6, 16)),
+fn every_form_of_every_command_does_what_it_says() {
+    const SHARES: [u8; 9] = [5, 0, 75, 20, 0, 0, 0, 0, 0];
+    type IsDone = fn(&mut RasdesBank) -> bool;
+    let cases: [(&str, IsDone); 37] = [
+        ("traffic rx 100", |bank| bank.own.rx_payload == 100),
+        ("traffic tx 0x10", |bank| bank.own.tx_payload == 16),
+        ("rate tx 7", |bank| bank.tx.per_second == 7 && bank.rx.per_second == 0),
+        ("rate tx 0", |bank| bank.tx.per_second == 0),
+        ("event 0x201 5", |bank| counter(bank, 0x201, 0).happened == 5),
+        ("event 0x001 5 lane 15", |bank| counter(bank, 0x001, 15).happened == 5),
+        ("set 0x401 15", |bank| counter(bank, 0x401, 0).value == 15),
+        ("set 0x207 255", |bank| counter(bank, 0x207, 0).value == 255),
+        ("set 0x719 0xffffffff", |bank| counter(bank, 0x719, 0).value == u32::MAX),
+        ("tba-set 0xffffffffffffffff", |bank| bank.time_based.read_half(true) == u32::MAX),
+        ("states L1=20,TX_L0S=5", |bank| bank.time_based.settings.shares == SHARES),
+        ("states L0=70,L1=20,TX_L0S=5", |bank| bank.time_based.settings.shares == SHARES),
+        ("variant old", |bank| bank.time_based.settings.variant == Variant::Old),
+        ("variant seed", |bank| bank.time_based.settings.variant == Variant::Seed),
+        ("stop zero", |bank| bank.time_based.settings.stop == Stop::Zero),
+        ("stop hold", |bank| bank.time_based.settings.stop == Stop::Hold),
+        ("limit wrap", |bank| bank.counters.limit == Limit::Wrap),
+        ("limit saturate", |bank| bank.counters.limit == Limit::Saturate),
+        ("width 32", |bank| bank.time_based.settings.width == 32),
+        ("torn on", |bank| bank.time_based.settings.is_torn),
+        ("torn off", |bank| !bank.time_based.settings.is_torn),
+        ("absent 0x201,0x001", |bank| counter(bank, 0x201, 0).is_absent && counter(bank, 0x001, 9).is_absent),
+        ("absent none", |bank| !counter(bank, 0x201, 0).is_absent && !counter(bank, 0x001, 9).is_absent),
+        ("absent-report 0x00,0x23", |bank| bank.time_based.settings.absent == [0, 0x23]),
+        ("absent-report none", |bank| bank.time_based.settings.absent.is_empty()),
+        ("agent every 3", |bank| bank.agent.is_some_and(|agent| agent.every == 3)),
+        ("agent off", |bank| bank.agent.is_none()),
+        ("firmware 0x201", |bank| counter(bank, 0x201, 0).is_on),
+        ("gone", |bank| bank.is_gone),
+        ("back", |bank| !bank.is_gone),
+        ("mute 4", |bank| bank.mute_reads == 4),
+        ("vsec rev 15", |bank| bank.list.rev == 15),
+        ("vsec id 0xffff", |bank| bank.list.id == 0xffff),
+        ("vsec foreign-first on", |bank| bank.list.has_foreign_first),
+        ("vsec loop on", |bank| bank.list.is_looped),
+        ("vsec loop off", |bank| !bank.list.is_looped),
+        ("link 6 16", |bank| bank.width == 16 && bank.time_based.settings.generation == 6),
     ];
-    for (line, expected) in cases {
-        assert_eq!(parse(line), Ok(expected), "{line}");
+    let mut bank = Block::new().bank;
+    for (line, is_done) in cases {
+        assert_eq!(command(&mut bank, line), Ok(()), "{line}");
+        assert!(is_done(&mut bank), "{line}");
     }
 }
 
@@ -107,8 +111,9 @@ fn everything_else_is_refused_and_says_why() {
         ("link 7 4", "`7` is not a generation"),
         ("link 5 3", "`3` is not 1, 2, 4, 8 or 16 lanes"),
     ];
+    let mut bank = Block::new().bank;
     for (line, expected) in cases {
-        let refused = parse(line).expect_err(line);
+        let refused = command(&mut bank, line).expect_err(line);
         assert!(refused.contains(expected), "{line:?}: {refused}");
         assert!(refused.starts_with("port: "), "{line:?}: {refused}");
     }

@@ -344,7 +344,7 @@ proptest! {
                 1 => (block.pick(select, lane, OFF), *is_on = false).1,
                 2 => (block.pick(select, lane, CLEAR_ONE), *counted = 0).1,
                 _ => {
-                    block.bank.command(0, &PortCommand::Happen(event, lane as u8, n));
+                    block.bank.counters.happen(event, lane as u8, n);
                     *counted += if *is_on { n } else { 0 };
                 }
             }
