@@ -6,14 +6,14 @@ mod line;
 use pciescope_core::Bdf;
 use serde_json::{Map, Value, json};
 
-use self::line::Line;
+use self::line::InterruptLine;
 use super::command::CommandError;
 use super::config::{ConfigSpace, Identity};
 use super::drw::{self, DrwBank};
 use super::rasdes::{PAGE, RasdesBank, Shape};
 use super::traffic::Traffic;
 use super::words::{Words, parse_number};
-use super::{Bus, Delivery, Device, Layout, Message, Wait, read_dwords};
+use super::{Bus, Delivery, DeviceModel, Layout, Message, Wait, read_dwords};
 
 /// Functions that the directory has room for.
 pub const FUNCTIONS_MAX: usize = 48;
@@ -65,7 +65,7 @@ pub struct CounterBoard {
     traffic: Traffic,
     functions: Vec<Function>,
     sub_channels: Vec<SubChannel>,
-    lines: Vec<Line>,
+    lines: Vec<InterruptLine>,
     /// All lines come on the function's pin, not as messages.
     has_pin: bool,
     now_ns: u64,
@@ -144,7 +144,7 @@ impl CounterBoard {
         );
         assert!(self.sub_channels.iter().all(|sub| sub.bank.name() != name), "{name} is there already");
         assert!(line < LINES_MAX, "{name}: there are {LINES_MAX} lines");
-        self.lines.resize_with(self.lines.len().max(line + 1), Line::default);
+        self.lines.resize_with(self.lines.len().max(line + 1), InterruptLine::default);
         let bank = DrwBank::new(self.traffic.sub_channel(die, &name));
         self.sub_channels.push(SubChannel { address, die, line, bank });
         self
@@ -227,7 +227,7 @@ impl CounterBoard {
         for (index, value) in from.iter().enumerate() {
             let at = offset + index as u64;
             if (FOREIGN..0x80).contains(&at) && at % 4 == 0 && value & 1 != 0 {
-                self.lines.get_mut(((at - FOREIGN) / 4) as usize).into_iter().for_each(Line::clear_foreign);
+                self.lines.get_mut(((at - FOREIGN) / 4) as usize).into_iter().for_each(InterruptLine::clear_foreign);
             }
         }
     }
@@ -238,7 +238,7 @@ impl CounterBoard {
         let (line, offset) = (sub.line, offset % drw::WINDOW);
         sub.bank.write(now_ns, offset, from);
         if DrwBank::is_answer(offset, from.len()) {
-            self.lines.get_mut(line).into_iter().for_each(Line::answer);
+            self.lines.get_mut(line).into_iter().for_each(InterruptLine::answer);
         }
     }
 
@@ -305,7 +305,7 @@ impl CounterBoard {
     fn restart(&mut self) {
         self.functions.iter_mut().for_each(|function| function.bank.reset());
         self.sub_channels.iter_mut().for_each(|sub| sub.bank.reset());
-        self.lines.iter_mut().for_each(|line| *line = Line::default());
+        self.lines.iter_mut().for_each(|line| *line = InterruptLine::default());
         self.traffic.set_split(None);
     }
 
@@ -314,7 +314,7 @@ impl CounterBoard {
             self.functions.iter().map(|function| (function.bdf.to_string(), function.bank.ledger())).collect();
         let dram: Map<String, Value> =
             self.sub_channels.iter().map(|sub| (sub.bank.name().to_owned(), sub.bank.ledger())).collect();
-        let lines: Vec<Value> = self.lines.iter().map(Line::ledger).collect();
+        let lines: Vec<Value> = self.lines.iter().map(InterruptLine::ledger).collect();
         json!({"ports": ports, "dram": dram, "lines": lines, "now_ns": self.now_ns})
     }
 }
@@ -358,7 +358,7 @@ fn absent(command: &str, what: &str, word: &str, known: impl Iterator<Item = Str
     CommandError::Words(format!("{command}: no {what} is called `{word}`; there are {known}"))
 }
 
-impl Device for CounterBoard {
+impl DeviceModel for CounterBoard {
     fn layout(&self) -> Layout {
         let msi = if self.has_pin { 0 } else { LINES_MAX as u16 };
         Layout { bars: [BAR_BYTES, 0, BAR_BYTES, 0, 0, 0], intx: self.has_pin, msi, msix: 0 }
@@ -425,7 +425,7 @@ impl Device for CounterBoard {
     }
 
     fn intx(&self) -> bool {
-        self.has_pin && self.lines.iter().any(Line::is_high)
+        self.has_pin && self.lines.iter().any(InterruptLine::is_high)
     }
 
     /// The blocks' registers are sticky; those of the Driveway PMUs are not.
@@ -433,11 +433,11 @@ impl Device for CounterBoard {
         let now_ns = self.now_ns;
         self.config.reset();
         self.sub_channels.iter_mut().for_each(|sub| sub.bank.function_reset(now_ns));
-        self.lines.iter_mut().for_each(Line::reset);
+        self.lines.iter_mut().for_each(InterruptLine::reset);
     }
 
     fn next_work(&self) -> Option<u64> {
-        if self.lines.iter().any(Line::has_message) {
+        if self.lines.iter().any(InterruptLine::has_message) {
             return Some(self.now_ns);
         }
         let ports = self.functions.iter().filter_map(|function| function.bank.next_work());

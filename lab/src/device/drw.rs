@@ -72,14 +72,14 @@ enum Limit {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Counter {
+struct CommonCounter {
     value: u32,
     /// It passed its end and was held there.
     is_held: bool,
     selector: u8,
 }
 
-impl Counter {
+impl CommonCounter {
     fn is_enabled(&self) -> bool {
         self.selector & EVENT_SEL_ENABLE != 0
     }
@@ -121,7 +121,7 @@ struct Registers {
     is_running: bool,
     test: u32,
     cycle: u64,
-    counters: [Counter; COUNTERS],
+    counters: [CommonCounter; COUNTERS],
     ov_enable: u32,
     ov_status: u32,
     /// Status bits of wraps that have not appeared yet, with the reads of the status that each still waits for.
@@ -282,7 +282,7 @@ impl DrwBank {
         if !self.registers.is_running {
             return None;
         }
-        let due = |(number, counter): (usize, &Counter)| {
+        let due = |(number, counter): (usize, &CommonCounter)| {
             let bit = 1 << (OV_INTR_COMMON + number);
             let is_armed = self.registers.ov_enable & !self.registers.ov_status & bit != 0;
             if !is_armed || !counter.is_enabled() {

@@ -7,7 +7,7 @@ use super::command::{Command, CommandError};
 use super::config::{ConfigSpace, Identity, Link};
 use super::faults::Faults;
 use super::ledger::Ledger;
-use super::{Device, Layout, Wait, for_each_dword, read_dwords};
+use super::{DeviceModel, Layout, Wait, for_each_dword, read_dwords};
 
 const IDENTITY: Identity = Identity {
     vendor: 0x1234,
@@ -245,7 +245,7 @@ impl LatencyEndpoint {
     }
 }
 
-impl Device for LatencyEndpoint {
+impl DeviceModel for LatencyEndpoint {
     fn layout(&self) -> Layout {
         let (bar4, msix) = if self.has_msix { (BAR4_BYTES, VECTORS as u16) } else { (0, 0) };
         Layout { bars: [BAR0_BYTES, 0, BAR2_BYTES, 0, bar4, 0], intx: self.has_pin, msi: MSI_VECTORS, msix }

@@ -87,7 +87,7 @@ impl Chosen {
 
 /// One vector's interrupts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Interrupts {
+pub struct VectorCounts {
     /// Times it was raised.
     pub triggers: u64,
     /// Messages that went out, second ones included.
@@ -102,7 +102,7 @@ pub struct Interrupts {
     pub undelivered: u64,
 }
 
-impl Interrupts {
+impl VectorCounts {
     /// A message of this vector went out, or found no vector.
     pub fn settle(&mut self, message: &Message, sent: bool) {
         if sent {
@@ -133,7 +133,7 @@ pub struct Ledger {
     /// Delays between triggers and their messages.
     pub irq_delay: Chosen,
     /// By vector.
-    pub irq: Vec<Interrupts>,
+    pub irq: Vec<VectorCounts>,
     /// Reads answered with all-ones because the device had gone.
     pub all_ones_reads: u64,
     /// Writes dropped because the device had gone.
@@ -155,7 +155,7 @@ pub struct Ledger {
 impl Ledger {
     /// A ledger for a device with `vectors` vectors.
     pub fn new(vectors: usize) -> Self {
-        Ledger { irq: vec![Interrupts::default(); vectors], ..Ledger::default() }
+        Ledger { irq: vec![VectorCounts::default(); vectors], ..Ledger::default() }
     }
 
     /// Reads guest memory through `bus` and counts the bytes.
@@ -180,7 +180,7 @@ impl Ledger {
 
     /// The ledger as the control socket shows it. Vectors that were never raised are left out.
     pub fn to_json(&self, removed: bool) -> Value {
-        let vector = |(vector, irq): (usize, &Interrupts)| {
+        let vector = |(vector, irq): (usize, &VectorCounts)| {
             json!({"vector": vector, "triggers": irq.triggers, "sent": irq.sent, "lost": irq.lost,
                    "doubled": irq.doubled, "masked": irq.masked, "undelivered": irq.undelivered,
                    "pending": irq.pending()})
@@ -275,7 +275,7 @@ mod tests {
 
     #[test]
     fn a_delayed_message_is_pending() {
-        let irq = Interrupts { triggers: 10, sent: 5, lost: 1, doubled: 1, masked: 2, undelivered: 1 };
+        let irq = VectorCounts { triggers: 10, sent: 5, lost: 1, doubled: 1, masked: 2, undelivered: 1 };
         assert_eq!(irq.pending(), 2);
     }
 }

@@ -51,7 +51,7 @@ pub type Wait = u64;
 /// - No argument makes it panic: what the guest gets wrong is answered as hardware would.
 /// - A read fills all of `to`.
 /// - Accesses to registers allocate nothing, but for the ledger's first sight of an offset.
-pub trait Device: Send {
+pub trait DeviceModel: Send {
     /// The regions and vectors to offer.
     fn layout(&self) -> Layout;
 
@@ -89,18 +89,18 @@ pub trait Device: Send {
         false
     }
 
-    /// A function-level reset. Settings made by [`Device::command`] and the ledger stay.
+    /// A function-level reset. Settings made by [`DeviceModel::command`] and the ledger stay.
     fn reset(&mut self);
 
     /// When the device next does something by itself, on its own clock (nanoseconds since it was made); a time that has
     /// passed means at once. `None`: only accesses and commands move it. Asked after every access, command and
-    /// [`Device::work`].
+    /// [`DeviceModel::work`].
     fn next_work(&self) -> Option<u64> {
         None
     }
 
-    /// Does what [`Device::next_work`] announced, at `now_ns` on the device's clock. It may come late, or early where
-    /// an access changed the time in between. [`Device::bar_read`] has no bus: a model that has a message to send after
+    /// Does what [`DeviceModel::next_work`] announced, at `now_ns` on the device's clock. It may come late, or early where
+    /// an access changed the time in between. [`DeviceModel::bar_read`] has no bus: a model that has a message to send after
     /// a read announces work for now.
     fn work(&mut self, _now_ns: u64, _bus: &mut dyn Bus) {}
 

@@ -32,7 +32,7 @@ use super::bus::{Bus, Delivery, Message};
 use super::command::CommandError;
 use super::config::{ConfigSpace, Identity, Link};
 use super::traffic::PortTraffic;
-use super::{Device, Layout, Wait, read_dwords};
+use super::{DeviceModel, Layout, Wait, read_dwords};
 
 const VENDOR: u16 = 0x1234;
 const SUBSYSTEM_VENDOR: u16 = 0x1234;
@@ -316,7 +316,7 @@ impl NvmeDisk {
     }
 }
 
-impl Device for NvmeDisk {
+impl DeviceModel for NvmeDisk {
     fn layout(&self) -> Layout {
         Layout { bars: [BAR0_BYTES, 0, 0, 0, 0, 0], intx: false, msi: VECTORS, msix: 0 }
     }

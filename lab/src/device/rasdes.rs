@@ -12,7 +12,7 @@ pub mod time_based;
 use serde_json::{Map, Value, json};
 
 use self::command::Direction;
-use self::events::{Counters, Event};
+use self::events::{Counters, PortEvent};
 use self::inject::Injection;
 use self::list::{EXT_VENDOR, FOREIGN_AT, FOREIGN_BYTES, List};
 use self::time_based::{Settings, TimeBased};
@@ -223,7 +223,7 @@ impl RasdesBank {
             (0x712, moved.rx_cpld),
         ];
         for (select, n) in counts {
-            Event::new(select).into_iter().for_each(|event| counters.happen(event, 0, n));
+            PortEvent::new(select).into_iter().for_each(|event| counters.happen(event, 0, n));
         }
         self.injection.pass(&moved, |event, n| counters.happen(event, 0, n));
     }
@@ -270,7 +270,7 @@ impl RasdesBank {
         self.own = self.own.plus(&moved);
     }
 
-    fn set_absent(&mut self, events: &[Event]) {
+    fn set_absent(&mut self, events: &[PortEvent]) {
         for (event, _, counter) in self.counters.iter_mut() {
             if events.is_empty() {
                 counter.is_absent = false;
@@ -400,8 +400,8 @@ impl RasdesBank {
         agent.reads += 1;
         if agent.reads % agent.every == 0 {
             self.viewport_moves += 1;
-            let start = self.viewport_moves as usize % Event::all().count();
-            let mut others = Event::all().cycle().skip(start).map(Event::select);
+            let start = self.viewport_moves as usize % PortEvent::all().count();
+            let mut others = PortEvent::all().cycle().skip(start).map(PortEvent::select);
             self.select = others.find(|other| *other != self.select).unwrap_or_default();
         }
     }

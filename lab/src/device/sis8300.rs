@@ -22,7 +22,7 @@ use self::clock::ClockTree;
 use self::engine::Engine;
 use self::interrupts::{Interrupts, Source};
 use self::ledger::Books;
-use self::memory::Memory;
+use self::memory::CardMemory;
 pub use self::model::Model;
 use self::settings::{Order, Settings};
 use self::trigger::Generator;
@@ -33,7 +33,7 @@ use super::faults::Faults;
 use super::ledger::Ledger;
 use super::traffic::PortTraffic;
 use super::upstream::{Direction, Upstream};
-use super::{Device, Layout, Wait};
+use super::{DeviceModel, Layout, Wait};
 
 /// Channels of a board.
 pub const CHANNELS: usize = 10;
@@ -70,7 +70,7 @@ pub struct Sis8300 {
     sampler: Sampler,
     generator: Generator,
     interrupts: Interrupts,
-    memory: Memory,
+    memory: CardMemory,
     read_engine: Engine,
     write_engine: Engine,
     /// Acquisitions that began since the board was made.
@@ -100,7 +100,7 @@ impl Sis8300 {
             sampler: Sampler::new(model),
             generator: Generator::default(),
             interrupts: Interrupts::default(),
-            memory: Memory::new(0, 0),
+            memory: CardMemory::new(0, 0),
             read_engine: Engine::new(Direction::Up, None),
             write_engine: Engine::new(Direction::Down, None),
             acquisitions: 0,
@@ -161,7 +161,7 @@ impl Sis8300 {
     }
 
     fn fresh_memory(&mut self) {
-        self.memory = Memory::new(self.memory_bytes(), samples::key(self.seed, self.serial, 0, 0));
+        self.memory = CardMemory::new(self.memory_bytes(), samples::key(self.seed, self.serial, 0, 0));
     }
 
     /// Tells the ledger how TLPs are cut now.
@@ -278,7 +278,7 @@ fn build_config(model: Model, link: &Link, has_msi: bool) -> ConfigSpace {
     config.with_next_capability_at(PCIE_AT).with_pcie_endpoint(link).without_function_reset()
 }
 
-impl Device for Sis8300 {
+impl DeviceModel for Sis8300 {
     fn layout(&self) -> Layout {
         Layout { bars: [BAR0_BYTES, 0, 0, 0, 0, 0], intx: true, msi: self.has_msi.into(), msix: 0 }
     }

@@ -16,11 +16,11 @@ struct Mapping {
 
 /// Every range that the client mapped for DMA and gave a file for.
 #[derive(Default)]
-pub(super) struct Memory {
+pub(super) struct GuestMemory {
     mappings: Vec<Mapping>,
 }
 
-impl Memory {
+impl GuestMemory {
     /// Maps `size` bytes of `file` from `offset` on at `address`. Refuses what passes the end of memory or of the file,
     /// and what overlaps another mapping.
     pub(super) fn map(
@@ -134,7 +134,7 @@ mod tests {
     #[test]
     fn a_transfer_crosses_neighbouring_mappings() {
         let (low, high) = (file(1), file(2));
-        let mut memory = Memory::default();
+        let mut memory = GuestMemory::default();
         assert_eq!(memory.map(0x2000, 0x1000, 0x1000, high.try_clone().unwrap(), true), Ok(()));
         assert_eq!(memory.map(0x1000, 0x1000, 0, low.try_clone().unwrap(), true), Ok(()));
         let mut bytes = [0; 4];
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn what_is_not_mapped_or_read_only_is_left_alone() {
         let backing = file(1);
-        let mut memory = Memory::default();
+        let mut memory = GuestMemory::default();
         assert_eq!(memory.map(0x1000, 0x1000, 0, backing.try_clone().unwrap(), true), Ok(()));
         assert_eq!(memory.map(0x2000, 0x1000, 0x1000, backing.try_clone().unwrap(), false), Ok(()));
         let unmapped = |address, len| Err(DmaError::Unmapped { address, len });
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn mappings_that_cannot_be_are_refused() {
-        let mut memory = Memory::default();
+        let mut memory = GuestMemory::default();
         assert_eq!(memory.map(0x1000, 0x1000, 0, file(1), true), Ok(()));
         let mut map = |address, size, offset| memory.map(address, size, offset, file(1), true);
         assert_eq!(map(0x1fff, 0x1000, 0), Err(Errno::EXIST));
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn unmapping_takes_what_lies_in_the_range() {
-        let mut memory = Memory::default();
+        let mut memory = GuestMemory::default();
         for address in [0x1000, 0x2000, 0x3000] {
             assert_eq!(memory.map(address, 0x1000, 0, file(1), true), Ok(()));
         }

@@ -25,10 +25,10 @@ use serde_json::Value;
 
 use crate::control;
 use crate::device::command::CommandError;
-use crate::device::{Delivery, Device, Message};
+use crate::device::{Delivery, DeviceModel, Message};
 use crate::error::Error;
 use irq::Wires;
-use memory::Memory;
+use memory::GuestMemory;
 use timer::Queue;
 use work::Agenda;
 
@@ -55,9 +55,9 @@ fn write<T>(lock: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
 
 /// What the threads of one device share. Locks are taken in the order of the fields.
 pub(crate) struct Shared {
-    device: Mutex<Box<dyn Device>>,
+    device: Mutex<Box<dyn DeviceModel>>,
     /// Locked while the device transfers: a range that the client takes away is in use by nobody once it has its answer.
-    memory: RwLock<Memory>,
+    memory: RwLock<GuestMemory>,
     wires: Mutex<Wires>,
     queue: Queue,
     agenda: Agenda,
@@ -68,7 +68,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    fn new(device: Box<dyn Device>) -> Self {
+    fn new(device: Box<dyn DeviceModel>) -> Self {
         let layout = device.layout();
         Shared {
             device: Mutex::new(device),
@@ -102,7 +102,7 @@ impl Shared {
         Ok(answer)
     }
 
-    fn drop_messages(&self, device: &mut dyn Device) {
+    fn drop_messages(&self, device: &mut dyn DeviceModel) {
         for message in self.queue.clear() {
             device.delivered(&message, false);
         }
@@ -115,14 +115,14 @@ impl Shared {
     }
 
     /// Sends or queues what the model put into the outbox while it answered something that came at `arrived`.
-    fn post(&self, device: &mut dyn Device, arrived: Instant, outbox: &mut Vec<Message>) {
+    fn post(&self, device: &mut dyn DeviceModel, arrived: Instant, outbox: &mut Vec<Message>) {
         for message in outbox.drain(..) {
             self.send_at(device, arrived + Duration::from_nanos(message.delay_ns), message);
         }
     }
 
     /// Sends a message at `due`, which is now if that has passed.
-    fn send_at(&self, device: &mut dyn Device, due: Instant, message: Message) {
+    fn send_at(&self, device: &mut dyn DeviceModel, due: Instant, message: Message) {
         let is_due = message.delay_ns == 0;
         if is_due && (device.merges_messages() || !lock(&self.wires).is_pending(message.vector)) {
             self.deliver(device, &message);
@@ -132,7 +132,7 @@ impl Shared {
     }
 
     /// Sends a message now, and tells the model what came of it.
-    fn deliver(&self, device: &mut dyn Device, message: &Message) {
+    fn deliver(&self, device: &mut dyn DeviceModel, message: &Message) {
         let is_sent =
             device.may_deliver(message) != Delivery::Never && lock(&self.wires).send(message.vector, device.intx());
         device.delivered(message, is_sent);
@@ -208,7 +208,7 @@ impl Served {
     ///
     /// # Errors
     /// A socket cannot be made (its path may be too long), or a thread cannot be started.
-    pub fn spawn(device: impl Device + 'static, folder: &Path, name: &str) -> Result<Served, Error> {
+    pub fn spawn(device: impl DeviceModel + 'static, folder: &Path, name: &str) -> Result<Served, Error> {
         let device_socket = folder.join(format!("{name}.sock"));
         let control_socket = folder.join(format!("{name}.ctl"));
         let shared = Arc::new(Shared::new(Box::new(device)));

@@ -17,7 +17,7 @@ use vfio_bindings::bindings::vfio::{
 };
 
 use super::timer::wait_until;
-use super::wire::{Command, FDS_MAX, Fields, HEADER_BYTES, Header, MESSAGE_MAX, TRANSFER_MAX, seal};
+use super::wire::{FDS_MAX, Fields, HEADER_BYTES, Header, MESSAGE_MAX, Request, TRANSFER_MAX, seal};
 use super::work::GuestBus;
 use super::{Shared, lock, read, write};
 use crate::device::config::CONFIG_BYTES;
@@ -138,29 +138,29 @@ impl Session<'_> {
 
     fn carry_out(
         &mut self,
-        command: Command,
+        command: Request,
         body: &[u8],
         fds: Vec<OwnedFd>,
         reply: &mut Vec<u8>,
     ) -> Result<(), Errno> {
         let fields = Fields(body);
         match command {
-            Command::RegionRead => return self.read_region(fields, reply),
-            Command::RegionWrite => return self.write_region(fields, reply),
-            Command::Version => return greet(fields, reply),
-            Command::DmaMap => return self.map(fields, fds),
-            Command::DmaUnmap => {
+            Request::RegionRead => return self.read_region(fields, reply),
+            Request::RegionWrite => return self.write_region(fields, reply),
+            Request::Version => return greet(fields, reply),
+            Request::DmaMap => return self.map(fields, fds),
+            Request::DmaUnmap => {
                 self.unmap(fields);
                 reply.extend_from_slice(body);
             }
-            Command::DeviceInfo => {
+            Request::DeviceInfo => {
                 let flags = VFIO_DEVICE_FLAGS_PCI | VFIO_DEVICE_FLAGS_RESET;
                 put(reply, &[16, flags, VFIO_PCI_NUM_REGIONS, VFIO_PCI_NUM_IRQS]);
             }
-            Command::RegionInfo => return self.show_region(fields, reply),
-            Command::IrqInfo => return self.show_irq(fields, reply),
-            Command::SetIrqs => return self.set_irqs(fields, fds),
-            Command::Reset => {
+            Request::RegionInfo => return self.show_region(fields, reply),
+            Request::IrqInfo => return self.show_irq(fields, reply),
+            Request::SetIrqs => return self.set_irqs(fields, fds),
+            Request::Reset => {
                 let mut device = self.shared.device();
                 device.reset();
                 self.shared.drop_messages(&mut **device);

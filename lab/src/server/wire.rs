@@ -20,7 +20,7 @@ const ERROR: u32 = 1 << 5;
 
 /// What a message asks for. The numbers are the protocol's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Command {
+pub(super) enum Request {
     Version = 1,
     DmaMap = 2,
     DmaUnmap = 3,
@@ -33,9 +33,9 @@ pub(super) enum Command {
     Reset = 13,
 }
 
-impl Command {
-    fn from_number(number: u16) -> Option<Command> {
-        use Command::*;
+impl Request {
+    fn from_number(number: u16) -> Option<Request> {
+        use Request::*;
         [Version, DmaMap, DmaUnmap, DeviceInfo, RegionInfo, IrqInfo, SetIrqs, RegionRead, RegionWrite, Reset]
             .into_iter()
             .find(|command| *command as u16 == number)
@@ -70,8 +70,8 @@ impl Header {
     }
 
     /// The command, if it is one that is served.
-    pub(super) fn command(&self) -> Option<Command> {
-        Command::from_number(self.number)
+    pub(super) fn command(&self) -> Option<Request> {
+        Request::from_number(self.number)
     }
 
     /// Whether the client waits for an answer.
@@ -154,9 +154,9 @@ mod tests {
             assert_eq!(Header::parse(&bytes[..len]), Ok(None));
         }
         let parsed = Header::parse(&bytes).unwrap().unwrap();
-        assert_eq!((parsed.size, parsed.command(), parsed.wants_reply()), (32, Some(Command::RegionRead), true));
+        assert_eq!((parsed.size, parsed.command(), parsed.wants_reply()), (32, Some(Request::RegionRead), true));
         let posted = Header::parse(&header(36, 10, NO_REPLY)).unwrap().unwrap();
-        assert_eq!((posted.command(), posted.wants_reply()), (Some(Command::RegionWrite), false));
+        assert_eq!((posted.command(), posted.wants_reply()), (Some(Request::RegionWrite), false));
     }
 
     #[test]

@@ -5,10 +5,10 @@ use std::sync::{Condvar, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::memory::Memory;
+use super::memory::GuestMemory;
 use super::timer::sleep_precisely;
 use super::{Shared, lock, read};
-use crate::device::{Bus, Device, DmaError, Message};
+use crate::device::{Bus, DeviceModel, DmaError, Message};
 
 /// Stands for "nothing to do".
 const NEVER: u64 = u64::MAX;
@@ -59,7 +59,7 @@ impl Agenda {
 
 impl Shared {
     /// The device, for everyone but the worker.
-    pub(super) fn device(&self) -> MutexGuard<'_, Box<dyn Device>> {
+    pub(super) fn device(&self) -> MutexGuard<'_, Box<dyn DeviceModel>> {
         if let Ok(device) = self.device.try_lock() {
             return device;
         }
@@ -70,7 +70,7 @@ impl Shared {
     }
 
     /// Looks when the device is next to be called. Belongs behind everything that was done to it, under the same lock.
-    pub(super) fn announce(&self, device: &dyn Device) {
+    pub(super) fn announce(&self, device: &dyn DeviceModel) {
         self.agenda.set(device.next_work());
     }
 
@@ -113,7 +113,7 @@ impl Shared {
 
 /// The model's way out while it answers a write or works.
 pub(super) struct GuestBus<'a> {
-    pub(super) memory: &'a Memory,
+    pub(super) memory: &'a GuestMemory,
     pub(super) outbox: &'a mut Vec<Message>,
 }
 

@@ -12,7 +12,7 @@ use super::accel::Accel;
 use super::agent::Agent;
 use super::arch::Arch;
 use super::kernel_log::died_of_stale_code;
-use super::machine::{self, Device, Place, RootPort, Slot};
+use super::machine::{self, Attachment, GuestDevice, RootPort, Slot};
 use super::process::Process;
 use super::qmp::Monitor;
 use super::root::{Kernel, Root, own_modules, own_program};
@@ -92,7 +92,7 @@ impl Builder {
         self
     }
 
-    /// Root ports at given addresses, such as [`super::seed_machine`]; [`Place::Port`] places devices behind them.
+    /// Root ports at given addresses, such as [`super::seed_machine`]; [`Attachment::Port`] places devices behind them.
     pub fn root_ports(mut self, ports: impl IntoIterator<Item = RootPort>) -> Self {
         self.root_ports.extend(ports);
         self
@@ -111,7 +111,7 @@ impl Builder {
     }
 
     /// One device.
-    pub fn device(mut self, name: impl Into<String>, device: Device, place: Place) -> Self {
+    pub fn device(mut self, name: impl Into<String>, device: GuestDevice, place: Attachment) -> Self {
         self.slots.push(Slot { name: name.into(), device, place });
         self
     }
@@ -123,9 +123,9 @@ impl Builder {
     }
 
     /// A device that this process (or another) serves over vfio-user.
-    pub fn served(self, name: impl Into<String>, served: &Served, place: Place) -> Self {
+    pub fn served(self, name: impl Into<String>, served: &Served, place: Attachment) -> Self {
         let socket = served.device_socket.clone();
-        self.device(name, Device::VfioUser(socket), place)
+        self.device(name, GuestDevice::VfioUser(socket), place)
     }
 
     /// An IOMMU that translates, as vfio needs it: Intel's; on arm64 a virtio-iommu with served devices, else an SMMUv3. QEMU's
@@ -291,7 +291,7 @@ impl Builder {
     }
 
     fn has_virtio_iommu(&self, arch: Arch) -> bool {
-        let is_served = |slot: &Slot| matches!(slot.device, Device::VfioUser(_));
+        let is_served = |slot: &Slot| matches!(slot.device, GuestDevice::VfioUser(_));
         arch == Arch::Arm64 && self.has_iommu && self.slots.iter().any(is_served)
     }
 

@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use pciescope_core::Bdf;
 
-use super::Place;
+use super::Attachment;
 use crate::device::config::Link;
 use crate::device::sis8300::{Model, Sis8300};
 use crate::device::traffic::Traffic;
@@ -101,17 +101,17 @@ impl Crate {
     }
 
     /// The boards behind one switch, by name, with their places; their serial numbers are their slots'.
-    pub fn behind_switch(&self) -> Vec<(String, Sis8300, Place)> {
+    pub fn behind_switch(&self) -> Vec<(String, Sis8300, Attachment)> {
         let upstream = Upstream::new(self.upstream.generation, self.upstream.width);
-        let place = |slot| (SWITCH_PORT, Place::SwitchSlot(slot));
+        let place = |slot| (SWITCH_PORT, Attachment::SwitchSlot(slot));
         let boards = self.boards.iter().map(|(slot, model)| (*slot, *model, place(*slot)));
         boards.map(|(slot, model, place)| self.board(slot, model, Some(&upstream), place)).collect()
     }
 
     /// The boards behind root ports of their own, in this order; boards beyond the ports are left out.
-    pub fn behind_ports(&self, ports: &[Bdf]) -> Vec<(String, Sis8300, Place)> {
+    pub fn behind_ports(&self, ports: &[Bdf]) -> Vec<(String, Sis8300, Attachment)> {
         let boards = self.boards.iter().zip(ports);
-        boards.map(|((slot, model), port)| self.board(*slot, *model, None, (*port, Place::Port(*port)))).collect()
+        boards.map(|((slot, model), port)| self.board(*slot, *model, None, (*port, Attachment::Port(*port)))).collect()
     }
 
     fn board(
@@ -119,8 +119,8 @@ impl Crate {
         slot: u16,
         model: Model,
         upstream: Option<&Upstream>,
-        (port, place): (Bdf, Place),
-    ) -> (String, Sis8300, Place) {
+        (port, place): (Bdf, Attachment),
+    ) -> (String, Sis8300, Attachment) {
         let link = if model == Model::Ku { self.ku_link } else { self.link };
         let mut board = Sis8300::new(model, &link.link(), self.traffic.port(port))
             .with_seed(self.seed)
@@ -147,7 +147,7 @@ mod tests {
         assert_eq!(slots(5), [4, 6, 7, 8, 9]);
         assert_eq!(slots(1), [6]);
         let boards = Crate::seed(6).behind_switch();
-        assert_eq!((boards[0].0.as_str(), boards[0].2), ("sis8300-3", Place::SwitchSlot(3)));
+        assert_eq!((boards[0].0.as_str(), boards[0].2), ("sis8300-3", Attachment::SwitchSlot(3)));
     }
 
     #[test]

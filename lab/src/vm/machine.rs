@@ -10,7 +10,7 @@ use super::LabError;
 /// A PCIe function of the machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Device {
+pub enum GuestDevice {
     /// Intel 82574L network card (8086:10d3).
     E1000e,
     /// Intel 82576 network card (8086:10c9).
@@ -29,7 +29,7 @@ pub enum Device {
 
 /// Where a function is attached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Place {
+pub enum Attachment {
     /// Behind a root port of its own; it can be hot-unplugged.
     #[default]
     RootPort,
@@ -74,21 +74,21 @@ pub struct Slot {
     /// Its name.
     pub name: String,
     /// What it is.
-    pub device: Device,
+    pub device: GuestDevice,
     /// Where it is.
-    pub place: Place,
+    pub place: Attachment,
 }
 
 /// The machine of the suite and the demo, without the endpoints that are served over vfio-user: two network cards, an
 /// NVMe drive and an edu behind root ports, a second edu behind the switch, shared memory on the root bus.
 pub fn standard_machine() -> Vec<Slot> {
     [
-        ("e1000e0", Device::E1000e, Place::RootPort),
-        ("igb0", Device::Igb, Place::RootPort),
-        ("nvme0", Device::Nvme, Place::RootPort),
-        ("edu0", Device::Edu, Place::RootPort),
-        ("edu1", Device::Edu, Place::Switch),
-        ("ivshmem0", Device::Ivshmem, Place::RootBus),
+        ("e1000e0", GuestDevice::E1000e, Attachment::RootPort),
+        ("igb0", GuestDevice::Igb, Attachment::RootPort),
+        ("nvme0", GuestDevice::Nvme, Attachment::RootPort),
+        ("edu0", GuestDevice::Edu, Attachment::RootPort),
+        ("edu1", GuestDevice::Edu, Attachment::Switch),
+        ("ivshmem0", GuestDevice::Ivshmem, Attachment::RootBus),
     ]
     .map(|(name, device, place)| Slot { name: name.into(), device, place })
     .into()
@@ -122,11 +122,11 @@ pub(super) fn args(ports: &[RootPort], nodes: u32, slots: &[Slot], folder: &Path
             return Err(LabError::Refused(format!("two devices of the machine are named {}", slot.name)));
         }
         let bus = match slot.place {
-            Place::RootBus => format!("pcie.0,addr={:#x}", args.take_slot(1)?),
-            Place::RootPort => args.root_port(&slot.name)?,
-            Place::Switch => args.downstream_port(&slot.name, None)?,
-            Place::SwitchSlot(number) => args.downstream_port(&slot.name, Some(number))?,
-            Place::Port(address) => args.behind(&slot.name, address)?,
+            Attachment::RootBus => format!("pcie.0,addr={:#x}", args.take_slot(1)?),
+            Attachment::RootPort => args.root_port(&slot.name)?,
+            Attachment::Switch => args.downstream_port(&slot.name, None)?,
+            Attachment::SwitchSlot(number) => args.downstream_port(&slot.name, Some(number))?,
+            Attachment::Port(address) => args.behind(&slot.name, address)?,
         };
         args.endpoint(slot, &bus, folder);
     }
@@ -252,21 +252,21 @@ impl Args {
     fn endpoint(&mut self, slot: &Slot, bus: &str, folder: &Path) {
         let name = &slot.name;
         let (driver, before) = match &slot.device {
-            Device::E1000e => network_card("e1000e", name),
-            Device::Igb => network_card("igb", name),
-            Device::Edu => ("edu".to_owned(), None),
-            Device::Nvme => {
+            GuestDevice::E1000e => network_card("e1000e", name),
+            GuestDevice::Igb => network_card("igb", name),
+            GuestDevice::Edu => ("edu".to_owned(), None),
+            GuestDevice::Nvme => {
                 let file = folder.join(format!("{name}.raw"));
                 (
                     format!("nvme,serial={name},drive=drive-{name}"),
                     Some(("-drive", format!("id=drive-{name},if=none,format=raw,file={}", file.display()))),
                 )
             }
-            Device::Ivshmem => (
+            GuestDevice::Ivshmem => (
                 format!("ivshmem-plain,memdev=memory-{name}"),
                 Some(("-object", format!("memory-backend-ram,id=memory-{name},size=1M,share=on"))),
             ),
-            Device::VfioUser(socket) => {
+            GuestDevice::VfioUser(socket) => {
                 // This driver takes its socket only in the JSON form.
                 let (bus, slot) = bus.split_once(",addr=").unwrap_or((bus, ""));
                 let mut json = serde_json::json!({
@@ -278,7 +278,7 @@ impl Args {
                 }
                 return self.device(json.to_string());
             }
-            Device::Other(text) => (text.clone(), None),
+            GuestDevice::Other(text) => (text.clone(), None),
         };
         if let Some((option, value)) = before {
             self.list.extend([option.into(), value]);
@@ -296,7 +296,7 @@ fn network_card(driver: &str, name: &str) -> (String, Option<(&'static str, Stri
 pub(super) fn files(slots: &[Slot]) -> Vec<(String, u64)> {
     slots
         .iter()
-        .filter(|slot| slot.device == Device::Nvme)
+        .filter(|slot| slot.device == GuestDevice::Nvme)
         .map(|slot| (format!("{}.raw", slot.name), 16 << 20))
         .collect()
 }
@@ -305,13 +305,13 @@ pub(super) fn files(slots: &[Slot]) -> Vec<(String, u64)> {
 mod tests {
     use super::*;
 
-    fn slot(name: &str, device: Device, place: Place) -> Slot {
+    fn slot(name: &str, device: GuestDevice, place: Attachment) -> Slot {
         Slot { name: name.into(), device, place }
     }
 
     #[test]
     fn devices_behind_the_switch_share_one_upstream_port() {
-        let slots = [slot("a", Device::Edu, Place::Switch), slot("b", Device::Edu, Place::Switch)];
+        let slots = [slot("a", GuestDevice::Edu, Attachment::Switch), slot("b", GuestDevice::Edu, Attachment::Switch)];
         let args = args(&[], 1, &slots, Path::new("/")).unwrap();
         assert_eq!(args.iter().filter(|arg| arg.starts_with("x3130-upstream")).count(), 1);
         assert!(args.contains(&"edu,id=b,bus=port-b".to_owned()));
@@ -319,7 +319,7 @@ mod tests {
 
     #[test]
     fn slots_of_the_switch_have_the_numbers_they_were_given() {
-        let board = |name, number| slot(name, Device::Edu, Place::SwitchSlot(number));
+        let board = |name, number| slot(name, GuestDevice::Edu, Attachment::SwitchSlot(number));
         let given = args(&[], 1, &[board("a", 3), board("b", 9)], Path::new("/")).unwrap();
         assert!(given.contains(&"xio3130-downstream,id=port-b,bus=switch,chassis=3,slot=9".to_owned()), "{given:#?}");
         let twice = args(&[], 1, &[board("a", 3), board("b", 3)], Path::new("/")).unwrap_err();
@@ -329,7 +329,8 @@ mod tests {
 
     #[test]
     fn refuses_two_devices_of_one_name() {
-        let slots = [slot("a", Device::Edu, Place::RootBus), slot("a", Device::Igb, Place::RootBus)];
+        let slots =
+            [slot("a", GuestDevice::Edu, Attachment::RootBus), slot("a", GuestDevice::Igb, Attachment::RootBus)];
         let refused = args(&[], 1, &slots, Path::new("/")).unwrap_err();
         assert_eq!(refused.to_string(), "two devices of the machine are named a");
     }
@@ -360,9 +361,9 @@ mod tests {
     #[test]
     fn other_devices_keep_clear_of_named_ports() {
         let slots = [
-            slot("disk", Device::Edu, Place::Port(address("10:03.0"))),
-            slot("beside", Device::Edu, Place::RootBus),
-            slot("behind", Device::Edu, Place::RootPort),
+            slot("disk", GuestDevice::Edu, Attachment::Port(address("10:03.0"))),
+            slot("beside", GuestDevice::Edu, Attachment::RootBus),
+            slot("behind", GuestDevice::Edu, Attachment::RootPort),
         ];
         let args = args(&seed_machine(), 1, &slots, Path::new("/")).unwrap();
         for wanted in [
@@ -387,7 +388,7 @@ mod tests {
         let six: Vec<_> =
             (1..=6).map(|bus| RootPort { address: Bdf { bus, ..address("00:00.0") }, ..port("00:00.0") }).collect();
         assert!(refused(&six, &[]).contains("5 buses"));
-        let twice = ["a", "b"].map(|name| slot(name, Device::Edu, Place::Port(address("10:00.0"))));
+        let twice = ["a", "b"].map(|name| slot(name, GuestDevice::Edu, Attachment::Port(address("10:00.0"))));
         assert_eq!(refused(&[port("10:00.0")], &twice), "b: no free root port was named at 0000:10:00.0");
     }
 }

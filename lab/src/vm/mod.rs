@@ -30,5 +30,5 @@ pub use cli::{run, shell};
 pub use error::{LAB_FAILED, LabError};
 pub use guest::{Output, Running, Vm};
 pub use kernel_log::{kernel_faults, without_reports_of_others};
-pub use machine::{Device, Place, RootPort, Slot, seed_machine, standard_machine};
+pub use machine::{Attachment, GuestDevice, RootPort, Slot, seed_machine, standard_machine};
 pub use root::{Kernel, Root};

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use pciescope_lab::Served;
 use pciescope_lab::device::command::CommandError;
 use pciescope_lab::device::config::{ConfigSpace, Identity};
-use pciescope_lab::device::{Bus, Delivery, Device, Layout, Message, Wait};
+use pciescope_lab::device::{Bus, Delivery, DeviceModel, Layout, Message, Wait};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -38,7 +38,7 @@ struct Timer {
     looks: Arc<AtomicU64>,
 }
 
-impl Device for Timer {
+impl DeviceModel for Timer {
     fn layout(&self) -> Layout {
         Layout { bars: [0x1000, 0, 0, 0, 0, 0], msi: 1, ..Layout::default() }
     }

@@ -14,7 +14,7 @@ use pciescope_lab::device::NvmeDisk;
 use pciescope_lab::device::config::Link;
 use pciescope_lab::device::nvme::Fill;
 use pciescope_lab::device::traffic::Traffic;
-use pciescope_lab::vm::{Device, Kernel, Output, Place, Vm};
+use pciescope_lab::vm::{Attachment, GuestDevice, Kernel, Output, Vm};
 use serde_json::{Value, json};
 
 use crate::say;
@@ -179,10 +179,11 @@ pub fn what_the_kernel_counted_is_what_the_devices_moved() {
         qemu.display(),
         here.display()
     );
-    let card = Device::Other("igb,romfile=,netdev=peer,mac=02:00:00:00:00:01".to_owned());
+    let card = GuestDevice::Other("igb,romfile=,netdev=peer,mac=02:00:00:00:00:01".to_owned());
     let builder = Vm::builder().kernel(Kernel::V6_12).module("nvme").module("igb").program(program());
-    let builder = builder.served("disk0", &disk, Place::RootPort).device("nvme0", Device::Nvme, Place::RootPort);
-    let vm = Guest::boot(builder.device("igb0", card, Place::RootPort).qemu_args(["-netdev", &net]));
+    let builder =
+        builder.served("disk0", &disk, Attachment::RootPort).device("nvme0", GuestDevice::Nvme, Attachment::RootPort);
+    let vm = Guest::boot(builder.device("igb0", card, Attachment::RootPort).qemu_args(["-netdev", &net]));
     let [own, other, card] = ["disk0", "nvme0", "igb0"].map(|name| vm.address(name));
     let (own_node, other_node) = (node(&vm, &own), node(&vm, &other));
     let list = vm.must("pciescope stat --list");

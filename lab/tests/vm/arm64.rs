@@ -11,7 +11,7 @@ use pciescope_lab::Served;
 use pciescope_lab::device::traffic::Traffic;
 use pciescope_lab::device::{CounterBoard, LatencyEndpoint};
 use pciescope_lab::vm::digitizers::Crate;
-use pciescope_lab::vm::{Device, Kernel, Place, Vm};
+use pciescope_lab::vm::{Attachment, GuestDevice, Kernel, Vm};
 
 use crate::say;
 use crate::shim;
@@ -45,16 +45,16 @@ fn on(kernel: Kernel) {
     let digitizer = Served::spawn(digitizer, folder.path(), &name).unwrap();
     let endpoint = Endpoint::serve(LatencyEndpoint::default(), "lab0");
     let board = Endpoint::serve(CounterBoard::seed_machine(traffic).with_pin(), "board");
-    let port = |text: &str| Place::Port(text.parse().unwrap());
+    let port = |text: &str| Attachment::Port(text.parse().unwrap());
     let vm = Guest::boot(
         Vm::builder()
             .kernel(kernel)
             .seed_machine()
             .acpi_table("drw")
-            .served("board", &board.served, Place::RootBus)
+            .served("board", &board.served, Attachment::RootBus)
             .served("lab0", &endpoint.served, port(ENDPOINT_PORT))
             .served(&name, &digitizer, place)
-            .device("edu0", Device::Edu, port(EDU_PORT))
+            .device("edu0", GuestDevice::Edu, port(EDU_PORT))
             .module("pcilat")
             .module("sis8300")
             .program(program())
@@ -126,10 +126,11 @@ pub fn the_programs_own_lab_boots_it() {
 /// vfio on QEMU's own devices: those of another process get no memory behind QEMU's SMMUv3. What the device holds says
 /// whether the program reached it.
 pub fn vfio_measures_behind_an_smmu() {
-    let devices = [("edu0", Device::Edu), ("igb0", Device::Igb), ("nvme0", Device::Nvme)];
+    let devices = [("edu0", GuestDevice::Edu), ("igb0", GuestDevice::Igb), ("nvme0", GuestDevice::Nvme)];
     let plain = Vm::builder().iommu(true).module("vfio-pci").program(program());
-    let vm =
-        Guest::boot(devices.iter().fold(plain, |vm, (name, device)| vm.device(*name, device.clone(), Place::RootPort)));
+    let vm = Guest::boot(
+        devices.iter().fold(plain, |vm, (name, device)| vm.device(*name, device.clone(), Attachment::RootPort)),
+    );
     let list = vm.must("pciescope list");
     assert!(list.contains("IOMMU    Arm SMMUv3"), "{list}");
     let edu = vm.address("edu0");

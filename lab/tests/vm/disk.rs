@@ -10,7 +10,7 @@ use pciescope_lab::device::NvmeDisk;
 use pciescope_lab::device::config::Link;
 use pciescope_lab::device::nvme::{Fill, pattern};
 use pciescope_lab::device::traffic::{PortTotals, Traffic};
-use pciescope_lab::vm::{Builder, Kernel, Output, Place, Running};
+use pciescope_lab::vm::{Attachment, Builder, Kernel, Output, Running};
 use serde_json::Value;
 
 use crate::say;
@@ -105,7 +105,7 @@ impl Disks {
         let builder = builder.module("nvme").cmdline("nvme_core.io_timeout=3");
         let disks = self.served.iter().enumerate();
         disks.fold(builder, |builder, (serial, (served, ..))| {
-            builder.served(format!("disk{serial}"), served, Place::RootPort)
+            builder.served(format!("disk{serial}"), served, Attachment::RootPort)
         })
     }
 }

@@ -5,7 +5,7 @@
 use crate::support::{Endpoint, RECORDS, Rig, is_arm64};
 use pciescope_core::{Ended, Finding, Record};
 use pciescope_lab::device::LatencyEndpoint;
-use pciescope_lab::vm::{Kernel, Place, RootPort};
+use pciescope_lab::vm::{Attachment, Kernel, RootPort};
 use serde_json::{Value, json};
 
 /// The machine: the endpoint of the rig below a port that can do more than it, one like it below a port that can do
@@ -31,8 +31,8 @@ fn port(address: &str, generation: u8, width: u8, node: Option<u32>) -> RootPort
     RootPort { address: address.parse().unwrap(), generation, width, node }
 }
 
-fn behind(address: &str) -> Place {
-    Place::Port(address.parse().unwrap())
+fn behind(address: &str) -> Attachment {
+    Attachment::Port(address.parse().unwrap())
 }
 
 impl Ward {

@@ -1,7 +1,7 @@
 //! Guests with the latency endpoint that several suites share: one for each kernel with the standard machine, and one with an
 //! IOMMU. What is tried in them stands in the suites.
 
-use pciescope_lab::vm::{Device, Kernel, Place, standard_machine};
+use pciescope_lab::vm::{Attachment, GuestDevice, Kernel, standard_machine};
 
 use crate::support::{Rig, is_arm64};
 use crate::{faults, irq, mmio, say, smoke, surface};
@@ -29,9 +29,9 @@ fn on(kernel: Kernel) {
             .devices(standard_machine())
             .module("pcilat")
             // In these places the two share an interrupt line.
-            .device("nic0", Device::Other("e1000".into()), Place::RootBus)
-            .device("edu2", Device::Edu, Place::RootPort)
-            .device("unknown0", Device::Other("pci-testdev".into()), Place::RootPort)
+            .device("nic0", GuestDevice::Other("e1000".into()), Attachment::RootBus)
+            .device("edu2", GuestDevice::Edu, Attachment::RootPort)
+            .device("unknown0", GuestDevice::Other("pci-testdev".into()), Attachment::RootPort)
     });
     smoke::the_standard_machine_is_there(&rig);
     say!("the machine is there");
@@ -49,8 +49,8 @@ fn on(kernel: Kernel) {
 
 /// Every backend on one machine: what they tell of a device does not depend on the kernel.
 pub fn every_backend_behind_an_iommu() {
-    let rig = Rig::boot_at(Kernel::V6_12, Place::Switch, |builder| {
-        builder.iommu(true).module("pcilat").module("vfio-pci").device("edu0", Device::Edu, Place::RootPort)
+    let rig = Rig::boot_at(Kernel::V6_12, Attachment::Switch, |builder| {
+        builder.iommu(true).module("pcilat").module("vfio-pci").device("edu0", GuestDevice::Edu, Attachment::RootPort)
     });
     let kind = if is_arm64() { "virtio-iommu" } else { "Intel VT-d" };
     let list = rig.must("pciescope list");

@@ -10,7 +10,7 @@ use crate::support::{Endpoint, PATIENCE, Rig, looks, merged, moved, seen, settle
 use crate::{say, support};
 use pciescope_core::{Histogram, Record};
 use pciescope_lab::device::LatencyEndpoint;
-use pciescope_lab::vm::{Device, Kernel, Place};
+use pciescope_lab::vm::{Attachment, GuestDevice, Kernel};
 
 /// Samples per CPU.
 const COUNT: u64 = 1500;
@@ -194,11 +194,11 @@ pub fn a_machine_of_several_devices_is_measured_without_loss_hop_by_hop_and_side
     let file = folder.path().join("big");
     // Without extended capabilities, of which QEMU would answer the first by itself.
     let model = LatencyEndpoint::without_serial_number(&Default::default());
-    let rig = Rig::boot_model(model, Kernel::V6_12, Place::Switch, |builder| {
+    let rig = Rig::boot_model(model, Kernel::V6_12, Attachment::Switch, |builder| {
         builder
             .module(format!("pcilat ring_records={RING}"))
-            .served("lab1", &second.served, Place::RootPort)
-            .device("big0", Device::Other("ivshmem-plain,memdev=big".into()), Place::RootPort)
+            .served("lab1", &second.served, Attachment::RootPort)
+            .device("big0", GuestDevice::Other("ivshmem-plain,memdev=big".into()), Attachment::RootPort)
             .qemu_args(["-object".into(), {
                 format!("memory-backend-file,id=big,size={BIG},share=on,mem-path={}", file.display())
             }])

@@ -7,7 +7,7 @@ use pciescope_core::Bdf;
 use pciescope_lab::device::rasdes::Shape;
 use pciescope_lab::device::traffic::Traffic;
 use pciescope_lab::device::{CounterBoard, LatencyEndpoint};
-use pciescope_lab::vm::{Builder, Device, Kernel, Place, RootPort};
+use pciescope_lab::vm::{Attachment, Builder, GuestDevice, Kernel, RootPort};
 use serde_json::json;
 
 use crate::support::digitizers::{Board, Digitizers};
@@ -144,11 +144,11 @@ impl Machine {
             .sub_channel(0x2100_0000, 0, 0);
         let board = Endpoint::serve(board, "board");
         let endpoint = LatencyEndpoint::default();
-        let rig = Rig::boot_model(endpoint, kernel, Place::Port(bdf(PORT)), |builder| {
+        let rig = Rig::boot_model(endpoint, kernel, Attachment::Port(bdf(PORT)), |builder| {
             that_wakes(that_sleeps(builder))
                 .root_ports([port(PORT), port(IGB_PORT)])
-                .served("board", &board.served, Place::RootBus)
-                .device("igb0", Device::Igb, Place::Port(bdf(IGB_PORT)))
+                .served("board", &board.served, Attachment::RootBus)
+                .device("igb0", GuestDevice::Igb, Attachment::Port(bdf(IGB_PORT)))
                 .module("pciescope_lab")
                 .module("rasdes_pmu")
                 .module("drw_pmu")

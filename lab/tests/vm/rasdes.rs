@@ -10,7 +10,7 @@ use pciescope_core::Bdf;
 use pciescope_lab::device::CounterBoard;
 use pciescope_lab::device::rasdes::Shape;
 use pciescope_lab::device::traffic::Traffic;
-use pciescope_lab::vm::{Builder, Device, Kernel, Place, RootPort};
+use pciescope_lab::vm::{Attachment, Builder, GuestDevice, Kernel, RootPort};
 use serde_json::Value;
 
 /// A port of x4, on which most of it happens, and its PMU.
@@ -91,7 +91,11 @@ fn board() -> CounterBoard {
 
 pub fn boot(kernel: Kernel, more: impl FnOnce(Builder) -> Builder) -> Rig {
     let machine = |builder: Builder| {
-        builder.root_ports(ports()).numa_nodes(2).device("below", Device::E1000e, Place::Port(ABOVE.parse().unwrap()))
+        builder.root_ports(ports()).numa_nodes(2).device(
+            "below",
+            GuestDevice::E1000e,
+            Attachment::Port(ABOVE.parse().unwrap()),
+        )
     };
     let rig = Rig::boot(kernel, board(), |builder| more(machine(builder)));
     assert_eq!(rig.vm.address_of("below").unwrap(), ENDPOINT);

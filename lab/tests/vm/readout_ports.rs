@@ -15,7 +15,7 @@ use pciescope_lab::device::nvme::Fill;
 use pciescope_lab::device::traffic::Traffic;
 use pciescope_lab::device::upstream::{wire_rate, write_efficiency};
 use pciescope_lab::vm::digitizers::Crate;
-use pciescope_lab::vm::{Kernel, Output, Place};
+use pciescope_lab::vm::{Attachment, Kernel, Output};
 
 /// Root ports of the seed's machine.
 const PORT: &str = "0000:00:02.0";
@@ -112,7 +112,7 @@ impl Ports {
         let disk = Endpoint::serve(disk, "disk");
         let counters = Counters::boot_on(seed.traffic.clone(), Kernel::V6_12, "rasdes_pmu", |builder| {
             let builder = builder.served(&name, &board, place).module("sis8300");
-            builder.served("disk", &disk.served, Place::Port(disk_port)).module("nvme").program(program())
+            builder.served("disk", &disk.served, Attachment::Port(disk_port)).module("nvme").program(program())
         });
         counters.wait_for("the disk is there", || counters.run("ls /dev/nvme?n1").is_success().then_some(()));
         let node = counters.must("ls /dev/sis8300-*");
@@ -132,7 +132,7 @@ impl Ports {
     }
 }
 
-fn seed_board(seed: &mut Crate, port: Bdf) -> (String, pciescope_lab::device::Sis8300, Place) {
+fn seed_board(seed: &mut Crate, port: Bdf) -> (String, pciescope_lab::device::Sis8300, Attachment) {
     seed.traffic = Traffic::new();
     seed.behind_ports(&[port]).remove(0)
 }

@@ -12,7 +12,7 @@ use crate::support::counters::Counters;
 use crate::support::digitizers::Digitizers;
 use crate::support::guest::Guest;
 use pciescope_lab::device::LatencyEndpoint;
-use pciescope_lab::vm::{Kernel, Place};
+use pciescope_lab::vm::{Attachment, Kernel};
 
 /// How long all the failures of one call may take: a thousand tries of a second.
 const BOUND: Duration = Duration::from_secs(1000);
@@ -40,7 +40,7 @@ fn loading_fails_well(vm: &Guest, module: &str, bus: &str) {
 pub fn pcilat_survives_every_failed_allocation() {
     // Vectors need ACPI: instead, nobody looks up the interrupt of a pin that is not there.
     let endpoint = LatencyEndpoint::without_pin(&Default::default());
-    let rig = Rig::boot_model(endpoint, Kernel::V6_12, Place::RootPort, |builder| builder.module("pcilat"));
+    let rig = Rig::boot_model(endpoint, Kernel::V6_12, Attachment::RootPort, |builder| builder.module("pcilat"));
     rig.must(&format!("pciescope bind {} --driver pcilat", rig.bdf));
     fails_well(&rig.vm, &format!("pcilat {}", rig.bdf), 12);
     fails_well(&rig.vm, &format!("driver pcilat {}", rig.bdf), 1);

@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use crate::say;
 use crate::support::counters::{Counters, Truth};
 use crate::support::program;
-use pciescope_lab::vm::{Arch, Device, Kernel, Place, Root};
+use pciescope_lab::vm::{Arch, Attachment, GuestDevice, Kernel, Root};
 use serde_json::Value;
 
 /// A root port of the seed's machine; the network card below it carries the scrapes.
@@ -176,11 +176,14 @@ pub fn prometheus_says_what_the_ledger_says() {
     }
     let forwarded = free_port();
     let rig = Counters::boot(Kernel::V6_12, "rasdes_pmu", |builder| {
-        let card = Device::Other("e1000e,romfile=,netdev=web".to_owned());
+        let card = GuestDevice::Other("e1000e,romfile=,netdev=web".to_owned());
         let network = format!("user,id=web,restrict=on,hostfwd=tcp:127.0.0.1:{forwarded}-:9713");
         let builder = builder.module("drw_pmu").module("e1000e").program(program());
-        let builder =
-            builder.qemu_args(["-netdev".to_owned(), network]).device("card", card, Place::Port(PORT.parse().unwrap()));
+        let builder = builder.qemu_args(["-netdev".to_owned(), network]).device(
+            "card",
+            card,
+            Attachment::Port(PORT.parse().unwrap()),
+        );
         secrets.iter().fold(builder, |builder, name| builder.file(at(name), format!("/etc/pciescope/{name}")))
     });
     rig.must("ip addr add 10.0.2.15/24 dev eth0 && ip link set eth0 up");

@@ -9,8 +9,8 @@ use crate::support::{Endpoint, PATIENCE};
 use pciescope_core::Bdf;
 use pciescope_lab::device::command::CommandError;
 use pciescope_lab::device::traffic::Traffic;
-use pciescope_lab::device::{Bus, CounterBoard, Delivery, Device as Model, Layout, Message, Wait};
-use pciescope_lab::vm::{Device, Kernel, Place, Vm, seed_machine};
+use pciescope_lab::device::{Bus, CounterBoard, Delivery, DeviceModel as Model, Layout, Message, Wait};
+use pciescope_lab::vm::{Attachment, GuestDevice, Kernel, Vm, seed_machine};
 use serde_json::Value;
 
 const CONFIG_BYTES: usize = 4096;
@@ -25,9 +25,10 @@ const PORT: &str = "0000:10:03.0";
 
 fn boot(kernel: Kernel, boards: &[&Endpoint]) -> Guest {
     let behind = PORT.parse().unwrap();
-    let mut builder = Vm::builder().kernel(kernel).seed_machine().device("edu0", Device::Edu, Place::Port(behind));
+    let mut builder =
+        Vm::builder().kernel(kernel).seed_machine().device("edu0", GuestDevice::Edu, Attachment::Port(behind));
     for board in boards {
-        builder = builder.served(board.name, &board.served, Place::RootBus);
+        builder = builder.served(board.name, &board.served, Attachment::RootBus);
     }
     Guest::boot(builder)
 }

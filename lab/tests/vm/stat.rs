@@ -8,7 +8,7 @@ use crate::support;
 use crate::support::counters::{Counters, Truth};
 use crate::support::{PATIENCE, is_arm64, program, settle};
 use pciescope_core::{Metric, Record};
-use pciescope_lab::vm::{Device, Kernel, Place};
+use pciescope_lab::vm::{Attachment, GuestDevice, Kernel};
 
 /// A root port of the seed's machine with a device below, and its PMU.
 const PORT: &str = "0000:00:02.0";
@@ -114,8 +114,8 @@ impl Steps {
 pub fn what_stat_says_is_what_the_board_counted() {
     let mut steps = Steps(Instant::now());
     let rig = Rig(Counters::boot(Kernel::V6_12, "rasdes_pmu", |builder| {
-        let below = Place::Port(PORT.parse().unwrap());
-        builder.module("drw_pmu").program(program()).device("below", Device::E1000e, below)
+        let below = Attachment::Port(PORT.parse().unwrap());
+        builder.module("drw_pmu").program(program()).device("below", GuestDevice::E1000e, below)
     }));
 
     steps.step("what can be counted is listed");

@@ -14,7 +14,7 @@ use crate::support::drive::drive;
 use crate::support::{Endpoint, PATIENCE, lab_failed, seen};
 use pciescope_lab::device::{CounterBoard, LatencyEndpoint};
 use pciescope_lab::vm::digitizers::Crate;
-use pciescope_lab::vm::{Kernel, Place};
+use pciescope_lab::vm::{Attachment, Kernel};
 use serde_json::Value;
 
 /// Sequences that each reach something that the others do not.
@@ -40,8 +40,8 @@ pub fn a_storm_of_calls_leaves_all_modules_as_they_were() {
     let endpoint = Endpoint::serve(LatencyEndpoint::default(), "lab0");
     let rig = Digitizers::boot_boards(Kernel::V6_12, seed.behind_switch(), |builder| {
         let builder = builder.seed_machine().memory_mib(1536);
-        let builder = builder.served("board", &counters.served, Place::RootBus);
-        let builder = builder.served("lab0", &endpoint.served, Place::RootPort);
+        let builder = builder.served("board", &counters.served, Attachment::RootBus);
+        let builder = builder.served("lab0", &endpoint.served, Attachment::RootPort);
         let modules = ["pciescope_lab", "drw_pmu", "rasdes_pmu", "sis8300", "pcilat ring_records=4096"];
         modules.into_iter().fold(builder, |builder, module| builder.module(module))
     });

@@ -9,7 +9,7 @@ use pciescope_core::{Bdf, Comparison, Record};
 use pciescope_lab::device::NvmeDisk;
 use pciescope_lab::device::config::Link;
 use pciescope_lab::device::traffic::Traffic;
-use pciescope_lab::vm::{Kernel, Output, Place};
+use pciescope_lab::vm::{Attachment, Kernel, Output};
 
 /// The seed's port: `pcie_bdf_200`.
 const PORT: &str = "0000:00:02.0";
@@ -29,7 +29,7 @@ impl Rig {
         let (traffic, port) = (Traffic::new(), PORT.parse::<Bdf>().unwrap());
         let disk = Endpoint::serve(NvmeDisk::new(&Link::default(), traffic.port(port)), "disk");
         let counters = Counters::boot_on(traffic, kernel, module, |builder| {
-            builder.served("disk", &disk.served, Place::Port(port)).module("nvme").program(program())
+            builder.served("disk", &disk.served, Attachment::Port(port)).module("nvme").program(program())
         });
         counters.wait_for("the disk is there", || counters.run("ls /dev/nvme?n1").is_success().then_some(()));
         let node = counters.must("ls /dev/nvme?n1");

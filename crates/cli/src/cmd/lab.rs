@@ -11,9 +11,9 @@ use anyhow::Context;
 use pciescope_core::Bdf;
 use pciescope_lab::device::config::Link;
 use pciescope_lab::device::traffic::Traffic;
-use pciescope_lab::device::{CounterBoard, Device, LatencyEndpoint, NvmeDisk};
+use pciescope_lab::device::{CounterBoard, DeviceModel, LatencyEndpoint, NvmeDisk};
 use pciescope_lab::vm::digitizers::{Crate, Lanes, SEED_BOARDS};
-use pciescope_lab::vm::{self, Arch, Builder, Kernel, LAB_FAILED, Place, standard_machine};
+use pciescope_lab::vm::{self, Arch, Attachment, Builder, Kernel, LAB_FAILED, standard_machine};
 use pciescope_lab::{Served, control};
 
 use super::{Ctx, Refusal, files};
@@ -366,7 +366,7 @@ struct Devices {
     // Stops before its folder goes.
     served: Vec<(String, Served)>,
     /// Where they are, but for those behind root ports of their own.
-    places: Vec<(String, Place)>,
+    places: Vec<(String, Attachment)>,
     _folder: Option<tempfile::TempDir>,
 }
 
@@ -400,8 +400,8 @@ impl Devices {
             }
         }
         if args.counters {
-            devices.places.push(("board".to_owned(), Place::RootBus));
-            devices.places.push(("disk0".to_owned(), Place::Port(DISK_PORT)));
+            devices.places.push(("board".to_owned(), Attachment::RootBus));
+            devices.places.push(("disk0".to_owned(), Attachment::Port(DISK_PORT)));
             let link = Link { generation: 5, max_generation: 5, ..Link::default() };
             devices.spawn(NvmeDisk::new(&link, traffic.port(DISK_PORT)), &path, "disk0")?;
             devices.spawn(CounterBoard::seed_machine(traffic), &path, "board")?;
@@ -412,7 +412,7 @@ impl Devices {
         Ok(devices)
     }
 
-    fn spawn(&mut self, device: impl Device + 'static, folder: &Path, name: &str) -> anyhow::Result<()> {
+    fn spawn(&mut self, device: impl DeviceModel + 'static, folder: &Path, name: &str) -> anyhow::Result<()> {
         self.served.push((name.to_owned(), Served::spawn(device, folder, name)?));
         Ok(())
     }

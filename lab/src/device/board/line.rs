@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 /// A line with its foreign source and its part of the ledger.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Line {
+pub(super) struct InterruptLine {
     is_foreign: bool,
     /// The level when it was last looked at.
     is_high: bool,
@@ -15,7 +15,7 @@ pub(super) struct Line {
     foreign: u64,
 }
 
-impl Line {
+impl InterruptLine {
     /// Takes the level of its sub-channels; a line that has gone high has a message to send.
     pub(super) fn look(&mut self, is_asserted: bool) {
         let is_high = is_asserted || self.is_foreign;

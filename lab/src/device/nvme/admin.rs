@@ -6,7 +6,7 @@ use super::NvmeDisk;
 use super::dma::PAGE;
 use super::identify::{AERL, IDENTIFY_BYTES, log_page, namespaces};
 use super::queue::{CompletionQueue, SubmissionQueue};
-use super::wire::{Command, Completion, Status};
+use super::wire::{Completion, NvmeCommand, Status};
 use super::{IO_QUEUES, NAMESPACE, NAMESPACE_ALL, QUEUE_ENTRIES, VECTORS};
 
 const DELETE_SUBMISSION_QUEUE: u8 = 0x00;
@@ -30,7 +30,7 @@ const EVENTS_MAX: usize = 8;
 
 impl NvmeDisk {
     /// Carries out an admin command. `None`: it is answered later.
-    pub(super) fn admin(&mut self, command: &Command, bus: &mut dyn Bus) -> Option<Result<u32, Status>> {
+    pub(super) fn admin(&mut self, command: &NvmeCommand, bus: &mut dyn Bus) -> Option<Result<u32, Status>> {
         if command.flags != 0 {
             return Some(Err(Status::INVALID_FIELD));
         }
@@ -59,7 +59,7 @@ impl NvmeDisk {
         })
     }
 
-    fn identify(&mut self, command: &Command, bus: &mut dyn Bus) -> Result<u32, Status> {
+    fn identify(&mut self, command: &NvmeCommand, bus: &mut dyn Bus) -> Result<u32, Status> {
         let namespace = command.namespace;
         let is_ours = |page: Vec<u8>| if namespace == NAMESPACE { Ok(page) } else { Err(Status::INVALID_NAMESPACE) };
         let page = match command.dword(10) & 0xff {
@@ -75,7 +75,7 @@ impl NvmeDisk {
         self.answer_with(command, &page[..IDENTIFY_BYTES], bus)
     }
 
-    fn get_log_page(&mut self, command: &Command, bus: &mut dyn Bus) -> Result<u32, Status> {
+    fn get_log_page(&mut self, command: &NvmeCommand, bus: &mut dyn Bus) -> Result<u32, Status> {
         if !matches!(command.namespace, 0 | NAMESPACE | NAMESPACE_ALL) {
             return Err(Status::INVALID_NAMESPACE);
         }
@@ -92,7 +92,7 @@ impl NvmeDisk {
     }
 
     /// Writes what a command returns into the guest's memory.
-    fn answer_with(&mut self, command: &Command, page: &[u8], bus: &mut dyn Bus) -> Result<u32, Status> {
+    fn answer_with(&mut self, command: &NvmeCommand, page: &[u8], bus: &mut dyn Bus) -> Result<u32, Status> {
         let mut dma = self.dma(bus);
         let ranges = dma.ranges(command.prp1, command.prp2, page.len() as u64)?;
         dma.scatter(&ranges, page)?;
@@ -100,7 +100,7 @@ impl NvmeDisk {
         Ok(0)
     }
 
-    fn create_completion_queue(&mut self, command: &Command) -> Result<u32, Status> {
+    fn create_completion_queue(&mut self, command: &NvmeCommand) -> Result<u32, Status> {
         let (id, entries) = queue_of(command);
         let (flags, vector) = (command.dword(11) & 0xffff, (command.dword(11) >> 16) as u16);
         if id == 0 || id > IO_QUEUES || self.completions[usize::from(id)].is_some() {
@@ -115,7 +115,7 @@ impl NvmeDisk {
         Ok(0)
     }
 
-    fn create_submission_queue(&mut self, command: &Command) -> Result<u32, Status> {
+    fn create_submission_queue(&mut self, command: &NvmeCommand) -> Result<u32, Status> {
         let (id, entries) = queue_of(command);
         let completions = (command.dword(11) >> 16) as u16;
         if id == 0 || id > IO_QUEUES || self.submissions[usize::from(id)].is_some() {
@@ -129,7 +129,7 @@ impl NvmeDisk {
         Ok(0)
     }
 
-    fn delete_completion_queue(&mut self, command: &Command) -> Result<u32, Status> {
+    fn delete_completion_queue(&mut self, command: &NvmeCommand) -> Result<u32, Status> {
         let id = command.dword(10) as u16;
         if id == 0 || self.completions.get(usize::from(id)).is_none_or(Option::is_none) {
             return Err(Status::INVALID_QUEUE_ID);
@@ -142,7 +142,7 @@ impl NvmeDisk {
     }
 
     /// Commands that are under way are answered before the deletion is.
-    fn delete_submission_queue(&mut self, command: &Command, bus: &mut dyn Bus) -> Result<u32, Status> {
+    fn delete_submission_queue(&mut self, command: &NvmeCommand, bus: &mut dyn Bus) -> Result<u32, Status> {
         let id = command.dword(10) as u16;
         let queue = self.submissions.get(usize::from(id)).and_then(Option::as_ref);
         let Some(completions) = queue.filter(|_| id != 0).map(|queue| queue.completions) else {
@@ -160,7 +160,7 @@ impl NvmeDisk {
     }
 
     /// A command that waits for the pipe can be aborted; any other is done already.
-    fn abort(&mut self, command: &Command, bus: &mut dyn Bus) -> u32 {
+    fn abort(&mut self, command: &NvmeCommand, bus: &mut dyn Bus) -> u32 {
         let (queue, id) = (command.dword(10) as u16, (command.dword(10) >> 16) as u16);
         let found = self.transfers.iter().position(|t| t.queue == queue && t.command.id == id);
         let completions = self.submissions.get(usize::from(queue)).and_then(Option::as_ref).map(|q| q.completions);
@@ -188,12 +188,12 @@ impl NvmeDisk {
 }
 
 /// Identifier and number of entries of Create I/O Queue.
-fn queue_of(command: &Command) -> (u16, u32) {
+fn queue_of(command: &NvmeCommand) -> (u16, u32) {
     (command.dword(10) as u16, (command.dword(10) >> 16) + 1)
 }
 
 /// Where a queue lies, if it is one that is served.
-fn contiguous(command: &Command, entries: u32, flags: u32) -> Result<u64, Status> {
+fn contiguous(command: &NvmeCommand, entries: u32, flags: u32) -> Result<u64, Status> {
     if !(2..=u32::from(QUEUE_ENTRIES)).contains(&entries) {
         return Err(Status::INVALID_QUEUE_SIZE);
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::VECTORS;
 use super::identify::queue_counts;
-use super::wire::{Command, Status};
+use super::wire::{NvmeCommand, Status};
 
 const ARBITRATION: u8 = 0x01;
 const POWER_MANAGEMENT: u8 = 0x02;
@@ -31,7 +31,7 @@ const THRESHOLD_KELVIN: u32 = 343;
 pub(super) struct Features(BTreeMap<(u8, u32), u32>);
 
 /// Of a feature that is numbers: which of them the command means, and what that one is after a reset.
-fn value_after_reset(command: &Command) -> Result<(u32, u32), Status> {
+fn value_after_reset(command: &NvmeCommand) -> Result<(u32, u32), Status> {
     let (id, word) = (command.dword(10) as u8, command.dword(11));
     let vector = word & 0xffff;
     match id {
@@ -47,7 +47,7 @@ fn value_after_reset(command: &Command) -> Result<(u32, u32), Status> {
 }
 
 impl Features {
-    pub(super) fn get(&self, command: &Command) -> Result<u32, Status> {
+    pub(super) fn get(&self, command: &NvmeCommand) -> Result<u32, Status> {
         let (id, select) = (command.dword(10) as u8, command.dword(10) >> 8 & 7);
         if id == NUMBER_OF_QUEUES {
             return match select {
@@ -67,7 +67,7 @@ impl Features {
     }
 
     /// `has_io_queues`: the number of queues can no longer be agreed on.
-    pub(super) fn set(&mut self, command: &Command, has_io_queues: bool) -> Result<u32, Status> {
+    pub(super) fn set(&mut self, command: &NvmeCommand, has_io_queues: bool) -> Result<u32, Status> {
         let (id, word) = (command.dword(10) as u8, command.dword(11));
         if command.dword(10) & SAVE != 0 {
             return Err(Status::FEATURE_NOT_SAVEABLE);

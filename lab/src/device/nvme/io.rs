@@ -6,7 +6,7 @@ use crate::device::bus::{Bus, Message};
 use super::dma::{Dma, PAGE};
 use super::identify::MDTS;
 use super::ledger::Kind;
-use super::wire::{CQE_BYTES, Command, Completion, SQE_BYTES, Status};
+use super::wire::{CQE_BYTES, Completion, NvmeCommand, SQE_BYTES, Status};
 use super::{BLOCK_BYTES, CSTS_FATAL, NAMESPACE, NAMESPACE_ALL, NvmeDisk};
 
 const FLUSH: u8 = 0x00;
@@ -25,7 +25,7 @@ const TURN_COMMANDS: usize = 64;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Transfer {
     pub(super) queue: u16,
-    pub(super) command: Command,
+    pub(super) command: NvmeCommand,
     kind: Kind,
     /// When the guest told of it, on the device's clock.
     arrived_ns: u64,
@@ -97,7 +97,7 @@ impl NvmeDisk {
             return;
         }
         self.ledger.sqe_bytes += SQE_BYTES as u64;
-        let command = Command::parse(&entry);
+        let command = NvmeCommand::parse(&entry);
         if id == 0 {
             self.ledger.count(Kind::Admin);
             if let Some(done) = self.admin(&command, bus) {
@@ -116,7 +116,7 @@ impl NvmeDisk {
     }
 
     /// What a command is, and whether it can be carried out.
-    fn judge(&mut self, command: &Command) -> (Kind, Result<(), Status>) {
+    fn judge(&mut self, command: &NvmeCommand) -> (Kind, Result<(), Status>) {
         let kind = match command.opcode {
             FLUSH => Kind::Flush,
             WRITE => Kind::Write,

@@ -53,7 +53,7 @@ pub(super) struct Ledger {
     #[serde(skip)]
     errors: BTreeMap<u16, u64>,
     pub(super) media_errors: u64,
-    pub(super) interrupts: Interrupts,
+    pub(super) interrupts: MessageCounts,
     /// How long the pipe was busy, at a rate.
     pub(super) busy_ns: u64,
     pub(super) enables: u64,
@@ -63,7 +63,7 @@ pub(super) struct Ledger {
 
 /// Messages of all vectors.
 #[derive(Clone, Debug, Default, Serialize)]
-pub(super) struct Interrupts {
+pub(super) struct MessageCounts {
     pub(super) raised: u64,
     pub(super) sent: u64,
     pub(super) undelivered: u64,

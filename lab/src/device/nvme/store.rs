@@ -26,7 +26,7 @@ pub fn pattern(seed: u64, offset: u64) -> u64 {
 
 /// A piece that was written, in whole or in part.
 #[derive(Clone, Debug)]
-enum Piece {
+enum Stored {
     Zeros,
     Bytes(Box<[u8]>),
 }
@@ -36,7 +36,7 @@ enum Piece {
 pub(super) struct Store {
     size: u64,
     fill: Fill,
-    pieces: HashMap<u64, Piece>,
+    pieces: HashMap<u64, Stored>,
     /// Where bytes are made that nobody wrote; always one piece long.
     scratch: Box<[u8]>,
     zeros: Box<[u8]>,
@@ -58,7 +58,7 @@ impl Store {
 
     /// Bytes of memory that the medium takes.
     pub(super) fn stored(&self) -> u64 {
-        self.pieces.values().filter(|piece| matches!(piece, Piece::Bytes(_))).count() as u64 * PIECE as u64
+        self.pieces.values().filter(|piece| matches!(piece, Stored::Bytes(_))).count() as u64 * PIECE as u64
     }
 
     /// Hands `len` bytes from `offset` on to `take`, part by part, until it fails.
@@ -70,8 +70,8 @@ impl Store {
     ) -> Result<(), E> {
         for (number, from, to) in parts(offset, len) {
             let bytes = match (self.pieces.get(&number), self.fill) {
-                (Some(Piece::Bytes(bytes)), _) => bytes,
-                (Some(Piece::Zeros), _) | (None, Fill::Zeros) => &self.zeros,
+                (Some(Stored::Bytes(bytes)), _) => bytes,
+                (Some(Stored::Zeros), _) | (None, Fill::Zeros) => &self.zeros,
                 (None, Fill::Pattern(seed)) => {
                     // From the last multiple of 8 on.
                     let (first, end) = (from & !7, to.next_multiple_of(8));
@@ -101,7 +101,7 @@ impl Store {
     pub(super) fn write_zeros(&mut self, offset: u64, len: u64) {
         for (number, from, to) in parts(offset, len) {
             if to - from == PIECE {
-                self.pieces.insert(number, Piece::Zeros);
+                self.pieces.insert(number, Stored::Zeros);
             } else {
                 self.own(number)[from..to].fill(0);
             }
@@ -115,15 +115,15 @@ impl Store {
             if let Fill::Pattern(seed) = self.fill {
                 make(seed, number * PIECE as u64, &mut bytes);
             }
-            Piece::Bytes(bytes)
+            Stored::Bytes(bytes)
         });
-        if matches!(piece, Piece::Zeros) {
-            *piece = Piece::Bytes(vec![0; PIECE].into_boxed_slice());
+        if matches!(piece, Stored::Zeros) {
+            *piece = Stored::Bytes(vec![0; PIECE].into_boxed_slice());
         }
         match piece {
-            Piece::Bytes(bytes) => bytes,
+            Stored::Bytes(bytes) => bytes,
             // Cannot be: replaced above.
-            Piece::Zeros => &mut [],
+            Stored::Zeros => &mut [],
         }
     }
 }

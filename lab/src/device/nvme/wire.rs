@@ -7,7 +7,7 @@ pub(super) const CQE_BYTES: usize = 16;
 
 /// A command, as it lies in a submission queue (figure 105).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Command {
+pub(super) struct NvmeCommand {
     pub(super) opcode: u8,
     /// Fused operation and kind of data pointer: anything but 0 is not served.
     pub(super) flags: u8,
@@ -19,11 +19,11 @@ pub(super) struct Command {
     pub(super) dwords: [u32; 6],
 }
 
-impl Command {
-    pub(super) fn parse(entry: &[u8; SQE_BYTES]) -> Command {
+impl NvmeCommand {
+    pub(super) fn parse(entry: &[u8; SQE_BYTES]) -> NvmeCommand {
         let dword = |n: usize| u32::from_le_bytes([0, 1, 2, 3].map(|i| entry[4 * n + i]));
         let qword = |n: usize| u64::from(dword(n)) | u64::from(dword(n + 1)) << 32;
-        Command {
+        NvmeCommand {
             opcode: entry[0],
             flags: entry[1],
             id: u16::from_le_bytes([entry[2], entry[3]]),

@@ -2,7 +2,7 @@
 
 use super::super::command::CommandError;
 use super::super::words::{Words, parse_number};
-use super::events::{Event, LANES, Limit};
+use super::events::{LANES, Limit, PortEvent};
 use super::time_based::{Shares, State, Stop, Variant};
 use super::{Agent, RasdesBank};
 
@@ -118,12 +118,12 @@ fn wrong(word: &str, expected: &'static str) -> CommandError {
     CommandError::wrong("port", word, expected)
 }
 
-fn event(word: &str) -> Result<Event, CommandError> {
+fn event(word: &str) -> Result<PortEvent, CommandError> {
     let select = parse_number(word).filter(|_| word.starts_with("0x")).and_then(|select| u16::try_from(select).ok());
-    select.and_then(Event::new).ok_or_else(|| wrong(word, "an event of docs/spec/rasdes.md, such as 0x201"))
+    select.and_then(PortEvent::new).ok_or_else(|| wrong(word, "an event of docs/spec/rasdes.md, such as 0x201"))
 }
 
-fn events(list: &str) -> Result<Vec<Event>, CommandError> {
+fn events(list: &str) -> Result<Vec<PortEvent>, CommandError> {
     list.split(',').map(event).collect()
 }
 
@@ -167,12 +167,12 @@ impl Words<'_> {
         self.choice("rx or tx", &[Direction::Rx, Direction::Tx])
     }
 
-    fn event(&mut self) -> Result<Event, CommandError> {
+    fn event(&mut self) -> Result<PortEvent, CommandError> {
         event(self.word("an event")?)
     }
 
     /// `lane L`, or nothing, which is lane 0.
-    fn lane(&mut self, event: Event) -> Result<u8, CommandError> {
+    fn lane(&mut self, event: PortEvent) -> Result<u8, CommandError> {
         match self.next() {
             None => Ok(0),
             Some("lane") if !event.is_per_lane() => Err(wrong("lane", "for an event that is common to all lanes")),

@@ -26,18 +26,19 @@ const KNOWN: [&[u8]; GROUPS] = [
 
 /// An event of the block: group and code, printed `0xGEE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Event(u16);
+pub struct PortEvent(u16);
 
-impl Event {
+impl PortEvent {
     /// The event that EVENT_SELECT's bits stand for, if there is one.
-    pub fn new(select: u16) -> Option<Event> {
+    pub fn new(select: u16) -> Option<PortEvent> {
         let codes = KNOWN.get(usize::from(select >> 8))?;
-        u8::try_from(select & 0xff).ok().filter(|code| codes.contains(code)).map(|_| Event(select))
+        u8::try_from(select & 0xff).ok().filter(|code| codes.contains(code)).map(|_| PortEvent(select))
     }
 
     /// All events, by number.
-    pub fn all() -> impl Iterator<Item = Event> + Clone {
-        (0..GROUPS).flat_map(|group| KNOWN[group].iter().map(move |code| Event((group as u16) << 8 | u16::from(*code))))
+    pub fn all() -> impl Iterator<Item = PortEvent> + Clone {
+        (0..GROUPS)
+            .flat_map(|group| KNOWN[group].iter().map(move |code| PortEvent((group as u16) << 8 | u16::from(*code))))
     }
 
     /// As in EVENT_SELECT.
@@ -65,7 +66,7 @@ impl Event {
     }
 }
 
-impl fmt::Display for Event {
+impl fmt::Display for PortEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:#05x}", self.0)
     }
@@ -83,7 +84,7 @@ pub enum Limit {
 
 /// One counter, with its part of the ledger.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Counter {
+pub struct PortCounter {
     /// What EVENT_COUNTER_DATA shows.
     pub value: u32,
     /// Whether it counts.
@@ -98,8 +99,8 @@ pub struct Counter {
     pub lost: u64,
 }
 
-impl Counter {
-    fn count(&mut self, n: u64, event: Event, limit: Limit) {
+impl PortCounter {
+    fn count(&mut self, n: u64, event: PortEvent, limit: Limit) {
         self.happened = self.happened.saturating_add(n);
         if !self.is_on {
             return;
@@ -121,7 +122,7 @@ impl Counter {
 pub struct Counters {
     /// Where the counters of an event begin.
     first: [[Option<u16>; CODES]; GROUPS],
-    all: Vec<(Event, u8, Counter)>,
+    all: Vec<(PortEvent, u8, PortCounter)>,
     /// What the narrow ones do at their end.
     pub limit: Limit,
 }
@@ -130,11 +131,11 @@ impl Default for Counters {
     fn default() -> Self {
         let mut first = [[None; CODES]; GROUPS];
         let mut all = Vec::new();
-        for event in Event::all() {
+        for event in PortEvent::all() {
             let (group, code) = (usize::from(event.0 >> 8), usize::from(event.0 & 0xff));
             first[group][code] = Some(all.len() as u16);
             let lanes = if event.is_per_lane() { LANES } else { 1 };
-            all.extend((0..lanes).map(|lane| (event, lane, Counter::default())));
+            all.extend((0..lanes).map(|lane| (event, lane, PortCounter::default())));
         }
         Counters { first, all, limit: Limit::default() }
     }
@@ -142,16 +143,16 @@ impl Default for Counters {
 
 impl Counters {
     /// The counter that a viewport's pick stands for; the lane of an event that is common to all is ignored.
-    pub fn pick(&mut self, select: u16, lane: u8) -> Option<&mut Counter> {
+    pub fn pick(&mut self, select: u16, lane: u8) -> Option<&mut PortCounter> {
         let (group, code) = (usize::from(select >> 8), usize::from(select & 0xff));
         let first = *self.first.get(group)?.get(code)?;
-        let event = Event(select);
+        let event = PortEvent(select);
         let index = usize::from(first?) + if event.is_per_lane() { usize::from(lane % LANES) } else { 0 };
         self.all.get_mut(index).map(|(_, _, counter)| counter)
     }
 
     /// An event happens `n` times on `lane`, which means nothing where it is common to all.
-    pub fn happen(&mut self, event: Event, lane: u8, n: u64) {
+    pub fn happen(&mut self, event: PortEvent, lane: u8, n: u64) {
         let limit = self.limit;
         if let Some(counter) = self.pick(event.0, lane).filter(|_| n > 0) {
             counter.count(n, event, limit);
@@ -159,12 +160,12 @@ impl Counters {
     }
 
     /// All counters with their event and lane.
-    pub fn iter(&self) -> impl Iterator<Item = &(Event, u8, Counter)> {
+    pub fn iter(&self) -> impl Iterator<Item = &(PortEvent, u8, PortCounter)> {
         self.all.iter()
     }
 
     /// All counters.
-    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut (Event, u8, Counter)> {
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut (PortEvent, u8, PortCounter)> {
         self.all.iter_mut()
     }
 }

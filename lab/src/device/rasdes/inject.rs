@@ -2,7 +2,7 @@
 //! docs/spec/rasdes.md, "Error injection".
 
 use super::super::traffic::PortTotals;
-use super::events::Event;
+use super::events::PortEvent;
 
 /// First register.
 pub const FIRST: usize = 0x30;
@@ -62,7 +62,7 @@ impl Injection {
     }
 
     /// Writes the register at `offset`; errors that are to be made now go to `happen`.
-    pub fn write(&mut self, offset: usize, value: u32, mut happen: impl FnMut(Event, u64)) {
+    pub fn write(&mut self, offset: usize, value: u32, mut happen: impl FnMut(PortEvent, u64)) {
         if offset != FIRST {
             let index = (offset - EINJ0) / 4;
             let last = if offset == EINJ6_TLP { EINJ6_TLP_WRITABLE } else { u32::MAX };
@@ -73,7 +73,7 @@ impl Injection {
         for group in 0..GROUPS {
             let Some(count) = self.count(group).filter(|_| self.is_enabled(group)) else { continue };
             let (_, events) = self.seen(group);
-            events.iter().filter_map(|select| Event::new(*select)).for_each(|event| happen(event, count.into()));
+            events.iter().filter_map(|select| PortEvent::new(*select)).for_each(|event| happen(event, count.into()));
             // Its count has run out.
             self.enable &= !(1 << group);
             self.registers[self.count_at(group)] &= !0xff;
@@ -81,11 +81,11 @@ impl Injection {
     }
 
     /// Errors without a count go into every packet that passes.
-    pub fn pass(&self, moved: &PortTotals, mut happen: impl FnMut(Event, u64)) {
+    pub fn pass(&self, moved: &PortTotals, mut happen: impl FnMut(PortEvent, u64)) {
         for group in (0..GROUPS).filter(|group| self.is_enabled(*group)) {
             let (into, events) = self.seen(group);
             let packets = if into == Into::Tx { moved.tx_tlps() } else { moved.rx_tlps() };
-            events.iter().filter_map(|select| Event::new(*select)).for_each(|event| happen(event, packets));
+            events.iter().filter_map(|select| PortEvent::new(*select)).for_each(|event| happen(event, packets));
         }
     }
 

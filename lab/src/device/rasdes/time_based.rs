@@ -130,7 +130,7 @@ pub fn core_cycle_ps(generation: u8) -> u64 {
 }
 
 #[derive(Clone, Debug)]
-struct Run {
+struct Measurement {
     report: u8,
     ends_at: Option<u64>,
     /// Of the next unit, in parts that depend on the report.
@@ -144,7 +144,7 @@ pub struct TimeBased {
     pub settings: Settings,
     report: u8,
     duration: u8,
-    run: Option<Run>,
+    run: Option<Measurement>,
     data: u64,
     /// Counted, but not shown before a half of the data has been read.
     hidden: u64,
@@ -216,7 +216,7 @@ impl TimeBased {
     fn start(&mut self, now_ns: u64) {
         self.starts += 1;
         let ends_at = duration_ns(self.duration).map(|ns| now_ns.saturating_add(ns));
-        self.run = Some(Run { report: self.report, ends_at, begun: 0 });
+        self.run = Some(Measurement { report: self.report, ends_at, begun: 0 });
         (self.data, self.hidden) = (0, 0);
         self.show_cycle();
     }

@@ -26,7 +26,7 @@ pciescope_core::named! {
 
 /// An acquisition that began.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Run {
+pub(super) struct Acquisition {
     pub(super) number: u64,
     pub(super) cause: Cause,
     pub(super) begun_ns: u64,
@@ -40,7 +40,7 @@ pub(super) struct Run {
     pub(super) start: [u32; CHANNELS],
 }
 
-impl Run {
+impl Acquisition {
     /// Whether two channels store into the same blocks.
     pub(super) fn overlaps(&self) -> bool {
         let mut first: Vec<u64> = (0..CHANNELS)
@@ -58,11 +58,11 @@ pub(super) enum Phase {
     Idle,
     /// Since when.
     Armed(u64),
-    Sampling(Run),
+    Sampling(Acquisition),
     /// The FIFO runs empty until then; `is_end`: of an acquisition that came to its end.
     Flushing {
         until_ns: u64,
-        run: Run,
+        run: Acquisition,
         is_end: bool,
     },
 }

@@ -3,7 +3,7 @@
 //! Data moves gradually as the time of a transfer passes, in steps that end on page boundaries of the host's memory. So
 //! it is cut into the same TLPs as in a single transfer.
 
-use super::memory::Memory;
+use super::memory::CardMemory;
 use crate::device::bus::Bus;
 use crate::device::traffic::PortTraffic;
 use crate::device::upstream::{Direction, Member};
@@ -62,7 +62,7 @@ pub(super) struct Ended {
 /// What a step needs of the board.
 pub(super) struct Around<'a> {
     pub(super) bus: &'a mut dyn Bus,
-    pub(super) memory: &'a mut Memory,
+    pub(super) memory: &'a mut CardMemory,
     pub(super) port: &'a PortTraffic,
     /// Bytes that went to host addresses where no memory is.
     pub(super) unmapped: &'a mut u64,

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::Sis8300;
-use super::acquisition::{BLOCK_BYTES, BLOCK_SAMPLES, Phase, Run};
+use super::acquisition::{Acquisition, BLOCK_BYTES, BLOCK_SAMPLES, Phase};
 use super::engine::Transfer;
 use super::interrupts::Source;
 use crate::device::upstream::Direction;
@@ -35,7 +35,7 @@ pub(super) struct DmaCount {
 /// An acquisition that began.
 #[derive(Clone, Debug)]
 struct Acquired {
-    run: Run,
+    run: Acquisition,
     pretrigger: u32,
     /// When it ended, how many samples each channel stored, and whether by itself.
     end: Option<(u64, u64, bool)>,
@@ -76,7 +76,7 @@ impl Books {
         }
     }
 
-    pub(super) fn begin(&mut self, run: &Run, pretrigger: u32) {
+    pub(super) fn begin(&mut self, run: &Acquisition, pretrigger: u32) {
         self.begun += 1;
         keep(&mut self.last, Acquired { run: *run, pretrigger, end: None });
     }
@@ -102,7 +102,7 @@ fn keep<T>(list: &mut VecDeque<T>, item: T) {
 
 impl Acquired {
     fn to_json(&self) -> Value {
-        let Run { number, cause, begun_ns, channels, blocks, start, .. } = self.run;
+        let Acquisition { number, cause, begun_ns, channels, blocks, start, .. } = self.run;
         let starts: Vec<u64> = start.iter().map(|block| u64::from(*block) * BLOCK_BYTES).collect();
         let (end_ns, stored, complete) =
             self.end.map_or((Value::Null, Value::Null, false.into()), |(at, samples, done)| {

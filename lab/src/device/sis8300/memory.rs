@@ -9,7 +9,7 @@ const PIECE: usize = 64 << 10;
 
 /// Where bytes come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Source {
+enum Content {
     /// Samples of a key, the first of them at card address `base`.
     Samples { key: u64, base: u64 },
     /// What DMA wrote.
@@ -17,25 +17,25 @@ enum Source {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Span {
+struct Extent {
     end: u64,
-    source: Source,
+    source: Content,
 }
 
 /// The bytes of a card.
 #[derive(Debug)]
-pub(super) struct Memory {
+pub(super) struct CardMemory {
     size: u64,
     /// By their first bytes, without gaps from 0 to `size`.
-    spans: BTreeMap<u64, Span>,
+    spans: BTreeMap<u64, Extent>,
     pieces: HashMap<u64, Box<[u8]>>,
 }
 
-impl Memory {
+impl CardMemory {
     /// A card of `size` bytes that nothing was stored in: `key` is that of acquisition 0, channel 0.
     pub(super) fn new(size: u64, key: u64) -> Self {
-        let spans = BTreeMap::from([(0, Span { end: size, source: Source::Samples { key, base: 0 } })]);
-        Memory { size, spans, pieces: HashMap::new() }
+        let spans = BTreeMap::from([(0, Extent { end: size, source: Content::Samples { key, base: 0 } })]);
+        CardMemory { size, spans, pieces: HashMap::new() }
     }
 
     pub(super) fn size(&self) -> u64 {
@@ -50,7 +50,7 @@ impl Memory {
     /// Samples of `key` now lie from `base` on, up to `len` bytes; what passes the card's end is lost.
     pub(super) fn store_samples(&mut self, key: u64, base: u64, len: u64) {
         let end = base.saturating_add(len).min(self.size);
-        self.put(base, end, Source::Samples { key, base });
+        self.put(base, end, Content::Samples { key, base });
         if !self.pieces.is_empty() {
             let piece = PIECE as u64;
             self.pieces.retain(|number, _| number * piece < base || (number + 1) * piece > end);
@@ -69,7 +69,7 @@ impl Memory {
             rest = &rest[len..];
             at += len as u64;
         }
-        self.put(address, end, Source::Written);
+        self.put(address, end, Content::Written);
     }
 
     /// Reads; zeros past the card's end.
@@ -83,8 +83,8 @@ impl Memory {
             let Some((_, span)) = self.spans.range(..=at).next_back() else { return rest.fill(0) };
             let (now, later) = rest.split_at_mut(((span.end - at).min(rest.len() as u64)) as usize);
             match span.source {
-                Source::Samples { key, base } => samples::fill(key, at - base, now),
-                Source::Written => self.read_written(at, now),
+                Content::Samples { key, base } => samples::fill(key, at - base, now),
+                Content::Written => self.read_written(at, now),
             }
             at += now.len() as u64;
             rest = later;
@@ -106,7 +106,7 @@ impl Memory {
     }
 
     /// `start` to before `end` now comes from `source`.
-    fn put(&mut self, start: u64, end: u64, source: Source) {
+    fn put(&mut self, start: u64, end: u64, source: Content) {
         if start >= end {
             return;
         }
@@ -117,7 +117,7 @@ impl Memory {
             self.spans.remove(&first);
         }
         let (mut first, mut end) = (start, end);
-        if source == Source::Written {
+        if source == Content::Written {
             // Neighbours join: a pattern comes in pieces of 64 bytes.
             if let Some((&before, span)) = self.spans.range(..first).next_back() {
                 if span.end == first && span.source == source {
@@ -129,7 +129,7 @@ impl Memory {
                 end = after.end;
             }
         }
-        self.spans.insert(first, Span { end, source });
+        self.spans.insert(first, Extent { end, source });
     }
 
     /// Makes a span begin at `at`.
@@ -147,7 +147,7 @@ impl Memory {
 mod tests {
     use super::*;
 
-    fn read(memory: &Memory, address: u64, len: usize) -> Vec<u8> {
+    fn read(memory: &CardMemory, address: u64, len: usize) -> Vec<u8> {
         let mut bytes = vec![0xaa; len];
         memory.read(address, &mut bytes);
         bytes
@@ -161,7 +161,7 @@ mod tests {
 
     #[test]
     fn what_came_last_is_read() {
-        let mut memory = Memory::new(1 << 20, 7);
+        let mut memory = CardMemory::new(1 << 20, 7);
         memory.store_samples(8, 0x1000, 0x1000);
         memory.store_samples(9, 0x1800, 0x400);
         memory.write(0x1bf0, &[5; 0x20]);
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn the_end_is_the_end() {
-        let mut memory = Memory::new(0x1000, 1);
+        let mut memory = CardMemory::new(0x1000, 1);
         memory.store_samples(2, 0xfc0, 0x1000);
         memory.write(0xff0, &[9; 0x100]);
         let tail = read(&memory, 0xfc0, 0x80);

@@ -1,7 +1,7 @@
 //! What acquisitions do to the board as a whole: triggers, the memory, interrupts, the chained transfer.
 //! docs/spec/sis8300.md, "Acquisition".
 
-use super::acquisition::{BLOCK_BYTES, BLOCK_SAMPLES, Cause, Phase, Run};
+use super::acquisition::{Acquisition, BLOCK_BYTES, BLOCK_SAMPLES, Cause, Phase};
 use super::interrupts::Source;
 use super::settings::{DaqDone, Unit};
 use super::{CHANNELS, FIFO_BYTES, Sis8300, registers, samples, take};
@@ -60,7 +60,7 @@ impl Sis8300 {
         } else if duration.is_none() {
             self.books.violation(format!("acquisition {} began without a sample clock", self.acquisitions));
         }
-        let run = Run {
+        let run = Acquisition {
             number: self.acquisitions,
             cause,
             begun_ns: at_ns,
@@ -77,7 +77,7 @@ impl Sis8300 {
     }
 
     /// Sampling ended by itself.
-    pub(super) fn end(&mut self, run: Run, at_ns: u64) {
+    pub(super) fn end(&mut self, run: Acquisition, at_ns: u64) {
         self.store(&run, run.blocks * BLOCK_BYTES - FIFO_BYTES.min(run.blocks * BLOCK_BYTES));
         self.set_actual(&run, run.blocks);
         self.books.end(run.number, at_ns, run.blocks * BLOCK_SAMPLES, true);
@@ -89,7 +89,7 @@ impl Sis8300 {
     }
 
     /// The FIFO is empty: all is in the memory.
-    pub(super) fn flushed(&mut self, run: &Run, is_end: bool, at_ns: u64) {
+    pub(super) fn flushed(&mut self, run: &Acquisition, is_end: bool, at_ns: u64) {
         self.sampler.phase = Phase::Idle;
         if !is_end {
             return;
@@ -104,14 +104,14 @@ impl Sis8300 {
     }
 
     /// The first `bytes` of each channel are in the memory.
-    pub(super) fn store(&mut self, run: &Run, bytes: u64) {
+    pub(super) fn store(&mut self, run: &Acquisition, bytes: u64) {
         for channel in (0..CHANNELS).filter(|channel| run.channels >> channel & 1 != 0) {
             let key = samples::key(self.seed, self.serial, run.number, channel as u64);
             self.memory.store_samples(key, u64::from(run.start[channel]) * BLOCK_BYTES, bytes);
         }
     }
 
-    pub(super) fn set_actual(&mut self, run: &Run, blocks: u64) {
+    pub(super) fn set_actual(&mut self, run: &Acquisition, blocks: u64) {
         let most = (self.memory.size() / BLOCK_BYTES).max(1);
         for channel in (0..CHANNELS).filter(|channel| run.channels >> channel & 1 != 0) {
             self.sampler.actual[channel] = ((u64::from(run.start[channel]) + blocks) % most) as u32;

@@ -7,7 +7,7 @@ use std::ops::Deref;
 
 use pciescope_lab::device::CounterBoard;
 use pciescope_lab::device::traffic::Traffic;
-use pciescope_lab::vm::{Builder, Kernel, Place, Running, Vm};
+use pciescope_lab::vm::{Attachment, Builder, Kernel, Running, Vm};
 use serde_json::Value;
 
 use super::Endpoint;
@@ -99,7 +99,7 @@ impl Counters {
         let builder = Vm::builder()
             .kernel(kernel)
             .seed_machine()
-            .served("board", &board.served, Place::RootBus)
+            .served("board", &board.served, Attachment::RootBus)
             .module("pciescope_lab")
             .module(module);
         let vm = Guest::boot(more(builder));

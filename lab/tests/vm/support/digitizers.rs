@@ -7,7 +7,7 @@ use std::ops::Deref;
 use pciescope_lab::Served;
 use pciescope_lab::device::Sis8300;
 use pciescope_lab::vm::digitizers::Crate;
-use pciescope_lab::vm::{Builder, Kernel, Place, Vm};
+use pciescope_lab::vm::{Attachment, Builder, Kernel, Vm};
 use serde_json::Value;
 
 use super::guest::Guest;
@@ -85,7 +85,7 @@ impl Digitizers {
     /// Boots with these boards in their places, and no module.
     pub fn boot_boards(
         kernel: Kernel,
-        boards: Vec<(String, Sis8300, Place)>,
+        boards: Vec<(String, Sis8300, Attachment)>,
         more: impl FnOnce(Builder) -> Builder,
     ) -> Digitizers {
         let folder = tempfile::tempdir().expect("a temporary folder can be made");

@@ -20,8 +20,8 @@ use std::time::Duration;
 
 use pciescope_core::{Histogram, Record};
 use pciescope_lab::Served;
-use pciescope_lab::device::{Device as Model, LatencyEndpoint};
-use pciescope_lab::vm::{Arch, Builder, Kernel, Output, Place, Running, Vm};
+use pciescope_lab::device::{DeviceModel as Model, LatencyEndpoint};
+use pciescope_lab::vm::{Arch, Attachment, Builder, Kernel, Output, Running, Vm};
 use serde_json::Value;
 
 use crate::say;
@@ -140,7 +140,7 @@ impl Rig {
     pub fn boot_model(
         model: LatencyEndpoint,
         kernel: Kernel,
-        place: Place,
+        place: Attachment,
         more: impl FnOnce(Builder) -> Builder,
     ) -> Rig {
         Rig::boot_endpoint(model, kernel, place, more)
@@ -148,24 +148,24 @@ impl Rig {
 
     /// Boots a machine of one's own around the endpoint.
     pub fn boot_with(kernel: Kernel, more: impl FnOnce(Builder) -> Builder) -> Rig {
-        Rig::boot_at(kernel, Place::RootPort, more)
+        Rig::boot_at(kernel, Attachment::RootPort, more)
     }
 
     /// As [`Rig::boot_with`], with the endpoint's place.
-    pub fn boot_at(kernel: Kernel, place: Place, more: impl FnOnce(Builder) -> Builder) -> Rig {
+    pub fn boot_at(kernel: Kernel, place: Attachment, more: impl FnOnce(Builder) -> Builder) -> Rig {
         Rig::boot_endpoint(LatencyEndpoint::default(), kernel, place, more)
     }
 
     /// With the module loaded, and an endpoint that has no MSI-X.
     pub fn boot_unpluggable(kernel: Kernel, more: impl FnOnce(Builder) -> Builder) -> Rig {
         let endpoint = LatencyEndpoint::without_msix(&Default::default());
-        Rig::boot_endpoint(endpoint, kernel, Place::RootPort, |builder| more(builder.module("pcilat")))
+        Rig::boot_endpoint(endpoint, kernel, Attachment::RootPort, |builder| more(builder.module("pcilat")))
     }
 
     fn boot_endpoint(
         endpoint: LatencyEndpoint,
         kernel: Kernel,
-        place: Place,
+        place: Attachment,
         more: impl FnOnce(Builder) -> Builder,
     ) -> Rig {
         let endpoint = Endpoint::serve(endpoint, "lab0");

@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::ops::Deref;
 
 use pciescope_lab::device::CounterBoard;
-use pciescope_lab::vm::{Builder, Kernel, Place, Running, Vm};
+use pciescope_lab::vm::{Attachment, Builder, Kernel, Running, Vm};
 use serde_json::Value;
 
 use super::guest::Guest;
@@ -33,7 +33,7 @@ impl Rig {
     pub fn boot(kernel: Kernel, board: CounterBoard, more: impl FnOnce(Builder) -> Builder) -> Rig {
         let board = Endpoint::serve(board, "board");
         let builder =
-            Vm::builder().kernel(kernel).served("board", &board.served, Place::RootBus).module("pciescope_lab");
+            Vm::builder().kernel(kernel).served("board", &board.served, Attachment::RootBus).module("pciescope_lab");
         let vm = Guest::boot(more(builder));
         Rig { vm, board }
     }

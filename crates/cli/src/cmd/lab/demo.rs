@@ -11,7 +11,7 @@ use pciescope_core::{Histogram, Record, Sink};
 use pciescope_lab::Served;
 use pciescope_lab::device::LatencyEndpoint;
 use pciescope_lab::device::config::Link;
-use pciescope_lab::vm::{Arch, Kernel, Place, Vm, standard_machine};
+use pciescope_lab::vm::{Arch, Attachment, Kernel, Vm, standard_machine};
 use pciescope_report::{html, jsonl};
 use serde_json::Value;
 
@@ -133,8 +133,8 @@ pub fn run(args: &Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         .arch(args.arch.map_or_else(Arch::chosen, Ok)?)
         .kernel(args.kernel)
         .devices(standard_machine())
-        .served("ep0", &endpoint, Place::RootPort)
-        .served("ep1", &behind, Place::Switch)
+        .served("ep0", &endpoint, Attachment::RootPort)
+        .served("ep1", &behind, Attachment::Switch)
         .program(std::env::current_exe().context("cannot find the program's own file")?)
         .module("pcilat")
         .boot()?;

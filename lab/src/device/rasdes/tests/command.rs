@@ -1,6 +1,6 @@
 //! The `port` commands: every form is understood, everything else is refused with what is wrong.
 
-use super::super::events::{Counter, Limit};
+use super::super::events::{Limit, PortCounter};
 use super::super::time_based::{Stop, Variant};
 use super::*;
 
@@ -8,7 +8,7 @@ fn command(bank: &mut RasdesBank, line: &str) -> Result<(), String> {
     bank.command(0, &line.split_whitespace().collect::<Vec<_>>()).map_err(|err| err.to_string())
 }
 
-fn counter(bank: &mut RasdesBank, select: u16, lane: u8) -> Counter {
+fn counter(bank: &mut RasdesBank, select: u16, lane: u8) -> PortCounter {
     *bank.counters.pick(select, lane).unwrap()
 }
 

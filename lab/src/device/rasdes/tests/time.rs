@@ -312,7 +312,7 @@ fn tlps_of_the_ledger_are_the_events_of_groups_6_and_7() {
         (0x711, 9),
         (0x712, 10),
     ];
-    for event in Event::all().filter(|event| event.select() >= 0x500) {
+    for event in PortEvent::all().filter(|event| event.select() >= 0x500) {
         let select = event.select().into();
         let count = expected.iter().find(|(code, _)| *code == select).map_or(0, |(_, count)| *count);
         assert_eq!(block.value(select, 0), count, "{event}");

@@ -57,7 +57,7 @@ fn codes_that_mean_no_change_change_nothing() {
 fn codes_for_all_reach_every_event_and_lane() {
     let mut block = Block::new();
     block.pick(0x100, 0, ALL_ON);
-    for event in Event::all() {
+    for event in PortEvent::all() {
         let lanes = if event.is_per_lane() { 16 } else { 1 };
         for lane in 0..lanes {
             assert!(block.is_on(event.select().into(), lane), "{event} lane {lane}");
@@ -65,10 +65,10 @@ fn codes_for_all_reach_every_event_and_lane() {
         }
     }
     block.pick(0x201, 0, CLEAR_ALL);
-    assert!(Event::all().all(|event| block.value(event.select().into(), 15) == 0));
+    assert!(PortEvent::all().all(|event| block.value(event.select().into(), 15) == 0));
     assert!(block.is_on(0x009, 15));
     block.pick(0x201, 0, ALL_OFF);
-    assert!(Event::all().all(|event| !block.is_on(event.select().into(), 15)));
+    assert!(PortEvent::all().all(|event| !block.is_on(event.select().into(), 15)));
 }
 
 #[test]
@@ -210,7 +210,7 @@ fn the_second_agent_moves_every_nth_reading() {
         let (moved, select) = (block.read(DATA), block.read(CONTROL) >> 16);
         assert_ne!(select, 0x201, "round {round}");
         assert_eq!(moved, 0);
-        assert!(Event::new(select as u16).is_some());
+        assert!(PortEvent::new(select as u16).is_some());
     }
     assert_eq!(block.ledger()["viewport_moves"], 4);
     block.ctl("agent off");
@@ -279,7 +279,7 @@ fn injected_errors_reach_the_counters_that_see_them() {
         assert_eq!(block.read(register), kind << 8 | 9);
         block.write(0x30, 1 << group);
         assert_eq!((block.read(0x30), block.read(register)), (0, kind << 8), "the count has run out");
-        for event in Event::all() {
+        for event in PortEvent::all() {
             let expected = if events.contains(&event.select().into()) { 9 } else { 0 };
             assert_eq!(block.value(event.select().into(), 0), expected, "group {group} type {kind}: {event}");
         }
@@ -329,11 +329,11 @@ proptest! {
     /// Against a model that keeps every occurrence: any counters, any order, nothing lost and nothing invented.
     #[test]
     fn counters_agree_with_adding_up(steps in prop::collection::vec((0usize..82, 0u32..16, 0u32..5, 1u64..40), 0..60)) {
-        let events: Vec<Event> = Event::all().collect();
+        let events: Vec<PortEvent> = PortEvent::all().collect();
         prop_assert_eq!(events.len(), 82);
         let mut block = Block::new();
         block.ctl("limit wrap");
-        let mut truth = std::collections::BTreeMap::<(Event, u32), (bool, u64)>::new();
+        let mut truth = std::collections::BTreeMap::<(PortEvent, u32), (bool, u64)>::new();
         for (index, lane, what, n) in steps {
             let event = events[index];
             let lane = if event.is_per_lane() { lane } else { 0 };
