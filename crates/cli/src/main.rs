@@ -16,12 +16,13 @@ mod args;
 mod cmd;
 #[cfg(test)]
 mod rules;
+mod values;
 
 use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
-use clap::Parser;
 use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser};
 
 use args::{Cli, Verb};
 use cmd::{Ctx, Stop};
@@ -70,8 +71,8 @@ fn run(verb: Verb, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         Verb::Serve(args) => cmd::serve::run(args, ctx),
         Verb::Doctor(args) => cmd::doctor::run(args, ctx),
         Verb::Compare(args) => cmd::compare::run(args, ctx),
-        Verb::Completions(args) => cmd::completions::run(args, ctx),
-        Verb::Man(args) => cmd::man::run(args, ctx),
+        Verb::Completions(args) => cmd::completions::run(args, Cli::command()),
+        Verb::Man(args) => cmd::man::run(args, Cli::command()),
         Verb::Lab(args) => cmd::lab::run(args, ctx),
     }
 }

@@ -3,11 +3,8 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-use clap::{Command, CommandFactory};
+use clap::Command;
 use clap_complete::Shell;
-
-use super::Ctx;
-use crate::args::Cli;
 
 /// The arguments of `pciescope completions`.
 #[derive(Debug, clap::Args)]
@@ -25,10 +22,10 @@ pub struct Args {
     shell: Shell,
 }
 
-/// Runs the verb.
-pub fn run(args: Args, _ctx: &Ctx) -> anyhow::Result<ExitCode> {
+/// Runs the verb on the definition of the arguments.
+pub fn run(args: Args, cli: Command) -> anyhow::Result<ExitCode> {
     let mut text = Vec::new();
-    clap_complete::generate(args.shell, &mut shown(), "pciescope", &mut text);
+    clap_complete::generate(args.shell, &mut shown(cli), "pciescope", &mut text);
     let mut out = io::stdout().lock();
     out.write_all(&text)?;
     out.flush()?;
@@ -36,8 +33,7 @@ pub fn run(args: Args, _ctx: &Ctx) -> anyhow::Result<ExitCode> {
 }
 
 /// The command line without what the help hides: clap_complete would offer it.
-fn shown() -> Command {
-    let cli = Cli::command();
+fn shown(cli: Command) -> Command {
     let verbs = cli.get_subcommands().filter(|verb| !verb.is_hide_set()).cloned();
     let options = cli.get_arguments().filter(|arg| !arg.is_hide_set()).cloned();
     let about = cli.get_about().cloned().unwrap_or_default();

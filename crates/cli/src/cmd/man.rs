@@ -3,16 +3,14 @@
 //! Options come from clap_mangen. The other sections are written here. After its options the help of a verb has
 //! examples, sections of its own ("Exit codes:") and plain sentences; a manual page has a place for each.
 
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context;
-use clap::{Command, CommandFactory};
+use clap::Command;
 use clap_mangen::Man;
 
-use super::{Ctx, files};
-use crate::args::{Cli, EXIT_CODES};
+use super::{EXIT_CODES, files};
 
 /// The arguments of `pciescope man`.
 #[derive(Debug, clap::Args)]
@@ -30,11 +28,11 @@ pub struct Args {
     date: Option<String>,
 }
 
-/// Runs the verb.
-pub fn run(args: Args, _ctx: &Ctx) -> anyhow::Result<ExitCode> {
+/// Runs the verb on the definition of the arguments.
+pub fn run(args: Args, cli: Command) -> anyhow::Result<ExitCode> {
     let dir =
         files::make_folder(&args.dir).with_context(|| format!("cannot make the folder {}", args.dir.display()))?;
-    let mut cli = Cli::command().disable_help_subcommand(true);
+    let mut cli = cli.disable_help_subcommand(true);
     cli.build();
     write_pages(&cli, None, &dir, args.date.as_deref().unwrap_or_default())?;
     Ok(ExitCode::SUCCESS)
@@ -52,9 +50,7 @@ fn date(text: &str) -> Result<String, String> {
 fn write_pages(verb: &Command, parent: Option<&Command>, folder: &Path, date: &str) -> anyhow::Result<()> {
     let file = folder.join(format!("{}.1", name(verb)));
     let page = page(verb, parent, date)?;
-    files::truncated(&file)
-        .and_then(|mut open| open.write_all(page.as_ref()))
-        .with_context(|| format!("cannot write {}", file.display()))?;
+    files::write(&file, page.as_ref())?;
     shown(verb).try_for_each(|below| write_pages(below, Some(verb), folder, date))
 }
 

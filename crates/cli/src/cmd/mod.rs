@@ -39,6 +39,15 @@ use pciescope_hw::signals;
 use pciescope_hw::synthetic::Synthetic;
 use signal_hook::consts::{SIGALRM, SIGHUP, SIGINT, SIGTERM};
 
+/// Stands at the end of `pciescope --help` and in the README.
+pub const EXIT_CODES: &str = "\
+Exit codes:
+  0        fine
+  1        measured, but a check or threshold failed (lost or wrong data, ...)
+  2        could not measure, or ended early; or the command line is wrong
+  128+N    ended by signal N (Ctrl-C: 130); records written, machine restored
+  141      the reader of the standard output closed it";
+
 /// What every verb gets in addition to its own arguments.
 #[derive(Debug, Clone)]
 pub struct Ctx {

@@ -15,7 +15,8 @@ use pciescope_lab::vm::{Arch, Attachment, Kernel, Vm, standard_machine};
 use pciescope_report::{html, jsonl};
 use serde_json::Value;
 
-use crate::cmd::{Ctx, files};
+use crate::cmd::Ctx;
+use crate::cmd::files::{self, Opened};
 
 /// The arguments of `pciescope lab demo`.
 #[derive(Debug, clap::Args)]
@@ -116,7 +117,7 @@ pub fn run(args: &Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     let dir = files::make_folder(&args.dir).with_context(|| format!("cannot create {}", args.dir.display()))?;
     let records_path = dir.join("records.jsonl");
     let report_path = dir.join("report.html");
-    let file = files::truncated(&records_path).with_context(|| format!("cannot create {}", records_path.display()))?;
+    let Opened { file, mut place } = files::create(&records_path, true)?;
     let mut file = jsonl::Writer::new(file);
 
     let folder = tempfile::tempdir().context("cannot create a folder for the devices' sockets")?;
@@ -164,10 +165,9 @@ pub fn run(args: &Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     }
     let faults = vm.check_kernel_log().err();
     vm.poweroff()?;
+    place.keep().with_context(|| format!("cannot replace {}", records_path.display()))?;
     say("drawing the page");
-    files::truncated(&report_path)
-        .and_then(|mut file| file.write_all(html::render(&records).as_bytes()))
-        .with_context(|| format!("cannot write {}", report_path.display()))?;
+    files::write(&report_path, html::render(&records).as_bytes())?;
 
     let mut out = io::stdout().lock();
     writeln!(out, "{}", table(&rows))?;
