@@ -7,6 +7,7 @@ mod exact;
 mod settle;
 mod spec;
 
+use pciescope_core::warning;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io;
@@ -16,7 +17,7 @@ use std::time::Duration;
 use pciescope_convert::{Conversion, Decimation, Isa, Store};
 use pciescope_core::convert::{ConvertPlan, Kernel, TEST};
 use pciescope_core::plan::Plan;
-use pciescope_core::record::{Metric, Record, Warning};
+use pciescope_core::record::{Metric, Record};
 use pciescope_core::{Cpu, Environment, Histogram, Identity, Sink};
 use pciescope_hw::memory::ratio::{self, Ratio};
 use pciescope_hw::memory::{Buffer, Pinned};
@@ -373,11 +374,10 @@ impl Run<'_> {
         let mut warnings = Vec::new();
         if spread("spread") > NOISY_PERCENT || spread("ceiling_spread") > NOISY_PERCENT {
             // The same words for every row, so that tables say it once.
-            warnings.push(Warning {
-                code: "noisy".to_owned(),
-                text: format!("the quartiles of a row's passes are more than {NOISY_PERCENT} % apart (spread)"),
-                hint: "stop other programs on this machine; compare shares of the ceiling rather than rates".to_owned(),
-            });
+            warnings.push(
+                warning::NOISY
+                    .warn(format!("the quartiles of a row's passes are more than {NOISY_PERCENT} % apart (spread)")),
+            );
         }
         Ok(self.journal.put(Record {
             test: TEST.to_owned(),

@@ -1,5 +1,6 @@
 //! Why an experiment ends without figures, and what a record says of it.
 
+use pciescope_core::text::chain;
 use std::io;
 
 use pciescope_core::record::Failure;
@@ -60,22 +61,10 @@ impl Error {
     }
 }
 
-/// An error with its causes, as `main` prints it.
-pub(crate) fn chain(err: &dyn std::error::Error) -> String {
-    let mut text = err.to_string();
-    let mut cause = err.source();
-    while let Some(err) = cause {
-        text.push_str(": ");
-        text.push_str(&err.to_string());
-        cause = err.source();
-    }
-    text
-}
-
 /// What a record says of a probe's refusal.
 pub(crate) fn refusal(err: &pciescope_hw::Error) -> Failure {
     if let pciescope_hw::Error::Lost(failure) = err {
         return failure.clone();
     }
-    Failure { code: "refused".to_owned(), text: chain(err), hint: err.hint() }
+    Failure::refused(chain(err), err.hint())
 }

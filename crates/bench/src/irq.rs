@@ -3,6 +3,7 @@
 //! The difference of hardware and control arm, on the same vector and CPU, is the time that the PCIe path and the
 //! device add.
 
+use pciescope_core::warning;
 use std::collections::BTreeMap;
 
 use pciescope_core::outcome::{LATENCY, TRIGGER_TO_HANDLER};
@@ -182,34 +183,24 @@ impl Interrupts<'_> {
     /// The note in the control's records if there is nothing to control.
     fn no_hardware(&self) -> Option<Warning> {
         let err = self.lacking.first()?;
-        Some(Warning {
-            code: "no-hardware-trigger".to_owned(),
-            text: format!("{err}; these interrupts come from software and leave PCIe out"),
-            hint: "take a device that can raise its own interrupts, see docs/method.md".to_owned(),
-        })
+        Some(
+            warning::NO_HARDWARE_TRIGGER.warn(format!("{err}; these interrupts come from software and leave PCIe out")),
+        )
     }
 
     /// Adds the control's median and the difference to an outcome of the hardware.
     fn compare(&self, outcome: &mut Outcome, own_ns: Option<f64>, control_ns: Option<f64>) {
         if self.control == Some(None) {
-            outcome.warnings.push(Warning {
-                code: "no-control-arm".to_owned(),
-                text: "the backend cannot raise these interrupts by software: the share of PCIe is not known"
-                    .to_owned(),
-                hint: "the kernel module has a control arm: --backend kmod --bind".to_owned(),
-            });
+            outcome.warnings.push(
+                warning::NO_CONTROL_ARM
+                    .warn("the backend cannot raise these interrupts by software: the share of PCIe is not known"),
+            );
         }
         let Some(control_ns) = control_ns else { return };
         outcome.metrics.insert("control_median_ns".to_owned(), Metric::ns(control_ns));
         if self.is_arm && self.control != Some(Some(IrqSource::Loopback)) {
-            outcome.warnings.push(Warning {
-                code: "control-differs".to_owned(),
-                text: "the kernel raises interrupts through the command queue of Arm's interrupt translation service and waits for it: \
-                       the difference to the device's own is not the share of PCIe"
-                    .to_owned(),
-                hint: "compare runs of the device's own interrupts; --backend vfio has a control arm without that queue"
-                    .to_owned(),
-            });
+            outcome.warnings.push(warning::CONTROL_DIFFERS.warn("the kernel raises interrupts through the command queue of Arm's interrupt translation service and waits for it: \
+                       the difference to the device's own is not the share of PCIe"));
         } else if let Some(own_ns) = own_ns {
             outcome.metrics.insert("hardware_minus_control_ns".to_owned(), Metric::ns(own_ns - control_ns));
         }

@@ -80,8 +80,7 @@ impl<'s> Journal<'s> {
     /// # Errors
     /// As for [`Journal::put_all`].
     pub(crate) fn interrupted(&mut self, test: &str) -> Result<(), Error> {
-        let text = "the run was ended by the user".to_owned();
-        let failure = Failure { code: "interrupted".to_owned(), text, hint: None };
+        let failure = Failure::interrupted("the run was ended by the user");
         self.put(Record { test: test.to_owned(), error: Some(failure), ..Record::default() })
     }
 
@@ -157,7 +156,7 @@ mod tests {
 
     #[test]
     fn a_failure_that_says_more_replaces_the_shorter_one() {
-        let failure = |text: &str| Failure { code: "removed".to_owned(), text: text.to_owned(), hint: None };
+        let failure = |text: &str| Failure::removed(text);
         let mut known = Vec::new();
         for text in ["gone", "gone", "gone (not measured: CPU 1)", "other"] {
             note_failure(&mut known, &failure(text));

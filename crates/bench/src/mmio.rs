@@ -1,5 +1,6 @@
 //! Register latency from every CPU.
 
+use pciescope_core::warning;
 use std::collections::BTreeMap;
 
 use pciescope_core::outcome::LATENCY;
@@ -9,9 +10,10 @@ use pciescope_hw::floor;
 use pciescope_hw::probe::{Probe, Sampled, Slice, Watch};
 use pciescope_hw::registers::{self, SafeRegister};
 
-use crate::error::{Error, chain};
+use crate::error::Error;
 use crate::run::Run;
 use crate::schedule::{Experiment, Schedule, SliceWatch, slices};
+use pciescope_core::text::chain;
 
 /// Configuration reads of the parent bridge per CPU: enough for a median, short beside the run.
 const PARENT_READS: u64 = 100;
@@ -125,18 +127,16 @@ fn check_target(
         return Ok(check);
     }
     if first != second {
-        check.warnings.push(Warning {
-            code: "unstable-register".to_owned(),
-            text: format!("{place} read {first:#x} and then {second:#x}: reading may have side effects"),
-            hint: "take a register that only identifies the device".to_owned(),
-        });
+        check.warnings.push(
+            warning::UNSTABLE_REGISTER
+                .warn(format!("{place} read {first:#x} and then {second:#x}: reading may have side effects")),
+        );
     }
     if let Some(register) = register.filter(|register| !register.is_expected(first)) {
-        check.warnings.push(Warning {
-            code: "unexpected-value".to_owned(),
-            text: format!("{place} read {first:#x}, which is not what {} holds by {}", register.name, register.source),
-            hint: "name the register with --bar and --offset if the device is another one".to_owned(),
-        });
+        check.warnings.push(warning::UNEXPECTED_VALUE.warn(format!(
+            "{place} read {first:#x}, which is not what {} holds by {}",
+            register.name, register.source
+        )));
     }
     Ok(check)
 }

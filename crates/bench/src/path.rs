@@ -1,6 +1,7 @@
 //! Where the time goes, hop by hop: configuration reads from the root port down.
 
-use pciescope_core::record::{Target, Warning};
+use pciescope_core::record::Target;
+use pciescope_core::warning;
 use pciescope_core::{Order, Outcome, PathPlan};
 use pciescope_hw::probe::{Probe, Sampled, Slice, Watch};
 
@@ -47,12 +48,7 @@ impl Experiment for Hops<'_> {
 
     fn complete(&self, outcomes: &mut [(usize, Outcome)]) {
         for (_, outcome) in outcomes.iter_mut().filter(|_| self.is_serial) {
-            outcome.warnings.push(Warning {
-                code: "serialized".to_owned(),
-                text: "the kernel lets one CPU at a time read configuration space on this architecture: the wait for the others is in the figures"
-                    .to_owned(),
-                hint: "leave out --order concurrent".to_owned(),
-            });
+            outcome.warnings.push(warning::SERIALIZED.warn("the kernel lets one CPU at a time read configuration space on this architecture: the wait for the others is in the figures"));
         }
     }
 }

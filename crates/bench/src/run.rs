@@ -1,5 +1,6 @@
 //! What experiments on one function share: the function, its machine, and what is known of each CPU.
 
+use pciescope_core::warning;
 use std::collections::BTreeMap;
 use std::time::Instant;
 
@@ -8,7 +9,7 @@ use pciescope_core::plan::Plan;
 use pciescope_core::record::{Failure, Method, Metric, Record, Target, Warning};
 use pciescope_core::{Cpu, Environment, Function, Identity, Outcome, Sink};
 use pciescope_hw::Root;
-use pciescope_hw::probe::failure::{self, INTERRUPTED};
+use pciescope_hw::probe::failure;
 use pciescope_hw::probe::{Sampled, Watch};
 use pciescope_hw::usage::Machine as CpuTime;
 
@@ -100,11 +101,9 @@ impl<'a> Run<'a> {
     ) -> Result<(), Error> {
         if let Some(stolen) = self.stolen_ns(outcome.cpu) {
             if stolen > 0 {
-                outcome.warnings.push(Warning {
-                    code: "steal".to_owned(),
-                    text: "the hypervisor took time from the CPU during the run (steal_ns)".to_owned(),
-                    hint: "trust the median rather than the tail, or measure on a host that is not shared".to_owned(),
-                });
+                outcome
+                    .warnings
+                    .push(warning::STEAL.warn("the hypervisor took time from the CPU during the run (steal_ns)"));
             }
             outcome.metrics.insert("steal_ns".to_owned(), Metric::ns(stolen as f64));
         }
@@ -143,11 +142,11 @@ impl<'a> Run<'a> {
     /// Why a call of the probe was told to stop: the user, or a CPU that went offline.
     pub(crate) fn stopped_by(&self, failure: Failure, online: &Online<'_>) -> Failure {
         match (online.gone(), self.function.bdf) {
-            (Some(cpu), Some(bdf)) if failure.code == INTERRUPTED && !self.watch.is_stopped() => {
+            (Some(cpu), Some(bdf)) if failure.is_interrupted() && !self.watch.is_stopped() => {
                 failure::cpu_offline(bdf, Some(cpu))
             }
             // The probe knows of its own call only.
-            (_, Some(bdf)) if failure.code == INTERRUPTED => failure::interrupted(bdf, self.samples),
+            (_, Some(bdf)) if failure.is_interrupted() => failure::interrupted(bdf, self.samples),
             _ => failure,
         }
     }
@@ -161,7 +160,7 @@ impl<'a> Run<'a> {
     /// The user's wish to end, noticed between two calls of the probe.
     fn interrupted(&self) -> Failure {
         let who = self.function.bdf.map(|bdf| format!("{bdf}: ")).unwrap_or_default();
-        Failure { code: INTERRUPTED.to_owned(), text: format!("{who}the run was ended by the user"), hint: None }
+        Failure::interrupted(format!("{who}the run was ended by the user"))
     }
 
     /// Counts the samples of a call of the probe.
@@ -210,5 +209,5 @@ fn doubts(test: &str, method: &Method, outcome: &Outcome) -> Vec<Warning> {
     } else {
         "every percentile is a whole number of steps; the mean of many samples is finer".to_owned()
     };
-    vec![Warning { code: "coarse-clock".to_owned(), text, hint }]
+    vec![warning::COARSE_CLOCK.hinted(text, hint)]
 }

@@ -1,10 +1,11 @@
 //! The samples of one CPU and target over all calls of a probe: their sum, and the spread of the rounds.
 
+use pciescope_core::warning;
 use std::collections::BTreeMap;
 
 use pciescope_core::histogram::design_effect;
 use pciescope_core::outcome::{DESIGN_BATCHES, DESIGN_EFFECT, LATENCY, Sample, SampleKind, TRIGGER_TO_HANDLER};
-use pciescope_core::record::{Method, Metric, Warning};
+use pciescope_core::record::{Method, Metric};
 use pciescope_core::{CpuList, Histogram, Order, Outcome};
 use pciescope_hw::probe::Sampled;
 
@@ -154,11 +155,7 @@ impl Total {
         }
         let is_empty = main_of(&self.outcome).is_some() && asked(&self.outcome) == 0.0;
         if is_empty && self.outcome.error.is_none() {
-            self.outcome.warnings.push(Warning {
-                code: "no-samples".to_owned(),
-                text: "the time was over before the first sample".to_owned(),
-                hint: "give more time with --duration, fewer CPUs, or fewer rounds (--order interleaved:1)".to_owned(),
-            });
+            self.outcome.warnings.push(warning::NO_SAMPLES.warn("the time was over before the first sample"));
         }
         let rounds = self.medians_ns.len();
         if rounds < 2 {
@@ -174,13 +171,11 @@ impl Total {
         metrics.insert("round_median_max_ns".to_owned(), Metric::ns(high));
         // A tenth is well above what a quiet machine shows between rounds and below what a hop costs.
         if high - low > middle * 0.1 {
-            self.outcome.warnings.push(Warning {
-                code: "drift".to_owned(),
-                // The same text for every CPU, so that a table shows it once; the figures are in the metrics.
-                text: "the rounds' medians differ by more than a tenth (round_median_min_ns, round_median_max_ns)"
-                    .to_owned(),
-                hint: "measure longer or on a quieter machine before CPUs are compared".to_owned(),
-            });
+            self.outcome
+                .warnings
+                .push(warning::DRIFT.warn(
+                    "the rounds' medians differ by more than a tenth (round_median_min_ns, round_median_max_ns)",
+                ));
         }
         self.outcome
     }
@@ -274,7 +269,7 @@ mod tests {
         };
         assert_eq!(finished(&[], None), ["no-samples"]);
         assert!(finished(&[100], None).is_empty());
-        let failure = Failure { code: "removed".to_owned(), text: String::new(), hint: None };
+        let failure = Failure::removed("");
         assert!(finished(&[], Some(failure)).is_empty(), "the error says why");
     }
 

@@ -1,13 +1,13 @@
 //! The rules of docs/cli.md beside the definition of the arguments: one meaning for each option, one spelling for each meaning.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 
 use clap::builder::ValueParser;
 use clap::{Arg, Command, CommandFactory};
 
-use crate::args::{Cli, Percent, Size, Time};
+use crate::args::Cli;
 use crate::cmd::device::CpuChoice;
+use crate::values::{Percent, Size, Time};
 
 /// What is written below `docs/`.
 const RULES: &str = include_str!("../../../docs/cli.md");
@@ -111,7 +111,7 @@ fn values_of_one_name_are_written_in_one_way() {
         same("SIZE", ValueParser::from(|_: &str| Ok::<Size, String>(Size(0)))),
         same("PERCENT", ValueParser::from(|_: &str| Ok::<Percent, String>(Percent(0.0)))),
         same("CPUS", ValueParser::from(|_: &str| Ok::<CpuChoice, String>(CpuChoice::All))),
-        same("BDF", ValueParser::from(crate::args::bdf)),
+        same("BDF", ValueParser::from(crate::values::bdf)),
         same("FILE", clap::value_parser!(std::path::PathBuf)),
         same("DIR", clap::value_parser!(std::path::PathBuf)),
     ]);
@@ -153,47 +153,6 @@ fn what_is_accepted_beside_is_named_in_the_rules() {
             }
         }
     }
-}
-
-/// The codes of warnings in the sources, without those of tests: a table of docs/record.md has each.
-#[test]
-fn every_code_of_a_warning_is_in_the_table() {
-    fn sources(folder: &Path, all: &mut Vec<String>) {
-        for entry in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
-            if entry.is_dir() {
-                sources(&entry, all);
-            } else if entry.extension().is_some_and(|end| end == "rs") && entry.file_name() != Some("tests.rs".as_ref())
-            {
-                let text = std::fs::read_to_string(&entry).unwrap();
-                all.push(text.split("#[cfg(test)]").next().unwrap().to_owned());
-            }
-        }
-    }
-    let mut all = Vec::new();
-    for folder in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).unwrap() {
-        sources(&folder.unwrap().path().join("src"), &mut all);
-    }
-    let mut codes = BTreeSet::new();
-    for text in &all {
-        // Written as a literal, or handed to a helper that makes the warning, or an answer of `code`.
-        for (before, between, most) in [
-            ("Warning {", "code: \"", 1),
-            ("warns_as(", "\"", 1),
-            ("warns_of_path_as(", "\"", 1),
-            ("fn code(", "=> \"", usize::MAX),
-        ] {
-            for part in text.split(before).skip(1).filter_map(|part| part.split("\n    }\n").next()) {
-                let found = part.match_indices(between).map(|(at, _)| &part[at + between.len()..]).take(most);
-                codes.extend(found.filter_map(|code| code.split('"').next()).map(str::to_owned));
-            }
-        }
-    }
-    for known in ["other-traffic", "guest", "aspm", "counter-reset", "not-checked", "no-bound"] {
-        assert!(codes.contains(known), "{known} is not found in the sources: {codes:?}");
-    }
-    let page = include_str!("../../../docs/record.md");
-    let missing: Vec<&String> = codes.iter().filter(|code| !page.contains(&format!("\n| `{code}` |"))).collect();
-    assert!(missing.is_empty(), "not in docs/record.md: {missing:?}");
 }
 
 #[test]

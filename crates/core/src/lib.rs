@@ -30,8 +30,10 @@ pub mod record;
 pub mod recording;
 pub mod schema;
 pub mod sink;
+pub mod text;
 pub mod topology;
 pub mod traffic;
+pub mod warning;
 
 pub use address::Bdf;
 pub use comparison::Comparison;

@@ -3,6 +3,7 @@
 //!
 //! A file of records may be broken or hostile. [`Live::take`] leaves out what exceeds the limits here, and says so.
 
+use crate::warning;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
@@ -411,11 +412,8 @@ impl Live {
                 let source = &self.sources[*place];
                 let first = source.pmu.as_deref().unwrap_or_default();
                 if source.point(span).is_some() && first != pmu {
-                    let warning = Warning {
-                        code: "counted-twice".to_owned(),
-                        text: format!("{}: {pmu} counts what {first} counts, and is left out", key.name),
-                        hint: "unload one of the two drivers, or name the PMUs to count".to_owned(),
-                    };
+                    let warning = warning::COUNTED_TWICE
+                        .warn(format!("{}: {pmu} counts what {first} counts, and is left out", key.name));
                     self.warn(&warning);
                     return None;
                 }

@@ -279,3 +279,27 @@ pub struct Failure {
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub hint: Option<String>,
 }
+
+impl Failure {
+    const INTERRUPTED: &str = "interrupted";
+
+    /// The kernel, the device or the backend declined.
+    pub fn refused(text: impl Into<String>, hint: Option<String>) -> Failure {
+        Failure { code: "refused".to_owned(), text: text.into(), hint }
+    }
+
+    /// The device no longer answers.
+    pub fn removed(text: impl Into<String>) -> Failure {
+        Failure { code: "removed".to_owned(), text: text.into(), hint: None }
+    }
+
+    /// The user ended the run, so `text` names what was not done.
+    pub fn interrupted(text: impl Into<String>) -> Failure {
+        Failure { code: Failure::INTERRUPTED.to_owned(), text: text.into(), hint: None }
+    }
+
+    /// Whether the user ended the run.
+    pub fn is_interrupted(&self) -> bool {
+        self.code == Failure::INTERRUPTED
+    }
+}

@@ -1,9 +1,10 @@
 //! Warnings about a machine or a device that harms a latency measurement: the checks of [`crate::doctor`] that have a
 //! warning's code.
 
+use pciescope_core::warning;
 use pciescope_core::{Environment, Function, Warning};
 
-use crate::doctor::{CHECKS, Case, Found, Machine, Scope, Verdict, Warns};
+use crate::doctor::{CHECKS, Case, Machine, Scope, Verdict, Warns};
 use crate::{Root, pci};
 
 /// What spoils a latency measurement of this function on this machine.
@@ -23,14 +24,14 @@ pub fn function_warnings(root: &Root, environment: &Environment, function: &Func
     let mut warnings = Vec::new();
     for check in CHECKS {
         let Scope::Function(judge) = check.scope else { continue };
-        let (code, is_path) = match check.warns {
+        let (kind, is_path) = match check.warns {
             Warns::No => continue,
-            Warns::Own(code) => (code, false),
-            Warns::Path(code) => (code, true),
+            Warns::Own(kind) => (kind, false),
+            Warns::Path(kind) => (kind, true),
         };
         let above = function.path.iter().filter(|_| is_path);
         for case in above.chain([&own]).filter_map(|bdf| Case::of(&machine, *bdf)) {
-            warnings.extend(warnings_of(code, judge(&case)));
+            warnings.extend(warnings_of(kind, judge(&case)));
         }
     }
     warnings
@@ -41,14 +42,13 @@ pub fn machine_warnings(root: &Root, environment: &Environment) -> Vec<Warning> 
     let machine = Machine::new(root, environment, Vec::new());
     let mut warnings = Vec::new();
     for check in CHECKS {
-        let (Scope::Machine(judge), Warns::Own(code)) = (check.scope, check.warns) else { continue };
-        warnings.extend(warnings_of(code, judge(&machine)));
+        let (Scope::Machine(judge), Warns::Own(kind)) = (check.scope, check.warns) else { continue };
+        warnings.extend(warnings_of(kind, judge(&machine)));
     }
     warnings
 }
 
 /// The findings of a check as warnings. A check that did not look gives none: `doctor` says so, a measurement need not.
-fn warnings_of(code: &str, verdict: Verdict) -> impl Iterator<Item = Warning> {
-    let warning = move |found: Found| Warning { code: code.to_owned(), text: found.text, hint: found.remedy };
-    verdict.unwrap_or_default().into_iter().map(warning)
+fn warnings_of(kind: &warning::Kind, verdict: Verdict) -> impl Iterator<Item = Warning> {
+    verdict.unwrap_or_default().into_iter().map(|found| kind.hinted(found.text, found.remedy))
 }

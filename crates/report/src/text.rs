@@ -1,12 +1,7 @@
 //! Text shared by the outputs: durations, counts, names of tests, and hostile strings made harmless.
 
+pub use pciescope_core::text::{clean, cut, duration, thousands};
 use pciescope_core::{Bdf, Record, Target};
-
-/// `text` with every control character replaced, so that a name cannot move the cursor of a terminal, recolour
-/// it or forge a line.
-pub fn clean(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() || is_bidi_control(c) { '\u{fffd}' } else { c }).collect()
-}
 
 /// `text` for HTML and XML, in elements and in quoted attributes.
 pub fn escape(text: &str) -> String {
@@ -24,30 +19,9 @@ pub fn escape(text: &str) -> String {
     escaped
 }
 
-/// Marks that reorder text around them: a name with one can make a line read as another.
-fn is_bidi_control(c: char) -> bool {
-    matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}' | '\u{061c}')
-}
-
 /// A duration in microseconds with three decimals, as the tables print it; `-` where there is none.
 pub fn us(ns: Option<f64>) -> String {
     ns.map_or_else(|| "-".to_owned(), |ns| format!("{:.3}", ns / 1e3))
-}
-
-/// A duration with the unit that keeps it readable: `812 ns`, `2.36 us`, `1.20 ms`.
-pub fn duration(ns: f64) -> String {
-    let magnitude = ns.abs();
-    if magnitude < 10.0 {
-        format!("{ns:.2} ns")
-    } else if magnitude < 1e3 {
-        format!("{ns:.0} ns")
-    } else if magnitude < 1e6 {
-        format!("{:.2} us", ns / 1e3)
-    } else if magnitude < 1e9 {
-        format!("{:.2} ms", ns / 1e6)
-    } else {
-        format!("{:.2} s", ns / 1e9)
-    }
 }
 
 /// A figure without a unit of its own: whole where it is, three decimals otherwise, an exponent where that is shorter.
@@ -64,27 +38,6 @@ pub fn figure(value: f64) -> String {
 /// `1 port`, `2,000 ports`.
 pub fn counted(count: usize, word: &str) -> String {
     format!("{} {word}{}", thousands(count as u64), if count == 1 { "" } else { "s" })
-}
-
-/// A text of at most `width` characters, `~` in place of what is cut off.
-pub fn cut(text: &str, width: usize) -> String {
-    match text.char_indices().nth(width) {
-        None => text.to_owned(),
-        Some(_) => text.chars().take(width - 1).chain(['~']).collect(),
-    }
-}
-
-/// A number with its thousands apart: `1,234,567`.
-pub fn thousands(n: u64) -> String {
-    let digits = n.to_string();
-    let mut text = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i) % 3 == 0 {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 /// What a test measures, in words for a heading.
@@ -144,22 +97,4 @@ pub fn device_name(record: &Record) -> String {
 /// A path of functions: `0000:00:01.0 > 0000:01:00.0`.
 pub fn path(functions: &[Bdf]) -> String {
     functions.iter().map(Bdf::to_string).collect::<Vec<_>>().join(" > ")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn control_characters_do_not_reach_the_terminal() {
-        assert_eq!(clean("a\x1b[31m\nb\u{202e}c"), "a\u{fffd}[31m\u{fffd}b\u{fffd}c");
-    }
-
-    #[test]
-    fn numbers_are_readable() {
-        assert_eq!(thousands(1_234_567), "1,234,567");
-        assert_eq!(thousands(999), "999");
-        assert_eq!(duration(2_358.0), "2.36 us");
-        assert_eq!(us(None), "-");
-    }
 }

@@ -1,11 +1,11 @@
 //! The configuration in force. Requests make the server compare its files again, so that a renewed certificate or another
 //! password needs no restart. Files that cannot be used change nothing; the log says so.
 
-use std::error::Error as _;
+use pciescope_core::text::chain;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::config::{Config, Error};
+use crate::config::Config;
 
 /// The files are compared no more often than this, however many requests come.
 const REFRESH: Duration = Duration::from_secs(1);
@@ -71,20 +71,12 @@ impl Held {
                 self.failure = None;
             }
             Err(error) => {
-                let text = format!("{}; what was read before stays in force", said(&error));
+                let text = format!("{}; what was read before stays in force", chain(&error));
                 if self.failure.as_ref() != Some(&text) {
                     note(&text);
                     self.failure = Some(text);
                 }
             }
         }
-    }
-}
-
-/// An error with its cause.
-fn said(error: &Error) -> String {
-    match error.source() {
-        Some(source) => format!("{error}: {source}"),
-        None => error.to_string(),
     }
 }

@@ -11,10 +11,8 @@ pub fn clean(text: &str) -> String {
 }
 
 fn is_harmful(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200e}' | '\u{200f}' | '\u{061c}' | '\u{2028}' | '\u{2029}')
-        // Invisible and combining characters: terminals do not agree on their width.
-        || c.width().unwrap_or(0) == 0
+    // Invisible and combining characters: terminals do not agree on their width.
+    pciescope_core::text::is_harmful(c) || c.width().unwrap_or(0) == 0
 }
 
 /// `text` for a terminal without letters beyond ASCII.
@@ -109,17 +107,6 @@ pub fn percent(value: f64) -> String {
         v if v <= -99.5 => "<0%".to_owned(),
         v if v >= 9.95 || v == 0.0 || v < 0.0 => format!("{v:.0}%"),
         v => format!("{v:.1}%"),
-    }
-}
-
-/// A duration with the unit that keeps it readable: `812 ns`, `2.36 us`.
-pub fn duration(ns: f64) -> String {
-    match ns.abs() {
-        n if !n.is_finite() => "?".to_owned(),
-        n if n < 999.5 => format!("{ns:.0} ns"),
-        n if n < 999.5e3 => format!("{:.2} us", ns / 1e3),
-        n if n < 999.5e6 => format!("{:.2} ms", ns / 1e6),
-        _ => format!("{:.2} s", ns / 1e9),
     }
 }
 

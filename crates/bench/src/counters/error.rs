@@ -3,7 +3,7 @@
 use pciescope_core::Bdf;
 use pciescope_hw::perf;
 
-use crate::error::chain;
+use pciescope_core::text::chain;
 
 /// Why nothing can be counted.
 #[derive(Debug, thiserror::Error)]

@@ -1,5 +1,6 @@
 //! The readings of a run and the records made of them.
 
+use pciescope_core::warning;
 use std::collections::BTreeMap;
 use std::io;
 
@@ -14,8 +15,9 @@ use super::panel::Panel;
 use super::selection::Choice;
 use super::session::Session;
 use super::warnings;
-use crate::error::{Error, chain};
+use crate::error::Error;
 use crate::journal::{Journal, Summary};
+use pciescope_core::text::chain;
 
 /// The `test` field of the records of counters.
 pub const TEST: &str = "counters";
@@ -303,16 +305,13 @@ impl Writer {
         record.warnings = warnings::doubts(session, number);
         if !self.warned[number] && self.figures[number].iter().flatten().any(is_rough) {
             self.warned[number] = true;
-            record.warnings.push(Warning {
-                code: "multiplexed".to_owned(),
-                text: format!(
+            record.warnings.push(warning::MULTIPLEXED.hinted(
+                format!(
                     "counters took turns on the same hardware: scaled figures may be off by more than {:.0} %",
                     ROUGH * 100.0
                 ),
-                hint:
-                    "count fewer at once for exact figures, for example one direction by -e, or over longer intervals"
-                        .to_owned(),
-            });
+                "count fewer at once for exact figures, for example one direction by -e, or over longer intervals",
+            ));
         }
     }
 
@@ -352,11 +351,10 @@ impl Sum {
 fn incomplete(lacks: &[(&str, usize)], parts: usize) -> Option<Warning> {
     let most = lacks.iter().map(|(_, without)| *without).max()?;
     let names: Vec<&str> = lacks.iter().map(|(name, _)| *name).collect();
-    Some(Warning {
-        code: "not-counted".to_owned(),
-        text: format!("{}: no sum, because {most} of the {parts} parts have no figure", names.join(", ")),
-        hint: "the records of the parts and the first record of the run say why".to_owned(),
-    })
+    Some(warning::NOT_COUNTED.hinted(
+        format!("{}: no sum, because {most} of the {parts} parts have no figure", names.join(", ")),
+        "the records of the parts and the first record of the run say why",
+    ))
 }
 
 /// Up to this share of a figure, what its counters may have missed while others had their turn does not matter.

@@ -3,6 +3,7 @@
 use pciescope_catalogue::{Group, Kind, Metric, What};
 use pciescope_core::Cpu;
 use pciescope_core::record::Warning;
+use pciescope_core::warning;
 use pciescope_hw::Root;
 use pciescope_hw::perf::{self, By, Pmu};
 
@@ -72,9 +73,9 @@ pub fn absent(root: &Root, wanted: &Wanted) -> Vec<Warning> {
 }
 
 fn absence(error: &Error) -> Warning {
-    let text = crate::error::chain(error);
+    let text = pciescope_core::text::chain(error);
     let hint = "the others are counted; this one is added when it appears".to_owned();
-    Warning { code: "absent".to_owned(), text, hint }
+    warning::ABSENT.hinted(text, hint)
 }
 
 impl Machine {

@@ -1,12 +1,13 @@
 //! What could not be counted, and which counts are in doubt, as warnings of records.
 
 use pciescope_core::record::Warning;
+use pciescope_core::warning;
 use pciescope_hw::perf::{By, Doubt};
 use pciescope_hw::{Root, account};
 
 use super::panel::Panel;
 use super::session::Session;
-use crate::error::chain;
+use pciescope_core::text::chain;
 
 /// What could not be opened, PMUs with the same lack in one warning.
 pub(super) fn not_counted(panels: &[Panel], session: &Session) -> Vec<Warning> {
@@ -34,10 +35,9 @@ pub(super) fn left_out(root: &Root, session: &Session) -> Vec<Warning> {
     let is_counted = |bdf| accounts.iter().any(|one| one.pmu.bdf == Some(bdf));
     let sources = account::sources(root).into_iter().filter(|(bdf, _)| is_counted(*bdf));
     let all = sources.flat_map(|(bdf, sources)| sources.left_out.into_iter().map(move |one| (bdf, one)));
-    all.map(|(bdf, (name, why))| Warning {
-        code: "not-counted".to_owned(),
-        text: format!("{bdf}: {name}: {why}"),
-        hint: "the figure of the function is still a lower bound".to_owned(),
+    all.map(|(bdf, (name, why))| {
+        warning::NOT_COUNTED
+            .hinted(format!("{bdf}: {name}: {why}"), "the figure of the function is still a lower bound")
     })
     .collect()
 }
@@ -56,12 +56,10 @@ pub(crate) fn doubts(session: &Session, number: usize) -> Vec<Warning> {
         }
         all.extend(tally.doubt().map(|doubt| doubtful(&counter.event.to_string(), doubt)));
         if tally.at_least {
-            all.push(Warning {
-                code: "saturated".to_owned(),
-                text: format!("{}: the hardware's counter reached its end: the count is at least this", counter.event),
-                hint: "read the driver's file `saturated`; a smaller poll_ms of rasdes_pmu folds counts sooner"
-                    .to_owned(),
-            });
+            all.push(warning::SATURATED.warn(format!(
+                "{}: the hardware's counter reached its end: the count is at least this",
+                counter.event
+            )));
         }
     }
     all
@@ -69,7 +67,7 @@ pub(crate) fn doubts(session: &Session, number: usize) -> Vec<Warning> {
 
 fn of_account(doubt: &account::Doubt) -> Warning {
     let hint = "the bytes since the last reading are left out: the figure is still a lower bound";
-    Warning { code: doubt.code.to_owned(), text: doubt.text.clone(), hint: hint.to_owned() }
+    doubt.kind.hinted(&doubt.text, hint)
 }
 
 fn doubtful(event: &str, doubt: Doubt) -> Warning {
@@ -79,7 +77,7 @@ fn doubtful(event: &str, doubt: Doubt) -> Warning {
         }
         Doubt::NeverRan | Doubt::NotEnabled => "count fewer events at once, or stop other programs that count here",
     };
-    Warning { code: doubt.code().to_owned(), text: format!("{event}: {}", doubt.text()), hint: hint.to_owned() }
+    doubt.kind().hinted(format!("{event}: {}", doubt.text()), hint)
 }
 
 /// What could not be counted for one reason.
@@ -108,6 +106,6 @@ impl Lack {
         let more = if self.pmus.len() > 1 { format!(" and {} more", self.pmus.len() - 1) } else { String::new() };
         let hint = self.hint.clone().unwrap_or_else(|| "the other counts are valid; this one is left out".to_owned());
         let text = format!("{}{more}: {}: {}", self.pmus[0], self.events.join(", "), self.why);
-        Warning { code: "not-counted".to_owned(), text, hint }
+        warning::NOT_COUNTED.hinted(text, hint)
     }
 }

@@ -182,12 +182,12 @@ fn open(task: &Task<'_>, group: &Group, source: &Source) -> Result<Box<dyn Daq>,
 /// The device whose thread could not be created; the others are read.
 fn not_started(error: &std::io::Error) -> Failure {
     let text = format!("the thread of the device could not be created: {error}");
-    Failure { code: "refused".to_owned(), text, hint: Some(pciescope_hw::placement::THREAD_LIMITS.to_owned()) }
+    Failure::refused(text, Some(pciescope_hw::placement::THREAD_LIMITS.to_owned()))
 }
 
 fn panicked() -> Failure {
     let text = "the thread of the device ended by a fault of this program".to_owned();
-    Failure { code: "refused".to_owned(), text, hint: Some("please report it, with the command".to_owned()) }
+    Failure::refused(text, Some("please report it, with the command".to_owned()))
 }
 
 #[cfg(test)]

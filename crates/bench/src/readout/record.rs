@@ -1,18 +1,20 @@
 //! Rows and groups as records.
 
+use pciescope_core::warning;
 use std::collections::BTreeMap;
 
 use pciescope_core::plan::Plan;
 use pciescope_core::readout::{SUMMARY, TEST};
 use pciescope_core::record::{Interval, Warning};
-use pciescope_core::{Access, Bdf, Function, Identity, Link, Method, Metric, Record, Sink, Stream, Work};
+use pciescope_core::{Access, Bdf, Failure, Function, Identity, Link, Method, Metric, Record, Sink, Stream, Work};
 use pciescope_hw::ceiling;
 
 use super::group::{Outcome, Task};
 use super::plan::{Group, Source};
 use super::row::{Active, Row};
-use crate::error::{Error, chain};
+use crate::error::Error;
 use crate::journal::{Journal, Summary};
+use pciescope_core::text::chain;
 
 /// The run and the group that records describe.
 pub(super) struct Scene<'s> {
@@ -84,11 +86,10 @@ impl<'w> Writer<'w> {
                 total.method =
                     Some(Method { backend: profile.kind.to_owned(), notes: profile.notes, ..Method::default() });
             }
-            Some(Err(err)) => total.warnings.push(Warning {
-                code: "no-hot-spots".to_owned(),
-                text: format!("the functions in which the time went cannot be found out: {}", chain(&err)),
-                hint: err.hint().unwrap_or_else(|| "the figures stand without them".to_owned()),
-            }),
+            Some(Err(err)) => total.warnings.push(warning::NO_HOT_SPOTS.hinted(
+                format!("the functions in which the time went cannot be found out: {}", chain(&err)),
+                err.hint().unwrap_or_else(|| "the figures stand without them".to_owned()),
+            )),
         }
         self.0.put(total)
     }
@@ -110,7 +111,7 @@ impl<'w> Writer<'w> {
     }
 
     pub fn finish(mut self, is_stopped: bool) -> Result<Summary, Error> {
-        if is_stopped && !self.0.summary.failures.iter().any(|failure| failure.code == "interrupted") {
+        if is_stopped && !self.0.summary.failures.iter().any(Failure::is_interrupted) {
             self.0.interrupted(SUMMARY)?;
         }
         self.0.finish()
@@ -167,13 +168,9 @@ fn shared_links(scene: &Scene<'_>, active: &Active) -> Vec<Warning> {
 
 fn above_ceiling(who: &str, speed: f64, ceiling: f64) -> Warning {
     let (speed, ceiling) = (speed / 1e6, ceiling / 1e6);
-    Warning {
-        code: "above-ceiling".to_owned(),
-        text: format!(
-            "{who}: {speed:.1} MB/s cannot have come over a link that carries {ceiling:.1} MB/s: the figure is invalid"
-        ),
-        hint: "check whether the data came from a cache, and whether the device uses the link that is shown".to_owned(),
-    }
+    warning::ABOVE_CEILING.warn(format!(
+        "{who}: {speed:.1} MB/s cannot have come over a link that carries {ceiling:.1} MB/s: the figure is invalid"
+    ))
 }
 
 /// The links from the root port down to a device, by the function at the lower end of each.
@@ -207,7 +204,7 @@ fn page_cache(source: &Source, access: Access, speed: f64) -> Option<Warning> {
         None => format!("{path}: read through the page cache: the rate may be that of memory, not of the device"),
     };
     let hint = "read past the page cache, with -B direct or -B io_uring".to_owned();
-    Some(Warning { code: "page-cache".to_owned(), text, hint })
+    Some(warning::PAGE_CACHE.hinted(text, hint))
 }
 
 /// What a link of the way can carry at most, in bytes per second: the slowest of them.
@@ -267,13 +264,11 @@ fn record(scene: &Scene<'_>, source: &Source, row: &Row, origin_ns: u64) -> Reco
         record.warnings.extend(page_cache(source, plan.access, speed));
     }
     if let Some(wrong) = &row.finding.first {
-        record.warnings.push(Warning {
-            code: "wrong-data".to_owned(),
-            text: format!("{}: {} bytes are wrong, the first {wrong}", source.path.display(), row.finding.wrong),
-            hint:
-                "the figures are from wrong data; to find the cause, try another access (-B) or fewer devices at once"
-                    .to_owned(),
-        });
+        record.warnings.push(warning::WRONG_DATA.warn(format!(
+            "{}: {} bytes are wrong, the first {wrong}",
+            source.path.display(),
+            row.finding.wrong
+        )));
     }
     record
 }

@@ -17,7 +17,7 @@ use pciescope_hw::wait::now_ns;
 use super::check::{self, Check, Expected, Lab};
 use super::plan::{Group, Kernel, ReadoutOptions, Source, kernels, work};
 use super::row::{Laps, Row};
-use crate::error::chain;
+use pciescope_core::text::chain;
 
 /// Keeps the threads back until all are ready, so that no device has a start.
 #[derive(Debug, Default)]
@@ -568,8 +568,7 @@ impl<'p> Worker<'p> {
 }
 
 fn interrupted(args: &WorkerArgs<'_>) -> Failure {
-    let text = format!("{}: the run was ended by the user", args.source.path.display());
-    Failure { code: "interrupted".to_owned(), text, hint: None }
+    Failure::interrupted(format!("{}: the run was ended by the user", args.source.path.display()))
 }
 
 /// How an acquisition's end came belongs to the row that reads it.

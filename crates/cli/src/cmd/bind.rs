@@ -7,7 +7,7 @@ use pciescope_core::Bdf;
 use pciescope_hw::bind::{self, Driver};
 
 use super::Ctx;
-use crate::args;
+use crate::values;
 
 /// The arguments of `pciescope bind`.
 #[derive(Debug, clap::Args)]
@@ -21,7 +21,7 @@ Examples:
   pciescope bind 0000:02:00.0 --driver vfio-pci")]
 pub struct Args {
     /// The function to bind
-    #[arg(value_name = "BDF", value_parser = args::bdf)]
+    #[arg(value_name = "BDF", value_parser = values::bdf)]
     bdf: Bdf,
 
     /// The driver to bind it to: pcilat or vfio-pci

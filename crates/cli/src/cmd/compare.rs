@@ -10,7 +10,7 @@ use pciescope_report::jsonl;
 
 use super::output::{Out, stdout};
 use super::{Ctx, Refusal};
-use crate::args::{Percent, percent};
+use crate::values::{Percent, percent};
 
 /// The arguments of `pciescope compare`.
 #[derive(Debug, clap::Args)]

@@ -1,5 +1,6 @@
 //! The end of a verb that measures: its messages on the standard error, and the exit code.
 
+use pciescope_core::Failure;
 use std::process::ExitCode;
 
 use pciescope_bench::Summary;
@@ -33,7 +34,7 @@ pub fn conclude(ctx: &Ctx, summary: &Summary, is_table: bool) -> ExitCode {
             ctx.hint(&warning.hint);
         }
     }
-    let is_interrupted = summary.failures.iter().any(|failure| failure.code == "interrupted");
+    let is_interrupted = summary.failures.iter().any(Failure::is_interrupted);
     match ctx.stop.exit_code() {
         Some(code) if is_interrupted => ExitCode::from(code),
         _ if !summary.failures.is_empty() => ExitCode::from(2),

@@ -14,7 +14,7 @@ use super::device::CpuChoice;
 use super::latency::progress::bar;
 use super::output::{Output, OutputArgs};
 use super::{Ctx, Refusal};
-use crate::args::{Time, count, time};
+use crate::values::{Time, count, time};
 
 /// The arguments of `pciescope convert`.
 #[derive(Debug, clap::Args)]

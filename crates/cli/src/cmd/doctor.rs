@@ -3,6 +3,7 @@
 mod count;
 mod silence;
 
+use pciescope_core::warning;
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -19,7 +20,7 @@ use pciescope_hw::{Root, environment, pci};
 use super::output::{FileArgs, Form, Output};
 use super::stat::machine;
 use super::{Ctx, Refusal};
-use crate::args;
+use crate::values;
 use silence::Silences;
 
 /// The arguments of `pciescope doctor`.
@@ -43,7 +44,7 @@ that is not silenced; 2 if there is none, but a check named by --only looked at
 nothing (it lacks permission, or there is nothing that it could look at).")]
 pub struct Args {
     /// Check these functions and the bridges above them; all functions if none is named
-    #[arg(value_name = "BDF", value_parser = args::bdf)]
+    #[arg(value_name = "BDF", value_parser = values::bdf)]
     functions: Vec<Bdf>,
 
     /// Print all checks with what they read
@@ -67,8 +68,8 @@ pub struct Args {
     silence_file: Vec<PathBuf>,
 
     /// Read the counts twice, TIME apart, and report counts that grew
-    #[arg(long, value_name = "TIME", value_parser = args::some_time)]
-    watch: Option<args::Time>,
+    #[arg(long, value_name = "TIME", value_parser = values::some_time)]
+    watch: Option<values::Time>,
 
     /// A recorded tree as it was TIME before, so that nothing waits
     #[arg(long, value_name = "DIR", hide = true, requires = "watch")]
@@ -312,5 +313,5 @@ fn warning(one: &Examined) -> Option<Warning> {
 }
 
 fn not_checked(check: &str, why: &str, remedy: &str) -> Warning {
-    Warning { code: "not-checked".to_owned(), text: format!("{check}: {why}"), hint: remedy.to_owned() }
+    warning::NOT_CHECKED.hinted(format!("{check}: {why}"), remedy.to_owned())
 }

@@ -17,7 +17,7 @@ use pciescope_lab::vm::{self, Arch, Attachment, Builder, Kernel, LAB_FAILED, sta
 use pciescope_lab::{Served, control};
 
 use super::{Ctx, Refusal, files};
-use crate::args::{Size, Time, memory, some_time};
+use crate::values::{Size, Time, memory, some_time};
 
 /// The arguments of `pciescope lab`.
 #[derive(Debug, clap::Args)]

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::Ctx;
 use super::output::columns;
 use super::stat::machine;
-use crate::args;
+use crate::values;
 
 /// The arguments of `pciescope list`.
 #[derive(Debug, clap::Args)]
@@ -30,7 +30,7 @@ Examples:
   pciescope list -j | jq 'select(.function)'  one JSON object a line")]
 pub struct Args {
     /// Show these functions in detail instead of the table of all
-    #[arg(value_name = "BDF", value_parser = args::bdf)]
+    #[arg(value_name = "BDF", value_parser = values::bdf)]
     functions: Vec<Bdf>,
 
     /// Print JSON, one object a line

@@ -13,7 +13,7 @@ use pciescope_hw::probe::open::Need;
 use super::device::{AccessArgs, Device, settle};
 use super::latency::target::{check, width};
 use super::{Ctx, Refusal};
-use crate::args::{bdf, number};
+use crate::values::{bdf, number};
 
 /// The arguments of `pciescope reg`.
 #[derive(Debug, clap::Args)]

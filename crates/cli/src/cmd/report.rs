@@ -236,8 +236,5 @@ fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
         out.write_all(bytes)?;
         return Ok(out.flush()?);
     }
-    let failed = || format!("cannot write {}", path.display());
-    let Opened { mut file, mut place } = files::beside(path).with_context(failed)?;
-    file.write_all(bytes).with_context(failed)?;
-    place.keep().with_context(failed)
+    files::write(path, bytes)
 }

@@ -19,8 +19,8 @@ use pciescope_serve::{Options, Server, Setup, State, replay};
 
 use self::feeder::Feeder;
 use super::{Ctx, ENDING, Refusal, say, wake_on};
-use crate::args::{self, Time};
 use crate::cmd::stat::{machine, place, source};
+use crate::values::{self, Time};
 
 /// The port: Prometheus' list of exporters' ports (9100 to 9999) has been full since 2023.
 const PORT: u16 = 9713;
@@ -81,7 +81,7 @@ pub struct Args {
 }
 
 fn interval(text: &str) -> Result<Time, String> {
-    args::interval(text, SHORTEST_NS)
+    values::interval(text, SHORTEST_NS)
 }
 
 fn listen(text: &str) -> Result<SocketAddr, String> {

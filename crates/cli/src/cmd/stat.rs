@@ -23,7 +23,7 @@ use self::host::{Command, Signals};
 use super::device::backend;
 use super::output::{FileArgs, Form, Out, Output};
 use super::{Ctx, Refusal};
-use crate::args::{self, Time, positive, some_time};
+use crate::values::{self, Time, positive, some_time};
 
 /// The shortest time between readings, in nanoseconds.
 const SHORTEST_NS: u64 = 1_000_000;
@@ -207,7 +207,7 @@ pub fn machine(text: &str) -> Result<Backend, String> {
 
 /// Parses the time between two readings.
 pub fn interval(text: &str) -> Result<Time, String> {
-    args::interval(text, SHORTEST_NS)
+    values::interval(text, SHORTEST_NS)
 }
 
 fn separator(text: &str) -> Result<u8, String> {

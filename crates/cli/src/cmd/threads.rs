@@ -86,7 +86,7 @@ struct Args {
 
 /// A number as C's strtoul takes it: decimal, or hexadecimal after 0x.
 fn unsigned(text: &str) -> Result<u64, String> {
-    crate::args::number(text)
+    crate::values::number(text)
 }
 
 /// The words of `pciescope readout` that do the same.

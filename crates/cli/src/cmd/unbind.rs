@@ -7,7 +7,7 @@ use pciescope_core::Bdf;
 use pciescope_hw::bind::{self, Restored, State};
 
 use super::Ctx;
-use crate::args;
+use crate::values;
 
 /// The arguments of `pciescope unbind`.
 #[derive(Debug, clap::Args)]
@@ -19,7 +19,7 @@ Examples:
   pciescope unbind --restore   all functions, also those of a killed run")]
 pub struct Args {
     /// The function to bind to its former driver
-    #[arg(value_name = "BDF", value_parser = args::bdf)]
+    #[arg(value_name = "BDF", value_parser = values::bdf)]
     bdf: Option<Bdf>,
 
     /// Restore all functions, or with BDF only that one; no error if there is nothing to restore

@@ -16,6 +16,7 @@ mod net;
 mod pmu;
 mod rdma;
 
+use pciescope_core::warning;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::io::{self, Read};
 use std::os::unix::fs::{DirEntryExt, MetadataExt};
@@ -194,8 +195,8 @@ fn number(text: &str) -> Result<u64, String> {
 pub struct Doubt {
     /// The function that the counter belongs to.
     pub bdf: Bdf,
-    /// `counter-reset` or `not-counted`, as in records.
-    pub code: &'static str,
+    /// [`warning::COUNTER_RESET`] or [`warning::NOT_COUNTED`].
+    pub kind: &'static warning::Kind,
     /// Which counter, and what is wrong with it.
     pub text: String,
 }
@@ -255,11 +256,11 @@ impl Accounts {
             let value = match &item.value {
                 Ok(value) if *value < IMPOSSIBLE => *value,
                 Ok(value) => {
-                    self.doubt_once(&item, "not-counted", format!("it shows {value}, which cannot be"));
+                    self.doubt_once(&item, &warning::NOT_COUNTED, format!("it shows {value}, which cannot be"));
                     continue;
                 }
                 Err(why) => {
-                    self.doubt_once(&item, "not-counted", why.clone());
+                    self.doubt_once(&item, &warning::NOT_COUNTED, why.clone());
                     continue;
                 }
             };
@@ -274,7 +275,7 @@ impl Accounts {
             if let Some(before) = self.last.get(&key).filter(|before| before.way == item.way).map(|last| last.value) {
                 match difference(before, value, item.wraps_at).and_then(|counts| counts.checked_mul(item.one)) {
                     Some(amount) if amount < TOO_MUCH => self.add(&item, amount),
-                    _ => self.doubt(&item, "counter-reset", format!("it went from {before} to {value}")),
+                    _ => self.doubt(&item, &warning::COUNTER_RESET, format!("it went from {before} to {value}")),
                 }
             }
             last.insert(key, Last { value, way: item.way });
@@ -296,15 +297,15 @@ impl Accounts {
         }
     }
 
-    fn doubt(&mut self, item: &Item, code: &'static str, what: String) {
+    fn doubt(&mut self, item: &Item, kind: &'static warning::Kind, what: String) {
         let Some(bdf) = item.way.last() else { return };
         let text = format!("{bdf}: {}: {what}", item.name);
-        self.doubts.push(Doubt { bdf: *bdf, code, text });
+        self.doubts.push(Doubt { bdf: *bdf, kind, text });
     }
 
-    fn doubt_once(&mut self, item: &Item, code: &'static str, what: String) {
+    fn doubt_once(&mut self, item: &Item, kind: &'static warning::Kind, what: String) {
         if self.mute.insert((item.name.clone(), item.count)) {
-            self.doubt(item, code, what);
+            self.doubt(item, kind, what);
         }
     }
 

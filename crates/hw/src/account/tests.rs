@@ -192,7 +192,7 @@ fn hostile_values_are_doubted_and_never_counted() {
         accounts.read();
         let doubts = accounts.take_doubts();
         assert_eq!(doubts.len(), 1, "{hostile:?}: said once: {doubts:?}");
-        assert_eq!((doubts[0].code, doubts[0].bdf), ("not-counted", bdf(DISK)), "{hostile:?}");
+        assert_eq!((doubts[0].kind.code, doubts[0].bdf), ("not-counted", bdf(DISK)), "{hostile:?}");
         assert!(doubts[0].text.contains("nvme0n1") && !doubts[0].text.contains('\u{1b}'), "{doubts:?}");
         shown(&stat((100, 100)));
         accounts.read();
@@ -211,7 +211,7 @@ fn hostile_values_are_doubted_and_never_counted() {
         shown(&stat((sectors, 100)));
         accounts.read();
         let doubts = accounts.take_doubts();
-        assert_eq!((doubts.len(), doubts[0].code), (1, "counter-reset"), "{doubts:?}");
+        assert_eq!((doubts.len(), doubts[0].kind.code), (1, "counter-reset"), "{doubts:?}");
         assert!(doubts[0].text.contains(text), "{doubts:?}");
     }
     shown(&stat(((1 << 62) + 2, 100)));

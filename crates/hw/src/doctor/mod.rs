@@ -25,7 +25,7 @@ mod registers;
 mod requests;
 mod windows;
 
-use pciescope_core::{Bdf, Checked, Ended, Finding};
+use pciescope_core::{Bdf, Checked, Ended, Finding, warning};
 
 pub use accounting::Counted;
 pub use case::{Case, Found, Machine, Unseen, Verdict};
@@ -45,10 +45,10 @@ pub enum Scope {
 pub enum Warns {
     /// They are not.
     No,
-    /// They are, of the measured function (or of the machine), with this code.
-    Own(&'static str),
-    /// They are, of the measured function and of each bridge above it, with this code.
-    Path(&'static str),
+    /// They are, of the measured function (or of the machine), of this kind.
+    Own(&'static warning::Kind),
+    /// They are, of the measured function and of each bridge above it, of this kind.
+    Path(&'static warning::Kind),
 }
 
 /// One check.
@@ -73,11 +73,11 @@ const fn machine(name: &'static str, judge: fn(&Machine) -> Verdict, looks_at: &
 }
 
 impl Check {
-    const fn warns_as(self, code: &'static str) -> Check {
-        Check { warns: Warns::Own(code), ..self }
+    const fn warns_as(self, kind: &'static warning::Kind) -> Check {
+        Check { warns: Warns::Own(kind), ..self }
     }
-    const fn warns_of_path_as(self, code: &'static str) -> Check {
-        Check { warns: Warns::Path(code), ..self }
+    const fn warns_of_path_as(self, kind: &'static warning::Kind) -> Check {
+        Check { warns: Warns::Path(kind), ..self }
     }
     /// Whether it looks at the machine, not at a function.
     pub fn is_of_machine(&self) -> bool {
@@ -89,18 +89,19 @@ impl Check {
 pub const CHECKS: &[Check] = &[
     function("not-answering", identity::not_answering, "configuration space that reads all-ones"),
     function("emulated-device", identity::emulated, "IDs that emulators use, and functions of a guest")
-        .warns_as("emulated-device"),
+        .warns_as(&warning::EMULATED_DEVICE),
     function("link-speed", link::speed, "the link's speed against what both of its ends can do")
-        .warns_of_path_as("link-downtrained"),
+        .warns_of_path_as(&warning::LINK_DOWNTRAINED),
     function("link-width", link::width, "the link's lanes against what both of its ends can do")
-        .warns_of_path_as("link-downtrained"),
+        .warns_of_path_as(&warning::LINK_DOWNTRAINED),
     function("link-limited", link::limited, "a function that can do more than the slot it sits in")
-        .warns_of_path_as("link-limited"),
+        .warns_of_path_as(&warning::LINK_LIMITED),
     function("link-target", link::target, "Link Control 2: a port that is told to stay below its speed"),
     function("link-retrained", link::retrained, "Link Status: a link that retrained while --watch waited"),
     function("aspm", aspm::enabled, "Link Control, link/l0s_aspm, link/l1_aspm: a link that may sleep")
-        .warns_of_path_as("aspm"),
-    function("node-unknown", place::unknown, "numa_node on a machine with several nodes").warns_as("node-unknown"),
+        .warns_of_path_as(&warning::ASPM),
+    function("node-unknown", place::unknown, "numa_node on a machine with several nodes")
+        .warns_as(&warning::NODE_UNKNOWN),
     function("node-without-cpus", place::without_cpus, "numa_node against the CPUs that are online"),
     function("irq-remote", place::irq_remote, "the CPUs that a function's interrupts go to, against its node"),
     function("mps-mismatch", payload::mismatch, "Device Control: payload sizes of a function and the port above it"),
@@ -142,12 +143,13 @@ pub const CHECKS: &[Check] = &[
     ),
     function("traffic-unseen", accounting::unseen, "traffic of a port that the kernel does not see (--watch)"),
     function("acs-redirect", acs::redirect, "ACS Control of a switch's ports: peer-to-peer sent through the root"),
-    machine("guest", identity::guest, "DMI, CPU flags, device tree: marks of a hypervisor").warns_as("guest"),
+    machine("guest", identity::guest, "DMI, CPU flags, device tree: marks of a hypervisor").warns_as(&warning::GUEST),
     machine("deep-idle", cpu::deep_idle, "cpuidle states that take 10 us or more to leave, and cpu_dma_latency")
-        .warns_as("deep-idle"),
-    machine("governor", cpu::governor, "frequency governor other than performance").warns_as("governor"),
-    machine("clocksource", clock::source, "current_clocksource other than the CPU's counter").warns_as("clocksource"),
-    machine("irqbalance", interrupts::balance, "a process irqbalance").warns_as("irqbalance"),
+        .warns_as(&warning::DEEP_IDLE),
+    machine("governor", cpu::governor, "frequency governor other than performance").warns_as(&warning::GOVERNOR),
+    machine("clocksource", clock::source, "current_clocksource other than the CPU's counter")
+        .warns_as(&warning::CLOCKSOURCE),
+    machine("irqbalance", interrupts::balance, "a process irqbalance").warns_as(&warning::IRQBALANCE),
     machine("tsc-unstable", clock::unstable, "CPU flags and kernel options: a time stamp counter that varies or stops"),
     machine("boost", cpu::boost, "intel_pstate/no_turbo, cpufreq/boost: clocks above the nominal one"),
     machine("smt", cpu::smt, "smt/active: two threads share a core"),

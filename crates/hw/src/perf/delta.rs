@@ -1,6 +1,7 @@
 //! The difference of two readings of a counter, and whether it is plausible.
 
 use super::Reading;
+use pciescope_core::warning;
 
 pciescope_core::named! {
     /// What is wrong with a difference of two readings. A doubtful count is shown as none, never as a number.
@@ -20,11 +21,11 @@ pciescope_core::named! {
 }
 
 impl Doubt {
-    /// A stable code for records (docs/record.md).
-    pub fn code(self) -> &'static str {
+    /// What a record warns of.
+    pub fn kind(self) -> &'static warning::Kind {
         match self {
-            Doubt::Backwards | Doubt::Impossible => "counter-reset",
-            Doubt::NeverRan | Doubt::NotEnabled => "not-counted",
+            Doubt::Backwards | Doubt::Impossible => &warning::COUNTER_RESET,
+            Doubt::NeverRan | Doubt::NotEnabled => &warning::NOT_COUNTED,
         }
     }
 }

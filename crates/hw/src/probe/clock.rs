@@ -1,5 +1,6 @@
 //! The clock of the user-space probes: a counter that is read in a few nanoseconds, ordered around an access.
 
+use pciescope_core::warning;
 use std::arch::asm;
 use std::hint::black_box;
 use std::sync::OnceLock;
@@ -210,10 +211,11 @@ pub fn note(hz: u64, measured_hz: u64) -> String {
 /// The warning of every outcome that was measured at the rate `hz`, if that is wrong.
 pub fn doubt(hz: u64, measured_hz: u64) -> Option<Warning> {
     let ppm = ppm(hz, measured_hz);
-    (ppm.abs() > 1000.0).then(|| Warning {
-        code: "clock-rate".to_owned(),
-        text: format!("the clock's rate lies {ppm:+.0} ppm from CLOCK_MONOTONIC_RAW: every duration is off by that"),
-        hint: RATE_HINT.to_owned(),
+    (ppm.abs() > 1000.0).then(|| {
+        warning::CLOCK_RATE.hinted(
+            format!("the clock's rate lies {ppm:+.0} ppm from CLOCK_MONOTONIC_RAW: every duration is off by that"),
+            RATE_HINT.to_owned(),
+        )
     })
 }
 

@@ -1,6 +1,7 @@
 //! The failures that all backends share, with one code and one text each.
 
 use pciescope_core::record::Failure;
+use pciescope_core::warning;
 use pciescope_core::{Bdf, Warning};
 
 fn failure(code: &str, text: String, hint: &str) -> Failure {
@@ -19,7 +20,7 @@ pub fn all_ones(bdf: Bdf, place: &str, cpu: Option<u32>) -> Failure {
 
 /// The device no longer answers.
 pub fn removed(bdf: Bdf) -> Failure {
-    failure("removed", format!("{bdf}: the device no longer answers: it was removed or its link is down"), "")
+    Failure::removed(format!("{bdf}: the device no longer answers: it was removed or its link is down"))
 }
 
 /// The driver was unbound during the run.
@@ -48,11 +49,8 @@ pub fn cpu_offline(bdf: Bdf, cpu: Option<u32>) -> Failure {
 
 /// The user ended the run after so many samples.
 pub fn interrupted(bdf: Bdf, done: u64) -> Failure {
-    failure(INTERRUPTED, format!("{bdf}: the run was ended after {done} samples"), "")
+    Failure::interrupted(format!("{bdf}: the run was ended after {done} samples"))
 }
-
-/// The code of [`interrupted`].
-pub const INTERRUPTED: &str = "interrupted";
 
 /// No interrupt came at all.
 pub fn timeout(bdf: Bdf, timeout_ns: u64) -> Failure {
@@ -65,28 +63,18 @@ pub fn timeout(bdf: Bdf, timeout_ns: u64) -> Failure {
 
 /// The kernel or the device declined.
 pub fn refused(bdf: Bdf, why: &str, hint: &str) -> Failure {
-    failure("refused", format!("{bdf}: {why}"), hint)
+    Failure::refused(format!("{bdf}: {why}"), (!hint.is_empty()).then(|| hint.to_owned()))
 }
 
 /// A duration that a histogram cannot hold: counted, never clamped.
 pub fn too_long(count: u64) -> Warning {
-    Warning {
-        code: "too-long".to_owned(),
-        text: format!(
-            "{count} samples were longer than the histogram's buckets can hold; the figures are without them"
-        ),
-        hint: "find what stops the machine for so long: firmware, a hypervisor, a device that does not answer"
-            .to_owned(),
-    }
+    warning::TOO_LONG.warn(format!(
+        "{count} samples were longer than the histogram's buckets can hold; the figures are without them"
+    ))
 }
 
 /// A function without extended configuration space was read at another offset than asked for.
 pub fn no_extended_space(asked: u16, read: u64) -> Warning {
-    Warning {
-        code: "no-extended-space".to_owned(),
-        text: format!("the function has no configuration offset {asked:#x}; {read:#x} was read in its place"),
-        hint:
-            "on x86 offsets below 0x100 go by the ports 0xcf8/0xcfc, which is slower: do not compare it with other hops"
-                .to_owned(),
-    }
+    warning::NO_EXTENDED_SPACE
+        .warn(format!("the function has no configuration offset {asked:#x}; {read:#x} was read in its place"))
 }

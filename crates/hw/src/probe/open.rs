@@ -1,6 +1,6 @@
 //! Chooses the backend that measures, and says why the others cannot.
 
-use std::error::Error as _;
+use pciescope_core::text::chain;
 use std::fmt;
 use std::str::FromStr;
 
@@ -136,7 +136,7 @@ fn first_that_can(root: &Root, function: &Function, bdf: Bdf, need: Need) -> Res
         let opened = match kind.judge(root, function) {
             _ if !kind.can(need) => Err(format!("it cannot {}", need.what())),
             Verdict::Ready(why) => {
-                kind.open(root, function, bdf).map(|probe| (probe, why)).map_err(|error| with_cause(&error))
+                kind.open(root, function, bdf).map(|probe| (probe, why)).map_err(|error| chain(&error))
             }
             Verdict::Needs(_) => {
                 Err(format!("the function is bound to {}", function.driver.as_deref().unwrap_or("no driver")))
@@ -282,14 +282,6 @@ impl Kind {
             Kind::Resource => Box::new(Resource::open(root, function, bdf)?),
             Kind::Sysfs => Box::new(Sysfs::open(root, function, bdf)?),
         })
-    }
-}
-
-/// An error and what caused it, in one text.
-fn with_cause(error: &Error) -> String {
-    match error.source() {
-        Some(cause) => format!("{error}: {cause}"),
-        None => error.to_string(),
     }
 }
 

@@ -11,6 +11,7 @@ mod threads;
 mod verify;
 pub mod workload;
 
+use pciescope_core::warning;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::path::Path;
@@ -204,11 +205,12 @@ fn named<const V: usize>(path: &Path, parts: &[Part<V>]) -> Vec<String> {
 }
 
 fn malformed(path: &Path, count: u64, named: &[String]) -> Warning {
-    Warning {
-        code: "malformed-lines".to_owned(),
-        text: format!("{}: {} lines were not taken: {}", path.display(), thousands(count), named.join("; ")),
-        hint: "see whether the log was cut, mixed with other output, or is of another --format".to_owned(),
-    }
+    warning::MALFORMED_LINES.warn(format!(
+        "{}: {} lines were not taken: {}",
+        path.display(),
+        thousands(count),
+        named.join("; ")
+    ))
 }
 
 fn method(format: Format) -> Method {
@@ -331,11 +333,9 @@ fn perf(path: &Path, input: impl io::Read, workload: Option<&Path>) -> Result<Im
     let mut imported = read.imported(path, Format::PerfStat);
     if let (Some(first), true) = (imported.records.first_mut(), lacks_elapsed) {
         let error = Error::NoElapsed { path: path.to_owned() };
-        first.warnings.push(Warning {
-            code: "no-elapsed".to_owned(),
-            hint: error.hint().unwrap_or_default().to_owned(),
-            text: format!("{error}"),
-        });
+        first
+            .warnings
+            .push(warning::NO_ELAPSED.hinted(format!("{error}"), error.hint().unwrap_or_default().to_owned()));
     }
     Ok(imported)
 }

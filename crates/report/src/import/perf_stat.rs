@@ -1,8 +1,9 @@
 //! What `perf stat` prints: the table, the lines of `-I`, and the separated values of `-x`, also per CPU (`-A`).
 
+use pciescope_core::warning;
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use pciescope_core::{Cpu, Interval, Method, Metric, Record, Warning};
+use pciescope_core::{Cpu, Interval, Method, Metric, Record};
 
 use super::Read;
 use super::workload::bw_mem_rate;
@@ -431,18 +432,16 @@ fn record(at_ps: Option<u64>, on: Option<u32>, figures: Vec<Figure>) -> Record {
                 let (value, unit) = base_unit(value, &figure.unit);
                 record.metrics.insert(figure.name(), Metric::of(value, &unit));
             }
-            None => record.warnings.push(Warning {
-                code: "not-counted".to_owned(),
-                text: format!("{} was {}", figure.name(), figure.why_not),
-                hint: "count fewer events at once, or see `perf list` for what this machine has".to_owned(),
-            }),
+            None => record.warnings.push(warning::NOT_COUNTED.hinted(
+                format!("{} was {}", figure.name(), figure.why_not),
+                "count fewer events at once, or see `perf list` for what this machine has",
+            )),
         }
         if let Some(percent) = figure.counted_percent.filter(|p| *p > 0.0 && *p < 99.995 && figure.value.is_some()) {
-            record.warnings.push(Warning {
-                code: "multiplexed".to_owned(),
-                text: format!("{} was counted {percent} % of the time and scaled", figure.name()),
-                hint: "count fewer events at once for exact figures".to_owned(),
-            });
+            record.warnings.push(warning::MULTIPLEXED.hinted(
+                format!("{} was counted {percent} % of the time and scaled", figure.name()),
+                "count fewer events at once for exact figures",
+            ));
         }
     }
     record

@@ -4,6 +4,7 @@
 //! Neighbouring rows are from devices that ran together: a block of parameters, a header or another line begins a new
 //! group. A block applies to the group after it. Later groups take samples and repeats from it if their figures agree.
 
+use pciescope_core::warning;
 use pciescope_core::{
     Access, HotSpot, Interval, Method, Metric, Plan, ReadoutPlan, Record, Stream, WaitMode, Warning, Work, readout,
 };
@@ -329,9 +330,7 @@ impl Row {
         let shortest = elapsed - 2.0 * ROUNDING;
         let is_speed =
             self.speed_mb_s >= least && (shortest <= 0.0 || self.speed_mb_s <= speed(shortest) + ROUNDING + 1e-9);
-        (!is_duration || !is_speed).then(|| Warning {
-            code: "inconsistent-row".to_owned(),
-            text: format!(
+        (!is_duration || !is_speed).then(|| warning::INCONSISTENT_ROW.warn(format!(
                 "line {}: {} {}: {repeats} repeats from {} to {} ms take {duration:.3} ms each at {:.1} MB/s; the row says \
                  {} ms and {} MB/s",
                 self.line,
@@ -342,9 +341,7 @@ impl Row {
                 speed(elapsed),
                 self.duration_ms,
                 self.speed_mb_s
-            ),
-            hint: "see whether the parameters above the row are those of its run".to_owned(),
-        })
+            )))
     }
 }
 

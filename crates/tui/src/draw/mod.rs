@@ -15,7 +15,7 @@ use ratatui::style::Style;
 
 use crate::bars;
 use crate::state::{Origin, RowId, State, View};
-use crate::text::{ascii, clean, clock, duration, fit, percent, period, short, width, wrap};
+use crate::text::{ascii, clean, clock, fit, percent, period, short, width, wrap};
 use crate::theme::Theme;
 
 /// The smallest screen that is drawn: columns and lines.
@@ -310,7 +310,7 @@ fn probe_line(pen: &mut Pen<'_>, probe: &crate::model::Probe) {
         pen.put(x, 0, columns, &format!("not measured: {text}{hint}"), theme.doubtful());
         return;
     }
-    let time = |ns: Option<f64>| ns.map_or_else(|| "-".to_owned(), duration);
+    let time = |ns: Option<f64>| ns.map_or_else(|| "-".to_owned(), pciescope_core::text::duration);
     let text = format!("p50 {} p99 {} max {}", time(probe.p50_ns), time(probe.p99_ns), time(probe.max_ns));
     let x = pen.put(x, 0, columns, &text, Style::new()) + 1;
     let emulated = if probe.is_emulated { " emulated!" } else { "" };

@@ -12,10 +12,10 @@ use pciescope_core::{CpuList, IrqPlan, IrqSource, Order};
 use pciescope_hw::probe::open::Need;
 
 use super::task::{DeviceArgs, Task, order};
-use crate::args::{Time, positive, some_time, time};
 use crate::cmd::device::{CpuChoice, Device};
 use crate::cmd::output::{Output, OutputArgs};
 use crate::cmd::{Ctx, Refusal};
+use crate::values::{Time, positive, some_time, time};
 
 /// Interrupts per CPU and vector where neither a count nor a time is given.
 const COUNT: u64 = 1000;

@@ -9,10 +9,10 @@ use pciescope_hw::probe::open::Need;
 
 use super::target::{TargetArgs, choose};
 use super::task::{DeviceArgs, Task, order};
-use crate::args::{Time, positive, some_time, time};
 use crate::cmd::Ctx;
 use crate::cmd::device::Device;
 use crate::cmd::output::{Output, OutputArgs};
+use crate::values::{Time, positive, some_time, time};
 
 /// Samples per CPU where neither a count nor a time is given: enough for p99.99.
 const COUNT: u64 = 100_000;

@@ -8,10 +8,10 @@ use pciescope_hw::probe::open::Need;
 
 use super::mmio::{gap, gap_ns};
 use super::task::{DeviceArgs, Task, order};
-use crate::args::{Time, number, positive};
 use crate::cmd::device::Device;
 use crate::cmd::output::{Output, OutputArgs};
 use crate::cmd::{Ctx, Refusal};
+use crate::values::{Time, number, positive};
 
 /// The last offset of extended configuration space that holds 4 bytes.
 const LAST_OFFSET: u64 = 0xffc;

@@ -4,8 +4,8 @@ use clap::ValueEnum;
 use pciescope_core::{Bdf, Function, MmioPlan, MmioTest};
 use pciescope_hw::registers::{candidate, hidden, safe_read, safe_target};
 
-use crate::args::number;
 use crate::cmd::Refusal;
+use crate::values::number;
 
 /// What the user said about the target.
 #[derive(Debug, Clone, Default, clap::Args)]

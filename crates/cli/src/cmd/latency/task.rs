@@ -20,7 +20,7 @@ use crate::cmd::output::Output;
 #[derive(Debug, clap::Args)]
 pub struct DeviceArgs {
     /// The function, as `lspci -D` prints it (may be left out with --backend fake)
-    #[arg(value_name = "BDF", value_parser = crate::args::bdf)]
+    #[arg(value_name = "BDF", value_parser = crate::values::bdf)]
     pub bdf: Option<Bdf>,
 
     /// CPUs to measure from: a list as 0-3,8, node:N, local (the device's node) or all

@@ -6,9 +6,9 @@ use pciescope_bench::readout::{Check, work};
 use pciescope_core::{Access, Work};
 use pciescope_hw::daq::Trigger;
 
-use crate::args::{Size, Time, count, positive, size, time};
 use crate::cmd::device::CpuChoice;
 use crate::cmd::output::OutputArgs;
+use crate::values::{Size, Time, count, positive, size, time};
 
 /// The arguments of `pciescope readout`.
 #[derive(Debug, clap::Args)]

@@ -21,7 +21,7 @@ const REFRESH: Duration = Duration::from_secs(10);
 
 /// An error as the screen shows it.
 pub fn failure(err: &anyhow::Error) -> Failure {
-    Failure { code: "refused".to_owned(), text: format!("{err:#}"), hint: err.chain().find_map(hint_of) }
+    Failure::refused(format!("{err:#}"), err.chain().find_map(hint_of))
 }
 
 /// Counts in a thread. Intervals that find no room in `events` are counted in `skipped`: the count does not wait.

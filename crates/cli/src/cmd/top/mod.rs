@@ -31,8 +31,8 @@ use self::screen::Screen;
 use self::worker::Worker;
 use super::stat::{Events, events, interval, place, source};
 use super::{Ctx, Refusal, Stop, wake_on};
-use crate::args::{self, Time};
 use crate::cmd::device::backend;
+use crate::values::{self, Time};
 
 /// The signals that end `top`. SIGQUIT is one of them: it would leave the terminal on the other screen.
 const ENDING: [i32; 4] = [SIGINT, SIGTERM, SIGHUP, SIGQUIT];
@@ -93,7 +93,7 @@ pub struct Args {
     source: Source,
 
     /// Also measure the register latency of this device, in small batches, once an interval but at most once a second
-    #[arg(long, value_name = "BDF", value_parser = args::bdf, conflicts_with = "replay")]
+    #[arg(long, value_name = "BDF", value_parser = values::bdf, conflicts_with = "replay")]
     probe: Option<Bdf>,
 
     /// How to reach the device of --probe: auto, kmod, vfio, resource, sysfs; or fake[:OPTION,...], a synthetic machine with traffic
@@ -113,7 +113,7 @@ pub struct Args {
     batch: bool,
 
     /// End after N intervals
-    #[arg(short = 'n', long, alias = "iterations", value_name = "N", value_parser = args::positive)]
+    #[arg(short = 'n', long, alias = "iterations", value_name = "N", value_parser = values::positive)]
     intervals: Option<u64>,
 
     /// Print one page of text and end: -b -n 1
@@ -130,7 +130,7 @@ pub struct Args {
 }
 
 fn delay(text: &str) -> Result<Time, String> {
-    match args::time(text)? {
+    match values::time(text)? {
         Time(ns) if !(1_000_000..=86_400_000_000_000).contains(&ns) => Err("take 1ms to 24h".to_owned()),
         time => Ok(time),
     }

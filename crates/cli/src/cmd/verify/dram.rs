@@ -15,10 +15,10 @@ use pciescope_hw::wait::OwnGroup;
 use pciescope_report::import::workload::{self, Amount, Direction};
 
 use super::{Journal, seconds};
-use crate::args::{Percent, Size, Time, memory, percent};
 use crate::cmd::device::of_cpuset;
 use crate::cmd::output::OutputArgs;
 use crate::cmd::{Ctx, Refusal};
+use crate::values::{Percent, Size, Time, memory, percent};
 
 /// The arguments of `pciescope verify dram`.
 #[derive(Debug, clap::Args)]

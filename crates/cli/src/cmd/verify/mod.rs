@@ -4,18 +4,19 @@ mod dram;
 mod pcie;
 mod readout;
 
+use pciescope_core::warning;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::SystemTime;
 
 use pciescope_bench::counters::{self, Choice, Origin, Place, Wanted};
 use pciescope_bench::verify::{Counter, Side, Verified};
-use pciescope_core::{Function, Identity, Method, Metric, Record, Sink, Warning};
+use pciescope_core::{Function, Identity, Method, Metric, Record, Sink};
 use pciescope_hw::environment;
 
 use super::output::{Output, OutputArgs};
 use super::{Ctx, Refusal};
-use crate::args::{Time, time};
+use crate::values::{Time, time};
 
 /// The arguments of `pciescope verify`.
 #[derive(Debug, clap::Args)]
@@ -138,22 +139,16 @@ impl<'j> Journal<'j> {
             }
             let share = idle_bytes_per_s.unwrap_or(0.0) * row.counter_s / row.workload_bytes * 100.0;
             if share > LOUD_PERCENT {
-                record.warnings.push(Warning {
-                    code: "other-traffic".to_owned(),
-                    text: format!(
-                        "{}: before the workload began, there was traffic of {share:.2} % of the workload's",
-                        row.counter
-                    ),
-                    hint: "stop other programs that use the device or memory; verify does not subtract their traffic"
-                        .to_owned(),
-                });
+                record.warnings.push(warning::OTHER_TRAFFIC.warn(format!(
+                    "{}: before the workload began, there was traffic of {share:.2} % of the workload's",
+                    row.counter
+                )));
             }
             if row.is_scaled() && row.bound_percent.is_none() {
-                record.warnings.push(Warning {
-                    code: "no-bound".to_owned(),
-                    text: format!("{}: too few readings to say how wrong a scaled count can be", row.counter),
-                    hint: "run longer, with --duration".to_owned(),
-                });
+                record.warnings.push(
+                    warning::NO_BOUND
+                        .warn(format!("{}: too few readings to say how wrong a scaled count can be", row.counter)),
+                );
             }
             self.is_wrong |= row.is_right() == Some(false);
             self.rows += 1;

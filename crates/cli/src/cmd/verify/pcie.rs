@@ -10,9 +10,9 @@ use pciescope_bench::workload::fio::{Job, Way};
 use pciescope_hw::block::{self, Disk};
 
 use super::{Journal, payload, seconds};
-use crate::args::{Percent, Time, percent};
 use crate::cmd::output::OutputArgs;
 use crate::cmd::{Ctx, Refusal};
+use crate::values::{Percent, Time, percent};
 
 /// The arguments of `pciescope verify pcie`.
 #[derive(Debug, clap::Args)]

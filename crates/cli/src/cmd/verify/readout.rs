@@ -11,10 +11,10 @@ use pciescope_hw::daq::{self, Options};
 use pciescope_hw::memory::Buffer;
 
 use super::{Journal, payload, seconds};
-use crate::args::{Percent, Time, bdf, percent, positive};
 use crate::cmd::output::OutputArgs;
 use crate::cmd::readout::options::{Way, access};
 use crate::cmd::{Ctx, Refusal};
+use crate::values::{Percent, Time, bdf, percent, positive};
 
 /// The arguments of `pciescope verify readout`.
 #[derive(Debug, clap::Args)]

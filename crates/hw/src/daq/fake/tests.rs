@@ -66,10 +66,12 @@ fn a_transfer_takes_the_time_of_its_rate_and_a_ring_overlaps_it_with_the_work() 
         assert_eq!(board.costs().unwrap(), Some(Costs::default()));
         begun.elapsed()
     };
-    // 42 ms of transfers, 32 ms of work.
-    let (serial, overlapped) = (time(Access::Read), time(Access::Ring));
-    assert!(serial >= Duration::from_millis(73), "{serial:?}");
-    assert!(overlapped >= Duration::from_millis(41) && overlapped < serial, "{overlapped:?} of {serial:?}");
+    // 42 ms of transfers, 32 ms of work. A busy machine can only make them longer.
+    let (transfers, both) = (Duration::from_millis(41), Duration::from_millis(73));
+    assert!(time(Access::Read) >= both);
+    let overlapped: Vec<Duration> = (0..20).map(|_| time(Access::Ring)).take_while(|time| *time >= both).collect();
+    assert!(overlapped.len() < 20, "never faster than one after the other: {overlapped:?}");
+    assert!(time(Access::Ring) >= transfers);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! What the module holds after a run, as histograms, samples and counts.
 
+use pciescope_core::warning;
 use std::fs::File;
 use std::io::Read as _;
 
@@ -97,11 +98,11 @@ pub(super) fn to_histogram(summary: &Summary, first: u32, buckets: &[u64], scale
         }
     }
     if histogram.count() + beyond != summary.count {
-        warnings.push(Warning {
-            code: "inconsistent-counts".to_owned(),
-            text: format!("the module counted {} samples, its buckets hold {}", summary.count, histogram.count()),
-            hint: "please report it with the module's version".to_owned(),
-        });
+        warnings.push(warning::INCONSISTENT_COUNTS.warn(format!(
+            "the module counted {} samples, its buckets hold {}",
+            summary.count,
+            histogram.count()
+        )));
     }
     if beyond > 0 {
         warnings.push(failure::too_long(beyond));
