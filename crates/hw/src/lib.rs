@@ -30,7 +30,6 @@ pub mod environment;
 pub mod error;
 pub mod floor;
 mod guard;
-#[cfg(test)]
 mod header;
 pub mod host;
 pub mod inventory;

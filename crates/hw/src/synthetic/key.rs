@@ -16,6 +16,11 @@ impl<'t> KeyValue<'t> {
         }
     }
 
+    /// Whether its key is that of a text like `cpus=N` or `slow[=T]`.
+    pub fn is(&self, typed: &str) -> bool {
+        typed.split(['=', '[']).next() == Some(self.key)
+    }
+
     /// A refusal that names the part.
     pub fn refuse<T>(&self, why: impl std::fmt::Display) -> Result<T, String> {
         Err(format!("{:?}{why}", self.text))
@@ -74,3 +79,42 @@ impl<'t> KeyValue<'t> {
         self.refuse(format_args!(" is not one of {}", names.join(", ")))
     }
 }
+
+/// Declares the options of a synthetic machine or board: of each the field, what it is without the option, the key as it is
+/// typed, what it does, and how it is read.
+macro_rules! options {
+    ($(#[$about:meta])* struct $name:ident {
+        $($(#[$doc:meta])* $field:ident: $type:ty = $default:expr, $key:literal $what:literal |$part:ident| $value:expr;)*
+    }) => {
+        $(#[$about])*
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        pub struct $name {
+            $($(#[$doc])* pub $field: $type),*
+        }
+
+        impl Default for $name {
+            fn default() -> Self {
+                $name { $($field: $default),* }
+            }
+        }
+
+        /// The keys with what they do, for help texts.
+        pub const KEYS: [(&str, &str); [$($key),*].len()] = [$(($key, $what)),*];
+
+        impl $name {
+            fn set(&mut self, text: &str) -> Result<(), String> {
+                let given = crate::synthetic::key::KeyValue::of(text);
+                $(
+                    if given.is($key) {
+                        let $part = given;
+                        self.$field = $value;
+                        return Ok(());
+                    }
+                )*
+                given.unknown(&KEYS)
+            }
+        }
+    };
+}
+
+pub(crate) use options;

@@ -130,7 +130,7 @@ fn at_rest(limit: Instant, mut status: impl FnMut() -> Result<u32, Error>) -> Re
 /// Waits for the interrupt by the driver's own call. It forgets, as it begins, an end that came before: then the register
 /// tells.
 pub fn wait(board: &mut Board, timeout_ms: u32) -> Result<End, Error> {
-    let mut wait = Wait { timeout_ms: timeout_ms.max(1), kind: SIS8300_WAIT_DAQ, status: 0 };
+    let mut wait = Wait { timeout_ms: timeout_ms.max(1), r#type: SIS8300_WAIT_DAQ, status: 0 };
     let what = "wait for the end of its acquisition".to_owned();
     // SAFETY: the request's argument is this structure, which holds no address.
     unsafe { call(&board.opened, SIS8300_WAIT, &mut wait, &what)? };

@@ -3,124 +3,66 @@
 use std::str::FromStr;
 
 use crate::Error;
-use crate::synthetic::key::KeyValue;
+use crate::synthetic::key::options;
 
-/// The synthetic machine and its faults. Every field has its key in [`KEYS`]; 0 means off unless said otherwise.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Options {
-    /// Seed of all values.
-    pub seed: u64,
-    /// The machine's name, if there are several synthetic machines. Each has its own values, and only the faults that
-    /// options ask for.
-    pub host: Option<String>,
-    /// CPUs of the machine, 1 to 4096; two threads share a core from 4 CPUs up.
-    pub cpus: u32,
-    /// NUMA nodes, 1 to 64; the device stands at node 0.
-    pub nodes: u32,
-    /// MSI-X vectors of the device, 0 to 2048.
-    pub vectors: u16,
-    /// Functions from the root port to the device, 1 to 8.
-    pub hops: u16,
-    /// Added to every access, in nanoseconds.
-    pub delay_ns: u64,
-    /// Added between an interrupt's trigger and its message, in nanoseconds.
-    pub irq_delay_ns: u64,
-    /// Step of the clock in picoseconds; 385 (a 2.6 GHz counter) by default.
-    pub quantum_ps: u64,
-    /// After this number of reads every read is all-ones.
-    pub ones_after: u64,
-    /// After this number of samples the device is gone.
-    pub remove_after: u64,
-    /// After this number of samples the driver is unbound.
-    pub unbind_after: u64,
-    /// Every nth interrupt is not sent.
-    pub lose: u64,
-    /// Every nth interrupt is sent twice.
-    pub double: u64,
-    /// Every nth interrupt lands on another CPU.
-    pub wrong_cpu: u64,
-    /// This CPU is offline.
-    pub offline: Option<u32>,
-    /// This CPU (besides node distance) is slower by 2 us.
-    pub outlier: Option<u32>,
-    /// So many raw samples are overwritten before they are read.
-    pub raw_lost: u64,
-    /// Real time that a sample takes, in nanoseconds.
-    pub slow_ns: u64,
-    /// After this number of samples the device never answers again; 0 is never.
-    pub hang_after: u64,
-    /// After this number of samples the program is killed; 0 is never.
-    pub die_after: u64,
-    /// A link is slower than both of its ends can do.
-    pub downtrained: bool,
-    /// A link repairs errors all the time.
-    pub replays: bool,
-    /// Opening is refused.
-    pub refuse: bool,
-    /// The function is reported as an emulated one.
-    pub emulated: bool,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Options {
-            seed: 1,
-            host: None,
-            cpus: 8,
-            nodes: 2,
-            vectors: 8,
-            hops: 4,
-            delay_ns: 0,
-            irq_delay_ns: 0,
-            quantum_ps: 385,
-            ones_after: 0,
-            remove_after: 0,
-            unbind_after: 0,
-            lose: 0,
-            double: 0,
-            wrong_cpu: 0,
-            offline: None,
-            outlier: None,
-            raw_lost: 0,
-            slow_ns: 0,
-            hang_after: 0,
-            die_after: 0,
-            downtrained: false,
-            replays: false,
-            refuse: false,
-            emulated: false,
-        }
+options! {
+    /// The synthetic machine and its faults. Every field has its key in [`KEYS`]; 0 means off unless said otherwise.
+    struct Options {
+        /// Seed of all values.
+        seed: u64 = 1, "seed=N" "another set of values" |part| part.number(0, u64::MAX)?;
+        /// The machine's name, if there are several synthetic machines. Each has its own values, and only the faults that
+        /// options ask for.
+        host: Option<String> = None, "host=NAME" "this machine of many, without fault"
+            |part| Some(part.word("a name")?.to_owned());
+        /// CPUs of the machine, 1 to 4096; two threads share a core from 4 CPUs up.
+        cpus: u32 = 8, "cpus=N" "CPUs of the machine (8)" |part| part.number(1, 4096)? as u32;
+        /// NUMA nodes, 1 to 64; the device stands at node 0.
+        nodes: u32 = 2, "nodes=N" "NUMA nodes (2)" |part| part.number(1, 64)? as u32;
+        /// MSI-X vectors of the device, 0 to 2048.
+        vectors: u16 = 8, "vectors=N" "MSI-X vectors (8)" |part| part.number(0, 2048)? as u16;
+        /// Functions from the root port to the device, 1 to 8.
+        hops: u16 = 4, "hops=N" "functions from the root port to the device (4)" |part| part.number(1, 8)? as u16;
+        /// Added to every access, in nanoseconds.
+        delay_ns: u64 = 0, "delay=T" "added to every access" |part| part.ps()? / 1000;
+        /// Added between an interrupt's trigger and its message, in nanoseconds.
+        irq_delay_ns: u64 = 0, "irq-delay=T" "added between trigger and message" |part| part.ps()? / 1000;
+        /// Step of the clock in picoseconds; 385 (a 2.6 GHz counter) by default.
+        quantum_ps: u64 = 385, "quantum=T" "step of the clock (385ps)" |part| part.ps()?.max(1);
+        /// After this number of reads every read is all-ones.
+        ones_after: u64 = 0, "ones-after=N" "all-ones after N reads" |part| part.count()?;
+        /// After this number of samples the device is gone.
+        remove_after: u64 = 0, "remove-after=N" "the device is gone after N samples" |part| part.count()?;
+        /// After this number of samples the driver is unbound.
+        unbind_after: u64 = 0, "unbind-after=N" "the driver is unbound after N samples" |part| part.count()?;
+        /// Every nth interrupt is not sent.
+        lose: u64 = 0, "lose=N" "every Nth interrupt is lost" |part| part.count()?;
+        /// Every nth interrupt is sent twice.
+        double: u64 = 0, "double=N" "every Nth interrupt comes twice" |part| part.count()?;
+        /// Every nth interrupt lands on another CPU.
+        wrong_cpu: u64 = 0, "wrong-cpu=N" "every Nth interrupt lands on another CPU" |part| part.count()?;
+        /// This CPU is offline.
+        offline: Option<u32> = None, "offline=CPU" "this CPU is offline" |part| Some(part.number(0, 8191)? as u32);
+        /// This CPU (besides node distance) is slower by 2 us.
+        outlier: Option<u32> = None, "outlier=CPU" "this CPU is slower by 2 us" |part| Some(part.number(0, 8191)? as u32);
+        /// So many raw samples are overwritten before they are read.
+        raw_lost: u64 = 0, "raw-lost=N" "N raw samples are overwritten" |part| part.count()?;
+        /// Real time that a sample takes, in nanoseconds.
+        slow_ns: u64 = 0, "slow[=T]" "a sample takes this real time (1ms)"
+            |part| if part.value.is_some() { part.ps()? / 1000 } else { 1_000_000 };
+        /// After this number of samples the device never answers again; 0 is never.
+        hang_after: u64 = 0, "hang-after=N" "no answer after N samples" |part| part.count()?;
+        /// After this number of samples the program is killed; 0 is never.
+        die_after: u64 = 0, "die-after=N" "the program is killed after N samples" |part| part.count()?;
+        /// A link is slower than both of its ends can do.
+        downtrained: bool = false, "downtrained" "a link is slower than it can be" |part| part.flag()?;
+        /// A link repairs errors all the time.
+        replays: bool = false, "replays" "a link repairs errors" |part| part.flag()?;
+        /// Opening is refused.
+        refuse: bool = false, "refuse" "opening is refused" |part| part.flag()?;
+        /// The function is reported as an emulated one.
+        emulated: bool = false, "emulated" "the device is labelled emulated" |part| part.flag()?;
     }
 }
-
-/// The keys with what they do, for help texts.
-pub const KEYS: [(&str, &str); 25] = [
-    ("seed=N", "another set of values"),
-    ("host=NAME", "this machine of many, without fault"),
-    ("cpus=N", "CPUs of the machine (8)"),
-    ("nodes=N", "NUMA nodes (2)"),
-    ("vectors=N", "MSI-X vectors (8)"),
-    ("hops=N", "functions from the root port to the device (4)"),
-    ("delay=T", "added to every access"),
-    ("irq-delay=T", "added between trigger and message"),
-    ("quantum=T", "step of the clock (385ps)"),
-    ("ones-after=N", "all-ones after N reads"),
-    ("remove-after=N", "the device is gone after N samples"),
-    ("unbind-after=N", "the driver is unbound after N samples"),
-    ("lose=N", "every Nth interrupt is lost"),
-    ("double=N", "every Nth interrupt comes twice"),
-    ("wrong-cpu=N", "every Nth interrupt lands on another CPU"),
-    ("offline=CPU", "this CPU is offline"),
-    ("outlier=CPU", "this CPU is slower by 2 us"),
-    ("raw-lost=N", "N raw samples are overwritten"),
-    ("slow[=T]", "a sample takes this real time (1ms)"),
-    ("hang-after=N", "no answer after N samples"),
-    ("die-after=N", "the program is killed after N samples"),
-    ("downtrained", "a link is slower than it can be"),
-    ("replays", "a link repairs errors"),
-    ("refuse", "opening is refused"),
-    ("emulated", "the device is labelled emulated"),
-];
 
 impl FromStr for Options {
     type Err = Error;
@@ -139,39 +81,6 @@ impl FromStr for Options {
 }
 
 impl Options {
-    fn set(&mut self, part: &str) -> Result<(), String> {
-        let part = KeyValue::of(part);
-        match part.key {
-            "seed" => self.seed = part.number(0, u64::MAX)?,
-            "host" => self.host = Some(part.word("a name")?.to_owned()),
-            "cpus" => self.cpus = part.number(1, 4096)? as u32,
-            "nodes" => self.nodes = part.number(1, 64)? as u32,
-            "vectors" => self.vectors = part.number(0, 2048)? as u16,
-            "hops" => self.hops = part.number(1, 8)? as u16,
-            "delay" => self.delay_ns = part.ps()? / 1000,
-            "irq-delay" => self.irq_delay_ns = part.ps()? / 1000,
-            "quantum" => self.quantum_ps = part.ps()?.max(1),
-            "ones-after" => self.ones_after = part.count()?,
-            "remove-after" => self.remove_after = part.count()?,
-            "unbind-after" => self.unbind_after = part.count()?,
-            "lose" => self.lose = part.count()?,
-            "double" => self.double = part.count()?,
-            "wrong-cpu" => self.wrong_cpu = part.count()?,
-            "offline" => self.offline = Some(part.number(0, 8191)? as u32),
-            "outlier" => self.outlier = Some(part.number(0, 8191)? as u32),
-            "raw-lost" => self.raw_lost = part.count()?,
-            "slow" => self.slow_ns = if part.value.is_some() { part.ps()? / 1000 } else { 1_000_000 },
-            "hang-after" => self.hang_after = part.count()?,
-            "die-after" => self.die_after = part.count()?,
-            "downtrained" => self.downtrained = part.flag()?,
-            "replays" => self.replays = part.flag()?,
-            "refuse" => self.refuse = part.flag()?,
-            "emulated" => self.emulated = part.flag()?,
-            _ => part.unknown(&KEYS)?,
-        }
-        Ok(())
-    }
-
     /// A number that makes the values of this machine different from those of other machines: 0 for the one without a
     /// name.
     pub fn salt(&self) -> u64 {
