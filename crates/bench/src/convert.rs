@@ -98,7 +98,7 @@ pub enum Error {
     },
     /// A record could not be written.
     #[error(transparent)]
-    Run(#[from] crate::Error),
+    Session(#[from] crate::Error),
 }
 
 impl Error {
@@ -109,7 +109,7 @@ impl Error {
             Error::Cpu { .. } => Some("give a CPU that is online and that this process may use".to_owned()),
             Error::Thread { .. } => Some(format!("take fewer with --threads; {THREAD_LIMITS}")),
             Error::Refused { .. } => Some("`pciescope convert --list` shows what is available".to_owned()),
-            Error::Run(error) => error.hint(),
+            Error::Session(error) => error.hint(),
         }
     }
 }
@@ -135,7 +135,7 @@ pub fn measure(
     };
     let place = |cpu: u32| environment.cpus.iter().find(|known| known.cpu == cpu).cloned();
     let cpu = pinned.as_ref().map(|pinned| place(pinned.cpu()).unwrap_or(Cpu { cpu: pinned.cpu(), ..Cpu::default() }));
-    let mut run = Run { cpu, journal: Journal::new(Identity::new("convert", task.label.clone()), sink) };
+    let mut run = Session { cpu, journal: Journal::new(Identity::new("convert", task.label.clone()), sink) };
     run.begin(root, environment, task)?;
     let rows = task.sizes.len() * task.kernels.len() * task.isas.len() * task.stores.len();
     let mut done = 0;
@@ -143,7 +143,7 @@ pub fn measure(
         let mut memory = Memory::new(task, samples)?;
         for spec in &task.kernels {
             for (&isa, &store) in task.isas.iter().flat_map(|isa| task.stores.iter().map(move |store| (isa, store))) {
-                let row = Row::new(spec, isa, store, task.threads)?;
+                let row = Trial::new(spec, isa, store, task.threads)?;
                 progress(&row.kernel(samples as usize).name, done, rows);
                 let figures = row.measure(&mut memory, samples as usize, task.duration, is_stopped)?;
                 if is_stopped() {
@@ -188,7 +188,7 @@ impl Memory {
 }
 
 /// A row of the table, before it was measured.
-struct Row<'s> {
+struct Trial<'s> {
     spec: &'s Spec,
     conversion: Conversion,
     store: Store,
@@ -203,14 +203,14 @@ struct Figures {
     checked: Checked,
 }
 
-impl<'s> Row<'s> {
+impl<'s> Trial<'s> {
     fn new(spec: &'s Spec, isa: Isa, store: Store, threads: u32) -> Result<Self, Error> {
         let conversion = || {
             let conversion = Conversion::new(spec.sample, spec.operation)?.with_isa(isa)?.with_store(store);
             conversion.with_decimation(Decimation { offset: 0, factor: spec.decimation })
         };
         let conversion = conversion().map_err(|source| Error::Refused { kernel: spec.name(), source })?;
-        Ok(Row { spec, conversion, store, threads })
+        Ok(Trial { spec, conversion, store, threads })
     }
 
     fn kernel(&self, samples: usize) -> Kernel {
@@ -340,13 +340,13 @@ fn ceiling(
 }
 
 /// A run that goes on.
-struct Run<'a> {
+struct Session<'a> {
     /// The CPU of the records.
     cpu: Option<Cpu>,
     journal: Journal<'a>,
 }
 
-impl Run<'_> {
+impl Session<'_> {
     fn begin(&mut self, root: &Root, environment: Environment, task: &Task) -> Result<(), Error> {
         let plan = ConvertPlan {
             kernels: task.kernels.iter().map(Spec::name).collect(),
@@ -360,7 +360,7 @@ impl Run<'_> {
         Ok(self.journal.put(Record::first(environment, Plan::Convert(plan), warnings))?)
     }
 
-    fn put(&mut self, row: &Row<'_>, samples: usize, figures: Figures) -> Result<(), Error> {
+    fn put(&mut self, row: &Trial<'_>, samples: usize, figures: Figures) -> Result<(), Error> {
         let kernel = row.kernel(samples);
         if figures.checked.wrong > 0 {
             let Checked { wrong, largest_error, .. } = figures.checked;
@@ -394,7 +394,7 @@ impl Run<'_> {
 type Named<T> = BTreeMap<String, T>;
 
 /// What a record of the row holds; the names are those of `pciescope_core::convert`.
-fn metrics(row: &Row<'_>, samples: usize, figures: &Figures) -> (Named<Metric>, Named<Histogram>) {
+fn metrics(row: &Trial<'_>, samples: usize, figures: &Figures) -> (Named<Metric>, Named<Histogram>) {
     let (read, written) = row.bytes(samples);
     let moved = (read + written) as f64;
     let duration = figures.kernel.median_ns();
@@ -455,8 +455,8 @@ mod tests {
     #[test]
     fn a_number_that_is_wrong_is_a_failed_check() {
         let (task, mut kept) = (task(), Vec::<Record>::new());
-        let mut run = Run { cpu: None, journal: Journal::new(Identity::new("convert", None), &mut kept) };
-        let row = Row::new(&task.kernels[0], Isa::Scalar, Store::Auto, 1).unwrap();
+        let mut run = Session { cpu: None, journal: Journal::new(Identity::new("convert", None), &mut kept) };
+        let row = Trial::new(&task.kernels[0], Isa::Scalar, Store::Auto, 1).unwrap();
         let mut memory = Memory::new(&task, SMALLEST).unwrap();
         for wrong in [0, 3] {
             let mut figures = row.measure(&mut memory, SMALLEST as usize, Duration::ZERO, &|| false).unwrap();

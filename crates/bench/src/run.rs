@@ -11,7 +11,7 @@ use pciescope_core::{Cpu, Environment, Function, Identity, Outcome, Sink};
 use pciescope_hw::Root;
 use pciescope_hw::probe::failure;
 use pciescope_hw::probe::{Sampled, Watch};
-use pciescope_hw::usage::Machine as CpuTime;
+use pciescope_hw::usage::CpuTime;
 
 use crate::error::{Error, refusal};
 use crate::journal::{Journal, Summary};

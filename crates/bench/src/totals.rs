@@ -14,11 +14,11 @@ use pciescope_hw::probe::Sampled;
 pub(crate) struct Totals {
     /// Of the first call.
     pub method: Option<Method>,
-    all: BTreeMap<(u32, u16), Total>,
+    all: BTreeMap<(u32, u16), Sum>,
 }
 
 #[derive(Default)]
-struct Total {
+struct Sum {
     outcome: Outcome,
     medians_ns: Vec<f64>,
     /// What is measured, in batches of slices.
@@ -114,11 +114,11 @@ impl Totals {
     /// Takes the finished outcomes of these CPUs out, by CPU and target.
     pub fn take(&mut self, cpus: &CpuList) -> Vec<Outcome> {
         let keys: Vec<_> = self.all.keys().copied().filter(|(cpu, _)| cpus.contains(*cpu)).collect();
-        keys.iter().filter_map(|key| self.all.remove(key)).map(Total::finish).collect()
+        keys.iter().filter_map(|key| self.all.remove(key)).map(Sum::finish).collect()
     }
 }
 
-impl Total {
+impl Sum {
     fn merge(&mut self, other: Outcome) {
         let own = &mut self.outcome;
         (own.cpu, own.index) = (other.cpu, other.index);

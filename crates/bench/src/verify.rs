@@ -16,7 +16,7 @@ use pciescope_hw::Root;
 use pciescope_hw::wait::{Woken, now_ns};
 
 use crate::Error;
-use crate::counters::{self, Choice, Figure, Host, Session};
+use crate::counters::{self, Choice, Host, Quantity, Session};
 use crate::workload::{self, IsStopped, Moved};
 
 /// Which side of a workload a counter sees.
@@ -187,8 +187,8 @@ impl<'a> Experiment<'a> {
     }
 
     /// What a counter counted, in bytes.
-    fn figure(&self, counter: &Counter) -> Result<Figure, counters::Error> {
-        let mut sum = Figure::ZERO;
+    fn figure(&self, counter: &Counter) -> Result<Quantity, counters::Error> {
+        let mut sum = Quantity::ZERO;
         for number in &counter.panels {
             if let Some(error) = self.session.gone(*number) {
                 return Err(counters::Error::no_figure(error));
@@ -206,7 +206,7 @@ impl<'a> Experiment<'a> {
     }
 
     /// A counter beside a workload: its name and direction, bytes, and seconds.
-    fn compare(&self, counter: &Counter, figure: Figure, load: (String, f64, f64), idle: Option<f64>) -> Verified {
+    fn compare(&self, counter: &Counter, figure: Quantity, load: (String, f64, f64), idle: Option<f64>) -> Verified {
         let doubted = counter.panels.iter().filter(|_| figure.at_least);
         Verified {
             row: row(counter, figure, load, self.options.tolerance_percent),
@@ -216,7 +216,7 @@ impl<'a> Experiment<'a> {
     }
 }
 
-fn row(counter: &Counter, figure: Figure, load: (String, f64, f64), tolerance_percent: f64) -> Comparison {
+fn row(counter: &Counter, figure: Quantity, load: (String, f64, f64), tolerance_percent: f64) -> Comparison {
     let (workload, workload_bytes, workload_s) = load;
     Comparison {
         workload,
@@ -280,7 +280,7 @@ mod tests {
 
     #[test]
     fn a_counter_that_ran_all_the_time_has_no_bound() {
-        let figure = Figure { value: 16_160.0, seconds: 0.7, ..Figure::ZERO };
+        let figure = Quantity { value: 16_160.0, seconds: 0.7, ..Quantity::ZERO };
         let row = row(&counter("port/rx/", Side::Read), figure, load(16_000.0), 1.0);
         assert_eq!((row.counter.as_str(), row.workload.as_str()), ("port/rx/", "fio read"));
         assert_eq!((row.workload_bytes, row.bytes_per_count, row.running), (16_000.0, 16.0, 1.0));
@@ -290,16 +290,16 @@ mod tests {
 
     #[test]
     fn a_scaled_counter_has_its_share_and_bound() {
-        let figure = Figure { value: 16_000.0, running: Some(0.5), bound: Some(320.0), ..Figure::ZERO };
+        let figure = Quantity { value: 16_000.0, running: Some(0.5), bound: Some(320.0), ..Quantity::ZERO };
         let scaled = row(&counter("port/rx/", Side::Read), figure, load(16_000.0), 1.0);
         assert_eq!((scaled.running, scaled.bound_percent, scaled.allowed_percent()), (0.5, Some(2.0), Some(2.0)));
-        let unknown = row(&counter("port/rx/", Side::Read), Figure { bound: None, ..figure }, load(16_000.0), 1.0);
+        let unknown = row(&counter("port/rx/", Side::Read), Quantity { bound: None, ..figure }, load(16_000.0), 1.0);
         assert_eq!((unknown.bound_percent, unknown.allowed_percent()), (None, Some(1.0)));
     }
 
     #[test]
     fn a_wrong_counter_is_wrong() {
-        let figure = Figure { value: 16_000.0, ..Figure::ZERO };
+        let figure = Quantity { value: 16_000.0, ..Quantity::ZERO };
         assert_eq!(row(&counter("port/rx/", Side::Read), figure, load(1e9), 1.0).is_right(), Some(false));
     }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use pciescope_hw::Root;
 use pciescope_hw::perf::{Sampler, Sampling, Symbols, Whom};
-use pciescope_hw::usage::{Machine, Usage};
+use pciescope_hw::usage::{CpuTime, Usage};
 
 /// Turns of each kind.
 const TURNS: u32 = 10;
@@ -66,7 +66,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let root = Root::default();
     let mut symbols = Symbols::of(&root);
     let mut sampler = Sampler::open(&root, Whom::Process, &Sampling { hz, ..Sampling::default() })?;
-    let (machine, process, begun) = (Machine::load(&root)?, Usage::process(), Instant::now());
+    let (machine, process, begun) = (CpuTime::load(&root)?, Usage::process(), Instant::now());
     let (mut bare, mut sampled) = (0.0, 0.0);
     for _ in 0..TURNS {
         bare += turn(time)?;
@@ -75,7 +75,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         sampler.stop()?;
     }
     let elapsed = begun.elapsed();
-    let (machine, process) = (Machine::load(&root)?.since(&machine), Usage::process().since(&process));
+    let (machine, process) = (CpuTime::load(&root)?.since(&machine), Usage::process().since(&process));
     let named = Instant::now();
     let profile = sampler.take(&mut symbols);
 

@@ -9,7 +9,7 @@ use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 
 /// A mapping that is answered for; `start` 0: the place is free, 1: it is being filled.
-struct Place {
+struct Entry {
     start: AtomicUsize,
     len: AtomicUsize,
     /// What the bytes of a page are that takes the place of one.
@@ -21,9 +21,9 @@ struct Place {
 const PLACES: usize = 256;
 const FILLING: usize = 1;
 
-static TABLE: [Place; PLACES] = [const {
+static TABLE: [Entry; PLACES] = [const {
     let (start, len) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    Place { start, len, fill: AtomicU8::new(0), is_hit: AtomicBool::new(false) }
+    Entry { start, len, fill: AtomicU8::new(0), is_hit: AtomicBool::new(false) }
 }; PLACES];
 
 /// A mapping's place in the table, until dropped. It has to be dropped before the mapping.

@@ -86,7 +86,7 @@ fn nanos(time: libc::timeval) -> u64 {
 /// CPUs that is 0.5 % of the time. The tick finds what a CPU does, as above. Interrupts that the tick cannot see
 /// (CONFIG_IRQ_TIME_ACCOUNTING off) are included in the time of what they interrupted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Machine {
+pub struct CpuTime {
     /// User space, guests among it.
     pub user_ns: u64,
     /// User space of lowered priority, guests of such among it.
@@ -105,7 +105,7 @@ pub struct Machine {
     pub steal_ns: u64,
 }
 
-impl Machine {
+impl CpuTime {
     const PATH: &'static str = "/proc/stat";
 
     /// Reads the first line, that of all CPUs together.
@@ -140,12 +140,12 @@ impl Machine {
         let &[user_ns, nice_ns, system_ns, idle_ns, ..] = ns.as_slice() else { return None };
         let later = |place: usize| ns.get(place).copied().unwrap_or(0);
         let (iowait_ns, irq_ns, softirq_ns, steal_ns) = (later(4), later(5), later(6), later(7));
-        Some(Machine { user_ns, nice_ns, system_ns, idle_ns, iowait_ns, irq_ns, softirq_ns, steal_ns })
+        Some(CpuTime { user_ns, nice_ns, system_ns, idle_ns, iowait_ns, irq_ns, softirq_ns, steal_ns })
     }
 
     /// What was spent from `earlier` to this. A figure that ran backwards (iowait may, and idle when a CPU goes offline) is 0.
-    pub fn since(&self, earlier: &Machine) -> Machine {
-        Machine {
+    pub fn since(&self, earlier: &CpuTime) -> CpuTime {
+        CpuTime {
             user_ns: self.user_ns.saturating_sub(earlier.user_ns),
             nice_ns: self.nice_ns.saturating_sub(earlier.nice_ns),
             system_ns: self.system_ns.saturating_sub(earlier.system_ns),
@@ -255,10 +255,10 @@ mod tests {
     #[test]
     fn the_machines_shares_are_the_seed_tools_and_the_whole_truth_apart() {
         let (_folder, root) = root_with("cpu  100 10 40 200 50 7 3 20 5 1\ncpu0 1 2 3 4 5 6 7 8 9 10\nintr 1\n");
-        let before = Machine::load(&root).unwrap();
+        let before = CpuTime::load(&root).unwrap();
         assert_eq!((before.user_ns, before.iowait_ns, before.steal_ns), (1_000_000_000, 500_000_000, 200_000_000));
         let (_folder, root) = root_with("cpu  130 10 60 250 150 17 43 40 5 1\n");
-        let spent = Machine::load(&root).unwrap().since(&before);
+        let spent = CpuTime::load(&root).unwrap().since(&before);
         // 50 of user and system, 50 idle; 100 of iowait, 50 of interrupts, 20 stolen.
         assert_eq!(spent.busy_percent(), Some(50.0));
         assert_eq!(spent.total_ns(), 270 * STAT_TICK_NS);
@@ -270,36 +270,36 @@ mod tests {
     fn each_cpu_has_its_line_and_a_line_that_is_cut_short_counts_as_absent() {
         let text = "cpu  9 9 9 9 9 9 9 99 0 0\ncpu0 1 2 3 4 5 6 7 8 9 10\ncpu12 1 2 3 4 5 6 7 0 0 0\ncpu13 1 2 3\nintr 1 2 3\n";
         let (_folder, root) = root_with(text);
-        let stolen: Vec<_> = Machine::per_cpu(&root).into_iter().map(|(cpu, time)| (cpu, time.steal_ns)).collect();
+        let stolen: Vec<_> = CpuTime::per_cpu(&root).into_iter().map(|(cpu, time)| (cpu, time.steal_ns)).collect();
         assert_eq!(stolen, [(0, 80_000_000), (12, 0)]);
-        assert!(Machine::per_cpu(&Root::at("/nowhere")).is_empty());
+        assert!(CpuTime::per_cpu(&Root::at("/nowhere")).is_empty());
     }
 
     #[test]
     fn a_figure_that_ran_backwards_is_nothing() {
-        let before = Machine { iowait_ns: 50, idle_ns: 10, ..Machine::default() };
-        let after = Machine { iowait_ns: 40, idle_ns: 30, ..Machine::default() };
-        assert_eq!(after.since(&before), Machine { idle_ns: 20, ..Machine::default() });
+        let before = CpuTime { iowait_ns: 50, idle_ns: 10, ..CpuTime::default() };
+        let after = CpuTime { iowait_ns: 40, idle_ns: 30, ..CpuTime::default() };
+        assert_eq!(after.since(&before), CpuTime { idle_ns: 20, ..CpuTime::default() });
     }
 
     #[test]
     fn an_old_kernels_short_line_will_do_and_a_shorter_one_is_refused() {
         let (_folder, root) = root_with("cpu 1 2 3 4\n");
-        assert_eq!(Machine::load(&root).unwrap().idle_ns, 4 * STAT_TICK_NS);
+        assert_eq!(CpuTime::load(&root).unwrap().idle_ns, 4 * STAT_TICK_NS);
         for bad in ["cpu 1 2 3\n", "cpu0 1 2 3 4 5\n", "", "cpu 1 x 3 4\n", "cpu 1 2 3 99999999999999999999\n"] {
             let (_folder, root) = root_with(bad);
-            let error = Machine::load(&root).unwrap_err();
+            let error = CpuTime::load(&root).unwrap_err();
             assert!(matches!(error, Error::Parse { .. }), "{bad:?}: {error}");
         }
-        assert!(matches!(Machine::load(&Root::at("/nowhere")).unwrap_err(), Error::Read { .. }));
+        assert!(matches!(CpuTime::load(&Root::at("/nowhere")).unwrap_err(), Error::Read { .. }));
     }
 
     #[test]
     fn this_machines_line_is_read() {
         let root = Root::default();
-        let before = Machine::load(&root).unwrap();
+        let before = CpuTime::load(&root).unwrap();
         spin(Duration::from_millis(200));
-        let spent = Machine::load(&root).unwrap().since(&before);
+        let spent = CpuTime::load(&root).unwrap().since(&before);
         assert!(spent.total_ns() > 0 && spent.busy_percent().unwrap() > 0.0, "{spent:?}");
     }
 }

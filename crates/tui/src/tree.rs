@@ -23,7 +23,7 @@ pub struct Row {
 }
 
 /// A port, or a function on a root bus, with the rows below it.
-struct Group {
+struct Subtree {
     key: f64,
     address: (u8, Option<Bdf>, String),
     rows: Vec<Row>,
@@ -49,7 +49,7 @@ pub fn rows(state: &State, span: u64) -> Vec<Row> {
         }
     }
     let shows_all = state.shows_all || (ports.is_empty() && accounts.is_empty());
-    let mut groups: Vec<Group> = Vec::new();
+    let mut groups: Vec<Subtree> = Vec::new();
     let mut seen: BTreeSet<Bdf> = BTreeSet::new();
     for (place, source) in &ports {
         let bdf = source.port.as_ref().and_then(|port| port.bdf);
@@ -71,7 +71,7 @@ pub fn rows(state: &State, span: u64) -> Vec<Row> {
         if let Some(bdf) = bdf.filter(|_| state.shows_devices && !is_second) {
             descend(bdf, 1, (&children, &accounts), &mut seen, &mut rows);
         }
-        groups.push(Group { key: key(state, source, span), address: (0, bdf, name(source)), rows });
+        groups.push(Subtree { key: key(state, source, span), address: (0, bdf, name(source)), rows });
     }
     for (bdf, function) in functions {
         let own = accounts.get(bdf).copied();
@@ -82,7 +82,7 @@ pub fn rows(state: &State, span: u64) -> Vec<Row> {
                 descend(*bdf, 1, (&children, &accounts), &mut seen, &mut rows);
             }
             let key = own.map_or(f64::NEG_INFINITY, |place| key(state, &model.live.sources[place], span));
-            groups.push(Group { key, address: (1, Some(*bdf), String::new()), rows });
+            groups.push(Subtree { key, address: (1, Some(*bdf), String::new()), rows });
         }
     }
     for group in &mut groups {
@@ -159,7 +159,7 @@ fn key(state: &State, source: &Source, span: u64) -> f64 {
 
 /// Applies the filter. A port that matches keeps all rows below it. Below another port the rows that match stay, with the
 /// bridges above them.
-fn filter(state: &State, group: &mut Group) {
+fn filter(state: &State, group: &mut Subtree) {
     let words: Vec<String> = state.filter.split_whitespace().map(str::to_lowercase).collect();
     if words.is_empty() {
         return;

@@ -11,7 +11,7 @@ use super::tally::Tally;
 
 /// A quantity over an interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Figure {
+pub struct Quantity {
     /// In the quantity's unit.
     pub value: f64,
     /// The time that it is of, in seconds.
@@ -24,13 +24,13 @@ pub struct Figure {
     pub at_least: bool,
 }
 
-impl Figure {
+impl Quantity {
     /// Nothing in no time: where a sum begins.
-    pub const ZERO: Figure = Figure { value: 0.0, seconds: 0.0, running: None, bound: Some(0.0), at_least: false };
+    pub const ZERO: Quantity = Quantity { value: 0.0, seconds: 0.0, running: None, bound: Some(0.0), at_least: false };
 
     /// The sum of two figures: as certain as the less certain of them, and bounds add up, as they may err the same way.
-    pub fn plus(self, other: Figure) -> Figure {
-        Figure {
+    pub fn plus(self, other: Quantity) -> Quantity {
+        Quantity {
             value: self.value + other.value,
             seconds: self.seconds.max(other.seconds),
             running: joined(self.running, other.running, f64::min),
@@ -40,9 +40,9 @@ impl Figure {
     }
 
     /// What a counter counted, each count worth `one`.
-    fn of(tally: &Tally, one: f64, is_state: bool) -> Option<Figure> {
+    fn of(tally: &Tally, one: f64, is_state: bool) -> Option<Quantity> {
         let count = tally.count()?;
-        Some(Figure {
+        Some(Quantity {
             value: one * if is_state { tally.last as f64 } else { count },
             seconds: tally.seconds(),
             running: tally.running(),
@@ -53,17 +53,18 @@ impl Figure {
 }
 
 /// What the quantities of a panel came to, in the order of [`Panel::quantities`]; `None` where there is no figure.
-pub fn quantities(panel: &Panel, tallies: &[Tally], into: &mut Vec<Option<Figure>>) {
+pub fn quantities(panel: &Panel, tallies: &[Tally], into: &mut Vec<Option<Quantity>>) {
     into.clear();
     into.extend(panel.quantities.iter().map(|quantity| {
-        let mut parts = quantity.parts.iter().map(|(place, one)| Figure::of(&tallies[*place], *one, quantity.is_state));
-        let sum = parts.try_fold(Figure::ZERO, |sum, part| part.map(|part| sum.plus(part)))?;
-        Some(Figure { at_least: sum.at_least || quantity.is_least, ..sum })
+        let mut parts =
+            quantity.parts.iter().map(|(place, one)| Quantity::of(&tallies[*place], *one, quantity.is_state));
+        let sum = parts.try_fold(Quantity::ZERO, |sum, part| part.map(|part| sum.plus(part)))?;
+        Some(Quantity { at_least: sum.at_least || quantity.is_least, ..sum })
     }));
 }
 
 /// Puts quantities and metrics of a panel into a record's metrics. What has no figure is taken out.
-pub fn put(panel: &Panel, figures: &[Option<Figure>], into: &mut BTreeMap<String, Metric>) {
+pub fn put(panel: &Panel, figures: &[Option<Quantity>], into: &mut BTreeMap<String, Metric>) {
     for (quantity, figure) in panel.quantities.iter().zip(figures) {
         set(into, &quantity.name, &quantity.unit, *figure);
     }
@@ -73,13 +74,13 @@ pub fn put(panel: &Panel, figures: &[Option<Figure>], into: &mut BTreeMap<String
     // A function of which the kernel counts nothing has no record, and needs no ceiling.
     let is_counted = panel.source.is_none() || figures.iter().any(Option::is_some);
     if matches!(panel.scope, "port" | "function") && panel.kind.is_some() && is_counted {
-        let ceiling = ceiling(panel).map(|value| Figure { value, ..Figure::ZERO });
+        let ceiling = ceiling(panel).map(|value| Quantity { value, ..Quantity::ZERO });
         set(into, "link_bytes_per_s", "bytes/s", ceiling);
     }
 }
 
 /// What a rate of a panel came to in all of the interval, such as the bytes of `rx_bytes_per_s`. `None` where there is no figure.
-pub fn amount(panel: &Panel, name: &str, tallies: &[Tally]) -> Option<Figure> {
+pub fn amount(panel: &Panel, name: &str, tallies: &[Tally]) -> Option<Quantity> {
     let mut figures = Vec::new();
     quantities(panel, tallies, &mut figures);
     let resolved = panel.metrics.iter().find(|resolved| resolved.metric.name == name)?;
@@ -90,12 +91,12 @@ pub fn amount(panel: &Panel, name: &str, tallies: &[Tally]) -> Option<Figure> {
 fn metric(
     panel: &Panel,
     resolved: &ResolvedMetric,
-    figures: &[Option<Figure>],
+    figures: &[Option<Quantity>],
     seconds: Option<f64>,
-) -> Option<Figure> {
+) -> Option<Quantity> {
     let place = |name: &str| panel.quantities.iter().position(|quantity| quantity.name == name);
     let parts = resolved.events.iter().filter_map(|name| figures[place(name)?]);
-    let about = parts.fold(Figure::ZERO, Figure::plus);
+    let about = parts.fold(Quantity::ZERO, Quantity::plus);
     let link = panel.function.as_ref().and_then(|port| port.link.as_ref());
     let value = resolved.metric.value(&|name| match name {
         "seconds" => Input::Value(seconds.unwrap_or(about.seconds)),
@@ -107,7 +108,7 @@ fn metric(
             None => panel.constants.get(name).copied().into(),
         },
     })?;
-    Some(Figure { value, ..about })
+    Some(Quantity { value, ..about })
 }
 
 /// The payload that the port's link can carry one way, in bytes per second.
@@ -116,8 +117,8 @@ fn ceiling(panel: &Panel) -> Option<f64> {
 }
 
 /// Sets or removes a metric; one that is there already is changed in place.
-fn set(into: &mut BTreeMap<String, Metric>, name: &str, unit: &str, figure: Option<Figure>) {
-    let Some(Figure { value, running, at_least, .. }) = figure else {
+fn set(into: &mut BTreeMap<String, Metric>, name: &str, unit: &str, figure: Option<Quantity>) {
+    let Some(Quantity { value, running, at_least, .. }) = figure else {
         into.remove(name);
         return;
     };

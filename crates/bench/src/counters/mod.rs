@@ -16,7 +16,7 @@ mod session;
 mod tally;
 mod warnings;
 
-pub(crate) use figures::{Figure, amount};
+pub(crate) use figures::{Quantity, amount};
 pub(crate) use run::count;
 pub(crate) use session::Session;
 pub(crate) use warnings::doubts;

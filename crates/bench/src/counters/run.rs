@@ -10,7 +10,7 @@ use pciescope_core::{Environment, Identity, Sink};
 use pciescope_hw::wait::{Woken, now_ns};
 use pciescope_hw::{Root, inventory};
 
-use super::figures::{self, Figure};
+use super::figures::{self, Quantity};
 use super::panel::Panel;
 use super::selection::Choice;
 use super::session::Session;
@@ -72,7 +72,7 @@ pub fn measure(root: &Root, task: Task, host: &mut dyn Host, sink: &mut dyn Sink
     }
     plan.events = session.events().map(ToString::to_string).collect();
     let mut journal = Journal::new(Identity::new("stat", label), sink);
-    let mut writer = Writer::new(panels, &session, &environment);
+    let mut writer = RecordWriter::new(panels, &session, &environment);
     let mut warnings = absent;
     warnings.append(&mut warnings::not_counted(&writer.panels, &session));
     warnings.append(&mut warnings::left_out(root, &session));
@@ -162,12 +162,12 @@ fn nothing_opened(session: &Session, panels: &[Panel]) -> super::Error {
 }
 
 /// Records that are made once and filled in at every interval.
-struct Writer {
+struct RecordWriter {
     panels: Vec<Panel>,
     /// One record for each instrument, then one for each sum.
     records: Vec<Record>,
     sums: Vec<Sum>,
-    figures: Vec<Vec<Option<Figure>>>,
+    figures: Vec<Vec<Option<Quantity>>>,
     /// Instruments whose end was written.
     ended: Vec<bool>,
     /// Instruments of which it was said that their counters took turns.
@@ -184,7 +184,7 @@ struct Sum {
     members: Vec<usize>,
 }
 
-impl Writer {
+impl RecordWriter {
     fn new(panels: Vec<Panel>, session: &Session, environment: &Environment) -> Self {
         let method = |backend: &str| Method {
             backend: backend.to_owned(),
@@ -224,7 +224,7 @@ impl Writer {
             let parts = u32::try_from(sum.members.len()).ok();
             records.push(record(Instance { scope: (*scope).to_owned(), node, parts, ..Instance::default() }, None));
         }
-        Writer {
+        RecordWriter {
             figures: panels.iter().map(|_| Vec::new()).collect(),
             ended: vec![false; panels.len()],
             warned: vec![false; panels.len()],
@@ -328,7 +328,7 @@ impl Writer {
 impl Sum {
     /// The sums of the members' figures, in the order of the panel's quantities. A sum without one of its members would be a
     /// number that looks like all of them, so there is none, and a warning.
-    fn figures(&self, panels: &[Panel], figures: &[Vec<Option<Figure>>]) -> (Vec<Option<Figure>>, Vec<Warning>) {
+    fn figures(&self, panels: &[Panel], figures: &[Vec<Option<Quantity>>]) -> (Vec<Option<Quantity>>, Vec<Warning>) {
         let figure = |member: usize, name: &str| {
             let place = panels[member].quantities.iter().position(|quantity| quantity.name == name)?;
             *figures[member].get(place)?
@@ -340,7 +340,7 @@ impl Sum {
             if known > 0 && known < self.members.len() {
                 lacks.push((&quantity.name, self.members.len() - known));
             }
-            members.reduce(Figure::plus).filter(|_| known == self.members.len())
+            members.reduce(Quantity::plus).filter(|_| known == self.members.len())
         });
         let sums = sums.collect();
         (sums, incomplete(&lacks, self.members.len()).into_iter().collect())
@@ -362,7 +362,7 @@ const ROUGH: f64 = 0.02;
 
 /// Whether a figure was scaled, and may be wrong by more than [`ROUGH`], or by nobody knows how much. Of nothing nothing was
 /// missed.
-fn is_rough(figure: &Figure) -> bool {
+fn is_rough(figure: &Quantity) -> bool {
     figure.running.is_some() && figure.value > 0.0 && figure.bound.is_none_or(|bound| bound > ROUGH * figure.value)
 }
 
@@ -400,7 +400,7 @@ mod tests {
         let panels = vec![choice.panels[0].clone(); 3];
         let (_, sum) = sums(&panels).pop().unwrap();
         assert_eq!(sum.members, [0, 1, 2]);
-        let one = Some(Figure { value: 1.0, seconds: 1.0, ..Figure::ZERO });
+        let one = Some(Quantity { value: 1.0, seconds: 1.0, ..Quantity::ZERO });
         let mut figures: Vec<Vec<_>> = panels.iter().map(|panel| vec![one; panel.quantities.len()]).collect();
         let (whole, warnings) = sum.figures(&panels, &figures);
         assert!(whole.iter().all(|figure| figure.unwrap().value == sum.members.len() as f64), "{whole:?}");
@@ -422,14 +422,14 @@ mod tests {
 
     #[test]
     fn turns_matter_where_the_figure_may_be_wrong() {
-        let exact = Figure { value: 100.0, seconds: 1.0, ..Figure::ZERO };
-        let scaled = |bound| Figure { running: Some(0.5), bound, ..exact };
+        let exact = Quantity { value: 100.0, seconds: 1.0, ..Quantity::ZERO };
+        let scaled = |bound| Quantity { running: Some(0.5), bound, ..exact };
         for (figure, matters) in [
             (exact, false),
             (scaled(Some(1.0)), false),
             (scaled(Some(3.0)), true),
             (scaled(None), true),
-            (Figure { value: 0.0, ..scaled(None) }, false),
+            (Quantity { value: 0.0, ..scaled(None) }, false),
         ] {
             assert_eq!(is_rough(&figure), matters, "{figure:?}");
         }

@@ -11,7 +11,7 @@ use pciescope_core::{Environment, Metric, Sink};
 use pciescope_hw::Root;
 use pciescope_hw::daq::{Daq, Options};
 use pciescope_hw::perf::{Profile, Sampler, Sampling, Symbols, Whom};
-use pciescope_hw::usage::{Machine, Usage};
+use pciescope_hw::usage::{CpuTime, Usage};
 use pciescope_hw::wait::now_ns;
 
 use super::plan::{Group, Opener, ReadoutOptions, Source};
@@ -119,7 +119,7 @@ fn carry_out(root: &Root, task: &Task<'_>, group: &Group, host: &dyn Host) -> Ou
         let _ = is_ready.iter().take(running).count();
         // The threads of the devices are all there by now.
         sampler = task.options.hot_spots.map(|top| sampler_of(root, top));
-        before = Some((Machine::load(root).ok(), Usage::process()));
+        before = Some((CpuTime::load(root).ok(), Usage::process()));
         origin_ns = now_ns();
         gate.open();
         if let Some(period) = host.period() {
@@ -134,7 +134,7 @@ fn carry_out(root: &Root, task: &Task<'_>, group: &Group, host: &dyn Host) -> Ou
         threads.into_iter().map(end).collect()
     });
     let elapsed_ns = now_ns() - origin_ns;
-    let after = (Machine::load(root).ok(), Usage::process());
+    let after = (CpuTime::load(root).ok(), Usage::process());
     let profile = sampler.map(|sampler| {
         let mut sampler: Sampler = sampler?;
         sampler.stop()?;

@@ -121,11 +121,11 @@ fn text(file: &mut File) -> String {
 /// fio's JSON, as far as it matters here.
 #[derive(Deserialize)]
 struct Report {
-    jobs: Vec<Group>,
+    jobs: Vec<FioGroup>,
 }
 
 #[derive(Deserialize)]
-struct Group {
+struct FioGroup {
     error: i64,
     read: Side,
     write: Side,

@@ -28,12 +28,12 @@ pub struct Opened {
     /// What is written to.
     pub file: File,
     /// Where it is.
-    pub place: Place,
+    pub place: Destination,
 }
 
 /// Where a file grows, and the name that it gets when it is whole. What is not kept is removed.
 #[derive(Debug)]
-pub struct Place {
+pub struct Destination {
     path: PathBuf,
     /// What it is called while it grows; `None` where it grows in its place: a new file of records, the standard output, a
     /// device, a pipe, or one in a folder that takes no other file.
@@ -42,7 +42,7 @@ pub struct Place {
     old: Option<File>,
 }
 
-impl Place {
+impl Destination {
     /// The name that the file gets, behind all links.
     pub fn path(&self) -> &Path {
         &self.path
@@ -149,7 +149,7 @@ pub fn create(path: &Path, overwrite: bool) -> anyhow::Result<Opened> {
     }
     // Another run may have written to it, and have ended, before this one had the lock.
     if !is_full(&real.path) {
-        return Ok(Opened { file, place: Place { path: real.path, part: None, old: None } });
+        return Ok(Opened { file, place: Destination { path: real.path, part: None, old: None } });
     }
     if !overwrite {
         refuse_to_replace(path)?;
@@ -207,7 +207,7 @@ pub fn beside(path: &Path) -> io::Result<Opened> {
         let _ = fchown(&file, Some(old.uid()), Some(old.gid()));
         let _ = file.set_permissions(old.permissions());
     }
-    Ok(Opened { file, place: Place { path: real.path, part, old: None } })
+    Ok(Opened { file, place: Destination { path: real.path, part, old: None } })
 }
 
 /// Whether the folder takes no further file, or none of so long a name, where the old file may still be written.

@@ -34,12 +34,12 @@ emulator and say nothing about real hardware.")]
 pub struct Args {
     /// What to do.
     #[command(subcommand)]
-    what: What,
+    what: LabVerb,
 }
 
 /// What to do with the lab.
 #[derive(Debug, clap::Subcommand)]
-enum What {
+enum LabVerb {
     /// Boot a guest, run a command in it, and exit with the command's exit code
     Run(RunArgs),
     /// Boot a guest and connect this terminal to its console
@@ -251,10 +251,10 @@ struct CtlArgs {
 /// Runs the verb.
 pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     match args.what {
-        What::Run(args) => in_lab(ctx, run_command(&args, ctx)),
-        What::Shell(args) => in_lab(ctx, shell(&args.guest)),
-        What::Demo(args) => in_lab(ctx, demo::run(&args, ctx)),
-        What::Ctl(args) => in_lab(ctx, ctl(&args)),
+        LabVerb::Run(args) => in_lab(ctx, run_command(&args, ctx)),
+        LabVerb::Shell(args) => in_lab(ctx, shell(&args.guest)),
+        LabVerb::Demo(args) => in_lab(ctx, demo::run(&args, ctx)),
+        LabVerb::Ctl(args) => in_lab(ctx, ctl(&args)),
     }
 }
 

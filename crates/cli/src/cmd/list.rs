@@ -47,7 +47,7 @@ pub struct Args {
 
     /// Only these addresses, as lspci -s takes them: DOMAIN:BUS:DEVICE.FUNCTION, any part may be left out or *
     #[arg(short, long, value_name = "SLOT", value_parser = slot, conflicts_with = "functions")]
-    slot: Option<Slot>,
+    slot: Option<SlotFilter>,
 
     /// Which machine: auto is this one, fake a synthetic one with traffic, to try the program
     #[arg(long, value_name = "BACKEND", default_value = "auto", value_parser = machine)]
@@ -82,14 +82,14 @@ fn ids(text: &str) -> Result<Ids, String> {
 
 /// `-s` as typed; `None` for any.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Slot {
+struct SlotFilter {
     domain: Option<u32>,
     bus: Option<u32>,
     device: Option<u32>,
     function: Option<u32>,
 }
 
-fn slot(text: &str) -> Result<Slot, String> {
+fn slot(text: &str) -> Result<SlotFilter, String> {
     const HOW: &str = "write DOMAIN:BUS:DEVICE.FUNCTION in hexadecimal, for example 17:00.0, 17: or .1";
     let part = |text: &str, most: u32| match text {
         "" | "*" => Ok(None),
@@ -106,7 +106,7 @@ fn slot(text: &str) -> Result<Slot, String> {
     if text.is_empty() || parts.next().is_some() {
         return Err(HOW.to_owned());
     }
-    Ok(Slot { domain, bus, device, function: part(function, 7)? })
+    Ok(SlotFilter { domain, bus, device, function: part(function, 7)? })
 }
 
 impl Args {
@@ -253,11 +253,11 @@ mod tests {
         for bad in ["", "8086", "80861:", "x:", "1:2:3"] {
             assert!(ids(bad).is_err(), "{bad:?} was taken");
         }
-        let any = Slot::default();
-        assert_eq!(slot("17:"), Ok(Slot { bus: Some(0x17), ..any }));
-        assert_eq!(slot("00.1"), Ok(Slot { device: Some(0), function: Some(1), ..any }));
-        assert_eq!(slot(".1"), Ok(Slot { function: Some(1), ..any }));
-        assert_eq!(slot("10000:e2:*.*"), Ok(Slot { domain: Some(0x10000), bus: Some(0xe2), ..any }));
+        let any = SlotFilter::default();
+        assert_eq!(slot("17:"), Ok(SlotFilter { bus: Some(0x17), ..any }));
+        assert_eq!(slot("00.1"), Ok(SlotFilter { device: Some(0), function: Some(1), ..any }));
+        assert_eq!(slot(".1"), Ok(SlotFilter { function: Some(1), ..any }));
+        assert_eq!(slot("10000:e2:*.*"), Ok(SlotFilter { domain: Some(0x10000), bus: Some(0xe2), ..any }));
         for bad in ["", "20.0", "100:", "00.8", "1:2:3:4", "g:"] {
             assert!(slot(bad).is_err(), "{bad:?} was taken");
         }

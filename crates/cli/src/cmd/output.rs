@@ -10,7 +10,7 @@ use pciescope_core::outcome::{Sample, SampleKind};
 use pciescope_core::{Record, Sink};
 use pciescope_report::{brief, csv, jsonl, table};
 
-use super::files::{self, Opened, Place};
+use super::files::{self, Destination, Opened};
 
 /// The options of all measurements that say where the results go.
 #[derive(Debug, clap::Args)]
@@ -115,7 +115,7 @@ pub struct Output {
 /// anything, keeps the old files.
 #[derive(Default)]
 struct Kept {
-    places: Vec<Place>,
+    places: Vec<Destination>,
     has_figures: bool,
     has_error: bool,
 }
@@ -220,7 +220,7 @@ impl Output {
     }
 
     /// The same where `out` is a file, which gets its name at the end.
-    pub fn with_place(mut self, place: Option<Place>) -> Self {
+    pub fn with_place(mut self, place: Option<Destination>) -> Self {
         self.kept.places.extend(place);
         self
     }
@@ -342,7 +342,7 @@ struct RawFile {
 
 impl RawFile {
     /// Creates the file and writes its heading.
-    fn create(path: &Path, overwrite: bool) -> anyhow::Result<(Self, Place)> {
+    fn create(path: &Path, overwrite: bool) -> anyhow::Result<(Self, Destination)> {
         let Opened { file, place } = files::create(path, overwrite)?;
         let mut out = BufWriter::with_capacity(1 << 20, file);
         writeln!(out, "at_ns,value_ps,cpu,index,kind")

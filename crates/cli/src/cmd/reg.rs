@@ -28,12 +28,12 @@ access with its time.")]
 pub struct Args {
     /// What to do.
     #[command(subcommand)]
-    what: What,
+    what: RegVerb,
 }
 
 /// What to do with registers.
 #[derive(Debug, clap::Subcommand)]
-enum What {
+enum RegVerb {
     /// Read a register and print its value
     Read(ReadArgs),
     /// Write a register
@@ -44,7 +44,7 @@ enum What {
 
 /// Where a register is and how wide.
 #[derive(Debug, clap::Args)]
-struct Place {
+struct Register {
     /// The function
     #[arg(value_name = "BDF", value_parser = bdf)]
     bdf: Bdf,
@@ -67,14 +67,14 @@ struct Place {
 )]
 struct ReadArgs {
     #[command(flatten)]
-    place: Place,
+    place: Register,
 }
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  pciescope reg write 0000:3b:00.0 0:0x8 0x1234 --width 2")]
 struct WriteArgs {
     #[command(flatten)]
-    place: Place,
+    place: Register,
 
     /// The value to write
     #[arg(value_name = "VALUE", value_parser = number)]
@@ -92,13 +92,13 @@ struct LogArgs {
 /// Runs the verb.
 pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     match args.what {
-        What::Read(args) => read(&args.place, ctx),
-        What::Write(args) => write(&args, ctx),
-        What::Log(args) => log(args.bdf, ctx),
+        RegVerb::Read(args) => read(&args.place, ctx),
+        RegVerb::Write(args) => write(&args, ctx),
+        RegVerb::Log(args) => log(args.bdf, ctx),
     }
 }
 
-fn read(place: &Place, ctx: &Ctx) -> anyhow::Result<ExitCode> {
+fn read(place: &Register, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     let (bar, offset) = place.location;
     let value = accessed(place, ctx, |probe| probe.read(bar, offset, place.width))?;
     writeln!(io::stdout(), "{value:#0digits$x}", digits = 2 + 2 * usize::from(place.width))?;
@@ -124,7 +124,7 @@ fn write(args: &WriteArgs, ctx: &Ctx) -> anyhow::Result<ExitCode> {
 
 /// Checks the place, opens a backend (binding if asked to), makes one access and puts everything back.
 fn accessed<T>(
-    place: &Place,
+    place: &Register,
     ctx: &Ctx,
     access: impl FnOnce(&mut dyn Probe) -> Result<T, pciescope_hw::Error>,
 ) -> anyhow::Result<T> {

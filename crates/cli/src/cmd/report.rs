@@ -10,7 +10,7 @@ use pciescope_report::columns::Table;
 use pciescope_report::fold::Folder;
 use pciescope_report::{brief, csv, drawing, html, jsonl, markdown, parquet, png, summary, svg, table};
 
-use super::files::{self, Opened, Place};
+use super::files::{self, Destination, Opened};
 use super::output::stdout;
 use super::{Ctx, Refusal};
 
@@ -142,7 +142,7 @@ impl Stream {
 struct Growing {
     path: PathBuf,
     /// Where it grows until it is whole; `None` for the standard output.
-    place: Option<Place>,
+    place: Option<Destination>,
     sink: Box<dyn Sink>,
 }
 
@@ -159,7 +159,7 @@ impl Growing {
     fn finish(mut self) -> anyhow::Result<()> {
         let failed = || cannot_write(&self.path);
         self.sink.finish().with_context(failed)?;
-        self.place.as_mut().map_or(Ok(()), Place::keep).with_context(failed)
+        self.place.as_mut().map_or(Ok(()), Destination::keep).with_context(failed)
     }
 }
 

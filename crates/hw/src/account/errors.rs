@@ -1,13 +1,13 @@
 //! Error reports: `aer_dev_correctable` and its like (Documentation/ABI/testing/sysfs-bus-pci-devices-aer_stats).
 
-use super::{Count, Item, Look, Place};
+use super::{Count, Item, LinkTarget, Look};
 use crate::inventory::{CORRECTABLE, FATAL, NONFATAL, error_counts};
 use crate::{Root, pci};
 
 const FILES: [(&str, Count); 3] =
     [(CORRECTABLE, Count::Correctable), (NONFATAL, Count::Nonfatal), (FATAL, Count::Fatal)];
 
-pub(super) fn look(root: &Root, functions: &[Place], look: &mut Look) {
+pub(super) fn look(root: &Root, functions: &[LinkTarget], look: &mut Look) {
     for place in functions {
         let Some(bdf) = place.way.last().copied() else { continue };
         let Some(inode) = root.inode(pci::folder(bdf)) else { continue };

@@ -6,14 +6,14 @@
 
 use std::os::unix::fs::DirEntryExt;
 
-use super::{Count, Item, Look, Place};
+use super::{Count, Item, LinkTarget, Look};
 use crate::Root;
 
 const DEVICES: &str = "/sys/bus/pci/devices";
 /// The kernel keeps these counts in 32 bits.
 const WRAPS_AT: u64 = 1 << 32;
 
-pub(super) fn look(root: &Root, functions: &[Place], look: &mut Look) {
+pub(super) fn look(root: &Root, functions: &[LinkTarget], look: &mut Look) {
     let Some(text) = root.text("/proc/stat") else { return };
     let Some(line) = text.lines().find_map(|line| line.strip_prefix("intr ")) else { return };
     // The sum of all comes first.

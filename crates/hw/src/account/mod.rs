@@ -92,7 +92,7 @@ struct Item {
 
 impl Item {
     /// A counter of what lies at a place, with that one's name. It counts by 1 and never begins anew.
-    fn of(place: &Place, count: Count, inode: u64, value: Result<u64, String>) -> Item {
+    fn of(place: &LinkTarget, count: Count, inode: u64, value: Result<u64, String>) -> Item {
         Item { name: place.name.clone(), way: place.way.clone(), count, inode, value, one: 1, wraps_at: None }
     }
 }
@@ -131,14 +131,14 @@ impl Look {
 /// by its inode and path.
 #[derive(Debug, Default)]
 struct Ways {
-    known: HashMap<(u64, String), Place>,
+    known: HashMap<(u64, String), LinkTarget>,
     /// Those of the look before.
-    before: HashMap<(u64, String), Place>,
+    before: HashMap<(u64, String), LinkTarget>,
 }
 
 /// Where a link of sysfs leads.
 #[derive(Debug, Clone)]
-struct Place {
+struct LinkTarget {
     name: String,
     /// As the link has it.
     target: Arc<Path>,
@@ -153,15 +153,15 @@ impl Ways {
     }
 
     /// The links in a folder with where they lead, by name.
-    fn of_folder(&mut self, root: &Root, folder: &str) -> Vec<Place> {
+    fn of_folder(&mut self, root: &Root, folder: &str) -> Vec<LinkTarget> {
         let Ok(entries) = std::fs::read_dir(root.path(folder)) else { return Vec::new() };
-        let mut all: Vec<Place> = Vec::new();
+        let mut all: Vec<LinkTarget> = Vec::new();
         for entry in entries.flatten() {
             let Ok(name) = entry.file_name().into_string() else { continue };
             let key = (entry.ino(), format!("{folder}/{name}"));
             let place = self.before.remove(&key).unwrap_or_else(|| {
                 let target = std::fs::read_link(root.path(&key.1)).unwrap_or_default();
-                Place { name, way: pci::way(root, &key.1).into(), target: target.into() }
+                LinkTarget { name, way: pci::way(root, &key.1).into(), target: target.into() }
             });
             all.push(place.clone());
             self.known.insert(key, place);
@@ -369,7 +369,7 @@ pub fn sources(root: &Root) -> BTreeMap<Bdf, Sources> {
 }
 
 /// A file below a place of a class.
-fn at(class: &str, place: &Place, file: &str) -> PathBuf {
+fn at(class: &str, place: &LinkTarget, file: &str) -> PathBuf {
     PathBuf::from(class).join(&place.name).join(file)
 }
 

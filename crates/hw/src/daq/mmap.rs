@@ -29,13 +29,13 @@ pub struct Mapped {
     opened: Opened,
     piece: usize,
     page: u64,
-    view: Option<View>,
+    view: Option<MappedPart>,
     can_populate: bool,
 }
 
 /// The part of it that is mapped now.
 #[derive(Debug)]
-struct View {
+struct MappedPart {
     /// Dropped before the mapping is.
     guard: Guard,
     mapping: Mapping,
@@ -94,7 +94,7 @@ impl Mapped {
         // SAFETY: our own mapping; advice changes nothing that can be seen.
         unsafe { libc::madvise(mapping.at(0, len).as_ptr().cast(), len, libc::MADV_SEQUENTIAL) };
         let guard = Guard::new(mapping.at(0, len).as_ptr().addr(), len, 0).map_err(fail)?;
-        self.view = Some(View { guard, mapping, start, here: at..at });
+        self.view = Some(MappedPart { guard, mapping, start, here: at..at });
         Ok(())
     }
 

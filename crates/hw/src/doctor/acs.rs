@@ -3,7 +3,7 @@
 use pciescope_core::Severity;
 
 use super::case::{Case, Found, Verdict, fine, found, not_applicable};
-use super::registers::{EXT_ACS, Kind};
+use super::registers::{EXT_ACS, PortType};
 
 // ACS Control (7.7.11.3).
 const REQUEST_REDIRECT: u16 = 1 << 2;
@@ -11,7 +11,7 @@ const COMPLETION_REDIRECT: u16 = 1 << 3;
 
 pub fn redirect(case: &Case) -> Verdict {
     // Root ports have nothing nearer than the root complex to turn round in.
-    if !case.is_bridge() || case.express()?.kind() != Kind::Downstream {
+    if !case.is_bridge() || case.express()?.kind() != PortType::Downstream {
         return not_applicable("it is not a downstream port of a switch");
     }
     let at = case.extended(EXT_ACS, "Access Control Services")?;

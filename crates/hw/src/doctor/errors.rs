@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use pciescope_core::{Evidence, Severity};
 
 use super::case::{Case, Found, Unseen, Verdict, fine, found, not_applicable, not_checked, seen};
-use super::registers::{EXT_AER, Kind};
+use super::registers::{EXT_AER, PortType};
 use crate::inventory::{CORRECTABLE, FATAL, NONFATAL, error_counts};
 
 /// `BadTLP 3, Rollover 1`, the largest first, and the sum; `None` where nothing was counted.
@@ -124,7 +124,7 @@ pub fn unreported(case: &Case) -> Verdict {
         return not_applicable("it is not a root port");
     }
     let express = case.express()?;
-    if express.kind() != Kind::RootPort {
+    if express.kind() != PortType::RootPort {
         return not_applicable("it is not a root port");
     }
     if case.machine.root.exists(case.path(CORRECTABLE)) {

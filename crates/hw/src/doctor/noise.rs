@@ -50,7 +50,7 @@ pub fn smi(machine: &Machine) -> Verdict {
 const STEAL_PERCENT: f64 = 0.1;
 
 pub fn steal(machine: &Machine) -> Verdict {
-    let Ok(now) = usage::Machine::load(machine.root) else {
+    let Ok(now) = usage::CpuTime::load(machine.root) else {
         return not_checked("/proc/stat does not say", "run it where /proc is mounted");
     };
     let before = machine.earlier.and_then(|(earlier, _)| earlier.cpu_time).unwrap_or_default();

@@ -3,7 +3,7 @@
 use pciescope_core::Severity;
 
 use super::case::{Case, Found, Unseen, Verdict, fine, found, not_applicable, not_checked};
-use super::registers::{Express, Kind};
+use super::registers::{Express, PortType};
 
 /// Header, sequence number, LCRC and framing of a memory write with a 64-bit address, in bytes, up to 32 GT/s.
 const PER_TLP: f64 = 26.0;
@@ -82,7 +82,7 @@ const USUAL_REQUEST: u16 = 512;
 pub fn read_request(case: &Case) -> Verdict {
     on_a_link(case)?;
     let express = express(case)?;
-    if express.kind() != Kind::Endpoint {
+    if express.kind() != PortType::Endpoint {
         return not_applicable("it is not an endpoint");
     }
     let size = size(case.config.mrrs_bytes(), case)?;

@@ -20,7 +20,7 @@ pub struct Readings {
     /// System management interrupts of CPU 0; `None` where they cannot be read.
     pub smi: Option<u64>,
     /// Where the time of all CPUs went; `None` where it cannot be read.
-    pub cpu_time: Option<usage::Machine>,
+    pub cpu_time: Option<usage::CpuTime>,
 }
 
 impl Readings {
@@ -36,7 +36,7 @@ impl Readings {
             correctable: functions.iter().filter_map(counts).collect(),
             link_status: functions.iter().filter_map(status).collect(),
             smi: smi(root).ok(),
-            cpu_time: usage::Machine::load(root).ok(),
+            cpu_time: usage::CpuTime::load(root).ok(),
         }
     }
 }

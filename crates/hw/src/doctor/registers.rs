@@ -33,7 +33,7 @@ pub fn extended(config: &Config, id: u16) -> Option<usize> {
 
 /// What a PCI Express function is (7.5.3.2, Device/Port Type).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum PortType {
     /// An endpoint, or one integrated into the root complex.
     Endpoint,
     /// A root port.
@@ -61,19 +61,19 @@ impl<'a> Express<'a> {
     }
 
     /// The function's kind.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> PortType {
         match self.word(0x02) >> 4 & 0xf {
-            0 | 1 | 9 => Kind::Endpoint,
-            4 => Kind::RootPort,
-            5 => Kind::Upstream,
-            6 => Kind::Downstream,
-            _ => Kind::Other,
+            0 | 1 | 9 => PortType::Endpoint,
+            4 => PortType::RootPort,
+            5 => PortType::Upstream,
+            6 => PortType::Downstream,
+            _ => PortType::Other,
         }
     }
 
     /// Whether its link leads down, from a root port or a downstream port.
     pub fn leads_down(&self) -> bool {
-        matches!(self.kind(), Kind::RootPort | Kind::Downstream)
+        matches!(self.kind(), PortType::RootPort | PortType::Downstream)
     }
 
     /// The capability's version; from 2 on it has the second set of registers.

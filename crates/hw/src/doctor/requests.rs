@@ -4,14 +4,14 @@ use pciescope_core::Severity;
 
 use super::case::{Case, Found, Unseen, Verdict, fine, found, not_applicable};
 use super::payload::on_a_link;
-use super::registers::{Express, Kind};
+use super::registers::{Express, PortType};
 
 /// The capability of a function that masters the bus over a link, with registers of its own.
 fn requester<'a>(case: &Case<'a>) -> Result<Express<'a>, Unseen> {
     on_a_link(case)?;
     case.not_virtual()?;
     let express = case.express()?;
-    if express.kind() == Kind::Endpoint { Ok(express) } else { not_applicable("it is not an endpoint") }
+    if express.kind() == PortType::Endpoint { Ok(express) } else { not_applicable("it is not an endpoint") }
 }
 
 /// Why checks of Device Control 2 pass over a function.
@@ -116,7 +116,7 @@ pub fn completion_timeout(case: &Case) -> Verdict {
     }
     case.not_virtual()?;
     let express = case.express()?;
-    if !matches!(express.kind(), Kind::Endpoint | Kind::RootPort) {
+    if !matches!(express.kind(), PortType::Endpoint | PortType::RootPort) {
         return not_applicable("it is neither an endpoint nor a root port");
     }
     let (Some(capabilities), Some(control)) = (express.device_capabilities_2(), express.device_control_2()) else {
@@ -150,9 +150,9 @@ fn atomics_end_at(port: &Case) -> Result<Option<&'static str>, Unseen> {
     let able = express.device_capabilities_2().unwrap_or(0);
     let control = express.device_control_2().unwrap_or(0);
     Ok(match express.kind() {
-        Kind::RootPort if able & ATOMIC_COMPLETER == 0 => Some("carries out none"),
-        Kind::Upstream | Kind::Downstream if able & ATOMIC_ROUTING == 0 => Some("passes none on"),
-        Kind::Upstream if control & ATOMIC_EGRESS_BLOCKING != 0 => Some("is told to block them"),
+        PortType::RootPort if able & ATOMIC_COMPLETER == 0 => Some("carries out none"),
+        PortType::Upstream | PortType::Downstream if able & ATOMIC_ROUTING == 0 => Some("passes none on"),
+        PortType::Upstream if control & ATOMIC_EGRESS_BLOCKING != 0 => Some("is told to block them"),
         _ => None,
     })
 }

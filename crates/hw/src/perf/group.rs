@@ -109,7 +109,7 @@ impl Group {
 
     fn lead(root: &Root, pmu: &Pmu, cpu: u32, event: &Event, hold: Hold) -> Result<Self, Error> {
         refuse_harm(pmu, event)?;
-        let file = sys::open(pmu.number, event.config, cpu, sys::Place::Leader { pinned: hold == Hold::Pinned })
+        let file = sys::open(pmu.number, event.config, cpu, sys::Role::Leader { pinned: hold == Hold::Pinned })
             .map_err(|err| refusal(root, pmu, event, cpu, err))?;
         let mut group =
             Group { files: vec![file], name: event.to_string(), cpu, hold, bytes: Vec::new(), values: Vec::new() };
@@ -119,7 +119,7 @@ impl Group {
 
     fn join(&mut self, root: &Root, pmu: &Pmu, event: &Event) -> Result<(), Error> {
         refuse_harm(pmu, event)?;
-        let file = sys::open(pmu.number, event.config, self.cpu, sys::Place::Sibling(&self.files[0]))
+        let file = sys::open(pmu.number, event.config, self.cpu, sys::Role::Sibling(&self.files[0]))
             .map_err(|err| refusal(root, pmu, event, self.cpu, err))?;
         self.files.push(file);
         self.make_room();

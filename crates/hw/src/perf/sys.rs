@@ -14,7 +14,7 @@ use super::Config;
 
 /// Where an event stands in its group.
 #[derive(Debug, Clone, Copy)]
-pub enum Place<'g> {
+pub enum Role<'g> {
     /// It leads, and is off; pinned, it never waits for its turn.
     Leader { pinned: bool },
     /// It runs whenever this leader runs.
@@ -22,7 +22,7 @@ pub enum Place<'g> {
 }
 
 /// Opens a system-wide event on `cpu`.
-pub fn open(number: u32, config: Config, cpu: u32, place: Place<'_>) -> io::Result<File> {
+pub fn open(number: u32, config: Config, cpu: u32, place: Role<'_>) -> io::Result<File> {
     let cpu = i32::try_from(cpu).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))?;
     let mut attr = perf_event_attr::default();
     attr.type_ = number;
@@ -33,12 +33,12 @@ pub fn open(number: u32, config: Config, cpu: u32, place: Place<'_>) -> io::Resu
     attr.__bindgen_anon_3.config1 = config.0[1];
     attr.__bindgen_anon_4.config2 = config.0[2];
     let group = match place {
-        Place::Leader { pinned } => {
+        Role::Leader { pinned } => {
             attr.set_disabled(1);
             attr.set_pinned(u64::from(pinned));
             -1
         }
-        Place::Sibling(leader) => leader.as_raw_fd(),
+        Role::Sibling(leader) => leader.as_raw_fd(),
     };
     opened(&mut attr, -1, cpu, group)
 }

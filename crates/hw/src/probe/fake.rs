@@ -12,7 +12,7 @@ use pciescope_core::outcome::{CALIBRATION, ENTRY_TO_ACK, LATENCY, Sample, Sample
 use pciescope_core::record::{Failure, Method, Metric};
 use pciescope_core::{Bdf, Histogram, IrqPlan, IrqSource, MmioPlan, MmioTest, Outcome, PathPlan};
 
-use self::device::Device;
+use self::device::FakeDevice;
 pub use self::machine::Machine;
 pub use self::options::{KEYS, Options};
 use super::interrupts::Counts;
@@ -23,7 +23,7 @@ use crate::Error;
 #[derive(Debug)]
 pub struct Fake {
     machine: Machine,
-    device: Device,
+    device: FakeDevice,
     /// Samples since it was opened. A run may consist of many calls; values and faults continue from one to the next.
     sampled: u64,
 }
@@ -35,7 +35,7 @@ impl Fake {
     /// [`Error::Unsupported`] with the option `refuse`.
     pub fn open(options: &Options) -> Result<Self, Error> {
         let machine = Machine::new(options.clone());
-        let fake = Fake { device: Device::new(options.ones_after), machine, sampled: 0 };
+        let fake = Fake { device: FakeDevice::new(options.ones_after), machine, sampled: 0 };
         if options.refuse {
             return Err(fake.cannot("be opened", "it was asked to refuse".to_owned()));
         }
@@ -142,7 +142,7 @@ fn record(outcome: &mut Outcome, name: &str, ps: u64) {
 }
 
 /// The counts of a run so far.
-struct Run<'a> {
+struct RunState<'a> {
     options: &'a Options,
     bdf: Bdf,
     watch: &'a dyn Watch,
@@ -155,10 +155,10 @@ struct Run<'a> {
     started: Instant,
 }
 
-impl<'a> Run<'a> {
+impl<'a> RunState<'a> {
     fn new(fake: &'a Fake, watch: &'a dyn Watch, total: u64) -> Self {
         watch.progress(0, total);
-        Run {
+        RunState {
             options: fake.options(),
             bdf: fake.bdf(),
             watch,
@@ -236,7 +236,7 @@ impl Probe for Fake {
         let mut outcomes = self.outcomes(&cpus, &[0], &[LATENCY]);
         let mut samples = Vec::new();
         let mut device = self.device.clone();
-        let mut run = Run::new(self, watch, slice.count.saturating_mul(cpus.len() as u64));
+        let mut run = RunState::new(self, watch, slice.count.saturating_mul(cpus.len() as u64));
         let mut ended = ended.or_else(|| run.gone());
         let (base_ps, what) = match plan.test {
             MmioTest::Read => (480_000, 0),
@@ -290,7 +290,7 @@ impl Probe for Fake {
         let (cpus, ended) = self.check_cpus(slice.cpus.iter());
         let hops: Vec<u16> = (0..self.options().hops).collect();
         let mut outcomes = self.outcomes(&cpus, &hops, &[LATENCY]);
-        let mut run = Run::new(self, watch, slice.count.saturating_mul(outcomes.len() as u64));
+        let mut run = RunState::new(self, watch, slice.count.saturating_mul(outcomes.len() as u64));
         let mut ended = ended.or_else(|| run.gone());
         for of_cpu in outcomes.chunks_mut(hops.len()) {
             for _ in 0..slice.count {
@@ -330,7 +330,7 @@ impl Probe for Fake {
         let (cpus, ended) = self.check_cpus(std::iter::once(cpu).chain(plan.trigger_cpu));
         let mut outcomes = self.outcomes(&cpus[..cpus.len().min(1)], &vectors, &[TRIGGER_TO_HANDLER, ENTRY_TO_ACK]);
         let mut samples = Vec::new();
-        let mut run = Run::new(self, watch, slice.count.saturating_mul(outcomes.len() as u64));
+        let mut run = RunState::new(self, watch, slice.count.saturating_mul(outcomes.len() as u64));
         let mut ended = ended.or_else(|| run.gone());
         for outcome in &mut outcomes {
             let mut counts = Counts::default();

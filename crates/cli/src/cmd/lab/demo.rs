@@ -41,7 +41,7 @@ pub struct Args {
 }
 
 /// One measurement of the demo.
-struct Step {
+struct Measurement {
     /// What the terminal and the page call it.
     label: &'static str,
     /// What the endpoint is told before.
@@ -57,46 +57,46 @@ struct Step {
 }
 
 /// Reads of registers without a delay, as far as a step does not say otherwise.
-const READS: Step =
-    Step { label: "", device: &[], args: "", test: "mmio-read", histogram: "latency", injected_ns: 0.0 };
+const READS: Measurement =
+    Measurement { label: "", device: &[], args: "", test: "mmio-read", histogram: "latency", injected_ns: 0.0 };
 
-const STEPS: [Step; 8] = [
-    Step {
+const STEPS: [Measurement; 8] = [
+    Measurement {
         label: "path to the endpoint behind the switch",
         args: "latency path {behind} --bind --count 1000",
         test: "config-read",
         ..READS
     },
-    Step { label: "register reads, no delay", args: "latency mmio {endpoint} --bind --count 5000", ..READS },
-    Step {
+    Measurement { label: "register reads, no delay", args: "latency mmio {endpoint} --bind --count 5000", ..READS },
+    Measurement {
         label: "register reads, 20 us injected",
         device: &["read-delay fixed 20us"],
         args: "latency mmio {endpoint} --bind --count 5000",
         injected_ns: 20e3,
         ..READS
     },
-    Step {
+    Measurement {
         label: "register reads, two peaks: 20 us, and 60 us for 5 %",
         device: &["read-delay two-peak 20us 60us 50 7"],
         args: "latency mmio {endpoint} --bind --count 5000",
         injected_ns: 20e3,
         ..READS
     },
-    Step {
+    Measurement {
         label: "register writes (what issuing costs the CPU)",
         args: "latency mmio {endpoint} --bind --test write --count 2000",
         test: "mmio-write",
         ..READS
     },
-    Step { label: "registers of QEMU's NVMe drive", args: "latency mmio {nvme} --bind --count 2000", ..READS },
-    Step {
+    Measurement { label: "registers of QEMU's NVMe drive", args: "latency mmio {nvme} --bind --count 2000", ..READS },
+    Measurement {
         label: "interrupts, no delay, with the control arm",
         args: "latency irq {endpoint} --bind --vectors 0-7 --count 200 --timeout 2s",
         test: "irq-hardware",
         histogram: "trigger_to_handler",
         ..READS
     },
-    Step {
+    Measurement {
         label: "interrupts, 200 us injected",
         device: &["irq-delay fixed 200us"],
         args: "latency irq {endpoint} --bind --vectors 0-3 --count 200 --raised-by hardware --timeout 2s",
@@ -157,7 +157,7 @@ pub fn run(args: &Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
             say(trouble);
         }
         let ledger = endpoint.ask("ledger")?;
-        rows.push(Row::judge(step, &taken, &ledger, trouble.is_none()));
+        rows.push(Judged::judge(step, &taken, &ledger, trouble.is_none()));
         for record in &taken {
             file.put(record).with_context(|| format!("cannot write {}", records_path.display()))?;
         }
@@ -184,7 +184,7 @@ pub fn run(args: &Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
 }
 
 /// Runs the program in the guest and fetches its records, with the step's name on them, and what it complained of.
-fn measure(vm: &Vm, step: &Step) -> anyhow::Result<(Vec<Record>, Option<String>)> {
+fn measure(vm: &Vm, step: &Measurement) -> anyhow::Result<(Vec<Record>, Option<String>)> {
     let mut args = step.args.to_owned();
     for (word, name) in [("{endpoint}", "ep0"), ("{behind}", "ep1"), ("{nvme}", "nvme0")] {
         if args.contains(word) {
@@ -209,7 +209,7 @@ fn measure(vm: &Vm, step: &Step) -> anyhow::Result<(Vec<Record>, Option<String>)
 }
 
 /// A line of the closing table: what the hardware did beside what was measured.
-struct Row {
+struct Judged {
     label: &'static str,
     injected_ns: f64,
     figures: Histogram,
@@ -218,8 +218,8 @@ struct Row {
     is_right: bool,
 }
 
-impl Row {
-    fn judge(step: &Step, records: &[Record], ledger: &Value, is_complete: bool) -> Row {
+impl Judged {
+    fn judge(step: &Measurement, records: &[Record], ledger: &Value, is_complete: bool) -> Judged {
         let records: Vec<&Record> = records.iter().filter(|record| record.test == step.test).collect();
         let mut figures = Histogram::default();
         for record in &records {
@@ -242,7 +242,7 @@ impl Row {
         let counts_agree = seen.is_none_or(|seen| seen == figures.count() + beside);
         let is_slow_enough = figures.min_ns().is_some_and(|min| min >= step.injected_ns);
         let is_right = is_complete && counts_agree && is_slow_enough;
-        Row { label: step.label, injected_ns: step.injected_ns, figures, seen, is_right }
+        Judged { label: step.label, injected_ns: step.injected_ns, figures, seen, is_right }
     }
 }
 
@@ -258,7 +258,7 @@ fn interrupts(ledger: &Value) -> u64 {
     entries.iter().filter_map(|entry| entry["sent"].as_u64()).sum()
 }
 
-fn table(rows: &[Row]) -> String {
+fn table(rows: &[Judged]) -> String {
     let us = |ns: Option<f64>| ns.map_or("-".to_owned(), |ns| format!("{:.2}", ns / 1e3));
     let mut text = format!(
         "\nEMULATED: the figures are exits to the emulator, not PCIe; what counts is that they follow the device.\n\n\

@@ -11,7 +11,7 @@ use pciescope_core::plan::Plan;
 use pciescope_core::{CpuList, IrqPlan, IrqSource, Order};
 use pciescope_hw::probe::open::Need;
 
-use super::task::{DeviceArgs, Task, order};
+use super::task::{DeviceArgs, Job, order};
 use crate::cmd::device::{CpuChoice, Device};
 use crate::cmd::output::{Output, OutputArgs};
 use crate::cmd::{Ctx, Refusal};
@@ -144,7 +144,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         timeout_ns: args.timeout.0,
         raw: args.raw.is_some(),
     };
-    let task = Task {
+    let task = Job {
         verb: "latency irq",
         need: Need::Irq(source),
         plan: Plan::Irq(plan.clone()),

@@ -8,7 +8,7 @@ use pciescope_core::{MmioPlan, Order};
 use pciescope_hw::probe::open::Need;
 
 use super::target::{TargetArgs, choose};
-use super::task::{DeviceArgs, Task, order};
+use super::task::{DeviceArgs, Job, order};
 use crate::cmd::Ctx;
 use crate::cmd::device::Device;
 use crate::cmd::output::{Output, OutputArgs};
@@ -98,7 +98,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         raw: args.raw.is_some(),
         ..choose(&device.function, &args.target)?
     };
-    let task = Task {
+    let task = Job {
         verb: "latency mmio",
         need: Need::Mmio,
         plan: Plan::Mmio(plan.clone()),

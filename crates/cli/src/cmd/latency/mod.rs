@@ -22,12 +22,12 @@ Examples:
 pub struct Args {
     /// What to measure.
     #[command(subcommand)]
-    what: What,
+    what: LatencyVerb,
 }
 
 /// What to measure.
 #[derive(Debug, clap::Subcommand)]
-enum What {
+enum LatencyVerb {
     /// Register reads (or writes) from every CPU
     Mmio(mmio::Args),
     /// Configuration reads of every hop from the root port down to the device
@@ -39,8 +39,8 @@ enum What {
 /// Runs the chosen measurement.
 pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     match args.what {
-        What::Mmio(args) => mmio::run(args, ctx),
-        What::Path(args) => path::run(args, ctx),
-        What::Irq(args) => irq::run(args, ctx),
+        LatencyVerb::Mmio(args) => mmio::run(args, ctx),
+        LatencyVerb::Path(args) => path::run(args, ctx),
+        LatencyVerb::Irq(args) => irq::run(args, ctx),
     }
 }

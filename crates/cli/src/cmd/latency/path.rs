@@ -7,7 +7,7 @@ use pciescope_core::{Order, PathPlan};
 use pciescope_hw::probe::open::Need;
 
 use super::mmio::{gap, gap_ns};
-use super::task::{DeviceArgs, Task, order};
+use super::task::{DeviceArgs, Job, order};
 use crate::cmd::device::Device;
 use crate::cmd::output::{Output, OutputArgs};
 use crate::cmd::{Ctx, Refusal};
@@ -62,7 +62,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         order: args.order,
         cpus: args.device.cpus(ctx, &device, Need::Path)?,
     };
-    let task = Task {
+    let task = Job {
         verb: "latency path",
         need: Need::Path,
         plan: Plan::Path(plan.clone()),

@@ -72,7 +72,7 @@ pub fn order(text: &str) -> Result<Order, String> {
 }
 
 /// What a measurement needs in addition to its plan.
-pub struct Task<'t> {
+pub struct Job<'t> {
     /// The `verb` of the records.
     pub verb: &'static str,
     /// What the backend must be able to do.
@@ -88,7 +88,7 @@ pub struct Task<'t> {
 /// A measurement with a probe that is ready.
 pub type Experiment<'t> = &'t dyn Fn(&mut dyn Probe, &mut Run<'_>) -> Result<(), pciescope_bench::Error>;
 
-impl Task<'_> {
+impl Job<'_> {
     /// Binds if asked to, measures, and puts everything back.
     ///
     /// # Errors

@@ -78,7 +78,7 @@ pub struct Args {
 
     /// How to read: 0 read; 1 ring (a digitizer's DMA buffers) or mmap; 2 direct; 3 io_uring; or the name
     #[arg(short = 'B', long, value_name = "HOW", value_parser = access, default_value = "read")]
-    pub access: Way,
+    pub access: AccessChoice,
 
     /// What to do, by number or name: see below
     #[arg(short = 'A', long, value_name = "FUNC,...", value_parser = function, value_delimiter = ',', default_value = "0")]
@@ -122,7 +122,7 @@ pub struct Args {
 
     /// NUMA node of buffers and threads: a number, or `device` for the node of each device
     #[arg(long, value_name = "NODE", value_parser = node)]
-    pub node: Option<Node>,
+    pub node: Option<NodeChoice>,
 
     #[command(flatten)]
     pub board: BoardArgs,
@@ -195,7 +195,7 @@ pub struct OutArgs {
 
 /// `-B` as typed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
+pub enum AccessChoice {
     /// As named.
     Named(Access),
     /// `1`: without a copy, by the way that the device has for it.
@@ -203,14 +203,14 @@ pub enum Way {
 }
 
 /// Parses `-B`.
-pub fn access(text: &str) -> Result<Way, String> {
+pub fn access(text: &str) -> Result<AccessChoice, String> {
     Ok(match text {
-        "0" | "read" => Way::Named(Access::Read),
-        "1" => Way::ZeroCopy,
-        "mmap" => Way::Named(Access::Mmap),
-        "ring" => Way::Named(Access::Ring),
-        "2" | "direct" => Way::Named(Access::Direct),
-        "3" | "io_uring" => Way::Named(Access::IoUring),
+        "0" | "read" => AccessChoice::Named(Access::Read),
+        "1" => AccessChoice::ZeroCopy,
+        "mmap" => AccessChoice::Named(Access::Mmap),
+        "ring" => AccessChoice::Named(Access::Ring),
+        "2" | "direct" => AccessChoice::Named(Access::Direct),
+        "3" | "io_uring" => AccessChoice::Named(Access::IoUring),
         _ => return Err("take read (0), ring or mmap (1), direct (2) or io_uring (3)".to_owned()),
     })
 }
@@ -265,17 +265,17 @@ fn fake_board(options: &str) -> PathBuf {
 
 /// `--node` as typed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Node {
+pub enum NodeChoice {
     /// That of each device.
     OfDevice,
     /// This.
     Number(u32),
 }
 
-fn node(text: &str) -> Result<Node, String> {
+fn node(text: &str) -> Result<NodeChoice, String> {
     match text {
-        "device" => Ok(Node::OfDevice),
-        _ => text.parse().map(Node::Number).map_err(|_| "write the number of a node, or device".to_owned()),
+        "device" => Ok(NodeChoice::OfDevice),
+        _ => text.parse().map(NodeChoice::Number).map_err(|_| "write the number of a node, or device".to_owned()),
     }
 }
 

@@ -8,7 +8,7 @@ use pciescope_core::{Access, CpuList, Environment, ReadoutPlan, WaitMode, Warnin
 use pciescope_hw::daq::Options;
 use pciescope_hw::{check, environment, topology};
 
-use super::options::{Args, Node, Way};
+use super::options::{AccessChoice, Args, NodeChoice};
 use crate::cmd::{Ctx, Refusal};
 
 /// All that a run needs.
@@ -131,8 +131,8 @@ pub(super) fn refuse_nonsense(args: &Args) -> anyhow::Result<()> {
 fn survey(args: &Args, path: &Path, open: &Opener<'_>) -> anyhow::Result<Source> {
     let options = |access| Options { access, depth: args.depth.unwrap_or(0), ..Options::default() };
     let access = match args.access {
-        Way::Named(access) => access,
-        Way::ZeroCopy => {
+        AccessChoice::Named(access) => access,
+        AccessChoice::ZeroCopy => {
             let plain = Source::survey(open, path, &options(Access::Read))?;
             if plain.is_digitizer { Access::Ring } else { Access::Mmap }
         }
@@ -155,8 +155,8 @@ fn place(args: &Args, environment: &Environment, devices: &mut [Source]) -> anyh
     for (place, device) in devices.iter_mut().enumerate() {
         let node = match args.node {
             None => None,
-            Some(Node::Number(node)) => Some(node),
-            Some(Node::OfDevice) => {
+            Some(NodeChoice::Number(node)) => Some(node),
+            Some(NodeChoice::OfDevice) => {
                 let node =
                     device.about.function.as_ref().or(device.about.way.last()).and_then(|function| function.node);
                 Some(node.ok_or_else(|| {

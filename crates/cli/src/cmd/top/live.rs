@@ -12,7 +12,7 @@ use pciescope_core::Failure;
 use pciescope_core::plan::StatPlan;
 use pciescope_hw::{Root, environment, pci};
 
-use super::Event;
+use super::Input;
 use super::worker::{Sending, Worker};
 use crate::cmd::hint_of;
 
@@ -32,7 +32,7 @@ pub fn count(
     root: &Root,
     choice: Choice,
     interval_ns: u64,
-    events: SyncSender<Event>,
+    events: SyncSender<Input>,
     skipped: Arc<AtomicU64>,
 ) -> io::Result<Worker> {
     let root = root.clone();
@@ -45,7 +45,7 @@ pub fn count(
             Err(err) => Some(failure(&err.into())),
         };
         if let Some(ended) = ended {
-            let _ = sink.events.send(Event::NotCounted(ended));
+            let _ = sink.events.send(Input::NotCounted(ended));
         }
     })
 }
@@ -54,7 +54,7 @@ pub fn count(
 ///
 /// # Errors
 /// When no thread can be started.
-pub fn watch_functions(root: &Root, asked: Receiver<()>, events: SyncSender<Event>) -> io::Result<()> {
+pub fn watch_functions(root: &Root, asked: Receiver<()>, events: SyncSender<Input>) -> io::Result<()> {
     let root = root.clone();
     let work = move || {
         let mut before = Vec::new();
@@ -63,7 +63,7 @@ pub fn watch_functions(root: &Root, asked: Receiver<()>, events: SyncSender<Even
             let Ok(functions) = pci::functions(&root) else { continue };
             if functions != before {
                 before.clone_from(&functions);
-                if events.send(Event::Functions(functions)).is_err() {
+                if events.send(Input::Functions(functions)).is_err() {
                     return;
                 }
             }

@@ -144,7 +144,7 @@ fn speed(text: &str) -> Result<f64, String> {
 }
 
 /// What threads send to the main thread.
-enum Event {
+enum Input {
     /// A key was pressed.
     Key(KeyEvent),
     /// A button or the wheel of the mouse.
@@ -235,7 +235,7 @@ fn sources(
     ctx: &Ctx,
     interval_ns: u64,
     state: &mut State,
-    events: &SyncSender<Event>,
+    events: &SyncSender<Input>,
     skipped: Arc<AtomicU64>,
 ) -> anyhow::Result<Sources> {
     state.model.set_functions(pci::functions(&ctx.root)?);
@@ -296,26 +296,26 @@ impl Sources {
 }
 
 /// Sends an event for each signal.
-fn watch(mut wake: UnixStream, events: SyncSender<Event>) -> io::Result<()> {
+fn watch(mut wake: UnixStream, events: SyncSender<Input>) -> io::Result<()> {
     let work = move || {
         let mut byte = [0; 1];
-        while matches!(wake.read(&mut byte), Ok(1)) && events.send(Event::Signal).is_ok() {}
+        while matches!(wake.read(&mut byte), Ok(1)) && events.send(Input::Signal).is_ok() {}
     };
     thread::Builder::new().name("signals".to_owned()).spawn(work).map(drop)
 }
 
 /// Sends keys and changes of the terminal's size.
-fn listen(events: SyncSender<Event>) -> io::Result<()> {
+fn listen(events: SyncSender<Input>) -> io::Result<()> {
     let work = move || {
         loop {
             let event = match event::read() {
-                Ok(event::Event::Key(key)) => Event::Key(key),
+                Ok(event::Event::Key(key)) => Input::Key(key),
                 // A mouse that only moves asks for nothing.
-                Ok(event::Event::Mouse(mouse)) if !matches!(mouse.kind, MouseEventKind::Moved) => Event::Mouse(mouse),
-                Ok(event::Event::Resize(..)) => Event::Resized,
+                Ok(event::Event::Mouse(mouse)) if !matches!(mouse.kind, MouseEventKind::Moved) => Input::Mouse(mouse),
+                Ok(event::Event::Resize(..)) => Input::Resized,
                 Ok(_) => continue,
                 Err(err) => {
-                    let _ = events.send(Event::Deaf(err));
+                    let _ = events.send(Input::Deaf(err));
                     return;
                 }
             };
@@ -338,7 +338,7 @@ enum Next {
 
 struct View {
     state: State,
-    came: Receiver<Event>,
+    came: Receiver<Input>,
     skipped: Arc<AtomicU64>,
     stop: Stop,
     sources: Sources,
@@ -407,9 +407,9 @@ impl View {
                 Err(RecvTimeoutError::Disconnected) => break,
             };
             let is_figure = |record: &Record| record.test == MmioTest::Read.name();
-            let is_batch = matches!(&event, Event::Records(records) if counts(self) || records.iter().any(is_figure));
-            let has_ended = matches!(event, Event::Ended(_) | Event::NotCounted(_));
-            if let Event::NotCounted(failure) = &event {
+            let is_batch = matches!(&event, Input::Records(records) if counts(self) || records.iter().any(is_figure));
+            let has_ended = matches!(event, Input::Ended(_) | Input::NotCounted(_));
+            if let Input::NotCounted(failure) = &event {
                 // After the first page an error says why no more come; before it the page itself does.
                 let Failure { text, hint, .. } = failure.clone();
                 if printed > 0 {
@@ -471,27 +471,27 @@ impl View {
     }
 
     /// Applies an event to the state.
-    fn event(&mut self, event: Event) -> anyhow::Result<Next> {
+    fn event(&mut self, event: Input) -> anyhow::Result<Next> {
         if let Some(code) = self.stop.exit_code() {
             return Ok(Next::End(ExitCode::from(code)));
         }
         self.look()?;
         self.state.skipped = self.skipped.load(Ordering::Relaxed);
         match event {
-            Event::Key(key) => {
+            Input::Key(key) => {
                 let action = self.state.key(key);
                 return Ok(self.act(action));
             }
-            Event::Mouse(mouse) => {
+            Input::Mouse(mouse) => {
                 let action = self.state.mouse(mouse, screen::size_or_usual());
                 return Ok(self.act(action));
             }
-            Event::Resized => {}
-            Event::Signal => return Ok(Next::Renew),
-            Event::Deaf(err) => {
+            Input::Resized => {}
+            Input::Signal => return Ok(Next::Renew),
+            Input::Deaf(err) => {
                 return Err(Refusal::new(format!("cannot read keys: {err}"), "top reads keys from /dev/tty").into());
             }
-            Event::Records(records) => {
+            Input::Records(records) => {
                 let before = self.state.model.live.last();
                 self.state.take(&records);
                 if self.state.model.live.last() != before {
@@ -502,9 +502,9 @@ impl View {
                     return Ok(Next::End(ExitCode::SUCCESS));
                 }
             }
-            Event::Functions(functions) => self.state.model.set_functions(functions),
-            Event::NotCounted(failure) => self.state.model.no_counters = Some(with_hint(failure)),
-            Event::Ended(flaw) => {
+            Input::Functions(functions) => self.state.model.set_functions(functions),
+            Input::NotCounted(failure) => self.state.model.no_counters = Some(with_hint(failure)),
+            Input::Ended(flaw) => {
                 self.flaw = flaw;
                 if let Some(nothing) = self.nothing() {
                     return Err(nothing.into());

@@ -13,7 +13,7 @@ use pciescope_hw::probe::Probe;
 use pciescope_hw::probe::open::{Backend, Need, open};
 use pciescope_hw::wait::now_ns;
 
-use super::Event;
+use super::Input;
 use super::live::failure;
 use super::worker::{Quit, Sending, Worker};
 use crate::cmd::Ctx;
@@ -34,7 +34,7 @@ pub fn start(
     bdf: Option<pciescope_core::Bdf>,
     backend: Backend,
     every: Duration,
-    events: SyncSender<Event>,
+    events: SyncSender<Input>,
 ) -> anyhow::Result<Worker> {
     let access = AccessArgs { backend, bind: false };
     let device = Device::find(ctx, bdf, &access)?;

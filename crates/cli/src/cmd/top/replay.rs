@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use pciescope_core::Record;
 use pciescope_report::{Error, bounded, jsonl};
 
-use super::Event;
+use super::Input;
 
 /// A writer at the other end of a pipe writes an interval at once: after this time it is whole.
 const WHOLE: Duration = Duration::from_millis(100);
@@ -59,7 +59,7 @@ pub fn name(path: &Path) -> &Path {
 ///
 /// # Errors
 /// A file that cannot be read or does not begin with a record.
-pub fn start(path: &Path, speed: Option<f64>, events: SyncSender<Event>) -> anyhow::Result<Sender<Command>> {
+pub fn start(path: &Path, speed: Option<f64>, events: SyncSender<Input>) -> anyhow::Result<Sender<Command>> {
     let (records, taken) = sync_channel(1024);
     if path == Path::new("-") {
         thread::Builder::new()
@@ -137,7 +137,7 @@ impl Batch {
 }
 
 /// Sends interval after interval, each when it is due.
-fn play(taken: &Receiver<Taken>, asked: &Receiver<Command>, speed: Option<f64>, events: &SyncSender<Event>) {
+fn play(taken: &Receiver<Taken>, asked: &Receiver<Command>, speed: Option<f64>, events: &SyncSender<Input>) {
     let mut left: Option<Record> = None;
     let mut clock = Clock { speed, is_paused: false, due: Instant::now(), last: None };
     loop {
@@ -160,12 +160,12 @@ fn play(taken: &Receiver<Taken>, asked: &Receiver<Command>, speed: Option<f64>, 
             }
         }
         if !batch.records.is_empty()
-            && (!clock.wait(&batch, asked) || events.send(Event::Records(batch.records)).is_err())
+            && (!clock.wait(&batch, asked) || events.send(Input::Records(batch.records)).is_err())
         {
             return;
         }
         if let Some(flaw) = end {
-            let _ = events.send(Event::Ended(flaw));
+            let _ = events.send(Input::Ended(flaw));
             return;
         }
     }

@@ -13,7 +13,7 @@ use pciescope_core::{Record, Sink};
 use pciescope_hw::probe::Watch;
 use pciescope_hw::wait::{Waiter, Woken};
 
-use super::Event;
+use super::Input;
 
 /// The thread. Dropping this ends its wait, asks it to end, and joins it.
 pub struct Worker {
@@ -90,7 +90,7 @@ impl Watch for Quit {
 
 /// Passes on records and never waits: records for which there is no room are left out, and counted in `skipped`.
 pub struct Sending {
-    pub events: SyncSender<Event>,
+    pub events: SyncSender<Input>,
     pub skipped: Arc<AtomicU64>,
 }
 
@@ -100,7 +100,7 @@ impl Sink for Sending {
     }
 
     fn put_all(&mut self, records: &[Record]) -> io::Result<()> {
-        if self.events.try_send(Event::Records(records.to_vec())).is_err() {
+        if self.events.try_send(Input::Records(records.to_vec())).is_err() {
             self.skipped.fetch_add(1, Ordering::Relaxed);
         }
         Ok(())

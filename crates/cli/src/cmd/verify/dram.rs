@@ -97,7 +97,7 @@ const LEAD: Duration = Duration::from_secs(1);
 const TICK: Duration = Duration::from_millis(20);
 
 /// A node with its CPUs and the counters of its channels.
-struct Node {
+struct MemoryNode {
     number: Option<u32>,
     cpus: Vec<u32>,
     choice: Choice,
@@ -138,7 +138,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
 const THREADS: usize = 4;
 
 /// The CPUs of a node to which threads are pinned; none for a command of the user's.
-fn pinned(args: &Args, node: &Node, ctx: &Ctx) -> anyhow::Result<Vec<u32>> {
+fn pinned(args: &Args, node: &MemoryNode, ctx: &Ctx) -> anyhow::Result<Vec<u32>> {
     if args.with.is_some() {
         return Ok(Vec::new());
     }
@@ -158,7 +158,7 @@ fn pinned(args: &Args, node: &Node, ctx: &Ctx) -> anyhow::Result<Vec<u32>> {
 }
 
 /// The nodes to work on, each with the channels that serve it.
-fn nodes(args: &Args, ctx: &Ctx) -> anyhow::Result<Vec<Node>> {
+fn nodes(args: &Args, ctx: &Ctx) -> anyhow::Result<Vec<MemoryNode>> {
     let cpus = topology::cpus(&ctx.root)?;
     let metrics = SIDES.map(|(_, metric, _)| metric.to_owned()).into();
     let choice = match counters::choose(&ctx.root, &Wanted { metrics, origin: Origin::Hardware, ..Wanted::default() }) {
@@ -176,7 +176,7 @@ fn nodes(args: &Args, ctx: &Ctx) -> anyhow::Result<Vec<Node>> {
         )
         .into());
     }
-    let mut nodes: Vec<Node> = topology::nodes(&cpus)
+    let mut nodes: Vec<MemoryNode> = topology::nodes(&cpus)
         .into_iter()
         .filter(|(number, _)| args.node.is_none_or(|wanted| *number == wanted))
         .filter_map(|(number, list)| {
@@ -209,9 +209,9 @@ fn node_of(choice: &Choice, channel: usize, cpus: &[Cpu]) -> Option<u32> {
 }
 
 /// A node with its two counters; one that not all channels have is left out.
-fn node(number: Option<u32>, cpus: Vec<u32>, choice: Choice) -> Node {
+fn node(number: Option<u32>, cpus: Vec<u32>, choice: Choice) -> MemoryNode {
     let channels = choice.panels.len();
-    let mut node = Node { number, cpus, choice, counters: Vec::new() };
+    let mut node = MemoryNode { number, cpus, choice, counters: Vec::new() };
     let (place, choice) = (node.place(), &node.choice);
     let mut counters = Vec::new();
     for (side, metric, word) in SIDES {
@@ -225,7 +225,7 @@ fn node(number: Option<u32>, cpus: Vec<u32>, choice: Choice) -> Node {
     node
 }
 
-impl Node {
+impl MemoryNode {
     /// As tables and messages call it.
     fn place(&self) -> String {
         self.number.map_or("all nodes".to_owned(), |number| format!("node {number}"))

@@ -33,12 +33,12 @@ the error must also exceed the stated bound.")]
 pub struct Args {
     /// What to verify.
     #[command(subcommand)]
-    what: What,
+    what: VerifyVerb,
 }
 
 /// What to verify.
 #[derive(Debug, clap::Subcommand)]
-enum What {
+enum VerifyVerb {
     /// The payload counters of a disk's root port, by fio
     Pcie(pcie::Args),
     /// The counters of DRAM channels, by memory traffic of known size
@@ -50,9 +50,9 @@ enum What {
 /// Runs the chosen verification.
 pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     match args.what {
-        What::Pcie(args) => pcie::run(args, ctx),
-        What::Dram(args) => dram::run(args, ctx),
-        What::Readout(args) => readout::run(args, ctx),
+        VerifyVerb::Pcie(args) => pcie::run(args, ctx),
+        VerifyVerb::Dram(args) => dram::run(args, ctx),
+        VerifyVerb::Readout(args) => readout::run(args, ctx),
     }
 }
 

@@ -12,7 +12,7 @@ use pciescope_hw::memory::Buffer;
 
 use super::{Journal, payload, seconds};
 use crate::cmd::output::OutputArgs;
-use crate::cmd::readout::options::{Way, access};
+use crate::cmd::readout::options::{AccessChoice, access};
 use crate::cmd::{Ctx, Refusal};
 use crate::values::{Percent, Time, bdf, percent, positive};
 
@@ -38,7 +38,7 @@ pub struct Args {
 
     /// How to read: read, ring, direct or io_uring, as `pciescope readout -B`
     #[arg(short = 'B', long, value_name = "HOW", value_parser = access, default_value = "read")]
-    access: Way,
+    access: AccessChoice,
 
     /// How long to read
     #[arg(long, value_name = "TIME", value_parser = seconds, default_value = "20s")]
@@ -67,8 +67,8 @@ const DMA_BYTES: u64 = 64;
 pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     let device = args.device.display();
     let access = match args.access {
-        Way::Named(access) => access,
-        Way::ZeroCopy => Access::Ring,
+        AccessChoice::Named(access) => access,
+        AccessChoice::ZeroCopy => Access::Ring,
     };
     let mut daq = daq::open(&ctx.root, &args.device, &Options { access, ..Options::default() })?;
     let about = daq.about().clone();

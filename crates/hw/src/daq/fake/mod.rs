@@ -40,7 +40,7 @@ pub struct Fake {
     opened: Instant,
     memory: Memory,
     setup: Setup,
-    run: Option<Run>,
+    run: Option<Acquisition>,
     acquisitions: u64,
     dmas: u64,
     costs: Costs,
@@ -51,7 +51,7 @@ pub struct Fake {
 
 /// An acquisition that was armed.
 #[derive(Debug, Clone, Copy)]
-struct Run {
+struct Acquisition {
     sequence: u64,
     /// `None`: it never ends.
     end: Option<Instant>,
@@ -203,7 +203,7 @@ impl Fake {
     }
 
     /// Puts the samples of an acquisition that has ended into the memory.
-    fn store(&mut self, run: Run) {
+    fn store(&mut self, run: Acquisition) {
         if run.is_stored {
             return;
         }
@@ -214,7 +214,7 @@ impl Fake {
             let origin = Origin { seed, serial, acquisition: run.sequence, channel: channel as u8 };
             self.memory.store(number as u64 * bytes, bytes, origin);
         }
-        self.run = Some(Run { is_stored: true, ..run });
+        self.run = Some(Acquisition { is_stored: true, ..run });
     }
 
     fn wait(&mut self, timeout_ms: u32, is_poll: bool) -> Result<End, Error> {
@@ -240,7 +240,7 @@ impl Fake {
         } else {
             std::thread::sleep(seen.saturating_duration_since(Instant::now()));
         }
-        let run = Run { polls, ..run };
+        let run = Acquisition { polls, ..run };
         self.run = Some(run);
         if run.end.is_none_or(|end| end > limit) {
             return Err(self.failed(WHAT, libc::ETIMEDOUT));
@@ -343,7 +343,7 @@ impl Digitizer for Fake {
         let sampled_ns = self.setup.samples * u64::from(self.setup.divider.unwrap_or(3)) * 1_000_000_000 / CLOCK_HZ;
         let end = self.opened + Duration::from_nanos(begin_ns + sampled_ns);
         let end = Some(end).filter(|_| self.acquisitions != self.options.hang);
-        self.run = Some(Run { sequence: self.acquisitions, end, is_stored: false, polls: 0 });
+        self.run = Some(Acquisition { sequence: self.acquisitions, end, is_stored: false, polls: 0 });
         Ok(self.acquisitions)
     }
 

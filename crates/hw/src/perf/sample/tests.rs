@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::agree::{has_unlike_cpus, no_kernel};
 use super::*;
-use crate::usage::{Machine, Usage};
+use crate::usage::{CpuTime, Usage};
 
 /// Computes for `time` of its thread's CPU time, and gives what it used. Operators only, so that it calls nothing without optimization either.
 #[inline(never)]
@@ -58,9 +58,9 @@ fn sampled_work(mut sampler: impl FnMut(i32) -> Option<Sampler>, work: fn() -> U
 #[test]
 fn a_busy_loop_of_a_thread_is_at_the_top() {
     let open = |thread| sampler(Whom::Threads(&[thread]), &Sampling::default());
-    let before = Machine::load(&Root::default()).unwrap();
+    let before = CpuTime::load(&Root::default()).unwrap();
     let Some((mut sampler, used)) = sampled_work(open, || the_busy_one(Duration::from_millis(500))) else { return };
-    let stolen_ns = Machine::load(&Root::default()).unwrap().since(&before).steal_ns;
+    let stolen_ns = CpuTime::load(&Root::default()).unwrap().since(&before).steal_ns;
     let mut symbols = Symbols::of(&Root::default());
     let profile = sampler.take(&mut symbols);
     let top = &profile.spots[0];

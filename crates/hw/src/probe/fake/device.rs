@@ -8,7 +8,7 @@ use crate::Error;
 
 /// Registers, memory and counters.
 #[derive(Debug, Clone)]
-pub struct Device {
+pub struct FakeDevice {
     scratch: u64,
     memory: Vec<u8>,
     reads: u64,
@@ -23,10 +23,10 @@ pub fn ones(width: u8) -> u64 {
     u64::MAX >> (64 - 8 * u32::from(width))
 }
 
-impl Device {
+impl FakeDevice {
     /// A device after reset that reads all-ones after `ones_after` reads (0: never).
     pub fn new(ones_after: u64) -> Self {
-        Device {
+        FakeDevice {
             scratch: 0,
             memory: vec![0; BAR2_BYTES as usize],
             reads: 0,

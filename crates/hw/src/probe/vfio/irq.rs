@@ -91,7 +91,7 @@ pub fn measure(vfio: &mut Vfio, plan: &IrqPlan, slice: &Slice, watch: &dyn Watch
     let total = slice.count.saturating_mul(vectors.len() as u64);
     let hz = method.clock_hz;
     let share_ns = slice.duration_ns / vectors.len().max(1) as u64;
-    let mut run = Run {
+    let mut run = RunState {
         root: &vfio.root,
         vfio,
         armed: &armed,
@@ -120,7 +120,7 @@ pub fn measure(vfio: &mut Vfio, plan: &IrqPlan, slice: &Slice, watch: &dyn Watch
         thread.join().expect("the measuring thread does not panic")
     });
     watch.progress(run.done, total);
-    let Run { samples, failure, .. } = run;
+    let RunState { samples, failure, .. } = run;
     let clock_doubt = clock::doubt(method.clock_hz, clock::measured_hz());
     outcomes.iter_mut().for_each(|outcome| outcome.warnings.extend(clock_doubt.clone()));
     method.notes.extend([
@@ -141,7 +141,7 @@ pub fn measure(vfio: &mut Vfio, plan: &IrqPlan, slice: &Slice, watch: &dyn Watch
     Ok(Sampled { method, outcomes, samples, samples_lost: 0, failure })
 }
 
-struct Run<'a> {
+struct RunState<'a> {
     root: &'a Root,
     vfio: &'a Vfio,
     armed: &'a Armed<'a>,
@@ -172,7 +172,7 @@ enum Waited {
     Ended,
 }
 
-impl Run<'_> {
+impl RunState<'_> {
     fn all(&mut self, vectors: &[u16]) -> Vec<Outcome> {
         let mut outcomes = Vec::new();
         for &vector in vectors {

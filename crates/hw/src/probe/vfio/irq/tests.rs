@@ -82,7 +82,7 @@ fn with_device<T>(
     vfio: &Vfio,
     plan: &IrqPlan,
     handler: &(dyn Fn(u64) + Sync),
-    test: impl FnOnce(&mut Run<'_>) -> T,
+    test: impl FnOnce(&mut RunState<'_>) -> T,
 ) -> T {
     let page = tempfile::tempfile().unwrap();
     page.set_len(4096).unwrap();
@@ -113,7 +113,7 @@ fn with_device<T>(
                 unsafe { libc::eventfd_write(event, 1) };
             }
         });
-        let mut run = Run {
+        let mut run = RunState {
             root: &vfio.root,
             vfio,
             armed: &armed,
@@ -147,7 +147,7 @@ fn a_device_that_died_ends_the_run_as_removed_at_its_first_silence() {
     let vfio = vfio(root.path(), u32::MAX);
     let plan = IrqPlan { timeout_ns: 10_000_000, ..plan(30, Duration::ZERO) };
     // Nothing is stored to the trigger, so nobody answers.
-    let never = |run: &mut Run<'_>| {
+    let never = |run: &mut RunState<'_>| {
         let mut counts = Counts::default();
         run.samples(0, &mut counts, &|| Ok(Fired::Here(clock::start())));
         (counts, run.failure.take())
