@@ -18,6 +18,7 @@ mod access;
 mod answer;
 pub mod config;
 pub mod feed;
+mod instance;
 pub mod metrics;
 pub mod page;
 mod reload;

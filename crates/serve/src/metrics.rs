@@ -9,8 +9,9 @@ use std::time::Instant;
 
 use pciescope_core::{Device, DeviceErrors, Link};
 
+use crate::instance::Instance;
 use crate::series::{Family, Type};
-use crate::state::{Inner, Instance, State};
+use crate::state::{Inner, State};
 
 /// A text format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

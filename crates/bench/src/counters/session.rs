@@ -91,7 +91,7 @@ impl Polled {
 }
 
 /// What is polled, with its last reading.
-struct Kept {
+struct LastReading {
     polled: Polled,
     /// When it was, on CLOCK_MONOTONIC.
     at_ns: u64,
@@ -115,7 +115,7 @@ pub struct Session {
     all: Vec<Watched>,
     groups: Vec<Open>,
     /// From the start on, where anything is read without perf.
-    kept: Option<Kept>,
+    kept: Option<LastReading>,
     /// Whether all of it is synthetic.
     is_synthetic: bool,
     /// Whether this thread goes to the CPU of the group that is read.
@@ -243,7 +243,7 @@ impl Session {
                 one.instrument.counters.iter().map(|counter| value(one, counter).unwrap_or(0)).collect()
             };
             let last = self.all.iter().map(first).collect();
-            self.kept = Some(Kept { polled, at_ns, last });
+            self.kept = Some(LastReading { polled, at_ns, last });
         }
         for open in &mut self.groups {
             let started = open.group.read().map(|values| {
@@ -309,7 +309,7 @@ impl Session {
     }
 
     fn poll(&mut self) {
-        let Some(Kept { polled, at_ns, last }) = &mut self.kept else { return };
+        let Some(LastReading { polled, at_ns, last }) = &mut self.kept else { return };
         // A synthetic machine's files and counters are of one moment; those of a real one are read until the second.
         let now = now_ns();
         polled.read(now);

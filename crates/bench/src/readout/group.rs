@@ -15,9 +15,9 @@ use pciescope_hw::usage::{CpuTime, Usage};
 use pciescope_hw::wait::now_ns;
 
 use super::plan::{Group, Opener, ReadoutOptions, Source};
-use super::record::{Scene, Writer};
+use super::record::{Context, Writer};
 use super::row::{Active, Laps, active};
-use super::worker::{self, Gate, Taken, WorkerArgs};
+use super::worker::{self, Gate, WorkerArgs, WorkerResult};
 use crate::error::Error;
 use crate::journal::Summary;
 
@@ -66,8 +66,8 @@ pub fn measure(root: &Root, task: Task<'_>, host: &dyn Host, sink: &mut dyn Sink
         }
         host.begin(number, task.groups.len(), group);
         let taken = carry_out(root, &task, group, host);
-        let scene = Scene { task: &task, group, number: number as u32 };
-        writer.group(&scene, taken)?;
+        let context = Context { task: &task, group, number: number as u32 };
+        writer.group(&context, taken)?;
     }
     writer.finish(host.is_stopped())
 }
@@ -75,7 +75,7 @@ pub fn measure(root: &Root, task: Task<'_>, host: &dyn Host, sink: &mut dyn Sink
 /// What a group gave.
 pub(super) struct Outcome {
     /// In the order of the group's devices.
-    pub taken: Vec<Taken>,
+    pub taken: Vec<WorkerResult>,
     /// Just before the threads were started.
     pub origin_ns: u64,
     pub active: Active,
@@ -92,7 +92,7 @@ fn carry_out(root: &Root, task: &Task<'_>, group: &Group, host: &dyn Host) -> Ou
     let is_stopped = || host.is_stopped();
     let moved = AtomicU64::new(0);
     let (mut origin_ns, mut before, mut sampler) = (0, None, None);
-    let taken: Vec<Taken> = thread::scope(|scope| {
+    let taken: Vec<WorkerResult> = thread::scope(|scope| {
         let (ready, is_ready) = channel();
         // Each thread of a device holds one end until it ends.
         let (alive, ended) = channel::<()>();
@@ -127,9 +127,9 @@ fn carry_out(root: &Root, task: &Task<'_>, group: &Group, host: &dyn Host) -> Ou
                 host.moved(moved.load(Ordering::Relaxed), now_ns() - origin_ns);
             }
         }
-        let end = |thread: Result<thread::ScopedJoinHandle<'_, Taken>, Failure>| {
+        let end = |thread: Result<thread::ScopedJoinHandle<'_, WorkerResult>, Failure>| {
             let taken = thread.and_then(|thread| thread.join().map_err(|_| panicked()));
-            taken.unwrap_or_else(|failure| Taken { failure: Some((0, failure)), ..Taken::default() })
+            taken.unwrap_or_else(|failure| WorkerResult { failure: Some((0, failure)), ..WorkerResult::default() })
         };
         threads.into_iter().map(end).collect()
     });
@@ -155,7 +155,7 @@ fn carry_out(root: &Root, task: &Task<'_>, group: &Group, host: &dyn Host) -> Ou
         let span_ns = last_end_ns.map_or(elapsed_ns, |end_ns| end_ns.saturating_sub(origin_ns).min(elapsed_ns));
         put("cpu_top", (span_ns > 0).then(|| used_ns as f64 / span_ns as f64 * 100.0), "%");
     }
-    let laps: Vec<Laps> = taken.iter().map(Taken::laps).collect();
+    let laps: Vec<Laps> = taken.iter().map(WorkerResult::laps).collect();
     let active = if laps.len() > 1 { active(&laps.iter().collect::<Vec<_>>()) } else { Active::default() };
     Outcome { taken, origin_ns, active, metrics, profile }
 }

@@ -17,13 +17,13 @@ use crate::journal::{Journal, Summary};
 use pciescope_core::text::chain;
 
 /// The run and the group that records describe.
-pub(super) struct Scene<'s> {
+pub(super) struct Context<'s> {
     pub task: &'s Task<'s>,
     pub group: &'s Group,
     pub number: u32,
 }
 
-impl<'s> Scene<'s> {
+impl<'s> Context<'s> {
     /// The device at this place of the group.
     fn source(&self, place: usize) -> Option<&'s Source> {
         self.task.devices.get(*self.group.devices.get(place)?)
@@ -43,13 +43,13 @@ impl<'w> Writer<'w> {
     }
 
     /// Writes the rows of a group and its summary.
-    pub fn group(&mut self, scene: &Scene<'_>, outcome: Outcome) -> Result<(), Error> {
+    pub fn group(&mut self, context: &Context<'_>, outcome: Outcome) -> Result<(), Error> {
         let Outcome { taken, origin_ns, active, metrics, profile } = outcome;
-        let mut total = summary(scene);
+        let mut total = summary(context);
         total.metrics = metrics;
         let (mut speed, mut end_ns) = (0.0, 0);
         for (place, taken) in taken.into_iter().enumerate() {
-            let Some(source) = scene.source(place) else { continue };
+            let Some(source) = context.source(place) else { continue };
             let mut rows = taken.rows;
             if taken.failure.as_ref().is_some_and(|(at, _)| *at >= rows.len()) {
                 rows.push(Row { function: Work::Readout.row_name().to_owned(), is_reading: true, ..Row::default() });
@@ -58,13 +58,13 @@ impl<'w> Writer<'w> {
             let active_speed = active.speed(place);
             speed += mean_speed(&rows).unwrap_or(0.0);
             for (at, row) in rows.iter().enumerate() {
-                let mut record = record(scene, source, row, origin_ns);
+                let mut record = record(context, source, row, origin_ns);
                 record.error = failed.as_ref().filter(|(failed, _)| *failed == at).map(|(_, failure)| failure.clone());
                 if let Some(speed) = active_speed.filter(|_| row.is_reading && at == 0) {
                     record.metrics.insert("active_speed".to_owned(), Metric::of(speed, "bytes/s"));
                 }
                 end_ns = end_ns.max(row.end_ns);
-                self.judge(scene, source, row);
+                self.judge(context, source, row);
                 self.0.put(record)?;
             }
         }
@@ -76,7 +76,7 @@ impl<'w> Writer<'w> {
             let speed = active.bytes.iter().sum::<f64>() / active.ns as f64 * 1e9;
             total.metrics.insert("active_speed".to_owned(), Metric::of(speed, "bytes/s"));
             total.metrics.insert("active".to_owned(), Metric::ns(active.ns as f64));
-            total.warnings.extend(shared_links(scene, &active));
+            total.warnings.extend(shared_links(context, &active));
         }
         match profile {
             None => {}
@@ -95,13 +95,13 @@ impl<'w> Writer<'w> {
     }
 
     /// Figures that fail the run.
-    fn judge(&mut self, scene: &Scene<'_>, source: &Source, row: &Row) {
+    fn judge(&mut self, context: &Context<'_>, source: &Source, row: &Row) {
         let place = format!("{}: {}", source.path.display(), row.function);
         if let Some(wrong) = &row.finding.first {
             let text = format!("{place}: {} bytes are wrong, the first {wrong}", row.finding.wrong);
             self.0.summary.failed_checks.push(text);
         }
-        let floor = scene.task.options.min_bytes_per_s.filter(|_| row.is_reading);
+        let floor = context.task.options.min_bytes_per_s.filter(|_| row.is_reading);
         if let (Some(floor), Some(speed)) = (floor, row.speed()) {
             if speed < floor {
                 let (speed, floor) = (speed / 1e6, floor / 1e6);
@@ -119,20 +119,20 @@ impl<'w> Writer<'w> {
 }
 
 /// The summary of a group, still without its figures.
-fn summary(scene: &Scene<'_>) -> Record {
-    let plan = &scene.group.plan;
+fn summary(context: &Context<'_>) -> Record {
+    let plan = &context.group.plan;
     Record {
         test: SUMMARY.to_owned(),
         stream: Some(Stream {
             access: plan.access.name().to_owned(),
             wait: (plan.cycles > 0).then(|| plan.wait.name().to_owned()),
             samples: plan.samples,
-            devices: scene.group.devices.len() as u32,
-            sweep: scene.group.sweep.map(str::to_owned),
-            group: scene.number,
+            devices: context.group.devices.len() as u32,
+            sweep: context.group.sweep.map(str::to_owned),
+            group: context.number,
             ..Stream::default()
         }),
-        plan: Some(Plan::Readout(scene.task.options.stated(plan))),
+        plan: Some(Plan::Readout(context.task.options.stated(plan))),
         ..Record::default()
     }
 }
@@ -147,10 +147,10 @@ fn mean_speed(rows: &[Row]) -> Option<f64> {
 }
 
 /// Links that carry several devices: what all moved in the time in which all were read must fit.
-fn shared_links(scene: &Scene<'_>, active: &Active) -> Vec<Warning> {
+fn shared_links(context: &Context<'_>, active: &Active) -> Vec<Warning> {
     let mut links: BTreeMap<Bdf, (Link, f64, u32)> = BTreeMap::new();
-    for place in 0..scene.group.devices.len() {
-        let (Some(source), Some(speed)) = (scene.source(place), active.speed(place)) else { continue };
+    for place in 0..context.group.devices.len() {
+        let (Some(source), Some(speed)) = (context.source(place), active.speed(place)) else { continue };
         for (bdf, link) in way(source) {
             let entry = links.entry(bdf).or_insert((link, 0.0, 0));
             entry.1 += speed;
@@ -212,8 +212,8 @@ fn ceiling(source: &Source) -> Option<f64> {
     way(source).filter_map(|(_, link)| ceiling::payload_bytes_per_s(&link)).min_by(f64::total_cmp)
 }
 
-fn record(scene: &Scene<'_>, source: &Source, row: &Row, origin_ns: u64) -> Record {
-    let (about, plan) = (&source.about, &scene.group.plan);
+fn record(context: &Context<'_>, source: &Source, row: &Row, origin_ns: u64) -> Record {
+    let (about, plan) = (&source.about, &context.group.plan);
     let mut record = Record {
         test: TEST.to_owned(),
         device: about.function.clone(),
@@ -231,15 +231,15 @@ fn record(scene: &Scene<'_>, source: &Source, row: &Row, origin_ns: u64) -> Reco
             check: row.check.map(|check| check.to_string()),
             cycle: row.cycle,
             conversion: row.conversion.clone(),
-            devices: scene.group.devices.len() as u32,
-            sweep: scene.group.sweep.map(str::to_owned),
-            group: scene.number,
+            devices: context.group.devices.len() as u32,
+            sweep: context.group.sweep.map(str::to_owned),
+            group: context.number,
         }),
-        method: Some(method(scene, source, row)),
+        method: Some(method(context, source, row)),
         metrics: metrics(row),
         ..Record::default()
     };
-    let environment = &scene.task.environment;
+    let environment = &context.task.environment;
     let only = source.cpus.as_ref().filter(|cpus| cpus.len() == 1).and_then(|cpus| cpus.iter().next());
     record.cpu = only.and_then(|number| environment.cpus.iter().find(|cpu| cpu.cpu == number).cloned());
     if row.repeats > 0 {
@@ -273,11 +273,11 @@ fn record(scene: &Scene<'_>, source: &Source, row: &Row, origin_ns: u64) -> Reco
     record
 }
 
-fn method(scene: &Scene<'_>, source: &Source, row: &Row) -> Method {
-    let options = &scene.task.options;
+fn method(context: &Context<'_>, source: &Source, row: &Row) -> Method {
+    let options = &context.task.options;
     let mut notes = source.about.notes.clone();
     if row.is_reading && options.is_all_checked && row.finding.right + row.finding.wrong > 0 {
-        let is_in_pieces = options.piece.is_some() || options.is_fused || scene.group.plan.access == Access::Ring;
+        let is_in_pieces = options.piece.is_some() || options.is_fused || context.group.plan.access == Access::Ring;
         notes.push(match is_in_pieces {
             true => "Every piece was compared as it came; the time for that is in the duration.".to_owned(),
             false => "Every repeat was compared; the time for that is left out of the duration.".to_owned(),
@@ -374,7 +374,7 @@ mod tests {
         Source { path: bdf.into(), about, is_digitizer: true, cpus: None, node: None }
     }
 
-    fn with_scene(see: impl FnOnce(&Scene<'_>)) {
+    fn with_context(see: impl FnOnce(&Context<'_>)) {
         let open = |path: &Path, options: &Options| daq::open(&Root::at("/"), path, options);
         let task = Task {
             devices: vec![source("0000:03:00.0", None), source("0000:04:00.0", None)],
@@ -398,7 +398,7 @@ mod tests {
             open: &open,
         };
         let group = Group { sweep: None, devices: vec![0, 1], plan: ReadoutPlan::default() };
-        see(&Scene { task: &task, group: &group, number: 0 });
+        see(&Context { task: &task, group: &group, number: 0 });
     }
 
     fn row(bytes: u64) -> Row {
@@ -411,8 +411,8 @@ mod tests {
     #[test]
     fn a_rate_above_the_slowest_link_is_invalid() {
         // 2.5 GT/s x4 with 256 bytes to a packet: 927.5 MB/s.
-        with_scene(|scene| {
-            let of = |bytes| record(scene, &scene.task.devices[0], &row(bytes), 0);
+        with_context(|context| {
+            let of = |bytes| record(context, &context.task.devices[0], &row(bytes), 0);
             assert!(of(927_000).warnings.is_empty());
             assert_eq!(of(928_000).warnings[0].code, "above-ceiling");
             assert!((of(463_768).metrics["of_ceiling"].value - 50.0).abs() < 0.01);
@@ -421,10 +421,10 @@ mod tests {
 
     #[test]
     fn devices_that_share_a_link_must_fit_it_together() {
-        with_scene(|scene| {
+        with_context(|context| {
             let active = |bytes| Active { ns: 1_000_000, bytes: vec![bytes; 2] };
-            assert!(shared_links(scene, &active(460_000.0)).is_empty());
-            let above = shared_links(scene, &active(600_000.0));
+            assert!(shared_links(context, &active(460_000.0)).is_empty());
+            let above = shared_links(context, &active(600_000.0));
             assert!(above.len() == 1 && above[0].text.contains("2 devices below 0000:01:00.0"), "{above:?}");
         });
     }

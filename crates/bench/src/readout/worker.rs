@@ -1,5 +1,7 @@
 //! What the thread of one device does: set up, wait for the others, read, convert, compare.
 
+mod prepare;
+
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
@@ -7,15 +9,15 @@ use std::sync::{Condvar, Mutex, PoisonError};
 
 use pciescope_convert::Progress;
 use pciescope_core::record::Failure;
-use pciescope_core::{Access, WaitMode, Work};
-use pciescope_hw::daq::{Costs, Daq, End, Setup, Span};
+use pciescope_core::{WaitMode, Work};
+use pciescope_hw::daq::{Costs, Daq, End, Span};
 use pciescope_hw::memory::Buffer;
-use pciescope_hw::placement::Pinned;
 use pciescope_hw::usage::Usage;
 use pciescope_hw::wait::now_ns;
 
+use self::prepare::{Mode, Worker};
 use super::check::{self, Check, Expected, Lab};
-use super::plan::{Group, Kernel, ReadoutOptions, Source, kernels, work};
+use super::plan::{Group, Kernel, ReadoutOptions, Source};
 use super::row::{Laps, Row};
 use pciescope_core::text::chain;
 
@@ -52,7 +54,7 @@ pub(super) struct WorkerArgs<'p> {
 
 /// What it brings back.
 #[derive(Debug, Default)]
-pub(super) struct Taken {
+pub(super) struct WorkerResult {
     /// By function; by cycle first where each has rows of its own.
     pub rows: Vec<Row>,
     /// What ended it early, and the place of the row that it belongs to; there may be no such row yet.
@@ -61,7 +63,7 @@ pub(super) struct Taken {
     pub checking_ns: u64,
 }
 
-impl Taken {
+impl WorkerResult {
     /// When the bytes of its first function came, in all cycles.
     pub fn laps(&self) -> Laps {
         let first = self.rows.iter().find(|row| row.is_reading).map(|row| row.function.as_str());
@@ -70,8 +72,8 @@ impl Taken {
 }
 
 /// Does all of it. `ready` is told when the device and its buffers are.
-pub(super) fn run(args: WorkerArgs<'_>, ready: Sender<()>) -> Taken {
-    let mut taken = Taken::default();
+pub(super) fn run(args: WorkerArgs<'_>, ready: Sender<()>) -> WorkerResult {
+    let mut taken = WorkerResult::default();
     let gate = args.gate;
     let prepared = Worker::prepare(args);
     // The other end only goes when the run is over. This one goes now: kept, it would hide that another thread has gone
@@ -88,10 +90,6 @@ pub(super) fn run(args: WorkerArgs<'_>, ready: Sender<()>) -> Taken {
         taken.failure.get_or_insert((0, failure));
     }
     taken
-}
-
-fn refused(text: String, hint: Option<String>) -> Failure {
-    Failure { code: "refused".to_owned(), text, hint }
 }
 
 /// What a record says of an error, its code from what the kernel answered.
@@ -111,143 +109,11 @@ pub(super) fn failure(err: &pciescope_hw::Error) -> Failure {
     Failure { code: code.to_owned(), text: chain(err), hint: err.hint() }
 }
 
-/// How the readout is done.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
-    /// Each repeat into one buffer, all of it.
-    Whole,
-    /// In pieces that are handed over.
-    Pieces {
-        bytes: usize,
-        /// Whether each is copied into a buffer of ours: a mapped file is not read by being mapped.
-        is_copied: bool,
-    },
-    /// Function 100.
-    Write,
-}
-
-/// The device with all that its thread needs.
-struct Worker<'p> {
-    args: WorkerArgs<'p>,
-    /// Of raw input.
-    bytes: usize,
-    way: Way,
-    check: Check,
-    kernels: Vec<Kernel>,
-    /// The data; empty where pieces are only handed over.
-    raw: Option<Buffer>,
-    /// One more reading to compare with, or where pieces are copied to.
-    other: Option<Buffer>,
-    out: Option<Buffer>,
-    lab: Option<Lab>,
-    checking: Usage,
-    _kept: Option<Pinned>,
-}
-
 /// For the end of an acquisition the thread waits so long at a time, so that the user can end it, in milliseconds.
 const SLICE_MS: u32 = 500;
 
-impl<'p> Worker<'p> {
-    fn prepare(mut args: WorkerArgs<'p>) -> Result<Self, Failure> {
-        let (source, options, plan) = (args.source, args.options, &args.group.plan);
-        let path = source.path.display();
-        let kept = source.cpus.as_ref().map(|cpus| {
-            Pinned::on(cpus).map_err(|err| refused(format!("{path}: cannot run on CPU {cpus}: {err}"), None))
-        });
-        let kept = kept.transpose()?;
-        let kernels = kernels(plan, options).map_err(|text| refused(text, None))?;
-        let bytes = (plan.samples * 2) as usize;
-        let is_writing = plan.functions.iter().any(|number| work(*number) == Some(Work::WritePattern));
-        let way = match (is_writing, options.piece, plan.access) {
-            (true, ..) => Way::Write,
-            _ if options.is_fused => Way::Pieces { bytes: options.fused_piece(source).min(bytes), is_copied: false },
-            // The buffers are the driver's, of its size.
-            (_, piece, Access::Ring) => Way::Pieces { bytes: piece.unwrap_or(bytes), is_copied: false },
-            (_, None, _) => Way::Whole,
-            (_, Some(piece), access) => Way::Pieces { bytes: piece.min(bytes), is_copied: access == Access::Mmap },
-        };
-        let default = match source.about.kind {
-            "char" => Check::None,
-            // It would be in the way of the next trigger and in the CPU time.
-            _ if plan.cycles > 0 => Check::None,
-            // Its functions would be among them.
-            _ if options.hot_spots.is_some() => Check::None,
-            _ => Check::Same,
-        };
-        let check = if way == Way::Write { Check::None } else { options.check.unwrap_or(default) };
-        let buffer = |len: usize| {
-            Buffer::on_node(len, source.node).map_err(|err| {
-                let hint = "take fewer samples, or another node".to_owned();
-                refused(format!("{path}: cannot allocate a buffer of {len} bytes: {err}"), Some(hint))
-            })
-        };
-        let is_kept = matches!(way, Way::Whole | Way::Write);
-        let needs_raw = is_kept || check != Check::None || (!kernels.is_empty() && !options.is_fused);
-        let output = |kernel: &Kernel| {
-            kernel.conversion.output_len(bytes / 2) * if kernel.is_f64 { size_of::<f64>() } else { size_of::<f32>() }
-        };
-        let mut raw = needs_raw.then(|| buffer(bytes)).transpose()?;
-        let other = match way {
-            _ if check == Check::Same => Some(bytes),
-            Way::Pieces { bytes: piece, is_copied: true } => Some(piece),
-            _ => None,
-        };
-        let out = kernels.iter().map(output).max();
-        if let (Way::Write, Some(raw)) = (way, &mut raw) {
-            check::fill_pattern(0, raw.bytes_mut());
-        }
-        let lab = match check {
-            Check::Lab { seed } => Some(lab(seed, source, options)?),
-            _ => None,
-        };
-        let mut worker = Worker {
-            bytes,
-            way,
-            check,
-            kernels,
-            raw,
-            other: other.map(buffer).transpose()?,
-            out: out.map(buffer).transpose()?,
-            lab,
-            checking: Usage::default(),
-            _kept: kept,
-            args: {
-                args.daq.prepare().map_err(|err| failure(&err))?;
-                // What came before is not ours.
-                args.daq.costs().map_err(|err| failure(&err))?;
-                args
-            },
-        };
-        worker.set_up_board()?;
-        Ok(worker)
-    }
-
-    /// The board, where acquisitions are asked for.
-    fn set_up_board(&mut self) -> Result<(), Failure> {
-        let (plan, board) = (&self.args.group.plan, &self.args.options.board);
-        if plan.cycles == 0 {
-            return Ok(());
-        }
-        let path = self.args.source.path.display();
-        let Some(digitizer) = self.args.daq.digitizer() else {
-            return Err(refused(format!("{path}: not a digitizer"), Some("drop -l".to_owned())));
-        };
-        let channels = u64::from(board.channels.count_ones().max(1));
-        let setup = Setup {
-            channels: board.channels,
-            samples: plan.samples.div_ceil(channels),
-            pretrigger: 0,
-            divider: board.divider,
-            trigger: board.trigger,
-        };
-        let samples = digitizer.setup(&setup).map_err(|err| failure(&err))?;
-        if let Some(lab) = &mut self.lab {
-            lab.samples = samples;
-        }
-        Ok(())
-    }
-
-    fn cycles(&mut self, taken: &mut Taken) -> Result<(), Failure> {
+impl Worker<'_> {
+    fn cycles(&mut self, taken: &mut WorkerResult) -> Result<(), Failure> {
         let plan = &self.args.group.plan;
         let is_each = self.args.options.is_each && plan.cycles > 0;
         for cycle in 0..plan.cycles.max(1) {
@@ -290,7 +156,7 @@ impl<'p> Worker<'p> {
             (row.function, row.conversion) = self.names(reading);
             (row.cycles, row.is_reading) = (1, true);
             row.is_fused = self.args.options.is_fused && row.conversion.is_some();
-            row.check = (self.way != Way::Write).then_some(self.check);
+            row.check = (self.mode != Mode::Write).then_some(self.check);
             let spent = self.checking;
             let outcome = self.read(cycle, reading, &mut row);
             // What comparing took is left out of each part: reading once more is the kernel's time, not the user's.
@@ -317,7 +183,7 @@ impl<'p> Worker<'p> {
     fn names(&self, reading: usize) -> (String, Option<String>) {
         match self.kernels.get(reading).filter(|_| self.args.options.is_fused) {
             Some(kernel) => (kernel.name.clone(), Some(kernel.words.clone())),
-            None if self.way == Way::Write => (Work::WritePattern.row_name().to_owned(), None),
+            None if self.mode == Mode::Write => (Work::WritePattern.row_name().to_owned(), None),
             None => (Work::Readout.row_name().to_owned(), None),
         }
     }
@@ -375,42 +241,33 @@ impl<'p> Worker<'p> {
 
     /// The timed window of a row that reads.
     fn read(&mut self, cycle: u64, reading: usize, row: &mut Row) -> Result<(), Failure> {
-        match self.way {
-            Way::Whole => self.read_whole(cycle, row),
-            Way::Write => self.write(cycle, row),
-            Way::Pieces { bytes, is_copied } => self.read_pieces(cycle, row, bytes, is_copied, reading),
+        match self.mode {
+            Mode::Whole | Mode::Write => self.move_whole(cycle, row),
+            Mode::Pieces { bytes, is_copied } => self.read_pieces(cycle, row, bytes, is_copied, reading),
         }
     }
 
-    fn read_whole(&mut self, cycle: u64, row: &mut Row) -> Result<(), Failure> {
+    /// Each repeat at once, into the buffer or out of it.
+    fn move_whole(&mut self, cycle: u64, row: &mut Row) -> Result<(), Failure> {
         let (repeats, mut left_out_ns) = (self.args.group.plan.repeats, 0);
         for repeat in 0..repeats {
             self.check_stop()?;
             let Some(raw) = &mut self.raw else { break };
+            let raw = &mut raw.bytes_mut()[..self.bytes];
             let start_ns = now_ns();
-            self.args.daq.read(0, &mut raw.bytes_mut()[..self.bytes]).map_err(|err| failure(&err))?;
+            let moved = if self.mode == Mode::Write { self.args.daq.write(0, raw) } else { self.args.daq.read(0, raw) };
+            moved.map_err(|err| failure(&err))?;
             let end_ns = now_ns();
             row.repeat(cycle, start_ns, end_ns);
-            self.args.moved.fetch_add(self.bytes as u64, Ordering::Relaxed);
+            if self.mode != Mode::Write {
+                self.args.moved.fetch_add(self.bytes as u64, Ordering::Relaxed);
+            }
             // From where the row begins: a thread may lose its CPU before its first repeat.
             row.busy_ns = end_ns.saturating_sub(row.start_ns).saturating_sub(left_out_ns);
-            if self.args.options.is_all_checked && repeat + 1 < repeats {
+            if self.args.options.is_all_checked && self.check != Check::None && repeat + 1 < repeats {
                 self.compare(row)?;
                 left_out_ns += now_ns() - end_ns;
             }
-        }
-        Ok(())
-    }
-
-    fn write(&mut self, cycle: u64, row: &mut Row) -> Result<(), Failure> {
-        for _ in 0..self.args.group.plan.repeats {
-            self.check_stop()?;
-            let Some(raw) = &self.raw else { break };
-            let start_ns = now_ns();
-            self.args.daq.write(0, &raw.bytes()[..self.bytes]).map_err(|err| failure(&err))?;
-            let end_ns = now_ns();
-            row.repeat(cycle, start_ns, end_ns);
-            row.busy_ns = end_ns.saturating_sub(row.start_ns);
         }
         Ok(())
     }
@@ -480,14 +337,14 @@ impl<'p> Worker<'p> {
         row.convert_ns = kernel.map(|_| convert_ns);
         outcome.map_err(|err| failure(&err))?;
         if let Some(text) = odd {
-            return Err(refused(format!("{}: {text}", self.args.source.path.display()), None));
+            return Err(Failure::refused(format!("{}: {text}", self.args.source.path.display()), None));
         }
         if row.repeats < repeats { self.check_stop() } else { Ok(()) }
     }
 
     /// What follows the timed window of a row that reads: the data for conversions, and the comparison.
     fn finish_reading(&mut self, row: &mut Row) -> Result<(), Failure> {
-        let is_handed_over = matches!(self.way, Way::Pieces { .. });
+        let is_handed_over = matches!(self.mode, Mode::Pieces { .. });
         if is_handed_over && self.raw.is_some() {
             self.fetch(false)?;
         }
@@ -534,7 +391,7 @@ impl<'p> Worker<'p> {
     /// A conversion of what was read last, again and again over the same data, as the seed's tool does.
     fn convert(&mut self, cycle: u64, place: usize) -> Result<Row, Failure> {
         let (Some(kernel), Some(raw), Some(out)) = (self.kernels.get(place), &self.raw, &mut self.out) else {
-            return Err(refused("there is nothing to convert".to_owned(), None));
+            return Err(Failure::refused("there is nothing to convert".to_owned(), None));
         };
         let mut row = Row {
             function: kernel.name.clone(),
@@ -555,7 +412,7 @@ impl<'p> Worker<'p> {
             } else {
                 kernel.conversion.to_f32(input, bytemuck::cast_slice_mut(out.bytes_mut()))
             };
-            converted.map_err(|err| refused(format!("{}: {err}", kernel.name), None))?;
+            converted.map_err(|err| Failure::refused(format!("{}: {err}", kernel.name), None))?;
             let end_ns = now_ns();
             row.repeat(cycle, start_ns, end_ns);
             row.busy_ns = end_ns - row.start_ns;
@@ -605,18 +462,6 @@ fn convert_piece(
         stream.to_f32(samples, &mut bytemuck::cast_slice_mut(out.bytes_mut())[produced..])
     };
     converted.map_err(|err| format!("{}: {err}", kernel.name))
-}
-
-/// The virtual board that a source says it is.
-fn lab(seed: u64, source: &Source, options: &ReadoutOptions) -> Result<Lab, Failure> {
-    let serial = source.about.serial.ok_or_else(|| {
-        refused(
-            format!("{}: it says no serial number, on which the lab's samples depend", source.path.display()),
-            Some("--check lab is for the boards of `pciescope lab`".to_owned()),
-        )
-    })?;
-    let channels = (0..16).filter(|channel| options.board.channels & (1 << channel) != 0).collect();
-    Ok(Lab { seed, serial, acquisition: 0, channels, samples: 1 })
 }
 
 #[cfg(test)]

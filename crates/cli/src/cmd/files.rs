@@ -154,7 +154,7 @@ pub fn create(path: &Path, overwrite: bool) -> anyhow::Result<Opened> {
     if !overwrite {
         refuse_to_replace(path)?;
     }
-    let mut opened = beside(path).with_context(failed)?;
+    let mut opened = replacement(path).with_context(failed)?;
     opened.place.old = Some(file);
     Ok(opened)
 }
@@ -165,7 +165,7 @@ pub fn create(path: &Path, overwrite: bool) -> anyhow::Result<Opened> {
 /// A file that cannot be written, or one that may not be replaced.
 pub fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
     let write = || {
-        let Opened { mut file, mut place } = beside(path)?;
+        let Opened { mut file, mut place } = replacement(path)?;
         io::Write::write_all(&mut file, bytes)?;
         place.keep()
     };
@@ -176,7 +176,7 @@ pub fn write(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// A file that cannot be created, or one that may not be replaced.
-pub fn beside(path: &Path) -> io::Result<Opened> {
+pub fn replacement(path: &Path) -> io::Result<Opened> {
     let real = Real::of(path)?;
     let meta = real.path.metadata().ok();
     let in_place = || real.open(OFlags::CREATE | OFlags::TRUNC).map(|file| (file, None));

@@ -108,19 +108,19 @@ pub struct Output {
     file: Option<jsonl::Writer<File>>,
     raw: Option<RawFile>,
     shown: Shown,
-    kept: Kept,
+    files: OutputFiles,
 }
 
 /// The files of a run, and whether they may replace the old ones: a run that is refused, or ends before it has measured
 /// anything, keeps the old files.
 #[derive(Default)]
-struct Kept {
+struct OutputFiles {
     places: Vec<Destination>,
     has_figures: bool,
     has_error: bool,
 }
 
-impl Kept {
+impl OutputFiles {
     /// Takes note of what was written.
     fn note(&mut self, records: &[Record]) {
         for record in records {
@@ -142,7 +142,7 @@ impl Kept {
     }
 }
 
-impl Drop for Kept {
+impl Drop for OutputFiles {
     fn drop(&mut self) {
         if self.has_figures {
             // What was measured before the run failed. That failure is told; a second one would say no more.
@@ -199,7 +199,7 @@ impl Output {
         if let Some(path) = raw {
             let (raw, place) = RawFile::create(path, args.file.overwrite)?;
             output.raw = Some(raw);
-            output.kept.places.push(place);
+            output.files.places.push(place);
         }
         Ok(output)
     }
@@ -215,13 +215,13 @@ impl Output {
             tables => Shown::Table(out, tables, Vec::new()),
         };
         let (file, place) = file.map(|Opened { file, place }| (jsonl::Writer::new(file), place)).unzip();
-        let kept = Kept { places: place.into_iter().collect(), ..Kept::default() };
-        Output { label, file, raw: None, shown, kept }
+        let files = OutputFiles { places: place.into_iter().collect(), ..OutputFiles::default() };
+        Output { label, file, raw: None, shown, files }
     }
 
     /// The same where `out` is a file, which gets its name at the end.
     pub fn with_place(mut self, place: Option<Destination>) -> Self {
-        self.kept.places.extend(place);
+        self.files.places.extend(place);
         self
     }
 
@@ -296,11 +296,11 @@ impl Sink for Output {
         // Figures count as kept once they are in the file, or where there is none, once they are shown.
         let is_written = self.file.is_some();
         if is_written {
-            self.kept.note(records);
+            self.files.note(records);
         }
         self.show(records)?;
         if !is_written {
-            self.kept.note(records);
+            self.files.note(records);
         }
         Ok(())
     }
@@ -314,7 +314,7 @@ impl Sink for Output {
             file.finish()?;
         }
         let shown = self.show_end();
-        self.kept.finish()?;
+        self.files.finish()?;
         shown
     }
 }

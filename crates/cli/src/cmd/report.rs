@@ -152,7 +152,7 @@ impl Growing {
         if path == Path::new("-") {
             return Ok(Growing { path: path.to_owned(), place: None, sink: kind.sink(Box::new(io::stdout()), false)? });
         }
-        let Opened { file, place } = files::beside(path).with_context(failed)?;
+        let Opened { file, place } = files::replacement(path).with_context(failed)?;
         Ok(Growing { path: path.to_owned(), place: Some(place), sink: kind.sink(Box::new(file), true)? })
     }
 

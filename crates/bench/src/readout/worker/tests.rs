@@ -6,6 +6,8 @@ use pciescope_core::ReadoutPlan;
 use pciescope_hw::Root;
 use pciescope_hw::daq::{self, Options, Trigger};
 
+use pciescope_core::Access;
+
 use super::*;
 use crate::readout::plan::Board;
 
@@ -24,7 +26,7 @@ const DEFAULT: ReadoutOptions = ReadoutOptions {
 };
 
 /// Works on a synthetic board; gives what was brought back and what lies in the output.
-fn work_on(access: Access, plan: ReadoutPlan, options: &ReadoutOptions) -> (Taken, Vec<u8>) {
+fn work_on(access: Access, plan: ReadoutPlan, options: &ReadoutOptions) -> (WorkerResult, Vec<u8>) {
     let path = Path::new("fake:digitizer?rate=0");
     let open = |path: &Path, options: &Options| daq::open(&Root::at("/"), path, options);
     let daq_options = Options { access, buffer_bytes: options.piece.unwrap_or(0), ..Options::default() };
@@ -41,7 +43,7 @@ fn work_on(access: Access, plan: ReadoutPlan, options: &ReadoutOptions) -> (Take
         is_stopped: &|| false,
         moved: &AtomicU64::new(0),
     };
-    let mut taken = Taken::default();
+    let mut taken = WorkerResult::default();
     let mut worker = Worker::prepare(args).unwrap();
     worker.cycles(&mut taken).unwrap();
     (taken, worker.out.map(|out| out.bytes().to_vec()).unwrap_or_default())
@@ -97,7 +99,7 @@ impl Daq for Late {
 }
 
 /// What a worker alone takes, whose gate is open.
-fn worked(daq: Box<dyn Daq>, source: &Source, group: &Group, options: &ReadoutOptions) -> Taken {
+fn worked(daq: Box<dyn Daq>, source: &Source, group: &Group, options: &ReadoutOptions) -> WorkerResult {
     let gate = Gate::default();
     gate.open();
     let moved = AtomicU64::new(0);

@@ -48,7 +48,7 @@ impl Flaw {
 }
 
 /// A record, or what stands where one should.
-type Taken = Result<Record, Flaw>;
+type Read = Result<Record, Flaw>;
 
 /// The name of a file of records in messages.
 pub fn name(path: &Path) -> &Path {
@@ -88,7 +88,7 @@ pub fn start(path: &Path, speed: Option<f64>, events: SyncSender<Input>) -> anyh
 }
 
 /// Reads lines to the end; a bad one ends it, with what is wrong.
-fn read(mut input: impl BufRead, path: &Path, first: usize, records: &SyncSender<Taken>) {
+fn read(mut input: impl BufRead, path: &Path, first: usize, records: &SyncSender<Read>) {
     let mut line = Vec::new();
     for number in first.. {
         line.clear();
@@ -137,7 +137,7 @@ impl Batch {
 }
 
 /// Sends interval after interval, each when it is due.
-fn play(taken: &Receiver<Taken>, asked: &Receiver<Command>, speed: Option<f64>, events: &SyncSender<Input>) {
+fn play(taken: &Receiver<Read>, asked: &Receiver<Command>, speed: Option<f64>, events: &SyncSender<Input>) {
     let mut left: Option<Record> = None;
     let mut clock = Clock { speed, is_paused: false, due: Instant::now(), last: None };
     loop {
