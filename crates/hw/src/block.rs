@@ -148,18 +148,14 @@ fn way(root: &Root, name: &str, depth: usize) -> Vec<Bdf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::Tree;
 
-    fn tree() -> (tempfile::TempDir, Root) {
-        let folder = tempfile::tempdir().unwrap();
-        let make = |path: &str| std::fs::create_dir_all(folder.path().join(path)).unwrap();
-        let link = |from: &str, to: &str| std::os::unix::fs::symlink(to, folder.path().join(from)).unwrap();
+    fn tree() -> Tree {
+        let tree = Tree::new();
+        let link = |from: &str, to: &str| tree.link(from, to);
         let pci = "sys/devices/pci0000:00/0000:00:02.0/0000:04:00.0";
-        for path in ["sys/class/block", "sys/dev/block", "sys/class/nvme-subsystem/nvme-subsys1"] {
-            make(path);
-        }
-        make(&format!("{pci}/nvme/nvme0/nvme0n1/nvme0n1p1"));
-        std::fs::write(folder.path().join(format!("{pci}/nvme/nvme0/nvme0n1/nvme0n1p1/partition")), "1").unwrap();
-        make("sys/devices/virtual/block/dm-0/slaves/nvme0n1p1");
+        tree.put(format!("{pci}/nvme/nvme0/nvme0n1/nvme0n1p1/partition"), "1");
+        tree.folder("sys/devices/virtual/block/dm-0/slaves/nvme0n1p1");
         link("sys/class/block/nvme0n1", &format!("../../../{pci}/nvme/nvme0/nvme0n1"));
         link("sys/class/block/nvme0n1p1", &format!("../../../{pci}/nvme/nvme0/nvme0n1/nvme0n1p1"));
         link("sys/class/block/dm-0", "../../devices/virtual/block/dm-0");
@@ -171,8 +167,7 @@ mod tests {
         for (number, name) in [("259:0", "nvme0n1"), ("254:0", "dm-0"), ("259:3", "nvme1n1"), ("7:0", "loop0")] {
             link(&format!("sys/dev/block/{number}"), &format!("../../devices/{name}"));
         }
-        let root = Root::at(folder.path());
-        (folder, root)
+        tree
     }
 
     fn bdfs(list: &[&str]) -> Vec<Bdf> {
@@ -181,7 +176,7 @@ mod tests {
 
     #[test]
     fn a_disk_knows_its_way_from_the_root_port() {
-        let (_folder, root) = tree();
+        let root = tree();
         let way = |major, minor| Disk::by_number(&root, major, minor, true).unwrap().way;
         assert_eq!(way(259, 0), bdfs(&["0000:00:02.0", "0000:04:00.0"]));
         // Stacked, with several ways, and on no bus.
@@ -193,7 +188,7 @@ mod tests {
 
     #[test]
     fn a_disk_with_partitions_is_not_empty() {
-        let (_folder, root) = tree();
+        let root = tree();
         let disk = Disk::by_number(&root, 259, 0, true).unwrap();
         assert_eq!(disk.holds(&root), ["nvme0n1 has partitions: nvme0n1p1"]);
         let other = Disk::by_number(&root, 259, 3, true).unwrap();
@@ -228,7 +223,7 @@ mod tests {
 
     #[test]
     fn a_path_on_no_disk_is_refused() {
-        let (_folder, root) = tree();
+        let root = tree();
         let refused = Disk::of(&root, Path::new("/proc/self/stat")).unwrap_err();
         assert!(refused.to_string().contains("/proc/self/stat"), "{refused}");
         assert!(Disk::of(&root, Path::new("/nonexistent")).is_err());

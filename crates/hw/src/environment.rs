@@ -269,18 +269,7 @@ pub fn emulated(guest: Option<&str>, function: &Function) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tempfile::TempDir;
-
-    fn tree(files: &[(&str, &str)]) -> (TempDir, Root) {
-        let folder = tempfile::tempdir().unwrap();
-        let root = Root::at(folder.path());
-        for (path, text) in files {
-            let path = root.path(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        }
-        (folder, root)
-    }
+    use crate::testing::Tree;
 
     #[test]
     fn knows_a_guest_by_several_marks_and_bare_metal_by_none() {
@@ -302,8 +291,7 @@ mod tests {
                 ("/sys/bus/pci/devices/0000:00:00.0/device", "0x0008\n"),
             ],
         ] {
-            let (_folder, root) = tree(&files);
-            assert!(hypervisor(&root).is_some(), "{files:?}");
+            assert!(hypervisor(&Tree::of(&files)).is_some(), "{files:?}");
         }
         for files in [
             vec![(vendor, "Microsoft Corporation\n"), (product, "Surface Laptop\n")],
@@ -314,24 +302,23 @@ mod tests {
             vec![("/proc/cpuinfo", "flags\t\t: fpu tsc lm\nbugs\t: hypervisor\n")],
             vec![],
         ] {
-            let (_folder, root) = tree(&files);
-            assert_eq!(hypervisor(&root), None, "{files:?}");
+            assert_eq!(hypervisor(&Tree::of(&files)), None, "{files:?}");
         }
     }
 
     #[test]
     fn names_iommus_and_arms_interrupt_controllers() {
         let interrupts = "           CPU0\n 11:  7 GICv3  27 Level     arch_timer\n 48:  2 ITS-PCI-MSIX-0000:00:1d.0   0 Edge virtio0\nIPI0: 3 Rescheduling\n";
-        let (folder, root) = tree(&[("/proc/interrupts", interrupts), ("/sys/class/iommu/smmu3.0x9050000/type", "")]);
-        std::fs::create_dir(folder.path().join("sys/class/iommu/smmu3.0xa000000")).unwrap();
+        let root = Tree::of(&[("/proc/interrupts", interrupts), ("/sys/class/iommu/smmu3.0x9050000/type", "")]);
+        root.folder("sys/class/iommu/smmu3.0xa000000");
         assert_eq!(interrupt_controllers(&root), ["GICv3", "ITS"]);
         assert_eq!(iommus(&root), ["Arm SMMUv3"]);
-        let (_folder, root) = tree(&[("/proc/interrupts", " 0: 7 IO-APIC 2-edge timer\n")]);
+        let root = Tree::of(&[("/proc/interrupts", " 0: 7 IO-APIC 2-edge timer\n")]);
         assert!(interrupt_controllers(&root).is_empty() && iommus(&root).is_empty());
         for (name, kind) in
             [("0000:00:1c.0", "virtio-iommu"), ("a003e00.virtio_mmio", "virtio-iommu"), ("dmar0", "Intel VT-d")]
         {
-            let (_folder, root) = tree(&[(&format!("/sys/class/iommu/{name}/type"), "")]);
+            let root = Tree::of(&[(&format!("/sys/class/iommu/{name}/type"), "")]);
             assert_eq!(iommus(&root), [kind], "{name}");
         }
     }

@@ -89,6 +89,7 @@ fn designations(table: &[u8]) -> Vec<(Bdf, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::Tree;
 
     /// What `systemd-id128 machine-id --app-specific=5c0e91d4-3b7f-4a06-9e2d-70c816fab354` of systemd 252 says on a machine with
     /// this machine-id.
@@ -135,21 +136,16 @@ mod tests {
 
     #[test]
     fn what_a_machine_says_of_itself_is_read_and_its_serial_only_when_asked() {
-        let folder = tempfile::tempdir().unwrap();
         let device = "sys/bus/pci/devices/0000:3b:00.0";
-        for (path, text) in [
+        let tree = Tree::of(&[
             ("proc/sys/kernel/hostname", "node7\n"),
             ("etc/machine-id", "0123456789abcdef0123456789abcdef\n"),
             ("sys/class/dmi/id/product_serial", "S123\n"),
             ("sys/bus/pci/slots/4/address", "0000:3b:00\n"),
             ("sys/bus/pci/slots/5/address", "0000:5e:00\n"),
             (&format!("{device}/nvme/nvme0/firmware_rev"), "GDC5602Q \n"),
-        ] {
-            let path = folder.path().join(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        }
-        let mut root = Root::at(folder.path());
+        ]);
+        let mut root = Root::clone(&tree);
         let bdf: Bdf = "0000:3b:00.0".parse().unwrap();
         let found = host(&root).unwrap();
         assert_eq!((found.name.as_str(), found.serial.as_deref()), ("node7", None));

@@ -97,43 +97,40 @@ pub(crate) fn error_counts(root: &Root, bdf: Bdf, file: &str) -> Option<BTreeMap
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
-    use std::path::Path;
+    use crate::testing::Tree;
 
     const PORT: &str = "0000:00:02.0";
     const DISK: &str = "0000:02:00.0";
 
-    fn write(folder: &Path, files: &[(&str, &str)]) {
-        fs::create_dir_all(folder.join("power")).unwrap();
-        files.iter().for_each(|(name, text)| fs::write(folder.join(name), format!("{text}\n")).unwrap());
+    fn write(tree: &Tree, bdf: &str, files: &[(&str, &str)]) {
+        let at = pci::folder(bdf.parse().unwrap());
+        files.iter().for_each(|(name, text)| tree.put(at.join(name), format!("{text}\n")));
     }
 
     /// A port and a disk below it, as sysfs shows them.
-    fn machine(at: &Path) -> Root {
-        let devices = at.join("sys/bus/pci/devices");
-        fs::create_dir_all(&devices).unwrap();
-        let port = at.join("sys/devices/pci0000:00").join(PORT);
-        let disk = port.join(DISK);
-        let link = [("current_link_speed", "16.0 GT/s PCIe"), ("max_link_speed", "16.0 GT/s PCIe")];
-        let width = [("current_link_width", "4"), ("max_link_width", "4")];
-        for (folder, class) in [(&port, "0x060400"), (&disk, "0x010802")] {
-            write(folder, &[("vendor", "0x1b36"), ("device", "0x0010"), ("class", class), ("numa_node", "-1")]);
-            write(folder, &link);
-            write(folder, &width);
-            write(folder, &[("power/runtime_status", "active")]);
+    fn machine() -> Tree {
+        let tree = Tree::new();
+        for (bdf, way, class) in [(PORT, PORT, "0x060400"), (DISK, &format!("{PORT}/{DISK}"), "0x010802")] {
+            tree.folder(format!("sys/devices/pci0000:00/{way}"));
+            tree.link(pci::folder(bdf.parse().unwrap()), format!("../../../devices/pci0000:00/{way}"));
+            let (speed, ids) = ("16.0 GT/s PCIe", [("vendor", "0x1b36"), ("device", "0x0010")]);
+            write(&tree, bdf, &ids);
+            write(&tree, bdf, &[("class", class), ("numa_node", "-1"), ("power/runtime_status", "active")]);
+            write(&tree, bdf, &[("current_link_speed", speed), ("max_link_speed", speed)]);
+            write(&tree, bdf, &[("current_link_width", "4"), ("max_link_width", "4")]);
         }
-        write(&disk, &[("aer_dev_correctable", "RxErr 0\nBadTLP 7\nTOTAL_ERR_COR 7")]);
-        write(&disk, &[("aer_dev_nonfatal", "TOTAL_ERR_NONFATAL 0"), ("aer_dev_fatal", "nonsense\nSDES x\nDLP 1")]);
-        for (name, target) in [(PORT, PORT.to_owned()), (DISK, format!("{PORT}/{DISK}"))] {
-            std::os::unix::fs::symlink(format!("../../../devices/pci0000:00/{target}"), devices.join(name)).unwrap();
-        }
-        Root::at(at)
+        write(&tree, DISK, &[("aer_dev_correctable", "RxErr 0\nBadTLP 7\nTOTAL_ERR_COR 7")]);
+        write(
+            &tree,
+            DISK,
+            &[("aer_dev_nonfatal", "TOTAL_ERR_NONFATAL 0"), ("aer_dev_fatal", "nonsense\nSDES x\nDLP 1")],
+        );
+        tree
     }
 
     #[test]
     fn links_and_errors_of_a_machine_without_counters() {
-        let folder = tempfile::tempdir().unwrap();
-        let root = machine(folder.path());
+        let root = machine();
         let all = read(&root, &[]);
         assert_eq!(all.len(), 2);
         let (port, disk) = (&all[0], &all[1]);
@@ -148,28 +145,25 @@ mod tests {
 
     #[test]
     fn a_link_that_came_up_narrow_is_seen_and_a_sleeper_is_left_alone() {
-        let folder = tempfile::tempdir().unwrap();
-        let root = machine(folder.path());
+        let root = machine();
         let before = read(&root, &[]);
-        let disk = folder.path().join("sys/bus/pci/devices").join(DISK);
-        fs::write(disk.join("current_link_width"), "1\n").unwrap();
+        write(&root, DISK, &[("current_link_width", "1")]);
         assert_eq!(read(&root, &before)[1].is_downtrained, Some(true));
         // A device in D3cold reads all-ones, or is woken.
-        fs::write(disk.join("power/runtime_status"), "suspended\n").unwrap();
-        fs::write(disk.join("current_link_width"), "63\n").unwrap();
+        write(&root, DISK, &[("power/runtime_status", "suspended"), ("current_link_width", "63")]);
         assert_eq!(read(&root, &before)[1].link.width, 4);
         assert_eq!(link(&root, DISK.parse().unwrap()), None);
     }
 
     #[test]
     fn another_function_at_the_same_address_has_its_own_name() {
-        let folder = tempfile::tempdir().unwrap();
-        let root = machine(folder.path());
+        let root = machine();
         let before = read(&root, &[]);
-        let port = folder.path().join("sys/devices/pci0000:00").join(PORT);
-        fs::rename(port.join(DISK), folder.path().join("gone")).unwrap();
-        write(&port.join(DISK), &[("vendor", "0x8086"), ("device", "0x10d3"), ("class", "0x020000")]);
-        write(&port.join(DISK), &[("max_link_speed", "2.5 GT/s PCIe"), ("max_link_width", "1")]);
+        let disk = format!("sys/devices/pci0000:00/{PORT}/{DISK}");
+        std::fs::rename(root.path(&disk), root.path("gone")).unwrap();
+        root.folder(disk);
+        write(&root, DISK, &[("vendor", "0x8086"), ("device", "0x10d3"), ("class", "0x020000")]);
+        write(&root, DISK, &[("max_link_speed", "2.5 GT/s PCIe"), ("max_link_width", "1")]);
         let now = read(&root, &before);
         assert_ne!(now[1].name, before[1].name);
         assert_eq!((now[1].class.as_str(), &now[0]), (pci::class_name(0x02_0000).as_str(), &before[0]));
@@ -177,12 +171,8 @@ mod tests {
 
     #[test]
     fn endpoints_are_told_with_what_is_above_them() {
-        let folder = tempfile::tempdir().unwrap();
-        let root = machine(folder.path());
-        let disk = folder.path().join("sys/bus/pci/devices").join(DISK);
-        let bind =
-            |driver: &str| std::os::unix::fs::symlink(format!("../drivers/{driver}"), disk.join("driver")).unwrap();
-        bind("nvme");
+        let root = machine();
+        root.link(pci::folder(DISK.parse().unwrap()).join("driver"), "../drivers/nvme");
         let all = endpoints(&root);
         assert_eq!(all.len(), 1);
         let (path, below) = &all[0];

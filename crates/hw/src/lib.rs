@@ -43,6 +43,8 @@ pub mod registers;
 pub mod signals;
 pub mod synthetic;
 pub mod sysfs;
+#[cfg(test)]
+mod testing;
 pub mod topology;
 pub mod usage;
 pub mod wait;

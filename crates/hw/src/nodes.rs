@@ -82,21 +82,20 @@ fn node(root: &Root, folder: &Path) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::Tree;
 
     /// A device below the function: its subsystem, and its node where it has one.
-    fn device(at: &Path, path: &str, subsystem: &str, node: Option<&str>) {
-        let folder = at.join("sys/bus/pci/devices/0000:02:00.0").join(path);
-        std::fs::create_dir_all(&folder).unwrap();
-        std::os::unix::fs::symlink(format!("/sys/class/{subsystem}"), folder.join("subsystem")).unwrap();
+    fn device(tree: &Tree, path: &str, subsystem: &str, node: Option<&str>) {
+        let at = format!("sys/bus/pci/devices/0000:02:00.0/{path}");
+        tree.link(format!("{at}/subsystem"), format!("/sys/class/{subsystem}"));
         let text = node.map_or_else(String::new, |name| format!("MAJOR=1\nMINOR=2\nDEVNAME={name}\n"));
-        std::fs::write(folder.join("uevent"), text).unwrap();
+        tree.put(format!("{at}/uevent"), text);
     }
 
     fn of_function(devices: &[(&str, &str, Option<&str>)]) -> Vec<String> {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::create_dir_all(folder.path().join("sys/bus/pci/devices/0000:02:00.0")).unwrap();
-        devices.iter().for_each(|(path, subsystem, node)| device(folder.path(), path, subsystem, *node));
-        of(&Root::at(folder.path()), "0000:02:00.0".parse().unwrap())
+        let tree = Tree::new();
+        devices.iter().for_each(|(path, subsystem, node)| device(&tree, path, subsystem, *node));
+        of(&tree, "0000:02:00.0".parse().unwrap())
     }
 
     #[test]

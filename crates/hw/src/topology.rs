@@ -95,25 +95,19 @@ fn list(root: &Root, at: PathBuf) -> Result<CpuList, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::Tree;
 
     /// A machine of two clusters with two CPUs each; `files` are changes to it.
-    fn arm(files: &[(&str, &str)]) -> (tempfile::TempDir, Root) {
-        let folder = tempfile::tempdir().unwrap();
-        let root = Root::at(folder.path());
-        let write = |path: &str, text: &str| {
-            let path = root.path(path);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        };
-        write("/proc/cpuinfo", "processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd0c\n");
-        write(&format!("{CPUS}/online"), "0-3\n");
+    fn arm(files: &[(&str, &str)]) -> Tree {
+        let tree = Tree::of(&[("/proc/cpuinfo", "processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd0c\n")]);
+        tree.put(format!("{CPUS}/online"), "0-3\n");
         for cpu in 0..4 {
             let mates = if cpu < 2 { "0-1\n" } else { "2-3\n" };
-            write(&format!("{CPUS}/cpu{cpu}/topology/cluster_cpus_list"), mates);
-            write(&format!("{CPUS}/cpu{cpu}/topology/cluster_id"), if cpu < 2 { "0\n" } else { "54\n" });
+            tree.put(format!("{CPUS}/cpu{cpu}/topology/cluster_cpus_list"), mates);
+            tree.put(format!("{CPUS}/cpu{cpu}/topology/cluster_id"), if cpu < 2 { "0\n" } else { "54\n" });
         }
-        files.iter().for_each(|(path, text)| write(path, text));
-        (folder, root)
+        files.iter().for_each(|(path, text)| tree.put(path, text));
+        tree
     }
 
     #[test]
@@ -136,7 +130,7 @@ mod tests {
                 files.push((at(cpu, "cache/index3/shared_cpu_list"), if shared == "mates" { mates } else { shared }));
             }
             let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (path.as_str(), *text)).collect();
-            let (_folder, root) = arm(&files);
+            let root = arm(&files);
             let l3: Vec<Option<u32>> = cpus(&root).unwrap().iter().map(|cpu| cpu.l3).collect();
             assert_eq!(l3, wanted, "packages {packages:?}, shared by {shared}");
         }
@@ -144,11 +138,11 @@ mod tests {
 
     #[test]
     fn clusters_are_counted_on_an_arm_also_if_the_kernel_does_not_name_the_architecture() {
-        let (_folder, root) = arm(&[("/proc/sys/kernel/arch", "aarch64\n")]);
+        let root = arm(&[("/proc/sys/kernel/arch", "aarch64\n")]);
         assert_eq!(clusters(&root), 2);
-        let (_folder, root) = arm(&[]);
+        let root = arm(&[]);
         assert_eq!(clusters(&root), 2);
-        let (_folder, root) = arm(&[("/proc/sys/kernel/arch", "x86_64\n")]);
+        let root = arm(&[("/proc/sys/kernel/arch", "x86_64\n")]);
         assert_eq!(clusters(&root), 0);
     }
 
@@ -161,7 +155,7 @@ mod tests {
         for (alone, wanted) in [(0..4, 0), (2..4, 1)] {
             let files: Vec<(String, String)> = alone.clone().flat_map(own).collect();
             let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (path.as_str(), text.as_str())).collect();
-            let (_folder, root) = arm(&files);
+            let root = arm(&files);
             assert_eq!(clusters(&root), wanted, "{alone:?}");
         }
     }

@@ -187,6 +187,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::*;
+    use crate::testing::Tree;
 
     fn spin(time: Duration) -> u64 {
         let (begun, mut turns) = (Instant::now(), 0u64);
@@ -196,12 +197,8 @@ mod tests {
         turns
     }
 
-    fn root_with(stat: &str) -> (tempfile::TempDir, Root) {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::create_dir(folder.path().join("proc")).unwrap();
-        std::fs::write(folder.path().join("proc/stat"), stat).unwrap();
-        let root = Root::at(folder.path());
-        (folder, root)
+    fn root_with(stat: &str) -> Tree {
+        Tree::of(&[("proc/stat", stat)])
     }
 
     #[test]
@@ -254,10 +251,10 @@ mod tests {
 
     #[test]
     fn the_machines_shares_are_the_seed_tools_and_the_whole_truth_apart() {
-        let (_folder, root) = root_with("cpu  100 10 40 200 50 7 3 20 5 1\ncpu0 1 2 3 4 5 6 7 8 9 10\nintr 1\n");
+        let root = root_with("cpu  100 10 40 200 50 7 3 20 5 1\ncpu0 1 2 3 4 5 6 7 8 9 10\nintr 1\n");
         let before = CpuTime::load(&root).unwrap();
         assert_eq!((before.user_ns, before.iowait_ns, before.steal_ns), (1_000_000_000, 500_000_000, 200_000_000));
-        let (_folder, root) = root_with("cpu  130 10 60 250 150 17 43 40 5 1\n");
+        let root = root_with("cpu  130 10 60 250 150 17 43 40 5 1\n");
         let spent = CpuTime::load(&root).unwrap().since(&before);
         // 50 of user and system, 50 idle; 100 of iowait, 50 of interrupts, 20 stolen.
         assert_eq!(spent.busy_percent(), Some(50.0));
@@ -269,7 +266,7 @@ mod tests {
     #[test]
     fn each_cpu_has_its_line_and_a_line_that_is_cut_short_counts_as_absent() {
         let text = "cpu  9 9 9 9 9 9 9 99 0 0\ncpu0 1 2 3 4 5 6 7 8 9 10\ncpu12 1 2 3 4 5 6 7 0 0 0\ncpu13 1 2 3\nintr 1 2 3\n";
-        let (_folder, root) = root_with(text);
+        let root = root_with(text);
         let stolen: Vec<_> = CpuTime::per_cpu(&root).into_iter().map(|(cpu, time)| (cpu, time.steal_ns)).collect();
         assert_eq!(stolen, [(0, 80_000_000), (12, 0)]);
         assert!(CpuTime::per_cpu(&Root::at("/nowhere")).is_empty());
@@ -284,10 +281,10 @@ mod tests {
 
     #[test]
     fn an_old_kernels_short_line_will_do_and_a_shorter_one_is_refused() {
-        let (_folder, root) = root_with("cpu 1 2 3 4\n");
+        let root = root_with("cpu 1 2 3 4\n");
         assert_eq!(CpuTime::load(&root).unwrap().idle_ns, 4 * STAT_TICK_NS);
         for bad in ["cpu 1 2 3\n", "cpu0 1 2 3 4 5\n", "", "cpu 1 x 3 4\n", "cpu 1 2 3 99999999999999999999\n"] {
-            let (_folder, root) = root_with(bad);
+            let root = root_with(bad);
             let error = CpuTime::load(&root).unwrap_err();
             assert!(matches!(error, Error::Parse { .. }), "{bad:?}: {error}");
         }

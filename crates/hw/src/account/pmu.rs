@@ -80,16 +80,14 @@ impl Count {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::Tree;
 
     /// The tree that the catalogue's file is checked against has exactly what is here.
     #[test]
     fn the_catalogues_tree_is_what_is_offered() {
         let tree = pciescope_support::tree::pmu("kernel");
         let recorded = crate::perf::named(&Root::at(tree.path()), "kernel_0000:02:00.0").unwrap();
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::create_dir_all(folder.path().join("sys/bus/pci/devices/0000:02:00.0/msi_irqs")).unwrap();
-        std::fs::write(folder.path().join("sys/bus/pci/devices/0000:02:00.0/msi_irqs/45"), "msix\n").unwrap();
-        let offered = pmus(&Root::at(folder.path()));
+        let offered = pmus(&Tree::of(&[("sys/bus/pci/devices/0000:02:00.0/msi_irqs/45", "msix\n")]));
         assert_eq!(offered.len(), 1);
         assert_eq!(offered[0].name, recorded.name);
         assert_eq!((&offered[0].formats, &offered[0].events), (&recorded.formats, &recorded.events));
@@ -97,9 +95,7 @@ mod tests {
 
     #[test]
     fn an_event_stands_for_what_it_is_named_after() {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::create_dir_all(folder.path().join("sys/bus/pci/devices/0000:02:00.0/msi_irqs/7")).unwrap();
-        let pmu = pmus(&Root::at(folder.path())).remove(0);
+        let pmu = pmus(&Tree::of(&[("sys/bus/pci/devices/0000:02:00.0/msi_irqs/7", "")])).remove(0);
         for (name, count) in EVENTS {
             assert_eq!(Count::of(pmu.event(name).unwrap().config), Some(count), "{name}");
         }

@@ -1,65 +1,54 @@
 //! Accounts of a made machine: files as the kernel shows them, changed between readings.
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::ops::Deref;
 
 use super::*;
+use crate::testing;
 
 const PORT: &str = "0000:00:02.0";
 const DISK: &str = "0000:02:00.0";
 const CARD: &str = "0000:03:00.0";
 
-/// A tree of files in a folder of its own.
-struct Tree(tempfile::TempDir);
+struct Tree(testing::Tree);
+
+impl Deref for Tree {
+    type Target = testing::Tree;
+    fn deref(&self) -> &testing::Tree {
+        &self.0
+    }
+}
 
 impl Tree {
     /// A port with a disk and a card with a virtual function below it.
     fn new() -> Tree {
-        let tree = Tree(tempfile::tempdir().unwrap());
+        let tree = Tree(testing::Tree::new());
         for bdf in [PORT, DISK, CARD, "0000:03:00.1"] {
             let way = if bdf == PORT { bdf.to_owned() } else { format!("{PORT}/{bdf}") };
-            tree.link(&format!("sys/bus/pci/devices/{bdf}"), &format!("../../../devices/pci0000:00/{way}"));
-            fs::create_dir_all(tree.at(&format!("sys/devices/pci0000:00/{way}"))).unwrap();
+            tree.link(format!("sys/bus/pci/devices/{bdf}"), format!("../../../devices/pci0000:00/{way}"));
+            tree.folder(format!("sys/devices/pci0000:00/{way}"));
         }
         tree
-    }
-
-    fn at(&self, path: &str) -> PathBuf {
-        self.0.path().join(path)
-    }
-
-    fn root(&self) -> Root {
-        Root::at(self.0.path())
-    }
-
-    fn put(&self, path: &str, text: &str) {
-        fs::create_dir_all(self.at(path).parent().unwrap()).unwrap();
-        fs::write(self.at(path), format!("{text}\n")).unwrap();
-    }
-
-    fn link(&self, path: &str, target: &str) {
-        fs::create_dir_all(self.at(path).parent().unwrap()).unwrap();
-        symlink(target, self.at(path)).unwrap();
     }
 
     /// A disk at a place below `sys/devices`, with sectors read and written.
     fn disk(&self, place: &str, sectors: (u64, u64)) {
         let name = place.rsplit('/').next().unwrap();
-        if self.at(&format!("sys/class/block/{name}")).symlink_metadata().is_err() {
-            self.link(&format!("sys/class/block/{name}"), &format!("../../devices/{place}"));
+        if !self.exists(format!("sys/class/block/{name}")) {
+            self.link(format!("sys/class/block/{name}"), format!("../../devices/{place}"));
         }
-        self.put(&format!("sys/devices/{place}/stat"), &stat(sectors));
+        self.put(format!("sys/devices/{place}/stat"), stat(sectors));
     }
 
     /// An interface of a kind at a place below `sys/devices`, with bytes received and sent.
     fn interface(&self, place: &str, of: u32, bytes: (u64, u64)) {
         let name = place.rsplit('/').next().unwrap();
-        if self.at(&format!("sys/class/net/{name}")).symlink_metadata().is_err() {
-            self.link(&format!("sys/class/net/{name}"), &format!("../../devices/{place}"));
+        if !self.exists(format!("sys/class/net/{name}")) {
+            self.link(format!("sys/class/net/{name}"), format!("../../devices/{place}"));
         }
-        self.put(&format!("sys/devices/{place}/type"), &of.to_string());
-        self.put(&format!("sys/devices/{place}/statistics/rx_bytes"), &bytes.0.to_string());
-        self.put(&format!("sys/devices/{place}/statistics/tx_bytes"), &bytes.1.to_string());
+        self.put(format!("sys/devices/{place}/type"), of.to_string());
+        self.put(format!("sys/devices/{place}/statistics/rx_bytes"), bytes.0.to_string());
+        self.put(format!("sys/devices/{place}/statistics/tx_bytes"), bytes.1.to_string());
     }
 }
 
@@ -86,7 +75,7 @@ fn bytes_belong_to_the_function_and_to_all_above_it() {
     let (disk, card) = (disk_of(DISK, "nvme0n1"), format!("pci0000:00/{PORT}/{CARD}/net/eth0"));
     tree.disk(&disk, (1000, 500));
     tree.interface(&card, 1, (70, 30));
-    let mut accounts = Accounts::open(&tree.root());
+    let mut accounts = Accounts::open(&tree);
     assert_eq!(bytes(&accounts, PORT), (Some(0), Some(0)), "what was counted before is not ours");
     tree.disk(&disk, (1008, 501));
     tree.interface(&card, 1, (1_070, 35));
@@ -110,7 +99,7 @@ fn what_is_stacked_on_a_disk_or_interface_is_not_counted_again() {
         tree.disk(&disk, (sectors, 0));
         // A partition, and what lies on no bus.
         tree.disk(&format!("{disk}/nvme0n1p1"), (sectors, 0));
-        tree.put(&format!("sys/devices/{disk}/nvme0n1p1/partition"), "1");
+        tree.put(format!("sys/devices/{disk}/nvme0n1p1/partition"), "1");
         for name in ["dm-0", "md0", "loop0", "zram0"] {
             tree.disk(&format!("virtual/block/{name}"), (sectors, 0));
         }
@@ -123,7 +112,7 @@ fn what_is_stacked_on_a_disk_or_interface_is_not_counted_again() {
         }
     };
     all(0, 0);
-    let mut accounts = Accounts::open(&tree.root());
+    let mut accounts = Accounts::open(&tree);
     all(8, 100);
     accounts.read();
     assert_eq!(bytes(&accounts, DISK), (Some(4096), Some(0)));
@@ -136,7 +125,7 @@ fn what_is_stacked_on_a_disk_or_interface_is_not_counted_again() {
 fn what_comes_and_goes_is_counted_from_its_first_reading_on() {
     let tree = Tree::new();
     let disk = disk_of(DISK, "nvme0n1");
-    let mut accounts = Accounts::open(&tree.root());
+    let mut accounts = Accounts::open(&tree);
     assert_eq!(bytes(&accounts, PORT), (None, None));
     tree.disk(&disk, (1_000_000, 0));
     accounts.read();
@@ -145,12 +134,12 @@ fn what_comes_and_goes_is_counted_from_its_first_reading_on() {
     accounts.read();
     assert_eq!(bytes(&accounts, PORT), (Some(512), Some(0)));
     // Another disk under the same name: its file is another one.
-    fs::rename(tree.at(&format!("sys/devices/{disk}")), tree.at("gone")).unwrap();
+    fs::rename(tree.path(format!("sys/devices/{disk}")), tree.path("gone")).unwrap();
     tree.disk(&disk, (9_000_000, 0));
     accounts.read();
     assert_eq!(bytes(&accounts, PORT), (Some(512), Some(0)));
     // Gone for good: one reading without it still shows the sum, then there is no figure.
-    fs::remove_dir_all(tree.at(&format!("sys/devices/{disk}"))).unwrap();
+    fs::remove_dir_all(tree.path(format!("sys/devices/{disk}"))).unwrap();
     accounts.read();
     assert_eq!(bytes(&accounts, PORT), (Some(512), Some(0)));
     accounts.read();
@@ -163,9 +152,9 @@ fn a_renamed_interface_counts_on() {
     let tree = Tree::new();
     let at = format!("pci0000:00/{PORT}/{CARD}/net");
     tree.interface(&format!("{at}/eth0"), 1, (10, 10));
-    let mut accounts = Accounts::open(&tree.root());
-    fs::rename(tree.at(&format!("sys/devices/{at}/eth0")), tree.at(&format!("sys/devices/{at}/enp3s0"))).unwrap();
-    fs::remove_file(tree.at("sys/class/net/eth0")).unwrap();
+    let mut accounts = Accounts::open(&tree);
+    fs::rename(tree.path(format!("sys/devices/{at}/eth0")), tree.path(format!("sys/devices/{at}/enp3s0"))).unwrap();
+    fs::remove_file(tree.path("sys/class/net/eth0")).unwrap();
     tree.interface(&format!("{at}/enp3s0"), 1, (15, 10));
     accounts.read();
     assert_eq!(bytes(&accounts, CARD), (Some(5), Some(0)));
@@ -176,8 +165,8 @@ fn hostile_values_are_doubted_and_never_counted() {
     let tree = Tree::new();
     let disk = disk_of(DISK, "nvme0n1");
     tree.disk(&disk, (100, 100));
-    let mut accounts = Accounts::open(&tree.root());
-    let shown = |text: &str| tree.put(&format!("sys/devices/{disk}/stat"), text);
+    let mut accounts = Accounts::open(&tree);
+    let shown = |text: &str| tree.put(format!("sys/devices/{disk}/stat"), text);
     for hostile in [
         stat((u64::MAX, 100)),
         stat((1 << 63, 100)),
@@ -225,12 +214,12 @@ fn interfaces_and_disks_that_others_count_are_left_out() {
     let card = format!("pci0000:00/{PORT}/{CARD}");
     // A port of a switch in the card, a monitor of a radio, and FCoE below an interface.
     tree.interface(&format!("{card}/net/uplink"), 1, (5, 5));
-    tree.put(&format!("sys/devices/{card}/net/uplink/phys_switch_id"), "0a0b");
+    tree.put(format!("sys/devices/{card}/net/uplink/phys_switch_id"), "0a0b");
     tree.interface(&format!("{card}/net/mon0"), 803, (5, 5));
     tree.disk(&format!("{card}/net/eth0/ctlr_0/host3/target3:0:0/3:0:0:0/block/sdb"), (5, 5));
     tree.disk(&disk_of(DISK, "nvme0n1"), (5, 5));
-    tree.put(&format!("sys/devices/{}/queue/iostats", disk_of(DISK, "nvme0n1")), "0");
-    let sources = sources(&tree.root());
+    tree.put(format!("sys/devices/{}/queue/iostats", disk_of(DISK, "nvme0n1")), "0");
+    let sources = sources(&tree);
     let left_out =
         |of: &str| -> Vec<&str> { sources[&bdf(of)].left_out.iter().map(|(name, _)| name.as_str()).collect() };
     assert_eq!(left_out(CARD), ["mon0", "uplink", "sdb"]);
@@ -242,18 +231,18 @@ fn interfaces_and_disks_that_others_count_are_left_out() {
 fn an_rdma_port_counts_words_and_what_goes_over_it_does_not_count_again() {
     let tree = Tree::new();
     let card = format!("pci0000:00/{PORT}/{CARD}");
-    tree.link("sys/class/infiniband/mlx5_0", &format!("../../devices/{card}/infiniband/mlx5_0"));
+    tree.link("sys/class/infiniband/mlx5_0", format!("../../devices/{card}/infiniband/mlx5_0"));
     let port = |words: u64, layer: &str| {
         let at = format!("sys/devices/{card}/infiniband/mlx5_0/ports/1");
-        tree.put(&format!("{at}/link_layer"), layer);
-        tree.put(&format!("{at}/counters/port_rcv_data"), &words.to_string());
-        tree.put(&format!("{at}/counters/port_xmit_data"), "0");
+        tree.put(format!("{at}/link_layer"), layer);
+        tree.put(format!("{at}/counters/port_rcv_data"), words.to_string());
+        tree.put(format!("{at}/counters/port_xmit_data"), "0");
     };
     port(100, "InfiniBand");
     // IP over InfiniBand, and SRP.
     tree.interface(&format!("{card}/net/ib0"), 32, (0, 0));
     tree.disk(&format!("{card}/host5/target5:0:0/5:0:0:0/block/sdc"), (0, 0));
-    let mut accounts = Accounts::open(&tree.root());
+    let mut accounts = Accounts::open(&tree);
     port(110, "InfiniBand");
     tree.interface(&format!("{card}/net/ib0"), 32, (40, 0));
     tree.disk(&format!("{card}/host5/target5:0:0/5:0:0:0/block/sdc"), (1, 0));
@@ -266,9 +255,9 @@ fn an_rdma_port_counts_words_and_what_goes_over_it_does_not_count_again() {
     assert!(doubts.len() == 1 && doubts[0].text.contains("32 bits"), "{doubts:?}");
     // On Ethernet the interface counts; the port too only where its driver keeps the two apart.
     port(0, "Ethernet");
-    let devices = || sources(&tree.root())[&bdf(CARD)].devices.clone();
+    let devices = || sources(&tree)[&bdf(CARD)].devices.clone();
     assert_eq!(devices(), ["ib0", "sdc"]);
-    tree.link(&format!("sys/devices/{card}/driver"), "../../../../bus/pci/drivers/mlx5_core");
+    tree.link(format!("sys/devices/{card}/driver"), "../../../../bus/pci/drivers/mlx5_core");
     assert_eq!(devices(), ["mlx5_0/1"]);
 }
 
@@ -276,13 +265,13 @@ fn an_rdma_port_counts_words_and_what_goes_over_it_does_not_count_again() {
 fn interrupts_count_by_vector_and_wrap_at_32_bits() {
     let tree = Tree::new();
     let intr =
-        |ours: u64, other: u64| tree.put("proc/stat", &format!("cpu  1 2 3\nintr 999 0 {ours} {other} 0\nctxt 5"));
-    tree.put(&format!("sys/devices/pci0000:00/{PORT}/{DISK}/msi_irqs/1"), "msix");
-    tree.put(&format!("sys/devices/pci0000:00/{PORT}/{DISK}/msi_irqs/2"), "msix");
+        |ours: u64, other: u64| tree.put("proc/stat", format!("cpu  1 2 3\nintr 999 0 {ours} {other} 0\nctxt 5"));
+    tree.put(format!("sys/devices/pci0000:00/{PORT}/{DISK}/msi_irqs/1"), "msix");
+    tree.put(format!("sys/devices/pci0000:00/{PORT}/{DISK}/msi_irqs/2"), "msix");
     // A number beyond the line has no count.
-    tree.put(&format!("sys/devices/pci0000:00/{PORT}/{DISK}/msi_irqs/77"), "msix");
+    tree.put(format!("sys/devices/pci0000:00/{PORT}/{DISK}/msi_irqs/77"), "msix");
     intr(4_294_967_290, 7);
-    let mut accounts = Accounts::open(&tree.root());
+    let mut accounts = Accounts::open(&tree);
     intr(4, 9);
     accounts.read();
     let value = |accounts: &Accounts, of: &str, count| accounts.value(bdf(of), count);
@@ -302,10 +291,10 @@ fn interrupts_count_by_vector_and_wrap_at_32_bits() {
 fn error_reports_are_added_up_without_their_total() {
     let tree = Tree::new();
     let at = format!("sys/devices/pci0000:00/{PORT}/{DISK}");
-    tree.put(&format!("{at}/aer_dev_correctable"), "RxErr 1\nBadTLP 2\nTOTAL_ERR_COR 3");
-    tree.put(&format!("{at}/aer_dev_fatal"), "SDES 18446744073709551615\nDLP 1");
-    let mut accounts = Accounts::open(&tree.root());
-    tree.put(&format!("{at}/aer_dev_correctable"), "RxErr 1\nBadTLP 6\nnonsense\nTOTAL_ERR_COR 7");
+    tree.put(format!("{at}/aer_dev_correctable"), "RxErr 1\nBadTLP 2\nTOTAL_ERR_COR 3");
+    tree.put(format!("{at}/aer_dev_fatal"), "SDES 18446744073709551615\nDLP 1");
+    let mut accounts = Accounts::open(&tree);
+    tree.put(format!("{at}/aer_dev_correctable"), "RxErr 1\nBadTLP 6\nnonsense\nTOTAL_ERR_COR 7");
     accounts.read();
     assert_eq!(accounts.value(bdf(PORT), Count::Correctable), Some(4));
     assert_eq!(accounts.value(bdf(DISK), Count::Nonfatal), None);
@@ -314,8 +303,7 @@ fn error_reports_are_added_up_without_their_total() {
 
 #[test]
 fn a_machine_without_pci_has_no_accounts() {
-    let folder = tempfile::tempdir().unwrap();
-    let root = Root::at(folder.path());
+    let root = testing::Tree::new();
     assert!(sources(&root).is_empty() && pmus(&root).is_empty() && present(&root).is_empty());
     let mut accounts = Accounts::open(&root);
     accounts.read();

@@ -5,9 +5,8 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::sync::Mutex;
 
-use tempfile::TempDir;
-
 use super::*;
+use crate::testing::Tree;
 
 const BDF: &str = "0000:01:00.0";
 
@@ -86,18 +85,15 @@ impl Kernel {
 }
 
 struct Machine {
-    _folder: TempDir,
-    root: Root,
+    root: Tree,
     kernel: Arc<Kernel>,
     bdf: Bdf,
 }
 
 /// A machine with one NVMe disk on `driver`, and the drivers nvme, pcilat and vfio-pci.
 fn machine(driver: Option<&str>, driver_override: &str) -> Machine {
-    let folder = tempfile::tempdir().unwrap();
-    let root = Root::at(folder.path());
-    let device = root.path(pci::folder(BDF.parse().unwrap()));
-    fs::create_dir_all(&device).unwrap();
+    let root = Tree::new();
+    let device = pci::folder(BDF.parse().unwrap());
     for (file, text) in [
         ("vendor", "0x144d"),
         ("device", "0xa80a"),
@@ -105,22 +101,32 @@ fn machine(driver: Option<&str>, driver_override: &str) -> Machine {
         ("resource", "0x0 0x0 0x0"),
         ("driver_override", driver_override),
     ] {
-        fs::write(device.join(file), format!("{text}\n")).unwrap();
+        root.put(device.join(file), format!("{text}\n"));
     }
     for name in ["nvme", "pcilat", "vfio-pci"] {
-        fs::create_dir_all(root.path(DRIVERS).join(name)).unwrap();
-    }
-    if let Some(driver) = driver {
-        symlink(root.path(DRIVERS).join(driver), device.join("driver")).unwrap();
+        root.folder(Path::new(DRIVERS).join(name));
     }
     let kernel =
-        Kernel { root: root.clone(), log: Mutex::default(), fails: Mutex::default(), removes: Mutex::default() };
-    Machine { _folder: folder, root, kernel: Arc::new(kernel), bdf: BDF.parse().unwrap() }
+        Kernel { root: Root::clone(&root), log: Mutex::default(), fails: Mutex::default(), removes: Mutex::default() };
+    let machine = Machine { root, kernel: Arc::new(kernel), bdf: BDF.parse().unwrap() };
+    machine.binds(driver);
+    machine
 }
 
 impl Machine {
     fn take(&self) -> Result<Bound, Error> {
-        take_by(&self.root, Arc::<Kernel>::clone(&self.kernel), self.bdf, Driver::Pcilat, false)
+        self.take_for(Driver::Pcilat, false)
+    }
+    fn take_for(&self, driver: Driver, is_forced: bool) -> Result<Bound, Error> {
+        take_by(&self.root, Arc::<Kernel>::clone(&self.kernel), self.bdf, driver, is_forced)
+    }
+    /// Another hand than ours gives it to a driver, or to none.
+    fn binds(&self, driver: Option<&str>) {
+        let link = self.folder().join("driver");
+        let _ = fs::remove_file(&link);
+        if let Some(driver) = driver {
+            symlink(self.root.path(DRIVERS).join(driver), link).unwrap();
+        }
     }
     fn restore(&self) -> Result<Restored, Error> {
         restore_by(&self.root, self.kernel.as_ref(), self.bdf)
@@ -162,10 +168,9 @@ fn gives_runtime_power_management_back_that_vfio_pci_changes() {
         let file = machine.folder().join(POWER);
         fs::create_dir(file.parent().unwrap()).unwrap();
         fs::write(&file, format!("{former}\n")).unwrap();
-        let kernel = Arc::<Kernel>::clone(&machine.kernel);
-        fs::create_dir_all(machine.root.path("/sys/kernel/iommu_groups/7/devices")).unwrap();
+        machine.root.folder("/sys/kernel/iommu_groups/7/devices");
         symlink("../../../kernel/iommu_groups/7", machine.folder().join("iommu_group")).unwrap();
-        let bound = take_by(&machine.root, kernel, machine.bdf, Driver::VfioPci, false).unwrap();
+        let bound = machine.take_for(Driver::VfioPci, false).unwrap();
         assert_eq!(fs::read_to_string(&file).unwrap(), "auto\n");
         (machine, bound, file)
     };
@@ -191,8 +196,7 @@ fn gives_runtime_power_management_back_that_vfio_pci_changes() {
     let (machine, bound, file) = taken("auto");
     bound.keep();
     fs::write(&file, "on\n").unwrap();
-    fs::remove_file(machine.folder().join("driver")).unwrap();
-    symlink(machine.root.path(DRIVERS).join("pcilat"), machine.folder().join("driver")).unwrap();
+    machine.binds(Some("pcilat"));
     machine.restore().unwrap();
     assert_eq!(fs::read_to_string(&file).unwrap(), "on\n");
 }
@@ -271,12 +275,11 @@ fn a_run_killed_halfway_is_repaired_too() {
     let machine = machine(Some("nvme"), "(null)");
     machine.take().unwrap().keep();
     // Between unbind and bind: no driver at all.
-    fs::remove_file(machine.folder().join("driver")).unwrap();
+    machine.binds(None);
     assert_eq!(machine.restore().unwrap().driver, owned("nvme"));
     // Before anything was done: the former driver still has it.
     machine.take().unwrap().keep();
-    fs::remove_file(machine.folder().join("driver")).unwrap();
-    symlink(machine.root.path(DRIVERS).join("nvme"), machine.folder().join("driver")).unwrap();
+    machine.binds(Some("nvme"));
     machine.restore().unwrap();
     assert_eq!(machine.now(), (owned("nvme"), None, false));
     // A state file that was not complete stands for nothing done.
@@ -354,8 +357,7 @@ fn another_card_in_the_slot_is_left_alone() {
 fn a_driver_given_by_somebody_else_meanwhile_stays() {
     let machine = machine(Some("nvme"), "(null)");
     machine.take().unwrap().keep();
-    fs::remove_file(machine.folder().join("driver")).unwrap();
-    symlink(machine.root.path(DRIVERS).join("vfio-pci"), machine.folder().join("driver")).unwrap();
+    machine.binds(Some("vfio-pci"));
     let restored = machine.restore().unwrap();
     assert_eq!(restored.driver, owned("vfio-pci"));
     assert!(restored.notes[0].contains("vfio-pci"), "{:?}", restored.notes);
@@ -382,8 +384,7 @@ fn refuses_bridges_missing_drivers_and_what_is_bound_by_others() {
 
     let bridge = machine(None, "(null)");
     fs::write(bridge.folder().join("class"), "0x060400\n").unwrap();
-    let forced = take_by(&bridge.root, Arc::<Kernel>::clone(&bridge.kernel), bridge.bdf, Driver::Pcilat, true);
-    assert!(matches!(forced.unwrap_err(), Error::Refused { .. }));
+    assert!(matches!(bridge.take_for(Driver::Pcilat, true).unwrap_err(), Error::Refused { .. }));
 
     let ours = machine(Some("pcilat"), "pcilat");
     let error = ours.take().unwrap_err().to_string();
@@ -398,8 +399,7 @@ fn refuses_bridges_missing_drivers_and_what_is_bound_by_others() {
 #[test]
 fn a_group_that_comes_only_when_a_driver_probes_is_waited_for() {
     let machine = machine(Some("nvme"), "(null)");
-    let take =
-        || take_by(&machine.root, Arc::<Kernel>::clone(&machine.kernel), machine.bdf, Driver::VfioPci, false).map(drop);
+    let take = || machine.take_for(Driver::VfioPci, false).map(drop);
     let refused = |is_tried: bool| {
         let error = take().unwrap_err();
         assert!(error.to_string().contains("no IOMMU group"), "{error}");
@@ -408,12 +408,12 @@ fn a_group_that_comes_only_when_a_driver_probes_is_waited_for() {
     };
     // Without an IOMMU, or with one that would have named the group by now: nothing is touched.
     refused(false);
-    fs::create_dir_all(machine.root.path("/sys/class/iommu/dmar0")).unwrap();
+    machine.root.folder("/sys/class/iommu/dmar0");
     refused(false);
     // With an SMMU only the kernel knows.
-    fs::create_dir_all(machine.root.path("/sys/class/iommu/smmu3.0x0000000009050000")).unwrap();
+    machine.root.folder("/sys/class/iommu/smmu3.0x0000000009050000");
     refused(true);
-    fs::create_dir_all(machine.root.path("/sys/kernel/iommu_groups/7")).unwrap();
+    machine.root.folder("/sys/kernel/iommu_groups/7");
     take().unwrap();
 }
 
@@ -425,7 +425,7 @@ fn a_function_that_came_back_can_be_taken_again() {
     machine.take().unwrap().keep();
     assert!(matches!(machine.take().unwrap_err(), Error::BoundAlready { .. }));
     // Somebody unbound it by hand: it is still ours, by its override.
-    fs::remove_file(machine.folder().join("driver")).unwrap();
+    machine.binds(None);
     assert!(matches!(machine.take().unwrap_err(), Error::BoundAlready { .. }));
     fs::write(machine.folder().join("driver_override"), "(null)\n").unwrap();
     let bound = machine.take().unwrap();
@@ -441,20 +441,13 @@ fn a_function_that_came_back_can_be_taken_again() {
 #[test]
 fn refuses_what_is_in_use_unless_forced() {
     let machine = machine(Some("nvme"), "(null)");
-    let disk = machine.root.path("/sys/devices/virtual/nvme-subsystem/nvme-subsys0");
-    fs::create_dir_all(disk.join("nvme0n1")).unwrap();
-    fs::write(disk.join("nvme0n1/dev"), "259:0\n").unwrap();
+    machine.root.put("/sys/devices/virtual/nvme-subsystem/nvme-subsys0/nvme0n1/dev", "259:0\n");
     // Native multipath: the namespace lies below a virtual subsystem that links to the controller.
-    let link = |from: &str, to: &str| {
-        let from = machine.root.path(from);
-        fs::create_dir_all(from.parent().unwrap()).unwrap();
-        symlink(to, from).unwrap();
-    };
+    let link = |from: &str, to: &str| machine.root.link(from, to);
     link("/sys/class/nvme-subsystem/nvme-subsys0", "../../devices/virtual/nvme-subsystem/nvme-subsys0");
     link("/sys/devices/virtual/nvme-subsystem/nvme-subsys0/nvme0", "../../../pci0000:00/0000:01:00.0/nvme/nvme0");
     link("/sys/class/block/nvme0n1", "../../devices/virtual/nvme-subsystem/nvme-subsys0/nvme0n1");
-    fs::create_dir_all(machine.root.path("/proc/self")).unwrap();
-    let mounts = |text: &str| fs::write(machine.root.path("/proc/self/mountinfo"), text).unwrap();
+    let mounts = |text: &str| machine.root.put("/proc/self/mountinfo", text);
 
     mounts("30 22 259:0 / /data rw - xfs /dev/nvme0n1 rw\n");
     let error = machine.take().unwrap_err();
@@ -468,10 +461,9 @@ fn refuses_what_is_in_use_unless_forced() {
     mounts("30 22 0:41 / /tank rw - zfs tank rw\n");
     assert!(machine.take().unwrap_err().to_string().contains("ZFS"));
     mounts("");
-    fs::write(machine.root.path("/proc/swaps"), "Filename Type\n/dev/nvme0n1 partition\n").unwrap();
+    machine.root.put("/proc/swaps", "Filename Type\n/dev/nvme0n1 partition\n");
     assert!(machine.take().unwrap_err().to_string().contains("swap"));
-    let forced = take_by(&machine.root, Arc::<Kernel>::clone(&machine.kernel), machine.bdf, Driver::Pcilat, true);
-    drop(forced.unwrap());
+    drop(machine.take_for(Driver::Pcilat, true).unwrap());
     assert_eq!(machine.now(), (owned("nvme"), None, false));
     // What the machine runs from: the hint is no command that takes it, also where another mount stands before.
     let hint = || machine.take().unwrap_err().hint().unwrap();
@@ -485,7 +477,7 @@ fn refuses_what_is_in_use_unless_forced() {
         assert_eq!(hint(), "start the machine from another disk first");
     }
     mounts("30 1 0:41 / / rw - zfs tank rw\n");
-    fs::write(machine.root.path("/proc/swaps"), "").unwrap();
+    machine.root.put("/proc/swaps", "");
     assert_eq!(hint(), "start the machine from another disk first");
 }
 
@@ -494,9 +486,8 @@ fn refuses_the_virtio_devices_that_a_guest_needs() {
     let machine = machine(Some("nvme"), "(null)");
     let device = machine.folder().join("virtio3");
     fs::create_dir_all(device.join("driver")).unwrap();
-    fs::create_dir_all(machine.root.path("/proc/self")).unwrap();
     let becomes = |id: u8| fs::write(device.join("device"), format!("0x{id:04x}\n")).unwrap();
-    let mounts = |text: &str| fs::write(machine.root.path("/proc/self/mountinfo"), text).unwrap();
+    let mounts = |text: &str| machine.root.put("/proc/self/mountinfo", text);
     let refused = || machine.take().unwrap_err();
 
     becomes(9);

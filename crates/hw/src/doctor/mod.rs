@@ -235,22 +235,14 @@ pub fn examine(machine: &Machine, functions: &[Bdf], checks: &[&'static Check]) 
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use pciescope_core::{Environment, Function};
 
     use super::*;
-    use crate::Root;
+    use crate::testing::Tree;
 
     /// How each check ends on a machine of these files, with one endpoint of which nothing is known but its address.
     fn ends(files: &[(&str, &str)]) -> Vec<(&'static str, Verdict)> {
-        let folder = tempfile::tempdir().unwrap();
-        for (path, text) in files {
-            let path = folder.path().join(path);
-            fs::create_dir_all(path.parent().unwrap()).unwrap();
-            fs::write(path, text).unwrap();
-        }
-        let (root, environment) = (Root::at(folder.path()), Environment::default());
+        let (root, environment) = (Tree::of(files), Environment::default());
         let function = Function { bdf: "01:00.0".parse().ok(), ..Function::default() };
         let machine = Machine::new(&root, &environment, vec![function]);
         let bdfs: Vec<Bdf> = machine.functions().map(|(bdf, _)| bdf).collect();

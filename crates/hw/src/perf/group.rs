@@ -267,6 +267,7 @@ fn refusal(root: &Root, pmu: &Pmu, event: &Event, cpu: u32, source: io::Error) -
 mod tests {
     use super::*;
     use crate::perf::{Config, named};
+    use crate::testing::Tree;
 
     /// The kernel's own clock, which counts on every machine: PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK.
     fn clock() -> (Pmu, Event) {
@@ -322,18 +323,13 @@ mod tests {
 
     #[test]
     fn refusals_of_the_kernel_have_their_own_words() {
-        let folder = tempfile::tempdir().unwrap();
-        let put = |file: &str, text: &str| {
-            let path = folder.path().join(file);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        };
         let (mut pmu, event) = clock();
         (pmu.name, pmu.number) = ("ali_drw_21000".to_owned(), 40);
-        put("sys/devices/system/cpu/online", "0-3\n");
-        put("proc/sys/kernel/perf_event_paranoid", "3\n");
-        put("sys/bus/event_source/devices/ali_drw_21000/type", "40\n");
-        let root = Root::at(folder.path());
+        let root = Tree::of(&[
+            ("sys/devices/system/cpu/online", "0-3\n"),
+            ("proc/sys/kernel/perf_event_paranoid", "3\n"),
+            ("sys/bus/event_source/devices/ali_drw_21000/type", "40\n"),
+        ]);
         let of = |code: i32, cpu: u32| refusal(&root, &pmu, &event, cpu, io::Error::from_raw_os_error(code));
         let permission = of(libc::EACCES, 0);
         assert!(permission.to_string().contains("perf_event_paranoid is 3"), "{permission}");
@@ -347,7 +343,7 @@ mod tests {
         assert!(matches!(of(libc::EMFILE, 0), Error::Files { .. }));
         assert!(matches!(of(libc::EINVAL, 0), Error::Invalid { cpu: 0, .. }));
         // The number is another PMU's now, or nobody's.
-        put("sys/bus/event_source/devices/ali_drw_21000/type", "41\n");
+        root.put("sys/bus/event_source/devices/ali_drw_21000/type", "41\n");
         assert!(matches!(of(libc::ENOENT, 0), Error::Gone { .. }));
     }
 }

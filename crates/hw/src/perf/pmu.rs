@@ -210,15 +210,11 @@ fn parse_saturated(line: &str) -> Option<(u64, u32, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::Tree;
 
     /// A tree with one PMU that has all that the module knows of.
-    fn tree() -> (tempfile::TempDir, Root) {
-        let folder = tempfile::tempdir().unwrap();
-        let put = |file: &str, text: &str| {
-            let path = folder.path().join("sys/bus/event_source/devices/dwc_rootport_10").join(file);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        };
+    fn tree() -> Tree {
+        let tree = Tree::new();
         for (file, text) in [
             ("type", "33\n"),
             ("cpumask", "0,64\n"),
@@ -234,15 +230,14 @@ mod tests {
             ("events/rx_pcie_tlp_data_payload.scale", "1\n"),
             ("events/decode_error", "eventid=0x2,type=0x1,lane=?\n"),
         ] {
-            put(file, text);
+            tree.put(format!("{DEVICES}/dwc_rootport_10/{file}"), text);
         }
-        let root = Root::at(folder.path());
-        (folder, root)
+        tree
     }
 
     #[test]
     fn reads_what_sysfs_says_of_a_pmu() {
-        let (_folder, root) = tree();
+        let root = tree();
         let all = pmus(&root);
         assert_eq!(all.len(), 1);
         let pmu = &all[0];
@@ -258,12 +253,8 @@ mod tests {
 
     #[test]
     fn a_pmu_with_cpus_and_no_mask_is_one_of_cores() {
-        let (folder, root) = tree();
-        let put = |name: &str, file: &str, text: &str| {
-            let path = folder.path().join(DEVICES.trim_start_matches('/')).join(name);
-            std::fs::create_dir_all(&path).unwrap();
-            std::fs::write(path.join(file), text).unwrap();
-        };
+        let root = tree();
+        let put = |name: &str, file: &str, text: &str| root.put(format!("{DEVICES}/{name}/{file}"), text);
         // That of cores, and one beside them that also names its cores (arm_dsu has `associated_cpus`).
         for (name, files) in [("cpu_atom", &["cpus"][..]), ("odd", &["cpus", "cpumask"])] {
             put(name, "type", "10\n");
@@ -277,14 +268,14 @@ mod tests {
 
     #[test]
     fn a_pmu_that_came_back_is_another() {
-        let (folder, root) = tree();
+        let root = tree();
         let pmu = named(&root, "dwc_rootport_10").unwrap();
         let first = pmu.inode(&root);
         let known = present(&root);
         assert_eq!(known, [("dwc_rootport_10".to_owned(), first.unwrap())].into());
         // Other file systems than sysfs give a number out again once its folder is gone.
-        let place = folder.path().join("sys/bus/event_source/devices/dwc_rootport_10");
-        std::fs::rename(&place, folder.path().join("old")).unwrap();
+        let place = root.path(format!("{DEVICES}/dwc_rootport_10"));
+        std::fs::rename(&place, root.path("old")).unwrap();
         assert_eq!(pmu.inode(&root), None);
         std::fs::create_dir(&place).unwrap();
         assert!(pmu.inode(&root).is_some_and(|inode| Some(inode) != first));
@@ -293,9 +284,9 @@ mod tests {
 
     #[test]
     fn a_pmu_whose_device_was_removed_is_not_there() {
-        let (folder, root) = tree();
+        let root = tree();
         let pmu = named(&root, "dwc_rootport_10").unwrap();
-        let mask = folder.path().join("sys/bus/event_source/devices/dwc_rootport_10/cpumask");
+        let mask = root.path(format!("{DEVICES}/dwc_rootport_10/cpumask"));
         std::fs::write(&mask, "\n").unwrap();
         assert!(!pmu.is_present(&root) && present(&root).is_empty());
         assert!(pmus(&root).is_empty() && named(&root, "dwc_rootport_10").is_err());
@@ -306,7 +297,7 @@ mod tests {
 
     #[test]
     fn events_are_put_into_the_bits_that_format_names() {
-        let (_folder, root) = tree();
+        let root = tree();
         let pmu = named(&root, "dwc_rootport_10").unwrap();
         let config = |terms: &str| pmu.event(terms).map(|event| event.config);
         let payload = pmu.event("rx_pcie_tlp_data_payload").unwrap();
@@ -341,7 +332,7 @@ mod tests {
 
     #[test]
     fn a_refused_event_says_which_part_is_wrong() {
-        let (_folder, root) = tree();
+        let root = tree();
         let pmu = named(&root, "dwc_rootport_10").unwrap();
         for (terms, part) in [
             ("decode_error", "lane"),

@@ -173,6 +173,7 @@ impl Kernel {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::Tree;
 
     const MAPS: &str = "\
 00400000-00401000 r--p 00000000 fe:00 12 /no/such/program
@@ -195,17 +196,6 @@ zzz T broken
 ffffffff81000300
 ";
 
-    fn tree(files: &[(&str, &str)]) -> (tempfile::TempDir, Root) {
-        let folder = tempfile::tempdir().unwrap();
-        for (file, text) in files {
-            let path = folder.path().join(file);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, text).unwrap();
-        }
-        let root = Root::at(folder.path());
-        (folder, root)
-    }
-
     fn named(symbols: &mut Symbols, mode: Mode, address: u64) -> (String, String) {
         let place = symbols.place(mode, address);
         (place.object, place.symbol)
@@ -217,7 +207,7 @@ ffffffff81000300
 
     #[test]
     fn the_kernels_addresses_get_their_functions_and_modules() {
-        let (_folder, root) = tree(&[("proc/kallsyms", KALLSYMS), ("proc/self/maps", MAPS)]);
+        let root = Tree::of(&[("proc/kallsyms", KALLSYMS), ("proc/self/maps", MAPS)]);
         let mut symbols = Symbols::of(&root);
         symbols.look_again();
         let mut of = |address| named(&mut symbols, Mode::Kernel, address);
@@ -239,7 +229,7 @@ ffffffff81000300
         for text in [Some(zeros.as_str()), None] {
             let mut files = vec![("proc/sys/kernel/kptr_restrict", "2\n")];
             files.extend(text.map(|text| ("proc/kallsyms", text)));
-            let (_folder, root) = tree(&files);
+            let root = Tree::of(&files);
             let mut symbols = Symbols::of(&root);
             symbols.look_again();
             assert_eq!(named(&mut symbols, Mode::Kernel, 0xffffffff81000010), pair("[kernel]", "[kernel]"));
@@ -251,7 +241,7 @@ ffffffff81000300
 
     #[test]
     fn addresses_of_user_space_get_the_file_that_is_mapped_there() {
-        let (_folder, root) = tree(&[("proc/self/maps", MAPS)]);
+        let root = Tree::of(&[("proc/self/maps", MAPS)]);
         let mut symbols = Symbols::of(&root);
         symbols.look_again();
         assert_eq!(symbols.maps.len(), 3, "{:?}", symbols.maps);

@@ -123,6 +123,7 @@ impl Drop for Affinity {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::Tree;
 
     const TEXT: &str = "            CPU0       CPU2       CPU3
    1:          0          9          0   IO-APIC    1-edge      i8042
@@ -152,16 +153,13 @@ mod tests {
 
     #[test]
     fn an_affinity_is_put_back() {
-        let folder = tempfile::tempdir().unwrap();
-        let place = folder.path().join("proc/irq/24");
-        std::fs::create_dir_all(&place).unwrap();
-        let file = place.join("smp_affinity_list");
-        std::fs::write(&file, "0-3\n").unwrap();
+        let file = "proc/irq/24/smp_affinity_list";
+        let root = Tree::of(&[(file, "0-3\n")]);
         {
-            let affinity = Affinity::of(&Root::at(folder.path()), 24).unwrap();
+            let affinity = Affinity::of(&root, 24).unwrap();
             affinity.set(2).unwrap();
-            assert_eq!(std::fs::read_to_string(&file).unwrap(), "2");
+            assert_eq!(root.read(file).unwrap(), "2");
         }
-        assert_eq!(std::fs::read_to_string(&file).unwrap(), "0-3");
+        assert_eq!(root.read(file).unwrap(), "0-3");
     }
 }

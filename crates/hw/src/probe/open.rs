@@ -290,6 +290,7 @@ mod tests {
     use pciescope_core::Bar;
 
     use super::*;
+    use crate::testing::Tree;
 
     const BDF: &str = "0000:01:00.0";
 
@@ -301,19 +302,14 @@ mod tests {
     }
 
     /// A machine with one function.
-    fn machine(driver: Option<&str>, lockdown: &str) -> (tempfile::TempDir, Root) {
-        let folder = tempfile::tempdir().unwrap();
-        let root = Root::at(folder.path());
-        let device = root.path(format!("/sys/bus/pci/devices/{BDF}"));
-        std::fs::create_dir_all(&device).unwrap();
-        std::fs::write(device.join("config"), [0x34, 0x12, 0x0e, 0x5c, 0, 0, 0, 0]).unwrap();
-        std::fs::write(device.join("enable"), "0\n").unwrap();
-        std::fs::create_dir_all(root.path("/sys/kernel/security")).unwrap();
-        std::fs::write(root.path("/sys/kernel/security/lockdown"), lockdown).unwrap();
+    fn machine(driver: Option<&str>, lockdown: &str) -> Tree {
+        let device = format!("/sys/bus/pci/devices/{BDF}");
+        let tree = Tree::of(&[("/sys/kernel/security/lockdown", lockdown), (&format!("{device}/enable"), "0\n")]);
+        tree.put(format!("{device}/config"), [0x34, 0x12, 0x0e, 0x5c, 0, 0, 0, 0]);
         if let Some(driver) = driver {
-            std::os::unix::fs::symlink(format!("../../drivers/{driver}"), device.join("driver")).unwrap();
+            tree.link(format!("{device}/driver"), format!("../../drivers/{driver}"));
         }
-        (folder, root)
+        tree
     }
 
     fn auto(root: &Root, need: Need) -> Result<Opened, Error> {
@@ -336,7 +332,7 @@ mod tests {
 
     #[test]
     fn a_held_function_is_refused_with_every_reason_and_a_way_out() {
-        let (_folder, root) = machine(Some("nvme"), "[none] integrity confidentiality\n");
+        let root = machine(Some("nvme"), "[none] integrity confidentiality\n");
         let error = auto(&root, Need::Mmio).unwrap_err();
         let text = error.to_string();
         for part in
@@ -345,13 +341,13 @@ mod tests {
             assert!(text.contains(part), "{part:?} is missing in {text}");
         }
         assert!(error.hint().unwrap().contains("bind 0000:01:00.0 --driver pcilat"));
-        let (_folder, locked) = machine(Some("nvme"), "none [integrity] confidentiality\n");
+        let locked = machine(Some("nvme"), "none [integrity] confidentiality\n");
         assert!(auto(&locked, Need::Mmio).unwrap_err().hint().unwrap().contains("--driver vfio-pci"));
     }
 
     #[test]
     fn a_free_function_is_mapped_unless_the_kernel_is_locked_down() {
-        let (_folder, root) = machine(None, "[none] integrity confidentiality\n");
+        let root = machine(None, "[none] integrity confidentiality\n");
         let opened = auto(&root, Need::Registers).unwrap();
         assert_eq!(opened.probe.backend(), "resource");
         assert_eq!(opened.refused.iter().map(|(name, _)| *name).collect::<Vec<_>>(), ["kmod", "vfio"]);
@@ -360,7 +356,7 @@ mod tests {
         drop(opened);
         assert_eq!(std::fs::read_to_string(&enable).unwrap(), "0");
 
-        let (_folder, root) = machine(None, "none [integrity] confidentiality\n");
+        let root = machine(None, "none [integrity] confidentiality\n");
         assert!(auto(&root, Need::Registers).unwrap_err().to_string().contains("resource: the kernel is locked down"));
         let error = open(&root, &function(&root), &Backend::Real(Kind::Resource), Need::Registers).unwrap_err();
         assert!(error.to_string().contains("locked down"), "{error}");
@@ -368,7 +364,7 @@ mod tests {
 
     #[test]
     fn a_path_needs_no_driver_of_ours() {
-        let (_folder, root) = machine(Some("nvme"), "none [integrity] confidentiality\n");
+        let root = machine(Some("nvme"), "none [integrity] confidentiality\n");
         let opened = auto(&root, Need::Path).unwrap();
         assert_eq!(opened.probe.backend(), "sysfs");
         assert!(opened.why.contains("coarse"));
@@ -376,7 +372,7 @@ mod tests {
 
     #[test]
     fn what_a_backend_cannot_do_is_refused_before_the_device_is_touched() {
-        let (_folder, root) = machine(None, "");
+        let root = machine(None, "");
         let refused = |kind, need| {
             let error = open(&root, &function(&root), &Backend::Real(kind), need).unwrap_err();
             assert!(matches!(error, Error::Unsupported { .. }), "{error}");

@@ -300,14 +300,7 @@ mod tests {
     use pciescope_core::outcome::LATENCY;
 
     use super::*;
-
-    struct Silent;
-    impl Watch for Silent {
-        fn progress(&self, _: u64, _: u64) {}
-        fn is_stopped(&self) -> bool {
-            false
-        }
-    }
+    use crate::testing::Silent;
 
     fn window(file: &File) -> Window {
         file.set_len(8192).unwrap();

@@ -275,21 +275,13 @@ mod tests {
     use std::error::Error as _;
 
     use super::*;
-
-    struct Silent;
-    impl Watch for Silent {
-        fn progress(&self, _: u64, _: u64) {}
-        fn is_stopped(&self) -> bool {
-            false
-        }
-    }
+    use crate::testing::{Silent, Tree};
 
     #[test]
     fn the_msix_table_is_left_alone() {
-        let root = tempfile::tempdir().unwrap();
-        let bdf = "0000:01:00.0".parse().unwrap();
-        let folder = folder(&Root::at(root.path()), bdf);
-        std::fs::create_dir_all(&folder).unwrap();
+        let (root, bdf) = (Tree::new(), "0000:01:00.0".parse().unwrap());
+        let folder = folder(&root, bdf);
+        root.folder(crate::pci::folder(bdf));
         // MSI-X at 0x40 with 16 vectors, the table at BAR4:0, the pending bits at BAR4:0x800.
         let mut config = vec![0; 256];
         config[..4].copy_from_slice(&[0x34, 0x12, 0x0e, 0x5c]);
@@ -301,7 +293,7 @@ mod tests {
         let bar =
             pciescope_core::Bar { number: 4, size_bytes: 0x10000, is_memory: true, ..pciescope_core::Bar::default() };
         let function = Function { bars: vec![bar], ..Function::default() };
-        let mut probe = Resource::open(&Root::at(root.path()), &function, bdf).unwrap();
+        let mut probe = Resource::open(&root, &function, bdf).unwrap();
         let told = |error: Error| error.source().unwrap().to_string();
         assert_eq!(probe.read(4, 0, 4).unwrap(), 0x5a5a_5a5a);
         assert!(told(probe.read(4, 0, 2).unwrap_err()).contains("MSI-X"));
@@ -325,20 +317,17 @@ mod tests {
 
     #[test]
     fn beside_a_driver_it_reads_the_harmless_register_and_nothing_else() {
-        let place = tempfile::tempdir().unwrap();
-        let (root, bdf) = (Root::at(place.path()), "0000:01:00.0".parse().unwrap());
-        let folder = folder(&root, bdf);
-        std::fs::create_dir_all(&folder).unwrap();
-        let write = |file: &str, text: &str| std::fs::write(folder.join(file), text).unwrap();
-        std::os::unix::fs::symlink("../../drivers/nvidia", folder.join("driver")).unwrap();
-        write("enable", "1\n");
-        write("power_state", "D0\n");
-        std::fs::create_dir_all(folder.join("power")).unwrap();
-        write("power/control", "on\n");
+        let (root, bdf) = (Tree::new(), "0000:01:00.0".parse().unwrap());
+        let folder = crate::pci::folder(bdf);
+        let write = |file: &str, text: &[u8]| root.put(folder.join(file), text);
+        root.link(folder.join("driver"), "../../drivers/nvidia");
+        for (file, text) in [("enable", "1"), ("power_state", "D0"), ("power/control", "on")] {
+            write(file, text.as_bytes());
+        }
         let mut config = vec![0xde, 0x10, 0x35, 0x23, 0x06, 0x04];
         config.resize(256, 0);
-        std::fs::write(folder.join("config"), &config).unwrap();
-        std::fs::write(folder.join("resource0"), vec![0x5a; 0x1000]).unwrap();
+        write("config", &config);
+        write("resource0", &[0x5a; 0x1000]);
         let bar =
             pciescope_core::Bar { number: 0, size_bytes: 0x1000, is_memory: true, ..pciescope_core::Bar::default() };
         let gpu = Function { vendor: 0x10de, device: 0x2335, class: 0x03_0200, bars: vec![bar], ..Function::default() };
@@ -352,8 +341,9 @@ mod tests {
             assert!(why.contains("only PMC_BOOT_0 may be read, at BAR0+0x0"), "{why}");
         }
         drop(probe);
-        assert_eq!(std::fs::read(folder.join("resource0")).unwrap(), vec![0x5a; 0x1000]);
-        assert_eq!(std::fs::read(folder.join("config")).unwrap(), config, "the driver's device was changed");
+        let read = |file: &str| std::fs::read(root.path(folder.join(file))).unwrap();
+        assert_eq!(read("resource0"), vec![0x5a; 0x1000]);
+        assert_eq!(read("config"), config, "the driver's device was changed");
         // Another vendor's has no such register; a device that sleeps, or may, is not read.
         let why = told(open(&Function { vendor: 0x1002, ..gpu.clone() }).unwrap_err());
         assert!(why.contains("the driver nvidia holds the BARs"), "{why}");
@@ -362,35 +352,33 @@ mod tests {
             ("enable", "1", "0", "does not decode its BARs"),
             ("power/control", "on", "auto", "may fall asleep: `echo on > "),
         ] {
-            write(file, asleep);
+            write(file, asleep.as_bytes());
             let why = told(open(&gpu).unwrap_err());
             assert!(why.contains(reason), "{why}");
-            write(file, awake);
+            write(file, awake.as_bytes());
         }
-        std::fs::remove_file(folder.join("power_state")).unwrap();
+        std::fs::remove_file(root.path(folder.join("power_state"))).unwrap();
         assert!(told(open(&gpu).unwrap_err()).contains("power state is unknown"), "Linux before 5.11");
-        write("power_state", "D0");
+        write("power_state", b"D0");
         let mut off = config.clone();
         off[4] = 0x04;
-        std::fs::write(folder.join("config"), &off).unwrap();
+        write("config", &off);
         assert!(told(open(&gpu).unwrap_err()).contains("does not decode"), "memory space off");
-        std::fs::write(folder.join("config"), &config).unwrap();
+        write("config", &config);
         open(&gpu).unwrap();
-        std::fs::remove_file(folder.join("driver")).unwrap();
-        std::os::unix::fs::symlink("../../drivers/vfio-pci", folder.join("driver")).unwrap();
+        std::fs::remove_file(root.path(folder.join("driver"))).unwrap();
+        root.link(folder.join("driver"), "../../drivers/vfio-pci");
         assert!(told(open(&gpu).unwrap_err()).contains("a guest or a program may have"), "vfio");
         // Lockdown comes first.
-        std::fs::create_dir_all(root.path("/sys/kernel/security")).unwrap();
-        std::fs::write(root.path("/sys/kernel/security/lockdown"), "none [integrity]\n").unwrap();
+        root.put("/sys/kernel/security/lockdown", "none [integrity]\n");
         assert!(told(open(&gpu).unwrap_err()).contains("locked down"));
     }
 
     #[test]
     fn the_command_register_is_put_back() {
-        let root = tempfile::tempdir().unwrap();
-        let bdf = "0000:01:00.0".parse().unwrap();
-        let folder = folder(&Root::at(root.path()), bdf);
-        std::fs::create_dir_all(&folder).unwrap();
+        let (root, bdf) = (Tree::new(), "0000:01:00.0".parse().unwrap());
+        let folder = folder(&root, bdf);
+        root.folder(crate::pci::folder(bdf));
         let config = |command: u16| {
             let mut bytes = vec![0x86, 0x80, 0xd3, 0x10];
             bytes.extend(command.to_le_bytes());
@@ -402,7 +390,7 @@ mod tests {
         for (enable, left, expected) in [("0\n", 0x0002, 0x0004), ("1\n", 0x0006, 0x0006)] {
             std::fs::write(folder.join("enable"), enable).unwrap();
             std::fs::write(folder.join("config"), config(0x0004)).unwrap();
-            let open = Resource::open(&Root::at(root.path()), &Function::default(), bdf).unwrap();
+            let open = Resource::open(&root, &Function::default(), bdf).unwrap();
             std::fs::write(folder.join("config"), config(left)).unwrap();
             drop(open);
             assert_eq!(std::fs::read(folder.join("config")).unwrap(), config(expected), "enable was {enable:?}");

@@ -116,31 +116,22 @@ mod tests {
     use pciescope_core::outcome::LATENCY;
 
     use super::*;
-
-    struct Silent;
-    impl Watch for Silent {
-        fn progress(&self, _: u64, _: u64) {}
-        fn is_stopped(&self) -> bool {
-            false
-        }
-    }
+    use crate::testing::{Silent, Tree};
 
     /// A tree with a port of 4096 bytes and an endpoint of 256, as for conventional PCI.
-    fn tree(first: [u8; 4]) -> (tempfile::TempDir, Function) {
-        let folder = tempfile::tempdir().unwrap();
+    fn tree(first: [u8; 4]) -> (Tree, Function) {
+        let tree = Tree::new();
         let (port, end): (Bdf, Bdf) = ("0000:00:01.0".parse().unwrap(), "0000:01:00.0".parse().unwrap());
         for (bdf, len) in [(port, 4096), (end, 256)] {
-            let place = folder.path().join(format!("sys/bus/pci/devices/{bdf}"));
-            std::fs::create_dir_all(&place).unwrap();
             let mut config = vec![0; len];
             config[..4].copy_from_slice(&first);
-            std::fs::write(place.join("config"), config).unwrap();
+            tree.put(format!("sys/bus/pci/devices/{bdf}/config"), config);
         }
-        (folder, Function { bdf: Some(end), path: vec![port], ..Function::default() })
+        (tree, Function { bdf: Some(end), path: vec![port], ..Function::default() })
     }
 
     fn run(first: [u8; 4]) -> Sampled {
-        let (folder, function) = tree(first);
+        let (root, function) = tree(first);
         let bdf = function.bdf.unwrap();
         let plan = PathPlan {
             bdf,
@@ -151,7 +142,7 @@ mod tests {
             cpus: [crate::probe::sys::current_cpu()].into_iter().collect(),
         };
         let slice = Slice { cpus: plan.cpus.clone(), count: 500, duration_ns: 0 };
-        Sysfs::open(&Root::at(folder.path()), &function, bdf).unwrap().path(&plan, &slice, &Silent).unwrap()
+        Sysfs::open(&root, &function, bdf).unwrap().path(&plan, &slice, &Silent).unwrap()
     }
 
     #[test]

@@ -1,6 +1,7 @@
 use super::uapi::{SIS8300_CLOCK_INTERNAL, SIS8300_CLOCK_KEEP, SIS8300_TRIGGER_MLVDS, SIS8300_TRIGGER_NOW};
 use super::*;
 use crate::daq::{Setup, Trigger};
+use crate::testing::Tree;
 
 #[test]
 fn a_board_is_told_from_its_registers() {
@@ -21,16 +22,11 @@ fn a_node_is_a_board_by_its_driver_not_by_its_name() {
         ("subsystem", "../../../../class/mem", false),
         ("device/driver", "../../../bus/pci/drivers/xdma", false),
     ] {
-        let folder = tempfile::tempdir().unwrap();
-        let node = folder.path().join("sys/dev/char/1:3");
-        std::fs::create_dir_all(node.join("device")).unwrap();
-        std::os::unix::fs::symlink(target, node.join(link)).unwrap();
-        let root = Root::at(folder.path());
+        let root = Tree::of(&[("sis8300-3", "x")]);
+        root.link(format!("sys/dev/char/1:3/{link}"), target);
         assert_eq!(is_board(&root, null), expected, "{target}");
         // A plain file of a board's name is none.
-        let file = folder.path().join("sis8300-3");
-        std::fs::write(&file, "x").unwrap();
-        assert!(!is_board(&root, &file));
+        assert!(!is_board(&root, &root.path("sis8300-3")));
     }
     assert!(!is_board(&Root::default(), Path::new("/dev/sis8300-none")));
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::agree::{has_unlike_cpus, no_kernel};
 use super::*;
+use crate::testing::Tree;
 use crate::usage::{CpuTime, Usage};
 
 /// Computes for `time` of its thread's CPU time, and gives what it used. Operators only, so that it calls nothing without optimization either.
@@ -280,10 +281,7 @@ fn spots_are_the_places_with_the_most_samples() {
 
 #[test]
 fn refusals_have_their_own_words() {
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::create_dir_all(folder.path().join("proc/sys/kernel")).unwrap();
-    std::fs::write(folder.path().join("proc/sys/kernel/perf_event_paranoid"), "4\n").unwrap();
-    let root = Root::at(folder.path());
+    let root = Tree::of(&[("proc/sys/kernel/perf_event_paranoid", "4\n")]);
     let of = |code| refusal(&root, Kind::Clock, io::Error::from_raw_os_error(code));
     let refused = of(libc::EACCES);
     assert_eq!(
@@ -300,16 +298,11 @@ fn refusals_have_their_own_words() {
 
 #[test]
 fn a_machine_with_unlike_cpus_is_sampled_by_the_clock() {
-    let folder = tempfile::tempdir().unwrap();
-    let root = Root::at(folder.path());
-    let put = |pmu: &str| {
-        let at = folder.path().join("sys/bus/event_source/devices").join(pmu);
-        std::fs::create_dir_all(&at).unwrap();
-        std::fs::write(at.join("cpus"), "0-3\n").unwrap();
-    };
+    let root = Tree::new();
+    let put = |pmu: &str| root.put(format!("sys/bus/event_source/devices/{pmu}/cpus"), "0-3\n");
     assert!(!has_unlike_cpus(&root));
     put("cpu_core");
-    std::fs::create_dir_all(folder.path().join("sys/bus/event_source/devices/uncore_imc_0")).unwrap();
+    root.folder("sys/bus/event_source/devices/uncore_imc_0");
     assert!(!has_unlike_cpus(&root));
     put("cpu_atom");
     assert!(has_unlike_cpus(&root));

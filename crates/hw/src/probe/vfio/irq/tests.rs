@@ -1,20 +1,9 @@
-use std::path::Path;
-
 use pciescope_core::Order;
 
 use super::super::super::sys::Mapping;
 use super::super::Device;
 use super::*;
-
-/// A watch that never stops a run.
-struct Silent;
-
-impl Watch for Silent {
-    fn progress(&self, _: u64, _: u64) {}
-    fn is_stopped(&self) -> bool {
-        false
-    }
-}
+use crate::testing::{Silent, Tree};
 
 /// The trigger of the lab's latency endpoint, vector 0.
 const TRIGGER: u64 = 0x80;
@@ -23,11 +12,9 @@ const CLASS: u32 = 0x0200_0000;
 const LINE: &str = "vfio-msix[0](0000:01:00.0)";
 
 /// /proc/interrupts with the counts of the vector on the first CPU and on another; the affinity of its interrupt.
-fn root_with_line(counts: [u64; 2]) -> tempfile::TempDir {
-    let root = tempfile::tempdir().unwrap();
-    std::fs::create_dir_all(root.path().join("proc/irq/24")).unwrap();
-    std::fs::write(root.path().join("proc/irq/24/smp_affinity_list"), "0-1\n").unwrap();
-    write_counts(root.path(), counts);
+fn root_with_line(counts: [u64; 2]) -> Tree {
+    let root = Tree::of(&[("proc/irq/24/smp_affinity_list", "0-1\n")]);
+    write_counts(&root, counts);
     root
 }
 
@@ -38,20 +25,20 @@ fn cpu() -> u32 {
 }
 
 /// In one step, as the kernel shows it.
-fn write_counts(root: &Path, [here, there]: [u64; 2]) {
+fn write_counts(root: &Root, [here, there]: [u64; 2]) {
     let (cpu, other) = (cpu(), cpu() + 1);
     let text =
         format!("      CPU{cpu}       CPU{other}\n  24:  {here}  {there}   PCI-MSIX-0000:01:00.0  0-edge  {LINE}\n");
-    std::fs::write(root.join("proc/next"), text).unwrap();
-    std::fs::rename(root.join("proc/next"), root.join("proc/interrupts")).unwrap();
+    std::fs::write(root.path("proc/next"), text).unwrap();
+    std::fs::rename(root.path("proc/next"), root.path("proc/interrupts")).unwrap();
 }
 
 /// A device of plain memory, its class register as given.
-fn vfio(root: &Path, class: u32) -> Vfio {
+fn vfio(root: &Root, class: u32) -> Vfio {
     let device = Device::of_config(0x5c0e_1234, class);
     Vfio {
         bdf: "0000:01:00.0".parse().unwrap(),
-        root: Root::at(root),
+        root: root.clone(),
         windows: Vec::new(),
         device,
         said: crate::config::Config::default(),
@@ -144,7 +131,7 @@ fn count(outcome: &Outcome, name: &str) -> u64 {
 #[test]
 fn a_device_that_died_ends_the_run_as_removed_at_its_first_silence() {
     let root = root_with_line([0, 0]);
-    let vfio = vfio(root.path(), u32::MAX);
+    let vfio = vfio(&root, u32::MAX);
     let plan = IrqPlan { timeout_ns: 10_000_000, ..plan(30, Duration::ZERO) };
     // Nothing is stored to the trigger, so nobody answers.
     let never = |run: &mut RunState<'_>| {
@@ -167,7 +154,7 @@ fn a_run_that_the_user_ends_while_it_waits_says_so() {
         }
     }
     let root = root_with_line([0, 0]);
-    let vfio = vfio(root.path(), CLASS);
+    let vfio = vfio(&root, CLASS);
     // In the warm-up, and in what counts.
     for source in [IrqSource::Hardware, IrqSource::Loopback] {
         let plan = IrqPlan { source, ..plan(5, Duration::ZERO) };
@@ -183,8 +170,8 @@ fn a_run_that_the_user_ends_while_it_waits_says_so() {
 
 #[test]
 fn without_a_line_in_proc_interrupts_nothing_is_measured() {
-    let root = tempfile::tempdir().unwrap();
-    let vfio = vfio(root.path(), CLASS);
+    let root = Tree::new();
+    let vfio = vfio(&root, CLASS);
     let outcomes = with_device(&vfio, &plan(5, Duration::ZERO), &|_| {}, |run| run.all(&[0]));
     let error = outcomes[0].error.as_ref().expect("the interrupt cannot be moved");
     assert_eq!(error.code, "refused");
@@ -198,11 +185,11 @@ fn interrupts_on_a_wrong_cpu_are_counted_after_the_warm_up_only() {
     // Who handles the two of the warm-up and the three that count (0 is the right CPU), and how many are wrong.
     for (cpus, wrong) in [([0, 0, 1, 1, 0], 2), ([1, 1, 0, 0, 0], 0), ([1, 0, 1, 1, 1], 3)] {
         let root = root_with_line([0, 0]);
-        let vfio = vfio(root.path(), CLASS);
+        let vfio = vfio(&root, CLASS);
         let handler = |number: u64| {
             let handled = &cpus[..=number as usize];
             let on = |cpu| handled.iter().filter(|one| **one == cpu).count() as u64;
-            write_counts(root.path(), [on(0), on(1)]);
+            write_counts(&root, [on(0), on(1)]);
         };
         let outcomes = with_device(&vfio, &plan(3, Duration::ZERO), &handler, |run| run.all(&[0]));
         assert_eq!(outcomes[0].error, None);
@@ -214,7 +201,7 @@ fn interrupts_on_a_wrong_cpu_are_counted_after_the_warm_up_only() {
 #[test]
 fn a_slow_warm_up_misses_no_time_of_the_plan() {
     let root = root_with_line([0, 0]);
-    let vfio = vfio(root.path(), CLASS);
+    let vfio = vfio(&root, CLASS);
     let slow = |number| std::thread::sleep(Duration::from_millis(if number < 2 { 400 } else { 0 }));
     let outcomes = with_device(&vfio, &plan(8, Duration::from_millis(50)), &slow, |run| run.all(&[0]));
     assert_eq!(outcomes[0].error, None);
@@ -226,7 +213,7 @@ fn a_slow_warm_up_misses_no_time_of_the_plan() {
 #[test]
 fn a_trigger_is_late_by_its_own_stamp() {
     let root = root_with_line([0, 0]);
-    let vfio = vfio(root.path(), CLASS);
+    let vfio = vfio(&root, CLASS);
     let counts = with_device(&vfio, &plan(4, Duration::from_millis(100)), &|_| {}, |run| {
         let mut counts = Counts::default();
         let armed = run.armed;
@@ -243,7 +230,7 @@ fn a_trigger_is_late_by_its_own_stamp() {
 #[test]
 fn a_period_is_right_for_a_clock_of_any_rate() {
     let root = root_with_line([0, 0]);
-    let vfio = vfio(root.path(), CLASS);
+    let vfio = vfio(&root, CLASS);
     let ticks = |hz, interval| {
         with_device(&vfio, &plan(1, interval), &|_| {}, |run| {
             run.scale.hz = hz;
@@ -258,7 +245,7 @@ fn a_period_is_right_for_a_clock_of_any_rate() {
 #[test]
 fn a_time_ends_a_vector_at_once_and_at_a_fixed_rate() {
     let root = root_with_line([0, 0]);
-    let vfio = vfio(root.path(), CLASS);
+    let vfio = vfio(&root, CLASS);
     for (interval, triggers) in [(Duration::ZERO, 10..u64::MAX), (Duration::from_secs(60), 0..1)] {
         let plan = plan(u64::MAX, interval);
         let outcomes = with_device(&vfio, &plan, &|_| {}, |run| {
