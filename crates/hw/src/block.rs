@@ -148,7 +148,7 @@ fn way(root: &Root, name: &str, depth: usize) -> Vec<Bdf> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Tree;
+    use crate::test::Tree;
 
     fn tree() -> Tree {
         let tree = Tree::new();

@@ -269,7 +269,7 @@ pub fn emulated(guest: Option<&str>, function: &Function) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Tree;
+    use crate::test::Tree;
 
     #[test]
     fn knows_a_guest_by_several_marks_and_bare_metal_by_none() {

@@ -89,7 +89,7 @@ fn designations(table: &[u8]) -> Vec<(Bdf, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Tree;
+    use crate::test::Tree;
 
     /// What `systemd-id128 machine-id --app-specific=5c0e91d4-3b7f-4a06-9e2d-70c816fab354` of systemd 252 says on a machine with
     /// this machine-id.

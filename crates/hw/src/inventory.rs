@@ -97,7 +97,7 @@ pub(crate) fn error_counts(root: &Root, bdf: Bdf, file: &str) -> Option<BTreeMap
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Tree;
+    use crate::test::Tree;
 
     const PORT: &str = "0000:00:02.0";
     const DISK: &str = "0000:02:00.0";

@@ -43,11 +43,12 @@ pub mod registers;
 pub mod signals;
 pub mod synthetic;
 pub mod sysfs;
-#[cfg(test)]
-mod testing;
 pub mod topology;
 pub mod usage;
 pub mod wait;
 
 pub use error::Error;
 pub use sysfs::Root;
+
+#[cfg(test)]
+mod test;

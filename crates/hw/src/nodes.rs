@@ -82,7 +82,7 @@ fn node(root: &Root, folder: &Path) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Tree;
+    use crate::test::Tree;
 
     /// A device below the function: its subsystem, and its node where it has one.
     fn device(tree: &Tree, path: &str, subsystem: &str, node: Option<&str>) {

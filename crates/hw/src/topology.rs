@@ -95,7 +95,7 @@ fn list(root: &Root, at: PathBuf) -> Result<CpuList, Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Tree;
+    use crate::test::Tree;
 
     /// A machine of two clusters with two CPUs each; `files` are changes to it.
     fn arm(files: &[(&str, &str)]) -> Tree {

@@ -187,7 +187,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use super::*;
-    use crate::testing::Tree;
+    use crate::test::Tree;
 
     fn spin(time: Duration) -> u64 {
         let (begun, mut turns) = (Instant::now(), 0u64);

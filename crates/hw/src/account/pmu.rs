@@ -80,7 +80,7 @@ impl Count {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Tree;
+    use crate::test::Tree;
 
     /// The tree that the catalogue's file is checked against has exactly what is here.
     #[test]

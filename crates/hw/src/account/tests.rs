@@ -4,17 +4,17 @@ use std::fs;
 use std::ops::Deref;
 
 use super::*;
-use crate::testing;
+use crate::test;
 
 const PORT: &str = "0000:00:02.0";
 const DISK: &str = "0000:02:00.0";
 const CARD: &str = "0000:03:00.0";
 
-struct Tree(testing::Tree);
+struct Tree(test::Tree);
 
 impl Deref for Tree {
-    type Target = testing::Tree;
-    fn deref(&self) -> &testing::Tree {
+    type Target = test::Tree;
+    fn deref(&self) -> &test::Tree {
         &self.0
     }
 }
@@ -22,7 +22,7 @@ impl Deref for Tree {
 impl Tree {
     /// A port with a disk and a card with a virtual function below it.
     fn new() -> Tree {
-        let tree = Tree(testing::Tree::new());
+        let tree = Tree(test::Tree::new());
         for bdf in [PORT, DISK, CARD, "0000:03:00.1"] {
             let way = if bdf == PORT { bdf.to_owned() } else { format!("{PORT}/{bdf}") };
             tree.link(format!("sys/bus/pci/devices/{bdf}"), format!("../../../devices/pci0000:00/{way}"));
@@ -303,7 +303,7 @@ fn error_reports_are_added_up_without_their_total() {
 
 #[test]
 fn a_machine_without_pci_has_no_accounts() {
-    let root = testing::Tree::new();
+    let root = test::Tree::new();
     assert!(sources(&root).is_empty() && pmus(&root).is_empty() && present(&root).is_empty());
     let mut accounts = Accounts::open(&root);
     accounts.read();

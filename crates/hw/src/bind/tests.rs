@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use std::sync::Mutex;
 
 use super::*;
-use crate::testing::Tree;
+use crate::test::Tree;
 
 const BDF: &str = "0000:01:00.0";
 

@@ -238,7 +238,7 @@ mod tests {
     use pciescope_core::{Environment, Function};
 
     use super::*;
-    use crate::testing::Tree;
+    use crate::test::Tree;
 
     /// How each check ends on a machine of these files, with one endpoint of which nothing is known but its address.
     fn ends(files: &[(&str, &str)]) -> Vec<(&'static str, Verdict)> {

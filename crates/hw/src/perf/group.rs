@@ -267,7 +267,7 @@ fn refusal(root: &Root, pmu: &Pmu, event: &Event, cpu: u32, source: io::Error) -
 mod tests {
     use super::*;
     use crate::perf::{Config, named};
-    use crate::testing::Tree;
+    use crate::test::Tree;
 
     /// The kernel's own clock, which counts on every machine: PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK.
     fn clock() -> (Pmu, Event) {

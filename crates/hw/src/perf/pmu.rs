@@ -210,7 +210,7 @@ fn parse_saturated(line: &str) -> Option<(u64, u32, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Tree;
+    use crate::test::Tree;
 
     /// A tree with one PMU that has all that the module knows of.
     fn tree() -> Tree {

@@ -173,7 +173,7 @@ impl Kernel {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Tree;
+    use crate::test::Tree;
 
     const MAPS: &str = "\
 00400000-00401000 r--p 00000000 fe:00 12 /no/such/program

@@ -123,7 +123,7 @@ impl Drop for Affinity {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Tree;
+    use crate::test::Tree;
 
     const TEXT: &str = "            CPU0       CPU2       CPU3
    1:          0          9          0   IO-APIC    1-edge      i8042

@@ -290,7 +290,7 @@ mod tests {
     use pciescope_core::Bar;
 
     use super::*;
-    use crate::testing::Tree;
+    use crate::test::Tree;
 
     const BDF: &str = "0000:01:00.0";
 

@@ -300,7 +300,7 @@ mod tests {
     use pciescope_core::outcome::LATENCY;
 
     use super::*;
-    use crate::testing::Silent;
+    use crate::test::Silent;
 
     fn window(file: &File) -> Window {
         file.set_len(8192).unwrap();

@@ -275,7 +275,7 @@ mod tests {
     use std::error::Error as _;
 
     use super::*;
-    use crate::testing::{Silent, Tree};
+    use crate::test::{Silent, Tree};
 
     #[test]
     fn the_msix_table_is_left_alone() {

@@ -116,7 +116,7 @@ mod tests {
     use pciescope_core::outcome::LATENCY;
 
     use super::*;
-    use crate::testing::{Silent, Tree};
+    use crate::test::{Silent, Tree};
 
     /// A tree with a port of 4096 bytes and an endpoint of 256, as for conventional PCI.
     fn tree(first: [u8; 4]) -> (Tree, Function) {

@@ -1,7 +1,7 @@
 use super::uapi::{SIS8300_CLOCK_INTERNAL, SIS8300_CLOCK_KEEP, SIS8300_TRIGGER_MLVDS, SIS8300_TRIGGER_NOW};
 use super::*;
 use crate::daq::{Setup, Trigger};
-use crate::testing::Tree;
+use crate::test::Tree;
 
 #[test]
 fn a_board_is_told_from_its_registers() {

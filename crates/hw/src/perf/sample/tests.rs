@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::agree::{has_unlike_cpus, no_kernel};
 use super::*;
-use crate::testing::Tree;
+use crate::test::Tree;
 use crate::usage::{CpuTime, Usage};
 
 /// Computes for `time` of its thread's CPU time, and gives what it used. Operators only, so that it calls nothing without optimization either.

@@ -94,7 +94,7 @@ fn raw_records_are_taken_apart() {
 #[test]
 fn a_missing_node_says_how_to_make_it() {
     let bdf: Bdf = "0000:02:00.0".parse().unwrap();
-    let error = Kmod::open(&crate::testing::Tree::new(), &Function::default(), bdf).unwrap_err();
+    let error = Kmod::open(&crate::test::Tree::new(), &Function::default(), bdf).unwrap_err();
     assert!(error.to_string().contains("dev/pcilat/0000:02:00.0"), "{error}");
     assert!(error.hint().unwrap().contains("bind 0000:02:00.0 --driver pcilat"));
 }

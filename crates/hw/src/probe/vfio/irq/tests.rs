@@ -3,7 +3,7 @@ use pciescope_core::Order;
 use super::super::super::sys::Mapping;
 use super::super::Device;
 use super::*;
-use crate::testing::{Silent, Tree};
+use crate::test::{Silent, Tree};
 
 /// The trigger of the lab's latency endpoint, vector 0.
 const TRIGGER: u64 = 0x80;
