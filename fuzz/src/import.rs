@@ -4,7 +4,8 @@ use std::sync::LazyLock;
 
 use pciescope_core::Identity;
 use pciescope_report::import::{self, Format};
-use pciescope_report::{brief, csv};
+use pciescope_report::csv;
+use pciescope_report::print::terminal;
 
 static IDENTITY: LazyLock<Identity> = LazyLock::new(|| Identity::new("import", None));
 
@@ -25,7 +26,7 @@ pub fn run(data: &[u8]) {
         path
     });
     if let Ok(read) = import::read_beside(&crate::file(log), format, &IDENTITY, beside.as_deref()) {
-        let _ = brief::render(&read.records);
+        let _ = terminal::render(&read.records);
         let mut writer = csv::Writer::with_separator(Vec::new(), b',');
         for record in &read.records {
             let _ = pciescope_core::Sink::put(&mut writer, record);

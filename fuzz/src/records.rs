@@ -3,14 +3,15 @@
 use std::path::Path;
 
 use pciescope_core::Sink;
-use pciescope_report::{brief, compare, csv, html, jsonl, markdown, summary, table};
+use pciescope_report::print::{markdown, terminal};
+use pciescope_report::{compare, csv, facts, html, jsonl, table};
 
 pub fn run(data: &[u8]) {
     let Ok(contents) = jsonl::parse_records(data, Path::new("input")) else { return };
     let records = contents.records;
-    let _ = brief::render(&records);
+    let _ = terminal::render(&records);
     let _ = table::render(&records, &table::Options::default());
-    let _ = summary::text(&records, 80);
+    let _ = facts::text(&records, 80);
     let _ = markdown::render(&records);
     let _ = html::render(&records);
     let _ = compare::compare(&records, &records, &compare::Options::default());

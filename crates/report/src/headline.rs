@@ -13,7 +13,6 @@ use crate::compare::interval::Single;
 use crate::compare::judge::dist;
 
 /// The typical figure of a histogram over the CPUs that measured the same.
-#[allow(dead_code, reason = "the outputs take it next")]
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Headline {
     /// The median in nanoseconds.
@@ -25,7 +24,6 @@ pub(crate) struct Headline {
     pub(crate) by_cpu: Vec<(u32, f64)>,
 }
 
-#[allow(dead_code, reason = "the outputs take it next")]
 impl Headline {
     /// The headline of the histogram `name` of `records`, which have one device, test and target; `None` if they have no
     /// sample. `compare` finds the same median for one run.

@@ -9,10 +9,10 @@
 //! - A column of CSV and Parquet files: `COLUMNS` in `columns.rs`, and its row in docs/record.md.
 //! - A figure, doubt or verdict of `compare`: `compare/` (`cells.rs`, `doubts.rs`, `judge.rs`); its statistics are in
 //!   `interval.rs`, `dist.rs` and docs/compare-method.md.
-//! - A sentence of the summary (good, doubtful, to do): `summary/` (`latency.rs`, `counters.rs`, `readout.rs`,
-//!   `doctor.rs`, others in `verdict.rs`), its rule in `RULES` there, and crates/report/tests/all/summary.rs.
+//! - What a measurement says (title, lines, tiles, table, conclusions): `facts/`, one file per kind. Terminal, Markdown and
+//!   page print it. A limit that a figure is judged by: `facts/rules.rs`. Tests: crates/report/tests/all/summary.rs.
 //! - A fact on a device's part of the page: `html/devices.rs`.
-//! - What a verb prints by default: `brief/`, one file per kind of measurement; its other tables: `table/`.
+//! - Tables that a verb prints with `--all`: `table/`.
 //! - A file format to import: `import/`, one file.
 #![forbid(unsafe_code)]
 
@@ -21,12 +21,12 @@ use std::path::PathBuf;
 
 mod bins;
 pub mod bounded;
-pub mod brief;
 mod chart;
 pub mod columns;
 pub mod compare;
 pub mod csv;
 pub mod drawing;
+pub mod facts;
 mod figures;
 pub mod fold;
 mod headline;
@@ -35,13 +35,12 @@ pub mod html;
 pub mod import;
 pub mod jsonl;
 mod losses;
-pub mod markdown;
 pub mod model;
 pub mod parquet;
 pub mod png;
+pub mod print;
 mod readout;
 mod style;
-pub mod summary;
 pub mod svg;
 pub mod table;
 pub mod text;

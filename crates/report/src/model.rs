@@ -124,19 +124,16 @@ impl<'a> Section<'a> {
     pub fn is_synthetic(&self) -> bool {
         self.records.iter().any(|r| is_synthetic(r))
     }
+    /// Whether the figures are of hardware.
+    pub fn is_real(&self) -> bool {
+        !self.is_emulated() && !self.is_synthetic()
+    }
     /// Whether the records name more than one place within a BAR, so that the key needs the offset.
     pub fn has_many_offsets(&self) -> bool {
         let places: BTreeSet<_> =
             self.records.iter().filter_map(|r| r.target.as_ref()).map(|t| (t.bar, t.offset, t.width)).collect();
         let bars: BTreeSet<_> = places.iter().map(|p| p.0).collect();
         places.len() > bars.len()
-    }
-    /// The medians of a histogram by CPU, the lowest first; of the records that are wanted.
-    pub fn medians_by_cpu(&self, name: &str, is_wanted: impl Fn(&Record) -> bool) -> Vec<(u32, f64)> {
-        let by_cpu = self.merged_by(name, |record| cpu_of(record).filter(|_| is_wanted(record)));
-        let mut medians: Vec<_> = by_cpu.into_iter().filter_map(|(cpu, h)| Some((cpu, h.median_ns()?))).collect();
-        medians.sort_by(|a: &(u32, f64), b| a.1.total_cmp(&b.1));
-        medians
     }
     /// The histograms named `name` merged by `key`, ascending; records without the histogram or key are left out.
     pub fn merged_by<K: Ord>(&self, name: &str, key: impl Fn(&Record) -> Option<K>) -> BTreeMap<K, Histogram> {

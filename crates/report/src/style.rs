@@ -6,6 +6,8 @@ use anstyle::{AnsiColor, Effects, Style};
 /// What a piece of text is to a reader.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tone {
+    /// Neither good nor bad.
+    Plain,
     /// A heading.
     Strong,
     /// As it should be.
@@ -21,6 +23,7 @@ pub(crate) enum Tone {
 /// A text in its tone.
 pub(crate) fn paint(tone: Tone, text: &str) -> String {
     let style = match tone {
+        Tone::Plain => Style::new(),
         Tone::Strong => Style::new().effects(Effects::BOLD),
         Tone::Good => AnsiColor::Green.on_default(),
         Tone::Doubt => AnsiColor::Yellow.on_default(),
@@ -28,4 +31,9 @@ pub(crate) fn paint(tone: Tone, text: &str) -> String {
         Tone::Dim => Style::new().effects(Effects::DIMMED),
     };
     format!("{style}{text}{style:#}")
+}
+
+/// A text without its tones.
+pub(crate) fn without_colours(text: &str) -> String {
+    anstream::adapter::strip_str(text).to_string()
 }

@@ -24,6 +24,23 @@ pub fn us(ns: Option<f64>) -> String {
     ns.map_or_else(|| "-".to_owned(), |ns| format!("{:.3}", ns / 1e3))
 }
 
+/// Two durations: `487 to 590 ns`, `990 ns to 1.02 us`.
+pub(crate) fn range(low_ns: f64, high_ns: f64) -> String {
+    let (low, high) = (duration(low_ns), duration(high_ns));
+    match (low.split_once(' '), high.split_once(' ')) {
+        (Some((number, unit)), Some((_, other))) if unit == other => format!("{number} to {high}"),
+        _ => format!("{low} to {high}"),
+    }
+}
+
+/// A rate of bytes: `996.68 MB/s`, `1.25 GB/s`.
+pub fn rate(bytes_per_s: f64) -> String {
+    match bytes_per_s {
+        rate if rate >= 1e9 => format!("{:.2} GB/s", rate / 1e9),
+        rate => format!("{:.2} MB/s", rate / 1e6),
+    }
+}
+
 /// A figure without a unit of its own: whole where it is, three decimals otherwise, an exponent where that is shorter.
 pub fn figure(value: f64) -> String {
     if value.abs() >= 1e18 || (value != 0.0 && value.abs() < 1e-3) {

@@ -8,7 +8,8 @@ use anyhow::Context;
 use clap::builder::NonEmptyStringValueParser;
 use pciescope_core::outcome::{Sample, SampleKind};
 use pciescope_core::{Record, Sink};
-use pciescope_report::{brief, csv, jsonl, table};
+use pciescope_report::print::terminal;
+use pciescope_report::{csv, jsonl, table};
 
 use super::files::{self, Destination, Opened};
 
@@ -161,7 +162,7 @@ enum Shown {
     Intervals {
         out: Out,
         all: bool,
-        rows: brief::Intervals,
+        rows: terminal::Intervals,
         kept: Vec<Record>,
     },
 }
@@ -210,7 +211,7 @@ impl Output {
             Form::Json => Shown::Json(jsonl::Writer::new(out)),
             Form::Csv(separator) => Shown::Csv(Box::new(csv::Writer::with_separator(out, separator))),
             Form::Intervals { all } => {
-                Shown::Intervals { out, all, rows: brief::Intervals::default(), kept: Vec::new() }
+                Shown::Intervals { out, all, rows: terminal::Intervals::default(), kept: Vec::new() }
             }
             tables => Shown::Table(out, tables, Vec::new()),
         };
@@ -265,17 +266,17 @@ impl Output {
             Shown::Json(writer) => writer.finish(),
             Shown::Csv(writer) => writer.finish(),
             Shown::Intervals { out, kept, .. } => {
-                out.write_all(brief::notices(kept).as_bytes())?;
+                out.write_all(terminal::notices(kept).as_bytes())?;
                 out.flush()
             }
             Shown::Table(out, form, kept) => {
                 let text = match form {
-                    Form::Repeats => brief::repeats(kept) + &brief::notices(kept),
+                    Form::Repeats => terminal::repeats(kept) + &terminal::notices(kept),
                     Form::Threads => table::threads(kept),
                     Form::Findings { all: true } => table::doctor(kept, width()),
-                    Form::Findings { all: false } => brief::doctor(kept, width()),
+                    Form::Findings { all: false } => terminal::doctor(kept, width()),
                     Form::Tables { all: true } => table::render(kept, &table::Options { all: true }),
-                    _ => brief::render(kept),
+                    _ => terminal::render(kept),
                 };
                 out.write_all(text.as_bytes())?;
                 out.flush()

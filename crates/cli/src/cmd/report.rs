@@ -8,7 +8,8 @@ use anyhow::Context;
 use pciescope_core::{Record, Sink};
 use pciescope_report::columns::Table;
 use pciescope_report::fold::Folder;
-use pciescope_report::{brief, csv, drawing, html, jsonl, markdown, parquet, png, summary, svg, table};
+use pciescope_report::print::{markdown, terminal};
+use pciescope_report::{csv, drawing, facts, html, jsonl, parquet, png, svg, table};
 
 use super::files::{self, Destination, Opened};
 use super::output::stdout;
@@ -211,7 +212,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
         write(Path::new("-"), text(&records, &table::Options { all: true }).as_bytes())?;
     } else if is_table {
         let mut out = stdout();
-        out.write_all(brief::render(&records).as_bytes())?;
+        out.write_all(terminal::render(&records).as_bytes())?;
         out.flush()?;
     }
     Ok(ExitCode::SUCCESS)
@@ -226,7 +227,7 @@ fn cannot_write(path: &Path) -> String {
 
 /// What the records allow to conclude, then the tables.
 fn text(records: &[Record], options: &table::Options) -> String {
-    format!("{}{}", summary::text(records, 100), table::render(records, options))
+    format!("{}{}", facts::text(records, 100), table::render(records, options))
 }
 
 /// Writes a file, which gets its name when it is whole, or the standard output for `-`.

@@ -4,7 +4,8 @@ use std::time::Instant;
 
 use pciescope_core::traffic::link_errors;
 use pciescope_core::{Function, Instance, Interval, Metric, Record};
-use pciescope_report::{brief, html, model, summary, table};
+use pciescope_report::print::terminal;
+use pciescope_report::{facts, html, model, table};
 use pciescope_serve::metrics::{self, Format, Own};
 use pciescope_tui::ratatui::Terminal;
 use pciescope_tui::ratatui::backend::TestBackend;
@@ -83,14 +84,14 @@ fn seven_errors_of_a_kind_are_seven_in_every_output() {
         };
         let records = [interval(0, &counts(4.0, repairs)), interval(1, &counts(3.0, 0.0))];
         let what = format!("{seen_by:?}");
-        says(&what, &brief::render(&records), &format!("7 link errors, most at {PORT}"));
+        says(&what, &terminal::render(&records), &format!("7 link errors, most at {PORT}"));
         let tables = table::render(&records, &table::Options::default());
         let (head, row) = tables.split_once("Errors").unwrap();
         let end = head.len() - head.rfind('\n').map_or(0, |at| at + 1) + "Errors".len();
         let row = row.lines().find(|line| line.starts_with(PORT)).unwrap();
         assert!(row[..end].ends_with(" 7"), "{what}: {row}");
         says(&what, &html::render(&records), "<span>Link errors</span> <b>7</b>");
-        let conclusions = summary::conclude(&records, &model::sections(&records));
+        let conclusions = facts::conclude(&records, &model::sections(&records));
         let doubts: String = conclusions.doubtful.iter().map(|statement| statement.text.as_str()).collect();
         says(&what, &doubts, &format!("{PORT}: 7 link errors were counted."));
         says(&what, &zoomed(&records), "Errors  7 since the beginning");

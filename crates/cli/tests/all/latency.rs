@@ -424,7 +424,7 @@ fn fewer_than_ten_samples_have_no_median() {
     let told = run(&format!("report {file} --all")).expect_code(0).stdout;
     assert!(told.contains("Total samples: 20\n"), "{told}");
     for text in [&shown, &told] {
-        assert!(!text.contains("fastest CPU ") && !text.contains(" is the fastest"), "{text}");
+        assert!(!text.contains("fastest"), "{text}");
     }
     let path = run("latency path --backend fake --count 9 --cpus 0").expect_code(0).stdout;
     let irq = run("latency irq --backend fake --count 1 --cpus 0").expect_code(0).stdout;

@@ -8,9 +8,10 @@ use pciescope_core::{Record, joined, traffic};
 
 use super::{Figure, drawn_few};
 use crate::chart::{Bar, Bars, Chart, Times, TimesLine, number};
+use crate::facts::source_name;
 use crate::model::{self, Section};
 use crate::table::layout::{Columns, Left, Right, Rows};
-use crate::text::{clean, counted, figure};
+use crate::text::{counted, figure};
 
 /// So many of the busiest have a line of their own; the others are added up.
 const MOST_LINES: usize = 6;
@@ -19,7 +20,7 @@ const LEAST: f64 = 0.1;
 /// What a port carries.
 pub(crate) const TRAFFIC: [&str; 2] = ["rx_bytes_per_s", "tx_bytes_per_s"];
 /// What a channel carries.
-const MEMORY: [&str; 2] = ["read_bytes_per_s", "write_bytes_per_s"];
+pub(crate) const MEMORY: [&str; 2] = ["read_bytes_per_s", "write_bytes_per_s"];
 /// Errors of a link by layer, as [`traffic`] counts them.
 const LAYERS: [(u8, &str); 4] =
     [(1, "layer 1 errors"), (2, "layer 2 errors"), (3, "layer 3 errors"), (0, "reported errors")];
@@ -141,7 +142,7 @@ pub(crate) fn sources<'r>(section: &Section<'r>) -> Vec<Source<'r>> {
         if record.device.is_some() && !hardware.counts_once(model::counted_by(record)) {
             continue;
         }
-        let (name, cpu) = (name(record), record.cpu.as_ref().map(|cpu| cpu.cpu));
+        let (name, cpu) = (source_name(record), record.cpu.as_ref().map(|cpu| cpu.cpu));
         let place =
             *places.entry((instance.scope.as_str(), name.clone(), cpu.or(instance.node))).or_insert_with(|| {
                 sources.push(Source {
@@ -160,14 +161,6 @@ pub(crate) fn sources<'r>(section: &Section<'r>) -> Vec<Source<'r>> {
         }
     }
     sources
-}
-
-fn name(record: &Record) -> String {
-    let bdf = record.device.as_ref().and_then(|device| device.bdf).map(|bdf| bdf.to_string());
-    let instance = record.instance.as_ref();
-    let pmu = || instance.and_then(|instance| instance.pmu.as_deref()).map(clean);
-    let scope = || instance.map_or(String::new(), |instance| clean(&instance.scope));
-    bdf.or_else(pmu).unwrap_or_else(scope)
 }
 
 /// MB/s, or GB/s where figures are large: bytes per second of the unit, and its name.

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use pciescope_core::{Bdf, Finding, Function, Histogram, Metric, Record, Severity, outcome};
+use pciescope_core::{Bdf, Finding, Function, Metric, Record, Severity};
 
 use super::{safe, write_stacked, write_table};
+use crate::facts::latency::{headline, main_samples};
 use crate::losses;
 use crate::model::{self, Host, Kind, Section};
 use crate::table::kind_of_finding;
@@ -168,8 +169,8 @@ fn about(device: &Device, sections: &[Section]) -> Vec<String> {
     words.extend(device.path.filter(|path| **path != device.name).map(str::to_owned));
     for number in device.sections.iter().take(3) {
         let section = &sections[*number];
-        if let Some(median) = whole(section).median_ns() {
-            words.push(format!("{} {}", section.test(), duration(median)));
+        if let Some(headline) = headline(section) {
+            words.push(format!("{} {}", section.test(), duration(headline.median_ns)));
         }
     }
     match device.sections.len() {
@@ -193,17 +194,6 @@ fn about(device: &Device, sections: &[Section]) -> Vec<String> {
         }
     }
     words
-}
-
-pub(super) fn histogram(section: &Section) -> &'static str {
-    if model::kind(section.test()) == Kind::Irq { outcome::TRIGGER_TO_HANDLER } else { outcome::LATENCY }
-}
-
-/// All samples; of a path those of the last hop, the device itself.
-pub(super) fn whole(section: &Section) -> Histogram {
-    let hop = |record: &Record| record.target.as_ref().and_then(|target| target.hop);
-    let mut hops = section.merged_by(histogram(section), |record| Some(hop(record)));
-    hops.pop_last().map(|(_, histogram)| histogram).unwrap_or_default()
 }
 
 fn findings<'r>(device: &Device<'r>) -> Vec<&'r Finding> {
@@ -281,12 +271,8 @@ fn lost(section: &Section) -> String {
 /// Its latencies: a row for each measurement, with the CPUs at both ends.
 fn latencies(page: &mut String, device: &Device, sections: &[Section]) {
     let measured = device.sections.iter().map(|number| &sections[*number]);
-    let measured = measured.map(|section| (section, whole(section))).filter(|(_, all)| !all.is_empty());
-    let rows = measured.map(|(section, all)| {
-        let last = section.records.iter().filter_map(|record| record.target.as_ref()?.hop).max();
-        let is_last = |record: &Record| record.target.as_ref().and_then(|target| target.hop) == last;
-        (section, all, section.medians_by_cpu(histogram(section), is_last))
-    });
+    let measured = measured.map(|section| (section, main_samples(section))).filter(|(_, all)| !all.is_empty());
+    let rows = measured.map(|(section, all)| (section, all, headline(section)));
     let end =
         |end: Option<&(u32, f64)>| end.map_or("-".to_owned(), |(cpu, median)| format!("{cpu}: {}", duration(*median)));
     let time = |ns: Option<f64>| ns.map_or("-".to_owned(), duration);
@@ -295,13 +281,13 @@ fn latencies(page: &mut String, device: &Device, sections: &[Section]) {
         ("Measured", 10, Left, &|row| format!("{}{}", row.0.test(), label(row.0).unwrap_or_default())),
         ("Samples", 7, Right, &|row| thousands(row.1.count())),
         ("Min", 5, Right, &|row| time(row.1.min_ns())),
-        ("Median", 6, Right, &|row| time(row.1.median_ns())),
+        ("Median", 6, Right, &|row| time(row.2.as_ref().map(|headline| headline.median_ns))),
         ("P99", 5, Right, &|row| time(row.1.percentile_ns(99.0))),
         ("P99.9", 5, Right, &|row| time(row.1.percentile_ns(99.9))),
         ("Max", 5, Right, &|row| time(row.1.max_ns())),
         ("Lost", 4, Right, &|row| lost(row.0)),
-        ("Fastest CPU", 11, Left, &|row| end(row.2.first())),
-        ("Slowest CPU", 11, Left, &|row| end(row.2.last())),
+        ("Fastest CPU", 11, Left, &|row| end(row.2.as_ref().and_then(|headline| headline.by_cpu.first()))),
+        ("Slowest CPU", 11, Left, &|row| end(row.2.as_ref().and_then(|headline| headline.by_cpu.last()))),
     ]);
     if !columns.rows().is_empty() {
         page.push_str("<h3>Latency, all CPUs together</h3>\n");

@@ -9,6 +9,7 @@ mod data;
 mod devices;
 mod first;
 mod machine;
+mod overview;
 mod runs;
 mod topology;
 
@@ -18,10 +19,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use pciescope_core::{Record, once};
 
 use self::devices::Device;
+use crate::facts;
 use crate::figures;
 use crate::heat;
-use crate::model::{self, Kind, Notice, Section};
-use crate::summary::{self, Conclusions};
+use crate::model::{self, Kind, Section};
 use crate::table::layout::{Align, Columns};
 use crate::table::{self, Block};
 use crate::text::{clean, device_name, escape, test_title, thousands};
@@ -47,17 +48,17 @@ pub fn render(records: &[Record]) -> String {
     let hosts = model::hosts(records);
     let devices = devices::devices(&sections, &hosts);
     let together = runs::write(records, &hosts);
-    let conclusions = summary::conclude(records, &sections);
+    let conclusions = facts::conclude(records, &sections);
     head(&mut page, records, &sections, &title, left_out);
     navigation(&mut page, &devices, &sections, !together.is_empty());
     page.push_str("</header>\n<main>\n<div class=\"page\" id=\"overview\" data-title=\"Summary\">\n");
     first::write(&mut page, &sections, &hosts, &conclusions);
-    overview(&mut page, &conclusions, &sections);
+    overview::write(&mut page, &conclusions, &sections);
     topology::write(&mut page, &devices, &hosts);
     if !devices.is_empty() {
         devices::index(&mut page, &devices, &sections, &hosts);
     }
-    notices(&mut page, records);
+    overview::notices(&mut page, records);
     page.push_str("</div>\n");
     if !together.is_empty() {
         page += &format!("<div class=\"page\" id=\"runs\" data-title=\"Side by side\">\n{together}</div>\n");
@@ -238,97 +239,6 @@ fn short_title(section: &Section, sections: &[Section]) -> String {
     let label = section.first().label.as_deref().map(|l| format!(" ({l})")).unwrap_or_default();
     let test = if charts::is_readout(section) { pciescope_core::readout::TEST } else { section.test() };
     format!("{test}{device}{label}")
-}
-
-/// Each kind of warning and error once, with a count; the other texts of its kind are folded below it.
-fn notices(page: &mut String, records: &[Record]) {
-    let notices = model::notices(records);
-    if notices.is_empty() {
-        return;
-    }
-    let mut kinds: Vec<Vec<&Notice>> = Vec::new();
-    for notice in &notices {
-        let is_same = |kind: &&mut Vec<&Notice>| kind[0].code == notice.code && kind[0].is_error == notice.is_error;
-        match kinds.iter_mut().find(is_same) {
-            Some(kind) => kind.push(notice),
-            None => kinds.push(vec![notice]),
-        }
-    }
-    page.push_str("<section class=\"card notices\" id=\"notices\">\n<h2>Warnings and errors</h2>\n<ul>\n");
-    for kind in &kinds {
-        let first = kind[0];
-        let (class, word) = if first.is_error { ("error", "error") } else { ("warning", "warning") };
-        let count: usize = kind.iter().map(|notice| notice.count).sum();
-        let times = if count > 1 { format!(" ({count} records)") } else { String::new() };
-        *page += &format!(
-            "<li class=\"{class}\"><strong>{word}</strong> <code>{}</code>{times}: {}",
-            safe(&first.code),
-            safe(&first.text)
-        );
-        let mut hints: Vec<&str> = kind.iter().filter_map(|notice| notice.hint.as_deref()).collect();
-        hints.dedup();
-        if let Some(hint) = hints.first() {
-            *page += &format!("<br><span class=\"hint\">What to do: {}</span>", safe(hint));
-        }
-        if kind.len() > 1 {
-            *page += &format!("\n<details><summary>{} more of its kind</summary>\n<ul>\n", kind.len() - 1);
-            for notice in kind[1..].iter().take(MOST_NOTICES) {
-                let times = if notice.count > 1 { format!(" ({} records)", notice.count) } else { String::new() };
-                let hint = notice.hint.as_deref().filter(|hint| Some(hint) != hints.first());
-                let hint = hint.map(|hint| format!(" What to do: {hint}")).unwrap_or_default();
-                *page += &format!("<li>{}{times}{}</li>\n", safe(&notice.text), safe(&hint));
-            }
-            if kind.len() > MOST_NOTICES + 1 {
-                *page += &format!("<li>And {} more; the records have all.</li>\n", kind.len() - 1 - MOST_NOTICES);
-            }
-            page.push_str("</ul></details>");
-        }
-        page.push_str("</li>\n");
-    }
-    page.push_str("</ul>\n</section>\n");
-}
-
-/// So many texts of a kind are listed.
-const MOST_NOTICES: usize = 100;
-
-/// What is good, what is doubtful, what to do; then the figures of each section in words.
-fn overview(page: &mut String, conclusions: &Conclusions, sections: &[Section]) {
-    page.push_str("<section class=\"card\" id=\"summary\">\n<h2>In short</h2>\n<div class=\"verdicts\">\n");
-    for ((title, nothing, statements), class) in conclusions.lists().into_iter().zip(["good", "doubtful", "todo"]) {
-        *page += &format!("<div class=\"{class}\">\n<h3>{title}</h3>\n");
-        if statements.is_empty() {
-            *page += &format!("<p class=\"line\">{nothing}</p>\n");
-        } else {
-            page.push_str("<ul>\n");
-            for statement in statements {
-                let (anchor, words) = match statement.place {
-                    summary::Place::Section(number) => (format!("s{number}"), short_title(&sections[number], sections)),
-                    summary::Place::Notices => ("notices".to_owned(), "warnings".to_owned()),
-                };
-                *page += &format!("<li>{} <a href=\"#{anchor}\">{}</a></li>\n", safe(&statement.text), safe(&words));
-            }
-            page.push_str("</ul>\n");
-        }
-        page.push_str("</div>\n");
-    }
-    page.push_str("</div>\n<details><summary>The rules behind these sentences</summary>\n<ul>\n");
-    for rule in summary::rules(sections) {
-        *page += &format!("<li>{}</li>\n", safe(rule));
-    }
-    page.push_str("</ul></details>\n");
-    let told: Vec<_> = sections.iter().enumerate().map(|(i, s)| (i, s, summary::sentences(s))).collect();
-    if told.iter().any(|t| !t.2.is_empty()) {
-        page.push_str("<h3>The figures in words</h3>\n<ul class=\"short\">\n");
-        for (number, section, sentences) in told.iter().filter(|t| !t.2.is_empty()) {
-            *page += &format!(
-                "<li><a href=\"#s{number}\">{}</a> {}</li>\n",
-                safe(&short_title(section, sections)),
-                safe(&sentences.join(" "))
-            );
-        }
-        page.push_str("</ul>\n");
-    }
-    page.push_str("</section>\n");
 }
 
 fn one(page: &mut String, number: usize, section: &Section, blocks: &[Block]) {

@@ -6,7 +6,7 @@ use pciescope_core::Record;
 use pciescope_core::outcome::TRIGGER_TO_HANDLER;
 
 use super::layout::{Right, Rows};
-use super::{Page, summary};
+use super::{Page, ends, summary};
 use crate::model::{Section, cpu_of, target_id};
 use crate::text::{device_name, us};
 
@@ -43,7 +43,7 @@ fn one(out: &mut Page, hardware: &Section, software: &Section) {
     let difference =
         |a: Option<f64>, b: Option<f64>| a.zip(b).map_or("-".to_owned(), |(a, b)| format!("{:+.3}", (a - b) / 1e3));
     let median = |h: &Histogram| h.percentile_ns(50.0);
-    let shown = summary::ends(&rows, out.options.all, |(_, h, _)| h.mean_ns().unwrap_or(f64::INFINITY));
+    let shown = ends(&rows, out.most(), |(_, h, _)| h.mean_ns().unwrap_or(f64::INFINITY));
     let columns = Rows::of(shown.iter().map(|place| &rows[*place])).columns(&[
         ("CPU", 5, Right, &|((cpu, ..), ..)| cpu.to_string()),
         ("Vector", 7, Right, &|((_, vector, irq), ..)| {

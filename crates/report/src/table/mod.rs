@@ -130,6 +130,17 @@ fn one_section(out: &mut Page, section: &Section, with_legend: bool) {
     }
 }
 
+/// Which rows to show: all, or of a table of more than `most` rows so many of the fastest and of the slowest by `value`.
+/// Each end stays in its order.
+pub(crate) fn ends<T>(rows: &[T], (most, end): (usize, usize), value: impl Fn(&T) -> f64) -> Vec<usize> {
+    let mut places: Vec<usize> = (0..rows.len()).collect();
+    if rows.len() > most {
+        places.sort_by(|&a, &b| value(&rows[a]).total_cmp(&value(&rows[b])));
+        places.drain(end..rows.len() - end);
+    }
+    places
+}
+
 /// A piece of the output.
 pub(crate) enum Block {
     /// The heading of a section.
@@ -153,6 +164,10 @@ struct Page {
 impl Page {
     fn new(options: Options) -> Self {
         Page { blocks: Vec::new(), options }
+    }
+    /// From how many rows on a table has its ends only, and how many rows these have.
+    fn most(&self) -> (usize, usize) {
+        (if self.options.all { usize::MAX } else { MOST_ROWS }, SHOWN_ENDS)
     }
     fn line(&mut self, line: &str) {
         self.blocks.push(Block::Line(line.to_owned()));

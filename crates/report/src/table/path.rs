@@ -37,33 +37,27 @@ fn hops(out: &mut Page, hops: &BTreeMap<(u16, Option<Bdf>), Histogram>) {
         return;
     }
     out.heading("Hop by hop, from the root port down (Step: median against the hop above)");
-    let columns = Rows::of(with_steps(hops, |h| h.percentile_ns(50.0))).columns(&[
-        ("Hop", 4, Right, &|((hop, _), ..)| hop.to_string()),
-        ("Function", 12, Left, &|((_, bdf), ..)| bdf.map(|bdf| bdf.to_string()).unwrap_or_default()),
-        ("Count", 7, Right, &|(_, h, _)| h.count().to_string()),
-        ("Min(us)", 7, Right, &|(_, h, _)| us(h.min_ns())),
-        ("Avg(us)", 7, Right, &|(_, h, _)| us(h.mean_ns())),
-        ("P50(us)", 7, Right, &|(_, h, _)| us(h.percentile_ns(50.0))),
-        ("Step(us)", 8, Right, &|(.., step)| step.clone()),
-        ("P95(us)", 7, Right, &|(_, h, _)| us(h.percentile_ns(95.0))),
-        ("P99(us)", 7, Right, &|(_, h, _)| us(h.percentile_ns(99.0))),
-        ("Max(us)", 7, Right, &|(_, h, _)| us(h.max_ns())),
+    let medians = with_steps(hops.values().map(|h| h.percentile_ns(50.0)));
+    let columns = Rows::of(hops.iter().zip(medians)).columns(&[
+        ("Hop", 4, Right, &|(((hop, _), _), _)| hop.to_string()),
+        ("Function", 12, Left, &|(((_, bdf), _), _)| bdf.map(|bdf| bdf.to_string()).unwrap_or_default()),
+        ("Count", 7, Right, &|((_, h), _)| h.count().to_string()),
+        ("Min(us)", 7, Right, &|((_, h), _)| us(h.min_ns())),
+        ("Avg(us)", 7, Right, &|((_, h), _)| us(h.mean_ns())),
+        ("P50(us)", 7, Right, &|((_, h), _)| us(h.percentile_ns(50.0))),
+        ("Step(us)", 8, Right, &|(_, (_, step))| step.clone()),
+        ("P95(us)", 7, Right, &|((_, h), _)| us(h.percentile_ns(95.0))),
+        ("P99(us)", 7, Right, &|((_, h), _)| us(h.percentile_ns(99.0))),
+        ("Max(us)", 7, Right, &|((_, h), _)| us(h.max_ns())),
     ]);
     out.table(columns);
 }
 
-/// A hop with its histogram, and by how much its median lies above that of the hop before, in us.
-type Step<'h> = (&'h (u16, Option<Bdf>), &'h Histogram, String);
-
-/// The hops with their steps.
-pub(crate) fn with_steps(
-    hops: &BTreeMap<(u16, Option<Bdf>), Histogram>,
-    median: impl Fn(&Histogram) -> Option<f64>,
-) -> impl Iterator<Item = Step<'_>> {
+/// Medians from hop to hop, each with by how much it lies above the one before, in us.
+pub(crate) fn with_steps(medians: impl Iterator<Item = Option<f64>>) -> impl Iterator<Item = (Option<f64>, String)> {
     let mut above = None;
-    hops.iter().map(move |(hop, h)| {
-        let known = above.zip(median(h));
-        above = median(h);
-        (hop, h, known.map_or("-".to_owned(), |(above, median): (f64, f64)| format!("{:+.3}", (median - above) / 1e3)))
+    medians.map(move |median| {
+        let known = std::mem::replace(&mut above, median).zip(median);
+        (median, known.map_or("-".to_owned(), |(above, median): (f64, f64)| format!("{:+.3}", (median - above) / 1e3)))
     })
 }

@@ -3,11 +3,11 @@
 use pciescope_core::{HotSpot, Record, once};
 
 use super::layout::{Align, Columns, Left, Right, Rows, wrap};
-use super::{Block, Page, header, summary};
+use super::{Block, Page, ends, header, summary};
 use crate::model::Section;
 use crate::readout::figures::{self, MOST_SPOTS};
 use crate::readout::{Functions, Group, Row, STAGES, cell, groups, megabytes, millions, parameters};
-use crate::text::{clean, counted, device_name, thousands};
+use crate::text::{clean, device_name, thousands};
 
 /// The label that tells a rate of the lab from one of real hardware.
 pub(crate) const EMULATED: &str = "EMULATED: rates and times are those of an emulated device, not of hardware";
@@ -228,7 +228,7 @@ fn detail(
     let all: Vec<Vec<String>> = known.iter().map(|(group, row)| names(functions, group, row)).collect();
     // Device and function stand always; what else all have in common is left out.
     let is_shown: Vec<bool> = (0..NAMES.len()).map(|n| n < 2 || all.iter().any(|one| one[n] != all[0][n])).collect();
-    let shown = summary::ends(&known, out.options.all, |(_, row)| row.metric("duration").unwrap_or(f64::INFINITY));
+    let shown = ends(&known, out.most(), |(_, row)| row.metric("duration").unwrap_or(f64::INFINITY));
     for &place in &shown {
         let own = all[place].iter().zip(&is_shown);
         let mut line: Vec<String> =
@@ -328,43 +328,4 @@ fn losses(out: &mut Page, rows: &[(&Group, Row)], section: &Section) {
     let stalled =
         sum("stall").filter(|ns| *ns > 0.0).map(|ns| format!(" ({:.1} ms stalled)", ns / 1e6)).unwrap_or_default();
     header::lost(out, section, "", &stalled);
-}
-
-/// The result in a few sentences.
-pub(crate) fn sentences(section: &Section) -> Vec<String> {
-    let groups = groups(section);
-    let mut sentences = Vec::new();
-    let most = groups.iter().filter(|group| group.sum().is_some()).max_by(|a, b| {
-        a.rates().len().cmp(&b.rates().len()).then(a.sum().unwrap_or(0.0).total_cmp(&b.sum().unwrap_or(0.0)))
-    });
-    if let Some((group, sum)) = most.and_then(|group| Some((group, group.sum()?))) {
-        let rates = group.rates();
-        let (low, high) = rates.iter().fold((f64::INFINITY, 0.0f64), |(a, b), rate| (a.min(rate.1), b.max(rate.1)));
-        let size = megabytes(group.size());
-        sentences.push(match rates.len() {
-            0 | 1 => format!("{} was read at {:.1} MB/s, {size} at a time.", group.set(), sum / 1e6),
-            count => format!(
-                "{} were read together at {:.1} MB/s in all, {:.1} to {:.1} MB/s each, {size} at a time.",
-                counted(count, "device"),
-                sum / 1e6,
-                low / 1e6,
-                high / 1e6
-            ),
-        });
-    }
-    let rows = || groups.iter().flat_map(|group| &group.rows);
-    let total = |name: &str| rows().filter_map(|row| row.metric(name)).reduce(|a, b| a + b);
-    match (total("verified"), total("wrong")) {
-        (_, Some(wrong)) if wrong > 0.0 => {
-            sentences.push(format!("{} bytes were not what was expected.", thousands(wrong as u64)));
-        }
-        (Some(verified), _) if verified > 0.0 => {
-            sentences.push(format!("{} were compared, none was wrong.", megabytes(Some(verified))));
-        }
-        _ => {}
-    }
-    if rows().any(|row| row.metric("of_ceiling").is_some_and(|share| share > 100.0)) {
-        sentences.push("A rate is above what its link can carry, so it is not valid.".to_owned());
-    }
-    sentences
 }

@@ -3,7 +3,7 @@
 use pciescope_core::{Histogram, Record, outcome};
 
 use super::layout::{Left, Right, Rows, bar};
-use super::{MOST_ROWS, Page, SHOWN_ENDS};
+use super::{Page, SHOWN_ENDS, ends};
 use crate::model::{GROUPINGS, Grouping, Section, cpu_of, target_from, target_id};
 use crate::text::{target_key, thousands, us};
 
@@ -13,7 +13,7 @@ pub fn table(out: &mut Page, title: &str, rows: &[(String, Histogram)]) {
         return;
     }
     out.heading(title);
-    let shown = ends(rows, out.options.all, |(_, h)| h.mean_ns().unwrap_or(f64::INFINITY));
+    let shown = ends(rows, out.most(), |(_, h)| h.mean_ns().unwrap_or(f64::INFINITY));
     let columns = Rows::of(shown.iter().map(|place| &rows[*place])).columns(&[
         ("Key", 12, Right, &|(key, _)| key.clone()),
         ("Count", 7, Right, &|(_, h)| h.count().to_string()),
@@ -28,17 +28,6 @@ pub fn table(out: &mut Page, title: &str, rows: &[(String, Histogram)]) {
     ]);
     out.table(columns.without_empty());
     left_out(out, rows.len(), shown.len());
-}
-
-/// Which rows to show: all, or of too long a table the fastest and slowest by `value`, each end in its own order.
-pub fn ends<T>(rows: &[T], all: bool, value: impl Fn(&T) -> f64) -> Vec<usize> {
-    let mut places: Vec<usize> = (0..rows.len()).collect();
-    if all || rows.len() <= MOST_ROWS {
-        return places;
-    }
-    places.sort_by(|&a, &b| value(&rows[a]).total_cmp(&value(&rows[b])));
-    places.drain(SHOWN_ENDS..rows.len() - SHOWN_ENDS);
-    places
 }
 
 /// Says how many rows were left out, if any were.
@@ -98,7 +87,7 @@ pub fn comparison(out: &mut Page, section: &Section, name: &str, title: &str, pr
     out.heading(title);
     let (avg, p95, bars) = (format!("{prefix}Avg(us)"), format!("{prefix}P95(us)"), format!("{prefix}AvgBar"));
     let average = |h: &Histogram| h.mean_ns().unwrap_or(f64::NAN);
-    let shown = ends(&cpus, out.options.all, |(_, h)| h.mean_ns().unwrap_or(f64::INFINITY));
+    let shown = ends(&cpus, out.most(), |(_, h)| h.mean_ns().unwrap_or(f64::INFINITY));
     let columns = Rows::of(shown.iter().map(|place| &cpus[*place])).columns(&[
         ("CPU", 5, Right, &|(cpu, _)| cpu.to_string()),
         ("Samples", 7, Right, &|(_, h)| h.count().to_string()),

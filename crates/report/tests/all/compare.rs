@@ -657,7 +657,11 @@ fn an_interval_counts_by_its_length_as_in_report() {
     let cell = plain(&a, &b).cells.remove(0);
     assert!((cell.shifts[0].a - 1e9 * 30.0 / 30.1).abs() < 1.0, "{}", cell.shifts[0].a);
     assert_eq!((cell.shifts[0].b, cell.counts), (1e9, (4, 3)));
-    assert!(pciescope_report::brief::render(&a).contains("Rx 996.68 MB/s"), "{}", pciescope_report::brief::render(&a));
+    assert!(
+        pciescope_report::print::terminal::render(&a).contains("Rx 996.68 MB/s"),
+        "{}",
+        pciescope_report::print::terminal::render(&a)
+    );
     let options =
         Options { limits: vec!["rx_bytes_per_s > +10%".parse().unwrap()], is_strict: true, ..Options::default() };
     assert!(compare(&a, &b, &options).rulings[0].exceeded.is_empty());

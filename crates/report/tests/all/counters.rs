@@ -216,7 +216,7 @@ fn a_driver_that_is_bound_meanwhile_is_no_second_port() {
     let text = table::render(&records, &table::Options::default());
     assert_eq!(text.matches("0000:00:02.0").count(), 1, "{text}");
     assert!(text.contains("in 4 intervals") && text.contains("0000:02:00.0 nvme"), "{text}");
-    let brief = pciescope_report::brief::render(&records);
+    let brief = pciescope_report::print::terminal::render(&records);
     assert!(brief.contains("Rx 1.00 GB/s, Tx 0.00 MB/s at 1 of 1 port"), "{brief}");
 }
 
@@ -231,14 +231,14 @@ fn channel(node: u32, pmu: &str, metrics: &[(&str, f64, &str)], second: u64) -> 
 fn rows_of_pmus_with_one_name_say_which_node() {
     let of = |node, rate| channel(node, "uncore_imc_0", &[("read_bytes_per_s", rate, "bytes/s")], 0);
     let records = [of(0, 10e9), of(1, 1e9)];
-    let brief = pciescope_report::brief::render(&records);
-    let interval = pciescope_report::brief::Intervals::default().next(&records);
+    let brief = pciescope_report::print::terminal::render(&records);
+    let interval = pciescope_report::print::terminal::Intervals::default().next(&records);
     let table = table::render(&records, &table::Options::default());
     for text in [&brief, &interval, &table] {
         assert!(text.contains("uncore_imc_0 node 0 ") && text.contains("uncore_imc_0 node 1 "), "{text}");
     }
     // What is there once has no longer name.
-    let alone = pciescope_report::brief::render(&[
+    let alone = pciescope_report::print::terminal::render(&[
         of(0, 10e9),
         channel(1, "uncore_imc_1", &[("read_bytes_per_s", 1e9, "bytes/s")], 0),
     ]);
@@ -254,7 +254,7 @@ fn runs_of_a_command_keep_the_nodes_apart() {
         ..channel(node, "uncore_imc_0", &[("read_bytes_per_s", rate, "bytes/s")], 0)
     };
     let records = [of(1, 0, 10e9), of(1, 1, 1e9), of(2, 0, 10e9), of(2, 1, 1e9)];
-    let text = pciescope_report::brief::repeats(&records);
+    let text = pciescope_report::print::terminal::repeats(&records);
     let rows: Vec<Vec<&str>> = text
         .lines()
         .filter(|line| line.contains("uncore_imc_0"))
@@ -294,16 +294,16 @@ fn lacking() -> Vec<Record> {
 
 #[test]
 fn a_sum_that_lacks_a_part_is_not_said_to_be_the_total() {
-    let brief = pciescope_report::brief::render(&lacking());
+    let brief = pciescope_report::print::terminal::render(&lacking());
     assert!(!brief.contains("DRAM: read 9.10"), "{brief}");
     assert!(brief.contains("DRAM: the total is not known"), "{brief}");
     let mut whole = lacking();
     let total = Instance { scope: "total".to_owned(), parts: Some(4), ..Instance::default() };
     whole.push(record(total, &[("read_bytes_per_s", 33e9, "bytes/s"), ("write_bytes_per_s", 5e9, "bytes/s")], 0));
-    let brief = pciescope_report::brief::render(&whole);
+    let brief = pciescope_report::print::terminal::render(&whole);
     assert!(brief.contains("DRAM: read 33.00 GB/s, written 5.00 GB/s"), "{brief}");
     // A lone row is all there is.
-    let brief = pciescope_report::brief::render(&lacking()[..1]);
+    let brief = pciescope_report::print::terminal::render(&lacking()[..1]);
     assert!(brief.contains("DRAM: read 12.00 GB/s"), "{brief}");
 }
 

@@ -31,7 +31,7 @@ fn the_end_of_an_interval_is_no_figure_of_the_table() {
     assert_eq!(records.len(), 2);
     let text = table::render(&records, &table::Options::default());
     assert!(text.contains("cycles") && !text.contains("interval_end_ns"), "{text}");
-    let text = pciescope_report::brief::render(&records);
+    let text = pciescope_report::print::terminal::render(&records);
     assert!(text.contains("cycles") && !text.contains("interval_end_ns"), "{text}");
     // Nor is it compared.
     assert_eq!(pciescope_report::compare::names(&records, &records), ["cycles"]);

@@ -3,7 +3,8 @@
 use pciescope_core::loss::{self, LOSSES, Loss, LossKind, Of};
 use pciescope_core::{Metric, Record};
 use pciescope_report::compare::{Options, compare};
-use pciescope_report::{brief, html, model, summary, table};
+use pciescope_report::print::terminal;
+use pciescope_report::{facts, html, model, table};
 
 use crate::sample::{self, Random, Shape, readout};
 
@@ -36,7 +37,7 @@ fn run_of(loss: &Loss, count: f64) -> Vec<Record> {
 /// What five outputs say: that something is lost or wrong, and that something is doubtful.
 fn outputs(loss: &Loss, count: f64) -> [(&'static str, bool); 5] {
     let records = run_of(loss, count);
-    let terminal = brief::render(&records);
+    let terminal = terminal::render(&records);
     let words = format!("{count} {}", loss.words);
     let is_red = match loss.of {
         Of::Data => terminal.contains(&format!("{RED}WRONG DATA: {count} bytes")),
@@ -45,7 +46,7 @@ fn outputs(loss: &Loss, count: f64) -> [(&'static str, bool); 5] {
     let page = html::render(&records);
     let name = if loss.of == Of::Data { "Wrong bytes" } else { "Lost" };
     let is_bad_tile = page.contains(&format!("<div class=\"tile bad\"><span>{name}</span> <b>{count}</b>"));
-    let conclusions = summary::conclude(&records, &model::sections(&records));
+    let conclusions = facts::conclude(&records, &model::sections(&records));
     let [good, doubtful, _] = conclusions.lists().map(|list| list.2.iter().map(|s| s.text.clone()).collect::<String>());
     let is_called_whole = match loss.of {
         Of::Data => good.contains("are right"),

@@ -1,7 +1,8 @@
 //! The page and the pictures: whole, self-contained, and deaf to hostile records.
 
 use pciescope_core::{Histogram, Host, Record, outcome};
-use pciescope_report::{heat, html, png, summary, svg};
+use pciescope_report::print::terminal;
+use pciescope_report::{facts, heat, html, png, svg};
 
 use crate::sample::{self, Shape, mixed};
 
@@ -70,7 +71,7 @@ fn the_page_says_what_was_found_and_that_it_is_emulated() {
         "<strong>EMULATED</strong>",
         "all-ones",
         "What to do: the register may be one that never answers",
-        "Not everything arrived: 3 lost.",
+        "slowest CPU 3 (+13 %); 3 lost",
         "Per CPU+IRQ Latency",
         "Hardware minus Software Trigger",
         "6.12.107+deb13-amd64",
@@ -222,17 +223,19 @@ fn heat_maps_group_cpus_by_package_then_node_with_siblings_side_by_side() {
     assert_eq!((map.cpus.clone(), map.strips.len(), map.cores.len()), ((0..16).collect::<Vec<_>>(), 0, 0));
 }
 
+/// The page's words are the terminal's.
 #[test]
-fn the_summary_names_the_figures() {
-    let text = summary::render(&sample::whole(&SMALL));
+fn the_page_has_the_lines_of_the_terminal() {
+    let records = sample::whole(&SMALL);
+    let (page, terminal) = (html::render(&records), terminal::render(&records));
     for words in [
-        "mmio-read: 0000:1a:00.0 Intel",
-        "A register read takes 994 ns in the median of 8,000 samples; 1 in 100 is over 1.16 us",
-        "A configuration read of 0000:00:1c.0 takes 187 ns in the median, of 0000:1a:00.0 863 ns.",
-        "Nothing was lost.",
+        "median 989 ns; 939 ns to 1.09 us by CPU",
+        "p99 1.16 us, worst 5.61 us; fastest CPU 0, slowest CPU 1 (+16 %)",
+        "largest step: 354 ns from 0000:00:1c.0 to 0000:19:00.0",
     ] {
-        assert!(text.contains(words), "{words}\n{text}");
+        assert!(page.contains(words) && terminal.contains(words), "{words}\n{terminal}");
     }
+    assert!(page.contains("<span>Median</span> <b>989 ns</b> <small>939 ns to 1.09 us by CPU, 0000:1a:00.0"));
 }
 
 /// What stands from `from` up to the next `to`.
@@ -342,7 +345,7 @@ fn paper_has_all_of_it_in_light_and_without_navigation() {
 fn the_same_records_give_the_same_bytes() {
     let records = mixed::whole();
     assert_eq!(html::render(&records), html::render(&records));
-    assert_eq!(summary::text(&records, 100), summary::text(&records, 100));
+    assert_eq!(facts::text(&records, 100), facts::text(&records, 100));
 }
 
 /// Latencies around `ns` on two CPUs of a device, with a label.

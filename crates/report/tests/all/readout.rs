@@ -4,7 +4,8 @@
 use std::path::Path;
 
 use pciescope_core::{HotSpot, Interval, Metric, Record, Stream, readout};
-use pciescope_report::{csv, html, png, summary, svg, table};
+use pciescope_report::print::terminal;
+use pciescope_report::{csv, html, png, svg, table};
 use proptest::prelude::*;
 
 use crate::sample::{self as latency, readout as sample};
@@ -139,8 +140,8 @@ fn what_is_doubtful_is_said() {
         assert!(text.contains(words), "{words}\n{text}");
     }
     assert!(!text.contains("none wrong"));
-    let said = summary::render(&records);
-    assert!(said.contains("1,024 bytes were not what was expected.") && said.contains("not valid"), "{said}");
+    let said = terminal::render(&records);
+    assert!(said.contains("WRONG DATA: 1,024 bytes") && said.contains("invalid: 104.2 %"), "{said}");
     let good = table::render(&sample::run(), &table::Options::default());
     assert!(!good.contains("INVALID") && !good.contains("WRONG") && good.contains("Losses: none"));
 }
@@ -329,7 +330,7 @@ proptest! {
         let picture = svg::render(&records);
         prop_assert!(!picture.contains("NaN") && !picture.contains("inf,") && !picture.contains("=\"inf"), "{}", picture);
         csv::render(&records);
-        summary::render(&records);
+        terminal::render(&records);
     }
 }
 

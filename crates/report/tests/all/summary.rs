@@ -1,7 +1,7 @@
 //! The opening summary: each sentence with records that call for it, and with records that do not.
 
 use pciescope_core::{Failure, Histogram, Metric, Record, Severity, Warning, outcome};
-use pciescope_report::{html, model, summary};
+use pciescope_report::{facts, html, model};
 
 use crate::sample::{self, Random, Shape, mixed, readout};
 
@@ -10,7 +10,7 @@ const DOUBTFUL: usize = 1;
 const TO_DO: usize = 2;
 
 fn said(records: &[Record], list: usize) -> String {
-    let conclusions = summary::conclude(records, &model::sections(records));
+    let conclusions = facts::conclude(records, &model::sections(records));
     let statements = conclusions.lists()[list].2;
     statements.iter().map(|s| format!("{}\n", s.text)).collect()
 }
@@ -147,8 +147,8 @@ fn made_up_figures_are_said_to_be() {
 
 #[test]
 fn a_median_is_held_against_the_best_published_and_the_floor() {
-    fires(&steady(600, 700, 2000), GOOD, "the median of 600 ns is 1.07 times the best published figure");
-    fires(&steady(900, 950, 2000), DOUBTFUL, "the median of 900 ns is 1.61 times the best published figure");
+    fires(&steady(600, 700, 2000), GOOD, "the median of 600 ns is 1.07 times 560 ns, the best published");
+    fires(&steady(900, 950, 2000), DOUBTFUL, "the median of 900 ns is 1.61 times 560 ns, the best published");
     is_silent(&steady(900, 950, 2000), GOOD, "best published");
     fires(&steady(150, 160, 2000), DOUBTFUL, "below the wire's floor of 180 ns: invalid");
     is_silent(&steady(600, 700, 2000), DOUBTFUL, "floor");
@@ -166,7 +166,7 @@ fn of_a_path_the_last_hop_is_judged() {
         record.metrics.insert("best_published_ns".to_owned(), Metric::ns(best));
         records.push(record);
     }
-    fires(&records, GOOD, "config-read hop 1: the median of 600 ns is 1.20 times the best published figure");
+    fires(&records, GOOD, "config-read hop 1: the median of 600 ns is 1.20 times 500 ns, the best published");
     fires(&records, GOOD, "config-read hop 1: the slowest of 2,000 samples took 600 ns, 1.0 times the median");
     is_silent(&records, GOOD, "the median of 100 ns");
 }
@@ -436,7 +436,7 @@ fn warnings_errors_and_figures_that_are_no_numbers() {
 #[test]
 fn where_nothing_can_be_said_that_is_said() {
     for records in [vec![], vec![Record::default()]] {
-        let text = summary::text(&records, 100);
+        let text = facts::text(&records, 100);
         assert!(text.contains("Nothing can be called good"), "{text}");
         assert!(text.contains("Nothing that the rules look for."), "{text}");
         assert!(text.contains("Nothing: no rule, warning, error or finding asks for it."), "{text}");
@@ -447,8 +447,8 @@ fn where_nothing_can_be_said_that_is_said() {
 fn page_and_terminal_use_the_same_words_and_the_links_lead_somewhere() {
     let records = mixed::whole();
     let page = html::render(&records);
-    let conclusions = summary::conclude(&records, &model::sections(&records));
-    let text = summary::text(&records, 100_000);
+    let conclusions = facts::conclude(&records, &model::sections(&records));
+    let text = facts::text(&records, 100_000);
     for (_, _, statements) in conclusions.lists() {
         assert!(!statements.is_empty());
         for statement in statements {
@@ -460,7 +460,7 @@ fn page_and_terminal_use_the_same_words_and_the_links_lead_somewhere() {
         assert!(page.contains(&format!("id=\"{target}\"")), "#{target} leads nowhere");
     }
     assert!(
-        summary::text(&records, 80).lines().all(|line| line.chars().count() <= 80 || !line.trim_start().contains(' '))
+        facts::text(&records, 80).lines().all(|line| line.chars().count() <= 80 || !line.trim_start().contains(' '))
     );
 }
 
@@ -471,7 +471,7 @@ fn a_list_is_short_and_says_what_it_leaves_out() {
         let warning = Warning { code: format!("code-{n}"), text: "x".repeat(5000), hint: format!("hint {n}") };
         records[1].warnings.push(warning);
     }
-    let conclusions = summary::conclude(&records, &model::sections(&records));
+    let conclusions = facts::conclude(&records, &model::sections(&records));
     assert_eq!(conclusions.to_do.len(), 13);
     assert!(conclusions.to_do[12].text.starts_with("And 28 more"), "{}", conclusions.to_do[12].text);
     assert!(conclusions.doubtful.iter().all(|s| s.text.chars().count() < 400));

@@ -6,13 +6,14 @@ use std::collections::BTreeMap;
 
 use pciescope_core::Kernel;
 
-use super::{Answer, headed, label_unreal};
+use super::conclusions::{Conclusions, Place, are, largest, quoted};
+use super::{Fact, Facts, metric};
 use crate::model::Section;
 use crate::style::{Tone, paint};
 use crate::table::layout::{Align, Columns};
 use crate::text::{clean, thousands};
 
-pub(super) fn answer(section: &Section) -> Answer {
+pub(super) fn facts(section: &Section) -> Facts {
     let all: Vec<(&Record, &Kernel)> =
         section.records.iter().filter_map(|record| Some((*record, record.kernel.as_ref()?))).collect();
     let mut sizes: Vec<u64> = all.iter().filter_map(|(record, _)| Some(metric(record, "samples")? as u64)).collect();
@@ -26,7 +27,7 @@ pub(super) fn answer(section: &Section) -> Answer {
         (low, high) => format!("{low} to {high} threads"),
     };
     let names: std::collections::BTreeSet<&str> = all.iter().map(|(_, kernel)| kernel.name.as_str()).collect();
-    let mut answer = Answer::new(&headed(section, &format!("Conversion of samples: {} kernels, {on}", names.len())));
+    let mut facts = Facts::of(section, &format!("Conversion of samples: {} kernels, {on}", names.len()));
     for size in sizes.iter().rev().take(2) {
         let of_size = all.iter().filter(|(record, _)| metric(record, "samples") == Some(*size as f64));
         let shares: Vec<(f64, &str)> = of_size
@@ -34,7 +35,7 @@ pub(super) fn answer(section: &Section) -> Answer {
             .collect();
         let low = shares.iter().min_by(|a, b| a.0.total_cmp(&b.0));
         if let (Some(low), Some(high)) = (low, shares.iter().max_by(|a, b| a.0.total_cmp(&b.0))) {
-            answer.line(format!(
+            facts.lines.push(format!(
                 "{} samples: {:.0} to {:.0} % of what memory carries (least: {})",
                 thousands(*size),
                 low.0,
@@ -45,17 +46,26 @@ pub(super) fn answer(section: &Section) -> Answer {
     }
     let judged = all.iter().filter_map(|(record, _)| metric(record, "wrong"));
     let (rows, wrong) = judged.fold((0, 0), |(rows, wrong), value| (rows + 1, wrong + usize::from(value > 0.0)));
-    answer.line(match wrong {
+    facts.lines.push(match wrong {
         0 => format!("{}: all {rows} rows agree with exact arithmetic", paint(Tone::Good, "right")),
         wrong => paint(Tone::Bad, &format!("WRONG: {wrong} of {rows} rows deviate from exact arithmetic")),
     });
-    label_unreal(&mut answer, section);
-    answer.table = Some(columns(&all, &sizes));
-    answer
+    facts.mark_section(section);
+    facts.table = Some(columns(&all, &sizes));
+    facts.tiles = tiles(section);
+    facts
 }
 
-fn metric(record: &Record, name: &str) -> Option<f64> {
-    record.metrics.get(name).map(|metric| metric.value).filter(|value| value.is_finite())
+fn tiles(section: &Section) -> Vec<Fact> {
+    let rates = section.records.iter().filter_map(|record| Some((metric(record, "rate")?, *record)));
+    let Some((rate, best)) = rates.max_by(|a, b| a.0.total_cmp(&b.0)) else { return Vec::new() };
+    let of_it = metric(best, "of_ceiling").map_or("-".to_owned(), |share| format!("{share:.1} %"));
+    let name = best.kernel.as_ref().map_or(String::new(), |kernel| format!("{}, {}", kernel.name, kernel.isa));
+    vec![
+        Fact::plain("Fastest", format!("{:.2} GB/s", rate / 1e9), name),
+        Fact::plain("Of the ceiling", of_it, "a loop that only moves as much"),
+        Fact::losses("Wrong", section.losses("wrong"), "values that deviate"),
+    ]
 }
 
 /// The largest number of sizes that have columns of their own in 80 columns.
@@ -104,4 +114,25 @@ fn columns(all: &[(&Record, &Kernel)], sizes: &[u64]) -> Columns {
     }
     columns.drop_empty();
     columns
+}
+
+pub(super) fn conclude(out: &mut Conclusions, number: usize, section: &Section) {
+    let wrong = section.records.iter().filter(|record| metric(record, "wrong").is_some_and(|wrong| wrong > 0.0));
+    let judged = section.records.iter().filter(|record| metric(record, "wrong").is_some()).count();
+    let count = wrong.clone().count();
+    for record in wrong.take(3) {
+        let name = record.kernel.as_ref().map(|kernel| quoted(&kernel.name)).unwrap_or_default();
+        let ulp = metric(record, "largest_error").unwrap_or(f64::NAN);
+        out.doubt(
+            0,
+            Place::Section(number),
+            format!("Conversion {name}: farther from its reference than promised, by {ulp} ulp."),
+        );
+    }
+    if judged > 0 && count == 0 {
+        let ulp = largest(&section.records, "largest_error")
+            .map(|(ulp, _)| format!("; the largest error is {ulp} ulp"))
+            .unwrap_or_default();
+        out.good(number, format!("{} with the reference, none deviates{ulp}.", are(judged, "conversion", "agree")));
+    }
 }

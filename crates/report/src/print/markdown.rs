@@ -6,33 +6,34 @@
 use pciescope_core::Record;
 use std::fmt::Write as _;
 
-use crate::brief;
+use super::terminal;
+use crate::style::without_colours;
 use crate::table::layout::{Align, Columns};
+use crate::{facts, model};
 
 /// The records as Markdown: a heading, the answer's lines as a list and a table for each measurement, then warnings and
 /// errors as they stand below a terminal's tables. Ends with a newline, or is empty.
 pub fn render(records: &[Record]) -> String {
     let mut text = String::new();
-    for answer in brief::answers(records) {
-        let (heading, lines) = answer.words();
+    for (_, facts) in facts::of_sections(&model::sections(records)) {
         if !text.is_empty() {
             text.push('\n');
         }
-        let _ = writeln!(text, "### {}\n", escaped(&heading));
-        lines.iter().for_each(|line| {
-            let _ = writeln!(text, "- {}", escaped(line));
-        });
-        if let Some(table) = answer.table() {
+        let _ = writeln!(text, "### {}\n", escaped(&facts.title));
+        for line in &facts.lines {
+            let _ = writeln!(text, "- {}", escaped(&without_colours(line)));
+        }
+        if let Some(table) = &facts.table {
             text.push('\n');
             push_table(&mut text, table);
         }
-        if let Some(below) = answer.below() {
+        if let Some(below) = &facts.below {
             let _ = writeln!(text, "\n{}", escaped(below));
         }
     }
-    let notices = brief::notices(records);
+    let notices = terminal::notices(records);
     if !notices.is_empty() {
-        let _ = writeln!(text, "\n```text\n{}\n```", brief::without_colours(&notices).trim());
+        let _ = writeln!(text, "\n```text\n{}\n```", without_colours(&notices).trim());
     }
     text
 }

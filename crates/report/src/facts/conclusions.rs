@@ -1,55 +1,17 @@
 //! Conclusions from records: what is good, what is doubtful, what to do.
 //!
-//! Every sentence follows from figures in the records by a rule. The threshold of the rule is in the sentence and in
-//! [`rules`]. If no rule applies, there is no sentence, and the list says so.
+//! Every sentence follows from figures in the records by a rule. The limit of the rule is in the sentence and in
+//! `rules.rs`. If no rule applies, there is no sentence, and the list says so.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use pciescope_core::{Bdf, Function, Record, convert, once};
+use pciescope_core::{Bdf, Function, Record, once};
 
-use super::counters::{counters, verify};
-use super::doctor::doctor;
-use super::latency::{latency, lost, path};
-use super::readout::{conversions, read_out};
+use super::{Fact, convert, counters, doctor, latency, readout, verify};
 use crate::model::{self, Kind, Section};
+use crate::style::Tone;
 use crate::table::layout::wrap;
 use crate::text::{clean, counted};
-
-/// The rules, for the reader who asks what a sentence rests on.
-const RULES: [(Option<Kind>, &str); 11] = [
-    (
-        None,
-        "Losses (interrupts, samples, transfers): none is good, any is doubtful, and so are triggers that were late or not raised, and stalls.",
-    ),
-    (
-        Some(Kind::Mmio),
-        "Median register read: below 1.5 times the best published figure for as many hops is good; below the wire's floor is invalid.",
-    ),
-    (None, "Slowest sample: below 10 times the median is good."),
-    (None, "Fewer than 1,000 samples say nothing of the slowest 1 %."),
-    (
-        None,
-        "NUMA nodes: 10 % between their medians, of 1,000 samples each and by more than the clock's step, is a reason to choose CPUs.",
-    ),
-    (
-        Some(Kind::Verify),
-        "A counter beside known traffic: good within its tolerance, or within the bound of a figure that was scaled.",
-    ),
-    (
-        Some(Kind::Counters),
-        "Counters: good where none was scaled to the whole time and none reached its end; any link error or retry is doubtful.",
-    ),
-    (Some(Kind::Counters), "Ports and DRAM channels: up to 90 % of the ceiling is good; above 100 % is invalid."),
-    (
-        Some(Kind::Readout),
-        "Readout: good where compared bytes are right and the rate is 80 % of the link's ceiling or more; below 50 %, or repeats that vary by over 5 %, are doubtful.",
-    ),
-    (None, "Links: good where speed and width are the most that the device can."),
-    (
-        None,
-        "Warnings, errors and doctor's problems and warnings are doubtful, and what they advise is what to do; checks that could not look, or were silenced, are not good. Emulated and made-up figures say nothing about hardware.",
-    ),
-];
 
 /// How many sentences a list has before it says how many more there are.
 const MOST: usize = 12;
@@ -59,12 +21,6 @@ const FEW: usize = 3;
 const LONGEST: usize = 300;
 /// Warnings that a rule says in figures.
 const SAID: [&str; 5] = ["emulated-device", "wrong-data", "above-ceiling", "multiplexed", "saturated"];
-
-/// The rules that may apply to these sections, in words.
-pub fn rules(sections: &[Section]) -> Vec<&'static str> {
-    let is_there = |kind: Kind| sections.iter().any(|section| model::kind(section.test()) == kind);
-    RULES.iter().filter(|(kind, _)| kind.is_none_or(&is_there)).map(|(_, words)| *words).collect()
-}
 
 /// What of the page a sentence is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,6 +62,28 @@ impl Conclusions {
             ("What is doubtful", "Nothing that the rules look for.", &self.doubtful),
             ("What to do", "Nothing: no rule, warning, error or finding asks for it.", &self.to_do),
         ]
+    }
+
+    /// In a word or two.
+    pub(crate) fn tile(&self, sections: &[Section]) -> Fact {
+        let doubts = self.doubtful.len();
+        let note = match doubts {
+            0 => "nothing doubtful".to_owned(),
+            1 => "1 doubt, below".to_owned(),
+            more => format!("{more} doubts, below"),
+        };
+        let (value, tone) = if sections.iter().any(Section::is_synthetic) {
+            ("made up", Tone::Doubt)
+        } else if sections.iter().any(Section::is_emulated) && !sections.iter().any(Section::is_real) {
+            ("EMULATED", Tone::Doubt)
+        } else if doubts > 0 {
+            ("doubtful", Tone::Doubt)
+        } else if self.good.is_empty() {
+            ("none", Tone::Plain)
+        } else {
+            ("good", Tone::Good)
+        };
+        Fact { name: "Verdict", value: value.to_owned(), note, tone }
     }
 
     pub(super) fn good(&mut self, number: usize, text: String) {
@@ -182,18 +160,19 @@ fn without_functions(text: &str) -> (String, Vec<Bdf>) {
 /// The conclusions from records and their sections.
 pub fn conclude(records: &[Record], sections: &[Section]) -> Conclusions {
     let mut out = Conclusions::default();
-    lost(&mut out, sections);
+    latency::lost(&mut out, sections);
     emulated(&mut out, sections);
     for (number, section) in sections.iter().enumerate() {
         made_up(&mut out, number, section);
         match model::kind(section.test()) {
-            Kind::Mmio | Kind::Irq => latency(&mut out, number, section, ""),
-            Kind::Path => path(&mut out, number, section),
-            Kind::Verify => verify(&mut out, number, section),
-            Kind::Counters => counters(&mut out, number, section),
-            Kind::Readout => read_out(&mut out, number, section),
-            Kind::Other if section.test() == "doctor" => doctor(&mut out, number, section),
-            Kind::Other if section.test() == convert::TEST => conversions(&mut out, number, section),
+            Kind::Mmio | Kind::Irq | Kind::Path => latency::conclude(&mut out, number, section),
+            Kind::Verify => verify::conclude(&mut out, number, section),
+            Kind::Counters => counters::conclude(&mut out, number, section),
+            Kind::Readout => readout::conclude(&mut out, number, section),
+            Kind::Other if section.test() == doctor::TEST => doctor::conclude(&mut out, number, section),
+            Kind::Other if section.test() == pciescope_core::convert::TEST => {
+                convert::conclude(&mut out, number, section);
+            }
             Kind::Other => {}
         }
         not_numbers(&mut out, number, section);
@@ -244,15 +223,6 @@ pub(super) fn quoted(text: &str) -> String {
     }
 }
 
-/// A sum of bytes, as megabytes.
-pub(super) fn megabytes(bytes: f64) -> String {
-    format!("{:.1} MB", bytes / 1e6)
-}
-
-pub(super) fn metric(record: &Record, name: &str) -> Option<f64> {
-    record.metrics.get(name).map(|metric| metric.value).filter(|value| value.is_finite())
-}
-
 /// The record with the largest of a metric.
 pub(super) fn largest<'r>(records: &[&'r Record], name: &str) -> Option<(f64, &'r Record)> {
     // Of equal ones the last in the file.
@@ -269,10 +239,6 @@ pub(super) fn are(count: usize, one: &str, verb: &str) -> String {
         _ => verb.to_owned(),
     };
     format!("{} {verb}", counted(count, one))
-}
-
-pub(super) fn is_real(section: &Section) -> bool {
-    !section.is_emulated() && !section.is_synthetic()
 }
 
 fn made_up(out: &mut Conclusions, number: usize, section: &Section) {
@@ -323,7 +289,7 @@ fn links(out: &mut Conclusions, records: &[Record], sections: &[Section]) {
     let warned: BTreeSet<_> = records.iter().filter(is_warned).map(|record| (&*record.run, bdf_of(record))).collect();
     let mut seen = BTreeSet::new();
     let (mut full, mut first) = (Vec::new(), 0);
-    for (number, section) in sections.iter().enumerate().filter(|(_, section)| is_real(section)) {
+    for (number, section) in sections.iter().enumerate().filter(|(_, section)| section.is_real()) {
         for (run, function) in section.records.iter().filter_map(|record| Some((&*record.run, record.device.as_ref()?)))
         {
             let (Some(bdf), Some(link), None) = (function.bdf, function.link, &function.emulated) else { continue };

@@ -5,13 +5,14 @@ use std::collections::BTreeSet;
 
 use pciescope_core::{Finding, Record, Severity};
 
-use super::Answer;
+use super::conclusions::{Conclusions, Place, are, quoted};
+use super::{Fact, Facts, WIDTH};
 use crate::model::{Section, is_synthetic};
 use crate::style::{Tone, paint};
 use crate::table::SYNTHETIC;
 use crate::table::doctor::{kind, not_checked_lines, silenced_lines, summary};
 use crate::table::layout::wrap;
-use crate::text::clean;
+use crate::text::{clean, counted, figure};
 
 pub(super) use crate::table::doctor::TEST;
 
@@ -20,17 +21,32 @@ const WORST: usize = 3;
 /// So many places of a finding are named.
 const PLACES: usize = 8;
 
-/// The answer among those of other records.
-pub(super) fn answer(section: &Section) -> Answer {
-    let mut answer = Answer::new(&summary(&section.records));
-    if section.is_synthetic() {
-        answer.line(paint(Tone::Doubt, SYNTHETIC));
+/// The facts among those of other records.
+pub(super) fn facts(section: &Section) -> Facts {
+    let mut facts = Facts { title: summary(&section.records), ..Facts::default() };
+    facts.mark(section.is_synthetic(), false, "");
+    for line in worst(&Kinds::of(&section.records), WIDTH) {
+        facts.lines.push(line.trim_start().to_owned());
     }
-    for line in worst(&Kinds::of(&section.records), super::WIDTH) {
-        answer.line(line.trim_start());
-    }
-    answer.below = Some("--all shows each finding with what was seen and what to do".to_owned());
-    answer
+    facts.tiles = tiles(section);
+    facts.below = Some("--all shows each finding with what was seen and what to do".to_owned());
+    facts
+}
+
+fn tiles(section: &Section) -> Vec<Fact> {
+    let findings = || section.records.iter().flat_map(|record| &record.findings).filter(|one| !one.silenced);
+    let of = |name, severity, tone| {
+        let count = findings().filter(|finding| finding.severity == severity).count();
+        Fact { tone: if count == 0 { Tone::Good } else { tone }, ..Fact::plain(name, count.to_string(), "") }
+    };
+    let checks = section.sum("checks").map_or("-".to_owned(), figure);
+    let functions = section.records.iter().filter(|record| record.device.is_some()).count();
+    vec![
+        of("Problems", Severity::Problem, Tone::Bad),
+        of("Warnings", Severity::Warning, Tone::Doubt),
+        of("Notes", Severity::Note, Tone::Plain),
+        Fact::plain("Checks", checks, format!("of {functions} functions and the machine")),
+    ]
 }
 
 /// The findings of records as text of at most `width` columns where words allow. Ends with a newline.
@@ -171,5 +187,44 @@ fn in_full(lines: &mut Vec<String>, kind: &Kind, width: usize) {
         let named: Vec<&str> = unique.into_iter().take(PLACES).collect();
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         put("at", &format!("{}{more}", named.join(", ")));
+    }
+}
+
+pub(super) fn conclude(out: &mut Conclusions, number: usize, section: &Section) {
+    let place = Place::Section(number);
+    let all = || section.records.iter().flat_map(|record| &record.findings);
+    let mut worst: Vec<_> = all().filter(|f| !f.silenced && f.severity != Severity::Note).collect();
+    worst.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    for finding in &worst {
+        let about = finding.bdf.map(|bdf| bdf.to_string()).filter(|bdf| !finding.text.contains(bdf.as_str()));
+        let about = about.map(|bdf| format!("{bdf}: ")).unwrap_or_default();
+        let (word, rank) = if finding.severity == Severity::Problem { ("Problem", 1) } else { ("Warning", 4) };
+        out.doubt(
+            rank,
+            place,
+            format!("{word} {} by doctor: {about}{}", quoted(&finding.check), quoted(&finding.text)),
+        );
+        if !finding.remedy.is_empty() {
+            out.advise(rank + 1, place, format!("{about}{}", quoted(&finding.remedy)));
+        }
+    }
+    let silenced = all().filter(|finding| finding.silenced).count();
+    // Such a warning begins with the name of its check.
+    let warnings = section.records.iter().flat_map(|record| &record.warnings).filter(|w| w.code == "not-checked");
+    let blind: BTreeSet<&str> = warnings.map(|w| w.text.split(':').next().unwrap_or_default()).collect();
+    let checks = section.sum("checks").map(|checks| format!(" in {checks:.0} checks")).unwrap_or_default();
+    let found = format!("doctor found no problem and nothing to warn of{checks}");
+    match (worst.is_empty(), blind.len(), silenced) {
+        (true, 0, 0) => out.good(number, format!("{found}.")),
+        (true, blind, silenced) => {
+            out.doubt(6, place, format!("{found}; {blind} could not look everywhere, {silenced} silenced."));
+        }
+        (false, 0, _) => {}
+        (false, blind, _) => {
+            out.doubt(6, place, format!("{} of doctor could not look everywhere.", counted(blind, "check")));
+        }
+    }
+    if silenced > 0 {
+        out.doubt(6, place, format!("{} silenced by the user of doctor.", are(silenced, "finding", "is")));
     }
 }

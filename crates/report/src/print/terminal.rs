@@ -1,0 +1,78 @@
+//! The result of a measurement for a terminal of 80 columns: the answer in at most five lines, then one table. All
+//! other tables are in [`crate::table`].
+//!
+//! Text has colours as ANSI sequences. Crates such as [`anstream`](https://docs.rs/anstream) remove them if the output
+//! is not a terminal.
+
+use pciescope_core::Record;
+
+use crate::facts::{self, Facts, WIDTH};
+pub use crate::facts::{Intervals, doctor, repeats};
+use crate::model;
+use crate::style::{Tone, paint, without_colours};
+use crate::table::layout::wrap;
+use crate::text::clean;
+
+/// Upper limit of warnings that stand in full.
+const WARNINGS: usize = 3;
+/// Upper limit of errors that do.
+const ERRORS: usize = 5;
+
+/// The facts of all sections, each with its table, then warnings and errors. Ends with a newline, or is empty.
+pub fn render(records: &[Record]) -> String {
+    let all = facts::of_sections(&model::sections(records));
+    let texts: Vec<String> = all.iter().map(|(_, facts)| text(facts)).collect();
+    texts.join("\n") + &notices(records)
+}
+
+pub(crate) fn text(facts: &Facts) -> String {
+    let titles = wrap(&facts.title, WIDTH, "", "  ").into_iter().map(|line| paint(Tone::Strong, &line));
+    let mut text: String = titles.chain(facts.lines.iter().flat_map(|line| broken(line))).map(|l| l + "\n").collect();
+    if let Some(table) = &facts.table {
+        text.push('\n');
+        let mut lines = table.lines().into_iter();
+        text.extend(lines.next().map(|head| paint(Tone::Dim, &head) + "\n"));
+        text.extend(lines.map(|line| line + "\n"));
+    }
+    text.extend(facts.below.iter().map(|line| paint(Tone::Dim, line) + "\n"));
+    text
+}
+
+/// A line with its colours, indented, and broken between its parts where it is too long.
+fn broken(line: &str) -> Vec<String> {
+    let wide = |text: &str| without_colours(text).chars().count();
+    let mut lines: Vec<String> = Vec::new();
+    for part in line.split("; ") {
+        match lines.last_mut().filter(|last| wide(last) + 2 + wide(part) <= WIDTH) {
+            Some(last) => *last += &format!("; {part}"),
+            None => lines.push(format!("  {part}")),
+        }
+    }
+    lines
+}
+
+/// The warnings and errors of records, each once, in lines of 80 columns; of many warnings the first. Empty, or ends with a
+/// newline.
+pub fn notices(records: &[Record]) -> String {
+    let all = model::notices(records);
+    let mut text = String::new();
+    let mut put = |tone: Tone, word: &str, notice: &model::Notice| {
+        let times = if notice.count > 1 { format!(" ({} records)", notice.count) } else { String::new() };
+        let words = format!("{} [{}]{times}", clean(&notice.text), clean(&notice.code));
+        let mut lines = wrap(&words, WIDTH, &format!("{word}: "), "  ").into_iter();
+        let first = lines.next().unwrap_or_default();
+        text += &format!("{}{}\n", paint(tone, word), &first[word.len()..]);
+        text.extend(lines.map(|line| line + "\n"));
+        if let Some(hint) = &notice.hint {
+            text.extend(wrap(&clean(hint), WIDTH, "  hint: ", "    ").into_iter().map(|line| line + "\n"));
+        }
+    };
+    let (errors, warnings): (Vec<&model::Notice>, Vec<_>) = all.iter().partition(|notice| notice.is_error);
+    warnings.iter().take(WARNINGS).for_each(|notice| put(Tone::Doubt, "warning", notice));
+    errors.iter().take(ERRORS).for_each(|notice| put(Tone::Bad, "error", notice));
+    let more = warnings.len().saturating_sub(WARNINGS) + errors.len().saturating_sub(ERRORS);
+    if more > 0 {
+        text += &format!("and {more} more: --all shows them\n");
+    }
+    if text.is_empty() { text } else { format!("\n{text}") }
+}
