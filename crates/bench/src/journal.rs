@@ -23,7 +23,7 @@ pub struct Summary {
     pub warnings: Vec<Warning>,
 }
 
-/// So many warnings are kept for the end of a run.
+/// The most warnings that are kept for the end of a run.
 pub const WARNINGS_KEPT: usize = 100;
 
 /// Writes the records of one run.

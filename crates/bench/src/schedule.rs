@@ -83,7 +83,7 @@ pub(crate) trait Experiment {
     /// Calls the probe; `None` where there is no such arm.
     ///
     /// # Errors
-    /// Those of the probe, for which nothing was measured.
+    /// Outcomes of the probe for which nothing was measured.
     fn call(&mut self, arm: usize, slice: &Slice, watch: &dyn Watch) -> Result<Option<Sampled>, pciescope_hw::Error>;
 
     /// Adds what the experiment knows to finished outcomes, each with its arm. A CPU's outcomes come together.

@@ -36,7 +36,7 @@ impl Time {
         Duration::from_nanos(self.0)
     }
 
-    /// The same, where it lies between two bounds in nanoseconds.
+    /// Refuses a time outside of two bounds in nanoseconds.
     fn within(self, least_ns: u64, most_ns: u64) -> Result<Time, String> {
         match self.0 {
             ns if ns < least_ns => Err(format!("the shortest time here is {}", spoken(least_ns))),
@@ -64,7 +64,7 @@ pub fn time(text: &str) -> Result<Time, String> {
     time_with(text, NS_PER_S)
 }
 
-/// The same of at least 1 ns.
+/// Parses a TIME of at least 1 ns.
 ///
 /// # Errors
 /// What is wrong with it.

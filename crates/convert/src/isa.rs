@@ -41,7 +41,7 @@ impl Isa {
         crate::kernel::is_available(self)
     }
 
-    /// Those that are here, the best last.
+    /// The instruction sets that are here, the best last.
     pub fn available() -> Vec<Isa> {
         Isa::ALL.into_iter().filter(|isa| isa.is_available()).collect()
     }

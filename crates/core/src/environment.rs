@@ -80,7 +80,7 @@ impl Environment {
 pub struct Host {
     /// Its host name.
     pub name: String,
-    /// The same until the system is installed again. It is computed from the machine-id, in one direction only.
+    /// Stays until the system is installed again. It is computed from the machine-id, in one direction only.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub id: Option<String>,
     /// Its serial number, where the user asked for it (`--serial`).

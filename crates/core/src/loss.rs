@@ -39,7 +39,7 @@ pub struct Loss {
     pub name: &'static str,
     /// What tables print behind the count.
     pub words: &'static str,
-    /// The same as a sentence, behind the count.
+    /// The loss as a sentence, behind the count.
     pub meaning: &'static str,
     /// What it says of the figures.
     pub kind: LossKind,

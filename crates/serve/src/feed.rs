@@ -10,7 +10,7 @@ use pciescope_core::record::{Failure, Warning};
 use pciescope_core::{Bdf, Below, Device, Link};
 use serde::Serialize;
 
-/// So many intervals are kept as history.
+/// The intervals that are kept as history.
 pub const HISTORY: usize = 300;
 
 /// `GET /api/state`: everything that is known, with the history.

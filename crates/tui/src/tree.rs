@@ -229,7 +229,7 @@ pub fn name(source: &Source) -> String {
     }
 }
 
-/// The same beside all others: with the node where another source has the name too.
+/// The name beside all others: with the node where another source has the name too.
 pub fn full_name(model: &Model, source: &Source) -> String {
     let is_twin = |other: &Source| {
         other.scope == source.scope && other.pmu == source.pmu && other.node != source.node && !other.is_accounting()

@@ -17,9 +17,9 @@ pub enum Origin {
     /// Everybody's.
     #[default]
     All,
-    /// Those of hardware.
+    /// Sources in hardware only.
     Hardware,
-    /// Those of the kernel: its accounts of functions.
+    /// The kernel's accounts of functions only.
     Kernel,
 }
 

@@ -190,7 +190,7 @@ impl Machine {
 }
 
 impl Choice {
-    /// Those at these places alone.
+    /// The PMUs at these places alone.
     pub fn only(&self, places: &[usize]) -> Self {
         Choice {
             instruments: places.iter().map(|place| self.instruments[*place].clone()).collect(),

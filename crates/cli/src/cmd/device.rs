@@ -101,7 +101,7 @@ impl CpuChoice {
     }
 }
 
-/// Those of these CPUs on which the cpuset of this process lets its threads run. The others are named in a note.
+/// The CPUs among these on which the cpuset of this process lets its threads run. The others are named in a note.
 pub fn of_cpuset(ctx: &Ctx, cpus: &CpuList) -> CpuList {
     if !ctx.root.is_live() {
         return cpus.clone();

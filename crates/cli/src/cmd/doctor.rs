@@ -175,7 +175,7 @@ impl Blind {
     }
 }
 
-/// So many reasons are given why a check does not apply.
+/// The most reasons that are given why a check does not apply.
 const REASONS: usize = 3;
 
 /// The checks that looked at nothing.

@@ -77,7 +77,7 @@ impl Drop for Made {
 }
 
 impl Ctx {
-    /// The same on the machine of a backend: this one, or a synthetic one that lives as long as its root.
+    /// The context on the machine of a backend: this one, or a synthetic one that lives as long as its root.
     ///
     /// # Errors
     /// When the synthetic machine's files cannot be written.
@@ -130,7 +130,7 @@ impl Stop {
         self.catch(&ENDING)
     }
 
-    /// The same for signals of the caller's choice.
+    /// Catches signals of the caller's choice.
     ///
     /// # Errors
     /// When the kernel refuses the handler.
@@ -183,7 +183,7 @@ pub fn wake_on(signals: &[i32]) -> io::Result<UnixStream> {
     Ok(wake)
 }
 
-/// Those of these signals that the program was not started to ignore.
+/// The signals among these that the program was not started to ignore.
 fn heard(signals: &[i32]) -> io::Result<Vec<i32>> {
     let mut heard = Vec::new();
     for &signal in signals {

@@ -167,7 +167,7 @@ enum Shown {
     },
 }
 
-/// So many records of intervals are kept for their warnings and errors.
+/// The most records of intervals that are kept for their warnings and errors.
 const NOTICES: usize = 1000;
 
 impl Output {
@@ -185,7 +185,7 @@ impl Output {
         Ok(Output::new(form, form.out(), file, args.file.label.clone()))
     }
 
-    /// The same, with a file for raw samples.
+    /// Opens what the options ask for, and a file for raw samples.
     ///
     /// # Errors
     /// As for [`Output::open`].
@@ -220,7 +220,7 @@ impl Output {
         Output { label, file, raw: None, shown, files }
     }
 
-    /// The same where `out` is a file, which gets its name at the end.
+    /// Takes the place of `out` where that is a file, which gets its name at the end.
     pub fn with_place(mut self, place: Option<Destination>) -> Self {
         self.files.places.extend(place);
         self

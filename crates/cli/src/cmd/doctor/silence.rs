@@ -27,7 +27,7 @@ struct Silence {
 }
 
 impl Silences {
-    /// Those of the command line, of the files named there, and of the machine's own file.
+    /// The silences of the command line, of the files named there, and of the machine's own file.
     ///
     /// # Errors
     /// A file that cannot be read, a name that no check has, text that is not an address.

@@ -28,7 +28,7 @@ pub fn run(args: Args, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     run_with(args, output, ctx)
 }
 
-/// The same with an output of the caller's.
+/// Runs the verb with an output of the caller's.
 pub fn run_with(args: Args, mut output: Output, ctx: &Ctx) -> anyhow::Result<ExitCode> {
     let open = |path: &Path, options: &pciescope_hw::daq::Options| pciescope_hw::daq::open(&ctx.root, path, options);
     let wanted = setup::prepare(&args, ctx, &open)?;

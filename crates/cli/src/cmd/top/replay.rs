@@ -25,7 +25,7 @@ pub enum Command {
     Pause(bool),
     /// One interval more.
     Step,
-    /// So many times faster than recorded.
+    /// A factor: 2 is twice as fast as recorded.
     Speed(f64),
 }
 
