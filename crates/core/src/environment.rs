@@ -2,10 +2,12 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 
 use crate::{Bdf, Cpu};
 
 /// What a reader must know of a machine to judge its figures. `None` means that it could not be found out.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Environment {
     /// Version of pciescope that measured.
@@ -15,16 +17,12 @@ pub struct Environment {
     /// `uname -m`: `x86_64`, `aarch64`.
     pub machine: String,
     /// Vendor and product of the machine (DMI), where readable.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub product: Option<String>,
     /// Which machine it is.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub host: Option<Host>,
     /// Version of the machine's firmware (BIOS, UEFI).
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub bios_version: Option<String>,
     /// Its date, as the firmware writes it.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub bios_date: Option<String>,
     /// Firmware of devices, where their drivers show it.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
@@ -33,15 +31,12 @@ pub struct Environment {
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub slots: Vec<Slot>,
     /// CPU model in words.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cpu_model: Option<String>,
     /// All online CPUs with their places.
     pub cpus: Vec<Cpu>,
     /// Kernel command line.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cmdline: Option<String>,
     /// Clock source of the kernel (`tsc`, `arch_sys_counter`, `hpet`).
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub clocksource: Option<String>,
     /// Frequency governors in use, each once.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
@@ -50,18 +45,14 @@ pub struct Environment {
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub idle_states: Vec<String>,
     /// ASPM policy of the kernel.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub aspm_policy: Option<String>,
     /// Kernel lockdown: `none`, `integrity`, `confidentiality`.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub lockdown: Option<String>,
     /// Whether any IOMMU translates: the number of IOMMU groups.
     pub iommu_groups: u32,
     /// Why the machine is taken for a guest; `None` where it looks like bare metal.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub hypervisor: Option<String>,
     /// Time stolen by the hypervisor during the run, in nanoseconds, all CPUs.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub steal_ns: Option<u64>,
 }
 
@@ -76,15 +67,14 @@ impl Environment {
 }
 
 /// A machine among others.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Host {
     /// Its host name.
     pub name: String,
     /// Stays until the system is installed again. It is computed from the machine-id, in one direction only.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub id: Option<String>,
     /// Its serial number, where the user asked for it (`--serial`).
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub serial: Option<String>,
 }
 
@@ -98,14 +88,13 @@ pub struct Firmware {
 }
 
 /// A slot, by the function in it or the port above it, as the machine's firmware says. At least one name is there.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Slot {
     /// The function.
     pub bdf: Bdf,
     /// The kernel's name (`/sys/bus/pci/slots`).
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub name: Option<String>,
     /// What is printed beside the slot (SMBIOS, type 9), which only root may read.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub designation: Option<String>,
 }

@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 
 use crate::Bdf;
 
@@ -19,6 +20,7 @@ pub enum Severity {
 }
 
 /// One finding of one check about one thing.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Finding {
     /// The check's stable name, such as `link-width`: for scripts and for silencing.
@@ -26,7 +28,6 @@ pub struct Finding {
     /// How much it matters.
     pub severity: Severity,
     /// The function it is about; `None` where it is the machine.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub bdf: Option<Bdf>,
     /// What was found, in one sentence.
     pub text: String,
@@ -58,6 +59,7 @@ pub enum Ended {
 }
 
 /// One check of one subject, and how it ended.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Checked {
     /// The check's name.
@@ -65,7 +67,6 @@ pub struct Checked {
     /// How it ended.
     pub ended: Ended,
     /// Why it did not look; absent where it did.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub why: Option<String>,
 }
 

@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_with::skip_serializing_none;
 
 use crate::Error;
 
@@ -303,39 +304,29 @@ pub struct Bucket {
 }
 
 /// As it stands in a record: the summary for people and jq, the buckets for programs.
+#[skip_serializing_none]
 #[derive(Serialize, Deserialize, JsonSchema)]
 #[schemars(rename = "Histogram")]
 pub(crate) struct Wire {
     /// How many durations.
     count: u64,
     /// The smallest, exact.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     min_ns: Option<f64>,
     /// The arithmetic mean, exact.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     mean_ns: Option<f64>,
     /// Median and percentiles, to 0.1 %; present only if there are enough samples.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     p50_ns: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     p90_ns: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     p95_ns: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     p99_ns: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     p999_ns: Option<f64>,
     /// p99.99.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     p9999_ns: Option<f64>,
     /// The largest, exact.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     max_ns: Option<f64>,
     /// When the smallest was taken, since the run's start, where known.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     min_at_ns: Option<u64>,
     /// When the largest was taken, since the run's start, where known.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     max_at_ns: Option<u64>,
     /// Decimal text: a sum can pass 2^53, which JSON readers in other languages would round.
     sum_ps: String,

@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 
 use crate::{Bdf, ConvertPlan, CpuList, ReadoutPlan};
 
@@ -56,18 +57,16 @@ pub enum Plan {
 }
 
 /// A reading of hardware counters.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct StatPlan {
     /// The events as perf writes them, each instance by itself.
     pub events: Vec<String>,
     /// The time between readings, in nanoseconds; `None` for one reading at the end.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub interval_ns: Option<u64>,
     /// How many intervals; `None` for as many as come.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub count: Option<u64>,
     /// The longest time, in nanoseconds.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub duration_ns: Option<u64>,
     /// The command that ran meanwhile, word by word.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]

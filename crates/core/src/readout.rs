@@ -6,6 +6,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_with::skip_serializing_none;
 
 /// The `test` field of a row's record. `Record::stream` says what was read. `Record::interval` is from the start of the
 /// first repeat to the end of the last, counted from the moment at which all threads were started.
@@ -32,6 +33,7 @@ pub const TEST: &str = "readout";
 pub const SUMMARY: &str = "readout-summary";
 
 /// What a row of a readout is of.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Stream {
     /// The device node or file; empty, and not written, of all devices together.
@@ -41,14 +43,12 @@ pub struct Stream {
     #[serde(skip_serializing_if = "String::is_empty", default)]
     pub kind: String,
     /// The board or file system in words, where known: `SIS8300-KU`.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub model: Option<String>,
     /// How it was read: `read`, `mmap`, `ring`, `direct` (pread with O_DIRECT), `io_uring`; empty, and not written, where
     /// it is not known.
     #[serde(skip_serializing_if = "String::is_empty", default)]
     pub access: String,
     /// How the end of an acquisition was waited for: `poll`, `interrupt`; `None` where nothing was acquired.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub wait: Option<String>,
     /// The row's function as the seed's tool names it: `func_readout`, `func_sca`, ...; empty, and not written, of all
     /// together.
@@ -61,26 +61,20 @@ pub struct Stream {
     #[serde(skip_serializing_if = "is_zero", default)]
     pub samples: u64,
     /// The most bytes that were handed over at a time: what came of `--block`. `None` where the data was kept whole.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub piece_bytes: Option<u64>,
     /// Buffers of the ring, or requests of io_uring in flight: what came of `--depth`. `None` for other accesses.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub depth: Option<u32>,
     /// What the bytes were compared with: `none`, `same` (a further reading), `pattern` (of function 100), `lab:SEED`.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub check: Option<String>,
     /// Cycle (triggered acquisition), from 0, where each has a record of its own; else `None`.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cycle: Option<u64>,
     /// Conversion options where the function has them: `f=10 o=0 F=1 O=0`, `Q1.15`, and the instruction set.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub conversion: Option<String>,
     /// Devices that were read at the same time, this one counted; 0, and not written, where it is not known.
     #[serde(skip_serializing_if = "is_zero", default)]
     pub devices: u32,
     /// Of a sweep: which of its measurements, `size`, `boards`, `function`, `cpu`; with the same `group` number for all
     /// rows that ran together.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub sweep: Option<String>,
     /// Numbers the groups of a run from 0: rows with one number ran at the same time.
     #[serde(default)]
@@ -193,6 +187,7 @@ impl Work {
 }
 
 /// A readout.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ReadoutPlan {
     /// The device nodes and files.
@@ -218,13 +213,10 @@ pub struct ReadoutPlan {
     /// `-i`.
     pub wait: WaitMode,
     /// `--block` as asked, in bytes; `None`: as much at a time as suits.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub block: Option<u64>,
     /// `--depth` as asked; `None`: as many as suit.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub depth: Option<u32>,
     /// `--check`: `none`, `same`, `pattern`, `lab:SEED`; `None`: as suits the device.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub check: Option<String>,
     /// Whether every repeat is compared: `--check-all`.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
@@ -236,17 +228,16 @@ pub struct ReadoutPlan {
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
     pub is_each: bool,
     /// How boards acquire, where they do.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub acquisition: Option<Acquisition>,
 }
 
 /// How boards acquire, for `-l`.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Acquisition {
     /// The channels that are on, from 0, as `0-9`; each gets its share of the samples.
     pub channels: String,
     /// Divider of the internal clock of 250 MHz; `None`: the clock is left as it is (`--divider keep`).
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub divider: Option<u32>,
     /// What starts it: `now`, or `backplane:LINE`.
     pub trigger: String,

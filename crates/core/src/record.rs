@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
+use serde_with::skip_serializing_none;
 
 use crate::readout::is_zero;
 use crate::{Bdf, Checked, Cpu, Environment, Finding, Function, Histogram, HotSpot, Kernel, Plan, Recording, Stream};
@@ -13,6 +14,7 @@ use crate::{Bdf, Checked, Cpu, Environment, Finding, Function, Histogram, HotSpo
 pub const SCHEMA: u32 = 1;
 
 /// One result, complete in itself: what was measured, on what, from where, how, and what came out.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, Serialize, Deserialize, JsonSchema)]
 pub struct Record {
     /// [`SCHEMA`] of the writer.
@@ -24,37 +26,28 @@ pub struct Record {
     /// The command, for example `latency mmio`.
     pub verb: String,
     /// What the user calls this run (`--label`), so that several can be told apart in one page.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub label: Option<String>,
     /// What was done: `mmio-read`, `mmio-write`, `mmio-write-read`, `config-read`, `irq-hardware`,
     /// `irq-retrigger`, `irq-inject`, `irq-loopback`; `environment` for the first record of a run.
     pub test: String,
     /// The function measured.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub device: Option<Function>,
     /// What on the device.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub target: Option<Target>,
     /// The CPU it was measured from, with its place in the machine.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub cpu: Option<Cpu>,
     /// What hardware counted.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub instance: Option<Instance>,
     /// What was read, of a row of a readout.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub stream: Option<Stream>,
     /// What converted, of a row of conversions.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub kernel: Option<Kernel>,
     /// Where the time went, the largest part first.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub hot_spots: Vec<HotSpot>,
     /// The time that the figures are of, where they are of a part of the run or of all of it.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub interval: Option<Interval>,
     /// How the figures came about.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub method: Option<Method>,
     /// Histograms by name; see [`crate::outcome`] for the names.
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
@@ -63,10 +56,8 @@ pub struct Record {
     #[serde(skip_serializing_if = "BTreeMap::is_empty", default)]
     pub metrics: BTreeMap<String, Metric>,
     /// The machine; in the first record of a run.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub environment: Option<Environment>,
     /// What the run was to do; in the first record of a run.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub plan: Option<Plan>,
     /// What is doubtful about the figures, each with what to do.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
@@ -78,7 +69,6 @@ pub struct Record {
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub checks: Vec<Checked>,
     /// Why it was not measured, or not to its end. Figures taken before stand.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub error: Option<Failure>,
     /// All intervals of its counting instance, where a reader folded the later ones into it. No file has it.
     #[serde(skip)]
@@ -99,31 +89,24 @@ impl Record {
 }
 
 /// What on a device was measured. Only the fields that apply are there.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct Target {
     /// BAR number.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub bar: Option<u8>,
     /// Byte offset in the BAR or in configuration space.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub offset: Option<u64>,
     /// Access width in bytes.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub width: Option<u8>,
     /// Interrupt vector of the device, from 0.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub vector: Option<u16>,
     /// Linux interrupt number of the vector, where known.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub irq: Option<u32>,
     /// Hop number on the path: 0 is the root port.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub hop: Option<u16>,
     /// The function at that hop.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub hop_bdf: Option<Bdf>,
     /// What is read, in words ("STATUS, read only").
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub name: Option<String>,
 }
 
@@ -131,22 +114,19 @@ pub struct Target {
 pub const ACCOUNTING: &str = "kernel accounting";
 
 /// A piece of hardware that counts, several that were added up, or what else counts for it.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Instance {
     /// What it counts for: `port` (a PCIe root port), `function` (another PCI function with all below it), `channel` (a DRAM
     /// channel or sub-channel), `die` and `total` (sums of channels), `pmu` (anything else).
     pub scope: String,
     /// The source of the counts: [`ACCOUNTING`] for the kernel; absent if hardware counted.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub source: Option<String>,
     /// The name of the PMU in sysfs; of a sum none. Of the kernel's account `kernel_` and the function's address.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub pmu: Option<String>,
     /// The NUMA node it belongs to, where known.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub node: Option<u32>,
     /// How many PMUs a sum adds up.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub parts: Option<u32>,
     /// The functions below a root port, bridges left out.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
@@ -161,6 +141,7 @@ impl Instance {
 }
 
 /// A function below a root port.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Below {
     /// Its address.
@@ -168,7 +149,6 @@ pub struct Below {
     /// Vendor and device in words.
     pub name: String,
     /// The bound driver; `None` where there is none.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub driver: Option<String>,
 }
 
@@ -221,6 +201,7 @@ pub struct Method {
 }
 
 /// A single figure with its unit.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Metric {
     /// The figure; NaN, written as null, where it is not finite.
@@ -230,7 +211,6 @@ pub struct Metric {
     pub unit: String,
     /// The share of the time in which its counter ran, above 0 to below 1: the figure is scaled to the whole. `None`
     /// where nothing was scaled.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub running: Option<f64>,
     /// Whether the true figure may be larger: a counter of it reached its end, or it is a lower bound by what counts it.
     #[serde(skip_serializing_if = "std::ops::Not::not", default)]
@@ -269,6 +249,7 @@ pub struct Warning {
 }
 
 /// Why something could not be measured.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Failure {
     /// A short stable name: `all-ones`, `removed`, `unbound`, `cpu-offline`, `interrupted`, `timeout`, `refused`.
@@ -276,7 +257,6 @@ pub struct Failure {
     /// The failure in words: which device, what, which value, why.
     pub text: String,
     /// What the user can do, where there is something.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub hint: Option<String>,
 }
 

@@ -4,36 +4,33 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
+use serde_with::skip_serializing_none;
 
 use crate::Bdf;
 
 /// A logical CPU and its place.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub struct Cpu {
     /// Linux CPU number.
     pub cpu: u32,
     /// NUMA node; `None` where the machine does not say.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub node: Option<u32>,
     /// Physical package (socket).
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub package: Option<u32>,
     /// The lowest CPU that shares the last-level (L3) cache, as the cache's name.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub l3: Option<u32>,
     /// The lowest CPU of the same core, as the core's name.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub core: Option<u32>,
     /// 0 for the first hardware thread of a core, 1 for its sibling, and so on.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub thread: Option<u32>,
 }
 
 /// A PCI function.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Function {
     /// Its address.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub bdf: Option<Bdf>,
     /// Vendor ID.
     pub vendor: u16,
@@ -50,16 +47,13 @@ pub struct Function {
     /// Vendor and device in words, from the PCI ID list, or the numbers where it does not know them.
     pub name: String,
     /// The bound driver; `None` where there is none.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub driver: Option<String>,
     /// NUMA node; `None` where the firmware does not say.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub node: Option<u32>,
     /// Memory and I/O windows that are assigned.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
     pub bars: Vec<Bar>,
     /// Link above the function; `None` for integrated endpoints and conventional PCI.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub link: Option<Link>,
     /// The bridges above, from the root port down; empty on a root bus.
     #[serde(skip_serializing_if = "Vec::is_empty", default)]
@@ -72,17 +66,13 @@ pub struct Function {
     pub msi_vectors: u16,
     /// Where a virtio device has its common configuration, as its capability says; `None` for other devices, and
     /// where the capability cannot be read.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub virtio_common: Option<Location>,
     /// IOMMU group; `None` without an IOMMU.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub iommu_group: Option<u32>,
     /// Why payload sizes and vector counts are not known (a user without privilege reads only 64 bytes of
     /// configuration space); `None` where they are.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub limited: Option<String>,
     /// Why the function is taken for an emulated one; `None` where it looks real.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub emulated: Option<String>,
 }
 
@@ -111,6 +101,7 @@ pub struct Bar {
 }
 
 /// A PCI Express link as negotiated and as possible.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Link {
     /// Transfer rate now, in GT/s.
@@ -122,14 +113,13 @@ pub struct Link {
     /// Most lanes of this end.
     pub max_width: u8,
     /// Maximum payload size in force, in bytes, where known.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub mps_bytes: Option<u16>,
     /// Maximum read request size in force, in bytes, where known.
-    #[serde(skip_serializing_if = "Option::is_none", default)]
     pub mrrs_bytes: Option<u16>,
 }
 
 /// A PCI function with a link, with what the kernel says of it at any time and without a counter.
+#[skip_serializing_none]
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Device {
     /// Its address.
@@ -142,10 +132,8 @@ pub struct Device {
     /// Its class in words, such as `Non-Volatile memory controller`.
     pub class: String,
     /// The bound driver.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub driver: Option<String>,
     /// The NUMA node, where the firmware says it.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<u32>,
     /// The bridges above, from the root port down. Written as `port`, the root port alone.
     #[serde(rename = "port", serialize_with = "root_port", skip_serializing_if = "Vec::is_empty")]
@@ -153,10 +141,8 @@ pub struct Device {
     /// Its link; a width of 0 is a link that is down. Of a function that sleeps as it was last seen.
     pub link: Link,
     /// Whether the link is up, but slower or narrower than both of its ends can do; `None` where it has no end above.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub is_downtrained: Option<bool>,
     /// Errors by severity (AER); `None` where the kernel keeps no account.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub errors: Option<DeviceErrors>,
 }
 

@@ -9,11 +9,13 @@ use std::collections::BTreeMap;
 use pciescope_core::record::{Failure, Warning};
 use pciescope_core::{Bdf, Below, Device, Link};
 use serde::Serialize;
+use serde_with::skip_serializing_none;
 
 /// The intervals that are kept as history.
 pub const HISTORY: usize = 300;
 
 /// `GET /api/state`: everything that is known, with the history.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Feed {
     /// Version of this shape: 1. Fields may be added within a version.
@@ -23,7 +25,6 @@ pub struct Feed {
     /// Version of pciescope.
     pub tool: String,
     /// What the user calls this run.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
     /// The time between two readings, in seconds, as it was asked for.
     pub interval_s: f64,
@@ -52,50 +53,42 @@ pub struct Feed {
 }
 
 /// Whether something counts.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Status {
     /// `starting`, `counting`, `replaying`, `ended` (of a replay) or `none` (nothing can be counted).
     pub state: String,
     /// Why nothing is counted.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
     /// What the user can do about it.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
 }
 
 /// A root port, or a function.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Port {
     /// Its name in readings; opaque, the same for as long as the server runs.
     pub id: String,
     /// Its address.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub bdf: Option<Bdf>,
     /// The PMU that counts for it.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub pmu: Option<String>,
     /// The source of the counts: `kernel accounting`, for which the bytes are a lower bound; absent if hardware counts.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
     /// Vendor and device in words.
     pub name: String,
     /// The bound driver.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub driver: Option<String>,
     /// NUMA node.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<u32>,
     /// The link below it.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub link: Option<Link>,
     /// The payload that the link can carry in one direction, in bytes per second.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub ceiling_bytes_per_s: Option<f64>,
     /// The functions below it, bridges left out.
     pub below: Vec<Below>,
     /// Why it no longer counts.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<Failure>,
     /// Whether its figures are an emulator's or a guest's.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -109,6 +102,7 @@ pub struct Port {
 }
 
 /// A channel or sub-channel of DRAM.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Channel {
     /// Its name in readings.
@@ -116,19 +110,15 @@ pub struct Channel {
     /// The PMU that counts for it.
     pub pmu: String,
     /// NUMA node: one per die.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<u32>,
     /// The CPU on which it is counted, where that tells it from another instance of its PMU.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu: Option<u32>,
     /// Where it sits, by the catalogue: `socket`, `die`, `channel`, `sub_channel`, as far as the PMU's name tells.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub place: BTreeMap<String, u64>,
     /// The most that it can carry, in bytes per second.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub peak_bytes_per_s: Option<f64>,
     /// Why it no longer counts.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<Failure>,
     /// Whether its figures are an emulator's or a guest's.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -136,6 +126,7 @@ pub struct Channel {
 }
 
 /// A PMU that is neither a port nor a channel.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Other {
     /// Its name in readings.
@@ -143,16 +134,12 @@ pub struct Other {
     /// Its name in sysfs.
     pub pmu: String,
     /// NUMA node.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<u32>,
     /// The CPU on which it is counted, where that tells it from another instance of its PMU.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu: Option<u32>,
     /// What it is, by the catalogue.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
     /// Why it no longer counts.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<Failure>,
     /// Whether its figures are an emulator's or a guest's.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -182,19 +169,16 @@ pub struct Reading {
 }
 
 /// What a port did in an interval.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct PortReading {
     /// Payload from device to host, in bytes per second.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub rx: Option<f64>,
     /// Payload from host to device, in bytes per second.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub tx: Option<f64>,
     /// `rx` divided by what the link can carry.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub rx_share: Option<f64>,
     /// `tx` divided by what the link can carry.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub tx_share: Option<f64>,
     /// Parts of the time by state of the link: `l0`, `l1`, `recovery`.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -204,10 +188,8 @@ pub struct PortReading {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub errors: BTreeMap<String, f64>,
     /// The least share of the time in which a counter behind these figures ran, where it was not all.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub running: Option<f64>,
     /// Errors of the link in this interval, each event once, where they are counted.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub error_count: Option<f64>,
     /// Whether next to nothing passed, and no error came.
     pub is_idle: bool,
@@ -217,18 +199,15 @@ pub struct PortReading {
 }
 
 /// What a channel did in an interval.
+#[skip_serializing_none]
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct ChannelReading {
     /// Read from DRAM, in bytes per second.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub read: Option<f64>,
     /// Written to DRAM, in bytes per second.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub write: Option<f64>,
     /// Both, as a part of the peak.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub peak_share: Option<f64>,
     /// The least share of the time in which a counter behind these figures ran, where it was not all.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub running: Option<f64>,
 }
