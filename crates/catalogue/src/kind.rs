@@ -34,11 +34,6 @@ pciescope_core::named! {
 }
 
 impl What {
-    /// Whether it counts PCIe: its figures go by `rx_` (device to host) and `tx_` (host to device).
-    pub fn is_pcie(self) -> bool {
-        matches!(self, What::PcieRootPort | What::PcieEndpoint | What::PcieStack | What::PciFunction)
-    }
-
     /// Whether it counts DRAM: its figures go by `read_` and `write_`.
     pub fn is_dram(self) -> bool {
         matches!(self, What::DramChannel | What::Dram)

@@ -1,7 +1,7 @@
 //! A conversion: what is asked for, and the way to carry it out.
 
 use crate::kernel::Real;
-use crate::operation::{Decimation, Interleave, Operation, Sample};
+use crate::operation::{Decimation, Operation, Sample};
 use crate::plan::Plan;
 use crate::progress::Progress;
 use crate::store::Store;
@@ -33,24 +33,8 @@ pub(crate) fn to_line<T>(output: &[T], most: usize) -> usize {
 pub struct Conversion {
     plan: Plan,
     decimation: Decimation,
-    interleave: Interleave,
     isa: Isa,
     store: Store,
-}
-
-/// Where the wanted words lie: one at `pick` of each whole group of `group` words, after `start` words.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Layout {
-    pub start: usize,
-    pub group: usize,
-    pub pick: usize,
-}
-
-impl Layout {
-    /// Whole groups in `len` words.
-    pub fn groups(self, len: usize) -> usize {
-        len.saturating_sub(self.start) / self.group
-    }
 }
 
 impl Conversion {
@@ -65,7 +49,6 @@ impl Conversion {
         Ok(Conversion {
             plan: Plan::new(sample, operation).settle(isa),
             decimation: Decimation::default(),
-            interleave: Interleave::default(),
             isa,
             store: Store::default(),
         })
@@ -79,19 +62,6 @@ impl Conversion {
         match decimation.factor {
             0 => Err(Error::Factor),
             _ => Ok(Conversion { decimation, ..self }),
-        }
-    }
-
-    /// Takes one of several interleaved channels. Decimation then counts frames.
-    ///
-    /// # Errors
-    /// [`Error::Channel`] where the channel is not among the channels.
-    pub fn with_interleave(self, interleave: Interleave) -> Result<Self, Error> {
-        let Interleave { channels, channel } = interleave;
-        if channel < channels {
-            Ok(Conversion { interleave, ..self })
-        } else {
-            Err(Error::Channel { channels, channel })
         }
     }
 
@@ -115,7 +85,7 @@ impl Conversion {
 
     /// How many numbers `input_len` words give.
     pub fn output_len(&self, input_len: usize) -> usize {
-        self.layout().groups(input_len)
+        self.decimation.groups(input_len)
     }
 
     /// Whether a call that gives `len` numbers of `size` bytes writes past the cache.
@@ -138,24 +108,6 @@ impl Conversion {
     /// As [`to_f32`](Self::to_f32).
     pub fn to_f64(&self, input: &[u16], output: &mut [f64]) -> Result<usize, Error> {
         self.convert(input, output)
-    }
-
-    /// Converts all interleaved channels in one go: channel `k` into the start of `outputs[k]`. Returns how many numbers it
-    /// wrote into each. Which channel [`with_interleave`](Self::with_interleave) names does not matter here.
-    ///
-    /// # Errors
-    /// [`Error::Outputs`] where there are not as many outputs as channels, [`Error::Output`] where one is too short;
-    /// nothing is written then.
-    pub fn channels_to_f32(&self, input: &[u16], outputs: &mut [&mut [f32]]) -> Result<usize, Error> {
-        self.convert_channels(input, outputs)
-    }
-
-    /// As [`channels_to_f32`](Self::channels_to_f32), to `f64`.
-    ///
-    /// # Errors
-    /// As [`channels_to_f32`](Self::channels_to_f32).
-    pub fn channels_to_f64(&self, input: &[u16], outputs: &mut [&mut [f64]]) -> Result<usize, Error> {
-        self.convert_channels(input, outputs)
     }
 
     /// As [`to_f32`](Self::to_f32), by up to `threads` threads, including the caller's; 0 means as many as the process
@@ -186,14 +138,9 @@ impl Conversion {
         Progress::new(*self)
     }
 
-    /// The places of the wanted words. A place that does not fit into memory saturates, as it is behind any input.
-    pub(crate) fn layout(&self) -> Layout {
-        let Interleave { channels, channel } = self.interleave;
-        Layout {
-            start: self.decimation.offset.saturating_mul(channels),
-            group: self.decimation.factor.saturating_mul(channels),
-            pick: channel,
-        }
+    /// Which words are taken.
+    pub(crate) fn decimation(&self) -> Decimation {
+        self.decimation
     }
 
     fn convert<T: Real>(&self, input: &[u16], output: &mut [T]) -> Result<usize, Error> {
@@ -202,63 +149,25 @@ impl Conversion {
         Ok(output.len())
     }
 
-    fn convert_channels<T: Real>(&self, input: &[u16], outputs: &mut [&mut [T]]) -> Result<usize, Error> {
-        let channels = self.interleave.channels;
-        if outputs.len() != channels {
-            return Err(Error::Outputs { channels, outputs: outputs.len() });
-        }
-        let Layout { start, group, .. } = self.layout();
-        let need = self.output_len(input.len());
-        if let Some(have) = outputs.iter().map(|output| output.len()).find(|have| *have < need) {
-            return Err(Error::Output { need, have });
-        }
-        let is_streaming = self.is_streaming(need.saturating_mul(channels), size_of::<T>());
-        // So many groups at a time that they stay in the first-level cache until the last channel has had its turn.
-        let most = (BLOCK / group).max(64);
-        let mut done = 0;
-        while done < need {
-            let len = to_line(&outputs[0][done..need], most);
-            let words = &input[start + done * group..];
-            for (channel, output) in outputs.iter_mut().enumerate() {
-                let one = Conversion { interleave: Interleave { channels, channel }, ..*self };
-                one.groups_unfenced(words, &mut output[done..done + len], is_streaming);
-            }
-            done += len;
-        }
-        if is_streaming {
-            kernel::fence();
-        }
-        Ok(need)
-    }
-
     /// The words from the first group on, and the part of the output that they fill.
     pub(crate) fn fit<'a, T>(&self, input: &'a [u16], output: &'a mut [T]) -> Result<(&'a [u16], &'a mut [T]), Error> {
-        let layout = self.layout();
-        let (need, have) = (layout.groups(input.len()), output.len());
+        let (need, have) = (self.output_len(input.len()), output.len());
         let output = output.get_mut(..need).ok_or(Error::Output { need, have })?;
-        Ok((input.get(layout.start..).unwrap_or_default(), output))
+        Ok((input.get(self.decimation.offset..).unwrap_or_default(), output))
     }
 
-    /// Converts the picked word of each group, from the first word of `words` on, until the output is full.
+    /// Converts the first word of each group, from the first word of `words` on, until the output is full.
     pub(crate) fn groups<T: Real>(&self, words: &[u16], output: &mut [T], is_streaming: bool) {
-        self.groups_unfenced(words, output, is_streaming);
-        if is_streaming {
-            kernel::fence();
-        }
-    }
-
-    /// As `groups`; where it is streaming, [`kernel::fence`] has to follow.
-    fn groups_unfenced<T: Real>(&self, words: &[u16], output: &mut [T], is_streaming: bool) {
-        let Layout { group, pick, .. } = self.layout();
-        if group == 1 {
-            return T::convert(self.isa, &self.plan, is_streaming, &words[..output.len()], output);
-        }
+        let group = self.decimation.factor;
         let mut block = [0u16; BLOCK];
-        let mut done = 0;
+        let mut done = if group == 1 { output.len() } else { 0 };
+        if group == 1 {
+            T::convert(self.isa, &self.plan, is_streaming, &words[..output.len()], output);
+        }
         while done < output.len() {
             let output = &mut output[done..];
             let len = to_line(output, BLOCK);
-            pick::every(self.isa, &words[done * group + pick..], group, &mut block[..len]);
+            pick::every(self.isa, &words[done * group..], group, &mut block[..len]);
             if is_streaming {
                 // While these numbers go out, the next words come in. Measured: a quarter more speed.
                 let next = words.get((done + len) * group..).unwrap_or_default();
@@ -266,6 +175,9 @@ impl Conversion {
             }
             T::convert(self.isa, &self.plan, is_streaming, &block[..len], &mut output[..len]);
             done += len;
+        }
+        if is_streaming {
+            kernel::fence();
         }
     }
 

@@ -1,7 +1,7 @@
 //! Conversion of a digitizer's 16-bit samples to `f32` and `f64`.
 //!
 //! A [`Conversion`] is made once: from the type of a sample ([`Sample`]), the operation on it ([`Operation`]) and, if
-//! needed, the choice of samples ([`Decimation`], [`Interleave`]). It then converts the words in the caller's buffer to
+//! needed, the choice of samples ([`Decimation`]). It then converts the words in the caller's buffer to
 //! numbers in another buffer of the caller, and allocates nothing.
 //!
 //! ```
@@ -38,8 +38,7 @@ mod store;
 
 pub use conversion::Conversion;
 pub use isa::Isa;
-pub use operation::{Decimation, Interleave, Operation, Sample};
-pub use pick::deinterleave;
+pub use operation::{Decimation, Operation, Sample};
 pub use progress::Progress;
 pub use store::Store;
 
@@ -66,14 +65,6 @@ pub enum Error {
     /// Decimation by zero.
     #[error("decimation factor 0: it is at least 1, which takes every sample")]
     Factor,
-    /// A channel that is not among the channels.
-    #[error("channel {channel} of {channels}: channels are counted from 0")]
-    Channel {
-        /// Channels in the data.
-        channels: usize,
-        /// The one that was asked for.
-        channel: usize,
-    },
     /// The output has no room for all results.
     #[error("the output holds {have} values, the conversion gives {need}")]
     Output {
@@ -81,14 +72,6 @@ pub enum Error {
         need: usize,
         /// Values that the output can take.
         have: usize,
-    },
-    /// Not as many outputs as channels.
-    #[error("{outputs} outputs for {channels} channels")]
-    Outputs {
-        /// Channels in the data.
-        channels: usize,
-        /// Outputs that were given.
-        outputs: usize,
     },
     /// A thread of a parallel conversion could not be created. The output is written in part.
     #[error("cannot start thread {thread} of {of} threads: {why}")]

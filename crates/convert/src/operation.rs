@@ -96,24 +96,15 @@ pub struct Decimation {
     pub factor: usize,
 }
 
-impl Default for Decimation {
-    fn default() -> Self {
-        Decimation { offset: 0, factor: 1 }
+impl Decimation {
+    /// Whole groups in `len` samples.
+    pub(crate) fn groups(self, len: usize) -> usize {
+        len.saturating_sub(self.offset) / self.factor
     }
 }
 
-/// How channels lie in the input: one after the other in frames of one sample per channel. A last frame that is not
-/// whole gives nothing. Decimation counts frames.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Interleave {
-    /// Channels in the input, at least 1.
-    pub channels: usize,
-    /// The channel that is taken, counted from 0.
-    pub channel: usize,
-}
-
-impl Default for Interleave {
+impl Default for Decimation {
     fn default() -> Self {
-        Interleave { channels: 1, channel: 0 }
+        Decimation { offset: 0, factor: 1 }
     }
 }

@@ -27,7 +27,7 @@ pub(crate) fn convert<T: Real>(
     let len = output.len();
     let is_streaming = conversion.is_streaming(len, size_of::<T>());
     let of = self::threads(len, size_of::<T>(), threads);
-    let group = conversion.layout().group;
+    let group = conversion.decimation().factor;
     thread::scope(|scope| {
         // The last piece is the caller's.
         for thread in 1..of {

@@ -1,13 +1,13 @@
 //! Conversion of data that comes in chunks.
 
 use crate::Error;
-use crate::conversion::{Conversion, Layout};
+use crate::conversion::Conversion;
 use crate::kernel::Real;
 
 /// A conversion of data that comes in chunks of any length. All calls together give the same numbers as one call with
 /// all the data. Made by [`Conversion::stream`].
 ///
-/// A group of a decimation, or a frame of channels, may lie across the border of two chunks; its number comes with the
+/// A group of a decimation may lie across the border of two chunks; its number comes with the
 /// chunk that ends it. [`Store::Auto`](crate::Store::Auto) sees only the output of one call: a caller who fills a large
 /// buffer by many calls, and does not read it soon, sets `Store::Streaming`.
 #[derive(Debug, Clone)]
@@ -17,20 +17,20 @@ pub struct Progress {
     skip: usize,
     /// Words of the current group that have passed.
     phase: usize,
-    /// The picked word of the current group, if it has passed.
-    picked: u16,
+    /// The first word of the current group, if it has passed.
+    first: u16,
 }
 
 impl Progress {
     pub(crate) fn new(conversion: Conversion) -> Self {
-        let skip = conversion.layout().start;
-        Progress { conversion, skip, phase: 0, picked: 0 }
+        let skip = conversion.decimation().offset;
+        Progress { conversion, skip, phase: 0, first: 0 }
     }
 
     /// How many numbers the next chunk gives if it has `chunk_len` words.
     pub fn output_len(&self, chunk_len: usize) -> usize {
         let len = chunk_len.saturating_sub(self.skip);
-        let group = self.conversion.layout().group;
+        let group = self.conversion.decimation().factor;
         // Without a sum, which could overflow.
         match len.checked_sub(group - self.phase) {
             Some(rest) => 1 + rest / group,
@@ -60,15 +60,15 @@ impl Progress {
         let skipped = self.skip.min(chunk.len());
         self.skip -= skipped;
         let mut chunk = &chunk[skipped..];
-        let Layout { group, .. } = self.conversion.layout();
+        let group = self.conversion.decimation().factor;
         if self.phase > 0 {
             let (head, rest) = chunk.split_at(chunk.len().min(group - self.phase));
             self.pass(head);
             chunk = rest;
             if self.phase == group {
                 self.phase = 0;
-                let (first, rest) = output.split_first_mut().expect("output_len counts the group that ends here");
-                self.conversion.one(self.picked, first);
+                let (number, rest) = output.split_first_mut().expect("output_len counts the group that ends here");
+                self.conversion.one(self.first, number);
                 output = rest;
             }
         }
@@ -81,9 +81,8 @@ impl Progress {
 
     /// Lets words of the current group pass, at most to its end.
     fn pass(&mut self, words: &[u16]) {
-        let Layout { pick, .. } = self.conversion.layout();
-        if let Some(word) = pick.checked_sub(self.phase).and_then(|index| words.get(index)) {
-            self.picked = *word;
+        if let (0, Some(word)) = (self.phase, words.first()) {
+            self.first = *word;
         }
         self.phase += words.len();
     }

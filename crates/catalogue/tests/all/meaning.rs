@@ -1,7 +1,7 @@
 //! What counts mean: the figures of the seed and of the kernels' own scales, worked out by the catalogue.
 
 use crate::support::{Tree, trees};
-use pciescope_catalogue::{Catalogue, Group, Input, Kind, SysfsUnit};
+use pciescope_catalogue::{Catalogue, Group, Input, Kind, SysfsUnit, What};
 
 fn kind(id: &str) -> &'static Kind {
     Catalogue::builtin().kind(id).unwrap()
@@ -162,7 +162,9 @@ fn all_kinds_call_the_same_thing_by_the_same_name() {
     for kind in Catalogue::builtin().kinds() {
         let (what, metrics) = (kind.what, kind.metrics.iter().map(|metric| metric.name.as_str()).collect::<Vec<_>>());
         let wanted: &[&str] = match what {
-            _ if what.is_pcie() => &["rx_bytes_per_s", "tx_bytes_per_s"],
+            What::PcieRootPort | What::PcieEndpoint | What::PcieStack | What::PciFunction => {
+                &["rx_bytes_per_s", "tx_bytes_per_s"]
+            }
             _ if kind.id == "meson_ddr" => &["total_bytes_per_s", "peak_share"],
             _ if what.is_dram() => &["read_bytes_per_s", "write_bytes_per_s", "total_bytes_per_s", "peak_share"],
             _ => &[],

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use pciescope_convert::{Conversion, Decimation, Error, Interleave, Isa, Operation, Sample, deinterleave};
+use pciescope_convert::{Conversion, Decimation, Error, Isa, Operation, Sample};
 
 fn cast() -> Conversion {
     Conversion::new(Sample::U16, Operation::Cast).unwrap()
@@ -29,13 +29,9 @@ fn factors_that_are_no_numbers() {
 }
 
 #[test]
-fn decimation_by_nothing_and_channels_that_are_not_there() {
+fn decimation_by_nothing() {
     let error = cast().with_decimation(Decimation { offset: 0, factor: 0 }).err();
     assert_eq!(text(error), "decimation factor 0: it is at least 1, which takes every sample");
-    let error = cast().with_interleave(Interleave { channels: 4, channel: 4 }).err();
-    assert_eq!(text(error), "channel 4 of 4: channels are counted from 0");
-    assert_eq!(deinterleave(&[1, 2], 0, 0, &mut []), Err(Error::Channel { channels: 0, channel: 0 }));
-    assert_eq!(deinterleave(&[1, 2, 3, 4], 2, 0, &mut [0]), Err(Error::Output { need: 2, have: 1 }));
 }
 
 #[test]
@@ -45,13 +41,6 @@ fn outputs_that_are_too_short() {
     assert_eq!(error, Err(Error::Output { need: 4, have: 3 }));
     assert_eq!(text(error.err()), "the output holds 3 values, the conversion gives 4");
     assert_eq!(output, [7.0; 3]);
-    let two = cast().with_interleave(Interleave { channels: 2, channel: 0 }).unwrap();
-    let (mut first, mut second) = ([7f64; 2], [7f64; 1]);
-    let error = two.channels_to_f64(&[1, 2, 3, 4], &mut [&mut first, &mut second]);
-    assert_eq!(error, Err(Error::Output { need: 2, have: 1 }));
-    assert_eq!(first, [7.0; 2]);
-    let error = two.channels_to_f64(&[1, 2, 3, 4], &mut [&mut first]);
-    assert_eq!(text(error.err()), "1 outputs for 2 channels");
 }
 
 #[test]

@@ -1,9 +1,7 @@
-//! Any length, any alignment, any decimation, channels, chunks, threads and ways of storing; and nothing written beside
+//! Any length, any alignment, any decimation, chunks, threads and ways of storing; and nothing written beside
 //! the output.
 
-use pciescope_convert::{
-    Conversion, Decimation, Error, Interleave, Isa, Operation, Sample, Store, deinterleave, reference,
-};
+use pciescope_convert::{Conversion, Decimation, Error, Isa, Operation, Sample, Store, reference};
 use proptest::prelude::*;
 
 const CANARY: f32 = -12345.5;
@@ -13,7 +11,6 @@ struct Case {
     sample: Sample,
     operation: Operation,
     decimation: Decimation,
-    interleave: Interleave,
     isa: Isa,
     store: Store,
     len: usize,
@@ -26,7 +23,6 @@ impl Case {
     fn conversion(&self) -> Conversion {
         Conversion::new(self.sample, self.operation)
             .and_then(|conversion| conversion.with_decimation(self.decimation))
-            .and_then(|conversion| conversion.with_interleave(self.interleave))
             .and_then(|conversion| conversion.with_isa(self.isa))
             .unwrap()
             .with_store(self.store)
@@ -38,10 +34,8 @@ impl Case {
 
     /// The definition, index by index.
     fn taken(&self, words: &[u16]) -> Vec<u16> {
-        let frames: Vec<u16> =
-            words.chunks_exact(self.interleave.channels).map(|frame| frame[self.interleave.channel]).collect();
         let Decimation { offset, factor } = self.decimation;
-        frames.get(offset..).unwrap_or_default().chunks_exact(factor).map(|group| group[0]).collect()
+        words.get(offset..).unwrap_or_default().chunks_exact(factor).map(|group| group[0]).collect()
     }
 
     fn singles(&self, words: &[u16]) -> Vec<f32> {
@@ -62,20 +56,14 @@ fn case() -> impl Strategy<Value = Case> {
     ];
     let decimation = (prop_oneof![Just(0), 0usize..300, Just(usize::MAX)], prop_oneof![Just(1), 1usize..70])
         .prop_map(|(offset, factor)| Decimation { offset, factor });
-    let interleave = prop_oneof![
-        Just(Interleave::default()),
-        (1usize..12, any::<prop::sample::Index>())
-            .prop_map(|(channels, index)| Interleave { channels, channel: index.index(channels) }),
-    ];
     let isa = prop::sample::select(Isa::available());
     let store = prop_oneof![Just(Store::Auto), Just(Store::Cached), Just(Store::Streaming)];
     let len = prop_oneof![0usize..200, 0usize..3000, 4000usize..20_000];
-    (sample, operation, decimation, interleave, isa, store, len, 0usize..33, 0usize..17, any::<u64>()).prop_map(
-        |(sample, operation, decimation, interleave, isa, store, len, input_skew, output_skew, seed)| Case {
+    (sample, operation, decimation, isa, store, len, 0usize..33, 0usize..17, any::<u64>()).prop_map(
+        |(sample, operation, decimation, isa, store, len, input_skew, output_skew, seed)| Case {
             sample,
             operation,
             decimation,
-            interleave,
             isa,
             store,
             len,
@@ -142,26 +130,6 @@ proptest! {
             output.extend_from_slice(&numbers[..len]);
         }
         prop_assert_eq!(bits(&output), bits(&case.singles(input)));
-    }
-
-    #[test]
-    fn channels_at_once_give_what_each_gives(case in case()) {
-        let words = case.words();
-        let input = &words[..case.len];
-        let channels = case.interleave.channels;
-        let len = case.conversion().output_len(input.len());
-        let mut outputs = vec![vec![CANARY; len + 2 + case.output_skew]; channels];
-        let mut slices: Vec<&mut [f32]> = outputs.iter_mut().map(|output| &mut output[case.output_skew..]).collect();
-        prop_assert_eq!(case.conversion().channels_to_f32(input, &mut slices), Ok(len));
-        for (channel, output) in outputs.iter().enumerate() {
-            let one = Case { interleave: Interleave { channels, channel }, ..case.clone() };
-            prop_assert_eq!(bits(&output[case.output_skew..][..len]), bits(&one.singles(input)));
-            prop_assert!(output[case.output_skew + len..].iter().all(|number| *number == CANARY));
-        }
-        let mut plain = vec![0; input.len() / channels];
-        let channel = case.interleave.channel;
-        prop_assert_eq!(deinterleave(input, channels, channel, &mut plain), Ok(plain.len()));
-        prop_assert!(plain.iter().enumerate().all(|(i, word)| *word == input[i * channels + channel]));
     }
 }
 
