@@ -216,11 +216,7 @@ impl<'s> Trial<'s> {
     fn kernel(&self, samples: usize) -> Kernel {
         let written = self.conversion.output_len(samples) * self.spec.output.size();
         let can_stream = matches!(self.conversion.isa(), Isa::Avx2 | Isa::Avx512);
-        let is_streaming = match self.store {
-            Store::Auto => written > Store::threshold(),
-            Store::Cached => false,
-            Store::Streaming => true,
-        };
+        let is_streaming = self.store.is_streaming(written);
         Kernel {
             name: self.spec.name(),
             sample: self.spec.sample_name().to_owned(),

@@ -214,7 +214,10 @@ fn list(decimate: usize) -> anyhow::Result<()> {
     let best = Isa::best().map_err(|err| Refusal::new(err.to_string(), "unset PCIESCOPE_ISA, or name another"))?;
     writeln!(out, "Instruction sets: {} (best: {})", names.join(", "), best.name())?;
     let kib = Store::threshold() / 1024;
-    writeln!(out, "Stores: auto (around the cache where the output is larger than {kib} KiB), cached, streaming")?;
+    writeln!(
+        out,
+        "Stores: auto (past the cache where the output is larger than {kib} KiB, as measured now), cached, streaming"
+    )?;
     out.flush()?;
     Ok(())
 }
