@@ -153,7 +153,7 @@ fn one(d: &mut Drawing, map: &HeatMap) {
     d.word(MARGIN, top + 28.0, Anchor::Start, false, GREY, map.subtitle.clone());
     let longest = map.targets.iter().map(|t| t.chars().count()).max().unwrap_or(0);
     let left = MARGIN + (longest as f64 + 1.0) * CHARACTER;
-    let cell_w = (GRID_WIDTH / map.cpus.len() as f64).clamp(1.0, 84.0);
+    let cell_w = (GRID_WIDTH / map.places.cpus.len() as f64).clamp(1.0, 84.0);
     let cell_h = (600.0 / map.targets.len() as f64).clamp(4.0, 26.0);
     let grid_top = top + 44.0;
     // Thousands of cells touch; few have a gap, so that neighbours of one colour stay apart.
@@ -168,7 +168,7 @@ fn one(d: &mut Drawing, map: &HeatMap) {
             let x = left + column as f64 * cell_w;
             let fill = value.map_or(NO_VALUE, |v| colour(share(v, range)));
             let words = value.map_or("not measured".to_owned(), duration);
-            let title = format!("CPU {} {}: {words}", map.cpus[column], map.targets[row]);
+            let title = format!("CPU {} {}: {words}", map.places.cpus[column], map.targets[row]);
             d.shapes.push(Shape::Rect { x, y, w: cell_w - gap, h: cell_h - gap, fill, title: Some(title) });
             if let Some(text) = value.map(duration).filter(|t| (t.chars().count() as f64 + 0.5) * CHARACTER <= cell_w) {
                 if cell_h >= 14.0 {
@@ -179,15 +179,15 @@ fn one(d: &mut Drawing, map: &HeatMap) {
     }
     let bottom = grid_top + map.targets.len() as f64 * cell_h;
     // CPU numbers as close as they stay apart.
-    let widest = map.cpus.iter().max().map_or(1, |c| c.to_string().len());
+    let widest = map.places.cpus.iter().max().map_or(1, |c| c.to_string().len());
     let every = ((widest as f64 + 1.5) * CHARACTER / cell_w).ceil().max(1.0) as usize;
-    for (column, cpu) in map.cpus.iter().enumerate().step_by(every) {
+    for (column, cpu) in map.places.cpus.iter().enumerate().step_by(every) {
         d.word(left + (column as f64 + 0.5) * cell_w, bottom + 10.0, Anchor::Middle, false, BLACK, cpu.to_string());
     }
     d.word(left - CHARACTER, bottom + 10.0, Anchor::End, false, GREY, "CPU".to_owned());
     let bottom = groups(d, map, left, bottom, cell_w);
     scale(d, map, left, bottom + 26.0);
-    let right = left + map.cpus.len() as f64 * cell_w;
+    let right = left + map.places.cpus.len() as f64 * cell_w;
     let words = [(&map.title, 9.0), (&map.subtitle, CHARACTER)];
     let words = words.iter().map(|(t, c)| MARGIN + t.chars().count() as f64 * c).fold(0.0, f64::max);
     d.width = d.width.max(right.max(words).max(left + 340.0) + MARGIN);
@@ -199,11 +199,11 @@ fn one(d: &mut Drawing, map: &HeatMap) {
 fn groups(d: &mut Drawing, map: &HeatMap, left: f64, bottom: f64, cell_w: f64) -> f64 {
     const ROW: f64 = 22.0;
     let x = |column: usize| left + column as f64 * cell_w;
-    for &(from, to) in map.cores.iter().filter(|_| cell_w >= 4.0) {
+    for &(from, to) in map.places.cores.iter().filter(|_| cell_w >= 4.0) {
         let (x, w) = (x(from) + 0.3 * cell_w, (to - from) as f64 * cell_w - 0.6 * cell_w);
         d.shapes.push(Shape::Rect { x, y: bottom + 1.0, w, h: 1.5, fill: GREY, title: None });
     }
-    for (level, strip) in map.strips.iter().enumerate() {
+    for (level, strip) in map.places.strips.iter().enumerate() {
         let y = bottom + 20.0 + level as f64 * ROW;
         for (number, group) in strip.iter().enumerate() {
             let (x0, x1) = (x(group.from), x(group.to));
@@ -216,7 +216,7 @@ fn groups(d: &mut Drawing, map: &HeatMap, left: f64, bottom: f64, cell_w: f64) -
             }
         }
     }
-    bottom + map.strips.len() as f64 * ROW
+    bottom + map.places.strips.len() as f64 * ROW
 }
 
 fn scale(d: &mut Drawing, map: &HeatMap, left: f64, top: f64) {

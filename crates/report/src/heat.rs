@@ -37,18 +37,25 @@ pub struct HeatMap {
     pub title: String,
     /// Which figure, how many samples, whether emulated or synthetic.
     pub subtitle: String,
-    /// CPU numbers as a machine is built: by package, node, L3 cache, core and thread; by number where that is not known.
-    pub cpus: Vec<u32>,
-    /// What the CPUs can be grouped by, from the cells outwards.
-    pub strips: Vec<Strip>,
-    /// Columns of the threads of one core, where several are shown: from, and the first behind.
-    pub cores: Vec<(usize, usize)>,
+    /// The columns.
+    pub places: Places,
     /// Names of the targets, from the top.
     pub targets: Vec<String>,
     /// Nanoseconds by target and CPU; `None` where not measured.
     pub values: Vec<Vec<Option<f64>>>,
     /// The ends of the colour scale, which all maps of one kind of test share; `None` where there is no value.
     pub scale: Option<(f64, f64)>,
+}
+
+/// The CPUs of a heat map, and how they hang together.
+#[derive(Debug)]
+pub struct Places {
+    /// CPU numbers as a machine is built: by package, node, L3 cache, core and thread; by number where that is not known.
+    pub cpus: Vec<u32>,
+    /// What the CPUs can be grouped by, from the cells outwards.
+    pub strips: Vec<Strip>,
+    /// Columns of the threads of one core, where several are shown: from, and the first behind.
+    pub cores: Vec<(usize, usize)>,
 }
 
 /// Groups of neighbouring columns: the nodes of a heat map, or its packages.
@@ -138,14 +145,13 @@ fn heat_map(section: &Section, name: &str, words: &str) -> Option<HeatMap> {
     if cells.is_empty() {
         return None;
     }
-    let places = by_place(section, &shown);
-    let cpus: Vec<u32> = places.iter().map(|cpu| cpu.cpu).collect();
+    let places = places(section, &shown);
     // One figure for all cells: a mean beside medians would look like a difference.
     let statistic =
         if cells.values().all(|h| h.percentile_ns(50.0).is_some()) { Statistic::Median } else { Statistic::Mean };
     let values = targets
         .iter()
-        .map(|(key, _)| cpus.iter().map(|cpu| cells.get(&(*key, *cpu)).and_then(|h| statistic.of(h))).collect())
+        .map(|(key, _)| places.cpus.iter().map(|cpu| cells.get(&(*key, *cpu)).and_then(|h| statistic.of(h))).collect())
         .collect();
     let count = cells.values().fold(0, |sum: u64, h| sum.saturating_add(h.count()));
     let emulated = if section.is_emulated() { " - EMULATED, not PCIe" } else { "" };
@@ -154,25 +160,22 @@ fn heat_map(section: &Section, name: &str, words: &str) -> Option<HeatMap> {
     Some(HeatMap {
         title: format!("{}: {}{label}", section.test(), text::device_name(section.first())),
         subtitle: format!("{words}, {} of {} samples{emulated}{synthetic}", statistic.name(), text::thousands(count)),
-        strips: strips(&places),
-        cores: groups(&places, |cpu| cpu.core.map(|core| (cpu.package, cpu.node, core)))
-            .into_iter()
-            .filter(|(from, to)| to - from > 1 && places[*from].core.is_some())
-            .collect(),
-        cpus,
+        places,
         targets: targets.into_iter().map(|t| t.1).collect(),
         values,
         scale: None,
     })
 }
 
-/// The CPUs `shown` with their places, in the order of these.
-fn by_place(section: &Section, shown: &BTreeSet<u32>) -> Vec<Cpu> {
+/// The places of the CPUs `shown`.
+pub(crate) fn places(section: &Section, shown: &BTreeSet<u32>) -> Places {
     let known: BTreeMap<u32, &Cpu> = section.cpus().into_iter().map(|cpu| (cpu.cpu, cpu)).collect();
     let place = |cpu: &u32| known.get(cpu).map_or_else(|| Cpu { cpu: *cpu, ..Cpu::default() }, |cpu| (*cpu).clone());
-    let mut places: Vec<Cpu> = shown.iter().map(place).collect();
-    places.sort_by_key(|cpu| (cpu.package, cpu.node, cpu.l3, cpu.core, cpu.thread, cpu.cpu));
-    places
+    let mut cpus: Vec<Cpu> = shown.iter().map(place).collect();
+    cpus.sort_by_key(|cpu| (cpu.package, cpu.node, cpu.l3, cpu.core, cpu.thread, cpu.cpu));
+    let mut cores = groups(&cpus, |cpu| cpu.core.map(|core| (cpu.package, cpu.node, core)));
+    cores.retain(|(from, to)| to - from > 1 && cpus[*from].core.is_some());
+    Places { strips: strips(&cpus), cores, cpus: cpus.iter().map(|cpu| cpu.cpu).collect() }
 }
 
 /// Ranges of neighbours with the same `of`: the first, and the first behind.

@@ -79,18 +79,23 @@ fn a_cell_of_the_heat_map_shows_its_histogram() {
     // Words alone have colours too, at their edges, but cover little.
     assert!(browser.number(COLOURS) > 4.0 && browser.number(COVERED) > 0.3, "{}", browser.number(COVERED));
     assert!(browser.text(SAID).starts_with("All "));
-    let bins = "[...document.querySelectorAll('.charts svg .bin')].map(b => b.getAttribute('height')).join()";
-    let before = browser.text(bins);
+    let drawn = "[...document.querySelectorAll('.pair svg path.cell')].map(one => one.getAttribute('d')).join()";
+    assert_eq!(browser.text(drawn), "", "no cell is chosen");
     browser.click_at(".grid canvas", 90.0, 8.0);
     browser.wait(&format!("{SAID}.startsWith('CPU 0, ')"));
-    assert_ne!(browser.text(bins), before);
-    assert!(browser.number("document.querySelectorAll('.charts svg path.cell').length") > 0.0);
+    // The cell lies over the histogram and the tail of all, within the charts.
+    let first = browser.text(drawn);
+    assert!(
+        browser.number("document.querySelectorAll('.pair svg path.cell').length") == 2.0 && !first.contains("NaN"),
+        "{first}"
+    );
     browser.screenshot("report-demo-1280-cell");
     // A pointer that lies on a cell shows that one.
     browser.point_away();
     browser.keys(".grid canvas", "\u{e014}");
     // CPUs stand by package, node and core: CPU 2 is the neighbour of CPU 0.
     browser.wait(&format!("{SAID}.startsWith('CPU 2, ')"));
+    assert_ne!(browser.text(drawn), first);
     assert_eq!(browser.console(), [""; 0]);
     print(&browser, "demo");
 }

@@ -7,6 +7,8 @@ use crate::bins::{RESOLUTIONS, bins, edge_ns};
 use crate::drawing::{Anchor, BLACK, CHARACTER, Drawing, GREY, Shape};
 use crate::text::thousands;
 
+/// The upper edge of a chart.
+const TOP: f64 = 22.0;
 /// Height of a chart between its upper edge and its axis.
 const HEIGHT: f64 = 190.0;
 /// The tail is drawn down to one sample in so many decades.
@@ -129,7 +131,8 @@ fn ticks(low: f64, high: f64) -> Vec<f64> {
 }
 
 impl Curves {
-    pub(super) fn drawing(&self, width: f64) -> Option<Drawing> {
+    /// The lines that are drawn, and their axis.
+    fn axis(&self, width: f64) -> Option<(Vec<&Curve>, Axis)> {
         let lines: Vec<&Curve> = self.lines.iter().filter(|line| !line.histogram.is_empty()).collect();
         let ends = lines.iter().filter_map(|line| Some((line.histogram.min_ns()?, line.histogram.max_ns()?)));
         let (mut low, mut high) = ends.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))?;
@@ -138,8 +141,21 @@ impl Curves {
             low = if *ns < low && *ns > low / 3.0 { *ns } else { low };
             high = if *ns > high && *ns < high * 3.0 { *ns } else { high };
         }
-        let axis = Axis::new(low, high, 58.0, width - 14.0);
-        let (top, bottom) = (22.0, 22.0 + HEIGHT);
+        Some((lines, Axis::new(low, high, 58.0, width - 14.0)))
+    }
+
+    /// Where the chart is in its drawing, for what a script draws over it: lowest and highest duration in ns; left, right,
+    /// top and bottom in pixels; decades of a tail's shares, 0 of a histogram.
+    pub fn place(&self, width: f64) -> Option<String> {
+        let (lines, axis) = self.axis(width)?;
+        let decades = if self.is_tail { decades(&lines) } else { 0 };
+        let Axis { low, high, left, right } = axis;
+        Some(format!("{low} {high} {left} {right} {TOP} {} {decades}", TOP + HEIGHT))
+    }
+
+    pub(super) fn drawing(&self, width: f64) -> Option<Drawing> {
+        let (lines, axis) = self.axis(width)?;
+        let (top, bottom) = (TOP, TOP + HEIGHT);
         let mut d = Drawing { width, height: 0.0, shapes: Vec::new() };
         let up = if self.is_tail { "samples that took longer" } else { "share of the samples" };
         d.word(0.0, 8.0, Anchor::Start, false, GREY, up.to_owned());
@@ -212,10 +228,15 @@ fn histograms(d: &mut Drawing, axis: &Axis, lines: &[&Curve], (top, bottom): (f6
     }
 }
 
+/// So many that one sample of the longest line is still seen.
+fn decades(lines: &[&Curve]) -> i32 {
+    let most = lines.iter().map(|line| line.histogram.count()).max().unwrap_or(1).max(10) as f64;
+    (most.log10().ceil() as i32).clamp(1, MOST_DECADES)
+}
+
 /// Each decade down is one more nine.
 fn tails(d: &mut Drawing, axis: &Axis, lines: &[&Curve], (top, bottom): (f64, f64)) {
-    let most = lines.iter().map(|line| line.histogram.count()).max().unwrap_or(1).max(10) as f64;
-    let decades = (most.log10().ceil() as i32).clamp(1, MOST_DECADES);
+    let decades = decades(lines);
     let y = |share: f64| (top - share.log10() / f64::from(decades) * (bottom - top)).min(bottom);
     for decade in (0..=decades).step_by(if decades > 6 { 2 } else { 1 }) {
         let share = 10f64.powi(-decade);

@@ -2,7 +2,7 @@
 
 use pciescope_core::once;
 
-use crate::chart::{BOX, Chart, LIMIT, NARROW, RULE, SERIES, WIDE};
+use crate::chart::{BOX, Chart, Curves, LIMIT, NARROW, RULE, SERIES, WIDE};
 use crate::drawing::{BLACK, Drawing, GREY};
 use crate::figures::Figure;
 use crate::model::{self, Kind, Section};
@@ -52,6 +52,16 @@ pub fn write(page: &mut String, heading: &str, chart: &Chart, note: &str) {
 pub fn write_half(page: &mut String, heading: &str, chart: &Chart) {
     *page += &format!("<figure class=\"drawn\">\n<h3>{}</h3>\n", super::safe(heading));
     both(page, chart, heading, HALF);
+    page.push_str("</figure>\n");
+}
+
+/// The same for one that the script draws a cell over.
+pub fn write_below_cell(page: &mut String, heading: &str, curves: Curves) {
+    let Some(place) = curves.place(HALF) else { return };
+    *page += &format!("<figure class=\"drawn\" data-axis=\"{place}\">\n<h4>{}</h4>\n", super::safe(heading));
+    if let Some(drawing) = Chart::Curves(curves).drawing(HALF) {
+        draw(page, &drawing, heading, "both");
+    }
     page.push_str("</figure>\n");
 }
 

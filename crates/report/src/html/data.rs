@@ -1,16 +1,18 @@
-//! The figures that page.js draws from, as compact JSON that cannot end its script element.
+//! Heat maps: the charts below each as SVG, and the figures that heat.js draws from, as compact JSON that cannot end its
+//! script element.
 //!
-//! Histograms are rebinned to a whole number of bins per octave. Those of cells get only so many bins that the page
-//! stays small, and the page says how many; the merged histogram always has fine bins. Percentiles, smallest, largest
-//! and mean come from the full histogram.
+//! Histograms of cells are rebinned to a whole number of bins per octave, so many that the page stays small, and the page
+//! says how many. Percentiles, smallest, largest and mean come from the full histogram.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
 use pciescope_core::{Cpu, Histogram};
 
+use super::{charts, first};
 use crate::bins::{RESOLUTIONS, bins};
-use crate::heat;
+use crate::chart::Curves;
+use crate::heat::{self, Group, Places};
 use crate::model::{self, Kind, Section, target_id};
 use crate::table::REFERENCES;
 
@@ -20,10 +22,13 @@ const MOST_BINS: usize = 30_000;
 /// below 8 MB. The records have all.
 const MANY_CELLS: usize = 20_000;
 
-struct Map {
+/// A heat map.
+pub struct Map {
     name: &'static str,
     words: &'static str,
+    /// Ascending.
     cpus: Vec<u32>,
+    places: Places,
     targets: Vec<String>,
     cells: Vec<Option<Histogram>>,
     all: Histogram,
@@ -31,20 +36,51 @@ struct Map {
     rows: Vec<Histogram>,
 }
 
-/// The data block of these sections.
-pub fn json(sections: &[Section]) -> String {
-    let maps: Vec<Vec<Map>> = sections.iter().map(maps_of).collect();
+/// Writes the headings of a section's maps, and histogram and tail of all samples; of a path those of each hop.
+pub fn write(page: &mut String, number: usize, section: &Section, maps: &[Map]) {
+    for (place, map) in maps.iter().enumerate() {
+        let by = match map.targets.first().and_then(|target| target.chars().next()) {
+            Some('b') => "BAR",
+            Some('h') => "hop",
+            Some('i') => "interrupt",
+            Some('v') => "vector",
+            _ => "target",
+        };
+        let head = format!("<div class=\"map\" data-section=\"{number}\" data-map=\"{place}\">");
+        *page +=
+            &format!("{head}\n<h3>{}, CPU by {by}</h3>\n<div class=\"heat\"></div>\n<div class=\"pair\">\n", map.words);
+        let lines = match map.rows.as_slice() {
+            [] | [_] => vec![(String::new(), map.all.clone())],
+            rows => map.targets.iter().cloned().zip(rows.iter().cloned()).collect(),
+        };
+        for (is_tail, what) in [(false, "Histogram"), (true, "Tail")] {
+            let marks = references(section).map(|(words, ns)| (words.to_owned(), ns)).collect();
+            let lines = first::overlaid(lines.clone());
+            charts::write_below_cell(page, what, Curves { lines, marks, is_tail });
+        }
+        page.push_str("</div>\n</div>\n");
+    }
+}
+
+/// What the latencies of a section are compared with, in ns.
+pub fn references<'s>(section: &'s Section) -> impl Iterator<Item = (&'static str, f64)> + 's {
+    REFERENCES.iter().filter_map(|reference| Some((reference.1, section.range(reference.0)?.0)))
+}
+
+/// The data block of these sections and their maps.
+pub fn json(sections: &[Section], maps: &[Vec<Map>]) -> String {
     let cells: usize = maps.iter().flatten().map(|map| map.cells.len()).sum();
     let share = if cells > MANY_CELLS { 0 } else { MOST_BINS / maps.iter().flatten().count().max(1) };
     let mut out = format!("{{\"perOctave\":{},\"leastSpan\":{},\"palette\":[", RESOLUTIONS[0], heat::LEAST_SPAN);
     list(&mut out, heat::PALETTE, |out, [r, g, b]| push(out, format_args!("[{r},{g},{b}]")));
     out.push_str("],\"sections\":[");
-    list(&mut out, sections.iter().zip(&maps), |out, (section, maps)| one_section(out, section, maps, share));
+    list(&mut out, sections.iter().zip(maps), |out, (section, maps)| one_section(out, section, maps, share));
     out.push_str("]}");
     out
 }
 
-fn maps_of(section: &Section) -> Vec<Map> {
+/// The maps of a section.
+pub fn maps(section: &Section) -> Vec<Map> {
     let mut maps = Vec::new();
     for (name, words) in heat::names(section) {
         let (mut cells, targets) = heat::cells(section, name);
@@ -61,7 +97,8 @@ fn maps_of(section: &Section) -> Vec<Map> {
         let mut by_target = if is_path { section.merged_by(name, |r| Some(target_id(r))) } else { BTreeMap::new() };
         let rows = targets.iter().filter_map(|(key, _)| by_target.remove(key)).collect();
         let targets = targets.into_iter().map(|t| t.1).collect();
-        maps.push(Map { name, words, cpus: cpus.into_iter().collect(), targets, cells: ordered, all, rows });
+        let places = heat::places(section, &cpus);
+        maps.push(Map { name, words, cpus: cpus.into_iter().collect(), places, targets, cells: ordered, all, rows });
     }
     maps
 }
@@ -87,10 +124,7 @@ fn one_section(out: &mut String, section: &Section, maps: &[Map], most_bins: usi
         });
         out.push(']');
     });
-    out.push_str("},\"lines\":[");
-    let lines: Vec<(&str, f64)> = REFERENCES.iter().filter_map(|r| Some((r.1, section.range(r.0)?.0))).collect();
-    list(out, lines, |out, (words, ns)| push(out, format_args!("[{},{}]", text(words), short(ns, 5))));
-    out.push_str("],\"maps\":[");
+    out.push_str("},\"maps\":[");
     list(out, maps, |out, map| one_map(out, map, most_bins));
     out.push_str("]}");
 }
@@ -112,12 +146,26 @@ fn one_map(out: &mut String, map: &Map, most_bins: usize) {
         ),
     );
     list(out, &map.cpus, |out, cpu| push(out, format_args!("{cpu}")));
+    out.push_str("],\"order\":[");
+    list(out, &map.places.cpus, |out, cpu| push(out, format_args!("{}", map.cpus.partition_point(|one| one < cpu))));
+    out.push_str("],\"strips\":[");
+    list(out, &map.places.strips, |out, strip| {
+        out.push('[');
+        list(out, strip, |out, Group { from, to, words }| {
+            push(out, format_args!("[{from},{to},["));
+            list(out, words, |out, words| out.push_str(&text(words)));
+            out.push_str("]]");
+        });
+        out.push(']');
+    });
+    out.push_str("],\"cores\":[");
+    list(out, &map.places.cores, |out, (from, to)| push(out, format_args!("[{from},{to}]")));
     out.push_str("],\"targets\":[");
     list(out, &map.targets, |out, target| out.push_str(&text(target)));
     out.push_str("],\"all\":");
-    histogram(out, &map.all, RESOLUTIONS[0], 5);
+    histogram(out, &map.all, 0, 5);
     out.push_str(",\"rows\":[");
-    list(out, &map.rows, |out, row| histogram(out, row, RESOLUTIONS[0], 5));
+    list(out, &map.rows, |out, row| histogram(out, row, 0, 5));
     out.push_str("],\"cells\":[");
     list(out, &map.cells, |out, cell| match cell {
         Some(h) if most_bins == 0 => histogram(out, h, 0, 4),

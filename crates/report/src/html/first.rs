@@ -2,6 +2,7 @@
 
 use pciescope_core::{Histogram, Record, convert, once};
 
+use super::data::references;
 use super::{charts, safe};
 use crate::chart::{Chart, Curve, Curves, Span, Spans};
 use crate::facts::latency::{headline, main_histogram, main_samples, tiles};
@@ -10,7 +11,6 @@ use crate::figures;
 use crate::losses;
 use crate::model::{self, Host, Kind, Section};
 use crate::style::Tone;
-use crate::table::REFERENCES;
 use crate::text::{device_name, duration, target_key};
 
 /// So many measurements have a line in the chart.
@@ -139,7 +139,7 @@ fn latency_chart(sections: &[&Section], hosts: &[Host], lead: &Section, same: &[
     if model::kind(lead.test()) == Kind::Path {
         return hops(lead);
     }
-    let marks = REFERENCES.iter().filter_map(|r| Some((r.1.to_owned(), lead.range(r.0)?.0))).collect();
+    let marks = references(lead).map(|(words, ns)| (words.to_owned(), ns)).collect();
     let lines = vec![Curve { name: String::new(), histogram: main_samples(lead) }];
     let heading = format!("{}: all CPUs together", measure(lead));
     (heading, Chart::Curves(Curves { lines, marks, is_tail: false }), String::new())

@@ -1,7 +1,7 @@
 //! One page that loads nothing else: no network, no library, no font.
 //!
-//! Words and tables are written here, so they are there without scripts and in print; page.js draws heat maps,
-//! histograms and tails from the data block. Every string of a record goes through [`escape`] or is data that the
+//! Words, tables and charts are written here, so they are there without scripts and in print; heat.js draws heat maps
+//! from the data block. Every string of a record goes through [`escape`] or is data that the
 //! script sets as text. Why no chart library: docs/decisions/0002-report-page.md.
 
 mod charts;
@@ -21,14 +21,14 @@ use pciescope_core::{Record, once};
 use self::devices::Device;
 use crate::facts;
 use crate::figures;
-use crate::heat;
 use crate::model::{self, Kind, Section};
 use crate::table::layout::{Align, Columns};
 use crate::table::{self, Block};
 use crate::text::{clean, device_name, escape, test_title, thousands};
 
 const CSS: &str = include_str!("page.css");
-const SCRIPT: &str = include_str!("page.js");
+const HEAT: &str = include_str!("heat.html");
+const SCRIPTS: [&str; 3] = [include_str!("cell.js"), include_str!("heat.js"), include_str!("page.js")];
 
 /// The page.
 pub fn render(records: &[Record]) -> String {
@@ -63,14 +63,16 @@ pub fn render(records: &[Record]) -> String {
     if !together.is_empty() {
         page += &format!("<div class=\"page\" id=\"runs\" data-title=\"Side by side\">\n{together}</div>\n");
     }
-    bodies(&mut page, &sections, &devices);
+    let maps: Vec<Vec<data::Map>> = sections.iter().map(data::maps).collect();
+    bodies(&mut page, &sections, &devices, &maps);
     page.push_str("<div class=\"page\" id=\"machine\" data-title=\"Machine\">\n");
     machine::write(&mut page, &hosts);
     page.push_str("</div>\n</main>\n");
     foot(&mut page, records);
     page += &format!(
-        "<script type=\"application/json\" id=\"data\">{}</script>\n<script>\n{SCRIPT}</script>\n</body>\n</html>\n",
-        data::json(&sections)
+        "{HEAT}<script type=\"application/json\" id=\"data\">{}</script>\n<script>\n{}</script>\n</body>\n</html>\n",
+        data::json(&sections, &maps),
+        SCRIPTS.concat()
     );
     page
 }
@@ -94,7 +96,7 @@ fn newest(records: &[Record]) -> (Cow<'_, [Record]>, usize) {
 }
 
 /// The sections: those of one device on its page, those of several behind them.
-fn bodies(page: &mut String, sections: &[Section], devices: &[Device]) {
+fn bodies(page: &mut String, sections: &[Section], devices: &[Device], maps: &[Vec<data::Map>]) {
     let blocks = table::section_blocks(sections, &table::Options::default());
     for device in devices {
         let badge = if device.function.is_some_and(|f| f.emulated.is_some()) { EMULATED } else { "" };
@@ -107,7 +109,7 @@ fn bodies(page: &mut String, sections: &[Section], devices: &[Device]) {
         devices::page_of(page, device, sections, devices);
         page.push_str("</section>\n");
         for number in &device.sections {
-            one(page, *number, &sections[*number], &blocks[*number]);
+            one(page, *number, &sections[*number], &blocks[*number], &maps[*number]);
         }
         let own: Vec<Section> = device.sections.iter().map(|number| sections[*number].clone()).collect();
         let comparisons = table::comparison_blocks(&own, &table::Options::default());
@@ -121,7 +123,7 @@ fn bodies(page: &mut String, sections: &[Section], devices: &[Device]) {
     for number in shared(sections, devices) {
         let title = short_title(&sections[number], sections);
         *page += &format!("<div class=\"page\" id=\"p{number}\" data-title=\"{}\">\n", safe(&title));
-        one(page, number, &sections[number], &blocks[number]);
+        one(page, number, &sections[number], &blocks[number], &maps[number]);
         page.push_str("</div>\n");
     }
 }
@@ -241,7 +243,7 @@ fn short_title(section: &Section, sections: &[Section]) -> String {
     format!("{test}{device}{label}")
 }
 
-fn one(page: &mut String, number: usize, section: &Section, blocks: &[Block]) {
+fn one(page: &mut String, number: usize, section: &Section, blocks: &[Block], maps: &[data::Map]) {
     let badge = if section.is_emulated() { EMULATED } else { "" };
     let label = section.first().label.as_deref().map(|label| format!(": {label}")).unwrap_or_default();
     *page += &format!(
@@ -255,10 +257,8 @@ fn one(page: &mut String, number: usize, section: &Section, blocks: &[Block]) {
     }
     let figures = figures::of(section);
     charts::figures(page, &figures);
-    let has_maps = !heat::names(section).is_empty();
-    if has_maps {
-        *page += &format!("<div class=\"maps\" data-section=\"{number}\"></div>\n");
-    }
+    let has_maps = !maps.is_empty();
+    data::write(page, number, section, maps);
     let is_doctor = section.test() == "doctor";
     if is_doctor {
         devices::all_findings(page, section);
