@@ -66,14 +66,6 @@ static inline struct drw_pmu *to_drw(struct pmu *pmu)
 	return container_of(pmu, struct drw_pmu, u.pmu);
 }
 
-/* pmu.c */
-void drw_pmu_init(struct drw_pmu *drw);
-
-/* events.c */
-void drw_events_init(bool is_seed);
-bool drw_has_event(u64 id);
-extern const struct attribute_group *drw_groups[];
-
 /* counter.c: with the PMU's lock held */
 extern bool drw_holds;
 bool drw_handle_overflows(struct drw_pmu *drw);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * drw_pmu: the counters of the Yitian 710's DRAM sub-channels, as perf PMUs
- * (docs/pmu.md). This file has the devices and their interrupts.
+ * (docs/pmu.md). This file has the events, perf's side, the devices and their interrupts.
  *
  * Beside the in-tree alibaba_uncore_drw_pmu: opening an event resets nobody's counters,
  * events take turns, and a lost interrupt or a reset by firmware is noticed. Counting
@@ -10,6 +10,245 @@
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include "internal.h"
+
+/* The events, and a PMU's files in sysfs: docs/pmu.md and the table of docs/spec/drw.md. */
+
+/* By number. */
+static const char *const drw_event_names[] = {
+	[0x00] = "hif_rd_or_wr", "hif_wr", "hif_rd", "hif_rmw", "hif_hi_pri_rd",
+	[0x07] = "dfi_wr_data_cycles", "dfi_rd_data_cycles", "hpr_xact_when_critical",
+	"lpr_xact_when_critical", "wr_xact_when_critical", "op_is_activate", "op_is_rd_or_wr",
+	"op_is_rd_activate", "op_is_rd", "op_is_wr", "op_is_mwr", "op_is_precharge",
+	"precharge_for_rdwr", "precharge_for_other", "rdwr_transitions", "write_combine",
+	"war_hazard", "raw_hazard", "waw_hazard", "op_is_enter_selfref_rk0",
+	"op_is_enter_selfref_rk1", "op_is_enter_selfref_rk2", "op_is_enter_selfref_rk3",
+	"op_is_enter_powerdown_rk0", "op_is_enter_powerdown_rk1", "op_is_enter_powerdown_rk2",
+	"op_is_enter_powerdown_rk3",
+	[0x26] = "selfref_mode_rk0", "selfref_mode_rk1", "selfref_mode_rk2", "selfref_mode_rk3",
+	"op_is_refresh", "op_is_crit_ref",
+	[0x2d] = "op_is_load_mode", "op_is_zqcl",
+	[0x30] = "visible_window_limit_reached_rd", "visible_window_limit_reached_wr",
+	[0x34] = "op_is_dqsosc_mpc", "op_is_dqsosc_mrr", "op_is_tcr_mrr", "op_is_zqstart",
+	"op_is_zqlatch", "chi_txreq", "chi_txdat", "chi_rxdat", "chi_rxrsp", "tsz_vio",
+	[DRW_EVENT_CYCLE] = "cycle",
+};
+
+/* Selectors have only the low bits of a number, so no other number may reach them. */
+static bool drw_has_event(u64 id)
+{
+	return id < ARRAY_SIZE(drw_event_names) && drw_event_names[id];
+}
+
+static struct uncore_events drw_events;
+
+/* Makes the files of events/; @is_seed: also with the names of the seed. */
+static void drw_events_init(bool is_seed)
+{
+	unsigned int id;
+
+	for (id = 0; id < ARRAY_SIZE(drw_event_names); id++) {
+		const char *name = drw_event_names[id];
+
+		if (!name)
+			continue;
+		uncore_add_event(&drw_events, name, "", "event=0x%02x", id);
+		if (is_seed)
+			uncore_add_event(&drw_events, "perf_", name, "event=0x%02x", id);
+	}
+}
+
+static const struct attribute_group drw_events_group = {
+	.name = "events",
+	.attrs = drw_events.list,
+};
+
+PMU_FORMAT_ATTR(event, "config:0-7");
+
+static struct attribute *drw_format_attrs[] = {
+	&format_attr_event.attr,
+	NULL
+};
+
+static const struct attribute_group drw_format_group = {
+	.name = "format",
+	.attrs = drw_format_attrs,
+};
+
+static ssize_t identifier_show(struct device *dev, struct device_attribute *attr, char *buf)
+{
+	return sysfs_emit(buf, "ali_drw_pmu\n");
+}
+static DEVICE_ATTR_RO(identifier);
+
+static ssize_t die_show(struct device *dev, struct device_attribute *attr, char *buf)
+{
+	return sysfs_emit(buf, "%d\n", to_drw(dev_get_drvdata(dev))->u.nid);
+}
+static DEVICE_ATTR_RO(die);
+
+static ssize_t saturated_show(struct device *dev, struct device_attribute *attr, char *buf)
+{
+	struct drw_pmu *drw = to_drw(dev_get_drvdata(dev));
+	unsigned int id;
+	int at = 0;
+
+	for (id = 0; id < ARRAY_SIZE(drw->saturated); id++) {
+		u32 times = READ_ONCE(drw->saturated[id]);
+
+		if (times)
+			at += sysfs_emit_at(buf, at, "0x%02x %u\n", id, times);
+	}
+	return at;
+}
+static DEVICE_ATTR_RO(saturated);
+
+static struct attribute *drw_attrs[] = {
+	&dev_attr_cpumask.attr,
+	&dev_attr_identifier.attr,
+	&dev_attr_die.attr,
+	&dev_attr_saturated.attr,
+	NULL
+};
+
+static const struct attribute_group drw_group = {
+	.attrs = drw_attrs,
+};
+
+static const struct attribute_group *drw_groups[] = {
+	&drw_group,
+	&drw_format_group,
+	&drw_events_group,
+	NULL
+};
+
+/*
+ * perf's side: events that are counted system-wide on one CPU. The changes that perf
+ * requests take effect when it enables the PMU: see counter.c.
+ */
+
+/* A group needs a common counter for each event; all events share the cycle counter. */
+static bool drw_fits(struct perf_event *event, void *state)
+{
+	unsigned int *common = state;
+
+	*common += event->attr.config != DRW_EVENT_CYCLE;
+	return *common <= DRW_COUNTERS;
+}
+
+static void drw_event_destroy(struct perf_event *event)
+{
+	struct drw_pmu *drw = to_drw(event->pmu);
+	unsigned long flags;
+
+	raw_spin_lock_irqsave(&drw->u.lock, flags);
+	/* It may be closed during a migration to another CPU. */
+	if (event->hw.flags != DRW_IDLE) {
+		drw_event_disable(drw, event);
+		drw_counter_put(drw, event);
+	}
+	raw_spin_unlock_irqrestore(&drw->u.lock, flags);
+	uncore_event_leave(event);
+}
+
+static int drw_event_init(struct perf_event *event)
+{
+	unsigned int common = 0;
+	int ret;
+
+	ret = uncore_event_check(event);
+	if (ret)
+		return ret;
+	if (!drw_has_event(event->attr.config) || !uncore_group_check(event, drw_fits, &common))
+		return -EINVAL;
+	event->hw.flags = DRW_IDLE;
+	ret = uncore_event_enter(event);
+	if (!ret)
+		event->destroy = drw_event_destroy;
+	return ret;
+}
+
+static void drw_event_read(struct perf_event *event)
+{
+	struct drw_pmu *drw = to_drw(event->pmu);
+
+	guard(raw_spinlock)(&drw->u.lock);
+	if (event->hw.flags == DRW_COUNTING || event->hw.flags == DRW_REMOVED)
+		drw_event_update(drw, event);
+}
+
+static int drw_event_add(struct perf_event *event, int flags)
+{
+	struct drw_pmu *drw = to_drw(event->pmu);
+	int ret = 0;
+
+	raw_spin_lock(&drw->u.lock);
+	if (event->hw.flags == DRW_REMOVED && !(flags & PERF_EF_START))
+		drw_event_disable(drw, event);
+	if (event->hw.flags == DRW_IDLE)
+		ret = drw_counter_get(drw, event);
+	if (!ret && flags & PERF_EF_START)
+		event->hw.flags = event->hw.flags == DRW_REMOVED ? DRW_COUNTING : DRW_STARTING;
+	raw_spin_unlock(&drw->u.lock);
+	if (!ret)
+		perf_event_update_userpage(event);
+	return ret;
+}
+
+static void drw_event_del(struct perf_event *event, int flags)
+{
+	struct drw_pmu *drw = to_drw(event->pmu);
+
+	raw_spin_lock(&drw->u.lock);
+	if (event->hw.flags == DRW_COUNTING)
+		event->hw.flags = DRW_REMOVED;
+	else
+		drw_counter_put(drw, event);
+	raw_spin_unlock(&drw->u.lock);
+	perf_event_update_userpage(event);
+}
+
+static void drw_event_start(struct perf_event *event, int flags)
+{
+	struct drw_pmu *drw = to_drw(event->pmu);
+
+	guard(raw_spinlock)(&drw->u.lock);
+	if (event->hw.flags == DRW_STOPPED) {
+		event->hw.flags = DRW_STARTING;
+		drw_commit(&drw->u);
+	}
+}
+
+static void drw_event_stop(struct perf_event *event, int flags)
+{
+	struct drw_pmu *drw = to_drw(event->pmu);
+
+	guard(raw_spinlock)(&drw->u.lock);
+	if (event->hw.flags == DRW_COUNTING) {
+		drw_event_disable(drw, event);
+		drw_commit(&drw->u);
+	}
+}
+
+/* Fills in perf's description of the PMU. */
+static void drw_pmu_init(struct drw_pmu *drw)
+{
+	drw->u.pmu = (struct pmu) {
+		.module = THIS_MODULE,
+		.attr_groups = drw_groups,
+		.capabilities = PERF_PMU_CAP_NO_EXCLUDE | PERF_PMU_CAP_NO_INTERRUPT,
+		.task_ctx_nr = perf_invalid_context,
+		.pmu_enable = uncore_pmu_enable,
+		.pmu_disable = uncore_pmu_disable,
+		.event_init = drw_event_init,
+		.add = drw_event_add,
+		.del = drw_event_del,
+		.start = drw_event_start,
+		.stop = drw_event_stop,
+		.read = drw_event_read,
+	};
+}
+
+/* The devices and their interrupts. */
 
 static char *naming = "upstream";
 module_param(naming, charp, 0444);

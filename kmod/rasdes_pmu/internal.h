@@ -113,17 +113,13 @@ extern bool rasdes_is_old_variant;
 extern bool rasdes_narrow_wraps;
 extern unsigned int rasdes_tba_bits;
 
-/* pmu.c */
-void rasdes_pmu_init(struct rasdes_pmu *rp);
-void rasdes_commit(struct uncore_pmu *u);
-
 /* events.c */
 extern const struct attribute_group *rasdes_groups[];
 void rasdes_events_init(void);
 unsigned int rasdes_count_counters(unsigned int lanes);
 void rasdes_counters_init(struct rasdes_pmu *rp);
 
-/* counter.c, tba.c: with the PMU's lock held */
+/* counter.c: with the PMU's lock held */
 static inline u32 rasdes_read(struct rasdes_pmu *rp, unsigned int reg)
 {
 	u32 value;
