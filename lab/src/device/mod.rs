@@ -16,6 +16,8 @@ pub mod ledger;
 pub mod nvme;
 pub mod rasdes;
 pub mod sis8300;
+#[cfg(test)]
+mod test;
 pub mod traffic;
 pub mod upstream;
 mod words;

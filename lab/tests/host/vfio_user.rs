@@ -76,6 +76,13 @@ impl Lab {
     }
 }
 
+/// A lab with its guest.
+fn lab_and_guest() -> (Lab, Guest) {
+    let lab = Lab::new();
+    let guest = lab.guest();
+    (lab, guest)
+}
+
 struct Guest(Client);
 
 impl Guest {
@@ -105,6 +112,12 @@ impl Guest {
         self.write4(0x80 + 4 * vector, 1);
     }
 
+    /// Enables the first vectors of MSI-X and listens to them.
+    fn listen_to_first(&mut self, count: u32) -> Vec<OwnedFd> {
+        self.write4(0x30, ((1u64 << count) - 1) as u32);
+        self.listen(MSIX, 0, count)
+    }
+
     /// Listens to vectors of a kind.
     fn listen(&mut self, index: u32, start: u32, count: u32) -> Vec<OwnedFd> {
         let fds: Vec<_> = (0..count).map(|_| eventfd(0, EventfdFlags::NONBLOCK).unwrap()).collect();
@@ -127,8 +140,7 @@ fn taken(fd: &OwnedFd, time: Duration) -> u64 {
 
 #[test]
 fn offers_the_regions_and_vectors_of_the_specification() {
-    let lab = Lab::new();
-    let mut guest = lab.guest();
+    let (_lab, mut guest) = lab_and_guest();
     let sizes: Vec<_> = (0..9).map(|index| guest.0.region(index).unwrap().size).collect();
     assert_eq!(sizes, [0x1_0000, 0, 0x10_0000, 0, 0x1000, 0, 0, 0x1000, 0]);
     let vectors: Vec<_> = (0..5).map(|index| guest.0.get_irq_info(index).unwrap().count).collect();
@@ -141,8 +153,7 @@ fn offers_the_regions_and_vectors_of_the_specification() {
 
 #[test]
 fn an_access_is_one_count_whatever_its_width() {
-    let lab = Lab::new();
-    let mut guest = lab.guest();
+    let (lab, mut guest) = lab_and_guest();
     guest.read::<8>(0, 0);
     guest.read::<4>(0, 0);
     guest.read::<1>(0, 0);
@@ -156,8 +167,7 @@ fn an_access_is_one_count_whatever_its_width() {
 
 #[test]
 fn a_read_takes_no_less_than_its_delay() {
-    let lab = Lab::new();
-    let mut guest = lab.guest();
+    let (lab, mut guest) = lab_and_guest();
     let mut times = |reads: usize| {
         let mut time = || {
             let start = Instant::now();
@@ -185,8 +195,7 @@ fn a_read_takes_no_less_than_its_delay() {
 
 #[test]
 fn never_takes_the_completion_timeout() {
-    let lab = Lab::new();
-    let mut guest = lab.guest();
+    let (_lab, mut guest) = lab_and_guest();
     let start = Instant::now();
     assert_eq!(guest.read4(0x24), 0xffff_ffff);
     assert!(start.elapsed() >= Duration::from_millis(50));
@@ -194,10 +203,8 @@ fn never_takes_the_completion_timeout() {
 
 #[test]
 fn every_msix_vector_fires_its_own_eventfd() {
-    let lab = Lab::new();
-    let mut guest = lab.guest();
-    let fds = guest.listen(MSIX, 0, 16);
-    guest.write4(0x30, 0xffff);
+    let (_lab, mut guest) = lab_and_guest();
+    let fds = guest.listen_to_first(16);
     for vector in 0..16 {
         guest.trigger(vector as u64);
         let counts: Vec<_> = fds.iter().map(|fd| taken(fd, Duration::ZERO)).collect();
@@ -209,8 +216,7 @@ fn every_msix_vector_fires_its_own_eventfd() {
 
 #[test]
 fn vectors_that_nobody_listens_to_are_undelivered() {
-    let lab = Lab::new();
-    let mut guest = lab.guest();
+    let (lab, mut guest) = lab_and_guest();
     let _fds = guest.listen(MSIX, 0, 1);
     guest.write4(0x30, 0xffff);
     guest.trigger(5);
@@ -221,8 +227,7 @@ fn vectors_that_nobody_listens_to_are_undelivered() {
 
 #[test]
 fn msi_vectors_beyond_those_granted_share() {
-    let lab = Lab::new();
-    let mut guest = lab.guest();
+    let (_lab, mut guest) = lab_and_guest();
     guest.write(CONFIG, 0x62, &[0, 0]);
     guest.write(CONFIG, 0x4a, &[0x21, 0]);
     let fds = guest.listen(MSI, 0, 4);
@@ -233,8 +238,7 @@ fn msi_vectors_beyond_those_granted_share() {
 
 #[test]
 fn intx_follows_its_level() {
-    let lab = Lab::new();
-    let mut guest = lab.guest();
+    let (_lab, mut guest) = lab_and_guest();
     guest.write(CONFIG, 0x62, &[0, 0]);
     let pin = &guest.listen(INTX, 0, 1)[0];
     guest.write4(0x30, 0xffff);
@@ -256,10 +260,8 @@ fn intx_follows_its_level() {
 
 #[test]
 fn a_delayed_message_comes_no_earlier() {
-    let lab = Lab::new();
-    let mut guest = lab.guest();
-    let fd = &guest.listen(MSIX, 0, 1)[0];
-    guest.write4(0x30, 1);
+    let (lab, mut guest) = lab_and_guest();
+    let fd = &guest.listen_to_first(1)[0];
     for delay_us in [50, 500, 20_000] {
         lab.ask(&format!("irq-delay fixed {delay_us}us"));
         let start = Instant::now();
@@ -272,10 +274,8 @@ fn a_delayed_message_comes_no_earlier() {
 
 #[test]
 fn delayed_messages_come_in_the_order_of_their_times() {
-    let lab = Lab::new();
-    let mut guest = lab.guest();
-    let fds = guest.listen(MSIX, 0, 2);
-    guest.write4(0x30, 3);
+    let (lab, mut guest) = lab_and_guest();
+    let fds = guest.listen_to_first(2);
     lab.ask("irq-delay list 100ms,10ms");
     guest.trigger(0);
     guest.trigger(1);
@@ -286,10 +286,8 @@ fn delayed_messages_come_in_the_order_of_their_times() {
 
 #[test]
 fn lost_messages_do_not_come_and_doubled_ones_come_twice() {
-    let lab = Lab::new();
-    let mut guest = lab.guest();
-    let fd = &guest.listen(MSIX, 0, 1)[0];
-    guest.write4(0x30, 1);
+    let (lab, mut guest) = lab_and_guest();
+    let fd = &guest.listen_to_first(1)[0];
     lab.ask("irq-lose every 2");
     let came: Vec<_> = (0..4)
         .map(|_| {
@@ -313,10 +311,8 @@ fn lost_messages_do_not_come_and_doubled_ones_come_twice() {
 
 #[test]
 fn messages_wait_for_the_one_before_to_be_taken() {
-    let lab = Lab::new();
-    let mut guest = lab.guest();
-    let fd = &guest.listen(MSIX, 0, 1)[0];
-    guest.write4(0x30, 1);
+    let (_lab, mut guest) = lab_and_guest();
+    let fd = &guest.listen_to_first(1)[0];
     let start = Instant::now();
     guest.trigger(0);
     guest.trigger(0);
@@ -331,8 +327,7 @@ fn messages_wait_for_the_one_before_to_be_taken() {
 
 #[test]
 fn all_ones_comes_after_n_reads() {
-    let lab = Lab::new();
-    let mut guest = lab.guest();
+    let (lab, mut guest) = lab_and_guest();
     lab.ask("all-ones after 3");
     let values: Vec<_> = (0..5).map(|_| guest.read4(0)).collect();
     assert_eq!(values, [0x5c0e_1a7e, 0x5c0e_1a7e, 0x5c0e_1a7e, 0xffff_ffff, 0xffff_ffff]);
@@ -344,10 +339,8 @@ fn all_ones_comes_after_n_reads() {
 
 #[test]
 fn a_removed_device_is_silent() {
-    let lab = Lab::new();
-    let mut guest = lab.guest();
-    let fd = &guest.listen(MSIX, 0, 1)[0];
-    guest.write4(0x30, 1);
+    let (lab, mut guest) = lab_and_guest();
+    let fd = &guest.listen_to_first(1)[0];
     lab.ask("irq-delay fixed 20ms");
     guest.trigger(0);
     lab.ask("remove");
@@ -364,8 +357,7 @@ fn a_removed_device_is_silent() {
 
 #[test]
 fn a_reset_clears_registers_and_disables_memory() {
-    let lab = Lab::new();
-    let mut guest = lab.guest();
+    let (lab, mut guest) = lab_and_guest();
     guest.write4(8, 5);
     guest.0.reset().unwrap();
     assert_eq!(guest.read4(8), 0xffff_ffff);
@@ -376,14 +368,11 @@ fn a_reset_clears_registers_and_disables_memory() {
 
 #[test]
 fn accesses_that_no_register_can_have_read_all_ones() {
-    let lab = Lab::new();
-    let mut guest = lab.guest();
+    let (_lab, mut guest) = lab_and_guest();
     assert_eq!(guest.read::<3>(0, 0), [0xff; 3]);
-    assert_eq!(guest.read::<4>(0, 2), [0xff; 4]);
-    assert_eq!(guest.read::<4>(0, 0x1_0000), [0xff; 4]);
-    assert_eq!(guest.read::<4>(0, u64::MAX), [0xff; 4]);
-    assert_eq!(guest.read::<4>(1, 0), [0xff; 4]);
-    assert_eq!(guest.read::<4>(6, 0), [0xff; 4]);
+    for (region, offset) in [(0, 2), (0, 0x1_0000), (0, u64::MAX), (1, 0), (6, 0)] {
+        assert_eq!(guest.read::<4>(region, offset), [0xff; 4], "{region} {offset:#x}");
+    }
     assert_eq!(guest.read::<16384>(2, 0), [0xff; 16384]);
     assert!(guest.read::<0>(0, 0).is_empty());
     assert_eq!(guest.read::<8>(CONFIG, 0xffc), [0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff]);
@@ -395,8 +384,7 @@ fn accesses_that_no_register_can_have_read_all_ones() {
 
 #[test]
 fn thousands_of_random_accesses_leave_it_alive() {
-    let lab = Lab::new();
-    let mut guest = lab.guest();
+    let (lab, mut guest) = lab_and_guest();
     lab.ask("completion-timeout 0");
     let mut random = SplitMix64::new(42);
     for _ in 0..20_000 {

@@ -419,7 +419,6 @@ impl Machine {
         // What is on the port's near side counts on.
         self.happen(1, 2, 160, 3);
         assert_eq!(session.values(&opened), [101, 22, 1_760, 43]);
-        session.end();
     }
 }
 

@@ -277,7 +277,6 @@ fn every_event_counts_what_happened_and_no_other(rig: &Rig) {
         assert_eq!(value, counted(&ledger, PORT, *event, *lane), "{event:#05x} on lane {lane}");
     }
     assert_eq!(ledger["ports"][OTHER]["events"].as_object().unwrap().len(), 0);
-    session.end();
 }
 
 fn lanes_of_a_wide_port_count_apart(rig: &Rig) {
@@ -294,7 +293,6 @@ fn lanes_of_a_wide_port_count_apart(rig: &Rig) {
     // Lanes that the link does not have.
     assert_eq!(session.try_open(WIDE_PMU, on_lane(0x002, 16), None).unwrap_err(), "EINVAL");
     assert_eq!(session.try_open(PMU, on_lane(0x002, 4), None).unwrap_err(), "EINVAL");
-    session.end();
 }
 
 fn only_what_happens_while_an_event_is_enabled_counts(rig: &Rig) {
@@ -354,7 +352,6 @@ fn saturated_counters_say_at_least(rig: &Rig) {
     event(rig, PORT, LCRC_ERROR, 3);
     assert_eq!(session.value(again), 3);
     assert_eq!(rig.pmu_file(PMU, "saturated"), "0x201 0 1\n0x401 1 1", "no event's count was touched");
-    session.end();
 }
 
 fn what_does_not_exist_is_refused(rig: &Rig) {
@@ -382,7 +379,6 @@ fn what_does_not_exist_is_refused(rig: &Rig) {
     }
     // The reports without a name have a number.
     session.open_all(PMU, &[0x10, 0x18]);
-    session.end();
 }
 
 fn groups_are_judged_as_a_whole(rig: &Rig) {
@@ -406,7 +402,6 @@ fn groups_are_judged_as_a_whole(rig: &Rig) {
     let first = join(software, RX_PAYLOAD).unwrap();
     assert_eq!(join(software, 0x03).unwrap_err(), "EINVAL");
     session.do_to("close", &[first]);
-    session.end();
 }
 
 fn different_reports_take_turns(rig: &Rig) {
@@ -450,7 +445,6 @@ fn an_event_that_the_hardware_lacks_is_refused(rig: &Rig) {
     session.open(OTHER_PMU, counter(LCRC_ERROR));
     rig.tell(&format!("port {PORT} absent none"));
     session.open(PMU, counter(LCRC_ERROR));
-    session.end();
 }
 
 fn counters_wrap_at_32_bits(rig: &Rig) {
@@ -473,7 +467,6 @@ fn counters_wrap_at_32_bits(rig: &Rig) {
         let_poll(rig);
     }
     assert_eq!(session.value(opened[2]), 6_000_000_018);
-    session.end();
 }
 
 fn payload_counts_past_32_bits(rig: &Rig) {
@@ -495,7 +488,6 @@ fn payload_counts_past_32_bits(rig: &Rig) {
     rig.tell(&format!("port {PORT} traffic tx 4608000000"));
     rig.tell(&format!("port {PORT} traffic rx 4096"));
     assert_eq!(session.value(tx), 4_608_000_000);
-    session.end();
 }
 
 fn torn_halves_are_noticed(rig: &Rig) {
@@ -513,7 +505,6 @@ fn torn_halves_are_noticed(rig: &Rig) {
         assert_eq!(again - before, 64, "{before} {after} {again}");
         assert!(after == again || after == before, "{before} {after} {again}");
     }
-    session.end();
 }
 
 /// The function is away while its data are read, and back when the control word is.
@@ -536,7 +527,6 @@ fn data_without_an_answer_are_no_count(rig: &Rig) {
         rig.tell(&format!("port {PORT} traffic rx 4096"));
         assert_eq!(session.value(payload), before + 4096, "after {reads} reads had no answer");
     }
-    session.end();
 }
 
 fn narrow_data_wrap(rig: &Rig) {
@@ -559,7 +549,6 @@ fn narrow_data_wrap(rig: &Rig) {
     let before = session.value(rx);
     rig.tell(&format!("port {PORT} traffic rx 1600"));
     assert_eq!(session.value(rx) - before, 1600);
-    session.end();
 }
 
 fn hold_and_zero_lose_nothing(rig: &Rig) {
@@ -577,7 +566,6 @@ fn hold_and_zero_lose_nothing(rig: &Rig) {
         // Nor does a measurement begin with what the last one left.
         let session = Session::start(rig, stop);
         assert_eq!(session.value(session.open(PMU, RX_PAYLOAD)), 0, "{stop}");
-        session.end();
     }
 }
 
@@ -607,7 +595,6 @@ fn time_in_states_and_the_clock(rig: &Rig) {
     assert_eq!(session.value(cycle), 2000);
     session.do_to("disable", &[cycle]);
     assert_eq!(session.value(cycle), 2000);
-    session.end();
 }
 
 fn another_agent_does_not_harm(rig: &Rig) {
@@ -636,7 +623,6 @@ fn another_agent_does_not_harm(rig: &Rig) {
     event(rig, PORT, LCRC_ERROR, 4);
     assert_eq!(session.values(&opened), [5500, 59, 10]);
     assert_eq!(rig.pmu_file(PMU, "disturbed"), "");
-    session.end();
 }
 
 fn what_firmware_enabled_stays_on(rig: &Rig) {
@@ -689,7 +675,6 @@ fn all_ones_are_not_counted(rig: &Rig) {
     let_poll(rig);
     happen();
     assert_eq!(session.values(&opened), [5, 6, 1600]);
-    session.end();
 }
 
 fn two_sessions_do_not_disturb_each_other(rig: &Rig) {
@@ -711,7 +696,6 @@ fn two_sessions_do_not_disturb_each_other(rig: &Rig) {
     happen(80);
     happen(70);
     assert_eq!(second.values(&late), [240, 240, 16 * 240]);
-    second.end();
 }
 
 fn what_others_clear_is_put_right(rig: &Rig) {
@@ -757,7 +741,7 @@ fn perf_reads_groups_and_intervals(rig: &Rig) {
     };
     for list in [terms.join(","), format!("'{{{}}}'", terms.join(","))] {
         let lines = rig.perf_stat(&format!("-a -e {list}"), || happen(5));
-        let values: Vec<_> = lines.iter().map(|line| line.value).collect();
+        let values: Vec<_> = lines.iter().map(|line| line.count).collect();
         assert_eq!(values, [Some(5_000_000), Some(250), Some(5)], "{lines:?}");
         assert!(lines.iter().all(|line| line.percent == 100.0), "{lines:?}");
         assert_eq!(lines[0].unit, "B");
@@ -769,10 +753,10 @@ fn perf_reads_groups_and_intervals(rig: &Rig) {
         }
     });
     let sum = |name: &str| -> u64 {
-        lines.iter().filter(|line| line.event.contains(name)).filter_map(|line| line.value).sum()
+        lines.iter().filter(|line| line.event.contains(name)).filter_map(|line| line.count).sum()
     };
     assert_eq!([sum("payload"), sum("tx_memory_write"), sum("underrun")], [4_000_000, 200, 4], "{lines:?}");
-    assert!(lines.iter().filter(|line| line.value.is_some_and(|value| value > 0)).count() > 5, "{lines:?}");
+    assert!(lines.iter().filter(|line| line.count.is_some_and(|value| value > 0)).count() > 5, "{lines:?}");
 }
 
 fn set_online(rig: &Rig, cpu: &str, is_online: bool) {
@@ -959,7 +943,6 @@ fn the_seeds_names_and_units(rig: &Rig) {
     event(rig, OTHER, TX_MEMORY_WRITE, 5);
     rig.tell(&format!("port {OTHER} traffic rx 160"));
     assert_eq!(session.values(&opened), [10, 5]);
-    session.end();
 }
 
 /// The peer on the same hardware: what the kernel's own driver reads, ours does too.

@@ -1,28 +1,13 @@
 use proptest::prelude::*;
 
-use super::super::bus::DmaError;
+use super::super::test::TestBus;
 use super::*;
-
-#[derive(Default)]
-struct Outbox(Vec<u16>);
-
-impl Bus for Outbox {
-    fn send(&mut self, message: Message) {
-        self.0.push(message.vector);
-    }
-    fn read_memory(&mut self, address: u64, to: &mut [u8]) -> Result<(), DmaError> {
-        Err(DmaError::Unmapped { address, len: to.len() })
-    }
-    fn write_memory(&mut self, address: u64, from: &[u8]) -> Result<(), DmaError> {
-        Err(DmaError::Unmapped { address, len: from.len() })
-    }
-}
 
 /// A board whose memory the guest has enabled, and what it sent.
 struct Machine {
     board: CounterBoard,
     traffic: Traffic,
-    sent: Outbox,
+    sent: TestBus,
     now: u64,
 }
 
@@ -34,7 +19,7 @@ impl Machine {
 
     fn of(mut board: CounterBoard, traffic: Traffic) -> Self {
         board.config_write(0x04, &[0x06, 0x00]);
-        Machine { board, traffic, sent: Outbox::default(), now: 0 }
+        Machine { board, traffic, sent: TestBus::default(), now: 0 }
     }
 
     fn read(&mut self, bar: u8, offset: u64) -> u32 {
@@ -53,7 +38,7 @@ impl Machine {
 
     /// What was sent since the last look.
     fn sent(&mut self) -> Vec<u16> {
-        std::mem::take(&mut self.sent.0)
+        std::mem::take(&mut self.sent).vectors()
     }
 
     fn ctl(&mut self, line: &str) -> Value {

@@ -3,24 +3,8 @@
 use serde_json::json;
 
 use super::*;
-use crate::device::DmaError;
 use crate::device::delay::SplitMix64;
-
-/// Collects messages.
-#[derive(Default)]
-struct Outbox(Vec<Message>);
-
-impl Bus for Outbox {
-    fn send(&mut self, message: Message) {
-        self.0.push(message);
-    }
-    fn read_memory(&mut self, address: u64, to: &mut [u8]) -> Result<(), DmaError> {
-        Err(DmaError::Unmapped { address, len: to.len() })
-    }
-    fn write_memory(&mut self, address: u64, from: &[u8]) -> Result<(), DmaError> {
-        Err(DmaError::Unmapped { address, len: from.len() })
-    }
-}
+use crate::device::test::TestBus;
 
 /// An endpoint as a guest's driver leaves it: memory and bus mastering on.
 fn endpoint() -> LatencyEndpoint {
@@ -44,9 +28,9 @@ fn read8(endpoint: &mut LatencyEndpoint, offset: u64) -> u64 {
 }
 
 fn write(endpoint: &mut LatencyEndpoint, bar: u8, offset: u64, bytes: &[u8]) -> Vec<Message> {
-    let mut outbox = Outbox::default();
+    let mut outbox = TestBus::default();
     endpoint.bar_write(0, bar, offset, bytes, &mut outbox);
-    outbox.0
+    outbox.messages
 }
 
 fn write4(endpoint: &mut LatencyEndpoint, offset: u64, value: u32) -> Vec<Message> {
@@ -352,7 +336,7 @@ fn delays_are_applied_and_counted_by_direction() {
     ask(&mut ep, "config-delay fixed 7us");
     let waits: Vec<_> = (0..3).map(|_| read::<4>(&mut ep, 2, 0).1).collect();
     assert_eq!(waits, [10, 20_000, 10]);
-    assert_eq!(ep.bar_write(0, 2, 0, &[0], &mut Outbox::default()), 5_000);
+    assert_eq!(ep.bar_write(0, 2, 0, &[0], &mut TestBus::default()), 5_000);
     assert_eq!(ep.config_read(0, &mut [0; 4]), 7_000);
     assert_eq!(read::<4>(&mut ep, 4, 0).1, 0, "BAR 4 is not delayed");
     let shown = ledger(&mut ep);

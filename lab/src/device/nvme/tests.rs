@@ -4,8 +4,8 @@ use serde_json::json;
 
 use super::store::pattern;
 use super::*;
-use crate::device::bus::DmaError;
 use crate::device::delay::SplitMix64;
+use crate::device::test::TestBus;
 use crate::device::traffic::Traffic;
 
 /// Bytes of the machine's memory.
@@ -17,29 +17,6 @@ const DATA: u64 = 0x20_0000;
 /// Where the test's PRP lists lie.
 const LISTS: u64 = 0x10_0000;
 const ENTRIES: u16 = 64;
-
-struct Machine {
-    memory: Vec<u8>,
-    messages: Vec<u16>,
-}
-
-impl Bus for Machine {
-    fn send(&mut self, message: Message) {
-        self.messages.push(message.vector);
-    }
-    fn read_memory(&mut self, address: u64, to: &mut [u8]) -> Result<(), DmaError> {
-        let unmapped = DmaError::Unmapped { address, len: to.len() };
-        let at = usize::try_from(address).map_err(|_| unmapped)?;
-        to.copy_from_slice(self.memory.get(at..at.saturating_add(to.len())).ok_or(unmapped)?);
-        Ok(())
-    }
-    fn write_memory(&mut self, address: u64, from: &[u8]) -> Result<(), DmaError> {
-        let unmapped = DmaError::Unmapped { address, len: from.len() };
-        let at = usize::try_from(address).map_err(|_| unmapped)?;
-        self.memory.get_mut(at..at.saturating_add(from.len())).ok_or(unmapped)?.copy_from_slice(from);
-        Ok(())
-    }
-}
 
 /// A queue pair as the driver keeps it.
 #[derive(Clone, Copy)]
@@ -62,7 +39,7 @@ struct Done {
 
 struct Driver {
     disk: NvmeDisk,
-    machine: Machine,
+    machine: TestBus,
     traffic: Traffic,
     pairs: [Pair; 4],
     now: u64,
@@ -77,9 +54,8 @@ impl Driver {
     fn cold() -> Driver {
         let traffic = Traffic::new();
         let disk = NvmeDisk::new(&Link::default(), Driver::port(&traffic)).with_fill(Fill::Pattern(7));
-        let machine = Machine { memory: vec![0; MEMORY], messages: Vec::new() };
         let pairs = [Pair { tail: 0, head: 0, phase: true }; 4];
-        let mut driver = Driver { disk, machine, traffic, pairs, now: 1_000 };
+        let mut driver = Driver { disk, machine: TestBus::new(MEMORY), traffic, pairs, now: 1_000 };
         driver.power_on();
         driver
     }
@@ -175,10 +151,9 @@ impl Driver {
         while self.disk.next_work().is_some_and(|due| due <= self.now) {
             let before = self.machine.messages.len();
             self.disk.work(self.now, &mut self.machine);
-            for vector in self.machine.messages[before..].iter().copied() {
-                let message = Message { vector, delay_ns: 0, is_copy: false };
-                assert_eq!(self.disk.may_deliver(&message), Delivery::Now);
-                self.disk.delivered(&message, true);
+            for message in &self.machine.messages[before..] {
+                assert_eq!(self.disk.may_deliver(message), Delivery::Now);
+                self.disk.delivered(message, true);
             }
         }
     }
@@ -513,7 +488,7 @@ fn queues_are_served_in_turn() {
         done[1] += u32::from(driver.take(2).is_some());
         assert_eq!(done, [u32::div_ceil(turn, 2), turn / 2]);
     }
-    assert_eq!(driver.machine.messages.iter().filter(|vector| **vector == 2).count(), 10);
+    assert_eq!(driver.machine.vectors().iter().filter(|vector| **vector == 2).count(), 10);
 }
 
 #[test]
@@ -551,23 +526,23 @@ fn one_message_is_under_way_at_a_time_and_masks_hold_it_back() {
     driver.put(1, 0x00, 1, [0, 0], [0; 3]);
     driver.ring(1);
     driver.disk.work(driver.now, &mut driver.machine);
-    assert_eq!(driver.machine.messages, [1], "the first has not gone out");
+    assert_eq!(driver.machine.vectors(), [1], "the first has not gone out");
     driver.disk.delivered(&Message { vector: 1, delay_ns: 0, is_copy: false }, true);
     assert!(driver.take(1).is_some() && driver.take(1).is_some());
 
     driver.write(INTMS, 1 << 1);
     assert_eq!(driver.run(1, 0x00, 1, [0, 0], [0; 3]).code, 0);
-    assert_eq!(driver.machine.messages, [1]);
+    assert_eq!(driver.machine.vectors(), [1]);
     driver.write(INTMC, 1 << 1);
     driver.settle();
-    assert_eq!(driver.machine.messages, [1], "everything was taken");
+    assert_eq!(driver.machine.vectors(), [1], "everything was taken");
     driver.write(INTMS, 1 << 1);
     driver.put(1, 0x00, 1, [0, 0], [0; 3]);
     driver.ring(1);
     driver.settle();
     driver.write(INTMC, 1 << 1);
     driver.settle();
-    assert_eq!(driver.machine.messages, [1, 1]);
+    assert_eq!(driver.machine.vectors(), [1, 1]);
     assert_eq!(driver.read(INTMS), 0);
 }
 

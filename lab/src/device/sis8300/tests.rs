@@ -4,7 +4,7 @@
 use serde_json::json;
 
 use super::*;
-use crate::device::bus::DmaError;
+use crate::device::test::TestBus;
 use crate::device::traffic::{PortTotals, Traffic};
 
 mod acquire;
@@ -13,29 +13,6 @@ mod faults;
 
 /// Bytes of the machine's memory.
 const MEMORY: usize = 8 << 20;
-
-struct Machine {
-    memory: Vec<u8>,
-    messages: u32,
-}
-
-impl Bus for Machine {
-    fn send(&mut self, _message: Message) {
-        self.messages += 1;
-    }
-    fn read_memory(&mut self, address: u64, to: &mut [u8]) -> Result<(), DmaError> {
-        let unmapped = DmaError::Unmapped { address, len: to.len() };
-        let at = usize::try_from(address).map_err(|_| unmapped)?;
-        to.copy_from_slice(self.memory.get(at..at.saturating_add(to.len())).ok_or(unmapped)?);
-        Ok(())
-    }
-    fn write_memory(&mut self, address: u64, from: &[u8]) -> Result<(), DmaError> {
-        let unmapped = DmaError::Unmapped { address, len: from.len() };
-        let at = usize::try_from(address).map_err(|_| unmapped)?;
-        self.memory.get_mut(at..at.saturating_add(from.len())).ok_or(unmapped)?.copy_from_slice(from);
-        Ok(())
-    }
-}
 
 /// The page's formula, written out: sample `i` of a channel of an acquisition.
 fn sample(seed: u64, serial: u64, acquisition: u64, channel: u64, i: u64) -> u16 {
@@ -58,7 +35,7 @@ fn samples_of(seed: u64, serial: u64, acquisition: u64, channel: u64, first: u64
 
 struct Driver {
     board: Sis8300,
-    machine: Machine,
+    machine: TestBus,
     traffic: Traffic,
     now: u64,
 }
@@ -68,7 +45,7 @@ impl Driver {
         let traffic = Traffic::new();
         let port = traffic.port("0000:00:04.0".parse().unwrap());
         let board = more(Sis8300::new(model, &model.link(), port));
-        let machine = Machine { memory: vec![0; MEMORY], messages: 0 };
+        let machine = TestBus::new(MEMORY);
         let mut driver = Driver { board, machine, traffic, now: 1_000 };
         driver.board.config_write(4, &[6, 0]);
         driver

@@ -27,6 +27,7 @@ pub struct Counters {
 pub struct Reading {
     /// As it was asked for, such as `ali_drw_21000/hif_rd/`.
     pub event: String,
+    pub unit: String,
     /// `None` where perf says `<not counted>` or `<not supported>`.
     pub count: Option<u64>,
     /// Share of the time for which it was counting, in percent.
@@ -228,6 +229,7 @@ pub fn readings(text: &str) -> Vec<Reading> {
             }
             Reading {
                 event: words[2].to_owned(),
+                unit: words[1].to_owned(),
                 count: words[0].parse().ok(),
                 percent: words.get(4).and_then(|word| word.parse().ok()).unwrap_or(0.0),
             }

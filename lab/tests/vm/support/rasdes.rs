@@ -10,6 +10,7 @@ use pciescope_lab::device::CounterBoard;
 use pciescope_lab::vm::{Attachment, Builder, Kernel, Running, Vm};
 use serde_json::Value;
 
+use super::counters::{Reading, readings};
 use super::guest::Guest;
 use super::{Endpoint, lab_failed};
 
@@ -54,7 +55,7 @@ impl Rig {
     }
 
     /// What `perf stat OPTIONS` counts while `meanwhile` runs.
-    pub fn perf_stat(&self, options: &str, meanwhile: impl FnOnce()) -> Vec<PerfLine> {
+    pub fn perf_stat(&self, options: &str, meanwhile: impl FnOnce()) -> Vec<Reading> {
         let running = self.vm.start(&format!("exec perf stat -x '|' -o /host/perf.txt {options} -- {}", self.hold()));
         self.wait_for("perf stat begins", || {
             if let Some(status) = running.status() {
@@ -67,7 +68,7 @@ impl Rig {
         self.let_go();
         let output = running.wait().unwrap_or_else(|err| lab_failed(err));
         assert!(output.is_success(), "perf stat {options}: {}", output.stderr);
-        self.read("/host/perf.txt").lines().filter_map(PerfLine::parse).collect()
+        readings(&self.read("/host/perf.txt"))
     }
 
     /// [`Guest::finish`]; the modules are unloaded already, or stay.
@@ -76,44 +77,17 @@ impl Rig {
     }
 }
 
-/// One event of `perf stat -x '|'`, with or without `-I`.
-#[derive(Debug, Clone, PartialEq)]
-pub struct PerfLine {
-    /// `None`: not counted, or not supported.
-    pub value: Option<u64>,
-    pub unit: String,
-    pub event: String,
-    /// Share of the time that the event was counted, in percent.
-    pub percent: f64,
-}
-
-impl PerfLine {
-    fn parse(line: &str) -> Option<PerfLine> {
-        if line.starts_with('#') {
-            return None;
-        }
-        let words: Vec<&str> = line.split('|').map(str::trim).collect();
-        let event = words.iter().position(|word| word.contains('/'))?;
-        Some(PerfLine {
-            value: words[event.checked_sub(2)?].parse().ok(),
-            unit: words[event - 1].to_owned(),
-            event: words[event].to_owned(),
-            percent: words.get(event + 2)?.parse().ok()?,
-        })
-    }
-}
-
 /// A process in the guest that holds perf events (kmod/selftest/perf_events.c).
 pub struct Session<'a> {
     vm: &'a Guest,
-    running: Running<'a>,
+    running: Option<Running<'a>>,
     name: &'static str,
     lines: Cell<usize>,
 }
 
 /// What an event says when it is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Reading {
+pub struct SessionReading {
     pub value: u64,
     pub enabled_ns: u64,
     pub running_ns: u64,
@@ -125,7 +99,7 @@ impl<'a> Session<'a> {
         vm.must(&format!("cd /tmp; rm -f {name}.in {name}.out; mkfifo {name}.in; touch {name}.out"));
         // Opened for reading and writing: so there is always somebody who writes, and no end.
         let script = format!("exec /lib/pciescope/perf_events <>/tmp/{name}.in >/tmp/{name}.out");
-        let running = vm.start(&script);
+        let running = Some(vm.start(&script));
         Session { vm, running, name, lines: Cell::new(0) }
     }
 
@@ -169,12 +143,12 @@ impl<'a> Session<'a> {
     }
 
     /// Reads events.
-    pub fn readings(&self, events: &[usize]) -> Vec<Reading> {
+    pub fn readings(&self, events: &[usize]) -> Vec<SessionReading> {
         let commands: Vec<String> = events.iter().map(|event| format!("read {event}")).collect();
         let parse = |answer: &String| {
             let words: Vec<u64> = answer.split(' ').filter_map(|word| word.parse().ok()).collect();
             let &[value, enabled_ns, running_ns] = words.as_slice() else { panic!("a reading: {answer}") };
-            Reading { value, enabled_ns, running_ns }
+            SessionReading { value, enabled_ns, running_ns }
         };
         self.ask(&commands).iter().map(parse).collect()
     }
@@ -196,8 +170,13 @@ impl<'a> Session<'a> {
     }
 
     /// Closes all events at once, as a process that is killed does.
-    pub fn end(self) {
-        self.running.signal("KILL").unwrap_or_else(|err| lab_failed(err));
-        self.running.wait().map(drop).unwrap_or_else(|err| lab_failed(err));
+    pub fn end(self) {}
+}
+
+impl Drop for Session<'_> {
+    fn drop(&mut self) {
+        let Some(running) = self.running.take().filter(|_| !std::thread::panicking()) else { return };
+        running.signal("KILL").unwrap_or_else(|err| lab_failed(err));
+        running.wait().map(drop).unwrap_or_else(|err| lab_failed(err));
     }
 }

@@ -15,12 +15,12 @@ fn a_lost_message_leaves_the_status_and_a_lost_event_nothing() {
         let mut driver = Driver::new(Model::L);
         driver.tell(&format!("lose dma 1{event}"));
         read_a_mebibyte(&mut driver);
-        assert_eq!((driver.read(0x204), driver.machine.messages), (0, 0));
+        assert_eq!((driver.read(0x204), driver.machine.messages.len()), (0, 0));
         assert!(!driver.board.intx());
         assert_eq!(driver.read(0x221), status);
         driver.write(0x222, 1);
         read_a_mebibyte(&mut driver);
-        assert_eq!((driver.read(0x221), driver.machine.messages), (1, 1), "the next one comes");
+        assert_eq!((driver.read(0x221), driver.machine.messages.len()), (1, 1), "the next one comes");
         assert_eq!(driver.ledger()["interrupts"]["dma"], json!({"raised": 2, "lost": 1, "disabled": 0}));
     }
     let mut driver = Driver::new(Model::L);
@@ -29,7 +29,7 @@ fn a_lost_message_leaves_the_status_and_a_lost_event_nothing() {
     driver.write(0x220, 0x4000);
     driver.write(0x10, 1);
     driver.run();
-    assert_eq!((driver.read(0x221), driver.machine.messages), (0x4000, 0));
+    assert_eq!((driver.read(0x221), driver.machine.messages.len()), (0x4000, 0));
 }
 
 #[test]
@@ -39,19 +39,19 @@ fn a_message_comes_when_the_pin_goes_up_or_is_looked_at() {
     assert!(driver.board.intx());
     driver.tell("interrupt user");
     driver.run();
-    assert_eq!((driver.read(0x221), driver.machine.messages), (0x8001, 1), "the pin was up already");
+    assert_eq!((driver.read(0x221), driver.machine.messages.len()), (0x8001, 1), "the pin was up already");
     driver.write(0x222, 1);
     driver.run();
-    assert_eq!(driver.machine.messages, 1);
+    assert_eq!(driver.machine.messages.len(), 1);
     driver.write(0x223, 0);
-    assert_eq!(driver.machine.messages, 2, "the refresh looks at it");
+    assert_eq!(driver.machine.messages.len(), 2, "the refresh looks at it");
     driver.write(0x222, 0x8000);
     driver.write(0x223, 0);
-    assert_eq!((driver.machine.messages, driver.board.intx()), (2, false));
+    assert_eq!((driver.machine.messages.len(), driver.board.intx()), (2, false));
     driver.tell("set message each");
     driver.tell("interrupt user");
     read_a_mebibyte(&mut driver);
-    assert_eq!(driver.machine.messages, 4);
+    assert_eq!(driver.machine.messages.len(), 4);
 }
 
 #[test]
@@ -60,9 +60,9 @@ fn what_is_latched_while_disabled_is_a_setting() {
         let mut driver = Driver::new(Model::L);
         driver.tell(&format!("set latch {rule}"));
         driver.dma(0, 0, 64);
-        assert_eq!((driver.read(0x221), driver.machine.messages), (status, 0));
+        assert_eq!((driver.read(0x221), driver.machine.messages.len()), (status, 0));
         driver.write(0x220, 1);
-        assert_eq!(driver.machine.messages, status, "enabling lets a latched one out");
+        assert_eq!(driver.machine.messages.len(), status as usize, "enabling lets a latched one out");
         assert_eq!(driver.ledger()["interrupts"]["dma"]["disabled"], 1);
     }
 }
@@ -73,7 +73,7 @@ fn a_transfer_stops_short_with_and_without_a_word() {
         let mut driver = Driver::new(Model::L);
         driver.tell(&format!("short dma 1 after 65536{word}"));
         read_a_mebibyte(&mut driver);
-        assert_eq!((driver.read(0x204), driver.machine.messages), (0, messages));
+        assert_eq!((driver.read(0x204), driver.machine.messages.len()), (0, messages));
         assert_eq!(driver.read(0x202), 65536, "the source tells how far it came");
         assert_eq!(*driver.memory(0, 65536), samples_of(1, 1, 0, 0, 0, 32768));
         assert!(driver.memory(65536, 65536).iter().all(|byte| *byte == 0));
@@ -134,12 +134,12 @@ fn all_ones_freeze_the_board_and_it_goes_on_after() {
     driver.write(0x204, 0);
     let moved = driver.ledger()["dma_read"]["bytes"].clone();
     driver.run_until(driver.now + 1_000_000_000);
-    assert_eq!((driver.ledger()["dma_read"]["bytes"].clone(), driver.machine.messages), (moved, 0));
+    assert_eq!((driver.ledger()["dma_read"]["bytes"].clone(), driver.machine.messages.len()), (moved, 0));
     driver.tell("all-ones off");
     let back = driver.now;
     driver.run();
     assert!(driver.now > back + 500_000, "the rest takes its time");
-    assert_eq!((driver.read(0x204), driver.machine.messages), (0, 1));
+    assert_eq!((driver.read(0x204), driver.machine.messages.len()), (0, 1));
     assert_eq!(*driver.memory(0, 1 << 20), samples_of(1, 1, 0, 0, 0, 512 << 10));
 }
 
@@ -154,7 +154,7 @@ fn a_number_of_reads_can_be_all_ones() {
     driver.run();
     let ledger = driver.ledger();
     assert_eq!((&ledger["all_ones_reads"], &ledger["dropped_writes"]), (&json!(2), &json!(0)));
-    assert_eq!((&ledger["dma_read"]["bytes"], driver.machine.messages), (&json!(1 << 20), 1));
+    assert_eq!((&ledger["dma_read"]["bytes"], driver.machine.messages.len()), (&json!(1 << 20), 1));
 }
 
 #[test]
@@ -182,7 +182,7 @@ fn a_spurious_interrupt_has_no_reason() {
     driver.tell("spurious");
     assert!(driver.board.intx());
     driver.run();
-    assert_eq!((driver.machine.messages, driver.read(0x221)), (1, 0));
+    assert_eq!((driver.machine.messages.len(), driver.read(0x221)), (1, 0));
     assert!(!driver.board.intx(), "until the status is read");
     assert_eq!(driver.ledger()["interrupts"]["spurious"], 1);
 }
